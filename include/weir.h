@@ -1,0 +1,282 @@
+/*
+ * weir: one limit, one meaning, everywhere it is enforced.
+ *
+ * This header is the library's manual. In one breath:
+ *
+ *     weir_store *store = NULL;
+ *     weir_limit *limit = NULL;
+ *     weir_decision d;
+ *     weir_store_open("memory:64m", &store, NULL);
+ *     weir_limit_parse("token-bucket 100/s burst 200", &limit, NULL);
+ *     if (weir_take(store, weir_text("user:42"), limit, 1, &d) == 0 && d.allowed)
+ *         serve();
+ *     else
+ *         refuse_until(d.retry_after_us);
+ *
+ * Rules that hold for every function here
+ *   - 0 is success, a negative WEIR_E… is failure. "Denied" is a decision, never a failure.
+ *   - `ret` parameters are written on success only; on failure they are left as they were.
+ *   - A weir_error may be NULL. If given, it is filled on failure with a message for people.
+ *   - Stores and limits may be used by many threads at once. Free or close them when no call runs.
+ *   - Free and close functions accept NULL. The library never prints, never exits, sets no handlers.
+ *   - Times are microseconds. Points in time count from the Unix epoch.
+ *
+ * Caveats
+ *   - A `memory:` store belongs to one process. After fork() the child has a copy that shares nothing;
+ *     use `shm:` or `file:` between processes.
+ *   - `shm:` and `file:` zones hold robust mutexes of this C library: processes of one host share
+ *     them, hosts (network file systems) do not.
+ *   - A zone has a fixed size. When it is full, states that are back to fresh go first (nobody can
+ *     tell), then the least used. Size it so that the latter does not happen; `weir zone` counts both.
+ *   - Keys are kept as a keyed 128-bit hash under the zone's random secret, never as text.
+ */
+#ifndef WEIR_H
+#define WEIR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WEIR_VERSION "0.1.0"
+
+#if defined(__GNUC__)
+#define WEIR_API __attribute__((visibility("default")))
+#define WEIR_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define WEIR_API
+#define WEIR_MUST_CHECK
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- errors ------------------------------------------------------------------------------- */
+
+/* One list gives the codes, their names and their texts. */
+#define WEIR_ERRORS(X)                                                                             \
+    X(EINVAL, 1, "an argument is outside its bounds")                                              \
+    X(ESYNTAX, 2, "the limit text cannot be read")                                                 \
+    X(EURL, 3, "the store address cannot be read")                                                 \
+    X(ENOMEM, 4, "out of memory")                                                                  \
+    X(ESYSTEM, 5, "the system refused")                                                            \
+    X(ETRUNCATED, 6, "the zone file is shorter than it says")                                      \
+    X(EFOREIGN, 7, "not a weir zone")                                                              \
+    X(EVERSION, 8, "a zone of another version or machine")                                         \
+    X(EOWNER, 9, "the zone belongs to somebody else")                                              \
+    X(EDAMAGED, 10, "the zone is damaged")                                                         \
+    X(EFULL, 11, "the zone has no room for this state")                                            \
+    X(EBUSY, 12, "the zone is held by a process that does not answer")                             \
+    X(ENOLEASE, 13, "no such lease")                                                               \
+    X(ERECEIPT, 14, "the receipt cannot be read")                                                  \
+    X(EUNSUPPORTED, 15, "this limit does not do that")                                             \
+    X(ESHARED, 16, "two limits of one key would share a state")
+
+enum weir_code {
+    WEIR_OK = 0,
+#define WEIR_ERROR_CODE(name, number, text) WEIR_##name = -number,
+    WEIR_ERRORS(WEIR_ERROR_CODE)
+#undef WEIR_ERROR_CODE
+};
+
+typedef struct weir_error {
+    int code;          /* a WEIR_E…, or 0 */
+    int column;        /* limit text and store addresses: where, counted from 1; otherwise 0 */
+    char message[512]; /* names the value, what was expected and what to do */
+} weir_error;
+
+/* The short text of a code ("the zone is damaged"); never NULL. */
+WEIR_API const char *weir_strerror(int code);
+/* The name of a code ("EDAMAGED"); never NULL. */
+WEIR_API const char *weir_errname(int code);
+
+/* ---- limits ------------------------------------------------------------------------------- */
+
+#define WEIR_LIMITS_MAX 16               /* limits a request, over all its keys */
+#define WEIR_KEY_MAX 65536               /* bytes of a key; at least 1 */
+#define WEIR_COST_MAX INT64_C(1000000000000)
+#define WEIR_DURATION_MAX INT64_C(31622400000000) /* 366 days */
+
+/* One or several limits, "token-bucket 10/s burst 20, fixed-window 1000/d". Immutable. */
+typedef struct weir_limit weir_limit;
+
+/* Reads limit text (NUL-terminated). On failure err->column says where. */
+WEIR_API WEIR_MUST_CHECK int weir_limit_parse(const char *text, weir_limit **ret, weir_error *err);
+WEIR_API void weir_limit_free(weir_limit *limit);
+/* How many limits it holds, 1 to WEIR_LIMITS_MAX. */
+WEIR_API size_t weir_limit_count(const weir_limit *limit);
+/* The canonical text; lives as long as the limit. */
+WEIR_API const char *weir_limit_text(const weir_limit *limit);
+
+/* ---- stores ------------------------------------------------------------------------------- */
+
+typedef struct weir_store weir_store;
+
+/*
+ * Opens a store:
+ *   memory:64m                    private memory, this process only
+ *   shm:/name?size=64m            shared memory, processes of one host, until reboot
+ *   file:/path?size=64m           a mapped file, survives restarts
+ * Sizes take k, m, g (powers of 1024). Without a size a new zone gets 64m, an existing one keeps its
+ * own; another size than the existing one's is refused. `large=25%` (0 to 90) sets the share of the
+ * zone kept for logs, windows and leases; new zones get 12%.
+ */
+WEIR_API WEIR_MUST_CHECK int weir_store_open(const char *url, weir_store **ret, weir_error *err);
+WEIR_API void weir_store_close(weir_store *store);
+
+/*
+ * Replaces the store's clock: for replay and tests, never in production, where the owner of the state
+ * owns the clock. `now` gives microseconds since the epoch; `sleep` is what weir_wait sleeps with
+ * (NULL: it returns at once). Not thread-safe against running calls.
+ */
+typedef struct weir_clock {
+    int64_t (*now)(void *context);
+    void (*sleep)(void *context, int64_t microseconds);
+    void *context;
+} weir_clock;
+WEIR_API void weir_store_set_clock(weir_store *store, const weir_clock *clock);
+
+/* ---- keys --------------------------------------------------------------------------------- */
+
+/* What is limited. The bytes are borrowed: they must live as long as the weir_key is used. */
+typedef struct weir_key {
+    const void *data;
+    size_t len;
+    uint64_t hash[2];
+    uint64_t store; /* the store it was hashed for, 0: not hashed yet */
+} weir_key;
+
+/* Any bytes. */
+static inline weir_key weir_bytes(const void *data, size_t len)
+{
+    weir_key key = {data, len, {0, 0}, 0};
+    return key;
+}
+
+/* A NUL-terminated string. */
+static inline weir_key weir_text(const char *text)
+{
+    return weir_bytes(text, __builtin_strlen(text));
+}
+
+/* The same key hashed once for this store, for hot paths; elsewhere it works too, hashed anew. */
+WEIR_API weir_key weir_key_hash(const weir_store *store, weir_key key);
+
+/* ---- decisions ---------------------------------------------------------------------------- */
+
+#define WEIR_NEVER INT64_C(-1)         /* retry_after_us: the cost exceeds the limit */
+#define WEIR_WAIT_DEFAULT INT64_C(-1)  /* any for leaky-bucket, smooth, warmup; 0 for token-bucket */
+#define WEIR_WAIT_ANY INT64_MAX        /* as long as it takes (token-bucket: 366 days) */
+
+typedef struct weir_decision {
+    int64_t limit;          /* the most that a fresh state admits at once */
+    int64_t remaining;      /* what is left, in whole units */
+    int64_t retry_after_us; /* 0 if allowed, WEIR_NEVER, or when the same request would be allowed */
+    int64_t reset_after_us; /* when the state cannot be told from a fresh one */
+    int64_t delay_us;       /* how long to wait before going ahead */
+    int64_t time_us;        /* when it was decided, by the store's clock */
+    int64_t charged;        /* what it cost: the request's cost if allowed, else 0 */
+    uint64_t lease;         /* weir_acquire: names the lease; otherwise 0 */
+    bool allowed;           /* may it go ahead */
+    bool degraded;          /* decided by a stand-in, the store was out of reach */
+    uint8_t binding;        /* which limit bound: index into the limits, in the order given */
+    uint8_t reserved[5];
+} weir_decision;
+
+/* Decides and charges. Cost 0 asks without charging. */
+WEIR_API WEIR_MUST_CHECK int weir_take(weir_store *store, weir_key key, const weir_limit *limit,
+                                       int64_t cost, weir_decision *ret);
+
+/* What take would answer, with remaining and reset_after as they stand; charges nothing. */
+WEIR_API WEIR_MUST_CHECK int weir_peek(weir_store *store, weir_key key, const weir_limit *limit,
+                                       int64_t cost, weir_decision *ret);
+
+/* Forgets a key, all its limits. */
+WEIR_API WEIR_MUST_CHECK int weir_reset(weir_store *store, weir_key key);
+
+/* The long form of a request. `detail` may be NULL; else it has room for a decision a limit. */
+typedef struct weir_request {
+    weir_key key;
+    const weir_limit *limit;
+    int64_t cost;
+    int64_t wait_us; /* the longest acceptable delay, WEIR_WAIT_ANY or WEIR_WAIT_DEFAULT */
+    weir_decision *detail;
+} weir_request;
+
+/* A request with the defaults: cost 1, default wait, no detail. */
+static inline weir_request weir_ask(weir_key key, const weir_limit *limit)
+{
+    weir_request request = {key, limit, 1, WEIR_WAIT_DEFAULT, (weir_decision *)0};
+    return request;
+}
+
+/* All or nothing over several keys: charged to all or to none, at one instant. At most
+ * WEIR_LIMITS_MAX limits together. `ret` is the folded answer; its binding counts the limits of all
+ * requests in order. With n = 1 this is weir_take with a wait and detail. */
+WEIR_API WEIR_MUST_CHECK int weir_take_all(weir_store *store, const weir_request *requests, size_t n,
+                                           weir_decision *ret);
+
+/* weir_take_all that charges nothing. */
+WEIR_API WEIR_MUST_CHECK int weir_peek_all(weir_store *store, const weir_request *requests, size_t n,
+                                           weir_decision *ret);
+
+/* Many independent requests, each decided by itself, in order, all at one reading of the clock. Much
+ * faster than one by one when the keys are many. `rets` has room for n. All requests are checked
+ * before the first is decided; a failure after that (EFULL, EDAMAGED) leaves the decided ones charged
+ * and the others with limit -1. */
+WEIR_API WEIR_MUST_CHECK int weir_take_many(weir_store *store, const weir_request *requests, size_t n,
+                                            weir_decision *rets);
+
+/* Takes, sleeping the delay or retry_after, until allowed or max_wait_us has passed. Bucket limits
+ * serve first come, first served. A request that cannot make it in time is denied at once. */
+WEIR_API WEIR_MUST_CHECK int weir_wait(weir_store *store, weir_key key, const weir_limit *limit,
+                                       int64_t cost, int64_t max_wait_us, weir_decision *ret);
+
+/* ---- correcting a charge ------------------------------------------------------------------ */
+
+#define WEIR_RECEIPT_SIZE 64
+
+/* Writes the receipt of a take: opaque text, NUL-terminated, to hand to weir_settle later. */
+WEIR_API void weir_receipt(const weir_decision *decision, char ret[WEIR_RECEIPT_SIZE]);
+
+/* Corrects the charge named by the receipt to the real cost. Never repeat it: a settle that may have
+ * happened must not be sent again. Concurrent limits are refused (WEIR_EUNSUPPORTED). */
+WEIR_API WEIR_MUST_CHECK int weir_settle(weir_store *store, weir_key key, const weir_limit *limit,
+                                         const char *receipt, int64_t actual_cost, weir_error *err);
+
+/* ---- leases: `concurrent` ----------------------------------------------------------------- */
+
+/* Takes; on success ret->lease names what is held. The limits must hold one `concurrent`. */
+WEIR_API WEIR_MUST_CHECK int weir_acquire(weir_store *store, weir_key key, const weir_limit *limit,
+                                          int64_t cost, weir_decision *ret);
+/* Starts the lease's time anew; WEIR_ENOLEASE if it has lapsed. */
+WEIR_API WEIR_MUST_CHECK int weir_renew(weir_store *store, weir_key key, const weir_limit *limit,
+                                        uint64_t lease);
+/* Gives the slots back; WEIR_ENOLEASE if it has lapsed. */
+WEIR_API WEIR_MUST_CHECK int weir_release(weir_store *store, weir_key key, const weir_limit *limit,
+                                          uint64_t lease);
+
+/* ---- what a zone holds -------------------------------------------------------------------- */
+
+typedef struct weir_zone_info {
+    uint64_t size;           /* bytes, all told */
+    uint64_t keys;           /* states held (a key under three limits counts three) */
+    uint64_t capacity;       /* states there is room for */
+    uint64_t large_bytes;    /* room for logs, windows and leases */
+    uint64_t large_used;     /* of it in use */
+    uint64_t limits;         /* different limits in use */
+    uint64_t evicted_fresh;  /* evictions nobody could notice */
+    uint64_t evicted_unused; /* live states evicted for being the least used */
+    uint64_t evicted_soonest;/* live states evicted for being the soonest fresh */
+    uint64_t repairs;        /* times a dead process's work was put in order */
+} weir_zone_info;
+
+WEIR_API WEIR_MUST_CHECK int weir_store_info(weir_store *store, weir_zone_info *ret);
+/* Checks every byte that can be checked; WEIR_EDAMAGED with the place in err. */
+WEIR_API WEIR_MUST_CHECK int weir_store_check(weir_store *store, weir_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

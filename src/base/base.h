@@ -1,0 +1,40 @@
+/*
+ * Small helpers that everything may use: branch hints, bounds, saturating sums, error filling.
+ * Layer 0: includes nothing of ours but the public header.
+ */
+#ifndef WEIR_BASE_H
+#define WEIR_BASE_H
+
+#include "weir.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+
+#define WEIR__LIKELY(x) __builtin_expect(!!(x), 1)
+#define WEIR__UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define WEIR__COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define WEIR__PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+
+/* The largest integer that every home (Lua's doubles too) counts exactly. */
+#define WEIR__EXACT_MAX (INT64_C(1) << 53)
+
+static inline int64_t weir__min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t weir__max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ceil(a / b) for a >= 0, b > 0. */
+static inline int64_t weir__div_up(int64_t a, int64_t b)
+{
+    return (int64_t)(((uint64_t)a + (uint64_t)b - 1) / (uint64_t)b);
+}
+
+/* Fills err (may be NULL) and returns code, so that callers can `return weir__fail(...)`. */
+int weir__fail(weir_error *err, int code, int column, const char *format, ...) WEIR__PRINTF(4, 5);
+
+#endif

@@ -1,0 +1,110 @@
+/* See clock.h for what holds. */
+#include "base/clock.h"
+#include "base/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { UNKNOWN, FAST, SLOW };
+
+static _Atomic int mode;
+
+static int64_t real_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t weir__clock_real_us(void)
+{
+    return real_ns() / 1000;
+}
+
+void weir__clock_sleep_us(int64_t microseconds)
+{
+    struct timespec left = {microseconds / 1000000, microseconds % 1000000 * 1000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR)
+        ;
+}
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <x86intrin.h>
+
+#define ANCHOR_NS 1000000 /* how long an anchor serves */
+
+/* Where a thread last saw the real clock. `window` 0: no rate known yet. */
+struct anchor {
+    uint64_t tsc;
+    int64_t ns;
+    uint64_t window;  /* ticks in ANCHOR_NS */
+    uint64_t ns_per_tick_q32;
+};
+
+static _Thread_local struct anchor anchor __attribute__((tls_model("initial-exec")));
+
+/* The kernel validates the TSC across cores before it uses it as its clock source: trust it then. */
+static int detect(void)
+{
+    unsigned a, b, c, d;
+    if (!__get_cpuid(0x80000007, &a, &b, &c, &d) || !(d & 1u << 8))
+        return SLOW;
+    char source[8] = "";
+    int fd = open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
+                  O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return SLOW;
+    ssize_t n = read(fd, source, sizeof source - 1);
+    close(fd);
+    return n >= 4 && !memcmp(source, "tsc\n", 4) ? FAST : SLOW;
+}
+
+/* Reads the real clock and learns the rate from the last anchor if that is recent enough. */
+static int64_t drop_anchor(uint64_t tsc)
+{
+    int64_t ns = real_ns();
+    uint64_t ticks = tsc - anchor.tsc;
+    int64_t elapsed = ns - anchor.ns;
+    if (anchor.ns && elapsed >= ANCHOR_NS && elapsed < 100 * ANCHOR_NS && ticks < UINT64_C(1) << 40) {
+        anchor.window = ticks * ANCHOR_NS / (uint64_t)elapsed;
+        anchor.ns_per_tick_q32 = ((uint64_t)elapsed << 32) / (ticks | 1);
+    } else if (!anchor.window && anchor.ns && elapsed >= 0 && elapsed < ANCHOR_NS) {
+        return ns; /* keep the first anchor until the interval is long enough to learn from */
+    }
+    anchor.tsc = tsc;
+    anchor.ns = ns;
+    return ns;
+}
+
+int64_t weir__clock_us(void)
+{
+    int how = atomic_load_explicit(&mode, memory_order_relaxed);
+    if (WEIR__LIKELY(how == FAST)) {
+        uint64_t tsc = __rdtsc();
+        uint64_t since = tsc - anchor.tsc;
+        if (WEIR__LIKELY(since < anchor.window))
+            return (anchor.ns + (int64_t)(since * anchor.ns_per_tick_q32 >> 32)) / 1000;
+        return drop_anchor(tsc) / 1000;
+    }
+    if (how == UNKNOWN)
+        atomic_store_explicit(&mode, detect(), memory_order_relaxed);
+    return weir__clock_real_us();
+}
+#else
+int64_t weir__clock_us(void)
+{
+    atomic_store_explicit(&mode, SLOW, memory_order_relaxed);
+    return weir__clock_real_us();
+}
+#endif
+
+int weir__clock_is_fast(void)
+{
+    weir__clock_us();
+    return atomic_load_explicit(&mode, memory_order_relaxed) == FAST;
+}

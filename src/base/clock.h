@@ -1,0 +1,29 @@
+/*
+ * The one clock: microseconds since the Unix epoch, CLOCK_REALTIME.
+ *
+ * A vDSO read costs 25 ns, more than the rest of a decision. Where the kernel itself keeps time by
+ * an invariant TSC, each thread reads CLOCK_REALTIME once a millisecond and in between adds the ticks
+ * since. What holds:
+ *   1. An answer is off by at most the drift of one millisecond (well under 1 µs) while the TSC ticks
+ *      as the kernel says it does.
+ *   2. A step of the system clock is seen within a millisecond.
+ *   3. A TSC that jumps (a migrated guest) or runs back makes the thread read the real clock at once.
+ *   4. Without such a TSC every call reads the real clock.
+ * Threads may disagree by under a microsecond; the rule that time never runs backwards for a key
+ * absorbs that.
+ */
+#ifndef WEIR_CLOCK_H
+#define WEIR_CLOCK_H
+
+#include <stdint.h>
+
+/* Now, by the fast way where there is one. */
+int64_t weir__clock_us(void);
+/* Now, always by the system call: what the fast way is tested against. */
+int64_t weir__clock_real_us(void);
+/* Whether the fast way is in use. */
+int weir__clock_is_fast(void);
+/* Sleeps at least that long; signals do not cut it short. */
+void weir__clock_sleep_us(int64_t microseconds);
+
+#endif

@@ -1,0 +1,143 @@
+/* See duration.h. */
+#include "base/duration.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+static const struct unit {
+    const char *name;
+    int64_t us;
+} units[] = {
+    {"w", INT64_C(604800000000)}, {"d", INT64_C(86400000000)}, {"h", INT64_C(3600000000)},
+    {"m", 60000000},              {"s", 1000000},              {"ms", 1000},
+    {"us", 1},
+};
+
+/* A decimal number as `digits / 10^decimals`. */
+struct number {
+    int64_t digits;
+    int64_t scale;
+    size_t len;
+};
+
+/* At most 15 digits in all: enough for 366 days in microseconds, and no sum overflows. */
+static struct number read_number(const char *text, size_t len)
+{
+    struct number number = {0, 1, 0};
+    size_t digits = 0;
+    bool point = false;
+    for (; number.len < len; number.len++) {
+        unsigned char c = (unsigned char)text[number.len];
+        if (c == '.' && !point && digits > 0) {
+            point = true;
+            continue;
+        }
+        if (!isdigit(c) || ++digits > 15)
+            break;
+        number.digits = number.digits * 10 + (c - '0');
+        if (point)
+            number.scale *= 10;
+    }
+    if (number.len > 0 && text[number.len - 1] == '.')
+        number.len = 0;
+    return number;
+}
+
+/* The unit at the start of text whose name no letter follows but a digit or the end may. */
+static size_t read_unit(const char *text, size_t len, size_t *ret_length)
+{
+    size_t letters = 0;
+    while (letters < len && isalpha((unsigned char)text[letters]))
+        letters++;
+    for (size_t i = 0; i < WEIR__COUNT(units); i++) {
+        if (letters == strlen(units[i].name) && !strncasecmp(text, units[i].name, letters)) {
+            *ret_length = letters;
+            return i;
+        }
+    }
+    return WEIR__COUNT(units);
+}
+
+/* number * unit in microseconds, or -1 where that is not whole, -2 where it is too long. */
+static int64_t scaled(struct number number, int64_t unit_us)
+{
+    __int128 product = (__int128)number.digits * unit_us;
+    if (product % number.scale)
+        return -1;
+    product /= number.scale;
+    return product > WEIR_DURATION_MAX ? -2 : (int64_t)product;
+}
+
+size_t weir__duration_parse(const char *text, size_t len, int64_t *ret_us, const char **ret_why)
+{
+    size_t at = 0;
+    size_t next_unit = 0; /* units must come largest first */
+    int64_t total = 0;
+    do {
+        struct number number = read_number(text + at, len - at);
+        if (number.len == 0 && at == 0)
+            number = (struct number){1, 1, 0}; /* a bare unit */
+        else if (number.len == 0)
+            break;
+        size_t length = 0;
+        size_t unit = read_unit(text + at + number.len, len - at - number.len, &length);
+        if (unit == WEIR__COUNT(units)) {
+            *ret_why = "a duration needs a unit: us, ms, s, m, h, d or w";
+            return 0;
+        }
+        if (unit < next_unit) {
+            *ret_why = "units come largest first, each once, like 1h30m";
+            return 0;
+        }
+        int64_t part = scaled(number, units[unit].us);
+        if (part == -1) {
+            *ret_why = "a duration must be whole microseconds";
+            return 0;
+        }
+        if (part == -2 || total + part > WEIR_DURATION_MAX) {
+            *ret_why = "a duration is at most 366 days";
+            return 0;
+        }
+        total += part;
+        next_unit = unit + 1;
+        at += number.len + length;
+        if (number.len == 0)
+            break;
+    } while (at < len);
+    if (total == 0) {
+        *ret_why = "a duration must not be zero";
+        return 0;
+    }
+    *ret_us = total;
+    return at;
+}
+
+void weir__put_duration(struct weir__buffer *buffer, int64_t microseconds, bool bare)
+{
+    for (size_t i = 0; i < WEIR__COUNT(units) && microseconds > 0; i++) {
+        int64_t n = microseconds / units[i].us;
+        microseconds %= units[i].us;
+        if (n == 0)
+            continue;
+        if (!bare || n != 1 || microseconds != 0)
+            weir__put_int(buffer, n);
+        weir__put_text(buffer, units[i].name);
+        bare = false;
+    }
+}
+
+void weir__put_seconds(struct weir__buffer *buffer, int64_t microseconds)
+{
+    if (microseconds < 0) {
+        weir__put_text(buffer, "never");
+        return;
+    }
+    weir__put_int(buffer, microseconds / 1000000);
+    char decimals[8];
+    int64_t rest = microseconds % 1000000;
+    decimals[0] = '.';
+    for (int i = 6; i > 0; i--, rest /= 10)
+        decimals[i] = (char)('0' + rest % 10);
+    weir__put(buffer, decimals, 7);
+}

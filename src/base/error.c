@@ -1,0 +1,45 @@
+/* Error codes, names and texts, all from the one list in weir.h. */
+#include "base/base.h"
+
+#include <stdio.h>
+
+const char *weir_strerror(int code)
+{
+    switch (code) {
+    case WEIR_OK:
+        return "success";
+#define TEXT(name, number, text)                                                                   \
+    case WEIR_##name:                                                                              \
+        return text;
+        WEIR_ERRORS(TEXT)
+#undef TEXT
+    }
+    return "unknown error";
+}
+
+const char *weir_errname(int code)
+{
+    switch (code) {
+    case WEIR_OK:
+        return "OK";
+#define NAME(name, number, text)                                                                   \
+    case WEIR_##name:                                                                              \
+        return #name;
+        WEIR_ERRORS(NAME)
+#undef NAME
+    }
+    return "UNKNOWN";
+}
+
+int weir__fail(weir_error *err, int code, int column, const char *format, ...)
+{
+    if (!err)
+        return code;
+    err->code = code;
+    err->column = column;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(err->message, sizeof err->message, format, args);
+    va_end(args);
+    return code;
+}

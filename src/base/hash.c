@@ -1,0 +1,86 @@
+/* SipHash-1-3-128 (Aumasson, Bernstein), from the paper's description. */
+#include "base/hash.h"
+
+#include <string.h>
+
+struct sip {
+    uint64_t a, b, c, d;
+};
+
+static inline uint64_t rotate(uint64_t x, int bits)
+{
+    return x << bits | x >> (64 - bits);
+}
+
+static inline void sip_round(struct sip *s)
+{
+    s->a += s->b;
+    s->c += s->d;
+    s->b = rotate(s->b, 13) ^ s->a;
+    s->d = rotate(s->d, 16) ^ s->c;
+    s->a = rotate(s->a, 32);
+    s->c += s->b;
+    s->a += s->d;
+    s->b = rotate(s->b, 17) ^ s->c;
+    s->d = rotate(s->d, 21) ^ s->a;
+    s->c = rotate(s->c, 32);
+}
+
+static inline uint64_t load_le(const uint8_t *p)
+{
+    uint64_t word;
+    memcpy(&word, p, 8);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    return word;
+}
+
+/* 0 to 7 bytes, low byte first: for keys shorter than a word, which no overlapping load can reach. */
+static inline uint64_t load_tail(const uint8_t *p, size_t len)
+{
+    uint64_t word = 0;
+    for (size_t i = 0; i < len; i++)
+        word |= (uint64_t)p[i] << (8 * i);
+    return word;
+}
+
+static inline void absorb(struct sip *s, uint64_t word)
+{
+    s->d ^= word;
+    sip_round(s);
+    s->a ^= word;
+}
+
+static inline uint64_t squeeze(struct sip *s)
+{
+    sip_round(s);
+    sip_round(s);
+    sip_round(s);
+    return s->a ^ s->b ^ s->c ^ s->d;
+}
+
+void weir__hash(const uint64_t secret[2], const void *data, size_t len, uint64_t ret[2])
+{
+    const uint8_t *p = data;
+    struct sip s = {
+        secret[0] ^ UINT64_C(0x736f6d6570736575),
+        secret[1] ^ UINT64_C(0x646f72616e646f6d) ^ 0xee,
+        secret[0] ^ UINT64_C(0x6c7967656e657261),
+        secret[1] ^ UINT64_C(0x7465646279746573),
+    };
+    size_t words = len / 8;
+    for (size_t i = 0; i < words; i++)
+        absorb(&s, load_le(p + 8 * i));
+    uint64_t tail = len & 7;
+    uint64_t last = (uint64_t)len << 56;
+    if (tail && len >= 8)
+        last |= load_le(p + len - 8) >> (8 * (8 - tail));
+    else
+        last |= load_tail(p, tail);
+    absorb(&s, last);
+    s.c ^= 0xee;
+    ret[0] = squeeze(&s);
+    s.b ^= 0xdd;
+    ret[1] = squeeze(&s);
+}

@@ -1,0 +1,20 @@
+/* Randomness: the system's for secrets, a small seeded generator for everything that must replay. */
+#ifndef WEIR_RANDOM_H
+#define WEIR_RANDOM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Fills with the system's randomness; 0, or -1 with errno. */
+int weir__random_bytes(void *ret, size_t len);
+
+/* splitmix64: every seed is good, one word of state. */
+static inline uint64_t weir__random_next(uint64_t *state)
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+#endif

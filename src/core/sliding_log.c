@@ -1,0 +1,16 @@
+/* Sliding log: every charge with its own stamp; exact. One cell an instant. */
+#include "core/ring.h"
+
+void weir__sliding_log_charge(const struct weir__rule *rule, struct weir__state *state,
+                              const struct weir__request *request)
+{
+    (void)rule;
+    struct weir__ring *ring = &state->ring;
+    if (ring->len > 0 && weir__ring_last(ring)->stamp == state->now_us)
+        weir__ring_last(ring)->count += request->cost;
+    else
+        weir__ring_append(ring, (struct weir__cell){state->now_us, {request->cost}});
+    ring->sum += request->cost;
+    state->at = state->now_us;
+    state->present = true;
+}

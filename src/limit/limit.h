@@ -1,0 +1,34 @@
+/*
+ * The limit language: text ⇄ rules. Parsing reads one limit at a time, checks it against its bounds,
+ * and uses nothing of a text that has an error anywhere.
+ */
+#ifndef WEIR_LIMIT_H
+#define WEIR_LIMIT_H
+
+#include "base/buffer.h"
+#include "core/core.h"
+
+#include <stdatomic.h>
+
+/* A parsed limit list. Immutable but for the hints. */
+struct weir_limit {
+    size_t count;
+    struct weir__rule rules[WEIR_LIMITS_MAX];
+    /* Where a zone keeps each rule: zone serial << 16 | row. A guess, verified at every use. */
+    _Atomic uint64_t hints[WEIR_LIMITS_MAX];
+    char *text;
+};
+
+/* Reads up to WEIR_LIMITS_MAX rules; *ret_count of them on success. */
+int weir__rules_parse(const char *text, struct weir__rule *ret_rules, size_t *ret_count,
+                      weir_error *err);
+
+/* Checks what can be wrong with a rule that parsed, then derives the rest. `why` gets the reason. */
+bool weir__rule_check(struct weir__rule *rule, struct weir__buffer *why);
+
+/* Canonical text. */
+void weir__put_rule(struct weir__buffer *buffer, const struct weir__rule *rule);
+/* Longest canonical text of one rule, with room to spare. */
+#define WEIR__RULE_TEXT_MAX 128
+
+#endif

@@ -1,0 +1,340 @@
+/*
+ * Limit text to rules. A limit is a name, an amount (`10/s`, or a plain count for concurrent) and
+ * options in any order, once each; words are separated by spaces, limits by commas.
+ */
+#include "base/duration.h"
+#include "limit/limit.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+struct reader {
+    const char *text;
+    size_t at;
+    weir_error *err;
+};
+
+struct word {
+    const char *text;
+    size_t len;
+    int column;
+};
+
+enum option_type { FLAG, COUNT, COUNT_OR_ZERO, DURATION, DECIMAL };
+
+static const struct name {
+    const char *text;
+    enum weir__kind kind;
+    const char *example;
+} names[] = {
+    {"token-bucket", WEIR__TOKEN_BUCKET, "token-bucket 10/s burst 20"},
+    {"gcra", WEIR__TOKEN_BUCKET, "token-bucket 10/s burst 20"},
+    {"leaky-bucket", WEIR__LEAKY_BUCKET, "leaky-bucket 10/s burst 5 nodelay"},
+    {"fixed-window", WEIR__FIXED_WINDOW, "fixed-window 100/m"},
+    {"sliding-log", WEIR__SLIDING_LOG, "sliding-log 5/m"},
+    {"sliding-window", WEIR__SLIDING_WINDOW, "sliding-window 240/h precision 1m"},
+    {"sliding-counter", WEIR__SLIDING_COUNTER, "sliding-counter 1000/h"},
+    {"smooth", WEIR__SMOOTH, "smooth 5/s burst-for 2s"},
+    {"warmup", WEIR__WARMUP, "warmup 5/s over 3s cold 3"},
+    {"concurrent", WEIR__CONCURRENT, "concurrent 20 lease 30s"},
+};
+
+enum option_name { BURST, STEPPED, NODELAY, DELAY, FROM_FIRST, PRECISION, BURST_FOR, OVER, COLD, LEASE };
+
+static const struct option {
+    const char *text;
+    enum weir__kind kind; /* the limit it belongs to; burst belongs to both buckets */
+    enum option_type type;
+} options[] = {
+    [BURST] = {"burst", WEIR__TOKEN_BUCKET, COUNT},
+    [STEPPED] = {"stepped", WEIR__TOKEN_BUCKET, FLAG},
+    [NODELAY] = {"nodelay", WEIR__LEAKY_BUCKET, FLAG},
+    [DELAY] = {"delay", WEIR__LEAKY_BUCKET, COUNT_OR_ZERO},
+    [FROM_FIRST] = {"from-first", WEIR__FIXED_WINDOW, FLAG},
+    [PRECISION] = {"precision", WEIR__SLIDING_WINDOW, DURATION},
+    [BURST_FOR] = {"burst-for", WEIR__SMOOTH, DURATION},
+    [OVER] = {"over", WEIR__WARMUP, DURATION},
+    [COLD] = {"cold", WEIR__WARMUP, DECIMAL},
+    [LEASE] = {"lease", WEIR__CONCURRENT, DURATION},
+};
+
+#define SHOWN_MAX 40 /* of a wrong word in a message */
+
+static void skip_spaces(struct reader *reader)
+{
+    while (reader->text[reader->at] == ' ')
+        reader->at++;
+}
+
+/* The next word, up to a space, a comma or the end; empty at a comma or the end. */
+static struct word next_word(struct reader *reader)
+{
+    skip_spaces(reader);
+    struct word word = {reader->text + reader->at, 0, (int)reader->at + 1};
+    while (word.text[word.len] && word.text[word.len] != ' ' && word.text[word.len] != ',')
+        word.len++;
+    reader->at += word.len;
+    return word;
+}
+
+static bool word_is(struct word word, const char *text)
+{
+    return word.len == strlen(text) && !strncasecmp(word.text, text, word.len);
+}
+
+/* Complains about a word: what was expected, what stands there, an example. */
+static int complain(struct reader *reader, struct word word, const char *expected,
+                    const char *example)
+{
+    char shown[SHOWN_MAX + 8] = "the end";
+    if (word.len > 0) {
+        size_t len = word.len > SHOWN_MAX ? SHOWN_MAX : word.len;
+        shown[0] = '"';
+        for (size_t i = 0; i < len; i++)
+            shown[i + 1] = isprint((unsigned char)word.text[i]) ? word.text[i] : '?';
+        strcpy(shown + 1 + len, word.len > SHOWN_MAX ? "…\"" : "\"");
+    } else if (word.text[0] == ',') {
+        strcpy(shown, "\",\"");
+    }
+    return weir__fail(reader->err, WEIR_ESYNTAX, word.column,
+                      "column %d: expected %s, found %s; example: %s", word.column, expected, shown,
+                      example);
+}
+
+/* A count with its optional suffixes; the length read, or 0. */
+static size_t read_count(const char *text, size_t len, int64_t *ret)
+{
+    size_t at = 0;
+    int64_t count = 0;
+    while (at < len && isdigit((unsigned char)text[at])) {
+        count = weir__min(count * 10 + (text[at] - '0'), WEIR_COST_MAX + 1);
+        at++;
+    }
+    if (at == 0)
+        return 0;
+    static const char suffixes[] = "kmg";
+    const char *suffix =
+        at < len ? memchr(suffixes, tolower((unsigned char)text[at]), sizeof suffixes - 1) : NULL;
+    for (const char *p = suffixes; suffix && p <= suffix; p++)
+        count = weir__min(count * 1000, WEIR_COST_MAX + 1);
+    at += suffix != NULL;
+    at += at < len && tolower((unsigned char)text[at]) == 'r';
+    *ret = count;
+    return at;
+}
+
+static int count_in_bounds(struct reader *reader, struct word word, int64_t count, int64_t least,
+                           const char *example)
+{
+    if (count < least)
+        return complain(reader, word, "a count of at least 1", example);
+    if (count > WEIR_COST_MAX)
+        return complain(reader, word, "a count of at most 1000g (10^12)", example);
+    return 0;
+}
+
+/* `10/s`, or for concurrent `20`. */
+static int read_amount(struct reader *reader, const struct name *name, struct weir__rule *rule)
+{
+    struct word word = next_word(reader);
+    bool rate = name->kind != WEIR__CONCURRENT;
+    size_t at = read_count(word.text, word.len, &rule->count);
+    const char *expected = rate ? "a rate like 10/s" : "a count like 20";
+    if (at == 0 || (rate ? at >= word.len || word.text[at] != '/' : at != word.len))
+        return complain(reader, word, expected, name->example);
+    int code = count_in_bounds(reader, word, rule->count, 1, name->example);
+    if (code || !rate)
+        return code;
+    const char *why = NULL;
+    at++;
+    struct word period = {word.text + at, word.len - at, word.column + (int)at};
+    size_t used = weir__duration_parse(period.text, period.len, &rule->period_us, &why);
+    if (used == 0)
+        return complain(reader, period, why, name->example);
+    if (used != period.len)
+        return complain(reader, period, "a period like s, 10s or 1h30m", name->example);
+    return 0;
+}
+
+/* A decimal of at most six places, in millionths. */
+static bool read_millionths(struct word word, uint32_t *ret)
+{
+    uint64_t value = 0;
+    int decimals = -1;
+    if (word.len == 0 || !isdigit((unsigned char)word.text[0]) ||
+        !isdigit((unsigned char)word.text[word.len - 1]))
+        return false;
+    for (size_t i = 0; i < word.len; i++) {
+        if (word.text[i] == '.' && decimals < 0) {
+            decimals = 0;
+        } else if (isdigit((unsigned char)word.text[i]) && decimals < 6 && value < 100000000000) {
+            value = value * 10 + (uint64_t)(word.text[i] - '0');
+            decimals += decimals >= 0;
+        } else {
+            return false;
+        }
+    }
+    for (int i = decimals > 0 ? decimals : 0; i < 6; i++)
+        value *= 10;
+    *ret = value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+    return true;
+}
+
+/* An option's value into the rule's field for it. */
+static int read_value(struct reader *reader, const struct name *name, enum option_name option,
+                      struct weir__rule *rule)
+{
+    struct word word = next_word(reader);
+    enum option_type type = options[option].type;
+    if (type == DURATION) {
+        const char *why = NULL;
+        int64_t *field = option == LEASE ? &rule->period_us : &rule->extra;
+        size_t used = weir__duration_parse(word.text, word.len, field, &why);
+        if (used == 0)
+            return complain(reader, word, why, name->example);
+        return used == word.len ? 0
+                                : complain(reader, word, "a duration like 30s", name->example);
+    }
+    if (type == DECIMAL)
+        return read_millionths(word, &rule->cold_millionths)
+                   ? 0
+                   : complain(reader, word, "a number like 3 or 2.5 (at most six decimals)",
+                              name->example);
+    int64_t *field = option == DELAY ? &rule->extra : &rule->burst;
+    if (word.len == 0 || read_count(word.text, word.len, field) != word.len)
+        return complain(reader, word, "a count like 20", name->example);
+    bool zero = type == COUNT_OR_ZERO || name->kind == WEIR__LEAKY_BUCKET;
+    return count_in_bounds(reader, word, *field, zero ? 0 : 1, name->example);
+}
+
+static bool option_fits(enum option_name option, enum weir__kind kind)
+{
+    return options[option].kind == kind || (option == BURST && kind == WEIR__LEAKY_BUCKET);
+}
+
+/* "burst, stepped or the end": what may follow this limit. */
+static void expected_options(enum weir__kind kind, char *ret, size_t size)
+{
+    struct weir__buffer buffer = weir__buffer_over(ret, size);
+    for (size_t i = 0; i < WEIR__COUNT(options); i++) {
+        if (option_fits((enum option_name)i, kind))
+            weir__put_format(&buffer, "\"%s\", ", options[i].text);
+    }
+    weir__put_text(&buffer, "a comma or the end");
+}
+
+static int read_option(struct reader *reader, const struct name *name, struct word word,
+                       unsigned *seen, struct weir__rule *rule)
+{
+    for (size_t i = 0; i < WEIR__COUNT(options); i++) {
+        enum option_name option = (enum option_name)i;
+        if (!option_fits(option, name->kind) || !word_is(word, options[i].text))
+            continue;
+        if (*seen & 1u << i)
+            return complain(reader, word, "each option once", name->example);
+        *seen |= 1u << i;
+        if ((*seen & 1u << NODELAY) && (*seen & 1u << DELAY))
+            return complain(reader, word, "nodelay or delay, not both", name->example);
+        if (options[i].type == FLAG) {
+            rule->kind = option == STEPPED      ? WEIR__STEPPED
+                         : option == FROM_FIRST ? WEIR__FROM_FIRST
+                                                : rule->kind;
+            rule->flags |= option == NODELAY ? WEIR__NODELAY : 0;
+            return 0;
+        }
+        return read_value(reader, name, option, rule);
+    }
+    char expected[160];
+    expected_options(name->kind, expected, sizeof expected);
+    return complain(reader, word, expected, name->example);
+}
+
+static void set_defaults(struct weir__rule *rule, unsigned seen)
+{
+    if (rule->kind == WEIR__TOKEN_BUCKET || rule->kind == WEIR__STEPPED) {
+        if (!(seen & 1u << BURST))
+            rule->burst = rule->count;
+    } else if (rule->kind == WEIR__SLIDING_WINDOW && !(seen & 1u << PRECISION)) {
+        rule->extra = weir__div_up(rule->period_us, 10);
+    } else if (rule->kind == WEIR__SMOOTH && !(seen & 1u << BURST_FOR)) {
+        rule->extra = 1000000;
+    } else if (rule->kind == WEIR__WARMUP && !(seen & 1u << COLD)) {
+        rule->cold_millionths = 3000000;
+    } else if (rule->kind == WEIR__CONCURRENT && !(seen & 1u << LEASE)) {
+        rule->period_us = 60000000;
+    }
+}
+
+static const struct name *find_name(struct word word)
+{
+    for (size_t i = 0; i < WEIR__COUNT(names); i++) {
+        if (word_is(word, names[i].text))
+            return &names[i];
+    }
+    return NULL;
+}
+
+static int read_rule(struct reader *reader, struct weir__rule *rule)
+{
+    struct word first = next_word(reader);
+    const struct name *name = find_name(first);
+    if (!name)
+        return complain(reader, first,
+                        "the name of a limit (token-bucket, leaky-bucket, fixed-window, sliding-log, "
+                        "sliding-window, sliding-counter, smooth, warmup or concurrent)",
+                        "token-bucket 10/s burst 20");
+    *rule = (struct weir__rule){.kind = (uint8_t)name->kind};
+    int code = read_amount(reader, name, rule);
+    unsigned seen = 0;
+    while (code == 0) {
+        struct word word = next_word(reader);
+        if (word.len == 0)
+            break;
+        code = read_option(reader, name, word, &seen, rule);
+    }
+    if (code)
+        return code;
+    set_defaults(rule, seen);
+    char reason[256];
+    struct weir__buffer why = weir__buffer_over(reason, sizeof reason);
+    if (weir__rule_check(rule, &why))
+        return 0;
+    return weir__fail(reader->err, WEIR_ESYNTAX, first.column, "column %d: %s; example: %s",
+                      first.column, reason, name->example);
+}
+
+static int refuse_shared(struct reader *reader, const struct weir__rule *rules, size_t i, int column)
+{
+    for (size_t j = 0; j < i; j++) {
+        if (weir__rule_same_state(&rules[j], &rules[i]))
+            return weir__fail(reader->err, WEIR_ESYNTAX, column,
+                              "column %d: limit %zu is of the same kind and period as limit %zu and "
+                              "would share its state; use another period or a key of its own",
+                              column, i + 1, j + 1);
+    }
+    return 0;
+}
+
+int weir__rules_parse(const char *text, struct weir__rule *ret_rules, size_t *ret_count,
+                      weir_error *err)
+{
+    struct reader reader = {text, 0, err};
+    for (size_t i = 0;; i++) {
+        skip_spaces(&reader);
+        int column = (int)reader.at + 1;
+        if (i == WEIR_LIMITS_MAX)
+            return weir__fail(err, WEIR_ESYNTAX, column, "column %d: at most %d limits", column,
+                              WEIR_LIMITS_MAX);
+        int code = read_rule(&reader, &ret_rules[i]);
+        if (code == 0)
+            code = refuse_shared(&reader, ret_rules, i, column);
+        if (code)
+            return code;
+        if (text[reader.at] == 0) {
+            *ret_count = i + 1;
+            return 0;
+        }
+        reader.at++; /* the comma */
+    }
+}
