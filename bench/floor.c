@@ -1,27 +1,34 @@
 /*
  * The floor: the least that any limiter must pay for a decision. Not a limiter to use.
  *
- * A key is one 8-byte word, its theoretical arrival time in nanoseconds (GCRA); a decision reads the clock, loads the
- * word, compares, and if it may go ahead stores the new time by compare-and-swap. No limit text, no other algorithm, no
- * remaining or retry time, no eviction, no secret in the hash. A million keys are an array of 2^21 cells of 16 bytes,
- * picked by a hash of the key's 12 bytes of text; nothing is compared, so keys that fall on one cell share it. What a
+ * A key is one 8-byte word, its theoretical arrival time in nanoseconds (GCRA); a decision reads
+ * the clock, loads the word, compares, and if it may go ahead stores the new time by
+ * compare-and-swap. No limit text, no other algorithm, no remaining or retry time, no eviction, no
+ * secret in the hash. A million keys are an array of 2^21 cells of 16 bytes, picked by a hash of
+ * the key's 12 bytes of text; nothing is compared, so keys that fall on one cell share it. What a
  * real limiter costs above these figures is what its features cost.
  *
  *   cc -O2 -pthread bench/floor.c -o build/floor
  *
- * It is a worker that a benchmark driver can interleave with others. Prints "ready". Then, a line a request on stdin:
- *   run SCENARIO THREADS OPS   each of THREADS threads does OPS decisions; answers "SCENARIO THREADS NS_PER_OP" with
- *                              ns_per_op = wall_ns / OPS, wall_ns from the first thread's start to the last one's end.
- *                              (So two threads that do not hinder each other show the same figure as one.)
- *   quit
- * Anything else is answered by a line "error ...".
+ * It is a worker that a benchmark driver can interleave with others. It prints "ready", then reads
+ * a line a request on stdin:
  *
- * floor-hot-allowed    one word for all threads, never denies; clock_gettime(CLOCK_REALTIME) each
- * floor-hot-denied     one word, exhausted, always denies; the same clock
- * floor-million        a million keys "user:0000000", random order, a prng a thread; the same clock. The key's text is
- *                      itself fetched from an array of 12 MB, as the peers' is: about half of this figure is that cache
- *                      miss, and the cell's comes after it
- * floor-million-batch  the same by sixteens: hash all, prefetch all, one clock, decide all
+ *   run SCENARIO THREADS OPS
+ *   quit
+ *
+ * and answers a run by "SCENARIO THREADS NS_PER_OP", anything else by "error ...". Each of THREADS
+ * threads does OPS decisions; ns_per_op = wall_ns / OPS, wall_ns from the first thread's start to
+ * the last one's end. (So two threads that do not hinder each other show the same figure as one.)
+ *
+ * - floor-hot-allowed: one word for all threads, never denies; clock_gettime(CLOCK_REALTIME) each.
+ *
+ * - floor-hot-denied: one word, exhausted, always denies; the same clock.
+ *
+ * - floor-million: a million keys "user:0000000", random order, a prng a thread; the same clock.
+ *   The key's text is itself fetched from an array of 12 MB, as the peers' is: about half of this
+ *   figure is that cache miss, and the cell's comes after it.
+ *
+ * - floor-million-batch: the same by sixteens: hash all, prefetch all, one clock, decide all.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
@@ -33,20 +40,27 @@
 #include <string.h>
 #include <time.h>
 
-enum { KEYS = 1000000, KEY_LEN = 12, CELL_BITS = 21, CELLS = 1 << CELL_BITS, BATCH = 16, MAX_THREADS = 64 };
+enum {
+    KEYS = 1000000,
+    KEY_LEN = 12,
+    CELL_BITS = 21,
+    CELLS = 1 << CELL_BITS,
+    BATCH = 16,
+    MAX_THREADS = 64
+};
 
 typedef struct {
     _Atomic int64_t tat; /* ns since the epoch; in the past: full */
     uint64_t unused;     /* where a limiter would tell keys apart */
 } cell;
 
-/* A rate as GCRA has it: ns between two requests, and how far ahead of now the arrival time may run. */
+/* A rate as GCRA has it: ns between two requests, and how far ahead of now the word may run. */
 typedef struct {
     int64_t interval, ahead;
 } rate;
 
-static const rate USER = {1000000, 1000000000};  /* 1000/s burst 1000 */
-static const rate PLENTY = {1, 1000000000};      /* 1,000,000,000/s */
+static const rate USER = {1000000, 1000000000};                /* 1000/s burst 1000 */
+static const rate PLENTY = {1, 1000000000};                    /* 1,000,000,000/s */
 static const rate TINY = {1000000000000000, 1000000000000000}; /* one in eleven days */
 
 static char (*names)[KEY_LEN];
@@ -68,7 +82,8 @@ static inline bool decide(cell *c, rate r, int64_t now)
         int64_t next = (tat > now ? tat : now) + r.interval;
         if (next - now > r.ahead)
             return false;
-        if (atomic_compare_exchange_weak_explicit(&c->tat, &tat, next, memory_order_relaxed, memory_order_relaxed))
+        if (atomic_compare_exchange_weak_explicit(&c->tat, &tat, next, memory_order_relaxed,
+                                                  memory_order_relaxed))
             return true;
     }
 }
@@ -223,7 +238,8 @@ static void answer(const char *name, int threads, uint64_t ops)
 
     uint64_t all = ops * (uint64_t)threads;
     if (scenarios[s].expect >= 0 && allowed != (scenarios[s].expect ? all : 0))
-        printf("error allowed %llu of %llu\n", (unsigned long long)allowed, (unsigned long long)all);
+        printf("error allowed %llu of %llu\n", (unsigned long long)allowed,
+               (unsigned long long)all);
     else
         printf("%s %d %.2f\n", name, threads, (double)(last - first) / (double)ops);
 }
@@ -256,7 +272,8 @@ int main(void)
         unsigned long long ops;
         if (sscanf(line, "%15s", verb) == 1 && strcmp(verb, "quit") == 0)
             break;
-        if (sscanf(line, "%15s %63s %d %llu %1s", verb, name, &threads, &ops, rest) != 4 || strcmp(verb, "run") != 0)
+        if (sscanf(line, "%15s %63s %d %llu %1s", verb, name, &threads, &ops, rest) != 4 ||
+            strcmp(verb, "run") != 0)
             puts("error expected: run SCENARIO THREADS OPS, or quit");
         else if (threads < 1 || threads > MAX_THREADS || ops < 1)
             puts("error expected 1 to 64 threads and at least 1 op");

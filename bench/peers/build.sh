@@ -33,7 +33,7 @@ cat >"$out/guava" <<END
 exec java -Xms1g -Xmx4g -XX:+UseParallelGC -cp "\$(dirname "\$0")/classes:$jar" GuavaPeer
 END
 chmod +x "$out/guava"
-GO111MODULE=off GOFLAGS= GOPATH="$gopath" GOCACHE="$root/$out/gocache" go build -o "$out/gorate" bench/peers/gorate.go >&2
+GO111MODULE=off GOFLAGS='' GOPATH="$gopath" GOCACHE="$root/$out/gocache" go build -o "$out/gorate" bench/peers/gorate.go >&2
 
 echo "$root/$out/guava"
 echo "$root/$out/gorate"
