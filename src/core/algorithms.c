@@ -1,28 +1,7 @@
 /* The table of algorithms, and what all of them share. */
+#include "core/algorithms.h"
 #include "core/bucket.h"
 #include "core/ring.h"
-
-#define DECLARE(prefix)                                                                            \
-    void prefix##_load(const struct weir__rule *, struct weir__state *, int64_t);                  \
-    void prefix##_judge(const struct weir__rule *, const struct weir__state *,                     \
-                        const struct weir__request *, weir_decision *);                            \
-    void prefix##_charge(const struct weir__rule *, struct weir__state *,                          \
-                         const struct weir__request *);                                            \
-    void prefix##_report(const struct weir__rule *, const struct weir__state *, int64_t,           \
-                         weir_decision *);                                                         \
-    bool prefix##_settle(const struct weir__rule *, struct weir__state *,                          \
-                         const struct weir__correction *);                                         \
-    int64_t prefix##_fresh_at(const struct weir__rule *, const struct weir__state *);
-
-DECLARE(weir__token_bucket)
-DECLARE(weir__stepped)
-DECLARE(weir__leaky_bucket)
-DECLARE(weir__fixed_window)
-DECLARE(weir__sliding_log)
-DECLARE(weir__sliding_window)
-DECLARE(weir__sliding_counter)
-DECLARE(weir__guava)
-DECLARE(weir__concurrent)
 
 #define OWN(prefix)                                                                                \
     .load = prefix##_load, .judge = prefix##_judge, .charge = prefix##_charge,                     \
@@ -121,6 +100,15 @@ static int64_t newest_us(const struct weir__rule *rule, const struct weir__state
     }
 }
 
+/* Every stored time is a time, every amount exact. */
+bool weir__state_sound(const struct weir__rule *rule, const struct weir__state *state)
+{
+    int64_t unit = newest_us(rule, &(struct weir__state){.at = 1});
+    int64_t most = rule->kind == WEIR__SLIDING_COUNTER ? INT64_C(2000000000) : WEIR__EXACT_MAX;
+    return state->at >= 0 && state->at <= WEIR__EXACT_MAX / unit && state->amount >= 0 &&
+           state->amount <= most && state->before >= 0 && state->before <= most;
+}
+
 static void forget(struct weir__state *state)
 {
     state->present = false;
@@ -128,11 +116,23 @@ static void forget(struct weir__state *state)
     state->ring.sum = 0;
 }
 
+static bool is_nonsense(const struct weir__rule *rule, const struct weir__state *state,
+                        int64_t now_us)
+{
+    return newest_us(rule, state) - now_us > rule->horizon_us;
+}
+
+bool weir__is_fresh(const struct weir__rule *rule, const struct weir__state *state, int64_t now_us)
+{
+    return now_us >= weir__algorithm_of(rule)->fresh_at(rule, state) ||
+           is_nonsense(rule, state, now_us);
+}
+
 void weir__load(const struct weir__rule *rule, const struct weir__rule *written_under,
                 struct weir__state *state, int64_t now_us)
 {
     const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
-    if (state->present && newest_us(rule, state) - now_us > rule->horizon_us)
+    if (state->present && is_nonsense(rule, state, now_us))
         forget(state);
     if (state->present && written_under != rule &&
         now_us >= algorithm->fresh_at(written_under, state))

@@ -3,6 +3,7 @@
  * id and the slots it holds; cells stand in the order of their expiries. `at` is the newest acquire
  * or renewal.
  */
+#include "core/algorithms.h"
 #include "core/ring.h"
 
 static int64_t slots(const struct weir__cell *cell)
@@ -17,8 +18,7 @@ void weir__concurrent_load(const struct weir__rule *rule, struct weir__state *st
     state->now_us = state->present ? weir__max(now_us, state->at) : now_us;
     while (ring->len > 0 && weir__ring_cell(ring, 0)->stamp <= state->now_us) {
         ring->sum -= slots(weir__ring_cell(ring, 0));
-        ring->head = (ring->head + 1) & ring->mask;
-        ring->len--;
+        weir__ring_shift(ring);
     }
 }
 

@@ -70,7 +70,7 @@ struct weir__cell {
 /* A ring of cells, oldest stamp first. The memory is the store's: it makes room before a charge. */
 struct weir__ring {
     struct weir__cell *cells;
-    uint32_t mask; /* capacity - 1, a power of two less one */
+    uint32_t capacity;
     uint32_t head;
     uint32_t len;
     int64_t sum; /* of all counts */
@@ -134,6 +134,12 @@ static inline int64_t weir__wait_for(const struct weir__rule *rule, int64_t wait
         wait_us = WEIR_DURATION_MAX;
     return wait_us;
 }
+
+/* Whether a state read from untrusted memory is within the bounds that all formulas rely on. */
+bool weir__state_sound(const struct weir__rule *rule, const struct weir__state *state);
+
+/* Whether a stored state is as good as absent: back to fresh under its rule, or nonsense. */
+bool weir__is_fresh(const struct weir__rule *rule, const struct weir__state *state, int64_t now_us);
 
 /* load, with two rules of every store before it: a state whose newest time lies beyond the horizon
  * is absent, and so is one that had come back to fresh under the rule it was written under. */

@@ -1,5 +1,5 @@
 /* Fixed windows: aligned to the epoch, or opened by their first charged request (from-first). */
-#include "core/core.h"
+#include "core/algorithms.h"
 
 void weir__fixed_window_load(const struct weir__rule *rule, struct weir__state *state,
                              int64_t now_us)

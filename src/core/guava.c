@@ -3,7 +3,7 @@
  * compiled without floating-point contraction. `at` is the next free time, `stored` the permits. The
  * request goes at the next free time; the one after it pays.
  */
-#include "core/core.h"
+#include "core/algorithms.h"
 
 #include <math.h>
 

@@ -2,6 +2,7 @@
  * Leaky bucket, nginx's limit_req: burst+1 fit, and a request waits until what was before it has
  * leaked down to the `delay` count (0 unless given). Its own cost never delays itself.
  */
+#include "core/algorithms.h"
 #include "core/bucket.h"
 
 void weir__leaky_bucket_judge(const struct weir__rule *rule, const struct weir__state *state,

@@ -17,8 +17,7 @@ void weir__stamps_load(const struct weir__rule *rule, struct weir__state *state,
     state->now_us = state->present ? weir__max(now_us, state->at) : now_us;
     while (ring->len > 0 && weir__ring_cell(ring, 0)->stamp + rule->period_us <= state->now_us) {
         ring->sum -= weir__ring_cell(ring, 0)->count;
-        ring->head = (ring->head + 1) & ring->mask;
-        ring->len--;
+        weir__ring_shift(ring);
     }
 }
 

@@ -6,7 +6,8 @@
 
 static inline struct weir__cell *weir__ring_cell(const struct weir__ring *ring, uint32_t i)
 {
-    return &ring->cells[(ring->head + i) & ring->mask];
+    uint32_t place = ring->head + i;
+    return &ring->cells[place < ring->capacity ? place : place - ring->capacity];
 }
 
 static inline struct weir__cell *weir__ring_last(const struct weir__ring *ring)
@@ -19,6 +20,13 @@ static inline void weir__ring_append(struct weir__ring *ring, struct weir__cell 
 {
     ring->len++;
     *weir__ring_last(ring) = cell;
+}
+
+/* Lets the oldest cell go. */
+static inline void weir__ring_shift(struct weir__ring *ring)
+{
+    ring->head = ring->head + 1 < ring->capacity ? ring->head + 1 : 0;
+    ring->len--;
 }
 
 /* Takes cell i out, closing the gap from behind. */

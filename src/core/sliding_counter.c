@@ -3,7 +3,7 @@
  * Weights are q of Wv parts, Wv at most 2^20, so that every product stays exact. `at` is the number
  * of the current window, `before` the previous count, `amount` the current.
  */
-#include "core/core.h"
+#include "core/algorithms.h"
 
 #define COUNT_MAX INT64_C(2000000000)
 

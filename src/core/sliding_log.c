@@ -1,4 +1,5 @@
 /* Sliding log: every charge with its own stamp; exact. One cell an instant. */
+#include "core/algorithms.h"
 #include "core/ring.h"
 
 void weir__sliding_log_charge(const struct weir__rule *rule, struct weir__state *state,

@@ -3,6 +3,7 @@
  * slot counts whole until its last charge is a period old: never more than N in any span of W, at
  * most one precision too strict, exact for a lone request.
  */
+#include "core/algorithms.h"
 #include "core/ring.h"
 
 void weir__sliding_window_charge(const struct weir__rule *rule, struct weir__state *state,

@@ -2,7 +2,7 @@
  * Stepped token bucket: the whole count arrives at once every period. In microseconds and whole
  * tokens: `at` is the last step, debt what is still owed.
  */
-#include "core/core.h"
+#include "core/algorithms.h"
 
 /* When x tokens have come, relative to t. (A debt settled up to 2^53 tokens may take longer than
  * 63 bits of microseconds: then as good as never.) */

@@ -1,4 +1,5 @@
 /* Token bucket: a burst at once, then the rate; with a wait, reservations served in order. */
+#include "core/algorithms.h"
 #include "core/bucket.h"
 
 void weir__token_bucket_judge(const struct weir__rule *rule, const struct weir__state *state,

@@ -3,6 +3,8 @@
 
 #include "core/bucket.h"
 
+#include <string.h>
+
 #define LOG_COUNT_MAX 100000
 #define COUNTER_COUNT_MAX 1000000000
 #define SLOTS_MAX 10000
@@ -81,4 +83,25 @@ bool weir__rule_check(struct weir__rule *rule, struct weir__buffer *why)
         return false;
     weir__rule_derive(rule);
     return true;
+}
+
+static bool within(int64_t value, int64_t least, int64_t most)
+{
+    return value >= least && value <= most;
+}
+
+bool weir__rule_sound(const struct weir__rule *rule)
+{
+    char reason[128];
+    struct weir__buffer why = weir__buffer_over(reason, sizeof reason);
+    struct weir__rule copy = *rule;
+    if (rule->kind >= WEIR__KINDS || rule->zero != 0 || rule->flags > WEIR__NODELAY ||
+        !within(rule->count, 1, WEIR_COST_MAX) || !within(rule->period_us, 1, WEIR_DURATION_MAX) ||
+        !within(rule->burst, 0, WEIR_COST_MAX) || !within(rule->extra, 0, WEIR_DURATION_MAX))
+        return false;
+    bool spanned = rule->kind == WEIR__SLIDING_WINDOW || rule->kind == WEIR__SMOOTH;
+    if (spanned && rule->extra == 0)
+        return false;
+    copy.ticks = copy.cap = copy.horizon_us = 0;
+    return weir__rule_check(&copy, &why) && !memcmp(&copy, rule, sizeof copy);
 }

@@ -26,6 +26,9 @@ int weir__rules_parse(const char *text, struct weir__rule *ret_rules, size_t *re
 /* Checks what can be wrong with a rule that parsed, then derives the rest. `why` gets the reason. */
 bool weir__rule_check(struct weir__rule *rule, struct weir__buffer *why);
 
+/* Whether a rule read from untrusted memory is one that parsing could have made. */
+bool weir__rule_sound(const struct weir__rule *rule);
+
 /* Canonical text. */
 void weir__put_rule(struct weir__buffer *buffer, const struct weir__rule *rule);
 /* Longest canonical text of one rule, with room to spare. */

@@ -1,0 +1,63 @@
+/* Leases: acquire, renew, release. Ids are 47 random bits, so that nobody can name another's. */
+#include "store/store.h"
+
+#include "base/random.h"
+
+/* The index of the limit that has leases, or its count: there is at most one a key. */
+static size_t leased(const weir_limit *limit)
+{
+    size_t i = 0;
+    while (i < limit->count && !weir__algorithm_of(&limit->rules[i])->leases)
+        i++;
+    return i;
+}
+
+int weir_acquire(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
+                 weir_decision *ret)
+{
+    if (!limit || leased(limit) == limit->count)
+        return WEIR_EUNSUPPORTED;
+    uint64_t id = 0;
+    if (weir__random_bytes(&id, sizeof id))
+        return WEIR_ESYSTEM;
+    id &= WEIR__LEASE_MASK;
+    weir_request request = {key, limit, cost, WEIR_WAIT_DEFAULT, NULL};
+    return weir__decide(store, &request, 1, WEIR__TAKE, id | !id, ret);
+}
+
+static int change(weir_store *store, weir_key key, const weir_limit *limit, uint64_t lease,
+                  enum weir__lease_verb verb)
+{
+    if (!limit || !weir__key_in_bounds(key))
+        return WEIR_EINVAL;
+    size_t i = leased(limit);
+    int64_t now = weir__store_now(store);
+    if (i == limit->count)
+        return WEIR_EUNSUPPORTED;
+    if (now < 0)
+        return WEIR_EINVAL;
+    if (lease == 0 || lease > WEIR__LEASE_MASK)
+        return WEIR_ENOLEASE;
+    weir_request request = weir_ask(key, limit);
+    int code = WEIR__STALE;
+    for (int tries = 0; tries < WEIR__STALE_RETRIES && code == WEIR__STALE; tries++) {
+        struct weir__op ops[WEIR_LIMITS_MAX];
+        code = weir__ops_of(store, &request, now, ops);
+        ops[i].lease_id = lease;
+        if (code >= 0)
+            code = weir__zone_lease(&store->region.zone, &ops[i], verb);
+        if (code == WEIR__STALE)
+            weir__forget_hints(limit);
+    }
+    return code == WEIR__STALE ? WEIR_EFULL : code;
+}
+
+int weir_renew(weir_store *store, weir_key key, const weir_limit *limit, uint64_t lease)
+{
+    return change(store, key, limit, lease, WEIR__RENEW);
+}
+
+int weir_release(weir_store *store, weir_key key, const weir_limit *limit, uint64_t lease)
+{
+    return change(store, key, limit, lease, WEIR__RELEASE);
+}

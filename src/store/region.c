@@ -1,0 +1,276 @@
+/* See region.h. */
+#include "store/region.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DEFAULT_SIZE (UINT64_C(64) << 20)
+#define DEFAULT_LARGE_PERCENT 12
+#define LOCK_PATIENCE_US 5000000
+#define LOCK_PAUSE_US 1000
+
+static const char *shown(const struct weir__region *region)
+{
+    return region->kind == WEIR__MEMORY ? "memory" : region->path;
+}
+
+static int system_error(const struct weir__region *region, const char *doing, weir_error *err)
+{
+    int code = errno == ENOMEM ? WEIR_ENOMEM : WEIR_ESYSTEM;
+    return weir__fail(err, code, 0, "%s: cannot %s: %s", shown(region), doing, strerror(errno));
+}
+
+static unsigned large_share(const struct weir__region *region)
+{
+    return region->large_percent < 0 ? DEFAULT_LARGE_PERCENT : (unsigned)region->large_percent;
+}
+
+static int open_memory(struct weir__region *region, weir_error *err)
+{
+    uint64_t size = region->size ? region->size : DEFAULT_SIZE;
+    void *base = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return system_error(region, "get that much memory", err);
+    madvise(base, size, MADV_HUGEPAGE); /* fewer TLB misses where the system allows it */
+    int code = weir__zone_format(base, size, large_share(region), false, &region->zone, err);
+    if (code)
+        munmap(base, size);
+    return code;
+}
+
+/* Opens or creates, never through a symbolic link, for its owner only. */
+static int open_fd(struct weir__region *region, weir_error *err)
+{
+    int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
+    region->fd = region->kind == WEIR__SHM ? shm_open(region->path, flags, 0600)
+                                           : open(region->path, flags, 0600);
+    if (region->fd < 0 && errno == ELOOP)
+        return weir__fail(err, WEIR_ESYSTEM, 0,
+                          "%s: it is a symbolic link; name the file itself", shown(region));
+    return region->fd < 0 ? system_error(region, "open it for reading and writing", err) : 0;
+}
+
+static int check_owner(struct weir__region *region, struct stat *ret, weir_error *err)
+{
+    if (fstat(region->fd, ret))
+        return system_error(region, "look at it", err);
+    if (!S_ISREG(ret->st_mode))
+        return weir__fail(err, WEIR_EFOREIGN, 0, "%s: it is not an ordinary file", shown(region));
+    if (ret->st_uid != geteuid())
+        return weir__fail(err, WEIR_EOWNER, 0,
+                          "%s: it belongs to user %u, not to you (%u); choose another path",
+                          shown(region), (unsigned)ret->st_uid, (unsigned)geteuid());
+    if ((ret->st_mode & 0777) != 0600)
+        return weir__fail(err, ret->st_mode & 0077 ? WEIR_EOWNER : WEIR_ESYSTEM, 0,
+                          "%s: its permissions are %04o, a zone needs 0600: chmod 600 it if it is "
+                          "yours",
+                          shown(region), (unsigned)(ret->st_mode & 07777));
+    return 0;
+}
+
+/* The exclusive lock if nobody else has it open, else a shared one. */
+static int lock_file(struct weir__region *region, bool *ret_alone, weir_error *err)
+{
+    for (int64_t waited = 0; waited < LOCK_PATIENCE_US; waited += LOCK_PAUSE_US) {
+        if (flock(region->fd, LOCK_EX | LOCK_NB) == 0) {
+            *ret_alone = true;
+            return 0;
+        }
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return system_error(region, "lock it", err);
+        if (flock(region->fd, LOCK_SH | LOCK_NB) == 0) {
+            *ret_alone = false;
+            return 0;
+        }
+        weir__clock_sleep_us(LOCK_PAUSE_US);
+    }
+    return weir__fail(err, WEIR_EBUSY, 0,
+                      "%s: another process has been opening it for %d seconds; is it stopped?",
+                      shown(region), LOCK_PATIENCE_US / 1000000);
+}
+
+static void read_boot_id(uint64_t ret[2])
+{
+    char text[40] = "";
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        if (read(fd, text, sizeof text - 1) < 0)
+            text[0] = 0;
+        close(fd);
+    }
+    unsigned long long a = 0, b = 0, c = 0, d = 0, e = 0;
+    if (sscanf(text, "%8llx-%4llx-%4llx-%4llx-%12llx", &a, &b, &c, &d, &e) == 5) {
+        ret[0] = a << 32 | b << 16 | c;
+        ret[1] = d << 48 | e;
+    }
+}
+
+/* Whether nothing was ever written: an empty file, or one whose making was cut short. */
+static int is_blank(const struct weir__region *region, const struct stat *stat)
+{
+    char start[4096];
+    if (stat->st_size == 0)
+        return 1;
+    ssize_t n = pread(region->fd, start, sizeof start, 0);
+    if (n < 0)
+        return -1;
+    for (ssize_t i = 0; i < n; i++) {
+        if (start[i])
+            return 0;
+    }
+    return n == sizeof start;
+}
+
+static int map_file(struct weir__region *region, uint64_t size, uint8_t **ret, weir_error *err)
+{
+    void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, region->fd, 0);
+    if (base == MAP_FAILED)
+        return system_error(region, "map it", err);
+    *ret = base;
+    return 0;
+}
+
+static int make_zone(struct weir__region *region, weir_error *err)
+{
+    uint64_t size = region->size ? region->size : DEFAULT_SIZE;
+    uint8_t *base = NULL;
+    errno = ftruncate(region->fd, 0) ? errno : posix_fallocate(region->fd, 0, (off_t)size);
+    if (errno)
+        return system_error(region, "reserve its space", err);
+    int code = map_file(region, size, &base, err);
+    if (code)
+        return code;
+    code = weir__zone_format(base, size, large_share(region), true, &region->zone, err);
+    if (code)
+        munmap(base, size);
+    return code;
+}
+
+/* Puts the path before a message that has none yet. */
+static int name_it(const struct weir__region *region, int code, weir_error *err)
+{
+    if (code && err) {
+        char message[sizeof err->message];
+        memcpy(message, err->message, sizeof message);
+        snprintf(err->message, sizeof err->message, "%.200s: %.300s", shown(region), message);
+    }
+    return code;
+}
+
+static int refuse_other_size(const struct weir__region *region, weir_error *err)
+{
+    const struct weir__zone *zone = &region->zone;
+    if (region->size && region->size != zone->layout.size)
+        return weir__fail(err, WEIR_EURL, 0,
+                          "it has %llu bytes, not %llu; leave the size out or remove it",
+                          (unsigned long long)zone->layout.size, (unsigned long long)region->size);
+    if (region->large_percent >= 0 && (unsigned)region->large_percent != zone->header->large_percent)
+        return weir__fail(err, WEIR_EURL, 0, "it has large=%u%%; leave that out or remove it",
+                          zone->header->large_percent);
+    return 0;
+}
+
+static int open_zone(struct weir__region *region, uint64_t size, bool alone, weir_error *err)
+{
+    uint8_t *base = NULL;
+    struct weir__zone_header start;
+    if (pread(region->fd, &start, sizeof start, 0) < (ssize_t)sizeof start.magic ||
+        start.magic != WEIR__ZONE_MAGIC)
+        return weir__fail(err, WEIR_EFOREIGN, 0, "%s: it is not a weir zone; choose another path",
+                          shown(region));
+    if (size < WEIR__ZONE_SIZE_MIN)
+        return weir__fail(err, WEIR_ETRUNCATED, 0,
+                          "%s: it is truncated to %llu bytes; remove it and let weir make a new one",
+                          shown(region), (unsigned long long)size);
+    int code = map_file(region, size, &base, err);
+    if (code)
+        return code;
+    code = weir__zone_attach(base, size, true, &region->zone, err);
+    if (code == 0)
+        code = refuse_other_size(region, err);
+    if (code == 0 && alone)
+        code = weir__zone_recover(&region->zone, err);
+    if (code)
+        munmap(base, size);
+    else if (size > region->zone.layout.size)
+        munmap(base + region->zone.layout.size, size - region->zone.layout.size);
+    return name_it(region, code, err);
+}
+
+/* Maps a file of ours, made or opened; `alone` says whether we may change what nobody else uses. */
+static int open_locked(struct weir__region *region, bool alone, weir_error *err)
+{
+    struct stat stat;
+    int code = check_owner(region, &stat, err);
+    if (code)
+        return code;
+    int blank = alone ? is_blank(region, &stat) : 0;
+    if (blank < 0)
+        return system_error(region, "read it", err);
+    code = blank ? make_zone(region, err) : open_zone(region, (uint64_t)stat.st_size, alone, err);
+    if (code && blank && region->kind == WEIR__FILE)
+        unlink(region->path);
+    else if (code && blank)
+        shm_unlink(region->path);
+    if (code)
+        return code;
+    struct weir__zone_header *header = region->zone.header;
+    if (alone)
+        read_boot_id(header->boot);
+    header->dirty = 1;
+    return 0;
+}
+
+/* Opens and locks the file the path names now: one that was removed meanwhile is tried again. */
+static int open_linked(struct weir__region *region, bool *ret_alone, weir_error *err)
+{
+    for (;;) {
+        struct stat stat;
+        int code = open_fd(region, err);
+        if (code == 0)
+            code = lock_file(region, ret_alone, err);
+        if (code)
+            return code;
+        if (fstat(region->fd, &stat))
+            return system_error(region, "look at it", err);
+        if (stat.st_nlink > 0)
+            return 0;
+        close(region->fd);
+    }
+}
+
+int weir__region_open(struct weir__region *region, weir_error *err)
+{
+    if (region->kind == WEIR__MEMORY)
+        return open_memory(region, err);
+    bool alone = false;
+    int code = open_linked(region, &alone, err);
+    if (code == 0)
+        code = open_locked(region, alone, err);
+    if (code == 0 && alone && flock(region->fd, LOCK_SH | LOCK_NB)) {
+        code = system_error(region, "share it", err);
+        munmap(region->zone.base, region->zone.layout.size);
+    }
+    if (code && region->fd >= 0)
+        close(region->fd);
+    return code;
+}
+
+/* The last one out marks the zone clean. */
+void weir__region_close(struct weir__region *region)
+{
+    if (region->fd >= 0 && flock(region->fd, LOCK_EX | LOCK_NB) == 0)
+        region->zone.header->dirty = 0;
+    munmap(region->zone.base, region->zone.layout.size);
+    if (region->fd >= 0)
+        close(region->fd);
+}

@@ -1,0 +1,87 @@
+/* Correcting a charge, and the receipts that name one: `w1-<time µs>-<charged>`. */
+#include "store/store.h"
+
+#include <ctype.h>
+#include <string.h>
+
+void weir_receipt(const weir_decision *decision, char ret[WEIR_RECEIPT_SIZE])
+{
+    struct weir__buffer buffer = weir__buffer_over(ret, WEIR_RECEIPT_SIZE);
+    weir__put_text(&buffer, "w1-");
+    weir__put_int(&buffer, decision->time_us);
+    weir__put_text(&buffer, "-");
+    weir__put_int(&buffer, decision->charged);
+}
+
+/* A whole number up to `most`, ended by `end`. */
+static bool read_number(const char **text, char end, int64_t most, int64_t *ret)
+{
+    const char *p = *text;
+    int64_t number = 0;
+    for (; isdigit((unsigned char)*p); p++) {
+        number = number * 10 + (*p - '0');
+        if (number > most)
+            return false;
+    }
+    if (p == *text || *p != end)
+        return false;
+    *text = p + 1;
+    *ret = number;
+    return true;
+}
+
+static bool read_receipt(const char *text, struct weir__correction *ret)
+{
+    if (strncmp(text, "w1-", 3))
+        return false;
+    text += 3;
+    return read_number(&text, '-', WEIR__EXACT_MAX - 1, &ret->charged_at_us) &&
+           read_number(&text, 0, WEIR_COST_MAX, &ret->charged);
+}
+
+static int check(weir_key key, const weir_limit *limit, const char *receipt, int64_t actual,
+                 struct weir__correction *ret, weir_error *err)
+{
+    if (!limit || !weir__key_in_bounds(key))
+        return weir__fail(err, WEIR_EINVAL, 0, "a key has 1 to %d bytes, a limit is needed",
+                          WEIR_KEY_MAX);
+    if (actual < 0 || actual > WEIR_COST_MAX)
+        return weir__fail(err, WEIR_EINVAL, 0, "the actual cost %lld is not within 0 … 10^12",
+                          (long long)actual);
+    if (!receipt || !read_receipt(receipt, ret))
+        return weir__fail(err, WEIR_ERECEIPT, 0,
+                          "\"%.64s\" is no receipt; pass what the take printed, like %s",
+                          receipt ? receipt : "", "w1-1700000000000000-1");
+    for (size_t i = 0; i < limit->count; i++) {
+        if (!weir__algorithm_of(&limit->rules[i])->settle)
+            return weir__fail(err, WEIR_EUNSUPPORTED, 0,
+                              "concurrent limits cannot be settled: release the lease instead");
+    }
+    ret->actual = actual;
+    return 0;
+}
+
+int weir_settle(weir_store *store, weir_key key, const weir_limit *limit, const char *receipt,
+                int64_t actual_cost, weir_error *err)
+{
+    struct weir__correction correction;
+    int code = check(key, limit, receipt, actual_cost, &correction, err);
+    if (code || correction.actual == correction.charged)
+        return code;
+    correction.now_us = weir__store_now(store);
+    if (correction.now_us < 0)
+        return weir__fail(err, WEIR_EINVAL, 0, "the clock is out of bounds");
+    weir_request request = weir_ask(key, limit);
+    code = WEIR__STALE;
+    for (int tries = 0; tries < WEIR__STALE_RETRIES && code == WEIR__STALE; tries++) {
+        struct weir__op ops[WEIR_LIMITS_MAX];
+        int n = weir__ops_of(store, &request, correction.now_us, ops);
+        code = n < 0 ? n
+                     : weir__zone_settle(&store->region.zone, ops, (size_t)n, &correction);
+        if (code == WEIR__STALE)
+            weir__forget_hints(limit);
+    }
+    if (code == WEIR__STALE)
+        code = WEIR_EFULL;
+    return code ? weir__fail(err, code, 0, "%s", weir_strerror(code)) : 0;
+}

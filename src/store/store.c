@@ -1,0 +1,358 @@
+/* The public face of stores: every verb, from a request to the zone's ops and back. */
+#include "store/store.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCH 32       /* requests of weir_take_many under way at once */
+
+int weir_store_open(const char *url, weir_store **ret, weir_error *err)
+{
+    if (!url)
+        return weir__fail(err, WEIR_EURL, 0, "no store address given");
+    weir_store *store = calloc(1, sizeof *store);
+    if (!store)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a store");
+    int code = weir__region_parse(url, &store->region, err);
+    if (code == 0)
+        code = weir__region_open(&store->region, err);
+    if (code) {
+        free(store);
+        return code;
+    }
+    *ret = store;
+    return 0;
+}
+
+void weir_store_close(weir_store *store)
+{
+    if (!store)
+        return;
+    weir__region_close(&store->region);
+    free(store);
+}
+
+void weir_store_set_clock(weir_store *store, const weir_clock *clock)
+{
+    store->clock = clock ? *clock : (weir_clock){0};
+}
+
+int64_t weir__store_now(const weir_store *store)
+{
+    if (WEIR__LIKELY(!store->clock.now))
+        return weir__clock_us();
+    int64_t now = store->clock.now(store->clock.context);
+    return now < WEIR__EXACT_MAX ? now : -1;
+}
+
+/* ---- requests to ops ---- */
+
+bool weir__key_in_bounds(weir_key key)
+{
+    return key.data && key.len >= 1 && key.len <= WEIR_KEY_MAX;
+}
+
+static inline void hash_key(const struct weir__zone *zone, const weir_key *key, uint64_t ret[2])
+{
+    if (key->store == zone->serial) {
+        ret[0] = key->hash[0];
+        ret[1] = key->hash[1];
+    } else {
+        weir__hash(zone->secret, key->data, key->len, ret);
+    }
+}
+
+weir_key weir_key_hash(const weir_store *store, weir_key key)
+{
+    if (weir__key_in_bounds(key)) {
+        weir__hash(store->region.zone.secret, key.data, key.len, key.hash);
+        key.store = store->region.zone.serial;
+    }
+    return key;
+}
+
+static int check_request(const weir_request *request)
+{
+    bool wait = request->wait_us == WEIR_WAIT_DEFAULT || request->wait_us == WEIR_WAIT_ANY ||
+                (request->wait_us >= 0 && request->wait_us <= WEIR_DURATION_MAX);
+    if (!request->limit || !weir__key_in_bounds(request->key) || request->cost < 0 ||
+        request->cost > WEIR_COST_MAX || !wait)
+        return WEIR_EINVAL;
+    return 0;
+}
+
+/* The row of limit i, by its hint or by searching; 0: no room. */
+static uint32_t row_of(struct weir__zone *zone, const weir_limit *limit, size_t i, int64_t now_us)
+{
+    _Atomic uint64_t *hint = (_Atomic uint64_t *)&limit->hints[i];
+    uint64_t known = atomic_load_explicit(hint, memory_order_relaxed);
+    if (WEIR__LIKELY(known >> 16 == zone->serial))
+        return (uint32_t)(known & UINT16_MAX);
+    const struct weir__rule *rule = &limit->rules[i];
+    if (weir__algorithm_of(rule)->large &&
+        UINT64_C(1) << weir__order_for(weir__rule_cells(rule)) > zone->layout.units)
+        return 0;
+    uint32_t row = weir__row_find(zone, rule, now_us);
+    if (row)
+        atomic_store_explicit(hint, zone->serial << 16 | row, memory_order_relaxed);
+    return row;
+}
+
+void weir__forget_hints(const weir_limit *limit)
+{
+    for (size_t i = 0; i < limit->count; i++)
+        atomic_store((_Atomic uint64_t *)&limit->hints[i], 0);
+}
+
+/* Appends the ops of one request; their number, or a code. */
+static inline int add_ops(struct weir__zone *zone, const weir_request *request,
+                          const uint64_t hash[2], int64_t now_us, struct weir__op *ops,
+                          weir_decision *rows)
+{
+    for (size_t i = 0; i < request->limit->count; i++) {
+        struct weir__op *op = &ops[i];
+        op->rule = &request->limit->rules[i];
+        op->row = row_of(zone, request->limit, i, now_us);
+        if (WEIR__UNLIKELY(!op->row))
+            return WEIR_EFULL;
+        op->tag = hash[0] | !hash[0]; /* 0 means empty */
+        op->home = weir__home_of(zone, hash[1]);
+        op->request = (struct weir__request){now_us, request->cost,
+                                             weir__wait_for(op->rule, request->wait_us)};
+        op->lease_id = 0;
+        op->ret = &rows[i];
+    }
+    return (int)request->limit->count;
+}
+
+int weir__ops_of(weir_store *store, const weir_request *request, int64_t now_us,
+                 struct weir__op *ops)
+{
+    static weir_decision unused[WEIR_LIMITS_MAX];
+    uint64_t hash[2];
+    hash_key(&store->region.zone, &request->key, hash);
+    return add_ops(&store->region.zone, request, hash, now_us, ops, unused);
+}
+
+/* ---- take and peek ---- */
+
+struct group {
+    struct weir__op ops[WEIR_LIMITS_MAX];
+    weir_decision rows[WEIR_LIMITS_MAX];
+    size_t count;
+};
+
+/* Two limits of one key that would share a state can only come from different requests. */
+static bool shares_state(const struct group *group)
+{
+    for (size_t i = 1; i < group->count; i++) {
+        for (size_t j = 0; j < i; j++) {
+            const struct weir__op *a = &group->ops[i], *b = &group->ops[j];
+            if (a->tag == b->tag && a->home == b->home && weir__rule_same_state(a->rule, b->rule))
+                return true;
+        }
+    }
+    return false;
+}
+
+static int build(struct weir__zone *zone, const weir_request *requests, size_t n, int64_t now_us,
+                 uint64_t lease_id, struct group *group)
+{
+    group->count = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t hash[2];
+        hash_key(zone, &requests[i].key, hash);
+        weir__prefetch_home(zone, weir__home_of(zone, hash[1]));
+        int added = add_ops(zone, &requests[i], hash, now_us, group->ops + group->count,
+                            group->rows + group->count);
+        if (added < 0)
+            return added;
+        group->count += (size_t)added;
+    }
+    for (size_t i = 0; i < group->count; i++)
+        group->ops[i].lease_id = lease_id;
+    return n > 1 && shares_state(group) ? WEIR_ESHARED : 0;
+}
+
+static int check_requests(const weir_request *requests, size_t n)
+{
+    size_t limits = 0;
+    for (size_t i = 0; i < n; i++) {
+        int code = check_request(&requests[i]);
+        if (code)
+            return code;
+        limits += requests[i].limit->count;
+        if (limits > WEIR_LIMITS_MAX)
+            return WEIR_EINVAL;
+    }
+    return limits == 0 ? WEIR_EINVAL : 0;
+}
+
+static void hand_out(const weir_request *requests, size_t n, const weir_decision *rows)
+{
+    for (size_t i = 0; i < n; rows += requests[i].limit->count, i++) {
+        if (requests[i].detail)
+            memcpy(requests[i].detail, rows, requests[i].limit->count * sizeof *rows);
+    }
+}
+
+/* The lease of the one limit that has leases. */
+static uint64_t lease_of(const struct group *group)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        if (group->rows[i].lease)
+            return group->rows[i].lease;
+    }
+    return 0;
+}
+
+static int decide_at(weir_store *store, const weir_request *requests, size_t n, int64_t now,
+                     enum weir__mode mode, uint64_t lease_id, weir_decision *ret)
+{
+    struct weir__zone *zone = &store->region.zone;
+    struct group group;
+    int code = WEIR__STALE;
+    for (int tries = 0; tries < WEIR__STALE_RETRIES && code == WEIR__STALE; tries++) {
+        code = build(zone, requests, n, now, lease_id, &group);
+        if (code == 0)
+            code = weir__zone_apply(zone, group.ops, group.count, mode);
+        for (size_t i = 0; i < n && code == WEIR__STALE; i++)
+            weir__forget_hints(requests[i].limit);
+    }
+    if (code)
+        return code == WEIR__STALE ? WEIR_EFULL : code;
+    hand_out(requests, n, group.rows);
+    weir__fold(group.rows, group.count, ret);
+    ret->charged = ret->allowed && mode == WEIR__TAKE ? requests[0].cost : 0;
+    ret->lease = lease_of(&group);
+    return 0;
+}
+
+int weir__decide(weir_store *store, const weir_request *requests, size_t n, enum weir__mode mode,
+                 uint64_t lease_id, weir_decision *ret)
+{
+    int code = check_requests(requests, n);
+    int64_t now = weir__store_now(store);
+    if (code == 0 && now < 0)
+        code = WEIR_EINVAL;
+    return code ? code : decide_at(store, requests, n, now, mode, lease_id, ret);
+}
+
+int weir_take_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret)
+{
+    return weir__decide(store, requests, n, WEIR__TAKE, 0, ret);
+}
+
+int weir_peek_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret)
+{
+    return weir__decide(store, requests, n, WEIR__PEEK, 0, ret);
+}
+
+int weir_peek(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
+              weir_decision *ret)
+{
+    weir_request request = {key, limit, cost, WEIR_WAIT_DEFAULT, NULL};
+    return weir__decide(store, &request, 1, WEIR__PEEK, 0, ret);
+}
+
+/* One limit, one key: the path nearly every call takes, without the machinery for groups. */
+static int take_one(weir_store *store, const weir_request *request, const uint64_t hash[2],
+                    int64_t now, weir_decision *ret)
+{
+    struct weir__zone *zone = &store->region.zone;
+    struct weir__op op;
+    weir_decision row;
+    for (int tries = 0; tries < WEIR__STALE_RETRIES; tries++) {
+        int code = add_ops(zone, request, hash, now, &op, &row);
+        if (WEIR__UNLIKELY(code < 0))
+            return code;
+        code = weir__zone_apply(zone, &op, 1, WEIR__TAKE);
+        if (WEIR__LIKELY(code == 0))
+            *ret = row;
+        if (WEIR__LIKELY(code != WEIR__STALE))
+            return code;
+        weir__forget_hints(request->limit);
+    }
+    return WEIR_EFULL;
+}
+
+int weir_take(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
+              weir_decision *ret)
+{
+    weir_request request = {key, limit, cost, WEIR_WAIT_DEFAULT, NULL};
+    int code = check_request(&request);
+    if (WEIR__UNLIKELY(code))
+        return code;
+    if (limit->count > 1)
+        return weir__decide(store, &request, 1, WEIR__TAKE, 0, ret);
+    uint64_t hash[2];
+    hash_key(&store->region.zone, &key, hash);
+    weir__prefetch_home(&store->region.zone, weir__home_of(&store->region.zone, hash[1]));
+    int64_t now = weir__store_now(store);
+    if (WEIR__UNLIKELY(now < 0))
+        return WEIR_EINVAL;
+    return take_one(store, &request, hash, now, ret);
+}
+
+/* A batch: hash all, prefetch all, then decide all. */
+static int take_batch(weir_store *store, const weir_request *requests, size_t n, int64_t now,
+                      weir_decision *rets)
+{
+    const struct weir__zone *zone = &store->region.zone;
+    uint64_t hashes[BATCH][2];
+    for (size_t i = 0; i < n; i++) {
+        hash_key(zone, &requests[i].key, hashes[i]);
+        weir__prefetch_home(zone, weir__home_of(zone, hashes[i][1]));
+    }
+    for (size_t i = 0; i < n; i++) {
+        bool simple = requests[i].limit->count == 1 && !requests[i].detail;
+        int code = simple ? take_one(store, &requests[i], hashes[i], now, &rets[i])
+                          : decide_at(store, &requests[i], 1, now, WEIR__TAKE, 0, &rets[i]);
+        if (WEIR__UNLIKELY(code))
+            return code;
+    }
+    return 0;
+}
+
+int weir_take_many(weir_store *store, const weir_request *requests, size_t n, weir_decision *rets)
+{
+    for (size_t i = 0; i < n; i++) {
+        int code = check_request(&requests[i]);
+        if (WEIR__UNLIKELY(code))
+            return code;
+    }
+    int64_t now = weir__store_now(store);
+    if (now < 0)
+        return WEIR_EINVAL;
+    for (size_t i = 0; i < n; i++)
+        rets[i].limit = -1;
+    int code = 0;
+    for (size_t done = 0; done < n && code == 0; done += BATCH)
+        code = take_batch(store, requests + done, n - done < BATCH ? n - done : BATCH, now,
+                          rets + done);
+    return code;
+}
+
+int weir_reset(weir_store *store, weir_key key)
+{
+    if (!weir__key_in_bounds(key))
+        return WEIR_EINVAL;
+    uint64_t hash[2];
+    hash_key(&store->region.zone, &key, hash);
+    weir__zone_reset(&store->region.zone, hash);
+    return 0;
+}
+
+int weir_store_info(weir_store *store, weir_zone_info *ret)
+{
+    weir__zone_info(&store->region.zone, ret);
+    return 0;
+}
+
+int weir_store_check(weir_store *store, weir_error *err)
+{
+    return weir__zone_check(&store->region.zone, err);
+}

@@ -1,0 +1,212 @@
+/*
+ * What a zone does for a request: lock the stripes of its keys in order, load and judge every limit,
+ * charge all or none, report, unlock.
+ */
+#include "store/zone.h"
+
+#include <string.h>
+
+#define REBUILDS_MAX 8 /* a rebuild that never helps is damage, not bad luck */
+
+struct locked {
+    uint32_t stripes[WEIR_LIMITS_MAX];
+    size_t count;
+};
+
+/* Locks the stripes of all ops, ascending, each once. */
+static void lock_stripes(struct weir__zone *zone, const struct weir__op *ops, size_t n,
+                         struct locked *ret)
+{
+    ret->count = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t stripe = weir__stripe_of(zone, ops[i].home);
+        size_t at = ret->count;
+        while (at > 0 && ret->stripes[at - 1] > stripe)
+            at--;
+        if (at > 0 && ret->stripes[at - 1] == stripe)
+            continue;
+        for (size_t j = ret->count++; j > at; j--)
+            ret->stripes[j] = ret->stripes[j - 1];
+        ret->stripes[at] = stripe;
+    }
+    for (size_t i = 0; i < ret->count; i++)
+        weir__stripe_lock(zone, ret->stripes[i]);
+}
+
+static void unlock_stripes(struct weir__zone *zone, const struct locked *locked)
+{
+    for (size_t i = locked->count; i > 0; i--)
+        weir__stripe_unlock(zone, locked->stripes[i - 1]);
+}
+
+/* Finds the state and brings it up to now. */
+static int load(struct weir__zone *zone, struct weir__op *op)
+{
+    if (WEIR__UNLIKELY(memcmp(&zone->rows[op->row], op->rule, sizeof *op->rule)))
+        return WEIR__STALE;
+    int code = weir__table_find(zone, op);
+    if (WEIR__UNLIKELY(code))
+        return code;
+    op->has_block = op->group && weir__algorithm_of(op->rule)->large;
+    weir__load(op->rule, op->written_under, &op->state, op->request.now_us);
+    return 0;
+}
+
+static void judge(struct weir__op *op)
+{
+    *op->ret = (weir_decision){.time_us = op->request.now_us};
+    weir__algorithm_of(op->rule)->judge(op->rule, &op->state, &op->request, op->ret);
+}
+
+/* Room for the op's state as it will be. */
+static int reserve(struct weir__zone *zone, struct weir__op *op, struct weir__op *ops, size_t n)
+{
+    if (!op->group) {
+        int code = weir__table_place(zone, op, ops, n);
+        if (code)
+            return code;
+    }
+    return weir__algorithm_of(op->rule)->large ? weir__ring_reserve(zone, op, ops, n) : 0;
+}
+
+/* Blocks got for states that will not be written after all. */
+static void give_back(struct weir__zone *zone, struct weir__op *ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].has_block && ops[i].group->tags[ops[i].slot] == 0)
+            weir__block_free(zone, ops[i].unit, ops[i].order);
+    }
+}
+
+static void charge(struct weir__zone *zone, struct weir__op *op)
+{
+    if (op->lease_id && weir__algorithm_of(op->rule)->leases) {
+        weir__lease_acquire(op->rule, &op->state, op->request.cost, op->lease_id);
+        op->ret->lease = op->lease_id;
+    } else {
+        weir__algorithm_of(op->rule)->charge(op->rule, &op->state, &op->request);
+    }
+    op->ret->charged = op->request.cost;
+    weir__table_write(zone, op, true);
+}
+
+static int charge_all(struct weir__zone *zone, struct weir__op *ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        int code = ops[i].request.cost > 0 ? reserve(zone, &ops[i], ops, n) : 0;
+        if (WEIR__UNLIKELY(code)) {
+            give_back(zone, ops, n);
+            return code;
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].request.cost > 0)
+            charge(zone, &ops[i]);
+    }
+    return 0;
+}
+
+static int decide(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode)
+{
+    bool allowed = true;
+    for (size_t i = 0; i < n; i++) {
+        int code = load(zone, &ops[i]);
+        if (WEIR__UNLIKELY(code))
+            return code;
+        judge(&ops[i]);
+        allowed = allowed && ops[i].ret->allowed;
+    }
+    int code = allowed && mode == WEIR__TAKE ? charge_all(zone, ops, n) : 0;
+    for (size_t i = 0; i < n && code == 0; i++)
+        weir__algorithm_of(ops[i].rule)
+            ->report(ops[i].rule, &ops[i].state, ops[i].request.now_us, ops[i].ret);
+    return code;
+}
+
+/* Runs an action under the ops' locks; where the free lists are suspect, rebuilds them and repeats. */
+#define WITH_LOCKS(zone, ops, n, code, action)                                                     \
+    for (int tries = 0;; tries++) {                                                                \
+        struct locked locked;                                                                      \
+        lock_stripes(zone, ops, n, &locked);                                                       \
+        code = (action);                                                                           \
+        unlock_stripes(zone, &locked);                                                             \
+        if (WEIR__LIKELY(code != WEIR_EBUSY))                                                      \
+            break;                                                                                 \
+        if (tries == REBUILDS_MAX) {                                                               \
+            code = WEIR_EDAMAGED;                                                                  \
+            break;                                                                                 \
+        }                                                                                          \
+        weir__stripes_lock_all(zone);                                                              \
+        weir__blocks_rebuild(zone);                                                                \
+        weir__stripes_unlock_all(zone);                                                            \
+    }
+
+int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode)
+{
+    int code;
+    WITH_LOCKS(zone, ops, n, code, decide(zone, ops, n, mode));
+    return code;
+}
+
+static int settle_all(struct weir__zone *zone, struct weir__op *ops, size_t n,
+                      const struct weir__correction *correction)
+{
+    for (size_t i = 0; i < n; i++) {
+        int code = load(zone, &ops[i]);
+        if (code == 0)
+            code = reserve(zone, &ops[i], ops, n);
+        if (code) {
+            give_back(zone, ops, i);
+            return code;
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct weir__op *op = &ops[i];
+        if (weir__algorithm_of(op->rule)->settle(op->rule, &op->state, correction))
+            weir__table_write(zone, op, false);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!ops[i].state.present)
+            give_back(zone, &ops[i], 1);
+    }
+    return 0;
+}
+
+int weir__zone_settle(struct weir__zone *zone, struct weir__op *ops, size_t n,
+                      const struct weir__correction *correction)
+{
+    int code;
+    WITH_LOCKS(zone, ops, n, code, settle_all(zone, ops, n, correction));
+    return code;
+}
+
+static int change_lease(struct weir__zone *zone, struct weir__op *op, enum weir__lease_verb verb)
+{
+    int code = load(zone, op);
+    if (code)
+        return code;
+    if (!op->group)
+        return WEIR_ENOLEASE;
+    bool found = verb == WEIR__RENEW ? weir__lease_renew(op->rule, &op->state, op->lease_id)
+                                     : weir__lease_release(&op->state, op->lease_id);
+    if (!found)
+        return WEIR_ENOLEASE;
+    weir__table_write(zone, op, false);
+    return 0;
+}
+
+int weir__zone_lease(struct weir__zone *zone, struct weir__op *op, enum weir__lease_verb verb)
+{
+    int code;
+    WITH_LOCKS(zone, op, 1, code, change_lease(zone, op, verb));
+    return code;
+}
+
+void weir__zone_reset(struct weir__zone *zone, const uint64_t hash[2])
+{
+    uint32_t home = weir__home_of(zone, hash[1]);
+    uint32_t stripe = weir__stripe_of(zone, home);
+    weir__stripe_lock(zone, stripe);
+    weir__table_reset(zone, hash[0] | !hash[0], home);
+    weir__stripe_unlock(zone, stripe);
+}

@@ -1,0 +1,240 @@
+/*
+ * The table: where a key's states lie, how room is made for new ones.
+ *
+ * Eviction looks at the whole reach of the new key, never further: first a state that is back to fresh
+ * (nobody can tell), then among the least used the soonest fresh, then the soonest fresh of all. New
+ * states start unused, so a flood of new keys evicts itself before it evicts anybody who came back.
+ */
+#include "store/zone.h"
+
+#define FAR_MASK UINT64_C(7)
+#define USE_MAX 3
+
+static inline uint32_t far_of(const struct weir__group *group)
+{
+    return group->head & FAR_MASK;
+}
+
+static inline unsigned use_of(const struct weir__group *group, unsigned slot)
+{
+    return group->head >> (8 + 2 * slot) & USE_MAX;
+}
+
+static inline void set_use(struct weir__group *group, unsigned slot, unsigned use)
+{
+    uint64_t shift = 8 + 2 * slot;
+    group->head = (group->head & ~((uint64_t)USE_MAX << shift)) | (uint64_t)use << shift;
+}
+
+static inline uint64_t *counter(struct weir__zone *zone, const struct weir__group *group,
+                                enum weir__counter which)
+{
+    uint32_t stripe = weir__stripe_of(zone, (uint32_t)(group - zone->groups));
+    return &zone->stripes[stripe].counters[which];
+}
+
+void weir__prefetch_home(const struct weir__zone *zone, uint32_t home)
+{
+    const char *group = (const char *)&zone->groups[home];
+    __builtin_prefetch(group, 1);
+    __builtin_prefetch(group + 64, 1);
+}
+
+/* Fills the op from a slot with its tag; false if the slot is another limit's. */
+static bool adopt(struct weir__zone *zone, struct weir__op *op, struct weir__group *group,
+                  unsigned slot, int *ret_code)
+{
+    uint32_t row = weir__packed_row(group->states[slot]);
+    const struct weir__rule *rule = weir__row_at(zone, row);
+    if (WEIR__UNLIKELY(!rule)) {
+        *ret_code = WEIR_EDAMAGED;
+        return true;
+    }
+    if (row != op->row && !weir__rule_same_state(rule, op->rule))
+        return false;
+    *ret_code = 0;
+    if (WEIR__UNLIKELY(!weir__unpack(zone, group->states[slot], &op->written_under, &op->state,
+                                     &op->unit, &op->order)))
+        *ret_code = WEIR_EDAMAGED;
+    if (row == op->row)
+        op->written_under = op->rule;
+    op->group = group;
+    op->slot = slot;
+    return true;
+}
+
+int weir__table_find(struct weir__zone *zone, struct weir__op *op)
+{
+    op->group = NULL;
+    op->written_under = op->rule;
+    op->state.present = false;
+    op->state.ring = (struct weir__ring){0};
+    uint32_t far = far_of(&zone->groups[op->home]);
+    for (uint32_t d = 0; d <= far; d++) {
+        struct weir__group *group = weir__group_at(zone, op->home, d);
+        for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
+            int code;
+            if (group->tags[slot] == op->tag && adopt(zone, op, group, slot, &code))
+                return code;
+        }
+    }
+    return 0;
+}
+
+void weir__slot_clear(struct weir__zone *zone, struct weir__group *group, unsigned slot)
+{
+    const struct weir__rule *rule;
+    struct weir__state state = {0};
+    uint32_t unit;
+    unsigned order;
+    bool sound = weir__unpack(zone, group->states[slot], &rule, &state, &unit, &order);
+    group->tags[slot] = 0;
+    atomic_signal_fence(memory_order_seq_cst); /* the slot lets go before its block is free */
+    set_use(group, slot, 0);
+    --*counter(zone, group, WEIR__KEYS);
+    if (sound && weir__algorithm_of(rule)->large)
+        weir__block_free(zone, unit, order);
+}
+
+/* A slot of this request, placed or about to be. */
+static bool is_pinned(const struct weir__op *ops, size_t n, const struct weir__group *group,
+                      unsigned slot)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].group == group && ops[i].slot == slot)
+            return true;
+    }
+    return false;
+}
+
+/* The best slot to evict so far. */
+struct victim {
+    struct weir__group *group;
+    unsigned slot;
+    uint32_t distance;
+    int64_t fresh_at;
+    enum weir__counter kind;
+};
+
+/* Judges one occupied slot; true if it is fresh, and so the victim. */
+static bool consider(struct weir__zone *zone, struct weir__group *group, unsigned slot, uint32_t d,
+                     int64_t now_us, struct victim *best)
+{
+    const struct weir__rule *rule;
+    struct weir__state state = {0};
+    uint32_t unit;
+    unsigned order;
+    struct victim it = {group, slot, d, INT64_MIN, WEIR__EVICTED_FRESH};
+    if (!weir__unpack(zone, group->states[slot], &rule, &state, &unit, &order) ||
+        weir__is_fresh(rule, &state, now_us)) {
+        *best = it;
+        return true;
+    }
+    it.kind = use_of(group, slot) == 0 ? WEIR__EVICTED_UNUSED : WEIR__EVICTED_SOONEST;
+    if (best->group && best->kind < it.kind)
+        return false;
+    it.fresh_at = weir__algorithm_of(rule)->fresh_at(rule, &state);
+    if (!best->group || it.kind < best->kind || it.fresh_at < best->fresh_at)
+        *best = it;
+    return false;
+}
+
+/* Everybody in reach was in use: a little less from now on. */
+static void age(struct weir__zone *zone, uint32_t home)
+{
+    for (uint32_t d = 0; d < WEIR__REACH; d++) {
+        struct weir__group *group = weir__group_at(zone, home, d);
+        for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
+            if (use_of(group, slot) > 0)
+                set_use(group, slot, use_of(group, slot) - 1);
+        }
+    }
+}
+
+/* An empty slot, or the best to evict. */
+static struct victim choose(struct weir__zone *zone, const struct weir__op *op,
+                            const struct weir__op *ops, size_t n)
+{
+    struct victim best = {0};
+    for (uint32_t d = 0; d < WEIR__REACH; d++) {
+        struct weir__group *group = weir__group_at(zone, op->home, d);
+        for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
+            if (is_pinned(ops, n, group, slot))
+                continue;
+            if (group->tags[slot] == 0)
+                return (struct victim){group, slot, d, 0, WEIR__KEYS};
+        }
+    }
+    for (uint32_t d = 0; d < WEIR__REACH; d++) {
+        struct weir__group *group = weir__group_at(zone, op->home, d);
+        for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
+            if (!is_pinned(ops, n, group, slot) &&
+                consider(zone, group, slot, d, op->request.now_us, &best))
+                return best;
+        }
+    }
+    return best;
+}
+
+int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct weir__op *ops,
+                      size_t n)
+{
+    struct victim it = choose(zone, op, ops, n);
+    if (it.kind != WEIR__KEYS) {
+        ++*counter(zone, it.group, it.kind);
+        weir__slot_clear(zone, it.group, it.slot);
+        if (it.kind == WEIR__EVICTED_SOONEST)
+            age(zone, op->home);
+    }
+    struct weir__group *home = &zone->groups[op->home];
+    if (it.distance > far_of(home))
+        home->head = (home->head & ~FAR_MASK) | it.distance;
+    op->group = it.group;
+    op->slot = it.slot;
+    return 0;
+}
+
+/* A ring's place and sum, in one store; its cells are written. */
+static void write_block(struct weir__zone *zone, const struct weir__op *op)
+{
+    const struct weir__ring *ring = &op->state.ring;
+    struct weir__block *block = weir__block_at(zone, op->unit);
+    struct weir__packed header = {ring->head | (uint64_t)ring->len << 32, (uint64_t)ring->sum};
+    block->group = (uint32_t)(op->group - zone->groups);
+    block->slot = op->slot;
+    weir__store16((struct weir__packed *)block, header);
+}
+
+void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used)
+{
+    struct weir__group *group = op->group;
+    bool occupied = group->tags[op->slot] != 0;
+    if (!op->state.present) {
+        if (occupied)
+            weir__slot_clear(zone, group, op->slot);
+        return;
+    }
+    if (weir__algorithm_of(op->rule)->large)
+        write_block(zone, op);
+    weir__store16(&group->states[op->slot],
+                  weir__pack(op->rule, op->row, &op->state, op->unit, op->order));
+    if (!occupied) {
+        set_use(group, op->slot, 0);
+        ++*counter(zone, group, WEIR__KEYS);
+        atomic_signal_fence(memory_order_seq_cst); /* the tag last: before it the slot is empty */
+        group->tags[op->slot] = op->tag;
+    } else if (used && use_of(group, op->slot) < USE_MAX) {
+        set_use(group, op->slot, use_of(group, op->slot) + 1);
+    }
+}
+
+void weir__table_reset(struct weir__zone *zone, uint64_t tag, uint32_t home)
+{
+    for (uint32_t d = 0; d < WEIR__REACH; d++) {
+        struct weir__group *group = weir__group_at(zone, home, d);
+        for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
+            if (group->tags[slot] == tag)
+                weir__slot_clear(zone, group, slot);
+        }
+    }
+}
