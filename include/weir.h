@@ -201,12 +201,13 @@ typedef struct weir_request {
     int64_t cost;
     int64_t wait_us; /* the longest acceptable delay, WEIR_WAIT_ANY or WEIR_WAIT_DEFAULT */
     weir_decision *detail;
+    bool acquire; /* hold a lease of the `concurrent` limit: see weir_acquire */
 } weir_request;
 
 /* A request with the defaults: cost 1, default wait, no detail. */
 static inline weir_request weir_ask(weir_key key, const weir_limit *limit)
 {
-    weir_request request = {key, limit, 1, WEIR_WAIT_DEFAULT, (weir_decision *)0};
+    weir_request request = {key, limit, 1, WEIR_WAIT_DEFAULT, (weir_decision *)0, false};
     return request;
 }
 
@@ -246,7 +247,8 @@ WEIR_API WEIR_MUST_CHECK int weir_settle(weir_store *store, weir_key key, const 
 
 /* ---- leases: `concurrent` ----------------------------------------------------------------- */
 
-/* Takes; on success ret->lease names what is held. The limits must hold one `concurrent`. */
+/* Takes; on success ret->lease names what is held. The limits must hold one `concurrent`. The long
+ * form is weir_take_all with `acquire` set; then each detail row carries its own lease. */
 WEIR_API WEIR_MUST_CHECK int weir_acquire(weir_store *store, weir_key key, const weir_limit *limit,
                                           int64_t cost, weir_decision *ret);
 /* Starts the lease's time anew; WEIR_ENOLEASE if it has lapsed. */

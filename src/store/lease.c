@@ -3,8 +3,7 @@
 
 #include "base/random.h"
 
-/* The index of the limit that has leases, or its count: there is at most one a key. */
-static size_t leased(const weir_limit *limit)
+size_t weir__leased(const weir_limit *limit)
 {
     size_t i = 0;
     while (i < limit->count && !weir__algorithm_of(&limit->rules[i])->leases)
@@ -12,17 +11,21 @@ static size_t leased(const weir_limit *limit)
     return i;
 }
 
+int weir__lease_id(uint64_t *ret)
+{
+    uint64_t id;
+    if (weir__random_bytes(&id, sizeof id))
+        return -1;
+    id &= WEIR__LEASE_MASK;
+    *ret = id | !id;
+    return 0;
+}
+
 int weir_acquire(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
                  weir_decision *ret)
 {
-    if (!limit || leased(limit) == limit->count)
-        return WEIR_EUNSUPPORTED;
-    uint64_t id = 0;
-    if (weir__random_bytes(&id, sizeof id))
-        return WEIR_ESYSTEM;
-    id &= WEIR__LEASE_MASK;
-    weir_request request = {key, limit, cost, WEIR_WAIT_DEFAULT, NULL};
-    return weir__decide(store, &request, 1, WEIR__TAKE, id | !id, ret);
+    weir_request request = {key, limit, cost, WEIR_WAIT_DEFAULT, NULL, true};
+    return weir_take_all(store, &request, 1, ret);
 }
 
 static int change(weir_store *store, weir_key key, const weir_limit *limit, uint64_t lease,
@@ -30,7 +33,7 @@ static int change(weir_store *store, weir_key key, const weir_limit *limit, uint
 {
     if (!limit || !weir__key_in_bounds(key))
         return WEIR_EINVAL;
-    size_t i = leased(limit);
+    size_t i = weir__leased(limit);
     int64_t now = weir__store_now(store);
     if (i == limit->count)
         return WEIR_EUNSUPPORTED;

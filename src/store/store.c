@@ -81,6 +81,8 @@ static int check_request(const weir_request *request)
     if (!request->limit || !weir__key_in_bounds(request->key) || request->cost < 0 ||
         request->cost > WEIR_COST_MAX || !wait)
         return WEIR_EINVAL;
+    if (request->acquire && weir__leased(request->limit) == request->limit->count)
+        return WEIR_EUNSUPPORTED;
     return 0;
 }
 
@@ -112,6 +114,9 @@ static inline int add_ops(struct weir__zone *zone, const weir_request *request,
                           const uint64_t hash[2], int64_t now_us, struct weir__op *ops,
                           weir_decision *rows)
 {
+    uint64_t lease_id = 0;
+    if (WEIR__UNLIKELY(request->acquire) && weir__lease_id(&lease_id))
+        return WEIR_ESYSTEM;
     for (size_t i = 0; i < request->limit->count; i++) {
         struct weir__op *op = &ops[i];
         op->rule = &request->limit->rules[i];
@@ -122,7 +127,7 @@ static inline int add_ops(struct weir__zone *zone, const weir_request *request,
         op->home = weir__home_of(zone, hash[1]);
         op->request = (struct weir__request){now_us, request->cost,
                                              weir__wait_for(op->rule, request->wait_us)};
-        op->lease_id = 0;
+        op->lease_id = request->acquire ? lease_id : 0;
         op->ret = &rows[i];
     }
     return (int)request->limit->count;
@@ -159,7 +164,7 @@ static bool shares_state(const struct group *group)
 }
 
 static int build(struct weir__zone *zone, const weir_request *requests, size_t n, int64_t now_us,
-                 uint64_t lease_id, struct group *group)
+                 struct group *group)
 {
     group->count = 0;
     for (size_t i = 0; i < n; i++) {
@@ -172,8 +177,6 @@ static int build(struct weir__zone *zone, const weir_request *requests, size_t n
             return added;
         group->count += (size_t)added;
     }
-    for (size_t i = 0; i < group->count; i++)
-        group->ops[i].lease_id = lease_id;
     return n > 1 && shares_state(group) ? WEIR_ESHARED : 0;
 }
 
@@ -210,13 +213,13 @@ static uint64_t lease_of(const struct group *group)
 }
 
 static int decide_at(weir_store *store, const weir_request *requests, size_t n, int64_t now,
-                     enum weir__mode mode, uint64_t lease_id, weir_decision *ret)
+                     enum weir__mode mode, weir_decision *ret)
 {
     struct weir__zone *zone = &store->region.zone;
     struct group group;
     int code = WEIR__STALE;
     for (int tries = 0; tries < WEIR__STALE_RETRIES && code == WEIR__STALE; tries++) {
-        code = build(zone, requests, n, now, lease_id, &group);
+        code = build(zone, requests, n, now, &group);
         if (code == 0)
             code = weir__zone_apply(zone, group.ops, group.count, mode);
         for (size_t i = 0; i < n && code == WEIR__STALE; i++)
@@ -231,31 +234,31 @@ static int decide_at(weir_store *store, const weir_request *requests, size_t n, 
     return 0;
 }
 
-int weir__decide(weir_store *store, const weir_request *requests, size_t n, enum weir__mode mode,
-                 uint64_t lease_id, weir_decision *ret)
+static int decide(weir_store *store, const weir_request *requests, size_t n, enum weir__mode mode,
+                  weir_decision *ret)
 {
     int code = check_requests(requests, n);
     int64_t now = weir__store_now(store);
     if (code == 0 && now < 0)
         code = WEIR_EINVAL;
-    return code ? code : decide_at(store, requests, n, now, mode, lease_id, ret);
+    return code ? code : decide_at(store, requests, n, now, mode, ret);
 }
 
 int weir_take_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret)
 {
-    return weir__decide(store, requests, n, WEIR__TAKE, 0, ret);
+    return decide(store, requests, n, WEIR__TAKE, ret);
 }
 
 int weir_peek_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret)
 {
-    return weir__decide(store, requests, n, WEIR__PEEK, 0, ret);
+    return decide(store, requests, n, WEIR__PEEK, ret);
 }
 
 int weir_peek(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
               weir_decision *ret)
 {
-    weir_request request = {key, limit, cost, WEIR_WAIT_DEFAULT, NULL};
-    return weir__decide(store, &request, 1, WEIR__PEEK, 0, ret);
+    weir_request request = {key, limit, cost, WEIR_WAIT_DEFAULT, NULL, false};
+    return decide(store, &request, 1, WEIR__PEEK, ret);
 }
 
 /* One limit, one key: the path nearly every call takes, without the machinery for groups. */
@@ -282,12 +285,12 @@ static int take_one(weir_store *store, const weir_request *request, const uint64
 int weir_take(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
               weir_decision *ret)
 {
-    weir_request request = {key, limit, cost, WEIR_WAIT_DEFAULT, NULL};
+    weir_request request = {key, limit, cost, WEIR_WAIT_DEFAULT, NULL, false};
     int code = check_request(&request);
     if (WEIR__UNLIKELY(code))
         return code;
     if (limit->count > 1)
-        return weir__decide(store, &request, 1, WEIR__TAKE, 0, ret);
+        return decide(store, &request, 1, WEIR__TAKE, ret);
     uint64_t hash[2];
     hash_key(&store->region.zone, &key, hash);
     weir__prefetch_home(&store->region.zone, weir__home_of(&store->region.zone, hash[1]));
@@ -308,9 +311,9 @@ static int take_batch(weir_store *store, const weir_request *requests, size_t n,
         weir__prefetch_home(zone, weir__home_of(zone, hashes[i][1]));
     }
     for (size_t i = 0; i < n; i++) {
-        bool simple = requests[i].limit->count == 1 && !requests[i].detail;
+        bool simple = requests[i].limit->count == 1 && !requests[i].detail && !requests[i].acquire;
         int code = simple ? take_one(store, &requests[i], hashes[i], now, &rets[i])
-                          : decide_at(store, &requests[i], 1, now, WEIR__TAKE, 0, &rets[i]);
+                          : decide_at(store, &requests[i], 1, now, WEIR__TAKE, &rets[i]);
         if (WEIR__UNLIKELY(code))
             return code;
     }

@@ -16,9 +16,14 @@ int64_t weir__store_now(const weir_store *store);
 /* Whether a key is within its bounds. */
 bool weir__key_in_bounds(weir_key key);
 
-/* Checks, decides and folds a group; a lease id other than 0 makes it an acquire. */
-int weir__decide(weir_store *store, const weir_request *requests, size_t n, enum weir__mode mode,
-                 uint64_t lease_id, weir_decision *ret);
+/* ---- lease.c ---- */
+
+/* The index of the limit that has leases (there is at most one a key), or the count. */
+size_t weir__leased(const weir_limit *limit);
+/* A new id, never 0; 0, or -1 without randomness. */
+int weir__lease_id(uint64_t *ret);
+
+/* ---- store.c ---- */
 
 /* The ops of one checked request, for verbs other than take; their number, or a code. `ops` has room
  * for WEIR_LIMITS_MAX. After WEIR__STALE forget the hints and try again. */

@@ -34,7 +34,7 @@ int weir_wait(weir_store *store, weir_key key, const weir_limit *limit, int64_t 
     int64_t left = weir__min(max_wait_us, WEIR_DURATION_MAX);
     int64_t deadline = weir__store_now(store) + left;
     for (;;) {
-        weir_request request = {key, limit, cost, left, rows};
+        weir_request request = {key, limit, cost, left, rows, false};
         int code = weir_take_all(store, &request, 1, &folded);
         if (code)
             return code;
