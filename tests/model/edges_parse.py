@@ -1,0 +1,253 @@
+"""Limit texts: those that parse, with their canonical text, and those that are refused."""
+
+OK = """
+token-bucket 10/s => token-bucket 10/s
+token-bucket 10/s burst 20 => token-bucket 10/s burst 20
+token-bucket 10/s burst 10 => token-bucket 10/s
+gcra 10/s burst 20 => token-bucket 10/s burst 20
+TOKEN-BUCKET 10/S BURST 20 => token-bucket 10/s burst 20
+  token-bucket   10/s    burst  20   => token-bucket 10/s burst 20
+token-bucket 10r/s => token-bucket 10/s
+token-bucket 5k/s => token-bucket 5000/s
+token-bucket 5kr/s => token-bucket 5000/s
+token-bucket 5K/s BURST 1M => token-bucket 5000/s burst 1000000
+token-bucket 2m/m => token-bucket 2000000/m
+token-bucket 1g/s => token-bucket 1000000000/s
+token-bucket 1000g/us => token-bucket 1000000000000/us
+token-bucket 1000000000000/us => token-bucket 1000000000000/us
+token-bucket 1000g/s burst 1 => token-bucket 1000000000000/s burst 1
+token-bucket 10/s stepped => token-bucket 10/s stepped
+token-bucket 10/s stepped burst 20 => token-bucket 10/s burst 20 stepped
+token-bucket 10/s burst 20 stepped => token-bucket 10/s burst 20 stepped
+token-bucket 10/1m1us stepped => token-bucket 10/1m1us stepped
+token-bucket 10/1m1ms => token-bucket 10/1m1ms
+token-bucket 10/59s999999us => token-bucket 10/59s999ms999us
+token-bucket 9007199254/s => token-bucket 9007199254/s
+token-bucket 1/s burst 9007199254 stepped => token-bucket 1/s burst 9007199254 stepped
+token-bucket 1/366d => token-bucket 1/52w2d
+token-bucket 1/52w2d => token-bucket 1/52w2d
+token-bucket 10/60s => token-bucket 10/m
+token-bucket 10/90m => token-bucket 10/1h30m
+token-bucket 10/1h30m => token-bucket 10/1h30m
+token-bucket 10/1.5h => token-bucket 10/1h30m
+token-bucket 10/1.5s => token-bucket 10/1s500ms
+token-bucket 10/0.5s => token-bucket 10/500ms
+token-bucket 10/0.000001s => token-bucket 10/us
+token-bucket 10/1000us => token-bucket 10/ms
+token-bucket 10/1000ms => token-bucket 10/s
+token-bucket 10/1s => token-bucket 10/s
+token-bucket 10/7d => token-bucket 10/w
+token-bucket 10/w => token-bucket 10/w
+token-bucket 10/10d => token-bucket 10/1w3d
+token-bucket 10/24h => token-bucket 10/d
+token-bucket 10/1w2d3h4m5s6ms => token-bucket 10/1w2d3h4m5s6ms
+token-bucket 10/1h90m => token-bucket 10/2h30m
+leaky-bucket 10/s => leaky-bucket 10/s
+leaky-bucket 10/s burst 0 => leaky-bucket 10/s
+leaky-bucket 10/s burst 5 => leaky-bucket 10/s burst 5
+leaky-bucket 10/s burst 10 => leaky-bucket 10/s burst 10
+leaky-bucket 10/s burst 5 nodelay => leaky-bucket 10/s burst 5 nodelay
+leaky-bucket 10/s nodelay burst 5 => leaky-bucket 10/s burst 5 nodelay
+leaky-bucket 10/s nodelay => leaky-bucket 10/s nodelay
+leaky-bucket 10/s burst 5 delay 3 => leaky-bucket 10/s burst 5 delay 3
+leaky-bucket 10/s delay 3 burst 5 => leaky-bucket 10/s burst 5 delay 3
+leaky-bucket 10/s burst 5 delay 5 => leaky-bucket 10/s burst 5 delay 5
+leaky-bucket 10/s burst 5 delay 0 => leaky-bucket 10/s burst 5
+leaky-bucket 1/s burst 9007199253 => leaky-bucket 1/s burst 9007199253
+fixed-window 100/m => fixed-window 100/m
+fixed-window 100/m from-first => fixed-window 100/m from-first
+fixed-window 1000g/m => fixed-window 1000000000000/m
+fixed-window 1/us => fixed-window 1/us
+sliding-log 5/m => sliding-log 5/m
+sliding-log 100k/m => sliding-log 100000/m
+sliding-window 240/h => sliding-window 240/h
+sliding-window 240/h precision 1m => sliding-window 240/h precision 1m
+sliding-window 240/h precision 6m => sliding-window 240/h
+sliding-window 240/h precision 360s => sliding-window 240/h
+sliding-window 240/h precision 60m => sliding-window 240/h precision 1h
+sliding-window 240/h precision 360ms => sliding-window 240/h precision 360ms
+sliding-window 240/7us => sliding-window 240/7us
+sliding-window 240/7us precision 1us => sliding-window 240/7us
+sliding-window 240/10ms precision 1us => sliding-window 240/10ms precision 1us
+sliding-window 1000g/h => sliding-window 1000000000000/h
+sliding-counter 1000/h => sliding-counter 1000/h
+sliding-counter 1g/366d => sliding-counter 1000000000/52w2d
+smooth 5/s => smooth 5/s
+smooth 5/s burst-for 1s => smooth 5/s
+smooth 5/s burst-for 2s => smooth 5/s burst-for 2s
+smooth 5/s burst-for 1.5s => smooth 5/s burst-for 1s500ms
+smooth 5/s burst-for 366d => smooth 5/s burst-for 52w2d
+warmup 5/s over 3s => warmup 5/s over 3s
+warmup 5/s over 3s cold 3 => warmup 5/s over 3s
+warmup 5/s over 3s cold 3.0 => warmup 5/s over 3s
+warmup 5/s cold 2.50 over 90s => warmup 5/s over 1m30s cold 2.5
+warmup 5/s over 3s cold 1.000001 => warmup 5/s over 3s cold 1.000001
+warmup 5/s over 3s cold 1000 => warmup 5/s over 3s cold 1000
+warmup 5/s over 3s cold 10 => warmup 5/s over 3s cold 10
+concurrent 20 => concurrent 20
+concurrent 20 lease 30s => concurrent 20 lease 30s
+concurrent 20 lease 1m => concurrent 20
+concurrent 20 lease 60s => concurrent 20
+concurrent 100k lease 2h => concurrent 100000 lease 2h
+sliding-log 1/s, sliding-log 5/m => sliding-log 1/s, sliding-log 5/m
+sliding-log 1/s,sliding-log 5/m => sliding-log 1/s, sliding-log 5/m
+sliding-log 1/s  ,   sliding-log 5/m => sliding-log 1/s, sliding-log 5/m
+fixed-window 1/s, fixed-window 1/s from-first => fixed-window 1/s, fixed-window 1/s from-first
+token-bucket 1/s, token-bucket 1/s stepped => token-bucket 1/s, token-bucket 1/s stepped
+token-bucket 1/s, leaky-bucket 1/s => token-bucket 1/s, leaky-bucket 1/s
+sliding-window 9/h, sliding-window 8/h precision 1m => sliding-window 9/h, sliding-window 8/h precision 1m
+concurrent 5, fixed-window 5/s => concurrent 5, fixed-window 5/s
+"""
+
+BAD = """
+,
+token-bucket
+token-bucket 10
+token-bucket 10/
+token-bucket /s
+token-bucket /
+token-bucket 10/s,
+,token-bucket 10/s
+token-bucket 10/s,,fixed-window 1/s
+token-bucket 10/s; fixed-window 1/s
+token-bucket 10/s fixed-window 1/s
+token_bucket 10/s
+tokenbucket 10/s
+bucket 10/s
+10/s
+token-bucket 10 /s
+token-bucket 10/ s
+token-bucket 10 / s
+token-bucket 10 s
+token-bucket 10/s/s
+token-bucket 0/s
+token-bucket -1/s
+token-bucket 1.5/s
+token-bucket ten/s
+token-bucket 10t/s
+token-bucket 10rk/s
+token-bucket 10rr/s
+token-bucket 1e3/s
+token-bucket 0x10/s
+token-bucket 1001g/us
+token-bucket 1000000000001/us
+token-bucket 18446744073709551617/s
+token-bucket 99999999999999999999999999999999/s
+token-bucket 10/0s
+token-bucket 10/0
+token-bucket 10/10
+token-bucket 10/0.5us
+token-bucket 10/1.5us
+token-bucket 10/1.0000005s
+token-bucket 10/-1s
+token-bucket 10/1y
+token-bucket 10/1min
+token-bucket 10/sec
+token-bucket 10/30m1h
+token-bucket 10/1s1s
+token-bucket 10/ss
+token-bucket 10/1h 30m
+token-bucket 10/367d
+token-bucket 10/52w3d
+token-bucket 10/52w2d1us
+token-bucket 10/999999999999999999999999d
+token-bucket 10/1m1us
+token-bucket 10/60.0001s
+token-bucket 10g/s
+token-bucket 9007199255/s
+token-bucket 1/s burst 9007199255
+token-bucket 1/s burst 9007199255 stepped
+token-bucket 1/s burst 1000g
+token-bucket 1000g/366d
+token-bucket 10/s burst
+token-bucket 10/s burst 0
+token-bucket 10/s burst -1
+token-bucket 10/s burst 1.5
+token-bucket 10/s burst=20
+token-bucket 10/s burst 20 burst 20
+token-bucket 10/s burst 20 30
+token-bucket 10/s stepped stepped
+token-bucket 10/s 20
+token-bucket 10/s nodelay
+token-bucket 10/s delay 3
+token-bucket 10/s from-first
+token-bucket burst 20 10/s
+leaky-bucket 10/s burst 5 nodelay delay 3
+leaky-bucket 10/s burst 5 delay 3 nodelay
+leaky-bucket 10/s burst 5 delay 6
+leaky-bucket 10/s delay 1
+leaky-bucket 10/s burst 5 nodelay nodelay
+leaky-bucket 1/s burst 9007199254
+leaky-bucket 10/1m1us
+leaky-bucket 10/s stepped
+fixed-window 100/m burst 5
+fixed-window 100/m stepped
+fixed-window 100/m from-first from-first
+fixed-window 100/m from first
+fixed-window 1001g/m
+sliding-log 100001/m
+sliding-log 101k/m
+sliding-log 5/m burst 5
+sliding-log 5/m precision 1s
+sliding-window 240/h precision
+sliding-window 240/h precision 0s
+sliding-window 240/h precision 61m
+sliding-window 240/h precision 359ms
+sliding-window 240/h precision 359999us
+sliding-window 240/h precision 60
+sliding-window 240/h precision 1m precision 1m
+sliding-counter 1001m/h
+sliding-counter 1000000001/h
+sliding-counter 1000/h precision 1m
+smooth 5/s burst 5
+smooth 5/s burst-for
+smooth 5/s burst-for 2
+smooth 5/s burst-for 367d
+smooth 5/s over 3s
+warmup 5/s
+warmup 5/s cold 3
+warmup 5/s over
+warmup 5/s over 0s
+warmup 5/s over 367d
+warmup 5/s over 3s cold
+warmup 5/s over 3s cold 1
+warmup 5/s over 3s cold 1.0
+warmup 5/s over 3s cold 0.5
+warmup 5/s over 3s cold -3
+warmup 5/s over 3s cold 1000.000001
+warmup 5/s over 3s cold 1001
+warmup 5/s over 3s cold 1.0000001
+warmup 5/s over 3s cold 3s
+warmup 5/s over 3s over 3s
+concurrent
+concurrent 0
+concurrent 20/s
+concurrent 100001
+concurrent 20 lease
+concurrent 20 lease 0s
+concurrent 20 lease 30
+concurrent 20 lease 367d
+concurrent 20 burst 5
+fixed-window 1/s, fixed-window 2/s
+fixed-window 1/60s, fixed-window 2/m
+token-bucket 1/s, gcra 2/s
+token-bucket 1/s stepped, token-bucket 2/s stepped burst 4
+leaky-bucket 1/s, leaky-bucket 1/s nodelay
+smooth 1/s, smooth 2/s burst-for 3s
+warmup 1/s over 1s, warmup 1/s over 2s
+sliding-window 1/h, sliding-window 2/h precision 6m
+concurrent 1, concurrent 2 lease 5s
+"""
+
+
+def many(count):
+    return ", ".join(f"fixed-window {i}/{i}s" for i in range(2, 2 + count))
+
+
+def lines():
+    out = []
+    for line in OK.strip("\n").split("\n") + [f"{many(16)} => {many(16)}"]:
+        out.append(("ok", *line.split(" => ")))
+    for line in BAD.strip("\n").split("\n") + [many(17)]:
+        out.append(("bad", line, None))
+    return out

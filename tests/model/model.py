@@ -1,0 +1,148 @@
+"""The reference model: the states of all keys, and the verbs with an explicit time.
+
+    model = Model()
+    answer, rows, bound = model.take(t, b"key", limits.parse("token-bucket 10/s"), cost=1)
+
+Slow and plain on purpose.  Nothing here knows how the C library does it.
+"""
+import buckets
+import guava
+import leases
+import windows
+from search import NEVER, Answer
+
+MAKERS = {
+    "token-bucket": buckets, "leaky-bucket": buckets,
+    "fixed-window": windows, "sliding-log": windows, "sliding-window": windows,
+    "sliding-counter": windows, "smooth": guava, "warmup": guava, "concurrent": leases,
+}
+ENGINES = {}
+
+
+def engine(limit):
+    """The algorithm of a limit; engines hold no state."""
+    if limit not in ENGINES:
+        ENGINES[limit] = MAKERS[limit.kind].make(limit)
+    return ENGINES[limit]
+
+
+def fold(rows):
+    """One answer for several limits, and the index of the one that bound."""
+    denied = [row.retry_after for row in rows if not row.allowed]
+    retry = 0
+    if denied:
+        retry = NEVER if NEVER in denied else max(denied)
+    answer = Answer(
+        allowed=not denied,
+        limit=min(row.limit for row in rows),
+        remaining=min(row.remaining for row in rows),
+        retry_after=retry,
+        reset_after=max(row.reset_after for row in rows),
+        delay=0 if denied else max(row.delay for row in rows))
+    if denied:
+        bound = [not row.allowed and row.retry_after == retry for row in rows].index(True)
+    else:
+        bound = [row.remaining for row in rows].index(answer.remaining)
+    return answer, bound
+
+
+class Model:
+    def __init__(self, evicting=False):
+        """evicting: forget each state as soon as its reset_after, as of its writing, is 0."""
+        self.keys = {}
+        self.evicting = evicting
+
+    # -- states ---------------------------------------------------------------------------------
+
+    def state(self, key, limit, t):
+        state = self.keys.get(key, {}).get(limit.identity())
+        if self.evicting and state is not None:
+            state, until = state
+            if until <= t:
+                return None
+        return state
+
+    def keep(self, key, limit, t, state):
+        states = self.keys.setdefault(key, {})
+        if state is None:
+            states.pop(limit.identity(), None)
+        elif self.evicting:
+            made = engine(limit)
+            until = t + made.standing(state, t)[1] + (getattr(made, "forgotten_after", 0) or 0)
+            states[limit.identity()] = (state, until)
+        else:
+            states[limit.identity()] = state
+
+    # -- deciding -------------------------------------------------------------------------------
+
+    def judge(self, t, key, limit, cost, wait):
+        """(allowed, retry_after, delay) under one limit."""
+        made = engine(limit)
+        if wait == "default":
+            wait = made.default_wait
+        elif wait == "any":
+            wait = made.any_wait
+        return made.judge(self.state(key, limit, t), t, cost, wait)
+
+    def decide(self, t, asks, wait, charging, name=None):
+        """asks: (key, limits, cost) each.  Returns (answer, rows, index of what bound)."""
+        flat = [(key, limit, cost) for key, limits, cost in asks for limit in limits]
+        verdicts = [self.judge(t, key, limit, cost, wait) for key, limit, cost in flat]
+        if charging and all(allowed for allowed, _, _ in verdicts):
+            for key, limit, cost in flat:
+                if cost:
+                    self.charge(t, key, limit, cost, name)
+        rows = []
+        for (key, limit, _), (allowed, retry, delay) in zip(flat, verdicts):
+            made = engine(limit)
+            remaining, reset = made.standing(self.state(key, limit, t), t)
+            rows.append(Answer(allowed, made.limit, remaining, retry, reset, delay))
+        answer, bound = fold(rows) if len(rows) > 1 else (rows[0], 0)
+        return answer, rows, bound
+
+    def charge(self, t, key, limit, cost, name):
+        named = {"name": name} if limit.kind == "concurrent" else {}
+        state = engine(limit).charge(self.state(key, limit, t), t, cost, **named)
+        self.keep(key, limit, t, state)
+
+    # -- the verbs ------------------------------------------------------------------------------
+
+    def take(self, t, key, limits, cost=1, wait="default"):
+        return self.decide(t, [(key, limits, cost)], wait, True)
+
+    def take_all(self, t, asks, wait="default"):
+        return self.decide(t, asks, wait, True)
+
+    def peek(self, t, key, limits, cost=1, wait="default"):
+        return self.decide(t, [(key, limits, cost)], wait, False)
+
+    def acquire(self, t, key, limits, cost, name, wait="default"):
+        return self.decide(t, [(key, limits, cost)], wait, True, name)
+
+    def renew(self, t, key, limits, name):
+        return self._named("renew", t, key, limits, name)
+
+    def release(self, t, key, limits, name):
+        return self._named("release", t, key, limits, name)
+
+    def _named(self, verb, t, key, limits, name):
+        limit, = [limit for limit in limits if limit.kind == "concurrent"]
+        state = self.state(key, limit, t)
+        done, state = getattr(engine(limit), verb)(state, t, name)
+        if done:
+            self.keep(key, limit, t, state)
+        return done
+
+    def settle(self, t, key, limits, t0, c0, c1):
+        """False where a limit refuses to be settled; then nothing is."""
+        if any(limit.kind == "concurrent" for limit in limits):
+            return False
+        for limit in limits:
+            before = self.state(key, limit, t)
+            after = engine(limit).settle(before, t, t0, c0, c1)
+            if after != before:
+                self.keep(key, limit, t, after)
+        return True
+
+    def reset(self, key):
+        self.keys.pop(key, None)

@@ -1,0 +1,124 @@
+"""Writes the golden vectors: `python3 tests/model/vectors.py --out tests/vectors --seed N`.
+
+One file an algorithm and some for what crosses them; the format is in tests/vectors/README.md.
+The same seed writes the same bytes.  Hand-picked cases come first, then random ones.
+"""
+import argparse
+import os
+import random
+
+import edges_buckets
+import edges_changes
+import edges_fold
+import edges_parse
+import edges_settle
+import edges_shaping
+import edges_windows
+import limits as language
+from scripts import FAMILIES, random_limit, random_script
+
+SEED = 20240229
+EDGES = {"fold": edges_fold.fold, "changes": edges_changes.changes,
+         "settle": edges_settle.settle, "articles": edges_fold.articles}
+for module in (edges_buckets, edges_windows, edges_shaping):
+    EDGES.update({name: getattr(module, name) for name in FAMILIES if hasattr(module, name)})
+PERIOD = {"sliding_log": ("s", "m", "3s"), "smooth": ("s", "100ms"), "warmup": ("s", "100ms")}
+ABOUT = {
+    "fold": "several limits of one key",
+    "changes": "limits whose numbers change under way",
+    "settle": "charges corrected afterwards",
+    "articles": "examples printed in articles on rate limiting",
+}
+
+
+def one(rng, family, name):
+    return random_script(rng, name, random_limit(rng, family), 32, leasing=family == "concurrent")
+
+
+def several(rng, family, name):
+    texts = {}
+    for _ in range(rng.choice((2, 2, 3, 4))):
+        text = random_limit(rng, rng.choice(FAMILIES))
+        texts[language.parse(text)[0].identity()] = text
+    return random_script(rng, name, ", ".join(texts.values()), 14)
+
+
+def changed(rng, family, name):
+    period, fine = rng.choice(PERIOD.get(family, ("s", "m", "h", "7us"))), None
+    texts = [random_limit(rng, family, period)]
+    if family == "sliding_window":
+        fine = language.parse(texts[0])[0].precision
+    texts += [random_limit(rng, family, period, fine) for _ in range(3)]
+    return random_script(rng, name, texts[0], 26, others=texts, leasing=family == "concurrent")
+
+
+def settled(rng, family, name):
+    return random_script(rng, name, random_limit(rng, family), 36, settling=True)
+
+
+MAKERS = {  # file: (how to make one random case, of which families, how many of each)
+    "fold": (several, (None,), 34),
+    "changes": (changed, FAMILIES, 8),
+    "settle": (settled, [f for f in FAMILIES if f != "concurrent"], 9),
+    "articles": (None, (), 0),
+    **{family: (one, (family,), 40) for family in FAMILIES},
+}
+
+
+def random_cases(name, seed):
+    """Cases whose answers all homes can give; the others are thrown away."""
+    make, families, count = MAKERS[name]
+    for family in families:
+        made = tried = 0
+        while made < count:
+            rng = random.Random(f"{seed} {name} {family} {tried}")
+            tried += 1
+            script = make(rng, family, f"random-{family or 'mix'}-{tried}")
+            if script.same_evicted and script.representable:
+                made += 1
+                yield script
+
+
+def vector_file(name, seed):
+    about = ABOUT.get(name, name.replace("_", " "))
+    lines = [f"# weir vectors: {about}. Format: README.md.",
+             f"# Made by tests/model/vectors.py --seed {seed}; do not edit."]
+    seen = set()
+    for script in list(EDGES[name]()) + list(random_cases(name, seed)):
+        assert script.name not in seen and script.same_evicted and script.representable, script.name
+        seen.add(script.name)
+        lines += [""] + script.lines
+    return lines
+
+
+def parse_file(seed):
+    lines = ["# weir vectors: limit texts. Format: README.md.",
+             f"# Made by tests/model/vectors.py --seed {seed}; do not edit."]
+    for kind, text, canonical in edges_parse.lines():
+        try:
+            found = language.text(language.parse(text))
+            assert language.text(language.parse(found)) == found, found
+        except language.Refused:
+            found = None
+        assert found == canonical, (kind, text, found)
+        lines.append(f"ok {text} => {found}" if kind == "ok" else f"bad {text}")
+    return lines
+
+
+def main():
+    ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    ask.add_argument("--out", required=True, help="directory for the .vec files")
+    ask.add_argument("--seed", type=int, default=SEED)
+    args = ask.parse_args()
+    files = {name: vector_file(name, args.seed) for name in MAKERS}
+    files["parse"] = parse_file(args.seed)
+    for name, lines in sorted(files.items()):
+        path = os.path.join(args.out, f"{name}.vec")
+        with open(path, "w", encoding="ascii", newline="\n") as out:
+            out.write("\n".join(lines) + "\n")
+        print(f"{name}.vec: {sum(line.startswith('case ') for line in lines)} cases, "
+              f"{len(lines)} lines")
+
+
+if __name__ == "__main__":
+    main()
