@@ -28,7 +28,8 @@
  *     them, hosts (network file systems) do not.
  *   - A zone has a fixed size. When it is full, states that are back to fresh go first (nobody can
  *     tell), then the least used. Size it so that the latter does not happen; `weir zone` counts both.
- *   - Keys are kept as a keyed 128-bit hash under the zone's random secret, never as text.
+ *   - Keys are kept as a keyed hash (64 bits and their place) under the zone's random secret, never
+ *     as text.
  */
 #ifndef WEIR_H
 #define WEIR_H
@@ -138,18 +139,26 @@ WEIR_API void weir_store_set_clock(weir_store *store, const weir_clock *clock);
 
 /* ---- keys --------------------------------------------------------------------------------- */
 
-/* What is limited. The bytes are borrowed: they must live as long as the weir_key is used. */
+/* What is limited: bytes, borrowed while the key is in use, or a key hashed before. Two words, made to
+ * be passed by value. */
 typedef struct weir_key {
     const void *data;
-    size_t len;
-    uint64_t hash[2];
-    uint64_t store; /* the store it was hashed for, 0: not hashed yet */
+    size_t len; /* WEIR_HASHED: data is a weir_hashed */
 } weir_key;
+
+#define WEIR_HASHED SIZE_MAX
+
+/* A key hashed once. It borrows the key's bytes, too. */
+typedef struct weir_hashed {
+    weir_key key;
+    uint64_t hash[2];
+    uint64_t store; /* the store it was hashed for */
+} weir_hashed;
 
 /* Any bytes. */
 static inline weir_key weir_bytes(const void *data, size_t len)
 {
-    weir_key key = {data, len, {0, 0}, 0};
+    weir_key key = {data, len};
     return key;
 }
 
@@ -159,8 +168,9 @@ static inline weir_key weir_text(const char *text)
     return weir_bytes(text, __builtin_strlen(text));
 }
 
-/* The same key hashed once for this store, for hot paths; elsewhere it works too, hashed anew. */
-WEIR_API weir_key weir_key_hash(const weir_store *store, weir_key key);
+/* Hashes a key once for this store, for hot paths: fills *room and returns the key that stands for
+ * it, good as long as room and the key's bytes live. With another store it works too, hashed anew. */
+WEIR_API weir_key weir_key_hash(const weir_store *store, weir_key key, weir_hashed *room);
 
 /* ---- decisions ---------------------------------------------------------------------------- */
 

@@ -50,57 +50,74 @@ int64_t weir__store_now(const weir_store *store)
 
 /* ---- requests to ops ---- */
 
-bool weir__key_in_bounds(weir_key key)
+static inline void hash_key(const struct weir__zone *zone, weir_key key, uint64_t ret[2])
 {
-    return key.data && key.len >= 1 && key.len <= WEIR_KEY_MAX;
+    const weir_hashed *hashed = key.len == WEIR_HASHED ? key.data : NULL;
+    if (hashed && hashed->store == zone->serial) {
+        ret[0] = hashed->hash[0];
+        ret[1] = hashed->hash[1];
+        return;
+    }
+    key = weir__key_bytes(key);
+    weir__hash(zone->secret, key.data, key.len, ret);
 }
 
-static inline void hash_key(const struct weir__zone *zone, const weir_key *key, uint64_t ret[2])
+weir_key weir_key_hash(const weir_store *store, weir_key key, weir_hashed *room)
 {
-    if (key->store == zone->serial) {
-        ret[0] = key->hash[0];
-        ret[1] = key->hash[1];
-    } else {
-        weir__hash(zone->secret, key->data, key->len, ret);
-    }
+    if (!weir__key_in_bounds(key))
+        return key;
+    *room = (weir_hashed){.key = weir__key_bytes(key), .store = store->region.zone.serial};
+    weir__hash(store->region.zone.secret, room->key.data, room->key.len, room->hash);
+    return (weir_key){room, WEIR_HASHED};
 }
 
-weir_key weir_key_hash(const weir_store *store, weir_key key)
+static inline bool cost_in_bounds(int64_t cost)
 {
-    if (weir__key_in_bounds(key)) {
-        weir__hash(store->region.zone.secret, key.data, key.len, key.hash);
-        key.store = store->region.zone.serial;
-    }
-    return key;
+    return cost >= 0 && cost <= WEIR_COST_MAX;
 }
 
 static int check_request(const weir_request *request)
 {
     bool wait = request->wait_us == WEIR_WAIT_DEFAULT || request->wait_us == WEIR_WAIT_ANY ||
                 (request->wait_us >= 0 && request->wait_us <= WEIR_DURATION_MAX);
-    if (!request->limit || !weir__key_in_bounds(request->key) || request->cost < 0 ||
-        request->cost > WEIR_COST_MAX || !wait)
+    if (!request->limit || !weir__key_in_bounds(request->key) || !cost_in_bounds(request->cost) ||
+        !wait)
         return WEIR_EINVAL;
     if (request->acquire && weir__leased(request->limit) == request->limit->count)
         return WEIR_EUNSUPPORTED;
     return 0;
 }
 
-/* The row of limit i, by its hint or by searching; 0: no room. */
-static uint32_t row_of(struct weir__zone *zone, const weir_limit *limit, size_t i, int64_t now_us)
+/* Whether a zone could hold this rule's largest state. */
+static bool fits(const struct weir__zone *zone, const struct weir__rule *rule)
 {
-    _Atomic uint64_t *hint = (_Atomic uint64_t *)&limit->hints[i];
-    uint64_t known = atomic_load_explicit(hint, memory_order_relaxed);
-    if (WEIR__LIKELY(known >> 16 == zone->serial))
-        return (uint32_t)(known & UINT16_MAX);
-    const struct weir__rule *rule = &limit->rules[i];
-    if (weir__algorithm_of(rule)->large &&
-        UINT64_C(1) << weir__order_for(weir__rule_cells(rule)) > zone->layout.units)
+    return !weir__algorithm_of(rule)->large ||
+           UINT64_C(1) << weir__order_for(weir__rule_cells(rule)) <= zone->layout.units;
+}
+
+/* Finds the row of a limit the hint knows nothing of; 0: no room. */
+static uint64_t find_row(struct weir__zone *zone, const weir_limit *limit, size_t i, int64_t now_us)
+{
+    uint32_t sweeps;
+    if (!fits(zone, &limit->rules[i]))
         return 0;
-    uint32_t row = weir__row_find(zone, rule, now_us);
+    uint64_t row = weir__row_find(zone, &limit->rules[i], now_us, &sweeps);
     if (row)
-        atomic_store_explicit(hint, zone->serial << 16 | row, memory_order_relaxed);
+        row |= zone->serial << 32 | (uint64_t)(uint16_t)sweeps << 16;
+    atomic_store_explicit((_Atomic uint64_t *)&limit->hints[i], row, memory_order_relaxed);
     return row;
+}
+
+/* The row of limit i, by its hint or by searching; false: no room. */
+static inline bool set_row(struct weir__zone *zone, const weir_limit *limit, size_t i,
+                           int64_t now_us, struct weir__op *op)
+{
+    uint64_t hint = atomic_load_explicit(&limit->hints[i], memory_order_relaxed);
+    if (WEIR__UNLIKELY(hint >> 32 != zone->serial))
+        hint = find_row(zone, limit, i, now_us);
+    op->row = (uint16_t)hint;
+    op->sweeps = (uint16_t)(hint >> 16);
+    return op->row != 0;
 }
 
 void weir__forget_hints(const weir_limit *limit)
@@ -109,26 +126,33 @@ void weir__forget_hints(const weir_limit *limit)
         atomic_store((_Atomic uint64_t *)&limit->hints[i], 0);
 }
 
+/* Sets an op for limit i of a list; false: no room for its row. */
+static inline bool set_op(struct weir__zone *zone, const weir_limit *limit, size_t i,
+                          const uint64_t hash[2], int64_t now_us, int64_t cost, int64_t wait_us,
+                          struct weir__op *op)
+{
+    op->rule = &limit->rules[i];
+    op->tag = hash[0] | !hash[0]; /* 0 means empty */
+    op->home = weir__home_of(zone, hash[1]);
+    op->request.now_us = now_us;
+    op->request.cost = cost;
+    op->request.wait_us = weir__wait_for(op->rule, wait_us);
+    op->lease_id = 0;
+    return set_row(zone, limit, i, now_us, op);
+}
+
 /* Appends the ops of one request; their number, or a code. */
-static inline int add_ops(struct weir__zone *zone, const weir_request *request,
-                          const uint64_t hash[2], int64_t now_us, struct weir__op *ops,
-                          weir_decision *rows)
+static int add_ops(struct weir__zone *zone, const weir_request *request, const uint64_t hash[2],
+                   int64_t now_us, struct weir__op *ops, weir_decision *rows)
 {
     uint64_t lease_id = 0;
-    if (WEIR__UNLIKELY(request->acquire) && weir__lease_id(&lease_id))
+    if (request->acquire && weir__lease_id(&lease_id))
         return WEIR_ESYSTEM;
     for (size_t i = 0; i < request->limit->count; i++) {
-        struct weir__op *op = &ops[i];
-        op->rule = &request->limit->rules[i];
-        op->row = row_of(zone, request->limit, i, now_us);
-        if (WEIR__UNLIKELY(!op->row))
+        if (!set_op(zone, request->limit, i, hash, now_us, request->cost, request->wait_us, &ops[i]))
             return WEIR_EFULL;
-        op->tag = hash[0] | !hash[0]; /* 0 means empty */
-        op->home = weir__home_of(zone, hash[1]);
-        op->request = (struct weir__request){now_us, request->cost,
-                                             weir__wait_for(op->rule, request->wait_us)};
-        op->lease_id = request->acquire ? lease_id : 0;
-        op->ret = &rows[i];
+        ops[i].lease_id = lease_id;
+        ops[i].ret = &rows[i];
     }
     return (int)request->limit->count;
 }
@@ -138,7 +162,7 @@ int weir__ops_of(weir_store *store, const weir_request *request, int64_t now_us,
 {
     static weir_decision unused[WEIR_LIMITS_MAX];
     uint64_t hash[2];
-    hash_key(&store->region.zone, &request->key, hash);
+    hash_key(&store->region.zone, request->key, hash);
     return add_ops(&store->region.zone, request, hash, now_us, ops, unused);
 }
 
@@ -169,7 +193,7 @@ static int build(struct weir__zone *zone, const weir_request *requests, size_t n
     group->count = 0;
     for (size_t i = 0; i < n; i++) {
         uint64_t hash[2];
-        hash_key(zone, &requests[i].key, hash);
+        hash_key(zone, requests[i].key, hash);
         weir__prefetch_home(zone, weir__home_of(zone, hash[1]));
         int added = add_ops(zone, &requests[i], hash, now_us, group->ops + group->count,
                             group->rows + group->count);
@@ -262,22 +286,24 @@ int weir_peek(weir_store *store, weir_key key, const weir_limit *limit, int64_t 
 }
 
 /* One limit, one key: the path nearly every call takes, without the machinery for groups. */
-static int take_one(weir_store *store, const weir_request *request, const uint64_t hash[2],
-                    int64_t now, weir_decision *ret)
+static inline int take_one(struct weir__zone *zone, const weir_limit *limit, const uint64_t hash[2],
+                           int64_t now_us, int64_t cost, int64_t wait_us, weir_decision *ret)
 {
-    struct weir__zone *zone = &store->region.zone;
     struct weir__op op;
     weir_decision row;
+    bool small = !weir__algorithm_of(&limit->rules[0])->large; /* fails before it writes */
     for (int tries = 0; tries < WEIR__STALE_RETRIES; tries++) {
-        int code = add_ops(zone, request, hash, now, &op, &row);
-        if (WEIR__UNLIKELY(code < 0))
-            return code;
-        code = weir__zone_apply(zone, &op, 1, WEIR__TAKE);
-        if (WEIR__LIKELY(code == 0))
+        if (WEIR__UNLIKELY(!set_op(zone, limit, 0, hash, now_us, cost, wait_us, &op)))
+            return WEIR_EFULL;
+        op.ret = small ? ret : &row;
+        if (op.rule->kind == WEIR__TOKEN_BUCKET && weir__zone_take_quick(zone, &op))
+            return 0;
+        int code = weir__zone_apply(zone, &op, 1, WEIR__TAKE);
+        if (WEIR__UNLIKELY(!small) && code == 0)
             *ret = row;
         if (WEIR__LIKELY(code != WEIR__STALE))
             return code;
-        weir__forget_hints(request->limit);
+        weir__forget_hints(limit);
     }
     return WEIR_EFULL;
 }
@@ -285,35 +311,39 @@ static int take_one(weir_store *store, const weir_request *request, const uint64
 int weir_take(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
               weir_decision *ret)
 {
-    weir_request request = {key, limit, cost, WEIR_WAIT_DEFAULT, NULL, false};
-    int code = check_request(&request);
-    if (WEIR__UNLIKELY(code))
-        return code;
-    if (limit->count > 1)
+    struct weir__zone *zone = &store->region.zone;
+    if (WEIR__UNLIKELY(!limit || !weir__key_in_bounds(key) || !cost_in_bounds(cost)))
+        return WEIR_EINVAL;
+    if (limit->count > 1) {
+        weir_request request = {key, limit, cost, WEIR_WAIT_DEFAULT, NULL, false};
         return decide(store, &request, 1, WEIR__TAKE, ret);
+    }
     uint64_t hash[2];
-    hash_key(&store->region.zone, &key, hash);
-    weir__prefetch_home(&store->region.zone, weir__home_of(&store->region.zone, hash[1]));
+    hash_key(zone, key, hash);
+    weir__prefetch_home(zone, weir__home_of(zone, hash[1]));
     int64_t now = weir__store_now(store);
     if (WEIR__UNLIKELY(now < 0))
         return WEIR_EINVAL;
-    return take_one(store, &request, hash, now, ret);
+    return take_one(zone, limit, hash, now, cost, WEIR_WAIT_DEFAULT, ret);
 }
 
 /* A batch: hash all, prefetch all, then decide all. */
 static int take_batch(weir_store *store, const weir_request *requests, size_t n, int64_t now,
                       weir_decision *rets)
 {
-    const struct weir__zone *zone = &store->region.zone;
+    struct weir__zone *zone = &store->region.zone;
     uint64_t hashes[BATCH][2];
+    for (size_t i = 0; i < n; i++)
+        __builtin_prefetch(requests[i].key.data);
     for (size_t i = 0; i < n; i++) {
-        hash_key(zone, &requests[i].key, hashes[i]);
+        hash_key(zone, requests[i].key, hashes[i]);
         weir__prefetch_home(zone, weir__home_of(zone, hashes[i][1]));
     }
     for (size_t i = 0; i < n; i++) {
-        bool simple = requests[i].limit->count == 1 && !requests[i].detail && !requests[i].acquire;
-        int code = simple ? take_one(store, &requests[i], hashes[i], now, &rets[i])
-                          : decide_at(store, &requests[i], 1, now, WEIR__TAKE, &rets[i]);
+        const weir_request *it = &requests[i];
+        bool simple = it->limit->count == 1 && !it->detail && !it->acquire;
+        int code = simple ? take_one(zone, it->limit, hashes[i], now, it->cost, it->wait_us, &rets[i])
+                          : decide_at(store, it, 1, now, WEIR__TAKE, &rets[i]);
         if (WEIR__UNLIKELY(code))
             return code;
     }
@@ -344,7 +374,7 @@ int weir_reset(weir_store *store, weir_key key)
     if (!weir__key_in_bounds(key))
         return WEIR_EINVAL;
     uint64_t hash[2];
-    hash_key(&store->region.zone, &key, hash);
+    hash_key(&store->region.zone, key, hash);
     weir__zone_reset(&store->region.zone, hash);
     return 0;
 }

@@ -13,8 +13,17 @@ struct weir_store {
 /* Now, by the store's clock; negative where the clock is out of bounds. */
 int64_t weir__store_now(const weir_store *store);
 
-/* Whether a key is within its bounds. */
-bool weir__key_in_bounds(weir_key key);
+/* The bytes of a key, hashed before or not. */
+static inline weir_key weir__key_bytes(weir_key key)
+{
+    return key.len == WEIR_HASHED && key.data ? ((const weir_hashed *)key.data)->key : key;
+}
+
+static inline bool weir__key_in_bounds(weir_key key)
+{
+    key = weir__key_bytes(key);
+    return key.data && key.len >= 1 && key.len <= WEIR_KEY_MAX;
+}
 
 /* ---- lease.c ---- */
 

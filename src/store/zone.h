@@ -20,7 +20,7 @@
  *   6. A block belongs to exactly one slot, to the free lists, or (after a death) to nobody until
  *      the next rebuild.
  *
- * Locks, in this order: rows, stripes by number, blocks. In a private zone a word and a futex; in a
+ * Locks, in this order: rows, stripes by number, blocks. In a private zone a word to spin on; in a
  * shared one a robust process-shared mutex, whose next owner repairs what a dead one left.
  */
 #ifndef WEIR_ZONE_H
@@ -98,6 +98,7 @@ struct weir__zone_header {
     uint64_t check;       /* over all above but boot */
     _Atomic uint32_t dirty; /* opened and not closed since */
     uint32_t large_percent;
+    _Atomic uint32_t sweeps;    /* how often rows were freed: a row found before is stale */
     _Atomic uint32_t rows_used; /* rows 1 … rows_used exist or were freed */
     _Atomic uint32_t blocks_suspect; /* a death may have torn the free lists: rebuild before use */
     uint32_t free[WEIR__ORDER_MAX + 1]; /* first free block of each order, unit + 1; 0: none */
@@ -136,6 +137,7 @@ struct weir__zone {
 struct weir__op {
     const struct weir__rule *rule;
     uint32_t row;
+    uint32_t sweeps; /* when the row was found */
     uint64_t tag;
     uint32_t home;
     struct weir__request request;
@@ -168,11 +170,31 @@ void weir__zone_info(struct weir__zone *zone, weir_zone_info *ret);
 /* ---- zone_lock.c ---- */
 
 void weir__stripes_init(struct weir__zone *zone);
-void weir__stripe_lock(struct weir__zone *zone, uint32_t stripe);
+void weir__stripe_lock_slow(struct weir__zone *zone, uint32_t stripe);
 bool weir__stripe_trylock(struct weir__zone *zone, uint32_t stripe);
-void weir__stripe_unlock(struct weir__zone *zone, uint32_t stripe);
 void weir__stripes_lock_all(struct weir__zone *zone);
 void weir__stripes_unlock_all(struct weir__zone *zone);
+
+static inline bool weir__word_trylock(_Atomic uint32_t *word)
+{
+    uint32_t free = 0;
+    return atomic_compare_exchange_strong_explicit(word, &free, 1, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
+static inline void weir__stripe_lock(struct weir__zone *zone, uint32_t stripe)
+{
+    if (zone->shared || WEIR__UNLIKELY(!weir__word_trylock(&zone->stripes[stripe].word)))
+        weir__stripe_lock_slow(zone, stripe);
+}
+
+static inline void weir__stripe_unlock(struct weir__zone *zone, uint32_t stripe)
+{
+    if (zone->shared)
+        pthread_mutex_unlock(&zone->stripes[stripe].robust);
+    else
+        atomic_store_explicit(&zone->stripes[stripe].word, 0, memory_order_release);
+}
 
 static inline uint32_t weir__rows_stripe(const struct weir__zone *zone)
 {
@@ -186,12 +208,45 @@ static inline uint32_t weir__blocks_stripe(const struct weir__zone *zone)
 
 /* ---- zone_rows.c ---- */
 
-/* The row of a rule, made if need be; 0 where there is no room. No lock held. */
-uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, int64_t now_us);
+/* The row of a rule, made if need be; 0 where there is no room. It is good until the next sweep. */
+uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, int64_t now_us,
+                        uint32_t *ret_sweeps);
+
 /* The row a slot names, or NULL where it cannot be. */
-const struct weir__rule *weir__row_at(const struct weir__zone *zone, uint32_t row);
+static inline const struct weir__rule *weir__row_at(const struct weir__zone *zone, uint32_t row)
+{
+    if (WEIR__UNLIKELY(row == 0 || row >= zone->layout.rows))
+        return NULL;
+    const struct weir__rule *rule = &zone->rows[row];
+    bool sound = rule->kind < WEIR__KINDS && rule->count > 0 && rule->period_us > 0;
+    return WEIR__LIKELY(sound) ? rule : NULL;
+}
 
 /* ---- zone_pack.c ---- */
+
+#define WEIR__ROW_BITS 11
+#define WEIR__TIME_BITS 54
+#define WEIR__REST_AT (WEIR__ROW_BITS + WEIR__TIME_BITS)
+
+/* Buckets and fixed windows: newest time, and debt or count less one. */
+static inline struct weir__packed weir__pack_amount(uint32_t row, int64_t at, int64_t amount)
+{
+    uint64_t time = (uint64_t)at, rest = (uint64_t)amount - 1;
+    return (struct weir__packed){row | time << WEIR__ROW_BITS,
+                                 time >> (64 - WEIR__ROW_BITS) | rest << (WEIR__REST_AT - 64)};
+}
+
+static inline int64_t weir__packed_at(struct weir__packed packed)
+{
+    uint64_t high = packed.hi & ((UINT64_C(1) << (WEIR__REST_AT - 64)) - 1);
+    return (int64_t)(packed.lo >> WEIR__ROW_BITS | high << (64 - WEIR__ROW_BITS));
+}
+
+static inline int64_t weir__packed_amount(struct weir__packed packed)
+{
+    uint64_t rest = packed.hi >> (WEIR__REST_AT - 64) & ((UINT64_C(1) << 53) - 1);
+    return (int64_t)rest + 1;
+}
 
 struct weir__packed weir__pack(const struct weir__rule *rule, uint32_t row,
                                const struct weir__state *state, uint32_t unit, unsigned order);
@@ -211,6 +266,12 @@ static inline void weir__store16(struct weir__packed *to, struct weir__packed va
     typedef uint64_t pair __attribute__((vector_size(16)));
     *(volatile pair *)to = (pair){value.lo, value.hi};
 }
+
+/* ---- zone_take.c ---- */
+
+/* weir_take's short cut: one token bucket whose state is there, in the first place to look. False:
+ * nothing was done, take the long way. */
+bool weir__zone_take_quick(struct weir__zone *zone, const struct weir__op *op);
 
 /* ---- zone_table.c ---- */
 
@@ -232,7 +293,34 @@ static inline struct weir__group *weir__group_at(const struct weir__zone *zone, 
     return &zone->groups[home - home % WEIR__PAGE_GROUPS + in_page];
 }
 
-void weir__prefetch_home(const struct weir__zone *zone, uint32_t home);
+static inline void weir__prefetch_home(const struct weir__zone *zone, uint32_t home)
+{
+    const char *group = (const char *)&zone->groups[home];
+    __builtin_prefetch(group, 1);
+    __builtin_prefetch(group + 64, 1);
+}
+
+#define WEIR__USE_MAX 3
+
+static inline unsigned weir__slot_use(const struct weir__group *group, unsigned slot)
+{
+    return group->head >> (8 + 2 * slot) & WEIR__USE_MAX;
+}
+
+static inline void weir__slot_set_use(struct weir__group *group, unsigned slot, unsigned use)
+{
+    uint64_t shift = 8 + 2 * slot;
+    group->head = (group->head & ~((uint64_t)WEIR__USE_MAX << shift)) | (uint64_t)use << shift;
+}
+
+/* A slot was charged again. */
+static inline void weir__slot_touch(struct weir__group *group, unsigned slot)
+{
+    unsigned use = weir__slot_use(group, slot);
+    if (WEIR__UNLIKELY(use < WEIR__USE_MAX))
+        weir__slot_set_use(group, slot, use + 1);
+}
+
 /* Finds an op's state and unpacks it; absent: group NULL and a state not present. */
 int weir__table_find(struct weir__zone *zone, struct weir__op *op);
 /* A slot for an op that has none, evicting if need be; none of `ops` is evicted. */

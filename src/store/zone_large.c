@@ -51,7 +51,7 @@ static void evict_owner(const struct search *search, struct weir__group *group, 
         !weir__algorithm_of(rule)->large || owned != unit)
         return;
     bool fresh = weir__is_fresh(rule, &state, search->now_us);
-    bool unused = (group->head >> (8 + 2 * slot) & 3) == 0;
+    bool unused = weir__slot_use(group, slot) == 0;
     if (!fresh && round < (unused ? 1u : 2u))
         return;
     enum weir__counter kind = fresh    ? WEIR__EVICTED_FRESH

@@ -1,45 +1,38 @@
 /*
- * The zone's locks. Private zones: one word (0 free, 1 held, 2 held and awaited) and a futex, since
- * threads of one process die together. Shared zones: robust process-shared mutexes; the one who finds
+ * The zone's locks. Private zones: one word, taken by one compare-and-swap and given back by a plain
+ * store (a futex would cost a second atomic, a tenth of a decision), since threads of one process die
+ * together. Shared zones: robust process-shared mutexes; the one who finds
  * its owner dead repairs the stripe before using it. A lock word holding a pid would not do: between
  * unrelated processes pids are reused and live in namespaces.
  */
 #include "store/zone.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <sched.h>
 
-#define SPINS 100 /* a decision takes about as long: worth a short wait before asking the kernel */
+#define SPINS 500 /* some microseconds: many decisions */
+#define YIELDS 20
+#define NAP_US 50
 
+/* The holder is a thread of this process: at work, so spin; or waiting for a core, so let it have
+ * ours, in the end by sleeping, which helps it whatever the priorities. */
 static void word_lock_slow(_Atomic uint32_t *word)
 {
-    for (int i = 0; i < SPINS; i++) {
-        uint32_t free = 0;
-        if (atomic_load_explicit(word, memory_order_relaxed) == 0 &&
-            atomic_compare_exchange_strong_explicit(word, &free, 1, memory_order_acquire,
-                                                    memory_order_relaxed))
+    for (unsigned tries = 0;; tries++) {
+        if (atomic_load_explicit(word, memory_order_relaxed) == 0 && weir__word_trylock(word))
             return;
+        if (tries < SPINS) {
 #if defined(__x86_64__)
-        __builtin_ia32_pause();
+            __builtin_ia32_pause();
 #endif
+        } else if (tries < SPINS + YIELDS) {
+            sched_yield();
+        } else {
+            weir__clock_sleep_us(NAP_US);
+        }
     }
-    while (atomic_exchange_explicit(word, 2, memory_order_acquire) != 0)
-        syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
-}
-
-static bool word_trylock(_Atomic uint32_t *word)
-{
-    uint32_t free = 0;
-    return atomic_compare_exchange_strong_explicit(word, &free, 1, memory_order_acquire,
-                                                   memory_order_relaxed);
-}
-
-static void word_unlock(_Atomic uint32_t *word)
-{
-    if (WEIR__UNLIKELY(atomic_exchange_explicit(word, 0, memory_order_release) == 2))
-        syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 /* The lock is ours and its last owner is dead. */
@@ -70,12 +63,11 @@ void weir__stripes_init(struct weir__zone *zone)
     }
 }
 
-void weir__stripe_lock(struct weir__zone *zone, uint32_t stripe)
+void weir__stripe_lock_slow(struct weir__zone *zone, uint32_t stripe)
 {
     struct weir__stripe *it = &zone->stripes[stripe];
     if (!zone->shared) {
-        if (WEIR__UNLIKELY(!word_trylock(&it->word)))
-            word_lock_slow(&it->word);
+        word_lock_slow(&it->word);
         return;
     }
     if (WEIR__UNLIKELY(pthread_mutex_lock(&it->robust) == EOWNERDEAD))
@@ -88,19 +80,11 @@ bool weir__stripe_trylock(struct weir__zone *zone, uint32_t stripe)
 {
     struct weir__stripe *it = &zone->stripes[stripe];
     if (!zone->shared)
-        return word_trylock(&it->word);
+        return weir__word_trylock(&it->word);
     int code = pthread_mutex_trylock(&it->robust);
     if (code == EOWNERDEAD)
         inherit(zone, stripe);
     return code == 0 || code == EOWNERDEAD;
-}
-
-void weir__stripe_unlock(struct weir__zone *zone, uint32_t stripe)
-{
-    if (!zone->shared)
-        word_unlock(&zone->stripes[stripe].word);
-    else
-        pthread_mutex_unlock(&zone->stripes[stripe].robust);
 }
 
 void weir__stripes_lock_all(struct weir__zone *zone)

@@ -13,9 +13,7 @@
 
 typedef unsigned __int128 bits;
 
-#define ROW_BITS 11
-#define TIME_BITS 54
-#define REST_AT (ROW_BITS + TIME_BITS)
+#define REST_AT WEIR__REST_AT
 
 static bits field(uint64_t value, int at)
 {
@@ -30,7 +28,7 @@ static uint64_t get(bits packed, int at, int width)
 struct weir__packed weir__pack(const struct weir__rule *rule, uint32_t row,
                                const struct weir__state *state, uint32_t unit, unsigned order)
 {
-    bits packed = row | field((uint64_t)state->at, ROW_BITS);
+    bits packed = row | field((uint64_t)state->at, WEIR__ROW_BITS);
     switch ((enum weir__kind)rule->kind) {
     case WEIR__SLIDING_COUNTER:
         packed |= field((uint64_t)state->before, REST_AT) | field((uint64_t)state->amount, REST_AT + 31);
@@ -48,7 +46,7 @@ struct weir__packed weir__pack(const struct weir__rule *rule, uint32_t row,
         packed |= field(unit, REST_AT) | field(order, REST_AT + 32);
         break;
     default:
-        packed |= field((uint64_t)state->amount - 1, REST_AT);
+        return weir__pack_amount(row, state->at, state->amount);
     }
     return (struct weir__packed){(uint64_t)packed, (uint64_t)(packed >> 64)};
 }
@@ -81,7 +79,7 @@ bool weir__unpack(const struct weir__zone *zone, struct weir__packed from,
         return false;
     bits packed = (bits)from.hi << 64 | from.lo;
     ret->present = true;
-    ret->at = (int64_t)get(packed, ROW_BITS, TIME_BITS);
+    ret->at = weir__packed_at(from);
     *ret_rule = rule;
     switch ((enum weir__kind)rule->kind) {
     case WEIR__SLIDING_COUNTER:
@@ -99,7 +97,7 @@ bool weir__unpack(const struct weir__zone *zone, struct weir__packed from,
     case WEIR__CONCURRENT:
         return unpack_ring(zone, packed, ret, ret_unit, ret_order);
     default:
-        ret->amount = (int64_t)get(packed, REST_AT, 53) + 1;
+        ret->amount = weir__packed_amount(from);
         return true;
     }
 }

@@ -9,15 +9,6 @@
 
 #define FREE_ROW UINT8_MAX /* as a kind */
 
-const struct weir__rule *weir__row_at(const struct weir__zone *zone, uint32_t row)
-{
-    if (WEIR__UNLIKELY(row == 0 || row >= zone->layout.rows))
-        return NULL;
-    const struct weir__rule *rule = &zone->rows[row];
-    return WEIR__LIKELY(rule->kind < WEIR__KINDS && rule->count > 0 && rule->period_us > 0) ? rule
-                                                                                           : NULL;
-}
-
 static uint32_t find(const struct weir__zone *zone, const struct weir__rule *rule)
 {
     uint32_t used = atomic_load_explicit(&zone->header->rows_used, memory_order_acquire);
@@ -74,6 +65,7 @@ static void sweep(struct weir__zone *zone, int64_t now_us)
     uint8_t live[WEIR__ROWS_MAX + 1] = {0};
     weir__stripes_lock_all(zone);
     mark_live(zone, now_us, live);
+    atomic_fetch_add(&zone->header->sweeps, 1);
     uint32_t used = atomic_load(&zone->header->rows_used);
     for (uint32_t i = 1; i <= used && i < zone->layout.rows; i++) {
         if (!live[i])
@@ -82,13 +74,11 @@ static void sweep(struct weir__zone *zone, int64_t now_us)
     weir__stripes_unlock_all(zone);
 }
 
-uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, int64_t now_us)
+uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, int64_t now_us,
+                        uint32_t *ret_sweeps)
 {
-    uint32_t row = find(zone, rule);
-    if (row)
-        return row;
     weir__stripe_lock(zone, weir__rows_stripe(zone));
-    row = find(zone, rule);
+    uint32_t row = find(zone, rule);
     if (!row)
         row = make(zone, rule);
     if (!row && now_us - zone->header->swept_us >= 1000000) {
@@ -96,6 +86,7 @@ uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, 
         sweep(zone, now_us);
         row = make(zone, rule);
     }
+    *ret_sweeps = atomic_load(&zone->header->sweeps);
     weir__stripe_unlock(zone, weir__rows_stripe(zone));
     return row;
 }

@@ -8,22 +8,10 @@
 #include "store/zone.h"
 
 #define FAR_MASK UINT64_C(7)
-#define USE_MAX 3
 
 static inline uint32_t far_of(const struct weir__group *group)
 {
     return group->head & FAR_MASK;
-}
-
-static inline unsigned use_of(const struct weir__group *group, unsigned slot)
-{
-    return group->head >> (8 + 2 * slot) & USE_MAX;
-}
-
-static inline void set_use(struct weir__group *group, unsigned slot, unsigned use)
-{
-    uint64_t shift = 8 + 2 * slot;
-    group->head = (group->head & ~((uint64_t)USE_MAX << shift)) | (uint64_t)use << shift;
 }
 
 static inline uint64_t *counter(struct weir__zone *zone, const struct weir__group *group,
@@ -31,13 +19,6 @@ static inline uint64_t *counter(struct weir__zone *zone, const struct weir__grou
 {
     uint32_t stripe = weir__stripe_of(zone, (uint32_t)(group - zone->groups));
     return &zone->stripes[stripe].counters[which];
-}
-
-void weir__prefetch_home(const struct weir__zone *zone, uint32_t home)
-{
-    const char *group = (const char *)&zone->groups[home];
-    __builtin_prefetch(group, 1);
-    __builtin_prefetch(group + 64, 1);
 }
 
 /* Fills the op from a slot with its tag; false if the slot is another limit's. */
@@ -90,7 +71,7 @@ void weir__slot_clear(struct weir__zone *zone, struct weir__group *group, unsign
     bool sound = weir__unpack(zone, group->states[slot], &rule, &state, &unit, &order);
     group->tags[slot] = 0;
     atomic_signal_fence(memory_order_seq_cst); /* the slot lets go before its block is free */
-    set_use(group, slot, 0);
+    weir__slot_set_use(group, slot, 0);
     --*counter(zone, group, WEIR__KEYS);
     if (sound && weir__algorithm_of(rule)->large)
         weir__block_free(zone, unit, order);
@@ -130,7 +111,7 @@ static bool consider(struct weir__zone *zone, struct weir__group *group, unsigne
         *best = it;
         return true;
     }
-    it.kind = use_of(group, slot) == 0 ? WEIR__EVICTED_UNUSED : WEIR__EVICTED_SOONEST;
+    it.kind = weir__slot_use(group, slot) == 0 ? WEIR__EVICTED_UNUSED : WEIR__EVICTED_SOONEST;
     if (best->group && best->kind < it.kind)
         return false;
     it.fresh_at = weir__algorithm_of(rule)->fresh_at(rule, &state);
@@ -145,8 +126,8 @@ static void age(struct weir__zone *zone, uint32_t home)
     for (uint32_t d = 0; d < WEIR__REACH; d++) {
         struct weir__group *group = weir__group_at(zone, home, d);
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
-            if (use_of(group, slot) > 0)
-                set_use(group, slot, use_of(group, slot) - 1);
+            if (weir__slot_use(group, slot) > 0)
+                weir__slot_set_use(group, slot, weir__slot_use(group, slot) - 1);
         }
     }
 }
@@ -219,12 +200,12 @@ void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used)
     weir__store16(&group->states[op->slot],
                   weir__pack(op->rule, op->row, &op->state, op->unit, op->order));
     if (!occupied) {
-        set_use(group, op->slot, 0);
+        weir__slot_set_use(group, op->slot, 0);
         ++*counter(zone, group, WEIR__KEYS);
         atomic_signal_fence(memory_order_seq_cst); /* the tag last: before it the slot is empty */
         group->tags[op->slot] = op->tag;
-    } else if (used && use_of(group, op->slot) < USE_MAX) {
-        set_use(group, op->slot, use_of(group, op->slot) + 1);
+    } else if (used) {
+        weir__slot_touch(group, op->slot);
     }
 }
 

@@ -1,0 +1,297 @@
+/* See explain.h. The bounds follow from docs/SPEC.md; tests/e2e/cli_explain.sh attacks them. */
+#include "limit/explain.h"
+
+#include "base/duration.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#define SLOT_BYTES 40 /* a slot of a zone's table at a sensible fill */
+#define CELL_BYTES 16
+#define BLOCK_HEADER_BYTES 32
+
+struct writer {
+    const struct weir__rule *rule;
+    struct weir__facts *facts;
+    struct weir__buffer what, guarantee;
+    char period[48], extra[48];
+};
+
+static void put_span(char *ret, size_t size, int64_t microseconds)
+{
+    struct weir__buffer buffer = weir__buffer_over(ret, size);
+    weir__put_duration(&buffer, microseconds, false);
+}
+
+static void bound(struct weir__facts *facts, int64_t most, int64_t worst_burst)
+{
+    facts->most = most;
+    facts->worst_burst = worst_burst;
+}
+
+/* ---- buckets ---- */
+
+static void explain_token_bucket(struct writer *w)
+{
+    const struct weir__rule *rule = w->rule;
+    bound(w->facts, rule->burst + rule->count, rule->burst);
+    weir__put_format(&w->what,
+                     "A bucket holds %" PRId64 " tokens and regains %" PRId64
+                     " every %s, evenly; a request takes as many as it costs, or is denied.",
+                     rule->burst, rule->count, w->period);
+    weir__put_format(&w->guarantee,
+                     "never more than %" PRId64 " in any %s: the burst of %" PRId64 " and the %" PRId64
+                     " that come meanwhile (in any Y: %" PRId64 " + %" PRId64 " * Y/%s, rounded down)",
+                     w->facts->most, w->period, rule->burst, rule->count, rule->burst, rule->count,
+                     w->period);
+}
+
+static void explain_stepped(struct writer *w)
+{
+    const struct weir__rule *rule = w->rule;
+    bound(w->facts, rule->burst + rule->count, rule->burst);
+    weir__put_format(&w->what,
+                     "A bucket holds %" PRId64 " tokens and regains %" PRId64
+                     " at once every %s after it was first used; a request takes as many as it costs, "
+                     "or is denied.",
+                     rule->burst, rule->count, w->period);
+    weir__put_format(&w->guarantee,
+                     "never more than %" PRId64 " in any %s: the burst of %" PRId64
+                     " and one refill of %" PRId64 " (in any Y: %" PRId64 " + %" PRId64
+                     " * Y/%s, that rounded up)",
+                     w->facts->most, w->period, rule->burst, rule->count, rule->burst, rule->count,
+                     w->period);
+}
+
+static void explain_leaky_nodelay(struct writer *w)
+{
+    const struct weir__rule *rule = w->rule;
+    int64_t room = rule->burst + 1;
+    bound(w->facts, room + rule->count, room);
+    weir__put_format(&w->what,
+                     "A bucket of %" PRId64 " leaks %" PRId64
+                     " every %s, evenly; a request that fits goes ahead at once, others are denied.",
+                     room, rule->count, w->period);
+    weir__put_format(&w->guarantee,
+                     "never more than %" PRId64 " in any %s: the bucket of %" PRId64
+                     " and the %" PRId64 " that leak meanwhile (in any Y: %" PRId64 " + %" PRId64
+                     " * Y/%s, rounded down)",
+                     w->facts->most, w->period, room, rule->count, room, rule->count, w->period);
+}
+
+/* Requests go ahead when what was before them has leaked down to the delay count. */
+static void explain_leaky_bucket(struct writer *w)
+{
+    const struct weir__rule *rule = w->rule;
+    if (rule->flags & WEIR__NODELAY) {
+        explain_leaky_nodelay(w);
+        return;
+    }
+    int64_t at_once = rule->extra + 1;
+    bound(w->facts, at_once + rule->count, at_once);
+    w->facts->requests_of_one = true;
+    weir__put_format(&w->what, "A queue that lets %" PRId64 " through every %s, evenly spaced",
+                     rule->count, w->period);
+    if (rule->extra > 0)
+        weir__put_format(&w->what, ", the first %" PRId64 " of a burst at once", at_once);
+    if (rule->burst > 0)
+        weir__put_format(&w->what,
+                         "; up to %" PRId64 " more are told how long to wait, others are denied.",
+                         rule->burst - rule->extra);
+    else
+        weir__put_text(&w->what, "; one that comes too early is denied.");
+    weir__put_format(&w->guarantee,
+                     "never more than %" PRId64 " go ahead in any %s if each costs 1 (in any Y: %" PRId64
+                     " + %" PRId64 " * Y/%s, rounded down); at most %" PRId64
+                     " are accepted at one instant",
+                     w->facts->most, w->period, at_once, rule->count, w->period, rule->burst + 1);
+}
+
+/* ---- windows ---- */
+
+static void explain_fixed_window(struct writer *w)
+{
+    const struct weir__rule *rule = w->rule;
+    bound(w->facts, 2 * rule->count, rule->count);
+    weir__put_format(&w->what,
+                     "Counts in windows of %s aligned to the clock (UTC); each admits %" PRId64
+                     ", then denies until the next begins.",
+                     w->period, rule->count);
+    weir__put_format(&w->guarantee,
+                     "never more than %" PRId64 " in an aligned %s, but up to %" PRId64
+                     " in any %s: a window filled at its end, then the next at its beginning",
+                     rule->count, w->period, w->facts->most, w->period);
+}
+
+/* The request that opened the first of two windows lies outside any span that reaches the second. */
+static void explain_from_first(struct writer *w)
+{
+    const struct weir__rule *rule = w->rule;
+    bound(w->facts, 2 * rule->count - 1, rule->count);
+    weir__put_format(&w->what,
+                     "Counts in windows of %s, each opened by the first request after the last one "
+                     "closed; each admits %" PRId64 ".",
+                     w->period, rule->count);
+    weir__put_format(&w->guarantee,
+                     "never more than %" PRId64 " in a window, but up to %" PRId64
+                     " in any %s: a window filled at its end, then a new one",
+                     rule->count, w->facts->most, w->period);
+}
+
+static void explain_sliding_log(struct writer *w)
+{
+    const struct weir__rule *rule = w->rule;
+    bound(w->facts, rule->count, rule->count);
+    weir__put_format(&w->what,
+                     "Remembers when each request was admitted and admits while those of the last %s "
+                     "come to at most %" PRId64 ".",
+                     w->period, rule->count);
+    weir__put_format(&w->guarantee, "never more than %" PRId64 " in any %s; exact", rule->count,
+                     w->period);
+}
+
+static void explain_sliding_window(struct writer *w)
+{
+    const struct weir__rule *rule = w->rule;
+    bound(w->facts, rule->count, rule->count);
+    weir__put_format(&w->what,
+                     "Counts in slots of %s and admits while those of the last %s come to at most "
+                     "%" PRId64 "; a slot counts until its last request is %s old.",
+                     w->extra, w->period, rule->count, w->period);
+    weir__put_format(&w->guarantee,
+                     "never more than %" PRId64 " in any %s; a request may be denied up to %s longer "
+                     "than that needs",
+                     rule->count, w->period, w->extra);
+}
+
+static void explain_sliding_counter(struct writer *w)
+{
+    const struct weir__rule *rule = w->rule;
+    bound(w->facts, 2 * rule->count, rule->count);
+    weir__put_format(&w->what,
+                     "Counts two aligned windows of %s and weighs the earlier by how much of it the "
+                     "last %s still covers; admits while that estimate is at most %" PRId64 ".",
+                     w->period, w->period, rule->count);
+    weir__put_format(&w->guarantee,
+                     "about %" PRId64 " in any %s if requests come evenly; never more than %" PRId64
+                     ", and that only if one window is filled at its very end",
+                     rule->count, w->period, w->facts->most);
+}
+
+/* ---- Guava ---- */
+
+/* The least time between two requests of cost 1, whatever the rounding: Guava cuts each interval to
+ * whole microseconds, and its doubles may land just below a whole one. 0: no such time. */
+static double least_interval_us(const struct weir__rule *rule)
+{
+    return floor((double)rule->period_us / (double)rule->count * (1 - 1e-9));
+}
+
+static void put_unbounded(struct writer *w)
+{
+    bound(w->facts, WEIR__UNBOUNDED, WEIR__UNBOUNDED);
+    weir__put_text(&w->guarantee,
+                   "none: Guava counts intervals in whole microseconds, and this one rounds to 0; use "
+                   "token-bucket for such rates");
+}
+
+static const char anyway[] = " (a request of any cost goes ahead in its turn, the next ones pay for it)";
+
+static void explain_smooth(struct writer *w)
+{
+    const struct weir__rule *rule = w->rule;
+    double interval = least_interval_us(rule);
+    double saved = (double)rule->extra * (double)rule->count / (double)rule->period_us;
+    w->facts->requests_of_one = true;
+    weir__put_format(&w->what,
+                     "Guava's SmoothBursty: spaces requests at %" PRId64
+                     " every %s and saves up to %.6g permits while idle; a request goes ahead and the "
+                     "next one waits for it.",
+                     rule->count, w->period, saved);
+    if (interval < 1) {
+        put_unbounded(w);
+        return;
+    }
+    double stable = (double)rule->period_us / (double)rule->count;
+    int64_t whole = (int64_t)saved;
+    bool rest_is_free = (1 - (saved - (double)whole)) * stable < 1;
+    bound(w->facts, 1 + (int64_t)(saved + (double)rule->period_us / interval),
+          whole + 1 + rest_is_free);
+    weir__put_format(&w->guarantee,
+                     "never more than %" PRId64 " go ahead in any %s if each costs 1: what was saved, "
+                     "one on credit, and the rate%s",
+                     w->facts->most, w->period, anyway);
+}
+
+static void explain_warmup(struct writer *w)
+{
+    const struct weir__rule *rule = w->rule;
+    double interval = least_interval_us(rule);
+    w->facts->requests_of_one = true;
+    weir__put_format(&w->what,
+                     "Guava's SmoothWarmingUp: spaces requests at %" PRId64
+                     " every %s when warm; after idling it starts %.6g times slower and warms up over "
+                     "%s.",
+                     rule->count, w->period, rule->cold_millionths / 1e6, w->extra);
+    if (interval < 1) {
+        put_unbounded(w);
+        return;
+    }
+    bound(w->facts, 1 + (int64_t)((double)(rule->period_us + 1) / interval), 1);
+    weir__put_format(&w->guarantee,
+                     "never more than %" PRId64 " go ahead in any %s if each costs 1%s", w->facts->most,
+                     w->period, anyway);
+}
+
+/* ---- leases ---- */
+
+static void explain_concurrent(struct writer *w)
+{
+    const struct weir__rule *rule = w->rule;
+    bound(w->facts, rule->count, rule->count);
+    w->facts->span_us = 0;
+    weir__put_format(&w->what,
+                     "At most %" PRId64 " slots are held at a time; a lease that is neither released "
+                     "nor renewed lapses after %s.",
+                     rule->count, w->period);
+    weir__put_format(&w->guarantee, "never more than %" PRId64 " held at any instant", rule->count);
+}
+
+static void (*const explainers[WEIR__KINDS])(struct writer *) = {
+    [WEIR__TOKEN_BUCKET] = explain_token_bucket,
+    [WEIR__STEPPED] = explain_stepped,
+    [WEIR__LEAKY_BUCKET] = explain_leaky_bucket,
+    [WEIR__FIXED_WINDOW] = explain_fixed_window,
+    [WEIR__FROM_FIRST] = explain_from_first,
+    [WEIR__SLIDING_LOG] = explain_sliding_log,
+    [WEIR__SLIDING_WINDOW] = explain_sliding_window,
+    [WEIR__SLIDING_COUNTER] = explain_sliding_counter,
+    [WEIR__SMOOTH] = explain_smooth,
+    [WEIR__WARMUP] = explain_warmup,
+    [WEIR__CONCURRENT] = explain_concurrent,
+};
+
+/* A large state keeps its cells in a block that doubles as it grows. */
+static int64_t key_bytes(const struct weir__rule *rule)
+{
+    if (!weir__algorithm_of(rule)->large)
+        return SLOT_BYTES;
+    int64_t block = 64;
+    while (block < BLOCK_HEADER_BYTES + CELL_BYTES * weir__rule_cells(rule))
+        block *= 2;
+    return SLOT_BYTES + block;
+}
+
+void weir__explain(const struct weir__rule *rule, struct weir__facts *ret)
+{
+    *ret = (struct weir__facts){.span_us = rule->period_us, .key_bytes = key_bytes(rule)};
+    struct writer writer = {
+        .rule = rule,
+        .facts = ret,
+        .what = weir__buffer_over(ret->what, sizeof ret->what),
+        .guarantee = weir__buffer_over(ret->guarantee, sizeof ret->guarantee),
+    };
+    put_span(writer.period, sizeof writer.period, rule->period_us);
+    put_span(writer.extra, sizeof writer.extra, rule->extra);
+    explainers[rule->kind](&writer);
+}
