@@ -36,31 +36,34 @@ static void explain_token_bucket(struct writer *w)
     const struct weir__rule *rule = w->rule;
     bound(w->facts, rule->burst + rule->count, rule->burst);
     weir__put_format(&w->what,
-                     "A bucket holds %" PRId64 " tokens and regains %" PRId64
-                     " every %s, evenly; a request takes as many as it costs, or is denied.",
+                     "A bucket with room for %" PRId64 ", refilled by %" PRId64
+                     " every %s, evenly; a request takes its cost out of it, or is denied.",
                      rule->burst, rule->count, w->period);
-    weir__put_format(&w->guarantee,
-                     "never more than %" PRId64 " in any %s: the burst of %" PRId64 " and the %" PRId64
-                     " that come meanwhile (in any Y: %" PRId64 " + %" PRId64 " * Y/%s, rounded down)",
-                     w->facts->most, w->period, rule->burst, rule->count, rule->burst, rule->count,
-                     w->period);
+    weir__put_format(
+        &w->guarantee,
+        "never more than %" PRId64 " in any %s: the burst of %" PRId64 ", and %" PRId64
+        " refilled meanwhile (in any Y: %" PRId64 " + %" PRId64 " * Y/%s, rounded down)",
+        w->facts->most, w->period, rule->burst, rule->count, rule->burst, rule->count, w->period);
 }
 
 static void explain_stepped(struct writer *w)
 {
     const struct weir__rule *rule = w->rule;
     bound(w->facts, rule->burst + rule->count, rule->burst);
-    weir__put_format(&w->what,
-                     "A bucket holds %" PRId64 " tokens and regains %" PRId64
-                     " at once every %s after it was first used; a request takes as many as it costs, "
-                     "or is denied.",
-                     rule->burst, rule->count, w->period);
-    weir__put_format(&w->guarantee,
-                     "never more than %" PRId64 " in any %s: the burst of %" PRId64
-                     " and one refill of %" PRId64 " (in any Y: %" PRId64 " + %" PRId64
-                     " * Y/%s, that rounded up)",
-                     w->facts->most, w->period, rule->burst, rule->count, rule->burst, rule->count,
-                     w->period);
+    weir__put_format(
+        &w->what,
+        "A bucket with room for %" PRId64 ", refilled by %" PRId64
+        " at once every %s from its first use on; a request takes its cost out of it, or "
+        "is denied.",
+        rule->burst, rule->count, w->period);
+    weir__put_format(
+        &w->guarantee,
+        "never more than %" PRId64 " in any %s: the burst of %" PRId64
+        ", and one refill of %" PRId64 " (in any Y: %" PRId64 " + %" PRId64 " for each %s begun)",
+        w->facts->most, w->period, rule->burst, rule->count, rule->burst, rule->count, w->period);
+    if (rule->count > rule->burst)
+        weir__put_format(&w->guarantee, "; if nobody waits, never more than %" PRId64,
+                         2 * rule->burst);
 }
 
 static void explain_leaky_nodelay(struct writer *w)
@@ -68,13 +71,14 @@ static void explain_leaky_nodelay(struct writer *w)
     const struct weir__rule *rule = w->rule;
     int64_t room = rule->burst + 1;
     bound(w->facts, room + rule->count, room);
-    weir__put_format(&w->what,
-                     "A bucket of %" PRId64 " leaks %" PRId64
-                     " every %s, evenly; a request that fits goes ahead at once, others are denied.",
-                     room, rule->count, w->period);
+    weir__put_format(
+        &w->what,
+        "A bucket with room for %" PRId64 ", leaking %" PRId64
+        " every %s, evenly; a request that fits goes ahead at once, others are denied.",
+        room, rule->count, w->period);
     weir__put_format(&w->guarantee,
-                     "never more than %" PRId64 " in any %s: the bucket of %" PRId64
-                     " and the %" PRId64 " that leak meanwhile (in any Y: %" PRId64 " + %" PRId64
+                     "never more than %" PRId64 " in any %s: a bucketful of %" PRId64
+                     ", and %" PRId64 " leaked meanwhile (in any Y: %" PRId64 " + %" PRId64
                      " * Y/%s, rounded down)",
                      w->facts->most, w->period, room, rule->count, room, rule->count, w->period);
 }
@@ -96,14 +100,15 @@ static void explain_leaky_bucket(struct writer *w)
         weir__put_format(&w->what, ", the first %" PRId64 " of a burst at once", at_once);
     if (rule->burst > 0)
         weir__put_format(&w->what,
-                         "; up to %" PRId64 " more are told how long to wait, others are denied.",
+                         "; room for %" PRId64 " to wait (the answer says how long), others are "
+                         "denied.",
                          rule->burst - rule->extra);
     else
         weir__put_text(&w->what, "; one that comes too early is denied.");
     weir__put_format(&w->guarantee,
-                     "never more than %" PRId64 " go ahead in any %s if each costs 1 (in any Y: %" PRId64
-                     " + %" PRId64 " * Y/%s, rounded down); at most %" PRId64
-                     " are accepted at one instant",
+                     "never more than %" PRId64
+                     " go ahead in any %s if each costs 1 (in any Y: %" PRId64 " + %" PRId64
+                     " * Y/%s, rounded down); at most %" PRId64 " are accepted at one instant",
                      w->facts->most, w->period, at_once, rule->count, w->period, rule->burst + 1);
 }
 
@@ -123,7 +128,8 @@ static void explain_fixed_window(struct writer *w)
                      rule->count, w->period, w->facts->most, w->period);
 }
 
-/* The request that opened the first of two windows lies outside any span that reaches the second. */
+/* The request that opened the first of two windows lies outside any span that reaches the second.
+ */
 static void explain_from_first(struct writer *w)
 {
     const struct weir__rule *rule = w->rule;
@@ -142,10 +148,11 @@ static void explain_sliding_log(struct writer *w)
 {
     const struct weir__rule *rule = w->rule;
     bound(w->facts, rule->count, rule->count);
-    weir__put_format(&w->what,
-                     "Remembers when each request was admitted and admits while those of the last %s "
-                     "come to at most %" PRId64 ".",
-                     w->period, rule->count);
+    weir__put_format(
+        &w->what,
+        "Remembers when each request was admitted and admits while those of the last %s "
+        "come to at most %" PRId64 ".",
+        w->period, rule->count);
     weir__put_format(&w->guarantee, "never more than %" PRId64 " in any %s; exact", rule->count,
                      w->period);
 }
@@ -159,7 +166,8 @@ static void explain_sliding_window(struct writer *w)
                      "%" PRId64 "; a slot counts until its last request is %s old.",
                      w->extra, w->period, rule->count, w->period);
     weir__put_format(&w->guarantee,
-                     "never more than %" PRId64 " in any %s; a request may be denied up to %s longer "
+                     "never more than %" PRId64
+                     " in any %s; a request may be denied up to %s longer "
                      "than that needs",
                      rule->count, w->period, w->extra);
 }
@@ -168,10 +176,11 @@ static void explain_sliding_counter(struct writer *w)
 {
     const struct weir__rule *rule = w->rule;
     bound(w->facts, 2 * rule->count, rule->count);
-    weir__put_format(&w->what,
-                     "Counts two aligned windows of %s and weighs the earlier by how much of it the "
-                     "last %s still covers; admits while that estimate is at most %" PRId64 ".",
-                     w->period, w->period, rule->count);
+    weir__put_format(
+        &w->what,
+        "Counts two aligned windows of %s and weighs the earlier by how much of it the "
+        "last %s still covers; admits while that estimate is at most %" PRId64 ".",
+        w->period, w->period, rule->count);
     weir__put_format(&w->guarantee,
                      "about %" PRId64 " in any %s if requests come evenly; never more than %" PRId64
                      ", and that only if one window is filled at its very end",
@@ -190,12 +199,14 @@ static double least_interval_us(const struct weir__rule *rule)
 static void put_unbounded(struct writer *w)
 {
     bound(w->facts, WEIR__UNBOUNDED, WEIR__UNBOUNDED);
-    weir__put_text(&w->guarantee,
-                   "none: Guava counts intervals in whole microseconds, and this one rounds to 0; use "
-                   "token-bucket for such rates");
+    weir__put_text(
+        &w->guarantee,
+        "none: Guava counts intervals in whole microseconds, and this one rounds to 0; use "
+        "token-bucket for such rates");
 }
 
-static const char anyway[] = " (a request of any cost goes ahead in its turn, the next ones pay for it)";
+static const char anyway[] =
+    " (a request of any cost goes ahead in its turn, the next ones pay for it)";
 
 static void explain_smooth(struct writer *w)
 {
@@ -203,11 +214,12 @@ static void explain_smooth(struct writer *w)
     double interval = least_interval_us(rule);
     double saved = (double)rule->extra * (double)rule->count / (double)rule->period_us;
     w->facts->requests_of_one = true;
-    weir__put_format(&w->what,
-                     "Guava's SmoothBursty: spaces requests at %" PRId64
-                     " every %s and saves up to %.6g permits while idle; a request goes ahead and the "
-                     "next one waits for it.",
-                     rule->count, w->period, saved);
+    weir__put_format(
+        &w->what,
+        "Guava's SmoothBursty: spaces requests at %" PRId64
+        " every %s and saves up to %.15g permits while idle; a request goes ahead and the "
+        "next one waits for it.",
+        rule->count, w->period, saved);
     if (interval < 1) {
         put_unbounded(w);
         return;
@@ -218,7 +230,8 @@ static void explain_smooth(struct writer *w)
     bound(w->facts, 1 + (int64_t)(saved + (double)rule->period_us / interval),
           whole + 1 + rest_is_free);
     weir__put_format(&w->guarantee,
-                     "never more than %" PRId64 " go ahead in any %s if each costs 1: what was saved, "
+                     "never more than %" PRId64
+                     " go ahead in any %s if each costs 1: what was saved, "
                      "one on credit, and the rate%s",
                      w->facts->most, w->period, anyway);
 }
@@ -228,19 +241,20 @@ static void explain_warmup(struct writer *w)
     const struct weir__rule *rule = w->rule;
     double interval = least_interval_us(rule);
     w->facts->requests_of_one = true;
-    weir__put_format(&w->what,
-                     "Guava's SmoothWarmingUp: spaces requests at %" PRId64
-                     " every %s when warm; after idling it starts %.6g times slower and warms up over "
-                     "%s.",
-                     rule->count, w->period, rule->cold_millionths / 1e6, w->extra);
+    weir__put_format(
+        &w->what,
+        "Guava's SmoothWarmingUp: spaces requests at %" PRId64
+        " every %s when warm; after idling it starts %.6g times slower and warms up over "
+        "%s.",
+        rule->count, w->period, rule->cold_millionths / 1e6, w->extra);
     if (interval < 1) {
         put_unbounded(w);
         return;
     }
     bound(w->facts, 1 + (int64_t)((double)(rule->period_us + 1) / interval), 1);
     weir__put_format(&w->guarantee,
-                     "never more than %" PRId64 " go ahead in any %s if each costs 1%s", w->facts->most,
-                     w->period, anyway);
+                     "never more than %" PRId64 " go ahead in any %s if each costs 1%s",
+                     w->facts->most, w->period, anyway);
 }
 
 /* ---- leases ---- */
@@ -251,7 +265,8 @@ static void explain_concurrent(struct writer *w)
     bound(w->facts, rule->count, rule->count);
     w->facts->span_us = 0;
     weir__put_format(&w->what,
-                     "At most %" PRId64 " slots are held at a time; a lease that is neither released "
+                     "At most %" PRId64
+                     " slots are held at a time; a lease that is neither released "
                      "nor renewed lapses after %s.",
                      rule->count, w->period);
     weir__put_format(&w->guarantee, "never more than %" PRId64 " held at any instant", rule->count);

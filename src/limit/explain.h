@@ -2,8 +2,8 @@
  * What a limit promises, in numbers and in words.
  *
  * A span of Y counts its first instant and not its last: two requests exactly Y apart do not share
- * one. Bounds hold for what is charged and, where a limit delays, for when the delayed go ahead; they
- * take no account of settling, of limits changed meanwhile, or of states evicted while in use.
+ * one. Bounds hold for what is charged and, where a limit delays, for when the delayed go ahead;
+ * they take no account of settling, of limits changed meanwhile, or of states evicted while in use.
  */
 #ifndef WEIR_EXPLAIN_H
 #define WEIR_EXPLAIN_H
@@ -13,12 +13,12 @@
 #define WEIR__UNBOUNDED INT64_C(-1)
 
 struct weir__facts {
-    char what[256];      /* one plain sentence */
-    char guarantee[320]; /* "never more than …" */
-    int64_t most;        /* in any span_us, or WEIR__UNBOUNDED */
-    int64_t span_us;     /* 0: at any instant */
-    int64_t worst_burst; /* the most admitted at one instant, from the worst state */
-    int64_t key_bytes;   /* memory a key takes in a zone, at most */
+    char what[256];       /* one plain sentence */
+    char guarantee[320];  /* "never more than …" */
+    int64_t most;         /* in any span_us, or WEIR__UNBOUNDED */
+    int64_t span_us;      /* 0: at any instant */
+    int64_t worst_burst;  /* the most admitted at one instant, from the worst state */
+    int64_t key_bytes;    /* memory a key takes in a zone, at most */
     bool requests_of_one; /* the bounds count requests that cost 1, not their costs */
 };
 

@@ -1,0 +1,146 @@
+/*
+ * What the subcommands of `weir` share: how arguments are read, how answers and errors are written,
+ * how the store is found.
+ *
+ * Every function that can fail says why on stderr itself and returns an exit code, CLI_OK to go on.
+ */
+#ifndef WEIR_CLI_H
+#define WEIR_CLI_H
+
+#include "base/buffer.h"
+
+#include <stdio.h>
+
+enum cli_exit {
+    CLI_OK = 0,     /* allowed, or done */
+    CLI_DENIED = 1, /* denied, or no such lease */
+    CLI_USAGE = 2,  /* usage or bad input; nothing was changed */
+    CLI_FAILED = 3, /* a store or a file failed */
+};
+
+/* ---- commands ---- */
+
+struct cli_call;
+
+struct cli_command {
+    const char *name;
+    const char *summary; /* one line of `weir --help` */
+    const char *help;    /* `weir NAME --help` */
+    int (*run)(const struct cli_call *call);
+};
+
+/* One run of a command: its arguments are what follows its name. */
+struct cli_call {
+    const struct cli_command *command;
+    int argc;
+    char **argv;
+};
+
+extern const struct cli_command cli_take, cli_peek, cli_wait, cli_settle, cli_reset, cli_acquire,
+    cli_renew, cli_release, cli_explain, cli_replay, cli_demo, cli_bench, cli_zone;
+
+/* The exit codes, as every help text ends. */
+#define CLI_EXIT_CODES                                                                             \
+    "\nExit codes:\n"                                                                              \
+    "  0  allowed, or done\n"                                                                      \
+    "  1  denied\n"                                                                                \
+    "  2  usage or bad input; nothing was changed\n"                                               \
+    "  3  a store or a file failed\n"
+
+/* The options that most commands share, as their help texts show them. */
+#define CLI_STORE_HELP                                                                             \
+    "  --store URL   where the state is kept: file:/path, shm:/name (either with ?size=64m) or\n"  \
+    "                memory:64m. Without it: the file weir/zone in $XDG_STATE_HOME, or in\n"       \
+    "                ~/.local/state, so that one call remembers the last\n"
+#define CLI_JSON_HELP "  --json        print one JSON object; times are seconds, null is never\n"
+#define CLI_LIMITS_HELP                                                                            \
+    "LIMITS is one limit or several, separated by commas; `weir explain LIMITS` tells what they\n" \
+    "do. A request is charged to all of them or to none.\n"
+
+/* ---- options.c ---- */
+
+enum cli_type {
+    CLI_FLAG,    /* bool */
+    CLI_TEXT,    /* const char * */
+    CLI_COST,    /* int64_t, 0 … 10^12 */
+    CLI_WAIT,    /* int64_t µs; `0`, a duration or `any` */
+    CLI_SECONDS, /* int64_t µs; a duration, or a plain number of seconds */
+    CLI_COUNT,   /* int64_t, 1 … most */
+};
+
+struct cli_option {
+    const char *name; /* without its dashes */
+    enum cli_type type;
+    void *ret;
+    int64_t most; /* CLI_COUNT */
+};
+
+struct cli_operand {
+    const char *name;
+    const char **ret;
+    bool optional;
+};
+
+int cli_parse(const struct cli_call *call, const struct cli_option *options, size_t option_count,
+              const struct cli_operand *operands, size_t operand_count);
+#define CLI_PARSE(call, options, operands)                                                         \
+    cli_parse(call, options, WEIR__COUNT(options), operands, WEIR__COUNT(operands))
+
+/* ---- values.c: one value out of its text; `what` names it in the complaint ---- */
+
+int cli_read_cost(const struct cli_call *call, const char *what, const char *text, int64_t *ret);
+int cli_read_wait(const struct cli_call *call, const char *what, const char *text, int64_t *ret);
+int cli_read_seconds(const struct cli_call *call, const char *what, const char *text, int64_t *ret);
+int cli_read_count(const struct cli_call *call, const char *what, const char *text, int64_t most,
+                   int64_t *ret);
+int cli_read_lease(const struct cli_call *call, const char *text, uint64_t *ret);
+int cli_read_key(const struct cli_call *call, const char *text, weir_key *ret);
+/* The limit is the caller's to free. */
+int cli_read_limits(const struct cli_call *call, const char *text, weir_limit **ret);
+
+/* ---- suggest.c ---- */
+
+/* The name nearest to a mistyped word, or NULL if none is near. */
+const char *cli_nearest(const char *word, const char *const *names, size_t count);
+
+/* ---- desk.c: the store that a command works on ---- */
+
+/* Opens url, or the desk's own zone if url is NULL. */
+int cli_open_store(const struct cli_call *call, const char *url, weir_store **ret);
+/* The exit code for a WEIR_E…. */
+int cli_exit_for(int code);
+/* Says that the library refused, with what it says about it, and returns the exit code. */
+int cli_refused(const struct cli_call *call, int code);
+
+/* ---- output.c ---- */
+
+/* `weir take: …` on stderr. Returns code, so that callers can return what it returns. */
+int cli_fail(const struct cli_call *call, int code, const char *format, ...) WEIR__PRINTF(3, 4);
+/* Flushes stdout; an answer that could not be written is a failure. */
+int cli_finish(const struct cli_call *call, int code);
+
+/* A text as it may be shown to people: cut where it is long, control characters masked. */
+struct cli_shown {
+    char text[96];
+};
+struct cli_shown cli_show(const char *text, size_t len);
+struct cli_shown cli_show_text(const char *text);
+
+/* A time for people: three digits or so, rounded up, so that it is never early. */
+struct cli_span {
+    char text[32];
+};
+struct cli_span cli_about(int64_t microseconds);
+/* A time for people, exact. */
+struct cli_span cli_exact(int64_t microseconds);
+
+/* Colours for a stream, all empty unless it is a terminal that wants them. */
+struct cli_style {
+    const char *good, *bad, *dim, *bold, *off;
+    bool colour;
+};
+struct cli_style cli_style_of(FILE *stream);
+/* Columns of the terminal, 80 where there is none. */
+int cli_width(FILE *stream);
+
+#endif

@@ -1,0 +1,24 @@
+/* `weir renew`: start a lease's time anew. */
+#include "cli/lease.h"
+
+static int run(const struct cli_call *call)
+{
+    return cli_lease_run(call, weir_renew, "renewed");
+}
+
+const struct cli_command cli_renew = {
+    .name = "renew",
+    .summary = "start a lease's time anew",
+    .help = "Usage: weir renew KEY LIMITS ID [--json] [--store URL]\n"
+            "\n"
+            "Starts the time of the lease ID anew, so that it does not lapse. KEY and LIMITS are "
+            "those of\n"
+            "the `weir acquire` that printed ID. A lease that has lapsed is gone: exit code 1.\n"
+            "\n"
+            "Options:\n" CLI_JSON_HELP CLI_STORE_HELP "\n"
+            "Examples:\n"
+            "  weir renew deploy \"concurrent 1 lease 10m\" \"$id\"\n"
+            "  while sleep 60; do weir renew job \"concurrent 3\" \"$id\" || break; "
+            "done\n" CLI_EXIT_CODES,
+    .run = run,
+};

@@ -1,0 +1,55 @@
+/* `weir reset`: forget a key, all its limits. */
+#include "cli/ask.h"
+#include "cli/json.h"
+
+static int reset(const struct cli_call *call, const struct cli_ask *ask)
+{
+    int code = weir_reset(ask->store, ask->key);
+    if (code)
+        return cli_refused(call, code);
+    if (ask->json) {
+        struct cli_json json = {stdout, false};
+        cli_json_open(&json, NULL, '{');
+        cli_json_key(&json, ask->key.data, ask->key.len);
+        cli_json_bool(&json, "reset", true);
+        cli_json_close(&json, '}');
+        cli_json_end(&json);
+    } else {
+        printf("reset: %s is as new\n", cli_show(ask->key.data, ask->key.len).text);
+    }
+    return CLI_OK;
+}
+
+static int run(const struct cli_call *call)
+{
+    struct cli_ask ask = cli_ask_default;
+    const struct cli_option options[] = {
+        {"json", CLI_FLAG, &ask.json, 0},
+        {"store", CLI_TEXT, &ask.url, 0},
+    };
+    const struct cli_operand operands[] = {{"KEY", &ask.key_text, false}};
+    int code = CLI_PARSE(call, options, operands);
+    if (code)
+        return code;
+    code = cli_ask_open(call, &ask);
+    if (code == CLI_OK)
+        code = reset(call, &ask);
+    cli_ask_close(&ask);
+    return code;
+}
+
+const struct cli_command cli_reset = {
+    .name = "reset",
+    .summary = "forget a key, all its limits",
+    .help =
+        "Usage: weir reset KEY [--json] [--store URL]\n"
+        "\n"
+        "Forgets everything about KEY, under all limits: its next request meets a fresh state.\n"
+        "Leases of concurrent limits are forgotten too.\n"
+        "\n"
+        "Options:\n" CLI_JSON_HELP CLI_STORE_HELP "\n"
+        "Examples:\n"
+        "  weir reset user:42\n"
+        "  weir reset user:42 --store shm:/app --json\n" CLI_EXIT_CODES,
+    .run = run,
+};

@@ -1,0 +1,34 @@
+/*
+ * JSON, written piece by piece to a stream. `name` is NULL for a value of an array. The writer
+ * keeps only whether a comma is due; that brackets match is the caller's business.
+ */
+#ifndef WEIR_CLI_JSON_H
+#define WEIR_CLI_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct cli_json {
+    FILE *stream;
+    bool comma;
+};
+
+void cli_json_open(struct cli_json *json, const char *name, char bracket);
+/* Closes; after the outermost bracket a newline is due, which cli_json_end writes. */
+void cli_json_close(struct cli_json *json, char bracket);
+void cli_json_end(struct cli_json *json);
+
+void cli_json_int(struct cli_json *json, const char *name, int64_t number);
+void cli_json_double(struct cli_json *json, const char *name, double number);
+void cli_json_bool(struct cli_json *json, const char *name, bool value);
+void cli_json_null(struct cli_json *json, const char *name);
+/* UTF-8 text. */
+void cli_json_text(struct cli_json *json, const char *name, const char *text);
+/* Seconds with six decimals, exact; null for a negative time, which is never. */
+void cli_json_seconds(struct cli_json *json, const char *name, int64_t microseconds);
+/* A key as "key", or as "key_base64" where it is not UTF-8. */
+void cli_json_key(struct cli_json *json, const void *data, size_t len);
+
+#endif

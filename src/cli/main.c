@@ -1,0 +1,107 @@
+/* `weir`: finds the subcommand, answers --help and --version. */
+#include "cli/cli.h"
+
+#include <signal.h>
+#include <string.h>
+
+static const struct cli_command *const commands[] = {
+    &cli_take,    &cli_peek,    &cli_wait,   &cli_settle, &cli_reset, &cli_acquire, &cli_renew,
+    &cli_release, &cli_explain, &cli_replay, &cli_demo,   &cli_bench, &cli_zone,
+};
+
+static void print_usage(FILE *stream)
+{
+    fputs("weir: one limit, one meaning, everywhere it is enforced.\n"
+          "\n"
+          "Usage: weir COMMAND [arguments]\n"
+          "       weir help COMMAND\n"
+          "       weir --version\n"
+          "\n"
+          "Commands:\n",
+          stream);
+    for (size_t i = 0; i < WEIR__COUNT(commands); i++)
+        fprintf(stream, "  %-8s  %s\n", commands[i]->name, commands[i]->summary);
+    fputs("\n"
+          "Examples:\n"
+          "  weir demo\n"
+          "  weir explain \"token-bucket 10/s burst 20\"\n"
+          "  weir take user:42 \"token-bucket 10/s burst 20, fixed-window 1000/d\"\n"
+          "  weir replay \"sliding-window 240/h precision 1m\" < trace.csv\n" CLI_EXIT_CODES,
+          stream);
+}
+
+static const struct cli_command *find_command(const char *name)
+{
+    for (size_t i = 0; i < WEIR__COUNT(commands); i++) {
+        if (!strcmp(commands[i]->name, name))
+            return commands[i];
+    }
+    return NULL;
+}
+
+static int unknown_command(const struct cli_call *call, const char *name)
+{
+    const char *names[WEIR__COUNT(commands) + 1];
+    for (size_t i = 0; i < WEIR__COUNT(commands); i++)
+        names[i] = commands[i]->name;
+    names[WEIR__COUNT(commands)] = "help";
+    const char *nearest = cli_nearest(name, names, WEIR__COUNT(names));
+    if (nearest)
+        return cli_fail(call, CLI_USAGE,
+                        "unknown command \"%s\"; did you mean %s? `weir --help` lists all",
+                        cli_show_text(name).text, nearest);
+    return cli_fail(call, CLI_USAGE, "unknown command \"%s\"; `weir --help` lists all",
+                    cli_show_text(name).text);
+}
+
+static bool asks_for_help(const struct cli_call *call)
+{
+    for (int i = 0; i < call->argc && strcmp(call->argv[i], "--"); i++) {
+        if (!strcmp(call->argv[i], "--help") || !strcmp(call->argv[i], "-h"))
+            return true;
+    }
+    return false;
+}
+
+static int help(const struct cli_call *call, const char *name)
+{
+    if (!name) {
+        print_usage(stdout);
+        return CLI_OK;
+    }
+    const struct cli_command *command = find_command(name);
+    if (!command)
+        return unknown_command(call, name);
+    fputs(command->help, stdout);
+    return CLI_OK;
+}
+
+static int run(int argc, char **argv)
+{
+    struct cli_call call = {NULL, argc - 2, argv + 2};
+    if (argc < 2) {
+        print_usage(stderr);
+        return CLI_USAGE;
+    }
+    const char *first = argv[1];
+    if (!strcmp(first, "--version") || !strcmp(first, "-V")) {
+        puts("weir " WEIR_VERSION);
+        return CLI_OK;
+    }
+    if (!strcmp(first, "help"))
+        return help(&call, argc > 2 ? argv[2] : NULL);
+    if (!strcmp(first, "--help") || !strcmp(first, "-h"))
+        return help(&call, NULL);
+    call.command = find_command(first);
+    if (!call.command)
+        return unknown_command(&call, first);
+    return asks_for_help(&call) ? help(&call, first) : call.command->run(&call);
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_DFL);
+    int code = run(argc, argv);
+    struct cli_call whole = {NULL, 0, NULL};
+    return cli_finish(&whole, code);
+}

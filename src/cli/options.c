@@ -1,0 +1,154 @@
+/*
+ * Reading a command's arguments: options (`--name value`, `--name=value`) before, after and between
+ * the operands; `--` ends the options. A `-` before a digit is a number, not an option.
+ */
+#include "cli/cli.h"
+
+#include <string.h>
+
+#define OPTIONS_MAX 16
+
+struct parser {
+    const struct cli_call *call;
+    const struct cli_option *options;
+    size_t option_count;
+    const struct cli_operand *operands;
+    size_t operand_count;
+    size_t operands_read;
+    unsigned seen; /* a bit an option */
+    int at;        /* index into argv */
+};
+
+static bool is_option(const char *argument)
+{
+    return argument[0] == '-' && argument[1] && !(argument[1] >= '0' && argument[1] <= '9');
+}
+
+static int unknown_option(const struct parser *parser, const char *argument)
+{
+    const char *names[OPTIONS_MAX + 1];
+    for (size_t i = 0; i < parser->option_count; i++)
+        names[i] = parser->options[i].name;
+    names[parser->option_count] = "help";
+    const char *word = argument + strspn(argument, "-");
+    char name[40];
+    struct weir__buffer buffer = weir__buffer_over(name, sizeof name);
+    weir__put(&buffer, word, strcspn(word, "="));
+    const char *nearest = cli_nearest(name, names, parser->option_count + 1);
+    const char *command = parser->call->command->name;
+    if (nearest)
+        return cli_fail(parser->call, CLI_USAGE,
+                        "unknown option \"%s\"; did you mean --%s? `weir %s --help` lists all",
+                        cli_show_text(argument).text, nearest, command);
+    return cli_fail(parser->call, CLI_USAGE,
+                    "unknown option \"%s\"; `weir %s --help` lists all, and -- goes before an "
+                    "argument that begins with a dash",
+                    cli_show_text(argument).text, command);
+}
+
+static int store_value(const struct parser *parser, const struct cli_option *option,
+                       const char *text)
+{
+    char what[40];
+    struct weir__buffer buffer = weir__buffer_over(what, sizeof what);
+    weir__put_format(&buffer, "--%s", option->name);
+    switch (option->type) {
+    case CLI_COST:
+        return cli_read_cost(parser->call, what, text, option->ret);
+    case CLI_WAIT:
+        return cli_read_wait(parser->call, what, text, option->ret);
+    case CLI_SECONDS:
+        return cli_read_seconds(parser->call, what, text, option->ret);
+    case CLI_COUNT:
+        return cli_read_count(parser->call, what, text, option->most, option->ret);
+    case CLI_TEXT:
+        *(const char **)option->ret = text;
+        return CLI_OK;
+    case CLI_FLAG:
+        break;
+    }
+    *(bool *)option->ret = true;
+    return CLI_OK;
+}
+
+/* The option that the argument names, and its value if that stands behind a "=". */
+static const struct cli_option *find_option(const struct parser *parser, const char *argument,
+                                            const char **ret_value)
+{
+    if (strncmp(argument, "--", 2))
+        return NULL;
+    const char *name = argument + 2;
+    size_t len = strcspn(name, "=");
+    for (size_t i = 0; i < parser->option_count; i++) {
+        const char *candidate = parser->options[i].name;
+        if (strlen(candidate) == len && !strncmp(candidate, name, len)) {
+            *ret_value = name[len] ? name + len + 1 : NULL;
+            return &parser->options[i];
+        }
+    }
+    return NULL;
+}
+
+static int read_option(struct parser *parser)
+{
+    const char *argument = parser->call->argv[parser->at];
+    const char *value = NULL;
+    const struct cli_option *option = find_option(parser, argument, &value);
+    if (!option)
+        return unknown_option(parser, argument);
+    unsigned bit = 1u << (option - parser->options);
+    if (parser->seen & bit)
+        return cli_fail(parser->call, CLI_USAGE, "--%s is given twice; give it once", option->name);
+    parser->seen |= bit;
+    if (option->type == CLI_FLAG && value)
+        return cli_fail(parser->call, CLI_USAGE, "--%s takes no value, but \"%s\" was given",
+                        option->name, cli_show_text(value).text);
+    if (option->type != CLI_FLAG && !value) {
+        if (parser->at + 1 == parser->call->argc)
+            return cli_fail(parser->call, CLI_USAGE,
+                            "--%s needs a value; `weir %s --help` shows an example", option->name,
+                            parser->call->command->name);
+        value = parser->call->argv[++parser->at];
+    }
+    return store_value(parser, option, value);
+}
+
+static int read_operand(struct parser *parser)
+{
+    const char *argument = parser->call->argv[parser->at];
+    if (parser->operands_read == parser->operand_count)
+        return cli_fail(parser->call, CLI_USAGE,
+                        "unexpected argument \"%s\"; quote a limit as one word, like "
+                        "\"token-bucket 10/s burst 20\"",
+                        cli_show_text(argument).text);
+    *parser->operands[parser->operands_read++].ret = argument;
+    return CLI_OK;
+}
+
+int cli_parse(const struct cli_call *call, const struct cli_option *options, size_t option_count,
+              const struct cli_operand *operands, size_t operand_count)
+{
+    struct parser parser = {
+        .call = call,
+        .options = options,
+        .option_count = option_count,
+        .operands = operands,
+        .operand_count = operand_count,
+    };
+    bool options_ended = false;
+    for (; parser.at < call->argc; parser.at++) {
+        const char *argument = call->argv[parser.at];
+        if (!options_ended && !strcmp(argument, "--")) {
+            options_ended = true;
+            continue;
+        }
+        bool option = !options_ended && is_option(argument);
+        int code = option ? read_option(&parser) : read_operand(&parser);
+        if (code)
+            return code;
+    }
+    if (parser.operands_read < operand_count && !operands[parser.operands_read].optional)
+        return cli_fail(call, CLI_USAGE, "%s is missing; `weir %s --help` shows examples",
+                        operands[parser.operands_read].name, call->command->name);
+    return CLI_OK;
+}

@@ -1,0 +1,128 @@
+/* Writing to people: errors, masked text, rounded times, colour. */
+#include "cli/cli.h"
+
+#include "base/duration.h"
+#include "cli/utf8.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+int cli_fail(const struct cli_call *call, int code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fflush(stdout);
+    fprintf(stderr, "weir%s%s: ", call->command ? " " : "",
+            call->command ? call->command->name : "");
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return code;
+}
+
+int cli_finish(const struct cli_call *call, int code)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    return cli_fail(call, CLI_FAILED, "cannot write the answer to stdout: %s",
+                    errno ? strerror(errno) : "an earlier write failed");
+}
+
+struct cli_shown cli_show(const char *text, size_t len)
+{
+    struct cli_shown shown;
+    struct weir__buffer buffer = weir__buffer_over(shown.text, sizeof shown.text);
+    static const char more[] = "…";
+    size_t most = sizeof shown.text - sizeof more;
+    for (size_t at = 0; at < len;) {
+        size_t step = cli_utf8_length(text + at, len - at);
+        bool plain = step > 1 || (step == 1 && text[at] >= ' ' && text[at] != 0x7f);
+        if (buffer.len + (plain ? step : 1) > most) {
+            weir__put_text(&buffer, more);
+            break;
+        }
+        if (plain)
+            weir__put(&buffer, text + at, step);
+        else
+            weir__put_text(&buffer, "?");
+        at += step ? step : 1;
+    }
+    return shown;
+}
+
+struct cli_shown cli_show_text(const char *text)
+{
+    return cli_show(text, strlen(text));
+}
+
+struct cli_span cli_exact(int64_t microseconds)
+{
+    struct cli_span span;
+    struct weir__buffer buffer = weir__buffer_over(span.text, sizeof span.text);
+    if (microseconds < 0)
+        weir__put_text(&buffer, "never");
+    else if (microseconds == 0)
+        weir__put_text(&buffer, "0s");
+    else
+        weir__put_duration(&buffer, microseconds, false);
+    return span;
+}
+
+/* How finely a time of this length is told. */
+static int64_t grain_us(int64_t microseconds)
+{
+    static const struct {
+        int64_t from_us, grain_us;
+    } steps[] = {
+        {INT64_C(604800000000), INT64_C(3600000000)}, /* a week: hours */
+        {INT64_C(86400000000), 60000000},             /* a day: minutes */
+        {60000000, 1000000},                          /* a minute: seconds */
+        {10000000, 100000},
+        {1000000, 10000},
+        {10000, 1000},
+    };
+    for (size_t i = 0; i < WEIR__COUNT(steps); i++) {
+        if (microseconds >= steps[i].from_us)
+            return steps[i].grain_us;
+    }
+    return 1;
+}
+
+struct cli_span cli_about(int64_t microseconds)
+{
+    if (microseconds <= 0)
+        return cli_exact(microseconds);
+    int64_t grain = grain_us(microseconds);
+    int64_t rounded = weir__div_up(microseconds, grain) * grain;
+    if (rounded < 1000000 || rounded >= 60000000)
+        return cli_exact(rounded);
+    struct cli_span span;
+    struct weir__buffer buffer = weir__buffer_over(span.text, sizeof span.text);
+    weir__put_seconds(&buffer, rounded);
+    while (buffer.data[buffer.len - 1] == '0')
+        buffer.data[--buffer.len] = 0;
+    if (buffer.data[buffer.len - 1] == '.')
+        buffer.data[--buffer.len] = 0;
+    weir__put_text(&buffer, "s");
+    return span;
+}
+
+struct cli_style cli_style_of(FILE *stream)
+{
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    if ((no_color && *no_color) || (term && !strcmp(term, "dumb")) || !isatty(fileno(stream)))
+        return (struct cli_style){"", "", "", "", "", false};
+    return (struct cli_style){"\033[1;32m", "\033[1;31m", "\033[2m", "\033[1m", "\033[0m", true};
+}
+
+int cli_width(FILE *stream)
+{
+    struct winsize size;
+    if (isatty(fileno(stream)) && ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return 80;
+}

@@ -1,0 +1,145 @@
+/* See flood.h. */
+#include "sim/flood.h"
+
+#include "limit/limit.h"
+#include "sim/virtual_clock.h"
+
+#define BINS 60 /* where no other number is better */
+#define START_US INT64_C(1700000000000000)
+#define SMOOTH_REQUESTS 6000 /* enough that a plot looks even */
+#define REQUESTS_MAX 200000
+#define PERIODS 3
+
+/* Shape of the flood: so many requests of one cost over a span. */
+struct shape {
+    int64_t requests, cost, span_us;
+};
+
+/* Long enough to see the burst used up, the queue filled, the warm-up done. */
+static int64_t span_of(const struct weir__rule *rule)
+{
+    __int128 span = (__int128)PERIODS * rule->period_us;
+    __int128 longest = span;
+    if (rule->kind == WEIR__WARMUP || rule->kind == WEIR__SMOOTH)
+        longest = 2 * (__int128)rule->extra;
+    else if (rule->kind <= WEIR__LEAKY_BUCKET)
+        longest = (__int128)rule->burst * rule->period_us / rule->count;
+    span = longest > span ? longest : span;
+    return (int64_t)(span < WEIR__EXACT_MAX / 4 ? span : WEIR__EXACT_MAX / 4);
+}
+
+/* A large flood is told in larger requests, as far as the limit admits them at all. */
+static struct shape shape_of(const struct weir__rule *rule, int64_t limit)
+{
+    struct shape shape = {.cost = 1, .span_us = span_of(rule)};
+    __int128 amount = (__int128)WEIR__FLOOD_TIMES * rule->count * shape.span_us / rule->period_us;
+    __int128 cost = amount / SMOOTH_REQUESTS;
+    if (cost > limit / 20)
+        cost = limit / 20;
+    if (cost > 1)
+        shape.cost = (int64_t)cost;
+    __int128 requests = amount / shape.cost;
+    if (requests > REQUESTS_MAX) {
+        shape.span_us = weir__max(1, (int64_t)(shape.span_us * (__int128)REQUESTS_MAX / requests));
+        requests = REQUESTS_MAX;
+    }
+    shape.requests = weir__max(1, (int64_t)requests);
+    return shape;
+}
+
+/* Bins that hold equally many requests, where there is such a number, lest the plot show a pattern
+ * that the flood does not have. The span shrinks to what they cover. */
+static size_t choose_bins(const struct weir__rule *rule, struct shape *shape)
+{
+    int64_t steps = (int64_t)((__int128)shape->span_us * rule->count / rule->period_us);
+    int64_t bins = steps;
+    if (steps > WEIR__FLOOD_BINS_MAX) {
+        bins = WEIR__FLOOD_BINS_MAX;
+        while (bins > WEIR__FLOOD_BINS_MAX / 3 && steps % bins)
+            bins--;
+        if (steps % bins)
+            return BINS;
+    }
+    int64_t span_us = (int64_t)((__int128)steps * rule->period_us / rule->count);
+    shape->requests = (int64_t)((__int128)shape->requests * span_us / shape->span_us);
+    shape->span_us = weir__max(1, span_us);
+    shape->requests = weir__max(1, shape->requests);
+    return (size_t)weir__max(1, bins);
+}
+
+static void add(struct weir__flood *flood, int64_t arrival_us, const weir_decision *decision)
+{
+    if (!decision->allowed) {
+        flood->denied += flood->cost;
+        weir__timeline_bin(&flood->timeline, arrival_us)->denied += flood->cost;
+        return;
+    }
+    flood->through += flood->cost;
+    flood->longest_delay_us = weir__max(flood->longest_delay_us, decision->delay_us);
+    struct weir__bin *bin = weir__timeline_bin(&flood->timeline, arrival_us + decision->delay_us);
+    if (bin)
+        bin->through += flood->cost;
+    else
+        flood->waiting += flood->cost;
+}
+
+/* Each request comes in the middle of its share of the span, well inside a bin. */
+static int64_t arrival_us(const struct weir__flood *flood, int64_t i)
+{
+    __int128 halves = (__int128)(2 * i + 1) * flood->timeline.span_us;
+    return flood->timeline.start_us + (int64_t)(halves / (2 * flood->requests));
+}
+
+static int pour(weir_store *store, const weir_limit *limit, struct weir__flood *flood,
+                weir_error *err)
+{
+    struct weir__virtual_clock clock = {flood->timeline.start_us};
+    weir__virtual_clock_install(&clock, store);
+    for (int64_t i = 0; i < flood->requests; i++) {
+        clock.now_us = arrival_us(flood, i);
+        weir_decision decision;
+        int code = weir_take(store, weir_text("flood"), limit, flood->cost, &decision);
+        if (code)
+            return weir__fail(err, code, 0, "%s", weir_strerror(code));
+        add(flood, clock.now_us, &decision);
+    }
+    return 0;
+}
+
+/* The most that a fresh state admits at once. */
+static int64_t limit_of(const struct weir__rule *rule)
+{
+    struct weir__state state = {0};
+    struct weir__request request = {START_US, 1, weir__wait_for(rule, WEIR_WAIT_DEFAULT)};
+    weir_decision decision = {0};
+    weir__load(rule, rule, &state, START_US);
+    weir__algorithm_of(rule)->judge(rule, &state, &request, &decision);
+    return decision.limit;
+}
+
+int weir__flood_run(const struct weir__rule *rule, struct weir__flood *ret, weir_error *err)
+{
+    struct shape shape = shape_of(rule, limit_of(rule));
+    int64_t start_us = START_US - START_US % rule->period_us + rule->period_us;
+    size_t bins = choose_bins(rule, &shape);
+    *ret = (struct weir__flood){
+        .requests = shape.requests,
+        .cost = shape.cost,
+        .bin_amount = weir__max(1, shape.requests * shape.cost / (int64_t)bins),
+    };
+    weir__timeline_init(&ret->timeline, start_us, shape.span_us, bins);
+
+    char text[WEIR__RULE_TEXT_MAX];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    weir__put_rule(&buffer, rule);
+    weir_limit *limit = NULL;
+    weir_store *store = NULL;
+    int code = weir_limit_parse(text, &limit, err);
+    if (code == 0)
+        code = weir_store_open("memory:32m?large=50%", &store, err);
+    if (code == 0)
+        code = pour(store, limit, ret, err);
+    weir_store_close(store);
+    weir_limit_free(limit);
+    return code;
+}
