@@ -1,0 +1,54 @@
+# Everything that can be done with weir, each by one word. Meson does the building.
+.POSIX:
+.PHONY: all run test check bench coverage fuzz soak guava-traces install clean
+
+all: build/build.ninja
+	ninja -C build
+
+build/build.ninja:
+	tools/deps.sh build
+	meson setup build
+
+# The main job, without any configuration.
+run: all
+	build/weir demo
+
+# All tests, sanitizers included; ends in "N passed, N failed".
+test:
+	tools/deps.sh build test
+	tests/run.py
+
+# The quick part of the tests: no sanitizers, seconds.
+check:
+	tools/deps.sh build
+	tests/run.py --quick
+
+# Peers and weir side by side.
+bench: all
+	bench/run.py
+
+# Branch coverage of core and limit.
+coverage:
+	tools/deps.sh build test
+	tools/coverage.sh
+
+# Every fuzz target for SECONDS each.
+SECONDS_EACH = 60
+fuzz:
+	tools/deps.sh build fuzz
+	fuzz/run.sh $(SECONDS_EACH)
+
+# Long runs: kills by the thousand, model against core for minutes.
+soak:
+	tools/deps.sh build test
+	tests/run.py --soak
+
+# The vectors made with the real Guava, anew.
+guava-traces:
+	tests/guava/run.sh
+
+install: all
+	meson install -C build
+
+clean:
+	rm -rf build

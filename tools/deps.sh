@@ -1,0 +1,50 @@
+#!/bin/sh
+# Makes sure the Debian packages of a purpose are there: tools/deps.sh build|test|bench|fuzz
+# Installs what is missing when run as root on Debian or Ubuntu; otherwise says exactly what to install.
+set -eu
+
+missing=
+need() { # need COMMAND PACKAGE
+    command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
+}
+
+for purpose in "$@"; do
+    case $purpose in
+    build)
+        need cc gcc
+        need meson meson
+        need ninja ninja-build
+        need pkg-config pkg-config
+        need python3 python3
+        need scdoc scdoc
+        [ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
+        ;;
+    test)
+        need g++ g++
+        need gcovr gcovr
+        need man man-db
+        need script bsdutils
+        ;;
+    fuzz) need clang clang ;;
+    bench) ;; # bench/peers/build.sh looks after its own
+    *)
+        echo "deps: unknown purpose $purpose; there are build, test, bench and fuzz" >&2
+        exit 2
+        ;;
+    esac
+done
+
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    echo "installing:$missing" >&2
+    export DEBIAN_FRONTEND=noninteractive
+    # shellcheck disable=SC2086
+    apt-get install -y --no-install-recommends $missing >/dev/null 2>&1 || {
+        apt-get update >&2
+        apt-get install -y --no-install-recommends $missing >&2
+    }
+else
+    echo "missing packages:$missing" >&2
+    echo "install them with: sudo apt-get install$missing" >&2
+    exit 3
+fi
