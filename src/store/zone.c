@@ -8,7 +8,11 @@
 #include <string.h>
 
 #define HEADER_SIZE 4096
-#define PAGE_SIZE (WEIR__PAGE_GROUPS * sizeof(struct weir__group))
+/* Large pages fill evenly, so that a zone can be three quarters full and no key finds its reach full;
+ * small zones cannot afford the remainder. */
+#define LARGE_ZONE (UINT64_C(1) << 20)
+#define LARGE_PAGE_BITS 8
+#define SMALL_PAGE_BITS 5
 
 _Static_assert(sizeof(struct weir__zone_header) <= HEADER_SIZE, "the header fits its page");
 
@@ -22,7 +26,9 @@ bool weir__zone_plan(uint64_t size, unsigned large_percent, struct weir__layout 
     if (size < WEIR__ZONE_SIZE_MIN || size > WEIR__ZONE_SIZE_MAX || large_percent > 90)
         return false;
     struct weir__layout layout = {.size = size};
-    uint64_t wanted = size / PAGE_SIZE / 4;
+    layout.page_bits = size < LARGE_ZONE ? SMALL_PAGE_BITS : LARGE_PAGE_BITS;
+    uint64_t page_size = sizeof(struct weir__group) << layout.page_bits;
+    uint64_t wanted = size / page_size / 2;
     layout.stripes = 1;
     while (layout.stripes < WEIR__STRIPES_MAX && layout.stripes * 2 <= wanted)
         layout.stripes *= 2;
@@ -35,8 +41,8 @@ bool weir__zone_plan(uint64_t size, unsigned large_percent, struct weir__layout 
     uint64_t units = rest / 100 * large_percent / (WEIR__BLOCK_UNIT + 1);
     layout.units = (uint32_t)(units > UINT32_MAX - 1 ? UINT32_MAX - 1 : units);
     rest -= (uint64_t)layout.units * (WEIR__BLOCK_UNIT + 1) + WEIR__BLOCK_UNIT;
-    layout.pages = (uint32_t)(rest / PAGE_SIZE);
-    layout.map_at = layout.table_at + layout.pages * PAGE_SIZE;
+    layout.pages = (uint32_t)(rest / page_size);
+    layout.map_at = layout.table_at + layout.pages * page_size;
     layout.blocks_at = align(layout.map_at + layout.units, WEIR__BLOCK_UNIT);
     *ret = layout;
     return true;
@@ -65,7 +71,7 @@ static void view(uint8_t *base, const struct weir__layout *layout, bool shared,
         .groups = (struct weir__group *)(base + layout->table_at),
         .map = base + layout->map_at,
         .blocks = base + layout->blocks_at,
-        .group_count = (uint64_t)layout->pages * WEIR__PAGE_GROUPS,
+        .group_count = (uint64_t)layout->pages << layout->page_bits,
         .serial = atomic_fetch_add(&serials, 1) + 1,
         .shared = shared,
     };

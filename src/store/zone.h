@@ -5,13 +5,14 @@
  *   ┌────────┬──────────┬──────┬──────────────────────────┬───────────┬──────────────────┐
  *   │ header │ stripes  │ rows │ table: pages of groups   │ block map │ blocks           │
  *   └────────┴──────────┴──────┴──────────────────────────┴───────────┴──────────────────┘
- *     secret   locks,     the    8 KiB pages of 64 groups,  a byte a    logs, windows,
- *     layout   counters   rules  a group is 5 slots         64 bytes    leases
+ *     secret   locks,     the    pages of 256 (or 32)       a byte a    logs, windows,
+ *     layout   counters   rules  groups of 5 slots          64 bytes    leases
  *
  * What holds, whenever no lock is held (and, with the repairs named, after a process died):
  *   1. Offsets only, never pointers; every one read from the region is checked before use.
- *   2. A key's states lie in its reach: the group its hash names (home) and up to 7 groups after it,
- *      round within one page. home.far says how far to look. One stripe's lock covers a page.
+ *   2. A key's states lie in its reach: the group its hash names (home) and up to 7 others of the same
+ *      page, in an order of the key's own. home.far says how far to look. One stripe's lock covers a
+ *      page.
  *   3. A slot with tag 0 is empty. Otherwise its 16-byte state names a row that exists.
  *   4. A state is written by one 16-byte store: it is the old one or the new one, never a mix.
  *      A large state's block is complete before its slot names it; its header is one store, too.
@@ -37,7 +38,6 @@
 #define WEIR__ZONE_SIZE_MAX (UINT64_C(1) << 38)
 
 #define WEIR__SLOTS 5       /* in a group */
-#define WEIR__PAGE_GROUPS 64
 #define WEIR__REACH 8       /* groups a key may lie in */
 #define WEIR__ROWS_MAX 2047 /* 11 bits; row 0 is never used */
 #define WEIR__STRIPES_MAX 1024
@@ -81,10 +81,12 @@ _Static_assert(sizeof(struct weir__stripe) == 128, "a stripe is two cache lines"
 /* Where everything is, from the size alone: kept in the header, and checked against it. */
 struct weir__layout {
     uint64_t size;
-    uint32_t stripes;
-    uint32_t rows;  /* row 0 included */
+    uint32_t stripes; /* a power of two */
+    uint32_t rows;    /* row 0 included */
     uint32_t pages;
-    uint32_t units; /* of 64 bytes, for blocks */
+    uint32_t page_bits; /* log2 of a page's groups */
+    uint32_t units;     /* of 64 bytes, for blocks */
+    uint32_t zero;
     uint64_t stripes_at, rows_at, table_at, map_at, blocks_at;
 };
 
@@ -282,15 +284,16 @@ static inline uint32_t weir__home_of(const struct weir__zone *zone, uint64_t has
 
 static inline uint32_t weir__stripe_of(const struct weir__zone *zone, uint32_t group)
 {
-    return group / WEIR__PAGE_GROUPS % zone->layout.stripes;
+    return group >> zone->layout.page_bits & (zone->layout.stripes - 1);
 }
 
-/* The group d after home, round within its page. */
+/* The d-th group to look for a key in: home, then on through its page by a step of the key's own. */
 static inline struct weir__group *weir__group_at(const struct weir__zone *zone, uint32_t home,
-                                                 uint32_t d)
+                                                 uint64_t tag, uint32_t d)
 {
-    uint32_t in_page = (home + d) % WEIR__PAGE_GROUPS;
-    return &zone->groups[home - home % WEIR__PAGE_GROUPS + in_page];
+    uint32_t mask = (1u << zone->layout.page_bits) - 1;
+    uint32_t step = (uint32_t)(tag >> 32) | 1; /* odd: never the same group twice */
+    return &zone->groups[(home & ~mask) | ((home + d * step) & mask)];
 }
 
 static inline void weir__prefetch_home(const struct weir__zone *zone, uint32_t home)

@@ -85,8 +85,9 @@ static int check_slot(struct survey *survey, uint64_t g, unsigned slot)
 static int check_stripe(struct survey *survey, uint32_t stripe)
 {
     struct weir__zone *zone = survey->zone;
+    uint32_t bits = zone->layout.page_bits;
     for (uint64_t page = stripe; page < zone->layout.pages; page += zone->layout.stripes) {
-        for (uint64_t g = page * WEIR__PAGE_GROUPS; g < (page + 1) * WEIR__PAGE_GROUPS; g++) {
+        for (uint64_t g = page << bits; g < (page + 1) << bits; g++) {
             for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
                 int code = check_slot(survey, g, slot);
                 if (code)
@@ -152,8 +153,9 @@ static void repair_slot(struct weir__zone *zone, struct weir__group *group, unsi
 void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe)
 {
     uint64_t keys = 0;
+    uint32_t bits = zone->layout.page_bits;
     for (uint64_t page = stripe; page < zone->layout.pages; page += zone->layout.stripes) {
-        for (uint64_t g = page * WEIR__PAGE_GROUPS; g < (page + 1) * WEIR__PAGE_GROUPS; g++) {
+        for (uint64_t g = page << bits; g < (page + 1) << bits; g++) {
             for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
                 if (zone->groups[g].tags[slot])
                     repair_slot(zone, &zone->groups[g], slot);

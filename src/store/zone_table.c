@@ -52,7 +52,7 @@ int weir__table_find(struct weir__zone *zone, struct weir__op *op)
     op->state.ring = (struct weir__ring){0};
     uint32_t far = far_of(&zone->groups[op->home]);
     for (uint32_t d = 0; d <= far; d++) {
-        struct weir__group *group = weir__group_at(zone, op->home, d);
+        struct weir__group *group = weir__group_at(zone, op->home, op->tag, d);
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
             int code;
             if (group->tags[slot] == op->tag && adopt(zone, op, group, slot, &code))
@@ -121,10 +121,10 @@ static bool consider(struct weir__zone *zone, struct weir__group *group, unsigne
 }
 
 /* Everybody in reach was in use: a little less from now on. */
-static void age(struct weir__zone *zone, uint32_t home)
+static void age(struct weir__zone *zone, uint32_t home, uint64_t tag)
 {
     for (uint32_t d = 0; d < WEIR__REACH; d++) {
-        struct weir__group *group = weir__group_at(zone, home, d);
+        struct weir__group *group = weir__group_at(zone, home, tag, d);
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
             if (weir__slot_use(group, slot) > 0)
                 weir__slot_set_use(group, slot, weir__slot_use(group, slot) - 1);
@@ -138,7 +138,9 @@ static struct victim choose(struct weir__zone *zone, const struct weir__op *op,
 {
     struct victim best = {0};
     for (uint32_t d = 0; d < WEIR__REACH; d++) {
-        struct weir__group *group = weir__group_at(zone, op->home, d);
+        struct weir__group *group = weir__group_at(zone, op->home, op->tag, d);
+        for (uint32_t next = 2; d == 1 && next < WEIR__REACH; next++)
+            __builtin_prefetch(weir__group_at(zone, op->home, op->tag, next), 1);
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
             if (is_pinned(ops, n, group, slot))
                 continue;
@@ -147,7 +149,7 @@ static struct victim choose(struct weir__zone *zone, const struct weir__op *op,
         }
     }
     for (uint32_t d = 0; d < WEIR__REACH; d++) {
-        struct weir__group *group = weir__group_at(zone, op->home, d);
+        struct weir__group *group = weir__group_at(zone, op->home, op->tag, d);
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
             if (!is_pinned(ops, n, group, slot) &&
                 consider(zone, group, slot, d, op->request.now_us, &best))
@@ -165,7 +167,7 @@ int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct
         ++*counter(zone, it.group, it.kind);
         weir__slot_clear(zone, it.group, it.slot);
         if (it.kind == WEIR__EVICTED_SOONEST)
-            age(zone, op->home);
+            age(zone, op->home, op->tag);
     }
     struct weir__group *home = &zone->groups[op->home];
     if (it.distance > far_of(home))
@@ -212,7 +214,7 @@ void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used)
 void weir__table_reset(struct weir__zone *zone, uint64_t tag, uint32_t home)
 {
     for (uint32_t d = 0; d < WEIR__REACH; d++) {
-        struct weir__group *group = weir__group_at(zone, home, d);
+        struct weir__group *group = weir__group_at(zone, home, tag, d);
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
             if (group->tags[slot] == tag)
                 weir__slot_clear(zone, group, slot);
