@@ -42,7 +42,7 @@ void weir__clock_sleep_us(int64_t microseconds)
 struct anchor {
     uint64_t tsc;
     int64_t ns;
-    uint64_t window;  /* ticks in ANCHOR_NS */
+    uint64_t window; /* ticks in ANCHOR_NS */
     uint64_t ns_per_tick_q32;
 };
 
@@ -70,7 +70,8 @@ static int64_t drop_anchor(uint64_t tsc)
     int64_t ns = real_ns();
     uint64_t ticks = tsc - anchor.tsc;
     int64_t elapsed = ns - anchor.ns;
-    if (anchor.ns && elapsed >= ANCHOR_NS && elapsed < 100 * ANCHOR_NS && ticks < UINT64_C(1) << 40) {
+    if (anchor.ns && elapsed >= ANCHOR_NS && elapsed < 100 * ANCHOR_NS &&
+        ticks < UINT64_C(1) << 40) {
         anchor.window = ticks * ANCHOR_NS / (uint64_t)elapsed;
         anchor.ns_per_tick_q32 = ((uint64_t)elapsed << 32) / (ticks | 1);
     } else if (!anchor.window && anchor.ns && elapsed >= 0 && elapsed < ANCHOR_NS) {

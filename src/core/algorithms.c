@@ -8,7 +8,8 @@
     .report = prefix##_report, .settle = prefix##_settle, .fresh_at = prefix##_fresh_at
 #define BUCKET(prefix)                                                                             \
     .load = weir__bucket_load, .judge = prefix##_judge, .charge = weir__bucket_charge,             \
-    .report = weir__bucket_report, .settle = weir__bucket_settle, .fresh_at = weir__bucket_fresh_at
+    .report = weir__bucket_report, .settle = weir__bucket_settle,                                  \
+    .fresh_at = weir__bucket_fresh_at
 #define STAMPS(prefix)                                                                             \
     .large = true, .load = weir__stamps_load, .judge = weir__stamps_judge,                         \
     .charge = prefix##_charge, .report = weir__stamps_report, .settle = weir__stamps_settle,       \
@@ -20,7 +21,8 @@
 const struct weir__algorithm weir__algorithms[WEIR__KINDS] = {
     [WEIR__TOKEN_BUCKET] = {"token-bucket", .waits = true, BUCKET(weir__token_bucket)},
     [WEIR__STEPPED] = {"token-bucket", .waits = true, OWN(weir__stepped)},
-    [WEIR__LEAKY_BUCKET] = {"leaky-bucket", .shapes = true, .waits = true, BUCKET(weir__leaky_bucket)},
+    [WEIR__LEAKY_BUCKET] = {"leaky-bucket", .shapes = true, .waits = true,
+                            BUCKET(weir__leaky_bucket)},
     [WEIR__FIXED_WINDOW] = {"fixed-window", OWN(weir__fixed_window)},
     [WEIR__FROM_FIRST] = {"fixed-window", OWN(weir__fixed_window)},
     [WEIR__SLIDING_LOG] = {"sliding-log", STAMPS(weir__sliding_log)},

@@ -27,7 +27,8 @@ static inline int64_t weir__units_in(const struct weir__rule *rule, const struct
 }
 
 /* After load `at` is T. */
-static inline void weir__bucket_load(const struct weir__rule *rule, struct weir__state *state, int64_t now_us)
+static inline void weir__bucket_load(const struct weir__rule *rule, struct weir__state *state,
+                                     int64_t now_us)
 {
     int64_t tick = weir__tick_us(rule);
     int64_t now = tick == 1 ? now_us : now_us / tick;
@@ -46,14 +47,15 @@ static inline void weir__bucket_load(const struct weir__rule *rule, struct weir_
 }
 
 static inline void weir__bucket_charge(const struct weir__rule *rule, struct weir__state *state,
-                         const struct weir__request *request)
+                                       const struct weir__request *request)
 {
     state->amount += request->cost * rule->ticks;
     state->present = true;
 }
 
-static inline void weir__bucket_report(const struct weir__rule *rule, const struct weir__state *state,
-                         int64_t now_us, weir_decision *ret)
+static inline void weir__bucket_report(const struct weir__rule *rule,
+                                       const struct weir__state *state, int64_t now_us,
+                                       weir_decision *ret)
 {
     int64_t level = rule->cap - state->amount;
     ret->remaining = level <= 0 ? 0 : level / rule->ticks;
@@ -62,7 +64,7 @@ static inline void weir__bucket_report(const struct weir__rule *rule, const stru
 
 /* debt += (c1 - c0) * w, within 0 … 2^53. */
 static inline bool weir__bucket_settle(const struct weir__rule *rule, struct weir__state *state,
-                         const struct weir__correction *correction)
+                                       const struct weir__correction *correction)
 {
     int64_t change = correction->actual - correction->charged, units;
     if (change < 0 && !state->present)
@@ -75,7 +77,8 @@ static inline bool weir__bucket_settle(const struct weir__rule *rule, struct wei
     return true;
 }
 
-static inline int64_t weir__bucket_fresh_at(const struct weir__rule *rule, const struct weir__state *state)
+static inline int64_t weir__bucket_fresh_at(const struct weir__rule *rule,
+                                            const struct weir__state *state)
 {
     return (state->at + weir__div_up(state->amount, rule->count)) * weir__tick_us(rule);
 }

@@ -44,7 +44,8 @@ void weir__concurrent_judge(const struct weir__rule *rule, const struct weir__st
 static void insert(struct weir__ring *ring, struct weir__cell cell)
 {
     weir__ring_append(ring, cell);
-    for (uint32_t i = ring->len - 1; i > 0 && weir__ring_cell(ring, i - 1)->stamp > cell.stamp; i--) {
+    for (uint32_t i = ring->len - 1; i > 0 && weir__ring_cell(ring, i - 1)->stamp > cell.stamp;
+         i--) {
         *weir__ring_cell(ring, i) = *weir__ring_cell(ring, i - 1);
         *weir__ring_cell(ring, i - 1) = cell;
     }

@@ -77,8 +77,8 @@ struct weir__ring {
 };
 
 struct weir__state {
-    bool present;   /* something is stored */
-    int64_t at;     /* newest time: ticks (buckets), µs, window number (sliding counter), next free */
+    bool present; /* something is stored */
+    int64_t at; /* newest time: ticks (buckets), µs, window number (sliding counter), next free */
     int64_t amount; /* debt, count, or the current window's */
     int64_t before; /* sliding counter: the previous window's */
     double stored;  /* smooth, warmup: permits */
@@ -98,11 +98,11 @@ struct weir__correction {
 };
 
 struct weir__algorithm {
-    const char *name;   /* as in the limit language */
-    bool shapes;        /* answers with delays, waits by default */
-    bool waits;         /* heeds wait at all */
-    bool large;         /* state is a ring */
-    bool leases;        /* has acquire, renew, release */
+    const char *name; /* as in the limit language */
+    bool shapes;      /* answers with delays, waits by default */
+    bool waits;       /* heeds wait at all */
+    bool large;       /* state is a ring */
+    bool leases;      /* has acquire, renew, release */
     void (*load)(const struct weir__rule *, struct weir__state *, int64_t now_us);
     void (*judge)(const struct weir__rule *, const struct weir__state *,
                   const struct weir__request *, weir_decision *);
@@ -110,7 +110,8 @@ struct weir__algorithm {
     void (*report)(const struct weir__rule *, const struct weir__state *, int64_t now_us,
                    weir_decision *);
     /* After load; false: nothing changed. NULL: refused. May add one cell. */
-    bool (*settle)(const struct weir__rule *, struct weir__state *, const struct weir__correction *);
+    bool (*settle)(const struct weir__rule *, struct weir__state *,
+                   const struct weir__correction *);
     /* From when on a stored state is as good as absent, whatever comes; before load. */
     int64_t (*fresh_at)(const struct weir__rule *, const struct weir__state *);
 };

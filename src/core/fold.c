@@ -16,7 +16,8 @@ static size_t binding(const weir_decision *rows, size_t n, bool allowed)
 {
     size_t best = 0;
     for (size_t i = 1; i < n; i++) {
-        if (allowed ? rows[i].remaining < rows[best].remaining : waits_longer(&rows[i], &rows[best]))
+        if (allowed ? rows[i].remaining < rows[best].remaining
+                    : waits_longer(&rows[i], &rows[best]))
             best = i;
     }
     return best;

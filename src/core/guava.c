@@ -77,7 +77,8 @@ static void resync(const struct shape *shape, struct weir__state *state, int64_t
 {
     if (now_us <= state->at)
         return;
-    state->stored = fmin(shape->max, state->stored + (double)(now_us - state->at) / shape->cooldown);
+    state->stored =
+        fmin(shape->max, state->stored + (double)(now_us - state->at) / shape->cooldown);
     state->at = now_us;
 }
 

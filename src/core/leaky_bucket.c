@@ -16,8 +16,8 @@ void weir__leaky_bucket_judge(const struct weir__rule *rule, const struct weir__
     int64_t missing = request->cost * rule->ticks - (rule->cap - state->amount);
     int64_t delay = 0;
     if (!(rule->flags & WEIR__NODELAY))
-        delay = weir__units_in(rule, state, state->amount - rule->extra * rule->ticks,
-                               request->now_us);
+        delay =
+            weir__units_in(rule, state, state->amount - rule->extra * rule->ticks, request->now_us);
     ret->allowed = missing <= 0 && delay <= request->wait_us;
     if (ret->allowed)
         ret->delay_us = delay;

@@ -88,7 +88,8 @@ bool weir__stamps_settle(const struct weir__rule *rule, struct weir__state *stat
                          const struct weir__correction *correction)
 {
     struct weir__ring *ring = &state->ring;
-    int64_t change = weir__min(correction->actual - correction->charged, WEIR__EXACT_MAX - ring->sum);
+    int64_t change =
+        weir__min(correction->actual - correction->charged, WEIR__EXACT_MAX - ring->sum);
     uint32_t i = find_stamp(ring, correction->charged_at_us);
     if (i == ring->len) {
         if (change <= 0)

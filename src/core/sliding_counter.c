@@ -69,9 +69,9 @@ void weir__sliding_counter_judge(const struct weir__rule *rule, const struct wei
     if (ret->allowed)
         return;
     int64_t room = rule->count - request->cost - state->amount;
-    int64_t when =
-        room >= 0 ? light_enough_at(rule, state->at, state->before, room)
-                  : light_enough_at(rule, state->at + 1, state->amount, rule->count - request->cost);
+    int64_t when = room >= 0 ? light_enough_at(rule, state->at, state->before, room)
+                             : light_enough_at(rule, state->at + 1, state->amount,
+                                               rule->count - request->cost);
     ret->retry_after_us = when - request->now_us;
 }
 

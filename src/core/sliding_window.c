@@ -11,8 +11,7 @@ void weir__sliding_window_charge(const struct weir__rule *rule, struct weir__sta
 {
     struct weir__ring *ring = &state->ring;
     int64_t precision = rule->extra;
-    if (ring->len > 0 &&
-        weir__ring_last(ring)->stamp / precision == state->now_us / precision) {
+    if (ring->len > 0 && weir__ring_last(ring)->stamp / precision == state->now_us / precision) {
         weir__ring_last(ring)->count += request->cost;
         weir__ring_last(ring)->stamp = state->now_us;
     } else {

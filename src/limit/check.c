@@ -32,8 +32,9 @@ static bool check_bucket(const struct weir__rule *rule, struct weir__buffer *why
 static bool check_stepped(const struct weir__rule *rule, struct weir__buffer *why)
 {
     if ((__int128)weir__div_up(rule->burst, rule->count) * rule->period_us >= WEIR__EXACT_MAX)
-        return refuse(why, "refilling that burst takes longer than can be counted exactly (2^53 µs); "
-                           "use a smaller burst or a shorter period");
+        return refuse(why,
+                      "refilling that burst takes longer than can be counted exactly (2^53 µs); "
+                      "use a smaller burst or a shorter period");
     return true;
 }
 

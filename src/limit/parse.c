@@ -40,7 +40,18 @@ static const struct name {
     {"concurrent", WEIR__CONCURRENT, "concurrent 20 lease 30s"},
 };
 
-enum option_name { BURST, STEPPED, NODELAY, DELAY, FROM_FIRST, PRECISION, BURST_FOR, OVER, COLD, LEASE };
+enum option_name {
+    BURST,
+    STEPPED,
+    NODELAY,
+    DELAY,
+    FROM_FIRST,
+    PRECISION,
+    BURST_FOR,
+    OVER,
+    COLD,
+    LEASE
+};
 
 static const struct option {
     const char *text;
@@ -193,8 +204,7 @@ static int read_value(struct reader *reader, const struct name *name, enum optio
         size_t used = weir__duration_parse(word.text, word.len, field, &why);
         if (used == 0)
             return complain(reader, word, why, name->example);
-        return used == word.len ? 0
-                                : complain(reader, word, "a duration like 30s", name->example);
+        return used == word.len ? 0 : complain(reader, word, "a duration like 30s", name->example);
     }
     if (type == DECIMAL)
         return read_millionths(word, &rule->cold_millionths)
@@ -280,10 +290,11 @@ static int read_rule(struct reader *reader, struct weir__rule *rule)
     struct word first = next_word(reader);
     const struct name *name = find_name(first);
     if (!name)
-        return complain(reader, first,
-                        "the name of a limit (token-bucket, leaky-bucket, fixed-window, sliding-log, "
-                        "sliding-window, sliding-counter, smooth, warmup or concurrent)",
-                        "token-bucket 10/s burst 20");
+        return complain(
+            reader, first,
+            "the name of a limit (token-bucket, leaky-bucket, fixed-window, sliding-log, "
+            "sliding-window, sliding-counter, smooth, warmup or concurrent)",
+            "token-bucket 10/s burst 20");
     *rule = (struct weir__rule){.kind = (uint8_t)name->kind};
     int code = read_amount(reader, name, rule);
     unsigned seen = 0;
@@ -304,14 +315,16 @@ static int read_rule(struct reader *reader, struct weir__rule *rule)
                       first.column, reason, name->example);
 }
 
-static int refuse_shared(struct reader *reader, const struct weir__rule *rules, size_t i, int column)
+static int refuse_shared(struct reader *reader, const struct weir__rule *rules, size_t i,
+                         int column)
 {
     for (size_t j = 0; j < i; j++) {
         if (weir__rule_same_state(&rules[j], &rules[i]))
-            return weir__fail(reader->err, WEIR_ESYNTAX, column,
-                              "column %d: limit %zu is of the same kind and period as limit %zu and "
-                              "would share its state; use another period or a key of its own",
-                              column, i + 1, j + 1);
+            return weir__fail(
+                reader->err, WEIR_ESYNTAX, column,
+                "column %d: limit %zu is of the same kind and period as limit %zu and "
+                "would share its state; use another period or a key of its own",
+                column, i + 1, j + 1);
     }
     return 0;
 }

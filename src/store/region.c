@@ -54,8 +54,8 @@ static int open_fd(struct weir__region *region, weir_error *err)
     region->fd = region->kind == WEIR__SHM ? shm_open(region->path, flags, 0600)
                                            : open(region->path, flags, 0600);
     if (region->fd < 0 && errno == ELOOP)
-        return weir__fail(err, WEIR_ESYSTEM, 0,
-                          "%s: it is a symbolic link; name the file itself", shown(region));
+        return weir__fail(err, WEIR_ESYSTEM, 0, "%s: it is a symbolic link; name the file itself",
+                          shown(region));
     return region->fd < 0 ? system_error(region, "open it for reading and writing", err) : 0;
 }
 
@@ -173,7 +173,8 @@ static int refuse_other_size(const struct weir__region *region, weir_error *err)
         return weir__fail(err, WEIR_EURL, 0,
                           "it has %llu bytes, not %llu; leave the size out or remove it",
                           (unsigned long long)zone->layout.size, (unsigned long long)region->size);
-    if (region->large_percent >= 0 && (unsigned)region->large_percent != zone->header->large_percent)
+    if (region->large_percent >= 0 &&
+        (unsigned)region->large_percent != zone->header->large_percent)
         return weir__fail(err, WEIR_EURL, 0, "it has large=%u%%; leave that out or remove it",
                           zone->header->large_percent);
     return 0;
@@ -188,9 +189,10 @@ static int open_zone(struct weir__region *region, uint64_t size, bool alone, wei
         return weir__fail(err, WEIR_EFOREIGN, 0, "%s: it is not a weir zone; choose another path",
                           shown(region));
     if (size < WEIR__ZONE_SIZE_MIN)
-        return weir__fail(err, WEIR_ETRUNCATED, 0,
-                          "%s: it is truncated to %llu bytes; remove it and let weir make a new one",
-                          shown(region), (unsigned long long)size);
+        return weir__fail(
+            err, WEIR_ETRUNCATED, 0,
+            "%s: it is truncated to %llu bytes; remove it and let weir make a new one",
+            shown(region), (unsigned long long)size);
     int code = map_file(region, size, &base, err);
     if (code)
         return code;

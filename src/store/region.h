@@ -14,8 +14,8 @@ enum weir__region_kind { WEIR__MEMORY, WEIR__SHM, WEIR__FILE };
 
 struct weir__region {
     enum weir__region_kind kind;
-    char path[4096]; /* without the scheme; empty for memory */
-    uint64_t size;   /* 0: not given */
+    char path[4096];   /* without the scheme; empty for memory */
+    uint64_t size;     /* 0: not given */
     int large_percent; /* -1: not given */
     int fd;            /* -1: none */
     struct weir__zone zone;

@@ -36,14 +36,16 @@ static int take_size(const char *url, const char *text, size_t len, struct weir_
     int column = (int)(text - url) + 1;
     uint64_t size;
     if (!read_size(text, len, &size))
-        return weir__fail(err, WEIR_EURL, column,
-                          "store address \"%s\", column %d: expected a size like 64m, found \"%.*s\"",
-                          url, column, (int)len, text);
+        return weir__fail(
+            err, WEIR_EURL, column,
+            "store address \"%s\", column %d: expected a size like 64m, found \"%.*s\"", url,
+            column, (int)len, text);
     if (size < WEIR__ZONE_SIZE_MIN)
-        return weir__fail(err, WEIR_EURL, column,
-                          "store address \"%s\", column %d: size %.*s is too small to be useful, use "
-                          "at least 64k",
-                          url, column, (int)len, text);
+        return weir__fail(
+            err, WEIR_EURL, column,
+            "store address \"%s\", column %d: size %.*s is too small to be useful, use "
+            "at least 64k",
+            url, column, (int)len, text);
     region->size = size - size % 4096;
     return 0;
 }
@@ -58,10 +60,11 @@ static int take_large(const char *url, const char *text, size_t len, struct weir
     bool ends = at == len || (at + 1 == len && text[at] == '%');
     if (at == 0 || !ends || percent > 90) {
         int column = (int)(text - url) + 1;
-        return weir__fail(err, WEIR_EURL, column,
-                          "store address \"%s\", column %d: large is a share from 0%% to 90%%, found "
-                          "\"%.*s\"",
-                          url, column, (int)len, text);
+        return weir__fail(
+            err, WEIR_EURL, column,
+            "store address \"%s\", column %d: large is a share from 0%% to 90%%, found "
+            "\"%.*s\"",
+            url, column, (int)len, text);
     }
     region->large_percent = percent;
     return 0;
@@ -98,10 +101,11 @@ static int take_path(const char *url, const char *text, size_t len, struct weir_
     int column = (int)(text - url) + 1;
     bool named = len > 1 && text[0] == '/';
     if (region->kind == WEIR__SHM && (!named || memchr(text + 1, '/', len - 1) || len > 250))
-        return weir__fail(err, WEIR_EURL, column,
-                          "store address \"%s\", column %d: shared memory has a name like /weir, one "
-                          "slash at its start",
-                          url, column);
+        return weir__fail(
+            err, WEIR_EURL, column,
+            "store address \"%s\", column %d: shared memory has a name like /weir, one "
+            "slash at its start",
+            url, column);
     if (len == 0 || len >= sizeof region->path)
         return weir__fail(err, WEIR_EURL, column,
                           "store address \"%s\", column %d: expected a path, like file:/path", url,

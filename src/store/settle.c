@@ -76,8 +76,7 @@ int weir_settle(weir_store *store, weir_key key, const weir_limit *limit, const 
     for (int tries = 0; tries < WEIR__STALE_RETRIES && code == WEIR__STALE; tries++) {
         struct weir__op ops[WEIR_LIMITS_MAX];
         int n = weir__ops_of(store, &request, correction.now_us, ops);
-        code = n < 0 ? n
-                     : weir__zone_settle(&store->region.zone, ops, (size_t)n, &correction);
+        code = n < 0 ? n : weir__zone_settle(&store->region.zone, ops, (size_t)n, &correction);
         if (code == WEIR__STALE)
             weir__forget_hints(limit);
     }

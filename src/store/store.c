@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH 32       /* requests of weir_take_many under way at once */
+#define BATCH 32 /* requests of weir_take_many under way at once */
 
 int weir_store_open(const char *url, weir_store **ret, weir_error *err)
 {
@@ -149,7 +149,8 @@ static int add_ops(struct weir__zone *zone, const weir_request *request, const u
     if (request->acquire && weir__lease_id(&lease_id))
         return WEIR_ESYSTEM;
     for (size_t i = 0; i < request->limit->count; i++) {
-        if (!set_op(zone, request->limit, i, hash, now_us, request->cost, request->wait_us, &ops[i]))
+        if (!set_op(zone, request->limit, i, hash, now_us, request->cost, request->wait_us,
+                    &ops[i]))
             return WEIR_EFULL;
         ops[i].lease_id = lease_id;
         ops[i].ret = &rows[i];
@@ -342,8 +343,9 @@ static int take_batch(weir_store *store, const weir_request *requests, size_t n,
     for (size_t i = 0; i < n; i++) {
         const weir_request *it = &requests[i];
         bool simple = it->limit->count == 1 && !it->detail && !it->acquire;
-        int code = simple ? take_one(zone, it->limit, hashes[i], now, it->cost, it->wait_us, &rets[i])
-                          : decide_at(store, it, 1, now, WEIR__TAKE, &rets[i]);
+        int code = simple
+                       ? take_one(zone, it->limit, hashes[i], now, it->cost, it->wait_us, &rets[i])
+                       : decide_at(store, it, 1, now, WEIR__TAKE, &rets[i]);
         if (WEIR__UNLIKELY(code))
             return code;
     }

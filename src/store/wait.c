@@ -18,8 +18,8 @@ static void sleep_for(const weir_store *store, int64_t us)
 static bool denied_for_good(const weir_limit *limit, const weir_decision *rows)
 {
     for (size_t i = 0; i < limit->count; i++) {
-        if (!rows[i].allowed && (rows[i].retry_after_us == WEIR_NEVER ||
-                                 weir__algorithm_of(&limit->rules[i])->waits))
+        if (!rows[i].allowed &&
+            (rows[i].retry_after_us == WEIR_NEVER || weir__algorithm_of(&limit->rules[i])->waits))
             return true;
     }
     return false;

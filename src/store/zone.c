@@ -107,17 +107,19 @@ int weir__zone_attach(uint8_t *base, uint64_t size, bool shared, struct weir__zo
     if (size < HEADER_SIZE || header->magic != WEIR__ZONE_MAGIC)
         return weir__fail(err, WEIR_EFOREIGN, 0, "it is not a weir zone; choose another path");
     if (header->version != WEIR__ZONE_VERSION || header->mutex_size != sizeof(pthread_mutex_t))
-        return weir__fail(err, WEIR_EVERSION, 0,
-                          "it is a zone of version %u, this weir makes version %u; remove it and let "
-                          "weir make a new one",
-                          header->version, WEIR__ZONE_VERSION);
+        return weir__fail(
+            err, WEIR_EVERSION, 0,
+            "it is a zone of version %u, this weir makes version %u; remove it and let "
+            "weir make a new one",
+            header->version, WEIR__ZONE_VERSION);
     if (header->check != checksum(header))
         return weir__fail(err, WEIR_EDAMAGED, 0,
                           "its header is damaged; remove it and let weir make a new one");
     if (header->layout.size > size)
-        return weir__fail(err, WEIR_ETRUNCATED, 0,
-                          "it is truncated: %llu bytes of %llu; remove it and let weir make a new one",
-                          (unsigned long long)size, (unsigned long long)header->layout.size);
+        return weir__fail(
+            err, WEIR_ETRUNCATED, 0,
+            "it is truncated: %llu bytes of %llu; remove it and let weir make a new one",
+            (unsigned long long)size, (unsigned long long)header->layout.size);
     if (!weir__zone_plan(header->layout.size, header->large_percent, &planned) ||
         memcmp(&planned, &header->layout, sizeof planned))
         return weir__fail(err, WEIR_EDAMAGED, 0,

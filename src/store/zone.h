@@ -96,24 +96,24 @@ struct weir__zone_header {
     uint32_t mutex_size; /* of this C library */
     struct weir__layout layout;
     uint64_t secret[2];
-    uint64_t boot[2];     /* which boot of the machine wrote last */
-    uint64_t check;       /* over all above but boot */
+    uint64_t boot[2];       /* which boot of the machine wrote last */
+    uint64_t check;         /* over all above but boot */
     _Atomic uint32_t dirty; /* opened and not closed since */
     uint32_t large_percent;
-    _Atomic uint32_t sweeps;    /* how often rows were freed: a row found before is stale */
-    _Atomic uint32_t rows_used; /* rows 1 … rows_used exist or were freed */
+    _Atomic uint32_t sweeps;         /* how often rows were freed: a row found before is stale */
+    _Atomic uint32_t rows_used;      /* rows 1 … rows_used exist or were freed */
     _Atomic uint32_t blocks_suspect; /* a death may have torn the free lists: rebuild before use */
     uint32_t free[WEIR__ORDER_MAX + 1]; /* first free block of each order, unit + 1; 0: none */
     uint32_t used_units;
     int64_t swept_us; /* when rows were last swept */
-    uint32_t hand; /* where the search for blocks to evict goes on */
+    uint32_t hand;    /* where the search for blocks to evict goes on */
 };
 
 /* At the start of every block; cells follow. */
 struct weir__block {
     uint32_t head, len; /* this and sum: one 16-byte store */
     int64_t sum;
-    uint32_t group;     /* whose it is */
+    uint32_t group; /* whose it is */
     uint32_t slot;
     uint64_t spare;
 };

@@ -38,14 +38,16 @@ static bool recount(const struct weir__rule *rule, const struct weir__ring *ring
 
 static int damaged(struct survey *survey, uint64_t group, unsigned slot, const char *what)
 {
-    return weir__fail(survey->err, WEIR_EDAMAGED, 0,
-                      "the zone is damaged: %s (group %llu, slot %u); remove it and let weir make a "
-                      "new one",
-                      what, (unsigned long long)group, slot);
+    return weir__fail(
+        survey->err, WEIR_EDAMAGED, 0,
+        "the zone is damaged: %s (group %llu, slot %u); remove it and let weir make a "
+        "new one",
+        what, (unsigned long long)group, slot);
 }
 
-static int check_ring(struct survey *survey, uint64_t g, unsigned slot, const struct weir__rule *rule,
-                      const struct weir__state *state, uint32_t unit, unsigned order)
+static int check_ring(struct survey *survey, uint64_t g, unsigned slot,
+                      const struct weir__rule *rule, const struct weir__state *state, uint32_t unit,
+                      unsigned order)
 {
     int64_t sum;
     if (!weir__block_is_used(survey->zone, unit, order) &&
@@ -103,17 +105,19 @@ static int check_rows(struct survey *survey)
     struct weir__zone *zone = survey->zone;
     uint32_t used = atomic_load(&zone->header->rows_used);
     if (used >= zone->layout.rows)
-        return weir__fail(survey->err, WEIR_EDAMAGED, 0,
-                          "the zone is damaged: %u limits in room for %u; remove it and let weir make "
-                          "a new one",
-                          used, zone->layout.rows - 1);
+        return weir__fail(
+            survey->err, WEIR_EDAMAGED, 0,
+            "the zone is damaged: %u limits in room for %u; remove it and let weir make "
+            "a new one",
+            used, zone->layout.rows - 1);
     for (uint32_t i = 1; i <= used; i++) {
         const struct weir__rule *rule = weir__row_at(zone, i);
         if (rule && !weir__rule_sound(rule))
-            return weir__fail(survey->err, WEIR_EDAMAGED, 0,
-                              "the zone is damaged: limit %u makes no sense; remove it and let weir "
-                              "make a new one",
-                              i);
+            return weir__fail(
+                survey->err, WEIR_EDAMAGED, 0,
+                "the zone is damaged: limit %u makes no sense; remove it and let weir "
+                "make a new one",
+                i);
     }
     return 0;
 }

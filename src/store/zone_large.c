@@ -110,8 +110,8 @@ static void move_ring(struct weir__zone *zone, struct weir__op *op, uint32_t uni
     struct weir__cell *cells = (struct weir__cell *)(block + 1);
     for (uint32_t i = 0; i < ring->len; i++)
         cells[i] = *weir__ring_cell(ring, i);
-    *block = (struct weir__block){0, ring->len, ring->sum, (uint32_t)(op->group - zone->groups),
-                                  op->slot, 0};
+    *block = (struct weir__block){
+        0, ring->len, ring->sum, (uint32_t)(op->group - zone->groups), op->slot, 0};
     *ring = (struct weir__ring){cells, weir__block_cells(order), 0, ring->len, ring->sum};
 }
 

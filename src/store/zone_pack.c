@@ -31,7 +31,8 @@ struct weir__packed weir__pack(const struct weir__rule *rule, uint32_t row,
     bits packed = row | field((uint64_t)state->at, WEIR__ROW_BITS);
     switch ((enum weir__kind)rule->kind) {
     case WEIR__SLIDING_COUNTER:
-        packed |= field((uint64_t)state->before, REST_AT) | field((uint64_t)state->amount, REST_AT + 31);
+        packed |=
+            field((uint64_t)state->before, REST_AT) | field((uint64_t)state->amount, REST_AT + 31);
         break;
     case WEIR__SMOOTH:
     case WEIR__WARMUP: {
