@@ -62,7 +62,8 @@ struct weir__cell {
         int64_t count;  /* log and window: >= 1 */
         uint64_t lease; /* concurrent: id << WEIR__LEASE_SHIFT | slots held */
     };
-};
+} __attribute__((packed)); /* may lie at any address: Redis strings are not aligned */
+_Static_assert(sizeof(struct weir__cell) == 16, "stores count on it");
 
 /* No ring grows beyond this, whatever is settled into it. */
 #define WEIR__CELLS_MAX (UINT32_C(1) << 17)

@@ -1,0 +1,216 @@
+/* See state.h and docs/STATE.md. */
+#include "wire/state.h"
+
+#include "core/ring.h"
+
+#include <string.h>
+
+#define BUCKET_SIZE 26
+#define WINDOW_SIZE 21
+#define COUNTER_SIZE 22
+#define GUAVA_SIZE 29
+
+enum shape { BUCKET, WINDOW, COUNTER, GUAVA, RING };
+
+static enum shape shape_of(enum weir__kind kind)
+{
+    switch (kind) {
+    case WEIR__FIXED_WINDOW:
+    case WEIR__FROM_FIRST:
+        return WINDOW;
+    case WEIR__SLIDING_COUNTER:
+        return COUNTER;
+    case WEIR__SMOOTH:
+    case WEIR__WARMUP:
+        return GUAVA;
+    case WEIR__SLIDING_LOG:
+    case WEIR__SLIDING_WINDOW:
+    case WEIR__CONCURRENT:
+        return RING;
+    default:
+        return BUCKET;
+    }
+}
+
+static int64_t get(const uint8_t *at, int bytes)
+{
+    uint64_t value = 0;
+    memcpy(&value, at, (size_t)bytes);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    value = __builtin_bswap64(value);
+#endif
+    return (int64_t)value;
+}
+
+static void put(uint8_t *at, int bytes, int64_t number)
+{
+    uint64_t value = (uint64_t)number;
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    value = __builtin_bswap64(value);
+#endif
+    memcpy(at, &value, (size_t)bytes);
+}
+
+uint32_t weir__ring_next_capacity(uint32_t capacity)
+{
+    return capacity < WEIR__RING_CAPACITY_MAX ? capacity * 2 + 2 : 0;
+}
+
+static bool is_capacity(int64_t capacity)
+{
+    int64_t blocks = capacity + 2;
+    return capacity >= 2 && capacity <= WEIR__RING_CAPACITY_MAX && !(blocks & (blocks - 1));
+}
+
+size_t weir__section_size(const struct weir__rule *rule, uint32_t capacity)
+{
+    static const size_t sizes[] = {BUCKET_SIZE, WINDOW_SIZE, COUNTER_SIZE, GUAVA_SIZE};
+    enum shape shape = shape_of((enum weir__kind)rule->kind);
+    if (shape != RING)
+        return sizes[shape];
+    return WEIR__RING_HEAD + (size_t)capacity * sizeof(struct weir__cell);
+}
+
+/* ---- reading ---- */
+
+static bool read_ring(uint8_t *at, size_t left, struct weir__section *section)
+{
+    struct weir__ring *ring = &section->state.ring;
+    int64_t capacity = left < WEIR__RING_HEAD ? 0 : get(at + 13, 4);
+    if (!is_capacity(capacity))
+        return false;
+    section->len = weir__section_size(&section->rule, (uint32_t)capacity);
+    section->rule.extra = get(at + 7, 6);
+    *ring = (struct weir__ring){(struct weir__cell *)(at + WEIR__RING_HEAD), (uint32_t)capacity,
+                                (uint32_t)get(at + 17, 4), (uint32_t)get(at + 21, 4),
+                                get(at + 32, 7)};
+    section->state.at = get(at + 25, 7);
+    bool window = section->rule.kind == WEIR__SLIDING_WINDOW;
+    return section->len <= left && ring->head < ring->capacity && ring->len >= 1 &&
+           ring->len <= ring->capacity && ring->sum >= 1 && ring->sum <= WEIR__EXACT_MAX &&
+           at[39] == 0 && (window ? section->rule.extra > 0 : section->rule.extra == 0);
+}
+
+static bool read_small(const uint8_t *at, size_t left, struct weir__section *section)
+{
+    struct weir__state *state = &section->state;
+    section->len = weir__section_size(&section->rule, 0);
+    if (section->len > left)
+        return false;
+    switch (shape_of((enum weir__kind)section->rule.kind)) {
+    case WINDOW:
+        state->at = get(at + 7, 7);
+        state->amount = get(at + 14, 7);
+        return state->amount >= 1;
+    case COUNTER:
+        state->at = get(at + 7, 7);
+        state->before = get(at + 14, 4);
+        state->amount = get(at + 18, 4);
+        return state->before + state->amount >= 1;
+    case GUAVA:
+        section->fresh_at = get(at + 7, 7);
+        state->at = get(at + 14, 7);
+        memcpy(&state->stored, at + 21, 8);
+        return state->stored >= 0 && state->stored < 1e300;
+    default:
+        section->rule.count = get(at + 7, 5);
+        state->at = get(at + 12, 7);
+        state->amount = get(at + 19, 7);
+        return section->rule.count >= 1 && state->amount >= 1;
+    }
+}
+
+static bool read_section(uint8_t *at, size_t left, struct weir__section *ret)
+{
+    if (left < 7 || at[0] >= WEIR__KINDS)
+        return false;
+    struct weir__section section = {.rule = {.kind = at[0], .period_us = get(at + 1, 6), .count = 1}};
+    section.state.present = true;
+    if (section.rule.period_us < 1 || section.rule.period_us > WEIR_DURATION_MAX)
+        return false;
+    bool ring = weir__algorithm_of(&section.rule)->large;
+    if (!(ring ? read_ring(at, left, &section) : read_small(at, left, &section)) ||
+        !weir__state_sound(&section.rule, &section.state))
+        return false;
+    if (shape_of((enum weir__kind)at[0]) != GUAVA)
+        section.fresh_at = weir__state_fresh_at(&section.rule, &section.state);
+    *ret = section;
+    return true;
+}
+
+bool weir__value_parse(uint8_t *bytes, size_t len, struct weir__value *ret)
+{
+    ret->bytes = bytes;
+    ret->len = len;
+    ret->count = 0;
+    if (len == 0)
+        return true;
+    if (len <= WEIR__VALUE_HEAD || bytes[0] != WEIR__VALUE_MAGIC || bytes[1] != WEIR__VALUE_VERSION)
+        return false;
+    for (size_t at = WEIR__VALUE_HEAD; at < len;) {
+        struct weir__section *section = &ret->sections[ret->count];
+        if (ret->count == WEIR_LIMITS_MAX || !read_section(bytes + at, len - at, section))
+            return false;
+        section->offset = at;
+        at += section->len;
+        ret->count++;
+    }
+    return true;
+}
+
+struct weir__section *weir__value_find(struct weir__value *value, const struct weir__rule *rule)
+{
+    for (size_t i = 0; i < value->count; i++) {
+        if (weir__rule_same_state(&value->sections[i].rule, rule))
+            return &value->sections[i];
+    }
+    return NULL;
+}
+
+/* ---- writing ---- */
+
+int64_t weir__state_fresh_at(const struct weir__rule *rule, const struct weir__state *state)
+{
+    return weir__min(weir__algorithm_of(rule)->fresh_at(rule, state), WEIR__EXACT_MAX);
+}
+
+static void write_ring(const struct weir__rule *rule, const struct weir__state *state, uint8_t *to)
+{
+    put(to + 7, 6, rule->kind == WEIR__SLIDING_WINDOW ? rule->extra : 0);
+    put(to + 13, 4, state->ring.capacity);
+    put(to + 17, 4, state->ring.head);
+    put(to + 21, 4, state->ring.len);
+    put(to + 25, 7, state->at);
+    put(to + 32, 7, state->ring.sum);
+    to[39] = 0;
+}
+
+void weir__section_write(const struct weir__rule *rule, const struct weir__state *state, uint8_t *to)
+{
+    to[0] = rule->kind;
+    put(to + 1, 6, rule->period_us);
+    switch (shape_of((enum weir__kind)rule->kind)) {
+    case WINDOW:
+        put(to + 7, 7, state->at);
+        put(to + 14, 7, state->amount);
+        break;
+    case COUNTER:
+        put(to + 7, 7, state->at);
+        put(to + 14, 4, state->before);
+        put(to + 18, 4, state->amount);
+        break;
+    case GUAVA:
+        put(to + 7, 7, weir__state_fresh_at(rule, state));
+        put(to + 14, 7, state->at);
+        memcpy(to + 21, &state->stored, 8);
+        break;
+    case RING:
+        write_ring(rule, state, to);
+        break;
+    case BUCKET:
+        put(to + 7, 5, rule->count);
+        put(to + 12, 7, state->at);
+        put(to + 19, 7, state->amount);
+        break;
+    }
+}

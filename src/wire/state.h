@@ -1,0 +1,47 @@
+/*
+ * The state of a key as one string of bytes, shared by Lua scripts and module: docs/STATE.md. Bytes in,
+ * sections out and back; no I/O, no allocation. Every length and number is checked before it is used.
+ */
+#ifndef WEIR_STATE_H
+#define WEIR_STATE_H
+
+#include "core/core.h"
+
+#define WEIR__VALUE_MAGIC 0xF7
+#define WEIR__VALUE_VERSION 1
+#define WEIR__VALUE_HEAD 2
+#define WEIR__RING_HEAD 40
+#define WEIR__RING_CAPACITY_MAX ((UINT32_C(4) << 16) - 2)
+
+/* A section found in a value. */
+struct weir__section {
+    size_t offset, len;
+    struct weir__rule rule; /* kind, period, precision and count as written: enough to judge it */
+    struct weir__state state; /* ring.cells point into the value */
+    int64_t fresh_at;         /* from when on it is absent by its own numbers */
+};
+
+/* A value's sections. */
+struct weir__value {
+    uint8_t *bytes;
+    size_t len;
+    size_t count;
+    struct weir__section sections[WEIR_LIMITS_MAX];
+};
+
+/* Reads a value; len 0 is one without sections. False: foreign or damaged. */
+bool weir__value_parse(uint8_t *bytes, size_t len, struct weir__value *ret);
+/* The section of a rule's state, or NULL. */
+struct weir__section *weir__value_find(struct weir__value *value, const struct weir__rule *rule);
+
+/* Bytes a state takes under a rule (large ones: with this capacity). */
+size_t weir__section_size(const struct weir__rule *rule, uint32_t capacity);
+/* Writes a section's bytes without its cells, which are in place or the caller's to write. */
+void weir__section_write(const struct weir__rule *rule, const struct weir__state *state,
+                         uint8_t *to);
+/* From when on a state just written is absent by its own numbers, capped at 2^53. */
+int64_t weir__state_fresh_at(const struct weir__rule *rule, const struct weir__state *state);
+/* The capacity after this one; 0: none. */
+uint32_t weir__ring_next_capacity(uint32_t capacity);
+
+#endif
