@@ -49,13 +49,14 @@ extern const struct cli_command cli_take, cli_peek, cli_wait, cli_settle, cli_re
 
 /* The options that most commands share, as their help texts show them. */
 #define CLI_STORE_HELP                                                                             \
-    "  --store URL   where the state is kept: file:/path, shm:/name (either with ?size=64m) or\n"  \
-    "                memory:64m. Without it: the file weir/zone in $XDG_STATE_HOME, or in\n"       \
-    "                ~/.local/state, so that one call remembers the last\n"
+    "  --store URL   where the state is kept: file:/path or shm:/name, both with an\n"             \
+    "                optional ?size=64m, or memory:64m. Without it: weir/zone in\n"                \
+    "                $XDG_STATE_HOME, or in ~/.local/state, so that one call\n"                    \
+    "                remembers the last\n"
 #define CLI_JSON_HELP "  --json        print one JSON object; times are seconds, null is never\n"
 #define CLI_LIMITS_HELP                                                                            \
-    "LIMITS is one limit or several, separated by commas; `weir explain LIMITS` tells what they\n" \
-    "do. A request is charged to all of them or to none.\n"
+    "LIMITS is one limit or several, separated by commas; `weir explain LIMITS`\n"                 \
+    "tells what they do. A request is charged to all of them or to none.\n"
 
 /* ---- options.c ---- */
 

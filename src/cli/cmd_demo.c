@@ -125,7 +125,7 @@ static void print_demo(void)
     size_t fit = (size_t)cli_width(stdout) / PANEL_WIDTH;
     size_t across = fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
     printf("%sOne client, one limit: 240 an hour.%s It sends 200 requests in the last minute\n"
-           "before eleven, and 240 in the first minute after. What each kind of limit admits:\n\n",
+           "before eleven, and 240 in the first minute after. What each limit admits:\n\n",
            style.bold, style.off);
     for (size_t i = 0; i < WEIR__COUNT(panels); i += across)
         print_panels(i, i + across);
@@ -181,17 +181,16 @@ static int run(const struct cli_call *call)
 const struct cli_command cli_demo = {
     .name = "demo",
     .summary = "twice the limit around a window's edge, and what avoids it",
-    .help =
-        "Usage: weir demo [--json]\n"
-        "\n"
-        "Plays the same 440 requests around the edge of an hour against four kinds of limit, each\n"
-        "of 240 an hour, and shows what gets through. Nothing is stored.\n"
-        "\n"
-        "Options:\n"
-        "  --json        only the counts, as one JSON object\n"
-        "\n"
-        "Examples:\n"
-        "  weir demo\n"
-        "  NO_COLOR=1 weir demo | less\n" CLI_EXIT_CODES,
+    .help = "Usage: weir demo [--json]\n"
+            "\n"
+            "Plays the same 440 requests around the edge of an hour against four kinds of\n"
+            "limit, each of 240 an hour, and shows what gets through. Nothing is stored.\n"
+            "\n"
+            "Options:\n"
+            "  --json        only the counts, as one JSON object\n"
+            "\n"
+            "Examples:\n"
+            "  weir demo\n"
+            "  NO_COLOR=1 weir demo | less\n" CLI_EXIT_CODES,
     .run = run,
 };

@@ -11,9 +11,8 @@ const struct cli_command cli_release = {
     .summary = "give a lease's slots back",
     .help = "Usage: weir release KEY LIMITS ID [--json] [--store URL]\n"
             "\n"
-            "Gives the slots of the lease ID back. KEY and LIMITS are those of the `weir acquire` "
-            "that\n"
-            "printed ID. A lease that has lapsed is gone: exit code 1.\n"
+            "Gives the slots of the lease ID back. KEY and LIMITS are those of the\n"
+            "`weir acquire` that printed ID. A lease that has lapsed is gone: exit code 1.\n"
             "\n"
             "Options:\n" CLI_JSON_HELP CLI_STORE_HELP "\n"
             "Examples:\n"

@@ -11,9 +11,9 @@ const struct cli_command cli_renew = {
     .summary = "start a lease's time anew",
     .help = "Usage: weir renew KEY LIMITS ID [--json] [--store URL]\n"
             "\n"
-            "Starts the time of the lease ID anew, so that it does not lapse. KEY and LIMITS are "
-            "those of\n"
-            "the `weir acquire` that printed ID. A lease that has lapsed is gone: exit code 1.\n"
+            "Starts the time of the lease ID anew, so that it does not lapse. KEY and LIMITS\n"
+            "are those of the `weir acquire` that printed ID. A lease that has lapsed is\n"
+            "gone: exit code 1.\n"
             "\n"
             "Options:\n" CLI_JSON_HELP CLI_STORE_HELP "\n"
             "Examples:\n"

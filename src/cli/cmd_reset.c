@@ -41,15 +41,14 @@ static int run(const struct cli_call *call)
 const struct cli_command cli_reset = {
     .name = "reset",
     .summary = "forget a key, all its limits",
-    .help =
-        "Usage: weir reset KEY [--json] [--store URL]\n"
-        "\n"
-        "Forgets everything about KEY, under all limits: its next request meets a fresh state.\n"
-        "Leases of concurrent limits are forgotten too.\n"
-        "\n"
-        "Options:\n" CLI_JSON_HELP CLI_STORE_HELP "\n"
-        "Examples:\n"
-        "  weir reset user:42\n"
-        "  weir reset user:42 --store shm:/app --json\n" CLI_EXIT_CODES,
+    .help = "Usage: weir reset KEY [--json] [--store URL]\n"
+            "\n"
+            "Forgets everything about KEY, under all limits: its next request meets a fresh\n"
+            "state. Leases of concurrent limits are forgotten too.\n"
+            "\n"
+            "Options:\n" CLI_JSON_HELP CLI_STORE_HELP "\n"
+            "Examples:\n"
+            "  weir reset user:42\n"
+            "  weir reset user:42 --store shm:/app --json\n" CLI_EXIT_CODES,
     .run = run,
 };

@@ -10,7 +10,7 @@ static int settle(const struct cli_call *call, const struct cli_ask *ask, const 
     weir_error err = {0};
     int code = weir_settle(ask->store, ask->key, ask->limit, receipt, actual, &err);
     if (code)
-        return cli_fail(call, cli_exit_for(code), "receipt \"%s\": %s", cli_show_text(receipt).text,
+        return cli_fail(call, cli_exit_for(code), "%s",
                         err.message[0] ? err.message : weir_strerror(code));
     if (ask->json) {
         struct cli_json json = {stdout, false};
@@ -59,12 +59,10 @@ const struct cli_command cli_settle = {
     .help =
         "Usage: weir settle KEY LIMITS RECEIPT ACTUAL [--json] [--store URL]\n"
         "\n"
-        "Changes what an earlier take charged to ACTUAL, the real cost (0 to 1000000000000; 0 "
-        "gives\n"
-        "everything back). KEY and LIMITS are those of the take, RECEIPT is what it printed. "
-        "Settle a\n"
-        "take once: a second settle corrects again. concurrent limits have `weir release` "
-        "instead.\n"
+        "Changes what an earlier take charged to ACTUAL, the real cost (0 to\n"
+        "1000000000000; 0 gives everything back). KEY and LIMITS are those of the take,\n"
+        "RECEIPT is what it printed. Settle a take once: a second settle corrects again.\n"
+        "concurrent limits have `weir release` instead.\n"
         "\n"
         "Options:\n" CLI_JSON_HELP CLI_STORE_HELP "\n"
         "Examples:\n"

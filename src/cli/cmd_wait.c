@@ -50,18 +50,16 @@ static int run(const struct cli_call *call)
 const struct cli_command cli_wait = {
     .name = "wait",
     .summary = "take, sleeping until it is allowed",
-    .help =
-        "Usage: weir wait KEY LIMITS [--cost N] [--max T|any] [--json] [--store URL]\n"
-        "\n"
-        "Takes as `weir take` does, but sleeps until the request may go ahead. One that cannot "
-        "make\n"
-        "it within --max is denied at once. " CLI_LIMITS_HELP "\n"
-        "Options:\n"
-        "  --cost N      what the request costs, 0 to 1000000000000 (default 1)\n"
-        "  --max T       sleep at most T in all: a duration, `0` or `any` (default: any, which is\n"
-        "                366 days)\n" CLI_JSON_HELP CLI_STORE_HELP "\n"
-        "Examples:\n"
-        "  weir wait api.example.com \"token-bucket 2/s\" && curl https://api.example.com/\n"
-        "  weir wait backup \"fixed-window 1/d\" --max 1h\n" CLI_EXIT_CODES,
+    .help = "Usage: weir wait KEY LIMITS [--cost N] [--max T|any] [--json] [--store URL]\n"
+            "\n"
+            "Takes as `weir take` does, but sleeps until the request may go ahead. One that\n"
+            "cannot make it within --max is denied at once.\n" CLI_LIMITS_HELP "\n"
+            "Options:\n"
+            "  --cost N      what it costs, 0 to 1000000000000 (default 1)\n"
+            "  --max T       sleep at most T in all: a duration, `0` or `any` (default: any,\n"
+            "                which is 366 days)\n" CLI_JSON_HELP CLI_STORE_HELP "\n"
+            "Examples:\n"
+            "  weir wait api.example.com \"token-bucket 2/s\" && curl https://api.example.com/\n"
+            "  weir wait backup \"fixed-window 1/d\" --max 1h\n" CLI_EXIT_CODES,
     .run = run,
 };

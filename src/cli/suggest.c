@@ -33,7 +33,7 @@ const char *cli_nearest(const char *word, const char *const *names, size_t count
 {
     size_t len = strlen(word);
     const char *best = NULL;
-    int best_distance = len <= 3 ? 2 : 3; /* only what is nearer than this */
+    int best_distance = len <= 4 ? 2 : 3; /* only what is nearer than this */
     for (size_t i = 0; i < count && len <= NAME_MAX_LEN; i++) {
         size_t name_len = strlen(names[i]);
         if (name_len > NAME_MAX_LEN)

@@ -1,0 +1,122 @@
+#!/bin/bash
+# Bad input, bad stores, bad files: exit codes, and messages that name the value and the fix.
+# shellcheck source-path=SCRIPTDIR disable=SC2016,SC2015,SC2317
+source "$(dirname "$0")/cli_helpers.bash"
+
+limit="token-bucket 10/s burst 20"
+long_key=$(head -c 65537 /dev/zero | tr '\0' k)
+good_key=${long_key:1}
+
+# ---- usage ----
+refuses "no key" 2 "KEY is missing" take
+refuses "no limits" 2 "LIMITS is missing" take k
+refuses "no receipt" 2 "RECEIPT is missing" settle k "$limit"
+refuses "no lease id" 2 "ID is missing" release k "concurrent 2"
+refuses "too many arguments" 2 'unexpected argument "10/s"' take k token-bucket 10/s
+refuses "unknown option" 2 'unknown option "--csot"; did you mean --cost?' take k "$limit" --csot 3
+refuses "unknown short option" 2 'unknown option "-c"' take k "$limit" -c 3
+refuses "option of another command" 2 'unknown option "--max"' take k "$limit" --max 3s
+refuses "option without its value" 2 "--cost needs a value" take k "$limit" --cost
+refuses "flag with a value" 2 '--json takes no value, but "yes" was given' take k "$limit" --json=yes
+refuses "option twice" 2 "--cost is given twice" take k "$limit" --cost 1 --cost 2
+refuses "unknown command" 2 'unknown command "tkae"; did you mean take?' tkae
+refuses "unknown command, nothing near" 2 'unknown command "frobnicate"; `weir --help`' frobnicate
+refuses "help of an unknown command" 2 'unknown command "explian"; did you mean explain?' help explian
+run </dev/null
+is "no command is exit 2" 2 "$code"
+has "no command shows the usage" "Usage: weir COMMAND" "$err"
+
+# ---- limits ----
+refuses "a rate of zero" 2 'limit "token-bucket 0/s": column 14' take k "token-bucket 0/s"
+refuses "a bare rate" 2 'limit "10/s": column 1: expected the name of a limit' take k "10/s"
+refuses "an empty limit" 2 'limit ""' take k ""
+refuses "an unknown limit" 2 '"tokn-bucket"' take k "tokn-bucket 10/s"
+refuses "a trailing comma" 2 "column 19" take k "token-bucket 10/s,"
+refuses "a period without a unit" 2 "a duration needs a unit" take k "token-bucket 10/5"
+refuses "two limits that share a state" 2 "would share its state" take k "sliding-log 5/m, sliding-log 6/m"
+refuses "too many slots" 2 "precision is too fine" take k "sliding-window 5/h precision 1ms"
+has "the place is shown" "^" "$err"
+refuses "explain checks too" 2 'limit "fixed-window 0/m"' explain "fixed-window 0/m"
+refuses "replay checks too" 2 'limit "fixed-window x/m"' replay "fixed-window x/m"
+refuses "bench checks too" 2 'limit "smooth"' bench --limit smooth
+
+# ---- numbers ----
+for cost in -1 -0 +1 abc 1.5 '' ' 1' 1e3 0x10 1000000000001 99999999999999999999 18446744073709551617; do
+    refuses "cost <$cost>" 2 "--cost \"$cost\": expected a whole number from 0 to 1000000000000" \
+        take k "$limit" --cost "$cost"
+done
+exits "cost 10^12 is the largest" 1 take k "$limit" --cost 1000000000000
+refuses "actual cost below zero" 2 'actual cost "-5"' settle k "$limit" w1-1-1 -5
+refuses "actual cost in words" 2 'actual cost "five"' settle k "$limit" w1-1-1 five
+for wait in soon -1s 5 1.5.2s 367d 0.1us 1m1h; do
+    refuses "wait <$wait>" 2 "--wait \"$wait\": " take k "$limit" --wait "$wait"
+done
+refuses "max in words" 2 '--max "later"' wait k "$limit" --max later
+refuses "a lease in words" 2 'lease id "abc"' release k "concurrent 2" abc
+refuses "a lease of zero" 2 'lease id "0"' renew k "concurrent 2" 0
+refuses "no threads" 2 '--threads "0": expected a whole number from 1 to 64' bench --threads 0
+refuses "too many keys" 2 '--keys "100000001"' bench --keys 100000001
+refuses "a bench without end" 2 "at most 10m" bench --seconds 601
+
+# ---- keys ----
+refuses "an empty key" 2 'the key "" is empty' take "" "$limit"
+refuses "a key too long" 2 "is 65537 bytes long" take "$long_key" "$limit"
+refuses "reset of an empty key" 2 'the key "" is empty' reset ""
+exits "the longest key" 0 take "$good_key" "$limit"
+refuses "controls in a message are masked" 2 'the key' take "$(printf '\033[31m%070000d' 0)" "$limit"
+lacks "controls in a message are masked indeed" $'\033' "$err"
+
+# ---- verbs that do not fit ----
+refuses "a receipt that is none" 2 '"zzz"' settle k "$limit" zzz 5
+refuses "settle of concurrent" 2 "release" settle k "concurrent 2" w1-1-1 5
+refuses "acquire without concurrent" 2 'holds no `concurrent`' acquire k "$limit"
+refuses "renew without concurrent" 2 'holds no `concurrent`' renew k "$limit" 7
+
+# ---- store addresses ----
+rm -rf "$tmp/state"
+refuses "no scheme" 2 '"nonsense"' take k "$limit" --store nonsense
+refuses "another scheme" 2 '"http://x"' take k "$limit" --store http://x
+refuses "a size too small" 2 "1k" take k "$limit" --store memory:1k
+refuses "a file too small" 2 "4k" take k "$limit" --store "file:$tmp/small?size=4k"
+refuses "a size in words" 2 '"big"' take k "$limit" --store memory:big
+refuses "an unknown option" 2 '"sise=1m"' take k "$limit" --store "file:$tmp/x?sise=1m"
+refuses "an empty path" 2 "file:" take k "$limit" --store file:
+refuses "a shared name with slashes" 2 "shm:" take k "$limit" --store shm:/a/b
+is "nothing was made by all that" "$tmp/stderr" "$(echo "$tmp"/*)"
+
+# ---- files that fail ----
+exits "a store is made" 0 take k "$limit" --store "file:$tmp/zone?size=1m"
+refuses "another size than it has" 2 "$tmp/zone" take k "$limit" --store "file:$tmp/zone?size=2m"
+chmod 400 "$tmp/zone"
+refuses "a read-only file" 3 "$tmp/zone" take k "$limit" --store "file:$tmp/zone"
+chmod 644 "$tmp/zone"
+refuses "a file that others can read" 3 "0600" take k "$limit" --store "file:$tmp/zone"
+chmod 600 "$tmp/zone"
+exits "back in order" 0 take k "$limit" --store "file:$tmp/zone"
+seq 100000 >"$tmp/foreign"
+chmod 600 "$tmp/foreign"
+refuses "a foreign file" 3 "not a weir zone" take k "$limit" --store "file:$tmp/foreign"
+is "a foreign file is left alone" "$(seq 100000 | cksum)" "$(cksum <"$tmp/foreign")"
+head -c 300000 "$tmp/zone" >"$tmp/short"
+chmod 600 "$tmp/short"
+refuses "a truncated file" 3 "$tmp/short" take k "$limit" --store "file:$tmp/short"
+cp -p "$tmp/zone" "$tmp/damaged"
+printf '\377\377\377\377\377\377\377\377' | dd of="$tmp/damaged" bs=1 seek=40 conv=notrunc 2>"$tmp/dd"
+refuses "a damaged file" 3 "$tmp/damaged" take k "$limit" --store "file:$tmp/damaged"
+refuses "a damaged file, by zone" 3 "$tmp/damaged" zone "$tmp/damaged"
+ln -s zone "$tmp/link"
+refuses "a symbolic link" 3 "$tmp/link" take k "$limit" --store "file:$tmp/link"
+refuses "a directory" 3 "$tmp" take k "$limit" --store "file:$tmp"
+refuses "a path that is not there" 3 "$tmp/no/zone" take k "$limit" --store "file:$tmp/no/zone"
+XDG_STATE_HOME=/dev/null/state refuses "a state directory that cannot be" 3 "--store" take k "$limit"
+(
+    unset XDG_STATE_HOME HOME
+    "$WEIR" take k "$limit" 2>"$tmp/homeless"
+)
+is "nowhere to keep state is exit 3" 3 "$?"
+has "nowhere to keep state says what to do" "--store" "$(<"$tmp/homeless")"
+"$WEIR" take k "$limit" >/dev/full 2>"$tmp/stderr"
+is "an answer that cannot be written is exit 3" 3 "$?"
+has "an answer that cannot be written says so" "cannot write" "$(<"$tmp/stderr")"
+
+finish

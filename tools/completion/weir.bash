@@ -1,0 +1,51 @@
+# Completion of `weir` for bash. Install as /usr/share/bash-completion/completions/weir, or source it.
+
+_weir_options() {
+    case $1 in
+    take | peek) echo "--cost --wait --detail --json --store --help" ;;
+    wait) echo "--cost --max --json --store --help" ;;
+    acquire) echo "--cost --json --store --help" ;;
+    settle | reset | renew | release) echo "--json --store --help" ;;
+    explain | demo) echo "--json --help" ;;
+    replay) echo "--wait --decisions --json --store --help" ;;
+    bench) echo "--keys --threads --seconds --limit --batch --store --json --help" ;;
+    zone) echo "--check --json --help" ;;
+    esac
+}
+
+_weir() {
+    local commands="take peek wait settle reset acquire renew release explain replay demo bench zone"
+    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+    COMPREPLY=()
+    if ((COMP_CWORD == 1)); then
+        mapfile -t COMPREPLY < <(compgen -W "$commands help --help --version" -- "$current")
+        return
+    fi
+    local command=${COMP_WORDS[1]}
+    case $previous in
+    help)
+        mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$current")
+        return
+        ;;
+    --store)
+        compopt -o nospace
+        mapfile -t COMPREPLY < <(compgen -W "file: shm: memory:" -- "$current")
+        return
+        ;;
+    --wait | --max)
+        mapfile -t COMPREPLY < <(compgen -W "any 0 100ms 1s 10s 1m" -- "$current")
+        return
+        ;;
+    --cost | --keys | --threads | --seconds | --batch | --limit)
+        return
+        ;;
+    esac
+    if [[ $current == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "$(_weir_options "$command")" -- "$current")
+    elif [[ $command == zone || $command == replay ]]; then
+        compopt -o filenames
+        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+    fi
+}
+
+complete -F _weir weir
