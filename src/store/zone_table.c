@@ -183,8 +183,7 @@ static void write_block(struct weir__zone *zone, const struct weir__op *op)
     const struct weir__ring *ring = &op->state.ring;
     struct weir__block *block = weir__block_at(zone, op->unit);
     struct weir__packed header = {ring->head | (uint64_t)ring->len << 32, (uint64_t)ring->sum};
-    block->group = (uint32_t)(op->group - zone->groups);
-    block->slot = op->slot;
+    weir__block_own(zone, block, op->group, op->slot);
     weir__store16((struct weir__packed *)block, header);
 }
 
@@ -193,8 +192,10 @@ void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used)
     struct weir__group *group = op->group;
     bool occupied = group->tags[op->slot] != 0;
     if (!op->state.present) {
-        if (occupied)
+        if (occupied) {
             weir__slot_clear(zone, group, op->slot);
+            op->has_block = false; /* it may be another's by now */
+        }
         return;
     }
     if (weir__algorithm_of(op->rule)->large)
