@@ -104,7 +104,8 @@ static uint64_t find_row(struct weir__zone *zone, const weir_limit *limit, size_
     uint64_t row = weir__row_find(zone, &limit->rules[i], now_us, &sweeps);
     if (row)
         row |= zone->serial << 32 | (uint64_t)(uint16_t)sweeps << 16;
-    atomic_store_explicit((_Atomic uint64_t *)&limit->hints[i], row, memory_order_relaxed);
+    /* Whoever reads the hint may name the row in a slot: it must see the row whole. */
+    atomic_store_explicit((_Atomic uint64_t *)&limit->hints[i], row, memory_order_release);
     return row;
 }
 
@@ -112,7 +113,7 @@ static uint64_t find_row(struct weir__zone *zone, const weir_limit *limit, size_
 static inline bool set_row(struct weir__zone *zone, const weir_limit *limit, size_t i,
                            int64_t now_us, struct weir__op *op)
 {
-    uint64_t hint = atomic_load_explicit(&limit->hints[i], memory_order_relaxed);
+    uint64_t hint = atomic_load_explicit(&limit->hints[i], memory_order_acquire);
     if (WEIR__UNLIKELY(hint >> 32 != zone->serial))
         hint = find_row(zone, limit, i, now_us);
     op->row = (uint16_t)hint;

@@ -134,9 +134,18 @@ int weir__zone_recover(struct weir__zone *zone, weir_error *err)
     if (zone->header->dirty) {
         for (uint32_t i = 0; i < zone->layout.stripes; i++)
             weir__stripe_repair(zone, i);
-        weir__blocks_rebuild(zone);
     }
+    weir__blocks_rebuild(zone); /* always: a damaged map or free list could not be told otherwise */
     return weir__zone_check(zone, err);
+}
+
+static uint64_t count_rows(const struct weir__zone *zone)
+{
+    uint64_t count = 0;
+    uint32_t used = atomic_load(&zone->header->rows_used);
+    for (uint32_t i = 1; i <= used && i < zone->layout.rows; i++)
+        count += weir__row_at(zone, i) != NULL;
+    return count;
 }
 
 void weir__zone_info(struct weir__zone *zone, weir_zone_info *ret)
@@ -154,11 +163,11 @@ void weir__zone_info(struct weir__zone *zone, weir_zone_info *ret)
         info.evicted_unused += counters[WEIR__EVICTED_UNUSED];
         info.evicted_soonest += counters[WEIR__EVICTED_SOONEST];
         info.repairs += counters[WEIR__REPAIRS];
+        if (i == weir__rows_stripe(zone))
+            info.limits = count_rows(zone);
+        if (i == weir__blocks_stripe(zone))
+            info.large_used = (uint64_t)zone->header->used_units * WEIR__BLOCK_UNIT;
         weir__stripe_unlock(zone, i);
     }
-    info.large_used = (uint64_t)zone->header->used_units * WEIR__BLOCK_UNIT;
-    uint32_t used = atomic_load(&zone->header->rows_used);
-    for (uint32_t i = 1; i <= used; i++)
-        info.limits += weir__row_at(zone, i) != NULL;
     *ret = info;
 }

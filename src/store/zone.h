@@ -113,8 +113,8 @@ struct weir__zone_header {
 struct weir__block {
     uint32_t head, len; /* this and sum: one 16-byte store */
     int64_t sum;
-    uint32_t group; /* whose it is */
-    uint32_t slot;
+    _Atomic uint32_t group; /* whose it is; read without its stripe's lock, so a guess */
+    _Atomic uint32_t slot;
     uint64_t spare;
 };
 _Static_assert(sizeof(struct weir__block) == 32, "two cells' worth");
@@ -341,6 +341,14 @@ void weir__table_reset(struct weir__zone *zone, uint64_t tag, uint32_t home);
 static inline struct weir__block *weir__block_at(const struct weir__zone *zone, uint32_t unit)
 {
     return (struct weir__block *)(zone->blocks + (uint64_t)unit * WEIR__BLOCK_UNIT);
+}
+
+static inline void weir__block_own(const struct weir__zone *zone, struct weir__block *block,
+                                   const struct weir__group *group, unsigned slot)
+{
+    uint32_t number = (uint32_t)(group - zone->groups);
+    atomic_store_explicit(&block->group, number, memory_order_relaxed);
+    atomic_store_explicit(&block->slot, slot, memory_order_relaxed);
 }
 
 static inline uint32_t weir__block_cells(unsigned order)

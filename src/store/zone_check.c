@@ -122,17 +122,20 @@ static int check_rows(struct survey *survey)
     return 0;
 }
 
-/* All stripes at once: a block that moves between two of them must not be seen twice. */
+/* All stripes at once: a block that moves between two of them must not be seen twice. The rows, too:
+ * one that is being made makes no sense yet. */
 int weir__zone_check(struct weir__zone *zone, weir_error *err)
 {
     struct survey survey = {zone, err, calloc(zone->layout.units / 8 + 1, 1)};
     if (!survey.taken)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for checking the zone");
+    weir__stripe_lock(zone, weir__rows_stripe(zone));
     weir__stripes_lock_all(zone);
     int code = check_rows(&survey);
     for (uint32_t i = 0; i < zone->layout.stripes && code == 0; i++)
         code = check_stripe(&survey, i);
     weir__stripes_unlock_all(zone);
+    weir__stripe_unlock(zone, weir__rows_stripe(zone));
     free(survey.taken);
     return code;
 }

@@ -70,8 +70,9 @@ static bool visit_next(const struct search *search, size_t round)
     unsigned order;
     if (!weir__block_next_used(zone, &unit, &order))
         return false;
-    uint32_t group = weir__block_at(zone, unit)->group;
-    unsigned slot = weir__block_at(zone, unit)->slot;
+    const struct weir__block *block = weir__block_at(zone, unit);
+    uint32_t group = atomic_load_explicit(&block->group, memory_order_relaxed);
+    unsigned slot = atomic_load_explicit(&block->slot, memory_order_relaxed);
     if (group >= zone->group_count || slot >= WEIR__SLOTS)
         return true;
     uint32_t stripe = weir__stripe_of(zone, group);
@@ -110,8 +111,9 @@ static void move_ring(struct weir__zone *zone, struct weir__op *op, uint32_t uni
     struct weir__cell *cells = (struct weir__cell *)(block + 1);
     for (uint32_t i = 0; i < ring->len; i++)
         cells[i] = *weir__ring_cell(ring, i);
-    *block = (struct weir__block){
-        0, ring->len, ring->sum, (uint32_t)(op->group - zone->groups), op->slot, 0};
+    weir__block_own(zone, block, op->group, op->slot);
+    weir__store16((struct weir__packed *)block,
+                  (struct weir__packed){(uint64_t)ring->len << 32, (uint64_t)ring->sum});
     *ring = (struct weir__ring){cells, weir__block_cells(order), 0, ring->len, ring->sum};
 }
 
