@@ -129,7 +129,7 @@ static void print_demo(void)
            style.bold, style.off);
     for (size_t i = 0; i < WEIR__COUNT(panels); i += across)
         print_panels(i, i + across);
-    cli_print_legend(style.colour, "admitted", "denied, in steps of 7.5 seconds");
+    cli_print_legend(style.colour, "admitted", "denied   (a bar is 7.5 seconds)");
     putchar('\n');
     print_verdicts();
     printf("\n%sTry next%s\n"

@@ -2,8 +2,8 @@
 #include "sim/plot.h"
 
 #define THROUGH_COLOUR "32"
-#define DENIED_COLOUR "38;5;131"
-#define DENIED_GROUND "48;5;131"
+#define DENIED_COLOUR "38;5;88"
+#define DENIED_GROUND "48;5;88"
 #define SHADE "░"
 
 static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};

@@ -69,6 +69,7 @@ lacks "controls in a message are masked indeed" $'\033' "$err"
 # ---- verbs that do not fit ----
 refuses "a receipt that is none" 2 '"zzz"' settle k "$limit" zzz 5
 refuses "settle of concurrent" 2 "release" settle k "concurrent 2" w1-1-1 5
+refuses "acquire of nothing" 2 '--cost "0": expected a whole number from 1' acquire k "concurrent 2" --cost 0
 refuses "acquire without concurrent" 2 'holds no `concurrent`' acquire k "$limit"
 refuses "renew without concurrent" 2 'holds no `concurrent`' renew k "$limit" 7
 
