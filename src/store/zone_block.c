@@ -27,9 +27,18 @@ static bool is_free(const struct weir__zone *zone, uint32_t unit, unsigned order
            zone->map[unit] == (FREE | (order + 1));
 }
 
+static void suspect(struct weir__zone *zone)
+{
+    atomic_store(&zone->header->blocks_suspect, 1);
+}
+
 static void push(struct weir__zone *zone, uint32_t unit, unsigned order)
 {
     uint32_t first = zone->header->free[order];
+    if (first && !is_free(zone, first - 1, order)) {
+        suspect(zone);
+        first = 0;
+    }
     *link_at(zone, unit) = (struct link){first, 0};
     if (first)
         link_at(zone, first - 1)->previous = unit + 1;
@@ -42,8 +51,10 @@ static bool pull(struct weir__zone *zone, uint32_t unit, unsigned order)
 {
     struct link link = *link_at(zone, unit);
     if ((link.next && !is_free(zone, link.next - 1, order)) ||
-        (link.previous && !is_free(zone, link.previous - 1, order)))
+        (link.previous && !is_free(zone, link.previous - 1, order))) {
+        suspect(zone);
         return false;
+    }
     if (link.next)
         link_at(zone, link.next - 1)->previous = link.previous;
     if (link.previous)
@@ -62,10 +73,12 @@ static bool take(struct weir__zone *zone, unsigned order, uint32_t *ret_unit)
     if (from > WEIR__ORDER_MAX)
         return false;
     uint32_t unit = zone->header->free[from] - 1;
-    if (!is_free(zone, unit, from) || !pull(zone, unit, from)) {
-        atomic_store(&zone->header->blocks_suspect, 1);
+    if (!is_free(zone, unit, from)) {
+        suspect(zone);
         return false;
     }
+    if (!pull(zone, unit, from))
+        return false;
     while (from > order) {
         from--;
         push(zone, unit + (1u << from), from);
