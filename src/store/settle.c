@@ -1,43 +1,6 @@
-/* Correcting a charge, and the receipts that name one: `w1-<time µs>-<charged>`. */
+/* Correcting a charge, named by its receipt. */
+#include "limit/receipt.h"
 #include "store/store.h"
-
-#include <ctype.h>
-#include <string.h>
-
-void weir_receipt(const weir_decision *decision, char ret[WEIR_RECEIPT_SIZE])
-{
-    struct weir__buffer buffer = weir__buffer_over(ret, WEIR_RECEIPT_SIZE);
-    weir__put_text(&buffer, "w1-");
-    weir__put_int(&buffer, decision->time_us);
-    weir__put_text(&buffer, "-");
-    weir__put_int(&buffer, decision->charged);
-}
-
-/* A whole number up to `most`, ended by `end`. */
-static bool read_number(const char **text, char end, int64_t most, int64_t *ret)
-{
-    const char *p = *text;
-    int64_t number = 0;
-    for (; isdigit((unsigned char)*p); p++) {
-        number = number * 10 + (*p - '0');
-        if (number > most)
-            return false;
-    }
-    if (p == *text || *p != end)
-        return false;
-    *text = p + 1;
-    *ret = number;
-    return true;
-}
-
-static bool read_receipt(const char *text, struct weir__correction *ret)
-{
-    if (strncmp(text, "w1-", 3))
-        return false;
-    text += 3;
-    return read_number(&text, '-', WEIR__EXACT_MAX - 1, &ret->charged_at_us) &&
-           read_number(&text, 0, WEIR_COST_MAX, &ret->charged);
-}
 
 static int check(weir_key key, const weir_limit *limit, const char *receipt, int64_t actual,
                  struct weir__correction *ret, weir_error *err)
@@ -48,7 +11,7 @@ static int check(weir_key key, const weir_limit *limit, const char *receipt, int
     if (actual < 0 || actual > WEIR_COST_MAX)
         return weir__fail(err, WEIR_EINVAL, 0, "the actual cost %lld is not within 0 … 10^12",
                           (long long)actual);
-    if (!receipt || !read_receipt(receipt, ret))
+    if (!receipt || !weir__receipt_read(receipt, ret))
         return weir__fail(err, WEIR_ERECEIPT, 0,
                           "\"%.64s\" is no receipt; pass what the take printed, like %s",
                           receipt ? receipt : "", "w1-1700000000000000-1");

@@ -1,0 +1,213 @@
+/* The WEIR.* commands: arguments in, replies out. */
+#include "weir_redis.h"
+
+#include "base/random.h"
+#include "limit/receipt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* allowed, limit, remaining, retry_after, reset_after, delay. */
+static void reply_row(RedisModuleCtx *ctx, const weir_decision *row)
+{
+    rm_ReplyWithLongLong(ctx, row->allowed);
+    rm_ReplyWithLongLong(ctx, row->limit);
+    rm_ReplyWithLongLong(ctx, row->remaining);
+    rm_ReplyWithLongLong(ctx, row->retry_after_us);
+    rm_ReplyWithLongLong(ctx, row->reset_after_us);
+    rm_ReplyWithLongLong(ctx, row->delay_us);
+}
+
+int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, bool take, uint64_t lease)
+{
+    weir_decision rows[WEIR_LIMITS_MAX], folded;
+    char receipt[WEIR_RECEIPT_SIZE];
+    size_t limits = 0;
+    if (!decide(ctx, request, take, lease, rows, &folded))
+        return RM_OK;
+    for (size_t i = 0; i < request->count; i++)
+        limits += request->asks[i].limit->count;
+    weir_receipt(&folded, receipt);
+    rm_ReplyWithArray(ctx, (long)(7 + (lease != 0) + (request->detail ? 1 + limits : 0)));
+    reply_row(ctx, &folded);
+    rm_ReplyWithStringBuffer(ctx, receipt, strlen(receipt));
+    if (lease)
+        rm_ReplyWithLongLong(ctx, folded.allowed && request->asks[0].cost ? (long long)lease : 0);
+    if (!request->detail)
+        return RM_OK;
+    rm_ReplyWithLongLong(ctx, folded.binding);
+    for (size_t i = 0; i < limits; i++) {
+        rm_ReplyWithArray(ctx, 6);
+        reply_row(ctx, &rows[i]);
+    }
+    return RM_OK;
+}
+
+int take_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    struct request request;
+    return read_take(ctx, argv, argc, &request) ? decide_and_reply(ctx, &request, true, 0) : RM_OK;
+}
+
+int peek_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    struct request request;
+    return read_take(ctx, argv, argc, &request) ? decide_and_reply(ctx, &request, false, 0) : RM_OK;
+}
+
+int take_all_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    struct request request;
+    if (rm_IsKeysPositionRequest(ctx)) {
+        size_t len;
+        const char *text = argc > 1 ? rm_StringPtrLen(argv[1], &len) : "";
+        int n = atoi(text);
+        for (int i = 0; i < n && i < WEIR_LIMITS_MAX && 2 + 3 * i < argc; i++)
+            rm_KeyAtPos(ctx, 2 + 3 * i);
+        return RM_OK;
+    }
+    if (!read_take_all(ctx, argv, argc, &request))
+        return RM_OK;
+    return decide_and_reply(ctx, &request, true, 0);
+}
+
+/* The index of the limit that has leases, or the count. */
+static size_t leased(const weir_limit *limit)
+{
+    size_t i = 0;
+    while (i < limit->count && !weir__algorithm_of(&limit->rules[i])->leases)
+        i++;
+    return i;
+}
+
+/* WEIR.ACQUIRE key limits [COST n] [WAIT us|any] [DETAIL] */
+int acquire_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    struct request request;
+    uint64_t id = 0;
+    if (!read_take(ctx, argv, argc, &request))
+        return RM_OK;
+    if (leased(request.asks[0].limit) == request.asks[0].limit->count)
+        return reply_error(ctx, "ERR there is nothing to acquire: none of the limits is concurrent");
+    if (weir__random_bytes(&id, sizeof id))
+        return reply_error(ctx, "ERR no randomness for a lease");
+    id &= WEIR__LEASE_MASK;
+    return decide_and_reply(ctx, &request, true, id | !id);
+}
+
+/* key limits id: loads the leases and changes one. */
+static int change_lease(RedisModuleCtx *ctx, RedisModuleString **argv, int argc, bool renew)
+{
+    int64_t id;
+    if (argc != 4)
+        return rm_WrongArity(ctx);
+    const weir_limit *limit = limit_of(ctx, argv[2]);
+    if (!limit)
+        return RM_OK;
+    size_t i = leased(limit);
+    if (i == limit->count)
+        return reply_error(ctx, "ERR there are no leases: none of the limits is concurrent");
+    if (!read_number(ctx, argv[3], "a lease id", 1, (int64_t)WEIR__LEASE_MASK, &id))
+        return RM_OK;
+    struct held held;
+    int64_t now = now_us();
+    if (!hold(ctx, argv[1], true, &held))
+        return RM_OK;
+    struct op op = {.held = &held, .rule = &limit->rules[i]};
+    load_op(&op, now);
+    op.changed = renew ? weir__lease_renew(op.rule, &op.state, (uint64_t)id)
+                       : weir__lease_release(&op.state, (uint64_t)id);
+    op.many_cells = true;
+    write_back(ctx, &held, &op, 1, now);
+    let_go(&held);
+    return rm_ReplyWithLongLong(ctx, op.changed);
+}
+
+int renew_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    return change_lease(ctx, argv, argc, true);
+}
+
+int release_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    return change_lease(ctx, argv, argc, false);
+}
+
+static int settle_all(RedisModuleCtx *ctx, RedisModuleString *key, const weir_limit *limit,
+                      const struct weir__correction *correction)
+{
+    struct held held;
+    struct op ops[WEIR_LIMITS_MAX];
+    if (!hold(ctx, key, true, &held))
+        return RM_OK;
+    for (size_t i = 0; i < limit->count; i++) {
+        struct op *op = &ops[i];
+        *op = (struct op){.held = &held, .rule = &limit->rules[i]};
+        load_op(op, correction->now_us);
+        reserve_cell(op);
+        op->changed = weir__algorithm_of(op->rule)->settle(op->rule, &op->state, correction);
+        op->many_cells = true;
+    }
+    bool fits = write_back(ctx, &held, ops, limit->count, correction->now_us);
+    for (size_t i = 0; i < limit->count; i++)
+        free_op(&ops[i]);
+    let_go(&held);
+    if (!fits)
+        return reply_error(ctx, "ERR the key holds %d live limits already", WEIR_LIMITS_MAX);
+    return rm_ReplyWithSimpleString(ctx, "OK");
+}
+
+/* WEIR.SETTLE key limits receipt actual */
+int settle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    struct weir__correction correction;
+    if (argc != 5)
+        return rm_WrongArity(ctx);
+    const weir_limit *limit = limit_of(ctx, argv[2]);
+    if (!limit || !read_number(ctx, argv[4], "the actual cost", 0, WEIR_COST_MAX, &correction.actual))
+        return RM_OK;
+    size_t len;
+    const char *receipt = rm_StringPtrLen(argv[3], &len);
+    char text[WEIR_RECEIPT_SIZE] = "";
+    if (len < sizeof text)
+        memcpy(text, receipt, len);
+    if (len >= sizeof text || strlen(text) != len || !weir__receipt_read(text, &correction))
+        return reply_error(ctx, "ERR \"%.*s\" is no receipt; pass what the take replied",
+                           (int)(len > 64 ? 64 : len), receipt);
+    if (leased(limit) < limit->count)
+        return reply_error(ctx, "ERR concurrent limits cannot be settled: release the lease instead");
+    correction.now_us = now_us();
+    if (correction.actual == correction.charged)
+        return rm_ReplyWithSimpleString(ctx, "OK");
+    return settle_all(ctx, argv[1], limit, &correction);
+}
+
+/* WEIR.RESET key */
+int reset_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    struct held held;
+    if (argc != 2)
+        return rm_WrongArity(ctx);
+    if (!hold(ctx, argv[1], true, &held))
+        return RM_OK;
+    bool present = held.value.count > 0;
+    if (present) {
+        rm_DeleteKey(held.key);
+        rm_Replicate(ctx, "DEL", "s", argv[1]);
+        rm_SignalModifiedKey(ctx, argv[1]);
+    }
+    let_go(&held);
+    return rm_ReplyWithLongLong(ctx, present);
+}
+
+/* WEIR.CLOCK us: the test clock. There only if the module was loaded with `test-clock`. */
+int clock_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    int64_t us;
+    if (argc != 2)
+        return rm_WrongArity(ctx);
+    if (!read_number(ctx, argv[1], "the time", 0, WEIR__EXACT_MAX - 1, &us))
+        return RM_OK;
+    test_clock_set(us);
+    return rm_ReplyWithSimpleString(ctx, "OK");
+}

@@ -1,0 +1,144 @@
+/* Requests to decisions: hold every key, judge every limit, charge all or none. */
+#include "weir_redis.h"
+
+#include "core/ring.h"
+
+#include <string.h>
+
+struct decision_run {
+    struct held held[WEIR_LIMITS_MAX];
+    size_t held_count;
+    struct op ops[WEIR_LIMITS_MAX];
+    struct weir__request asked[WEIR_LIMITS_MAX];
+    size_t op_count;
+};
+
+static bool same_name(RedisModuleString *a, RedisModuleString *b)
+{
+    size_t a_len, b_len;
+    const char *a_text = rm_StringPtrLen(a, &a_len), *b_text = rm_StringPtrLen(b, &b_len);
+    return a_len == b_len && !memcmp(a_text, b_text, a_len);
+}
+
+/* The key of an ask, held once however often it is named. */
+static struct held *hold_key(RedisModuleCtx *ctx, struct decision_run *run, RedisModuleString *name,
+                             bool writing)
+{
+    for (size_t i = 0; i < run->held_count; i++) {
+        if (same_name(run->held[i].name, name))
+            return &run->held[i];
+    }
+    struct held *held = &run->held[run->held_count];
+    if (!hold(ctx, name, writing, held))
+        return NULL;
+    run->held_count++;
+    return held;
+}
+
+static bool shares_state(const struct decision_run *run, const struct op *op)
+{
+    for (size_t i = 0; i < run->op_count; i++) {
+        if (run->ops[i].held == op->held && weir__rule_same_state(run->ops[i].rule, op->rule))
+            return true;
+    }
+    return false;
+}
+
+static bool load_all(RedisModuleCtx *ctx, struct decision_run *run, const struct request *request,
+                     bool writing, int64_t now)
+{
+    run->held_count = run->op_count = 0;
+    for (size_t i = 0; i < request->count; i++) {
+        const struct ask *ask = &request->asks[i];
+        struct held *held = hold_key(ctx, run, ask->key, writing);
+        if (!held)
+            return false;
+        for (size_t j = 0; j < ask->limit->count; j++) {
+            struct op *op = &run->ops[run->op_count];
+            op->held = held;
+            op->rule = &ask->limit->rules[j];
+            if (request->count > 1 && shares_state(run, op)) {
+                reply_error(ctx, "ERR two limits of one key are of the same kind and period and would "
+                                 "share a state; use another period or key");
+                return false;
+            }
+            load_op(op, now);
+            run->asked[run->op_count++] = (struct weir__request){
+                now, ask->cost, weir__wait_for(op->rule, request->wait_us)};
+        }
+    }
+    return true;
+}
+
+static void charge(struct op *op, const struct weir__request *asked, uint64_t lease,
+                   weir_decision *row)
+{
+    const struct weir__algorithm *algorithm = weir__algorithm_of(op->rule);
+    if (algorithm->leases) {
+        weir__lease_acquire(op->rule, &op->state, asked->cost, lease);
+        row->lease = lease;
+        op->many_cells = weir__ring_last(&op->state.ring)->lease >> WEIR__LEASE_SHIFT != lease;
+    } else {
+        algorithm->charge(op->rule, &op->state, asked);
+    }
+    row->charged = asked->cost;
+    op->changed = true;
+}
+
+static bool charge_all(RedisModuleCtx *ctx, struct decision_run *run, uint64_t lease, int64_t now,
+                       weir_decision *rows)
+{
+    for (size_t i = 0; i < run->op_count; i++) {
+        if (run->asked[i].cost > 0)
+            reserve_cell(&run->ops[i]);
+    }
+    for (size_t i = 0; i < run->op_count; i++) {
+        if (run->asked[i].cost > 0)
+            charge(&run->ops[i], &run->asked[i], lease, &rows[i]);
+    }
+    for (size_t i = 0; i < run->held_count; i++) {
+        if (!write_back(ctx, &run->held[i], run->ops, run->op_count, now)) {
+            reply_error(ctx, "ERR the key holds %d live limits already; use another key",
+                        WEIR_LIMITS_MAX);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool judge_all(RedisModuleCtx *ctx, struct decision_run *run, bool take, uint64_t lease,
+                      int64_t now, weir_decision *rows)
+{
+    bool allowed = true;
+    for (size_t i = 0; i < run->op_count; i++) {
+        const struct op *op = &run->ops[i];
+        rows[i] = (weir_decision){.time_us = now};
+        weir__algorithm_of(op->rule)->judge(op->rule, &op->state, &run->asked[i], &rows[i]);
+        allowed = allowed && rows[i].allowed;
+    }
+    if (allowed && take && !charge_all(ctx, run, lease, now, rows))
+        return false;
+    for (size_t i = 0; i < run->op_count; i++) {
+        const struct op *op = &run->ops[i];
+        weir__algorithm_of(op->rule)->report(op->rule, &op->state, now, &rows[i]);
+    }
+    return true;
+}
+
+bool decide(RedisModuleCtx *ctx, const struct request *request, bool take, uint64_t lease,
+            weir_decision *rows, weir_decision *ret)
+{
+    struct decision_run run;
+    int64_t now = now_us();
+    bool done = load_all(ctx, &run, request, take, now) &&
+                judge_all(ctx, &run, take, lease, now, rows);
+    for (size_t i = 0; i < run.op_count; i++)
+        free_op(&run.ops[i]);
+    for (size_t i = 0; i < run.held_count; i++)
+        let_go(&run.held[i]);
+    if (!done)
+        return false;
+    weir__fold(rows, run.op_count, ret);
+    ret->charged = ret->allowed && take ? request->asks[0].cost : 0;
+    return true;
+}

@@ -1,0 +1,245 @@
+/*
+ * Keys held open: their values as sections, written back in place where the layout stays, else anew.
+ * What is replicated is small: the whole value while it is short, of a long ring only the header and
+ * the cell that changed.
+ */
+#include "weir_redis.h"
+
+#include "core/ring.h"
+
+#include <string.h>
+
+#define SHORT_VALUE 256 /* up to here the whole value is replicated */
+
+bool hold(RedisModuleCtx *ctx, RedisModuleString *name, bool writing, struct held *ret)
+{
+    int mode = writing ? RM_READ | RM_WRITE : RM_READ;
+    size_t len = 0, name_len;
+    uint8_t *bytes = NULL;
+    *ret = (struct held){.name = name, .key = rm_OpenKey(ctx, name, mode)};
+    int type = ret->key ? rm_KeyType(ret->key) : RM_TYPE_EMPTY;
+    if (type == RM_TYPE_STRING)
+        bytes = (uint8_t *)rm_StringDMA(ret->key, &len, mode);
+    if ((type == RM_TYPE_EMPTY || type == RM_TYPE_STRING) &&
+        weir__value_parse(bytes, len, &ret->value) && (type == RM_TYPE_EMPTY || len > 0))
+        return true;
+    const char *text = rm_StringPtrLen(name, &name_len);
+    reply_error(ctx, "WEIRSTATE key \"%.*s\" holds a value that is not weir's, or is damaged; use "
+                     "another key or delete it",
+                (int)(name_len > 200 ? 200 : name_len), text);
+    let_go(ret);
+    return false;
+}
+
+void let_go(struct held *held)
+{
+    if (held->key)
+        rm_CloseKey(held->key);
+    held->key = NULL;
+}
+
+void load_op(struct op *op, int64_t now)
+{
+    op->section = weir__value_find(&op->held->value, op->rule);
+    op->moved = NULL;
+    op->changed = op->many_cells = false;
+    op->state = (struct weir__state){0};
+    if (op->section) {
+        op->state = op->section->state;
+        if (now >= op->section->fresh_at) {
+            op->state.present = false;
+            op->state.ring.len = 0;
+            op->state.ring.sum = 0;
+        }
+    }
+    weir__load(op->rule, op->rule, &op->state, now);
+}
+
+void reserve_cell(struct op *op)
+{
+    struct weir__ring *ring = &op->state.ring;
+    if (!weir__algorithm_of(op->rule)->large || ring->len < ring->capacity)
+        return;
+    uint32_t capacity = ring->capacity ? weir__ring_next_capacity(ring->capacity) : 2;
+    size_t size = (size_t)capacity * sizeof(struct weir__cell);
+    op->moved = rm_Alloc(size);
+    memset(op->moved, 0, size);
+    for (uint32_t i = 0; i < ring->len; i++)
+        op->moved[i] = *weir__ring_cell(ring, i);
+    *ring = (struct weir__ring){op->moved, capacity, 0, ring->len, ring->sum};
+}
+
+void free_op(struct op *op)
+{
+    if (op->moved)
+        rm_Free(op->moved);
+    op->moved = NULL;
+}
+
+static struct op *op_of(struct op *ops, size_t n, const struct held *held,
+                        const struct weir__section *section)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].held == held && ops[i].changed && ops[i].section == section)
+            return &ops[i];
+    }
+    return NULL;
+}
+
+/* Appends one op's section; the bytes it took. */
+static size_t append_op(const struct op *op, uint8_t *to)
+{
+    const struct weir__ring *ring = &op->state.ring;
+    weir__section_write(op->rule, &op->state, to);
+    if (weir__algorithm_of(op->rule)->large)
+        memcpy(to + WEIR__RING_HEAD, ring->cells, ring->capacity * sizeof *ring->cells);
+    return weir__section_size(op->rule, ring->capacity);
+}
+
+/* The value anew, into bytes of enough room: kept sections in their places, new ones behind. */
+static size_t rebuild(struct held *held, struct op *ops, size_t n, int64_t now, bool adding,
+                      uint8_t *to, size_t *ret_sections)
+{
+    size_t at = WEIR__VALUE_HEAD;
+    *ret_sections = 0;
+    to[0] = WEIR__VALUE_MAGIC;
+    to[1] = WEIR__VALUE_VERSION;
+    for (size_t i = 0; i < held->value.count; i++) {
+        const struct weir__section *section = &held->value.sections[i];
+        const struct op *op = op_of(ops, n, held, section);
+        if (op ? !op->state.present : adding && now >= section->fresh_at)
+            continue;
+        if (op) {
+            at += append_op(op, to + at);
+        } else {
+            memcpy(to + at, held->value.bytes + section->offset, section->len);
+            at += section->len;
+        }
+        ++*ret_sections;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].held != held || !ops[i].changed || ops[i].section || !ops[i].state.present)
+            continue;
+        at += append_op(&ops[i], to + at);
+        ++*ret_sections;
+    }
+    return at;
+}
+
+/* From when on nothing in the value counts any more. */
+static int64_t fresh_at(const struct held *held, struct op *ops, size_t n)
+{
+    int64_t latest = 0;
+    for (size_t i = 0; i < held->value.count; i++) {
+        if (!op_of(ops, n, held, &held->value.sections[i]))
+            latest = weir__max(latest, held->value.sections[i].fresh_at);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].held == held && ops[i].changed && ops[i].state.present)
+            latest = weir__max(latest, weir__state_fresh_at(ops[i].rule, &ops[i].state));
+    }
+    return latest;
+}
+
+static void replicate_value(RedisModuleCtx *ctx, struct held *held, const uint8_t *bytes, size_t len,
+                            int64_t expire_ms)
+{
+    rm_Replicate(ctx, "SET", "sbcl", held->name, bytes, len, "PXAT", (long long)expire_ms);
+}
+
+/* A long ring: its header, the newest cell, the expiry, together. */
+static void replicate_ring(RedisModuleCtx *ctx, const struct op *op, int64_t expire_ms)
+{
+    const struct held *held = op->held;
+    const uint8_t *section = held->value.bytes + op->section->offset;
+    const uint8_t *cell = (const uint8_t *)weir__ring_last(&op->state.ring);
+    rm_Replicate(ctx, "SETRANGE", "slb", held->name, (long long)op->section->offset, section,
+                 (size_t)WEIR__RING_HEAD);
+    rm_Replicate(ctx, "SETRANGE", "slb", held->name, (long long)(cell - held->value.bytes), cell,
+                 sizeof(struct weir__cell));
+    rm_Replicate(ctx, "PEXPIREAT", "sl", held->name, (long long)expire_ms);
+}
+
+/* Whether nothing but existing sections' own bytes change. */
+static bool fits_in_place(const struct held *held, const struct op *ops, size_t n, bool *ret_adding)
+{
+    bool fits = true;
+    *ret_adding = false;
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].held != held || !ops[i].changed)
+            continue;
+        fits = fits && ops[i].section && !ops[i].moved && ops[i].state.present;
+        *ret_adding = *ret_adding || !ops[i].section;
+    }
+    return fits;
+}
+
+static void write_in_place(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n)
+{
+    int64_t expire_ms = expire_at_ms(fresh_at(held, ops, n));
+    const struct op *only = NULL;
+    size_t changed = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].held != held || !ops[i].changed)
+            continue;
+        weir__section_write(ops[i].rule, &ops[i].state, held->value.bytes + ops[i].section->offset);
+        only = &ops[i];
+        changed++;
+    }
+    rm_SetAbsExpire(held->key, expire_ms);
+    bool one_cell = changed == 1 && weir__algorithm_of(only->rule)->large && !only->many_cells;
+    if (one_cell && held->value.len > SHORT_VALUE)
+        replicate_ring(ctx, only, expire_ms);
+    else
+        replicate_value(ctx, held, held->value.bytes, held->value.len, expire_ms);
+}
+
+static size_t room_for(const struct held *held, const struct op *ops, size_t n)
+{
+    size_t room = WEIR__VALUE_HEAD + held->value.len;
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].held == held && ops[i].changed)
+            room += weir__section_size(ops[i].rule, ops[i].state.ring.capacity);
+    }
+    return room;
+}
+
+static bool write_anew(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n, int64_t now,
+                       bool adding)
+{
+    size_t sections, len;
+    uint8_t *bytes = rm_Alloc(room_for(held, ops, n));
+    int64_t expire_ms = expire_at_ms(fresh_at(held, ops, n));
+    len = rebuild(held, ops, n, now, adding, bytes, &sections);
+    if (sections > WEIR_LIMITS_MAX) {
+        rm_Free(bytes);
+        return false;
+    }
+    if (sections == 0) {
+        rm_DeleteKey(held->key);
+        rm_Replicate(ctx, "DEL", "s", held->name);
+    } else {
+        size_t size;
+        rm_StringTruncate(held->key, len);
+        memcpy(rm_StringDMA(held->key, &size, RM_WRITE), bytes, len);
+        rm_SetAbsExpire(held->key, expire_ms);
+        replicate_value(ctx, held, bytes, len, expire_ms);
+    }
+    rm_Free(bytes);
+    return true;
+}
+
+bool write_back(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n, int64_t now)
+{
+    bool adding, changed = false;
+    for (size_t i = 0; i < n; i++)
+        changed = changed || (ops[i].held == held && ops[i].changed);
+    if (!changed)
+        return true;
+    if (fits_in_place(held, ops, n, &adding))
+        write_in_place(ctx, held, ops, n);
+    else if (!write_anew(ctx, held, ops, n, now, adding))
+        return false;
+    rm_SignalModifiedKey(ctx, held->name);
+    return true;
+}

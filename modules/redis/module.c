@@ -1,0 +1,144 @@
+/* Loading: finds the API, registers the commands and tells the server about them. */
+#include "weir_redis.h"
+
+#include <string.h>
+
+#define MODULE_NAME "weir"
+#define MODULE_VERSION 1
+#define CATEGORY "weir"
+
+static const struct rm_info_version info_version = {1, 2 * sizeof(char *), sizeof(struct rm_key_spec),
+                                                    9 * sizeof(void *)};
+
+#define ONE_KEY(key_flags)                                                                         \
+    (const struct rm_key_spec[])                                                                   \
+    {                                                                                              \
+        {.flags = (key_flags), .begin_search = RM_SPEC_INDEX, .begin.index = {1},                  \
+         .find_keys = RM_SPEC_RANGE, .find.range = {0, 1, 0}},                                     \
+            {0},                                                                                   \
+    }
+/* To be marked incomplete: Redis 7.0 forgets the step and would find the first key only, so it must ask
+ * the command. */
+#define COUNTED_KEYS(key_flags)                                                                    \
+    (const struct rm_key_spec[])                                                                   \
+    {                                                                                              \
+        {.flags = (key_flags), .begin_search = RM_SPEC_INDEX, .begin.index = {1},                  \
+         .find_keys = RM_SPEC_NUMBER, .find.number = {0, 1, 3}},                                   \
+            {0},                                                                                   \
+    }
+#define WRITES (RM_KEY_RW | RM_KEY_ACCESS | RM_KEY_UPDATE)
+#define READS (RM_KEY_RO | RM_KEY_ACCESS)
+#define REMOVES (RM_KEY_RM | RM_KEY_DELETE)
+#define COST_NOTE "O(1); sliding limits O(entries that lapsed)"
+
+struct command {
+    const char *name;
+    rm_command *run;
+    const char *flags;
+    int first_key;
+    int arity;
+    const char *summary;
+    const struct rm_key_spec *key_specs;
+};
+
+static bool tell(RedisModuleCtx *ctx, const struct command *it)
+{
+    RedisModuleCommand *command = rm_GetCommand ? rm_GetCommand(ctx, it->name) : NULL;
+    struct rm_command_info info = {.version = &info_version,
+                                   .summary = it->summary,
+                                   .complexity = COST_NOTE,
+                                   .since = WEIR_VERSION,
+                                   .arity = it->arity,
+                                   .key_specs = it->key_specs};
+    if (!command)
+        return true;
+    if (rm_SetCommandACLCategories)
+        rm_SetCommandACLCategories(command, CATEGORY);
+    return !rm_SetCommandInfo || rm_SetCommandInfo(command, &info) == RM_OK;
+}
+
+static bool add(RedisModuleCtx *ctx, const struct command *it)
+{
+    return rm_CreateCommand(ctx, it->name, it->run, it->flags, it->first_key, it->first_key,
+                            it->first_key ? 1 : 0) == RM_OK &&
+           tell(ctx, it);
+}
+
+static bool add_all(RedisModuleCtx *ctx)
+{
+    const struct command commands[] = {
+        {"weir.take", take_command, "write fast deny-oom", 1, -3,
+         "Decides a request under limits and charges it if allowed", ONE_KEY(WRITES)},
+        {"weir.peek", peek_command, "readonly fast", 1, -3,
+         "What weir.take would answer, charging nothing", ONE_KEY(READS)},
+        {"weir.takeall", take_all_command, "write deny-oom getkeys-api", 0, -5,
+         "Charges several keys, all or none", COUNTED_KEYS(WRITES | RM_KEY_INCOMPLETE)},
+        {"weir.settle", settle_command, "write fast deny-oom", 1, 5,
+         "Corrects a charge when the real cost is known", ONE_KEY(WRITES)},
+        {"weir.reset", reset_command, "write fast", 1, 2, "Forgets a key, all its limits",
+         ONE_KEY(REMOVES)},
+        {"weir.acquire", acquire_command, "write fast deny-oom", 1, -3,
+         "Takes, and holds a lease of a concurrent limit", ONE_KEY(WRITES)},
+        {"weir.renew", renew_command, "write fast deny-oom", 1, 4, "Starts a lease's time anew",
+         ONE_KEY(WRITES)},
+        {"weir.release", release_command, "write fast", 1, 4, "Gives a lease's slots back",
+         ONE_KEY(WRITES)},
+    };
+    for (size_t i = 0; i < WEIR__COUNT(commands); i++) {
+        if (!add(ctx, &commands[i]))
+            return false;
+    }
+    return true;
+}
+
+/* redis-cell's command, unless somebody has it already. */
+static void add_throttle(RedisModuleCtx *ctx)
+{
+    const struct command throttle = {"cl.throttle", throttle_command, "write fast deny-oom", 1, -5,
+                                     "redis-cell's command, on a token bucket", ONE_KEY(WRITES)};
+    if (!add(ctx, &throttle))
+        rm_Log(ctx, "warning", "CL.THROTTLE belongs to another module: loaded without it");
+}
+
+/* Load arguments: test-clock. */
+static bool read_arguments(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    for (int i = 0; i < argc; i++) {
+        size_t len;
+        const char *text = rm_StringPtrLen(argv[i], &len);
+        if (len != strlen("test-clock") || memcmp(text, "test-clock", len)) {
+            rm_Log(ctx, "warning", "unknown argument \"%.*s\"; there is only test-clock", (int)len,
+                   text);
+            return false;
+        }
+        test_clock_enabled = true;
+    }
+    return true;
+}
+
+__attribute__((visibility("default"))) int RedisModule_OnLoad(RedisModuleCtx *ctx,
+                                                              RedisModuleString **argv, int argc);
+
+int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    const struct command clock = {"weir.clock", clock_command, "fast",
+                                  0,            2,             "Sets the test clock",
+                                  NULL};
+    const char *missing = rm_load(ctx);
+    if (missing) {
+        if (rm_Log)
+            rm_Log(ctx, "warning", "this server lacks RedisModule_%s; Redis 7.0 or newer is needed",
+                   missing);
+        return 1;
+    }
+    rm_SetModuleAttribs(ctx, MODULE_NAME, MODULE_VERSION, RM_API_VERSION);
+    rm_SetModuleOptions(ctx, RM_NO_IMPLICIT_SIGNAL);
+    if (!read_arguments(ctx, argv, argc))
+        return 1;
+    if (rm_AddACLCategory)
+        rm_AddACLCategory(ctx, CATEGORY);
+    if (!add_all(ctx) || (test_clock_enabled && !add(ctx, &clock)))
+        return 1;
+    add_throttle(ctx);
+    return RM_OK;
+}

@@ -1,0 +1,97 @@
+/*
+ * weir as a Redis and Valkey module. A command flows one way:
+ *
+ *   arguments ─► request (request.c) ─► ops on loaded values (decide.c) ─► reply (commands.c)
+ *                                          │ held keys (keys.c): bytes ⇄ sections, replication
+ *
+ * What holds: decisions are made on the primary alone, by the server's clock; what is replicated is
+ * their effect, with absolute times, and only when something changed. A value that is not weir's is
+ * never written to.
+ */
+#ifndef WEIR_REDIS_H
+#define WEIR_REDIS_H
+
+#include "api.h"
+#include "limit/limit.h"
+#include "wire/state.h"
+
+/* ---- request.c: arguments ---- */
+
+struct ask {
+    RedisModuleString *key;
+    const weir_limit *limit;
+    int64_t cost;
+};
+
+struct request {
+    struct ask asks[WEIR_LIMITS_MAX];
+    size_t count;
+    int64_t wait_us;
+    bool detail;
+};
+
+/* The parsed limits of a text, from a bounded cache. NULL: an error was replied. */
+const weir_limit *limit_of(RedisModuleCtx *ctx, RedisModuleString *text);
+/* key limits [COST n] [WAIT us|any] [DETAIL] from argv[1] on; false: an error was replied. */
+bool read_take(RedisModuleCtx *ctx, RedisModuleString **argv, int argc, struct request *ret);
+/* n {key limits cost} … [WAIT us|any] [DETAIL] from argv[1] on. */
+bool read_take_all(RedisModuleCtx *ctx, RedisModuleString **argv, int argc, struct request *ret);
+/* A whole number of an argument within bounds; false: an error naming `what` was replied. */
+bool read_number(RedisModuleCtx *ctx, RedisModuleString *argument, const char *what, int64_t least,
+                 int64_t most, int64_t *ret);
+
+/* ---- clock.c ---- */
+
+/* Microseconds since the epoch, by the server's clock or the test clock. */
+int64_t now_us(void);
+/* Whether the test clock may be set at all: a load argument. */
+extern bool test_clock_enabled;
+void test_clock_set(int64_t microseconds);
+/* When a key whose states are fresh from `fresh_us` on may go, in ms: rounded up. Under the test clock
+ * a day from the real now. */
+int64_t expire_at_ms(int64_t fresh_us);
+
+/* ---- keys.c: values held open ---- */
+
+struct held {
+    RedisModuleString *name;
+    RedisModuleKey *key;
+    struct weir__value value;
+};
+
+/* One limit's state on a held key. */
+struct op {
+    struct held *held;
+    const struct weir__rule *rule;
+    struct weir__section *section; /* NULL: none there */
+    struct weir__state state;
+    struct weir__cell *moved; /* a ring's new cells, ours to free; NULL: in place */
+    bool changed;
+    bool many_cells; /* more than the newest cell changed */
+};
+
+/* Opens a key and reads its value; false: an error was replied. */
+bool hold(RedisModuleCtx *ctx, RedisModuleString *name, bool writing, struct held *ret);
+void let_go(struct held *held);
+/* Finds an op's section and loads its state at a time. */
+void load_op(struct op *op, int64_t now);
+/* Room for one more cell in a ring; does nothing for other states. */
+void reserve_cell(struct op *op);
+/* Writes the changed ops of one held key, replicates, sets its expiry. False: too many sections,
+ * nothing was written. */
+bool write_back(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n, int64_t now);
+void free_op(struct op *op);
+
+/* ---- commands.c, throttle.c ---- */
+
+/* Decides, charges if take, and replies. */
+int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, bool take, uint64_t lease);
+/* Decides one request; false: an error was replied. rows has room for a row a limit. */
+bool decide(RedisModuleCtx *ctx, const struct request *request, bool take, uint64_t lease,
+            weir_decision *rows, weir_decision *ret);
+int reply_error(RedisModuleCtx *ctx, const char *format, ...) WEIR__PRINTF(2, 3);
+
+rm_command take_command, peek_command, take_all_command, settle_command, reset_command,
+    acquire_command, renew_command, release_command, throttle_command, clock_command;
+
+#endif
