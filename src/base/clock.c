@@ -36,7 +36,8 @@ void weir__clock_sleep_us(int64_t microseconds)
 #include <cpuid.h>
 #include <x86intrin.h>
 
-#define ANCHOR_NS 1000000 /* how long an anchor serves */
+#define ANCHOR_NS 1000000      /* how long an anchor serves */
+#define READING_TICKS_MAX 1000 /* some 0.3 µs, ten times what a reading takes */
 
 /* Where a thread last saw the real clock. `window` 0: no rate known yet. */
 struct anchor {
@@ -64,10 +65,16 @@ static int detect(void)
     return n >= 4 && !memcmp(source, "tsc\n", 4) ? FAST : SLOW;
 }
 
-/* Reads the real clock and learns the rate from the last anchor if that is recent enough. */
-static int64_t drop_anchor(uint64_t tsc)
+/* Reads the real clock and learns the rate from the last anchor if that is recent enough. A thread
+ * held up in the middle of it knows the time, but not at which tick that was: no anchor then. */
+static int64_t drop_anchor(void)
 {
+    uint64_t before = __rdtsc();
     int64_t ns = real_ns();
+    uint64_t reading = __rdtsc() - before;
+    if (reading > READING_TICKS_MAX)
+        return ns;
+    uint64_t tsc = before + reading / 2;
     uint64_t ticks = tsc - anchor.tsc;
     int64_t elapsed = ns - anchor.ns;
     if (anchor.ns && elapsed >= ANCHOR_NS && elapsed < 100 * ANCHOR_NS &&
@@ -90,7 +97,7 @@ int64_t weir__clock_us(void)
         uint64_t since = tsc - anchor.tsc;
         if (WEIR__LIKELY(since < anchor.window))
             return (anchor.ns + (int64_t)(since * anchor.ns_per_tick_q32 >> 32)) / 1000;
-        return drop_anchor(tsc) / 1000;
+        return drop_anchor() / 1000;
     }
     if (how == UNKNOWN)
         atomic_store_explicit(&mode, detect(), memory_order_relaxed);
