@@ -31,6 +31,8 @@ static bool recount(const struct weir__rule *rule, const struct weir__ring *ring
             return false;
         last = cell->stamp;
         sum += weight;
+        if (sum > WEIR__EXACT_MAX)
+            return false;
     }
     *ret_sum = sum;
     return true;
@@ -60,8 +62,11 @@ static int check_ring(struct survey *survey, uint64_t g, unsigned slot,
     }
     if (!recount(rule, &state->ring, &sum) || sum != state->ring.sum)
         return damaged(survey, g, slot, "a log's entries do not add up");
-    if (rule->kind != WEIR__CONCURRENT && weir__ring_last(&state->ring)->stamp != state->at)
+    int64_t newest = weir__ring_last(&state->ring)->stamp;
+    if (rule->kind != WEIR__CONCURRENT && newest != state->at)
         return damaged(survey, g, slot, "a log's newest entry is not its newest");
+    if (rule->kind == WEIR__CONCURRENT && newest > state->at + WEIR_DURATION_MAX)
+        return damaged(survey, g, slot, "a lease outlives its time");
     return 0;
 }
 
@@ -75,6 +80,8 @@ static int check_slot(struct survey *survey, uint64_t g, unsigned slot)
     struct weir__group *group = &zone->groups[g];
     if (group->tags[slot] == 0)
         return 0;
+    if (weir__packed_row(group->states[slot]) > atomic_load(&zone->header->rows_used))
+        return damaged(survey, g, slot, "a state of no limit");
     if (!weir__unpack(zone, group->states[slot], &rule, &state, &unit, &order) ||
         !weir__state_sound(rule, &state))
         return damaged(survey, g, slot, "a state makes no sense");
