@@ -81,7 +81,8 @@ uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, 
     uint32_t row = find(zone, rule);
     if (!row)
         row = make(zone, rule);
-    if (!row && now_us - zone->header->swept_us >= 1000000) {
+    uint64_t since_us = (uint64_t)now_us - (uint64_t)zone->header->swept_us; /* huge if ahead */
+    if (!row && since_us >= 1000000) {
         zone->header->swept_us = now_us;
         sweep(zone, now_us);
         row = make(zone, rule);
