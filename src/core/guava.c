@@ -39,10 +39,12 @@ static int64_t truncated(double x)
     return x >= (double)WEIR__EXACT_MAX ? WEIR__EXACT_MAX : (int64_t)x;
 }
 
-/* When a limiter left alone has saved all it can, rounded up. */
+/* When a limiter left alone has saved all it can, rounded up. (A state from a damaged zone may claim
+ * more than that.) */
 static int64_t full_at(const struct shape *shape, const struct weir__state *state)
 {
-    return state->at + truncated(ceil((shape->max - state->stored) * shape->cooldown));
+    double missing = fmax(0.0, shape->max - state->stored);
+    return state->at + truncated(ceil(missing * shape->cooldown));
 }
 
 void weir__guava_load(const struct weir__rule *rule, struct weir__state *state, int64_t now_us)
