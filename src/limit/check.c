@@ -86,23 +86,16 @@ bool weir__rule_check(struct weir__rule *rule, struct weir__buffer *why)
     return true;
 }
 
-static bool within(int64_t value, int64_t least, int64_t most)
-{
-    return value >= least && value <= most;
-}
-
+/* What it prints must read as the same bytes again; whatever is out of bounds prints as text that is
+ * refused or reads as something else. */
 bool weir__rule_sound(const struct weir__rule *rule)
 {
-    char reason[128];
-    struct weir__buffer why = weir__buffer_over(reason, sizeof reason);
-    struct weir__rule copy = *rule;
-    if (rule->kind >= WEIR__KINDS || rule->zero != 0 || rule->flags > WEIR__NODELAY ||
-        !within(rule->count, 1, WEIR_COST_MAX) || !within(rule->period_us, 1, WEIR_DURATION_MAX) ||
-        !within(rule->burst, 0, WEIR_COST_MAX) || !within(rule->extra, 0, WEIR_DURATION_MAX))
+    if (rule->kind >= WEIR__KINDS)
         return false;
-    bool spanned = rule->kind == WEIR__SLIDING_WINDOW || rule->kind == WEIR__SMOOTH;
-    if (spanned && rule->extra == 0)
-        return false;
-    copy.ticks = copy.cap = copy.horizon_us = 0;
-    return weir__rule_check(&copy, &why) && !memcmp(&copy, rule, sizeof copy);
+    char text[WEIR__RULE_TEXT_MAX];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    struct weir__rule read[WEIR_LIMITS_MAX];
+    size_t count;
+    weir__put_rule(&buffer, rule);
+    return weir__rules_parse(text, read, &count, NULL) == 0 && !memcmp(read, rule, sizeof *rule);
 }
