@@ -1,0 +1,371 @@
+#!/usr/bin/env python3
+"""Holds the documentation to the software: every command and every snippet in it is run.
+
+    tests/docs/run.py [NAME …]     only files and checks whose name contains one of these
+
+Fenced blocks of README.md, CONTRIBUTING.md, docs/*.md and examples/README.md, by their tag:
+  sh            run by sh in a scratch folder that looks like the repository after `make`, with the command
+                on PATH and a state folder of its own; the blocks of one page share it, in order. The last
+                exit status must be 0, or N if the tag is `sh exit=N`.
+  sh no-run     what would recurse, install or take long: every line must be a make target that exists, one
+                of apt-get, git and cd, or a script of the repository with options that it knows.
+  output        what the block before it prints, stderr included; `…` is anything within a line.
+  c             compiled without a warning and run. Without a main it is a fragment: FRAGMENT stands around
+                it (docs/LIBRARY.md says what that provides).
+  text, csv, mermaid    to be read only. There is no block without a tag.
+
+Also: links lead somewhere, the man pages render without a warning, the commands and options of `weir --help`
+and those in docs/CLI.md and weir.1 are the same, every function of weir.h and every limit is described.
+"""
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
+BUILD = BUILD if BUILD.is_absolute() else ROOT / BUILD
+READ_ONLY = ("text", "csv", "mermaid")
+FRAGMENT = """
+#include <weir.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+weir_store *store;
+weir_limit *limit;
+weir_key key;
+weir_decision d;
+weir_error err;
+void serve(void) {}
+void refuse(int64_t retry_after_us) { (void)retry_after_us; }
+static int fragment(void)
+{
+#line 1 "fragment"
+%s
+    return 0;
+}
+int main(void)
+{
+    if (weir_store_open("memory:1m", &store, &err) ||
+        weir_limit_parse("token-bucket 100/s burst 200", &limit, &err))
+        return 1;
+    key = weir_text("user:42");
+    int code = fragment();
+    weir_limit_free(limit);
+    weir_store_close(store);
+    return code;
+}
+"""
+
+passed = failed = 0
+chosen = [word for word in sys.argv[1:] if not word.startswith("-")]
+
+
+def report(name, problem=None):
+    global passed, failed
+    if problem is None:
+        passed += 1
+        print(f"ok   {name}")
+    else:
+        failed += 1
+        print(f"FAIL {name}\n     " + str(problem).rstrip().replace("\n", "\n     "), flush=True)
+
+
+def wanted(name):
+    return not chosen or any(word in name for word in chosen)
+
+
+def pages():
+    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
+             ROOT / "examples/README.md"]
+    return [page for page in found if page.exists() and wanted(str(page.relative_to(ROOT)))]
+
+
+# ---- blocks ----
+
+class Block:
+    def __init__(self, page, line, tag):
+        self.page, self.line, self.lines, self.output = page, line, [], None
+        words = tag.split()
+        self.kind, self.flags = (words[0] if words else ""), words[1:]
+
+    def name(self):
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    def text(self):
+        return "\n".join(self.lines) + "\n"
+
+
+def blocks_of(page):
+    blocks, open_block, fence = [], None, ""
+    for number, line in enumerate(page.read_text(encoding="utf-8").split("\n"), 1):
+        start = re.match(r"^ {0,3}(```+)(.*)$", line)
+        if open_block is not None:
+            if start and start[1] == fence and not start[2].strip():
+                blocks.append(open_block)
+                open_block = None
+            else:
+                open_block.lines.append(line)
+        elif start:
+            fence, open_block = start[1], Block(page, number, start[2].strip())
+    if open_block is not None:
+        report(open_block.name(), "the block is never closed")
+    return attach_outputs(blocks)
+
+
+def attach_outputs(blocks):
+    """`output` belongs to the block before it."""
+    kept = []
+    for block in blocks:
+        if block.kind != "output":
+            kept.append(block)
+        elif kept and kept[-1].kind in ("sh", "c") and kept[-1].output is None:
+            kept[-1].output = block.lines
+        else:
+            report(block.name(), "an output block without a command before it")
+    return kept
+
+
+def compare(expected, printed):
+    """None, or how what was printed differs."""
+    lines = printed.rstrip("\n").split("\n") if printed.strip() else []
+    expected = [line for line in expected]
+    while expected and not expected[-1].strip():
+        expected.pop()
+    for number in range(max(len(lines), len(expected))):
+        want = expected[number] if number < len(expected) else None
+        have = lines[number] if number < len(lines) else None
+        pattern = None if want is None else ".*".join(map(re.escape, want.rstrip().split("…")))
+        if pattern is None or have is None or not re.fullmatch(pattern, have.rstrip()):
+            return f"output line {number + 1}\nexpected: {want}\nprinted:  {have}\nall of it:\n{printed}"
+    return None
+
+
+# ---- running ----
+
+class Scratch:
+    """A folder like the repository after make: copies of what a reader may write to, links to the rest."""
+
+    def __init__(self):
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="weir-docs-"))
+        for name in ("include", "examples"):
+            shutil.copytree(ROOT / name, self.path / name)
+        for name in ("tests", "bench", "fuzz", "tools", "docs", "src", "Makefile", "README.md"):
+            if (ROOT / name).exists():
+                (self.path / name).symlink_to(ROOT / name)
+        (self.path / "build").symlink_to(BUILD)
+        self.env = dict(os.environ, PATH=f"{BUILD}:{os.environ['PATH']}", HOME=str(self.path / "home"),
+                        XDG_STATE_HOME=str(self.path / "home/state"), NO_COLOR="1", LC_ALL="C.UTF-8",
+                        COLUMNS="80", TERM="dumb")
+        (self.path / "home").mkdir()
+
+    def run(self, command, **options):
+        return subprocess.run(command, cwd=self.path, env=self.env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, text=True,
+                              errors="replace", **options)
+
+    def close(self):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def run_shell(scratch, block):
+    status = next((int(flag[5:]) for flag in block.flags if flag.startswith("exit=")), 0)
+    done = scratch.run(["sh", "-c", block.text()])
+    if done.returncode != status:
+        return f"exit status {done.returncode}, not {status}\n{done.stdout}"
+    return compare(block.output, done.stdout) if block.output is not None else None
+
+
+def make_targets():
+    lines = (ROOT / "Makefile").read_text(encoding="utf-8").split("\n")
+    return {name for line in lines if re.match(r"^[a-z][a-z -]*:", line)
+            for name in line.split(":")[0].split()}
+
+
+def unknown_word(line):
+    """What is wrong with one line of a block that is not run, or None."""
+    words = shlex.split(line, comments=True)
+    while words and (words[0] == "sudo" or re.match(r"^[A-Z_]+=", words[0])):
+        words.pop(0)
+    if not words:
+        return None
+    if words[0] == "make":
+        targets = [word for word in words[1:] if "=" not in word and not word.startswith("-")]
+        missing = [target for target in targets if target not in make_targets()]
+        return f"the Makefile has no target {', '.join(missing)}" if missing else None
+    if words[0] in ("apt-get", "apt", "git", "cd"):
+        return None
+    script = ROOT / words[0]
+    if "/" not in words[0] or not script.is_file() or not os.access(script, os.X_OK):
+        return f"{words[0]}: neither make, apt-get, git or cd, nor a script of the repository: run it"
+    known = script.read_text(encoding="utf-8")
+    odd = [word for word in words[1:] if word.startswith("--") and word.split("=")[0] not in known]
+    return f"{words[0]} does not know {', '.join(odd)}" if odd else None
+
+
+def check_unrun(block):
+    problems = [f"{line}: {problem}" for line in block.lines if (problem := unknown_word(line))]
+    return "\n".join(problems) or None
+
+
+def run_c(scratch, block):
+    whole = re.search(r"\bint main\(", block.text())
+    source = scratch.path / f"block{block.line}.c"
+    source.write_text(block.text() if whole else FRAGMENT % block.text(), encoding="utf-8")
+    program = source.with_suffix("")
+    unused = [] if whole else ["-Wno-unused-variable", "-Wno-unused-function"]
+    done = scratch.run(["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", *unused, "-Iinclude",
+                        str(source), str(BUILD / "libweir.a"), "-lpthread", "-lm", "-o", str(program)])
+    if done.returncode:
+        return done.stdout
+    done = scratch.run([str(program)])
+    if done.returncode:
+        return f"exit status {done.returncode}\n{done.stdout}"
+    return compare(block.output, done.stdout) if block.output is not None else None
+
+
+def check_block(scratch, block):
+    try:
+        if block.kind == "sh" and "no-run" in block.flags:
+            return check_unrun(block)
+        if block.kind == "sh":
+            return run_shell(scratch, block)
+        if block.kind == "c":
+            return run_c(scratch, block)
+    except subprocess.TimeoutExpired:
+        return "took more than a minute"
+    return f"unknown tag \"{block.kind}\"; there are sh, c, output, {', '.join(READ_ONLY)}"
+
+
+def check_pages():
+    for page in pages():
+        scratch = Scratch()
+        for block in blocks_of(page):
+            if block.kind not in READ_ONLY:
+                report(block.name(), check_block(scratch, block))
+        scratch.close()
+
+
+# ---- links ----
+
+def anchors_of(page):
+    text = re.sub(r"(?ms)^```.*?^```", "", page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-")
+            for title in re.findall(r"(?m)^#+ +(.*?) *$", text)}
+
+
+def broken_links(page):
+    text = re.sub(r"(?ms)^```.*?^```", "", page.read_text(encoding="utf-8"))
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"^[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        if not there.exists() or (anchor and there.suffix == ".md" and anchor not in anchors_of(there)):
+            broken.append(target)
+    return broken
+
+
+def check_links():
+    for page in [*pages(), ROOT / "CHANGELOG.md"]:
+        if page.exists() and wanted("links"):
+            broken = broken_links(page)
+            report(f"{page.relative_to(ROOT)}: its links lead somewhere", "\n".join(broken) if broken else None)
+
+
+# ---- man pages ----
+
+def render(source, folder):
+    """What is wrong with a page, or None."""
+    page = folder / source.stem
+    with open(source, encoding="utf-8") as text, open(page, "w", encoding="utf-8") as out:
+        made = subprocess.run(["scdoc"], stdin=text, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+    if made.returncode:
+        return made.stderr
+    env = dict(os.environ, LC_ALL="C.UTF-8", MANROFFSEQ="", MANWIDTH="80")
+    done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", str(page)], env=env,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, errors="replace", check=False)
+    return done.stderr.strip() or (f"man ended with {done.returncode}" if done.returncode else None)
+
+
+def check_man():
+    with tempfile.TemporaryDirectory() as folder:
+        for source in sorted((ROOT / "docs/man").glob("*.scd")):
+            if wanted(f"docs/man/{source.name}"):
+                report(f"docs/man/{source.name} renders without a warning", render(source, pathlib.Path(folder)))
+
+
+# ---- the command and its pages say the same ----
+
+def weir(*words):
+    return subprocess.run([str(BUILD / "weir"), *words], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def commands():
+    section = weir("--help").split("Commands:\n")[1].split("\n\n")[0]
+    return [line.split()[0] for line in section.split("\n") if line.strip()]
+
+
+def options_in(text):
+    return set(re.findall(r"(?<![\w-])--([a-z][a-z-]*)", text.replace("\\-", "-").replace("\\_", "_"))) - {"help"}
+
+
+def sections(text, heading):
+    """{name: text} of the sections whose heading matches."""
+    parts = re.split(heading, text, flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+def check_commands():
+    if not wanted("commands"):
+        return
+    pages_of = {
+        "docs/CLI.md": sections((ROOT / "docs/CLI.md").read_text(encoding="utf-8"), r"^## weir ([a-z]+)$"),
+        "docs/man/weir.1.scd": sections((ROOT / "docs/man/weir.1.scd").read_text(encoding="utf-8"),
+                                        r"^## weir ([a-z]+)\b.*$"),
+    }
+    for page, described in pages_of.items():
+        there, here = set(commands()), set(described)
+        report(f"{page} describes the commands of weir --help",
+               f"missing: {sorted(there - here)}, too many: {sorted(here - there)}" if there != here else None)
+        for name in sorted(there & here):
+            text = re.sub(r"(?ms)^```.*?^```", "", re.split(r"(?m)^# ", described[name])[0])
+            known, told = options_in(weir(name, "--help").split("\n\n")[0]), options_in(text)
+            report(f"{page}: the options of weir {name}",
+                   f"missing: {sorted(known - told)}, unknown: {sorted(told - known)}" if known != told else None)
+
+
+# ---- every function and every limit is described ----
+
+def check_words():
+    if not wanted("words"):
+        return
+    functions = set((ROOT / "tests/api/symbols.txt").read_text(encoding="ascii").split())
+    functions |= {"weir_text", "weir_bytes", "weir_ask"}
+    limits = ("token-bucket", "gcra", "leaky-bucket", "fixed-window", "sliding-log", "sliding-window",
+              "sliding-counter", "smooth", "warmup", "concurrent", "burst", "stepped", "nodelay", "delay",
+              "from-first", "precision", "burst-for", "over", "cold", "lease")
+    for page, words in (("docs/LIBRARY.md", functions), ("docs/man/weir.3.scd", functions),
+                        ("docs/SPEC.md", limits), ("docs/man/weir-limits.7.scd", limits)):
+        text = (ROOT / page).read_text(encoding="utf-8").replace("\\_", "_")
+        missing = sorted(word for word in words if not re.search(rf"(?<![\w]){re.escape(word)}(?![\w])", text))
+        report(f"{page} names all {'functions' if words is functions else 'words of the language'}",
+               f"missing: {', '.join(missing)}" if missing else None)
+
+
+def main():
+    for check in (check_pages, check_links, check_man, check_commands, check_words):
+        check()
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
