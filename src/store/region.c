@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -77,17 +76,25 @@ static int check_owner(struct weir__region *region, struct stat *ret, weir_error
     return 0;
 }
 
+/* F_WRLCK or F_RDLCK. Not flock: an upgrade it refuses costs the shared lock, and with that, after
+ * fork, the lock of everybody who inherited the file. */
+static int try_lock(const struct weir__region *region, short type)
+{
+    struct flock whole = {.l_type = type, .l_whence = SEEK_SET};
+    return fcntl(region->fd, F_OFD_SETLK, &whole);
+}
+
 /* The exclusive lock if nobody else has it open, else a shared one. */
 static int lock_file(struct weir__region *region, bool *ret_alone, weir_error *err)
 {
     for (int64_t waited = 0; waited < LOCK_PATIENCE_US; waited += LOCK_PAUSE_US) {
-        if (flock(region->fd, LOCK_EX | LOCK_NB) == 0) {
+        if (try_lock(region, F_WRLCK) == 0) {
             *ret_alone = true;
             return 0;
         }
-        if (errno != EWOULDBLOCK && errno != EINTR)
+        if (errno != EAGAIN && errno != EACCES && errno != EINTR)
             return system_error(region, "lock it", err);
-        if (flock(region->fd, LOCK_SH | LOCK_NB) == 0) {
+        if (try_lock(region, F_RDLCK) == 0) {
             *ret_alone = false;
             return 0;
         }
@@ -114,20 +121,14 @@ static void read_boot_id(uint64_t ret[2])
     }
 }
 
-/* Whether nothing was ever written: an empty file, or one whose making was cut short. */
-static int is_blank(const struct weir__region *region, const struct stat *stat)
+/* Whether there is no zone yet: an empty file, or one whose making was cut short. 1, 0 or -1. */
+static int is_unmade(const struct weir__region *region, const struct stat *stat)
 {
-    char start[4096];
+    uint64_t magic = 0;
     if (stat->st_size == 0)
         return 1;
-    ssize_t n = pread(region->fd, start, sizeof start, 0);
-    if (n < 0)
-        return -1;
-    for (ssize_t i = 0; i < n; i++) {
-        if (start[i])
-            return 0;
-    }
-    return n == sizeof start;
+    ssize_t n = pread(region->fd, &magic, sizeof magic, 0);
+    return n < 0 ? -1 : n == sizeof magic && magic == WEIR__ZONE_UNMADE;
 }
 
 static int map_file(struct weir__region *region, uint64_t size, uint8_t **ret, weir_error *err)
@@ -139,11 +140,24 @@ static int map_file(struct weir__region *region, uint64_t size, uint8_t **ret, w
     return 0;
 }
 
+/* Empty but for the mark of a zone in the making, its space reserved; 0 or an errno. */
+static int reserve_space(const struct weir__region *region, uint64_t size)
+{
+    const uint64_t magic = WEIR__ZONE_UNMADE;
+    if (ftruncate(region->fd, 0) || pwrite(region->fd, &magic, sizeof magic, 0) < 0)
+        return errno;
+    int code;
+    do
+        code = posix_fallocate(region->fd, 0, (off_t)size);
+    while (code == EINTR);
+    return code;
+}
+
 static int make_zone(struct weir__region *region, weir_error *err)
 {
     uint64_t size = region->size ? region->size : DEFAULT_SIZE;
     uint8_t *base = NULL;
-    errno = ftruncate(region->fd, 0) ? errno : posix_fallocate(region->fd, 0, (off_t)size);
+    errno = reserve_space(region, size);
     if (errno)
         return system_error(region, "reserve its space", err);
     int code = map_file(region, size, &base, err);
@@ -215,13 +229,13 @@ static int open_locked(struct weir__region *region, bool alone, weir_error *err)
     int code = check_owner(region, &stat, err);
     if (code)
         return code;
-    int blank = alone ? is_blank(region, &stat) : 0;
-    if (blank < 0)
+    int unmade = alone ? is_unmade(region, &stat) : 0;
+    if (unmade < 0)
         return system_error(region, "read it", err);
-    code = blank ? make_zone(region, err) : open_zone(region, (uint64_t)stat.st_size, alone, err);
-    if (code && blank && region->kind == WEIR__FILE)
+    code = unmade ? make_zone(region, err) : open_zone(region, (uint64_t)stat.st_size, alone, err);
+    if (code && unmade && region->kind == WEIR__FILE)
         unlink(region->path);
-    else if (code && blank)
+    else if (code && unmade)
         shm_unlink(region->path);
     if (code)
         return code;
@@ -258,7 +272,7 @@ int weir__region_open(struct weir__region *region, weir_error *err)
     int code = open_linked(region, &alone, err);
     if (code == 0)
         code = open_locked(region, alone, err);
-    if (code == 0 && alone && flock(region->fd, LOCK_SH | LOCK_NB)) {
+    if (code == 0 && alone && try_lock(region, F_RDLCK)) {
         code = system_error(region, "share it", err);
         munmap(region->zone.base, region->zone.layout.size);
     }
@@ -267,11 +281,14 @@ int weir__region_open(struct weir__region *region, weir_error *err)
     return code;
 }
 
-/* The last one out marks the zone clean. */
+/* The last one out marks the zone clean. The lock is shared again before it is left: a child that
+ * inherited the file keeps it as it is. */
 void weir__region_close(struct weir__region *region)
 {
-    if (region->fd >= 0 && flock(region->fd, LOCK_EX | LOCK_NB) == 0)
+    if (region->fd >= 0 && try_lock(region, F_WRLCK) == 0) {
         region->zone.header->dirty = 0;
+        try_lock(region, F_RDLCK);
+    }
     munmap(region->zone.base, region->zone.layout.size);
     if (region->fd >= 0)
         close(region->fd);

@@ -2,7 +2,7 @@
  * Regions: the memory a zone lives in. Reads a store address, maps private memory, shared memory or a
  * file, and opens or makes the zone in it.
  *
- * Every process keeps a shared lock (flock) on the file as long as it has it open. Who can get the
+ * Every process keeps a shared lock (fcntl, of the open file) as long as it has it open. Who can get the
  * exclusive one is alone: it may make the zone, renew its locks and repair what the last one left.
  */
 #ifndef WEIR_REGION_H

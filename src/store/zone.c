@@ -53,6 +53,7 @@ static uint64_t checksum(const struct weir__zone_header *header)
     struct weir__zone_header copy;
     memset(&copy, 0, sizeof copy);
     memcpy(&copy, header, offsetof(struct weir__zone_header, boot));
+    copy.magic = WEIR__ZONE_MAGIC; /* which is written last */
     uint64_t key[2] = {WEIR__ZONE_MAGIC, WEIR__ZONE_VERSION}, hash[2];
     weir__hash(key, &copy, offsetof(struct weir__zone_header, boot), hash);
     return hash[0];
@@ -94,8 +95,9 @@ int weir__zone_format(uint8_t *base, uint64_t size, unsigned large_percent, bool
     view(base, &header->layout, shared, ret);
     weir__stripes_init(ret);
     weir__blocks_init(ret);
-    header->magic = WEIR__ZONE_MAGIC; /* last but the checksum that covers it */
     header->check = checksum(header);
+    atomic_signal_fence(memory_order_seq_cst);
+    header->magic = WEIR__ZONE_MAGIC; /* from here on it is a zone */
     return 0;
 }
 

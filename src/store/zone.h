@@ -28,11 +28,13 @@
 #define WEIR_ZONE_H
 
 #include "core/core.h"
+#include "store/store.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define WEIR__ZONE_MAGIC UINT64_C(0x656e6f5a72696577) /* "weirZone" */
+#define WEIR__ZONE_MAGIC UINT64_C(0x656e6f5a72696577)  /* "weirZone" */
+#define WEIR__ZONE_UNMADE UINT64_C(0x3f6e6f5a72696577) /* "weirZon?": in the making */
 #define WEIR__ZONE_VERSION 1
 #define WEIR__ZONE_SIZE_MIN (UINT64_C(64) << 10)
 #define WEIR__ZONE_SIZE_MAX (UINT64_C(1) << 38)
@@ -159,7 +161,7 @@ struct weir__op {
 
 /* The layout for a size; false if the size is useless. */
 bool weir__zone_plan(uint64_t size, unsigned large_percent, struct weir__layout *ret);
-/* Makes an empty zone in zeroed memory. */
+/* Makes an empty zone in memory that is zeroed but for the magic. */
 int weir__zone_format(uint8_t *base, uint64_t size, unsigned large_percent, bool shared,
                       struct weir__zone *ret, weir_error *err);
 /* Opens one that is there: checks header and layout, not the contents. */
@@ -388,13 +390,10 @@ void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe);
 /* Internal: a rule's row is no longer its. */
 #define WEIR__STALE (-1000)
 
-enum weir__mode { WEIR__TAKE, WEIR__PEEK };
-
 /* An all-or-nothing group at one instant: n ops, at most WEIR_LIMITS_MAX, each with its own answer. */
 int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode);
 int weir__zone_settle(struct weir__zone *zone, struct weir__op *ops, size_t n,
                       const struct weir__correction *correction);
-enum weir__lease_verb { WEIR__RENEW, WEIR__RELEASE };
 int weir__zone_lease(struct weir__zone *zone, struct weir__op *op, enum weir__lease_verb verb);
 void weir__zone_reset(struct weir__zone *zone, const uint64_t hash[2]);
 
