@@ -23,7 +23,10 @@ static bool read_size(const char *text, size_t len, uint64_t *ret)
         const char *suffix = strchr(suffixes, tolower((unsigned char)text[at]));
         if (!suffix)
             return false;
-        size <<= 10 * (suffix - suffixes + 1);
+        unsigned shift = 10 * (unsigned)(suffix - suffixes + 1);
+        if (size > WEIR__ZONE_SIZE_MAX >> shift)
+            return false;
+        size <<= shift;
         at++;
     }
     *ret = size;
