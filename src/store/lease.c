@@ -41,18 +41,7 @@ static int change(weir_store *store, weir_key key, const weir_limit *limit, uint
         return WEIR_EINVAL;
     if (lease == 0 || lease > WEIR__LEASE_MASK)
         return WEIR_ENOLEASE;
-    weir_request request = weir_ask(key, limit);
-    int code = WEIR__STALE;
-    for (int tries = 0; tries < WEIR__STALE_RETRIES && code == WEIR__STALE; tries++) {
-        struct weir__op ops[WEIR_LIMITS_MAX];
-        code = weir__ops_of(store, &request, now, ops);
-        ops[i].lease_id = lease;
-        if (code >= 0)
-            code = weir__zone_lease(&store->region.zone, &ops[i], verb);
-        if (code == WEIR__STALE)
-            weir__forget_hints(limit);
-    }
-    return code == WEIR__STALE ? WEIR_EFULL : code;
+    return store->engine->change_lease(store, key, limit, i, lease, verb, now);
 }
 
 int weir_renew(weir_store *store, weir_key key, const weir_limit *limit, uint64_t lease)

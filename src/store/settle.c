@@ -34,16 +34,6 @@ int weir_settle(weir_store *store, weir_key key, const weir_limit *limit, const 
     correction.now_us = weir__store_now(store);
     if (correction.now_us < 0)
         return weir__fail(err, WEIR_EINVAL, 0, "the clock is out of bounds");
-    weir_request request = weir_ask(key, limit);
-    code = WEIR__STALE;
-    for (int tries = 0; tries < WEIR__STALE_RETRIES && code == WEIR__STALE; tries++) {
-        struct weir__op ops[WEIR_LIMITS_MAX];
-        int n = weir__ops_of(store, &request, correction.now_us, ops);
-        code = n < 0 ? n : weir__zone_settle(&store->region.zone, ops, (size_t)n, &correction);
-        if (code == WEIR__STALE)
-            weir__forget_hints(limit);
-    }
-    if (code == WEIR__STALE)
-        code = WEIR_EFULL;
+    code = store->engine->settle(store, key, limit, &correction);
     return code ? weir__fail(err, code, 0, "%s", weir_strerror(code)) : 0;
 }

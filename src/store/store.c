@@ -1,38 +1,20 @@
-/* The public face of stores: every verb, from a request to the zone's ops and back. */
+/* The public face of stores: every verb, checked, then handed to the store's engine. */
 #include "store/store.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-#define BATCH 32 /* requests of weir_take_many under way at once */
+#include "store/zone_store.h"
 
 int weir_store_open(const char *url, weir_store **ret, weir_error *err)
 {
     if (!url)
         return weir__fail(err, WEIR_EURL, 0, "no store address given");
-    weir_store *store = calloc(1, sizeof *store);
-    if (!store)
-        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a store");
-    int code = weir__region_parse(url, &store->region, err);
-    if (code == 0)
-        code = weir__region_open(&store->region, err);
-    if (code) {
-        free(store);
-        return code;
-    }
-    *ret = store;
-    return 0;
+    return weir__zone_store_open(url, ret, err);
 }
 
 void weir_store_close(weir_store *store)
 {
-    if (!store)
-        return;
-    weir__region_close(&store->region);
-    free(store);
+    if (store)
+        store->engine->close(store);
 }
 
 void weir_store_set_clock(weir_store *store, const weir_clock *clock)
@@ -48,28 +30,16 @@ int64_t weir__store_now(const weir_store *store)
     return now < WEIR__EXACT_MAX ? now : -1;
 }
 
-/* ---- requests to ops ---- */
-
-static inline void hash_key(const struct weir__zone *zone, weir_key key, uint64_t ret[2])
-{
-    const weir_hashed *hashed = key.len == WEIR_HASHED ? key.data : NULL;
-    if (hashed && hashed->store == zone->serial) {
-        ret[0] = hashed->hash[0];
-        ret[1] = hashed->hash[1];
-        return;
-    }
-    key = weir__key_bytes(key);
-    weir__hash(zone->secret, key.data, key.len, ret);
-}
-
 weir_key weir_key_hash(const weir_store *store, weir_key key, weir_hashed *room)
 {
-    if (!weir__key_in_bounds(key))
+    if (!weir__key_in_bounds(key) || !store->engine->hash)
         return key;
-    *room = (weir_hashed){.key = weir__key_bytes(key), .store = store->region.zone.serial};
-    weir__hash(store->region.zone.secret, room->key.data, room->key.len, room->hash);
+    *room = (weir_hashed){.key = weir__key_bytes(key)};
+    store->engine->hash(store, room);
     return (weir_key){room, WEIR_HASHED};
 }
+
+/* ---- bounds ---- */
 
 static inline bool cost_in_bounds(int64_t cost)
 {
@@ -88,124 +58,6 @@ static int check_request(const weir_request *request)
     return 0;
 }
 
-/* Whether a zone could hold this rule's largest state. */
-static bool fits(const struct weir__zone *zone, const struct weir__rule *rule)
-{
-    return !weir__algorithm_of(rule)->large ||
-           UINT64_C(1) << weir__order_for(weir__rule_cells(rule)) <= zone->layout.units;
-}
-
-/* Finds the row of a limit the hint knows nothing of; 0: no room. */
-static uint64_t find_row(struct weir__zone *zone, const weir_limit *limit, size_t i, int64_t now_us)
-{
-    uint32_t sweeps;
-    if (!fits(zone, &limit->rules[i]))
-        return 0;
-    uint64_t row = weir__row_find(zone, &limit->rules[i], now_us, &sweeps);
-    if (row)
-        row |= zone->serial << 32 | (uint64_t)(uint16_t)sweeps << 16;
-    /* Whoever reads the hint may name the row in a slot: it must see the row whole. */
-    atomic_store_explicit((_Atomic uint64_t *)&limit->hints[i], row, memory_order_release);
-    return row;
-}
-
-/* The row of limit i, by its hint or by searching; false: no room. */
-static inline bool set_row(struct weir__zone *zone, const weir_limit *limit, size_t i,
-                           int64_t now_us, struct weir__op *op)
-{
-    uint64_t hint = atomic_load_explicit(&limit->hints[i], memory_order_acquire);
-    if (WEIR__UNLIKELY(hint >> 32 != zone->serial))
-        hint = find_row(zone, limit, i, now_us);
-    op->row = (uint16_t)hint;
-    op->sweeps = (uint16_t)(hint >> 16);
-    return op->row != 0;
-}
-
-void weir__forget_hints(const weir_limit *limit)
-{
-    for (size_t i = 0; i < limit->count; i++)
-        atomic_store((_Atomic uint64_t *)&limit->hints[i], 0);
-}
-
-/* Sets an op for limit i of a list; false: no room for its row. */
-static inline bool set_op(struct weir__zone *zone, const weir_limit *limit, size_t i,
-                          const uint64_t hash[2], int64_t now_us, int64_t cost, int64_t wait_us,
-                          struct weir__op *op)
-{
-    op->rule = &limit->rules[i];
-    op->tag = hash[0] | !hash[0]; /* 0 means empty */
-    op->home = weir__home_of(zone, hash[1]);
-    op->request.now_us = now_us;
-    op->request.cost = cost;
-    op->request.wait_us = weir__wait_for(op->rule, wait_us);
-    op->lease_id = 0;
-    return set_row(zone, limit, i, now_us, op);
-}
-
-/* Appends the ops of one request; their number, or a code. */
-static int add_ops(struct weir__zone *zone, const weir_request *request, const uint64_t hash[2],
-                   int64_t now_us, struct weir__op *ops, weir_decision *rows)
-{
-    uint64_t lease_id = 0;
-    if (request->acquire && weir__lease_id(&lease_id))
-        return WEIR_ESYSTEM;
-    for (size_t i = 0; i < request->limit->count; i++) {
-        if (!set_op(zone, request->limit, i, hash, now_us, request->cost, request->wait_us,
-                    &ops[i]))
-            return WEIR_EFULL;
-        ops[i].lease_id = lease_id;
-        ops[i].ret = &rows[i];
-    }
-    return (int)request->limit->count;
-}
-
-int weir__ops_of(weir_store *store, const weir_request *request, int64_t now_us,
-                 struct weir__op *ops)
-{
-    static weir_decision unused[WEIR_LIMITS_MAX];
-    uint64_t hash[2];
-    hash_key(&store->region.zone, request->key, hash);
-    return add_ops(&store->region.zone, request, hash, now_us, ops, unused);
-}
-
-/* ---- take and peek ---- */
-
-struct group {
-    struct weir__op ops[WEIR_LIMITS_MAX];
-    weir_decision rows[WEIR_LIMITS_MAX];
-    size_t count;
-};
-
-/* Two limits of one key that would share a state can only come from different requests. */
-static bool shares_state(const struct group *group)
-{
-    for (size_t i = 1; i < group->count; i++) {
-        for (size_t j = 0; j < i; j++) {
-            const struct weir__op *a = &group->ops[i], *b = &group->ops[j];
-            if (a->tag == b->tag && a->home == b->home && weir__rule_same_state(a->rule, b->rule))
-                return true;
-        }
-    }
-    return false;
-}
-
-static int build(struct weir__zone *zone, const weir_request *requests, size_t n, int64_t now_us,
-                 struct group *group)
-{
-    group->count = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint64_t hash[2];
-        hash_key(zone, requests[i].key, hash);
-        weir__prefetch_home(zone, weir__home_of(zone, hash[1]));
-        int added = add_ops(zone, &requests[i], hash, now_us, group->ops + group->count,
-                            group->rows + group->count);
-        if (added < 0)
-            return added;
-        group->count += (size_t)added;
-    }
-    return n > 1 && shares_state(group) ? WEIR_ESHARED : 0;
-}
-
 static int check_requests(const weir_request *requests, size_t n)
 {
     size_t limits = 0;
@@ -220,45 +72,7 @@ static int check_requests(const weir_request *requests, size_t n)
     return limits == 0 ? WEIR_EINVAL : 0;
 }
 
-static void hand_out(const weir_request *requests, size_t n, const weir_decision *rows)
-{
-    for (size_t i = 0; i < n; rows += requests[i].limit->count, i++) {
-        if (requests[i].detail)
-            memcpy(requests[i].detail, rows, requests[i].limit->count * sizeof *rows);
-    }
-}
-
-/* The lease of the one limit that has leases. */
-static uint64_t lease_of(const struct group *group)
-{
-    for (size_t i = 0; i < group->count; i++) {
-        if (group->rows[i].lease)
-            return group->rows[i].lease;
-    }
-    return 0;
-}
-
-static int decide_at(weir_store *store, const weir_request *requests, size_t n, int64_t now,
-                     enum weir__mode mode, weir_decision *ret)
-{
-    struct weir__zone *zone = &store->region.zone;
-    struct group group;
-    int code = WEIR__STALE;
-    for (int tries = 0; tries < WEIR__STALE_RETRIES && code == WEIR__STALE; tries++) {
-        code = build(zone, requests, n, now, &group);
-        if (code == 0)
-            code = weir__zone_apply(zone, group.ops, group.count, mode);
-        for (size_t i = 0; i < n && code == WEIR__STALE; i++)
-            weir__forget_hints(requests[i].limit);
-    }
-    if (code)
-        return code == WEIR__STALE ? WEIR_EFULL : code;
-    hand_out(requests, n, group.rows);
-    weir__fold(group.rows, group.count, ret);
-    ret->charged = ret->allowed && mode == WEIR__TAKE ? requests[0].cost : 0;
-    ret->lease = lease_of(&group);
-    return 0;
-}
+/* ---- take and peek ---- */
 
 static int decide(weir_store *store, const weir_request *requests, size_t n, enum weir__mode mode,
                   weir_decision *ret)
@@ -267,7 +81,7 @@ static int decide(weir_store *store, const weir_request *requests, size_t n, enu
     int64_t now = weir__store_now(store);
     if (code == 0 && now < 0)
         code = WEIR_EINVAL;
-    return code ? code : decide_at(store, requests, n, now, mode, ret);
+    return code ? code : store->engine->decide(store, requests, n, mode, now, ret);
 }
 
 int weir_take_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret)
@@ -287,70 +101,18 @@ int weir_peek(weir_store *store, weir_key key, const weir_limit *limit, int64_t 
     return decide(store, &request, 1, WEIR__PEEK, ret);
 }
 
-/* One limit, one key: the path nearly every call takes, without the machinery for groups. */
-static inline int take_one(struct weir__zone *zone, const weir_limit *limit, const uint64_t hash[2],
-                           int64_t now_us, int64_t cost, int64_t wait_us, weir_decision *ret)
-{
-    struct weir__op op;
-    weir_decision row;
-    bool small = !weir__algorithm_of(&limit->rules[0])->large; /* fails before it writes */
-    for (int tries = 0; tries < WEIR__STALE_RETRIES; tries++) {
-        if (WEIR__UNLIKELY(!set_op(zone, limit, 0, hash, now_us, cost, wait_us, &op)))
-            return WEIR_EFULL;
-        op.ret = small ? ret : &row;
-        if (op.rule->kind == WEIR__TOKEN_BUCKET && weir__zone_take_quick(zone, &op))
-            return 0;
-        int code = weir__zone_apply(zone, &op, 1, WEIR__TAKE);
-        if (WEIR__UNLIKELY(!small) && code == 0)
-            *ret = row;
-        if (WEIR__LIKELY(code != WEIR__STALE))
-            return code;
-        weir__forget_hints(limit);
-    }
-    return WEIR_EFULL;
-}
-
 int weir_take(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
               weir_decision *ret)
 {
-    struct weir__zone *zone = &store->region.zone;
     if (WEIR__UNLIKELY(!limit || !weir__key_in_bounds(key) || !cost_in_bounds(cost)))
         return WEIR_EINVAL;
-    if (limit->count > 1) {
+    if (limit->count > 1 || !store->engine->take) {
         weir_request request = {key, limit, cost, WEIR_WAIT_DEFAULT, NULL, false};
         return decide(store, &request, 1, WEIR__TAKE, ret);
     }
-    uint64_t hash[2];
-    hash_key(zone, key, hash);
-    weir__prefetch_home(zone, weir__home_of(zone, hash[1]));
     int64_t now = weir__store_now(store);
-    if (WEIR__UNLIKELY(now < 0))
-        return WEIR_EINVAL;
-    return take_one(zone, limit, hash, now, cost, WEIR_WAIT_DEFAULT, ret);
-}
-
-/* A batch: hash all, prefetch all, then decide all. */
-static int take_batch(weir_store *store, const weir_request *requests, size_t n, int64_t now,
-                      weir_decision *rets)
-{
-    struct weir__zone *zone = &store->region.zone;
-    uint64_t hashes[BATCH][2];
-    for (size_t i = 0; i < n; i++)
-        __builtin_prefetch(requests[i].key.data);
-    for (size_t i = 0; i < n; i++) {
-        hash_key(zone, requests[i].key, hashes[i]);
-        weir__prefetch_home(zone, weir__home_of(zone, hashes[i][1]));
-    }
-    for (size_t i = 0; i < n; i++) {
-        const weir_request *it = &requests[i];
-        bool simple = it->limit->count == 1 && !it->detail && !it->acquire;
-        int code = simple
-                       ? take_one(zone, it->limit, hashes[i], now, it->cost, it->wait_us, &rets[i])
-                       : decide_at(store, it, 1, now, WEIR__TAKE, &rets[i]);
-        if (WEIR__UNLIKELY(code))
-            return code;
-    }
-    return 0;
+    return WEIR__LIKELY(now >= 0) ? store->engine->take(store, key, limit, cost, now, ret)
+                                  : WEIR_EINVAL;
 }
 
 int weir_take_many(weir_store *store, const weir_request *requests, size_t n, weir_decision *rets)
@@ -365,30 +127,22 @@ int weir_take_many(weir_store *store, const weir_request *requests, size_t n, we
         return WEIR_EINVAL;
     for (size_t i = 0; i < n; i++)
         rets[i].limit = -1;
-    int code = 0;
-    for (size_t done = 0; done < n && code == 0; done += BATCH)
-        code = take_batch(store, requests + done, n - done < BATCH ? n - done : BATCH, now,
-                          rets + done);
-    return code;
+    return store->engine->take_many(store, requests, n, now, rets);
 }
 
 int weir_reset(weir_store *store, weir_key key)
 {
-    if (!weir__key_in_bounds(key))
-        return WEIR_EINVAL;
-    uint64_t hash[2];
-    hash_key(&store->region.zone, key, hash);
-    weir__zone_reset(&store->region.zone, hash);
-    return 0;
+    return weir__key_in_bounds(key) ? store->engine->reset(store, key) : WEIR_EINVAL;
 }
 
 int weir_store_info(weir_store *store, weir_zone_info *ret)
 {
-    weir__zone_info(&store->region.zone, ret);
-    return 0;
+    return store->engine->info ? store->engine->info(store, ret) : WEIR_EUNSUPPORTED;
 }
 
 int weir_store_check(weir_store *store, weir_error *err)
 {
-    return weir__zone_check(&store->region.zone, err);
+    if (store->engine->check)
+        return store->engine->check(store, err);
+    return weir__fail(err, WEIR_EUNSUPPORTED, 0, "only zones can be checked");
 }

@@ -1,12 +1,42 @@
-/* A store: a zone, its clock, and the bounds every request is held to before it gets there. */
+/*
+ * A store: an engine that keeps states, and a clock. The public verbs check every bound, read the clock
+ * once, and hand over to the engine: a zone here, Redis in remote/. Adding a home means writing one of
+ * these tables.
+ */
 #ifndef WEIR_STORE_H
 #define WEIR_STORE_H
 
 #include "limit/limit.h"
-#include "store/region.h"
 
+enum weir__mode { WEIR__TAKE, WEIR__PEEK };
+enum weir__lease_verb { WEIR__RENEW, WEIR__RELEASE };
+
+/* What arrives here is checked: keys, costs, waits, at most WEIR_LIMITS_MAX limits. `now` is by the
+ * store's clock; an engine with a clock of its own heeds it only if store->clock.now is set. */
+struct weir__engine {
+    /* An all-or-nothing group at one instant, its details handed out, folded into ret. */
+    int (*decide)(weir_store *, const weir_request *, size_t n, enum weir__mode, int64_t now,
+                  weir_decision *ret);
+    /* One limit, one key, default wait; NULL: decide does it. */
+    int (*take)(weir_store *, weir_key, const weir_limit *, int64_t cost, int64_t now,
+                weir_decision *ret);
+    int (*take_many)(weir_store *, const weir_request *, size_t n, int64_t now,
+                     weir_decision *rets);
+    int (*settle)(weir_store *, weir_key, const weir_limit *, const struct weir__correction *);
+    /* `i` is the index of the limit with leases. */
+    int (*change_lease)(weir_store *, weir_key, const weir_limit *, size_t i, uint64_t lease,
+                        enum weir__lease_verb, int64_t now);
+    int (*reset)(weir_store *, weir_key);
+    /* Fills hash and store of a room whose key is set; NULL: hashing ahead is of no use. */
+    void (*hash)(const weir_store *, weir_hashed *room);
+    int (*info)(weir_store *, weir_zone_info *ret);
+    int (*check)(weir_store *, weir_error *err);
+    void (*close)(weir_store *);
+};
+
+/* Engines begin with this. */
 struct weir_store {
-    struct weir__region region;
+    const struct weir__engine *engine;
     weir_clock clock; /* now NULL: the system's */
 };
 
@@ -31,14 +61,5 @@ static inline bool weir__key_in_bounds(weir_key key)
 size_t weir__leased(const weir_limit *limit);
 /* A new id, never 0; 0, or -1 without randomness. */
 int weir__lease_id(uint64_t *ret);
-
-/* ---- store.c ---- */
-
-/* The ops of one checked request, for verbs other than take; their number, or a code. `ops` has room
- * for WEIR_LIMITS_MAX. After WEIR__STALE forget the hints and try again. */
-int weir__ops_of(weir_store *store, const weir_request *request, int64_t now_us,
-                 struct weir__op *ops);
-void weir__forget_hints(const weir_limit *limit);
-#define WEIR__STALE_RETRIES 16 /* rows swept away between finding and using them */
 
 #endif

@@ -1,0 +1,353 @@
+/* A store that is a zone: requests to ops and back. */
+#include "store/zone_store.h"
+
+#include "base/hash.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCH 32         /* requests of weir_take_many under way at once */
+#define STALE_RETRIES 16 /* rows swept away between finding and using them */
+
+static inline struct weir__zone *zone_of(weir_store *store)
+{
+    return &((struct weir__zone_store *)store)->region.zone;
+}
+
+/* ---- requests to ops ---- */
+
+static inline void hash_key(const struct weir__zone *zone, weir_key key, uint64_t ret[2])
+{
+    const weir_hashed *hashed = key.len == WEIR_HASHED ? key.data : NULL;
+    if (hashed && hashed->store == zone->serial) {
+        ret[0] = hashed->hash[0];
+        ret[1] = hashed->hash[1];
+        return;
+    }
+    key = weir__key_bytes(key);
+    weir__hash(zone->secret, key.data, key.len, ret);
+}
+
+/* Whether a zone could hold this rule's largest state. */
+static bool fits(const struct weir__zone *zone, const struct weir__rule *rule)
+{
+    return !weir__algorithm_of(rule)->large ||
+           UINT64_C(1) << weir__order_for(weir__rule_cells(rule)) <= zone->layout.units;
+}
+
+/* Finds the row of a limit the hint knows nothing of; 0: no room. */
+static uint64_t find_row(struct weir__zone *zone, const weir_limit *limit, size_t i, int64_t now_us)
+{
+    uint32_t sweeps;
+    if (!fits(zone, &limit->rules[i]))
+        return 0;
+    uint64_t row = weir__row_find(zone, &limit->rules[i], now_us, &sweeps);
+    if (row)
+        row |= zone->serial << 32 | (uint64_t)(uint16_t)sweeps << 16;
+    /* Whoever reads the hint may name the row in a slot: it must see the row whole. */
+    atomic_store_explicit((_Atomic uint64_t *)&limit->hints[i], row, memory_order_release);
+    return row;
+}
+
+/* The row of limit i, by its hint or by searching; false: no room. */
+static inline bool set_row(struct weir__zone *zone, const weir_limit *limit, size_t i,
+                           int64_t now_us, struct weir__op *op)
+{
+    uint64_t hint = atomic_load_explicit(&limit->hints[i], memory_order_acquire);
+    if (WEIR__UNLIKELY(hint >> 32 != zone->serial))
+        hint = find_row(zone, limit, i, now_us);
+    op->row = (uint16_t)hint;
+    op->sweeps = (uint16_t)(hint >> 16);
+    return op->row != 0;
+}
+
+static void forget_hints(const weir_limit *limit)
+{
+    for (size_t i = 0; i < limit->count; i++)
+        atomic_store((_Atomic uint64_t *)&limit->hints[i], 0);
+}
+
+/* Sets an op for limit i of a list; false: no room for its row. */
+static inline bool set_op(struct weir__zone *zone, const weir_limit *limit, size_t i,
+                          const uint64_t hash[2], int64_t now_us, int64_t cost, int64_t wait_us,
+                          struct weir__op *op)
+{
+    op->rule = &limit->rules[i];
+    op->tag = hash[0] | !hash[0]; /* 0 means empty */
+    op->home = weir__home_of(zone, hash[1]);
+    op->request.now_us = now_us;
+    op->request.cost = cost;
+    op->request.wait_us = weir__wait_for(op->rule, wait_us);
+    op->lease_id = 0;
+    return set_row(zone, limit, i, now_us, op);
+}
+
+/* Appends the ops of one request; their number, or a code. */
+static int add_ops(struct weir__zone *zone, const weir_request *request, const uint64_t hash[2],
+                   int64_t now_us, struct weir__op *ops, weir_decision *rows)
+{
+    uint64_t lease_id = 0;
+    if (request->acquire && weir__lease_id(&lease_id))
+        return WEIR_ESYSTEM;
+    for (size_t i = 0; i < request->limit->count; i++) {
+        if (!set_op(zone, request->limit, i, hash, now_us, request->cost, request->wait_us,
+                    &ops[i]))
+            return WEIR_EFULL;
+        ops[i].lease_id = lease_id;
+        ops[i].ret = rows ? &rows[i] : NULL;
+    }
+    return (int)request->limit->count;
+}
+
+/* ---- take and peek ---- */
+
+struct group {
+    struct weir__op ops[WEIR_LIMITS_MAX];
+    weir_decision rows[WEIR_LIMITS_MAX];
+    size_t count;
+};
+
+/* Two limits of one key that would share a state can only come from different requests. */
+static bool shares_state(const struct group *group)
+{
+    for (size_t i = 1; i < group->count; i++) {
+        for (size_t j = 0; j < i; j++) {
+            const struct weir__op *a = &group->ops[i], *b = &group->ops[j];
+            if (a->tag == b->tag && a->home == b->home && weir__rule_same_state(a->rule, b->rule))
+                return true;
+        }
+    }
+    return false;
+}
+
+static int build(struct weir__zone *zone, const weir_request *requests, size_t n, int64_t now_us,
+                 struct group *group)
+{
+    group->count = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t hash[2];
+        hash_key(zone, requests[i].key, hash);
+        weir__prefetch_home(zone, weir__home_of(zone, hash[1]));
+        int added = add_ops(zone, &requests[i], hash, now_us, group->ops + group->count,
+                            group->rows + group->count);
+        if (added < 0)
+            return added;
+        group->count += (size_t)added;
+    }
+    return n > 1 && shares_state(group) ? WEIR_ESHARED : 0;
+}
+
+static void hand_out(const weir_request *requests, size_t n, const weir_decision *rows)
+{
+    for (size_t i = 0; i < n; rows += requests[i].limit->count, i++) {
+        if (requests[i].detail)
+            memcpy(requests[i].detail, rows, requests[i].limit->count * sizeof *rows);
+    }
+}
+
+/* The lease of the one limit that has leases. */
+static uint64_t lease_of(const struct group *group)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        if (group->rows[i].lease)
+            return group->rows[i].lease;
+    }
+    return 0;
+}
+
+static int decide(weir_store *store, const weir_request *requests, size_t n, enum weir__mode mode,
+                  int64_t now, weir_decision *ret)
+{
+    struct weir__zone *zone = zone_of(store);
+    struct group group;
+    int code = WEIR__STALE;
+    for (int tries = 0; tries < STALE_RETRIES && code == WEIR__STALE; tries++) {
+        code = build(zone, requests, n, now, &group);
+        if (code == 0)
+            code = weir__zone_apply(zone, group.ops, group.count, mode);
+        for (size_t i = 0; i < n && code == WEIR__STALE; i++)
+            forget_hints(requests[i].limit);
+    }
+    if (code)
+        return code == WEIR__STALE ? WEIR_EFULL : code;
+    hand_out(requests, n, group.rows);
+    weir__fold(group.rows, group.count, ret);
+    ret->charged = ret->allowed && mode == WEIR__TAKE ? requests[0].cost : 0;
+    ret->lease = lease_of(&group);
+    return 0;
+}
+
+/* One limit, one key: the path nearly every call takes, without the machinery for groups. */
+static inline int take_one(struct weir__zone *zone, const weir_limit *limit, const uint64_t hash[2],
+                           int64_t now_us, int64_t cost, int64_t wait_us, weir_decision *ret)
+{
+    struct weir__op op;
+    weir_decision row;
+    bool small = !weir__algorithm_of(&limit->rules[0])->large; /* fails before it writes */
+    for (int tries = 0; tries < STALE_RETRIES; tries++) {
+        if (WEIR__UNLIKELY(!set_op(zone, limit, 0, hash, now_us, cost, wait_us, &op)))
+            return WEIR_EFULL;
+        op.ret = small ? ret : &row;
+        if (op.rule->kind == WEIR__TOKEN_BUCKET && weir__zone_take_quick(zone, &op))
+            return 0;
+        int code = weir__zone_apply(zone, &op, 1, WEIR__TAKE);
+        if (WEIR__UNLIKELY(!small) && code == 0)
+            *ret = row;
+        if (WEIR__LIKELY(code != WEIR__STALE))
+            return code;
+        forget_hints(limit);
+    }
+    return WEIR_EFULL;
+}
+
+static int take(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost, int64_t now,
+                weir_decision *ret)
+{
+    struct weir__zone *zone = zone_of(store);
+    uint64_t hash[2];
+    hash_key(zone, key, hash);
+    weir__prefetch_home(zone, weir__home_of(zone, hash[1]));
+    return take_one(zone, limit, hash, now, cost, WEIR_WAIT_DEFAULT, ret);
+}
+
+/* A batch: hash all, prefetch all, then decide all. */
+static int take_batch(weir_store *store, const weir_request *requests, size_t n, int64_t now,
+                      weir_decision *rets)
+{
+    struct weir__zone *zone = zone_of(store);
+    uint64_t hashes[BATCH][2];
+    for (size_t i = 0; i < n; i++)
+        __builtin_prefetch(requests[i].key.data);
+    for (size_t i = 0; i < n; i++) {
+        hash_key(zone, requests[i].key, hashes[i]);
+        weir__prefetch_home(zone, weir__home_of(zone, hashes[i][1]));
+    }
+    for (size_t i = 0; i < n; i++) {
+        const weir_request *it = &requests[i];
+        bool simple = it->limit->count == 1 && !it->detail && !it->acquire;
+        int code = simple
+                       ? take_one(zone, it->limit, hashes[i], now, it->cost, it->wait_us, &rets[i])
+                       : decide(store, it, 1, WEIR__TAKE, now, &rets[i]);
+        if (WEIR__UNLIKELY(code))
+            return code;
+    }
+    return 0;
+}
+
+static int take_many(weir_store *store, const weir_request *requests, size_t n, int64_t now,
+                     weir_decision *rets)
+{
+    int code = 0;
+    for (size_t done = 0; done < n && code == 0; done += BATCH)
+        code = take_batch(store, requests + done, n - done < BATCH ? n - done : BATCH, now,
+                          rets + done);
+    return code;
+}
+
+/* ---- the other verbs ---- */
+
+/* The ops of a key's limits, for verbs without decisions; their number, or a code. */
+static int ops_of(struct weir__zone *zone, weir_key key, const weir_limit *limit, int64_t now,
+                  struct weir__op *ops)
+{
+    weir_request request = weir_ask(key, limit);
+    uint64_t hash[2];
+    hash_key(zone, key, hash);
+    return add_ops(zone, &request, hash, now, ops, NULL);
+}
+
+static int settle(weir_store *store, weir_key key, const weir_limit *limit,
+                  const struct weir__correction *correction)
+{
+    struct weir__zone *zone = zone_of(store);
+    int code = WEIR__STALE;
+    for (int tries = 0; tries < STALE_RETRIES && code == WEIR__STALE; tries++) {
+        struct weir__op ops[WEIR_LIMITS_MAX];
+        int n = ops_of(zone, key, limit, correction->now_us, ops);
+        code = n < 0 ? n : weir__zone_settle(zone, ops, (size_t)n, correction);
+        if (code == WEIR__STALE)
+            forget_hints(limit);
+    }
+    return code == WEIR__STALE ? WEIR_EFULL : code;
+}
+
+static int change_lease(weir_store *store, weir_key key, const weir_limit *limit, size_t i,
+                        uint64_t lease, enum weir__lease_verb verb, int64_t now)
+{
+    struct weir__zone *zone = zone_of(store);
+    int code = WEIR__STALE;
+    for (int tries = 0; tries < STALE_RETRIES && code == WEIR__STALE; tries++) {
+        struct weir__op ops[WEIR_LIMITS_MAX];
+        code = ops_of(zone, key, limit, now, ops);
+        if (code < 0)
+            return code;
+        ops[i].lease_id = lease;
+        code = weir__zone_lease(zone, &ops[i], verb);
+        if (code == WEIR__STALE)
+            forget_hints(limit);
+    }
+    return code == WEIR__STALE ? WEIR_EFULL : code;
+}
+
+static int reset(weir_store *store, weir_key key)
+{
+    uint64_t hash[2];
+    hash_key(zone_of(store), key, hash);
+    weir__zone_reset(zone_of(store), hash);
+    return 0;
+}
+
+static void hash(const weir_store *store, weir_hashed *room)
+{
+    const struct weir__zone *zone = &((const struct weir__zone_store *)store)->region.zone;
+    weir__hash(zone->secret, room->key.data, room->key.len, room->hash);
+    room->store = zone->serial;
+}
+
+static int info(weir_store *store, weir_zone_info *ret)
+{
+    weir__zone_info(zone_of(store), ret);
+    return 0;
+}
+
+static int check(weir_store *store, weir_error *err)
+{
+    return weir__zone_check(zone_of(store), err);
+}
+
+static void close_zone(weir_store *store)
+{
+    struct weir__zone_store *it = (struct weir__zone_store *)store;
+    weir__region_close(&it->region);
+    free(it);
+}
+
+static const struct weir__engine engine = {
+    .decide = decide,
+    .take = take,
+    .take_many = take_many,
+    .settle = settle,
+    .change_lease = change_lease,
+    .reset = reset,
+    .hash = hash,
+    .info = info,
+    .check = check,
+    .close = close_zone,
+};
+
+int weir__zone_store_open(const char *url, weir_store **ret, weir_error *err)
+{
+    struct weir__zone_store *store = calloc(1, sizeof *store);
+    if (!store)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a store");
+    store->base.engine = &engine;
+    int code = weir__region_parse(url, &store->region, err);
+    if (code == 0)
+        code = weir__region_open(&store->region, err);
+    if (code) {
+        free(store);
+        return code;
+    }
+    *ret = &store->base;
+    return 0;
+}
