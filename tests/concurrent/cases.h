@@ -11,7 +11,7 @@
 #define PHASES 4
 
 static const struct test_case {
-    const char *limit; /* @ stands for N, a multiple of 4; # for N-1 */
+    const char *limit; /* @ stands for N, a multiple of 4 that divides a million; # for N-1 */
     int64_t wait_us;
     int64_t step_us; /* between phases */
     int quarters[PHASES];
