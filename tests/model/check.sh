@@ -1,0 +1,11 @@
+#!/bin/sh
+# The model's own checks: what it finds by searching against the contract's formulas, and its vectors.
+out=$(python3 "$(dirname "$0")/selfcheck.py" 2>&1)
+code=$?
+echo "$out"
+if [ $code -eq 0 ]; then
+    echo "1 passed, 0 failed"
+else
+    echo "0 passed, 1 failed"
+fi
+exit $code
