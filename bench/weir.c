@@ -12,6 +12,7 @@
 #include "weir.h"
 #include "worker.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { BATCH = 16, FLOOD_KEYS = 400000 };
@@ -180,8 +181,9 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "memory"))
         return show_memory();
-    char url[64];
-    snprintf(url, sizeof url, "shm:/weir-bench-%d?size=1m", (int)getpid());
+    char name[64], url[80];
+    snprintf(name, sizeof name, "/weir-bench-%d", (int)getpid());
+    snprintf(url, sizeof url, "shm:%s?size=1m", name);
     make_names();
     plenty = parse("token-bucket 1g/s burst 1g");
     tiny = parse("token-bucket 1/366d");
@@ -191,6 +193,7 @@ int main(int argc, char **argv)
     million = open_store("memory:64m");
     full = open_store("memory:8m");
     shared = open_store(url);
+    shm_unlink(name); /* it lives on as long as we do */
     hot_key = weir_key_hash(hot, weir_text("hot"), &hot_room);
     shared_key = weir_key_hash(shared, weir_text("hot"), &shared_room);
     take(hot, hot_key, tiny);
@@ -199,10 +202,5 @@ int main(int argc, char **argv)
         take(million, weir_bytes(names[i], KEY_LEN), user);
     for (uint64_t key = 0; key < FLOOD_KEYS; key++)
         take(full, weir_bytes(&key, sizeof key), slow);
-    int code = serve(scenarios);
-    weir_store_close(shared);
-    char path[64];
-    snprintf(path, sizeof path, "/dev/shm/weir-bench-%d", (int)getpid());
-    unlink(path);
-    return code;
+    return serve(scenarios);
 }

@@ -6,9 +6,11 @@
  *     weir_store *store = NULL;
  *     weir_limit *limit = NULL;
  *     weir_decision d;
- *     weir_store_open("memory:64m", &store, NULL);
- *     weir_limit_parse("token-bucket 100/s burst 200", &limit, NULL);
- *     if (weir_take(store, weir_text("user:42"), limit, 1, &d) == 0 && d.allowed)
+ *     if (weir_store_open("memory:64m", &store, NULL) ||
+ *         weir_limit_parse("token-bucket 100/s burst 200", &limit, NULL) ||
+ *         weir_take(store, weir_text("user:42"), limit, 1, &d))
+ *         return -1;
+ *     if (d.allowed)
  *         serve();
  *     else
  *         refuse_until(d.retry_after_us);
@@ -223,7 +225,8 @@ static inline weir_request weir_ask(weir_key key, const weir_limit *limit)
 
 /* All or nothing over several keys: charged to all or to none, at one instant. At most
  * WEIR_LIMITS_MAX limits together. `ret` is the folded answer; its binding counts the limits of all
- * requests in order. With n = 1 this is weir_take with a wait and detail. */
+ * requests in order, its charge is the first request's (each detail row has its own). With n = 1 this
+ * is weir_take with a wait and detail. */
 WEIR_API WEIR_MUST_CHECK int weir_take_all(weir_store *store, const weir_request *requests, size_t n,
                                            weir_decision *ret);
 
@@ -238,8 +241,9 @@ WEIR_API WEIR_MUST_CHECK int weir_peek_all(weir_store *store, const weir_request
 WEIR_API WEIR_MUST_CHECK int weir_take_many(weir_store *store, const weir_request *requests, size_t n,
                                             weir_decision *rets);
 
-/* Takes, sleeping the delay or retry_after, until allowed or max_wait_us has passed. Bucket limits
- * serve first come, first served. A request that cannot make it in time is denied at once. */
+/* Takes, sleeping the delay or retry_after, until allowed or max_wait_us (0 or more, or
+ * WEIR_WAIT_ANY) has passed. Bucket limits serve first come, first served. A request that cannot make
+ * it in time is denied at once. */
 WEIR_API WEIR_MUST_CHECK int weir_wait(weir_store *store, weir_key key, const weir_limit *limit,
                                        int64_t cost, int64_t max_wait_us, weir_decision *ret);
 

@@ -199,7 +199,7 @@ const struct cli_command cli_explain = {
             "and the memory a key takes, and plots what a flood gets through it (decided by\n"
             "the library under a virtual clock). A span counts its first instant and not its\n"
             "last. The promises are about what was charged: giving back by `weir settle`\n"
-            "makes room for more. The worst burst is that of callers who do not --wait.\n"
+            "makes room for more. The worst burst is that of callers who do not wait.\n"
             "\n"
             "Limits:\n"
             "  token-bucket 10/s burst 20          a burst, then the rate; `stepped`: all\n"
