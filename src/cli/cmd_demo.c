@@ -3,6 +3,7 @@
 #include "cli/json.h"
 #include "sim/edge.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #define GUTTER 4
 #define PANEL_WIDTH (GUTTER + COLUMNS + 3)
 #define ROW_BYTES 2048
+#define TYPED_MAX 10
 
 struct panel {
     const char *limits;
@@ -132,12 +134,15 @@ static void print_demo(void)
     cli_print_legend(style.colour, "admitted", "denied   (a bar is 7.5 seconds)");
     putchar('\n');
     print_verdicts();
+    /* As it can be typed here, build/weir for one, unless that is too long for 80 columns. */
+    const char *weir =
+        strlen(program_invocation_name) <= TYPED_MAX ? program_invocation_name : "weir";
     printf("\n%sTry next%s\n"
-           "  weir explain \"fixed-window 240/h\"            what a limit promises\n"
-           "  weir take user:42 \"token-bucket 3/m\"         again, until it is denied\n"
-           "  weir replay \"sliding-log 240/h\" trace.csv    your own traffic under a limit\n"
-           "  weir --help\n",
-           style.bold, style.off);
+           "  %s explain \"fixed-window 240/h\"            what a limit promises\n"
+           "  %s take user:42 \"token-bucket 3/m\"         again, until it is denied\n"
+           "  %s replay \"sliding-log 240/h\" trace.csv    your own traffic under a limit\n"
+           "  %s --help\n",
+           style.bold, style.off, weir, weir, weir, weir);
 }
 
 static void print_json(void)
