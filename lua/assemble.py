@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Assembles the pieces beside this file into the scripts that servers run.
+
+    assemble.py --out DIR      writes every script as DIR/NAME.lua
+    assemble.py --header FILE  writes a C header with every script, its SHA1 and its arguments
+    assemble.py --list         prints the names
+
+A piece is a Lua file of blocks. `--@block NAME A B` begins one, with the names of its parameters;
+`--@use FILE.BLOCK x | y` stands for that block's lines with x for A and y for B. Scripts are made of text,
+not of functions, since a function in a script would be made anew at every call. Comments and indentation do
+not get into a script.
+"""
+import argparse
+import hashlib
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+CONSTANTS = {
+    "EXACT_MAX": "9007199254740992",  # 2^53: beyond it doubles do not count exactly
+    "COST_MAX": "1000000000000",
+    "DURATION_MAX": "31622400000000",  # 366 days
+    "MINUTE": "60000000",
+    "DAY": "86400000000",
+    "COUNTER_MAX": "2000000000",
+    "CELLS_MAX": "131072",
+    "SHORT_VALUE": "1024",  # longer values are written in part where that will do
+    "TAKE": "0", "PEEK": "1", "SETTLE": "2", "RESET": "3", "ACQUIRE": "4", "RENEW": "5", "RELEASE": "6",
+}
+# name: (kind, algorithm, what loads and reports, shape of the state, waits, arguments)
+LEAN = {
+    "token_bucket": (0, "token_bucket", "bucket", "bucket", "wait_at_most", "cost wait count period burst"),
+    "stepped": (1, "stepped", "stepped", "bucket", "wait_at_most", "cost wait count period burst"),
+    "leaky_bucket": (2, "leaky_bucket", "bucket", "bucket", "wait_any",
+                     "cost wait count period burst extra flags"),
+    "fixed_window": (3, "fixed_window", "fixed_window", "window", "wait_none", "cost count period"),
+    "from_first": (4, "fixed_window", "fixed_window", "window", "wait_none", "cost count period"),
+    "sliding_log": (5, "sliding_log", "stamps", "ring", "wait_none", "cost count period"),
+    "sliding_window": (6, "sliding_window", "stamps", "ring", "wait_none", "cost count period extra"),
+    "sliding_counter": (7, "sliding_counter", "sliding_counter", "counter", "wait_none",
+                        "cost count period"),
+    "smooth": (8, "guava", "guava", "guava", "wait_any", "cost wait count period extra"),
+    "warmup": (9, "guava", "guava", "guava", "wait_any", "cost wait count period extra cold"),
+    "concurrent": (10, "concurrent", "concurrent", "ring", "wait_none", "cost count period"),
+}
+# Lean scripts name library functions where they use them: most calls need one or two.
+INLINE = {"unpack": "struct.unpack", "pack": "struct.pack", "sub": "string.sub", "rep": "string.rep",
+          "byte": "string.byte", "find": "string.find", "format": "string.format"}
+
+
+class Pieces:
+    """All blocks: (file, block) to (parameters, lines)."""
+
+    def __init__(self):
+        self.blocks = {}
+        for path in sorted(HERE.glob("*.lua")):
+            self.read(path)
+
+    def read(self, path):
+        block = None
+        for line in path.read_text(encoding="utf-8").splitlines():
+            line = bare(line)
+            if line.startswith("--@block "):
+                name, *parameters = line.split()[1:]
+                block = (path.stem, name)
+                if block in self.blocks:
+                    sys.exit(f"{path}: block {name} stands there twice")
+                self.blocks[block] = (parameters, [])
+            elif line and block:
+                self.blocks[block][1].append(line)
+            elif line:
+                sys.exit(f"{path}: a line before the first block: {line}")
+
+    def expand(self, use, names):
+        """The lines of `FILE.BLOCK arguments`, all uses in them expanded."""
+        use, _, rest = use.partition(" ")
+        use = replace(use, names)
+        arguments = [replace(word.strip(), names) for word in rest.split(" | ")] if rest else []
+        block = tuple(use.split("."))
+        if block not in self.blocks:
+            sys.exit(f"there is no block {use}")
+        parameters, lines = self.blocks[block]
+        if len(arguments) != len(parameters):
+            if parameters:
+                sys.exit(f"{use} takes {len(parameters)} arguments, not {len(arguments)}")
+        scope = dict(names, **dict(zip(parameters, arguments)))
+        out = []
+        for line in lines:
+            if line.startswith("--@use "):
+                out += self.expand(replace(line[7:], scope), names)
+            else:
+                out.append(replace(line, scope))
+        return out
+
+
+def bare(line):
+    """A line without indentation and comment; directives stay."""
+    line = line.strip()
+    if line.startswith("--@"):
+        return line
+    quoted = None
+    for i, letter in enumerate(line):
+        if quoted:
+            quoted = None if letter == quoted and line[i - 1] != "\\" else quoted
+        elif letter in "'\"":
+            quoted = letter
+        elif line.startswith("--", i):
+            return line[:i].rstrip()
+    return line
+
+
+def replace(line, names):
+    """Replaces whole words, outside of quotes for all but the assembler's own."""
+    return re.sub(r"[A-Za-z_]\w*", lambda word: names.get(word[0], word[0]), line)
+
+
+def general(pieces, clock):
+    names = dict(CONSTANTS, clock=clock)
+    return "\n".join(pieces.expand("verbs.main", names)) + "\n"
+
+
+def lean(pieces, name, clock):
+    kind, algorithm, loader, shape, waits, arguments = LEAN[name]
+    words = arguments.split()
+    stamps = algorithm in ("sliding_log", "sliding_window")
+    values = ", ".join(f"ARGV[{i}] + 0" for i in range(1, len(words) + 1))
+    names = dict(
+        CONSTANTS, clock=clock, KIND=str(kind), MARK=str(503 + kind * 65536),
+        ALGORITHM=algorithm, LOADER=loader, SHAPE="quick_" + shape, WAITS="lean." + waits,
+        JUDGE=loader if loader in ("stamps", "concurrent") else algorithm,
+        CHARGE={"bucket": "bucket.charge", "concurrent": "concurrent.charge 0"}.get(
+            loader, algorithm + ".charge"),
+        ARGUMENT_COUNT=str(len(words)), ARGUMENT_NAMES=arguments,
+        ARGUMENT_LOCALS=f"{', '.join(words)} = {values}",
+        FRESHER=f"{loader}.fresh count" if shape == "bucket" else f"{loader}.fresh",
+        RING_FRESH="quick_ring.fresh_stamps" if stamps else "quick_ring.fresh_leases",
+        PRECISION="extra" if name == "sliding_window" else "0")
+    lines = pieces.expand("lean.main", names)
+    return "\n".join(inline(line) for line in lines) + "\n"
+
+
+def inline(line):
+    return re.sub(r"(?<![\w.])(unpack|pack|sub|rep|byte|find|format)\(",
+                  lambda call: INLINE[call[1]] + "(", line)
+
+
+def library(scripts):
+    """A Redis Function library with the general script and the lean ones as functions."""
+    out = ["#!lua name=weir"]
+    for name, text in scripts.items():
+        out += [f"redis.register_function('{name}', function(KEYS, ARGV)", text.rstrip("\n"), "end)"]
+    return "\n".join(out) + "\n"
+
+
+def assemble():
+    """Every script: name to (text, arguments of a lean one)."""
+    pieces = Pieces()
+    out = {"weir": (general(pieces, "clock"), "")}
+    for name in LEAN:
+        out["take_" + name] = (lean(pieces, name, "clock"), LEAN[name][5])
+    functions = {("weir" if name == "weir" else "weir_" + name): text for name, (text, _) in out.items()}
+    out["weir_library"] = (library(functions), "")
+    out["weir_test"] = (general(pieces, "clock_test"), "")
+    for name in LEAN:
+        out[f"take_{name}_test"] = (lean(pieces, name, "clock_test"), LEAN[name][5])
+    return out
+
+
+def quoted(text):
+    """A C string literal, a line each."""
+    def escaped(line):
+        return line.replace("\\", "\\\\").replace('"', '\\"')
+    return "\n".join(f'     "{escaped(line)}\\n"' for line in text.splitlines())
+
+
+def header(scripts):
+    out = ["/* Made by lua/assemble.py from the pieces in lua/. */",
+           "#ifndef WEIR_LUA_SCRIPTS_H", "#define WEIR_LUA_SCRIPTS_H", "",
+           "/* A script: what it is called, its text and SHA1, and for a lean one (`take` of one key under one",
+           " * limit of a kind) that kind and its arguments in order. */",
+           "struct weir__script {",
+           "    const char *name;", "    const char *sha1; /* 40 hexadecimal digits */",
+           "    int kind;         /* enum weir__kind of a lean script, else -1 */",
+           "    const char *arguments;",
+           "    const char *text;", "};", "",
+           "static const struct weir__script weir__scripts[] = {"]
+    kinds = {"take_" + name: row[0] for name, row in LEAN.items()}
+    for name, (text, arguments) in scripts.items():
+        digest = hashlib.sha1(text.encode()).hexdigest()
+        kind = kinds.get(name.removesuffix("_test"), -1)
+        out.append(f'    {{"{name}", "{digest}", {kind}, "{arguments}",\n{quoted(text)}}},')
+    out += ["};", "", "#endif", ""]
+    return "\n".join(out)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Assembles weir's Lua scripts.")
+    parser.add_argument("--out", type=pathlib.Path, help="folder for NAME.lua files")
+    parser.add_argument("--header", type=pathlib.Path, help="C header to write")
+    parser.add_argument("--list", action="store_true", help="print the names of the scripts")
+    options = parser.parse_args()
+    scripts = assemble()
+    if options.list:
+        print("\n".join(scripts))
+    if options.header:
+        options.header.write_text(header(scripts), encoding="utf-8")
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        for name, (text, _) in scripts.items():
+            (options.out / f"{name}.lua").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+-- Stands in for clock.lua in tests and replay: the time is the last argument, keys live for a day.
+
+--@block now
+local now, given = tonumber(ARGV[#ARGV]), #ARGV - 1
+if not now or not (now >= 0 and now < EXACT_MAX and now % 1 == 0) then
+    return redis.error_reply('ERR the last argument is the time in whole microseconds')
+end
+
+--@block receipt RET CHARGED
+RET = format('w1-%.0f-%.0f', now, CHARGED)
+
+--@block set KEY BYTES
+redis.call('SET', KEY, BYTES, 'PX', '86400000')
+
+--@block expire KEY
+redis.call('PEXPIRE', KEY, '86400000')

@@ -1,0 +1,35 @@
+-- Cells in order of their stamps: what log, window and leases are made of. `base` is where place 0 stands in
+-- `value`; cell i stands at place (head + i) mod capacity. A change leaves its bytes in `cell` for `place`, or
+-- all places anew in `cells`.
+
+-- All places in the cells' order, head first.
+--@block line
+local line = sub(value, base + head * 16, base + capacity * 16 - 1) .. sub(value, base, base + head * 16 - 1)
+
+-- Back from the cells' order to places.
+--@block places
+cells = sub(line, (capacity - head) * 16 + 1) .. sub(line, 1, (capacity - head) * 16)
+
+-- Puts `cell` behind the last, moving a full ring to the next capacity.
+--@block append
+if len < capacity then
+    place = (head + len) % capacity
+else
+    --@use ring.line
+    capacity, head = capacity * 2 + 2, 0
+    cells = line .. cell .. rep('\0', (capacity - len - 1) * 16)
+end
+len = len + 1
+
+-- Takes cell I out of `line`; the last place keeps its bytes.
+--@block take_out I
+line = sub(line, 1, (I) * 16) .. sub(line, (I) * 16 + 17, len * 16) .. sub(line, len * 16 - 15)
+len = len - 1
+
+-- Puts the section's cells behind its header.
+--@block body
+if not cells then
+    cells = sub(value, base, base + place * 16 - 1) .. cell
+        .. sub(value, base + place * 16 + 16, base + capacity * 16 - 1)
+end
+bytes = bytes .. cells

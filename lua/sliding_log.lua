@@ -1,0 +1,12 @@
+-- Sliding log: every charge with its own stamp; exact. One cell an instant.
+
+--@block derive
+
+--@block check
+sound = sound and count <= 100000
+
+--@block charge
+--@use stamps.charge stamp == t
+
+--@block settle
+--@use stamps.settle stamp == t
