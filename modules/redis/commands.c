@@ -88,7 +88,8 @@ int acquire_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     if (!read_take(ctx, argv, argc, &request))
         return RM_OK;
     if (leased(request.asks[0].limit) == request.asks[0].limit->count)
-        return reply_error(ctx, "ERR there is nothing to acquire: none of the limits is concurrent");
+        return reply_error(ctx,
+                           "ERR there is nothing to acquire: none of the limits is concurrent");
     if (weir__random_bytes(&id, sizeof id))
         return reply_error(ctx, "ERR no randomness for a lease");
     id &= WEIR__LEASE_MASK;
@@ -144,17 +145,19 @@ static int settle_all(RedisModuleCtx *ctx, RedisModuleString *key, const weir_li
         struct op *op = &ops[i];
         *op = (struct op){.held = &held, .rule = &limit->rules[i]};
         load_op(op, correction->now_us);
+    }
+    bool fits = has_room(&held, ops, limit->count, correction->now_us);
+    for (size_t i = 0; i < limit->count && fits; i++) {
+        struct op *op = &ops[i];
         reserve_cell(op);
         op->changed = weir__algorithm_of(op->rule)->settle(op->rule, &op->state, correction);
         op->many_cells = true;
     }
-    bool fits = write_back(ctx, &held, ops, limit->count, correction->now_us);
+    write_back(ctx, &held, ops, limit->count, correction->now_us);
     for (size_t i = 0; i < limit->count; i++)
         free_op(&ops[i]);
     let_go(&held);
-    if (!fits)
-        return reply_error(ctx, "ERR the key holds %d live limits already", WEIR_LIMITS_MAX);
-    return rm_ReplyWithSimpleString(ctx, "OK");
+    return fits ? rm_ReplyWithSimpleString(ctx, "OK") : reply_no_room(ctx);
 }
 
 /* WEIR.SETTLE key limits receipt actual */
@@ -164,7 +167,8 @@ int settle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     if (argc != 5)
         return rm_WrongArity(ctx);
     const weir_limit *limit = limit_of(ctx, argv[2]);
-    if (!limit || !read_number(ctx, argv[4], "the actual cost", 0, WEIR_COST_MAX, &correction.actual))
+    if (!limit ||
+        !read_number(ctx, argv[4], "the actual cost", 0, WEIR_COST_MAX, &correction.actual))
         return RM_OK;
     size_t len;
     const char *receipt = rm_StringPtrLen(argv[3], &len);
@@ -175,7 +179,8 @@ int settle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
         return reply_error(ctx, "ERR \"%.*s\" is no receipt; pass what the take replied",
                            (int)(len > 64 ? 64 : len), receipt);
     if (leased(limit) < limit->count)
-        return reply_error(ctx, "ERR concurrent limits cannot be settled: release the lease instead");
+        return reply_error(ctx,
+                           "ERR concurrent limits cannot be settled: release the lease instead");
     correction.now_us = now_us();
     if (correction.actual == correction.charged)
         return rm_ReplyWithSimpleString(ctx, "OK");

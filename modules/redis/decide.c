@@ -58,13 +58,14 @@ static bool load_all(RedisModuleCtx *ctx, struct decision_run *run, const struct
             op->held = held;
             op->rule = &ask->limit->rules[j];
             if (request->count > 1 && shares_state(run, op)) {
-                reply_error(ctx, "ERR two limits of one key are of the same kind and period and would "
-                                 "share a state; use another period or key");
+                reply_error(ctx,
+                            "ERR two limits of one key are of the same kind and period and would "
+                            "share a state; use another period or key");
                 return false;
             }
             load_op(op, now);
-            run->asked[run->op_count++] = (struct weir__request){
-                now, ask->cost, weir__wait_for(op->rule, request->wait_us)};
+            run->asked[run->op_count++] =
+                (struct weir__request){now, ask->cost, weir__wait_for(op->rule, request->wait_us)};
         }
     }
     return true;
@@ -85,27 +86,32 @@ static void charge(struct op *op, const struct weir__request *asked, uint64_t le
     op->changed = true;
 }
 
-static bool charge_all(RedisModuleCtx *ctx, struct decision_run *run, uint64_t lease, int64_t now,
-                       weir_decision *rows)
+static void charge_all(struct decision_run *run, uint64_t lease, weir_decision *rows)
 {
     for (size_t i = 0; i < run->op_count; i++) {
-        if (run->asked[i].cost > 0)
-            reserve_cell(&run->ops[i]);
+        if (run->asked[i].cost == 0)
+            continue;
+        reserve_cell(&run->ops[i]);
+        charge(&run->ops[i], &run->asked[i], lease, &rows[i]);
     }
-    for (size_t i = 0; i < run->op_count; i++) {
-        if (run->asked[i].cost > 0)
-            charge(&run->ops[i], &run->asked[i], lease, &rows[i]);
-    }
+}
+
+static bool all_have_room(const struct decision_run *run, int64_t now)
+{
     for (size_t i = 0; i < run->held_count; i++) {
-        if (!write_back(ctx, &run->held[i], run->ops, run->op_count, now)) {
-            reply_error(ctx, "ERR the key holds %d live limits already; use another key",
-                        WEIR_LIMITS_MAX);
+        if (!has_room(&run->held[i], run->ops, run->op_count, now))
             return false;
-        }
     }
     return true;
 }
 
+int reply_no_room(RedisModuleCtx *ctx)
+{
+    return reply_error(ctx, "ERR the key holds %d live limits already; use another key",
+                       WEIR_LIMITS_MAX);
+}
+
+/* Writing comes last: it may move a value, and with it the cells that states point to. */
 static bool judge_all(RedisModuleCtx *ctx, struct decision_run *run, bool take, uint64_t lease,
                       int64_t now, weir_decision *rows)
 {
@@ -116,12 +122,19 @@ static bool judge_all(RedisModuleCtx *ctx, struct decision_run *run, bool take, 
         weir__algorithm_of(op->rule)->judge(op->rule, &op->state, &run->asked[i], &rows[i]);
         allowed = allowed && rows[i].allowed;
     }
-    if (allowed && take && !charge_all(ctx, run, lease, now, rows))
+    bool charging = allowed && take;
+    if (charging && !all_have_room(run, now)) {
+        reply_no_room(ctx);
         return false;
+    }
+    if (charging)
+        charge_all(run, lease, rows);
     for (size_t i = 0; i < run->op_count; i++) {
         const struct op *op = &run->ops[i];
         weir__algorithm_of(op->rule)->report(op->rule, &op->state, now, &rows[i]);
     }
+    for (size_t i = 0; i < run->held_count && charging; i++)
+        write_back(ctx, &run->held[i], run->ops, run->op_count, now);
     return true;
 }
 
@@ -130,8 +143,8 @@ bool decide(RedisModuleCtx *ctx, const struct request *request, bool take, uint6
 {
     struct decision_run run;
     int64_t now = now_us();
-    bool done = load_all(ctx, &run, request, take, now) &&
-                judge_all(ctx, &run, take, lease, now, rows);
+    bool done =
+        load_all(ctx, &run, request, take, now) && judge_all(ctx, &run, take, lease, now, rows);
     for (size_t i = 0; i < run.op_count; i++)
         free_op(&run.ops[i]);
     for (size_t i = 0; i < run.held_count; i++)

@@ -24,8 +24,9 @@ bool hold(RedisModuleCtx *ctx, RedisModuleString *name, bool writing, struct hel
         weir__value_parse(bytes, len, &ret->value) && (type == RM_TYPE_EMPTY || len > 0))
         return true;
     const char *text = rm_StringPtrLen(name, &name_len);
-    reply_error(ctx, "WEIRSTATE key \"%.*s\" holds a value that is not weir's, or is damaged; use "
-                     "another key or delete it",
+    reply_error(ctx,
+                "WEIRSTATE key \"%.*s\" holds a value that is not weir's, or is damaged; use "
+                "another key or delete it",
                 (int)(name_len > 200 ? 200 : name_len), text);
     let_go(ret);
     return false;
@@ -96,12 +97,27 @@ static size_t append_op(const struct op *op, uint8_t *to)
     return weir__section_size(op->rule, ring->capacity);
 }
 
+bool has_room(const struct held *held, const struct op *ops, size_t n, int64_t now)
+{
+    size_t live = 0, added = 0;
+    for (size_t i = 0; i < held->value.count; i++)
+        live += now < held->value.sections[i].fresh_at;
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].held != held)
+            continue;
+        if (!ops[i].section)
+            added++;
+        else
+            live += now >= ops[i].section->fresh_at; /* absent, and about to be there again */
+    }
+    return added == 0 || live + added <= WEIR_LIMITS_MAX;
+}
+
 /* The value anew, into bytes of enough room: kept sections in their places, new ones behind. */
 static size_t rebuild(struct held *held, struct op *ops, size_t n, int64_t now, bool adding,
-                      uint8_t *to, size_t *ret_sections)
+                      uint8_t *to)
 {
     size_t at = WEIR__VALUE_HEAD;
-    *ret_sections = 0;
     to[0] = WEIR__VALUE_MAGIC;
     to[1] = WEIR__VALUE_VERSION;
     for (size_t i = 0; i < held->value.count; i++) {
@@ -115,13 +131,11 @@ static size_t rebuild(struct held *held, struct op *ops, size_t n, int64_t now, 
             memcpy(to + at, held->value.bytes + section->offset, section->len);
             at += section->len;
         }
-        ++*ret_sections;
     }
     for (size_t i = 0; i < n; i++) {
         if (ops[i].held != held || !ops[i].changed || ops[i].section || !ops[i].state.present)
             continue;
         at += append_op(&ops[i], to + at);
-        ++*ret_sections;
     }
     return at;
 }
@@ -141,8 +155,8 @@ static int64_t fresh_at(const struct held *held, struct op *ops, size_t n)
     return latest;
 }
 
-static void replicate_value(RedisModuleCtx *ctx, struct held *held, const uint8_t *bytes, size_t len,
-                            int64_t expire_ms)
+static void replicate_value(RedisModuleCtx *ctx, struct held *held, const uint8_t *bytes,
+                            size_t len, int64_t expire_ms)
 {
     rm_Replicate(ctx, "SET", "sbcl", held->name, bytes, len, "PXAT", (long long)expire_ms);
 }
@@ -204,42 +218,34 @@ static size_t room_for(const struct held *held, const struct op *ops, size_t n)
     return room;
 }
 
-static bool write_anew(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n, int64_t now,
-                       bool adding)
+static void write_anew(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n,
+                       int64_t now, bool adding)
 {
-    size_t sections, len;
     uint8_t *bytes = rm_Alloc(room_for(held, ops, n));
     int64_t expire_ms = expire_at_ms(fresh_at(held, ops, n));
-    len = rebuild(held, ops, n, now, adding, bytes, &sections);
-    if (sections > WEIR_LIMITS_MAX) {
-        rm_Free(bytes);
-        return false;
-    }
-    if (sections == 0) {
+    size_t size, len = rebuild(held, ops, n, now, adding, bytes);
+    if (len == WEIR__VALUE_HEAD) {
         rm_DeleteKey(held->key);
         rm_Replicate(ctx, "DEL", "s", held->name);
     } else {
-        size_t size;
         rm_StringTruncate(held->key, len);
         memcpy(rm_StringDMA(held->key, &size, RM_WRITE), bytes, len);
         rm_SetAbsExpire(held->key, expire_ms);
         replicate_value(ctx, held, bytes, len, expire_ms);
     }
     rm_Free(bytes);
-    return true;
 }
 
-bool write_back(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n, int64_t now)
+void write_back(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n, int64_t now)
 {
     bool adding, changed = false;
     for (size_t i = 0; i < n; i++)
         changed = changed || (ops[i].held == held && ops[i].changed);
     if (!changed)
-        return true;
+        return;
     if (fits_in_place(held, ops, n, &adding))
         write_in_place(ctx, held, ops, n);
-    else if (!write_anew(ctx, held, ops, n, now, adding))
-        return false;
+    else
+        write_anew(ctx, held, ops, n, now, adding);
     rm_SignalModifiedKey(ctx, held->name);
-    return true;
 }

@@ -7,14 +7,17 @@
 #define MODULE_VERSION 1
 #define CATEGORY "weir"
 
-static const struct rm_info_version info_version = {1, 2 * sizeof(char *), sizeof(struct rm_key_spec),
-                                                    9 * sizeof(void *)};
+static const struct rm_info_version info_version = {1, 2 * sizeof(char *),
+                                                    sizeof(struct rm_key_spec), 9 * sizeof(void *)};
 
 #define ONE_KEY(key_flags)                                                                         \
     (const struct rm_key_spec[])                                                                   \
     {                                                                                              \
-        {.flags = (key_flags), .begin_search = RM_SPEC_INDEX, .begin.index = {1},                  \
-         .find_keys = RM_SPEC_RANGE, .find.range = {0, 1, 0}},                                     \
+        {.flags = (key_flags),                                                                     \
+         .begin_search = RM_SPEC_INDEX,                                                            \
+         .begin.index = {1},                                                                       \
+         .find_keys = RM_SPEC_RANGE,                                                               \
+         .find.range = {0, 1, 0}},                                                                 \
             {0},                                                                                   \
     }
 /* To be marked incomplete: Redis 7.0 forgets the step and would find the first key only, so it must ask
@@ -22,8 +25,11 @@ static const struct rm_info_version info_version = {1, 2 * sizeof(char *), sizeo
 #define COUNTED_KEYS(key_flags)                                                                    \
     (const struct rm_key_spec[])                                                                   \
     {                                                                                              \
-        {.flags = (key_flags), .begin_search = RM_SPEC_INDEX, .begin.index = {1},                  \
-         .find_keys = RM_SPEC_NUMBER, .find.number = {0, 1, 3}},                                   \
+        {.flags = (key_flags),                                                                     \
+         .begin_search = RM_SPEC_INDEX,                                                            \
+         .begin.index = {1},                                                                       \
+         .find_keys = RM_SPEC_NUMBER,                                                              \
+         .find.number = {0, 1, 3}},                                                                \
             {0},                                                                                   \
     }
 #define WRITES (RM_KEY_RW | RM_KEY_ACCESS | RM_KEY_UPDATE)
@@ -94,8 +100,13 @@ static bool add_all(RedisModuleCtx *ctx)
 /* redis-cell's command, unless somebody has it already. */
 static void add_throttle(RedisModuleCtx *ctx)
 {
-    const struct command throttle = {"cl.throttle", throttle_command, "write fast deny-oom", 1, -5,
-                                     "redis-cell's command, on a token bucket", ONE_KEY(WRITES)};
+    const struct command throttle = {"cl.throttle",
+                                     throttle_command,
+                                     "write fast deny-oom",
+                                     1,
+                                     -5,
+                                     "redis-cell's command, on a token bucket",
+                                     ONE_KEY(WRITES)};
     if (!add(ctx, &throttle))
         rm_Log(ctx, "warning", "CL.THROTTLE belongs to another module: loaded without it");
 }
@@ -121,9 +132,8 @@ __attribute__((visibility("default"))) int RedisModule_OnLoad(RedisModuleCtx *ct
 
 int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-    const struct command clock = {"weir.clock", clock_command, "fast",
-                                  0,            2,             "Sets the test clock",
-                                  NULL};
+    const struct command clock = {"weir.clock",          clock_command, "fast", 0, 2,
+                                  "Sets the test clock", NULL};
     const char *missing = rm_load(ctx);
     if (missing) {
         if (rm_Log)

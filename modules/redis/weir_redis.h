@@ -77,9 +77,10 @@ void let_go(struct held *held);
 void load_op(struct op *op, int64_t now);
 /* Room for one more cell in a ring; does nothing for other states. */
 void reserve_cell(struct op *op);
-/* Writes the changed ops of one held key, replicates, sets its expiry. False: too many sections,
- * nothing was written. */
-bool write_back(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n, int64_t now);
+/* Whether the sections that all ops may add fit into the key's value. */
+bool has_room(const struct held *held, const struct op *ops, size_t n, int64_t now);
+/* Writes the changed ops of one held key, replicates, sets its expiry. There is room. */
+void write_back(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n, int64_t now);
 void free_op(struct op *op);
 
 /* ---- commands.c, throttle.c ---- */
@@ -90,6 +91,8 @@ int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, bool ta
 bool decide(RedisModuleCtx *ctx, const struct request *request, bool take, uint64_t lease,
             weir_decision *rows, weir_decision *ret);
 int reply_error(RedisModuleCtx *ctx, const char *format, ...) WEIR__PRINTF(2, 3);
+/* What a key without room is told. */
+int reply_no_room(RedisModuleCtx *ctx);
 
 rm_command take_command, peek_command, take_all_command, settle_command, reset_command,
     acquire_command, renew_command, release_command, throttle_command, clock_command;
