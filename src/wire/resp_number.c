@@ -1,0 +1,134 @@
+/* Numbers as RESP writes them. Doubles go through libc, whose decimal point follows the locale of
+ * the program around us; the wire's is always a full stop. */
+#include "wire/resp.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+bool weir__resp_read_integer(const char *text, size_t len, int64_t *ret)
+{
+    size_t at = len > 0 && (text[0] == '-' || text[0] == '+');
+    if (at == len)
+        return false;
+    /* Counted downwards, since the least integer has no positive counterpart. */
+    int64_t number = 0;
+    for (; at < len; at++) {
+        if (!is_digit(text[at]) || __builtin_mul_overflow(number, 10, &number) ||
+            __builtin_sub_overflow(number, text[at] - '0', &number))
+            return false;
+    }
+    if (text[0] != '-' && __builtin_sub_overflow(0, number, &number))
+        return false;
+    *ret = number;
+    return true;
+}
+
+static size_t skip_digits(const char *text, size_t len, size_t at)
+{
+    while (at < len && is_digit(text[at]))
+        at++;
+    return at;
+}
+
+/* digits[.digits][e[+-]digits], and where its point is (len: nowhere). */
+static bool is_decimal(const char *text, size_t len, size_t *ret_point)
+{
+    *ret_point = len;
+    size_t at = skip_digits(text, len, 0);
+    if (at == 0)
+        return false;
+    if (at < len && text[at] == '.') {
+        *ret_point = at++;
+        size_t end = skip_digits(text, len, at);
+        if (end == at)
+            return false;
+        at = end;
+    }
+    if (at < len && (text[at] == 'e' || text[at] == 'E')) {
+        at++;
+        at += at < len && (text[at] == '-' || text[at] == '+');
+        size_t end = skip_digits(text, len, at);
+        if (end == at)
+            return false;
+        at = end;
+    }
+    return at == len;
+}
+
+bool weir__resp_read_double(const char *text, size_t len, double *ret)
+{
+    bool negative = len > 0 && text[0] == '-';
+    if (len > 0 && (text[0] == '-' || text[0] == '+')) {
+        text++;
+        len--;
+    }
+    double number;
+    size_t point;
+    if (len == 3 && !memcmp(text, "inf", 3)) {
+        number = __builtin_inf();
+    } else if (len == 3 && !memcmp(text, "nan", 3)) {
+        number = __builtin_nan("");
+    } else if (len <= WEIR__RESP_DOUBLE_MAX && is_decimal(text, len, &point)) {
+        char local[8] = "", copy[WEIR__RESP_DOUBLE_MAX + sizeof local];
+        struct weir__buffer buffer = weir__buffer_over(copy, sizeof copy);
+        weir__put(&buffer, text, point);
+        if (point < len) {
+            snprintf(local, sizeof local, "%.1f", 0.5); /* "0.5" or "0,5": what strtod expects */
+            weir__put(&buffer, local + 1, strcspn(local + 1, "5"));
+            weir__put(&buffer, text + point + 1, len - point - 1);
+        }
+        number = strtod(copy, NULL);
+    } else {
+        return false;
+    }
+    *ret = negative ? -number : number;
+    return true;
+}
+
+/* The number as libc prints it with that many digits, the point a full stop. */
+static size_t print(double number, int digits, char *text, size_t size)
+{
+    snprintf(text, size, "%.*g", digits, number);
+    char *to = text;
+    bool point = false;
+    for (const char *from = text; *from; from++) {
+        bool other = !is_digit(*from) && !strchr("+-e", *from);
+        if (other && !point)
+            *to++ = '.';
+        if (!other)
+            *to++ = *from;
+        point = other;
+    }
+    *to = 0;
+    return (size_t)(to - text);
+}
+
+void weir__resp_put_double(struct weir__buffer *buffer, double number, int protocol)
+{
+    char text[40];
+    size_t len;
+    double again = 0;
+    if (number != number || number - number != 0) { /* nan, or infinite */
+        const char *name = number != number ? "nan" : number < 0 ? "-inf" : "inf";
+        len = strlen(name);
+        memcpy(text, name, len);
+    } else {
+        int digits = 15;
+        do
+            len = print(number, digits, text, sizeof text);
+        while (digits++ < 17 && weir__resp_read_double(text, len, &again) && again != number);
+    }
+    if (protocol < 3) {
+        weir__resp_put_bulk(buffer, text, len);
+        return;
+    }
+    weir__put(buffer, ",", 1);
+    weir__put(buffer, text, len);
+    weir__put(buffer, "\r\n", 2);
+}
