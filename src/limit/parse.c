@@ -94,9 +94,9 @@ static bool word_is(struct word word, const char *text)
     return word.len == strlen(text) && !strncasecmp(word.text, text, word.len);
 }
 
-/* Complains about a word: what was expected, what stands there, an example. */
-static int complain(struct reader *reader, struct word word, const char *expected,
-                    const char *example)
+/* Complains about a word: what is wrong, what stands there, an example. */
+static int refuse(struct reader *reader, struct word word, const char *verb, const char *what,
+                  const char *example)
 {
     char shown[SHOWN_MAX + 8] = "the end";
     if (word.len > 0) {
@@ -109,8 +109,14 @@ static int complain(struct reader *reader, struct word word, const char *expecte
         strcpy(shown, "\",\"");
     }
     return weir__fail(reader->err, WEIR_ESYNTAX, word.column,
-                      "column %d: expected %s, found %s; example: %s", word.column, expected, shown,
+                      "column %d: %s%s, found %s; example: %s", word.column, verb, what, shown,
                       example);
+}
+
+static int complain(struct reader *reader, struct word word, const char *expected,
+                    const char *example)
+{
+    return refuse(reader, word, "expected ", expected, example);
 }
 
 /* A count with its optional suffixes; the length read, or 0. */
@@ -162,7 +168,7 @@ static int read_amount(struct reader *reader, const struct name *name, struct we
     struct word period = {word.text + at, word.len - at, word.column + (int)at};
     size_t used = weir__duration_parse(period.text, period.len, &rule->period_us, &why);
     if (used == 0)
-        return complain(reader, period, why, name->example);
+        return refuse(reader, period, "", why, name->example);
     if (used != period.len)
         return complain(reader, period, "a period like s, 10s or 1h30m", name->example);
     return 0;
@@ -203,7 +209,7 @@ static int read_value(struct reader *reader, const struct name *name, enum optio
         int64_t *field = option == LEASE ? &rule->period_us : &rule->extra;
         size_t used = weir__duration_parse(word.text, word.len, field, &why);
         if (used == 0)
-            return complain(reader, word, why, name->example);
+            return refuse(reader, word, "", why, name->example);
         return used == word.len ? 0 : complain(reader, word, "a duration like 30s", name->example);
     }
     if (type == DECIMAL)
