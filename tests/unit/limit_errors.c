@@ -1,0 +1,169 @@
+/* Every way a limit text can be wrong: the whole message, and the column it points at. */
+#include "test.h"
+#include "weir.h"
+
+#define NAMES                                                                                      \
+    "the name of a limit (token-bucket, leaky-bucket, fixed-window, sliding-log, "                 \
+    "sliding-window, sliding-counter, smooth, warmup or concurrent)"
+#define UNIT "a duration needs a unit: us, ms, s, m, h, d or w"
+#define SHARED " and would share its state; use another period or a key of its own"
+#define DECIMAL "a number like 3 or 2.5 (at most six decimals)"
+#define TOO_LARGE                                                                                  \
+    "burst times period is too large to count exactly (2^53); use a smaller burst or "             \
+    "a shorter period"
+#define TOKEN "; example: token-bucket 10/s burst 20"
+#define LEAKY "; example: leaky-bucket 10/s burst 5 nodelay"
+#define FIXED "; example: fixed-window 100/m"
+#define LOG "; example: sliding-log 5/m"
+#define WINDOW "; example: sliding-window 240/h precision 1m"
+#define COUNTER "; example: sliding-counter 1000/h"
+#define SMOOTH "; example: smooth 5/s burst-for 2s"
+#define WARMUP "; example: warmup 5/s over 3s cold 3"
+#define LEASES "; example: concurrent 20 lease 30s"
+
+static const struct {
+    const char *text;
+    int column;
+    const char *message; /* behind "column N: " */
+} wrong[] = {
+    {"", 1, "expected " NAMES ", found the end" TOKEN},
+    {" ", 2, "expected " NAMES ", found the end" TOKEN},
+    {",", 1, "expected " NAMES ", found \",\"" TOKEN},
+    {"token", 1, "expected " NAMES ", found \"token\"" TOKEN},
+    {"token-bucket", 13, "expected a rate like 10/s, found the end" TOKEN},
+    {"token-bucket,", 13, "expected a rate like 10/s, found \",\"" TOKEN},
+    {"token-bucket ten/s", 14, "expected a rate like 10/s, found \"ten/s\"" TOKEN},
+    {"token-bucket 10", 14, "expected a rate like 10/s, found \"10\"" TOKEN},
+    {"token-bucket 10 /s", 14, "expected a rate like 10/s, found \"10\"" TOKEN},
+    {"token-bucket 10/", 17, UNIT ", found the end" TOKEN},
+    {"token-bucket 10/x", 17, UNIT ", found \"x\"" TOKEN},
+    {"token-bucket 10/sx", 17, UNIT ", found \"sx\"" TOKEN},
+    {"token-bucket 10/s5", 17, "expected a period like s, 10s or 1h30m, found \"s5\"" TOKEN},
+    {"token-bucket 10/1m1h", 17,
+     "units come largest first, each once, like 1h30m, found \"1m1h\"" TOKEN},
+    {"token-bucket 10/1.5us", 17, "a duration must be whole microseconds, found \"1.5us\"" TOKEN},
+    {"token-bucket 10/0s", 17, "a duration must not be zero, found \"0s\"" TOKEN},
+    {"token-bucket 10/367d", 17, "a duration is at most 366 days, found \"367d\"" TOKEN},
+    {"token-bucket 0/s", 14, "expected a count of at least 1, found \"0/s\"" TOKEN},
+    {"token-bucket 1001g/s", 14,
+     "expected a count of at most 1000g (10^12), found \"1001g/s\"" TOKEN},
+    {"token-bucket 99999999999999999999/s", 14,
+     "expected a count of at most 1000g (10^12), found \"99999999999999999999/s\"" TOKEN},
+    {"token-bucket 10rk/s", 14, "expected a rate like 10/s, found \"10rk/s\"" TOKEN},
+    {"token-bucket 10/s burst", 24, "expected a count like 20, found the end" TOKEN},
+    {"token-bucket 10/s burst,", 24, "expected a count like 20, found \",\"" TOKEN},
+    {"token-bucket 10/s burst x", 25, "expected a count like 20, found \"x\"" TOKEN},
+    {"token-bucket 10/s burst 0", 25, "expected a count of at least 1, found \"0\"" TOKEN},
+    {"token-bucket 10/s burst 5x", 25, "expected a count like 20, found \"5x\"" TOKEN},
+    {"token-bucket 10/s burst 2000g", 25,
+     "expected a count of at most 1000g (10^12), found \"2000g\"" TOKEN},
+    {"token-bucket 10/s burst 5 burst 5", 27, "expected each option once, found \"burst\"" TOKEN},
+    {"token-bucket 10/s nodelay", 19,
+     "expected \"burst\", \"stepped\", a comma or the end, found \"nodelay\"" TOKEN},
+    {"token-bucket 10/s stepped stepped", 27, "expected each option once, found \"stepped\"" TOKEN},
+    {"token-bucket 10/1m1us", 1,
+     "a bucket's period above one minute must be whole milliseconds" TOKEN},
+    {"token-bucket 1/366d burst 285000", 1, TOO_LARGE TOKEN},
+    {"token-bucket 1/s burst 9007199255 stepped", 1,
+     "refilling that burst takes longer than can be counted exactly (2^53 µs); use a "
+     "smaller burst or a shorter period" TOKEN},
+    {"token-bucket 10/s,", 19, "expected " NAMES ", found the end" TOKEN},
+    {"token-bucket 10/s, ", 20, "expected " NAMES ", found the end" TOKEN},
+    {"leaky-bucket 10/s nodelay delay 3", 27,
+     "expected nodelay or delay, not both, found \"delay\"" LEAKY},
+    {"leaky-bucket 10/s delay 3 nodelay", 27,
+     "expected nodelay or delay, not both, found \"nodelay\"" LEAKY},
+    {"leaky-bucket 10/s burst 2 delay 3", 1, "delay must not exceed burst" LEAKY},
+    {"leaky-bucket 10/s stepped", 19,
+     "expected \"burst\", \"nodelay\", \"delay\", a comma or the end, found \"stepped\"" LEAKY},
+    {"leaky-bucket 10/s delay", 24, "expected a count like 20, found the end" LEAKY},
+    {"leaky-bucket 1/366d burst 284841", 1, TOO_LARGE LEAKY},
+    {"fixed-window 100/m burst 5", 20,
+     "expected \"from-first\", a comma or the end, found \"burst\"" FIXED},
+    {"fixed-window 100/m from-first from-first", 31,
+     "expected each option once, found \"from-first\"" FIXED},
+    {"sliding-log 100001/m", 1, "the count is at most 100k here" LOG},
+    {"sliding-log 5/m precision 1s", 17, "expected a comma or the end, found \"precision\"" LOG},
+    {"sliding-window 240/h precision", 31, UNIT ", found the end" WINDOW},
+    {"sliding-window 240/h precision 2h", 1, "precision must not exceed the period" WINDOW},
+    {"sliding-window 240/h precision 1us", 1,
+     "precision is too fine: at most 10000 slots a period" WINDOW},
+    {"sliding-window 240/h precision 0s", 32, "a duration must not be zero, found \"0s\"" WINDOW},
+    {"sliding-window 240/h precision 1s2", 32, UNIT ", found \"1s2\"" WINDOW},
+    {"sliding-window 240/h precision s2", 32, "expected a duration like 30s, found \"s2\"" WINDOW},
+    {"sliding-counter 1000000001/h", 1, "the count is at most 1g here" COUNTER},
+    {"smooth 5/s burst-for", 21, UNIT ", found the end" SMOOTH},
+    {"smooth 5/s burst-for never", 22, UNIT ", found \"never\"" SMOOTH},
+    {"warmup 5/s", 1, "warmup needs \"over\" and a duration" WARMUP},
+    {"warmup 5/s over", 16, UNIT ", found the end" WARMUP},
+    {"warmup 5/s over 3s cold", 24, "expected " DECIMAL ", found the end" WARMUP},
+    {"warmup 5/s over 3s cold x", 25, "expected " DECIMAL ", found \"x\"" WARMUP},
+    {"warmup 5/s over 3s cold 1", 1, "cold must be over 1 and at most 1000" WARMUP},
+    {"warmup 5/s over 3s cold 1000.000001", 1, "cold must be over 1 and at most 1000" WARMUP},
+    {"warmup 5/s over 3s cold 99999999999999", 25,
+     "expected " DECIMAL ", found \"99999999999999\"" WARMUP},
+    {"warmup 5/s over 3s cold 3.0000001", 25, "expected " DECIMAL ", found \"3.0000001\"" WARMUP},
+    {"warmup 5/s over 3s cold .5", 25, "expected " DECIMAL ", found \".5\"" WARMUP},
+    {"warmup 5/s over 3s cold 5.", 25, "expected " DECIMAL ", found \"5.\"" WARMUP},
+    {"warmup 5/s over 3s cold 1.2.3", 25, "expected " DECIMAL ", found \"1.2.3\"" WARMUP},
+    {"concurrent 20/s", 12, "expected a count like 20, found \"20/s\"" LEASES},
+    {"concurrent x", 12, "expected a count like 20, found \"x\"" LEASES},
+    {"concurrent", 11, "expected a count like 20, found the end" LEASES},
+    {"concurrent 0", 12, "expected a count of at least 1, found \"0\"" LEASES},
+    {"concurrent 100001", 1, "the count is at most 100k here" LEASES},
+    {"concurrent 20 lease", 20, UNIT ", found the end" LEASES},
+    {"concurrent 20 lease 0s", 21, "a duration must not be zero, found \"0s\"" LEASES},
+    {"concurrent 20 burst 5", 15, "expected \"lease\", a comma or the end, found \"burst\"" LEASES},
+    {"token-bucket 1/s, token-bucket 2/s", 19,
+     "limit 2 is of the same kind and period as limit 1" SHARED},
+    {"concurrent 1, fixed-window 1/s, concurrent 2", 33,
+     "limit 3 is of the same kind and period as limit 1" SHARED},
+    {"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz", 1,
+     "expected " NAMES ", found \"abcdefghijklmnopqrstuvwxyzabcdefghijklmn…\"" TOKEN},
+    {"token-bucket 10/s a\tb", 19,
+     "expected \"burst\", \"stepped\", a comma or the end, found \"a?b\"" TOKEN},
+};
+
+static void check(const char *text, int column, const char *message)
+{
+    weir_limit *limit = NULL;
+    weir_error err = {0};
+    char expected[512];
+    snprintf(expected, sizeof expected, "column %d: %s", column, message);
+    CHECK_INT(weir_limit_parse(text, &limit, &err), WEIR_ESYNTAX);
+    CHECK_INT(err.code, WEIR_ESYNTAX);
+    CHECK_INT(err.column, column);
+    CHECK(!limit);
+    if (!CHECK(!strcmp(err.message, expected)))
+        printf("\"%s\"\n  got      %s\n  expected %s\n", text, err.message, expected);
+    CHECK_INT(weir_limit_parse(text, &limit, NULL), WEIR_ESYNTAX);
+}
+
+static void test_too_many(void)
+{
+    char text[1024] = "";
+    for (int i = 1; i <= 16; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "token-bucket 1/%ds, ", i);
+    int column = (int)strlen(text) + 1;
+    strcat(text, "smooth 1/s");
+    check(text, column, "at most 16 limits");
+}
+
+static void test_no_text(void)
+{
+    weir_limit *limit = NULL;
+    weir_error err = {0};
+    CHECK_INT(weir_limit_parse(NULL, &limit, &err), WEIR_EINVAL);
+    CHECK_INT(err.column, 0);
+    CHECK(!strcmp(err.message, "no limit text given"));
+    CHECK_INT(weir_limit_parse(NULL, &limit, NULL), WEIR_EINVAL);
+}
+
+int main(void)
+{
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        check(wrong[i].text, wrong[i].column, wrong[i].message);
+    test_too_many();
+    test_no_text();
+    return test_report();
+}
