@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static uint64_t test_lease;
+
 /* allowed, limit, remaining, retry_after, reset_after, delay. */
 static void reply_row(RedisModuleCtx *ctx, const weir_decision *row)
 {
@@ -90,7 +92,9 @@ int acquire_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     if (leased(request.asks[0].limit) == request.asks[0].limit->count)
         return reply_error(ctx,
                            "ERR there is nothing to acquire: none of the limits is concurrent");
-    if (weir__random_bytes(&id, sizeof id))
+    if (test_lease)
+        id = test_lease;
+    else if (weir__random_bytes(&id, sizeof id))
         return reply_error(ctx, "ERR no randomness for a lease");
     id &= WEIR__LEASE_MASK;
     return decide_and_reply(ctx, &request, true, id | !id);
@@ -149,7 +153,7 @@ static int settle_all(RedisModuleCtx *ctx, RedisModuleString *key, const weir_li
     bool fits = has_room(&held, ops, limit->count, correction->now_us);
     for (size_t i = 0; i < limit->count && fits; i++) {
         struct op *op = &ops[i];
-        reserve_cell(op);
+        reserve_cell(op, correction->charged_at_us);
         op->changed = weir__algorithm_of(op->rule)->settle(op->rule, &op->state, correction);
         op->many_cells = true;
     }
@@ -205,14 +209,17 @@ int reset_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     return rm_ReplyWithLongLong(ctx, present);
 }
 
-/* WEIR.CLOCK us: the test clock. There only if the module was loaded with `test-clock`. */
+/* WEIR.CLOCK us [lease]: the test clock, and the id of leases to come. There only if the module was
+ * loaded with `test-clock`. */
 int clock_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-    int64_t us;
-    if (argc != 2)
+    int64_t us, lease = 0;
+    if (argc != 2 && argc != 3)
         return rm_WrongArity(ctx);
-    if (!read_number(ctx, argv[1], "the time", 0, WEIR__EXACT_MAX - 1, &us))
+    if (!read_number(ctx, argv[1], "the time", 0, WEIR__EXACT_MAX - 1, &us) ||
+        (argc == 3 && !read_number(ctx, argv[2], "a lease id", 1, (int64_t)WEIR__LEASE_MASK, &lease)))
         return RM_OK;
     test_clock_set(us);
+    test_lease = (uint64_t)lease;
     return rm_ReplyWithSimpleString(ctx, "OK");
 }

@@ -91,7 +91,7 @@ static void charge_all(struct decision_run *run, uint64_t lease, weir_decision *
     for (size_t i = 0; i < run->op_count; i++) {
         if (run->asked[i].cost == 0)
             continue;
-        reserve_cell(&run->ops[i]);
+        reserve_cell(&run->ops[i], INT64_MAX);
         charge(&run->ops[i], &run->asked[i], lease, &rows[i]);
     }
 }

@@ -56,10 +56,14 @@ void load_op(struct op *op, int64_t now)
     weir__load(op->rule, op->rule, &op->state, now);
 }
 
-void reserve_cell(struct op *op)
+void reserve_cell(struct op *op, int64_t charged_at)
 {
     struct weir__ring *ring = &op->state.ring;
-    if (!weir__algorithm_of(op->rule)->large || ring->len < ring->capacity)
+    const struct weir__algorithm *algorithm = weir__algorithm_of(op->rule);
+    if (!algorithm->large || ring->len < ring->capacity)
+        return;
+    if (!algorithm->leases && ring->len > 0 &&
+        (weir__stamps_join(op->rule, &op->state) || weir__ring_last(ring)->stamp >= charged_at))
         return;
     uint32_t capacity = ring->capacity ? weir__ring_next_capacity(ring->capacity) : 2;
     size_t size = (size_t)capacity * sizeof(struct weir__cell);

@@ -75,8 +75,9 @@ bool hold(RedisModuleCtx *ctx, RedisModuleString *name, bool writing, struct hel
 void let_go(struct held *held);
 /* Finds an op's section and loads its state at a time. */
 void load_op(struct op *op, int64_t now);
-/* Room for one more cell in a ring; does nothing for other states. */
-void reserve_cell(struct op *op);
+/* Room in a ring for the cell that a charge now needs (a settle: if the entry of `charged_at` is gone;
+ * else INT64_MAX); does nothing where none is. */
+void reserve_cell(struct op *op, int64_t charged_at);
 /* Whether the sections that all ops may add fit into the key's value. */
 bool has_room(const struct held *held, const struct op *ops, size_t n, int64_t now);
 /* Writes the changed ops of one held key, replicates, sets its expiry. There is room. */

@@ -105,7 +105,7 @@ bool weir__sliding_counter_settle(const struct weir__rule *rule, struct weir__st
     int64_t change = correction->actual - correction->charged;
     int64_t window = correction->charged_at_us / rule->period_us;
     bool gone = window < state->at - 1 || window > state->at;
-    if (gone && change < 0)
+    if (change < 0 && (gone || !state->present))
         return false;
     int64_t *count = !gone && window == state->at - 1 ? &state->before : &state->amount;
     *count = weir__max(0, weir__min(COUNT_MAX, *count + change));
