@@ -174,18 +174,22 @@ int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, en
 static int settle_all(struct weir__zone *zone, struct weir__op *ops, size_t n,
                       const struct weir__correction *correction)
 {
+    bool surcharge = correction->actual > correction->charged;
     for (size_t i = 0; i < n; i++) {
         int code = load(zone, &ops[i]);
-        if (code == 0)
-            code = reserve(zone, &ops[i], ops, n);
+        if (code)
+            return code;
+    }
+    for (size_t i = 0; i < n && surcharge; i++) { /* a refund needs no room */
+        int code = reserve(zone, &ops[i], ops, n);
         if (code) {
-            give_back(zone, ops, i);
+            give_back(zone, ops, n);
             return code;
         }
     }
     for (size_t i = 0; i < n; i++) {
         struct weir__op *op = &ops[i];
-        if (weir__algorithm_of(op->rule)->settle(op->rule, &op->state, correction))
+        if (op->group && weir__algorithm_of(op->rule)->settle(op->rule, &op->state, correction))
             weir__table_write(zone, op, false);
     }
     for (size_t i = 0; i < n; i++) {
