@@ -40,15 +40,24 @@ void weir__concurrent_judge(const struct weir__rule *rule, const struct weir__st
     ret->retry_after_us = weir__ring_cell(ring, i)->stamp - request->now_us;
 }
 
-/* Leases may differ in length, so a new one may belong before others. */
-static void insert(struct weir__ring *ring, struct weir__cell cell)
+/* Leases may differ in length, so a new one may belong before others: its index. Whatever moment a
+ * death picks, no other lease is missing: they move up one by one, once the ring is one longer. */
+static uint32_t insert(struct weir__state *state, struct weir__cell cell)
 {
-    weir__ring_append(ring, cell);
-    for (uint32_t i = ring->len - 1; i > 0 && weir__ring_cell(ring, i - 1)->stamp > cell.stamp;
-         i--) {
+    struct weir__ring *ring = &state->ring;
+    uint32_t at = ring->len;
+    while (at > 0 && weir__ring_cell(ring, at - 1)->stamp > cell.stamp)
+        at--;
+    weir__state_append(state, at < ring->len ? *weir__ring_last(ring) : cell);
+    if (at + 1 == ring->len)
+        return at;
+    weir__ring_publish(state);
+    for (uint32_t i = ring->len - 2; i > at; i--) {
         *weir__ring_cell(ring, i) = *weir__ring_cell(ring, i - 1);
-        *weir__ring_cell(ring, i - 1) = cell;
+        atomic_signal_fence(memory_order_seq_cst);
     }
+    *weir__ring_cell(ring, at) = cell;
+    return at;
 }
 
 void weir__lease_acquire(const struct weir__rule *rule, struct weir__state *state, int64_t cost,
@@ -56,7 +65,7 @@ void weir__lease_acquire(const struct weir__rule *rule, struct weir__state *stat
 {
     struct weir__cell cell = {state->now_us + rule->period_us,
                               {.lease = id << WEIR__LEASE_SHIFT | (uint64_t)cost}};
-    insert(&state->ring, cell);
+    insert(state, cell);
     state->ring.sum += cost;
     state->at = state->now_us;
     state->present = true;
@@ -87,6 +96,21 @@ static uint32_t find(const struct weir__ring *ring, uint64_t id)
     return id == 0 ? ring->len : i;
 }
 
+/* Moves lease i to where its new expiry belongs. Where others look, and there is a cell to spare, the
+ * new one is in before the old one goes. */
+static void move_lease(struct weir__state *state, uint32_t i, struct weir__cell cell)
+{
+    struct weir__ring *ring = &state->ring;
+    if (!state->ring_header || ring->len == ring->capacity) {
+        weir__ring_remove(ring, i);
+        insert(state, cell);
+        return;
+    }
+    uint32_t at = insert(state, cell);
+    weir__ring_publish(state);
+    weir__ring_remove(ring, at <= i ? i + 1 : i);
+}
+
 bool weir__lease_renew(const struct weir__rule *rule, struct weir__state *state, uint64_t id)
 {
     struct weir__ring *ring = &state->ring;
@@ -94,9 +118,8 @@ bool weir__lease_renew(const struct weir__rule *rule, struct weir__state *state,
     if (i == ring->len)
         return false;
     struct weir__cell cell = *weir__ring_cell(ring, i);
-    weir__ring_remove(ring, i);
     cell.stamp = state->now_us + rule->period_us;
-    insert(ring, cell);
+    move_lease(state, i, cell);
     state->at = state->now_us;
     return true;
 }

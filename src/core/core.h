@@ -85,6 +85,9 @@ struct weir__state {
     double stored;  /* smooth, warmup: permits */
     int64_t now_us; /* set by load: t', never before `at` */
     struct weir__ring ring;
+    /* 16 aligned bytes by which others know head, len and sum of a ring in shared memory, where a
+     * process may die between any two stores; NULL: nobody looks before the change is complete. */
+    uint64_t *ring_header;
 };
 
 struct weir__request {

@@ -6,9 +6,18 @@
 
 void weir__ring_remove(struct weir__ring *ring, uint32_t i)
 {
-    for (; i + 1 < ring->len; i++)
+    for (; i + 1 < ring->len; i++) {
         *weir__ring_cell(ring, i) = *weir__ring_cell(ring, i + 1);
+        atomic_signal_fence(memory_order_seq_cst);
+    }
     ring->len--;
+}
+
+bool weir__stamps_join(const struct weir__rule *rule, const struct weir__state *state)
+{
+    int64_t slot = rule->kind == WEIR__SLIDING_WINDOW ? rule->extra : 1;
+    return state->ring.len > 0 &&
+           weir__ring_last(&state->ring)->stamp / slot == state->now_us / slot;
 }
 
 void weir__stamps_load(const struct weir__rule *rule, struct weir__state *state, int64_t now_us)
@@ -100,9 +109,10 @@ bool weir__stamps_settle(const struct weir__rule *rule, struct weir__state *stat
     struct weir__cell *cell = weir__ring_cell(ring, i);
     int64_t count = weir__max(0, cell->count + change);
     ring->sum += count - cell->count;
-    cell->count = count;
     if (count == 0)
         weir__ring_remove(ring, i);
+    else
+        cell->count = count;
     state->present = ring->len > 0;
     if (state->present)
         state->at = weir__ring_last(ring)->stamp;

@@ -5,12 +5,11 @@
 void weir__sliding_log_charge(const struct weir__rule *rule, struct weir__state *state,
                               const struct weir__request *request)
 {
-    (void)rule;
     struct weir__ring *ring = &state->ring;
-    if (ring->len > 0 && weir__ring_last(ring)->stamp == state->now_us)
+    if (weir__stamps_join(rule, state))
         weir__ring_last(ring)->count += request->cost;
     else
-        weir__ring_append(ring, (struct weir__cell){state->now_us, {request->cost}});
+        weir__state_append(state, (struct weir__cell){state->now_us, {request->cost}});
     ring->sum += request->cost;
     state->at = state->now_us;
     state->present = true;

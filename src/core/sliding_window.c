@@ -10,12 +10,11 @@ void weir__sliding_window_charge(const struct weir__rule *rule, struct weir__sta
                                  const struct weir__request *request)
 {
     struct weir__ring *ring = &state->ring;
-    int64_t precision = rule->extra;
-    if (ring->len > 0 && weir__ring_last(ring)->stamp / precision == state->now_us / precision) {
+    if (weir__stamps_join(rule, state)) {
         weir__ring_last(ring)->count += request->cost;
         weir__ring_last(ring)->stamp = state->now_us;
     } else {
-        weir__ring_append(ring, (struct weir__cell){state->now_us, {request->cost}});
+        weir__state_append(state, (struct weir__cell){state->now_us, {request->cost}});
     }
     ring->sum += request->cost;
     state->at = state->now_us;

@@ -16,10 +16,10 @@
  *   3. A slot with tag 0 is empty. Otherwise its 16-byte state names a row that exists.
  *   4. A state is written by one 16-byte store: it is the old one or the new one, never a mix.
  *      A large state's block is complete before its slot names it; its header is one store, too.
- *   5. A death between the stores of one charge leaves a charge nobody was told of, or a sum that
- *      the repair of the stripe counts anew. Never a charge less.
+ *   5. A death between the stores of one charge leaves a charge nobody was told of, an entry or lease
+ *      twice, an empty log, or a sum that the repair of the stripe counts anew. Never a charge less.
  *   6. A block belongs to exactly one slot, to the free lists, or (after a death) to nobody until
- *      the next rebuild.
+ *      the next rebuild, which comes with the next block asked for.
  *
  * Locks, in this order: rows, stripes by number, blocks. In a private zone a word to spin on; in a
  * shared one a robust process-shared mutex, whose next owner repairs what a dead one left.
@@ -372,9 +372,9 @@ unsigned weir__order_for(int64_t cells);
 
 /* ---- zone_large.c ---- */
 
-/* Gives an op's ring room for one more cell, evicting if need be; none of `ops` is evicted.
- * WEIR_EFULL, or WEIR_EBUSY: the free lists are suspect, rebuild and try again. The op's slot must be
- * placed; a block got for an absent state is the caller's to free if the request fails. */
+/* Gives an op's ring room for one more cell (leases: two, a renewal needs one), evicting if need be;
+ * none of `ops` is evicted. WEIR_EFULL, or WEIR_EBUSY: the free lists are suspect, rebuild and try
+ * again. The op's slot must be placed; a block got for an absent state is the caller's to free if the request fails. */
 int weir__ring_reserve(struct weir__zone *zone, struct weir__op *op, const struct weir__op *ops,
                        size_t n);
 

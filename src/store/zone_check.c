@@ -62,6 +62,8 @@ static int check_ring(struct survey *survey, uint64_t g, unsigned slot,
     }
     if (!recount(rule, &state->ring, &sum) || sum != state->ring.sum)
         return damaged(survey, g, slot, "a log's entries do not add up");
+    if (state->ring.len == 0) /* what a death may leave of a log that began anew */
+        return 0;
     int64_t newest = weir__ring_last(&state->ring)->stamp;
     if (rule->kind != WEIR__CONCURRENT && newest != state->at)
         return damaged(survey, g, slot, "a log's newest entry is not its newest");
@@ -158,7 +160,7 @@ static void repair_slot(struct weir__zone *zone, struct weir__group *group, unsi
         !weir__algorithm_of(rule)->large || !recount(rule, &state.ring, &state.ring.sum))
         return;
     weir__block_at(zone, unit)->sum = state.ring.sum;
-    if (rule->kind != WEIR__CONCURRENT)
+    if (rule->kind != WEIR__CONCURRENT && state.ring.len > 0)
         state.at = weir__ring_last(&state.ring)->stamp;
     weir__store16(&group->states[slot],
                   weir__pack(rule, weir__packed_row(group->states[slot]), &state, unit, order));

@@ -112,19 +112,20 @@ static void move_ring(struct weir__zone *zone, struct weir__op *op, uint32_t uni
     for (uint32_t i = 0; i < ring->len; i++)
         cells[i] = *weir__ring_cell(ring, i);
     weir__block_own(zone, block, op->group, op->slot);
-    weir__store16((struct weir__packed *)block,
-                  (struct weir__packed){(uint64_t)ring->len << 32, (uint64_t)ring->sum});
     *ring = (struct weir__ring){cells, weir__block_cells(order), 0, ring->len, ring->sum};
+    op->state.ring_header = (uint64_t *)block;
+    weir__ring_publish(&op->state);
 }
 
 int weir__ring_reserve(struct weir__zone *zone, struct weir__op *op, const struct weir__op *ops,
                        size_t n)
 {
     struct weir__ring *ring = &op->state.ring;
-    if (op->has_block && ring->len < ring->capacity)
+    int64_t cells = (int64_t)ring->len + 1 + weir__algorithm_of(op->rule)->leases;
+    if (op->has_block && cells <= ring->capacity)
         return 0;
     struct search search = {zone, ops, n, op->request.now_us};
-    unsigned order = weir__order_for((int64_t)ring->len + 1);
+    unsigned order = weir__order_for(cells);
     uint32_t unit;
     int code = find_block(&search, order, &unit);
     if (code)

@@ -63,9 +63,10 @@ static bool unpack_ring(const struct weir__zone *zone, bits packed, struct weir_
     struct weir__block *block = weir__block_at(zone, unit);
     struct weir__ring ring = {(struct weir__cell *)(block + 1), weir__block_cells(order),
                               block->head, block->len, block->sum};
-    if (ring.head >= ring.capacity || ring.len > ring.capacity || ring.len == 0)
+    if (ring.head >= ring.capacity || ring.len > ring.capacity)
         return false;
     ret->ring = ring;
+    ret->ring_header = (uint64_t *)block;
     *ret_unit = unit;
     *ret_order = order;
     return true;

@@ -31,8 +31,9 @@ static inline void hash_key(const struct weir__zone *zone, weir_key key, uint64_
 /* Whether a zone could hold this rule's largest state. */
 static bool fits(const struct weir__zone *zone, const struct weir__rule *rule)
 {
-    return !weir__algorithm_of(rule)->large ||
-           UINT64_C(1) << weir__order_for(weir__rule_cells(rule)) <= zone->layout.units;
+    const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
+    int64_t cells = weir__rule_cells(rule) + algorithm->leases; /* one to spare */
+    return !algorithm->large || UINT64_C(1) << weir__order_for(cells) <= zone->layout.units;
 }
 
 /* Finds the row of a limit the hint knows nothing of; 0: no room. */

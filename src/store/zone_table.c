@@ -5,6 +5,7 @@
  * (nobody can tell), then among the least used the soonest fresh, then the soonest fresh of all. New
  * states start unused, so a flood of new keys evicts itself before it evicts anybody who came back.
  */
+#include "core/ring.h"
 #include "store/zone.h"
 
 #define FAR_MASK UINT64_C(7)
@@ -50,6 +51,7 @@ int weir__table_find(struct weir__zone *zone, struct weir__op *op)
     op->written_under = op->rule;
     op->state.present = false;
     op->state.ring = (struct weir__ring){0};
+    op->state.ring_header = NULL;
     uint32_t far = far_of(&zone->groups[op->home]);
     for (uint32_t d = 0; d <= far; d++) {
         struct weir__group *group = weir__group_at(zone, op->home, op->tag, d);
@@ -177,16 +179,6 @@ int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct
     return 0;
 }
 
-/* A ring's place and sum, in one store; its cells are written. */
-static void write_block(struct weir__zone *zone, const struct weir__op *op)
-{
-    const struct weir__ring *ring = &op->state.ring;
-    struct weir__block *block = weir__block_at(zone, op->unit);
-    struct weir__packed header = {ring->head | (uint64_t)ring->len << 32, (uint64_t)ring->sum};
-    weir__block_own(zone, block, op->group, op->slot);
-    weir__store16((struct weir__packed *)block, header);
-}
-
 void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used)
 {
     struct weir__group *group = op->group;
@@ -198,8 +190,10 @@ void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used)
         }
         return;
     }
-    if (weir__algorithm_of(op->rule)->large)
-        write_block(zone, op);
+    if (weir__algorithm_of(op->rule)->large) {
+        weir__block_own(zone, weir__block_at(zone, op->unit), group, op->slot);
+        weir__ring_publish(&op->state);
+    }
     weir__store16(&group->states[op->slot],
                   weir__pack(op->rule, op->row, &op->state, op->unit, op->order));
     if (!occupied) {
