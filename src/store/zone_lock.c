@@ -42,7 +42,7 @@ static void inherit(struct weir__zone *zone, uint32_t stripe)
     zone->stripes[stripe].counters[WEIR__REPAIRS]++;
     if (stripe < zone->layout.stripes)
         weir__stripe_repair(zone, stripe);
-    else if (stripe == weir__blocks_stripe(zone))
+    if (stripe != weir__rows_stripe(zone)) /* the lists may be torn, or a block be nobody's */
         atomic_store(&zone->header->blocks_suspect, 1);
 }
 

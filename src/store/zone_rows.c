@@ -83,8 +83,8 @@ uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, 
         row = make(zone, rule);
     uint64_t since_us = (uint64_t)now_us - (uint64_t)zone->header->swept_us; /* huge if ahead */
     if (!row && since_us >= 1000000) {
-        zone->header->swept_us = now_us;
         sweep(zone, now_us);
+        zone->header->swept_us = now_us; /* after it: one cut short does not count */
         row = make(zone, rule);
     }
     *ret_sweeps = atomic_load(&zone->header->sweeps);
