@@ -8,7 +8,7 @@
 A piece is a Lua file of blocks. `--@block NAME A B` begins one, with the names of its parameters;
 `--@use FILE.BLOCK x | y` stands for that block's lines with x for A and y for B. Scripts are made of text,
 not of functions, since a function in a script would be made anew at every call. Comments and indentation do
-not get into a script.
+not get into a script, nor does a last newline, which shells drop and which would change the SHA1.
 """
 import argparse
 import hashlib
@@ -117,7 +117,7 @@ def replace(line, names):
 
 def general(pieces, clock):
     names = dict(CONSTANTS, clock=clock)
-    return "\n".join(pieces.expand("verbs.main", names)) + "\n"
+    return "\n".join(pieces.expand("verbs.main", names))
 
 
 def lean(pieces, name, clock):
@@ -137,7 +137,7 @@ def lean(pieces, name, clock):
         RING_FRESH="quick_ring.fresh_stamps" if stamps else "quick_ring.fresh_leases",
         PRECISION="extra" if name == "sliding_window" else "0")
     lines = pieces.expand("lean.main", names)
-    return "\n".join(inline(line) for line in lines) + "\n"
+    return "\n".join(inline(line) for line in lines)
 
 
 def inline(line):
@@ -149,8 +149,8 @@ def library(scripts):
     """A Redis Function library with the general script and the lean ones as functions."""
     out = ["#!lua name=weir"]
     for name, text in scripts.items():
-        out += [f"redis.register_function('{name}', function(KEYS, ARGV)", text.rstrip("\n"), "end)"]
-    return "\n".join(out) + "\n"
+        out += [f"redis.register_function('{name}', function(KEYS, ARGV)", text, "end)"]
+    return "\n".join(out)
 
 
 def assemble():
@@ -171,7 +171,7 @@ def quoted(text):
     """A C string literal, a line each."""
     def escaped(line):
         return line.replace("\\", "\\\\").replace('"', '\\"')
-    return "\n".join(f'     "{escaped(line)}\\n"' for line in text.splitlines())
+    return '\\n"\n'.join(f'     "{escaped(line)}' for line in text.splitlines()) + '"'
 
 
 def header(scripts):

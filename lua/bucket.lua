@@ -19,9 +19,9 @@ if fresh > EXACT_MAX then fresh = EXACT_MAX end
 --@block absent
 if now >= fresh then
     present = false
-else
-    local ahead, refill = at * tick - now, cap / count
-    if ahead > MINUTE and ahead > (refill + -refill % 1) * tick then present = false end
+elseif at * tick - now > MINUTE then
+    local refill = cap / count
+    if at * tick - now > (refill + -refill % 1) * tick then present = false end
 end
 
 --@block load

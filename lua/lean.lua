@@ -3,7 +3,7 @@
 -- the long way round, as in the general script.
 
 --@block main
-local kind, key = KIND, KEYS[1]
+local kind, key, ARGV = KIND, KEYS[1], ARGV
 --@use clock.now
 if given ~= ARGUMENT_COUNT then
     return redis.error_reply('ERR expected ARGUMENT_COUNT numbers: ARGUMENT_NAMES')

@@ -79,7 +79,6 @@ if low < len then
     cell = pack('<I8I8', stamp, count)
     if count == 0 then
         --@use ring.line
-        line = sub(line, 1, low * 16) .. cell .. sub(line, low * 16 + 17)
         --@use ring.take_out low
         --@use ring.places
         if len > 0 then at = unpack('<I8', line, len * 16 - 15) end

@@ -17,9 +17,9 @@ if fresh > EXACT_MAX then fresh = EXACT_MAX end
 --@block absent
 if now >= fresh then
     present = false
-else
-    local ahead, refill = at - now, burst / count
-    if ahead > MINUTE and ahead > (refill + -refill % 1) * period then present = false end
+elseif at - now > MINUTE then
+    local refill = burst / count
+    if at - now > (refill + -refill % 1) * period then present = false end
 end
 
 --@block load

@@ -1,0 +1,221 @@
+/* `weir lua`: the scripts for Redis and Valkey servers where modules are barred, and their arguments. */
+#include "cli/cli.h"
+#include "cli/json.h"
+#include "limit/limit.h"
+#include "wire/lua_scripts.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GENERAL "weir"
+#define LIBRARY "weir_library"
+
+/* What --args was asked for. */
+struct take {
+    const char *limits;
+    int64_t cost;
+    int64_t wait_us;
+};
+
+static const struct weir__script *find_script(const char *name)
+{
+    for (size_t i = 0; i < WEIR__COUNT(weir__scripts); i++) {
+        if (!strcmp(weir__scripts[i].name, name))
+            return &weir__scripts[i];
+    }
+    return NULL;
+}
+
+static int unknown_script(const struct cli_call *call, const char *name)
+{
+    const char *names[WEIR__COUNT(weir__scripts)];
+    for (size_t i = 0; i < WEIR__COUNT(names); i++)
+        names[i] = weir__scripts[i].name;
+    const char *nearest = cli_nearest(name, names, WEIR__COUNT(names));
+    return cli_fail(call, CLI_USAGE, "there is no script \"%s\"%s%s; `weir lua --list` lists all",
+                    cli_show_text(name).text, nearest ? "; did you mean " : "",
+                    nearest ? nearest : "");
+}
+
+/* ---- arguments ---- */
+
+/* The wait as scripts take it: -1 the default, -2 any. */
+static int64_t wait_number(int64_t wait_us)
+{
+    return wait_us == WEIR_WAIT_ANY ? -2 : wait_us;
+}
+
+static int64_t argument(const char *word, size_t len, const struct take *take,
+                        const struct weir__rule *rule)
+{
+    const struct {
+        const char *name;
+        int64_t number;
+    } all[] = {
+        {"cost", take->cost},   {"wait", wait_number(take->wait_us)},
+        {"count", rule->count}, {"period", rule->period_us},
+        {"burst", rule->burst}, {"extra", rule->extra},
+        {"flags", rule->flags}, {"cold", rule->cold_millionths},
+    };
+    for (size_t i = 0; i < WEIR__COUNT(all); i++) {
+        if (strlen(all[i].name) == len && !memcmp(all[i].name, word, len))
+            return all[i].number;
+    }
+    return 0;
+}
+
+/* A lean script's numbers, in the order it names them. */
+static int print_lean(const struct cli_call *call, const struct weir__script *script,
+                      const struct take *take, const weir_limit *limit)
+{
+    const struct weir__rule *rule = &limit->rules[0];
+    if (limit->count != 1 || rule->kind != script->kind)
+        return cli_fail(call, CLI_USAGE,
+                        "\"%s\": %s takes one limit of its own kind; without its name the numbers "
+                        "are those of the general script",
+                        cli_show_text(take->limits).text, script->name);
+    for (const char *word = script->arguments; *word;) {
+        size_t len = strcspn(word, " ");
+        printf("%s%" PRId64, word == script->arguments ? "" : " ", argument(word, len, take, rule));
+        word += len + (word[len] == ' ');
+    }
+    putchar('\n');
+    return CLI_OK;
+}
+
+/* verb options wait lease, then cost, how many limits, and each limit's seven numbers. */
+static int print_general(const struct take *take, const weir_limit *limit)
+{
+    printf("0 0 %" PRId64 " 0 %" PRId64 " %zu", wait_number(take->wait_us), take->cost,
+           limit->count);
+    for (size_t i = 0; i < limit->count; i++) {
+        const struct weir__rule *rule = &limit->rules[i];
+        printf(" %d %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %d %" PRIu32, rule->kind,
+               rule->count, rule->period_us, rule->burst, rule->extra, rule->flags,
+               rule->cold_millionths);
+    }
+    putchar('\n');
+    return CLI_OK;
+}
+
+static int print_arguments(const struct cli_call *call, const struct weir__script *script,
+                           const struct take *take)
+{
+    weir_limit *limit = NULL;
+    int code = cli_read_limits(call, take->limits, &limit);
+    if (code)
+        return code;
+    code = script->kind >= 0 ? print_lean(call, script, take, limit) : print_general(take, limit);
+    weir_limit_free(limit);
+    return code;
+}
+
+/* ---- scripts ---- */
+
+static void put_json(struct cli_json *json, const struct weir__script *script, bool text)
+{
+    cli_json_open(json, NULL, '{');
+    cli_json_text(json, "name", script->name);
+    cli_json_text(json, "sha1", script->sha1);
+    cli_json_text(json, "arguments", script->arguments);
+    if (text)
+        cli_json_text(json, "script", script->text);
+    cli_json_close(json, '}');
+}
+
+static int print_list(bool as_json)
+{
+    struct cli_json json = {stdout, false};
+    if (as_json)
+        cli_json_open(&json, NULL, '[');
+    for (size_t i = 0; i < WEIR__COUNT(weir__scripts); i++) {
+        const struct weir__script *script = &weir__scripts[i];
+        if (as_json)
+            put_json(&json, script, false);
+        else
+            printf("%-26s %s  %s\n", script->name, script->sha1, script->arguments);
+    }
+    if (as_json) {
+        cli_json_close(&json, ']');
+        cli_json_end(&json);
+    }
+    return CLI_OK;
+}
+
+static int print_script(const struct weir__script *script, bool only_sha, bool as_json)
+{
+    if (as_json) {
+        struct cli_json json = {stdout, false};
+        put_json(&json, script, !only_sha);
+        cli_json_end(&json);
+    } else if (only_sha) {
+        puts(script->sha1);
+    } else {
+        fputs(script->text, stdout);
+        if (isatty(STDOUT_FILENO)) /* elsewhere the bytes must be those of the SHA1 */
+            putchar('\n');
+    }
+    return CLI_OK;
+}
+
+static int run(const struct cli_call *call)
+{
+    const char *name = NULL;
+    struct take take = {NULL, 1, WEIR_WAIT_DEFAULT};
+    bool only_sha = false, function = false, list = false, as_json = false;
+    const struct cli_option options[] = {
+        {"args", CLI_TEXT, &take.limits, 0},  {"cost", CLI_COST, &take.cost, 0},
+        {"function", CLI_FLAG, &function, 0}, {"json", CLI_FLAG, &as_json, 0},
+        {"list", CLI_FLAG, &list, 0},         {"sha", CLI_FLAG, &only_sha, 0},
+        {"wait", CLI_WAIT, &take.wait_us, 0},
+    };
+    const struct cli_operand operands[] = {{"NAME", &name, true}};
+    int code = CLI_PARSE(call, options, operands);
+    if (code)
+        return code;
+    if (list)
+        return print_list(as_json);
+    if (name && function)
+        return cli_fail(call, CLI_USAGE, "--function is one library of all scripts; leave out %s",
+                        cli_show_text(name).text);
+    if (!name)
+        name = function && !take.limits ? LIBRARY : GENERAL;
+    const struct weir__script *script = find_script(name);
+    if (!script)
+        return unknown_script(call, name);
+    if (take.limits)
+        return print_arguments(call, script, &take);
+    return print_script(script, only_sha, as_json);
+}
+
+const struct cli_command cli_lua = {
+    .name = "lua",
+    .summary = "the scripts for Redis and Valkey, and their arguments",
+    .help = "Usage: weir lua [NAME] [--sha] [--json]\n"
+            "       weir lua --function [--sha] [--json]\n"
+            "       weir lua --list [--json]\n"
+            "       weir lua [NAME] --args LIMITS [--cost N] [--wait T]\n"
+            "\n"
+            "Prints the Lua script that keeps limits on a Redis or Valkey server without our\n"
+            "module: the general one (every verb, several limits and keys), or a lean one for\n"
+            "a take under one limit. With --args prints the numbers to call it with.\n"
+            "docs/REDIS.md shows calls from redis-cli and several languages.\n"
+            "\n"
+            "Options:\n"
+            "  --args LIMITS  the numbers of a take under these limits, in order\n"
+            "  --cost N       the take's cost; 1 without it\n"
+            "  --wait T       the longest delay to accept: a duration, or any\n"
+            "  --function     all scripts as a Redis Function library, for FUNCTION LOAD\n"
+            "  --list         every script's name, SHA1 and arguments\n"
+            "  --sha          only the SHA1, for EVALSHA\n"
+            "  --json         print one JSON object (--list: an array of them)\n"
+            "\n"
+            "Examples:\n"
+            "  weir lua | redis-cli -x script load\n"
+            "  redis-cli evalsha $(weir lua --sha) 1 user:42 \\\n"
+            "      $(weir lua --args \"token-bucket 10/s burst 20, fixed-window 1000/d\")\n"
+            "  weir lua take_token_bucket --args \"token-bucket 10/s burst 20\"\n"
+            "  weir lua --function | redis-cli -x function load replace\n" CLI_EXIT_CODES,
+    .run = run,
+};
