@@ -5,7 +5,7 @@
 static bool waits_longer(const weir_decision *a, const weir_decision *b)
 {
     if (a->allowed || b->allowed)
-        return !a->allowed && b->allowed;
+        return !a->allowed;
     if (a->retry_after_us == WEIR_NEVER || b->retry_after_us == WEIR_NEVER)
         return a->retry_after_us == WEIR_NEVER && b->retry_after_us != WEIR_NEVER;
     return a->retry_after_us > b->retry_after_us;

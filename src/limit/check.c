@@ -47,6 +47,14 @@ static bool check_window(const struct weir__rule *rule, struct weir__buffer *why
     return true;
 }
 
+static bool check_count(const struct weir__rule *rule, int64_t most, const char *reason,
+                        struct weir__buffer *why)
+{
+    if (rule->count > most)
+        return refuse(why, reason);
+    return true;
+}
+
 static bool check_warmup(const struct weir__rule *rule, struct weir__buffer *why)
 {
     if (rule->extra == 0)
@@ -66,11 +74,11 @@ static bool check_kind(const struct weir__rule *rule, struct weir__buffer *why)
         return check_stepped(rule, why);
     case WEIR__SLIDING_LOG:
     case WEIR__CONCURRENT:
-        return rule->count <= LOG_COUNT_MAX || refuse(why, "the count is at most 100k here");
+        return check_count(rule, LOG_COUNT_MAX, "the count is at most 100k here", why);
     case WEIR__SLIDING_WINDOW:
         return check_window(rule, why);
     case WEIR__SLIDING_COUNTER:
-        return rule->count <= COUNTER_COUNT_MAX || refuse(why, "the count is at most 1g here");
+        return check_count(rule, COUNTER_COUNT_MAX, "the count is at most 1g here", why);
     case WEIR__WARMUP:
         return check_warmup(rule, why);
     default:
