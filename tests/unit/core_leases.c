@@ -1,37 +1,40 @@
 /* Concurrency: leases held, lapsed, renewed, released; and a log where nobody releases. */
 #include "core_rig.h"
 
+#include "core/ring.h"
+
 static struct rig rig;
+static struct rig *it = &rig; /* whose leases the verbs below change */
 
 /* Acquires under an id; 0 if denied. */
 static uint64_t acquire(int64_t t, int64_t cost, uint64_t id)
 {
-    struct weir__state state = rig_load(&rig, t);
+    struct weir__state state = rig_load(it, t);
     struct weir__request request = {t, cost, 0};
     weir_decision d = {0};
-    weir__algorithm_of(&rig.rule)->judge(&rig.rule, &state, &request, &d);
+    weir__algorithm_of(&it->rule)->judge(&it->rule, &state, &request, &d);
     if (!d.allowed)
         return 0;
-    weir__lease_acquire(&rig.rule, &state, cost, id);
-    rig_store(&rig, &state);
+    weir__lease_acquire(&it->rule, &state, cost, id);
+    rig_store(it, &state);
     return id;
 }
 
 static bool renew(int64_t t, uint64_t id)
 {
-    struct weir__state state = rig_load(&rig, t);
-    bool found = weir__lease_renew(&rig.rule, &state, id);
+    struct weir__state state = rig_load(it, t);
+    bool found = weir__lease_renew(&it->rule, &state, id);
     if (found)
-        rig_store(&rig, &state);
+        rig_store(it, &state);
     return found;
 }
 
 static bool release(int64_t t, uint64_t id)
 {
-    struct weir__state state = rig_load(&rig, t);
+    struct weir__state state = rig_load(it, t);
     bool found = weir__lease_release(&state, id);
     if (found)
-        rig_store(&rig, &state);
+        rig_store(it, &state);
     return found;
 }
 
@@ -118,6 +121,51 @@ static void test_largest(void)
     CHECK_INT(weir__algorithm_of(&rig.rule)->fresh_at(&rig.rule, &rig.state), 0);
 }
 
+/* Compares two rings, cell by cell. */
+static void check_same(const struct weir__ring *a, const struct weir__ring *b)
+{
+    CHECK_INT(a->len, b->len);
+    CHECK_INT(a->sum, b->sum);
+    for (uint32_t i = 0; i < a->len && i < b->len; i++) {
+        CHECK_INT(weir__ring_cell(a, i)->stamp, weir__ring_cell(b, i)->stamp);
+        CHECK(weir__ring_cell(a, i)->lease == weir__ring_cell(b, i)->lease);
+    }
+}
+
+/* One random step; the same random state gives the same step. */
+static void random_step(struct rig *which, int64_t t, uint64_t random)
+{
+    static const char *const texts[] = {"concurrent 4 lease 1s", "concurrent 4 lease 100ms",
+                                        "concurrent 4 lease 3s"};
+    it = which;
+    rig_change(it, texts[weir__random_next(&random) % 3]);
+    uint64_t id = 1 + weir__random_next(&random) % 5;
+    uint64_t verb = weir__random_next(&random) % 4;
+    if (verb < 2 && !renew(t, id))
+        acquire(t, 1, id);
+    else if (verb == 2)
+        release(t, id);
+    it = &rig;
+}
+
+/* A ring others look into takes other steps to the same end, with a cell to spare or without. */
+static void test_ring_in_shared_memory(uint64_t seed)
+{
+    static struct rig own, shared;
+    static uint64_t header[2] __attribute__((aligned(16)));
+    printf("seed %llu\n", (unsigned long long)seed);
+    rig_init(&own, "concurrent 4");
+    rig_init(&shared, "concurrent 4");
+    shared.state.ring_header = header;
+    shared.state.ring.capacity = 4;
+    for (int64_t t = T0, i = 0; i < 2000; i++) {
+        t += (int64_t)(weir__random_next(&seed) % 300000);
+        random_step(&own, t, seed);
+        random_step(&shared, t, seed);
+        check_same(&own.state.ring, &shared.state.ring);
+    }
+}
+
 int main(void)
 {
     test_slots();
@@ -126,5 +174,6 @@ int main(void)
     test_lease_time_changes();
     test_take();
     test_largest();
+    test_ring_in_shared_memory(20240604);
     return test_report();
 }

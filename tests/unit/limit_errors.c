@@ -99,6 +99,7 @@ static const struct {
     {"warmup 5/s over 3s cold", 24, "expected " DECIMAL ", found the end" WARMUP},
     {"warmup 5/s over 3s cold x", 25, "expected " DECIMAL ", found \"x\"" WARMUP},
     {"warmup 5/s over 3s cold 1", 1, "cold must be over 1 and at most 1000" WARMUP},
+    {"warmup 5/s over 3s cold 5000", 1, "cold must be over 1 and at most 1000" WARMUP},
     {"warmup 5/s over 3s cold 1000.000001", 1, "cold must be over 1 and at most 1000" WARMUP},
     {"warmup 5/s over 3s cold 99999999999999", 25,
      "expected " DECIMAL ", found \"99999999999999\"" WARMUP},

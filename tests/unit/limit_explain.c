@@ -84,6 +84,7 @@ static void test_bounds(void)
 {
     holds("token-bucket 5/s burst 9", 14, 9);
     holds("token-bucket 5/s burst 9 stepped", 14, 9);
+    holds("token-bucket 9/s burst 5 stepped", 14, 5);
     holds("leaky-bucket 5/s", 6, 1);
     holds("leaky-bucket 5/s burst 9", 6, 1);
     holds("leaky-bucket 5/s burst 9 delay 3", 9, 4);
