@@ -17,15 +17,15 @@ end
 
 -- `fresh` as milliseconds, rounded up. In two halves: %d takes either on any server, and is faster than %.0f.
 --@block milliseconds
-fresh = fresh / 1000
-fresh = fresh + -fresh % 1
-local low = fresh % 1000000
+local expiry = fresh / 1000
+expiry = expiry + -expiry % 1
+local low = expiry % 1000000
 
 -- Writes the key; it may go at `fresh`.
 --@block set KEY BYTES
 --@use clock.milliseconds
-redis.call('SET', KEY, BYTES, 'PXAT', format('%d%06d', (fresh - low) / 1000000, low))
+redis.call('SET', KEY, BYTES, 'PXAT', format('%d%06d', (expiry - low) / 1000000, low))
 
 --@block expire KEY
 --@use clock.milliseconds
-redis.call('PEXPIREAT', KEY, format('%d%06d', (fresh - low) / 1000000, low))
+redis.call('PEXPIREAT', KEY, format('%d%06d', (expiry - low) / 1000000, low))

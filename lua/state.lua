@@ -4,8 +4,9 @@
 return redis.error_reply('WEIRSTATE key "' .. sub(key, 1, 200)
     .. '" holds a value that is not weir\'s, or is damaged; use another key or delete it')
 
--- Reads `value` into `sections`, in their order.
+-- Reads `value` into `sections`, in their order. A refusal of the server itself is passed on.
 --@block walk
+if type(value) == 'table' and sub(value.err, 1, 9) ~= 'WRONGTYPE' then return value end
 if type(value) ~= 'string' or #value < 3 or sub(value, 1, 2) ~= '\247\1' then
     --@use state.refuse
 end

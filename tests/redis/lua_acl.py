@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""The user of docs/REDIS.md is enough for everything the scripts do, and nothing it may do is too much."""
+import sys
+
+import lua_cases
+import redis_server
+from lua_cases import evaluate, general, parse
+from resp import RedisError
+
+SCRIPTS = ["evalsha", "eval", "script|load", "time", "get", "set", "setrange", "pexpireat", "del"]
+FUNCTIONS = ["fcall", "time", "get", "set", "setrange", "pexpireat", "del"]
+
+
+def user(admin, commands):
+    admin.call("ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~weir:*", *(f"+{word}" for word in commands))
+
+
+def exercise(client, functions):
+    """Every verb, long rings too; the replies that are errors."""
+    log, leases, window = parse("sliding-log 900/h"), parse("concurrent 9"), parse("fixed-window 9/d")
+    calls = [general("take", window), general("peek", window),
+             general("settle", window, 0, wait="w1-1700000000000000-1"),
+             general("acquire", leases, lease=5), general("renew", leases, lease=5),
+             general("release", leases, lease=5)]
+    calls += [general("take", log) for _ in range(70)] + [[3]]
+    if functions:
+        return errors(client.pipeline([("FCALL", "weir", 1, "weir:k", *call) for call in calls]))
+    text, sha = lua_cases.SCRIPTS["weir"], lua_cases.sha1("weir")
+    repair = [("SCRIPT", "LOAD", text), ("EVAL", text, 1, "weir:e", *calls[0])]
+    return errors(client.pipeline(repair + [evaluate(sha, ["weir:k"], call) for call in calls]))
+
+
+def errors(replies):
+    return [str(reply) for reply in replies if isinstance(reply, RedisError)]
+
+
+def main():
+    tally = lua_cases.Tally()
+    with redis_server.Server() as server, server.client() as admin:
+        admin.call("FUNCTION", "LOAD", lua_cases.SCRIPTS["weir_library"])
+        for functions, needed in ((False, SCRIPTS), (True, FUNCTIONS)):
+            user(admin, needed)
+            with server.client(user="limiter", password="secret") as client:
+                tally.equal(exercise(client, functions), [], f"a user with {needed}")
+                command = (("FCALL", "weir") if functions else ("EVALSHA", lua_cases.sha1("weir")))
+                reply = client.pipeline([(*command, 1, "else:k", *general("take", parse("fixed-window 9/d"))),
+                                         ("KEYS", "*"), ("CONFIG", "GET", "*"), ("FLUSHALL",)])
+                tally.check(all("NOPERM" in str(each) for each in reply), f"beyond its rights: {reply!r}")
+            for word in needed:
+                user(admin, [other for other in needed if other != word])
+                with server.client(user="limiter", password="secret") as client:
+                    found = exercise(client, functions)
+                    tally.check(found and all("WEIRSTATE" not in error for error in found),
+                                f"without {word}: {found[:2]}")
+    return tally.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

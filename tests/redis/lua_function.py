@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""The scripts as a Redis Function library: FUNCTION LOAD, FCALL, side by side with EVALSHA on the same keys."""
+import sys
+
+import lua_cases
+import redis_server
+from lua_cases import evaluate, general, parse
+
+LIMITS = ["token-bucket 2/h burst 9", "token-bucket 2/h burst 9 stepped", "leaky-bucket 2/h burst 9",
+          "fixed-window 9/d", "fixed-window 9/h from-first", "sliding-log 9/h",
+          "sliding-window 9/h precision 10m", "sliding-counter 9/h", "smooth 2/h burst-for 2h",
+          "warmup 2/h over 2h", "concurrent 9 lease 1h"]
+
+
+def functions(client):
+    listing = client.call("FUNCTION", "LIST")[0]
+    fields = dict(zip(listing[0::2], listing[1::2]))
+    return {dict(zip(row[0::2], row[1::2]))[b"name"].decode() for row in fields[b"functions"]}
+
+
+def both_ways(client, shas, tally):
+    """A function takes, a script takes, a function again: each sees what the other charged."""
+    for text in LIMITS:
+        limit = parse(text)[0]
+        lean = limit.lean_arguments(1, -1)
+        wide = general("take", [limit])
+        replies = client.pipeline([
+            ("FCALL", "weir_" + limit.lean(), 1, text, *lean), evaluate(shas[limit.lean()], [text], lean),
+            ("FCALL", "weir", 1, text, *wide), evaluate(shas["weir"], [text], general("peek", [limit]))])
+        errors = [str(reply) for reply in replies if isinstance(reply, Exception)]
+        tally.check(not errors, f"{text}: {errors}")
+        if not errors and limit.kind not in (8, 9):
+            left = [reply[1] - reply[2] for reply in replies]
+            tally.equal(left, [1, 2, 3, 3], f"{text}: spent after function, script, function, peek")
+
+
+def verbs(client, tally):
+    """Every verb by FCALL."""
+    limits, leases = parse("token-bucket 1/h burst 9"), parse("concurrent 2 lease 1h")
+    receipt = client.call("FCALL", "weir", 1, "v", *general("take", limits, 5))[6].decode()
+    tally.equal(client.call("FCALL", "weir", 1, "v", *general("settle", limits, 2, wait=receipt)), "OK", "settle")
+    tally.equal(client.call("FCALL", "weir", 1, "v", *general("peek", limits))[2], 7, "left after the settle")
+    held = client.call("FCALL", "weir", 1, "v", *general("acquire", leases, lease=99))
+    tally.equal(held[:3] + held[7:], [1, 2, 1, 99], "acquire")
+    tally.equal(client.call("FCALL", "weir", 1, "v", *general("renew", leases, lease=99)), 1, "renew")
+    tally.equal(client.call("FCALL", "weir", 1, "v", *general("release", leases, lease=99)), 1, "release")
+    tally.equal(client.call("FCALL", "weir", 1, "v", *general("release", leases, lease=99)), 0, "release again")
+    tally.equal(client.call("FCALL", "weir", 1, "v", 3), 1, "reset")
+    tally.equal(client.call("EXISTS", "v"), 0, "after the reset")
+
+
+def main():
+    tally = lua_cases.Tally()
+    with redis_server.Server("--appendonly yes") as server:
+        with server.client() as client:
+            shas = lua_cases.load(client)
+            library = lua_cases.SCRIPTS["weir_library"]
+            tally.equal(client.call("FUNCTION", "LOAD", library), b"weir", "FUNCTION LOAD")
+            tally.equal(client.call("FUNCTION", "LOAD", "REPLACE", library), b"weir", "FUNCTION LOAD REPLACE")
+            tally.equal(functions(client), {"weir"} | {"weir_" + name for name in lua_cases.LEAN}, "functions")
+            both_ways(client, shas, tally)
+            verbs(client, tally)
+            server.stop()
+        server.start()
+        with server.client(protocol=3) as client:
+            reply = client.call("FCALL", "weir", 1, "k", *general("take", parse("fixed-window 9/d")))
+            tally.equal(reply[:3], [1, 9, 8], "after a restart, RESP3")
+    return tally.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
