@@ -116,7 +116,7 @@ def replace(line, names):
 
 
 def general(pieces, clock):
-    names = dict(CONSTANTS, clock=clock)
+    names = dict(CONSTANTS, clock=clock, READ="ring.read", WHOLE="ring.whole")
     return "\n".join(pieces.expand("verbs.main", names))
 
 
@@ -135,6 +135,7 @@ def lean(pieces, name, clock):
         ARGUMENT_LOCALS=f"{', '.join(words)} = {values}",
         FRESHER=f"{loader}.fresh count" if shape == "bucket" else f"{loader}.fresh",
         RING_FRESH="quick_ring.fresh_stamps" if stamps else "quick_ring.fresh_leases",
+        READ="quick_ring.read", WHOLE="quick_ring.whole",
         PRECISION="extra" if name == "sliding_window" else "0")
     lines = pieces.expand("lean.main", names)
     return "\n".join(inline(line) for line in lines)

@@ -18,7 +18,8 @@ if now >= fresh or (at - now > MINUTE and at - now > period) then present, len, 
 t = now
 if present and at > t then t = at end
 while len > 0 do
-    local expiry, low = unpack('<I8I3', value, base + head * 16)
+    local expiry, low
+    --@use READ expiry, low | '<I8I3' | head
     if expiry > t then break end
     sum, len, head = sum - low % 131072, len - 1, head + 1
     if head == capacity then head = 0 end
@@ -37,7 +38,7 @@ else
         if i == len then
             --@use state.refuse
         end
-        expiry, low = unpack('<I8I3', value, base + (head + i) % capacity * 16)
+        --@use READ expiry, low | '<I8I3' | (head + i) % capacity
         excess, i = excess - low % 131072, i + 1
     until excess <= 0
     retry = expiry - now
@@ -49,11 +50,17 @@ local expiry, high = t + period, ID / 128
 high = high - high % 1
 cell = pack('<I8I3I5', expiry, ID % 128 * 131072 + cost, high)
 local i = len
-while i > 0 and unpack('<I8', value, base + (head + i - 1) % capacity * 16) > expiry do i = i - 1 end
+while i > 0 do
+    local other
+    --@use READ other | '<I8' | (head + i - 1) % capacity
+    if other <= expiry then break end
+    i = i - 1
+end
 if i == len then
     --@use ring.append
     last = expiry
 else
+    --@use WHOLE
     --@use ring.line
     if len == capacity then
         capacity, head = capacity * 2 + 2, 0

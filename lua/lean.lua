@@ -18,7 +18,8 @@ local sound = cost >= 0 and cost <= COST_MAX and cost % 1 == 0
 if not sound then
     return redis.error_reply('ERR a number is out of bounds; `weir lua --args` prints good ones')
 end
-local value, sections, section = redis.pcall('GET', key)
+local sections, section
+--@use SHAPE.fetch
 if value then
     --@use SHAPE.quick
     if not present then

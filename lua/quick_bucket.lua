@@ -5,6 +5,9 @@
 local tick, ticks, cap
 local present, fresh, at, amount = false, 0, 0, 0
 
+--@block fetch
+local value = redis.pcall('GET', key)
+
 --@block quick
 if #value == 28 then
     local mark, same, written, when, debt = unpack('<I3I6I5I7I7', value)

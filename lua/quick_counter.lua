@@ -4,6 +4,9 @@
 local grain, parts, weight
 local present, fresh, at, before, amount = false, 0, 0, 0, 0
 
+--@block fetch
+local value = redis.pcall('GET', key)
+
 --@block quick
 if #value == 24 then
     local mark, same, number, previous, current = unpack('<I3I6I7I4I4', value)

@@ -4,6 +4,9 @@
 local stable, top, cooldown, threshold, slope
 local present, fresh, at, stored = false, 0, 0, 0
 
+--@block fetch
+local value = redis.pcall('GET', key)
+
 --@block quick
 if #value == 31 then
     local mark, same, gone, free, saved = unpack('<I3I6I7I7d', value)

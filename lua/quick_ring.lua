@@ -6,19 +6,41 @@ local present, fresh, at = false, 0, 0
 local base, capacity, head, len, sum, last, t = 1, 0, 0, 0, 0, 0, 0
 local cells, place, cell
 
+-- GETRANGE gives '' for a key that is not there. No ring's value is as long as what is asked for: one that
+-- fills it is `long`, and goes on being read cell by cell, or else is not ours alone.
+--@block fetch
+local value, long, size = redis.pcall('GETRANGE', key, '0', '1065'), false
+if value == '' and redis.call('EXISTS', key) == 0 then value = false end
+
 --@block quick
-if #value >= 74 then
+size = #value == 1066 and redis.call('STRLEN', key) or #value
+if size >= 74 then
     local mark, same, precision, room, first, n, newest, total, zero = unpack('<I3I6I6I4I4I4I7I7I1', value)
     local whole = 2
     while whole < room and whole < 262142 do whole = whole * 2 + 2 end
     if mark == MARK and (same == period or kind == 10 and same >= 1 and same <= DURATION_MAX)
-        and precision == PRECISION and #value == 42 + room * 16 and room == whole
+        and precision == PRECISION and size == 42 + room * 16 and room == whole
         and first < room and n >= 1 and n <= room and total >= 1 and total <= EXACT_MAX
         and newest <= EXACT_MAX and zero == 0 then
+        long = size > 1066
         present, at, base, capacity, head, len, sum = true, newest, 43, room, first, n, total
         --@use RING_FRESH
+    elseif size > 1065 then
+        value = redis.call('GET', key)
     end
 end
+
+-- A cell of a long ring is fetched by itself.
+--@block read RETS FORMAT PLACE
+if long then
+    local from = base + (PLACE) * 16 - 1
+    RETS = unpack(FORMAT, redis.call('GETRANGE', key, format('%d', from), format('%d', from + 15)))
+else
+    RETS = unpack(FORMAT, value, base + (PLACE) * 16)
+end
+
+--@block whole
+if long then value, long = redis.call('GET', key), false end
 
 --@block long
 base, capacity, head, len, sum = section.pos + 40, section.capacity, section.head, section.len, section.sum
@@ -28,7 +50,7 @@ last = section.last
 value = ''
 
 --@block write
-if not cells and #value > SHORT_VALUE then
+if not cells and (long or #value > SHORT_VALUE) then
     redis.call('SETRANGE', key, '2', pack('<I1I6I6I4I4I4I7I7I1', kind, period, PRECISION, capacity, head, len, at, sum, 0))
     redis.call('SETRANGE', key, format('%.0f', base + place * 16 - 1), cell)
     --@use clock.expire key
@@ -45,5 +67,5 @@ end
 --@use stamps.fresh
 
 --@block fresh_leases
-last = unpack('<I8', value, 43 + (head + len - 1) % capacity * 16)
+--@use READ last | '<I8' | (head + len - 1) % capacity
 --@use concurrent.fresh

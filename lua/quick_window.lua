@@ -3,6 +3,9 @@
 --@block locals
 local present, fresh, at, amount = false, 0, 0, 0
 
+--@block fetch
+local value = redis.pcall('GET', key)
+
 --@block quick
 if #value == 23 then
     local mark, same, start, n = unpack('<I3I6I7I7', value)

@@ -2,6 +2,13 @@
 -- `value`; cell i stands at place (head + i) mod capacity. A change leaves its bytes in `cell` for `place`, or
 -- all places anew in `cells`.
 
+-- Reads a cell. Lean scripts have a READ of their own, for values too long to be fetched whole.
+--@block read RETS FORMAT PLACE
+RETS = unpack(FORMAT, value, base + (PLACE) * 16)
+
+-- Makes sure that the whole value is at hand.
+--@block whole
+
 -- All places in the cells' order, head first.
 --@block line
 local line = sub(value, base + head * 16, base + capacity * 16 - 1) .. sub(value, base, base + head * 16 - 1)
@@ -15,6 +22,7 @@ cells = sub(line, (capacity - head) * 16 + 1) .. sub(line, 1, (capacity - head) 
 if len < capacity then
     place = (head + len) % capacity
 else
+    --@use WHOLE
     --@use ring.line
     capacity, head = capacity * 2 + 2, 0
     cells = line .. cell .. rep('\0', (capacity - len - 1) * 16)

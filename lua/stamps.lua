@@ -17,7 +17,8 @@ if now >= fresh or (at - now > MINUTE and at - now > period) then present, len, 
 t = now
 if present and at > t then t = at end
 while len > 0 do
-    local stamp, n = unpack('<I8I8', value, base + head * 16)
+    local stamp, n
+    --@use READ stamp, n | '<I8I8' | head
     if stamp + period > t then break end
     sum, len, head = sum - n, len - 1, head + 1
     if head == capacity then head = 0 end
@@ -37,7 +38,7 @@ else
         if i == len then
             --@use state.refuse
         end
-        stamp, n = unpack('<I8I8', value, base + (head + i) % capacity * 16)
+        --@use READ stamp, n | '<I8I8' | (head + i) % capacity
         excess, i = excess - n, i + 1
     until excess <= 0
     retry = (stamp - now) + period
@@ -46,8 +47,8 @@ end
 -- JOINS tells whether the newest cell, stamped `stamp`, takes this charge.
 --@block charge JOINS
 if len > 0 then
-    local newest = (head + len - 1) % capacity
-    local stamp, n = unpack('<I8I8', value, base + newest * 16)
+    local newest, stamp, n = (head + len - 1) % capacity, nil, nil
+    --@use READ stamp, n | '<I8I8' | newest
     if JOINS then place, cell = newest, pack('<I8I8', t, n + cost) end
 end
 if not cell then

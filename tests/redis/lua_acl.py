@@ -7,8 +7,9 @@ import redis_server
 from lua_cases import evaluate, general, parse
 from resp import RedisError
 
-SCRIPTS = ["evalsha", "eval", "script|load", "time", "get", "set", "setrange", "pexpireat", "del"]
-FUNCTIONS = ["fcall", "time", "get", "set", "setrange", "pexpireat", "del"]
+SCRIPTS = ["evalsha", "eval", "script|load", "time", "get", "getrange", "strlen", "exists", "set",
+           "setrange", "pexpireat", "del"]
+FUNCTIONS = ["fcall", *SCRIPTS[3:]]
 
 
 def user(admin, commands):
@@ -23,11 +24,16 @@ def exercise(client, functions):
              general("acquire", leases, lease=5), general("renew", leases, lease=5),
              general("release", leases, lease=5)]
     calls += [general("take", log) for _ in range(70)] + [[3]]
+    lean = log[0].lean_arguments(1, -1)
     if functions:
-        return errors(client.pipeline([("FCALL", "weir", 1, "weir:k", *call) for call in calls]))
+        wide = [("FCALL", "weir", 1, "weir:k", *call) for call in calls]
+        return errors(client.pipeline(wide + [("FCALL", "weir_take_sliding_log", 1, "weir:l", *lean)] * 70))
     text, sha = lua_cases.SCRIPTS["weir"], lua_cases.sha1("weir")
-    repair = [("SCRIPT", "LOAD", text), ("EVAL", text, 1, "weir:e", *calls[0])]
-    return errors(client.pipeline(repair + [evaluate(sha, ["weir:k"], call) for call in calls]))
+    commands = [("SCRIPT", "LOAD", text), ("EVAL", text, 1, "weir:e", *calls[0])]
+    commands += [("SCRIPT", "LOAD", lua_cases.SCRIPTS["take_sliding_log"])]
+    commands += [evaluate(sha, ["weir:k"], call) for call in calls]
+    commands += [evaluate(lua_cases.sha1("take_sliding_log"), ["weir:l"], lean)] * 70
+    return errors(client.pipeline(commands))
 
 
 def errors(replies):

@@ -261,6 +261,8 @@ def long_rings(bench):
             if rng.random() < 0.002:
                 t += 59_000_000
             cost = rng.choice((0, 1, 1, 1, 2, 5))
+            if limit.kind == 10 and rng.random() < 0.05:
+                limit.period = rng.choice((60_000_000, 58_000_000, 70_000_000))
             name = limit.lean() + "_test"
             commands.append(evaluate(bench.shas[name], ["long:l"], [*limit.lean_arguments(cost, -1), t]))
             commands.append(evaluate(bench.shas["weir_test"], ["long:g"], [*general("take", [limit], cost), t]))
