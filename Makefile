@@ -1,6 +1,6 @@
 # Everything that can be done with weir, each by one word. Meson does the building.
 .POSIX:
-.PHONY: all run test check bench coverage fuzz soak guava-traces install clean
+.PHONY: all run test check lint bench bench-redis coverage fuzz soak guava-traces install clean
 
 all: build/build.ninja
 	ninja -C build
@@ -23,9 +23,19 @@ check:
 	tools/deps.sh build
 	tests/run.py --quick
 
+# Format and static analysis.
+lint: all
+	tools/deps.sh lint
+	clang-format --dry-run --Werror $$(git ls-files '*.c' '*.h' | grep -v '^tests/guava')
+	clang-tidy -quiet -p build $$(git ls-files 'src/*.c' 'modules/*.c')
+
 # Peers and weir side by side.
 bench: all
 	bench/run.py
+
+# Redis commands, scripts and the module side by side.
+bench-redis: all
+	bench/redis.py
 
 # Branch coverage of core and limit.
 coverage:

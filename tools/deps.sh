@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure the Debian packages of a purpose are there: tools/deps.sh build|test|bench|fuzz
+# Makes sure the Debian packages of a purpose are there: tools/deps.sh build|test|lint|fuzz
 # Installs what is missing when run as root on Debian or Ubuntu; otherwise says exactly what to install.
 set -eu
 
@@ -24,11 +24,15 @@ for purpose in "$@"; do
         need gcovr gcovr
         need man man-db
         need script bsdutils
+        need redis-server redis-server
+        ;;
+    lint)
+        need clang-format clang-format
+        need clang-tidy clang-tidy
         ;;
     fuzz) need clang clang ;;
-    bench) ;; # bench/peers/build.sh looks after its own
     *)
-        echo "deps: unknown purpose $purpose; there are build, test, bench and fuzz" >&2
+        echo "deps: unknown purpose $purpose; there are build, test, lint and fuzz" >&2
         exit 2
         ;;
     esac
