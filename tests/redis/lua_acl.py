@@ -13,6 +13,8 @@ FUNCTIONS = ["fcall", *SCRIPTS[3:]]
 
 
 def user(admin, commands):
+    """The user with just these commands, no keys yet."""
+    admin.call("FLUSHALL")
     admin.call("ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~weir:*", *(f"+{word}" for word in commands))
 
 
