@@ -73,7 +73,9 @@ extern "C" {
     X(ENOLEASE, 13, "no such lease")                                                               \
     X(ERECEIPT, 14, "the receipt cannot be read")                                                  \
     X(EUNSUPPORTED, 15, "this limit does not do that")                                             \
-    X(ESHARED, 16, "two limits of one key would share a state")
+    X(ESHARED, 16, "two limits of one key would share a state")                                    \
+    X(ESLOTS, 17, "the keys live in different slots of the cluster; give them one {hash tag}")     \
+    X(EUNREACHABLE, 18, "no server could be reached in time")
 
 enum weir_code {
     WEIR_OK = 0,
@@ -120,6 +122,7 @@ typedef struct weir_store weir_store;
  *   memory:64m                    private memory, this process only
  *   shm:/name?size=64m            shared memory, processes of one host, until reboot
  *   file:/path?size=64m           a mapped file, survives restarts
+ *   redis://host:6379             Redis or Valkey, a whole fleet; docs/REDIS-STORE.md has the options
  * Sizes take k, m, g (powers of 1024). Without a size a new zone gets 64m, an existing one keeps its
  * own; another size than the existing one's is refused. `large=25%` (0 to 90) sets the share of the
  * zone kept for logs, windows and leases; new zones get 12%.

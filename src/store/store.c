@@ -4,11 +4,19 @@
 #include "base/clock.h"
 #include "store/zone_store.h"
 
+#include <string.h>
+
 int weir_store_open(const char *url, weir_store **ret, weir_error *err)
 {
     if (!url)
         return weir__fail(err, WEIR_EURL, 0, "no store address given");
-    return weir__zone_store_open(url, ret, err);
+    if (strncmp(url, "redis", 5))
+        return weir__zone_store_open(url, ret, err);
+#ifdef WEIR__WITH_REMOTE
+    return weir__remote_open(url, ret, err);
+#else
+    return weir__fail(err, WEIR_EURL, 1, "this build has no redis:// stores");
+#endif
 }
 
 void weir_store_close(weir_store *store)

@@ -55,6 +55,9 @@ static inline bool weir__key_in_bounds(weir_key key)
     return key.data && key.len >= 1 && key.len <= WEIR_KEY_MAX;
 }
 
+/* redis: addresses, provided by remote/ in builds that have it (WEIR__WITH_REMOTE). */
+int weir__remote_open(const char *url, weir_store **ret, weir_error *err);
+
 /* ---- lease.c ---- */
 
 /* The index of the limit that has leases (there is at most one a key), or the count. */

@@ -1,0 +1,125 @@
+/* Replies to decisions. Module and scripts answer alike. */
+#include "remote/ask.h"
+
+#include "limit/receipt.h"
+#include "store/store.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ROW 6 /* allowed, limit, remaining, retry_after, reset_after, delay */
+
+static void fail(struct weir__ask *ask, const char *text, size_t len)
+{
+    if (ask->failed) /* what comes first is the cause */
+        return;
+    ask->failed = true;
+    snprintf(ask->error, sizeof ask->error, "%.*s", (int)(len < 255 ? len : 255), text);
+}
+
+static bool is_row(const struct weir__resp_node *nodes)
+{
+    for (size_t i = 0; i < ROW; i++) {
+        if (nodes[i].type != WEIR__RESP_INTEGER)
+            return false;
+    }
+    return true;
+}
+
+static weir_decision row_of(const struct weir__resp_node *nodes)
+{
+    return (weir_decision){.allowed = nodes[0].integer != 0,
+                           .limit = nodes[1].integer,
+                           .remaining = nodes[2].integer,
+                           .retry_after_us = nodes[3].integer,
+                           .reset_after_us = nodes[4].integer,
+                           .delay_us = nodes[5].integer};
+}
+
+/* When it was decided, by the server's clock: the receipt says it. */
+static bool read_receipt(const char *data, const struct weir__resp_node *node, weir_decision *ret)
+{
+    char text[WEIR_RECEIPT_SIZE];
+    struct weir__correction charge;
+    if (node->type != WEIR__RESP_BULK || node->len >= sizeof text)
+        return false;
+    memcpy(text, data + node->at, node->len);
+    text[node->len] = 0;
+    if (!weir__receipt_read(text, &charge))
+        return false;
+    ret->time_us = charge.charged_at_us;
+    ret->charged = charge.charged;
+    return true;
+}
+
+/* Completes each limit's row: what it was charged, when, and its lease. */
+static void complete_rows(const struct weir__ask *ask, const weir_decision *folded,
+                          weir_decision *rows)
+{
+    bool charged = folded->allowed && ask->verb != WEIR__VERB_PEEK;
+    for (size_t i = 0; i < ask->count; i++) {
+        const weir_limit *limit = ask->requests[i].limit;
+        size_t leased = weir__leased(limit);
+        for (size_t j = 0; j < limit->count; j++, rows++) {
+            rows->time_us = folded->time_us;
+            rows->charged = charged ? ask->requests[i].cost : 0;
+            rows->lease = j == leased ? folded->lease : 0;
+        }
+    }
+}
+
+/* [six integers, receipt, (the lease), (binding, a row a limit)] */
+static bool read_decision(struct weir__ask *ask, const char *data,
+                          const struct weir__resp_node *nodes)
+{
+    bool acquire = ask->verb == WEIR__VERB_ACQUIRE, detail = ask->limits > 1;
+    size_t elements = ROW + 1 + acquire + (detail ? 1 + ask->limits : 0);
+    const struct weir__resp_node *node = &nodes[1];
+    if (nodes[0].type != WEIR__RESP_ARRAY || nodes[0].len != elements || !is_row(node))
+        return false;
+    weir_decision folded = row_of(node);
+    node += ROW;
+    if (!read_receipt(data, node++, &folded))
+        return false;
+    if (acquire)
+        folded.lease = (uint64_t)(node++)->integer;
+    if (!detail) {
+        if (ask->rows)
+            ask->rows[0] = folded;
+        *ask->ret = folded;
+        return true;
+    }
+    folded.binding = (uint8_t)(node++)->integer;
+    if (folded.binding >= ask->limits)
+        return false;
+    for (size_t i = 0; i < ask->limits; i++, node += 1 + ROW) {
+        if (node->type != WEIR__RESP_ARRAY || node->len != ROW || !is_row(node + 1))
+            return false;
+        if (ask->rows)
+            ask->rows[i] = row_of(node + 1);
+    }
+    if (ask->rows)
+        complete_rows(ask, &folded, ask->rows);
+    *ask->ret = folded;
+    return true;
+}
+
+void weir__ask_read(struct weir__call *call, unsigned i, const char *data,
+                    const struct weir__resp_node *nodes)
+{
+    struct weir__ask *ask = (struct weir__ask *)call;
+    if (nodes[0].type == WEIR__RESP_ERROR)
+        return fail(ask, data + nodes[0].at, nodes[0].len);
+    if (ask->failed || i + 1 < call->replies)
+        return;
+    bool good = true;
+    if (ask->verb <= WEIR__VERB_PEEK || ask->verb == WEIR__VERB_ACQUIRE)
+        good = read_decision(ask, data, nodes);
+    else if (ask->verb != WEIR__VERB_SETTLE)
+        good = nodes[0].type == WEIR__RESP_INTEGER;
+    ask->integer = nodes[0].type == WEIR__RESP_INTEGER ? nodes[0].integer : 0;
+    if (!good) {
+        static const char what[] = "WEIRREPLY the server's reply is of another form";
+        fail(ask, what, sizeof what - 1);
+    }
+}

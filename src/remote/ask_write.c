@@ -1,0 +1,294 @@
+/*
+ * Questions to commands: WEIR.* where the server has the module, else EVALSHA or FCALL, lean scripts
+ * for a take of one key under one limit and the general one for the rest.
+ */
+#include "remote/ask.h"
+
+#include "limit/limit.h"
+#include "remote/scripts.h"
+#include "store/store.h"
+
+#include <string.h>
+
+/* ---- words ---- */
+
+static void put_word(struct weir__buffer *buffer, const char *word)
+{
+    weir__resp_put_bulk(buffer, word, strlen(word));
+}
+
+static void put_number(struct weir__buffer *buffer, int64_t number)
+{
+    weir__resp_put_bulk_integer(buffer, number);
+}
+
+/* Prefixes and key as one bulk string. */
+static void put_key(const struct weir__ask *ask, weir_key key, struct weir__buffer *buffer)
+{
+    const char *test = ask->time_us >= 0 ? WEIR__TEST_PREFIX : "";
+    key = weir__key_bytes(key);
+    size_t test_len = strlen(test), prefix_len = strlen(ask->url->prefix);
+    weir__put_text(buffer, "$");
+    weir__put_int(buffer, (int64_t)(test_len + prefix_len + key.len));
+    weir__put_text(buffer, "\r\n");
+    weir__put(buffer, test, test_len);
+    weir__put(buffer, ask->url->prefix, prefix_len);
+    weir__put(buffer, key.data, key.len);
+    weir__put_text(buffer, "\r\n");
+}
+
+static void put_header(struct weir__buffer *buffer, size_t words)
+{
+    weir__resp_put_header(buffer, WEIR__RESP_ARRAY, words, 2);
+}
+
+static void put_receipt(const struct weir__correction *correction, struct weir__buffer *buffer)
+{
+    char receipt[WEIR_RECEIPT_SIZE];
+    weir_decision charged = {.time_us = correction->charged_at_us, .charged = correction->charged};
+    weir_receipt(&charged, receipt);
+    put_word(buffer, receipt);
+}
+
+/* Each limit's own row is wanted where there are several: the binding one is told by them. */
+static bool wants_detail(const struct weir__ask *ask)
+{
+    return ask->limits > 1;
+}
+
+/* ---- the module ---- */
+
+static void put_wait_and_detail(const struct weir__ask *ask, struct weir__buffer *buffer)
+{
+    if (ask->wait_us != WEIR_WAIT_DEFAULT) {
+        put_word(buffer, "WAIT");
+        if (ask->wait_us == WEIR_WAIT_ANY)
+            put_word(buffer, "any");
+        else
+            put_number(buffer, ask->wait_us);
+    }
+    if (wants_detail(ask))
+        put_word(buffer, "DETAIL");
+}
+
+static size_t wait_and_detail_words(const struct weir__ask *ask)
+{
+    return (ask->wait_us != WEIR_WAIT_DEFAULT ? 2 : 0) + wants_detail(ask);
+}
+
+static void put_take_all(const struct weir__ask *ask, struct weir__buffer *buffer)
+{
+    put_header(buffer, 2 + 3 * ask->count + wait_and_detail_words(ask));
+    put_word(buffer, "WEIR.TAKEALL");
+    put_number(buffer, (int64_t)ask->count);
+    for (size_t i = 0; i < ask->count; i++) {
+        put_key(ask, ask->requests[i].key, buffer);
+        put_word(buffer, weir_limit_text(ask->requests[i].limit));
+        put_number(buffer, ask->requests[i].cost);
+    }
+    put_wait_and_detail(ask, buffer);
+}
+
+static void put_take(const struct weir__ask *ask, const char *command, struct weir__buffer *buffer)
+{
+    const weir_request *request = &ask->requests[0];
+    put_header(buffer, 3 + (request->cost != 1 ? 2 : 0) + wait_and_detail_words(ask));
+    put_word(buffer, command);
+    put_key(ask, request->key, buffer);
+    put_word(buffer, weir_limit_text(request->limit));
+    if (request->cost != 1) {
+        put_word(buffer, "COST");
+        put_number(buffer, request->cost);
+    }
+    put_wait_and_detail(ask, buffer);
+}
+
+static void put_module_command(const struct weir__ask *ask, struct weir__buffer *buffer)
+{
+    static const char *const names[] = {
+        [WEIR__VERB_TAKE] = "WEIR.TAKE",       [WEIR__VERB_PEEK] = "WEIR.PEEK",
+        [WEIR__VERB_SETTLE] = "WEIR.SETTLE",   [WEIR__VERB_RESET] = "WEIR.RESET",
+        [WEIR__VERB_ACQUIRE] = "WEIR.ACQUIRE", [WEIR__VERB_RENEW] = "WEIR.RENEW",
+        [WEIR__VERB_RELEASE] = "WEIR.RELEASE"};
+    const weir_request *request = &ask->requests[0];
+    if (ask->verb == WEIR__VERB_TAKE && ask->count > 1)
+        return put_take_all(ask, buffer);
+    if (ask->verb <= WEIR__VERB_PEEK || ask->verb == WEIR__VERB_ACQUIRE)
+        return put_take(ask, names[ask->verb], buffer);
+    put_header(buffer, ask->verb == WEIR__VERB_RESET ? 2 : ask->verb == WEIR__VERB_SETTLE ? 5 : 4);
+    put_word(buffer, names[ask->verb]);
+    put_key(ask, request->key, buffer);
+    if (ask->verb == WEIR__VERB_RESET)
+        return;
+    put_word(buffer, weir_limit_text(request->limit));
+    if (ask->verb == WEIR__VERB_SETTLE) {
+        put_receipt(ask->correction, buffer);
+        put_number(buffer, ask->correction->actual);
+    } else {
+        put_number(buffer, (int64_t)ask->lease);
+    }
+}
+
+/* ---- scripts ---- */
+
+static bool is_lean(const struct weir__ask *ask)
+{
+    return ask->verb == WEIR__VERB_TAKE && ask->limits == 1;
+}
+
+static int64_t script_wait(const struct weir__ask *ask)
+{
+    return ask->wait_us == WEIR_WAIT_ANY ? -2 : ask->wait_us;
+}
+
+static size_t count_words(const char *text)
+{
+    size_t words = *text != 0;
+    for (; *text; text++)
+        words += *text == ' ';
+    return words;
+}
+
+/* One argument of a lean script, by its name. */
+static int64_t lean_argument(const struct weir__ask *ask, const char *name)
+{
+    const struct weir__rule *rule = &ask->requests[0].limit->rules[0];
+    switch (name[0]) {
+    case 'c':
+        return name[1] != 'o'   ? 0
+               : name[2] == 's' ? ask->requests[0].cost
+               : name[2] == 'u' ? rule->count
+                                : (int64_t)rule->cold_millionths;
+    case 'w':
+        return script_wait(ask);
+    case 'p':
+        return rule->period_us;
+    case 'b':
+        return rule->burst;
+    case 'e':
+        return rule->extra;
+    default:
+        return rule->flags;
+    }
+}
+
+static void put_lean_arguments(const struct weir__ask *ask, const char *names,
+                               struct weir__buffer *buffer)
+{
+    for (;;) {
+        put_number(buffer, lean_argument(ask, names));
+        names = strchr(names, ' ');
+        if (!names)
+            return;
+        names++;
+    }
+}
+
+static size_t general_words(const struct weir__ask *ask)
+{
+    return ask->verb == WEIR__VERB_RESET ? 1 : 4 + 2 * ask->count + 7 * ask->limits;
+}
+
+static void put_rule(const struct weir__rule *rule, struct weir__buffer *buffer)
+{
+    const int64_t numbers[] = {rule->kind,  rule->count, rule->period_us,      rule->burst,
+                               rule->extra, rule->flags, rule->cold_millionths};
+    for (size_t i = 0; i < WEIR__COUNT(numbers); i++)
+        put_number(buffer, numbers[i]);
+}
+
+static void put_general_arguments(const struct weir__ask *ask, struct weir__buffer *buffer)
+{
+    put_number(buffer, ask->verb);
+    if (ask->verb == WEIR__VERB_RESET)
+        return;
+    put_number(buffer, wants_detail(ask));
+    if (ask->verb == WEIR__VERB_SETTLE)
+        put_receipt(ask->correction, buffer);
+    else
+        put_number(buffer, script_wait(ask));
+    put_number(buffer, (int64_t)ask->lease);
+    for (size_t i = 0; i < ask->count; i++) {
+        const weir_limit *limit = ask->requests[i].limit;
+        put_number(buffer, ask->verb == WEIR__VERB_SETTLE ? ask->correction->actual
+                                                          : ask->requests[i].cost);
+        put_number(buffer, (int64_t)limit->count);
+        for (size_t j = 0; j < limit->count; j++)
+            put_rule(&limit->rules[j], buffer);
+    }
+}
+
+/* The script on its own first, where the server does not have it; how many replies that gets. */
+static unsigned put_load(const struct weir__ask *ask, const struct weir__script *script,
+                         bool function, struct weir__buffer *buffer)
+{
+    if (!ask->load)
+        return 0;
+    put_header(buffer, 3);
+    put_word(buffer, function ? "FUNCTION" : "SCRIPT");
+    put_word(buffer, "LOAD");
+    put_word(buffer, function ? weir__script_library() : weir__script_text(script));
+    return 1;
+}
+
+static void put_script_name(const struct weir__script *script, bool function,
+                            struct weir__buffer *buffer)
+{
+    char name[64];
+    struct weir__buffer text = weir__buffer_over(name, sizeof name);
+    put_word(buffer, function ? "FCALL" : "EVALSHA");
+    weir__script_put_function(&text, script);
+    put_word(buffer, function ? name : weir__script_sha1(script));
+}
+
+static void put_asking(const struct weir__ask *ask, struct weir__buffer *buffer)
+{
+    if (ask->asking) {
+        put_header(buffer, 1);
+        put_word(buffer, "ASKING");
+    }
+}
+
+static unsigned put_script_call(const struct weir__ask *ask, struct weir__buffer *buffer)
+{
+    bool test = ask->time_us >= 0, lean = is_lean(ask);
+    bool function = ask->url->engine == WEIR__ENGINE_FUNCTION && !test;
+    const struct weir__script *script =
+        weir__script_find(lean ? ask->requests[0].limit->rules[0].kind : -1, test);
+    const char *names = weir__script_arguments(script);
+    unsigned replies = put_load(ask, script, function, buffer);
+    put_asking(ask, buffer);
+    put_header(buffer, 3 + ask->count + (lean ? count_words(names) : general_words(ask)) + test);
+    put_script_name(script, function, buffer);
+    put_number(buffer, (int64_t)ask->count);
+    for (size_t i = 0; i < ask->count; i++)
+        put_key(ask, ask->requests[i].key, buffer);
+    if (lean)
+        put_lean_arguments(ask, names, buffer);
+    else
+        put_general_arguments(ask, buffer);
+    if (test)
+        put_number(buffer, ask->time_us);
+    return replies + 1 + ask->asking;
+}
+
+/* ---- all of it ---- */
+
+unsigned weir__ask_write(struct weir__call *call, const struct weir__server *server,
+                         struct weir__buffer *buffer)
+{
+    struct weir__ask *ask = (struct weir__ask *)call;
+    unsigned replies = 1;
+    ask->failed = false;
+    if (!server->module)
+        return put_script_call(ask, buffer);
+    if (ask->time_us >= 0) {
+        put_header(buffer, 2);
+        put_word(buffer, "WEIR.CLOCK");
+        put_number(buffer, ask->time_us);
+        replies++;
+    }
+    put_asking(ask, buffer);
+    put_module_command(ask, buffer);
+    return replies + ask->asking;
+}

@@ -1,0 +1,182 @@
+/*
+ * Who decides while no server does.
+ *
+ *     fail=local    the same limits in a zone of this process, counts and bursts divided by peers=
+ *     fail=open     everything is allowed
+ *     fail=closed   everything is denied, to be tried again in a second
+ *
+ * Every such decision is marked degraded, and its `charged` is 0: the servers were charged nothing, so
+ * that settling its receipt later charges them the real cost.
+ *
+ * The bound on what local lets through: the zone starts out fresh, so in an outage each process admits
+ * at most what its share of the limit admits. With peers= at or above the number of processes that is
+ * together at most the limit itself (or one request each, where that is more), on top of what the
+ * servers had admitted before: never more than twice the limit in one period, plus what an
+ * outage's beginning left undecided: requests that were charged by a server whose answer was lost.
+ */
+#include "remote/remote.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define RETRY_US 1000000 /* by then the keeper has tried again */
+
+/* ---- shares ---- */
+
+static int64_t share_of(int64_t count, int32_t peers)
+{
+    return weir__max(1, count / peers);
+}
+
+static void share_rule(struct weir__rule *rule, int32_t peers)
+{
+    rule->count = share_of(rule->count, peers);
+    if (rule->kind == WEIR__LEAKY_BUCKET) { /* it admits its burst and one */
+        rule->burst = share_of(rule->burst + 1, peers) - 1;
+        rule->extra = weir__min(rule->extra / peers, rule->burst);
+    } else if (rule->burst > 0) {
+        rule->burst = share_of(rule->burst, peers);
+    }
+    weir__rule_derive(rule);
+}
+
+void weir__share(const weir_limit *limit, int32_t peers, weir_limit *ret)
+{
+    ret->count = limit->count;
+    ret->text = limit->text;
+    for (size_t i = 0; i < limit->count; i++) {
+        ret->rules[i] = limit->rules[i];
+        share_rule(&ret->rules[i], peers);
+        ret->hints[i] = 0;
+    }
+}
+
+/* ---- open and closed ---- */
+
+/* The most a fresh state of a rule admits at once; smooth and warmup admit anything. */
+static int64_t most_of(const struct weir__rule *rule)
+{
+    switch ((enum weir__kind)rule->kind) {
+    case WEIR__TOKEN_BUCKET:
+    case WEIR__STEPPED:
+        return rule->burst;
+    case WEIR__LEAKY_BUCKET:
+        return rule->burst + 1;
+    case WEIR__SMOOTH:
+    case WEIR__WARMUP:
+        return INT64_MAX;
+    default:
+        return rule->count;
+    }
+}
+
+static weir_decision blanket_row(const struct weir__rule *rule, bool allowed, int64_t now)
+{
+    int64_t most = weir__min(most_of(rule), WEIR_COST_MAX);
+    return (weir_decision){.limit = most,
+                           .remaining = allowed ? most : 0,
+                           .retry_after_us = allowed ? 0 : RETRY_US,
+                           .time_us = now,
+                           .allowed = allowed,
+                           .degraded = true};
+}
+
+static void decide_blankly(const weir_request *requests, size_t n, bool allowed, int64_t now,
+                           weir_decision *ret)
+{
+    weir_decision rows[WEIR_LIMITS_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        const weir_limit *limit = requests[i].limit;
+        for (size_t j = 0; j < limit->count; j++)
+            rows[count + j] = blanket_row(&limit->rules[j], allowed, now);
+        if (requests[i].detail)
+            memcpy(requests[i].detail, rows + count, limit->count * sizeof *rows);
+        count += limit->count;
+    }
+    weir__fold(rows, count, ret);
+}
+
+/* ---- local ---- */
+
+/* A share may be too small for a cost that the whole limit has room for: that is not never. */
+static void soften(const weir_request *request, const struct weir__rule *rule, weir_decision *row)
+{
+    if (row->retry_after_us == WEIR_NEVER && request->cost <= most_of(rule))
+        row->retry_after_us = RETRY_US;
+}
+
+static void mark(weir_decision *decision)
+{
+    decision->degraded = true;
+    decision->charged = 0;
+}
+
+static int decide_locally(struct weir__remote *remote, const weir_request *requests, size_t n,
+                          enum weir__mode mode, weir_decision *ret)
+{
+    weir_limit shares[WEIR_LIMITS_MAX];
+    weir_request asked[WEIR_LIMITS_MAX];
+    weir_decision rows[WEIR_LIMITS_MAX];
+    bool divided = remote->url.peers > 1;
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        asked[i] = requests[i];
+        asked[i].detail = rows + count;
+        if (divided) {
+            weir__share(requests[i].limit, remote->url.peers, &shares[i]);
+            asked[i].limit = &shares[i];
+        }
+        count += requests[i].limit->count;
+    }
+    if (remote->base.clock.now)
+        weir_store_set_clock(remote->local, &remote->base.clock);
+    int code = mode == WEIR__TAKE ? weir_take_all(remote->local, asked, n, ret)
+                                  : weir_peek_all(remote->local, asked, n, ret);
+    if (code)
+        return code;
+    uint64_t lease = ret->lease;
+    for (size_t i = 0; i < n; i++) {
+        const weir_limit *limit = requests[i].limit;
+        for (size_t j = 0; j < limit->count; j++) {
+            soften(&requests[i], &limit->rules[j], &asked[i].detail[j]);
+            mark(&asked[i].detail[j]);
+        }
+        if (requests[i].detail)
+            memcpy(requests[i].detail, asked[i].detail, limit->count * sizeof *rows);
+    }
+    weir__fold(rows, count, ret);
+    ret->lease = lease;
+    return 0;
+}
+
+/* ---- the doors ---- */
+
+int weir__fallback_decide(struct weir__remote *remote, const weir_request *requests, size_t n,
+                          enum weir__mode mode, weir_decision *ret)
+{
+    int64_t now = weir__store_now(&remote->base);
+    if (now < 0)
+        return WEIR_EINVAL;
+    if (remote->local)
+        return decide_locally(remote, requests, n, mode, ret);
+    decide_blankly(requests, n, remote->url.fail == WEIR__FAIL_OPEN, now, ret);
+    return 0;
+}
+
+int weir__fallback_lease(struct weir__remote *remote, weir_key key, const weir_limit *limit,
+                         uint64_t lease, enum weir__lease_verb verb)
+{
+    if (!remote->local)
+        return WEIR_EUNREACHABLE;
+    return verb == WEIR__RENEW ? weir_renew(remote->local, key, limit, lease)
+                               : weir_release(remote->local, key, limit, lease);
+}
+
+void weir__fallback_reset(struct weir__remote *remote, weir_key key)
+{
+    if (remote->local && weir_reset(remote->local, key) != 0)
+        return; /* nothing there to forget */
+}

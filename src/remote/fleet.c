@@ -1,0 +1,179 @@
+/* See fleet.h. */
+#include "remote/fleet.h"
+
+#include "base/random.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define WANTED_US 60000000 /* a node somebody was sent to is kept for a minute */
+
+/* ---- nodes ---- */
+
+/* A node that nobody needs: no slots, nobody sent there, no connection. Under the lock. */
+static struct weir__node *spare_node(struct weir__fleet *fleet)
+{
+    int64_t now = weir__mono_us();
+    for (unsigned i = 0; i < fleet->count; i++) {
+        struct weir__node *node = fleet->nodes[i];
+        if (!node->owns && node->wanted_us < now && node->link.state == WEIR__LINK_DOWN)
+            return node;
+    }
+    return NULL;
+}
+
+/* Under the lock. */
+static struct weir__node *add_node(struct weir__fleet *fleet, const struct weir__redis_host *host)
+{
+    if (fleet->count == WEIR__NODES_MAX) {
+        struct weir__node *spare = spare_node(fleet);
+        if (spare)
+            spare->host = *host;
+        return spare;
+    }
+    struct weir__node *node = calloc(1, sizeof *node);
+    if (!node || weir__link_init(&node->link, fleet->wake_fd)) {
+        free(node);
+        return NULL;
+    }
+    node->host = *host;
+    fleet->nodes[fleet->count] = node;
+    fleet->count++;
+    return node;
+}
+
+struct weir__node *weir__fleet_node(struct weir__fleet *fleet, const struct weir__redis_host *host)
+{
+    struct weir__node *node = NULL;
+    bool added = false;
+    pthread_mutex_lock(&fleet->lock);
+    for (unsigned i = 0; i < fleet->count && !node; i++) {
+        struct weir__node *it = fleet->nodes[i];
+        if (it->host.port == host->port && !strcmp(it->host.name, host->name))
+            node = it;
+    }
+    if (!node) {
+        node = add_node(fleet, host);
+        added = true;
+    }
+    pthread_mutex_unlock(&fleet->lock);
+    if (node) {
+        int64_t now = weir__mono_us();
+        added = added || node->wanted_us < now;
+        node->wanted_us = now + WANTED_US;
+        if (added && node->link.state != WEIR__LINK_UP)
+            weir__fleet_wake(fleet);
+    }
+    return node;
+}
+
+unsigned weir__fleet_index(const struct weir__fleet *fleet, const struct weir__node *node)
+{
+    unsigned i = 0;
+    while (i < fleet->count && fleet->nodes[i] != node)
+        i++;
+    return i;
+}
+
+struct weir__node *weir__fleet_route(struct weir__fleet *fleet, uint16_t slot)
+{
+    if (fleet->url->kind != WEIR__REDIS_CLUSTER)
+        return fleet->nodes[0];
+    uint16_t entry = atomic_load_explicit(&fleet->slots[slot], memory_order_acquire);
+    return entry ? fleet->nodes[entry - 1] : NULL;
+}
+
+void weir__fleet_moved(struct weir__fleet *fleet, uint16_t slot, const struct weir__node *node)
+{
+    unsigned i = weir__fleet_index(fleet, node);
+    if (i < fleet->count)
+        fleet->slots[slot] = (uint16_t)(i + 1);
+    fleet->stale = true;
+    weir__fleet_wake(fleet);
+}
+
+/* ---- the keeper, from outside ---- */
+
+void weir__fleet_wake(struct weir__fleet *fleet)
+{
+    uint64_t one = 1;
+    (void)!write(fleet->wake_fd, &one, sizeof one);
+}
+
+bool weir__fleet_wait(struct weir__fleet *fleet, int64_t deadline_us)
+{
+    pthread_mutex_lock(&fleet->lock);
+    while (!fleet->tried && weir__mono_us() < deadline_us)
+        weir__cond_wait(&fleet->changed, &fleet->lock, deadline_us);
+    bool tried = fleet->tried;
+    pthread_mutex_unlock(&fleet->lock);
+    return tried;
+}
+
+/* The keeper handles no signals: those are the program's. */
+static int start_keeper(struct weir__fleet *fleet)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&fleet->keeper, NULL, weir__keeper_run, fleet);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+static void destroy(struct weir__fleet *fleet, bool forked)
+{
+    for (unsigned i = 0; i < fleet->count; i++) {
+        weir__link_destroy(&fleet->nodes[i]->link, forked);
+        free(fleet->nodes[i]);
+    }
+    if (fleet->wake_fd >= 0)
+        close(fleet->wake_fd);
+    if (fleet->stop_fd >= 0)
+        close(fleet->stop_fd);
+    free(fleet);
+}
+
+struct weir__fleet *weir__fleet_start(const struct weir__redis_url *url)
+{
+    struct weir__fleet *fleet = calloc(1, sizeof *fleet);
+    if (!fleet)
+        return NULL;
+    fleet->url = url;
+    pthread_mutex_init(&fleet->lock, NULL);
+    weir__cond_init(&fleet->changed);
+    fleet->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    fleet->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    weir__random_bytes(&fleet->random, sizeof fleet->random);
+    int error = fleet->wake_fd < 0 || fleet->stop_fd < 0 ? errno : 0;
+    if (!error && url->kind != WEIR__REDIS_CLUSTER) {
+        static const struct weir__redis_host unknown;
+        struct weir__node *node =
+            add_node(fleet, url->kind == WEIR__REDIS_SENTINEL ? &unknown : &url->hosts[0]);
+        error = node ? 0 : ENOMEM;
+        if (node)
+            node->owns = true;
+    }
+    if (!error)
+        error = start_keeper(fleet);
+    if (!error)
+        return fleet;
+    destroy(fleet, false);
+    errno = error;
+    return NULL;
+}
+
+void weir__fleet_stop(struct weir__fleet *fleet, bool forked)
+{
+    if (!forked) {
+        uint64_t one = 1;
+        (void)!write(fleet->stop_fd, &one, sizeof one);
+        pthread_join(fleet->keeper, NULL);
+    }
+    destroy(fleet, forked);
+}

@@ -1,0 +1,83 @@
+/*
+ * The servers of a store, as this process sees them: a node each with its link, the map from slots to
+ * nodes, and the keeper's thread that makes and mends all of it. One fleet a process: after fork the
+ * child makes its own.
+ *
+ * Who writes what: links have their own locks. The table of nodes grows under `lock`, and a node is
+ * never freed before the fleet is, so that callers need no lock to use one. The map is written slot by
+ * slot; a caller that reads an old entry is sent on by the server (MOVED).
+ */
+#ifndef WEIR_FLEET_H
+#define WEIR_FLEET_H
+
+#include "remote/link.h"
+#include "remote/slot.h"
+#include "remote/talk.h"
+
+#define WEIR__NODES_MAX 1024
+
+struct weir__node {
+    struct weir__link link;
+    struct weir__redis_host host; /* under the fleet's lock; only the keeper changes it */
+    _Atomic bool owns;            /* it has slots, or is the only server */
+    _Atomic int64_t wanted_us;    /* somebody was sent there: a connection is wanted until then */
+    /* the keeper's */
+    int64_t next_try_us, up_since_us;
+    unsigned failures; /* attempts, and short lives, in a row */
+    bool was_up;
+};
+
+struct weir__fleet {
+    const struct weir__redis_url *url;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct weir__node *nodes[WEIR__NODES_MAX];
+    _Atomic unsigned count;
+    _Atomic uint16_t slots[WEIR__SLOTS]; /* index of a node and 1; 0: nobody's, as far as we know */
+    _Atomic bool stale;                  /* somebody found the map wrong */
+    int wake_fd, stop_fd;                /* eventfds: look around; stop */
+    bool tried;                          /* the first round is over; under the lock */
+    enum weir__talk_result result;       /* of the last round's worst attempt; under the lock */
+    char why[WEIR__WHY_SIZE];            /* under the lock */
+    /* the keeper's */
+    pthread_t keeper;
+    uint64_t random;
+    int64_t last_look_us, next_look_us; /* at the topology */
+    unsigned turn;                      /* whom to ask first */
+};
+
+/* ---- fleet.c ---- */
+
+/* Starts the keeper; NULL with errno. The url must outlive the fleet. */
+struct weir__fleet *weir__fleet_start(const struct weir__redis_url *url);
+/* Ends the keeper, closes everything. `forked`: in a child, where there is no keeper and the
+ * connections are the parent's. */
+void weir__fleet_stop(struct weir__fleet *fleet, bool forked);
+
+/* The node for a slot; NULL: not known. Without a cluster the slot does not matter. */
+struct weir__node *weir__fleet_route(struct weir__fleet *fleet, uint16_t slot);
+/* The node of an address, made if there is none; a connection to it is wanted for a while. NULL: too
+ * many nodes. */
+struct weir__node *weir__fleet_node(struct weir__fleet *fleet, const struct weir__redis_host *host);
+/* A server said that a slot is at that node now. */
+void weir__fleet_moved(struct weir__fleet *fleet, uint16_t slot, const struct weir__node *node);
+/* Asks the keeper to look around. */
+void weir__fleet_wake(struct weir__fleet *fleet);
+/* Waits until the keeper has been round once; false: not in time. */
+bool weir__fleet_wait(struct weir__fleet *fleet, int64_t deadline_us);
+/* The index of a node; the count if it is none of them. */
+unsigned weir__fleet_index(const struct weir__fleet *fleet, const struct weir__node *node);
+
+/* ---- keeper.c ---- */
+
+void *weir__keeper_run(void *fleet);
+
+/* ---- topology.c ---- */
+
+/* Asks the cluster for its slots, or the Sentinels for the master, and brings nodes and map up to
+ * that. Does nothing for a single server. */
+enum weir__talk_result weir__topology_look(struct weir__fleet *fleet,
+                                           const struct weir__patience *patience,
+                                           char why[WEIR__WHY_SIZE]);
+
+#endif

@@ -1,0 +1,420 @@
+/*
+ * A link's calls: how they get in, wait and get out.
+ *
+ *            keeper connects                     reply read by the leader ─► DONE
+ *     NEW ──────────────────► UP   submit ─► WAITING ── deadline passed ───► LATE (leaves a hole)
+ *      │ keeper cannot        │                  └───── link goes DOWN ────► LOST
+ *      ▼                      │ hung up, garbage, 3 deadlines missed, broken on purpose
+ *     DOWN ◄──────────────────┘
+ *      └── keeper connects ─► UP
+ *
+ * What holds, with the lock held:
+ *   1. Replies come in the order of the commands: reply number n belongs to ring[n mod size], and
+ *      answered <= asked <= answered + size. A call that gave up left NULL there.
+ *   2. At most one thread leads: it alone reads the socket, without the lock. It is a waiting call's
+ *      thread (or the keeper's); when its own call is over it wakes another one to lead.
+ *   3. At most one thread flushes: it alone writes the socket, without the lock. What other threads
+ *      submit meanwhile goes out with its next write: that is how calls share round trips.
+ *   4. The socket is closed by the keeper alone, when the link is DOWN and users is 0.
+ *   5. No thread waits beyond its own deadline, whatever the others do.
+ */
+#include "remote/link.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define OUT_START 16384
+#define NO_FD (-1)
+
+static const struct weir__resp_limits limits = {
+    .depth = 4, .bulk = 4096, .line = 8192, .message = WEIR__LINK_REPLY};
+
+/* ---- conditions ---- */
+
+void weir__cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+void weir__cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline_us)
+{
+    struct timespec until = {deadline_us / 1000000, deadline_us % 1000000 * 1000};
+    pthread_cond_timedwait(cond, lock, &until);
+}
+
+/* ---- making and ending ---- */
+
+int weir__link_init(struct weir__link *link, int wake_fd)
+{
+    link->state = WEIR__LINK_NEW;
+    link->conn = (struct weir__conn){NO_FD, NULL};
+    link->wake_fd = wake_fd;
+    link->out_size = link->sending_size = OUT_START;
+    link->out = malloc(OUT_START);
+    link->sending = malloc(OUT_START);
+    snprintf(link->why, sizeof link->why, "not connected yet");
+    pthread_mutex_init(&link->lock, NULL);
+    weir__cond_init(&link->changed);
+    return link->out && link->sending ? 0 : -1;
+}
+
+void weir__link_destroy(struct weir__link *link, bool forked)
+{
+    if (forked)
+        weir__conn_abandon(&link->conn);
+    else
+        weir__conn_close(&link->conn);
+    free(link->out);
+    free(link->sending);
+}
+
+/* ---- going down; the lock is held ---- */
+
+static void finish(struct weir__call *call, enum weir__call_status status)
+{
+    call->status = status;
+    pthread_cond_signal(&call->wake);
+}
+
+static void go_down(struct weir__link *link, const char *why)
+{
+    if (link->state != WEIR__LINK_UP)
+        return;
+    link->state = WEIR__LINK_DOWN;
+    snprintf(link->why, sizeof link->why, "%s", why);
+    for (; link->answered < link->asked; link->answered++) {
+        struct weir__call *call = link->ring[link->answered % WEIR__LINK_RING];
+        if (call && call->status == WEIR__CALL_WAITING)
+            finish(call, WEIR__CALL_LOST);
+    }
+    weir__conn_shut(&link->conn);
+    pthread_cond_broadcast(&link->changed);
+    uint64_t one = 1;
+    (void)!write(link->wake_fd, &one, sizeof one);
+}
+
+void weir__link_break(const struct weir__call *call, const char *why)
+{
+    struct weir__link *link = call->link;
+    pthread_mutex_lock(&link->lock);
+    if (call->connection == link->connection)
+        go_down(link, why);
+    pthread_mutex_unlock(&link->lock);
+}
+
+static void enter(struct weir__link *link)
+{
+    link->users++;
+    pthread_mutex_unlock(&link->lock);
+}
+
+static void leave(struct weir__link *link)
+{
+    pthread_mutex_lock(&link->lock);
+    if (--link->users == 0 && link->state != WEIR__LINK_UP)
+        pthread_cond_broadcast(&link->changed);
+}
+
+/* ---- reading; the lock is held ---- */
+
+/* Gives one reply to its call; false: nobody asked for it. */
+static bool hand_out(struct weir__link *link, const char *data)
+{
+    if (link->nodes[0].type == WEIR__RESP_PUSH)
+        return true;
+    if (link->answered == link->asked)
+        return false;
+    struct weir__call *call = link->ring[link->answered++ % WEIR__LINK_RING];
+    if (!call)
+        return true;
+    call->read(call, call->seen++, data, link->nodes);
+    if (call->seen == call->replies) {
+        link->misses = 0;
+        finish(call, WEIR__CALL_DONE);
+    }
+    return true;
+}
+
+static void parse(struct weir__link *link)
+{
+    while (link->state == WEIR__LINK_UP && link->in_start < link->in_end) {
+        char *data = link->in + link->in_start;
+        enum weir__resp_status status =
+            weir__resp_next(&link->reader, data, link->in_end - link->in_start);
+        if (status == WEIR__RESP_NEED_MORE)
+            break;
+        if (status == WEIR__RESP_BROKEN || !hand_out(link, data)) {
+            go_down(link, "the server sent something that is no reply");
+            return;
+        }
+        link->in_start += link->reader.size;
+    }
+    memmove(link->in, link->in + link->in_start, link->in_end - link->in_start);
+    link->in_end -= link->in_start;
+    link->in_start = 0;
+}
+
+/* Reads until the socket has no more. Only the leader. */
+static void receive(struct weir__link *link)
+{
+    bool drained = false;
+    while (link->state == WEIR__LINK_UP && !drained) {
+        enter(link);
+        long n = weir__conn_read(&link->conn, link->in + link->in_end,
+                                 sizeof link->in - link->in_end, &drained);
+        leave(link);
+        if (n < 0)
+            go_down(link, "the server closed the connection");
+        if (n <= 0)
+            return;
+        link->in_end += (size_t)n;
+        parse(link);
+    }
+}
+
+/* ---- writing; the lock is held ---- */
+
+static bool unsent(const struct weir__link *link)
+{
+    return link->sending_at < link->sending_len || weir__conn_holds(&link->conn);
+}
+
+/* The next bytes to write: the rest of the last, or what was submitted since. */
+static bool next_bytes(struct weir__link *link)
+{
+    if (link->sending_at == link->sending_len && link->out_len > 0) {
+        char *empty = link->sending;
+        size_t size = link->sending_size;
+        link->sending = link->out;
+        link->sending_size = link->out_size;
+        link->sending_len = link->out_len;
+        link->sending_at = 0;
+        link->out = empty;
+        link->out_size = size;
+        link->out_len = 0;
+    }
+    return unsent(link);
+}
+
+static void flush(struct weir__link *link, int64_t deadline_us)
+{
+    struct weir__patience patience = {deadline_us, NO_FD};
+    if (link->flushing)
+        return;
+    link->flushing = true;
+    while (link->state == WEIR__LINK_UP && next_bytes(link)) {
+        enter(link);
+        long n = weir__conn_write(&link->conn, link->sending + link->sending_at,
+                                  link->sending_len - link->sending_at);
+        bool waits = n == 0 && unsent(link);
+        bool late = waits && weir__conn_wait(&link->conn, POLLOUT, &patience) == 0;
+        leave(link);
+        if (n < 0)
+            go_down(link, "the server closed the connection");
+        else
+            link->sending_at += (size_t)n;
+        if (late)
+            break;
+    }
+    link->flushing = false;
+}
+
+void weir__link_flush(struct weir__link *link, int64_t deadline_us)
+{
+    pthread_mutex_lock(&link->lock);
+    if (link->state == WEIR__LINK_UP)
+        flush(link, deadline_us);
+    pthread_mutex_unlock(&link->lock);
+}
+
+/* ---- submitting ---- */
+
+static bool grow(struct weir__link *link)
+{
+    size_t size = link->out_size * 2;
+    char *more = size <= WEIR__LINK_OUT ? realloc(link->out, size) : NULL;
+    if (!more)
+        return false;
+    link->out = more;
+    link->out_size = size;
+    return true;
+}
+
+/* Writes the call's commands behind the others; the replies they will get, 0: no room. */
+static unsigned append(struct weir__link *link, struct weir__call *call)
+{
+    for (;;) {
+        struct weir__buffer buffer = {link->out, link->out_size, link->out_len, false};
+        unsigned replies = call->write(call, &link->server, &buffer);
+        if (!buffer.cut) {
+            if (link->asked + replies - link->answered > WEIR__LINK_RING)
+                return 0;
+            link->out_len = buffer.len;
+            return replies;
+        }
+        if (!grow(link))
+            return 0;
+    }
+}
+
+void weir__link_submit(struct weir__link *link, struct weir__call *call)
+{
+    call->link = link;
+    call->seen = 0;
+    pthread_mutex_lock(&link->lock);
+    call->status = WEIR__CALL_DOWN;
+    if (link->state == WEIR__LINK_UP) {
+        call->replies = append(link, call);
+        call->first = link->asked;
+        call->connection = link->connection;
+        call->status = call->replies ? WEIR__CALL_WAITING : WEIR__CALL_FULL;
+        for (unsigned i = 0; i < call->replies; i++)
+            link->ring[link->asked++ % WEIR__LINK_RING] = call;
+    }
+    if (call->status == WEIR__CALL_WAITING)
+        weir__cond_init(&call->wake);
+    pthread_mutex_unlock(&link->lock);
+}
+
+/* ---- awaiting; the lock is held ---- */
+
+/* The oldest call that still waits gets to lead. */
+static void pass_on(struct weir__link *link)
+{
+    for (uint64_t i = link->answered; i < link->asked && !link->led; i++) {
+        struct weir__call *call = link->ring[i % WEIR__LINK_RING];
+        if (call && call->status == WEIR__CALL_WAITING) {
+            pthread_cond_signal(&call->wake);
+            return;
+        }
+    }
+}
+
+static void lead(struct weir__link *link, const struct weir__call *call)
+{
+    struct weir__patience patience = {call->deadline_us, NO_FD};
+    link->led = true;
+    while (call->status == WEIR__CALL_WAITING) {
+        short events = link->flushing || !unsent(link) ? POLLIN : POLLIN | POLLOUT;
+        enter(link);
+        int came = weir__conn_wait(&link->conn, events, &patience);
+        leave(link);
+        if (came <= 0)
+            break;
+        if (came & POLLOUT)
+            flush(link, call->deadline_us);
+        if (came & POLLIN)
+            receive(link);
+    }
+    link->led = false;
+    pass_on(link);
+}
+
+/* Leads for as long as there is something to read. */
+static void look(struct weir__link *link)
+{
+    link->led = true;
+    receive(link);
+    link->led = false;
+    pass_on(link);
+}
+
+static void give_up(struct weir__link *link, struct weir__call *call)
+{
+    for (uint64_t i = call->first + call->seen; i < call->first + call->replies; i++)
+        link->ring[i % WEIR__LINK_RING] = NULL;
+    call->status = WEIR__CALL_LATE;
+    if (++link->misses >= WEIR__LINK_MISSES)
+        go_down(link, "the server does not answer in time");
+    else if (!link->led)
+        pass_on(link);
+}
+
+void weir__link_await(struct weir__call *call)
+{
+    struct weir__link *link = call->link;
+    pthread_mutex_lock(&link->lock);
+    while (call->status == WEIR__CALL_WAITING) {
+        bool late = weir__mono_us() >= call->deadline_us;
+        if (late && !link->led)
+            look(link); /* this thread may have come late, not the reply */
+        if (late && call->status == WEIR__CALL_WAITING)
+            give_up(link, call);
+        else if (!late && !link->led)
+            lead(link, call);
+        else if (!late)
+            weir__cond_wait(&call->wake, &link->lock, call->deadline_us);
+    }
+    pthread_mutex_unlock(&link->lock);
+    pthread_cond_destroy(&call->wake);
+}
+
+bool weir__link_wait(struct weir__link *link, int64_t deadline_us, bool patient)
+{
+    pthread_mutex_lock(&link->lock);
+    while (link->state != WEIR__LINK_UP && (patient || link->state == WEIR__LINK_NEW) &&
+           weir__mono_us() < deadline_us)
+        weir__cond_wait(&link->changed, &link->lock, deadline_us);
+    bool up = link->state == WEIR__LINK_UP;
+    pthread_mutex_unlock(&link->lock);
+    return up;
+}
+
+void weir__link_why(struct weir__link *link, char ret[WEIR__WHY_SIZE])
+{
+    pthread_mutex_lock(&link->lock);
+    memcpy(ret, link->why, WEIR__WHY_SIZE);
+    pthread_mutex_unlock(&link->lock);
+}
+
+/* ---- the keeper's side ---- */
+
+void weir__link_start(struct weir__link *link, const struct weir__conn *conn,
+                      const struct weir__server *server)
+{
+    pthread_mutex_lock(&link->lock);
+    link->conn = *conn;
+    link->server = *server;
+    link->connection++;
+    link->misses = 0;
+    link->out_len = link->sending_len = link->sending_at = 0;
+    link->asked = link->answered = 0;
+    link->in_start = link->in_end = 0;
+    weir__resp_begin(&link->reader, WEIR__RESP_REPLIES, &limits, link->nodes, WEIR__LINK_NODES);
+    link->state = WEIR__LINK_UP;
+    pthread_cond_broadcast(&link->changed);
+    pthread_mutex_unlock(&link->lock);
+}
+
+void weir__link_stop(struct weir__link *link, const char *why)
+{
+    pthread_mutex_lock(&link->lock);
+    go_down(link, why);
+    while (link->users > 0)
+        pthread_cond_wait(&link->changed, &link->lock);
+    weir__conn_close(&link->conn);
+    pthread_mutex_unlock(&link->lock);
+}
+
+void weir__link_failed(struct weir__link *link, const char *why)
+{
+    pthread_mutex_lock(&link->lock);
+    link->state = WEIR__LINK_DOWN;
+    snprintf(link->why, sizeof link->why, "%s", why);
+    pthread_cond_broadcast(&link->changed);
+    pthread_mutex_unlock(&link->lock);
+}
+
+void weir__link_tend(struct weir__link *link)
+{
+    pthread_mutex_lock(&link->lock);
+    if (link->state == WEIR__LINK_UP && !link->led)
+        look(link);
+    pthread_mutex_unlock(&link->lock);
+}

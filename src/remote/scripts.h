@@ -1,0 +1,22 @@
+/* Which of the embedded Lua scripts a call needs. The header they are in is made from lua/ when weir is
+ * built. */
+#ifndef WEIR_SCRIPTS_H
+#define WEIR_SCRIPTS_H
+
+#include "base/buffer.h"
+
+struct weir__script;
+
+/* The script for every verb (kind -1), or the lean one that takes from one key under one limit of a
+ * kind. `test`: one that is told the time by its last argument. */
+const struct weir__script *weir__script_find(int kind, bool test);
+
+const char *weir__script_sha1(const struct weir__script *script);
+/* A lean script's arguments in their order, spaces between. */
+const char *weir__script_arguments(const struct weir__script *script);
+const char *weir__script_text(const struct weir__script *script);
+/* All scripts as a library of functions, and what a script is called there. */
+const char *weir__script_library(void);
+void weir__script_put_function(struct weir__buffer *buffer, const struct weir__script *script);
+
+#endif

@@ -1,0 +1,239 @@
+/* See talk.h. */
+#include "remote/talk.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#define COMMAND_MAX 8192 /* bytes of a command: a password of 4096 and the rest */
+
+bool weir__node_starts(const char *data, const struct weir__resp_node *node, const char *word)
+{
+    size_t len = strlen(word);
+    return node->len >= len && !strncasecmp(data + node->at, word, len);
+}
+
+enum weir__talk_result weir__talk_open(struct weir__talk *talk, const struct weir__redis_url *url,
+                                       const struct weir__redis_host *host,
+                                       const struct weir__patience *patience, size_t bytes,
+                                       uint32_t nodes, char why[WEIR__WHY_SIZE])
+{
+    struct weir__resp_limits limits = {WEIR__RESP_DEPTH_MAX, 65536, 65536, (uint32_t)bytes};
+    *talk = (struct weir__talk){
+        .conn = {-1, NULL}, .patience = *patience, .in_size = bytes, .why = why};
+    talk->in = malloc(bytes);
+    talk->nodes = malloc(nodes * sizeof *talk->nodes);
+    if (!talk->in || !talk->nodes) {
+        snprintf(why, WEIR__WHY_SIZE, "out of memory");
+        return WEIR__TALK_FAILED;
+    }
+    weir__resp_begin(&talk->reader, WEIR__RESP_REPLIES, &limits, talk->nodes, nodes);
+    return weir__conn_open(url, host, patience, &talk->conn, why) ? WEIR__TALK_FAILED
+                                                                  : WEIR__TALK_OK;
+}
+
+void weir__talk_close(struct weir__talk *talk)
+{
+    weir__conn_close(&talk->conn);
+    free(talk->in);
+    free(talk->nodes);
+}
+
+static enum weir__talk_result wait_for(struct weir__talk *talk, short events)
+{
+    if (weir__conn_wait(&talk->conn, events, &talk->patience) > 0)
+        return WEIR__TALK_OK;
+    snprintf(talk->why, WEIR__WHY_SIZE, "the server does not answer in time");
+    return WEIR__TALK_FAILED;
+}
+
+static enum weir__talk_result closed(struct weir__talk *talk)
+{
+    snprintf(talk->why, WEIR__WHY_SIZE, "the server closed the connection");
+    return WEIR__TALK_FAILED;
+}
+
+enum weir__talk_result weir__talk_send(struct weir__talk *talk, size_t n, const char *const words[])
+{
+    char data[COMMAND_MAX];
+    struct weir__resp_arg args[4];
+    struct weir__buffer buffer = weir__buffer_over(data, sizeof data);
+    for (size_t i = 0; i < n; i++)
+        args[i] = (struct weir__resp_arg){words[i], strlen(words[i]), 0};
+    weir__resp_put_command(&buffer, args, n);
+    size_t at = 0;
+    while (at < buffer.len || weir__conn_holds(&talk->conn)) {
+        long sent = weir__conn_write(&talk->conn, data + at, buffer.len - at);
+        if (sent < 0)
+            return closed(talk);
+        at += (size_t)sent;
+        if (sent == 0 && wait_for(talk, POLLOUT))
+            return WEIR__TALK_FAILED;
+    }
+    return WEIR__TALK_OK;
+}
+
+enum weir__talk_result weir__talk_read(struct weir__talk *talk)
+{
+    talk->start += talk->data ? talk->reader.size : 0;
+    talk->data = NULL;
+    memmove(talk->in, talk->in + talk->start, talk->end - talk->start);
+    talk->end -= talk->start;
+    talk->start = 0;
+    for (;;) {
+        bool drained;
+        enum weir__resp_status status = weir__resp_next(&talk->reader, talk->in, talk->end);
+        if (status == WEIR__RESP_MESSAGE) {
+            talk->data = talk->in;
+            return WEIR__TALK_OK;
+        }
+        if (status == WEIR__RESP_BROKEN) {
+            snprintf(talk->why, WEIR__WHY_SIZE, "no Redis server: %s", talk->reader.why);
+            return WEIR__TALK_FAILED;
+        }
+        long n =
+            weir__conn_read(&talk->conn, talk->in + talk->end, talk->in_size - talk->end, &drained);
+        if (n < 0)
+            return closed(talk);
+        talk->end += (size_t)n;
+        if (n == 0 && wait_for(talk, POLLIN))
+            return WEIR__TALK_FAILED;
+    }
+}
+
+/* ---- who we are ---- */
+
+/* The first line of the password file, read anew each time: it may be renewed under way. */
+static bool read_password(const char *path, char ret[4096])
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, ret, 4095);
+    if (fd >= 0)
+        close(fd);
+    if (n < 0)
+        return false;
+    ret[n] = 0;
+    ret[strcspn(ret, "\r\n")] = 0;
+    return true;
+}
+
+/* An error reply becomes the reason, whatever it is about. */
+static enum weir__talk_result refused(struct weir__talk *talk, const char *what)
+{
+    const struct weir__resp_node *node = &talk->nodes[0];
+    snprintf(talk->why, WEIR__WHY_SIZE, "%s: %.*s", what, (int)(node->len > 160 ? 160 : node->len),
+             talk->data + node->at);
+    return weir__node_starts(talk->data, node, "LOADING") ||
+                   weir__node_starts(talk->data, node, "MASTERDOWN") ||
+                   weir__node_starts(talk->data, node, "BUSY")
+               ? WEIR__TALK_FAILED
+               : WEIR__TALK_REFUSED;
+}
+
+static enum weir__talk_result expect_ok(struct weir__talk *talk, const char *what)
+{
+    enum weir__talk_result result = weir__talk_read(talk);
+    if (result == WEIR__TALK_OK && talk->nodes[0].type == WEIR__RESP_ERROR)
+        return refused(talk, what);
+    return result;
+}
+
+enum weir__talk_result weir__talk_auth(struct weir__talk *talk, const struct weir__redis_url *url)
+{
+    char password[4096];
+    snprintf(password, sizeof password, "%s", url->password);
+    if (url->password_file[0] && !read_password(url->password_file, password)) {
+        snprintf(talk->why, WEIR__WHY_SIZE, "the password file %.200s cannot be read",
+                 url->password_file);
+        return WEIR__TALK_REFUSED;
+    }
+    if (!password[0])
+        return WEIR__TALK_OK;
+    const char *with_user[] = {"AUTH", url->user, password}, *without[] = {"AUTH", password};
+    enum weir__talk_result result =
+        url->user[0] ? weir__talk_send(talk, 3, with_user) : weir__talk_send(talk, 2, without);
+    return result ? result : expect_ok(talk, "the server does not let us in");
+}
+
+/* ---- what the server is ---- */
+
+static enum weir__talk_result select_db(struct weir__talk *talk, int32_t db)
+{
+    char number[16];
+    snprintf(number, sizeof number, "%d", (int)db);
+    const char *words[] = {"SELECT", number};
+    enum weir__talk_result result = weir__talk_send(talk, 2, words);
+    return result ? result : expect_ok(talk, "no such database");
+}
+
+/* PING fails while a server loads its data; ROLE tells replicas, which decide nothing. Users who may
+ * not ask for it are taken at their word. */
+static enum weir__talk_result check_ready(struct weir__talk *talk, bool cluster)
+{
+    const char *ping[] = {"PING"}, *role[] = {"ROLE"};
+    if (weir__talk_send(talk, 1, ping) || weir__talk_send(talk, 1, role))
+        return WEIR__TALK_FAILED;
+    enum weir__talk_result result = weir__talk_read(talk);
+    if (result)
+        return result;
+    if (talk->nodes[0].type == WEIR__RESP_ERROR &&
+        !weir__node_starts(talk->data, &talk->nodes[0], "NOPERM"))
+        return refused(talk, "the server is not ready");
+    result = weir__talk_read(talk);
+    if (result || cluster || talk->nodes[0].type != WEIR__RESP_ARRAY || talk->reader.count < 2 ||
+        !weir__node_starts(talk->data, &talk->nodes[1], "slave"))
+        return result;
+    snprintf(talk->why, WEIR__WHY_SIZE, "the server is a replica, which cannot decide");
+    return WEIR__TALK_FAILED;
+}
+
+/* A command of the module without its arguments: whoever may use it at all may ask this, and a server
+ * without the module does not know it. */
+static enum weir__talk_result probe(struct weir__talk *talk, enum weir__redis_engine engine,
+                                    struct weir__server *ret)
+{
+    const char *words[] = {"WEIR.PEEK"};
+    ret->module = false;
+    if (engine != WEIR__ENGINE_AUTO && engine != WEIR__ENGINE_MODULE)
+        return WEIR__TALK_OK;
+    enum weir__talk_result result = weir__talk_send(talk, 1, words);
+    if (result == WEIR__TALK_OK)
+        result = weir__talk_read(talk);
+    if (result)
+        return result;
+    ret->module = weir__node_starts(talk->data, &talk->nodes[0], "ERR wrong number");
+    if (ret->module || engine == WEIR__ENGINE_AUTO)
+        return WEIR__TALK_OK;
+    snprintf(talk->why, WEIR__WHY_SIZE,
+             "engine=module, but the server has not loaded weir_redis.so for us");
+    return WEIR__TALK_REFUSED;
+}
+
+enum weir__talk_result weir__handshake(const struct weir__redis_url *url,
+                                       const struct weir__redis_host *host,
+                                       const struct weir__patience *patience,
+                                       struct weir__conn *ret, struct weir__server *ret_server,
+                                       char why[WEIR__WHY_SIZE])
+{
+    struct weir__talk talk;
+    struct weir__server server = {0};
+    enum weir__talk_result result = weir__talk_open(&talk, url, host, patience, 65536, 1024, why);
+    if (result == WEIR__TALK_OK)
+        result = weir__talk_auth(&talk, url);
+    if (result == WEIR__TALK_OK && url->db != 0)
+        result = select_db(&talk, url->db);
+    if (result == WEIR__TALK_OK)
+        result = check_ready(&talk, url->kind == WEIR__REDIS_CLUSTER);
+    if (result == WEIR__TALK_OK)
+        result = probe(&talk, url->engine, &server);
+    if (result == WEIR__TALK_OK) {
+        *ret = talk.conn;
+        *ret_server = server;
+        talk.conn = (struct weir__conn){-1, NULL};
+    }
+    weir__talk_close(&talk);
+    return result;
+}

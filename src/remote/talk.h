@@ -1,0 +1,51 @@
+/*
+ * The keeper's own conversation with a server, one step after the other: connecting, proving who we
+ * are, learning what the server is. Every step shares one deadline and can be stopped.
+ */
+#ifndef WEIR_TALK_H
+#define WEIR_TALK_H
+
+#include "remote/link.h"
+
+/* A refusal that trying again will hardly change is told from all others. */
+enum weir__talk_result { WEIR__TALK_OK = 0, WEIR__TALK_FAILED = -1, WEIR__TALK_REFUSED = -2 };
+
+struct weir__talk {
+    struct weir__conn conn;
+    struct weir__patience patience;
+    struct weir__resp_reader reader;
+    struct weir__resp_node *nodes; /* of the last reply */
+    const char *data;              /* what their places count from */
+    char *in;
+    size_t in_size, start, end;
+    char *why; /* WEIR__WHY_SIZE bytes of the caller's */
+};
+
+/* Connects, with room for replies of `bytes` and `nodes` elements. */
+enum weir__talk_result weir__talk_open(struct weir__talk *talk, const struct weir__redis_url *url,
+                                       const struct weir__redis_host *host,
+                                       const struct weir__patience *patience, size_t bytes,
+                                       uint32_t nodes, char why[WEIR__WHY_SIZE]);
+/* Closes the connection, unless it was taken out. */
+void weir__talk_close(struct weir__talk *talk);
+
+/* Sends a command of up to 4 words; its reply comes in its turn. */
+enum weir__talk_result weir__talk_send(struct weir__talk *talk, size_t n,
+                                       const char *const words[]);
+/* The next reply; error replies too count as one. */
+enum weir__talk_result weir__talk_read(struct weir__talk *talk);
+
+/* AUTH with the address's user and password, or what its password file holds now. */
+enum weir__talk_result weir__talk_auth(struct weir__talk *talk, const struct weir__redis_url *url);
+
+/* A connection ready for calls, and what its server is. REFUSED: the server will not have us. */
+enum weir__talk_result weir__handshake(const struct weir__redis_url *url,
+                                       const struct weir__redis_host *host,
+                                       const struct weir__patience *patience,
+                                       struct weir__conn *ret, struct weir__server *ret_server,
+                                       char why[WEIR__WHY_SIZE]);
+
+/* Whether a node is text that starts with a word. */
+bool weir__node_starts(const char *data, const struct weir__resp_node *node, const char *word);
+
+#endif
