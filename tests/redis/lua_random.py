@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Random requests through module, Lua (lean where it will do) and both in turn: the same answers and bytes.
+
+    lua_random.py [--seed N] [--steps N]
+
+Keys collect states of many limits, numbers change under way, time jumps, runs back and stands still, charges are
+settled late and leases renewed: what the vectors, one key a case, do not come to.
+"""
+import argparse
+import os
+import random
+import sys
+
+import lua_cases
+import redis_server
+from lua_cases import evaluate, general, parse
+
+MODULE = os.path.join(os.environ.get("WEIR_BUILD", lua_cases.ROOT / "build"), "weir_redis.so")
+PERIODS = ["7us", "100ms", "1s", "30s", "1m", "1h", "1d", "366d"]
+JUMPS = [0, 0, 1, 7, 1000, 99_999, 100_000, 1_000_000, 31_000_000, 60_000_001, 3_600_000_000, 86_400_000_000]
+
+
+def limit_text(rng):
+    count, period = rng.choice((1, 2, 5, 20, 1000)), rng.choice(PERIODS)
+    return rng.choice((
+        f"token-bucket {count}/{period} burst {rng.choice((1, 3, 50))}",
+        f"token-bucket {count}/{period} burst {rng.choice((1, 3, 50))} stepped",
+        f"leaky-bucket {count}/{period} burst 5", f"leaky-bucket {count}/{period} burst 5 delay 2",
+        f"leaky-bucket {count}/{period} burst 5 nodelay", f"fixed-window {count}/{period}",
+        f"fixed-window {count}/{period} from-first", f"sliding-log {count}/{period}",
+        f"sliding-window {count}/{period}", f"sliding-counter {count}/{period}",
+        f"smooth {count}/{period} burst-for {rng.choice(PERIODS[1:])}",
+        f"warmup {count}/{period} over {rng.choice(PERIODS[1:])} cold {rng.choice(('1.5', '3'))}",
+        f"concurrent {count} lease {rng.choice(PERIODS[1:])}"))
+
+
+def limits_text(rng):
+    """One to four limits that share no state."""
+    while True:
+        text = ", ".join(limit_text(rng) for _ in range(rng.choice((1, 1, 1, 2, 4))))
+        try:
+            return text, parse(text)
+        except ValueError:
+            continue
+
+
+class Trace:
+    """Steps: (time, lease, the module's command, the Lua command), the keys without their homes."""
+
+    def __init__(self, seed):
+        self.rng, self.now, self.receipts, self.leases = random.Random(seed), 1_700_000_000_000_000, [], [1]
+
+    def step(self):
+        rng = self.rng
+        self.now += rng.choice(JUMPS) if rng.random() < 0.9 else -rng.choice(JUMPS)
+        key, (text, limits) = f"k{rng.randrange(6)}", limits_text(rng)
+        verb = rng.choice(("take",) * 10 + ("peek", "settle", "settle", "reset", "acquire", "acquire", "renew", "release"))
+        cost = rng.choice((0, 1, 1, 1, 2, 5, 40, 10 ** 12))
+        wait = rng.choice((-1, -1, -2, 0, 500_000, 3_600_000_000))
+        leased = any(limit.kind == 10 for limit in limits)
+        if verb in ("acquire", "renew", "release") and not leased:
+            text, limits = "concurrent 20 lease 1m", parse("concurrent 20 lease 1m")
+        if verb == "settle":
+            return self.settle(key, text, limits, cost, leased)
+        if verb == "reset":
+            return self.now, 0, ("WEIR.RESET", key), (key, None, [3]), None
+        lease = rng.choice(self.leases) if verb in ("renew", "release") else rng.randrange(1, 1 << 47)
+        if verb in ("renew", "release"):
+            return self.now, 0, ("WEIR." + verb, key, text, lease), (key, None, general(verb, limits, 1, 0, lease)), None
+        self.leases = (self.leases + [lease])[-20:] if verb == "acquire" else self.leases
+        self.receipts = (self.receipts + [(key, text, limits, f"w1-{self.now}-{cost}")])[-20:]
+        words = {-1: [], -2: ["WAIT", "any"]}.get(wait, ["WAIT", wait])
+        lean = limits[0] if verb == "take" and len(limits) == 1 and rng.random() < 0.7 else None
+        return (self.now, lease if verb == "acquire" else 0,
+                ("WEIR." + verb, key, text, "COST", cost, *words),
+                (key, None, general(verb, limits, cost, wait, lease)),
+                lean and (key, lean.lean() + "_test", lean.lean_arguments(cost, wait)))
+
+    def settle(self, key, text, limits, cost, leased):
+        receipt = f"w1-{self.now}-1"
+        if self.receipts and (leased or self.rng.random() < 0.8):
+            key, text, limits, receipt = self.rng.choice(self.receipts)
+        return (self.now, 0, ("WEIR.SETTLE", key, text, receipt, cost),
+                (key, None, general("settle", limits, cost, wait=receipt)), None)
+
+
+def run(client, shas, steps, home):
+    commands = []
+    for number, (now, lease, module, wide, lean) in enumerate(steps):
+        commands.append(("WEIR.CLOCK", now, *([lease] if lease else [])))
+        if home == "module" or (home == "in turn" and number % 2):
+            commands.append((module[0], f"{home}:{module[1]}", *module[2:]))
+        else:
+            key, script, arguments = lean or wide
+            commands.append(evaluate(shas[script or "weir_test"], [f"{home}:{key}"], [*arguments, now]))
+        commands.append(("GET", f"{home}:{wide[0]}"))
+    replies = client.pipeline(commands)
+    return list(zip(replies[1::3], replies[2::3]))
+
+
+def agree(lua, module):
+    """Equal, but for times over 2^53, where Lua says 2^53 (less the wait it takes off)."""
+    if isinstance(module, Exception):
+        return str(lua)[:3] == str(module)[:3]
+    if not isinstance(module, list) or not isinstance(lua, list):
+        return lua == module
+    return len(lua) == len(module) and all(
+        a == b or (isinstance(b, int) and b > 1 << 53 and a >= (1 << 53) - 31_622_400_000_000)
+        for a, b in zip(lua, module))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--steps", type=int, default=20_000)
+    options = parser.parse_args()
+    tally, trace = lua_cases.Tally(), Trace(options.seed)
+    steps = [trace.step() for _ in range(options.steps)]
+    with redis_server.Server(f"--loadmodule {MODULE} test-clock") as server, server.client() as client:
+        shas = lua_cases.load(client)
+        homes = [run(client, shas, steps, home) for home in ("module", "lua", "in turn")]
+    for number, (step, *answers) in enumerate(zip(steps, *homes)):
+        (reply, value), *others = answers
+        for (other, bytes_), name in zip(others, ("lua", "in turn")):
+            tally.check(agree(other, reply), f"step {number} {name}: {step[:3]}: {other!r}, the module {reply!r}")
+            tally.check(bytes_ == value, f"step {number} {name}: {step[:3]}: {bytes_ and bytes_.hex()}, "
+                        f"the module {value and value.hex()}")
+    if tally.failed:
+        print(f"again: lua_random.py --seed {options.seed} --steps {options.steps}")
+    return tally.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
