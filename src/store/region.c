@@ -140,6 +140,17 @@ static int map_file(struct weir__region *region, uint64_t size, uint8_t **ret, w
     return 0;
 }
 
+/* Puts the path before a message that has none yet. */
+static int name_it(const struct weir__region *region, int code, weir_error *err)
+{
+    if (code && err) {
+        char message[sizeof err->message];
+        memcpy(message, err->message, sizeof message);
+        snprintf(err->message, sizeof err->message, "%.200s: %.300s", shown(region), message);
+    }
+    return code;
+}
+
 /* Empty but for the mark of a zone in the making, its space reserved; 0 or an errno. */
 static int reserve_space(const struct weir__region *region, uint64_t size)
 {
@@ -166,18 +177,7 @@ static int make_zone(struct weir__region *region, weir_error *err)
     code = weir__zone_format(base, size, large_share(region), true, &region->zone, err);
     if (code)
         munmap(base, size);
-    return code;
-}
-
-/* Puts the path before a message that has none yet. */
-static int name_it(const struct weir__region *region, int code, weir_error *err)
-{
-    if (code && err) {
-        char message[sizeof err->message];
-        memcpy(message, err->message, sizeof message);
-        snprintf(err->message, sizeof err->message, "%.200s: %.300s", shown(region), message);
-    }
-    return code;
+    return name_it(region, code, err);
 }
 
 static int refuse_other_size(const struct weir__region *region, weir_error *err)
@@ -197,9 +197,11 @@ static int refuse_other_size(const struct weir__region *region, weir_error *err)
 static int open_zone(struct weir__region *region, uint64_t size, bool alone, weir_error *err)
 {
     uint8_t *base = NULL;
-    struct weir__zone_header start;
-    if (pread(region->fd, &start, sizeof start, 0) < (ssize_t)sizeof start.magic ||
-        start.magic != WEIR__ZONE_MAGIC)
+    uint64_t magic = 0;
+    ssize_t n = pread(region->fd, &magic, sizeof magic, 0);
+    if (n < 0)
+        return system_error(region, "read it", err);
+    if (n < (ssize_t)sizeof magic || magic != WEIR__ZONE_MAGIC)
         return weir__fail(err, WEIR_EFOREIGN, 0, "%s: it is not a weir zone; choose another path",
                           shown(region));
     if (size < WEIR__ZONE_SIZE_MIN)
