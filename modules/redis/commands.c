@@ -106,7 +106,7 @@ static int change_lease(RedisModuleCtx *ctx, RedisModuleString **argv, int argc,
     int64_t id;
     if (argc != 4)
         return rm_WrongArity(ctx);
-    const weir_limit *limit = limit_of(ctx, argv[2]);
+    const weir_limit *limit = key_in_bounds(ctx, argv[1]) ? limit_of(ctx, argv[2]) : NULL;
     if (!limit)
         return RM_OK;
     size_t i = leased(limit);
@@ -119,7 +119,10 @@ static int change_lease(RedisModuleCtx *ctx, RedisModuleString **argv, int argc,
     if (!hold(ctx, argv[1], true, &held))
         return RM_OK;
     struct op op = {.held = &held, .rule = &limit->rules[i]};
-    load_op(&op, now);
+    if (!load_op(ctx, &op, now, WEIR__EVERY_CELL)) {
+        let_go(&held);
+        return RM_OK;
+    }
     op.changed = renew ? weir__lease_renew(op.rule, &op.state, (uint64_t)id)
                        : weir__lease_release(&op.state, (uint64_t)id);
     op.many_cells = true;
@@ -148,7 +151,11 @@ static int settle_all(RedisModuleCtx *ctx, RedisModuleString *key, const weir_li
     for (size_t i = 0; i < limit->count; i++) {
         struct op *op = &ops[i];
         *op = (struct op){.held = &held, .rule = &limit->rules[i]};
-        load_op(op, correction->now_us);
+        if (!load_op(ctx, op, correction->now_us, WEIR__EVERY_CELL)) {
+            let_go(&held);
+            return RM_OK;
+        }
+        op->changed = correction->actual > correction->charged; /* a refund adds nothing */
     }
     bool fits = has_room(&held, ops, limit->count, correction->now_us);
     for (size_t i = 0; i < limit->count && fits; i++) {
@@ -157,7 +164,8 @@ static int settle_all(RedisModuleCtx *ctx, RedisModuleString *key, const weir_li
         op->changed = weir__algorithm_of(op->rule)->settle(op->rule, &op->state, correction);
         op->many_cells = true;
     }
-    write_back(ctx, &held, ops, limit->count, correction->now_us);
+    if (fits)
+        write_back(ctx, &held, ops, limit->count, correction->now_us);
     for (size_t i = 0; i < limit->count; i++)
         free_op(&ops[i]);
     let_go(&held);
@@ -170,7 +178,7 @@ int settle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     struct weir__correction correction;
     if (argc != 5)
         return rm_WrongArity(ctx);
-    const weir_limit *limit = limit_of(ctx, argv[2]);
+    const weir_limit *limit = key_in_bounds(ctx, argv[1]) ? limit_of(ctx, argv[2]) : NULL;
     if (!limit ||
         !read_number(ctx, argv[4], "the actual cost", 0, WEIR_COST_MAX, &correction.actual))
         return RM_OK;
@@ -197,7 +205,7 @@ int reset_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     struct held held;
     if (argc != 2)
         return rm_WrongArity(ctx);
-    if (!hold(ctx, argv[1], true, &held))
+    if (!key_in_bounds(ctx, argv[1]) || !hold(ctx, argv[1], true, &held))
         return RM_OK;
     bool present = held.value.count > 0;
     if (present) {
@@ -217,7 +225,8 @@ int clock_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     if (argc != 2 && argc != 3)
         return rm_WrongArity(ctx);
     if (!read_number(ctx, argv[1], "the time", 0, WEIR__EXACT_MAX - 1, &us) ||
-        (argc == 3 && !read_number(ctx, argv[2], "a lease id", 1, (int64_t)WEIR__LEASE_MASK, &lease)))
+        (argc == 3 &&
+         !read_number(ctx, argv[2], "a lease id", 1, (int64_t)WEIR__LEASE_MASK, &lease)))
         return RM_OK;
     test_clock_set(us);
     test_lease = (uint64_t)lease;

@@ -63,7 +63,8 @@ static bool load_all(RedisModuleCtx *ctx, struct decision_run *run, const struct
                             "share a state; use another period or key");
                 return false;
             }
-            load_op(op, now);
+            if (!load_op(ctx, op, now, ask->cost))
+                return false;
             run->asked[run->op_count++] =
                 (struct weir__request){now, ask->cost, weir__wait_for(op->rule, request->wait_us)};
         }
@@ -78,7 +79,9 @@ static void charge(struct op *op, const struct weir__request *asked, uint64_t le
     if (algorithm->leases) {
         weir__lease_acquire(op->rule, &op->state, asked->cost, lease);
         row->lease = lease;
-        op->many_cells = weir__ring_last(&op->state.ring)->lease >> WEIR__LEASE_SHIFT != lease;
+        /* A lease that lapses before others stands before them. */
+        op->many_cells =
+            weir__ring_last(&op->state.ring)->stamp > op->state.at + op->rule->period_us;
     } else {
         algorithm->charge(op->rule, &op->state, asked);
     }
@@ -96,8 +99,10 @@ static void charge_all(struct decision_run *run, uint64_t lease, weir_decision *
     }
 }
 
-static bool all_have_room(const struct decision_run *run, int64_t now)
+static bool all_have_room(struct decision_run *run, int64_t now)
 {
+    for (size_t i = 0; i < run->op_count; i++)
+        run->ops[i].changed = run->asked[i].cost > 0;
     for (size_t i = 0; i < run->held_count; i++) {
         if (!has_room(&run->held[i], run->ops, run->op_count, now))
             return false;

@@ -11,10 +11,20 @@
 
 #define SHORT_VALUE 256 /* up to here the whole value is replicated */
 
+static void reply_damaged(RedisModuleCtx *ctx, RedisModuleString *name)
+{
+    size_t len;
+    const char *text = rm_StringPtrLen(name, &len);
+    reply_error(ctx,
+                "WEIRSTATE key \"%.*s\" holds a value that is not weir's, or is damaged; use "
+                "another key or delete it",
+                (int)(len > 200 ? 200 : len), text);
+}
+
 bool hold(RedisModuleCtx *ctx, RedisModuleString *name, bool writing, struct held *ret)
 {
     int mode = writing ? RM_READ | RM_WRITE : RM_READ;
-    size_t len = 0, name_len;
+    size_t len = 0;
     uint8_t *bytes = NULL;
     *ret = (struct held){.name = name, .key = rm_OpenKey(ctx, name, mode)};
     int type = ret->key ? rm_KeyType(ret->key) : RM_TYPE_EMPTY;
@@ -23,11 +33,7 @@ bool hold(RedisModuleCtx *ctx, RedisModuleString *name, bool writing, struct hel
     if ((type == RM_TYPE_EMPTY || type == RM_TYPE_STRING) &&
         weir__value_parse(bytes, len, &ret->value) && (type == RM_TYPE_EMPTY || len > 0))
         return true;
-    const char *text = rm_StringPtrLen(name, &name_len);
-    reply_error(ctx,
-                "WEIRSTATE key \"%.*s\" holds a value that is not weir's, or is damaged; use "
-                "another key or delete it",
-                (int)(name_len > 200 ? 200 : name_len), text);
+    reply_damaged(ctx, name);
     let_go(ret);
     return false;
 }
@@ -39,7 +45,7 @@ void let_go(struct held *held)
     held->key = NULL;
 }
 
-void load_op(struct op *op, int64_t now)
+bool load_op(RedisModuleCtx *ctx, struct op *op, int64_t now, int64_t cost)
 {
     op->section = weir__value_find(&op->held->value, op->rule);
     op->moved = NULL;
@@ -51,9 +57,13 @@ void load_op(struct op *op, int64_t now)
             op->state.present = false;
             op->state.ring.len = 0;
             op->state.ring.sum = 0;
+        } else if (!weir__section_readable(op->section, op->rule, now, cost)) {
+            reply_damaged(ctx, op->held->name);
+            return false;
         }
     }
     weir__load(op->rule, op->rule, &op->state, now);
+    return true;
 }
 
 void reserve_cell(struct op *op, int64_t charged_at)
@@ -107,7 +117,7 @@ bool has_room(const struct held *held, const struct op *ops, size_t n, int64_t n
     for (size_t i = 0; i < held->value.count; i++)
         live += now < held->value.sections[i].fresh_at;
     for (size_t i = 0; i < n; i++) {
-        if (ops[i].held != held)
+        if (ops[i].held != held || !ops[i].changed)
             continue;
         if (!ops[i].section)
             added++;

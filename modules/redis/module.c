@@ -132,8 +132,8 @@ __attribute__((visibility("default"))) int RedisModule_OnLoad(RedisModuleCtx *ct
 
 int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-    const struct command clock = {"weir.clock",          clock_command, "fast", 0, -2,
-                                  "Sets the test clock", NULL};
+    const struct command clock = {"weir.clock", clock_command,         "fast", 0,
+                                  -2,           "Sets the test clock", NULL};
     const char *missing = rm_load(ctx);
     if (missing) {
         if (rm_Log)

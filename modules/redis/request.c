@@ -150,7 +150,7 @@ static bool read_options(RedisModuleCtx *ctx, RedisModuleString **argv, int argc
     return true;
 }
 
-static bool key_in_bounds(RedisModuleCtx *ctx, RedisModuleString *key)
+bool key_in_bounds(RedisModuleCtx *ctx, RedisModuleString *key)
 {
     size_t len;
     rm_StringPtrLen(key, &len);

@@ -38,7 +38,7 @@ int throttle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     if (argc != 5 && argc != 6)
         return rm_WrongArity(ctx);
     request.asks[0] = (struct ask){argv[1], &limit, 1};
-    if (!read_rule(ctx, argv, &limit.rules[0]) ||
+    if (!key_in_bounds(ctx, argv[1]) || !read_rule(ctx, argv, &limit.rules[0]) ||
         (argc == 6 &&
          !read_number(ctx, argv[5], "quantity", 0, WEIR_COST_MAX, &request.asks[0].cost)) ||
         !decide(ctx, &request, true, 0, &row, &folded))

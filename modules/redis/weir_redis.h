@@ -32,6 +32,8 @@ struct request {
 
 /* The parsed limits of a text, from a bounded cache. NULL: an error was replied. */
 const weir_limit *limit_of(RedisModuleCtx *ctx, RedisModuleString *text);
+/* Whether a key's name is one; false: an error was replied. */
+bool key_in_bounds(RedisModuleCtx *ctx, RedisModuleString *key);
 /* key limits [COST n] [WAIT us|any] [DETAIL] from argv[1] on; false: an error was replied. */
 bool read_take(RedisModuleCtx *ctx, RedisModuleString **argv, int argc, struct request *ret);
 /* n {key limits cost} … [WAIT us|any] [DETAIL] from argv[1] on. */
@@ -73,12 +75,13 @@ struct op {
 /* Opens a key and reads its value; false: an error was replied. */
 bool hold(RedisModuleCtx *ctx, RedisModuleString *name, bool writing, struct held *ret);
 void let_go(struct held *held);
-/* Finds an op's section and loads its state at a time. */
-void load_op(struct op *op, int64_t now);
+/* Finds an op's section and loads its state at a time, to judge a cost (WEIR__EVERY_CELL: to change any
+ * part of it); false: it is damaged, and an error was replied. */
+bool load_op(RedisModuleCtx *ctx, struct op *op, int64_t now, int64_t cost);
 /* Room in a ring for the cell that a charge now needs (a settle: if the entry of `charged_at` is gone;
  * else INT64_MAX); does nothing where none is. */
 void reserve_cell(struct op *op, int64_t charged_at);
-/* Whether the sections that all ops may add fit into the key's value. */
+/* Whether the sections that the ops marked as changed may add fit into the key's value. */
 bool has_room(const struct held *held, const struct op *ops, size_t n, int64_t now);
 /* Writes the changed ops of one held key, replicates, sets its expiry. There is room. */
 void write_back(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n, int64_t now);

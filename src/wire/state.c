@@ -73,6 +73,58 @@ size_t weir__section_size(const struct weir__rule *rule, uint32_t capacity)
 
 /* ---- reading ---- */
 
+static int64_t count_of(const struct weir__rule *rule, const struct weir__cell *cell)
+{
+    uint64_t slots = cell->lease & ((UINT64_C(1) << WEIR__LEASE_SHIFT) - 1);
+    return rule->kind == WEIR__CONCURRENT ? (int64_t)slots : cell->count;
+}
+
+/* A cell holds 1 … most, and no stamp is newer than the ring. */
+static bool is_cell(const struct weir__section *section, const struct weir__cell *cell,
+                    int64_t most)
+{
+    int64_t count = count_of(&section->rule, cell);
+    int64_t ahead = section->rule.kind == WEIR__CONCURRENT ? WEIR_DURATION_MAX : 0;
+    return cell->stamp >= 0 && cell->stamp <= section->state.at + ahead && count >= 1 &&
+           count <= most;
+}
+
+static bool is_newest(const struct weir__section *section)
+{
+    const struct weir__cell *cell = weir__ring_last(&section->state.ring);
+    return is_cell(section, cell, section->state.ring.sum) &&
+           (section->rule.kind == WEIR__CONCURRENT || cell->stamp == section->state.at);
+}
+
+bool weir__section_readable(const struct weir__section *section, const struct weir__rule *rule,
+                            int64_t now_us, int64_t cost)
+{
+    const struct weir__ring *ring = &section->state.ring;
+    int64_t at = section->state.at, left = ring->sum, excess = 0, before = 0;
+    int64_t span = rule->kind == WEIR__CONCURRENT ? 0 : rule->period_us;
+    bool lapsing = true;
+    if (!weir__algorithm_of(rule)->large || at - now_us > rule->horizon_us)
+        return true;
+    for (uint32_t i = 0; i < ring->len; i++) {
+        const struct weir__cell *cell = weir__ring_cell(ring, i);
+        int64_t others = ring->len - i - 1; /* each holds 1 at least */
+        if (!is_cell(section, cell, left - others) || cell->stamp < before)
+            return false;
+        if (lapsing && cell->stamp + span > weir__max(now_us, at)) {
+            lapsing = false;
+            excess = cost == WEIR__EVERY_CELL ? left : left + cost - rule->count;
+            excess = cost > rule->count ? 0 : excess; /* never: nothing is waited for */
+        }
+        int64_t count = count_of(rule, cell);
+        left -= count;
+        excess -= count;
+        before = cell->stamp;
+        if (!lapsing && excess <= 0 && others > 0)
+            return true;
+    }
+    return left == 0;
+}
+
 static bool read_ring(uint8_t *at, size_t left, struct weir__section *section)
 {
     struct weir__ring *ring = &section->state.ring;
@@ -81,14 +133,15 @@ static bool read_ring(uint8_t *at, size_t left, struct weir__section *section)
         return false;
     section->len = weir__section_size(&section->rule, (uint32_t)capacity);
     section->rule.extra = get(at + 7, 6);
-    *ring = (struct weir__ring){(struct weir__cell *)(at + WEIR__RING_HEAD), (uint32_t)capacity,
-                                (uint32_t)get(at + 17, 4), (uint32_t)get(at + 21, 4),
-                                get(at + 32, 7)};
+    *ring =
+        (struct weir__ring){(struct weir__cell *)(at + WEIR__RING_HEAD), (uint32_t)capacity,
+                            (uint32_t)get(at + 17, 4), (uint32_t)get(at + 21, 4), get(at + 32, 7)};
     section->state.at = get(at + 25, 7);
     bool window = section->rule.kind == WEIR__SLIDING_WINDOW;
     return section->len <= left && ring->head < ring->capacity && ring->len >= 1 &&
-           ring->len <= ring->capacity && ring->sum >= 1 && ring->sum <= WEIR__EXACT_MAX &&
-           at[39] == 0 && (window ? section->rule.extra > 0 : section->rule.extra == 0);
+           ring->len <= weir__min(ring->capacity, WEIR__CELLS_MAX) && ring->sum >= 1 &&
+           ring->sum <= WEIR__EXACT_MAX && section->state.at <= WEIR__EXACT_MAX && at[39] == 0 &&
+           (window ? section->rule.extra > 0 : section->rule.extra == 0) && is_newest(section);
 }
 
 static bool read_small(const uint8_t *at, size_t left, struct weir__section *section)
@@ -124,7 +177,8 @@ static bool read_section(uint8_t *at, size_t left, struct weir__section *ret)
 {
     if (left < 7 || at[0] >= WEIR__KINDS)
         return false;
-    struct weir__section section = {.rule = {.kind = at[0], .period_us = get(at + 1, 6), .count = 1}};
+    struct weir__section section = {
+        .rule = {.kind = at[0], .period_us = get(at + 1, 6), .count = 1}};
     section.state.present = true;
     if (section.rule.period_us < 1 || section.rule.period_us > WEIR_DURATION_MAX)
         return false;
@@ -185,7 +239,8 @@ static void write_ring(const struct weir__rule *rule, const struct weir__state *
     to[39] = 0;
 }
 
-void weir__section_write(const struct weir__rule *rule, const struct weir__state *state, uint8_t *to)
+void weir__section_write(const struct weir__rule *rule, const struct weir__state *state,
+                         uint8_t *to)
 {
     to[0] = rule->kind;
     put(to + 1, 6, rule->period_us);

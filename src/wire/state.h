@@ -16,7 +16,7 @@
 /* A section found in a value. */
 struct weir__section {
     size_t offset, len;
-    struct weir__rule rule; /* kind, period, precision and count as written: enough to judge it */
+    struct weir__rule rule;   /* kind, period, precision and count as written: enough to judge it */
     struct weir__state state; /* ring.cells point into the value */
     int64_t fresh_at;         /* from when on it is absent by its own numbers */
 };
@@ -33,6 +33,13 @@ struct weir__value {
 bool weir__value_parse(uint8_t *bytes, size_t len, struct weir__value *ret);
 /* The section of a rule's state, or NULL. */
 struct weir__section *weir__value_find(struct weir__value *value, const struct weir__rule *rule);
+
+/* Every cell counts as read, whatever the cost. */
+#define WEIR__EVERY_CELL (-1)
+/* Whether the cells that loading a section's ring at a time and judging a cost read are sound: parsing
+ * looks at the newest alone, so that a take costs the same at any size. True for other shapes. */
+bool weir__section_readable(const struct weir__section *section, const struct weir__rule *rule,
+                            int64_t now_us, int64_t cost);
 
 /* Bytes a state takes under a rule (large ones: with this capacity). */
 size_t weir__section_size(const struct weir__rule *rule, uint32_t capacity);
