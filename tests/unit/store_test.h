@@ -108,6 +108,22 @@ static inline weir_zone_info test_info(weir_store *store)
     return info;
 }
 
+/* Opening it fails so, and says so. */
+static inline void test_refused(const char *file, int line, const char *address, int code,
+                                const char *named, const char *fix)
+{
+    weir_store *store = NULL;
+    weir_error err = {0};
+    char what[2000];
+    int got = weir_store_open(address, &store, &err);
+    snprintf(what, sizeof what, "%s gave %s (%s), expected %s with \"%s\" and \"%s\"", address,
+             weir_errname(got), err.message, weir_errname(code), named, fix);
+    test_check(got == code && err.code == code && !store && strstr(err.message, named) &&
+                   strstr(err.message, fix),
+               file, line, what);
+    weir_store_close(store);
+}
+
 /* A directory nobody else uses. */
 static inline const char *test_directory(void)
 {

@@ -1,0 +1,257 @@
+/*
+ * Zones in files: what is kept over a close, and what is refused: each with its code and a message
+ * that names the path and what to do.
+ */
+#include "store_inside.h"
+#include "store_test.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#define NAME "zone"
+
+static _Atomic int64_t now = START;
+
+static const char *path(void)
+{
+    return test_path(TEST_FILE, NAME);
+}
+
+static const char *url(const char *options)
+{
+    return test_url(TEST_FILE, NAME, options);
+}
+
+#define REFUSED(address, code, fix) test_refused(__FILE__, __LINE__, address, code, path(), fix)
+
+/* A zone with some of everything in it. */
+static void make(void)
+{
+    unlink(path());
+    weir_store *store = test_open(url("size=256k&large=40%"), &now);
+    weir_limit *limit = test_limit("token-bucket 10/d, sliding-log 10/d, concurrent 10 lease 1d");
+    char key[16];
+    for (int i = 0; i < 100; i++) {
+        snprintf(key, sizeof key, "key %d", i);
+        test_take(store, key, limit, 1 + i % 3);
+    }
+    weir_limit_free(limit);
+    weir_store_close(store);
+}
+
+static void overwrite(off_t at, const void *bytes, size_t size)
+{
+    int fd = open(path(), O_WRONLY);
+    CHECK_INT(pwrite(fd, bytes, size, at), size);
+    close(fd);
+}
+
+static void write_file(const char *text, size_t size, mode_t mode)
+{
+    unlink(path());
+    int fd = open(path(), O_WRONLY | O_CREAT | O_EXCL, 0600);
+    CHECK_INT(write(fd, text, size), size);
+    fchmod(fd, mode);
+    close(fd);
+}
+
+static uint32_t dirty_flag(void)
+{
+    struct weir__zone_header header = {0};
+    int fd = open(path(), O_RDONLY);
+    CHECK(pread(fd, &header, sizeof header, 0) == sizeof header);
+    close(fd);
+    return header.dirty;
+}
+
+/* ---- what is kept ---- */
+
+static void test_reopen(void)
+{
+    make();
+    CHECK_INT(dirty_flag(), 0);
+    weir_limit *limit = test_limit("token-bucket 10/d, sliding-log 10/d, concurrent 10 lease 1d");
+    weir_store *store = test_open(url(""), &now);
+    CHECK_INT(dirty_flag(), 1);
+    CHECK_INT(test_peek(store, "key 2", limit, 0).remaining, 7);
+    CHECK_INT(test_info(store).size, 256 << 10);
+    weir_store *again = test_open(url("size=256k&large=40%"), &now);
+    CHECK_INT(test_take(again, "key 2", limit, 2).allowed, true);
+    CHECK_INT(test_peek(store, "key 2", limit, 0).remaining, 5);
+    weir_store_close(store);
+    CHECK_INT(dirty_flag(), 1);
+    CHECK_INT(test_peek(again, "key 2", limit, 0).remaining, 5);
+    weir_store_close(again);
+    CHECK_INT(dirty_flag(), 0);
+    struct stat stat;
+    CHECK_INT(lstat(path(), &stat), 0);
+    CHECK_INT(stat.st_mode & 07777, 0600);
+    CHECK_INT(stat.st_size, 256 << 10);
+    CHECK(stat.st_blocks * 512 >= 256 << 10); /* reserved, not sparse */
+    weir_limit_free(limit);
+}
+
+/* Another secret, and so other places for the same keys, in every new zone. */
+static void test_secrets(void)
+{
+    uint64_t secrets[2];
+    for (int i = 0; i < 2; i++) {
+        unlink(path());
+        weir_store *store = test_open(url("size=64k"), &now);
+        secrets[i] = test_zone(store)->secret[0];
+        weir_store_close(store);
+    }
+    CHECK(secrets[0] != secrets[1]);
+}
+
+/* ---- what is refused ---- */
+
+static void test_foreign(void)
+{
+    static char text[100000];
+    memset(text, 'x', sizeof text);
+    write_file("hello, world\n", 13, 0600);
+    REFUSED(url(""), WEIR_EFOREIGN, "another path");
+    write_file(text, sizeof text, 0600);
+    REFUSED(url(""), WEIR_EFOREIGN, "another path");
+    memset(text, 0, sizeof text);
+    text[50000] = 'x';
+    write_file(text, sizeof text, 0600); /* begins like a file nobody has written to */
+    REFUSED(url(""), WEIR_EFOREIGN, "another path");
+    struct stat stat;
+    CHECK(lstat(path(), &stat) == 0 && stat.st_size == sizeof text);
+    write_file("", 0, 0600); /* but an empty one may be used */
+    weir_store_close(test_open(url("size=64k"), &now));
+}
+
+static void test_truncated(void)
+{
+    make();
+    CHECK_INT(truncate(path(), 255 << 10), 0);
+    REFUSED(url(""), WEIR_ETRUNCATED, "remove it");
+    CHECK_INT(truncate(path(), 5000), 0);
+    REFUSED(url(""), WEIR_ETRUNCATED, "remove it");
+    CHECK_INT(truncate(path(), 100), 0);
+    REFUSED(url(""), WEIR_ETRUNCATED, "remove it");
+    CHECK_INT(truncate(path(), 5), 0);
+    REFUSED(url(""), WEIR_EFOREIGN, "another path");
+    make();
+    CHECK_INT(truncate(path(), 300 << 10), 0); /* longer does no harm */
+    weir_store *store = test_open(url(""), &now);
+    test_sound(store);
+    weir_store_close(store);
+}
+
+static void test_version(void)
+{
+    uint32_t other = WEIR__ZONE_VERSION + 1;
+    make();
+    overwrite(offsetof(struct weir__zone_header, version), &other, sizeof other);
+    REFUSED(url(""), WEIR_EVERSION, "remove it");
+}
+
+/* Every byte that the header's checksum covers, and the checksum. */
+static void test_damaged_header(void)
+{
+    make();
+    for (size_t at = 0; at < offsetof(struct weir__zone_header, dirty); at++) {
+        uint8_t byte, wrong;
+        int fd = open(path(), O_RDONLY);
+        CHECK_INT(pread(fd, &byte, 1, (off_t)at), 1);
+        close(fd);
+        if (at >= offsetof(struct weir__zone_header, boot) &&
+            at < offsetof(struct weir__zone_header, check))
+            continue;
+        wrong = byte ^ 0x10;
+        overwrite((off_t)at, &wrong, 1);
+        int code = at < sizeof(uint64_t)                             ? WEIR_EFOREIGN
+                   : at < offsetof(struct weir__zone_header, layout) ? WEIR_EVERSION
+                                                                     : WEIR_EDAMAGED;
+        REFUSED(url(""), code, at < sizeof(uint64_t) ? "another path" : "remove it");
+        overwrite((off_t)at, &byte, 1);
+    }
+    weir_store_close(test_open(url(""), &now));
+}
+
+/* Runs of wrong bytes all over rows, table and blocks: found, or harmless, never a crash. */
+static void test_damaged_contents(void)
+{
+    make();
+    weir_store *store = test_open(url(""), &now);
+    struct weir__layout layout = test_zone(store)->layout;
+    weir_store_close(store);
+    uint8_t wrong[64];
+    memset(wrong, 0xa5, sizeof wrong);
+    overwrite((off_t)(layout.rows_at + 64), wrong, 64); /* row 1 */
+    REFUSED(url(""), WEIR_EDAMAGED, "remove it");
+    make();
+    for (uint64_t at = layout.table_at; at < layout.map_at; at += 128)
+        overwrite((off_t)at + 8, wrong, 8); /* a tag: an empty slot that is none, or another key */
+    REFUSED(url(""), WEIR_EDAMAGED, "remove it");
+    make();
+    for (uint64_t at = layout.table_at; at < layout.map_at; at += 128)
+        overwrite((off_t)at + 48, wrong, 64); /* states */
+    REFUSED(url(""), WEIR_EDAMAGED, "remove it");
+    make();
+    for (uint64_t at = layout.blocks_at; at + 64 <= layout.size; at += 64)
+        overwrite((off_t)at, wrong, 16);
+    REFUSED(url(""), WEIR_EDAMAGED, "remove it");
+}
+
+static void test_permissions(void)
+{
+    make();
+    CHECK_INT(chmod(path(), 0644), 0);
+    REFUSED(url(""), WEIR_EOWNER, "chmod 600");
+    CHECK_INT(chmod(path(), 0660), 0);
+    REFUSED(url(""), WEIR_EOWNER, "chmod 600");
+    CHECK_INT(chmod(path(), 0400), 0);
+    REFUSED(url(""), WEIR_ESYSTEM, geteuid() == 0 ? "chmod 600" : "denied");
+    CHECK_INT(chmod(path(), 0600), 0);
+    weir_store_close(test_open(url(""), &now));
+    if (geteuid() == 0) {
+        CHECK_INT(chown(path(), 65534, 65534), 0);
+        REFUSED(url(""), WEIR_EOWNER, "another path");
+        CHECK_INT(chown(path(), 0, 0), 0);
+    }
+}
+
+static void test_wrong_things(void)
+{
+    char target[256];
+    unlink(path());
+    snprintf(target, sizeof target, "%s.target", path());
+    CHECK_INT(symlink(target, path()), 0);
+    REFUSED(url(""), WEIR_ESYSTEM, "symbolic link; name the file itself");
+    CHECK(access(target, F_OK) != 0);
+    unlink(path());
+    CHECK_INT(mkdir(path(), 0700), 0);
+    REFUSED(url(""), WEIR_ESYSTEM, "directory");
+    rmdir(path());
+    CHECK_INT(mkfifo(path(), 0600), 0);
+    REFUSED(url(""), WEIR_EFOREIGN, "not an ordinary file");
+    unlink(path());
+    test_refused(__FILE__, __LINE__, "file:/nowhere/at/all", WEIR_ESYSTEM, "/nowhere/at/all",
+                 "No such file");
+    test_refused(__FILE__, __LINE__, "file:/dev/full", WEIR_EFOREIGN, "/dev/full",
+                 "not an ordinary file");
+    make();
+    REFUSED(url("size=128k"), WEIR_EURL, "leave the size out or remove it");
+    REFUSED(url("large=41%"), WEIR_EURL, "leave that out or remove it");
+}
+
+int main(void)
+{
+    test_reopen();
+    test_secrets();
+    test_foreign();
+    test_truncated();
+    test_version();
+    test_damaged_header();
+    test_damaged_contents();
+    test_permissions();
+    test_wrong_things();
+    unlink(path());
+    test_remove_directory();
+    return test_report();
+}
