@@ -1,7 +1,7 @@
 /* See scripts.h. */
 #include "remote/scripts.h"
 
-#include "remote/lua_scripts.h"
+#include "wire/lua_scripts.h"
 
 #include <string.h>
 
