@@ -51,7 +51,8 @@ value = ''
 
 --@block write
 if not cells and (long or #value > SHORT_VALUE) then
-    redis.call('SETRANGE', key, '2', pack('<I1I6I6I4I4I4I7I7I1', kind, period, PRECISION, capacity, head, len, at, sum, 0))
+    local header = pack('<I1I6I6I4I4I4I7I7I1', kind, period, PRECISION, capacity, head, len, at, sum, 0)
+    redis.call('SETRANGE', key, '2', header)
     redis.call('SETRANGE', key, format('%.0f', base + place * 16 - 1), cell)
     --@use clock.expire key
 else

@@ -1,6 +1,6 @@
--- Cells in order of their stamps: what log, window and leases are made of. `base` is where place 0 stands in
--- `value`; cell i stands at place (head + i) mod capacity. A change leaves its bytes in `cell` for `place`, or
--- all places anew in `cells`.
+-- Cells in order of their stamps: what log, window and leases are made of. `base` is where place 0
+-- stands in `value`; cell i stands at place (head + i) mod capacity. A change leaves its bytes in
+-- `cell` for `place`, or all places anew in `cells`.
 
 -- Reads a cell. Lean scripts have a READ of their own, for values too long to be fetched whole.
 --@block read RETS FORMAT PLACE

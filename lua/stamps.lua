@@ -68,7 +68,8 @@ local low, high = 0, len
 while low < high do
     local middle = low + high
     middle = (middle - middle % 2) / 2
-    if unpack('<I8', value, base + (head + middle) % capacity * 16) < t0 then low = middle + 1 else high = middle end
+    local stamp = unpack('<I8', value, base + (head + middle) % capacity * 16)
+    if stamp < t0 then low = middle + 1 else high = middle end
 end
 if change > EXACT_MAX - sum then change = EXACT_MAX - sum end
 if low < len then

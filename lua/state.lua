@@ -43,7 +43,8 @@ while pos <= size do
                 local grain, parts
                 --@use sliding_counter.derive
                 local most = EXACT_MAX / period
-                sound = at <= most and before <= COUNTER_MAX and amount <= COUNTER_MAX and before + amount >= 1
+                sound = at <= most and before <= COUNTER_MAX and amount <= COUNTER_MAX
+                    and before + amount >= 1
                 --@use sliding_counter.fresh
             end
         end
@@ -73,9 +74,9 @@ while pos <= size do
         --@use state.refuse
     end
     sections[#sections + 1] = {
-        kind = kind, period = period, extra = extra, pos = pos, size = bytes, fresh = fresh, at = at,
-        amount = amount, before = before, stored = stored, capacity = capacity, head = head, len = len, sum = sum,
-        last = last,
+        kind = kind, period = period, extra = extra, pos = pos, size = bytes, fresh = fresh,
+        at = at, amount = amount, before = before, stored = stored,
+        capacity = capacity, head = head, len = len, sum = sum, last = last,
     }
     pos = pos + bytes
 end
@@ -101,7 +102,8 @@ elseif kind == 7 then
 elseif kind == 8 or kind == 9 then
     bytes = pack('<I1I6I7I7d', kind, period, fresh, at, stored)
 else
-    bytes = pack('<I1I6I6I4I4I4I7I7I1', kind, period, kind == 6 and extra or 0, capacity, head, len, at, sum, 0)
+    local precision = kind == 6 and extra or 0
+    bytes = pack('<I1I6I6I4I4I4I7I7I1', kind, period, precision, capacity, head, len, at, sum, 0)
 end
 
 -- The value anew: sections that changed (`bytes`: what they are now, false: gone) in their places, `added`

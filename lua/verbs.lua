@@ -33,7 +33,8 @@ end
 
 -- verb, options, wait or receipt, lease.
 --@block arguments
-local verb, options, wait_for, id = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local verb, options = tonumber(ARGV[1]), tonumber(ARGV[2])
+local wait_for, id = tonumber(ARGV[3]), tonumber(ARGV[4])
 if not verb or not (verb >= TAKE and verb <= RELEASE and verb % 1 == 0) then
     return redis.error_reply('ERR the first argument is the verb, a number from 0 to 6')
 end
@@ -43,18 +44,21 @@ end
 local t0, c0
 if verb ~= RESET then
     if not options or not id or not (id >= 0 and id < 140737488355328 and id % 1 == 0) then
-        return redis.error_reply('ERR expected verb, options, wait or receipt, lease, then each key\'s limits')
+        return redis.error_reply(
+            'ERR expected verb, options, wait or receipt, lease, then each key\'s limits')
     end
     if verb == SETTLE then
         t0, c0 = string.match(ARGV[3], '^w1%-(%d+)%-(%d+)$')
         t0, c0 = tonumber(t0), tonumber(c0)
         if not t0 or t0 >= EXACT_MAX or c0 > COST_MAX then
-            return redis.error_reply('ERR "' .. sub(ARGV[3], 1, 64) .. '" is no receipt; pass what the take replied')
+            return redis.error_reply('ERR "' .. sub(ARGV[3], 1, 64)
+                .. '" is no receipt; pass what the take replied')
         end
     elseif verb <= PEEK or verb == ACQUIRE then
         if verb <= PEEK then id = 0 end
         if not wait_for or not (wait_for >= -2 and wait_for <= DURATION_MAX and wait_for % 1 == 0) then
-            return redis.error_reply('ERR wait is -1 (default), -2 (any) or whole microseconds up to 366 days')
+            return redis.error_reply(
+                'ERR wait is -1 (default), -2 (any) or whole microseconds up to 366 days')
         end
     end
 end
@@ -125,7 +129,8 @@ for k = 1, #KEYS do
             --@use concurrent.check
         end
         if not sound then
-            return redis.error_reply('ERR limit ' .. #ops + 1 .. ' is out of bounds; `weir lua --args LIMITS` prints good ones')
+            return redis.error_reply('ERR limit ' .. #ops + 1
+                .. ' is out of bounds; `weir lua --args LIMITS` prints good ones')
         end
         for i = 1, #ops do
             local other = ops[i]
@@ -253,7 +258,8 @@ rows[i] = {allowed, limit, 0, retry, 0, delay}
 local op, row = ops[i], rows[i]
 local holder, kind, count, period, burst = op.holder, op.kind, op.count, op.period, op.burst
 local extra, cost, key, value = op.extra, op.cost, holder.key, holder.value or ''
-local section, present, at, amount, before, stored = op.section, op.present, op.at, op.amount, op.before, op.stored
+local section, present, at = op.section, op.present, op.at
+local amount, before, stored = op.amount, op.before, op.stored
 local base, capacity, head, len, sum, last, t = op.base, op.capacity, op.head, op.len, op.sum, op.last, op.t
 local tick, ticks, cap, grain, parts, weight = op.tick, op.ticks, op.cap, op.grain, op.parts, op.weight
 local stable, top, cooldown, threshold, slope = op.stable, op.top, op.cooldown, op.threshold, op.slope
@@ -352,7 +358,8 @@ if changed then
         --@use state.pack
         if capacity > 0 then
             if #ops == 1 and section and not cells and #value > SHORT_VALUE then
-                holder.header, holder.header_at, holder.cell, holder.cell_at = bytes, section.pos, cell, base + place * 16
+                holder.header, holder.header_at = bytes, section.pos
+                holder.cell, holder.cell_at = cell, base + place * 16
             else
                 --@use ring.body
             end

@@ -1,0 +1,130 @@
+"""What the tests of the redis:// store share: the driver at the end of a pipe, counting, waiting.
+
+    driver = Driver(f"redis://127.0.0.1:{port}")
+    driver.take("key", "fixed-window 3/h").allowed
+"""
+import collections
+import os
+import pathlib
+import select
+import subprocess
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
+MODULE = BUILD / "weir_redis.so"
+DRIVER = BUILD / "tests" / "store_driver"
+
+SLACK_US = int(os.environ.get("WEIR_SLACK_MS", "150")) * 1000  # a busy machine may hold a thread up so long
+RECOVERY_SECONDS = 2.0
+ANSWER_SECONDS = 60
+
+OK, ESYSTEM, EFOREIGN, ENOLEASE, EUNSUPPORTED, ESHARED, ESLOTS, EUNREACHABLE = 0, -5, -7, -13, -15, -16, -17, -18
+
+Decision = collections.namedtuple(
+    "Decision", "code allowed limit remaining retry reset delay degraded charged lease binding us receipt")
+Tally = collections.namedtuple("Tally", "calls allowed degraded errors worst_us")
+
+
+class Driver:
+    def __init__(self, url):
+        self.process = subprocess.Popen([str(DRIVER), url], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
+        code, us, self.message = self.read()
+        self.code, self.open_us = int(code), int(us)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Ends it; how long its end took, in seconds."""
+        start = time.monotonic()
+        if self.process.poll() is None:
+            self.process.stdin.close()
+            try:
+                self.process.wait(ANSWER_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        return time.monotonic() - start
+
+    def read(self):
+        if not select.select([self.process.stdout], [], [], ANSWER_SECONDS)[0]:
+            self.process.kill()
+            raise RuntimeError("the driver hangs")
+        return self.process.stdout.readline().decode().rstrip("\n").split("\t")
+
+    def call(self, *words):
+        self.process.stdin.write(("\t".join(map(str, words)) + "\n").encode())
+        self.process.stdin.flush()
+        return self.read()
+
+    def decide(self, *words):
+        fields = self.call(*words)
+        return Decision(*map(int, fields[:12]), fields[12])
+
+    def take(self, key, limit, cost=1):
+        return self.decide("take", key, limit, cost)
+
+    def peek(self, key, limit, cost=1):
+        return self.decide("peek", key, limit, cost)
+
+    def tally(self, *words):
+        return Tally(*map(int, self.call(*words)))
+
+    def code_of(self, *words):
+        return int(self.call(*words)[0])
+
+    def hammer(self, key, limit, threads=4, pause_us=500, keys=1):
+        self.call("hammer", threads, pause_us, keys, key, limit)
+
+
+class Checks:
+    def __init__(self):
+        self.passed = self.failed = 0
+
+    def __call__(self, right, what):
+        if right:
+            self.passed += 1
+        else:
+            self.failed += 1
+            print(f"FAIL {what}", flush=True)
+        return right
+
+    def equal(self, got, wanted, what):
+        return self(got == wanted, f"{what}: got {got!r}, expected {wanted!r}")
+
+    def at_most(self, got, most, what):
+        return self(got <= most, f"{what}: {got} is over {most}")
+
+    def end(self):
+        print(f"{self.passed} passed, {self.failed} failed")
+        return 1 if self.failed else 0
+
+
+def recovered(ask, seconds=RECOVERY_SECONDS):
+    """How long until ask() is true, in seconds; None: not in time."""
+    start = time.monotonic()
+    while time.monotonic() - start < seconds:
+        if ask():
+            return time.monotonic() - start
+        time.sleep(0.01)
+    return None
+
+
+def run(tests, check, arguments):
+    """Runs the tests whose name contains one of the words given, or all."""
+    for test in tests:
+        name = test.__name__
+        if arguments and not any(word in name for word in arguments):
+            continue
+        start = time.monotonic()
+        try:
+            test(check)
+        except Exception as error:  # a test that ends early is one failure; the others still run
+            check(False, f"{name}: {error!r}")
+        print(f"{name}: {time.monotonic() - start:.1f} s", flush=True)
+    return check.end()

@@ -1,0 +1,288 @@
+/*
+ * A store at the end of a pipe: the Python tests say what to ask, one command a line, words separated by
+ * tabs, and get one line back.
+ *
+ *     store_driver URL
+ *
+ *     take KEY LIMIT COST           code allowed limit remaining retry reset delay degraded charged
+ *     peek KEY LIMIT COST             lease binding us receipt
+ *     acquire KEY LIMIT COST
+ *     takeall (KEY LIMIT COST) …    peekall (KEY LIMIT COST) …
+ *     many N KEY LIMIT              code allowed degraded us     N requests, keys KEY:0 …
+ *     settle KEY LIMIT RECEIPT N    code us
+ *     reset KEY                     code us
+ *     renew KEY LIMIT LEASE         release KEY LIMIT LEASE      code us
+ *     check                         code message
+ *     hammer THREADS PAUSE_US KEYS KEY LIMIT   takes in the background, KEYS keys in turn
+ *     report                        calls allowed degraded errors worst_us     since the last report
+ *     stop                          the same, since hammer
+ *     exact THREADS TAKES KEY LIMIT            as many takes by each thread; the same five
+ *     fork CHILDREN TAKES KEY LIMIT            as many takes by each child; the same five
+ */
+#include "weir.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WORDS_MAX 64
+#define THREADS_MAX 64
+#define MANY_MAX 1024
+
+struct tally {
+    _Atomic long calls, allowed, degraded, errors, worst_us;
+};
+
+struct crew {
+    weir_limit *limit;
+    const char *key;
+    long pause_us, keys, takes; /* takes 0: until stopped */
+    atomic_bool stop;
+    struct tally recent, total;
+    pthread_t threads[THREADS_MAX];
+    int count;
+};
+
+static weir_store *store;
+
+static long now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000L + now.tv_nsec / 1000;
+}
+
+static weir_limit *parse(const char *text)
+{
+    weir_limit *limit = NULL;
+    weir_error err;
+    if (weir_limit_parse(text, &limit, &err)) {
+        printf("bad limit: %s\n", err.message);
+        exit(2);
+    }
+    return limit;
+}
+
+/* ---- many takes ---- */
+
+static void add(struct tally *tally, int code, const weir_decision *d, long us)
+{
+    tally->calls++;
+    tally->errors += code != 0;
+    tally->allowed += code == 0 && d->allowed;
+    tally->degraded += code == 0 && d->degraded;
+    long worst = tally->worst_us;
+    while (us > worst && !atomic_compare_exchange_weak(&tally->worst_us, &worst, us))
+        ;
+}
+
+static void print_tally(struct tally *tally)
+{
+    printf("%ld\t%ld\t%ld\t%ld\t%ld\n", tally->calls, tally->allowed, tally->degraded,
+           tally->errors, tally->worst_us);
+}
+
+static void *work(void *context)
+{
+    struct crew *crew = context;
+    unsigned turn = (unsigned)(uintptr_t)&turn >> 12;
+    for (long i = 0; !crew->stop && (crew->takes == 0 || i < crew->takes); i++) {
+        char key[256];
+        weir_decision d = {0};
+        if (crew->keys > 1)
+            snprintf(key, sizeof key, "%s:%ld", crew->key, (long)(turn++ % crew->keys));
+        else
+            snprintf(key, sizeof key, "%s", crew->key);
+        long start = now_us();
+        int code = weir_take(store, weir_text(key), crew->limit, 1, &d);
+        long us = now_us() - start;
+        add(&crew->recent, code, &d, us);
+        add(&crew->total, code, &d, us);
+        if (crew->pause_us)
+            usleep((useconds_t)crew->pause_us);
+    }
+    return NULL;
+}
+
+static struct crew *start_crew(int threads, long pause_us, long keys, long takes, const char *key,
+                               const char *limit)
+{
+    struct crew *crew = calloc(1, sizeof *crew);
+    crew->limit = parse(limit);
+    crew->key = strdup(key);
+    crew->pause_us = pause_us;
+    crew->keys = keys;
+    crew->takes = takes;
+    crew->count = threads < THREADS_MAX ? threads : THREADS_MAX;
+    for (int i = 0; i < crew->count; i++)
+        pthread_create(&crew->threads[i], NULL, work, crew);
+    return crew;
+}
+
+static void end_crew(struct crew *crew, bool stop)
+{
+    crew->stop = stop;
+    for (int i = 0; i < crew->count; i++)
+        pthread_join(crew->threads[i], NULL);
+    print_tally(&crew->total);
+    weir_limit_free(crew->limit);
+    free((char *)crew->key);
+    free(crew);
+}
+
+/* Children of a process that has used the store: each makes connections of its own. */
+static void fork_children(int children, long takes, const char *key, const char *limit)
+{
+    struct crew *crew = mmap(NULL, sizeof *crew, PROT_READ | PROT_WRITE,
+                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    *crew = (struct crew){.limit = parse(limit), .key = key, .keys = 1, .takes = takes};
+    fflush(stdout);
+    for (int i = 0; i < children; i++) {
+        if (fork() == 0) {
+            work(crew);
+            weir_store_close(store);
+            _exit(0);
+        }
+    }
+    while (wait(NULL) > 0)
+        ;
+    print_tally(&crew->total);
+    weir_limit_free(crew->limit);
+    munmap(crew, sizeof *crew);
+}
+
+static void take_many(long n, const char *key, weir_limit *limit)
+{
+    static char keys[MANY_MAX][256];
+    static weir_request requests[MANY_MAX];
+    static weir_decision rets[MANY_MAX];
+    long allowed = 0, degraded = 0;
+    n = n < MANY_MAX ? n : MANY_MAX;
+    for (long i = 0; i < n; i++) {
+        snprintf(keys[i], sizeof keys[i], "%s:%ld", key, i);
+        requests[i] = weir_ask(weir_text(keys[i]), limit);
+    }
+    long start = now_us();
+    int code = weir_take_many(store, requests, (size_t)n, rets);
+    for (long i = 0; i < n; i++) {
+        allowed += rets[i].limit >= 0 && rets[i].allowed;
+        degraded += rets[i].limit >= 0 && rets[i].degraded;
+    }
+    printf("%d\t%ld\t%ld\t%ld\n", code, allowed, degraded, now_us() - start);
+}
+
+/* ---- single questions ---- */
+
+static void print_decision(int code, const weir_decision *d, long us)
+{
+    char receipt[WEIR_RECEIPT_SIZE];
+    weir_receipt(d, receipt);
+    printf("%d\t%d\t%lld\t%lld\t%lld\t%lld\t%lld\t%d\t%lld\t%llu\t%d\t%ld\t%s\n", code, d->allowed,
+           (long long)d->limit, (long long)d->remaining, (long long)d->retry_after_us,
+           (long long)d->reset_after_us, (long long)d->delay_us, d->degraded,
+           (long long)d->charged, (unsigned long long)d->lease, d->binding, us, receipt);
+}
+
+static void ask(const char *verb, char **words, int n)
+{
+    weir_request requests[WORDS_MAX / 3];
+    weir_decision d = {0};
+    size_t count = 0;
+    for (int i = 0; i + 2 < n; i += 3) {
+        requests[count] = weir_ask(weir_text(words[i]), parse(words[i + 1]));
+        requests[count].cost = atoll(words[i + 2]);
+        requests[count++].acquire = !strcmp(verb, "acquire");
+    }
+    long start = now_us();
+    int code = verb[0] == 'p' ? weir_peek_all(store, requests, count, &d)
+                              : weir_take_all(store, requests, count, &d);
+    print_decision(code, &d, now_us() - start);
+    for (size_t i = 0; i < count; i++)
+        weir_limit_free((weir_limit *)requests[i].limit);
+}
+
+static void change(const char *verb, char **words)
+{
+    weir_limit *limit = strcmp(verb, "reset") ? parse(words[1]) : NULL;
+    weir_key key = weir_text(words[0]);
+    long start = now_us();
+    int code = !strcmp(verb, "reset")    ? weir_reset(store, key)
+               : !strcmp(verb, "settle") ? weir_settle(store, key, limit, words[2], atoll(words[3]),
+                                                       NULL)
+               : !strcmp(verb, "renew")
+                   ? weir_renew(store, key, limit, strtoull(words[2], NULL, 10))
+                   : weir_release(store, key, limit, strtoull(words[2], NULL, 10));
+    printf("%d\t%ld\n", code, now_us() - start);
+    weir_limit_free(limit);
+}
+
+static void check(void)
+{
+    weir_error err = {0};
+    int code = weir_store_check(store, &err);
+    printf("%d\t%s\n", code, err.message);
+}
+
+/* ---- the loop ---- */
+
+static struct crew *hammering;
+
+static void report(void)
+{
+    print_tally(&hammering->recent);
+    hammering->recent = (struct tally){0};
+}
+
+static void run(char **words, int n)
+{
+    const char *verb = words[0];
+    if (!strcmp(verb, "check")) {
+        check();
+    } else if (!strcmp(verb, "report")) {
+        report();
+    } else if (!strcmp(verb, "stop")) {
+        end_crew(hammering, true);
+    } else if (!strcmp(verb, "hammer") && n == 6) {
+        hammering = start_crew(atoi(words[1]), atol(words[2]), atol(words[3]), 0, words[4], words[5]);
+        printf("ok\n");
+    } else if (!strcmp(verb, "exact") && n == 5) {
+        end_crew(start_crew(atoi(words[1]), 0, 1, atol(words[2]), words[3], words[4]), false);
+    } else if (!strcmp(verb, "fork") && n == 5) {
+        fork_children(atoi(words[1]), atol(words[2]), words[3], words[4]);
+    } else if (!strcmp(verb, "many") && n == 4) {
+        weir_limit *limit = parse(words[3]);
+        take_many(atol(words[1]), words[2], limit);
+        weir_limit_free(limit);
+    } else if (!strcmp(verb, "settle") || !strcmp(verb, "reset") || !strncmp(verb, "re", 2)) {
+        change(verb, words + 1);
+    } else {
+        ask(verb, words + 1, n - 1);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    char line[65536];
+    weir_error err = {0};
+    long start = now_us();
+    int code = argc == 2 ? weir_store_open(argv[1], &store, &err) : WEIR_EINVAL;
+    printf("%d\t%ld\t%s\n", code, now_us() - start, err.message);
+    fflush(stdout);
+    while (code == 0 && fgets(line, sizeof line, stdin)) {
+        char *words[WORDS_MAX + 1] = {0};
+        int n = 0;
+        line[strcspn(line, "\n")] = 0;
+        for (char *word = strtok(line, "\t"); word && n < WORDS_MAX; word = strtok(NULL, "\t"))
+            words[n++] = word;
+        run(words, n);
+        fflush(stdout);
+    }
+    weir_store_close(store);
+    return 0;
+}
