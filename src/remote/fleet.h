@@ -22,7 +22,7 @@ struct weir__node {
     _Atomic bool owns;            /* it has slots, or is the only server */
     _Atomic int64_t wanted_us;    /* somebody was sent there: a connection is wanted until then */
     /* the keeper's */
-    int64_t next_try_us, up_since_us;
+    int64_t next_try_us, next_check_us, up_since_us;
     unsigned failures; /* attempts, and short lives, in a row */
     bool was_up;
 };

@@ -3,7 +3,7 @@
  *
  *           ┌──────────── every 100 ms, or when woken: a link went down, a slot moved ───────────┐
  *           ▼                                                                                    │
- *     look at the topology, if due ─► for every node: connect if due, read if idle, drop if unused
+ *     look at the topology, if due ─► for every node: connect if due, check if in use, drop if not
  *
  * A node's connection:
  *
@@ -30,6 +30,8 @@
 #define PAUSE_MAX_US 1000000
 #define ATTEMPT_US 500000 /* at least; ten times the deadline where that is longer */
 #define LASTING_US 1000000
+#define CHECK_US 1000000 /* how often a server in use is asked whether it is still the right one */
+#define CHECK_WAIT_MAX_US 500000
 #define LOOK_SOON_US 250000 /* topology: while something is wrong */
 #define LOOK_CLUSTER_US 10000000
 #define LOOK_SENTINEL_US 2000000
@@ -72,8 +74,57 @@ static enum weir__talk_result connect_node(struct weir__fleet *fleet, struct wei
     }
     node->was_up = true;
     node->up_since_us = weir__mono_us();
+    node->next_check_us = node->up_since_us + CHECK_US;
     weir__link_start(&node->link, &conn, &server);
     return WEIR__TALK_OK;
+}
+
+/* ---- is it still the right one ---- */
+
+struct check {
+    struct weir__call call;
+    const char *command;
+    bool replica;
+};
+
+static unsigned write_check(struct weir__call *call, const struct weir__server *server,
+                            struct weir__buffer *buffer)
+{
+    const char *command = ((struct check *)call)->command;
+    (void)server;
+    weir__resp_put_header(buffer, WEIR__RESP_ARRAY, 1, 2);
+    weir__resp_put_bulk(buffer, command, strlen(command));
+    return 1;
+}
+
+static void read_check(struct weir__call *call, unsigned i, const char *data,
+                       const struct weir__resp_node *nodes)
+{
+    (void)i;
+    ((struct check *)call)->replica = nodes[0].type == WEIR__RESP_ARRAY && nodes[0].len > 0 &&
+                                      weir__node_starts(data, &nodes[1], "slave");
+}
+
+/* A script that finds nothing to write gets no READONLY from a server that became a replica, and an
+ * idle connection does not show that its server hangs. A cluster's nodes send strangers away. */
+static void check_node(const struct weir__fleet *fleet, struct weir__node *node)
+{
+    int64_t longest = weir__min(fleet->url->deadline_us, CHECK_WAIT_MAX_US);
+    struct check check = {
+        .call = {.write = write_check,
+                 .read = read_check,
+                 .deadline_us = weir__mono_us() + longest,
+                 .quiet = longest < fleet->url->deadline_us},
+        .command = fleet->url->kind == WEIR__REDIS_CLUSTER ? "PING" : "ROLE",
+    };
+    weir__link_submit(&node->link, &check.call);
+    if (check.call.status == WEIR__CALL_WAITING) {
+        weir__link_flush(&node->link, check.call.deadline_us);
+        weir__link_await(&check.call);
+    }
+    if (check.replica)
+        weir__link_break(&check.call, "the server has become a replica, which cannot decide");
+    node->next_check_us = weir__mono_us() + CHECK_US;
 }
 
 /* A connection that was there is gone: how long it lasted says how soon to try again. */
@@ -95,6 +146,8 @@ static enum weir__talk_result tend_node(struct weir__fleet *fleet, struct weir__
     bool up = node->link.state == WEIR__LINK_UP;
     if (up && wanted(fleet, node, now)) {
         weir__link_tend(&node->link);
+        if (now >= node->next_check_us)
+            check_node(fleet, node);
         return WEIR__TALK_OK;
     }
     if (up) {

@@ -330,7 +330,12 @@ static void give_up(struct weir__link *link, struct weir__call *call)
     for (uint64_t i = call->first + call->seen; i < call->first + call->replies; i++)
         link->ring[i % WEIR__LINK_RING] = NULL;
     call->status = WEIR__CALL_LATE;
-    if (++link->misses >= WEIR__LINK_MISSES)
+    /* Calls under way together miss together: that is one miss. */
+    if (call->first >= link->miss_mark && !call->quiet) {
+        link->misses++;
+        link->miss_mark = link->asked;
+    }
+    if (link->misses >= WEIR__LINK_MISSES)
         go_down(link, "the server does not answer in time");
     else if (!link->led)
         pass_on(link);
@@ -384,7 +389,7 @@ void weir__link_start(struct weir__link *link, const struct weir__conn *conn,
     link->connection++;
     link->misses = 0;
     link->out_len = link->sending_len = link->sending_at = 0;
-    link->asked = link->answered = 0;
+    link->asked = link->answered = link->miss_mark = 0;
     link->in_start = link->in_end = 0;
     weir__resp_begin(&link->reader, WEIR__RESP_REPLIES, &limits, link->nodes, WEIR__LINK_NODES);
     link->state = WEIR__LINK_UP;

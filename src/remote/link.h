@@ -50,6 +50,7 @@ struct weir__call {
     void (*read)(struct weir__call *, unsigned i, const char *data,
                  const struct weir__resp_node *nodes);
     int64_t deadline_us; /* monotonic */
+    bool quiet;          /* if it misses its deadline, that says nothing of the server */
     /* the link's */
     struct weir__link *link;
     unsigned connection; /* which of the link's it was sent on */
@@ -75,6 +76,7 @@ struct weir__link {
     unsigned users;                /* threads at the socket without the lock */
     bool led, flushing;            /* somebody reads; somebody writes */
     unsigned misses;               /* deadlines missed since the last reply in time */
+    uint64_t miss_mark;            /* only calls asked from here on can miss anew */
     char *out, *sending;           /* being filled; being written */
     size_t out_size, sending_size; /* their room */
     size_t out_len, sending_len, sending_at;

@@ -139,8 +139,8 @@ static void end_crew(struct crew *crew, bool stop)
 /* Children of a process that has used the store: each makes connections of its own. */
 static void fork_children(int children, long takes, const char *key, const char *limit)
 {
-    struct crew *crew = mmap(NULL, sizeof *crew, PROT_READ | PROT_WRITE,
-                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct crew *crew =
+        mmap(NULL, sizeof *crew, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     *crew = (struct crew){.limit = parse(limit), .key = key, .keys = 1, .takes = takes};
     fflush(stdout);
     for (int i = 0; i < children; i++) {
@@ -185,8 +185,8 @@ static void print_decision(int code, const weir_decision *d, long us)
     weir_receipt(d, receipt);
     printf("%d\t%d\t%lld\t%lld\t%lld\t%lld\t%lld\t%d\t%lld\t%llu\t%d\t%ld\t%s\n", code, d->allowed,
            (long long)d->limit, (long long)d->remaining, (long long)d->retry_after_us,
-           (long long)d->reset_after_us, (long long)d->delay_us, d->degraded,
-           (long long)d->charged, (unsigned long long)d->lease, d->binding, us, receipt);
+           (long long)d->reset_after_us, (long long)d->delay_us, d->degraded, (long long)d->charged,
+           (unsigned long long)d->lease, d->binding, us, receipt);
 }
 
 static void ask(const char *verb, char **words, int n)
@@ -212,12 +212,11 @@ static void change(const char *verb, char **words)
     weir_limit *limit = strcmp(verb, "reset") ? parse(words[1]) : NULL;
     weir_key key = weir_text(words[0]);
     long start = now_us();
-    int code = !strcmp(verb, "reset")    ? weir_reset(store, key)
-               : !strcmp(verb, "settle") ? weir_settle(store, key, limit, words[2], atoll(words[3]),
-                                                       NULL)
-               : !strcmp(verb, "renew")
-                   ? weir_renew(store, key, limit, strtoull(words[2], NULL, 10))
-                   : weir_release(store, key, limit, strtoull(words[2], NULL, 10));
+    int code =
+        !strcmp(verb, "reset")    ? weir_reset(store, key)
+        : !strcmp(verb, "settle") ? weir_settle(store, key, limit, words[2], atoll(words[3]), NULL)
+        : !strcmp(verb, "renew")  ? weir_renew(store, key, limit, strtoull(words[2], NULL, 10))
+                                  : weir_release(store, key, limit, strtoull(words[2], NULL, 10));
     printf("%d\t%ld\n", code, now_us() - start);
     weir_limit_free(limit);
 }
@@ -249,7 +248,8 @@ static void run(char **words, int n)
     } else if (!strcmp(verb, "stop")) {
         end_crew(hammering, true);
     } else if (!strcmp(verb, "hammer") && n == 6) {
-        hammering = start_crew(atoi(words[1]), atol(words[2]), atol(words[3]), 0, words[4], words[5]);
+        hammering =
+            start_crew(atoi(words[1]), atol(words[2]), atol(words[3]), 0, words[4], words[5]);
         printf("ok\n");
     } else if (!strcmp(verb, "exact") && n == 5) {
         end_crew(start_crew(atoi(words[1]), 0, 1, atol(words[2]), words[3], words[4]), false);
