@@ -5,6 +5,15 @@ import collections
 Test = collections.namedtuple("Test", "name build command seconds alone", defaults=(300, False))
 
 VECTORS = "tests/vectors/*.vec"
+UNITS = """base_buffer base_duration base_error base_hash base_random core_buckets core_definitions core_fold
+    core_guava core_leases core_never_more core_ring core_sound core_windows limit_errors limit_explain
+    limit_language limit_memory limit_receipt limit_sound wire_resp wire_resp_write wire_sha1 wire_state wire_url
+    zone_file zone_space""".split()
+THREADS = "threads threads_chaos threads_groups".split()
+
+
+def programs(group, names, build):
+    return [Test(f"{group}: {name} ({build})", build, f"{{build}}/tests/{name}") for name in names]
 
 
 def vectors(build):
@@ -13,6 +22,24 @@ def vectors(build):
         Test(f"vectors: memory ({build})", build, f"{{build}}/tests/vectors {VECTORS}"),
         Test(f"vectors: shm ({build})", build, f"tests/vectors/shm.sh {{build}} {VECTORS}"),
         Test(f"vectors: file ({build})", build, f"tests/vectors/file.sh {{build}} {VECTORS}"),
+    ]
+
+
+def shared(build):
+    """Threads and processes together, killed and failed."""
+    return [
+        *programs("threads", THREADS, build),
+        *programs("processes", ("processes", "processes_open"), build),
+        Test(f"deaths: at random ({build})", build, "{build}/tests/kill 300"),
+        Test(f"deaths: while opening ({build})", build, "{build}/tests/kill_open"),
+        Test(f"failures: every call once ({build})", build, "{build}/tests/fault"),
+    ]
+
+
+def clocks(build):
+    return [
+        Test(f"clock: fast beside real ({build})", build, "{build}/tests/clock", alone=True),
+        Test(f"clock: threads held up ({build})", build, "{build}/tests/threads_clock", alone=True),
     ]
 
 
@@ -30,6 +57,11 @@ def model(build, rounds):
     ]
 
 
+def redis(build):
+    return [Test(f"redis: {name} ({build})", build, f"tests/redis/{name}.py")
+            for name in ("lua_vectors", "lua_script", "lua_function", "lua_acl", "module_vectors")]
+
+
 def library():
     return [Test(f"library: {name}", "release", f"tests/api/{name}.sh")
             for name in ("cxx", "symbols", "pkgconfig", "examples", "layers", "words")]
@@ -41,8 +73,16 @@ def documentation():
 
 def tests(kind):
     if kind == "quick":
-        return vectors("release") + command_line("release")
+        return vectors("release") + programs("unit", UNITS, "release") + command_line("release")
     if kind == "soak":
-        return model("release", 200)
-    return (vectors("release") + vectors("asan") + command_line("asan") + model("release", 2)
-            + library() + documentation())
+        return model("release", 200) + [
+            Test("deaths: thousands", "release", "{build}/tests/kill 20000", 3600),
+            Test("deaths: while opening", "release", "{build}/tests/kill_open 2000", 3600),
+            Test("deaths: at every instruction", "release", "{build}/tests/kill_step all", 3600),
+        ]
+    return [
+        Test("deaths: at every instruction", "release", "{build}/tests/kill_step"),
+        *vectors("release"), *vectors("asan"), *programs("unit", UNITS, "release"), *programs("unit", UNITS, "asan"),
+        *shared("release"), *shared("asan"), *programs("threads", THREADS, "tsan"), *clocks("release"),
+        *command_line("asan"), *model("release", 2), *redis("release"), *library(), *documentation(),
+    ]
