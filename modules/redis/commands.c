@@ -158,7 +158,8 @@ static int settle_all(RedisModuleCtx *ctx, RedisModuleString *key, const weir_li
         op->changed = correction->actual > correction->charged; /* a refund adds nothing */
     }
     bool fits = has_room(&held, ops, limit->count, correction->now_us);
-    for (size_t i = 0; i < limit->count && fits; i++) {
+    bool differs = correction->actual != correction->charged;
+    for (size_t i = 0; i < limit->count && fits && differs; i++) {
         struct op *op = &ops[i];
         reserve_cell(op, correction->charged_at_us);
         op->changed = weir__algorithm_of(op->rule)->settle(op->rule, &op->state, correction);
@@ -194,8 +195,6 @@ int settle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
         return reply_error(ctx,
                            "ERR concurrent limits cannot be settled: release the lease instead");
     correction.now_us = now_us();
-    if (correction.actual == correction.charged)
-        return rm_ReplyWithSimpleString(ctx, "OK");
     return settle_all(ctx, argv[1], limit, &correction);
 }
 
