@@ -28,12 +28,14 @@ static inline void hash_key(const struct weir__zone *zone, weir_key key, uint64_
     weir__hash(zone->secret, key.data, key.len, ret);
 }
 
-/* Whether a zone could hold this rule's largest state. */
+/* Whether a zone could hold this rule's largest state. A log grows by moving to a block twice the size,
+ * and blocks lie at multiples of it: with two places for the largest, one is never in its own way. */
 static bool fits(const struct weir__zone *zone, const struct weir__rule *rule)
 {
     const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
     int64_t cells = weir__rule_cells(rule) + algorithm->leases; /* one to spare */
-    return !algorithm->large || UINT64_C(1) << weir__order_for(cells) <= zone->layout.units;
+    unsigned order = weir__order_for(cells);
+    return !algorithm->large || UINT64_C(1) << (order + (order > 0)) <= zone->layout.units;
 }
 
 /* Finds the row of a limit the hint knows nothing of; 0: no room. */
