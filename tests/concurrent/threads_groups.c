@@ -164,7 +164,7 @@ static void test_settle(struct job *job, uint64_t seed)
 {
     static const char *const kinds[KEYS] = {"token-bucket 1m/d",
                                             "fixed-window 1m/d",
-                                            "sliding-log 16k/d, fixed-window 1m/w",
+                                            "sliding-log 8k/d, fixed-window 1m/w",
                                             "leaky-bucket 1/d burst 999999",
                                             "sliding-counter 1m/d",
                                             "sliding-window 1m/d"};

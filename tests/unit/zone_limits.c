@@ -1,0 +1,133 @@
+/*
+ * More limits than there are rows: a zone of 64k has 64, one of 64m 2047. Rows whose states are fresh are
+ * swept, at most once a second; while all are needed a new limit is refused, and the others go on.
+ */
+#include "store_inside.h"
+#include "store_test.h"
+
+static _Atomic int64_t now = START;
+
+/* The i-th limit of that period. */
+static weir_limit *limit_number(int i, const char *period)
+{
+    return test_limit_of("token-bucket %d/%s", 10 + i, period);
+}
+
+/* Takes once under a limit of its own, with a key of its own. */
+static int take_number(weir_store *store, int i, const char *period, weir_decision *ret)
+{
+    char key[32];
+    snprintf(key, sizeof key, "key %d", i);
+    weir_limit *limit = limit_number(i, period);
+    int code = weir_take(store, weir_text(key), limit, 1, ret);
+    weir_limit_free(limit);
+    return code;
+}
+
+static uint32_t sweeps(weir_store *store)
+{
+    return test_zone(store)->header->sweeps;
+}
+
+static void test_rows(const char *url, int rows)
+{
+    weir_store *store = test_open(url, &now);
+    weir_decision decision = {0};
+    weir_limit *extra = test_limit("fixed-window 5/h"),
+               *several = test_limit("fixed-window 6/h, sliding-counter 7/h");
+    for (int i = 0; i < rows; i++)
+        CHECK_INT(take_number(store, i, "h", &decision), 0);
+    CHECK_INT(test_info(store).limits, rows);
+    CHECK_INT(sweeps(store), 0);
+    decision.limit = 42;
+    CHECK_INT(weir_take(store, weir_text("extra"), extra, 1, &decision), WEIR_EFULL);
+    CHECK_INT(weir_peek(store, weir_text("extra"), extra, 1, &decision), WEIR_EFULL);
+    CHECK_INT(weir_take(store, weir_text("extra"), several, 1, &decision), WEIR_EFULL);
+    CHECK_INT(decision.limit, 42);
+    CHECK_INT(sweeps(store), 1); /* for all three */
+    now += SECOND - 1;
+    CHECK_INT(weir_take(store, weir_text("extra"), extra, 1, &decision), WEIR_EFULL);
+    CHECK_INT(sweeps(store), 1);
+    now++;
+    CHECK_INT(weir_take(store, weir_text("extra"), extra, 1, &decision), WEIR_EFULL);
+    CHECK_INT(sweeps(store), 2);
+    for (int i = 0; i < rows; i++) { /* the others are known as before */
+        CHECK_INT(take_number(store, i, "h", &decision), 0);
+        CHECK_INT(decision.remaining, 10 + i - 2);
+    }
+    now += 2 * HOUR;
+    CHECK_INT(weir_take(store, weir_text("extra"), extra, 1, &decision), 0);
+    CHECK_INT(weir_take(store, weir_text("extra"), several, 1, &decision), 0);
+    CHECK_INT(sweeps(store), 3);
+    CHECK_INT(test_info(store).limits, 3);
+    CHECK_INT(test_info(store).keys, 2); /* two of the three share a state */
+    test_sound(store);
+    weir_limit_free(extra);
+    weir_limit_free(several);
+    weir_store_close(store);
+}
+
+/* Limits without end, a few in use at any time: every one of them works, held limits too. */
+static void test_passing_limits(void)
+{
+    weir_store *store = test_open("memory:64k?large=30%", &now);
+    weir_limit *held = test_limit("fixed-window 1000k/366d, sliding-log 5/s");
+    weir_decision decision = {0};
+    int full = 0;
+    for (int i = 0; i < 3000; i++) {
+        full += take_number(store, i, "s", &decision) == WEIR_EFULL;
+        CHECK_INT(weir_take(store, weir_text("held"), held, 1, &decision), 0);
+        now += SECOND / 4;
+    }
+    CHECK_INT(full, 0);
+    CHECK_INT(test_peek(store, "held", held, 0).limit, 5);
+    weir_limit *window = test_limit("fixed-window 1000k/366d");
+    CHECK_INT(test_peek(store, "held", window, 0).remaining, 1000000 - 3000);
+    CHECK(test_info(store).limits <= 64);
+    test_sound(store);
+    weir_limit_free(held);
+    weir_limit_free(window);
+    weir_store_close(store);
+}
+
+/* A clock set back does not put the next sweep off. */
+static void test_clock_set_back(void)
+{
+    weir_store *store = test_open("memory:64k", &now);
+    weir_decision decision = {0};
+    for (int i = 0; i < 64; i++)
+        CHECK_INT(take_number(store, i, "s", &decision), 0);
+    now += HOUR;
+    for (int i = 64; i < 128; i++)
+        CHECK_INT(take_number(store, i, "s", &decision), 0);
+    now -= HOUR / 2;
+    CHECK_INT(take_number(store, 200, "s", &decision), 0); /* states of the future are nonsense */
+    test_sound(store);
+    weir_store_close(store);
+}
+
+/* The same limit in other words is the same row. */
+static void test_same_rows(void)
+{
+    static const char *const texts[] = {"token-bucket 10/m", "gcra 10r/60s",
+                                        "TOKEN-BUCKET 10/1m burst 10"};
+    weir_store *store = test_open("memory:64k", &now);
+    for (int i = 0; i < 3; i++) {
+        weir_limit *limit = test_limit(texts[i]);
+        CHECK_INT(test_take(store, "key", limit, 1).remaining, 9 - i);
+        weir_limit_free(limit);
+    }
+    CHECK_INT(test_info(store).limits, 1);
+    CHECK_INT(test_info(store).keys, 1);
+    weir_store_close(store);
+}
+
+int main(void)
+{
+    test_rows("memory:64k", 64);
+    test_rows("memory:64m", 2047);
+    test_passing_limits();
+    test_clock_set_back();
+    test_same_rows();
+    return test_report();
+}
