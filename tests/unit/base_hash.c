@@ -1,6 +1,7 @@
 /*
- * The keyed hash against values of an independent SipHash-1-3, written in Python from the paper (its
- * row 0 is also the first vector of Rust's). The second word is v0 ^ v2 of the same final state.
+ * The keyed hash against values of an independent SipHash-1-3, written in Python from the paper
+ * (its row 0 is also the first vector of Rust's). The second word is v0 ^ v2 of the same final
+ * state.
  */
 #include "base/hash.h"
 #include "test.h"
@@ -66,7 +67,8 @@ static void test_others(void)
     char many[1000];
     memset(many, 'a', sizeof many);
     check(0, 0, "", 0, UINT64_C(0xd1fba762150c532c), UINT64_C(0xf578af5f91991f93));
-    check(UINT64_MAX, UINT64_MAX, "user:42", 7, UINT64_C(0x98890a8be14411fb), UINT64_C(0x47ec7c2113b62d3a));
+    check(UINT64_MAX, UINT64_MAX, "user:42", 7, UINT64_C(0x98890a8be14411fb),
+          UINT64_C(0x47ec7c2113b62d3a));
     check(UINT64_C(0x6b6a696867666564), UINT64_C(0x737271706f6e6d6c), many, sizeof many,
           UINT64_C(0x966fd251039e45b7), UINT64_C(0x7787614652847fff));
 }

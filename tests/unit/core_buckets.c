@@ -79,7 +79,8 @@ static void test_time_runs_back(void)
     CHECK_INT(rig.state.at, T0);
     CHECK_SIX(peek(&rig, T0 - MINUTE, 1, DEFAULT), false, 3, 0, MINUTE + SECOND,
               MINUTE + 3 * SECOND, 0);
-    CHECK_SIX(peek(&rig, T0 - MINUTE - 1, 1, DEFAULT), true, 3, 3, 0, 0, 0); /* beyond the horizon */
+    /* and beyond the horizon */
+    CHECK_SIX(peek(&rig, T0 - MINUTE - 1, 1, DEFAULT), true, 3, 3, 0, 0, 0);
 }
 
 static void test_numbers_change(void)
@@ -102,7 +103,8 @@ static void test_debt_stops_at_2_53(void)
     take(&rig, T0, WEIR_COST_MAX, DEFAULT);
     for (int i = 0; i < 9007; i++)
         CHECK(take(&rig, T0, WEIR_COST_MAX - (i == 0), WEIR_WAIT_ANY).allowed || i >= 9006);
-    CHECK(rig.state.amount <= WEIR__EXACT_MAX && rig.state.amount > WEIR__EXACT_MAX - WEIR_COST_MAX);
+    CHECK(rig.state.amount <= WEIR__EXACT_MAX &&
+          rig.state.amount > WEIR__EXACT_MAX - WEIR_COST_MAX);
     weir_decision d = take(&rig, T0, WEIR_COST_MAX, WEIR_WAIT_ANY);
     CHECK(!d.allowed && d.retry_after_us == 1);
     CHECK(take(&rig, T0 + 1, WEIR_COST_MAX, WEIR_WAIT_ANY).allowed);
@@ -116,7 +118,7 @@ static void test_bucket_settles(void)
     CHECK(settle(&rig, T0 + SECOND, T0, 5, 2));
     CHECK_INT(peek(&rig, T0 + SECOND, 0, DEFAULT).remaining, 9);
     CHECK(settle(&rig, T0 + SECOND, T0, 5, 0));
-    CHECK(!rig.state.present); /* never below 0 */
+    CHECK(!rig.state.present);          /* never below 0 */
     CHECK(settle(&rig, T0, T0, 0, 30)); /* a surcharge starts from fresh */
     CHECK_SIX(peek(&rig, T0, 1, DEFAULT), false, 10, 0, 21 * SECOND, 30 * SECOND, 0);
 }
@@ -144,7 +146,8 @@ static void test_long_idle(void)
 {
     rig_init(&rig, "token-bucket 1000g/us burst 1000g");
     take(&rig, 0, WEIR_COST_MAX, DEFAULT);
-    CHECK_SIX(take(&rig, WEIR__EXACT_MAX - 1, WEIR_COST_MAX, DEFAULT), true, WEIR_COST_MAX, 0, 0, 1, 0);
+    CHECK_SIX(take(&rig, WEIR__EXACT_MAX - 1, WEIR_COST_MAX, DEFAULT), true, WEIR_COST_MAX, 0, 0, 1,
+              0);
 }
 
 /* ---- stepped ---- */
@@ -171,7 +174,8 @@ static void test_stepped_waits(void)
     CHECK_SIX(take(&rig, T0 + 1, 5, 10 * SECOND - 2), false, 5, 0, 1, 10 * SECOND - 1, 0);
     CHECK_SIX(take(&rig, T0 + 1, 5, 10 * SECOND - 1), true, 5, 0, 0, 20 * SECOND - 1,
               10 * SECOND - 1);
-    CHECK_SIX(take(&rig, T0 + 1, 1, WEIR_WAIT_ANY), true, 5, 0, 0, 30 * SECOND - 1, 20 * SECOND - 1);
+    CHECK_SIX(take(&rig, T0 + 1, 1, WEIR_WAIT_ANY), true, 5, 0, 0, 30 * SECOND - 1,
+              20 * SECOND - 1);
 }
 
 static void test_stepped_saturates(void)

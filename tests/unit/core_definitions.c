@@ -1,7 +1,7 @@
 /*
- * The definitions of docs/SPEC.md tried out on random traces of every limit: retry_after, reset_after
- * and remaining mean what they say, a denied or free request writes nothing, peek is take without the
- * charge.
+ * The definitions of docs/SPEC.md tried out on random traces of every limit: retry_after,
+ * reset_after and remaining mean what they say, a denied or free request writes nothing, peek is
+ * take without the charge.
  *
  *     core_definitions [SEED]
  */

@@ -3,14 +3,17 @@
 
 static weir_decision allowed(int64_t limit, int64_t remaining, int64_t reset, int64_t delay)
 {
-    return (weir_decision){.allowed = true, .limit = limit, .remaining = remaining,
-                           .reset_after_us = reset, .delay_us = delay};
+    return (weir_decision){.allowed = true,
+                           .limit = limit,
+                           .remaining = remaining,
+                           .reset_after_us = reset,
+                           .delay_us = delay};
 }
 
 static weir_decision denied(int64_t limit, int64_t remaining, int64_t retry, int64_t reset)
 {
-    return (weir_decision){.limit = limit, .remaining = remaining, .retry_after_us = retry,
-                           .reset_after_us = reset};
+    return (weir_decision){
+        .limit = limit, .remaining = remaining, .retry_after_us = retry, .reset_after_us = reset};
 }
 
 static weir_decision fold(const weir_decision *rows, size_t n)

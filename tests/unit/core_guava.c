@@ -21,7 +21,7 @@ static void test_smooth_saves(void)
     CHECK_INT(peek(&rig, T0 + 1200000, 0, 0).remaining, 5);
     CHECK_INT(peek(&rig, T0 + HOUR, 0, 0).remaining, 10);
     CHECK_INT(rig.state.stored == 0, 1); /* a peek keeps nothing */
-    for (int i = 0; i < 11; i++) /* ten saved, one on credit */
+    for (int i = 0; i < 11; i++)         /* ten saved, one on credit */
         CHECK_INT(take(&rig, T0 + HOUR, 1, DEFAULT).delay_us, 0);
     CHECK_INT(take(&rig, T0 + HOUR, 1, DEFAULT).delay_us, 200000);
 }

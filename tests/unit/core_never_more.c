@@ -1,7 +1,7 @@
 /*
  * Brute force over random traces: whatever the log and the window admitted, no span of W holds more
- * than N of it; the log denies only what would have been too much, the window is at most a precision
- * too strict; the others keep to their own promises.
+ * than N of it; the log denies only what would have been too much, the window is at most a
+ * precision too strict; the others keep to their own promises.
  *
  *     core_never_more [SEED]
  */

@@ -1,6 +1,6 @@
 /*
- * A state under a rule, driven as a store drives it, with nothing in between: load, judge, charge if
- * allowed, report. Time is whatever the test says.
+ * A state under a rule, driven as a store drives it, with nothing in between: load, judge, charge
+ * if allowed, report. Time is whatever the test says.
  */
 #ifndef WEIR_CORE_RIG_H
 #define WEIR_CORE_RIG_H
@@ -65,7 +65,8 @@ static inline void rig_store(struct rig *rig, const struct weir__state *state)
         rig->state.ring.len = 0, rig->state.ring.sum = 0;
 }
 
-static inline weir_decision rig_ask(struct rig *rig, int64_t t, int64_t cost, int64_t wait, bool peek)
+static inline weir_decision rig_ask(struct rig *rig, int64_t t, int64_t cost, int64_t wait,
+                                    bool peek)
 {
     const struct weir__algorithm *algorithm = weir__algorithm_of(&rig->rule);
     struct weir__request request = {t, cost, weir__wait_for(&rig->rule, wait)};

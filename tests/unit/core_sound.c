@@ -1,5 +1,5 @@
-/* States from untrusted memory: each field out of bounds is refused, the last one within is not. And
- * what all algorithms share: the table, the horizon, which rules speak of one state. */
+/* States from untrusted memory: each field out of bounds is refused, the last one within is not.
+ * And what all algorithms share: the table, the horizon, which rules speak of one state. */
 #include "core_rig.h"
 
 static bool sound(const char *text, struct weir__state state)
@@ -82,9 +82,9 @@ static void test_horizons(void)
 static void test_nonsense(void)
 {
     static const char *const limits[] = {
-        "token-bucket 1/h",      "token-bucket 1/h stepped",  "leaky-bucket 1/h nodelay",
-        "fixed-window 1/h",      "fixed-window 1/h from-first", "sliding-log 1/h",
-        "sliding-window 1/h",    "sliding-counter 1/h",       "concurrent 1 lease 1h",
+        "token-bucket 1/h",   "token-bucket 1/h stepped",    "leaky-bucket 1/h nodelay",
+        "fixed-window 1/h",   "fixed-window 1/h from-first", "sliding-log 1/h",
+        "sliding-window 1/h", "sliding-counter 1/h",         "concurrent 1 lease 1h",
     };
     static struct rig rig;
     for (size_t i = 0; i < WEIR__COUNT(limits); i++) {
@@ -99,7 +99,8 @@ static void test_nonsense(void)
     }
 }
 
-/* What came back to fresh under the rule it was written under is absent, whatever the new rule says. */
+/* What came back to fresh under the rule it was written under is absent, whatever the new rule
+ * says. */
 static void test_fresh_under_the_old_rule(void)
 {
     static struct rig rig;

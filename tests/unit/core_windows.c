@@ -39,9 +39,9 @@ static void test_fixed_settles(void)
     take(&rig, T0 + 1, 5, DEFAULT);
     CHECK(settle(&rig, T0 + 2, T0 + 1, 5, 2));
     CHECK_INT(peek(&rig, T0 + 2, 0, DEFAULT).remaining, 8);
-    CHECK(!settle(&rig, T0 + 2, T0 - 1, 5, 2));     /* the window before */
+    CHECK(!settle(&rig, T0 + 2, T0 - 1, 5, 2));      /* the window before */
     CHECK(!settle(&rig, T0 + 2, T0 + MINUTE, 5, 2)); /* and the one after */
-    CHECK(settle(&rig, T0 + 2, T0 - 1, 1, 20));     /* a surcharge is charged now */
+    CHECK(settle(&rig, T0 + 2, T0 - 1, 1, 20));      /* a surcharge is charged now */
     CHECK_SIX(peek(&rig, T0 + 2, 1, DEFAULT), false, 10, 0, MINUTE - 2, MINUTE - 2, 0);
     for (int i = 0; i < 9008; i++)
         settle(&rig, T0 + 2, T0, 0, WEIR_COST_MAX);
@@ -207,9 +207,9 @@ static void test_counter_settles(void)
     CHECK_INT(rig.state.before, 2);
     CHECK(settle(&rig, next + 1, next, 3, 5)); /* this window */
     CHECK_INT(rig.state.amount, 5);
-    CHECK(!settle(&rig, next + 1, T0 - 1, 4, 2)); /* gone */
+    CHECK(!settle(&rig, next + 1, T0 - 1, 4, 2));             /* gone */
     CHECK(!settle(&rig, next + 1, next + 10 * SECOND, 4, 2)); /* never was */
-    CHECK(settle(&rig, next + 1, T0 - 1, 4, 5)); /* a surcharge is charged now */
+    CHECK(settle(&rig, next + 1, T0 - 1, 4, 5));              /* a surcharge is charged now */
     CHECK_INT(rig.state.amount, 6);
     CHECK(settle(&rig, next + 1, next + 10 * SECOND, 0, 1));
     CHECK_INT(rig.state.amount, 7);
