@@ -114,7 +114,7 @@ static int shake_hands(struct weir__conn *conn, const struct weir__patience *pat
         short events = 0;
         int done = weir__tls_handshake(conn->tls, conn->fd, &events, why);
         if (done)
-            return done > 0 ? 0 : -1;
+            return done > 0 ? 0 : done;
         if (weir__conn_wait(conn, events, patience) <= 0) {
             snprintf(why, WEIR__WHY_SIZE, "no TLS handshake in time");
             return -1;
@@ -138,9 +138,10 @@ int weir__conn_open(const struct weir__redis_url *url, const struct weir__redis_
         return -1;
     if (url->tls) {
         conn.tls = weir__tls_new(url, host->name, why);
-        if (!conn.tls || shake_hands(&conn, patience, why)) {
+        int code = conn.tls ? shake_hands(&conn, patience, why) : -2;
+        if (code) {
             weir__conn_close(&conn);
-            return -1;
+            return code;
         }
     }
     *ret = conn;

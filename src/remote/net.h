@@ -34,7 +34,8 @@ struct weir__patience {
 };
 
 /* Connects, under TLS if the address says so. The names are looked up here, which may take long: only
- * the keeper calls it. A unix address has a path instead of a host. 0, or -1 with why. */
+ * the keeper calls it. A unix address has a path instead of a host. 0, or -1 with why; -2: TLS
+ * as the address wants it is not to be had, a matter of certificates and files. */
 int weir__conn_open(const struct weir__redis_url *url, const struct weir__redis_host *host,
                     const struct weir__patience *patience, struct weir__conn *ret,
                     char why[WEIR__WHY_SIZE]);

@@ -31,8 +31,8 @@ enum weir__talk_result weir__talk_open(struct weir__talk *talk, const struct wei
         return WEIR__TALK_FAILED;
     }
     weir__resp_begin(&talk->reader, WEIR__RESP_REPLIES, &limits, talk->nodes, nodes);
-    return weir__conn_open(url, host, patience, &talk->conn, why) ? WEIR__TALK_FAILED
-                                                                  : WEIR__TALK_OK;
+    int code = weir__conn_open(url, host, patience, &talk->conn, why);
+    return code == 0 ? WEIR__TALK_OK : code == -1 ? WEIR__TALK_FAILED : WEIR__TALK_REFUSED;
 }
 
 void weir__talk_close(struct weir__talk *talk)

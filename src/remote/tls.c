@@ -244,14 +244,17 @@ static int pull(struct weir__tls *tls, int fd)
     return n > 0 && openssl.BIO_write(tls->in, data, (int)n) == (int)n ? 1 : -1;
 }
 
-static void explain(struct weir__tls *tls, char why[WEIR__WHY_SIZE])
+/* Why there was no handshake; what weir__tls_handshake answers. */
+static int explain(struct weir__tls *tls, char why[WEIR__WHY_SIZE])
 {
     long result = openssl.SSL_get_verify_result(tls->session);
-    if (result == SSL_VERIFIED)
+    if (result == SSL_VERIFIED) {
         describe(why, "handshake with", "the server");
-    else
-        snprintf(why, WEIR__WHY_SIZE, "TLS: the server's certificate: %s (ca= names the authority)",
-                 openssl.X509_verify_cert_error_string(result));
+        return -1;
+    }
+    snprintf(why, WEIR__WHY_SIZE, "TLS: the server's certificate: %s (ca= names the authority)",
+             openssl.X509_verify_cert_error_string(result));
+    return -2;
 }
 
 int weir__tls_handshake(struct weir__tls *tls, int fd, short *ret_events, char why[WEIR__WHY_SIZE])
@@ -261,9 +264,8 @@ int weir__tls_handshake(struct weir__tls *tls, int fd, short *ret_events, char w
         int done = openssl.SSL_do_handshake(tls->session);
         int error = done == 1 ? 0 : openssl.SSL_get_error(tls->session, done);
         if (done != 1 && error != SSL_WANT_READ && error != SSL_WANT_WRITE) {
-            explain(tls, why);
             push(tls, fd); /* the alert that says so */
-            return -1;
+            return explain(tls, why);
         }
         if (!push(tls, fd)) {
             snprintf(why, WEIR__WHY_SIZE, "TLS: the connection was closed");

@@ -13,7 +13,8 @@ struct weir__tls *weir__tls_new(const struct weir__redis_url *url, const char *h
                                 char why[WEIR__WHY_SIZE]);
 void weir__tls_free(struct weir__tls *tls);
 
-/* One step of the handshake. 1: done; 0: needs the socket in `events`; -1 with why. */
+/* One step of the handshake. 1: done; 0: needs the socket in `events`; -1 with why; -2: the
+ * certificate is not good, and trying again will not make it so. */
 int weir__tls_handshake(struct weir__tls *tls, int fd, short *ret_events, char why[WEIR__WHY_SIZE]);
 long weir__tls_read(struct weir__tls *tls, int fd, void *data, size_t room);
 long weir__tls_write(struct weir__tls *tls, int fd, const void *data, size_t len);
