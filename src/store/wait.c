@@ -14,15 +14,43 @@ static void sleep_for(const weir_store *store, int64_t us)
         store->clock.sleep(store->clock.context, us);
 }
 
-/* Whether a limit that hands out reservations denied: then waiting for it is of no use. */
-static bool denied_for_good(const weir_limit *limit, const weir_decision *rows)
+/* A virtual clock that cannot be slept by: then nothing is gained by asking again. */
+static bool can_sleep(const weir_store *store)
 {
-    for (size_t i = 0; i < limit->count; i++) {
-        if (!rows[i].allowed &&
-            (rows[i].retry_after_us == WEIR_NEVER || weir__algorithm_of(&limit->rules[i])->waits))
+    return !store->clock.now || store->clock.sleep;
+}
+
+/* Whether waiting is of no use: a limit will never admit it, or gives out its turns in order and has
+ * none in time. A full leaky bucket, too, if it is the queue that takes too long, which what costs
+ * nothing is told at once; else there will be room after retry_after. */
+static bool is_hopeless(weir_store *store, weir_request request, const weir_decision *rows)
+{
+    weir_decision free_rows[WEIR_LIMITS_MAX], folded;
+    bool full = false;
+    for (size_t i = 0; i < request.limit->count; i++) {
+        const struct weir__rule *rule = &request.limit->rules[i];
+        if (rows[i].allowed ||
+            !(rows[i].retry_after_us == WEIR_NEVER || weir__algorithm_of(rule)->waits))
+            continue;
+        if (rows[i].retry_after_us == WEIR_NEVER || rule->kind != WEIR__LEAKY_BUCKET)
+            return true;
+        full = true;
+    }
+    request.cost = 0;
+    request.detail = free_rows;
+    if (!full || weir_peek_all(store, &request, 1, &folded))
+        return full;
+    for (size_t i = 0; i < request.limit->count; i++) {
+        if (request.limit->rules[i].kind == WEIR__LEAKY_BUCKET && !free_rows[i].allowed)
             return true;
     }
     return false;
+}
+
+/* By this process's clock alone: a store elsewhere may have another. */
+static int64_t left_until(const weir_store *store, int64_t deadline)
+{
+    return weir__max(0, deadline - weir__store_now(store));
 }
 
 int weir_wait(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
@@ -38,14 +66,14 @@ int weir_wait(weir_store *store, weir_key key, const weir_limit *limit, int64_t 
         int code = weir_take_all(store, &request, 1, &folded);
         if (code)
             return code;
-        if (folded.allowed && folded.delay_us > 0)
-            sleep_for(store, folded.delay_us);
-        left = deadline - folded.time_us;
-        if (folded.allowed || denied_for_good(limit, rows) || folded.retry_after_us > left)
+        if (folded.allowed || !can_sleep(store) || is_hopeless(store, request, rows) ||
+            folded.retry_after_us > left_until(store, deadline))
             break;
         sleep_for(store, folded.retry_after_us);
-        left = weir__max(0, deadline - weir__store_now(store));
+        left = left_until(store, deadline);
     }
+    if (folded.allowed && folded.delay_us > 0)
+        sleep_for(store, folded.delay_us);
     *ret = folded;
     return 0;
 }
