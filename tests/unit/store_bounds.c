@@ -1,0 +1,123 @@
+/* Arguments out of bounds: refused by every verb, with nothing changed and nothing written. */
+#include "store_test.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static _Atomic int64_t now = START;
+
+static weir_store *open_store(void)
+{
+    now = START;
+    return test_open("memory:256k?large=30%", &now);
+}
+
+static void test_bad_requests(void)
+{
+    static char big[WEIR_KEY_MAX + 1];
+    weir_store *store = open_store();
+    weir_limit *limit = test_limit("token-bucket 5/s"), *log = test_limit("sliding-log 5/s");
+    const weir_key key = weir_text("key");
+    const weir_request wrong[] = {
+        {key, NULL, 1, 0, NULL, false},
+        {weir_bytes(NULL, 3), limit, 1, 0, NULL, false},
+        {weir_bytes("", 0), limit, 1, 0, NULL, false},
+        {weir_bytes(big, sizeof big), limit, 1, 0, NULL, false},
+        {weir_bytes(NULL, WEIR_HASHED), limit, 1, 0, NULL, false},
+        {key, limit, -1, 0, NULL, false},
+        {key, limit, WEIR_COST_MAX + 1, 0, NULL, false},
+        {key, limit, INT64_MIN, 0, NULL, false},
+        {key, limit, 1, -2, NULL, false},
+        {key, limit, 1, WEIR_DURATION_MAX + 1, NULL, false},
+    };
+    weir_decision decision = {.limit = 42};
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        weir_request pair[] = {weir_ask(weir_text("other"), log), wrong[i]};
+        CHECK_INT(weir_take_all(store, &wrong[i], 1, &decision), WEIR_EINVAL);
+        CHECK_INT(weir_peek_all(store, &wrong[i], 1, &decision), WEIR_EINVAL);
+        CHECK_INT(weir_take_all(store, pair, 2, &decision), WEIR_EINVAL);
+        CHECK_INT(weir_take_many(store, pair, 2, &decision), WEIR_EINVAL);
+        if (i < 8) {
+            CHECK_INT(weir_take(store, wrong[i].key, wrong[i].limit, wrong[i].cost, &decision),
+                      WEIR_EINVAL);
+            CHECK_INT(weir_peek(store, wrong[i].key, wrong[i].limit, wrong[i].cost, &decision),
+                      WEIR_EINVAL);
+        }
+        if (i > 0 && i < 5)
+            CHECK_INT(weir_reset(store, wrong[i].key), WEIR_EINVAL);
+        if (i < 5) {
+            CHECK_INT(weir_renew(store, wrong[i].key, wrong[i].limit, 1), WEIR_EINVAL);
+            CHECK_INT(weir_release(store, wrong[i].key, wrong[i].limit, 1), WEIR_EINVAL);
+        }
+    }
+    CHECK_INT(weir_take_all(store, wrong, 0, &decision), WEIR_EINVAL);
+    weir_request seventeen[17], twice[] = {weir_ask(key, limit), weir_ask(key, limit)};
+    char keys[17][8];
+    for (int i = 0; i < 17; i++) {
+        snprintf(keys[i], sizeof keys[i], "%d", i);
+        seventeen[i] = weir_ask(weir_text(keys[i]), limit);
+    }
+    CHECK_INT(weir_take_all(store, seventeen, 17, &decision), WEIR_EINVAL);
+    CHECK_INT(weir_take_all(store, twice, 2, &decision), WEIR_ESHARED);
+    twice[0].acquire = true;
+    CHECK_INT(weir_take_all(store, twice, 1, &decision), WEIR_EUNSUPPORTED);
+    CHECK_INT(weir_acquire(store, key, limit, 1, &decision), WEIR_EUNSUPPORTED);
+    CHECK_INT(weir_renew(store, key, limit, 1), WEIR_EUNSUPPORTED);
+    int64_t times[] = {-1, INT64_C(1) << 53, INT64_MAX, INT64_MIN};
+    for (size_t i = 0; i < COUNT(times); i++) {
+        now = times[i];
+        CHECK_INT(weir_take(store, key, limit, 1, &decision), WEIR_EINVAL);
+        CHECK_INT(weir_take_all(store, twice + 1, 1, &decision), WEIR_EINVAL);
+        CHECK_INT(weir_take_many(store, twice + 1, 1, &decision), WEIR_EINVAL);
+    }
+    CHECK_INT(decision.limit, 42);
+    CHECK_INT(test_info(store).keys, 0);
+    weir_limit_free(limit);
+    weir_limit_free(log);
+    weir_store_close(store);
+}
+
+static void test_bad_settles(void)
+{
+    static const char *const receipts[] = {"",
+                                           "w1",
+                                           "w1-",
+                                           "w1-1",
+                                           "w1-1-",
+                                           "w1--1-1",
+                                           "w2-1-1",
+                                           "w1-1-1 ",
+                                           " w1-1-1",
+                                           "w1-1-x",
+                                           "w1-1-1000000000001",
+                                           "w1-9007199254740992-1",
+                                           "w1-99999999999999999999-1"};
+    weir_store *store = open_store();
+    weir_limit *limit = test_limit("token-bucket 5/s"), *leases = test_limit("concurrent 5");
+    const weir_key key = weir_text("key");
+    weir_error err;
+    for (size_t i = 0; i < COUNT(receipts); i++) {
+        err = (weir_error){0};
+        CHECK_INT(weir_settle(store, key, limit, receipts[i], 3, &err), WEIR_ERECEIPT);
+        CHECK(err.code == WEIR_ERECEIPT && strstr(err.message, "w1-"));
+    }
+    CHECK_INT(weir_settle(store, key, limit, NULL, 3, NULL), WEIR_ERECEIPT);
+    CHECK_INT(weir_settle(store, key, limit, "w1-1-1", -1, &err), WEIR_EINVAL);
+    CHECK_INT(weir_settle(store, key, limit, "w1-1-1", WEIR_COST_MAX + 1, &err), WEIR_EINVAL);
+    CHECK_INT(weir_settle(store, key, NULL, "w1-1-1", 1, &err), WEIR_EINVAL);
+    CHECK_INT(weir_settle(store, key, leases, "w1-1-1", 2, &err), WEIR_EUNSUPPORTED);
+    CHECK_INT(weir_renew(store, key, leases, 0), WEIR_ENOLEASE);
+    CHECK_INT(weir_release(store, key, leases, UINT64_MAX), WEIR_ENOLEASE);
+    CHECK_INT(test_info(store).keys, 0);
+    weir_limit_free(limit);
+    weir_limit_free(leases);
+    weir_store_close(store);
+}
+
+int main(void)
+{
+    test_bad_requests();
+    test_bad_settles();
+    weir_store_close(NULL);
+    weir_limit_free(NULL);
+    return test_report();
+}
