@@ -160,10 +160,7 @@ static int judge(struct weir__fleet *fleet, struct weir__ask *ask)
 
 static void submit(struct weir__ask *ask)
 {
-    if (ask->node)
-        weir__link_submit(&ask->node->link, &ask->call);
-    else
-        ask->call.status = WEIR__CALL_DOWN;
+    ask->sent = ask->node ? weir__link_submit(&ask->node->link, &ask->call) : WEIR__CALL_DOWN;
 }
 
 void weir__ask_begin(struct weir__fleet *fleet, struct weir__ask *ask)
@@ -179,7 +176,7 @@ void weir__ask_begin(struct weir__fleet *fleet, struct weir__ask *ask)
 
 void weir__ask_flush(struct weir__ask *ask)
 {
-    if (ask->call.status == WEIR__CALL_WAITING)
+    if (ask->sent == WEIR__CALL_WAITING)
         weir__link_flush(&ask->node->link, ask->call.deadline_us);
 }
 
@@ -187,14 +184,14 @@ int weir__ask_finish(struct weir__fleet *fleet, struct weir__ask *ask)
 {
     int64_t deadline = ask->call.deadline_us;
     for (;;) {
-        if (ask->call.status == WEIR__CALL_WAITING)
-            weir__link_await(&ask->call);
         int code = WEIR_EUNREACHABLE;
-        if (ask->call.status == WEIR__CALL_DONE && !ask->failed)
+        enum weir__call_status status =
+            ask->sent == WEIR__CALL_WAITING ? weir__link_await(&ask->call) : ask->sent;
+        if (status == WEIR__CALL_DONE && !ask->failed)
             return 0;
-        if (ask->call.status == WEIR__CALL_DONE)
+        if (status == WEIR__CALL_DONE)
             code = judge(fleet, ask);
-        else if (ask->call.status == WEIR__CALL_DOWN && ask->node &&
+        else if (status == WEIR__CALL_DOWN && ask->node &&
                  weir__link_wait(&ask->node->link, deadline, false))
             code = 0;
         if (code == 0 && weir__mono_us() >= deadline)

@@ -40,8 +40,9 @@ struct weir__ask {
     uint16_t slot;
     /* how it is put this time */
     struct weir__node *node;
-    bool asking; /* the slot is on its way to this node */
-    bool load;   /* the script must be loaded first */
+    enum weir__call_status sent; /* WAITING: it was, and must be awaited */
+    bool asking;                 /* the slot is on its way to this node */
+    bool load;                   /* the script must be loaded first */
     /* the answer */
     bool failed; /* with the error */
     char error[WEIR__ERROR_MAX];

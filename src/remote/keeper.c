@@ -117,8 +117,7 @@ static void check_node(const struct weir__fleet *fleet, struct weir__node *node)
                  .quiet = longest < fleet->url->deadline_us},
         .command = fleet->url->kind == WEIR__REDIS_CLUSTER ? "PING" : "ROLE",
     };
-    weir__link_submit(&node->link, &check.call);
-    if (check.call.status == WEIR__CALL_WAITING) {
+    if (weir__link_submit(&node->link, &check.call) == WEIR__CALL_WAITING) {
         weir__link_flush(&node->link, check.call.deadline_us);
         weir__link_await(&check.call);
     }

@@ -263,12 +263,12 @@ static unsigned append(struct weir__link *link, struct weir__call *call)
     }
 }
 
-void weir__link_submit(struct weir__link *link, struct weir__call *call)
+enum weir__call_status weir__link_submit(struct weir__link *link, struct weir__call *call)
 {
     call->link = link;
     call->seen = 0;
-    pthread_mutex_lock(&link->lock);
     call->status = WEIR__CALL_DOWN;
+    pthread_mutex_lock(&link->lock);
     if (link->state == WEIR__LINK_UP) {
         call->replies = append(link, call);
         call->first = link->asked;
@@ -277,9 +277,11 @@ void weir__link_submit(struct weir__link *link, struct weir__call *call)
         for (unsigned i = 0; i < call->replies; i++)
             link->ring[link->asked++ % WEIR__LINK_RING] = call;
     }
-    if (call->status == WEIR__CALL_WAITING)
+    enum weir__call_status status = call->status;
+    if (status == WEIR__CALL_WAITING)
         weir__cond_init(&call->wake);
     pthread_mutex_unlock(&link->lock);
+    return status;
 }
 
 /* ---- awaiting; the lock is held ---- */
@@ -341,7 +343,7 @@ static void give_up(struct weir__link *link, struct weir__call *call)
         pass_on(link);
 }
 
-void weir__link_await(struct weir__call *call)
+enum weir__call_status weir__link_await(struct weir__call *call)
 {
     struct weir__link *link = call->link;
     pthread_mutex_lock(&link->lock);
@@ -358,6 +360,7 @@ void weir__link_await(struct weir__call *call)
     }
     pthread_mutex_unlock(&link->lock);
     pthread_cond_destroy(&call->wake);
+    return call->status;
 }
 
 bool weir__link_wait(struct weir__link *link, int64_t deadline_us, bool patient)

@@ -109,11 +109,12 @@ void weir__link_tend(struct weir__link *link);
 
 /* ---- the callers' side ---- */
 
-/* Fills the call's status: WAITING, DOWN or FULL. */
-void weir__link_submit(struct weir__link *link, struct weir__call *call);
+/* WAITING: the call must be awaited, and its status is the link's until then. DOWN or FULL: nothing
+ * came of it. */
+enum weir__call_status weir__link_submit(struct weir__link *link, struct weir__call *call);
 void weir__link_flush(struct weir__link *link, int64_t deadline_us);
-/* Only after submit said WAITING. Leaves another status. */
-void weir__link_await(struct weir__call *call);
+/* Only after submit said WAITING. What became of it. */
+enum weir__call_status weir__link_await(struct weir__call *call);
 /* Goes DOWN at once, if it is still the same connection: the server answered the call that it cannot
  * serve. The calls under way are lost. */
 void weir__link_break(const struct weir__call *call, const char *why);

@@ -28,8 +28,10 @@ Tally = collections.namedtuple("Tally", "calls allowed degraded errors worst_us"
 
 class Driver:
     def __init__(self, url):
-        self.process = subprocess.Popen([str(DRIVER), url], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE)
+        # the thread sanitizer by itself forbids threads in children of threaded processes
+        sanitizer = os.environ.get("TSAN_OPTIONS", "") + ":die_after_fork=0"
+        self.process = subprocess.Popen([str(DRIVER), url], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        env=dict(os.environ, TSAN_OPTIONS=sanitizer))
         code, us, self.message = self.read()
         self.code, self.open_us = int(code), int(us)
 

@@ -234,8 +234,12 @@ static struct crew *hammering;
 
 static void report(void)
 {
-    print_tally(&hammering->recent);
-    hammering->recent = (struct tally){0};
+    struct tally *recent = &hammering->recent;
+    printf("%ld\t", atomic_exchange(&recent->calls, 0));
+    printf("%ld\t", atomic_exchange(&recent->allowed, 0));
+    printf("%ld\t", atomic_exchange(&recent->degraded, 0));
+    printf("%ld\t", atomic_exchange(&recent->errors, 0));
+    printf("%ld\n", atomic_exchange(&recent->worst_us, 0));
 }
 
 static void run(char **words, int n)
