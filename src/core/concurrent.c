@@ -34,8 +34,8 @@ void weir__concurrent_judge(const struct weir__rule *rule, const struct weir__st
     ret->retry_after_us = WEIR_NEVER;
     if (request->cost > rule->count)
         return;
-    uint32_t i = 0;
-    while ((excess -= slots(weir__ring_cell(ring, i))) > 0)
+    uint32_t i = 0; /* the last to go at the latest, even where damage made their sum a lie */
+    while (i + 1 < ring->len && (excess -= slots(weir__ring_cell(ring, i))) > 0)
         i++;
     ret->retry_after_us = weir__ring_cell(ring, i)->stamp - request->now_us;
 }

@@ -30,11 +30,12 @@ void weir__stamps_load(const struct weir__rule *rule, struct weir__state *state,
     }
 }
 
-/* When enough of the oldest have gone to make room for `excess`. */
+/* When enough of the oldest have gone to make room for `excess`: at the latest, all of them, even
+ * where damage made their sum a lie. */
 static int64_t gone_at(const struct weir__rule *rule, const struct weir__ring *ring, int64_t excess)
 {
     uint32_t i = 0;
-    while ((excess -= weir__ring_cell(ring, i)->count) > 0)
+    while (i + 1 < ring->len && (excess -= weir__ring_cell(ring, i)->count) > 0)
         i++;
     return weir__ring_cell(ring, i)->stamp + rule->period_us;
 }

@@ -121,6 +121,16 @@ static void test_largest(void)
     CHECK_INT(weir__algorithm_of(&rig.rule)->fresh_at(&rig.rule, &rig.state), 0);
 }
 
+/* A sum that damage has made too large must not lead beyond the last lease. */
+static void test_false_sum(void)
+{
+    rig_init(&rig, "concurrent 2 lease 1s");
+    acquire(T0, 1, 7);
+    acquire(T0 + 5, 1, 8);
+    rig.state.ring.sum = 1000;
+    CHECK_INT(peek(&rig, T0 + 5, 1, DEFAULT).retry_after_us, SECOND);
+}
+
 /* Compares two rings, cell by cell. */
 static void check_same(const struct weir__ring *a, const struct weir__ring *b)
 {
@@ -174,6 +184,7 @@ int main(void)
     test_lease_time_changes();
     test_take();
     test_largest();
+    test_false_sum();
     test_ring_in_shared_memory(20240604);
     return test_report();
 }

@@ -123,6 +123,16 @@ static void test_log_is_bounded(void)
     free(cells);
 }
 
+/* A sum that damage has made too large must not lead beyond the last cell. */
+static void test_log_with_a_false_sum(void)
+{
+    rig_init(&rig, "sliding-log 3/s");
+    take(&rig, T0, 1, DEFAULT);
+    take(&rig, T0 + 5, 1, DEFAULT);
+    rig.state.ring.sum = 1000;
+    CHECK_INT(peek(&rig, T0 + 5, 1, DEFAULT).retry_after_us, SECOND);
+}
+
 /* ---- sliding window ---- */
 
 static void test_window_slots(void)
@@ -240,6 +250,7 @@ int main(void)
     test_log_settles();
     test_log_saturates();
     test_log_is_bounded();
+    test_log_with_a_false_sum();
     test_window_slots();
     test_window_is_exact_for_one();
     test_window_settle_keeps_the_stamp();
