@@ -49,7 +49,7 @@ bool load_op(RedisModuleCtx *ctx, struct op *op, int64_t now, int64_t cost)
 {
     op->section = weir__value_find(&op->held->value, op->rule);
     op->moved = NULL;
-    op->charging = op->changed = op->many_cells = false;
+    op->changed = op->many_cells = false;
     op->state = (struct weir__state){0};
     if (op->section) {
         op->state = op->section->state;

@@ -68,7 +68,6 @@ struct op {
     struct weir__section *section; /* NULL: none there */
     struct weir__state state;
     struct weir__cell *moved; /* a ring's new cells, ours to free; NULL: in place */
-    bool charging; /* may write */
     bool changed;
     bool many_cells; /* more than the newest cell changed */
 };
