@@ -107,7 +107,7 @@ static pid_t start(const struct scenario *it)
 /* One instruction on; false when it has ended. */
 static bool step(pid_t pid)
 {
-    int status;
+    int status = 0;
     if (ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) || waitpid(pid, &status, 0) != pid)
         test_give_up("ptrace", "the child cannot be stepped");
     if (WIFSTOPPED(status))

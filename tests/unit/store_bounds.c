@@ -51,7 +51,7 @@ static void test_bad_requests(void)
     }
     CHECK_INT(weir_take_all(store, wrong, 0, &decision), WEIR_EINVAL);
     weir_request seventeen[17], twice[] = {weir_ask(key, limit), weir_ask(key, limit)};
-    char keys[17][8];
+    char keys[17][16];
     for (int i = 0; i < 17; i++) {
         snprintf(keys[i], sizeof keys[i], "%d", i);
         seventeen[i] = weir_ask(weir_text(keys[i]), limit);

@@ -11,7 +11,7 @@ static _Atomic int64_t now = START;
 
 static const char *name_key(const char *what, long i)
 {
-    static char key[32];
+    static char key[48];
     snprintf(key, sizeof key, "%.16s %ld", what, i);
     return key;
 }
