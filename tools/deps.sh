@@ -25,6 +25,14 @@ for purpose in "$@"; do
         need man man-db
         need script bsdutils
         need redis-server redis-server
+        need redis-cli redis-tools
+        # The clients of docs/REDIS.md and examples/redis, as Debian installs them.
+        /usr/bin/python3 -c 'import redis' 2>/dev/null || missing="$missing python3-redis"
+        need node nodejs
+        [ -d /usr/share/nodejs/redis ] || missing="$missing node-redis"
+        need go golang-go
+        [ -d /usr/share/gocode/src/github.com/gomodule/redigo ] ||
+            missing="$missing golang-github-gomodule-redigo-dev"
         ;;
     lint)
         need clang-format clang-format

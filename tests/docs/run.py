@@ -3,7 +3,7 @@
 
     tests/docs/run.py [NAME …]     only files and checks whose name contains one of these
 
-Fenced blocks of README.md, CONTRIBUTING.md, docs/*.md and examples/README.md, by their tag:
+Fenced blocks of README.md, CONTRIBUTING.md, docs/*.md and the examples' README.md, by their tag:
   sh            run by sh in a scratch folder that looks like the repository after `make`, with the command
                 on PATH and a state folder of its own; the blocks of one page share it, in order. The last
                 exit status must be 0, or N if the tag is `sh exit=N`.
@@ -12,7 +12,12 @@ Fenced blocks of README.md, CONTRIBUTING.md, docs/*.md and examples/README.md, b
   output        what the block before it prints, stderr included; `…` is anything within a line.
   c             compiled without a warning and run. Without a main it is a fragment: FRAGMENT stands around
                 it (docs/LIBRARY.md says what that provides).
-  text, csv, mermaid    to be read only. There is no block without a tag.
+  sh redis      with a real redis-server that has loaded the module, which the page calls port 6379; redis-cli
+                finds it. `sh redis no-module` has a server without it, `sh redis cluster` a Cluster of one. The
+                blocks of one page share these servers, in order. `c redis` likewise.
+  python, js, go        a whole program, run against that server with redis-py, node-redis, redigo.
+  conf          lines of redis.conf, or `conf sentinel` of sentinel.conf: a server must start with them.
+  text, csv, java, mermaid    to be read only. There is no block without a tag.
 
 Also: links lead somewhere, the man pages render without a warning, the commands and options of `weir --help`
 and those in docs/CLI.md and weir.1 are the same, every function of weir.h and every limit is described.
@@ -29,7 +34,14 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
 BUILD = BUILD if BUILD.is_absolute() else ROOT / BUILD
-READ_ONLY = ("text", "csv", "mermaid")
+sys.path.insert(0, str(ROOT / "tests/docs"))
+sys.dont_write_bytecode = True
+
+import redis_home  # noqa: E402
+
+READ_ONLY = ("text", "csv", "java", "mermaid")
+CLIENTS = ("python", "js", "go")
+PATIENCE_SECONDS = 120  # the first Go block builds what it needs
 FRAGMENT = """
 #include <weir.h>
 #include <inttypes.h>
@@ -82,7 +94,7 @@ def wanted(name):
 
 def pages():
     found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
-             ROOT / "examples/README.md"]
+             ROOT / "examples/README.md", ROOT / "examples/redis/README.md"]
     return [page for page in found if page.exists() and wanted(str(page.relative_to(ROOT)))]
 
 
@@ -124,7 +136,7 @@ def attach_outputs(blocks):
     for block in blocks:
         if block.kind != "output":
             kept.append(block)
-        elif kept and kept[-1].kind in ("sh", "c") and kept[-1].output is None:
+        elif kept and kept[-1].kind in ("sh", "c", *CLIENTS) and kept[-1].output is None:
             kept[-1].output = block.lines
         else:
             report(block.name(), "an output block without a command before it")
@@ -163,22 +175,43 @@ class Scratch:
                         XDG_STATE_HOME=str(self.path / "home/state"), NO_COLOR="1", LC_ALL="C.UTF-8",
                         COLUMNS="80", TERM="dumb")
         (self.path / "home").mkdir()
+        self.redis = redis_home.Home(self.path, BUILD)
 
-    def run(self, command, **options):
-        return subprocess.run(command, cwd=self.path, env=self.env, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, text=True,
-                              errors="replace", **options)
+    def run(self, command, env=None):
+        return subprocess.run(command, cwd=self.path, env=env or self.env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE_SECONDS, text=True,
+                              errors="replace", check=False)
 
     def close(self):
+        self.redis.__exit__()
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def run_shell(scratch, block):
+def judge(block, done, printed):
+    """None, or what is wrong with how a block ended and what it printed."""
     status = next((int(flag[5:]) for flag in block.flags if flag.startswith("exit=")), 0)
-    done = scratch.run(["sh", "-c", block.text()])
     if done.returncode != status:
-        return f"exit status {done.returncode}, not {status}\n{done.stdout}"
-    return compare(block.output, done.stdout) if block.output is not None else None
+        return f"exit status {done.returncode}, not {status}\n{printed}"
+    return compare(block.output, printed) if block.output is not None else None
+
+
+def run_shell(scratch, block):
+    done = scratch.run(["sh", "-c", block.text()])
+    return judge(block, done, done.stdout)
+
+
+def run_redis(scratch, block):
+    """Shell, or a client's program, with a server."""
+    server = scratch.redis.server(block.flags)
+    text = server.there(block.text())
+    if block.kind == "sh":
+        words = redis_home.show_terminal(text)
+    else:
+        runner, path = redis_home.command(block, scratch.path)
+        path.write_text(text, encoding="utf-8")
+        words = [*runner, path.name]
+    done = scratch.run(words, scratch.redis.environment(server, scratch.env))
+    return judge(block, done, server.back(done.stdout))
 
 
 def make_targets():
@@ -214,9 +247,11 @@ def check_unrun(block):
 
 
 def run_c(scratch, block):
-    whole = re.search(r"\bint main\(", block.text())
+    server = scratch.redis.server(block.flags) if "redis" in block.flags else None
+    text = server.there(block.text()) if server else block.text()
+    whole = re.search(r"\bint main\(", text)
     source = scratch.path / f"block{block.line}.c"
-    source.write_text(block.text() if whole else FRAGMENT % block.text(), encoding="utf-8")
+    source.write_text(text if whole else FRAGMENT % text, encoding="utf-8")
     program = source.with_suffix("")
     unused = [] if whole else ["-Wno-unused-variable", "-Wno-unused-function"]
     done = scratch.run(["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", *unused, "-Iinclude",
@@ -224,22 +259,26 @@ def run_c(scratch, block):
     if done.returncode:
         return done.stdout
     done = scratch.run([str(program)])
-    if done.returncode:
-        return f"exit status {done.returncode}\n{done.stdout}"
-    return compare(block.output, done.stdout) if block.output is not None else None
+    return judge(block, done, server.back(done.stdout) if server else done.stdout)
 
 
 def check_block(scratch, block):
     try:
         if block.kind == "sh" and "no-run" in block.flags:
             return check_unrun(block)
+        if block.kind in CLIENTS or (block.kind == "sh" and "redis" in block.flags):
+            return run_redis(scratch, block)
+        if block.kind == "conf":
+            return scratch.redis.check_conf(block)
         if block.kind == "sh":
             return run_shell(scratch, block)
         if block.kind == "c":
             return run_c(scratch, block)
     except subprocess.TimeoutExpired:
-        return "took more than a minute"
-    return f"unknown tag \"{block.kind}\"; there are sh, c, output, {', '.join(READ_ONLY)}"
+        return f"took more than {PATIENCE_SECONDS} seconds"
+    except RuntimeError as error:
+        return error
+    return f"unknown tag \"{block.kind}\"; there are sh, c, conf, output, {', '.join((*CLIENTS, *READ_ONLY))}"
 
 
 def check_pages():
