@@ -47,7 +47,8 @@ bool weir__ask_slot(struct weir__ask *ask)
 }
 
 /* The host of "MOVED 3999 host:port", which may be left out or hold colons of its own. */
-static bool read_redirect(const struct weir__ask *ask, struct weir__redis_host *ret)
+static bool read_redirect(struct weir__fleet *fleet, const struct weir__ask *ask,
+                          struct weir__redis_host *ret)
 {
     const char *place = strrchr(ask->error, ' ');
     const char *colon = place ? strrchr(place, ':') : NULL;
@@ -56,15 +57,18 @@ static bool read_redirect(const struct weir__ask *ask, struct weir__redis_host *
         return false;
     *ret = (struct weir__redis_host){.port = (uint16_t)port};
     memcpy(ret->name, place + 1, (size_t)(colon - place - 1));
-    if (!ret->name[0])
-        memcpy(ret->name, ask->node->host.name, sizeof ret->name);
+    if (!ret->name[0]) {
+        struct weir__redis_host here = weir__fleet_host(fleet, ask->node);
+        memcpy(ret->name, here.name, sizeof ret->name);
+    }
     return true;
 }
 
 static bool redirect(struct weir__fleet *fleet, struct weir__ask *ask, bool moved)
 {
     struct weir__redis_host host;
-    struct weir__node *node = read_redirect(ask, &host) ? weir__fleet_node(fleet, &host) : NULL;
+    struct weir__node *node =
+        read_redirect(fleet, ask, &host) ? weir__fleet_node(fleet, &host) : NULL;
     if (!node)
         return false;
     if (moved)

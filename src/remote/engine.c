@@ -237,29 +237,40 @@ static int reset(weir_store *store, weir_key key)
     return ask_and_wait(remote, &ask);
 }
 
-/* 0 while every server that is known to own keys can be reached and has refused nothing. */
-static int check(weir_store *store, weir_error *err)
+/* Whether every server that owns keys can be reached; its error says which cannot. */
+static int check_reach(struct weir__fleet *fleet, weir_error *err)
 {
-    struct weir__remote *remote = weir__remote_of(store);
     char why[WEIR__WHY_SIZE];
-    int code = be_alive(remote);
-    if (code)
-        return weir__fail(err, code, 0, "%s", weir_strerror(code));
-    struct weir__fleet *fleet = remote->fleet;
-    if (fleet->count == 0)
-        return weir__fail(err, WEIR_EUNREACHABLE, 0, "no server is known yet: %s", fleet->why);
     for (unsigned i = 0; i < fleet->count; i++) {
         struct weir__node *node = fleet->nodes[i];
         if (!node->owns || node->link.state == WEIR__LINK_UP)
             continue;
+        struct weir__redis_host host = weir__fleet_host(fleet, node);
         weir__link_why(&node->link, why);
-        return weir__fail(err, WEIR_EUNREACHABLE, 0, "%s:%u: %s", node->host.name,
-                          (unsigned)node->host.port, why);
+        return weir__fail(err, WEIR_EUNREACHABLE, 0, "%s:%u: %s", host.name, (unsigned)host.port,
+                          why);
     }
+    if (fleet->count > 0)
+        return 0;
+    pthread_mutex_lock(&fleet->lock);
+    memcpy(why, fleet->why, sizeof why);
+    pthread_mutex_unlock(&fleet->lock);
+    return weir__fail(err, WEIR_EUNREACHABLE, 0, "no server is known yet: %s", why);
+}
+
+/* 0 while every server can be reached and none has refused anything. */
+static int check(weir_store *store, weir_error *err)
+{
+    struct weir__remote *remote = weir__remote_of(store);
+    int code = be_alive(remote);
+    if (code)
+        return weir__fail(err, code, 0, "%s", weir_strerror(code));
+    code = check_reach(remote->fleet, err);
+    if (code)
+        return code;
     pthread_mutex_lock(&remote->lock);
-    code = remote->refusal[0]
-               ? weir__fail(err, WEIR_ESYSTEM, 0, "a server refused: %s", remote->refusal)
-               : 0;
+    if (remote->refusal[0])
+        code = weir__fail(err, WEIR_ESYSTEM, 0, "a server refused: %s", remote->refusal);
     pthread_mutex_unlock(&remote->lock);
     return code;
 }

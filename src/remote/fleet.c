@@ -72,6 +72,14 @@ struct weir__node *weir__fleet_node(struct weir__fleet *fleet, const struct weir
     return node;
 }
 
+struct weir__redis_host weir__fleet_host(struct weir__fleet *fleet, const struct weir__node *node)
+{
+    pthread_mutex_lock(&fleet->lock);
+    struct weir__redis_host host = node->host;
+    pthread_mutex_unlock(&fleet->lock);
+    return host;
+}
+
 unsigned weir__fleet_index(const struct weir__fleet *fleet, const struct weir__node *node)
 {
     unsigned i = 0;

@@ -65,6 +65,8 @@ void weir__fleet_moved(struct weir__fleet *fleet, uint16_t slot, const struct we
 void weir__fleet_wake(struct weir__fleet *fleet);
 /* Waits until the keeper has been round once; false: not in time. */
 bool weir__fleet_wait(struct weir__fleet *fleet, int64_t deadline_us);
+/* A node's address, copied. */
+struct weir__redis_host weir__fleet_host(struct weir__fleet *fleet, const struct weir__node *node);
 /* The index of a node; the count if it is none of them. */
 unsigned weir__fleet_index(const struct weir__fleet *fleet, const struct weir__node *node);
 
