@@ -123,8 +123,9 @@ def limit_errors():
 def key_errors():
     for key in (b"", b"k" * 65537):
         size = str(len(key))
-        for words in (("WEIR.TAKE", key, LOG), ("WEIR.PEEK", key, LOG), ("WEIR.TAKEALL", 2, "a", LOG, 1, key, LOG, 1),
-                      ("WEIR.SETTLE", key, LOG, "w1-1-1", 2), ("WEIR.RESET", key), ("WEIR.ACQUIRE", key, "concurrent 5"),
+        for words in (("WEIR.TAKE", key, LOG), ("WEIR.PEEK", key, LOG),
+                      ("WEIR.TAKEALL", 2, "a", LOG, 1, key, LOG, 1), ("WEIR.RESET", key),
+                      ("WEIR.SETTLE", key, LOG, "w1-1-1", 2), ("WEIR.ACQUIRE", key, "concurrent 5"),
                       ("WEIR.RENEW", key, "concurrent 5", 1), ("WEIR.RELEASE", key, "concurrent 5", 1),
                       ("CL.THROTTLE", key, 5, 1, 60)):
             yield words, "a key has 1 to 65536 bytes", size
@@ -217,8 +218,10 @@ def check_replies(tally, client, protocol):
     tally.equal(client.call("WEIR.TAKE", "r", "token-bucket 2/s burst 4", "COST", 5)[3], -1, f"{where}: never")
     tally.equal(client.call("WEIR.SETTLE", "r", "token-bucket 2/s burst 4", f"w1-{T0}-3", 0), "OK", f"{where}: settle")
     tally.equal(client.call("WEIR.PEEK", "r", "token-bucket 2/s burst 4, fixed-window 9/d", "DETAIL"),
-                [1, 4, 1, 0, 1500000, 0, b"w1-%d-0" % T0, 0, [1, 4, 1, 0, 1500000, 0], [1, 9, 9, 0, 0, 0]], f"{where}: detail")
-    tally.equal(client.call("WEIR.TAKEALL", 2, "r", "token-bucket 2/s burst 4", 2, "s", "fixed-window 9/d", 1, "DETAIL"),
+                [1, 4, 1, 0, 1500000, 0, b"w1-%d-0" % T0, 0, [1, 4, 1, 0, 1500000, 0], [1, 9, 9, 0, 0, 0]],
+                f"{where}: detail")
+    both = ("r", "token-bucket 2/s burst 4", 2, "s", "fixed-window 9/d", 1)
+    tally.equal(client.call("WEIR.TAKEALL", 2, *both, "DETAIL"),
                 [0, 4, 1, 500000, 1500000, 0, b"w1-%d-0" % T0, 0, [0, 4, 1, 500000, 1500000, 0], [1, 9, 9, 0, 0, 0]],
                 f"{where}: one of two denies")
     tally.equal(client.call("EXISTS", "s"), 0, f"{where}: the other is not charged")
@@ -292,8 +295,9 @@ def check_memory_limit(tally, client):
     before = client.call("GET", "o")
     client.call("CONFIG", "SET", "maxmemory", 1)
     expect_errors(tally, client, [
-        (words, "OOM") for words in (("WEIR.TAKE", "o", limits), ("WEIR.ACQUIRE", "o", limits), ("CL.THROTTLE", "p", 1, 1, 1),
-                                     ("WEIR.TAKEALL", 1, "o", limits, 1), ("WEIR.RENEW", "o", limits, 5),
+        (words, "OOM") for words in (("WEIR.TAKE", "o", limits), ("WEIR.ACQUIRE", "o", limits),
+                                     ("CL.THROTTLE", "p", 1, 1, 1), ("WEIR.RENEW", "o", limits, 5),
+                                     ("WEIR.TAKEALL", 1, "o", limits, 1),
                                      ("WEIR.SETTLE", "o", "sliding-log 9/d", f"w1-{T0}-1", 2))])
     tally.equal(client.call("GET", "o"), before, "the value after running out of memory")
     tally.equal(client.call("WEIR.PEEK", "o", limits)[:3], [1, 9, 8], "a peek without memory")
@@ -305,8 +309,8 @@ def check_memory_limit(tally, client):
 
 def check_foreign(tally, client):
     values = {"list": ("RPUSH", "list", 1), "hash": ("HSET", "hash", "a", 1), "set": ("SADD", "set", 1),
-              "zset": ("ZADD", "zset", 1, 1), "stream": ("XADD", "stream", "1-1", "a", "b"), "empty": ("SET", "empty", ""),
-              "number": ("SET", "number", 12345), "text": ("SET", "text", "hello"), "long": ("SET", "long", "x" * 500),
+              "zset": ("ZADD", "zset", 1, 1), "stream": ("XADD", "stream", "1-1", "a", "b"),
+              "empty": ("SET", "empty", ""), "number": ("SET", "number", 12345), "text": ("SET", "text", "hello"), "long": ("SET", "long", "x" * 500),
               "head": ("SET", "head", b"\xf7\x01"), "bits": ("SETBIT", "bits", 77, 1)}
     client.call("WEIR.CLOCK", T0)
     for name, words in values.items():
@@ -351,7 +355,8 @@ def check_expiry(tally, client):
             fresh = now + reply[4] + (86400000000 if limits.startswith(("smooth", "warmup")) else 0)
             tally.equal(client.call("PEXPIRETIME", f"x{i}"), -(-fresh // 1000), f"{limits}: expiry")
     reply = client.call("WEIR.TAKE", "two", "fixed-window 5/366d, token-bucket 100/s")
-    tally.equal(client.call("PEXPIRETIME", "two"), -(-(int(reply[6].split(b"-")[1]) + reply[4]) // 1000), "the latest of two")
+    fresh = int(reply[6].split(b"-")[1]) + reply[4]
+    tally.equal(client.call("PEXPIRETIME", "two"), -(-fresh // 1000), "the latest of two")
     client.call("WEIR.TAKE", "gone", "token-bucket 100/s")
     tally.check(module_cases.until(lambda: client.call("EXISTS", "gone") == 0, 2.0), "a key that is fresh again goes")
     expect_errors(tally, client, [(("WEIR.CLOCK", 1), "unknown command")])
@@ -420,6 +425,19 @@ def check_other_owner(tally):
             tally.check("CL.THROTTLE belongs to another module" in server.log(), "the log says so")
 
 
+def check_cluster(tally):
+    """The keys of one call are of one slot."""
+    with module_cases.server("--cluster-enabled yes") as server, server.client() as client:
+        client.call("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        up = lambda: b"cluster_state:ok" in client.call("CLUSTER", "INFO")
+        tally.check(module_cases.until(up), "the cluster of one does not come up")
+        tally.equal(client.call("WEIR.TAKE", "a", LOG)[0], 1, "a take in a cluster")
+        tally.equal(client.call("WEIR.TAKEALL", 2, "{x}a", LOG, 1, "{x}b", LOG, 1)[0], 1, "two keys of one slot")
+        expect_errors(tally, client, [(("WEIR.TAKEALL", 2, "a", LOG, 1, "b", LOG, 1), "CROSSSLOT"),
+                                      (("WEIR.TAKEALL", 3, "{x}a", LOG, 1, "{x}b", LOG, 1, "c", LOG, 1), "CROSSSLOT")])
+        tally.equal(client.call("WEIR.PEEK", "a", LOG)[2], 4, "a key that a refused call named")
+
+
 def check_loading(tally):
     with redis_server.Server(config="enable-module-command yes") as server, server.client() as client:
         expect_errors(tally, client, [(("MODULE", "LOAD", module_cases.MODULE, "tset-clock"), "Error loading")])
@@ -453,6 +471,7 @@ def main(arguments):
         if "asan" not in str(redis_server.binary()):  # whose allocator adds its own
             check_bytes(tally, client)
     check_other_owner(tally)
+    check_cluster(tally)
     check_loading(tally)
     return tally.end()
 

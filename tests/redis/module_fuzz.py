@@ -13,16 +13,17 @@ import sys
 import lua_cases
 import module_cases
 
-NUMBERS = ["0", "1", "2", "7", "100", "-1", "-0", "1000000000000", "1000000000001", "9007199254740992", "9223372036854775807",
-           "9223372036854775808", "-9223372036854775808", "18446744073709551615", "1e9", "0x7f", "1.5", "", " 1", "nan",
+NUMBERS = ["0", "1", "2", "7", "100", "-1", "-0", "1000000000000", "1000000000001", "9007199254740992",
+           "9223372036854775807", "9223372036854775808", "-9223372036854775808", "18446744073709551615", "1e9", "0x7f", "1.5", "", " 1", "nan",
            "140737488355327", "140737488355328", "31622400000000", "31622400000001"]
 WORDS = ["COST", "WAIT", "DETAIL", "any", "cost", "Wait", "NX", "w1-1-1", "w1-1700000000000000-3", "w1-0-0",
          "w1-9007199254740991-1000000000000", "*", "\r\n", "%s%n%d", "weir"]
 LIMITS = module_cases.LIMITS + [
     module_cases.MANY, "token-bucket 1000g/s burst 1000g", "token-bucket 1/366d burst 284", "sliding-log 100k/366d",
     "sliding-window 1000g/366d precision 366d", "sliding-window 10000/10ms precision 1us", "sliding-counter 1g/366d",
-    "warmup 1000g/us over 366d cold 1000", "smooth 1/366d burst-for 366d", "smooth 1000g/us", "concurrent 100k lease 366d",
-    "fixed-window 1000g/us", "leaky-bucket 1/us burst 0", "token-bucket 3/7us burst 1000g stepped", "concurrent 1 lease 1us",
+    "warmup 1000g/us over 366d cold 1000", "smooth 1/366d burst-for 366d", "smooth 1000g/us",
+    "concurrent 100k lease 366d", "fixed-window 1000g/us", "leaky-bucket 1/us burst 0",
+    "token-bucket 3/7us burst 1000g stepped", "concurrent 1 lease 1us",
     ", ".join(f"sliding-log 5/{i}s" for i in range(1, 17)), ", ".join(f"smooth 5/{i}s" for i in range(1, 18)),
 ]
 COMMANDS = ["WEIR.TAKE", "WEIR.PEEK", "WEIR.TAKEALL", "WEIR.SETTLE", "WEIR.RESET", "WEIR.ACQUIRE", "WEIR.RENEW",
@@ -33,7 +34,8 @@ LENGTHS = {"WEIR.TAKE": 7, "WEIR.PEEK": 7, "WEIR.ACQUIRE": 8}
 class Fuzzer:
     def __init__(self, pick):
         self.pick, self.time = pick, 1700000000000000
-        self.keys = [b"k%d" % i for i in range(30)] + [b"", b"\x00", b"\xff" * 300, b"x" * 65536, b"x" * 65537, b"{a}\r\n"]
+        self.keys = [b"k%d" % i for i in range(30)]
+        self.keys += [b"", b"\x00", b"\xff" * 300, b"x" * 65536, b"x" * 65537, b"{a}\r\n"]
 
     def number(self):
         pick = self.pick
@@ -84,8 +86,7 @@ class Fuzzer:
         name = pick.choice(COMMANDS)
         words = {
             "WEIR.TAKEALL": lambda: self.several(),
-            "WEIR.SETTLE": lambda: [self.key(), self.limits(), f"w1-{self.time - pick.choice([0, 1, 10 ** 6])}-{pick.randrange(9)}",
-                                    self.number()],
+            "WEIR.SETTLE": lambda: [self.key(), self.limits(), self.receipt(), self.number()],
             "WEIR.RESET": lambda: [self.key()],
             "WEIR.RENEW": lambda: [self.key(), self.limits(), pick.randrange(1, 20)],
             "WEIR.RELEASE": lambda: [self.key(), self.limits(), pick.randrange(1, 20)],
@@ -96,6 +97,9 @@ class Fuzzer:
             for _ in range(pick.randrange(1, 3)):
                 self.spoil(words)
         return [name, *words]
+
+    def receipt(self):
+        return f"w1-{self.time - self.pick.choice([0, 1, 10 ** 6])}-{self.pick.randrange(9)}"
 
     def several(self):
         count = self.pick.choice([1, 2, 2, 3, 5, 16])
