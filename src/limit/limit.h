@@ -14,8 +14,8 @@
 struct weir_limit {
     size_t count;
     struct weir__rule rules[WEIR_LIMITS_MAX];
-    /* Where a zone keeps each rule: zone serial << 32 | sweeps << 16 | row (low bits of each). A guess,
-     * verified at every use. */
+    /* Where a zone keeps each rule: row, count of sweeps and the zone's serial, as many bits of each as
+     * fit (store/zone_store.c); 0: unknown. A guess, verified at every use. */
     _Atomic uint64_t hints[WEIR_LIMITS_MAX];
     char *text;
 };

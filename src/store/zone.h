@@ -141,7 +141,7 @@ struct weir__zone {
 struct weir__op {
     const struct weir__rule *rule;
     uint32_t row;
-    uint32_t sweeps; /* when the row was found */
+    uint32_t sweeps; /* when the row was found: WEIR__SWEEPS_MASK of them */
     uint64_t tag;
     uint32_t home;
     struct weir__request request;
@@ -211,6 +211,10 @@ static inline uint32_t weir__blocks_stripe(const struct weir__zone *zone)
 }
 
 /* ---- zone_rows.c ---- */
+
+/* How much of the count of sweeps a hint keeps: at one a second it comes round in 17 years. */
+#define WEIR__SWEEPS_BITS 29
+#define WEIR__SWEEPS_MASK ((UINT32_C(1) << WEIR__SWEEPS_BITS) - 1)
 
 /* The row of a rule, made if need be; 0 where there is no room. It is good until the next sweep. */
 uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, int64_t now_us,

@@ -41,7 +41,7 @@ static void unlock_stripes(struct weir__zone *zone, const struct locked *locked)
 static int load(struct weir__zone *zone, struct weir__op *op)
 {
     uint32_t sweeps = atomic_load_explicit(&zone->header->sweeps, memory_order_relaxed);
-    if (WEIR__UNLIKELY((uint16_t)sweeps != op->sweeps))
+    if (WEIR__UNLIKELY((sweeps & WEIR__SWEEPS_MASK) != op->sweeps))
         return WEIR__STALE;
     int code = weir__table_find(zone, op);
     if (WEIR__UNLIKELY(code))

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH 32         /* requests of weir_take_many under way at once */
+#define BATCH 32 /* requests of weir_take_many under way at once */
+#define HINT_SERIAL_AT (WEIR__ROW_BITS + WEIR__SWEEPS_BITS)
 #define STALE_RETRIES 16 /* rows swept away between finding and using them */
 
 static inline struct weir__zone *zone_of(weir_store *store)
@@ -46,7 +47,8 @@ static uint64_t find_row(struct weir__zone *zone, const weir_limit *limit, size_
         return 0;
     uint64_t row = weir__row_find(zone, &limit->rules[i], now_us, &sweeps);
     if (row)
-        row |= zone->serial << 32 | (uint64_t)(uint16_t)sweeps << 16;
+        row |= zone->serial << HINT_SERIAL_AT | (uint64_t)(sweeps & WEIR__SWEEPS_MASK)
+                                                    << WEIR__ROW_BITS;
     /* Whoever reads the hint may name the row in a slot: it must see the row whole. */
     atomic_store_explicit((_Atomic uint64_t *)&limit->hints[i], row, memory_order_release);
     return row;
@@ -57,10 +59,10 @@ static inline bool set_row(struct weir__zone *zone, const weir_limit *limit, siz
                            int64_t now_us, struct weir__op *op)
 {
     uint64_t hint = atomic_load_explicit(&limit->hints[i], memory_order_acquire);
-    if (WEIR__UNLIKELY(hint >> 32 != zone->serial))
+    if (WEIR__UNLIKELY((hint ^ zone->serial << HINT_SERIAL_AT) >> HINT_SERIAL_AT || !hint))
         hint = find_row(zone, limit, i, now_us);
-    op->row = (uint16_t)hint;
-    op->sweeps = (uint16_t)(hint >> 16);
+    op->row = (uint32_t)hint & WEIR__ROWS_MAX;
+    op->sweeps = (uint32_t)(hint >> WEIR__ROW_BITS) & WEIR__SWEEPS_MASK;
     return op->row != 0;
 }
 

@@ -16,7 +16,7 @@ bool weir__zone_take_quick(struct weir__zone *zone, const struct weir__op *op)
            (group->tags[slot] != op->tag || weir__packed_row(group->states[slot]) != op->row))
         slot++;
     uint32_t sweeps = atomic_load_explicit(&zone->header->sweeps, memory_order_relaxed);
-    if (WEIR__UNLIKELY(slot == WEIR__SLOTS || (uint16_t)sweeps != op->sweeps))
+    if (WEIR__UNLIKELY(slot == WEIR__SLOTS || (sweeps & WEIR__SWEEPS_MASK) != op->sweeps))
         goto long_way;
 
     struct weir__packed packed = group->states[slot];
