@@ -90,6 +90,33 @@ static void test_passing_limits(void)
     weir_store_close(store);
 }
 
+/* A limit that has not been asked for so long that any counter of sweeps would have come round. */
+static void test_old_hint(void)
+{
+    weir_store *store = test_open("memory:64k", &now);
+    weir_limit *old = test_limit("token-bucket 10/h");
+    weir_decision decision = {0};
+    CHECK_INT(test_take(store, "old", old, 1).remaining, 9);
+    now += 2 * HOUR;
+    for (int i = 0; i < 64; i++) { /* swept once: the old limit's row is another's */
+        weir_limit *other = test_limit_of("fixed-window %d/d", 5 + i);
+        char key[32];
+        snprintf(key, sizeof key, "other %d", i);
+        CHECK_INT(weir_take(store, weir_text(key), other, 1, &decision), 0);
+        weir_limit_free(other);
+    }
+    CHECK_INT(sweeps(store), 1);
+    now += 2 * DAY;
+    test_zone(store)->header->sweeps = UINT32_C(1) << 16;
+    CHECK_INT(test_take(store, "key", old, 1).remaining, 9);
+    weir_limit *again = test_limit("token-bucket 10/h");
+    CHECK_INT(test_peek(store, "key", again, 0).remaining, 9);
+    test_sound(store);
+    weir_limit_free(old);
+    weir_limit_free(again);
+    weir_store_close(store);
+}
+
 /* A clock set back does not put the next sweep off. */
 static void test_clock_set_back(void)
 {
@@ -127,6 +154,7 @@ int main(void)
     test_rows("memory:64k", 64);
     test_rows("memory:64m", 2047);
     test_passing_limits();
+    test_old_hint();
     test_clock_set_back();
     test_same_rows();
     return test_report();
