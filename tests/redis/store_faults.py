@@ -208,6 +208,24 @@ def test_passwords(check):
             watch_recovery(driver, check, "a renewed password file")
 
 
+def test_few_rights(check):
+    """A user who may do what weir does and nothing else, not even PING."""
+    rights = {"module": "+weir.take +weir.peek +weir.takeall +weir.settle +weir.reset +weir.acquire +weir.renew "
+                        "+weir.release",
+              "lua": "+evalsha +script|load +get +set +del +time +getrange +setrange +pexpireat +exists"}
+    for name, options in ENGINES:
+        with redis_server.Server(options, f"user limiter on >pw ~weir:* {rights[name]}") as server:
+            with Driver(f"redis://limiter:pw@127.0.0.1:{server.port}?fail=closed") as driver:
+                check.equal((driver.code, driver.message), (0, ""), f"few rights, {name}: opening")
+                settle_in(driver, check, f"few rights, {name}")
+                for limit in ("token-bucket 5/s", "sliding-log 5/m", "concurrent 3", "smooth 5/s, fixed-window 9/h"):
+                    d = driver.take(f"k:{limit[:4]}", limit)
+                    check.equal((d.code, d.allowed, d.degraded), (0, 1, 0), f"few rights, {name}: {limit}")
+            with Driver(f"redis://limiter:pw@127.0.0.1:{server.port}?prefix=other%3A") as driver:
+                check.equal(driver.take("k", "token-bucket 5/s").code, ESYSTEM, f"few rights, {name}: another prefix")
+                check("NOPERM" in driver.call("check")[1], f"few rights, {name}: check says why")
+
+
 def test_readonly(check):
     """A server that is demoted under load, and promoted again."""
     for name, options in ENGINES:
@@ -357,7 +375,7 @@ def test_verbs(check):
 
 TESTS = [test_verbs, test_exact, test_killed, test_stopped, test_restarted, test_script_flush,
          test_module_comes_and_goes, test_cut_within_a_reply, test_garbage, test_slow_replies,
-         test_replies_held_back, test_late_replies_go_to_nobody, test_passwords, test_readonly, test_loading,
+         test_replies_held_back, test_late_replies_go_to_nobody, test_passwords, test_few_rights, test_readonly, test_loading,
          test_out_of_memory, test_away_at_open, test_fail_policies]
 
 if __name__ == "__main__":
