@@ -17,8 +17,7 @@ static const char *const limits[] = {
     "smooth 5/s burst-for 2s",
     "warmup 5/s over 3s",
     "concurrent 20",
-    "token-bucket 1000g/us, leaky-bucket 1/366d burst 100, sliding-log 100/s, warmup 1/366d over "
-    "366d",
+    "token-bucket 1000g/us, leaky-bucket 1/366d burst 100, sliding-log 100/s, warmup 1/d over 1d",
 };
 
 static const int64_t costs[] = {0, 1, 2, 100, 100001, WEIR_COST_MAX};

@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #define SIZE 65536
+#define LARGE_PERCENT 75 /* a table soon full */
+#define CROWD_KEYS 640
 #define NOW_US INT64_C(1700000000000000)
 
 static const char *const limits[] = {
@@ -85,7 +87,8 @@ static void make_image(void)
     struct weir__zone zone;
     weir_error err = {0};
     fuzz_random_reset();
-    EXPECT(weir__zone_format(image, SIZE, 40, false, &zone, &err) == 0, "%s", err.message);
+    EXPECT(weir__zone_format(image, SIZE, LARGE_PERCENT, false, &zone, &err) == 0, "%s",
+           err.message);
     for (size_t i = 0; i < LIMITS; i++)
         EXPECT(weir_limit_parse(limits[i], &parsed[i], &err) == 0, "%s", err.message);
     fill(store_over(&zone, &clock), &clock);
@@ -199,7 +202,7 @@ static void crowd(weir_store *store)
     static const size_t which[] = {0, 5, 6, 3, 3, 3, 3, 3};
     char text[16];
     weir_decision d;
-    for (unsigned i = 0; i < 1500; i++) {
+    for (unsigned i = 0; i < CROWD_KEYS; i++) {
         snprintf(text, sizeof text, "new%u", i);
         weir_limit *limit = parsed[which[i % WEIR__COUNT(which)]];
         expect_code(weir_take(store, weir_text(text), limit, 1, &d), "take");
