@@ -7,8 +7,10 @@ Test = collections.namedtuple("Test", "name build command seconds alone", defaul
 VECTORS = "tests/vectors/*.vec"
 UNITS = """base_buffer base_duration base_error base_hash base_random core_buckets core_definitions core_fold
     core_guava core_leases core_never_more core_ring core_sound core_windows limit_errors limit_explain
-    limit_language limit_memory limit_receipt limit_sound wire_resp wire_resp_write wire_sha1 wire_state wire_url
-    zone_file zone_space""".split()
+    limit_language limit_memory limit_receipt limit_sound remote_link remote_share remote_slot store_bounds
+    store_verbs store_wait wire_resp wire_resp_write wire_sha1 wire_state wire_url zone_change zone_evict zone_file
+    zone_large zone_limits zone_space""".split()
+FUZZ = "duration limit receipt redis_url replay resp state steps url zone".split()
 THREADS = "threads threads_chaos threads_groups".split()
 
 
@@ -57,9 +59,19 @@ def model(build, rounds):
     ]
 
 
+def fuzz(build):
+    """What fuzzing has found, once more."""
+    return [Test(f"fuzz corpus: {name} ({build})", build, f"{{build}}/fuzz/fuzz_{name} fuzz/corpus/{name}/*")
+            for name in FUZZ]
+
+
 def redis(build):
-    return [Test(f"redis: {name} ({build})", build, f"tests/redis/{name}.py")
-            for name in ("lua_vectors", "lua_script", "lua_function", "lua_acl", "module_vectors")]
+    """Real servers: the scripts, the module, the store."""
+    together = """lua_vectors lua_script lua_function lua_acl lua_args lua_random module_vectors module_commands
+        module_replica module_aof module_hammer module_fuzz state_damage store_vectors""".split()
+    alone = "store_faults store_cluster store_sentinel store_tls".split()
+    return [Test(f"redis: {name} ({build})", build, f"tests/redis/{name}.py", 300, name in alone)
+            for name in together + alone]
 
 
 def library():
@@ -84,5 +96,7 @@ def tests(kind):
         Test("deaths: at every instruction", "release", "{build}/tests/kill_step"),
         *vectors("release"), *vectors("asan"), *programs("unit", UNITS, "release"), *programs("unit", UNITS, "asan"),
         *shared("release"), *shared("asan"), *programs("threads", THREADS, "tsan"), *clocks("release"),
-        *command_line("asan"), *model("release", 2), *redis("release"), *library(), *documentation(),
+        *command_line("asan"), *model("release", 2), *fuzz("asan"), *redis("release"),
+        Test("redis: module under sanitizers", "asan", "tests/redis/module_asan.py"),
+        *library(), *documentation(),
     ]
