@@ -111,7 +111,7 @@ class Home:
     def check_conf(self, block):
         """What is wrong with lines for redis.conf or sentinel.conf, or None: a server must start with them."""
         sentinel = "sentinel" in block.flags
-        text = block.text().replace(INSTALLED, self.module)
+        text = self.server([]).there(block.text())
         try:
             with redis_server.Server("--sentinel" if sentinel else "", text) as server, server.client() as client:
                 if "loadmodule" in text:
