@@ -3,8 +3,8 @@
  *
  *     struct weir__ask ─► commands (ask_write.c) ─► link ─► replies ─► decision (ask_read.c)
  *
- * and what becomes of it (ask.c): sent on to another server, asked again where the server says that it
- * did nothing, or given up.
+ * and what becomes of it (ask.c): sent on to another server, asked again where the server says that
+ * it did nothing, or given up.
  */
 #ifndef WEIR_ASK_H
 #define WEIR_ASK_H

@@ -1,6 +1,6 @@
 /*
- * Questions to commands: WEIR.* where the server has the module, else EVALSHA or FCALL, lean scripts
- * for a take of one key under one limit and the general one for the rest.
+ * Questions to commands: WEIR.* where the server has the module, else EVALSHA or FCALL, lean
+ * scripts for a take of one key under one limit and the general one for the rest.
  */
 #include "remote/ask.h"
 

@@ -5,14 +5,13 @@
  *     fail=open     everything is allowed
  *     fail=closed   everything is denied, to be tried again in a second
  *
- * Every such decision is marked degraded, and its `charged` is 0: the servers were charged nothing, so
- * that settling its receipt later charges them the real cost.
+ * Every such decision is marked degraded, and its `charged` is 0: the servers were charged
+ * nothing, so that settling its receipt later charges them the real cost.
  *
- * The bound on what local lets through: the zone starts out fresh, so in an outage each process admits
- * at most what its share of the limit admits. With peers= at or above the number of processes that is
- * together at most the limit itself (or one request each, where that is more), on top of what the
- * servers had admitted before: never more than twice the limit in one period, plus what an
- * outage's beginning left undecided: requests that were charged by a server whose answer was lost.
+ * The bound on what local lets through: each process admits at most what its share of the limit
+ * admits. With peers= at or above the number of processes that is together at most the limit itself
+ * (or one request each, where that is more) a period, on top of what the servers admit. A call that
+ * a server charged but did not answer in time is decided again here: that errs to the strict side.
  */
 #include "remote/remote.h"
 

@@ -1,11 +1,11 @@
 /*
- * The servers of a store, as this process sees them: a node each with its link, the map from slots to
- * nodes, and the keeper's thread that makes and mends all of it. One fleet a process: after fork the
- * child makes its own.
+ * The servers of a store, as this process sees them: a node each with its link, the map from slots
+ * to nodes, and the keeper's thread that makes and mends all of it. One fleet a process: after fork
+ * the child makes its own.
  *
  * Who writes what: links have their own locks. The table of nodes grows under `lock`, and a node is
- * never freed before the fleet is, so that callers need no lock to use one. The map is written slot by
- * slot; a caller that reads an old entry is sent on by the server (MOVED).
+ * never freed before the fleet is, so that callers need no lock to use one. The map is written slot
+ * by slot; a caller that reads an old entry is sent on by the server (MOVED).
  */
 #ifndef WEIR_FLEET_H
 #define WEIR_FLEET_H
@@ -56,8 +56,8 @@ void weir__fleet_stop(struct weir__fleet *fleet, bool forked);
 
 /* The node for a slot; NULL: not known. Without a cluster the slot does not matter. */
 struct weir__node *weir__fleet_route(struct weir__fleet *fleet, uint16_t slot);
-/* The node of an address, made if there is none; a connection to it is wanted for a while. NULL: too
- * many nodes. */
+/* The node of an address, made if there is none; a connection to it is wanted for a while. NULL:
+ * too many nodes. */
 struct weir__node *weir__fleet_node(struct weir__fleet *fleet, const struct weir__redis_host *host);
 /* A server said that a slot is at that node now. */
 void weir__fleet_moved(struct weir__fleet *fleet, uint16_t slot, const struct weir__node *node);

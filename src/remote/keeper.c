@@ -7,9 +7,9 @@
  *
  * A node's connection:
  *
- *            connected, let in, ready                 lost
- *     due ───────────────────────────► UP ──────────────────────► due at once, if it lasted a second
- *      │ ▲                                                         else after the pause
+ *            connected, let in, ready                lost
+ *     due ───────────────────────────► UP ─────────────────────► due at once, if it lasted a second
+ *      │ ▲                                                        else after the pause
  *      ▼ │ pause: 25 ms, doubled each time up to a second, shortened by up to a half at random
  *     failed
  *

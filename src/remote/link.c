@@ -11,8 +11,8 @@
  * What holds, with the lock held:
  *   1. Replies come in the order of the commands: reply number n belongs to ring[n mod size], and
  *      answered <= asked <= answered + size. A call that gave up left NULL there.
- *   2. At most one thread leads: it alone reads the socket, without the lock. It is a waiting call's
- *      thread (or the keeper's); when its own call is over it wakes another one to lead.
+ *   2. At most one thread leads: it alone reads the socket, without the lock. It is a waiting
+ *      call's thread (or the keeper's); when its own call is over it wakes another one to lead.
  *   3. At most one thread flushes: it alone writes the socket, without the lock. What other threads
  *      submit meanwhile goes out with its next write: that is how calls share round trips.
  *   4. The socket is closed by the keeper alone, when the link is DOWN and users is 0.

@@ -43,8 +43,8 @@ struct weir__link;
 
 /* A call under way; lives where its thread keeps it, and stays there until it was awaited. */
 struct weir__call {
-    /* Appends its commands; how many replies they will get. The buffer's `cut`: no room. Called with
-     * the link locked, perhaps again with more room. */
+    /* Appends its commands; how many replies they will get. The buffer's `cut`: no room. Called
+     * with the link locked, perhaps again with more room. */
     unsigned (*write)(struct weir__call *, const struct weir__server *, struct weir__buffer *);
     /* Its i-th reply; data and nodes are gone afterwards. Called with the link locked. */
     void (*read)(struct weir__call *, unsigned i, const char *data,
@@ -115,10 +115,10 @@ enum weir__call_status weir__link_submit(struct weir__link *link, struct weir__c
 void weir__link_flush(struct weir__link *link, int64_t deadline_us);
 /* Only after submit said WAITING. What became of it. */
 enum weir__call_status weir__link_await(struct weir__call *call);
-/* Goes DOWN at once, if it is still the same connection: the server answered the call that it cannot
- * serve. The calls under way are lost. */
+/* Goes DOWN at once, if it is still the same connection: the server answered the call that it
+ * cannot serve. The calls under way are lost. */
 void weir__link_break(const struct weir__call *call, const char *why);
-/* Waits until it is UP; false: not in time, or a connection failed. With `patient` also from DOWN. */
+/* Waits until it is UP; false: not in time, or a connection failed. `patient`: also from DOWN. */
 bool weir__link_wait(struct weir__link *link, int64_t deadline_us, bool patient);
 /* Why it is down, copied. */
 void weir__link_why(struct weir__link *link, char ret[WEIR__WHY_SIZE]);

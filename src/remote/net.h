@@ -1,6 +1,6 @@
 /*
- * A connection to one server: a socket that never blocks, plain or under TLS. Waiting is done here as
- * well, always with a deadline. Deadlines are by the monotonic clock.
+ * A connection to one server: a socket that never blocks, plain or under TLS. Waiting is done here
+ * as well, always with a deadline. Deadlines are by the monotonic clock.
  */
 #ifndef WEIR_NET_H
 #define WEIR_NET_H
@@ -33,14 +33,14 @@ struct weir__patience {
     int stop_fd;
 };
 
-/* Connects, under TLS if the address says so. The names are looked up here, which may take long: only
- * the keeper calls it. A unix address has a path instead of a host. 0, or -1 with why; -2: TLS
+/* Connects, under TLS if the address says so. The names are looked up here, which may take long:
+ * only the keeper calls it. A unix address has a path instead of a host. 0, or -1 with why; -2: TLS
  * as the address wants it is not to be had, a matter of certificates and files. */
 int weir__conn_open(const struct weir__redis_url *url, const struct weir__redis_host *host,
                     const struct weir__patience *patience, struct weir__conn *ret,
                     char why[WEIR__WHY_SIZE]);
 void weir__conn_close(struct weir__conn *conn);
-/* After fork, in the child: lets go without a word to the server, whose connection is the parent's. */
+/* After fork, in the child: lets go without a word to the server; the connection is the parent's. */
 void weir__conn_abandon(struct weir__conn *conn);
 /* Wakes whoever waits; reading and writing fail from now on. Any thread. */
 void weir__conn_shut(const struct weir__conn *conn);
@@ -52,7 +52,8 @@ long weir__conn_write(struct weir__conn *conn, const void *data, size_t len);
 /* Whether bytes that were taken still wait for the socket. Writing nothing moves them on. */
 bool weir__conn_holds(const struct weir__conn *conn);
 
-/* Waits for POLLIN, POLLOUT; what came of them (an error counts as both), 0: time is up, -1: stopped. */
+/* Waits for POLLIN, POLLOUT; what came of them (an error counts as both), 0: time is up, -1:
+ * stopped. */
 int weir__conn_wait(const struct weir__conn *conn, short events,
                     const struct weir__patience *patience);
 

@@ -1,8 +1,8 @@
 /*
- * Opening a redis:// store. The address must be right; the servers need not be there. Opening waits a
- * second at most for the first connection, and fails only where a server answered that it will not
- * have us (a wrong password, no such database, no module where engine=module wants one): a server
- * that is away is the keeper's business, and the stand-in's until it is back.
+ * Opening a redis:// store. The address must be right; the servers need not be there. Opening waits
+ * a second at most for the first connection, and fails only where a server answered that it will
+ * not have us (a wrong password, no such database, no module where engine=module wants one): a
+ * server that is away is the keeper's business, and the stand-in's until it is back.
  */
 #include "remote/remote.h"
 

@@ -35,8 +35,8 @@ int weir__fallback_decide(struct weir__remote *remote, const weir_request *reque
 int weir__fallback_lease(struct weir__remote *remote, weir_key key, const weir_limit *limit,
                          uint64_t lease, enum weir__lease_verb verb);
 void weir__fallback_reset(struct weir__remote *remote, weir_key key);
-/* A limit's share of one of `peers`, at least 1: over all peers no more than the larger of the limit
- * and their number. */
+/* A limit's share of one of `peers`, at least 1: over all peers no more than the larger of the
+ * limit and their number. */
 void weir__share(const weir_limit *limit, int32_t peers, weir_limit *ret);
 
 extern const struct weir__engine weir__remote_engine;

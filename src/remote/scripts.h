@@ -1,5 +1,5 @@
-/* Which of the embedded Lua scripts a call needs. The header they are in is made from lua/ when weir is
- * built. */
+/* Which of the embedded Lua scripts a call needs. The header they are in is made from lua/ when
+ * weir is built. */
 #ifndef WEIR_SCRIPTS_H
 #define WEIR_SCRIPTS_H
 

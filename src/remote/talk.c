@@ -169,8 +169,8 @@ static enum weir__talk_result select_db(struct weir__talk *talk, int32_t db)
     return result ? result : expect_ok(talk, "no such database");
 }
 
-/* PING fails while a server loads its data; ROLE tells replicas, which decide nothing. Users who may
- * not ask for it are taken at their word. */
+/* PING fails while a server loads its data; ROLE tells replicas, which decide nothing. Users who
+ * may not ask for it are taken at their word. */
 static enum weir__talk_result check_ready(struct weir__talk *talk, bool cluster)
 {
     const char *ping[] = {"PING"}, *role[] = {"ROLE"};
@@ -190,8 +190,8 @@ static enum weir__talk_result check_ready(struct weir__talk *talk, bool cluster)
     return WEIR__TALK_FAILED;
 }
 
-/* A command of the module without its arguments: whoever may use it at all may ask this, and a server
- * without the module does not know it. */
+/* A command of the module without its arguments: whoever may use it at all may ask this, and a
+ * server without the module does not know it. */
 static enum weir__talk_result probe(struct weir__talk *talk, enum weir__redis_engine engine,
                                     struct weir__server *ret)
 {

@@ -1,14 +1,14 @@
 /*
- * TLS through OpenSSL 3 or 1.1, found by dlopen when the first rediss:// address is used: the library
- * itself depends on libc alone. No sockets here: bytes go in and out through memory, so that writing
- * never raises SIGPIPE. One mutex a session: reading and writing threads may meet.
+ * TLS through OpenSSL 3 or 1.1, found by dlopen when the first rediss:// address is used: the
+ * library itself depends on libc alone. No sockets here: bytes go in and out through memory, so
+ * that writing never raises SIGPIPE. One mutex a session: reading and writing threads may meet.
  */
 #ifndef WEIR_TLS_H
 #define WEIR_TLS_H
 
 #include "remote/net.h"
 
-/* A client's session, not yet shaken hands; NULL with why. Host names are verified against `host`. */
+/* A client's session, not yet shaken hands; NULL with why. Certificates must be made out to `host`. */
 struct weir__tls *weir__tls_new(const struct weir__redis_url *url, const char *host,
                                 char why[WEIR__WHY_SIZE]);
 void weir__tls_free(struct weir__tls *tls);

@@ -1,6 +1,6 @@
 /*
- * A store at the end of a pipe: the Python tests say what to ask, one command a line, words separated by
- * tabs, and get one line back.
+ * A store at the end of a pipe: the Python tests say what to ask, one command a line, words
+ * separated by tabs, and get one line back.
  *
  *     store_driver URL
  *
@@ -14,7 +14,7 @@
  *     renew KEY LIMIT LEASE         release KEY LIMIT LEASE      code us
  *     check                         code message
  *     hammer THREADS PAUSE_US KEYS KEY LIMIT   takes in the background, KEYS keys in turn
- *     report                        calls allowed degraded errors worst_us     since the last report
+ *     report                        calls allowed degraded errors worst_us    since the last report
  *     stop                          the same, since hammer
  *     exact THREADS TAKES KEY LIMIT            as many takes by each thread; the same five
  *     fork CHILDREN TAKES KEY LIMIT            as many takes by each child; the same five

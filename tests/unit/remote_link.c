@@ -1,6 +1,6 @@
 /*
- * A link under many threads, against a server that echoes numbers in pieces, sometimes late: every call
- * gets its own reply or none, no call outlives its deadline, and the link ends in good order.
+ * A link under many threads, against a server that echoes numbers in pieces, sometimes late: every
+ * call gets its own reply or none, no call outlives its deadline, and the link ends in good order.
  */
 #include "base/random.h"
 #include "remote/link.h"

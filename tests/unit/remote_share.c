@@ -1,4 +1,4 @@
-/* A limit's share of one of several processes: sound, at least 1, together no more than the limit. */
+/* A limit's share of one of several processes: sound, at least 1, together at most the limit. */
 #include "limit/limit.h"
 #include "remote/remote.h"
 
