@@ -40,7 +40,7 @@ int weir__conn_open(const struct weir__redis_url *url, const struct weir__redis_
                     const struct weir__patience *patience, struct weir__conn *ret,
                     char why[WEIR__WHY_SIZE]);
 void weir__conn_close(struct weir__conn *conn);
-/* After fork, in the child: lets go without a word to the server; the connection is the parent's. */
+/* After fork, in the child: lets go without a word, since the connection is the parent's. */
 void weir__conn_abandon(struct weir__conn *conn);
 /* Wakes whoever waits; reading and writing fail from now on. Any thread. */
 void weir__conn_shut(const struct weir__conn *conn);

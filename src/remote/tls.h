@@ -8,7 +8,7 @@
 
 #include "remote/net.h"
 
-/* A client's session, not yet shaken hands; NULL with why. Certificates must be made out to `host`. */
+/* A client's session, not yet shaken hands; NULL with why. The certificate must be for `host`. */
 struct weir__tls *weir__tls_new(const struct weir__redis_url *url, const char *host,
                                 char why[WEIR__WHY_SIZE]);
 void weir__tls_free(struct weir__tls *tls);
