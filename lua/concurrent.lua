@@ -17,12 +17,25 @@ if now >= fresh or (at - now > MINUTE and at - now > period) then present, len, 
 --@block load
 t = now
 if present and at > t then t = at end
+local previous = 0
 while len > 0 do
-    local expiry, low
-    --@use READ expiry, low | '<I8I3' | head
+    local expiry, n
+    --@use READ expiry, n | '<I8I3' | head
+    n = n % 131072
+    --@use ring.check expiry | n | sum | len - 1 | previous | at + DURATION_MAX
     if expiry > t then break end
-    sum, len, head = sum - low % 131072, len - 1, head + 1
+    sum, len, head, previous = sum - n, len - 1, head + 1, expiry
     if head == capacity then head = 0 end
+end
+
+-- Every cell, before any of them may change.
+--@block check_all
+local left, previous = sum, 0
+for i = 0, len - 1 do
+    local expiry, n = unpack('<I8I3', value, base + (head + i) % capacity * 16)
+    n = n % 131072
+    --@use ring.check expiry | n | left | len - 1 - i | previous | at + DURATION_MAX
+    left, previous = left - n, expiry
 end
 
 --@block judge
@@ -33,13 +46,12 @@ if excess <= 0 then
 elseif cost > count then
     retry = -1
 else
-    local i, expiry, low = 0
+    local i, left, previous, expiry, n = 0, sum, 0
     repeat
-        if i == len then
-            --@use state.refuse
-        end
-        --@use READ expiry, low | '<I8I3' | (head + i) % capacity
-        excess, i = excess - low % 131072, i + 1
+        --@use READ expiry, n | '<I8I3' | (head + i) % capacity
+        n = n % 131072
+        --@use ring.check expiry | n | left | len - 1 - i | previous | at + DURATION_MAX
+        excess, i, left, previous = excess - n, i + 1, left - n, expiry
     until excess <= 0
     retry = expiry - now
 end

@@ -20,7 +20,7 @@ if size >= 74 then
     while whole < room and whole < 262142 do whole = whole * 2 + 2 end
     if mark == MARK and (same == period or kind == 10 and same >= 1 and same <= DURATION_MAX)
         and precision == PRECISION and size == 42 + room * 16 and room == whole
-        and first < room and n >= 1 and n <= room and total >= 1 and total <= EXACT_MAX
+        and first < room and n >= 1 and n <= room and n <= CELLS_MAX and total >= 1 and total <= EXACT_MAX
         and newest <= EXACT_MAX and zero == 0 then
         long = size > 1066
         present, at, base, capacity, head, len, sum = true, newest, 43, room, first, n, total
@@ -65,8 +65,18 @@ end
 --@use ring.body
 
 --@block fresh_stamps
+local n
+--@use READ last, n | '<I8I8' | (head + len - 1) % capacity
+if last ~= at or n < 1 or n > sum then
+    --@use state.refuse
+end
 --@use stamps.fresh
 
 --@block fresh_leases
---@use READ last | '<I8' | (head + len - 1) % capacity
+local n
+--@use READ last, n | '<I8I3' | (head + len - 1) % capacity
+n = n % 131072
+if last > at + DURATION_MAX or n < 1 or n > sum then
+    --@use state.refuse
+end
 --@use concurrent.fresh

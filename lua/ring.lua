@@ -41,3 +41,10 @@ if not cells then
         .. sub(value, base + place * 16 + 16, base + capacity * 16 - 1)
 end
 bytes = bytes .. cells
+
+-- Cells are checked when they are read. One holds 1 or more and leaves as much for each of the OTHERS behind it,
+-- the last of them all that is LEFT of the sum; stamps do not fall, and none is newer than NEWEST.
+--@block check STAMP N LEFT OTHERS BEFORE NEWEST
+if N < 1 or N > LEFT - (OTHERS) or (OTHERS) == 0 and N ~= LEFT or STAMP < BEFORE or STAMP > NEWEST then
+    --@use state.refuse
+end

@@ -16,12 +16,23 @@ if now >= fresh or (at - now > MINUTE and at - now > period) then present, len, 
 --@block load
 t = now
 if present and at > t then t = at end
+local previous = 0
 while len > 0 do
     local stamp, n
     --@use READ stamp, n | '<I8I8' | head
+    --@use ring.check stamp | n | sum | len - 1 | previous | at
     if stamp + period > t then break end
-    sum, len, head = sum - n, len - 1, head + 1
+    sum, len, head, previous = sum - n, len - 1, head + 1, stamp
     if head == capacity then head = 0 end
+end
+
+-- Every cell, previous any of them may change.
+--@block check_all
+local left, previous = sum, 0
+for i = 0, len - 1 do
+    local stamp, n = unpack('<I8I8', value, base + (head + i) % capacity * 16)
+    --@use ring.check stamp | n | left | len - 1 - i | previous | at
+    left, previous = left - n, stamp
 end
 
 -- Denied, it can go once enough of the oldest have gone.
@@ -33,13 +44,11 @@ if excess <= 0 then
 elseif cost > count then
     retry = -1
 else
-    local i, stamp, n = 0
+    local i, left, previous, stamp, n = 0, sum, 0
     repeat
-        if i == len then
-            --@use state.refuse
-        end
         --@use READ stamp, n | '<I8I8' | (head + i) % capacity
-        excess, i = excess - n, i + 1
+        --@use ring.check stamp | n | left | len - 1 - i | previous | at
+        excess, i, left, previous = excess - n, i + 1, left - n, stamp
     until excess <= 0
     retry = (stamp - now) + period
 end

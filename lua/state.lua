@@ -55,13 +55,21 @@ while pos <= size do
             bytes = 40 + capacity * 16
             while whole < capacity and whole < 262142 do whole = whole * 2 + 2 end
             sound = bytes <= left and capacity == whole
-                and head < capacity and len >= 1 and len <= capacity and sum >= 1 and sum <= EXACT_MAX
+                and head < capacity and len >= 1 and len <= capacity and len <= CELLS_MAX
+                and sum >= 1 and sum <= EXACT_MAX
                 and at <= EXACT_MAX and zero == 0 and (extra > 0) == (kind == 6)
-            if sound and kind == 10 then
-                last = unpack('<I8', value, pos + 40 + (head + len - 1) % capacity * 16)
-                --@use concurrent.fresh
-            else
-                --@use stamps.fresh
+            if sound then
+                local n
+                last, n = unpack('<I8I8', value, pos + 40 + (head + len - 1) % capacity * 16)
+                if kind == 10 then
+                    n = unpack('<I3', value, pos + 48 + (head + len - 1) % capacity * 16) % 131072
+                    sound = last <= at + DURATION_MAX
+                    --@use concurrent.fresh
+                else
+                    sound = last == at
+                    --@use stamps.fresh
+                end
+                sound = sound and n >= 1 and n <= sum
             end
         end
     elseif kind <= 9 then

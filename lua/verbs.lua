@@ -319,6 +319,11 @@ row[3], row[5] = remaining, reset
 --@block correct
 local change = verb == SETTLE and cost - c0 or 0
 local changed, cells, place, cell = false, nil, nil, nil
+if kind == 5 or kind == 6 then
+    --@use stamps.check_all
+elseif kind == 10 then
+    --@use concurrent.check_all
+end
 if change == 0 and kind ~= 10 then
 elseif kind == 0 or kind == 2 then
     --@use bucket.settle
