@@ -284,10 +284,12 @@ def check_block(scratch, block):
 def check_pages():
     for page in pages():
         scratch = Scratch()
-        for block in blocks_of(page):
-            if block.kind not in READ_ONLY:
-                report(block.name(), check_block(scratch, block))
-        scratch.close()
+        try:
+            for block in blocks_of(page):
+                if block.kind not in READ_ONLY:
+                    report(block.name(), check_block(scratch, block))
+        finally:
+            scratch.close()
 
 
 # ---- links ----
