@@ -65,10 +65,11 @@ static void a_zone(void)
 static void a_dirty_zone(void)
 {
     a_zone();
+    const char *url = test_url(kind, "fault", ""); /* which holds this process's number */
     fflush(stdout);
     pid_t pid = fork();
     if (pid == 0) {
-        test_open(test_url(kind, "fault", ""), &now);
+        test_open(url, &now);
         _exit(0);
     }
     waitpid(pid, NULL, 0);

@@ -176,6 +176,7 @@ static void test_sizes(void)
 
 int main(void)
 {
+    test_directory(); /* before the first fork: it is the parent's to remove */
     test_layouts();
     test_no_space();
     test_full_disk();
