@@ -95,6 +95,7 @@ enum {
     X(KeyType, 0, int, (RedisModuleKey *))                                                         \
     X(StringDMA, 0, char *, (RedisModuleKey *, size_t *, int))                                     \
     X(StringTruncate, 0, int, (RedisModuleKey *, size_t))                                          \
+    X(CreateString, 0, RedisModuleString *, (RedisModuleCtx *, const char *, size_t))              \
     X(DeleteKey, 0, int, (RedisModuleKey *))                                                       \
     X(SetAbsExpire, 0, int, (RedisModuleKey *, long long))                                         \
     X(SignalModifiedKey, 0, int, (RedisModuleCtx *, RedisModuleString *))                          \

@@ -5,11 +5,13 @@
  */
 #include "weir_redis.h"
 
+#include "base/buffer.h"
 #include "core/ring.h"
 
 #include <string.h>
 
-#define SHORT_VALUE 256 /* up to here the whole value is replicated */
+#define DIGITS 24
+#define SHORT_VALUE 600 /* up to here the whole value is replicated */
 
 static void reply_damaged(RedisModuleCtx *ctx, RedisModuleString *name)
 {
@@ -26,7 +28,8 @@ bool hold(RedisModuleCtx *ctx, RedisModuleString *name, bool writing, struct hel
     int mode = writing ? RM_READ | RM_WRITE : RM_READ;
     size_t len = 0;
     uint8_t *bytes = NULL;
-    *ret = (struct held){.name = name, .key = rm_OpenKey(ctx, name, mode)};
+    ret->name = name;
+    ret->key = rm_OpenKey(ctx, name, mode);
     int type = ret->key ? rm_KeyType(ret->key) : RM_TYPE_EMPTY;
     if (type == RM_TYPE_STRING)
         bytes = (uint8_t *)rm_StringDMA(ret->key, &len, mode);
@@ -169,10 +172,22 @@ static int64_t fresh_at(const struct held *held, struct op *ops, size_t n)
     return latest;
 }
 
+/* A number as text: the server makes one allocation of it, of a number two. */
+static const char *in_digits(int64_t number, char ret[DIGITS])
+{
+    struct weir__buffer text = weir__buffer_over(ret, DIGITS);
+    weir__put_int(&text, number);
+    return ret;
+}
+
 static void replicate_value(RedisModuleCtx *ctx, struct held *held, const uint8_t *bytes,
                             size_t len, int64_t expire_ms)
 {
-    rm_Replicate(ctx, "SET", "sbcl", held->name, bytes, len, "PXAT", (long long)expire_ms);
+    static RedisModuleString *pxat; /* made once: a string less to allocate at each charge */
+    char digits[DIGITS];
+    if (!pxat)
+        pxat = rm_CreateString(NULL, "PXAT", 4);
+    rm_Replicate(ctx, "SET", "sbsc", held->name, bytes, len, pxat, in_digits(expire_ms, digits));
 }
 
 /* A long ring: its header, the newest cell, the expiry, together. */
@@ -181,11 +196,12 @@ static void replicate_ring(RedisModuleCtx *ctx, const struct op *op, int64_t exp
     const struct held *held = op->held;
     const uint8_t *section = held->value.bytes + op->section->offset;
     const uint8_t *cell = (const uint8_t *)weir__ring_last(&op->state.ring);
-    rm_Replicate(ctx, "SETRANGE", "slb", held->name, (long long)op->section->offset, section,
-                 (size_t)WEIR__RING_HEAD);
-    rm_Replicate(ctx, "SETRANGE", "slb", held->name, (long long)(cell - held->value.bytes), cell,
-                 sizeof(struct weir__cell));
-    rm_Replicate(ctx, "PEXPIREAT", "sl", held->name, (long long)expire_ms);
+    char digits[DIGITS];
+    rm_Replicate(ctx, "SETRANGE", "scb", held->name,
+                 in_digits((int64_t)op->section->offset, digits), section, (size_t)WEIR__RING_HEAD);
+    rm_Replicate(ctx, "SETRANGE", "scb", held->name, in_digits(cell - held->value.bytes, digits),
+                 cell, sizeof(struct weir__cell));
+    rm_Replicate(ctx, "PEXPIREAT", "sc", held->name, in_digits(expire_ms, digits));
 }
 
 /* Whether nothing but existing sections' own bytes change. */

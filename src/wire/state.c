@@ -177,18 +177,17 @@ static bool read_section(uint8_t *at, size_t left, struct weir__section *ret)
 {
     if (left < 7 || at[0] >= WEIR__KINDS)
         return false;
-    struct weir__section section = {
+    *ret = (struct weir__section){
         .rule = {.kind = at[0], .period_us = get(at + 1, 6), .count = 1}};
-    section.state.present = true;
-    if (section.rule.period_us < 1 || section.rule.period_us > WEIR_DURATION_MAX)
+    ret->state.present = true;
+    if (ret->rule.period_us < 1 || ret->rule.period_us > WEIR_DURATION_MAX)
         return false;
-    bool ring = weir__algorithm_of(&section.rule)->large;
-    if (!(ring ? read_ring(at, left, &section) : read_small(at, left, &section)) ||
-        !weir__state_sound(&section.rule, &section.state))
+    bool ring = weir__algorithm_of(&ret->rule)->large;
+    if (!(ring ? read_ring(at, left, ret) : read_small(at, left, ret)) ||
+        !weir__state_sound(&ret->rule, &ret->state))
         return false;
     if (shape_of((enum weir__kind)at[0]) != GUAVA)
-        section.fresh_at = weir__state_fresh_at(&section.rule, &section.state);
-    *ret = section;
+        ret->fresh_at = weir__state_fresh_at(&ret->rule, &ret->state);
     return true;
 }
 
