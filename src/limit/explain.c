@@ -286,13 +286,14 @@ static void (*const explainers[WEIR__KINDS])(struct writer *) = {
     [WEIR__CONCURRENT] = explain_concurrent,
 };
 
-/* A large state keeps its cells in a block that doubles as it grows. */
+/* A large state keeps its cells in a block that doubles as it grows; leases have one to spare. */
 static int64_t key_bytes(const struct weir__rule *rule)
 {
-    if (!weir__algorithm_of(rule)->large)
+    const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
+    if (!algorithm->large)
         return SLOT_BYTES;
     int64_t block = 64;
-    while (block < BLOCK_HEADER_BYTES + CELL_BYTES * weir__rule_cells(rule))
+    while (block < BLOCK_HEADER_BYTES + CELL_BYTES * (weir__rule_cells(rule) + algorithm->leases))
         block *= 2;
     return SLOT_BYTES + block;
 }

@@ -59,7 +59,7 @@ static enum weir__talk_result closed(struct weir__talk *talk)
 enum weir__talk_result weir__talk_send(struct weir__talk *talk, size_t n, const char *const words[])
 {
     char data[COMMAND_MAX];
-    struct weir__resp_arg args[4];
+    struct weir__resp_arg args[WEIR__TALK_WORDS_MAX];
     struct weir__buffer buffer = weir__buffer_over(data, sizeof data);
     for (size_t i = 0; i < n; i++)
         args[i] = (struct weir__resp_arg){words[i], strlen(words[i]), 0};
@@ -190,22 +190,28 @@ static enum weir__talk_result check_ready(struct weir__talk *talk, bool cluster)
     return WEIR__TALK_FAILED;
 }
 
-/* A command of the module without its arguments: whoever may use it at all may ask this, and a
- * server without the module does not know it. */
-static enum weir__talk_result probe(struct weir__talk *talk, enum weir__redis_engine engine,
+/* Whether the module is there for us. A take that charges nothing tells: without rights the server says
+ * NOPERM, without the module it knows no such command; any other answer, MOVED or OOM for two, is the
+ * module's or about it. */
+static enum weir__talk_result probe(struct weir__talk *talk, const struct weir__redis_url *url,
                                     struct weir__server *ret)
 {
-    const char *words[] = {"WEIR.PEEK"};
+    char key[sizeof url->prefix + 8];
+    snprintf(key, sizeof key, "%sprobe", url->prefix);
+    const char *words[] = {"WEIR.TAKE", key, "token-bucket 1/s", "COST", "0"};
     ret->module = false;
-    if (engine != WEIR__ENGINE_AUTO && engine != WEIR__ENGINE_MODULE)
+    if (url->engine != WEIR__ENGINE_AUTO && url->engine != WEIR__ENGINE_MODULE)
         return WEIR__TALK_OK;
-    enum weir__talk_result result = weir__talk_send(talk, 1, words);
+    enum weir__talk_result result = weir__talk_send(talk, WEIR__COUNT(words), words);
     if (result == WEIR__TALK_OK)
         result = weir__talk_read(talk);
     if (result)
         return result;
-    ret->module = weir__node_starts(talk->data, &talk->nodes[0], "ERR wrong number");
-    if (ret->module || engine == WEIR__ENGINE_AUTO)
+    const struct weir__resp_node *answer = &talk->nodes[0];
+    ret->module = answer->type != WEIR__RESP_ERROR ||
+                  (!weir__node_starts(talk->data, answer, "ERR unknown command") &&
+                   !weir__node_starts(talk->data, answer, "NOPERM"));
+    if (ret->module || url->engine == WEIR__ENGINE_AUTO)
         return WEIR__TALK_OK;
     snprintf(talk->why, WEIR__WHY_SIZE,
              "engine=module, but the server has not loaded weir_redis.so for us");
@@ -228,7 +234,7 @@ enum weir__talk_result weir__handshake(const struct weir__redis_url *url,
     if (result == WEIR__TALK_OK)
         result = check_ready(&talk, url->kind == WEIR__REDIS_CLUSTER);
     if (result == WEIR__TALK_OK)
-        result = probe(&talk, url->engine, &server);
+        result = probe(&talk, url, &server);
     if (result == WEIR__TALK_OK) {
         *ret = talk.conn;
         *ret_server = server;

@@ -29,7 +29,8 @@ enum weir__talk_result weir__talk_open(struct weir__talk *talk, const struct wei
 /* Closes the connection, unless it was taken out. */
 void weir__talk_close(struct weir__talk *talk);
 
-/* Sends a command of up to 4 words; its reply comes in its turn. */
+#define WEIR__TALK_WORDS_MAX 8
+/* Sends a command of up to WEIR__TALK_WORDS_MAX words; its reply comes in its turn. */
 enum weir__talk_result weir__talk_send(struct weir__talk *talk, size_t n,
                                        const char *const words[]);
 /* The next reply; error replies too count as one. */
