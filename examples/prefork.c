@@ -65,7 +65,8 @@ int main(void)
     }
     while (wait(NULL) > 0)
         ;
-    printf("%d processes tried %d times: %d allowed, limit 1000\n", CHILDREN, CHILDREN * TRIES, total);
+    printf("%d processes tried %d times: %d allowed, limit 1000\n", CHILDREN, CHILDREN * TRIES,
+           total);
     weir_limit_free(limit);
     weir_store_close(store);
     shm_unlink(name);

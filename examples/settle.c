@@ -53,10 +53,10 @@ int main(void)
         fprintf(stderr, "%s\n", err.message);
         return 1;
     }
-    ask(4000, 1234);    /* gives 2766 back */
-    ask(4000, 9000);    /* takes 5000 more */
-    ask(90000, 0);      /* denied: more than is left; charges nothing */
-    ask(80000, 0);      /* the call failed: everything back */
+    ask(4000, 1234); /* gives 2766 back */
+    ask(4000, 9000); /* takes 5000 more */
+    ask(90000, 0);   /* denied: more than is left; charges nothing */
+    ask(80000, 0);   /* the call failed: everything back */
     printf("%lld of 100000 left\n", left());
     weir_limit_free(limit);
     weir_store_close(store);

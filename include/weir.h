@@ -97,8 +97,8 @@ WEIR_API const char *weir_errname(int code);
 
 /* ---- limits ------------------------------------------------------------------------------- */
 
-#define WEIR_LIMITS_MAX 16               /* limits a request, over all its keys */
-#define WEIR_KEY_MAX 65536               /* bytes of a key; at least 1 */
+#define WEIR_LIMITS_MAX 16 /* limits a request, over all its keys */
+#define WEIR_KEY_MAX 65536 /* bytes of a key; at least 1 */
 #define WEIR_COST_MAX INT64_C(1000000000000)
 #define WEIR_DURATION_MAX INT64_C(31622400000000) /* 366 days */
 
@@ -179,14 +179,15 @@ WEIR_API weir_key weir_key_hash(const weir_store *store, weir_key key, weir_hash
 
 /* ---- decisions ---------------------------------------------------------------------------- */
 
-#define WEIR_NEVER INT64_C(-1)         /* retry_after_us: the cost exceeds the limit */
-#define WEIR_WAIT_DEFAULT INT64_C(-1)  /* any for leaky-bucket, smooth, warmup; 0 for token-bucket */
-#define WEIR_WAIT_ANY INT64_MAX        /* as long as it takes (token-bucket: 366 days) */
+#define WEIR_NEVER INT64_C(-1)        /* retry_after_us: the cost exceeds the limit */
+#define WEIR_WAIT_DEFAULT INT64_C(-1) /* any for leaky-bucket, smooth, warmup; 0 for token-bucket */
+#define WEIR_WAIT_ANY INT64_MAX       /* as long as it takes (token-bucket: 366 days) */
 
 typedef struct weir_decision {
-    int64_t limit;          /* the most that a fresh state admits at once */
-    int64_t remaining;      /* what is left, in whole units */
-    int64_t retry_after_us; /* 0 if allowed, WEIR_NEVER, or when the same request would be allowed */
+    int64_t limit;     /* the most that a fresh state admits at once */
+    int64_t remaining; /* what is left, in whole units */
+    int64_t
+        retry_after_us; /* 0 if allowed, WEIR_NEVER, or when the same request would be allowed */
     int64_t reset_after_us; /* when the state cannot be told from a fresh one */
     int64_t delay_us;       /* how long to wait before going ahead */
     int64_t time_us;        /* when it was decided, by the store's clock */
@@ -230,19 +231,19 @@ static inline weir_request weir_ask(weir_key key, const weir_limit *limit)
  * WEIR_LIMITS_MAX limits together. `ret` is the folded answer; its binding counts the limits of all
  * requests in order, its charge is the first request's (each detail row has its own). With n = 1 this
  * is weir_take with a wait and detail. */
-WEIR_API WEIR_MUST_CHECK int weir_take_all(weir_store *store, const weir_request *requests, size_t n,
-                                           weir_decision *ret);
+WEIR_API WEIR_MUST_CHECK int weir_take_all(weir_store *store, const weir_request *requests,
+                                           size_t n, weir_decision *ret);
 
 /* weir_take_all that charges nothing. */
-WEIR_API WEIR_MUST_CHECK int weir_peek_all(weir_store *store, const weir_request *requests, size_t n,
-                                           weir_decision *ret);
+WEIR_API WEIR_MUST_CHECK int weir_peek_all(weir_store *store, const weir_request *requests,
+                                           size_t n, weir_decision *ret);
 
 /* Many independent requests, each decided by itself, in order, all at one reading of the clock. Much
  * faster than one by one when the keys are many. `rets` has room for n. All requests are checked
  * before the first is decided; a failure after that (EFULL, EDAMAGED) leaves the decided ones charged
  * and the others with limit -1. */
-WEIR_API WEIR_MUST_CHECK int weir_take_many(weir_store *store, const weir_request *requests, size_t n,
-                                            weir_decision *rets);
+WEIR_API WEIR_MUST_CHECK int weir_take_many(weir_store *store, const weir_request *requests,
+                                            size_t n, weir_decision *rets);
 
 /* Takes, sleeping the delay or retry_after, until allowed or max_wait_us (0 or more, or
  * WEIR_WAIT_ANY) has passed. Bucket limits serve first come, first served. A request that cannot make
@@ -278,16 +279,16 @@ WEIR_API WEIR_MUST_CHECK int weir_release(weir_store *store, weir_key key, const
 /* ---- what a zone holds -------------------------------------------------------------------- */
 
 typedef struct weir_zone_info {
-    uint64_t size;           /* bytes, all told */
-    uint64_t keys;           /* states held (a key under three limits counts three) */
-    uint64_t capacity;       /* states there is room for */
-    uint64_t large_bytes;    /* room for logs, windows and leases */
-    uint64_t large_used;     /* of it in use */
-    uint64_t limits;         /* different limits in use */
-    uint64_t evicted_fresh;  /* evictions nobody could notice */
-    uint64_t evicted_unused; /* live states evicted for being the least used */
-    uint64_t evicted_soonest;/* live states evicted for being the soonest fresh */
-    uint64_t repairs;        /* times a dead process's work was put in order */
+    uint64_t size;            /* bytes, all told */
+    uint64_t keys;            /* states held (a key under three limits counts three) */
+    uint64_t capacity;        /* states there is room for */
+    uint64_t large_bytes;     /* room for logs, windows and leases */
+    uint64_t large_used;      /* of it in use */
+    uint64_t limits;          /* different limits in use */
+    uint64_t evicted_fresh;   /* evictions nobody could notice */
+    uint64_t evicted_unused;  /* live states evicted for being the least used */
+    uint64_t evicted_soonest; /* live states evicted for being the soonest fresh */
+    uint64_t repairs;         /* times a dead process's work was put in order */
 } weir_zone_info;
 
 WEIR_API WEIR_MUST_CHECK int weir_store_info(weir_store *store, weir_zone_info *ret);

@@ -80,7 +80,8 @@ enum weir__talk_result weir__talk_read(struct weir__talk *talk)
 {
     talk->start += talk->data ? talk->reader.size : 0;
     talk->data = NULL;
-    memmove(talk->in, talk->in + talk->start, talk->end - talk->start);
+    if (talk->in)
+        memmove(talk->in, talk->in + talk->start, talk->end - talk->start);
     talk->end -= talk->start;
     talk->start = 0;
     for (;;) {

@@ -297,7 +297,7 @@ int weir__trace_check(const struct weir__trace *trace, struct weir__trace_facts 
                       weir_error *err)
 {
     struct weir__trace_reader reader;
-    struct weir__arrival arrival;
+    struct weir__arrival arrival = {0};
     struct weir__trace_facts facts = {0, INT64_MAX, 0};
     int code;
     weir__trace_begin(&reader, trace);

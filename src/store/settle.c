@@ -27,7 +27,7 @@ static int check(weir_key key, const weir_limit *limit, const char *receipt, int
 int weir_settle(weir_store *store, weir_key key, const weir_limit *limit, const char *receipt,
                 int64_t actual_cost, weir_error *err)
 {
-    struct weir__correction correction;
+    struct weir__correction correction = {0};
     int code = check(key, limit, receipt, actual_cost, &correction, err);
     if (code || correction.actual == correction.charged)
         return code;

@@ -39,7 +39,8 @@ bool weir__zone_plan(uint64_t size, unsigned large_percent, struct weir__layout 
     layout.table_at = align(layout.rows_at + layout.rows * sizeof(struct weir__rule), 4096);
     uint64_t rest = size - layout.table_at;
     uint64_t units = rest / 100 * large_percent / (WEIR__BLOCK_UNIT + 1);
-    uint64_t most = (rest - page_size - WEIR__BLOCK_UNIT) / (WEIR__BLOCK_UNIT + 1); /* one page stays */
+    uint64_t most =
+        (rest - page_size - WEIR__BLOCK_UNIT) / (WEIR__BLOCK_UNIT + 1); /* one page stays */
     units = units > most ? most : units;
     layout.units = (uint32_t)(units > UINT32_MAX - 1 ? UINT32_MAX - 1 : units);
     rest -= (uint64_t)layout.units * (WEIR__BLOCK_UNIT + 1) + WEIR__BLOCK_UNIT;

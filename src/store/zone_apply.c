@@ -72,7 +72,7 @@ static int reserve(struct weir__zone *zone, struct weir__op *op, struct weir__op
 static void give_back(struct weir__zone *zone, struct weir__op *ops, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (ops[i].has_block && ops[i].group->tags[ops[i].slot] == 0)
+        if (ops[i].has_block && ops[i].group && ops[i].group->tags[ops[i].slot] == 0)
             weir__block_free(zone, ops[i].unit, ops[i].order);
     }
 }

@@ -88,7 +88,7 @@ static enum weir__resp_status find_end(struct weir__resp_reader *reader, const c
 static enum weir__resp_status read_line(struct weir__resp_reader *reader, const char *data,
                                         size_t len, size_t most, struct weir__resp_line *ret)
 {
-    size_t end;
+    size_t end = 0;
     enum weir__resp_status status = find_end(reader, data, len, 1 + most, &end);
     if (status != WEIR__RESP_MESSAGE)
         return status;
@@ -104,7 +104,7 @@ static enum weir__resp_status read_line(struct weir__resp_reader *reader, const 
 
 static enum weir__resp_status read_inline(struct weir__resp_reader *reader, char *data, size_t len)
 {
-    size_t end;
+    size_t end = 0;
     enum weir__resp_status status = find_end(reader, data, len, reader->limits.line, &end);
     if (status != WEIR__RESP_MESSAGE)
         return status;

@@ -177,8 +177,7 @@ static bool read_section(uint8_t *at, size_t left, struct weir__section *ret)
 {
     if (left < 7 || at[0] >= WEIR__KINDS)
         return false;
-    *ret = (struct weir__section){
-        .rule = {.kind = at[0], .period_us = get(at + 1, 6), .count = 1}};
+    *ret = (struct weir__section){.rule = {.kind = at[0], .period_us = get(at + 1, 6), .count = 1}};
     ret->state.present = true;
     if (ret->rule.period_us < 1 || ret->rule.period_us > WEIR_DURATION_MAX)
         return false;
