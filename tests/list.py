@@ -68,7 +68,7 @@ def fuzz(build):
 def redis(build):
     """Real servers: the scripts, the module, the store."""
     together = """lua_vectors lua_script lua_function lua_acl lua_args lua_random module_vectors module_commands
-        module_replica module_aof module_hammer module_fuzz state_damage store_vectors""".split()
+        module_replica module_aof module_hammer module_fuzz state_damage store_vectors store_replay""".split()
     alone = "store_faults store_cluster store_sentinel store_tls".split()
     return [Test(f"redis: {name} ({build})", build, f"tests/redis/{name}.py", 300, name in alone)
             for name in together + alone]
@@ -91,6 +91,9 @@ def tests(kind):
             Test("deaths: thousands", "release", "{build}/tests/kill 20000", 3600),
             Test("deaths: while opening", "release", "{build}/tests/kill_open 2000", 3600),
             Test("deaths: at every instruction", "release", "{build}/tests/kill_step all", 3600),
+            Test("limits changed live", "release", "{build}/tests/zone_change 200000", 3600),
+            *[Test(f"redis: {name}, long", "release", f"tests/redis/{name}.py --long", 3600)
+              for name in ("module_replica", "module_aof", "module_hammer", "module_fuzz", "state_damage")],
         ]
     return [
         Test("deaths: at every instruction", "release", "{build}/tests/kill_step"),

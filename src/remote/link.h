@@ -27,7 +27,8 @@
 
 /* What was learnt of a server when the connection was made. */
 struct weir__server {
-    bool module; /* it has the commands of the native module */
+    bool module;     /* it has the commands of the native module */
+    bool test_clock; /* and the module was loaded with test-clock */
 };
 
 enum weir__call_status {

@@ -191,6 +191,18 @@ static enum weir__talk_result check_ready(struct weir__talk *talk, bool cluster)
     return WEIR__TALK_FAILED;
 }
 
+/* Whether the module lets tests set its clock: without arguments the command is refused, if it is there. */
+static enum weir__talk_result probe_clock(struct weir__talk *talk, struct weir__server *ret)
+{
+    const char *words[] = {"WEIR.CLOCK"};
+    enum weir__talk_result result = weir__talk_send(talk, 1, words);
+    if (result == WEIR__TALK_OK)
+        result = weir__talk_read(talk);
+    if (result == WEIR__TALK_OK)
+        ret->test_clock = weir__node_starts(talk->data, &talk->nodes[0], "ERR wrong number");
+    return result;
+}
+
 /* Whether the module is there for us. A take that charges nothing tells: without rights the server says
  * NOPERM, without the module it knows no such command; any other answer, MOVED or OOM for two, is the
  * module's or about it. */
@@ -212,7 +224,9 @@ static enum weir__talk_result probe(struct weir__talk *talk, const struct weir__
     ret->module = answer->type != WEIR__RESP_ERROR ||
                   (!weir__node_starts(talk->data, answer, "ERR unknown command") &&
                    !weir__node_starts(talk->data, answer, "NOPERM"));
-    if (ret->module || url->engine == WEIR__ENGINE_AUTO)
+    if (ret->module)
+        return probe_clock(talk, ret);
+    if (url->engine == WEIR__ENGINE_AUTO)
         return WEIR__TALK_OK;
     snprintf(talk->why, WEIR__WHY_SIZE,
              "engine=module, but the server has not loaded weir_redis.so for us");

@@ -24,6 +24,8 @@ int weir__replay_run(const struct weir__replay *replay, const struct weir__trace
         request.key = weir_bytes(arrival.key, arrival.key_len);
         request.cost = arrival.cost;
         code = weir_take_all(replay->store, &request, 1, &decision);
+        if (code == 0 && decision.degraded) /* a stand-in's decisions are not what was asked for */
+            code = WEIR_EUNREACHABLE;
         if (code)
             return weir__fail(err, code, 0, "line %lld: %s", (long long)reader.line - 1,
                               weir_strerror(code));
