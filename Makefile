@@ -36,6 +36,7 @@ bench: all
 # Redis commands, scripts and the module side by side.
 bench-redis: all
 	bench/redis.py
+	bench/redis_deadline.py
 
 # Branch coverage of core and limit.
 coverage:
