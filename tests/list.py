@@ -7,11 +7,11 @@ Test = collections.namedtuple("Test", "name build command seconds alone", defaul
 VECTORS = "tests/vectors/*.vec"
 UNITS = """base_buffer base_duration base_error base_hash base_random core_buckets core_definitions core_fold
     core_guava core_leases core_never_more core_ring core_sound core_windows limit_errors limit_explain
-    limit_language limit_memory limit_receipt limit_sound remote_link remote_share remote_slot store_bounds
+    limit_language limit_memory limit_receipt limit_sound remote_share remote_slot store_bounds
     store_verbs store_wait wire_resp wire_resp_write wire_sha1 wire_state wire_url zone_change zone_evict zone_file
     zone_large zone_limits zone_space""".split()
 FUZZ = "duration limit receipt redis_url replay resp state steps url zone".split()
-THREADS = "threads threads_chaos threads_groups".split()
+THREADS = "threads threads_chaos threads_groups remote_link".split()
 
 
 def programs(group, names, build):

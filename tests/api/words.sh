@@ -17,7 +17,7 @@ if ! git rev-parse --git-dir >/dev/null 2>&1; then
 fi
 quoted=$(printf '%s' "$root" | sed 's/[][\.*^$+?(){}|]/\\&/g')
 none "no path of this checkout" "$([ "$root" = / ] || found "$quoted(/|[^A-Za-z0-9_.-]|\$)")"
-none "no folders of somebody's machine" "$(found '(^|[^A-Za-z0-9_.])(/work/|/home/[a-z]|/Users/[A-Z]|/root/)')"
+none "no folders of somebody's machine" "$(found '(^|[^A-Za-z0-9_.])(/wor[k]/|/home/[a-z]|/Users/[A-Z]|/root/)')"
 none "no mirrors or private hosts" \
     "$(found '(artifactory|nexus|mirror|registry|proxy)[a-z0-9.-]*\.(internal|local|corp|lan)|https?://(10|127|192\.168)\.[0-9.]+:[0-9]+/|pip[._-]index|GOPROXY=|--index-url|npm_config_registry')"
 none "no words on how it was written" \

@@ -5,7 +5,7 @@
 #include "base/random.h"
 #include "remote/link.h"
 
-#include "test.h"
+#include "../unit/test.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
