@@ -1,6 +1,7 @@
 /*
  * The zone's locks. Private zones: one word, taken by one compare-and-swap and given back by a plain
- * store (a futex would cost a second atomic, a tenth of a decision), since threads of one process die
+ * store, then spinning, yielding and napping rather than a futex: less to get right. (It is no faster:
+ * giving back by an exchange measured the same.) That will do, since threads of one process die
  * together. Shared zones: robust process-shared mutexes; the one who finds
  * its owner dead repairs the stripe before using it. A lock word holding a pid would not do: between
  * unrelated processes pids are reused and live in namespaces.

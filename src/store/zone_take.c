@@ -1,6 +1,6 @@
 /*
  * The short cut of weir_take for the commonest case: one token bucket, its state in its home group,
- * written under the same rule. The same steps as zone_apply.c with nothing in between, worth a third
+ * written under the same rule. The same steps as zone_apply.c with nothing in between, worth a good third
  * of the time (bench/: hot-allowed). Whatever is unusual goes the long way, untouched.
  */
 #include "core/token_bucket.h"
