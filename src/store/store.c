@@ -118,9 +118,7 @@ int weir_take(weir_store *store, weir_key key, const weir_limit *limit, int64_t 
         weir_request request = {key, limit, cost, WEIR_WAIT_DEFAULT, NULL, false};
         return decide(store, &request, 1, WEIR__TAKE, ret);
     }
-    int64_t now = weir__store_now(store);
-    return WEIR__LIKELY(now >= 0) ? store->engine->take(store, key, limit, cost, now, ret)
-                                  : WEIR_EINVAL;
+    return store->engine->take(store, key, limit, cost, ret);
 }
 
 int weir_take_many(weir_store *store, const weir_request *requests, size_t n, weir_decision *rets)

@@ -205,13 +205,16 @@ static inline int take_one(struct weir__zone *zone, const weir_limit *limit, con
     return WEIR_EFULL;
 }
 
-static int take(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost, int64_t now,
+static int take(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
                 weir_decision *ret)
 {
     struct weir__zone *zone = zone_of(store);
     uint64_t hash[2];
     hash_key(zone, key, hash);
     weir__prefetch_home(zone, weir__home_of(zone, hash[1]));
+    int64_t now = weir__store_now(store);
+    if (WEIR__UNLIKELY(now < 0))
+        return WEIR_EINVAL;
     return take_one(zone, limit, hash, now, cost, WEIR_WAIT_DEFAULT, ret);
 }
 
