@@ -288,6 +288,9 @@ int weir__region_open(struct weir__region *region, weir_error *err)
 void weir__region_close(struct weir__region *region)
 {
     if (region->fd >= 0 && try_lock(region, F_WRLCK) == 0) {
+        /* Having every lock once means having repaired what the dead left under theirs. */
+        weir__stripes_lock_all(&region->zone);
+        weir__stripes_unlock_all(&region->zone);
         region->zone.header->dirty = 0;
         try_lock(region, F_RDLCK);
     }

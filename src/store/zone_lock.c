@@ -12,10 +12,12 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <time.h>
 
 #define SPINS 500 /* some microseconds: many decisions */
 #define YIELDS 20
 #define NAP_US 50
+#define SLEEP_MAX_NS 5000000 /* for a shared lock, before it is looked at again */
 
 /* The holder is a thread of this process: at work, so spin; or waiting for a core, so let it have
  * ours, in the end by sleeping, which helps it whatever the priorities. */
@@ -64,6 +66,23 @@ void weir__stripes_init(struct weir__zone *zone)
     }
 }
 
+/* A robust mutex can be free while somebody sleeps for it: a process is woken and killed before it has
+ * the lock, a third takes it meanwhile, knowing of no sleeper, and wakes nobody. So no sleep is without
+ * end; whoever wakes by the clock finds the lock free. */
+static int robust_lock(pthread_mutex_t *mutex)
+{
+    int code = pthread_mutex_trylock(mutex);
+    while (WEIR__UNLIKELY(code == EBUSY || code == ETIMEDOUT)) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += SLEEP_MAX_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        code = pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until);
+    }
+    return code;
+}
+
 void weir__stripe_lock_slow(struct weir__zone *zone, uint32_t stripe)
 {
     struct weir__stripe *it = &zone->stripes[stripe];
@@ -71,7 +90,7 @@ void weir__stripe_lock_slow(struct weir__zone *zone, uint32_t stripe)
         word_lock_slow(&it->word);
         return;
     }
-    if (WEIR__UNLIKELY(pthread_mutex_lock(&it->robust) == EOWNERDEAD))
+    if (WEIR__UNLIKELY(robust_lock(&it->robust) == EOWNERDEAD))
         inherit(zone, stripe);
     if (WEIR__UNLIKELY(!zone->header->dirty)) /* closed by a parent, still used by its child */
         zone->header->dirty = 1;
