@@ -29,10 +29,12 @@ def vectors(build):
 
 def shared(build):
     """Threads and processes together, killed and failed."""
+    kills = {"release": 3000, "asan": 300}[build]
     return [
         *programs("threads", THREADS, build),
         *programs("processes", ("processes", "processes_open"), build),
-        Test(f"deaths: at random ({build})", build, "{build}/tests/kill 300"),
+        *[Test(f"deaths: at random, {home} ({build})", build, f"{{build}}/tests/kill {kills} random {home}")
+          for home in ("shm", "file")],
         Test(f"deaths: while opening ({build})", build, "{build}/tests/kill_open"),
         Test(f"failures: every call once ({build})", build, "{build}/tests/fault"),
     ]
@@ -88,7 +90,8 @@ def tests(kind):
         return vectors("release") + programs("unit", UNITS, "release") + command_line("release")
     if kind == "soak":
         return model("release", 200) + [
-            Test("deaths: thousands", "release", "{build}/tests/kill 20000", 3600),
+            *[Test(f"deaths: thousands, {home}", "release", f"{{build}}/tests/kill 20000 random {home}", 3600)
+              for home in ("shm", "file")],
             Test("deaths: while opening", "release", "{build}/tests/kill_open 2000", 3600),
             Test("deaths: at every instruction", "release", "{build}/tests/kill_step all", 3600),
             Test("limits changed live", "release", "{build}/tests/zone_change 200000", 3600),

@@ -64,7 +64,6 @@ enum weir__counter {
     WEIR__EVICTED_UNUSED,
     WEIR__EVICTED_SOONEST,
     WEIR__REPAIRS,
-    WEIR__LEASES,
     WEIR__COUNTERS
 };
 

@@ -149,6 +149,14 @@ int weir__zone_check(struct weir__zone *zone, weir_error *err)
     return code;
 }
 
+/* A log's newest entry is its newest time. Of a lease only this is known: it was acquired no longer ago
+ * than any lease may last; its own length may be another limit's. */
+static int64_t newest_time(const struct weir__rule *rule, const struct weir__state *state)
+{
+    int64_t newest = weir__ring_last(&state->ring)->stamp;
+    return rule->kind == WEIR__CONCURRENT ? weir__max(state->at, newest - WEIR_DURATION_MAX) : newest;
+}
+
 /* Sum and newest time as the cells say. What makes no sense stays, for the check to find. */
 static void repair_slot(struct weir__zone *zone, struct weir__group *group, unsigned slot)
 {
@@ -160,8 +168,8 @@ static void repair_slot(struct weir__zone *zone, struct weir__group *group, unsi
         !weir__algorithm_of(rule)->large || !recount(rule, &state.ring, &state.ring.sum))
         return;
     weir__block_at(zone, unit)->sum = state.ring.sum;
-    if (rule->kind != WEIR__CONCURRENT && state.ring.len > 0)
-        state.at = weir__ring_last(&state.ring)->stamp;
+    if (state.ring.len > 0)
+        state.at = newest_time(rule, &state);
     weir__store16(&group->states[slot],
                   weir__pack(rule, weir__packed_row(group->states[slot]), &state, unit, order));
 }

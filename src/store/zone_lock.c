@@ -19,6 +19,14 @@
 #define NAP_US 50
 #define SLEEP_MAX_NS 5000000 /* for a shared lock, before it is looked at again */
 
+#ifdef __SANITIZE_THREAD__ /* which knows of no clocklock */
+#define SLEEP_CLOCK CLOCK_REALTIME
+#define lock_until(mutex, until) pthread_mutex_timedlock(mutex, until)
+#else
+#define SLEEP_CLOCK CLOCK_MONOTONIC
+#define lock_until(mutex, until) pthread_mutex_clocklock(mutex, SLEEP_CLOCK, until)
+#endif
+
 /* The holder is a thread of this process: at work, so spin; or waiting for a core, so let it have
  * ours, in the end by sleeping, which helps it whatever the priorities. */
 static void word_lock_slow(_Atomic uint32_t *word)
@@ -74,11 +82,11 @@ static int robust_lock(pthread_mutex_t *mutex)
     int code = pthread_mutex_trylock(mutex);
     while (WEIR__UNLIKELY(code == EBUSY || code == ETIMEDOUT)) {
         struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
+        clock_gettime(SLEEP_CLOCK, &until);
         until.tv_nsec += SLEEP_MAX_NS;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
-        code = pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &until);
+        code = lock_until(mutex, &until);
     }
     return code;
 }

@@ -3,7 +3,7 @@
  * sound, no limit is exceeded, at most one request a death is charged without being told. Now and then
  * all are killed at once and the zones opened anew.
  *
- *     kill [KILLS [SEED [shm|file]]]
+ *     kill [KILLS [SEED|random [shm|file]]]
  */
 #include "kill_worker.h"
 
@@ -216,7 +216,8 @@ int main(int argc, char **argv)
         worker_run(map_page(atoi(argv[2])), atoi(argv[3]), strtoull(argv[4], NULL, 10), argv[5],
                    argv[6]);
     long kills = argc > 1 ? atol(argv[1]) : 300;
-    chance = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
+    bool given = argc > 2 && strcmp(argv[2], "random") != 0;
+    chance = given ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
     where = argc > 3 && !strcmp(argv[3], "file") ? TEST_FILE : TEST_SHM;
     printf("seed %llu\n", (unsigned long long)chance);
     page_fd = memfd_create("weir-test", 0);

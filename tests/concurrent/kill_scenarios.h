@@ -35,6 +35,7 @@ struct scenario {
 #define LOG "sliding-log 100/h"
 #define LEASE "concurrent 100 lease 1h"
 #define SHORT "concurrent 100 lease 1m"
+#define LONGEST "concurrent 100 lease 366d"
 #define SEVERAL "token-bucket 100/d, sliding-log 100/h, fixed-window 100/m, sliding-window 100/m"
 
 static void take(const char *key, const char *text, int64_t cost)
@@ -163,6 +164,12 @@ static void three_leases(void)
     now += SECOND;
 }
 
+static void longest_lease(void)
+{
+    hold(0, LONGEST, 5);
+    now += SECOND;
+}
+
 /* No room left for another log; every other one is fresh when the action comes. */
 static void full_room(void)
 {
@@ -201,6 +208,8 @@ static const struct scenario scenarios[] = {
     {"a first lease", nothing, {ACQUIRE, LEASE, 3}, 0, 3, 0, NULL},
     {"another lease", three_leases, {ACQUIRE, LEASE, 3}, 8, 11, 0, NULL},
     {"a shorter lease goes before others", three_leases, {ACQUIRE, SHORT, 1}, 8, 14, 0, NULL},
+    {"another of the longest leases", longest_lease, {ACQUIRE, LONGEST, 3}, 5, 8, 0, NULL},
+    {"the longest lease renewed", longest_lease, {RENEW, LONGEST, 0}, 5, 10, 0, NULL},
     {"old leases lapse", three_leases, {ACQUIRE, LEASE, 3}, 3, 6, HOUR - 3 * SECOND, NULL},
     {"all leases lapse", three_leases, {ACQUIRE, LEASE, 3}, 0, 3, 2 * HOUR, NULL},
     {"the first lease renewed", three_leases, {RENEW, LEASE, 0}, 8, 13, 0, NULL},
