@@ -1,0 +1,99 @@
+/*
+ * Policies: which requests are limited by what. A file becomes an immutable set; a request's attributes
+ * and the set give a plan, the list of what to take, all or nothing. docs/POLICIES.md is the manual.
+ *
+ * What holds: a set is made whole or not at all; a plan borrows from the set and from itself, and
+ * planning allocates nothing.
+ */
+#ifndef WEIR_POLICY_H
+#define WEIR_POLICY_H
+
+#include "wire/fields.h"
+#include "wire/http1.h"
+
+struct weir__policies; /* a set */
+
+/* What to do with what a stand-in decided (decision.degraded), the store being out of reach. */
+enum weir__fail { WEIR__FAIL_LOCAL, WEIR__FAIL_OPEN, WEIR__FAIL_CLOSED };
+
+#define WEIR__POLICY_NAME_MAX 64
+#define WEIR__POLICIES_MAX 1000
+#define WEIR__ENTRIES_MAX 16 /* limits entries a policy, and enforced or shadow entries a plan */
+
+/* One limit of a policy: its key, its limits. */
+struct weir__entry {
+    const char *name;        /* unique in its policy */
+    const weir_limit *limit; /* before overrides */
+    const char *key_text;    /* how the key is made, as the file says it */
+    bool shadow;             /* decided and counted, never enforced */
+    uint32_t index;          /* among all entries of the set: for counters */
+};
+
+struct weir__policy {
+    const char *name;
+    const char *match_text; /* when it applies, in words */
+    const struct weir__entry *entries;
+    size_t entry_count;
+    enum weir__field_style style;
+    enum weir__fail fail;
+    bool
+        give_back; /* keys may live in different slots: take one by one and give back on a denial */
+    uint32_t index; /* in the set */
+};
+
+/* Reads a file's text. `name` is the file's, for messages. `cluster`: the store is a Redis Cluster, so
+ * that policies of several keys must ask for give-back. */
+int weir__policies_parse(const char *text, size_t len, const char *name, bool cluster,
+                         struct weir__policies **ret, weir_error *err);
+void weir__policies_free(struct weir__policies *policies);
+size_t weir__policies_count(const struct weir__policies *policies);
+size_t weir__policies_entries(const struct weir__policies *policies); /* of all policies */
+const struct weir__policy *weir__policies_at(const struct weir__policies *policies, size_t i);
+const struct weir__policy *weir__policies_find(const struct weir__policies *policies,
+                                               const char *name, size_t len);
+/* Whether an address may speak for others (X-Forwarded-For and friends). */
+bool weir__policies_trusts(const struct weir__policies *policies, const char *ip, size_t len);
+
+/* What a request says of itself: an attribute's value by its name ("ip", "method", "path", "host",
+ * "user", "header.x-api-key", any name that a caller sends); false: it has none. */
+struct weir__subject {
+    bool (*find)(const void *context, const char *name, size_t len, struct weir__span *ret);
+    const void *context;
+};
+
+enum weir__verdict {
+    WEIR__PLAN_NONE,   /* no policy applies: allowed */
+    WEIR__PLAN_ALLOW,  /* an allow list has it: allowed, nothing is charged */
+    WEIR__PLAN_DENY,   /* a deny list has it */
+    WEIR__PLAN_LIMITS, /* take what follows */
+};
+
+struct weir__planned {
+    const struct weir__policy *policy;
+    const struct weir__entry *entry;
+    const weir_limit *limit; /* overrides applied */
+    weir_key key;
+    int64_t cost;
+};
+
+#define WEIR__PLAN_KEYS_ROOM 16384
+
+struct weir__plan {
+    enum weir__verdict verdict;
+    const struct weir__policy *by; /* ALLOW, DENY: whose list; LIMITS: the first that applies */
+    struct weir__planned enforced[WEIR__ENTRIES_MAX];
+    size_t enforced_count;
+    struct weir__planned shadow[WEIR__ENTRIES_MAX];
+    size_t shadow_count;
+    bool give_back;
+    char keys[WEIR__PLAN_KEYS_ROOM];
+};
+
+/* The plan for a subject: of one policy by its name, whether its match applies or not (WEIR_EINVAL: there
+ * is none of that name), or with `policy` NULL of all that match, in the file's order. `key`, if its data
+ * is not NULL, stands for the key of every entry of a named policy. `cost` -1: the policy's own. */
+int weir__policies_plan(const struct weir__policies *policies, const struct weir__span *policy,
+                        const struct weir__subject *subject, const weir_key *key, int64_t cost,
+                        struct weir__plan *ret, weir_error *err);
+
+#endif

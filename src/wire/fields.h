@@ -1,0 +1,50 @@
+/*
+ * A decision as HTTP fields: RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers), the
+ * older triples, Retry-After. Shared by the server, over HTTP/1 and 2, and nginx. Whole seconds,
+ * rounded up. q = limit, w = period (buckets: the time to refill from empty), r = remaining, t =
+ * retry_after when denied, else reset_after. Retry-After only when denied, and not for never.
+ */
+#ifndef WEIR_FIELDS_H
+#define WEIR_FIELDS_H
+
+#include "base/buffer.h"
+#include "limit/limit.h"
+
+enum weir__field_style {
+    WEIR__FIELDS_IETF,    /* RateLimit, RateLimit-Policy */
+    WEIR__FIELDS_IETF_06, /* RateLimit-Limit, -Remaining, -Reset */
+    WEIR__FIELDS_X,       /* X-RateLimit-Limit, -Remaining, -Reset (seconds from now) */
+    WEIR__FIELDS_OFF,
+};
+
+/* "ietf", "ietf-06", "x-ratelimit", "off"; false: none of them. */
+bool weir__field_style_read(const char *text, size_t len, enum weir__field_style *ret);
+
+/* One limit as the fields name it. */
+struct weir__rated {
+    const char *name; /* NULL: the algorithm's word. Escaped as a structured-field string */
+    const struct weir__rule *rule;
+    const weir_decision *row; /* its own answer */
+};
+
+#define WEIR__RATE_FIELDS_MAX 4
+#define WEIR__RATE_FIELDS_ROOM 3072 /* 16 limits with names of 64 bytes fit */
+
+struct weir__rate_fields {
+    struct {
+        const char *name; /* lower case, as HTTP/2 needs it */
+        const char *value;
+        size_t value_len;
+    } items[WEIR__RATE_FIELDS_MAX];
+    size_t count;
+    char room[WEIR__RATE_FIELDS_ROOM];
+};
+
+/* Fields of one folded decision over n limits. The triples show the binding limit's row. */
+void weir__rate_fields(enum weir__field_style style, const struct weir__rated *rated, size_t n,
+                       const weir_decision *folded, struct weir__rate_fields *ret);
+
+/* w of a rule, in microseconds: the period, a bucket's time to refill from empty, a lease. */
+int64_t weir__rule_window_us(const struct weir__rule *rule);
+
+#endif
