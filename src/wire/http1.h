@@ -15,11 +15,15 @@
  *   1. While a request is incomplete its bytes stay as they are; the buffer may move and grow.
  *   2. What was scanned is not scanned again: the work is linear in the bytes, in whatever portions
  *      they arrive, and how they are cut changes nothing.
- *   3. NEED_MORE is answered only below limits.head + limits.body bytes (and what chunks add, bounded).
+ *   3. NEED_MORE is answered only below limits.head + limits.body bytes, or twice that where the body
+ *      is chunked: what chunks and trailers add may be as much again.
  *   4. Whatever two readers could understand differently is refused (RFC 9112): Transfer-Encoding
  *      beside Content-Length, several or odd Content-Lengths, spaces before the colon, folded lines,
  *      bare CR or LF in a head, control characters, no or several Hosts, encodings but a final chunked.
- *   5. Bytes are read, never written, but for a chunked body, which is put together in place.
+ *   5. Bytes are read, never written, but for a chunked body, which is put together in place. Trailers
+ *      are checked and forgotten.
+ *   6. Errors are found as early as the line they are in is whole, a control character at once.
+ *   7. `ret` holds something on REQUEST only, and is written to before.
  */
 #ifndef WEIR_HTTP1_H
 #define WEIR_HTTP1_H
@@ -59,7 +63,7 @@ struct weir__http_request {
     struct weir__span body;
     struct weir__http_field fields[WEIR__HTTP_FIELDS_MAX];
     size_t field_count;
-    int minor;       /* HTTP/1.0 or 1.1; 2 for HTTP/2 */
+    int minor;       /* 0 or 1, for HTTP/1.0 and 1.1 (1.2 is answered as 1.1); 2 for HTTP/2 */
     bool keep_alive; /* the connection goes on behind the answer */
 };
 
@@ -73,19 +77,26 @@ enum weir__http1_status { WEIR__HTTP1_REQUEST, WEIR__HTTP1_NEED_MORE, WEIR__HTTP
 
 struct weir__http1_reader {
     /* the answer */
-    size_t size;           /* REQUEST: bytes it took */
-    bool expects_continue; /* NEED_MORE: the head is whole and the client waits for 100 Continue */
-    int status;            /* BROKEN: what to answer */
-    char why[128];         /* BROKEN: for people */
+    size_t size; /* REQUEST: bytes it took */
+    bool
+        expects_continue; /* NEED_MORE: send 100 Continue now; said once, when the head is whole and
+                              nothing of the body is here */
+    int status;           /* BROKEN: what to answer */
+    char why[128];        /* BROKEN: for people, printable ASCII */
     /* the state: the implementation's */
     struct weir__http1_limits limits;
-    size_t scanned;   /* no head ends before here */
-    size_t head_size; /* 0: the head is not whole yet */
-    size_t body_size; /* decoded so far, or announced */
-    size_t chunk_at;  /* chunked: where the next undecoded byte is, from the request's first byte */
-    size_t chunk_left;
-    int chunk_phase;
-    bool chunked;
+    struct weir__http1_state {
+        int phase;
+        size_t at;          /* the first byte not understood yet: of a line, or of a chunk */
+        size_t scanned;     /* no line that starts at `at` ends before here */
+        size_t head_size;   /* once the head is whole */
+        size_t body_size;   /* announced; chunked: put together so far */
+        size_t chunk_left;  /* of the chunk at `at` */
+        size_t field_count; /* fields seen */
+        int empty_lines;    /* before the request line */
+        int minor;
+        bool post, absolute, has_host, has_length, chunked, close, keep_alive, expects;
+    } state;
 };
 
 void weir__http1_begin(struct weir__http1_reader *reader, const struct weir__http1_limits *limits);
@@ -98,8 +109,9 @@ bool weir__http_field(const struct weir__http_request *request, const char *name
 
 /* ---- query strings ---- */
 
-/* The next name=value of a query, both decoded into room (percent and '+'), which is as long as what is
- * left of the query; false at the end. `bad` is set where an escape is broken. */
+/* The next name=value of a query, both decoded (percent and '+') into room, one behind the other; room
+ * is as long as what is left of the query. Empty pairs are passed over; without '=' the value is empty.
+ * False at the end, and where an escape is broken: then `bad` is set and nothing more comes. */
 struct weir__query {
     struct weir__span rest;
     bool bad;

@@ -1,0 +1,69 @@
+/* Looking things up in a request: fields by name, the pairs of a query. */
+#include "wire/http1_parts.h"
+
+#include <string.h>
+
+bool weir__http_field(const struct weir__http_request *request, const char *name,
+                      struct weir__span *ret)
+{
+    size_t len = strlen(name);
+    for (size_t i = 0; i < request->field_count; i++) {
+        if (weir__http1_is(request->fields[i].name, name, len)) {
+            *ret = request->fields[i].value;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Decodes text into room; false: an escape is broken. */
+static bool decode(struct weir__span text, char *room, struct weir__span *ret)
+{
+    char *to = room;
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.data[i];
+        if (c == '+') {
+            c = ' ';
+        } else if (c == '%') {
+            if (text.len - i < 3 || weir__http1_hex(text.data[i + 1]) < 0 ||
+                weir__http1_hex(text.data[i + 2]) < 0)
+                return false;
+            c = (char)(weir__http1_hex(text.data[i + 1]) << 4 | weir__http1_hex(text.data[i + 2]));
+            i += 2;
+        }
+        *to++ = c;
+    }
+    *ret = (struct weir__span){room, (size_t)(to - room)};
+    return true;
+}
+
+/* What is before the first `mark` of text; *text becomes what is behind it. */
+static struct weir__span cut_at(struct weir__span *text, char mark)
+{
+    const char *found = text->len ? memchr(text->data, mark, text->len) : NULL;
+    size_t len = found ? (size_t)(found - text->data) : text->len;
+    struct weir__span before = {text->data, len};
+    text->data += len + (found != NULL);
+    text->len -= len + (found != NULL);
+    return before;
+}
+
+bool weir__query_next(struct weir__query *query, char *room, struct weir__span *ret_name,
+                      struct weir__span *ret_value)
+{
+    while (query->rest.len > 0) {
+        struct weir__span value = cut_at(&query->rest, '&'), decoded_name, decoded_value;
+        if (value.len == 0)
+            continue;
+        struct weir__span name = cut_at(&value, '=');
+        if (decode(name, room, &decoded_name) &&
+            decode(value, room + decoded_name.len, &decoded_value)) {
+            *ret_name = decoded_name;
+            *ret_value = decoded_value;
+            return true;
+        }
+        query->bad = true;
+        query->rest.len = 0;
+    }
+    return false;
+}
