@@ -18,6 +18,7 @@ for purpose in "$@"; do
         need python3 python3
         need scdoc scdoc
         [ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
+        [ -e /usr/include/yaml.h ] || missing="$missing libyaml-dev"
         ;;
     test)
         need g++ g++

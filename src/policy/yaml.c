@@ -13,6 +13,8 @@
 #include <string.h>
 #include <yaml.h>
 
+#define TAG_DIRECTIVES_MAX 16
+
 struct weir__yaml {
     struct weir__arena arena;
     const char *name;
@@ -274,6 +276,23 @@ static int read_events(struct reading *reading, const char *text, size_t len)
     return weir__yaml_fail(reading->yaml, &first, reading->err, "the file is empty");
 }
 
+/* libyaml compares each %TAG with all before it: so many that this took minutes are not let in. */
+static int check_directives(const struct weir__yaml *yaml, const char *text, size_t len,
+                            weir_error *err)
+{
+    const char *at = text, *end = text + len;
+    for (int i = 0; (at = memmem(at, (size_t)(end - at), "%TAG", 4)); at++) {
+        if (++i <= TAG_DIRECTIVES_MAX)
+            continue;
+        struct weir__yaml_node here = at_byte(text, (size_t)(at - text));
+        return weir__yaml_fail(yaml, &here, err,
+                               "more than %d %%TAG directives; leave them out, tags are not "
+                               "supported",
+                               TAG_DIRECTIVES_MAX);
+    }
+    return 0;
+}
+
 static int read_all(struct weir__yaml *yaml, const char *text, size_t len, weir_error *err)
 {
     struct reading reading = {.yaml = yaml, .err = err};
@@ -281,15 +300,18 @@ static int read_all(struct weir__yaml *yaml, const char *text, size_t len, weir_
     if (len > WEIR__YAML_BYTES_MAX)
         return weir__yaml_fail(yaml, &first, err, "%zu bytes; a file has at most %u", len,
                                WEIR__YAML_BYTES_MAX);
-    if (!yaml_parser_initialize(&reading.parser))
-        return no_memory(err);
     if (len >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) { /* a byte order mark is no column */
         text += 3;
         len -= 3;
     }
+    int code = check_directives(yaml, text, len, err);
+    if (code)
+        return code;
+    if (!yaml_parser_initialize(&reading.parser))
+        return no_memory(err);
     yaml_parser_set_encoding(&reading.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&reading.parser, (const unsigned char *)text, len);
-    int code = read_events(&reading, text, len);
+    code = read_events(&reading, text, len);
     yaml_parser_delete(&reading.parser);
     return code;
 }

@@ -196,6 +196,15 @@ static void test_bounds(void)
     free(text);
 }
 
+/* What libyaml would take minutes for. */
+static void test_many_directives(void)
+{
+    char *text = repeat("%TAG !a! x\n", 100000);
+    refused(text, strlen(text), 1,
+            "f.yaml:17:1: more than 16 %TAG directives; leave them out, tags are not supported");
+    free(text);
+}
+
 /* Many keys in one map: found twice all the same, and not by comparing each with each. */
 static void test_many_keys(void)
 {
@@ -289,6 +298,7 @@ int main(void)
     test_small_files();
     test_refusals();
     test_bounds();
+    test_many_directives();
     test_many_keys();
     test_only();
     test_places_within();
