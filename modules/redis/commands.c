@@ -27,15 +27,16 @@ int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, bool ta
     size_t limits = 0;
     if (!decide(ctx, request, take, lease, rows, &folded))
         return RM_OK;
-    for (size_t i = 0; i < request->count; i++)
-        limits += request->asks[i].limit->count;
+    for (size_t i = 0; i < request->command.count; i++)
+        limits += request->command.asks[i].limit->count;
     weir_receipt(&folded, receipt);
-    rm_ReplyWithArray(ctx, (long)(7 + (lease != 0) + (request->detail ? 1 + limits : 0)));
+    rm_ReplyWithArray(ctx, (long)(7 + (lease != 0) + (request->command.detail ? 1 + limits : 0)));
     reply_row(ctx, &folded);
     rm_ReplyWithStringBuffer(ctx, receipt, strlen(receipt));
     if (lease)
-        rm_ReplyWithLongLong(ctx, folded.allowed && request->asks[0].cost ? (long long)lease : 0);
-    if (!request->detail)
+        rm_ReplyWithLongLong(ctx, folded.allowed && request->command.asks[0].cost ? (long long)lease
+                                                                                  : 0);
+    if (!request->command.detail)
         return RM_OK;
     rm_ReplyWithLongLong(ctx, folded.binding);
     for (size_t i = 0; i < limits; i++) {
@@ -48,13 +49,17 @@ int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, bool ta
 int take_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     struct request request;
-    return read_take(ctx, argv, argc, &request) ? decide_and_reply(ctx, &request, true, 0) : RM_OK;
+    return read_request(ctx, WEIR__VERB_TAKE, argv, argc, &request)
+               ? decide_and_reply(ctx, &request, true, 0)
+               : RM_OK;
 }
 
 int peek_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     struct request request;
-    return read_take(ctx, argv, argc, &request) ? decide_and_reply(ctx, &request, false, 0) : RM_OK;
+    return read_request(ctx, WEIR__VERB_PEEK, argv, argc, &request)
+               ? decide_and_reply(ctx, &request, false, 0)
+               : RM_OK;
 }
 
 int take_all_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
@@ -68,7 +73,7 @@ int take_all_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
             rm_KeyAtPos(ctx, 2 + 3 * i);
         return RM_OK;
     }
-    if (!read_take_all(ctx, argv, argc, &request))
+    if (!read_request(ctx, WEIR__VERB_TAKEALL, argv, argc, &request))
         return RM_OK;
     return decide_and_reply(ctx, &request, true, 0);
 }
@@ -87,9 +92,10 @@ int acquire_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     struct request request;
     uint64_t id = 0;
-    if (!read_take(ctx, argv, argc, &request))
+    if (!read_request(ctx, WEIR__VERB_ACQUIRE, argv, argc, &request))
         return RM_OK;
-    if (leased(request.asks[0].limit) == request.asks[0].limit->count)
+    const weir_limit *limit = request.command.asks[0].limit;
+    if (leased(limit) == limit->count)
         return reply_error(ctx,
                            "ERR there is nothing to acquire: none of the limits is concurrent");
     if (test_lease)
@@ -103,17 +109,14 @@ int acquire_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 /* key limits id: loads the leases and changes one. */
 static int change_lease(RedisModuleCtx *ctx, RedisModuleString **argv, int argc, bool renew)
 {
-    int64_t id;
-    if (argc != 4)
-        return rm_WrongArity(ctx);
-    const weir_limit *limit = key_in_bounds(ctx, argv[1]) ? limit_of(ctx, argv[2]) : NULL;
-    if (!limit)
+    struct request request;
+    if (!read_request(ctx, renew ? WEIR__VERB_RENEW : WEIR__VERB_RELEASE, argv, argc, &request))
         return RM_OK;
+    const weir_limit *limit = request.command.asks[0].limit;
+    uint64_t id = request.command.lease;
     size_t i = leased(limit);
     if (i == limit->count)
         return reply_error(ctx, "ERR there are no leases: none of the limits is concurrent");
-    if (!read_number(ctx, argv[3], "a lease id", 1, (int64_t)WEIR__LEASE_MASK, &id))
-        return RM_OK;
     struct held held;
     int64_t now = now_us();
     if (!hold(ctx, argv[1], true, &held))
@@ -123,8 +126,8 @@ static int change_lease(RedisModuleCtx *ctx, RedisModuleString **argv, int argc,
         let_go(&held);
         return RM_OK;
     }
-    op.changed = renew ? weir__lease_renew(op.rule, &op.state, (uint64_t)id)
-                       : weir__lease_release(&op.state, (uint64_t)id);
+    op.changed =
+        renew ? weir__lease_renew(op.rule, &op.state, id) : weir__lease_release(&op.state, id);
     op.many_cells = true;
     write_back(ctx, &held, &op, 1, now);
     let_go(&held);
@@ -177,20 +180,19 @@ static int settle_all(RedisModuleCtx *ctx, RedisModuleString *key, const weir_li
 int settle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     struct weir__correction correction;
-    if (argc != 5)
-        return rm_WrongArity(ctx);
-    const weir_limit *limit = key_in_bounds(ctx, argv[1]) ? limit_of(ctx, argv[2]) : NULL;
-    if (!limit ||
-        !read_number(ctx, argv[4], "the actual cost", 0, WEIR_COST_MAX, &correction.actual))
+    struct request request;
+    if (!read_request(ctx, WEIR__VERB_SETTLE, argv, argc, &request))
         return RM_OK;
-    size_t len;
-    const char *receipt = rm_StringPtrLen(argv[3], &len);
+    const weir_limit *limit = request.command.asks[0].limit;
+    struct weir__span receipt = request.command.receipt;
     char text[WEIR_RECEIPT_SIZE] = "";
-    if (len < sizeof text)
-        memcpy(text, receipt, len);
-    if (len >= sizeof text || strlen(text) != len || !weir__receipt_read(text, &correction))
+    if (receipt.len < sizeof text)
+        memcpy(text, receipt.data, receipt.len);
+    if (receipt.len >= sizeof text || strlen(text) != receipt.len ||
+        !weir__receipt_read(text, &correction))
         return reply_error(ctx, "ERR \"%.*s\" is no receipt; pass what the take replied",
-                           (int)(len > 64 ? 64 : len), receipt);
+                           (int)(receipt.len > 64 ? 64 : receipt.len), receipt.data);
+    correction.actual = request.command.actual;
     if (leased(limit) < limit->count)
         return reply_error(ctx,
                            "ERR concurrent limits cannot be settled: release the lease instead");
@@ -202,9 +204,9 @@ int settle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 int reset_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     struct held held;
-    if (argc != 2)
-        return rm_WrongArity(ctx);
-    if (!key_in_bounds(ctx, argv[1]) || !hold(ctx, argv[1], true, &held))
+    struct request request;
+    if (!read_request(ctx, WEIR__VERB_RESET, argv, argc, &request) ||
+        !hold(ctx, argv[1], true, &held))
         return RM_OK;
     bool present = held.value.count > 0;
     if (present) {

@@ -48,16 +48,17 @@ static bool load_all(RedisModuleCtx *ctx, struct decision_run *run, const struct
                      bool writing, int64_t now)
 {
     run->held_count = run->op_count = 0;
-    for (size_t i = 0; i < request->count; i++) {
-        const struct ask *ask = &request->asks[i];
-        struct held *held = hold_key(ctx, run, ask->key, writing);
+    const struct weir__command *command = &request->command;
+    for (size_t i = 0; i < command->count; i++) {
+        const struct weir__command_ask *ask = &command->asks[i];
+        struct held *held = hold_key(ctx, run, request->names[i], writing);
         if (!held)
             return false;
         for (size_t j = 0; j < ask->limit->count; j++) {
             struct op *op = &run->ops[run->op_count];
             op->held = held;
             op->rule = &ask->limit->rules[j];
-            if (request->count > 1 && shares_state(run, op)) {
+            if (command->count > 1 && shares_state(run, op)) {
                 reply_error(ctx,
                             "ERR two limits of one key are of the same kind and period and would "
                             "share a state; use another period or key");
@@ -66,7 +67,7 @@ static bool load_all(RedisModuleCtx *ctx, struct decision_run *run, const struct
             if (!load_op(ctx, op, now, ask->cost))
                 return false;
             run->asked[run->op_count++] =
-                (struct weir__request){now, ask->cost, weir__wait_for(op->rule, request->wait_us)};
+                (struct weir__request){now, ask->cost, weir__wait_for(op->rule, command->wait_us)};
         }
     }
     return true;
@@ -157,6 +158,6 @@ bool decide(RedisModuleCtx *ctx, const struct request *request, bool take, uint6
     if (!done)
         return false;
     weir__fold(rows, run.op_count, ret);
-    ret->charged = ret->allowed && take ? request->asks[0].cost : 0;
+    ret->charged = ret->allowed && take ? request->command.asks[0].cost : 0;
     return true;
 }

@@ -12,32 +12,19 @@
 #define WEIR_REDIS_H
 
 #include "api.h"
-#include "limit/limit.h"
+#include "wire/command.h"
 #include "wire/state.h"
 
 /* ---- request.c: arguments ---- */
 
-struct ask {
-    RedisModuleString *key;
-    const weir_limit *limit;
-    int64_t cost;
-};
-
 struct request {
-    struct ask asks[WEIR_LIMITS_MAX];
-    size_t count;
-    int64_t wait_us;
-    bool detail;
+    struct weir__command command;
+    RedisModuleString *names[WEIR_LIMITS_MAX]; /* of its keys */
 };
 
-/* The parsed limits of a text, from a bounded cache. NULL: an error was replied. */
-const weir_limit *limit_of(RedisModuleCtx *ctx, RedisModuleString *text);
-/* Whether a key's name is one; false: an error was replied. */
-bool key_in_bounds(RedisModuleCtx *ctx, RedisModuleString *key);
-/* key limits [COST n] [WAIT us|any] [DETAIL] from argv[1] on; false: an error was replied. */
-bool read_take(RedisModuleCtx *ctx, RedisModuleString **argv, int argc, struct request *ret);
-/* n {key limits cost} … [WAIT us|any] [DETAIL] from argv[1] on. */
-bool read_take_all(RedisModuleCtx *ctx, RedisModuleString **argv, int argc, struct request *ret);
+/* A command's arguments; false: an error was replied. Its limits are good until the next one. */
+bool read_request(RedisModuleCtx *ctx, enum weir__verb verb, RedisModuleString **argv, int argc,
+                  struct request *ret);
 /* A whole number of an argument within bounds; false: an error naming `what` was replied. */
 bool read_number(RedisModuleCtx *ctx, RedisModuleString *argument, const char *what, int64_t least,
                  int64_t most, int64_t *ret);

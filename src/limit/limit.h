@@ -17,8 +17,12 @@ struct weir_limit {
     /* Where a zone keeps each rule: row, count of sweeps and the zone's serial, as many bits of each as
      * fit (store/zone_store.c); 0: unknown. A guess, verified at every use. */
     _Atomic uint64_t hints[WEIR_LIMITS_MAX];
+    _Atomic uint32_t others; /* references beside the first */
     char *text;
 };
+
+/* Another reference, given back by weir_limit_free like the first. */
+const weir_limit *weir__limit_ref(const weir_limit *limit);
 
 /* Reads up to WEIR_LIMITS_MAX rules; *ret_count of them on success. */
 int weir__rules_parse(const char *text, struct weir__rule *ret_rules, size_t *ret_count,

@@ -111,9 +111,16 @@ int weir_limit_parse(const char *text, weir_limit **ret, weir_error *err)
     return 0;
 }
 
+const weir_limit *weir__limit_ref(const weir_limit *limit)
+{
+    atomic_fetch_add(&((weir_limit *)limit)->others, 1);
+    return limit;
+}
+
 void weir_limit_free(weir_limit *limit)
 {
-    free(limit);
+    if (limit && atomic_fetch_sub(&limit->others, 1) == 0)
+        free(limit);
 }
 
 size_t weir_limit_count(const weir_limit *limit)

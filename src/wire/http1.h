@@ -29,15 +29,10 @@
 #define WEIR_HTTP1_H
 
 #include "base/base.h"
+#include "base/span.h"
 
 #include <stdbool.h>
 #include <stddef.h>
-
-/* Bytes of somebody else's. */
-struct weir__span {
-    const char *data;
-    size_t len;
-};
 
 enum weir__http_method {
     WEIR__HTTP_GET,

@@ -1,0 +1,239 @@
+/* See command.h. */
+#include "wire/command.h"
+
+#include "core/core.h"
+
+#define SHOWN_MAX 40 /* bytes of a wrong argument that are repeated */
+
+const char *const weir__verb_names[WEIR__VERBS] = {
+    "weir.take",    "weir.peek",  "weir.takeall", "weir.settle", "weir.reset",
+    "weir.acquire", "weir.renew", "weir.release", "cl.throttle",
+};
+
+bool weir__verb_of(const char *name, size_t len, enum weir__verb *ret)
+{
+    struct weir__span span = {name, len};
+    for (int verb = 0; verb < WEIR__VERBS; verb++) {
+        if (weir__span_is_word(span, weir__verb_names[verb])) {
+            *ret = (enum weir__verb)verb;
+            return true;
+        }
+    }
+    return false;
+}
+
+static int wrong_count(enum weir__verb verb, weir_error *err)
+{
+    return weir__fail(err, WEIR_EINVAL, 0, "wrong number of arguments for '%s' command",
+                      weir__verb_names[verb]);
+}
+
+static int shown(struct weir__span text)
+{
+    return (int)(text.len > SHOWN_MAX ? SHOWN_MAX : text.len);
+}
+
+int weir__read_whole(struct weir__span text, const char *what, int64_t least, int64_t most,
+                     int64_t *ret, weir_error *err)
+{
+    int64_t number = 0;
+    bool sound = text.len > 0 && text.len < 20;
+    for (size_t i = 0; i < text.len && sound; i++) {
+        char c = text.data[i];
+        sound = c >= '0' && c <= '9' && number <= (INT64_MAX - 9) / 10;
+        number = sound ? number * 10 + (c - '0') : 0;
+    }
+    if (!sound || number < least || number > most)
+        return weir__fail(err, WEIR_EINVAL, 0,
+                          "%s must be a whole number from %lld to %lld, not \"%.*s\"", what,
+                          (long long)least, (long long)most, shown(text), text.data);
+    *ret = number;
+    return 0;
+}
+
+int weir__read_key(struct weir__span text, weir_key *ret, weir_error *err)
+{
+    if (text.len < 1 || text.len > WEIR_KEY_MAX)
+        return weir__fail(err, WEIR_EINVAL, 0, "a key has 1 to %d bytes, this one has %zu",
+                          WEIR_KEY_MAX, text.len);
+    *ret = weir_bytes(text.data, text.len);
+    return 0;
+}
+
+static int read_limit(struct weir__limit_cache *cache, struct weir__span text,
+                      const weir_limit **ret, weir_error *err)
+{
+    weir_error inner;
+    const weir_limit *limit = weir__limit_cached(cache, text.data, text.len, &inner);
+    if (!limit)
+        return weir__fail(err, inner.code, inner.column, "limit: %.480s", inner.message);
+    *ret = limit;
+    return 0;
+}
+
+static int read_wait(struct weir__span text, int64_t *ret, weir_error *err)
+{
+    if (weir__span_is_word(text, "any")) {
+        *ret = WEIR_WAIT_ANY;
+        return 0;
+    }
+    return weir__read_whole(text, "WAIT", 0, WEIR_DURATION_MAX, ret, err);
+}
+
+/* [COST n] [WAIT us|any] [DETAIL], each once. */
+static int read_options(const struct weir__span *args, size_t n, bool with_cost,
+                        struct weir__command *ret, weir_error *err)
+{
+    bool cost = false, wait = false;
+    int code = 0;
+    for (size_t at = 0; at < n && code == 0;) {
+        bool value = at + 1 < n;
+        if (weir__span_is_word(args[at], "DETAIL") && !ret->detail) {
+            ret->detail = true;
+            at += 1;
+        } else if (weir__span_is_word(args[at], "WAIT") && value && !wait) {
+            wait = true;
+            code = read_wait(args[at + 1], &ret->wait_us, err);
+            at += 2;
+        } else if (with_cost && weir__span_is_word(args[at], "COST") && value && !cost) {
+            cost = true;
+            code =
+                weir__read_whole(args[at + 1], "COST", 0, WEIR_COST_MAX, &ret->asks[0].cost, err);
+            at += 2;
+        } else {
+            return weir__fail(err, WEIR_EINVAL, 0,
+                              "expected %s[WAIT us|any] [DETAIL], each once, found \"%.*s\"",
+                              with_cost ? "[COST n] " : "", shown(args[at]), args[at].data);
+        }
+    }
+    return code;
+}
+
+static int read_take(const struct weir__span *args, size_t n, struct weir__limit_cache *cache,
+                     struct weir__command *ret, weir_error *err)
+{
+    if (n < 3)
+        return wrong_count(ret->verb, err);
+    int code = weir__read_key(args[1], &ret->asks[0].key, err);
+    if (code == 0 && n > 3)
+        code = read_options(args + 3, n - 3, true, ret, err);
+    return code ? code : read_limit(cache, args[2], &ret->asks[0].limit, err);
+}
+
+static int read_take_all(const struct weir__span *args, size_t n, struct weir__limit_cache *cache,
+                         struct weir__command *ret, weir_error *err)
+{
+    int64_t keys;
+    size_t limits = 0;
+    if (n < 5)
+        return wrong_count(ret->verb, err);
+    int code = weir__read_whole(args[1], "the number of keys", 1, WEIR_LIMITS_MAX, &keys, err);
+    if (code)
+        return code;
+    ret->count = (size_t)keys;
+    if (n < 2 + 3 * ret->count)
+        return weir__fail(err, WEIR_EINVAL, 0, "expected %lld times: key limits cost",
+                          (long long)keys);
+    for (size_t i = 0; i < ret->count && code == 0; i++) {
+        const struct weir__span *it = args + 2 + 3 * i;
+        struct weir__command_ask *ask = &ret->asks[i];
+        code = weir__read_key(it[0], &ask->key, err);
+        if (code == 0)
+            code = weir__read_whole(it[2], "a cost", 0, WEIR_COST_MAX, &ask->cost, err);
+        if (code == 0)
+            code = read_limit(cache, it[1], &ask->limit, err);
+        limits += code ? 0 : weir_limit_count(ask->limit);
+    }
+    if (code == 0 && limits > WEIR_LIMITS_MAX)
+        return weir__fail(err, WEIR_EINVAL, 0, "at most %d limits a request, these are %zu",
+                          WEIR_LIMITS_MAX, limits);
+    return code ? code
+                : read_options(args + 2 + 3 * ret->count, n - 2 - 3 * ret->count, false, ret, err);
+}
+
+static int read_settle(const struct weir__span *args, size_t n, struct weir__limit_cache *cache,
+                       struct weir__command *ret, weir_error *err)
+{
+    if (n != 5)
+        return wrong_count(ret->verb, err);
+    int code = weir__read_key(args[1], &ret->asks[0].key, err);
+    if (code == 0)
+        code = read_limit(cache, args[2], &ret->asks[0].limit, err);
+    if (code == 0)
+        code = weir__read_whole(args[4], "the actual cost", 0, WEIR_COST_MAX, &ret->actual, err);
+    ret->receipt = args[3];
+    return code;
+}
+
+static int read_lease(const struct weir__span *args, size_t n, struct weir__limit_cache *cache,
+                      struct weir__command *ret, weir_error *err)
+{
+    int64_t id = 0;
+    if (n != 4)
+        return wrong_count(ret->verb, err);
+    int code = weir__read_key(args[1], &ret->asks[0].key, err);
+    if (code == 0)
+        code = read_limit(cache, args[2], &ret->asks[0].limit, err);
+    if (code == 0)
+        code = weir__read_whole(args[3], "a lease id", 1, (int64_t)WEIR__LEASE_MASK, &id, err);
+    ret->lease = (uint64_t)id;
+    return code;
+}
+
+/* Through limit text, so that the cache and the bounds are those of every limit. */
+static int read_throttle(const struct weir__span *args, size_t n, struct weir__limit_cache *cache,
+                         struct weir__command *ret, weir_error *err)
+{
+    int64_t burst, count, seconds;
+    if (n != 5 && n != 6)
+        return wrong_count(ret->verb, err);
+    int code = weir__read_key(args[1], &ret->asks[0].key, err);
+    if (code == 0)
+        code = weir__read_whole(args[2], "max_burst", 0, WEIR_COST_MAX - 1, &burst, err);
+    if (code == 0)
+        code = weir__read_whole(args[3], "count", 1, WEIR_COST_MAX, &count, err);
+    if (code == 0)
+        code = weir__read_whole(args[4], "period", 1, WEIR_DURATION_MAX / 1000000, &seconds, err);
+    if (code == 0 && n == 6)
+        code = weir__read_whole(args[5], "quantity", 0, WEIR_COST_MAX, &ret->asks[0].cost, err);
+    if (code)
+        return code;
+    char text[128];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    weir__put_text(&buffer, "token-bucket ");
+    weir__put_int(&buffer, count);
+    weir__put_text(&buffer, "/");
+    weir__put_int(&buffer, seconds);
+    weir__put_text(&buffer, "s burst ");
+    weir__put_int(&buffer, burst + 1);
+    return read_limit(cache, (struct weir__span){text, buffer.len}, &ret->asks[0].limit, err);
+}
+
+int weir__command_read(enum weir__verb verb, const struct weir__span *args, size_t n,
+                       struct weir__limit_cache *cache, struct weir__command *ret, weir_error *err)
+{
+    ret->verb = verb;
+    ret->count = 1;
+    ret->wait_us = WEIR_WAIT_DEFAULT;
+    ret->detail = false;
+    ret->asks[0].cost = 1;
+    switch (verb) {
+    case WEIR__VERB_TAKE:
+    case WEIR__VERB_PEEK:
+    case WEIR__VERB_ACQUIRE:
+        return read_take(args, n, cache, ret, err);
+    case WEIR__VERB_TAKEALL:
+        return read_take_all(args, n, cache, ret, err);
+    case WEIR__VERB_SETTLE:
+        return read_settle(args, n, cache, ret, err);
+    case WEIR__VERB_RENEW:
+    case WEIR__VERB_RELEASE:
+        return read_lease(args, n, cache, ret, err);
+    case WEIR__VERB_THROTTLE:
+        return read_throttle(args, n, cache, ret, err);
+    case WEIR__VERB_RESET:
+        return n == 2 ? weir__read_key(args[1], &ret->asks[0].key, err) : wrong_count(verb, err);
+    default:
+        return weir__fail(err, WEIR_EINVAL, 0, "no such command");
+    }
+}

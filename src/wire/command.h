@@ -1,0 +1,78 @@
+/*
+ * The WEIR.* commands and CL.THROTTLE: arguments to requests. One reader for the server and the Redis
+ * module. Everything is checked before anything is looked up; what is wrong is told with its value and
+ * what was expected.
+ *
+ *     WEIR.TAKE key limits [COST n] [WAIT us|any] [DETAIL]      WEIR.PEEK, WEIR.ACQUIRE likewise
+ *     WEIR.TAKEALL n {key limits cost} … [WAIT us|any] [DETAIL]
+ *     WEIR.SETTLE key limits receipt actual
+ *     WEIR.RENEW key limits id                                  WEIR.RELEASE likewise
+ *     WEIR.RESET key
+ *     CL.THROTTLE key max_burst count period [quantity]         redis-cell's: a token bucket of count per
+ *                                                               period seconds, burst max_burst + 1
+ */
+#ifndef WEIR_COMMAND_H
+#define WEIR_COMMAND_H
+
+#include "base/span.h"
+#include "wire/limit_cache.h"
+
+enum weir__verb {
+    WEIR__VERB_TAKE,
+    WEIR__VERB_PEEK,
+    WEIR__VERB_TAKEALL,
+    WEIR__VERB_SETTLE,
+    WEIR__VERB_RESET,
+    WEIR__VERB_ACQUIRE,
+    WEIR__VERB_RENEW,
+    WEIR__VERB_RELEASE,
+    WEIR__VERB_THROTTLE,
+    WEIR__VERBS
+};
+
+/* What a command is called, in lower case. */
+extern const char *const weir__verb_names[WEIR__VERBS];
+/* The verb of a command's name, whatever its case; false: it is none. */
+bool weir__verb_of(const char *name, size_t len, enum weir__verb *ret);
+
+#define WEIR__COMMAND_ARGS_MAX (2 + 3 * WEIR_LIMITS_MAX + 3) /* the longest: a full TAKEALL */
+
+struct weir__command {
+    enum weir__verb verb;
+    struct weir__command_ask {
+        weir_key key;
+        const weir_limit *limit; /* the cache's */
+        int64_t cost;
+    } asks[WEIR_LIMITS_MAX];
+    size_t count;
+    int64_t wait_us;
+    bool detail;
+    struct weir__span receipt; /* SETTLE */
+    int64_t actual;            /* SETTLE */
+    uint64_t lease;            /* RENEW, RELEASE */
+};
+
+/* Which argument is the key of ask i. */
+static inline size_t weir__command_key_at(enum weir__verb verb, size_t i)
+{
+    return verb == WEIR__VERB_TAKEALL ? 2 + 3 * i : 1;
+}
+
+/* Reads a command's arguments, args[0] being its name. 0, or a negative WEIR_E… with err. The caller has
+ * seen to it that the cache needs no turn. */
+int weir__command_read(enum weir__verb verb, const struct weir__span *args, size_t n,
+                       struct weir__limit_cache *cache, struct weir__command *ret, weir_error *err);
+
+/* A whole number within bounds; a failure names `what`. */
+int weir__read_whole(struct weir__span text, const char *what, int64_t least, int64_t most,
+                     int64_t *ret, weir_error *err);
+/* Whether a key may be one. */
+int weir__read_key(struct weir__span text, weir_key *ret, weir_error *err);
+
+/* Seconds of redis-cell's reply: rounded up, -1 for never. */
+static inline int64_t weir__throttle_seconds(int64_t us)
+{
+    return us < 0 ? -1 : weir__div_up(us, 1000000);
+}
+
+#endif

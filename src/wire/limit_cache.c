@@ -1,0 +1,69 @@
+/* See limit_cache.h. */
+#include "wire/limit_cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t place_of(const char *text, size_t len)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ (uint8_t)text[i]) * UINT64_C(0x100000001b3);
+    return (hash ^ hash >> 32) % WEIR__LIMIT_CACHE_SIZE;
+}
+
+static bool holds(const struct weir__limit_cached *slot, const char *text, size_t len)
+{
+    return slot->limit && slot->len == len && !memcmp(slot->text, text, len);
+}
+
+static const weir_limit *read_into(struct weir__limit_cache *cache, struct weir__limit_cached *slot,
+                                   const char *text, size_t len, weir_error *err)
+{
+    weir_limit *limit = NULL;
+    if (len >= WEIR__LIMIT_TEXT_MAX || memchr(text, 0, len)) {
+        weir__fail(err, WEIR_EINVAL, 0, "limit text must be under %d bytes and hold no zero byte",
+                   WEIR__LIMIT_TEXT_MAX);
+        return NULL;
+    }
+    char *copy = strndup(text, len);
+    if (!copy) {
+        weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a limit");
+        return NULL;
+    }
+    if (weir_limit_parse(copy, &limit, err)) {
+        free(copy);
+        return NULL;
+    }
+    if (slot->limit)
+        cache->retired[cache->retired_count++] = slot->limit;
+    free(slot->text);
+    *slot = (struct weir__limit_cached){copy, len, limit};
+    return limit;
+}
+
+const weir_limit *weir__limit_cached(struct weir__limit_cache *cache, const char *text, size_t len,
+                                     weir_error *err)
+{
+    if (WEIR__LIKELY(cache->last && holds(cache->last, text, len)))
+        return cache->last->limit;
+    struct weir__limit_cached *slot = &cache->slots[place_of(text, len)];
+    cache->last = slot;
+    return holds(slot, text, len) ? slot->limit : read_into(cache, slot, text, len, err);
+}
+
+void weir__limit_cache_turn(struct weir__limit_cache *cache)
+{
+    while (cache->retired_count > 0)
+        weir_limit_free(cache->retired[--cache->retired_count]);
+}
+
+void weir__limit_cache_clear(struct weir__limit_cache *cache)
+{
+    weir__limit_cache_turn(cache);
+    for (size_t i = 0; i < WEIR__LIMIT_CACHE_SIZE; i++) {
+        weir_limit_free(cache->slots[i].limit);
+        free(cache->slots[i].text);
+    }
+    memset(cache, 0, sizeof *cache);
+}
