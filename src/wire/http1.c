@@ -6,7 +6,7 @@
  * request: where an earlier one read the head, it is read once more.
  */
 #include "wire/http1_parts.h"
-#include "wire/http1_scan.h"
+#include "wire/scan.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ enum weir__http1_status weir__http1_line(struct weir__http1_reader *reader, cons
     bool bounded = len - state->at >= most;
     size_t end = bounded ? state->at + most : len;
     assert(state->scanned <= end);
-    size_t stop = weir__http1_scan(WEIR__HTTP1_CONTROLS, data, state->scanned, end);
+    size_t stop = weir__scan(WEIR__STOP_CONTROL, data, state->scanned, end);
     if (WEIR__LIKELY(stop + 1 < end && data[stop] == '\r' && data[stop + 1] == '\n')) {
         *ret = (struct weir__span){data + state->at, stop - state->at};
         state->at = state->scanned = stop + 2;

@@ -1,6 +1,6 @@
 /* The head of an HTTP/1 request: the request line, and what all fields together say of the body. */
 #include "wire/http1_parts.h"
-#include "wire/http1_scan.h"
+#include "wire/scan.h"
 
 #include <string.h>
 
@@ -64,7 +64,7 @@ static enum weir__http1_status read_absolute(struct weir__http1_reader *reader,
 static enum weir__http1_status read_target(struct weir__http1_reader *reader,
                                            struct weir__span target, struct weir__http_request *ret)
 {
-    size_t stop = weir__http1_scan(WEIR__HTTP1_UNFIT, target.data, 0, target.len);
+    size_t stop = weir__scan(WEIR__STOP_TARGET, target.data, 0, target.len);
     if (stop < target.len)
         return weir__http1_broken(reader, 400, "byte 0x%02x in the target; write it as %%%02X",
                                   (unsigned char)target.data[stop],

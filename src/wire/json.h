@@ -2,8 +2,10 @@
  * JSON, strict (RFC 8259), bounded, without allocation.
  *
  * Reading: a text becomes nodes, parents before children, as in wire/resp.h. Strings are unescaped in
- * place. What is refused: anything behind the value, duplicate names in an object, depth beyond
- * WEIR__JSON_DEPTH_MAX, more nodes than there is room for, text that is not UTF-8, lone surrogates.
+ * place and get a NUL behind them, also where the text is refused in the end. What is refused: anything
+ * behind the value, duplicate names in an object, depth beyond WEIR__JSON_DEPTH_MAX, more nodes than
+ * there is room for, strings that are not UTF-8, lone surrogates. The work is linear, but for the names
+ * of one object, which are compared with each other: room bounds that.
  *
  * Writing goes into a struct weir__buffer; `name` is NULL for a value of an array. The writer keeps only
  * whether a comma is due; that brackets match is the caller's business.
@@ -31,10 +33,10 @@ struct weir__json_node {
     uint32_t next;    /* the node behind this one and all its children */
     uint32_t len;     /* string: its bytes; number: of its text; array: elements; object: members */
     bool truth;       /* BOOL */
-    const char *text; /* string: decoded; number: as written */
+    const char *text; /* string: decoded, a NUL behind it; number: as written */
 };
 
-/* Reads a whole text; the count of nodes, or a negative WEIR_E… with err->column the byte (from 1). */
+/* Reads a whole text; the count of nodes, or WEIR_EINVAL with err->column the byte (from 1). */
 int weir__json_read(char *text, size_t len, struct weir__json_node *nodes, uint32_t room,
                     weir_error *err);
 /* The value of a member, or NULL. */
@@ -58,6 +60,7 @@ void weir__json_open(struct weir__json *json, const char *name, char bracket);
 void weir__json_close(struct weir__json *json, char bracket);
 void weir__json_put_int(struct weir__json *json, const char *name, int64_t number);
 void weir__json_put_uint(struct weir__json *json, const char *name, uint64_t number);
+/* Six digits; null for what is no number. */
 void weir__json_put_double(struct weir__json *json, const char *name, double number);
 void weir__json_put_bool(struct weir__json *json, const char *name, bool value);
 void weir__json_put_null(struct weir__json *json, const char *name);
@@ -70,7 +73,9 @@ void weir__json_put_key(struct weir__json *json, const void *data, size_t len);
 
 /* ---- base64 (RFC 4648), for key_base64 and tokens ---- */
 
-/* Decodes in place; the length, or -1. Padding may be missing. */
+/* Encodes, with padding. */
+void weir__put_base64(struct weir__buffer *buffer, const void *data, size_t len);
+/* Decodes in place; the length, or -1. Padding may be missing; bits that mean nothing are to be 0. */
 int64_t weir__base64_decode(char *text, size_t len);
 
 #endif

@@ -1,0 +1,45 @@
+/* See utf8.h. */
+#include "base/utf8.h"
+
+#include <stdint.h>
+#include <string.h>
+
+size_t weir__utf8_length(const char *text, size_t len)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    if (len == 0)
+        return 0;
+    if (p[0] < 0x80)
+        return 1;
+    size_t need = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || len < need)
+        return 0;
+    uint32_t code = p[0] & (0x7fu >> need);
+    for (size_t i = 1; i < need; i++) {
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (p[i] & 0x3fu);
+    }
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    bool surrogate = code >= 0xd800 && code <= 0xdfff;
+    return code < least[need] || code > 0x10ffff || surrogate ? 0 : need;
+}
+
+bool weir__utf8_valid(const char *text, size_t len)
+{
+    for (size_t at = 0; at < len;) {
+        uint64_t eight;
+        if (len - at >= sizeof eight) { /* most text is ASCII */
+            memcpy(&eight, text + at, sizeof eight);
+            if (!(eight & UINT64_C(0x8080808080808080))) {
+                at += sizeof eight;
+                continue;
+            }
+        }
+        size_t step = weir__utf8_length(text + at, len - at);
+        if (step == 0)
+            return false;
+        at += step;
+    }
+    return true;
+}
