@@ -1,0 +1,96 @@
+/*
+ * Asks and batches. A protocol decodes requests into asks; consecutive ones travel as a batch, so that
+ * a pipeline costs one reading of the clock and its cache misses overlap; then the protocol answers all
+ * of them in their order.
+ *
+ *     batch = server_batch_of(conn)               the thread's open batch
+ *     ask = server_batch_add(conn)                NULL: it is full, finish first
+ *     fill ask, batch->simple[i]; or ask->group for several keys, limits with rows, or a plan
+ *     server_batch_finish(conn)                   runs it; false: askers have it, go on when it is back
+ */
+#ifndef WEIR_SERVER_BATCH_H
+#define WEIR_SERVER_BATCH_H
+
+#include "server/server.h"
+#include "wire/command.h"
+
+#define SERVER_BATCH_MAX 64
+#define SERVER_GROUPS_MAX 1024 /* a thread, in use at once */
+
+struct server_conn;
+
+/* What the long kind of ask needs: several requests decided together. */
+struct server_group {
+    struct server_group *next; /* in the free list */
+    weir_request requests[WEIR_LIMITS_MAX];
+    weir_decision rows[WEIR_LIMITS_MAX]; /* a row a limit */
+    size_t count;                        /* requests */
+    size_t row_count;
+    bool planned; /* plan is in use */
+    struct weir__plan plan;
+    weir_decision shadows[WEIR__ENTRIES_MAX];
+    weir_decision shadow_rows[WEIR__ENTRIES_MAX][WEIR_LIMITS_MAX];
+    char room[8192]; /* keys decoded from queries and JSON, attributes */
+    size_t room_used;
+};
+
+struct server_ask {
+    enum weir__verb verb;
+    int code;                   /* 0, or a WEIR_E… */
+    struct server_group *group; /* NULL: batch->simple[i] is the request */
+    struct weir__span receipt;  /* SETTLE */
+    int64_t actual;
+    uint64_t lease;
+    bool resettled;   /* plan: settle every enforced entry */
+    bool explain;     /* charges nothing, tells everything */
+    bool hold;        /* answer when the delay is over */
+    weir_limit *kept; /* a reference to give back */
+    /* how to answer */
+    union {
+        struct {
+            int protocol; /* RESP2 or 3 */
+            bool detail;
+        } resp;
+        struct {
+            enum weir__field_style style;
+            int16_t deny_status;
+            bool head, close,
+                quiet;      /* no body wanted; last of its connection; forward-auth: no JSON */
+            uint8_t form;   /* which JSON shape */
+            int32_t stream; /* HTTP/2 */
+        } http;
+        void *other;
+    };
+};
+
+struct server_batch {
+    struct server_batch *next;
+    struct server_thread *thread;
+    struct server_conn *conn;
+    struct server_rules *rules; /* held while askers have it */
+    size_t count;
+    int64_t began_us;
+    int64_t due_us; /* held answers */
+    weir_request simple[SERVER_BATCH_MAX];
+    weir_decision decided[SERVER_BATCH_MAX];
+    struct server_ask asks[SERVER_BATCH_MAX];
+};
+
+/* The open batch of the connection being fed. */
+struct server_batch *server_batch_of(struct server_conn *conn);
+/* The next ask, zeroed, its simple request set to the defaults; NULL: full, finish first. */
+struct server_ask *server_batch_add(struct server_conn *conn);
+/* Takes the last ask back. */
+void server_batch_drop(struct server_conn *conn);
+/* A group for an ask; NULL: too many are in use. */
+struct server_group *server_group_take(struct server_thread *thread);
+/* Runs what is open and answers. False: it is under way (conn->inflight), or held. */
+bool server_batch_finish(struct server_conn *conn);
+/* Decides every ask. By any thread. */
+void server_batch_run(struct server *server, struct server_batch *batch);
+/* Counts, answers and frees a batch that is back. By its loop. */
+void server_batch_back(struct server_batch *batch);
+/* Room for n bytes that live as long as the group; NULL: there is none. */
+char *server_group_room(struct server_group *group, size_t n);
+
+#endif

@@ -1,0 +1,161 @@
+/*
+ * Connections and the loop they live in. A connection's life:
+ *
+ *     accepted ─► told apart by its first bytes ─► fed, answered … ─► closing ─► freed
+ *                                                      │  ▲              when nothing of it is under way
+ *                                          under way (inflight): not read, not fed, but for HTTP/2
+ *
+ * Reading: into the thread's buffer; what a protocol leaves over is kept in conn->in. With a remote
+ * store everything is read into conn->in, which stays where it is while a batch of it is under way.
+ * Writing: protocols append to server_out(conn); it is flushed after each feed. What the socket does not
+ * take is kept in conn->out, and the connection is fed again only when that is gone.
+ */
+#ifndef WEIR_SERVER_CONN_H
+#define WEIR_SERVER_CONN_H
+
+#include "server/batch.h"
+
+#include <netinet/in.h>
+#include <sys/un.h>
+
+#define SERVER_IN_SIZE ((size_t)64 << 10)     /* the thread's reading buffer */
+#define SERVER_OUT_SIZE ((size_t)512 << 10)   /* the thread's writing buffer */
+#define SERVER_OUT_RESERVE ((size_t)64 << 10) /* no answer of a batch is longer */
+#define SERVER_KEPT_MAX ((size_t)8 << 20)     /* bytes kept that a peer does not read */
+
+struct server_protocol_ops {
+    const char *name;
+    enum server_protocol counted_as;
+    /* Takes requests off the front of data and answers them, or fills the batch; how many bytes it is
+     * done with. May stop early: inflight, blocked, closing. */
+    size_t (*feed)(struct server_conn *conn, char *data, size_t len);
+    /* Writes the answers to a batch's asks. */
+    void (*answer)(struct server_conn *conn, struct server_batch *batch);
+    /* The request under way did not come in time: a last word, then it is closed. May be NULL. */
+    void (*late)(struct server_conn *conn);
+    /* The server drains: say so where the protocol can (h2 GOAWAY). May be NULL. */
+    void (*drain)(struct server_conn *conn);
+    void (*free)(struct server_conn *conn); /* what conn->state holds; may be NULL */
+};
+
+extern const struct server_protocol_ops server_http1, server_resp, server_h2;
+
+struct server_conn {
+    struct server_thread *thread;
+    int fd;
+    const struct server_protocol_ops *protocol; /* NULL: not told apart yet */
+    void *state;                                /* the protocol's */
+    struct server_tls_conn *tls;                /* NULL: plain */
+    struct server_conn *prev, *next;            /* all of the thread */
+    unsigned inflight;                          /* batches under way or held */
+    bool wants_write;                           /* EPOLLOUT is set */
+    bool blocked;                               /* conn->out must go first */
+    bool closing; /* nothing more is read; closed when all is written and nothing is under way */
+    bool dead;    /* the socket is gone; freed when nothing is under way */
+    bool feeding;
+    bool reading_paused;
+    bool entered;              /* counted in clients */
+    enum server_access access; /* RESP: after AUTH */
+    int resp_protocol;
+    int64_t since_us; /* when what it is doing now began: idle, a request, blocked */
+    bool in_request;  /* part of a request is there */
+    char *in;         /* kept input: in[in_start … in_end) */
+    size_t in_start, in_end, in_size;
+    char *out; /* kept output: out[out_start … out_end) */
+    size_t out_start, out_end, out_size;
+    uint64_t id;
+    struct sockaddr_storage peer;
+    char peer_text[INET6_ADDRSTRLEN];
+    uint8_t peer_text_len;
+    struct weir__http1_reader http1;
+};
+
+struct server_listener {
+    int fd;
+    bool tls;
+};
+
+struct server_timers; /* a heap of held batches */
+
+struct server_thread {
+    struct server *server;
+    int index;
+    pthread_t thread;
+    int epoll, wake; /* an eventfd: batches are back, or something changed */
+    struct server_rules *rules;
+    struct server_counters *counters;
+    struct server_top_thread *top;
+    struct server_log_thread *log; /* NULL: none */
+    struct weir__limit_cache cache;
+    struct server_listener listeners[SERVER_LISTENERS_MAX];
+    size_t listener_count;
+    struct server_conn *conns;
+    atomic_uint conn_count;
+    struct server_batch *open_batch; /* of the connection being fed */
+    struct server_batch *free_batches;
+    struct server_group *free_groups;
+    size_t groups;
+    _Atomic(struct server_batch *) back; /* a stack that askers push to */
+    struct server_batch **held;          /* a heap by due_us */
+    size_t held_count, held_room;
+    char *in;
+    struct weir__buffer out;
+    int64_t now_us; /* CLOCK_MONOTONIC at the wake-up */
+    int64_t swept_us;
+    bool accepting;
+    uint64_t next_id;
+};
+
+/* ---- loop.c ---- */
+
+int server_thread_start(struct server *server, int index, weir_error *err);
+void server_thread_join(struct server_thread *thread);
+void server_thread_wake(struct server_thread *thread);
+int64_t server_monotonic_us(void);
+
+/* ---- conn.c ---- */
+
+void server_conn_accept(struct server_thread *thread, struct server_listener *listener);
+void server_conn_event(struct server_conn *conn, uint32_t events);
+/* After a batch came back, or output went: feeds what was kept, then reads on. */
+void server_conn_resume(struct server_conn *conn);
+/* Closes when all is written. */
+void server_conn_close(struct server_conn *conn);
+/* Closes now. */
+void server_conn_kill(struct server_conn *conn);
+/* Timeouts, once a second. */
+void server_conn_sweep(struct server_conn *conn);
+
+/* Where answers go. There is room for SERVER_OUT_RESERVE bytes. */
+struct weir__buffer *server_out(struct server_conn *conn);
+/* Long bodies: sent as they are, kept where the socket does not take them. */
+void server_out_long(struct server_conn *conn, const char *data, size_t len);
+/* Whether the connection should be fed further now. */
+static inline bool server_conn_goes_on(const struct server_conn *conn)
+{
+    return !conn->blocked && !conn->closing && !conn->dead;
+}
+/* Writes what is in the thread's buffer for this connection. */
+void server_flush(struct server_conn *conn);
+
+/* ---- tls.c ---- */
+
+int server_tls_create(const char *cert, const char *key, struct server_tls **ret, weir_error *err);
+void server_tls_destroy(struct server_tls *tls);
+struct server_tls_conn *server_tls_accept(struct server_tls *tls, int fd);
+void server_tls_free(struct server_tls_conn *tls);
+/* As read and write: bytes, 0 at the end, -1 with errno (EAGAIN: later). */
+ssize_t server_tls_read(struct server_tls_conn *tls, void *data, size_t size);
+ssize_t server_tls_write(struct server_tls_conn *tls, const void *data, size_t len);
+/* Decrypted bytes are there that no event will tell of. */
+bool server_tls_pending(struct server_tls_conn *tls);
+/* Reading waits for the socket to be writable. */
+bool server_tls_wants_write(struct server_tls_conn *tls);
+
+/* ---- askers.c ---- */
+
+int server_askers_create(struct server *server, struct server_askers **ret, weir_error *err);
+void server_askers_destroy(struct server_askers *askers);
+void server_askers_give(struct server_askers *askers, struct server_batch *batch);
+
+#endif

@@ -1,0 +1,149 @@
+/*
+ * `weir serve`: the parts of a running server and who owns what.
+ *
+ *     listener ─► connection ─► protocol.feed ─► asks (a batch) ─► store ─► protocol.answer ─► bytes out
+ *                 (conn.c)      http, resp, h2    (batch.c)        │           of the same connection
+ *                                                                  └ a remote store: by the askers (askers.c)
+ *
+ * What holds:
+ *   1. A thread per core, each with its own epoll, listeners, connections, counters and caches. Nothing
+ *      of a connection is touched by another thread, but for a batch that askers carry to a remote store.
+ *   2. Policies, Envoy's rules and their counters' ids are one immutable struct server_rules; a reload
+ *      makes a new one, whole or not at all. Threads take it up between two wake-ups, so that one request
+ *      sees one of them only; the old one goes when its last user lets go.
+ *   3. Everything a client can make us hold is bounded by struct server_config.
+ *   4. An idle connection owns no buffers: reading and writing go through the thread's, and only what is
+ *      incomplete, or could not be written, is kept.
+ */
+#ifndef WEIR_SERVER_H
+#define WEIR_SERVER_H
+
+#include "policy/envoy.h"
+#include "policy/policy.h"
+#include "server/access_log.h"
+#include "server/metrics.h"
+#include "server/top.h"
+#include "wire/limit_cache.h"
+
+#include <stdatomic.h>
+#include <sys/socket.h>
+
+#define SERVER_PORT 7311
+#define SERVER_LISTENERS_MAX 16
+#define SERVER_ENVOY_FILES_MAX 64
+#define SERVER_THREADS_MAX 64
+#define SERVER_TOKEN_MAX 256
+
+/* Everything that can be set; cli/cmd_serve.c fills it. Texts live as long as the server. */
+struct server_config {
+    struct server_listen {
+        const char *address; /* "127.0.0.1:7311", "[::1]:7311", "unix:/path" */
+        bool tls;
+    } listens[SERVER_LISTENERS_MAX];
+    size_t listen_count;
+    const char *tls_cert, *tls_key;
+    const char *store_url;
+    const char *policies_path; /* NULL: the built-in demonstration */
+    const char *envoy_paths[SERVER_ENVOY_FILES_MAX];
+    size_t envoy_count;
+    bool envoy_charge_denied;
+    bool envoy_headers;
+    int threads;
+    char token[SERVER_TOKEN_MAX]; /* for data; empty: none is asked for */
+    char admin_token[SERVER_TOKEN_MAX];
+    bool public_without_token;
+    int64_t max_connections, max_connections_per_client;
+    int64_t max_head, max_body;
+    int64_t idle_timeout_us;    /* a connection without a request */
+    int64_t request_timeout_us; /* from a request's first byte to its last; also for writing */
+    int64_t drain_timeout_us;
+    int64_t max_delay_us; /* the longest wait that a request may ask for */
+    enum weir__field_style style;
+    const char *access_log;
+    int64_t access_log_sample;
+    bool access_log_denials;
+    bool watch; /* reload when the files change */
+    bool test_clock;
+    bool demo_load;
+    const char *const *allowed_hosts; /* NULL-terminated, beside loopback names */
+};
+
+/* What requests are held against, as loaded at one moment. */
+struct server_rules {
+    atomic_uint users;
+    struct weir__policies *policies;
+    struct weir__envoy *envoy; /* NULL: none */
+    struct server_series_ids series;
+    uint32_t *tops; /* a top-K id a policy, by its index */
+    uint64_t generation;
+};
+
+struct server {
+    struct server_config config;
+    weir_store *store;
+    const char *store_kind;
+    bool remote; /* the store is asked over a network: askers do it */
+    uint64_t receipt_secret[2];
+    _Atomic(struct server_rules *) rules;
+    atomic_uint_fast64_t rules_generation;
+    struct server_metrics *metrics;
+    struct server_top *top;
+    struct server_access_log *access_log; /* NULL: none */
+    struct server_askers *askers;         /* NULL: the store is local */
+    struct server_tls *tls;               /* NULL: none */
+    struct server_clients *clients;       /* how many connections each address has */
+    struct server_thread *threads[SERVER_THREADS_MAX];
+    int thread_count;
+    atomic_bool draining, stopping, ready;
+    atomic_int_fast64_t test_now_us; /* test clock: -1 is not set */
+    atomic_uint_fast64_t test_lease;
+};
+
+/* ---- run.c ---- */
+
+/* Starts, serves until SIGTERM or SIGINT, drains. An exit code as cli.h has them; says why on stderr. */
+int server_run(const struct server_config *config);
+
+/* ---- rules.c ---- */
+
+/* Reads the files and puts them in force, or changes nothing. The report is for people and JSON. */
+int server_rules_load(struct server *server, weir_error *err);
+void server_rules_release(struct server_rules *rules);
+struct server_rules *server_rules_hold(struct server_rules *rules);
+/* What the calling loop goes by from now on: the newest. */
+struct server_rules *server_rules_newest(struct server *server, struct server_rules *old);
+/* Whether one of the files has changed since it was read. */
+bool server_rules_stale(struct server *server);
+/* The built-in demonstration's text. */
+extern const char server_demo_policies[];
+
+/* ---- receipts.c: signed, so that nobody can settle what was never charged ---- */
+
+#define SERVER_RECEIPT_SIZE 65
+int server_receipts_open(struct server *server, weir_error *err);
+/* Writes the receipt of a charge to a key under limits; the length. */
+size_t server_receipt_write(const struct server *server, weir_key key, const weir_limit *limit,
+                            const weir_decision *decision, char ret[SERVER_RECEIPT_SIZE]);
+/* Checks it and gives the library's own; false: it is none of ours, or of another key or limit. */
+bool server_receipt_read(const struct server *server, weir_key key, const weir_limit *limit,
+                         struct weir__span text, char ret[WEIR_RECEIPT_SIZE]);
+
+/* ---- auth.c ---- */
+
+enum server_access { SERVER_NOBODY, SERVER_DATA, SERVER_ADMIN };
+/* What a token opens; "" is no token. */
+enum server_access server_access_of(const struct server *server, struct weir__span token);
+/* Whether a Host or Origin names us: loopback, an address we listen on, or an allowed name. */
+bool server_host_allowed(const struct server *server, struct weir__span host);
+bool server_origin_allowed(const struct server *server, struct weir__span origin,
+                           struct weir__span host);
+
+/* ---- clients.c ---- */
+
+int server_clients_create(int64_t most_each, int64_t most, struct server_clients **ret);
+void server_clients_destroy(struct server_clients *clients);
+/* Counts one more connection of an address; false: it has as many as it may. */
+bool server_clients_enter(struct server_clients *clients, const struct sockaddr *address);
+void server_clients_leave(struct server_clients *clients, const struct sockaddr *address);
+
+#endif
