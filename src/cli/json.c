@@ -1,70 +1,54 @@
-/* See json.h. */
+/* See json.h. Each call writes one piece into memory that is large enough and passes it on. */
 #include "cli/json.h"
 
-#include "base/duration.h"
-#include "cli/utf8.h"
+#include "cli/cli.h"
+#include "wire/json.h"
 
-#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
-static void put_string(FILE *stream, const char *text, size_t len)
+struct piece {
+    char room[512];
+    char *memory;
+    struct weir__buffer buffer;
+    struct weir__json json;
+};
+
+/* Makes room for a name, a text and what is around them; a byte may become six (\u001b). */
+static void start(struct piece *piece, const struct cli_json *json, const char *name, size_t len)
 {
-    fputc('"', stream);
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c == '"' || c == '\\')
-            fprintf(stream, "\\%c", c);
-        else if (c == '\n')
-            fputs("\\n", stream);
-        else if (c < 0x20 || c == 0x7f)
-            fprintf(stream, "\\u%04x", c);
-        else
-            fputc(c, stream);
+    size_t size = 6 * ((name ? strlen(name) : 0) + len) + 64;
+    piece->memory = size <= sizeof piece->room ? piece->room : malloc(size);
+    if (!piece->memory) {
+        fputs("weir: out of memory\n", stderr);
+        exit(CLI_FAILED);
     }
-    fputc('"', stream);
+    piece->buffer = weir__buffer_over(piece->memory, size);
+    piece->json = (struct weir__json){&piece->buffer, json->comma};
 }
 
-static void put_base64(FILE *stream, const unsigned char *data, size_t len)
+static void finish(struct piece *piece, struct cli_json *json)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    fputc('"', stream);
-    for (size_t i = 0; i < len; i += 3) {
-        size_t n = len - i < 3 ? len - i : 3;
-        uint32_t bits = (uint32_t)data[i] << 16;
-        bits |= n > 1 ? (uint32_t)data[i + 1] << 8 : 0;
-        bits |= n > 2 ? data[i + 2] : 0;
-        char group[5] = {digits[bits >> 18], digits[bits >> 12 & 63], '=', '=', 0};
-        if (n > 1)
-            group[2] = digits[bits >> 6 & 63];
-        if (n > 2)
-            group[3] = digits[bits & 63];
-        fputs(group, stream);
-    }
-    fputc('"', stream);
-}
-
-static void begin(struct cli_json *json, const char *name)
-{
-    if (json->comma)
-        fputc(',', json->stream);
-    json->comma = true;
-    if (name) {
-        put_string(json->stream, name, strlen(name));
-        fputc(':', json->stream);
-    }
+    fwrite(piece->buffer.data, 1, piece->buffer.len, json->stream);
+    json->comma = piece->json.comma;
+    if (piece->memory != piece->room)
+        free(piece->memory);
 }
 
 void cli_json_open(struct cli_json *json, const char *name, char bracket)
 {
-    begin(json, name);
-    fputc(bracket, json->stream);
-    json->comma = false;
+    struct piece piece;
+    start(&piece, json, name, 0);
+    weir__json_open(&piece.json, name, bracket);
+    finish(&piece, json);
 }
 
 void cli_json_close(struct cli_json *json, char bracket)
 {
-    fputc(bracket, json->stream);
-    json->comma = true;
+    struct piece piece;
+    start(&piece, json, NULL, 0);
+    weir__json_close(&piece.json, bracket);
+    finish(&piece, json);
 }
 
 void cli_json_end(struct cli_json *json)
@@ -75,53 +59,57 @@ void cli_json_end(struct cli_json *json)
 
 void cli_json_int(struct cli_json *json, const char *name, int64_t number)
 {
-    begin(json, name);
-    fprintf(json->stream, "%" PRId64, number);
+    struct piece piece;
+    start(&piece, json, name, 0);
+    weir__json_put_int(&piece.json, name, number);
+    finish(&piece, json);
 }
 
 void cli_json_double(struct cli_json *json, const char *name, double number)
 {
-    begin(json, name);
-    fprintf(json->stream, "%.6g", number);
+    struct piece piece;
+    start(&piece, json, name, 0);
+    weir__json_put_double(&piece.json, name, number);
+    finish(&piece, json);
 }
 
 void cli_json_bool(struct cli_json *json, const char *name, bool value)
 {
-    begin(json, name);
-    fputs(value ? "true" : "false", json->stream);
+    struct piece piece;
+    start(&piece, json, name, 0);
+    weir__json_put_bool(&piece.json, name, value);
+    finish(&piece, json);
 }
 
 void cli_json_null(struct cli_json *json, const char *name)
 {
-    begin(json, name);
-    fputs("null", json->stream);
+    struct piece piece;
+    start(&piece, json, name, 0);
+    weir__json_put_null(&piece.json, name);
+    finish(&piece, json);
 }
 
 void cli_json_text(struct cli_json *json, const char *name, const char *text)
 {
-    begin(json, name);
-    put_string(json->stream, text, strlen(text));
+    struct piece piece;
+    size_t len = strlen(text);
+    start(&piece, json, name, len);
+    weir__json_put_text(&piece.json, name, text, len);
+    finish(&piece, json);
 }
 
 void cli_json_seconds(struct cli_json *json, const char *name, int64_t microseconds)
 {
-    if (microseconds < 0) {
-        cli_json_null(json, name);
-        return;
-    }
-    char digits[32];
-    struct weir__buffer buffer = weir__buffer_over(digits, sizeof digits);
-    weir__put_seconds(&buffer, microseconds);
-    begin(json, name);
-    fputs(digits, json->stream);
+    struct piece piece;
+    start(&piece, json, name, 0);
+    weir__json_put_seconds(&piece.json, name, microseconds);
+    finish(&piece, json);
 }
 
 void cli_json_key(struct cli_json *json, const void *data, size_t len)
 {
-    bool text = cli_utf8_valid(data, len);
-    begin(json, text ? "key" : "key_base64");
-    if (text)
-        put_string(json->stream, data, len);
-    else
-        put_base64(json->stream, data, len);
+    struct piece piece;
+    start(&piece, json, "key_base64", len);
+    weir__json_put_key(&piece.json, data, len);
+    finish(&piece, json);
 }

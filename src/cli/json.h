@@ -1,6 +1,6 @@
 /*
- * JSON, written piece by piece to a stream. `name` is NULL for a value of an array. The writer
- * keeps only whether a comma is due; that brackets match is the caller's business.
+ * JSON, written piece by piece to a stream: wire/json.h over a FILE. `name` is NULL for a value of an
+ * array. That brackets match is the caller's business.
  */
 #ifndef WEIR_CLI_JSON_H
 #define WEIR_CLI_JSON_H
@@ -24,7 +24,7 @@ void cli_json_int(struct cli_json *json, const char *name, int64_t number);
 void cli_json_double(struct cli_json *json, const char *name, double number);
 void cli_json_bool(struct cli_json *json, const char *name, bool value);
 void cli_json_null(struct cli_json *json, const char *name);
-/* UTF-8 text. */
+/* UTF-8 text; what is not becomes U+FFFD. */
 void cli_json_text(struct cli_json *json, const char *name, const char *text);
 /* Seconds with six decimals, exact; null for a negative time, which is never. */
 void cli_json_seconds(struct cli_json *json, const char *name, int64_t microseconds);

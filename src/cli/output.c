@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/duration.h"
-#include "cli/utf8.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ struct cli_shown cli_show(const char *text, size_t len)
     static const char more[] = "…";
     size_t most = sizeof shown.text - sizeof more;
     for (size_t at = 0; at < len;) {
-        size_t step = cli_utf8_length(text + at, len - at);
+        size_t step = weir__utf8_length(text + at, len - at);
         bool plain = step > 1 || (step == 1 && text[at] >= ' ' && text[at] != 0x7f);
         if (buffer.len + (plain ? step : 1) > most) {
             weir__put_text(&buffer, more);
