@@ -1,6 +1,6 @@
 # Everything that can be done with weir, each by one word. Meson does the building.
 .POSIX:
-.PHONY: all run test check lint bench bench-redis coverage fuzz soak guava-traces install clean
+.PHONY: all run test check lint bench bench-redis bench-server coverage fuzz soak guava-traces install clean
 
 all: build/build.ninja
 	ninja -C build
@@ -37,6 +37,11 @@ bench: all
 bench-redis: all
 	bench/redis.py
 	bench/redis_deadline.py
+
+# weir serve beside redis-server and nginx.
+bench-server: all
+	tools/deps.sh bench
+	bench/server.py
 
 # Branch coverage of core and limit.
 coverage:

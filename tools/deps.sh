@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure the Debian packages of a purpose are there: tools/deps.sh build|test|lint|fuzz
+# Makes sure the Debian packages of a purpose are there: tools/deps.sh build|test|lint|fuzz|bench
 # Installs what is missing when run as root on Debian or Ubuntu; otherwise says exactly what to install.
 set -eu
 
@@ -40,8 +40,15 @@ for purpose in "$@"; do
         need clang-tidy clang-tidy
         ;;
     fuzz) need clang clang ;;
+    bench)
+        PATH=$PATH:/usr/sbin
+        need nginx nginx
+        need wrk wrk
+        need h2load nghttp2-client
+        need redis-server redis-server
+        ;;
     *)
-        echo "deps: unknown purpose $purpose; there are build, test, lint and fuzz" >&2
+        echo "deps: unknown purpose $purpose; there are build, test, lint, fuzz and bench" >&2
         exit 2
         ;;
     esac
