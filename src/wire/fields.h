@@ -2,7 +2,8 @@
  * A decision as HTTP fields: RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers), the
  * older triples, Retry-After. Shared by the server, over HTTP/1 and 2, and nginx. Whole seconds,
  * rounded up. q = limit, w = period (buckets: the time to refill from empty), r = remaining, t =
- * retry_after when denied, else reset_after. Retry-After only when denied, and not for never.
+ * retry_after when denied, else reset_after. Never is left out: no t, no -Reset, no Retry-After, which
+ * is there only when denied. Numbers are cut to the 15 digits of a structured field's integer.
  */
 #ifndef WEIR_FIELDS_H
 #define WEIR_FIELDS_H
@@ -14,7 +15,7 @@ enum weir__field_style {
     WEIR__FIELDS_IETF,    /* RateLimit, RateLimit-Policy */
     WEIR__FIELDS_IETF_06, /* RateLimit-Limit, -Remaining, -Reset */
     WEIR__FIELDS_X,       /* X-RateLimit-Limit, -Remaining, -Reset (seconds from now) */
-    WEIR__FIELDS_OFF,
+    WEIR__FIELDS_OFF,     /* none, not even Retry-After */
 };
 
 /* "ietf", "ietf-06", "x-ratelimit", "off"; false: none of them. */
@@ -22,14 +23,17 @@ bool weir__field_style_read(const char *text, size_t len, enum weir__field_style
 
 /* One limit as the fields name it. */
 struct weir__rated {
-    const char *name; /* NULL: the algorithm's word. Escaped as a structured-field string */
+    const char
+        *name; /* NULL: the algorithm's word. Its first 64 bytes, escaped as a structured field's
+                         string; the second of one name gets "-2" behind it */
     const struct weir__rule *rule;
     const weir_decision *row; /* its own answer */
 };
 
 #define WEIR__RATE_FIELDS_MAX 4
-#define WEIR__RATE_FIELDS_ROOM 3072 /* 16 limits with names of 64 bytes fit */
+#define WEIR__RATE_FIELDS_ROOM 4096 /* 16 limits with names of 64 bytes fit, whatever the numbers */
 
+/* Values point into room: not to be copied. */
 struct weir__rate_fields {
     struct {
         const char *name; /* lower case, as HTTP/2 needs it */
@@ -40,7 +44,8 @@ struct weir__rate_fields {
     char room[WEIR__RATE_FIELDS_ROOM];
 };
 
-/* Fields of one folded decision over n limits. The triples show the binding limit's row. */
+/* Fields of one folded decision over n limits. The triples show the binding limit's row. Limits that do
+ * not fit (by the dozen, with names full of quotes) are left out whole. */
 void weir__rate_fields(enum weir__field_style style, const struct weir__rated *rated, size_t n,
                        const weir_decision *folded, struct weir__rate_fields *ret);
 

@@ -1,0 +1,240 @@
+/* Rate limit fields: see fields.h. Written by hand, since every answer of a server carries them. */
+#include "wire/fields.h"
+
+#include "base/span.h"
+#include "core/bucket.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define NAME_MAX_BYTES 64
+#define INTEGER_MAX INT64_C(999999999999999) /* RFC 9651, section 3.3.1 */
+/* The longest that one limit becomes: a name all escapes with its "-16", three parameters. */
+#define ITEM_MAX (2 * NAME_MAX_BYTES + 5 + 2 * 18 + 25 + 1)
+
+/* ---- what a rule is called and how long it lasts ---- */
+
+int64_t weir__rule_window_us(const struct weir__rule *rule)
+{
+    switch ((enum weir__kind)rule->kind) {
+    case WEIR__TOKEN_BUCKET:
+    case WEIR__LEAKY_BUCKET:
+        return weir__div_up(rule->cap, rule->count) * weir__tick_us(rule);
+    case WEIR__STEPPED:
+        return weir__div_up(rule->burst, rule->count) * rule->period_us;
+    case WEIR__SMOOTH:
+    case WEIR__WARMUP: /* what they save up, or one permit where they save none */
+        return weir__max(rule->extra, weir__div_up(rule->period_us, rule->count));
+    default:
+        return rule->period_us;
+    }
+}
+
+static struct weir__span name_of(const struct weir__rated *rated)
+{
+    const char *name = rated->name ? rated->name : weir__algorithm_of(rated->rule)->name;
+    return (struct weir__span){name, strnlen(name, NAME_MAX_BYTES)};
+}
+
+/* A structured field's string holds printable ASCII. */
+static inline char shown(char c)
+{
+    return c >= ' ' && c <= '~' ? c : '?';
+}
+
+static bool same_start(const char *a, const char *b, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (shown(a[i]) != shown(b[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Whether name is base, with "-number" behind it where number is not 0. */
+static bool is_numbered(struct weir__span name, struct weir__span base, int number)
+{
+    char digits[8] = "";
+    struct weir__buffer suffix = weir__buffer_over(digits, sizeof digits);
+    if (number)
+        weir__put_int(&suffix, -number);
+    return name.len == base.len + suffix.len && same_start(name.data, base.data, base.len) &&
+           !memcmp(name.data + base.len, digits, suffix.len);
+}
+
+static bool is_taken(const struct weir__rated *rated, size_t n, struct weir__span base, int number)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (is_numbered(name_of(&rated[i]), base, number))
+            return true;
+    }
+    return false;
+}
+
+/* What goes behind the name of limit i, so that no two are alike: 0, nothing, or 2 and up. */
+static int number_of(const struct weir__rated *rated, size_t n, size_t i)
+{
+    struct weir__span base = name_of(&rated[i]);
+    int number = 0;
+    for (size_t k = 0; k < i; k++) {
+        if (!is_numbered(name_of(&rated[k]), base, 0))
+            continue;
+        number = number ? number + 1 : 2;
+        while (is_taken(rated, n, base, number))
+            number++;
+    }
+    return number;
+}
+
+/* ---- writing; the caller made sure that there is room ---- */
+
+static inline char *put_bytes(char *to, const char *text, size_t len)
+{
+    memcpy(to, text, len);
+    return to + len;
+}
+#define PUT(to, literal) put_bytes(to, literal, sizeof(literal) - 1)
+
+static inline char *put_number(char *to, int64_t number)
+{
+    char digits[16], *p = digits + sizeof digits;
+    uint64_t rest = (uint64_t)weir__min(weir__max(number, 0), INTEGER_MAX);
+    do
+        *--p = (char)('0' + rest % 10);
+    while (rest /= 10);
+    return put_bytes(to, p, (size_t)(digits + sizeof digits - p));
+}
+
+static inline int64_t seconds_up(int64_t microseconds)
+{
+    return (int64_t)((uint64_t)microseconds / 1000000 + ((uint64_t)microseconds % 1000000 != 0));
+}
+
+static char *put_name(char *to, const struct weir__rated *rated, int number)
+{
+    struct weir__span name = name_of(rated);
+    *to++ = '"';
+    for (size_t i = 0; i < name.len; i++) {
+        char c = shown(name.data[i]);
+        if (WEIR__UNLIKELY(c == '"' || c == '\\'))
+            *to++ = '\\';
+        *to++ = c;
+    }
+    if (number) {
+        *to++ = '-';
+        to = put_number(to, number);
+    }
+    *to++ = '"';
+    return to;
+}
+
+static char *put_policy(char *to, const struct weir__rated *rated)
+{
+    to = PUT(to, ";q=");
+    to = put_number(to, rated->row->limit);
+    if (rated->rule->kind == WEIR__CONCURRENT)
+        to = PUT(to, ";qu=\"concurrent-requests\"");
+    to = PUT(to, ";w=");
+    return put_number(to, weir__max(1, seconds_up(weir__rule_window_us(rated->rule))));
+}
+
+/* When there will be more, or WEIR_NEVER. */
+static inline int64_t more_in_us(const weir_decision *row)
+{
+    return row->allowed ? row->reset_after_us : row->retry_after_us;
+}
+
+static char *put_left(char *to, const struct weir__rated *rated)
+{
+    int64_t more_us = more_in_us(rated->row);
+    to = PUT(to, ";r=");
+    to = put_number(to, rated->row->remaining);
+    if (more_us < 0)
+        return to;
+    to = PUT(to, ";t=");
+    return put_number(to, seconds_up(more_us));
+}
+
+/* ---- fields ---- */
+
+static void add(struct weir__rate_fields *ret, const char *name, const char *value, const char *end)
+{
+    ret->items[ret->count].name = name;
+    ret->items[ret->count].value = value;
+    ret->items[ret->count++].value_len = (size_t)(end - value);
+}
+
+/* Limits as a list: what each is called, with its number, and what `put` says of it. */
+static char *add_list(struct weir__rate_fields *ret, char *to, const char *field,
+                      const struct weir__rated *rated, const int *numbers, size_t n,
+                      char *(*put)(char *, const struct weir__rated *))
+{
+    const char *value = to, *end = ret->room + sizeof ret->room;
+    for (size_t i = 0; i < n && end - to >= ITEM_MAX; i++) {
+        if (i > 0)
+            *to++ = ',';
+        to = put_name(to, &rated[i], numbers[i]);
+        to = put(to, &rated[i]);
+    }
+    if (to > value)
+        add(ret, field, value, to);
+    return to;
+}
+
+static char *add_number(struct weir__rate_fields *ret, char *to, const char *field, int64_t number)
+{
+    char *end = put_number(to, number);
+    add(ret, field, to, end);
+    return end;
+}
+
+static char *add_triple(struct weir__rate_fields *ret, char *to, const char *const names[3],
+                        const weir_decision *row)
+{
+    to = add_number(ret, to, names[0], row->limit);
+    to = add_number(ret, to, names[1], row->remaining);
+    if (more_in_us(row) >= 0)
+        to = add_number(ret, to, names[2], seconds_up(more_in_us(row)));
+    return to;
+}
+
+void weir__rate_fields(enum weir__field_style style, const struct weir__rated *rated, size_t n,
+                       const weir_decision *folded, struct weir__rate_fields *ret)
+{
+    static const char *const ietf_06[] = {"ratelimit-limit", "ratelimit-remaining",
+                                          "ratelimit-reset"};
+    static const char *const x[] = {"x-ratelimit-limit", "x-ratelimit-remaining",
+                                    "x-ratelimit-reset"};
+    char *to = ret->room;
+    assert(n <= WEIR_LIMITS_MAX);
+    ret->count = 0;
+    if (style == WEIR__FIELDS_OFF || n == 0)
+        return;
+    if (!folded->allowed && folded->retry_after_us >= 0)
+        to = add_number(ret, to, "retry-after", seconds_up(folded->retry_after_us));
+    if (style == WEIR__FIELDS_IETF) {
+        int numbers[WEIR_LIMITS_MAX];
+        for (size_t i = 0; i < n; i++)
+            numbers[i] = number_of(rated, n, i);
+        to = add_list(ret, to, "ratelimit", rated, numbers, n, put_left);
+        add_list(ret, to, "ratelimit-policy", rated, numbers, n, put_policy);
+        return;
+    }
+    const weir_decision *row = rated[folded->binding < n ? folded->binding : 0].row;
+    add_triple(ret, to, style == WEIR__FIELDS_X ? x : ietf_06, row);
+}
+
+bool weir__field_style_read(const char *text, size_t len, enum weir__field_style *ret)
+{
+    static const char *const names[] = {[WEIR__FIELDS_IETF] = "ietf",
+                                        [WEIR__FIELDS_IETF_06] = "ietf-06",
+                                        [WEIR__FIELDS_X] = "x-ratelimit",
+                                        [WEIR__FIELDS_OFF] = "off"};
+    for (size_t i = 0; i < WEIR__COUNT(names); i++) {
+        if (strlen(names[i]) == len && !memcmp(names[i], text, len)) {
+            *ret = (enum weir__field_style)i;
+            return true;
+        }
+    }
+    return false;
+}
