@@ -1,0 +1,73 @@
+/*
+ * The playground: a load that people describe, decided under a virtual clock by the real library, limit
+ * beside limit. It is what POST /v1/simulate does; docs/DASHBOARD.md describes request and answer.
+ *
+ *     JSON ─► playground_read.c ─► weir__play ─► playground_load.c ─► arrivals
+ *                                                                       │ each limit in a store of its own
+ *     JSON ◄─ playground.c ◄─ counts, bins, the most in any span ◄──────┘
+ *
+ * What holds: nothing outside the call is touched, the work is bounded by WEIR__PLAY_REQUESTS_MAX, and
+ * the same body gives the same answer.
+ */
+#ifndef WEIR_PLAYGROUND_H
+#define WEIR_PLAYGROUND_H
+
+#include "base/buffer.h"
+
+#include <stddef.h>
+
+#define WEIR__PLAY_LIMITS_MAX 6
+#define WEIR__PLAY_REQUESTS_MAX 200000 /* of the load, times the single limits */
+#define WEIR__PLAY_KEYS_MAX 10000
+#define WEIR__PLAY_RATE_MAX 1000000 /* requests a second */
+#define WEIR__PLAY_LEAST_US 1000    /* the shortest load, and the shortest time between bursts */
+#define WEIR__PLAY_TEXT_MAX 1024    /* bytes of a limit text, the NUL included */
+#define WEIR__PLAY_ROOM (256 << 10) /* bytes that hold every answer */
+
+/* Decodes the body (in place), plays it, writes the answer. Buffer and err are written on success and on
+ * failure respectively. WEIR_EINVAL and WEIR_ESYNTAX are the body's fault. */
+int weir__simulate(char *body, size_t len, struct weir__buffer *ret, weir_error *err);
+
+/* ---- the parts ---- */
+
+enum weir__load_kind {
+    WEIR__STEADY,  /* evenly spaced */
+    WEIR__BURSTS,  /* so many at one instant, every so often */
+    WEIR__EDGES,   /* so many just before and so many just after every second edge of a window */
+    WEIR__POISSON, /* at random, independently of each other */
+};
+
+struct weir__load {
+    enum weir__load_kind kind;
+    int64_t rate_millionths; /* requests a second; beside bursts and edges a steady background */
+    int64_t burst;
+    int64_t every_us; /* between bursts; the attacked window's length */
+    int64_t keys;     /* taken in turn; by a poisson load at random */
+    int64_t cost;     /* of each request */
+    int64_t span_us;
+    int64_t seed;
+    int64_t wait_us; /* as in weir_request */
+};
+
+struct weir__play {
+    struct weir__load load;
+    weir_limit *limits[WEIR__PLAY_LIMITS_MAX];
+    size_t limit_count;
+};
+
+/* playground_read.c */
+int weir__play_read(char *body, size_t len, struct weir__play *ret, weir_error *err);
+void weir__play_free(struct weir__play *play);
+
+struct weir__play_arrival {
+    int64_t at_us; /* since the load began, below its span, in order */
+    uint32_t key;
+};
+
+/* playground_load.c: all requests of a load, malloc'ed; refused beyond `most`, or if there is none. */
+int weir__load_arrivals(const struct weir__load *load, int64_t most,
+                        struct weir__play_arrival **ret, size_t *ret_count, weir_error *err);
+/* When the load begins: at the edge of a window of `every`, or at midnight (UTC). */
+int64_t weir__load_start_us(const struct weir__load *load);
+
+#endif
