@@ -109,6 +109,7 @@ static inline void server_count_decision(struct server_counters *counters, uint3
         server_count(&series->degraded, 1);
 }
 
+/* What a shadow entry would have said: of the entry's series only, the total is summed from these. */
 static inline void server_count_shadow(struct server_counters *counters, uint32_t id, bool allowed)
 {
     struct server_series *const series = &counters->series[id];

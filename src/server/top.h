@@ -10,7 +10,8 @@
  * found in its slot is remembered and left out of what is told, so that no key is told hotter than it
  * was.
  *
- * Counts decay with a half-life of SERVER_TOP_HALF_LIFE_S. Time moves with server_top_advance.
+ * Counts decay with a half-life of SERVER_TOP_HALF_LIFE_S; a rate is an average in which what is 30 s
+ * old counts half. Time moves with server_top_advance.
  *
  * What holds:
  *   1. One thread records into a server_top_thread; anyone may read meanwhile. A slot's text is read
@@ -27,8 +28,9 @@
 
 #define SERVER_TOP_HALF_LIFE_S 30
 #define SERVER_TOP_KEY_MAX 128
-#define SERVER_TOP_HOT_SLOTS 128   /* a thread and policy */
-#define SERVER_TOP_DENIED_SLOTS 64 /* likewise */
+#define SERVER_TOP_HOT_SLOTS 128     /* a thread and policy */
+#define SERVER_TOP_DENIED_SLOTS 64   /* likewise */
+#define SERVER_TOP_TABLE_BYTES 31488 /* of both lists, likewise */
 #define SERVER_TOP_POLICIES_MAX 256
 #define SERVER_TOP_SHOWN_MAX 64 /* keys a list in the report */
 /* Ids that are always there. */

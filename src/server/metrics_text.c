@@ -1,0 +1,317 @@
+/*
+ * The report for Prometheus, family by family: the server, its connections, decisions, policies, rules,
+ * the store. docs/METRICS.md lists them all; tests compare.
+ */
+#include "server/access_log.h"
+#include "server/metrics_inside.h"
+#include "server/metrics_lines.h"
+
+#define COUNTER(name, help) server_lines_family(lines, SERVER_COUNTER, name, NULL, help)
+#define PUT(value, ...) server_lines_put(lines, SERVER_LABELS(__VA_ARGS__), value)
+
+static const char *const PROTOCOLS[SERVER_PROTOCOLS] = {"http", "resp", "grpc"};
+#define TEXT_OF(name, text) text,
+static const char *const REFUSALS[] = {SERVER_REFUSALS(TEXT_OF)};
+static const char *const FAULTS[] = {SERVER_FAULTS(TEXT_OF)};
+#undef TEXT_OF
+
+/* ---- the process ---- */
+
+static void put_process(struct server_lines *lines, const struct server_metrics *metrics)
+{
+    struct server_process process;
+    server_process_look(&process);
+    server_lines_family(lines, SERVER_INFO, "weir_build", NULL, "The version that runs.");
+    PUT(1, {"version", WEIR_VERSION});
+    server_lines_single(lines, SERVER_GAUGE, "weir_threads", NULL, "Threads that serve requests.",
+                        metrics->setup.threads);
+    server_lines_family(lines, SERVER_GAUGE, "process_start_time_seconds", "seconds",
+                        "When the server started, since the Unix epoch.");
+    server_lines_put_decimal(lines, SERVER_NO_LABELS, (uint64_t)metrics->setup.now_us, 6);
+    if (process.cpu_us >= 0) {
+        server_lines_family(lines, SERVER_COUNTER, "process_cpu_seconds", "seconds",
+                            "Processor time used, of the user and the system.");
+        server_lines_put_decimal(lines, SERVER_NO_LABELS, (uint64_t)process.cpu_us, 6);
+    }
+    const struct {
+        const char *name, *unit, *help;
+        int64_t value;
+    } gauges[] = {
+        {"process_resident_memory_bytes", "bytes", "Memory in use.", process.resident_bytes},
+        {"process_virtual_memory_bytes", "bytes", "Addresses in use.", process.virtual_bytes},
+        {"process_open_fds", NULL, "Open file descriptors.", process.open_files},
+        {"process_max_fds", NULL, "Most file descriptors there may be.", process.most_files},
+    };
+    for (size_t i = 0; i < WEIR__COUNT(gauges); i++) {
+        if (gauges[i].value >= 0)
+            server_lines_single(lines, SERVER_GAUGE, gauges[i].name, gauges[i].unit, gauges[i].help,
+                                (uint64_t)gauges[i].value);
+    }
+}
+
+/* ---- connections and requests ---- */
+
+static void put_by_protocol(struct server_lines *lines, const char *name, const char *unit,
+                            const char *help, const uint64_t *counts)
+{
+    server_lines_family(lines, SERVER_COUNTER, name, unit, help);
+    for (size_t i = 0; i < SERVER_PROTOCOLS; i++)
+        PUT(counts[i], {"protocol", PROTOCOLS[i]});
+}
+
+static void put_connections(struct server_lines *lines, const struct server_counters *sums)
+{
+    server_lines_family(lines, SERVER_GAUGE, "weir_open_connections", NULL,
+                        "Connections open now.");
+    for (size_t i = 0; i < SERVER_PROTOCOLS; i++) {
+        /* Another thread's closing may be seen before the accepting. */
+        const uint64_t accepted = sums->accepted[i], closed = sums->closed[i];
+        PUT(accepted > closed ? accepted - closed : 0, {"protocol", PROTOCOLS[i]});
+    }
+    put_by_protocol(lines, "weir_accepted_connections", NULL, "Connections accepted.",
+                    sums->accepted);
+    COUNTER("weir_refused_connections", "Connections turned away, by reason.");
+    for (size_t i = 0; i < SERVER_REFUSALS_COUNT; i++)
+        PUT(sums->refused[i], {"reason", REFUSALS[i]});
+    put_by_protocol(lines, "weir_received_bytes", "bytes", "Bytes received.", sums->bytes_in);
+    put_by_protocol(lines, "weir_sent_bytes", "bytes", "Bytes sent.", sums->bytes_out);
+}
+
+static void put_requests(struct server_lines *lines, const struct server_counters *sums)
+{
+    static const char *const classes[] = {"1xx", "2xx", "3xx", "4xx", "5xx"};
+    put_by_protocol(lines, "weir_requests", NULL, "Requests understood, by protocol.",
+                    sums->requests);
+    COUNTER("weir_http_responses", "HTTP answers, by class of status.");
+    for (size_t i = 0; i < WEIR__COUNT(classes); i++)
+        PUT(sums->statuses[i], {"class", classes[i]});
+    COUNTER("weir_protocol_errors", "What peers sent and the server did not take, by kind.");
+    for (size_t p = 0; p < SERVER_PROTOCOLS; p++) {
+        for (size_t i = 0; i < SERVER_FAULTS_COUNT; i++)
+            PUT(sums->faults[p][i], {"protocol", PROTOCOLS[p]}, {"kind", FAULTS[i]});
+    }
+}
+
+/* Powers of two, so that the histogram's own bounds are told and nothing is estimated. */
+#define LEAST_BITS 8 /* 256 ns */
+#define MOST_BITS 34 /* 17 s */
+
+static void put_latency(struct server_lines *lines, const struct server_histogram *latency)
+{
+    server_lines_family(lines, SERVER_SPREAD, "weir_decision_duration_seconds", "seconds",
+                        "From a request read to its answer written.");
+    lines->ending = "_bucket";
+    for (uint32_t bits = LEAST_BITS; bits <= MOST_BITS; bits++) {
+        const uint64_t ns = UINT64_C(1) << bits;
+        char text[32];
+        struct weir__buffer edge = weir__buffer_over(text, sizeof text);
+        weir__put_format(&edge, "%u.%09u", (unsigned)(ns / 1000000000),
+                         (unsigned)(ns % 1000000000));
+        PUT(server_histogram_below(latency, bits), {"le", text});
+    }
+    const uint64_t count = server_histogram_count(latency);
+    PUT(count, {"le", "+Inf"});
+    lines->ending = "_sum";
+    server_lines_put_decimal(lines, SERVER_NO_LABELS, latency->sum_ns, 9);
+    lines->ending = "_count";
+    server_lines_put(lines, SERVER_NO_LABELS, count);
+}
+
+/* ---- decisions ---- */
+
+static void put_totals(struct server_lines *lines, const struct server_series *total)
+{
+    COUNTER("weir_decisions", "Requests decided, each once, by outcome.");
+    PUT(total->allowed, {"outcome", "allowed"});
+    PUT(total->denied, {"outcome", "denied"});
+    PUT(total->list_allowed, {"outcome", "allow_list"});
+    PUT(total->list_denied, {"outcome", "deny_list"});
+    PUT(total->failed, {"outcome", "failed"});
+    server_lines_single(lines, SERVER_COUNTER, "weir_degraded_decisions", NULL,
+                        "Requests decided by a stand-in, the store being out of reach.",
+                        total->degraded);
+}
+
+/* Whether the series is of a policy as a whole, and there is something to tell of it. */
+static bool is_policy(const struct server_metrics *metrics, uint32_t id)
+{
+    const struct server_series *const series = &metrics->sums.series[id];
+    if (id == SERVER_SERIES_TOTAL || metrics->series.names[id].second[0])
+        return false;
+    return id != SERVER_SERIES_OTHER || series->allowed + series->denied + series->failed;
+}
+
+static void put_policies(struct server_lines *lines, const struct server_metrics *metrics)
+{
+    const struct server_names *const names = &metrics->series;
+    COUNTER("weir_policy_decisions", "Requests that a policy decided, by outcome.");
+    for (uint32_t i = 0; i < names->count; i++) {
+        const struct server_series *const series = &metrics->sums.series[i];
+        const char *const policy = names->names[i].first;
+        if (!is_policy(metrics, i))
+            continue;
+        PUT(series->allowed, {"policy", policy}, {"outcome", "allowed"});
+        PUT(series->denied, {"policy", policy}, {"outcome", "denied"});
+        if (series->list_allowed)
+            PUT(series->list_allowed, {"policy", policy}, {"outcome", "allow_list"});
+        if (series->list_denied)
+            PUT(series->list_denied, {"policy", policy}, {"outcome", "deny_list"});
+        if (series->failed)
+            PUT(series->failed, {"policy", policy}, {"outcome", "failed"});
+    }
+    COUNTER("weir_policy_degraded_decisions", "Those of them that a stand-in decided.");
+    for (uint32_t i = 0; i < names->count; i++) {
+        if (is_policy(metrics, i))
+            PUT(metrics->sums.series[i].degraded, {"policy", names->names[i].first});
+    }
+}
+
+static void put_limits(struct server_lines *lines, const struct server_metrics *metrics)
+{
+    const struct server_names *const names = &metrics->series;
+    COUNTER("weir_limit_decisions", "What each limit of a policy said, by outcome.");
+    for (uint32_t i = 0; i < names->count; i++) {
+        const struct server_name *const name = &names->names[i];
+        const struct server_series *const series = &metrics->sums.series[i];
+        if (!name->second[0] || (name->shadow && !series->allowed && !series->denied))
+            continue;
+        const struct server_label policy = {"policy", name->first}, limit = {"limit", name->second};
+        PUT(series->allowed, policy, limit, {"outcome", "allowed"});
+        PUT(series->denied, policy, limit, {"outcome", "denied"});
+    }
+    COUNTER("weir_shadow_decisions", "What each shadow limit would have said, by outcome.");
+    for (uint32_t i = 0; i < names->count; i++) {
+        const struct server_name *const name = &names->names[i];
+        const struct server_series *const series = &metrics->sums.series[i];
+        if (!name->second[0] || !(name->shadow || series->shadow_allowed || series->shadow_denied))
+            continue;
+        const struct server_label policy = {"policy", name->first}, limit = {"limit", name->second};
+        PUT(series->shadow_allowed, policy, limit, {"outcome", "allowed"});
+        PUT(series->shadow_denied, policy, limit, {"outcome", "denied"});
+    }
+}
+
+static void put_reloads(struct server_lines *lines, const struct server_metrics *metrics)
+{
+    server_lines_single(lines, SERVER_GAUGE, "weir_policies", NULL, "Policies loaded.",
+                        metrics->policies_loaded);
+    COUNTER("weir_policy_reloads", "Times that policies were read anew, by result.");
+    PUT(metrics->reloads_ok, {"result", "ok"});
+    PUT(metrics->reloads_failed, {"result", "failed"});
+    server_lines_single(lines, SERVER_GAUGE, "weir_policy_reload_failing", NULL,
+                        "1 if the last reload failed and older policies are in force.",
+                        metrics->reload_failing);
+    server_lines_family(lines, SERVER_GAUGE, "weir_policy_load_time_seconds", "seconds",
+                        "When the policies in force were read, since the Unix epoch.");
+    server_lines_put_decimal(lines, SERVER_NO_LABELS, (uint64_t)metrics->reloaded_us, 6);
+    server_lines_single(lines, SERVER_GAUGE, "weir_series", NULL,
+                        "Policies and limits that are counted by name.", metrics->series.count);
+    server_lines_single(lines, SERVER_COUNTER, "weir_series_refused", NULL,
+                        "Names that got no series of their own and count as (other).",
+                        metrics->series.refused + metrics->rules.refused);
+}
+
+static void put_rules(struct server_lines *lines, const struct server_metrics *metrics)
+{
+    static const struct {
+        const char *name, *help;
+        size_t offset;
+    } kinds[] = {
+        {"weir_envoy_hits", "Units asked for, by rule of Envoy's rate limit service.",
+         offsetof(struct server_rule, hits)},
+        {"weir_envoy_over_limit", "Units refused.", offsetof(struct server_rule, over)},
+        {"weir_envoy_near_limit", "Units granted beyond 80 % of the limit.",
+         offsetof(struct server_rule, near)},
+        {"weir_envoy_within_limit", "Units granted.", offsetof(struct server_rule, within)},
+        {"weir_envoy_shadow", "Units over a limit in shadow mode, granted.",
+         offsetof(struct server_rule, shadow)},
+    };
+    const struct server_names *const names = &metrics->rules;
+    for (size_t k = 0; k < WEIR__COUNT(kinds); k++) {
+        COUNTER(kinds[k].name, kinds[k].help);
+        for (uint32_t i = 0; i < names->count; i++) {
+            const char *const rule = (const char *)&metrics->sums.rules[i];
+            const bool told = i == SERVER_RULE_OTHER ? metrics->sums.rules[i].hits > 0
+                                                     : names->names[i].second[0] != '\0';
+            if (told)
+                PUT(*(const uint64_t *)(rule + kinds[k].offset), {"domain", names->names[i].first},
+                    {"rule", names->names[i].second});
+        }
+    }
+}
+
+/* ---- the store, the log ---- */
+
+static void put_zone(struct server_lines *lines, const weir_zone_info *zone)
+{
+    const struct {
+        const char *name, *unit, *help;
+        uint64_t value;
+    } gauges[] = {
+        {"weir_zone_bytes", "bytes", "Size of the zone.", zone->size},
+        {"weir_zone_states", NULL, "States held: a key under three limits has three.", zone->keys},
+        {"weir_zone_states_max", NULL, "States there is room for.", zone->capacity},
+        {"weir_zone_large_bytes", "bytes", "Room for logs, windows and leases.", zone->large_bytes},
+        {"weir_zone_large_used_bytes", "bytes", "Of it in use.", zone->large_used},
+        {"weir_zone_limits", NULL, "Different limits in use.", zone->limits},
+    };
+    for (size_t i = 0; i < WEIR__COUNT(gauges); i++)
+        server_lines_single(lines, SERVER_GAUGE, gauges[i].name, gauges[i].unit, gauges[i].help,
+                            gauges[i].value);
+    COUNTER("weir_zone_evictions", "States evicted: fresh ones nobody misses, the others count.");
+    PUT(zone->evicted_fresh, {"kind", "fresh"});
+    PUT(zone->evicted_unused, {"kind", "unused"});
+    PUT(zone->evicted_soonest, {"kind", "soonest"});
+    server_lines_single(lines, SERVER_COUNTER, "weir_zone_repairs", NULL,
+                        "Times that a dead process's work was put in order.", zone->repairs);
+}
+
+static void put_store(struct server_lines *lines, const struct server_metrics *metrics,
+                      int64_t now_us)
+{
+    struct server_metrics_window window;
+    server_metrics_window(metrics, now_us, &window);
+    server_lines_family(lines, SERVER_INFO, "weir_store", NULL, "What keeps the state.");
+    PUT(1, {"kind", metrics->setup.store_kind});
+    server_lines_single(lines, SERVER_GAUGE, "weir_store_degraded", NULL,
+                        "1 if a stand-in decided in the last ten seconds.", window.degraded > 0);
+    weir_zone_info zone;
+    if (metrics->setup.store && weir_store_info(metrics->setup.store, &zone) == WEIR_OK)
+        put_zone(lines, &zone);
+}
+
+static void put_access_log(struct server_lines *lines, struct server_access_log *log)
+{
+    struct server_access_log_state state;
+    server_access_log_state(log, &state);
+    COUNTER("weir_access_log_lines", "Lines of the access log, by what became of them.");
+    PUT(state.written, {"result", "written"});
+    PUT(state.dropped, {"result", "dropped"});
+    PUT(state.failed, {"result", "failed"});
+    server_lines_single(lines, SERVER_COUNTER, "weir_access_log_reopen_failures", NULL,
+                        "Times that the access log could not be opened anew.",
+                        state.reopen_failures);
+}
+
+void server_metrics_write(struct server_metrics *metrics, int64_t now_us, bool openmetrics,
+                          struct weir__buffer *out)
+{
+    struct server_lines lines = {.out = out, .openmetrics = openmetrics};
+    pthread_mutex_lock(&metrics->lock);
+    server_metrics_sum(metrics);
+    put_process(&lines, metrics);
+    put_connections(&lines, &metrics->sums);
+    put_requests(&lines, &metrics->sums);
+    put_latency(&lines, &metrics->sums.latency);
+    put_totals(&lines, &metrics->sums.series[SERVER_SERIES_TOTAL]);
+    put_policies(&lines, metrics);
+    put_limits(&lines, metrics);
+    put_reloads(&lines, metrics);
+    put_rules(&lines, metrics);
+    put_store(&lines, metrics, now_us);
+    if (metrics->setup.access_log)
+        put_access_log(&lines, metrics->setup.access_log);
+    pthread_mutex_unlock(&metrics->lock);
+    if (openmetrics)
+        weir__put_text(out, "# EOF\n");
+}
