@@ -47,6 +47,11 @@ int weir__policies_parse(const char *text, size_t len, const char *name, bool cl
                          struct weir__policies **ret, weir_error *err);
 void weir__policies_free(struct weir__policies *policies);
 size_t weir__policies_count(const struct weir__policies *policies);
+/* The attributes that the file names ("ip", "lower(header.x-tenant)"), and whether the server fills them in
+ * by itself (ip, method, path, host, user, header.…); the others are for callers to send. */
+size_t weir__policies_attributes(const struct weir__policies *policies);
+const char *weir__policies_attribute(const struct weir__policies *policies, size_t i,
+                                     bool *ret_known);
 size_t weir__policies_entries(const struct weir__policies *policies); /* of all policies */
 const struct weir__policy *weir__policies_at(const struct weir__policies *policies, size_t i);
 const struct weir__policy *weir__policies_find(const struct weir__policies *policies,
@@ -63,9 +68,9 @@ struct weir__subject {
 
 enum weir__verdict {
     WEIR__PLAN_NONE,   /* no policy applies: allowed */
-    WEIR__PLAN_ALLOW,  /* an allow list has it: allowed, nothing is charged */
-    WEIR__PLAN_DENY,   /* a deny list has it */
-    WEIR__PLAN_LIMITS, /* take what follows */
+    WEIR__PLAN_ALLOW,  /* an allow list has it, and no other policy applies: nothing is charged */
+    WEIR__PLAN_DENY,   /* a deny list has it, or an attribute is missing where that is denied */
+    WEIR__PLAN_LIMITS, /* take what follows: enforced, shadow, or both; one of them may be empty */
 };
 
 struct weir__planned {
@@ -85,13 +90,15 @@ struct weir__plan {
     size_t enforced_count;
     struct weir__planned shadow[WEIR__ENTRIES_MAX];
     size_t shadow_count;
-    bool give_back;
+    bool give_back; /* enforced keys may live in different slots: never without a cluster */
     char keys[WEIR__PLAN_KEYS_ROOM];
 };
 
 /* The plan for a subject: of one policy by its name, whether its match applies or not (WEIR_EINVAL: there
  * is none of that name), or with `policy` NULL of all that match, in the file's order. `key`, if its data
- * is not NULL, stands for the key of every entry of a named policy. `cost` -1: the policy's own. */
+ * is not NULL, stands for the key of every entry of a named policy. `cost` -1: the policy's own. On failure
+ * (WEIR_EINVAL: more than 16 limits together, a value too long, a bad argument) *ret is of no use. Keys are
+ * written as policy/keys.h says. More shadow entries than fit are left out. */
 int weir__policies_plan(const struct weir__policies *policies, const struct weir__span *policy,
                         const struct weir__subject *subject, const weir_key *key, int64_t cost,
                         struct weir__plan *ret, weir_error *err);

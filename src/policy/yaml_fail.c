@@ -2,6 +2,7 @@
 #include "policy/yaml.h"
 
 #include "base/buffer.h"
+#include "base/utf8.h"
 #include "policy/nearest.h"
 
 #include <stdio.h>
@@ -10,18 +11,13 @@
 #define NAME_SHOWN 120 /* bytes of a file's name, its end */
 
 /* Bytes of the character that begins here; 0: none that may be shown. */
-static size_t shown_length(const unsigned char *text, size_t len)
+static size_t shown_length(const char *text, size_t len)
 {
-    if (text[0] < 0x80)
-        return text[0] >= ' ' && text[0] != 0x7f;
-    size_t n = text[0] >= 0xf0 ? 4 : text[0] >= 0xe0 ? 3 : 2;
-    if (text[0] < 0xc2 || text[0] > 0xf4 || n > len)
-        return 0;
-    for (size_t i = 1; i < n; i++) {
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    }
-    return n == 2 && text[0] == 0xc2 && text[1] < 0xa0 ? 0 : n;
+    size_t n = weir__utf8_length(text, len);
+    bool control = n == 1
+                       ? (unsigned char)text[0] < ' ' || text[0] == 0x7f
+                       : n == 2 && (unsigned char)text[0] == 0xc2 && (unsigned char)text[1] < 0xa0;
+    return control ? 0 : n;
 }
 
 struct weir__yaml_quote weir__yaml_quote(const char *text, size_t len)
@@ -30,7 +26,7 @@ struct weir__yaml_quote weir__yaml_quote(const char *text, size_t len)
     struct weir__yaml_quote quote;
     struct weir__buffer buffer = weir__buffer_over(quote.text, sizeof quote.text);
     for (size_t at = 0; at < len;) {
-        size_t n = shown_length((const unsigned char *)text + at, len - at);
+        size_t n = shown_length(text + at, len - at);
         if (buffer.len + (n ? n : 1) > sizeof quote.text - sizeof more) {
             weir__put_text(&buffer, more);
             break;
@@ -46,7 +42,7 @@ static void clean(char *text)
 {
     size_t len = strlen(text);
     for (size_t at = 0; at < len;) {
-        size_t n = shown_length((const unsigned char *)text + at, len - at);
+        size_t n = shown_length(text + at, len - at);
         if (n == 0 && len - at < 4 && (text[at] & 0x80) &&
             len >= sizeof((weir_error *)0)->message - 1)
             text[len = at] = 0;

@@ -1,0 +1,168 @@
+/* See conditions.h. */
+#include "policy/conditions.h"
+
+#include <string.h>
+
+#define SHOWN 4             /* patterns of a condition in words */
+#define COMPARED_MAX 100000 /* pairs of patterns; beyond, they may overlap */
+
+/* ---- deciding ---- */
+
+static bool matches_address(const struct weir__condition *condition, const struct weir__view *view)
+{
+    struct weir__address address = weir__view_address(view, condition->attribute);
+    for (size_t i = 0; i < condition->network_count; i++) {
+        if (weir__network_has(&condition->networks[i], &address))
+            return true;
+    }
+    return false;
+}
+
+static bool matches(const struct weir__condition *condition, struct weir__view *view)
+{
+    if (!weir__view_has(view, condition->attribute))
+        return false;
+    if (condition->any)
+        return true;
+    if (condition->network_count > 0)
+        return matches_address(condition, view);
+    struct weir__span value = view->values[condition->attribute];
+    for (size_t i = 0; i < condition->wild_count; i++) {
+        if (weir__pattern_has(&condition->wild[i], value))
+            return true;
+    }
+    return weir__pattern_find(condition->exact, condition->exact_count, value);
+}
+
+bool weir__conditions_hold(const struct weir__conditions *conditions, struct weir__view *view)
+{
+    for (size_t i = 0; i < conditions->count; i++) {
+        if (matches(&conditions->items[i], view) == conditions->items[i].negated)
+            return false;
+    }
+    return true;
+}
+
+bool weir__any_of_holds(const struct weir__any_of *any, struct weir__view *view)
+{
+    for (size_t i = 0; i < any->count; i++) {
+        if (weir__conditions_hold(&any->items[i], view))
+            return true;
+    }
+    return false;
+}
+
+/* ---- comparing ---- */
+
+static bool patterns_overlap(const struct weir__condition *a, const struct weir__condition *b)
+{
+    if (a->pattern_count * b->pattern_count > COMPARED_MAX)
+        return true;
+    for (size_t i = 0; i < a->pattern_count; i++) {
+        for (size_t j = 0; j < b->pattern_count; j++) {
+            if (weir__patterns_overlap(&a->patterns[i], &b->patterns[j]))
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool networks_overlap(const struct weir__condition *a, const struct weir__condition *b)
+{
+    if (a->network_count * b->network_count > COMPARED_MAX)
+        return true;
+    for (size_t i = 0; i < a->network_count; i++) {
+        for (size_t j = 0; j < b->network_count; j++) {
+            if (weir__networks_overlap(&a->networks[i], &b->networks[j]))
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool overlap(const struct weir__condition *a, const struct weir__condition *b)
+{
+    if (a->negated && b->negated)
+        return true;
+    if (a->negated || b->negated)
+        return !(a->negated ? a : b)->any; /* absent and present are all that is compared */
+    if (a->any || b->any)
+        return true;
+    return a->network_count > 0 ? networks_overlap(a, b) : patterns_overlap(a, b);
+}
+
+bool weir__conditions_overlap(const struct weir__conditions *a, const struct weir__conditions *b)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        for (size_t j = 0; j < b->count; j++) {
+            if (a->items[i].attribute == b->items[j].attribute &&
+                !overlap(&a->items[i], &b->items[j]))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* ---- words ---- */
+
+static void put_literal(struct weir__buffer *buffer, struct weir__span text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.data[i] == '*' || text.data[i] == '\\')
+            weir__put(buffer, "\\", 1);
+        weir__put(buffer, (unsigned char)text.data[i] < ' ' ? "?" : text.data + i, 1);
+    }
+}
+
+static void put_pattern(struct weir__buffer *buffer, const struct weir__pattern *pattern)
+{
+    if (pattern->exact &&
+        (pattern->head.len == 0 || memchr(pattern->head.data, ' ', pattern->head.len))) {
+        weir__put(buffer, "\"", 1);
+        put_literal(buffer, pattern->head);
+        weir__put(buffer, "\"", 1);
+        return;
+    }
+    put_literal(buffer, pattern->head);
+    if (pattern->exact)
+        return;
+    for (size_t i = 0; i < pattern->piece_count; i++) {
+        weir__put(buffer, "*", 1);
+        put_literal(buffer, pattern->pieces[i]);
+    }
+    weir__put(buffer, "*", 1);
+    put_literal(buffer, pattern->tail);
+}
+
+static void put_condition(struct weir__buffer *buffer, const struct weir__condition *condition,
+                          const struct weir__attributes *attributes)
+{
+    size_t count = condition->pattern_count + condition->network_count;
+    weir__put_text(buffer, attributes->items[condition->attribute].text);
+    if (condition->any) {
+        weir__put_text(buffer, condition->negated ? " is absent" : " is present");
+        return;
+    }
+    weir__put_text(buffer, condition->negated ? " is not " : " is ");
+    size_t shown = count > SHOWN + 1 ? SHOWN : count;
+    for (size_t i = 0; i < shown; i++) {
+        if (i > 0)
+            weir__put_text(buffer, i + 1 == count ? " or " : ", ");
+        if (condition->network_count > 0)
+            weir__put_network(buffer, &condition->networks[i]);
+        else
+            put_pattern(buffer, &condition->patterns[i]);
+    }
+    if (shown < count)
+        weir__put_format(buffer, " or %zu others", count - shown);
+}
+
+void weir__put_conditions(struct weir__buffer *buffer, const struct weir__conditions *conditions,
+                          const struct weir__attributes *attributes)
+{
+    for (size_t i = 0; i < conditions->count; i++) {
+        if (i > 0)
+            weir__put_text(buffer, " and ");
+        put_condition(buffer, &conditions->items[i], attributes);
+    }
+}

@@ -1,0 +1,46 @@
+/*
+ * Conditions on a request: all of a map must hold, each a set of patterns (or networks, for addresses) of
+ * which any may match. An attribute that is missing matches nothing, and so fulfils what is negated.
+ */
+#ifndef WEIR_CONDITIONS_H
+#define WEIR_CONDITIONS_H
+
+#include "policy/pattern.h"
+#include "policy/view.h"
+
+#define WEIR__CONDITIONS_MAX 16  /* a map */
+#define WEIR__PATTERNS_MAX 10000 /* a condition; exact ones cost little */
+
+struct weir__condition {
+    int attribute;
+    bool negated;
+    bool any;                             /* "*": whatever it is, it is there */
+    const struct weir__pattern *patterns; /* in the file's order */
+    size_t pattern_count;
+    const struct weir__pattern *exact; /* of them those without a star, sorted */
+    size_t exact_count;
+    const struct weir__pattern *wild; /* and the others */
+    size_t wild_count;
+    const struct weir__network *networks;
+    size_t network_count;
+};
+
+struct weir__conditions {
+    const struct weir__condition *items;
+    size_t count;
+};
+
+struct weir__any_of {
+    const struct weir__conditions *items;
+    size_t count;
+};
+
+bool weir__conditions_hold(const struct weir__conditions *conditions, struct weir__view *view);
+bool weir__any_of_holds(const struct weir__any_of *any, struct weir__view *view);
+/* False: no request fulfils both. True: some may. */
+bool weir__conditions_overlap(const struct weir__conditions *a, const struct weir__conditions *b);
+/* In words: "path is /api and method is GET or POST". */
+void weir__put_conditions(struct weir__buffer *buffer, const struct weir__conditions *conditions,
+                          const struct weir__attributes *attributes);
+
+#endif

@@ -1,0 +1,128 @@
+/* See keys.h. */
+#include "policy/keys.h"
+
+#include "wire/sha1.h"
+
+#include <string.h>
+
+#define HASH (WEIR__SHA1_HEX_SIZE - 1)
+#define VALUE_SHOWN 32 /* bytes of a hashed value */
+#define PARTS_SHOWN (WEIR__KEY_PARTS_MAX - HASH - 2)
+
+/* ---- escaping ---- */
+
+static bool is_special(unsigned char c)
+{
+    return c <= ' ' || c == 0x7f || c == '%' || c == ',' || c == '=' || c == '{' || c == '}' ||
+           c == '~';
+}
+
+void weir__put_escaped(struct weir__buffer *buffer, const char *text, size_t len)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    for (size_t start = 0; start < len;) {
+        size_t at = start;
+        while (at < len && !is_special((unsigned char)text[at]))
+            at++;
+        weir__put(buffer, text + start, at - start);
+        if (at < len) {
+            unsigned char c = (unsigned char)text[at++];
+            weir__put(buffer, (char[]){'%', digits[c >> 4], digits[c & 15]}, 3);
+        }
+        start = at;
+    }
+}
+
+/* Not in the middle of a character: a key that was UTF-8 stays so. */
+static size_t cut_before(const char *text, size_t most)
+{
+    while (most > 0 && ((unsigned char)text[most] & 0xc0) == 0x80)
+        most--;
+    return most;
+}
+
+static void put_value(struct weir__buffer *buffer, const char *text, size_t len)
+{
+    if (len <= WEIR__KEY_VALUE_MAX) {
+        weir__put_escaped(buffer, text, len);
+        return;
+    }
+    char hex[WEIR__SHA1_HEX_SIZE];
+    weir__sha1_hex(text, len, hex);
+    weir__put_escaped(buffer, text, cut_before(text, VALUE_SHOWN));
+    weir__put(buffer, "~", 1);
+    weir__put(buffer, hex, HASH);
+}
+
+/* ---- putting together ---- */
+
+/* Longest text of all parts before it is hashed: names, "lower()", '=', ',', escaped values. */
+#define PARTS_ROOM (WEIR__KEY_FORM_MAX * (WEIR__ATTRIBUTE_NAME_MAX + 16 + 3 * WEIR__KEY_VALUE_MAX))
+
+static void put_whole(struct weir__buffer *buffer, const char *policy, const char *entry,
+                      const struct weir__buffer *parts)
+{
+    weir__put_text(buffer, policy);
+    weir__put(buffer, "/", 1);
+    if (strcmp(policy, entry)) {
+        weir__put_text(buffer, entry);
+        weir__put(buffer, "/", 1);
+    }
+    weir__put(buffer, "{", 1);
+    if (parts->len <= WEIR__KEY_PARTS_MAX) {
+        weir__put(buffer, parts->data, parts->len);
+    } else {
+        char hex[WEIR__SHA1_HEX_SIZE];
+        weir__sha1_hex(parts->data, parts->len, hex);
+        weir__put(buffer, parts->data, cut_before(parts->data, PARTS_SHOWN));
+        weir__put(buffer, "~~", 2);
+        weir__put(buffer, hex, HASH);
+    }
+    weir__put(buffer, "}", 1);
+}
+
+static void put_address(struct weir__buffer *buffer, const struct weir__key_part *part,
+                        const struct weir__view *view)
+{
+    struct weir__network network = {.address = weir__view_address(view, part->attribute)};
+    network.bits = network.address.family == 4 ? part->bits4 : part->bits6;
+    weir__address_mask(&network.address, network.bits);
+    weir__put_network(buffer, &network);
+}
+
+enum weir__key_made weir__put_key(struct weir__buffer *buffer, const char *policy,
+                                  const char *entry, const struct weir__key_form *form, bool empty,
+                                  struct weir__view *view)
+{
+    char room[PARTS_ROOM];
+    struct weir__buffer parts = weir__buffer_over(room, sizeof room);
+    for (size_t i = 0; i < form->count; i++) {
+        const struct weir__key_part *part = &form->parts[i];
+        if (i > 0)
+            weir__put(&parts, ",", 1);
+        weir__put_text(&parts, part->text);
+        if (part->attribute < 0)
+            continue;
+        if (!weir__view_has(view, part->attribute) || view->values[part->attribute].len == 0) {
+            if (!empty)
+                return WEIR__KEY_MISSING;
+        } else if (view->attributes->items[part->attribute].spelling == WEIR__AS_ADDRESS) {
+            put_address(&parts, part, view);
+        } else {
+            put_value(&parts, view->values[part->attribute].data,
+                      view->values[part->attribute].len);
+        }
+    }
+    put_whole(buffer, policy, entry, &parts);
+    return WEIR__KEY_MADE;
+}
+
+void weir__put_given_key(struct weir__buffer *buffer, const char *policy, const char *entry,
+                         const void *data, size_t len)
+{
+    char room[16 + 3 * WEIR__KEY_VALUE_MAX];
+    struct weir__buffer parts = weir__buffer_over(room, sizeof room);
+    weir__put_text(&parts, "key=");
+    put_value(&parts, data, len);
+    put_whole(buffer, policy, entry, &parts);
+}

@@ -1,0 +1,50 @@
+/*
+ * The key of an entry: its shape in a file, and its text for a request,
+ *
+ *     POLICY/ENTRY/{NAME=VALUE,…}     login/per-user/{user=ann}
+ *     POLICY/{NAME=VALUE,…}           api/{user=ann,ip=10.1.2.0/24}, where the entry is named as its policy
+ *
+ * What holds: different entries and different values have different keys, whatever the values are. All
+ * that means something here is escaped in values (%XX); a value over WEIR__KEY_VALUE_MAX bytes becomes its
+ * beginning, '~' and its SHA-1, and if what stands in the braces is still longer than WEIR__KEY_PARTS_MAX,
+ * that becomes its beginning, '~~' and its SHA-1. What stands in the braces is what a Redis Cluster places
+ * keys by, so that entries with the same key form share a slot.
+ */
+#ifndef WEIR_KEYS_H
+#define WEIR_KEYS_H
+
+#include "policy/view.h"
+
+#define WEIR__KEY_FORM_MAX 8 /* attributes and constants a key */
+#define WEIR__KEY_VALUE_MAX 128
+#define WEIR__KEY_PARTS_MAX 256
+/* All that a key may take: two names, slashes, braces, parts, a NUL. */
+#define WEIR__KEY_ROOM (2 * WEIR__POLICY_NAME_MAX + WEIR__KEY_PARTS_MAX + 8)
+_Static_assert(2 * WEIR__ENTRIES_MAX * WEIR__KEY_ROOM <= WEIR__PLAN_KEYS_ROOM,
+               "a plan has room for the keys of all its entries");
+
+struct weir__key_part {
+    int attribute;        /* -1: a constant */
+    const char *text;     /* "user=", or the constant, escaped */
+    uint8_t bits4, bits6; /* of addresses */
+};
+
+struct weir__key_form {
+    const struct weir__key_part *parts;
+    size_t count;
+    const char *text; /* in one spelling: "user, ip/24/64" */
+};
+
+enum weir__key_made { WEIR__KEY_MADE, WEIR__KEY_MISSING };
+
+/* Writes a request's key. An attribute that is missing or empty counts as empty if `empty`, and otherwise
+ * ends it: KEY_MISSING. */
+enum weir__key_made weir__put_key(struct weir__buffer *buffer, const char *policy,
+                                  const char *entry, const struct weir__key_form *form, bool empty,
+                                  struct weir__view *view);
+/* The key that a caller gave, as if it was an attribute named key. */
+void weir__put_given_key(struct weir__buffer *buffer, const char *policy, const char *entry,
+                         const void *data, size_t len);
+void weir__put_escaped(struct weir__buffer *buffer, const char *text, size_t len);
+
+#endif

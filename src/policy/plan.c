@@ -1,0 +1,240 @@
+/*
+ * A plan: what one request takes. Policies are gone through in the file's order; each that applies denies,
+ * exempts, or adds its entries.
+ */
+#include "policy/policy.h"
+
+#include "policy/set.h"
+#include "policy/yaml.h"
+
+#include <string.h>
+
+struct planning {
+    const struct weir__policies *set;
+    struct weir__view view;
+    const weir_key *key; /* the caller's, or NULL */
+    int64_t cost;        /* the caller's, or -1 */
+    struct weir__plan *plan;
+    struct weir__buffer keys;
+    size_t limits;                      /* enforced, all together */
+    const struct weir__policy *allowed; /* the first whose allow list has the request */
+    weir_error *err;
+};
+
+/* ---- costs ---- */
+
+/* Whole numbers; what is none is `otherwise`, what is too large is the most. */
+static int64_t read_cost(const struct weir__cost *cost, struct weir__span text)
+{
+    int64_t number = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.data[i] < '0' || text.data[i] > '9')
+            return cost->otherwise;
+        number = weir__min(number * 10 + (text.data[i] - '0'), WEIR_COST_MAX);
+    }
+    if (text.len == 0)
+        return cost->otherwise;
+    return weir__max(cost->least, weir__min(number, cost->most));
+}
+
+static int64_t cost_of(struct planning *planning, const struct weir__cost *cost)
+{
+    if (planning->cost >= 0)
+        return planning->cost;
+    if (cost->attribute < 0 || !weir__view_has(&planning->view, cost->attribute))
+        return cost->otherwise;
+    return read_cost(cost, planning->view.values[cost->attribute]);
+}
+
+/* ---- entries ---- */
+
+static const weir_limit *limit_of(struct planning *planning, const struct weir__entry *entry,
+                                  const struct weir__entry_body *body)
+{
+    for (size_t i = 0; i < body->override_count; i++) {
+        if (weir__conditions_hold(&body->overrides[i].when, &planning->view))
+            return body->overrides[i].limit;
+    }
+    return entry->limit;
+}
+
+/* Writes the key behind those before it. */
+static enum weir__key_made make_key(struct planning *planning, const struct weir__policy *policy,
+                                    const struct weir__entry *entry,
+                                    const struct weir__entry_body *body, weir_key *ret)
+{
+    struct weir__buffer *keys = &planning->keys;
+    size_t start = keys->len;
+    enum weir__key_made made = WEIR__KEY_MADE;
+    if (planning->key)
+        weir__put_given_key(keys, policy->name, entry->name, planning->key->data,
+                            planning->key->len);
+    else
+        made = weir__put_key(keys, policy->name, entry->name, &body->key,
+                             body->missing == WEIR__MISSING_EMPTY, &planning->view);
+    *ret = (weir_key){keys->data + start, keys->len - start};
+    return made;
+}
+
+static int fail_too_many(const struct planning *planning, const struct weir__policy *last)
+{
+    return weir__fail(planning->err, WEIR_EINVAL, 0,
+                      "the policies that apply, from \"%s\" to \"%s\", have more than %d limits "
+                      "together; let fewer of them match one request",
+                      planning->plan->enforced[0].policy->name, last->name, WEIR_LIMITS_MAX);
+}
+
+static int add(struct planning *planning, const struct weir__planned *planned)
+{
+    struct weir__plan *plan = planning->plan;
+    if (planned->entry->shadow) {
+        plan->shadow[plan->shadow_count++] = *planned;
+        return 0;
+    }
+    planning->limits += weir_limit_count(planned->limit);
+    if (plan->enforced_count == WEIR__ENTRIES_MAX || planning->limits > WEIR_LIMITS_MAX)
+        return fail_too_many(planning, planned->policy);
+    plan->enforced[plan->enforced_count++] = *planned;
+    return 0;
+}
+
+static int plan_entry(struct planning *planning, const struct weir__policy *policy,
+                      const struct weir__entry *entry, const struct weir__entry_body *body,
+                      bool *ret_denied)
+{
+    struct weir__planned planned = {.policy = policy, .entry = entry};
+    if (entry->shadow && planning->plan->shadow_count == WEIR__ENTRIES_MAX)
+        return 0; /* what is only watched fails nobody */
+    if (make_key(planning, policy, entry, body, &planned.key) == WEIR__KEY_MISSING) {
+        *ret_denied |= body->missing == WEIR__MISSING_DENY && !entry->shadow;
+        return 0;
+    }
+    planned.limit = limit_of(planning, entry, body);
+    planned.cost = cost_of(planning, &body->cost);
+    return add(planning, &planned);
+}
+
+/* ---- policies ---- */
+
+static int deny(struct planning *planning, const struct weir__policy *policy)
+{
+    struct weir__plan *plan = planning->plan;
+    plan->verdict = WEIR__PLAN_DENY;
+    plan->by = policy;
+    plan->enforced_count = plan->shadow_count = 0;
+    return 0;
+}
+
+static int plan_policy(struct planning *planning, const struct weir__policy *policy)
+{
+    const struct weir__policy_body *body = &planning->set->bodies[policy->index];
+    struct weir__plan *plan = planning->plan;
+    if (weir__any_of_holds(&body->deny, &planning->view))
+        return deny(planning, policy);
+    if (weir__any_of_holds(&body->allow, &planning->view)) {
+        if (!planning->allowed)
+            planning->allowed = policy;
+        return 0;
+    }
+    size_t before = plan->enforced_count + plan->shadow_count;
+    bool denied = false;
+    for (size_t i = 0; i < policy->entry_count && !denied; i++) {
+        int code = plan_entry(planning, policy, &policy->entries[i], &body->entries[i], &denied);
+        if (code)
+            return code;
+    }
+    if (denied)
+        return deny(planning, policy);
+    if (plan->verdict == WEIR__PLAN_NONE && plan->enforced_count + plan->shadow_count > before) {
+        plan->verdict = WEIR__PLAN_LIMITS;
+        plan->by = policy;
+    }
+    return 0;
+}
+
+static int plan_all(struct planning *planning)
+{
+    const struct weir__policies *set = planning->set;
+    for (size_t i = 0; i < set->count; i++) {
+        const struct weir__policy_body *body = &set->bodies[i];
+        if (body->by_name || !weir__conditions_hold(&body->match, &planning->view))
+            continue;
+        int code = plan_policy(planning, &set->policies[i]);
+        if (code || planning->plan->verdict == WEIR__PLAN_DENY)
+            return code;
+    }
+    return 0;
+}
+
+static int plan_named(struct planning *planning, const struct weir__span *name)
+{
+    const struct weir__policy *policy = weir__policies_find(planning->set, name->data, name->len);
+    if (policy)
+        return plan_policy(planning, policy);
+    return weir__fail(planning->err, WEIR_EINVAL, 0, "no policy is named \"%s\"",
+                      weir__yaml_quote(name->data, name->len).text);
+}
+
+/* ---- the whole ---- */
+
+/* What stands in the braces of a key, which a cluster places it by. */
+static struct weir__span tag_of(weir_key key)
+{
+    const char *brace = memchr(key.data, '{', key.len);
+    return (struct weir__span){brace, key.len - (size_t)(brace - (const char *)key.data)};
+}
+
+static bool needs_give_back(const struct planning *planning)
+{
+    const struct weir__plan *plan = planning->plan;
+    for (size_t i = 1; i < plan->enforced_count && planning->set->cluster; i++) {
+        struct weir__span a = tag_of(plan->enforced[0].key), b = tag_of(plan->enforced[i].key);
+        if (a.len != b.len || memcmp(a.data, b.data, a.len))
+            return true;
+    }
+    return false;
+}
+
+static int finish(struct planning *planning)
+{
+    struct weir__plan *plan = planning->plan;
+    int too_long = planning->view.too_long;
+    if (too_long >= 0)
+        return weir__fail(planning->err, WEIR_EINVAL, 0, "the value of %s is too long",
+                          planning->set->attributes.items[too_long].text);
+    if (plan->verdict == WEIR__PLAN_NONE && planning->allowed) {
+        plan->verdict = WEIR__PLAN_ALLOW;
+        plan->by = planning->allowed;
+    }
+    plan->give_back = needs_give_back(planning);
+    return 0;
+}
+
+int weir__policies_plan(const struct weir__policies *policies, const struct weir__span *policy,
+                        const struct weir__subject *subject, const weir_key *key, int64_t cost,
+                        struct weir__plan *ret, weir_error *err)
+{
+    struct planning planning;
+    bool given = key && key->data;
+    if (cost < -1 || cost > WEIR_COST_MAX)
+        return weir__fail(err, WEIR_EINVAL, 0, "a cost is 0 to 10^12");
+    if (given && !policy)
+        return weir__fail(err, WEIR_EINVAL, 0, "a key without the name of a policy");
+    if (given && (key->len == 0 || key->len > WEIR_KEY_MAX))
+        return weir__fail(err, WEIR_EINVAL, 0, "a key has 1 to %d bytes", WEIR_KEY_MAX);
+    planning.set = policies;
+    planning.key = given ? key : NULL;
+    planning.cost = cost;
+    planning.plan = ret;
+    planning.keys = weir__buffer_over(ret->keys, sizeof ret->keys);
+    planning.limits = 0;
+    planning.allowed = NULL;
+    planning.err = err;
+    weir__view_begin(&planning.view, &policies->attributes, subject);
+    ret->verdict = WEIR__PLAN_NONE;
+    ret->by = NULL;
+    ret->enforced_count = ret->shadow_count = 0;
+    ret->give_back = false;
+    int code = policy ? plan_named(&planning, policy) : plan_all(&planning);
+    return code ? code : finish(&planning);
+}
