@@ -1,0 +1,90 @@
+/*
+ * The configuration of Envoy's rate limit service: files of envoyproxy/ratelimit, as they are, become an
+ * immutable set of rules; a domain and a descriptor's entries lead to at most one of them.
+ * docs/ENVOY.md is the manual.
+ *
+ *     domain ── descriptors, level by level:  exact key and value ► wildcards, in the file's order ► key
+ *                                             alone; nobody goes back up; the depth must be the same
+ *
+ * What holds: a set is made whole or not at all; matching allocates nothing and its time does not depend
+ * on how many values a level has (wildcards of one level are tried one after the other); a rule and
+ * its limits live as long as the set.
+ */
+#ifndef WEIR_ENVOY_H
+#define WEIR_ENVOY_H
+
+#include "limit/limit.h"
+#include "wire/grpc.h"
+
+struct weir__envoy; /* a set */
+struct weir__envoy_domain;
+
+#define WEIR__ENVOY_FILES_MAX 1000
+#define WEIR__ENVOY_TEXT_MAX 1024 /* bytes of a domain, a key or a value */
+
+/* What a descriptor with a limit says. */
+struct weir__envoy_rule {
+    const char *domain;
+    const char *name;        /* its place in the file: "message_type_marketing.to_number" */
+    const char *limit_name;  /* rate_limit's name; "" without one */
+    const weir_limit *limit; /* NULL: unlimited, or it denies whatever comes */
+    bool unlimited;
+    bool denies;              /* requests_per_unit: 0 */
+    bool shadow;              /* answered OK in any case */
+    bool quota;               /* over only where all quotas of a request are */
+    bool charge_denied;       /* decided by itself, and charged even where it denies */
+    enum weir__rls_unit unit; /* as the answer names it; UNKNOWN_UNIT: its period is none of them */
+    uint32_t requests_per_unit;     /* likewise; 0: the decision's limit */
+    const weir_limit *const *parts; /* `limit`, one by one: for refunds */
+    size_t part_count;
+    const char *const *replaces; /* names of limits that it puts out of force */
+    size_t replace_count;
+    uint32_t index; /* among all rules of the set: for counters */
+};
+
+struct weir__envoy_file {
+    const char *name; /* for messages */
+    const char *text;
+    size_t len;
+};
+
+/* Reads files into one set. Two with the same domain are an error that names both, or with `merge` put
+ * together. */
+int weir__envoy_load(const struct weir__envoy_file *files, size_t n, bool merge,
+                     struct weir__envoy **ret, weir_error *err);
+/* One file. */
+int weir__envoy_parse(const char *text, size_t len, const char *name, struct weir__envoy **ret,
+                      weir_error *err);
+void weir__envoy_free(struct weir__envoy *envoy);
+
+size_t weir__envoy_count(const struct weir__envoy *envoy); /* of rules */
+const struct weir__envoy_rule *weir__envoy_at(const struct weir__envoy *envoy, size_t i);
+
+/* NULL: there is no such domain. */
+const struct weir__envoy_domain *weir__envoy_domain(const struct weir__envoy *envoy,
+                                                    struct weir__span name);
+/* The rule for a descriptor, or NULL. shared[i] is the pattern that stands for the value of entry i where
+ * all its values count together (share_threshold); its data is NULL where the value stands for itself. */
+const struct weir__envoy_rule *weir__envoy_match(const struct weir__envoy *envoy,
+                                                 const struct weir__envoy_domain *domain,
+                                                 const struct weir__rls_entry *entries, size_t n,
+                                                 struct weir__span *shared);
+
+/* The key of a descriptor's state: "envoy:domain|key=value|key=value". What could be mistaken for these
+ * marks, braces (Redis Cluster's), stars and control characters are percent-encoded; a shared pattern
+ * keeps its stars. `shared` may be NULL. */
+void weir__envoy_put_key(struct weir__buffer *buffer, struct weir__span domain,
+                         const struct weir__rls_entry *entries, size_t n,
+                         const struct weir__span *shared);
+
+/* The text of a limit of `requests` (at least 1) a unit, in windows aligned to the epoch: a month has 30
+ * days, a year 365. */
+void weir__envoy_put_limit(struct weir__buffer *buffer, uint32_t requests,
+                           enum weir__rls_unit unit);
+/* A unit's length, and its name in capitals, as in the API; 0 and "UNKNOWN" for UNKNOWN_UNIT. */
+int64_t weir__envoy_unit_us(enum weir__rls_unit unit);
+const char *weir__envoy_unit_name(enum weir__rls_unit unit);
+/* A unit by its name, in letters of any case; UNKNOWN_UNIT: there is none of that name. */
+enum weir__rls_unit weir__envoy_unit(const char *name, size_t len);
+
+#endif
