@@ -50,14 +50,16 @@ static const int64_t widths_us[] = {
     60000000,   120000000,   300000000,   600000000,   900000000,   1800000000,   3600000000,
     7200000000, 10800000000, 21600000000, 43200000000, 86400000000, 172800000000, 604800000000};
 
-/* Whether bins of this width show the load and not themselves: a steady load fills all alike, a random
- * one puts some requests into each. */
+/* Whether bins of this width show the load and not themselves: enough requests in each, and of a steady
+ * load equally many. */
 static bool shows_the_load(const struct weir__load *load, int64_t width_us)
 {
-    __int128 requests_trillionths = (__int128)load->rate_millionths * width_us;
+    __int128 trillionths = (__int128)load->rate_millionths * width_us;
+    if (load->rate_millionths == 0)
+        return true;
     if (load->kind == WEIR__POISSON)
-        return requests_trillionths >= 3 * (__int128)TRILLION;
-    return requests_trillionths % TRILLION == 0;
+        return trillionths >= 4 * (__int128)TRILLION;
+    return trillionths >= 8 * (__int128)TRILLION && trillionths % TRILLION == 0;
 }
 
 /* The smallest width with few enough bins; a larger one if that shows the load better. */

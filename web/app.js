@@ -1,0 +1,94 @@
+/* Which section is on show, and whether the server is there. */
+
+import { askAgain } from "./api.js";
+import { at, fill, h, say } from "./dom.js";
+import { inspector, startInspector } from "./inspector.js";
+import { keys, startKeys } from "./keys.js";
+import { live, onLive, setPaused, start } from "./live.js";
+import { overview, startOverview } from "./overview.js";
+import { playground, startPlayground } from "./playground.js";
+import { policies, startPolicies } from "./policies.js";
+
+const views = { overview, policies, keys, inspector, playground };
+let current = null;
+
+/* #keys, #inspector?policy=api&key=ann */
+function place() {
+  const [name, ...rest] = location.hash.slice(1).split("?");
+  return { name: views[name] ? name : "overview", words: new URLSearchParams(rest.join("?")) };
+}
+
+function go(event) {
+  const { name, words } = place();
+  for (const view of Object.keys(views)) at(`view-${view}`).hidden = view !== name;
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.hash === `#${name}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  const heading = at(`${name}-title`);
+  document.title = name === "overview" ? "weir" : `${heading.textContent} – weir`;
+  if (event && name !== current) heading.focus({ preventScroll: true });
+  if (event) scrollTo(0, 0);
+  current = name;
+  views[name].show(words);
+}
+
+/* ---- the state of the connection ---- */
+
+const STATES = {
+  starting: "Connecting",
+  live: "Live",
+  paused: "Paused",
+  lost: "No connection",
+  locked: "Locked",
+};
+
+const notice = (tone, title, text, ...more) =>
+  h("div", { class: `notice notice-${tone}` }, h("p", {}, h("strong", {}, `${title} `), text), ...more);
+
+let notices = "";
+
+/* Told once when it comes and not again every second. */
+function showNotices() {
+  const list = [];
+  if (live.state === "lost") list.push("lost");
+  if (live.state === "locked") list.push("locked");
+  if (live.stats && live.stats.store && live.stats.store.degraded && live.state !== "lost") list.push("degraded");
+  if (list.join() === notices) return;
+  notices = list.join();
+  const makers = {
+    lost: () => notice("bad", "The server does not answer.", "What is on show is the last that it said. Trying again every few seconds."),
+    locked: () => notice("warn", "The server asks for a token.", "", h("button", {
+      type: "button",
+      onclick: () => {
+        askAgain();
+        start();
+      },
+    }, "Enter token")),
+    degraded: () => notice("warn", "The store is out of reach.", `Until ${live.stats.store.kind} is back, a stand-in decides, or the policy's own rule for that case.`),
+  };
+  fill(at("notices"), list.map((name) => makers[name]()));
+}
+
+function showState() {
+  say(at("state-text"), STATES[live.state]);
+  at("state").setAttribute("data-state", live.state);
+  say(at("pause"), live.paused ? "Resume" : "Pause");
+  if (live.stats) say(at("version"), live.stats.version);
+  showNotices();
+}
+
+startOverview();
+startPolicies();
+startKeys();
+startInspector();
+startPlayground();
+onLive(showState);
+at("pause").addEventListener("click", () => setPaused(!live.paused));
+at("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  at("main").focus();
+});
+addEventListener("hashchange", go);
+go();
+start();

@@ -1,0 +1,309 @@
+/* The inspector: how one key stands, what a take would get, and the two things one may do about it. */
+
+import { post, Unreachable } from "./api.js";
+import { at, fill, h, say } from "./dom.js";
+import { count, time } from "./format.js";
+import { looking, onLive } from "./live.js";
+import { policyNames } from "./policies.js";
+
+let asked = null; /* the body of the question on show, or null */
+let sent = 0; /* questions so far, and the newest one answered: a late answer changes nothing */
+let answered = 0;
+let open = 0; /* questions without an answer yet */
+let rows = []; /* of the table, updated in place */
+let shape = "";
+
+const form = () => at("inspect-form");
+const mode = () => form().elements.mode.value;
+
+/* Where a key of a policy is inspected. */
+export function inspectLink(policy, entry) {
+  const words = new URLSearchParams({ policy });
+  if (entry.key_base64 !== undefined) words.set("key_base64", entry.key_base64);
+  else words.set("key", entry.key);
+  return `#inspector?${words}`;
+}
+
+/* ---- the question ---- */
+
+class Mistake extends Error {
+  constructor(field, message) {
+    super(message);
+    this.field = field;
+  }
+}
+
+function attributes(text) {
+  const found = {};
+  text.split("\n").forEach((line, i) => {
+    if (line.trim() === "") return;
+    const cut = line.indexOf("=");
+    if (cut < 1) throw new Mistake("attributes", `Line ${i + 1} is “${line.trim()}”: expected name=value, such as ip=192.0.2.7.`);
+    found[line.slice(0, cut).trim()] = line.slice(cut + 1).trim();
+  });
+  if (Object.keys(found).length === 0) throw new Mistake("attributes", "Expected at least one line name=value, such as ip=192.0.2.7.");
+  return found;
+}
+
+function keyOf(fields) {
+  if (fields.key.value === "") throw new Mistake("key", "Expected a key, such as user:42.");
+  return fields.binary.checked ? { key_base64: fields.key.value } : { key: fields.key.value };
+}
+
+/* What the form asks, as the API takes it. */
+function question() {
+  const fields = form().elements;
+  const body = {};
+  if (mode() === "limit") {
+    Object.assign(body, keyOf(fields));
+    if (fields.limit.value.trim() === "") throw new Mistake("limit", "Expected a limit, such as token-bucket 10/s burst 20.");
+    body.limit = fields.limit.value.trim();
+  } else if (mode() === "policy") {
+    if (fields.policy.value === "") throw new Mistake("policy", "Expected a policy; the server has none of which to choose.");
+    Object.assign(body, { policy: fields.policy.value }, keyOf(fields));
+  } else {
+    body.attributes = attributes(fields.attributes.value);
+  }
+  const cost = fields.cost.value.trim();
+  if (!/^\d{1,13}$/.test(cost)) throw new Mistake("cost", `The cost is “${cost}”: expected a whole number, 0 to 1000000000000.`);
+  if (cost !== "1") body.cost = Number(cost);
+  return body;
+}
+
+/* The form's words in the address, so that a reload or a link asks the same. */
+function address(body) {
+  const words = new URLSearchParams();
+  for (const name of ["policy", "key", "key_base64", "limit", "cost"]) {
+    if (body[name] !== undefined) words.set(name, body[name]);
+  }
+  for (const [name, value] of Object.entries(body.attributes || {})) words.append("attribute", `${name}=${value}`);
+  return `#inspector?${words}`;
+}
+
+function takeAddress(words) {
+  const fields = form().elements;
+  const kind = words.has("attribute") ? "attributes" : words.has("limit") ? "limit" : "policy";
+  fields.mode.value = kind;
+  fields.key.value = words.get("key") ?? words.get("key_base64") ?? "";
+  fields.binary.checked = words.has("key_base64");
+  fields.limit.value = words.get("limit") ?? "";
+  fields.attributes.value = words.getAll("attribute").join("\n");
+  fields.cost.value = words.get("cost") ?? "1";
+  if (words.has("policy")) choosePolicy(words.get("policy"));
+  showMode();
+}
+
+function choosePolicy(name) {
+  const select = form().elements.policy;
+  if (![...select.options].some((option) => option.value === name)) select.append(h("option", { value: name }, name));
+  select.value = name;
+}
+
+function showMode() {
+  for (const part of form().querySelectorAll("[data-modes]")) {
+    part.hidden = !part.dataset.modes.split(" ").includes(mode());
+  }
+}
+
+function complain(error) {
+  for (const field of form().querySelectorAll("[aria-invalid]")) field.removeAttribute("aria-invalid");
+  const place = at("inspect-error");
+  say(place, error ? error.message : "");
+  place.hidden = !error;
+  if (error instanceof Mistake) {
+    const field = form().elements[error.field];
+    field.setAttribute("aria-invalid", "true");
+    field.focus();
+  }
+}
+
+/* ---- the answer ---- */
+
+const verdicts = {
+  allow: ["allowed", "Allowed: an allow list has it. Nothing is charged."],
+  deny: ["denied", "Denied: a deny list has it."],
+  none: ["allowed", "Allowed: no policy applies. Nothing is charged."],
+};
+
+function verdict(answer, cost) {
+  if (verdicts[answer.verdict]) return verdicts[answer.verdict];
+  const what = cost === 1 ? "A take" : `A take of cost ${count(cost)}`;
+  if (answer.allowed) {
+    return answer.delay > 0
+      ? ["waits", `${what} would go ahead after ${time(answer.delay)}.`] : ["allowed", `${what} would be allowed.`];
+  }
+  return answer.retry_after === null
+    ? ["denied", `${what} would never be allowed: it costs more than the limit admits.`]
+    : ["denied", `${what} would be denied; allowed in ${time(answer.retry_after)}.`];
+}
+
+/* One limit: what it is, and below it how it stands. */
+class LimitRow {
+  constructor(limit) {
+    this.says = h("td", {});
+    this.left = h("span", { class: "num" });
+    this.bar = h("span", { class: "meter-bar" });
+    this.retry = h("td", { class: "num" });
+    this.reset = h("td", { class: "num" });
+    const key = limit.key ?? limit.key_base64 ?? "";
+    this.element = h("tbody", {},
+      h("tr", {}, h("th", { scope: "rowgroup", colspan: 4 },
+        h("code", { class: "limit-code" }, limit.text),
+        h("span", { class: "limit-words" },
+          limit.policy ? `${limit.policy} / ${limit.name} ` : null,
+          limit.shadow ? h("span", { class: "tag tag-shadow" }, "shadow") : null,
+          key === "" ? null : [" by ", h("code", {}, key)]),
+        h("span", { class: "limit-words quiet" }, limit.meaning || ""))),
+      h("tr", {},
+        h("td", { class: "left" }, this.left, h("span", { class: "meter", "aria-hidden": "true" }, this.bar)),
+        this.says, this.retry, this.reset));
+  }
+
+  show(limit) {
+    say(this.left, `${count(limit.remaining)} of ${count(limit.limit)}`);
+    this.bar.style.width = `${limit.limit > 0 ? Math.min(100, (100 * limit.remaining) / limit.limit) : 0}%`;
+    const wait = limit.delay > 0 ? `after ${time(limit.delay)}` : "allowed";
+    say(this.says, limit.allowed ? wait : limit.shadow ? "would deny" : "denied");
+    this.says.className = `says ${limit.allowed ? (limit.delay > 0 ? "ink-waited" : "ink-allowed") : limit.shadow ? "ink-shadow" : "ink-denied"}`;
+    say(this.retry, limit.allowed ? "–" : time(limit.retry_after));
+    say(this.reset, limit.reset_after === 0 ? "as new" : time(limit.reset_after));
+  }
+}
+
+function showAnswer(answer) {
+  const [tone, words] = verdict(answer, asked.cost ?? 1);
+  at("inspect-result").hidden = false;
+  say(at("verdict"), words);
+  at("verdict").className = `verdict verdict-${tone}`;
+  const limits = answer.limits || [];
+  const now = JSON.stringify(limits.map((limit) => [limit.policy, limit.name, limit.key, limit.key_base64, limit.text]));
+  if (now !== shape) {
+    shape = now;
+    rows = limits.map((limit) => new LimitRow(limit));
+    const table = at("inspect-limits");
+    for (const body of [...table.tBodies]) body.remove();
+    table.append(...rows.map((row) => row.element));
+  }
+  limits.forEach((limit, i) => rows[i].show(limit));
+  at("inspect-table").hidden = limits.length === 0;
+  at("reset").disabled = resets(answer).length === 0;
+}
+
+let last = null; /* the newest answer */
+
+async function ask(body) {
+  const number = ++sent;
+  open++;
+  try {
+    const answer = await post("v1/explain", body);
+    if (body !== asked || number < answered) return;
+    answered = number;
+    last = answer;
+    showAnswer(answer);
+    complain(null);
+  } catch (error) {
+    if (body === asked && !(error instanceof Unreachable)) complain(error);
+  } finally {
+    open--;
+  }
+}
+
+/* ---- doing something about it ---- */
+
+/* What to forget: a policy's keys where it has them, else the key itself. */
+function resets(answer) {
+  if (!asked) return [];
+  const key = asked.key_base64 !== undefined ? { key_base64: asked.key_base64 } : { key: asked.key };
+  if (asked.limit !== undefined) return [key];
+  if (asked.policy !== undefined) return [{ policy: asked.policy, ...key }];
+  const policies = new Set((answer.limits || []).map((limit) => limit.policy));
+  return [...policies].map((policy) => ({ policy, attributes: asked.attributes }));
+}
+
+async function take() {
+  const body = asked;
+  try {
+    const decision = await post("v1/take", body);
+    const left = decision.remaining !== undefined ? `, ${count(decision.remaining)} left` : "";
+    const after = decision.delay > 0 ? ` after ${time(decision.delay)}` : "";
+    say(at("done"), decision.allowed
+      ? `Taken: allowed${after}${left}.` : `Denied, nothing was charged; retry in ${time(decision.retry_after)}.`);
+    complain(null);
+  } catch (error) {
+    say(at("done"), "");
+    complain(error);
+  }
+  if (asked === body) await ask(body);
+}
+
+function confirmReset() {
+  const dialog = at("reset-dialog");
+  const name = asked.key ?? asked.key_base64 ?? Object.entries(asked.attributes).map(([k, v]) => `${k}=${v}`).join(", ");
+  say(at("reset-key"), name);
+  dialog.returnValue = "";
+  dialog.showModal();
+}
+
+async function reset() {
+  const body = asked;
+  try {
+    for (const one of resets(last)) await post("v1/reset", one);
+    say(at("done"), "Reset: every limit of it is as new.");
+    complain(null);
+  } catch (error) {
+    say(at("done"), "");
+    complain(error);
+  }
+  if (asked === body) await ask(body);
+}
+
+/* ---- together ---- */
+
+function submit(event) {
+  event.preventDefault();
+  say(at("done"), "");
+  try {
+    asked = question();
+  } catch (error) {
+    complain(error);
+    return;
+  }
+  history.replaceState(null, "", address(asked));
+  ask(asked);
+}
+
+async function show(words) {
+  if (at("view-inspector").hidden) return;
+  if (words === undefined) {
+    if (asked && at("follow").checked && looking() && open === 0) ask(asked);
+    return;
+  }
+  const names = await policyNames().catch(() => []);
+  const select = form().elements.policy;
+  const chosen = select.value;
+  fill(select, names.map((name) => h("option", { value: name }, name)));
+  if (names.includes(chosen)) select.value = chosen;
+  if (names.length === 0 && [...words].length === 0) form().elements.mode.value = "limit";
+  showMode();
+  if ([...words].length === 0) return;
+  takeAddress(words);
+  say(at("done"), "");
+  try {
+    asked = question();
+    ask(asked);
+  } catch (error) {
+    complain(error);
+  }
+}
+
+export function startInspector() {
+  form().addEventListener("submit", submit);
+  form().addEventListener("change", (event) => event.target.name === "mode" && showMode());
+  at("take").addEventListener("click", take);
+  at("reset").addEventListener("click", confirmReset);
+  at("reset-dialog").addEventListener("close", () => at("reset-dialog").returnValue === "reset" && reset());
+  onLive(() => show());
+  showMode();
+}
+
+export const inspector = { show };

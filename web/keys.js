@@ -1,0 +1,130 @@
+/* The keys: per policy the hottest and the most limited. A list keeps its order while somebody points at
+ * it or has the focus in it, so that a click never lands on another key than the one seen. */
+
+import { get } from "./api.js";
+import { at, fill, h, say } from "./dom.js";
+import { short } from "./format.js";
+import { inspectLink } from "./inspector.js";
+import { looking, onLive } from "./live.js";
+
+const EVERY_MS = 2000;
+
+let readAt = -Infinity;
+let reading = false;
+let lists = new Map(); /* policy and kind → List */
+let names = "";
+
+const idOf = (entry) => (entry.key_base64 !== undefined ? `b ${entry.key_base64}` : `k ${entry.key}`);
+
+class Row {
+  constructor(policy, entry) {
+    this.bar = h("span", { class: "key-bar" });
+    this.figure = h("span", { class: "num key-rate" });
+    const binary = entry.key_base64 !== undefined;
+    this.element = h("li", {},
+      h("a", { class: "key-link", href: inspectLink(policy, entry) },
+        this.bar, h("code", { class: "key-name" }, binary ? entry.key_base64 : entry.key),
+        binary ? h("span", { class: "tag" }, "base64") : null, this.figure));
+  }
+
+  show(rate, most) {
+    this.bar.style.width = `${most > 0 ? Math.max(0.5, (100 * rate) / most).toFixed(1) : 0}%`;
+    say(this.figure, `${short(rate)}/s`);
+  }
+}
+
+class List {
+  constructor(policy, kind) {
+    this.policy = policy;
+    this.rows = new Map();
+    this.items = h("ol", { class: `keys keys-${kind}` });
+    this.note = h("p", { class: "quiet" }, kind === "denied" ? "Nobody is being limited." : "No keys yet.");
+  }
+
+  held() {
+    return this.items.matches(":hover") || this.items.contains(document.activeElement);
+  }
+
+  show(entries) {
+    const most = Math.max(0, ...entries.map((entry) => entry.rate));
+    const fresh = new Map(entries.map((entry) => [idOf(entry), entry]));
+    this.note.hidden = entries.length > 0;
+    if (this.held() && this.rows.size > 0) {
+      for (const [id, row] of this.rows) row.show(fresh.has(id) ? fresh.get(id).rate : 0, most);
+      return;
+    }
+    const old = this.rows;
+    this.rows = new Map();
+    for (const [id, entry] of fresh) {
+      const row = old.get(id) || new Row(this.policy, entry);
+      row.show(entry.rate, most);
+      this.rows.set(id, row);
+    }
+    fill(this.items, [...this.rows.values()].map((row) => row.element));
+  }
+}
+
+function card(policy, index) {
+  const id = `keys-of-${index}`;
+  const hottest = new List(policy.name, "hottest");
+  const denied = new List(policy.name, "denied");
+  lists.set(policy.name, { hottest, denied });
+  return h("article", { class: "card", "aria-labelledby": id },
+    h("h3", { id }, policy.name),
+    h("div", { class: "halves" },
+      h("div", {}, h("h4", {}, "Hottest"), hottest.items, hottest.note),
+      h("div", {}, h("h4", {}, "Most limited"), denied.items, denied.note)));
+}
+
+function showAnswer(answer) {
+  const wanted = at("keys-policy").value;
+  const all = answer.policies;
+  const known = JSON.stringify(all.map((policy) => policy.name));
+  if (known !== names) {
+    names = known;
+    fill(at("keys-policy"), h("option", { value: "" }, "All policies"),
+      all.map((policy) => h("option", { value: policy.name, selected: policy.name === wanted }, policy.name)));
+    at("keys-policy-row").hidden = all.length < 2;
+    build(all);
+  }
+  for (const policy of all) {
+    const shown = lists.get(policy.name);
+    if (!shown) continue;
+    shown.hottest.show(policy.hottest || []);
+    shown.denied.show(policy.denied || []);
+  }
+  say(at("keys-note"), all.length === 0 ? "The server has no policies, so it keeps no list of keys." : "");
+}
+
+function build(all) {
+  const wanted = at("keys-policy").value;
+  lists = new Map();
+  fill(at("keys-list"), all.filter((policy) => wanted === "" || policy.name === wanted).map(card));
+}
+
+async function read() {
+  if (reading) return;
+  reading = true;
+  readAt = performance.now();
+  try {
+    showAnswer(await get("v1/top"));
+  } catch (error) {
+    say(at("keys-note"), `The keys cannot be read: ${error.message}.`);
+  }
+  reading = false;
+}
+
+function show() {
+  if (at("view-keys").hidden) return;
+  if (performance.now() - readAt >= EVERY_MS - 200 && (looking() || names === "")) read();
+}
+
+export function startKeys() {
+  at("keys-policy").addEventListener("change", () => {
+    names = "";
+    read();
+  });
+  onLive(show);
+}
+
+export const keys = { show };

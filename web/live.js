@@ -1,0 +1,174 @@
+/* The server's counters, read once a second while somebody looks, kept as rates for two minutes. */
+
+import { get, NoToken } from "./api.js";
+
+export const WINDOW_S = 120;
+const EVERY_MS = 1000;
+const SLOWEST_MS = 5000;
+const KEPT = WINDOW_S + 10;
+
+const listeners = new Set();
+let timer = null;
+let running = false;
+let failures = 0;
+let before = null; /* the last counters and when they came */
+
+export const live = {
+  state: "starting", /* starting, live, paused, hidden, lost, locked */
+  why: "", /* lost: the reason */
+  stats: null, /* the newest answer */
+  points: [], /* {t, allowed, denied, shadow, p50, p99, p999}; null where there is nothing to tell */
+  policies: new Map(), /* name → {points: [{t, allowed, denied, shadow}], limits: Map(name → points)} */
+  restarted: false,
+  paused: false,
+};
+
+export function onLive(listener) {
+  listeners.add(listener);
+}
+
+function tell() {
+  for (const listener of listeners) listener(live);
+}
+
+function enter(state, why = "") {
+  const changed = live.state !== state || live.why !== why;
+  live.state = state;
+  live.why = why;
+  return changed;
+}
+
+/* ---- counters ─► rates ---- */
+
+/* Per second, or null where the counter began anew. */
+function rate(now, then, seconds) {
+  return then === undefined || now < then ? null : (now - then) / seconds;
+}
+
+function push(points, point) {
+  points.push(point);
+  while (points.length > KEPT) points.shift();
+}
+
+function latency(stats, name) {
+  const value = stats.latency && stats.latency.count > 0 ? stats.latency[name] : null;
+  return typeof value === "number" && value > 0 ? value : null;
+}
+
+function historyOf(map, name, make) {
+  let history = map.get(name);
+  if (!history) map.set(name, (history = make()));
+  return history;
+}
+
+const byName = (list) => new Map((list || []).map((entry) => [entry.name, entry]));
+
+function learnPolicies(t, stats, then, seconds) {
+  const earlier = byName(then.policies);
+  for (const policy of stats.policies || []) {
+    const old = earlier.get(policy.name);
+    if (!old) continue;
+    const history = historyOf(live.policies, policy.name, () => ({ points: [], limits: new Map() }));
+    const oldLimits = byName(old.limits);
+    let shadow = 0;
+    for (const limit of policy.limits || []) {
+      const was = oldLimits.get(limit.name) || {};
+      const point = {
+        t,
+        allowed: rate(limit.allowed, was.allowed, seconds),
+        denied: rate(limit.denied, was.denied, seconds),
+      };
+      if (limit.shadow) shadow += point.denied || 0;
+      push(historyOf(history.limits, limit.name, () => []), point);
+    }
+    push(history.points, {
+      t,
+      allowed: rate(policy.allowed, old.allowed, seconds),
+      denied: rate(policy.denied, old.denied, seconds),
+      shadow,
+    });
+  }
+}
+
+function learn(stats) {
+  const t = performance.now() / 1000;
+  const then = before;
+  before = { stats, t };
+  live.stats = stats;
+  live.restarted = then !== null && stats.uptime < then.stats.uptime;
+  if (!then || live.restarted) return;
+  const seconds = stats.uptime - then.stats.uptime;
+  if (!(seconds > 0.05)) {
+    before = then;
+    return;
+  }
+  const was = then.stats.totals;
+  push(live.points, {
+    t,
+    allowed: rate(stats.totals.allowed, was.allowed, seconds),
+    denied: rate(stats.totals.denied, was.denied, seconds),
+    shadow: rate(stats.totals.shadow_denied, was.shadow_denied, seconds),
+    p50: latency(stats, "p50"),
+    p99: latency(stats, "p99"),
+    p999: latency(stats, "p999"),
+  });
+  learnPolicies(t, stats, then.stats, seconds);
+}
+
+/* ---- polling ---- */
+
+async function poll() {
+  timer = null;
+  running = true;
+  try {
+    learn(await get("v1/stats"));
+    failures = 0;
+    enter(live.paused ? "paused" : "live");
+  } catch (error) {
+    failures++;
+    enter(error instanceof NoToken ? "locked" : "lost", error.message);
+  }
+  running = false;
+  tell();
+  plan();
+}
+
+function plan() {
+  if (timer !== null || running || live.paused || document.hidden || live.state === "locked") return;
+  const pause = failures === 0 ? EVERY_MS : Math.min(SLOWEST_MS, EVERY_MS * 2 ** Math.min(failures - 1, 4));
+  timer = setTimeout(poll, pause);
+}
+
+function stop() {
+  clearTimeout(timer);
+  timer = null;
+}
+
+/* Now, and then every second. */
+export function start() {
+  if (running) return;
+  stop();
+  if (live.state === "locked") enter("starting");
+  poll();
+}
+
+export function setPaused(paused) {
+  live.paused = paused;
+  stop();
+  if (paused) {
+    enter("paused");
+    tell();
+  } else {
+    start();
+  }
+}
+
+/* Whether views that ask for more should do so now. */
+export function looking() {
+  return !live.paused && !document.hidden && live.state === "live";
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) stop();
+  else if (!live.paused && live.state !== "locked") start();
+});

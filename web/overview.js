@@ -1,0 +1,157 @@
+/* The overview: what is decided now, how fast, and how full the memory is. */
+
+import { at, fill, fillWhen, h, say } from "./dom.js";
+import { bytes, count, percent, short, time } from "./format.js";
+import { Lines } from "./lines.js";
+import { live, onLive, WINDOW_S } from "./live.js";
+
+const TABLE_STEP_S = 10;
+
+let decisions, denials, latencies;
+
+const shown = (value, format) => (value === null || value === undefined ? "–" : format(value));
+
+/* What a chart shows, in a sentence. */
+function spoken(points, series) {
+  const part = ({ name, label }) => {
+    const values = points.map((point) => point[name]).filter((value) => value !== null);
+    if (values.length === 0) return `${label}: nothing yet`;
+    return `${label}: now ${short(values.at(-1))} a second, between ${short(Math.min(...values))} and ${short(Math.max(...values))}`;
+  };
+  return `The last two minutes. ${series.map(part).join(". ")}.`;
+}
+
+function showTiles(stats, last) {
+  const totals = stats.totals;
+  say(at("rate-allowed"), shown(last && last.allowed, short));
+  say(at("rate-denied"), shown(last && last.denied, short));
+  say(at("rate-shadow"), shown(last && last.shadow, short));
+  say(at("total-allowed"), `${count(totals.allowed)} in all`);
+  const sum = last ? (last.allowed || 0) + (last.denied || 0) : 0;
+  say(at("total-denied"), sum > 0 ? `${percent(last.denied || 0, sum)} of decisions, ${count(totals.denied)} in all` : `${count(totals.denied)} in all`);
+  say(at("total-shadow"), `${count(totals.shadow_denied)} in all, none enforced`);
+  const latency = stats.latency || {};
+  const quiet = !(latency.count > 0);
+  say(at("tile-p99"), quiet ? "–" : time(latency.p99));
+  say(at("tile-p50"), quiet ? "no decisions lately" : `half within ${time(latency.p50)}`);
+  say(at("tile-open"), count(stats.connections.open));
+  say(at("tile-refused"), stats.connections.refused > 0
+    ? `${count(stats.connections.refused)} refused so far` : `${count(stats.connections.accepted)} accepted so far`);
+}
+
+function showLatency(stats) {
+  const latency = stats.latency || {};
+  for (const name of ["p50", "p90", "p99", "p999"]) {
+    say(at(`latency-${name}`), latency.count > 0 ? time(latency[name]) : "–");
+  }
+}
+
+/* A bar with its figure; `state` colours it. */
+function meter(label, value, most, text) {
+  const share = most > 0 ? Math.min(1, value / most) : 0;
+  const bar = h("span", { class: "meter-bar" });
+  bar.style.width = `${(100 * share).toFixed(2)}%`;
+  return h("div", { class: "meter-row" },
+    h("div", { class: "meter-text" }, h("span", {}, label), h("span", { class: "num" }, text)),
+    h("div", {
+      class: `meter${share > 0.9 ? " is-high" : ""}`, role: "meter", "aria-label": label,
+      "aria-valuemin": 0, "aria-valuemax": 100, "aria-valuenow": Math.round(100 * share), "aria-valuetext": text,
+    }, bar));
+}
+
+const figure = (label, value, note, warn) =>
+  h("div", { class: warn ? "pair is-warn" : "pair" },
+    h("dt", {}, label), h("dd", { class: "num" }, value), note ? h("dd", { class: "pair-note" }, note) : null);
+
+function zoneParts(zone, kind) {
+  if (!zone) {
+    return [h("p", { class: "quiet" }, `The state is kept by ${kind || "another server"}; how full it is, that server knows.`)];
+  }
+  const alive = zone.evicted_unused + zone.evicted_soonest;
+  const states = `${count(zone.keys)} of ${count(zone.capacity)} (${percent(zone.keys, zone.capacity)})`;
+  const large = `${bytes(zone.large_used)} of ${bytes(zone.large_bytes)}`;
+  return [
+    meter("States", zone.keys, zone.capacity, states),
+    zone.large_bytes > 0 ? meter("Logs, windows, leases", zone.large_used, zone.large_bytes, large) : null,
+    h("dl", { class: "pairs" },
+      figure("Evicted fresh", count(zone.evicted_fresh), "nobody can tell"),
+      figure("Evicted unused", count(zone.evicted_unused), "the least used", zone.evicted_unused > 0),
+      figure("Evicted soonest", count(zone.evicted_soonest), "nearest to fresh", zone.evicted_soonest > 0),
+      figure("Repairs", count(zone.repairs), "after a death"),
+      figure("Size", bytes(zone.size), kind)),
+    alive > 0
+      ? h("p", { class: "hint" }, "States that still counted were evicted: those keys got a fresh start. Give the store more room.")
+      : null,
+  ];
+}
+
+function showZone(stats) {
+  const kind = stats.store ? stats.store.kind : "";
+  say(at("zone-title"), stats.zone ? "Zone" : "Store");
+  fillWhen(at("zone"), [stats.zone, kind], () => zoneParts(stats.zone, kind));
+}
+
+function showTraffic(stats) {
+  const requests = stats.requests || {};
+  const connections = stats.connections;
+  const uptime = time(Math.floor(stats.uptime));
+  fillWhen(at("traffic"), [requests, connections, uptime, stats.version], () => [
+    figure("HTTP requests", count(requests.http || 0)),
+    figure("RESP commands", count(requests.resp || 0)),
+    figure("gRPC calls", count(requests.grpc || 0)),
+    figure("Connections open", count(connections.open)),
+    figure("Accepted", count(connections.accepted)),
+    figure("Refused", count(connections.refused), null, connections.refused > 0),
+    figure("Up for", uptime),
+    figure("Version", stats.version),
+  ]);
+}
+
+/* The chart as a table, in steps of ten seconds, while it is open. */
+function showTable(points, now) {
+  if (!at("decisions-table").open) return;
+  const rows = [];
+  for (let ago = 0; ago < WINDOW_S; ago += TABLE_STEP_S) {
+    const within = points.filter((point) => point.t <= now - ago && point.t > now - ago - TABLE_STEP_S);
+    const mean = (name) => {
+      const values = within.map((point) => point[name]).filter((value) => value !== null);
+      return values.length ? short(values.reduce((a, b) => a + b, 0) / values.length) : "–";
+    };
+    rows.push(h("tr", {}, h("th", { scope: "row" }, ago === 0 ? `last ${TABLE_STEP_S} s` : `${ago} to ${ago + TABLE_STEP_S} s ago`),
+      ...["allowed", "denied", "shadow"].map((name) => h("td", { class: "num" }, mean(name)))));
+  }
+  fill(at("decisions-rows"), rows);
+}
+
+function show() {
+  if (at("view-overview").hidden || !live.stats) return;
+  const now = performance.now() / 1000;
+  const points = live.points;
+  showTiles(live.stats, points.at(-1));
+  showLatency(live.stats);
+  showZone(live.stats);
+  showTraffic(live.stats);
+  showTable(points, now);
+  for (const chart of [decisions, denials, latencies]) chart.show(points, now);
+  for (const chart of [decisions, denials]) chart.svg.setAttribute("aria-label", spoken(points, chart.series));
+}
+
+export function startOverview() {
+  decisions = new Lines(at("decisions"), {
+    series: [{ name: "allowed", label: "allowed" }], format: short, seconds: WINDOW_S, times: false, spoken: "Allowed a second",
+  });
+  denials = new Lines(at("denials"), {
+    series: [{ name: "denied", label: "denied" }, { name: "shadow", label: "denied in shadow" }],
+    format: short, seconds: WINDOW_S, spoken: "Denied a second",
+  });
+  decisions.peers = [denials];
+  denials.peers = [decisions];
+  latencies = new Lines(at("latencies"), {
+    series: [{ name: "p50", label: "p50" }, { name: "p99", label: "p99" }, { name: "p999", label: "p99.9" }],
+    format: time, seconds: WINDOW_S, log: true, spoken: "Decision latency over the last two minutes; the figures are below",
+  });
+  at("decisions-table").addEventListener("toggle", show);
+  onLive(show);
+}
+
+export const overview = { show };

@@ -1,0 +1,280 @@
+/* The playground: a load, some limits, and what each limit makes of it, as the server plays it. All of it
+ * is in the address, so that a link shows the same to others. */
+
+import { post } from "./api.js";
+import { Bars, scaleOf } from "./bars.js";
+import { at, fill, h, say } from "./dom.js";
+import { bytes, count, percent, span, time } from "./format.js";
+import { presets } from "./presets.js";
+
+const LIMITS_MOST = 6;
+/* What each kind of load is made of; the rest is common to all. */
+const FIELDS = {
+  steady: ["rate"],
+  poisson: ["rate", "seed"],
+  bursts: ["burst", "every", "rate"],
+  edge: ["burst", "every", "rate"],
+};
+const COMMON = ["seconds", "keys", "cost", "wait"];
+const EMPTY = { rate: "10", burst: "50", every: "60", seconds: "60", keys: "1", cost: "1", seed: "1", wait: "" };
+
+let plays = 0;
+let plots = [];
+
+const form = () => at("play-form");
+const kind = () => form().elements.kind.value;
+
+/* ---- the limits ---- */
+
+function limitInputs() {
+  return [...at("play-limits").querySelectorAll("input")];
+}
+
+function addLimit(text, focus) {
+  const input = h("input", { type: "text", name: "limit", spellcheck: "false", autocapitalize: "off", autocomplete: "off", maxlength: 1023, required: true });
+  input.value = text;
+  const row = h("li", {}, input, h("button", { type: "button", class: "plain", onclick: () => removeLimit(row) }, "Remove"));
+  at("play-limits").append(row);
+  numberLimits();
+  if (focus) input.focus();
+}
+
+function removeLimit(row) {
+  const next = row.nextElementSibling || row.previousElementSibling;
+  row.remove();
+  numberLimits();
+  (next ? next.querySelector("input") : at("add-limit")).focus();
+}
+
+function numberLimits() {
+  const inputs = limitInputs();
+  inputs.forEach((input, i) => {
+    input.setAttribute("aria-label", `Limit ${i + 1}`);
+    input.nextElementSibling.setAttribute("aria-label", `Remove limit ${i + 1}`);
+    input.nextElementSibling.hidden = inputs.length === 1;
+  });
+  at("add-limit").disabled = inputs.length >= LIMITS_MOST;
+}
+
+/* ---- form ⇄ address ⇄ body ---- */
+
+function showKind() {
+  const shown = new Set([...FIELDS[kind()], ...COMMON]);
+  for (const part of form().querySelectorAll("[data-field]")) part.hidden = !shown.has(part.dataset.field);
+  say(at("rate-label"), kind() === "bursts" || kind() === "edge" ? "Beside that, steadily" : "Requests");
+  say(at("every-label"), kind() === "edge" ? "Window of" : "Every");
+  say(at("burst-label"), kind() === "edge" ? "On either side" : "At once");
+}
+
+function setForm(load, limits) {
+  const fields = form().elements;
+  fields.kind.value = FIELDS[load.kind] ? load.kind : "steady";
+  for (const [name, otherwise] of Object.entries(EMPTY)) fields[name].value = load[name] ?? otherwise;
+  fill(at("play-limits"));
+  for (const text of limits.slice(0, LIMITS_MOST)) addLimit(text, false);
+  showKind();
+}
+
+/* Only what differs from the defaults goes along. */
+function words() {
+  const fields = form().elements;
+  const said = new URLSearchParams({ kind: kind() });
+  for (const name of [...FIELDS[kind()], ...COMMON]) {
+    const value = fields[name].value.trim();
+    if (value !== "" && (name === "seconds" || FIELDS[kind()].includes(name) || value !== EMPTY[name])) said.set(name, value);
+  }
+  for (const input of limitInputs()) said.append("limit", input.value.trim());
+  return said;
+}
+
+class Mistake extends Error {
+  constructor(field, message) {
+    super(message);
+    this.field = field;
+  }
+}
+
+function body(said) {
+  const load = { kind: said.get("kind") };
+  for (const [name, value] of said) {
+    if (name === "kind" || name === "limit") continue;
+    const number = Number(value);
+    if (name === "wait" && value.toLowerCase() === "any") load.wait = "any";
+    else if (Number.isFinite(number)) load[name] = number;
+    else throw new Mistake(name, name === "wait"
+      ? `The longest wait is “${value}”: expected seconds, or any, or nothing for each limit's own.`
+      : `“${value}” is not a number.`);
+  }
+  return { limits: said.getAll("limit"), load };
+}
+
+/* The field that a refusal speaks of: "load.rate is …", "limits[2] …". */
+function blame(message) {
+  const limit = /^limits\[(\d+)\]/.exec(message);
+  if (limit) return limitInputs()[Number(limit[1])];
+  const field = /^load\.(\w+)/.exec(message);
+  return field ? form().elements[field[1]] : null;
+}
+
+function complain(error) {
+  for (const field of form().querySelectorAll("[aria-invalid]")) field.removeAttribute("aria-invalid");
+  const place = at("play-error");
+  say(place, error ? error.message : "");
+  place.hidden = !error;
+  if (!error) return;
+  const field = error instanceof Mistake ? form().elements[error.field] : blame(error.message);
+  if (field && field.setAttribute) field.setAttribute("aria-invalid", "true");
+}
+
+/* ---- the answer ---- */
+
+function moved(i, by) {
+  for (const plot of plots) plot.show(i);
+  if (by && i !== null) say(at("play-spoken"), by.words(i));
+}
+
+function panel(answer, limit, scale, index) {
+  const plot = new Bars(answer, limit, scale, moved);
+  plots.push(plot);
+  const id = `play-${index}`;
+  return h("article", { class: "card panel", "aria-labelledby": id },
+    h("h3", { id }, h("code", { class: "limit-code" }, limit.limit)),
+    plot.element,
+    limit.rules.map((rule) => h("p", { class: "limit-words" }, rule.meaning, " ",
+      h("span", { class: "quiet" }, `Promise: ${rule.guarantee}.`))));
+}
+
+/* The most in any span of its period; by how much that is more than the number in the limit. */
+function worst(rule) {
+  const times = rule.most / rule.count;
+  return h("div", {}, h("strong", { class: "num" }, count(rule.most)), ` in ${span(rule.span)} `,
+    times > 1 ? h("span", { class: "tag tag-over" }, `${Number(times.toFixed(2))} ×`) : null);
+}
+
+const promise = (rule) => h("div", {}, rule.bound === null ? "–" : `≤ ${count(rule.bound)}`);
+
+function row(answer, limit) {
+  const bar = h("span", { class: "meter-bar" });
+  bar.style.width = `${(100 * limit.admitted) / answer.requests}%`;
+  const figure = (text) => h("td", { class: "num" }, text);
+  return h("tr", {},
+    h("th", { scope: "row" }, h("code", { class: "limit-code" }, limit.limit)),
+    h("td", { class: "num" }, `${count(limit.admitted)} (${percent(limit.admitted, answer.requests)})`,
+      h("span", { class: "meter", "aria-hidden": "true" }, bar)),
+    figure(count(limit.denied)),
+    figure(count(limit.delayed)),
+    figure(limit.delayed > 0 ? time(limit.longest_delay) : "–"),
+    h("td", { class: "nowrap" }, limit.rules.map(worst)),
+    h("td", { class: "num" }, limit.rules.map(promise)),
+    figure(bytes(limit.rules.reduce((sum, rule) => sum + rule.key_bytes, 0))));
+}
+
+function summary(answer) {
+  const keys = answer.keys > 1 ? ` of ${count(answer.keys)} keys` : "";
+  const cost = answer.cost > 1 ? `, ${count(answer.cost)} each` : "";
+  return `${count(answer.requests)} requests${keys}${cost} in ${span(answer.seconds)}`;
+}
+
+/* Every bin as a table, made when it is opened. */
+function binsTable(answer) {
+  const table = h("div", { class: "scroll", role: "region", "aria-label": "All bins", tabindex: 0 });
+  const details = h("details", { class: "card" }, h("summary", {}, "All bins as a table"), table);
+  details.addEventListener("toggle", () => {
+    if (!details.open || table.firstChild) return;
+    const head = answer.limits.map((limit) => h("th", { scope: "col" }, h("code", {}, limit.limit)));
+    const rows = answer.arrivals.map((arrived, i) => h("tr", {}, h("th", { scope: "row", class: "num" }, time(i * answer.bin)),
+      h("td", { class: "num" }, count(arrived)), answer.limits.map((limit) => h("td", { class: "num" }, count(limit.ahead_bins[i])))));
+    fill(table, h("table", {}, h("caption", {}, `Requests that came and that went ahead, per ${span(answer.bin)}`),
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "From"), h("th", { scope: "col" }, "Came"), head)), h("tbody", {}, rows)));
+  });
+  return details;
+}
+
+function showAnswer(answer) {
+  plots = [];
+  const scale = scaleOf(answer);
+  fill(at("play-rows"), answer.limits.map((limit) => row(answer, limit)));
+  say(at("play-caption"), `What became of ${summary(answer)}`);
+  fill(at("play-panels"), answer.limits.map((limit, i) => panel(answer, limit, scale, i)));
+  fill(at("play-bins"), binsTable(answer));
+  say(at("play-key"), `Bars are requests per ${span(answer.bin)}.`);
+  at("play-result").hidden = false;
+  for (const plot of plots) plot.draw();
+}
+
+async function play() {
+  const number = ++plays;
+  const said = words();
+  at("play-run").setAttribute("aria-busy", "true");
+  history.replaceState(null, "", `#playground?${said}`);
+  try {
+    const answer = await post("v1/simulate", body(said));
+    if (number !== plays) return;
+    complain(null);
+    showAnswer(answer);
+    say(at("play-spoken"), `Played ${summary(answer)} against ${answer.limits.length === 1 ? "one limit" : `${answer.limits.length} limits`}.`);
+  } catch (error) {
+    if (number === plays) complain(error);
+  } finally {
+    if (number === plays) at("play-run").removeAttribute("aria-busy");
+  }
+}
+
+/* ---- presets and links ---- */
+
+function choose(preset) {
+  setForm(preset.load, preset.limits);
+  markPreset(preset);
+  play();
+}
+
+function markPreset(chosen) {
+  presets.forEach((preset, i) => {
+    at("presets").children[i].firstChild.setAttribute("aria-pressed", String(preset === chosen));
+  });
+  say(at("story"), chosen ? chosen.story : "");
+}
+
+async function copyLink() {
+  const link = location.href;
+  const field = at("play-link");
+  try {
+    await navigator.clipboard.writeText(link);
+    say(at("play-spoken"), "The link is copied.");
+    say(at("play-copied"), "Copied");
+    setTimeout(() => say(at("play-copied"), ""), 3000);
+  } catch {
+    field.hidden = false;
+    field.value = link;
+    field.select();
+  }
+}
+
+function show(said) {
+  if (said === undefined) return;
+  if (said.has("kind")) {
+    setForm(Object.fromEntries(said), said.getAll("limit"));
+    if (limitInputs().length === 0) addLimit("token-bucket 10/s burst 20", false);
+    markPreset(null);
+    play();
+  } else if (limitInputs().length === 0) {
+    choose(presets[0]);
+  } else {
+    history.replaceState(null, "", `#playground?${words()}`);
+  }
+}
+
+export function startPlayground() {
+  fill(at("presets"), presets.map((preset) =>
+    h("li", {}, h("button", { type: "button", "aria-pressed": "false", onclick: () => choose(preset) }, preset.name))));
+  form().addEventListener("submit", (event) => {
+    event.preventDefault();
+    play();
+  });
+  form().addEventListener("change", (event) => event.target.name === "kind" && showKind());
+  form().addEventListener("input", () => markPreset(null));
+  at("add-limit").addEventListener("click", () => addLimit("", true));
+  at("play-copy").addEventListener("click", copyLink);
+}
+
+export const playground = { show };

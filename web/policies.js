@@ -1,0 +1,142 @@
+/* The policies: each in words, with what it decides now. The file may change under the server, so the
+ * list is read again now and then. */
+
+import { get } from "./api.js";
+import { at, fill, h, say } from "./dom.js";
+import { short } from "./format.js";
+import { Spark } from "./lines.js";
+import { live, looking, onLive, WINDOW_S } from "./live.js";
+
+const SHOWN_MOST = 100;
+const AGAIN_MS = 10000;
+
+let list = null; /* the server's answer */
+let readAt = -Infinity;
+let reading = false;
+let cards = []; /* what is on the page */
+
+const FAIL = {
+  local: "decided locally if the store is out of reach",
+  open: "allowed if the store is out of reach",
+  closed: "denied if the store is out of reach",
+};
+
+const WORDS = { allowed: "allowed/s", denied: "denied/s", shadow: "in shadow/s" };
+
+/* A sparkline and its rates, updated in place. */
+class Pulse {
+  constructor(names) {
+    this.names = names;
+    this.spark = new Spark(names, WINDOW_S);
+    this.figures = names.map(() => h("span", { class: "num" }, "–"));
+    this.element = h("div", { class: "pulse" }, this.spark.svg, names.map((name, i) =>
+      h("p", { class: `pulse-figure pulse-${name}` }, this.figures[i], h("span", { class: "unit" }, WORDS[name]))));
+  }
+
+  show(points, now) {
+    const last = points && points.at(-1);
+    this.names.forEach((name, i) => say(this.figures[i], last && last[name] !== null ? short(last[name]) : "–"));
+    this.spark.show(points || [], now);
+  }
+}
+
+function limitRow(limit) {
+  const pulse = new Pulse(["allowed", limit.shadow ? "shadow" : "denied"]);
+  const row = h("li", { class: "limit" },
+    h("div", { class: "limit-text" },
+      h("p", { class: "limit-name" }, h("strong", {}, limit.name),
+        limit.shadow ? h("span", { class: "tag tag-shadow" }, "shadow") : null,
+        h("span", { class: "quiet" }, " by "), h("code", {}, limit.key)),
+      h("p", {}, h("code", { class: "limit-code" }, limit.limit)),
+      h("p", { class: "limit-words" }, limit.meaning),
+      limit.guarantee ? h("p", { class: "limit-words quiet" }, `Promise: ${limit.guarantee}.`) : null),
+    pulse.element);
+  return { name: limit.name, shadow: limit.shadow, pulse, row };
+}
+
+function card(policy, index) {
+  const pulse = new Pulse(["allowed", "denied", "shadow"]);
+  const limits = policy.limits.map(limitRow);
+  const id = `policy-${index}`;
+  const degraded = h("span", { class: "tag tag-warn", hidden: true });
+  const element = h("article", { class: "card policy", "aria-labelledby": id },
+    h("header", { class: "policy-head" },
+      h("div", {},
+        h("h3", { id }, policy.name, " ", degraded),
+        h("p", { class: "quiet" }, policy.match ? `Applies to ${policy.match}` : "Applies when it is asked for by name"),
+        h("p", { class: "tags" },
+          policy.headers && policy.headers !== "none" ? h("span", { class: "tag" }, `${policy.headers} headers`) : null,
+          policy.fail ? h("span", { class: "tag" }, FAIL[policy.fail] || policy.fail) : null)),
+      pulse.element),
+    h("ul", { class: "limits" }, limits.map((limit) => limit.row)));
+  return { name: policy.name, pulse, limits, element, degraded };
+}
+
+/* ---- drawing ---- */
+
+function build() {
+  const wanted = at("policy-filter").value.trim().toLowerCase();
+  const all = list.policies;
+  const matching = all.filter((policy) => `${policy.name} ${policy.match || ""}`.toLowerCase().includes(wanted));
+  const chosen = matching.slice(0, SHOWN_MOST);
+  cards = chosen.map(card);
+  fill(at("policy-list"), cards.map((entry) => entry.element));
+  let note = "";
+  if (all.length === 0) note = "The server has no policies: requests bring their limits along.";
+  else if (matching.length === 0) note = `None of ${all.length} policies has “${wanted}” in its name or match.`;
+  else if (matching.length > SHOWN_MOST) note = `The first ${SHOWN_MOST} of ${matching.length}; filter to see the others.`;
+  say(at("policy-note"), note);
+  at("policy-filter-row").hidden = all.length < 2;
+  beat();
+}
+
+function beat() {
+  const now = performance.now() / 1000;
+  const counters = new Map(((live.stats && live.stats.policies) || []).map((policy) => [policy.name, policy]));
+  for (const entry of cards) {
+    const history = live.policies.get(entry.name);
+    entry.pulse.show(history && history.points, now);
+    const degraded = (counters.get(entry.name) || {}).degraded || 0;
+    entry.degraded.hidden = degraded === 0;
+    say(entry.degraded, `${short(degraded)} decided by a stand-in`);
+    for (const limit of entry.limits) {
+      const points = history && history.limits.get(limit.name);
+      const renamed = limit.shadow && points ? points.map((point) => ({ ...point, shadow: point.denied })) : points;
+      limit.pulse.show(renamed, now);
+    }
+  }
+}
+
+async function read() {
+  if (reading || performance.now() - readAt < AGAIN_MS) return;
+  reading = true;
+  try {
+    const answer = await get("v1/policies");
+    readAt = performance.now();
+    const changed = JSON.stringify(answer) !== JSON.stringify(list);
+    list = answer;
+    if (changed) build();
+  } catch (error) {
+    if (!list) say(at("policy-note"), `The policies cannot be read: ${error.message}.`);
+  }
+  reading = false;
+}
+
+function show() {
+  if (at("view-policies").hidden) return;
+  if (looking() || !list) read();
+  beat();
+}
+
+/* The names there are, for the other views' lists. */
+export async function policyNames() {
+  if (!list) await read();
+  return list ? list.policies.map((policy) => policy.name) : [];
+}
+
+export function startPolicies() {
+  at("policy-filter").addEventListener("input", () => list && build());
+  onLive(show);
+}
+
+export const policies = { show };

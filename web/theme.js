@@ -1,0 +1,33 @@
+/* Light, dark, or as the system has it; remembered. Runs before the page is drawn, so that it never
+ * flashes in the other one. */
+(() => {
+  const choices = ["auto", "light", "dark"];
+  let choice = "auto";
+  try {
+    choice = localStorage.getItem("weir-theme") || "auto";
+  } catch {
+    /* storage is barred: the choice lasts as long as the page */
+  }
+  const show = () => {
+    if (choice === "auto") document.documentElement.removeAttribute("data-theme");
+    else document.documentElement.setAttribute("data-theme", choice);
+    const button = document.getElementById("theme");
+    if (!button) return;
+    button.querySelector(".label").textContent = choice;
+    button.setAttribute("data-choice", choice);
+  };
+  if (!choices.includes(choice)) choice = "auto";
+  show();
+  document.addEventListener("DOMContentLoaded", () => {
+    show();
+    document.getElementById("theme").addEventListener("click", () => {
+      choice = choices[(choices.indexOf(choice) + 1) % choices.length];
+      try {
+        localStorage.setItem("weir-theme", choice);
+      } catch {
+        /* as above */
+      }
+      show();
+    });
+  });
+})();
