@@ -7,10 +7,11 @@
  *     server_grpc_run                          by an asker
  *     server_grpc_finish                       gRPC's answer, when the batch is back
  *     server_grpc_json_respond                 JSON's, by server_http_respond
- *     server_grpc_end                          once, also where nobody is there to be answered
+ *     server_grpc_end                          where nobody is left to be answered
  *
- * What holds: a call belongs to the thread that made it and is touched by one asker at most; calls and
- * what reading needs are made once a thread and used again; a call holds the rules that it was planned by.
+ * What holds: a call belongs to the thread that made it, and one asker at a time touches it. Calls, and what
+ * reading a request needs, are made once a thread and used again. A call borrows nothing of its request;
+ * its batch holds the rules that it was planned by.
  */
 #ifndef WEIR_SERVER_GRPC_H
 #define WEIR_SERVER_GRPC_H
@@ -20,43 +21,70 @@
 
 struct server_grpc_call {
     struct server_grpc_call *next; /* in the free list */
-    struct server_rules *rules;
-    struct server_conn *conn;
-    int32_t stream; /* HTTP/2's; 0: none */
-    bool json, head;
-    int code; /* 0, or a WEIR_E… */
+    int32_t stream;                /* HTTP/2's; 0: none */
+    bool json;                     /* POST /json */
+    int code;                      /* 0, or a WEIR_E… */
     weir_error error;
+    uint32_t rule_ids[WEIR__RLS_DESCRIPTORS_MAX]; /* of items with a rule: for counters */
+    uint32_t top_ids[WEIR__RLS_DESCRIPTORS_MAX];  /* likewise */
     struct server_rls_plan plan;
 };
 
 /* A whole answer to a gRPC request. */
 struct server_grpc_reply {
-    int status;                  /* HTTP's: 200, or 415 and 405, which are no gRPC */
+    int status;                  /* HTTP's: 200, or 405 and 415, which are no gRPC */
     enum weir__grpc_code code;   /* OK: there is a message */
     char text[512];              /* not OK: why, for people */
-    struct weir__buffer message; /* framed; over the caller's room */
     bool names_encodings;        /* say which grpc-encodings are taken */
+    struct weir__buffer message; /* framed; over SERVER_GRPC_ROOM bytes of the caller's */
 };
 
-/* Bytes that are enough for any message. */
 #define SERVER_GRPC_ROOM SERVER_RLS_ANSWER_ROOM
 
-/* Whether a request is gRPC's: by its content type, or by the path of a method. */
+/* ---- grpc.c ---- */
+
+/* Whether a request is gRPC's: by its content type, or by the path of a service. */
 bool server_grpc_wants(const struct weir__http_request *request);
-/* Answers it, or makes an ask of it. reply->message is over room of SERVER_GRPC_ROOM bytes. */
+/* Answers it, or makes an ask of it. */
 enum server_routed server_grpc_answer(struct server_conn *conn,
                                       const struct weir__http_request *request, int32_t stream,
-                                      struct server_grpc_reply *reply,
-                                      struct server_grpc_call **ret_call);
-/* The answer to a call that was decided; counts it, and ends the call. */
-void server_grpc_finish(struct server_grpc_call *call, struct server_grpc_reply *reply);
-/* Lets go of a call without answering. */
-void server_grpc_end(struct server_grpc_call *call);
+                                      struct server_grpc_reply *ret);
+/* The answer to an ask that is back; its call is ended. */
+void server_grpc_finish(struct server_conn *conn, struct server_ask *ask,
+                        struct server_grpc_reply *ret);
 
-/* POST /json. SERVER_ASKED: server_grpc_json_respond makes the response of this ask. */
+/* ---- grpc_json.c: POST /json ---- */
+
+/* SERVER_ASKED: server_grpc_json_respond makes the response of this ask. The body is changed. */
 enum server_routed server_grpc_json(struct server_conn *conn, struct weir__http_request *request,
                                     int32_t stream, struct server_response *ret);
-/* Ends the call, too. */
-void server_grpc_json_respond(struct server_ask *ask, struct server_response *ret);
+/* The response to an ask of verb WEIR__VERBS; its call is ended. */
+void server_grpc_json_respond(struct server_conn *conn, struct server_ask *ask,
+                              struct server_response *ret);
+
+/* ---- grpc_call.c ---- */
+
+/* What a thread makes calls with. */
+struct server_grpc_thread {
+    struct server_grpc_call *free;
+    size_t calls;              /* there are, free or in use */
+    uint64_t generation;       /* of the rules whose ids these are; 0: none */
+    uint32_t *rule_ids, *tops; /* by a rule's index */
+    struct weir__rls_request request;
+    struct weir__json_node nodes[SERVER_RLS_JSON_NODES];
+};
+/* NULL: no memory. */
+struct server_grpc_thread *server_grpc_this_thread(void);
+
+/* A call for the thread's request. NULL: err says why. */
+struct server_grpc_call *server_grpc_plan(struct server_conn *conn, struct server_grpc_thread *own,
+                                          weir_error *err);
+/* Decides a call, here and now. */
+void server_grpc_decide(struct server_conn *conn, struct server_grpc_call *call);
+/* Counts, ranks and logs what was decided. */
+void server_grpc_count(struct server_conn *conn, const struct server_grpc_call *call);
+void server_grpc_call_end(struct server_grpc_call *call);
+/* Ends the call of an ask, if it has one still: where nobody is left to be answered. */
+void server_grpc_end(struct server_ask *ask);
 
 #endif

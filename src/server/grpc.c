@@ -1,0 +1,196 @@
+/* gRPC requests to answers: which method, who may, what the message says. See grpc.h. */
+#include "server/grpc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char content_type[] = "application/grpc";
+
+/* ---- what a request is ---- */
+
+static bool begins(struct weir__span text, const char *word)
+{
+    size_t len = strlen(word);
+    return text.len >= len && !strncasecmp(text.data, word, len);
+}
+
+bool server_grpc_wants(const struct weir__http_request *request)
+{
+    struct weir__span type;
+    return (weir__http_field(request, "content-type", &type) && begins(type, content_type)) ||
+           begins(request->path, "/envoy.service.ratelimit.") ||
+           begins(request->path, "/grpc.health.");
+}
+
+/* "application/grpc", "application/grpc+proto", "application/grpc;…"; not grpc-web, nor +json. */
+static bool is_grpc_proto(const struct weir__http_request *request)
+{
+    struct weir__span type;
+    if (!weir__http_field(request, "content-type", &type) || !begins(type, content_type))
+        return false;
+    type.data += sizeof content_type - 1;
+    type.len -= sizeof content_type - 1;
+    if (begins(type, "+proto")) {
+        type.data += 6;
+        type.len -= 6;
+    }
+    return type.len == 0 || type.data[0] == ';' || type.data[0] == ' ';
+}
+
+static enum server_access access_of(const struct server *server,
+                                    const struct weir__http_request *request)
+{
+    struct weir__span value, token = {"", 0};
+    if (weir__http_field(request, "authorization", &value) && begins(value, "bearer "))
+        token = (struct weir__span){value.data + 7, value.len - 7};
+    return server_access_of(server, token);
+}
+
+/* ---- failures ---- */
+
+static void fail(struct server_conn *conn, struct server_grpc_reply *ret, enum weir__grpc_code code,
+                 enum server_fault fault, const char *text)
+{
+    server_count(&conn->thread->counters->faults[SERVER_GRPC][fault], 1);
+    ret->code = code;
+    snprintf(ret->text, sizeof ret->text, "%s", text);
+}
+
+static void fail_http(struct server_conn *conn, struct server_grpc_reply *ret, int status,
+                      const char *text)
+{
+    ret->status = status;
+    fail(conn, ret, WEIR__GRPC_INTERNAL, SERVER_FAULT_INVALID, text);
+}
+
+static void fail_as(struct server_conn *conn, struct server_grpc_reply *ret, const weir_error *err)
+{
+    enum server_fault fault =
+        err->code == WEIR_EUNSUPPORTED ? SERVER_FAULT_UNKNOWN : SERVER_FAULT_INVALID;
+    fail(conn, ret, weir__grpc_code_of(err->code), fault, err->message);
+}
+
+/* The one message of the body. */
+static bool unframe(struct server_conn *conn, const struct weir__http_request *request,
+                    struct weir__span *ret_message, struct server_grpc_reply *ret)
+{
+    weir_error err;
+    struct weir__span encoding;
+    bool encoded = weir__http_field(request, "grpc-encoding", &encoding) &&
+                   !weir__span_is(encoding, "identity");
+    int code = weir__grpc_unframe(request->body.data, request->body.len, ret_message, &err);
+    if (code == 0)
+        return true;
+    fail_as(conn, ret, &err);
+    if (code != WEIR_EUNSUPPORTED)
+        return false;
+    ret->names_encodings = true;
+    if (!encoded) /* compressed, and nobody said how */
+        ret->code = WEIR__GRPC_INTERNAL;
+    return false;
+}
+
+/* ---- methods ---- */
+
+static void check_health(struct server_conn *conn, struct weir__span message,
+                         struct server_grpc_reply *ret)
+{
+    const struct server *server = conn->thread->server;
+    struct weir__span service;
+    weir_error err;
+    if (weir__health_read(message, &service, &err)) {
+        fail_as(conn, ret, &err);
+        return;
+    }
+    if (service.len > 0 && !weir__span_is(service, "ratelimit") &&
+        !weir__span_is(service, "envoy.service.ratelimit.v3.RateLimitService")) {
+        fail(conn, ret, WEIR__GRPC_NOT_FOUND, SERVER_FAULT_UNKNOWN,
+             "no such service; there is ratelimit");
+        return;
+    }
+    size_t begun = weir__grpc_frame_begin(&ret->message);
+    weir__health_put(&ret->message, atomic_load(&server->draining) ? WEIR__HEALTH_NOT_SERVING
+                                                                   : WEIR__HEALTH_SERVING);
+    weir__grpc_frame_end(&ret->message, begun);
+}
+
+static void put_answer(struct server_conn *conn, struct server_grpc_call *call,
+                       struct server_grpc_reply *ret)
+{
+    server_grpc_count(conn, call);
+    if (call->code) {
+        ret->code = weir__grpc_code_of(call->code);
+        snprintf(ret->text, sizeof ret->text, "%s", call->error.message);
+    } else if (!server_rls_answer(&call->plan, &ret->message)) {
+        ret->code = WEIR__GRPC_INTERNAL;
+        snprintf(ret->text, sizeof ret->text, "the answer is too long");
+    }
+    server_grpc_call_end(call);
+}
+
+static enum server_routed should_rate_limit(struct server_conn *conn, struct weir__span message,
+                                            int32_t stream, struct server_grpc_reply *ret)
+{
+    struct server_grpc_thread *own = server_grpc_this_thread();
+    struct server_ask *ask = NULL;
+    weir_error err = {.code = WEIR_ENOMEM, .message = "out of memory"};
+    struct server_grpc_call *call = NULL;
+    if (own && weir__rls_read(message, &own->request, &err) == 0)
+        call = server_grpc_plan(conn, own, &err);
+    if (!call) {
+        fail_as(conn, ret, &err);
+        return SERVER_RESPONDED;
+    }
+    if (!conn->thread->server->remote) {
+        server_grpc_decide(conn, call);
+        put_answer(conn, call, ret);
+        return SERVER_RESPONDED;
+    }
+    if (!(ask = server_batch_add(conn))) {
+        server_grpc_call_end(call);
+        return SERVER_BUSY;
+    }
+    call->stream = stream;
+    ask->verb = WEIR__VERBS;
+    ask->other = call;
+    return SERVER_ASKED;
+}
+
+void server_grpc_finish(struct server_conn *conn, struct server_ask *ask,
+                        struct server_grpc_reply *ret)
+{
+    ret->status = 200;
+    ret->code = WEIR__GRPC_OK;
+    ret->names_encodings = false;
+    put_answer(conn, ask->other, ret);
+    ask->other = NULL;
+}
+
+/* ---- the whole ---- */
+
+enum server_routed server_grpc_answer(struct server_conn *conn,
+                                      const struct weir__http_request *request, int32_t stream,
+                                      struct server_grpc_reply *ret)
+{
+    struct weir__span message;
+    bool health = weir__span_is(request->path, WEIR__HEALTH_METHOD);
+    ret->status = 200;
+    ret->code = WEIR__GRPC_OK;
+    ret->names_encodings = false;
+    if (request->method != WEIR__HTTP_POST) {
+        fail_http(conn, ret, 405, "gRPC is POST");
+    } else if (!is_grpc_proto(request)) {
+        fail_http(conn, ret, 415, "this path takes Content-Type: application/grpc");
+    } else if (!health && access_of(conn->thread->server, request) == SERVER_NOBODY) {
+        fail(conn, ret, WEIR__GRPC_UNAUTHENTICATED, SERVER_FAULT_UNAUTHORIZED,
+             "a token is needed: metadata authorization: Bearer TOKEN");
+    } else if (!health && !weir__span_is(request->path, WEIR__RLS_METHOD)) {
+        fail(conn, ret, WEIR__GRPC_UNIMPLEMENTED, SERVER_FAULT_UNKNOWN,
+             "no such method; there are " WEIR__RLS_METHOD " and " WEIR__HEALTH_METHOD);
+    } else if (unframe(conn, request, &message, ret)) {
+        if (!health)
+            return should_rate_limit(conn, message, stream, ret);
+        check_health(conn, message, ret);
+    }
+    return SERVER_RESPONDED;
+}

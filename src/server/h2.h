@@ -1,0 +1,122 @@
+/*
+ * HTTP/2 inside: one nghttp2 session a connection, its streams, and what a peer may make us hold.
+ *
+ *     feed ─► nghttp2 ─► h2_session.c: frames ─► h2_request.c: a stream's bytes, a whole request
+ *                                                        │
+ *     h2_send ◄─ nghttp2 ◄─ h2_answer.c: responses ◄─────┴─ router, gRPC: at once, or when a batch is back
+ *
+ * What holds:
+ *   1. A stream's request and response live in its room; an ask borrows the request until it is answered,
+ *      and a stream that is reset before stays, as an orphan, until then.
+ *   2. nghttp2 is not sent from inside its own callbacks: answers are submitted there and written behind.
+ *   3. A connection has at most SERVER_H2_STREAMS open and as many orphans, and holds at most
+ *      SERVER_H2_HELD bytes of bodies and responses, one largest request beyond it.
+ *   4. Frames that bring nothing (pings, settings, empty data, window updates, priorities) and resets are
+ *      paid for out of two buckets; requests pay in. Who has nothing left is sent away (GOAWAY).
+ */
+#ifndef WEIR_SERVER_H2_H
+#define WEIR_SERVER_H2_H
+
+#include "server/grpc.h"
+#include "server/http.h"
+
+#include <nghttp2/nghttp2.h>
+
+#define SERVER_H2_STREAMS 128
+#define SERVER_H2_HELD ((size_t)4 << 20)
+#define SERVER_H2_ROOM 3584 /* of a stream as it is made */
+
+/* What nuisances are paid from. */
+struct server_h2_bucket {
+    int64_t left, at_us;
+};
+
+struct server_h2 {
+    struct server_conn *conn;
+    nghttp2_session *session;
+    struct server_h2_list {
+        struct server_h2_stream *first, *last;
+        size_t count;
+    } waiting;                     /* for their peer, to send or to read: the longest first */
+    struct server_h2_list acting;  /* whose turn is ours */
+    struct server_h2_list orphans; /* reset, but an ask borrows from them */
+    size_t held;                   /* bytes of rooms beyond the first, and of owned bodies */
+    struct server_h2_bucket frames, resets;
+    bool feeding;  /* nghttp2 is on the stack */
+    bool draining; /* GOAWAY is said, the last stream not named yet */
+};
+
+/* A part of a stream's room, which may move. */
+struct server_h2_part {
+    uint32_t at, len;
+};
+
+struct server_h2_stream {
+    struct server_h2_stream *prev, *next;
+    struct server_h2_list *list; /* which it is in */
+    struct server_h2 *h2;
+    int32_t id;
+    int fault;     /* an HTTP status: the request is refused with it */
+    bool waiting;  /* in the list of those that wait for their peer */
+    bool asked;    /* an ask borrows the room */
+    bool answered; /* a response was submitted */
+    bool whole;    /* END_STREAM came */
+    bool expects;  /* 100-continue */
+    bool grpc;     /* the answer ends in trailers */
+    int64_t since_us;
+    struct server_h2_part method, path, authority;
+    uint32_t field_count;
+    uint32_t list_size;          /* of the fields, as RFC 9113 counts */
+    uint32_t crumbs, cookie_len; /* a cookie's parts, and their bytes when joined */
+    uint32_t head_len;           /* fields: [0 … head_len) of the room, behind them the body */
+    char *room;
+    size_t room_len, room_size;
+    /* the answer */
+    const char *body;
+    size_t body_len, body_at;
+    char *owned; /* to be freed with the stream */
+    char first_room[SERVER_H2_ROOM];
+};
+
+/* ---- h2_stream.c ---- */
+
+/* A new stream, waiting for its request; NULL: there are too many, or there is no memory. */
+struct server_h2_stream *server_h2_stream_take(struct server_h2 *h2, int32_t id);
+/* Gives it back, or makes it an orphan. */
+void server_h2_stream_close(struct server_h2_stream *stream);
+/* The stream of an ask that is back, no longer borrowed; NULL: it was reset meanwhile. */
+struct server_h2_stream *server_h2_stream_back(struct server_h2 *h2, int32_t id);
+/* Frees all of them, the session being gone. */
+void server_h2_streams_free(struct server_h2 *h2);
+/* From now on it waits for the peer. */
+void server_h2_stream_wait(struct server_h2_stream *stream);
+/* From now on it is our turn. */
+void server_h2_stream_act(struct server_h2_stream *stream);
+/* Room for n bytes more; NULL: the connection holds too much already. */
+char *server_h2_stream_room(struct server_h2_stream *stream, size_t n);
+
+/* ---- h2_request.c ---- */
+
+/* Takes one field of a request. False: there is no room. */
+bool server_h2_take_field(struct server_h2_stream *stream, struct weir__span name,
+                          struct weir__span value);
+/* Takes a part of its body. False: there is no room. */
+bool server_h2_take_body(struct server_h2_stream *stream, const void *data, size_t len);
+/* The whole request, its spans in the stream's room; 0, or the HTTP status that refuses it. */
+int server_h2_request(struct server_h2_stream *stream, struct weir__http_request *ret);
+
+/* ---- h2_session.c ---- */
+
+/* A session, its SETTINGS submitted; NULL: no memory. */
+nghttp2_session *server_h2_session(struct server_h2 *h2);
+
+/* ---- h2_answer.c ---- */
+
+/* Hands a whole request on: answered, or asked. */
+void server_h2_dispatch(struct server_h2_stream *stream);
+/* Answers a request that goes beyond a bound, or is none. */
+void server_h2_refuse(struct server_h2_stream *stream);
+void server_h2_respond(struct server_h2_stream *stream, struct server_response *response);
+void server_h2_reply(struct server_h2_stream *stream, const struct server_grpc_reply *reply);
+
+#endif

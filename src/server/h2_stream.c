@@ -1,0 +1,220 @@
+/* HTTP/2 streams: taken from a thread's pool, filled with a request, given back. See h2.h. */
+#include "server/h2.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POOL_MAX 1024 /* streams that a thread keeps for later */
+
+/* ---- the pool of a thread ---- */
+
+struct pool {
+    struct server_h2_stream *free;
+    size_t count;
+};
+
+static pthread_key_t pool_key;
+static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
+static bool pool_keyed;
+
+static void free_pool(void *value)
+{
+    struct pool *pool = value;
+    while (pool->free) {
+        struct server_h2_stream *stream = pool->free;
+        pool->free = stream->next;
+        free(stream);
+    }
+    free(pool);
+}
+
+static void make_key(void)
+{
+    pool_keyed = pthread_key_create(&pool_key, free_pool) == 0;
+}
+
+/* NULL: no memory, then streams come from malloc and go back to it. */
+static struct pool *this_pool(void)
+{
+    pthread_once(&pool_once, make_key);
+    struct pool *pool = pool_keyed ? pthread_getspecific(pool_key) : NULL;
+    if (pool || !pool_keyed)
+        return pool;
+    pool = calloc(1, sizeof *pool);
+    if (pool && pthread_setspecific(pool_key, pool)) {
+        free(pool);
+        pool = NULL;
+    }
+    return pool;
+}
+
+static struct server_h2_stream *get(void)
+{
+    struct pool *pool = this_pool();
+    if (!pool || !pool->free)
+        return malloc(sizeof(struct server_h2_stream));
+    struct server_h2_stream *stream = pool->free;
+    pool->free = stream->next;
+    pool->count--;
+    return stream;
+}
+
+static void put_back(struct server_h2_stream *stream)
+{
+    struct pool *pool = this_pool();
+    if (!pool || pool->count >= POOL_MAX) {
+        free(stream);
+        return;
+    }
+    stream->next = pool->free;
+    pool->free = stream;
+    pool->count++;
+}
+
+/* ---- whose turn it is ---- */
+
+static void leave(struct server_h2_stream *stream)
+{
+    struct server_h2_list *list = stream->list;
+    if (stream->prev)
+        stream->prev->next = stream->next;
+    else
+        list->first = stream->next;
+    if (stream->next)
+        stream->next->prev = stream->prev;
+    else
+        list->last = stream->prev;
+    list->count--;
+}
+
+static void enter(struct server_h2_stream *stream, struct server_h2_list *list)
+{
+    stream->list = list;
+    stream->next = NULL;
+    stream->prev = list->last;
+    if (list->last)
+        list->last->next = stream;
+    else
+        list->first = stream;
+    list->last = stream;
+    list->count++;
+}
+
+void server_h2_stream_wait(struct server_h2_stream *stream)
+{
+    leave(stream);
+    stream->since_us = stream->h2->conn->thread->now_us;
+    enter(stream, &stream->h2->waiting);
+}
+
+void server_h2_stream_act(struct server_h2_stream *stream)
+{
+    leave(stream);
+    enter(stream, &stream->h2->acting);
+}
+
+/* ---- taking and closing ---- */
+
+struct server_h2_stream *server_h2_stream_take(struct server_h2 *h2, int32_t id)
+{
+    if (h2->waiting.count + h2->acting.count >= SERVER_H2_STREAMS ||
+        h2->orphans.count >= SERVER_H2_STREAMS || h2->held > SERVER_H2_HELD)
+        return NULL;
+    struct server_h2_stream *stream = get();
+    if (!stream)
+        return NULL;
+    memset(stream, 0, offsetof(struct server_h2_stream, first_room));
+    stream->h2 = h2;
+    stream->id = id;
+    stream->room = stream->first_room;
+    stream->room_size = sizeof stream->first_room;
+    stream->since_us = h2->conn->thread->now_us;
+    enter(stream, &h2->waiting);
+    return stream;
+}
+
+static void release(struct server_h2_stream *stream)
+{
+    struct server_h2 *h2 = stream->h2;
+    leave(stream);
+    if (stream->room != stream->first_room) {
+        h2->held -= stream->room_size;
+        free(stream->room);
+    }
+    if (stream->owned) {
+        h2->held -= stream->body_len;
+        free(stream->owned);
+    }
+    put_back(stream);
+}
+
+void server_h2_stream_close(struct server_h2_stream *stream)
+{
+    if (!stream->asked) {
+        release(stream);
+        return;
+    }
+    leave(stream);
+    enter(stream, &stream->h2->orphans);
+}
+
+struct server_h2_stream *server_h2_stream_back(struct server_h2 *h2, int32_t id)
+{
+    struct server_h2_stream *stream = nghttp2_session_get_stream_user_data(h2->session, id);
+    if (stream) {
+        stream->asked = false;
+        return stream;
+    }
+    for (stream = h2->orphans.first; stream; stream = stream->next) {
+        if (stream->id == id) {
+            release(stream);
+            break;
+        }
+    }
+    return NULL;
+}
+
+void server_h2_streams_free(struct server_h2 *h2)
+{
+    struct server_h2_list *const lists[] = {&h2->waiting, &h2->acting, &h2->orphans};
+    for (size_t i = 0; i < WEIR__COUNT(lists); i++) {
+        while (lists[i]->first)
+            release(lists[i]->first);
+    }
+}
+
+/* ---- room ---- */
+
+/* Doubles, and moves out of the first room, which every stream has. */
+static bool grow(struct server_h2_stream *stream, size_t n)
+{
+    struct server_h2 *h2 = stream->h2;
+    const struct server_config *config = &h2->conn->thread->server->config;
+    bool first = stream->room == stream->first_room;
+    size_t size = stream->room_size, most = SERVER_H2_HELD + (size_t)config->max_body;
+    while (size < stream->room_len + n)
+        size *= 2;
+    if (h2->held + size > most + (first ? 0 : stream->room_size))
+        return false;
+    char *bigger = realloc(first ? NULL : stream->room, size);
+    if (!bigger)
+        return false;
+    if (first)
+        memcpy(bigger, stream->first_room, stream->room_len);
+    else
+        h2->held -= stream->room_size;
+    h2->held += size;
+    stream->room = bigger;
+    stream->room_size = size;
+    return true;
+}
+
+char *server_h2_stream_room(struct server_h2_stream *stream, size_t n)
+{
+    if (n > stream->room_size - stream->room_len && !grow(stream, n))
+        return NULL;
+    char *room = stream->room + stream->room_len;
+    stream->room_len += n;
+    return room;
+}
