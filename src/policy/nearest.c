@@ -32,7 +32,7 @@ static int strokes(const char *a, size_t a_len, const char *b, size_t b_len)
 const char *weir__nearest(const char *word, size_t len, const char *const *names)
 {
     const char *best = NULL;
-    int nearer_than = len <= 4 ? 2 : 3;
+    int nearer_than = len <= 4 ? 2 : len <= 5 ? 3 : 4;
     for (; *names && len <= WORD_MAX; names++) {
         size_t name_len = strlen(*names);
         if (name_len > WORD_MAX)

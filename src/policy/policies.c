@@ -149,7 +149,7 @@ static int compare_name(const char *ours, const char *name, size_t len)
 const struct weir__policy *weir__policies_find(const struct weir__policies *policies,
                                                const char *name, size_t len)
 {
-    size_t low = 0, count = policies->count;
+    size_t low = 0, count = len > 0 ? policies->count : 0;
     while (count > 0) {
         const struct weir__policy *policy = policies->by_name[low + count / 2];
         int sign = compare_name(policy->name, name, len);
