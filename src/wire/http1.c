@@ -6,7 +6,6 @@
  * request: where an earlier one read the head, it is read once more.
  */
 #include "wire/http1_parts.h"
-#include "wire/scan.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -49,25 +48,15 @@ static enum weir__http1_status control(struct weir__http1_reader *reader, unsign
     return weir__http1_broken(reader, 400, "control character 0x%02x in a line", c);
 }
 
-enum weir__http1_status weir__http1_line(struct weir__http1_reader *reader, const char *data,
-                                         size_t len, size_t most, int status, const char *too_long,
-                                         struct weir__span *ret)
+enum weir__http1_status weir__http1_no_line(struct weir__http1_reader *reader, const char *data,
+                                            size_t stop, size_t end, bool bounded,
+                                            const struct weir__http1_bound *bound)
 {
-    struct weir__http1_state *state = &reader->state;
-    bool bounded = len - state->at >= most;
-    size_t end = bounded ? state->at + most : len;
-    assert(state->scanned <= end);
-    size_t stop = weir__scan(WEIR__STOP_CONTROL, data, state->scanned, end);
-    if (WEIR__LIKELY(stop + 1 < end && data[stop] == '\r' && data[stop + 1] == '\n')) {
-        *ret = (struct weir__span){data + state->at, stop - state->at};
-        state->at = state->scanned = stop + 2;
-        return WEIR__HTTP1_REQUEST;
-    }
     if (stop < end && (data[stop] != '\r' || stop + 1 < end))
         return control(reader, (unsigned char)data[stop]);
     if (bounded)
-        return weir__http1_broken(reader, status, "%s", too_long);
-    state->scanned = stop;
+        return weir__http1_broken(reader, bound->status, "%s", bound->why);
+    reader->state.scanned = stop;
     return WEIR__HTTP1_NEED_MORE;
 }
 

@@ -43,14 +43,12 @@ static enum weir__http1_status read_size(struct weir__http1_reader *reader, stru
 static enum weir__http1_status read_chunk_line(struct weir__http1_reader *reader, const char *data,
                                                size_t len)
 {
-    size_t room = room_left(reader);
+    struct weir__http1_bound bound = {room_left(reader), 413, too_much};
+    if (bound.most >= CHUNK_LINE_MAX)
+        bound = (struct weir__http1_bound){CHUNK_LINE_MAX, 400,
+                                           "a chunk's size and extensions are too long"};
     struct weir__span line;
-    enum weir__http1_status status;
-    if (room < CHUNK_LINE_MAX)
-        status = weir__http1_line(reader, data, len, room, 413, too_much, &line);
-    else
-        status = weir__http1_line(reader, data, len, CHUNK_LINE_MAX, 400,
-                                  "a chunk's size and extensions are too long", &line);
+    enum weir__http1_status status = weir__http1_line(reader, data, len, bound, &line);
     return status == WEIR__HTTP1_REQUEST ? read_size(reader, line) : status;
 }
 
@@ -88,8 +86,8 @@ static enum weir__http1_status read_trailer(struct weir__http1_reader *reader, c
 {
     struct weir__http_field field;
     struct weir__span line;
-    enum weir__http1_status status =
-        weir__http1_line(reader, data, len, room_left(reader), 413, too_much, &line);
+    struct weir__http1_bound bound = {room_left(reader), 413, too_much};
+    enum weir__http1_status status = weir__http1_line(reader, data, len, bound, &line);
     if (status != WEIR__HTTP1_REQUEST)
         return status;
     if (line.len > 0)

@@ -1,4 +1,5 @@
-/* The fields of an HTTP/1 request: their lines, and those that the reader itself goes by. */
+/* The fields of an HTTP/1 request: their lines, those that the reader itself goes by, and what these say
+ * together of the body. */
 #include "wire/http1_parts.h"
 
 enum { TOKEN = WEIR__HTTP1_TOKEN, HOST = WEIR__HTTP1_HOST };
@@ -120,9 +121,10 @@ static void read_connection(struct weir__http1_state *state, struct weir__span v
     }
 }
 
-enum weir__http1_status weir__http1_heed(struct weir__http1_reader *reader,
-                                         const struct weir__http_field *field,
-                                         struct weir__http_request *ret)
+/* Heeds the fields that the reader itself goes by; they are told apart by length first. */
+static enum weir__http1_status heed(struct weir__http1_reader *reader,
+                                    const struct weir__http_field *field,
+                                    struct weir__http_request *ret)
 {
     struct weir__span name = field->name;
     switch (name.len) {
@@ -146,4 +148,53 @@ enum weir__http1_status weir__http1_heed(struct weir__http1_reader *reader,
     default:
         return WEIR__HTTP1_REQUEST;
     }
+}
+
+/* ---- the whole ---- */
+
+/* The head is whole: what its fields say together. */
+static enum weir__http1_status finish(struct weir__http1_reader *reader,
+                                      struct weir__http_request *ret)
+{
+    struct weir__http1_state *state = &reader->state;
+    if (state->minor > 0 && !state->has_host)
+        return weir__http1_broken(reader, 400, "no Host, which HTTP/1.1 needs");
+    if (state->chunked && (state->has_length || state->minor == 0))
+        return weir__http1_broken(reader, 400, "Transfer-Encoding %s",
+                                  state->has_length ? "beside Content-Length" : "in HTTP/1.0");
+    if (state->minor == 0 && state->post && !state->has_length)
+        return weir__http1_broken(reader, 411, "no Content-Length");
+    if (state->body_size > reader->limits.body)
+        return weir__http1_broken(reader, 413, "the body is longer than %zu bytes",
+                                  reader->limits.body);
+    state->expects = state->expects && state->minor > 0 && (state->chunked || state->body_size > 0);
+    state->head_size = state->at;
+    state->phase = state->chunked ? WEIR__HTTP1_IN_CHUNK_LINE : WEIR__HTTP1_IN_BODY;
+    ret->keep_alive = !state->close && (state->minor > 0 || state->keep_alive);
+    ret->field_count = state->field_count;
+    return WEIR__HTTP1_REQUEST;
+}
+
+enum weir__http1_status weir__http1_fields(struct weir__http1_reader *reader, const char *data,
+                                           size_t len, struct weir__http_request *ret)
+{
+    struct weir__http1_state *state = &reader->state;
+    enum weir__http1_status status;
+    do {
+        struct weir__span line;
+        struct weir__http1_bound bound = {reader->limits.head - state->at, 431,
+                                          "the head is too long"};
+        status = weir__http1_line(reader, data, len, bound, &line);
+        if (status != WEIR__HTTP1_REQUEST)
+            return status;
+        if (line.len == 0)
+            return finish(reader, ret);
+        if (state->field_count == WEIR__HTTP_FIELDS_MAX)
+            return weir__http1_broken(reader, 431, "more than %d fields", WEIR__HTTP_FIELDS_MAX);
+        struct weir__http_field *field = &ret->fields[state->field_count++];
+        status = weir__http1_field(reader, line, field);
+        if (WEIR__LIKELY(status == WEIR__HTTP1_REQUEST))
+            status = heed(reader, field, ret);
+    } while (status == WEIR__HTTP1_REQUEST);
+    return status;
 }

@@ -1,6 +1,5 @@
-/* The head of an HTTP/1 request: the request line, and what all fields together say of the body. */
+/* The request line of HTTP/1: method, target, version. */
 #include "wire/http1_parts.h"
-#include "wire/scan.h"
 
 #include <string.h>
 
@@ -25,7 +24,7 @@ static enum weir__http_method method_of(struct weir__span text)
 static enum weir__http1_status read_version(struct weir__http1_reader *reader,
                                             struct weir__span *line)
 {
-    const char *version = line->data + line->len - 9;
+    const char *version = line->len < 9 ? "" : line->data + line->len - 9;
     if (line->len < 9 || memcmp(version, " HTTP/", 6) || version[7] != '.' || version[6] < '0' ||
         version[6] > '9' || version[8] < '0' || version[8] > '9')
         return weir__http1_broken(reader, 400,
@@ -112,68 +111,21 @@ static enum weir__http1_status read_request_line(struct weir__http1_reader *read
     return read_target(reader, (struct weir__span){line.data + len + 1, line.len - len - 1}, ret);
 }
 
-/* ---- the whole ---- */
-
-/* The head is whole: what its fields say together. */
-static enum weir__http1_status finish(struct weir__http1_reader *reader,
-                                      struct weir__http_request *ret)
-{
-    struct weir__http1_state *state = &reader->state;
-    if (state->minor > 0 && !state->has_host)
-        return weir__http1_broken(reader, 400, "no Host, which HTTP/1.1 needs");
-    if (state->chunked && (state->has_length || state->minor == 0))
-        return weir__http1_broken(reader, 400, "Transfer-Encoding %s",
-                                  state->has_length ? "beside Content-Length" : "in HTTP/1.0");
-    if (state->minor == 0 && state->post && !state->has_length)
-        return weir__http1_broken(reader, 411, "no Content-Length");
-    if (state->body_size > reader->limits.body)
-        return weir__http1_broken(reader, 413, "the body is longer than %zu bytes",
-                                  reader->limits.body);
-    state->expects = state->expects && state->minor > 0 && (state->chunked || state->body_size > 0);
-    state->head_size = state->at;
-    state->phase = state->chunked ? WEIR__HTTP1_IN_CHUNK_LINE : WEIR__HTTP1_IN_BODY;
-    ret->keep_alive = !state->close && (state->minor > 0 || state->keep_alive);
-    ret->field_count = state->field_count;
-    return WEIR__HTTP1_REQUEST;
-}
-
-static enum weir__http1_status read_fields(struct weir__http1_reader *reader, const char *data,
-                                           size_t len, struct weir__http_request *ret)
-{
-    struct weir__http1_state *state = &reader->state;
-    enum weir__http1_status status;
-    do {
-        struct weir__span line;
-        status = weir__http1_line(reader, data, len, reader->limits.head - state->at, 431,
-                                  "the head is too long", &line);
-        if (status != WEIR__HTTP1_REQUEST)
-            return status;
-        if (line.len == 0)
-            return finish(reader, ret);
-        if (state->field_count == WEIR__HTTP_FIELDS_MAX)
-            return weir__http1_broken(reader, 431, "more than %d fields", WEIR__HTTP_FIELDS_MAX);
-        struct weir__http_field *field = &ret->fields[state->field_count++];
-        status = weir__http1_field(reader, line, field);
-        if (WEIR__LIKELY(status == WEIR__HTTP1_REQUEST))
-            status = weir__http1_heed(reader, field, ret);
-    } while (status == WEIR__HTTP1_REQUEST);
-    return status;
-}
-
 enum weir__http1_status weir__http1_head(struct weir__http1_reader *reader, const char *data,
                                          size_t len, struct weir__http_request *ret)
 {
     struct weir__http1_state *state = &reader->state;
     while (state->phase == WEIR__HTTP1_IN_LINE) {
-        size_t room = reader->limits.head - state->at, most = reader->limits.line + 2;
-        most = most < room ? most : room;
+        struct weir__http1_bound bound = {reader->limits.head - state->at, 414,
+                                          "the request line is too long"};
+        if (bound.most > reader->limits.line + 2)
+            bound.most = reader->limits.line + 2;
         struct weir__span line;
-        enum weir__http1_status status =
-            weir__http1_line(reader, data, len, most, 414, "the request line is too long", &line);
+        enum weir__http1_status status = weir__http1_line(reader, data, len, bound, &line);
         if (status == WEIR__HTTP1_REQUEST)
             status = read_request_line(reader, line, ret);
         if (status != WEIR__HTTP1_REQUEST)
             return status;
     }
-    return read_fields(reader, data, len, ret);
+    return weir__http1_fields(reader, data, len, ret);
 }

@@ -4,6 +4,7 @@
 #define WEIR_HTTP1_PARTS_H
 
 #include "wire/http1.h"
+#include "wire/scan.h"
 
 enum {
     WEIR__HTTP1_IN_LINE,
@@ -21,21 +22,44 @@ enum {
 enum weir__http1_status weir__http1_broken(struct weir__http1_reader *reader, int status,
                                            const char *format, ...) WEIR__PRINTF(3, 4);
 
+/* How long a line may be, CR LF included, and what is answered beyond. */
+struct weir__http1_bound {
+    size_t most;
+    int status;
+    const char *why;
+};
+
+/* No line ends here: why it is BROKEN, or NEED_MORE. The first control character of data[0 … end) is at
+ * stop; bounded: the line may not go on beyond end. */
+enum weir__http1_status weir__http1_no_line(struct weir__http1_reader *reader, const char *data,
+                                            size_t stop, size_t end, bool bounded,
+                                            const struct weir__http1_bound *bound);
+
 /* The line at state.at, without CR LF and without control characters but tabs; state.at and
- * state.scanned are then behind it. `most` bytes at most, CR LF included: beyond that the request is
- * refused with `status`, for the reason `too_long`. REQUEST: the line is whole. */
-enum weir__http1_status weir__http1_line(struct weir__http1_reader *reader, const char *data,
-                                         size_t len, size_t most, int status, const char *too_long,
-                                         struct weir__span *ret);
+ * state.scanned are then behind it. REQUEST: it is whole. */
+static inline enum weir__http1_status weir__http1_line(struct weir__http1_reader *reader,
+                                                       const char *data, size_t len,
+                                                       struct weir__http1_bound bound,
+                                                       struct weir__span *ret)
+{
+    struct weir__http1_state *state = &reader->state;
+    bool bounded = len - state->at >= bound.most;
+    size_t end = bounded ? state->at + bound.most : len;
+    size_t stop = weir__scan(WEIR__STOP_CONTROL, data, state->scanned, end);
+    *ret = (struct weir__span){data + state->at, stop - state->at};
+    if (WEIR__UNLIKELY(end - stop < 2 || data[stop] != '\r' || data[stop + 1] != '\n'))
+        return weir__http1_no_line(reader, data, stop, end, bounded, &bound);
+    state->at = state->scanned = stop + 2;
+    return WEIR__HTTP1_REQUEST;
+}
 
 /* The field in a line, checked. */
 enum weir__http1_status weir__http1_field(struct weir__http1_reader *reader, struct weir__span line,
                                           struct weir__http_field *ret);
 
-/* Heeds a field that the reader itself goes by: Host, Connection and the like. */
-enum weir__http1_status weir__http1_heed(struct weir__http1_reader *reader,
-                                         const struct weir__http_field *field,
-                                         struct weir__http_request *ret);
+/* Goes on with the fields; REQUEST: the head is whole. */
+enum weir__http1_status weir__http1_fields(struct weir__http1_reader *reader, const char *data,
+                                           size_t len, struct weir__http_request *ret);
 
 /* Goes on with the head; REQUEST: it is whole, and if it was begun by this very call, in ret. */
 enum weir__http1_status weir__http1_head(struct weir__http1_reader *reader, const char *data,

@@ -44,15 +44,29 @@ static void put_string(struct weir__buffer *out, const char *text, size_t len)
     weir__put(out, "\"", 1);
 }
 
-/* The comma that is due, and the name. */
+/* The comma that is due, and the name; most names are plain and fit, and are written in one go. */
 static void begin(struct weir__json *json, const char *name)
 {
-    if (json->comma)
-        weir__put(json->out, ",", 1);
+    struct weir__buffer *out = json->out;
+    bool comma = json->comma;
     json->comma = true;
+    size_t len = name ? strlen(name) : 0;
+    if (WEIR__LIKELY(name && len + 4 < out->size - out->len &&
+                     weir__scan(WEIR__STOP_JSON, name, 0, len) == len)) {
+        char *to = out->data + out->len;
+        *to = ',';
+        to += comma;
+        *to++ = '"';
+        memcpy(to, name, len);
+        memcpy(to + len, "\":", 3); /* its NUL too */
+        out->len = (size_t)(to + len + 2 - out->data);
+        return;
+    }
+    if (comma)
+        weir__put(out, ",", 1);
     if (name) {
-        put_string(json->out, name, strlen(name));
-        weir__put(json->out, ":", 1);
+        put_string(out, name, len);
+        weir__put(out, ":", 1);
     }
 }
 
