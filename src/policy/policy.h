@@ -10,11 +10,9 @@
 
 #include "wire/fields.h"
 #include "wire/http1.h"
+#include "wire/url.h"
 
 struct weir__policies; /* a set */
-
-/* What to do with what a stand-in decided (decision.degraded), the store being out of reach. */
-enum weir__fail { WEIR__FAIL_LOCAL, WEIR__FAIL_OPEN, WEIR__FAIL_CLOSED };
 
 #define WEIR__POLICY_NAME_MAX 64
 #define WEIR__POLICIES_MAX 1000
@@ -35,7 +33,9 @@ struct weir__policy {
     const struct weir__entry *entries;
     size_t entry_count;
     enum weir__field_style style;
-    enum weir__fail fail;
+    /* What to do with what a stand-in decided (decision.degraded), the store being out of reach: the
+     * words of the store's own fail= */
+    enum weir__redis_fail fail;
     bool
         give_back; /* keys may live in different slots: take one by one and give back on a denial */
     uint32_t index; /* in the set */

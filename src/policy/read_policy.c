@@ -48,7 +48,7 @@ static int read_words(struct weir__reader *reader, const struct weir__yaml_node 
                                &cross);
     if (code == 0)
         code = weir__read_style(reader, weir__yaml_get(map, "headers"), &policy->style);
-    policy->fail = (enum weir__fail)fail;
+    policy->fail = (enum weir__redis_fail)fail;
     policy->give_back = cross == 1;
     return code;
 }
