@@ -90,8 +90,10 @@ static int take_each(weir_store *store, struct server_rls_item **items, size_t n
     weir_decision decisions[WEIR__RLS_DESCRIPTORS_MAX];
     if (n == 0)
         return 0;
-    for (size_t i = 0; i < n; i++)
-        requests[i] = ask_for(items[i]);
+    size_t filled = 0;
+    do
+        requests[filled] = ask_for(items[filled]);
+    while (++filled < n);
     int code = weir_take_many(store, requests, n, decisions);
     for (size_t i = 0; i < n && code == 0; i++)
         items[i]->decision = decisions[i];
