@@ -25,10 +25,11 @@ static bool decode(struct weir__span text, char *room, struct weir__span *ret)
         if (c == '+') {
             c = ' ';
         } else if (c == '%') {
-            if (text.len - i < 3 || weir__http1_hex(text.data[i + 1]) < 0 ||
-                weir__http1_hex(text.data[i + 2]) < 0)
+            int high = text.len - i < 3 ? -1 : weir__http1_hex(text.data[i + 1]);
+            int low = high < 0 ? -1 : weir__http1_hex(text.data[i + 2]);
+            if (low < 0)
                 return false;
-            c = (char)(weir__http1_hex(text.data[i + 1]) << 4 | weir__http1_hex(text.data[i + 2]));
+            c = (char)(high << 4 | low);
             i += 2;
         }
         *to++ = c;

@@ -58,8 +58,11 @@ static void begin(struct weir__json *json, const char *name)
         to += comma;
         *to++ = '"';
         memcpy(to, name, len);
-        memcpy(to + len, "\":", 3); /* its NUL too */
-        out->len = (size_t)(to + len + 2 - out->data);
+        to += len;
+        *to++ = '"';
+        *to++ = ':';
+        *to = 0;
+        out->len = (size_t)(to - out->data);
         return;
     }
     if (comma)

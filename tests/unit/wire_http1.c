@@ -435,6 +435,35 @@ static void test_body_limits(void)
     check(&wide, text, strlen(text), "!400 a chunk's size and extensions are too long");
 }
 
+/* What was scanned is not scanned again: fed byte by byte, the bytes before the last are unfit to be
+ * read until the line is whole, and those of the lines before it until the request is. */
+static void test_scans_once(void)
+{
+    static struct weir__http_request request;
+    char text[2048], unfit[2048];
+    char *end = stpcpy(text, "POST /");
+    end =
+        stpcpy(repeat(end, "p", 300), " HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nA: ");
+    end = stpcpy(repeat(end, "v", 300), "\r\n\r\n4;");
+    end = stpcpy(repeat(end, "e", 200), "\r\nbody\r\n0\r\nT: ");
+    stpcpy(repeat(end, "t", 300), "\r\n\r\n");
+    size_t len = strlen(text), line = 0;
+    struct weir__http1_reader reader;
+    weir__http1_begin(&reader, &wide);
+    enum weir__http1_status status = WEIR__HTTP1_NEED_MORE;
+    for (size_t i = 0; i < len - 1 && status == WEIR__HTTP1_NEED_MORE; i++) {
+        memset(unfit, 1, sizeof unfit);
+        size_t from = text[i] == '\n' ? line : i - (i > 0);
+        memcpy(unfit + from, text + from, i + 1 - from);
+        status = weir__http1_next(&reader, unfit, i + 1, &request);
+        line = text[i] == '\n' ? i + 1 : line;
+    }
+    CHECK_INT(status, WEIR__HTTP1_NEED_MORE);
+    CHECK_INT(weir__http1_next(&reader, text, len, &request), WEIR__HTTP1_REQUEST);
+    CHECK_INT(request.path.len, 301);
+    CHECK_INT(request.body.len, 4);
+}
+
 /* ---- 100 Continue ---- */
 
 static int continues(const char *text, size_t cut, size_t step)
@@ -538,6 +567,7 @@ int main(void)
     test_connections();
     test_line_and_head_limits();
     test_body_limits();
+    test_scans_once();
     test_continue();
     test_field_by_name();
     test_queries();
