@@ -63,12 +63,14 @@ function card(policy, index) {
     h("header", { class: "policy-head" },
       h("div", {},
         h("h3", { id }, policy.name, " ", degraded),
-        h("p", { class: "quiet" }, policy.match ? `Applies to ${policy.match}` : "Applies when it is asked for by name"),
+        h("p", { class: "quiet" }, policy.match === "every request" ? "Applies to every request" : `Applies when ${policy.match}`),
         h("p", { class: "tags" },
-          policy.headers && policy.headers !== "none" ? h("span", { class: "tag" }, `${policy.headers} headers`) : null,
+          policy.headers && policy.headers !== "off" ? h("span", { class: "tag" }, `${policy.headers} headers`) : null,
           policy.fail ? h("span", { class: "tag" }, FAIL[policy.fail] || policy.fail) : null)),
       pulse.element),
-    h("ul", { class: "limits" }, limits.map((limit) => limit.row)));
+    limits.length > 0
+      ? h("ul", { class: "limits" }, limits.map((limit) => limit.row))
+      : h("p", { class: "limit-words" }, "It has no limits, only lists of whom to allow or deny."));
   return { name: policy.name, pulse, limits, element, degraded };
 }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Puts playwright-core where the browser tests look for it, outside the tree, and prints that folder.
-# Says plainly what is missing otherwise. The browser is the system's.
+# Puts playwright-core where the browser tests look for it, outside the tree, and prints that folder and
+# the browser, which is the system's. Says plainly what is missing otherwise.
 set -eu
 
 version=1.65.0
@@ -14,9 +14,8 @@ need() { # need PROGRAM PACKAGE
 }
 need node nodejs
 need npm npm
-if [ -z "${WEIR_CHROMIUM:-}" ]; then
-    need chromium chromium
-fi
+browser=${WEIR_CHROMIUM:-chromium}
+need "$browser" chromium
 
 if ! [ -f "$folder/node_modules/playwright-core/package.json" ]; then
     mkdir -p "$folder"
@@ -28,3 +27,4 @@ if ! [ -f "$folder/node_modules/playwright-core/package.json" ]; then
     fi
 fi
 echo "$folder"
+command -v "$browser"

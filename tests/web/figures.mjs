@@ -1,0 +1,121 @@
+/* Overview, policies and keys: the page shows what the server counts, and it moves. */
+import assert from "node:assert/strict";
+import { number, shot, text } from "./harness.mjs";
+import { until } from "./server.mjs";
+
+const ask = (i) => (i % 10 === 0
+  ? { policy: "login", key: "192.0.2.1" }
+  : { policy: "api", key: `user:${i % 3 === 0 ? 1 : i % 40}` });
+
+export async function figures(harness, server) {
+  await harness.test("overview: rates move under load and come to rest", server, async (page) => {
+    await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
+    const stop = server.load(200, ask);
+    await until(async () => number(await text(page, "#rate-allowed")) > 50, "an allowed rate");
+    await until(async () => number(await text(page, "#rate-denied")) > 5, "a denied rate");
+    await until(async () => number(await text(page, "#rate-shadow")) > 1, "a shadow rate");
+    await until(async () => (await page.getAttribute("#decisions .line-allowed", "d")).includes("L"), "a line of two points");
+    const before = await page.getAttribute("#denials .line-denied", "d");
+    await until(async () => (await page.getAttribute("#denials .line-denied", "d")) !== before, "the chart to move");
+    assert.match(await text(page, "#tile-p99"), /^[\d.]+ (µs|ms|s)$/);
+    assert.match(await text(page, "#latency-p999"), /^[\d.]+ (µs|ms|s)$/);
+    assert.match(await page.getAttribute("#decisions svg", "aria-label"), /Allowed|allowed: now [\d.]+k? a second/);
+    await shot(page, "overview-light");
+    await stop();
+    await until(async () => number(await text(page, "#rate-allowed")) === 0, "the rate to fall to 0");
+  });
+
+  await harness.test("overview: totals, zone and connections are the server's", server, async (page) => {
+    await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
+    await until(async () => {
+      const stats = await server.get("v1/stats");
+      return number(await text(page, "#total-allowed")) === stats.totals.allowed
+        && (await text(page, "#total-denied")).includes(`${stats.totals.denied.toLocaleString("en")} in all`)
+        && (await text(page, "#zone")).includes(`${stats.zone.keys.toLocaleString("en")} of ${stats.zone.capacity.toLocaleString("en")}`);
+    }, "the figures to agree");
+    assert.ok(number(await text(page, "#tile-open")) >= 1);
+    assert.ok((await page.getByRole("meter", { name: "States" }).count()) === 1);
+  });
+
+  await harness.test("overview: the chart as a table", server, async (page) => {
+    const stop = server.load(50, ask);
+    await page.getByText("As a table").click();
+    const table = page.getByRole("table", { name: /averaged over ten seconds/ });
+    await until(async () => number(await table.locator("tbody tr").first().locator("td").first().textContent()) > 10, "a figure in the table");
+    await stop();
+    assert.equal(await table.locator("tbody tr").count(), 12);
+  });
+
+  await harness.test("overview: pausing asks nothing, nor does a hidden tab", server, async (page) => {
+    await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
+    let asked = 0;
+    page.on("request", () => asked++);
+    const quiet = async () => {
+      await page.waitForTimeout(300);
+      asked = 0;
+      await page.waitForTimeout(2500);
+      return asked;
+    };
+    await page.getByRole("button", { name: "Pause" }).click();
+    assert.equal(await quiet(), 0);
+    assert.equal(await text(page, "#state-text"), "Paused");
+    await page.getByRole("button", { name: "Resume" }).click();
+    await until(() => asked > 1, "it to go on");
+    await page.evaluate(() => {
+      Object.defineProperty(document, "hidden", { configurable: true, get: () => true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    });
+    assert.equal(await quiet(), 0);
+    await page.evaluate(() => {
+      delete document.hidden;
+      document.dispatchEvent(new Event("visibilitychange"));
+    });
+    await until(() => asked > 1, "it to go on when seen again");
+  });
+
+  await harness.test("policies: words, limits and what they decide now", server, async (page) => {
+    const answer = await server.get("v1/policies");
+    assert.deepEqual(answer.policies.map((policy) => policy.name), ["api", "login", "search"]);
+    const stop = server.load(100, ask);
+    for (const policy of answer.policies) {
+      const card = page.getByRole("article", { name: policy.name });
+      for (const limit of policy.limits) {
+        await card.getByText(limit.limit, { exact: true }).waitFor();
+        await card.getByText(limit.meaning).waitFor();
+      }
+    }
+    const api = page.getByRole("article", { name: "api" });
+    await until(async () => number(await api.locator("header .pulse-allowed .num").textContent()) > 20, "a rate of the policy");
+    await until(async () => number(await api.locator(".limit .pulse-shadow .num").textContent()) > 1, "a rate in shadow");
+    await until(async () => (await api.locator("header .spark .line-allowed").getAttribute("d")).includes("L"), "a sparkline");
+    await shot(page, "policies-light");
+    await stop();
+    await page.getByLabel("Filter").fill("log");
+    assert.equal(await page.getByRole("article").filter({ visible: true }).count(), 1);
+    await page.getByLabel("Filter").fill("nothing like it");
+    await page.getByText("None of 3 policies").waitFor();
+  }, { open: "#policies" });
+
+  await harness.test("keys: the hottest and the most limited, and what is in them is text", server, async (page) => {
+    const evil = "<img src=x onerror=\"document.title='owned'\">";
+    const stop = server.load(150, (i) => (i % 2 ? { policy: "api", key: evil } : { policy: "api", key: `user:${i % 7}` }));
+    const card = page.getByRole("article", { name: "api" });
+    const link = card.getByRole("link", { name: evil }).first();
+    await link.waitFor();
+    assert.equal(await page.locator("main img").count(), 0);
+    assert.match(await link.textContent(), /\/s$/);
+    await card.locator(".keys-denied").getByRole("link", { name: evil }).waitFor();
+    await shot(page, "keys-light");
+    await link.hover();
+    const order = () => card.locator(".keys-hottest .key-name").allTextContents();
+    const before = await order();
+    await page.waitForTimeout(5000);
+    assert.deepEqual(await order(), before, "the order holds still under the pointer");
+    await link.click();
+    await until(async () => (await page.inputValue("#inspect-key")) === evil, "the inspector to have the key");
+    await page.locator("#inspect-limits code", { hasText: evil }).first().waitFor();
+    assert.equal(await page.locator("main img").count(), 0);
+    assert.notEqual(await page.title(), "owned");
+    await stop();
+  }, { open: "#keys" });
+}

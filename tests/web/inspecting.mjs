@@ -1,0 +1,87 @@
+/* The inspector: what it says is what the API says, and its two buttons do what they say. */
+import assert from "node:assert/strict";
+import { shot, text } from "./harness.mjs";
+import { until } from "./server.mjs";
+
+const REFUSED = [/status of 4\d\d/]; /* the browser's own line on an answer of that kind */
+
+export async function inspecting(harness, server) {
+  const left = (page) => text(page, "#inspect-limits .left .num");
+
+  await harness.test("inspector: a policy's key, taken, denied and reset", server, async (page) => {
+    await page.getByLabel("Policy", { exact: true }).selectOption("login");
+    await page.getByLabel("Key", { exact: true }).fill("198.51.100.7");
+    await page.getByRole("button", { name: "Inspect" }).click();
+    await page.getByText("A take would be allowed.").waitFor();
+    assert.equal(await left(page), "5 of 5");
+    await page.locator("#inspect-limits").getByText("fixed-window 5/h from-first").waitFor();
+    for (let i = 4; i >= 0; i--) {
+      await page.getByRole("button", { name: "Take one" }).click();
+      await until(async () => (await left(page)) === `${i} of 5`, `${i} left`);
+    }
+    await page.getByText(/A take would be denied; allowed in (1 h|59 m)/).waitFor();
+    await page.getByRole("button", { name: "Take one" }).click();
+    await page.getByText("Denied, nothing was charged").waitFor();
+    const api = (await server.post("v1/explain", { policy: "login", key: "198.51.100.7" })).body;
+    assert.equal(api.allowed, false);
+    assert.equal(api.limits[0].remaining, 0);
+    await shot(page, "inspector-denied");
+
+    await page.getByRole("button", { name: "Reset…" }).click();
+    const dialog = page.getByRole("dialog", { name: "Forget what this key has used?" });
+    await dialog.getByText("198.51.100.7").waitFor();
+    await dialog.getByRole("button", { name: "Keep it" }).click();
+    assert.equal((await server.post("v1/explain", { policy: "login", key: "198.51.100.7" })).body.allowed, false);
+    await page.getByRole("button", { name: "Reset…" }).click();
+    await dialog.getByRole("button", { name: "Reset" }).click();
+    await page.getByText("every limit of it is as new").waitFor();
+    await until(async () => (await left(page)) === "5 of 5", "all of it back");
+    assert.equal((await server.post("v1/explain", { policy: "login", key: "198.51.100.7" })).body.allowed, true);
+  }, { open: "#inspector", expected: REFUSED });
+
+  await harness.test("inspector: a limit of one's own, followed as it refills", server, async (page) => {
+    await page.getByRole("radio", { name: "A limit" }).check();
+    await page.getByLabel("Limit", { exact: true }).fill("token-bucket 1/s burst 30");
+    await page.getByLabel("Key", { exact: true }).fill("followed");
+    await server.post("v1/take", { key: "followed", limit: "token-bucket 1/s burst 30", cost: 30 });
+    await page.getByRole("button", { name: "Inspect" }).click();
+    await until(async () => Number((await left(page)).split(" ")[0]) >= 3, "it to refill before our eyes");
+    await page.getByLabel("Cost").fill("31");
+    await page.getByRole("button", { name: "Inspect" }).click();
+    await page.getByText("would never be allowed").waitFor();
+    assert.match(page.url(), /#inspector\?.*limit=token-bucket/);
+    await page.reload();
+    await page.getByText("would never be allowed").waitFor();
+    assert.equal(await page.inputValue("#inspect-cost"), "31");
+  }, { open: "#inspector" });
+
+  await harness.test("inspector: attributes find their policies", server, async (page) => {
+    await page.getByRole("radio", { name: "Attributes" }).check();
+    await page.getByLabel("Attributes, one a line").fill("path=/api/things\nuser=ann=1");
+    await page.getByRole("button", { name: "Inspect" }).click();
+    await page.locator("#inspect-limits").getByText("api / per-user").waitFor();
+    await page.locator("#inspect-limits").getByText("api / stricter").waitFor();
+    await page.getByRole("button", { name: "Take one" }).click();
+    await page.getByText("Taken: allowed").waitFor();
+    await page.getByRole("button", { name: "Reset…" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Reset" }).click();
+    await page.getByText("every limit of it is as new").waitFor();
+    await page.getByLabel("Attributes, one a line").fill("path=/nobody");
+    await page.getByRole("button", { name: "Inspect" }).click();
+    await page.getByText("no policy applies").waitFor();
+    await page.getByLabel("Attributes, one a line").fill("nonsense");
+    await page.getByRole("button", { name: "Inspect" }).click();
+    await page.getByText("expected name=value").waitFor();
+  }, { open: "#inspector", expected: REFUSED });
+
+  await harness.test("inspector: mistakes are named where they are", server, async (page) => {
+    await page.getByRole("radio", { name: "A limit" }).check();
+    await page.getByRole("button", { name: "Inspect" }).click();
+    await page.getByText("Expected a key").waitFor();
+    assert.equal(await page.getAttribute("#inspect-key", "aria-invalid"), "true");
+    await page.getByLabel("Key", { exact: true }).fill("k");
+    await page.getByLabel("Limit", { exact: true }).fill("token-bucket 10");
+    await page.getByRole("button", { name: "Inspect" }).click();
+    await page.getByRole("alert").filter({ hasText: "expected a rate like 10/s" }).waitFor();
+  }, { open: "#inspector", expected: REFUSED });
+}

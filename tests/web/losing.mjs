@@ -1,0 +1,99 @@
+/* When things are not there: the server, its token, its store. */
+import assert from "node:assert/strict";
+import { number, shot, text } from "./harness.mjs";
+import { freePort, Process, Server, until } from "./server.mjs";
+
+const GONE = [/ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|ERR_SOCKET_NOT_CONNECTED|ERR_CONNECTION_CLOSED/];
+
+async function serverGone(harness) {
+  const server = await Server.start();
+  try {
+    await harness.test("loss: the server goes away and comes back", server, async (page) => {
+      await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
+      const load = server.load(60, (i) => ({ policy: "api", key: `u${i % 20}` }));
+      await until(async () => number(await text(page, "#rate-allowed")) > 10, "a rate");
+      const total = number(await text(page, "#total-allowed"));
+      await server.stop("SIGKILL");
+      await page.getByRole("alert").filter({ hasText: "The server does not answer" }).waitFor();
+      assert.equal(await text(page, "#state-text"), "No connection");
+      assert.ok(number(await text(page, "#total-allowed")) >= total, "the last figures stay");
+      await shot(page, "lost");
+      await server.launch();
+      await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live again");
+      assert.equal(await page.getByText("The server does not answer").count(), 0);
+      await until(async () => number(await text(page, "#rate-allowed")) > 10, "a rate again");
+      assert.ok(number(await text(page, "#rate-allowed")) < 1000, "a new start is no burst");
+      await load();
+    }, { expected: GONE });
+  } finally {
+    await server.close();
+  }
+}
+
+async function tokenAsked(harness) {
+  const server = await Server.start({ token: "a-token-of-the-tests-1234567890" });
+  const refused = [/status of 40[13]/];
+  const dialog = (page) => page.getByRole("dialog", { name: "This server asks for a token" });
+  try {
+    await harness.test("loss: a token is asked for, checked and kept for the tab", server, async (page, room) => {
+      await dialog(page).waitFor();
+      await shot(page, "token");
+      await page.getByRole("textbox", { name: "Token" }).fill("wrong");
+      await page.keyboard.press("Enter");
+      await page.getByText("does not accept this token").waitFor();
+      await page.getByRole("textbox", { name: "Token" }).fill(server.options.token);
+      await page.getByRole("button", { name: "Use it" }).click();
+      await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
+      await page.reload();
+      await until(async () => (await text(page, "#state-text")) === "Live", "the token to be remembered");
+      assert.equal(await page.evaluate(() => JSON.stringify(localStorage)), "{}", "not beyond the tab");
+      const other = await room.newPage();
+      await other.goto(server.base);
+      await dialog(other).waitFor();
+    }, { expected: refused });
+
+    await harness.test("loss: no token, no nagging", server, async (page) => {
+      await dialog(page).waitFor();
+      await page.keyboard.press("Escape");
+      await page.getByRole("alert").filter({ hasText: "asks for a token" }).waitFor();
+      assert.equal(await text(page, "#state-text"), "Locked");
+      await page.waitForTimeout(2500);
+      assert.equal(await dialog(page).count(), 0);
+      await page.getByRole("button", { name: "Enter token" }).click();
+      await dialog(page).waitFor();
+      await page.getByRole("textbox", { name: "Token" }).fill(server.options.token);
+      await page.keyboard.press("Enter");
+      await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
+    }, { expected: refused });
+  } finally {
+    await server.close();
+  }
+}
+
+async function storeLost(harness) {
+  const port = await freePort();
+  const redis = new Process("redis-server", ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+  await until(() => redis.said.includes("Ready to accept connections"), "redis-server");
+  const server = await Server.start({ store: `redis://127.0.0.1:${port}` });
+  try {
+    await harness.test("loss: a store out of reach is told", server, async (page) => {
+      await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
+      const load = server.load(30, (i) => ({ policy: "api", key: `u${i % 5}` }));
+      await until(async () => number(await text(page, "#rate-allowed")) > 5, "a rate");
+      assert.match(await text(page, "#zone"), /The state is kept by redis/);
+      await redis.stop("SIGKILL");
+      await page.getByRole("alert").filter({ hasText: "The store is out of reach" }).waitFor();
+      await shot(page, "degraded");
+      await load();
+    });
+  } finally {
+    await server.close();
+    await redis.stop("SIGKILL");
+  }
+}
+
+export async function losing(harness) {
+  await serverGone(harness);
+  await tokenAsked(harness);
+  await storeLost(harness);
+}
