@@ -37,7 +37,8 @@ struct cli_call {
 };
 
 extern const struct cli_command cli_take, cli_peek, cli_wait, cli_settle, cli_reset, cli_acquire,
-    cli_renew, cli_release, cli_explain, cli_replay, cli_demo, cli_bench, cli_zone, cli_lua;
+    cli_renew, cli_release, cli_explain, cli_replay, cli_demo, cli_bench, cli_zone, cli_lua,
+    cli_serve, cli_check;
 
 /* The exit codes, as every help text ends. */
 #define CLI_EXIT_CODES                                                                             \
@@ -67,6 +68,14 @@ enum cli_type {
     CLI_WAIT,    /* int64_t µs; `0`, a duration or `any` */
     CLI_SECONDS, /* int64_t µs; a duration, or a plain number of seconds */
     CLI_COUNT,   /* int64_t, 1 … most */
+    CLI_LIST,    /* struct cli_list: may be given several times */
+};
+
+#define CLI_LIST_MAX 64
+
+struct cli_list {
+    const char *texts[CLI_LIST_MAX];
+    size_t count;
 };
 
 struct cli_option {

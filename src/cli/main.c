@@ -5,8 +5,9 @@
 #include <string.h>
 
 static const struct cli_command *const commands[] = {
-    &cli_take,    &cli_peek,    &cli_wait,   &cli_settle, &cli_reset, &cli_acquire, &cli_renew,
-    &cli_release, &cli_explain, &cli_replay, &cli_demo,   &cli_bench, &cli_zone,    &cli_lua,
+    &cli_take,    &cli_peek,  &cli_wait,    &cli_settle,  &cli_reset,
+    &cli_acquire, &cli_renew, &cli_release, &cli_explain, &cli_replay,
+    &cli_demo,    &cli_bench, &cli_zone,    &cli_lua,     &cli_serve, &cli_check,
 };
 
 static void print_usage(FILE *stream)
@@ -23,6 +24,7 @@ static void print_usage(FILE *stream)
         fprintf(stream, "  %-8s  %s\n", commands[i]->name, commands[i]->summary);
     fputs("\n"
           "Examples:\n"
+          "  weir serve\n"
           "  weir demo\n"
           "  weir explain \"token-bucket 10/s burst 20\"\n"
           "  weir take user:42 \"token-bucket 10/s burst 20, fixed-window 1000/d\"\n"

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#define OPTIONS_MAX 16
+#define OPTIONS_MAX 40
 
 struct parser {
     const struct cli_call *call;
@@ -15,7 +15,7 @@ struct parser {
     const struct cli_operand *operands;
     size_t operand_count;
     size_t operands_read;
-    unsigned seen; /* a bit an option */
+    uint64_t seen; /* a bit an option */
     int at;        /* index into argv */
 };
 
@@ -46,6 +46,16 @@ static int unknown_option(const struct parser *parser, const char *argument)
                     cli_show_text(argument).text, command);
 }
 
+static int add_text(const struct parser *parser, const struct cli_option *option, const char *text)
+{
+    struct cli_list *list = option->ret;
+    if (list->count == WEIR__COUNT(list->texts))
+        return cli_fail(parser->call, CLI_USAGE, "--%s can be given %zu times at most",
+                        option->name, WEIR__COUNT(list->texts));
+    list->texts[list->count++] = text;
+    return CLI_OK;
+}
+
 static int store_value(const struct parser *parser, const struct cli_option *option,
                        const char *text)
 {
@@ -64,6 +74,8 @@ static int store_value(const struct parser *parser, const struct cli_option *opt
     case CLI_TEXT:
         *(const char **)option->ret = text;
         return CLI_OK;
+    case CLI_LIST:
+        return add_text(parser, option, text);
     case CLI_FLAG:
         break;
     }
@@ -96,8 +108,8 @@ static int read_option(struct parser *parser)
     const struct cli_option *option = find_option(parser, argument, &value);
     if (!option)
         return unknown_option(parser, argument);
-    unsigned bit = 1u << (option - parser->options);
-    if (parser->seen & bit)
+    uint64_t bit = UINT64_C(1) << (option - parser->options);
+    if (parser->seen & bit && option->type != CLI_LIST)
         return cli_fail(parser->call, CLI_USAGE, "--%s is given twice; give it once", option->name);
     parser->seen |= bit;
     if (option->type == CLI_FLAG && value)

@@ -6,6 +6,7 @@
  *     batch = server_batch_of(conn)               the thread's open batch
  *     ask = server_batch_add(conn)                NULL: it is full, finish first
  *     fill ask, batch->simple[i]; or ask->group for several keys, limits with rows, or a plan
+ *     server_batch_say(conn, bytes, len)           an answer that is known already, in its turn
  *     server_batch_finish(conn)                   runs it; false: askers have it, go on when it is back
  */
 #ifndef WEIR_SERVER_BATCH_H
@@ -15,6 +16,8 @@
 #include "wire/command.h"
 
 #define SERVER_BATCH_MAX 64
+#define SERVER_BATCH_ROOM                                                                          \
+    ((size_t)96 << 10)         /* a longest key, and what an ordinary head decodes to */
 #define SERVER_GROUPS_MAX 1024 /* a thread, in use at once */
 
 struct server_conn;
@@ -26,15 +29,31 @@ struct server_group {
     weir_decision rows[WEIR_LIMITS_MAX]; /* a row a limit */
     size_t count;                        /* requests */
     size_t row_count;
-    bool planned; /* plan is in use */
+    bool planned; /* plan is in use, and owns the limits */
     struct weir__plan plan;
     weir_decision shadows[WEIR__ENTRIES_MAX];
     weir_decision shadow_rows[WEIR__ENTRIES_MAX][WEIR_LIMITS_MAX];
-    char room[8192]; /* keys decoded from queries and JSON, attributes */
-    size_t room_used;
+};
+
+/* An answer that was known when its request was read, in its place among the others. */
+struct server_said {
+    size_t len;
+    char bytes[];
+};
+
+/* What takes long, or may block, and is no decision: done by an asker, alone. */
+struct server_work {
+    void (*run)(struct server *server, struct server_work *work);
+    char *body; /* a copy, NUL-terminated */
+    size_t len;
+    int status;
+    char *answer; /* malloc'ed by run */
+    size_t answer_len;
 };
 
 struct server_ask {
+    struct server_work *work; /* not NULL: this is to be done */
+    struct server_said *said; /* not NULL: this is the answer, nothing is asked */
     enum weir__verb verb;
     int code;                   /* 0, or a WEIR_E… */
     struct server_group *group; /* NULL: batch->simple[i] is the request */
@@ -43,7 +62,8 @@ struct server_ask {
     uint64_t lease;
     bool resettled;   /* plan: settle every enforced entry */
     bool explain;     /* charges nothing, tells everything */
-    bool hold;        /* answer when the delay is over */
+    bool hold;        /* answer when the delay is over; the last of its batch */
+    bool close;       /* its answer is the connection's last */
     weir_limit *kept; /* a reference to give back */
     /* how to answer */
     union {
@@ -54,9 +74,7 @@ struct server_ask {
         struct {
             enum weir__field_style style;
             int16_t deny_status;
-            bool head, close,
-                quiet;      /* no body wanted; last of its connection; forward-auth: no JSON */
-            uint8_t form;   /* which JSON shape */
+            bool head, detail;
             int32_t stream; /* HTTP/2 */
         } http;
         void *other;
@@ -74,12 +92,22 @@ struct server_batch {
     weir_request simple[SERVER_BATCH_MAX];
     weir_decision decided[SERVER_BATCH_MAX];
     struct server_ask asks[SERVER_BATCH_MAX];
+    bool slow;       /* askers run it, whatever the store */
+    bool referenced; /* it outlives the cache's turn: its limits are held */
+    size_t room_used;
+    char room[SERVER_BATCH_ROOM]; /* keys decoded from queries */
 };
 
 /* The open batch of the connection being fed. */
 struct server_batch *server_batch_of(struct server_conn *conn);
 /* The next ask, zeroed, its simple request set to the defaults; NULL: full, finish first. */
 struct server_ask *server_batch_add(struct server_conn *conn);
+/* Whether an ask with what it decodes to fits into the open batch. */
+bool server_batch_has_room(struct server_conn *conn);
+/* Whether answers are due before anything else may be said. */
+bool server_batch_is_open(const struct server_conn *conn);
+/* Adds an answer. */
+void server_batch_say(struct server_conn *conn, const char *bytes, size_t len, bool close);
 /* Takes the last ask back. */
 void server_batch_drop(struct server_conn *conn);
 /* A group for an ask; NULL: too many are in use. */
@@ -88,9 +116,13 @@ struct server_group *server_group_take(struct server_thread *thread);
 bool server_batch_finish(struct server_conn *conn);
 /* Decides every ask. By any thread. */
 void server_batch_run(struct server *server, struct server_batch *batch);
+/* Counts what a batch decided. */
+void server_batch_count(const struct server_batch *batch);
+/* Runs an ask of gRPC's (verb WEIR__VERBS, ask->other): grpc.c. */
+void server_grpc_run(struct server *server, struct server_ask *ask);
 /* Counts, answers and frees a batch that is back. By its loop. */
 void server_batch_back(struct server_batch *batch);
-/* Room for n bytes that live as long as the group; NULL: there is none. */
-char *server_group_room(struct server_group *group, size_t n);
+/* Room for n bytes that live as long as the open batch; NULL: there is none left. */
+char *server_batch_room(struct server_conn *conn, size_t n);
 
 #endif

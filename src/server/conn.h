@@ -16,12 +16,14 @@
 #include "server/batch.h"
 
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sys/un.h>
 
 #define SERVER_IN_SIZE ((size_t)64 << 10)     /* the thread's reading buffer */
 #define SERVER_OUT_SIZE ((size_t)512 << 10)   /* the thread's writing buffer */
 #define SERVER_OUT_RESERVE ((size_t)64 << 10) /* no answer of a batch is longer */
 #define SERVER_KEPT_MAX ((size_t)8 << 20)     /* bytes kept that a peer does not read */
+#define SERVER_RESP_MESSAGE_MAX (1280u << 10) /* sixteen of the longest keys fit */
 
 struct server_protocol_ops {
     const char *name;
@@ -48,12 +50,12 @@ struct server_conn {
     struct server_tls_conn *tls;                /* NULL: plain */
     struct server_conn *prev, *next;            /* all of the thread */
     unsigned inflight;                          /* batches under way or held */
-    bool wants_write;                           /* EPOLLOUT is set */
+    uint32_t events;                            /* what epoll watches for */
     bool blocked;                               /* conn->out must go first */
-    bool closing; /* nothing more is read; closed when all is written and nothing is under way */
-    bool dead;    /* the socket is gone; freed when nothing is under way */
+    bool closing;   /* nothing more is fed; closed when all is written and nothing is under way */
+    bool lingering; /* all is written: what still comes is thrown away for a while */
+    bool dead;      /* the socket is gone; freed when nothing is under way */
     bool feeding;
-    bool reading_paused;
     bool entered;              /* counted in clients */
     enum server_access access; /* RESP: after AUTH */
     int resp_protocol;
@@ -75,7 +77,7 @@ struct server_listener {
     bool tls;
 };
 
-struct server_timers; /* a heap of held batches */
+struct server_response;
 
 struct server_thread {
     struct server *server;
@@ -103,7 +105,10 @@ struct server_thread {
     int64_t now_us; /* CLOCK_MONOTONIC at the wake-up */
     int64_t swept_us;
     bool accepting;
+    bool paused; /* accepting: no descriptors were left */
     uint64_t next_id;
+    struct server_response *response; /* the one being made */
+    struct server_conn *graves;       /* dead, to be freed when the events at hand are done */
 };
 
 /* ---- loop.c ---- */
@@ -125,6 +130,8 @@ void server_conn_close(struct server_conn *conn);
 void server_conn_kill(struct server_conn *conn);
 /* Timeouts, once a second. */
 void server_conn_sweep(struct server_conn *conn);
+/* Frees the dead: behind the last event that may name them. */
+void server_conn_bury(struct server_thread *thread);
 
 /* Where answers go. There is room for SERVER_OUT_RESERVE bytes. */
 struct weir__buffer *server_out(struct server_conn *conn);
@@ -155,6 +162,8 @@ bool server_tls_wants_write(struct server_tls_conn *tls);
 /* ---- askers.c ---- */
 
 int server_askers_create(struct server *server, struct server_askers **ret, weir_error *err);
+/* Ends the threads; what they were given has come back. */
+void server_askers_stop(struct server_askers *askers);
 void server_askers_destroy(struct server_askers *askers);
 void server_askers_give(struct server_askers *askers, struct server_batch *batch);
 

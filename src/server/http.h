@@ -41,6 +41,9 @@ enum server_routed server_http_route(struct server_conn *conn, struct weir__http
 void server_http_respond(struct server_conn *conn, struct server_batch *batch, size_t i,
                          struct server_response *ret);
 
+/* Whether the body says it is JSON: no page of another site can send that unasked. */
+bool server_http_is_json(const struct weir__http_request *request);
+
 /* ---- responses ---- */
 
 void server_response_begin(struct server_response *response, int status);
@@ -57,8 +60,10 @@ const char *server_status_text(int status);
 
 /* ---- http_admin.c: what is told and changed besides decisions; as server_http_route ---- */
 
+/* False: there is nothing at this path. */
 bool server_http_admin(struct server_conn *conn, struct weir__http_request *request,
-                       enum server_access access, struct server_response *ret);
+                       enum server_access access, int32_t stream, struct server_response *ret,
+                       enum server_routed *ret_routed);
 
 /* ---- dashboard.c: files of web/, compiled in ---- */
 

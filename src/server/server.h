@@ -84,7 +84,7 @@ struct server {
     const char *store_kind;
     bool remote; /* the store is asked over a network: askers do it */
     uint64_t receipt_secret[2];
-    _Atomic(struct server_rules *) rules;
+    struct server_rules *rules; /* the newest; rules.c guards it */
     atomic_uint_fast64_t rules_generation;
     struct server_metrics *metrics;
     struct server_top *top;
@@ -94,15 +94,15 @@ struct server {
     struct server_clients *clients;       /* how many connections each address has */
     struct server_thread *threads[SERVER_THREADS_MAX];
     int thread_count;
+    atomic_int_fast64_t connections;
     atomic_bool draining, stopping, ready;
     atomic_int_fast64_t test_now_us; /* test clock: -1 is not set */
-    atomic_uint_fast64_t test_lease;
 };
 
 /* ---- run.c ---- */
 
 /* Starts, serves until SIGTERM or SIGINT, drains. An exit code as cli.h has them; says why on stderr. */
-int server_run(const struct server_config *config);
+int server_run(const struct server_config *config, char *const *argv);
 
 /* ---- rules.c ---- */
 

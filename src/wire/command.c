@@ -51,7 +51,7 @@ int weir__read_whole(struct weir__span text, const char *what, int64_t least, in
     return 0;
 }
 
-int weir__read_key(struct weir__span text, weir_key *ret, weir_error *err)
+int weir__check_key(struct weir__span text, weir_key *ret, weir_error *err)
 {
     if (text.len < 1 || text.len > WEIR_KEY_MAX)
         return weir__fail(err, WEIR_EINVAL, 0, "a key has 1 to %d bytes, this one has %zu",
@@ -114,7 +114,7 @@ static int read_take(const struct weir__span *args, size_t n, struct weir__limit
 {
     if (n < 3)
         return wrong_count(ret->verb, err);
-    int code = weir__read_key(args[1], &ret->asks[0].key, err);
+    int code = weir__check_key(args[1], &ret->asks[0].key, err);
     if (code == 0 && n > 3)
         code = read_options(args + 3, n - 3, true, ret, err);
     return code ? code : read_limit(cache, args[2], &ret->asks[0].limit, err);
@@ -137,7 +137,7 @@ static int read_take_all(const struct weir__span *args, size_t n, struct weir__l
     for (size_t i = 0; i < ret->count && code == 0; i++) {
         const struct weir__span *it = args + 2 + 3 * i;
         struct weir__command_ask *ask = &ret->asks[i];
-        code = weir__read_key(it[0], &ask->key, err);
+        code = weir__check_key(it[0], &ask->key, err);
         if (code == 0)
             code = weir__read_whole(it[2], "a cost", 0, WEIR_COST_MAX, &ask->cost, err);
         if (code == 0)
@@ -156,7 +156,7 @@ static int read_settle(const struct weir__span *args, size_t n, struct weir__lim
 {
     if (n != 5)
         return wrong_count(ret->verb, err);
-    int code = weir__read_key(args[1], &ret->asks[0].key, err);
+    int code = weir__check_key(args[1], &ret->asks[0].key, err);
     if (code == 0)
         code = read_limit(cache, args[2], &ret->asks[0].limit, err);
     if (code == 0)
@@ -171,7 +171,7 @@ static int read_lease(const struct weir__span *args, size_t n, struct weir__limi
     int64_t id = 0;
     if (n != 4)
         return wrong_count(ret->verb, err);
-    int code = weir__read_key(args[1], &ret->asks[0].key, err);
+    int code = weir__check_key(args[1], &ret->asks[0].key, err);
     if (code == 0)
         code = read_limit(cache, args[2], &ret->asks[0].limit, err);
     if (code == 0)
@@ -187,7 +187,7 @@ static int read_throttle(const struct weir__span *args, size_t n, struct weir__l
     int64_t burst, count, seconds;
     if (n != 5 && n != 6)
         return wrong_count(ret->verb, err);
-    int code = weir__read_key(args[1], &ret->asks[0].key, err);
+    int code = weir__check_key(args[1], &ret->asks[0].key, err);
     if (code == 0)
         code = weir__read_whole(args[2], "max_burst", 0, WEIR_COST_MAX - 1, &burst, err);
     if (code == 0)
@@ -232,7 +232,7 @@ int weir__command_read(enum weir__verb verb, const struct weir__span *args, size
     case WEIR__VERB_THROTTLE:
         return read_throttle(args, n, cache, ret, err);
     case WEIR__VERB_RESET:
-        return n == 2 ? weir__read_key(args[1], &ret->asks[0].key, err) : wrong_count(verb, err);
+        return n == 2 ? weir__check_key(args[1], &ret->asks[0].key, err) : wrong_count(verb, err);
     default:
         return weir__fail(err, WEIR_EINVAL, 0, "no such command");
     }

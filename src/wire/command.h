@@ -67,7 +67,7 @@ int weir__command_read(enum weir__verb verb, const struct weir__span *args, size
 int weir__read_whole(struct weir__span text, const char *what, int64_t least, int64_t most,
                      int64_t *ret, weir_error *err);
 /* Whether a key may be one. */
-int weir__read_key(struct weir__span text, weir_key *ret, weir_error *err);
+int weir__check_key(struct weir__span text, weir_key *ret, weir_error *err);
 
 /* Seconds of redis-cell's reply: rounded up, -1 for never. */
 static inline int64_t weir__throttle_seconds(int64_t us)

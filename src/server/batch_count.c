@@ -1,0 +1,144 @@
+/* What was decided is counted, ranked and logged: by the loop, when a batch is back. */
+#include "server/conn.h"
+
+static void log_decision(struct server_thread *thread, const struct server_conn *conn,
+                         struct server_log_record *record, const weir_decision *decision)
+{
+    record->time_us = decision->time_us;
+    record->protocol = conn->protocol->counted_as;
+    record->client = (struct weir__span){conn->peer_text, conn->peer_text_len};
+    record->decision = decision;
+    record->allowed = decision->allowed;
+    server_access_log_put(thread->log, record);
+}
+
+static void count_simple(struct server_thread *thread, const struct server_batch *batch,
+                         const weir_request *request, const weir_decision *decision)
+{
+    weir_key key = request->key;
+    server_count_decision(thread->counters, SERVER_SERIES_TOTAL, decision->allowed,
+                          decision->degraded);
+    server_count_decision(thread->counters, SERVER_SERIES_ADHOC, decision->allowed,
+                          decision->degraded);
+    server_top_record(thread->top, SERVER_TOP_ADHOC, key.data, key.len, !decision->allowed);
+    if (thread->log && server_access_log_wants(thread->log, decision->allowed)) {
+        struct server_log_record record = {
+            .key = {key.data, key.len}, .cost = request->cost, .verdict = "limits"};
+        log_decision(thread, batch->conn, &record, decision);
+    }
+}
+
+/* Whether every limit of a request's rows allowed. */
+static bool rows_allowed(const weir_decision *rows, size_t n)
+{
+    bool allowed = true;
+    for (size_t i = 0; i < n; i++)
+        allowed = allowed && rows[i].allowed;
+    return allowed;
+}
+
+static void count_entries(struct server_thread *thread, const struct server_rules *rules,
+                          const struct server_group *group, const weir_decision *decision)
+{
+    const struct weir__plan *plan = &group->plan;
+    const weir_decision *rows = group->rows;
+    const struct weir__policy *last = NULL;
+    for (size_t i = 0; i < plan->enforced_count; i++) {
+        const struct weir__planned *it = &plan->enforced[i];
+        size_t limits = weir_limit_count(it->limit);
+        bool allowed = rows_allowed(rows, limits);
+        if (it->policy != last)
+            server_count_decision(thread->counters, rules->series.policies[it->policy->index],
+                                  decision->allowed, decision->degraded);
+        last = it->policy;
+        server_count_decision(thread->counters, rules->series.entries[it->entry->index], allowed,
+                              decision->degraded);
+        server_top_record(thread->top, rules->tops[it->policy->index], it->key.data, it->key.len,
+                          !allowed);
+        rows += limits;
+    }
+    for (size_t i = 0; i < plan->shadow_count; i++) {
+        const struct weir__planned *it = &plan->shadow[i];
+        server_count_shadow(thread->counters, rules->series.entries[it->entry->index],
+                            group->shadows[i].allowed);
+        server_count_shadow(thread->counters, SERVER_SERIES_TOTAL, group->shadows[i].allowed);
+    }
+}
+
+/* The enforced entry whose limit bound. */
+static const struct weir__planned *bound(const struct weir__plan *plan, size_t binding)
+{
+    for (size_t i = 0; i < plan->enforced_count; i++) {
+        size_t limits = weir_limit_count(plan->enforced[i].limit);
+        if (binding < limits)
+            return &plan->enforced[i];
+        binding -= limits;
+    }
+    return NULL;
+}
+
+static void log_plan(struct server_thread *thread, const struct server_batch *batch,
+                     const struct server_group *group, const weir_decision *decision)
+{
+    static const char *const verdicts[] = {"none", "allow-list", "deny-list", "limits"};
+    const struct weir__planned *it = bound(&group->plan, decision->binding);
+    struct server_log_record record = {.verdict = verdicts[group->plan.verdict]};
+    if (group->plan.by)
+        record.policy = weir__span_of(group->plan.by->name);
+    if (it) {
+        record.policy = weir__span_of(it->policy->name);
+        record.entry = weir__span_of(it->entry->name);
+        record.key = (struct weir__span){it->key.data, it->key.len};
+        record.cost = it->cost;
+    }
+    for (size_t i = 0; i < group->plan.shadow_count; i++)
+        record.shadow_denied += !group->shadows[i].allowed;
+    log_decision(thread, batch->conn, &record, decision);
+}
+
+static void count_plan(struct server_thread *thread, const struct server_batch *batch,
+                       const struct server_group *group, const weir_decision *decision)
+{
+    const struct server_rules *rules = batch->rules ? batch->rules : thread->rules;
+    const struct weir__plan *plan = &group->plan;
+    if (plan->verdict == WEIR__PLAN_ALLOW || plan->verdict == WEIR__PLAN_DENY) {
+        server_count_listed(thread->counters, SERVER_SERIES_TOTAL, decision->allowed);
+        server_count_listed(thread->counters, rules->series.policies[plan->by->index],
+                            decision->allowed);
+    } else {
+        server_count_decision(thread->counters, SERVER_SERIES_TOTAL, decision->allowed,
+                              decision->degraded);
+        count_entries(thread, rules, group, decision);
+    }
+    if (thread->log && server_access_log_wants(thread->log, decision->allowed))
+        log_plan(thread, batch, group, decision);
+}
+
+static bool decides(const struct server_ask *ask)
+{
+    if (ask->said || ask->work)
+        return false;
+    return ask->verb == WEIR__VERB_TAKE || ask->verb == WEIR__VERB_TAKEALL ||
+           ask->verb == WEIR__VERB_ACQUIRE || ask->verb == WEIR__VERB_THROTTLE;
+}
+
+void server_batch_count(const struct server_batch *batch)
+{
+    struct server_thread *thread = batch->thread;
+    for (size_t i = 0; i < batch->count; i++) {
+        const struct server_ask *ask = &batch->asks[i];
+        if (!decides(ask))
+            continue;
+        if (WEIR__UNLIKELY(ask->code)) {
+            server_count_failed(thread->counters, SERVER_SERIES_TOTAL);
+            continue;
+        }
+        if (ask->group && ask->group->planned)
+            count_plan(thread, batch, ask->group, &batch->decided[i]);
+        else
+            count_simple(thread, batch, ask->group ? &ask->group->requests[0] : &batch->simple[i],
+                         &batch->decided[i]);
+    }
+    uint64_t us = (uint64_t)weir__max(0, server_monotonic_us() - batch->began_us);
+    server_histogram_record(&thread->counters->latency, us * 1000, batch->count);
+}

@@ -1,0 +1,223 @@
+/* Asks against the store. By the loop that decoded them, or by an asker. See batch.h. */
+#include "server/batch.h"
+
+#include "core/core.h"
+
+#include <string.h>
+
+static bool is_simple_take(const struct server_ask *ask)
+{
+    return !ask->group && !ask->said && !ask->work &&
+           (ask->verb == WEIR__VERB_TAKE || ask->verb == WEIR__VERB_THROTTLE);
+}
+
+/* A run of independent takes: one reading of the clock, their cache misses side by side. */
+static void take_many(struct server *server, struct server_batch *batch, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++)
+        batch->decided[i].limit = -1; /* what it stays where nothing was decided */
+    int code =
+        weir_take_many(server->store, &batch->simple[from], to - from, &batch->decided[from]);
+    for (size_t i = from; i < to && WEIR__UNLIKELY(code); i++)
+        batch->asks[i].code = batch->decided[i].limit < 0 ? code : 0;
+}
+
+/* ---- plans ---- */
+
+/* Gives back what the first n requests were charged. One that cannot be reached stays charged: strict. */
+static void give_back(struct server *server, const struct server_group *group,
+                      char receipts[][WEIR_RECEIPT_SIZE], size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        int code = weir_settle(server->store, group->requests[i].key, group->requests[i].limit,
+                               receipts[i], 0, NULL);
+        (void)code;
+    }
+}
+
+/* Keys that may live in different slots: one after the other, and back again where one denies. */
+static int take_one_by_one(struct server *server, struct server_group *group, weir_decision *ret)
+{
+    char receipts[WEIR_LIMITS_MAX][WEIR_RECEIPT_SIZE];
+    weir_decision one = {.allowed = true};
+    size_t rows = 0;
+    bool degraded = false;
+    for (size_t i = 0; i < group->count; i++) {
+        int code = weir_take_all(server->store, &group->requests[i], 1, &one);
+        if (code || !one.allowed)
+            give_back(server, group, receipts, i);
+        if (code)
+            return code;
+        weir_receipt(&one, receipts[i]);
+        degraded = degraded || one.degraded;
+        rows += weir_limit_count(group->requests[i].limit);
+        if (!one.allowed)
+            break;
+    }
+    weir__fold(group->rows, rows, ret);
+    ret->time_us = one.time_us;
+    ret->degraded = degraded;
+    ret->charged = ret->allowed ? group->requests[0].cost : 0;
+    return 0;
+}
+
+/* What a stand-in decided is put as the policies want it: closed wins, open only if all say so. */
+static void apply_fail(const struct weir__plan *plan, weir_decision *decision)
+{
+    bool closed = false, open = true;
+    for (size_t i = 0; i < plan->enforced_count; i++) {
+        closed = closed || plan->enforced[i].policy->fail == WEIR__FAIL_CLOSED;
+        open = open && plan->enforced[i].policy->fail == WEIR__FAIL_OPEN;
+    }
+    if (closed) {
+        decision->allowed = false;
+        decision->delay_us = 0;
+    } else if (open) {
+        decision->allowed = true;
+        decision->retry_after_us = decision->delay_us = 0;
+    }
+}
+
+static void run_shadows(struct server *server, struct server_group *group, bool peek)
+{
+    for (size_t i = 0; i < group->plan.shadow_count; i++) {
+        const struct weir__planned *it = &group->plan.shadow[i];
+        weir_request request = weir_ask(it->key, it->limit);
+        request.cost = it->cost;
+        request.detail = group->shadow_rows[i];
+        int code = peek ? weir_peek_all(server->store, &request, 1, &group->shadows[i])
+                        : weir_take_all(server->store, &request, 1, &group->shadows[i]);
+        if (code)
+            group->shadows[i] = (weir_decision){.allowed = true, .limit = -1};
+    }
+}
+
+static int run_plan(struct server *server, struct server_ask *ask, weir_decision *ret)
+{
+    struct server_group *group = ask->group;
+    const struct weir__plan *plan = &group->plan;
+    bool peek = ask->verb == WEIR__VERB_PEEK;
+    int code = 0;
+    *ret = (weir_decision){.allowed = plan->verdict != WEIR__PLAN_DENY};
+    if (!ret->allowed)
+        ret->retry_after_us = WEIR_NEVER;
+    if (plan->verdict != WEIR__PLAN_LIMITS)
+        return 0;
+    if (group->count > 0) {
+        if (peek)
+            code = weir_peek_all(server->store, group->requests, group->count, ret);
+        else if (plan->give_back && group->count > 1)
+            code = take_one_by_one(server, group, ret);
+        else
+            code = weir_take_all(server->store, group->requests, group->count, ret);
+        if (code == 0 && ret->degraded)
+            apply_fail(plan, ret);
+    }
+    run_shadows(server, group, peek);
+    return code;
+}
+
+/* ---- the other verbs ---- */
+
+static int settle(struct server *server, const struct server_ask *ask, const weir_request *request)
+{
+    char receipt[WEIR_RECEIPT_SIZE];
+    if (!server_receipt_read(server, request->key, request->limit, ask->receipt, receipt))
+        return WEIR_ERECEIPT;
+    return weir_settle(server->store, request->key, request->limit, receipt, ask->actual, NULL);
+}
+
+/* Each entry's receipt is of the same take: the plan's first key signs for all. */
+static int settle_plan(struct server *server, const struct server_ask *ask)
+{
+    const struct server_group *group = ask->group;
+    char receipt[WEIR_RECEIPT_SIZE];
+    if (group->count == 0)
+        return 0;
+    if (!server_receipt_read(server, group->requests[0].key, group->requests[0].limit, ask->receipt,
+                             receipt))
+        return WEIR_ERECEIPT;
+    int code = 0;
+    for (size_t i = 0; i < group->count && code == 0; i++)
+        code = weir_settle(server->store, group->requests[i].key, group->requests[i].limit, receipt,
+                           ask->actual, NULL);
+    return code;
+}
+
+static int reset_plan(struct server *server, const struct server_group *group)
+{
+    int code = 0;
+    for (size_t i = 0; i < group->count && code == 0; i++)
+        code = weir_reset(server->store, group->requests[i].key);
+    for (size_t i = 0; i < group->plan.shadow_count && code == 0; i++)
+        code = weir_reset(server->store, group->plan.shadow[i].key);
+    return code;
+}
+
+static int run_group(struct server *server, struct server_ask *ask, weir_decision *ret)
+{
+    struct server_group *group = ask->group;
+    switch (ask->verb) {
+    case WEIR__VERB_SETTLE:
+        return settle_plan(server, ask);
+    case WEIR__VERB_RESET:
+        return reset_plan(server, group);
+    case WEIR__VERB_PEEK:
+    case WEIR__VERB_TAKE:
+        if (group->planned)
+            return run_plan(server, ask, ret);
+        break;
+    default:
+        break;
+    }
+    return ask->verb == WEIR__VERB_PEEK
+               ? weir_peek_all(server->store, group->requests, group->count, ret)
+               : weir_take_all(server->store, group->requests, group->count, ret);
+}
+
+static int run_one(struct server *server, struct server_ask *ask, weir_request *request,
+                   weir_decision *ret)
+{
+    if (ask->work) {
+        ask->work->run(server, ask->work);
+        return 0;
+    }
+    if (ask->verb == WEIR__VERBS) {
+        server_grpc_run(server, ask);
+        return 0;
+    }
+    if (ask->group)
+        return run_group(server, ask, ret);
+    switch (ask->verb) {
+    case WEIR__VERB_PEEK:
+        return weir_peek_all(server->store, request, 1, ret);
+    case WEIR__VERB_SETTLE:
+        return settle(server, ask, request);
+    case WEIR__VERB_RESET:
+        return weir_reset(server->store, request->key);
+    case WEIR__VERB_RENEW:
+        return weir_renew(server->store, request->key, request->limit, ask->lease);
+    case WEIR__VERB_RELEASE:
+        return weir_release(server->store, request->key, request->limit, ask->lease);
+    default:
+        return weir_take_all(server->store, request, 1, ret);
+    }
+}
+
+void server_batch_run(struct server *server, struct server_batch *batch)
+{
+    for (size_t i = 0; i < batch->count;) {
+        size_t end = i;
+        while (end < batch->count && is_simple_take(&batch->asks[end]))
+            end++;
+        if (end > i) {
+            take_many(server, batch, i, end);
+            i = end;
+            continue;
+        }
+        if (!batch->asks[i].said)
+            batch->asks[i].code =
+                run_one(server, &batch->asks[i], &batch->simple[i], &batch->decided[i]);
+        i++;
+    }
+}

@@ -1,0 +1,272 @@
+/* Parameters to asks: a limit given in the request, a policy by name, or all policies that match. */
+#include "server/http_ask.h"
+
+#include <string.h>
+
+static enum server_routed bad(struct server_conn *conn, struct server_response *ret, int status,
+                              const char *format, const char *what)
+{
+    server_count(&conn->thread->counters->faults[SERVER_HTTP][SERVER_FAULT_INVALID], 1);
+    server_response_problem(ret, status, format, what);
+    return SERVER_RESPONDED;
+}
+
+/* Takes the last ask back and says why. */
+static enum server_routed undo(struct server_conn *conn, struct server_response *ret,
+                               const char *format, const char *what)
+{
+    server_batch_drop(conn);
+    return bad(conn, ret, 400, format, what);
+}
+
+static void set_answer(struct server_ask *ask, enum weir__verb verb,
+                       const struct server_params *params, const struct weir__http_request *request,
+                       int32_t stream)
+{
+    ask->verb = verb;
+    ask->receipt = params->receipt;
+    ask->actual = params->actual;
+    ask->lease = (uint64_t)params->lease;
+    ask->explain = params->explain;
+    ask->hold = params->hold && (verb == WEIR__VERB_TAKE || verb == WEIR__VERB_ACQUIRE);
+    ask->http.style = params->style;
+    ask->http.deny_status = (int16_t)params->deny_status;
+    ask->http.head = request->method == WEIR__HTTP_HEAD;
+    ask->close = !request->keep_alive;
+    ask->http.detail = params->detail;
+    ask->http.stream = stream;
+}
+
+/* Waits: as asked; a held answer waits no longer than the server holds one. */
+static int64_t wait_of(const struct server_conn *conn, const struct server_params *params)
+{
+    int64_t most = conn->thread->server->config.max_delay_us;
+    if (!params->hold)
+        return params->wait_us;
+    return params->wait_us == WEIR_WAIT_DEFAULT ? most : weir__min(params->wait_us, most);
+}
+
+/* ---- limits that the request brings ---- */
+
+/* The key: as given, or the value of an attribute. It lives as long as the batch. */
+static const char *find_key(struct server_conn *conn, const struct server_params *params,
+                            const struct weir__http_request *request, weir_key *ret)
+{
+    struct weir__span key = params->key;
+    struct server_subject subject;
+    if (params->key_from.len > 0) {
+        server_subject_begin(&subject, conn, request, params);
+        if (!server_subject_find(&subject, params->key_from.data, params->key_from.len, &key))
+            return "the request has no value for key_from";
+    } else if (!params->has_key) {
+        return "a key is needed: key, or key_from with the name of an attribute";
+    }
+    if (key.len < 1 || key.len > WEIR_KEY_MAX)
+        return "a key has 1 to 65536 bytes";
+    if (params->hold || params->key_from.len > 0) {
+        char *copy = server_batch_room(conn, key.len);
+        if (!copy)
+            return "the key is too long to be held";
+        memcpy(copy, key.data, key.len);
+        key.data = copy;
+    }
+    *ret = weir_bytes(key.data, key.len);
+    return NULL;
+}
+
+static bool needs_rows(const struct server_params *params, const weir_limit *limit)
+{
+    return params->detail || params->explain ||
+           (limit->count > 1 && params->style != WEIR__FIELDS_OFF);
+}
+
+static void put_row_group(struct server_group *group, const weir_request *request)
+{
+    group->count = 1;
+    group->row_count = weir_limit_count(request->limit);
+    group->requests[0] = *request;
+    group->requests[0].detail = group->rows;
+}
+
+static bool has_leases(const weir_limit *limit)
+{
+    bool found = false;
+    for (size_t i = 0; i < limit->count; i++)
+        found = found || weir__algorithm_of(&limit->rules[i])->leases;
+    return found;
+}
+
+static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb verb,
+                                    const struct server_params *params,
+                                    const struct weir__http_request *request, int32_t stream,
+                                    struct server_response *ret)
+{
+    weir_error err;
+    struct server_ask *ask = server_batch_add(conn);
+    if (!ask)
+        return SERVER_BUSY;
+    struct server_batch *batch = server_batch_of(conn);
+    weir_request *it = &batch->simple[batch->count - 1];
+    set_answer(ask, verb, params, request, stream);
+    const char *why = find_key(conn, params, request, &it->key);
+    if (why)
+        return undo(conn, ret, "%s", why);
+    if (verb == WEIR__VERB_RESET)
+        return SERVER_ASKED;
+    if (params->limit.len == 0)
+        return undo(conn, ret, "%s", "a limit is needed, like token-bucket 100/s, or a policy");
+    it->limit =
+        weir__limit_cached(&conn->thread->cache, params->limit.data, params->limit.len, &err);
+    if (!it->limit)
+        return undo(conn, ret, "limit: %s", err.message);
+    it->cost = params->cost == SERVER_COST_UNSAID ? 1 : params->cost;
+    it->wait_us = wait_of(conn, params);
+    it->acquire = verb == WEIR__VERB_ACQUIRE;
+    bool leases = has_leases(it->limit);
+    if (!leases &&
+        (verb == WEIR__VERB_ACQUIRE || verb == WEIR__VERB_RENEW || verb == WEIR__VERB_RELEASE))
+        return undo(conn, ret, "%s", "there are no leases: none of the limits is concurrent");
+    if (leases && verb == WEIR__VERB_SETTLE)
+        return undo(conn, ret, "%s",
+                    "concurrent limits cannot be settled: release the lease instead");
+    if (verb <= WEIR__VERB_TAKEALL && needs_rows(params, it->limit)) {
+        ask->group = server_group_take(conn->thread);
+        if (!ask->group)
+            return undo(conn, ret, "%s", "too many large requests are under way; try again");
+        put_row_group(ask->group, it);
+    }
+    return SERVER_ASKED;
+}
+
+/* ---- policies ---- */
+
+/* The plan's enforced entries as requests, with a row a limit. */
+static void put_plan(struct server_group *group, int64_t wait_us)
+{
+    group->count = group->plan.enforced_count;
+    for (size_t i = 0; i < group->count; i++) {
+        const struct weir__planned *it = &group->plan.enforced[i];
+        group->requests[i] = (weir_request){
+            it->key, it->limit, it->cost, wait_us, group->rows + group->row_count, false};
+        group->row_count += weir_limit_count(it->limit);
+    }
+}
+
+static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb verb,
+                                     const struct server_params *params,
+                                     const struct weir__http_request *request, int32_t stream,
+                                     struct server_response *ret)
+{
+    weir_error err;
+    struct server_subject subject;
+    struct weir__subject finder = {server_subject_find, &subject};
+    weir_key key = weir_bytes(params->key.data, params->key.len);
+    struct server_ask *ask = server_batch_add(conn);
+    if (!ask)
+        return SERVER_BUSY;
+    set_answer(ask, verb, params, request, stream);
+    ask->group = server_group_take(conn->thread);
+    if (!ask->group)
+        return undo(conn, ret, "%s", "too many large requests are under way; try again");
+    ask->group->planned = true;
+    server_subject_begin(&subject, conn, request, params);
+    if (params->has_key && params->policy.len == 0)
+        return undo(conn, ret, "%s", "a key needs a limit or a policy beside it");
+    if (params->has_key && (key.len < 1 || key.len > WEIR_KEY_MAX))
+        return undo(conn, ret, "%s", "a key has 1 to 65536 bytes");
+    if (weir__policies_plan(conn->thread->rules->policies,
+                            params->policy.len ? &params->policy : NULL, &finder,
+                            params->has_key ? &key : NULL, params->cost, &ask->group->plan, &err))
+        return undo(conn, ret, "%s", err.message);
+    put_plan(ask->group, wait_of(conn, params));
+    if (ask->group->plan.by && !params->styled)
+        ask->http.style = ask->group->plan.by->style;
+    return SERVER_ASKED;
+}
+
+/* ---- several keys ---- */
+
+/* One element of takeall's requests: {"key" or "key_base64", "limit", "cost"}. */
+static const char *read_element(struct server_conn *conn, const struct server_params *params,
+                                const struct weir__json_node *node, struct server_group *group,
+                                weir_error *err)
+{
+    const struct weir__json_node *key, *limit, *cost;
+    weir_request *it = &group->requests[group->count];
+    if (node->type != WEIR__JSON_OBJECT)
+        return "each request is an object with key, limit and cost";
+    key = weir__json_member(params->nodes, node, "key");
+    limit = weir__json_member(params->nodes, node, "limit");
+    cost = weir__json_member(params->nodes, node, "cost");
+    *it = (weir_request){.cost = 1, .wait_us = wait_of(conn, params)};
+    if (key && key->type == WEIR__JSON_STRING) {
+        it->key = weir_bytes(key->text, key->len);
+    } else {
+        key = weir__json_member(params->nodes, node, "key_base64");
+        int64_t len = key && key->type == WEIR__JSON_STRING
+                          ? weir__base64_decode((char *)key->text, key->len)
+                          : -1;
+        it->key = weir_bytes(key ? key->text : NULL, len < 0 ? 0 : (size_t)len);
+    }
+    if (it->key.len < 1 || it->key.len > WEIR_KEY_MAX)
+        return "each request needs a key of 1 to 65536 bytes, or key_base64";
+    if (!limit || limit->type != WEIR__JSON_STRING)
+        return "each request needs a limit, like token-bucket 100/s";
+    if (cost && !weir__json_integer(cost, 0, WEIR_COST_MAX, &it->cost))
+        return "a cost is a whole number from 0 to 10^12";
+    it->limit = weir__limit_cached(&conn->thread->cache, limit->text, limit->len, err);
+    if (!it->limit)
+        return err->message;
+    if (group->row_count + it->limit->count > WEIR_LIMITS_MAX)
+        return "at most 16 limits a request";
+    it->detail = group->rows + group->row_count;
+    group->row_count += it->limit->count;
+    group->count++;
+    return NULL;
+}
+
+static enum server_routed ask_several(struct server_conn *conn, const struct server_params *params,
+                                      const struct weir__http_request *request, int32_t stream,
+                                      struct server_response *ret)
+{
+    weir_error err;
+    struct server_ask *ask;
+    if (!params->requests || params->requests->len == 0 || params->requests->len > WEIR_LIMITS_MAX)
+        return bad(conn, ret, 400, "%s", "requests must be an array of 1 to 16 objects");
+    if (params->hold)
+        return bad(conn, ret, 400, "%s", "takeall cannot hold its answer; wait as long as it says");
+    ask = server_batch_add(conn);
+    if (!ask)
+        return SERVER_BUSY;
+    set_answer(ask, WEIR__VERB_TAKEALL, params, request, stream);
+    ask->group = server_group_take(conn->thread);
+    if (!ask->group)
+        return undo(conn, ret, "%s", "too many large requests are under way; try again");
+    uint32_t at = (uint32_t)(params->requests - params->nodes) + 1;
+    for (; at < params->requests->next; at = params->nodes[at].next) {
+        const char *why = read_element(conn, params, &params->nodes[at], ask->group, &err);
+        if (why)
+            return undo(conn, ret, "%s", why);
+    }
+    return SERVER_ASKED;
+}
+
+enum server_routed server_http_ask(struct server_conn *conn, enum weir__verb verb,
+                                   const struct server_params *params,
+                                   const struct weir__http_request *request, int32_t stream,
+                                   struct server_response *ret)
+{
+    if (verb == WEIR__VERB_TAKEALL)
+        return ask_several(conn, params, request, stream, ret);
+    if (verb == WEIR__VERB_SETTLE && (!params->has_receipt || params->actual < 0))
+        return bad(conn, ret, 400, "%s", "settle needs receipt and actual");
+    if ((verb == WEIR__VERB_RENEW || verb == WEIR__VERB_RELEASE) && params->lease == 0)
+        return bad(conn, ret, 400, "%s", "a lease is needed: the number that acquire answered");
+    if (params->limit.len > 0 && params->policy.len > 0)
+        return bad(conn, ret, 400, "%s", "give limit or policy, not both");
+    bool leases = verb >= WEIR__VERB_ACQUIRE && verb <= WEIR__VERB_RELEASE;
+    bool by_limit = params->limit.len > 0 || leases ||
+                    (verb == WEIR__VERB_RESET && params->policy.len == 0 && params->has_key);
+    return by_limit ? ask_limit(conn, verb, params, request, stream, ret)
+                    : ask_policy(conn, verb, params, request, stream, ret);
+}

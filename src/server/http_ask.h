@@ -1,0 +1,63 @@
+/*
+ * What an HTTP request asks, before it becomes an ask: read from a query (http_query.c) or from JSON
+ * (http_json.c), turned into an ask in one place (http_ask.c).
+ */
+#ifndef WEIR_SERVER_HTTP_ASK_H
+#define WEIR_SERVER_HTTP_ASK_H
+
+#include "server/http.h"
+#include "wire/json.h"
+
+#define SERVER_JSON_NODES 512
+#define SERVER_COST_UNSAID INT64_C(-1)
+
+struct server_params {
+    struct weir__span key, limit, policy, key_from, receipt;
+    bool has_key, has_receipt;
+    int64_t cost; /* SERVER_COST_UNSAID: the default */
+    int64_t wait_us;
+    int64_t actual;
+    int64_t lease;
+    int deny_status;
+    enum weir__field_style style;
+    bool styled; /* the request chose the style */
+    bool hold, detail, explain;
+    const struct weir__json_node *nodes;
+    const struct weir__json_node *attributes; /* NULL: none */
+    const struct weir__json_node *requests;   /* takeall; NULL: none */
+    struct weir__span query;                  /* attr.NAME=value are in it */
+};
+
+void server_params_begin(const struct server_conn *conn, struct server_params *ret);
+/* Both: true, or a problem in ret. */
+bool server_params_query(struct server_conn *conn, const struct weir__http_request *request,
+                         struct server_params *params, struct server_response *ret);
+bool server_params_json(struct server_conn *conn, struct weir__http_request *request,
+                        struct weir__json_node *nodes, struct server_params *params,
+                        struct server_response *ret);
+/* One member or parameter by its text; what is wrong goes to why. False: it is not known. */
+bool server_params_set(struct server_params *params, struct weir__span name,
+                       struct weir__span value, struct weir__buffer *why);
+
+/* Makes the ask. `verb` TAKE and PEEK, and with params->explain the telling kind of PEEK. */
+enum server_routed server_http_ask(struct server_conn *conn, enum weir__verb verb,
+                                   const struct server_params *params,
+                                   const struct weir__http_request *request, int32_t stream,
+                                   struct server_response *ret);
+
+/* What a request says of itself (http_subject.c). */
+struct server_subject {
+    const struct server_conn *conn;
+    const struct weir__http_request *request;
+    const struct server_params *params;
+    bool trusted; /* the peer may speak for others */
+    char ip[64];  /* the client's address, once found */
+    size_t ip_len;
+    char decoded[1024]; /* a value out of the query */
+};
+void server_subject_begin(struct server_subject *subject, const struct server_conn *conn,
+                          const struct weir__http_request *request,
+                          const struct server_params *params);
+bool server_subject_find(const void *context, const char *name, size_t len, struct weir__span *ret);
+
+#endif

@@ -1,0 +1,265 @@
+/* Decisions as HTTP responses: JSON, rate limit fields, 200 or 429. */
+#include "server/http_ask.h"
+
+#include "limit/explain.h"
+#include "server/grpc.h"
+
+#include <string.h>
+
+#define QUOTA_EXCEEDED "https://iana.org/assignments/http-problem-types#quota-exceeded"
+
+static void put_fields(struct weir__json *json, const weir_decision *d)
+{
+    weir__json_put_bool(json, "allowed", d->allowed);
+    weir__json_put_int(json, "limit", d->limit);
+    weir__json_put_int(json, "remaining", d->remaining);
+    weir__json_put_seconds(json, "retry_after", d->retry_after_us);
+    weir__json_put_seconds(json, "reset_after", d->reset_after_us);
+    weir__json_put_seconds(json, "delay", d->delay_us);
+}
+
+static void put_rule(struct weir__json *json, const char *name, const struct weir__rule *rule)
+{
+    char text[WEIR__RULE_TEXT_MAX];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    weir__put_rule(&buffer, rule);
+    weir__json_put_text(json, name, text, buffer.len);
+}
+
+/* One limit's row, and where it is from. */
+static void put_row(struct weir__json *json, const struct weir__planned *planned,
+                    const struct weir__rule *rule, const weir_decision *row, bool explain)
+{
+    weir__json_open(json, NULL, '{');
+    if (planned) {
+        weir__json_put_text(json, "policy", planned->policy->name, strlen(planned->policy->name));
+        weir__json_put_text(json, "name", planned->entry->name, strlen(planned->entry->name));
+        weir__json_put_key(json, planned->key.data, planned->key.len);
+        weir__json_put_bool(json, "shadow", planned->entry->shadow);
+    }
+    put_rule(json, "text", rule);
+    if (explain) {
+        struct weir__facts facts;
+        weir__explain(rule, &facts);
+        weir__json_put_text(json, "meaning", facts.what, strlen(facts.what));
+    }
+    put_fields(json, row);
+    weir__json_close(json, '}');
+}
+
+static void put_planned_rows(struct weir__json *json, const struct weir__planned *planned, size_t n,
+                             const weir_decision *rows, size_t stride, bool explain)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t limits = weir_limit_count(planned[i].limit);
+        for (size_t j = 0; j < limits; j++)
+            put_row(json, &planned[i], &planned[i].limit->rules[j], &rows[j], explain);
+        rows += stride ? stride : limits;
+    }
+}
+
+static void put_rows(struct weir__json *json, const struct server_ask *ask)
+{
+    const struct server_group *group = ask->group;
+    weir__json_open(json, "limits", '[');
+    if (group->planned) {
+        put_planned_rows(json, group->plan.enforced, group->plan.enforced_count, group->rows, 0,
+                         ask->explain);
+        put_planned_rows(json, group->plan.shadow, group->plan.shadow_count, group->shadow_rows[0],
+                         WEIR_LIMITS_MAX, ask->explain);
+    } else {
+        const weir_decision *row = group->rows;
+        for (size_t i = 0; i < group->count; i++) {
+            for (size_t j = 0; j < group->requests[i].limit->count; j++)
+                put_row(json, NULL, &group->requests[i].limit->rules[j], row++, ask->explain);
+        }
+    }
+    weir__json_close(json, ']');
+}
+
+/* ---- fields ---- */
+
+static size_t gather_rated(const struct server_ask *ask, const weir_request *request,
+                           const weir_decision *decision, struct weir__rated *ret)
+{
+    const struct server_group *group = ask->group;
+    if (!group) {
+        ret[0] = (struct weir__rated){NULL, &request->limit->rules[0], decision};
+        return request->limit->count == 1;
+    }
+    size_t n = 0;
+    for (size_t i = 0; i < group->count; i++) {
+        const weir_limit *limit = group->requests[i].limit;
+        for (size_t j = 0; j < limit->count; j++, n++)
+            ret[n] =
+                (struct weir__rated){group->planned ? group->plan.enforced[i].entry->name : NULL,
+                                     &limit->rules[j], &group->rows[n]};
+    }
+    return n;
+}
+
+static void add_rate_fields(struct server_response *ret, const struct server_ask *ask,
+                            const weir_request *request, const weir_decision *decision)
+{
+    struct weir__rated rated[WEIR_LIMITS_MAX];
+    size_t n = gather_rated(ask, request, decision, rated);
+    enum weir__field_style style = n > 0 ? ask->http.style : WEIR__FIELDS_OFF;
+    weir__rate_fields(style, rated, n, decision, &ret->rates);
+    for (size_t i = 0; i < ret->rates.count; i++)
+        server_response_field(ret, ret->rates.items[i].name, ret->rates.items[i].value,
+                              ret->rates.items[i].value_len);
+}
+
+/* ---- bodies ---- */
+
+static void put_problem(struct weir__json *json, const struct server_ask *ask,
+                        const weir_decision *decision)
+{
+    const struct server_group *group = ask->group;
+    weir__json_put_text(json, "type", QUOTA_EXCEEDED, sizeof QUOTA_EXCEEDED - 1);
+    weir__json_put_text(json, "title", "Too Many Requests", 17);
+    weir__json_put_int(json, "status", ask->http.deny_status);
+    if (!group || !group->planned)
+        return;
+    weir__json_open(json, "violated-policies", '[');
+    if (group->plan.verdict == WEIR__PLAN_DENY)
+        weir__json_put_text(json, NULL, group->plan.by->name, strlen(group->plan.by->name));
+    size_t row = 0;
+    for (size_t i = 0; i < group->plan.enforced_count && !decision->allowed; i++) {
+        const struct weir__planned *it = &group->plan.enforced[i];
+        size_t limits = weir_limit_count(it->limit);
+        bool denied = false;
+        for (size_t j = 0; j < limits; j++, row++)
+            denied = denied || !group->rows[row].allowed;
+        if (denied)
+            weir__json_put_text(json, NULL, it->entry->name, strlen(it->entry->name));
+    }
+    weir__json_close(json, ']');
+}
+
+static void put_receipt(struct server_conn *conn, struct weir__json *json,
+                        const struct server_ask *ask, const weir_request *simple,
+                        const weir_decision *decision)
+{
+    char receipt[SERVER_RECEIPT_SIZE];
+    const weir_request *request = ask->group ? ask->group->requests : simple;
+    bool charged =
+        decision->allowed && ask->verb != WEIR__VERB_PEEK && (!ask->group || ask->group->count > 0);
+    if (!charged) {
+        weir__json_put_null(json, "receipt");
+        return;
+    }
+    size_t len =
+        server_receipt_write(conn->thread->server, request->key, request->limit, decision, receipt);
+    weir__json_put_text(json, "receipt", receipt, len);
+}
+
+static const char *const verdicts[] = {"none", "allow", "deny", "limits"};
+
+static void put_decision(struct server_conn *conn, struct weir__json *json,
+                         const struct server_batch *batch, size_t i)
+{
+    const struct server_ask *ask = &batch->asks[i];
+    const weir_decision *decision = &batch->decided[i];
+    if (ask->group && ask->group->planned) {
+        const char *verdict = verdicts[ask->group->plan.verdict];
+        weir__json_put_text(json, "verdict", verdict, strlen(verdict));
+    }
+    put_fields(json, decision);
+    weir__json_put_int(json, "binding", decision->binding);
+    if (ask->verb == WEIR__VERB_ACQUIRE)
+        weir__json_put_int(json, "lease", (int64_t)decision->lease);
+    put_receipt(conn, json, ask, &batch->simple[i], decision);
+    weir__json_put_bool(json, "degraded", decision->degraded);
+    if (ask->group && (ask->http.detail || ask->explain || ask->verb == WEIR__VERB_TAKEALL))
+        put_rows(json, ask);
+}
+
+static int status_of(int code)
+{
+    switch (code) {
+    case WEIR_EINVAL:
+    case WEIR_ESYNTAX:
+    case WEIR_ERECEIPT:
+    case WEIR_EUNSUPPORTED:
+    case WEIR_ESHARED:
+    case WEIR_ESLOTS:
+        return 400;
+    case WEIR_ENOLEASE:
+        return 404;
+    case WEIR_EFULL:
+    case WEIR_EBUSY:
+    case WEIR_EUNREACHABLE:
+        return 503;
+    default:
+        return 500;
+    }
+}
+
+static void respond_done(const struct server_ask *ask, struct server_response *ret)
+{
+    static const char *const bodies[WEIR__VERBS] = {
+        [WEIR__VERB_SETTLE] = "{\"settled\":true}\n",
+        [WEIR__VERB_RESET] = "{\"reset\":true}\n",
+        [WEIR__VERB_RENEW] = "{\"renewed\":true}\n",
+        [WEIR__VERB_RELEASE] = "{\"released\":true}\n",
+    };
+    server_response_begin(ret, 200);
+    server_response_field(ret, "cache-control", "no-store", 8);
+    struct weir__buffer body = server_response_buffer(ret);
+    weir__put_text(&body, bodies[ask->verb]);
+    server_response_body(ret, "application/json", &body);
+}
+
+static void respond_decision(struct server_conn *conn, struct server_batch *batch, size_t i,
+                             struct server_response *ret)
+{
+    const struct server_ask *ask = &batch->asks[i];
+    const weir_decision *decision = &batch->decided[i];
+    bool allowed = decision->allowed || ask->explain;
+    server_response_begin(ret, allowed ? 200 : ask->http.deny_status);
+    server_response_field(ret, "cache-control", "no-store", 8);
+    add_rate_fields(ret, ask, &batch->simple[i], decision);
+    struct weir__buffer body = server_response_buffer(ret);
+    struct weir__json json = {&body, false};
+    weir__json_open(&json, NULL, '{');
+    if (!allowed)
+        put_problem(&json, ask, decision);
+    put_decision(conn, &json, batch, i);
+    weir__json_close(&json, '}');
+    weir__put(&body, "\n", 1);
+    server_response_body(ret, allowed ? "application/json" : "application/problem+json", &body);
+}
+
+static void respond_worked(struct server_work *work, struct server_response *ret)
+{
+    if (!work->answer) {
+        server_response_problem(ret, 500, "out of memory");
+        return;
+    }
+    server_response_begin(ret, work->status);
+    server_response_field(ret, "cache-control", "no-store", 8);
+    const char *type = work->status < 400 ? "application/json" : "application/problem+json";
+    server_response_field(ret, "content-type", type, strlen(type));
+    ret->body = (struct weir__span){work->answer, work->answer_len};
+    ret->owned = work->answer;
+    work->answer = NULL;
+}
+
+void server_http_respond(struct server_conn *conn, struct server_batch *batch, size_t i,
+                         struct server_response *ret)
+{
+    const struct server_ask *ask = &batch->asks[i];
+    if (WEIR__UNLIKELY(ask->work != NULL))
+        respond_worked(ask->work, ret);
+    else if (WEIR__UNLIKELY(ask->verb == WEIR__VERBS))
+        server_grpc_json_respond(conn, &batch->asks[i], ret);
+    else if (WEIR__UNLIKELY(ask->code))
+        server_response_problem(ret, status_of(ask->code), "%s", weir_strerror(ask->code));
+    else if (ask->verb >= WEIR__VERB_SETTLE && ask->verb != WEIR__VERB_ACQUIRE)
+        respond_done(ask, ret);
+    else
+        respond_decision(conn, batch, i, ret);
+    ret->head = ask->http.head;
+    ret->close = ask->close;
+}

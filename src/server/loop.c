@@ -1,0 +1,274 @@
+/* A thread's loop: waits, accepts, hands events to connections, brings batches back, sweeps. */
+#include "server/conn.h"
+
+#include "base/clock.h"
+#include "server/http.h"
+#include "server/listen.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EVENTS_MAX 256
+#define SWEEP_EVERY_US 1000000
+#define WAIT_MAX_MS 1000
+#define WAIT_DRAINING_MS 50
+
+int64_t server_monotonic_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+void server_thread_wake(struct server_thread *thread)
+{
+    uint64_t one = 1;
+    ssize_t written = write(thread->wake, &one, sizeof one);
+    (void)written; /* a full counter wakes as well */
+}
+
+static bool watch(int epoll, int fd, void *data, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.ptr = data};
+    return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+/* ---- batches that askers bring back ---- */
+
+static void take_back(struct server_thread *thread)
+{
+    uint64_t count;
+    ssize_t got = read(thread->wake, &count, sizeof count);
+    (void)got;
+    struct server_batch *batch = atomic_exchange(&thread->back, NULL), *in_order = NULL;
+    while (batch) { /* a stack: the first one in is the last one out */
+        struct server_batch *next = batch->next;
+        batch->next = in_order;
+        in_order = batch;
+        batch = next;
+    }
+    while (in_order) {
+        struct server_batch *next = in_order->next;
+        server_batch_back(in_order);
+        in_order = next;
+    }
+}
+
+/* ---- held answers: a heap by when they are due ---- */
+
+static void sift_down(struct server_thread *thread, size_t i)
+{
+    for (;;) {
+        size_t least = i, left = 2 * i + 1, right = left + 1;
+        if (left < thread->held_count && thread->held[left]->due_us < thread->held[least]->due_us)
+            least = left;
+        if (right < thread->held_count && thread->held[right]->due_us < thread->held[least]->due_us)
+            least = right;
+        if (least == i)
+            return;
+        struct server_batch *other = thread->held[i];
+        thread->held[i] = thread->held[least];
+        thread->held[least] = other;
+        i = least;
+    }
+}
+
+static void answer_due(struct server_thread *thread)
+{
+    while (thread->held_count > 0 && thread->held[0]->due_us <= thread->now_us) {
+        struct server_batch *batch = thread->held[0];
+        thread->held[0] = thread->held[--thread->held_count];
+        sift_down(thread, 0);
+        batch->due_us = 0;
+        server_batch_back(batch);
+    }
+}
+
+static int wait_ms(const struct server_thread *thread)
+{
+    int64_t most = thread->accepting ? WAIT_MAX_MS : WAIT_DRAINING_MS;
+    if (thread->held_count == 0)
+        return (int)most;
+    int64_t us = thread->held[0]->due_us - server_monotonic_us();
+    return us <= 0 ? 0 : (int)weir__min(most, weir__div_up(us, 1000));
+}
+
+/* ---- once a second, and on the way out ---- */
+
+static void stop_accepting(struct server_thread *thread)
+{
+    for (size_t i = 0; i < thread->listener_count && thread->accepting; i++)
+        epoll_ctl(thread->epoll, EPOLL_CTL_DEL, thread->listeners[i].fd, NULL);
+    if (!thread->accepting)
+        return;
+    thread->accepting = false;
+    for (struct server_conn *conn = thread->conns, *next; conn; conn = next) {
+        next = conn->next;
+        if (conn->protocol && conn->protocol->drain)
+            conn->protocol->drain(conn);
+    }
+}
+
+static void sweep(struct server_thread *thread)
+{
+    thread->swept_us = thread->now_us;
+    if (thread->paused && thread->accepting) {
+        thread->paused = false;
+        for (size_t i = 0; i < thread->listener_count; i++)
+            watch(thread->epoll, thread->listeners[i].fd, &thread->listeners[i],
+                  EPOLLIN | EPOLLEXCLUSIVE);
+    }
+    for (struct server_conn *conn = thread->conns, *next; conn; conn = next) {
+        next = conn->next;
+        server_conn_sweep(conn);
+    }
+}
+
+static void turn(struct server_thread *thread)
+{
+    struct server *server = thread->server;
+    thread->now_us = server_monotonic_us();
+    server_top_advance(thread->top, weir__clock_us());
+    thread->rules = server_rules_newest(server, thread->rules);
+    bool draining = atomic_load(&server->draining);
+    if (draining)
+        stop_accepting(thread);
+    if (draining || thread->now_us - thread->swept_us >= SWEEP_EVERY_US)
+        sweep(thread);
+}
+
+static void handle(struct server_thread *thread, const struct epoll_event *event)
+{
+    void *data = event->data.ptr;
+    if (!data) {
+        take_back(thread);
+        return;
+    }
+    if (data >= (void *)thread->listeners &&
+        data < (void *)(thread->listeners + thread->listener_count)) {
+        if (thread->accepting)
+            server_conn_accept(thread, data);
+        return;
+    }
+    server_conn_event(data, event->events);
+}
+
+static void *run(void *argument)
+{
+    struct server_thread *thread = argument;
+    struct epoll_event events[EVENTS_MAX];
+    while (!atomic_load(&thread->server->stopping)) {
+        int count = epoll_wait(thread->epoll, events, EVENTS_MAX, wait_ms(thread));
+        turn(thread);
+        for (int i = 0; i < count; i++)
+            handle(thread, &events[i]);
+        answer_due(thread);
+        server_conn_bury(thread);
+    }
+    while (thread->conns)
+        server_conn_kill(thread->conns);
+    return NULL;
+}
+
+/* ---- making and ending ---- */
+
+static void free_thread(struct server_thread *thread)
+{
+    thread->now_us = INT64_MAX; /* whatever was held is due, and what askers had is back */
+    take_back(thread);
+    answer_due(thread);
+    server_conn_bury(thread);
+    for (size_t i = 0; i < thread->listener_count; i++)
+        server_listener_close(&thread->listeners[i]);
+    while (thread->free_batches) {
+        struct server_batch *batch = thread->free_batches;
+        thread->free_batches = batch->next;
+        free(batch);
+    }
+    while (thread->free_groups) {
+        struct server_group *group = thread->free_groups;
+        thread->free_groups = group->next;
+        free(group);
+    }
+    if (thread->rules)
+        server_rules_release(thread->rules);
+    weir__limit_cache_clear(&thread->cache);
+    if (thread->epoll >= 0)
+        close(thread->epoll);
+    if (thread->wake >= 0)
+        close(thread->wake);
+    free(thread->open_batch);
+    free(thread->held);
+    free(thread->in);
+    free(thread->out.data);
+    free(thread->response);
+    free(thread);
+}
+
+static int make_room(struct server_thread *thread, weir_error *err)
+{
+    char *out = malloc(SERVER_OUT_SIZE);
+    thread->in = malloc(SERVER_IN_SIZE);
+    thread->response = calloc(1, sizeof *thread->response);
+    if (out)
+        thread->out = weir__buffer_over(out, SERVER_OUT_SIZE);
+    if (!out || !thread->in || !thread->response)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a thread of the server");
+    return 0;
+}
+
+static int begin(struct server_thread *thread, weir_error *err)
+{
+    thread->epoll = epoll_create1(EPOLL_CLOEXEC);
+    thread->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (thread->epoll < 0 || thread->wake < 0 || !watch(thread->epoll, thread->wake, NULL, EPOLLIN))
+        return weir__fail(err, WEIR_ESYSTEM, 0, "no event loop: %s", strerror(errno));
+    int code = make_room(thread, err);
+    if (code)
+        return code;
+    code = server_listeners_for(thread->server, thread->index, thread->listeners,
+                                &thread->listener_count, err);
+    for (size_t i = 0; i < thread->listener_count && code == 0; i++) {
+        if (!watch(thread->epoll, thread->listeners[i].fd, &thread->listeners[i],
+                   EPOLLIN | EPOLLEXCLUSIVE))
+            code = weir__fail(err, WEIR_ESYSTEM, 0, "cannot watch a listener: %s", strerror(errno));
+    }
+    return code;
+}
+
+int server_thread_start(struct server *server, int index, weir_error *err)
+{
+    struct server_thread *thread = calloc(1, sizeof *thread);
+    if (!thread)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a thread of the server");
+    thread->server = server;
+    thread->index = index;
+    thread->epoll = thread->wake = -1;
+    thread->counters = server_metrics_thread(server->metrics, (size_t)index);
+    thread->top = server_top_thread(server->top, (size_t)index);
+    if (server->access_log)
+        thread->log = server_access_log_thread(server->access_log, (size_t)index);
+    thread->accepting = true;
+    thread->now_us = thread->swept_us = server_monotonic_us();
+    int code = begin(thread, err);
+    if (code == 0 && pthread_create(&thread->thread, NULL, run, thread))
+        code = weir__fail(err, WEIR_ESYSTEM, 0, "no thread: %s", strerror(errno));
+    if (code) {
+        free_thread(thread);
+        return code;
+    }
+    server->threads[server->thread_count++] = thread;
+    return 0;
+}
+
+void server_thread_join(struct server_thread *thread)
+{
+    pthread_join(thread->thread, NULL);
+    free_thread(thread);
+}

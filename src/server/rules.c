@@ -1,0 +1,231 @@
+/*
+ * Policies and Envoy's rules as files, loaded whole or not at all, and handed to the loops. One lock guards
+ * which is the newest; loops ask for it only when the generation has changed.
+ */
+#include "server/server.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILES_MAX (SERVER_ENVOY_FILES_MAX + 1)
+#define FILE_BYTES_MAX ((size_t)4 << 20)
+
+const char server_demo_policies[] =
+    "version: 1\n"
+    "policies:\n"
+    "  - name: demo-api\n"
+    "    match: {path: /api/*}\n"
+    "    limits:\n"
+    "      - {name: per-user, key: user, limit: \"token-bucket 20/s burst 40\"}\n"
+    "      - {name: everybody, key: \"'all'\", limit: \"sliding-window 6000/m\"}\n"
+    "      - {name: stricter, key: user, limit: \"token-bucket 10/s burst 20\", shadow: true}\n"
+    "  - name: demo-login\n"
+    "    match: {path: /login}\n"
+    "    key: ip\n"
+    "    limit: sliding-log 5/m\n";
+
+static pthread_mutex_t newest_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* What a file looked like when it was read. */
+static struct stamp {
+    struct timespec changed;
+    off_t size;
+    ino_t inode;
+} stamps[FILES_MAX];
+
+/* ---- files ---- */
+
+static size_t file_count(const struct server_config *config)
+{
+    return config->envoy_count + (config->policies_path != NULL);
+}
+
+static const char *file_at(const struct server_config *config, size_t i)
+{
+    return i < config->envoy_count ? config->envoy_paths[i] : config->policies_path;
+}
+
+static struct stamp stamp_of(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info))
+        return (struct stamp){.size = -1};
+    return (struct stamp){info.st_mtim, info.st_size, info.st_ino};
+}
+
+bool server_rules_stale(struct server *server)
+{
+    bool stale = false;
+    for (size_t i = 0; i < file_count(&server->config); i++) {
+        struct stamp now = stamp_of(file_at(&server->config, i));
+        /* A file that is gone for a moment is being replaced. */
+        stale = stale || (now.size >= 0 && memcmp(&now, &stamps[i], sizeof now) != 0);
+    }
+    return stale;
+}
+
+/* The whole text, malloc'ed. */
+static int read_file(const char *path, char **ret, size_t *ret_len, weir_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char *text = fd < 0 ? NULL : malloc(FILE_BYTES_MAX + 1);
+    size_t len = 0;
+    ssize_t got = 1;
+    while (text && got > 0 && len <= FILE_BYTES_MAX) {
+        got = read(fd, text + len, FILE_BYTES_MAX + 1 - len);
+        len += got > 0 ? (size_t)got : 0;
+    }
+    int failed = fd < 0 || got < 0 ? errno : !text ? ENOMEM : 0;
+    if (fd >= 0)
+        close(fd);
+    if (failed || len > FILE_BYTES_MAX) {
+        free(text);
+        return weir__fail(err, WEIR_ESYSTEM, 0, "cannot read %s: %s", path,
+                          failed ? strerror(failed) : "it is longer than 4 MiB");
+    }
+    *ret = text;
+    *ret_len = len;
+    return 0;
+}
+
+/* ---- loading ---- */
+
+static int load_policies(const struct server *server, struct server_rules *rules, weir_error *err)
+{
+    const char *path = server->config.policies_path;
+    bool cluster = !strncmp(server->config.store_url, "redis+cluster:", 14) ||
+                   !strncmp(server->config.store_url, "rediss+cluster:", 15);
+    char *text = NULL;
+    size_t len = 0;
+    if (!path)
+        return weir__policies_parse(server_demo_policies, strlen(server_demo_policies),
+                                    "the demonstration", cluster, &rules->policies, err);
+    int code = read_file(path, &text, &len, err);
+    if (code == 0)
+        code = weir__policies_parse(text, len, path, cluster, &rules->policies, err);
+    free(text);
+    return code;
+}
+
+static int load_envoy(const struct server *server, struct server_rules *rules, weir_error *err)
+{
+    const struct server_config *config = &server->config;
+    struct weir__envoy_file files[SERVER_ENVOY_FILES_MAX];
+    char *texts[SERVER_ENVOY_FILES_MAX];
+    size_t n = 0;
+    int code = 0;
+    if (config->envoy_count == 0)
+        return 0;
+    for (; n < config->envoy_count && code == 0; n++) {
+        texts[n] = NULL;
+        files[n].name = config->envoy_paths[n];
+        code = read_file(config->envoy_paths[n], &texts[n], &files[n].len, err);
+        files[n].text = texts[n];
+    }
+    if (code == 0)
+        code = weir__envoy_load(files, n, false, &rules->envoy, err);
+    while (n > 0)
+        free(texts[--n]);
+    return code;
+}
+
+static int resolve_counters(struct server *server, struct server_rules *rules, weir_error *err)
+{
+    size_t count = weir__policies_count(rules->policies);
+    rules->tops = calloc(count ? count : 1, sizeof *rules->tops);
+    if (!rules->tops || server_metrics_resolve(server->metrics, rules->policies, &rules->series))
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the policies' counters");
+    for (size_t i = 0; i < count; i++)
+        rules->tops[i] =
+            server_top_policy(server->top, weir__policies_at(rules->policies, i)->name);
+    return 0;
+}
+
+static void free_rules(struct server_rules *rules)
+{
+    weir__policies_free(rules->policies);
+    weir__envoy_free(rules->envoy);
+    server_series_ids_free(&rules->series);
+    free(rules->tops);
+    free(rules);
+}
+
+static void put_in_force(struct server *server, struct server_rules *rules)
+{
+    pthread_mutex_lock(&newest_lock);
+    struct server_rules *old = server->rules;
+    rules->generation = atomic_load(&server->rules_generation) + 1;
+    server->rules = rules;
+    atomic_store(&server->rules_generation, rules->generation);
+    pthread_mutex_unlock(&newest_lock);
+    if (old)
+        server_rules_release(old);
+}
+
+static int load(struct server *server, weir_error *err)
+{
+    struct server_rules *rules = calloc(1, sizeof *rules);
+    struct stamp seen[FILES_MAX];
+    if (!rules)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the policies");
+    atomic_init(&rules->users, 1);
+    for (size_t i = 0; i < file_count(&server->config);
+         i++) /* before reading: a later change is seen */
+        seen[i] = stamp_of(file_at(&server->config, i));
+    memcpy(stamps, seen, file_count(&server->config) * sizeof *seen);
+    int code = load_policies(server, rules, err);
+    if (code == 0)
+        code = load_envoy(server, rules, err);
+    if (code == 0)
+        code = resolve_counters(server, rules, err);
+    if (code) {
+        free_rules(rules);
+        return code;
+    }
+    put_in_force(server, rules);
+    return 0;
+}
+
+int server_rules_load(struct server *server, weir_error *err)
+{
+    pthread_mutex_lock(&load_lock);
+    int code = load(server, err);
+    pthread_mutex_unlock(&load_lock);
+    server_metrics_reloaded(server->metrics, code == 0, weir__clock_us());
+    return code;
+}
+
+/* ---- using ---- */
+
+struct server_rules *server_rules_hold(struct server_rules *rules)
+{
+    atomic_fetch_add(&rules->users, 1);
+    return rules;
+}
+
+void server_rules_release(struct server_rules *rules)
+{
+    if (atomic_fetch_sub(&rules->users, 1) == 1)
+        free_rules(rules);
+}
+
+struct server_rules *server_rules_newest(struct server *server, struct server_rules *old)
+{
+    if (WEIR__LIKELY(old && old->generation == atomic_load(&server->rules_generation)))
+        return old;
+    pthread_mutex_lock(&newest_lock);
+    struct server_rules *newest = server_rules_hold(server->rules);
+    pthread_mutex_unlock(&newest_lock);
+    if (old)
+        server_rules_release(old);
+    return newest;
+}

@@ -1,0 +1,303 @@
+/*
+ * A server's life: open everything, start the loops, wait for signals, drain.
+ *
+ *     SIGTERM, SIGINT   stop accepting, answer what is under way, end; once more: end at once
+ *     SIGHUP            read the files anew, open the access log anew
+ *     SIGUSR2           start the program anew on the same sockets, then drain
+ */
+#include "server/conn.h"
+
+#include "base/clock.h"
+#include "server/demo.h"
+#include "server/listen.h"
+#include "server/notify.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EXIT_USAGE 2
+#define EXIT_STORE 3
+#define PREDECESSOR "WEIR_PREDECESSOR"
+#define FILES_SPARE 64 /* descriptors for what is no connection */
+
+static struct server server;
+
+static void say(const char *format, ...) WEIR__PRINTF(1, 2);
+
+static void say(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("weir serve: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+/* ---- opening ---- */
+
+static int64_t test_now(void *context)
+{
+    const struct server *it = context;
+    int64_t us = atomic_load(&it->test_now_us);
+    return us >= 0 ? us : weir__clock_us();
+}
+
+static const char *kind_of(const char *url)
+{
+    static const char *const kinds[] = {"memory", "shm", "file"};
+    for (size_t i = 0; i < WEIR__COUNT(kinds); i++) {
+        if (!strncmp(url, kinds[i], strlen(kinds[i])))
+            return kinds[i];
+    }
+    return "redis";
+}
+
+static int open_store(weir_error *err)
+{
+    int code = weir_store_open(server.config.store_url, &server.store, err);
+    if (code)
+        return code;
+    server.store_kind = kind_of(server.config.store_url);
+    server.remote = !strcmp(server.store_kind, "redis");
+    if (server.config.test_clock) {
+        weir_clock clock = {.now = test_now, .context = &server};
+        weir_store_set_clock(server.store, &clock);
+    }
+    return server_receipts_open(&server, err);
+}
+
+static int open_log(weir_error *err)
+{
+    struct server_access_log_setup setup = {
+        .path = server.config.access_log,
+        .threads = (size_t)server.config.threads,
+        .sample = (uint32_t)server.config.access_log_sample,
+        .every_denial = server.config.access_log_denials,
+    };
+    return server.config.access_log ? server_access_log_open(&setup, &server.access_log, err) : 0;
+}
+
+static int open_counters(weir_error *err)
+{
+    struct server_metrics_setup setup = {
+        .threads = (size_t)server.config.threads,
+        .now_us = weir__clock_us(),
+        .store = server.remote ? NULL : server.store,
+        .store_kind = server.store_kind,
+        .access_log = server.access_log,
+    };
+    int code = server_metrics_create(&setup, &server.metrics, err);
+    return code ? code
+                : server_top_create((size_t)server.config.threads, setup.now_us, &server.top, err);
+}
+
+static int open_all(weir_error *err)
+{
+    int code = server_listeners_open(&server, err);
+    if (code == 0 && server.config.tls_cert)
+        code = server_tls_create(server.config.tls_cert, server.config.tls_key, &server.tls, err);
+    if (code == 0)
+        code = open_store(err);
+    if (code == 0)
+        code = open_log(err);
+    if (code == 0)
+        code = open_counters(err);
+    if (code == 0)
+        code = server_rules_load(&server, err);
+    if (code == 0)
+        code = server_clients_create(server.config.max_connections_per_client,
+                                     server.config.max_connections, &server.clients);
+    if (code == 0)
+        code = server_askers_create(&server, &server.askers, err);
+    for (int i = 0; i < server.config.threads && code == 0; i++)
+        code = server_thread_start(&server, i, err);
+    return code;
+}
+
+static void stop_threads(void)
+{
+    atomic_store(&server.stopping, true);
+    for (int i = 0; i < server.thread_count; i++)
+        server_thread_wake(server.threads[i]);
+    server_askers_stop(server.askers); /* what they hold comes back first */
+    for (int i = 0; i < server.thread_count; i++)
+        server_thread_join(server.threads[i]);
+    server.thread_count = 0;
+}
+
+static void close_all(void)
+{
+    server_demo_stop();
+    stop_threads();
+    server_askers_destroy(server.askers);
+    server_clients_destroy(server.clients);
+    if (server.rules)
+        server_rules_release(server.rules);
+    if (server.access_log)
+        server_access_log_close(server.access_log);
+    server_top_destroy(server.top);
+    server_metrics_destroy(server.metrics);
+    server_tls_destroy(server.tls);
+    weir_store_close(server.store);
+}
+
+/* ---- the descriptors that connections need ---- */
+
+static void raise_files(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files))
+        return;
+    rlim_t wanted = (rlim_t)server.config.max_connections + FILES_SPARE;
+    if (files.rlim_cur < wanted) {
+        files.rlim_cur = files.rlim_max < wanted ? files.rlim_max : wanted;
+        setrlimit(RLIMIT_NOFILE, &files);
+        getrlimit(RLIMIT_NOFILE, &files);
+    }
+    int64_t most = (int64_t)files.rlim_cur - FILES_SPARE;
+    if (most < server.config.max_connections) {
+        say("%lld connections at most: the limit of open files is %llu",
+            (long long)weir__max(1, most), (unsigned long long)files.rlim_cur);
+        server.config.max_connections = weir__max(1, most);
+    }
+}
+
+/* ---- telling people ---- */
+
+static void greet(void)
+{
+    for (size_t i = 0; i < server_listener_count(); i++) {
+        char text[192];
+        struct weir__buffer address = weir__buffer_over(text, sizeof text);
+        server_listener_text(&server, i, &address);
+        if (!strncmp(text, "unix:", 5))
+            printf("listening on %s\n", text);
+        else if (server_listener_is_tls(i))
+            printf("listening on %s (TLS), dashboard: https://%s/\n", text, text);
+        else
+            printf("listening on %s, dashboard: http://%s/\n", text, text);
+    }
+    printf("store: %s, policies: %s\n", server.store_kind,
+           server.config.policies_path ? server.config.policies_path
+                                       : "the built-in demonstration");
+    fflush(stdout);
+}
+
+static void tell_ready(void)
+{
+    char state[64];
+    snprintf(state, sizeof state, "READY=1\nMAINPID=%ld", (long)getpid());
+    server_notify(state);
+    const char *before = getenv(PREDECESSOR);
+    if (before && atol(before) == (long)getppid()) /* it waits for us to take over */
+        kill((pid_t)atol(before), SIGTERM);
+    unsetenv(PREDECESSOR);
+}
+
+/* ---- signals ---- */
+
+static void reload(const char *why)
+{
+    weir_error err;
+    if (server_rules_load(&server, &err)) {
+        say("%s: nothing changed, %s", why, err.message);
+        return;
+    }
+    say("%s: the policies are in force", why);
+    for (int i = 0; i < server.thread_count; i++)
+        server_thread_wake(server.threads[i]);
+}
+
+static void hand_over(char *const *argv)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%ld", (long)getpid());
+    setenv(PREDECESSOR, text, 1);
+    int pid = server_listeners_hand_over(&server, argv);
+    unsetenv(PREDECESSOR);
+    if (pid < 0)
+        say("cannot start anew: %s", strerror(errno));
+    else
+        say("process %d takes over", pid);
+}
+
+static void drain(const sigset_t *signals)
+{
+    int64_t until = server_monotonic_us() + server.config.drain_timeout_us;
+    struct timespec moment = {.tv_nsec = 20000000};
+    server_notify("STOPPING=1");
+    atomic_store(&server.draining, true);
+    for (int i = 0; i < server.thread_count; i++)
+        server_thread_wake(server.threads[i]);
+    server_demo_stop();
+    while (atomic_load(&server.connections) > 0 && server_monotonic_us() < until) {
+        int got = sigtimedwait(signals, NULL, &moment);
+        if (got == SIGTERM || got == SIGINT)
+            return;
+    }
+}
+
+static void serve(const sigset_t *signals, char *const *argv)
+{
+    struct timespec second = {.tv_sec = 1};
+    int64_t ticked = server_monotonic_us();
+    for (;;) {
+        int got = sigtimedwait(signals, NULL, &second);
+        if (got == SIGTERM || got == SIGINT)
+            return;
+        if (got == SIGHUP) {
+            reload("SIGHUP");
+            if (server.access_log)
+                server_access_log_reopen(server.access_log);
+        }
+        if (got == SIGUSR2)
+            hand_over(argv);
+        if (got == SIGCHLD)
+            waitpid(-1, NULL, WNOHANG);
+        if (server_monotonic_us() - ticked < 1000000)
+            continue;
+        ticked += 1000000;
+        server_metrics_tick(server.metrics, weir__clock_us());
+        if (server.config.watch && server_rules_stale(&server))
+            reload("a file has changed");
+    }
+}
+
+int server_run(const struct server_config *config, char *const *argv)
+{
+    static const int handled[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGCHLD};
+    sigset_t signals;
+    weir_error err = {0};
+    server.config = *config;
+    atomic_store(&server.test_now_us, -1);
+    sigemptyset(&signals);
+    for (size_t i = 0; i < WEIR__COUNT(handled); i++)
+        sigaddset(&signals, handled[i]);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* for all threads: the main one waits for them */
+    signal(SIGPIPE, SIG_IGN);
+    raise_files();
+    int code = open_all(&err);
+    if (code) {
+        say("%s", err.message[0] ? err.message : weir_strerror(code));
+        close_all();
+        return code == WEIR_EINVAL || code == WEIR_ESYNTAX || code == WEIR_EURL ? EXIT_USAGE
+                                                                                : EXIT_STORE;
+    }
+    atomic_store(&server.ready, true);
+    greet();
+    tell_ready();
+    if (server.config.demo_load)
+        server_demo_start(&server);
+    serve(&signals, argv);
+    drain(&signals);
+    close_all();
+    return 0;
+}
