@@ -104,6 +104,9 @@ def run(given, servers):
     if "cross" in given.sections:
         cross.cross(given, servers)
     show_aims(figures)
+    if figures.disturbed:
+        print(f"\nin {figures.disturbed} of {figures.runs} measurements something else had the server's core for a tenth "
+              "of the time or more")
 
 
 def main():

@@ -73,11 +73,15 @@ class Figures:
 
     def __init__(self):
         self.cpu, self.rate, self.idle = {}, {}, {}
+        self.runs = self.disturbed = 0
 
     def add(self, row, found):
         self.cpu.setdefault(row.key(), []).append(found["server_cpu_us"] / found["requests"])
         self.rate.setdefault(row.key(), []).append(found["a_second"])
         self.idle.setdefault(row.key(), []).append(found["client_idle"])
+        # Neither side was busy: something else had the server's core.
+        self.runs += 1
+        self.disturbed += found["server_cpu_us"] < 0.9e6 * found["seconds"] and found["client_idle"] > 0.1
 
     def has(self, *keys):
         return all(key in self.cpu for key in keys)
