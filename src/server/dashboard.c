@@ -11,7 +11,7 @@ struct web_file {
     size_t packed_len;
 };
 
-#include "web_files.h"
+#include "server/web_files.h"
 
 #define SECURITY                                                                                   \
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src "        \
