@@ -157,6 +157,17 @@ static void put_condition(struct weir__buffer *buffer, const struct weir__condit
         weir__put_format(buffer, " or %zu others", count - shown);
 }
 
+/* Not in the middle of a character. */
+static void mark_cut(struct weir__buffer *buffer)
+{
+    static const char more[] = "…";
+    size_t end = buffer->len > sizeof more ? buffer->len - sizeof more : 0;
+    while (end > 0 && ((unsigned char)buffer->data[end] & 0xc0) == 0x80)
+        end--;
+    buffer->len = end;
+    weir__put_text(buffer, more);
+}
+
 void weir__put_conditions(struct weir__buffer *buffer, const struct weir__conditions *conditions,
                           const struct weir__attributes *attributes)
 {
@@ -165,4 +176,6 @@ void weir__put_conditions(struct weir__buffer *buffer, const struct weir__condit
             weir__put_text(buffer, " and ");
         put_condition(buffer, &conditions->items[i], attributes);
     }
+    if (buffer->cut)
+        mark_cut(buffer);
 }

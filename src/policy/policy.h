@@ -60,7 +60,8 @@ const struct weir__policy *weir__policies_find(const struct weir__policies *poli
 bool weir__policies_trusts(const struct weir__policies *policies, const char *ip, size_t len);
 
 /* What a request says of itself: an attribute's value by its name ("ip", "method", "path", "host",
- * "user", "header.x-api-key", any name that a caller sends); false: it has none. */
+ * "user", "header.x-api-key", any name that a caller sends); false: it has none. Each is asked for once at
+ * most, and its bytes must stay as they are until the plan is made. */
 struct weir__subject {
     bool (*find)(const void *context, const char *name, size_t len, struct weir__span *ret);
     const void *context;

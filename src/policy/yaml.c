@@ -83,6 +83,10 @@ static int fail_unreadable(const struct reading *reading, const char *text, size
     if (parser->error == YAML_READER_ERROR) {
         size_t at = parser->problem_offset < len ? parser->problem_offset : len;
         struct weir__yaml_node node = at_byte(text, at);
+        if (!strncmp(parser->problem, "control", 7))
+            return weir__yaml_fail(reading->yaml, &node, reading->err,
+                                   "a control character (0x%02x); leave it out",
+                                   (unsigned)parser->problem_value);
         return weir__yaml_fail(reading->yaml, &node, reading->err,
                                "not UTF-8 text: %s; save the file as UTF-8", parser->problem);
     }

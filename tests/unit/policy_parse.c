@@ -467,6 +467,14 @@ static void test_cluster(void)
         {TOP P LIMIT ", match: {user: {absent: true}}}\n  - {name: q, match: {user: \"*\"}, key: "
                      "user, " LIMIT "}\n",
          NULL},
+        /* a key that is never made */
+        {TOP "  - {name: p, match: {user: {absent: true}}, key: ip, " LIMIT
+             "}\n  - {name: q, key: user, " LIMIT "}\n",
+         NULL},
+        {TOP "  - {name: p, match: {user: {absent: true}}, key: ip, " LIMIT
+             "}\n  - {name: q, missing: empty, key: user, " LIMIT "}\n",
+         "p.yaml:4:5: \"p\" and \"q\" may apply to one request, and their keys live in different "
+         "slots of the cluster; add cross_slot: give-back to both"},
         {TOP P LIMIT ", match: {ip: 10.0.0.0/8}}\n  - {name: q, match: {ip: 11.0.0.0/8}, key: "
                      "user, " LIMIT "}\n",
          NULL},
