@@ -9,15 +9,18 @@
 
 /* ---- statuses ---- */
 
-/* When to come back: what was denied waits for what lets it in, everything else for a fresh state. */
+/* When to come back: what was denied waits for what lets it in, everything else for a fresh state. What
+ * nothing will let in is told the unit: there is no reason to come back earlier. */
 static int64_t reset_of(const struct server_rls_item *item)
 {
     const weir_decision *decision = &item->decision;
     if (item->denies)
         return weir__envoy_unit_us(item->unit);
-    if (item->outcome == SERVER_RLS_DENIED && decision->retry_after_us != WEIR_NEVER)
-        return decision->retry_after_us;
-    return decision->reset_after_us;
+    if (item->outcome != SERVER_RLS_DENIED)
+        return decision->reset_after_us;
+    return decision->retry_after_us != WEIR_NEVER
+               ? decision->retry_after_us
+               : weir__max(decision->reset_after_us, weir__envoy_unit_us(item->unit));
 }
 
 static struct weir__rls_status status_of(const struct server_rls_item *item)

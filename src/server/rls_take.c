@@ -72,15 +72,21 @@ static int refund_all(weir_store *store, struct server_rls_plan *plan)
 /* ---- by itself ---- */
 
 /* Charges what was denied, over the limit: settles a charge of nothing to the whole. The decision stands
- * whether or not this works. */
+ * whether or not this works. What could never be allowed is let in by nothing, but from now on the
+ * limit is used up, and when that ends is worth telling. */
 static void charge_denied(weir_store *store, struct server_rls_item *item)
 {
     char receipt[WEIR_RECEIPT_SIZE];
-    if (item->decision.allowed || item->decision.degraded || item->hits == 0)
+    weir_decision *decision = &item->decision, then;
+    if (decision->allowed || decision->degraded || item->hits == 0)
         return;
-    weir_receipt(&item->decision, receipt);
-    if (weir_settle(store, item->key, item->limit, receipt, item->hits, NULL) == 0)
-        item->decision.remaining = 0;
+    weir_receipt(decision, receipt);
+    if (weir_settle(store, item->key, item->limit, receipt, item->hits, NULL))
+        return;
+    decision->remaining = 0;
+    if (decision->retry_after_us == WEIR_NEVER &&
+        weir_peek(store, item->key, item->limit, 0, &then) == 0 && !then.allowed)
+        decision->retry_after_us = then.retry_after_us;
 }
 
 /* Takes several items, each for itself, at one reading of the clock. */

@@ -43,6 +43,16 @@ static void test_json_answers(void)
     CHECK(is(json(), "{\"overallCode\":\"OVER_LIMIT\",\"statuses\":[{\"code\":\"OVER_LIMIT\","
                      "\"currentLimit\":{\"requestsPerUnit\":1,\"unit\":\"SECOND\"},"
                      "\"limitRemaining\":0,\"durationUntilReset\":\"0.999999s\"}]}"));
+    begin("d");
+    now = START + 10 * HOUR;
+    hits(add("tokens", "x"), 101); /* never allowed, but charged: used up until the hour ends */
+    CHECK(!ask());
+    CHECK(is(json(), "{\"overallCode\":\"OVER_LIMIT\",\"statuses\":[{\"code\":\"OVER_LIMIT\","
+                     "\"currentLimit\":{\"requestsPerUnit\":100,\"unit\":\"HOUR\"},"
+                     "\"limitRemaining\":0,\"durationUntilReset\":\"3600s\"}]}"));
+    now += 1000;
+    CHECK(!ask());
+    CHECK(strstr(json(), "\"durationUntilReset\":\"3599.999s\""));
     CHECK(ask_one("both", "x"));
     CHECK(is(json(), "{\"overallCode\":\"OK\",\"statuses\":[{\"code\":\"OK\",\"currentLimit\":{"
                      "\"requestsPerUnit\":3,\"unit\":\"UNKNOWN\"},\"limitRemaining\":2,"
@@ -87,9 +97,9 @@ static void test_large_numbers(void)
 static void test_grpc_answer(void)
 {
     static const char expected[] =
-        "\0\0\0\0\x1e\x08\x02\x12\x1a\x08\x02\x12\x12\x08\x05\x10\x03\x1a"
+        "\0\0\0\0\x21\x08\x02\x12\x1d\x08\x02\x12\x12\x08\x05\x10\x03\x1a"
         "\x0c"
-        "five-an-hour\x18\x05\x22\x00";
+        "five-an-hour\x18\x05\x22\x03\x08\x90\x1c";
     char room[SERVER_RLS_ANSWER_ROOM];
     fresh();
     begin("d");
