@@ -279,6 +279,8 @@ static enum server_routed set_clock(const struct call *call)
         server_response_problem(call->ret, 404, "the test clock is off; start with --test-clock");
         return SERVER_RESPONDED;
     }
+    if (!server->remote && server_batch_is_open(call->conn)) /* those before it are of their time */
+        return SERVER_BUSY;
     int count = weir__json_read((char *)call->request->body.data, call->request->body.len, nodes,
                                 WEIR__COUNT(nodes), &err);
     now = count > 0 && nodes[0].type == WEIR__JSON_OBJECT ? weir__json_member(nodes, nodes, "now")

@@ -261,6 +261,8 @@ static void handle(struct server_conn *conn, const char *data, const struct resp
         add_ask(conn, verb, args, n);
         return;
     }
+    if (conn->thread->server->config.test_clock && !conn->thread->server->remote)
+        server_batch_finish(conn); /* what came before a change of the clock is of its time */
     struct weir__buffer *out = server_out(conn);
     size_t from = out->len;
     server_resp_admin(conn, args, n, out);
