@@ -10,33 +10,35 @@ struct weir__buffer weir__buffer_over(char *data, size_t size)
     return (struct weir__buffer){data, size, 0, false};
 }
 
-void weir__put(struct weir__buffer *buffer, const char *text, size_t len)
-{
-    size_t room = buffer->size - 1 - buffer->len;
-    if (len > room) {
-        len = room;
-        buffer->cut = true;
-    }
-    memcpy(buffer->data + buffer->len, text, len);
-    buffer->len += len;
-    buffer->data[buffer->len] = 0;
-}
-
 void weir__put_text(struct weir__buffer *buffer, const char *text)
 {
     weir__put(buffer, text, strlen(text));
 }
 
-void weir__put_int(struct weir__buffer *buffer, int64_t number)
+/* Two digits at a time: numbers are much of what is written. */
+char *weir__digits(char room[WEIR__DIGITS], int64_t number)
 {
-    char digits[24];
-    char *p = digits + sizeof digits;
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324"
+                                "25262728293031323334353637383940414243444546474849"
+                                "50515253545556575859606162636465666768697071727374"
+                                "75767778798081828384858687888990919293949596979899";
     uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
-    do
-        *--p = (char)('0' + rest % 10);
-    while (rest /= 10);
+    char *p = room + WEIR__DIGITS;
+    for (; rest >= 100; rest /= 100)
+        memcpy(p -= 2, pairs + 2 * (rest % 100), 2);
+    if (rest >= 10)
+        memcpy(p -= 2, pairs + 2 * rest, 2);
+    else
+        *--p = (char)('0' + rest);
     if (number < 0)
         *--p = '-';
+    return p;
+}
+
+void weir__put_int(struct weir__buffer *buffer, int64_t number)
+{
+    char digits[WEIR__DIGITS];
+    char *p = weir__digits(digits, number);
     weir__put(buffer, p, (size_t)(digits + sizeof digits - p));
 }
 

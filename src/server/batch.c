@@ -22,8 +22,10 @@ static struct server_batch *new_batch(struct server_thread *thread)
     batch->due_us = 0;
     batch->referenced = batch->slow = false;
     batch->room_used = 0;
-    if (thread->cache.retired_count > 0) /* no batch is open: nobody uses what was retired */
+    if (thread->cache.retired_count > 0) { /* no batch is open: nobody uses what was retired */
         weir__limit_cache_turn(&thread->cache);
+        server_receipts_forget();
+    }
     return batch;
 }
 
@@ -75,6 +77,15 @@ struct server_ask *server_batch_add(struct server_conn *conn)
     batch->simple[i] = (weir_request){.cost = 1, .wait_us = WEIR_WAIT_DEFAULT};
     memset(&batch->asks[i], 0, sizeof batch->asks[i]);
     return &batch->asks[i];
+}
+
+void server_batch_hash(struct server_conn *conn)
+{
+    struct server_batch *batch = conn->thread->open_batch;
+    size_t i = batch->count - 1;
+    weir_request *request = &batch->simple[i];
+    if (!conn->thread->server->remote)
+        request->key = weir_key_hash(conn->thread->server->store, request->key, &batch->hashed[i]);
 }
 
 struct server_group *server_group_take(struct server_thread *thread)
@@ -164,6 +175,7 @@ static void release(struct server_batch *batch)
     if (batch->referenced) {
         for_each_limit(batch, release_limit);
         server_rules_release(batch->rules);
+        server_receipts_forget();
     }
     for (size_t i = 0; i < batch->count; i++) {
         if (batch->asks[i].group)

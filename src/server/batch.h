@@ -90,6 +90,8 @@ struct server_batch {
     int64_t began_us;
     int64_t due_us; /* held answers */
     weir_request simple[SERVER_BATCH_MAX];
+    weir_hashed
+        hashed[SERVER_BATCH_MAX]; /* of simple takes with a local store: once for all uses */
     weir_decision decided[SERVER_BATCH_MAX];
     struct server_ask asks[SERVER_BATCH_MAX];
     bool slow;       /* askers run it, whatever the store */
@@ -108,6 +110,8 @@ bool server_batch_has_room(struct server_conn *conn);
 bool server_batch_is_open(const struct server_conn *conn);
 /* Adds an answer. */
 void server_batch_say(struct server_conn *conn, const char *bytes, size_t len, bool close);
+/* Hashes the last ask's key, once for deciding and for its receipt. */
+void server_batch_hash(struct server_conn *conn);
 /* Takes the last ask back. */
 void server_batch_drop(struct server_conn *conn);
 /* A group for an ask; NULL: too many are in use. */

@@ -1,6 +1,8 @@
 /* What was decided is counted, ranked and logged: by the loop, when a batch is back. */
 #include "server/conn.h"
 
+#include "store/store.h"
+
 static void log_decision(struct server_thread *thread, const struct server_conn *conn,
                          struct server_log_record *record, const weir_decision *decision)
 {
@@ -15,7 +17,7 @@ static void log_decision(struct server_thread *thread, const struct server_conn 
 static void count_simple(struct server_thread *thread, const struct server_batch *batch,
                          const weir_request *request, const weir_decision *decision)
 {
-    weir_key key = request->key;
+    weir_key key = weir__key_bytes(request->key);
     server_count_decision(thread->counters, SERVER_SERIES_TOTAL, decision->allowed,
                           decision->degraded);
     server_count_decision(thread->counters, SERVER_SERIES_ADHOC, decision->allowed,

@@ -5,6 +5,13 @@
 
 /* ---- sending ---- */
 
+/* The thread's buffer is for the next connection then. */
+static void give_up(struct server_conn *conn)
+{
+    conn->thread->out.len = 0;
+    server_conn_kill(conn);
+}
+
 /* Writes what nghttp2 has, until the socket is full; closes when both sides are done. */
 static void send_frames(struct server_h2 *h2)
 {
@@ -13,12 +20,14 @@ static void send_frames(struct server_h2 *h2)
         const uint8_t *frame;
         ssize_t len = nghttp2_session_mem_send(h2->session, &frame);
         if (len < 0) {
-            server_conn_kill(conn);
+            give_up(conn);
             return;
         }
         if (len == 0)
             break;
-        weir__put(server_out(conn), (const char *)frame, (size_t)len);
+        struct weir__buffer *out = server_out(conn); /* writes, where it is full */
+        if (!conn->dead)
+            weir__put(out, (const char *)frame, (size_t)len);
     }
     if (!nghttp2_session_want_read(h2->session) && !nghttp2_session_want_write(h2->session))
         server_conn_close(conn);
@@ -77,7 +86,7 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
 {
     struct server_h2 *h2 = conn->state ? conn->state : begin(conn);
     if (!h2) {
-        server_conn_kill(conn);
+        give_up(conn);
         return len;
     }
     h2->feeding = true;
@@ -124,7 +133,8 @@ static void answer(struct server_conn *conn, struct server_batch *batch)
     struct server_h2 *h2 = conn->state;
     for (size_t i = 0; i < batch->count; i++) {
         struct server_ask *ask = &batch->asks[i];
-        const struct server_grpc_call *call = ask->verb == WEIR__VERBS ? ask->other : NULL;
+        const struct server_grpc_call *call =
+            ask->verb == WEIR__VERBS && !ask->work ? ask->other : NULL;
         if (call && !call->json)
             answer_grpc(h2, ask);
         else

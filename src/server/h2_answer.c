@@ -229,12 +229,20 @@ static void dispatch_grpc(struct server_h2_stream *stream, struct weir__http_req
         reset(stream, NGHTTP2_REFUSED_STREAM); /* nothing was charged: it may be tried again */
 }
 
-/* An ask that is held travels alone. */
-static void finish_held(struct server_conn *conn)
+static bool mentions_hold(const struct weir__http_request *request)
 {
-    const struct server_batch *batch = server_batch_of(conn);
-    if (batch && batch->count > 0 && batch->asks[batch->count - 1].hold)
-        server_batch_finish(conn);
+    return (request->query.len > 0 && memmem(request->query.data, request->query.len, "hold", 4)) ||
+           (request->body.len > 0 && memmem(request->body.data, request->body.len, "hold", 4));
+}
+
+/* An ask that is held, or takes long, is the last of its batch. */
+static bool last_is_final(const struct server_conn *conn)
+{
+    const struct server_batch *batch = conn->thread->open_batch;
+    if (!server_batch_is_open(conn))
+        return false;
+    const struct server_ask *last = &batch->asks[batch->count - 1];
+    return last->hold || last->work;
 }
 
 static void dispatch_http(struct server_h2_stream *stream, struct weir__http_request *request)
@@ -242,6 +250,8 @@ static void dispatch_http(struct server_h2_stream *stream, struct weir__http_req
     struct server_conn *conn = stream->h2->conn;
     struct server_response *response = conn->thread->response;
     server_count(&conn->thread->counters->requests[SERVER_HTTP], 1);
+    if (mentions_hold(request)) /* the other streams' answers are not to be held with it */
+        server_batch_finish(conn);
     enum server_routed routed = server_http_route(conn, request, stream->id, response);
     if (routed == SERVER_BUSY) {
         server_batch_finish(conn);
@@ -252,7 +262,8 @@ static void dispatch_http(struct server_h2_stream *stream, struct weir__http_req
         server_h2_respond(stream, response);
     } else if (routed == SERVER_ASKED) {
         stream->asked = true;
-        finish_held(conn);
+        if (last_is_final(conn))
+            server_batch_finish(conn);
     } else {
         reset(stream, NGHTTP2_REFUSED_STREAM);
     }

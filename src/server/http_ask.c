@@ -134,6 +134,8 @@ static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb ve
         if (!ask->group)
             return undo(conn, ret, "%s", "too many large requests are under way; try again");
         put_row_group(ask->group, it);
+    } else {
+        server_batch_hash(conn);
     }
     return SERVER_ASKED;
 }

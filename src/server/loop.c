@@ -135,7 +135,10 @@ static void turn(struct server_thread *thread)
     struct server *server = thread->server;
     thread->now_us = server_monotonic_us();
     server_top_advance(thread->top, weir__clock_us());
-    thread->rules = server_rules_newest(server, thread->rules);
+    struct server_rules *rules = server_rules_newest(server, thread->rules);
+    if (WEIR__UNLIKELY(rules != thread->rules))
+        server_receipts_forget(); /* the old ones' limits may be gone */
+    thread->rules = rules;
     bool draining = atomic_load(&server->draining);
     if (draining)
         stop_accepting(thread);

@@ -35,17 +35,45 @@ int server_receipts_open(struct server *server, weir_error *err)
     return 0;
 }
 
+/* A key's hash under the store's secret; a key that was hashed before brings it along. */
+static void hash_key(const struct server *server, weir_key key, uint64_t ret[2])
+{
+    weir_hashed room;
+    if (!server->store->engine->hash) {
+        weir__hash(server->receipt_secret, key.data, key.len, ret);
+        return;
+    }
+    if (key.len != WEIR_HASHED)
+        key = weir_key_hash(server->store, key, &room);
+    memcpy(ret, ((const weir_hashed *)key.data)->hash, 2 * sizeof *ret);
+}
+
+/* The limits of most requests are those of the one before. A limit that is freed clears it. */
+static _Thread_local struct {
+    const weir_limit *limit;
+    uint64_t hash[2];
+} last;
+
+void server_receipts_forget(void)
+{
+    last.limit = NULL;
+}
+
 static uint64_t sign(const struct server *server, weir_key key, const weir_limit *limit,
                      const char *receipt, size_t len)
 {
     struct {
         uint64_t key[2], limit[2];
         char receipt[WEIR_RECEIPT_SIZE];
-    } all = {0};
+    } all;
     uint64_t signature[2];
-    const char *text = weir_limit_text(limit);
-    weir__hash(server->receipt_secret, key.data, key.len, all.key);
-    weir__hash(server->receipt_secret, text, strlen(text), all.limit);
+    if (last.limit != limit) {
+        const char *text = weir_limit_text(limit);
+        weir__hash(server->receipt_secret, text, strlen(text), last.hash);
+        last.limit = limit;
+    }
+    hash_key(server, key, all.key);
+    memcpy(all.limit, last.hash, sizeof all.limit);
     memcpy(all.receipt, receipt, len);
     weir__hash(server->receipt_secret, &all, offsetof(typeof(all), receipt) + len, signature);
     return signature[0];

@@ -138,6 +138,8 @@ static void add_ask(struct server_conn *conn, enum weir__verb verb, const struct
     put_single(server_batch_of(conn), ask, &command);
     if (grouped)
         put_group(group, &command);
+    else
+        server_batch_hash(conn);
 }
 
 /* ---- answers ---- */

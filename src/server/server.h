@@ -121,6 +121,8 @@ extern const char server_demo_policies[];
 
 #define SERVER_RECEIPT_SIZE 65
 int server_receipts_open(struct server *server, weir_error *err);
+/* Limits that this thread used may be gone. */
+void server_receipts_forget(void);
 /* Writes the receipt of a charge to a key under limits; the length. */
 size_t server_receipt_write(const struct server *server, weir_key key, const weir_limit *limit,
                             const weir_decision *decision, char ret[SERVER_RECEIPT_SIZE]);

@@ -3,11 +3,26 @@
 
 #include <string.h>
 
+#define NUMBER_LINE_MAX (1 + WEIR__DIGITS + 2) /* bytes of a number's line */
+
+/* Where there is room, without asking for it piece by piece: replies are mostly numbers. */
 static void put_number_line(struct weir__buffer *buffer, char type, int64_t number)
 {
-    weir__put(buffer, &type, 1);
-    weir__put_int(buffer, number);
-    weir__put(buffer, "\r\n", 2);
+    char digits[WEIR__DIGITS];
+    char *first = weir__digits(digits, number);
+    size_t len = (size_t)(digits + sizeof digits - first);
+    char *p = buffer->data + buffer->len;
+    if (WEIR__UNLIKELY(buffer->size - buffer->len <= NUMBER_LINE_MAX)) {
+        weir__put(buffer, &type, 1);
+        weir__put(buffer, first, len);
+        weir__put(buffer, "\r\n", 2);
+        return;
+    }
+    *p++ = type;
+    for (size_t i = 0; i < len; i++)
+        *p++ = first[i];
+    memcpy(p, "\r\n", 3); /* and the NUL */
+    buffer->len += len + 3;
 }
 
 void weir__resp_put_header(struct weir__buffer *buffer, enum weir__resp_type type, size_t n,
