@@ -74,7 +74,7 @@ struct server_ask {
         struct {
             enum weir__field_style style;
             int16_t deny_status;
-            bool head, detail;
+            bool head, detail, old;
             int32_t stream; /* HTTP/2 */
         } http;
         void *other;

@@ -146,6 +146,7 @@ void server_conn_bury(struct server_thread *thread)
         *at = conn->next;
         if (conn->protocol && conn->protocol->free)
             conn->protocol->free(conn);
+        atomic_fetch_sub(&thread->server->kept, conn->in_size + conn->out_size);
         free(conn->in);
         free(conn->out);
         free(conn);
@@ -208,7 +209,8 @@ static bool looks_like_http(const char *data, size_t len)
         at++;
     if (at == 0 || at + 1 >= len || data[at] != ' ')
         return false;
-    return data[at + 1] == '/' || data[at + 1] == '*' || data[at + 1] == 'h';
+    return data[at + 1] == '/' || data[at + 1] == '*' ||
+           (len - at > 5 && !memcmp(data + at + 1, "http", 4) && memchr("s:", data[at + 5], 2));
 }
 
 /* The protocol of a first portion; NULL: not known yet. */
@@ -237,6 +239,31 @@ static const struct server_protocol_ops *tell_apart(const char *data, size_t len
 
 /* ---- reading and feeding ---- */
 
+/* Memory that peers make us keep is bounded all told: who would go beyond is let go. */
+bool server_keep(struct server *server, size_t bytes)
+{
+    if (atomic_fetch_add(&server->kept, bytes) + bytes <= SERVER_MEMORY_MAX)
+        return true;
+    atomic_fetch_sub(&server->kept, bytes);
+    return false;
+}
+
+static bool grow_input(struct server_conn *conn, size_t size)
+{
+    struct server *server = conn->thread->server;
+    size_t more = size > conn->in_size ? size - conn->in_size : 0;
+    if (more == 0 || !server_keep(server, more))
+        return false;
+    char *bigger = realloc(conn->in, size);
+    if (!bigger) {
+        atomic_fetch_sub(&server->kept, more);
+        return false;
+    }
+    conn->in = bigger;
+    conn->in_size = size;
+    return true;
+}
+
 /* Keeps what a protocol left over. */
 static bool keep(struct server_conn *conn, const char *data, size_t len)
 {
@@ -244,11 +271,8 @@ static bool keep(struct server_conn *conn, const char *data, size_t len)
         size_t size = conn->in_size ? conn->in_size : KEPT_FIRST;
         while (size < len)
             size *= 2;
-        char *bigger = realloc(conn->in, size);
-        if (!bigger)
+        if (!grow_input(conn, size))
             return false;
-        conn->in = bigger;
-        conn->in_size = size;
     }
     memcpy(conn->in, data, len);
     conn->in_start = 0;
@@ -262,6 +286,7 @@ static void forget_input(struct server_conn *conn)
         conn->in_start = conn->in_end;
         return;
     }
+    atomic_fetch_sub(&conn->thread->server->kept, conn->in_size);
     free(conn->in);
     conn->in = NULL;
     conn->in_start = conn->in_end = conn->in_size = 0;
@@ -304,7 +329,9 @@ static void feed_kept(struct server_conn *conn)
 static size_t make_room(struct server_conn *conn)
 {
     const struct server_config *config = &conn->thread->server->config;
-    size_t most = (size_t)(config->max_head + 2 * config->max_body) + SERVER_IN_SIZE;
+    size_t most =
+        2 * (size_t)(config->max_head + config->max_body); /* chunks may take as much again */
+    most = (most > SERVER_RESP_MESSAGE_MAX ? most : SERVER_RESP_MESSAGE_MAX) + SERVER_IN_SIZE;
     if (conn->in_start > 0) {
         memmove(conn->in, conn->in + conn->in_start, conn->in_end - conn->in_start);
         conn->in_end -= conn->in_start;
@@ -312,12 +339,8 @@ static size_t make_room(struct server_conn *conn)
     }
     if (conn->in_end == conn->in_size) {
         size_t size = conn->in_size ? 2 * conn->in_size : KEPT_FIRST;
-        size = size > most ? most : size;
-        char *bigger = size > conn->in_size ? realloc(conn->in, size) : NULL;
-        if (!bigger)
+        if (!grow_input(conn, size > most ? most : size))
             return 0;
-        conn->in = bigger;
-        conn->in_size = size;
     }
     return conn->in_size - conn->in_end;
 }

@@ -19,11 +19,12 @@
 #include <pthread.h>
 #include <sys/un.h>
 
-#define SERVER_IN_SIZE ((size_t)64 << 10)     /* the thread's reading buffer */
-#define SERVER_OUT_SIZE ((size_t)512 << 10)   /* the thread's writing buffer */
-#define SERVER_OUT_RESERVE ((size_t)64 << 10) /* no answer of a batch is longer */
-#define SERVER_KEPT_MAX ((size_t)8 << 20)     /* bytes kept that a peer does not read */
-#define SERVER_RESP_MESSAGE_MAX (1280u << 10) /* sixteen of the longest keys fit */
+#define SERVER_IN_SIZE ((size_t)64 << 10)       /* the thread's reading buffer */
+#define SERVER_OUT_SIZE ((size_t)512 << 10)     /* the thread's writing buffer */
+#define SERVER_OUT_RESERVE ((size_t)64 << 10)   /* no answer of a batch is longer */
+#define SERVER_KEPT_MAX ((size_t)8 << 20)       /* bytes kept that a peer does not read */
+#define SERVER_MEMORY_MAX ((uint64_t)256 << 20) /* kept for all connections together */
+#define SERVER_RESP_MESSAGE_MAX (1280u << 10)   /* sixteen of the longest keys fit */
 
 struct server_protocol_ops {
     const char *name;
@@ -137,6 +138,8 @@ void server_conn_bury(struct server_thread *thread);
 struct weir__buffer *server_out(struct server_conn *conn);
 /* Long bodies: sent as they are, kept where the socket does not take them. */
 void server_out_long(struct server_conn *conn, const char *data, size_t len);
+/* Counts bytes to be kept for a connection; false: as many are kept as may be. */
+bool server_keep(struct server *server, size_t bytes);
 /* Whether the connection should be fed further now. */
 static inline bool server_conn_goes_on(const struct server_conn *conn)
 {

@@ -155,6 +155,7 @@ static void drain(struct server_conn *conn)
         return;
     h2->draining = true;
     nghttp2_submit_shutdown_notice(h2->session);
+    send_frames(h2); /* a ping would overtake it */
     nghttp2_submit_ping(h2->session, NGHTTP2_FLAG_NONE, NULL);
     send_frames(h2);
     server_conn_resume(conn);

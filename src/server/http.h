@@ -22,6 +22,7 @@ struct server_response {
     struct weir__span body;
     char *owned; /* what a long body lives in, to be freed when written; NULL: none */
     bool close;  /* the last of its connection */
+    bool old;    /* to HTTP/1.0, which must be told that the connection stays */
     bool head;   /* to a HEAD request: the body's length, not the body */
     struct weir__rate_fields rates;
     char room[SERVER_RESPONSE_ROOM];

@@ -65,6 +65,8 @@ static void put_response(struct weir__buffer *out, const struct server_response 
     }
     if (close)
         weir__put(out, "connection: close\r\n", 19);
+    else if (response->old)
+        weir__put(out, "connection: keep-alive\r\n", 24);
     weir__put(out, "\r\n", 2);
     if (!bodiless && !response->head && response->body.len <= SERVER_RESPONSE_ROOM)
         weir__put(out, response->body.data, response->body.len);
@@ -149,6 +151,7 @@ static void handle(struct server_conn *conn, struct weir__http_request *request)
         response->close = true;
     }
     response->head = request->method == WEIR__HTTP_HEAD;
+    response->old = request->minor == 0;
     response->close = response->close || !request->keep_alive;
     respond(conn, response);
 }

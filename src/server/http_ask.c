@@ -34,6 +34,7 @@ static void set_answer(struct server_ask *ask, enum weir__verb verb,
     ask->http.head = request->method == WEIR__HTTP_HEAD;
     ask->close = !request->keep_alive;
     ask->http.detail = params->detail;
+    ask->http.old = request->minor == 0;
     ask->http.stream = stream;
 }
 

@@ -9,6 +9,7 @@
 #include "wire/json.h"
 
 #define SERVER_JSON_NODES 512
+#define SERVER_ATTRIBUTES_MAX 32 /* attr.NAME=value of a query */
 #define SERVER_COST_UNSAID INT64_C(-1)
 
 struct server_params {
@@ -25,7 +26,10 @@ struct server_params {
     const struct weir__json_node *nodes;
     const struct weir__json_node *attributes; /* NULL: none */
     const struct weir__json_node *requests;   /* takeall; NULL: none */
-    struct weir__span query;                  /* attr.NAME=value are in it */
+    struct {
+        struct weir__span name, value;
+    } said[SERVER_ATTRIBUTES_MAX]; /* attr.NAME=value of a query */
+    size_t said_count;
 };
 
 void server_params_begin(const struct server_conn *conn, struct server_params *ret);
@@ -51,9 +55,6 @@ struct server_subject {
     const struct weir__http_request *request;
     const struct server_params *params;
     bool trusted; /* the peer may speak for others */
-    char ip[64];  /* the client's address, once found */
-    size_t ip_len;
-    char decoded[1024]; /* a value out of the query */
 };
 void server_subject_begin(struct server_subject *subject, const struct server_conn *conn,
                           const struct weir__http_request *request,

@@ -7,7 +7,8 @@
 
 void server_params_begin(const struct server_conn *conn, struct server_params *ret)
 {
-    memset(ret, 0, sizeof *ret);
+    memset(ret, 0, offsetof(struct server_params, said));
+    ret->said_count = 0;
     ret->cost = SERVER_COST_UNSAID;
     ret->wait_us = WEIR_WAIT_DEFAULT;
     ret->actual = -1;
@@ -128,7 +129,6 @@ bool server_params_query(struct server_conn *conn, const struct weir__http_reque
     struct weir__span name, value;
     char text[400];
     struct weir__buffer why = weir__buffer_over(text, sizeof text);
-    params->query = request->query;
     if (!request->query.data)
         return true;
     char *room = server_batch_room(conn, request->query.len);
@@ -136,8 +136,14 @@ bool server_params_query(struct server_conn *conn, const struct weir__http_reque
         return bad(conn, ret, "the query is too long");
     while (weir__query_next(&query, room, &name, &value)) {
         room += name.len + value.len;
-        if (name.len > 5 && !memcmp(name.data, "attr.", 5))
+        if (name.len > 5 && !memcmp(name.data, "attr.", 5)) {
+            if (params->said_count == SERVER_ATTRIBUTES_MAX)
+                return bad(conn, ret, "at most 32 attributes a request");
+            params->said[params->said_count].name =
+                (struct weir__span){name.data + 5, name.len - 5};
+            params->said[params->said_count++].value = value;
             continue;
+        }
         if (!server_params_set(params, name, value, &why))
             weir__put_format(
                 &why,

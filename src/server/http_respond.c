@@ -261,5 +261,6 @@ void server_http_respond(struct server_conn *conn, struct server_batch *batch, s
     else
         respond_decision(conn, batch, i, ret);
     ret->head = ask->http.head;
+    ret->old = ask->http.old;
     ret->close = ask->close;
 }

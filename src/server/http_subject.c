@@ -16,7 +16,6 @@ void server_subject_begin(struct server_subject *subject, const struct server_co
     subject->params = params;
     subject->trusted =
         weir__policies_trusts(conn->thread->rules->policies, conn->peer_text, conn->peer_text_len);
-    subject->ip_len = 0;
 }
 
 static struct weir__span trim(struct weir__span text)
@@ -28,34 +27,35 @@ static struct weir__span trim(struct weir__span text)
     return text;
 }
 
-/* The last hop of a list that is not one of the trusted proxies: who they say they serve. */
-static struct weir__span last_untrusted(const struct server_subject *subject,
-                                        struct weir__span list)
+/* The last hop that is not one of the trusted proxies: who they say they serve. Several fields are one
+ * list: proxies that add a line of their own add it behind the client's. */
+static struct weir__span last_untrusted(const struct server_subject *subject)
 {
     const struct weir__policies *policies = subject->conn->thread->rules->policies;
+    const struct weir__http_request *request = subject->request;
     struct weir__span hop = {NULL, 0};
-    while (list.len > 0) {
-        size_t start = list.len;
-        while (start > 0 && list.data[start - 1] != ',')
-            start--;
-        hop = trim((struct weir__span){list.data + start, list.len - start});
-        list.len = start > 0 ? start - 1 : 0;
-        if (!weir__policies_trusts(policies, hop.data, hop.len))
-            break;
+    for (size_t i = request->field_count; i > 0; i--) {
+        struct weir__span list = request->fields[i - 1].value;
+        if (!weir__span_is_word(request->fields[i - 1].name, "x-forwarded-for"))
+            continue;
+        while (list.len > 0) {
+            size_t start = list.len;
+            while (start > 0 && list.data[start - 1] != ',')
+                start--;
+            hop = trim((struct weir__span){list.data + start, list.len - start});
+            list.len = start > 0 ? start - 1 : 0;
+            if (!weir__policies_trusts(policies, hop.data, hop.len))
+                return hop;
+        }
     }
     return hop;
 }
 
 static bool find_ip(const struct server_subject *subject, struct weir__span *ret)
 {
-    struct weir__span value;
     if (subject->trusted) {
-        if (weir__http_field(subject->request, "x-forwarded-for", &value)) {
-            *ret = last_untrusted(subject, value);
-            if (ret->len > 0)
-                return true;
-        }
-        if (weir__http_field(subject->request, "x-real-ip", ret))
+        *ret = last_untrusted(subject);
+        if (ret->len > 0 || weir__http_field(subject->request, "x-real-ip", ret))
             return true;
     }
     *ret = (struct weir__span){subject->conn->peer_text, subject->conn->peer_text_len};
@@ -108,17 +108,13 @@ static bool find_user(const struct server_subject *subject, struct weir__span *r
 }
 
 /* attr.NAME=value of the query. */
-static bool find_in_query(struct server_subject *subject, struct weir__span wanted,
-                          struct weir__span *ret)
+static bool find_said(const struct server_params *params, struct weir__span wanted,
+                      struct weir__span *ret)
 {
-    struct weir__query query = {subject->params->query, false};
-    struct weir__span name, value;
-    if (query.rest.len > sizeof subject->decoded)
-        query.rest.len = sizeof subject->decoded;
-    while (query.rest.len > 0 && weir__query_next(&query, subject->decoded, &name, &value)) {
-        if (name.len == wanted.len + 5 && !memcmp(name.data, "attr.", 5) &&
-            !memcmp(name.data + 5, wanted.data, wanted.len)) {
-            *ret = value;
+    for (size_t i = 0; i < params->said_count; i++) {
+        if (params->said[i].name.len == wanted.len &&
+            !memcmp(params->said[i].name.data, wanted.data, wanted.len)) {
+            *ret = params->said[i].value;
             return true;
         }
     }
@@ -159,13 +155,13 @@ static bool find_header(const struct server_subject *subject, struct weir__span 
 
 bool server_subject_find(const void *context, const char *name, size_t len, struct weir__span *ret)
 {
-    struct server_subject *subject = (struct server_subject *)context;
+    const struct server_subject *subject = context;
     struct weir__span wanted = {name, len};
     if (subject->params->attributes)
         return find_in_json(subject->params, wanted, ret);
     if (subject->params->nodes) /* JSON without attributes says nothing of itself */
         return false;
-    if (find_in_query(subject, wanted, ret))
+    if (find_said(subject->params, wanted, ret))
         return true;
     if (weir__span_is(wanted, "ip"))
         return find_ip(subject, ret);

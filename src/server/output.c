@@ -40,10 +40,16 @@ static bool keep_output(struct server_conn *conn, const char *data, size_t len)
     if (kept + len > SERVER_KEPT_MAX)
         return false;
     if (conn->out_end + len > conn->out_size) {
+        struct server *server = conn->thread->server;
         size_t size = kept + len;
-        char *bigger = malloc(size);
-        if (!bigger)
+        if (!server_keep(server, size))
             return false;
+        char *bigger = malloc(size);
+        if (!bigger) {
+            atomic_fetch_sub(&server->kept, size);
+            return false;
+        }
+        atomic_fetch_sub(&server->kept, conn->out_size);
         if (kept)
             memcpy(bigger, conn->out + conn->out_start, kept);
         free(conn->out);
@@ -72,6 +78,7 @@ static bool send_kept(struct server_conn *conn)
     conn->out_start = conn->out_end - (size_t)left;
     if (left > 0)
         return false;
+    atomic_fetch_sub(&conn->thread->server->kept, conn->out_size);
     free(conn->out);
     conn->out = NULL;
     conn->out_start = conn->out_end = conn->out_size = 0;

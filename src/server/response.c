@@ -49,7 +49,7 @@ void server_response_begin(struct server_response *response, int status)
     response->field_count = 0;
     response->body = (struct weir__span){NULL, 0};
     response->owned = NULL;
-    response->close = response->head = false;
+    response->close = response->head = response->old = false;
     response->room_used = 0;
 }
 

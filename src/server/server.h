@@ -95,6 +95,7 @@ struct server {
     struct server_thread *threads[SERVER_THREADS_MAX];
     int thread_count;
     atomic_int_fast64_t connections;
+    atomic_uint_fast64_t kept; /* bytes kept for connections */
     atomic_bool draining, stopping, ready;
     atomic_int_fast64_t test_now_us; /* test clock: -1 is not set */
 };
