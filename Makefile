@@ -11,7 +11,7 @@ build/build.ninja:
 
 # The main job, without any configuration.
 run: all
-	build/weir demo
+	build/weir serve --demo-load
 
 # All tests, sanitizers included; ends in "N passed, N failed".
 test:

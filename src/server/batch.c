@@ -224,9 +224,15 @@ static bool hold(struct server_batch *batch)
 {
     size_t last = batch->count - 1;
     batch->due_us = server_monotonic_us() + batch->decided[last].delay_us;
+    batch->asks[last].held_us = batch->decided[last].delay_us;
     batch->asks[last].hold = false;
     reference(batch);
-    return push_held(batch->thread, batch);
+    if (!push_held(batch->thread, batch)) {
+        batch->asks[last].held_us = 0;
+        return false;
+    }
+    batch->decided[last].delay_us = 0;
+    return true;
 }
 
 /* ---- running ---- */

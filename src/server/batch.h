@@ -60,6 +60,7 @@ struct server_ask {
     struct weir__span receipt;  /* SETTLE */
     int64_t actual;
     uint64_t lease;
+    int64_t held_us;  /* how long the answer was held: its delay is over */
     bool resettled;   /* plan: settle every enforced entry */
     bool explain;     /* charges nothing, tells everything */
     bool hold;        /* answer when the delay is over; the last of its batch */

@@ -10,7 +10,8 @@
  *      and a stream that is reset before stays, as an orphan, until then.
  *   2. nghttp2 is not sent from inside its own callbacks: answers are submitted there and written behind.
  *   3. A connection has at most SERVER_H2_STREAMS open and as many orphans, and holds at most
- *      SERVER_H2_HELD bytes of bodies and responses, one largest request beyond it.
+ *      SERVER_H2_HELD bytes of bodies and responses, one largest request beyond it; all connections
+ *      together, what server_keep lets them.
  *   4. Frames that bring nothing (pings, settings, empty data, window updates, priorities) and resets are
  *      paid for out of two buckets; requests pay in. Who has nothing left is sent away (GOAWAY).
  */
@@ -25,6 +26,8 @@
 #define SERVER_H2_STREAMS 128
 #define SERVER_H2_HELD ((size_t)4 << 20)
 #define SERVER_H2_ROOM 3584 /* of a stream as it is made */
+#define SERVER_H2_FREE 2    /* streams of a connection that are not counted as memory kept */
+#define SERVER_H2_CHUNK 16  /* so many are counted at a time */
 
 /* What nuisances are paid from. */
 struct server_h2_bucket {
@@ -92,7 +95,9 @@ void server_h2_streams_free(struct server_h2 *h2);
 void server_h2_stream_wait(struct server_h2_stream *stream);
 /* From now on it is our turn. */
 void server_h2_stream_act(struct server_h2_stream *stream);
-/* Room for n bytes more; NULL: the connection holds too much already. */
+/* Takes over a body that was malloc'ed. */
+void server_h2_stream_own(struct server_h2_stream *stream, char *body, size_t len);
+/* Room for n bytes more; NULL: too much is held already. */
 char *server_h2_stream_room(struct server_h2_stream *stream, size_t n);
 
 /* ---- h2_request.c ---- */

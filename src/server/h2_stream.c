@@ -114,12 +114,45 @@ void server_h2_stream_act(struct server_h2_stream *stream)
     enter(stream, &stream->h2->acting);
 }
 
+/* ---- memory kept ---- */
+
+static void forget(struct server_h2 *h2, size_t bytes)
+{
+    h2->held -= bytes;
+    atomic_fetch_sub(&h2->conn->thread->server->kept, bytes);
+}
+
+static size_t count_of(const struct server_h2 *h2)
+{
+    return h2->waiting.count + h2->acting.count + h2->orphans.count;
+}
+
+/* One more stream is counted, if it needs to be. */
+static bool count_in(struct server_h2 *h2)
+{
+    if (count_of(h2) < SERVER_H2_FREE + h2->counted)
+        return true;
+    if (!server_keep(h2->conn->thread->server, SERVER_H2_CHUNK * sizeof(struct server_h2_stream)))
+        return false;
+    h2->counted += SERVER_H2_CHUNK;
+    return true;
+}
+
+static void count_out(struct server_h2 *h2)
+{
+    if (h2->counted == 0 || count_of(h2) > 0)
+        return;
+    atomic_fetch_sub(&h2->conn->thread->server->kept,
+                     h2->counted * sizeof(struct server_h2_stream));
+    h2->counted = 0;
+}
+
 /* ---- taking and closing ---- */
 
 struct server_h2_stream *server_h2_stream_take(struct server_h2 *h2, int32_t id)
 {
     if (h2->waiting.count + h2->acting.count >= SERVER_H2_STREAMS ||
-        h2->orphans.count >= SERVER_H2_STREAMS || h2->held > SERVER_H2_HELD)
+        h2->orphans.count >= SERVER_H2_STREAMS || h2->held > SERVER_H2_HELD || !count_in(h2))
         return NULL;
     struct server_h2_stream *stream = get();
     if (!stream)
@@ -139,14 +172,15 @@ static void release(struct server_h2_stream *stream)
     struct server_h2 *h2 = stream->h2;
     leave(stream);
     if (stream->room != stream->first_room) {
-        h2->held -= stream->room_size;
+        forget(h2, stream->room_size);
         free(stream->room);
     }
     if (stream->owned) {
-        h2->held -= stream->body_len;
+        forget(h2, stream->body_len);
         free(stream->owned);
     }
     put_back(stream);
+    count_out(h2);
 }
 
 void server_h2_stream_close(struct server_h2_stream *stream)
@@ -190,21 +224,23 @@ void server_h2_streams_free(struct server_h2 *h2)
 static bool grow(struct server_h2_stream *stream, size_t n)
 {
     struct server_h2 *h2 = stream->h2;
-    const struct server_config *config = &h2->conn->thread->server->config;
+    struct server *server = h2->conn->thread->server;
     bool first = stream->room == stream->first_room;
-    size_t size = stream->room_size, most = SERVER_H2_HELD + (size_t)config->max_body;
+    size_t size = stream->room_size, had = first ? 0 : stream->room_size;
     while (size < stream->room_len + n)
         size *= 2;
-    if (h2->held + size > most + (first ? 0 : stream->room_size))
+    size_t more = size - had;
+    if (h2->held + more > SERVER_H2_HELD + (size_t)server->config.max_body ||
+        !server_keep(server, more))
         return false;
     char *bigger = realloc(first ? NULL : stream->room, size);
-    if (!bigger)
+    if (!bigger) {
+        atomic_fetch_sub(&server->kept, more);
         return false;
+    }
     if (first)
         memcpy(bigger, stream->first_room, stream->room_len);
-    else
-        h2->held -= stream->room_size;
-    h2->held += size;
+    h2->held += more;
     stream->room = bigger;
     stream->room_size = size;
     return true;
@@ -217,4 +253,13 @@ char *server_h2_stream_room(struct server_h2_stream *stream, size_t n)
     char *room = stream->room + stream->room_len;
     stream->room_len += n;
     return room;
+}
+
+void server_h2_stream_own(struct server_h2_stream *stream, char *body, size_t len)
+{
+    stream->owned = body;
+    stream->body = body;
+    stream->body_len = len;
+    stream->h2->held += len;
+    atomic_fetch_add(&stream->h2->conn->thread->server->kept, len);
 }

@@ -166,6 +166,8 @@ static void put_decision(struct server_conn *conn, struct weir__json *json,
         weir__json_put_text(json, "verdict", verdict, strlen(verdict));
     }
     put_fields(json, decision);
+    if (ask->held_us > 0)
+        weir__json_put_seconds(json, "held", ask->held_us);
     weir__json_put_int(json, "binding", decision->binding);
     if (ask->verb == WEIR__VERB_ACQUIRE)
         weir__json_put_int(json, "lease", (int64_t)decision->lease);

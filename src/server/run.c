@@ -25,7 +25,8 @@
 #define EXIT_USAGE 2
 #define EXIT_STORE 3
 #define PREDECESSOR "WEIR_PREDECESSOR"
-#define FILES_SPARE 64 /* descriptors for what is no connection */
+#define FEW_CONNECTIONS 4096 /* worth a word */
+#define FILES_SPARE 64       /* descriptors for what is no connection */
 
 static struct server server;
 
@@ -164,8 +165,9 @@ static void raise_files(void)
     }
     int64_t most = (int64_t)files.rlim_cur - FILES_SPARE;
     if (most < server.config.max_connections) {
-        say("%lld connections at most: the limit of open files is %llu",
-            (long long)weir__max(1, most), (unsigned long long)files.rlim_cur);
+        if (most < FEW_CONNECTIONS)
+            say("%lld connections at most: the limit of open files is %llu",
+                (long long)weir__max(1, most), (unsigned long long)files.rlim_cur);
         server.config.max_connections = weir__max(1, most);
     }
 }
