@@ -10,11 +10,12 @@ _weir_options() {
     replay) echo "--wait --decisions --json --store --help" ;;
     bench) echo "--keys --threads --seconds --limit --batch --store --json --help" ;;
     zone) echo "--check --json --help" ;;
+    check) echo "--request --json --store --help" ;;
     esac
 }
 
 _weir() {
-    local commands="take peek wait settle reset acquire renew release explain replay demo bench zone"
+    local commands="take peek wait settle reset acquire renew release explain replay demo bench zone check"
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
@@ -36,13 +37,13 @@ _weir() {
         mapfile -t COMPREPLY < <(compgen -W "any 0 100ms 1s 10s 1m" -- "$current")
         return
         ;;
-    --cost | --keys | --threads | --seconds | --batch | --limit)
+    --cost | --keys | --threads | --seconds | --batch | --limit | --request)
         return
         ;;
     esac
     if [[ $current == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(_weir_options "$command")" -- "$current")
-    elif [[ $command == zone || $command == replay ]]; then
+    elif [[ $command == zone || $command == replay || $command == check ]]; then
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
     fi

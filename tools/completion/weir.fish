@@ -1,6 +1,6 @@
 # Completion of `weir` for fish. Install in ~/.config/fish/completions or vendor_completions.d.
 
-set -l commands take peek wait settle reset acquire renew release explain replay demo bench zone
+set -l commands take peek wait settle reset acquire renew release explain replay demo bench zone check
 set -l none "not __fish_seen_subcommand_from $commands help"
 
 complete -c weir -f
@@ -20,11 +20,12 @@ complete -c weir -n $none -a replay -d "What a limit would have decided on a log
 complete -c weir -n $none -a demo -d "Twice the limit around the edge of a window"
 complete -c weir -n $none -a bench -d "How fast the library decides here"
 complete -c weir -n $none -a zone -d "What a zone holds, and whether it is sound"
+complete -c weir -n $none -a check -d "Whether a policy file can be read, and what it says"
 complete -c weir -n $none -a help -d "Show the help of a command"
 complete -c weir -n "__fish_seen_subcommand_from help" -a "$commands"
 
 complete -c weir -n "__fish_seen_subcommand_from $commands" -l json -d "Print JSON"
-complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset acquire renew release replay bench" \
+complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset acquire renew release replay bench check" \
     -l store -x -a "file: shm: memory:" -d "Where the state is kept"
 complete -c weir -n "__fish_seen_subcommand_from take peek wait acquire" -l cost -x -d "What it costs"
 complete -c weir -n "__fish_seen_subcommand_from take peek replay" -l wait -x -a "any 0 1s" \
@@ -32,7 +33,8 @@ complete -c weir -n "__fish_seen_subcommand_from take peek replay" -l wait -x -a
 complete -c weir -n "__fish_seen_subcommand_from take peek" -l detail -d "Show the answer of each limit"
 complete -c weir -n "__fish_seen_subcommand_from wait" -l max -x -a "any 0 1s" -d "Sleep at most so long"
 complete -c weir -n "__fish_seen_subcommand_from replay" -l decisions -d "A line a request"
-complete -c weir -n "__fish_seen_subcommand_from replay zone" -F
+complete -c weir -n "__fish_seen_subcommand_from replay zone check" -F
+complete -c weir -n "__fish_seen_subcommand_from check" -l request -x -d "Attributes of a request"
 complete -c weir -n "__fish_seen_subcommand_from zone" -l check -d "Only check"
 complete -c weir -n "__fish_seen_subcommand_from bench" -l keys -x -d "Different keys"
 complete -c weir -n "__fish_seen_subcommand_from bench" -l threads -x -d "Threads"
