@@ -55,7 +55,7 @@ static void clean(char *text)
 static int fail_at(const struct weir__yaml *yaml, int line, int column, weir_error *err,
                    const char *format, va_list args)
 {
-    if (!err)
+    if (!err || !format)
         return WEIR_EINVAL;
     const char *name = weir__yaml_name(yaml);
     size_t len = strlen(name);

@@ -98,7 +98,7 @@ static int open_file(const char *what, const char *option, const char *path, BIO
 
 static int read_certificate(SSL_CTX *context, const char *path, weir_error *err)
 {
-    BIO *file;
+    BIO *file = NULL;
     int code = open_file("certificate", "--tls-cert", path, &file, err);
     if (code)
         return code;
@@ -121,7 +121,7 @@ static int no_passphrase(char *room, int size, int writing, void *context)
 
 static int read_key(SSL_CTX *context, const char *path, const char *cert_path, weir_error *err)
 {
-    BIO *file;
+    BIO *file = NULL;
     int code = open_file("key", "--tls-key", path, &file, err);
     if (code)
         return code;
