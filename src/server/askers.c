@@ -52,6 +52,7 @@ static void *ask(void *argument)
     struct server_askers *askers = argument;
     struct server_batch *batch;
     while ((batch = next_batch(askers))) {
+        server_receipts_forget(); /* limits of earlier batches may be gone */
         server_batch_run(askers->server, batch);
         bring_back(batch);
     }

@@ -46,6 +46,8 @@ enum server_access server_access_of(const struct server *server, struct weir__sp
 static struct weir__span without_port(struct weir__span host)
 {
     static const struct weir__span none = {"", 0};
+    if (!host.data || host.len == 0)
+        return none;
     const char *end = host.data + host.len;
     const char *colon = memrchr(host.data, ':', host.len);
     if (host.data[0] == '[') {
