@@ -43,7 +43,8 @@ struct server_h2 {
     } waiting;                     /* for their peer, to send or to read: the longest first */
     struct server_h2_list acting;  /* whose turn is ours */
     struct server_h2_list orphans; /* reset, but an ask borrows from them */
-    size_t held;                   /* bytes of rooms beyond the first, and of owned bodies */
+    size_t held;    /* bytes of rooms beyond the first, and of owned bodies; counted as kept */
+    size_t counted; /* streams beyond SERVER_H2_FREE that are counted as memory kept */
     struct server_h2_bucket frames, resets;
     bool feeding;  /* nghttp2 is on the stack */
     bool draining; /* GOAWAY is said, the last stream not named yet */
@@ -60,7 +61,6 @@ struct server_h2_stream {
     struct server_h2 *h2;
     int32_t id;
     int fault;     /* an HTTP status: the request is refused with it */
-    bool waiting;  /* in the list of those that wait for their peer */
     bool asked;    /* an ask borrows the room */
     bool answered; /* a response was submitted */
     bool whole;    /* END_STREAM came */
@@ -95,8 +95,8 @@ void server_h2_streams_free(struct server_h2 *h2);
 void server_h2_stream_wait(struct server_h2_stream *stream);
 /* From now on it is our turn. */
 void server_h2_stream_act(struct server_h2_stream *stream);
-/* Takes over a body that was malloc'ed. */
-void server_h2_stream_own(struct server_h2_stream *stream, char *body, size_t len);
+/* Takes over a body that lives in malloc'ed memory. */
+void server_h2_stream_own(struct server_h2_stream *stream, char *memory, struct weir__span body);
 /* Room for n bytes more; NULL: too much is held already. */
 char *server_h2_stream_room(struct server_h2_stream *stream, size_t n);
 

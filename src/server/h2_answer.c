@@ -128,7 +128,7 @@ void server_h2_respond(struct server_h2_stream *stream, struct server_response *
                             (size_t)snprintf(length, sizeof length, "%zu", response->body.len));
     bool body = response->body.len > 0 && !response->head;
     if (body && response->owned) {
-        server_h2_stream_own(stream, response->owned, response->body.len);
+        server_h2_stream_own(stream, response->owned, response->body);
         response->owned = NULL;
     } else if (body && !keep_body(stream, response->body.data, response->body.len)) {
         reset(stream, NGHTTP2_INTERNAL_ERROR);

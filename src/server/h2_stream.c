@@ -255,11 +255,11 @@ char *server_h2_stream_room(struct server_h2_stream *stream, size_t n)
     return room;
 }
 
-void server_h2_stream_own(struct server_h2_stream *stream, char *body, size_t len)
+void server_h2_stream_own(struct server_h2_stream *stream, char *memory, struct weir__span body)
 {
-    stream->owned = body;
-    stream->body = body;
-    stream->body_len = len;
-    stream->h2->held += len;
-    atomic_fetch_add(&stream->h2->conn->thread->server->kept, len);
+    stream->owned = memory;
+    stream->body = body.data;
+    stream->body_len = body.len;
+    stream->h2->held += body.len;
+    atomic_fetch_add(&stream->h2->conn->thread->server->kept, body.len);
 }

@@ -1,0 +1,153 @@
+"""A real `weir serve` for tests, on free loopback ports, stopped at the end.
+
+    with Server("--envoy", path) as server: server.port
+    with Server(tls=("a.crt", "a.key")) as server: server.tls_port
+
+A server that dies, that leaks or that a sanitizer complains about is a failure of the test that started it.
+"""
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
+START_SECONDS = 20
+STOP_SECONDS = 30
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    def __init__(self, *options, store="memory:16m", tls=None, files=None, env=None, threads=2):
+        """files: texts by the names they get in the server's folder, which {folder} in options stands for."""
+        self.port, self.tls_port = free_port(), free_port() if tls else None
+        self.folder = tempfile.TemporaryDirectory(prefix="weir-serve-")
+        for name, text in (files or {}).items():
+            (pathlib.Path(self.folder.name) / name).write_text(text)
+        words = [word.replace("{folder}", self.folder.name) for word in options]
+        if tls:
+            words += ["--listen-tls", f"127.0.0.1:{self.tls_port}", "--tls-cert", tls[0], "--tls-key", tls[1]]
+        self.command = [str(BUILD / "weir"), "serve", "--listen", f"127.0.0.1:{self.port}", "--store", store,
+                        "--threads", str(threads), *words]
+        self.env = dict(os.environ, **(env or {}))
+        self.process = None
+        self.log = tempfile.TemporaryFile("w+")
+        self.log_tail = ""
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+                                        env=self.env)
+        end = time.monotonic() + START_SECONDS
+        while not self.answers():
+            if self.process.poll() is not None or time.monotonic() > end:
+                self.process.kill()
+                raise RuntimeError(f"weir serve does not start: {self.said()}")
+            time.sleep(0.02)
+        return self
+
+    def __exit__(self, kind, *_):
+        code = self.stop()
+        said = self.said()
+        self.log.close()
+        self.folder.cleanup()
+        if kind is None and (code != 0 or "Sanitizer" in said or "runtime error" in said):
+            raise RuntimeError(f"weir serve ended with {code}: {said}")
+
+    def stop(self):
+        """Ends it in good order; its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        return self.process.returncode
+
+    def said(self):
+        self.log.seek(0)
+        return self.log.read()[-6000:]
+
+    def answers(self):
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1):
+                return True
+        except OSError:
+            return False
+
+    def alive(self):
+        """Whether it still decides, over HTTP/1."""
+        try:
+            return self.get("/v1/take?key=alive&limit=token-bucket+1m/s")[0] == 200
+        except OSError:
+            return False
+
+    def get(self, path, timeout=10):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=timeout) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def metric(self, name, **labels):
+        """The sum of a metric's lines that have these labels; None: there are none."""
+        found = None
+        for line in self.get("/metrics")[1].splitlines():
+            if line.startswith(name) and line[len(name):len(name) + 1] in ("{", " ") and \
+                    all(f'{label}="{value}"' in line for label, value in labels.items()):
+                found = (found or 0) + float(line.rsplit(" ", 1)[1])
+        return found
+
+    def resident(self):
+        """Kilobytes of memory."""
+        for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1])
+        return 0
+
+
+class Checks:
+    def __init__(self):
+        self.passed = self.failed = 0
+
+    def __call__(self, right, what):
+        if right:
+            self.passed += 1
+        else:
+            self.failed += 1
+            print(f"FAIL {what}", flush=True)
+        return right
+
+    def equal(self, got, wanted, what):
+        return self(got == wanted, f"{what}: got {got!r}, expected {wanted!r}")
+
+    def within(self, got, least, most, what):
+        return self(least <= got <= most, f"{what}: {got} is not within {least} … {most}")
+
+
+def run(tests, check=None):
+    """Runs the tests whose name contains one of the words given, or all; the exit code."""
+    check = check or Checks()
+    words = sys.argv[1:]
+    for test in tests:
+        name = test.__name__
+        if words and not any(word in name for word in words):
+            continue
+        start = time.monotonic()
+        try:
+            test(check)
+        except Exception as error:  # a test that ends early is one failure; the others still run
+            check(False, f"{name}: {error!r}")
+        print(f"{name}: {time.monotonic() - start:.1f} s", flush=True)
+    print(f"{check.passed} passed, {check.failed} failed")
+    return 1 if check.failed else 0
