@@ -130,7 +130,8 @@ static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb ve
     if (leases && verb == WEIR__VERB_SETTLE)
         return undo(conn, ret, "%s",
                     "concurrent limits cannot be settled: release the lease instead");
-    if (verb <= WEIR__VERB_TAKEALL && needs_rows(params, it->limit)) {
+    bool decides = verb <= WEIR__VERB_TAKEALL || verb == WEIR__VERB_ACQUIRE;
+    if (decides && needs_rows(params, it->limit)) {
         ask->group = server_group_take(conn->thread);
         if (!ask->group)
             return undo(conn, ret, "%s", "too many large requests are under way; try again");

@@ -29,16 +29,27 @@ static void read_whole(struct weir__span value, const char *what, int64_t least,
         weir__put_text(why, err.message);
 }
 
+/* Seconds as JSON writes numbers. */
+static bool read_seconds(struct weir__span value, int64_t *ret)
+{
+    struct weir__json_node number;
+    weir_error err;
+    char copy[32];
+    if (value.len > sizeof copy)
+        return false;
+    memcpy(copy, value.data, value.len);
+    return weir__json_read(copy, value.len, &number, 1, &err) == 1 &&
+           number.type == WEIR__JSON_NUMBER && weir__json_seconds(&number, ret) &&
+           *ret <= WEIR_DURATION_MAX;
+}
+
 /* Seconds as decimals, a duration with its unit, or any. */
 static void read_wait(struct weir__span value, int64_t *ret, struct weir__buffer *why)
 {
-    struct weir__json_node number = {
-        .type = WEIR__JSON_NUMBER, .text = value.data, .len = (uint32_t)value.len};
     const char *reason;
     if (weir__span_is_word(value, "any"))
         *ret = WEIR_WAIT_ANY;
-    else if (value.len > 0 && value.len < 32 && weir__json_seconds(&number, ret) &&
-             *ret <= WEIR_DURATION_MAX)
+    else if (read_seconds(value, ret))
         return;
     else if (value.len == 0 || value.len > 64 ||
              weir__duration_parse(value.data, value.len, ret, &reason) != value.len)
