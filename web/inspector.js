@@ -1,28 +1,52 @@
 /* The inspector: how one key stands, what a take would get, and the two things one may do about it. */
 
-import { post, Unreachable } from "./api.js";
+import { post, Refused, Unreachable } from "./api.js";
 import { at, fill, h, say } from "./dom.js";
 import { count, time } from "./format.js";
 import { looking, onLive } from "./live.js";
-import { policyNames } from "./policies.js";
+import { guessQuestion, readName } from "./names.js";
+import { limitOf, policyNames } from "./policies.js";
 
 let asked = null; /* the body of the question on show, or null */
 let sent = 0; /* questions so far, and the newest one answered: a late answer changes nothing */
 let answered = 0;
-let open = 0; /* questions without an answer yet */
+let waiting = 0; /* questions without an answer yet */
 let rows = []; /* of the table, updated in place */
 let shape = "";
 
 const form = () => at("inspect-form");
 const mode = () => form().elements.mode.value;
 
-/* Where a key of a policy is inspected. */
+/* Where a state of a policy is inspected. */
 export function inspectLink(policy, entry) {
   const words = new URLSearchParams({ policy });
-  if (entry.key_base64 !== undefined) words.set("key_base64", entry.key_base64);
-  else words.set("key", entry.key);
+  if (entry.key_base64 !== undefined) words.set("state_base64", entry.key_base64);
+  else words.set("state", entry.key);
   return `#inspector?${words}`;
 }
+
+/* The question about a state: as its callers ask, if that leads to it, else by its bare name and limit. */
+async function questionAbout(policy, name) {
+  const guess = guessQuestion(policy, name);
+  try {
+    const answer = guess && (await post("v1/explain", guess));
+    if (answer && answer.limits.some((limit) => limit.key === name)) return guess;
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+  }
+  const read = readName(policy, name);
+  return { key: name, limit: await limitOf(policy, read ? read.entry : policy) };
+}
+
+/* The question that an address with the name of a state stands for; null: it is spelled out. */
+async function questionIn(words) {
+  const policy = words.get("policy");
+  if (words.has("state")) return questionAbout(policy, words.get("state"));
+  if (!words.has("state_base64")) return null;
+  return { key_base64: words.get("state_base64"), limit: await limitOf(policy, policy) };
+}
+
+const place = () => new URLSearchParams(location.hash.split("?").slice(1).join("?"));
 
 /* ---- the question ---- */
 
@@ -39,7 +63,7 @@ function attributes(text) {
     if (line.trim() === "") return;
     const cut = line.indexOf("=");
     if (cut < 1) throw new Mistake("attributes", `Line ${i + 1} is “${line.trim()}”: expected name=value, such as ip=192.0.2.7.`);
-    found[line.slice(0, cut).trim()] = line.slice(cut + 1).trim();
+    found[line.slice(0, cut).trim()] = line.slice(cut + 1);
   });
   if (Object.keys(found).length === 0) throw new Mistake("attributes", "Expected at least one line name=value, such as ip=192.0.2.7.");
   return found;
@@ -62,6 +86,7 @@ function question() {
     if (fields.policy.value === "") throw new Mistake("policy", "Expected a policy; the server has none of which to choose.");
     Object.assign(body, { policy: fields.policy.value }, keyOf(fields));
   } else {
+    if (fields.scope.value !== "") body.policy = fields.scope.value;
     body.attributes = attributes(fields.attributes.value);
   }
   const cost = fields.cost.value.trim();
@@ -89,12 +114,12 @@ function takeAddress(words) {
   fields.limit.value = words.get("limit") ?? "";
   fields.attributes.value = words.getAll("attribute").join("\n");
   fields.cost.value = words.get("cost") ?? "1";
-  if (words.has("policy")) choosePolicy(words.get("policy"));
+  if (kind === "attributes") choosePolicy(fields.scope, words.get("policy") ?? "");
+  else if (words.has("policy")) choosePolicy(fields.policy, words.get("policy"));
   showMode();
 }
 
-function choosePolicy(name) {
-  const select = form().elements.policy;
+function choosePolicy(select, name) {
   if (![...select.options].some((option) => option.value === name)) select.append(h("option", { value: name }, name));
   select.value = name;
 }
@@ -145,14 +170,14 @@ class LimitRow {
     this.bar = h("span", { class: "meter-bar" });
     this.retry = h("td", { class: "num" });
     this.reset = h("td", { class: "num" });
-    const key = limit.key ?? limit.key_base64 ?? "";
+    const key = limit.key ?? limit.key_base64 ?? asked.key ?? asked.key_base64;
     this.element = h("tbody", {},
       h("tr", {}, h("th", { scope: "rowgroup", colspan: 4 },
         h("code", { class: "limit-code" }, limit.text),
         h("span", { class: "limit-words" },
           limit.policy ? `${limit.policy} / ${limit.name} ` : null,
-          limit.shadow ? h("span", { class: "tag tag-shadow" }, "shadow") : null,
-          key === "" ? null : [" by ", h("code", {}, key)]),
+          limit.shadow ? [h("span", { class: "tag tag-shadow" }, "shadow"), " "] : null,
+          "by ", h("code", {}, key)),
         h("span", { class: "limit-words quiet" }, limit.meaning || ""))),
       h("tr", {},
         h("td", { class: "left" }, this.left, h("span", { class: "meter", "aria-hidden": "true" }, this.bar)),
@@ -176,7 +201,7 @@ function showAnswer(answer) {
   say(at("verdict"), words);
   at("verdict").className = `verdict verdict-${tone}`;
   const limits = answer.limits || [];
-  const now = JSON.stringify(limits.map((limit) => [limit.policy, limit.name, limit.key, limit.key_base64, limit.text]));
+  const now = JSON.stringify([asked, limits.map((limit) => [limit.policy, limit.name, limit.key, limit.key_base64, limit.text])]);
   if (now !== shape) {
     shape = now;
     rows = limits.map((limit) => new LimitRow(limit));
@@ -186,38 +211,34 @@ function showAnswer(answer) {
   }
   limits.forEach((limit, i) => rows[i].show(limit));
   at("inspect-table").hidden = limits.length === 0;
-  at("reset").disabled = resets(answer).length === 0;
+  at("reset").disabled = limits.length === 0;
 }
-
-let last = null; /* the newest answer */
 
 async function ask(body) {
   const number = ++sent;
-  open++;
+  waiting++;
   try {
     const answer = await post("v1/explain", body);
     if (body !== asked || number < answered) return;
     answered = number;
-    last = answer;
     showAnswer(answer);
     complain(null);
   } catch (error) {
     if (body === asked && !(error instanceof Unreachable)) complain(error);
   } finally {
-    open--;
+    waiting--;
   }
 }
 
 /* ---- doing something about it ---- */
 
-/* What to forget: a policy's keys where it has them, else the key itself. */
-function resets(answer) {
-  if (!asked) return [];
-  const key = asked.key_base64 !== undefined ? { key_base64: asked.key_base64 } : { key: asked.key };
-  if (asked.limit !== undefined) return [key];
-  if (asked.policy !== undefined) return [{ policy: asked.policy, ...key }];
-  const policies = new Set((answer.limits || []).map((limit) => limit.policy));
-  return [...policies].map((policy) => ({ policy, attributes: asked.attributes }));
+/* What to forget is what was asked for. */
+function forgotten() {
+  const body = {};
+  for (const name of ["policy", "key", "key_base64", "attributes"]) {
+    if (asked[name] !== undefined) body[name] = asked[name];
+  }
+  return body;
 }
 
 async function take() {
@@ -247,7 +268,7 @@ function confirmReset() {
 async function reset() {
   const body = asked;
   try {
-    for (const one of resets(last)) await post("v1/reset", one);
+    await post("v1/reset", forgotten());
     say(at("done"), "Reset: every limit of it is as new.");
     complain(null);
   } catch (error) {
@@ -272,28 +293,44 @@ function submit(event) {
   ask(asked);
 }
 
-async function show(words) {
-  if (at("view-inspector").hidden) return;
-  if (words === undefined) {
-    if (asked && at("follow").checked && looking() && open === 0) ask(asked);
+/* The policies there are, with what was chosen kept. */
+async function fillPolicies() {
+  const names = await policyNames().catch(() => []);
+  const fields = form().elements;
+  for (const select of [fields.policy, fields.scope]) {
+    const chosen = select.value;
+    fill(select, select === fields.scope ? h("option", { value: "" }, "All that match") : null,
+      names.map((name) => h("option", { value: name }, name)));
+    if (names.includes(chosen)) select.value = chosen;
+  }
+  return names;
+}
+
+/* #inspector, or with words: what to ask, or the name of a state. */
+async function arrive(words) {
+  const names = await fillPolicies();
+  if ([...words].length === 0) {
+    if (names.length === 0) form().elements.mode.value = "limit";
+    showMode();
     return;
   }
-  const names = await policyNames().catch(() => []);
-  const select = form().elements.policy;
-  const chosen = select.value;
-  fill(select, names.map((name) => h("option", { value: name }, name)));
-  if (names.includes(chosen)) select.value = chosen;
-  if (names.length === 0 && [...words].length === 0) form().elements.mode.value = "limit";
-  showMode();
-  if ([...words].length === 0) return;
-  takeAddress(words);
   say(at("done"), "");
   try {
+    const body = words.has("policy") ? await questionIn(words) : null;
+    if (at("view-inspector").hidden) return;
+    if (body) history.replaceState(null, "", address(body));
+    takeAddress(place());
     asked = question();
     ask(asked);
   } catch (error) {
     complain(error);
   }
+}
+
+function show(words) {
+  if (at("view-inspector").hidden) return;
+  if (words !== undefined) arrive(words);
+  else if (asked && at("follow").checked && looking() && waiting === 0) ask(asked);
 }
 
 export function startInspector() {

@@ -6,6 +6,7 @@ import { at, fill, h, say } from "./dom.js";
 import { short } from "./format.js";
 import { inspectLink } from "./inspector.js";
 import { looking, onLive } from "./live.js";
+import { labelOf } from "./names.js";
 
 const EVERY_MS = 2000;
 
@@ -16,15 +17,19 @@ let names = "";
 
 const idOf = (entry) => (entry.key_base64 !== undefined ? `b ${entry.key_base64}` : `k ${entry.key}`);
 
+/* What has no policy came with its own limits. */
+const titleOf = (policy) => policy || "Limits sent along";
+
 class Row {
   constructor(policy, entry) {
     this.bar = h("span", { class: "key-bar" });
     this.figure = h("span", { class: "num key-rate" });
     const binary = entry.key_base64 !== undefined;
+    const label = binary ? { text: entry.key_base64, entry: "base64" } : labelOf(policy, entry.key);
     this.element = h("li", {},
       h("a", { class: "key-link", href: inspectLink(policy, entry) },
-        this.bar, h("code", { class: "key-name" }, binary ? entry.key_base64 : entry.key),
-        binary ? h("span", { class: "tag" }, "base64") : null, this.figure));
+        this.bar, h("code", { class: "key-name" }, label.text),
+        label.entry ? h("span", { class: "tag" }, label.entry) : null, this.figure));
   }
 
   show(rate, most) {
@@ -70,7 +75,7 @@ function card(policy, index) {
   const denied = new List(policy.name, "denied");
   lists.set(policy.name, { hottest, denied });
   return h("article", { class: "card", "aria-labelledby": id },
-    h("h3", { id }, policy.name),
+    h("h3", { id }, titleOf(policy.name)),
     h("div", { class: "halves" },
       h("div", {}, h("h4", {}, "Hottest"), hottest.items, hottest.note),
       h("div", {}, h("h4", {}, "Most limited"), denied.items, denied.note)));
@@ -83,7 +88,7 @@ function showAnswer(answer) {
   if (known !== names) {
     names = known;
     fill(at("keys-policy"), h("option", { value: "" }, "All policies"),
-      all.map((policy) => h("option", { value: policy.name, selected: policy.name === wanted }, policy.name)));
+      all.map((policy) => h("option", { value: JSON.stringify(policy.name), selected: JSON.stringify(policy.name) === wanted }, titleOf(policy.name))));
     at("keys-policy-row").hidden = all.length < 2;
     build(all);
   }
@@ -93,13 +98,13 @@ function showAnswer(answer) {
     shown.hottest.show(policy.hottest || []);
     shown.denied.show(policy.denied || []);
   }
-  say(at("keys-note"), all.length === 0 ? "The server has no policies, so it keeps no list of keys." : "");
+  say(at("keys-note"), all.length === 0 ? "No keys yet: nothing has been asked." : "");
 }
 
 function build(all) {
   const wanted = at("keys-policy").value;
   lists = new Map();
-  fill(at("keys-list"), all.filter((policy) => wanted === "" || policy.name === wanted).map(card));
+  fill(at("keys-list"), all.filter((policy) => wanted === "" || JSON.stringify(policy.name) === wanted).map(card));
 }
 
 async function read() {

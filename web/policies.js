@@ -136,6 +136,14 @@ export async function policyNames() {
   return list ? list.policies.map((policy) => policy.name) : [];
 }
 
+/* The limit of a policy's entry, or "". */
+export async function limitOf(policyName, entryName) {
+  if (!list) await read();
+  const policy = list && list.policies.find((candidate) => candidate.name === policyName);
+  const limit = policy && policy.limits.find((candidate) => candidate.name === entryName);
+  return limit ? limit.limit : "";
+}
+
 export function startPolicies() {
   at("policy-filter").addEventListener("input", () => list && build());
   onLive(show);

@@ -100,7 +100,7 @@ export async function figures(harness, server) {
     const evil = "<img src=x onerror=\"document.title='owned'\">";
     const stop = server.load(150, (i) => (i % 2 ? { policy: "api", key: evil } : { policy: "api", key: `user:${i % 7}` }));
     const card = page.getByRole("article", { name: "api" });
-    const link = card.getByRole("link", { name: evil }).first();
+    const link = card.locator(".keys-hottest").getByRole("link", { name: evil });
     await link.waitFor();
     assert.equal(await page.locator("main img").count(), 0);
     assert.match(await link.textContent(), /\/s$/);
@@ -113,9 +113,28 @@ export async function figures(harness, server) {
     assert.deepEqual(await order(), before, "the order holds still under the pointer");
     await link.click();
     await until(async () => (await page.inputValue("#inspect-key")) === evil, "the inspector to have the key");
-    await page.locator("#inspect-limits code", { hasText: evil }).first().waitFor();
+    await page.locator("#inspect-limits").getByText("api / per-user").waitFor();
+    assert.equal(await page.inputValue("#inspect-policy"), "api");
+    await until(async () => (await text(page, "#verdict")).startsWith("A take would be"), "a verdict");
     assert.equal(await page.locator("main img").count(), 0);
     assert.notEqual(await page.title(), "owned");
     await stop();
   }, { open: "#keys" });
+
+  await harness.test("keys: from a key's name back to the request that makes it", server, async (page) => {
+    const cases = [
+      [{ policy: "search", attributes: { ip: "203.0.113.9" } }, "ip=203.0.113.9", "attributes"],
+      [{ policy: "api", attributes: { user: "Ann, {100%} = ~" } }, "user=Ann, {100%} = ~", "attributes"],
+      [{ policy: "api", attributes: { user: "x".repeat(300) } }, /^user=x{32}~/, "limit"],
+    ];
+    for (const [body] of cases) for (let i = 0; i < 20; i++) await server.post("v1/take", body);
+    for (const [body, name, mode] of cases) {
+      await page.goto(`${server.base}#keys`);
+      await page.getByRole("article", { name: body.policy }).locator(".keys-hottest").getByRole("link", { name }).first().click();
+      await until(async () => (await page.locator("#inspect-form [name=mode]:checked").inputValue()) === mode, `mode ${mode} for ${name}`);
+      await until(async () => (await text(page, "#inspect-limits .left .num")).includes(" of "), "its figures");
+      const whole = (await server.post("v1/explain", body)).body.limits[0];
+      assert.ok((await page.locator("#inspect-limits").textContent()).includes(whole.key), `${whole.key} is on show`);
+    }
+  }, { open: "#keys", expected: [/status of 400/] });
 }

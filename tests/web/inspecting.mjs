@@ -9,7 +9,7 @@ export async function inspecting(harness, server) {
   const left = (page) => text(page, "#inspect-limits .left .num");
 
   await harness.test("inspector: a policy's key, taken, denied and reset", server, async (page) => {
-    await page.getByLabel("Policy", { exact: true }).selectOption("login");
+    await page.locator("#inspect-policy").selectOption("login");
     await page.getByLabel("Key", { exact: true }).fill("198.51.100.7");
     await page.getByRole("button", { name: "Inspect" }).click();
     await page.getByText("A take would be allowed.").waitFor();
@@ -46,7 +46,7 @@ export async function inspecting(harness, server) {
     await server.post("v1/take", { key: "followed", limit: "token-bucket 1/s burst 30", cost: 30 });
     await page.getByRole("button", { name: "Inspect" }).click();
     await until(async () => Number((await left(page)).split(" ")[0]) >= 3, "it to refill before our eyes");
-    await page.getByLabel("Cost").fill("31");
+    await page.getByRole("textbox", { name: "Cost" }).fill("31");
     await page.getByRole("button", { name: "Inspect" }).click();
     await page.getByText("would never be allowed").waitFor();
     assert.match(page.url(), /#inspector\?.*limit=token-bucket/);

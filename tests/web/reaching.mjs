@@ -54,6 +54,7 @@ function faint() {
 }
 
 export async function reaching(harness, server) {
+  await server.post("v1/take", { policy: "api", key: "somebody" });
   for (const scheme of ["light", "dark"]) {
     await harness.test(`reach: ${scheme}, every text can be read`, server, async (page) => {
       await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
