@@ -17,7 +17,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.dont_write_bytecode = True
-from server import cross, measure, open_loop, rows, servers as the_servers  # noqa: E402
+from server import cross, measure, open_loop, quiet, rows, servers as the_servers  # noqa: E402
 
 TABLES = {"resp": (rows.resp, rows.INCR, "RESP, 50 connections"),
           "http": (rows.http, rows.NGINX, "HTTP/1.1, 50 connections"),
@@ -104,9 +104,9 @@ def run(given, servers):
     if "cross" in given.sections:
         cross.cross(given, servers)
     show_aims(figures)
-    if figures.disturbed:
-        print(f"\nin {figures.disturbed} of {figures.runs} measurements something else had the server's core for a tenth "
-              "of the time or more")
+    if figures.noisy():
+        print(f"\nin {figures.noisy()} of {len(figures.others)} measurements of the tables others had more than "
+              f"{quiet.NOISY:.0%} of a core: go by the CPU, not by what was done a second")
 
 
 def main():

@@ -7,33 +7,29 @@ import re
 import statistics
 import subprocess
 import sys
-import time
 
 from . import rows
+from .quiet import cpu_seconds
 from .servers import CLIENT_CORE, pinned
 
 METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 
 
-def cpu_seconds(pid):
-    return time.clock_gettime((~pid << 3) | 2)  # the process's CPU clock, as clock_getcpuclockid() makes it
-
-
 def ask(command, pid, pattern):
-    """(requests a second, the server's CPU µs a second of the client's run), by what the client says."""
-    before, began = cpu_seconds(pid), time.monotonic()
+    """What the client printed, the number in it that the pattern finds, and the CPU seconds of the server."""
+    before = cpu_seconds(pid)
     done = subprocess.run(pinned(CLIENT_CORE, command), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           check=False)
-    cpu, wall = cpu_seconds(pid) - before, time.monotonic() - began
+    cpu = cpu_seconds(pid) - before
     found = re.search(pattern, done.stdout)
     if done.returncode or not found:
         sys.exit(f"{command[0]} failed:\n{done.stdout}")
-    return done.stdout, float(found.group(1)), cpu, wall
+    return done.stdout, float(found.group(1)), cpu
 
 
 def with_wrk(server, seconds):
     url = f"http://127.0.0.1:{server.port}" + rows.path("user:x0000000000", rows.PLENTY)
-    text, _, cpu, _ = ask(["wrk", "-t1", "-c50", f"-d{seconds}s", url], server.pid, r"Requests/sec: +([\d.]+)")
+    text, _, cpu = ask(["wrk", "-t1", "-c50", f"-d{seconds}s", url], server.pid, r"Requests/sec: +([\d.]+)")
     if "Non-2xx" in text or "Socket errors" in text:
         sys.exit(f"wrk saw errors:\n{text}")
     requests, took = re.search(r"(\d+) requests in ([\d.]+)s", text).groups()
@@ -52,7 +48,7 @@ def grpc_body(folder):
 
 
 def with_h2load(server, requests, data):
-    text, rate, cpu, _ = ask(
+    text, rate, cpu = ask(
         ["h2load", "-t1", "-c4", "-m16", f"-n{requests}", f"-d{data}", "-H", "content-type: application/grpc", "-H",
          "te: trailers", f"http://127.0.0.1:{server.port}{METHOD}"], server.pid, r"finished in .*?, ([\d.]+) req/s")
     if f"{requests} succeeded" not in text or f"{requests} 2xx" not in text:

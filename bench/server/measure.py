@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 
+from . import quiet
 from . import servers as the_servers
 
 KEYS = 100_000
@@ -45,11 +46,13 @@ class Loader:
         if and_then:
             other, options = and_then
             words += ["--and", *self.options(other), *options, "--", *other.words]
-        done = subprocess.run(the_servers.pinned(the_servers.CLIENT_CORE, [self.program, *words]), text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        with quiet.Watch(self.servers[row.server].pid) as watch:
+            done = subprocess.run(the_servers.pinned(the_servers.CLIENT_CORE, [self.program, *words]), text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
         if done.returncode:
             sys.exit(f"{row.name}: the load failed: {done.stderr.strip()}")
         found = json.loads(done.stdout)
+        found["others"] = watch.others
         check(row, found, done.stderr)
         if and_then:
             check(and_then[0], found["and"], done.stderr)
@@ -73,15 +76,13 @@ class Figures:
 
     def __init__(self):
         self.cpu, self.rate, self.idle = {}, {}, {}
-        self.runs = self.disturbed = 0
+        self.others = []
 
     def add(self, row, found):
         self.cpu.setdefault(row.key(), []).append(found["server_cpu_us"] / found["requests"])
         self.rate.setdefault(row.key(), []).append(found["a_second"])
         self.idle.setdefault(row.key(), []).append(found["client_idle"])
-        # Neither side was busy: something else had the server's core.
-        self.runs += 1
-        self.disturbed += found["server_cpu_us"] < 0.9e6 * found["seconds"] and found["client_idle"] > 0.1
+        self.others.append(found["others"])
 
     def has(self, *keys):
         return all(key in self.cpu for key in keys)
@@ -94,6 +95,9 @@ class Figures:
 
     def client_idle(self, key):
         return statistics.median(self.idle[key])
+
+    def noisy(self):
+        return sum(share > quiet.NOISY for share in self.others)
 
     def ratio(self, key, base):
         """How many times the base's CPU time: the median of the rounds' ratios."""

@@ -7,7 +7,7 @@ flood stands beside as many requests for keys that are known.
 import dataclasses
 import statistics
 
-from . import rows
+from . import quiet, rows
 from .measure import ALLOWED, Row, progress
 
 POINTS = ("p50", "p99", "p99.9")
@@ -44,10 +44,12 @@ def latency(loader, given, servers):
 
 
 def show_points(found):
-    print(f"  {'':44}" + "".join(f"{point:>9}" for point in POINTS) + f"{'worst':>9}")
+    print(f"  {'':34}" + "".join(f"{point:>9}" for point in POINTS) + f"{'worst':>9} {'others had':>12}")
     for name, runs in found.items():
         worst = max(one["latency_us"]["max"] for one in runs)
-        print(f"  {name:44}" + "".join(f"{value:9.0f}" for value in median_points(runs)) + f"{worst:9.0f}")
+        others = statistics.median(one["others"] for one in runs)
+        print(f"  {name:34}" + "".join(f"{value:9.0f}" for value in median_points(runs)) + f"{worst:9.0f} "
+              f"{others:8.0%}" + (" of a core: noisy" if others > quiet.NOISY else ""))
 
 
 def flood(loader, given, servers):
