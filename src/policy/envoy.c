@@ -224,7 +224,9 @@ static int read_file(struct weir__envoy_loading *loading)
     int code = weir__yaml_only(loading->yaml, root, keys, loading->err);
     if (code == 0)
         code = add_domain(loading, root, &domain);
-    return code ? code : read_list(loading, root, domain->node.key, "", &domain->node);
+    if (code || !domain)
+        return code;
+    return read_list(loading, root, domain->node.key, "", &domain->node);
 }
 
 static int load_file(struct weir__envoy *envoy, const struct weir__envoy_file *file, bool merge,

@@ -78,7 +78,8 @@ static int intern(struct weir__envoy_loading *loading, weir_limit *limit, const 
 static int split(struct weir__envoy_loading *loading, struct weir__envoy_rule *rule)
 {
     size_t count = weir_limit_count(rule->limit);
-    const weir_limit **parts = weir__arena_new(&loading->envoy->arena, count, sizeof *parts);
+    const weir_limit **parts =
+        weir__arena_new(&loading->envoy->arena, count, sizeof(const weir_limit *));
     if (!parts)
         return weir__envoy_no_memory(loading->err);
     for (size_t i = 0; i < count; i++) {

@@ -15,7 +15,7 @@
 #define WEIR_GRPC_H
 
 #include "base/buffer.h"
-#include "wire/http1.h"
+#include "base/span.h"
 
 /* ---- status codes and framing ---- */
 

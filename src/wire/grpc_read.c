@@ -77,6 +77,7 @@ static int next_field(struct reader *reader, struct field *ret)
 {
     const char *begun = reader->at;
     uint64_t tag = 0;
+    *ret = (struct field){0};
     if (reader->at == reader->end)
         return 0;
     int code = read_varint(reader, &tag);
@@ -84,7 +85,8 @@ static int next_field(struct reader *reader, struct field *ret)
         return code;
     if (tag >> 3 == 0 || tag >> 3 > NUMBER_MAX)
         return broken(reader, begun, "a field's number is not within 1 … 536870911");
-    *ret = (struct field){.number = (uint32_t)(tag >> 3), .type = (enum wire_type)(tag & 7)};
+    ret->number = (uint32_t)(tag >> 3);
+    ret->type = (enum wire_type)(tag & 7);
     switch (tag & 7) {
     case VARINT:
         code = read_varint(reader, &ret->integer);
