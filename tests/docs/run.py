@@ -17,6 +17,10 @@ Fenced blocks of README.md, CONTRIBUTING.md, docs/*.md and the examples' README.
                 blocks of one page share these servers, in order. `c redis` likewise.
   python, js, go        a whole program, run against that server with redis-py, node-redis, redigo.
   conf          lines of redis.conf, or `conf sentinel` of sentinel.conf: a server must start with them.
+  sh serve …    with a real `weir serve` of these options, which the page calls port 7311; redis-cli finds it. The
+                blocks of one page that name the same options share the server, in order. `python serve …` likewise.
+  yaml [NAME]   a file of the page (policies.yaml), which `weir check` must accept, or refuse with `yaml … refused`.
+  nginx         what stands in nginx's http {}: `nginx -t` must like it.
   text, csv, java, mermaid    to be read only. There is no block without a tag.
 
 Also: links lead somewhere, the man pages render without a warning, the commands and options of `weir --help`
@@ -38,6 +42,7 @@ sys.path.insert(0, str(ROOT / "tests/docs"))
 sys.dont_write_bytecode = True
 
 import redis_home  # noqa: E402
+import server_home  # noqa: E402
 
 READ_ONLY = ("text", "csv", "java", "mermaid")
 CLIENTS = ("python", "js", "go")
@@ -136,7 +141,7 @@ def attach_outputs(blocks):
     for block in blocks:
         if block.kind != "output":
             kept.append(block)
-        elif kept and kept[-1].kind in ("sh", "c", *CLIENTS) and kept[-1].output is None:
+        elif kept and kept[-1].kind in ("sh", "c", "yaml", *CLIENTS) and kept[-1].output is None:
             kept[-1].output = block.lines
         else:
             report(block.name(), "an output block without a command before it")
@@ -176,6 +181,7 @@ class Scratch:
                         COLUMNS="80", TERM="dumb")
         (self.path / "home").mkdir()
         self.redis = redis_home.Home(self.path, BUILD)
+        self.serve = server_home.Home(self.path, BUILD)
 
     def run(self, command, env=None):
         return subprocess.run(command, cwd=self.path, env=env or self.env, stdin=subprocess.DEVNULL,
@@ -184,6 +190,7 @@ class Scratch:
 
     def close(self):
         self.redis.__exit__()
+        self.serve.close()
         shutil.rmtree(self.path, ignore_errors=True)
 
 
@@ -212,6 +219,22 @@ def run_redis(scratch, block):
         words = [*runner, path.name]
     done = scratch.run(words, scratch.redis.environment(server, scratch.env))
     return judge(block, done, server.back(done.stdout))
+
+
+def run_serve(scratch, block):
+    """Shell, or a Python program, with a weir serve of the tag's options."""
+    server = scratch.serve.server(block.flags[block.flags.index("serve") + 1:])
+    text = server.there(block.text())
+    words = redis_home.show_terminal(text) if block.kind == "sh" else ["python3", "-c", text]
+    scratch.redis.tools()
+    env = dict(scratch.env, PATH=f"{scratch.redis.bin}:{scratch.env['PATH']}", DOCS_PORT=str(server.port))
+    done = scratch.run(words, env)
+    return judge(block, done, server.back(done.stdout))
+
+
+def check_yaml(scratch, block):
+    problem, printed = scratch.serve.check_yaml(block, scratch.env)
+    return problem or (compare(block.output, printed) if block.output is not None else None)
 
 
 def make_targets():
@@ -266,6 +289,12 @@ def check_block(scratch, block):
     try:
         if block.kind == "sh" and "no-run" in block.flags:
             return check_unrun(block)
+        if "serve" in block.flags:
+            return run_serve(scratch, block)
+        if block.kind == "yaml":
+            return check_yaml(scratch, block)
+        if block.kind == "nginx":
+            return scratch.serve.check_nginx(block)
         if block.kind in CLIENTS or (block.kind == "sh" and "redis" in block.flags):
             return run_redis(scratch, block)
         if block.kind == "conf":
@@ -278,7 +307,7 @@ def check_block(scratch, block):
         return f"took more than {PATIENCE_SECONDS} seconds"
     except RuntimeError as error:
         return error
-    return f"unknown tag \"{block.kind}\"; there are sh, c, conf, output, {', '.join((*CLIENTS, *READ_ONLY))}"
+    return f"unknown tag \"{block.kind}\"; there are sh, c, conf, yaml, nginx, output, {', '.join((*CLIENTS, *READ_ONLY))}"
 
 
 def check_pages():
