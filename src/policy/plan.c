@@ -156,6 +156,8 @@ static int plan_all(struct planning *planning)
 {
     const struct weir__policies *set = planning->set;
     for (size_t i = 0; i < set->count; i++) {
+        if (!weir__gate_opens(&set->gates[i], &planning->view))
+            continue;
         const struct weir__policy_body *body = &set->bodies[i];
         if (body->by_name || !weir__conditions_hold(&body->match, &planning->view))
             continue;

@@ -36,13 +36,15 @@ static int read_policies(struct weir__reader *reader, const struct weir__yaml_no
                                WEIR__POLICIES_MAX);
     set->policies = weir__arena_new(&set->arena, count, sizeof(struct weir__policy));
     set->bodies = weir__arena_new(&set->arena, count, sizeof(struct weir__policy_body));
+    set->gates = weir__arena_new(&set->arena, count, sizeof(struct weir__gate));
     set->by_name = weir__arena_new(&set->arena, count, sizeof(struct weir__policy *));
-    if (!set->policies || !set->bodies || !set->by_name)
+    if (!set->policies || !set->bodies || !set->gates || !set->by_name)
         return weir__reader_no_memory(reader);
     for (const struct weir__yaml_node *node = list->child; node; node = node->next) {
         int code = weir__read_policy(reader, node, set->count);
         if (code)
             return code;
+        set->gates[set->count] = weir__gate_of(&set->bodies[set->count].match);
         set->by_name[set->count] = &set->policies[set->count];
         set->count++;
     }

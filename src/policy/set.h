@@ -9,6 +9,7 @@
 #define WEIR_SET_H
 
 #include "policy/conditions.h"
+#include "policy/gate.h"
 #include "policy/keys.h"
 
 /* A cost: a number, or an attribute's value within bounds. */
@@ -53,6 +54,7 @@ struct weir__policies {
     struct weir__attributes attributes;
     struct weir__policy *policies;
     struct weir__policy_body *bodies;
+    struct weir__gate *gates;
     const struct weir__policy **by_name; /* sorted */
     size_t count, entries;
     const struct weir__network *trusted;

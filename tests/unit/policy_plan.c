@@ -182,6 +182,104 @@ static void test_long_lists(void)
     CHECK_INT(plan.verdict, WEIR__PLAN_NONE);
 }
 
+/* The plainest matcher there is, which goes back and forth. */
+static bool obviously(const char *pattern, const char *text)
+{
+    if (*pattern == '*')
+        return obviously(pattern + 1, text) || (*text && obviously(pattern, text + 1));
+    return *pattern == *text && (!*text || obviously(pattern + 1, text + 1));
+}
+
+static uint32_t seed = 1;
+
+static uint32_t some(uint32_t below)
+{
+    seed = seed * 1664525 + 1013904223;
+    return (seed >> 8) % below;
+}
+
+static void put_some(char *ret, uint32_t most, const char *letters, uint32_t count)
+{
+    uint32_t len = some(most + 1);
+    for (uint32_t i = 0; i < len; i++)
+        ret[i] = letters[some(count)];
+    ret[len] = 0;
+}
+
+enum { POLICIES = 12, ROUNDS = 300, REQUESTS = 40 };
+
+/* What a random policy asks of one attribute: any of two patterns, or none of them. */
+struct guess {
+    char patterns[2][24];
+    bool negated;
+};
+static struct guess guesses[POLICIES][2];
+
+static void put_guess(FILE *file, const char *attribute, struct guess *guess)
+{
+    put_some(guess->patterns[0], some(4) ? 3 : 14, "aaab*", 5);
+    put_some(guess->patterns[1], some(4) ? 3 : 14, "aaab*", 5);
+    guess->negated = some(5) == 0;
+    if (guess->negated) {
+        fprintf(file, "%s: {not: [\"%s\", \"%s\"]}, ", attribute, guess->patterns[0],
+                guess->patterns[1]);
+    } else if (some(2)) {
+        memcpy(guess->patterns[1], guess->patterns[0], sizeof guess->patterns[0]);
+        fprintf(file, "%s: \"%s\", ", attribute, guess->patterns[0]);
+    } else {
+        fprintf(file, "%s: [\"%s\", \"%s\"], ", attribute, guess->patterns[0], guess->patterns[1]);
+    }
+}
+
+static bool holds(const struct guess *guess, const char *value)
+{
+    bool matches =
+        value && (obviously(guess->patterns[0], value) || obviously(guess->patterns[1], value));
+    return matches != guess->negated;
+}
+
+static void use_guesses(void)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    fprintf(file, TOP);
+    for (int i = 0; i < POLICIES; i++) {
+        fprintf(file, "  - {name: p%d, key: \"'k'\", " LIMIT ", match: {", i);
+        put_guess(file, "x", &guesses[i][0]);
+        put_guess(file, "y", &guesses[i][1]);
+        fprintf(file, "}}\n");
+    }
+    fclose(file);
+    use(text);
+    free(text);
+}
+
+/* The policies that apply are those that the plainest matcher finds. */
+static void test_like_the_plainest(void)
+{
+    long applied = 0;
+    for (int round = 0; round < ROUNDS * REQUESTS; round++) {
+        char values[2][24], expected[512] = "";
+        bool has_x = some(8) != 0, has_y = some(8) != 0;
+        if (round % REQUESTS == 0)
+            use_guesses();
+        for (int a = 0; a < 2; a++)
+            put_some(values[a], some(4) ? 3 : 14, "aaab", 4);
+        for (int i = 0; i < POLICIES; i++) {
+            size_t len = strlen(expected);
+            if (!holds(&guesses[i][0], has_x ? values[0] : NULL) ||
+                !holds(&guesses[i][1], has_y ? values[1] : NULL))
+                continue;
+            snprintf(expected + len, sizeof expected - len, "%sp%d/{k}", len ? " " : "", i);
+            applied++;
+        }
+        ASK({has_x ? "x" : "-", values[0], 0}, {has_y ? "y" : "-", values[1], 0});
+        are(keys(), expected);
+    }
+    CHECK(applied > ROUNDS * REQUESTS / 4);
+}
+
 /* ---- keys ---- */
 
 static void test_keys(void)
@@ -593,6 +691,7 @@ int main(void)
 {
     test_matching();
     test_long_lists();
+    test_like_the_plainest();
     test_keys();
     test_escapes();
     test_long_keys();
