@@ -200,8 +200,9 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
     size_t at = 0;
     if (!conn->state)
         begin(conn);
-    while (at < len && server_conn_goes_on(conn) && !last_is_final(conn)) {
-        if (!server_batch_has_room(conn) && !server_batch_finish(conn))
+    while (at < len && server_conn_goes_on(conn)) {
+        bool full = last_is_final(conn) || !server_batch_has_room(conn);
+        if (full && (!server_batch_finish(conn) || !server_conn_goes_on(conn)))
             break;
         enum weir__http1_status status =
             weir__http1_next(&conn->http1, data + at, len - at, &request);
