@@ -1,13 +1,15 @@
 /*
  * Rows: the rules in use, so that a slot can name its rule in 11 bits and eviction can judge it. A row
- * is written once, whole, before any slot names it, and freed only when no live state does, with all
- * stripes held. At most one sweep a second looks for rows to free.
+ * is written once, whole, before any slot names it, and freed only when no state names it, with all
+ * stripes held. At most one sweep a second looks for rows to free. Where every row has live states, those
+ * with the fewest lose them: whoever makes up limits by the thousand must not shut out the others'.
  */
 #include "store/zone.h"
 
 #include <string.h>
 
 #define FREE_ROW UINT8_MAX /* as a kind */
+#define EVICTED_SHARE 8    /* one row in so many is freed where none is free */
 
 static uint32_t find(const struct weir__zone *zone, const struct weir__rule *rule)
 {
@@ -38,8 +40,8 @@ static uint32_t make(struct weir__zone *zone, const struct weir__rule *rule)
     return row;
 }
 
-/* Marks the rows of live states; slots of fresh ones are emptied on the way. */
-static void mark_live(struct weir__zone *zone, int64_t now_us, uint8_t live[WEIR__ROWS_MAX + 1])
+/* Counts each row's live states; slots of fresh ones are emptied on the way. */
+static void count_live(struct weir__zone *zone, int64_t now_us, uint32_t live[WEIR__ROWS_MAX + 1])
 {
     for (uint64_t g = 0; g < zone->group_count; g++) {
         struct weir__group *group = &zone->groups[g];
@@ -52,22 +54,59 @@ static void mark_live(struct weir__zone *zone, int64_t now_us, uint8_t live[WEIR
             unsigned order;
             bool sound = weir__unpack(zone, group->states[slot], &rule, &state, &unit, &order);
             if (sound && !weir__is_fresh(rule, &state, now_us))
-                live[weir__packed_row(group->states[slot])] = 1;
+                live[weir__packed_row(group->states[slot])]++;
             else
                 weir__slot_clear(zone, group, slot);
         }
     }
 }
 
-/* Frees the rows that no live state needs. */
+/* Empties the slots of the rows marked. */
+static void evict_states(struct weir__zone *zone, const bool evicted[WEIR__ROWS_MAX + 1])
+{
+    for (uint64_t g = 0; g < zone->group_count; g++) {
+        struct weir__group *group = &zone->groups[g];
+        uint32_t stripe = weir__stripe_of(zone, (uint32_t)g);
+        for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
+            if (group->tags[slot] == 0 || !evicted[weir__packed_row(group->states[slot])])
+                continue;
+            zone->stripes[stripe].counters[WEIR__EVICTED_UNUSED]++;
+            weir__slot_clear(zone, group, slot);
+        }
+    }
+}
+
+/* Every row has live states: those with the fewest go. */
+static void evict_rows(struct weir__zone *zone, uint32_t used, uint32_t live[WEIR__ROWS_MAX + 1])
+{
+    bool evicted[WEIR__ROWS_MAX + 1] = {false};
+    for (uint32_t n = 0; n < used / EVICTED_SHARE + 1; n++) {
+        uint32_t fewest = 1;
+        for (uint32_t i = 2; i <= used; i++) {
+            if (!evicted[i] && (evicted[fewest] || live[i] < live[fewest]))
+                fewest = i;
+        }
+        evicted[fewest] = true;
+        live[fewest] = 0;
+    }
+    evict_states(zone, evicted);
+}
+
+/* Frees the rows that no live state needs, or where all are needed, some that few do. */
 static void sweep(struct weir__zone *zone, int64_t now_us)
 {
-    uint8_t live[WEIR__ROWS_MAX + 1] = {0};
+    uint32_t live[WEIR__ROWS_MAX + 1] = {0};
     weir__stripes_lock_all(zone);
-    mark_live(zone, now_us, live);
+    count_live(zone, now_us, live);
     atomic_fetch_add(&zone->header->sweeps, 1);
     uint32_t used = atomic_load(&zone->header->rows_used);
-    for (uint32_t i = 1; i <= used && i < zone->layout.rows; i++) {
+    used = used < zone->layout.rows ? used : zone->layout.rows - 1;
+    bool full = true;
+    for (uint32_t i = 1; i <= used; i++)
+        full = full && live[i] > 0;
+    if (full)
+        evict_rows(zone, used, live);
+    for (uint32_t i = 1; i <= used; i++) {
         if (!live[i])
             zone->rows[i].kind = FREE_ROW;
     }
