@@ -180,30 +180,44 @@ void server_h2_reply(struct server_h2_stream *stream, const struct server_grpc_r
 
 /* ---- requests ---- */
 
+static void say_why(const struct server_h2_stream *stream, char *room, size_t size)
+{
+    const struct server_config *config = &stream->h2->conn->thread->server->config;
+    if (stream->fault == 413)
+        snprintf(room, size, "the body is longer than %lld bytes", (long long)config->max_body);
+    else if (stream->fault == 431)
+        snprintf(room, size, "the fields take more than %lld bytes, or are more than %d",
+                 (long long)config->max_head, WEIR__HTTP_FIELDS_MAX);
+    else
+        snprintf(
+            room, size,
+            "the path must begin with / and hold no blanks, controls, # or bytes beyond ASCII; "
+            "Host must be what :authority is");
+}
+
+/* By as much of the head as was taken. */
+static bool is_grpc(struct server_h2_stream *stream)
+{
+    struct weir__http_request request;
+    return server_h2_request(stream, &request) == 0 && server_grpc_wants(&request);
+}
+
 void server_h2_refuse(struct server_h2_stream *stream)
 {
     const struct server_conn *conn = stream->h2->conn;
-    const struct server_config *config = &conn->thread->server->config;
     struct server_response *response = conn->thread->response;
+    struct server_grpc_reply reply = {.status = 200, .code = WEIR__GRPC_RESOURCE_EXHAUSTED};
     bool malformed = stream->fault == 400;
     if (stream->answered)
         return;
-    server_count(&conn->thread->counters
-                      ->faults[conn->protocol->counted_as]
-                              [malformed ? SERVER_FAULT_MALFORMED : SERVER_FAULT_TOO_LARGE],
-                 1);
-    if (malformed)
-        server_response_problem(response, 400,
-                                "the path must begin with / and hold no blanks, controls, # or "
-                                "bytes beyond ASCII; Host must be what :authority is");
-    else if (stream->fault == 413)
-        server_response_problem(response, 413, "the body is longer than %lld bytes",
-                                (long long)config->max_body);
-    else
-        server_response_problem(response, 431,
-                                "the fields take more than %lld bytes, or are more "
-                                "than %d",
-                                (long long)config->max_head, WEIR__HTTP_FIELDS_MAX);
+    enum server_fault fault = malformed ? SERVER_FAULT_MALFORMED : SERVER_FAULT_TOO_LARGE;
+    server_count(&conn->thread->counters->faults[conn->protocol->counted_as][fault], 1);
+    say_why(stream, reply.text, sizeof reply.text);
+    if (!malformed && is_grpc(stream)) {
+        server_h2_reply(stream, &reply);
+        return;
+    }
+    server_response_problem(response, stream->fault, "%s", reply.text);
     server_h2_respond(stream, response);
 }
 
