@@ -11,7 +11,7 @@
 static int read_version(const struct weir__reader *reader, const struct weir__yaml_node *root)
 {
     const struct weir__yaml_node *node = weir__yaml_get(root, "version");
-    struct weir__span text = {NULL, 0};
+    struct weir__span text = {"", 0};
     int code = weir__read_text(reader, node, "version", &text);
     if (code == 0 && !node)
         return weir__yaml_fail(reader->yaml, root, reader->err,

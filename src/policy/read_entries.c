@@ -83,7 +83,7 @@ static int find_entry(const struct weir__reader *reader, const struct weir__yaml
                       const struct weir__policy *policy, size_t *ret)
 {
     const struct weir__yaml_node *node = weir__yaml_get(map, "entry");
-    struct weir__span name = {NULL, 0};
+    struct weir__span name = {"", 0};
     int code = weir__read_text(reader, node, "entry", &name);
     if (code)
         return code;

@@ -83,7 +83,7 @@ static int read_attribute(struct weir__reader *reader, const struct weir__yaml_n
 static int read_part(struct weir__reader *reader, const struct weir__yaml_node *node,
                      struct weir__key_part *ret)
 {
-    struct weir__span text = {NULL, 0};
+    struct weir__span text = {"", 0};
     int code = weir__read_text(reader, node, "key", &text);
     if (code)
         return code;

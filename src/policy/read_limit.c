@@ -36,7 +36,7 @@ static const char *behind_column(const char *message)
 static int parse_limit(struct weir__reader *reader, const struct weir__yaml_node *node,
                        const weir_limit **ret)
 {
-    struct weir__span text = {NULL, 0};
+    struct weir__span text = {"", 0};
     weir_limit *limit = NULL;
     weir_error err = {0};
     int code = weir__read_text(reader, node, "limit", &text);
@@ -60,7 +60,7 @@ static int find_tier(struct weir__reader *reader, const struct weir__yaml_node *
                      const weir_limit **ret)
 {
     const struct weir__policies *set = reader->set;
-    struct weir__span text = {NULL, 0};
+    struct weir__span text = {"", 0};
     int code = weir__read_text(reader, node, "tier", &text);
     for (size_t i = 0; i < set->tier_count && code == 0; i++) {
         if (!strcmp(set->tiers[i].name, text.data)) {
@@ -125,7 +125,7 @@ static bool is_number(const struct weir__yaml_node *node)
 static int read_attribute(struct weir__reader *reader, const struct weir__yaml_node *node, int *ret)
 {
     const char *wrong = NULL;
-    struct weir__span text = {NULL, 0};
+    struct weir__span text = {"", 0};
     int code = weir__read_text(reader, node, "cost", &text);
     if (code)
         return code;

@@ -11,7 +11,7 @@
 static int read_pattern(struct weir__reader *reader, const struct weir__yaml_node *node,
                         const struct weir__attribute *attribute, struct weir__pattern *ret)
 {
-    struct weir__span text = {NULL, 0};
+    struct weir__span text = {"", 0};
     int code = weir__read_text(reader, node, attribute->text, &text);
     if (code)
         return code;
@@ -61,7 +61,7 @@ static int read_patterns(struct weir__reader *reader, const struct weir__yaml_no
 static int read_address(struct weir__reader *reader, const struct weir__yaml_node *node,
                         const char *what, struct weir__network *ret)
 {
-    struct weir__span text = {NULL, 0};
+    struct weir__span text = {"", 0};
     int code = weir__read_text(reader, node, what, &text);
     const char *wrong = code ? NULL : weir__network_read(text.data, text.len, ret);
     return wrong ? weir__reader_fail(reader, node, wrong) : code;

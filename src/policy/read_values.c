@@ -73,7 +73,7 @@ int weir__read_bool(const struct weir__reader *reader, const struct weir__yaml_n
 int weir__read_number(const struct weir__reader *reader, const struct weir__yaml_node *node,
                       const char *what, int64_t least, int64_t most, int64_t *ret)
 {
-    struct weir__span text = {NULL, 0};
+    struct weir__span text = {"", 0};
     int64_t number = 0;
     int code = weir__read_text(reader, node, what, &text);
     if (code || !node)
@@ -101,7 +101,7 @@ int weir__read_word(const struct weir__reader *reader, const struct weir__yaml_n
                     const char *what, const char *const *words, int *ret)
 {
     char list[128];
-    struct weir__span text = {NULL, 0};
+    struct weir__span text = {"", 0};
     struct weir__buffer buffer = weir__buffer_over(list, sizeof list);
     int code = weir__read_text(reader, node, what, &text);
     if (code || !node)
@@ -137,7 +137,7 @@ static bool is_name(struct weir__span text)
     for (size_t i = 0; i < text.len; i++) {
         char c = text.data[i], small = (char)(c | 0x20);
         bool solid = (small >= 'a' && small <= 'z') || (c >= '0' && c <= '9');
-        if (!solid && (i == 0 || !memchr("._-", c, 3)))
+        if (!solid && (i == 0 || (c != '.' && c != '_' && c != '-')))
             return false;
     }
     return text.len > 0 && text.len <= WEIR__POLICY_NAME_MAX;
@@ -146,7 +146,7 @@ static bool is_name(struct weir__span text)
 int weir__read_name(const struct weir__reader *reader, const struct weir__yaml_node *node,
                     const char *what, const char **ret)
 {
-    struct weir__span text = {NULL, 0};
+    struct weir__span text = {"", 0};
     int code = weir__read_text(reader, node, what, &text);
     if (code || !node)
         return code;

@@ -14,7 +14,8 @@ static bool is_name(const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
         char c = text[i], small = (char)(c | 0x20);
-        if (!(small >= 'a' && small <= 'z') && !(c >= '0' && c <= '9') && !memchr("._-", c, 3))
+        bool solid = (small >= 'a' && small <= 'z') || (c >= '0' && c <= '9');
+        if (!solid && c != '.' && c != '_' && c != '-')
             return false;
     }
     return len > 0;
@@ -174,12 +175,10 @@ bool weir__view_ask(struct weir__view *view, int i)
         view->too_long = i;
         return false;
     }
-    if (attribute->spelling == WEIR__AS_IT_IS && !attribute->lower)
-        view->values[i] = value;
-    else if (respell(view, i, &value))
-        view->values[i] = value;
-    else
+    bool as_it_is = attribute->spelling == WEIR__AS_IT_IS && !attribute->lower;
+    if (!as_it_is && !respell(view, i, &value))
         return false;
+    view->values[i] = value;
     view->present |= UINT64_C(1) << i;
     return true;
 }
