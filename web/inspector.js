@@ -13,6 +13,7 @@ let answered = 0;
 let waiting = 0; /* questions without an answer yet */
 let rows = []; /* of the table, updated in place */
 let shape = "";
+let keys = new Map(); /* of the answer on show: what a reset may forget */
 
 const form = () => at("inspect-form");
 const mode = () => form().elements.mode.value;
@@ -211,7 +212,8 @@ function showAnswer(answer) {
   }
   limits.forEach((limit, i) => rows[i].show(limit));
   at("inspect-table").hidden = limits.length === 0;
-  at("reset").disabled = limits.length === 0;
+  keys = keysOf(limits);
+  at("reset").disabled = keys.size === 0;
 }
 
 async function ask(body) {
@@ -232,13 +234,16 @@ async function ask(body) {
 
 /* ---- doing something about it ---- */
 
-/* What to forget is what was asked for. */
-function forgotten() {
-  const body = {};
-  for (const name of ["policy", "key", "key_base64", "attributes"]) {
-    if (asked[name] !== undefined) body[name] = asked[name];
+/* The keys of the answer on show, each once: {key} or {key_base64}, as the API takes them. */
+function keysOf(limits) {
+  const found = new Map();
+  for (const limit of limits) {
+    const source = limit.key !== undefined || limit.key_base64 !== undefined ? limit : asked;
+    const binary = source.key_base64 !== undefined;
+    const text = binary ? source.key_base64 : source.key;
+    found.set(text, binary ? { key_base64: text } : { key: text });
   }
-  return body;
+  return found;
 }
 
 async function take() {
@@ -257,19 +262,21 @@ async function take() {
   if (asked === body) await ask(body);
 }
 
+/* Which keys to forget: one of them may be shared by everybody. */
 function confirmReset() {
   const dialog = at("reset-dialog");
-  const name = asked.key ?? asked.key_base64 ?? Object.entries(asked.attributes).map(([k, v]) => `${k}=${v}`).join(", ");
-  say(at("reset-key"), name);
+  fill(at("reset-keys"), [...keys.keys()].map((text) =>
+    h("li", { class: "check" }, h("label", {}, h("input", { type: "checkbox", value: text, checked: true }), h("code", {}, text)))));
   dialog.returnValue = "";
   dialog.showModal();
 }
 
 async function reset() {
   const body = asked;
+  const chosen = [...at("reset-keys").querySelectorAll("input:checked")].map((box) => box.value);
   try {
-    await post("v1/reset", forgotten());
-    say(at("done"), "Reset: every limit of it is as new.");
+    for (const text of chosen) await post("v1/reset", keys.get(text));
+    say(at("done"), chosen.length === 0 ? "" : "Reset: as new.");
     complain(null);
   } catch (error) {
     say(at("done"), "");

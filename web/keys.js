@@ -9,6 +9,7 @@ import { looking, onLive } from "./live.js";
 import { labelOf } from "./names.js";
 
 const EVERY_MS = 2000;
+const SHOWN_MOST = 50; /* policies */
 
 let readAt = -Infinity;
 let reading = false;
@@ -98,13 +99,17 @@ function showAnswer(answer) {
     shown.hottest.show(policy.hottest || []);
     shown.denied.show(policy.denied || []);
   }
-  say(at("keys-note"), all.length === 0 ? "No keys yet: nothing has been asked." : "");
+  let note = "";
+  if (all.length === 0) note = "No keys yet: nothing has been asked.";
+  else if (wanted === "" && all.length > SHOWN_MOST) note = `The first ${SHOWN_MOST} of ${all.length} policies; choose one to see it.`;
+  say(at("keys-note"), note);
 }
 
 function build(all) {
   const wanted = at("keys-policy").value;
   lists = new Map();
-  fill(at("keys-list"), all.filter((policy) => wanted === "" || JSON.stringify(policy.name) === wanted).map(card));
+  const chosen = all.filter((policy) => wanted === "" || JSON.stringify(policy.name) === wanted);
+  fill(at("keys-list"), chosen.slice(0, SHOWN_MOST).map(card));
 }
 
 async function read() {

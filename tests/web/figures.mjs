@@ -8,6 +8,35 @@ const ask = (i) => (i % 10 === 0
   : { policy: "api", key: `user:${i % 3 === 0 ? 1 : i % 40}` });
 
 export async function figures(harness, server) {
+  await harness.test("numbers and times as people read them", server, async (page) => {
+    const shown = await page.evaluate(async () => {
+      const { short, time, span, percent, bytes } = await import("/format.js");
+      const { ticks, timeTicks } = await import("/scale.js");
+      const { guessQuestion, labelOf } = await import("/names.js");
+      return {
+        short: [0, 0.004, 0.42, 8.06, 99.6, 999.4, 999.6, 12345, 3.021e6, NaN].map(short),
+        time: [null, 0, 8.1e-7, 0.0009994, 0.0034, 0.9996, 4.2, 59.97, 200, 3600, 90061, 31622400].map(time),
+        span: [0.5, 1, 1.5, 60, 5400, 86400, 90061.25].map(span),
+        percent: [[0, 0], [1, 1], [1, 2000], [1999, 2000], [1, 3]].map(([a, b]) => percent(a, b)),
+        bytes: [0, 40, 1023, 1024, 8 << 20].map(bytes),
+        ticks: [ticks(7), ticks(0), ticks(240, 3, true), timeTicks(120, 6)],
+        label: labelOf("api", "api/per-user/{user=a%2Cb,ip=10.0.0.0/24}"),
+        guess: [guessQuestion("api", "api/per-user/{lower(user)=a%2Cb,ip=10.0.0.0/24}"), guessQuestion("api", "api/{key=k%25}"),
+          guessQuestion("api", "other/{key=k}"), guessQuestion("api", "api/x/{all}"), guessQuestion("api", "api/{key=a%0Ab}")],
+      };
+    });
+    assert.deepEqual(shown, {
+      short: ["0", "0.004", "0.42", "8.1", "100", "999", "1k", "12.3k", "3.02M", "–"],
+      time: ["never", "0 s", "0.81 µs", "999 µs", "3.4 ms", "1 s", "4.2 s", "1 m", "3 m 20 s", "1 h", "1 d 1 h", "366 d"],
+      span: ["500 ms", "1 s", "1.5 s", "1 m", "1 h 30 m", "1 d", "1 d 1 h 1 m 1.25 s"],
+      percent: ["0 %", "100 %", "< 0.1 %", "> 99.9 %", "33 %"],
+      bytes: ["0 B", "40 B", "1023 B", "1 KiB", "8 MiB"],
+      ticks: [[0, 2, 4, 6, 8], [0, 0.5, 1], [0, 100, 200, 300], [0, 30, 60, 90, 120]],
+      label: { text: "user=a,b, ip=10.0.0.0/24", entry: "per-user" },
+      guess: [{ policy: "api", attributes: { user: "a,b", ip: "10.0.0.0" } }, { policy: "api", key: "k%" }, null, null, null],
+    });
+  });
+
   await harness.test("overview: rates move under load and come to rest", server, async (page) => {
     await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
     const stop = server.load(200, ask);
@@ -75,7 +104,7 @@ export async function figures(harness, server) {
 
   await harness.test("policies: words, limits and what they decide now", server, async (page) => {
     const answer = await server.get("v1/policies");
-    assert.deepEqual(answer.policies.map((policy) => policy.name), ["api", "login", "search"]);
+    assert.deepEqual(answer.policies.map((policy) => policy.name), ["api", "login", "search", "shared"]);
     const stop = server.load(100, ask);
     for (const policy of answer.policies) {
       const card = page.getByRole("article", { name: policy.name });
@@ -93,7 +122,7 @@ export async function figures(harness, server) {
     await page.getByLabel("Filter").fill("log");
     assert.equal(await page.getByRole("article").filter({ visible: true }).count(), 1);
     await page.getByLabel("Filter").fill("nothing like it");
-    await page.getByText("None of 3 policies").waitFor();
+    await page.getByText("None of 4 policies").waitFor();
   }, { open: "#policies" });
 
   await harness.test("keys: the hottest and the most limited, and what is in them is text", server, async (page) => {

@@ -28,13 +28,13 @@ export async function inspecting(harness, server) {
     await shot(page, "inspector-denied");
 
     await page.getByRole("button", { name: "Reset…" }).click();
-    const dialog = page.getByRole("dialog", { name: "Forget what this key has used?" });
-    await dialog.getByText("198.51.100.7").waitFor();
-    await dialog.getByRole("button", { name: "Keep it" }).click();
+    const dialog = page.getByRole("dialog", { name: "Forget what was used?" });
+    await dialog.getByRole("checkbox", { name: "login/{key=198.51.100.7}" }).waitFor();
+    await dialog.getByRole("button", { name: "Keep" }).click();
     assert.equal((await server.post("v1/explain", { policy: "login", key: "198.51.100.7" })).body.allowed, false);
     await page.getByRole("button", { name: "Reset…" }).click();
     await dialog.getByRole("button", { name: "Reset" }).click();
-    await page.getByText("every limit of it is as new").waitFor();
+    await page.getByText("Reset: as new.").waitFor();
     await until(async () => (await left(page)) === "5 of 5", "all of it back");
     assert.equal((await server.post("v1/explain", { policy: "login", key: "198.51.100.7" })).body.allowed, true);
   }, { open: "#inspector", expected: REFUSED });
@@ -63,9 +63,6 @@ export async function inspecting(harness, server) {
     await page.locator("#inspect-limits").getByText("api / stricter").waitFor();
     await page.getByRole("button", { name: "Take one" }).click();
     await page.getByText("Taken: allowed").waitFor();
-    await page.getByRole("button", { name: "Reset…" }).click();
-    await page.getByRole("dialog").getByRole("button", { name: "Reset" }).click();
-    await page.getByText("every limit of it is as new").waitFor();
     await page.getByLabel("Attributes, one a line").fill("path=/nobody");
     await page.getByRole("button", { name: "Inspect" }).click();
     await page.getByText("no policy applies").waitFor();
@@ -73,6 +70,18 @@ export async function inspecting(harness, server) {
     await page.getByRole("button", { name: "Inspect" }).click();
     await page.getByText("expected name=value").waitFor();
   }, { open: "#inspector", expected: REFUSED });
+
+  await harness.test("inspector: a reset forgets the chosen keys only", server, async (page) => {
+    const attributes = { path: "/shared", user: "eve" };
+    for (let i = 0; i < 3; i++) await server.post("v1/take", { attributes });
+    await page.goto(`${server.base}#inspector?attribute=path%3D%2Fshared&attribute=user%3Deve`);
+    await page.getByRole("button", { name: "Reset…" }).click();
+    await page.getByRole("checkbox", { name: "shared/everybody/{all}" }).uncheck();
+    await page.getByRole("dialog").getByRole("button", { name: "Reset" }).click();
+    await page.getByText("Reset: as new.").waitFor();
+    const limits = (await server.post("v1/explain", { attributes })).body.limits;
+    assert.deepEqual(limits.map((limit) => [limit.name, limit.remaining]), [["mine", 10], ["everybody", 97]]);
+  }, { open: "#inspector" });
 
   await harness.test("inspector: mistakes are named where they are", server, async (page) => {
     await page.getByRole("radio", { name: "A limit" }).check();

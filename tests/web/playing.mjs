@@ -97,6 +97,11 @@ export async function playing(harness, server) {
     await settled(other);
     await until(async () => (await other.locator("#play-rows").textContent()) === before, "the link to show the same");
     assert.equal(await other.inputValue("#play-burst"), "25");
+    await room.grantPermissions(["clipboard-read", "clipboard-write"]);
+    await page.bringToFront();
+    await page.getByRole("button", { name: "Copy link" }).click();
+    await page.getByText("Copied", { exact: true }).waitFor();
+    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), page.url());
   }, { open: "#playground" });
 
   await harness.test("playground: what is wrong is shown where it is", server, async (page) => {

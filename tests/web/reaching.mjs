@@ -69,6 +69,16 @@ export async function reaching(harness, server) {
     }, { context: { colorScheme: scheme } });
   }
 
+  await harness.test("reach: nothing but the server's own files may run", server, async (page) => {
+    const response = await page.goto(server.base);
+    const policy = response.headers()["content-security-policy"];
+    assert.match(policy, /default-src '(none|self)'/);
+    assert.doesNotMatch(policy, /unsafe|data:|\*/);
+    const kinds = await page.evaluate(() => [...document.querySelectorAll("script, link[rel=stylesheet]")]
+      .map((e) => new URL(e.src || e.href).origin === location.origin && !e.textContent.trim()));
+    assert.ok(kinds.length >= 3 && kinds.every(Boolean), "no script or style but from files");
+  });
+
   await harness.test("reach: the chosen theme is kept", server, async (page) => {
     const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const light = await ground();

@@ -24,6 +24,11 @@ policies:
     match: {path: /search}
     key: ip
     limit: leaky-bucket 2/s burst 10
+  - name: shared
+    match: {path: /shared}
+    limits:
+      - {name: mine, key: user, limit: fixed-window 10/d from-first}
+      - {name: everybody, key: "'all'", limit: fixed-window 100/d from-first}
 `;
 
 export function freePort() {
