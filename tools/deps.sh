@@ -19,6 +19,8 @@ for purpose in "$@"; do
         need scdoc scdoc
         [ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
         [ -e /usr/include/yaml.h ] || missing="$missing libyaml-dev"
+        [ -e /usr/include/nghttp2/nghttp2.h ] || missing="$missing libnghttp2-dev"
+        [ -e /usr/include/openssl/ssl.h ] || missing="$missing libssl-dev"
         ;;
     test)
         need g++ g++
@@ -30,6 +32,11 @@ for purpose in "$@"; do
         # The clients of docs/REDIS.md and examples/redis, as Debian installs them.
         /usr/bin/python3 -c 'import redis' 2>/dev/null || missing="$missing python3-redis"
         need node nodejs
+        need npm npm
+        # Other people's HTTP/2 and TLS, against the server's.
+        need curl curl
+        need h2load nghttp2-client
+        need openssl openssl
         [ -d /usr/share/nodejs/redis ] || missing="$missing node-redis"
         need go golang-go
         [ -d /usr/share/gocode/src/github.com/gomodule/redigo ] ||
