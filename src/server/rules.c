@@ -23,6 +23,7 @@ const char server_demo_policies[] =
     "policies:\n"
     "  - name: demo-api\n"
     "    match: {path: /api/*}\n"
+    "    cross_slot: give-back\n"
     "    limits:\n"
     "      - {name: per-user, key: user, limit: \"token-bucket 20/s burst 40\"}\n"
     "      - {name: everybody, key: \"'all'\", limit: \"sliding-window 6000/m\"}\n"

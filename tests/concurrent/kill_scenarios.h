@@ -92,6 +92,17 @@ static void full_rows(void)
     }
 }
 
+/* Every row taken, and every one of them needed. */
+static void needed_rows(void)
+{
+    for (int i = 0; i < 64; i++) {
+        char key[32], text[64];
+        snprintf(key, sizeof key, "row %d", i);
+        snprintf(text, sizeof text, i % 4 ? "fixed-window %d/d" : "sliding-log %d/d", i + 1);
+        take(key, text, 1);
+    }
+}
+
 static void entries(const char *text, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -186,6 +197,7 @@ static const struct scenario scenarios[] = {
     {"a first charge", nothing, {TAKE, BUCKET, 1}, 0, 1, 0, NULL},
     {"a first charge evicts", full_table, {TAKE, BUCKET, 1}, 0, 1, 0, NULL},
     {"a new limit sweeps the others", full_rows, {TAKE, BUCKET, 1}, 0, 1, HOUR, NULL},
+    {"a new limit takes others' rows", needed_rows, {TAKE, BUCKET, 1}, 0, 1, HOUR, NULL},
     {"a log's first entry", nothing, {TAKE, LOG, 1}, 0, 1, 0, NULL},
     {"a log's entry grows", two_entries, {TAKE, LOG, 1}, 2, 3, -2 * SECOND, NULL},
     {"a log moves to a larger block", two_entries, {TAKE, LOG, 1}, 2, 3, 0, NULL},
