@@ -5,8 +5,8 @@
         answer.status, answer.fields["retry-after"], answer.json["allowed"]
         client.pipeline([http_client.post("/v1/reset", {"key": "k"}), …])
 
-Field names are lower case; several lines of one name are joined by ", ". Times in JSON are whole microseconds
-here: answer.json["retry_after"], never None but for never.
+Field names are lower case; several lines of one name are joined by ", ". Times of decisions, which have six
+decimals, are whole microseconds in answer.json["retry_after"]; None is never.
 """
 import collections
 import json
@@ -24,10 +24,8 @@ class Answer(collections.namedtuple("Answer", "version status reason fields body
 
 
 def microseconds(text):
-    """Seconds as the server writes them, always with six decimals."""
-    if not SECONDS.fullmatch(text):
-        raise ValueError(f"{text!r} is not seconds with six decimals")
-    return int(text.replace(".", ""))
+    """Seconds as decisions have them, always with six decimals; other decimals are floats."""
+    return int(text.replace(".", "")) if SECONDS.fullmatch(text) else float(text)
 
 
 def seconds(us):

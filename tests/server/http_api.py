@@ -1,0 +1,476 @@
+#!/usr/bin/env python3
+"""The HTTP API: every route and method, what decisions say, what is refused and why, receipts, held answers."""
+import base64
+import sys
+import time
+
+import weir_server
+import http_client
+from http_client import Number, get, post, request
+from http_wire import problem
+
+ASKING = {"/v1/take": "GET, HEAD, POST", "/v1/peek": "GET, HEAD, POST", "/v1/takeall": "POST", "/v1/settle": "POST",
+          "/v1/reset": "POST", "/v1/acquire": "POST", "/v1/renew": "POST", "/v1/release": "POST",
+          "/v1/explain": "POST"}
+TELLING = {"/healthz": "GET, HEAD", "/healthcheck": "GET, HEAD", "/readyz": "GET, HEAD", "/metrics": "GET, HEAD",
+           "/v1/stats": "GET, HEAD", "/v1/top": "GET, HEAD", "/v1/policies": "GET, HEAD", "/v1/simulate": "POST",
+           "/v1/reload": "POST", "/v1/clock": "POST", "/json": "POST", "/": "GET, HEAD"}
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get")
+
+
+def asked(options="--test-clock", policies=None):
+    """A server with the time standing still, unless told otherwise, and a client."""
+    server = weir_server.Server(options, policies)
+    server.__enter__()
+    client = http_client.Client(server.port)
+    if "--test-clock" in options:
+        client.post("/v1/clock", {"now": 1700000000})
+    return Both(server, client)
+
+
+class Both:
+    def __init__(self, server, client):
+        self.server, self.client = server, client
+
+    def __enter__(self):
+        return self.server, self.client
+
+    def __exit__(self, *reason):
+        self.client.close()
+        self.server.__exit__(*reason)
+
+
+# ---- routes ----
+
+def test_routes(check):
+    with asked() as (_, client):
+        for path, allowed in {**ASKING, **TELLING}.items():
+            for method in METHODS:
+                body = b"{}" if method not in ("GET", "HEAD") else None
+                answer = client.ask(request(method, path, {"content-type": "application/json"}, body),
+                                    head=method == "HEAD")
+                what = f"{method} {path}"
+                if method in allowed.split(", "):
+                    check(answer.status != 405, f"{what}: {answer.status}")
+                    check.equal(answer.fields.get("allow"), None, f"{what}: no Allow")
+                else:
+                    check.equal(answer.status, 405, what)
+                    if method != "HEAD":
+                        problem(check, answer, 405, allowed, what)
+                    check.equal(answer.fields.get("allow"), allowed, f"{what}: Allow")
+        for path in ("/v1", "/v1/", "/v1/take/", "/V1/TAKE", "/v2/take", "/v1/takeall/x", "/nothing", "/../etc/passwd",
+                     "/%2e%2e/", "//", "/v1/take%20"):
+            problem(check, client.ask(request("GET", path)), 404, "nothing at", path)
+        for path, allowed in {**ASKING, **TELLING}.items():
+            if "POST" in allowed and path != "/json":
+                for kind in (None, "text/plain", "application/x-www-form-urlencoded", "application/jsonx"):
+                    fields = {"content-type": kind} if kind else {}
+                    problem(check, client.ask(request("POST", path, fields, b"{}")), 415, "application/json",
+                            f"{path} of type {kind}")
+        for kind in ("application/json; charset=utf-8", "Application/JSON", "application/json;charset=utf-8"):
+            answer = client.ask(request("POST", "/v1/reset", {"content-type": kind}, b'{"key":"k"}'))
+            check.equal(answer.status, 200, f"type {kind}")
+
+
+def test_told(check):
+    with asked("") as (server, client):
+        client.get("/v1/take", attr_path="/api/x", attr_user="ann")
+        check.equal(client.get("/healthz").body, b"OK\n", "healthy")
+        check.equal(client.get("/readyz").body, b"ready\n", "ready")
+        for path, kind in (("/metrics", "text/plain; version=0.0.4; charset=utf-8"), ("/v1/stats", "application/json"),
+                           ("/v1/top", "application/json"), ("/v1/policies", "application/json"),
+                           ("/", "text/html; charset=utf-8")):
+            answer = client.get(path)
+            check.equal((answer.status, answer.fields["content-type"]), (200, kind), path)
+        open_metrics = client.get("/metrics", {"accept": "application/openmetrics-text; version=1.0.0"})
+        check(open_metrics.fields["content-type"].startswith("application/openmetrics-text"), "OpenMetrics by Accept")
+        check(open_metrics.body.endswith(b"# EOF\n"), "OpenMetrics has its end")
+        check(b'policy="demo-api"' in client.get("/metrics").body, "the policy is counted")
+        check.equal([it["name"] for it in client.get("/v1/policies").json["policies"]], ["demo-api", "demo-login"],
+                    "the demonstration")
+        keys = [key["key"] for policy in client.get("/v1/top", k=5).json["policies"] for key in policy["hottest"]]
+        check(any("ann" in key for key in keys), f"hottest keys: {keys}")
+        for query in ({"k": 0}, {"k": 100000}, {"k": "x"}, {"n": 1}):
+            check.equal(client.get("/v1/top", **query).status, 400, f"top of {query}")
+        check.equal(client.post("/v1/clock", {"now": 5}).status, 404, "no test clock unless asked for")
+        check.equal(client.post("/v1/simulate", {"nonsense": 1}).status, 400, "a simulation that is none")
+        check.equal(client.post("/json", {"domain": "x", "descriptors": []}).status, 400, "no descriptors")
+
+
+# ---- decisions ----
+
+def test_decisions(check):
+    with asked() as (server, client):
+        first = client.get("/v1/take", key="a", limit="fixed-window 2/h").json
+        second = client.post("/v1/take", {"key": "a", "limit": "fixed-window 2/h"}).json
+        check.equal((first["allowed"], first["limit"], first["remaining"], first["reset_after"]),
+                    (True, 2, 1, 2800000000), "taken by GET")
+        check.equal((second["allowed"], second["remaining"]), (True, 0), "taken by POST, of the same state")
+        denied = client.get("/v1/take", key="a", limit="fixed-window 2/h")
+        check.equal((denied.status, denied.reason, denied.fields["retry-after"]), (429, "Too Many Requests", "2800"),
+                    "denied")
+        body = denied.json
+        check.equal((body["type"].split("#")[1], body["status"], body["allowed"], body["retry_after"], body["receipt"]),
+                    ("quota-exceeded", 429, False, 2800000000, None), "problem+json of a denial")
+        check.equal(denied.fields["content-type"], "application/problem+json", "its type")
+        for verb in ("take", "peek"):
+            for status in (403, 503, 400, 599):
+                answer = client.get("/v1/" + verb, key="a", limit="fixed-window 2/h", deny_status=status)
+                check.equal((answer.status, answer.json["status"]), (status, status), f"{verb}, deny_status {status}")
+                check(answer.reason, f"a reason for {status}")
+            check.equal(client.post("/v1/" + verb, {"key": "a", "limit": "fixed-window 2/h", "deny_status": 403}).status,
+                        403, "deny_status in JSON")
+        never = client.get("/v1/take", key="a", limit="fixed-window 2/h", cost=3)
+        check.equal((never.status, never.json["retry_after"], never.fields.get("retry-after")), (429, None, None),
+                    "never: null, and no Retry-After")
+        for _ in range(3):
+            peeked = client.get("/v1/peek", key="b", limit="fixed-window 2/h").json
+            check.equal((peeked["allowed"], peeked["remaining"], peeked["receipt"]), (True, 2, None),
+                        "peeking charges nothing")
+        zero = client.get("/v1/take", key="b", limit="fixed-window 2/h", cost=0).json
+        check.equal((zero["allowed"], zero["remaining"]), (True, 2), "nor does cost 0")
+        check.equal(client.post("/v1/reset", {"key": "a"}).json, {"reset": True}, "reset")
+        check.equal(client.get("/v1/peek", key="a", limit="fixed-window 2/h").json["remaining"], 2, "is a fresh start")
+        check.equal(client.post("/v1/reset", {"key": "never-seen"}).json, {"reset": True}, "reset of nothing")
+
+
+def members(field):
+    """Of a structured field's list, without strings that have commas in them."""
+    return [member.strip() for member in field.split(",")]
+
+
+def test_several_limits(check):
+    two = "fixed-window 5/h, token-bucket 1/s burst 2"
+    with asked() as (_, client):
+        answer = client.get("/v1/take", key="a", limit=two, detail="true")
+        body = answer.json
+        check.equal((body["limit"], body["remaining"], body["binding"]), (2, 1, 1), "folded")
+        check.equal([(row["text"], row["limit"], row["remaining"]) for row in body["limits"]],
+                    [("fixed-window 5/h", 5, 4), ("token-bucket 1/s burst 2", 2, 1)], "each limit's own")
+        check.equal(members(answer.fields["ratelimit-policy"]), ['"fixed-window";q=5;w=3600', '"token-bucket";q=2;w=2'],
+                    "RateLimit-Policy")
+        check.equal(members(answer.fields["ratelimit"]), ['"fixed-window";r=4;t=2800', '"token-bucket";r=1;t=1'],
+                    "RateLimit")
+        check("limits" not in client.get("/v1/take", key="a", limit=two).json, "rows only when asked for")
+        denied = client.get("/v1/take", key="a", limit=two, detail=1)
+        check.equal((denied.status, denied.json["binding"], denied.fields["retry-after"]), (429, 1, "1"), "denied by one")
+        check.equal(denied.json["limits"][0]["remaining"], 3, "the other is not charged")
+
+
+def test_takeall(check):
+    def ask(client, *requests, **more):
+        return client.post("/v1/takeall", {"requests": [dict(zip(("key", "limit", "cost"), it)) for it in requests],
+                                           **more})
+    with asked() as (_, client):
+        answer = ask(client, ("a", "fixed-window 3/h"), ("b", "fixed-window 1/h"), ("a", "token-bucket 9/s", 4))
+        check.equal((answer.status, answer.json["limit"], answer.json["remaining"]), (200, 1, 0), "taken, folded")
+        check.equal([row["remaining"] for row in answer.json["limits"]], [2, 0, 5], "rows in order")
+        answer = ask(client, ("a", "fixed-window 3/h"), ("b", "fixed-window 1/h"))
+        check.equal((answer.status, answer.json["binding"]), (429, 1), "all or nothing")
+        check.equal(client.get("/v1/peek", key="a", limit="fixed-window 3/h").json["remaining"], 2, "nothing charged")
+        twice = ask(client, ("c", "fixed-window 9/h"), ("c", "fixed-window 9/h"))
+        check(twice.status == 400 or twice.json["remaining"] == 7, f"one state twice: {twice.status} {twice.body}")
+        encoded = base64.b64encode(b"a").decode()
+        answer = client.post("/v1/takeall", {"requests": [{"key_base64": encoded, "limit": "fixed-window 3/h"}]})
+        check.equal(answer.json["remaining"], 1, "key_base64")
+        for body, words in (({}, "1 to 16"), ({"requests": []}, "1 to 16"), ({"requests": {}}, "cannot be an object"),
+                            ({"requests": [1]}, "object"), ({"requests": [{}]}, "key"),
+                            ({"requests": [{"key": "a"}]}, "limit"),
+                            ({"requests": [{"key": "a", "limit": "x"}]}, "limit"),
+                            ({"requests": [{"key": "a", "limit": "fixed-window 1/h", "cost": -1}]}, "cost"),
+                            ({"requests": [{"key": "a", "limit": "fixed-window 1/h", "cots": 2}]}, "nothing else"),
+                            ({"requests": [{"key": "a", "limit": "fixed-window 1/h"}] * 17}, "1 to 16"),
+                            ({"requests": [{"key": "a", "limit": "fixed-window 1/h"}], "hold": True}, "hold")):
+            problem(check, client.post("/v1/takeall", body), 400, words, f"takeall {body}"[:80])
+        limits = ", ".join(f"fixed-window 1/{n}h" for n in range(1, 10))
+        problem(check, ask(client, ("x", limits), ("y", limits)), 400, "16", "18 limits")
+
+
+def test_leases(check):
+    two = {"key": "pool", "limit": "concurrent 2 lease 10s"}
+    with asked() as (_, client):
+        def at(seconds):
+            client.post("/v1/clock", {"now": 1700000000 + seconds})
+        first, second, third = [client.post("/v1/acquire", two) for _ in range(3)]
+        check.equal([it.status for it in (first, second, third)], [200, 200, 429], "two of two")
+        check.equal([it.json["remaining"] for it in (first, second)], [1, 0], "what is left")
+        check(first.json["lease"] > 0 and first.json["lease"] != second.json["lease"], "leases have numbers")
+        check.equal((third.json["retry_after"], third.json["lease"]), (10000000, 0), "none for the third")
+        lease = {"lease": first.json["lease"]}
+        at(5)
+        check.equal(client.post("/v1/renew", {**two, **lease}).json, {"renewed": True}, "renew")
+        at(12)
+        check.equal(client.post("/v1/acquire", two).status, 200, "the second has lapsed")
+        check.equal(client.post("/v1/acquire", two).status, 429, "the first has not")
+        check.equal(client.post("/v1/release", {**two, **lease}).json, {"released": True}, "release")
+        problem(check, client.post("/v1/release", {**two, **lease}), 404, "lease", "released twice")
+        problem(check, client.post("/v1/renew", {**two, **lease}), 404, "lease", "renewed behind that")
+        problem(check, client.post("/v1/renew", {**two, "lease": 12345}), 404, "lease", "nobody's lease")
+        for verb in ("renew", "release"):
+            problem(check, client.post("/v1/" + verb, two), 400, "lease", f"{verb} of nothing")
+            for wrong in (0, -1, 1.5, "x", 1 << 50):
+                check.equal(client.post("/v1/" + verb, {**two, "lease": wrong}).status, 400, f"{verb} of {wrong}")
+        for verb in ("acquire", "renew", "release"):
+            body = {"key": "k", "limit": "fixed-window 1/h", "lease": 5}
+            problem(check, client.post("/v1/" + verb, body), 400, "concurrent", f"{verb} of a window")
+
+
+def test_explain(check):
+    with asked() as (_, client):
+        body = {"key": "e", "limit": "token-bucket 1/s burst 2, fixed-window 1/h"}
+        for _ in range(3):
+            answer = client.post("/v1/explain", body)
+            check.equal((answer.status, answer.json["allowed"], answer.json["remaining"]), (200, True, 1),
+                        "explaining charges nothing")
+            check(all(row["meaning"] for row in answer.json["limits"]), "each limit in words")
+        client.post("/v1/take", body)
+        answer = client.post("/v1/explain", body)
+        check.equal((answer.status, answer.json["allowed"], answer.json["receipt"]), (200, False, None),
+                    "a denial is explained with 200")
+
+
+def test_receipts(check):
+    one = {"key": "r", "limit": "fixed-window 10/h"}
+    with asked() as (server, client):
+        receipt = client.post("/v1/take", {**one, "cost": 5}).json["receipt"]
+        left = lambda: client.post("/v1/peek", one).json["remaining"]  # noqa: E731
+        settle = lambda **changes: client.post(  # noqa: E731
+            "/v1/settle", {**one, "receipt": receipt, "actual": 2, **changes})
+        wrong = {
+            "another key's": {"key": "r2"}, "another limit's": {"limit": "fixed-window 11/h"},
+            "another period's": {"limit": "fixed-window 10/m"},
+            "a changed time": {"receipt": receipt.replace("w2-17", "w2-18")},
+            "a changed charge": {"receipt": receipt.replace("-5-", "-9-")},
+            "a changed signature": {"receipt": receipt[:-1] + ("A" if receipt[-1] != "A" else "B")},
+            "without signature": {"receipt": receipt[:-12]}, "unsigned": {"receipt": "w1-1700000000000000-5"},
+            "empty": {"receipt": ""}, "nonsense": {"receipt": "x" * 300}, "a piece behind": {"receipt": receipt + "A"},
+        }
+        for what, changes in wrong.items():
+            answer = settle(**changes)
+            problem(check, answer, 400, "receipt", f"a receipt {what}")
+            check.equal(left(), 5, f"a receipt {what} changes nothing")
+        check.equal(settle().json, {"settled": True}, "settled")
+        check.equal(left(), 8, "three given back")
+        check.equal(settle(actual=0).status, 200, "settled by the same receipt again")
+        check.equal(settle(limit=" FIXED-WINDOW   10/h ").status, 200, "the same limit in other words")
+        for body in ({"receipt": receipt}, {"actual": 1}):
+            problem(check, client.post("/v1/settle", {**one, **body}), 400, "receipt and actual", f"only {list(body)}")
+        problem(check, settle(actual=-1), 400, "actual", "a negative cost")
+        problem(check, client.post("/v1/settle", {"key": "c", "limit": "concurrent 5", "receipt": receipt, "actual": 1}),
+                400, "release", "leases are not settled")
+        with server.client() as resp:
+            other = resp.call("WEIR.TAKE", "r", "fixed-window 10/h", "COST", 1)[6]
+            before = left()
+            check.equal(settle(receipt=other.decode(), actual=0).status, 200, "a receipt of RESP")
+            check.equal(left(), before + 1, "is settled")
+    with asked() as (_, client):
+        problem(check, client.post("/v1/settle", {**one, "receipt": receipt, "actual": 0}), 400, "receipt",
+                "another server's receipt")
+
+
+# ---- what is refused ----
+
+def test_bad_parameters(check):
+    good = {"key": "k", "limit": "fixed-window 9/h"}
+    cases = [
+        ({"limit": good["limit"]}, "key", "no key"), ({**good, "key": ""}, "65536", "an empty key"),
+        ({"key": "k"}, "limit", "no limit"), ({**good, "limit": ""}, "", "an empty limit"),
+        ({**good, "limit": "frobnicate 1/s"}, "frobnicate", "an unknown limit"),
+        ({**good, "limit": "token-bucket 10/fortnight"}, "column", "a syntax error says where"),
+        ({**good, "policy": "p"}, "not both", "limit and policy"), ({"key": "k", "policy": "p"}, "p", "no such policy"),
+        ({**good, "cost": "-1"}, "cost", "a negative cost"), ({**good, "cost": "1.5"}, "1.5", "a broken cost"),
+        ({**good, "cost": 10 ** 12 + 1}, "1000000000000", "a cost too large"), ({**good, "cost": ""}, "cost", "no cost"),
+        ({**good, "cost": 10 ** 30}, "cost", "a cost beyond numbers"), ({**good, "wait": "soon"}, "soon", "a wait"),
+        ({**good, "wait": "-1"}, "wait", "a negative wait"), ({**good, "wait": "367d"}, "366 days", "a long wait"),
+        ({**good, "wait": 367 * 86400}, "366 days", "a long wait in seconds"),
+        ({**good, "wait": "0.0000001"}, "wait", "a wait below a microsecond"),
+        ({**good, "hold": "maybe"}, "true or false", "hold"), ({**good, "detail": "2"}, "true or false", "detail"),
+        ({**good, "deny_status": 399}, "400", "deny_status"), ({**good, "deny_status": 600}, "599", "deny_status"),
+        ({**good, "deny_status": 200}, "400", "deny_status of success"), ({**good, "headers": "xx"}, "ietf", "headers"),
+        ({**good, "colour": "red"}, "colour", "an unknown parameter"), ({**good, "Key": "x"}, "Key", "another case"),
+        ({"limit": good["limit"], "key_from": "nothing"}, "key_from", "key_from of nothing"),
+    ]
+    with asked() as (_, client):
+        for query, words, what in cases:
+            problem(check, client.get("/v1/take", **query), 400, words, f"GET: {what}")
+            problem(check, client.post("/v1/take", query), 400, words, f"POST: {what}")
+        for target, words in (("/v1/take?key=%zz&limit=fixed-window+9/h", "escape"), ("/v1/take?key=%e", "escape"),
+                              ("/v1/take", ""), ("/v1/take?", "")):
+            answer = client.ask(request("GET", target))
+            check(answer.status in (200, 400), f"{target}: {answer.status}")
+            if words:
+                problem(check, answer, 400, words, target)
+        plus = client.ask(request("GET", "/v1/take?&key=a+b%2Bc&&limit=fixed-window+9/h&"))
+        check.equal(plus.json["remaining"], 8, "empty pairs are passed over")
+        check.equal(client.post("/v1/take", {"key": "a b+c", "limit": "fixed-window 9/h"}).json["remaining"], 7,
+                    "+ is a blank, %2B is +")
+        check.equal(client.get("/v1/peek", **good).json["remaining"], 9, "nothing was charged by any of these")
+
+
+def test_bad_json(check):
+    cases = [
+        (b"", "JSON"), (b"{", "JSON"), (b"[]", "object"), (b"null", "object"), (b'"x"', "object"), (b"{}x", "JSON"),
+        (b'{"key":"a","key":"b","limit":"fixed-window 1/h"}', "key"), (b"{'key':1}", "JSON"),
+        (b'{"key":"\xff\xfe","limit":"fixed-window 1/h"}', "UTF-8"), (b'{"key":"\\ud800"}', "surrogate"),
+        (b'{"key":1,"limit":"fixed-window 1/h"}', "string"), (b'{"key":null}', "null"), (b'{"key":["a"]}', "array"),
+        (b'{"key":{},"limit":"fixed-window 1/h"}', "object"), (b'{"key":"k","limit":5}', "string"),
+        (b'{"key":"k","limit":"fixed-window 1/h","cost":true}', "cost"), (b'{"key":"k","colour":1}', "colour"),
+        (b'{"key":"k","limit":"fixed-window 1/h","cost":01}', "JSON"), (b'{"key_base64":"@@"}', "base64"),
+        (b'{"key_base64":5}', "base64"), (b'{"key":"k","attributes":5}', "attributes"),
+        (b'{"key":"k","requests":5}', "requests"), (b"[" * 100 + b"]" * 100, "JSON"),
+        (b'{"a":' * 20 + b"1" + b"}" * 20, "JSON"), (b'{"key":"k",}', "JSON"), (b"\xef\xbb\xbf{}", "JSON"),
+    ]
+    with asked() as (_, client):
+        for body, words in cases:
+            problem(check, client.post("/v1/take", body), 400, words, f"{body!r:.60}")
+        many = {"key": "k", "limit": "fixed-window 1/h", "attributes": {f"a{i}": "x" for i in range(300)}}
+        check.equal(client.post("/v1/take", many).status, 400, "more nodes than there is room for")
+        answer = client.post("/v1/take", b'{"key":"k", oops')
+        check(any(char.isdigit() for char in answer.json["detail"]), f"where it is broken: {answer.json['detail']}")
+
+
+def test_numbers(check):
+    """Numbers in JSON in all their spellings; seconds to the microsecond."""
+    one = {"limit": "fixed-window 10000/h"}
+    with asked() as (_, client):
+        for text, cost in (("1e3", 1000), ("1.0", 1), ("1E+2", 100), ("0.5e1", 5), ("12.00", 12), ("10000e-3", 10),
+                           ("0", 0), ("-0", 0), ("0e99", 0)):
+            answer = client.post("/v1/take", {"key": text, "cost": Number(text), **one})
+            check.equal(answer.json.get("remaining"), 10000 - cost, f"cost {text}")
+        for text in ("1.5", "-1", "1e-1", "1e13", "1e999"):
+            problem(check, client.post("/v1/take", {"key": "n", "cost": Number(text), **one}), 400, "cost", text)
+        bucket = {"key": "w", "limit": "token-bucket 1/s"}
+        client.post("/v1/take", bucket)
+        for wait, left in (("0.25", 750000), ("0.000001", 999999), ("1e-6", 999999), ("0.999999", 1), ("0", 1000000),
+                           ("5e-1", 500000), ("0.1234560", 876544)):
+            body = client.post("/v1/take", {**bucket, "wait": Number(wait)}).json
+            check.equal(body["retry_after"], left, f"wait {wait}")
+        for wait, left in (("250ms", 750000), ("1us", 999999), ("0.25", 750000), ("999ms999us", 1), ("0", 1000000)):
+            check.equal(client.get("/v1/take", **bucket, wait=wait).json["retry_after"], left, f"wait={wait}")
+            check.equal(client.post("/v1/take", {**bucket, "wait": wait}).json["retry_after"], left, f'"wait":"{wait}"')
+        check.equal(client.post("/v1/take", {**bucket, "wait": 1}).json["delay"], 1000000, "waited long enough")
+        check.equal(client.get("/v1/take", **bucket, wait="any").json["delay"], 2000000, "any")
+        raw = client.ask(post("/v1/peek", bucket)).body
+        check(b'"retry_after":3.000000' in raw, f"seconds have six decimals: {raw}")
+        for now in (Number("1700000000.000001"), Number("17e8"), 0):
+            check.equal(client.post("/v1/clock", {"now": now}).status, 200, f"the clock at {now!r}")
+        for now in (-1, "x", None, Number("0.0000001"), 10 ** 12):
+            check.equal(client.post("/v1/clock", {"now": now}).status, 400, f"the clock at {now!r}")
+
+
+def test_key_base64(check):
+    limit = "fixed-window 9/h"
+    with asked() as (server, client), server.client() as resp:
+        for key in (b"\x00\xff\xfe", b"plain", bytes(range(256)), b"a"):
+            text = base64.b64encode(key).decode()
+            check.equal(client.post("/v1/take", {"key_base64": text, "limit": limit}).json["remaining"], 8, f"{key!r:.20}")
+            check.equal(client.post("/v1/take", {"key_base64": text.rstrip("="), "limit": limit}).json["remaining"], 7,
+                        "without padding")
+            check.equal(resp.call("WEIR.TAKE", key, limit)[2], 6, "the same bytes over RESP")
+        check.equal(client.post("/v1/take", {"key": "plain", "limit": limit}).json["remaining"], 5, "the same as text")
+        check.equal(client.ask(request("GET", "/v1/take?key=%00%ff%fe&limit=fixed-window+9/h")).json["remaining"], 5,
+                    "the same in a query")
+        check.equal(client.post("/v1/take", b'{"key":"\\u0000\\u00e9\\ud83d\\ude00\\n","limit":"fixed-window 9/h"}').json
+                    ["remaining"], 8, "escapes")
+        check.equal(resp.call("WEIR.TAKE", "\0\u00e9\U0001f600\n".encode(), limit)[2], 7, "are what they stand for")
+        for text in ("YQ=", "Y", "YQ==x", "Y Q==", "YR=="):
+            problem(check, client.post("/v1/take", {"key_base64": text, "limit": limit}), 400, "base64", text)
+        problem(check, client.post("/v1/take", {"key_base64": "", "limit": limit}), 400, "65536", "no bytes")
+
+
+# ---- fields ----
+
+def test_styles(check):
+    names = {"ietf": {"ratelimit", "ratelimit-policy"},
+             "ietf-06": {"ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"},
+             "x-ratelimit": {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"}, "off": set()}
+
+    def rates(answer):
+        return {name for name in answer.fields if "ratelimit" in name}
+
+    one = {"key": "s", "limit": "fixed-window 2/h"}
+    for style, wanted in names.items():
+        with asked(f"--test-clock --headers {style}") as (_, client):
+            check.equal(rates(client.get("/v1/take", **one)), wanted, f"--headers {style}")
+            for other, fields in names.items():
+                check.equal(rates(client.get("/v1/peek", **one, headers=other)), fields, f"headers={other}")
+                check.equal(rates(client.post("/v1/peek", {**one, "headers": other})), fields, f"{other} in JSON")
+            client.get("/v1/take", **one)
+            denied = client.get("/v1/take", **one)
+            check.equal((denied.status, denied.fields.get("retry-after")), (429, None if style == "off" else "2800"),
+                        f"Retry-After, {style}")
+    with asked() as (_, client):
+        answer = client.get("/v1/take", **one, headers="ietf-06").fields
+        check.equal([answer["ratelimit-" + it] for it in ("limit", "remaining", "reset")], ["2", "1", "2800"], "ietf-06")
+        answer = client.get("/v1/take", **one, headers="x-ratelimit").fields
+        check.equal([answer["x-ratelimit-" + it] for it in ("limit", "remaining", "reset")], ["2", "0", "2800"], "x")
+
+
+# ---- held answers ----
+
+def test_hold(check):
+    """A shaped delay is really waited for: never early, and not for long more."""
+    def timed(client, body):
+        start = time.monotonic()
+        answer = client.post("/v1/take", {**body, "hold": True})
+        return time.monotonic() - start, answer
+
+    with asked("--max-delay 400ms") as (server, client):
+        leaky = {"key": "h", "limit": "leaky-bucket 10/s burst 20"}
+        begun = time.monotonic()
+        for i in range(4):
+            took, answer = timed(client, leaky)
+            check.equal((answer.status, answer.json["delay"]), (200, 0), f"held {i}: no delay is left")
+            gone = time.monotonic() - begun
+            check(0.1 * i - 0.002 <= gone < 0.1 * i + 0.5, f"held {i}: answered after {gone:.3f} s")
+        start = time.monotonic()
+        others = [http_client.Client(server.port) for _ in range(6)]
+        for other in others:
+            other.send(post("/v1/take", {**leaky, "hold": True}))
+        answers = [(other.read(), time.monotonic() - start) for other in others]
+        allowed = [gone for answer, gone in answers if answer.status == 200]
+        refused = [answer for answer, _ in answers if answer.status == 429]
+        check(3 <= len(allowed) <= 5 and len(refused) == 6 - len(allowed), f"{len(allowed)} of 6 may wait 400 ms")
+        check(max(allowed) >= 0.2 and max(allowed) < 1.0, f"held for {max(allowed):.3f} s at most")
+        check(all(answer.json["retry_after"] > 0 for answer in refused), "the others are told when")
+        for other in others:
+            other.close()
+        bucket = {"key": "hb", "limit": "token-bucket 5/s burst 1"}
+        check(timed(client, bucket)[0] < 0.15, "a token at once")
+        took, answer = timed(client, bucket)
+        check(answer.status == 200 and took >= 0.15, f"a token bucket's reservation is held: {took:.3f} s")
+        took, answer = timed(client, {**bucket, "wait": 0.001})
+        check(answer.status == 429 and took < 0.15, f"wait bounds it: {answer.status} after {took:.3f} s")
+        took, answer = timed(client, {**bucket, "limit": "token-bucket 1/s burst 1", "key": "hc"})
+        took, answer = timed(client, {**bucket, "limit": "token-bucket 1/s burst 1", "key": "hc", "wait": "any"})
+        check(answer.status == 429 and took < 0.5, f"--max-delay bounds even any: {answer.status} after {took:.3f} s")
+        unheld = client.post("/v1/take", {**leaky, "key": "u", "limit": "leaky-bucket 1/s burst 20"})
+        unheld = client.post("/v1/take", {**leaky, "key": "u", "limit": "leaky-bucket 1/s burst 20"})
+        check(900000 < unheld.json["delay"] <= 1000000, "without hold the delay is told")
+
+
+def test_hold_in_pipeline(check):
+    """What is before a held request is answered first, what is behind it in its turn, each with its own receipt."""
+    with asked("--threads 1") as (server, client), http_client.Client(server.port) as other:
+        keys = ["before", "held", "held", "behind"]
+        limits = {"held": "leaky-bucket 5/s burst 9"}
+        bodies = [{"key": key, "limit": limits.get(key, "fixed-window 9/h"), "hold": key == "held"} for key in keys]
+        client.send(b"".join(post("/v1/take", body) for body in bodies))
+        start = time.monotonic()
+        before = client.read()
+        check(time.monotonic() - start < 0.15, "the one before does not wait for the held one")
+        for i in range(50):
+            other.post("/v1/take", {"key": "x" * 500, "limit": "fixed-window 9/h"})
+        answers = [before, *(client.read() for _ in range(3))]
+        check(time.monotonic() - start >= 0.19, "held")
+        check.equal([answer.status for answer in answers], [200] * 4, "all answered")
+        for body, answer in zip(bodies, answers):
+            body = {name: body[name] for name in ("key", "limit")}
+            settled = other.post("/v1/settle", {**body, "receipt": answer.json["receipt"], "actual": 0})
+            check.equal(settled.status, 200, f"{body['key']}: its receipt is its own")
+
+
+TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]
+
+if __name__ == "__main__":
+    sys.exit(weir_server.run(TESTS, sys.argv[1:]))
