@@ -6,7 +6,7 @@ import { decades, linear, ticks } from "./scale.js";
 const GAP_S = 6; /* points further apart are not joined; polls are a second apart, five when retrying */
 const MARGIN = { left: 46, right: 10, top: 8 };
 
-/* "M…L…" through points; a null or a long pause lifts the pen. */
+/* "M…h0L…" through points; a null or a long pause lifts the pen. h0 makes a lone point a dot. */
 export function trace(points, name, x, y) {
   let path = "";
   let last = null;
@@ -17,7 +17,7 @@ export function trace(points, name, x, y) {
       continue;
     }
     const joined = last !== null && point.t - last < GAP_S;
-    path += `${joined ? "L" : "M"}${x(point.t).toFixed(1)} ${y(value).toFixed(1)}`;
+    path += `${joined ? "L" : "M"}${x(point.t).toFixed(1)} ${y(value).toFixed(1)}${joined ? "" : "h0"}`;
     last = point.t;
   }
   return path;
