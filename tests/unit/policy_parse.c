@@ -6,6 +6,7 @@
 
 #define TOP "version: 1\npolicies:\n"
 #define LIMIT "limit: fixed-window 1/s"
+#define P "  - {name: p, key: ip, "
 
 static struct weir__policies *read_set(const char *text, bool cluster)
 {
@@ -135,6 +136,29 @@ static void test_lookups(void)
     weir__policies_free(set);
 }
 
+/* When a policy applies, in words: long lists are cut short, and so are long texts, between characters. */
+static void test_words(void)
+{
+    struct weir__policies *set =
+        read_set(TOP P LIMIT ", match: {ip: \"*\", user: [a, b, c, d, e], role: [1, 2, 3, 4, 5, 6, "
+                             "\"\"], x: \"a\\\\*b*c*\"}}\n",
+                 false);
+    CHECK_TEXT(
+        weir__policies_at(set, 0)->match_text,
+        "ip is present and user is a, b, c, d or e and role is 1, 2, 3, 4 or 3 others and x is "
+        "a\\*b*c*");
+    weir__policies_free(set);
+    char text[2048] = TOP P LIMIT ", match: {user: ";
+    for (int i = 0; i < 400; i++)
+        strcat(text, "\xc3\xa4");
+    strcat(text, "}}\n");
+    set = read_set(text, false);
+    const char *words = weir__policies_at(set, 0)->match_text;
+    CHECK(strlen(words) > 490 && strlen(words) < 512);
+    CHECK(!strcmp(words + strlen(words) - 5, "\xc3\xa4…"));
+    weir__policies_free(set);
+}
+
 /* ---- what is refused ---- */
 
 #define EXPRESSION "expected an attribute like user, header.x-tenant, lower(NAME) or ip(NAME)"
@@ -143,7 +167,6 @@ static void test_lookups(void)
 #define BITS                                                                                       \
     "behind an address stand the lengths of its network, for IPv4 (1 to 32) and IPv6 (1 to 128), " \
     "like ip/24/64"
-#define P "  - {name: p, key: ip, "
 
 static const struct {
     const char *text, *message;
@@ -303,6 +326,14 @@ static const struct {
      "p.yaml:3:55: deny is a list of maps, like [{ip: 10.0.0.0/8}, {user: ann}]"},
     {TOP P LIMIT ", allow: [{}]}\n",
      "p.yaml:3:57: an empty map in allow would hold for every request; name an attribute"},
+    {TOP P LIMIT
+     ", match: {a: x, b: x, c: x, d: x, e: x, f: x, g: x, h: x, i: x, j: x, k: x, l: x, "
+     "m: x, n: x, o: x, p: x, q: x}}\n",
+     "p.yaml:3:56: more than 16 attributes in one map"},
+    {TOP P LIMIT
+     ", match: {aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa: x}}\n",
+     "p.yaml:3:57: \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\": an "
+     "attribute's name has at most 64 letters"},
     /* keys */
     {TOP "  - {name: p, key: [], " LIMIT "}\n",
      "p.yaml:3:20: a key has 1 to 8 parts; for one that all requests share write \"'all'\""},
@@ -467,6 +498,14 @@ static void test_cluster(void)
         {TOP P LIMIT ", match: {user: {absent: true}}}\n  - {name: q, match: {user: \"*\"}, key: "
                      "user, " LIMIT "}\n",
          NULL},
+        {TOP P LIMIT ", match: {ip: [11.0.0.0/8, 10.0.0.0/8]}}\n  - {name: q, match: {ip: "
+                     "10.1.0.0/16}, key: user, " LIMIT "}\n",
+         "p.yaml:4:5: \"p\" and \"q\" may apply to one request, and their keys live in different "
+         "slots of the cluster; add cross_slot: give-back to both"},
+        {TOP P LIMIT ", match: {ip: \"*\"}}\n  - {name: q, match: {ip: {not: 10.1.0.0/16}}, key: "
+                     "user, " LIMIT "}\n",
+         "p.yaml:4:5: \"p\" and \"q\" may apply to one request, and their keys live in different "
+         "slots of the cluster; add cross_slot: give-back to both"},
         /* a key that is never made */
         {TOP "  - {name: p, match: {user: {absent: true}}, key: ip, " LIMIT
              "}\n  - {name: q, key: user, " LIMIT "}\n",
@@ -492,6 +531,7 @@ int main(void)
 {
     test_whole();
     test_lookups();
+    test_words();
     test_refusals();
     test_bounds();
     test_totals();
