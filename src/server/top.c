@@ -170,17 +170,22 @@ void server_top_advance(struct server_top_thread *thread, int64_t now_us)
     thread->weight = exp2((double)(now_us - thread->base_us) / (double)SERVER_TOP_HALF_LIFE_US);
 }
 
-void server_top_record(struct server_top_thread *thread, uint32_t policy, const void *key,
-                       size_t len, bool denied)
+void server_top_record_times(struct server_top_thread *thread, uint32_t policy, const void *key,
+                             size_t len, bool denied, unsigned times)
 {
+    const double weight = thread->weight * times;
     struct server_top_pair *const pair = thread->pairs[policy];
     struct server_top_key hashed = {.data = key, .len = len};
     weir__hash(thread->secret, key, len, hashed.hash);
     if (WEIR__UNLIKELY(!pair->since_us))
         __atomic_store_n(&pair->since_us, weir__max(thread->now_us, 1), __ATOMIC_RELAXED);
-    server_top_table_record(&pair->lists[SERVER_TOP_HOTTEST], &hashed, thread->weight,
-                            &thread->random);
+    server_top_table_record(&pair->lists[SERVER_TOP_HOTTEST], &hashed, weight, &thread->random);
     if (denied)
-        server_top_table_record(&pair->lists[SERVER_TOP_DENIED], &hashed, thread->weight,
-                                &thread->random);
+        server_top_table_record(&pair->lists[SERVER_TOP_DENIED], &hashed, weight, &thread->random);
+}
+
+void server_top_record(struct server_top_thread *thread, uint32_t policy, const void *key,
+                       size_t len, bool denied)
+{
+    server_top_record_times(thread, policy, key, len, denied, 1);
 }

@@ -54,6 +54,9 @@ uint32_t server_top_policy(struct server_top *top, const char *name);
 
 /* Moves the thread's time; call it whenever the loop wakes (it mostly does nothing). */
 void server_top_advance(struct server_top_thread *thread, int64_t now_us);
+/* One decision about a key, standing for `times` of them: of a long pipeline some are looked at. */
+void server_top_record_times(struct server_top_thread *thread, uint32_t policy, const void *key,
+                             size_t len, bool denied, unsigned times);
 /* One decision about a key. */
 void server_top_record(struct server_top_thread *thread, uint32_t policy, const void *key,
                        size_t len, bool denied);

@@ -23,6 +23,9 @@ enum weir__resp_status weir__resp_need(struct weir__resp_reader *reader, size_t 
 enum weir__resp_status weir__resp_element(struct weir__resp_reader *reader, const char *data,
                                           size_t len, const struct weir__resp_line *line);
 
+/* Reads a request that is whole and plain: count, size and nodes are set. False: nothing was read. */
+bool weir__resp_request(struct weir__resp_reader *reader, const char *data, size_t len);
+
 /* Splits the complete line data[0 … len) into an array of bulk strings. */
 enum weir__resp_status weir__resp_inline(struct weir__resp_reader *reader, char *data, size_t len);
 

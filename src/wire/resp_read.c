@@ -173,6 +173,11 @@ enum weir__resp_status weir__resp_next(struct weir__resp_reader *reader, char *d
     if (reader->status == WEIR__RESP_MESSAGE)
         start_message(reader);
     assert(len >= reader->at);
+    if (reader->side == WEIR__RESP_REQUESTS && reader->at == 0 && reader->scanned == 0 &&
+        weir__resp_request(reader, data, len)) {
+        reader->status = WEIR__RESP_MESSAGE;
+        return WEIR__RESP_MESSAGE;
+    }
     do
         reader->status = read_element(reader, data, len);
     while (reader->status == WEIR__RESP_MESSAGE && !close_frames(reader));
