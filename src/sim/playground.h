@@ -25,7 +25,7 @@
 #define WEIR__PLAY_ROOM (256 << 10) /* bytes that hold every answer */
 
 /* Decodes the body (in place), plays it, writes the answer. Buffer and err are written on success and on
- * failure respectively. WEIR_EINVAL and WEIR_ESYNTAX are the body's fault. */
+ * failure respectively. WEIR_ENOMEM is the machine's fault, what else there is the body's. */
 int weir__simulate(char *body, size_t len, struct weir__buffer *ret, weir_error *err);
 
 /* ---- the parts ---- */
