@@ -27,7 +27,6 @@ struct server_tls_conn {
     SSL *session;
     int fd;
     bool wants_write; /* the last reading waits for the socket to be writable */
-    bool dry;         /* the last reading found no whole record */
 };
 
 /* ---- the socket, as OpenSSL sees it ---- */
@@ -169,7 +168,6 @@ static bool set_up(SSL_CTX *context)
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                   SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-    SSL_CTX_set_read_ahead(context, 1); /* a record is one system call, not two */
     SSL_CTX_set_alpn_select_cb(context, choose_protocol, NULL);
     /* TLS 1.2 as HTTP/2 wants it (RFC 9113, 9.2.2): forward secrecy and authenticated ciphers only. */
     return SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1 &&
@@ -265,17 +263,14 @@ static ssize_t explain(struct server_tls_conn *tls, int result)
     return -1;
 }
 
+/* A record at a time, and nothing beyond it: what else there is, the socket's events tell. */
 ssize_t server_tls_read(struct server_tls_conn *tls, void *data, size_t size)
 {
     size_t got;
     errno = 0;
     int result = SSL_read_ex(tls->session, data, size, &got);
-    tls->wants_write = tls->dry = false;
-    if (result == 1)
-        return (ssize_t)got;
-    tls->dry = true;
-    tls->wants_write = SSL_want_write(tls->session);
-    return explain(tls, result);
+    tls->wants_write = result != 1 && SSL_want_write(tls->session);
+    return result == 1 ? (ssize_t)got : explain(tls, result);
 }
 
 ssize_t server_tls_write(struct server_tls_conn *tls, const void *data, size_t len)
@@ -295,7 +290,7 @@ ssize_t server_tls_write(struct server_tls_conn *tls, const void *data, size_t l
 
 bool server_tls_pending(struct server_tls_conn *tls)
 {
-    return !tls->dry && SSL_has_pending(tls->session);
+    return SSL_pending(tls->session) > 0;
 }
 
 bool server_tls_wants_write(struct server_tls_conn *tls)

@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""TLS: curl, openssl, redis-cli, Python and grpc-js against certificates made here; what is wrong with files is said."""
+import concurrent.futures
+import json
+import pathlib
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+
+import grpc_service
+from h2_server import BUILD, Server, free_port, run
+
+TAKE = "/v1/take?key={key}&limit={limit}"
+CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+
+
+def openssl(folder, *words, **more):
+    return subprocess.run(["openssl", *words], cwd=folder, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          **more).stdout
+
+
+def make_certificates(folder):
+    """An authority, a server's pair in two kinds of key, another pair, an encrypted key."""
+    openssl(folder, "req", "-x509", *CURVE, "-nodes", "-days", "2", "-keyout", "ca.key", "-out", "ca.crt", "-subj",
+            "/CN=test authority")
+    (pathlib.Path(folder) / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    for name, key in (("server", CURVE), ("rsa", ("-newkey", "rsa:2048")), ("other", CURVE)):
+        openssl(folder, "req", *key, "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial",
+                "-days", "2", "-extfile", "names", "-out", f"{name}.crt")
+    openssl(folder, "pkey", "-in", "server.key", "-aes256", "-passout", "pass:word", "-out", "locked.key")
+
+
+class Certificates:
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="weir-tls-")
+        make_certificates(self.folder.name)
+        return self
+
+    def __exit__(self, *_):
+        self.folder.cleanup()
+
+    def path(self, name):
+        return str(pathlib.Path(self.folder.name) / name)
+
+    def pair(self, name="server"):
+        return self.path(f"{name}.crt"), self.path(f"{name}.key")
+
+    def context(self, *alpn):
+        context = ssl.create_default_context(cafile=self.path("ca.crt"))
+        if alpn:
+            context.set_alpn_protocols(list(alpn))
+        return context
+
+
+def curl(certificates, server, path, *words):
+    done = subprocess.run(["curl", "-sS", "--cacert", certificates.path("ca.crt"), "--max-time", "20", "-w",
+                           "\n%{http_version} %{http_code}", *words, f"https://127.0.0.1:{server.tls_port}{path}"],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    body, _, tail = done.stdout.rpartition("\n")
+    return done.returncode, tail, body
+
+
+def test_curl(check):
+    with Certificates() as certificates:
+        for kind in ("server", "rsa"):
+            with Server(tls=certificates.pair(kind)) as server:
+                path = TAKE.format(key="a", limit="fixed-window+9/h")
+                for name, words, wanted in (
+                        ("HTTP/2 by ALPN", ("--http2",), "2 200"),
+                        ("HTTP/1.1 by ALPN", ("--http1.1",), "1.1 200"),
+                        ("HTTP/1.1 without ALPN", ("--http1.1", "--no-alpn"), "1.1 200"),
+                        ("HTTP/2 without ALPN", ("--http2-prior-knowledge", "--no-alpn"), "2 200"),
+                        ("TLS 1.2", ("--tlsv1.2", "--tls-max", "1.2", "--http2"), "2 200"),
+                        ("TLS 1.3", ("--tlsv1.3", "--http2"), "2 200")):
+                    code, tail, body = curl(certificates, server, path, *words)
+                    check.equal((code, tail), (0, wanted), f"{kind}: {name} ({body})")
+                check.equal(json.loads(curl(certificates, server, path)[2])["remaining"], 2, f"{kind}: all were counted")
+                code, tail, _ = curl(certificates, server, path, "--tlsv1.0", "--tls-max", "1.1", "--ciphers",
+                                     "DEFAULT@SECLEVEL=0")
+                check.equal(code, 35, f"{kind}: TLS 1.1 is refused")
+                code, tail, body = curl(certificates, server, "/metrics", "--http2")
+                check(code == 0 and tail == "2 200" and "weir_build" in body, f"{kind}: a long answer")
+
+
+def test_alpn(check):
+    with Certificates() as certificates, Server(tls=certificates.pair()) as server:
+        for offered, wanted in ((("h2", "http/1.1"), "h2"), (("http/1.1", "h2"), "h2"), (("http/1.1",), "http/1.1"),
+                                (("h2",), "h2"), (("spdy/3", "http/1.1"), "http/1.1"), ((), None), (("spdy/3",), "refused")):
+            try:
+                with socket.create_connection(("127.0.0.1", server.tls_port), 5) as plain, \
+                        certificates.context(*offered).wrap_socket(plain, server_hostname="localhost") as secure:
+                    got = secure.selected_alpn_protocol()
+            except ssl.SSLError:
+                got = "refused"
+            check.equal(got, wanted, f"offered {offered}")
+
+
+def test_openssl(check):
+    """s_client: no renegotiation, sessions that are taken up again, one portion at a time."""
+    with Certificates() as certificates, Server(tls=certificates.pair()) as server:
+        words = ["openssl", "s_client", "-connect", f"127.0.0.1:{server.tls_port}", "-CAfile", certificates.path("ca.crt"),
+                 "-verify_return_error"]
+        ask = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        done = subprocess.run([*words, "-ign_eof"], input=ask, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=20, check=False)
+        check("HTTP/1.1 200 OK" in done.stdout and "Verify return code: 0" in done.stdout, f"asked: {done.stdout[-300:]}")
+        process = subprocess.Popen([*words, "-tls1_2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True)
+        process.stdin.write("R\n")  # asks for a renegotiation
+        process.stdin.flush()
+        time.sleep(0.5)
+        said, _ = process.communicate(timeout=20)
+        check("no renegotiation" in said, f"renegotiation: {said[-300:]}")
+        for version in ("-tls1_2", "-tls1_3"):
+            session = certificates.path(f"session{version}")
+            first = subprocess.run([*words, version, "-sess_out", session, "-ign_eof"], input=ask, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True, timeout=20, check=False)
+            again = subprocess.run([*words, version, "-sess_in", session, "-ign_eof"], input=ask, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True, timeout=20, check=False)
+            check("200 OK" in first.stdout and "200 OK" in again.stdout, f"{version}: asked twice")
+            check("Reused, " in again.stdout, f"{version}: the session is taken up again")
+        check(server.alive(), "the server goes on")
+
+
+def test_resp(check):
+    """Redis clients, which know no ALPN."""
+    with Certificates() as certificates, Server(tls=certificates.pair()) as server:
+        words = ["redis-cli", "--tls", "--cacert", certificates.path("ca.crt"), "-p", str(server.tls_port)]
+        done = subprocess.run([*words, "WEIR.TAKE", "k", "fixed-window 2/h"], stdout=subprocess.PIPE, text=True, timeout=20,
+                              check=False)
+        check.equal(done.stdout.split()[:3], ["1", "2", "1"], "redis-cli")
+        done = subprocess.run(words, input="PING\n" * 500, stdout=subprocess.PIPE, text=True, timeout=20, check=False)
+        check.equal(done.stdout.count("PONG"), 500, "five hundred")
+
+
+def test_pipeline(check):
+    """Many requests in one record, in many, and a byte at a time: what TLS holds back is read on."""
+    with Certificates() as certificates, Server(tls=certificates.pair()) as server:
+        ask = b"GET /v1/take?key=p&limit=fixed-window+1g/h HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        for name, count, size in (("one record", 150, 16000), ("many records", 3000, 16000), ("odd portions", 200, 777),
+                                  ("a byte at a time", 3, 1)):
+            with socket.create_connection(("127.0.0.1", server.tls_port), 20) as plain, \
+                    certificates.context().wrap_socket(plain, server_hostname="localhost") as secure:
+                text = ask * count
+                with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                    sending = pool.submit(lambda: [secure.sendall(text[i:i + size]) for i in range(0, len(text), size)])
+                    got = b""
+                    while got.count(b"HTTP/1.1 200 OK") < count:
+                        more = secure.recv(1 << 16)
+                        if not more:
+                            break
+                        got += more
+                    sending.result()
+                check.equal(got.count(b"HTTP/1.1 200 OK"), count, name)
+
+
+def test_h2load(check):
+    with Certificates() as certificates, Server(tls=certificates.pair()) as server:
+        done = subprocess.run(["h2load", "-n", "20000", "-c", "8", "-m", "50",
+                               f"https://127.0.0.1:{server.tls_port}{TAKE.format(key='load', limit='fixed-window+1g/h')}"],
+                              stdout=subprocess.PIPE, text=True, timeout=120, check=False)
+        check("20000 2xx" in done.stdout, f"h2load: {done.stdout[-600:]}")
+
+
+def test_grpc(check):
+    with Certificates() as certificates, grpc_service.serve(tls=certificates.pair()) as server:
+        grpc_service.client(check, "tls", server.tls_port, certificates.path("ca.crt"))
+
+
+def test_hostile(check):
+    """Plain bytes, garbage, half a handshake, none, and an end without a word."""
+    with Certificates() as certificates, Server("--request-timeout", "1s", "--idle-timeout", "2s",
+                                                tls=certificates.pair()) as server:
+        for name, data in (("plain HTTP", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), ("garbage", b"\xff" * 3000),
+                           ("zeros", b"\0" * 3000), ("half a hello", b"\x16\x03\x01\x02\x00\x01\x00"), ("nothing", b"")):
+            with socket.create_connection(("127.0.0.1", server.tls_port), 10) as plain:
+                plain.sendall(data)
+                try:
+                    while plain.recv(4096):
+                        pass
+                    closed = True
+                except ConnectionResetError:
+                    closed = True
+                except socket.timeout:
+                    closed = False
+                check(closed, f"{name}: closed")
+        peers = [socket.create_connection(("127.0.0.1", server.tls_port), 10) for _ in range(200)]
+        check(server.alive(), "the server goes on")
+        for peer in peers:
+            peer.close()
+        for _ in range(50):
+            plain = socket.create_connection(("127.0.0.1", server.tls_port), 10)
+            secure = certificates.context().wrap_socket(plain, server_hostname="localhost")
+            secure.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            secure.detach()
+            socket.socket(fileno=plain.fileno()).close() if plain.fileno() >= 0 else None
+        code, tail, _ = curl(certificates, server, "/healthz")
+        check.equal((code, tail), (0, "2 200"), "the server goes on")
+
+
+def test_files(check):
+    """What is wrong with a certificate or a key is said, with its name, before anything listens."""
+    with Certificates() as certificates:
+        pathlib.Path(certificates.path("empty")).write_text("")
+        pathlib.Path(certificates.path("text")).write_text("no certificate\n")
+        good = certificates.pair()
+        for name, pair, words in (
+                ("no such certificate", (certificates.path("absent.crt"), good[1]), ("absent.crt", "No such file")),
+                ("no such key", (good[0], certificates.path("absent.key")), ("absent.key", "No such file")),
+                ("a folder", (certificates.folder.name, good[1]), (certificates.folder.name,)),
+                ("an empty certificate", (certificates.path("empty"), good[1]), ("empty", "no certificate")),
+                ("no certificate", (certificates.path("text"), good[1]), ("text", "no certificate")),
+                ("no key", (good[0], certificates.path("text")), ("text", "no private key")),
+                ("another's key", (good[0], certificates.path("other.key")), ("other.key", "server.crt")),
+                ("the key as certificate", (good[1], good[1]), ("server.key", "no certificate")),
+                ("a key with a passphrase", (good[0], certificates.path("locked.key")), ("locked.key", "encrypted"))):
+            done = subprocess.run([str(BUILD / "weir"), "serve", "--listen-tls", f"127.0.0.1:{free_port()}", "--store",
+                                   "memory:1m", "--tls-cert", pair[0], "--tls-key", pair[1]], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=20, check=False)
+            check(done.returncode in (2, 3), f"{name}: exit code {done.returncode}")
+            check(all(word in done.stdout for word in words), f"{name}: {words} in {done.stdout!r}")
+
+
+if __name__ == "__main__":
+    if not shutil.which("openssl"):
+        sys.exit("openssl is missing; install the package openssl\n0 passed, 1 failed")
+    grpc_service.MODULES = grpc_service.modules()
+    sys.exit(run([test_curl, test_alpn, test_openssl, test_resp, test_pipeline, test_h2load, test_grpc, test_hostile,
+                  test_files]))
