@@ -1,0 +1,364 @@
+#!/usr/bin/env python3
+"""Policies over HTTP: what a request says of itself, whom to believe, lists, costs, shadows, and a real nginx that
+asks by auth_request.
+"""
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import weir_server
+import http_client
+from http_client import get, request
+from http_api import asked
+from http_wire import problem
+
+POLICIES = """version: 1
+headers: ietf
+trusted_proxies: [127.0.0.1, 10.0.0.0/8]
+tiers: {gold: fixed-window 1000/h}
+policies:
+  - name: blocked
+    deny: [{ip: [203.0.113.0/24, "2001:db8:bad::/48"]}, {header.x-bad: "yes"}]
+  - name: api
+    match: {path: /api/*}
+    key: user
+    limit: fixed-window 5/h
+    cost: {of: header.x-cost, max: 4}
+    overrides: [{when: {user: "gold-*"}, tier: gold}]
+    allow: [{header.x-internal: "yes", ip: 10.0.0.0/8}]
+  - name: shared
+    match: {path: /api/*}
+    limits:
+      - {name: everybody, key: "'all'", limit: fixed-window 50/h}
+      - {name: stricter, key: user, limit: fixed-window 2/h, shadow: true}
+  - name: by-address
+    match: {path: /ip}
+    key: ip
+    limit: fixed-window 3/h
+  - name: by-method
+    match: {path: /m, method: [POST, PUT]}
+    key: [host, method]
+    limit: fixed-window 3/h
+    headers: x-ratelimit
+  - name: named
+    match: by-name
+    key: user
+    limit: fixed-window 2/h
+    headers: "off"
+  - name: strict
+    match: {path: /strict}
+    key: user
+    missing: deny
+    limit: fixed-window 2/h
+"""
+
+
+def keys(answer):
+    return [row["key"] for row in answer.json["limits"]]
+
+
+# ---- who is meant ----
+
+def test_verdicts(check):
+    with asked(policies=POLICIES) as (_, client):
+        none = client.get("/v1/take", attr_path="/nowhere")
+        check.equal((none.status, none.json["verdict"], none.json["receipt"]), (200, "none", None), "no policy")
+        check("ratelimit" not in none.fields, "and no fields")
+        api = client.get("/v1/take", attr_path="/api/x", attr_user="ann", detail=1)
+        check.equal((api.json["verdict"], keys(api)),
+                    ("limits", ["api/{user=ann}", "shared/everybody/{all}", "shared/stricter/{user=ann}"]), "api")
+        check.equal(api.fields["ratelimit"].replace(", ", ","), '"api";r=4;t=2800,"everybody";r=49;t=2800',
+                    "shadows are not told of")
+        for i in range(4):
+            body = client.get("/v1/take", attr_path="/api/x", attr_user="ann", detail=1).json
+            check.equal((body["allowed"], body["limits"][2]["allowed"], body["limits"][2]["shadow"]), (True, i < 1, True),
+                        "a shadow denies nothing")
+        denied = client.get("/v1/take", attr_path="/api/x", attr_user="ann")
+        check.equal((denied.status, denied.json["violated-policies"]), (429, ["api"]), "whose limit it was")
+        check.equal(denied.json["limit"], 5, "of five")
+        gold = client.get("/v1/take", attr_path="/api/x", attr_user="gold-1").json
+        check.equal((gold["allowed"], gold["limit"]), (True, 50), "another tier, under everybody's limit")
+        blocked = client.get("/v1/take", attr_path="/api/x", attr_user="bob", attr_ip="203.0.113.9")
+        check.equal((blocked.status, blocked.json["verdict"], blocked.json["violated-policies"],
+                     blocked.json["retry_after"], blocked.fields.get("retry-after")),
+                    (429, "deny", ["blocked"], None, None), "a deny list")
+        check.equal(client.get("/v1/take", attr_ip="2001:db8:bad::7", deny_status=403).status, 403, "deny_status")
+        check.equal(client.get("/v1/take", attr_ip="203.0.114.1").json["verdict"], "none", "not its neighbour")
+        check.equal(client.get("/v1/take", {"x-bad": "yes"}).json["verdict"], "deny", "by a header")
+        allowed = client.post("/v1/take", {"attributes": {"path": "/api/x", "user": "ann", "ip": "10.1.2.3",
+                                                          "header.x-internal": "yes"}, "detail": True})
+        check.equal((allowed.status, keys(allowed)), (200, ["shared/everybody/{all}", "shared/stricter/{user=ann}"]),
+                    "an allow list lets go of its own policy")
+        check.equal(client.get("/v1/take", attr_path="/strict").json["verdict"], "deny", "missing: deny")
+        check.equal(client.get("/v1/take", attr_path="/strict", attr_user="x").json["verdict"], "limits", "not missing")
+
+
+def test_costs(check):
+    def left(client, **more):
+        return client.post("/v1/take", {"attributes": {"path": "/api/x", "user": "c", **more.pop("attributes", {})},
+                                        **more})
+    with asked(policies=POLICIES) as (_, client):
+        check.equal(left(client, attributes={"header.x-cost": "2"}).json["remaining"], 3, "the header's cost")
+        check.equal(left(client, cost=2).json["remaining"], 1, "the request's own")
+        check.equal(left(client, attributes={"header.x-cost": 4}).status, 429, "a number is as good")
+        over = left(client, attributes={"header.x-cost": "400"}).json
+        check.equal((over["allowed"], over["retry_after"]), (False, 2800000000), "at most 4, which can be had later")
+        taken = client.get("/v1/take", {"x-cost": "3"}, attr_path="/api/x", attr_user="d").json
+        check.equal(taken["remaining"], 2, "the header of a GET")
+        settle = {"attributes": {"path": "/api/x", "user": "d", "header.x-cost": "3"}, "receipt": taken["receipt"]}
+        check.equal(client.post("/v1/settle", {**settle, "actual": 1}).json, {"settled": True}, "settled by policy")
+        body = client.get("/v1/peek", attr_path="/api/x", attr_user="d", detail=1).json
+        check.equal([row["remaining"] for row in body["limits"][:2]], [4, 46], "in every limit, by what each was charged")
+        forged = {**settle, "receipt": taken["receipt"][:-4] + "AAAA"}
+        problem(check, client.post("/v1/settle", {**forged, "actual": 0}), 400, "receipt", "a forged receipt")
+        problem(check, client.post("/v1/settle", {**settle, "attributes": {"path": "/api/x", "user": "e"}, "actual": 0}),
+                400, "receipt", "another user's receipt")
+        check.equal(client.post("/v1/reset", {"attributes": {"path": "/api/x", "user": "d"}}).status, 200, "reset")
+        body = client.get("/v1/peek", attr_path="/api/x", attr_user="d", detail=1).json
+        check.equal([row["remaining"] for row in body["limits"][:2]], [5, 50], "of all its keys")
+
+
+def test_by_name(check):
+    with asked(policies=POLICIES) as (_, client):
+        first = client.post("/v1/take", {"policy": "named", "key": "ann", "detail": True})
+        check.equal((first.json["remaining"], keys(first)), (1, ["named/{key=ann}"]), "by name and key")
+        check("ratelimit" not in first.fields and "x-ratelimit-limit" not in first.fields, "its headers are off")
+        check.equal(client.get("/v1/take", policy="named", key="ann").json["remaining"], 0, "by GET")
+        check.equal(client.get("/v1/take", policy="named", attr_user="ann").json["remaining"], 1,
+                    "a key that a caller gives is not the attribute's")
+        check.equal(client.get("/v1/take", policy="named", key="ann", headers="ietf").fields.get("retry-after"), "2800",
+                    "the request's own style")
+        check.equal(client.post("/v1/reset", {"policy": "named", "key": "ann"}).status, 200, "reset by name")
+        check.equal(client.get("/v1/peek", policy="named", key="ann").json["remaining"], 2, "is a fresh start")
+        explained = client.post("/v1/explain", {"policy": "named", "key": "ann"}).json
+        check(explained["verdict"] == "limits" and explained["limits"][0]["meaning"], "explained")
+        check.equal(client.get("/v1/peek", policy="named", key="ann").json["remaining"], 2, "without a charge")
+        problem(check, client.get("/v1/take", policy="nobody", key="k"), 400, "nobody", "no such policy")
+        problem(check, client.post("/v1/take", {"key": "k"}), 400, "limit or a policy", "a key alone")
+        check.equal(client.get("/v1/take", policy="blocked", attr_ip="203.0.113.1").json["verdict"], "deny",
+                    "a deny list by its name")
+        problem(check, client.post("/v1/reset", {}), 400, "", "a reset of nothing")
+        problem(check, client.post("/v1/settle", {"receipt": "w2-1-1-xxxxxxxxxxx", "actual": 1}), 400, "",
+                "a receipt of nothing")
+
+
+def test_attributes(check):
+    """Several attributes, long ones, escaped ones: each is what was sent."""
+    policies = """version: 1
+policies:
+  - {name: a, key: user, limit: fixed-window 5/h}
+  - {name: b, key: tenant, limit: fixed-window 5/h}
+  - {name: c, key: [user, tenant, plan], limit: fixed-window 5/h}
+  - {name: d, key: user, limit: fixed-window 5/m}
+  - {name: e, key: lower(header.x-Tenant), limit: fixed-window 5/m}
+"""
+    with asked(policies=policies) as (_, client):
+        ann, tenant = "user=ann%20smith", "tenant=t/9&%3D"  # what means something in keys is escaped
+        wanted = [f"a/{{{ann}}}", f"b/{{{tenant}}}", f"c/{{{ann},{tenant},plan=p}}", f"d/{{{ann}}}"]
+        query = {"attr_user": "ann smith", "attr_tenant": "t/9&=", "attr_plan": "p", "detail": 1}
+        check.equal(keys(client.get("/v1/take", **query))[:4], wanted, "in a query")
+        backwards = dict(reversed(query.items()))
+        check.equal(keys(client.get("/v1/take", **backwards))[:4], wanted, "in another order")
+        padded = {"attr_pad": "x" * 3000, **query, "attr_more": "y" * 1000}
+        check.equal(keys(client.get("/v1/take", **padded))[:4], wanted, "among long ones")
+        body = {"attributes": {name[5:]: value for name, value in query.items() if name.startswith("attr_")}}
+        check.equal(keys(client.post("/v1/take", {**body, "detail": True}))[:4], wanted, "in JSON")
+        pipeline = [get("/v1/take", attr_user=f"u{i}", attr_tenant=f"t{i}" * 50, attr_plan=i, detail=1)
+                    for i in range(200)]
+        check.equal([keys(answer)[3] for answer in client.pipeline(pipeline, 200)],
+                    [f"d/{{user=u{i}}}" for i in range(200)], "in a pipeline")
+        long = [keys(client.get("/v1/take", attr_user="u" * 3000 + end, detail=1))[0] for end in "ab"]
+        check(long[0] != long[1] and all(len(key) < 300 for key in long), f"long values have short keys: {long}")
+        header = client.get("/v1/take", {"X-TENANT": "AcMe"}, attr_user="h", detail=1)
+        check.equal(keys(header)[-1], "e/{lower(header.x-tenant)=acme}", "a header, whatever its case")
+        unsaid = client.post("/v1/take", {"detail": True, "attributes": {}}, {"x-tenant": "acme"})
+        check.equal(unsaid.json["verdict"], "none", "JSON brings its own attributes, not the connection's")
+        empty = client.get("/v1/take", attr_user="", detail=1)
+        check(empty.status in (200, 400), f"an empty value: {empty.body}")
+
+
+# ---- whom to believe ----
+
+def forwarded(client, fields, path="/ip", **query):
+    return client.ask(get("/v1/take", fields, detail=1, **({"attr_path": path} if path else {}), **query))
+
+
+def test_trusted(check):
+    """A trusted peer speaks for others; the client's address is the last that no trusted proxy has."""
+    with asked(policies=POLICIES) as (_, client):
+        cases = [
+            ({}, "127.0.0.1", "nothing said: the peer itself"),
+            ({"x-forwarded-for": "198.51.100.7"}, "198.51.100.7", "one hop"),
+            ({"x-forwarded-for": "6.6.6.6, 198.51.100.7"}, "198.51.100.7", "what the client put there is not believed"),
+            ({"x-forwarded-for": "6.6.6.6, 198.51.100.7, 10.1.2.3"}, "198.51.100.7", "trusted hops are passed over"),
+            ({"x-forwarded-for": "6.6.6.6,198.51.100.7 ,10.1.2.3,10.9.9.9"}, "198.51.100.7", "odd blanks"),
+            ([("x-forwarded-for", "6.6.6.6"), ("x-forwarded-for", "198.51.100.7")], "198.51.100.7", "two lines"),
+            ([("x-forwarded-for", "6.6.6.6, 198.51.100.7"), ("x-forwarded-for", "10.1.1.1")], "198.51.100.7",
+             "two lines, the last all trusted"),
+            ({"x-forwarded-for": "2001:db8::1"}, "2001:db8::/64", "IPv6, by its network"),
+            ({"x-real-ip": "198.51.100.8"}, "198.51.100.8", "X-Real-IP"),
+            ({"x-forwarded-for": "198.51.100.7", "x-real-ip": "198.51.100.8"}, "198.51.100.7", "both"),
+            ({"x-forwarded-for": "10.0.0.1, 10.0.0.2"}, "10.0.0.1", "all trusted: the first of them"),
+        ]
+        for fields, wanted, what in cases:
+            answer = forwarded(client, fields)
+            check.equal(keys(answer), [f"by-address/{{ip={wanted}}}"], what)
+        strange = forwarded(client, {"x-forwarded-for": "unknown, , "})
+        check(strange.status in (200, 400), f"nonsense: {strange.body}")
+        fields = {"x-forwarded-uri": "/m?q=1", "x-forwarded-method": "PUT", "x-forwarded-host": "shop.example"}
+        answer = forwarded(client, fields, path=None)
+        check.equal(keys(answer), ["by-method/{host=shop.example,method=PUT}"], "the proxy's request, not ours")
+        check("x-ratelimit-limit" in answer.fields, "in the policy's style")
+        fields = {"x-original-uri": "/api/z", "x-forwarded-user": "ann"}
+        check.equal(keys(forwarded(client, fields, path=None))[0], "api/{user=ann}", "X-Original-URI and a user")
+        for name in ("remote-user", "x-remote-user"):
+            check.equal(keys(forwarded(client, {"x-original-uri": "/api/z", name: "bob"}, path=None))[0],
+                        "api/{user=bob}", name)
+        blocked = forwarded(client, {"x-forwarded-for": "203.0.113.77"})
+        check.equal(blocked.json["verdict"], "deny", "a deny list knows the client behind the proxy")
+        for source, wanted in (("ip", "198.51.100.7"), ("header.x-api-key", "secret"), ("host", "shop.example"),
+                               ("method", "PUT"), ("path", "/m"), ("user", "ann")):
+            fields = {"x-forwarded-for": "198.51.100.7", "x-api-key": "secret", "x-forwarded-host": "shop.example",
+                      "x-forwarded-method": "PUT", "x-forwarded-uri": "/m?x", "x-forwarded-user": "ann"}
+            client.ask(get("/v1/take", fields, key_from=source, limit="fixed-window 9/h"))
+            left = client.get("/v1/peek", key=wanted, limit="fixed-window 9/h").json["remaining"]
+            check.equal(left, 8, f"key_from={source}")
+
+
+def test_untrusted(check):
+    """Nobody else does."""
+    policies = POLICIES.replace("trusted_proxies: [127.0.0.1, 10.0.0.0/8]", "trusted_proxies: [10.0.0.0/8]")
+    fields = {"x-forwarded-for": "198.51.100.7", "x-real-ip": "198.51.100.8", "x-forwarded-uri": "/api/x",
+              "x-forwarded-user": "ann", "x-forwarded-host": "shop.example", "x-forwarded-method": "PUT"}
+    for text in (policies, "\n".join(line for line in POLICIES.split("\n") if "trusted" not in line)):
+        with asked(policies=text) as (_, client):
+            check.equal(keys(forwarded(client, fields)), ["by-address/{ip=127.0.0.1}"], "the peer's address")
+            check.equal(client.ask(get("/v1/take", fields)).json["verdict"], "none", "the request's own path")
+            missing = client.ask(get("/v1/take", fields, key_from="user", limit="fixed-window 9/h"))
+            problem(check, missing, 400, "key_from", "no user by hearsay")
+            client.ask(get("/v1/take", fields, key_from="host", limit="fixed-window 9/h"))
+            left = client.get("/v1/peek", key="localhost", limit="fixed-window 9/h").json["remaining"]
+            check.equal(left, 8, "key_from=host is the request's own")
+
+
+# ---- nginx ----
+
+NGINX = """
+daemon off; master_process on; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log;
+events {{ worker_connections 200; }}
+http {{
+    access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
+    uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+    upstream weir {{ server 127.0.0.1:{weir}; keepalive 8; }}
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{
+            auth_request /weir;
+            auth_request_set $weir_retry $upstream_http_retry_after;
+            auth_request_set $weir_ratelimit $upstream_http_ratelimit;
+            auth_request_set $weir_policy $upstream_http_ratelimit_policy;
+            error_page 403 =429 @limited;
+            add_header RateLimit $weir_ratelimit always;
+            add_header RateLimit-Policy $weir_policy always;
+            root {folder};
+            try_files /page =404;
+        }}
+        location = /weir {{
+            internal;
+            proxy_pass http://weir/v1/take?deny_status=403;
+            proxy_pass_request_body off;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_set_header Content-Length "";
+            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+            proxy_set_header X-Original-URI $request_uri;
+            proxy_set_header X-Original-Method $request_method;
+            proxy_set_header X-Forwarded-Host $http_host;
+        }}
+        location @limited {{
+            default_type application/problem+json;
+            add_header Retry-After $weir_retry always;
+            add_header RateLimit $weir_ratelimit always;
+            return 429 '{{"title":"Too Many Requests"}}';
+        }}
+    }}
+}}
+"""
+
+
+class Nginx:
+    def __init__(self, weir_port):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-nginx-"))
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        (self.folder / "page").write_text("the page\n")
+        (self.folder / "nginx.conf").write_text(NGINX.format(folder=self.folder, weir=weir_port, port=self.port))
+        self.folder.chmod(0o755)
+
+    def __enter__(self):
+        program = shutil.which("nginx") or "/usr/sbin/nginx"
+        self.process = subprocess.Popen([program, "-c", str(self.folder / "nginx.conf"), "-e",
+                                         str(self.folder / "error.log")], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return self
+            except OSError:
+                time.sleep(0.02)
+        self.__exit__()
+        raise RuntimeError("nginx does not start")
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGQUIT)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def test_nginx(check):
+    """auth_request with deny_status=403, as the manual has it: clients see 429 with Retry-After."""
+    with asked(policies=POLICIES) as (server, weir), Nginx(server.port) as nginx:
+        with http_client.Client(nginx.port) as client:
+            for i in range(3):
+                answer = client.ask(request("GET", "/ip"))
+                check.equal((answer.status, answer.body), (200, b"the page\n"), f"let through, {i}")
+                check.equal(answer.fields.get("ratelimit"), f'"by-address";r={2 - i};t=2800', "RateLimit is passed on")
+                check.equal(answer.fields.get("ratelimit-policy"), '"by-address";q=3;w=3600', "RateLimit-Policy too")
+            limited = client.ask(request("GET", "/ip"))
+            check.equal((limited.status, limited.fields.get("retry-after"), limited.json),
+                        (429, "2800", {"title": "Too Many Requests"}), "limited: 429 and Retry-After")
+            check.equal(limited.fields.get("ratelimit"), '"by-address";r=0;t=2800', "RateLimit of a denial")
+            spoofed = client.ask(request("GET", "/ip", {"x-forwarded-for": "9.9.9.9"}))
+            check.equal(spoofed.status, 200, "behind another proxy, an address that was believed for it")
+            check.equal(client.ask(request("GET", "/elsewhere")).status, 200, "what no policy is about")
+            for _ in range(3):
+                check.equal(client.ask(request("PUT", "/m", {"host": "shop.example"}, b"x")).status, 405, "nginx's own 405")
+            check.equal(client.ask(request("PUT", "/m", {"host": "shop.example"}, b"x")).status, 429,
+                        "the method and host are the client's")
+            check.equal(client.ask(request("PUT", "/m", {"host": "other.example"}, b"x")).status, 405, "another host")
+            check.equal(client.ask(request("GET", "/strict")).status, 429, "denied for want of a user")
+            check.equal(client.ask(request("GET", "/strict")).fields.get("retry-after"), None, "which no waiting helps")
+        weir.post("/v1/reset", {"attributes": {"path": "/ip", "ip": "127.0.0.1"}})
+        with http_client.Client(nginx.port) as client:
+            client.send(request("GET", "/ip") * 60)
+            statuses = [client.read().status for _ in range(60)]
+            check.equal((statuses.count(200), statuses.count(429)), (3, 57), "a burst through keep-alive upstreams")
+
+
+TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]
+
+if __name__ == "__main__":
+    sys.exit(weir_server.run(TESTS, sys.argv[1:]))
