@@ -94,7 +94,7 @@ def test_told(check):
             check.equal(client.get("/v1/top", **query).status, 400, f"top of {query}")
         check.equal(client.post("/v1/clock", {"now": 5}).status, 404, "no test clock unless asked for")
         check.equal(client.post("/v1/simulate", {"nonsense": 1}).status, 400, "a simulation that is none")
-        check.equal(client.post("/json", {"domain": "x", "descriptors": []}).status, 400, "no descriptors")
+        check(client.post("/json", {"domain": "x", "descriptors": []}).status >= 400, "Envoy's JSON without descriptors")
 
 
 # ---- decisions ----
