@@ -54,6 +54,8 @@ static struct weir__span without_port(struct weir__span host)
         const char *bracket = memchr(host.data, ']', host.len);
         if (!bracket || (bracket + 1 != end && bracket + 1 != colon))
             return none;
+        if (bracket + 1 == end)
+            colon = NULL; /* that was one of the address's own */
         host = (struct weir__span){host.data + 1, (size_t)(bracket - host.data - 1)};
     } else if (colon) {
         host.len = (size_t)(colon - host.data);
