@@ -43,14 +43,16 @@ static int read_address(const char *text, struct sockaddr_storage *ret, socklen_
         return 0;
     }
     size_t len = colon ? (size_t)(colon - text) : 0;
-    if (len >= 2 && text[0] == '[' && text[len - 1] == ']')
-        text++, len -= 2;
-    if (!colon || !colon[1] || len >= sizeof host)
+    int64_t port;
+    if (!colon || len >= sizeof host ||
+        weir__read_whole(weir__span_of(colon + 1), "a port", 0, UINT16_MAX, &port, NULL))
         return weir__fail(err, WEIR_EINVAL, 0,
                           "\"%s\" is no address to listen on; write 127.0.0.1:%d, [::1]:%d or "
-                          "unix:/path",
+                          "unix:/path, with a port up to 65535",
                           text, SERVER_PORT, SERVER_PORT);
-    memcpy(host, text, len);
+    bool bracketed = len >= 2 && text[0] == '[' && text[len - 1] == ']';
+    len -= bracketed ? 2 : 0;
+    memcpy(host, text + bracketed, len);
     host[len] = 0;
     struct addrinfo hints = {.ai_family = AF_UNSPEC,
                              .ai_socktype = SOCK_STREAM,
