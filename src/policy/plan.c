@@ -58,6 +58,15 @@ static const weir_limit *limit_of(struct planning *planning, const struct weir__
     return entry->limit;
 }
 
+/* A key for everybody is one for everybody, whatever key a caller names. */
+static bool is_constant(const struct weir__key_form *form)
+{
+    bool constant = true;
+    for (size_t i = 0; i < form->count; i++)
+        constant = constant && form->parts[i].attribute < 0;
+    return constant;
+}
+
 /* Writes the key behind those before it. */
 static enum weir__key_made make_key(struct planning *planning, const struct weir__policy *policy,
                                     const struct weir__entry *entry,
@@ -66,7 +75,7 @@ static enum weir__key_made make_key(struct planning *planning, const struct weir
     struct weir__buffer *keys = &planning->keys;
     size_t start = keys->len;
     enum weir__key_made made = WEIR__KEY_MADE;
-    if (planning->key)
+    if (planning->key && !is_constant(&body->key))
         weir__put_given_key(keys, policy->name, entry->name, planning->key->data,
                             planning->key->len);
     else
@@ -111,6 +120,7 @@ static int plan_entry(struct planning *planning, const struct weir__policy *poli
     }
     planned.limit = limit_of(planning, entry, body);
     planned.cost = cost_of(planning, &body->cost);
+    planned.variable = planning->cost >= 0 || body->cost.attribute >= 0;
     return add(planning, &planned);
 }
 

@@ -65,6 +65,7 @@ static int read_file(struct weir__reader *reader, const struct weir__yaml_node *
         code = read_version(reader, root);
     if (code == 0)
         code = weir__read_style(reader, weir__yaml_get(root, "headers"), &set->style);
+    set->styled = weir__yaml_get(root, "headers") != NULL;
     if (code == 0 && trusted)
         code = weir__read_networks(reader, trusted, "trusted_proxies", &set->trusted,
                                    &set->trusted_count);

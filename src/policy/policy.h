@@ -33,6 +33,7 @@ struct weir__policy {
     const struct weir__entry *entries;
     size_t entry_count;
     enum weir__field_style style;
+    bool styled; /* the file chose the style; otherwise it is the server's */
     /* What to do with what a stand-in decided (decision.degraded), the store being out of reach: the
      * words of the store's own fail= */
     enum weir__redis_fail fail;
@@ -80,6 +81,7 @@ struct weir__planned {
     const weir_limit *limit; /* overrides applied */
     weir_key key;
     int64_t cost;
+    bool variable; /* the cost came with the request: what settle corrects */
 };
 
 #define WEIR__PLAN_KEYS_ROOM 16384
@@ -97,7 +99,7 @@ struct weir__plan {
 
 /* The plan for a subject: of one policy by its name, whether its match applies or not (WEIR_EINVAL: there
  * is none of that name), or with `policy` NULL of all that match, in the file's order. `key`, if its data
- * is not NULL, stands for the key of every entry of a named policy. `cost` -1: the policy's own. On failure
+ * is not NULL, stands for the key of every entry of a named policy but constant ones. `cost` -1: the policy's own. On failure
  * (WEIR_EINVAL: more than 16 limits together, a value too long, a bad argument) *ret is of no use. Keys are
  * written as policy/keys.h says. More shadow entries than fit are left out. */
 int weir__policies_plan(const struct weir__policies *policies, const struct weir__span *policy,

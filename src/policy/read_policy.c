@@ -42,6 +42,7 @@ static int read_words(struct weir__reader *reader, const struct weir__yaml_node 
     static const char *const crosses[] = {"refuse", "give-back", NULL};
     int fail = WEIR__FAIL_LOCAL, cross = 0;
     policy->style = reader->set->style;
+    policy->styled = reader->set->styled || weir__yaml_get(map, "headers");
     int code = weir__read_word(reader, weir__yaml_get(map, "fail"), "fail", fails, &fail);
     if (code == 0)
         code = weir__read_word(reader, weir__yaml_get(map, "cross_slot"), "cross_slot", crosses,

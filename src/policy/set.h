@@ -55,6 +55,7 @@ struct weir__policies {
     struct weir__policy *policies;
     struct weir__policy_body *bodies;
     struct weir__gate *gates;
+    bool styled;                         /* the file chose a style for all */
     const struct weir__policy **by_name; /* sorted */
     size_t count, entries;
     const struct weir__network *trusted;

@@ -267,6 +267,7 @@ void server_batch_back(struct server_batch *batch)
     struct server_conn *conn = batch->conn;
     if (!conn->dead && is_to_be_held(batch) && hold(batch))
         return;
+    batch->began_us += batch->asks[batch->count - 1].held_us; /* waiting is no work */
     server_batch_count(batch);
     if (!conn->dead)
         conn->protocol->answer(conn, batch);

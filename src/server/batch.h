@@ -29,7 +29,8 @@ struct server_group {
     weir_decision rows[WEIR_LIMITS_MAX]; /* a row a limit */
     size_t count;                        /* requests */
     size_t row_count;
-    bool planned; /* plan is in use, and owns the limits */
+    size_t leased; /* planned: the request whose limits have leases */
+    bool planned;  /* plan is in use, and owns the limits */
     struct weir__plan plan;
     weir_decision shadows[WEIR__ENTRIES_MAX];
     weir_decision shadow_rows[WEIR__ENTRIES_MAX][WEIR_LIMITS_MAX];

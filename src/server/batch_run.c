@@ -2,6 +2,7 @@
 #include "server/batch.h"
 
 #include "core/core.h"
+#include "limit/receipt.h"
 
 #include <string.h>
 
@@ -112,6 +113,8 @@ static int run_plan(struct server *server, struct server_ask *ask, weir_decision
             code = weir_take_all(server->store, group->requests, group->count, ret);
         if (code == 0 && ret->degraded)
             apply_fail(plan, ret);
+        for (size_t i = 0; i < group->row_count && ask->verb == WEIR__VERB_ACQUIRE; i++)
+            ret->lease = group->rows[i].lease ? group->rows[i].lease : ret->lease;
     }
     run_shadows(server, group, peek);
     return code;
@@ -122,31 +125,46 @@ static int run_plan(struct server *server, struct server_ask *ask, weir_decision
 static int settle(struct server *server, const struct server_ask *ask, const weir_request *request)
 {
     char receipt[WEIR_RECEIPT_SIZE];
-    if (!server_receipt_read(server, request->key, request->limit, ask->receipt, receipt))
+    if (!server_receipt_read(server, request, 1, ask->receipt, receipt))
         return WEIR_ERECEIPT;
     return weir_settle(server->store, request->key, request->limit, receipt, ask->actual, NULL);
 }
 
-/* Each entry's receipt is of the same take: the plan's first key signs for all. */
+/* Whether settling corrects this entry: those whose cost came with the request, or if none did, all. */
+static bool is_settled(const struct weir__plan *plan, size_t i)
+{
+    bool any = false;
+    for (size_t j = 0; j < plan->enforced_count; j++)
+        any = any || plan->enforced[j].variable;
+    return !any || plan->enforced[i].variable;
+}
+
+/* The receipt tells when and proves the rest: each entry was charged what is planned for it again. */
 static int settle_plan(struct server *server, const struct server_ask *ask)
 {
     const struct server_group *group = ask->group;
     char receipt[WEIR_RECEIPT_SIZE];
+    struct weir__correction first;
     if (group->count == 0)
-        return 0;
-    if (!server_receipt_read(server, group->requests[0].key, group->requests[0].limit, ask->receipt,
-                             receipt))
+        return WEIR_EINVAL;
+    if (!server_receipt_read(server, group->requests, group->count, ask->receipt, receipt) ||
+        !weir__receipt_read(receipt, &first))
         return WEIR_ERECEIPT;
     int code = 0;
-    for (size_t i = 0; i < group->count && code == 0; i++)
-        code = weir_settle(server->store, group->requests[i].key, group->requests[i].limit, receipt,
-                           ask->actual, NULL);
+    for (size_t i = 0; i < group->count && code == 0; i++) {
+        weir_decision charge = {.time_us = first.charged_at_us,
+                                .charged = i == 0 ? first.charged : group->requests[i].cost};
+        weir_receipt(&charge, receipt);
+        if (is_settled(&group->plan, i))
+            code = weir_settle(server->store, group->requests[i].key, group->requests[i].limit,
+                               receipt, ask->actual, NULL);
+    }
     return code;
 }
 
 static int reset_plan(struct server *server, const struct server_group *group)
 {
-    int code = 0;
+    int code = group->count + group->plan.shadow_count > 0 ? 0 : WEIR_EINVAL;
     for (size_t i = 0; i < group->count && code == 0; i++)
         code = weir_reset(server->store, group->requests[i].key);
     for (size_t i = 0; i < group->plan.shadow_count && code == 0; i++)
@@ -162,8 +180,15 @@ static int run_group(struct server *server, struct server_ask *ask, weir_decisio
         return settle_plan(server, ask);
     case WEIR__VERB_RESET:
         return reset_plan(server, group);
+    case WEIR__VERB_RENEW:
+        return weir_renew(server->store, group->requests[group->leased].key,
+                          group->requests[group->leased].limit, ask->lease);
+    case WEIR__VERB_RELEASE:
+        return weir_release(server->store, group->requests[group->leased].key,
+                            group->requests[group->leased].limit, ask->lease);
     case WEIR__VERB_PEEK:
     case WEIR__VERB_TAKE:
+    case WEIR__VERB_ACQUIRE:
         if (group->planned)
             return run_plan(server, ask, ret);
         break;

@@ -30,7 +30,7 @@ static void note_peer(struct server_conn *conn)
         address = &((struct sockaddr_in6 *)&conn->peer)->sin6_addr;
     if (!address ||
         !inet_ntop(conn->peer.ss_family, address, conn->peer_text, sizeof conn->peer_text))
-        strcpy(conn->peer_text, "local");
+        strcpy(conn->peer_text, "127.0.0.1"); /* a socket file's peers are of this host */
     conn->peer_text_len = (uint8_t)strlen(conn->peer_text);
 }
 

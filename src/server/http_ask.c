@@ -156,6 +156,19 @@ static void put_plan(struct server_group *group, int64_t wait_us)
     }
 }
 
+/* The one request whose limits have leases; false: none, or several. */
+static bool find_leased(struct server_group *group)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < group->count; i++) {
+        if (has_leases(group->requests[i].limit)) {
+            group->leased = i;
+            found++;
+        }
+    }
+    return found == 1;
+}
+
 static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb verb,
                                      const struct server_params *params,
                                      const struct weir__http_request *request, int32_t stream,
@@ -183,12 +196,36 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
                             params->has_key ? &key : NULL, params->cost, &ask->group->plan, &err))
         return undo(conn, ret, "%s", err.message);
     put_plan(ask->group, wait_of(conn, params));
-    if (ask->group->plan.by && !params->styled)
-        ask->http.style = ask->group->plan.by->style;
+    const struct weir__policy *by = ask->group->plan.by;
+    if (by && by->styled && !params->styled)
+        ask->http.style = by->style;
+    bool leases = verb >= WEIR__VERB_ACQUIRE && verb <= WEIR__VERB_RELEASE;
+    if (leases && !find_leased(ask->group))
+        return undo(
+            conn, ret, "%s",
+            "exactly one concurrent limit must apply, for its lease; name the policy that has it");
+    if (verb == WEIR__VERB_ACQUIRE)
+        ask->group->requests[ask->group->leased].acquire = true;
     return SERVER_ASKED;
 }
 
 /* ---- several keys ---- */
+
+static bool has_known_members(const struct weir__json_node *nodes,
+                              const struct weir__json_node *object)
+{
+    static const char *const known[] = {"key", "key_base64", "limit", "cost"};
+    uint32_t i = (uint32_t)(object - nodes) + 1;
+    for (; i < object->next; i = nodes[i + 1].next) {
+        struct weir__span name = {nodes[i].text, nodes[i].len};
+        size_t at = 0;
+        while (at < WEIR__COUNT(known) && !weir__span_is(name, known[at]))
+            at++;
+        if (at == WEIR__COUNT(known))
+            return false;
+    }
+    return true;
+}
 
 /* One element of takeall's requests: {"key" or "key_base64", "limit", "cost"}. */
 static const char *read_element(struct server_conn *conn, const struct server_params *params,
@@ -197,8 +234,8 @@ static const char *read_element(struct server_conn *conn, const struct server_pa
 {
     const struct weir__json_node *key, *limit, *cost;
     weir_request *it = &group->requests[group->count];
-    if (node->type != WEIR__JSON_OBJECT)
-        return "each request is an object with key, limit and cost";
+    if (node->type != WEIR__JSON_OBJECT || !has_known_members(params->nodes, node))
+        return "each request is an object with key or key_base64, limit and cost, and nothing else";
     key = weir__json_member(params->nodes, node, "key");
     limit = weir__json_member(params->nodes, node, "limit");
     cost = weir__json_member(params->nodes, node, "cost");
@@ -268,8 +305,7 @@ enum server_routed server_http_ask(struct server_conn *conn, enum weir__verb ver
         return bad(conn, ret, 400, "%s", "a lease is needed: the number that acquire answered");
     if (params->limit.len > 0 && params->policy.len > 0)
         return bad(conn, ret, 400, "%s", "give limit or policy, not both");
-    bool leases = verb >= WEIR__VERB_ACQUIRE && verb <= WEIR__VERB_RELEASE;
-    bool by_limit = params->limit.len > 0 || leases ||
+    bool by_limit = params->limit.len > 0 ||
                     (verb == WEIR__VERB_RESET && params->policy.len == 0 && params->has_key);
     return by_limit ? ask_limit(conn, verb, params, request, stream, ret)
                     : ask_policy(conn, verb, params, request, stream, ret);

@@ -117,7 +117,8 @@ static void put_problem(struct weir__json *json, const struct server_ask *ask,
 {
     const struct server_group *group = ask->group;
     weir__json_put_text(json, "type", QUOTA_EXCEEDED, sizeof QUOTA_EXCEEDED - 1);
-    weir__json_put_text(json, "title", "Too Many Requests", 17);
+    const char *title = server_status_text(ask->http.deny_status);
+    weir__json_put_text(json, "title", title, strlen(title));
     weir__json_put_int(json, "status", ask->http.deny_status);
     if (!group || !group->planned)
         return;
@@ -149,9 +150,18 @@ static void put_receipt(struct server_conn *conn, struct weir__json *json,
         weir__json_put_null(json, "receipt");
         return;
     }
-    size_t len =
-        server_receipt_write(conn->thread->server, request->key, request->limit, decision, receipt);
+    size_t n = ask->group && ask->group->planned ? ask->group->count : 1;
+    size_t len = server_receipt_write(conn->thread->server, request, n, decision, receipt);
     weir__json_put_text(json, "receipt", receipt, len);
+    if (ask->verb != WEIR__VERB_TAKEALL)
+        return;
+    weir__json_open(json, "receipts", '['); /* one a key: each is settled by itself */
+    for (size_t i = 0; i < ask->group->count; i++) {
+        weir_decision one = {.time_us = decision->time_us, .charged = request[i].cost};
+        len = server_receipt_write(conn->thread->server, &request[i], 1, &one, receipt);
+        weir__json_put_text(json, NULL, receipt, len);
+    }
+    weir__json_close(json, ']');
 }
 
 static const char *const verdicts[] = {"none", "allow", "deny", "limits"};
@@ -233,6 +243,19 @@ static void respond_decision(struct server_conn *conn, struct server_batch *batc
     server_response_body(ret, allowed ? "application/json" : "application/problem+json", &body);
 }
 
+static const char *failure_text(const struct server_ask *ask)
+{
+    if (ask->code == WEIR_ERECEIPT)
+        return "this is no receipt of these keys and limits; pass what the take answered, and the "
+               "same "
+               "key, limit, policy, cost and attributes";
+    if (ask->code == WEIR_EINVAL && ask->group && ask->group->planned)
+        return "no policy applies, so there is nothing to settle or reset; give key and limit, "
+               "policy, or "
+               "attributes";
+    return weir_strerror(ask->code);
+}
+
 static void respond_worked(struct server_work *work, struct server_response *ret)
 {
     if (!work->answer) {
@@ -257,7 +280,7 @@ void server_http_respond(struct server_conn *conn, struct server_batch *batch, s
     else if (WEIR__UNLIKELY(ask->verb == WEIR__VERBS))
         server_grpc_json_respond(conn, &batch->asks[i], ret);
     else if (WEIR__UNLIKELY(ask->code))
-        server_response_problem(ret, status_of(ask->code), "%s", weir_strerror(ask->code));
+        server_response_problem(ret, status_of(ask->code), "%s", failure_text(ask));
     else if (ask->verb >= WEIR__VERB_SETTLE && ask->verb != WEIR__VERB_ACQUIRE)
         respond_done(ask, ret);
     else

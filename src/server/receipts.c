@@ -1,6 +1,6 @@
 /*
  * Receipts of the server: `w2-<time µs>-<charged>-<signature>`, 11 characters of base64url over what was
- * charged, to which key, under which limits. The secret is drawn from the zone's own, so that it
+ * charged, to which keys, under which limits (the number is the first key's charge). The secret is drawn from the zone's own, so that it
  * outlives a restart with a `file:` zone and is shared by servers of one zone; with a remote store it is
  * drawn anew at every start, unless one is given.
  */
@@ -79,13 +79,26 @@ static uint64_t sign(const struct server *server, weir_key key, const weir_limit
     return signature[0];
 }
 
+/* Over several requests: what one signature covers is part of the next. */
+static uint64_t sign_all(const struct server *server, const weir_request *requests, size_t n,
+                         const char *receipt, size_t len)
+{
+    uint64_t signature = sign(server, requests[0].key, requests[0].limit, receipt, len);
+    for (size_t i = 1; i < n; i++) {
+        int64_t chained[2] = {(int64_t)signature, requests[i].cost};
+        signature =
+            sign(server, requests[i].key, requests[i].limit, (const char *)chained, sizeof chained);
+    }
+    return signature;
+}
+
 static void put_signature(uint64_t signature, char *ret)
 {
     for (int i = 0; i < SIGNATURE; i++, signature >>= 6)
         ret[i] = alphabet[signature & 63];
 }
 
-size_t server_receipt_write(const struct server *server, weir_key key, const weir_limit *limit,
+size_t server_receipt_write(const struct server *server, const weir_request *requests, size_t n,
                             const weir_decision *decision, char ret[SERVER_RECEIPT_SIZE])
 {
     struct weir__buffer buffer = weir__buffer_over(ret, SERVER_RECEIPT_SIZE);
@@ -93,14 +106,14 @@ size_t server_receipt_write(const struct server *server, weir_key key, const wei
     weir__put_int(&buffer, decision->time_us);
     weir__put(&buffer, "-", 1);
     weir__put_int(&buffer, decision->charged);
-    uint64_t signature = sign(server, key, limit, ret, buffer.len);
+    uint64_t signature = sign_all(server, requests, n, ret, buffer.len);
     ret[buffer.len] = '-';
     put_signature(signature, ret + buffer.len + 1);
     ret[buffer.len + 1 + SIGNATURE] = 0;
     return buffer.len + 1 + SIGNATURE;
 }
 
-bool server_receipt_read(const struct server *server, weir_key key, const weir_limit *limit,
+bool server_receipt_read(const struct server *server, const weir_request *requests, size_t n,
                          struct weir__span text, char ret[WEIR_RECEIPT_SIZE])
 {
     char expected[SIGNATURE];
@@ -109,7 +122,7 @@ bool server_receipt_read(const struct server *server, weir_key key, const weir_l
     size_t body = text.len - SIGNATURE - 1;
     if (text.data[body] != '-' || body >= WEIR_RECEIPT_SIZE)
         return false;
-    put_signature(sign(server, key, limit, text.data, body), expected);
+    put_signature(sign_all(server, requests, n, text.data, body), expected);
     unsigned differs = 0;
     for (int i = 0; i < SIGNATURE; i++)
         differs |= (unsigned)(expected[i] ^ text.data[body + 1 + (size_t)i]);

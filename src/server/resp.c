@@ -161,8 +161,7 @@ static void put_decision(struct server_conn *conn, const struct server_ask *ask,
     char receipt[SERVER_RECEIPT_SIZE];
     bool lease = ask->verb == WEIR__VERB_ACQUIRE;
     size_t rows = ask->resp.detail ? ask->group->row_count : 0;
-    size_t len =
-        server_receipt_write(conn->thread->server, request->key, request->limit, decision, receipt);
+    size_t len = server_receipt_write(conn->thread->server, request, 1, decision, receipt);
     weir__resp_put_header(out, WEIR__RESP_ARRAY, 7 + lease + (rows ? 1 + rows : 0), 2);
     put_row(out, decision);
     weir__resp_put_bulk(out, receipt, len);
@@ -245,9 +244,9 @@ static void answer(struct server_conn *conn, struct server_batch *batch)
 
 static bool may_ask(struct server_conn *conn)
 {
-    const struct server *server = conn->thread->server;
+    static const struct weir__span no_token = {"", 0};
     return conn->access >= SERVER_DATA ||
-           (!server->config.token[0] && !server->config.admin_token[0]);
+           server_access_of(conn->thread->server, no_token) >= SERVER_DATA;
 }
 
 static void handle(struct server_conn *conn, const char *data, const struct resp_state *state)

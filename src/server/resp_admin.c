@@ -37,8 +37,9 @@ static void wrong_count(const struct context *it)
 
 static bool needs_token(const struct server_conn *conn)
 {
-    const struct server_config *config = &conn->thread->server->config;
-    return (config->token[0] || config->admin_token[0]) && conn->access == SERVER_NOBODY;
+    static const struct weir__span no_token = {"", 0};
+    return conn->access == SERVER_NOBODY &&
+           server_access_of(conn->thread->server, no_token) == SERVER_NOBODY;
 }
 
 static void ping(const struct context *it)

@@ -124,11 +124,12 @@ extern const char server_demo_policies[];
 int server_receipts_open(struct server *server, weir_error *err);
 /* Limits that this thread used may be gone. */
 void server_receipts_forget(void);
-/* Writes the receipt of a charge to a key under limits; the length. */
-size_t server_receipt_write(const struct server *server, weir_key key, const weir_limit *limit,
+/* Writes the receipt of what n requests were charged together; the length. */
+size_t server_receipt_write(const struct server *server, const weir_request *requests, size_t n,
                             const weir_decision *decision, char ret[SERVER_RECEIPT_SIZE]);
-/* Checks it and gives the library's own; false: it is none of ours, or of another key or limit. */
-bool server_receipt_read(const struct server *server, weir_key key, const weir_limit *limit,
+/* Checks it and gives the library's own, of the first; false: it is none of ours, or of other keys,
+ * limits or, but for the first, costs. */
+bool server_receipt_read(const struct server *server, const weir_request *requests, size_t n,
                          struct weir__span text, char ret[WEIR_RECEIPT_SIZE]);
 
 /* ---- auth.c ---- */
