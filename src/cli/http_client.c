@@ -244,9 +244,13 @@ static int connect_now(const struct exchange *exchange)
 {
     struct cli_http *const http = exchange->http;
     char why[WEIR__WHY_SIZE];
-    if (weir__conn_open(&http->where, &http->where.hosts[0], &exchange->patience, &http->conn,
-                        why) == 0)
+    const int code =
+        weir__conn_open(&http->where, &http->where.hosts[0], &exchange->patience, &http->conn, why);
+    if (code == 0)
         return WEIR_OK;
+    if (code == -2)
+        return weir__fail(exchange->err, WEIR_EINVAL, 0,
+                          "%s; the environment's SSL_CERT_FILE names authorities to trust", why);
     /* It begins with where, which the caller says anyway. */
     const bool local = http->where.kind == WEIR__REDIS_UNIX;
     const char *const where = local ? http->where.path : http->where.hosts[0].name;
