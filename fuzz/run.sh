@@ -26,7 +26,7 @@ flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra -ffp-contract=off -fno-stri
 # Everything a target may need in an archive; the library's randomness is fixed.
 objects=
 for source in src/base/*.c src/core/*.c src/limit/*.c src/store/*.c src/sim/*.c src/wire/*.c \
-    fuzz/fixed_random.c; do
+    src/policy/*.c src/server/rls*.c fuzz/fixed_random.c; do
     [ "$source" != src/base/random.c ] || continue
     object=$work/$(echo "$source" | tr / _).o
     # shellcheck disable=SC2086
@@ -43,7 +43,7 @@ for target in $targets; do
     log=$work/$target.log
     crashes=fuzz/crashes-$target
     # shellcheck disable=SC2086
-    "$clang" $flags -fsanitize=fuzzer "fuzz/fuzz_$target.c" "$work/all.a" -lpthread -lm -o "$fuzzer"
+    "$clang" $flags -fsanitize=fuzzer "fuzz/fuzz_$target.c" "$work/all.a" -lyaml -lpthread -lm -o "$fuzzer"
     mkdir -p "$work/corpus-$target" "fuzz/corpus/$target" "$crashes"
     if "$fuzzer" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=4096 \
         -print_final_stats=1 -artifact_prefix="$crashes/" "$work/corpus-$target" \
