@@ -47,10 +47,18 @@ def environment(changes=None):
 
 
 def refused(options, env=None, seconds=START_SECONDS):
-    """Runs a server that should not start: its exit code and what it said on stderr."""
-    done = subprocess.run([WEIR, "serve", *words_of(options)], stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=seconds, env=environment(env))
-    return done.returncode, done.stderr
+    """Runs a server that should not start: its exit code and what it said on stderr. None: it did start."""
+    process = subprocess.Popen([WEIR, "serve", *words_of(options)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, errors="backslashreplace", env=environment(env))
+    started = process.stdout.readline() != ""
+    if started:
+        process.terminate()
+    try:
+        said = process.communicate(timeout=seconds)[1]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        said = process.communicate()[1]
+    return None if started else process.returncode, said
 
 
 def words_of(options):
