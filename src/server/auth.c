@@ -12,16 +12,18 @@
 
 /* ---- tokens ---- */
 
-/* Takes as long whatever the token is: only its own length shows. An empty secret is nobody's. */
+/* Takes as long whatever the token is, as far as it could be one. */
 static bool is_secret(const char secret[SERVER_TOKEN_MAX], struct weir__span token)
 {
+    uint64_t theirs[SERVER_TOKEN_MAX / 8] = {0}, ours[SERVER_TOKEN_MAX / 8] = {0}, different;
     size_t len = strnlen(secret, SERVER_TOKEN_MAX);
-    unsigned different = token.len != len || len == 0;
-    for (size_t i = 0; i < SERVER_TOKEN_MAX; i++) {
-        unsigned char theirs = i < token.len ? (unsigned char)token.data[i] : 0;
-        unsigned char ours = i < len ? (unsigned char)secret[i] : 0;
-        different |= theirs ^ ours;
-    }
+    if (len == 0 || token.len == 0 || token.len > SERVER_TOKEN_MAX)
+        return false; /* no secret is set, or none is told */
+    memcpy(theirs, token.data, token.len);
+    memcpy(ours, secret, len);
+    different = token.len ^ len;
+    for (size_t i = 0; i < WEIR__COUNT(ours); i++)
+        different |= theirs[i] ^ ours[i];
     return different == 0;
 }
 
