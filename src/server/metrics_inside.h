@@ -42,6 +42,12 @@ struct server_metrics_window {
 void server_metrics_window(const struct server_metrics *metrics, int64_t now_us,
                            struct server_metrics_window *ret);
 
+/* ---- metrics_decisions.c, likewise ---- */
+
+struct server_lines;
+void server_metrics_write_decisions(const struct server_metrics *metrics,
+                                    struct server_lines *lines);
+
 /* ---- metrics_process.c ---- */
 
 /* What the system says of this process; -1 where it does not tell. */

@@ -117,129 +117,6 @@ static void put_latency(struct server_lines *lines, const struct server_histogra
     server_lines_put(lines, SERVER_NO_LABELS, count);
 }
 
-/* ---- decisions ---- */
-
-static void put_totals(struct server_lines *lines, const struct server_series *total)
-{
-    COUNTER("weir_decisions", "Requests decided, each once, by outcome.");
-    PUT(total->allowed, {"outcome", "allowed"});
-    PUT(total->denied, {"outcome", "denied"});
-    PUT(total->list_allowed, {"outcome", "allow_list"});
-    PUT(total->list_denied, {"outcome", "deny_list"});
-    PUT(total->failed, {"outcome", "failed"});
-    server_lines_single(lines, SERVER_COUNTER, "weir_degraded_decisions", NULL,
-                        "Requests decided by a stand-in, the store being out of reach.",
-                        total->degraded);
-}
-
-/* Whether the series is of a policy as a whole, and there is something to tell of it. */
-static bool is_policy(const struct server_metrics *metrics, uint32_t id)
-{
-    const struct server_series *const series = &metrics->sums.series[id];
-    if (id == SERVER_SERIES_TOTAL || metrics->series.names[id].second[0])
-        return false;
-    return id != SERVER_SERIES_OTHER || series->allowed + series->denied + series->failed;
-}
-
-static void put_policies(struct server_lines *lines, const struct server_metrics *metrics)
-{
-    const struct server_names *const names = &metrics->series;
-    COUNTER("weir_policy_decisions", "Requests that a policy decided, by outcome.");
-    for (uint32_t i = 0; i < names->count; i++) {
-        const struct server_series *const series = &metrics->sums.series[i];
-        const char *const policy = names->names[i].first;
-        if (!is_policy(metrics, i))
-            continue;
-        PUT(series->allowed, {"policy", policy}, {"outcome", "allowed"});
-        PUT(series->denied, {"policy", policy}, {"outcome", "denied"});
-        if (series->list_allowed)
-            PUT(series->list_allowed, {"policy", policy}, {"outcome", "allow_list"});
-        if (series->list_denied)
-            PUT(series->list_denied, {"policy", policy}, {"outcome", "deny_list"});
-        if (series->failed)
-            PUT(series->failed, {"policy", policy}, {"outcome", "failed"});
-    }
-    COUNTER("weir_policy_degraded_decisions", "Those of them that a stand-in decided.");
-    for (uint32_t i = 0; i < names->count; i++) {
-        if (is_policy(metrics, i))
-            PUT(metrics->sums.series[i].degraded, {"policy", names->names[i].first});
-    }
-}
-
-static void put_limits(struct server_lines *lines, const struct server_metrics *metrics)
-{
-    const struct server_names *const names = &metrics->series;
-    COUNTER("weir_limit_decisions", "What each limit of a policy said, by outcome.");
-    for (uint32_t i = 0; i < names->count; i++) {
-        const struct server_name *const name = &names->names[i];
-        const struct server_series *const series = &metrics->sums.series[i];
-        if (!name->second[0] || (name->shadow && !series->allowed && !series->denied))
-            continue;
-        const struct server_label policy = {"policy", name->first}, limit = {"limit", name->second};
-        PUT(series->allowed, policy, limit, {"outcome", "allowed"});
-        PUT(series->denied, policy, limit, {"outcome", "denied"});
-    }
-    COUNTER("weir_shadow_decisions", "What each shadow limit would have said, by outcome.");
-    for (uint32_t i = 0; i < names->count; i++) {
-        const struct server_name *const name = &names->names[i];
-        const struct server_series *const series = &metrics->sums.series[i];
-        if (!name->second[0] || !(name->shadow || series->shadow_allowed || series->shadow_denied))
-            continue;
-        const struct server_label policy = {"policy", name->first}, limit = {"limit", name->second};
-        PUT(series->shadow_allowed, policy, limit, {"outcome", "allowed"});
-        PUT(series->shadow_denied, policy, limit, {"outcome", "denied"});
-    }
-}
-
-static void put_reloads(struct server_lines *lines, const struct server_metrics *metrics)
-{
-    server_lines_single(lines, SERVER_GAUGE, "weir_policies", NULL, "Policies loaded.",
-                        metrics->policies_loaded);
-    COUNTER("weir_policy_reloads", "Times that policies were read anew, by result.");
-    PUT(metrics->reloads_ok, {"result", "ok"});
-    PUT(metrics->reloads_failed, {"result", "failed"});
-    server_lines_single(lines, SERVER_GAUGE, "weir_policy_reload_failing", NULL,
-                        "1 if the last reload failed and older policies are in force.",
-                        metrics->reload_failing);
-    server_lines_family(lines, SERVER_GAUGE, "weir_policy_load_time_seconds", "seconds",
-                        "When the policies in force were read, since the Unix epoch.");
-    server_lines_put_decimal(lines, SERVER_NO_LABELS, (uint64_t)metrics->reloaded_us, 6);
-    server_lines_single(lines, SERVER_GAUGE, "weir_series", NULL,
-                        "Policies and limits that are counted by name.", metrics->series.count);
-    server_lines_single(lines, SERVER_COUNTER, "weir_series_refused", NULL,
-                        "Names that got no series of their own and count as (other).",
-                        metrics->series.refused + metrics->rules.refused);
-}
-
-static void put_rules(struct server_lines *lines, const struct server_metrics *metrics)
-{
-    static const struct {
-        const char *name, *help;
-        size_t offset;
-    } kinds[] = {
-        {"weir_envoy_hits", "Units asked for, by rule of Envoy's rate limit service.",
-         offsetof(struct server_rule, hits)},
-        {"weir_envoy_over_limit", "Units refused.", offsetof(struct server_rule, over)},
-        {"weir_envoy_near_limit", "Units granted beyond 80 % of the limit.",
-         offsetof(struct server_rule, near)},
-        {"weir_envoy_within_limit", "Units granted.", offsetof(struct server_rule, within)},
-        {"weir_envoy_shadow", "Units over a limit in shadow mode, granted.",
-         offsetof(struct server_rule, shadow)},
-    };
-    const struct server_names *const names = &metrics->rules;
-    for (size_t k = 0; k < WEIR__COUNT(kinds); k++) {
-        COUNTER(kinds[k].name, kinds[k].help);
-        for (uint32_t i = 0; i < names->count; i++) {
-            const char *const rule = (const char *)&metrics->sums.rules[i];
-            const bool told = i == SERVER_RULE_OTHER ? metrics->sums.rules[i].hits > 0
-                                                     : names->names[i].second[0] != '\0';
-            if (told)
-                PUT(*(const uint64_t *)(rule + kinds[k].offset), {"domain", names->names[i].first},
-                    {"rule", names->names[i].second});
-        }
-    }
-}
-
 /* ---- the store, the log ---- */
 
 static void put_zone(struct server_lines *lines, const weir_zone_info *zone)
@@ -303,11 +180,7 @@ void server_metrics_write(struct server_metrics *metrics, int64_t now_us, bool o
     put_connections(&lines, &metrics->sums);
     put_requests(&lines, &metrics->sums);
     put_latency(&lines, &metrics->sums.latency);
-    put_totals(&lines, &metrics->sums.series[SERVER_SERIES_TOTAL]);
-    put_policies(&lines, metrics);
-    put_limits(&lines, metrics);
-    put_reloads(&lines, metrics);
-    put_rules(&lines, metrics);
+    server_metrics_write_decisions(metrics, &lines);
     put_store(&lines, metrics, now_us);
     if (metrics->setup.access_log)
         put_access_log(&lines, metrics->setup.access_log);

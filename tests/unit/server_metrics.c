@@ -4,6 +4,7 @@
  */
 #include "server/metrics.h"
 
+#include "policy/policy.h"
 #include "server/access_log.h"
 #include "test.h"
 #include "wire/json.h"
@@ -375,6 +376,80 @@ static void test_zone(void)
     weir_store_close(store);
 }
 
+static struct weir__policies *policies_of(const char *text)
+{
+    struct weir__policies *policies = NULL;
+    weir_error err = {0};
+    if (!CHECK(weir__policies_parse(text, strlen(text), "test", false, &policies, &err) == 0))
+        printf("%s\n", err.message);
+    return policies;
+}
+
+static uint32_t entry_id(const struct weir__policies *policies, const struct server_series_ids *ids,
+                         const char *policy, size_t entry)
+{
+    return ids
+        ->entries[weir__policies_find(policies, policy, strlen(policy))->entries[entry].index];
+}
+
+/* A reload keeps what was counted; what is gone is told as gone, and counts on when it is back. */
+static void test_policies_reloaded(void)
+{
+    static const char before[] =
+        "version: 1\npolicies:\n"
+        "  - name: api\n    limits:\n"
+        "      - {name: slow, key: ip, limit: fixed-window 10/m}\n"
+        "      - {name: try, key: ip, limit: fixed-window 5/m, shadow: true}\n"
+        "  - {name: old, key: ip, limit: fixed-window 7/m}\n";
+    static const char after[] = "version: 1\npolicies:\n"
+                                "  - {name: new, key: ip, limit: fixed-window 8/m}\n"
+                                "  - name: api\n    limits:\n"
+                                "      - {name: try, key: ip, limit: fixed-window 5/m}\n";
+    struct server_metrics *const metrics = make(1, NULL);
+    struct server_counters *const counters = server_metrics_thread(metrics, 0);
+    struct weir__policies *const first = policies_of(before), *const second = policies_of(after);
+    struct server_series_ids one, two, three;
+    CHECK_INT(server_metrics_resolve(metrics, first, &one), WEIR_OK);
+    check_line(metrics, "weir_policies 2");
+    check_line(metrics,
+               "weir_shadow_decisions_total{policy=\"api\",limit=\"try\",outcome=\"denied\"} 0");
+    server_count_decision(counters, one.policies[0], true, false);
+    server_count_decision(counters, entry_id(first, &one, "api", 0), true, false);
+    server_count_shadow(counters, entry_id(first, &one, "api", 1), false);
+    server_count_decision(counters, one.policies[1], false, false);
+
+    CHECK_INT(server_metrics_resolve(metrics, second, &two), WEIR_OK);
+    CHECK_INT(two.policies[1], one.policies[0]);
+    CHECK_INT(entry_id(second, &two, "api", 0), entry_id(first, &one, "api", 1));
+    server_count_decision(counters, entry_id(second, &two, "api", 0), false, false);
+    check_line(metrics, "weir_policies 2");
+    check_line(metrics, "weir_policy_decisions_total{policy=\"api\",outcome=\"allowed\"} 1");
+    check_line(metrics, "weir_policy_decisions_total{policy=\"old\",outcome=\"denied\"} 1");
+    check_line(metrics,
+               "weir_shadow_decisions_total{policy=\"api\",limit=\"try\",outcome=\"denied\"} 1");
+    check_line(metrics,
+               "weir_limit_decisions_total{policy=\"api\",limit=\"try\",outcome=\"denied\"} 1");
+    const struct weir__json_node *root = stats(metrics, START);
+    CHECK(weir__json_member(tree.nodes, policy_named(root, "old"), "gone") != NULL);
+    CHECK(!weir__json_member(tree.nodes, policy_named(root, "api"), "gone"));
+    const struct weir__json_node *const limits =
+        weir__json_member(tree.nodes, policy_named(root, "api"), "limits");
+    CHECK(weir__json_member(tree.nodes, named(limits, "slow"), "gone") != NULL);
+    CHECK(!weir__json_member(tree.nodes, named(limits, "try"), "gone"));
+
+    CHECK_INT(server_metrics_resolve(metrics, first, &three), WEIR_OK);
+    CHECK_INT(three.policies[1], one.policies[1]);
+    root = stats(metrics, START);
+    CHECK(!weir__json_member(tree.nodes, policy_named(root, "old"), "gone"));
+    CHECK_INT(number_at(policy_named(root, "old"), "denied", NULL), 1);
+    server_series_ids_free(&one);
+    server_series_ids_free(&two);
+    server_series_ids_free(&three);
+    weir__policies_free(first);
+    weir__policies_free(second);
+    server_metrics_destroy(metrics);
+}
+
 /* What both formats demand: each family announced once, before its samples, which stand together. */
 static void test_formats(void)
 {
@@ -472,6 +547,7 @@ int main(void)
     test_degraded_fades();
     test_reloads();
     test_zone();
+    test_policies_reloaded();
     test_formats();
     test_threads();
     free(tree.text);
