@@ -285,7 +285,7 @@ static enum server_routed set_clock(const struct call *call)
                                 WEIR__COUNT(nodes), &err);
     now = count > 0 && nodes[0].type == WEIR__JSON_OBJECT ? weir__json_member(nodes, nodes, "now")
                                                           : NULL;
-    if (!now || !weir__json_seconds(now, &us)) {
+    if (!now || !weir__json_seconds(now, &us) || us >= WEIR__EXACT_MAX) {
         server_response_problem(call->ret, 400, "the clock is set by {\"now\":SECONDS}");
         return SERVER_RESPONDED;
     }
