@@ -168,6 +168,13 @@ def test_takeall(check):
         answer = ask(client, ("a", "fixed-window 3/h"), ("b", "fixed-window 1/h"))
         check.equal((answer.status, answer.json["binding"]), (429, 1), "all or nothing")
         check.equal(client.get("/v1/peek", key="a", limit="fixed-window 3/h").json["remaining"], 2, "nothing charged")
+        answer = ask(client, ("p", "fixed-window 9/h", 2), ("q", "fixed-window 9/h", 3)).json
+        for key, receipt, left in zip("pq", answer["receipts"], (9, 9)):
+            one = {"key": key, "limit": "fixed-window 9/h"}
+            check.equal(client.post("/v1/settle", {**one, "receipt": receipt, "actual": 0}).status, 200, f"{key} settled")
+            check.equal(client.post("/v1/peek", one).json["remaining"], left, f"{key} given back")
+        problem(check, client.post("/v1/settle", {**one, "receipt": answer["receipts"][0], "actual": 0}), 400, "receipt",
+                "the other key's receipt")
         twice = ask(client, ("c", "fixed-window 9/h"), ("c", "fixed-window 9/h"))
         check(twice.status == 400 or twice.json["remaining"] == 7, f"one state twice: {twice.status} {twice.body}")
         encoded = base64.b64encode(b"a").decode()

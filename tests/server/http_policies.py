@@ -51,6 +51,15 @@ policies:
     key: user
     limit: fixed-window 2/h
     headers: "off"
+  - name: pool
+    match: by-name
+    key: user
+    limit: concurrent 2 lease 10s
+  - name: weighed
+    match: {path: /w}
+    limits:
+      - {name: one, key: user, limit: fixed-window 100/h}
+      - {name: ten, key: user, limit: fixed-window 100/m, cost: 10}
   - name: strict
     match: {path: /strict}
     key: user
@@ -122,6 +131,34 @@ def test_costs(check):
         check.equal(client.post("/v1/reset", {"attributes": {"path": "/api/x", "user": "d"}}).status, 200, "reset")
         body = client.get("/v1/peek", attr_path="/api/x", attr_user="d", detail=1).json
         check.equal([row["remaining"] for row in body["limits"][:2]], [5, 50], "of all its keys")
+
+
+def test_own_costs(check):
+    """Entries that cost differently are each corrected by what they were charged."""
+    with asked(policies=POLICIES) as (_, client):
+        def left():
+            return [row["remaining"] for row in client.get("/v1/peek", attr_path="/w", attr_user="u", detail=1).json["limits"]]
+        for cost, after in (({}, [95, 95]), ({"cost": 7}, [90, 90])):
+            body = {"attributes": {"path": "/w", "user": "u"}, **cost}
+            before, taken = left(), client.post("/v1/take", body).json
+            charged = cost.get("cost")
+            check.equal(left(), [before[0] - (charged or 1), before[1] - (charged or 10)], f"charged, {cost}")
+            settled = client.post("/v1/settle", {**body, "receipt": taken["receipt"], "actual": 5})
+            check.equal((settled.status, left()), (200, after), f"settled, {cost}")
+
+
+def test_leases_by_policy(check):
+    ann = {"policy": "pool", "key": "ann"}
+    with asked(policies=POLICIES) as (_, client):
+        leases = [client.post("/v1/acquire", ann) for _ in range(3)]
+        check.equal([answer.status for answer in leases], [200, 200, 429], "two of two")
+        lease = {"lease": leases[0].json["lease"]}
+        check.equal(client.post("/v1/renew", {**ann, **lease}).json, {"renewed": True}, "renewed")
+        check.equal(client.post("/v1/release", {**ann, "key": "bob", **lease}).status, 404, "another's")
+        check.equal(client.post("/v1/release", {**ann, **lease}).json, {"released": True}, "released")
+        check.equal(client.post("/v1/release", {**ann, **lease}).status, 404, "once")
+        check.equal(client.post("/v1/acquire", ann).status, 200, "room again")
+        problem(check, client.post("/v1/acquire", {"policy": "named", "key": "x"}), 400, "concurrent", "no leases there")
 
 
 def test_by_name(check):
