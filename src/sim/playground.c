@@ -280,7 +280,7 @@ static int64_t most_requests(const struct weir__play *play)
     size_t rules = 0;
     for (size_t i = 0; i < play->limit_count; i++)
         rules += weir_limit_count(play->limits[i]);
-    return WEIR__PLAY_REQUESTS_MAX / (int64_t)rules;
+    return WEIR__PLAY_REQUESTS_MAX / weir__max(1, (int64_t)rules);
 }
 
 int weir__simulate(char *body, size_t len, struct weir__buffer *ret, weir_error *err)
