@@ -12,18 +12,15 @@
 
 /* ---- tokens ---- */
 
-/* Takes as long whatever the token is, as far as it could be one. */
+/* Takes as long whatever the token is: only the secret's length shows. An empty secret is nobody's. */
 static bool is_secret(const char secret[SERVER_TOKEN_MAX], struct weir__span token)
 {
-    uint64_t theirs[SERVER_TOKEN_MAX / 8] = {0}, ours[SERVER_TOKEN_MAX / 8] = {0}, different;
     size_t len = strnlen(secret, SERVER_TOKEN_MAX);
-    if (len == 0 || token.len == 0 || token.len > SERVER_TOKEN_MAX)
-        return false; /* no secret is set, or none is told */
-    memcpy(theirs, token.data, token.len);
-    memcpy(ours, secret, len);
-    different = token.len ^ len;
-    for (size_t i = 0; i < WEIR__COUNT(ours); i++)
-        different |= theirs[i] ^ ours[i];
+    unsigned different = token.len != len || len == 0;
+    for (size_t i = 0; i < len; i++) {
+        unsigned char theirs = i < token.len ? (unsigned char)token.data[i] : 0;
+        different |= theirs ^ (unsigned char)secret[i];
+    }
     return different == 0;
 }
 
@@ -32,7 +29,9 @@ static bool is_secret(const char secret[SERVER_TOKEN_MAX], struct weir__span tok
 enum server_access server_access_of(const struct server *server, struct weir__span token)
 {
     const struct server_config *config = &server->config;
-    bool admin = is_secret(config->admin_token, token), data = is_secret(config->token, token);
+    bool some = token.len > 0; /* no token is nobody's */
+    bool admin = some && is_secret(config->admin_token, token);
+    bool data = some && is_secret(config->token, token);
     if (admin)
         return SERVER_ADMIN;
     if (config->token[0] && !data)

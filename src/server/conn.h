@@ -90,7 +90,7 @@ struct server_thread {
     struct server_top_thread *top;
     struct server_log_thread *log; /* NULL: none */
     struct weir__limit_cache cache;
-    struct server_listener listeners[SERVER_LISTENERS_MAX];
+    struct server_listener listeners[SERVER_SOCKETS_MAX];
     size_t listener_count;
     struct server_conn *conns;
     atomic_uint conn_count;

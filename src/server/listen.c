@@ -15,13 +15,14 @@
 #define BACKLOG 4096
 #define FIRST_PASSED 3 /* as systemd hands them over */
 
-/* What was opened or handed over before the threads start. */
+/* What was opened or handed over before the threads start. Opened ones: a thread's after the other's. */
 static struct {
-    struct server_listener first[SERVER_LISTENERS_MAX]; /* thread 0's, or everybody's */
-    struct sockaddr_storage bound[SERVER_LISTENERS_MAX];
-    socklen_t bound_len[SERVER_LISTENERS_MAX];
+    struct server_listener sockets[SERVER_SOCKETS_MAX];
+    size_t socket_count;
+    struct sockaddr_storage bound[SERVER_SOCKETS_MAX]; /* of the first thread's, or of all passed */
+    socklen_t bound_len[SERVER_SOCKETS_MAX];
     size_t count;
-    bool passed; /* by LISTEN_FDS: shared by all threads */
+    bool passed; /* by LISTEN_FDS: every thread listens on all of them */
 } opened;
 
 /* ---- addresses ---- */
@@ -153,12 +154,12 @@ static int open_one(const struct server_config *config, size_t i, weir_error *er
             "cannot listen on %s: it is in use; stop what runs there, or choose another "
             "with --listen",
             text);
-    code = open_socket(text, address, *len, &opened.first[i].fd, err);
+    code = open_socket(text, address, *len, &opened.sockets[i].fd, err);
     if (code == 0) {
-        opened.first[i].tls = config->listens[i].tls;
-        opened.count = i + 1;
+        opened.sockets[i].tls = config->listens[i].tls;
+        opened.count = opened.socket_count = i + 1;
         *len = sizeof *address; /* the port that was chosen, where 0 was asked for */
-        getsockname(opened.first[i].fd, (struct sockaddr *)address, len);
+        getsockname(opened.sockets[i].fd, (struct sockaddr *)address, len);
     }
     return code;
 }
@@ -171,7 +172,7 @@ static size_t passed_count(void)
     if (!pid || !count || atol(pid) != (long)getpid())
         return 0;
     long n = atol(count);
-    return n < 0 ? 0 : n > SERVER_LISTENERS_MAX ? SERVER_LISTENERS_MAX : (size_t)n;
+    return n < 0 ? 0 : n > SERVER_SOCKETS_MAX ? SERVER_SOCKETS_MAX : (size_t)n;
 }
 
 static int adopt(const struct server_config *config, size_t n, weir_error *err)
@@ -184,8 +185,8 @@ static int adopt(const struct server_config *config, size_t n, weir_error *err)
                               "descriptor %d of LISTEN_FDS is no listening socket", fd);
         fcntl(fd, F_SETFD, FD_CLOEXEC);
         fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-        opened.first[i] =
-            (struct server_listener){fd, i < config->listen_count ? config->listens[i].tls : false};
+        opened.sockets[i] =
+            (struct server_listener){fd, config->listens[i % config->listen_count].tls};
         opened.bound_len[i] = sizeof opened.bound[i];
         getsockname(fd, (struct sockaddr *)&opened.bound[i], &opened.bound_len[i]);
         if (!is_private(&opened.bound[i]) && !config->token[0] && !config->public_without_token)
@@ -194,11 +195,30 @@ static int adopt(const struct server_config *config, size_t n, weir_error *err)
                 "a socket handed over is reachable from other hosts and no token is set; "
                 "set one with --token-file, or say --public-without-token");
     }
-    opened.count = n;
+    opened.count = opened.socket_count = n;
     opened.passed = true;
     unsetenv("LISTEN_PID");
     unsetenv("LISTEN_FDS");
     return 0;
+}
+
+/* The other threads' sockets: all are there before the first connection is, and all are handed over. */
+static int open_others(const struct server_config *config, weir_error *err)
+{
+    int code = 0;
+    for (size_t n = opened.count; n < opened.count * (size_t)config->threads && code == 0; n++) {
+        size_t i = n % opened.count;
+        opened.sockets[n].tls = opened.sockets[i].tls;
+        if (opened.bound[i].ss_family == AF_UNIX) /* one path, one socket */
+            opened.sockets[n].fd = fcntl(opened.sockets[i].fd, F_DUPFD_CLOEXEC, 0);
+        else
+            code = open_socket(config->listens[i].address, &opened.bound[i], opened.bound_len[i],
+                               &opened.sockets[n].fd, err);
+        if (code == 0 && opened.sockets[n].fd < 0)
+            code = weir__fail(err, WEIR_ESYSTEM, 0, "no listener: %s", strerror(errno));
+        opened.socket_count = code ? n : n + 1;
+    }
+    return code;
 }
 
 int server_listeners_open(struct server *server, weir_error *err)
@@ -209,28 +229,29 @@ int server_listeners_open(struct server *server, weir_error *err)
     int code = 0;
     for (size_t i = 0; i < server->config.listen_count && code == 0; i++)
         code = open_one(&server->config, i, err);
-    return code;
+    return code ? code : open_others(&server->config, err);
 }
 
 int server_listeners_for(struct server *server, int thread, struct server_listener *ret,
                          size_t *ret_count, weir_error *err)
 {
-    int code = 0;
-    for (size_t i = 0; i < opened.count && code == 0; i++) {
-        bool shared = opened.passed || opened.bound[i].ss_family == AF_UNIX;
-        ret[i] = opened.first[i];
-        if (thread > 0 && shared) {
-            ret[i].fd = fcntl(opened.first[i].fd, F_DUPFD_CLOEXEC, 0);
-            if (ret[i].fd < 0)
-                code = weir__fail(err, WEIR_ESYSTEM, 0, "no listener: %s", strerror(errno));
-        } else if (thread > 0) {
-            code = open_socket(server->config.listens[i].address, &opened.bound[i],
-                               opened.bound_len[i], &ret[i].fd, err);
-        }
-        if (code == 0)
-            *ret_count = i + 1;
+    size_t count = opened.passed ? opened.socket_count : opened.count;
+    (void)server;
+    for (size_t i = 0; i < count; i++) {
+        ret[i] = opened.sockets[opened.passed ? i : (size_t)thread * opened.count + i];
+        ret[i].fd = fcntl(ret[i].fd, F_DUPFD_CLOEXEC, 0); /* the thread closes its own */
+        if (ret[i].fd < 0)
+            return weir__fail(err, WEIR_ESYSTEM, 0, "no listener: %s", strerror(errno));
+        *ret_count = i + 1;
     }
-    return code;
+    return 0;
+}
+
+void server_listeners_close(void)
+{
+    for (size_t i = 0; i < opened.socket_count; i++)
+        close(opened.sockets[i].fd);
+    opened.socket_count = 0;
 }
 
 void server_listener_close(struct server_listener *listener)
@@ -242,26 +263,28 @@ void server_listener_close(struct server_listener *listener)
 
 int server_listeners_hand_over(struct server *server, char *const *argv)
 {
-    int saved[SERVER_LISTENERS_MAX];
+    int saved[SERVER_SOCKETS_MAX];
     (void)server;
-    for (size_t i = 0; i < opened.count; i++) { /* out of the way of the numbers they will get */
-        saved[i] = fcntl(opened.first[i].fd, F_DUPFD_CLOEXEC, 64);
+    int beyond = FIRST_PASSED + (int)opened.socket_count;
+    for (size_t i = 0; i < opened.socket_count;
+         i++) { /* out of the way of the numbers they will get */
+        saved[i] = fcntl(opened.sockets[i].fd, F_DUPFD_CLOEXEC, beyond);
         if (saved[i] < 0)
             return -1;
     }
     pid_t pid = fork();
     if (pid == 0) {
         char text[32];
-        for (size_t i = 0; i < opened.count; i++)
+        for (size_t i = 0; i < opened.socket_count; i++)
             dup2(saved[i], FIRST_PASSED + (int)i); /* without CLOEXEC */
         snprintf(text, sizeof text, "%ld", (long)getpid());
         setenv("LISTEN_PID", text, 1);
-        snprintf(text, sizeof text, "%zu", opened.count);
+        snprintf(text, sizeof text, "%zu", opened.socket_count);
         setenv("LISTEN_FDS", text, 1);
         execv("/proc/self/exe", argv);
         _exit(127);
     }
-    for (size_t i = 0; i < opened.count; i++)
+    for (size_t i = 0; i < opened.socket_count; i++)
         close(saved[i]);
     return pid;
 }
@@ -286,6 +309,7 @@ void server_listener_text(const struct server *server, size_t i, struct weir__bu
     }
 }
 
+/* Of sockets that were handed over, those of one thread: the others have the same addresses. */
 size_t server_listener_count(void)
 {
     return opened.count;
@@ -293,7 +317,7 @@ size_t server_listener_count(void)
 
 bool server_listener_is_tls(size_t i)
 {
-    return opened.first[i].tls;
+    return opened.sockets[i].tls;
 }
 
 bool server_listens_on(const struct server *server, const char *host, size_t len)

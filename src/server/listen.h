@@ -9,12 +9,14 @@
 #include "server/conn.h"
 
 /* Whether every address can be listened on as the configuration says: public ones only with a token.
- * Opens the first thread's sockets, so that a port that is taken is told of before anything starts. */
+ * Opens the sockets of all threads, so that a port that is taken is told of before anything starts. */
 int server_listeners_open(struct server *server, weir_error *err);
 /* The sockets of a thread. */
 int server_listeners_for(struct server *server, int thread, struct server_listener *ret,
                          size_t *ret_count, weir_error *err);
 void server_listener_close(struct server_listener *listener);
+/* Ours: the threads have their own. Who knocks from now on is refused, or waits for a successor. */
+void server_listeners_close(void);
 /* Starts the program anew with the same sockets; the new process's id, or -1 with errno. */
 int server_listeners_hand_over(struct server *server, char *const *argv);
 /* Whether the address of a Host is one we listen on. */

@@ -103,10 +103,14 @@ static int wait_ms(const struct server_thread *thread)
 
 static void stop_accepting(struct server_thread *thread)
 {
-    for (size_t i = 0; i < thread->listener_count && thread->accepting; i++)
-        epoll_ctl(thread->epoll, EPOLL_CTL_DEL, thread->listeners[i].fd, NULL);
     if (!thread->accepting)
         return;
+    for (size_t i = 0; i < thread->listener_count; i++) {
+        server_conn_accept(thread, &thread->listeners[i]); /* who waits already is served */
+        epoll_ctl(thread->epoll, EPOLL_CTL_DEL, thread->listeners[i].fd, NULL);
+        server_listener_close(&thread->listeners[i]);
+    }
+    thread->listener_count = 0;
     thread->accepting = false;
     for (struct server_conn *conn = thread->conns, *next; conn; conn = next) {
         next = conn->next;
@@ -154,7 +158,7 @@ static void handle(struct server_thread *thread, const struct epoll_event *event
         return;
     }
     if (data >= (void *)thread->listeners &&
-        data < (void *)(thread->listeners + thread->listener_count)) {
+        data < (void *)(thread->listeners + WEIR__COUNT(thread->listeners))) {
         if (thread->accepting)
             server_conn_accept(thread, data);
         return;

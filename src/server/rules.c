@@ -66,11 +66,14 @@ static struct stamp stamp_of(const char *path)
 bool server_rules_stale(struct server *server)
 {
     bool stale = false;
+    if (pthread_mutex_trylock(&load_lock)) /* being read just now */
+        return false;
     for (size_t i = 0; i < file_count(&server->config); i++) {
         struct stamp now = stamp_of(file_at(&server->config, i));
         /* A file that is gone for a moment is being replaced. */
         stale = stale || (now.size >= 0 && memcmp(&now, &stamps[i], sizeof now) != 0);
     }
+    pthread_mutex_unlock(&load_lock);
     return stale;
 }
 

@@ -236,6 +236,7 @@ static void drain(const sigset_t *signals)
     int64_t until = server_monotonic_us() + server.config.drain_timeout_us;
     struct timespec moment = {.tv_nsec = 20000000};
     server_notify("STOPPING=1");
+    server_listeners_close();
     atomic_store(&server.draining, true);
     for (int i = 0; i < server.thread_count; i++)
         server_thread_wake(server.threads[i]);
