@@ -175,39 +175,63 @@ static void select_database(const struct context *it)
 }
 
 /* name arity flags first last step, as Redis tells of its commands. */
-static void put_command(const struct context *it, const char *name, int arity, int key)
+static void put_command(const struct context *it, enum weir__verb verb)
 {
-    int protocol = it->conn->resp_protocol;
+    static const int arities[WEIR__VERBS] = {-3, -3, -5, 5, 2, -3, 4, 4, -5};
+    int protocol = it->conn->resp_protocol, key = verb == WEIR__VERB_TAKEALL ? 0 : 1;
     weir__resp_put_header(it->out, WEIR__RESP_ARRAY, 6, protocol);
-    put_text(it->out, name);
-    weir__resp_put_integer(it->out, arity);
+    put_text(it->out, weir__verb_names[verb]);
+    weir__resp_put_integer(it->out, arities[verb]);
     weir__resp_put_header(it->out, WEIR__RESP_SET, 1, protocol);
     weir__resp_put_simple(it->out, "fast", 4);
     weir__resp_put_integer(it->out, key);
     weir__resp_put_integer(it->out, key);
-    weir__resp_put_integer(it->out, key ? 1 : 0);
+    weir__resp_put_integer(it->out, key);
+}
+
+static void put_commands(const struct context *it)
+{
+    weir__resp_put_header(it->out, WEIR__RESP_ARRAY, WEIR__VERBS, it->conn->resp_protocol);
+    for (int i = 0; i < WEIR__VERBS; i++)
+        put_command(it, (enum weir__verb)i);
+}
+
+/* Those that are named, null for what is none. */
+static void put_named_commands(const struct context *it)
+{
+    enum weir__verb verb;
+    weir__resp_put_header(it->out, WEIR__RESP_ARRAY, it->n - 2, it->conn->resp_protocol);
+    for (size_t i = 2; i < it->n; i++) {
+        if (weir__verb_of(it->args[i].data, it->args[i].len, &verb))
+            put_command(it, verb);
+        else
+            weir__resp_put_null(it->out, it->conn->resp_protocol);
+    }
+}
+
+static void put_command_names(const struct context *it)
+{
+    weir__resp_put_header(it->out, WEIR__RESP_ARRAY, WEIR__VERBS, it->conn->resp_protocol);
+    for (int i = 0; i < WEIR__VERBS; i++)
+        put_text(it->out, weir__verb_names[i]);
 }
 
 static void command(const struct context *it)
 {
-    static const int arities[WEIR__VERBS] = {-3, -3, -5, 5, 2, -3, 4, 4, -5};
-    if (it->n > 1 && weir__span_is_word(it->args[1], "COUNT")) {
+    struct weir__span what = it->n > 1 ? it->args[1] : weir__span_of("INFO");
+    if (weir__span_is_word(what, "COUNT"))
         weir__resp_put_integer(it->out, WEIR__VERBS);
-    } else if (it->n > 1 && weir__span_is_word(it->args[1], "DOCS")) {
+    else if (weir__span_is_word(what, "DOCS"))
         weir__resp_put_header(it->out, WEIR__RESP_MAP, 0, it->conn->resp_protocol);
-    } else if (it->n > 1 && !weir__span_is_word(it->args[1], "LIST") &&
-               !weir__span_is_word(it->args[1], "INFO")) {
+    else if (weir__span_is_word(what, "LIST"))
+        put_command_names(it);
+    else if (!weir__span_is_word(what, "INFO"))
         server_resp_error(it->conn, it->out, SERVER_FAULT_INVALID,
                           "ERR COMMAND has COUNT, DOCS, INFO and LIST here");
-    } else if (it->n > 1 && weir__span_is_word(it->args[1], "LIST")) {
-        weir__resp_put_header(it->out, WEIR__RESP_ARRAY, WEIR__VERBS, it->conn->resp_protocol);
-        for (int i = 0; i < WEIR__VERBS; i++)
-            put_text(it->out, weir__verb_names[i]);
-    } else {
-        weir__resp_put_header(it->out, WEIR__RESP_ARRAY, WEIR__VERBS, it->conn->resp_protocol);
-        for (int i = 0; i < WEIR__VERBS; i++)
-            put_command(it, weir__verb_names[i], arities[i], i == WEIR__VERB_TAKEALL ? 0 : 1);
-    }
+    else if (it->n > 2)
+        put_named_commands(it);
+    else
+        put_commands(it);
 }
 
 static void info(const struct context *it)
