@@ -66,7 +66,8 @@ static struct server_conn *make(struct server_thread *thread, int fd, bool tls,
     conn->peer = *peer;
     conn->resp_protocol = 2;
     conn->since_us = thread->now_us;
-    conn->id = thread->next_id++;
+    conn->id = thread->next_id;
+    thread->next_id += (uint64_t)server->config.threads; /* no other thread's */
     note_peer(conn);
     return conn;
 }

@@ -256,6 +256,7 @@ int server_thread_start(struct server *server, int index, weir_error *err)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a thread of the server");
     thread->server = server;
     thread->index = index;
+    thread->next_id = (uint64_t)index + 1;
     thread->epoll = thread->wake = -1;
     thread->counters = server_metrics_thread(server->metrics, (size_t)index);
     thread->top = server_top_thread(server->top, (size_t)index);
