@@ -483,6 +483,41 @@ static void test_formats(void)
     server_metrics_destroy(metrics);
 }
 
+/* docs/METRICS.md has every name that is told, and no other. */
+static void test_manual(void)
+{
+    FILE *const file = fopen("docs/METRICS.md", "re"); /* tests run from the root */
+    if (!CHECK(file != NULL))
+        return;
+    char *manual = NULL;
+    size_t size = 0;
+    CHECK(getdelim(&manual, &size, '\0', file) > 0);
+    fclose(file);
+    struct server_access_log_setup log_setup = {.path = "/dev/null", .threads = 1};
+    struct server_metrics_setup setup = {.threads = 1, .store_kind = "memory"};
+    struct server_metrics *metrics = NULL;
+    CHECK_INT(server_access_log_open(&log_setup, &setup.access_log, NULL), WEIR_OK);
+    CHECK_INT(weir_store_open("memory:1m", &setup.store, NULL), WEIR_OK);
+    CHECK_INT(server_metrics_create(&setup, &metrics, NULL), WEIR_OK);
+    char *const report = report_of(metrics, PROMETHEUS, START);
+    char name[128];
+    for (const char *at = report; (at = strstr(at, "# TYPE ")); at++) {
+        snprintf(name, sizeof name, "`%.*s`", (int)strcspn(at + 7, " "), at + 7);
+        if (!CHECK(strstr(manual, name) != NULL))
+            printf("docs/METRICS.md lacks %s\n", name);
+    }
+    for (const char *at = manual; (at = strstr(at, "| `weir_")); at++) {
+        snprintf(name, sizeof name, "# TYPE %.*s ", (int)strcspn(at + 3, "`"), at + 3);
+        if (!CHECK(strstr(report, name) != NULL))
+            printf("docs/METRICS.md has %s, which is not told\n", name);
+    }
+    free(report);
+    free(manual);
+    server_metrics_destroy(metrics);
+    weir_store_close(setup.store);
+    server_access_log_close(setup.access_log);
+}
+
 /* ---- threads ---- */
 
 #define COUNTED 200000
@@ -549,6 +584,7 @@ int main(void)
     test_zone();
     test_policies_reloaded();
     test_formats();
+    test_manual();
     test_threads();
     free(tree.text);
     return test_report();

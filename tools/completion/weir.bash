@@ -11,11 +11,12 @@ _weir_options() {
     bench) echo "--keys --threads --seconds --limit --batch --store --json --help" ;;
     zone) echo "--check --json --help" ;;
     check) echo "--request --json --store --help" ;;
+    top) echo "--token --once --json --help" ;;
     esac
 }
 
 _weir() {
-    local commands="take peek wait settle reset acquire renew release explain replay demo bench zone check"
+    local commands="take peek wait settle reset acquire renew release explain replay demo bench zone top check"
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
@@ -37,7 +38,7 @@ _weir() {
         mapfile -t COMPREPLY < <(compgen -W "any 0 100ms 1s 10s 1m" -- "$current")
         return
         ;;
-    --cost | --keys | --threads | --seconds | --batch | --limit | --request)
+    --cost | --keys | --threads | --seconds | --batch | --limit | --request | --token)
         return
         ;;
     esac

@@ -1,6 +1,6 @@
 # Completion of `weir` for fish. Install in ~/.config/fish/completions or vendor_completions.d.
 
-set -l commands take peek wait settle reset acquire renew release explain replay demo bench zone check
+set -l commands take peek wait settle reset acquire renew release explain replay demo bench zone top check
 set -l none "not __fish_seen_subcommand_from $commands help"
 
 complete -c weir -f
@@ -20,6 +20,7 @@ complete -c weir -n $none -a replay -d "What a limit would have decided on a log
 complete -c weir -n $none -a demo -d "Twice the limit around the edge of a window"
 complete -c weir -n $none -a bench -d "How fast the library decides here"
 complete -c weir -n $none -a zone -d "What a zone holds, and whether it is sound"
+complete -c weir -n $none -a top -d "Watch a server"
 complete -c weir -n $none -a check -d "Whether a policy file can be read, and what it says"
 complete -c weir -n $none -a help -d "Show the help of a command"
 complete -c weir -n "__fish_seen_subcommand_from help" -a "$commands"
@@ -41,3 +42,5 @@ complete -c weir -n "__fish_seen_subcommand_from bench" -l threads -x -d "Thread
 complete -c weir -n "__fish_seen_subcommand_from bench" -l seconds -x -d "For all rows together"
 complete -c weir -n "__fish_seen_subcommand_from bench" -l limit -x -d "Limits to measure"
 complete -c weir -n "__fish_seen_subcommand_from bench" -l batch -x -d "Requests a batch"
+complete -c weir -n "__fish_seen_subcommand_from top" -l token -x -d "The admin token of the server"
+complete -c weir -n "__fish_seen_subcommand_from top" -l once -d "Print one view"
