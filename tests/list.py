@@ -7,10 +7,12 @@ Test = collections.namedtuple("Test", "name build command seconds alone", defaul
 VECTORS = "tests/vectors/*.vec"
 UNITS = """base_buffer base_duration base_error base_hash base_random core_buckets core_definitions core_fold
     core_guava core_leases core_never_more core_ring core_sound core_windows limit_errors limit_explain
-    limit_language limit_memory limit_receipt limit_sound remote_share remote_slot store_bounds
-    store_verbs store_wait wire_resp wire_resp_write wire_sha1 wire_state wire_url zone_change zone_evict zone_file
-    zone_large zone_limits zone_space""".split()
-FUZZ = "duration limit receipt redis_url replay resp state steps url zone".split()
+    limit_language limit_memory limit_receipt limit_sound policy_envoy policy_envoy_memory policy_memory policy_parse
+    policy_parts policy_plan policy_yaml remote_share remote_slot server_access_log server_histogram server_metrics
+    server_rls server_rls_model server_rls_stores server_rls_wire server_top sim_playground store_bounds store_verbs
+    store_wait wire_fields wire_grpc wire_http1 wire_json wire_resp wire_resp_write wire_sha1 wire_state wire_url
+    zone_change zone_evict zone_file zone_large zone_limits zone_space""".split()
+FUZZ = """duration envoy grpc http1 json limit policy receipt redis_url replay resp state steps url zone""".split()
 THREADS = "threads threads_chaos threads_groups remote_link".split()
 
 
@@ -49,7 +51,7 @@ def clocks(build):
 
 def command_line(build):
     return [Test(f"command line: {name} ({build})", build, f"tests/e2e/cli_{name}.sh")
-            for name in ("verbs", "errors", "replay", "explain", "desk")]
+            for name in ("verbs", "errors", "replay", "explain", "desk", "check")]
 
 
 def model(build, rounds):
@@ -74,6 +76,20 @@ def redis(build):
     alone = "store_faults store_cluster store_sentinel store_tls".split()
     return [Test(f"redis: {name} ({build})", build, f"tests/redis/{name}.py", 300, name in alone)
             for name in together + alone]
+
+
+def server(build):
+    """Real clients against a real server."""
+    together = """vectors http_api http_wire http_access http_policies resp_commands reload grpc_service
+        h2_basics h2_abuse tls_serve abuse_bytes""".split()
+    alone = "life abuse_slow abuse_flood abuse_connections operation_restart".split()
+    names = together + alone if build == "release" else [name for name in together if name != "vectors"]
+    return [Test(f"server: {name} ({build})", build, f"tests/server/{name}.py", 300, name in alone)
+            for name in names]
+
+
+def browser():
+    return [Test("dashboard: in Chromium", "release", "tests/web/run.mjs", 300, True)]
 
 
 def library():
@@ -104,5 +120,7 @@ def tests(kind):
         *shared("release"), *shared("asan"), *programs("threads", THREADS, "tsan"), *clocks("release"),
         *command_line("asan"), *model("release", 2), *fuzz("asan"), *redis("release"),
         Test("redis: module under sanitizers", "asan", "tests/redis/module_asan.py"),
+        *server("release"), *server("asan"), Test("server: threads (tsan)", "tsan", "tests/server/threads.py"),
+        *browser(),
         *library(), *documentation(),
     ]

@@ -37,6 +37,10 @@ for purpose in "$@"; do
         need curl curl
         need h2load nghttp2-client
         need openssl openssl
+        # A browser for the dashboard, a proxy for its recipes.
+        need chromium chromium
+        PATH=$PATH:/usr/sbin
+        need nginx nginx
         [ -d /usr/share/nodejs/redis ] || missing="$missing node-redis"
         need go golang-go
         [ -d /usr/share/gocode/src/github.com/gomodule/redigo ] ||
