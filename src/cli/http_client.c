@@ -130,7 +130,7 @@ static int read_fields(const struct exchange *exchange, const char *line, struct
 static int read_head(const struct exchange *exchange, struct head *head)
 {
     struct cli_http *const http = exchange->http;
-    const char *end;
+    const char *end = NULL;
     while (http->len == 0 || !(end = strstr(http->data, "\r\n\r\n"))) {
         if (http->len > CLI_HTTP_HEAD_MAX)
             return strange(exchange, "its head does not end");
