@@ -129,8 +129,9 @@ static void read_fields(const struct server_h2_stream *stream, char *cookie,
             continue;
         }
         memcpy(cookie + cookie_len, field.value.data, field.value.len);
-        memcpy(cookie + cookie_len + field.value.len, "; ", 2);
-        cookie_len += field.value.len + 2;
+        cookie_len += field.value.len;
+        cookie[cookie_len++] = ';';
+        cookie[cookie_len++] = ' ';
     }
     if (cookie)
         ret->fields[ret->field_count++] =

@@ -167,10 +167,9 @@ struct server_h2_stream *server_h2_stream_take(struct server_h2 *h2, int32_t id)
     return stream;
 }
 
-static void release(struct server_h2_stream *stream)
+static void free_rooms(struct server_h2_stream *stream)
 {
     struct server_h2 *h2 = stream->h2;
-    leave(stream);
     if (stream->room != stream->first_room) {
         forget(h2, stream->room_size);
         free(stream->room);
@@ -179,6 +178,13 @@ static void release(struct server_h2_stream *stream)
         forget(h2, stream->body_len);
         free(stream->owned);
     }
+}
+
+static void release(struct server_h2_stream *stream)
+{
+    struct server_h2 *h2 = stream->h2;
+    leave(stream);
+    free_rooms(stream);
     put_back(stream);
     count_out(h2);
 }
@@ -213,9 +219,15 @@ void server_h2_streams_free(struct server_h2 *h2)
 {
     struct server_h2_list *const lists[] = {&h2->waiting, &h2->acting, &h2->orphans};
     for (size_t i = 0; i < WEIR__COUNT(lists); i++) {
-        while (lists[i]->first)
-            release(lists[i]->first);
+        struct server_h2_stream *stream = lists[i]->first, *next;
+        for (; stream; stream = next) {
+            next = stream->next;
+            free_rooms(stream);
+            put_back(stream);
+        }
+        *lists[i] = (struct server_h2_list){0};
     }
+    count_out(h2);
 }
 
 /* ---- room ---- */

@@ -176,6 +176,19 @@ static bool set_up(SSL_CTX *context)
            SSL_CTX_set_num_tickets(context, 1) == 1;
 }
 
+static struct server_tls *make(void)
+{
+    struct server_tls *tls = calloc(1, sizeof *tls);
+    if (!tls)
+        return NULL;
+    tls->context = SSL_CTX_new(TLS_server_method());
+    tls->socket = make_socket_method();
+    if (tls->context && tls->socket && set_up(tls->context))
+        return tls;
+    server_tls_destroy(tls);
+    return NULL;
+}
+
 int server_tls_create(const char *cert, const char *key, struct server_tls **ret, weir_error *err)
 {
     if (!cert || !key)
@@ -183,16 +196,10 @@ int server_tls_create(const char *cert, const char *key, struct server_tls **ret
                           "TLS needs a certificate and its key; give both --tls-cert FILE and "
                           "--tls-key FILE");
     ERR_clear_error();
-    struct server_tls *tls = calloc(1, sizeof *tls);
-    int code = 0;
-    if (tls) {
-        tls->context = SSL_CTX_new(TLS_server_method());
-        tls->socket = make_socket_method();
-    }
-    if (!tls || !tls->context || !tls->socket || !set_up(tls->context))
-        code = weir__fail(err, WEIR_ENOMEM, 0, "no TLS: %s", reason());
-    if (code == 0)
-        code = read_certificate(tls->context, cert, err);
+    struct server_tls *tls = make();
+    if (!tls)
+        return weir__fail(err, WEIR_ENOMEM, 0, "no TLS: %s", reason());
+    int code = read_certificate(tls->context, cert, err);
     if (code == 0)
         code = read_key(tls->context, key, cert, err);
     ERR_clear_error();

@@ -170,7 +170,8 @@ def field(number, data):
 def rate_limit_request(domain, *descriptors):
     text = field(1, domain.encode())
     for entries in descriptors:
-        text += field(2, b"".join(field(1, field(1, key.encode()) + field(2, value.encode())) for key, value in entries))
+        text += field(2, b"".join(field(1, field(1, key.encode()) + field(2, value.encode()))
+                                  for key, value in entries))
     return text
 
 
@@ -193,11 +194,6 @@ def trailers(peer, stream):
         if it.flags & h2.END_STREAM:
             return kinds
     return None
-
-
-def status_of(frames):
-    """grpc-status of an answer, as the last head spells it out in plain digits; fields are read by curl elsewhere."""
-    return [it.kind for it in frames]
 
 
 def curl_grpc(server, path, body, *words):
@@ -263,9 +259,9 @@ def test_wire(check):
 
 
 def post_json(server, message, *words):
-    done = subprocess.run(["curl", "-sS", "-w", "\n%{http_code}", "--max-time", "20", "-H", "content-type: application/json",
-                           "-d", json.dumps(message), *words, f"http://127.0.0.1:{server.port}/json"],
-                          stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(["curl", "-sS", "-w", "\n%{http_code}", "--max-time", "20", "-H",
+                           "content-type: application/json", "-d", json.dumps(message), *words,
+                           f"http://127.0.0.1:{server.port}/json"], stdout=subprocess.PIPE, text=True, check=True)
     body, _, status = done.stdout.rpartition("\n")
     return int(status), json.loads(body)
 

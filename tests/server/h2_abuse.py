@@ -247,6 +247,29 @@ def test_vanishing(check):
         check((server.metric("weir_open_connections") or 0) <= 3, "none is left over")
 
 
+def test_nobody_elses(check):
+    """Who goes while his answers are written: none of them reaches the next connection."""
+    asks = {
+        "HTTP/1": b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100,
+        "HTTP/2": h2.PREFACE + h2.settings((4, 0x7fffffff)) + h2.window_update(0, 0x7fffffff - 65535) +
+        b"".join(h2.headers(2 * i + 1, h2.request("/metrics")) for i in range(100)),
+    }
+    for name, ask in asks.items():
+        wrong = 0
+        with Server(threads=1) as server:
+            for i in range(120):
+                with socket.create_connection(("127.0.0.1", server.port), 10) as other, \
+                        socket.create_connection(("127.0.0.1", server.port), 10) as leaver:
+                    leaver.sendall(ask)
+                    time.sleep(0.0005 * (i % 12))
+                    leaver.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    leaver.close()
+                    other.sendall(b"PING\r\n")
+                    wrong += other.recv(100) != b"+PONG\r\n"
+        check.equal(wrong, 0, f"{name}: connections that got what was another's")
+
+
 if __name__ == "__main__":
     sys.exit(run([test_floods, test_rapid_reset, test_made_to_reset, test_empty_data, test_continuations, test_bombs,
-                  test_garbage, test_too_many_streams, test_bodies, test_late_streams, test_silent, test_vanishing]))
+                  test_garbage, test_too_many_streams, test_bodies, test_late_streams, test_silent, test_vanishing,
+                  test_nobody_elses]))

@@ -251,7 +251,8 @@ def test_h2load(check):
     with Server() as server:
         count = 20000
         done = subprocess.run(["h2load", "-n", str(count), "-c", "8", "-m", "100",
-                               f"http://127.0.0.1:{server.port}{TAKE.format(key='load', limit='fixed-window+15000/h')}"],
+                               f"http://127.0.0.1:{server.port}" +
+                               TAKE.format(key="load", limit="fixed-window+15000/h")],
                               stdout=subprocess.PIPE, text=True, timeout=120, check=False)
         codes = re.search(r"status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx", done.stdout)
         check.equal(codes.groups() if codes else done.stdout, ("15000", "0", "5000", "0"), "2xx, 3xx, 4xx, 5xx")

@@ -1,26 +1,33 @@
 #!/usr/bin/env python3
-"""TLS: curl, openssl, redis-cli, Python and grpc-js against certificates made here; what is wrong with files is said."""
-import concurrent.futures
+"""TLS: curl, openssl, redis-cli, h2load, Python and grpc-js, with certificates made here; what is wrong with them."""
 import json
 import pathlib
+import select
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 
 import grpc_service
+import redis_server
 from h2_server import BUILD, Server, free_port, run
 
 TAKE = "/v1/take?key={key}&limit={limit}"
 CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
 
 
-def openssl(folder, *words, **more):
-    return subprocess.run(["openssl", *words], cwd=folder, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                          **more).stdout
+def openssl(folder, *words):
+    subprocess.run(["openssl", *words], cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def said_by(words, text=""):
+    """What a command prints, given that input."""
+    return subprocess.run(words, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
+                          check=False).stdout
 
 
 def make_certificates(folder):
@@ -79,7 +86,8 @@ def test_curl(check):
                         ("TLS 1.3", ("--tlsv1.3", "--http2"), "2 200")):
                     code, tail, body = curl(certificates, server, path, *words)
                     check.equal((code, tail), (0, wanted), f"{kind}: {name} ({body})")
-                check.equal(json.loads(curl(certificates, server, path)[2])["remaining"], 2, f"{kind}: all were counted")
+                body = curl(certificates, server, path)[2]
+                check.equal(json.loads(body)["remaining"], 2, f"{kind}: all were counted")
                 code, tail, _ = curl(certificates, server, path, "--tlsv1.0", "--tls-max", "1.1", "--ciphers",
                                      "DEFAULT@SECLEVEL=0")
                 check.equal(code, 35, f"{kind}: TLS 1.1 is refused")
@@ -90,7 +98,8 @@ def test_curl(check):
 def test_alpn(check):
     with Certificates() as certificates, Server(tls=certificates.pair()) as server:
         for offered, wanted in ((("h2", "http/1.1"), "h2"), (("http/1.1", "h2"), "h2"), (("http/1.1",), "http/1.1"),
-                                (("h2",), "h2"), (("spdy/3", "http/1.1"), "http/1.1"), ((), None), (("spdy/3",), "refused")):
+                                (("h2",), "h2"), (("spdy/3", "http/1.1"), "http/1.1"), ((), None),
+                                (("spdy/3",), "refused")):
             try:
                 with socket.create_connection(("127.0.0.1", server.tls_port), 5) as plain, \
                         certificates.context(*offered).wrap_socket(plain, server_hostname="localhost") as secure:
@@ -103,12 +112,11 @@ def test_alpn(check):
 def test_openssl(check):
     """s_client: no renegotiation, sessions that are taken up again, one portion at a time."""
     with Certificates() as certificates, Server(tls=certificates.pair()) as server:
-        words = ["openssl", "s_client", "-connect", f"127.0.0.1:{server.tls_port}", "-CAfile", certificates.path("ca.crt"),
-                 "-verify_return_error"]
+        words = ["openssl", "s_client", "-connect", f"127.0.0.1:{server.tls_port}", "-CAfile",
+                 certificates.path("ca.crt"), "-verify_return_error"]
         ask = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        done = subprocess.run([*words, "-ign_eof"], input=ask, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              timeout=20, check=False)
-        check("HTTP/1.1 200 OK" in done.stdout and "Verify return code: 0" in done.stdout, f"asked: {done.stdout[-300:]}")
+        said = said_by([*words, "-ign_eof"], ask)
+        check("HTTP/1.1 200 OK" in said and "Verify return code: 0" in said, f"asked: {said[-300:]}")
         process = subprocess.Popen([*words, "-tls1_2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True)
         process.stdin.write("R\n")  # asks for a renegotiation
@@ -118,12 +126,10 @@ def test_openssl(check):
         check("no renegotiation" in said, f"renegotiation: {said[-300:]}")
         for version in ("-tls1_2", "-tls1_3"):
             session = certificates.path(f"session{version}")
-            first = subprocess.run([*words, version, "-sess_out", session, "-ign_eof"], input=ask, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True, timeout=20, check=False)
-            again = subprocess.run([*words, version, "-sess_in", session, "-ign_eof"], input=ask, stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, text=True, timeout=20, check=False)
-            check("200 OK" in first.stdout and "200 OK" in again.stdout, f"{version}: asked twice")
-            check("Reused, " in again.stdout, f"{version}: the session is taken up again")
+            first = said_by([*words, version, "-sess_out", session, "-ign_eof"], ask)
+            again = said_by([*words, version, "-sess_in", session, "-ign_eof"], ask)
+            check("200 OK" in first and "200 OK" in again, f"{version}: asked twice")
+            check("Reused, " in again, f"{version}: the session is taken up again")
         check(server.alive(), "the server goes on")
 
 
@@ -131,40 +137,60 @@ def test_resp(check):
     """Redis clients, which know no ALPN."""
     with Certificates() as certificates, Server(tls=certificates.pair()) as server:
         words = ["redis-cli", "--tls", "--cacert", certificates.path("ca.crt"), "-p", str(server.tls_port)]
-        done = subprocess.run([*words, "WEIR.TAKE", "k", "fixed-window 2/h"], stdout=subprocess.PIPE, text=True, timeout=20,
-                              check=False)
-        check.equal(done.stdout.split()[:3], ["1", "2", "1"], "redis-cli")
-        done = subprocess.run(words, input="PING\n" * 500, stdout=subprocess.PIPE, text=True, timeout=20, check=False)
-        check.equal(done.stdout.count("PONG"), 500, "five hundred")
+        said = said_by([*words, "WEIR.TAKE", "k", "fixed-window 2/h"])
+        check.equal(said.split()[:3], ["1", "2", "1"], "redis-cli")
+        check.equal(said_by(words, "PING\n" * 500).count("PONG"), 500, "five hundred")
+
+
+def pipeline(check, certificates, server, name, count, size, path):
+    """`count` requests in portions of `size` bytes, all at once."""
+    ask = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", server.tls_port), 15) as plain, \
+            certificates.context().wrap_socket(plain, server_hostname="localhost") as secure:
+        secure.setblocking(False)
+        text, got, end = ask * count, b"", time.monotonic() + 15
+        while got.count(b"HTTP/1.1 200 OK") < count and time.monotonic() < end:
+            try:
+                if text:
+                    text = text[secure.send(text[:size]):]
+            except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                pass
+            try:
+                more = secure.recv(1 << 16)
+                if not more:
+                    break
+                got += more
+            except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                select.select([secure], [secure] if text else [], [], 0.2)
+        check.equal(got.count(b"HTTP/1.1 200 OK"), count, name)
 
 
 def test_pipeline(check):
     """Many requests in one record, in many, and a byte at a time: what TLS holds back is read on."""
+    path = TAKE.format(key="p", limit="fixed-window+1g/h")
     with Certificates() as certificates, Server(tls=certificates.pair()) as server:
-        ask = b"GET /v1/take?key=p&limit=fixed-window+1g/h HTTP/1.1\r\nHost: localhost\r\n\r\n"
         for name, count, size in (("one record", 150, 16000), ("many records", 3000, 16000), ("odd portions", 200, 777),
                                   ("a byte at a time", 3, 1)):
-            with socket.create_connection(("127.0.0.1", server.tls_port), 20) as plain, \
-                    certificates.context().wrap_socket(plain, server_hostname="localhost") as secure:
-                text = ask * count
-                with concurrent.futures.ThreadPoolExecutor(1) as pool:
-                    sending = pool.submit(lambda: [secure.sendall(text[i:i + size]) for i in range(0, len(text), size)])
-                    got = b""
-                    while got.count(b"HTTP/1.1 200 OK") < count:
-                        more = secure.recv(1 << 16)
-                        if not more:
-                            break
-                        got += more
-                    sending.result()
-                check.equal(got.count(b"HTTP/1.1 200 OK"), count, name)
+            pipeline(check, certificates, server, name, count, size, path)
+        held = TAKE.format(key="h", limit="leaky-bucket+100/s+burst+1000") + "&hold=true&wait=any"
+        pipeline(check, certificates, server, "answers that are held", 100, 16000, held)
+
+
+def test_remote(check):
+    """The same while each batch is with a store over the network."""
+    path = TAKE.format(key="p", limit="fixed-window+1g/h")
+    with Certificates() as certificates, redis_server.Server() as redis, \
+            Server(tls=certificates.pair(), store=f"redis://127.0.0.1:{redis.port}") as server:
+        for name, count, size in (("one record", 150, 16000), ("many records", 2000, 16000),
+                                  ("odd portions", 200, 777)):
+            pipeline(check, certificates, server, f"remote: {name}", count, size, path)
 
 
 def test_h2load(check):
     with Certificates() as certificates, Server(tls=certificates.pair()) as server:
-        done = subprocess.run(["h2load", "-n", "20000", "-c", "8", "-m", "50",
-                               f"https://127.0.0.1:{server.tls_port}{TAKE.format(key='load', limit='fixed-window+1g/h')}"],
-                              stdout=subprocess.PIPE, text=True, timeout=120, check=False)
-        check("20000 2xx" in done.stdout, f"h2load: {done.stdout[-600:]}")
+        path = TAKE.format(key="load", limit="fixed-window+1g/h")
+        said = said_by(["h2load", "-n", "20000", "-c", "8", "-m", "50", f"https://127.0.0.1:{server.tls_port}{path}"])
+        check("20000 2xx" in said, f"h2load: {said[-600:]}")
 
 
 def test_grpc(check):
@@ -177,7 +203,8 @@ def test_hostile(check):
     with Certificates() as certificates, Server("--request-timeout", "1s", "--idle-timeout", "2s",
                                                 tls=certificates.pair()) as server:
         for name, data in (("plain HTTP", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), ("garbage", b"\xff" * 3000),
-                           ("zeros", b"\0" * 3000), ("half a hello", b"\x16\x03\x01\x02\x00\x01\x00"), ("nothing", b"")):
+                           ("zeros", b"\0" * 3000), ("half a hello", b"\x16\x03\x01\x02\x00\x01\x00"),
+                           ("nothing", b"")):
             with socket.create_connection(("127.0.0.1", server.tls_port), 10) as plain:
                 plain.sendall(data)
                 try:
@@ -197,8 +224,8 @@ def test_hostile(check):
             plain = socket.create_connection(("127.0.0.1", server.tls_port), 10)
             secure = certificates.context().wrap_socket(plain, server_hostname="localhost")
             secure.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            secure.detach()
-            socket.socket(fileno=plain.fileno()).close() if plain.fileno() >= 0 else None
+            with socket.socket(fileno=secure.detach()) as gone:
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         code, tail, _ = curl(certificates, server, "/healthz")
         check.equal((code, tail), (0, "2 200"), "the server goes on")
 
@@ -230,5 +257,5 @@ if __name__ == "__main__":
     if not shutil.which("openssl"):
         sys.exit("openssl is missing; install the package openssl\n0 passed, 1 failed")
     grpc_service.MODULES = grpc_service.modules()
-    sys.exit(run([test_curl, test_alpn, test_openssl, test_resp, test_pipeline, test_h2load, test_grpc, test_hostile,
-                  test_files]))
+    sys.exit(run([test_curl, test_alpn, test_openssl, test_resp, test_pipeline, test_remote, test_h2load, test_grpc,
+                  test_hostile, test_files]))
