@@ -153,6 +153,22 @@ def test_drain(check):
         check.equal(server.process.returncode, 0, "the exit code")
 
 
+def test_health_while_draining(check):
+    """Whoever asks on a connection that is still open learns that it is time to go elsewhere."""
+    with serve() as server, h2.Peer(server.port) as peer:
+        peer.send(grpc_frames(1, "/grpc.health.v1.Health/Check", b""))
+        data = b"".join(it.payload for it in trailers(peer, 1) or [] if it.kind == h2.DATA)
+        check.equal(data[5:], b"\x08\x01", "SERVING")
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        check(peer.until(lambda it: it.kind == h2.GOAWAY) is not None, "GOAWAY")
+        peer.send(grpc_frames(3, "/grpc.health.v1.Health/Check", field(1, b"ratelimit")))
+        data = b"".join(it.payload for it in trailers(peer, 3) or [] if it.kind == h2.DATA)
+        check.equal(data[5:], b"\x08\x02", "NOT_SERVING")
+        peer.socket.close()
+        stopping.join()
+
+
 # ---- by hand ----
 
 def varint(value):
@@ -310,4 +326,4 @@ def test_reload(check):
 if __name__ == "__main__":
     MODULES = modules()
     sys.exit(run([test_rules, test_load, test_wire, test_json, test_headers, test_token, test_no_rules, test_reload,
-                  test_drain, test_redis, test_redis_gone]))
+                  test_drain, test_health_while_draining, test_redis, test_redis_gone]))

@@ -186,6 +186,24 @@ def test_remote(check):
             pipeline(check, certificates, server, f"remote: {name}", count, size, path)
 
 
+def test_goodbye(check):
+    """The end is said, so that nobody takes a cut connection for a whole answer."""
+    with Certificates() as certificates, Server(tls=certificates.pair()) as server:
+        ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", server.tls_port), 10) as plain, \
+                certificates.context().wrap_socket(plain, server_hostname="localhost",
+                                                   suppress_ragged_eofs=False) as secure:
+            secure.sendall(ask)
+            got, clean = b"", True
+            try:
+                while more := secure.recv(4096):
+                    got += more
+            except ssl.SSLEOFError:
+                clean = False
+            check(b"200 OK" in got, f"the answer: {got}")
+            check(clean, "close_notify comes before the end")
+
+
 def test_h2load(check):
     with Certificates() as certificates, Server(tls=certificates.pair()) as server:
         path = TAKE.format(key="load", limit="fixed-window+1g/h")
@@ -257,5 +275,5 @@ if __name__ == "__main__":
     if not shutil.which("openssl"):
         sys.exit("openssl is missing; install the package openssl\n0 passed, 1 failed")
     grpc_service.MODULES = grpc_service.modules()
-    sys.exit(run([test_curl, test_alpn, test_openssl, test_resp, test_pipeline, test_remote, test_h2load, test_grpc,
-                  test_hostile, test_files]))
+    sys.exit(run([test_curl, test_alpn, test_openssl, test_resp, test_pipeline, test_remote, test_goodbye, test_h2load,
+                  test_grpc, test_hostile, test_files]))
