@@ -130,7 +130,7 @@ static int read_fields(const struct exchange *exchange, const char *line, struct
 static int read_head(const struct exchange *exchange, struct head *head)
 {
     struct cli_http *const http = exchange->http;
-    const char *end = NULL;
+    const char *end;
     while (http->len == 0 || !(end = strstr(http->data, "\r\n\r\n"))) {
         if (http->len > CLI_HTTP_HEAD_MAX)
             return strange(exchange, "its head does not end");
@@ -193,7 +193,7 @@ static int read_chunks(const struct exchange *exchange, const struct head *head,
     struct cli_http *const http = exchange->http;
     size_t at = head->size, body = 0;
     for (;;) {
-        size_t line_end;
+        size_t line_end = 0;
         int code = need_line(exchange, at, &line_end);
         if (code)
             return code;
