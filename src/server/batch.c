@@ -235,6 +235,14 @@ static bool hold(struct server_batch *batch)
     return true;
 }
 
+void server_batch_hurry(struct server_batch *batch, int64_t now_us)
+{
+    size_t last = batch->count - 1;
+    int64_t left = weir__max(0, batch->due_us - now_us);
+    batch->asks[last].held_us -= left;
+    batch->decided[last].delay_us = left;
+}
+
 /* ---- running ---- */
 
 bool server_batch_finish(struct server_conn *conn)

@@ -126,6 +126,8 @@ void server_batch_run(struct server *server, struct server_batch *batch);
 void server_batch_count(const struct server_batch *batch);
 /* Runs an ask of gRPC's (verb WEIR__VERBS, ask->other): grpc.c. */
 void server_grpc_run(struct server *server, struct server_ask *ask);
+/* A held answer goes before its time, with the rest of its delay. */
+void server_batch_hurry(struct server_batch *batch, int64_t now_us);
 /* Counts, answers and frees a batch that is back. By its loop. */
 void server_batch_back(struct server_batch *batch);
 /* Room for n bytes that live as long as the open batch; NULL: there is none left. */

@@ -15,7 +15,7 @@
 #define READS_MAX 16         /* of what TLS holds, a wake-up */
 #define LINGER_US 2000000    /* for a peer that still sends what nobody reads */
 #define DRAIN_IDLE_US 500000 /* so long without a request, and a draining server lets go */
-#define KEPT_FIRST 4096
+#define EMPTY_LINES_MAX 16   /* before a connection's first request */
 
 static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -93,7 +93,7 @@ static void enter(struct server_thread *thread, struct server_conn *conn)
         server_conn_kill(conn);
 }
 
-void server_conn_accept(struct server_thread *thread, struct server_listener *listener)
+bool server_conn_accept(struct server_thread *thread, struct server_listener *listener)
 {
     for (int i = 0; i < ACCEPTS_MAX; i++) {
         struct sockaddr_storage peer = {0};
@@ -103,12 +103,13 @@ void server_conn_accept(struct server_thread *thread, struct server_listener *li
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
                 pause_accepting(thread);
-            return;
+            return false;
         }
         struct server_conn *conn = make(thread, fd, listener->tls, &peer);
         if (conn)
             enter(thread, conn);
     }
+    return true;
 }
 
 void server_conn_kill(struct server_conn *conn)
@@ -122,6 +123,8 @@ void server_conn_kill(struct server_conn *conn)
     server_clients_leave(thread->server->clients, (const struct sockaddr *)&conn->peer);
     server_tls_free(conn->tls);
     conn->tls = NULL;
+    /* Closing is not enough: a successor that was forked has the descriptor until it runs. */
+    epoll_ctl(thread->epoll, EPOLL_CTL_DEL, conn->fd, NULL);
     close(conn->fd);
     if (conn->prev)
         conn->prev->next = conn->next;
@@ -132,6 +135,12 @@ void server_conn_kill(struct server_conn *conn)
     atomic_fetch_sub(&thread->server->connections, 1);
     conn->next = thread->graves;
     thread->graves = conn;
+}
+
+void server_conn_kill_for_memory(struct server_conn *conn)
+{
+    server_count(&conn->thread->counters->refused[SERVER_REFUSED_MEMORY], 1);
+    server_conn_kill(conn);
 }
 
 /* Those with a batch under way stay until it is back. */
@@ -147,7 +156,8 @@ void server_conn_bury(struct server_thread *thread)
         *at = conn->next;
         if (conn->protocol && conn->protocol->free)
             conn->protocol->free(conn);
-        atomic_fetch_sub(&thread->server->kept, conn->in_size + conn->out_size);
+        atomic_fetch_sub(&thread->server->kept,
+                         server_kept(conn->in_size) + server_kept(conn->out_size));
         free(conn->in);
         free(conn->out);
         free(conn);
@@ -192,6 +202,8 @@ static void part(struct server_conn *conn)
         return;
     conn->lingering = true;
     conn->since_us = conn->thread->now_us;
+    if (conn->tls)
+        server_tls_say_goodbye(conn->tls);
     shutdown(conn->fd, SHUT_WR);
 }
 
@@ -217,13 +229,18 @@ static bool looks_like_http(const char *data, size_t len)
 /* The protocol of a first portion; NULL: not known yet. */
 static const struct server_protocol_ops *tell_apart(const char *data, size_t len)
 {
+    const char *const end = data + len;
+    for (int lines = 0; lines < EMPTY_LINES_MAX && len > 0 && data[0] == '\r'; lines++) {
+        data += len < 2 ? len : 2; /* an empty line before either */
+        len = (size_t)(end - data);
+    }
+    if (len == 0)
+        return NULL;
     size_t compared = len < sizeof preface - 1 ? len : sizeof preface - 1;
     if (!memcmp(data, preface, compared))
         return compared == sizeof preface - 1 || len >= 16 ? &server_h2 : NULL;
     if (data[0] == '*' || data[0] == '$' || data[0] == '\n')
         return &server_resp;
-    if (data[0] == '\r') /* an empty line before either */
-        return len < 3 ? NULL : tell_apart(data + 2, len - 2);
     if (looks_like_http(data, len))
         return &server_http1;
     bool letter = (data[0] | 32) >= 'a' && (data[0] | 32) <= 'z';
@@ -240,7 +257,8 @@ static const struct server_protocol_ops *tell_apart(const char *data, size_t len
 
 /* ---- reading and feeding ---- */
 
-/* Memory that peers make us keep is bounded all told: who would go beyond is let go. */
+/* Memory that peers make us keep is bounded all told: who would go beyond is let go. A little is free for
+ * each, lest a few with long requests shut out everybody whose short one comes in two parts. */
 bool server_keep(struct server *server, size_t bytes)
 {
     if (atomic_fetch_add(&server->kept, bytes) + bytes <= SERVER_MEMORY_MAX)
@@ -252,8 +270,8 @@ bool server_keep(struct server *server, size_t bytes)
 static bool grow_input(struct server_conn *conn, size_t size)
 {
     struct server *server = conn->thread->server;
-    size_t more = size > conn->in_size ? size - conn->in_size : 0;
-    if (more == 0 || !server_keep(server, more))
+    size_t more = server_kept(size) - server_kept(conn->in_size);
+    if (size <= conn->in_size || !server_keep(server, more))
         return false;
     char *bigger = realloc(conn->in, size);
     if (!bigger) {
@@ -269,7 +287,7 @@ static bool grow_input(struct server_conn *conn, size_t size)
 static bool keep(struct server_conn *conn, const char *data, size_t len)
 {
     if (len > conn->in_size) {
-        size_t size = conn->in_size ? conn->in_size : KEPT_FIRST;
+        size_t size = conn->in_size ? conn->in_size : SERVER_KEPT_FREE;
         while (size < len)
             size *= 2;
         if (!grow_input(conn, size))
@@ -287,7 +305,7 @@ static void forget_input(struct server_conn *conn)
         conn->in_start = conn->in_end;
         return;
     }
-    atomic_fetch_sub(&conn->thread->server->kept, conn->in_size);
+    atomic_fetch_sub(&conn->thread->server->kept, server_kept(conn->in_size));
     free(conn->in);
     conn->in = NULL;
     conn->in_start = conn->in_end = conn->in_size = 0;
@@ -308,8 +326,10 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
         return 0;
     if (!conn->protocol) {
         conn->protocol = tell_apart(data, len);
-        if (!conn->protocol)
+        if (!conn->protocol) {
+            note_progress(conn, 0, len);
             return 0;
+        }
         server_count(&conn->thread->counters->accepted[conn->protocol->counted_as], 1);
     }
     conn->feeding = true;
@@ -339,7 +359,7 @@ static size_t make_room(struct server_conn *conn)
         conn->in_start = 0;
     }
     if (conn->in_end == conn->in_size) {
-        size_t size = conn->in_size ? 2 * conn->in_size : KEPT_FIRST;
+        size_t size = conn->in_size ? 2 * conn->in_size : SERVER_KEPT_FREE;
         if (!grow_input(conn, size > most ? most : size))
             return 0;
     }
@@ -360,8 +380,8 @@ static bool read_and_feed(struct server_conn *conn)
     struct server_thread *thread = conn->thread;
     bool own = conn->in_end > conn->in_start || thread->server->remote;
     size_t room = own ? make_room(conn) : SERVER_IN_SIZE;
-    if (room == 0) { /* a request that never ends; the protocols' bounds come first */
-        server_conn_kill(conn);
+    if (room == 0) { /* or a request that never ends; the protocols' bounds come first */
+        server_conn_kill_for_memory(conn);
         return false;
     }
     char *data = own ? conn->in + conn->in_end : thread->in;
@@ -369,6 +389,8 @@ static bool read_and_feed(struct server_conn *conn)
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
     if (got <= 0) {
+        if (conn->tls && !server_tls_is_up(conn->tls))
+            server_count(&thread->counters->refused[SERVER_REFUSED_TLS], 1);
         if (got == 0 && (conn->inflight > 0 || conn->blocked))
             server_conn_close(conn);
         else
@@ -383,7 +405,7 @@ static bool read_and_feed(struct server_conn *conn)
     size_t consumed = feed(conn, data, (size_t)got);
     if (!conn->dead && consumed < (size_t)got &&
         !keep(conn, data + consumed, (size_t)got - consumed))
-        server_conn_kill(conn);
+        server_conn_kill_for_memory(conn);
     return true;
 }
 
@@ -441,40 +463,59 @@ void server_conn_event(struct server_conn *conn, uint32_t events)
 
 /* ---- time ---- */
 
+/* Part of a request is there, or of a handshake. */
+static bool is_in_request(const struct server_conn *conn)
+{
+    return conn->in_request || (conn->tls && !server_tls_is_up(conn->tls));
+}
+
 static bool is_idle(const struct server_conn *conn)
 {
-    return !conn->in_request && conn->inflight == 0 && !conn->blocked;
+    return !is_in_request(conn) && conn->inflight == 0 && !conn->blocked;
+}
+
+/* A request has come since, and only waits to be read. */
+static bool has_input(const struct server_conn *conn)
+{
+    char first;
+    return recv(conn->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+static void count_late(struct server_conn *conn)
+{
+    struct server_counters *counters = conn->thread->counters;
+    if (conn->protocol)
+        server_count(&counters->faults[conn->protocol->counted_as][SERVER_FAULT_TIMEOUT], 1);
+    else if (conn->tls && !server_tls_is_up(conn->tls))
+        server_count(&counters->refused[SERVER_REFUSED_TLS], 1);
 }
 
 void server_conn_sweep(struct server_conn *conn)
 {
     const struct server_config *config = &conn->thread->server->config;
     int64_t age = conn->thread->now_us - conn->since_us;
+    bool draining = !conn->thread->accepting;
     if (conn->lingering) {
-        if (age > LINGER_US)
+        if (age > (draining ? DRAIN_IDLE_US : LINGER_US))
             server_conn_kill(conn);
         return;
     }
     if (conn->blocked && age > config->request_timeout_us) {
+        count_late(conn);
         server_conn_kill(conn);
         return;
     }
     if (is_idle(conn)) {
-        bool draining = !conn->thread->accepting;
-        if (age > (draining ? DRAIN_IDLE_US : config->idle_timeout_us)) {
+        if (age > (draining ? DRAIN_IDLE_US : config->idle_timeout_us) && !has_input(conn)) {
             server_conn_close(conn);
             settle_down(conn);
         }
         return;
     }
-    if (conn->in_request && conn->inflight == 0 && age > config->request_timeout_us) {
-        if (conn->protocol) {
-            server_count(
-                &conn->thread->counters->faults[conn->protocol->counted_as][SERVER_FAULT_TIMEOUT],
-                1);
-            if (conn->protocol->late)
-                conn->protocol->late(conn);
-        }
+    if (is_in_request(conn) && conn->inflight == 0 && age > config->request_timeout_us) {
+        count_late(conn);
+        if (conn->protocol && conn->protocol->late)
+            conn->protocol->late(conn);
         server_conn_close(conn);
         settle_down(conn);
     }

@@ -23,7 +23,8 @@
 #define SERVER_OUT_SIZE ((size_t)512 << 10)     /* the thread's writing buffer */
 #define SERVER_OUT_RESERVE ((size_t)64 << 10)   /* no answer of a batch is longer */
 #define SERVER_KEPT_MAX ((size_t)8 << 20)       /* bytes kept that a peer does not read */
-#define SERVER_MEMORY_MAX ((uint64_t)256 << 20) /* kept for all connections together */
+#define SERVER_MEMORY_MAX ((uint64_t)256 << 20) /* kept for all connections together, beyond … */
+#define SERVER_KEPT_FREE ((size_t)4 << 10)      /* … what each may have whatever the others do */
 #define SERVER_RESP_MESSAGE_MAX (1280u << 10)   /* sixteen of the longest keys fit */
 
 struct server_protocol_ops {
@@ -74,8 +75,9 @@ struct server_conn {
 };
 
 struct server_listener {
-    int fd;
+    int fd; /* -1: let go */
     bool tls;
+    struct server_socket *socket;
 };
 
 struct server_response;
@@ -90,7 +92,7 @@ struct server_thread {
     struct server_top_thread *top;
     struct server_log_thread *log; /* NULL: none */
     struct weir__limit_cache cache;
-    struct server_listener listeners[SERVER_SOCKETS_MAX];
+    struct server_listener *listeners;
     size_t listener_count;
     struct server_conn *conns;
     atomic_uint conn_count;
@@ -121,7 +123,8 @@ int64_t server_monotonic_us(void);
 
 /* ---- conn.c ---- */
 
-void server_conn_accept(struct server_thread *thread, struct server_listener *listener);
+/* Lets in who waits, a portion; whether there may be more. */
+bool server_conn_accept(struct server_thread *thread, struct server_listener *listener);
 void server_conn_event(struct server_conn *conn, uint32_t events);
 /* After a batch came back, or output went: feeds what was kept, then reads on. */
 void server_conn_resume(struct server_conn *conn);
@@ -140,6 +143,13 @@ struct weir__buffer *server_out(struct server_conn *conn);
 void server_out_long(struct server_conn *conn, const char *data, size_t len);
 /* Counts bytes to be kept for a connection; false: as many are kept as may be. */
 bool server_keep(struct server *server, size_t bytes);
+/* What of a connection's kept input, or output, counts. */
+static inline size_t server_kept(size_t size)
+{
+    return size > SERVER_KEPT_FREE ? size - SERVER_KEPT_FREE : 0;
+}
+/* Closes now a connection that wants more kept than may be. */
+void server_conn_kill_for_memory(struct server_conn *conn);
 /* Whether the connection should be fed further now. */
 static inline bool server_conn_goes_on(const struct server_conn *conn)
 {
@@ -159,6 +169,10 @@ ssize_t server_tls_read(struct server_tls_conn *tls, void *data, size_t size);
 ssize_t server_tls_write(struct server_tls_conn *tls, const void *data, size_t len);
 /* Decrypted bytes are there that no event will tell of. */
 bool server_tls_pending(struct server_tls_conn *tls);
+/* Whether the handshake is done. */
+bool server_tls_is_up(const struct server_tls_conn *tls);
+/* Tells the peer that nothing more comes. */
+void server_tls_say_goodbye(struct server_tls_conn *tls);
 /* Reading waits for the socket to be writable. */
 bool server_tls_wants_write(struct server_tls_conn *tls);
 

@@ -72,9 +72,10 @@ static void put_response(struct weir__buffer *out, const struct server_response 
         weir__put(out, response->body.data, response->body.len);
 }
 
-static void write_response(struct server_conn *conn, struct server_response *response)
+/* `last`: none of what is decided comes behind it, so that a server that drains may close. */
+static void write_response(struct server_conn *conn, struct server_response *response, bool last)
 {
-    bool close = response->close || atomic_load(&conn->thread->server->draining);
+    bool close = response->close || (last && atomic_load(&conn->thread->server->draining));
     server_count_status(conn->thread->counters, response->status);
     put_response(server_out(conn), response, close);
     if (response->body.len > SERVER_RESPONSE_ROOM && !response->head)
@@ -110,7 +111,7 @@ static void respond(struct server_conn *conn, struct server_response *response)
     if (server_batch_is_open(conn))
         say_response(conn, response);
     else
-        write_response(conn, response);
+        write_response(conn, response, true);
 }
 
 static void write_said(struct server_conn *conn, const struct server_ask *ask)
@@ -132,7 +133,7 @@ static void answer(struct server_conn *conn, struct server_batch *batch)
             continue;
         }
         server_http_respond(conn, batch, i, response);
-        write_response(conn, response);
+        write_response(conn, response, i + 1 == batch->count);
     }
 }
 
@@ -229,7 +230,7 @@ static void late(struct server_conn *conn)
     struct server_response *response = conn->thread->response;
     server_response_problem(response, 408, "the request did not come in time");
     response->close = true;
-    write_response(conn, response);
+    write_response(conn, response, true);
 }
 
 const struct server_protocol_ops server_http1 = {

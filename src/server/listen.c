@@ -1,11 +1,9 @@
 /* See listen.h. */
-#include "server/listen.h"
+#include "server/listen_inside.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,17 +11,8 @@
 #include <unistd.h>
 
 #define BACKLOG 4096
-#define FIRST_PASSED 3 /* as systemd hands them over */
 
-/* What was opened or handed over before the threads start. Opened ones: a thread's after the other's. */
-static struct {
-    struct server_listener sockets[SERVER_SOCKETS_MAX];
-    size_t socket_count;
-    struct sockaddr_storage bound[SERVER_SOCKETS_MAX]; /* of the first thread's, or of all passed */
-    socklen_t bound_len[SERVER_SOCKETS_MAX];
-    size_t count;
-    bool passed; /* by LISTEN_FDS: every thread listens on all of them */
-} opened;
+struct server_opened server_opened;
 
 /* ---- addresses ---- */
 
@@ -69,7 +58,7 @@ static int read_address(const char *text, struct sockaddr_storage *ret, socklen_
     return 0;
 }
 
-static bool is_private(const struct sockaddr_storage *address)
+bool server_address_is_private(const struct sockaddr_storage *address)
 {
     if (address->ss_family == AF_UNIX)
         return true;
@@ -138,155 +127,100 @@ static bool is_taken(const struct sockaddr_storage *address, socklen_t len)
 static int open_one(const struct server_config *config, size_t i, weir_error *err)
 {
     const char *text = config->listens[i].address;
-    struct sockaddr_storage *address = &opened.bound[i];
-    socklen_t *len = &opened.bound_len[i];
-    int code = read_address(text, address, len, err);
+    struct server_address *it = &server_opened.addresses[i];
+    int code = read_address(text, &it->bound, &it->bound_len, err);
     if (code)
         return code;
-    if (!is_private(address) && !config->token[0] && !config->public_without_token)
+    if (!server_address_is_private(&it->bound) && !config->token[0] &&
+        !config->public_without_token)
         return weir__fail(err, WEIR_EINVAL, 0,
                           "%s is reachable from other hosts and no token is set; set one with "
                           "--token-file, or say --public-without-token",
                           text);
-    if (is_taken(address, *len))
+    if (is_taken(&it->bound, it->bound_len))
         return weir__fail(
             err, WEIR_ESYSTEM, 0,
             "cannot listen on %s: it is in use; stop what runs there, or choose another "
             "with --listen",
             text);
-    code = open_socket(text, address, *len, &opened.sockets[i].fd, err);
+    code = open_socket(text, &it->bound, it->bound_len, &it->sockets[0].fd, err);
     if (code == 0) {
-        opened.sockets[i].tls = config->listens[i].tls;
-        opened.count = opened.socket_count = i + 1;
-        *len = sizeof *address; /* the port that was chosen, where 0 was asked for */
-        getsockname(opened.sockets[i].fd, (struct sockaddr *)address, len);
+        it->tls = config->listens[i].tls;
+        it->socket_count = 1;
+        server_opened.count = i + 1;
+        it->bound_len = sizeof it->bound; /* the port that was chosen, where 0 was asked for */
+        getsockname(it->sockets[0].fd, (struct sockaddr *)&it->bound, &it->bound_len);
     }
     return code;
 }
 
-/* ---- sockets handed over ---- */
-
-static size_t passed_count(void)
+/* The other threads' sockets, before the first connection comes. A path has one for all. */
+static int open_others(const struct server_config *config, size_t i, weir_error *err)
 {
-    const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
-    if (!pid || !count || atol(pid) != (long)getpid())
-        return 0;
-    long n = atol(count);
-    return n < 0 ? 0 : n > SERVER_SOCKETS_MAX ? SERVER_SOCKETS_MAX : (size_t)n;
-}
-
-static int adopt(const struct server_config *config, size_t n, weir_error *err)
-{
-    for (size_t i = 0; i < n; i++) {
-        int fd = FIRST_PASSED + (int)i, listening = 0;
-        socklen_t len = sizeof listening;
-        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &len) || !listening)
-            return weir__fail(err, WEIR_EINVAL, 0,
-                              "descriptor %d of LISTEN_FDS is no listening socket", fd);
-        fcntl(fd, F_SETFD, FD_CLOEXEC);
-        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-        opened.sockets[i] =
-            (struct server_listener){fd, config->listens[i % config->listen_count].tls};
-        opened.bound_len[i] = sizeof opened.bound[i];
-        getsockname(fd, (struct sockaddr *)&opened.bound[i], &opened.bound_len[i]);
-        if (!is_private(&opened.bound[i]) && !config->token[0] && !config->public_without_token)
-            return weir__fail(
-                err, WEIR_EINVAL, 0,
-                "a socket handed over is reachable from other hosts and no token is set; "
-                "set one with --token-file, or say --public-without-token");
-    }
-    opened.count = opened.socket_count = n;
-    opened.passed = true;
-    unsetenv("LISTEN_PID");
-    unsetenv("LISTEN_FDS");
-    return 0;
-}
-
-/* The other threads' sockets: all are there before the first connection is, and all are handed over. */
-static int open_others(const struct server_config *config, weir_error *err)
-{
+    struct server_address *it = &server_opened.addresses[i];
     int code = 0;
-    for (size_t n = opened.count; n < opened.count * (size_t)config->threads && code == 0; n++) {
-        size_t i = n % opened.count;
-        opened.sockets[n].tls = opened.sockets[i].tls;
-        if (opened.bound[i].ss_family == AF_UNIX) /* one path, one socket */
-            opened.sockets[n].fd = fcntl(opened.sockets[i].fd, F_DUPFD_CLOEXEC, 0);
-        else
-            code = open_socket(config->listens[i].address, &opened.bound[i], opened.bound_len[i],
-                               &opened.sockets[n].fd, err);
-        if (code == 0 && opened.sockets[n].fd < 0)
-            code = weir__fail(err, WEIR_ESYSTEM, 0, "no listener: %s", strerror(errno));
-        opened.socket_count = code ? n : n + 1;
+    while (it->socket_count < (size_t)config->threads && it->bound.ss_family != AF_UNIX &&
+           code == 0) {
+        code = open_socket(config->listens[i].address, &it->bound, it->bound_len,
+                           &it->sockets[it->socket_count].fd, err);
+        it->socket_count += code == 0;
     }
     return code;
 }
 
 int server_listeners_open(struct server *server, weir_error *err)
 {
-    size_t passed = passed_count();
-    if (passed > 0)
-        return adopt(&server->config, passed, err);
-    int code = 0;
+    int code = server_sockets_adopt(&server->config, err);
+    if (code || server_opened.passed)
+        return code;
     for (size_t i = 0; i < server->config.listen_count && code == 0; i++)
         code = open_one(&server->config, i, err);
-    return code ? code : open_others(&server->config, err);
+    for (size_t i = 0; i < server_opened.count && code == 0; i++)
+        code = open_others(&server->config, i, err);
+    return code;
 }
 
-int server_listeners_for(struct server *server, int thread, struct server_listener *ret,
+/* ---- threads and their sockets ---- */
+
+static void use(struct server_address *address, size_t i, struct server_listener *ret)
+{
+    struct server_socket *it = &address->sockets[i];
+    atomic_fetch_add(&it->users, 1);
+    *ret = (struct server_listener){it->fd, address->tls, it};
+}
+
+int server_listeners_for(struct server *server, int thread, struct server_listener **ret,
                          size_t *ret_count, weir_error *err)
 {
-    size_t count = opened.passed ? opened.socket_count : opened.count;
-    (void)server;
-    for (size_t i = 0; i < count; i++) {
-        ret[i] = opened.sockets[opened.passed ? i : (size_t)thread * opened.count + i];
-        ret[i].fd = fcntl(ret[i].fd, F_DUPFD_CLOEXEC, 0); /* the thread closes its own */
-        if (ret[i].fd < 0)
-            return weir__fail(err, WEIR_ESYSTEM, 0, "no listener: %s", strerror(errno));
-        *ret_count = i + 1;
+    size_t threads = (size_t)server->config.threads, own = (size_t)thread, n = 0;
+    size_t room = server_opened.count * (SERVER_THREADS_MAX / threads + 1);
+    struct server_listener *all = calloc(room, sizeof *all);
+    if (!all)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the listeners");
+    for (size_t i = 0; i < server_opened.count; i++) {
+        struct server_address *it = &server_opened.addresses[i];
+        if (it->socket_count <= own) { /* fewer than threads: some have one together */
+            use(it, own % it->socket_count, &all[n++]);
+            continue;
+        }
+        for (size_t j = own; j < it->socket_count; j += threads)
+            use(it, j, &all[n++]);
     }
+    *ret = all;
+    *ret_count = n;
     return 0;
-}
-
-void server_listeners_close(void)
-{
-    for (size_t i = 0; i < opened.socket_count; i++)
-        close(opened.sockets[i].fd);
-    opened.socket_count = 0;
 }
 
 void server_listener_close(struct server_listener *listener)
 {
-    close(listener->fd);
+    if (listener->fd >= 0 && atomic_fetch_sub(&listener->socket->users, 1) == 1)
+        close(listener->fd);
+    listener->fd = -1;
 }
 
-/* ---- handing over ---- */
-
-int server_listeners_hand_over(struct server *server, char *const *argv)
+bool server_listeners_are_shared(void)
 {
-    int saved[SERVER_SOCKETS_MAX];
-    (void)server;
-    int beyond = FIRST_PASSED + (int)opened.socket_count;
-    for (size_t i = 0; i < opened.socket_count;
-         i++) { /* out of the way of the numbers they will get */
-        saved[i] = fcntl(opened.sockets[i].fd, F_DUPFD_CLOEXEC, beyond);
-        if (saved[i] < 0)
-            return -1;
-    }
-    pid_t pid = fork();
-    if (pid == 0) {
-        char text[32];
-        for (size_t i = 0; i < opened.socket_count; i++)
-            dup2(saved[i], FIRST_PASSED + (int)i); /* without CLOEXEC */
-        snprintf(text, sizeof text, "%ld", (long)getpid());
-        setenv("LISTEN_PID", text, 1);
-        snprintf(text, sizeof text, "%zu", opened.socket_count);
-        setenv("LISTEN_FDS", text, 1);
-        execv("/proc/self/exe", argv);
-        _exit(127);
-    }
-    for (size_t i = 0; i < opened.socket_count; i++)
-        close(saved[i]);
-    return pid;
+    return server_opened.shared;
 }
 
 /* ---- telling ---- */
@@ -294,7 +228,7 @@ int server_listeners_hand_over(struct server *server, char *const *argv)
 void server_listener_text(const struct server *server, size_t i, struct weir__buffer *ret)
 {
     char host[INET6_ADDRSTRLEN] = "";
-    const struct sockaddr_storage *address = &opened.bound[i];
+    const struct sockaddr_storage *address = &server_opened.addresses[i].bound;
     (void)server;
     if (address->ss_family == AF_UNIX) {
         weir__put_format(ret, "unix:%s", ((const struct sockaddr_un *)address)->sun_path);
@@ -309,20 +243,19 @@ void server_listener_text(const struct server *server, size_t i, struct weir__bu
     }
 }
 
-/* Of sockets that were handed over, those of one thread: the others have the same addresses. */
 size_t server_listener_count(void)
 {
-    return opened.count;
+    return server_opened.count;
 }
 
 bool server_listener_is_tls(size_t i)
 {
-    return opened.sockets[i].tls;
+    return server_opened.addresses[i].tls;
 }
 
 bool server_listens_on(const struct server *server, const char *host, size_t len)
 {
-    for (size_t i = 0; i < opened.count; i++) {
+    for (size_t i = 0; i < server_opened.count; i++) {
         char text[128];
         struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
         server_listener_text(server, i, &buffer);

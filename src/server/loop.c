@@ -79,14 +79,27 @@ static void sift_down(struct server_thread *thread, size_t i)
     }
 }
 
+static void answer_first(struct server_thread *thread)
+{
+    struct server_batch *batch = thread->held[0];
+    thread->held[0] = thread->held[--thread->held_count];
+    sift_down(thread, 0);
+    batch->due_us = 0;
+    server_batch_back(batch);
+}
+
 static void answer_due(struct server_thread *thread)
 {
-    while (thread->held_count > 0 && thread->held[0]->due_us <= thread->now_us) {
-        struct server_batch *batch = thread->held[0];
-        thread->held[0] = thread->held[--thread->held_count];
-        sift_down(thread, 0);
-        batch->due_us = 0;
-        server_batch_back(batch);
+    while (thread->held_count > 0 && thread->held[0]->due_us <= thread->now_us)
+        answer_first(thread);
+}
+
+/* There is no time left to hold them: what is left of their delay, callers must wait themselves. */
+static void answer_early(struct server_thread *thread)
+{
+    while (thread->held_count > 0) {
+        server_batch_hurry(thread->held[0], server_monotonic_us());
+        answer_first(thread);
     }
 }
 
@@ -101,17 +114,21 @@ static int wait_ms(const struct server_thread *thread)
 
 /* ---- once a second, and on the way out ---- */
 
+/* Who waits in sockets that only we have is let in; in the others, the next server does that. */
 static void stop_accepting(struct server_thread *thread)
 {
     if (!thread->accepting)
         return;
     for (size_t i = 0; i < thread->listener_count; i++) {
-        server_conn_accept(thread, &thread->listeners[i]); /* who waits already is served */
-        epoll_ctl(thread->epoll, EPOLL_CTL_DEL, thread->listeners[i].fd, NULL);
-        server_listener_close(&thread->listeners[i]);
+        struct server_listener *it = &thread->listeners[i];
+        epoll_ctl(thread->epoll, EPOLL_CTL_DEL, it->fd, NULL);
+        if (!server_listeners_are_shared() && !atomic_load(&thread->server->handed_over))
+            while (server_conn_accept(thread, it))
+                ;
+        server_listener_close(it);
     }
-    thread->listener_count = 0;
     thread->accepting = false;
+    atomic_fetch_sub(&thread->server->accepting, 1);
     for (struct server_conn *conn = thread->conns, *next; conn; conn = next) {
         next = conn->next;
         if (conn->protocol && conn->protocol->drain)
@@ -158,7 +175,7 @@ static void handle(struct server_thread *thread, const struct epoll_event *event
         return;
     }
     if (data >= (void *)thread->listeners &&
-        data < (void *)(thread->listeners + WEIR__COUNT(thread->listeners))) {
+        data < (void *)(thread->listeners + thread->listener_count)) {
         if (thread->accepting)
             server_conn_accept(thread, data);
         return;
@@ -178,6 +195,7 @@ static void *run(void *argument)
         answer_due(thread);
         server_conn_bury(thread);
     }
+    answer_early(thread);
     while (thread->conns)
         server_conn_kill(thread->conns);
     return NULL;
@@ -193,6 +211,7 @@ static void free_thread(struct server_thread *thread)
     server_conn_bury(thread);
     for (size_t i = 0; i < thread->listener_count; i++)
         server_listener_close(&thread->listeners[i]);
+    free(thread->listeners);
     while (thread->free_batches) {
         struct server_batch *batch = thread->free_batches;
         thread->free_batches = batch->next;
@@ -239,7 +258,7 @@ static int begin(struct server_thread *thread, weir_error *err)
     int code = make_room(thread, err);
     if (code)
         return code;
-    code = server_listeners_for(thread->server, thread->index, thread->listeners,
+    code = server_listeners_for(thread->server, thread->index, &thread->listeners,
                                 &thread->listener_count, err);
     for (size_t i = 0; i < thread->listener_count && code == 0; i++) {
         if (!watch(thread->epoll, thread->listeners[i].fd, &thread->listeners[i],
@@ -271,6 +290,7 @@ int server_thread_start(struct server *server, int index, weir_error *err)
         free_thread(thread);
         return code;
     }
+    atomic_fetch_add(&server->accepting, 1);
     server->threads[server->thread_count++] = thread;
     return 0;
 }

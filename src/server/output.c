@@ -42,14 +42,14 @@ static bool keep_output(struct server_conn *conn, const char *data, size_t len)
     if (conn->out_end + len > conn->out_size) {
         struct server *server = conn->thread->server;
         size_t size = kept + len;
-        if (!server_keep(server, size))
+        if (!server_keep(server, server_kept(size)))
             return false;
         char *bigger = malloc(size);
         if (!bigger) {
-            atomic_fetch_sub(&server->kept, size);
+            atomic_fetch_sub(&server->kept, server_kept(size));
             return false;
         }
-        atomic_fetch_sub(&server->kept, conn->out_size);
+        atomic_fetch_sub(&server->kept, server_kept(conn->out_size));
         if (kept)
             memcpy(bigger, conn->out + conn->out_start, kept);
         free(conn->out);
@@ -78,7 +78,7 @@ static bool send_kept(struct server_conn *conn)
     conn->out_start = conn->out_end - (size_t)left;
     if (left > 0)
         return false;
-    atomic_fetch_sub(&conn->thread->server->kept, conn->out_size);
+    atomic_fetch_sub(&conn->thread->server->kept, server_kept(conn->out_size));
     free(conn->out);
     conn->out = NULL;
     conn->out_start = conn->out_end = conn->out_size = 0;
@@ -93,8 +93,12 @@ static void send_or_keep(struct server_conn *conn, const char *data, size_t len)
     if (conn->dead)
         return;
     ssize_t left = free_way ? send_all(conn, data, len) : (ssize_t)len;
-    if (left < 0 || (left > 0 && !keep_output(conn, data + len - (size_t)left, (size_t)left))) {
+    if (left < 0) {
         server_conn_kill(conn);
+        return;
+    }
+    if (left > 0 && !keep_output(conn, data + len - (size_t)left, (size_t)left)) {
+        server_conn_kill_for_memory(conn);
         return;
     }
     bool blocked = conn->out_end > conn->out_start;

@@ -322,6 +322,9 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
     }
     server_count(&conn->thread->counters->requests[SERVER_RESP], commands);
     server_batch_finish(conn);
+    if (commands > 0 && WEIR__UNLIKELY(!conn->thread->accepting))
+        server_conn_close(
+            conn); /* the server drains, and RESP has no word for it: between requests */
     return at;
 }
 

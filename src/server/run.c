@@ -3,7 +3,7 @@
  *
  *     SIGTERM, SIGINT   stop accepting, answer what is under way, end; once more: end at once
  *     SIGHUP            read the files anew, open the access log anew
- *     SIGUSR2           start the program anew on the same sockets, then drain
+ *     SIGUSR2           start the program anew on the same sockets; when it is ready, drain
  */
 #include "server/conn.h"
 
@@ -218,30 +218,52 @@ static void reload(const char *why)
         server_thread_wake(server.threads[i]);
 }
 
+static pid_t successor; /* 0: none is under way */
+
 static void hand_over(char *const *argv)
 {
     char text[32];
+    if (successor > 0 || getpid() == 1) {
+        say(successor > 0 ? "SIGUSR2: another process is taking over already"
+                          : "SIGUSR2: as process 1 it cannot hand over, its container would end");
+        return;
+    }
     snprintf(text, sizeof text, "%ld", (long)getpid());
     setenv(PREDECESSOR, text, 1);
-    int pid = server_listeners_hand_over(&server, argv);
+    int pid = server_listeners_hand_over(argv);
     unsetenv(PREDECESSOR);
-    if (pid < 0)
+    if (pid < 0) {
         say("cannot start anew: %s", strerror(errno));
-    else
-        say("process %d takes over", pid);
+        return;
+    }
+    successor = pid;
+    say("process %d takes over", pid);
+}
+
+static void reap(void)
+{
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        if (pid != successor)
+            continue;
+        say("process %d could not take over; this one goes on", pid);
+        successor = 0;
+    }
 }
 
 static void drain(const sigset_t *signals)
 {
     int64_t until = server_monotonic_us() + server.config.drain_timeout_us;
     struct timespec moment = {.tv_nsec = 20000000};
-    server_notify("STOPPING=1");
-    server_listeners_close();
+    if (!atomic_load(&server.handed_over)) /* else the service goes on */
+        server_notify("STOPPING=1");
     atomic_store(&server.draining, true);
     for (int i = 0; i < server.thread_count; i++)
         server_thread_wake(server.threads[i]);
     server_demo_stop();
-    while (atomic_load(&server.connections) > 0 && server_monotonic_us() < until) {
+    while ((atomic_load(&server.accepting) > 0 || atomic_load(&server.connections) > 0) &&
+           server_monotonic_us() < until) {
         int got = sigtimedwait(signals, NULL, &moment);
         if (got == SIGTERM || got == SIGINT)
             return;
@@ -253,9 +275,12 @@ static void serve(const sigset_t *signals, char *const *argv)
     struct timespec second = {.tv_sec = 1};
     int64_t ticked = server_monotonic_us();
     for (;;) {
-        int got = sigtimedwait(signals, NULL, &second);
-        if (got == SIGTERM || got == SIGINT)
+        siginfo_t info;
+        int got = sigtimedwait(signals, &info, &second);
+        if (got == SIGTERM || got == SIGINT) {
+            atomic_store(&server.handed_over, successor > 0 && info.si_pid == successor);
             return;
+        }
         if (got == SIGHUP) {
             reload("SIGHUP");
             if (server.access_log)
@@ -264,7 +289,7 @@ static void serve(const sigset_t *signals, char *const *argv)
         if (got == SIGUSR2)
             hand_over(argv);
         if (got == SIGCHLD)
-            waitpid(-1, NULL, WNOHANG);
+            reap();
         if (server_monotonic_us() - ticked < 1000000)
             continue;
         ticked += 1000000;

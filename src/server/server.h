@@ -96,8 +96,10 @@ struct server {
     struct server_thread *threads[SERVER_THREADS_MAX];
     int thread_count;
     atomic_int_fast64_t connections;
+    atomic_int accepting;      /* threads that let connections in */
     atomic_uint_fast64_t kept; /* bytes kept for connections */
     atomic_bool draining, stopping, ready;
+    atomic_bool handed_over;         /* a successor has the sockets */
     atomic_int_fast64_t test_now_us; /* test clock: -1 is not set */
 };
 

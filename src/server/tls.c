@@ -246,12 +246,22 @@ void server_tls_free(struct server_tls_conn *tls)
 {
     if (!tls)
         return;
-    ERR_clear_error();
-    if (SSL_is_init_finished(tls->session))
-        SSL_shutdown(tls->session); /* a last word, if the socket takes it */
-    ERR_clear_error();
+    server_tls_say_goodbye(tls);
     SSL_free(tls->session);
     free(tls);
+}
+
+bool server_tls_is_up(const struct server_tls_conn *tls)
+{
+    return SSL_is_init_finished(tls->session);
+}
+
+void server_tls_say_goodbye(struct server_tls_conn *tls)
+{
+    ERR_clear_error();
+    if (server_tls_is_up(tls))
+        SSL_shutdown(tls->session); /* once only, and if the socket takes it */
+    ERR_clear_error();
 }
 
 /* What a call that moved nothing means. */
