@@ -418,18 +418,21 @@ static void throw_away(struct server_conn *conn)
 
 /* ---- events ---- */
 
+/* What a connection that died meanwhile would have been told must not reach the next one: server_flush
+ * empties the buffer in any case. */
 static void settle_down(struct server_conn *conn)
 {
-    if (!conn->dead)
-        server_flush(conn);
+    server_flush(conn);
     part(conn);
     watch_for(conn);
 }
 
 void server_conn_resume(struct server_conn *conn)
 {
-    if (conn->dead)
+    if (conn->dead) {
+        settle_down(conn);
         return;
+    }
     if (conn->in_end > conn->in_start)
         feed_kept(conn);
     else if (conn->in && conn->inflight == 0)
