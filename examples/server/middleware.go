@@ -1,0 +1,102 @@
+// A web application whose requests `weir serve` decides. The middleware is for net/http.
+//
+//	weir serve --policies examples/server/policies.yaml
+//	go run examples/server/middleware.go        and then: curl -i localhost:8000
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"time"
+)
+
+var passedOn = []string{"Retry-After", "RateLimit", "RateLimit-Policy"}
+
+// Limiter asks one server. Its client keeps connections.
+type Limiter struct {
+	URL    string
+	Client http.Client
+}
+
+type decision struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// ask says what the server decides of a request; an error: nobody decided.
+func (l *Limiter) ask(r *http.Request) (*decision, error) {
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	question, err := json.Marshal(map[string]any{"attributes": map[string]string{
+		"ip": host, "method": r.Method, "path": r.URL.EscapedPath()}})
+	if err != nil {
+		return nil, err
+	}
+	answer, err := l.Client.Post(l.URL+"/v1/take", "application/json", bytes.NewReader(question))
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != 200 && answer.StatusCode != 429 {
+		err = fmt.Errorf("%s: %s", answer.Status, body)
+	}
+	return &decision{answer.StatusCode, answer.Header, body}, err
+}
+
+// Limit lets through what the server allows, and everything while it does not answer.
+func (l *Limiter) Limit(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		decided, err := l.ask(r)
+		if err != nil {
+			log.Println("weir does not answer:", err)
+			next.ServeHTTP(w, r)
+			return
+		}
+		for _, name := range passedOn {
+			if value := decided.header.Get(name); value != "" {
+				w.Header().Set(name, value)
+			}
+		}
+		if decided.status == 429 {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(429)
+			w.Write(decided.body)
+			return
+		}
+		var told struct{ Delay float64 } // of limits that shape: leaky-bucket, smooth, warmup
+		if json.Unmarshal(decided.body, &told) == nil && told.Delay > 0 {
+			time.Sleep(time.Duration(told.Delay * float64(time.Second)))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func setting(name, preset string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return preset
+}
+
+func main() {
+	deadline, err := time.ParseDuration(setting("WEIR_DEADLINE", "0.05") + "s")
+	if err != nil {
+		log.Fatal(err)
+	}
+	limiter := &Limiter{URL: setting("WEIR_URL", "http://localhost:7311"), Client: http.Client{Timeout: deadline}}
+	hello := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello") })
+	address := "localhost:" + setting("PORT", "8000")
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("http://" + address)
+	log.Fatal(http.Serve(listener, limiter.Limit(hello)))
+}

@@ -1,0 +1,59 @@
+// A web application whose requests `weir serve` decides. The middleware is for node:http, Connect and Express.
+//
+//     weir serve --policies examples/server/policies.yaml
+//     node examples/server/middleware.mjs        and then: curl -i localhost:8000
+import http from "node:http";
+import { setTimeout } from "node:timers/promises";
+
+const PASSED_ON = ["retry-after", "ratelimit", "ratelimit-policy"];
+
+/** What weir decides of a request; null: nobody decided, and the request goes ahead. */
+async function ask(weir, deadline, request) {
+  const attributes = {
+    ip: request.socket.remoteAddress,
+    method: request.method,
+    path: request.url.split("?")[0],
+    user: request.user ?? null, // whoever logs people in sets it
+  };
+  try {
+    const answer = await fetch(`${weir}/v1/take`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ attributes }),
+      signal: AbortSignal.timeout(deadline * 1000),
+    });
+    const body = await answer.text();
+    if (answer.status === 200 || answer.status === 429) return { answer, body };
+    console.error(`weir answers ${answer.status}: ${body}`);
+  } catch (error) {
+    console.error(`weir does not answer: ${error.cause ?? error}`);
+  }
+  return null;
+}
+
+/** A middleware: limited(url, seconds)(request, response, next). */
+export function limited(weir, deadline = 0.05) {
+  return async (request, response, next) => {
+    const decided = await ask(weir, deadline, request);
+    if (!decided) return next();
+    for (const name of PASSED_ON) {
+      const value = decided.answer.headers.get(name);
+      if (value !== null) response.setHeader(name, value);
+    }
+    if (decided.answer.status === 429) {
+      response.writeHead(429, { "content-type": "application/problem+json" });
+      return response.end(decided.body);
+    }
+    const { delay } = JSON.parse(decided.body); // of limits that shape: leaky-bucket, smooth, warmup
+    if (delay > 0) await setTimeout(delay * 1000);
+    return next();
+  };
+}
+
+const weir = process.env.WEIR_URL ?? "http://localhost:7311";
+const check = limited(weir, Number(process.env.WEIR_DEADLINE ?? 0.05));
+await fetch(`${weir}/healthz`).catch(() => {}); // the first one takes long: Node loads what it needs
+const port = Number(process.env.PORT ?? 8000);
+http
+  .createServer((request, response) => check(request, response, () => response.end("hello\n")))
+  .listen(port, "localhost", () => console.log(`http://localhost:${port}`));

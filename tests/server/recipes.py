@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""The proxies of docs/SERVER.md and the programs of examples/server, with real servers: what the page tells people to
+write is read from the page, with free ports in place of its own.
+
+    tests/server/recipes.py [NAME …]
+
+nginx, Python, Node and Go must be there; Caddy is tried where it is installed.
+"""
+import http.server
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import weir_server  # noqa: E402
+
+ROOT = weir_server.ROOT
+PAGE = (ROOT / "docs/SERVER.md").read_text(encoding="utf-8")
+EXAMPLES = ROOT / "examples/server"
+START_SECONDS = 60  # go builds first
+NGINX = """daemon off; master_process off; pid {folder}/nginx.pid; error_log stderr;
+events {{}}
+http {{
+    client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
+    uwsgi_temp_path {folder}; scgi_temp_path {folder}; access_log off;
+{text}
+}}
+"""
+
+
+def block(heading, tag):
+    """The first fenced block with this tag under a heading of the page."""
+    section = re.split(rf"(?m)^#+ {re.escape(heading)}$", PAGE)[1]
+    return re.search(rf"(?ms)^```{re.escape(tag)}$\n(.*?)^```$", section)[1]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def fetch(port, path="/", fields=None, body=None):
+    """Status and fields of an answer; with a body it is a POST."""
+    request = urllib.request.Request(f"http://localhost:{port}{path}", body, fields or {})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, answer.headers
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers
+
+
+class Backend(http.server.BaseHTTPRequestHandler):
+    """What stands behind the proxies: says hello to everybody."""
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.rfile.read(int(self.headers["Content-Length"] or 0))
+        self.send_response(200)
+        self.send_header("Content-Length", "6")
+        self.end_headers()
+        self.wfile.write(b"hello\n")
+
+    do_POST = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+class Program:
+    """A program that listens on a port, in a folder of its own, ended at the end."""
+
+    def __init__(self, words, port, env=None):
+        self.words, self.port, self.env = words, port, dict(os.environ, **(env or {}))
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-recipe-"))
+
+    def __enter__(self):
+        self.log = open(self.folder / "log", "w+", encoding="utf-8")
+        words = [word.replace("{folder}", str(self.folder)) for word in self.words]
+        self.process = subprocess.Popen(words, cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL,
+                                        stdout=self.log, stderr=subprocess.STDOUT)
+        end = time.monotonic() + START_SECONDS
+        while not self.listens():
+            if self.process.poll() is not None or time.monotonic() > end:
+                said = self.said()
+                self.__exit__()
+                raise RuntimeError(f"{words[0]} does not start:\n{said}")
+            time.sleep(0.02)
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.process.wait(30)
+        self.log.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def said(self):
+        return (self.folder / "log").read_text(encoding="utf-8", errors="replace")
+
+    def listens(self):
+        try:
+            socket.create_connection(("localhost", self.port), 1).close()
+            return True
+        except OSError:
+            return False
+
+
+def proxied(check, name, start):
+    """A proxy before a backend, by the page's policies: five logins a minute and address."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Backend) as backend:
+        threading.Thread(target=backend.serve_forever, daemon=True).start()
+        with weir_server.Server(policies=block("Behind a proxy", "yaml proxied.yaml")) as server:
+            with start(server.port, backend.server_address[1]) as proxy:
+                check_proxy(check, name, proxy)
+                server.kill()
+                away = fetch(proxy.port, "/login")[0]
+                check.equal(away, 200 if name == "nginx" else 502, f"{name}: while weir is away")
+                server.start()  # so that it ends as it should
+        backend.shutdown()
+
+
+def check_proxy(check, name, proxy):
+    for i in range(5):
+        status, fields = fetch(proxy.port, "/login?next=%2F", body=b"user=ann" if i % 2 else None)
+        check.equal(status, 200, f"{name}: login {i + 1}\n{proxy.said()}")
+    if name == "nginx":
+        check.contains(fields["RateLimit"], '"login";r=0', f"{name}: what is left")
+    status, fields = fetch(proxy.port, "/login")
+    check.equal(status, 429, f"{name}: one too many")
+    check(0 < int(fields["Retry-After"] or 0) <= 60, f"{name}: Retry-After {fields['Retry-After']}")
+    check.contains(fields["RateLimit-Policy"] or "", '"login";q=5;w=60', f"{name}: the policy")
+    for field, value in (("X-Forwarded-For", "192.0.2.1"), ("X-Real-IP", "192.0.2.1"), ("X-Forwarded-Uri", "/"),
+                         ("X-Original-URI", "/"), ("X-Forwarded-Method", "PUT"), ("X-Forwarded-User", "eve")):
+        status, _ = fetch(proxy.port, "/login", {field: value})
+        check.equal(status, 429, f"{name}: {field} of the client changes nothing")
+    status, _ = fetch(proxy.port, "/login?key=eve&limit=token-bucket+1000/s&attr.ip=192.0.2.1")
+    check.equal(status, 429, f"{name}: the client's query changes nothing")
+    check.equal(fetch(proxy.port, "/%6cogin")[0], 429, f"{name}: another spelling is the same path")
+    check.equal(fetch(proxy.port, "/other")[0], 200, f"{name}: other paths go on")
+
+
+def test_nginx(check):
+    def start(weir, backend):
+        port = free_port()
+        text = block("nginx", "nginx").replace("127.0.0.1:7311", f"127.0.0.1:{weir}")
+        text = text.replace("127.0.0.1:8080", f"127.0.0.1:{port}").replace("127.0.0.1:8000", f"127.0.0.1:{backend}")
+        text = text.replace("50ms", "10s")  # a busy machine
+        program = Program(["nginx", "-c", "{folder}/nginx.conf", "-p", "{folder}"], port,
+                          {"PATH": os.environ["PATH"] + ":/usr/sbin"})
+        (program.folder / "nginx.conf").write_text(NGINX.format(folder=program.folder, text=text), encoding="utf-8")
+        return program
+    proxied(check, "nginx", start)
+
+
+def test_caddy(check):
+    if not shutil.which("caddy"):
+        print("caddy is not installed; apt-get install caddy to try its recipe")
+        return
+
+    def start(weir, backend):
+        port = free_port()
+        text = block("Caddy", "text").replace("localhost:7311", f"127.0.0.1:{weir}")
+        text = text.replace("example.com", f"http://localhost:{port}").replace("localhost:8000", f"127.0.0.1:{backend}")
+        program = Program(["caddy", "run", "--adapter", "caddyfile", "--config", "{folder}/Caddyfile"], port)
+        program.env.update(HOME=str(program.folder), XDG_DATA_HOME=str(program.folder),
+                           XDG_CONFIG_HOME=str(program.folder))
+        (program.folder / "Caddyfile").write_text("{\n\tadmin off\n}\n" + text, encoding="utf-8")
+        return program
+    proxied(check, "caddy", start)
+
+
+def middleware(check, name, words):
+    """A program of examples/server: three pages a minute and address."""
+    policies = (EXAMPLES / "policies.yaml").read_text(encoding="utf-8")
+    with weir_server.Server(policies=policies) as server:
+        env = {"PORT": str(free_port()), "WEIR_URL": f"http://127.0.0.1:{server.port}", "WEIR_DEADLINE": "10"}
+        with Program(words, int(env["PORT"]), env) as program:
+            for i in range(3):
+                status, fields = fetch(program.port, "/a%20b?c")
+                check.equal(status, 200, f"{name}: request {i + 1}\n{program.said()}")
+                check.contains(fields["RateLimit"] or "", f'"pages";r={2 - i}', f"{name}: what is left")
+            status, fields = fetch(program.port)
+            check.equal(status, 429, f"{name}: one too many")
+            check(0 < int(fields["Retry-After"] or 0) <= 20, f"{name}: Retry-After {fields['Retry-After']}")
+            check.equal(fields["Content-Type"], "application/problem+json", f"{name}: the denial's type")
+            server.kill()
+            check.equal(fetch(program.port)[0], 200, f"{name}: while weir is away")
+            check.contains(program.said(), "weir does not answer", f"{name}: it says so")
+            server.start()
+
+
+def test_python(check):
+    middleware(check, "python", [sys.executable, str(EXAMPLES / "middleware.py")])
+
+
+def test_node(check):
+    middleware(check, "node", ["node", str(EXAMPLES / "middleware.mjs")])
+
+
+def test_go(check):
+    with tempfile.TemporaryDirectory(prefix="weir-recipe-") as folder:
+        built = f"{folder}/middleware"
+        env = dict(os.environ, GO111MODULE="off", GOFLAGS="", GOCACHE=os.environ.get("GOCACHE", f"{folder}/cache"))
+        subprocess.run(["go", "build", "-o", built, str(EXAMPLES / "middleware.go")], env=env, check=True)
+        middleware(check, "go", [built])
+
+
+if __name__ == "__main__":
+    sys.exit(weir_server.run([test_nginx, test_caddy, test_python, test_node, test_go], sys.argv[1:]))
