@@ -11,12 +11,20 @@ _weir_options() {
     bench) echo "--keys --threads --seconds --limit --batch --store --json --help" ;;
     zone) echo "--check --json --help" ;;
     check) echo "--request --json --store --help" ;;
+    serve)
+        echo "--listen --listen-tls --tls-cert --tls-key --store --policies --envoy \
+            --envoy-charge-denied --envoy-headers --headers --host --token-file \
+            --admin-token-file --public-without-token --threads --max-connections \
+            --max-per-client --max-head --max-body --max-delay --idle-timeout --request-timeout \
+            --drain-timeout --access-log --access-log-sample --access-log-denials --no-watch \
+            --demo-load --test-clock --help"
+        ;;
     top) echo "--token --once --json --help" ;;
     esac
 }
 
 _weir() {
-    local commands="take peek wait settle reset acquire renew release explain replay demo bench zone top check"
+    local commands="take peek wait settle reset acquire renew release explain replay demo bench zone serve top check"
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
@@ -31,7 +39,21 @@ _weir() {
         ;;
     --store)
         compopt -o nospace
-        mapfile -t COMPREPLY < <(compgen -W "file: shm: memory:" -- "$current")
+        local homes="file: shm: memory:"
+        [[ $command == serve ]] && homes+=" redis:// redis+cluster:// redis+sentinel:// rediss://"
+        mapfile -t COMPREPLY < <(compgen -W "$homes" -- "$current")
+        return
+        ;;
+    --policies | --envoy | --token-file | --admin-token-file | --tls-cert | --tls-key | --access-log)
+        compopt -o filenames
+        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+        return
+        ;;
+    --headers)
+        mapfile -t COMPREPLY < <(compgen -W "ietf ietf-06 x-ratelimit off" -- "$current")
+        return
+        ;;
+    --listen | --listen-tls | --host | --max-* | --*-timeout | --access-log-sample)
         return
         ;;
     --wait | --max)

@@ -1,6 +1,6 @@
 # Completion of `weir` for fish. Install in ~/.config/fish/completions or vendor_completions.d.
 
-set -l commands take peek wait settle reset acquire renew release explain replay demo bench zone top check
+set -l commands take peek wait settle reset acquire renew release explain replay demo bench zone top serve check
 set -l none "not __fish_seen_subcommand_from $commands help"
 
 complete -c weir -f
@@ -21,11 +21,12 @@ complete -c weir -n $none -a demo -d "Twice the limit around the edge of a windo
 complete -c weir -n $none -a bench -d "How fast the library decides here"
 complete -c weir -n $none -a zone -d "What a zone holds, and whether it is sound"
 complete -c weir -n $none -a top -d "Watch a server"
+complete -c weir -n $none -a serve -d "A server: HTTP, RESP and gRPC on one port, with a dashboard"
 complete -c weir -n $none -a check -d "Whether a policy file can be read, and what it says"
 complete -c weir -n $none -a help -d "Show the help of a command"
 complete -c weir -n "__fish_seen_subcommand_from help" -a "$commands"
 
-complete -c weir -n "__fish_seen_subcommand_from $commands" -l json -d "Print JSON"
+complete -c weir -n "__fish_seen_subcommand_from $commands; and not __fish_seen_subcommand_from serve" -l json -d "Print JSON"
 complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset acquire renew release replay bench check" \
     -l store -x -a "file: shm: memory:" -d "Where the state is kept"
 complete -c weir -n "__fish_seen_subcommand_from take peek wait acquire" -l cost -x -d "What it costs"
@@ -44,3 +45,33 @@ complete -c weir -n "__fish_seen_subcommand_from bench" -l limit -x -d "Limits t
 complete -c weir -n "__fish_seen_subcommand_from bench" -l batch -x -d "Requests a batch"
 complete -c weir -n "__fish_seen_subcommand_from top" -l token -x -d "The admin token of the server"
 complete -c weir -n "__fish_seen_subcommand_from top" -l once -d "Print one view"
+
+complete -c weir -n "__fish_seen_subcommand_from serve" -l listen -x -a "127.0.0.1:7311 [::1]:7311 unix:" -d "Listen on"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l listen-tls -x -d "Listen on, with TLS"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l tls-cert -rF -d "Certificate"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l tls-key -rF -d "Key of the certificate"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l store -x -a "memory: shm: file: redis://" -d "Where the state is kept"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l policies -rF -d "What limits whom"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l envoy -rF -d "Configuration of envoyproxy/ratelimit"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l envoy-charge-denied -d "Charge denied requests, too"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l envoy-headers -d "Answer Envoy with fields for the client"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l headers -x -a "ietf ietf-06 x-ratelimit off" -d "Rate limit fields"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l host -x -d "Answer for this name, too"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l token-file -rF -d "Token of clients"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l admin-token-file -rF -d "Token of administrators"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l public-without-token -d "Listen on public addresses without a token"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l threads -x -d "Threads"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l max-connections -x -d "Connections"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l max-per-client -x -d "Connections of one address"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l max-head -x -d "Bytes of line and fields"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l max-body -x -d "Bytes of a body"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l max-delay -x -d "Longest that an answer is held"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l idle-timeout -x -d "A connection without requests"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l request-timeout -x -d "For a request to come"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l drain-timeout -x -d "To finish after SIGTERM"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l access-log -rF -d "Decisions as lines of JSON"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l access-log-sample -x -d "One in so many"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l access-log-denials -d "Every denial, whatever the sample"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l no-watch -d "Do not reload when a file changes"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l demo-load -d "Make-believe users"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l test-clock -d "Let clients set the time"
