@@ -1,0 +1,313 @@
+#!/usr/bin/env python3
+"""What a running server tells of itself: that decisions arrive in /metrics, /v1/stats, /v1/top and the access log, all
+of them the same ones; and `weir top`, which shows them: once, as JSON, live on a terminal, and where it cannot.
+"""
+import fcntl
+import http.server
+import json
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+
+import weir_server
+import abuse_tools
+import http_client
+
+POLICIES = """version: 1
+policies:
+  - name: api
+    match: {path: /api/*}
+    limits:
+      - {name: per-user, key: user, limit: fixed-window 5/d}
+      - {name: all, key: global, limit: fixed-window 1000/d}
+      - {name: strict, key: user, limit: fixed-window 2/d, shadow: true}
+    allow: {user: [root]}
+    deny: {user: [evil]}
+"""
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def weir_top(*words, env=None):
+    return subprocess.run([weir_server.WEIR, "top", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=60, env=weir_server.environment(env))
+
+
+def ask(client, user, times=1):
+    for _ in range(times):
+        client.get("/v1/take", attr_path="/api/x", attr_user=user)
+
+
+# ---- the reports agree ----
+
+def test_decisions_are_told(check):
+    with weir_server.Server("--access-log log", policies=POLICIES) as server, \
+            http_client.Client(server.port) as client:
+        ask(client, "ann", 8)  # five allowed, three denied; two allowed and six denied in shadow
+        ask(client, "bob", 2)
+        ask(client, "root", 3)
+        ask(client, "evil", 4)
+        client.get("/v1/take", key="own", limit="fixed-window 1/d")
+        values = abuse_tools.metrics(server)
+        for name, labels, wanted in (
+                ("weir_decisions_total", {"outcome": "allowed"}, 8),
+                ("weir_decisions_total", {"outcome": "denied"}, 3),
+                ("weir_decisions_total", {"outcome": "allow_list"}, 3),
+                ("weir_decisions_total", {"outcome": "deny_list"}, 4),
+                ("weir_policy_decisions_total", {"policy": "api", "outcome": "allowed"}, 7),
+                ("weir_policy_decisions_total", {"policy": "api", "outcome": "denied"}, 3),
+                ("weir_policy_decisions_total", {"policy": "", "outcome": "allowed"}, 1),
+                ("weir_limit_decisions_total", {"limit": "per-user", "outcome": "denied"}, 3),
+                ("weir_limit_decisions_total", {"limit": "all", "outcome": "denied"}, 0),
+                ("weir_shadow_decisions_total", {"limit": "strict", "outcome": "denied"}, 6),
+                ("weir_http_responses_total", {"class": "4xx"}, 7)):
+            check.equal(abuse_tools.total(values, name, **labels), wanted, f"{name} {labels}")
+
+        stats = client.get("/v1/stats").json
+        check.equal((stats["totals"]["allowed"], stats["totals"]["denied"], stats["totals"]["shadow_denied"]), (11, 7, 6),
+                    "the totals of /v1/stats")
+        api = [policy for policy in stats["policies"] if policy["name"] == "api"][0]
+        check.equal([(it["name"], it["shadow"], it["denied"]) for it in api["limits"]],
+                    [("per-user", False, 3), ("all", False, 0), ("strict", True, 6)], "limits of /v1/stats")
+        check(stats["latency"]["count"] >= 18 and 0 <= stats["latency"]["p50"] <= stats["latency"]["p999"] < 60, "latency")
+
+        top = {policy["name"]: policy for policy in client.get("/v1/top").json["policies"]}
+        check.contains(top["api"]["denied"][0]["key"], "user=ann", "the most denied key")
+        check.equal(len(top["api"]["denied"]), 1, "denied keys")
+        check.equal(top[""]["hottest"][0]["key"], "own", "the key of a request with its own limit")
+        check.equal([policy["name"] for policy in client.get("/v1/top", policy="api", k=1).json["policies"]], ["api"],
+                    "one policy")
+
+        log = server.folder / "log"
+        check(server.wait_for(lambda: log.exists() and log.read_text().count("\n") == 18), "a line a decision")
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        check.equal(sum(line["allowed"] for line in lines), 11, "allowed lines")
+        check.equal([line["verdict"] for line in lines],
+                    ["limits"] * 10 + ["allow-list"] * 3 + ["deny-list"] * 4 + ["limits"], "verdicts, in order")
+        check.equal({line["entry"] for line in lines[5:8]}, {"per-user"}, "the entry that was in the way")
+        check.equal(sum(line["shadow_denied"] for line in lines), 6, "what would have been denied in shadow")
+        check(all(line["client"] == "127.0.0.1" and line["protocol"] == "http" for line in lines), "who asked")
+
+
+def test_denials_are_always_logged(check):
+    with weir_server.Server("--access-log log --access-log-sample 1000000 --access-log-denials", policies=POLICIES) as server, \
+            http_client.Client(server.port) as client:
+        ask(client, "ann", 20)
+        log = server.folder / "log"
+        check(server.wait_for(lambda: log.exists() and log.read_text().count("\n") >= 15), "fifteen lines")
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        check.equal(sum(not line["allowed"] for line in lines), 15, "denied lines")
+        check(len(lines) <= 16, f"{len(lines)} lines; an allowed one is one in a million")
+
+
+def test_reload_keeps_counts(check):
+    with weir_server.Server(policies=POLICIES) as server, http_client.Client(server.port) as client:
+        ask(client, "ann", 7)
+        server.write("policies.yaml", POLICIES.replace("name: api", "name: other"))
+        client.post("/v1/reload")
+        ask(client, "ann", 1)
+        stats = client.get("/v1/stats").json
+        found = {policy["name"]: policy for policy in stats["policies"]}
+        check.equal((found["api"]["allowed"], found["api"]["denied"], found["api"].get("gone")), (5, 2, True), "what is gone")
+        check.equal((found["other"]["allowed"], found["other"].get("gone")), (1, None), "what came")
+        server.write("policies.yaml", POLICIES)
+        client.post("/v1/reload")
+        ask(client, "ann", 1)
+        found = {policy["name"]: policy for policy in client.get("/v1/stats").json["policies"]}
+        check.equal((found["api"]["denied"], found["api"].get("gone")), (3, None), "what is back")
+
+
+# ---- weir top ----
+
+def test_top_once(check):
+    with weir_server.Server(policies=POLICIES) as server, http_client.Client(server.port) as client:
+        ask(client, "ann", 8)
+        stop = threading.Event()
+
+        def load():
+            with http_client.Client(server.port) as another:
+                while not stop.is_set():
+                    ask(another, "busy", 1)
+                    time.sleep(0.01)
+
+        thread = threading.Thread(target=load)
+        thread.start()
+        done = weir_top(f"127.0.0.1:{server.port}", "--once")
+        piped = weir_top(f"http://127.0.0.1:{server.port}/")
+        stop.set()
+        thread.join()
+        for it, how in ((done, "--once"), (piped, "without a terminal")):
+            check.equal((it.returncode, it.stderr), (0, ""), how)
+            check(not ESCAPES.search(it.stdout), f"{how}: no escapes")
+            check(max(map(len, it.stdout.splitlines())) <= 80, f"{how}: 80 columns")
+            for part in ("weir 0.", "POLICY", "api", "  per-user", "  strict shadow", "HOTTEST KEYS", "MOST DENIED KEYS",
+                         "{user=busy}", "store memory"):
+                check.contains(it.stdout, part, how)
+            rates = re.search(r"denied ([\d.]+)/s", it.stdout)
+            check(rates and float(rates[1]) > 5, f"{how}: a rate of what happens meanwhile: {it.stdout.splitlines()[1]}")
+
+
+def test_top_json(check):
+    with weir_server.Server(policies=POLICIES) as server, http_client.Client(server.port) as client:
+        ask(client, "ann", 8)
+        done = weir_top(f"127.0.0.1:{server.port}", "--json")
+        check.equal(done.returncode, 0, "exit code")
+        said = json.loads(done.stdout)
+        check.equal(said["stats"]["totals"]["denied"], 3, "stats")
+        check.equal(said["top"]["policies"][0]["name"], "api", "top")
+
+
+def test_top_tokens_and_sockets(check):
+    with weir_server.Server("--listen unix:sock --admin-token-file token", files={"token": "secret\n"}) as server:
+        address = f"127.0.0.1:{server.port}"
+        for words, env in (((), None), (("--token", "wrong"), None), ((), {"WEIR_TOKEN": "wrong"})):
+            done = weir_top(address, *words, env=env)
+            check.equal(done.returncode, 3, f"{words} {env}")
+            check.contains(done.stderr, "admin token", f"{words} {env}")
+        for words, env in (((address, "--token", "secret"), None), ((address,), {"WEIR_ADMIN_TOKEN": "secret"}),
+                           ((f"unix:{server.folder}/sock",), {"WEIR_TOKEN": "secret"})):
+            done = weir_top(*words, "--json", env=env)
+            check.equal((done.returncode, done.stderr), (0, ""), f"{words} {env}")
+
+
+class Stranger(http.server.BaseHTTPRequestHandler):
+    answers = {"html": b"<html>", "json": b'{"a": 1}', "array": b"[]", "empty": b""}
+
+    def do_GET(self):
+        self.send_response(200 if self.server.kind in self.answers else int(self.server.kind))
+        self.end_headers()
+        self.wfile.write(self.answers.get(self.server.kind, b"no"))
+
+    def log_message(self, *_):
+        pass
+
+
+def test_top_elsewhere(check):
+    """What is not there, not weir, not even HTTP, or silent: said plainly."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        done = weir_top(f"127.0.0.1:{closed.getsockname()[1]}")
+        check.equal(done.returncode, 3, "a closed port")
+        check.contains(done.stderr, "Connection refused; is `weir serve` running there?", "a closed port")
+    for kind in ("html", "json", "array", "empty", "404", "500"):
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as stranger:
+            stranger.kind = kind
+            threading.Thread(target=stranger.serve_forever, daemon=True).start()
+            for option in ("--once", "--json"):
+                done = weir_top(f"127.0.0.1:{stranger.server_port}", option)
+                check.equal((done.returncode, done.stdout), (3, ""), f"{kind} {option}")
+                check.contains(done.stderr, "not as weir does", f"{kind} {option}")
+            stranger.shutdown()
+    for greeting, said in ((b"SSH-2.0-x\r\n", "does not speak HTTP"), (b"", "closed without an answer"), (None, "no answer within")):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            def greet(listener=listener, greeting=greeting):
+                connection = listener.accept()[0]
+                if greeting is not None:
+                    connection.recv(1)
+                    connection.sendall(greeting)
+                    connection.shutdown(socket.SHUT_WR)
+                return connection
+            kept = []
+            thread = threading.Thread(target=lambda: kept.append(greet()))
+            thread.start()
+            done = weir_top(f"127.0.0.1:{listener.getsockname()[1]}")
+            thread.join()
+            check.equal(done.returncode, 3, said)
+            check.contains(done.stderr, said, said)
+            kept[0].close()
+    for address in ("ftp://x", "http://", "http://u@h", "http://h:0", "http://h:99999", "http://h:x", "unix:", "[::1", "a b"):
+        done = weir_top(address)
+        check.equal(done.returncode, 2, address)
+        check.contains(done.stderr, address, address)
+
+
+class Terminal:
+    """`weir top` on a terminal of its own."""
+
+    def __init__(self, address, rows, columns):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(weir_server.WEIR, ["weir", "top", address], dict(weir_server.environment(), TERM="xterm"))
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.output = b""
+
+    def watch(self, until, seconds=30.0):
+        """Reads on until the output satisfies, or ends."""
+        end = time.monotonic() + seconds
+        while not until(self.output) and time.monotonic() < end:
+            if select.select([self.fd], [], [], 0.1)[0]:
+                try:
+                    data = os.read(self.fd, 65536)
+                except OSError:  # the other side is gone
+                    data = b""
+                if not data:
+                    return
+                self.output += data
+
+    def end(self):
+        """Waits for the end; the exit status."""
+        self.watch(lambda _: False, 10)
+        os.close(self.fd)
+        return os.waitpid(self.pid, 0)[1]
+
+    def frames(self):
+        """What stood on the screen, without escapes, as lists of lines."""
+        return [ESCAPES.sub("", frame).split("\r\n") for frame in self.output.decode(errors="replace").split("\x1b[H")[1:]]
+
+
+def test_top_live(check):
+    with weir_server.Server(policies=POLICIES) as server, http_client.Client(server.port) as client:
+        ask(client, "ann", 8)
+        for rows, columns, ending in ((30, 120, "q"), (24, 80, "interrupt"), (10, 40, "terminate"), (3, 10, "q")):
+            terminal = Terminal(f"127.0.0.1:{server.port}", rows, columns)
+            terminal.watch(lambda output: output.count(b"\x1b[H") >= 3)
+            if ending == "terminate":
+                os.kill(terminal.pid, signal.SIGTERM)
+            else:
+                os.write(terminal.fd, b"q" if ending == "q" else b"\x03")
+            check.equal(terminal.end(), 0, f"{ending}: exit status")
+            check(terminal.output.startswith(b"\x1b[?1049h"), f"{ending}: a page of its own")
+            check(terminal.output.endswith(b"\x1b[?25h\x1b[?1049l"), f"{ending}: the screen is given back")
+            for frame in terminal.frames()[1:3]:  # the first may be drawn before the size is known
+                check(len(frame) <= rows, f"{len(frame)} lines on {rows} rows")
+                check(max(map(len, frame)) <= columns, f"{max(map(len, frame))} characters on {columns} columns")
+            if rows == 30:
+                shown = "\n".join(terminal.frames()[2])
+                for part in ("api", "per-user", "MOST DENIED KEYS", "{user=ann}"):
+                    check.contains(shown, part, "live")
+
+
+def test_top_outlives_a_restart(check):
+    """A server that goes away is said to be; when it is back, so are its numbers."""
+    with weir_server.Server(policies=POLICIES) as server:
+        server.listen = f"127.0.0.1:{server.port}"  # the same one again
+        terminal = Terminal(server.listen, 30, 100)
+        terminal.watch(lambda output: output.count(b"\x1b[H") >= 2)
+        server.stop()
+        terminal.watch(lambda output: b"refused" in output)
+        check.contains(terminal.output, b"is `weir serve` running there?", "gone")
+        server.start()
+        seen = len(terminal.output)
+
+        def is_back(output):
+            whole = output[seen:].split(b"\x1b[J")[:-1]
+            return bool(whole) and b"refused" not in whole[-1]
+
+        terminal.watch(is_back)
+        check(is_back(terminal.output), "back")
+        os.write(terminal.fd, b"q")
+        check.equal(terminal.end(), 0, "exit status")
+
+
+TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]
+
+if __name__ == "__main__":
+    sys.exit(weir_server.run(TESTS, sys.argv[1:]))
