@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #define ACCEPTS_MAX 64       /* a wake-up */
-#define READS_MAX 16         /* of what TLS holds, a wake-up */
 #define LINGER_US 2000000    /* for a peer that still sends what nobody reads */
 #define DRAIN_IDLE_US 500000 /* so long without a request, and a draining server lets go */
 #define EMPTY_LINES_MAX 16   /* before a connection's first request */
@@ -427,6 +426,14 @@ static void settle_down(struct server_conn *conn)
     watch_for(conn);
 }
 
+/* What TLS has decrypted already, no event tells of: at most a record, so this ends. */
+static void read_pending(struct server_conn *conn)
+{
+    while (!conn->dead && conn->tls && wants_input(conn) && server_tls_pending(conn->tls) &&
+           read_and_feed(conn))
+        ;
+}
+
 void server_conn_resume(struct server_conn *conn)
 {
     if (conn->dead) {
@@ -437,6 +444,7 @@ void server_conn_resume(struct server_conn *conn)
         feed_kept(conn);
     else if (conn->in && conn->inflight == 0)
         forget_input(conn);
+    read_pending(conn);
     settle_down(conn);
 }
 
@@ -455,11 +463,9 @@ void server_conn_event(struct server_conn *conn, uint32_t events)
             server_conn_resume(conn);
     }
     if (!conn->dead && events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
-        int reads = 0;
-        bool goes_on = wants_input(conn) || !(events & EPOLLIN);
-        while (goes_on && reads++ < READS_MAX && read_and_feed(conn))
-            goes_on =
-                !conn->dead && conn->tls && wants_input(conn) && server_tls_pending(conn->tls);
+        if (wants_input(conn) || !(events & EPOLLIN))
+            read_and_feed(conn);
+        read_pending(conn);
     }
     settle_down(conn);
 }
