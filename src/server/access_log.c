@@ -168,7 +168,7 @@ static void fill(struct server_log_item *item, const struct server_log_record *r
     item->cost = record->cost;
     item->shadow_denied = record->shadow_denied;
     const weir_decision *const decision = record->decision;
-    if (!decision)
+    if (!decision || strcmp(record->verdict, "limits") != 0)
         return;
     item->decided = true;
     item->degraded = decision->degraded;

@@ -39,7 +39,7 @@ struct server_log_record {
     struct weir__span entry;  /* whose limit bound */
     struct weir__span key;
     int64_t cost;
-    const weir_decision *decision; /* NULL: a list decided, or nothing applied */
+    const weir_decision *decision; /* heeded if the verdict is "limits"; else NULL will do */
     bool allowed;                  /* what the caller was told */
     const char *verdict;           /* "limits", "allow-list", "deny-list", "none", "error" */
     uint32_t shadow_denied;        /* shadow entries that would have denied */

@@ -133,6 +133,7 @@ static void test_fields(void)
                                       .protocol = SERVER_GRPC,
                                       .key = {"\xff\x00", 2},
                                       .cost = 1,
+                                      .decision = &denied, /* no limit was asked */
                                       .allowed = true,
                                       .verdict = "allow-list",
                                   });
