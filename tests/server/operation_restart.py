@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""A restart loses no request and no count: by socket activation, by SIGUSR2, and what the zone keeps.
+
+    tests/server/operation_restart.py [--long] [NAME …]
+"""
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+
+import operation_tools
+import resp
+import weir_server
+from operation_tools import LIMITS, PLENTY, SCARCE, SCARCE_MOST
+
+LONG = "--long" in sys.argv
+ROUNDS = 20 if LONG else 4
+BETWEEN = 1.0
+
+
+class Folder:
+    """For a zone that outlives servers."""
+
+    def __enter__(self):
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="weir-zone-"))
+        return self.path
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def judge(check, load, port, name):
+    """Every request has its answer, and what was told is what was charged."""
+    check(not load.lost, f"{name}: {len(load.lost)} requests lost: {load.lost[:5]}")
+    check(load.answers() > 1000, f"{name}: only {load.answers()} answers")
+    check.equal(operation_tools.charged(port, PLENTY), load.allowed(PLENTY), f"{name}: charged, and told")
+    check.equal(load.allowed(SCARCE), SCARCE_MOST, f"{name}: of a limit of {SCARCE_MOST}, allowed")
+    print(f"  {name}: {load.answers()} answers, {load.reconnected} connections closed with notice, "
+          f"{load.asked_again} between two requests", flush=True)
+
+
+# ---- systemd's way ----
+
+def test_socket_activation(check):
+    """The new server starts on the socket when the old one has been told to stop, or before."""
+    with Folder() as folder:
+        options = f"--threads 2 --store file:{folder}/zone?size=4m"
+        sockets = operation_tools.listening()
+        port = sockets[0].getsockname()[1]
+        old = operation_tools.Activated(sockets, options).__enter__()
+        load = operation_tools.Load(port).start()
+        for number in range(ROUNDS):
+            time.sleep(BETWEEN)
+            if number % 2:  # one after the other, as `systemctl restart` does
+                old.stop()
+                new = operation_tools.Activated(sockets, options).__enter__()
+            else:  # both at once
+                new = operation_tools.Activated(sockets, options).__enter__()
+                old.stop()
+            shutil.rmtree(old.folder)
+            old = new
+        time.sleep(BETWEEN)
+        load.end()
+        judge(check, load, port, "socket activation")
+        old.__exit__(None)
+
+
+def test_several_sockets(check):
+    """Each is served, by every thread; a socket that does not listen is refused."""
+    sockets = operation_tools.listening(3)
+    with operation_tools.Activated(sockets, "--threads 3") as server:
+        for port in server.ports:
+            with resp.Client(port) as client:
+                check.equal(client.call("PING"), "PONG", "a socket that was handed over")
+        check.equal(len([line for line in server.lines if line.startswith("listening on")]), 3, "all are told of")
+    deaf = socket.socket()
+    deaf.bind(("127.0.0.1", 0))
+    try:
+        with operation_tools.Activated([deaf]):
+            check(False, "a socket that does not listen is refused")
+    except weir_server.WrongEnd as error:
+        check.contains(str(error), "no listening socket", "a socket that does not listen is refused")
+
+
+def test_listen_pid_of_another(check):
+    """Descriptors meant for another process are left alone."""
+    with weir_server.Server("--threads 1", env={"LISTEN_PID": "1", "LISTEN_FDS": "1"}) as server:
+        with server.client() as client:
+            check.equal(client.call("PING"), "PONG", "it opened its own socket")
+
+
+# ---- SIGUSR2 ----
+
+def test_hand_over(check):
+    """The server starts itself anew on its sockets, again and again, under load."""
+    operation_tools.adopt_orphans()
+    notify = operation_tools.Notify()
+    with Folder() as folder:
+        server = weir_server.Server(f"--threads 2 --store file:{folder}/zone?size=4m", env={"NOTIFY_SOCKET": notify.path})
+        server.start()
+        pid, message = notify.receive()
+        check.equal(message.get("READY"), "1", "the first is ready")
+        load = operation_tools.Load(server.port).start()
+        for number in range(ROUNDS):
+            time.sleep(BETWEEN)
+            os.kill(pid, signal.SIGUSR2)
+            told = notify.receive()
+            if not check(told is not None and "MAINPID" in told[1], f"hand-over {number}: the successor tells: {told}"):
+                break
+            new = int(told[1]["MAINPID"])
+            check(new != pid and told[0] == new and told[1].get("READY") == "1", f"hand-over {number}: {told}")
+            check.equal(operation_tools.exit_code_of(pid), 0, f"hand-over {number}: exit code of the old one")
+            pid = new
+        time.sleep(BETWEEN)
+        load.end()
+        judge(check, load, server.port, "hand-over")
+        check(all("STOPPING" not in message for _, message in notify.all),
+              "those that hand over do not say that the service stops")
+        check.equal(operation_tools.end(pid), 0, "exit code of the last one")
+        check.equal(notify.receive(1), (pid, {"STOPPING": "1"}), "the last one says that it stops")
+        check(not weir_server.REPORTS.search(server.stderr()), f"no sanitizer's report: {server.stderr()}")
+    notify.close()
+    shutil.rmtree(server.folder)
+
+
+def test_hand_over_that_fails(check):
+    """A successor that cannot start changes nothing; the next attempt may succeed."""
+    operation_tools.adopt_orphans()
+    notify = operation_tools.Notify(abstract=True)
+    good = "version: 1\npolicies:\n- {name: api, key: user, limit: gcra 1/s}\n"
+    server = weir_server.Server("--threads 2 --no-watch", policies=good, env={"NOTIFY_SOCKET": notify.path})
+    server.start()
+    notify.receive()
+    old = server.process.pid
+    with server.client() as client:
+        server.write("policies.yaml", "version: 1\npolicies: none of these\n")
+        server.signal(signal.SIGUSR2)
+        check(server.wait_for(lambda: "policies.yaml" in server.stderr()), "the successor says what is wrong")
+        check(server.wait_for(lambda: "goes on" in server.stderr()), f"the old one says that it goes on: {server.stderr()}")
+        check.equal(client.call("PING"), "PONG", "and does")
+        with server.client() as another:
+            check.equal(another.call("PING"), "PONG", "also for new connections")
+        server.write("policies.yaml", good)
+        server.signal(signal.SIGUSR2)
+        server.signal(signal.SIGUSR2)  # once is enough
+        told = notify.receive()
+        check(told and told[1].get("READY") == "1", f"the second attempt succeeds: {told}")
+    check.equal(server.process.wait(20), 0, "exit code of the old one")
+    check.equal(notify.receive(2), None, "there is one successor, not two")
+    with server.client() as client:
+        check.equal(client.call("PING"), "PONG", "it answers")
+    if told and told[0] != old:
+        check.equal(operation_tools.end(told[0]), 0, "exit code of the new one")
+    notify.close()
+    shutil.rmtree(server.folder)
+
+
+def test_connections_during_a_hand_over(check):
+    """Whoever asks at that moment is answered, by the old one or by the new one, whichever socket it came to."""
+    operation_tools.adopt_orphans()
+    notify = operation_tools.Notify()
+    server = weir_server.Server("--threads 4", env={"NOTIFY_SOCKET": notify.path})
+    server.start()
+    old, _ = notify.receive()
+    os.kill(old, signal.SIGUSR2)
+    clients = []
+    end = time.monotonic() + 1.0
+    while time.monotonic() < end and len(clients) < 800:
+        clients.append(resp.Client(server.port))
+        clients[-1].socket.sendall(b"PING\r\n")
+    answered = 0
+    for client in clients:
+        try:
+            answered += client.read() == "PONG"
+        except OSError:
+            pass
+        client.close()
+    told = notify.receive()
+    check.equal(answered, len(clients), "connections made while one takes over are served")
+    check.equal(operation_tools.exit_code_of(old), 0, "exit code of the old one")
+    check.equal(operation_tools.end(int(told[1]["MAINPID"])), 0, "exit code of the new one")
+    notify.close()
+    shutil.rmtree(server.folder)
+
+
+# ---- what the zone keeps ----
+
+def test_state_outlives_a_restart(check):
+    with Folder() as folder:
+        for store, kept in ((f"file:{folder}/zone?size=1m", True), ("memory:1m", False)):
+            server = weir_server.Server(f"--threads 2 --store {store}")
+            with server:
+                with server.client() as client:
+                    reply = client.call("WEIR.TAKE", "k", LIMITS[SCARCE], "COST", "100")
+                    receipt = reply[6]
+                server.stop()
+                server.start()
+                with server.client() as client:
+                    reply = client.call("WEIR.PEEK", "k", LIMITS[SCARCE])
+                    check.equal(reply[2], SCARCE_MOST - (100 if kept else 0), f"{store}: remaining after a restart")
+                    if kept:
+                        check.equal(client.call("WEIR.SETTLE", "k", LIMITS[SCARCE], receipt, "40"), "OK",
+                                    "a receipt of the server before is good")
+                        check.equal(client.call("WEIR.PEEK", "k", LIMITS[SCARCE])[2], SCARCE_MOST - 40, "and settles")
+
+
+def test_two_servers_on_one_zone(check):
+    """They agree exactly, whoever is asked, and go on when one is killed."""
+    name = f"/weir-test-{os.getpid()}"
+    options = f"--threads 2 --store shm:{name}?size=1m"
+    try:
+        with weir_server.Server(options) as one, weir_server.Server(options) as two:
+            loads = [operation_tools.Load(server.port, pause=0).start() for server in (one, two)]
+            time.sleep(3)
+            for load in loads:
+                load.end()
+                check(not load.lost, f"two servers: {load.lost[:5]}")
+            for server in (one, two):
+                check.equal(operation_tools.charged(server.port, PLENTY), sum(it.allowed(PLENTY) for it in loads),
+                            "two servers: charged, and told by both")
+            check.equal(sum(it.allowed(SCARCE) for it in loads), SCARCE_MOST, "two servers: allowed by both")
+            with one.client() as first, two.client() as second:
+                reply = first.call("WEIR.TAKE", "r", LIMITS[SCARCE], "COST", "10")
+                check.equal(second.call("WEIR.SETTLE", "r", LIMITS[SCARCE], reply[6], "4"), "OK",
+                            "two servers: a receipt of one is good with the other")
+            before = operation_tools.charged(two.port, PLENTY)
+            one.kill()
+            check.equal(operation_tools.charged(two.port, PLENTY), before, "two servers: one is killed, the other knows")
+            one.start()
+            check.equal(operation_tools.charged(one.port, PLENTY), before, "two servers: and it comes back to the same")
+    finally:
+        pathlib.Path(f"/dev/shm{name}").unlink(missing_ok=True)
+
+
+TESTS = [test_socket_activation, test_several_sockets, test_listen_pid_of_another, test_hand_over,
+         test_hand_over_that_fails, test_connections_during_a_hand_over, test_state_outlives_a_restart,
+         test_two_servers_on_one_zone]
+
+if __name__ == "__main__":
+    sys.exit(weir_server.run(TESTS, [word for word in sys.argv[1:] if not word.startswith("-")]))

@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""How a server stops: what is under way is answered, what is held, too; nobody new is let in; twice is at once. And
+what it tells systemd about it.
+
+    tests/server/operation_stop.py [NAME …]
+"""
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+
+import operation_tools
+import abuse_tools
+import http_client
+import resp
+import weir_server
+
+LIMIT = "fixed-window 1000000/d from-first"
+
+
+def held(delay):
+    """A key's limit, its first take, and a take that is held for about `delay` seconds behind it."""
+    limit = f"leaky-bucket 1/{int(delay * 1000)}ms burst 100"
+    return (http_client.post("/v1/take", {"key": "h", "limit": limit}),
+            http_client.post("/v1/take", {"key": "h", "limit": limit, "hold": True}))
+
+
+def is_refused(port):
+    try:
+        with abuse_tools.connect(port, 2):
+            return False
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+
+
+def ends_within(server, check, seconds, what, code=0):
+    start = time.monotonic()
+    took = server.stop(code)
+    check(time.monotonic() - start <= seconds, f"{what}: ended after {took:.1f} s")
+
+
+# ---- what is under way ----
+
+def test_idle_connections_are_closed(check):
+    with weir_server.Server("--threads 2") as server:
+        clients = [resp.Client(server.port), http_client.Client(server.port)]
+        clients[0].call("PING")
+        clients[1].get("/healthz")
+        silent = abuse_tools.connect(server.port)
+        ends_within(server, check, 3, "with idle connections")
+        for it in (clients[0].socket, clients[1].socket, silent):
+            it.settimeout(1)
+            check.equal(it.recv(100), b"", "an idle connection ends in good order")
+            it.close()
+
+
+def test_held_answers_arrive(check):
+    with weir_server.Server("--threads 2") as server, http_client.Client(server.port) as client:
+        first, second = held(1.5)
+        client.ask(first)
+        client.send(second)
+        time.sleep(0.2)
+        start = time.monotonic()
+        server.signal(signal.SIGTERM)
+        check(server.wait_for(lambda: is_refused(server.port), 1), "nobody new is let in meanwhile")
+        answer = client.read()
+        waited = time.monotonic() - start
+        check(answer.status == 200 and answer.json["delay"] == 0, f"a held answer arrives: {answer}")
+        check(1.0 <= waited <= 2.5, f"when it is due: after {waited:.1f} s")
+        check.equal(answer.fields.get("connection"), "close", "and says that it is the last")
+        check(client.at_end(), "which it is")
+        ends_within(server, check, 2, "behind the held answer")
+
+
+def test_held_answers_do_not_hold_the_server(check):
+    """Longer than --drain-timeout: answered then, with what is left of the delay."""
+    with weir_server.Server("--threads 2 --drain-timeout 1s") as server, http_client.Client(server.port) as client:
+        first, second = held(6)
+        client.ask(first)
+        client.send(second)
+        time.sleep(0.2)
+        server.signal(signal.SIGTERM)
+        start = time.monotonic()
+        answer = client.read()
+        waited = time.monotonic() - start
+        check(0.7 <= waited <= 2.5, f"answered when the time is over: after {waited:.1f} s")
+        check(answer.status == 200 and 3000000 <= answer.json["delay"] <= 5500000, f"with the rest of the delay: {answer}")
+        ends_within(server, check, 2, "with a held answer")
+
+
+def test_twice_is_at_once(check):
+    with weir_server.Server("--threads 2 --drain-timeout 1m") as server, http_client.Client(server.port) as client:
+        first, second = held(30)
+        client.ask(first)
+        client.send(second)
+        time.sleep(0.2)
+        server.signal(signal.SIGTERM)
+        time.sleep(1)
+        check(server.process.poll() is None, "once: it waits")
+        server.signal(signal.SIGTERM)
+        check.equal(client.read().status, 200, "twice: the held answer goes")
+        try:
+            check.equal(server.process.wait(3), 0, "twice: exit code")
+        except Exception as error:
+            check(False, f"twice: it does not end: {error!r}")
+
+
+def test_requests_under_way_are_finished(check):
+    """Half a request is there when the signal comes; the other half follows."""
+    body = json.dumps({"key": "k", "limit": LIMIT}).encode()
+    whole = http_client.request("POST", "/v1/take", {"content-type": "application/json"}, body)
+    command = resp.encode(("WEIR.TAKE", "k", LIMIT))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with weir_server.Server("--threads 2") as server:
+            web, redis = http_client.Client(server.port), resp.Client(server.port)
+            web.send(whole[:-10])
+            redis.socket.sendall(command[:-10])
+            time.sleep(0.2)
+            server.signal(number)
+            time.sleep(1.0)
+            web.send(whole[-10:])
+            redis.socket.sendall(command[-10:])
+            answer = web.read()
+            check(answer.status == 200 and answer.fields.get("connection") == "close", f"half a request: {answer}")
+            check.equal(redis.read()[0], 1, "half a command")
+            check(web.at_end() and redis.stream.read() == b"", "then the connections end")
+            check.equal(server.process.wait(5), 0, f"exit code after {number.name}")
+            web.close()
+            redis.close()
+
+
+def test_pipelines_are_exact(check):
+    """Of a pipeline as much is answered as was charged."""
+    with weir_server.Server("--threads 2 --store file:zone?size=1m") as server:
+        web, redis = http_client.Client(server.port), resp.Client(server.port)
+        server.signal(signal.SIGSTOP)
+        web.send(http_client.get("/v1/take", key="w", limit=LIMIT) * 500)
+        redis.socket.sendall(resp.encode(("WEIR.TAKE", "r", LIMIT)) * 500)
+        server.signal(signal.SIGTERM)
+        server.signal(signal.SIGCONT)
+        told = abuse_tools.read_all(web.socket).count(b"HTTP/1.1 200"), abuse_tools.read_all(redis.socket).count(b"*7\r\n")
+        check.equal(server.process.wait(5), 0, "exit code")
+        server.start()
+        with server.client() as client:
+            charged = tuple(1000000 - client.call("WEIR.PEEK", key, LIMIT)[2] for key in "wr")
+        check.equal(charged, told, "a pipeline that a stop cut short: charged, and told")
+
+
+def test_who_waits_at_the_door_is_let_in(check):
+    """Connections that were made and asked, but not accepted yet, when the signal came."""
+    with weir_server.Server("--threads 2") as server:
+        server.signal(signal.SIGSTOP)
+        waiting = [abuse_tools.connect(server.port) for _ in range(300)]
+        for it in waiting:
+            it.sendall(b"PING\r\n")
+        server.signal(signal.SIGTERM)
+        server.signal(signal.SIGCONT)
+        answered = 0
+        for it in waiting:
+            try:
+                answered += abuse_tools.read_all(it) == b"+PONG\r\n"
+            except TimeoutError:
+                pass
+            it.close()
+        check.equal(answered, len(waiting), "those who waited are answered")
+        check.equal(server.process.wait(5), 0, "exit code")
+
+
+def test_readiness(check):
+    """Who asks on a connection that is kept hears that the end has come."""
+    with weir_server.Server("--threads 1") as server, http_client.Client(server.port) as client:
+        check.equal(client.get("/readyz").status, 200, "ready")
+        server.signal(signal.SIGTERM)
+        time.sleep(0.2)
+        answer = client.get("/readyz")
+        check.equal((answer.status, answer.fields.get("connection")), (503, "close"), "not ready while it drains")
+
+
+def test_remote_store(check):
+    """Answers that wait for Redis are under way, too."""
+    sys.path.insert(0, str(weir_server.ROOT / "tests" / "redis"))
+    import redis_server
+    with redis_server.Server() as redis, redis.client() as control:
+        url = f"redis://127.0.0.1:{redis.port}?deadline=3s"
+        with weir_server.Server(["--threads", "2", "--store", url]) as server, server.client() as client:
+            check.equal(client.call("WEIR.TAKE", "k", LIMIT)[0], 1, "Redis decides")
+            control.call("CLIENT", "PAUSE", "800")
+            client.socket.sendall(resp.encode(("WEIR.TAKE", "k", LIMIT)) * 5)
+            time.sleep(0.1)
+            server.signal(signal.SIGTERM)
+            replies = [client.read() for _ in range(5)]
+            check.equal([reply[2] for reply in replies], list(range(999998, 999993, -1)), "all five are answered")
+            check.equal(server.process.wait(8), 0, "exit code")
+
+
+# ---- systemd ----
+
+def test_notify(check):
+    for abstract in (False, True):
+        notify = operation_tools.Notify(abstract)
+        with weir_server.Server("--threads 2", env={"NOTIFY_SOCKET": notify.path}) as server:
+            pid, message = notify.receive()
+            check.equal((pid, message), (server.process.pid, {"READY": "1", "MAINPID": str(pid)}), "ready")
+            with server.client() as client:
+                check.equal(client.call("PING"), "PONG", "which is true")
+            server.stop()
+            check.equal(notify.receive(), (pid, {"STOPPING": "1"}), "stopping")
+        notify.close()
+
+
+def test_no_notify(check):
+    """Nobody listens there, or nothing that could be a socket."""
+    for path in ("/nowhere/socket", "nonsense", "", "@", "/" + "x" * 200):
+        with weir_server.Server("--threads 1", env={"NOTIFY_SOCKET": path}) as server, server.client() as client:
+            check.equal(client.call("PING"), "PONG", f"NOTIFY_SOCKET={path[:20]}")
+
+
+# ---- sockets in the file system ----
+
+def test_unix_socket(check):
+    folder = weir_server.Server("").folder
+    path = f"{folder}/s"
+    try:
+        server = weir_server.Server(["--listen", f"unix:{path}", "--threads", "2"], listen=None)
+        with server:
+            check.equal(ask_unix(path), b"+PONG\r\n", "a socket in the file system")
+            code, said = weir_server.refused(["--listen", f"unix:{path}"])
+            check(code != 0 and "in use" in said, f"a second server is refused: {code}, {said}")
+            check.equal(ask_unix(path), b"+PONG\r\n", "and the first goes on")
+            server.kill()
+            check(os.path.exists(path), "what a killed server leaves")
+            server.start()
+            check.equal(ask_unix(path), b"+PONG\r\n", "is taken by the next")
+    finally:
+        shutil.rmtree(folder)
+
+
+def ask_unix(path):
+    with socket.socket(socket.AF_UNIX) as it:
+        it.settimeout(5)
+        it.connect(path)
+        it.sendall(b"PING\r\n")
+        return it.recv(100)
+
+
+TESTS = [test_idle_connections_are_closed, test_held_answers_arrive, test_held_answers_do_not_hold_the_server,
+         test_twice_is_at_once, test_requests_under_way_are_finished, test_pipelines_are_exact,
+         test_who_waits_at_the_door_is_let_in, test_readiness, test_remote_store, test_notify, test_no_notify,
+         test_unix_socket]
+
+if __name__ == "__main__":
+    sys.exit(weir_server.run(TESTS, sys.argv[1:]))

@@ -1,0 +1,274 @@
+"""What tests of operation share: a load of honest clients that count every answer, sockets handed over as systemd
+does it, and systemd's end of sd_notify.
+
+    load = Load(port, …); load.start(); … restarts …; load.end()
+    load.lost == []          every request got its answer
+    load.allowed(SCARCE)     what clients were told in all, to be held against the limit
+"""
+import collections
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import weir_server  # first: it says where the others are
+import http_client
+import resp
+
+PLENTY, SCARCE = "plenty", "scarce"
+PLENTY_MOST, SCARCE_MOST = 100000000, 3000
+LIMITS = {PLENTY: f"fixed-window {PLENTY_MOST}/d from-first", SCARCE: f"fixed-window {SCARCE_MOST}/d from-first"}
+KINDS = ("http", "resp", "kept_http", "kept_resp", "pipelined_http", "pipelined_resp")
+PIPELINE = 10
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans():
+    """Processes whose parent ends become ours, so that their exit code can be seen."""
+    if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError("prctl(PR_SET_CHILD_SUBREAPER) failed")
+
+
+def exit_code_of(pid, seconds=30):
+    """The exit code of a child, or an orphan that we adopted; None: it does not end."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    return None
+
+
+def charged(port, key):
+    """How much a key was charged, as the server sees it."""
+    with http_client.Client(port) as client:
+        answer = client.get("/v1/peek", key=key, limit=LIMITS[key])
+        return answer.json["limit"] - answer.json["remaining"]
+
+
+# ---- the load ----
+
+class Load:
+    """Threads that ask without a pause, in the ways that clients have. What was told is counted by key; a request
+    without its answer is lost. Two may end between two requests, which are not lost then but asked once more: a
+    connection over RESP, since RESP cannot say that it will, and a pipeline, behind an answer that says so."""
+
+    def __init__(self, port, kinds=KINDS, each=2, pause=0.002):
+        self.port, self.pause = port, pause
+        self.over = threading.Event()
+        self.lock = threading.Lock()
+        self.told, self.lost = collections.Counter(), []
+        self.asked_again = self.reconnected = 0
+        self.threads = [threading.Thread(target=self.run, args=(getattr(self, kind),), daemon=True)
+                        for kind in kinds for _ in range(each)]
+
+    def start(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def end(self):
+        self.over.set()
+        for thread in self.threads:
+            thread.join(30)
+            if thread.is_alive():
+                self.lost.append("an answer does not come")
+        return self
+
+    def allowed(self, key):
+        return self.told[key, True]
+
+    def answers(self):
+        return sum(self.told.values())
+
+    def run(self, way):
+        try:
+            way()
+        except Exception as error:  # any: the request under way is lost
+            with self.lock:
+                self.lost.append(f"{way.__name__}: {error!r}")
+
+    def tell(self, key, allowed):
+        with self.lock:
+            self.told[key, bool(allowed)] += 1
+
+    def keys(self):
+        """Plenty and scarce in turn, until it is over."""
+        while not self.over.is_set():
+            for key in (PLENTY, SCARCE):
+                yield key
+                time.sleep(self.pause)
+
+    def ask_http(self, client, key):
+        """Whether the connection is good for another request."""
+        client.send(http_client.get("/v1/take", key=key, limit=LIMITS[key]))
+        return self.read_http(client, key)
+
+    def read_http(self, client, key):
+        answer = client.read()
+        if answer.status not in (200, 429):
+            raise ValueError(f"status {answer.status}: {answer.body[:100]}")
+        self.tell(key, answer.status == 200)
+        return answer.fields.get("connection", "").lower() != "close"
+
+    def http(self):
+        for key in self.keys():
+            with http_client.Client(self.port) as client:
+                self.ask_http(client, key)
+
+    def kept_http(self):
+        client = http_client.Client(self.port)
+        for key in self.keys():
+            if not self.ask_http(client, key):
+                client.close()
+                client = http_client.Client(self.port)
+                self.reconnected += 1
+        client.close()
+
+    def pipelined_http(self):
+        client = http_client.Client(self.port)
+        for key in self.keys():
+            left = PIPELINE
+            while left:
+                client.send(http_client.get("/v1/take", key=key, limit=LIMITS[key]) * left)
+                goes_on = True
+                while left and goes_on:
+                    goes_on = self.read_http(client, key)
+                    left -= 1
+                if not goes_on:
+                    client.close()
+                    client = http_client.Client(self.port)
+                    self.asked_again += left > 0
+        client.close()
+
+    def resp(self):
+        for key in self.keys():
+            with resp.Client(self.port) as client:
+                self.tell(key, client.call("WEIR.TAKE", key, LIMITS[key])[0])
+
+    def kept_resp(self, count=1):
+        client = resp.Client(self.port)
+        for key in self.keys():
+            left = count
+            while left:
+                left, ended = self.ask_resp(client, key, left)
+                if ended:
+                    client.close()
+                    client = resp.Client(self.port)
+                    self.asked_again += left > 0
+        client.close()
+
+    def pipelined_resp(self):
+        self.kept_resp(count=PIPELINE)
+
+    def ask_resp(self, client, key, count):
+        """How many answers are missing, and whether the connection came to its end."""
+        try:
+            client.socket.sendall(resp.encode(("WEIR.TAKE", key, LIMITS[key])) * count)
+        except (BrokenPipeError, ConnectionResetError):
+            return count, True
+        for left in range(count, 0, -1):
+            if client.stream.peek(1) == b"":
+                return left, True  # between two answers, in good order
+            reply = client.read()
+            if isinstance(reply, resp.RedisError):
+                raise reply
+            self.tell(key, reply[0])
+        return 0, False
+
+
+# ---- as systemd does it ----
+
+class Notify:
+    """The socket of $NOTIFY_SOCKET; messages come as {"READY": "1", …} with the sender's process id."""
+
+    def __init__(self, abstract=False):
+        self.folder = tempfile.mkdtemp(prefix="weir-notify-")
+        self.path = f"@weir-notify-{os.getpid()}-{time.monotonic_ns()}" if abstract else f"{self.folder}/socket"
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self.socket.bind("\0" + self.path[1:] if abstract else self.path)
+        self.all = []
+
+    def receive(self, seconds=10):
+        """The next message, or None; (pid, {name: value})."""
+        self.socket.settimeout(seconds)
+        try:
+            data, ancillary, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(12))
+        except TimeoutError:
+            return None
+        pid = int.from_bytes(ancillary[0][2][:4], sys.byteorder)
+        message = dict(line.split("=", 1) for line in data.decode().splitlines())
+        self.all.append((pid, message))
+        return pid, message
+
+    def close(self):
+        self.socket.close()
+        if not self.path.startswith("@"):
+            os.unlink(self.path)
+        os.rmdir(self.folder)
+
+
+ACTIVATE = """import os, sys
+fds = [int(word) for word in sys.argv[1].split(",")]
+spare = [os.dup(fd) for fd in fds if True]
+high = []
+for fd in spare:  # out of the way of the numbers they get
+    new = fd
+    while new < 3 + len(fds):
+        new = os.dup(new)
+    high.append(new)
+for i, fd in enumerate(high):
+    os.dup2(fd, 3 + i, inheritable=True)
+os.environ["LISTEN_FDS"], os.environ["LISTEN_PID"] = str(len(fds)), str(os.getpid())
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
+class Activated(weir_server.Server):
+    """A server that is given its listening sockets by us, who keep them."""
+
+    def __init__(self, sockets, options="", **others):
+        super().__init__(options, listen=None, **others)
+        self.sockets = sockets
+
+    def start(self):
+        fds = [it.fileno() for it in self.sockets]
+        self.lines, self.errors = [], []
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", ACTIVATE, ",".join(map(str, fds)), weir_server.WEIR, "serve", *self.options],
+            cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            pass_fds=fds, env=weir_server.environment(self.env))
+        self.threads = [threading.Thread(target=self.gather, args=pair, daemon=True)
+                        for pair in ((self.process.stdout, self.lines), (self.process.stderr, self.errors))]
+        for thread in self.threads:
+            thread.start()
+        if not self.wait_for(lambda: any(line.startswith("store: ") for line in self.lines), weir_server.START_SECONDS):
+            self.kill()
+            raise weir_server.WrongEnd(f"it does not start (exit code {self.process.returncode}):\n{self.stderr()}")
+        self.ports = [it.getsockname()[1] for it in self.sockets if it.family != socket.AF_UNIX]
+        self.port = self.ports[0] if self.ports else None
+        return self
+
+
+def listening(count=1, backlog=1024):
+    """Listening sockets on free loopback ports."""
+    made = []
+    for _ in range(count):
+        it = socket.socket()
+        it.bind(("127.0.0.1", 0))
+        it.listen(backlog)
+        made.append(it)
+    return made
+
+
+def end(pid, seconds=30):
+    """Stops a process that we adopted; its exit code."""
+    os.kill(pid, signal.SIGTERM)
+    return exit_code_of(pid, seconds)
