@@ -41,7 +41,7 @@ struct server_log_record {
     int64_t cost;
     const weir_decision *decision; /* heeded if the verdict is "limits"; else NULL will do */
     bool allowed;                  /* what the caller was told */
-    const char *verdict;           /* a literal: "limits", "allow-list", "deny-list", "none", "error" */
+    const char *verdict;           /* literal: limits, allow-list, deny-list, none, error */
     uint32_t shadow_denied;        /* shadow entries that would have denied */
 };
 
