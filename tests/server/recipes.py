@@ -9,6 +9,7 @@ nginx, Python, Node and Go must be there; Caddy is tried where it is installed.
 import http.server
 import os
 import pathlib
+import random
 import re
 import shutil
 import socket
@@ -45,9 +46,15 @@ def block(heading, tag):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody listens on, below those that the system gives to connections by itself."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+                return port
+            except OSError:
+                pass
 
 
 def fetch(port, path="/", fields=None, body=None):
@@ -172,7 +179,7 @@ def test_caddy(check):
     def start(weir, backend):
         port = free_port()
         text = block("Caddy", "text").replace("localhost:7311", f"127.0.0.1:{weir}")
-        text = text.replace("example.com", f"http://localhost:{port}").replace("localhost:8000", f"127.0.0.1:{backend}")
+        text = text.replace("example.com {", f"http://localhost:{port} {{\n\tbind 127.0.0.1").replace("localhost:8000", f"127.0.0.1:{backend}")
         program = Program(["caddy", "run", "--adapter", "caddyfile", "--config", "{folder}/Caddyfile"], port)
         program.env.update(HOME=str(program.folder), XDG_DATA_HOME=str(program.folder),
                            XDG_CONFIG_HOME=str(program.folder))
