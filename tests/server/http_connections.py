@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Connections: that stay and end, whose clients are slow, stop listening, go without a word, are too many, or send what
+nobody understands.
+"""
+import random
+import re
+import socket
+import struct
+import sys
+import time
+
+import weir_server
+import http_client
+from http_client import get, post, request
+from http_wire import problem
+
+TAKE = "/v1/take?key=k&limit=fixed-window+1000000/h"
+
+
+def test_keep_alive(check):
+    with weir_server.Server() as server:
+        with http_client.Client(server.port) as client:
+            for _ in range(3):
+                answer = client.get("/healthz")
+                check.equal((answer.status, answer.fields.get("connection")), (200, None), "HTTP/1.1 stays")
+            answer = client.get("/healthz", {"connection": "close"})
+            check.equal((answer.status, answer.fields.get("connection")), (200, "close"), "Connection: close")
+            check(client.at_end(), "and it is closed")
+        with http_client.Client(server.port) as client:
+            answer = client.get("/healthz", {"connection": "x, Close"})
+            check.equal(answer.fields.get("connection"), "close", "close among others, in any case")
+        for fields, stays in (({}, False), ({"connection": "keep-alive"}, True), ({"connection": "close"}, False)):
+            with http_client.Client(server.port) as client:
+                answer = client.ask(request("GET", TAKE, fields, version="HTTP/1.0"))
+                check.equal((answer.status, answer.fields.get("connection")),
+                            (200, "keep-alive" if stays else "close"), f"HTTP/1.0, {fields}")
+                if stays:
+                    check.equal(client.ask(request("GET", TAKE, fields, version="HTTP/1.0")).status, 200, "once more")
+                else:
+                    check(client.at_end(), f"HTTP/1.0, {fields}: closed")
+        with socket.create_connection(("127.0.0.1", server.port), 10) as bare:
+            bare.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            check(bare.makefile("rb").read().endswith(b"OK\n"), "HTTP/1.0 without Host, read to the end")
+        with http_client.Client(server.port) as client:
+            check.equal(client.ask(request("GET", f"http://localhost:{server.port}/healthz")).status, 200,
+                        "a proxy's absolute target")
+            check.equal(client.ask(b"\r\n\r\n" + get("/healthz")).status, 200, "empty lines before")
+            answer = client.get("/healthz")
+            check(re.fullmatch(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", answer.fields.get("date", "")),
+                  f"Date: {answer.fields.get('date')}")
+
+
+def test_unread_answers(check):
+    """A client that sends and sends, and reads nothing for a while, gets all of it in the end."""
+    with weir_server.Server("--threads 1") as server:
+        with socket.create_connection(("127.0.0.1", server.port), 20) as slow, http_client.Client(server.port) as other:
+            one, count, sent = get("/v1/policies"), 6000, 0
+            data = one * count
+            slow.setblocking(False)
+            end = time.monotonic() + 1.0
+            while sent < len(data) and time.monotonic() < end:
+                try:
+                    sent += slow.send(data[sent:sent + 65536])
+                except BlockingIOError:
+                    time.sleep(0.01)
+            check.equal(other.get("/healthz").status, 200, "others of its thread are answered")
+            rss = memory_of(server)
+            slow.settimeout(20)
+            stream, answers = slow.makefile("rb", 1 << 16), 0
+            reader = http_client.Client.__new__(http_client.Client)
+            reader.stream = stream
+            while answers < count:
+                while sent < len(data):
+                    slow.setblocking(False)
+                    try:
+                        sent += slow.send(data[sent:sent + 65536])
+                    except BlockingIOError:
+                        break
+                    finally:
+                        slow.settimeout(20)
+                answers += reader.read().status == 200
+            check.equal(answers, count, "all answers came")
+            check(rss < 400 << 20, f"{rss >> 20} MiB of memory while it did not read")
+
+
+def memory_of(server):
+    with open(f"/proc/{server.process.pid}/status", encoding="ascii") as status:
+        return int(re.search(r"VmRSS:\s+(\d+)", status.read())[1]) * 1024
+
+
+def test_half_closed(check):
+    """A client that has said all it will say still gets its answers, held ones too."""
+    with weir_server.Server() as server:
+        leaky = {"key": "half", "limit": "leaky-bucket 10/s burst 9", "hold": True}
+        for data, count in ((get("/healthz"), 1), (get("/healthz") * 50, 50), (get("/v1/policies") * 3000, 3000),
+                            (post("/v1/take", leaky) * 4, 4)):
+            with http_client.Client(server.port) as client:
+                client.send(data)
+                client.socket.shutdown(socket.SHUT_WR)
+                check.equal([client.read().status for _ in range(count)], [200] * count, f"{count} answers")
+                check(client.at_end(), "then the end")
+        with http_client.Client(server.port) as client:
+            client.send(b"GET /healthz HT")
+            client.socket.shutdown(socket.SHUT_WR)
+            check(client.at_end(), "half a request and the end: closed")
+        for _ in range(50):  # gone without a word, in the midst of things
+            gone = socket.create_connection(("127.0.0.1", server.port), 10)
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            gone.sendall(post("/v1/take", leaky) + get("/v1/policies") * 100)
+            gone.close()
+        with http_client.Client(server.port) as client:
+            check.equal(client.get("/healthz").status, 200, "it lives on")
+
+
+def test_timeouts(check):
+    with weir_server.Server("--request-timeout 1s --idle-timeout 2s") as server:
+        start = time.monotonic()
+        begun, body, idle, fresh, busy, resp = [http_client.Client(server.port) for _ in range(6)]
+        begun.send(b"GET /healthz HTTP/1.1\r\nhost: loc")
+        body.send(request("POST", "/v1/take", {"content-type": "application/json", "content-length": 10}, b"{"))
+        check.equal(idle.get("/healthz").status, 200, "idle's first request")
+        resp.send(b"*2\r\n$4\r\nPI")
+        for client, what in ((begun, "half a head"), (body, "half a body")):
+            problem(check, client.read(), 408, "in time", what)
+            check(client.at_end(), f"{what}: closed")
+        elapsed = time.monotonic() - start
+        check(1.0 <= elapsed < 4.5, f"408 after {elapsed:.2f} s")
+        check(resp.at_end(), "half a command over RESP: closed")
+        while time.monotonic() - start < 3.6:
+            check.equal(busy.get("/healthz").status, 200, "a busy connection stays")
+            time.sleep(0.3)
+        check(idle.at_end(), "an idle connection is closed")
+        check(fresh.at_end(), "and one that never said a word")
+        elapsed = time.monotonic() - start
+        check(2.0 <= elapsed < 6, f"idle ones closed after {elapsed:.2f} s")
+
+
+def test_many_connections(check):
+    with weir_server.Server("--max-connections 20 --threads 2") as server:
+        clients = [http_client.Client(server.port) for _ in range(20)]
+        check.equal([client.get("/healthz").status for client in clients], [200] * 20, "as many as may be")
+        with http_client.Client(server.port) as further:
+            further.send(get("/healthz"))
+            check(further.at_end(), "one more is closed")
+        clients.pop().close()
+        check(server.wait_for(lambda: answers_of(server)), "room again when one goes")
+        for client in clients:
+            client.close()
+    with weir_server.Server("--max-per-client 3") as server:
+        clients = [http_client.Client(server.port) for _ in range(3)]
+        check.equal([client.get("/healthz").status for client in clients], [200] * 3, "as many as an address may have")
+        check(not answers_of(server), "one more of the same address is closed")
+        check(answers_of(server, "127.0.0.2"), "one of another address is not")
+        for client in clients:
+            client.close()
+        check(server.wait_for(lambda: answers_of(server)), "room again when they go")
+
+
+def answers_of(server, source="127.0.0.1"):
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), 5, source_address=(source, 0)) as one:
+            one.sendall(get("/healthz"))
+            return one.recv(100).startswith(b"HTTP/1.1 200")
+    except ConnectionError:
+        return False
+
+
+def test_garbage(check):
+    """Bytes of all kinds, requests and commands with bytes changed: answers or an end, never a crash."""
+    seed = int(time.time())
+    pick = random.Random(seed)
+    good = [post("/v1/take", {"key": "g", "limit": "token-bucket 5/s", "attributes": {"a": "b"}}),
+            get("/v1/take", key="g", limit="token-bucket 5/s"), post("/v1/takeall", {"requests": []}),
+            weir_server.resp.encode(("WEIR.TAKE", "g", "token-bucket 5/s", "DETAIL")),
+            request("POST", "/json", {"transfer-encoding": "chunked"}, b"2\r\n{}\r\n0\r\n\r\n"),
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(40)]
+    with weir_server.Server("--threads 2 --request-timeout 1s") as server:
+        for _ in range(600):
+            data = bytearray(b"".join(pick.choices(good, k=pick.randint(1, 4))))
+            for _ in range(pick.randint(1, 8)):
+                place = pick.randrange(len(data))
+                data[place:place + pick.choice((0, 0, 1, 5))] = pick.randbytes(pick.choice((0, 1, 1, 1, 4)))
+            if pick.random() < 0.1:
+                data = bytearray(pick.randbytes(pick.randint(1, 2000)))
+            try:
+                with socket.create_connection(("127.0.0.1", server.port), 5) as one:
+                    one.sendall(data)
+                    one.shutdown(socket.SHUT_WR)
+                    while one.recv(65536):
+                        pass
+            except ConnectionError:
+                pass
+            if not check(server.process.poll() is None, f"seed {seed}: {bytes(data)!r} ended the server"):
+                break
+        check(answers_of(server), f"seed {seed}: it lives on")
+
+
+TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]
+
+if __name__ == "__main__":
+    sys.exit(weir_server.run(TESTS, sys.argv[1:]))
