@@ -1,6 +1,7 @@
 /* What was decided is counted, ranked and logged: by the loop, when a batch is back. */
 #include "server/conn.h"
 
+#include "base/clock.h"
 #include "store/store.h"
 
 #define LONG_BATCH 8
@@ -9,7 +10,7 @@
 static void log_decision(struct server_thread *thread, const struct server_conn *conn,
                          struct server_log_record *record, const weir_decision *decision)
 {
-    record->time_us = decision->time_us;
+    record->time_us = decision->time_us ? decision->time_us : weir__clock_us(); /* none was asked */
     record->protocol = conn->protocol->counted_as;
     record->client = (struct weir__span){conn->peer_text, conn->peer_text_len};
     record->decision = decision;
