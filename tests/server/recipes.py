@@ -179,7 +179,8 @@ def test_caddy(check):
     def start(weir, backend):
         port = free_port()
         text = block("Caddy", "text").replace("localhost:7311", f"127.0.0.1:{weir}")
-        text = text.replace("example.com {", f"http://localhost:{port} {{\n\tbind 127.0.0.1").replace("localhost:8000", f"127.0.0.1:{backend}")
+        text = text.replace("example.com {", f"http://localhost:{port} {{\n\tbind 127.0.0.1")
+        text = text.replace("localhost:8000", f"127.0.0.1:{backend}")
         program = Program(["caddy", "run", "--adapter", "caddyfile", "--config", "{folder}/Caddyfile"], port)
         program.env.update(HOME=str(program.folder), XDG_DATA_HOME=str(program.folder),
                            XDG_CONFIG_HOME=str(program.folder))
