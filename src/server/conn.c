@@ -440,6 +440,8 @@ void server_conn_resume(struct server_conn *conn)
         settle_down(conn);
         return;
     }
+    if (conn->protocol && conn->protocol->more)
+        conn->protocol->more(conn);
     if (conn->in_end > conn->in_start)
         feed_kept(conn);
     else if (conn->in && conn->inflight == 0)

@@ -35,6 +35,8 @@ struct server_protocol_ops {
     size_t (*feed)(struct server_conn *conn, char *data, size_t len);
     /* Writes the answers to a batch's asks. */
     void (*answer)(struct server_conn *conn, struct server_batch *batch);
+    /* The socket takes more: writes on what it still has. May be NULL. */
+    void (*more)(struct server_conn *conn);
     /* The request under way did not come in time: a last word, then it is closed. May be NULL. */
     void (*late)(struct server_conn *conn);
     /* The server drains: say so where the protocol can (h2 GOAWAY). May be NULL. */

@@ -144,6 +144,13 @@ static void answer(struct server_conn *conn, struct server_batch *batch)
         send_frames(h2);
 }
 
+static void more(struct server_conn *conn)
+{
+    struct server_h2 *h2 = conn->state;
+    if (h2 && !h2->feeding)
+        send_frames(h2);
+}
+
 /* ---- the end ---- */
 
 /* Two words, lest a request that is on its way is lost: first that the end is near, then, when the peer has
@@ -177,6 +184,7 @@ const struct server_protocol_ops server_h2 = {
     .counted_as = SERVER_GRPC,
     .feed = feed,
     .answer = answer,
+    .more = more,
     .drain = drain,
     .free = free_state,
 };
