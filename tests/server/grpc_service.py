@@ -91,7 +91,7 @@ def test_load(check):
 
 def test_redis(check):
     """A store over the network: answers come later, from other threads, and streams may be gone by then."""
-    with redis_server.Server() as redis, serve(store=f"redis://127.0.0.1:{redis.port}") as server:
+    with redis_server.Server() as redis, serve(store=f"redis://127.0.0.1:{redis.port}?deadline=10s") as server:
         client(check, "rules", server.port)
         client(check, "load", server.port)
         client(check, "cancels", server.port)

@@ -180,7 +180,7 @@ def test_remote(check):
     """The same while each batch is with a store over the network."""
     path = TAKE.format(key="p", limit="fixed-window+1g/h")
     with Certificates() as certificates, redis_server.Server() as redis, \
-            Server(tls=certificates.pair(), store=f"redis://127.0.0.1:{redis.port}") as server:
+            Server(tls=certificates.pair(), store=f"redis://127.0.0.1:{redis.port}?deadline=10s") as server:
         for name, count, size in (("one record", 150, 16000), ("many records", 2000, 16000),
                                   ("odd portions", 200, 777)):
             pipeline(check, certificates, server, f"remote: {name}", count, size, path)
