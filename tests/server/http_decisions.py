@@ -200,6 +200,7 @@ def test_hold(check):
         for i in range(4):
             took, answer = timed(client, leaky)
             check.equal((answer.status, answer.json["delay"]), (200, 0), f"held {i}: no delay is left")
+            check((answer.json.get("held", 0) > 0) == (i > 0), f"held {i}: {answer.json}")
             gone = time.monotonic() - begun
             check(0.1 * i - 0.002 <= gone < 0.1 * i + 0.5, f"held {i}: answered after {gone:.3f} s")
         start = time.monotonic()

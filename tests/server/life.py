@@ -183,7 +183,10 @@ def test_drain_is_bounded(check):
             check(server.process.wait(8) == 0, "ended")
             took = time.monotonic() - start
             check(took < (0.9 if twice else 3), f"{'a second SIGTERM' if twice else options}: {took:.2f} s")
-            check(client.at_end(), "the held one is let go")
+            body = client.read().json
+            check(body["allowed"] and 50000000 < body["delay"] < 60000000, "the held one is told the rest of its delay")
+            check(abs(body["delay"] + body["held"] - 60000000) < 200000, f"and how much of it was held: {body}")
+            check(client.at_end(), "then the end")
 
 
 # ---- keeping ----
