@@ -2,13 +2,14 @@
  * Rows: the rules in use, so that a slot can name its rule in 11 bits and eviction can judge it. A row
  * is written once, whole, before any slot names it, and freed only when no state names it, with all
  * stripes held. At most one sweep a second looks for rows to free. Where every row has live states, those
- * with the fewest lose them: whoever makes up limits by the thousand must not shut out the others'.
+ * with the fewest and least used lose them: whoever makes up limits by the thousand must not shut out the others'.
  */
 #include "store/zone.h"
 
 #include <string.h>
 
 #define FREE_ROW UINT8_MAX /* as a kind */
+#define USE_WEIGHT 8       /* one state in use weighs as much as so many that were asked for once */
 #define EVICTED_SHARE 8    /* one row in so many is freed where none is free */
 
 static uint32_t find(const struct weir__zone *zone, const struct weir__rule *rule)
@@ -40,7 +41,8 @@ static uint32_t make(struct weir__zone *zone, const struct weir__rule *rule)
     return row;
 }
 
-/* Counts each row's live states; slots of fresh ones are emptied on the way. */
+/* Weighs each row by its live states and how much they are used; slots of fresh ones are emptied on the
+ * way. */
 static void count_live(struct weir__zone *zone, int64_t now_us, uint32_t live[WEIR__ROWS_MAX + 1])
 {
     for (uint64_t g = 0; g < zone->group_count; g++) {
@@ -54,7 +56,8 @@ static void count_live(struct weir__zone *zone, int64_t now_us, uint32_t live[WE
             unsigned order;
             bool sound = weir__unpack(zone, group->states[slot], &rule, &state, &unit, &order);
             if (sound && !weir__is_fresh(rule, &state, now_us))
-                live[weir__packed_row(group->states[slot])]++;
+                live[weir__packed_row(group->states[slot])] +=
+                    1 + USE_WEIGHT * weir__slot_use(group, slot);
             else
                 weir__slot_clear(zone, group, slot);
         }
@@ -76,7 +79,7 @@ static void evict_states(struct weir__zone *zone, const bool evicted[WEIR__ROWS_
     }
 }
 
-/* Every row has live states: those with the fewest go. */
+/* Every row has live states: those with the fewest, and least used, go. */
 static void evict_rows(struct weir__zone *zone, uint32_t used, uint32_t live[WEIR__ROWS_MAX + 1])
 {
     bool evicted[WEIR__ROWS_MAX + 1] = {false};
