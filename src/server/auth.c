@@ -105,18 +105,41 @@ static bool is_configured(const struct server *server, struct weir__span name)
     return false;
 }
 
-/* None at all is no browser: HTTP/1.0 has no Host. */
+static bool is_address(struct weir__span name)
+{
+    char text[INET6_ADDRSTRLEN];
+    struct in6_addr address;
+    if (name.len >= sizeof text)
+        return false;
+    memcpy(text, name.data, name.len);
+    text[name.len] = 0;
+    return inet_pton(AF_INET, text, &address) == 1 || inet_pton(AF_INET6, text, &address) == 1;
+}
+
+/* The name in a Host or Origin; len 0: it is malformed. */
+static struct weir__span name_of(struct weir__span host)
+{
+    struct weir__span name = without_port(host);
+    if (name.len > 1 && name.data[name.len - 1] == '.')
+        name.len--;
+    return name;
+}
+
+static bool is_ours(const struct server *server, struct weir__span name)
+{
+    return name.len > 0 &&
+           (is_loopback_name(name) || is_loopback_address(name) || is_configured(server, name) ||
+            server_listens_on(server, name.data, name.len));
+}
+
+/* None at all is no browser: HTTP/1.0 has no Host. Who listens everywhere has addresses that nobody told
+ * us, and no address can be rebound. */
 bool server_host_allowed(const struct server *server, struct weir__span host)
 {
     if (host.len == 0)
         return true;
-    struct weir__span name = without_port(host);
-    if (name.len > 1 && name.data[name.len - 1] == '.')
-        name.len--;
-    if (name.len == 0)
-        return false;
-    return is_loopback_name(name) || is_loopback_address(name) || is_configured(server, name) ||
-           server_listens_on(server, name.data, name.len);
+    struct weir__span name = name_of(host);
+    return is_ours(server, name) || (is_address(name) && server_listens_everywhere());
 }
 
 /* A page of the same host is what Host is; of others, only those that Host could be. */
@@ -133,5 +156,5 @@ bool server_origin_allowed(const struct server *server, struct weir__span origin
     struct weir__span from = {origin.data + scheme, origin.len - scheme};
     if (from.len == host.len && !strncasecmp(from.data, host.data, host.len))
         return true;
-    return server_host_allowed(server, from);
+    return is_ours(server, name_of(from));
 }

@@ -150,6 +150,13 @@ static enum server_routed route_ask(struct server_conn *conn, const struct route
     return ask(conn, route, request, stream, ret);
 }
 
+/* Probes come by whatever address they know, and these tell nothing. */
+static bool is_health(struct weir__span path)
+{
+    return weir__span_is(path, "/healthz") || weir__span_is(path, "/readyz") ||
+           weir__span_is(path, "/healthcheck");
+}
+
 enum server_routed server_http_route(struct server_conn *conn, struct weir__http_request *request,
                                      int32_t stream, struct server_response *ret)
 {
@@ -157,7 +164,7 @@ enum server_routed server_http_route(struct server_conn *conn, struct weir__http
     if (WEIR__LIKELY(route != NULL))
         return route_ask(conn, route, request, stream, ret);
     enum server_access access = access_of(conn, request);
-    if (is_foreign(conn, request, ret))
+    if (!is_health(request->path) && is_foreign(conn, request, ret))
         return SERVER_RESPONDED;
     enum server_routed routed;
     if (server_http_admin(conn, request, access, stream, ret, &routed))

@@ -253,6 +253,20 @@ bool server_listener_is_tls(size_t i)
     return server_opened.addresses[i].tls;
 }
 
+bool server_listens_everywhere(void)
+{
+    for (size_t i = 0; i < server_opened.count; i++) {
+        const struct sockaddr_storage *it = &server_opened.addresses[i].bound;
+        if (it->ss_family == AF_INET &&
+            ((const struct sockaddr_in *)it)->sin_addr.s_addr == htonl(INADDR_ANY))
+            return true;
+        if (it->ss_family == AF_INET6 &&
+            IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)it)->sin6_addr))
+            return true;
+    }
+    return false;
+}
+
 bool server_listens_on(const struct server *server, const char *host, size_t len)
 {
     for (size_t i = 0; i < server_opened.count; i++) {

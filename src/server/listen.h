@@ -20,6 +20,8 @@ void server_listener_close(struct server_listener *listener);
 bool server_listeners_are_shared(void);
 /* Starts the program anew with the same sockets; the new process's id, or -1 with errno. */
 int server_listeners_hand_over(char *const *argv);
+/* Whether one of the addresses is a wildcard, 0.0.0.0 or [::]. */
+bool server_listens_everywhere(void);
 /* Whether the address of a Host is one we listen on. */
 bool server_listens_on(const struct server *server, const char *host, size_t len);
 size_t server_listener_count(void);

@@ -190,6 +190,8 @@ int server_rls_answer_json(const struct server_rls_plan *plan, struct weir__buff
 
 int server_rls_http_status(int code)
 {
+    if (code == WEIR_EUNSUPPORTED)
+        return 501;
     return weir__grpc_code_of(code) == WEIR__GRPC_INVALID_ARGUMENT ? 400 : 500;
 }
 

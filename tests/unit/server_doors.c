@@ -125,6 +125,11 @@ static void test_full(void)
 
 static struct server server;
 
+bool server_listens_everywhere(void)
+{
+    return false;
+}
+
 bool server_listens_on(const struct server *it, const char *host, size_t len)
 {
     (void)it;
