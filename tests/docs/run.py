@@ -99,7 +99,8 @@ def wanted(name):
 
 def pages():
     found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
-             ROOT / "examples/README.md", ROOT / "examples/redis/README.md"]
+             ROOT / "examples/README.md", ROOT / "examples/redis/README.md", ROOT / "examples/server/README.md",
+             ROOT / "bench/README.md"]
     return [page for page in found if page.exists() and wanted(str(page.relative_to(ROOT)))]
 
 
@@ -305,7 +306,7 @@ def check_block(scratch, block):
             return run_c(scratch, block)
     except subprocess.TimeoutExpired:
         return f"took more than {PATIENCE_SECONDS} seconds"
-    except RuntimeError as error:
+    except (RuntimeError, OSError, server_home.weir_server.WrongEnd) as error:
         return error
     return f"unknown tag \"{block.kind}\"; there are sh, c, conf, yaml, nginx, output, {', '.join((*CLIENTS, *READ_ONLY))}"
 
