@@ -81,7 +81,6 @@ static void end_late_streams(struct server_h2 *h2)
     }
 }
 
-/* Also without data: then it goes on writing. */
 static size_t feed(struct server_conn *conn, char *data, size_t len)
 {
     struct server_h2 *h2 = conn->state ? conn->state : begin(conn);
@@ -90,8 +89,7 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
         return len;
     }
     h2->feeding = true;
-    ssize_t taken =
-        len ? nghttp2_session_mem_recv(h2->session, (const uint8_t *)data, len) : (ssize_t)len;
+    ssize_t taken = nghttp2_session_mem_recv(h2->session, (const uint8_t *)data, len);
     server_batch_finish(conn);
     h2->feeding = false;
     if (taken < 0) {

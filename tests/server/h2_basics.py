@@ -198,6 +198,23 @@ def test_slow_reader(check):
                 check.equal(body.count(b"policy=\"policy-0999-"), body.count(b"policy=\"policy-0000-"), "whole lines")
 
 
+def test_full_socket(check):
+    """The same to a peer that reads as fast as it can: the socket is full again and again, for a moment each."""
+    with Server("--policies", "{folder}/p.yaml", "--no-watch", files={"p.yaml": many_policies()}) as server:
+        for i in range(40):
+            with h2.Peer(server.port, (4, 0x7fffffff), timeout=10) as peer:
+                peer.send(h2.window_update(0, 0x7fffffff - 65535) + h2.headers(1, h2.request("/metrics")) +
+                          h2.headers(3, h2.request("/metrics")))
+                ended = 0
+                try:
+                    while ended < 2 and (it := peer.next()) is not None:
+                        ended += bool(it.stream and it.flags & h2.END_STREAM)
+                except TimeoutError:
+                    pass
+                if not check.equal(ended, 2, f"whole answers, round {i}"):
+                    return
+
+
 def test_small_windows(check):
     """A peer that lets us send a few bytes at a time gets all of them."""
     with Server() as server, h2.Peer(server.port, (4, 10)) as peer:
@@ -261,4 +278,4 @@ def test_h2load(check):
 
 if __name__ == "__main__":
     sys.exit(run([test_curl, test_bounds, test_strictness, test_length, test_cut_anywhere, test_multiplexed, test_hold,
-                  test_slow_reader, test_small_windows, test_drain, test_nghttp, test_h2load]))
+                  test_slow_reader, test_full_socket, test_small_windows, test_drain, test_nghttp, test_h2load]))
