@@ -107,6 +107,21 @@ static int copy_all(int *copies, int from)
     return n;
 }
 
+/* The program by its name: what stands there now may be newer than what runs. */
+static const char *program(void)
+{
+    static const char deleted[] = " (deleted)";
+    static char path[4096];
+    ssize_t len = readlink("/proc/self/exe", path, sizeof path - 1);
+    size_t suffix = sizeof deleted - 1;
+    if (len <= 0)
+        return "/proc/self/exe";
+    path[len] = 0;
+    if ((size_t)len > suffix && !strcmp(path + len - suffix, deleted))
+        path[(size_t)len - suffix] = 0;
+    return path;
+}
+
 static void become_successor(const int *copies, int n, char *const *argv)
 {
     char text[32];
@@ -117,7 +132,8 @@ static void become_successor(const int *copies, int n, char *const *argv)
     snprintf(text, sizeof text, "%d", n);
     setenv("LISTEN_FDS", text, 1);
     setenv(KEEPS, server_opened.shared ? "1" : "0", 1);
-    execv("/proc/self/exe", argv);
+    execv(program(), argv);
+    execv("/proc/self/exe", argv); /* it is gone, or no program any more */
     _exit(127);
 }
 

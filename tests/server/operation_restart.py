@@ -187,6 +187,35 @@ def test_connections_during_a_hand_over(check):
     shutil.rmtree(server.folder)
 
 
+def test_hand_over_to_a_new_program(check):
+    """What was installed since it started is what SIGUSR2 starts."""
+    operation_tools.adopt_orphans()
+    notify = operation_tools.Notify()
+    with Folder() as folder:
+        shutil.copy(weir_server.WEIR, folder / "weir")
+        real, weir_server.WEIR = weir_server.WEIR, str(folder / "weir")
+        try:
+            server = weir_server.Server("--threads 2", env={"NOTIFY_SOCKET": notify.path})
+            server.start()
+        finally:
+            weir_server.WEIR = real
+        old, _ = notify.receive()
+        script = folder / "new"
+        script.write_text(f'#!/bin/sh\necho "the new one" > "{folder}/seen"\nexec "{real}" "$@"\n')
+        script.chmod(0o755)
+        script.rename(folder / "weir")  # as a package manager puts it there
+        os.kill(old, signal.SIGUSR2)
+        told = notify.receive()
+        check((folder / "seen").exists(), "the program that stands there now was started")
+        check.equal(operation_tools.exit_code_of(old), 0, "exit code of the old one")
+        new = int(told[1]["MAINPID"])
+        with resp.Client(server.port) as client:
+            check.equal(client.call("PING"), "PONG", "the new one answers")
+        check.equal(operation_tools.end(new), 0, "exit code of the new one")
+    notify.close()
+    shutil.rmtree(server.folder)
+
+
 # ---- what the zone keeps ----
 
 def test_state_outlives_a_restart(check):
@@ -237,8 +266,8 @@ def test_two_servers_on_one_zone(check):
 
 
 TESTS = [test_socket_activation, test_several_sockets, test_listen_pid_of_another, test_hand_over,
-         test_hand_over_that_fails, test_connections_during_a_hand_over, test_state_outlives_a_restart,
-         test_two_servers_on_one_zone]
+         test_hand_over_that_fails, test_connections_during_a_hand_over, test_hand_over_to_a_new_program,
+         test_state_outlives_a_restart, test_two_servers_on_one_zone]
 
 if __name__ == "__main__":
     sys.exit(weir_server.run(TESTS, [word for word in sys.argv[1:] if not word.startswith("-")]))
