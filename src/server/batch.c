@@ -20,6 +20,7 @@ static struct server_batch *new_batch(struct server_thread *thread)
     batch->rules = NULL;
     batch->count = 0;
     batch->due_us = 0;
+    batch->held_bytes = 0;
     batch->referenced = batch->slow = false;
     batch->room_used = 0;
     if (thread->cache.retired_count > 0) { /* no batch is open: nobody uses what was retired */
@@ -227,10 +228,14 @@ static bool hold(struct server_batch *batch)
     batch->asks[last].held_us = batch->decided[last].delay_us;
     batch->asks[last].hold = false;
     reference(batch);
-    if (!push_held(batch->thread, batch)) {
+    bool fits = server_keep(batch->thread->server, SERVER_HELD_BYTES);
+    if (!fits || !push_held(batch->thread, batch)) {
+        if (fits)
+            atomic_fetch_sub(&batch->thread->server->kept, SERVER_HELD_BYTES);
         batch->asks[last].held_us = 0;
         return false;
     }
+    batch->held_bytes = SERVER_HELD_BYTES;
     batch->decided[last].delay_us = 0;
     return true;
 }
@@ -275,6 +280,8 @@ void server_batch_back(struct server_batch *batch)
     struct server_conn *conn = batch->conn;
     if (!conn->dead && is_to_be_held(batch) && hold(batch))
         return;
+    atomic_fetch_sub(&batch->thread->server->kept, batch->held_bytes);
+    batch->held_bytes = 0;
     batch->began_us += batch->asks[batch->count - 1].held_us; /* waiting is no work */
     server_batch_count(batch);
     if (!conn->dead)

@@ -17,8 +17,9 @@
 
 #define SERVER_BATCH_MAX 64
 #define SERVER_BATCH_ROOM                                                                          \
-    ((size_t)96 << 10)         /* a longest key, and what an ordinary head decodes to */
-#define SERVER_GROUPS_MAX 1024 /* a thread, in use at once */
+    ((size_t)96 << 10) /* a longest key, and what an ordinary head decodes to */
+#define SERVER_HELD_BYTES ((size_t)32 << 10) /* what a held answer touches of its batch, about */
+#define SERVER_GROUPS_MAX 1024               /* a thread, in use at once */
 
 struct server_conn;
 
@@ -90,7 +91,8 @@ struct server_batch {
     struct server_rules *rules; /* held while askers have it */
     size_t count;
     int64_t began_us;
-    int64_t due_us; /* held answers */
+    int64_t due_us;    /* held answers */
+    size_t held_bytes; /* counted among what is kept */
     weir_request simple[SERVER_BATCH_MAX];
     weir_hashed
         hashed[SERVER_BATCH_MAX]; /* of simple takes with a local store: once for all uses */

@@ -88,6 +88,7 @@ static void enter(struct server_thread *thread, struct server_conn *conn)
         conn->next->prev = conn;
     thread->conns = conn;
     atomic_fetch_add(&thread->server->connections, 1);
+    server_count(&thread->counters->silent_began, 1);
     if (epoll_ctl(thread->epoll, EPOLL_CTL_ADD, conn->fd, &event))
         server_conn_kill(conn);
 }
@@ -119,6 +120,8 @@ void server_conn_kill(struct server_conn *conn)
     conn->dead = true;
     if (conn->protocol)
         server_count(&thread->counters->closed[conn->protocol->counted_as], 1);
+    else
+        server_count(&thread->counters->silent_ended, 1);
     server_clients_leave(thread->server->clients, (const struct sockaddr *)&conn->peer);
     server_tls_free(conn->tls);
     conn->tls = NULL;
@@ -330,6 +333,7 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
             return 0;
         }
         server_count(&conn->thread->counters->accepted[conn->protocol->counted_as], 1);
+        server_count(&conn->thread->counters->silent_ended, 1);
     }
     conn->feeding = true;
     size_t consumed = conn->protocol->feed(conn, data, len);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define BACKLOG 4096
+#define UNREAD_BYTES (256 << 10) /* that the kernel keeps for a peer that does not read */
 
 struct server_opened server_opened;
 
@@ -85,7 +86,7 @@ static void clear_path(const struct sockaddr_storage *address)
 static int open_socket(const char *text, const struct sockaddr_storage *address, socklen_t len,
                        int *ret, weir_error *err)
 {
-    int yes = 1;
+    int yes = 1, unread = UNREAD_BYTES;
     int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return weir__fail(err, WEIR_ESYSTEM, 0, "cannot listen on %s: %s", text, strerror(errno));
@@ -94,6 +95,7 @@ static int open_socket(const char *text, const struct sockaddr_storage *address,
     } else {
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
         setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &yes, sizeof yes);
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &unread, sizeof unread); /* for those accepted */
     }
     if (address->ss_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes);

@@ -84,6 +84,7 @@ struct server_counters {
     uint64_t requests[SERVER_PROTOCOLS];
     uint64_t statuses[5]; /* HTTP answers: 1xx to 5xx */
     uint64_t accepted[SERVER_PROTOCOLS], closed[SERVER_PROTOCOLS];
+    uint64_t silent_began, silent_ended; /* connections whose protocol is not known yet */
     uint64_t refused[SERVER_REFUSALS_COUNT];
     uint64_t bytes_in[SERVER_PROTOCOLS], bytes_out[SERVER_PROTOCOLS];
     uint64_t faults[SERVER_PROTOCOLS][SERVER_FAULTS_COUNT];

@@ -68,6 +68,8 @@ static void put_connections(struct server_lines *lines, const struct server_coun
         const uint64_t accepted = sums->accepted[i], closed = sums->closed[i];
         PUT(accepted > closed ? accepted - closed : 0, {"protocol", PROTOCOLS[i]});
     }
+    const uint64_t began = sums->silent_began, ended = sums->silent_ended;
+    PUT(began > ended ? began - ended : 0, {"protocol", "unknown"});
     put_by_protocol(lines, "weir_accepted_connections", NULL, "Connections accepted.",
                     sums->accepted);
     COUNTER("weir_refused_connections", "Connections turned away, by reason.");
