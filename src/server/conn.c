@@ -421,15 +421,6 @@ static void throw_away(struct server_conn *conn)
 
 /* ---- events ---- */
 
-/* What a connection that died meanwhile would have been told must not reach the next one: server_flush
- * empties the buffer in any case. */
-static void settle_down(struct server_conn *conn)
-{
-    server_flush(conn);
-    part(conn);
-    watch_for(conn);
-}
-
 /* What TLS has decrypted already, no event tells of: at most a record, so this ends. */
 static void read_pending(struct server_conn *conn)
 {
@@ -438,12 +429,9 @@ static void read_pending(struct server_conn *conn)
         ;
 }
 
-void server_conn_resume(struct server_conn *conn)
+/* Writes and feeds on where it stopped. */
+static void go_on(struct server_conn *conn)
 {
-    if (conn->dead) {
-        settle_down(conn);
-        return;
-    }
     if (conn->protocol && conn->protocol->more)
         conn->protocol->more(conn);
     if (conn->in_end > conn->in_start)
@@ -451,6 +439,28 @@ void server_conn_resume(struct server_conn *conn)
     else if (conn->in && conn->inflight == 0)
         forget_input(conn);
     read_pending(conn);
+}
+
+/* Flushes. What a connection that died meanwhile would have been told must not reach the next one:
+ * server_flush empties the buffer in any case. A socket that was full may have room again just now, and
+ * then no event would tell: whoever stopped for it goes on. */
+static void settle_down(struct server_conn *conn)
+{
+    for (;;) {
+        bool was_blocked = conn->blocked;
+        server_flush(conn);
+        if (!was_blocked || conn->blocked || conn->dead)
+            break;
+        go_on(conn);
+    }
+    part(conn);
+    watch_for(conn);
+}
+
+void server_conn_resume(struct server_conn *conn)
+{
+    if (!conn->dead)
+        go_on(conn);
     settle_down(conn);
 }
 
@@ -462,12 +472,8 @@ void server_conn_event(struct server_conn *conn, uint32_t events)
         throw_away(conn);
         return;
     }
-    if (events & EPOLLOUT) {
-        bool was_blocked = conn->blocked;
-        server_flush(conn);
-        if (was_blocked && !conn->blocked && !conn->dead)
-            server_conn_resume(conn);
-    }
+    if (events & EPOLLOUT)
+        settle_down(conn);
     if (!conn->dead && events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
         if (wants_input(conn) || !(events & EPOLLIN))
             read_and_feed(conn);
