@@ -1,6 +1,6 @@
 # Everything that can be done with weir, each by one word. Meson does the building.
 .POSIX:
-.PHONY: all run test check lint bench bench-redis bench-server coverage fuzz soak guava-traces install clean
+.PHONY: all run test check lint bench bench-redis bench-server coverage fuzz soak guava-traces deb install clean
 
 all: build/build.ninja
 	ninja -C build
@@ -62,6 +62,11 @@ soak:
 # The vectors made with the real Guava, anew.
 guava-traces:
 	tests/guava/run.sh
+
+# Debian packages of the tree as it is, into build/deb.
+deb:
+	tools/deps.sh build deb
+	packaging/deb.sh
 
 install: all
 	meson install -C build

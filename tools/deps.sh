@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure the Debian packages of a purpose are there: tools/deps.sh build|test|lint|fuzz|bench
+# Makes sure the Debian packages of a purpose are there: tools/deps.sh build|test|lint|fuzz|bench|deb
 # Installs what is missing when run as root on Debian or Ubuntu; otherwise says exactly what to install.
 set -eu
 
@@ -58,8 +58,13 @@ for purpose in "$@"; do
         need h2load nghttp2-client
         need redis-server redis-server
         ;;
+    deb)
+        need dpkg-buildpackage dpkg-dev
+        need dh debhelper
+        need lintian lintian
+        ;;
     *)
-        echo "deps: unknown purpose $purpose; there are build, test, lint, fuzz and bench" >&2
+        echo "deps: unknown purpose $purpose; there are build, test, lint, fuzz, bench and deb" >&2
         exit 2
         ;;
     esac

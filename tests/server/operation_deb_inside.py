@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""The packages on a system with systemd: installed, started, restarted, handed over, killed, upgraded and removed, under
+load. Run by operation_deb_boot.sh on a copy of the system; nothing of it is meant for a real one.
+"""
+import glob
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+import traceback
+
+HOST = pathlib.Path("/run/weir-test/host")
+PACKAGES = "/run/weir-test/packages"
+SOURCE = "/run/weir-test/source"
+sys.path[:0] = [f"{SOURCE}/tests/server", f"{SOURCE}/tests/redis"]
+os.environ["WEIR"] = "/usr/bin/weir"
+
+import weir_server  # noqa: E402
+import http_client  # noqa: E402
+import operation_tools  # noqa: E402
+import resp  # noqa: E402
+from operation_tools import PLENTY, SCARCE, SCARCE_MOST  # noqa: E402
+
+PORT = 7311
+ZONE = pathlib.Path("/var/lib/weir/zone")
+
+
+def run(*words, check=False):
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    if check and done.returncode:
+        raise RuntimeError(f"{' '.join(words)}: {done.stdout}{done.stderr}")
+    return done
+
+
+def install(*names):
+    paths = [path for name in names for path in glob.glob(f"{PACKAGES}/{name}_*.deb")]
+    return run("dpkg", "-i", *paths)
+
+
+def shown(name, unit="weir.service"):
+    return run("systemctl", "show", "-P", name, unit).stdout.strip()
+
+
+def until(ask, seconds=10):
+    end = time.monotonic() + seconds
+    while not ask() and time.monotonic() < end:
+        time.sleep(0.02)
+    return ask()
+
+
+def answers(port=PORT, **fields):
+    try:
+        with http_client.Client(port, timeout=5) as client:
+            return client.get("/healthz", fields).status == 200
+    except OSError:
+        return False
+
+
+# ---- tests, one after the other on one system ----
+
+def test_install(check):
+    done = install("weir", "libweir0", "libweir-dev", "weir-redis-module")
+    check.equal(done.returncode, 0, f"dpkg -i: {done.stdout}{done.stderr}")
+    check(until(lambda: shown("ActiveState") == "active"), f"it runs: {run('systemctl', 'status', 'weir').stdout}")
+    check.equal(shown("ActiveState", "weir.socket"), "active", "its socket is there")
+    check(until(answers), "it answers")
+    check.equal(run("systemctl", "is-enabled", "weir.service", "weir.socket").stdout.split(), ["enabled"] * 2, "at every start")
+    done = run("systemd-analyze", "verify", "--man=no", "/lib/systemd/system/weir.service", "/lib/systemd/system/weir.socket")
+    check(done.returncode == 0 and not done.stderr.strip(), f"the units: {done.stderr}")
+    told = run("systemd-analyze", "security", "--no-pager", "weir.service").stdout
+    exposure = re.search(r"Overall exposure level for weir.service: ([\d.]+)", told)
+    check(exposure and float(exposure[1]) <= 2.0, f"exposure: {exposure and exposure[0]}")
+    print(f"  {exposure and exposure[0]}", flush=True)
+
+
+def test_sandbox(check):
+    status = pathlib.Path(f"/proc/{shown('MainPID')}/status").read_text(encoding="ascii")
+    uid = int(re.search(r"^Uid:\t(\d+)", status, re.M)[1])
+    check(61184 <= uid <= 65519, f"a user of its own: {uid}")
+    for field, value in (("CapEff", "0000000000000000"), ("CapBnd", "0000000000000000"), ("NoNewPrivs", "1"),
+                         ("Seccomp", "2")):
+        check.contains(status, f"{field}:\t{value}\n", f"{field} of the process")
+    check.equal(ZONE.stat().st_mode & 0o777, 0o600, "the zone is nobody else's")
+    check.equal(ZONE.stat().st_uid, uid, "but its own")
+    told = run("journalctl", "--no-pager", "-u", "weir")  # there is no journal here; what it said is on the console
+    check(told.returncode in (0, 1), "its words")
+
+
+def with_load(check, name, act):
+    """Something done to the service under load: no request is lost, no count is wrong."""
+    with resp.Client(PORT) as client:
+        for key in (PLENTY, SCARCE):
+            client.call("WEIR.RESET", key)
+    load = operation_tools.Load(PORT, each=1).start()
+    time.sleep(0.7)
+    act()
+    until(lambda: load.allowed(SCARCE) >= SCARCE_MOST, 10)
+    time.sleep(0.5)
+    load.end()
+    check(not load.lost, f"{name}: lost: {load.lost[:3]}")
+    check.equal(load.allowed(SCARCE), SCARCE_MOST, f"{name}: of a limit of {SCARCE_MOST}, allowed")
+    check.equal(operation_tools.charged(PORT, PLENTY), load.allowed(PLENTY), f"{name}: charged, and told")
+    print(f"  {name}: {load.answers()} answers", flush=True)
+
+
+def test_restart(check):
+    before = shown("MainPID")
+    with_load(check, "systemctl restart", lambda: run("systemctl", "restart", "weir", check=True))
+    check(shown("MainPID") != before and shown("ActiveState") == "active", "it is another process")
+
+
+def test_hand_over(check):
+    before = shown("MainPID")
+
+    def act():
+        run("systemctl", "kill", "--kill-whom=main", "-s", "USR2", "weir", check=True)
+        until(lambda: shown("MainPID") not in (before, "0"))
+        until(lambda: not pathlib.Path(f"/proc/{before}").exists())
+    with_load(check, "SIGUSR2", act)
+    check(shown("MainPID") != before, f"systemd knows the new main process: {before}, {shown('MainPID')}")
+    check.equal((shown("ActiveState"), shown("SubState"), shown("NRestarts")), ("active", "running", "0"), "and goes on")
+    check(not pathlib.Path(f"/proc/{before}").exists(), "the old one is gone")
+
+
+def test_upgrade(check):
+    before = shown("MainPID")
+    with_load(check, "dpkg -i", lambda: check.equal(install("weir").returncode, 0, "an upgrade"))
+    check(until(lambda: shown("ActiveState") == "active") and shown("MainPID") != before, "the new one runs")
+
+
+def test_reload(check):
+    path = pathlib.Path("/etc/weir/policies.yaml")
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("policies: []", "policies:\n- {name: fresh, key: user, limit: token-bucket 1/s}\n"),
+                    encoding="utf-8")
+    before = shown("MainPID")
+    check.equal(run("systemctl", "reload", "weir").returncode, 0, "systemctl reload")
+    with http_client.Client(PORT) as client:
+        check(until(lambda: [it["name"] for it in client.get("/v1/policies").json["policies"]] == ["fresh"]),
+              "the policies are in force")
+    check.equal(shown("MainPID"), before, "by the same process")
+    path.write_text(text, encoding="utf-8")
+
+
+def test_crash(check):
+    """kill -9: systemd starts it again, and it knows what it had counted."""
+    with resp.Client(PORT) as client:
+        client.call("WEIR.RESET", SCARCE)
+        client.call("WEIR.TAKE", SCARCE, operation_tools.LIMITS[SCARCE], "COST", "123")
+    before = shown("MainPID")
+    os.kill(int(before), 9)
+    check(until(lambda: shown("MainPID") not in (before, "0") and answers()), "it comes back")
+    check.equal(operation_tools.charged(PORT, SCARCE), 123, "with its counts")
+
+
+def test_token_and_public_address(check):
+    """As the manual says: a credential, and another address in a drop-in."""
+    pathlib.Path("/etc/weir/token").write_text("correct horse\n", encoding="utf-8")
+    os.chmod("/etc/weir/token", 0o600)
+    for unit, text in (("weir.service", "[Service]\nLoadCredential=token:/etc/weir/token\n"
+                        "ExecStart=\nExecStart=/usr/bin/weir serve $WEIR_OPTIONS --token-file ${CREDENTIALS_DIRECTORY}/token\n"),
+                       ("weir.socket", "[Socket]\nListenStream=\nListenStream=0.0.0.0:8311\n")):
+        folder = pathlib.Path(f"/etc/systemd/system/{unit}.d")
+        folder.mkdir(parents=True)
+        (folder / "override.conf").write_text(text, encoding="utf-8")
+    run("systemctl", "daemon-reload", check=True)
+    run("systemctl", "stop", "weir.service", "weir.socket", check=True)
+    run("systemctl", "start", "weir.socket", "weir.service", check=True)
+    with http_client.Client(8311) as client:
+        check.equal(client.get("/v1/take", key="k", limit="gcra 1/s").status, 401, "without the token")
+        check.equal(client.get("/v1/take", {"authorization": "Bearer correct horse"}, key="k", limit="gcra 1/s").status, 200,
+                    "with the token")
+    check(not answers(), "the other address is gone")
+
+
+def test_library_and_module(check):
+    source = pathlib.Path("/tmp/program.c")
+    source.write_text('#include <weir.h>\n#include <stdio.h>\nint main(void) { return !weir_strerror(0); }\n', encoding="ascii")
+    flags = run("pkg-config", "--cflags", "--libs", "weir", check=True).stdout.split()
+    run("cc", "-o", "/tmp/program", str(source), *flags, check=True)
+    check.equal(run("/tmp/program").returncode, 0, "a program with pkg-config's flags")
+    check.contains(run("ldd", "/tmp/program").stdout, "/lib/", "by the shared library")
+    import redis_server
+    module = glob.glob("/usr/lib/*/weir/weir_redis.so")
+    check.equal(len(module), 1, "the module")
+    with redis_server.Server(f"--loadmodule {module[0]}") as redis, redis.client() as client:
+        check.equal(client.call("WEIR.TAKE", "k", "token-bucket 1/s")[0], 1, "Redis has loaded it")
+
+
+def test_removal(check):
+    run("systemctl", "stop", "weir.socket", "weir.service")
+    check.equal(run("dpkg", "-r", "weir").returncode, 0, "dpkg -r")
+    check(pathlib.Path("/etc/weir/policies.yaml").exists() and ZONE.exists(), "what was configured and counted stays")
+    check.equal(run("dpkg", "--purge", "weir").returncode, 0, "dpkg --purge")
+    left = [path for path in ("/etc/default/weir", "/etc/weir/policies.yaml", "/var/lib/weir", "/var/lib/private/weir",
+                              "/lib/systemd/system/weir.service", "/usr/bin/weir") if os.path.lexists(path)]
+    check.equal(left, [], "nothing is left")
+
+
+TESTS = [test_install, test_sandbox, test_restart, test_hand_over, test_upgrade, test_reload, test_crash,
+         test_token_and_public_address, test_library_and_module, test_removal]
+
+
+def main():
+    check = weir_server.Checks()
+    try:
+        for test in TESTS:
+            start = time.monotonic()
+            try:
+                test(check)
+            except Exception as error:  # a test that ends early is one failure; the others still run
+                check(False, f"{test.__name__}: {error!r}")
+                traceback.print_exc(file=sys.stdout)
+            print(f"{test.__name__}: {time.monotonic() - start:.1f} s", flush=True)
+    finally:
+        (HOST / "counts").write_text(f"{check.passed} {check.failed}\n", encoding="ascii")
+
+
+if __name__ == "__main__":
+    main()
