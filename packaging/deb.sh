@@ -20,10 +20,10 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM HUP
 
 # What belongs to the source: all but what was built. Without git, a tree as it was unpacked.
-if git -C "$root" rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+if [ -e "$root/.git" ] && git -C "$root" ls-files >/dev/null 2>&1; then
     files() { git -C "$root" ls-files -z --cached --others --exclude-standard; }
 else
-    files() { (cd "$root" && find . -path ./build -prune -o -type f -print0 -o -type l -print0); }
+    files() { (cd "$root" && find . \( -path './build*' -o -path ./.git \) -prune -o -type f -print0 -o -type l -print0); }
 fi
 mkdir "$work/weir"
 files | (cd "$root" && xargs -0 sh -c 'for file; do [ -e "$file" ] && printf "%s\0" "$file"; done' sh |
