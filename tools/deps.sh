@@ -41,6 +41,7 @@ for purpose in "$@"; do
         need chromium chromium
         PATH=$PATH:/usr/sbin
         need nginx nginx
+        need caddy caddy
         [ -d /usr/share/nodejs/redis ] || missing="$missing node-redis"
         need go golang-go
         [ -d /usr/share/gocode/src/github.com/gomodule/redigo ] ||
