@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "base/random.h"
+#include "limit/receipt.h"
 #include "store/store.h"
 
 #include <stdlib.h>
@@ -35,6 +36,11 @@ int server_receipts_open(struct server *server, weir_error *err)
     return 0;
 }
 
+/* What a receipt says. */
+struct charge {
+    int64_t time_us, amount;
+};
+
 /* A key's hash under the store's secret; a key that was hashed before brings it along. */
 static void hash_key(const struct server *server, weir_key key, uint64_t ret[2])
 {
@@ -59,35 +65,32 @@ void server_receipts_forget(void)
     last.limit = NULL;
 }
 
+/* Over the hashes of key and limits and over what the receipt says. */
 static uint64_t sign(const struct server *server, weir_key key, const weir_limit *limit,
-                     const char *receipt, size_t len)
+                     const struct charge *charge)
 {
-    struct {
-        uint64_t key[2], limit[2];
-        char receipt[WEIR_RECEIPT_SIZE];
-    } all;
-    uint64_t signature[2];
+    uint64_t all[6], signature[2];
     if (last.limit != limit) {
         const char *text = weir_limit_text(limit);
         weir__hash(server->receipt_secret, text, strlen(text), last.hash);
         last.limit = limit;
     }
-    hash_key(server, key, all.key);
-    memcpy(all.limit, last.hash, sizeof all.limit);
-    memcpy(all.receipt, receipt, len);
-    weir__hash(server->receipt_secret, &all, offsetof(typeof(all), receipt) + len, signature);
+    hash_key(server, key, all);
+    memcpy(all + 2, last.hash, sizeof last.hash);
+    all[4] = (uint64_t)charge->time_us;
+    all[5] = (uint64_t)charge->amount;
+    weir__hash(server->receipt_secret, all, sizeof all, signature);
     return signature[0];
 }
 
 /* Over several requests: what one signature covers is part of the next. */
 static uint64_t sign_all(const struct server *server, const weir_request *requests, size_t n,
-                         const char *receipt, size_t len)
+                         const struct charge *charge)
 {
-    uint64_t signature = sign(server, requests[0].key, requests[0].limit, receipt, len);
+    uint64_t signature = sign(server, requests[0].key, requests[0].limit, charge);
     for (size_t i = 1; i < n; i++) {
-        int64_t chained[2] = {(int64_t)signature, requests[i].cost};
-        signature =
-            sign(server, requests[i].key, requests[i].limit, (const char *)chained, sizeof chained);
+        struct charge chained = {(int64_t)signature, requests[i].cost};
+        signature = sign(server, requests[i].key, requests[i].limit, &chained);
     }
     return signature;
 }
@@ -98,38 +101,77 @@ static void put_signature(uint64_t signature, char *ret)
         ret[i] = alphabet[signature & 63];
 }
 
+/* A time's digits; requests decided together have one. */
+static size_t put_time(char *p, int64_t time_us)
+{
+    static _Thread_local struct {
+        int64_t time_us;
+        size_t len;
+        char digits[WEIR__DIGITS];
+    } written = {.time_us = -1};
+    if (written.time_us != time_us) {
+        char room[WEIR__DIGITS];
+        const char *first = weir__digits(room, time_us);
+        written.time_us = time_us;
+        written.len = (size_t)(room + sizeof room - first);
+        memcpy(written.digits, first, written.len);
+    }
+    memcpy(p, written.digits, sizeof written.digits); /* more than need be: of a known length */
+    return written.len;
+}
+
+static size_t put_number(char *p, int64_t number)
+{
+    char room[WEIR__DIGITS];
+    if (number >= 0 && number < 10) {
+        *p = (char)('0' + number);
+        return 1;
+    }
+    const char *first = weir__digits(room, number);
+    size_t len = (size_t)(room + sizeof room - first);
+    memcpy(p, first, len);
+    return len;
+}
+
 size_t server_receipt_write(const struct server *server, const weir_request *requests, size_t n,
                             const weir_decision *decision, char ret[SERVER_RECEIPT_SIZE])
 {
-    struct weir__buffer buffer = weir__buffer_over(ret, SERVER_RECEIPT_SIZE);
-    weir__put(&buffer, "w2-", 3);
-    weir__put_int(&buffer, decision->time_us);
-    weir__put(&buffer, "-", 1);
-    weir__put_int(&buffer, decision->charged);
-    uint64_t signature = sign_all(server, requests, n, ret, buffer.len);
-    ret[buffer.len] = '-';
-    put_signature(signature, ret + buffer.len + 1);
-    ret[buffer.len + 1 + SIGNATURE] = 0;
-    return buffer.len + 1 + SIGNATURE;
+    char *p = ret;
+    memcpy(p, "w2-", 3);
+    p += 3;
+    p += put_time(p, decision->time_us);
+    *p++ = '-';
+    p += put_number(p, decision->charged);
+    struct charge charge = {decision->time_us, decision->charged};
+    put_signature(sign_all(server, requests, n, &charge), p + 1);
+    *p = '-';
+    p += 1 + SIGNATURE;
+    *p = 0;
+    return (size_t)(p - ret);
 }
 
 bool server_receipt_read(const struct server *server, const weir_request *requests, size_t n,
                          struct weir__span text, char ret[WEIR_RECEIPT_SIZE])
 {
-    char expected[SIGNATURE];
+    char expected[SIGNATURE], plain[WEIR_RECEIPT_SIZE];
+    struct weir__correction said;
     if (text.len <= SIGNATURE + 4 || text.len >= SERVER_RECEIPT_SIZE || memcmp(text.data, "w2-", 3))
         return false;
     size_t body = text.len - SIGNATURE - 1;
-    if (text.data[body] != '-' || body >= WEIR_RECEIPT_SIZE)
+    if (text.data[body] != '-' || body >= sizeof plain || memchr(text.data, 0, body))
         return false;
-    put_signature(sign_all(server, requests, n, text.data, body), expected);
+    memcpy(plain, text.data, body);
+    plain[body] = 0;
+    plain[1] = '1'; /* the library's own receipt is what was signed */
+    if (!weir__receipt_read(plain, &said))
+        return false;
+    struct charge charge = {said.charged_at_us, said.charged};
+    put_signature(sign_all(server, requests, n, &charge), expected);
     unsigned differs = 0;
     for (int i = 0; i < SIGNATURE; i++)
         differs |= (unsigned)(expected[i] ^ text.data[body + 1 + (size_t)i]);
     if (differs)
         return false;
-    memcpy(ret, text.data, body);
-    ret[body] = 0;
-    ret[1] = '1'; /* the library's own receipt is the part that was signed */
+    memcpy(ret, plain, sizeof plain);
     return true;
 }

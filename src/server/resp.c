@@ -154,6 +154,51 @@ static void put_row(struct weir__buffer *out, const weir_decision *row)
     weir__resp_put_integer(out, row->delay_us);
 }
 
+/* ":NUMBER\r\n"; most numbers of a reply are short, and written where they belong. */
+static inline char *put_line(char *p, int64_t number)
+{
+    *p++ = ':';
+    if (WEIR__LIKELY(number >= 0 && number < 1000000)) {
+        uint32_t rest = (uint32_t)number;
+        p += 1 + (rest > 9) + (rest > 99) + (rest > 999) + (rest > 9999) + (rest > 99999);
+        char *digit = p;
+        do
+            *--digit = (char)('0' + rest % 10);
+        while (rest /= 10);
+    } else {
+        char room[WEIR__DIGITS];
+        const char *first = weir__digits(room, number);
+        size_t len = (size_t)(room + sizeof room - first);
+        memcpy(p, first, len);
+        p += len;
+    }
+    *p++ = '\r';
+    *p++ = '\n';
+    return p;
+}
+
+/* The reply to a plain take, nearly all there are: written in one go, where there is room for it. */
+static void put_plain(struct server_conn *conn, const weir_request *request,
+                      const weir_decision *decision, struct weir__buffer *out)
+{
+    char *start = out->data + out->len, *p = start;
+    memcpy(p, "*7\r\n", 4);
+    p = put_line(p + 4, decision->allowed);
+    p = put_line(p, decision->limit);
+    p = put_line(p, decision->remaining);
+    p = put_line(p, decision->retry_after_us);
+    p = put_line(p, decision->reset_after_us);
+    p = put_line(p, decision->delay_us);
+    size_t len = server_receipt_write(conn->thread->server, request, 1, decision, p + 5);
+    p[0] = '$'; /* a receipt has two digits' worth of bytes */
+    p[1] = (char)('0' + len / 10);
+    p[2] = (char)('0' + len % 10);
+    memcpy(p + 3, "\r\n", 2);
+    p += 5 + len;
+    memcpy(p, "\r\n", 3);
+    out->len += (size_t)(p + 2 - start);
+}
+
 static void put_decision(struct server_conn *conn, const struct server_ask *ask,
                          const weir_request *request, const weir_decision *decision,
                          struct weir__buffer *out)
@@ -161,6 +206,10 @@ static void put_decision(struct server_conn *conn, const struct server_ask *ask,
     char receipt[SERVER_RECEIPT_SIZE];
     bool lease = ask->verb == WEIR__VERB_ACQUIRE;
     size_t rows = ask->resp.detail ? ask->group->row_count : 0;
+    if (WEIR__LIKELY(!lease && !rows)) {
+        put_plain(conn, request, decision, out);
+        return;
+    }
     size_t len = server_receipt_write(conn->thread->server, request, 1, decision, receipt);
     weir__resp_put_header(out, WEIR__RESP_ARRAY, 7 + lease + (rows ? 1 + rows : 0), 2);
     put_row(out, decision);
@@ -245,8 +294,9 @@ static void answer(struct server_conn *conn, struct server_batch *batch)
 static bool may_ask(struct server_conn *conn)
 {
     static const struct weir__span no_token = {"", 0};
-    return conn->access >= SERVER_DATA ||
-           server_access_of(conn->thread->server, no_token) >= SERVER_DATA;
+    if (WEIR__UNLIKELY(conn->access == SERVER_NOBODY))
+        conn->access = server_access_of(conn->thread->server, no_token);
+    return conn->access >= SERVER_DATA;
 }
 
 static void handle(struct server_conn *conn, const char *data, const struct resp_state *state)

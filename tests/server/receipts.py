@@ -62,6 +62,7 @@ class Signer:
     def receipt(self, key, limit, time, charged):
         """`limit` is canonical text."""
         body = b"w2-%d-%d" % (time, charged)
-        signed = self.hash(self.zone, key) + self.hash(self.secret, limit.encode()) + body
+        said = struct.pack("<qq", time, charged)
+        signed = self.hash(self.zone, key) + self.hash(self.secret, limit.encode()) + said
         signature = siphash13(self.secret, signed)[0]
         return body + b"-" + "".join(ALPHABET[signature >> 6 * i & 63] for i in range(11)).encode()

@@ -4,7 +4,7 @@ write is read from the page, with free ports in place of its own.
 
     tests/server/recipes.py [NAME …]
 
-nginx, Python, Node and Go must be there; Caddy is tried where it is installed.
+nginx, Caddy, Python, Node and Go must be there.
 """
 import http.server
 import os
@@ -172,9 +172,6 @@ def test_nginx(check):
 
 
 def test_caddy(check):
-    if not shutil.which("caddy"):
-        print("caddy is not installed; apt-get install caddy to try its recipe")
-        return
 
     def start(weir, backend):
         port = free_port()
