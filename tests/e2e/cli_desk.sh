@@ -83,7 +83,7 @@ complete_words() { # WORDS: what bash offers for the last
 is "completion: commands" "take " "$(complete_words weir ta | sed 's/^ //')"
 for command in $commands; do
     run help "$command"
-    options=$(grep -oE '^  --[a-z]+' <<<"$out" | tr -d ' ' | sort -u)
+    options=$(grep -oE '^  --[a-z-]+' <<<"$out" | tr -d ' ' | sort -u)
     offered=$(complete_words weir "$command" --)
     missing=
     for option in $options; do
