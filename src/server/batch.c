@@ -197,7 +197,7 @@ static bool push_held(struct server_thread *thread, struct server_batch *batch)
 {
     if (thread->held_count == thread->held_room) {
         size_t room = thread->held_room ? 2 * thread->held_room : 64;
-        struct server_batch **bigger = realloc(thread->held, room * sizeof *bigger);
+        struct server_batch **bigger = realloc(thread->held, room * sizeof(void *));
         if (!bigger)
             return false;
         thread->held = bigger;

@@ -60,15 +60,13 @@ static void count_entries(struct server_thread *thread, const struct server_rule
 {
     const struct weir__plan *plan = &group->plan;
     const weir_decision *rows = group->rows;
-    const struct weir__policy *last = NULL;
     for (size_t i = 0; i < plan->enforced_count; i++) {
         const struct weir__planned *it = &plan->enforced[i];
         size_t limits = weir_limit_count(it->limit);
         bool allowed = rows_allowed(rows, limits);
-        if (it->policy != last)
+        if (i == 0 || it->policy != plan->enforced[i - 1].policy)
             server_count_decision(thread->counters, rules->series.policies[it->policy->index],
                                   decision->allowed, decision->degraded);
-        last = it->policy;
         server_count_decision(thread->counters, rules->series.entries[it->entry->index], allowed,
                               decision->degraded);
         server_top_record(thread->top, rules->tops[it->policy->index], it->key.data, it->key.len,

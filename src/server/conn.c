@@ -225,7 +225,8 @@ static bool looks_like_http(const char *data, size_t len)
     if (at == 0 || at + 1 >= len || data[at] != ' ')
         return false;
     return data[at + 1] == '/' || data[at + 1] == '*' ||
-           (len - at > 5 && !memcmp(data + at + 1, "http", 4) && memchr("s:", data[at + 5], 2));
+           (len - at > 5 && !memcmp(data + at + 1, "http", 4) &&
+            (data[at + 5] == 's' || data[at + 5] == ':'));
 }
 
 /* The protocol of a first portion; NULL: not known yet. */

@@ -181,8 +181,9 @@ static inline char *put_line(char *p, int64_t number)
 static void put_plain(struct server_conn *conn, const weir_request *request,
                       const weir_decision *decision, struct weir__buffer *out)
 {
+    static const char head[4] = {'*', '7', '\r', '\n'};
     char *start = out->data + out->len, *p = start;
-    memcpy(p, "*7\r\n", 4);
+    memcpy(p, head, sizeof head);
     p = put_line(p + 4, decision->allowed);
     p = put_line(p, decision->limit);
     p = put_line(p, decision->remaining);
@@ -193,7 +194,8 @@ static void put_plain(struct server_conn *conn, const weir_request *request,
     p[0] = '$'; /* a receipt has two digits' worth of bytes */
     p[1] = (char)('0' + len / 10);
     p[2] = (char)('0' + len % 10);
-    memcpy(p + 3, "\r\n", 2);
+    p[3] = '\r';
+    p[4] = '\n';
     p += 5 + len;
     memcpy(p, "\r\n", 3);
     out->len += (size_t)(p + 2 - start);

@@ -154,7 +154,8 @@ int weir__zone_check(struct weir__zone *zone, weir_error *err)
 static int64_t newest_time(const struct weir__rule *rule, const struct weir__state *state)
 {
     int64_t newest = weir__ring_last(&state->ring)->stamp;
-    return rule->kind == WEIR__CONCURRENT ? weir__max(state->at, newest - WEIR_DURATION_MAX) : newest;
+    return rule->kind == WEIR__CONCURRENT ? weir__max(state->at, newest - WEIR_DURATION_MAX)
+                                          : newest;
 }
 
 /* Sum and newest time as the cells say. What makes no sense stays, for the check to find. */

@@ -12,7 +12,8 @@ const char *const weir__verb_names[WEIR__VERBS] = {
 
 bool weir__verb_of(const char *name, size_t len, enum weir__verb *ret)
 {
-    if (WEIR__LIKELY(len == 9 && (!memcmp(name, "WEIR.TAKE", 9) || !memcmp(name, "weir.take", 9)))) {
+    if (WEIR__LIKELY(len == 9 &&
+                     (!memcmp(name, "WEIR.TAKE", 9) || !memcmp(name, "weir.take", 9)))) {
         *ret = WEIR__VERB_TAKE; /* nearly all there are, as nearly everybody writes it */
         return true;
     }
@@ -131,7 +132,7 @@ static int read_take(const struct weir__span *args, size_t n, struct weir__limit
 static int read_take_all(const struct weir__span *args, size_t n, struct weir__limit_cache *cache,
                          struct weir__command *ret, weir_error *err)
 {
-    int64_t keys;
+    int64_t keys = 0;
     size_t limits = 0;
     if (n < 5)
         return wrong_count(ret->verb, err);
@@ -192,7 +193,7 @@ static int read_lease(const struct weir__span *args, size_t n, struct weir__limi
 static int read_throttle(const struct weir__span *args, size_t n, struct weir__limit_cache *cache,
                          struct weir__command *ret, weir_error *err)
 {
-    int64_t burst, count, seconds;
+    int64_t burst = 0, count = 0, seconds = 0;
     if (n != 5 && n != 6)
         return wrong_count(ret->verb, err);
     int code = weir__check_key(args[1], &ret->asks[0].key, err);
