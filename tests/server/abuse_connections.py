@@ -4,6 +4,7 @@ stays in bounds, the bounds are kept, and an honest client does not notice.
 
     tests/server/abuse_connections.py [--long] [NAME …]
 """
+import json
 import resource
 import selectors
 import sys
@@ -138,6 +139,31 @@ def test_all_memory_is_bounded_together(check):
     never_read(check, "deaf by the hundred", TAKE, count, most=400 * MIB)
 
 
+def test_half_requests_fill_all_memory(check):
+    """Long requests that never end, more than there is memory for: the last are let go, and who sends short ones in
+    two parts does not notice."""
+    key = b"$65536\r\n" + b"k" * 65536 + b"\r\n$6\r\ngcra 1\r\n$1\r\n1\r\n"
+    half = b"*50\r\n$12\r\nWEIR.TAKEALL\r\n$2\r\n16\r\n" + key * 15
+    with weir_server.Server("--threads 2 --request-timeout 4s") as server:
+        with abuse_tools.Watch(server, check, "half requests", 340 * MIB, in_parts=True):
+            greedy = [abuse_tools.connect(server.port) for _ in range(350)]
+            let_go = 0
+            for it in greedy:
+                try:
+                    it.sendall(half)
+                except OSError:
+                    let_go += 1
+            full = lambda: abuse_tools.total(abuse_tools.metrics(server), "weir_refused_connections_total",
+                                             reason="memory")
+            check(server.wait_for(lambda: full() > 0, 5), "half requests: some are let go for memory, and counted")
+            print(f"  half requests: {abuse_tools.memory(server) / MIB:.0f} MiB, {full():.0f} let go", flush=True)
+            check(server.wait_for(lambda: total_open(server) <= 6, 4 + 1 + 4), "half requests: the others for time")
+            late = abuse_tools.total(abuse_tools.metrics(server), "weir_protocol_errors_total", kind="timeout")
+            check(late + full() >= len(greedy), f"half requests: {late:.0f} late and {full():.0f} too many of {len(greedy)}")
+            for it in greedy:
+                it.close()
+
+
 def test_slow_reading_is_served(check):
     """One that reads slowly, but reads, gets every answer."""
     with weir_server.Server("--threads 2 --request-timeout 2s") as server, \
@@ -179,6 +205,40 @@ def test_held_answers(check):
         check(max(allowed) < time.monotonic() - start + 1, "held: in time")
         print(f"  held: {wanted} answers, the last after {max(allowed):.1f} s, "
               f"{(used - before) / wanted:.0f} bytes each", flush=True)
+
+
+def test_more_held_answers_than_memory(check):
+    """Those beyond are told at once, with the delay that is left to the caller."""
+    wanted = min(12000, raise_files() - SPARE_FILES)
+    ask = http_client.post("/v1/take", {"key": "k00000", "limit": "leaky-bucket 1/6s burst 1000000", "hold": True})
+    first = http_client.post("/v1/take", {"key": "k00000", "limit": "leaky-bucket 1/6s burst 1000000"})
+    with weir_server.Server("--threads 2 --max-delay 20s --max-connections 15000") as server:
+        with abuse_tools.Watch(server, check, "too many held", 400 * MIB, least_answers=200):
+            many = [abuse_tools.connect(server.port, 30) for _ in range(wanted)]
+            for i, it in enumerate(many):
+                it.sendall((first + ask).replace(b"k00000", b"k%05d" % i))
+            early = [json.loads(body) for body in held_answers(many, 30)]
+            check(all(it.get("allowed") for it in early), f"too many held: {[it for it in early if not it.get('allowed')][:2]}")
+            told = sum(it.get("delay", 0) > 0 for it in early)
+            check.equal(len(early), wanted, "too many held: all are answered")
+            check(0 < told < wanted, f"too many held: {told} of {wanted} told at once")
+            print(f"  too many held: {wanted - told} were held, {told} told at once", flush=True)
+            for it in many:
+                it.close()
+
+
+def held_answers(sockets, seconds):
+    """The bodies of the second answer on each."""
+    end = time.monotonic() + seconds
+    for it in sockets:
+        data = b""
+        while len(abuse_tools.statuses(data)) < 2 or not data.endswith(b"}\n"):
+            it.settimeout(max(0.1, end - time.monotonic()))
+            part = it.recv(1 << 16)
+            if not part:
+                break
+            data += part
+        yield data.rsplit(b"\r\n\r\n", 1)[-1]
 
 
 def answers_of(sockets, seconds):
@@ -282,9 +342,12 @@ def test_no_descriptors_left(check):
 
 
 TESTS = [test_idle_connections, test_never_reading_over_resp, test_never_reading_over_http,
-         test_never_reading_long_answers, test_all_memory_is_bounded_together, test_slow_reading_is_served,
+         test_never_reading_long_answers, test_all_memory_is_bounded_together, test_half_requests_fill_all_memory, test_slow_reading_is_served,
          test_held_answers, test_delays_beyond_the_bound_are_denied, test_held_and_gone, test_most_connections,
          test_most_of_one_client, test_no_descriptors_left]
+
+if abuse_tools.is_long():
+    TESTS.append(test_more_held_answers_than_memory)
 
 if __name__ == "__main__":
     sys.exit(abuse_tools.main(TESTS))

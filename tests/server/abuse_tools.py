@@ -59,9 +59,9 @@ class Honest(threading.Thread):
     answer that is missing, late or wrong. Its key counts down by one a request: a charge that is lost,
     doubled or evicted shows."""
 
-    def __init__(self, port, key="honest", pause=HONEST_PAUSE, reconnect=True):
+    def __init__(self, port, key="honest", pause=HONEST_PAUSE, reconnect=True, in_parts=False):
         super().__init__(daemon=True)
-        self.port, self.key, self.pause, self.reconnect = port, key, pause, reconnect
+        self.port, self.key, self.pause, self.reconnect, self.in_parts = port, key, pause, reconnect, in_parts
         self.over = threading.Event()
         self.latencies, self.wrong = [], []
         self.remaining = None
@@ -82,12 +82,22 @@ class Honest(threading.Thread):
         except Exception as error:  # any: the client was let down
             self.wrong.append(repr(error))
 
+    def send(self, client, data):
+        """As a whole, or in two parts, as the network cuts it now and then."""
+        half = len(data) // 2 if self.in_parts else 0
+        if half:
+            client.socket.sendall(data[:half])
+            time.sleep(0.001)
+        client.socket.sendall(data[half:])
+
     def by_resp(self, client):
-        allowed, _, remaining, *_ = client.call("WEIR.TAKE", self.key, HONEST_LIMIT)
+        self.send(client, resp.encode(("WEIR.TAKE", self.key, HONEST_LIMIT)))
+        allowed, _, remaining, *_ = client.read()
         return allowed == 1, remaining
 
     def by_http(self, client):
-        answer = client.get("/v1/take", key=self.key, limit=HONEST_LIMIT)
+        self.send(client, http_client.get("/v1/take", key=self.key, limit=HONEST_LIMIT))
+        answer = client.read()
         return answer.status == 200 and answer.json["allowed"], answer.json.get("remaining")
 
     def by_new_resp(self):

@@ -3,7 +3,6 @@
 load. Run by operation_deb_boot.sh on a copy of the system; nothing of it is meant for a real one.
 """
 import glob
-import json
 import os
 import pathlib
 import re
@@ -156,24 +155,25 @@ def test_crash(check):
     check.equal(operation_tools.charged(PORT, SCARCE), 123, "with its counts")
 
 
-def test_token_and_public_address(check):
-    """As the manual says: a credential, and another address in a drop-in."""
-    pathlib.Path("/etc/weir/token").write_text("correct horse\n", encoding="utf-8")
-    os.chmod("/etc/weir/token", 0o600)
-    for unit, text in (("weir.service", "[Service]\nLoadCredential=token:/etc/weir/token\n"
-                        "ExecStart=\nExecStart=/usr/bin/weir serve $WEIR_OPTIONS --token-file ${CREDENTIALS_DIRECTORY}/token\n"),
-                       ("weir.socket", "[Socket]\nListenStream=\nListenStream=0.0.0.0:8311\n")):
-        folder = pathlib.Path(f"/etc/systemd/system/{unit}.d")
-        folder.mkdir(parents=True)
-        (folder / "override.conf").write_text(text, encoding="utf-8")
-    run("systemctl", "daemon-reload", check=True)
-    run("systemctl", "stop", "weir.service", "weir.socket", check=True)
-    run("systemctl", "start", "weir.socket", "weir.service", check=True)
-    with http_client.Client(8311) as client:
-        check.equal(client.get("/v1/take", key="k", limit="gcra 1/s").status, 401, "without the token")
-        check.equal(client.get("/v1/take", {"authorization": "Bearer correct horse"}, key="k", limit="gcra 1/s").status, 200,
-                    "with the token")
-    check(not answers(), "the other address is gone")
+def blocks(page):
+    """The commands of a page that need systemd, each with what it should print; … is anything within a line."""
+    text = pathlib.Path(page).read_text(encoding="utf-8")
+    found = re.findall(r"(?ms)^```text systemd\n(.*?)^```\n(?:^```text systemd-output\n(.*?)^```)?", text)
+    return [(command, [".*".join(map(re.escape, line.split("…"))) for line in (output or "").splitlines()])
+            for command, output in found]
+
+
+def test_manual(check):
+    """docs/OPERATIONS.md, command by command: a token as a credential, another address, a restart, a hand-over, a log."""
+    found = blocks(f"{SOURCE}/docs/OPERATIONS.md")
+    check(len(found) >= 5, f"{len(found)} blocks of the manual need systemd")
+    for command, expected in found:
+        done = run("sh", "-e", "-c", command)
+        printed = (done.stdout + done.stderr).splitlines()
+        right = done.returncode == 0 and len(printed) == len(expected) and all(map(re.fullmatch, expected, printed))
+        check(right, f"the manual's\n{command}ended with {done.returncode}, printed {printed}, expected {expected}")
+    told = run("ss", "-Hltn", "sport = :7311").stdout.split()
+    check.contains(told, "0.0.0.0:7311", "its address for all hosts")
 
 
 def test_library_and_module(check):
@@ -201,7 +201,7 @@ def test_removal(check):
 
 
 TESTS = [test_install, test_sandbox, test_restart, test_hand_over, test_upgrade, test_reload, test_crash,
-         test_token_and_public_address, test_library_and_module, test_removal]
+         test_manual, test_library_and_module, test_removal]
 
 
 def main():

@@ -8,11 +8,13 @@ import pathlib
 import shutil
 import signal
 import socket
+import ssl
 import sys
 import tempfile
 import time
 
 import operation_tools
+import abuse_slow
 import resp
 import weir_server
 from operation_tools import LIMITS, PLENTY, SCARCE, SCARCE_MOST
@@ -86,6 +88,22 @@ def test_several_sockets(check):
         check.contains(str(error), "no listening socket", "a socket that does not listen is refused")
 
 
+def test_sockets_with_tls(check):
+    """Which of them speak TLS, the options say, in their order."""
+    sockets = operation_tools.listening(2)
+    options = "--threads 2 --listen 127.0.0.1:1 --listen-tls 127.0.0.1:2 --tls-cert cert.pem --tls-key key.pem"
+    server = operation_tools.Activated(sockets, options)
+    abuse_slow.make_certificate(server.folder)
+    with server:
+        with resp.Client(server.ports[0]) as client:
+            check.equal(client.call("PING"), "PONG", "the first is plain")
+        trust = ssl.create_default_context(cafile=server.folder / "cert.pem")
+        with socket.create_connection(("127.0.0.1", server.ports[1]), 5) as plain, \
+                trust.wrap_socket(plain, server_hostname="localhost") as it:
+            it.sendall(b"PING\r\n")
+            check.equal(it.recv(100), b"+PONG\r\n", "the second has TLS")
+
+
 def test_listen_pid_of_another(check):
     """Descriptors meant for another process are left alone."""
     with weir_server.Server("--threads 1", env={"LISTEN_PID": "1", "LISTEN_FDS": "1"}) as server:
@@ -97,11 +115,7 @@ def test_listen_pid_of_another(check):
 
 def test_hand_over(check):
     """The server starts itself anew on its sockets, again and again, under load."""
-    operation_tools.adopt_orphans()
-    notify = operation_tools.Notify()
-    with Folder() as folder:
-        server = weir_server.Server(f"--threads 2 --store file:{folder}/zone?size=4m", env={"NOTIFY_SOCKET": notify.path})
-        server.start()
+    with Folder() as folder, operation_tools.Succession(f"--threads 2 --store file:{folder}/zone?size=4m") as (server, notify):
         pid, message = notify.receive()
         check.equal(message.get("READY"), "1", "the first is ready")
         load = operation_tools.Load(server.port).start()
@@ -123,80 +137,64 @@ def test_hand_over(check):
         check.equal(operation_tools.end(pid), 0, "exit code of the last one")
         check.equal(notify.receive(1), (pid, {"STOPPING": "1"}), "the last one says that it stops")
         check(not weir_server.REPORTS.search(server.stderr()), f"no sanitizer's report: {server.stderr()}")
-    notify.close()
-    shutil.rmtree(server.folder)
 
 
 def test_hand_over_that_fails(check):
     """A successor that cannot start changes nothing; the next attempt may succeed."""
-    operation_tools.adopt_orphans()
-    notify = operation_tools.Notify(abstract=True)
     good = "version: 1\npolicies:\n- {name: api, key: user, limit: gcra 1/s}\n"
-    server = weir_server.Server("--threads 2 --no-watch", policies=good, env={"NOTIFY_SOCKET": notify.path})
-    server.start()
-    notify.receive()
-    old = server.process.pid
-    with server.client() as client:
-        server.write("policies.yaml", "version: 1\npolicies: none of these\n")
-        server.signal(signal.SIGUSR2)
-        check(server.wait_for(lambda: "policies.yaml" in server.stderr()), "the successor says what is wrong")
-        check(server.wait_for(lambda: "goes on" in server.stderr()), f"the old one says that it goes on: {server.stderr()}")
-        check.equal(client.call("PING"), "PONG", "and does")
-        with server.client() as another:
-            check.equal(another.call("PING"), "PONG", "also for new connections")
-        server.write("policies.yaml", good)
-        server.signal(signal.SIGUSR2)
-        server.signal(signal.SIGUSR2)  # once is enough
-        told = notify.receive()
-        check(told and told[1].get("READY") == "1", f"the second attempt succeeds: {told}")
-    check.equal(server.process.wait(20), 0, "exit code of the old one")
-    check.equal(notify.receive(2), None, "there is one successor, not two")
-    with server.client() as client:
-        check.equal(client.call("PING"), "PONG", "it answers")
-    if told and told[0] != old:
+    with operation_tools.Succession("--threads 2 --no-watch", True, policies=good) as (server, notify):
+        notify.receive()
+        with server.client() as client:
+            server.write("policies.yaml", "version: 1\npolicies: none of these\n")
+            server.signal(signal.SIGUSR2)
+            check(server.wait_for(lambda: "policies.yaml" in server.stderr()), "the successor says what is wrong")
+            check(server.wait_for(lambda: "goes on" in server.stderr()), f"the old one goes on: {server.stderr()}")
+            check.equal(client.call("PING"), "PONG", "and does")
+            with server.client() as another:
+                check.equal(another.call("PING"), "PONG", "also for new connections")
+            server.write("policies.yaml", good)
+            server.signal(signal.SIGUSR2)
+            server.signal(signal.SIGUSR2)  # once is enough
+            told = notify.receive()
+            check(told and told[1].get("READY") == "1", f"the second attempt succeeds: {told}")
+        check.equal(server.process.wait(20), 0, "exit code of the old one")
+        check.equal(notify.receive(2), None, "there is one successor, not two")
+        with server.client() as client:
+            check.equal(client.call("PING"), "PONG", "it answers")
         check.equal(operation_tools.end(told[0]), 0, "exit code of the new one")
-    notify.close()
-    shutil.rmtree(server.folder)
 
 
 def test_connections_during_a_hand_over(check):
     """Whoever asks at that moment is answered, by the old one or by the new one, whichever socket it came to."""
-    operation_tools.adopt_orphans()
-    notify = operation_tools.Notify()
-    server = weir_server.Server("--threads 4", env={"NOTIFY_SOCKET": notify.path})
-    server.start()
-    old, _ = notify.receive()
-    os.kill(old, signal.SIGUSR2)
-    clients = []
-    end = time.monotonic() + 1.0
-    while time.monotonic() < end and len(clients) < 800:
-        clients.append(resp.Client(server.port))
-        clients[-1].socket.sendall(b"PING\r\n")
-    answered = 0
-    for client in clients:
-        try:
-            answered += client.read() == "PONG"
-        except OSError:
-            pass
-        client.close()
-    told = notify.receive()
-    check.equal(answered, len(clients), "connections made while one takes over are served")
-    check.equal(operation_tools.exit_code_of(old), 0, "exit code of the old one")
-    check.equal(operation_tools.end(int(told[1]["MAINPID"])), 0, "exit code of the new one")
-    notify.close()
-    shutil.rmtree(server.folder)
+    with operation_tools.Succession("--threads 4") as (server, notify):
+        old, _ = notify.receive()
+        os.kill(old, signal.SIGUSR2)
+        clients = []
+        end = time.monotonic() + 1.0
+        while time.monotonic() < end and len(clients) < 800:
+            clients.append(resp.Client(server.port))
+            clients[-1].socket.sendall(b"PING\r\n")
+        answered = 0
+        for client in clients:
+            try:
+                answered += client.read() == "PONG"
+            except OSError:
+                pass
+            client.close()
+        told = notify.receive()
+        check.equal(answered, len(clients), "connections made while one takes over are served")
+        check.equal(operation_tools.exit_code_of(old), 0, "exit code of the old one")
+        check.equal(operation_tools.end(int(told[1]["MAINPID"])), 0, "exit code of the new one")
 
 
 def test_hand_over_to_a_new_program(check):
     """What was installed since it started is what SIGUSR2 starts."""
-    operation_tools.adopt_orphans()
-    notify = operation_tools.Notify()
     with Folder() as folder:
         shutil.copy(weir_server.WEIR, folder / "weir")
         real, weir_server.WEIR = weir_server.WEIR, str(folder / "weir")
         try:
-            server = weir_server.Server("--threads 2", env={"NOTIFY_SOCKET": notify.path})
-            server.start()
+            succession = operation_tools.Succession("--threads 2")
+            server, notify = succession.__enter__()
         finally:
             weir_server.WEIR = real
         old, _ = notify.receive()
@@ -208,12 +206,10 @@ def test_hand_over_to_a_new_program(check):
         told = notify.receive()
         check((folder / "seen").exists(), "the program that stands there now was started")
         check.equal(operation_tools.exit_code_of(old), 0, "exit code of the old one")
-        new = int(told[1]["MAINPID"])
         with resp.Client(server.port) as client:
             check.equal(client.call("PING"), "PONG", "the new one answers")
-        check.equal(operation_tools.end(new), 0, "exit code of the new one")
-    notify.close()
-    shutil.rmtree(server.folder)
+        check.equal(operation_tools.end(int(told[1]["MAINPID"])), 0, "exit code of the new one")
+        succession.__exit__()
 
 
 # ---- what the zone keeps ----
@@ -265,7 +261,7 @@ def test_two_servers_on_one_zone(check):
         pathlib.Path(f"/dev/shm{name}").unlink(missing_ok=True)
 
 
-TESTS = [test_socket_activation, test_several_sockets, test_listen_pid_of_another, test_hand_over,
+TESTS = [test_socket_activation, test_several_sockets, test_sockets_with_tls, test_listen_pid_of_another, test_hand_over,
          test_hand_over_that_fails, test_connections_during_a_hand_over, test_hand_over_to_a_new_program,
          test_state_outlives_a_restart, test_two_servers_on_one_zone]
 

@@ -6,9 +6,11 @@ what it tells systemd about it.
 """
 import json
 import os
+import pathlib
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 
@@ -220,6 +222,36 @@ def test_no_notify(check):
             check.equal(client.call("PING"), "PONG", f"NOTIFY_SOCKET={path[:20]}")
 
 
+# ---- as the first process of a container ----
+
+def test_process_one(check):
+    """It takes signals and reaps; it does not hand over, since the container would end with it."""
+    words = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+    if subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
+        print("  this system does not let us make namespaces: not tested", flush=True)
+        return
+    folder = weir_server.Server("").folder
+    process = subprocess.Popen([*words, weir_server.WEIR, "serve", "--listen", f"unix:{folder}/s"], text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=weir_server.environment())
+    try:
+        check.contains(process.stdout.readline(), "listening on", "it starts")
+        with socket.socket(socket.AF_UNIX) as it:
+            it.connect(f"{folder}/s")
+            it.sendall(b"PING\r\n")
+            check.equal(it.recv(100), b"+PONG\r\n", "it answers")
+        children = f"/proc/{process.pid}/task/{process.pid}/children"
+        server = int(pathlib.Path(children).read_text(encoding="ascii").split()[0])
+        os.kill(server, signal.SIGUSR2)
+        check.contains(process.stderr.readline(), "cannot hand over", "it refuses to hand over")
+        check.equal(ask_unix(f"{folder}/s"), b"+PONG\r\n", "and goes on")
+        os.kill(server, signal.SIGTERM)
+        check.equal(process.wait(10), 0, "exit code")
+    finally:
+        process.kill()
+        process.communicate()
+        shutil.rmtree(folder)
+
+
 # ---- sockets in the file system ----
 
 def test_unix_socket(check):
@@ -250,7 +282,7 @@ def ask_unix(path):
 
 TESTS = [test_idle_connections_are_closed, test_held_answers_arrive, test_held_answers_do_not_hold_the_server,
          test_twice_is_at_once, test_requests_under_way_are_finished, test_pipelines_are_exact,
-         test_who_waits_at_the_door_is_let_in, test_readiness, test_remote_store, test_notify, test_no_notify,
+         test_who_waits_at_the_door_is_let_in, test_readiness, test_remote_store, test_notify, test_no_notify, test_process_one,
          test_unix_socket]
 
 if __name__ == "__main__":

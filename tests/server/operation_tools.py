@@ -8,6 +8,7 @@ does it, and systemd's end of sd_notify.
 import collections
 import ctypes
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -215,17 +216,38 @@ class Notify:
         os.rmdir(self.folder)
 
 
-ACTIVATE = """import os, sys
+class Succession:
+    """A server and those that take over from it: (server, notify) within, all of them gone behind."""
+
+    def __init__(self, options, abstract=False, **others):
+        self.notify = Notify(abstract)
+        self.server = weir_server.Server(options, env={"NOTIFY_SOCKET": self.notify.path}, **others)
+
+    def __enter__(self):
+        adopt_orphans()
+        self.server.start()
+        return self.server, self.notify
+
+    def __exit__(self, *_):
+        self.server.kill()
+        for pid in {pid for pid, _ in self.notify.all} - {self.server.process.pid}:
+            try:  # only those still there that are our own
+                if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+            except (ChildProcessError, ProcessLookupError):
+                pass
+        self.notify.close()
+        shutil.rmtree(self.server.folder, ignore_errors=True)
+
+
+# Puts descriptors where systemd does, out of the way of each other first.
+ACTIVATE = """import fcntl, os, sys
 fds = [int(word) for word in sys.argv[1].split(",")]
-spare = [os.dup(fd) for fd in fds if True]
-high = []
-for fd in spare:  # out of the way of the numbers they get
-    new = fd
-    while new < 3 + len(fds):
-        new = os.dup(new)
-    high.append(new)
+high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 3 + len(fds)) for fd in fds]
 for i, fd in enumerate(high):
     os.dup2(fd, 3 + i, inheritable=True)
+    os.close(fd)
 os.environ["LISTEN_FDS"], os.environ["LISTEN_PID"] = str(len(fds)), str(os.getpid())
 os.execvp(sys.argv[2], sys.argv[2:])
 """
