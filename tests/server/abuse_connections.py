@@ -342,12 +342,12 @@ def test_no_descriptors_left(check):
 
 
 TESTS = [test_idle_connections, test_never_reading_over_resp, test_never_reading_over_http,
-         test_never_reading_long_answers, test_all_memory_is_bounded_together, test_half_requests_fill_all_memory, test_slow_reading_is_served,
+         test_never_reading_long_answers, test_half_requests_fill_all_memory, test_slow_reading_is_served,
          test_held_answers, test_delays_beyond_the_bound_are_denied, test_held_and_gone, test_most_connections,
          test_most_of_one_client, test_no_descriptors_left]
 
 if abuse_tools.is_long():
-    TESTS.append(test_more_held_answers_than_memory)
+    TESTS += [test_all_memory_is_bounded_together, test_more_held_answers_than_memory]
 
 if __name__ == "__main__":
     sys.exit(abuse_tools.main(TESTS))

@@ -28,7 +28,8 @@ MIB = 1 << 20
 
 def is_sanitized():
     """Sanitizers need several times the memory: bounds do not hold then."""
-    return b"__asan_init" in pathlib.Path(weir_server.WEIR).read_bytes()
+    program = pathlib.Path(weir_server.WEIR).read_bytes()
+    return b"__asan_init" in program or b"__tsan_init" in program
 
 
 def memory(server, field="VmRSS"):
