@@ -56,7 +56,7 @@ fuzz:
 
 # Long runs: kills by the thousand, model against core for minutes.
 soak:
-	tools/deps.sh build test
+	tools/deps.sh build test deb
 	tests/run.py --soak
 
 # The vectors made with the real Guava, anew.

@@ -115,6 +115,9 @@ def tests(kind):
             Test("deaths: while opening", "release", "{build}/tests/kill_open 2000", 3600),
             Test("deaths: at every instruction", "release", "{build}/tests/kill_step all", 3600),
             Test("limits changed live", "release", "{build}/tests/zone_change 200000", 3600),
+            *[Test(f"server: {name}, long", "release", f"tests/server/{name}.py --long", 3600, True)
+              for name in ("abuse_flood", "abuse_bytes", "abuse_connections", "operation_restart", "zone_kill")],
+            Test("packages", "release", "tests/server/operation_deb.sh", 1800, True),
             *[Test(f"redis: {name}, long", "release", f"tests/redis/{name}.py --long", 3600)
               for name in ("module_replica", "module_aof", "module_hammer", "module_fuzz", "state_damage")],
         ]
