@@ -77,7 +77,6 @@ static void count_entries(struct server_thread *thread, const struct server_rule
         const struct weir__planned *it = &plan->shadow[i];
         server_count_shadow(thread->counters, rules->series.entries[it->entry->index],
                             group->shadows[i].allowed);
-        server_count_shadow(thread->counters, SERVER_SERIES_TOTAL, group->shadows[i].allowed);
     }
 }
 

@@ -1,170 +1,14 @@
-/* Connections: accepting, reading, telling protocols apart, closing. See conn.h. */
+/* Connections at work: read, fed, flushed, timed out. See conn.h. */
 #include "server/conn.h"
 
-#include "server/http.h"
-
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define ACCEPTS_MAX 64       /* a wake-up */
 #define LINGER_US 2000000    /* for a peer that still sends what nobody reads */
 #define DRAIN_IDLE_US 500000 /* so long without a request, and a draining server lets go */
-#define EMPTY_LINES_MAX 16   /* before a connection's first request */
-
-static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/* ---- coming and going ---- */
-
-static void note_peer(struct server_conn *conn)
-{
-    const void *address = NULL;
-    if (conn->peer.ss_family == AF_INET)
-        address = &((struct sockaddr_in *)&conn->peer)->sin_addr;
-    else if (conn->peer.ss_family == AF_INET6)
-        address = &((struct sockaddr_in6 *)&conn->peer)->sin6_addr;
-    if (!address ||
-        !inet_ntop(conn->peer.ss_family, address, conn->peer_text, sizeof conn->peer_text))
-        strcpy(conn->peer_text, "127.0.0.1"); /* a socket file's peers are of this host */
-    conn->peer_text_len = (uint8_t)strlen(conn->peer_text);
-}
-
-static struct server_conn *refuse(struct server_thread *thread, int fd, enum server_refusal why)
-{
-    server_count(&thread->counters->refused[why], 1);
-    close(fd);
-    return NULL;
-}
-
-static struct server_conn *make(struct server_thread *thread, int fd, bool tls,
-                                const struct sockaddr_storage *peer)
-{
-    struct server *server = thread->server;
-    int yes = 1;
-    if (atomic_load(&server->connections) >= server->config.max_connections)
-        return refuse(thread, fd, SERVER_REFUSED_LIMIT);
-    struct server_conn *conn = calloc(1, sizeof *conn);
-    if (!conn)
-        return refuse(thread, fd, SERVER_REFUSED_MEMORY);
-    if (tls && !(conn->tls = server_tls_accept(server->tls, fd))) {
-        free(conn);
-        return refuse(thread, fd, SERVER_REFUSED_MEMORY);
-    }
-    if (!server_clients_enter(server->clients, (const struct sockaddr *)peer)) {
-        server_tls_free(conn->tls);
-        free(conn);
-        return refuse(thread, fd, SERVER_REFUSED_LIMIT);
-    }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    conn->thread = thread;
-    conn->fd = fd;
-    conn->peer = *peer;
-    conn->resp_protocol = 2;
-    conn->since_us = thread->now_us;
-    conn->id = thread->next_id;
-    thread->next_id += (uint64_t)server->config.threads; /* no other thread's */
-    note_peer(conn);
-    return conn;
-}
-
-static void pause_accepting(struct server_thread *thread)
-{
-    server_count(&thread->counters->refused[SERVER_REFUSED_FILES], 1);
-    thread->paused = true;
-    for (size_t i = 0; i < thread->listener_count; i++)
-        epoll_ctl(thread->epoll, EPOLL_CTL_DEL, thread->listeners[i].fd, NULL);
-}
-
-static void enter(struct server_thread *thread, struct server_conn *conn)
-{
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
-    conn->events = EPOLLIN;
-    conn->next = thread->conns;
-    if (conn->next)
-        conn->next->prev = conn;
-    thread->conns = conn;
-    atomic_fetch_add(&thread->server->connections, 1);
-    server_count(&thread->counters->silent_began, 1);
-    if (epoll_ctl(thread->epoll, EPOLL_CTL_ADD, conn->fd, &event))
-        server_conn_kill(conn);
-}
-
-bool server_conn_accept(struct server_thread *thread, struct server_listener *listener)
-{
-    for (int i = 0; i < ACCEPTS_MAX; i++) {
-        struct sockaddr_storage peer = {0};
-        socklen_t len = sizeof peer;
-        int fd =
-            accept4(listener->fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0) {
-            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-                pause_accepting(thread);
-            return false;
-        }
-        struct server_conn *conn = make(thread, fd, listener->tls, &peer);
-        if (conn)
-            enter(thread, conn);
-    }
-    return true;
-}
-
-void server_conn_kill(struct server_conn *conn)
-{
-    struct server_thread *thread = conn->thread;
-    if (conn->dead)
-        return;
-    conn->dead = true;
-    if (conn->protocol)
-        server_count(&thread->counters->closed[conn->protocol->counted_as], 1);
-    else
-        server_count(&thread->counters->silent_ended, 1);
-    server_clients_leave(thread->server->clients, (const struct sockaddr *)&conn->peer);
-    server_tls_free(conn->tls);
-    conn->tls = NULL;
-    /* Closing is not enough: a successor that was forked has the descriptor until it runs. */
-    epoll_ctl(thread->epoll, EPOLL_CTL_DEL, conn->fd, NULL);
-    close(conn->fd);
-    if (conn->prev)
-        conn->prev->next = conn->next;
-    else
-        thread->conns = conn->next;
-    if (conn->next)
-        conn->next->prev = conn->prev;
-    atomic_fetch_sub(&thread->server->connections, 1);
-    conn->next = thread->graves;
-    thread->graves = conn;
-}
-
-void server_conn_kill_for_memory(struct server_conn *conn)
-{
-    server_count(&conn->thread->counters->refused[SERVER_REFUSED_MEMORY], 1);
-    server_conn_kill(conn);
-}
-
-/* Those with a batch under way stay until it is back. */
-void server_conn_bury(struct server_thread *thread)
-{
-    struct server_conn **at = &thread->graves;
-    while (*at) {
-        struct server_conn *conn = *at;
-        if (conn->inflight > 0) {
-            at = &conn->next;
-            continue;
-        }
-        *at = conn->next;
-        if (conn->protocol && conn->protocol->free)
-            conn->protocol->free(conn);
-        atomic_fetch_sub(&thread->server->kept,
-                         server_kept(conn->in_size) + server_kept(conn->out_size));
-        free(conn->in);
-        free(conn->out);
-        free(conn);
-    }
-}
 
 /* ---- what epoll should watch ---- */
 
@@ -207,55 +51,6 @@ static void part(struct server_conn *conn)
     if (conn->tls)
         server_tls_say_goodbye(conn->tls);
     shutdown(conn->fd, SHUT_WR);
-}
-
-/* ---- telling protocols apart ---- */
-
-static bool begins(const char *data, size_t len, const char *word, size_t word_len)
-{
-    return len >= word_len && !memcmp(data, word, word_len);
-}
-
-/* A method, a space and the beginning of a target: no inline command looks like that. */
-static bool looks_like_http(const char *data, size_t len)
-{
-    size_t at = 0;
-    while (at < len && at < 20 && data[at] >= 'A' && data[at] <= 'Z')
-        at++;
-    if (at == 0 || at + 1 >= len || data[at] != ' ')
-        return false;
-    return data[at + 1] == '/' || data[at + 1] == '*' ||
-           (len - at > 5 && !memcmp(data + at + 1, "http", 4) &&
-            (data[at + 5] == 's' || data[at + 5] == ':'));
-}
-
-/* The protocol of a first portion; NULL: not known yet. */
-static const struct server_protocol_ops *tell_apart(const char *data, size_t len)
-{
-    const char *const end = data + len;
-    for (int lines = 0; lines < EMPTY_LINES_MAX && len > 0 && data[0] == '\r'; lines++) {
-        data += len < 2 ? len : 2; /* an empty line before either */
-        len = (size_t)(end - data);
-    }
-    if (len == 0)
-        return NULL;
-    size_t compared = len < sizeof preface - 1 ? len : sizeof preface - 1;
-    if (!memcmp(data, preface, compared))
-        return compared == sizeof preface - 1 || len >= 16 ? &server_h2 : NULL;
-    if (data[0] == '*' || data[0] == '$' || data[0] == '\n')
-        return &server_resp;
-    if (looks_like_http(data, len))
-        return &server_http1;
-    bool letter = (data[0] | 32) >= 'a' && (data[0] | 32) <= 'z';
-    if (!letter) /* garbage: HTTP's answer is the one that people can read */
-        return &server_http1;
-    bool line = memchr(data, '\n', len) != NULL;
-    bool method = begins(data, len, "GET", 3) || begins(data, len, "POST", 4) ||
-                  begins(data, len, "HEAD", 4) || begins(data, len, "PUT", 3) ||
-                  begins(data, len, "DELETE", 6) || begins(data, len, "OPTIONS", 7);
-    if (line)
-        return memmem(data, len, " HTTP/", 6) ? &server_http1 : &server_resp;
-    return len > 64 && !method ? &server_resp : len > 4096 ? &server_http1 : NULL;
 }
 
 /* ---- reading and feeding ---- */
@@ -328,7 +123,7 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
     if (len == 0 || !server_conn_goes_on(conn) || (conn->inflight > 0 && !multiplexed(conn)))
         return 0;
     if (!conn->protocol) {
-        conn->protocol = tell_apart(data, len);
+        conn->protocol = server_tell_apart(data, len);
         if (!conn->protocol) {
             note_progress(conn, 0, len);
             return 0;
@@ -336,9 +131,7 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
         server_count(&conn->thread->counters->accepted[conn->protocol->counted_as], 1);
         server_count(&conn->thread->counters->silent_ended, 1);
     }
-    conn->feeding = true;
     size_t consumed = conn->protocol->feed(conn, data, len);
-    conn->feeding = false;
     note_progress(conn, consumed, len - consumed);
     return consumed;
 }

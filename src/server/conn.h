@@ -59,8 +59,6 @@ struct server_conn {
     bool closing;   /* nothing more is fed; closed when all is written and nothing is under way */
     bool lingering; /* all is written: what still comes is thrown away for a while */
     bool dead;      /* the socket is gone; freed when nothing is under way */
-    bool feeding;
-    bool entered;              /* counted in clients */
     enum server_access access; /* RESP: after AUTH */
     int resp_protocol;
     int64_t since_us; /* when what it is doing now began: idle, a request, blocked */
@@ -97,7 +95,6 @@ struct server_thread {
     struct server_listener *listeners;
     size_t listener_count;
     struct server_conn *conns;
-    atomic_uint conn_count;
     struct server_batch *open_batch; /* of the connection being fed */
     struct server_batch *free_batches;
     struct server_group *free_groups;
@@ -116,6 +113,11 @@ struct server_thread {
     struct server_conn *graves;       /* dead, to be freed when the events at hand are done */
 };
 
+/* ---- tell_apart.c ---- */
+
+/* The protocol of a first portion; NULL: not known yet. */
+const struct server_protocol_ops *server_tell_apart(const char *data, size_t len);
+
 /* ---- loop.c ---- */
 
 int server_thread_start(struct server *server, int index, weir_error *err);
@@ -123,7 +125,7 @@ void server_thread_join(struct server_thread *thread);
 void server_thread_wake(struct server_thread *thread);
 int64_t server_monotonic_us(void);
 
-/* ---- conn.c ---- */
+/* ---- accept.c, conn.c, output.c ---- */
 
 /* Lets in who waits, a portion; whether there may be more. */
 bool server_conn_accept(struct server_thread *thread, struct server_listener *listener);

@@ -1,6 +1,8 @@
 /* Parameters to asks: a limit given in the request, a policy by name, or all policies that match. */
 #include "server/http_ask.h"
 
+#include "store/store.h"
+
 #include <string.h>
 
 static enum server_routed bad(struct server_conn *conn, struct server_response *ret, int status,
@@ -89,14 +91,6 @@ static void put_row_group(struct server_group *group, const weir_request *reques
     group->requests[0].detail = group->rows;
 }
 
-static bool has_leases(const weir_limit *limit)
-{
-    bool found = false;
-    for (size_t i = 0; i < limit->count; i++)
-        found = found || weir__algorithm_of(&limit->rules[i])->leases;
-    return found;
-}
-
 static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb verb,
                                     const struct server_params *params,
                                     const struct weir__http_request *request, int32_t stream,
@@ -123,7 +117,7 @@ static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb ve
     it->cost = params->cost == SERVER_COST_UNSAID ? 1 : params->cost;
     it->wait_us = wait_of(conn, params);
     it->acquire = verb == WEIR__VERB_ACQUIRE;
-    bool leases = has_leases(it->limit);
+    bool leases = weir__has_leases(it->limit);
     if (!leases &&
         (verb == WEIR__VERB_ACQUIRE || verb == WEIR__VERB_RENEW || verb == WEIR__VERB_RELEASE))
         return undo(conn, ret, "%s", "there are no leases: none of the limits is concurrent");
@@ -161,7 +155,7 @@ static bool find_leased(struct server_group *group)
 {
     size_t found = 0;
     for (size_t i = 0; i < group->count; i++) {
-        if (has_leases(group->requests[i].limit)) {
+        if (weir__has_leases(group->requests[i].limit)) {
             group->leased = i;
             found++;
         }

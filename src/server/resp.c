@@ -4,6 +4,8 @@
  */
 #include "server/resp.h"
 
+#include "store/store.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,19 +68,10 @@ static void put_group(struct server_group *group, const struct weir__command *co
     }
 }
 
-static bool has_leases(const weir_limit *limit)
-{
-    for (size_t i = 0; i < limit->count; i++) {
-        if (weir__algorithm_of(&limit->rules[i])->leases)
-            return true;
-    }
-    return false;
-}
-
 /* What only the limits can tell; NULL: all is well. */
 static const char *unfit(const struct weir__command *command)
 {
-    bool leases = command->verb != WEIR__VERB_RESET && has_leases(command->asks[0].limit);
+    bool leases = command->verb != WEIR__VERB_RESET && weir__has_leases(command->asks[0].limit);
     switch (command->verb) {
     case WEIR__VERB_ACQUIRE:
         return leases ? NULL : "there is nothing to acquire: none of the limits is concurrent";

@@ -63,6 +63,10 @@ int weir__remote_open(const char *url, weir_store **ret, weir_error *err);
 
 /* The index of the limit that has leases (there is at most one a key), or the count. */
 size_t weir__leased(const weir_limit *limit);
+static inline bool weir__has_leases(const weir_limit *limit)
+{
+    return weir__leased(limit) < limit->count;
+}
 /* A new id, never 0; 0, or -1 without randomness. */
 int weir__lease_id(uint64_t *ret);
 

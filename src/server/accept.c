@@ -1,0 +1,158 @@
+/* Connections come and go: accepted within bounds, closed, freed when nothing of them is under way. */
+#include "server/conn.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define ACCEPTS_MAX 64 /* a wake-up */
+
+static void note_peer(struct server_conn *conn)
+{
+    const void *address = NULL;
+    if (conn->peer.ss_family == AF_INET)
+        address = &((struct sockaddr_in *)&conn->peer)->sin_addr;
+    else if (conn->peer.ss_family == AF_INET6)
+        address = &((struct sockaddr_in6 *)&conn->peer)->sin6_addr;
+    if (!address ||
+        !inet_ntop(conn->peer.ss_family, address, conn->peer_text, sizeof conn->peer_text))
+        strcpy(conn->peer_text, "127.0.0.1"); /* a socket file's peers are of this host */
+    conn->peer_text_len = (uint8_t)strlen(conn->peer_text);
+}
+
+static struct server_conn *refuse(struct server_thread *thread, int fd, enum server_refusal why)
+{
+    server_count(&thread->counters->refused[why], 1);
+    close(fd);
+    return NULL;
+}
+
+static struct server_conn *make(struct server_thread *thread, int fd, bool tls,
+                                const struct sockaddr_storage *peer)
+{
+    struct server *server = thread->server;
+    int yes = 1;
+    if (atomic_load(&server->connections) >= server->config.max_connections)
+        return refuse(thread, fd, SERVER_REFUSED_LIMIT);
+    struct server_conn *conn = calloc(1, sizeof *conn);
+    if (!conn)
+        return refuse(thread, fd, SERVER_REFUSED_MEMORY);
+    if (tls && !(conn->tls = server_tls_accept(server->tls, fd))) {
+        free(conn);
+        return refuse(thread, fd, SERVER_REFUSED_MEMORY);
+    }
+    if (!server_clients_enter(server->clients, (const struct sockaddr *)peer)) {
+        server_tls_free(conn->tls);
+        free(conn);
+        return refuse(thread, fd, SERVER_REFUSED_LIMIT);
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    conn->thread = thread;
+    conn->fd = fd;
+    conn->peer = *peer;
+    conn->resp_protocol = 2;
+    conn->since_us = thread->now_us;
+    conn->id = thread->next_id;
+    thread->next_id += (uint64_t)server->config.threads; /* no other thread's */
+    note_peer(conn);
+    return conn;
+}
+
+static void pause_accepting(struct server_thread *thread)
+{
+    server_count(&thread->counters->refused[SERVER_REFUSED_FILES], 1);
+    thread->paused = true;
+    for (size_t i = 0; i < thread->listener_count; i++)
+        epoll_ctl(thread->epoll, EPOLL_CTL_DEL, thread->listeners[i].fd, NULL);
+}
+
+static void enter(struct server_thread *thread, struct server_conn *conn)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
+    conn->events = EPOLLIN;
+    conn->next = thread->conns;
+    if (conn->next)
+        conn->next->prev = conn;
+    thread->conns = conn;
+    atomic_fetch_add(&thread->server->connections, 1);
+    server_count(&thread->counters->silent_began, 1);
+    if (epoll_ctl(thread->epoll, EPOLL_CTL_ADD, conn->fd, &event))
+        server_conn_kill(conn);
+}
+
+bool server_conn_accept(struct server_thread *thread, struct server_listener *listener)
+{
+    for (int i = 0; i < ACCEPTS_MAX; i++) {
+        struct sockaddr_storage peer = {0};
+        socklen_t len = sizeof peer;
+        int fd =
+            accept4(listener->fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+                pause_accepting(thread);
+            return false;
+        }
+        struct server_conn *conn = make(thread, fd, listener->tls, &peer);
+        if (conn)
+            enter(thread, conn);
+    }
+    return true;
+}
+
+void server_conn_kill(struct server_conn *conn)
+{
+    struct server_thread *thread = conn->thread;
+    if (conn->dead)
+        return;
+    conn->dead = true;
+    if (conn->protocol)
+        server_count(&thread->counters->closed[conn->protocol->counted_as], 1);
+    else
+        server_count(&thread->counters->silent_ended, 1);
+    server_clients_leave(thread->server->clients, (const struct sockaddr *)&conn->peer);
+    server_tls_free(conn->tls);
+    conn->tls = NULL;
+    /* Closing is not enough: a successor that was forked has the descriptor until it runs. */
+    epoll_ctl(thread->epoll, EPOLL_CTL_DEL, conn->fd, NULL);
+    close(conn->fd);
+    if (conn->prev)
+        conn->prev->next = conn->next;
+    else
+        thread->conns = conn->next;
+    if (conn->next)
+        conn->next->prev = conn->prev;
+    atomic_fetch_sub(&thread->server->connections, 1);
+    conn->next = thread->graves;
+    thread->graves = conn;
+}
+
+void server_conn_kill_for_memory(struct server_conn *conn)
+{
+    server_count(&conn->thread->counters->refused[SERVER_REFUSED_MEMORY], 1);
+    server_conn_kill(conn);
+}
+
+/* Those with a batch under way stay until it is back. */
+void server_conn_bury(struct server_thread *thread)
+{
+    struct server_conn **at = &thread->graves;
+    while (*at) {
+        struct server_conn *conn = *at;
+        if (conn->inflight > 0) {
+            at = &conn->next;
+            continue;
+        }
+        *at = conn->next;
+        if (conn->protocol && conn->protocol->free)
+            conn->protocol->free(conn);
+        atomic_fetch_sub(&thread->server->kept,
+                         server_kept(conn->in_size) + server_kept(conn->out_size));
+        free(conn->in);
+        free(conn->out);
+        free(conn);
+    }
+}
