@@ -7,8 +7,8 @@ A server that dies, that leaks or that a sanitizer complains about is a failure 
 """
 import os
 import pathlib
+import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,38 +17,33 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
-START_SECONDS = 20
-STOP_SECONDS = 30
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+START_SECONDS = 60
+STOP_SECONDS = 60
 
 
 class Server:
     def __init__(self, *options, store="memory:16m", tls=None, files=None, env=None, threads=2):
         """files: texts by the names they get in the server's folder, which {folder} in options stands for."""
-        self.port, self.tls_port = free_port(), free_port() if tls else None
+        self.port = self.tls_port = None
         self.folder = tempfile.TemporaryDirectory(prefix="weir-serve-")
         for name, text in (files or {}).items():
             (pathlib.Path(self.folder.name) / name).write_text(text)
         words = [word.replace("{folder}", self.folder.name) for word in options]
         if tls:
-            words += ["--listen-tls", f"127.0.0.1:{self.tls_port}", "--tls-cert", tls[0], "--tls-key", tls[1]]
-        self.command = [str(BUILD / "weir"), "serve", "--listen", f"127.0.0.1:{self.port}", "--store", store,
+            words += ["--listen-tls", "127.0.0.1:0", "--tls-cert", tls[0], "--tls-key", tls[1]]
+        self.command = [str(BUILD / "weir"), "serve", "--listen", "127.0.0.1:0", "--store", store,
                         "--threads", str(threads), *words]
         self.env = dict(os.environ, **(env or {}))
         self.process = None
-        self.log = tempfile.TemporaryFile("w+")
+        # appended to: what is read here meanwhile must not move where the server writes
+        self.log = open(pathlib.Path(self.folder.name) / "said", "a+", encoding="utf-8")
         self.log_tail = ""
 
     def __enter__(self):
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                         env=self.env)
         end = time.monotonic() + START_SECONDS
-        while not self.answers():
+        while not self.is_ready():
             if self.process.poll() is not None or time.monotonic() > end:
                 self.process.kill()
                 raise RuntimeError(f"weir serve does not start: {self.said()}")
@@ -78,12 +73,15 @@ class Server:
         self.log.seek(0)
         return self.log.read()[-6000:]
 
-    def answers(self):
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), 1):
-                return True
-        except OSError:
+    def is_ready(self):
+        """Whether it has said where it listens, and all else that it says when it does."""
+        said = self.said()
+        if not re.search(r"^store: ", said, re.M):
             return False
+        found = re.findall(r"^listening on 127\.0\.0\.1:(\d+)( \(TLS\))?", said, re.M)
+        self.port = next(int(port) for port, tls in found if not tls)
+        self.tls_port = next((int(port) for port, tls in found if tls), None)
+        return True
 
     def alive(self):
         """Whether it still decides, over HTTP/1."""
@@ -92,7 +90,7 @@ class Server:
         except OSError:
             return False
 
-    def get(self, path, timeout=10):
+    def get(self, path, timeout=30):
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=timeout) as answer:
                 return answer.status, answer.read().decode()

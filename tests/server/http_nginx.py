@@ -61,9 +61,7 @@ http {{
 class Nginx:
     def __init__(self, weir_port):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-nginx-"))
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = weir_server.free_port()
         (self.folder / "page").write_text("the page\n")
         (self.folder / "nginx.conf").write_text(NGINX.format(folder=self.folder, weir=weir_port, port=self.port))
         self.folder.chmod(0o755)
@@ -73,7 +71,7 @@ class Nginx:
         self.process = subprocess.Popen([program, "-c", str(self.folder / "nginx.conf"), "-e",
                                          str(self.folder / "error.log")], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        end = time.monotonic() + 10
+        end = time.monotonic() + weir_server.START_SECONDS
         while time.monotonic() < end:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
@@ -87,7 +85,7 @@ class Nginx:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGQUIT)
         try:
-            self.process.wait(10)
+            self.process.wait(weir_server.STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

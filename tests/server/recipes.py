@@ -9,7 +9,6 @@ nginx, Caddy, Python, Node and Go must be there.
 import http.server
 import os
 import pathlib
-import random
 import re
 import shutil
 import socket
@@ -43,18 +42,6 @@ def block(heading, tag):
     """The first fenced block with this tag under a heading of the page."""
     section = re.split(rf"(?m)^#+ {re.escape(heading)}$", PAGE)[1]
     return re.search(rf"(?ms)^```{re.escape(tag)}$\n(.*?)^```$", section)[1]
-
-
-def free_port():
-    """A port that nobody listens on, below those that the system gives to connections by itself."""
-    while True:
-        port = random.randrange(20000, 32000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("", port))
-                return port
-            except OSError:
-                pass
 
 
 def fetch(port, path="/", fields=None, body=None):
@@ -160,7 +147,7 @@ def check_proxy(check, name, proxy):
 
 def test_nginx(check):
     def start(weir, backend):
-        port = free_port()
+        port = weir_server.free_port()
         text = block("nginx", "nginx").replace("127.0.0.1:7311", f"127.0.0.1:{weir}")
         text = text.replace("127.0.0.1:8080", f"127.0.0.1:{port}").replace("127.0.0.1:8000", f"127.0.0.1:{backend}")
         text = text.replace("50ms", "10s")  # a busy machine
@@ -174,7 +161,7 @@ def test_nginx(check):
 def test_caddy(check):
 
     def start(weir, backend):
-        port = free_port()
+        port = weir_server.free_port()
         text = block("Caddy", "text").replace("localhost:7311", f"127.0.0.1:{weir}")
         text = text.replace("example.com {", f"http://localhost:{port} {{\n\tbind 127.0.0.1")
         text = text.replace("localhost:8000", f"127.0.0.1:{backend}")
@@ -190,7 +177,7 @@ def middleware(check, name, words):
     """A program of examples/server: three pages a minute and address."""
     policies = (EXAMPLES / "policies.yaml").read_text(encoding="utf-8")
     with weir_server.Server(policies=policies) as server:
-        env = {"PORT": str(free_port()), "WEIR_URL": f"http://127.0.0.1:{server.port}", "WEIR_DEADLINE": "10"}
+        env = {"PORT": str(weir_server.free_port()), "WEIR_URL": f"http://127.0.0.1:{server.port}", "WEIR_DEADLINE": "10"}
         with Program(words, int(env["PORT"]), env) as program:
             for i in range(3):
                 status, fields = fetch(program.port, "/a%20b?c")

@@ -14,7 +14,7 @@ import time
 
 import grpc_service
 import redis_server
-from h2_server import BUILD, Server, free_port, run
+from h2_server import BUILD, Server, run
 
 TAKE = "/v1/take?key={key}&limit={limit}"
 CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
@@ -264,7 +264,7 @@ def test_files(check):
                 ("another's key", (good[0], certificates.path("other.key")), ("other.key", "server.crt")),
                 ("the key as certificate", (good[1], good[1]), ("server.key", "no certificate")),
                 ("a key with a passphrase", (good[0], certificates.path("locked.key")), ("locked.key", "encrypted"))):
-            done = subprocess.run([str(BUILD / "weir"), "serve", "--listen-tls", f"127.0.0.1:{free_port()}", "--store",
+            done = subprocess.run([str(BUILD / "weir"), "serve", "--listen-tls", "127.0.0.1:0", "--store",
                                    "memory:1m", "--tls-cert", pair[0], "--tls-key", pair[1]], stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=20, check=False)
             check(done.returncode in (2, 3), f"{name}: exit code {done.returncode}")

@@ -9,10 +9,12 @@ that must not start says and exits with: refused(options).
 """
 import os
 import pathlib
+import random
 import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -28,8 +30,10 @@ import resp  # noqa: E402
 
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
 WEIR = os.environ.get("WEIR", str(BUILD / "weir"))
-START_SECONDS = 30  # a sanitized build on a busy machine
-STOP_SECONDS = 30
+START_SECONDS = 60  # a sanitized build on a busy machine
+STOP_SECONDS = 60
+PATIENCE_SECONDS = 60.0  # for what must come, however slow the machine
+LAST_WORDS_SECONDS = 2.0  # by then what a process said before it ended is read
 REPORTS = re.compile(r"Sanitizer|runtime error:|SUMMARY:")
 
 
@@ -59,6 +63,19 @@ def refused(options, env=None, seconds=START_SECONDS):
         process.kill()
         said = process.communicate()[1]
     return None if started else process.returncode, said
+
+
+def free_port():
+    """For those that cannot listen on port 0 and tell: one that nobody listens on, below those that the system gives
+    to connections by itself, so that none of these is in the way a moment later."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+                return port
+            except OSError:
+                pass
 
 
 def words_of(options):
@@ -129,11 +146,13 @@ class Server:
         for line in stream:
             lines.append(line.rstrip("\n"))
 
-    def wait_for(self, ask, seconds=10.0):
-        """Whether ask() comes true in time, while the server lives."""
+    def wait_for(self, ask, seconds=PATIENCE_SECONDS):
+        """Whether ask() comes true in time, while the server lives, or by what it said last."""
         end = time.monotonic() + seconds
         while not ask():
-            if time.monotonic() > end or self.process.poll() is not None:
+            if self.process.poll() is not None:
+                end = min(end, time.monotonic() + LAST_WORDS_SECONDS)
+            if time.monotonic() > end:
                 return bool(ask())
             time.sleep(0.005)
         return True
