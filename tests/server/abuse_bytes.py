@@ -17,6 +17,7 @@ from abuse_tools import MIB
 
 OPTIONS = "--threads 2 --request-timeout 3s"
 MOST = 64 * MIB
+YAML_SECONDS = 60  # a file that took as long as it could have grown would take for ever
 LIMIT = "fixed-window+1000000/d+from-first"
 SMUGGLED = f"GET /v1/take?key=victim&limit={LIMIT} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 JSON = "Host: localhost\r\nContent-Type: application/json\r\n"
@@ -28,10 +29,10 @@ def head(*fields, method="POST", target="/v1/take", version="HTTP/1.1"):
                    ).encode("latin-1")
 
 
-def said_by(server, data, seconds=10.0):
+def said_by(server, data):
     """What the server says until it closes; "open" where it does not."""
     try:
-        return abuse_tools.exchange(server.port, data, seconds)
+        return abuse_tools.exchange(server.port, data)
     except TimeoutError:
         return b"open"
 
@@ -160,7 +161,7 @@ def test_garbage(check):
                             it.sendall(data[at:at + 1000])
                         if chance.random() < 0.5:
                             it.shutdown(socket.SHUT_WR)
-                            abuse_tools.read_all(it, 5)
+                            abuse_tools.read_all(it)
                     except (ConnectionResetError, BrokenPipeError):
                         pass
                     except TimeoutError:
@@ -333,7 +334,7 @@ def test_yaml(check):
                     start = time.monotonic()
                     answer = client.post("/v1/reload", {})
                     check.equal(answer.status, 409, f"{name}: refused")
-                    check(time.monotonic() - start < 10, f"{name}: {time.monotonic() - start:.1f} s")
+                    check(time.monotonic() - start < YAML_SECONDS, f"{name}: {time.monotonic() - start:.1f} s")
                     check(len(answer.body) < 2000, f"{name}: the refusal is short")
                     names = [it["name"] for it in client.get("/v1/policies").json["policies"]]
                     check.equal(names, ["good"], f"{name}: the old policies are in force")

@@ -17,7 +17,7 @@ from abuse_tools import MIB
 
 TIMEOUT = 2.0  # --request-timeout, or --idle-timeout, here
 SWEEP = 1.0    # the server looks once a second
-SLACK = 2.5    # for a busy machine
+SLACK = 20.0   # for a busy machine; who is not let go goes on for longer
 DRIP = 0.25    # seconds between two bytes
 EACH = 50      # senders of a kind
 TCP_REPAIR = 19
@@ -110,7 +110,7 @@ def drip_all(check, server, kinds, judge):
     """Drips all kinds side by side; each must end in time, and what was said last is judged."""
     latest = TIMEOUT + SWEEP + SLACK
     senders = Senders(server.port, kinds)
-    senders.run(latest + 3)
+    senders.run(latest)
     senders.close()
     for name in kinds:
         ends = senders.ended.get(name, [])
@@ -118,7 +118,7 @@ def drip_all(check, server, kinds, judge):
         if not ends:
             continue
         times = [when for when, _ in ends]
-        check(TIMEOUT - 0.5 <= min(times) and max(times) <= latest,
+        check(TIMEOUT <= min(times) and max(times) <= latest,
               f"{name}: let go after {min(times):.1f} to {max(times):.1f} s, the bound is {TIMEOUT} s")
         wrong = [said for _, said in ends if not judge(name, said)]
         check(not wrong, f"{name}: the last word was {wrong[:1]}")
@@ -136,8 +136,7 @@ def test_slow_http(check):
         values = abuse_tools.metrics(server)
         late = abuse_tools.total(values, "weir_protocol_errors_total", protocol="http", kind="timeout")
         check(late >= EACH * (len(HTTP) - 1), f"slow HTTP: {late} timeouts counted")
-        open_now = abuse_tools.total(values, "weir_open_connections", protocol="http")
-        check(open_now <= 3, f"slow HTTP: {open_now} connections are still open")
+        check(server.wait_for(lambda: connections(server) <= 1), f"slow HTTP: {connections(server)} are still open")
 
 
 def test_slow_resp(check):
@@ -151,17 +150,18 @@ def test_slow_resp(check):
 
 def test_slow_reader_of_its_answers_is_no_slow_sender(check):
     """Whole requests, one a while, keep a connection for as long as they come."""
-    with weir_server.Server(IDLE) as server, server.client() as client:
+    timeout = 5.0
+    with weir_server.Server(f"--threads 2 --idle-timeout {timeout:g}s") as server, server.client() as client:
         for _ in range(4):
             check.equal(client.call("PING"), "PONG", "a request now and then")
-            time.sleep(TIMEOUT * 0.6)
+            time.sleep(timeout * 0.4)
 
 
 # ---- silence ----
 
-def ends_of(sockets, seconds):
-    """When each was closed by the server, in seconds from now; None: it was not."""
-    start, ends = time.monotonic(), {}
+def ends_of(sockets, start, seconds):
+    """When each was closed by the server, in seconds from the start; None: it was not."""
+    ends = {}
     selector = selectors.DefaultSelector()
     for it in sockets:
         it.setblocking(False)
@@ -181,29 +181,29 @@ def ends_of(sockets, seconds):
 def test_silent_connections(check):
     with weir_server.Server(IDLE) as server:
         with abuse_tools.Watch(server, check, "silence", MOST):
+            start = time.monotonic()
             silent = [abuse_tools.connect(server.port) for _ in range(200)]
-            ends = ends_of(silent, TIMEOUT + SWEEP + SLACK + 3)
+            ends = ends_of(silent, start, TIMEOUT + SWEEP + SLACK)
             check(None not in ends, f"silence: {ends.count(None)} of {len(silent)} are still connected")
             told = [end for end in ends if end is not None]
-            check(told and max(told) <= TIMEOUT + SWEEP + SLACK, f"silence: the last was let go after {max(told)} s")
+            check(told and min(told) >= TIMEOUT, f"silence: the first was let go after {min(told)} s")
             for it in silent:
                 it.close()
 
 
 def test_half_closed_connections(check):
     """A peer that has said all it will say: what it asked is answered, then the connection ends."""
-    with weir_server.Server(SLOW) as server:
+    forever = 3600
+    with weir_server.Server(f"--threads 2 --request-timeout {forever}s --idle-timeout {forever}s") as server:
         with abuse_tools.Watch(server, check, "half-closed", MOST, least_answers=1):
-            start = time.monotonic()
             said = abuse_tools.exchange(server.port, b"", half_close=True)
-            check(said == b"" and time.monotonic() - start < TIMEOUT, "half-closed: closed at once, nothing said")
+            check.equal(said, b"", "half-closed: closed without waiting for its time, nothing said")
             said = abuse_tools.exchange(server.port, b"PING\r\n", half_close=True)
             check.equal(said, b"+PONG\r\n", "half-closed: RESP is answered")
             said = abuse_tools.exchange(server.port, HEAD + b"\r\n\r\n", half_close=True)
             check.equal(abuse_tools.statuses(said), [200], "half-closed: HTTP is answered")
-            start = time.monotonic()
-            abuse_tools.exchange(server.port, HEAD, half_close=True)
-            check(time.monotonic() - start < TIMEOUT + SWEEP + SLACK, "half-closed: half a request ends")
+            said = abuse_tools.exchange(server.port, HEAD, half_close=True)
+            check(abuse_tools.statuses(said) in ([], [400], [408]), f"half-closed: half a request ends: {said}")
 
 
 def test_vanished_peers(check):
@@ -223,7 +223,7 @@ def test_vanished_peers(check):
                     linger = struct.pack("ii", 1, 0)  # not allowed: a reset then
                     it.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
                 it.close()
-            there = server.wait_for(lambda: connections(server) <= 4, TIMEOUT + SWEEP + SLACK + 3)
+            there = server.wait_for(lambda: connections(server) <= 4)
             check(there, f"vanished: {connections(server)} connections are still held")
         print(f"  vanished: {gone} of 100 without a word, the others by a reset", flush=True)
 
@@ -251,7 +251,7 @@ def test_slow_handshakes(check):
             port = next(it for it in server.ports if it != server.port)
             senders = Senders(port, {"a hello": (b"", hello), "silence": (b"", b"\x16")})
             latest = TIMEOUT + SWEEP + SLACK
-            senders.run(latest + 3)
+            senders.run(latest)
             senders.close()
             for name in ("a hello", "silence"):
                 ends = [when for when, _ in senders.ended.get(name, [])]

@@ -21,6 +21,7 @@ import resp
 
 HONEST_LIMIT = "fixed-window 1000000000/d from-first"
 HONEST_PAUSE = 0.002
+END_SECONDS = 60.0  # for what a server says until it closes, which it does
 MIB = 1 << 20
 
 
@@ -38,10 +39,12 @@ def memory(server, field="VmRSS"):
     return int(re.search(rf"^{field}:\s+(\d+) kB$", status, re.M)[1]) * 1024
 
 
-def metrics(server):
-    """{"name{labels}": value} of /metrics."""
-    with http_client.Client(server.port) as client:
-        text = client.get("/metrics").body.decode()
+def metrics(server, client=None):
+    """{"name{labels}": value} of /metrics, asked for on a connection of its own unless one is given."""
+    if client is None:
+        with http_client.Client(server.port) as own:
+            return metrics(server, own)
+    text = client.get("/metrics").body.decode()
     pairs = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     return {name: float(value) for name, value in pairs}
 
@@ -116,9 +119,13 @@ class Honest(threading.Thread):
             self.wrong.append(f"allowed {allowed}, remaining {remaining}, expected {expected}")
         self.remaining = remaining
 
+    def is_in(self):
+        """Whether both its connections have been answered, or it was let down."""
+        return len(self.latencies) >= 2 or bool(self.wrong)
+
     def end(self):
         self.over.set()
-        self.join(30)
+        self.join(END_SECONDS)
         if self.is_alive():
             self.wrong.append("an answer does not come")
 
@@ -199,7 +206,7 @@ def is_long():
 
 # ---- raw connections ----
 
-def connect(port, timeout=20.0, receive=None, source=None):
+def connect(port, timeout=END_SECONDS, receive=None, source=None):
     """A plain connection; `receive` is the size of its receive buffer, `source` the address it comes from."""
     it = socket.socket()
     it.settimeout(timeout)
@@ -211,7 +218,7 @@ def connect(port, timeout=20.0, receive=None, source=None):
     return it
 
 
-def read_all(it, seconds=10.0):
+def read_all(it, seconds=END_SECONDS):
     """Everything until the peer closes; raises TimeoutError if it does not in time. A reset is an end, too."""
     end = time.monotonic() + seconds
     parts = []
@@ -227,7 +234,7 @@ def read_all(it, seconds=10.0):
     return b"".join(parts)
 
 
-def exchange(port, data, seconds=10.0, half_close=False):
+def exchange(port, data, seconds=END_SECONDS, half_close=False):
     """What a server says to these bytes until it closes."""
     with connect(port) as it:
         try:
