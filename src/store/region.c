@@ -294,7 +294,8 @@ void weir__region_close(struct weir__region *region)
         region->zone.header->dirty = 0;
         try_lock(region, F_RDLCK);
     }
-    munmap(region->zone.base, region->zone.layout.size);
+    if (region->kind != WEIR__BORROWED)
+        munmap(region->zone.base, region->zone.layout.size);
     if (region->fd >= 0)
         close(region->fd);
 }

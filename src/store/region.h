@@ -1,6 +1,6 @@
 /*
  * Regions: the memory a zone lives in. Reads a store address, maps private memory, shared memory or a
- * file, and opens or makes the zone in it.
+ * file, and opens or makes the zone in it. Memory can be borrowed, too (weir__zone_store_over).
  *
  * Every process keeps a shared lock (fcntl, of the open file) as long as it has it open. Who can get the
  * exclusive one is alone: it may make the zone, renew its locks and repair what the last one left.
@@ -10,7 +10,7 @@
 
 #include "store/zone.h"
 
-enum weir__region_kind { WEIR__MEMORY, WEIR__SHM, WEIR__FILE };
+enum weir__region_kind { WEIR__MEMORY, WEIR__SHM, WEIR__FILE, WEIR__BORROWED };
 
 struct weir__region {
     enum weir__region_kind kind;

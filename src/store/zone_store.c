@@ -29,21 +29,21 @@ static inline void hash_key(const struct weir__zone *zone, weir_key key, uint64_
     weir__hash(zone->secret, key.data, key.len, ret);
 }
 
-/* Whether a zone could hold this rule's largest state. A log grows by moving to a block twice the size,
- * and blocks lie at multiples of it: with two places for the largest, one is never in its own way. */
-static bool fits(const struct weir__zone *zone, const struct weir__rule *rule)
+/* A log grows by moving to a block twice the size, and blocks lie at multiples of it: with two places
+ * for the largest, one is never in its own way. */
+bool weir__zone_fits(const struct weir__layout *layout, const struct weir__rule *rule)
 {
     const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
     int64_t cells = weir__rule_cells(rule) + algorithm->leases; /* one to spare */
     unsigned order = weir__order_for(cells);
-    return !algorithm->large || UINT64_C(1) << (order + (order > 0)) <= zone->layout.units;
+    return !algorithm->large || UINT64_C(1) << (order + (order > 0)) <= layout->units;
 }
 
 /* Finds the row of a limit the hint knows nothing of; 0: no room. */
 static uint64_t find_row(struct weir__zone *zone, const weir_limit *limit, size_t i, int64_t now_us)
 {
     uint32_t sweeps;
-    if (!fits(zone, &limit->rules[i]))
+    if (!weir__zone_fits(&zone->layout, &limit->rules[i]))
         return 0;
     uint64_t row = weir__row_find(zone, &limit->rules[i], now_us, &sweeps);
     if (row)
@@ -352,6 +352,26 @@ int weir__zone_store_open(const char *url, weir_store **ret, weir_error *err)
     int code = weir__region_parse(url, &store->region, err);
     if (code == 0)
         code = weir__region_open(&store->region, err);
+    if (code) {
+        free(store);
+        return code;
+    }
+    *ret = &store->base;
+    return 0;
+}
+
+int weir__zone_store_over(uint8_t *base, uint64_t size, unsigned large_percent, weir_store **ret,
+                          weir_error *err)
+{
+    struct weir__zone_store *store = calloc(1, sizeof *store);
+    if (!store)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a store");
+    store->base.engine = &engine;
+    store->region = (struct weir__region){.kind = WEIR__BORROWED, .size = size, .fd = -1};
+    bool there = ((const struct weir__zone_header *)base)->magic == WEIR__ZONE_MAGIC;
+    int code =
+        there ? weir__zone_attach(base, size, true, &store->region.zone, err)
+              : weir__zone_format(base, size, large_percent, true, &store->region.zone, err);
     if (code) {
         free(store);
         return code;
