@@ -1,0 +1,475 @@
+"""Real nginxes with weir's module, for tests: each on ports that the kernel chose, in a folder of its own.
+
+    SERVER = 'location / { weir_limit key=$arg_k zone=z "fixed-window 2/d"; empty_gif; }'
+    with nginx_server.Nginx("weir_zone z 1m;", SERVER) as nginx:
+        answer = nginx.get("/?k=ann", {"x-a": "b"})     # answer.status .fields["ratelimit"] .body .text .json
+        with nginx.client() as client:                  # keep-alive: client.get(path), client.pipeline([get(path), …])
+            client.get("/")
+
+(`return 200` would answer before any limit is asked, as with limit_req; empty_gif or a file of {folder}/html does not.)
+
+`http` is the text within http{}; it has server{}s of its own, or `server` is the text of the one that is made.
+In all texts {port}, {port2} … are ports of this nginx, {folder} its folder. nginx reads them from http.conf and
+server.conf, so that line numbers in errors are those of the text. $WEIR_BUILD names the build folder of the
+module; where that is built with AddressSanitizer, it is loaded first, and what it reports fails the test.
+
+stop() ends nginx gracefully and raises WrongEnd unless it exits with 0, having logged no [alert], no [emerg] (but
+what allow() said is to be expected) and no sanitizer's report; leaving the block does so, too.
+What `nginx -t` says to a configuration: Nginx.check(http, …).
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "server"))
+sys.dont_write_bytecode = True
+
+import http_client  # noqa: E402
+import weir_server  # noqa: E402
+from http_client import request  # noqa: E402,F401  for tests that send their own
+from weir_server import BUILD, PATIENCE_SECONDS, Checks, WrongEnd, run  # noqa: E402,F401  for the tests
+
+NGINX = os.environ.get("NGINX_BINARY") or shutil.which("nginx") or "/usr/sbin/nginx"
+MODULE = BUILD / "ngx_http_weir_module.so"
+PLACES = re.compile(r"\{(port\d*|folder)\}")
+BAD_LINES = re.compile(r"^.*\[(?:alert|emerg)\].*$", re.M)
+TEMPORARY = "client_body proxy fastcgi uwsgi scgi".split()
+
+
+def get(path, fields=None, method="GET", body=None):
+    """The bytes of a request, for pipelines."""
+    return request(method, path, fields, body)
+
+
+def poll(ask, seconds=PATIENCE_SECONDS, step=0.005):
+    """What ask() says once that is true, or at last."""
+    end = time.monotonic() + seconds
+    while True:
+        got = ask()
+        if got or time.monotonic() > end:
+            return got
+        time.sleep(step)
+
+
+# ---- connections ----
+
+class Answer(http_client.Answer):
+    @property
+    def text(self):
+        return self.body.decode("latin-1")
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+class Client(http_client.Client):
+    """As tests/server/http_client.py's; bodies may also be chunked, or end with the connection."""
+
+    def __init__(self, port, host="127.0.0.1", timeout=PATIENCE_SECONDS):
+        super().__init__(port, host, timeout)
+
+    def get(self, path, fields=None, method="GET", body=None):
+        return self.ask(get(path, fields, method, body), head=method == "HEAD")
+
+    def read(self, head=False):
+        line = self.line()
+        version, status, reason = (line + " ").split(" ", 2)
+        fields = {}
+        for line in iter(self.line, ""):
+            name, _, value = line.partition(":")
+            name, value = name.lower(), value.strip()
+            fields[name] = f"{fields[name]}, {value}" if name in fields else value
+        body = b"" if head or int(status) in (100, 204, 304) else self.body(fields)
+        return Answer(version, int(status), reason.strip(), fields, body)
+
+    def line(self):
+        line = self.stream.readline()
+        if not line.endswith(b"\r\n"):
+            raise ConnectionError(f"nginx closed the connection: {line!r}")
+        return line[:-2].decode("latin-1")
+
+    def body(self, fields):
+        if "content-length" in fields:
+            return self.exactly(int(fields["content-length"]))
+        if fields.get("transfer-encoding") != "chunked":
+            return self.stream.read()
+        body = b""
+        while size := int(self.line(), 16):
+            body += self.exactly(size)
+            self.line()
+        self.line()
+        return body
+
+    def exactly(self, size):
+        data = self.stream.read(size)
+        if len(data) != size:
+            raise ConnectionError(f"nginx closed the connection after {len(data)} of {size} bytes")
+        return data
+
+
+# ---- nginx ----
+
+def sanitizers(folder):
+    """The environment in which a sanitized module runs in an nginx that is not; reports go to `folder`."""
+    import module_asan
+    if not module_asan.is_sanitized(MODULE):
+        return {}
+    report = f"log_path={folder}/report"
+    return {"LD_PRELOAD": module_asan.library("libasan.so"),
+            "ASAN_OPTIONS": f"detect_leaks=0:halt_on_error=1:abort_on_error=0:{report}",
+            "UBSAN_OPTIONS": f"halt_on_error=1:print_stacktrace=1:{report}"}
+
+
+class Nginx:
+    """`main` and `events` are text for these levels; `listen` is options of server's listen (http2), `log` the
+    error log's level; `files` are written into the folder (served from {folder}/html, say) before it starts;
+    `command` goes before nginx's own words (valgrind); module=False leaves the module out."""
+
+    def __init__(self, http="", server=None, main="", events="", workers=1, listen="", log="info", files=None, env=None,
+                 module=True, master=True, connections=1000, command=()):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-nginx-"))
+        self.http, self.server, self.main, self.events_text = http, server, main, events
+        self.number, self.listen, self.level, self.env, self.module = workers, listen, log, env, module
+        self.master, self.connections, self.command = master, connections, list(command)
+        self.process, self.ports, self.kept, self.allowed = None, {}, {}, []
+        for name, text in (files or {}).items():
+            self.write(name, text)
+
+    def __enter__(self):
+        try:
+            return self.start()
+        except BaseException:
+            self.clear()
+            raise
+
+    def __exit__(self, kind, *_):
+        try:
+            if kind is None:
+                self.stop()
+            else:
+                print(f"error log: …{self.errors()[-3000:]}", flush=True)
+        finally:
+            self.clear()
+
+    def clear(self):
+        self.kill()
+        self.close_kept()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # -- its configuration --
+
+    def write(self, name, text):
+        """A file of its folder; the places in text are filled in."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else self.filled(text).encode())
+        return path
+
+    def filled(self, text):
+        return PLACES.sub(lambda found: str(self.folder) if found[1] == "folder" else str(self.port_of(found[1])), text)
+
+    def port_of(self, name):
+        """The port of that name, which is chosen when it is first spoken of, and stays. Until nginx starts it is kept
+        here, so that nobody can take it."""
+        if name not in self.ports:
+            chosen = socket.create_server(("127.0.0.1", 0), backlog=511)
+            self.ports[name] = chosen.getsockname()[1]
+            self.kept[name] = chosen
+            if self.process and self.process.poll() is None:
+                self.kept.pop(name).close()
+        return self.ports[name]
+
+    @property
+    def port(self):
+        return self.port_of("port")
+
+    def configure(self):
+        """Writes the configuration: nginx.conf, and in it http.conf and server.conf."""
+        if self.module and not MODULE.exists():
+            raise WrongEnd(f"{MODULE} is not there; build it with: ninja -C {BUILD}")
+        self.write("http.conf", self.http)
+        made = ""
+        if self.server is not None:
+            self.write("server.conf", self.server)
+            made = f"server {{ listen 127.0.0.1:{{port}} {self.listen}; server_name localhost; include server.conf; }}"
+        texts = self.http + (self.server or "")
+        lines = [
+            f"load_module {MODULE};" if self.module else "",
+            "user root;" if os.geteuid() == 0 else "",
+            f"daemon off; master_process {'on' if self.master else 'off'}; worker_processes {self.number};",
+            f"pid {{folder}}/nginx.pid; error_log {{folder}}/error.log {self.level};",
+            self.main,
+            f"events {{ worker_connections {self.connections}; {self.events_text} }}",
+            "http {",
+            "access_log {folder}/other.log;" if "access_log" in texts else "access_log off;",
+            *(f"{name}_temp_path {{folder}}/temp/{name};" for name in TEMPORARY),
+            "root {folder}/html;" if "root" not in self.http else "",
+            "include http.conf;", made, "}"]
+        (self.folder / "temp").mkdir(exist_ok=True)
+        (self.folder / "html").mkdir(exist_ok=True)
+        self.write("nginx.conf", "\n".join(line for line in lines if line) + "\n")
+
+    def words(self):
+        return [*self.command, NGINX, "-p", f"{self.folder}/", "-c", "nginx.conf", "-e", f"{self.folder}/error.log"]
+
+    def environment(self):
+        return {**weir_server.environment(), **(sanitizers(self.folder) if self.module else {}), **(self.env or {})}
+
+    @classmethod
+    def check(cls, http="", server=None, **options):
+        """(exit code, what it said) of `nginx -t`; the folder's name is left out of what it said."""
+        nginx = cls(http, server, **options)
+        try:
+            nginx.configure()
+            done = subprocess.run([*nginx.words(), "-t"], env=nginx.environment(), stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="backslashreplace",
+                                  timeout=PATIENCE_SECONDS)
+            reports = nginx.reports()
+            if reports:
+                raise WrongEnd(f"a sanitizer's report:\n{reports}")
+            return done.returncode, done.stdout.replace(f"{nginx.folder}/", "")
+        finally:
+            nginx.clear()
+
+    # -- its life --
+
+    def start(self):
+        """Starts it, or starts it again in its folder; back when all its workers run. It inherits the sockets of its
+        ports, as a new nginx does from an old one; without a master process nginx cannot."""
+        self.configure()
+        for name, port in self.ports.items():
+            if name not in self.kept:
+                self.kept[name] = socket.create_server(("127.0.0.1", port), backlog=511)
+        if not self.master:
+            self.close_kept()
+        sockets, env = list(self.kept.values()), self.environment()
+        if sockets:
+            env["NGINX"] = "".join(f"{it.fileno()};" for it in sockets)
+        before = len(self.errors())
+        self.output = open(self.folder / "output", "ab")
+        try:
+            self.process = subprocess.Popen(self.words(), cwd=self.folder, env=env, stdin=subprocess.DEVNULL,
+                                            stdout=self.output, stderr=self.output,
+                                            pass_fds=[it.fileno() for it in sockets])
+        finally:
+            self.close_kept()
+        self.wait_for(lambda: self.process.poll() is not None or self.is_ready(before))
+        if self.process.poll() is not None:
+            raise WrongEnd(f"nginx does not start (exit code {self.process.returncode}):\n{self.said()}\n{self.reports()}")
+        return self
+
+    def close_kept(self):
+        for it in self.kept.values():
+            it.close()
+        self.kept.clear()
+
+    def is_ready(self, before):
+        if not self.master:
+            return (self.folder / "nginx.pid").exists()
+        return len(re.findall(r"start worker process \d+", self.errors()[before:])) >= self.number
+
+    def children(self):
+        """Living child processes: workers, also those that are about to end."""
+        try:
+            pids = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        except OSError:
+            return []
+        return sorted(pid for pid in map(int, pids) if is_alive(pid))
+
+    def workers(self):
+        """Workers that accept connections."""
+        if not self.master:
+            return [self.process.pid]
+        log = self.errors()
+        started = set(map(int, re.findall(r"start worker process (\d+)", log)))
+        leaving = set(map(int, re.findall(r"\] (\d+)#\d+: gracefully shutting down", log)))
+        return [pid for pid in self.children() if pid in started - leaving]
+
+    def reload(self, http=None, server=None, wait=True):
+        """Lets it read its configuration again, a new one if it is given; back when only new workers are there.
+        False, at once, where nginx refuses the new configuration; then allow() what it says."""
+        self.http = self.http if http is None else http
+        self.server = self.server if server is None else server
+        self.configure()
+        before, old = len(self.errors()), set(self.workers())
+        self.process.send_signal(signal.SIGHUP)
+
+        def is_refused():
+            return "[emerg]" in self.errors()[before:]
+
+        def is_new():
+            there = self.children() if wait else self.workers()
+            return len(set(self.workers()) - old) >= self.number and not old & set(there)
+        self.wait_for(lambda: is_refused() or is_new())
+        if not is_refused() and not is_new():
+            raise WrongEnd(f"old workers {sorted(old & set(self.children()))} do not end after a reload:\n{self.said()}")
+        return not is_refused()
+
+    def send(self, number, pid=None):
+        """A signal, to the master or to that worker."""
+        os.kill(pid or self.process.pid, number)
+
+    def wait_for(self, ask, seconds=PATIENCE_SECONDS):
+        return poll(ask, seconds)
+
+    def allow(self, pattern):
+        """Lines of the error log with this (a regular expression) are as they should be."""
+        self.allowed.append(re.compile(pattern))
+
+    def stop(self, number=signal.SIGQUIT, code=0):
+        """Ends it, gracefully unless told otherwise, and raises unless all was well."""
+        if self.process.poll() is None:
+            self.send(number)
+        try:
+            self.process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            said = self.said()
+            self.kill()
+            raise WrongEnd(f"nginx does not end in {PATIENCE_SECONDS:.0f} s:\n{said}") from None
+        if self.process.returncode != code:
+            raise WrongEnd(f"exit code {self.process.returncode}, not {code}:\n{self.said()}\n{self.reports()}")
+        self.judge()
+
+    def judge(self):
+        """Raises where something was logged that must not be."""
+        bad = [line for line in BAD_LINES.findall(self.errors()) if not any(it.search(line) for it in self.allowed)]
+        if self.reports() or bad:
+            raise WrongEnd("in nginx's log:\n" + "\n".join(bad) + self.reports())
+
+    def kill(self):
+        """Ends it and its workers at once."""
+        if not self.process:
+            return
+        pids = self.children()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.output.close()
+
+    # -- what it says --
+
+    def errors(self):
+        return self.read("error.log")
+
+    def read(self, name):
+        try:
+            return (self.folder / name).read_text(errors="backslashreplace")
+        except FileNotFoundError:
+            return ""
+
+    def access(self, name="access.log"):
+        """The lines of a log that the configuration writes into {folder}."""
+        return self.read(name).splitlines()
+
+    def said(self):
+        return f"{self.read('output')[-4000:]}\n{self.errors()[-6000:]}"
+
+    def reports(self):
+        """What sanitizers said."""
+        texts = [path.read_text(errors="replace")[:8000] for path in sorted(self.folder.glob("report*"))]
+        texts += [text for text in (self.read("output"), self.errors()) if weir_server.REPORTS.search(text)]
+        return "\n".join(texts)
+
+    # -- asking it --
+
+    def client(self, port="port", **options):
+        """A keep-alive connection."""
+        return Client(self.port_of(port), **options)
+
+    def get(self, path="/", fields=None, method="GET", body=None, port="port"):
+        """One request over a connection of its own, which is closed afterwards."""
+        with self.client(port) as client:
+            return client.get(path, fields, method, body)
+
+    def statuses(self, paths, fields=None, port="port"):
+        """The status codes of these requests, pipelined over one connection."""
+        with self.client(port) as client:
+            return [answer.status for answer in client.pipeline([get(path, fields) for path in paths])]
+
+    def url(self, path="/", port="port"):
+        return f"http://127.0.0.1:{self.port_of(port)}{path}"
+
+
+def is_alive(pid):
+    """Whether it runs; not what has ended and waits for its parent to notice."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# ---- what stands behind nginx ----
+
+class Backend:
+    """A small HTTP/1.1 server for proxy_pass that answers when it is told to: what() is called in the request's
+    thread with its head (text) and gives an Answer's bytes; it may wait. Without: 200 at once.
+
+        with Backend(lambda head: gate.wait(60) and Backend.answer()) as backend: … http://127.0.0.1:{backend.port}
+    """
+
+    def __init__(self, what=None):
+        self.what = what or (lambda head: self.answer())
+        self.socket = socket.create_server(("127.0.0.1", 0), backlog=511)
+        self.port = self.socket.getsockname()[1]
+        self.heads, self.open = [], True
+
+    @staticmethod
+    def answer(status="200 OK", fields="", body=b"ok\n"):
+        """Bytes of an answer; `fields` are whole lines."""
+        return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{fields}\r\n".encode() + body
+
+    def __enter__(self):
+        threading.Thread(target=self.accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.open = False
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)  # wakes accept()
+        except OSError:
+            pass
+        self.socket.close()
+
+    def accept(self):
+        while self.open:
+            try:
+                connection = self.socket.accept()[0]
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection):
+        with connection, connection.makefile("rb") as stream:
+            try:
+                while head := self.head(stream):
+                    self.heads.append(head)
+                    connection.sendall(self.what(head))
+                    if "connection: close" in head.lower() or " HTTP/1.0\r\n" in head:
+                        return
+            except OSError:
+                pass
+
+    @staticmethod
+    def head(stream):
+        lines = []
+        while (line := stream.readline()) not in (b"", b"\r\n"):
+            lines.append(line.decode("latin-1"))
+        length = next((int(line.split(":")[1]) for line in lines if line.lower().startswith("content-length:")), 0)
+        stream.read(length)
+        return "".join(lines)
