@@ -163,6 +163,7 @@ static void drain(struct server_conn *conn)
     send_frames(h2); /* a ping would overtake it */
     nghttp2_submit_ping(h2->session, NGHTTP2_FLAG_NONE, NULL);
     send_frames(h2);
+    conn->since_us = conn->thread->now_us; /* however long it was idle: it has time to hear that */
     server_conn_resume(conn);
 }
 
