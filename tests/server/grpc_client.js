@@ -39,10 +39,10 @@ async function rules(address) {
     const first = await should(client, ask('shop', 'user=ann'));
     equal(first.overall_code, 'OK', 'the first request');
     equal(first.statuses[0].code, 'OK', 'its descriptor');
-    equal(first.statuses[0].current_limit, { requests_per_unit: 3, unit: 'HOUR', name: 'users' }, 'its limit');
+    equal(first.statuses[0].current_limit, { requests_per_unit: 3, unit: 'YEAR', name: 'users' }, 'its limit');
     equal(first.statuses[0].limit_remaining, 2, 'what remains');
     const until = first.statuses[0].duration_until_reset;
-    check(until.seconds >= 0 && until.seconds <= 3600, `the time until the window is over: ${JSON.stringify(until)}`);
+    check(until.seconds >= 0 && until.seconds <= 366 * 86400, `the time until the window is over: ${JSON.stringify(until)}`);
     equal([await code(should(client, ask('shop', 'user=ann'))), await code(should(client, ask('shop', 'user=ann')))],
         ['OK', 'OK'], 'the second and the third');
     const over = await should(client, ask('shop', 'user=ann'));
@@ -57,7 +57,7 @@ async function rules(address) {
     equal(await code(should(client, ask('shop', descriptor('user=eve', { hits_addend: { value: 0 } })))), 'OK',
         'asking without charging');
     equal((await should(client, ask('shop', 'user=eve'))).statuses[0].limit_remaining, 2, 'it was not charged');
-    const brought = descriptor('any=thing', { limit: { requests_per_unit: 1, unit: 'DAY' } });
+    const brought = descriptor('any=thing', { limit: { requests_per_unit: 1, unit: 'YEAR' } });
     equal([await code(should(client, ask('shop', brought))), await code(should(client, ask('shop', brought)))],
         ['OK', 'OVER_LIMIT'], 'a limit that the request brings');
     const both = await should(client, ask('shop', 'user=ann', 'user=fay'));
@@ -191,7 +191,7 @@ async function tls(address, authority) {
     const counts = await many(client, 2000, 50, () => ask('shop', 'free=y'));
     equal(counts, { OK: 2000 }, 'many over TLS');
     const stranger = new RateLimitService(address, grpc.credentials.createSsl());
-    equal((await should(stranger, ask('shop', 'free=x'), undefined, { deadline: Date.now() + 3000 })).error?.code,
+    equal((await should(stranger, ask('shop', 'free=x'), undefined, { deadline: Date.now() + 60000 })).error?.code,
         grpc.status.UNAVAILABLE, 'an authority that the client does not know');
     client.close();
     stranger.close();

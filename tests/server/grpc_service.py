@@ -23,7 +23,7 @@ RULES = """
 domain: shop
 descriptors:
   - key: user
-    rate_limit: {name: users, unit: hour, requests_per_unit: 3}
+    rate_limit: {name: users, unit: year, requests_per_unit: 3}
   - key: free
     rate_limit: {unlimited: true}
   - key: load
@@ -32,6 +32,7 @@ descriptors:
     shadow_mode: true
     rate_limit: {unit: year, requests_per_unit: 1}
 """
+PATIENCE_SECONDS = 60
 ENVOY = {"options": ("--envoy", "{folder}/rules.yaml"), "files": {"rules.yaml": RULES}}
 
 
@@ -91,7 +92,7 @@ def test_load(check):
 
 def test_redis(check):
     """A store over the network: answers come later, from other threads, and streams may be gone by then."""
-    with redis_server.Server() as redis, serve(store=f"redis://127.0.0.1:{redis.port}?deadline=10s") as server:
+    with redis_server.Server() as redis, serve(store=f"redis://127.0.0.1:{redis.port}?deadline=1m") as server:
         client(check, "rules", server.port)
         client(check, "load", server.port)
         client(check, "cancels", server.port)
@@ -102,7 +103,7 @@ def test_redis(check):
                 peer.send(b"".join(grpc_frames(2 * i + 1, METHOD, message) for i in range(20)))
         for i in range(100):  # reset before the answer, of asks that borrow from their streams
             with h2.Peer(server.port) as peer:
-                path = f"/v1/take?key=orphan{i}&limit=fixed-window+9/h"
+                path = f"/v1/take?key=orphan{i}&limit=fixed-window+9/366d"
                 peer.send(b"".join(h2.headers(2 * j + 1, h2.request(path)) + h2.reset(2 * j + 1) for j in range(9)) +
                           h2.headers(99, h2.request(path)))
                 status, body, error = peer.answer(99)
@@ -145,7 +146,9 @@ def test_drain(check):
     with serve() as server:
         node = start("drain", server.port)
         check.equal(node.stdout.readline(), "ready\n", "the client is there")
-        time.sleep(1)
+        end = time.monotonic() + PATIENCE_SECONDS
+        while (server.metric("weir_requests_total", protocol="grpc") or 0) < 200 and time.monotonic() < end:
+            time.sleep(0.05)
         stopping = threading.Thread(target=server.stop)
         stopping.start()
         take_in(check, node, "drain")
@@ -154,16 +157,19 @@ def test_drain(check):
 
 
 def test_health_while_draining(check):
-    """Whoever asks on a connection that is still open learns that it is time to go elsewhere."""
+    """Whoever asks on a connection that is still open learns that it is time to go elsewhere. A request that is under
+    way keeps it open."""
     with serve() as server, h2.Peer(server.port) as peer:
         peer.send(grpc_frames(1, "/grpc.health.v1.Health/Check", b""))
         data = b"".join(it.payload for it in trailers(peer, 1) or [] if it.kind == h2.DATA)
         check.equal(data[5:], b"\x08\x01", "SERVING")
+        under_way = h2.request("/v1/take", "POST", fields=[("content-type", "application/json")])
+        peer.send(h2.headers(3, under_way, h2.END_HEADERS))
         stopping = threading.Thread(target=server.stop)
         stopping.start()
         check(peer.until(lambda it: it.kind == h2.GOAWAY) is not None, "GOAWAY")
-        peer.send(grpc_frames(3, "/grpc.health.v1.Health/Check", field(1, b"ratelimit")))
-        data = b"".join(it.payload for it in trailers(peer, 3) or [] if it.kind == h2.DATA)
+        peer.send(grpc_frames(5, "/grpc.health.v1.Health/Check", field(1, b"ratelimit")))
+        data = b"".join(it.payload for it in trailers(peer, 5) or [] if it.kind == h2.DATA)
         check.equal(data[5:], b"\x08\x02", "NOT_SERVING")
         peer.socket.close()
         stopping.join()
@@ -217,7 +223,7 @@ def curl_grpc(server, path, body, *words):
     with tempfile.NamedTemporaryFile() as file:
         file.write(body)
         file.flush()
-        done = subprocess.run(["curl", "-sS", "--http2-prior-knowledge", "--max-time", "20", "-D", "-", "-o", "-", "-H",
+        done = subprocess.run(["curl", "-sS", "--http2-prior-knowledge", "--max-time", "60", "-D", "-", "-o", "-", "-H",
                                "te: trailers", "-H", "expect:", "--data-binary", f"@{file.name}", *words,
                                f"http://127.0.0.1:{server.port}{path}"], stdout=subprocess.PIPE, check=True)
     head, _, rest = done.stdout.partition(b"\r\n\r\n")
@@ -275,7 +281,7 @@ def test_wire(check):
 
 
 def post_json(server, message, *words):
-    done = subprocess.run(["curl", "-sS", "-w", "\n%{http_code}", "--max-time", "20", "-H",
+    done = subprocess.run(["curl", "-sS", "-w", "\n%{http_code}", "--max-time", "60", "-H",
                            "content-type: application/json", "-d", json.dumps(message), *words,
                            f"http://127.0.0.1:{server.port}/json"], stdout=subprocess.PIPE, text=True, check=True)
     body, _, status = done.stdout.rpartition("\n")
@@ -313,9 +319,9 @@ def test_reload(check):
         for stream in range(1, 3, 2):
             peer.send(grpc_frames(stream, METHOD, message))
             check(trailers(peer, stream) is not None, "before")
-        rules.write_text(RULES.replace("requests_per_unit: 3", "requests_per_unit: 2000000").replace("hour", "day"))
+        rules.write_text(RULES.replace("unit: year, requests_per_unit: 3", "unit: day, requests_per_unit: 2000000"))
         server.process.send_signal(1)
-        end, stream, seen = time.monotonic() + 10, 3, b""
+        end, stream, seen = time.monotonic() + PATIENCE_SECONDS, 3, b""
         while time.monotonic() < end and b"\x80\x89\x7a" not in seen:  # 2000000
             peer.send(grpc_frames(stream, METHOD, message))
             seen = b"".join(it.payload for it in trailers(peer, stream) or [] if it.kind == h2.DATA)

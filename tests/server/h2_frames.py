@@ -74,7 +74,7 @@ def window_update(stream, more):
 class Peer:
     """A connection; by default it has said hello."""
 
-    def __init__(self, port, *entries, hello=True, timeout=20, buffer=None):
+    def __init__(self, port, *entries, hello=True, timeout=60, buffer=None):
         self.socket = socket.socket()
         if buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)

@@ -9,7 +9,7 @@ from http_client import get, post, request
 from http_wire import problem
 
 DATA, ADMIN = "data-token_1234567890", "admin-token_0987654321"
-TAKE = {"key": "k", "limit": "fixed-window 1000/h"}
+TAKE = {"key": "k", "limit": "fixed-window 1000/366d"}
 OPEN = ("/healthz", "/readyz", "/healthcheck", "/")
 ADMINISTERED = (get("/v1/stats"), get("/v1/top"), get("/v1/policies"), post("/v1/reload"))
 RedisError = weir_server.resp.RedisError
@@ -94,7 +94,7 @@ def test_spelling(check):
 
 
 def test_tokens_resp(check):
-    take = ("WEIR.TAKE", "k", "fixed-window 1000/h")
+    take = ("WEIR.TAKE", "k", "fixed-window 1000/366d")
     with weir_server.Server("--token-file data --admin-token-file admin", files=files(data=DATA, admin=ADMIN)) as server:
         with server.client() as client:
             for words in (take, ("PING",), ("INFO",), ("COMMAND",), ("CLIENT", "ID"), ("SELECT", 0), ("WEIR.NOTHING",),

@@ -81,7 +81,7 @@ def post(path, value=None, fields=None):
 
 
 class Client:
-    def __init__(self, port, host="127.0.0.1", timeout=20.0):
+    def __init__(self, port, host="127.0.0.1", timeout=60.0):
         self.socket = socket.create_connection((host, port), timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.stream = self.socket.makefile("rb", 1 << 16)

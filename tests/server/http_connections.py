@@ -14,7 +14,8 @@ import http_client
 from http_client import get, post, request
 from http_wire import problem
 
-TAKE = "/v1/take?key=k&limit=fixed-window+1000000/h"
+PATIENCE = weir_server.PATIENCE_SECONDS
+TAKE = "/v1/take?key=k&limit=fixed-window+1000000/366d"
 
 
 def test_keep_alive(check):
@@ -38,7 +39,7 @@ def test_keep_alive(check):
                     check.equal(client.ask(request("GET", TAKE, fields, version="HTTP/1.0")).status, 200, "once more")
                 else:
                     check(client.at_end(), f"HTTP/1.0, {fields}: closed")
-        with socket.create_connection(("127.0.0.1", server.port), 10) as bare:
+        with socket.create_connection(("127.0.0.1", server.port), PATIENCE) as bare:
             bare.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
             check(bare.makefile("rb").read().endswith(b"OK\n"), "HTTP/1.0 without Host, read to the end")
         with http_client.Client(server.port) as client:
@@ -53,7 +54,7 @@ def test_keep_alive(check):
 def test_unread_answers(check):
     """A client that sends and sends, and reads nothing for a while, gets all of it in the end."""
     with weir_server.Server("--threads 1") as server:
-        with socket.create_connection(("127.0.0.1", server.port), 20) as slow, http_client.Client(server.port) as other:
+        with socket.create_connection(("127.0.0.1", server.port), PATIENCE) as slow, http_client.Client(server.port) as other:
             one, count, sent = get("/v1/policies"), 6000, 0
             data = one * count
             slow.setblocking(False)
@@ -65,7 +66,7 @@ def test_unread_answers(check):
                     time.sleep(0.01)
             check.equal(other.get("/healthz").status, 200, "others of its thread are answered")
             rss = memory_of(server)
-            slow.settimeout(20)
+            slow.settimeout(PATIENCE)
             stream, answers = slow.makefile("rb", 1 << 16), 0
             reader = http_client.Client.__new__(http_client.Client)
             reader.stream = stream
@@ -77,7 +78,7 @@ def test_unread_answers(check):
                     except BlockingIOError:
                         break
                     finally:
-                        slow.settimeout(20)
+                        slow.settimeout(PATIENCE)
                 answers += reader.read().status == 200
             check.equal(answers, count, "all answers came")
             check(rss < 400 << 20, f"{rss >> 20} MiB of memory while it did not read")
@@ -104,7 +105,7 @@ def test_half_closed(check):
             client.socket.shutdown(socket.SHUT_WR)
             check(client.at_end(), "half a request and the end: closed")
         for _ in range(50):  # gone without a word, in the midst of things
-            gone = socket.create_connection(("127.0.0.1", server.port), 10)
+            gone = socket.create_connection(("127.0.0.1", server.port), PATIENCE)
             gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             gone.sendall(post("/v1/take", leaky) + get("/v1/policies") * 100)
             gone.close()
@@ -113,26 +114,27 @@ def test_half_closed(check):
 
 
 def test_timeouts(check):
-    with weir_server.Server("--request-timeout 1s --idle-timeout 2s") as server:
+    """None is let go before its time; all are soon behind it, which on a busy machine is somewhat later."""
+    request_timeout, idle_timeout = 2.0, 6.0
+    with weir_server.Server(f"--request-timeout {request_timeout:g}s --idle-timeout {idle_timeout:g}s") as server:
         start = time.monotonic()
-        begun, body, idle, fresh, busy, resp = [http_client.Client(server.port) for _ in range(6)]
+        begun, body, idle, fresh, busy, resp = [http_client.Client(server.port, timeout=PATIENCE) for _ in range(6)]
         begun.send(b"GET /healthz HTTP/1.1\r\nhost: loc")
         body.send(request("POST", "/v1/take", {"content-type": "application/json", "content-length": 10}, b"{"))
-        check.equal(idle.get("/healthz").status, 200, "idle's first request")
         resp.send(b"*2\r\n$4\r\nPI")
+        check.equal(idle.get("/healthz").status, 200, "idle's first request")
         for client, what in ((begun, "half a head"), (body, "half a body")):
+            check.equal(busy.get("/healthz").status, 200, "a busy connection stays")
             problem(check, client.read(), 408, "in time", what)
             check(client.at_end(), f"{what}: closed")
-        elapsed = time.monotonic() - start
-        check(1.0 <= elapsed < 4.5, f"408 after {elapsed:.2f} s")
         check(resp.at_end(), "half a command over RESP: closed")
-        while time.monotonic() - start < 3.6:
+        elapsed = time.monotonic() - start
+        check(elapsed >= request_timeout, f"408 after {elapsed:.2f} s")
+        while time.monotonic() - start < idle_timeout + 2:  # others of its age are let go by then
             check.equal(busy.get("/healthz").status, 200, "a busy connection stays")
             time.sleep(0.3)
-        check(idle.at_end(), "an idle connection is closed")
-        check(fresh.at_end(), "and one that never said a word")
-        elapsed = time.monotonic() - start
-        check(2.0 <= elapsed < 6, f"idle ones closed after {elapsed:.2f} s")
+        for client, what in ((idle, "an idle connection"), (fresh, "one that never said a word")):
+            check(client.at_end(), f"{what} is closed")
 
 
 def test_many_connections(check):
@@ -158,7 +160,7 @@ def test_many_connections(check):
 
 def answers_of(server, source="127.0.0.1"):
     try:
-        with socket.create_connection(("127.0.0.1", server.port), 5, source_address=(source, 0)) as one:
+        with socket.create_connection(("127.0.0.1", server.port), PATIENCE, source_address=(source, 0)) as one:
             one.sendall(get("/healthz"))
             return one.recv(100).startswith(b"HTTP/1.1 200")
     except ConnectionError:
@@ -183,7 +185,7 @@ def test_garbage(check):
             if pick.random() < 0.1:
                 data = bytearray(pick.randbytes(pick.randint(1, 2000)))
             try:
-                with socket.create_connection(("127.0.0.1", server.port), 5) as one:
+                with socket.create_connection(("127.0.0.1", server.port), PATIENCE) as one:
                     one.sendall(data)
                     one.shutdown(socket.SHUT_WR)
                     while one.recv(65536):

@@ -9,7 +9,7 @@ import weir_server
 import http_client
 from http_client import get, post, request
 
-FOREVER = {"limit": "fixed-window 1000000/h"}
+FOREVER = {"limit": "fixed-window 1000000/366d"}
 
 
 def problem(check, answer, status, words, what):
@@ -85,13 +85,13 @@ def test_bounds_can_be_set(check):
         refused(check, server, request("GET", "/" + "y" * 600), 414, "too long", "a short line")
         refused(check, server, request("POST", "/v1/take", {"content-length": 2001}), 413, "2000", "a short body")
         with http_client.Client(server.port) as client:
-            fitting = post("/v1/peek", {"key": "k" * 1900, "limit": "fixed-window 1/h"})
+            fitting = post("/v1/peek", {"key": "k" * 1900, "limit": "fixed-window 1/366d"})
             check.equal(client.ask(fitting).status, 200, "what fits is answered")
     with weir_server.Server("--max-head 65536 --max-body 4194304") as server, http_client.Client(server.port) as client:
-        long = get("/v1/take", key="k" * 30000, limit="fixed-window 1/h")
+        long = get("/v1/take", key="k" * 30000, limit="fixed-window 1/366d")
         check.equal([client.ask(long).status for _ in range(2)], [200, 429], "a query of 30 kB")
         pad = b" " * 3000000
-        body = b'{"key":"k",' + pad + b'"limit":"fixed-window 1/h"}'
+        body = b'{"key":"k",' + pad + b'"limit":"fixed-window 1/366d"}'
         check.equal(client.ask(post("/v1/take", body)).status, 200, "a body of 3 MB")
 
 
@@ -99,19 +99,19 @@ def test_keys_of_every_length(check):
     longest = "k" * 65536
     with weir_server.Server() as server, http_client.Client(server.port) as client, server.client() as resp:
         for key in ("k", longest, "\u20ac" * 21845):
-            check.equal(client.post("/v1/take", {"key": key, "limit": "fixed-window 2/h"}).json["remaining"], 1,
+            check.equal(client.post("/v1/take", {"key": key, "limit": "fixed-window 2/366d"}).json["remaining"], 1,
                         f"a key of {len(key.encode())} bytes")
-            check.equal(resp.call("WEIR.TAKE", key, "fixed-window 2/h")[2], 0, "the same key over RESP")
+            check.equal(resp.call("WEIR.TAKE", key, "fixed-window 2/366d")[2], 0, "the same key over RESP")
         problem(check, client.post("/v1/take", {"key": longest + "k", **FOREVER}), 400, "65536", "a key too long")
         problem(check, client.post("/v1/take", {"key": "", **FOREVER}), 400, "65536", "no key")
-        pipeline = [post("/v1/take", {"key": longest, "limit": f"fixed-window {i + 1}/h"}) for i in range(20)]
+        pipeline = [post("/v1/take", {"key": longest, "limit": f"fixed-window {i + 1}/366d"}) for i in range(20)]
         check.equal([answer.json["limit"] for answer in client.pipeline(pipeline)], list(range(1, 21)),
                     "a pipeline of the longest keys")
 
 
 def test_head(check):
     with weir_server.Server() as server, http_client.Client(server.port) as client:
-        for path in ("/healthz", "/readyz", "/v1/policies", "/", "/v1/peek?key=h&limit=fixed-window+1/h"):
+        for path in ("/healthz", "/readyz", "/v1/policies", "/", "/v1/peek?key=h&limit=fixed-window+1/366d"):
             whole = client.ask(request("GET", path))
             head = client.ask(request("HEAD", path), head=True)
             for answer in (whole, head):
@@ -120,7 +120,7 @@ def test_head(check):
         for path in ("/metrics", "/v1/stats", "/v1/top"):  # their numbers move, their lengths with them
             head = client.ask(request("HEAD", path), head=True)
             check(head.status == 200 and int(head.fields["content-length"]) > 10, f"HEAD {path}: {head}")
-        limit = "/v1/take?key=h2&limit=fixed-window+1/h"
+        limit = "/v1/take?key=h2&limit=fixed-window+1/366d"
         statuses = [client.ask(request("HEAD", limit), head=True).status for _ in range(2)]
         check.equal(statuses, [200, 429], "HEAD takes, as GET does")
         check.equal(client.ask(request("HEAD", "/nowhere"), head=True).status, 404, "HEAD of nothing")
@@ -128,10 +128,10 @@ def test_head(check):
 
 def test_cut_anywhere(check):
     """Requests in pieces of every size are the same requests."""
-    whole = (post("/v1/take", {"key": "cut", "limit": "fixed-window 100/h", "detail": True})
-             + get("/v1/take", key="cut", limit="fixed-window 100/h")
+    whole = (post("/v1/take", {"key": "cut", "limit": "fixed-window 100/366d", "detail": True})
+             + get("/v1/take", key="cut", limit="fixed-window 100/366d")
              + request("POST", "/v1/take", {"content-type": "application/json", "transfer-encoding": "chunked"},
-                       b'10;x=y\r\n{"key":"cut","li\r\nD\r\nmit":"fixed-w\r\n0E\r\nindow 100/h"} \r\n0\r\nx: y\r\n\r\n'))
+                       b'10;x=y\r\n{"key":"cut","li\r\nD\r\nmit":"fixed-w\r\n11\r\nindow 100/366d"} \r\n0\r\nx: y\r\n\r\n'))
     with weir_server.Server("--threads 1") as server, server.client() as resp:
         for size in (1, 2, 3, 7, 50, 130, 500):
             resp.call("WEIR.RESET", "cut")
@@ -145,7 +145,7 @@ def test_cut_anywhere(check):
 
 
 def test_expect(check):
-    body = http_client.encode({"key": "e", "limit": "fixed-window 9/h"}).encode()
+    body = http_client.encode({"key": "e", "limit": "fixed-window 9/366d"}).encode()
     fields = {"content-type": "application/json", "content-length": len(body), "expect": "100-continue"}
     with weir_server.Server() as server:
         with http_client.Client(server.port) as client:
@@ -155,7 +155,7 @@ def test_expect(check):
                 check.equal(client.ask(body).json["remaining"], 8 - i, "then the answer")
             answer = client.ask(request("POST", "/v1/take", fields, body))
             check.equal((answer.status, answer.json["remaining"]), (200, 6), "no 100 where the body is there")
-            client.send(get("/v1/take", key="e", limit="fixed-window 9/h") + request("POST", "/v1/take", fields))
+            client.send(get("/v1/take", key="e", limit="fixed-window 9/366d") + request("POST", "/v1/take", fields))
             check.equal([client.read().status for _ in range(2)], [200, 100], "100 in its turn")
             check.equal(client.ask(body).json["remaining"], 4, "and the body")
         too_long = dict(fields, **{"content-length": 999999})
@@ -167,7 +167,7 @@ def test_chunked(check):
         body = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + tail
         return client.ask(request("POST", "/v1/take", {"content-type": "application/json",
                                                        "transfer-encoding": "chunked"}, body))
-    whole = http_client.encode({"key": "c", "limit": "fixed-window 90/h"}).encode()
+    whole = http_client.encode({"key": "c", "limit": "fixed-window 90/366d"}).encode()
     with weir_server.Server() as server, http_client.Client(server.port) as client:
         check.equal(send(client, [whole]).json["remaining"], 89, "one chunk")
         check.equal(send(client, [bytes([byte]) for byte in whole]).json["remaining"], 88, "a byte each")

@@ -14,7 +14,7 @@ import weir_server
 import http_client
 from http_client import get, post
 
-TAKE = {"key": "k", "limit": "fixed-window 1000000/d"}
+TAKE = {"key": "k", "limit": "fixed-window 1000000/366d"}
 
 
 def answers(port, host="127.0.0.1"):
@@ -193,7 +193,7 @@ def test_drain_is_bounded(check):
 
 def test_restart(check):
     """A zone in a file keeps what was spent, and the receipts of what was."""
-    one = {"key": "r", "limit": "fixed-window 10/d"}
+    one = {"key": "r", "limit": "fixed-window 10/366d"}
     with weir_server.Server("--store file:zone?size=1m") as server:
         with http_client.Client(server.port) as client:
             receipt = client.post("/v1/take", {**one, "cost": 4}).json["receipt"]

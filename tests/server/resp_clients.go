@@ -46,7 +46,7 @@ func refused(reply interface{}, err error, words string) {
 func one(conn redis.Conn) {
 	pong, err := redis.String(conn.Do("PING"))
 	check(pong == "PONG" && err == nil, "ping: %v %v", pong, err)
-	got := row(conn.Do("WEIR.TAKE", "go", "fixed-window 5/d"))
+	got := row(conn.Do("WEIR.TAKE", "go", "fixed-window 5/366d"))
 	check(got[0] == 1 && got[1] == 5 && got[2] == 4, "take: %v", got)
 	cell, err := redis.Int64s(conn.Do("CL.THROTTLE", "go-cell", 2, 30, 60))
 	check(err == nil && fmt.Sprint(cell) == "[0 3 2 -1 2]", "CL.THROTTLE: %v %v", cell, err)
@@ -54,15 +54,15 @@ func one(conn redis.Conn) {
 	refused(reply, err, "wrong number")
 	reply, err = conn.Do("GET", "k")
 	refused(reply, err, "unknown command")
-	values, err := redis.Values(conn.Do("WEIR.TAKE", "go-receipt", "fixed-window 5/d", "COST", 3))
+	values, err := redis.Values(conn.Do("WEIR.TAKE", "go-receipt", "fixed-window 5/366d", "COST", 3))
 	check(err == nil && len(values) == 7, "a receipt: %v %v", values, err)
-	settled, err := redis.String(conn.Do("WEIR.SETTLE", "go-receipt", "fixed-window 5/d", values[6], 0))
+	settled, err := redis.String(conn.Do("WEIR.SETTLE", "go-receipt", "fixed-window 5/366d", values[6], 0))
 	check(settled == "OK" && err == nil, "settle: %v %v", settled, err)
 }
 
 func pipeline(conn redis.Conn) {
 	for i := 0; i < 1000; i++ {
-		check(conn.Send("WEIR.TAKE", "go-many", "fixed-window 1000/d") == nil, "send")
+		check(conn.Send("WEIR.TAKE", "go-many", "fixed-window 1000/366d") == nil, "send")
 	}
 	conn.Flush()
 	for i := int64(999); i >= 0; i-- {
@@ -82,14 +82,14 @@ func pool(dial func() (redis.Conn, error)) {
 			conn := pool.Get()
 			defer conn.Close()
 			for j := 0; j < 25; j++ {
-				row(conn.Do("WEIR.TAKE", "go-pool", "fixed-window 10000/d"))
+				row(conn.Do("WEIR.TAKE", "go-pool", "fixed-window 10000/366d"))
 			}
 		}()
 	}
 	group.Wait()
 	conn := pool.Get()
 	defer conn.Close()
-	got := row(conn.Do("WEIR.PEEK", "go-pool", "fixed-window 10000/d"))
+	got := row(conn.Do("WEIR.PEEK", "go-pool", "fixed-window 10000/366d"))
 	check(got[2] == 9000, "a pool took %d, not 1000", 10000-got[2])
 }
 

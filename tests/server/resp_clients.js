@@ -39,23 +39,23 @@ async function nodeRedis(redis, name, options) {
     const call = (...words) => client.sendCommand(words.map(String));
     equal(await client.ping(), "PONG", `${name}: ping`);
     await client.select(0);
-    const one = await call("WEIR.TAKE", name, "fixed-window 5/d");
+    const one = await call("WEIR.TAKE", name, "fixed-window 5/366d");
     equal(one.slice(0, 4), [1, 5, 4, 0], `${name}: take`);
-    equal(await call("WEIR.SETTLE", name, "fixed-window 5/d", one[6], 0), "OK", `${name}: settle`);
-    const many = await Promise.all(countdown(1000).map(() => call("WEIR.TAKE", `${name}-many`, "fixed-window 1000/d")));
+    equal(await call("WEIR.SETTLE", name, "fixed-window 5/366d", one[6], 0), "OK", `${name}: settle`);
+    const many = await Promise.all(countdown(1000).map(() => call("WEIR.TAKE", `${name}-many`, "fixed-window 1000/366d")));
     equal(many.map((reply) => reply[2]), countdown(1000), `${name}: 1000 under way at once, in order`);
     equal(await call("CL.THROTTLE", `${name}-cell`, 2, 30, 60), [0, 3, 2, -1, 2], `${name}: CL.THROTTLE`);
-    const detail = await call("WEIR.TAKE", `${name}-d`, "fixed-window 5/d, token-bucket 9/s", "DETAIL");
+    const detail = await call("WEIR.TAKE", `${name}-d`, "fixed-window 5/366d, token-bucket 9/s", "DETAIL");
     equal([detail[7], detail.length, detail[8].length], [0, 10, 6], `${name}: detail`);
     await refused(call("WEIR.TAKE", "k"), "wrong number", `${name}: too few`);
     await refused(call("WEIR.TAKE", "k", "nonsense"), "limit", `${name}: a wrong limit`);
     await refused(call("GET", "k"), "unknown command", `${name}: no data commands`);
-    const mixed = await Promise.allSettled([call("PING"), call("NONSENSE"), call("WEIR.PEEK", name, "fixed-window 5/d")]);
+    const mixed = await Promise.allSettled([call("PING"), call("NONSENSE"), call("WEIR.PEEK", name, "fixed-window 5/366d")]);
     equal(mixed.map((it) => it.status), ["fulfilled", "rejected", "fulfilled"], `${name}: errors stay in their place`);
     const second = client.duplicate();
     second.on("error", (error) => check(false, `${name}: ${error.message}`));
     await second.connect();
-    equal((await second.sendCommand(["WEIR.PEEK", name, "fixed-window 5/d"]))[2], 5, `${name}: a duplicate`);
+    equal((await second.sendCommand(["WEIR.PEEK", name, "fixed-window 5/366d"]))[2], 5, `${name}: a duplicate`);
     await second.quit();
     await client.quit();
     if (token) {
@@ -78,28 +78,28 @@ async function ioredis() {
     client.on("error", (error) => check(false, `ioredis: ${error.message}`));
     await new Promise((ready) => client.once("ready", ready));
     equal(await client.ping(), "PONG", "ioredis: ping");
-    const one = await client.call("WEIR.TAKE", "io", "fixed-window 5/d");
+    const one = await client.call("WEIR.TAKE", "io", "fixed-window 5/366d");
     equal(one.slice(0, 4), [1, 5, 4, 0], "ioredis: take");
     const pipeline = client.pipeline();
     for (let i = 0; i < 1000; i++)
-        pipeline.call("WEIR.TAKE", "io-many", "fixed-window 1000/d");
+        pipeline.call("WEIR.TAKE", "io-many", "fixed-window 1000/366d");
     const replies = await pipeline.exec();
     equal(replies.map(([error, reply]) => error || reply[2]), countdown(1000), "ioredis: a pipeline of 1000");
-    const mixed = await client.pipeline().call("PING").call("NONSENSE").call("WEIR.PEEK", "io", "fixed-window 5/d").exec();
+    const mixed = await client.pipeline().call("PING").call("NONSENSE").call("WEIR.PEEK", "io", "fixed-window 5/366d").exec();
     equal(mixed.map(([error]) => error !== null), [false, true, false], "ioredis: errors stay in their place");
     await refused(client.call("WEIR.TAKE"), "wrong number", "ioredis: too few");
     equal(await client.call("CL.THROTTLE", "io-cell", 2, 30, 60), [0, 3, 2, -1, 2], "ioredis: CL.THROTTLE");
-    const buffer = await client.callBuffer("WEIR.TAKE", Buffer.from([0, 255, 10]), "fixed-window 5/d");
+    const buffer = await client.callBuffer("WEIR.TAKE", Buffer.from([0, 255, 10]), "fixed-window 5/366d");
     check(Buffer.isBuffer(buffer[6]), "ioredis: buffers");
     equal(await client.quit(), "OK", "ioredis: quit");
     const auto = new Ioredis({host: "127.0.0.1", port, password: token || undefined, enableAutoPipelining: true});
-    const many = await Promise.all(countdown(500).map(() => auto.call("WEIR.TAKE", "io-auto", "fixed-window 500/d")));
+    const many = await Promise.all(countdown(500).map(() => auto.call("WEIR.TAKE", "io-auto", "fixed-window 500/366d")));
     equal(many.map((reply) => reply[2]).sort((a, b) => b - a), countdown(500), "ioredis: pipelined by itself");
     auto.disconnect();
     if (token) {
         const stranger = new Ioredis({host: "127.0.0.1", port, password: "wrong", retryStrategy: null});
         stranger.on("error", () => {});
-        await refused(stranger.call("WEIR.PEEK", "k", "fixed-window 5/d"), "", "ioredis: a wrong token");
+        await refused(stranger.call("WEIR.PEEK", "k", "fixed-window 5/366d"), "", "ioredis: a wrong token");
         stranger.disconnect();
     }
 }

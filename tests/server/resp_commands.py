@@ -19,7 +19,7 @@ def at(server, protocol=2):
     return client
 
 
-def raw(server, data, seconds=5.0):
+def raw(server, data, seconds=weir_server.PATIENCE_SECONDS):
     """All that comes back for bytes, up to the server's end."""
     with socket.create_connection(("127.0.0.1", server.port), seconds) as one:
         one.sendall(data)
@@ -187,7 +187,7 @@ def test_inline(check):
         for data, wanted in cases:
             got = raw(server, data)
             check(got == wanted if wanted else got, f"{data!r}: {got!r}")
-        reply = raw(server, b"weir.take inline 'fixed-window 3/h'\r\nWEIR.PEEK inline \"fixed-window 3/h\" DETAIL\r\n")
+        reply = raw(server, b"weir.take inline 'fixed-window 3/366d'\r\nWEIR.PEEK inline \"fixed-window 3/366d\" DETAIL\r\n")
         check(reply.startswith(b"*7\r\n:1\r\n:3\r\n:2\r\n") and b"*9\r\n:1\r\n:3\r\n:2\r\n" in reply, f"inline: {reply}")
         check(raw(server, b"ECHO \"open\r\n").startswith(b"-ERR Protocol error"), "an open quote")
         check(raw(server, b"ECHO " + b"x" * 20000 + b"\r\n").startswith(b"-ERR Protocol error"), "a line too long")
@@ -204,10 +204,10 @@ def test_broken_protocol(check):
         check.equal(raw(server, b"*0\r\n*1\r\n$4\r\nPING\r\n"), b"+PONG\r\n", "an empty command is passed over")
         with server.client() as client:
             big = [b"k%02d" % i + b"x" * 65533 for i in range(16)]
-            words = [word for key in big for word in (key, "fixed-window 9/h", 1)]
+            words = [word for key in big for word in (key, "fixed-window 9/366d", 1)]
             for left in (8, 7):
                 check.equal(client.call("WEIR.TAKEALL", 16, *words)[2], left, "16 keys of 64 KiB")
-            commands = [("WEIR.TAKE", key, "fixed-window 9/h") for key in big]
+            commands = [("WEIR.TAKE", key, "fixed-window 9/366d") for key in big]
             check.equal([reply[2] for reply in client.pipeline(commands)], [6] * 16, "and each by itself")
             deep = [("WEIR.TAKEALL", 16, *words, "WAIT", "any", "DETAIL")] * 5
             check.equal([reply[2] for reply in client.pipeline(deep, 5)], [5, 4, 3, 2, 1], "a pipeline of 5 MiB")
@@ -215,8 +215,8 @@ def test_broken_protocol(check):
 
 def test_cut_anywhere(check):
     encode = weir_server.resp.encode
-    whole = (encode(("WEIR.TAKE", "cut", "fixed-window 100/h")) + b"weir.take cut 'fixed-window 100/h'\r\n"
-             + encode(("WEIR.TAKE", "cut", "fixed-window 100/h", "DETAIL")))
+    whole = (encode(("WEIR.TAKE", "cut", "fixed-window 100/366d")) + b"weir.take cut 'fixed-window 100/366d'\r\n"
+             + encode(("WEIR.TAKE", "cut", "fixed-window 100/366d", "DETAIL")))
     with weir_server.Server("--threads 1") as server, server.client() as control:
         for size in (1, 2, 3, 5, 17, 40):
             control.call("WEIR.RESET", "cut")
@@ -232,9 +232,9 @@ def test_one_state(check):
         left = []
         for i in range(6):
             if i % 2:
-                left.append(resp.call("WEIR.TAKE", "both", "fixed-window 100/d")[2])
+                left.append(resp.call("WEIR.TAKE", "both", "fixed-window 100/366d")[2])
             else:
-                left.append(http.get("/v1/take", key="both", limit="fixed-window 100/d").json["remaining"])
+                left.append(http.get("/v1/take", key="both", limit="fixed-window 100/366d").json["remaining"])
         check.equal(left, [99, 98, 97, 96, 95, 94], "in turn")
 
 

@@ -27,9 +27,9 @@ policies:
   - name: api
     match: {path: /api/*}
     limits:
-      - {name: per-user, key: user, limit: fixed-window 5/d}
-      - {name: all, key: global, limit: fixed-window 1000/d}
-      - {name: strict, key: user, limit: fixed-window 2/d, shadow: true}
+      - {name: per-user, key: user, limit: fixed-window 5/366d}
+      - {name: all, key: global, limit: fixed-window 1000/366d}
+      - {name: strict, key: user, limit: fixed-window 2/366d, shadow: true}
     allow: {user: [root]}
     deny: {user: [evil]}
 """
@@ -55,7 +55,7 @@ def test_decisions_are_told(check):
         ask(client, "bob", 2)
         ask(client, "root", 3)
         ask(client, "evil", 4)
-        client.get("/v1/take", key="own", limit="fixed-window 1/d")
+        client.get("/v1/take", key="own", limit="fixed-window 1/366d")
         values = abuse_tools.metrics(server)
         for name, labels, wanted in (
                 ("weir_decisions_total", {"outcome": "allowed"}, 8),

@@ -76,7 +76,7 @@ def test_curl(check):
     with Certificates() as certificates:
         for kind in ("server", "rsa"):
             with Server(tls=certificates.pair(kind)) as server:
-                path = TAKE.format(key="a", limit="fixed-window+9/h")
+                path = TAKE.format(key="a", limit="fixed-window+9/366d")
                 for name, words, wanted in (
                         ("HTTP/2 by ALPN", ("--http2",), "2 200"),
                         ("HTTP/1.1 by ALPN", ("--http1.1",), "1.1 200"),
@@ -137,7 +137,7 @@ def test_resp(check):
     """Redis clients, which know no ALPN."""
     with Certificates() as certificates, Server(tls=certificates.pair()) as server:
         words = ["redis-cli", "--tls", "--cacert", certificates.path("ca.crt"), "-p", str(server.tls_port)]
-        said = said_by([*words, "WEIR.TAKE", "k", "fixed-window 2/h"])
+        said = said_by([*words, "WEIR.TAKE", "k", "fixed-window 2/366d"])
         check.equal(said.split()[:3], ["1", "2", "1"], "redis-cli")
         check.equal(said_by(words, "PING\n" * 500).count("PONG"), 500, "five hundred")
 
@@ -167,7 +167,7 @@ def pipeline(check, certificates, server, name, count, size, path):
 
 def test_pipeline(check):
     """Many requests in one record, in many, and a byte at a time: what TLS holds back is read on."""
-    path = TAKE.format(key="p", limit="fixed-window+1g/h")
+    path = TAKE.format(key="p", limit="fixed-window+1g/366d")
     with Certificates() as certificates, Server(tls=certificates.pair()) as server:
         for name, count, size in (("one record", 150, 16000), ("many records", 3000, 16000), ("odd portions", 200, 777),
                                   ("a byte at a time", 3, 1)):
@@ -178,7 +178,7 @@ def test_pipeline(check):
 
 def test_remote(check):
     """The same while each batch is with a store over the network."""
-    path = TAKE.format(key="p", limit="fixed-window+1g/h")
+    path = TAKE.format(key="p", limit="fixed-window+1g/366d")
     with Certificates() as certificates, redis_server.Server() as redis, \
             Server(tls=certificates.pair(), store=f"redis://127.0.0.1:{redis.port}?deadline=10s") as server:
         for name, count, size in (("one record", 150, 16000), ("many records", 2000, 16000),
@@ -206,7 +206,7 @@ def test_goodbye(check):
 
 def test_h2load(check):
     with Certificates() as certificates, Server(tls=certificates.pair()) as server:
-        path = TAKE.format(key="load", limit="fixed-window+1g/h")
+        path = TAKE.format(key="load", limit="fixed-window+1g/366d")
         said = said_by(["h2load", "-n", "20000", "-c", "8", "-m", "50", f"https://127.0.0.1:{server.tls_port}{path}"])
         check("20000 2xx" in said, f"h2load: {said[-600:]}")
 
