@@ -305,6 +305,17 @@ static void count_late(struct server_conn *conn)
         server_count(&counters->refused[SERVER_REFUSED_TLS], 1);
 }
 
+/* How long an idle connection is kept. A server that drains keeps it for as long as a request may
+ * take, if one is under way. */
+static int64_t idle_most_us(const struct server_conn *conn)
+{
+    const struct server_config *config = &conn->thread->server->config;
+    if (conn->thread->accepting)
+        return config->idle_timeout_us;
+    bool waits = conn->protocol && conn->protocol->waits && conn->protocol->waits(conn);
+    return waits ? weir__max(config->request_timeout_us, DRAIN_IDLE_US) : DRAIN_IDLE_US;
+}
+
 void server_conn_sweep(struct server_conn *conn)
 {
     const struct server_config *config = &conn->thread->server->config;
@@ -321,7 +332,7 @@ void server_conn_sweep(struct server_conn *conn)
         return;
     }
     if (is_idle(conn)) {
-        if (age > (draining ? DRAIN_IDLE_US : config->idle_timeout_us) && !has_input(conn)) {
+        if (age > idle_most_us(conn) && !has_input(conn)) {
             server_conn_close(conn);
             settle_down(conn);
         }

@@ -167,6 +167,12 @@ static void drain(struct server_conn *conn)
     server_conn_resume(conn);
 }
 
+static bool waits(const struct server_conn *conn)
+{
+    const struct server_h2 *h2 = conn->state;
+    return h2 && h2->waiting.first;
+}
+
 static void free_state(struct server_conn *conn)
 {
     struct server_h2 *h2 = conn->state;
@@ -185,5 +191,6 @@ const struct server_protocol_ops server_h2 = {
     .answer = answer,
     .more = more,
     .drain = drain,
+    .waits = waits,
     .free = free_state,
 };

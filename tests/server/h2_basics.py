@@ -244,6 +244,7 @@ def test_drain(check):
         peer.send(h2.headers(3, h2.request()))
         ping = peer.until(lambda it: it.kind == h2.PING)
         peer.send(h2.frame(h2.PING, h2.ACK, 0, ping.payload))
+        time.sleep(1)  # longer than one without a request would be kept
         peer.send(h2.frame(h2.DATA, h2.END_STREAM, 1, b'{"key":"k","limit":"fixed-window 1/366d"}'))
         statuses, last = {}, None
         while (it := peer.next()) is not None:
