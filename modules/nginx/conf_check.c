@@ -1,0 +1,154 @@
+/*
+ * What only the whole configuration tells of the limits that a location decides together: whether there
+ * are too many, whether their zones can hold them, whether two of them would share a state, and whether
+ * the store can decide them in one call.
+ */
+#include "ngx_http_weir.h"
+
+static char *fail(ngx_conf_t *cf, const ngx_http_weir_limit_t *limit, const char *text)
+{
+    ngx_log_error(NGX_LOG_EMERG, cf->log, 0, "%s in %V:%ui", text, &limit->place.file,
+                  limit->place.line);
+    return NGX_CONF_ERROR;
+}
+
+static bool same_text(const ngx_str_t *a, const ngx_str_t *b)
+{
+    return a->len == b->len && !ngx_memcmp(a->data, b->data, a->len);
+}
+
+/* ---- zones ---- */
+
+static char *check_fits(ngx_conf_t *cf, const ngx_http_weir_limit_t *limit)
+{
+    char text[512], rule[WEIR__RULE_TEXT_MAX];
+    for (size_t i = 0; limit->zone->size && limit->limit && i < limit->limit->count; i++) {
+        if (weir__zone_fits(&limit->zone->layout, &limit->limit->rules[i]))
+            continue;
+        struct weir__buffer buffer = weir__buffer_over(rule, sizeof rule);
+        weir__put_rule(&buffer, &limit->limit->rules[i]);
+        buffer = weir__buffer_over(text, sizeof text);
+        weir__put_format(&buffer,
+                         "\"%s\" does not fit into zone \"%.*s\" of %zuk; make the zone larger, or "
+                         "give logs and windows a larger share of it with large=50%%",
+                         rule, (int)limit->zone->name.len, limit->zone->name.data,
+                         limit->zone->size / 1024);
+        return fail(cf, limit, text);
+    }
+    return NGX_CONF_OK;
+}
+
+/* ---- two of them ---- */
+
+static bool may_share_state(const ngx_http_weir_limit_t *a, const ngx_http_weir_limit_t *b)
+{
+    for (size_t i = 0; a->limit && b->limit && i < a->limit->count; i++) {
+        for (size_t j = 0; j < b->limit->count; j++) {
+            if (weir__rule_same_state(&a->limit->rules[i], &b->limit->rules[j]))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The text before the first variable: where it differs, the keys do. */
+static bool begin_alike(const ngx_str_t *a, const ngx_str_t *b)
+{
+    for (size_t i = 0; i < a->len && i < b->len; i++) {
+        if (a->data[i] == '$' || b->data[i] == '$')
+            return true;
+        if (a->data[i] != b->data[i])
+            return false;
+    }
+    return true;
+}
+
+static char *check_pair(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf,
+                        const ngx_http_weir_limit_t *a, const ngx_http_weir_limit_t *b)
+{
+    bool one_memory = a->zone == b->zone || conf->store;
+    if (!one_memory || !may_share_state(a, b))
+        return NGX_CONF_OK;
+    if (same_text(&a->key_text, &b->key_text))
+        return fail(cf, b,
+                    "two limits of one key with the same algorithm and period would share a state; "
+                    "leave one out, or give its key a word of its own, like key=all:$host,");
+    if (begin_alike(&a->key_text, &b->key_text))
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "the keys \"%V\" and \"%V\" may be equal, and then share a state; give one a word "
+                      "of its own, like key=user:$remote_user, in %V:%ui",
+                      &a->key_text, &b->key_text, &b->place.file, b->place.line);
+    return NGX_CONF_OK;
+}
+
+/* ---- the store ---- */
+
+/* What stands between the first braces: a cluster keeps keys with the same text there together. */
+static ngx_str_t hash_tag(const ngx_str_t *key)
+{
+    u_char *end = key->data + key->len;
+    u_char *open = ngx_strlchr(key->data, end, '{');
+    u_char *close = open ? ngx_strlchr(open + 1, end, '}') : NULL;
+    return close ? (ngx_str_t){(size_t)(close - open - 1), open + 1} : (ngx_str_t)ngx_null_string;
+}
+
+static char *check_store(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf,
+                         const ngx_http_weir_limit_t *a, const ngx_http_weir_limit_t *b)
+{
+    if (!conf->store)
+        return NGX_CONF_OK;
+    if (a->wait_us != b->wait_us)
+        return fail(cf, b,
+                    "limits that Redis decides together have one wait=; give them all the same,");
+    ngx_str_t one = hash_tag(&a->key_text), other = hash_tag(&b->key_text);
+    if (conf->store->url.kind == WEIR__REDIS_CLUSTER && !(one.len && same_text(&one, &other)) &&
+        !same_text(&a->key_text, &b->key_text))
+        return fail(cf, b,
+                    "keys of a Redis Cluster that are decided together must live in one slot; give "
+                    "them one hash tag, like key=\"{$http_x_user}:all\",");
+    return NGX_CONF_OK;
+}
+
+/* ---- a location ---- */
+
+static char *check_group(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf,
+                         const ngx_array_t *group)
+{
+    ngx_http_weir_limit_t **limits = group->elts;
+    size_t rules = 0;
+    for (ngx_uint_t i = 0; i < group->nelts; i++) {
+        rules += limits[i]->limit ? limits[i]->limit->count : 1;
+        if (rules > WEIR_LIMITS_MAX)
+            return fail(cf, limits[i],
+                        "at most 16 limits are decided together; a location has more of them");
+        for (ngx_uint_t j = 0; j < i; j++) {
+            if (check_pair(cf, conf, limits[j], limits[i]) != NGX_CONF_OK ||
+                check_store(cf, conf, limits[j], limits[i]) != NGX_CONF_OK)
+                return NGX_CONF_ERROR;
+        }
+    }
+    return NGX_CONF_OK;
+}
+
+static char *check_list(ngx_conf_t *cf, const ngx_array_t *list)
+{
+    ngx_http_weir_limit_t **limits = list ? list->elts : NULL;
+    for (ngx_uint_t i = 0; list && i < list->nelts; i++) {
+        if (check_fits(cf, limits[i]) != NGX_CONF_OK)
+            return NGX_CONF_ERROR;
+    }
+    return NGX_CONF_OK;
+}
+
+char *ngx_http_weir_check_location(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf)
+{
+    if (check_list(cf, conf->limits) != NGX_CONF_OK || check_list(cf, conf->conns) != NGX_CONF_OK)
+        return NGX_CONF_ERROR;
+    for (int phase = 0; phase < 2; phase++) {
+        for (int dry = 0; dry < 2; dry++) {
+            if (check_group(cf, conf, &conf->groups[phase][dry]) != NGX_CONF_OK)
+                return NGX_CONF_ERROR;
+        }
+    }
+    return NGX_CONF_OK;
+}

@@ -1,0 +1,317 @@
+/* weir_limit, weir_conn, weir_rate: one reader for the three, which differ in the options they take. */
+#include "ngx_http_weir.h"
+
+#include "base/duration.h"
+
+enum { KEY = 1, ZONE = 2, NAME = 4, COST = 8, WAIT = 16, DRY_RUN = 32, STATUS = 64, PHASE = 128 };
+
+struct reading {
+    ngx_conf_t *cf;
+    ngx_http_weir_limit_t *limit;
+    const char *directive;
+    unsigned options; /* that it takes */
+    unsigned seen;
+    ngx_str_t text; /* of the limits, words joined */
+};
+
+ngx_http_weir_place_t ngx_http_weir_place(const ngx_conf_t *cf)
+{
+    return (ngx_http_weir_place_t){cf->conf_file->file.name, cf->conf_file->line};
+}
+
+ngx_int_t ngx_http_weir_duration(const ngx_str_t *text, int64_t *ret)
+{
+    const char *why;
+    size_t len = weir__duration_parse((const char *)text->data, text->len, ret, &why);
+    return len && len == text->len ? NGX_OK : NGX_ERROR;
+}
+
+static char *refuse(const struct reading *it, const char *what, const ngx_str_t *value,
+                    const char *fix)
+{
+    ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: %s \"%V\"; %s", it->directive, what, value,
+                       fix);
+    return NGX_CONF_ERROR;
+}
+
+/* ---- options ---- */
+
+static ngx_int_t compile(ngx_conf_t *cf, ngx_str_t *text, ngx_http_complex_value_t *ret)
+{
+    ngx_http_compile_complex_value_t compiler = {.cf = cf, .value = text, .complex_value = ret};
+    return ngx_http_compile_complex_value(&compiler);
+}
+
+static char *read_key(struct reading *it, ngx_str_t *value)
+{
+    it->limit->key_text = *value;
+    return compile(it->cf, value, &it->limit->key) == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+static char *read_zone(struct reading *it, ngx_str_t *value)
+{
+    it->limit->zone = ngx_http_weir_zone_named(it->cf, value);
+    return it->limit->zone ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+static char *read_name(struct reading *it, ngx_str_t *value)
+{
+    it->limit->name = *value;
+    return NGX_CONF_OK;
+}
+
+static char *read_cost(struct reading *it, ngx_str_t *value)
+{
+    int64_t cost;
+    if (!ngx_http_script_variables_count(value) &&
+        (!weir__resp_read_integer((const char *)value->data, value->len, &cost) || cost < 0 ||
+         cost > WEIR_COST_MAX))
+        return refuse(it, "no cost is", value, "a cost is a whole number up to 10^12, or variables");
+    it->limit->cost = ngx_palloc(it->cf->pool, sizeof *it->limit->cost);
+    return it->limit->cost && compile(it->cf, value, it->limit->cost) == NGX_OK ? NGX_CONF_OK
+                                                                                : NGX_CONF_ERROR;
+}
+
+static char *read_wait(struct reading *it, ngx_str_t *value)
+{
+    if (value->len == 3 && !ngx_strncmp(value->data, "any", 3))
+        it->limit->wait_us = WEIR_WAIT_ANY;
+    else if (value->len == 1 && value->data[0] == '0')
+        it->limit->wait_us = 0;
+    else if (ngx_http_weir_duration(value, &it->limit->wait_us) != NGX_OK)
+        return refuse(it, "no wait is", value, "write a duration like 500ms or 1m, 0, or any");
+    return NGX_CONF_OK;
+}
+
+static char *read_status(struct reading *it, ngx_str_t *value)
+{
+    ngx_int_t status = ngx_atoi(value->data, value->len);
+    if (status < 400 || status > 599)
+        return refuse(it, "no status is", value, "a rejection's status is 400 to 599, like 429");
+    it->limit->status = (ngx_uint_t)status;
+    return NGX_CONF_OK;
+}
+
+static char *read_phase(struct reading *it, ngx_str_t *value)
+{
+    it->limit->precontent = value->len == 10 && !ngx_strncmp(value->data, "precontent", 10);
+    if (!it->limit->precontent &&
+        (value->len != 9 || ngx_strncmp(value->data, "preaccess", 9)))
+        return refuse(it, "no phase is", value, "there are preaccess and precontent");
+    return NGX_CONF_OK;
+}
+
+static char *read_dry_run(struct reading *it, ngx_str_t *value)
+{
+    (void)value;
+    it->limit->dry_run = 1;
+    return NGX_CONF_OK;
+}
+
+static const struct {
+    const char *word;
+    unsigned bit;
+    char *(*read)(struct reading *, ngx_str_t *value);
+} options[] = {
+    {"key=", KEY, read_key},          {"zone=", ZONE, read_zone},
+    {"name=", NAME, read_name},       {"cost=", COST, read_cost},
+    {"wait=", WAIT, read_wait},       {"status=", STATUS, read_status},
+    {"phase=", PHASE, read_phase},    {"dry_run", DRY_RUN, read_dry_run},
+};
+
+static char *unknown(const struct reading *it, const ngx_str_t *word)
+{
+    char room[128];
+    struct weir__buffer known = weir__buffer_over(room, sizeof room);
+    for (size_t i = 0; i < WEIR__COUNT(options); i++) {
+        if (options[i].bit & it->options)
+            weir__put_format(&known, "%s%s", known.len ? ", " : "", options[i].word);
+    }
+    ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: unknown option \"%V\"; there are %s",
+                       it->directive, word, room);
+    return NGX_CONF_ERROR;
+}
+
+/* A word that is no option is part of the limits' text. */
+static char *add_text(struct reading *it, const ngx_str_t *word)
+{
+    size_t len = it->text.len + (it->text.len > 0) + word->len;
+    u_char *text = ngx_pnalloc(it->cf->pool, len + 1);
+    if (!text)
+        return NGX_CONF_ERROR;
+    u_char *at = ngx_cpymem(text, it->text.data, it->text.len);
+    if (it->text.len)
+        *at++ = ' ';
+    at = ngx_cpymem(at, word->data, word->len);
+    *at = 0;
+    it->text = (ngx_str_t){len, text};
+    return NGX_CONF_OK;
+}
+
+static char *read_word(struct reading *it, ngx_str_t *word)
+{
+    for (size_t i = 0; i < WEIR__COUNT(options); i++) {
+        size_t len = ngx_strlen(options[i].word);
+        bool flag = options[i].bit == DRY_RUN;
+        if (!(options[i].bit & it->options) || word->len < len || (flag && word->len > len) ||
+            ngx_strncmp(word->data, options[i].word, len))
+            continue;
+        ngx_str_t value = {word->len - len, word->data + len};
+        if (options[i].bit & it->seen)
+            return refuse(it, "there is a second", word, "give every option once");
+        if (!value.len && !flag)
+            return refuse(it, "there is no value in", word, "give one, or leave it out");
+        it->seen |= options[i].bit;
+        return options[i].read(it, &value);
+    }
+    if (ngx_strlchr(word->data, word->data + word->len, '='))
+        return unknown(it, word);
+    return add_text(it, word);
+}
+
+/* ---- the text ---- */
+
+static void free_limit(void *data)
+{
+    weir_limit_free(data);
+}
+
+static bool has_leases(const ngx_http_weir_limit_t *limit)
+{
+    return limit->limit && weir__has_leases(limit->limit);
+}
+
+static char *parse_text(struct reading *it)
+{
+    weir_error err;
+    ngx_pool_cleanup_t *cleanup = ngx_pool_cleanup_add(it->cf->pool, 0);
+    if (!cleanup)
+        return NGX_CONF_ERROR;
+    if (weir_limit_parse((const char *)it->text.data, &it->limit->limit, &err)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: \"%V\", column %d: %s", it->directive,
+                           &it->text, err.column, err.message);
+        return NGX_CONF_ERROR;
+    }
+    cleanup->handler = free_limit;
+    cleanup->data = it->limit->limit;
+    return NGX_CONF_OK;
+}
+
+static char *read_text(struct reading *it)
+{
+    if (!it->text.len) {
+        ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0,
+                           "%s: the limit is missing; write one like \"token-bucket 10/s burst 20\"",
+                           it->directive);
+        return NGX_CONF_ERROR;
+    }
+    if (!ngx_http_script_variables_count(&it->text))
+        return parse_text(it);
+    it->limit->text = ngx_palloc(it->cf->pool, sizeof *it->limit->text);
+    return it->limit->text && compile(it->cf, &it->text, it->limit->text) == NGX_OK
+               ? NGX_CONF_OK
+               : NGX_CONF_ERROR;
+}
+
+static char *require(const struct reading *it, unsigned bit, const char *example)
+{
+    if (it->seen & bit)
+        return NGX_CONF_OK;
+    ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: %s is missing", it->directive, example);
+    return NGX_CONF_ERROR;
+}
+
+/* Reads a whole directive; NULL after an error, which was told. */
+static ngx_http_weir_limit_t *read_directive(ngx_conf_t *cf, unsigned takes, struct reading *it)
+{
+    ngx_str_t *words = cf->args->elts;
+    ngx_http_weir_limit_t *limit = ngx_pcalloc(cf->pool, sizeof *limit);
+    if (!limit)
+        return NULL;
+    limit->wait_us = WEIR_WAIT_DEFAULT;
+    limit->place = ngx_http_weir_place(cf);
+    *it = (struct reading){.cf = cf,
+                           .limit = limit,
+                           .directive = (const char *)words[0].data,
+                           .options = takes};
+    for (ngx_uint_t i = 1; i < cf->args->nelts; i++) {
+        if (read_word(it, &words[i]) != NGX_CONF_OK)
+            return NULL;
+    }
+    if (require(it, KEY, "key= (what is counted, like key=$binary_remote_addr)") != NGX_CONF_OK ||
+        require(it, ZONE, "zone= (the name of a weir_zone)") != NGX_CONF_OK)
+        return NULL;
+    return limit;
+}
+
+static char *append(ngx_conf_t *cf, ngx_array_t **list, ngx_http_weir_limit_t *limit)
+{
+    if (!*list)
+        *list = ngx_array_create(cf->pool, 4, sizeof limit);
+    ngx_http_weir_limit_t **place = *list ? ngx_array_push(*list) : NULL;
+    if (!place)
+        return NGX_CONF_ERROR;
+    *place = limit;
+    return NGX_CONF_OK;
+}
+
+/* ---- the directives ---- */
+
+char *ngx_http_weir_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
+{
+    ngx_http_weir_loc_conf_t *conf = data;
+    struct reading it;
+    ngx_http_weir_limit_t *limit = read_directive(
+        cf, KEY | ZONE | NAME | COST | WAIT | DRY_RUN | STATUS | PHASE, &it);
+    (void)cmd;
+    if (!limit || read_text(&it) != NGX_CONF_OK)
+        return NGX_CONF_ERROR;
+    if (has_leases(limit))
+        return refuse(&it, "requests in flight are not limited by", &it.text,
+                      "that is what weir_conn does");
+    return append(cf, &conf->limits, limit);
+}
+
+/* "20" is short for "concurrent 20". */
+static char *complete_number(struct reading *it)
+{
+    ngx_str_t number = it->text;
+    if (!number.len || number.data[0] < '0' || number.data[0] > '9')
+        return NGX_CONF_OK;
+    it->text = (ngx_str_t)ngx_string("concurrent");
+    return add_text(it, &number);
+}
+
+char *ngx_http_weir_conn(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
+{
+    ngx_http_weir_loc_conf_t *conf = data;
+    struct reading it;
+    ngx_http_weir_limit_t *limit =
+        read_directive(cf, KEY | ZONE | NAME | DRY_RUN | STATUS, &it);
+    (void)cmd;
+    if (!limit || complete_number(&it) != NGX_CONF_OK || read_text(&it) != NGX_CONF_OK)
+        return NGX_CONF_ERROR;
+    if (limit->limit && (limit->limit->count > 1 || !has_leases(limit)))
+        return refuse(&it, "requests in flight cannot be limited by", &it.text,
+                      "write a number, or \"concurrent 20 lease 30s\"");
+    return append(cf, &conf->conns, limit);
+}
+
+char *ngx_http_weir_rate(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
+{
+    ngx_http_weir_loc_conf_t *conf = data;
+    ngx_str_t *words = cf->args->elts;
+    struct reading it;
+    (void)cmd;
+    if (conf->rate != NGX_CONF_UNSET_PTR)
+        return "is there twice; one weir_rate a level";
+    if (cf->args->nelts == 2 && !ngx_strcmp(words[1].data, "off")) {
+        conf->rate = NULL;
+        return NGX_CONF_OK;
+    }
+    ngx_http_weir_limit_t *limit = read_directive(cf, KEY | ZONE | NAME, &it);
+    if (!limit || read_text(&it) != NGX_CONF_OK)
+        return NGX_CONF_ERROR;
+    conf->rate = limit;
+    return limit->limit ? ngx_http_weir_rate_check(cf, limit) : NGX_CONF_OK;
+}

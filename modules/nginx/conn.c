@@ -1,0 +1,86 @@
+/*
+ * Slots of weir_conn that a request holds: given back when it ends, however it ends. A slot is a lease,
+ * renewed three times in its life for as long as the request lives, so that only a worker that died
+ * loses any, and only until the lease lapses.
+ */
+#include "ngx_http_weir.h"
+
+#define RENEWALS 3
+
+struct ngx_http_weir_held_s {
+    ngx_http_weir_held_t *next;
+    ngx_http_weir_store_t *store; /* NULL: the zone gave it */
+    weir_store *zone;
+    weir_request request; /* its key and limit */
+    uint64_t lease;
+    ngx_event_t timer;
+};
+
+/* A change that nobody waits for. Where Redis cannot be asked the lease lapses by itself. */
+static void ask_change(const ngx_http_weir_held_t *held, enum weir__verb verb)
+{
+    ngx_http_weir_job_t *job = ngx_http_weir_job_make(held->store, verb, &held->request, 1);
+    if (!job)
+        return;
+    job->job.lease = held->lease;
+    job->done = ngx_http_weir_job_free;
+    if (ngx_http_weir_job_send(job) != NGX_OK)
+        ngx_http_weir_job_free(job);
+}
+
+static void change(const ngx_http_weir_held_t *held, enum weir__verb verb)
+{
+    int code = 0;
+    if (held->store)
+        ask_change(held, verb);
+    else if (verb == WEIR__VERB_RENEW)
+        code = weir_renew(held->zone, held->request.key, held->request.limit, held->lease);
+    else
+        code = weir_release(held->zone, held->request.key, held->request.limit, held->lease);
+    (void)code; /* no such lease: it was evicted, or its time was over; nothing is held */
+}
+
+static void plan_renewal(ngx_http_weir_held_t *held)
+{
+    int64_t lease_us = held->request.limit->rules[0].period_us;
+    ngx_add_timer(&held->timer, (ngx_msec_t)ngx_max(1, lease_us / 1000 / RENEWALS));
+}
+
+static void renew(ngx_event_t *event)
+{
+    ngx_http_weir_held_t *held = event->data;
+    change(held, WEIR__VERB_RENEW);
+    plan_renewal(held);
+}
+
+ngx_int_t ngx_http_weir_hold(ngx_http_weir_ctx_t *ctx, ngx_http_weir_store_t *store,
+                             const ngx_http_weir_ask_t *ask)
+{
+    ngx_http_weir_held_t *held = ngx_pcalloc(ctx->request->pool, sizeof *held);
+    if (ask->folded.lease == 0) /* nobody decided, or fail=open: nothing to give back */
+        return NGX_OK;
+    if (!held)
+        return NGX_ERROR;
+    held->store = ask->folded.degraded ? NULL : store;
+    held->zone = ask->confs[0]->zone->store;
+    held->request = ask->requests[0];
+    held->lease = ask->folded.lease;
+    held->timer.handler = renew;
+    held->timer.data = held;
+    held->timer.log = ngx_cycle->log;
+    held->timer.cancelable = 1; /* it keeps no worker that is to end */
+    held->next = ctx->held;
+    ctx->held = held;
+    plan_renewal(held);
+    return NGX_OK;
+}
+
+void ngx_http_weir_let_go(ngx_http_weir_ctx_t *ctx)
+{
+    for (ngx_http_weir_held_t *held = ctx->held; held; held = held->next) {
+        if (held->timer.timer_set)
+            ngx_del_timer(&held->timer);
+        change(held, WEIR__VERB_RELEASE);
+    }
+    ctx->held = NULL;
+}

@@ -1,0 +1,244 @@
+/*
+ * A question's answer: from its zones at once, or from Redis later, with the zones standing in where it
+ * is out of reach.
+ *
+ * Limits in one zone are decided in one go. Where a location's limits lie in several zones, all are
+ * peeked at first, then taken one zone after the other; should another worker have been faster in
+ * between, what was taken is given back. So the promise holds there, too: a request that is denied is
+ * charged nothing.
+ */
+#include "ngx_http_weir.h"
+
+#include "base/clock.h"
+
+/* ---- the clock of tests ---- */
+
+static int64_t test_now_us = -1;
+
+static int64_t read_test_clock(void *context)
+{
+    (void)context;
+    return test_now_us >= 0 ? test_now_us : weir__clock_us();
+}
+
+const weir_clock ngx_http_weir_test_clock = {.now = read_test_clock};
+
+bool ngx_http_weir_set_clock(ngx_http_request_t *r, const ngx_http_weir_loc_conf_t *conf)
+{
+    ngx_str_t text;
+    test_now_us = -1;
+    return conf->test_clock && ngx_http_complex_value(r, conf->test_clock, &text) == NGX_OK &&
+           weir__resp_read_integer((const char *)text.data, text.len, &test_now_us);
+}
+
+/* ---- zones ---- */
+
+/* The requests of a question, zone by zone. */
+struct parts {
+    size_t count;
+    weir_store *zones[WEIR_LIMITS_MAX];
+    size_t ends[WEIR_LIMITS_MAX]; /* in requests */
+    weir_request requests[WEIR_LIMITS_MAX];
+    weir_decision folded[WEIR_LIMITS_MAX];
+};
+
+static void part(const ngx_http_weir_ask_t *ask, struct parts *ret)
+{
+    size_t n = 0;
+    ret->count = 0;
+    for (ngx_uint_t i = 0; i < ask->count; i++) {
+        weir_store *zone = ask->confs[i]->zone->store;
+        bool seen = false;
+        for (size_t j = 0; j < ret->count; j++)
+            seen = seen || ret->zones[j] == zone;
+        if (seen)
+            continue;
+        for (ngx_uint_t j = i; j < ask->count; j++) {
+            if (ask->confs[j]->zone->store == zone)
+                ret->requests[n++] = ask->requests[j];
+        }
+        ret->zones[ret->count] = zone;
+        ret->ends[ret->count++] = n;
+    }
+}
+
+/* One zone's part; `store`: the one it stands in for, or NULL. */
+static int decide_part(const ngx_http_weir_store_t *store, struct parts *parts, size_t i,
+                       enum weir__mode mode)
+{
+    size_t start = i ? parts->ends[i - 1] : 0, n = parts->ends[i] - start;
+    weir_store *zone = parts->zones[i];
+    const weir_request *requests = parts->requests + start;
+    if (store) {
+        struct weir__standin standin = {store->url.fail, store->url.peers, zone};
+        return weir__standin_decide(&standin, requests, n, mode, weir__store_now(zone),
+                                    &parts->folded[i]);
+    }
+    return mode == WEIR__TAKE ? weir_take_all(zone, requests, n, &parts->folded[i])
+                              : weir_peek_all(zone, requests, n, &parts->folded[i]);
+}
+
+/* Gives back what the parts before `end` were charged. */
+static void give_back(const struct parts *parts, size_t end)
+{
+    for (size_t i = 0, at = 0; i < end; i++) {
+        for (; at < parts->ends[i]; at++) {
+            const weir_request *request = &parts->requests[at];
+            char receipt[WEIR_RECEIPT_SIZE];
+            weir_receipt(&request->detail[0], receipt);
+            if (weir_settle(parts->zones[i], request->key, request->limit, receipt, 0, NULL))
+                continue; /* it is gone: nothing to give back */
+        }
+    }
+}
+
+static int decide_parts(const ngx_http_weir_store_t *store, struct parts *parts)
+{
+    for (size_t i = 0; i < parts->count && parts->count > 1; i++) {
+        int code = decide_part(store, parts, i, WEIR__PEEK);
+        if (code)
+            return code;
+    }
+    for (size_t i = 0; i < parts->count && parts->count > 1; i++) {
+        if (!parts->folded[i].allowed)
+            return 0;
+    }
+    for (size_t i = 0; i < parts->count; i++) {
+        int code = decide_part(store, parts, i, WEIR__TAKE);
+        if (code == 0 && parts->folded[i].allowed)
+            continue;
+        give_back(parts, i);
+        return code;
+    }
+    return 0;
+}
+
+/* Keys that happen to be equal, under limits that would share a state: the later one gets one of its
+ * own. Configurations in which that is certain are refused. */
+static bool set_apart(ngx_http_weir_ask_t *ask, ngx_pool_t *pool)
+{
+    for (ngx_uint_t i = 1; i < ask->count; i++) {
+        weir_key *key = &ask->requests[i].key;
+        bool same = false;
+        for (ngx_uint_t j = 0; j < i && !same; j++) {
+            const weir_key *other = &ask->requests[j].key;
+            same = other->len == key->len && !ngx_memcmp(other->data, key->data, key->len);
+        }
+        if (!same)
+            continue;
+        size_t len = ngx_min(key->len, WEIR_KEY_MAX - 2);
+        u_char *own = ngx_pnalloc(pool, len + 2);
+        if (!own)
+            return false;
+        ngx_memcpy(own, key->data, len);
+        own[len] = 0;
+        own[len + 1] = (u_char)('0' + i);
+        *key = weir_bytes(own, len + 2);
+    }
+    return true;
+}
+
+/* One limit, nothing special: what nearly every request asks. */
+static bool is_plain(const ngx_http_weir_ask_t *ask)
+{
+    return ask->limits == 1 && ask->verb == WEIR__VERB_TAKE &&
+           ask->requests[0].wait_us == WEIR_WAIT_DEFAULT;
+}
+
+static int decide_zones(const ngx_http_weir_store_t *store, ngx_http_weir_ask_t *ask)
+{
+    struct parts parts;
+    const weir_request *first = &ask->requests[0];
+    if (!store && is_plain(ask)) {
+        int code = weir_take(ask->confs[0]->zone->store, first->key, first->limit, first->cost,
+                             &ask->rows[0]);
+        ask->folded = ask->rows[0];
+        return code;
+    }
+    part(ask, &parts);
+    int code = decide_parts(store, &parts);
+    if (code)
+        return code;
+    if (parts.count == 1)
+        ask->folded = parts.folded[0];
+    else
+        weir__fold(ask->rows, ask->limits, &ask->folded);
+    return 0;
+}
+
+void ngx_http_weir_decide_here(const ngx_http_weir_store_t *store, ngx_http_weir_ask_t *ask,
+                               ngx_http_request_t *r)
+{
+    int code = decide_zones(store, ask);
+    if (code == WEIR_ESHARED && set_apart(ask, r->pool))
+        code = decide_zones(store, ask);
+    if (code == 0)
+        return;
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "weir: nothing could be decided in zone \"%V\" (%s): let pass",
+                  &ask->confs[0]->zone->name, weir_strerror(code));
+    ask->failed = 1;
+    ask->folded = (weir_decision){.allowed = true, .degraded = true};
+}
+
+/* ---- Redis ---- */
+
+/* Nobody waits for it any more. A slot that it got is given back. */
+static void give_up(ngx_http_weir_job_t *job)
+{
+    struct weir__job *it = &job->job;
+    if (it->verb == WEIR__VERB_ACQUIRE && it->code == 0 && it->ret->lease) {
+        it->verb = WEIR__VERB_RELEASE;
+        it->lease = it->ret->lease;
+        job->done = ngx_http_weir_job_free;
+        if (ngx_http_weir_job_send(job) == NGX_OK)
+            return;
+    }
+    ngx_http_weir_job_free(job);
+}
+
+static void take_over(const ngx_http_weir_job_t *job, ngx_http_weir_ask_t *ask)
+{
+    ngx_memcpy(ask->rows, job->job.rows, ask->limits * sizeof *ask->rows);
+    ask->folded = *job->job.ret;
+    ngx_http_weir_job_remember(job, ask);
+}
+
+static void answered(ngx_http_weir_job_t *job)
+{
+    ngx_http_weir_ctx_t *ctx = job->ctx;
+    if (!ctx) {
+        give_up(job);
+        return;
+    }
+    ctx->job = NULL;
+    if (job->job.code == 0)
+        take_over(job, ctx->ask);
+    else
+        ngx_http_weir_decide_here(job->store, ctx->ask, ctx->request);
+    ngx_http_weir_job_free(job);
+    ngx_http_weir_resume(ctx);
+}
+
+ngx_int_t ngx_http_weir_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
+                               ngx_http_weir_ask_t *ask)
+{
+    ngx_http_weir_store_t *store = conf->store;
+    if (store && ngx_http_weir_job_is_denied(store, ask))
+        return NGX_OK;
+    ngx_http_weir_job_t *job =
+        store ? ngx_http_weir_job_make(store, ask->verb, ask->requests, ask->count) : NULL;
+    if (!job) {
+        ngx_http_weir_decide_here(store, ask, ctx->request);
+        return NGX_OK;
+    }
+    job->done = answered;
+    job->ctx = ctx;
+    if (ngx_http_weir_job_send(job) != NGX_OK) {
+        ngx_http_weir_job_free(job);
+        ngx_http_weir_decide_here(store, ask, ctx->request);
+        return NGX_OK;
+    }
+    ctx->job = job;
+    return NGX_AGAIN;
+}

@@ -1,0 +1,157 @@
+/*
+ * Denials remembered by a worker, so that a client that hammers does not reach Redis with every request.
+ *
+ * A table of fixed size, four places a question. A question is known by a keyed hash, 128 bits, of its
+ * keys, limits and waits; a denial of one request holds for its cost and any higher one, that of several
+ * only for the same costs (they are part of the hash).
+ *
+ * What holds:
+ *   1. Nothing is denied here that Redis would have allowed, but for a key that was reset or settled
+ *      meanwhile: a denial is forgotten when its retry_after is over, counted from before it was made.
+ *   2. What the stand-in denied is not remembered: Redis may be back.
+ *   3. `never`, too, is forgotten after a while: limits may change.
+ */
+#include "ngx_http_weir.h"
+
+#include "base/hash.h"
+#include "base/random.h"
+
+#define PLACES 4
+#define SETS 1024
+#define LIMITS_MAX 4  /* questions of more limits are not remembered */
+#define WORTH_US 1000 /* nor denials that are over sooner */
+#define LONGEST_US 1000000
+
+struct entry {
+    uint64_t hash[2];
+    int64_t cost; /* of a single request; 0 where there are several */
+    int64_t asked_us, until_us;
+    weir_decision rows[LIMITS_MAX];
+};
+
+struct ngx_http_weir_denied_s {
+    uint64_t secret[2];
+    struct entry entries[SETS][PLACES];
+};
+
+ngx_http_weir_denied_t *ngx_http_weir_denied_make(void)
+{
+    ngx_http_weir_denied_t *denied = calloc(1, sizeof *denied);
+    if (denied && weir__random_bytes(denied->secret, sizeof denied->secret)) {
+        free(denied);
+        return NULL;
+    }
+    return denied;
+}
+
+void ngx_http_weir_denied_free(ngx_http_weir_denied_t *denied)
+{
+    free(denied);
+}
+
+/* ---- finding ---- */
+
+static bool is_small(const ngx_http_weir_ask_t *ask)
+{
+    return ask->verb == WEIR__VERB_TAKE && ask->count >= 1 && ask->limits <= LIMITS_MAX;
+}
+
+static void hash_ask(const ngx_http_weir_denied_t *denied, const ngx_http_weir_ask_t *ask,
+                     uint64_t ret[2])
+{
+    struct {
+        uint64_t key[2], limit[2];
+        int64_t wait_us, cost;
+    } parts[LIMITS_MAX];
+    for (ngx_uint_t i = 0; i < ask->count; i++) {
+        const weir_request *request = &ask->requests[i];
+        weir_key key = weir__key_bytes(request->key);
+        const char *text = weir_limit_text(request->limit);
+        weir__hash(denied->secret, key.data, key.len, parts[i].key);
+        weir__hash(denied->secret, text, strlen(text), parts[i].limit);
+        parts[i].wait_us = request->wait_us;
+        parts[i].cost = ask->count > 1 ? request->cost : 0;
+    }
+    weir__hash(denied->secret, parts, ask->count * sizeof parts[0], ret);
+}
+
+static bool is_hash_of(const struct entry *entry, const uint64_t hash[2])
+{
+    return entry->hash[0] == hash[0] && entry->hash[1] == hash[1];
+}
+
+static int64_t cost_of(const ngx_http_weir_ask_t *ask)
+{
+    return ask->count == 1 ? ask->requests[0].cost : 0;
+}
+
+/* ---- the answer ---- */
+
+static weir_decision later(const weir_decision *row, int64_t passed_us)
+{
+    weir_decision ret = *row;
+    ret.time_us += passed_us;
+    if (ret.retry_after_us > 0)
+        ret.retry_after_us = weir__max(1, ret.retry_after_us - passed_us);
+    ret.reset_after_us = weir__max(0, ret.reset_after_us - passed_us);
+    return ret;
+}
+
+static void answer(const struct entry *entry, int64_t now_us, ngx_http_weir_ask_t *ask)
+{
+    for (ngx_uint_t i = 0; i < ask->limits; i++)
+        ask->rows[i] = later(&entry->rows[i], now_us - entry->asked_us);
+    weir__fold(ask->rows, ask->limits, &ask->folded);
+}
+
+bool ngx_http_weir_denied_find(ngx_http_weir_denied_t *denied, ngx_http_weir_ask_t *ask,
+                               int64_t now_us)
+{
+    uint64_t hash[2];
+    if (!is_small(ask))
+        return false;
+    hash_ask(denied, ask, hash);
+    struct entry *set = denied->entries[hash[1] % SETS];
+    for (size_t i = 0; i < PLACES; i++) {
+        if (is_hash_of(&set[i], hash) && now_us < set[i].until_us && cost_of(ask) >= set[i].cost) {
+            answer(&set[i], now_us, ask);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- remembering ---- */
+
+static struct entry *place_for(struct entry set[PLACES], const uint64_t hash[2])
+{
+    struct entry *best = &set[0];
+    for (size_t i = 0; i < PLACES; i++) {
+        if (is_hash_of(&set[i], hash))
+            return &set[i];
+        if (set[i].until_us < best->until_us)
+            best = &set[i];
+    }
+    return best;
+}
+
+void ngx_http_weir_denied_note(ngx_http_weir_denied_t *denied, const ngx_http_weir_ask_t *ask,
+                               int64_t asked_us, int64_t longest_us)
+{
+    const weir_decision *folded = &ask->folded;
+    uint64_t hash[2];
+    if (!is_small(ask) || folded->allowed || folded->degraded || ask->failed)
+        return;
+    int64_t holds_us = weir__min(longest_us, LONGEST_US);
+    if (folded->retry_after_us != WEIR_NEVER)
+        holds_us = weir__min(holds_us, folded->retry_after_us);
+    if (holds_us < WORTH_US)
+        return;
+    hash_ask(denied, ask, hash);
+    struct entry *entry = place_for(denied->entries[hash[1] % SETS], hash);
+    *entry = (struct entry){.hash = {hash[0], hash[1]},
+                            .cost = cost_of(ask),
+                            .asked_us = asked_us,
+                            .until_us = asked_us + holds_us};
+    ngx_memcpy(entry->rows, ask->rows, ask->limits * sizeof *ask->rows);
+}

@@ -1,0 +1,329 @@
+/*
+ * A request's way through its limits, in the two phases that decide:
+ *
+ *     overload ─► slots (weir_conn) ─► limits ─► limits in dry run ─► delay ─► on
+ *                     └── rejected ──────┴──► the slots are given back, the answer is the status
+ *
+ * Every step may have to wait, for Redis or for its time. The phase handler then says NGX_AGAIN, and is
+ * called again, at the same step, by ngx_http_weir_resume. While it waits, a client that leaves ends the
+ * request, and with it all that hangs on its context.
+ */
+#include "ngx_http_weir.h"
+
+#include "base/duration.h"
+
+/* ---- the context ---- */
+
+static void clean_up(void *data)
+{
+    ngx_http_weir_ctx_t *ctx = data;
+    if (ctx->timer.timer_set)
+        ngx_del_timer(&ctx->timer);
+    if (ctx->job)
+        ctx->job->ctx = NULL;
+    if (ctx->held)
+        ngx_http_weir_let_go(ctx);
+    if (ctx->rate)
+        ngx_http_weir_rate_end(ctx);
+}
+
+ngx_http_weir_ctx_t *ngx_http_weir_ctx(ngx_http_request_t *r)
+{
+    r = r->main;
+    ngx_http_weir_ctx_t *ctx = ngx_http_get_module_ctx(r, ngx_http_weir_module);
+    if (ctx || !(r->internal || r->filter_finalize))
+        return ctx;
+    for (ngx_pool_cleanup_t *it = r->pool->cleanup; it; it = it->next) {
+        if (it->handler == clean_up) {
+            ngx_http_set_ctx(r, it->data, ngx_http_weir_module);
+            return it->data;
+        }
+    }
+    return NULL;
+}
+
+ngx_http_weir_ctx_t *ngx_http_weir_ctx_make(ngx_http_request_t *r)
+{
+    ngx_http_weir_ctx_t *ctx = ngx_http_weir_ctx(r);
+    if (ctx)
+        return ctx;
+    r = r->main;
+    ngx_pool_cleanup_t *cleanup = ngx_pool_cleanup_add(r->pool, sizeof *ctx);
+    if (!cleanup)
+        return NULL;
+    cleanup->handler = clean_up;
+    ctx = cleanup->data;
+    ngx_memzero(ctx, sizeof *ctx);
+    ctx->request = r;
+    ngx_http_set_ctx(r, ctx, ngx_http_weir_module);
+    return ctx;
+}
+
+/* ---- waiting ---- */
+
+static void go_on(ngx_http_weir_ctx_t *ctx)
+{
+    ngx_http_request_t *r = ctx->request;
+    ngx_connection_t *c = r->connection;
+    ngx_http_set_log_request(c->log, r);
+    r->read_event_handler = ngx_http_block_reading;
+    r->write_event_handler = ngx_http_core_run_phases;
+    ngx_http_core_run_phases(r);
+    ngx_http_run_posted_requests(c);
+}
+
+void ngx_http_weir_resume(ngx_http_weir_ctx_t *ctx)
+{
+    if (ctx->timer.timer_set)
+        ngx_del_timer(&ctx->timer);
+    ctx->answered = 1;
+    go_on(ctx);
+}
+
+/* The answer is long overdue: its deadline is kept by threads, which must have been held up. */
+static void miss(ngx_http_weir_ctx_t *ctx)
+{
+    ngx_http_weir_store_t *store = ctx->job->store;
+    ctx->job->ctx = NULL;
+    ctx->job = NULL;
+    ngx_http_weir_decide_here(store, ctx->ask, ctx->request);
+    ngx_http_weir_resume(ctx);
+}
+
+/* Never earlier than due: nginx counts in milliseconds, rounded down. */
+static void wake(ngx_event_t *event)
+{
+    ngx_http_weir_ctx_t *ctx = event->data;
+    if (ctx->job) {
+        miss(ctx);
+        return;
+    }
+    int64_t left_us = ctx->due_us - weir__mono_us();
+    if (left_us > 0) {
+        ngx_add_timer(event, (ngx_msec_t)((left_us + 999) / 1000));
+        return;
+    }
+    go_on(ctx);
+}
+
+static ngx_int_t suspend(ngx_http_weir_ctx_t *ctx, int64_t milliseconds)
+{
+    ngx_http_request_t *r = ctx->request;
+    if (ngx_handle_read_event(r->connection->read, 0) != NGX_OK)
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    r->read_event_handler = ngx_http_test_reading;
+    r->write_event_handler = ngx_http_request_empty_handler;
+    ctx->timer.handler = wake;
+    ctx->timer.data = ctx;
+    ctx->timer.log = r->connection->log;
+    ngx_add_timer(&ctx->timer, (ngx_msec_t)milliseconds);
+    return NGX_AGAIN;
+}
+
+/* ---- outcomes ---- */
+
+static void note_status(ngx_http_weir_ctx_t *ctx, ngx_http_weir_status_e status)
+{
+    ctx->status = ngx_max(ctx->status, status);
+}
+
+static void tell(ngx_http_weir_ctx_t *ctx, ngx_uint_t level, const char *what,
+                 const ngx_http_weir_ask_t *ask)
+{
+    const ngx_http_weir_limit_t *conf;
+    char text[WEIR__RULE_TEXT_MAX], seconds[32];
+    ngx_log_t *log = ctx->request->connection->log;
+    if (log->log_level < level)
+        return;
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    weir__put_rule(&buffer, ngx_http_weir_rule(ask, ask->folded.binding, &conf));
+    buffer = weir__buffer_over(seconds, sizeof seconds);
+    weir__put_seconds(&buffer, ask->folded.allowed ? ask->folded.delay_us
+                                                   : ask->folded.retry_after_us);
+    ngx_log_error(level, log, 0, "%s by %s%V%s%s, %s: %s, zone \"%V\"", what,
+                  conf->name.len ? "\"" : "", &conf->name, conf->name.len ? "\": " : "", text,
+                  ask->folded.allowed ? "delay" : "retry after", seconds, &conf->zone->name);
+}
+
+static ngx_int_t reject(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
+                        ngx_uint_t phase, ngx_http_weir_ask_t *ask)
+{
+    const ngx_http_weir_limit_t *by;
+    ngx_http_weir_rule(ask, ask->folded.binding, &by);
+    ctx->rejected = 1;
+    ctx->shown[phase] = ask;
+    ctx->steps[phase] = NGX_HTTP_WEIR_AT_END;
+    note_status(ctx, NGX_HTTP_WEIR_REJECTED);
+    ngx_http_weir_let_go(ctx);
+    tell(ctx, conf->log_level, "weir: rejected", ask);
+    return by->status ? (ngx_int_t)by->status : (ngx_int_t)conf->status;
+}
+
+static void note_shadow(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
+                        const ngx_http_weir_ask_t *ask)
+{
+    if (ask->failed || (ask->folded.allowed && ask->folded.delay_us == 0))
+        return;
+    note_status(ctx, NGX_HTTP_WEIR_DRY_RUN);
+    tell(ctx, conf->log_level + 1,
+         ask->folded.allowed ? "weir: dry run, would be delayed" : "weir: dry run, would be rejected",
+         ask);
+}
+
+/* ---- the steps ---- */
+
+/* Puts the question of some limits, or takes up the answer that was awaited. NGX_OK: *ret is decided,
+ * or NULL where none applies. */
+static ngx_int_t ask_limits(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
+                            ngx_http_weir_limit_t *const *limits, ngx_uint_t n,
+                            enum weir__verb verb, ngx_http_weir_ask_t **ret)
+{
+    ngx_int_t rc = NGX_OK;
+    *ret = NULL;
+    if (!ctx->answered && n > 0) {
+        rc = ngx_http_weir_plan(ctx->request, limits, n, verb, &ctx->ask);
+        if (rc == NGX_OK && ctx->ask)
+            rc = ngx_http_weir_decide(ctx, conf, ctx->ask);
+        if (rc == NGX_AGAIN)
+            return suspend(ctx, conf->store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS);
+    }
+    *ret = ctx->ask;
+    ctx->ask = NULL;
+    ctx->answered = 0;
+    return rc == NGX_ERROR ? NGX_HTTP_INTERNAL_SERVER_ERROR : rc;
+}
+
+static ngx_int_t step_overload(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf)
+{
+    if (!conf->overload || !ngx_http_weir_is_overloaded(conf->overload))
+        return NGX_OK;
+    ctx->rejected = 1;
+    note_status(ctx, NGX_HTTP_WEIR_OVERLOADED);
+    ngx_log_error(conf->log_level, ctx->request->connection->log, 0, "weir: rejected, overloaded");
+    return (ngx_int_t)conf->overload->status;
+}
+
+static ngx_int_t step_conn(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf)
+{
+    ngx_http_weir_limit_t **conns = conf->conns ? conf->conns->elts : NULL;
+    ngx_uint_t n = conf->conns ? conf->conns->nelts : 0;
+    for (; ctx->conn_index < n; ctx->conn_index++) {
+        ngx_http_weir_limit_t **conn = &conns[ctx->conn_index];
+        ngx_http_weir_ask_t *ask;
+        ngx_int_t rc = ask_limits(ctx, conf, conn, 1, WEIR__VERB_ACQUIRE, &ask);
+        if (rc != NGX_OK)
+            return rc;
+        if (!ask || ask->failed)
+            continue;
+        note_status(ctx, ask->folded.degraded ? NGX_HTTP_WEIR_DEGRADED : NGX_HTTP_WEIR_PASSED);
+        if (ask->folded.allowed && ngx_http_weir_hold(ctx, conf->store, ask) != NGX_OK)
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        if (ask->folded.allowed)
+            continue;
+        if (!ngx_http_weir_is_dry(conf, *conn))
+            return reject(ctx, conf, NGX_HTTP_WEIR_PREACCESS, ask);
+        note_shadow(ctx, conf, ask);
+    }
+    return NGX_OK;
+}
+
+static ngx_int_t step_limit(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf,
+                            ngx_uint_t phase)
+{
+    ngx_array_t *group = &conf->groups[phase][NGX_HTTP_WEIR_ENFORCED];
+    ngx_http_weir_ask_t *ask;
+    ngx_int_t rc = ask_limits(ctx, conf, group->elts, group->nelts, WEIR__VERB_TAKE, &ask);
+    if (rc != NGX_OK || !ask)
+        return rc;
+    if (!ask->folded.allowed)
+        return reject(ctx, conf, phase, ask);
+    note_status(ctx, ask->folded.degraded       ? NGX_HTTP_WEIR_DEGRADED
+                     : ask->folded.delay_us > 0 ? NGX_HTTP_WEIR_DELAYED
+                                                : NGX_HTTP_WEIR_PASSED);
+    if (ask->failed)
+        return NGX_OK;
+    ctx->shown[phase] = ask;
+    ctx->delay_us = ask->folded.delay_us;
+    if (ctx->delay_us > 0)
+        tell(ctx, conf->log_level + 1, "weir: delayed", ask);
+    return NGX_OK;
+}
+
+static ngx_int_t step_dry_run(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf,
+                              ngx_uint_t phase)
+{
+    ngx_array_t *group = &conf->groups[phase][NGX_HTTP_WEIR_SHADOW];
+    ngx_http_weir_ask_t *ask;
+    ngx_int_t rc = ask_limits(ctx, conf, group->elts, group->nelts, WEIR__VERB_TAKE, &ask);
+    if (rc != NGX_OK || !ask)
+        return rc;
+    note_status(ctx, ask->folded.degraded ? NGX_HTTP_WEIR_DEGRADED : NGX_HTTP_WEIR_PASSED);
+    if (!ask->failed)
+        ctx->shadow[phase] = ask;
+    note_shadow(ctx, conf, ask);
+    return NGX_OK;
+}
+
+static ngx_int_t step_delay(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf)
+{
+    int64_t delay_us = ctx->delay_us;
+    ctx->delay_us = 0;
+    if (delay_us == 0 || ngx_http_weir_set_clock(ctx->request, conf))
+        return NGX_OK;
+    ngx_time_update(); /* timers count from nginx's own idea of now */
+    ctx->due_us = weir__mono_us() + delay_us;
+    return suspend(ctx, (delay_us + 999) / 1000);
+}
+
+static ngx_int_t take_step(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf,
+                           ngx_uint_t phase)
+{
+    bool first = phase == NGX_HTTP_WEIR_PREACCESS;
+    switch (ctx->steps[phase]) {
+    case NGX_HTTP_WEIR_AT_OVERLOAD:
+        return first ? step_overload(ctx, conf) : NGX_OK;
+    case NGX_HTTP_WEIR_AT_CONN:
+        return first ? step_conn(ctx, conf) : NGX_OK;
+    case NGX_HTTP_WEIR_AT_LIMIT:
+        return step_limit(ctx, conf, phase);
+    case NGX_HTTP_WEIR_AT_DRY_RUN:
+        return step_dry_run(ctx, conf, phase);
+    default:
+        return step_delay(ctx, conf);
+    }
+}
+
+static ngx_int_t run(ngx_http_request_t *r, ngx_uint_t phase)
+{
+    ngx_http_weir_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
+    if (!conf->applies[phase] || r != r->main)
+        return NGX_DECLINED;
+    ngx_http_weir_ctx_t *ctx = ngx_http_weir_ctx_make(r);
+    if (!ctx)
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    if (ctx->rejected)
+        return NGX_DECLINED;
+    if (ctx->timer.timer_set)
+        return NGX_AGAIN;
+    ctx->conf = conf;
+    ngx_http_weir_set_clock(r, conf);
+    while (ctx->steps[phase] != NGX_HTTP_WEIR_AT_END) {
+        bool delay = ctx->steps[phase] == NGX_HTTP_WEIR_AT_DELAY;
+        ngx_int_t rc = take_step(ctx, conf, phase);
+        if (rc == NGX_OK || delay) /* a delay is taken up behind it */
+            ctx->steps[phase]++;
+        if (rc != NGX_OK)
+            return rc;
+    }
+    return NGX_DECLINED;
+}
+
+ngx_int_t ngx_http_weir_preaccess_handler(ngx_http_request_t *r)
+{
+    return run(r, NGX_HTTP_WEIR_PREACCESS);
+}
+
+ngx_int_t ngx_http_weir_precontent_handler(ngx_http_request_t *r)
+{
+    return run(r, NGX_HTTP_WEIR_PRECONTENT);
+}

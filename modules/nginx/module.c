@@ -1,0 +1,198 @@
+/* The module as nginx sees it: its directives, how their levels merge, where it hooks in. */
+#include "ngx_http_weir.h"
+
+/* ---- configurations ---- */
+
+static void *create_main(ngx_conf_t *cf)
+{
+    ngx_http_weir_main_conf_t *conf = ngx_pcalloc(cf->pool, sizeof *conf);
+    if (!conf || ngx_array_init(&conf->zones, cf->pool, 4, sizeof(void *)) != NGX_OK ||
+        ngx_array_init(&conf->stores, cf->pool, 2, sizeof(void *)) != NGX_OK)
+        return NULL;
+    return conf;
+}
+
+static void *create_location(ngx_conf_t *cf)
+{
+    ngx_http_weir_loc_conf_t *conf = ngx_pcalloc(cf->pool, sizeof *conf);
+    if (!conf)
+        return NULL;
+    conf->rate = NGX_CONF_UNSET_PTR;
+    conf->overload = NGX_CONF_UNSET_PTR;
+    conf->store = NGX_CONF_UNSET_PTR;
+    conf->status = NGX_CONF_UNSET_UINT;
+    conf->log_level = NGX_CONF_UNSET_UINT;
+    conf->headers = NGX_CONF_UNSET_UINT;
+    conf->dry_run = NGX_CONF_UNSET;
+    return conf;
+}
+
+/* Sorts the limits by phase, and those in dry run from the others. */
+static char *group(ngx_conf_t *cf, ngx_http_weir_loc_conf_t *conf)
+{
+    ngx_http_weir_limit_t **limits = conf->limits ? conf->limits->elts : NULL;
+    ngx_uint_t n = conf->limits ? conf->limits->nelts : 0;
+    for (int phase = 0; phase < 2; phase++) {
+        for (int dry = 0; dry < 2; dry++) {
+            if (ngx_array_init(&conf->groups[phase][dry], cf->pool, n ? n : 1, sizeof(void *)) !=
+                NGX_OK)
+                return NGX_CONF_ERROR;
+        }
+    }
+    for (ngx_uint_t i = 0; i < n; i++) {
+        ngx_array_t *to =
+            &conf->groups[limits[i]->precontent][ngx_http_weir_is_dry(conf, limits[i])];
+        *(ngx_http_weir_limit_t **)ngx_array_push(to) = limits[i];
+    }
+    conf->applies[NGX_HTTP_WEIR_PREACCESS] = conf->conns || conf->overload ||
+                                             conf->groups[NGX_HTTP_WEIR_PREACCESS][0].nelts ||
+                                             conf->groups[NGX_HTTP_WEIR_PREACCESS][1].nelts;
+    conf->applies[NGX_HTTP_WEIR_PRECONTENT] = conf->groups[NGX_HTTP_WEIR_PRECONTENT][0].nelts ||
+                                              conf->groups[NGX_HTTP_WEIR_PRECONTENT][1].nelts;
+    return NGX_CONF_OK;
+}
+
+static char *merge_location(ngx_conf_t *cf, void *parent, void *child)
+{
+    ngx_http_weir_loc_conf_t *prev = parent, *conf = child;
+    if (!conf->limits)
+        conf->limits = prev->limits;
+    if (!conf->conns)
+        conf->conns = prev->conns;
+    if (!conf->test_clock)
+        conf->test_clock = prev->test_clock;
+    ngx_conf_merge_ptr_value(conf->rate, prev->rate, NULL);
+    ngx_conf_merge_ptr_value(conf->overload, prev->overload, NULL);
+    ngx_conf_merge_ptr_value(conf->store, prev->store, NULL);
+    ngx_conf_merge_uint_value(conf->status, prev->status, NGX_HTTP_TOO_MANY_REQUESTS);
+    ngx_conf_merge_uint_value(conf->log_level, prev->log_level, NGX_LOG_ERR);
+    ngx_conf_merge_uint_value(conf->headers, prev->headers, WEIR__FIELDS_IETF);
+    ngx_conf_merge_value(conf->dry_run, prev->dry_run, 0);
+    if (group(cf, conf) != NGX_CONF_OK)
+        return NGX_CONF_ERROR;
+    bool inherited = conf->limits == prev->limits && conf->conns == prev->conns &&
+                     conf->store == prev->store && prev->groups[0][0].elts;
+    return inherited ? NGX_CONF_OK : ngx_http_weir_check_location(cf, conf);
+}
+
+/* ---- small directives ---- */
+
+static ngx_conf_num_bounds_t status_bounds = {ngx_conf_check_num_bounds, 400, 599};
+
+static ngx_conf_enum_t log_levels[] = {{ngx_string("info"), NGX_LOG_INFO},
+                                       {ngx_string("notice"), NGX_LOG_NOTICE},
+                                       {ngx_string("warn"), NGX_LOG_WARN},
+                                       {ngx_string("error"), NGX_LOG_ERR},
+                                       {ngx_null_string, 0}};
+
+static ngx_conf_enum_t header_styles[] = {{ngx_string("ietf"), WEIR__FIELDS_IETF},
+                                          {ngx_string("ietf-06"), WEIR__FIELDS_IETF_06},
+                                          {ngx_string("x-ratelimit"), WEIR__FIELDS_X},
+                                          {ngx_string("off"), WEIR__FIELDS_OFF},
+                                          {ngx_null_string, 0}};
+
+static char *test_clock(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
+{
+    ngx_http_weir_main_conf_t *main = ngx_http_conf_get_module_main_conf(cf, ngx_http_weir_module);
+    main->test_clock = 1;
+    return ngx_http_set_complex_value_slot(cf, cmd, data);
+}
+
+#define ANY_LEVEL (NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF)
+#define LOCATION(field) NGX_HTTP_LOC_CONF_OFFSET, offsetof(ngx_http_weir_loc_conf_t, field)
+
+static ngx_command_t commands[] = {
+    {ngx_string("weir_zone"), NGX_HTTP_MAIN_CONF | NGX_CONF_TAKE23, ngx_http_weir_zone,
+     NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL},
+    {ngx_string("weir_limit"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_limit, LOCATION(limits),
+     NULL},
+    {ngx_string("weir_conn"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_conn, LOCATION(conns), NULL},
+    {ngx_string("weir_rate"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_rate, LOCATION(rate), NULL},
+    {ngx_string("weir_overload"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_overload,
+     LOCATION(overload), NULL},
+    {ngx_string("weir_store"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_store, LOCATION(store),
+     NULL},
+    {ngx_string("weir_status"), ANY_LEVEL | NGX_CONF_TAKE1, ngx_conf_set_num_slot, LOCATION(status),
+     &status_bounds},
+    {ngx_string("weir_log_level"), ANY_LEVEL | NGX_CONF_TAKE1, ngx_conf_set_enum_slot,
+     LOCATION(log_level), log_levels},
+    {ngx_string("weir_headers"), ANY_LEVEL | NGX_CONF_TAKE1, ngx_conf_set_enum_slot,
+     LOCATION(headers), header_styles},
+    {ngx_string("weir_dry_run"), ANY_LEVEL | NGX_CONF_FLAG, ngx_conf_set_flag_slot,
+     LOCATION(dry_run), NULL},
+    {ngx_string("weir_test_clock"), ANY_LEVEL | NGX_CONF_TAKE1, test_clock, LOCATION(test_clock),
+     NULL},
+    {ngx_string("weir_info"), NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS, ngx_http_weir_info,
+     NGX_HTTP_LOC_CONF_OFFSET, 0, NULL},
+    ngx_null_command,
+};
+
+/* ---- where it hooks in ---- */
+
+static ngx_int_t add_handler(ngx_conf_t *cf, ngx_http_phases phase, ngx_http_handler_pt handler)
+{
+    ngx_http_core_main_conf_t *core = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    ngx_http_handler_pt *place = ngx_array_push(&core->phases[phase].handlers);
+    if (!place)
+        return NGX_ERROR;
+    *place = handler;
+    return NGX_OK;
+}
+
+static ngx_int_t hook_in(ngx_conf_t *cf)
+{
+    if (ngx_http_weir_zones_check(cf) != NGX_OK ||
+        add_handler(cf, NGX_HTTP_PREACCESS_PHASE, ngx_http_weir_preaccess_handler) != NGX_OK ||
+        add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, ngx_http_weir_precontent_handler) != NGX_OK)
+        return NGX_ERROR;
+    return ngx_http_weir_fields_init(cf) == NGX_OK ? ngx_http_weir_rate_init(cf) : NGX_ERROR;
+}
+
+static ngx_int_t init_process(ngx_cycle_t *cycle)
+{
+    ngx_http_weir_main_conf_t *conf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module);
+    if (!conf || (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE))
+        return NGX_OK;
+    ngx_http_weir_zone_t **zones = conf->zones.elts;
+    for (ngx_uint_t i = 0; conf->test_clock && i < conf->zones.nelts; i++)
+        weir_store_set_clock(zones[i]->store, &ngx_http_weir_test_clock);
+    return ngx_http_weir_fleet_start(cycle, conf);
+}
+
+static void exit_process(ngx_cycle_t *cycle)
+{
+    ngx_http_weir_main_conf_t *conf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module);
+    if (conf && (ngx_process == NGX_PROCESS_WORKER || ngx_process == NGX_PROCESS_SINGLE))
+        ngx_http_weir_fleet_stop(conf);
+}
+
+static ngx_http_module_t context = {
+    .preconfiguration = ngx_http_weir_variables_add,
+    .postconfiguration = hook_in,
+    .create_main_conf = create_main,
+    .create_loc_conf = create_location,
+    .merge_loc_conf = merge_location,
+};
+
+__attribute__((visibility("default"))) ngx_module_t ngx_http_weir_module = {
+    NGX_MODULE_V1,
+    &context,
+    commands,
+    NGX_HTTP_MODULE,
+    NULL, /* init master */
+    NULL, /* init module */
+    init_process,
+    NULL, /* init thread */
+    NULL, /* exit thread */
+    exit_process,
+    NULL, /* exit master */
+    NGX_MODULE_V1_PADDING,
+};
+
+/* What nginx looks for in a file that it loads. */
+extern ngx_module_t *ngx_modules[];
+extern char *ngx_module_names[];
+extern char *ngx_module_order[];
+__attribute__((visibility("default"))) ngx_module_t *ngx_modules[] = {&ngx_http_weir_module, NULL};
+__attribute__((visibility("default"))) char *ngx_module_names[] = {"ngx_http_weir_module", NULL};
+__attribute__((visibility("default"))) char *ngx_module_order[] = {NULL};

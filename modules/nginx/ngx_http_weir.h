@@ -1,0 +1,316 @@
+/*
+ * The nginx module: what its files share.
+ *
+ *     configuration            module.c  conf_zone.c  conf_limit.c  conf_store.c
+ *          │
+ *     request ─► handler.c ─► plan.c ─► decide.c ─► a zone, now          ─► handler.c: go on, wait, reject
+ *                overload.c   conn.c       └─────► fleet.c: Redis, later ─┘      │
+ *                                          denied.c                              ▼
+ *     answer  ◄─ rate.c (bandwidth) ◄──────────────── fields.c, variables.c ◄── context
+ *
+ * What holds:
+ *   1. A worker never blocks: zones are decided at once, Redis is asked by threads (fleet.c), delays are
+ *      timers.
+ *   2. A main request is decided once a phase. Its context is found again after internal redirects,
+ *      which wipe nginx's own pointer to it: it hangs on a cleanup of the request's pool.
+ *   3. Whatever outlives a request (a question under way) is memory of its own, and knows when the
+ *      request is gone.
+ *   4. Limits, zones and stores belong to the configuration's cycle, which outlives its requests.
+ */
+#ifndef NGX_HTTP_WEIR_H
+#define NGX_HTTP_WEIR_H
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "remote/remote.h"
+#include "store/zone_store.h"
+#include "wire/fields.h"
+#include "wire/limit_cache.h"
+
+extern ngx_module_t ngx_http_weir_module;
+
+/* ---- configuration ---- */
+
+/* Where in the configuration something stands: for errors that are found later. */
+typedef struct {
+    ngx_str_t file;
+    ngx_uint_t line;
+} ngx_http_weir_place_t;
+
+typedef struct {
+    ngx_str_t name;
+    size_t size; /* 0: named, not declared yet */
+    unsigned large_percent;
+    ngx_http_weir_place_t place; /* of its declaration, or of its first use */
+    struct weir__layout layout;  /* what the size will hold, to check limits against */
+    ngx_shm_zone_t *shm;
+    weir_store *store; /* this cycle's view of the memory */
+} ngx_http_weir_zone_t;
+
+/* One weir_limit, weir_conn or weir_rate. */
+typedef struct {
+    ngx_str_t name; /* empty: none */
+    ngx_str_t key_text;
+    ngx_http_complex_value_t key;
+    ngx_http_weir_zone_t *zone;
+    weir_limit *limit;              /* NULL: the text has variables */
+    ngx_http_complex_value_t *text; /* NULL: it has none */
+    ngx_http_complex_value_t *cost; /* NULL: 1 */
+    int64_t wait_us;
+    ngx_uint_t status; /* 0: weir_status */
+    ngx_flag_t dry_run;
+    ngx_flag_t precontent;
+    ngx_http_weir_place_t place;
+} ngx_http_weir_limit_t;
+
+typedef struct ngx_http_weir_worker_s ngx_http_weir_worker_t;
+typedef struct ngx_http_weir_denied_s ngx_http_weir_denied_t;
+
+typedef struct {
+    ngx_str_t text; /* the address as people may see it: no password */
+    struct weir__redis_url url;
+    int64_t denial_cache_us; /* 0: off */
+    ngx_http_weir_place_t place;
+    ngx_http_weir_worker_t *worker; /* fleet.c: this process's; NULL before it runs */
+} ngx_http_weir_store_t;
+
+typedef struct {
+    ngx_uint_t connections; /* 0: not looked at */
+    double load;            /* 0: not looked at */
+    ngx_uint_t status;
+} ngx_http_weir_overload_t;
+
+typedef struct {
+    ngx_array_t zones;  /* of ngx_http_weir_zone_t * */
+    ngx_array_t stores; /* of ngx_http_weir_store_t * */
+    ngx_flag_t test_clock; /* some location has one */
+} ngx_http_weir_main_conf_t;
+
+typedef struct {
+    ngx_array_t *limits; /* of ngx_http_weir_limit_t *; NULL: none on this level */
+    ngx_array_t *conns;
+    ngx_http_weir_limit_t *rate;        /* NULL: off */
+    ngx_http_weir_overload_t *overload; /* NULL: off */
+    ngx_http_weir_store_t *store;       /* NULL: off */
+    ngx_http_complex_value_t *test_clock;
+    ngx_uint_t status;
+    ngx_uint_t log_level;
+    ngx_uint_t headers; /* enum weir__field_style */
+    ngx_flag_t dry_run;
+    /* merged: what is decided together, by phase, and those in dry run */
+    ngx_array_t groups[2][2]; /* of ngx_http_weir_limit_t * */
+    ngx_flag_t applies[2];    /* whether a phase has anything to do */
+} ngx_http_weir_loc_conf_t;
+
+enum { NGX_HTTP_WEIR_PREACCESS, NGX_HTTP_WEIR_PRECONTENT };
+enum { NGX_HTTP_WEIR_ENFORCED, NGX_HTTP_WEIR_SHADOW };
+
+/* ---- conf_zone.c ---- */
+
+char *ngx_http_weir_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+/* A zone by its name, declared or not. */
+ngx_http_weir_zone_t *ngx_http_weir_zone_named(ngx_conf_t *cf, const ngx_str_t *name);
+/* At the end of the configuration: every zone that was named is declared. */
+ngx_int_t ngx_http_weir_zones_check(ngx_conf_t *cf);
+
+/* ---- conf_limit.c ---- */
+
+char *ngx_http_weir_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_weir_conn(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_weir_rate(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+ngx_http_weir_place_t ngx_http_weir_place(const ngx_conf_t *cf);
+/* Reads a duration ("50ms"); NGX_ERROR. */
+ngx_int_t ngx_http_weir_duration(const ngx_str_t *text, int64_t *ret);
+
+/* ---- conf_check.c: what only the whole configuration tells ---- */
+
+/* The limits of one location, merged: their number, their store, states they would share. */
+char *ngx_http_weir_check_location(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf);
+
+/* ---- conf_store.c ---- */
+
+char *ngx_http_weir_store(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+/* ---- a request ---- */
+
+typedef enum {
+    NGX_HTTP_WEIR_NONE,
+    NGX_HTTP_WEIR_PASSED,
+    NGX_HTTP_WEIR_DELAYED,
+    NGX_HTTP_WEIR_DEGRADED,
+    NGX_HTTP_WEIR_DRY_RUN,
+    NGX_HTTP_WEIR_REJECTED,
+    NGX_HTTP_WEIR_OVERLOADED,
+} ngx_http_weir_status_e; /* what stands further down wins */
+
+/* One question: a group of limits decided together. Lives in the request's pool. */
+typedef struct {
+    enum weir__verb verb; /* TAKE or ACQUIRE */
+    ngx_uint_t count;     /* requests */
+    ngx_uint_t limits;    /* of all of them: rows */
+    weir_request *requests;              /* their details point into rows */
+    const ngx_http_weir_limit_t **confs; /* of each request */
+    weir_decision *rows;                 /* one a limit */
+    /* the answer */
+    weir_decision folded;
+    ngx_flag_t failed; /* nothing could be decided: let it pass */
+} ngx_http_weir_ask_t;
+
+/* A slot of weir_conn that is held. */
+typedef struct ngx_http_weir_held_s ngx_http_weir_held_t;
+
+typedef struct ngx_http_weir_job_s ngx_http_weir_job_t;
+
+typedef enum {
+    NGX_HTTP_WEIR_AT_OVERLOAD,
+    NGX_HTTP_WEIR_AT_CONN,
+    NGX_HTTP_WEIR_AT_LIMIT,
+    NGX_HTTP_WEIR_AT_DRY_RUN,
+    NGX_HTTP_WEIR_AT_DELAY,
+    NGX_HTTP_WEIR_AT_END,
+} ngx_http_weir_step_e;
+
+typedef struct {
+    ngx_http_request_t *request; /* the main request */
+    ngx_http_weir_loc_conf_t *conf; /* of the location that decided last */
+    ngx_http_weir_step_e steps[2];  /* preaccess, precontent: how far it is */
+    ngx_uint_t conn_index;          /* the weir_conn being decided */
+    ngx_http_weir_ask_t *ask;       /* being decided; NULL: none */
+    ngx_http_weir_job_t *job;       /* what its answer is awaited of; NULL: nothing */
+    ngx_flag_t answered;            /* job's answer is in ask */
+    int64_t delay_us;               /* to be waited out in this phase */
+    int64_t due_us;                 /* when it is over, monotonic */
+    ngx_event_t timer;              /* of the delay, or guarding an answer awaited */
+    ngx_http_weir_held_t *held; /* list of slots */
+    void *rate;                 /* rate.c */
+    /* what is shown */
+    ngx_http_weir_status_e status;
+    ngx_http_weir_ask_t *shown[2];  /* enforced limits, by phase; a weir_conn that rejected */
+    ngx_http_weir_ask_t *shadow[2]; /* limits in dry run */
+    ngx_flag_t rejected;
+} ngx_http_weir_ctx_t;
+
+/* ---- handler.c ---- */
+
+ngx_int_t ngx_http_weir_preaccess_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_weir_precontent_handler(ngx_http_request_t *r);
+/* The context of a request's main request; NULL: it has none. */
+ngx_http_weir_ctx_t *ngx_http_weir_ctx(ngx_http_request_t *r);
+/* The same, made if need be; NULL: no memory. */
+ngx_http_weir_ctx_t *ngx_http_weir_ctx_make(ngx_http_request_t *r);
+/* An answer that was awaited has come: go on with the request. */
+void ngx_http_weir_resume(ngx_http_weir_ctx_t *ctx);
+/* How long after its deadline an answer is still waited for: the threads keep deadlines, this only
+ * guards against their being held up. */
+#define NGX_HTTP_WEIR_GUARD_MS 1000
+
+/* ---- plan.c ---- */
+
+/* The question to be put for some limits of a location; *ret NULL: none applies. NGX_OK, NGX_ERROR, or an
+ * HTTP status: a cost or a limit's text cannot be read. */
+ngx_int_t ngx_http_weir_plan(ngx_http_request_t *r, ngx_http_weir_limit_t *const *limits,
+                             ngx_uint_t n, enum weir__verb verb, ngx_http_weir_ask_t **ret);
+/* The key of a limit for this request; false: it has none. */
+bool ngx_http_weir_key(ngx_http_request_t *r, ngx_http_weir_limit_t *limit, weir_key *ret);
+/* Whether a limit of a location is in dry run. */
+static inline bool ngx_http_weir_is_dry(const ngx_http_weir_loc_conf_t *conf,
+                                        const ngx_http_weir_limit_t *limit)
+{
+    return conf->dry_run || limit->dry_run;
+}
+
+/* ---- decide.c ---- */
+
+/* Decides a question in its zones, or has it asked in Redis: NGX_OK, the answer is there; NGX_AGAIN,
+ * ngx_http_weir_resume will be called. */
+ngx_int_t ngx_http_weir_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
+                               ngx_http_weir_ask_t *ask);
+/* In the zones. `store` is not NULL where they stand in for it. */
+void ngx_http_weir_decide_here(const ngx_http_weir_store_t *store, ngx_http_weir_ask_t *ask,
+                               ngx_http_request_t *r);
+/* Sets the zones' clock by weir_test_clock; false: it is the real one. */
+bool ngx_http_weir_set_clock(ngx_http_request_t *r, const ngx_http_weir_loc_conf_t *conf);
+/* The clock that zones are given under weir_test_clock. */
+extern const weir_clock ngx_http_weir_test_clock;
+
+/* ---- fleet.c: Redis, asked by threads ---- */
+
+/* A question under way, in memory of its own: keys are copied, limits referenced. */
+struct ngx_http_weir_job_s {
+    ngx_queue_t queue;
+    struct weir__job job;
+    /* In the worker, when it is answered (or could not be asked: job.code). `ctx` NULL: the request is
+     * gone. Frees the job, or keeps it. */
+    void (*done)(ngx_http_weir_job_t *job);
+    ngx_http_weir_ctx_t *ctx;
+    ngx_http_weir_store_t *store;
+    int64_t deadline_us; /* weir__mono_us */
+    size_t size;
+};
+
+/* A job for these requests; NULL: no memory. */
+ngx_http_weir_job_t *ngx_http_weir_job_make(ngx_http_weir_store_t *store, enum weir__verb verb,
+                                            const weir_request *requests, ngx_uint_t n);
+void ngx_http_weir_job_free(ngx_http_weir_job_t *job);
+/* Has it asked; `done` follows, never from within this call. NGX_DECLINED: too much is under way, or the
+ * store is known to be out of reach; the job is still the caller's. */
+ngx_int_t ngx_http_weir_job_send(ngx_http_weir_job_t *job);
+/* The threads of a worker's stores. */
+ngx_int_t ngx_http_weir_fleet_start(ngx_cycle_t *cycle, ngx_http_weir_main_conf_t *conf);
+void ngx_http_weir_fleet_stop(ngx_http_weir_main_conf_t *conf);
+
+typedef struct {
+    ngx_flag_t up;
+    char why[WEIR__WHY_SIZE];
+    uint64_t asked, answered, unreachable, cached_denials;
+    uint64_t queue; /* under way now */
+} ngx_http_weir_fleet_info_t;
+void ngx_http_weir_fleet_info(const ngx_http_weir_store_t *store, ngx_http_weir_fleet_info_t *ret);
+
+/* ---- denied.c: denials remembered by a worker ---- */
+
+ngx_http_weir_denied_t *ngx_http_weir_denied_make(void); /* NULL: no memory */
+void ngx_http_weir_denied_free(ngx_http_weir_denied_t *denied);
+/* Whether the same was denied a moment ago: then the answer is in ask. */
+bool ngx_http_weir_denied_find(ngx_http_weir_denied_t *denied, ngx_http_weir_ask_t *ask,
+                               int64_t now_us);
+/* Remembers a denial for `longest_us` at most. `asked_us`: when the question was sent, so that it is
+ * never remembered for longer than it holds. */
+void ngx_http_weir_denied_note(ngx_http_weir_denied_t *denied, const ngx_http_weir_ask_t *ask,
+                               int64_t asked_us, int64_t longest_us);
+
+/* ---- conn.c ---- */
+
+/* A slot was got: holds it until the request ends. */
+ngx_int_t ngx_http_weir_hold(ngx_http_weir_ctx_t *ctx, ngx_http_weir_store_t *store,
+                             const ngx_http_weir_ask_t *ask);
+/* Gives back all that a request holds. */
+void ngx_http_weir_let_go(ngx_http_weir_ctx_t *ctx);
+
+/* ---- rate.c ---- */
+
+char *ngx_http_weir_rate_check(ngx_conf_t *cf, const ngx_http_weir_limit_t *limit);
+ngx_int_t ngx_http_weir_rate_init(ngx_conf_t *cf); /* postconfiguration: the body filter */
+void ngx_http_weir_rate_end(ngx_http_weir_ctx_t *ctx);
+
+/* ---- overload.c ---- */
+
+char *ngx_http_weir_overload(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+bool ngx_http_weir_is_overloaded(const ngx_http_weir_overload_t *overload);
+
+/* ---- fields.c, variables.c, info.c ---- */
+
+ngx_int_t ngx_http_weir_fields_init(ngx_conf_t *cf); /* postconfiguration: the header filter */
+ngx_int_t ngx_http_weir_variables_add(ngx_conf_t *cf); /* preconfiguration */
+/* Which rule bound, and whose: of a decided question. */
+const struct weir__rule *ngx_http_weir_rule(const ngx_http_weir_ask_t *ask, ngx_uint_t row,
+                                            const ngx_http_weir_limit_t **ret_conf);
+/* All questions shown, folded; NGX_DECLINED: none. */
+ngx_int_t ngx_http_weir_shown(const ngx_http_weir_ctx_t *ctx, weir_decision *ret,
+                              const ngx_http_weir_limit_t **ret_binding,
+                              const struct weir__rule **ret_rule);
+char *ngx_http_weir_info(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+#endif

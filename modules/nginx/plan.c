@@ -1,0 +1,154 @@
+/* A request and the limits of its location, to a question: keys, limits and costs for this request. */
+#include "ngx_http_weir.h"
+
+/* Texts with variables, read before; this worker's. */
+static struct weir__limit_cache texts;
+
+bool ngx_http_weir_key(ngx_http_request_t *r, ngx_http_weir_limit_t *limit, weir_key *ret)
+{
+    ngx_str_t key;
+    if (ngx_http_complex_value(r, &limit->key, &key) != NGX_OK || key.len == 0)
+        return false;
+    *ret = weir_bytes(key.data, ngx_min(key.len, WEIR_KEY_MAX));
+    return true;
+}
+
+static void free_limit(void *data)
+{
+    weir_limit_free(data);
+}
+
+/* A limit whose text has variables, kept until the request ends. */
+static ngx_int_t read_limit(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf,
+                            const weir_limit **ret)
+{
+    ngx_str_t text;
+    weir_error err;
+    if (ngx_http_complex_value(r, conf->text, &text) != NGX_OK)
+        return NGX_ERROR;
+    *ret = NULL;
+    if (text.len == 0)
+        return NGX_OK;
+    if (weir__limit_cache_needs_turn(&texts))
+        weir__limit_cache_turn(&texts);
+    const weir_limit *limit = weir__limit_cached(&texts, (const char *)text.data, text.len, &err);
+    if (!limit) {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "weir: the limit \"%V\", column %d: %s in %V:%ui", &text, err.column,
+                      err.message, &conf->place.file, conf->place.line);
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+    ngx_pool_cleanup_t *cleanup = ngx_pool_cleanup_add(r->pool, 0);
+    if (!cleanup)
+        return NGX_ERROR;
+    *ret = cleanup->data = (void *)weir__limit_ref(limit);
+    cleanup->handler = free_limit;
+    return NGX_OK;
+}
+
+static ngx_int_t read_cost(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf, int64_t *ret)
+{
+    ngx_str_t text;
+    if (ngx_http_complex_value(r, conf->cost, &text) != NGX_OK)
+        return NGX_ERROR;
+    if (text.len == 0 || (weir__resp_read_integer((const char *)text.data, text.len, ret) &&
+                          *ret >= 0 && *ret <= WEIR_COST_MAX))
+        return NGX_OK;
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "weir: no cost is \"%V\"; a whole number up to 10^12 is, in %V:%ui", &text,
+                  &conf->place.file, conf->place.line);
+    return NGX_HTTP_BAD_REQUEST;
+}
+
+/* Whether a limit is of the kind that the verb is for: texts with variables say so late. */
+static ngx_int_t check_verb(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf,
+                            const weir_limit *limit, enum weir__verb verb)
+{
+    bool wanted = verb == WEIR__VERB_ACQUIRE;
+    if (weir__has_leases(limit) == wanted && (!wanted || limit->count == 1))
+        return NGX_OK;
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "weir: \"%s\" cannot be used here; weir_conn takes one concurrent limit, weir_limit "
+                  "all others, in %V:%ui",
+                  weir_limit_text(limit), &conf->place.file, conf->place.line);
+    return NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+/* Adds what one limit asks; none of it where its key or its text is empty. */
+static ngx_int_t add(ngx_http_request_t *r, ngx_http_weir_limit_t *conf, ngx_http_weir_ask_t *ask)
+{
+    weir_request *request = &ask->requests[ask->count];
+    weir_key key;
+    if (!ngx_http_weir_key(r, conf, &key))
+        return NGX_OK;
+    *request = weir_ask(key, conf->limit);
+    request->wait_us = conf->wait_us;
+    request->acquire = ask->verb == WEIR__VERB_ACQUIRE;
+    if (conf->text) {
+        ngx_int_t rc = read_limit(r, conf, &request->limit);
+        if (rc != NGX_OK || !request->limit)
+            return rc;
+        rc = check_verb(r, conf, request->limit, ask->verb);
+        if (rc != NGX_OK)
+            return rc;
+    }
+    if (conf->cost) {
+        ngx_int_t rc = read_cost(r, conf, &request->cost);
+        if (rc != NGX_OK)
+            return rc;
+    }
+    ask->confs[ask->count++] = conf;
+    ask->limits += request->limit->count;
+    return NGX_OK;
+}
+
+static ngx_http_weir_ask_t *make(ngx_pool_t *pool, ngx_uint_t n, enum weir__verb verb)
+{
+    ngx_http_weir_ask_t *ask =
+        ngx_palloc(pool, sizeof *ask + n * (sizeof *ask->requests + sizeof *ask->confs));
+    if (!ask)
+        return NULL;
+    ask->verb = verb;
+    ask->count = ask->limits = 0;
+    ask->failed = 0;
+    ask->requests = (weir_request *)(ask + 1);
+    ask->confs = (const ngx_http_weir_limit_t **)(ask->requests + n);
+    return ask;
+}
+
+static ngx_int_t make_rows(ngx_http_request_t *r, ngx_http_weir_ask_t *ask)
+{
+    if (ask->limits > WEIR_LIMITS_MAX) {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "weir: %ui limits are to be decided together, there can be 16; in %V:%ui",
+                      ask->limits, &ask->confs[0]->place.file, ask->confs[0]->place.line);
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+    ask->rows = ngx_palloc(r->pool, ask->limits * sizeof *ask->rows);
+    if (!ask->rows)
+        return NGX_ERROR;
+    weir_decision *rows = ask->rows;
+    for (ngx_uint_t i = 0; i < ask->count; i++) {
+        ask->requests[i].detail = rows;
+        rows += ask->requests[i].limit->count;
+    }
+    return NGX_OK;
+}
+
+ngx_int_t ngx_http_weir_plan(ngx_http_request_t *r, ngx_http_weir_limit_t *const *limits,
+                             ngx_uint_t n, enum weir__verb verb, ngx_http_weir_ask_t **ret)
+{
+    ngx_http_weir_ask_t *ask = make(r->pool, n, verb);
+    *ret = NULL;
+    if (!ask)
+        return NGX_ERROR;
+    for (ngx_uint_t i = 0; i < n; i++) {
+        ngx_int_t rc = add(r, limits[i], ask);
+        if (rc != NGX_OK)
+            return rc;
+    }
+    if (ask->count == 0)
+        return NGX_OK;
+    *ret = ask;
+    return make_rows(r, ask);
+}

@@ -1,0 +1,299 @@
+/*
+ * weir_rate: bandwidth that all responses of a key share.
+ *
+ *     filters ─► nginx's write filter ─► send_paid() ─► the connection's own send_chain
+ *                        ▲                    │
+ *                        └── the write event ◄┴─ nothing paid for: delayed until the timer
+ *
+ * The connection's send_chain is replaced while a response with a rate is sent, from its first piece
+ * of body (HTTP/2 sets its own when it sends the head) until the request ends.
+ *
+ * What holds:
+ *   1. Bytes are paid for before they are sent: a piece is taken from the key's bucket, with a delay
+ *      if need be, which reserves it; so responses go on in the order in which they came. sendfile
+ *      rounds up to whole pages; what that was too much is paid for before the next piece.
+ *   2. What counts is what left the chain: the body, with what HTTP/1 puts around it, not TLS's and
+ *      HTTP/2's frames.
+ *   3. A piece is usable when its time has come by the clock, whoever wakes the connection up.
+ *   4. While it waits here, the connection's own timer is not set: its client is not to blame.
+ *   5. A request that ends gives back what it paid for and did not send.
+ */
+#include "ngx_http_weir.h"
+
+#define PIECE_LEAST 1024
+#define PIECE_MOST (64 * 1024)
+#define PIECES_A_SECOND 10
+#define CALL_MOST (1024 * 1024) /* bytes sent in one go: others are to have their turn */
+/* Many responses share a key: with smaller pieces each gets one about every second. */
+#define WAIT_LONG_US 1000000
+#define WAIT_SHORT_US (WAIT_LONG_US / 4)
+#define TIMER_MOST_MS 60000
+#define UNLIMITED (INT64_C(1) << 62)
+
+struct rate {
+    ngx_http_request_t *request;
+    const ngx_http_weir_loc_conf_t *conf;
+    ngx_connection_t *connection; /* NULL: this response is not limited */
+    ngx_send_chain_pt send_chain; /* the connection's own */
+    weir_store *store;
+    const weir_limit *limit; /* a reference */
+    weir_key key;
+    weir_hashed hashed;
+    int64_t piece, piece_most;
+    int64_t credit;     /* bytes paid for; below 0: sent too much */
+    int64_t reserved;   /* bytes that will be paid for at due_us */
+    int64_t due_us;     /* monotonic; 0: there is nothing to wait for */
+    weir_decision last; /* the last one that was allowed */
+    ngx_event_t timer;
+};
+
+static ngx_http_output_body_filter_pt next_body_filter;
+
+/* ---- the limit ---- */
+
+static bool is_rate(const weir_limit *limit)
+{
+    return limit->count == 1 && limit->rules[0].kind == WEIR__TOKEN_BUCKET;
+}
+
+static int64_t piece_of(const struct weir__rule *rule)
+{
+    int64_t piece = rule->count * (1000000 / PIECES_A_SECOND) / rule->period_us;
+    piece = ngx_max(PIECE_LEAST, ngx_min(PIECE_MOST, piece));
+    return ngx_min(rule->burst, piece);
+}
+
+char *ngx_http_weir_rate_check(ngx_conf_t *cf, const ngx_http_weir_limit_t *limit)
+{
+    if (is_rate(limit->limit))
+        return NGX_CONF_OK;
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "weir_rate: bandwidth cannot be limited by \"%s\"; write one token-bucket of "
+                       "bytes, like \"token-bucket 1m/s burst 4m\"",
+                       weir_limit_text(limit->limit));
+    return NGX_CONF_ERROR;
+}
+
+/* ---- taking ---- */
+
+/* Where weir_test_clock says what time it is, nothing is waited for. */
+static bool is_virtual(const struct rate *rate)
+{
+    ngx_str_t time;
+    return rate->conf->test_clock &&
+           ngx_http_complex_value(rate->request, rate->conf->test_clock, &time) == NGX_OK &&
+           time.len > 0;
+}
+
+static void adapt_piece(struct rate *rate, int64_t delay_us)
+{
+    if (delay_us > WAIT_LONG_US)
+        rate->piece = ngx_max(ngx_min(PIECE_LEAST, rate->piece_most), rate->piece / 2);
+    else if (delay_us < WAIT_SHORT_US)
+        rate->piece = ngx_min(rate->piece_most, rate->piece * 2);
+}
+
+/* The zone does not decide: the rest of the response is not limited. */
+static void give_up(struct rate *rate, int code)
+{
+    ngx_log_error(NGX_LOG_ERR, rate->connection->log, 0,
+                  "weir: the response is sent without a limit of its rate: %s", weir_strerror(code));
+    rate->reserved = UNLIMITED;
+    rate->last.charged = 0;
+}
+
+/* Takes the next piece for a response that has `size` bytes to send. */
+static void take(struct rate *rate, off_t size)
+{
+    int64_t burst = rate->limit->rules[0].burst;
+    weir_request request = weir_ask(rate->key, rate->limit);
+    weir_decision decision;
+    request.cost = ngx_min(burst, ngx_min(rate->piece, size) - rate->credit);
+    request.wait_us = WEIR_WAIT_ANY;
+    ngx_http_weir_set_clock(rate->request, rate->conf);
+    int code = weir_take_all(rate->store, &request, 1, &decision);
+    if (code || decision.retry_after_us == WEIR_NEVER) {
+        give_up(rate, code ? code : WEIR_EINVAL);
+        return;
+    }
+    if (decision.allowed) {
+        rate->last = decision;
+        rate->reserved = request.cost;
+    }
+    int64_t delay_us = decision.delay_us + decision.retry_after_us;
+    if (delay_us && !is_virtual(rate))
+        rate->due_us = weir__mono_us() + delay_us;
+    adapt_piece(rate, delay_us);
+}
+
+static void wait_for_due(struct rate *rate, int64_t now_us)
+{
+    ngx_event_t *write = rate->connection->write;
+    int64_t delay_ms = (rate->due_us - now_us + 999) / 1000;
+    write->delayed = 1;
+    if (write->timer_set)
+        ngx_del_timer(write);
+    ngx_time_update();
+    ngx_add_timer(&rate->timer, (ngx_msec_t)ngx_min(delay_ms, TIMER_MOST_MS));
+}
+
+/* Whether something may be sent now; otherwise the connection is delayed. */
+static bool may_send(struct rate *rate, off_t size)
+{
+    while (rate->credit <= 0) {
+        if (rate->reserved == 0 && rate->due_us == 0)
+            take(rate, size);
+        int64_t now_us = rate->due_us ? weir__mono_us() : 0;
+        if (now_us < rate->due_us) {
+            wait_for_due(rate, now_us);
+            return false;
+        }
+        rate->credit += rate->reserved;
+        rate->reserved = rate->due_us = 0;
+    }
+    return true;
+}
+
+static void wake_up(ngx_event_t *timer)
+{
+    struct rate *rate = ngx_rbtree_data(timer, struct rate, timer);
+    ngx_event_t *write = rate->connection->write;
+    int64_t now_us = weir__mono_us();
+    if (now_us < rate->due_us) {
+        wait_for_due(rate, now_us);
+        return;
+    }
+    if (write->timer_set) /* limit_rate delays it as well, and ends that itself */
+        return;
+    write->delayed = 0;
+    ngx_post_event(write, &ngx_posted_events);
+}
+
+/* ---- sending ---- */
+
+static off_t size_of(const ngx_chain_t *chain)
+{
+    off_t size = 0;
+    for (; chain; chain = chain->next)
+        size += ngx_buf_size(chain->buf);
+    return size;
+}
+
+static ngx_chain_t *send_paid(ngx_connection_t *c, ngx_chain_t *in, off_t limit)
+{
+    ngx_http_request_t *r = c->data; /* the active one: the main request, or one below it */
+    struct rate *rate = ngx_http_weir_ctx(r)->rate;
+    off_t room = limit && limit < CALL_MOST ? limit : CALL_MOST, size = size_of(in), sent;
+    do {
+        if (size == 0)
+            return rate->send_chain(c, in, limit);
+        if (!may_send(rate, size))
+            return in;
+        in = rate->send_chain(c, in, ngx_min(room, rate->credit));
+        if (in == NGX_CHAIN_ERROR)
+            return in;
+        sent = size - size_of(in);
+        size -= sent;
+        room -= sent;
+        rate->credit -= sent;
+    } while (in && sent && room > 0 && c->write->ready);
+    return in;
+}
+
+/* ---- the life of a response ---- */
+
+/* Fills in the rest of a rate whose limit applies. */
+static ngx_int_t fill(struct rate *rate, const weir_request *request)
+{
+    ngx_connection_t *c = rate->request->connection;
+    u_char *key = ngx_pnalloc(rate->request->pool, request->key.len);
+    if (!key)
+        return NGX_ERROR;
+    ngx_memcpy(key, request->key.data, request->key.len);
+    rate->store = rate->conf->rate->zone->store;
+    rate->key = weir_key_hash(rate->store, weir_bytes(key, request->key.len), &rate->hashed);
+    rate->limit = weir__limit_ref(request->limit);
+    rate->piece = rate->piece_most = piece_of(&rate->limit->rules[0]);
+    rate->timer.handler = wake_up;
+    rate->timer.data = c;
+    rate->timer.log = c->log;
+    rate->connection = c;
+    rate->send_chain = c->send_chain;
+    c->send_chain = send_paid;
+    return NGX_OK;
+}
+
+static ngx_int_t begin(ngx_http_request_t *r, const ngx_http_weir_loc_conf_t *conf)
+{
+    ngx_http_weir_limit_t *const limits[] = {conf->rate};
+    ngx_http_weir_ask_t *ask;
+    ngx_http_weir_ctx_t *ctx = ngx_http_weir_ctx_make(r);
+    if (!ctx)
+        return NGX_ERROR;
+    if (ctx->rate)
+        return NGX_OK;
+    struct rate *rate = ngx_pcalloc(r->pool, sizeof *rate);
+    if (!rate)
+        return NGX_ERROR;
+    rate->request = r;
+    rate->conf = conf;
+    ctx->rate = rate;
+    ngx_int_t rc = ngx_http_weir_plan(r, limits, 1, WEIR__VERB_TAKE, &ask);
+    if (rc != NGX_OK || !ask) /* a text that cannot be read was logged; the head is gone already */
+        return rc == NGX_ERROR ? rc : NGX_OK;
+    if (is_rate(ask->requests[0].limit))
+        return fill(rate, &ask->requests[0]);
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "weir: weir_rate needs one token-bucket, not \"%s\"; the response is sent without "
+                  "a limit of its rate, in %V:%ui",
+                  weir_limit_text(ask->requests[0].limit), &conf->rate->place.file,
+                  conf->rate->place.line);
+    return NGX_OK;
+}
+
+static ngx_int_t body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    const ngx_http_weir_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
+    if (conf->rate && r == r->main && begin(r, conf) != NGX_OK)
+        return NGX_ERROR;
+    return next_body_filter(r, in);
+}
+
+ngx_int_t ngx_http_weir_rate_init(ngx_conf_t *cf)
+{
+    (void)cf;
+    next_body_filter = ngx_http_top_body_filter;
+    ngx_http_top_body_filter = body_filter;
+    return NGX_OK;
+}
+
+/* Corrects the last charge to what was sent of it; what came before it was sent. */
+static void settle(struct rate *rate)
+{
+    int64_t unused = rate->credit + rate->reserved;
+    char receipt[WEIR_RECEIPT_SIZE];
+    weir_error err;
+    if (unused == 0 || rate->last.charged == 0)
+        return;
+    ngx_http_weir_set_clock(rate->request, rate->conf);
+    weir_receipt(&rate->last, receipt);
+    if (weir_settle(rate->store, rate->key, rate->limit, receipt,
+                    ngx_max(0, rate->last.charged - unused), &err))
+        ngx_log_error(NGX_LOG_ERR, rate->connection->log, 0,
+                      "weir: bytes that were not sent are not given back: %s", err.message);
+}
+
+void ngx_http_weir_rate_end(ngx_http_weir_ctx_t *ctx)
+{
+    struct rate *rate = ctx->rate;
+    ctx->rate = NULL;
+    if (!rate || !rate->connection)
+        return;
+    if (rate->timer.timer_set) {
+        ngx_del_timer(&rate->timer);
+        rate->connection->write->delayed = 0;
+    }
+    rate->connection->send_chain = rate->send_chain;
+    settle(rate);
+    weir_limit_free((weir_limit *)rate->limit);
+}
