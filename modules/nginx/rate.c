@@ -67,23 +67,15 @@ char *ngx_http_weir_rate_check(ngx_conf_t *cf, const ngx_http_weir_limit_t *limi
 {
     if (is_rate(limit->limit))
         return NGX_CONF_OK;
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "weir_rate: bandwidth cannot be limited by \"%s\"; write one token-bucket of "
-                       "bytes, like \"token-bucket 1m/s burst 4m\"",
-                       weir_limit_text(limit->limit));
+    ngx_conf_log_error(
+        NGX_LOG_EMERG, cf, 0,
+        "weir_rate: bandwidth cannot be limited by \"%s\"; write one token-bucket of "
+        "bytes, like \"token-bucket 1m/s burst 4m\"",
+        weir_limit_text(limit->limit));
     return NGX_CONF_ERROR;
 }
 
 /* ---- taking ---- */
-
-/* Where weir_test_clock says what time it is, nothing is waited for. */
-static bool is_virtual(const struct rate *rate)
-{
-    ngx_str_t time;
-    return rate->conf->test_clock &&
-           ngx_http_complex_value(rate->request, rate->conf->test_clock, &time) == NGX_OK &&
-           time.len > 0;
-}
 
 static void adapt_piece(struct rate *rate, int64_t delay_us)
 {
@@ -97,7 +89,8 @@ static void adapt_piece(struct rate *rate, int64_t delay_us)
 static void give_up(struct rate *rate, int code)
 {
     ngx_log_error(NGX_LOG_ERR, rate->connection->log, 0,
-                  "weir: the response is sent without a limit of its rate: %s", weir_strerror(code));
+                  "weir: the response is sent without a limit of its rate: %s",
+                  weir_strerror(code));
     rate->reserved = UNLIMITED;
     rate->last.charged = 0;
 }
@@ -110,9 +103,9 @@ static void take(struct rate *rate, off_t size)
     weir_decision decision;
     request.cost = ngx_min(burst, ngx_min(rate->piece, size) - rate->credit);
     request.wait_us = WEIR_WAIT_ANY;
-    ngx_http_weir_set_clock(rate->request, rate->conf);
+    bool is_test = ngx_http_weir_set_clock(rate->request, rate->conf); /* then nothing waits */
     int code = weir_take_all(rate->store, &request, 1, &decision);
-    if (code || decision.retry_after_us == WEIR_NEVER) {
+    if (code || decision.retry_after_us == WEIR_NEVER || (is_test && !decision.allowed)) {
         give_up(rate, code ? code : WEIR_EINVAL);
         return;
     }
@@ -121,7 +114,7 @@ static void take(struct rate *rate, off_t size)
         rate->reserved = request.cost;
     }
     int64_t delay_us = decision.delay_us + decision.retry_after_us;
-    if (delay_us && !is_virtual(rate))
+    if (delay_us && !is_test)
         rate->due_us = weir__mono_us() + delay_us;
     adapt_piece(rate, delay_us);
 }
@@ -202,16 +195,26 @@ static ngx_chain_t *send_paid(ngx_connection_t *c, ngx_chain_t *in, off_t limit)
 
 /* ---- the life of a response ---- */
 
-/* Fills in the rest of a rate whose limit applies. */
-static ngx_int_t fill(struct rate *rate, const weir_request *request)
+/* The key of a state of its own: a weir_limit of the same key does not count bytes. */
+static ngx_int_t set_key(struct rate *rate, weir_key key)
+{
+    static const char mark[] = "\0rate";
+    size_t len = ngx_min(key.len, WEIR_KEY_MAX - sizeof mark);
+    u_char *own = ngx_pnalloc(rate->request->pool, len + sizeof mark);
+    if (!own)
+        return NGX_ERROR;
+    ngx_memcpy(ngx_cpymem(own, key.data, len), mark, sizeof mark);
+    rate->key = weir_key_hash(rate->store, weir_bytes(own, len + sizeof mark), &rate->hashed);
+    return NGX_OK;
+}
+
+/* The limit applies: from now on it is send_paid that sends. */
+static ngx_int_t take_over(struct rate *rate, const weir_request *request)
 {
     ngx_connection_t *c = rate->request->connection;
-    u_char *key = ngx_pnalloc(rate->request->pool, request->key.len);
-    if (!key)
-        return NGX_ERROR;
-    ngx_memcpy(key, request->key.data, request->key.len);
     rate->store = rate->conf->rate->zone->store;
-    rate->key = weir_key_hash(rate->store, weir_bytes(key, request->key.len), &rate->hashed);
+    if (set_key(rate, request->key) != NGX_OK)
+        return NGX_ERROR;
     rate->limit = weir__limit_ref(request->limit);
     rate->piece = rate->piece_most = piece_of(&rate->limit->rules[0]);
     rate->timer.handler = wake_up;
@@ -242,12 +245,12 @@ static ngx_int_t begin(ngx_http_request_t *r, const ngx_http_weir_loc_conf_t *co
     if (rc != NGX_OK || !ask) /* a text that cannot be read was logged; the head is gone already */
         return rc == NGX_ERROR ? rc : NGX_OK;
     if (is_rate(ask->requests[0].limit))
-        return fill(rate, &ask->requests[0]);
-    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                  "weir: weir_rate needs one token-bucket, not \"%s\"; the response is sent without "
-                  "a limit of its rate, in %V:%ui",
-                  weir_limit_text(ask->requests[0].limit), &conf->rate->place.file,
-                  conf->rate->place.line);
+        return take_over(rate, &ask->requests[0]);
+    ngx_log_error(
+        NGX_LOG_ERR, r->connection->log, 0,
+        "weir: weir_rate needs one token-bucket, not \"%s\"; the response is sent without "
+        "a limit of its rate, in %V:%ui",
+        weir_limit_text(ask->requests[0].limit), &conf->rate->place.file, conf->rate->place.line);
     return NGX_OK;
 }
 
