@@ -2,11 +2,10 @@
  * decides. */
 #include "remote/remote.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define BATCH 32 /* requests of weir_take_many under way at once */
 
 /* Whose process this is: after fork everything but the address is made anew. */
 static inline int be_alive(struct weir__remote *remote)
@@ -39,6 +38,24 @@ static int note(struct weir__remote *remote, const struct weir__ask *ask, int co
     memcpy(remote->refusal, ask->error, sizeof remote->refusal);
     pthread_mutex_unlock(&remote->lock);
     return code;
+}
+
+/* All sent, then all awaited: how many questions share a round trip. Codes that are set already stay,
+ * and their questions unasked. */
+static void ask_all(struct weir__remote *remote, struct weir__ask *asks, size_t n, int *codes)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (codes[i] == 0)
+            weir__ask_begin(remote->fleet, &asks[i]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (codes[i] == 0)
+            weir__ask_flush(&asks[i]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (codes[i] == 0)
+            codes[i] = note(remote, &asks[i], weir__ask_finish(remote->fleet, &asks[i]));
+    }
 }
 
 static int ask_and_wait(struct weir__remote *remote, struct weir__ask *ask)
@@ -85,7 +102,7 @@ static int peek_each(struct weir__remote *remote, const weir_request *requests, 
 {
     struct weir__ask asks[WEIR_LIMITS_MAX], whole;
     weir_decision each[WEIR_LIMITS_MAX];
-    int code = 0;
+    int codes[WEIR_LIMITS_MAX] = {0};
     size_t at = 0;
     prepare(remote, WEIR__VERB_PEEK, requests, n, now, &whole);
     if (!weir__ask_slot(&whole))
@@ -95,17 +112,14 @@ static int peek_each(struct weir__remote *remote, const weir_request *requests, 
         asks[i].slot = whole.slot;
         asks[i].rows = rows + at;
         asks[i].ret = &each[i];
-        weir__ask_begin(remote->fleet, &asks[i]);
     }
-    for (size_t i = 0; i < n; i++)
-        weir__ask_flush(&asks[i]);
+    ask_all(remote, asks, n, codes);
     for (size_t i = 0; i < n; i++) {
-        int one = note(remote, &asks[i], weir__ask_finish(remote->fleet, &asks[i]));
-        code = code ? code : one;
+        if (codes[i])
+            return codes[i];
     }
-    if (code == 0)
-        weir__fold(rows, at, ret);
-    return code;
+    weir__fold(rows, at, ret);
+    return 0;
 }
 
 static int decide_there(struct weir__remote *remote, const weir_request *requests, size_t n,
@@ -143,31 +157,27 @@ static int decide(weir_store *store, const weir_request *requests, size_t n, enu
     return code == WEIR_EUNREACHABLE ? weir__fallback_decide(remote, requests, n, mode, ret) : code;
 }
 
-/* A batch: all sent, then all awaited. */
 static int take_batch(struct weir__remote *remote, const weir_request *requests, size_t n,
                       int64_t now, weir_decision *rets)
 {
-    struct weir__ask asks[BATCH];
-    weir_decision answers[BATCH];
-    int first = 0;
+    struct weir__ask asks[WEIR__JOBS_MAX];
+    weir_decision answers[WEIR__JOBS_MAX];
+    int codes[WEIR__JOBS_MAX], first = 0;
     for (size_t i = 0; i < n; i++) {
         struct weir__ask *ask = &asks[i];
         prepare(remote, WEIR__VERB_TAKE, &requests[i], 1, now, ask);
         ask->rows = requests[i].detail;
         ask->ret = &answers[i];
-        set_verb(&requests[i], WEIR__TAKE, ask);
+        codes[i] = set_verb(&requests[i], WEIR__TAKE, ask);
         weir__ask_slot(ask);
-        weir__ask_begin(remote->fleet, ask);
     }
-    for (size_t i = 0; i < n; i++)
-        weir__ask_flush(&asks[i]);
+    ask_all(remote, asks, n, codes);
     for (size_t i = 0; i < n; i++) {
-        int code = note(remote, &asks[i], weir__ask_finish(remote->fleet, &asks[i]));
-        if (code == 0)
+        if (codes[i] == 0)
             rets[i] = answers[i];
-        else if (code == WEIR_EUNREACHABLE)
-            code = weir__fallback_decide(remote, &requests[i], 1, WEIR__TAKE, &rets[i]);
-        first = first ? first : code;
+        else if (codes[i] == WEIR_EUNREACHABLE)
+            codes[i] = weir__fallback_decide(remote, &requests[i], 1, WEIR__TAKE, &rets[i]);
+        first = first ? first : codes[i];
     }
     return first;
 }
@@ -177,10 +187,45 @@ static int take_many(weir_store *store, const weir_request *requests, size_t n, 
 {
     struct weir__remote *remote = weir__remote_of(store);
     int code = be_alive(remote);
-    for (size_t done = 0; done < n && code == 0; done += BATCH)
-        code = take_batch(remote, requests + done, n - done < BATCH ? n - done : BATCH, now,
-                          rets + done);
+    for (size_t done = 0; done < n && code == 0; done += WEIR__JOBS_MAX)
+        code = take_batch(remote, requests + done,
+                          n - done < WEIR__JOBS_MAX ? n - done : WEIR__JOBS_MAX, now, rets + done);
     return code;
+}
+
+/* ---- jobs ---- */
+
+/* A job as a question; 0, or why it cannot be put. */
+static int prepare_job(struct weir__remote *remote, const struct weir__job *job,
+                       struct weir__ask *ret)
+{
+    prepare(remote, job->verb, job->requests, job->count, 0, ret);
+    ret->time_us = job->time_us;
+    ret->call.deadline_us = job->deadline_us;
+    ret->lease = job->lease;
+    ret->ret = job->ret;
+    ret->rows = job->rows;
+    if (job->verb == WEIR__VERB_ACQUIRE && weir__lease_id(&ret->lease))
+        return WEIR_ESYSTEM;
+    int code = check_group(job->requests, job->count);
+    return code == 0 && !weir__ask_slot(ret) ? WEIR_ESLOTS : code;
+}
+
+void weir__remote_do(weir_store *store, struct weir__job *const jobs[], size_t n)
+{
+    struct weir__remote *remote = weir__remote_of(store);
+    struct weir__ask asks[WEIR__JOBS_MAX];
+    int codes[WEIR__JOBS_MAX], alive = be_alive(remote);
+    for (size_t i = 0; i < n; i++) {
+        codes[i] = prepare_job(remote, jobs[i], &asks[i]);
+        codes[i] = alive ? alive : codes[i];
+    }
+    ask_all(remote, asks, n, codes);
+    for (size_t i = 0; i < n; i++) {
+        jobs[i]->code = codes[i];
+        jobs[i]->integer = asks[i].integer;
+        snprintf(jobs[i]->error, sizeof jobs[i]->error, "%s", asks[i].failed ? asks[i].error : "");
+    }
 }
 
 /* ---- the other verbs ---- */
@@ -237,35 +282,26 @@ static int reset(weir_store *store, weir_key key)
     return ask_and_wait(remote, &ask);
 }
 
-/* Whether every server that owns keys can be reached; its error says which cannot. */
-static int check_reach(struct weir__fleet *fleet, weir_error *err)
+int weir__remote_why(weir_store *store, weir_error *err)
 {
-    char why[WEIR__WHY_SIZE];
-    for (unsigned i = 0; i < fleet->count; i++) {
-        struct weir__node *node = fleet->nodes[i];
-        if (!node->owns || node->link.state == WEIR__LINK_UP)
-            continue;
-        struct weir__redis_host host = weir__fleet_host(fleet, node);
-        weir__link_why(&node->link, why);
-        return weir__fail(err, WEIR_EUNREACHABLE, 0, "%s:%u: %s", host.name, (unsigned)host.port,
-                          why);
-    }
-    if (fleet->count > 0)
-        return 0;
-    pthread_mutex_lock(&fleet->lock);
-    memcpy(why, fleet->why, sizeof why);
-    pthread_mutex_unlock(&fleet->lock);
-    return weir__fail(err, WEIR_EUNREACHABLE, 0, "no server is known yet: %s", why);
+    struct weir__remote *remote = weir__remote_of(store);
+    int code = be_alive(remote);
+    if (code)
+        return weir__fail(err, code, 0, "%s", weir_strerror(code));
+    return weir__fleet_check(remote->fleet, err);
+}
+
+bool weir__remote_reachable(weir_store *store)
+{
+    struct weir__remote *remote = weir__remote_of(store);
+    return remote->owner != getpid() || weir__fleet_reachable(remote->fleet);
 }
 
 /* 0 while every server can be reached and none has refused anything. */
 static int check(weir_store *store, weir_error *err)
 {
     struct weir__remote *remote = weir__remote_of(store);
-    int code = be_alive(remote);
-    if (code)
-        return weir__fail(err, code, 0, "%s", weir_strerror(code));
-    code = check_reach(remote->fleet, err);
+    int code = weir__remote_why(store, err);
     if (code)
         return code;
     pthread_mutex_lock(&remote->lock);
@@ -279,7 +315,7 @@ static void close_remote(weir_store *store)
 {
     struct weir__remote *remote = weir__remote_of(store);
     weir__fleet_stop(remote->fleet, remote->owner != getpid());
-    weir_store_close(remote->local);
+    weir_store_close(remote->standin.local);
     pthread_mutex_destroy(&remote->lock);
     free(remote);
 }

@@ -113,27 +113,25 @@ static void mark(weir_decision *decision)
     decision->charged = 0;
 }
 
-static int decide_locally(struct weir__remote *remote, const weir_request *requests, size_t n,
-                          enum weir__mode mode, weir_decision *ret)
+static int decide_locally(const struct weir__standin *standin, const weir_request *requests,
+                          size_t n, enum weir__mode mode, weir_decision *ret)
 {
     weir_limit shares[WEIR_LIMITS_MAX];
     weir_request asked[WEIR_LIMITS_MAX];
     weir_decision rows[WEIR_LIMITS_MAX];
-    bool divided = remote->url.peers > 1;
+    bool divided = standin->peers > 1;
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
         asked[i] = requests[i];
         asked[i].detail = rows + count;
         if (divided) {
-            weir__share(requests[i].limit, remote->url.peers, &shares[i]);
+            weir__share(requests[i].limit, standin->peers, &shares[i]);
             asked[i].limit = &shares[i];
         }
         count += requests[i].limit->count;
     }
-    if (remote->base.clock.now)
-        weir_store_set_clock(remote->local, &remote->base.clock);
-    int code = mode == WEIR__TAKE ? weir_take_all(remote->local, asked, n, ret)
-                                  : weir_peek_all(remote->local, asked, n, ret);
+    int code = mode == WEIR__TAKE ? weir_take_all(standin->local, asked, n, ret)
+                                  : weir_peek_all(standin->local, asked, n, ret);
     if (code)
         return code;
     uint64_t lease = ret->lease;
@@ -153,29 +151,40 @@ static int decide_locally(struct weir__remote *remote, const weir_request *reque
 
 /* ---- the doors ---- */
 
+int weir__standin_decide(const struct weir__standin *standin, const weir_request *requests,
+                         size_t n, enum weir__mode mode, int64_t now, weir_decision *ret)
+{
+    if (standin->fail == WEIR__FAIL_LOCAL)
+        return decide_locally(standin, requests, n, mode, ret);
+    decide_blankly(requests, n, standin->fail == WEIR__FAIL_OPEN, now, ret);
+    return 0;
+}
+
 int weir__fallback_decide(struct weir__remote *remote, const weir_request *requests, size_t n,
                           enum weir__mode mode, weir_decision *ret)
 {
+    if (remote->bare)
+        return WEIR_EUNREACHABLE;
     int64_t now = weir__store_now(&remote->base);
     if (now < 0)
         return WEIR_EINVAL;
-    if (remote->local)
-        return decide_locally(remote, requests, n, mode, ret);
-    decide_blankly(requests, n, remote->url.fail == WEIR__FAIL_OPEN, now, ret);
-    return 0;
+    if (remote->base.clock.now && remote->standin.local)
+        weir_store_set_clock(remote->standin.local, &remote->base.clock);
+    return weir__standin_decide(&remote->standin, requests, n, mode, now, ret);
 }
 
 int weir__fallback_lease(struct weir__remote *remote, weir_key key, const weir_limit *limit,
                          uint64_t lease, enum weir__lease_verb verb)
 {
-    if (!remote->local)
+    weir_store *local = remote->standin.local;
+    if (!local)
         return WEIR_EUNREACHABLE;
-    return verb == WEIR__RENEW ? weir_renew(remote->local, key, limit, lease)
-                               : weir_release(remote->local, key, limit, lease);
+    return verb == WEIR__RENEW ? weir_renew(local, key, limit, lease)
+                               : weir_release(local, key, limit, lease);
 }
 
 void weir__fallback_reset(struct weir__remote *remote, weir_key key)
 {
-    if (remote->local && weir_reset(remote->local, key) != 0)
+    if (remote->standin.local && weir_reset(remote->standin.local, key) != 0)
         return; /* nothing there to forget */
 }

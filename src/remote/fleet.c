@@ -105,6 +105,45 @@ void weir__fleet_moved(struct weir__fleet *fleet, uint16_t slot, const struct we
     weir__fleet_wake(fleet);
 }
 
+/* ---- who can be reached ---- */
+
+static int fail_of_node(struct weir__fleet *fleet, struct weir__node *node, weir_error *err)
+{
+    char why[WEIR__WHY_SIZE];
+    struct weir__redis_host host = weir__fleet_host(fleet, node);
+    weir__link_why(&node->link, why);
+    if (fleet->url->kind == WEIR__REDIS_UNIX)
+        return weir__fail(err, WEIR_EUNREACHABLE, 0, "%s: %s", fleet->url->path, why);
+    if (!host.name[0])
+        return weir__fail(err, WEIR_EUNREACHABLE, 0, "no server is known yet: %s", why);
+    return weir__fail(err, WEIR_EUNREACHABLE, 0, "%s:%u: %s", host.name, (unsigned)host.port, why);
+}
+
+int weir__fleet_check(struct weir__fleet *fleet, weir_error *err)
+{
+    char why[WEIR__WHY_SIZE];
+    for (unsigned i = 0; i < fleet->count; i++) {
+        struct weir__node *node = fleet->nodes[i];
+        if (node->owns && node->link.state != WEIR__LINK_UP)
+            return fail_of_node(fleet, node, err);
+    }
+    if (fleet->count > 0)
+        return 0;
+    pthread_mutex_lock(&fleet->lock);
+    memcpy(why, fleet->why, sizeof why);
+    pthread_mutex_unlock(&fleet->lock);
+    return weir__fail(err, WEIR_EUNREACHABLE, 0, "no server is known yet: %s", why);
+}
+
+bool weir__fleet_reachable(struct weir__fleet *fleet)
+{
+    for (unsigned i = 0; i < fleet->count; i++) {
+        if (fleet->nodes[i]->owns && fleet->nodes[i]->link.state != WEIR__LINK_DOWN)
+            return true;
+    }
+    return fleet->count == 0 && !weir__fleet_wait(fleet, 0);
+}
+
 /* ---- the keeper, from outside ---- */
 
 void weir__fleet_wake(struct weir__fleet *fleet)

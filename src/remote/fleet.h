@@ -33,12 +33,12 @@ struct weir__fleet {
     pthread_cond_t changed;
     struct weir__node *nodes[WEIR__NODES_MAX];
     _Atomic unsigned count;
-    _Atomic uint16_t slots[WEIR__SLOTS]; /* index of a node and 1; 0: nobody's, as far as we know */
-    _Atomic bool stale;                  /* somebody found the map wrong */
-    int wake_fd, stop_fd;                /* eventfds: look around; stop */
-    bool tried;                          /* the first round is over; under the lock */
-    enum weir__talk_result result;       /* of the last round's worst attempt; under the lock */
-    char why[WEIR__WHY_SIZE];            /* under the lock */
+    _Atomic uint16_t slots[WEIR__HASH_SLOTS]; /* index of a node and 1; 0: nobody knows */
+    _Atomic bool stale;                       /* somebody found the map wrong */
+    int wake_fd, stop_fd;                     /* eventfds: look around; stop */
+    bool tried;                               /* the first round is over; under the lock */
+    enum weir__talk_result result; /* of the last round's worst attempt; under the lock */
+    char why[WEIR__WHY_SIZE];      /* under the lock */
     /* the keeper's */
     pthread_t keeper;
     uint64_t random;
@@ -67,6 +67,10 @@ void weir__fleet_wake(struct weir__fleet *fleet);
 bool weir__fleet_wait(struct weir__fleet *fleet, int64_t deadline_us);
 /* A node's address, copied. */
 struct weir__redis_host weir__fleet_host(struct weir__fleet *fleet, const struct weir__node *node);
+/* 0 while every server that owns keys can be reached, else WEIR_EUNREACHABLE and why. */
+int weir__fleet_check(struct weir__fleet *fleet, weir_error *err);
+/* Whether one of them can be, or was not tried yet. */
+bool weir__fleet_reachable(struct weir__fleet *fleet);
 /* The index of a node; the count if it is none of them. */
 unsigned weir__fleet_index(const struct weir__fleet *fleet, const struct weir__node *node);
 

@@ -30,16 +30,16 @@ static int make_anew(struct weir__remote *remote)
     struct weir__fleet *fleet = weir__fleet_start(&remote->url);
     if (!fleet)
         return errno == ENOMEM ? WEIR_ENOMEM : WEIR_ESYSTEM;
-    int code = open_local(&remote->url, &local, NULL);
+    int code = remote->bare ? 0 : open_local(&remote->url, &local, NULL);
     if (code) {
         weir__fleet_stop(fleet, false);
         return code;
     }
     weir__fleet_stop(remote->fleet, true);
-    weir_store_close(remote->local);
+    weir_store_close(remote->standin.local);
     pthread_mutex_init(&remote->lock, NULL);
     remote->fleet = fleet;
-    remote->local = local;
+    remote->standin.local = local;
     return 0;
 }
 
@@ -75,27 +75,51 @@ static int first_answer(struct weir__fleet *fleet, weir_error *err)
     return code;
 }
 
+/* Of this process, with its keeper; the address and all else is set. */
+static int start(struct weir__remote *remote, weir_error *err)
+{
+    remote->base.engine = &weir__remote_engine;
+    remote->owner = getpid();
+    pthread_mutex_init(&remote->lock, NULL);
+    remote->fleet = weir__fleet_start(&remote->url);
+    if (remote->fleet)
+        return 0;
+    return weir__fail(err, errno == ENOMEM ? WEIR_ENOMEM : WEIR_ESYSTEM, 0,
+                      "no thread for a redis:// store: %s", strerror(errno));
+}
+
 int weir__remote_open(const char *url, weir_store **ret, weir_error *err)
 {
     struct weir__remote *remote = calloc(1, sizeof *remote);
     if (!remote)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a store");
     int code = weir__redis_url_parse(url, &remote->url, err);
-    if (code == 0)
-        code = open_local(&remote->url, &remote->local, err);
     if (code == 0) {
-        remote->base.engine = &weir__remote_engine;
-        remote->owner = getpid();
-        pthread_mutex_init(&remote->lock, NULL);
-        remote->fleet = weir__fleet_start(&remote->url);
-        if (!remote->fleet)
-            code = weir__fail(err, WEIR_ESYSTEM, 0, "no thread for a redis:// store: %s",
-                              strerror(errno));
-        else if ((code = first_answer(remote->fleet, err)) != 0)
-            weir__fleet_stop(remote->fleet, false);
+        remote->standin = (struct weir__standin){remote->url.fail, remote->url.peers, NULL};
+        code = open_local(&remote->url, &remote->standin.local, err);
     }
+    if (code == 0)
+        code = start(remote, err);
+    if (code == 0 && (code = first_answer(remote->fleet, err)) != 0)
+        weir__fleet_stop(remote->fleet, false);
     if (code) {
-        weir_store_close(remote->local);
+        weir_store_close(remote->standin.local);
+        free(remote);
+        return code;
+    }
+    *ret = &remote->base;
+    return 0;
+}
+
+int weir__remote_open_bare(const struct weir__redis_url *url, weir_store **ret, weir_error *err)
+{
+    struct weir__remote *remote = calloc(1, sizeof *remote);
+    if (!remote)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a store");
+    remote->url = *url;
+    remote->bare = true;
+    int code = start(remote, err);
+    if (code) {
         free(remote);
         return code;
     }

@@ -7,13 +7,21 @@
 
 #include <sys/types.h>
 
+/* Who decides while no server does. */
+struct weir__standin {
+    enum weir__redis_fail fail;
+    int32_t peers;     /* how many share the limits */
+    weir_store *local; /* fail=local: where it decides */
+};
+
 struct weir__remote {
     weir_store base;
     struct weir__redis_url url;
-    struct weir__fleet *fleet;     /* of the process `owner` */
-    weir_store *local;             /* fail=local: the stand-in's zone; NULL otherwise */
-    _Atomic pid_t owner;           /* whose process fleet and local are */
-    _Atomic pid_t reviver;         /* whose process one thread is making them anew for */
+    bool bare;                    /* without a stand-in: EUNREACHABLE is the caller's business */
+    struct weir__fleet *fleet;    /* of the process `owner` */
+    struct weir__standin standin; /* its zone is of that process, too */
+    _Atomic pid_t owner;
+    _Atomic pid_t reviver;         /* the process that one thread is making them anew for */
     pthread_mutex_t lock;          /* for the text only */
     char refusal[WEIR__ERROR_MAX]; /* the last reply that ended in an error code */
 };
@@ -26,9 +34,43 @@ static inline struct weir__remote *weir__remote_of(weir_store *store)
 /* open.c: makes fleet and stand-in of this process, after open and in a child. 0 or a code. */
 int weir__remote_revive(struct weir__remote *remote);
 
+/* ---- for event loops, which bring stand-in and threads themselves ---- */
+
+/* Opens a store without a stand-in. Does not wait for a connection, and fails only without memory or
+ * threads: a server that refuses us is tried again like one that is away. */
+int weir__remote_open_bare(const struct weir__redis_url *url, weir_store **ret, weir_error *err);
+
+/* A question and its answer. Take, acquire, renew and release; those but take have one request. */
+struct weir__job {
+    enum weir__verb verb;
+    weir_request *requests;
+    size_t count;
+    uint64_t lease;              /* renew, release: which */
+    int64_t deadline_us;         /* monotonic */
+    int64_t time_us;             /* of the test clock; -1: the server's own */
+    weir_decision *ret;          /* take, acquire: the folded decision */
+    weir_decision *rows;         /* and each limit's, room for all */
+    int code;                    /* 0, WEIR_EUNREACHABLE, or a refusal */
+    int64_t integer;             /* renew, release: 1, or 0: there is no such lease */
+    char error[WEIR__ERROR_MAX]; /* what a server said to it; empty: nothing */
+};
+
+#define WEIR__JOBS_MAX 32
+/* Up to WEIR__JOBS_MAX jobs: all sent, then all awaited, each until its own deadline. Any thread. */
+void weir__remote_do(weir_store *store, struct weir__job *const jobs[], size_t n);
+/* Whether asking is of use: some server has a connection, or is tried for the first time. Any thread,
+ * at once. */
+bool weir__remote_reachable(weir_store *store);
+/* 0 while every server that owns keys can be reached, else WEIR_EUNREACHABLE and which, and why. */
+int weir__remote_why(weir_store *store, weir_error *err);
+
 /* ---- fallback.c: while no server decides ---- */
 
-/* What decides in the servers' place. `rows` has room for all limits, or is NULL. */
+/* Decides in the servers' place; rows go into the requests' details. `now` is for open and closed: a
+ * zone has its own clock. */
+int weir__standin_decide(const struct weir__standin *standin, const weir_request *requests,
+                         size_t n, enum weir__mode mode, int64_t now, weir_decision *ret);
+/* The same for a store; WEIR_EUNREACHABLE if it is bare. */
 int weir__fallback_decide(struct weir__remote *remote, const weir_request *requests, size_t n,
                           enum weir__mode mode, weir_decision *ret);
 /* Leases that the stand-in gave. 0, WEIR_ENOLEASE, or WEIR_EUNREACHABLE without a stand-in. */

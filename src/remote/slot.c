@@ -46,5 +46,5 @@ uint16_t weir__slot_of(const char *prefix, size_t prefix_len, const char *name, 
     size_t close = find(&key, open, len, '}');
     bool tagged = close < len && close > open + 1;
     uint16_t crc = tagged ? crc16(&key, open + 1, close) : crc16(&key, 0, len);
-    return crc % WEIR__SLOTS;
+    return crc % WEIR__HASH_SLOTS;
 }

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WEIR__SLOTS 16384
+#define WEIR__HASH_SLOTS 16384
 
 /* The slot of a key: of what stands between its first '{' and the next '}', if that is not empty,
  * else of all of it. The key is given in two parts, prefix and name. */

@@ -44,8 +44,8 @@ static bool read_range(struct weir__fleet *fleet, const struct weir__talk *talk,
     const struct weir__resp_node *owner = range + 3;
     struct weir__redis_host host = {.name = ""};
     if (range->type != WEIR__RESP_ARRAY || range->len < 3 ||
-        !is_integer(range + 1, 0, WEIR__SLOTS - 1) ||
-        !is_integer(range + 2, range[1].integer, WEIR__SLOTS - 1))
+        !is_integer(range + 1, 0, WEIR__HASH_SLOTS - 1) ||
+        !is_integer(range + 2, range[1].integer, WEIR__HASH_SLOTS - 1))
         return false;
     if (owner->type != WEIR__RESP_ARRAY || owner->len < 2 || !is_integer(owner + 2, 1, UINT16_MAX))
         return false;
@@ -63,7 +63,7 @@ static bool read_range(struct weir__fleet *fleet, const struct weir__talk *talk,
 static void adopt(struct weir__fleet *fleet, const uint16_t *map)
 {
     bool owns[WEIR__NODES_MAX] = {false};
-    for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
+    for (unsigned slot = 0; slot < WEIR__HASH_SLOTS; slot++) {
         fleet->slots[slot] = map[slot];
         if (map[slot])
             owns[map[slot] - 1] = true;
@@ -75,7 +75,7 @@ static void adopt(struct weir__fleet *fleet, const uint16_t *map)
 static enum weir__talk_result read_slots(struct weir__fleet *fleet, const struct weir__talk *talk,
                                          const char *asked, char why[WEIR__WHY_SIZE])
 {
-    uint16_t map[WEIR__SLOTS] = {0};
+    uint16_t map[WEIR__HASH_SLOTS] = {0};
     const struct weir__resp_node *all = &talk->nodes[0];
     if (all->type == WEIR__RESP_ERROR) {
         snprintf(why, WEIR__WHY_SIZE, "CLUSTER SLOTS: %.*s", (int)(all->len > 160 ? 160 : all->len),
