@@ -1,0 +1,455 @@
+/*
+ * Redis, asked by a few threads of the worker: the library's store waits for its answers, a worker never
+ * does.
+ *
+ *     worker: job_send ─► queue ─► an asker takes up to 32 ─► the store: all sent, then all awaited
+ *                                                                │
+ *     worker: done(job) ◄── eventfd ◄────── answered jobs ◄──────┘
+ *
+ * What holds:
+ *   1. A job belongs to the worker before it is sent and when it is done, in between to the threads; the
+ *      lock covers the two lists and nothing else. Counters are the worker's alone.
+ *   2. Every job sent is done once, by its deadline (and what the scheduler adds), or freed at the end.
+ *   3. The eventfd is written when the first job gets onto the list of answered ones, so one wake brings
+ *      all that are there.
+ *   4. While no server can be reached nothing is sent at all.
+ *   5. A worker that shuts down waits for jobs under way, and for nothing else of ours: the timer that
+ *      looks after the log can be cancelled.
+ */
+#include "ngx_http_weir.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+
+#define ASKERS 4
+#define QUEUE_MAX 4096      /* jobs under way */
+#define LOOK_MS 1000        /* how often the log is told of changes, at most */
+#define REFUSALS_US 1000000 /* and how often of refusals */
+
+struct ngx_http_weir_worker_s {
+    ngx_http_weir_store_t *store;
+    weir_store *remote;
+    ngx_connection_t *wake; /* around the eventfd */
+    int wake_fd;
+    pthread_t askers[ASKERS];
+    ngx_uint_t asker_count;
+    /* under the lock */
+    pthread_mutex_t lock;
+    pthread_cond_t some;
+    ngx_queue_t queued, answered;
+    ngx_uint_t idle; /* askers that wait */
+    bool stopping;
+    /* the worker's alone */
+    ngx_event_t
+        alive; /* while jobs are under way: so that a worker that shuts down waits for them */
+    ngx_event_t look;
+    ngx_uint_t under_way;
+    uint64_t asked, done, unreachable, cached_denials;
+    uint64_t seen_done, seen_unreachable; /* when last looked */
+    int64_t refusal_us;                   /* when one was logged */
+    bool told_down;
+    ngx_http_weir_denied_t *denied; /* NULL: off */
+    char why[WEIR__ERROR_MAX];      /* what a server said that did not decide; empty: nothing */
+};
+
+/* ---- jobs ---- */
+
+static size_t align(size_t n)
+{
+    return (n + 15) & ~(size_t)15;
+}
+
+ngx_http_weir_job_t *ngx_http_weir_job_make(ngx_http_weir_store_t *store, enum weir__verb verb,
+                                            const weir_request *requests, ngx_uint_t n)
+{
+    size_t limits = 0, keys = 0;
+    for (ngx_uint_t i = 0; i < n; i++) {
+        limits += requests[i].limit->count;
+        keys += weir__key_bytes(requests[i].key).len;
+    }
+    size_t at_requests = align(sizeof(ngx_http_weir_job_t));
+    size_t at_rows = align(at_requests + n * sizeof *requests);
+    size_t at_keys = at_rows + (1 + limits) * sizeof(weir_decision);
+    char *block = malloc(at_keys + keys), *key_room = block + at_keys;
+    if (!block)
+        return NULL;
+    ngx_http_weir_job_t *job = (ngx_http_weir_job_t *)block;
+    weir_decision *rows = (weir_decision *)(block + at_rows) + 1;
+    ngx_memzero(job, sizeof *job);
+    job->store = store;
+    job->size = at_keys + keys;
+    job->job = (struct weir__job){.verb = verb,
+                                  .requests = (weir_request *)(block + at_requests),
+                                  .count = n,
+                                  .time_us = -1,
+                                  .ret = rows - 1,
+                                  .rows = rows};
+    for (ngx_uint_t i = 0; i < n; i++) {
+        weir_request *request = &job->job.requests[i];
+        weir_key key = weir__key_bytes(requests[i].key);
+        *request = requests[i];
+        request->key = weir_bytes(memcpy(key_room, key.data, key.len), key.len);
+        request->limit = weir__limit_ref(requests[i].limit);
+        request->detail = rows;
+        key_room += key.len;
+        rows += request->limit->count;
+    }
+    return job;
+}
+
+void ngx_http_weir_job_free(ngx_http_weir_job_t *job)
+{
+    for (size_t i = 0; i < job->job.count; i++)
+        weir_limit_free((weir_limit *)job->job.requests[i].limit);
+    free(job);
+}
+
+static void free_all(ngx_queue_t *jobs)
+{
+    while (!ngx_queue_empty(jobs)) {
+        ngx_queue_t *first = ngx_queue_head(jobs);
+        ngx_queue_remove(first);
+        ngx_http_weir_job_free(ngx_queue_data(first, ngx_http_weir_job_t, queue));
+    }
+}
+
+ngx_int_t ngx_http_weir_job_send(ngx_http_weir_job_t *job)
+{
+    ngx_http_weir_worker_t *worker = job->store->worker;
+    if (!worker)
+        return NGX_DECLINED;
+    worker->asked++;
+    if (worker->under_way >= QUEUE_MAX || !weir__remote_reachable(worker->remote)) {
+        worker->unreachable++;
+        return NGX_DECLINED;
+    }
+    job->deadline_us = weir__mono_us() + job->store->url.deadline_us;
+    job->job.deadline_us = job->deadline_us;
+    worker->under_way++;
+    ngx_add_timer(&worker->alive, job->store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS);
+    pthread_mutex_lock(&worker->lock);
+    ngx_queue_insert_tail(&worker->queued, &job->queue);
+    if (worker->idle > 0)
+        pthread_cond_signal(&worker->some);
+    pthread_mutex_unlock(&worker->lock);
+    return NGX_OK;
+}
+
+/* ---- denials remembered ---- */
+
+bool ngx_http_weir_job_is_denied(const ngx_http_weir_store_t *store, ngx_http_weir_ask_t *ask)
+{
+    ngx_http_weir_worker_t *worker = store->worker;
+    if (!worker || !worker->denied ||
+        !ngx_http_weir_denied_find(worker->denied, ask, weir__mono_us()))
+        return false;
+    worker->cached_denials++;
+    return true;
+}
+
+void ngx_http_weir_job_remember(const ngx_http_weir_job_t *job, const ngx_http_weir_ask_t *ask)
+{
+    const ngx_http_weir_store_t *store = job->store;
+    if (store->worker && store->worker->denied)
+        ngx_http_weir_denied_note(store->worker->denied, ask,
+                                  job->deadline_us - store->url.deadline_us,
+                                  store->denial_cache_us);
+}
+
+/* ---- the threads ---- */
+
+/* Waits for jobs; none: it is over. */
+static size_t take_queued(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *ret[])
+{
+    size_t n = 0;
+    pthread_mutex_lock(&worker->lock);
+    worker->idle++;
+    while (ngx_queue_empty(&worker->queued) && !worker->stopping)
+        pthread_cond_wait(&worker->some, &worker->lock);
+    worker->idle--;
+    for (; n < WEIR__JOBS_MAX && !ngx_queue_empty(&worker->queued); n++) {
+        ngx_queue_t *first = ngx_queue_head(&worker->queued);
+        ngx_queue_remove(first);
+        ret[n] = ngx_queue_data(first, ngx_http_weir_job_t, queue);
+    }
+    pthread_mutex_unlock(&worker->lock);
+    return n;
+}
+
+/* Those whose time is over were queued for too long: they are not asked. */
+static void ask(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *const jobs[], size_t n)
+{
+    struct weir__job *asked[WEIR__JOBS_MAX];
+    int64_t now = weir__mono_us();
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct weir__job *job = &jobs[i]->job;
+        job->code = WEIR_EUNREACHABLE;
+        job->error[0] = 0;
+        if (now < job->deadline_us)
+            asked[count++] = job;
+    }
+    if (count > 0)
+        weir__remote_do(worker->remote, asked, count);
+}
+
+static void bring_back(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *const jobs[], size_t n)
+{
+    uint64_t one = 1;
+    pthread_mutex_lock(&worker->lock);
+    bool first = ngx_queue_empty(&worker->answered);
+    for (size_t i = 0; i < n; i++) { /* the braces are needed: a macro of several statements */
+        ngx_queue_insert_tail(&worker->answered, &jobs[i]->queue);
+    }
+    pthread_mutex_unlock(&worker->lock);
+    if (first)
+        (void)!write(worker->wake_fd, &one, sizeof one);
+}
+
+static void *run_asker(void *argument)
+{
+    ngx_http_weir_worker_t *worker = argument;
+    ngx_http_weir_job_t *jobs[WEIR__JOBS_MAX];
+    size_t n;
+    while ((n = take_queued(worker, jobs)) > 0) {
+        ask(worker, jobs, n);
+        bring_back(worker, jobs, n);
+    }
+    return NULL;
+}
+
+/* Signals are for nginx's own thread. */
+static ngx_int_t start_askers(ngx_http_weir_worker_t *worker)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (worker->asker_count < ASKERS &&
+           !pthread_create(&worker->askers[worker->asker_count], NULL, run_asker, worker))
+        worker->asker_count++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return worker->asker_count > 0 ? NGX_OK : NGX_ERROR;
+}
+
+/* ---- answers ---- */
+
+static void note_refusal(ngx_http_weir_worker_t *worker, const struct weir__job *job)
+{
+    int64_t now = weir__mono_us();
+    if (worker->refusal_us && now - worker->refusal_us < REFUSALS_US)
+        return;
+    worker->refusal_us = now;
+    ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: the server refused: %s",
+                  &worker->store->text, job->error[0] ? job->error : weir_strerror(job->code));
+}
+
+static void finish(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
+{
+    if (--worker->under_way == 0)
+        ngx_del_timer(&worker->alive);
+    if (job->job.code == WEIR_EUNREACHABLE) {
+        worker->unreachable++;
+        ngx_memcpy(worker->why, job->job.error, sizeof worker->why);
+    } else {
+        worker->done++;
+        if (job->job.code)
+            note_refusal(worker, &job->job);
+    }
+    job->done(job);
+}
+
+static void take_answers(ngx_event_t *event)
+{
+    ngx_connection_t *connection = event->data;
+    ngx_http_weir_worker_t *worker = connection->data;
+    uint64_t count;
+    ngx_queue_t jobs;
+    (void)!read(worker->wake_fd, &count, sizeof count);
+    ngx_queue_init(&jobs);
+    pthread_mutex_lock(&worker->lock);
+    if (!ngx_queue_empty(&worker->answered)) {
+        ngx_queue_add(&jobs, &worker->answered);
+        ngx_queue_init(&worker->answered);
+    }
+    pthread_mutex_unlock(&worker->lock);
+    while (!ngx_queue_empty(&jobs)) {
+        ngx_queue_t *first = ngx_queue_head(&jobs);
+        ngx_queue_remove(first);
+        finish(worker, ngx_queue_data(first, ngx_http_weir_job_t, queue));
+    }
+}
+
+/* Only there to be there. */
+static void stay_alive(ngx_event_t *event)
+{
+    ngx_http_weir_worker_t *worker = event->data;
+    if (worker->under_way > 0)
+        ngx_add_timer(event, NGX_HTTP_WEIR_GUARD_MS);
+}
+
+/* ---- the log ---- */
+
+static const char *meanwhile(const ngx_http_weir_store_t *store)
+{
+    switch (store->url.fail) {
+    case WEIR__FAIL_OPEN:
+        return "everything passes meanwhile";
+    case WEIR__FAIL_CLOSED:
+        return "everything is rejected meanwhile";
+    default:
+        return "the zone decides meanwhile";
+    }
+}
+
+/* Whether the store decides, as far as its last questions tell; else why not. */
+static bool is_up(ngx_http_weir_worker_t *worker, char *why, size_t size)
+{
+    weir_error error;
+    uint64_t missed = worker->unreachable - worker->seen_unreachable;
+    uint64_t done = worker->done - worker->seen_done;
+    if (weir__remote_why(worker->remote, &error)) {
+        ngx_snprintf((u_char *)why, size, "%s%Z", error.message);
+        return false;
+    }
+    if (missed <= done)
+        return true;
+    if (worker->why[0])
+        ngx_snprintf((u_char *)why, size, "%s%Z", worker->why);
+    else
+        ngx_snprintf((u_char *)why, size, "%uL of %uL answers did not come within %L ms%Z", missed,
+                     missed + done, worker->store->url.deadline_us / 1000);
+    return false;
+}
+
+/* What changed since it last looked goes into the log. */
+static void look(ngx_event_t *event)
+{
+    ngx_http_weir_worker_t *worker = event->data;
+    const ngx_http_weir_store_t *store = worker->store;
+    char why[WEIR__WHY_SIZE];
+    bool up = is_up(worker, why, sizeof why);
+    why[sizeof why - 1] = 0;
+    if (!up && !worker->told_down)
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: %s; %s", &store->text, why,
+                      meanwhile(store));
+    if (up && worker->told_down)
+        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0, "weir: %V: decides again", &store->text);
+    worker->told_down = !up;
+    worker->seen_done = worker->done;
+    worker->seen_unreachable = worker->unreachable;
+    if (!ngx_exiting)
+        ngx_add_timer(event, LOOK_MS);
+}
+
+void ngx_http_weir_fleet_info(const ngx_http_weir_store_t *store, ngx_http_weir_fleet_info_t *ret)
+{
+    const ngx_http_weir_worker_t *worker = store->worker;
+    weir_error error = {.message = "not asked by this process"};
+    ngx_memzero(ret, sizeof *ret);
+    if (worker) {
+        ret->up = !weir__remote_why(worker->remote, &error);
+        ret->asked = worker->asked;
+        ret->answered = worker->done;
+        ret->unreachable = worker->unreachable;
+        ret->cached_denials = worker->cached_denials;
+        ret->queue = worker->under_way;
+    }
+    if (!ret->up)
+        ngx_cpystrn((u_char *)ret->why, (u_char *)error.message, sizeof ret->why);
+}
+
+/* ---- starting and stopping ---- */
+
+static ngx_int_t start_waking(ngx_http_weir_worker_t *worker, ngx_log_t *log)
+{
+    worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (worker->wake_fd < 0)
+        return NGX_ERROR;
+    ngx_connection_t *connection = ngx_get_connection(worker->wake_fd, log);
+    if (!connection)
+        return NGX_ERROR;
+    worker->wake = connection;
+    connection->data = worker;
+    connection->read->handler = take_answers;
+    connection->read->log = log;
+    connection->write->log = log;
+    return ngx_add_event(connection->read, NGX_READ_EVENT, 0);
+}
+
+static void start_timers(ngx_http_weir_worker_t *worker, ngx_log_t *log)
+{
+    worker->alive = (ngx_event_t){.handler = stay_alive, .data = worker, .log = log};
+    worker->look = (ngx_event_t){.handler = look, .data = worker, .log = log, .cancelable = 1};
+    ngx_add_timer(&worker->look, LOOK_MS);
+}
+
+static void stop(ngx_http_weir_worker_t *worker)
+{
+    pthread_mutex_lock(&worker->lock);
+    worker->stopping = true;
+    pthread_cond_broadcast(&worker->some);
+    pthread_mutex_unlock(&worker->lock);
+    for (ngx_uint_t i = 0; i < worker->asker_count; i++)
+        pthread_join(worker->askers[i], NULL);
+    if (worker->alive.timer_set)
+        ngx_del_timer(&worker->alive);
+    if (worker->look.timer_set)
+        ngx_del_timer(&worker->look);
+    if (worker->wake)
+        ngx_close_connection(worker->wake);
+    else if (worker->wake_fd >= 0)
+        close(worker->wake_fd);
+    weir_store_close(worker->remote);
+    free_all(&worker->queued);
+    free_all(&worker->answered);
+    ngx_http_weir_denied_free(worker->denied);
+    pthread_cond_destroy(&worker->some);
+    pthread_mutex_destroy(&worker->lock);
+    free(worker);
+}
+
+static ngx_http_weir_worker_t *start(ngx_http_weir_store_t *store, ngx_log_t *log)
+{
+    weir_error error = {.message = "no memory"};
+    ngx_http_weir_worker_t *worker = calloc(1, sizeof *worker);
+    if (!worker || weir__remote_open_bare(&store->url, &worker->remote, &error)) {
+        ngx_log_error(NGX_LOG_ALERT, log, 0, "weir: %V: %s", &store->text, error.message);
+        free(worker);
+        return NULL;
+    }
+    worker->store = store;
+    worker->wake_fd = -1;
+    worker->denied = store->denial_cache_us ? ngx_http_weir_denied_make() : NULL;
+    ngx_queue_init(&worker->queued);
+    ngx_queue_init(&worker->answered);
+    pthread_mutex_init(&worker->lock, NULL);
+    pthread_cond_init(&worker->some, NULL);
+    if (start_waking(worker, log) == NGX_OK && start_askers(worker) == NGX_OK) {
+        start_timers(worker, log);
+        return worker;
+    }
+    ngx_log_error(NGX_LOG_ALERT, log, ngx_errno, "weir: %V: no threads to ask it, %s", &store->text,
+                  meanwhile(store));
+    stop(worker);
+    return NULL;
+}
+
+/* A store that cannot be asked is one out of reach: the worker works without it. */
+ngx_int_t ngx_http_weir_fleet_start(ngx_cycle_t *cycle, ngx_http_weir_main_conf_t *conf)
+{
+    ngx_http_weir_store_t **stores = conf->stores.elts;
+    for (ngx_uint_t i = 0; i < conf->stores.nelts; i++)
+        stores[i]->worker = start(stores[i], cycle->log);
+    return NGX_OK;
+}
+
+void ngx_http_weir_fleet_stop(ngx_http_weir_main_conf_t *conf)
+{
+    ngx_http_weir_store_t **stores = conf->stores.elts;
+    for (ngx_uint_t i = 0; i < conf->stores.nelts; i++) {
+        if (stores[i]->worker)
+            stop(stores[i]->worker);
+        stores[i]->worker = NULL;
+    }
+}
