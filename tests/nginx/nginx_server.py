@@ -44,6 +44,10 @@ MODULE = BUILD / "ngx_http_weir_module.so"
 PLACES = re.compile(r"\{(port\d*|folder)\}")
 BAD_LINES = re.compile(r"^.*\[(?:alert|emerg)\].*$", re.M)
 TEMPORARY = "client_body proxy fastcgi uwsgi scgi".split()
+# all variables of the module in one field of the answer: answer.weir["remaining"] (texts; empty: never, or nothing)
+NAMES = "status limit remaining retry_after_us reset_us delay_us retry_after reset delay binding degraded".split()
+T0 = 1_800_000_000_000_000  # a time for weir_test_clock, at which windows of all usual lengths begin
+SHOWN = "add_header X-Weir \"" + "|".join(f"$weir_{name}" for name in NAMES) + "\" always;"
 
 
 def get(path, fields=None, method="GET", body=None):
@@ -71,6 +75,12 @@ class Answer(http_client.Answer):
     @property
     def json(self):
         return json.loads(self.body)
+
+    @property
+    def weir(self):
+        """The module's variables, where SHOWN is in force; {} where it is not."""
+        values = self.fields.get("x-weir", "").split("|")
+        return dict(zip(NAMES, values)) if len(values) == len(NAMES) else {}
 
 
 class Client(http_client.Client):
@@ -133,7 +143,7 @@ def sanitizers(folder):
 
 class Nginx:
     """`main` and `events` are text for these levels; `listen` is options of server's listen (http2), `log` the
-    error log's level; `files` are written into the folder (served from {folder}/html, say) before it starts;
+    error log's level (info or debug); `files` are written into the folder (served from {folder}/html, say) before it starts;
     `command` goes before nginx's own words (valgrind); module=False leaves the module out."""
 
     def __init__(self, http="", server=None, main="", events="", workers=1, listen="", log="info", files=None, env=None,
@@ -404,6 +414,13 @@ class Nginx:
 
     def url(self, path="/", port="port"):
         return f"http://127.0.0.1:{self.port_of(port)}{path}"
+
+
+def serve(locations, http="", **options):
+    """An nginx with the zone z and all variables SHOWN; a location that does not begin with where its answers come from
+    (a proxy, files) answers with a small picture."""
+    pictures = re.sub(r"(location [^{]*\{)(?! (?:proxy_pass|root|alias|weir_info))", r"\1 empty_gif;", locations)
+    return Nginx(f"weir_zone z 1m;\n{http}", f"{SHOWN}\n{pictures}", **options)
 
 
 def is_alive(pid):
