@@ -1,6 +1,6 @@
 # Everything that can be done with weir, each by one word. Meson does the building.
 .POSIX:
-.PHONY: all run test check lint bench bench-redis bench-server coverage fuzz soak guava-traces deb install clean
+.PHONY: all run test check lint bench bench-redis bench-server bench-nginx coverage fuzz soak guava-traces deb install clean
 
 all: build/build.ninja
 	ninja -C build
@@ -42,6 +42,11 @@ bench-redis: all
 bench-server: all
 	tools/deps.sh bench
 	bench/server.py
+
+# The nginx module beside limit_req and limit_conn.
+bench-nginx: all
+	tools/deps.sh bench
+	bench/nginx.py
 
 # Branch coverage of core and limit.
 coverage:

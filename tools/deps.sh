@@ -21,6 +21,7 @@ for purpose in "$@"; do
         [ -e /usr/include/yaml.h ] || missing="$missing libyaml-dev"
         [ -e /usr/include/nghttp2/nghttp2.h ] || missing="$missing libnghttp2-dev"
         [ -e /usr/include/openssl/ssl.h ] || missing="$missing libssl-dev"
+        [ -e /usr/share/nginx/src/src/core/nginx.h ] || missing="$missing nginx-dev"
         ;;
     test)
         need g++ g++
@@ -42,6 +43,8 @@ for purpose in "$@"; do
         PATH=$PATH:/usr/sbin
         need nginx nginx
         need caddy caddy
+        need wrk wrk
+        need ab apache2-utils
         [ -d /usr/share/nodejs/redis ] || missing="$missing node-redis"
         need go golang-go
         [ -d /usr/share/gocode/src/github.com/gomodule/redigo ] ||

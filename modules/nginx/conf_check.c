@@ -74,10 +74,11 @@ static char *check_pair(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf,
                     "two limits of one key with the same algorithm and period would share a state; "
                     "leave one out, or give its key a word of its own, like key=all:$host,");
     if (begin_alike(&a->key_text, &b->key_text))
-        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                      "the keys \"%V\" and \"%V\" may be equal, and then share a state; give one a word "
-                      "of its own, like key=user:$remote_user, in %V:%ui",
-                      &a->key_text, &b->key_text, &b->place.file, b->place.line);
+        ngx_log_error(
+            NGX_LOG_WARN, cf->log, 0,
+            "the keys \"%V\" and \"%V\" may be equal, and then share a state; give one a word "
+            "of its own, like key=user:$remote_user, in %V:%ui",
+            &a->key_text, &b->key_text, &b->place.file, b->place.line);
     return NGX_CONF_OK;
 }
 

@@ -66,7 +66,8 @@ static char *read_cost(struct reading *it, ngx_str_t *value)
     if (!ngx_http_script_variables_count(value) &&
         (!weir__resp_read_integer((const char *)value->data, value->len, &cost) || cost < 0 ||
          cost > WEIR_COST_MAX))
-        return refuse(it, "no cost is", value, "a cost is a whole number up to 10^12, or variables");
+        return refuse(it, "no cost is", value,
+                      "a cost is a whole number up to 10^12, or variables");
     it->limit->cost = ngx_palloc(it->cf->pool, sizeof *it->limit->cost);
     return it->limit->cost && compile(it->cf, value, it->limit->cost) == NGX_OK ? NGX_CONF_OK
                                                                                 : NGX_CONF_ERROR;
@@ -95,8 +96,7 @@ static char *read_status(struct reading *it, ngx_str_t *value)
 static char *read_phase(struct reading *it, ngx_str_t *value)
 {
     it->limit->precontent = value->len == 10 && !ngx_strncmp(value->data, "precontent", 10);
-    if (!it->limit->precontent &&
-        (value->len != 9 || ngx_strncmp(value->data, "preaccess", 9)))
+    if (!it->limit->precontent && (value->len != 9 || ngx_strncmp(value->data, "preaccess", 9)))
         return refuse(it, "no phase is", value, "there are preaccess and precontent");
     return NGX_CONF_OK;
 }
@@ -113,10 +113,10 @@ static const struct {
     unsigned bit;
     char *(*read)(struct reading *, ngx_str_t *value);
 } options[] = {
-    {"key=", KEY, read_key},          {"zone=", ZONE, read_zone},
-    {"name=", NAME, read_name},       {"cost=", COST, read_cost},
-    {"wait=", WAIT, read_wait},       {"status=", STATUS, read_status},
-    {"phase=", PHASE, read_phase},    {"dry_run", DRY_RUN, read_dry_run},
+    {"key=", KEY, read_key},       {"zone=", ZONE, read_zone},
+    {"name=", NAME, read_name},    {"cost=", COST, read_cost},
+    {"wait=", WAIT, read_wait},    {"status=", STATUS, read_status},
+    {"phase=", PHASE, read_phase}, {"dry_run", DRY_RUN, read_dry_run},
 };
 
 static char *unknown(const struct reading *it, const ngx_str_t *word)
@@ -200,9 +200,10 @@ static char *parse_text(struct reading *it)
 static char *read_text(struct reading *it)
 {
     if (!it->text.len) {
-        ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0,
-                           "%s: the limit is missing; write one like \"token-bucket 10/s burst 20\"",
-                           it->directive);
+        ngx_conf_log_error(
+            NGX_LOG_EMERG, it->cf, 0,
+            "%s: the limit is missing; write one like \"token-bucket 10/s burst 20\"",
+            it->directive);
         return NGX_CONF_ERROR;
     }
     if (!ngx_http_script_variables_count(&it->text))
@@ -230,10 +231,8 @@ static ngx_http_weir_limit_t *read_directive(ngx_conf_t *cf, unsigned takes, str
         return NULL;
     limit->wait_us = WEIR_WAIT_DEFAULT;
     limit->place = ngx_http_weir_place(cf);
-    *it = (struct reading){.cf = cf,
-                           .limit = limit,
-                           .directive = (const char *)words[0].data,
-                           .options = takes};
+    *it = (struct reading){
+        .cf = cf, .limit = limit, .directive = (const char *)words[0].data, .options = takes};
     for (ngx_uint_t i = 1; i < cf->args->nelts; i++) {
         if (read_word(it, &words[i]) != NGX_CONF_OK)
             return NULL;
@@ -261,8 +260,8 @@ char *ngx_http_weir_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
     ngx_http_weir_loc_conf_t *conf = data;
     struct reading it;
-    ngx_http_weir_limit_t *limit = read_directive(
-        cf, KEY | ZONE | NAME | COST | WAIT | DRY_RUN | STATUS | PHASE, &it);
+    ngx_http_weir_limit_t *limit =
+        read_directive(cf, KEY | ZONE | NAME | COST | WAIT | DRY_RUN | STATUS | PHASE, &it);
     (void)cmd;
     if (!limit || read_text(&it) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
@@ -286,8 +285,7 @@ char *ngx_http_weir_conn(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
     ngx_http_weir_loc_conf_t *conf = data;
     struct reading it;
-    ngx_http_weir_limit_t *limit =
-        read_directive(cf, KEY | ZONE | NAME | DRY_RUN | STATUS, &it);
+    ngx_http_weir_limit_t *limit = read_directive(cf, KEY | ZONE | NAME | DRY_RUN | STATUS, &it);
     (void)cmd;
     if (!limit || complete_number(&it) != NGX_CONF_OK || read_text(&it) != NGX_CONF_OK)
         return NGX_CONF_ERROR;

@@ -20,11 +20,11 @@ static void close_zone(void *data)
 
 ngx_http_weir_zone_t *ngx_http_weir_zone_named(ngx_conf_t *cf, const ngx_str_t *name)
 {
-    ngx_http_weir_main_conf_t *conf =
-        ngx_http_conf_get_module_main_conf(cf, ngx_http_weir_module);
+    ngx_http_weir_main_conf_t *conf = ngx_http_conf_get_module_main_conf(cf, ngx_http_weir_module);
     ngx_http_weir_zone_t **zones = conf->zones.elts;
     for (ngx_uint_t i = 0; i < conf->zones.nelts; i++) {
-        if (zones[i]->name.len == name->len && !ngx_memcmp(zones[i]->name.data, name->data, name->len))
+        if (zones[i]->name.len == name->len &&
+            !ngx_memcmp(zones[i]->name.data, name->data, name->len))
             return zones[i];
     }
     ngx_http_weir_zone_t *zone = ngx_pcalloc(cf->pool, sizeof *zone);
@@ -47,8 +47,25 @@ static u_char *piece_of(ngx_slab_pool_t *pool, size_t *ret_size)
 {
     if (!pool->data)
         pool->data = ngx_slab_alloc(pool, pool->pfree * ngx_pagesize);
-    *ret_size = pool->data ? (size_t)(pool->end - (u_char *)pool->data) / ngx_pagesize * ngx_pagesize : 0;
+    *ret_size =
+        pool->data ? (size_t)(pool->end - (u_char *)pool->data) / ngx_pagesize * ngx_pagesize : 0;
     return pool->data;
+}
+
+/* Whether the running nginx has the zone in another size: its states are not taken over. */
+static bool had_another_size(const ngx_shm_zone_t *shm)
+{
+    const ngx_list_part_t *part = &((ngx_cycle_t *)ngx_cycle)->shared_memory.part;
+    for (; part; part = part->next) {
+        const ngx_shm_zone_t *zones = part->elts;
+        for (ngx_uint_t i = 0; i < part->nelts; i++) {
+            if (zones[i].tag == shm->tag && zones[i].shm.size != shm->shm.size &&
+                zones[i].shm.name.len == shm->shm.name.len &&
+                !ngx_memcmp(zones[i].shm.name.data, shm->shm.name.data, shm->shm.name.len))
+                return true;
+        }
+    }
+    return false;
 }
 
 static ngx_int_t init_zone(ngx_shm_zone_t *shm, void *old)
@@ -59,6 +76,10 @@ static ngx_int_t init_zone(ngx_shm_zone_t *shm, void *old)
     size_t size;
     if (!old && !shm->shm.exists)
         pool->data = NULL;
+    if (!old && had_another_size(shm))
+        ngx_log_error(NGX_LOG_WARN, shm->shm.log, 0,
+                      "weir_zone \"%V\" has another size than before: it starts afresh in %V:%ui",
+                      &zone->name, &zone->place.file, zone->place.line);
     u_char *base = piece_of(pool, &size);
     if (!base || weir__zone_store_over(base, size, zone->large_percent, &zone->store, &err)) {
         ngx_log_error(NGX_LOG_EMERG, shm->shm.log, 0, "weir_zone \"%V\": %s in %V:%ui", &zone->name,
@@ -82,10 +103,11 @@ static char *read_large(ngx_conf_t *cf, ngx_http_weir_zone_t *zone, const ngx_st
                             ? ngx_atoi(text->data + 6, digits)
                             : NGX_ERROR;
     if (percent < 0 || percent > LARGE_MAX) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "weir_zone: \"%V\" must be a share for logs, windows and leases of 0%% to "
-                           "%d%%, like large=25%%",
-                           text, LARGE_MAX);
+        ngx_conf_log_error(
+            NGX_LOG_EMERG, cf, 0,
+            "weir_zone: \"%V\" must be a share for logs, windows and leases of 0%% to "
+            "%d%%, like large=25%%",
+            text, LARGE_MAX);
         return NGX_CONF_ERROR;
     }
     zone->large_percent = (unsigned)percent;
@@ -135,10 +157,11 @@ char *ngx_http_weir_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     if (!zone)
         return NGX_CONF_ERROR;
     if (zone->size) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "weir_zone: zone \"%V\" is already declared in %V:%ui, with %uzk; declare it "
-                           "once",
-                           &zone->name, &zone->place.file, zone->place.line, zone->size / 1024);
+        ngx_conf_log_error(
+            NGX_LOG_EMERG, cf, 0,
+            "weir_zone: zone \"%V\" is already declared in %V:%ui, with %uzk; declare it "
+            "once",
+            &zone->name, &zone->place.file, zone->place.line, zone->size / 1024);
         return NGX_CONF_ERROR;
     }
     zone->large_percent = LARGE_PERCENT;
@@ -150,8 +173,7 @@ char *ngx_http_weir_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
 ngx_int_t ngx_http_weir_zones_check(ngx_conf_t *cf)
 {
-    ngx_http_weir_main_conf_t *conf =
-        ngx_http_conf_get_module_main_conf(cf, ngx_http_weir_module);
+    ngx_http_weir_main_conf_t *conf = ngx_http_conf_get_module_main_conf(cf, ngx_http_weir_module);
     ngx_http_weir_zone_t **zones = conf->zones.elts;
     for (ngx_uint_t i = 0; i < conf->zones.nelts; i++) {
         if (zones[i]->size)
@@ -159,7 +181,8 @@ ngx_int_t ngx_http_weir_zones_check(ngx_conf_t *cf)
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "there is no zone \"%V\"; declare it in the http block: weir_zone %V 10m; in "
                       "%V:%ui",
-                      &zones[i]->name, &zones[i]->name, &zones[i]->place.file, zones[i]->place.line);
+                      &zones[i]->name, &zones[i]->name, &zones[i]->place.file,
+                      zones[i]->place.line);
         return NGX_ERROR;
     }
     return NGX_OK;

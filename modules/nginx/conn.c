@@ -11,7 +11,7 @@ struct ngx_http_weir_held_s {
     ngx_http_weir_held_t *next;
     ngx_http_weir_store_t *store; /* NULL: the zone gave it */
     weir_store *zone;
-    weir_request request; /* its key and limit */
+    weir_request request; /* its key, and a reference to its limit */
     uint64_t lease;
     ngx_event_t timer;
 };
@@ -64,6 +64,7 @@ ngx_int_t ngx_http_weir_hold(ngx_http_weir_ctx_t *ctx, ngx_http_weir_store_t *st
     held->store = ask->folded.degraded ? NULL : store;
     held->zone = ask->confs[0]->zone->store;
     held->request = ask->requests[0];
+    held->request.limit = weir__limit_ref(ask->requests[0].limit);
     held->lease = ask->folded.lease;
     held->timer.handler = renew;
     held->timer.data = held;
@@ -81,6 +82,7 @@ void ngx_http_weir_let_go(ngx_http_weir_ctx_t *ctx)
         if (held->timer.timer_set)
             ngx_del_timer(&held->timer);
         change(held, WEIR__VERB_RELEASE);
+        weir_limit_free((weir_limit *)held->request.limit);
     }
     ctx->held = NULL;
 }

@@ -199,9 +199,12 @@ static void give_up(ngx_http_weir_job_t *job)
 
 static void take_over(const ngx_http_weir_job_t *job, ngx_http_weir_ask_t *ask)
 {
+    const ngx_http_weir_store_t *store = job->store;
     ngx_memcpy(ask->rows, job->job.rows, ask->limits * sizeof *ask->rows);
     ask->folded = *job->job.ret;
-    ngx_http_weir_job_remember(job, ask);
+    if (store->denied && !ask->folded.allowed && ask->verb == WEIR__VERB_TAKE)
+        ngx_http_weir_denied_note(store->denied, ask, job->deadline_us - store->url.deadline_us,
+                                  store->denial_cache_us);
 }
 
 static void answered(ngx_http_weir_job_t *job)
@@ -220,11 +223,24 @@ static void answered(ngx_http_weir_job_t *job)
     ngx_http_weir_resume(ctx);
 }
 
+/* Whether it was denied a moment ago. */
+static bool known(ngx_http_weir_store_t *store, ngx_http_weir_ask_t *ask)
+{
+    if (!store->denial_cache_us || ask->verb != WEIR__VERB_TAKE)
+        return false;
+    if (!store->denied)
+        store->denied = ngx_http_weir_denied_make();
+    if (!store->denied || !ngx_http_weir_denied_find(store->denied, ask, weir__mono_us()))
+        return false;
+    store->cached_denials++;
+    return true;
+}
+
 ngx_int_t ngx_http_weir_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
                                ngx_http_weir_ask_t *ask)
 {
     ngx_http_weir_store_t *store = conf->store;
-    if (store && ngx_http_weir_job_is_denied(store, ask))
+    if (store && known(store, ask))
         return NGX_OK;
     ngx_http_weir_job_t *job =
         store ? ngx_http_weir_job_make(store, ask->verb, ask->requests, ask->count) : NULL;

@@ -90,8 +90,7 @@ static const char *name_of(ngx_http_request_t *r, const ngx_http_weir_limit_t *c
     return (const char *)text;
 }
 
-static size_t rate(ngx_http_request_t *r, const ngx_http_weir_ask_t *ask,
-                   struct weir__rated *ret)
+static size_t rate(ngx_http_request_t *r, const ngx_http_weir_ask_t *ask, struct weir__rated *ret)
 {
     for (ngx_uint_t i = 0; i < ask->limits; i++) {
         const ngx_http_weir_limit_t *conf;
@@ -124,7 +123,8 @@ static ngx_int_t add_fields(ngx_http_request_t *r, const ngx_http_weir_ctx_t *ct
     folded.binding = each[n > 1 ? folded.binding : 0].binding;
     weir__rate_fields(style, rated, count, &folded, &fields);
     for (size_t i = 0; i < fields.count; i++) {
-        if (push(r, fields.items[i].name, fields.items[i].value, fields.items[i].value_len) != NGX_OK)
+        if (push(r, fields.items[i].name, fields.items[i].value, fields.items[i].value_len) !=
+            NGX_OK)
             return NGX_ERROR;
     }
     return NGX_OK;

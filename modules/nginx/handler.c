@@ -138,8 +138,8 @@ static void tell(ngx_http_weir_ctx_t *ctx, ngx_uint_t level, const char *what,
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
     weir__put_rule(&buffer, ngx_http_weir_rule(ask, ask->folded.binding, &conf));
     buffer = weir__buffer_over(seconds, sizeof seconds);
-    weir__put_seconds(&buffer, ask->folded.allowed ? ask->folded.delay_us
-                                                   : ask->folded.retry_after_us);
+    weir__put_seconds(&buffer,
+                      ask->folded.allowed ? ask->folded.delay_us : ask->folded.retry_after_us);
     ngx_log_error(level, log, 0, "%s by %s%V%s%s, %s: %s, zone \"%V\"", what,
                   conf->name.len ? "\"" : "", &conf->name, conf->name.len ? "\": " : "", text,
                   ask->folded.allowed ? "delay" : "retry after", seconds, &conf->zone->name);
@@ -166,7 +166,8 @@ static void note_shadow(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t
         return;
     note_status(ctx, NGX_HTTP_WEIR_DRY_RUN);
     tell(ctx, conf->log_level + 1,
-         ask->folded.allowed ? "weir: dry run, would be delayed" : "weir: dry run, would be rejected",
+         ask->folded.allowed ? "weir: dry run, would be delayed"
+                             : "weir: dry run, would be rejected",
          ask);
 }
 

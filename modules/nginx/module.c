@@ -77,8 +77,6 @@ static char *merge_location(ngx_conf_t *cf, void *parent, void *child)
 
 /* ---- small directives ---- */
 
-static ngx_conf_num_bounds_t status_bounds = {ngx_conf_check_num_bounds, 400, 599};
-
 static ngx_conf_enum_t log_levels[] = {{ngx_string("info"), NGX_LOG_INFO},
                                        {ngx_string("notice"), NGX_LOG_NOTICE},
                                        {ngx_string("warn"), NGX_LOG_WARN},
@@ -90,6 +88,45 @@ static ngx_conf_enum_t header_styles[] = {{ngx_string("ietf"), WEIR__FIELDS_IETF
                                           {ngx_string("x-ratelimit"), WEIR__FIELDS_X},
                                           {ngx_string("off"), WEIR__FIELDS_OFF},
                                           {ngx_null_string, 0}};
+
+/* One word of a list; nginx's own reader would not say which there are. */
+static char *set_word(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
+{
+    ngx_str_t *words = cf->args->elts;
+    ngx_uint_t *place = (ngx_uint_t *)((char *)data + cmd->offset);
+    char room[64];
+    struct weir__buffer known = weir__buffer_over(room, sizeof room);
+    if (*place != NGX_CONF_UNSET_UINT)
+        return "is duplicate";
+    for (const ngx_conf_enum_t *it = cmd->post; it->name.len; it++) {
+        if (!ngx_strcmp(it->name.data, words[1].data)) {
+            *place = it->value;
+            return NGX_CONF_OK;
+        }
+        weir__put_format(&known, "%s%s", known.len ? ", " : "", it->name.data);
+    }
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%V: \"%V\" is none of %s", &words[0], &words[1],
+                       room);
+    return NGX_CONF_ERROR;
+}
+
+static char *set_status(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
+{
+    ngx_str_t *words = cf->args->elts;
+    ngx_http_weir_loc_conf_t *conf = data;
+    ngx_int_t status = ngx_atoi(words[1].data, words[1].len);
+    (void)cmd;
+    if (conf->status != NGX_CONF_UNSET_UINT)
+        return "is duplicate";
+    if (status < 400 || status > 599) {
+        ngx_conf_log_error(
+            NGX_LOG_EMERG, cf, 0,
+            "weir_status: \"%V\" is no status of a rejection; 400 to 599 are, like 429", &words[1]);
+        return NGX_CONF_ERROR;
+    }
+    conf->status = (ngx_uint_t)status;
+    return NGX_CONF_OK;
+}
 
 static char *test_clock(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
@@ -106,18 +143,18 @@ static ngx_command_t commands[] = {
      NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL},
     {ngx_string("weir_limit"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_limit, LOCATION(limits),
      NULL},
-    {ngx_string("weir_conn"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_conn, LOCATION(conns), NULL},
+    {ngx_string("weir_conn"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_conn, LOCATION(conns),
+     NULL},
     {ngx_string("weir_rate"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_rate, LOCATION(rate), NULL},
     {ngx_string("weir_overload"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_overload,
      LOCATION(overload), NULL},
     {ngx_string("weir_store"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_store, LOCATION(store),
      NULL},
-    {ngx_string("weir_status"), ANY_LEVEL | NGX_CONF_TAKE1, ngx_conf_set_num_slot, LOCATION(status),
-     &status_bounds},
-    {ngx_string("weir_log_level"), ANY_LEVEL | NGX_CONF_TAKE1, ngx_conf_set_enum_slot,
-     LOCATION(log_level), log_levels},
-    {ngx_string("weir_headers"), ANY_LEVEL | NGX_CONF_TAKE1, ngx_conf_set_enum_slot,
-     LOCATION(headers), header_styles},
+    {ngx_string("weir_status"), ANY_LEVEL | NGX_CONF_TAKE1, set_status, LOCATION(status), NULL},
+    {ngx_string("weir_log_level"), ANY_LEVEL | NGX_CONF_TAKE1, set_word, LOCATION(log_level),
+     log_levels},
+    {ngx_string("weir_headers"), ANY_LEVEL | NGX_CONF_TAKE1, set_word, LOCATION(headers),
+     header_styles},
     {ngx_string("weir_dry_run"), ANY_LEVEL | NGX_CONF_FLAG, ngx_conf_set_flag_slot,
      LOCATION(dry_run), NULL},
     {ngx_string("weir_test_clock"), ANY_LEVEL | NGX_CONF_TAKE1, test_clock, LOCATION(test_clock),
@@ -150,7 +187,8 @@ static ngx_int_t hook_in(ngx_conf_t *cf)
 
 static ngx_int_t init_process(ngx_cycle_t *cycle)
 {
-    ngx_http_weir_main_conf_t *conf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module);
+    ngx_http_weir_main_conf_t *conf =
+        ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module);
     if (!conf || (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE))
         return NGX_OK;
     ngx_http_weir_zone_t **zones = conf->zones.elts;
@@ -161,7 +199,8 @@ static ngx_int_t init_process(ngx_cycle_t *cycle)
 
 static void exit_process(ngx_cycle_t *cycle)
 {
-    ngx_http_weir_main_conf_t *conf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module);
+    ngx_http_weir_main_conf_t *conf =
+        ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module);
     if (conf && (ngx_process == NGX_PROCESS_WORKER || ngx_process == NGX_PROCESS_SINGLE))
         ngx_http_weir_fleet_stop(conf);
 }

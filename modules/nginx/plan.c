@@ -67,10 +67,11 @@ static ngx_int_t check_verb(ngx_http_request_t *r, const ngx_http_weir_limit_t *
     bool wanted = verb == WEIR__VERB_ACQUIRE;
     if (weir__has_leases(limit) == wanted && (!wanted || limit->count == 1))
         return NGX_OK;
-    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                  "weir: \"%s\" cannot be used here; weir_conn takes one concurrent limit, weir_limit "
-                  "all others, in %V:%ui",
-                  weir_limit_text(limit), &conf->place.file, conf->place.line);
+    ngx_log_error(
+        NGX_LOG_ERR, r->connection->log, 0,
+        "weir: \"%s\" cannot be used here; weir_conn takes one concurrent limit, weir_limit "
+        "all others, in %V:%ui",
+        weir_limit_text(limit), &conf->place.file, conf->place.line);
     return NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 

@@ -24,9 +24,9 @@ static ngx_int_t text(ngx_http_variable_value_t *value, const u_char *data, size
 static ngx_int_t get_status(ngx_http_request_t *r, ngx_http_variable_value_t *value, uintptr_t data)
 {
     static const char *const words[] = {
-        [NGX_HTTP_WEIR_PASSED] = "PASSED",         [NGX_HTTP_WEIR_DELAYED] = "DELAYED",
-        [NGX_HTTP_WEIR_DEGRADED] = "DEGRADED",     [NGX_HTTP_WEIR_DRY_RUN] = "DRY_RUN",
-        [NGX_HTTP_WEIR_REJECTED] = "REJECTED",     [NGX_HTTP_WEIR_OVERLOADED] = "OVERLOADED"};
+        [NGX_HTTP_WEIR_PASSED] = "PASSED",     [NGX_HTTP_WEIR_DELAYED] = "DELAYED",
+        [NGX_HTTP_WEIR_DEGRADED] = "DEGRADED", [NGX_HTTP_WEIR_DRY_RUN] = "DRY_RUN",
+        [NGX_HTTP_WEIR_REJECTED] = "REJECTED", [NGX_HTTP_WEIR_OVERLOADED] = "OVERLOADED"};
     const ngx_http_weir_ctx_t *ctx = ngx_http_weir_ctx(r);
     (void)data;
     if (!ctx || ctx->status == NGX_HTTP_WEIR_NONE)
@@ -120,8 +120,7 @@ ngx_int_t ngx_http_weir_variables_add(ngx_conf_t *cf)
     };
     for (size_t i = 0; i < WEIR__COUNT(all); i++) {
         ngx_str_t name = all[i].name;
-        ngx_http_variable_t *variable =
-            ngx_http_add_variable(cf, &name, NGX_HTTP_VAR_NOCACHEABLE);
+        ngx_http_variable_t *variable = ngx_http_add_variable(cf, &name, NGX_HTTP_VAR_NOCACHEABLE);
         if (!variable)
             return NGX_ERROR;
         variable->get_handler = all[i].get;
