@@ -45,12 +45,11 @@ struct ngx_http_weir_worker_s {
         alive; /* while jobs are under way: so that a worker that shuts down waits for them */
     ngx_event_t look;
     ngx_uint_t under_way;
-    uint64_t asked, done, unreachable, cached_denials;
+    uint64_t asked, done, unreachable;
     uint64_t seen_done, seen_unreachable; /* when last looked */
     int64_t refusal_us;                   /* when one was logged */
     bool told_down;
-    ngx_http_weir_denied_t *denied; /* NULL: off */
-    char why[WEIR__ERROR_MAX];      /* what a server said that did not decide; empty: nothing */
+    char why[WEIR__ERROR_MAX]; /* what a server said that did not decide; empty: nothing */
 };
 
 /* ---- jobs ---- */
@@ -134,27 +133,6 @@ ngx_int_t ngx_http_weir_job_send(ngx_http_weir_job_t *job)
         pthread_cond_signal(&worker->some);
     pthread_mutex_unlock(&worker->lock);
     return NGX_OK;
-}
-
-/* ---- denials remembered ---- */
-
-bool ngx_http_weir_job_is_denied(const ngx_http_weir_store_t *store, ngx_http_weir_ask_t *ask)
-{
-    ngx_http_weir_worker_t *worker = store->worker;
-    if (!worker || !worker->denied ||
-        !ngx_http_weir_denied_find(worker->denied, ask, weir__mono_us()))
-        return false;
-    worker->cached_denials++;
-    return true;
-}
-
-void ngx_http_weir_job_remember(const ngx_http_weir_job_t *job, const ngx_http_weir_ask_t *ask)
-{
-    const ngx_http_weir_store_t *store = job->store;
-    if (store->worker && store->worker->denied)
-        ngx_http_weir_denied_note(store->worker->denied, ask,
-                                  job->deadline_us - store->url.deadline_us,
-                                  store->denial_cache_us);
 }
 
 /* ---- the threads ---- */
@@ -347,12 +325,12 @@ void ngx_http_weir_fleet_info(const ngx_http_weir_store_t *store, ngx_http_weir_
     const ngx_http_weir_worker_t *worker = store->worker;
     weir_error error = {.message = "not asked by this process"};
     ngx_memzero(ret, sizeof *ret);
+    ret->cached_denials = store->cached_denials;
     if (worker) {
         ret->up = !weir__remote_why(worker->remote, &error);
         ret->asked = worker->asked;
         ret->answered = worker->done;
         ret->unreachable = worker->unreachable;
-        ret->cached_denials = worker->cached_denials;
         ret->queue = worker->under_way;
     }
     if (!ret->up)
@@ -403,7 +381,6 @@ static void stop(ngx_http_weir_worker_t *worker)
     weir_store_close(worker->remote);
     free_all(&worker->queued);
     free_all(&worker->answered);
-    ngx_http_weir_denied_free(worker->denied);
     pthread_cond_destroy(&worker->some);
     pthread_mutex_destroy(&worker->lock);
     free(worker);
@@ -420,7 +397,6 @@ static ngx_http_weir_worker_t *start(ngx_http_weir_store_t *store, ngx_log_t *lo
     }
     worker->store = store;
     worker->wake_fd = -1;
-    worker->denied = store->denial_cache_us ? ngx_http_weir_denied_make() : NULL;
     ngx_queue_init(&worker->queued);
     ngx_queue_init(&worker->answered);
     pthread_mutex_init(&worker->lock, NULL);
@@ -451,5 +427,7 @@ void ngx_http_weir_fleet_stop(ngx_http_weir_main_conf_t *conf)
         if (stores[i]->worker)
             stop(stores[i]->worker);
         stores[i]->worker = NULL;
+        ngx_http_weir_denied_free(stores[i]->denied);
+        stores[i]->denied = NULL;
     }
 }

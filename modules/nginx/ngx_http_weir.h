@@ -260,10 +260,6 @@ void ngx_http_weir_job_free(ngx_http_weir_job_t *job);
 /* Has it asked; `done` follows, never from within this call. NGX_DECLINED: too much is under way, or the
  * store is known to be out of reach; the job is still the caller's. */
 ngx_int_t ngx_http_weir_job_send(ngx_http_weir_job_t *job);
-/* Before a question is put: whether the store's denial_cache answers it (counted; the answer is in ask). */
-bool ngx_http_weir_job_is_denied(const ngx_http_weir_store_t *store, ngx_http_weir_ask_t *ask);
-/* In `done`, when its answer is in ask: remembers it if it is a denial and the store has a denial_cache. */
-void ngx_http_weir_job_remember(const ngx_http_weir_job_t *job, const ngx_http_weir_ask_t *ask);
 /* The threads of a worker's stores. */
 ngx_int_t ngx_http_weir_fleet_start(ngx_cycle_t *cycle, ngx_http_weir_main_conf_t *conf);
 void ngx_http_weir_fleet_stop(ngx_http_weir_main_conf_t *conf);
