@@ -3,7 +3,7 @@
 # SOURCE is a tree of nginx's sources or headers (nginx-dev: /usr/share/nginx/src). Without conf_flags
 # there, the module is made for any nginx of that version that was built --with-compat.
 set -euo pipefail
-source=$1 folder=$2
+source=$1 folder=$(realpath "$2")
 
 NGX_CONF_FLAGS=(--with-compat --with-threads --with-http_ssl_module --with-http_v2_module)
 [ ! -e "$source/conf_flags" ] || . "$source/conf_flags"
