@@ -88,7 +88,7 @@ def broken(dice, frames):
 def play(dice, port):
     """One connection: written in portions, read now and then, ended in order or not."""
     data = broken(dice, session(dice))
-    with socket.create_connection(("127.0.0.1", port), 5) as peer:
+    with socket.create_connection(("127.0.0.1", port), 60) as peer:
         try:
             while data:
                 size = dice.choice((1, 9, 100, 5000, 1 << 20))

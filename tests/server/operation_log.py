@@ -47,6 +47,7 @@ def lines_of(path):
 
 def test_lines(check):
     """One line a decision, with everything that was decided."""
+    begun = time.time() - 1  # the log's may be a rounded one
     with weir_server.Server("--threads 2 --access-log log.json", policies=POLICIES) as server:
         with server.client() as redis, http_client.Client(server.port) as web:
             redis.call("WEIR.TAKE", b'k"\\\n\xff', LIMIT, "COST", "3")
@@ -64,7 +65,7 @@ def test_lines(check):
             decided = record["verdict"] == "limits"
             check(not decided or DECIDED <= set(record), f"decided by limits, and tells not all: {record}")
             check.equal(record["client"], "127.0.0.1", "who asked")
-            check(abs(record["time"] - time.time()) < 60, f"when: {record['time']}")
+            check(begun <= record["time"] <= time.time(), f"when: {record['time']}")
         check.equal([record.get("key") for record in records if "key" in record].count("ü"), 1, "a key")
         check.equal([record.get("key_base64") for record in records].count("ayJcCv8="), 1, "a key of any bytes")
         ann = [record for record in records if record["policy"] == "api"]
@@ -77,12 +78,14 @@ def test_turned_over_under_load(check):
     """mv and SIGHUP, as logrotate does it, again and again: no line is lost, none is torn, none is in both."""
     with weir_server.Server("--threads 2 --access-log log.json") as server:
         load = operation_tools.Load(server.port, each=1, pause=0).start()
+        log = server.folder / "log.json"
         for number in range(6):
-            time.sleep(0.4)
-            os.rename(server.folder / "log.json", server.folder / f"log.{number}.json")
+            check(server.wait_for(lambda: log.stat().st_size > 0), "lines are written")
+            time.sleep(0.2)
+            os.rename(log, server.folder / f"log.{number}.json")
             server.signal(signal.SIGHUP)
-            check(server.wait_for((server.folder / "log.json").exists, 5), "the log is opened anew")
-        time.sleep(0.4)
+            check(server.wait_for(log.exists), "the log is opened anew")
+        check(server.wait_for(lambda: log.stat().st_size > 0), "lines are written at last")
         load.end()
         values = abuse_tools.metrics(server)
         server.stop()
@@ -103,7 +106,7 @@ def test_no_room_for_the_log(check):
             client.call("WEIR.TAKE", "k", LIMIT)
         check.equal(client.call("WEIR.PEEK", "k", LIMIT)[2], 1000000 - 1000, "all are answered")
         failed = lambda: abuse_tools.total(abuse_tools.metrics(server), "weir_access_log_lines_total", result="failed")
-        check(server.wait_for(lambda: failed() >= 1000, 5), f"the lines are counted as lost: {failed()}")
+        check(server.wait_for(lambda: failed() >= 1000), f"the lines are counted as lost: {failed()}")
 
 
 def test_log_that_cannot_be_opened(check):
@@ -120,7 +123,7 @@ def test_log_folder_that_goes(check):
         os.rename(server.folder / "logs", server.folder / "gone")
         server.signal(signal.SIGHUP)
         failures = lambda: abuse_tools.total(abuse_tools.metrics(server), "weir_access_log_reopen_failures_total")
-        check(server.wait_for(lambda: failures() == 1, 5), "a failure is counted")
+        check(server.wait_for(lambda: failures() == 1), "a failure is counted")
         client.call("WEIR.TAKE", "k", LIMIT)
         server.stop()
         check.equal(len(lines_of(server.folder / "gone" / "log.json")), 2, "the old file has both lines")
@@ -179,7 +182,7 @@ def test_ordinary_user(check):
         mode = (folder / "zone").stat().st_mode & 0o777
         check.equal(mode, 0o600, "nobody else may read its zone")
         process.send_signal(signal.SIGTERM)
-        check.equal(process.wait(10), 0, f"exit code; it said {process.stderr.read()}")
+        check.equal(process.wait(weir_server.STOP_SECONDS), 0, f"exit code; it said {process.stderr.read()}")
         check.equal(len(lines_of(folder / "log.json")), 1, "its log")
     finally:
         process.kill()
@@ -199,7 +202,7 @@ def test_not_the_users_own(check):
     try:
         for place in places:
             done = subprocess.run([*words, folder / "weir", "serve", "--listen", "127.0.0.1:0", "--store", place],
-                                  cwd=folder, capture_output=True, text=True, timeout=20, env=weir_server.environment(),
+                                  cwd=folder, capture_output=True, text=True, timeout=weir_server.START_SECONDS, env=weir_server.environment(),
                                   check=False)
             check(done.returncode == 3 and place.split("?")[0][5:] in done.stderr,
                   f"{place}: {done.returncode}, {done.stderr}")

@@ -65,7 +65,7 @@ def test_socket_activation(check):
                 old.stop()
             shutil.rmtree(old.folder)
             old = new
-        time.sleep(BETWEEN)
+        load.go_on(5000)
         load.end()
         judge(check, load, port, "socket activation")
         old.__exit__(None)
@@ -98,7 +98,7 @@ def test_sockets_with_tls(check):
         with resp.Client(server.ports[0]) as client:
             check.equal(client.call("PING"), "PONG", "the first is plain")
         trust = ssl.create_default_context(cafile=server.folder / "cert.pem")
-        with socket.create_connection(("127.0.0.1", server.ports[1]), 5) as plain, \
+        with socket.create_connection(("127.0.0.1", server.ports[1]), weir_server.PATIENCE_SECONDS) as plain, \
                 trust.wrap_socket(plain, server_hostname="localhost") as it:
             it.sendall(b"PING\r\n")
             check.equal(it.recv(100), b"+PONG\r\n", "the second has TLS")
@@ -129,13 +129,13 @@ def test_hand_over(check):
             check(new != pid and told[0] == new and told[1].get("READY") == "1", f"hand-over {number}: {told}")
             check.equal(operation_tools.exit_code_of(pid), 0, f"hand-over {number}: exit code of the old one")
             pid = new
-        time.sleep(BETWEEN)
+        load.go_on(5000)
         load.end()
         judge(check, load, server.port, "hand-over")
         check(all("STOPPING" not in message for _, message in notify.all),
               "those that hand over do not say that the service stops")
         check.equal(operation_tools.end(pid), 0, "exit code of the last one")
-        check.equal(notify.receive(1), (pid, {"STOPPING": "1"}), "the last one says that it stops")
+        check.equal(notify.receive(), (pid, {"STOPPING": "1"}), "the last one says that it stops")
         check(not weir_server.REPORTS.search(server.stderr()), f"no sanitizer's report: {server.stderr()}")
 
 
@@ -157,7 +157,7 @@ def test_hand_over_that_fails(check):
             server.signal(signal.SIGUSR2)  # once is enough
             told = notify.receive()
             check(told and told[1].get("READY") == "1", f"the second attempt succeeds: {told}")
-        check.equal(server.process.wait(20), 0, "exit code of the old one")
+        check.equal(server.process.wait(weir_server.STOP_SECONDS), 0, "exit code of the old one")
         check.equal(notify.receive(2), None, "there is one successor, not two")
         with server.client() as client:
             check.equal(client.call("PING"), "PONG", "it answers")
@@ -240,7 +240,8 @@ def test_two_servers_on_one_zone(check):
     try:
         with weir_server.Server(options) as one, weir_server.Server(options) as two:
             loads = [operation_tools.Load(server.port, pause=0).start() for server in (one, two)]
-            time.sleep(3)
+            for load in loads:
+                load.go_on(20000)
             for load in loads:
                 load.end()
                 check(not load.lost, f"two servers: {load.lost[:5]}")

@@ -23,93 +23,75 @@ import weir_server
 LIMIT = "fixed-window 1000000/d from-first"
 
 
-def held(delay):
-    """A key's limit, its first take, and a take that is held for about `delay` seconds behind it."""
-    limit = f"leaky-bucket 1/{int(delay * 1000)}ms burst 100"
-    return (http_client.post("/v1/take", {"key": "h", "limit": limit}),
-            http_client.post("/v1/take", {"key": "h", "limit": limit, "hold": True}))
-
-
-def is_refused(port):
-    try:
-        with abuse_tools.connect(port, 2):
-            return False
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        return False
-
-
-def ends_within(server, check, seconds, what, code=0):
+def hold(server, client, delay):
+    """Has a take held for `delay` seconds from its key's first one; that one's time, or earlier."""
+    limit = f"leaky-bucket 1/{delay}s burst 100"
     start = time.monotonic()
-    took = server.stop(code)
-    check(time.monotonic() - start <= seconds, f"{what}: ended after {took:.1f} s")
+    client.post("/v1/take", {"key": "h", "limit": limit})
+    client.send(http_client.post("/v1/take", {"key": "h", "limit": limit, "hold": True}))
+    if not server.wait_for_charges("h", limit, 2):
+        raise weir_server.WrongEnd("nothing is held")
+    return start
 
 
 # ---- what is under way ----
 
 def test_idle_connections_are_closed(check):
-    with weir_server.Server("--threads 2") as server:
+    with weir_server.Server("--threads 2 --drain-timeout 1h") as server:
         clients = [resp.Client(server.port), http_client.Client(server.port)]
         clients[0].call("PING")
         clients[1].get("/healthz")
         silent = abuse_tools.connect(server.port)
-        ends_within(server, check, 3, "with idle connections")
+        server.stop()
         for it in (clients[0].socket, clients[1].socket, silent):
-            it.settimeout(1)
             check.equal(it.recv(100), b"", "an idle connection ends in good order")
             it.close()
 
 
 def test_held_answers_arrive(check):
-    with weir_server.Server("--threads 2") as server, http_client.Client(server.port) as client:
-        first, second = held(1.5)
-        client.ask(first)
-        client.send(second)
-        time.sleep(0.2)
-        start = time.monotonic()
-        server.signal(signal.SIGTERM)
-        check(server.wait_for(lambda: is_refused(server.port), 1), "nobody new is let in meanwhile")
+    delay = 4
+    with weir_server.Server("--threads 2 --drain-timeout 1h") as server, http_client.Client(server.port) as client:
+        start = hold(server, client, delay)
+        check(server.drain(), "nobody new is let in meanwhile")
         answer = client.read()
         waited = time.monotonic() - start
         check(answer.status == 200 and answer.json["delay"] == 0, f"a held answer arrives: {answer}")
-        check(1.0 <= waited <= 2.5, f"when it is due: after {waited:.1f} s")
+        check(waited >= delay, f"when it is due: after {waited:.1f} s")
         check.equal(answer.fields.get("connection"), "close", "and says that it is the last")
         check(client.at_end(), "which it is")
-        ends_within(server, check, 2, "behind the held answer")
+        server.stop()
 
 
 def test_held_answers_do_not_hold_the_server(check):
     """Longer than --drain-timeout: answered then, with what is left of the delay."""
-    with weir_server.Server("--threads 2 --drain-timeout 1s") as server, http_client.Client(server.port) as client:
-        first, second = held(6)
-        client.ask(first)
-        client.send(second)
-        time.sleep(0.2)
-        server.signal(signal.SIGTERM)
+    options = "--threads 2 --max-delay 2h --drain-timeout 1s"
+    with weir_server.Server(options) as server, http_client.Client(server.port) as client:
+        hold(server, client, 3600)
         start = time.monotonic()
+        server.signal(signal.SIGTERM)
         answer = client.read()
         waited = time.monotonic() - start
-        check(0.7 <= waited <= 2.5, f"answered when the time is over: after {waited:.1f} s")
-        check(answer.status == 200 and 3000000 <= answer.json["delay"] <= 5500000, f"with the rest of the delay: {answer}")
-        ends_within(server, check, 2, "with a held answer")
+        check(waited >= 0.99, f"answered when the time is over: after {waited:.1f} s")
+        check(answer.status == 200 and 3000000000 <= answer.json["delay"] < 3600000000, f"with the rest of it: {answer}")
+        server.stop()
 
 
 def test_twice_is_at_once(check):
-    with weir_server.Server("--threads 2 --drain-timeout 1m") as server, http_client.Client(server.port) as client:
-        first, second = held(30)
-        client.ask(first)
-        client.send(second)
-        time.sleep(0.2)
-        server.signal(signal.SIGTERM)
+    options = "--threads 2 --max-delay 2h --drain-timeout 1h"
+    with weir_server.Server(options) as server, http_client.Client(server.port) as client:
+        hold(server, client, 3600)
+        server.drain()
         time.sleep(1)
         check(server.process.poll() is None, "once: it waits")
         server.signal(signal.SIGTERM)
         check.equal(client.read().status, 200, "twice: the held answer goes")
-        try:
-            check.equal(server.process.wait(3), 0, "twice: exit code")
-        except Exception as error:
-            check(False, f"twice: it does not end: {error!r}")
+        server.stop()
+
+
+def begun(server):
+    """Connections that have spoken, over HTTP and over RESP."""
+    values = abuse_tools.metrics(server)
+    return tuple(abuse_tools.total(values, "weir_open_connections", protocol=it) for it in ("http", "resp"))
 
 
 def test_requests_under_way_are_finished(check):
@@ -122,16 +104,17 @@ def test_requests_under_way_are_finished(check):
             web, redis = http_client.Client(server.port), resp.Client(server.port)
             web.send(whole[:-10])
             redis.socket.sendall(command[:-10])
-            time.sleep(0.2)
+            check(server.wait_for(lambda: begun(server) == (2, 1)), "both have begun, beside who looks")
             server.signal(number)
-            time.sleep(1.0)
+            check(server.wait_for(server.is_closed), "it drains")
+            time.sleep(1.0)  # longer than an idle connection would be kept
             web.send(whole[-10:])
             redis.socket.sendall(command[-10:])
             answer = web.read()
             check(answer.status == 200 and answer.fields.get("connection") == "close", f"half a request: {answer}")
             check.equal(redis.read()[0], 1, "half a command")
             check(web.at_end() and redis.stream.read() == b"", "then the connections end")
-            check.equal(server.process.wait(5), 0, f"exit code after {number.name}")
+            check.equal(server.process.wait(weir_server.STOP_SECONDS), 0, f"exit code after {number.name}")
             web.close()
             redis.close()
 
@@ -146,7 +129,7 @@ def test_pipelines_are_exact(check):
         server.signal(signal.SIGTERM)
         server.signal(signal.SIGCONT)
         told = abuse_tools.read_all(web.socket).count(b"HTTP/1.1 200"), abuse_tools.read_all(redis.socket).count(b"*7\r\n")
-        check.equal(server.process.wait(5), 0, "exit code")
+        check.equal(server.process.wait(weir_server.STOP_SECONDS), 0, "exit code")
         server.start()
         with server.client() as client:
             charged = tuple(1000000 - client.call("WEIR.PEEK", key, LIMIT)[2] for key in "wr")
@@ -170,16 +153,17 @@ def test_who_waits_at_the_door_is_let_in(check):
                 pass
             it.close()
         check.equal(answered, len(waiting), "those who waited are answered")
-        check.equal(server.process.wait(5), 0, "exit code")
+        check.equal(server.process.wait(weir_server.STOP_SECONDS), 0, "exit code")
 
 
 def test_readiness(check):
-    """Who asks on a connection that is kept hears that the end has come."""
+    """Who asks on a connection that is kept, since the question has begun, hears that the end has come."""
+    ready = http_client.get("/readyz")
     with weir_server.Server("--threads 1") as server, http_client.Client(server.port) as client:
-        check.equal(client.get("/readyz").status, 200, "ready")
-        server.signal(signal.SIGTERM)
-        time.sleep(0.2)
-        answer = client.get("/readyz")
+        check.equal(client.ask(ready).status, 200, "ready")
+        client.send(ready[:-4])
+        check(server.drain(), "it drains")
+        answer = client.ask(ready[-4:])
         check.equal((answer.status, answer.fields.get("connection")), (503, "close"), "not ready while it drains")
 
 
@@ -188,16 +172,16 @@ def test_remote_store(check):
     sys.path.insert(0, str(weir_server.ROOT / "tests" / "redis"))
     import redis_server
     with redis_server.Server() as redis, redis.client() as control:
-        url = f"redis://127.0.0.1:{redis.port}?deadline=3s"
+        url = f"redis://127.0.0.1:{redis.port}?deadline=1m"
         with weir_server.Server(["--threads", "2", "--store", url]) as server, server.client() as client:
             check.equal(client.call("WEIR.TAKE", "k", LIMIT)[0], 1, "Redis decides")
             control.call("CLIENT", "PAUSE", "800")
             client.socket.sendall(resp.encode(("WEIR.TAKE", "k", LIMIT)) * 5)
-            time.sleep(0.1)
+            time.sleep(0.1)  # most likely they have been asked by now; if not, all the same holds
             server.signal(signal.SIGTERM)
             replies = [client.read() for _ in range(5)]
             check.equal([reply[2] for reply in replies], list(range(999998, 999993, -1)), "all five are answered")
-            check.equal(server.process.wait(8), 0, "exit code")
+            check.equal(server.process.wait(weir_server.STOP_SECONDS), 0, "exit code")
 
 
 # ---- systemd ----
@@ -245,7 +229,7 @@ def test_process_one(check):
         check.contains(process.stderr.readline(), "cannot hand over", "it refuses to hand over")
         check.equal(ask_unix(f"{folder}/s"), b"+PONG\r\n", "and goes on")
         os.kill(server, signal.SIGTERM)
-        check.equal(process.wait(10), 0, "exit code")
+        check.equal(process.wait(weir_server.STOP_SECONDS), 0, "exit code")
     finally:
         process.kill()
         process.communicate()
@@ -274,7 +258,7 @@ def test_unix_socket(check):
 
 def ask_unix(path):
     with socket.socket(socket.AF_UNIX) as it:
-        it.settimeout(5)
+        it.settimeout(weir_server.PATIENCE_SECONDS)
         it.connect(path)
         it.sendall(b"PING\r\n")
         return it.recv(100)

@@ -35,7 +35,7 @@ def adopt_orphans():
         raise OSError("prctl(PR_SET_CHILD_SUBREAPER) failed")
 
 
-def exit_code_of(pid, seconds=30):
+def exit_code_of(pid, seconds=weir_server.STOP_SECONDS):
     """The exit code of a child, or an orphan that we adopted; None: it does not end."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -77,7 +77,7 @@ class Load:
     def end(self):
         self.over.set()
         for thread in self.threads:
-            thread.join(30)
+            thread.join(weir_server.PATIENCE_SECONDS)
             if thread.is_alive():
                 self.lost.append("an answer does not come")
         return self
@@ -87,6 +87,12 @@ class Load:
 
     def answers(self):
         return sum(self.told.values())
+
+    def go_on(self, answers):
+        """Waits for so many answers more, and for the end of what is scarce; or until a request is lost."""
+        most, end = self.answers() + answers, time.monotonic() + weir_server.PATIENCE_SECONDS
+        while (self.answers() < most or not self.told[SCARCE, False]) and not self.lost and time.monotonic() < end:
+            time.sleep(0.01)
 
     def run(self, way):
         try:
@@ -197,7 +203,7 @@ class Notify:
         self.socket.bind("\0" + self.path[1:] if abstract else self.path)
         self.all = []
 
-    def receive(self, seconds=10):
+    def receive(self, seconds=weir_server.START_SECONDS):
         """The next message, or None; (pid, {name: value})."""
         self.socket.settimeout(seconds)
         try:
@@ -290,7 +296,7 @@ def listening(count=1, backlog=1024):
     return made
 
 
-def end(pid, seconds=30):
+def end(pid, seconds=weir_server.STOP_SECONDS):
     """Stops a process that we adopted; its exit code."""
     os.kill(pid, signal.SIGTERM)
     return exit_code_of(pid, seconds)

@@ -38,7 +38,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 def weir_top(*words, env=None):
     return subprocess.run([weir_server.WEIR, "top", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, timeout=60, env=weir_server.environment(env))
+                          stderr=subprocess.PIPE, text=True, timeout=weir_server.PATIENCE_SECONDS, env=weir_server.environment(env))
 
 
 def ask(client, user, times=1):
@@ -152,7 +152,7 @@ def test_top_once(check):
                          "{user=busy}", "store memory"):
                 check.contains(it.stdout, part, how)
             rates = re.search(r"denied ([\d.]+)/s", it.stdout)
-            check(rates and float(rates[1]) > 5, f"{how}: a rate of what happens meanwhile: {it.stdout.splitlines()[1]}")
+            check(rates and float(rates[1]) > 0, f"{how}: a rate of what happens meanwhile: {it.stdout.splitlines()[1]}")
 
 
 def test_top_json(check):
@@ -235,11 +235,11 @@ class Terminal:
     def __init__(self, address, rows, columns):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
             os.execve(weir_server.WEIR, ["weir", "top", address], dict(weir_server.environment(), TERM="xterm"))
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.output = b""
 
-    def watch(self, until, seconds=30.0):
+    def watch(self, until, seconds=weir_server.PATIENCE_SECONDS):
         """Reads on until the output satisfies, or ends."""
         end = time.monotonic() + seconds
         while not until(self.output) and time.monotonic() < end:
@@ -254,7 +254,7 @@ class Terminal:
 
     def end(self):
         """Waits for the end; the exit status."""
-        self.watch(lambda _: False, 10)
+        self.watch(lambda _: False)
         os.close(self.fd)
         return os.waitpid(self.pid, 0)[1]
 
@@ -276,7 +276,7 @@ def test_top_live(check):
             check.equal(terminal.end(), 0, f"{ending}: exit status")
             check(terminal.output.startswith(b"\x1b[?1049h"), f"{ending}: a page of its own")
             check(terminal.output.endswith(b"\x1b[?25h\x1b[?1049l"), f"{ending}: the screen is given back")
-            for frame in terminal.frames()[1:3]:  # the first may be drawn before the size is known
+            for frame in terminal.frames()[:3]:
                 check(len(frame) <= rows, f"{len(frame)} lines on {rows} rows")
                 check(max(map(len, frame)) <= columns, f"{max(map(len, frame))} characters on {columns} columns")
             if rows == 30:

@@ -170,6 +170,26 @@ class Server:
     def signal(self, number):
         self.process.send_signal(number)
 
+    def wait_for_charges(self, key, limit, count):
+        """Whether a fresh state comes to have so many charges of 1: for takes whose answers are not there yet."""
+        with self.client() as client:
+            most = client.call("WEIR.PEEK", f"{key}, but fresh", limit)[2]
+            return self.wait_for(lambda: client.call("WEIR.PEEK", key, limit)[2] == most - count)
+
+    def drain(self):
+        """SIGTERM; back when it has begun to drain: nobody new is let in. Whether that came to pass."""
+        self.signal(signal.SIGTERM)
+        return self.wait_for(self.is_closed)
+
+    def is_closed(self):
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), PATIENCE_SECONDS):
+                return False
+        except ConnectionRefusedError:
+            return True
+        except ConnectionResetError:
+            return False
+
     def stop(self, code=0):
         """Ends it in good order and returns how long that took in seconds."""
         start = time.monotonic()

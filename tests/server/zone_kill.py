@@ -41,7 +41,7 @@ class Client(threading.Thread):
     def run(self):
         while not self.over.is_set():
             try:
-                with resp.Client(self.port, timeout=10) as client:
+                with resp.Client(self.port, timeout=weir_server.PATIENCE_SECONDS) as client:
                     self.take(client)
             except (ConnectionError, TimeoutError, OSError):
                 time.sleep(0.01)  # it is down
@@ -97,10 +97,13 @@ def test_kill_under_load(check):
             check.equal(server.process.returncode, -signal.SIGKILL, f"kill {number}: it was still alive")
             shutil.rmtree(server.folder)
             server = start_on(sockets, f"--threads 2 --store {zone}")
-        time.sleep(1.0)
+        answers = lambda: sum(sum(it.told.values()) + sum(it.denied.values()) for it in clients)  # noqa: E731
+        used_up = lambda key: sum(client.denied[key] for client in clients) > 0  # noqa: E731
+        most = answers() + 5000  # a slow machine takes its time for these, and to use up what is scarce
+        server.wait_for(lambda: answers() > most and used_up("scarce") and used_up("log"))
         over.set()
         for client in clients:
-            client.join(20)
+            client.join(weir_server.PATIENCE_SECONDS)
         judge(check, clients, port, seed)
         server.stop()
         shutil.rmtree(server.folder)
