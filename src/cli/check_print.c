@@ -1,8 +1,8 @@
 /* A policy file in words. */
 #include "cli/check.h"
 
+#include "base/nearest.h"
 #include "limit/explain.h"
-#include "policy/nearest.h"
 #include "policy/set.h"
 
 #include <string.h>

@@ -108,11 +108,6 @@ int cli_read_key(const struct cli_call *call, const char *text, weir_key *ret);
 /* The limit is the caller's to free. */
 int cli_read_limits(const struct cli_call *call, const char *text, weir_limit **ret);
 
-/* ---- suggest.c ---- */
-
-/* The name nearest to a mistyped word, or NULL if none is near. */
-const char *cli_nearest(const char *word, const char *const *names, size_t count);
-
 /* ---- desk.c: the store that a command works on ---- */
 
 /* Opens url, or the desk's own zone if url is NULL. */

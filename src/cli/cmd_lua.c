@@ -1,4 +1,5 @@
 /* `weir lua`: the scripts for Redis and Valkey servers where modules are barred, and their arguments. */
+#include "base/nearest.h"
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "limit/limit.h"
@@ -29,10 +30,10 @@ static const struct weir__script *find_script(const char *name)
 
 static int unknown_script(const struct cli_call *call, const char *name)
 {
-    const char *names[WEIR__COUNT(weir__scripts)];
-    for (size_t i = 0; i < WEIR__COUNT(names); i++)
+    const char *names[WEIR__COUNT(weir__scripts) + 1] = {NULL};
+    for (size_t i = 0; i < WEIR__COUNT(weir__scripts); i++)
         names[i] = weir__scripts[i].name;
-    const char *nearest = cli_nearest(name, names, WEIR__COUNT(names));
+    const char *nearest = weir__nearest(name, strlen(name), names);
     return cli_fail(call, CLI_USAGE, "there is no script \"%s\"%s%s; `weir lua --list` lists all",
                     cli_show_text(name).text, nearest ? "; did you mean " : "",
                     nearest ? nearest : "");

@@ -1,6 +1,8 @@
 /* `weir`: finds the subcommand, answers --help and --version. */
 #include "cli/cli.h"
 
+#include "base/nearest.h"
+
 #include <signal.h>
 #include <string.h>
 
@@ -43,11 +45,11 @@ static const struct cli_command *find_command(const char *name)
 
 static int unknown_command(const struct cli_call *call, const char *name)
 {
-    const char *names[WEIR__COUNT(commands) + 1];
+    const char *names[WEIR__COUNT(commands) + 2] = {NULL};
     for (size_t i = 0; i < WEIR__COUNT(commands); i++)
         names[i] = commands[i]->name;
     names[WEIR__COUNT(commands)] = "help";
-    const char *nearest = cli_nearest(name, names, WEIR__COUNT(names));
+    const char *nearest = weir__nearest(name, strlen(name), names);
     if (nearest)
         return cli_fail(call, CLI_USAGE,
                         "unknown command \"%s\"; did you mean %s? `weir --help` lists all",

@@ -4,6 +4,8 @@
  */
 #include "cli/cli.h"
 
+#include "base/nearest.h"
+
 #include <string.h>
 
 #define OPTIONS_MAX 40
@@ -26,15 +28,16 @@ static bool is_option(const char *argument)
 
 static int unknown_option(const struct parser *parser, const char *argument)
 {
-    const char *names[OPTIONS_MAX + 1];
+    const char *names[OPTIONS_MAX + 2];
     for (size_t i = 0; i < parser->option_count; i++)
         names[i] = parser->options[i].name;
     names[parser->option_count] = "help";
+    names[parser->option_count + 1] = NULL;
     const char *word = argument + strspn(argument, "-");
     char name[40];
     struct weir__buffer buffer = weir__buffer_over(name, sizeof name);
     weir__put(&buffer, word, strcspn(word, "="));
-    const char *nearest = cli_nearest(name, names, parser->option_count + 1);
+    const char *nearest = weir__nearest(name, buffer.len, names);
     const char *command = parser->call->command->name;
     if (nearest)
         return cli_fail(parser->call, CLI_USAGE,

@@ -1,5 +1,5 @@
 /* Single values of a policy file: texts, words, numbers, names. */
-#include "policy/nearest.h"
+#include "base/nearest.h"
 #include "policy/reader.h"
 
 #include <string.h>

@@ -2,8 +2,8 @@
 #include "policy/yaml.h"
 
 #include "base/buffer.h"
+#include "base/nearest.h"
 #include "base/utf8.h"
-#include "policy/nearest.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* What policies are made of: addresses, patterns, and the one spelling of paths and hosts. */
+#include "base/nearest.h"
 #include "policy/address.h"
-#include "policy/nearest.h"
 #include "policy/normal.h"
 #include "policy/pattern.h"
 #include "test.h"

@@ -1,5 +1,5 @@
 /* How many strokes apart two names are, counted row by row: the last three rows are enough. */
-#include "policy/nearest.h"
+#include "base/nearest.h"
 
 #include <stdbool.h>
 #include <string.h>
