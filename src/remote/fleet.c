@@ -107,16 +107,20 @@ void weir__fleet_moved(struct weir__fleet *fleet, uint16_t slot, const struct we
 
 /* ---- who can be reached ---- */
 
+/* Which server, unless its reason begins with that already. */
 static int fail_of_node(struct weir__fleet *fleet, struct weir__node *node, weir_error *err)
 {
     char why[WEIR__WHY_SIZE];
     struct weir__redis_host host = weir__fleet_host(fleet, node);
+    const char *name = fleet->url->kind == WEIR__REDIS_UNIX ? fleet->url->path : host.name;
     weir__link_why(&node->link, why);
-    if (fleet->url->kind == WEIR__REDIS_UNIX)
-        return weir__fail(err, WEIR_EUNREACHABLE, 0, "%s: %s", fleet->url->path, why);
-    if (!host.name[0])
+    if (!name[0])
         return weir__fail(err, WEIR_EUNREACHABLE, 0, "no server is known yet: %s", why);
-    return weir__fail(err, WEIR_EUNREACHABLE, 0, "%s:%u: %s", host.name, (unsigned)host.port, why);
+    if (!strncmp(why, name, strlen(name)))
+        return weir__fail(err, WEIR_EUNREACHABLE, 0, "%s", why);
+    if (fleet->url->kind == WEIR__REDIS_UNIX)
+        return weir__fail(err, WEIR_EUNREACHABLE, 0, "%s: %s", name, why);
+    return weir__fail(err, WEIR_EUNREACHABLE, 0, "%s:%u: %s", name, (unsigned)host.port, why);
 }
 
 int weir__fleet_check(struct weir__fleet *fleet, weir_error *err)

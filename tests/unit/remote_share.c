@@ -1,4 +1,5 @@
-/* A limit's share of one of several processes: sound, at least 1, together at most the limit. */
+/* While no server decides. A limit's share of one of several processes: sound, at least 1, together at
+ * most the limit. The stand-in: what each fail= answers, and in a zone what a share lets through. */
 #include "limit/limit.h"
 #include "remote/remote.h"
 
@@ -42,7 +43,7 @@ static void check_rule(const struct weir__rule *whole, const struct weir__rule *
         CHECK(!memcmp(whole, share, sizeof *whole));
 }
 
-int main(void)
+static void test_shares(void)
 {
     for (size_t i = 0; i < WEIR__COUNT(texts); i++) {
         weir_limit *limit = NULL;
@@ -56,6 +57,126 @@ int main(void)
                 check_rule(&limit->rules[k], &share.rules[k], peers[j]);
         }
         weir_limit_free(limit);
+    }
+}
+
+/* ---- the stand-in ---- */
+
+#define NOW 1800000000000000
+
+static weir_limit *limit_of(const char *text)
+{
+    weir_limit *limit = NULL;
+    CHECK(weir_limit_parse(text, &limit, NULL) == 0);
+    return limit;
+}
+
+static void test_blank(enum weir__redis_fail fail, bool allowed)
+{
+    struct weir__standin standin = {fail, 1, NULL};
+    weir_limit *limit = limit_of("token-bucket 10/s burst 20, fixed-window 5/m");
+    weir_decision rows[2], ret;
+    weir_request request = weir_ask(weir_text("ann"), limit);
+    request.detail = rows;
+    for (int i = 0; i < 100; i++) {
+        CHECK_INT(weir__standin_decide(&standin, &request, 1, WEIR__TAKE, NOW, &ret), 0);
+        CHECK(ret.allowed == allowed && ret.degraded && rows[0].degraded && rows[1].degraded);
+        CHECK_INT(ret.time_us, NOW);
+        CHECK_INT(ret.limit, 5);
+        CHECK_INT(ret.remaining, allowed ? 5 : 0);
+        CHECK_INT(ret.retry_after_us, allowed ? 0 : 1000000);
+        CHECK_INT(rows[0].limit, 20);
+    }
+    weir_limit_free(limit);
+}
+
+/* Takes until it is denied; how many were let through. */
+static int take_all(const struct weir__standin *standin, const weir_request *request,
+                    weir_decision *ret)
+{
+    int allowed = 0;
+    do {
+        CHECK_INT(weir__standin_decide(standin, request, 1, WEIR__TAKE, NOW, ret), 0);
+        CHECK(ret->degraded && ret->charged == 0);
+        allowed += ret->allowed;
+    } while (ret->allowed && allowed < 1000);
+    return allowed;
+}
+
+static void test_local(weir_store *zone, int32_t n, int expected)
+{
+    struct weir__standin standin = {WEIR__FAIL_LOCAL, n, zone};
+    weir_limit *limit = limit_of("token-bucket 1/366d burst 20");
+    char key[16];
+    weir_decision row, ret;
+    snprintf(key, sizeof key, "take:%d", n);
+    weir_request request = weir_ask(weir_text(key), limit);
+    request.detail = &row;
+    CHECK_INT(take_all(&standin, &request, &ret), expected);
+    CHECK(!row.allowed && row.degraded);
+    request.cost = 20; /* more than a share, no more than the limit: not never */
+    CHECK_INT(weir__standin_decide(&standin, &request, 1, WEIR__PEEK, NOW, &ret), 0);
+    CHECK(!ret.allowed && ret.retry_after_us > 0);
+    request.cost = 21;
+    CHECK_INT(weir__standin_decide(&standin, &request, 1, WEIR__PEEK, NOW, &ret), 0);
+    CHECK_INT(ret.retry_after_us, WEIR_NEVER);
+    weir_limit_free(limit);
+}
+
+/* A slot of a share is given back under the whole limit. */
+static void test_leases(weir_store *zone, int32_t n, int expected)
+{
+    struct weir__standin standin = {WEIR__FAIL_LOCAL, n, zone};
+    weir_limit *limit = limit_of("concurrent 6 lease 1h");
+    char text[16];
+    weir_decision ret;
+    snprintf(text, sizeof text, "slots:%d", n);
+    weir_key key = weir_text(text);
+    weir_request request = weir_ask(key, limit);
+    request.acquire = true;
+    CHECK_INT(weir__standin_decide(&standin, &request, 1, WEIR__TAKE, NOW, &ret), 0);
+    uint64_t lease = ret.lease;
+    CHECK(ret.allowed && ret.degraded && lease != 0);
+    CHECK_INT(take_all(&standin, &request, &ret), expected - 1);
+    CHECK_INT(weir_renew(zone, key, limit, lease), 0);
+    CHECK_INT(weir_release(zone, key, limit, lease), 0);
+    CHECK_INT(weir_release(zone, key, limit, lease), WEIR_ENOLEASE);
+    CHECK_INT(take_all(&standin, &request, &ret), 1);
+    weir_limit_free(limit);
+}
+
+static void test_group(weir_store *zone)
+{
+    struct weir__standin standin = {WEIR__FAIL_LOCAL, 2, zone};
+    weir_limit *few = limit_of("fixed-window 4/366d"), *many = limit_of("sliding-log 10/366d");
+    weir_decision rows[2], ret;
+    weir_request requests[] = {weir_ask(weir_text("few"), few), weir_ask(weir_text("many"), many)};
+    requests[0].detail = &rows[0];
+    requests[1].detail = &rows[1];
+    for (int i = 0; i < 4; i++) {
+        CHECK_INT(weir__standin_decide(&standin, requests, 2, WEIR__TAKE, NOW, &ret), 0);
+        CHECK_INT(ret.allowed, i < 2);
+        CHECK_INT(rows[1].remaining, i < 2 ? 4 - i : 3);
+    }
+    CHECK_INT(ret.binding, 0);
+    weir_limit_free(few);
+    weir_limit_free(many);
+}
+
+int main(void)
+{
+    weir_store *zone = NULL;
+    test_shares();
+    test_blank(WEIR__FAIL_OPEN, true);
+    test_blank(WEIR__FAIL_CLOSED, false);
+    if (CHECK(weir_store_open("memory:1m", &zone, NULL) == 0)) {
+        test_local(zone, 1, 20);
+        test_local(zone, 4, 5);
+        test_local(zone, 50, 1);
+        test_leases(zone, 1, 6);
+        test_leases(zone, 3, 2);
+        test_group(zone);
+        weir_store_close(zone);
     }
     return test_report();
 }
