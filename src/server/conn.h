@@ -167,6 +167,8 @@ void server_flush(struct server_conn *conn);
 /* ---- tls.c ---- */
 
 int server_tls_create(const char *cert, const char *key, struct server_tls **ret, weir_error *err);
+/* Reads certificate and key anew, for connections from now on; after a failure all is as it was. */
+int server_tls_renew(struct server_tls *tls, const char *cert, const char *key, weir_error *err);
 void server_tls_destroy(struct server_tls *tls);
 struct server_tls_conn *server_tls_accept(struct server_tls *tls, int fd);
 void server_tls_free(struct server_tls_conn *tls);

@@ -2,7 +2,7 @@
  * A server's life: open everything, start the loops, wait for signals, drain.
  *
  *     SIGTERM, SIGINT   stop accepting, answer what is under way, end; once more: end at once
- *     SIGHUP            read the files anew, open the access log anew
+ *     SIGHUP            read policies and certificate anew, open the access log anew
  *     SIGUSR2           start the program anew on the same sockets; when it is ready, drain
  */
 #include "server/conn.h"
@@ -218,6 +218,17 @@ static void reload(const char *why)
         server_thread_wake(server.threads[i]);
 }
 
+static void renew_certificate(void)
+{
+    weir_error err;
+    if (!server.tls)
+        return;
+    if (server_tls_renew(server.tls, server.config.tls_cert, server.config.tls_key, &err))
+        say("SIGHUP: the certificate stays, %s", err.message);
+    else
+        say("SIGHUP: the certificate was read anew");
+}
+
 static pid_t successor; /* 0: none is under way */
 
 static void hand_over(char *const *argv)
@@ -283,6 +294,7 @@ static void serve(const sigset_t *signals, char *const *argv)
         }
         if (got == SIGHUP) {
             reload("SIGHUP");
+            renew_certificate();
             if (server.access_log)
                 server_access_log_reopen(server.access_log);
         }

@@ -7,6 +7,7 @@
  *   2. No renegotiation, no compression; tickets are stateless, so that sessions cost no memory.
  *   3. An idle connection keeps no record buffers.
  *   4. Writing to a socket that is gone raises no signal.
+ *   5. A certificate can be renewed while it serves: connections keep the one they began with.
  */
 #include "server/conn.h"
 
@@ -15,10 +16,12 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct server_tls {
+    pthread_mutex_t lock; /* for which context it is; connections have references of their own */
     SSL_CTX *context;
     BIO_METHOD *socket;
 };
@@ -176,17 +179,23 @@ static bool set_up(SSL_CTX *context)
            SSL_CTX_set_num_tickets(context, 1) == 1;
 }
 
-static struct server_tls *make(void)
+static int make_context(const char *cert, const char *key, SSL_CTX **ret, weir_error *err)
 {
-    struct server_tls *tls = calloc(1, sizeof *tls);
-    if (!tls)
-        return NULL;
-    tls->context = SSL_CTX_new(TLS_server_method());
-    tls->socket = make_socket_method();
-    if (tls->context && tls->socket && set_up(tls->context))
-        return tls;
-    server_tls_destroy(tls);
-    return NULL;
+    ERR_clear_error();
+    SSL_CTX *context = SSL_CTX_new(TLS_server_method());
+    int code = 0;
+    if (!context || !set_up(context))
+        code = weir__fail(err, WEIR_ENOMEM, 0, "no TLS: %s", reason());
+    if (code == 0)
+        code = read_certificate(context, cert, err);
+    if (code == 0)
+        code = read_key(context, key, cert, err);
+    ERR_clear_error();
+    if (code)
+        SSL_CTX_free(context);
+    else
+        *ret = context;
+    return code;
 }
 
 int server_tls_create(const char *cert, const char *key, struct server_tls **ret, weir_error *err)
@@ -195,14 +204,13 @@ int server_tls_create(const char *cert, const char *key, struct server_tls **ret
         return weir__fail(err, WEIR_EINVAL, 0,
                           "TLS needs a certificate and its key; give both --tls-cert FILE and "
                           "--tls-key FILE");
-    ERR_clear_error();
-    struct server_tls *tls = make();
-    if (!tls)
-        return weir__fail(err, WEIR_ENOMEM, 0, "no TLS: %s", reason());
-    int code = read_certificate(tls->context, cert, err);
-    if (code == 0)
-        code = read_key(tls->context, key, cert, err);
-    ERR_clear_error();
+    struct server_tls *tls = calloc(1, sizeof *tls);
+    if (!tls || !(tls->socket = make_socket_method())) {
+        free(tls);
+        return weir__fail(err, WEIR_ENOMEM, 0, "no TLS: out of memory");
+    }
+    pthread_mutex_init(&tls->lock, NULL);
+    int code = make_context(cert, key, &tls->context, err);
     if (code) {
         server_tls_destroy(tls);
         return code;
@@ -211,23 +219,46 @@ int server_tls_create(const char *cert, const char *key, struct server_tls **ret
     return 0;
 }
 
+int server_tls_renew(struct server_tls *tls, const char *cert, const char *key, weir_error *err)
+{
+    SSL_CTX *fresh, *old;
+    int code = make_context(cert, key, &fresh, err);
+    if (code)
+        return code;
+    pthread_mutex_lock(&tls->lock);
+    old = tls->context;
+    tls->context = fresh;
+    pthread_mutex_unlock(&tls->lock);
+    SSL_CTX_free(old);
+    return 0;
+}
+
 void server_tls_destroy(struct server_tls *tls)
 {
     if (!tls)
         return;
     SSL_CTX_free(tls->context);
+    pthread_mutex_destroy(&tls->lock);
     BIO_meth_free(tls->socket);
     free(tls);
 }
 
 /* ---- connections ---- */
 
+static SSL *make_session(struct server_tls *tls)
+{
+    pthread_mutex_lock(&tls->lock);
+    SSL *session = SSL_new(tls->context);
+    pthread_mutex_unlock(&tls->lock);
+    return session;
+}
+
 struct server_tls_conn *server_tls_accept(struct server_tls *tls, int fd)
 {
     struct server_tls_conn *conn = calloc(1, sizeof *conn);
     BIO *bio = conn ? BIO_new(tls->socket) : NULL;
     if (bio)
-        conn->session = SSL_new(tls->context);
+        conn->session = make_session(tls);
     if (!bio || !conn->session) {
         BIO_free(bio);
         free(conn);

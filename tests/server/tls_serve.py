@@ -4,6 +4,7 @@ import json
 import pathlib
 import select
 import shutil
+import signal
 import socket
 import ssl
 import struct
@@ -278,9 +279,46 @@ def test_files(check):
             check(all(word in done.stdout for word in words), f"{name}: {words} in {done.stdout!r}")
 
 
+def subject(certificates, server):
+    """The name in the certificate that a new connection is shown."""
+    with socket.create_connection(("127.0.0.1", server.tls_port), PATIENCE_SECONDS) as plain, \
+            certificates.context().wrap_socket(plain, server_hostname="localhost") as secure:
+        return dict(pair[0] for pair in secure.getpeercert()["subject"])["commonName"]
+
+
+def comes_true(ask):
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not ask() and time.monotonic() < end:
+        time.sleep(0.02)
+    return ask()
+
+
+def test_renewal(check):
+    """SIGHUP: a renewed pair is shown to new connections, a bad one changes nothing; old connections go on."""
+    with Certificates() as certificates:
+        pair = [certificates.path("live.crt"), certificates.path("live.key")]
+        for name, to in zip(certificates.pair("server"), pair):
+            shutil.copy(name, to)
+        with Server(tls=pair) as server:
+            check.equal(subject(certificates, server), "server", "as it began")
+            with socket.create_connection(("127.0.0.1", server.tls_port), PATIENCE_SECONDS) as plain, \
+                    certificates.context("http/1.1").wrap_socket(plain, server_hostname="localhost") as old:
+                for name, to in zip(certificates.pair("other"), pair):
+                    shutil.copy(name, to)
+                server.process.send_signal(signal.SIGHUP)
+                check(comes_true(lambda: subject(certificates, server) == "other"), "renewed")
+                old.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                check(old.recv(4096).startswith(b"HTTP/1.1 200"), "a connection made before goes on")
+            pathlib.Path(pair[1]).write_text("no key\n")
+            server.process.send_signal(signal.SIGHUP)
+            check(comes_true(lambda: "the certificate stays" in server.said() and "live.key" in server.said()),
+                  "what is wrong with the new key is told")
+            check.equal(subject(certificates, server), "other", "and the last good pair is used")
+
+
 if __name__ == "__main__":
     if not shutil.which("openssl"):
         sys.exit("openssl is missing; install the package openssl\n0 passed, 1 failed")
     grpc_service.MODULES = grpc_service.modules()
     sys.exit(run([test_curl, test_alpn, test_openssl, test_resp, test_pipeline, test_remote, test_goodbye, test_h2load,
-                  test_grpc, test_hostile, test_files]))
+                  test_grpc, test_hostile, test_files, test_renewal]))
