@@ -7,6 +7,7 @@ Options are those of redis-server; `config` is text for its configuration file (
 """
 import os
 import pathlib
+import random
 import shlex
 import shutil
 import signal
@@ -18,7 +19,7 @@ import time
 
 import resp
 
-START_SECONDS = 10
+START_SECONDS = 60
 
 
 def binary():
@@ -31,13 +32,17 @@ def binary():
 
 
 def free_port():
-    """A port that nobody listens on, low enough for a cluster bus ten thousand above it."""
+    """A port that nobody listens on, nor ten thousand above it, where a cluster's bus is; both below those that the
+    system gives to connections by itself, so that none of these is in the way a moment later."""
     while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        if port <= 55000:
+        port = random.randrange(10000, 20000)
+        try:
+            for each in (port, port + 10000):
+                with socket.socket() as probe:
+                    probe.bind(("", each))
             return port
+        except OSError:
+            pass
 
 
 class Server:
@@ -75,7 +80,7 @@ class Server:
 
     def answers(self):
         try:
-            with self.client(timeout=1.0) as client:
+            with self.client(timeout=START_SECONDS) as client:
                 client.call("PING")
         except resp.RedisError as error:
             return not str(error).startswith("LOADING")

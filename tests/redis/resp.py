@@ -15,7 +15,7 @@ class RedisError(Exception):
 
 
 class Client:
-    def __init__(self, port, host="127.0.0.1", timeout=20.0, protocol=2, user=None, password=None):
+    def __init__(self, port, host="127.0.0.1", timeout=60.0, protocol=2, user=None, password=None):
         self.socket = socket.create_connection((host, port), timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.stream = self.socket.makefile("rb", 1 << 16)

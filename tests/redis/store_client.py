@@ -10,20 +10,25 @@ import select
 import subprocess
 import time
 
+import stalls
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
 MODULE = BUILD / "weir_redis.so"
 DRIVER = BUILD / "tests" / "store_driver"
 
-SLACK_US = int(os.environ.get("WEIR_SLACK_MS", "150")) * 1000  # a busy machine may hold a thread up so long
+SLACK_US = int(os.environ.get("WEIR_SLACK_MS", "150")) * 1000  # for threads in the way of each other
 RECOVERY_SECONDS = 2.0
+RECOVERY_STALLS = 5  # a recovery takes several steps, each of which may be held up
+READY_SECONDS = 120
 ANSWER_SECONDS = 60
 
 OK, ESYSTEM, EFOREIGN, ENOLEASE, EUNSUPPORTED, ESHARED, ESLOTS, EUNREACHABLE = 0, -5, -7, -13, -15, -16, -17, -18
 
 Decision = collections.namedtuple(
     "Decision", "code allowed limit remaining retry reset delay degraded charged lease binding us receipt")
-Tally = collections.namedtuple("Tally", "calls allowed degraded errors worst_us")
+Tally = collections.namedtuple("Tally", "calls allowed degraded errors worst_us held_us")  # held up: by the machine
+machine = stalls.Stalls()  # watched while run() runs
 
 
 class Driver:
@@ -32,6 +37,7 @@ class Driver:
         sanitizer = os.environ.get("TSAN_OPTIONS", "") + ":die_after_fork=0"
         self.process = subprocess.Popen([str(DRIVER), url], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         env=dict(os.environ, TSAN_OPTIONS=sanitizer))
+        self.begun = self.reported = machine.mark()
         code, us, self.message = self.read()
         self.code, self.open_us = int(code), int(us)
 
@@ -75,12 +81,17 @@ class Driver:
         return self.decide("peek", key, limit, cost)
 
     def tally(self, *words):
-        return Tally(*map(int, self.call(*words)))
+        since = self.reported if words[0] == "report" else self.begun if words[0] == "stop" else machine.mark()
+        counts = map(int, self.call(*words))
+        held = machine.since_us(since)
+        self.reported = machine.mark() if words[0] == "report" else self.reported
+        return Tally(*counts, held)
 
     def code_of(self, *words):
         return int(self.call(*words)[0])
 
     def hammer(self, key, limit, threads=4, pause_us=500, keys=1):
+        self.begun = self.reported = machine.mark()
         self.call("hammer", threads, pause_us, keys, key, limit)
 
 
@@ -108,17 +119,23 @@ class Checks:
 
 
 def recovered(ask, seconds=RECOVERY_SECONDS):
-    """How long until ask() is true, in seconds; None: not in time."""
-    start = time.monotonic()
-    while time.monotonic() - start < seconds:
-        if ask():
-            return time.monotonic() - start
+    """How long until ask() is true, in seconds; None: not in time, and what the machine adds to it."""
+    start, mark = time.monotonic(), machine.mark()
+    while not ask():
+        took = time.monotonic() - start
+        if took > seconds and took > seconds + RECOVERY_STALLS * machine.since(mark):
+            return None
         time.sleep(0.01)
-    return None
+    return time.monotonic() - start
 
 
 def run(tests, check, arguments):
     """Runs the tests whose name contains one of the words given, or all."""
+    with machine:
+        return run_all(tests, check, arguments)
+
+
+def run_all(tests, check, arguments):
     for test in tests:
         name = test.__name__
         if arguments and not any(word in name for word in arguments):

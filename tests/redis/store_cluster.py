@@ -10,11 +10,10 @@ import sys
 import time
 
 import redis_server
-from store_client import ESLOTS, MODULE, SLACK_US, Checks, Driver, recovered, run
+from store_client import ESLOTS, MODULE, READY_SECONDS, SLACK_US, Checks, Driver, machine, recovered, run
 
 ENGINES = (("module", f"--loadmodule {MODULE}"), ("lua", ""))
 NODE_TIMEOUT_MS = 1000
-READY_SECONDS = 30
 
 
 class Cluster:
@@ -73,23 +72,23 @@ class Cluster:
 
 def test_routing(check):
     for name, options in ENGINES:
-        with Cluster(options) as cluster, Driver(cluster.url("deadline=2s")) as driver:
+        with Cluster(options) as cluster, Driver(cluster.url("deadline=30s")) as driver:
             check.equal((driver.code, driver.message), (0, ""), f"{name}: opening")
             degraded = wrong = 0
             for i in range(200):
-                d = driver.take(f"user:{i}", "fixed-window 5/h")
+                d = driver.take(f"user:{i}", "fixed-window 5/366d")
                 degraded += d.degraded
                 wrong += (d.code, d.allowed, d.remaining) != (0, 1, 4)
             check.equal((degraded, wrong), (0, 0), f"{name}: 200 keys all over the cluster")
             counts = [cluster.clients[i].call("DBSIZE") for i in range(3)]
             check(all(counts) and sum(counts) == 200, f"{name}: every node has its share: {counts}")
-            many = driver.call("many", 300, "m", "fixed-window 1/h")
+            many = driver.call("many", 300, "m", "fixed-window 1/366d")
             check.equal(many[:3], ["0", "300", "0"], f"{name}: a batch over all nodes")
-            d = driver.decide("takeall", "a", "fixed-window 5/h", 1, "b", "fixed-window 5/h", 1)
+            d = driver.decide("takeall", "a", "fixed-window 5/366d", 1, "b", "fixed-window 5/366d", 1)
             check.equal(d.code, ESLOTS, f"{name}: keys in different slots")
-            d = driver.decide("takeall", "{t}a", "fixed-window 5/h", 1, "{t}b", "fixed-window 5/h", 1)
+            d = driver.decide("takeall", "{t}a", "fixed-window 5/366d", 1, "{t}b", "fixed-window 5/366d", 1)
             check.equal((d.code, d.allowed, d.degraded), (0, 1, 0), f"{name}: keys with one hash tag")
-            d = driver.decide("peekall", "{t}a", "fixed-window 5/h", 1, "{t}b", "fixed-window 5/h", 1)
+            d = driver.decide("peekall", "{t}a", "fixed-window 5/366d", 1, "{t}b", "fixed-window 5/366d", 1)
             check.equal((d.code, d.remaining), (0, 4), f"{name}: peeked")
             total = driver.tally("exact", 8, 300, "hot", "token-bucket 1/d burst 500")
             check.equal((total.allowed, total.degraded), (500, 0), f"{name}: exact")
@@ -98,7 +97,7 @@ def test_routing(check):
 def test_slot_moved(check):
     """A slot goes from one node to another and back, key by key, while it is taken from."""
     for name, options in ENGINES:
-        with Cluster(options) as cluster, Driver(cluster.url("deadline=2s")) as driver:
+        with Cluster(options) as cluster, Driver(cluster.url("deadline=5s")) as driver:
             keys = [f"{{moving}}:{i}" for i in range(20)]
             slot = cluster.slot("weir:" + keys[0])
             limit = "token-bucket 1/d burst 50"
@@ -112,7 +111,7 @@ def test_slot_moved(check):
             time.sleep(0.5)
             total = driver.tally("stop")
             check.equal((total.errors, total.degraded), (0, 0), f"{name}: errors, degraded while a slot moved")
-            check.at_most(total.worst_us, 2000000 + SLACK_US, f"{name}: the longest call, us")
+            check.at_most(total.worst_us, 5000000 + SLACK_US + total.held_us, f"{name}: the longest call, us")
             check.equal(total.allowed, min(20 * 50, total.calls), f"{name}: admitted of {total.calls}")
             stats = b"".join(client.call("INFO", "errorstats") for client in cluster.clients)
             check(b"errorstat_ASK:" in stats and b"errorstat_MOVED:" in stats, f"{name}: ASK and MOVED came up")
@@ -120,8 +119,8 @@ def test_slot_moved(check):
 
 def test_keys_on_their_way(check):
     """Two keys of one call, one moved already: TRYAGAIN until both are there."""
-    with Cluster(ENGINES[0][1]) as cluster, Driver(cluster.url("deadline=300ms")) as driver:
-        two = ("{pair}a", "fixed-window 9/h", 1, "{pair}b", "fixed-window 9/h", 1)
+    with Cluster(ENGINES[0][1]) as cluster, Driver(cluster.url("deadline=3s")) as driver:
+        two = ("{pair}a", "fixed-window 9/366d", 1, "{pair}b", "fixed-window 9/366d", 1)
         check.equal(driver.decide("takeall", *two).remaining, 8, "on their way: before")
         slot = cluster.slot("weir:{pair}a")
         source = cluster.owner(slot)
@@ -130,9 +129,10 @@ def test_keys_on_their_way(check):
         there.call("CLUSTER", "SETSLOT", slot, "IMPORTING", cluster.ids[source])
         here.call("CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.ids[target])
         here.call("MIGRATE", "127.0.0.1", cluster.nodes[target].port, "weir:{pair}a", 0, 5000)
+        mark = machine.mark()
         d = driver.decide("takeall", *two)
         check.equal((d.code, d.degraded), (0, 1), "on their way: no server could decide")
-        check.at_most(d.us, 300000 + SLACK_US, "on their way: us")
+        check.at_most(d.us, 3000000 + SLACK_US + machine.since_us(mark), "on their way: us")
         check(b"errorstat_TRYAGAIN:" in there.call("INFO", "errorstats") + here.call("INFO", "errorstats"),
               "on their way: TRYAGAIN came up")
         move_slot(cluster, slot, source, target)
@@ -173,11 +173,11 @@ def fail_over(check, name, options, harm):
         check.at_most(after.degraded, after.calls // 20, f"{name}: degraded afterwards, of {after.calls}")
         total = driver.tally("stop")
         check.equal(total.errors, 0, f"{name}: errors")
-        check.at_most(total.worst_us, 50000 + SLACK_US, f"{name}: the longest call, us")
+        check.at_most(total.worst_us, 50000 + SLACK_US + total.held_us, f"{name}: the longest call, us")
         check(total.degraded > 0, f"{name}: decisions were degraded meanwhile")
         # the server's 100 and the stand-in's 100; what the replica had not heard of is admitted again
         check.at_most(total.allowed, 250, f"{name}: admitted")
-        check(driver.take("elsewhere", "fixed-window 5/h").code == 0, f"{name}: other keys")
+        check(driver.take("elsewhere", "fixed-window 5/366d").code == 0, f"{name}: other keys")
 
 
 def test_node_killed(check):

@@ -15,10 +15,11 @@ import time
 
 import redis_server
 from store_client import (EFOREIGN, ENOLEASE, ESHARED, ESYSTEM, EUNREACHABLE, EUNSUPPORTED, MODULE,
-                          RECOVERY_SECONDS, SLACK_US, Checks, Driver, recovered, run)
+                          RECOVERY_SECONDS, SLACK_US, Checks, Driver, machine, recovered, run)
 from store_proxy import Proxy
 
 DEADLINE_US = 50000
+PATIENT = "deadline=30s"  # where no decision may be degraded
 FROZEN = "token-bucket 1/d burst {}"
 WITH_MODULE = f"--loadmodule {MODULE}"
 ENGINES = (("module", WITH_MODULE), ("lua", ""))
@@ -41,7 +42,7 @@ def watch_recovery(driver, check, name):
 
 def bounded(check, name, tally, deadline_us=DEADLINE_US):
     check.equal(tally.errors, 0, f"{name}: calls that failed")
-    check.at_most(tally.worst_us, deadline_us + SLACK_US, f"{name}: the longest call, us")
+    check.at_most(tally.worst_us, deadline_us + SLACK_US + tally.held_us, f"{name}: the longest call, us")
 
 
 def all_degraded(check, name, tally):
@@ -73,7 +74,7 @@ def outage(check, name, options, harm, repair, during=0.8):
         total = driver.tally("stop")
         check.at_most(total.allowed, 200, f"{name}: admitted, once by the server and once without it")
         check(total.allowed >= 100, f"{name}: admitted {total.allowed}")
-        check.at_most(driver.close(), 2.0, f"{name}: closing, seconds")
+        check.at_most(driver.close(), 10.0, f"{name}: closing, seconds")
 
 
 def test_killed(check):
@@ -106,14 +107,14 @@ def test_restarted(check):
 
 
 def test_script_flush(check):
-    with redis_server.Server() as server, Driver(address(server, "deadline=1s")) as driver:
+    with redis_server.Server() as server, Driver(address(server, PATIENT)) as driver:
         driver.hammer("load", FROZEN.format(1000), threads=8, pause_us=100)
         with server.client() as client:
             for _ in range(20):
                 time.sleep(0.02)
                 client.call("SCRIPT", "FLUSH")
         total = driver.tally("stop")
-        bounded(check, "script flush", total, 1000000)
+        check.equal(total.errors, 0, "script flush: calls that failed")
         check.equal(total.degraded, 0, "script flush: degraded decisions")
         check.equal(total.allowed, min(1000, total.calls), "script flush: admitted")
 
@@ -121,7 +122,7 @@ def test_script_flush(check):
 def test_module_comes_and_goes(check):
     """Which of the two decides is found out anew at every connection; both write the same bytes."""
     with redis_server.Server(WITH_MODULE + " --appendonly yes") as server:
-        with Driver(address(server, "fail=closed")) as driver:
+        with Driver(address(server, f"fail=closed&{PATIENT}")) as driver:
             for name, options in (("module", WITH_MODULE), ("lua", ""), ("module again", WITH_MODULE)):
                 settle_in(driver, check, name)
                 d = driver.take("k", FROZEN.format(3))
@@ -215,13 +216,13 @@ def test_few_rights(check):
               "lua": "+evalsha +script|load +get +set +del +time +getrange +setrange +pexpireat +exists"}
     for name, options in ENGINES:
         with redis_server.Server(options, f"user limiter on >pw ~weir:* {rights[name]}") as server:
-            with Driver(f"redis://limiter:pw@127.0.0.1:{server.port}?fail=closed") as driver:
+            with Driver(f"redis://limiter:pw@127.0.0.1:{server.port}?fail=closed&{PATIENT}") as driver:
                 check.equal((driver.code, driver.message), (0, ""), f"few rights, {name}: opening")
                 settle_in(driver, check, f"few rights, {name}")
-                for limit in ("token-bucket 5/s", "sliding-log 5/m", "concurrent 3", "smooth 5/s, fixed-window 9/h"):
+                for limit in ("token-bucket 5/s", "sliding-log 5/m", "concurrent 3", "smooth 5/s, fixed-window 9/366d"):
                     d = driver.take(f"k:{limit[:4]}", limit)
                     check.equal((d.code, d.allowed, d.degraded), (0, 1, 0), f"few rights, {name}: {limit}")
-            with Driver(f"redis://limiter:pw@127.0.0.1:{server.port}?prefix=other%3A") as driver:
+            with Driver(f"redis://limiter:pw@127.0.0.1:{server.port}?prefix=other%3A&{PATIENT}") as driver:
                 check.equal(driver.take("k", "token-bucket 5/s").code, ESYSTEM, f"few rights, {name}: another prefix")
                 check("NOPERM" in driver.call("check")[1], f"few rights, {name}: check says why")
 
@@ -235,7 +236,9 @@ def test_readonly(check):
                 driver.hammer("load", FROZEN.format(100))
                 time.sleep(0.2)
                 client.call("REPLICAOF", "127.0.0.1", other.port)
-                time.sleep(1.5)  # scripts that deny do not write: found out by the keeper, once a second
+                # scripts that deny do not write: found out by the keeper, once a second
+                check(recovered(lambda: driver.take("load", FROZEN.format(100)).degraded) is not None,
+                      f"readonly, {name}: found out")
                 driver.call("report")
                 time.sleep(0.3)
                 meanwhile = driver.tally("report")
@@ -269,7 +272,7 @@ def test_loading(check):
 def test_out_of_memory(check):
     for name, options in ENGINES:
         with redis_server.Server(options) as server, server.client() as client:
-            with Driver(address(server, "fail=local")) as driver:
+            with Driver(address(server, f"fail=local&{PATIENT}")) as driver:
                 settle_in(driver, check, f"oom, {name}")
                 driver.take("k", FROZEN.format(10))
                 client.call("CONFIG", "SET", "maxmemory", "1")
@@ -284,14 +287,14 @@ def test_out_of_memory(check):
 def test_exact(check):
     """As many as the limit says, by threads and by processes, with both engines."""
     for name, options in ENGINES:
-        with redis_server.Server(options) as server, Driver(address(server, "deadline=5s")) as driver:
+        with redis_server.Server(options) as server, Driver(address(server, PATIENT)) as driver:
             for what, words in (("8 threads", ("exact", 8, 500)), ("8 processes", ("fork", 8, 300))):
                 total = driver.tally(*words, what, FROZEN.format(777))
                 check.equal(total.allowed, 777, f"exact, {name}, {what}: admitted of {total.calls}")
                 check.equal((total.degraded, total.errors), (0, 0), f"exact, {name}, {what}: degraded, errors")
-            many = driver.call("many", 500, "m", "fixed-window 1/h")
+            many = driver.call("many", 500, "m", "fixed-window 1/366d")
             check.equal(many[:3], ["0", "500", "0"], f"exact, {name}: a batch")
-            many = driver.call("many", 500, "m", "fixed-window 1/h")
+            many = driver.call("many", 500, "m", "fixed-window 1/366d")
             check.equal(many[:3], ["0", "0", "0"], f"exact, {name}: the batch again")
 
 
@@ -300,13 +303,14 @@ def test_away_at_open(check):
     server = redis_server.Server(WITH_MODULE)
     with Driver(address(server)) as driver:
         check.equal(driver.code, 0, "away: opening")
-        check.at_most(driver.open_us, 1000000 + SLACK_US, "away: opening, us")
-        d = driver.take("k", "fixed-window 3/h")
+        held_us = machine.since_us(driver.begun)
+        check.at_most(driver.open_us, 1000000 + SLACK_US + held_us, "away: opening, us")
+        d = driver.take("k", "fixed-window 3/366d")
         check.equal((d.code, d.allowed, d.degraded), (0, 1, 1), "away: the stand-in decides")
         check.equal(driver.code_of("check"), EUNREACHABLE, "away: check")
         with server:
             watch_recovery(driver, check, "away")
-            check.equal(driver.code_of("check"), 0, "back: check")
+            check(recovered(lambda: driver.code_of("check") == 0) is not None, "back: check")
 
 
 def test_fail_policies(check):
@@ -339,7 +343,7 @@ def test_fail_policies(check):
 def test_verbs(check):
     for name, options in ENGINES:
         with redis_server.Server(options) as server, server.client() as client:
-            with Driver(address(server, "deadline=1s&prefix=p%3A")) as driver:
+            with Driver(address(server, f"{PATIENT}&prefix=p%3A")) as driver:
                 limit = "token-bucket 1/d burst 10"
                 d = driver.take("k", limit, 4)
                 check.equal((d.remaining, d.charged), (6, 4), f"{name}: take")
@@ -356,15 +360,15 @@ def test_verbs(check):
                             f"{name}: release")
                 check.equal(driver.code_of("release", "c", "concurrent 2 lease 1m", d.lease), ENOLEASE,
                             f"{name}: released already")
-                two = ("a", "fixed-window 5/h", 2, "b", "fixed-window 1/h", 1)
+                two = ("a", "fixed-window 5/366d", 2, "b", "fixed-window 1/366d", 1)
                 d = driver.decide("takeall", *two)
                 check.equal((d.allowed, d.binding), (1, 1), f"{name}: two keys")
                 d = driver.decide("peekall", *two)
                 check.equal((d.allowed, d.binding, d.charged), (0, 1, 0), f"{name}: two keys peeked")
                 d = driver.decide("takeall", *two)
                 check.equal((d.allowed, d.binding), (0, 1), f"{name}: two keys, one is empty")
-                check.equal(driver.peek("a", "fixed-window 5/h").remaining, 3, f"{name}: charged to none")
-                d = driver.decide("takeall", "a", "fixed-window 5/h", 1, "a", "fixed-window 9/h", 1)
+                check.equal(driver.peek("a", "fixed-window 5/366d").remaining, 3, f"{name}: charged to none")
+                d = driver.decide("takeall", "a", "fixed-window 5/366d", 1, "a", "fixed-window 9/366d", 1)
                 check.equal(d.code, ESHARED, f"{name}: a shared state")
                 d = driver.decide("acquire", "c", "concurrent 2", 1, "d", "concurrent 2", 1)
                 check.equal(d.code, EUNSUPPORTED, f"{name}: leases of two keys at once")

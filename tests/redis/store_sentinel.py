@@ -6,12 +6,11 @@ import sys
 import time
 
 import redis_server
-from store_client import MODULE, SLACK_US, Checks, Driver, recovered, run
+from store_client import MODULE, READY_SECONDS, SLACK_US, Checks, Driver, recovered, run
 
 NAME = "limits"
 OPTIONS = f"--loadmodule {MODULE} --repl-diskless-sync-delay 0 --replica-priority 10"
-DOWN_AFTER_MS = 500
-READY_SECONDS = 30
+DOWN_AFTER_MS = 2000  # less, and a busy machine is taken for a dead one
 
 
 class Group(contextlib.ExitStack):
@@ -74,7 +73,7 @@ def fail_over(check, name, harm, repair):
             check(client.call("EXISTS", "weir:load") == 1, f"{name}: the new primary decides")
         total = driver.tally("stop")
         check.equal(total.errors, 0, f"{name}: errors")
-        check.at_most(total.worst_us, 50000 + SLACK_US, f"{name}: the longest call, us")
+        check.at_most(total.worst_us, 50000 + SLACK_US + total.held_us, f"{name}: the longest call, us")
         check.at_most(total.allowed, 250, f"{name}: admitted")
 
 
@@ -99,14 +98,14 @@ def test_asked_to(check):
         check(took is not None, "asked to: within two seconds of the promotion")
         total = driver.tally("stop")
         check.equal(total.errors, 0, "asked to: errors")
-        check.at_most(total.worst_us, 200000 + SLACK_US, "asked to: the longest call, us")
+        check.at_most(total.worst_us, 200000 + SLACK_US + total.held_us, "asked to: the longest call, us")
 
 
 def test_unknown_name(check):
     with Group() as group:
         with Driver(group.url().replace(f"/{NAME}", "/other")) as driver:
             check.equal(driver.code, 0, "unknown name: opening, a master may be added")
-            check("other" in driver.call("check")[1], "unknown name: check says it")
+            check(recovered(lambda: "other" in driver.call("check")[1]) is not None, "unknown name: check says it")
 
 
 TESTS = [test_killed, test_stopped, test_asked_to, test_unknown_name]
