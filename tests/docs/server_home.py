@@ -17,6 +17,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests/server"))
 
+import redis_home  # noqa: E402
 import weir_server  # noqa: E402
 
 PORT = "7311"
@@ -39,7 +40,7 @@ class Dressed(weir_server.Server):
         self.folder = folder
 
     def there(self, text):
-        return re.sub(rf"\b{PORT}\b", str(self.port), text)
+        return re.sub(rf"\b{PORT}\b", str(self.port), redis_home.patient(text))
 
     def back(self, text):
         return re.sub(rf"\b{self.port}\b", PORT, text)
