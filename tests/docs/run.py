@@ -20,7 +20,9 @@ Fenced blocks of README.md, CONTRIBUTING.md, docs/*.md and the examples' README.
   sh serve …    with a real `weir serve` of these options, which the page calls port 7311; redis-cli finds it. The
                 blocks of one page that name the same options share the server, in order. `python serve …` likewise.
   yaml [NAME]   a file of the page (policies.yaml), which `weir check` must accept, or refuse with `yaml … refused`.
-  nginx         what stands in nginx's http {}: `nginx -t` must like it.
+  nginx         what stands in nginx's http {}, with weir's module loaded: `nginx -t` must like it, or refuse it with
+                `nginx refused`. `nginx main` is a whole nginx.conf, `nginx server` and `nginx location` are parts.
+  sh nginx      with a real nginx that runs the page's last nginx block, on what the page calls port 8080.
   text, csv, java, mermaid    to be read only. There is no block without a tag.
 
 Also: links lead somewhere, the man pages render without a warning, the commands and options of `weir --help`
@@ -41,6 +43,7 @@ BUILD = BUILD if BUILD.is_absolute() else ROOT / BUILD
 sys.path.insert(0, str(ROOT / "tests/docs"))
 sys.dont_write_bytecode = True
 
+import nginx_home  # noqa: E402
 import redis_home  # noqa: E402
 import server_home  # noqa: E402
 
@@ -142,7 +145,7 @@ def attach_outputs(blocks):
     for block in blocks:
         if block.kind != "output":
             kept.append(block)
-        elif kept and kept[-1].kind in ("sh", "c", "yaml", *CLIENTS) and kept[-1].output is None:
+        elif kept and kept[-1].kind in ("sh", "c", "yaml", "nginx", *CLIENTS) and kept[-1].output is None:
             kept[-1].output = block.lines
         else:
             report(block.name(), "an output block without a command before it")
@@ -183,6 +186,7 @@ class Scratch:
         (self.path / "home").mkdir()
         self.redis = redis_home.Home(self.path, BUILD)
         self.serve = server_home.Home(self.path, BUILD)
+        self.nginx = nginx_home.Home(self.path, self.redis)
 
     def run(self, command, env=None):
         return subprocess.run(command, cwd=self.path, env=env or self.env, stdin=subprocess.DEVNULL,
@@ -190,9 +194,16 @@ class Scratch:
                               errors="replace", check=False)
 
     def close(self):
+        """None, or what is wrong with how a server ended."""
+        problem = None
+        try:
+            self.nginx.close()
+        except nginx_home.nginx_server.WrongEnd as error:
+            problem = error
         self.redis.__exit__()
         self.serve.close()
         shutil.rmtree(self.path, ignore_errors=True)
+        return problem
 
 
 def judge(block, done, printed):
@@ -231,6 +242,18 @@ def run_serve(scratch, block):
     env = dict(scratch.env, PATH=f"{scratch.redis.bin}:{scratch.env['PATH']}", DOCS_PORT=str(server.port))
     done = scratch.run(words, env)
     return judge(block, done, server.back(done.stdout))
+
+
+def run_nginx(scratch, block):
+    """Shell with an nginx of the page's last configuration."""
+    server = scratch.nginx.server()
+    done = scratch.run(redis_home.show_terminal(server.there(block.text())), scratch.nginx.environment(scratch.env))
+    return judge(block, done, server.back(done.stdout))
+
+
+def check_nginx(scratch, block):
+    problem, printed = scratch.nginx.check(block)
+    return problem or (compare(block.output, printed) if block.output is not None else None)
 
 
 def check_yaml(scratch, block):
@@ -295,7 +318,9 @@ def check_block(scratch, block):
         if block.kind == "yaml":
             return check_yaml(scratch, block)
         if block.kind == "nginx":
-            return scratch.serve.check_nginx(block)
+            return check_nginx(scratch, block)
+        if block.kind == "sh" and "nginx" in block.flags:
+            return run_nginx(scratch, block)
         if block.kind in CLIENTS or (block.kind == "sh" and "redis" in block.flags):
             return run_redis(scratch, block)
         if block.kind == "conf":
@@ -319,7 +344,9 @@ def check_pages():
                 if block.kind not in READ_ONLY:
                     report(block.name(), check_block(scratch, block))
         finally:
-            scratch.close()
+            problem = scratch.close()
+        if problem:
+            report(f"{page.relative_to(ROOT)}: its servers end well", problem)
 
 
 # ---- links ----
@@ -431,8 +458,38 @@ def check_words():
                f"missing: {', '.join(missing)}" if missing else None)
 
 
+# ---- nginx: what is replaced, what is described ----
+
+def check_replacements():
+    if not wanted("replacements"):
+        return
+    with tempfile.TemporaryDirectory() as folder, redis_home.Home(folder, BUILD) as redis:
+        told = nginx_home.check_replacements(ROOT / "docs/NGINX.md", redis)
+    for name, problem in told:
+        report(name, problem)
+    report("docs/NGINX.md has tables of replacements", None if len(told) > 20 else f"{len(told)} cells")
+
+
+def check_module():
+    """Every directive, variable and option of the nginx module is described, and nothing else."""
+    if not wanted("module"):
+        return
+    sources = {name: (ROOT / f"modules/nginx/{name}.c").read_text(encoding="utf-8")
+               for name in ("module", "variables", "conf_limit", "conf_store", "overload")}
+    directives = set(re.findall(r'ngx_string\("(weir_\w+)"\)', sources["module"]))
+    variables = {f"${name}" for name in re.findall(r'ngx_string\("(weir_\w+)"\)', sources["variables"])}
+    options = {word for name in ("conf_limit", "conf_store", "overload") for word in re.findall(r'"([a-z_]+=)"', sources[name])}
+    for page in ("docs/NGINX.md", "docs/man/weir-nginx.7.scd"):
+        text = (ROOT / page).read_text(encoding="utf-8").replace("\\_", "_")
+        missing = sorted(word for word in directives | variables | options
+                         if not re.search(rf"(?<![\w$]){re.escape(word)}" + ("" if word.endswith("=") else r"(?!\w)"), text))
+        unknown = set(re.findall(r"(?<![\w$])weir_[a-z]+(?:_[a-z]+)*(?=[ ;`])", text)) - directives - {"weir_redis"}
+        report(f"{page} describes the module's directives, variables and options",
+               f"missing: {missing}, unknown: {sorted(unknown)}" if missing or unknown else None)
+
+
 def main():
-    for check in (check_pages, check_links, check_man, check_commands, check_words):
+    for check in (check_pages, check_links, check_man, check_commands, check_words, check_replacements, check_module):
         check()
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

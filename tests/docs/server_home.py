@@ -5,10 +5,8 @@
     text = server.there(text)        what the page calls port 7311 is this server's port
     printed = server.back(printed)   and the other way round
 
-The tools of redis_home go first on PATH for such blocks; redis-cli speaks to that server. nginx configuration is
-tested by nginx itself.
+The tools of redis_home go first on PATH for such blocks; redis-cli speaks to that server.
 """
-import os
 import pathlib
 import re
 import subprocess
@@ -21,14 +19,6 @@ import redis_home  # noqa: E402
 import weir_server  # noqa: E402
 
 PORT = "7311"
-NGINX = """daemon off; pid {folder}/nginx.pid; error_log stderr;
-events {{}}
-http {{
-    client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
-    uwsgi_temp_path {folder}; scgi_temp_path {folder}; access_log off;
-{text}
-}}
-"""
 
 
 class Dressed(weir_server.Server):
@@ -70,12 +60,3 @@ class Home:
                               check=False)
         wrong = done.returncode != (2 if refused else 0)
         return f"weir check ended with {done.returncode}\n{done.stdout}" if wrong else None, done.stdout
-
-    def check_nginx(self, block):
-        """A part of nginx's http {}: nginx -t must like it."""
-        path = self.folder / f"nginx{block.line}.conf"
-        path.write_text(NGINX.format(folder=self.folder, text=block.text()), encoding="utf-8")
-        done = subprocess.run(["nginx", "-t", "-c", str(path), "-p", str(self.folder)], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-                              env=dict(os.environ, PATH=os.environ["PATH"] + ":/usr/sbin"))
-        return done.stdout if done.returncode else None
