@@ -40,9 +40,9 @@ export async function figures(harness, server) {
   await harness.test("overview: rates move under load and come to rest", server, async (page) => {
     await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
     const stop = server.load(200, ask);
-    await until(async () => number(await text(page, "#rate-allowed")) > 50, "an allowed rate");
-    await until(async () => number(await text(page, "#rate-denied")) > 5, "a denied rate");
-    await until(async () => number(await text(page, "#rate-shadow")) > 1, "a shadow rate");
+    await until(async () => number(await text(page, "#rate-allowed")) > 10, "an allowed rate");
+    await until(async () => number(await text(page, "#rate-denied")) > 1, "a denied rate");
+    await until(async () => number(await text(page, "#rate-shadow")) > 0.1, "a shadow rate");
     await until(async () => (await page.getAttribute("#decisions .line-allowed", "d")).includes("L"), "a line of two points");
     const before = await page.getAttribute("#denials .line-denied", "d");
     await until(async () => (await page.getAttribute("#denials .line-denied", "d")) !== before, "the chart to move");
@@ -114,8 +114,8 @@ export async function figures(harness, server) {
       }
     }
     const api = page.getByRole("article", { name: "api" });
-    await until(async () => number(await api.locator("header .pulse-allowed .num").textContent()) > 20, "a rate of the policy");
-    await until(async () => number(await api.locator(".limit .pulse-shadow .num").textContent()) > 1, "a rate in shadow");
+    await until(async () => number(await api.locator("header .pulse-allowed .num").textContent()) > 5, "a rate of the policy");
+    await until(async () => number(await api.locator(".limit .pulse-shadow .num").textContent()) > 0.1, "a rate in shadow");
     await until(async () => (await api.locator("header .spark .line-allowed").getAttribute("d")).includes("L"), "a sparkline");
     await shot(page, "policies-light");
     await stop();

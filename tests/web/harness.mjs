@@ -10,7 +10,8 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 
 const here = path.dirname(fileURLToPath(import.meta.url));
-const CASE_MS = 90000;
+const CASE_MS = 200000;
+const STEP_MS = 60000;
 
 /* Where screenshots go, if anywhere. */
 const shots = process.env.WEIR_SHOTS || "";
@@ -36,6 +37,7 @@ export class Harness {
     const wrong = [];
     const setup = { viewport: { width: 1280, height: 860 }, colorScheme: "light", reducedMotion: "reduce", ...context };
     const room = await this.browser.newContext(setup);
+    room.setDefaultTimeout(STEP_MS);
     try {
       const page = await room.newPage();
       this.watch(page, server, wrong, expected);

@@ -7,7 +7,7 @@ import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
 export const WEIR = path.resolve(process.env.WEIR || "build/weir");
-const PATIENCE_MS = 20000;
+const PATIENCE_MS = 60000;
 
 export const POLICIES = `version: 1
 policies:
@@ -31,15 +31,18 @@ policies:
       - {name: everybody, key: "'all'", limit: fixed-window 100/d from-first}
 `;
 
-export function freePort() {
-  return new Promise((resolve, reject) => {
-    const probe = net.createServer();
-    probe.on("error", reject);
-    probe.listen(0, "127.0.0.1", () => {
-      const { port } = probe.address();
-      probe.close(() => resolve(port));
+/* A port that nobody listens on, below those that the system gives to connections by itself, so that none of these is
+ * in the way a moment later, or when the server comes back to it. */
+export async function freePort() {
+  for (;;) {
+    const port = 20000 + Math.floor(Math.random() * 12000);
+    const free = await new Promise((resolve) => {
+      const probe = net.createServer();
+      probe.on("error", () => resolve(false));
+      probe.listen(port, "127.0.0.1", () => probe.close(() => resolve(true)));
     });
-  });
+    if (free) return port;
+  }
 }
 
 /* Waits until `question` gives something true; what it gave. */
@@ -75,7 +78,7 @@ export class Process {
 
   async stop(signal = "SIGTERM") {
     this.child.kill(signal);
-    const how = await Promise.race([this.ended, sleep(10000, "late", { ref: false })]);
+    const how = await Promise.race([this.ended, sleep(PATIENCE_MS, "late", { ref: false })]);
     if (how === "late") this.child.kill("SIGKILL");
     return how;
   }
