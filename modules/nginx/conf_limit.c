@@ -188,8 +188,8 @@ static char *parse_text(struct reading *it)
     if (!cleanup)
         return NGX_CONF_ERROR;
     if (weir_limit_parse((const char *)it->text.data, &it->limit->limit, &err)) {
-        ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: \"%V\", column %d: %s", it->directive,
-                           &it->text, err.column, err.message);
+        ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: \"%V\": %s", it->directive, &it->text,
+                           err.message);
         return NGX_CONF_ERROR;
     }
     cleanup->handler = free_limit;

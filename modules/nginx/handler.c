@@ -212,8 +212,10 @@ static ngx_int_t step_conn(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *c
         ngx_http_weir_limit_t **conn = &conns[ctx->conn_index];
         ngx_http_weir_ask_t *ask;
         ngx_int_t rc = ask_limits(ctx, conf, conn, 1, WEIR__VERB_ACQUIRE, &ask);
-        if (rc != NGX_OK)
+        if (rc == NGX_AGAIN || (rc != NGX_OK && !ngx_http_weir_is_dry(conf, *conn)))
             return rc;
+        if (rc != NGX_OK)
+            ask = NULL;
         if (!ask || ask->failed)
             continue;
         note_status(ctx, ask->folded.degraded ? NGX_HTTP_WEIR_DEGRADED : NGX_HTTP_WEIR_PASSED);
@@ -256,8 +258,8 @@ static ngx_int_t step_dry_run(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t
     ngx_array_t *group = &conf->groups[phase][NGX_HTTP_WEIR_SHADOW];
     ngx_http_weir_ask_t *ask;
     ngx_int_t rc = ask_limits(ctx, conf, group->elts, group->nelts, WEIR__VERB_TAKE, &ask);
-    if (rc != NGX_OK || !ask)
-        return rc;
+    if (rc != NGX_OK || !ask) /* what cannot be read was logged, and rejects nothing here */
+        return rc == NGX_AGAIN ? rc : NGX_OK;
     note_status(ctx, ask->folded.degraded ? NGX_HTTP_WEIR_DEGRADED : NGX_HTTP_WEIR_PASSED);
     if (!ask->failed)
         ctx->shadow[phase] = ask;

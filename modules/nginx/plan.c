@@ -33,9 +33,8 @@ static ngx_int_t read_limit(ngx_http_request_t *r, const ngx_http_weir_limit_t *
         weir__limit_cache_turn(&texts);
     const weir_limit *limit = weir__limit_cached(&texts, (const char *)text.data, text.len, &err);
     if (!limit) {
-        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                      "weir: the limit \"%V\", column %d: %s in %V:%ui", &text, err.column,
-                      err.message, &conf->place.file, conf->place.line);
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "weir: the limit \"%V\": %s in %V:%ui",
+                      &text, err.message, &conf->place.file, conf->place.line);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
     ngx_pool_cleanup_t *cleanup = ngx_pool_cleanup_add(r->pool, 0);
