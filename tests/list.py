@@ -92,6 +92,14 @@ def server(build):
     return [Test(f"server: {name} ({build})", build, f"tests/server/{name}.py", 300, name in alone) for name in names]
 
 
+def nginx(build):
+    """A real nginx with the module."""
+    together = "limits headers conns redirects vectors config overload info".split()
+    alone = "twins exact shaping faults fleet rate".split()
+    return [Test(f"nginx: {name} ({build})", build, f"tests/nginx/{name}.py", 300, name in alone)
+            for name in together + alone]
+
+
 def browser():
     return [Test("dashboard: in Chromium", "release", "tests/web/run.mjs", 300, True)]
 
@@ -117,6 +125,7 @@ def tests(kind):
             Test("limits changed live", "release", "{build}/tests/zone_change 200000", 3600),
             *[Test(f"server: {name}, long", "release", f"tests/server/{name}.py --long", 3600, True)
               for name in ("abuse_flood", "abuse_bytes", "abuse_connections", "operation_restart", "zone_kill")],
+            Test("nginx: under valgrind", "release", "tests/nginx/valgrind.py", 1800, True),
             Test("packages", "release", "tests/server/operation_deb.sh", 1800, True),
             *[Test(f"redis: {name}, long", "release", f"tests/redis/{name}.py --long", 3600)
               for name in ("module_replica", "module_aof", "module_hammer", "module_fuzz", "state_damage")],
@@ -128,6 +137,7 @@ def tests(kind):
         *command_line("asan"), *model("release", 2), *fuzz("asan"), *redis("release"),
         Test("redis: module under sanitizers", "asan", "tests/redis/module_asan.py"),
         *server("release"), *server("asan"), Test("server: threads (tsan)", "tsan", "tests/server/threads.py"),
+        *nginx("release"), Test("nginx: under sanitizers", "asan", "tests/nginx/asan.py", 600, True),
         *browser(),
         *library(), *documentation(),
     ]

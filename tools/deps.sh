@@ -45,6 +45,7 @@ for purpose in "$@"; do
         need caddy caddy
         need wrk wrk
         need ab apache2-utils
+        need valgrind valgrind
         [ -d /usr/share/nodejs/redis ] || missing="$missing node-redis"
         need go golang-go
         [ -d /usr/share/gocode/src/github.com/gomodule/redigo ] ||
