@@ -61,7 +61,7 @@ fuzz:
 
 # Long runs: kills by the thousand, model against core for minutes.
 soak:
-	tools/deps.sh build test deb
+	tools/deps.sh build test deb soak
 	tests/run.py --soak
 
 # The vectors made with the real Guava, anew.

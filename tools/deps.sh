@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure the Debian packages of a purpose are there: tools/deps.sh build|test|lint|fuzz|bench|deb
+# Makes sure the Debian packages of a purpose are there: tools/deps.sh build|test|lint|fuzz|soak|bench|deb
 # Installs what is missing when run as root on Debian or Ubuntu; otherwise says exactly what to install.
 set -eu
 
@@ -45,7 +45,6 @@ for purpose in "$@"; do
         need caddy caddy
         need wrk wrk
         need ab apache2-utils
-        need valgrind valgrind
         [ -d /usr/share/nodejs/redis ] || missing="$missing node-redis"
         need go golang-go
         [ -d /usr/share/gocode/src/github.com/gomodule/redigo ] ||
@@ -56,6 +55,7 @@ for purpose in "$@"; do
         need clang-tidy clang-tidy
         ;;
     fuzz) need clang clang ;;
+    soak) need valgrind valgrind ;;
     bench)
         PATH=$PATH:/usr/sbin
         need nginx nginx
@@ -69,7 +69,7 @@ for purpose in "$@"; do
         need lintian lintian
         ;;
     *)
-        echo "deps: unknown purpose $purpose; there are build, test, lint, fuzz, bench and deb" >&2
+        echo "deps: unknown purpose $purpose; there are build, test, lint, fuzz, soak, bench and deb" >&2
         exit 2
         ;;
     esac
