@@ -264,6 +264,8 @@ class Nginx:
         if not self.master:
             self.close_kept()
         sockets, env = list(self.kept.values()), self.environment()
+        for it in sockets:
+            it.setblocking(False)  # nginx takes them as they are, and a worker would wait in accept()
         if sockets:
             env["NGINX"] = "".join(f"{it.fileno()};" for it in sockets)
         before = len(self.errors())
