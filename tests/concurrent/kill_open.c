@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define SPAN_US 3000 /* making and opening a zone of 1m takes less */
-#define PATIENCE_US (2 * SECOND)
+#define SPAN_US 3000             /* making and opening a zone of 1m takes less */
+#define PATIENCE_US (4 * SECOND) /* less than a lock is waited for */
 #define LIMIT "fixed-window 1000k/366d"
 
 static uint64_t chance;

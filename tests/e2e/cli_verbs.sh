@@ -104,10 +104,10 @@ is "wait: sleeps, then goes" 0 "$code"
 lacks "wait: what was slept is not asked again" "go ahead in" "$out"
 run wait slow "token-bucket 1/h" "${store[@]}"
 before=$(date +%s%N)
-run wait slow "token-bucket 1/h" --max 10s "${store[@]}"
+run wait slow "token-bucket 1/h" --max 30m "${store[@]}"
 spent=$((($(date +%s%N) - before) / 1000000))
 is "wait: not in time is denied" 1 "$code"
-report "wait: and at once" "$((spent < 5000))" "$spent ms"
+report "wait: and without waiting for it" "$((spent < 60000))" "$spent ms"
 run wait slow "token-bucket 1/h" --max 0 --json "${store[@]}"
 is "wait --json: denied" False "$(field allowed)"
 
