@@ -22,6 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests/nginx"))
 
 import nginx_server  # noqa: E402
+import redis_home  # noqa: E402
 
 PORTS = {"8080": "port", "8081": "port2"}
 REDIS_PORT = "6379"
@@ -67,6 +68,7 @@ class Dressed(nginx_server.Nginx):
 
     def placed(self, text):
         """Text of a page with the names of places that Nginx fills in."""
+        text = redis_home.patient(text).replace("deadline=50ms", "deadline=10s")
         text = re.sub(r"\blisten +(?=\d+[; ])", "listen 127.0.0.1:", text)
         for number, name in PORTS.items():
             text = re.sub(rf"\b{number}\b", f"{{{name}}}", text)

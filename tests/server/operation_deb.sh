@@ -13,6 +13,7 @@ failed=0
 folder=$(mktemp -d)
 server=
 trap '[ -n "$server" ] && kill "$server" 2>/dev/null; rm -rf "$folder"' EXIT
+names="weir libweir0 libweir-dev weir-redis-module libnginx-mod-http-weir"
 
 check() { # check WHAT COMMAND…: the command must succeed
     local what=$1
@@ -37,7 +38,7 @@ is_fresh() {
 if ! is_fresh; then
     check "the packages are built" packaging/deb.sh "$packages"
 fi
-for name in weir libweir0 libweir-dev weir-redis-module; do
+for name in $names; do
     check "$name is there" test -f "$(ls "$packages/${name}_"*.deb)"
 done
 [ "$failed" = 0 ] || {
@@ -56,7 +57,7 @@ if command -v lintian >/dev/null; then
     check "lintian" lintian_says
     check "lintian has nothing to say" test ! -s "$folder/out"
 fi
-for name in weir libweir0 libweir-dev weir-redis-module; do
+for name in $names; do
     check "$name unpacks" dpkg-deb -x "$(deb $name)" "$folder/root"
 done
 check "the command does not need the shared library" sh -c "! dpkg-deb -f '$(deb weir)' Depends | grep -q libweir0"
@@ -65,13 +66,19 @@ check "files of /etc are configuration" sh -c \
      grep -qx '/etc/default/weir /etc/weir/policies.yaml '"
 for path in usr/bin/weir usr/share/man/man1/weir.1.gz usr/share/man/man7/weir-limits.7.gz usr/share/man/man3/weir.3.gz \
     usr/share/bash-completion/completions/weir usr/share/zsh/vendor-completions/_weir \
-    usr/share/fish/vendor_completions.d/weir.fish usr/include/weir.h etc/weir/policies.yaml etc/default/weir; do
+    usr/share/fish/vendor_completions.d/weir.fish usr/include/weir.h etc/weir/policies.yaml etc/default/weir \
+    usr/lib/nginx/modules/ngx_http_weir_module.so usr/share/man/man7/weir-nginx.7.gz; do
     check "a file: $path" test -s "$folder/root/$path"
 done
 triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH)
 check "the module is there" test -s "$folder/root/usr/lib/$triplet/weir/weir_redis.so"
 check "a hardened program" sh -c "readelf -hdlW '$folder/root/usr/bin/weir' | grep -q 'Flags:.*NOW.*PIE' &&
     readelf -lW '$folder/root/usr/bin/weir' | grep -q GNU_RELRO"
+
+check "the nginx module goes with the nginx that is here, and with no other" sh -c \
+    "dpkg-deb -f '$(deb libnginx-mod-http-weir)' Depends | grep -qF \"\$(dpkg-query -W -f '\${Provides}' nginx | grep -o 'nginx-abi-[^, ]*')\""
+check "a line loads it" grep -qx 'load_module modules/ngx_http_weir_module.so;' \
+    "$folder/root/usr/share/nginx/modules-available/mod-http-weir.conf"
 
 # ---- run from the throw-away root ----
 
@@ -118,6 +125,44 @@ int main(void)
 C
 check "and runs" env LD_LIBRARY_PATH="$folder/root/usr/lib/$triplet" "$folder/program"
 
+mkdir "$folder/nginx" "$folder/nginx/modules" "$folder/nginx/html"
+echo limited >"$folder/nginx/html/index.html"
+cp "$folder/root/usr/lib/nginx/modules/"*.so "$folder/nginx/modules"
+{
+    sed "s| modules/| $folder/nginx/modules/|" "$folder/root/usr/share/nginx/modules-available/mod-http-weir.conf"
+    cat <<NGINX
+daemon off; master_process off; pid nginx.pid; error_log error.log;
+events {}
+http {
+    access_log off;
+    client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;
+    weir_zone clients 1m;
+    server {
+        listen unix:$folder/nginx/socket;
+        weir_limit key=\$host zone=clients "fixed-window 1/d from-first";
+        root html;
+    }
+}
+NGINX
+} >"$folder/nginx/nginx.conf"
+PATH=$PATH:/usr/sbin
+nginx="nginx -p $folder/nginx/ -c nginx.conf -e error.log"
+# shellcheck disable=SC2086
+check "nginx accepts the module and a limit" $nginx -t
+# shellcheck disable=SC2086
+$nginx >"$folder/nginx/out" 2>&1 &
+server=$!
+for _ in $(seq 200); do
+    [ -S "$folder/nginx/socket" ] && break
+    sleep 0.05
+done
+asked() { curl -s --max-time 10 -o /dev/null -w '%{http_code}\n' --unix-socket "$folder/nginx/socket" http://localhost/; }
+check "a request passes" sh -c "[ '$(asked)' = 200 ]"
+check "the next is limited" sh -c "[ '$(asked)' = 429 ]"
+kill -QUIT "$server"
+check "nginx ends well" wait "$server"
+server=
+
 # ---- installed on a copy of this system ----
 
 can_copy() { # privileges for an overlay of / in namespaces of its own
@@ -129,7 +174,7 @@ can_copy() { # privileges for an overlay of / in namespaces of its own
 }
 if can_copy; then
     mkdir "$folder/host"
-    timeout 120 tests/server/operation_deb_boot.sh "$folder/copy" "$folder/host" "$root" "$packages" >"$folder/boot" 2>&1
+    timeout 600 tests/server/operation_deb_boot.sh "$folder/copy" "$folder/host" "$root" "$packages" >"$folder/boot" 2>&1
     if [ -f "$folder/host/counts" ]; then
         cat "$folder/host/out"
         read -r more wrong <"$folder/host/counts"

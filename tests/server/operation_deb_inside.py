@@ -190,6 +190,55 @@ def test_library_and_module(check):
         check.equal(client.call("WEIR.TAKE", "k", "token-bucket 1/s")[0], 1, "Redis has loaded it")
 
 
+SITE = """weir_zone clients 1m;
+server {
+    listen 127.0.0.1:8080;
+    weir_limit key=$binary_remote_addr zone=clients "fixed-window 4/d from-first";
+    root /var/www/html;
+}
+"""
+MODULE_LINK = pathlib.Path("/etc/nginx/modules-enabled/50-mod-http-weir.conf")
+
+
+def limited():
+    """(status, RateLimit) of a request to nginx; None: it is not there."""
+    try:
+        with http_client.Client(8080, timeout=5) as client:
+            answer = client.get("/")
+            return answer.status, answer.fields.get("ratelimit", "").split(";")[1:2]
+    except (OSError, EOFError):
+        return None
+
+
+def test_nginx(check):
+    """The module: installed, loaded by nginx's own service, counted over a reload and an upgrade, removed."""
+    pathlib.Path("/var/www/html").mkdir(parents=True, exist_ok=True)
+    pathlib.Path("/var/www/html/index.html").write_text("limited\n", encoding="ascii")
+    done = install("libnginx-mod-http-weir")
+    check.equal(done.returncode, 0, f"dpkg -i: {done.stdout}{done.stderr}")
+    check(MODULE_LINK.exists(), "a line loads the module")
+    pathlib.Path("/etc/nginx/conf.d/weir.conf").write_text(SITE, encoding="ascii")
+    done = run("nginx", "-t")
+    check.equal(done.returncode, 0, f"nginx -t: {done.stderr}")
+    run("systemctl", "start", "nginx", check=True)
+    check.equal(limited(), (200, ["r=3"]), "a request passes")
+    run("systemctl", "reload", "nginx", check=True)
+    check.equal(limited(), (200, ["r=2"]), "a reload keeps what was counted")
+    before = shown("MainPID", "nginx.service")
+    check.equal(install("libnginx-mod-http-weir").returncode, 0, "an upgrade")
+    check.equal(limited(), (200, ["r=1"]), "so does an upgrade of the package")
+    check.equal(shown("MainPID", "nginx.service"), before, "by the same nginx")
+    check.equal((limited(), limited()), ((200, ["r=0"]), (429, ["r=0"])), "the limit is the limit")
+    check.equal(run("dpkg", "-r", "libnginx-mod-http-weir").returncode, 0, "dpkg -r")
+    check(limited() is not None, "nginx serves on")
+    pathlib.Path("/etc/nginx/conf.d/weir.conf").unlink()
+    check.equal(run("nginx", "-t").returncode, 0, "without the module and its directives, too")
+    check.equal(run("dpkg", "--purge", "libnginx-mod-http-weir").returncode, 0, "dpkg --purge")
+    left = list(MODULE_LINK.parent.glob("*weir*")) + list(pathlib.Path("/usr/lib/nginx/modules").glob("*weir*"))
+    check.equal(left, [], "nothing is left")
+    run("systemctl", "stop", "nginx", check=True)
+
+
 def test_removal(check):
     run("systemctl", "stop", "weir.socket", "weir.service")
     check.equal(run("dpkg", "-r", "weir").returncode, 0, "dpkg -r")
@@ -201,7 +250,7 @@ def test_removal(check):
 
 
 TESTS = [test_install, test_sandbox, test_restart, test_hand_over, test_upgrade, test_reload, test_crash,
-         test_manual, test_library_and_module, test_removal]
+         test_manual, test_library_and_module, test_nginx, test_removal]
 
 
 def main():
