@@ -45,8 +45,11 @@ class Group(contextlib.ExitStack):
         return f"redis+sentinel://{hosts}/{NAME}{'?' if options else ''}{options}"
 
     def promoted(self):
-        with self.replica.client() as client:
-            return b"role:master" in client.call("INFO", "replication")
+        try:
+            with self.replica.client() as client:
+                return b"role:master" in client.call("INFO", "replication")
+        except ConnectionError:  # a Sentinel has all clients of a server that changes its role thrown out
+            return False
 
 
 def fail_over(check, name, harm, repair):
