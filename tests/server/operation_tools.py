@@ -26,6 +26,7 @@ PLENTY_MOST, SCARCE_MOST = 100000000, 3000
 LIMITS = {PLENTY: f"fixed-window {PLENTY_MOST}/d from-first", SCARCE: f"fixed-window {SCARCE_MOST}/d from-first"}
 KINDS = ("http", "resp", "kept_http", "kept_resp", "pipelined_http", "pipelined_resp")
 PIPELINE = 10
+SILENT_SECONDS = 0.4  # a server that drains waits for a request for somewhat longer
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -112,13 +113,37 @@ class Load:
                 yield key
                 time.sleep(self.pause)
 
-    def ask_http(self, client, key):
-        """Whether the connection is good for another request."""
-        client.send(http_client.get("/v1/take", key=key, limit=LIMITS[key]))
-        return self.read_http(client, key)
+    def connect(self, kind):
+        heard = time.monotonic()
+        client = kind(self.port)
+        client.heard = heard
+        return client
+
+    def again(self, client, kind):
+        client.close()
+        return self.connect(kind)
+
+    def speak(self, client, data):
+        """Sends, and waits for the beginning of an answer. False: there is none, since the machine had held us up for
+        so long that a server that drains need not have waited for us."""
+        try:
+            client.socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # which is seen when reading, too
+        was_silent = time.monotonic() - client.heard > SILENT_SECONDS
+        try:
+            answered = client.stream.peek(1) != b""
+        except ConnectionResetError:
+            answered = False
+        if not answered and not was_silent:
+            raise ConnectionError("closed without an answer")
+        self.asked_again += not answered
+        return answered
 
     def read_http(self, client, key):
+        """Whether the connection is good for another request."""
         answer = client.read()
+        client.heard = time.monotonic()
         if answer.status not in (200, 429):
             raise ValueError(f"status {answer.status}: {answer.body[:100]}")
         self.tell(key, answer.status == 200)
@@ -126,38 +151,46 @@ class Load:
 
     def http(self):
         for key in self.keys():
-            with http_client.Client(self.port) as client:
-                self.ask_http(client, key)
+            client = self.connect(http_client.Client)
+            while not self.speak(client, http_client.get("/v1/take", key=key, limit=LIMITS[key])):
+                client = self.again(client, http_client.Client)
+            self.read_http(client, key)
+            client.close()
 
     def kept_http(self):
-        client = http_client.Client(self.port)
+        client = self.connect(http_client.Client)
         for key in self.keys():
-            if not self.ask_http(client, key):
-                client.close()
-                client = http_client.Client(self.port)
+            while not self.speak(client, http_client.get("/v1/take", key=key, limit=LIMITS[key])):
+                client = self.again(client, http_client.Client)
+            if not self.read_http(client, key):
+                client = self.again(client, http_client.Client)
                 self.reconnected += 1
         client.close()
 
     def pipelined_http(self):
-        client = http_client.Client(self.port)
+        client = self.connect(http_client.Client)
         for key in self.keys():
             left = PIPELINE
             while left:
-                client.send(http_client.get("/v1/take", key=key, limit=LIMITS[key]) * left)
-                goes_on = True
+                goes_on = self.speak(client, http_client.get("/v1/take", key=key, limit=LIMITS[key]) * left)
                 while left and goes_on:
                     goes_on = self.read_http(client, key)
                     left -= 1
                 if not goes_on:
-                    client.close()
-                    client = http_client.Client(self.port)
+                    client = self.again(client, http_client.Client)
                     self.asked_again += left > 0
         client.close()
 
     def resp(self):
         for key in self.keys():
-            with resp.Client(self.port) as client:
-                self.tell(key, client.call("WEIR.TAKE", key, LIMITS[key])[0])
+            client = self.connect(resp.Client)
+            while not self.speak(client, resp.encode(("WEIR.TAKE", key, LIMITS[key]))):
+                client = self.again(client, resp.Client)
+            reply = client.read()
+            if isinstance(reply, resp.RedisError):
+                raise reply
+            self.tell(key, reply[0])
+            client.close()
 
     def kept_resp(self, count=1):
         client = resp.Client(self.port)
