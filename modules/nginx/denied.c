@@ -87,6 +87,20 @@ static int64_t cost_of(const ngx_http_weir_ask_t *ask)
 
 /* ---- the answer ---- */
 
+/* A higher cost waits for longer, how long is not known: until the state is fresh is never too early.
+ * Smooth and warmup judge by time alone. */
+static void raise_cost(const struct weir__rule *rule, weir_decision *row, int64_t cost)
+{
+    if (rule->kind == WEIR__SMOOTH || rule->kind == WEIR__WARMUP ||
+        (row->allowed && row->remaining >= cost))
+        return;
+    if (cost > row->limit)
+        row->retry_after_us = WEIR_NEVER;
+    else if (row->retry_after_us >= 0)
+        row->retry_after_us = weir__max(row->retry_after_us, row->reset_after_us);
+    row->allowed = false;
+}
+
 static weir_decision later(const weir_decision *row, int64_t passed_us)
 {
     weir_decision ret = *row;
@@ -99,8 +113,11 @@ static weir_decision later(const weir_decision *row, int64_t passed_us)
 
 static void answer(const struct entry *entry, int64_t now_us, ngx_http_weir_ask_t *ask)
 {
-    for (ngx_uint_t i = 0; i < ask->limits; i++)
+    for (ngx_uint_t i = 0; i < ask->limits; i++) {
         ask->rows[i] = later(&entry->rows[i], now_us - entry->asked_us);
+        if (cost_of(ask) > entry->cost)
+            raise_cost(&ask->requests[0].limit->rules[i], &ask->rows[i], cost_of(ask));
+    }
     weir__fold(ask->rows, ask->limits, &ask->folded);
 }
 
