@@ -22,11 +22,8 @@
 
 #define PIECE_LEAST 1024
 #define PIECE_MOST (64 * 1024)
-#define PIECES_A_SECOND 10
+#define PIECE_US 100000         /* how much of the rate a piece is */
 #define CALL_MOST (1024 * 1024) /* bytes sent in one go: others are to have their turn */
-/* Many responses share a key: with smaller pieces each gets one about every second. */
-#define WAIT_LONG_US 1000000
-#define WAIT_SHORT_US (WAIT_LONG_US / 4)
 #define TIMER_MOST_MS 60000
 #define UNLIMITED (INT64_C(1) << 62)
 
@@ -58,7 +55,7 @@ static bool is_rate(const weir_limit *limit)
 
 static int64_t piece_of(const struct weir__rule *rule)
 {
-    int64_t piece = rule->count * (1000000 / PIECES_A_SECOND) / rule->period_us;
+    int64_t piece = rule->count * PIECE_US / rule->period_us;
     piece = ngx_max(PIECE_LEAST, ngx_min(PIECE_MOST, piece));
     return ngx_min(rule->burst, piece);
 }
@@ -77,12 +74,14 @@ char *ngx_http_weir_rate_check(ngx_conf_t *cf, const ngx_http_weir_limit_t *limi
 
 /* ---- taking ---- */
 
+/* The next piece is the smaller the longer this one is waited for, so that however many share a key,
+ * each gets some soon. All of a key see about the same delay, and so get the same; halfway there, or
+ * they would swing together. */
 static void adapt_piece(struct rate *rate, int64_t delay_us)
 {
-    if (delay_us > WAIT_LONG_US)
-        rate->piece = ngx_max(ngx_min(PIECE_LEAST, rate->piece_most), rate->piece / 2);
-    else if (delay_us < WAIT_SHORT_US)
-        rate->piece = ngx_min(rate->piece_most, rate->piece * 2);
+    int64_t least = ngx_min(PIECE_LEAST, rate->piece_most);
+    int64_t wanted = rate->piece_most * PIECE_US / ngx_max(PIECE_US, delay_us);
+    rate->piece = (rate->piece + ngx_max(least, wanted) + 1) / 2;
 }
 
 /* The zone does not decide: the rest of the response is not limited. */
@@ -216,7 +215,8 @@ static ngx_int_t take_over(struct rate *rate, const weir_request *request)
     if (set_key(rate, request->key) != NGX_OK)
         return NGX_ERROR;
     rate->limit = weir__limit_ref(request->limit);
-    rate->piece = rate->piece_most = piece_of(&rate->limit->rules[0]);
+    rate->piece_most = piece_of(&rate->limit->rules[0]);
+    rate->piece = ngx_min(PIECE_LEAST, rate->piece_most);
     rate->timer.handler = wake_up;
     rate->timer.data = c;
     rate->timer.log = c->log;
