@@ -1,10 +1,11 @@
 """nginx for the blocks of a page: configuration tested by nginx itself, and real nginxes with weir's module.
 
-    home = Home(scratch folder, build folder, redis)       redis: redis_home.Home, for pages that name port 6379
+    home = Home(scratch folder, redis)                     redis: redis_home.Home, for pages that name port 6379
     problem, printed = home.check(block)                   nginx -t
     server = home.server()                                 runs what the page's last such block says
-    text = server.there(text)       what the page calls ports 8080, 8081 and /etc/nginx, /var/log/nginx, /var/www/html is this
-    printed = server.back(printed)  server's; and the other way round
+    text = server.there(text)       what the page calls ports 8080, 8081 and /etc/nginx, /var/log/nginx, /var/www/html
+                                    is this server's
+    printed = server.back(printed)  and the other way round
 
 A block is text of http {}, which pages call /etc/nginx/conf.d/site.conf; `nginx server`, `nginx location` and
 `nginx main` are text of these levels, main being a whole nginx.conf. Where the first `sh nginx` block behind it starts a
@@ -154,9 +155,7 @@ class Home:
         folder = self.folder / "home/nginx"
         folder.mkdir(parents=True, exist_ok=True)
         self.redis.tools()
-        port = re.search(rf"{REDIS_PORT}", self.block.text())
-        env = dict(env, PATH=f"{self.redis.bin}:{env['PATH']}",
-                   DOCS_PORT=self.running.redis_port if port else REDIS_PORT)
+        env = dict(env, PATH=f"{self.redis.bin}:{env['PATH']}", DOCS_PORT=self.running.redis_port)
         return self.running.environment_of(env, folder)
 
 

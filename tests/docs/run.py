@@ -478,7 +478,8 @@ def check_module():
                for name in ("module", "variables", "conf_limit", "conf_store", "overload")}
     directives = set(re.findall(r'ngx_string\("(weir_\w+)"\)', sources["module"]))
     variables = {f"${name}" for name in re.findall(r'ngx_string\("(weir_\w+)"\)', sources["variables"])}
-    options = {word for name in ("conf_limit", "conf_store", "overload") for word in re.findall(r'"([a-z_]+=)"', sources[name])}
+    options = {word for name in ("conf_limit", "conf_store", "overload")
+               for word in re.findall(r'"([a-z_]+=)"', sources[name])}
     for page in ("docs/NGINX.md", "docs/man/weir-nginx.7.scd"):
         text = (ROOT / page).read_text(encoding="utf-8").replace("\\_", "_")
         missing = sorted(word for word in directives | variables | options

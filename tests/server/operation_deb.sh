@@ -58,7 +58,7 @@ if command -v lintian >/dev/null; then
     check "lintian has nothing to say" test ! -s "$folder/out"
 fi
 for name in $names; do
-    check "$name unpacks" dpkg-deb -x "$(deb $name)" "$folder/root"
+    check "$name unpacks" dpkg-deb -x "$(deb "$name")" "$folder/root"
 done
 check "the command does not need the shared library" sh -c "! dpkg-deb -f '$(deb weir)' Depends | grep -q libweir0"
 check "files of /etc are configuration" sh -c \
@@ -75,8 +75,9 @@ check "the module is there" test -s "$folder/root/usr/lib/$triplet/weir/weir_red
 check "a hardened program" sh -c "readelf -hdlW '$folder/root/usr/bin/weir' | grep -q 'Flags:.*NOW.*PIE' &&
     readelf -lW '$folder/root/usr/bin/weir' | grep -q GNU_RELRO"
 
+abi=$(dpkg-query -W -f '${Provides}' nginx | grep -o 'nginx-abi-[^, ]*')
 check "the nginx module goes with the nginx that is here, and with no other" sh -c \
-    "dpkg-deb -f '$(deb libnginx-mod-http-weir)' Depends | grep -qF \"\$(dpkg-query -W -f '\${Provides}' nginx | grep -o 'nginx-abi-[^, ]*')\""
+    "dpkg-deb -f '$(deb libnginx-mod-http-weir)' Depends | grep -qwF '${abi:-none}'"
 check "a line loads it" grep -qx 'load_module modules/ngx_http_weir_module.so;' \
     "$folder/root/usr/share/nginx/modules-available/mod-http-weir.conf"
 
