@@ -299,6 +299,16 @@ class Nginx:
             return []
         return sorted(pid for pid in map(int, pids) if is_alive(pid))
 
+    def states(self):
+        """What its processes are doing, for the puzzled."""
+        def of(pid, name):
+            try:
+                return pathlib.Path(f"/proc/{pid}/{name}").read_text().strip()
+            except OSError as error:
+                return str(error)
+        return "\n".join(f"{pid}: {of(pid, 'wchan')}; {of(pid, 'syscall')}; {of(pid, 'stat')}"
+                         for pid in (self.process.pid, *self.children()))
+
     def workers(self):
         """Workers that accept connections."""
         if not self.master:
@@ -325,7 +335,8 @@ class Nginx:
             return len(set(self.workers()) - old) >= self.number and not old & set(there)
         self.wait_for(lambda: is_refused() or is_new())
         if not is_refused() and not is_new():
-            raise WrongEnd(f"old workers {sorted(old & set(self.children()))} do not end after a reload:\n{self.said()}")
+            raise WrongEnd(f"old workers {sorted(old & set(self.children()))} do not end after a reload, or there are no new ones:\n"
+                           f"{self.states()}\n{self.said()}")
         return not is_refused()
 
     def send(self, number, pid=None):
@@ -346,7 +357,7 @@ class Nginx:
         try:
             self.process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
-            said = self.said()
+            said = f"{self.states()}\n{self.said()}"
             self.kill()
             raise WrongEnd(f"nginx does not end in {PATIENCE_SECONDS:.0f} s:\n{said}") from None
         if self.process.returncode != code:
