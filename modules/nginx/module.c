@@ -166,13 +166,17 @@ static ngx_command_t commands[] = {
 
 /* ---- where it hooks in ---- */
 
+/* nginx calls the handlers of a phase from the last to the first: ours comes after all others, when
+ * realip has set the address and try_files has found something. */
 static ngx_int_t add_handler(ngx_conf_t *cf, ngx_http_phases phase, ngx_http_handler_pt handler)
 {
     ngx_http_core_main_conf_t *core = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
-    ngx_http_handler_pt *place = ngx_array_push(&core->phases[phase].handlers);
-    if (!place)
+    ngx_array_t *handlers = &core->phases[phase].handlers;
+    if (!ngx_array_push(handlers))
         return NGX_ERROR;
-    *place = handler;
+    ngx_http_handler_pt *all = handlers->elts;
+    ngx_memmove(all + 1, all, (handlers->nelts - 1) * sizeof *all);
+    all[0] = handler;
     return NGX_OK;
 }
 

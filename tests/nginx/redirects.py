@@ -173,7 +173,20 @@ def test_http2(check):
         check.contains(done.stdout, "status codes: 5 2xx, 0 3xx, 195 4xx, 0 5xx", "h2load")
 
 
-TESTS = [test_redirects, test_precontent, test_subrequests, test_rejected_subrequests, test_accel,
+def test_behind_others(check):
+    """Other modules of the phase come first: the address is realip's, and what try_files does not find is not charged."""
+    locations = f"""{READ}
+        location = /real {{ set_real_ip_from 127.0.0.1; real_ip_header X-Real-IP; root {{folder}}/html; try_files /a.txt =404;
+            weir_limit key=$remote_addr zone=z "fixed-window 100/100d"; }}
+        location = /gone {{ {LIMIT.replace(";", " phase=precontent;")} root {{folder}}/html; try_files /nothing =404; }}
+        """
+    with serve(locations, files=FILES) as nginx:
+        check.equal(nginx.get("/real", {"X-Real-IP": "192.0.2.1"}).status, 200, "behind a proxy")
+        check.equal((charged(nginx, "192.0.2.1"), charged(nginx, "127.0.0.1")), (1, 0), "the client's address is charged")
+        check.equal((nginx.get("/gone?k=y").status, charged(nginx, "y")), (404, 0), "what is not there is not charged")
+
+
+TESTS = [test_behind_others, test_redirects, test_precontent, test_subrequests, test_rejected_subrequests, test_accel,
          test_error_page_decides_first, test_rejected_once, test_connections, test_http2]
 
 if __name__ == "__main__":
