@@ -137,7 +137,7 @@ def sanitizers(folder):
         return {}
     report = f"log_path={folder}/report"
     return {"LD_PRELOAD": module_asan.library("libasan.so"),
-            "ASAN_OPTIONS": f"detect_leaks=0:halt_on_error=1:abort_on_error=0:{report}",
+            "ASAN_OPTIONS": f"detect_leaks=1:halt_on_error=1:abort_on_error=0:{report}",
             "UBSAN_OPTIONS": f"halt_on_error=1:print_stacktrace=1:{report}"}
 
 
@@ -383,6 +383,7 @@ class Nginx:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
+        poll(lambda: not any(map(is_alive, pids)))
         self.output.close()
 
     # -- what it says --
