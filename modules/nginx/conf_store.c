@@ -103,7 +103,11 @@ static char *take_option(ngx_conf_t *cf, const ngx_str_t *word, ngx_uint_t *seen
         ngx_str_t value = {word->len - name->len, word->data + name->len};
         return options[i].take(cf, word, &value, store);
     }
-    return fail(cf, word, "no such option; there are deadline=, fail=, peers= and denial_cache=");
+    /* An address in a wrong place may hold a password. */
+    static const ngx_str_t hidden = ngx_string("***");
+    return fail(cf, ngx_strlchr(word->data, word->data + word->len, '@') ? &hidden : word,
+                "no such option; there are deadline=, fail=, peers= and denial_cache=, behind the "
+                "address");
 }
 
 /* ---- the address ---- */

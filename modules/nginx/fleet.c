@@ -18,6 +18,8 @@
  */
 #include "ngx_http_weir.h"
 
+#include "base/duration.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -41,8 +43,7 @@ struct ngx_http_weir_worker_s {
     ngx_uint_t idle; /* askers that wait */
     bool stopping;
     /* the worker's alone */
-    ngx_event_t
-        alive; /* while jobs are under way: so that a worker that shuts down waits for them */
+    ngx_event_t alive; /* while jobs are under way: keeps a worker that shuts down waiting */
     ngx_event_t look;
     ngx_uint_t under_way;
     uint64_t asked, done, unreachable;
@@ -224,7 +225,7 @@ static void note_refusal(ngx_http_weir_worker_t *worker, const struct weir__job 
 
 static void finish(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
 {
-    if (--worker->under_way == 0)
+    if (--worker->under_way == 0 && worker->alive.timer_set)
         ngx_del_timer(&worker->alive);
     if (job->job.code == WEIR_EUNREACHABLE) {
         worker->unreachable++;
@@ -281,22 +282,24 @@ static const char *meanwhile(const ngx_http_weir_store_t *store)
 }
 
 /* Whether the store decides, as far as its last questions tell; else why not. */
-static bool is_up(ngx_http_weir_worker_t *worker, char *why, size_t size)
+static bool is_up(const ngx_http_weir_worker_t *worker, struct weir__buffer *why)
 {
     weir_error error;
     uint64_t missed = worker->unreachable - worker->seen_unreachable;
     uint64_t done = worker->done - worker->seen_done;
     if (weir__remote_why(worker->remote, &error)) {
-        ngx_snprintf((u_char *)why, size, "%s%Z", error.message);
+        weir__put_text(why, error.message);
         return false;
     }
     if (missed <= done)
         return true;
-    if (worker->why[0])
-        ngx_snprintf((u_char *)why, size, "%s%Z", worker->why);
-    else
-        ngx_snprintf((u_char *)why, size, "%uL of %uL answers did not come within %L ms%Z", missed,
-                     missed + done, worker->store->url.deadline_us / 1000);
+    if (worker->why[0]) {
+        weir__put_text(why, worker->why);
+        return false;
+    }
+    weir__put_format(why, "%llu of %llu answers did not come within ", (unsigned long long)missed,
+                     (unsigned long long)(missed + done));
+    weir__put_duration(why, worker->store->url.deadline_us, false);
     return false;
 }
 
@@ -305,11 +308,11 @@ static void look(ngx_event_t *event)
 {
     ngx_http_weir_worker_t *worker = event->data;
     const ngx_http_weir_store_t *store = worker->store;
-    char why[WEIR__WHY_SIZE];
-    bool up = is_up(worker, why, sizeof why);
-    why[sizeof why - 1] = 0;
+    char room[WEIR__WHY_SIZE];
+    struct weir__buffer why = weir__buffer_over(room, sizeof room);
+    bool up = is_up(worker, &why);
     if (!up && !worker->told_down)
-        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: %s; %s", &store->text, why,
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: %s; %s", &store->text, room,
                       meanwhile(store));
     if (up && worker->told_down)
         ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0, "weir: %V: decides again", &store->text);
@@ -349,6 +352,7 @@ static ngx_int_t start_waking(ngx_http_weir_worker_t *worker, ngx_log_t *log)
         return NGX_ERROR;
     worker->wake = connection;
     connection->data = worker;
+    connection->log = log;
     connection->read->handler = take_answers;
     connection->read->log = log;
     connection->write->log = log;

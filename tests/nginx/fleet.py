@@ -146,6 +146,14 @@ def test_answers(check):
             check(took_us >= int(second.weir["delay_us"]) > 0, f"{name}: delayed by {took_us} us")
 
 
+def test_single_process(check):
+    """Without a master process."""
+    with redis_server.Server() as redis, limited(redis.port, limit="fixed-window 3/366d", master=False) as nginx:
+        answers = [nginx.get("/?k=ann") for _ in range(4)]
+        check.equal([answer.status for answer in answers], [200, 200, 200, 429], "alone: statuses")
+        check.equal({answer.weir["degraded"] for answer in answers}, {"0"}, "alone: decided by Redis")
+
+
 def test_cluster(check):
     """Keys all over a cluster, by two nginx; keys of one request in one slot."""
     locations = """
