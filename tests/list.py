@@ -101,7 +101,7 @@ def nginx(build):
 
 
 def browser():
-    return [Test("dashboard: in Chromium", "release", "tests/web/run.mjs", 300, True)]
+    return [Test("dashboard: in Chromium", "release", "tests/web/run.mjs", 900, True)]
 
 
 def library():
