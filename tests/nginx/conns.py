@@ -88,6 +88,33 @@ def test_abort(check):
             gate.let(100)
 
 
+def test_other_ends(check):
+    """A backend that is not there, that breaks off, that is too slow; an answer that its client does not read."""
+    with Backend(lambda head: b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this") as broken, Gate() as gate:
+        locations = f"""
+            weir_conn key=$arg_k zone=z 1; proxy_read_timeout 100ms;
+            location /nobody {{ proxy_pass http://127.0.0.1:1; }}
+            location /broken {{ proxy_pass http://127.0.0.1:{broken.port}; }}
+            location /late {{ proxy_pass http://127.0.0.1:{gate.port}; }}
+            location /large {{ root {{folder}}/html; }}
+            location /quick {{ }}
+            """
+        with serve(locations, files={"html/large": b"x" * 20_000_000}) as nginx:
+            for path, wanted in (("/nobody", 502), ("/late", 504)):
+                for _ in range(3):
+                    check.equal(nginx.get(f"{path}?k=a").status, wanted, path)
+                    check(comes_free(nginx, "/quick?k=a"), f"{path}: given back")
+            for path in ("/broken", "/large"):
+                client = nginx.client()
+                client.send(get(f"{path}?k=a"))
+                client.socket.recv(10)
+                if path == "/large":
+                    check.equal(nginx.get("/quick?k=a").status, 429, "held while it is sent")
+                client.close()
+                check(comes_free(nginx, "/quick?k=a"), f"{path}: given back")
+            gate.let(10)
+
+
 def test_reject_by_limit(check):
     """A request that a limit rejects has its slot no longer, even while its error page takes its time."""
     with Gate() as gate:
@@ -223,8 +250,8 @@ def test_http2_abort(check):
             gate.let()
 
 
-TESTS = [test_slots, test_abort, test_reject_by_limit, test_several, test_no_limit_charged, test_redirects, test_renewal,
-         test_http2, test_http2_abort]
+TESTS = [test_slots, test_abort, test_other_ends, test_reject_by_limit, test_several, test_no_limit_charged, test_redirects,
+         test_renewal, test_http2, test_http2_abort]
 
 if __name__ == "__main__":
     sys.exit(nginx_server.run(TESTS, sys.argv[1:]))

@@ -141,6 +141,27 @@ def test_rejected_once(check):
         check.equal([it.weir["status"] for it in answers], ["PASSED"] * 2 + ["REJECTED"] * 2, "and yet rejected")
 
 
+def test_behind_others(check):
+    """After the other modules of the phase: realip has found the address, try_files the file."""
+    locations = f"""{READ} set_real_ip_from 127.0.0.1; real_ip_header X-Client;
+        location /addr {{ weir_limit key=$remote_addr zone=z "fixed-window 2/100d"; }}
+        location /try {{ root {{folder}}/html; try_files /nothing /a.txt?k=$arg_k; weir_limit key=$arg_k zone=z "fixed-window 100/100d" phase=precontent; }}
+        location /gone {{ root {{folder}}/html; try_files /nothing =404; weir_limit key=$arg_k zone=z "fixed-window 100/100d" phase=precontent; }}
+        location /a.txt {{ root {{folder}}/html; weir_limit key=$arg_k zone=z "fixed-window 100/100d" phase=precontent; }}
+        location /auth {{ alias {{folder}}/html/a.txt; auth_request /no; weir_limit key=$arg_k zone=z "fixed-window 100/100d" phase=precontent; }}
+        location = /no {{ proxy_pass http://127.0.0.1:PORT; }}
+        """
+    with Backend(lambda head: Backend.answer("403 Forbidden")) as backend:
+        with serve(locations.replace("PORT", str(backend.port)), files=FILES) as nginx:
+            for address in ("192.0.2.1", "192.0.2.2"):
+                check.equal(nginx.statuses(["/addr"] * 3, {"x-client": address}), [200, 200, 429], f"by address: {address}")
+            once(check, nginx, "/try?k=x", (200, "a\n"), "try_files to another location")
+            check.equal(nginx.statuses(["/auth?k=y"] * 3), [403] * 3, "auth_request")
+            check.equal(charged(nginx, "y"), 0, "what auth_request forbids is not charged")
+            check.equal(nginx.statuses(["/gone?k=y"] * 3), [404] * 3, "try_files finds nothing")
+            check.equal(charged(nginx, "y"), 0, "and that is not charged")
+
+
 def test_connections(check):
     """Keep-alive and pipelines: every request of a connection counts."""
     locations = 'location / { weir_limit key=$arg_k zone=z "fixed-window 30/100d"; }'
@@ -173,21 +194,8 @@ def test_http2(check):
         check.contains(done.stdout, "status codes: 5 2xx, 0 3xx, 195 4xx, 0 5xx", "h2load")
 
 
-def test_behind_others(check):
-    """Other modules of the phase come first: the address is realip's, and what try_files does not find is not charged."""
-    locations = f"""{READ}
-        location = /real {{ set_real_ip_from 127.0.0.1; real_ip_header X-Real-IP; root {{folder}}/html; try_files /a.txt =404;
-            weir_limit key=$remote_addr zone=z "fixed-window 100/100d"; }}
-        location = /gone {{ {LIMIT.replace(";", " phase=precontent;")} root {{folder}}/html; try_files /nothing =404; }}
-        """
-    with serve(locations, files=FILES) as nginx:
-        check.equal(nginx.get("/real", {"X-Real-IP": "192.0.2.1"}).status, 200, "behind a proxy")
-        check.equal((charged(nginx, "192.0.2.1"), charged(nginx, "127.0.0.1")), (1, 0), "the client's address is charged")
-        check.equal((nginx.get("/gone?k=y").status, charged(nginx, "y")), (404, 0), "what is not there is not charged")
-
-
-TESTS = [test_behind_others, test_redirects, test_precontent, test_subrequests, test_rejected_subrequests, test_accel,
-         test_error_page_decides_first, test_rejected_once, test_connections, test_http2]
+TESTS = [test_redirects, test_precontent, test_subrequests, test_rejected_subrequests, test_accel,
+         test_error_page_decides_first, test_rejected_once, test_behind_others, test_connections, test_http2]
 
 if __name__ == "__main__":
     sys.exit(nginx_server.run(TESTS, sys.argv[1:]))

@@ -233,8 +233,20 @@ def test_http2(check):
         check.equal(nginx.wait_for(lambda: len(nginx.access()) >= 5), True, "logged")
 
 
+def test_http2_abort(check):
+    """Streams that wait when their connection goes."""
+    with serve('location / { weir_limit key=$arg_k zone=z "leaky-bucket 1/h burst 50"; weir_conn key=$arg_k zone=z 20; }',
+               "access_log {folder}/access.log;\n", listen="http2") as nginx:
+        load = subprocess.Popen(["h2load", "-n", "10", "-c", "2", "-m", "5", nginx.url("/?k=a")], stdout=subprocess.DEVNULL,
+                                stderr=subprocess.DEVNULL)
+        check(nginx.wait_for(lambda: nginx.errors().count("weir: delayed") >= 9), "nine of ten wait")
+        load.kill()
+        load.wait()
+        check(nginx.wait_for(lambda: sum(" 499 " in line for line in nginx.access()) >= 9), "and are let go")
+
+
 TESTS = [test_never_early, test_rate, test_not_blocked, test_abort, test_graceful, test_fast_end, test_waits, test_largest,
-         test_bodies, test_dry_run, test_http2]
+         test_bodies, test_dry_run, test_http2, test_http2_abort]
 
 if __name__ == "__main__":
     sys.exit(nginx_server.run(TESTS, sys.argv[1:]))
