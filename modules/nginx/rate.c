@@ -94,28 +94,40 @@ static void give_up(struct rate *rate, int code)
     rate->last.charged = 0;
 }
 
-/* Takes the next piece for a response that has `size` bytes to send. */
+/* Asks for up to `most` bytes, of `size` that there are to send; *ret_cost is how many. */
+static int ask_for(struct rate *rate, off_t size, int64_t most, int64_t wait_us, int64_t *ret_cost,
+                   weir_decision *ret)
+{
+    weir_request request = weir_ask(rate->key, rate->limit);
+    request.cost = ngx_min(rate->limit->rules[0].burst, ngx_min(most, size) - rate->credit);
+    request.wait_us = wait_us;
+    *ret_cost = request.cost;
+    return weir_take_all(rate->store, &request, 1, ret);
+}
+
+/* Takes the next piece: a large one where that is to be had at once, or a place in the queue. */
 static void take(struct rate *rate, off_t size)
 {
-    int64_t burst = rate->limit->rules[0].burst;
-    weir_request request = weir_ask(rate->key, rate->limit);
-    weir_decision decision;
-    request.cost = ngx_min(burst, ngx_min(rate->piece, size) - rate->credit);
-    request.wait_us = WEIR_WAIT_ANY;
     bool is_test = ngx_http_weir_set_clock(rate->request, rate->conf); /* then nothing waits */
-    int code = weir_take_all(rate->store, &request, 1, &decision);
+    weir_decision decision;
+    int64_t cost;
+    int code = ask_for(rate, size, PIECE_MOST, 0, &cost, &decision);
+    if (code == 0 && !decision.allowed) {
+        code = ask_for(rate, size, rate->piece, WEIR_WAIT_ANY, &cost, &decision);
+        if (code == 0)
+            adapt_piece(rate, decision.delay_us + decision.retry_after_us);
+    }
     if (code || decision.retry_after_us == WEIR_NEVER || (is_test && !decision.allowed)) {
         give_up(rate, code ? code : WEIR_EINVAL);
         return;
     }
     if (decision.allowed) {
         rate->last = decision;
-        rate->reserved = request.cost;
+        rate->reserved = cost;
     }
     int64_t delay_us = decision.delay_us + decision.retry_after_us;
     if (delay_us && !is_test)
         rate->due_us = weir__mono_us() + delay_us;
-    adapt_piece(rate, delay_us);
 }
 
 static void wait_for_due(struct rate *rate, int64_t now_us)
@@ -155,8 +167,11 @@ static void wake_up(ngx_event_t *timer)
         wait_for_due(rate, now_us);
         return;
     }
-    if (write->timer_set) /* limit_rate delays it as well, and ends that itself */
+    const ngx_http_request_t *active = rate->connection->data;
+    if (write->timer_set && active->limit_rate) /* which delays it as well, and ends that itself */
         return;
+    if (write->timer_set)
+        ngx_del_timer(write);
     write->delayed = 0;
     ngx_post_event(write, &ngx_posted_events);
 }
