@@ -106,7 +106,7 @@ static char *check_store(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf,
         !same_text(&a->key_text, &b->key_text))
         return fail(cf, b,
                     "keys of a Redis Cluster that are decided together must live in one slot; give "
-                    "them one hash tag, like key=\"{$http_x_user}:all\",");
+                    "them one hash tag, like \"key={$http_x_user}:all\",");
     return NGX_CONF_OK;
 }
 

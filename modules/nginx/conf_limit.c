@@ -139,9 +139,11 @@ static char *add_text(struct reading *it, const ngx_str_t *word)
     u_char *text = ngx_pnalloc(it->cf->pool, len + 1);
     if (!text)
         return NGX_CONF_ERROR;
-    u_char *at = ngx_cpymem(text, it->text.data, it->text.len);
-    if (it->text.len)
+    u_char *at = text;
+    if (it->text.len) {
+        at = ngx_cpymem(at, it->text.data, it->text.len);
         *at++ = ' ';
+    }
     at = ngx_cpymem(at, word->data, word->len);
     *at = 0;
     it->text = (ngx_str_t){len, text};

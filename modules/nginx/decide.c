@@ -78,14 +78,18 @@ static int decide_part(const ngx_http_weir_store_t *store, struct parts *parts, 
                               : weir_peek_all(zone, requests, n, &parts->folded[i]);
 }
 
-/* Gives back what the parts before `end` were charged. */
-static void give_back(const struct parts *parts, size_t end)
+/* Gives back what the zones of the parts before `end` were charged. */
+static void give_back(const ngx_http_weir_store_t *store, const struct parts *parts, size_t end)
 {
+    if (store && store->url.fail != WEIR__FAIL_LOCAL)
+        return;
     for (size_t i = 0, at = 0; i < end; i++) {
         for (; at < parts->ends[i]; at++) {
             const weir_request *request = &parts->requests[at];
+            weir_decision charge = {.time_us = request->detail[0].time_us,
+                                    .charged = request->cost};
             char receipt[WEIR_RECEIPT_SIZE];
-            weir_receipt(&request->detail[0], receipt);
+            weir_receipt(&charge, receipt);
             if (weir_settle(parts->zones[i], request->key, request->limit, receipt, 0, NULL))
                 continue; /* it is gone: nothing to give back */
         }
@@ -107,7 +111,7 @@ static int decide_parts(const ngx_http_weir_store_t *store, struct parts *parts)
         int code = decide_part(store, parts, i, WEIR__TAKE);
         if (code == 0 && parts->folded[i].allowed)
             continue;
-        give_back(parts, i);
+        give_back(store, parts, i);
         return code;
     }
     return 0;
@@ -250,6 +254,7 @@ ngx_int_t ngx_http_weir_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc
     }
     job->done = answered;
     job->ctx = ctx;
+    job->job.time_us = test_now_us;
     if (ngx_http_weir_job_send(job) != NGX_OK) {
         ngx_http_weir_job_free(job);
         ngx_http_weir_decide_here(store, ask, ctx->request);

@@ -2,11 +2,14 @@
 #ifndef WEIR_RANDOM_H
 #define WEIR_RANDOM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* Fills with the system's randomness; 0, or -1 with errno. */
 int weir__random_bytes(void *ret, size_t len);
+/* A word of the same, from a stock: hundreds of words a system call. Any thread, also after fork. */
+int weir__random_word(uint64_t *ret);
 
 /* splitmix64: every seed is good, one word of state. */
 static inline uint64_t weir__random_next(uint64_t *state)

@@ -1,7 +1,7 @@
 /*
  * What token bucket and leaky bucket share. A tick is 1 µs for periods up to a minute, else 1 ms;
  * a token is w units, every tick earns N units; the state is (at, debt), so that a full bucket looks
- * the same whatever the burst is changed to. Inline, so that the zone's short cut for token buckets
+ * the same whatever the burst is changed to. Inline, so that the zone's short cut for buckets
  * runs these very lines.
  */
 #ifndef WEIR_BUCKET_H

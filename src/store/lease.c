@@ -14,7 +14,7 @@ size_t weir__leased(const weir_limit *limit)
 int weir__lease_id(uint64_t *ret)
 {
     uint64_t id;
-    if (weir__random_bytes(&id, sizeof id))
+    if (weir__random_word(&id))
         return -1;
     id &= WEIR__LEASE_MASK;
     *ret = id | !id;

@@ -276,7 +276,7 @@ static inline void weir__store16(struct weir__packed *to, struct weir__packed va
 
 /* ---- zone_take.c ---- */
 
-/* weir_take's short cut: one token bucket whose state is there, in the first place to look. False:
+/* weir_take's short cut: one token or leaky bucket whose state is there, in the first place to look. False:
  * nothing was done, take the long way. */
 bool weir__zone_take_quick(struct weir__zone *zone, const struct weir__op *op);
 

@@ -193,7 +193,8 @@ static inline int take_one(struct weir__zone *zone, const weir_limit *limit, con
         if (WEIR__UNLIKELY(!set_op(zone, limit, 0, hash, now_us, cost, wait_us, &op)))
             return WEIR_EFULL;
         op.ret = small ? ret : &row;
-        if (op.rule->kind == WEIR__TOKEN_BUCKET && weir__zone_take_quick(zone, &op))
+        bool bucket = op.rule->kind == WEIR__TOKEN_BUCKET || op.rule->kind == WEIR__LEAKY_BUCKET;
+        if (bucket && weir__zone_take_quick(zone, &op))
             return 0;
         int code = weir__zone_apply(zone, &op, 1, WEIR__TAKE);
         if (WEIR__UNLIKELY(!small) && code == 0)
@@ -369,9 +370,8 @@ int weir__zone_store_over(uint8_t *base, uint64_t size, unsigned large_percent, 
     store->base.engine = &engine;
     store->region = (struct weir__region){.kind = WEIR__BORROWED, .size = size, .fd = -1};
     bool there = ((const struct weir__zone_header *)base)->magic == WEIR__ZONE_MAGIC;
-    int code =
-        there ? weir__zone_attach(base, size, true, &store->region.zone, err)
-              : weir__zone_format(base, size, large_percent, true, &store->region.zone, err);
+    int code = there ? weir__zone_attach(base, size, true, &store->region.zone, err)
+                     : weir__zone_format(base, size, large_percent, true, &store->region.zone, err);
     if (code) {
         free(store);
         return code;

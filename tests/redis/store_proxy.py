@@ -19,6 +19,7 @@ class Proxy:
         return self
 
     def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)  # accept() in another thread would keep it open
         self.listener.close()
 
     def accept(self):

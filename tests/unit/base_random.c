@@ -2,6 +2,10 @@
 #include "base/random.h"
 #include "test.h"
 
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 static void test_splitmix(void)
 {
     static const uint64_t expected[] = {
@@ -22,9 +26,39 @@ static void test_bytes(void)
     CHECK(!memcmp(room + 32, zeros, 32)); /* not a byte more */
 }
 
+static int compare_words(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* More words than the stock holds, in two processes: none is drawn twice. */
+static void test_words(void)
+{
+    enum { EACH = 1500 };
+    static uint64_t words[2 * EACH];
+    int ends[2];
+    CHECK_INT(weir__random_word(&words[0]), 0); /* the stock is there before the fork */
+    CHECK_INT(pipe(ends), 0);
+    pid_t child = fork();
+    uint64_t *mine = words + (child ? 0 : EACH);
+    for (size_t i = 0; i < EACH; i++)
+        CHECK_INT(weir__random_word(&mine[i]), 0);
+    if (child == 0)
+        _exit(write(ends[1], mine, EACH * sizeof *mine) != EACH * sizeof *mine);
+    int status = -1;
+    CHECK(read(ends[0], words + EACH, EACH * sizeof *words) == EACH * sizeof *words);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    qsort(words, 2 * EACH, sizeof *words, compare_words);
+    for (size_t i = 1; i < 2 * EACH; i++)
+        CHECK(words[i] != words[i - 1]);
+    CHECK(words[0] != 0);
+}
+
 int main(void)
 {
     test_splitmix();
     test_bytes();
+    test_words();
     return test_report();
 }

@@ -1,0 +1,58 @@
+/* Random words from a stock, many of them a system call: leases need one each. */
+#include "base/random.h"
+
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+/* In a page that a child of fork finds zeroed: nobody draws what another process has drawn. A word is
+ * zeroed when it is given out. */
+struct stock {
+    _Atomic uint32_t busy;
+    uint32_t left;
+    uint64_t words[511];
+};
+_Static_assert(sizeof(struct stock) == 4096, "one page");
+
+static struct stock *_Atomic stock;
+
+/* The stock, made once; NULL: there is none to be had. */
+static struct stock *get_stock(void)
+{
+    struct stock *it = atomic_load_explicit(&stock, memory_order_acquire);
+    if (it)
+        return it;
+    it = mmap(NULL, sizeof *it, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (it == MAP_FAILED)
+        return NULL;
+    struct stock *other = NULL;
+    if (madvise(it, sizeof *it, MADV_WIPEONFORK) ||
+        !atomic_compare_exchange_strong(&stock, &other, it)) {
+        munmap(it, sizeof *it);
+        return other;
+    }
+    return it;
+}
+
+static bool draw(struct stock *it, uint64_t *ret)
+{
+    if (it->left == 0) {
+        if (weir__random_bytes(it->words, sizeof it->words))
+            return false;
+        it->left = sizeof it->words / sizeof it->words[0];
+    }
+    uint64_t *word = &it->words[--it->left];
+    *ret = *word;
+    *word = 0;
+    return true;
+}
+
+int weir__random_word(uint64_t *ret)
+{
+    struct stock *it = get_stock();
+    uint32_t free = 0;
+    if (!it || !atomic_compare_exchange_strong(&it->busy, &free, 1)) /* another thread is at it */
+        return weir__random_bytes(ret, sizeof *ret);
+    bool drawn = draw(it, ret);
+    atomic_store(&it->busy, 0);
+    return drawn ? 0 : -1;
+}
