@@ -42,9 +42,27 @@ static ngx_int_t compile(ngx_conf_t *cf, ngx_str_t *text, ngx_http_complex_value
     return ngx_http_compile_complex_value(&compiler);
 }
 
+/* "$name" or "${name}" alone can be read without being put together. */
+static ngx_int_t index_of(ngx_conf_t *cf, const ngx_str_t *value)
+{
+    ngx_str_t name = {value->len - 1, value->data + 1};
+    if (value->data[0] != '$' || name.len == 0)
+        return NGX_CONF_UNSET;
+    if (name.data[0] == '{' && name.data[name.len - 1] == '}')
+        name = (ngx_str_t){name.len - 2, name.data + 1};
+    for (size_t i = 0; i < name.len; i++) {
+        u_char c = name.data[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9' && i > 0) ||
+              c == '_'))
+            return NGX_CONF_UNSET;
+    }
+    return name.len ? ngx_http_get_variable_index(cf, &name) : NGX_CONF_UNSET;
+}
+
 static char *read_key(struct reading *it, ngx_str_t *value)
 {
     it->limit->key_text = *value;
+    it->limit->key_index = index_of(it->cf, value);
     return compile(it->cf, value, &it->limit->key) == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 

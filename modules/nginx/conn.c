@@ -53,6 +53,17 @@ static void renew(ngx_event_t *event)
     plan_renewal(held);
 }
 
+/* A key that lives as long as the request; a variable's may be set anew. */
+static ngx_int_t keep_key(ngx_pool_t *pool, weir_key *key)
+{
+    u_char *copy = ngx_pnalloc(pool, key->len);
+    if (!copy)
+        return NGX_ERROR;
+    ngx_memcpy(copy, key->data, key->len);
+    key->data = copy;
+    return NGX_OK;
+}
+
 ngx_int_t ngx_http_weir_hold(ngx_http_weir_ctx_t *ctx, ngx_http_weir_store_t *store,
                              const ngx_http_weir_ask_t *ask)
 {
@@ -64,6 +75,8 @@ ngx_int_t ngx_http_weir_hold(ngx_http_weir_ctx_t *ctx, ngx_http_weir_store_t *st
     held->store = ask->folded.degraded ? NULL : store;
     held->zone = ask->confs[0]->zone->store;
     held->request = ask->requests[0];
+    if (keep_key(ctx->request->pool, &held->request.key) != NGX_OK)
+        return NGX_ERROR;
     held->request.limit = weir__limit_ref(ask->requests[0].limit);
     held->lease = ask->folded.lease;
     held->timer.handler = renew;

@@ -51,17 +51,19 @@ ngx_int_t ngx_http_weir_shown(const ngx_http_weir_ctx_t *ctx, weir_decision *ret
 /* ---- the filter ---- */
 
 /* The names as HTTP/1 likes to see them; HTTP/2 has them in lower case in any case. */
-static const char *pretty(const char *name)
+static const ngx_str_t *pretty(const char *name)
 {
-    static const char *const names[] = {
-        "RateLimit",         "RateLimit-Policy",      "RateLimit-Limit",
-        "RateLimit-Reset",   "RateLimit-Remaining",   "X-RateLimit-Limit",
-        "X-RateLimit-Reset", "X-RateLimit-Remaining", "Retry-After"};
-    for (size_t i = 0; i < WEIR__COUNT(names); i++) {
-        if (!ngx_strcasecmp((u_char *)names[i], (u_char *)name))
-            return names[i];
-    }
-    return name;
+    static const ngx_str_t names[] = {
+        ngx_string("RateLimit"),           ngx_string("RateLimit-Policy"),
+        ngx_string("RateLimit-Limit"),     ngx_string("RateLimit-Reset"),
+        ngx_string("RateLimit-Remaining"), ngx_string("X-RateLimit-Limit"),
+        ngx_string("X-RateLimit-Reset"),   ngx_string("X-RateLimit-Remaining"),
+        ngx_string("Retry-After")};
+    size_t len = ngx_strlen(name), i = 0;
+    while (i + 1 < WEIR__COUNT(names) && /* length and one letter tell them apart */
+           (names[i].len != len || ngx_tolower(names[i].data[len - 5]) != name[len - 5]))
+        i++;
+    return &names[i];
 }
 
 static ngx_int_t push(ngx_http_request_t *r, const char *name, const char *value, size_t len)
@@ -73,8 +75,7 @@ static ngx_int_t push(ngx_http_request_t *r, const char *name, const char *value
     ngx_memcpy(copy, value, len);
     ngx_memzero(field, sizeof *field);
     field->hash = 1;
-    field->key.data = (u_char *)pretty(name);
-    field->key.len = ngx_strlen(name);
+    field->key = *pretty(name);
     field->value = (ngx_str_t){len, copy};
     return NGX_OK;
 }

@@ -17,7 +17,7 @@
 static void clean_up(void *data)
 {
     ngx_http_weir_ctx_t *ctx = data;
-    if (ctx->timer.timer_set)
+    if (ctx->waits && ctx->timer.timer_set)
         ngx_del_timer(&ctx->timer);
     if (ctx->job)
         ctx->job->ctx = NULL;
@@ -53,7 +53,7 @@ ngx_http_weir_ctx_t *ngx_http_weir_ctx_make(ngx_http_request_t *r)
         return NULL;
     cleanup->handler = clean_up;
     ctx = cleanup->data;
-    ngx_memzero(ctx, sizeof *ctx);
+    ngx_memzero(ctx, offsetof(ngx_http_weir_ctx_t, timer));
     ctx->request = r;
     ngx_http_set_ctx(r, ctx, ngx_http_weir_module);
     return ctx;
@@ -113,6 +113,9 @@ static ngx_int_t suspend(ngx_http_weir_ctx_t *ctx, int64_t milliseconds)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     r->read_event_handler = ngx_http_test_reading;
     r->write_event_handler = ngx_http_request_empty_handler;
+    if (!ctx->waits)
+        ngx_memzero(&ctx->timer, sizeof ctx->timer);
+    ctx->waits = 1;
     ctx->timer.handler = wake;
     ctx->timer.data = ctx;
     ctx->timer.log = r->connection->log;
@@ -281,12 +284,11 @@ static ngx_int_t step_delay(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *
 static ngx_int_t take_step(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf,
                            ngx_uint_t phase)
 {
-    bool first = phase == NGX_HTTP_WEIR_PREACCESS;
     switch (ctx->steps[phase]) {
     case NGX_HTTP_WEIR_AT_OVERLOAD:
-        return first ? step_overload(ctx, conf) : NGX_OK;
+        return step_overload(ctx, conf);
     case NGX_HTTP_WEIR_AT_CONN:
-        return first ? step_conn(ctx, conf) : NGX_OK;
+        return step_conn(ctx, conf);
     case NGX_HTTP_WEIR_AT_LIMIT:
         return step_limit(ctx, conf, phase);
     case NGX_HTTP_WEIR_AT_DRY_RUN:
@@ -306,8 +308,10 @@ static ngx_int_t run(ngx_http_request_t *r, ngx_uint_t phase)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     if (ctx->rejected)
         return NGX_DECLINED;
-    if (ctx->timer.timer_set)
+    if (ctx->waits && ctx->timer.timer_set)
         return NGX_AGAIN;
+    if (ctx->steps[phase] == NGX_HTTP_WEIR_AT_OVERLOAD)
+        ctx->steps[phase] = conf->first_step[phase];
     ctx->conf = conf;
     ngx_http_weir_set_clock(r, conf);
     while (ctx->steps[phase] != NGX_HTTP_WEIR_AT_END) {

@@ -47,6 +47,9 @@ static char *group(ngx_conf_t *cf, ngx_http_weir_loc_conf_t *conf)
     conf->applies[NGX_HTTP_WEIR_PREACCESS] = conf->conns || conf->overload ||
                                              conf->groups[NGX_HTTP_WEIR_PREACCESS][0].nelts ||
                                              conf->groups[NGX_HTTP_WEIR_PREACCESS][1].nelts;
+    if (!conf->conns && !conf->overload)
+        conf->first_step[NGX_HTTP_WEIR_PREACCESS] = NGX_HTTP_WEIR_AT_LIMIT;
+    conf->first_step[NGX_HTTP_WEIR_PRECONTENT] = NGX_HTTP_WEIR_AT_LIMIT;
     conf->applies[NGX_HTTP_WEIR_PRECONTENT] = conf->groups[NGX_HTTP_WEIR_PRECONTENT][0].nelts ||
                                               conf->groups[NGX_HTTP_WEIR_PRECONTENT][1].nelts;
     return NGX_CONF_OK;

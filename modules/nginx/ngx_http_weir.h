@@ -53,6 +53,7 @@ typedef struct {
 typedef struct {
     ngx_str_t name; /* empty: none */
     ngx_str_t key_text;
+    ngx_int_t key_index; /* the variable that it is, and nothing else; NGX_CONF_UNSET: more than that */
     ngx_http_complex_value_t key;
     ngx_http_weir_zone_t *zone;
     weir_limit *limit;              /* NULL: the text has variables */
@@ -105,6 +106,7 @@ typedef struct {
     /* merged: what is decided together, by phase, and those in dry run */
     ngx_array_t groups[2][2]; /* of ngx_http_weir_limit_t * */
     ngx_flag_t applies[2];    /* whether a phase has anything to do */
+    ngx_uint_t first_step[2]; /* and with which step it begins */
 } ngx_http_weir_loc_conf_t;
 
 enum { NGX_HTTP_WEIR_PREACCESS, NGX_HTTP_WEIR_PRECONTENT };
@@ -185,7 +187,6 @@ typedef struct {
     ngx_flag_t answered;            /* job's answer is in ask */
     int64_t delay_us;               /* to be waited out in this phase */
     int64_t due_us;                 /* when it is over, monotonic */
-    ngx_event_t timer;              /* of the delay, or guarding an answer awaited */
     ngx_http_weir_held_t *held; /* list of slots */
     void *rate;                 /* rate.c */
     /* what is shown */
@@ -193,6 +194,9 @@ typedef struct {
     ngx_http_weir_ask_t *shown[2];  /* enforced limits, by phase; a weir_conn that rejected */
     ngx_http_weir_ask_t *shadow[2]; /* limits in dry run */
     ngx_flag_t rejected;
+    /* zeroed when it is first used: most requests never wait */
+    ngx_flag_t waits;
+    ngx_event_t timer; /* of the delay, or guarding an answer awaited */
 } ngx_http_weir_ctx_t;
 
 /* ---- handler.c ---- */

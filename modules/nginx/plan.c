@@ -7,10 +7,16 @@ static struct weir__limit_cache texts;
 bool ngx_http_weir_key(ngx_http_request_t *r, ngx_http_weir_limit_t *limit, weir_key *ret)
 {
     ngx_str_t key;
-    if (ngx_http_complex_value(r, &limit->key, &key) != NGX_OK || key.len == 0)
+    if (limit->key_index != NGX_CONF_UNSET) {
+        const ngx_http_variable_value_t *value =
+            ngx_http_get_flushed_variable(r, (ngx_uint_t)limit->key_index);
+        key = value && !value->not_found ? (ngx_str_t){value->len, value->data}
+                                         : (ngx_str_t){0, NULL};
+    } else if (ngx_http_complex_value(r, &limit->key, &key) != NGX_OK) {
         return false;
+    }
     *ret = weir_bytes(key.data, ngx_min(key.len, WEIR_KEY_MAX));
-    return true;
+    return key.len > 0;
 }
 
 static void free_limit(void *data)
@@ -102,21 +108,24 @@ static ngx_int_t add(ngx_http_request_t *r, ngx_http_weir_limit_t *conf, ngx_htt
     return NGX_OK;
 }
 
+/* In one piece, with room for a row each: few texts hold more limits than one. */
 static ngx_http_weir_ask_t *make(ngx_pool_t *pool, ngx_uint_t n, enum weir__verb verb)
 {
-    ngx_http_weir_ask_t *ask =
-        ngx_palloc(pool, sizeof *ask + n * (sizeof *ask->requests + sizeof *ask->confs));
+    ngx_http_weir_ask_t *ask;
+    size_t each = sizeof *ask->requests + sizeof *ask->rows + sizeof *ask->confs;
+    ask = ngx_palloc(pool, sizeof *ask + n * each);
     if (!ask)
         return NULL;
     ask->verb = verb;
     ask->count = ask->limits = 0;
     ask->failed = 0;
     ask->requests = (weir_request *)(ask + 1);
-    ask->confs = (const ngx_http_weir_limit_t **)(ask->requests + n);
+    ask->rows = (weir_decision *)(ask->requests + n);
+    ask->confs = (const ngx_http_weir_limit_t **)(ask->rows + n);
     return ask;
 }
 
-static ngx_int_t make_rows(ngx_http_request_t *r, ngx_http_weir_ask_t *ask)
+static ngx_int_t make_rows(ngx_http_request_t *r, ngx_http_weir_ask_t *ask, ngx_uint_t room)
 {
     if (ask->limits > WEIR_LIMITS_MAX) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
@@ -124,7 +133,8 @@ static ngx_int_t make_rows(ngx_http_request_t *r, ngx_http_weir_ask_t *ask)
                       ask->limits, &ask->confs[0]->place.file, ask->confs[0]->place.line);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
-    ask->rows = ngx_palloc(r->pool, ask->limits * sizeof *ask->rows);
+    if (ask->limits > room)
+        ask->rows = ngx_palloc(r->pool, ask->limits * sizeof *ask->rows);
     if (!ask->rows)
         return NGX_ERROR;
     weir_decision *rows = ask->rows;
@@ -150,5 +160,5 @@ ngx_int_t ngx_http_weir_plan(ngx_http_request_t *r, ngx_http_weir_limit_t *const
     if (ask->count == 0)
         return NGX_OK;
     *ret = ask;
-    return make_rows(r, ask);
+    return make_rows(r, ask, n);
 }
