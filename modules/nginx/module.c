@@ -208,8 +208,10 @@ static void exit_process(ngx_cycle_t *cycle)
 {
     ngx_http_weir_main_conf_t *conf =
         ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module);
-    if (conf && (ngx_process == NGX_PROCESS_WORKER || ngx_process == NGX_PROCESS_SINGLE))
-        ngx_http_weir_fleet_stop(conf);
+    if (!conf || (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE))
+        return;
+    ngx_http_weir_fleet_stop(conf);
+    ngx_http_weir_plan_end();
 }
 
 static ngx_http_module_t context = {

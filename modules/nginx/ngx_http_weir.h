@@ -219,6 +219,8 @@ void ngx_http_weir_resume(ngx_http_weir_ctx_t *ctx);
  * HTTP status: a cost or a limit's text cannot be read. */
 ngx_int_t ngx_http_weir_plan(ngx_http_request_t *r, ngx_http_weir_limit_t *const *limits,
                              ngx_uint_t n, enum weir__verb verb, ngx_http_weir_ask_t **ret);
+/* The worker ends. */
+void ngx_http_weir_plan_end(void);
 /* The key of a limit for this request; false: it has none. */
 bool ngx_http_weir_key(ngx_http_request_t *r, ngx_http_weir_limit_t *limit, weir_key *ret);
 /* Whether a limit of a location is in dry run. */

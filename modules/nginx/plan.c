@@ -4,6 +4,11 @@
 /* Texts with variables, read before; this worker's. */
 static struct weir__limit_cache texts;
 
+void ngx_http_weir_plan_end(void)
+{
+    weir__limit_cache_clear(&texts);
+}
+
 bool ngx_http_weir_key(ngx_http_request_t *r, ngx_http_weir_limit_t *limit, weir_key *ret)
 {
     ngx_str_t key;
