@@ -91,7 +91,9 @@ def test_keys(check):
 def test_limits(check):
     """Several limits: the tightest decides, the others are charged as often, no more."""
     locations = """
-        location = /all { weir_limit key=user:$arg_k zone=z "fixed-window 300/100d"; weir_limit key=everybody zone=z "sliding-log 700/100d";
+        location = /all {
+            weir_limit key=user:$arg_k zone=z "fixed-window 300/100d";
+            weir_limit key=everybody zone=z "sliding-log 700/100d";
             weir_limit key=user:$arg_k zone=z "token-bucket 1/100d burst 400"; }
         location = /user { weir_limit key=user:$arg_k zone=z "fixed-window 300/100d, token-bucket 1/100d burst 400" cost=0; }
         location = /everybody { weir_limit key=everybody zone=z "sliding-log 700/100d" cost=0; }
@@ -110,7 +112,10 @@ def test_limits(check):
 def test_zones(check):
     """The same over two zones, where what one denies is given back in the other."""
     locations = """
-        location = /all { weir_limit key=$arg_k zone=z "fixed-window 300/100d"; weir_limit key=everybody zone=y "fixed-window 500/100d"; }
+        location = /all {
+            weir_limit key=$arg_k zone=z "fixed-window 300/100d";
+            weir_limit key=everybody zone=y "fixed-window 500/100d";
+        }
         location = /user { weir_limit key=$arg_k zone=z "fixed-window 300/100d" cost=0; }
         """
     with serve(locations, ZONE, workers=WORKERS) as nginx:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What must not harm: workers killed under load, again and again; reloads under load; zones that are full; slots of the dead.
+"""What must not harm: workers killed under load, reloads under load, zones that are full, slots of the dead.
 
     faults.py [--short | --long] [TEST …]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fields of answers that the module limits: every style, on what passed, what was rejected and what error_page makes of it."""
+"""Fields of limited answers: every style, on what passed, what was rejected and what error_page makes of it."""
 import sys
 
 import nginx_server
@@ -105,7 +105,9 @@ def test_names(check):
     """Names are escaped as structured fields need it."""
     locations = r"""
         location /quote { weir_limit key=$arg_k zone=z "fixed-window 5/100d" 'name=say "hi" there'; }
-        location /same { weir_limit key=a$arg_k zone=z "fixed-window 5/100d" name=n; weir_limit key=b$arg_k zone=z "fixed-window 6/100d" name=n; }
+        location /same {
+            weir_limit key=a$arg_k zone=z "fixed-window 5/100d" name=n;
+            weir_limit key=b$arg_k zone=z "fixed-window 6/100d" name=n; }
         """
     with serve(locations) as nginx:
         check.contains(nginx.get("/quote?k=a").fields["ratelimit"], '"say \\"hi\\" there";r=', "quotes")

@@ -270,7 +270,9 @@ def test_same_state(check):
 def test_equal_keys(check):
     """Keys of one location that happen to be equal, under limits that would share a state: each counts by itself."""
     locations = """
-        location / { weir_limit key=$arg_a zone=z "fixed-window 5/100d" name=a; weir_limit key=$arg_b zone=z "fixed-window 3/100d" name=b;
+        location / {
+            weir_limit key=$arg_a zone=z "fixed-window 5/100d" name=a;
+            weir_limit key=$arg_b zone=z "fixed-window 3/100d" name=b;
             weir_limit key=$arg_c zone=z "fixed-window 7/100d" name=c; }
         """
     with serve(locations) as nginx:

@@ -15,9 +15,9 @@ module; where that is built with AddressSanitizer, it is loaded first, and what 
 
 stop() ends nginx gracefully and raises WrongEnd unless it exits with 0, having logged no [alert], no [emerg] (but
 what allow() said is to be expected) and no sanitizer's report; leaving the block does so, too.
-What `nginx -t` says to a configuration: Nginx.check(http, …).
+What `nginx -t` says to a configuration: Nginx.check(http, …). Connections are nginx_client.py's, what stands behind nginx
+is nginx_backend.py's; both are here, too.
 """
-import json
 import os
 import pathlib
 import re
@@ -27,16 +27,16 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "server"))
 sys.dont_write_bytecode = True
 
-import http_client  # noqa: E402
 import weir_server  # noqa: E402
 from http_client import request  # noqa: E402,F401  for tests that send their own
+from nginx_backend import Backend  # noqa: E402,F401
+from nginx_client import SHOWN, Answer, Client, get  # noqa: E402,F401
 from weir_server import BUILD, PATIENCE_SECONDS, Checks, WrongEnd, run  # noqa: E402,F401  for the tests
 
 NGINX = os.environ.get("NGINX_BINARY") or shutil.which("nginx") or "/usr/sbin/nginx"
@@ -44,15 +44,7 @@ MODULE = BUILD / "ngx_http_weir_module.so"
 PLACES = re.compile(r"\{(port\d*|folder)\}")
 BAD_LINES = re.compile(r"^.*\[(?:alert|emerg)\].*$", re.M)
 TEMPORARY = "client_body proxy fastcgi uwsgi scgi".split()
-# all variables of the module in one field of the answer: answer.weir["remaining"] (texts; empty: never, or nothing)
-NAMES = "status limit remaining retry_after_us reset_us delay_us retry_after reset delay binding degraded".split()
 T0 = 1_800_000_000_000_000  # a time for weir_test_clock, at which windows of all usual lengths begin
-SHOWN = "add_header X-Weir \"" + "|".join(f"$weir_{name}" for name in NAMES) + "\" always;"
-
-
-def get(path, fields=None, method="GET", body=None):
-    """The bytes of a request, for pipelines."""
-    return request(method, path, fields, body)
 
 
 def poll(ask, seconds=PATIENCE_SECONDS, step=0.005):
@@ -64,71 +56,6 @@ def poll(ask, seconds=PATIENCE_SECONDS, step=0.005):
             return got
         time.sleep(step)
 
-
-# ---- connections ----
-
-class Answer(http_client.Answer):
-    @property
-    def text(self):
-        return self.body.decode("latin-1")
-
-    @property
-    def json(self):
-        return json.loads(self.body)
-
-    @property
-    def weir(self):
-        """The module's variables, where SHOWN is in force; {} where it is not."""
-        values = self.fields.get("x-weir", "").split("|")
-        return dict(zip(NAMES, values)) if len(values) == len(NAMES) else {}
-
-
-class Client(http_client.Client):
-    """As tests/server/http_client.py's; bodies may also be chunked, or end with the connection."""
-
-    def __init__(self, port, host="127.0.0.1", timeout=PATIENCE_SECONDS):
-        super().__init__(port, host, timeout)
-
-    def get(self, path, fields=None, method="GET", body=None):
-        return self.ask(get(path, fields, method, body), head=method == "HEAD")
-
-    def read(self, head=False):
-        line = self.line()
-        version, status, reason = (line + " ").split(" ", 2)
-        fields = {}
-        for line in iter(self.line, ""):
-            name, _, value = line.partition(":")
-            name, value = name.lower(), value.strip()
-            fields[name] = f"{fields[name]}, {value}" if name in fields else value
-        body = b"" if head or int(status) in (100, 204, 304) else self.body(fields)
-        return Answer(version, int(status), reason.strip(), fields, body)
-
-    def line(self):
-        line = self.stream.readline()
-        if not line.endswith(b"\r\n"):
-            raise ConnectionError(f"nginx closed the connection: {line!r}")
-        return line[:-2].decode("latin-1")
-
-    def body(self, fields):
-        if "content-length" in fields:
-            return self.exactly(int(fields["content-length"]))
-        if fields.get("transfer-encoding") != "chunked":
-            return self.stream.read()
-        body = b""
-        while size := int(self.line(), 16):
-            body += self.exactly(size)
-            self.line()
-        self.line()
-        return body
-
-    def exactly(self, size):
-        data = self.stream.read(size)
-        if len(data) != size:
-            raise ConnectionError(f"nginx closed the connection after {len(data)} of {size} bytes")
-        return data
-
-
-# ---- nginx ----
 
 def sanitizers(folder):
     """The environment in which a sanitized module runs in an nginx that is not; reports go to `folder`."""
@@ -338,8 +265,7 @@ class Nginx:
             return len(set(self.workers()) - old) >= self.number and not old & set(there)
         self.wait_for(lambda: is_refused() or is_new())
         if not is_refused() and not is_new():
-            raise WrongEnd(f"old workers {sorted(old & set(self.children()))} do not end after a reload, or there are no new ones:\n"
-                           f"{self.states()}\n{self.said()}")
+            raise WrongEnd(f"old workers {sorted(old & set(self.children()))} do not end, or new ones do not come:\n{self.states()}\n{self.said()}")
         return not is_refused()
 
     def send(self, number, pid=None):
@@ -446,64 +372,3 @@ def is_alive(pid):
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-# ---- what stands behind nginx ----
-
-class Backend:
-    """A small HTTP/1.1 server for proxy_pass that answers when it is told to: what() is called in the request's
-    thread with its head (text) and gives an Answer's bytes; it may wait. Without: 200 at once.
-
-        with Backend(lambda head: gate.wait(60) and Backend.answer()) as backend: … http://127.0.0.1:{backend.port}
-    """
-
-    def __init__(self, what=None):
-        self.what = what or (lambda head: self.answer())
-        self.socket = socket.create_server(("127.0.0.1", 0), backlog=511)
-        self.port = self.socket.getsockname()[1]
-        self.heads, self.open = [], True
-
-    @staticmethod
-    def answer(status="200 OK", fields="", body=b"ok\n"):
-        """Bytes of an answer; `fields` are whole lines."""
-        return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{fields}\r\n".encode() + body
-
-    def __enter__(self):
-        threading.Thread(target=self.accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.open = False
-        try:
-            self.socket.shutdown(socket.SHUT_RDWR)  # wakes accept()
-        except OSError:
-            pass
-        self.socket.close()
-
-    def accept(self):
-        while self.open:
-            try:
-                connection = self.socket.accept()[0]
-            except OSError:
-                return
-            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
-
-    def serve(self, connection):
-        with connection, connection.makefile("rb") as stream:
-            try:
-                while head := self.head(stream):
-                    self.heads.append(head)
-                    connection.sendall(self.what(head))
-                    if "connection: close" in head.lower() or " HTTP/1.0\r\n" in head:
-                        return
-            except OSError:
-                pass
-
-    @staticmethod
-    def head(stream):
-        lines = []
-        while (line := stream.readline()) not in (b"", b"\r\n"):
-            lines.append(line.decode("latin-1"))
-        length = next((int(line.split(":")[1]) for line in lines if line.lower().startswith("content-length:")), 0)
-        stream.read(length)
-        return "".join(lines)

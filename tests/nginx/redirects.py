@@ -10,6 +10,7 @@ from nginx_server import Backend, get, serve
 
 READ = 'location = /read { weir_limit key=$arg_k zone=z "fixed-window 100/100d" cost=0; }\n'
 LIMIT = 'weir_limit key=$arg_k zone=z "fixed-window 100/100d";'
+LATE = LIMIT.replace(";", " phase=precontent;")
 FILES = {"html/dir/index.html": "index\n", "html/a.txt": "a\n", "html/b.txt": "b\n", "html/private/secret": "secret\n",
          "html/page.html": "page\n", "html/ssi.txt": '<!--#include virtual="/a.txt?k=x" -->'
          '<!--#include virtual="/b.txt?k=x" --><!--#include virtual="/ssi2.txt?k=x" -->',
@@ -57,8 +58,7 @@ def test_redirects(check):
 
 def test_precontent(check):
     """The later phase, too, is gone through once."""
-    limit = LIMIT.replace(";", " phase=precontent;")
-    locations = f"""{READ} {limit}
+    locations = f"""{READ} {LATE}
         location / {{ root {{folder}}/html; }}
         location /error {{ root {{folder}}/html; error_page 404 =200 /page.html; }}
         location /ssi {{ root {{folder}}/html; ssi on; ssi_types *; }}
@@ -145,10 +145,10 @@ def test_behind_others(check):
     """After the other modules of the phase: realip has found the address, try_files the file."""
     locations = f"""{READ} set_real_ip_from 127.0.0.1; real_ip_header X-Client;
         location /addr {{ weir_limit key=$remote_addr zone=z "fixed-window 2/100d"; }}
-        location /try {{ root {{folder}}/html; try_files /nothing /a.txt?k=$arg_k; weir_limit key=$arg_k zone=z "fixed-window 100/100d" phase=precontent; }}
-        location /gone {{ root {{folder}}/html; try_files /nothing =404; weir_limit key=$arg_k zone=z "fixed-window 100/100d" phase=precontent; }}
-        location /a.txt {{ root {{folder}}/html; weir_limit key=$arg_k zone=z "fixed-window 100/100d" phase=precontent; }}
-        location /auth {{ alias {{folder}}/html/a.txt; auth_request /no; weir_limit key=$arg_k zone=z "fixed-window 100/100d" phase=precontent; }}
+        location /try {{ root {{folder}}/html; try_files /nothing /a.txt?k=$arg_k; {LATE} }}
+        location /gone {{ root {{folder}}/html; try_files /nothing =404; {LATE} }}
+        location /a.txt {{ root {{folder}}/html; {LATE} }}
+        location /auth {{ alias {{folder}}/html/a.txt; auth_request /no; {LATE} }}
         location = /no {{ proxy_pass http://127.0.0.1:PORT; }}
         """
     with Backend(lambda head: Backend.answer("403 Forbidden")) as backend:
