@@ -266,7 +266,7 @@ static ngx_http_weir_limit_t *read_directive(ngx_conf_t *cf, unsigned takes, str
 static char *append(ngx_conf_t *cf, ngx_array_t **list, ngx_http_weir_limit_t *limit)
 {
     if (!*list)
-        *list = ngx_array_create(cf->pool, 4, sizeof limit);
+        *list = ngx_array_create(cf->pool, 4, sizeof(void *));
     ngx_http_weir_limit_t **place = *list ? ngx_array_push(*list) : NULL;
     if (!place)
         return NGX_CONF_ERROR;

@@ -69,6 +69,7 @@ static int decide_part(const ngx_http_weir_store_t *store, struct parts *parts, 
     size_t start = i ? parts->ends[i - 1] : 0, n = parts->ends[i] - start;
     weir_store *zone = parts->zones[i];
     const weir_request *requests = parts->requests + start;
+    parts->folded[i] = (weir_decision){0};
     if (store) {
         struct weir__standin standin = {store->url.fail, store->url.peers, zone};
         return weir__standin_decide(&standin, requests, n, mode, weir__store_now(zone),

@@ -39,7 +39,7 @@ struct ngx_http_weir_worker_s {
     /* under the lock */
     pthread_mutex_t lock;
     pthread_cond_t some;
-    ngx_queue_t queued, answered;
+    ngx_http_weir_jobs_t queued, answered;
     ngx_uint_t idle; /* askers that wait */
     bool stopping;
     /* the worker's alone */
@@ -53,66 +53,7 @@ struct ngx_http_weir_worker_s {
     char why[WEIR__ERROR_MAX]; /* what a server said that did not decide; empty: nothing */
 };
 
-/* ---- jobs ---- */
-
-static size_t align(size_t n)
-{
-    return (n + 15) & ~(size_t)15;
-}
-
-ngx_http_weir_job_t *ngx_http_weir_job_make(ngx_http_weir_store_t *store, enum weir__verb verb,
-                                            const weir_request *requests, ngx_uint_t n)
-{
-    size_t limits = 0, keys = 0;
-    for (ngx_uint_t i = 0; i < n; i++) {
-        limits += requests[i].limit->count;
-        keys += weir__key_bytes(requests[i].key).len;
-    }
-    size_t at_requests = align(sizeof(ngx_http_weir_job_t));
-    size_t at_rows = align(at_requests + n * sizeof *requests);
-    size_t at_keys = at_rows + (1 + limits) * sizeof(weir_decision);
-    char *block = malloc(at_keys + keys), *key_room = block + at_keys;
-    if (!block)
-        return NULL;
-    ngx_http_weir_job_t *job = (ngx_http_weir_job_t *)block;
-    weir_decision *rows = (weir_decision *)(block + at_rows) + 1;
-    ngx_memzero(job, sizeof *job);
-    job->store = store;
-    job->size = at_keys + keys;
-    job->job = (struct weir__job){.verb = verb,
-                                  .requests = (weir_request *)(block + at_requests),
-                                  .count = n,
-                                  .time_us = -1,
-                                  .ret = rows - 1,
-                                  .rows = rows};
-    for (ngx_uint_t i = 0; i < n; i++) {
-        weir_request *request = &job->job.requests[i];
-        weir_key key = weir__key_bytes(requests[i].key);
-        *request = requests[i];
-        request->key = weir_bytes(memcpy(key_room, key.data, key.len), key.len);
-        request->limit = weir__limit_ref(requests[i].limit);
-        request->detail = rows;
-        key_room += key.len;
-        rows += request->limit->count;
-    }
-    return job;
-}
-
-void ngx_http_weir_job_free(ngx_http_weir_job_t *job)
-{
-    for (size_t i = 0; i < job->job.count; i++)
-        weir_limit_free((weir_limit *)job->job.requests[i].limit);
-    free(job);
-}
-
-static void free_all(ngx_queue_t *jobs)
-{
-    while (!ngx_queue_empty(jobs)) {
-        ngx_queue_t *first = ngx_queue_head(jobs);
-        ngx_queue_remove(first);
-        ngx_http_weir_job_free(ngx_queue_data(first, ngx_http_weir_job_t, queue));
-    }
-}
+/* ---- sending ---- */
 
 ngx_int_t ngx_http_weir_job_send(ngx_http_weir_job_t *job)
 {
@@ -129,7 +70,7 @@ ngx_int_t ngx_http_weir_job_send(ngx_http_weir_job_t *job)
     worker->under_way++;
     ngx_add_timer(&worker->alive, job->store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS);
     pthread_mutex_lock(&worker->lock);
-    ngx_queue_insert_tail(&worker->queued, &job->queue);
+    ngx_http_weir_jobs_put(&worker->queued, job);
     if (worker->idle > 0)
         pthread_cond_signal(&worker->some);
     pthread_mutex_unlock(&worker->lock);
@@ -144,14 +85,11 @@ static size_t take_queued(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *r
     size_t n = 0;
     pthread_mutex_lock(&worker->lock);
     worker->idle++;
-    while (ngx_queue_empty(&worker->queued) && !worker->stopping)
+    while (!worker->queued.first && !worker->stopping)
         pthread_cond_wait(&worker->some, &worker->lock);
     worker->idle--;
-    for (; n < WEIR__JOBS_MAX && !ngx_queue_empty(&worker->queued); n++) {
-        ngx_queue_t *first = ngx_queue_head(&worker->queued);
-        ngx_queue_remove(first);
-        ret[n] = ngx_queue_data(first, ngx_http_weir_job_t, queue);
-    }
+    while (n < WEIR__JOBS_MAX && worker->queued.first)
+        ret[n++] = ngx_http_weir_jobs_take(&worker->queued);
     pthread_mutex_unlock(&worker->lock);
     return n;
 }
@@ -177,10 +115,9 @@ static void bring_back(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *cons
 {
     uint64_t one = 1;
     pthread_mutex_lock(&worker->lock);
-    bool first = ngx_queue_empty(&worker->answered);
-    for (size_t i = 0; i < n; i++) { /* the braces are needed: a macro of several statements */
-        ngx_queue_insert_tail(&worker->answered, &jobs[i]->queue);
-    }
+    bool first = !worker->answered.first;
+    for (size_t i = 0; i < n; i++)
+        ngx_http_weir_jobs_put(&worker->answered, jobs[i]);
     pthread_mutex_unlock(&worker->lock);
     if (first)
         (void)!write(worker->wake_fd, &one, sizeof one);
@@ -243,20 +180,13 @@ static void take_answers(ngx_event_t *event)
     ngx_connection_t *connection = event->data;
     ngx_http_weir_worker_t *worker = connection->data;
     uint64_t count;
-    ngx_queue_t jobs;
     (void)!read(worker->wake_fd, &count, sizeof count);
-    ngx_queue_init(&jobs);
     pthread_mutex_lock(&worker->lock);
-    if (!ngx_queue_empty(&worker->answered)) {
-        ngx_queue_add(&jobs, &worker->answered);
-        ngx_queue_init(&worker->answered);
-    }
+    ngx_http_weir_jobs_t jobs = worker->answered;
+    worker->answered = (ngx_http_weir_jobs_t){0};
     pthread_mutex_unlock(&worker->lock);
-    while (!ngx_queue_empty(&jobs)) {
-        ngx_queue_t *first = ngx_queue_head(&jobs);
-        ngx_queue_remove(first);
-        finish(worker, ngx_queue_data(first, ngx_http_weir_job_t, queue));
-    }
+    for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&jobs));)
+        finish(worker, job);
 }
 
 /* Only there to be there. */
@@ -298,7 +228,7 @@ static bool is_up(const ngx_http_weir_worker_t *worker, struct weir__buffer *why
         return false;
     }
     weir__put_format(why, "%llu of %llu answers did not come within ", (unsigned long long)missed,
-                     (unsigned long long)(missed + done));
+                     (unsigned long long)missed + done);
     weir__put_duration(why, worker->store->url.deadline_us, false);
     return false;
 }
@@ -383,8 +313,10 @@ static void stop(ngx_http_weir_worker_t *worker)
     else if (worker->wake_fd >= 0)
         close(worker->wake_fd);
     weir_store_close(worker->remote);
-    free_all(&worker->queued);
-    free_all(&worker->answered);
+    for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&worker->queued));)
+        ngx_http_weir_job_free(job);
+    for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&worker->answered));)
+        ngx_http_weir_job_free(job);
     pthread_cond_destroy(&worker->some);
     pthread_mutex_destroy(&worker->lock);
     free(worker);
@@ -401,8 +333,6 @@ static ngx_http_weir_worker_t *start(ngx_http_weir_store_t *store, ngx_log_t *lo
     }
     worker->store = store;
     worker->wake_fd = -1;
-    ngx_queue_init(&worker->queued);
-    ngx_queue_init(&worker->answered);
     pthread_mutex_init(&worker->lock, NULL);
     pthread_cond_init(&worker->some, NULL);
     if (start_waking(worker, log) == NGX_OK && start_askers(worker) == NGX_OK) {

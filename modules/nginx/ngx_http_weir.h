@@ -53,7 +53,8 @@ typedef struct {
 typedef struct {
     ngx_str_t name; /* empty: none */
     ngx_str_t key_text;
-    ngx_int_t key_index; /* the variable that it is, and nothing else; NGX_CONF_UNSET: more than that */
+    ngx_int_t
+        key_index; /* the variable that it is, and nothing else; NGX_CONF_UNSET: more than that */
     ngx_http_complex_value_t key;
     ngx_http_weir_zone_t *zone;
     weir_limit *limit;              /* NULL: the text has variables */
@@ -87,8 +88,8 @@ typedef struct {
 } ngx_http_weir_overload_t;
 
 typedef struct {
-    ngx_array_t zones;  /* of ngx_http_weir_zone_t * */
-    ngx_array_t stores; /* of ngx_http_weir_store_t * */
+    ngx_array_t zones;     /* of ngx_http_weir_zone_t * */
+    ngx_array_t stores;    /* of ngx_http_weir_store_t * */
     ngx_flag_t test_clock; /* some location has one */
 } ngx_http_weir_main_conf_t;
 
@@ -152,9 +153,9 @@ typedef enum {
 
 /* One question: a group of limits decided together. Lives in the request's pool. */
 typedef struct {
-    enum weir__verb verb; /* TAKE or ACQUIRE */
-    ngx_uint_t count;     /* requests */
-    ngx_uint_t limits;    /* of all of them: rows */
+    enum weir__verb verb;                /* TAKE or ACQUIRE */
+    ngx_uint_t count;                    /* requests */
+    ngx_uint_t limits;                   /* of all of them: rows */
     weir_request *requests;              /* their details point into rows */
     const ngx_http_weir_limit_t **confs; /* of each request */
     weir_decision *rows;                 /* one a limit */
@@ -178,7 +179,7 @@ typedef enum {
 } ngx_http_weir_step_e;
 
 typedef struct {
-    ngx_http_request_t *request; /* the main request */
+    ngx_http_request_t *request;    /* the main request */
     ngx_http_weir_loc_conf_t *conf; /* of the location that decided last */
     ngx_http_weir_step_e steps[2];  /* preaccess, precontent: how far it is */
     ngx_uint_t conn_index;          /* the weir_conn being decided */
@@ -187,8 +188,8 @@ typedef struct {
     ngx_flag_t answered;            /* job's answer is in ask */
     int64_t delay_us;               /* to be waited out in this phase */
     int64_t due_us;                 /* when it is over, monotonic */
-    ngx_http_weir_held_t *held; /* list of slots */
-    void *rate;                 /* rate.c */
+    ngx_http_weir_held_t *held;     /* list of slots */
+    void *rate;                     /* rate.c */
     /* what is shown */
     ngx_http_weir_status_e status;
     ngx_http_weir_ask_t *shown[2];  /* enforced limits, by phase; a weir_conn that rejected */
@@ -244,11 +245,11 @@ bool ngx_http_weir_set_clock(ngx_http_request_t *r, const ngx_http_weir_loc_conf
 /* The clock that zones are given under weir_test_clock. */
 extern const weir_clock ngx_http_weir_test_clock;
 
-/* ---- fleet.c: Redis, asked by threads ---- */
+/* ---- job.c, fleet.c: Redis, asked by threads ---- */
 
 /* A question under way, in memory of its own: keys are copied, limits referenced. */
 struct ngx_http_weir_job_s {
-    ngx_queue_t queue;
+    ngx_http_weir_job_t *next;
     struct weir__job job;
     /* In the worker, when it is answered (or could not be asked: job.code). `ctx` NULL: the request is
      * gone. Frees the job, or keeps it. */
@@ -263,6 +264,13 @@ struct ngx_http_weir_job_s {
 ngx_http_weir_job_t *ngx_http_weir_job_make(ngx_http_weir_store_t *store, enum weir__verb verb,
                                             const weir_request *requests, ngx_uint_t n);
 void ngx_http_weir_job_free(ngx_http_weir_job_t *job);
+
+typedef struct {
+    ngx_http_weir_job_t *first, *last;
+} ngx_http_weir_jobs_t; /* all zeros: none */
+void ngx_http_weir_jobs_put(ngx_http_weir_jobs_t *jobs, ngx_http_weir_job_t *job);
+ngx_http_weir_job_t *ngx_http_weir_jobs_take(ngx_http_weir_jobs_t *jobs); /* NULL: none is left */
+
 /* Has it asked; `done` follows, never from within this call. NGX_DECLINED: too much is under way, or the
  * store is known to be out of reach; the job is still the caller's. */
 ngx_int_t ngx_http_weir_job_send(ngx_http_weir_job_t *job);
@@ -311,7 +319,7 @@ bool ngx_http_weir_is_overloaded(const ngx_http_weir_overload_t *overload);
 
 /* ---- fields.c, variables.c, info.c ---- */
 
-ngx_int_t ngx_http_weir_fields_init(ngx_conf_t *cf); /* postconfiguration: the header filter */
+ngx_int_t ngx_http_weir_fields_init(ngx_conf_t *cf);   /* postconfiguration: the header filter */
 ngx_int_t ngx_http_weir_variables_add(ngx_conf_t *cf); /* preconfiguration */
 /* Which rule bound, and whose: of a decided question. */
 const struct weir__rule *ngx_http_weir_rule(const ngx_http_weir_ask_t *ask, ngx_uint_t row,

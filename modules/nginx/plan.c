@@ -117,7 +117,7 @@ static ngx_int_t add(ngx_http_request_t *r, ngx_http_weir_limit_t *conf, ngx_htt
 static ngx_http_weir_ask_t *make(ngx_pool_t *pool, ngx_uint_t n, enum weir__verb verb)
 {
     ngx_http_weir_ask_t *ask;
-    size_t each = sizeof *ask->requests + sizeof *ask->rows + sizeof *ask->confs;
+    size_t each = sizeof *ask->requests + sizeof *ask->rows + sizeof(void *);
     ask = ngx_palloc(pool, sizeof *ask + n * each);
     if (!ask)
         return NULL;
