@@ -94,8 +94,8 @@ def server(build):
 
 def nginx(build):
     """A real nginx with the module."""
-    together = "limits headers conns redirects vectors config overload info".split()
-    alone = "twins exact shaping faults fleet rate".split()
+    together = "limits headers redirects vectors config overload info".split()
+    alone = "conns twins exact shaping faults fleet rate".split()
     return [Test(f"nginx: {name} ({build})", build, f"tests/nginx/{name}.py", 300, name in alone)
             for name in together + alone]
 
@@ -125,6 +125,7 @@ def tests(kind):
             Test("limits changed live", "release", "{build}/tests/zone_change 200000", 3600),
             *[Test(f"server: {name}, long", "release", f"tests/server/{name}.py --long", 3600, True)
               for name in ("abuse_flood", "abuse_bytes", "abuse_connections", "operation_restart", "zone_kill")],
+            Test("nginx: faults, long", "release", "tests/nginx/faults.py --long", 3600, True),
             Test("nginx: under valgrind", "release", "tests/nginx/valgrind.py", 1800, True),
             Test("packages", "release", "tests/server/operation_deb.sh", 1800, True),
             *[Test(f"redis: {name}, long", "release", f"tests/redis/{name}.py --long", 3600)
@@ -137,7 +138,7 @@ def tests(kind):
         *command_line("asan"), *model("release", 2), *fuzz("asan"), *redis("release"),
         Test("redis: module under sanitizers", "asan", "tests/redis/module_asan.py"),
         *server("release"), *server("asan"), Test("server: threads (tsan)", "tsan", "tests/server/threads.py"),
-        *nginx("release"), Test("nginx: under sanitizers", "asan", "tests/nginx/asan.py", 600, True),
+        *nginx("release"), Test("nginx: under sanitizers", "asan", "tests/nginx/asan.py", 900, True),
         *browser(),
         *library(), *documentation(),
     ]
