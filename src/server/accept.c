@@ -24,8 +24,10 @@ static void note_peer(struct server_conn *conn)
     conn->peer_text_len = (uint8_t)strlen(conn->peer_text);
 }
 
+/* One that was counted in, and is not let in. */
 static struct server_conn *refuse(struct server_thread *thread, int fd, enum server_refusal why)
 {
+    atomic_fetch_sub(&thread->server->connections, 1);
     server_count(&thread->counters->refused[why], 1);
     close(fd);
     return NULL;
@@ -36,7 +38,8 @@ static struct server_conn *make(struct server_thread *thread, int fd, bool tls,
 {
     struct server *server = thread->server;
     int yes = 1;
-    if (atomic_load(&server->connections) >= server->config.max_connections)
+    /* Counted before it is judged: threads that accept at the same moment must not both be the last. */
+    if (atomic_fetch_add(&server->connections, 1) >= server->config.max_connections)
         return refuse(thread, fd, SERVER_REFUSED_LIMIT);
     struct server_conn *conn = calloc(1, sizeof *conn);
     if (!conn)
@@ -78,7 +81,6 @@ static void enter(struct server_thread *thread, struct server_conn *conn)
     if (conn->next)
         conn->next->prev = conn;
     thread->conns = conn;
-    atomic_fetch_add(&thread->server->connections, 1);
     server_count(&thread->counters->silent_began, 1);
     if (epoll_ctl(thread->epoll, EPOLL_CTL_ADD, conn->fd, &event))
         server_conn_kill(conn);
