@@ -94,10 +94,13 @@ def server(build):
 
 def nginx(build):
     """A real nginx with the module."""
-    together = "limits headers redirects vectors config overload info".split()
-    alone = "conns twins exact shaping faults fleet rate".split()
-    return [Test(f"nginx: {name} ({build})", build, f"tests/nginx/{name}.py", 300, name in alone)
-            for name in together + alone]
+    names = "rate limits headers redirects vectors config overload info conns shaping fleet".split()
+    if build == "asan":
+        return [*[Test(f"nginx: {name} ({build})", build, f"tests/nginx/{name}.py", 900) for name in names],
+                Test(f"nginx: faults ({build})", build, "tests/nginx/faults.py --short", 900)]
+    alone = "twins fleet".split()
+    return [Test(f"nginx: {name} ({build})", build, f"tests/nginx/{name}.py", 900, name in alone)
+            for name in names + ["exact", "faults", "twins"]]
 
 
 def browser():
@@ -138,7 +141,7 @@ def tests(kind):
         *command_line("asan"), *model("release", 2), *fuzz("asan"), *redis("release"),
         Test("redis: module under sanitizers", "asan", "tests/redis/module_asan.py"),
         *server("release"), *server("asan"), Test("server: threads (tsan)", "tsan", "tests/server/threads.py"),
-        *nginx("release"), Test("nginx: under sanitizers", "asan", "tests/nginx/asan.py", 900, True),
+        *nginx("release"), *nginx("asan"),
         *browser(),
         *library(), *documentation(),
     ]
