@@ -94,7 +94,7 @@ def server(build):
 
 def nginx(build):
     """A real nginx with the module."""
-    names = "rate limits headers redirects vectors config overload info conns shaping fleet".split()
+    names = "rate limits headers redirects edges vectors config overload info conns shaping fleet".split()
     if build == "asan":
         return [*[Test(f"nginx: {name} ({build})", build, f"tests/nginx/{name}.py", 900) for name in names],
                 Test(f"nginx: faults ({build})", build, "tests/nginx/faults.py --short", 900)]

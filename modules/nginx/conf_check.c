@@ -74,11 +74,10 @@ static char *check_pair(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf,
                     "two limits of one key with the same algorithm and period would share a state; "
                     "leave one out, or give its key a word of its own, like key=all:$host,");
     if (begin_alike(&a->key_text, &b->key_text))
-        ngx_log_error(
-            NGX_LOG_WARN, cf->log, 0,
-            "the keys \"%V\" and \"%V\" may be equal, and then share a state; give one a word "
-            "of its own, like key=user:$remote_user, in %V:%ui",
-            &a->key_text, &b->key_text, &b->place.file, b->place.line);
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "the keys \"%V\" and \"%V\" may be equal, and then share a state; give one a "
+                      "word of its own, like key=user:$remote_user, in %V:%ui",
+                      &a->key_text, &b->key_text, &b->place.file, b->place.line);
     return NGX_CONF_OK;
 }
 
@@ -89,6 +88,8 @@ static ngx_str_t hash_tag(const ngx_str_t *key)
 {
     u_char *end = key->data + key->len;
     u_char *open = ngx_strlchr(key->data, end, '{');
+    while (open && open > key->data && open[-1] == '$') /* "${name}" is a variable, no tag */
+        open = ngx_strlchr(open + 1, end, '{');
     u_char *close = open ? ngx_strlchr(open + 1, end, '}') : NULL;
     return close ? (ngx_str_t){(size_t)(close - open - 1), open + 1} : (ngx_str_t)ngx_null_string;
 }
@@ -131,6 +132,23 @@ static char *check_group(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf,
     return NGX_CONF_OK;
 }
 
+/* Slots are got one by one: only that no two are one. */
+static char *check_conns(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf)
+{
+    ngx_http_weir_limit_t **conns = conf->conns ? conf->conns->elts : NULL;
+    for (ngx_uint_t i = 0; conns && i < conf->conns->nelts; i++) {
+        for (ngx_uint_t j = 0; j < i; j++) {
+            bool one_memory = conns[i]->zone == conns[j]->zone || conf->store;
+            if (one_memory && same_text(&conns[i]->key_text, &conns[j]->key_text))
+                return fail(
+                    cf, conns[i],
+                    "two weir_conn of one key would share their slots; leave one out, or give "
+                    "its key a word of its own, like key=all:$host,");
+        }
+    }
+    return NGX_CONF_OK;
+}
+
 static char *check_list(ngx_conf_t *cf, const ngx_array_t *list)
 {
     ngx_http_weir_limit_t **limits = list ? list->elts : NULL;
@@ -143,7 +161,8 @@ static char *check_list(ngx_conf_t *cf, const ngx_array_t *list)
 
 char *ngx_http_weir_check_location(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf)
 {
-    if (check_list(cf, conf->limits) != NGX_CONF_OK || check_list(cf, conf->conns) != NGX_CONF_OK)
+    if (check_list(cf, conf->limits) != NGX_CONF_OK || check_list(cf, conf->conns) != NGX_CONF_OK ||
+        check_conns(cf, conf) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
     for (int phase = 0; phase < 2; phase++) {
         for (int dry = 0; dry < 2; dry++) {

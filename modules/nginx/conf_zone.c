@@ -52,22 +52,6 @@ static u_char *piece_of(ngx_slab_pool_t *pool, size_t *ret_size)
     return pool->data;
 }
 
-/* Whether the running nginx has the zone in another size: its states are not taken over. */
-static bool had_another_size(const ngx_shm_zone_t *shm)
-{
-    const ngx_list_part_t *part = &((ngx_cycle_t *)ngx_cycle)->shared_memory.part;
-    for (; part; part = part->next) {
-        const ngx_shm_zone_t *zones = part->elts;
-        for (ngx_uint_t i = 0; i < part->nelts; i++) {
-            if (zones[i].tag == shm->tag && zones[i].shm.size != shm->shm.size &&
-                zones[i].shm.name.len == shm->shm.name.len &&
-                !ngx_memcmp(zones[i].shm.name.data, shm->shm.name.data, shm->shm.name.len))
-                return true;
-        }
-    }
-    return false;
-}
-
 static ngx_int_t init_zone(ngx_shm_zone_t *shm, void *old)
 {
     ngx_http_weir_zone_t *zone = shm->data;
@@ -76,21 +60,12 @@ static ngx_int_t init_zone(ngx_shm_zone_t *shm, void *old)
     size_t size;
     if (!old && !shm->shm.exists)
         pool->data = NULL;
-    if (!old && had_another_size(shm))
-        ngx_log_error(NGX_LOG_WARN, shm->shm.log, 0,
-                      "weir_zone \"%V\" has another size than before: it starts afresh in %V:%ui",
-                      &zone->name, &zone->place.file, zone->place.line);
     u_char *base = piece_of(pool, &size);
     if (!base || weir__zone_store_over(base, size, zone->large_percent, &zone->store, &err)) {
         ngx_log_error(NGX_LOG_EMERG, shm->shm.log, 0, "weir_zone \"%V\": %s in %V:%ui", &zone->name,
                       base ? err.message : "no memory for it", &zone->place.file, zone->place.line);
         return NGX_ERROR;
     }
-    if (((struct weir__zone_header *)base)->large_percent != zone->large_percent)
-        ngx_log_error(NGX_LOG_WARN, shm->shm.log, 0,
-                      "weir_zone \"%V\" keeps large=%uD%% until nginx is restarted in %V:%ui",
-                      &zone->name, ((struct weir__zone_header *)base)->large_percent,
-                      &zone->place.file, zone->place.line);
     return NGX_OK;
 }
 
@@ -132,6 +107,34 @@ static char *read_size(ngx_conf_t *cf, ngx_http_weir_zone_t *zone, ngx_str_t *te
     return NGX_CONF_OK;
 }
 
+/* The zone of that name in the nginx that runs; NULL: it has none. */
+static const ngx_http_weir_zone_t *running(ngx_conf_t *cf, const ngx_str_t *name)
+{
+    const ngx_list_part_t *part = &cf->cycle->old_cycle->shared_memory.part;
+    for (; part; part = part->next) {
+        const ngx_shm_zone_t *zones = part->elts;
+        for (ngx_uint_t i = 0; i < part->nelts; i++) {
+            if (zones[i].tag == &ngx_http_weir_module && zones[i].shm.name.len == name->len &&
+                !ngx_memcmp(zones[i].shm.name.data, name->data, name->len))
+                return zones[i].data;
+        }
+    }
+    return NULL;
+}
+
+/* Memory laid out in another way is not taken over. */
+static void compare(ngx_conf_t *cf, const ngx_http_weir_zone_t *zone)
+{
+    const ngx_http_weir_zone_t *old = running(cf, &zone->name);
+    if (!old || (old->size == zone->size && old->large_percent == zone->large_percent))
+        return;
+    zone->shm->noreuse = 1;
+    ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                       "weir_zone: zone \"%V\" has another size or another large= than before: it "
+                       "starts afresh",
+                       &zone->name);
+}
+
 static char *declare(ngx_conf_t *cf, ngx_http_weir_zone_t *zone)
 {
     if (!weir__zone_plan(usable(zone->size), zone->large_percent, &zone->layout)) {
@@ -145,6 +148,7 @@ static char *declare(ngx_conf_t *cf, ngx_http_weir_zone_t *zone)
     zone->shm->init = init_zone;
     zone->shm->data = zone;
     zone->place = ngx_http_weir_place(cf);
+    compare(cf, zone);
     return NGX_CONF_OK;
 }
 

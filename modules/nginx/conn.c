@@ -8,13 +8,16 @@
 #define RENEWALS 3
 
 struct ngx_http_weir_held_s {
-    ngx_http_weir_held_t *next;
+    ngx_http_weir_held_t *next;   /* of the request's */
+    ngx_queue_t among_all;        /* of the worker's */
     ngx_http_weir_store_t *store; /* NULL: the zone gave it */
     weir_store *zone;
     weir_request request; /* its key, and a reference to its limit */
     uint64_t lease;
     ngx_event_t timer;
 };
+
+static ngx_queue_t all = {&all, &all};
 
 /* A change that nobody waits for. Where Redis cannot be asked the lease lapses by itself. */
 static void ask_change(const ngx_http_weir_held_t *held, enum weir__verb verb)
@@ -83,6 +86,7 @@ ngx_int_t ngx_http_weir_hold(ngx_http_weir_ctx_t *ctx, ngx_http_weir_store_t *st
     held->timer.data = held;
     held->timer.log = ngx_cycle->log;
     held->timer.cancelable = 1; /* it keeps no worker that is to end */
+    ngx_queue_insert_tail(&all, &held->among_all);
     held->next = ctx->held;
     ctx->held = held;
     plan_renewal(held);
@@ -95,7 +99,14 @@ void ngx_http_weir_let_go(ngx_http_weir_ctx_t *ctx)
         if (held->timer.timer_set)
             ngx_del_timer(&held->timer);
         change(held, WEIR__VERB_RELEASE);
+        ngx_queue_remove(&held->among_all);
         weir_limit_free((weir_limit *)held->request.limit);
     }
     ctx->held = NULL;
+}
+
+void ngx_http_weir_let_all_go(void)
+{
+    for (ngx_queue_t *it = ngx_queue_head(&all); it != &all; it = ngx_queue_next(it))
+        change(ngx_queue_data(it, ngx_http_weir_held_t, among_all), WEIR__VERB_RELEASE);
 }

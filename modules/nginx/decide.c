@@ -23,6 +23,11 @@ static int64_t read_test_clock(void *context)
 
 const weir_clock ngx_http_weir_test_clock = {.now = read_test_clock};
 
+void ngx_http_weir_set_clock_to(int64_t now_us)
+{
+    test_now_us = now_us;
+}
+
 bool ngx_http_weir_set_clock(ngx_http_request_t *r, const ngx_http_weir_loc_conf_t *conf)
 {
     ngx_str_t text;
@@ -62,17 +67,17 @@ static void part(const ngx_http_weir_ask_t *ask, struct parts *ret)
     }
 }
 
-/* One zone's part; `store`: the one it stands in for, or NULL. */
-static int decide_part(const ngx_http_weir_store_t *store, struct parts *parts, size_t i,
+/* One zone's part; `standin`: where it stands in for Redis, how; or NULL. */
+static int decide_part(const struct weir__standin *standin, struct parts *parts, size_t i,
                        enum weir__mode mode)
 {
     size_t start = i ? parts->ends[i - 1] : 0, n = parts->ends[i] - start;
     weir_store *zone = parts->zones[i];
     const weir_request *requests = parts->requests + start;
     parts->folded[i] = (weir_decision){0};
-    if (store) {
-        struct weir__standin standin = {store->url.fail, store->url.peers, zone};
-        return weir__standin_decide(&standin, requests, n, mode, weir__store_now(zone),
+    if (standin) {
+        struct weir__standin here = {standin->fail, standin->peers, zone};
+        return weir__standin_decide(&here, requests, n, mode, weir__store_now(zone),
                                     &parts->folded[i]);
     }
     return mode == WEIR__TAKE ? weir_take_all(zone, requests, n, &parts->folded[i])
@@ -80,9 +85,9 @@ static int decide_part(const ngx_http_weir_store_t *store, struct parts *parts, 
 }
 
 /* Gives back what the zones of the parts before `end` were charged. */
-static void give_back(const ngx_http_weir_store_t *store, const struct parts *parts, size_t end)
+static void give_back(const struct weir__standin *standin, const struct parts *parts, size_t end)
 {
-    if (store && store->url.fail != WEIR__FAIL_LOCAL)
+    if (standin && standin->fail != WEIR__FAIL_LOCAL)
         return;
     for (size_t i = 0, at = 0; i < end; i++) {
         for (; at < parts->ends[i]; at++) {
@@ -97,10 +102,10 @@ static void give_back(const ngx_http_weir_store_t *store, const struct parts *pa
     }
 }
 
-static int decide_parts(const ngx_http_weir_store_t *store, struct parts *parts)
+static int decide_parts(const struct weir__standin *standin, struct parts *parts)
 {
     for (size_t i = 0; i < parts->count && parts->count > 1; i++) {
-        int code = decide_part(store, parts, i, WEIR__PEEK);
+        int code = decide_part(standin, parts, i, WEIR__PEEK);
         if (code)
             return code;
     }
@@ -109,38 +114,13 @@ static int decide_parts(const ngx_http_weir_store_t *store, struct parts *parts)
             return 0;
     }
     for (size_t i = 0; i < parts->count; i++) {
-        int code = decide_part(store, parts, i, WEIR__TAKE);
+        int code = decide_part(standin, parts, i, WEIR__TAKE);
         if (code == 0 && parts->folded[i].allowed)
             continue;
-        give_back(store, parts, i);
+        give_back(standin, parts, i);
         return code;
     }
     return 0;
-}
-
-/* Keys that happen to be equal, under limits that would share a state: the later one gets one of its
- * own. Configurations in which that is certain are refused. */
-static bool set_apart(ngx_http_weir_ask_t *ask, ngx_pool_t *pool)
-{
-    for (ngx_uint_t i = 1; i < ask->count; i++) {
-        weir_key *key = &ask->requests[i].key;
-        bool same = false;
-        for (ngx_uint_t j = 0; j < i && !same; j++) {
-            const weir_key *other = &ask->requests[j].key;
-            same = other->len == key->len && !ngx_memcmp(other->data, key->data, key->len);
-        }
-        if (!same)
-            continue;
-        size_t len = ngx_min(key->len, WEIR_KEY_MAX - 2);
-        u_char *own = ngx_pnalloc(pool, len + 2);
-        if (!own)
-            return false;
-        ngx_memcpy(own, key->data, len);
-        own[len] = 0;
-        own[len + 1] = (u_char)('0' + i);
-        *key = weir_bytes(own, len + 2);
-    }
-    return true;
 }
 
 /* One limit, nothing special: what nearly every request asks. */
@@ -150,18 +130,18 @@ static bool is_plain(const ngx_http_weir_ask_t *ask)
            ask->requests[0].wait_us == WEIR_WAIT_DEFAULT;
 }
 
-static int decide_zones(const ngx_http_weir_store_t *store, ngx_http_weir_ask_t *ask)
+static int decide_zones(const struct weir__standin *standin, ngx_http_weir_ask_t *ask)
 {
     struct parts parts;
     const weir_request *first = &ask->requests[0];
-    if (!store && is_plain(ask)) {
+    if (!standin && is_plain(ask)) {
         int code = weir_take(ask->confs[0]->zone->store, first->key, first->limit, first->cost,
                              &ask->rows[0]);
         ask->folded = ask->rows[0];
         return code;
     }
     part(ask, &parts);
-    int code = decide_parts(store, &parts);
+    int code = decide_parts(standin, &parts);
     if (code)
         return code;
     if (parts.count == 1)
@@ -171,12 +151,10 @@ static int decide_zones(const ngx_http_weir_store_t *store, ngx_http_weir_ask_t 
     return 0;
 }
 
-void ngx_http_weir_decide_here(const ngx_http_weir_store_t *store, ngx_http_weir_ask_t *ask,
+void ngx_http_weir_decide_here(const struct weir__standin *standin, ngx_http_weir_ask_t *ask,
                                ngx_http_request_t *r)
 {
-    int code = decide_zones(store, ask);
-    if (code == WEIR_ESHARED && set_apart(ask, r->pool))
-        code = decide_zones(store, ask);
+    int code = decide_zones(standin, ask);
     if (code == 0)
         return;
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
@@ -212,6 +190,21 @@ static void take_over(const ngx_http_weir_job_t *job, ngx_http_weir_ask_t *ask)
                                   store->denial_cache_us);
 }
 
+/* Redis said no to the question itself, which a client may have brought about by its keys: then the zone
+ * decides, whatever is to be done while Redis is away. */
+static bool is_own_fault(int code)
+{
+    return code == WEIR_ESLOTS || code == WEIR_ESHARED || code == WEIR_EFULL || code == WEIR_EINVAL;
+}
+
+void ngx_http_weir_stand_in(const ngx_http_weir_store_t *store, int code, ngx_http_weir_ask_t *ask,
+                            ngx_http_request_t *r)
+{
+    struct weir__standin standin = {is_own_fault(code) ? WEIR__FAIL_LOCAL : store->url.fail,
+                                    store->url.peers, NULL};
+    ngx_http_weir_decide_here(&standin, ask, r);
+}
+
 static void answered(ngx_http_weir_job_t *job)
 {
     ngx_http_weir_ctx_t *ctx = job->ctx;
@@ -223,7 +216,7 @@ static void answered(ngx_http_weir_job_t *job)
     if (job->job.code == 0)
         take_over(job, ctx->ask);
     else
-        ngx_http_weir_decide_here(job->store, ctx->ask, ctx->request);
+        ngx_http_weir_stand_in(job->store, job->job.code, ctx->ask, ctx->request);
     ngx_http_weir_job_free(job);
     ngx_http_weir_resume(ctx);
 }
@@ -245,22 +238,21 @@ ngx_int_t ngx_http_weir_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc
                                ngx_http_weir_ask_t *ask)
 {
     ngx_http_weir_store_t *store = conf->store;
-    if (store && known(store, ask))
+    if (!store)
+        ngx_http_weir_decide_here(NULL, ask, ctx->request);
+    if (!store || known(store, ask))
         return NGX_OK;
-    ngx_http_weir_job_t *job =
-        store ? ngx_http_weir_job_make(store, ask->verb, ask->requests, ask->count) : NULL;
-    if (!job) {
-        ngx_http_weir_decide_here(store, ask, ctx->request);
-        return NGX_OK;
-    }
-    job->done = answered;
-    job->ctx = ctx;
-    job->job.time_us = test_now_us;
-    if (ngx_http_weir_job_send(job) != NGX_OK) {
+    ngx_http_weir_job_t *job = ngx_http_weir_job_make(store, ask->verb, ask->requests, ask->count);
+    if (job) {
+        job->done = answered;
+        job->ctx = ctx;
+        job->job.time_us = test_now_us;
+        if (ngx_http_weir_job_send(job) == NGX_OK) {
+            ctx->job = job;
+            return NGX_AGAIN;
+        }
         ngx_http_weir_job_free(job);
-        ngx_http_weir_decide_here(store, ask, ctx->request);
-        return NGX_OK;
     }
-    ctx->job = job;
-    return NGX_AGAIN;
+    ngx_http_weir_stand_in(store, WEIR_EUNREACHABLE, ask, ctx->request);
+    return NGX_OK;
 }

@@ -14,13 +14,20 @@
 
 /* ---- the context ---- */
 
-static void clean_up(void *data)
+/* It does not wait any more, and nobody is to wake it. */
+static void abandon(ngx_http_weir_ctx_t *ctx)
 {
-    ngx_http_weir_ctx_t *ctx = data;
     if (ctx->waits && ctx->timer.timer_set)
         ngx_del_timer(&ctx->timer);
     if (ctx->job)
         ctx->job->ctx = NULL;
+    ctx->job = NULL;
+}
+
+static void clean_up(void *data)
+{
+    ngx_http_weir_ctx_t *ctx = data;
+    abandon(ctx);
     if (ctx->held)
         ngx_http_weir_let_go(ctx);
     if (ctx->rate)
@@ -61,10 +68,19 @@ ngx_http_weir_ctx_t *ngx_http_weir_ctx_make(ngx_http_request_t *r)
 
 /* ---- waiting ---- */
 
+/* What a request that waits does with a socket that can be written to: nothing. That it is this function
+ * says that it still waits: its client may have left meanwhile, and a post_action be under way. */
+static void stay(ngx_http_request_t *r)
+{
+    (void)r;
+}
+
 static void go_on(ngx_http_weir_ctx_t *ctx)
 {
     ngx_http_request_t *r = ctx->request;
     ngx_connection_t *c = r->connection;
+    if (r->write_event_handler != stay)
+        return;
     ngx_http_set_log_request(c->log, r);
     r->read_event_handler = ngx_http_block_reading;
     r->write_event_handler = ngx_http_core_run_phases;
@@ -84,9 +100,8 @@ void ngx_http_weir_resume(ngx_http_weir_ctx_t *ctx)
 static void miss(ngx_http_weir_ctx_t *ctx)
 {
     ngx_http_weir_store_t *store = ctx->job->store;
-    ctx->job->ctx = NULL;
-    ctx->job = NULL;
-    ngx_http_weir_decide_here(store, ctx->ask, ctx->request);
+    abandon(ctx);
+    ngx_http_weir_stand_in(store, WEIR_EUNREACHABLE, ctx->ask, ctx->request);
     ngx_http_weir_resume(ctx);
 }
 
@@ -112,7 +127,7 @@ static ngx_int_t suspend(ngx_http_weir_ctx_t *ctx, int64_t milliseconds)
     if (ngx_handle_read_event(r->connection->read, 0) != NGX_OK)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     r->read_event_handler = ngx_http_test_reading;
-    r->write_event_handler = ngx_http_request_empty_handler;
+    r->write_event_handler = stay;
     if (!ctx->waits)
         ngx_memzero(&ctx->timer, sizeof ctx->timer);
     ctx->waits = 1;
@@ -176,6 +191,23 @@ static void note_shadow(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t
 
 /* ---- the steps ---- */
 
+/* What was put to a request once is not put to it again, wherever it is redirected to; what no location
+ * on its way has asked yet still is. */
+static ngx_uint_t bit_of(ngx_http_weir_step_e step, ngx_uint_t phase)
+{
+    return (ngx_uint_t)1 << (2 * step + phase);
+}
+
+static bool is_asked(const ngx_http_weir_ctx_t *ctx, ngx_http_weir_step_e step, ngx_uint_t phase)
+{
+    return ctx->asked & bit_of(step, phase);
+}
+
+static void note_asked(ngx_http_weir_ctx_t *ctx, ngx_http_weir_step_e step, ngx_uint_t phase)
+{
+    ctx->asked |= bit_of(step, phase);
+}
+
 /* Puts the question of some limits, or takes up the answer that was awaited. NGX_OK: *ret is decided,
  * or NULL where none applies. */
 static ngx_int_t ask_limits(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
@@ -189,9 +221,15 @@ static ngx_int_t ask_limits(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_co
         if (rc == NGX_OK && ctx->ask)
             rc = ngx_http_weir_decide(ctx, conf, ctx->ask);
         if (rc == NGX_AGAIN)
-            return suspend(ctx, conf->store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS);
+            rc = suspend(ctx, conf->store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS);
+        if (rc == NGX_AGAIN)
+            return rc;
+        if (ctx->job)
+            abandon(ctx);
     }
     *ret = ctx->ask;
+    if (*ret)
+        ctx->conf = conf;
     ctx->ask = NULL;
     ctx->answered = 0;
     return rc == NGX_ERROR ? NGX_HTTP_INTERNAL_SERVER_ERROR : rc;
@@ -199,7 +237,11 @@ static ngx_int_t ask_limits(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_co
 
 static ngx_int_t step_overload(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf)
 {
-    if (!conf->overload || !ngx_http_weir_is_overloaded(conf->overload))
+    if (!conf->overload || is_asked(ctx, NGX_HTTP_WEIR_AT_OVERLOAD, 0))
+        return NGX_OK;
+    note_asked(ctx, NGX_HTTP_WEIR_AT_OVERLOAD, 0);
+    ctx->conf = conf;
+    if (!ngx_http_weir_is_overloaded(conf->overload))
         return NGX_OK;
     ctx->rejected = 1;
     note_status(ctx, NGX_HTTP_WEIR_OVERLOADED);
@@ -211,6 +253,9 @@ static ngx_int_t step_conn(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *c
 {
     ngx_http_weir_limit_t **conns = conf->conns ? conf->conns->elts : NULL;
     ngx_uint_t n = conf->conns ? conf->conns->nelts : 0;
+    bool any = ctx->held != NULL;
+    if (is_asked(ctx, NGX_HTTP_WEIR_AT_CONN, 0))
+        return NGX_OK;
     for (; ctx->conn_index < n; ctx->conn_index++) {
         ngx_http_weir_limit_t **conn = &conns[ctx->conn_index];
         ngx_http_weir_ask_t *ask;
@@ -219,6 +264,7 @@ static ngx_int_t step_conn(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *c
             return rc;
         if (rc != NGX_OK)
             ask = NULL;
+        any = any || ask;
         if (!ask || ask->failed)
             continue;
         note_status(ctx, ask->folded.degraded ? NGX_HTTP_WEIR_DEGRADED : NGX_HTTP_WEIR_PASSED);
@@ -230,6 +276,8 @@ static ngx_int_t step_conn(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *c
             return reject(ctx, conf, NGX_HTTP_WEIR_PREACCESS, ask);
         note_shadow(ctx, conf, ask);
     }
+    if (any)
+        note_asked(ctx, NGX_HTTP_WEIR_AT_CONN, 0);
     return NGX_OK;
 }
 
@@ -238,9 +286,12 @@ static ngx_int_t step_limit(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *
 {
     ngx_array_t *group = &conf->groups[phase][NGX_HTTP_WEIR_ENFORCED];
     ngx_http_weir_ask_t *ask;
+    if (is_asked(ctx, NGX_HTTP_WEIR_AT_LIMIT, phase))
+        return NGX_OK;
     ngx_int_t rc = ask_limits(ctx, conf, group->elts, group->nelts, WEIR__VERB_TAKE, &ask);
     if (rc != NGX_OK || !ask)
         return rc;
+    note_asked(ctx, NGX_HTTP_WEIR_AT_LIMIT, phase);
     if (!ask->folded.allowed)
         return reject(ctx, conf, phase, ask);
     note_status(ctx, ask->folded.degraded       ? NGX_HTTP_WEIR_DEGRADED
@@ -250,8 +301,10 @@ static ngx_int_t step_limit(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *
         return NGX_OK;
     ctx->shown[phase] = ask;
     ctx->delay_us = ask->folded.delay_us;
-    if (ctx->delay_us > 0)
+    if (ctx->delay_us > 0) {
+        ctx->due_us = weir__mono_us() + ctx->delay_us;
         tell(ctx, conf->log_level + 1, "weir: delayed", ask);
+    }
     return NGX_OK;
 }
 
@@ -260,9 +313,12 @@ static ngx_int_t step_dry_run(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t
 {
     ngx_array_t *group = &conf->groups[phase][NGX_HTTP_WEIR_SHADOW];
     ngx_http_weir_ask_t *ask;
+    if (is_asked(ctx, NGX_HTTP_WEIR_AT_DRY_RUN, phase))
+        return NGX_OK;
     ngx_int_t rc = ask_limits(ctx, conf, group->elts, group->nelts, WEIR__VERB_TAKE, &ask);
     if (rc != NGX_OK || !ask) /* what cannot be read was logged, and rejects nothing here */
         return rc == NGX_AGAIN ? rc : NGX_OK;
+    note_asked(ctx, NGX_HTTP_WEIR_AT_DRY_RUN, phase);
     note_status(ctx, ask->folded.degraded ? NGX_HTTP_WEIR_DEGRADED : NGX_HTTP_WEIR_PASSED);
     if (!ask->failed)
         ctx->shadow[phase] = ask;
@@ -272,13 +328,15 @@ static ngx_int_t step_dry_run(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t
 
 static ngx_int_t step_delay(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf)
 {
-    int64_t delay_us = ctx->delay_us;
+    bool delayed = ctx->delay_us > 0;
     ctx->delay_us = 0;
-    if (delay_us == 0 || ngx_http_weir_set_clock(ctx->request, conf))
+    if (!delayed || ngx_http_weir_set_clock(ctx->request, conf))
+        return NGX_OK;
+    int64_t left_us = ctx->due_us - weir__mono_us();
+    if (left_us <= 0)
         return NGX_OK;
     ngx_time_update(); /* timers count from nginx's own idea of now */
-    ctx->due_us = weir__mono_us() + delay_us;
-    return suspend(ctx, (delay_us + 999) / 1000);
+    return suspend(ctx, (left_us + 999) / 1000);
 }
 
 static ngx_int_t take_step(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf,
@@ -308,17 +366,26 @@ static ngx_int_t run(ngx_http_request_t *r, ngx_uint_t phase)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     if (ctx->rejected)
         return NGX_DECLINED;
-    if (ctx->waits && ctx->timer.timer_set)
-        return NGX_AGAIN;
-    if (ctx->steps[phase] == NGX_HTTP_WEIR_AT_OVERLOAD)
+    if (ctx->waits && ctx->timer.timer_set) {
+        if (r->write_event_handler == stay)
+            return NGX_AGAIN;
+        abandon(ctx);
+        ctx->rejected = 1; /* its client has left; this is what is done behind it */
+        return NGX_DECLINED;
+    }
+    if (ctx->confs[phase] != conf) {
+        ctx->confs[phase] = conf;
         ctx->steps[phase] = conf->first_step[phase];
-    ctx->conf = conf;
+        ctx->conn_index = 0;
+    }
     ngx_http_weir_set_clock(r, conf);
     while (ctx->steps[phase] != NGX_HTTP_WEIR_AT_END) {
         bool delay = ctx->steps[phase] == NGX_HTTP_WEIR_AT_DELAY;
         ngx_int_t rc = take_step(ctx, conf, phase);
         if (rc == NGX_OK || delay) /* a delay is taken up behind it */
             ctx->steps[phase]++;
+        if (rc >= NGX_HTTP_BAD_REQUEST) /* whatever it was: its error page is not limited */
+            ctx->rejected = 1;
         if (rc != NGX_OK)
             return rc;
     }

@@ -92,7 +92,8 @@ static ngx_buf_t *make_body(ngx_http_request_t *r)
     if (buffer.cut)
         return NULL;
     body->last = body->pos + buffer.len;
-    body->last_buf = 1;
+    body->last_buf = r == r->main;
+    body->last_in_chain = 1;
     return body;
 }
 

@@ -74,7 +74,8 @@ static char *merge_location(ngx_conf_t *cf, void *parent, void *child)
     if (group(cf, conf) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
     bool inherited = conf->limits == prev->limits && conf->conns == prev->conns &&
-                     conf->store == prev->store && prev->groups[0][0].elts;
+                     conf->store == prev->store && conf->dry_run == prev->dry_run &&
+                     prev->groups[0][0].elts;
     return inherited ? NGX_CONF_OK : ngx_http_weir_check_location(cf, conf);
 }
 
@@ -210,6 +211,7 @@ static void exit_process(ngx_cycle_t *cycle)
         ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module);
     if (!conf || (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE))
         return;
+    ngx_http_weir_let_all_go();
     ngx_http_weir_fleet_stop(conf);
     ngx_http_weir_plan_end();
 }

@@ -179,17 +179,19 @@ typedef enum {
 } ngx_http_weir_step_e;
 
 typedef struct {
-    ngx_http_request_t *request;    /* the main request */
-    ngx_http_weir_loc_conf_t *conf; /* of the location that decided last */
-    ngx_http_weir_step_e steps[2];  /* preaccess, precontent: how far it is */
-    ngx_uint_t conn_index;          /* the weir_conn being decided */
-    ngx_http_weir_ask_t *ask;       /* being decided; NULL: none */
-    ngx_http_weir_job_t *job;       /* what its answer is awaited of; NULL: nothing */
-    ngx_flag_t answered;            /* job's answer is in ask */
-    int64_t delay_us;               /* to be waited out in this phase */
-    int64_t due_us;                 /* when it is over, monotonic */
-    ngx_http_weir_held_t *held;     /* list of slots */
-    void *rate;                     /* rate.c */
+    ngx_http_request_t *request;          /* the main request */
+    const ngx_http_weir_loc_conf_t *conf; /* of the location that decided last; NULL: none did */
+    const ngx_http_weir_loc_conf_t *confs[2]; /* of the one that each phase is at, or was last */
+    ngx_uint_t asked;              /* what has been put to this request: bits of its steps */
+    ngx_http_weir_step_e steps[2]; /* preaccess, precontent: how far it is */
+    ngx_uint_t conn_index;         /* the weir_conn being decided */
+    ngx_http_weir_ask_t *ask;      /* being decided; NULL: none */
+    ngx_http_weir_job_t *job;      /* what its answer is awaited of; NULL: nothing */
+    ngx_flag_t answered;           /* job's answer is in ask */
+    int64_t delay_us;              /* to be waited out in this phase */
+    int64_t due_us;                /* when it is over, monotonic */
+    ngx_http_weir_held_t *held;    /* list of slots */
+    void *rate;                    /* rate.c */
     /* what is shown */
     ngx_http_weir_status_e status;
     ngx_http_weir_ask_t *shown[2];  /* enforced limits, by phase; a weir_conn that rejected */
@@ -220,6 +222,8 @@ void ngx_http_weir_resume(ngx_http_weir_ctx_t *ctx);
  * HTTP status: a cost or a limit's text cannot be read. */
 ngx_int_t ngx_http_weir_plan(ngx_http_request_t *r, ngx_http_weir_limit_t *const *limits,
                              ngx_uint_t n, enum weir__verb verb, ngx_http_weir_ask_t **ret);
+/* meet.c: where keys are equal, limits that share a state become one. False: no memory. */
+bool ngx_http_weir_meet(ngx_pool_t *pool, ngx_http_weir_ask_t *ask);
 /* The worker ends. */
 void ngx_http_weir_plan_end(void);
 /* The key of a limit for this request; false: it has none. */
@@ -237,11 +241,15 @@ static inline bool ngx_http_weir_is_dry(const ngx_http_weir_loc_conf_t *conf,
  * ngx_http_weir_resume will be called. */
 ngx_int_t ngx_http_weir_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
                                ngx_http_weir_ask_t *ask);
-/* In the zones. `store` is not NULL where they stand in for it. */
-void ngx_http_weir_decide_here(const ngx_http_weir_store_t *store, ngx_http_weir_ask_t *ask,
+/* In the zones. `standin` is not NULL where they stand in for Redis; its own zone is not used. */
+void ngx_http_weir_decide_here(const struct weir__standin *standin, ngx_http_weir_ask_t *ask,
                                ngx_http_request_t *r);
+/* In Redis's place, which ended with that code. */
+void ngx_http_weir_stand_in(const ngx_http_weir_store_t *store, int code, ngx_http_weir_ask_t *ask,
+                            ngx_http_request_t *r);
 /* Sets the zones' clock by weir_test_clock; false: it is the real one. */
 bool ngx_http_weir_set_clock(ngx_http_request_t *r, const ngx_http_weir_loc_conf_t *conf);
+void ngx_http_weir_set_clock_to(int64_t now_us);
 /* The clock that zones are given under weir_test_clock. */
 extern const weir_clock ngx_http_weir_test_clock;
 
@@ -305,6 +313,8 @@ ngx_int_t ngx_http_weir_hold(ngx_http_weir_ctx_t *ctx, ngx_http_weir_store_t *st
                              const ngx_http_weir_ask_t *ask);
 /* Gives back all that a request holds. */
 void ngx_http_weir_let_go(ngx_http_weir_ctx_t *ctx);
+/* Gives back what Redis gave to any request of this worker, which ends at once. */
+void ngx_http_weir_let_all_go(void);
 
 /* ---- rate.c ---- */
 

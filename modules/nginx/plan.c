@@ -24,6 +24,24 @@ bool ngx_http_weir_key(ngx_http_request_t *r, ngx_http_weir_limit_t *limit, weir
     return key.len > 0;
 }
 
+/* A value as a log may have it: without what ends lines, and not too long. */
+struct shown {
+    char text[112];
+};
+
+static struct shown show(const ngx_str_t *value)
+{
+    struct shown ret;
+    struct weir__buffer buffer = weir__buffer_over(ret.text, sizeof ret.text);
+    for (size_t i = 0; i < value->len && i < 100; i++) {
+        char c = (char)value->data[i];
+        weir__put(&buffer, (u_char)c < 0x20 || c == 0x7f ? "?" : &c, 1);
+    }
+    if (value->len > 100)
+        weir__put_text(&buffer, "...");
+    return ret;
+}
+
 static void free_limit(void *data)
 {
     weir_limit_free(data);
@@ -44,8 +62,8 @@ static ngx_int_t read_limit(ngx_http_request_t *r, const ngx_http_weir_limit_t *
         weir__limit_cache_turn(&texts);
     const weir_limit *limit = weir__limit_cached(&texts, (const char *)text.data, text.len, &err);
     if (!limit) {
-        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "weir: the limit \"%V\": %s in %V:%ui",
-                      &text, err.message, &conf->place.file, conf->place.line);
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "weir: the limit \"%s\": %s in %V:%ui",
+                      show(&text).text, err.message, &conf->place.file, conf->place.line);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
     ngx_pool_cleanup_t *cleanup = ngx_pool_cleanup_add(r->pool, 0);
@@ -65,8 +83,8 @@ static ngx_int_t read_cost(ngx_http_request_t *r, const ngx_http_weir_limit_t *c
                           *ret >= 0 && *ret <= WEIR_COST_MAX))
         return NGX_OK;
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                  "weir: no cost is \"%V\"; a whole number up to 10^12 is, in %V:%ui", &text,
-                  &conf->place.file, conf->place.line);
+                  "weir: no cost is \"%s\"; a whole number up to 10^12 is, in %V:%ui",
+                  show(&text).text, &conf->place.file, conf->place.line);
     return NGX_HTTP_BAD_REQUEST;
 }
 
@@ -164,6 +182,8 @@ ngx_int_t ngx_http_weir_plan(ngx_http_request_t *r, ngx_http_weir_limit_t *const
     }
     if (ask->count == 0)
         return NGX_OK;
+    if (ask->count > 1 && !ngx_http_weir_meet(r->pool, ask))
+        return NGX_ERROR;
     *ret = ask;
     return make_rows(r, ask, n);
 }

@@ -293,7 +293,8 @@ static void settle(struct rate *rate)
     weir_error err;
     if (unused == 0 || rate->last.charged == 0)
         return;
-    ngx_http_weir_set_clock(rate->request, rate->conf);
+    if (rate->conf->test_clock) /* variables cannot be read any more */
+        ngx_http_weir_set_clock_to(rate->last.time_us);
     weir_receipt(&rate->last, receipt);
     if (weir_settle(rate->store, rate->key, rate->limit, receipt,
                     ngx_max(0, rate->last.charged - unused), &err))

@@ -163,7 +163,7 @@ GOODS = {  # in a location
     "the same in two phases": 'weir_limit key=$arg_k zone=z "fixed-window 5/m"; weir_limit key=$arg_k zone=z "fixed-window 9/m" phase=precontent;',
     "from variables": 'weir_limit key=$arg_k zone=z $arg_limit; weir_limit key=$arg_k zone=z "fixed-window $arg_n/m";',
     "a later zone": 'weir_limit key=$arg_k zone=later "fixed-window 5/m";',
-    "slots": 'weir_conn key=$arg_k zone=z 5; weir_conn key=all zone=z "concurrent 50 lease 30s" name=n dry_run status=503; weir_conn key=$arg_k zone=z $arg_n;',
+    "slots": 'weir_conn key=$arg_k zone=z 5; weir_conn key=all zone=z "concurrent 50 lease 30s" name=n dry_run status=503; weir_conn key=other:$arg_k zone=z $arg_n;',
     "bandwidth": 'weir_rate key=$arg_k zone=z "token-bucket 1m/s burst 4m";',
     "no bandwidth": "weir_rate off;",
     "overload": "weir_overload connections=100 load=8.5 status=503;",

@@ -268,19 +268,21 @@ def test_same_state(check):
 
 
 def test_equal_keys(check):
-    """Keys of one location that happen to be equal, under limits that would share a state: each counts by itself."""
+    """Keys of one location that happen to be equal, under limits that would share a state: the strictest counts, once."""
     locations = """
         location / {
             weir_limit key=$arg_a zone=z "fixed-window 5/100d" name=a;
             weir_limit key=$arg_b zone=z "fixed-window 3/100d" name=b;
-            weir_limit key=$arg_c zone=z "fixed-window 7/100d" name=c; }
+            weir_limit key=$arg_c zone=z "sliding-log 90/50d, fixed-window 7/100d" name=c; }
         """
     with serve(locations) as nginx:
         answers = [nginx.get("/?a=same&b=same&c=same") for _ in range(5)]
         check.equal([it.status for it in answers], [200] * 3 + [429] * 2, "three of the smallest")
         check.equal({it.weir["binding"] for it in answers}, {"b"}, "which bound")
-        check.equal(re.findall(r'"(\w)";r=(\d+)', answers[-1].fields["ratelimit"]), [("a", "2"), ("b", "0"), ("c", "4")],
-                    "each was charged three times")
+        check.equal(re.findall(r'"(\w)";r=(\d+)', answers[-1].fields["ratelimit"]), [("b", "0"), ("c", "87")],
+                    "the state was charged three times, not nine")
+        check.equal(nginx.statuses(["/?a=same", "/?a=same", "/?a=same"]), [200, 200, 429], "it is the key's own state")
+        check.equal(nginx.statuses(["/?a=spent"] * 6 + ["/?a=spent&b=spent"]), [200] * 5 + [429] * 2, "nothing is gained by it")
 
 
 def test_unreadable(check):
