@@ -60,6 +60,7 @@ static ngx_int_t init_zone(ngx_shm_zone_t *shm, void *old)
     size_t size;
     if (!old && !shm->shm.exists)
         pool->data = NULL;
+    shm->noreuse = 0; /* it was for this time: the next reload is to take it over */
     u_char *base = piece_of(pool, &size);
     if (!base || weir__zone_store_over(base, size, zone->large_percent, &zone->store, &err)) {
         ngx_log_error(NGX_LOG_EMERG, shm->shm.log, 0, "weir_zone \"%V\": %s in %V:%ui", &zone->name,
@@ -122,7 +123,8 @@ static const ngx_http_weir_zone_t *running(ngx_conf_t *cf, const ngx_str_t *name
     return NULL;
 }
 
-/* Memory laid out in another way is not taken over. */
+/* Memory laid out in another way is not taken over. (Where only large= changes, nginx takes the old memory
+ * for still in use, and keeps it until it ends.) */
 static void compare(ngx_conf_t *cf, const ngx_http_weir_zone_t *zone)
 {
     const ngx_http_weir_zone_t *old = running(cf, &zone->name);

@@ -90,6 +90,8 @@ def test_another_share(check):
                      server="location / { empty_gif; " + limit.format("sliding-log 3/100d") + " }")
         check.equal(nginx.statuses(["/"] * 5), [200, 200, 200, 429, 429], "after")
         check.contains(nginx.errors(), "starts afresh", "and it is told")
+        check(nginx.reload(), "once more, as it is")
+        check.equal(nginx.statuses(["/"] * 2), [429] * 2, "that is taken over")
 
 
 def test_made_to_be_equal(check):
