@@ -191,11 +191,6 @@ static char *read_word(struct reading *it, ngx_str_t *word)
 
 /* ---- the text ---- */
 
-static void free_limit(void *data)
-{
-    weir_limit_free(data);
-}
-
 static bool has_leases(const ngx_http_weir_limit_t *limit)
 {
     return limit->limit && weir__has_leases(limit->limit);
@@ -204,17 +199,13 @@ static bool has_leases(const ngx_http_weir_limit_t *limit)
 static char *parse_text(struct reading *it)
 {
     weir_error err;
-    ngx_pool_cleanup_t *cleanup = ngx_pool_cleanup_add(it->cf->pool, 0);
-    if (!cleanup)
-        return NGX_CONF_ERROR;
     if (weir_limit_parse((const char *)it->text.data, &it->limit->limit, &err)) {
         ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: \"%V\": %s", it->directive, &it->text,
                            err.message);
         return NGX_CONF_ERROR;
     }
-    cleanup->handler = free_limit;
-    cleanup->data = it->limit->limit;
-    return NGX_CONF_OK;
+    return ngx_http_weir_free_with(it->cf->pool, it->limit->limit) == NGX_OK ? NGX_CONF_OK
+                                                                             : NGX_CONF_ERROR;
 }
 
 static char *read_text(struct reading *it)

@@ -184,7 +184,6 @@ char *ngx_http_weir_store(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     ngx_http_weir_store_t *store = ngx_pcalloc(cf->pool, sizeof *store);
     if (!store || take_url(cf, &words[1], store) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
-    store->place = ngx_http_weir_place(cf);
     ngx_uint_t seen = 0;
     for (ngx_uint_t i = 2; i < cf->args->nelts; i++) {
         if (take_option(cf, &words[i], &seen, store) != NGX_CONF_OK)

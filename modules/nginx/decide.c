@@ -151,8 +151,9 @@ static int decide_zones(const struct weir__standin *standin, ngx_http_weir_ask_t
     return 0;
 }
 
-void ngx_http_weir_decide_here(const struct weir__standin *standin, ngx_http_weir_ask_t *ask,
-                               ngx_http_request_t *r)
+/* In the zones. `standin` is not NULL where they stand in for Redis; its own zone is not used. */
+static void decide_here(const struct weir__standin *standin, ngx_http_weir_ask_t *ask,
+                        ngx_http_request_t *r)
 {
     int code = decide_zones(standin, ask);
     if (code == 0)
@@ -186,7 +187,7 @@ static void take_over(const ngx_http_weir_job_t *job, ngx_http_weir_ask_t *ask)
     ngx_memcpy(ask->rows, job->job.rows, ask->limits * sizeof *ask->rows);
     ask->folded = *job->job.ret;
     if (store->denied && !ask->folded.allowed && ask->verb == WEIR__VERB_TAKE)
-        ngx_http_weir_denied_note(store->denied, ask, job->deadline_us - store->url.deadline_us,
+        ngx_http_weir_denied_note(store->denied, ask, job->job.deadline_us - store->url.deadline_us,
                                   store->denial_cache_us);
 }
 
@@ -202,7 +203,7 @@ void ngx_http_weir_stand_in(const ngx_http_weir_store_t *store, int code, ngx_ht
 {
     struct weir__standin standin = {is_own_fault(code) ? WEIR__FAIL_LOCAL : store->url.fail,
                                     store->url.peers, NULL};
-    ngx_http_weir_decide_here(&standin, ask, r);
+    decide_here(&standin, ask, r);
 }
 
 static void answered(ngx_http_weir_job_t *job)
@@ -239,7 +240,7 @@ ngx_int_t ngx_http_weir_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc
 {
     ngx_http_weir_store_t *store = conf->store;
     if (!store)
-        ngx_http_weir_decide_here(NULL, ask, ctx->request);
+        decide_here(NULL, ask, ctx->request);
     if (!store || known(store, ask))
         return NGX_OK;
     ngx_http_weir_job_t *job = ngx_http_weir_job_make(store, ask->verb, ask->requests, ask->count);

@@ -65,8 +65,7 @@ ngx_int_t ngx_http_weir_job_send(ngx_http_weir_job_t *job)
         worker->unreachable++;
         return NGX_DECLINED;
     }
-    job->deadline_us = weir__mono_us() + job->store->url.deadline_us;
-    job->job.deadline_us = job->deadline_us;
+    job->job.deadline_us = weir__mono_us() + job->store->url.deadline_us;
     worker->under_way++;
     ngx_add_timer(&worker->alive, job->store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS);
     pthread_mutex_lock(&worker->lock);

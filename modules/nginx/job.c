@@ -24,7 +24,6 @@ ngx_http_weir_job_t *ngx_http_weir_job_make(ngx_http_weir_store_t *store, enum w
     weir_decision *rows = (weir_decision *)(block + at_rows) + 1;
     ngx_memzero(job, sizeof *job);
     job->store = store;
-    job->size = at_keys + keys;
     job->job = (struct weir__job){.verb = verb,
                                   .requests = (weir_request *)(block + at_requests),
                                   .count = n,

@@ -8,21 +8,13 @@
 
 #define TEXT_ROOM ((size_t)WEIR_LIMITS_MAX * WEIR__RULE_TEXT_MAX)
 
-static void free_limit(void *data)
-{
-    weir_limit_free(data);
-}
-
 /* A limit of the request's own, to be changed; a question to Redis may outlive the request, and keep it.
  * NULL: no memory. */
 static weir_limit *own(ngx_pool_t *pool, weir_request *request)
 {
-    ngx_pool_cleanup_t *cleanup = ngx_pool_cleanup_add(pool, 0);
-    weir_limit *copy = cleanup ? calloc(1, sizeof *copy + TEXT_ROOM) : NULL;
-    if (!copy)
+    weir_limit *copy = calloc(1, sizeof *copy + TEXT_ROOM);
+    if (!copy || ngx_http_weir_free_with(pool, copy) != NGX_OK)
         return NULL;
-    cleanup->handler = free_limit;
-    cleanup->data = copy;
     copy->text = (char *)(copy + 1);
     copy->count = request->limit->count;
     ngx_memcpy(copy->rules, request->limit->rules, sizeof copy->rules);

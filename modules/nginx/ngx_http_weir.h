@@ -53,8 +53,7 @@ typedef struct {
 typedef struct {
     ngx_str_t name; /* empty: none */
     ngx_str_t key_text;
-    ngx_int_t
-        key_index; /* the variable that it is, and nothing else; NGX_CONF_UNSET: more than that */
+    ngx_int_t key_index; /* where it is one variable: which; else NGX_CONF_UNSET */
     ngx_http_complex_value_t key;
     ngx_http_weir_zone_t *zone;
     weir_limit *limit;              /* NULL: the text has variables */
@@ -74,7 +73,6 @@ typedef struct {
     ngx_str_t text; /* the address as people may see it: no password */
     struct weir__redis_url url;
     int64_t denial_cache_us; /* 0: off */
-    ngx_http_weir_place_t place;
     /* this process's */
     ngx_http_weir_worker_t *worker; /* fleet.c; NULL before it runs */
     ngx_http_weir_denied_t *denied; /* NULL: off, or nothing was denied yet */
@@ -226,8 +224,8 @@ ngx_int_t ngx_http_weir_plan(ngx_http_request_t *r, ngx_http_weir_limit_t *const
 bool ngx_http_weir_meet(ngx_pool_t *pool, ngx_http_weir_ask_t *ask);
 /* The worker ends. */
 void ngx_http_weir_plan_end(void);
-/* The key of a limit for this request; false: it has none. */
-bool ngx_http_weir_key(ngx_http_request_t *r, ngx_http_weir_limit_t *limit, weir_key *ret);
+/* Frees a limit with a pool; NGX_ERROR: that cannot be arranged, and it is freed. */
+ngx_int_t ngx_http_weir_free_with(ngx_pool_t *pool, weir_limit *limit);
 /* Whether a limit of a location is in dry run. */
 static inline bool ngx_http_weir_is_dry(const ngx_http_weir_loc_conf_t *conf,
                                         const ngx_http_weir_limit_t *limit)
@@ -241,9 +239,6 @@ static inline bool ngx_http_weir_is_dry(const ngx_http_weir_loc_conf_t *conf,
  * ngx_http_weir_resume will be called. */
 ngx_int_t ngx_http_weir_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
                                ngx_http_weir_ask_t *ask);
-/* In the zones. `standin` is not NULL where they stand in for Redis; its own zone is not used. */
-void ngx_http_weir_decide_here(const struct weir__standin *standin, ngx_http_weir_ask_t *ask,
-                               ngx_http_request_t *r);
 /* In Redis's place, which ended with that code. */
 void ngx_http_weir_stand_in(const ngx_http_weir_store_t *store, int code, ngx_http_weir_ask_t *ask,
                             ngx_http_request_t *r);
@@ -264,8 +259,6 @@ struct ngx_http_weir_job_s {
     void (*done)(ngx_http_weir_job_t *job);
     ngx_http_weir_ctx_t *ctx;
     ngx_http_weir_store_t *store;
-    int64_t deadline_us; /* weir__mono_us */
-    size_t size;
 };
 
 /* A job for these requests; NULL: no memory. */

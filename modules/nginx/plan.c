@@ -9,7 +9,8 @@ void ngx_http_weir_plan_end(void)
     weir__limit_cache_clear(&texts);
 }
 
-bool ngx_http_weir_key(ngx_http_request_t *r, ngx_http_weir_limit_t *limit, weir_key *ret)
+/* The key of a limit for this request; false: it has none. */
+static bool read_key(ngx_http_request_t *r, ngx_http_weir_limit_t *limit, weir_key *ret)
 {
     ngx_str_t key;
     if (limit->key_index != NGX_CONF_UNSET) {
@@ -47,6 +48,18 @@ static void free_limit(void *data)
     weir_limit_free(data);
 }
 
+ngx_int_t ngx_http_weir_free_with(ngx_pool_t *pool, weir_limit *limit)
+{
+    ngx_pool_cleanup_t *cleanup = ngx_pool_cleanup_add(pool, 0);
+    if (!cleanup) {
+        weir_limit_free(limit);
+        return NGX_ERROR;
+    }
+    cleanup->handler = free_limit;
+    cleanup->data = limit;
+    return NGX_OK;
+}
+
 /* A limit whose text has variables, kept until the request ends. */
 static ngx_int_t read_limit(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf,
                             const weir_limit **ret)
@@ -66,12 +79,8 @@ static ngx_int_t read_limit(ngx_http_request_t *r, const ngx_http_weir_limit_t *
                       show(&text).text, err.message, &conf->place.file, conf->place.line);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
-    ngx_pool_cleanup_t *cleanup = ngx_pool_cleanup_add(r->pool, 0);
-    if (!cleanup)
-        return NGX_ERROR;
-    *ret = cleanup->data = (void *)weir__limit_ref(limit);
-    cleanup->handler = free_limit;
-    return NGX_OK;
+    *ret = weir__limit_ref(limit);
+    return ngx_http_weir_free_with(r->pool, (weir_limit *)limit);
 }
 
 static ngx_int_t read_cost(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf, int64_t *ret)
@@ -108,7 +117,7 @@ static ngx_int_t add(ngx_http_request_t *r, ngx_http_weir_limit_t *conf, ngx_htt
 {
     weir_request *request = &ask->requests[ask->count];
     weir_key key;
-    if (!ngx_http_weir_key(r, conf, &key))
+    if (!read_key(r, conf, &key))
         return NGX_OK;
     *request = weir_ask(key, conf->limit);
     request->wait_us = conf->wait_us;

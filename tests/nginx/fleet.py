@@ -19,21 +19,13 @@ import module_asan  # noqa: E402
 import redis_server  # noqa: E402
 from store_client import MODULE, SLACK_US, Checks, machine, recovered, run  # noqa: E402
 from store_cluster import Cluster  # noqa: E402
-import store_proxy  # noqa: E402
+from store_proxy import Proxy  # noqa: E402
 
 # a plain redis-server takes only a plain module: that of the build around
 PLAIN = MODULE.parent.parent / MODULE.name if module_asan.is_sanitized(MODULE) else MODULE
 ENGINES = (("module", f"--loadmodule {PLAIN}"), ("lua", ""))
 PATIENT = "deadline=10s"  # where nothing is to be late
 INFO = "location /info { weir_info; }"
-
-
-class Proxy(store_proxy.Proxy):
-    """One whose thread ends with it: left waiting, it can get hold of a later listener that has the same descriptor."""
-
-    def __exit__(self, *_):
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
 
 
 def address(port, options=""):
