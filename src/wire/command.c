@@ -225,7 +225,10 @@ int weir__command_read(enum weir__verb verb, const struct weir__span *args, size
     ret->count = 1;
     ret->wait_us = WEIR_WAIT_DEFAULT;
     ret->detail = false;
-    ret->asks[0].cost = 1;
+    ret->asks[0] = (struct weir__command_ask){.cost = 1}; /* RESET has no limit */
+    ret->receipt = (struct weir__span){NULL, 0};
+    ret->actual = 0;
+    ret->lease = 0;
     switch (verb) {
     case WEIR__VERB_TAKE:
     case WEIR__VERB_PEEK:

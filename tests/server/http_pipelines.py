@@ -106,6 +106,23 @@ def test_remote(check):
             check.equal(client.get("/healthz").status, 200, "it lives on")
 
 
+def test_remote_reset(check):
+    """WEIR.RESET has no limit; it goes to a remote store among others that have one."""
+    with redis_server.Server() as redis, weir_server.Server(
+            f"--threads 1 --store redis://127.0.0.1:{redis.port}?deadline=1m") as server:
+        for n in range(12):  # what lies on the stack differs from connection to connection
+            with server.client(protocol=2 + n % 2) as resp, http_client.Client(server.port) as client:
+                client.get("/v1/take", key="h", limit=f"fixed-window {n + 5}/366d", detail=1)
+                client.get("/metrics")
+                resp.call("INFO")
+                resp.call("COMMAND")
+                check.equal(resp.call("WEIR.RESET", f"a{n}"), 1, f"connection {n}, alone")
+                commands = [("WEIR.TAKE", f"a{n}", f"fixed-window {n + 10}/366d"), ("WEIR.RESET", f"a{n}"),
+                            ("WEIR.PEEK", f"a{n}", "fixed-window 9/366d")]
+                replies = resp.pipeline(commands, len(commands))
+                check.equal((replies[1], replies[2][2]), (1, 9), f"connection {n}, among others")
+
+
 def test_degraded(check):
     """A store that is out of reach: what was decided without it says so, or is refused, as fail= has it."""
     for fail, status, body in (("local", 200, {"allowed": True, "degraded": True}),
