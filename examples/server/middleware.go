@@ -18,6 +18,8 @@ import (
 
 var passedOn = []string{"Retry-After", "RateLimit", "RateLimit-Policy"}
 
+const longest = 16384 // bytes of a path; weir would refuse a longer one, or hang up on it, which looks like no answer
+
 // Limiter asks one server. Its client keeps connections.
 type Limiter struct {
 	URL    string
@@ -30,9 +32,13 @@ type decision struct {
 	body   []byte
 }
 
-// ask says what the server decides of a request; an error: nobody decided.
+// ask says what the server decides of a request. An error: no answer, or a failure (5xx). Whatever else is not a
+// 200 is a refusal: 429 of a limit, 403 of a deny list, 400 of a request that weir cannot read.
 func (l *Limiter) ask(r *http.Request) (*decision, error) {
 	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	if len(r.URL.EscapedPath()) > longest {
+		return &decision{status: 414}, nil
+	}
 	question, err := json.Marshal(map[string]any{"attributes": map[string]string{
 		"ip": host, "method": r.Method, "path": r.URL.EscapedPath()}})
 	if err != nil {
@@ -44,13 +50,20 @@ func (l *Limiter) ask(r *http.Request) (*decision, error) {
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != 200 && answer.StatusCode != 429 {
-		err = fmt.Errorf("%s: %s", answer.Status, body)
+	status := answer.StatusCode
+	if err != nil || status >= 500 {
+		return nil, fmt.Errorf("%s: %s %v", answer.Status, body, err)
 	}
-	return &decision{answer.StatusCode, answer.Header, body}, err
+	if status != 200 && status != 403 && status != 429 { // no decision, but a mistake to mend
+		log.Printf("weir answers %s: %s", answer.Status, body)
+	}
+	if status != 200 && status < 400 { // not weir's: refused, and nothing of it is passed on
+		status, body = 500, nil
+	}
+	return &decision{status, answer.Header, body}, nil
 }
 
-// Limit lets through what the server allows, and everything while it does not answer.
+// Limit lets through what the server allows, and everything while it does not answer or fails.
 func (l *Limiter) Limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		decided, err := l.ask(r)
@@ -64,9 +77,9 @@ func (l *Limiter) Limit(next http.Handler) http.Handler {
 				w.Header().Set(name, value)
 			}
 		}
-		if decided.status == 429 {
+		if decided.status != 200 {
 			w.Header().Set("Content-Type", "application/problem+json")
-			w.WriteHeader(429)
+			w.WriteHeader(decided.status)
 			w.Write(decided.body)
 			return
 		}
@@ -90,7 +103,10 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	limiter := &Limiter{URL: setting("WEIR_URL", "http://localhost:7311"), Client: http.Client{Timeout: deadline}}
+	limiter := &Limiter{URL: setting("WEIR_URL", "http://localhost:7311"), Client: http.Client{
+		Timeout:       deadline,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 	hello := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello") })
 	address := "localhost:" + setting("PORT", "8000")
 	listener, err := net.Listen("tcp", address)

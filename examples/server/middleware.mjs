@@ -6,8 +6,10 @@ import http from "node:http";
 import { setTimeout } from "node:timers/promises";
 
 const PASSED_ON = ["retry-after", "ratelimit", "ratelimit-policy"];
+const LONGEST = 16384; // bytes of a path; weir would refuse a longer one, or hang up on it, which looks like no answer
 
-/** What weir decides of a request; null: nobody decided, and the request goes ahead. */
+/** What weir says of a request: { status, headers, body }; null: no answer, or a failure (5xx), and the request goes
+ *  ahead. Whatever else is not a 200 is a refusal: 429 of a limit, 403 of a deny list, 400 of what weir cannot read. */
 async function ask(weir, deadline, request) {
   const attributes = {
     ip: request.socket.remoteAddress,
@@ -15,16 +17,21 @@ async function ask(weir, deadline, request) {
     path: request.url.split("?")[0],
     user: request.user ?? null, // whoever logs people in sets it
   };
+  if (attributes.path.length > LONGEST) return { status: 414, headers: new Headers(), body: "" };
   try {
     const answer = await fetch(`${weir}/v1/take`, {
       method: "POST",
       headers: { "content-type": "application/json" },
       body: JSON.stringify({ attributes }),
+      redirect: "manual",
       signal: AbortSignal.timeout(deadline * 1000),
     });
+    const { status, headers } = answer;
     const body = await answer.text();
-    if (answer.status === 200 || answer.status === 429) return { answer, body };
-    console.error(`weir answers ${answer.status}: ${body}`);
+    if (![200, 403, 429].includes(status)) console.error(`weir answers ${status}: ${body}`); // a mistake to mend
+    if (status >= 500) return null;
+    if (status !== 200 && status < 400) return { status: 500, headers, body: "" }; // not weir's: refused
+    return { status, headers, body };
   } catch (error) {
     console.error(`weir does not answer: ${error.cause ?? error}`);
   }
@@ -37,11 +44,11 @@ export function limited(weir, deadline = 0.05) {
     const decided = await ask(weir, deadline, request);
     if (!decided) return next();
     for (const name of PASSED_ON) {
-      const value = decided.answer.headers.get(name);
+      const value = decided.headers.get(name);
       if (value !== null) response.setHeader(name, value);
     }
-    if (decided.answer.status === 429) {
-      response.writeHead(429, { "content-type": "application/problem+json" });
+    if (decided.status !== 200) {
+      response.writeHead(decided.status, { "content-type": "application/problem+json" });
       return response.end(decided.body);
     }
     const { delay } = JSON.parse(decided.body); // of limits that shape: leaky-bucket, smooth, warmup

@@ -14,10 +14,12 @@ import urllib.parse
 import wsgiref.simple_server
 
 PASSED_ON = ("retry-after", "ratelimit", "ratelimit-policy")
+LONGEST = 16384  # bytes of a path; weir would refuse a longer one, or hang up on it, which looks like no answer
 
 
 class Limited:
-    """An application behind limits. While the server does not answer, requests go ahead."""
+    """An application behind limits. While the server does not answer, or fails (5xx), requests go ahead. Whatever else
+    is not a 200 is a refusal: 429 of a limit, 403 of a deny list, 400 of a request that weir cannot read."""
 
     def __init__(self, app, host="localhost", port=7311, deadline=0.05):
         self.app, self.host, self.port, self.deadline = app, host, port, deadline
@@ -28,8 +30,9 @@ class Limited:
         if answer is None:
             return self.app(environ, start_response)
         status, fields, body = answer
-        if status == 429:
-            start_response("429 Too Many Requests", [*fields, ("Content-Type", "application/problem+json")])
+        if status != 200:
+            start_response(f"{status} {http.client.responses.get(status, 'Refused')}",
+                           [*fields, ("Content-Type", "application/problem+json")])
             return [body]
         time.sleep(json.loads(body)["delay"])  # of limits that shape: leaky-bucket, smooth, warmup
 
@@ -42,6 +45,8 @@ class Limited:
         path = urllib.parse.quote(environ["PATH_INFO"], encoding="latin-1")
         attributes = {"ip": environ["REMOTE_ADDR"], "method": environ["REQUEST_METHOD"], "path": path,
                       "user": environ.get("REMOTE_USER") or None}
+        if len(path) > LONGEST:
+            return 414, [], b""
         try:
             answer = self.send(json.dumps({"attributes": attributes}))
             body = answer.read()
@@ -49,10 +54,14 @@ class Limited:
             self.own.connection = None
             print(f"weir does not answer: {error!r}", file=sys.stderr)
             return None
-        if answer.status not in (200, 429):
-            print(f"weir answers {answer.status}: {body.decode()}", file=sys.stderr)
+        status = answer.status
+        if status not in (200, 403, 429):  # no decision, but a mistake to mend
+            print(f"weir answers {status}: {body.decode(errors='replace')}", file=sys.stderr)
+        if status >= 500:
             return None
-        return answer.status, [(name, answer.headers[name]) for name in PASSED_ON if name in answer.headers], body
+        if status != 200 and status < 400:  # not weir's: refused, and nothing of it is passed on
+            status, body = 500, b""
+        return status, [(name, answer.headers[name]) for name in PASSED_ON if name in answer.headers], body
 
     def send(self, text):
         """A connection that was closed while nobody used it is replaced by a new one, once."""

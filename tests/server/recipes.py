@@ -179,6 +179,9 @@ def middleware(check, name, words):
     with weir_server.Server(policies=policies) as server:
         env = {"PORT": str(weir_server.free_port()), "WEIR_URL": f"http://127.0.0.1:{server.port}", "WEIR_DEADLINE": "10"}
         with Program(words, int(env["PORT"]), env) as program:
+            for path in ("/" * 17000, "/%00"):  # what weir refuses is not let through
+                status = fetch(program.port, path)[0]
+                check(400 <= status < 500, f"{name}: {path[:9]}…, {len(path)} bytes: {status}")
             for i in range(3):
                 status, fields = fetch(program.port, "/a%20b?c")
                 check.equal(status, 200, f"{name}: request {i + 1}\n{program.said()}")
@@ -193,12 +196,51 @@ def middleware(check, name, words):
             server.start()
 
 
+def answers(check, name, words):
+    """What a middleware does by the status of what it asks, also where another server than weir listens there: only
+    200, 5xx and no answer let a request through."""
+    class Answer(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        status = 200
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            body = b'{"delay": 0}'
+            self.send_response(Answer.status)
+            self.send_header("Content-Length", "0" if Answer.status == 204 else str(len(body)))
+            self.send_header("Location", "/elsewhere")
+            self.end_headers()
+            self.wfile.write(b"" if Answer.status == 204 else body)
+
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Length", "12")
+            self.end_headers()
+            self.wfile.write(b'{"delay": 0}')
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as asked:
+        threading.Thread(target=asked.serve_forever, daemon=True).start()
+        env = {"PORT": str(weir_server.free_port()), "WEIR_DEADLINE": "10",
+               "WEIR_URL": f"http://127.0.0.1:{asked.server_address[1]}"}
+        with Program(words, int(env["PORT"]), env) as program:
+            for status, wanted in ((200, 200), (500, 200), (503, 200), (400, 400), (401, 401), (403, 403), (404, 404),
+                                   (413, 413), (414, 414), (429, 429), (431, 431), (302, 500), (307, 500), (204, 500)):
+                Answer.status = status
+                check.equal(fetch(program.port)[0], wanted, f"{name}: where weir says {status}")
+        asked.shutdown()
+
+
 def test_python(check):
-    middleware(check, "python", [sys.executable, str(EXAMPLES / "middleware.py")])
+    for test in (middleware, answers):
+        test(check, "python", [sys.executable, str(EXAMPLES / "middleware.py")])
 
 
 def test_node(check):
-    middleware(check, "node", ["node", str(EXAMPLES / "middleware.mjs")])
+    for test in (middleware, answers):
+        test(check, "node", ["node", str(EXAMPLES / "middleware.mjs")])
 
 
 def test_go(check):
@@ -206,7 +248,8 @@ def test_go(check):
         built = f"{folder}/middleware"
         env = dict(os.environ, GO111MODULE="off", GOFLAGS="", GOCACHE=os.environ.get("GOCACHE", f"{folder}/cache"))
         subprocess.run(["go", "build", "-o", built, str(EXAMPLES / "middleware.go")], env=env, check=True)
-        middleware(check, "go", [built])
+        for test in (middleware, answers):
+            test(check, "go", [built])
 
 
 if __name__ == "__main__":
