@@ -41,6 +41,13 @@ enum server_access server_access_of(const struct server *server, struct weir__sp
     return data || !config->public_without_token ? SERVER_ADMIN : SERVER_DATA;
 }
 
+bool server_token_is_known(const struct server *server, struct weir__span token)
+{
+    bool admin = is_secret(server->config.admin_token, token);
+    bool data = is_secret(server->config.token, token);
+    return admin || data;
+}
+
 /* ---- hosts ---- */
 
 /* Host without its port and brackets: "a.example:80", "[::1]:80"; len 0: it is malformed. */

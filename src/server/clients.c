@@ -55,23 +55,30 @@ void server_clients_destroy(struct server_clients *clients)
     free(clients);
 }
 
-/* Whom an address stands for; false: it is not counted. */
-static bool client_of(const struct sockaddr *address, struct client *ret)
+bool server_client_address(const struct sockaddr *address, unsigned char ret[8], bool *ret_v4)
 {
-    *ret = (struct client){.v4 = address->sa_family == AF_INET};
-    if (ret->v4) {
-        memcpy(ret->address, &((const struct sockaddr_in *)address)->sin_addr, 4);
+    memset(ret, 0, 8);
+    *ret_v4 = address->sa_family == AF_INET;
+    if (*ret_v4) {
+        memcpy(ret, &((const struct sockaddr_in *)address)->sin_addr, 4);
         return true;
     }
     if (address->sa_family != AF_INET6)
         return false;
     const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
-    ret->v4 = IN6_IS_ADDR_V4MAPPED(v6);
-    if (ret->v4)
-        memcpy(ret->address, v6->s6_addr + 12, 4);
+    *ret_v4 = IN6_IS_ADDR_V4MAPPED(v6);
+    if (*ret_v4)
+        memcpy(ret, v6->s6_addr + 12, 4);
     else
-        memcpy(ret->address, v6->s6_addr, 8);
+        memcpy(ret, v6->s6_addr, 8);
     return true;
+}
+
+/* Whom an address stands for; false: it is not counted. */
+static bool client_of(const struct sockaddr *address, struct client *ret)
+{
+    *ret = (struct client){0};
+    return server_client_address(address, ret->address, &ret->v4);
 }
 
 static bool same(const struct client *a, const struct client *b)

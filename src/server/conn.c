@@ -24,9 +24,24 @@ static bool wants_input(const struct server_conn *conn)
     return server_conn_goes_on(conn) && (conn->inflight == 0 || multiplexed(conn));
 }
 
+/* A page or proxy that agreed on HTTP in the handshake speaks nothing else. */
+static const struct server_protocol_ops *tell_apart(const struct server_conn *conn,
+                                                    const char *data, size_t len)
+{
+    struct weir__span agreed = {"", 0};
+    if (conn->tls)
+        agreed = server_tls_protocol(conn->tls);
+    if (weir__span_is(agreed, "h2"))
+        return &server_h2;
+    if (weir__span_is(agreed, "http/1.1"))
+        return &server_http1;
+    return server_tell_apart(data, len);
+}
+
 static void watch_for(struct server_conn *conn)
 {
-    bool out = conn->blocked || (conn->tls && server_tls_wants_write(conn->tls));
+    bool out = (conn->blocked && !conn->quiet_until_us) ||
+               (conn->tls && server_tls_wants_write(conn->tls));
     uint32_t events = (wants_input(conn) ? EPOLLIN : 0) | (out ? EPOLLOUT : 0);
     struct epoll_event event = {.events = events, .data.ptr = conn};
     if (conn->dead || events == conn->events)
@@ -123,7 +138,7 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
     if (len == 0 || !server_conn_goes_on(conn) || (conn->inflight > 0 && !multiplexed(conn)))
         return 0;
     if (!conn->protocol) {
-        conn->protocol = server_tell_apart(data, len);
+        conn->protocol = tell_apart(conn, data, len);
         if (!conn->protocol) {
             note_progress(conn, 0, len);
             return 0;
@@ -258,10 +273,33 @@ void server_conn_resume(struct server_conn *conn)
     settle_down(conn);
 }
 
+/* Blocked by ourselves: nothing is fed, and what is said is kept. */
+void server_conn_quiet(struct server_conn *conn, int64_t until_us)
+{
+    conn->blocked = true;
+    conn->quiet_until_us = weir__max(conn->quiet_until_us, until_us);
+}
+
+static void end_quiet(struct server_conn *conn)
+{
+    conn->quiet_until_us = 0;
+    conn->since_us = conn->thread->now_us;
+    conn->blocked = conn->out_end > conn->out_start;
+    if (conn->blocked)
+        settle_down(conn);
+    else
+        server_conn_resume(conn);
+}
+
 void server_conn_event(struct server_conn *conn, uint32_t events)
 {
     if (conn->dead)
         return;
+    if (conn->quiet_until_us) {
+        if (events & (EPOLLHUP | EPOLLERR))
+            server_conn_kill(conn);
+        return;
+    }
     if (conn->lingering) {
         throw_away(conn);
         return;
@@ -321,6 +359,11 @@ void server_conn_sweep(struct server_conn *conn)
     const struct server_config *config = &conn->thread->server->config;
     int64_t age = conn->thread->now_us - conn->since_us;
     bool draining = !conn->thread->accepting;
+    if (conn->quiet_until_us) {
+        if (draining || conn->thread->now_us >= conn->quiet_until_us)
+            end_quiet(conn);
+        return;
+    }
     if (conn->lingering) {
         if (age > (draining ? DRAIN_IDLE_US : LINGER_US))
             server_conn_kill(conn);

@@ -63,9 +63,12 @@ struct server_conn {
     bool dead;      /* the socket is gone; freed when nothing is under way */
     enum server_access access; /* RESP: after AUTH */
     int resp_protocol;
-    int64_t since_us; /* when what it is doing now began: idle, a request, blocked */
-    bool in_request;  /* part of a request is there */
-    char *in;         /* kept input: in[in_start … in_end) */
+    unsigned failures;      /* wrong tokens in a row */
+    bool last_failure;      /* it has had as many as it may: the next answer is its last */
+    int64_t quiet_until_us; /* not 0: answers are held back and nothing is read until then */
+    int64_t since_us;       /* when what it is doing now began: idle, a request, blocked */
+    bool in_request;        /* part of a request is there */
+    char *in;               /* kept input: in[in_start … in_end) */
     size_t in_start, in_end, in_size;
     char *out; /* kept output: out[out_start … out_end) */
     size_t out_start, out_end, out_size;
@@ -138,6 +141,8 @@ void server_conn_resume(struct server_conn *conn);
 void server_conn_close(struct server_conn *conn);
 /* Closes now. */
 void server_conn_kill(struct server_conn *conn);
+/* Holds its answers back and reads nothing until then. */
+void server_conn_quiet(struct server_conn *conn, int64_t until_us);
 /* Timeouts, once a second. */
 void server_conn_sweep(struct server_conn *conn);
 /* Frees the dead: behind the last event that may name them. */
@@ -164,6 +169,11 @@ static inline bool server_conn_goes_on(const struct server_conn *conn)
 /* Writes what is in the thread's buffer for this connection. */
 void server_flush(struct server_conn *conn);
 
+/* ---- failures.c ---- */
+
+/* What a token opens; a wrong one costs. */
+enum server_access server_conn_access(struct server_conn *conn, struct weir__span token);
+
 /* ---- tls.c ---- */
 
 int server_tls_create(const char *cert, const char *key, struct server_tls **ret, weir_error *err);
@@ -179,6 +189,8 @@ ssize_t server_tls_write(struct server_tls_conn *tls, const void *data, size_t l
 bool server_tls_pending(struct server_tls_conn *tls);
 /* Whether the handshake is done. */
 bool server_tls_is_up(const struct server_tls_conn *tls);
+/* The protocol that the handshake chose, "" if none. */
+struct weir__span server_tls_protocol(const struct server_tls_conn *tls);
 /* Tells the peer that nothing more comes. */
 void server_tls_say_goodbye(struct server_tls_conn *tls);
 /* Reading waits for the socket to be writable. */

@@ -37,15 +37,6 @@ static bool is_grpc_proto(const struct weir__http_request *request)
     return type.len == 0 || type.data[0] == ';' || type.data[0] == ' ';
 }
 
-static enum server_access access_of(const struct server *server,
-                                    const struct weir__http_request *request)
-{
-    struct weir__span value, token = {"", 0};
-    if (weir__http_field(request, "authorization", &value) && begins(value, "bearer "))
-        token = (struct weir__span){value.data + 7, value.len - 7};
-    return server_access_of(server, token);
-}
-
 /* ---- failures ---- */
 
 static void fail(struct server_conn *conn, struct server_grpc_reply *ret, enum weir__grpc_code code,
@@ -181,7 +172,7 @@ enum server_routed server_grpc_answer(struct server_conn *conn,
         fail_http(conn, ret, 405, "gRPC is POST");
     } else if (!is_grpc_proto(request)) {
         fail_http(conn, ret, 415, "this path takes Content-Type: application/grpc");
-    } else if (!health && access_of(conn->thread->server, request) == SERVER_NOBODY) {
+    } else if (!health && server_http_access(conn, request) == SERVER_NOBODY) {
         fail(conn, ret, WEIR__GRPC_UNAUTHENTICATED, SERVER_FAULT_UNAUTHORIZED,
              "a token is needed: metadata authorization: Bearer TOKEN");
     } else if (!health && !weir__span_is(request->path, WEIR__RLS_METHOD)) {

@@ -42,6 +42,10 @@ enum server_routed server_http_route(struct server_conn *conn, struct weir__http
 void server_http_respond(struct server_conn *conn, struct server_batch *batch, size_t i,
                          struct server_response *ret);
 
+/* What the request's token opens. */
+enum server_access server_http_access(struct server_conn *conn,
+                                      const struct weir__http_request *request);
+
 /* Whether the body says it is JSON: no page of another site can send that unasked. */
 bool server_http_is_json(const struct weir__http_request *request);
 

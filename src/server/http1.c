@@ -153,7 +153,7 @@ static void handle(struct server_conn *conn, struct weir__http_request *request)
     }
     response->head = request->method == WEIR__HTTP_HEAD;
     response->old = request->minor == 0;
-    response->close = response->close || !request->keep_alive;
+    response->close = response->close || !request->keep_alive || conn->last_failure;
     respond(conn, response);
 }
 

@@ -101,21 +101,24 @@ static enum server_routed top(const struct call *call)
     struct weir__query query = {call->request->query, false};
     struct weir__span name, value;
     char room[1024], policy[256];
-    bool one = false;
+    bool one = false, counted = false;
     int64_t shown = TOP_SHOWN;
     weir_error err;
     if (query.rest.len > sizeof room)
         query.rest.len = 0;
     while (query.rest.data && weir__query_next(&query, room, &name, &value)) {
-        if (weir__span_is(name, "policy") && value.len < sizeof policy) {
+        if (weir__span_is(name, "policy") && value.len < sizeof policy && !one) {
             memcpy(policy, value.data, value.len);
             policy[value.len] = 0;
             one = true;
-        } else if (!weir__span_is(name, "k") ||
+        } else if (!weir__span_is(name, "k") || counted ||
                    weir__read_whole(value, "k", 1, SERVER_TOP_SHOWN_MAX, &shown, &err)) {
-            server_response_problem(call->ret, 400, "top takes policy=NAME and k=1 to %d",
+            server_response_problem(call->ret, 400,
+                                    "top takes policy=NAME and k=1 to %d, each once",
                                     SERVER_TOP_SHOWN_MAX);
             return SERVER_RESPONDED;
+        } else {
+            counted = true;
         }
     }
     struct weir__buffer body;

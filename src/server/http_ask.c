@@ -234,6 +234,8 @@ static const char *read_element(struct server_conn *conn, const struct server_pa
     limit = weir__json_member(params->nodes, node, "limit");
     cost = weir__json_member(params->nodes, node, "cost");
     *it = (weir_request){.cost = 1, .wait_us = wait_of(conn, params)};
+    if (key && weir__json_member(params->nodes, node, "key_base64"))
+        return "each request has key or key_base64, not both";
     if (key && key->type == WEIR__JSON_STRING) {
         it->key = weir_bytes(key->text, key->len);
     } else {

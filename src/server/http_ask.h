@@ -15,7 +15,8 @@
 struct server_params {
     struct weir__span key, limit, policy, key_from, receipt;
     bool has_key, has_receipt;
-    int64_t cost; /* SERVER_COST_UNSAID: the default */
+    uint32_t given; /* which parameters were given: each once */
+    int64_t cost;   /* SERVER_COST_UNSAID: the default */
     int64_t wait_us;
     int64_t actual;
     int64_t lease;

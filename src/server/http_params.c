@@ -88,39 +88,112 @@ static void read_style(struct weir__span value, struct server_params *params,
                          shown(value), value.data);
 }
 
+/* Every parameter there is; each may be given once. */
+enum param {
+    PARAM_KEY,
+    PARAM_LIMIT,
+    PARAM_POLICY,
+    PARAM_KEY_FROM,
+    PARAM_COST,
+    PARAM_WAIT,
+    PARAM_DENY_STATUS,
+    PARAM_HEADERS,
+    PARAM_HOLD,
+    PARAM_DETAIL,
+    PARAM_RECEIPT,
+    PARAM_ACTUAL,
+    PARAM_LEASE,
+    PARAMS
+};
+
+static enum param param_of(struct weir__span name)
+{
+    static const char *const names[PARAMS] = {
+        [PARAM_KEY] = "key",
+        [PARAM_LIMIT] = "limit",
+        [PARAM_POLICY] = "policy",
+        [PARAM_KEY_FROM] = "key_from",
+        [PARAM_COST] = "cost",
+        [PARAM_WAIT] = "wait",
+        [PARAM_DENY_STATUS] = "deny_status",
+        [PARAM_HEADERS] = "headers",
+        [PARAM_HOLD] = "hold",
+        [PARAM_DETAIL] = "detail",
+        [PARAM_RECEIPT] = "receipt",
+        [PARAM_ACTUAL] = "actual",
+        [PARAM_LEASE] = "lease",
+    };
+    enum param param = PARAM_KEY;
+    while (param < PARAMS && !weir__span_is(name, names[param]))
+        param++;
+    return param;
+}
+
+/* Notes that it is given; twice is an error: two readers could go by different ones. */
+static bool param_once(struct server_params *params, enum param param, struct weir__span name,
+                       struct weir__buffer *why)
+{
+    if (params->given & 1u << param) {
+        weir__put_format(why, "\"%.*s\" is given twice", shown(name), name.data);
+        return false;
+    }
+    params->given |= 1u << param;
+    return true;
+}
+
 bool server_params_set(struct server_params *params, struct weir__span name,
                        struct weir__span value, struct weir__buffer *why)
 {
-    if (weir__span_is(name, "key")) {
+    enum param param = param_of(name);
+    if (param == PARAMS)
+        return false;
+    if (!param_once(params, param, name, why))
+        return true;
+    switch (param) {
+    case PARAM_KEY:
         params->key = value;
         params->has_key = true;
-    } else if (weir__span_is(name, "limit"))
+        break;
+    case PARAM_LIMIT:
         params->limit = value;
-    else if (weir__span_is(name, "policy"))
+        break;
+    case PARAM_POLICY:
         params->policy = value;
-    else if (weir__span_is(name, "key_from"))
+        break;
+    case PARAM_KEY_FROM:
         params->key_from = value;
-    else if (weir__span_is(name, "cost"))
+        break;
+    case PARAM_COST:
         read_whole(value, "cost", 0, WEIR_COST_MAX, &params->cost, why);
-    else if (weir__span_is(name, "wait"))
+        break;
+    case PARAM_WAIT:
         read_wait(value, &params->wait_us, why);
-    else if (weir__span_is(name, "deny_status"))
+        break;
+    case PARAM_DENY_STATUS:
         read_deny_status(value, &params->deny_status, why);
-    else if (weir__span_is(name, "headers"))
+        break;
+    case PARAM_HEADERS:
         read_style(value, params, why);
-    else if (weir__span_is(name, "hold"))
+        break;
+    case PARAM_HOLD:
         read_flag(value, "hold", &params->hold, why);
-    else if (weir__span_is(name, "detail"))
+        break;
+    case PARAM_DETAIL:
         read_flag(value, "detail", &params->detail, why);
-    else if (weir__span_is(name, "receipt")) {
+        break;
+    case PARAM_RECEIPT:
         params->receipt = value;
         params->has_receipt = true;
-    } else if (weir__span_is(name, "actual"))
+        break;
+    case PARAM_ACTUAL:
         read_whole(value, "actual", 0, WEIR_COST_MAX, &params->actual, why);
-    else if (weir__span_is(name, "lease"))
+        break;
+    case PARAM_LEASE:
         read_whole(value, "lease", 1, (int64_t)WEIR__LEASE_MASK, &params->lease, why);
-    else
-        return false;
+        break;
+    case PARAMS:
+        break;
+    }
     return true;
 }
 
@@ -150,8 +223,15 @@ bool server_params_query(struct server_conn *conn, const struct weir__http_reque
         if (name.len > 5 && !memcmp(name.data, "attr.", 5)) {
             if (params->said_count == SERVER_ATTRIBUTES_MAX)
                 return bad(conn, ret, "at most 32 attributes a request");
-            params->said[params->said_count].name =
-                (struct weir__span){name.data + 5, name.len - 5};
+            struct weir__span attribute = {name.data + 5, name.len - 5};
+            for (size_t i = 0; i < params->said_count; i++) {
+                if (params->said[i].name.len == attribute.len &&
+                    !memcmp(params->said[i].name.data, attribute.data, attribute.len)) {
+                    weir__put_format(&why, "\"%.*s\" is given twice", shown(name), name.data);
+                    return bad(conn, ret, text);
+                }
+            }
+            params->said[params->said_count].name = attribute;
             params->said[params->said_count++].value = value;
             continue;
         }
@@ -194,6 +274,8 @@ static void set_member(struct server_params *params, struct weir__span name,
                          : array ? "an array"
                                  : "null");
     } else if (weir__span_is(name, "key_base64")) {
+        if (!param_once(params, PARAM_KEY, weir__span_of("key"), why))
+            return;
         if (node->type != WEIR__JSON_STRING || !set_key_base64(value, params))
             weir__put_text(why, "key_base64 is not base64");
     } else {

@@ -38,15 +38,28 @@ static void count_fault(struct server_conn *conn, enum server_fault fault)
     server_count(&conn->thread->counters->faults[conn->protocol->counted_as][fault], 1);
 }
 
-/* What the request's token opens. */
-static enum server_access access_of(const struct server_conn *conn,
-                                    const struct weir__http_request *request)
+/* The one Authorization; two could be understood differently elsewhere, so they open nothing. */
+static bool find_authorization(const struct weir__http_request *request, struct weir__span *ret)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < request->field_count; i++) {
+        if (request->fields[i].name.len != 13 ||
+            strncasecmp(request->fields[i].name.data, "authorization", 13))
+            continue;
+        *ret = request->fields[i].value;
+        found++;
+    }
+    return found == 1;
+}
+
+enum server_access server_http_access(struct server_conn *conn,
+                                      const struct weir__http_request *request)
 {
     struct weir__span value, token = {"", 0};
-    if (weir__http_field(request, "authorization", &value) && value.len > 7 &&
+    if (find_authorization(request, &value) && value.len > 7 &&
         !strncasecmp(value.data, "bearer ", 7))
         token = (struct weir__span){value.data + 7, value.len - 7};
-    return server_access_of(conn->thread->server, token);
+    return server_conn_access(conn, token);
 }
 
 bool server_http_is_json(const struct weir__http_request *request)
@@ -135,9 +148,9 @@ static enum server_routed route_ask(struct server_conn *conn, const struct route
                                     struct server_response *ret)
 {
     bool get = request->method == WEIR__HTTP_GET || request->method == WEIR__HTTP_HEAD;
-    enum server_access access = access_of(conn, request);
     if (get ? !route->get : request->method != WEIR__HTTP_POST)
         return method_not_allowed(conn, route->get ? "GET, HEAD, POST" : "POST", ret);
+    enum server_access access = server_http_access(conn, request);
     if (access == SERVER_NOBODY)
         return unauthorized(conn, access, ret);
     if (!get && !server_http_is_json(request)) {
@@ -163,7 +176,7 @@ enum server_routed server_http_route(struct server_conn *conn, struct weir__http
     const struct route *route = find(request->path);
     if (WEIR__LIKELY(route != NULL))
         return route_ask(conn, route, request, stream, ret);
-    enum server_access access = access_of(conn, request);
+    enum server_access access = server_http_access(conn, request);
     if (!is_health(request->path) && is_foreign(conn, request, ret))
         return SERVER_RESPONDED;
     enum server_routed routed;

@@ -89,7 +89,7 @@ static void send_or_keep(struct server_conn *conn, const char *data, size_t len)
 {
     if (conn->dead)
         return;
-    bool free_way = send_kept(conn);
+    bool free_way = !conn->quiet_until_us && send_kept(conn);
     if (conn->dead)
         return;
     ssize_t left = free_way ? send_all(conn, data, len) : (ssize_t)len;
@@ -101,7 +101,7 @@ static void send_or_keep(struct server_conn *conn, const char *data, size_t len)
         server_conn_kill_for_memory(conn);
         return;
     }
-    bool blocked = conn->out_end > conn->out_start;
+    bool blocked = conn->out_end > conn->out_start || conn->quiet_until_us;
     if (blocked && !conn->blocked)
         conn->since_us = conn->thread->now_us;
     conn->blocked = blocked;

@@ -294,6 +294,15 @@ static bool may_ask(struct server_conn *conn)
     return conn->access >= SERVER_DATA;
 }
 
+static void refuse(struct server_conn *conn, const char *why)
+{
+    struct weir__buffer *out = server_out(conn);
+    size_t from = out->len;
+    server_resp_error(conn, out, SERVER_FAULT_MALFORMED, "ERR Protocol error: %s", why);
+    server_conn_close(conn);
+    say(conn, out, from);
+}
+
 static void handle(struct server_conn *conn, const char *data, const struct resp_state *state)
 {
     struct weir__span args[SERVER_RESP_ARGS_MAX];
@@ -305,6 +314,10 @@ static void handle(struct server_conn *conn, const char *data, const struct resp
         return;
     if (WEIR__LIKELY(weir__verb_of(args[0].data, args[0].len, &verb)) && may_ask(conn)) {
         add_ask(conn, verb, args, n);
+        return;
+    }
+    if (weir__span_is_word(args[0], "POST") || weir__span_is_word(args[0], "Host:")) {
+        refuse(conn, "this is HTTP on a connection that speaks RESP");
         return;
     }
     if (conn->thread->server->config.test_clock && !conn->thread->server->remote)
@@ -327,15 +340,6 @@ static struct resp_state *state_of(struct server_conn *conn)
     else
         server_conn_close(conn);
     return state;
-}
-
-static void refuse(struct server_conn *conn, const char *why)
-{
-    struct weir__buffer *out = server_out(conn);
-    size_t from = out->len;
-    server_resp_error(conn, out, SERVER_FAULT_MALFORMED, "ERR Protocol error: %s", why);
-    server_conn_close(conn);
-    say(conn, out, from);
 }
 
 /* Whether the last thing said ends the connection. */

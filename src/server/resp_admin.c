@@ -63,7 +63,7 @@ static void echo(const struct context *it)
 /* The user's name is not asked for: the token alone opens. */
 static bool authenticate(const struct context *it, struct weir__span token)
 {
-    enum server_access access = server_access_of(it->conn->thread->server, token);
+    enum server_access access = server_conn_access(it->conn, token);
     if (access == SERVER_NOBODY) {
         server_resp_error(it->conn, it->out, SERVER_FAULT_UNAUTHORIZED,
                           "WRONGPASS invalid token; pass the server's token as the password");
@@ -115,12 +115,15 @@ static void hello(const struct context *it)
                           "NOPROTO unsupported protocol version; there are 2 and 3");
         return;
     }
+    bool named = false, authenticated = false;
     for (size_t i = 2; i < it->n;) {
-        if (weir__span_is_word(it->args[i], "AUTH") && i + 2 < it->n) {
+        if (weir__span_is_word(it->args[i], "AUTH") && i + 2 < it->n && !authenticated) {
             if (!authenticate(it, it->args[i + 2]))
                 return;
+            authenticated = true;
             i += 3;
-        } else if (weir__span_is_word(it->args[i], "SETNAME") && i + 1 < it->n) {
+        } else if (weir__span_is_word(it->args[i], "SETNAME") && i + 1 < it->n && !named) {
+            named = true;
             i += 2;
         } else {
             server_resp_error(it->conn, it->out, SERVER_FAULT_INVALID,
@@ -271,9 +274,15 @@ static void set_clock(const struct context *it)
     struct server *server = it->conn->thread->server;
     int64_t us;
     weir_error err;
+    static const struct weir__span no_token = {"", 0};
+    enum server_access access =
+        it->conn->access ? it->conn->access : server_access_of(server, no_token);
     if (!server->config.test_clock)
         server_resp_error(it->conn, it->out, SERVER_FAULT_UNKNOWN,
                           "ERR the test clock is off; start the server with --test-clock");
+    else if (access < SERVER_ADMIN)
+        server_resp_error(it->conn, it->out, SERVER_FAULT_UNAUTHORIZED,
+                          "NOPERM WEIR.CLOCK needs the admin token");
     else if (it->n != 2)
         wrong_count(it);
     else if (weir__read_whole(it->args[1], "the time", 0, WEIR__EXACT_MAX - 1, &us, &err))

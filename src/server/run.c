@@ -30,16 +30,15 @@
 
 static struct server server;
 
-static void say(const char *format, ...) WEIR__PRINTF(1, 2);
-
-static void say(const char *format, ...)
+void server_say(const char *format, ...)
 {
+    char line[1024];
     va_list args;
     va_start(args, format);
-    fputs("weir serve: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    int len = vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    fprintf(stderr, "weir serve: %s\n",
+            len < 0 ? format : line); /* one write: threads do not mix */
 }
 
 /* ---- opening ---- */
@@ -117,6 +116,8 @@ static int open_all(weir_error *err)
         code = server_clients_create(server.config.max_connections_per_client,
                                      server.config.max_connections, &server.clients);
     if (code == 0)
+        code = server_failures_create(&server.failures);
+    if (code == 0)
         code = server_askers_create(&server, &server.askers, err);
     for (int i = 0; i < server.config.threads && code == 0; i++)
         code = server_thread_start(&server, i, err);
@@ -140,6 +141,7 @@ static void close_all(void)
     stop_threads();
     server_askers_destroy(server.askers);
     server_clients_destroy(server.clients);
+    server_failures_destroy(server.failures);
     if (server.rules)
         server_rules_release(server.rules);
     if (server.access_log)
@@ -166,8 +168,8 @@ static void raise_files(void)
     int64_t most = (int64_t)files.rlim_cur - FILES_SPARE;
     if (most < server.config.max_connections) {
         if (most < FEW_CONNECTIONS)
-            say("%lld connections at most: the limit of open files is %llu",
-                (long long)weir__max(1, most), (unsigned long long)files.rlim_cur);
+            server_say("%lld connections at most: the limit of open files is %llu",
+                       (long long)weir__max(1, most), (unsigned long long)files.rlim_cur);
         server.config.max_connections = weir__max(1, most);
     }
 }
@@ -210,10 +212,10 @@ static void reload(const char *why)
 {
     weir_error err;
     if (server_rules_load(&server, &err)) {
-        say("%s: nothing changed, %s", why, err.message);
+        server_say("%s: nothing changed, %s", why, err.message);
         return;
     }
-    say("%s: the policies are in force", why);
+    server_say("%s: the policies are in force", why);
     for (int i = 0; i < server.thread_count; i++)
         server_thread_wake(server.threads[i]);
 }
@@ -224,9 +226,9 @@ static void renew_certificate(void)
     if (!server.tls)
         return;
     if (server_tls_renew(server.tls, server.config.tls_cert, server.config.tls_key, &err))
-        say("SIGHUP: the certificate stays, %s", err.message);
+        server_say("SIGHUP: the certificate stays, %s", err.message);
     else
-        say("SIGHUP: the certificate was read anew");
+        server_say("SIGHUP: the certificate was read anew");
 }
 
 static pid_t successor; /* 0: none is under way */
@@ -235,8 +237,9 @@ static void hand_over(char *const *argv)
 {
     char text[32];
     if (successor > 0 || getpid() == 1) {
-        say(successor > 0 ? "SIGUSR2: another process is taking over already"
-                          : "SIGUSR2: as process 1 it cannot hand over, its container would end");
+        server_say(successor > 0
+                       ? "SIGUSR2: another process is taking over already"
+                       : "SIGUSR2: as process 1 it cannot hand over, its container would end");
         return;
     }
     snprintf(text, sizeof text, "%ld", (long)getpid());
@@ -244,11 +247,11 @@ static void hand_over(char *const *argv)
     int pid = server_listeners_hand_over(argv);
     unsetenv(PREDECESSOR);
     if (pid < 0) {
-        say("cannot start anew: %s", strerror(errno));
+        server_say("cannot start anew: %s", strerror(errno));
         return;
     }
     successor = pid;
-    say("process %d takes over", pid);
+    server_say("process %d takes over", pid);
 }
 
 static void reap(void)
@@ -258,7 +261,7 @@ static void reap(void)
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         if (pid != successor)
             continue;
-        say("process %d could not take over; this one goes on", pid);
+        server_say("process %d could not take over; this one goes on", pid);
         successor = 0;
     }
 }
@@ -326,7 +329,7 @@ int server_run(const struct server_config *config, char *const *argv)
     raise_files();
     int code = open_all(&err);
     if (code) {
-        say("%s", err.message[0] ? err.message : weir_strerror(code));
+        server_say("%s", err.message[0] ? err.message : weir_strerror(code));
         close_all();
         return code == WEIR_EINVAL || code == WEIR_ESYNTAX || code == WEIR_EURL ? EXIT_USAGE
                                                                                 : EXIT_STORE;

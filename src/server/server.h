@@ -93,6 +93,7 @@ struct server {
     struct server_askers *askers;         /* NULL: the store is local */
     struct server_tls *tls;               /* NULL: none */
     struct server_clients *clients;       /* how many connections each address has */
+    struct server_failures *failures;     /* which addresses bring wrong tokens */
     struct server_thread *threads[SERVER_THREADS_MAX];
     int thread_count;
     atomic_int_fast64_t connections;
@@ -107,6 +108,8 @@ struct server {
 
 /* Starts, serves until SIGTERM or SIGINT, drains. An exit code as cli.h has them; says why on stderr. */
 int server_run(const struct server_config *config, char *const *argv);
+/* A line on stderr. By any thread. */
+void server_say(const char *format, ...) WEIR__PRINTF(1, 2);
 
 /* ---- rules.c ---- */
 
@@ -140,6 +143,8 @@ bool server_receipt_read(const struct server *server, const weir_request *reques
 enum server_access { SERVER_NOBODY, SERVER_DATA, SERVER_ADMIN };
 /* What a token opens; "" is no token. */
 enum server_access server_access_of(const struct server *server, struct weir__span token);
+/* Whether it is one of ours, whatever it opens. */
+bool server_token_is_known(const struct server *server, struct weir__span token);
 /* Whether a Host or Origin names us: loopback, an address we listen on, or an allowed name. */
 bool server_host_allowed(const struct server *server, struct weir__span host);
 bool server_origin_allowed(const struct server *server, struct weir__span origin,
@@ -152,5 +157,12 @@ void server_clients_destroy(struct server_clients *clients);
 /* Counts one more connection of an address; false: it has as many as it may. */
 bool server_clients_enter(struct server_clients *clients, const struct sockaddr *address);
 void server_clients_leave(struct server_clients *clients, const struct sockaddr *address);
+/* Whom an address stands for: an IPv4 address, or 64 bits of an IPv6 one. False: of this host, zeros. */
+bool server_client_address(const struct sockaddr *address, unsigned char ret[8], bool *ret_v4);
+
+/* ---- failures.c ---- */
+
+int server_failures_create(struct server_failures **ret);
+void server_failures_destroy(struct server_failures *failures);
 
 #endif

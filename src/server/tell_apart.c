@@ -1,55 +1,88 @@
-/* Which protocol a connection speaks, by its first bytes. */
+/*
+ * Which protocol a connection speaks, by its first bytes.
+ *
+ * A page in a browser can make it send HTTP to any port, and what follows the request line is the page's own.
+ * So what is not surely RESP is HTTP, which reads nothing behind a request that it refuses. RESP begins with
+ * an array, or with a whole line whose first word is one of our commands and that does not end as a request
+ * line of HTTP does. Whatever the method, `Host:` or `POST`, no line of HTTP becomes a command.
+ */
 #include "server/conn.h"
 
 #include <string.h>
+#include <strings.h>
 
-#define EMPTY_LINES_MAX 16 /* before a connection's first request */
+#define EMPTY_LINES_MAX 16          /* before a connection's first request */
+#define LINE_MAX_UNTOLD (16u << 10) /* a longer line is refused by whoever reads it */
+#define WORD_MAX 16                 /* no command is longer */
 
 static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-static bool begins(const char *data, size_t len, const char *word, size_t word_len)
-{
-    return len >= word_len && !memcmp(data, word, word_len);
-}
+/* Every command that may come as a line; the first word of an inline command. */
+static const char *const commands[] = {
+    "ping",         "echo",       "hello",        "auth",        "client",
+    "select",       "command",    "info",         "quit",        "reset",
+    "weir.take",    "weir.peek",  "weir.takeall", "weir.settle", "weir.reset",
+    "weir.acquire", "weir.renew", "weir.release", "weir.clock",  "cl.throttle",
+};
 
-/* A method, a space and the beginning of a target: no inline command looks like that. */
-static bool looks_like_http(const char *data, size_t len)
+/* Empty lines before the first request, which either protocol passes over. */
+static size_t skip_empty_lines(const char *data, size_t len)
 {
     size_t at = 0;
-    while (at < len && at < 20 && data[at] >= 'A' && data[at] <= 'Z')
-        at++;
-    if (at == 0 || at + 1 >= len || data[at] != ' ')
-        return false;
-    return data[at + 1] == '/' || data[at + 1] == '*' ||
-           (len - at > 5 && !memcmp(data + at + 1, "http", 4) &&
-            (data[at + 5] == 's' || data[at + 5] == ':'));
+    for (int lines = 0; lines < EMPTY_LINES_MAX && at < len; lines++) {
+        if (data[at] == '\n')
+            at++;
+        else if (data[at] == '\r' && (at + 1 == len || data[at + 1] == '\n'))
+            at += at + 1 == len ? 1 : 2;
+        else
+            break;
+    }
+    return at;
+}
+
+/* Whether the first word can be, or become, one of our commands. */
+static bool begins_as_command(const char *data, size_t len)
+{
+    size_t word = 0;
+    while (word < len && word <= WORD_MAX && !strchr(" \t\r\n", data[word] ? data[word] : 'x'))
+        word++;
+    bool whole = word < len;
+    for (size_t i = 0; i < WEIR__COUNT(commands); i++) {
+        size_t size = strlen(commands[i]);
+        if ((whole ? word == size : word <= size) && !strncasecmp(data, commands[i], word))
+            return true;
+    }
+    return false;
+}
+
+/* "… HTTP/1.1": a request line, whatever its method is. */
+static bool ends_as_http(const char *line, size_t len)
+{
+    static const char version[] = " HTTP/";
+    const size_t size = sizeof version - 1;
+    while (len > 0 && (line[len - 1] == '\r' || line[len - 1] == ' '))
+        len--;
+    const char *space = len ? memrchr(line, ' ', len) : NULL;
+    return space && len - (size_t)(space - line) >= size && !strncasecmp(space, version, size);
 }
 
 /* The protocol of a first portion; NULL: not known yet. */
 const struct server_protocol_ops *server_tell_apart(const char *data, size_t len)
 {
-    const char *const end = data + len;
-    for (int lines = 0; lines < EMPTY_LINES_MAX && len > 0 && data[0] == '\r'; lines++) {
-        data += len < 2 ? len : 2; /* an empty line before either */
-        len = (size_t)(end - data);
-    }
+    size_t empty = skip_empty_lines(data, len);
+    data += empty;
+    len -= empty;
     if (len == 0)
         return NULL;
     size_t compared = len < sizeof preface - 1 ? len : sizeof preface - 1;
     if (!memcmp(data, preface, compared))
         return compared == sizeof preface - 1 || len >= 16 ? &server_h2 : NULL;
-    if (data[0] == '*' || data[0] == '$' || data[0] == '\n')
+    if (data[0] == '*')
         return &server_resp;
-    if (looks_like_http(data, len))
+    if (!begins_as_command(data, len))
         return &server_http1;
-    bool letter = (data[0] | 32) >= 'a' && (data[0] | 32) <= 'z';
-    if (!letter) /* garbage: HTTP's answer is the one that people can read */
-        return &server_http1;
-    bool line = memchr(data, '\n', len) != NULL;
-    bool method = begins(data, len, "GET", 3) || begins(data, len, "POST", 4) ||
-                  begins(data, len, "HEAD", 4) || begins(data, len, "PUT", 3) ||
-                  begins(data, len, "DELETE", 6) || begins(data, len, "OPTIONS", 7);
-    if (line)
-        return memmem(data, len, " HTTP/", 6) ? &server_http1 : &server_resp;
-    return len > 64 && !method ? &server_resp : len > 4096 ? &server_http1 : NULL;
+    const char *end = memchr(data, '\n', len);
+    if (!end)
+        return len > LINE_MAX_UNTOLD ? &server_resp : NULL; /* which refuses it and closes */
+    return ends_as_http(data, (size_t)(end - data)) ? &server_http1 : &server_resp;
 }

@@ -287,6 +287,14 @@ bool server_tls_is_up(const struct server_tls_conn *tls)
     return SSL_is_init_finished(tls->session);
 }
 
+struct weir__span server_tls_protocol(const struct server_tls_conn *tls)
+{
+    const unsigned char *name = NULL;
+    unsigned int len = 0;
+    SSL_get0_alpn_selected(tls->session, &name, &len);
+    return (struct weir__span){name ? (const char *)name : "", len};
+}
+
 void server_tls_say_goodbye(struct server_tls_conn *tls)
 {
     ERR_clear_error();

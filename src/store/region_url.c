@@ -80,7 +80,15 @@ static int take_options(const char *url, const char *text, struct weir__region *
     while (*text) {
         size_t len = strcspn(text, "&");
         int code;
-        if (len > 5 && !strncmp(text, "size=", 5)) {
+        bool twice = (region->size && !strncmp(text, "size=", 5)) ||
+                     (region->large_percent >= 0 && !strncmp(text, "large=", 6));
+        if (twice) {
+            int column = (int)(text - url) + 1;
+            code = weir__fail(err, WEIR_EURL, column,
+                              "store address \"%s\", column %d: \"%.*s\" is given twice; leave one "
+                              "out",
+                              url, column, (int)strcspn(text, "=&"), text);
+        } else if (len > 5 && !strncmp(text, "size=", 5)) {
             code = take_size(url, text + 5, len - 5, region, err);
         } else if (len > 6 && !strncmp(text, "large=", 6)) {
             code = take_large(url, text + 6, len - 6, region, err);

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Who may what: tokens over HTTP and RESP, and which hosts and origins are answered."""
 import base64
+import socket
 import sys
+import time
 
 import weir_server
 import http_client
@@ -128,6 +130,148 @@ def test_tokens_resp(check):
     with weir_server.Server() as server, server.client() as client:
         check(str(client.pipeline([("AUTH", "x")])[0]).startswith("ERR AUTH"), "AUTH where none is asked for")
         check(client.call("HELLO", 3, "AUTH", "default", "x")[b"proto"] == 3, "HELLO with AUTH all the same")
+
+
+# ---- which protocol it is ----
+
+def first_answer(server, data, cuts=()):
+    """What comes back to these bytes, sent in these portions, until the server closes or is silent behind an answer."""
+    with socket.create_connection(("127.0.0.1", server.port), weir_server.PATIENCE_SECONDS) as sock:
+        start = 0
+        for end in (*cuts, len(data)):
+            sock.sendall(data[start:end])
+            start = end
+            if end < len(data):
+                time.sleep(0.01)  # so that it is a portion of its own
+        sock.shutdown(socket.SHUT_WR)
+        got = b""
+        while chunk := sock.recv(65536):
+            got += chunk
+        return got
+
+
+def test_http_is_never_resp(check):
+    """Requests that a page can make a browser send: whatever the method and however long the line is, nothing in
+    them runs as a command."""
+    limit = "fixed-window 5/366d"
+    smuggled = f"WEIR.TAKE smuggled '{limit}'\r\n".encode() * 2
+    heads = [b"PATCH /" + b"a" * 100 + b" HTTP/1.1\r\n", b"FROBNICATE /" + b"a" * 5000 + b" HTTP/1.1\r\n",
+             b"frob /" + b"b" * 90 + b" HTTP/1.1\r\n", b"PING /" + b"c" * 70 + b" HTTP/1.1\r\n", b"ping / HTTP/1.1\r\n",
+             b"POST " + b"d" * 80 + b"\r\n", b"POST\r\n", b"Host: " + b"e" * 70 + b"\r\n", b"host: x\r\n",
+             b"\nBREW / HTTP/1.1\n", b"\r\nBREW /" + b"f" * 70 + b" HTTP/1.1\r\n", b"Content-Type: x\r\n", b"$5 / HTTP/1.1\r\n",
+             b"*1 / HTTP/1.1\r\n", b"M-SEARCH * HTTP/1.1\r\n", b"a" * 70 + b"\r\n", b"PUT\t/ HTTP/1.1\r\n",
+             b"weir.take /" + b"g" * 80 + b" HTTP/1.1\r\n", b"echo " + b"h" * 17000, b"HELLO / HTTP/1.1\r\n"]
+    with weir_server.Server("--threads 1") as server, server.client() as client:
+        for head in heads:
+            for cuts in ((), (1,), (3, 40), (66,)):
+                cuts = tuple(cut for cut in cuts if cut < len(head))
+                data = head + smuggled + b"Host: x\r\nContent-Length: 0\r\n\r\n" + smuggled
+                got = first_answer(server, data, cuts)
+                check(b"*7\r\n" not in got, f"{head[:40]!r} cut at {cuts}: {got[:100]!r}")
+        check.equal(client.call("WEIR.PEEK", "smuggled", limit)[2], 5, "none of them was charged")
+        for data in (b"PING\r\nPOST / HTTP/1.1\r\n" + smuggled, b"PING\r\nHost: x\r\n" + smuggled,
+                     b"*1\r\n$4\r\nPING\r\npost / x\r\n" + smuggled):
+            got = first_answer(server, data)
+            check(got.startswith(b"+PONG\r\n-ERR Protocol error") and b"*7" not in got, f"later on: {data[:40]!r}, {got!r}")
+        for data in (b"weir.take k '%b'\r\n" % limit.encode(), b"\r\n\nWEIR.TAKE k '%b'\n" % limit.encode()):
+            for cuts in ((), (1,), (4,), (20,)):
+                check(first_answer(server, data, cuts).startswith(b"*7\r\n"), f"and a command still is one: {data!r}")
+
+
+def test_clock_needs_the_admin_token(check):
+    tokens = files(data=DATA, admin=ADMIN)
+    with weir_server.Server("--test-clock --token-file data --admin-token-file admin", files=tokens) as server:
+        with server.client() as client:
+            client.call("AUTH", DATA)
+            reply = client.pipeline([("WEIR.CLOCK", 5)])[0]
+            check(str(reply).startswith("NOPERM"), f"WEIR.CLOCK with the token for data: {reply!r}")
+            client.call("AUTH", ADMIN)
+            check.equal(client.call("WEIR.CLOCK", 5), "OK", "with the admin token")
+    with weir_server.Server("--test-clock --admin-token-file admin", files=tokens) as server, server.client() as client:
+        check(str(client.pipeline([("WEIR.CLOCK", 5)])[0]).startswith("NOPERM"), "without any")
+    with weir_server.Server("--test-clock --public-without-token") as server, server.client() as client:
+        check(str(client.pipeline([("WEIR.CLOCK", 5)])[0]).startswith("NOPERM"), "in public")
+    with weir_server.Server("--test-clock") as server, server.client() as client:
+        check.equal(client.call("WEIR.CLOCK", 5), "OK", "where no token is set")
+
+
+# ---- guessing ----
+
+def test_wrong_tokens(check):
+    """A connection has so many, an address more are slow; the right token is never slow, nor is anybody else."""
+    with weir_server.Server("--threads 1 --token-file data", files=files(data=DATA)) as server:
+        with server.client() as client:
+            replies = []
+            try:
+                for i in range(40):
+                    replies += client.pipeline([("AUTH", f"wrong {i}")])
+            except (OSError, EOFError, RedisError):
+                pass
+            check(len(replies) == 16 and all(str(reply).startswith("WRONGPASS") for reply in replies),
+                  f"one connection: {len(replies)} answers")
+        guessers = [server.client() for _ in range(12)]
+        start = time.monotonic()
+        for guesser in guessers:
+            guesser.socket.sendall(weir_server.resp.encode(("AUTH", "wrong")) * 3)
+        with server.client() as client, http_client.Client(server.port) as web:
+            check.equal(client.call("AUTH", DATA), "OK", "the right token meanwhile, from the same address")
+            check.equal(web.get("/v1/take", bearer(DATA), **TAKE).status, 200, "over HTTP, too")
+            check.equal(web.get("/healthz").status, 200, "and who needs none")
+            quick = time.monotonic() - start
+        last = reply_of(guessers[-1])
+        slow = time.monotonic() - start
+        check(str(last).startswith("WRONGPASS"), f"a slow answer: {last!r}")
+        check(slow >= 0.9, f"wrong ones wait: {slow:.2f} s")
+        check(quick < slow, f"the right one does not: {quick:.2f} s of {slow:.2f} s")
+        with http_client.Client(server.port) as web:
+            start = time.monotonic()
+            check.equal(web.get("/v1/take", bearer("wrong"), **TAKE).status, 401, "over HTTP")
+            check(time.monotonic() - start >= 0.9, "it waits as well")
+        check(any("wrong token" in line and "127.0.0.1" in line for line in server.errors), f"it is said: {server.errors}")
+        check(len(server.errors) <= 5, f"but not each time: {len(server.errors)} lines")
+        for guesser in guessers:
+            guesser.close()
+
+
+def reply_of(client):
+    try:
+        return client.read()
+    except RedisError as error:
+        return error
+
+
+# ---- twice ----
+
+def test_given_twice(check):
+    """Two readers could go by different ones, so neither counts."""
+    pairs = ("key=a&key=b", "key=a&limit=x&limit=y", "cost=1&cost=1", "hold=true&h%6fld=false", "wait=1&wait=2",
+             "policy=a&policy=b", "attr.user=a&attr.user=b", "detail=1&detail=0", "headers=off&headers=ietf",
+             "deny_status=429&deny_status=403", "key_from=ip&key_from=ip")
+    with weir_server.Server("--token-file data", files=files(data=DATA)) as server, http_client.Client(server.port) as client:
+        for query in pairs:
+            for path in ("/v1/take", "/v1/peek"):
+                answer = client.ask(with_fields(get(f"{path}?{query}"), bearer(DATA)))
+                problem(check, answer, 400, "twice", f"{path}?{query}")
+        for query in ("k=1&k=2", "policy=a&policy=b"):
+            check.equal(client.ask(with_fields(get(f"/v1/top?{query}"), bearer(DATA))).status, 400, f"/v1/top?{query}")
+        for body in (b'{"key":"a","key":"b","limit":"fixed-window 1/s"}', b'{"key":"a","k\\u0065y":"b","limit":"fixed-window 1/s"}',
+                     b'{"key":"a","key_base64":"Yg==","limit":"fixed-window 1/s"}',
+                     b'{"attributes":{"user":"a","user":"b"}}'):
+            data = request("POST", "/v1/take", {"content-type": "application/json", **bearer(DATA)}, body)
+            check.equal(client.ask(data).status, 400, f"{body!r}")
+        body = b'{"requests":[{"key":"a","key_base64":"Yg==","limit":"fixed-window 1/s"}]}'
+        data = request("POST", "/v1/takeall", {"content-type": "application/json", **bearer(DATA)}, body)
+        check.equal(client.ask(data).status, 400, f"{body!r}")
+        data = with_fields(with_fields(get("/v1/take", **TAKE), bearer(DATA)), bearer(DATA))
+        check.equal(client.ask(data).status, 401, "Authorization twice opens nothing")
+        with server.client() as redis:
+            reply = redis.pipeline([("HELLO", 3, "AUTH", "u", DATA, "AUTH", "u", DATA)])[0]
+            check("syntax" in str(reply), f"HELLO with AUTH twice: {reply!r}")
+            redis.call("AUTH", DATA)
+            reply = redis.pipeline([("WEIR.TAKE", "k", "fixed-window 1/s", "COST", 1, "COST", 2)])[0]
+            check("each once" in str(reply), f"COST twice: {reply!r}")
+    code, said = weir_server.refused("--store memory:64m?large=10%&large=20% --listen 127.0.0.1:0")
+    check(code == 2 and "twice" in said, f"an option of the store: {code} {said}")
 
 
 # ---- browsers ----
