@@ -22,16 +22,17 @@ struct request {
     char *room;
 };
 
-static bool find(const void *context, const char *name, size_t len, struct weir__span *ret)
+static enum weir__found find(const void *context, const char *name, size_t len,
+                             struct weir__span *ret)
 {
     const struct request *request = context;
     for (size_t i = 0; i < request->count; i++) {
         if (request->items[i].name.len == len && !memcmp(request->items[i].name.data, name, len)) {
             *ret = request->items[i].value;
-            return true;
+            return WEIR__FOUND;
         }
     }
-    return false;
+    return WEIR__ABSENT;
 }
 
 static void read_request(const char *text, struct request *ret)

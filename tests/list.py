@@ -81,7 +81,8 @@ def redis(build):
 
 def server(build):
     """Real clients against a real server."""
-    together = """vectors vectors_json http_api http_wire http_pipelines http_access http_policies http_nginx resp_commands resp_clients
+    together = """vectors vectors_json http_api http_wire http_pipelines http_access http_policies http_around http_nginx
+        resp_commands resp_clients
         grpc_service h2_abuse h2_fuzz abuse_bytes recipes seeing""".split()
     alone = """http_decisions http_connections life reload h2_basics tls_serve abuse_slow abuse_flood abuse_connections
         operation_log operation_restart operation_stop zone_kill""".split()

@@ -144,6 +144,19 @@ static void print_notes(const struct weir__policies *set)
     }
 }
 
+/* Behind a proxy all clients would share what is the proxy's. */
+static void print_untrusting(const struct weir__policies *set)
+{
+    bool needed = false;
+    for (size_t i = 0; i < set->attributes.count; i++)
+        needed = needed || (weir__attribute_known(&set->attributes.items[i]) &&
+                            strncmp(set->attributes.items[i].name, "header.", 7) != 0);
+    if (needed && set->trusted_count == 0)
+        printf("\nnote: no trusted_proxies: X-Forwarded-For and the like are ignored, whoever "
+               "sends them.\n"
+               "Behind a proxy that asks by GET, name its address there.\n");
+}
+
 void cli_print_policies(const struct cli_checked *checked)
 {
     const struct weir__policies *set = checked->policies;
@@ -153,6 +166,7 @@ void cli_print_policies(const struct cli_checked *checked)
     for (size_t i = 0; i < set->count; i++)
         print_policy(set, i);
     print_notes(set);
+    print_untrusting(set);
 }
 
 /* ---- Envoy's ---- */

@@ -3,6 +3,7 @@
 
 #include "base/utf8.h"
 #include "cli/json.h"
+#include "policy/view.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,16 +18,17 @@ struct pairs {
     size_t count;
 };
 
-static bool find(const void *context, const char *name, size_t len, struct weir__span *ret)
+static enum weir__found find(const void *context, const char *name, size_t len,
+                             struct weir__span *ret)
 {
     const struct pairs *pairs = context;
     for (size_t i = 0; i < pairs->count; i++) {
         if (pairs->items[i].name.len == len && !memcmp(pairs->items[i].name.data, name, len)) {
             *ret = pairs->items[i].value;
-            return true;
+            return WEIR__FOUND;
         }
     }
-    return false;
+    return WEIR__ABSENT;
 }
 
 /* Decodes into room, which is as long as the text. */
@@ -37,6 +39,11 @@ static int read_pairs(const struct cli_call *call, const char *text, char *room,
     while (weir__query_next(&query, room, &name, &value)) {
         if (ret->count == ATTRIBUTES_MAX)
             return cli_fail(call, CLI_USAGE, "--request: more than %d attributes", ATTRIBUTES_MAX);
+        weir__attribute_fold((char *)name.data, name.len); /* decoded: it is ours */
+        struct weir__span before;
+        if (find(ret, name.data, name.len, &before) == WEIR__FOUND)
+            return cli_fail(call, CLI_USAGE, "--request: attribute \"%s\" is given twice",
+                            cli_show(name.data, name.len).text);
         ret->items[ret->count].name = name;
         ret->items[ret->count++].value = value;
         room += name.len + value.len;

@@ -18,12 +18,15 @@ static bool is_escape(const char *text, size_t left)
     return left >= 3 && text[0] == '%' && digit(text[1]) >= 0 && digit(text[2]) >= 0;
 }
 
-/* Broken escapes stay as they are. */
-static size_t decode(struct weir__span text, char *room)
+/* Copies what stands before a query, without parameters and decoded. Broken escapes stay as they are. */
+static size_t path_decode(struct weir__span text, bool parameters, char *room)
 {
     size_t n = 0;
     for (size_t i = 0; i < text.len; i++) {
-        if (is_escape(text.data + i, text.len - i)) {
+        if (text.data[i] == ';' && !parameters) {
+            while (i + 1 < text.len && text.data[i + 1] != '/')
+                i++;
+        } else if (is_escape(text.data + i, text.len - i)) {
             room[n++] = (char)(digit(text.data[i + 1]) * 16 + digit(text.data[i + 2]));
             i += 2;
         } else {
@@ -33,23 +36,37 @@ static size_t decode(struct weir__span text, char *room)
     return n;
 }
 
-/* Empty, "." and ".." segments of a path that begins with a slash, in place; the root has no parent. */
-static size_t resolve(char *path, size_t len)
+/* What a segment is compared as: without parameters that came encoded, blanks around it, dots at its end. One
+ * of nothing but dots stays. */
+static struct weir__span segment_of(const char *text, size_t len, bool parameters)
+{
+    const char *cut = parameters ? NULL : memchr(text, ';', len);
+    len = cut ? (size_t)(cut - text) : len;
+    while (len > 0 && text[len - 1] == ' ')
+        len--;
+    while (len > 0 && text[0] == ' ')
+        text++, len--;
+    size_t end = len;
+    while (end > 0 && (text[end - 1] == '.' || text[end - 1] == ' '))
+        end--;
+    return (struct weir__span){text, end > 0 ? end : len};
+}
+
+/* The segments of a path that begins with a slash, in place; the root has no parent. */
+static size_t path_resolve(char *path, size_t len, bool parameters)
 {
     size_t n = 1; /* behind a slash, always */
     for (size_t at = 1; at < len;) {
-        size_t end = at;
-        while (end < len && path[end] != '/')
-            end++;
-        size_t segment = end - at;
-        bool dots = segment > 0 && segment <= 2 && path[at] == '.' && path[end - 1] == '.';
-        if (dots && segment == 2) {
+        const char *slash = memchr(path + at, '/', len - at);
+        size_t end = slash ? (size_t)(slash - path) : len;
+        struct weir__span segment = segment_of(path + at, end - at, parameters);
+        if (weir__span_is(segment, "..")) {
             while (n > 1 && path[n - 2] != '/')
                 n--;
             n -= n > 1;
-        } else if (!dots && segment > 0) {
-            memmove(path + n, path + at, segment);
-            n += segment;
+        } else if (segment.len > 0 && !weir__span_is(segment, ".")) {
+            memmove(path + n, segment.data, segment.len);
+            n += segment.len;
             if (end < len)
                 path[n++] = '/';
         }
@@ -58,42 +75,96 @@ static size_t resolve(char *path, size_t len)
     return n;
 }
 
-bool weir__normal_path(struct weir__span text, char *room, size_t size, struct weir__span *ret)
+/* "http://host/path" is the path. */
+static struct weir__span behind_authority(struct weir__span text)
 {
-    bool odd = false;
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.data[i];
-        if (c == '?' || c == '#')
-            text.len = i;
-        else if (c == '%' || (c == '/' && i + 1 < text.len &&
-                              (text.data[i + 1] == '/' || text.data[i + 1] == '.')))
-            odd = true;
-    }
-    if (odd && text.len > size)
-        return false;
-    if (odd) {
-        text.len = decode(text, room);
-        text.data = room;
-        if (text.len > 0 && room[0] == '/')
-            text.len = resolve(room, text.len);
-    }
-    *ret = text;
-    return true;
+    size_t at = 0;
+    while (at < text.len && text.data[at] != ':' && text.data[at] != '/' && text.data[at] != '?')
+        at++;
+    if (at == 0 || text.len - at < 3 || memcmp(text.data + at, "://", 3))
+        return text;
+    at += 3;
+    while (at < text.len && text.data[at] != '/' && text.data[at] != '?' && text.data[at] != '#')
+        at++;
+    return (struct weir__span){text.data + at, text.len - at};
 }
 
-const char *weir__normal_path_pattern(const char *text, size_t len)
+/* Cuts what is no path off, and says whether the rest may need another spelling. */
+static bool path_is_odd(struct weir__span *text, bool parameters)
 {
-    if (len == 0 || (text[0] != '/' && text[0] != '*' && text[0] != '\\'))
+    bool odd = text->len == 0 || text->data[0] != '/';
+    for (size_t i = 0; i < text->len; i++) {
+        unsigned char c = (unsigned char)text->data[i];
+        if (c == '?' || c == '#')
+            text->len = i;
+        else if (c <= ' ' || c == 0x7f || c == '%' || (c == ';' && !parameters))
+            odd = true;
+        else if (c == '/' && i > 0)
+            odd = odd || text->data[i - 1] == '/' || text->data[i - 1] == '.';
+        else if (c == '.')
+            odd = odd || text->data[i ? i - 1 : 0] == '/';
+    }
+    return odd || text->len == 0 || text->data[text->len - 1] == '.';
+}
+
+static bool has_control(struct weir__span text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if ((unsigned char)text.data[i] < ' ' || text.data[i] == 0x7f)
+            return true;
+    }
+    return false;
+}
+
+const char *weir__normal_path(struct weir__span text, bool parameters, char *room, size_t size,
+                              struct weir__span *ret)
+{
+    if (text.len > 0 && text.data[0] != '/')
+        text = behind_authority(text);
+    if (path_is_odd(&text, parameters)) {
+        bool rooted = text.len > 0 && text.data[0] == '/';
+        if (text.len + !rooted > size)
+            return "is too long";
+        if (!rooted)
+            room[0] = '/';
+        text.len = path_decode(text, parameters, room + !rooted) + !rooted;
+        text.data = room;
+        if (has_control(text))
+            return "has a control character";
+        text.len = path_resolve(room, text.len, parameters);
+    }
+    *ret = text;
+    return NULL;
+}
+
+const char *weir__normal_path_pattern(struct weir__span text, bool parameters, char *room,
+                                      struct weir__span *ret_right)
+{
+    *ret_right = (struct weir__span){"", 0};
+    if (text.len == 0 || (text.data[0] != '/' && text.data[0] != '*' && text.data[0] != '\\'))
         return "a path begins with /";
-    for (size_t i = 0; i < len; i++) {
-        if (text[i] == '?' || text[i] == '#')
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.data[i] == '?' || text.data[i] == '#')
             return "paths are compared without what follows a ? or #";
-        if (is_escape(text + i, len - i))
+        if (is_escape(text.data + i, text.len - i))
             return "paths are compared decoded; write the character itself, not %XX";
-        if (text[i] == '/' && i + 1 < len && text[i + 1] == '/')
+        if (text.data[i] == '/' && i + 1 < text.len && text.data[i + 1] == '/')
             return "paths are compared with // made /";
     }
-    return NULL;
+    if (has_control(text))
+        return "a path has no control characters";
+    /* A star is any letter here: what is wrong with the others is wrong whatever it stands for. */
+    size_t skip = text.data[0] != '/';
+    weir__normal_path(text, parameters, room, text.len + 1, ret_right);
+    ret_right->data += skip;
+    ret_right->len -= skip;
+    if (ret_right->len == text.len && !memcmp(ret_right->data, text.data, text.len)) {
+        *ret_right = (struct weir__span){"", 0};
+        return NULL;
+    }
+    return "paths are compared without dot segments, without blanks and dots at the end of a "
+           "segment, "
+           "and without what follows a ;";
 }
 
 /* ---- hosts ---- */
@@ -127,7 +198,28 @@ bool weir__normal_host(struct weir__span text, char *room, size_t size, struct w
     if (port && (text.data[0] == '[' ? end > 1 && text.data[end - 2] == ']'
                                      : !memchr(text.data, ':', end - 1)))
         text.len = end - 1;
-    if (text.len > 1 && text.data[text.len - 1] == '.')
+    while (text.len > 1 && text.data[text.len - 1] == '.')
         text.len--;
     return weir__normal_lower(text, room, size, ret);
+}
+
+const char *weir__normal_host_pattern(struct weir__span text, char *room,
+                                      struct weir__span *ret_right)
+{
+    struct weir__span found = text;
+    const char *scheme = memmem(text.data, text.len, "://", 3);
+    if (scheme)
+        found = (struct weir__span){scheme + 3, text.len - (size_t)(scheme + 3 - text.data)};
+    const char *slash = memchr(found.data, '/', found.len);
+    if (slash)
+        found.len = (size_t)(slash - found.data);
+    const char *colon = memchr(found.data, ':', found.len);
+    size_t behind = colon ? found.len - (size_t)(colon + 1 - found.data) : 0;
+    if (colon && found.data[0] != '[' &&
+        !memchr(colon + 1, ':', behind)) /* a port, or "*" for it */
+        found.len = (size_t)(colon - found.data);
+    weir__normal_host(found, room, text.len + 1, ret_right);
+    if (ret_right->len == text.len)
+        return NULL;
+    return "hosts are compared without scheme, port, path and closing dot";
 }

@@ -1,20 +1,28 @@
 /*
  * One spelling for what has many: paths and host names are compared, and put into keys, as most servers
- * behind would understand them, so that /%6cogin, //login and /x/../login are /login.
+ * behind would understand them, so that /%6cogin, //login, /x/../login and /login;a=b are /login.
  */
 #ifndef WEIR_NORMAL_H
 #define WEIR_NORMAL_H
 
 #include "base/span.h"
 
-/* Without query and fragment, %XX decoded once, // made /, dot segments resolved. The answer is a part of
- * the text, or written to room; false: there is not enough of it. */
-bool weir__normal_path(struct weir__span text, char *room, size_t size, struct weir__span *ret);
-/* In lower case, without port and closing dot. Likewise. */
+/* Of an absolute URI its path; without query and fragment, %XX decoded once, // made /, dot segments resolved,
+ * blanks around a segment and dots at its end dropped, and what follows a ; in a segment unless `parameters`
+ * are kept. It begins with /, always. The answer is a part of the text, or written to room. NULL, or what is
+ * wrong: there is not enough room, or a control character. */
+const char *weir__normal_path(struct weir__span text, bool parameters, char *room, size_t size,
+                              struct weir__span *ret);
+/* In lower case, without port and closing dots. The answer is a part of the text, or written to room; false:
+ * there is not enough of it. */
 bool weir__normal_host(struct weir__span text, char *room, size_t size, struct weir__span *ret);
 /* In lower case (ASCII). Likewise. */
 bool weir__normal_lower(struct weir__span text, char *room, size_t size, struct weir__span *ret);
-/* Whether normal_path may give that text or one that a pattern of it matches; else what is wrong. */
-const char *weir__normal_path_pattern(const char *text, size_t len);
+/* NULL, or why no path in its one spelling, no host in its own, matches this pattern. Where ret_right is not
+ * empty then, it is the right spelling; room has len + 1 bytes for it. */
+const char *weir__normal_path_pattern(struct weir__span text, bool parameters, char *room,
+                                      struct weir__span *ret_right);
+const char *weir__normal_host_pattern(struct weir__span text, char *room,
+                                      struct weir__span *ret_right);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * A plan: what one request takes. Policies are gone through in the file's order; each that applies denies,
- * exempts, or adds its entries.
+ * exempts, or adds its entries. A denial goes before everything else that may be wrong with the request.
  */
 #include "policy/policy.h"
 
@@ -18,6 +18,7 @@ struct planning {
     struct weir__buffer keys;
     size_t limits;                      /* enforced, all together */
     const struct weir__policy *allowed; /* the first whose allow list has the request */
+    const struct weir__policy *over;    /* the first with more limits than a request may have */
     weir_error *err;
 };
 
@@ -85,84 +86,88 @@ static enum weir__key_made make_key(struct planning *planning, const struct weir
     return made;
 }
 
-static int fail_too_many(const struct planning *planning, const struct weir__policy *last)
+static int fail_too_many(const struct planning *planning)
 {
     return weir__fail(planning->err, WEIR_EINVAL, 0,
                       "the policies that apply, from \"%s\" to \"%s\", have more than %d limits "
                       "together; let fewer of them match one request",
-                      planning->plan->enforced[0].policy->name, last->name, WEIR_LIMITS_MAX);
+                      planning->plan->enforced[0].policy->name, planning->over->name,
+                      WEIR_LIMITS_MAX);
 }
 
-static int add(struct planning *planning, const struct weir__planned *planned)
+static void add(struct planning *planning, const struct weir__planned *planned)
 {
     struct weir__plan *plan = planning->plan;
     if (planned->entry->shadow) {
         plan->shadow[plan->shadow_count++] = *planned;
-        return 0;
+        return;
     }
     planning->limits += weir_limit_count(planned->limit);
-    if (plan->enforced_count == WEIR__ENTRIES_MAX || planning->limits > WEIR_LIMITS_MAX)
-        return fail_too_many(planning, planned->policy);
-    plan->enforced[plan->enforced_count++] = *planned;
-    return 0;
+    if (plan->enforced_count < WEIR__ENTRIES_MAX && planning->limits <= WEIR_LIMITS_MAX)
+        plan->enforced[plan->enforced_count++] = *planned;
+    else if (!planning->over)
+        planning->over = planned->policy;
 }
 
-static int plan_entry(struct planning *planning, const struct weir__policy *policy,
-                      const struct weir__entry *entry, const struct weir__entry_body *body,
-                      bool *ret_denied)
+static void plan_entry(struct planning *planning, const struct weir__policy *policy,
+                       const struct weir__entry *entry, const struct weir__entry_body *body,
+                       bool *ret_denied)
 {
     struct weir__planned planned = {.policy = policy, .entry = entry};
     if (entry->shadow && planning->plan->shadow_count == WEIR__ENTRIES_MAX)
-        return 0; /* what is only watched fails nobody */
-    if (make_key(planning, policy, entry, body, &planned.key) == WEIR__KEY_MISSING) {
+        return; /* what is only watched fails nobody */
+    size_t start = planning->keys.len;
+    enum weir__key_made made = make_key(planning, policy, entry, body, &planned.key);
+    if (planning->over) /* there is no plan any more, unless one denies: its key needs no room */
+        planning->keys.len = start;
+    if (made == WEIR__KEY_MISSING) {
         *ret_denied |= body->missing == WEIR__MISSING_DENY && !entry->shadow;
-        return 0;
+        return;
     }
     planned.limit = limit_of(planning, entry, body);
     planned.cost = cost_of(planning, &body->cost);
     planned.variable = planning->cost >= 0 || body->cost.attribute >= 0;
-    return add(planning, &planned);
+    add(planning, &planned);
 }
 
 /* ---- policies ---- */
 
-static int deny(struct planning *planning, const struct weir__policy *policy)
+static void deny(struct planning *planning, const struct weir__policy *policy)
 {
     struct weir__plan *plan = planning->plan;
     plan->verdict = WEIR__PLAN_DENY;
     plan->by = policy;
     plan->enforced_count = plan->shadow_count = 0;
-    return 0;
 }
 
-static int plan_policy(struct planning *planning, const struct weir__policy *policy)
+static void plan_policy(struct planning *planning, const struct weir__policy *policy)
 {
     const struct weir__policy_body *body = &planning->set->bodies[policy->index];
     struct weir__plan *plan = planning->plan;
-    if (weir__any_of_holds(&body->deny, &planning->view))
-        return deny(planning, policy);
+    if (weir__any_of_holds(&body->deny, &planning->view)) {
+        deny(planning, policy);
+        return;
+    }
     if (weir__any_of_holds(&body->allow, &planning->view)) {
         if (!planning->allowed)
             planning->allowed = policy;
-        return 0;
+        return;
     }
     size_t before = plan->enforced_count + plan->shadow_count;
     bool denied = false;
-    for (size_t i = 0; i < policy->entry_count && !denied; i++) {
-        int code = plan_entry(planning, policy, &policy->entries[i], &body->entries[i], &denied);
-        if (code)
-            return code;
-    }
-    if (denied)
-        return deny(planning, policy);
-    if (plan->verdict == WEIR__PLAN_NONE && plan->enforced_count + plan->shadow_count > before) {
+    for (size_t i = 0; i < policy->entry_count && !denied; i++)
+        plan_entry(planning, policy, &policy->entries[i], &body->entries[i], &denied);
+    if (denied) {
+        deny(planning, policy);
+    } else if (plan->verdict == WEIR__PLAN_NONE &&
+               plan->enforced_count + plan->shadow_count > before) {
         plan->verdict = WEIR__PLAN_LIMITS;
         plan->by = policy;
     }
-    return 0;
 }
 
-static int plan_all(struct planning *planning)
+/* To the end, unless one denies: a request that is denied is denied, whatever is wrong with the others. */
+static void plan_all(struct planning *planning)
 {
     const struct weir__policies *set = planning->set;
     for (size_t i = 0; i < set->count; i++) {
@@ -171,18 +176,19 @@ static int plan_all(struct planning *planning)
         const struct weir__policy_body *body = &set->bodies[i];
         if (body->by_name || !weir__conditions_hold(&body->match, &planning->view))
             continue;
-        int code = plan_policy(planning, &set->policies[i]);
-        if (code || planning->plan->verdict == WEIR__PLAN_DENY)
-            return code;
+        plan_policy(planning, &set->policies[i]);
+        if (planning->plan->verdict == WEIR__PLAN_DENY)
+            return;
     }
-    return 0;
 }
 
 static int plan_named(struct planning *planning, const struct weir__span *name)
 {
     const struct weir__policy *policy = weir__policies_find(planning->set, name->data, name->len);
-    if (policy)
-        return plan_policy(planning, policy);
+    if (policy) {
+        plan_policy(planning, policy);
+        return 0;
+    }
     return weir__fail(planning->err, WEIR_EINVAL, 0, "no policy is named \"%s\"",
                       weir__yaml_quote(name->data, name->len).text);
 }
@@ -207,13 +213,25 @@ static bool needs_give_back(const struct planning *planning)
     return false;
 }
 
+static int fail_unreadable(const struct planning *planning)
+{
+    const struct weir__view *view = &planning->view;
+    const char *name = planning->set->attributes.items[view->wrong].text;
+    if (view->said.len == 0 || view->said.len > WEIR__ATTRIBUTE_NAME_MAX)
+        return weir__fail(planning->err, WEIR_EINVAL, 0, "the value of %s %s", name, view->why);
+    return weir__fail(planning->err, WEIR_EINVAL, 0, "the value of %s %s: \"%s\"", name, view->why,
+                      weir__yaml_quote(view->said.data, view->said.len).text);
+}
+
 static int finish(struct planning *planning)
 {
     struct weir__plan *plan = planning->plan;
-    int too_long = planning->view.too_long;
-    if (too_long >= 0)
-        return weir__fail(planning->err, WEIR_EINVAL, 0, "the value of %s is too long",
-                          planning->set->attributes.items[too_long].text);
+    if (plan->verdict == WEIR__PLAN_DENY)
+        return 0;
+    if (planning->view.wrong >= 0)
+        return fail_unreadable(planning);
+    if (planning->over)
+        return fail_too_many(planning);
     if (plan->verdict == WEIR__PLAN_NONE && planning->allowed) {
         plan->verdict = WEIR__PLAN_ALLOW;
         plan->by = planning->allowed;
@@ -240,13 +258,17 @@ int weir__policies_plan(const struct weir__policies *policies, const struct weir
     planning.plan = ret;
     planning.keys = weir__buffer_over(ret->keys, sizeof ret->keys);
     planning.limits = 0;
-    planning.allowed = NULL;
+    planning.allowed = planning.over = NULL;
     planning.err = err;
     weir__view_begin(&planning.view, &policies->attributes, subject);
     ret->verdict = WEIR__PLAN_NONE;
     ret->by = NULL;
     ret->enforced_count = ret->shadow_count = 0;
     ret->give_back = false;
-    int code = policy ? plan_named(&planning, policy) : plan_all(&planning);
+    int code = 0;
+    if (policy)
+        code = plan_named(&planning, policy);
+    else
+        plan_all(&planning);
     return code ? code : finish(&planning);
 }

@@ -55,8 +55,10 @@ static int read_policies(struct weir__reader *reader, const struct weir__yaml_no
 
 static int read_file(struct weir__reader *reader, const struct weir__yaml_node *root)
 {
-    static const char *const allowed[] = {"version", "headers",  "trusted_proxies",
-                                          "tiers",   "policies", NULL};
+    static const char *const allowed[] = {
+        "version", "headers", "trusted_proxies", "path_parameters", "tiers", "policies", NULL};
+    static const char *const parameters[] = {"ignore", "keep", NULL};
+    int keep = 0;
     const struct weir__yaml_node *trusted = weir__yaml_get(root, "trusted_proxies");
     const struct weir__yaml_node *list = weir__yaml_get(root, "policies");
     struct weir__policies *set = reader->set;
@@ -66,6 +68,10 @@ static int read_file(struct weir__reader *reader, const struct weir__yaml_node *
     if (code == 0)
         code = weir__read_style(reader, weir__yaml_get(root, "headers"), &set->style);
     set->styled = weir__yaml_get(root, "headers") != NULL;
+    if (code == 0)
+        code = weir__read_word(reader, weir__yaml_get(root, "path_parameters"), "path_parameters",
+                               parameters, &keep);
+    set->attributes.keep_parameters = keep == 1;
     if (code == 0 && trusted)
         code = weir__read_networks(reader, trusted, "trusted_proxies", &set->trusted,
                                    &set->trusted_count);

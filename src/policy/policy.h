@@ -61,10 +61,15 @@ const struct weir__policy *weir__policies_find(const struct weir__policies *poli
 bool weir__policies_trusts(const struct weir__policies *policies, const char *ip, size_t len);
 
 /* What a request says of itself: an attribute's value by its name ("ip", "method", "path", "host",
- * "user", "header.x-api-key", any name that a caller sends); false: it has none. Each is asked for once at
- * most, and its bytes must stay as they are until the plan is made. */
+ * "user", "header.x-api-key", any name that a caller sends), names as weir__attribute_fold spells them. Each is
+ * asked for once at most, and its bytes must stay as they are until the plan is made. UNUSABLE: the request has
+ * it in a way that cannot be told from a way around (twice, with different values); ret->data is what is wrong,
+ * a text that stays ("was sent twice"), and there is no plan. */
+enum weir__found { WEIR__ABSENT, WEIR__FOUND, WEIR__UNUSABLE };
+
 struct weir__subject {
-    bool (*find)(const void *context, const char *name, size_t len, struct weir__span *ret);
+    enum weir__found (*find)(const void *context, const char *name, size_t len,
+                             struct weir__span *ret);
     const void *context;
 };
 
@@ -100,7 +105,8 @@ struct weir__plan {
 /* The plan for a subject: of one policy by its name, whether its match applies or not (WEIR_EINVAL: there
  * is none of that name), or with `policy` NULL of all that match, in the file's order. `key`, if its data
  * is not NULL, stands for the key of every entry of a named policy but constant ones. `cost` -1: the policy's own. On failure
- * (WEIR_EINVAL: more than 16 limits together, a value too long, a bad argument) *ret is of no use. Keys are
+ * (WEIR_EINVAL: more than 16 limits together, a value that cannot be read or is too long, a bad argument) *ret is
+ * of no use. Keys are
  * written as policy/keys.h says. More shadow entries than fit are left out. */
 int weir__policies_plan(const struct weir__policies *policies, const struct weir__span *policy,
                         const struct weir__subject *subject, const weir_key *key, int64_t cost,

@@ -3,9 +3,6 @@
 
 #include <string.h>
 
-#define BITS4 32 /* what `ip` says by itself: one address of IPv4, one network of IPv6 */
-#define BITS6 64
-
 /* ---- parts ---- */
 
 static int read_constant(struct weir__reader *reader, const struct weir__yaml_node *node,
@@ -37,7 +34,7 @@ static int read_bits(struct weir__reader *reader, const struct weir__yaml_node *
                      const char *slash, struct weir__key_part *ret)
 {
     const char *at = slash + 1;
-    int bits4 = take_bits(&at, 32), bits6 = BITS6;
+    int bits4 = take_bits(&at, 32), bits6 = WEIR__IP_BITS6;
     if (bits4 && *at == '/') {
         at++;
         bits6 = take_bits(&at, 128);
@@ -75,8 +72,8 @@ static int read_attribute(struct weir__reader *reader, const struct weir__yaml_n
                                "is \"%s\" a constant? Then write \"'%s'\"; for the attribute leave "
                                "the quotes out",
                                attribute->text, attribute->text);
-    ret->bits4 = BITS4;
-    ret->bits6 = BITS6;
+    ret->bits4 = WEIR__IP_BITS4;
+    ret->bits6 = WEIR__IP_BITS6;
     return slash ? read_bits(reader, node, slash, ret) : 0;
 }
 

@@ -7,26 +7,48 @@
 
 /* ---- one condition ---- */
 
+/* A pattern that no value in its one spelling can match limits nothing: it is refused, with the right one. */
+static int check_spelling(struct weir__reader *reader, const struct weir__yaml_node *node,
+                          const struct weir__attribute *attribute, struct weir__span text)
+{
+    const char *wrong = NULL;
+    struct weir__span right = {"", 0};
+    if (attribute->spelling != WEIR__AS_PATH && attribute->spelling != WEIR__AS_HOST)
+        return 0;
+    char *room = weir__arena_new(&reader->set->arena, text.len + 1, 1);
+    if (!room)
+        return weir__reader_no_memory(reader);
+    if (attribute->spelling == WEIR__AS_PATH)
+        wrong =
+            weir__normal_path_pattern(text, reader->set->attributes.keep_parameters, room, &right);
+    else
+        wrong = weir__normal_host_pattern(text, room, &right);
+    if (!wrong)
+        return 0;
+    if (right.len == 0)
+        return weir__reader_fail(reader, node, wrong);
+    return weir__yaml_fail(reader->yaml, node, reader->err, "\"%s\": %s; write \"%s\"",
+                           weir__yaml_quote(node->text, node->len).text, wrong,
+                           weir__yaml_quote(right.data, right.len).text);
+}
+
 /* The pattern in the spelling that values are compared in. */
 static int read_pattern(struct weir__reader *reader, const struct weir__yaml_node *node,
                         const struct weir__attribute *attribute, struct weir__pattern *ret)
 {
     struct weir__span text = {"", 0};
     int code = weir__read_text(reader, node, attribute->text, &text);
+    if (code == 0)
+        code = check_spelling(reader, node, attribute, text);
     if (code)
         return code;
-    const char *wrong = attribute->spelling == WEIR__AS_PATH
-                            ? weir__normal_path_pattern(text.data, text.len)
-                            : NULL;
-    if (wrong)
-        return weir__reader_fail(reader, node, wrong);
     if (attribute->lower || attribute->spelling == WEIR__AS_HOST) {
         char *room = weir__arena_new(&reader->set->arena, text.len + 1, 1);
         if (!room)
             return weir__reader_no_memory(reader);
         weir__normal_lower(text, room, text.len, &text);
     }
-    wrong = weir__pattern_read(&reader->set->arena, text.data, text.len, ret);
+    const char *wrong = weir__pattern_read(&reader->set->arena, text.data, text.len, ret);
     return wrong ? weir__reader_fail(reader, node, wrong) : 0;
 }
 
@@ -89,9 +111,15 @@ int weir__read_networks(struct weir__reader *reader, const struct weir__yaml_nod
     return 0;
 }
 
-static bool is_star(const struct weir__yaml_node *node)
+/* Whether a "*" is among the values: whatever it is, it is there. */
+static bool has_star(const struct weir__yaml_node *node, size_t count)
 {
-    return node->type == WEIR__YAML_SCALAR && !strcmp(node->text, "*");
+    const struct weir__yaml_node *it = weir__node_first(node);
+    for (size_t i = 0; i < count; i++, it = it->next) {
+        if (it->type == WEIR__YAML_SCALAR && it->len > 0 && strspn(it->text, "*") == it->len)
+            return true;
+    }
+    return false;
 }
 
 /* A text, or a list of which any may match. */
@@ -109,7 +137,7 @@ static int read_values(struct weir__reader *reader, const struct weir__yaml_node
                                WEIR__PATTERNS_MAX, attribute->text);
     if (attribute->spelling != WEIR__AS_ADDRESS)
         return read_patterns(reader, node, count, ret);
-    if (count == 1 && is_star(weir__node_first(node))) {
+    if (has_star(node, count)) {
         ret->any = true;
         return 0;
     }

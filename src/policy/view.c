@@ -42,8 +42,18 @@ static enum weir__spelling spelling_of(const char *name)
     return strcmp(name, "host") ? WEIR__AS_IT_IS : WEIR__AS_HOST;
 }
 
-/* Reads an expression into ret, its name into room, in the request's spelling: fields of HTTP in lower
- * case. */
+static const char *const server_names[] = {"ip", "method", "path", "host", "user"};
+
+void weir__attribute_fold(char *name, size_t len)
+{
+    bool fold = len > 7 && !strncasecmp(name, "header.", 7);
+    for (size_t i = 0; i < WEIR__COUNT(server_names) && !fold; i++)
+        fold = weir__span_is_word((struct weir__span){name, len}, server_names[i]);
+    for (size_t i = 0; i < len && fold; i++)
+        name[i] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] | 0x20 : name[i]);
+}
+
+/* Reads an expression into ret, its name into room, in the request's spelling. */
 static const char *read_expression(const char *text, size_t len,
                                    char room[WEIR__ATTRIBUTE_NAME_MAX + 1],
                                    struct weir__attribute *ret)
@@ -53,12 +63,9 @@ static const char *read_expression(const char *text, size_t len,
         return GRAMMAR;
     if (len > WEIR__ATTRIBUTE_NAME_MAX)
         return "an attribute's name has at most 64 letters";
-    struct weir__span name = {text, len}, small = name;
-    if (len > 7 && !memcmp(text, "header.", 7) &&
-        weir__normal_lower(name, room, WEIR__ATTRIBUTE_NAME_MAX, &small))
-        name = small;
-    memmove(room, name.data, name.len);
-    room[name.len] = 0;
+    memcpy(room, text, len);
+    room[len] = 0;
+    weir__attribute_fold(room, len);
     ret->name = room;
     ret->name_len = len;
     ret->spelling = ip ? WEIR__AS_ADDRESS : spelling_of(room);
@@ -111,9 +118,8 @@ int weir__attribute_read(struct weir__attributes *attributes, struct weir__arena
 
 bool weir__attribute_known(const struct weir__attribute *attribute)
 {
-    static const char *const known[] = {"ip", "method", "path", "host", "user"};
-    for (size_t i = 0; i < WEIR__COUNT(known); i++) {
-        if (!strcmp(known[i], attribute->name))
+    for (size_t i = 0; i < WEIR__COUNT(server_names); i++) {
+        if (!strcmp(server_names[i], attribute->name))
             return true;
     }
     return !strncmp(attribute->name, "header.", 7);
@@ -127,21 +133,30 @@ void weir__view_begin(struct weir__view *view, const struct weir__attributes *at
     view->attributes = attributes;
     view->subject = subject;
     view->asked = view->present = 0;
-    view->too_long = -1;
+    view->wrong = -1;
     view->used = 0;
 }
 
-/* Rewrites a value where it has another spelling; false: it is none, or there is no room for it. */
-static bool respell(struct weir__view *view, int i, struct weir__span *value)
+static bool view_refuse(struct weir__view *view, int i, const char *why, struct weir__span said)
+{
+    view->wrong = i;
+    view->why = why;
+    view->said = said;
+    return false;
+}
+
+/* Rewrites a value where it has another spelling. NULL, or what is wrong. */
+static const char *respell(struct weir__view *view, int i, struct weir__span *value)
 {
     const struct weir__attribute *attribute = &view->attributes->items[i];
     char *room = view->scratch + view->used;
     size_t size = sizeof view->scratch - view->used;
     struct weir__address address;
+    const char *wrong = NULL;
     bool fits = true;
     if (attribute->spelling == WEIR__AS_ADDRESS) {
         if (!weir__address_read(value->data, value->len, &address))
-            return false;
+            return value->len == 0 ? "is empty" : "is not an address";
         fits = size >= sizeof address;
         if (fits)
             memcpy(room, &address, sizeof address);
@@ -149,36 +164,68 @@ static bool respell(struct weir__view *view, int i, struct weir__span *value)
     } else if (attribute->spelling == WEIR__AS_HOST) {
         fits = weir__normal_host(*value, room, size, value);
     } else if (attribute->spelling == WEIR__AS_PATH) {
-        fits = weir__normal_path(*value, room, size, value);
+        wrong = weir__normal_path(*value, view->attributes->keep_parameters, room, size, value);
     }
-    if (fits && attribute->lower)
+    if (fits && !wrong && attribute->lower)
         fits = weir__normal_lower(*value, room, size, value);
-    if (!fits)
-        view->too_long = i;
-    else if (value->data == room)
+    if (fits && !wrong && value->data == room)
         view->used += value->len;
-    return fits;
+    return fits ? wrong : "is too long";
 }
 
 bool weir__view_ask(struct weir__view *view, int i)
 {
     const struct weir__attribute *attribute = &view->attributes->items[i];
     const struct weir__subject *subject = view->subject;
-    struct weir__span value = {NULL, 0};
+    struct weir__span value = {NULL, 0}, said;
     view->asked |= UINT64_C(1) << i;
-    if (!subject || !subject->find ||
-        !subject->find(subject->context, attribute->name, attribute->name_len, &value))
+    if (!subject || !subject->find)
+        return false;
+    enum weir__found found =
+        subject->find(subject->context, attribute->name, attribute->name_len, &value);
+    if (found == WEIR__UNUSABLE)
+        return view_refuse(view, i, value.data, (struct weir__span){"", 0});
+    if (found == WEIR__ABSENT)
         return false;
     if (!value.data)
         value = (struct weir__span){"", 0};
-    if (value.len > WEIR__VALUE_MAX) {
-        view->too_long = i;
-        return false;
-    }
+    said = value;
     bool as_it_is = attribute->spelling == WEIR__AS_IT_IS && !attribute->lower;
-    if (!as_it_is && !respell(view, i, &value))
-        return false;
+    const char *wrong = value.len > WEIR__VALUE_MAX ? "is too long"
+                        : as_it_is                  ? NULL
+                                                    : respell(view, i, &value);
+    if (wrong)
+        return view_refuse(view, i, wrong, said);
     view->values[i] = value;
     view->present |= UINT64_C(1) << i;
     return true;
+}
+
+enum weir__found weir__attribute_text(const struct weir__subject *subject, struct weir__span name,
+                                      char *room, size_t size, struct weir__span *ret)
+{
+    char text[WEIR__ATTRIBUTE_NAME_MAX + 1] = "";
+    memcpy(text, name.data, name.len < sizeof text ? name.len : 0);
+    enum weir__spelling spelling = spelling_of(text);
+    enum weir__found found = subject->find(subject->context, name.data, name.len, ret);
+    struct weir__network network;
+    const char *wrong = NULL;
+    if (found != WEIR__FOUND || spelling == WEIR__AS_IT_IS)
+        return found;
+    if (spelling == WEIR__AS_PATH) {
+        wrong = weir__normal_path(*ret, false, room, size, ret);
+    } else if (spelling == WEIR__AS_HOST) {
+        wrong = weir__normal_host(*ret, room, size, ret) ? NULL : "is too long";
+    } else if (!weir__address_read(ret->data, ret->len, &network.address)) {
+        wrong = "is not an address";
+    } else {
+        struct weir__buffer buffer = weir__buffer_over(room, size);
+        network.bits = network.address.family == 4 ? WEIR__IP_BITS4 : WEIR__IP_BITS6;
+        weir__address_mask(&network.address, network.bits);
+        weir__put_network(&buffer, &network);
+        *ret = (struct weir__span){room, buffer.len};
+    }
+    if (wrong)
+        *ret = weir__span_of(wrong);
+    return wrong ? WEIR__UNUSABLE : WEIR__FOUND;
 }

@@ -11,6 +11,8 @@
 #include "policy/arena.h"
 #include "policy/policy.h"
 
+#define WEIR__IP_BITS4 32 /* what `ip` means by itself: one address of IPv4, one network of IPv6 */
+#define WEIR__IP_BITS6 64
 #define WEIR__ATTRIBUTES_MAX 64
 #define WEIR__ATTRIBUTE_NAME_MAX 64
 #define WEIR__VALUE_MAX 65536    /* bytes of an attribute's value */
@@ -34,7 +36,13 @@ struct weir__attribute {
 struct weir__attributes {
     struct weir__attribute items[WEIR__ATTRIBUTES_MAX];
     size_t count;
+    bool keep_parameters; /* of paths: what follows a ; in a segment */
 };
+
+/* Names of HTTP fields and of what every request has are the same in any case: "Header.X-Api-Key" becomes
+ * "header.x-api-key", "Path" becomes "path", in place. Names reach find() in this spelling only, so everything
+ * that takes a request's attributes in spells them by this. */
+void weir__attribute_fold(char *name, size_t len);
 
 /* The number of the attribute that an expression names, a new one if need be. -1: *ret_wrong says why; ""
  * is out of memory. */
@@ -44,11 +52,18 @@ int weir__attribute_read(struct weir__attributes *attributes, struct weir__arena
 /* Whether the server fills it in by itself. */
 bool weir__attribute_known(const struct weir__attribute *attribute);
 
+/* One attribute of a request as a key by itself: in its one spelling, an address as `key: ip` has it. The value is
+ * a part of the request's, or written to room. */
+enum weir__found weir__attribute_text(const struct weir__subject *subject, struct weir__span name,
+                                      char *room, size_t size, struct weir__span *ret);
+
 struct weir__view {
     const struct weir__attributes *attributes;
     const struct weir__subject *subject;
     uint64_t asked, present; /* a bit an attribute */
-    int too_long;            /* an attribute that could not be taken in, or -1 */
+    int wrong;               /* an attribute that could not be taken in, or -1 */
+    const char *why;         /* then: "is too long" */
+    struct weir__span said;  /* then: its value */
     size_t used;
     struct weir__span values[WEIR__ATTRIBUTES_MAX];
     char scratch[WEIR__VIEW_SCRATCH];
@@ -58,8 +73,9 @@ void weir__view_begin(struct weir__view *view, const struct weir__attributes *at
                       const struct weir__subject *subject);
 bool weir__view_ask(struct weir__view *view, int attribute);
 
-/* Whether the request has the attribute; then view->values[attribute] is it. An address that cannot be
- * read is none. */
+/* Whether the request has the attribute; then view->values[attribute] is it. One that cannot be read, an address
+ * that is none or an empty one, is not there either, but sets view->wrong: a request is refused for it, since
+ * otherwise a client could choose not to have what it is limited by. */
 static inline bool weir__view_has(struct weir__view *view, int attribute)
 {
     uint64_t bit = UINT64_C(1) << attribute;

@@ -1,6 +1,7 @@
 /* Parameters to asks: a limit given in the request, a policy by name, or all policies that match. */
 #include "server/http_ask.h"
 
+#include "policy/view.h"
 #include "store/store.h"
 
 #include <string.h>
@@ -51,22 +52,45 @@ static int64_t wait_of(const struct server_conn *conn, const struct server_param
 
 /* ---- limits that the request brings ---- */
 
+/* The value of the attribute that key_from names, copied where it lives as long as the batch. */
+static const char *find_key_from(struct server_conn *conn, const struct server_params *params,
+                                 const struct weir__http_request *request, struct weir__span *ret)
+{
+    char room[WEIR__VIEW_SCRATCH];
+    struct server_subject subject;
+    struct weir__subject finder = {server_subject_find, &subject};
+    server_subject_begin(&subject, conn, request, params);
+    switch (weir__attribute_text(&finder, params->key_from, room, sizeof room, ret)) {
+    case WEIR__ABSENT:
+        return "the request has no value for key_from";
+    case WEIR__UNUSABLE:
+        return ret->data;
+    case WEIR__FOUND:
+        break;
+    }
+    char *copy = ret->len <= WEIR_KEY_MAX ? server_batch_room(conn, ret->len) : NULL;
+    if (!copy)
+        return "the value for key_from is too long";
+    memcpy(copy, ret->data, ret->len);
+    ret->data = copy;
+    return NULL;
+}
+
 /* The key: as given, or the value of an attribute. It lives as long as the batch. */
 static const char *find_key(struct server_conn *conn, const struct server_params *params,
                             const struct weir__http_request *request, weir_key *ret)
 {
     struct weir__span key = params->key;
-    struct server_subject subject;
-    if (params->key_from.len > 0) {
-        server_subject_begin(&subject, conn, request, params);
-        if (!server_subject_find(&subject, params->key_from.data, params->key_from.len, &key))
-            return "the request has no value for key_from";
+    if (params->has_key_from) {
+        const char *why = find_key_from(conn, params, request, &key);
+        if (why)
+            return why;
     } else if (!params->has_key) {
         return "a key is needed: key, or key_from with the name of an attribute";
     }
     if (key.len < 1 || key.len > WEIR_KEY_MAX)
         return "a key has 1 to 65536 bytes";
-    if (params->hold || params->key_from.len > 0) {
+    if (params->hold && !params->has_key_from) {
         char *copy = server_batch_room(conn, key.len);
         if (!copy)
             return "the key is too long to be held";
@@ -105,7 +129,7 @@ static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb ve
     set_answer(ask, verb, params, request, stream);
     const char *why = find_key(conn, params, request, &it->key);
     if (why)
-        return undo(conn, ret, "%s", why);
+        return undo(conn, ret, params->has_key_from ? "key_from: %s" : "%s", why);
     if (verb == WEIR__VERB_RESET)
         return SERVER_ASKED;
     if (params->limit.len == 0)
@@ -187,8 +211,14 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
         return undo(conn, ret, "%s", "a key has 1 to 65536 bytes");
     if (weir__policies_plan(conn->thread->rules->policies,
                             params->policy.len ? &params->policy : NULL, &finder,
-                            params->has_key ? &key : NULL, params->cost, &ask->group->plan, &err))
+                            params->has_key ? &key : NULL, params->cost, &ask->group->plan, &err)) {
+        if (!params->has_policy) /* a proxy, or a policy file, that needs mending */
+            server_tell_once(conn->peer_text,
+                             "a request that %s asks for is refused with 400: %s; told once for "
+                             "this address",
+                             conn->peer_text, err.message);
         return undo(conn, ret, "%s", err.message);
+    }
     put_plan(ask->group, wait_of(conn, params));
     const struct weir__policy *by = ask->group->plan.by;
     if (by && by->styled && !params->styled)
@@ -288,21 +318,51 @@ static enum server_routed ask_several(struct server_conn *conn, const struct ser
     return SERVER_ASKED;
 }
 
+/* What stands beside what it has no meaning with: ignoring it would let requests through that somebody meant
+ * to limit. NULL: nothing. */
+static const char *misplaced(enum weir__verb verb, const struct server_params *params)
+{
+    bool several = verb == WEIR__VERB_TAKEALL;
+    bool leases = verb >= WEIR__VERB_ACQUIRE && verb <= WEIR__VERB_RELEASE;
+    if (params->has_limit && params->limit.len == 0)
+        return "limit is empty; leave it out, or give one like token-bucket 100/s";
+    if (params->has_policy && params->policy.len == 0)
+        return "policy is empty; leave it out, or give a policy's name";
+    if (params->has_key_from && params->key_from.len == 0)
+        return "key_from is empty; leave it out, or give an attribute's name";
+    if (params->has_limit && params->has_policy)
+        return "give limit or policy, not both";
+    if (params->has_key_from && params->has_key)
+        return "give key or key_from, not both";
+    if (params->has_key_from && !params->has_limit && verb != WEIR__VERB_RESET)
+        return "key_from needs a limit beside it; the keys of policies are made as their file says";
+    if (params->requests && !several)
+        return "requests is for takeall";
+    if (several &&
+        (params->has_key || params->has_limit || params->has_policy || params->has_key_from ||
+         params->attributes || params->cost != SERVER_COST_UNSAID))
+        return "takeall takes keys, limits and costs in requests only";
+    if (verb != WEIR__VERB_SETTLE && (params->has_receipt || params->actual >= 0))
+        return "receipt and actual are for settle";
+    return params->lease && !leases ? "lease is for renew and release" : NULL;
+}
+
 enum server_routed server_http_ask(struct server_conn *conn, enum weir__verb verb,
                                    const struct server_params *params,
                                    const struct weir__http_request *request, int32_t stream,
                                    struct server_response *ret)
 {
+    const char *why = misplaced(verb, params);
+    if (why)
+        return bad(conn, ret, 400, "%s", why);
     if (verb == WEIR__VERB_TAKEALL)
         return ask_several(conn, params, request, stream, ret);
     if (verb == WEIR__VERB_SETTLE && (!params->has_receipt || params->actual < 0))
         return bad(conn, ret, 400, "%s", "settle needs receipt and actual");
     if ((verb == WEIR__VERB_RENEW || verb == WEIR__VERB_RELEASE) && params->lease == 0)
         return bad(conn, ret, 400, "%s", "a lease is needed: the number that acquire answered");
-    if (params->limit.len > 0 && params->policy.len > 0)
-        return bad(conn, ret, 400, "%s", "give limit or policy, not both");
-    bool by_limit = params->limit.len > 0 ||
-                    (verb == WEIR__VERB_RESET && params->policy.len == 0 && params->has_key);
+    bool by_limit = params->has_limit || (verb == WEIR__VERB_RESET && !params->has_policy &&
+                                          (params->has_key || params->has_key_from));
     return by_limit ? ask_limit(conn, verb, params, request, stream, ret)
                     : ask_policy(conn, verb, params, request, stream, ret);
 }

@@ -14,7 +14,7 @@
 
 struct server_params {
     struct weir__span key, limit, policy, key_from, receipt;
-    bool has_key, has_receipt;
+    bool has_key, has_limit, has_policy, has_key_from, has_receipt;
     uint32_t given; /* which parameters were given: each once */
     int64_t cost;   /* SERVER_COST_UNSAID: the default */
     int64_t wait_us;
@@ -28,8 +28,8 @@ struct server_params {
     const struct weir__json_node *attributes; /* NULL: none */
     const struct weir__json_node *requests;   /* takeall; NULL: none */
     struct {
-        struct weir__span name, value;
-    } said[SERVER_ATTRIBUTES_MAX]; /* attr.NAME=value of a query */
+        struct weir__span name, value; /* names as weir__attribute_fold spells them */
+    } said[SERVER_ATTRIBUTES_MAX];     /* attr.NAME=value of a query */
     size_t said_count;
 };
 
@@ -60,6 +60,7 @@ struct server_subject {
 void server_subject_begin(struct server_subject *subject, const struct server_conn *conn,
                           const struct weir__http_request *request,
                           const struct server_params *params);
-bool server_subject_find(const void *context, const char *name, size_t len, struct weir__span *ret);
+enum weir__found server_subject_find(const void *context, const char *name, size_t len,
+                                     struct weir__span *ret);
 
 #endif

@@ -2,6 +2,7 @@
 #include "server/http_ask.h"
 
 #include "base/duration.h"
+#include "policy/view.h"
 
 #include <string.h>
 
@@ -156,12 +157,16 @@ bool server_params_set(struct server_params *params, struct weir__span name,
         break;
     case PARAM_LIMIT:
         params->limit = value;
+        params->has_limit = true;
         break;
     case PARAM_POLICY:
         params->policy = value;
+        params->has_policy = true;
         break;
     case PARAM_KEY_FROM:
+        weir__attribute_fold((char *)value.data, value.len); /* decoded, or the body: ours */
         params->key_from = value;
+        params->has_key_from = true;
         break;
     case PARAM_COST:
         read_whole(value, "cost", 0, WEIR_COST_MAX, &params->cost, why);
@@ -206,6 +211,26 @@ static bool bad(struct server_conn *conn, struct server_response *ret, const cha
     return false;
 }
 
+/* attr.NAME=value; what is wrong goes to why. */
+static void add_said(struct server_params *params, struct weir__span name, struct weir__span value,
+                     struct weir__buffer *why)
+{
+    weir__attribute_fold((char *)name.data, name.len);
+    for (size_t i = 0; i < params->said_count; i++) {
+        if (params->said[i].name.len == name.len &&
+            !memcmp(params->said[i].name.data, name.data, name.len)) {
+            weir__put_format(why, "\"attr.%.*s\" is given twice", shown(name), name.data);
+            return;
+        }
+    }
+    if (params->said_count == SERVER_ATTRIBUTES_MAX) {
+        weir__put_text(why, "at most 32 attributes a request");
+        return;
+    }
+    params->said[params->said_count].name = name;
+    params->said[params->said_count++].value = value;
+}
+
 bool server_params_query(struct server_conn *conn, const struct weir__http_request *request,
                          struct server_params *params, struct server_response *ret)
 {
@@ -220,22 +245,9 @@ bool server_params_query(struct server_conn *conn, const struct weir__http_reque
         return bad(conn, ret, "the query is too long");
     while (weir__query_next(&query, room, &name, &value)) {
         room += name.len + value.len;
-        if (name.len > 5 && !memcmp(name.data, "attr.", 5)) {
-            if (params->said_count == SERVER_ATTRIBUTES_MAX)
-                return bad(conn, ret, "at most 32 attributes a request");
-            struct weir__span attribute = {name.data + 5, name.len - 5};
-            for (size_t i = 0; i < params->said_count; i++) {
-                if (params->said[i].name.len == attribute.len &&
-                    !memcmp(params->said[i].name.data, attribute.data, attribute.len)) {
-                    weir__put_format(&why, "\"%.*s\" is given twice", shown(name), name.data);
-                    return bad(conn, ret, text);
-                }
-            }
-            params->said[params->said_count].name = attribute;
-            params->said[params->said_count++].value = value;
-            continue;
-        }
-        if (!server_params_set(params, name, value, &why))
+        if (name.len > 5 && !memcmp(name.data, "attr.", 5))
+            add_said(params, (struct weir__span){name.data + 5, name.len - 5}, value, &why);
+        else if (!server_params_set(params, name, value, &why))
             weir__put_format(
                 &why,
                 "unknown parameter \"%.*s\"; there are key, key_from, limit, policy, cost, "
@@ -259,13 +271,52 @@ static bool set_key_base64(struct weir__span value, struct server_params *params
     return params->has_key = true;
 }
 
+/* Whether another of an object's names is that of node i. */
+static bool is_twice(const struct weir__json_node *nodes, const struct weir__json_node *object,
+                     uint32_t i)
+{
+    for (uint32_t j = (uint32_t)(object - nodes) + 1; j < object->next; j = nodes[j + 1].next) {
+        if (j != i && nodes[j].len == nodes[i].len &&
+            !memcmp(nodes[j].text, nodes[i].text, nodes[i].len))
+            return true;
+    }
+    return false;
+}
+
+/* Attributes are single values, with names in one spelling: the body is ours to change. */
+static void set_attributes(struct server_params *params, const struct weir__json_node *object,
+                           struct weir__buffer *why)
+{
+    const struct weir__json_node *nodes = params->nodes;
+    uint32_t first = (uint32_t)(object - nodes) + 1;
+    params->attributes = object;
+    for (uint32_t i = first; i < object->next && why->len == 0; i = nodes[i + 1].next) {
+        struct weir__span name = {nodes[i].text, nodes[i].len};
+        enum weir__json_type type = nodes[i + 1].type;
+        weir__attribute_fold((char *)name.data, name.len);
+        if (type == WEIR__JSON_OBJECT || type == WEIR__JSON_ARRAY)
+            weir__put_format(why,
+                             "attribute \"%.*s\" cannot be %s: an attribute is a text, a number, "
+                             "true, false or null",
+                             shown(name), name.data,
+                             type == WEIR__JSON_OBJECT ? "an object" : "an array");
+    }
+    /* Names that JSON told apart may be the same now. Only fields' and a server's own are folded. */
+    for (uint32_t i = first; i < object->next && why->len == 0; i = nodes[i + 1].next) {
+        bool folds = nodes[i].len > 7 ? !memcmp(nodes[i].text, "header.", 7) : nodes[i].len <= 6;
+        if (folds && is_twice(nodes, object, i))
+            weir__put_format(why, "attribute \"%.*s\" is given twice, in another spelling",
+                             (int)weir__min((int64_t)nodes[i].len, 60), nodes[i].text);
+    }
+}
+
 static void set_member(struct server_params *params, struct weir__span name,
                        const struct weir__json_node *node, struct weir__buffer *why)
 {
     struct weir__span value = {node->text, node->len};
     bool object = node->type == WEIR__JSON_OBJECT, array = node->type == WEIR__JSON_ARRAY;
     if (weir__span_is(name, "attributes") && object) {
-        params->attributes = node;
+        set_attributes(params, node, why);
     } else if (weir__span_is(name, "requests") && array) {
         params->requests = node;
     } else if (object || array || node->type == WEIR__JSON_NULL) {

@@ -111,6 +111,11 @@ int server_run(const struct server_config *config, char *const *argv);
 /* A line on stderr. By any thread. */
 void server_say(const char *format, ...) WEIR__PRINTF(1, 2);
 
+/* ---- told.c ---- */
+
+/* A line on stderr, once for each address and format. By any thread. */
+void server_tell_once(const char *address, const char *format, ...) WEIR__PRINTF(2, 3);
+
 /* ---- rules.c ---- */
 
 /* Reads the files and puts them in force, or changes nothing. The report is for people and JSON. */

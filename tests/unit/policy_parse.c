@@ -168,6 +168,12 @@ static void test_words(void)
     "behind an address stand the lengths of its network, for IPv4 (1 to 32) and IPv6 (1 to 128), " \
     "like ip/24/64"
 
+#define PATHS                                                                                      \
+    "paths are compared without dot segments, without blanks and dots at the end of a segment, "   \
+    "and "                                                                                         \
+    "without what follows a ;"
+#define HOSTS "hosts are compared without scheme, port, path and closing dot"
+
 static const struct {
     const char *text, *message;
 } wrong[] = {
@@ -293,6 +299,26 @@ static const struct {
      "p.yaml:3:63: \"/a%20b\": paths are compared decoded; write the character itself, not %XX"},
     {TOP P LIMIT ", match: {path: //b}}\n",
      "p.yaml:3:63: \"//b\": paths are compared with // made /"},
+    {TOP P LIMIT ", match: {path: /a/../b}}\n",
+     "p.yaml:3:63: \"/a/../b\": " PATHS "; write \"/b\""},
+    {TOP P LIMIT ", match: {path: /a/.}}\n", "p.yaml:3:63: \"/a/.\": " PATHS "; write \"/a/\""},
+    {TOP P LIMIT ", match: {path: /a.}}\n", "p.yaml:3:63: \"/a.\": " PATHS "; write \"/a\""},
+    {TOP P LIMIT ", match: {path: \"/a;x=1/*\"}}\n",
+     "p.yaml:3:63: \"/a;x=1/*\": " PATHS "; write \"/a/*\""},
+    {TOP P LIMIT ", match: {path: [/b, \"/a \"]}}\n",
+     "p.yaml:3:68: \"/a \": " PATHS "; write \"/a\""},
+    {TOP P LIMIT ", match: {path: \"/a\\tb\"}}\n",
+     "p.yaml:3:63: \"/a?b\": a path has no control characters"},
+    {TOP P LIMIT ", match: {host: \"example.com:8080\"}}\n",
+     "p.yaml:3:63: \"example.com:8080\": " HOSTS "; write \"example.com\""},
+    {TOP P LIMIT ", match: {host: \"*.Example.com:*\"}}\n",
+     "p.yaml:3:63: \"*.Example.com:*\": " HOSTS "; write \"*.example.com\""},
+    {TOP P LIMIT ", match: {host: example.com.}}\n",
+     "p.yaml:3:63: \"example.com.\": " HOSTS "; write \"example.com\""},
+    {TOP P LIMIT ", match: {host: \"https://example.com/x\"}}\n",
+     "p.yaml:3:63: \"https://example.com/x\": " HOSTS "; write \"example.com\""},
+    {"version: 1\npath_parameters: drop\npolicies: []\n",
+     "p.yaml:2:18: path_parameters is ignore or keep, found \"drop\""},
     {TOP P LIMIT ", match: {user: }}\n",
      "p.yaml:3:63: user has no value; write one, or \"\" for the empty text"},
     {TOP P LIMIT ", match: {user: [a, null]}}\n",

@@ -306,12 +306,12 @@ static void test_paths(void)
         const char *text, *same;
     } cases[] = {
         {"/login", "/login"},
-        {"", ""},
+
         {"/", "/"},
-        {"*", "*"},
+
         {"/login?next=/x", "/login"},
         {"/login#x", "/login"},
-        {"?x", ""},
+
         {"//login", "/login"},
         {"/////", "/"},
         {"/a//b///c/", "/a/b/c/"},
@@ -330,19 +330,48 @@ static void test_paths(void)
         {"/...", "/..."},
         {"/.well-known/x", "/.well-known/x"},
         {"/a/..b", "/a/..b"},
-        {"/a/b..", "/a/b.."},
+        {"/a/b..", "/a/b"},
+        {"/a./b. /c", "/a/b/c"},
+        {"/login.", "/login"},
+        {"/login/.", "/login/"},
+        {"/login%20", "/login"},
+        {"/login ", "/login"},
+        {"/%20login", "/login"},
+        {"/login/%20", "/login/"},
+        {"/x/..%20/login", "/login"},
+        {"/a/... /b", "/a/.../b"},
+        {"/login;a=b", "/login"},
+        {"/login;", "/login"},
+        {"/login;a=b/x;c/y", "/login/x/y"},
+        {"/login;a=%2Fx", "/login"},
+        {"/login%3Ba=b", "/login"},
+        {"/x/..;a/login", "/login"},
+        {"/a/;x/b", "/a/b"},
+        {";x", "/"},
+        {"/a?b;c", "/a"},
+        {"http://example.com/login?x", "/login"},
+        {"HTTPS://example.com:443//login", "/login"},
+        {"http://example.com", "/"},
+        {"http://example.com?x", "/"},
+        {"http://user:pw@[::1]:80/a/../b", "/b"},
+        {"", "/"},
+        {"?x", "/"},
+        {"login", "/login"},
+        {"*", "/*"},
+        {"//example.com/login", "/example.com/login"},
+        {"/http://x/y", "/http:/x/y"},
         {"/%", "/%"},
         {"/%4", "/%4"},
         {"/%zz", "/%zz"},
         {"/%256c", "/%6c"},
         {"/%3fx", "/?x"},
-        {"a/../b", "a/../b"},
+        {"a/../b", "/b"},
         {"/a?b/../c", "/a"},
     };
     for (size_t i = 0; i < WEIR__COUNT(cases); i++) {
         char room[64];
         struct weir__span same = {NULL, 0};
-        CHECK(weir__normal_path(span(cases[i].text), room, sizeof room, &same));
+        CHECK(!weir__normal_path(span(cases[i].text), false, room, sizeof room, &same));
         if (!CHECK(same.len == strlen(cases[i].same) &&
                    !memcmp(same.data, cases[i].same, same.len)))
             printf("%s is %.*s, expected %s\n", cases[i].text, (int)same.len, same.data,
@@ -350,10 +379,20 @@ static void test_paths(void)
     }
     char room[4];
     struct weir__span same = {NULL, 0};
-    CHECK(!weir__normal_path(span("/a//b"), room, 4, &same));
-    CHECK(weir__normal_path(span("/long enough"), room, 4, &same));
-    CHECK(weir__normal_path(span("/a//?long"), room, 4, &same));
+    CHECK_TEXT(weir__normal_path(span("/a//b"), false, room, 4, &same), "is too long");
+    CHECK_TEXT(weir__normal_path(span("abcd"), false, room, 4, &same), "is too long");
+    CHECK(!weir__normal_path(span("/longenough"), false, room, 4, &same));
+    CHECK(!weir__normal_path(span("/a//?long"), false, room, 4, &same));
     CHECK_INT(same.len, 3);
+    static const char *const refused[] = {"/%00", "/a%0a", "/a\n", "/%7f", "/a%1f/../b", "/\x01"};
+    for (size_t i = 0; i < WEIR__COUNT(refused); i++) {
+        char other[16];
+        const char *wrong = weir__normal_path(span(refused[i]), false, other, sizeof other, &same);
+        CHECK_TEXT(wrong ? wrong : "none", "has a control character");
+    }
+    char kept[32];
+    CHECK(!weir__normal_path(span("/login;a=%3B/x"), true, kept, sizeof kept, &same));
+    CHECK(weir__span_is(same, "/login;a=;/x"));
 }
 
 static void test_hosts(void)
@@ -376,6 +415,7 @@ static void test_hosts(void)
         {"example.com:x", "example.com:x"},
         {"123", "123"},
         {"example.com:", "example.com"},
+        {"example.com..", "example.com"},
     };
     for (size_t i = 0; i < WEIR__COUNT(cases); i++) {
         char room[64];
