@@ -23,6 +23,12 @@ def keys(answer):
     return [row["key"] for row in answer.json["limits"]] if answer.status == 200 else answer.status
 
 
+def lines(server, words):
+    """What it said with these words, once it did."""
+    server.wait_for(lambda: words in server.stderr())
+    return [line for line in server.errors if words in line]
+
+
 # ---- paths ----
 
 # The table of docs/POLICIES.md: what is /login, and what is not. None: refused.
@@ -133,7 +139,7 @@ def test_addresses(check):
             problem(check, client.get("/v1/take", attr_path="/login", attr_ip=text), 400, why, f"attr.ip={text!r}")
             body = {"attributes": {"path": "/login", "ip": text}}
             problem(check, client.post("/v1/take", body), 400, why, f"JSON ip {text!r}")
-        said = [line for line in server.errors if "address" in line]
+        said = lines(server, "refused with 400")
         check(len(said) == 1 and "127.0.0.1" in said[0], f"it is said once for each address: {server.errors}")
         spoken = [("1.2.3.4:80", "1.2.3.4"), ("::ffff:1.2.3.4", "1.2.3.4"), ("2001:db8::7", "2001:db8::/64")]
         for text, wanted in spoken:
@@ -204,7 +210,7 @@ def test_untrusted_is_said(check):
         for _ in range(3):
             client.ask(request("GET", "/v1/take", {"X-Forwarded-For": "1.2.3.4"}))
         client.ask(request("GET", "/v1/take", {"X-Api-Key": "1.2.3.4"}))
-        said = [line for line in server.errors if "trusted_proxies" in line]
+        said = lines(server, "trusted_proxies")
         check(len(said) == 1 and "127.0.0.1 sends X-Forwarded-For" in said[0], f"once for each address: {server.errors}")
     with asked(policies=POLICIES) as (server, client):
         client.ask(request("GET", "/v1/take", {"X-Forwarded-For": "1.2.3.4"}))
