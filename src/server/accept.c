@@ -1,5 +1,5 @@
 /* Connections come and go: accepted within bounds, closed, freed when nothing of them is under way. */
-#include "server/conn.h"
+#include "server/workers.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -111,6 +111,7 @@ void server_conn_kill(struct server_conn *conn)
     if (conn->dead)
         return;
     conn->dead = true;
+    server_work_cancel(conn, SERVER_ALL_STREAMS);
     if (conn->protocol)
         server_count(&thread->counters->closed[conn->protocol->counted_as], 1);
     else

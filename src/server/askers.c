@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ASKERS 64 /* for a remote store; a local one needs them for long work only */
-#define WORKERS 1
+#define ASKERS 64
 
 struct server_askers {
     struct server *server;
@@ -37,7 +36,7 @@ static struct server_batch *next_batch(struct server_askers *askers)
     return batch;
 }
 
-static void bring_back(struct server_batch *batch)
+void server_batch_bring_back(struct server_batch *batch)
 {
     struct server_thread *thread = batch->thread;
     struct server_batch *top = atomic_load(&thread->back);
@@ -52,9 +51,12 @@ static void *ask(void *argument)
     struct server_askers *askers = argument;
     struct server_batch *batch;
     while ((batch = next_batch(askers))) {
-        server_receipts_forget(); /* limits of earlier batches may be gone */
-        server_batch_run(askers->server, batch);
-        bring_back(batch);
+        server_receipts_forget();                   /* limits of earlier batches may be gone */
+        if (atomic_load(&askers->server->stopping)) /* what waits is not asked any more */
+            server_batch_give_up(batch);
+        else
+            server_batch_run(askers->server, batch);
+        server_batch_bring_back(batch);
     }
     return NULL;
 }
@@ -78,8 +80,7 @@ int server_askers_create(struct server *server, struct server_askers **ret, weir
     askers->last = &askers->first;
     pthread_mutex_init(&askers->lock, NULL);
     pthread_cond_init(&askers->some, NULL);
-    size_t wanted = server->remote ? ASKERS : WORKERS;
-    while (askers->count < wanted &&
+    while (askers->count < ASKERS &&
            !pthread_create(&askers->threads[askers->count], NULL, ask, askers))
         askers->count++;
     if (askers->count == 0) {

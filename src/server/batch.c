@@ -2,6 +2,7 @@
 #include "server/conn.h"
 
 #include "server/grpc.h"
+#include "server/workers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -163,8 +164,9 @@ static void reference(struct server_batch *batch)
     batch->rules = server_rules_hold(batch->thread->rules);
 }
 
-static void free_work(struct server_work *work)
+static void free_work(struct server_conn *conn, struct server_work *work)
 {
+    server_work_leave(conn, work->lane, work->kept);
     free(work->body);
     free(work->answer);
     free(work);
@@ -183,7 +185,7 @@ static void release(struct server_batch *batch)
             give_group_back(thread, batch->asks[i].group);
         free(batch->asks[i].said);
         if (batch->asks[i].work)
-            free_work(batch->asks[i].work);
+            free_work(batch->conn, batch->asks[i].work);
         else if (batch->asks[i].verb == WEIR__VERBS)
             server_grpc_end(&batch->asks[i]);
     }
@@ -261,7 +263,10 @@ bool server_batch_finish(struct server_conn *conn)
     if (thread->server->remote || batch->slow) {
         reference(batch);
         conn->inflight++;
-        server_askers_give(thread->server->askers, batch);
+        if (batch->slow)
+            server_workers_give(thread->server->workers, batch);
+        else
+            server_askers_give(thread->server->askers, batch);
         return false;
     }
     server_batch_run(thread->server, batch);

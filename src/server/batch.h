@@ -43,10 +43,17 @@ struct server_said {
     char bytes[];
 };
 
-/* What takes long, or may block, and is no decision: done by an asker, alone. */
+/* The threads that do long work. */
+enum server_lane { SERVER_LANE_PLAY, SERVER_LANE_ADMIN, SERVER_LANES };
+
+/* What takes long, or may block, and is no decision: done by a worker (workers.c). */
 struct server_work {
     void (*run)(struct server *server, struct server_work *work);
-    char *body; /* a copy, NUL-terminated */
+    enum server_lane lane;
+    size_t kept;           /* bytes that are counted for it */
+    atomic_bool cancelled; /* nobody waits for it any more */
+    bool dropped;          /* it was not begun */
+    char *body;            /* a copy, NUL-terminated */
     size_t len;
     int status;
     char *answer; /* malloc'ed by run */
@@ -98,7 +105,7 @@ struct server_batch {
         hashed[SERVER_BATCH_MAX]; /* of simple takes with a local store: once for all uses */
     weir_decision decided[SERVER_BATCH_MAX];
     struct server_ask asks[SERVER_BATCH_MAX];
-    bool slow;       /* askers run it, whatever the store */
+    bool slow;       /* a worker runs it: its last ask is work */
     bool referenced; /* it outlives the cache's turn: its limits are held */
     size_t room_used;
     char room[SERVER_BATCH_ROOM]; /* keys decoded from queries */
@@ -124,10 +131,16 @@ struct server_group *server_group_take(struct server_thread *thread);
 bool server_batch_finish(struct server_conn *conn);
 /* Decides every ask. By any thread. */
 void server_batch_run(struct server *server, struct server_batch *batch);
+/* None of its asks is asked: WEIR_EUNREACHABLE. */
+void server_batch_give_up(struct server_batch *batch);
 /* Counts what a batch decided. */
 void server_batch_count(const struct server_batch *batch);
 /* Runs an ask of gRPC's (verb WEIR__VERBS, ask->other): grpc.c. */
 void server_grpc_run(struct server *server, struct server_ask *ask);
+/* Hands a batch back to its loop. By any thread. */
+void server_batch_bring_back(struct server_batch *batch);
+/* One that is not run: it fails. */
+void server_grpc_give_up(struct server_ask *ask);
 /* A held answer goes before its time, with the rest of its delay. */
 void server_batch_hurry(struct server_batch *batch, int64_t now_us);
 /* Counts, answers and frees a batch that is back. By its loop. */

@@ -246,3 +246,13 @@ void server_batch_run(struct server *server, struct server_batch *batch)
         i++;
     }
 }
+
+void server_batch_give_up(struct server_batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        struct server_ask *ask = &batch->asks[i];
+        ask->code = WEIR_EUNREACHABLE;
+        if (ask->verb == WEIR__VERBS && !ask->work && !ask->said)
+            server_grpc_give_up(ask);
+    }
+}

@@ -42,7 +42,8 @@ static void watch_for(struct server_conn *conn)
 {
     bool out = (conn->blocked && !conn->quiet_until_us) ||
                (conn->tls && server_tls_wants_write(conn->tls));
-    uint32_t events = (wants_input(conn) ? EPOLLIN : 0) | (out ? EPOLLOUT : 0);
+    uint32_t events = (wants_input(conn) ? EPOLLIN : 0) | (out ? EPOLLOUT : 0) |
+                      (conn->works[SERVER_LANE_PLAY] > 0 ? EPOLLRDHUP : 0);
     struct epoll_event event = {.events = events, .data.ptr = conn};
     if (conn->dead || events == conn->events)
         return;
@@ -295,6 +296,10 @@ void server_conn_event(struct server_conn *conn, uint32_t events)
 {
     if (conn->dead)
         return;
+    if (conn->works[SERVER_LANE_PLAY] > 0 && events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
+        server_conn_kill(conn); /* who asked for a simulation has left */
+        return;
+    }
     if (conn->quiet_until_us) {
         if (events & (EPOLLHUP | EPOLLERR))
             server_conn_kill(conn);

@@ -56,6 +56,7 @@ struct server_conn {
     struct server_tls_conn *tls;                /* NULL: plain */
     struct server_conn *prev, *next;            /* all of the thread */
     unsigned inflight;                          /* batches under way or held */
+    unsigned works[SERVER_LANES];               /* pieces of long work that wait or run */
     uint32_t events;                            /* what epoll watches for */
     bool blocked;                               /* conn->out must go first */
     bool closing;   /* nothing more is fed; closed when all is written and nothing is under way */

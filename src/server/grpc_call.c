@@ -178,6 +178,12 @@ void server_grpc_run(struct server *server, struct server_ask *ask)
     call->code = server_rls_take(server->store, &call->plan, &call->error);
 }
 
+void server_grpc_give_up(struct server_ask *ask)
+{
+    struct server_grpc_call *call = ask->other;
+    call->code = weir__fail(&call->error, WEIR_EUNREACHABLE, 0, "the server stops; ask another");
+}
+
 static uint64_t monotonic_ns(void)
 {
     struct timespec now;

@@ -1,5 +1,6 @@
 /* HTTP/2 streams: taken from a thread's pool, filled with a request, given back. See h2.h. */
 #include "server/h2.h"
+#include "server/workers.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -197,6 +198,7 @@ void server_h2_stream_close(struct server_h2_stream *stream)
     }
     leave(stream);
     enter(stream, &stream->h2->orphans);
+    server_work_cancel(stream->h2->conn, stream->id);
 }
 
 struct server_h2_stream *server_h2_stream_back(struct server_h2 *h2, int32_t id)

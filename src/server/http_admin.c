@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "limit/explain.h"
 #include "server/grpc.h"
+#include "server/workers.h"
 #include "sim/playground.h"
 
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 
 #define TOP_SHOWN 20
 #define POLICIES_ROOM ((size_t)2048) /* an entry, its meaning included */
+#define RELOAD_ROOM ((size_t)1024)
 
 struct call {
     struct server_conn *conn;
@@ -178,22 +180,30 @@ static enum server_routed policies(const struct call *call)
 
 /* ---- what is done ---- */
 
-/* Hands the body to an asker. It travels alone where the loop's buffer holds the others' keys. */
-static enum server_routed work(const struct call *call,
+/* Hands the body to a worker. It travels alone where the loop's buffer holds the others' keys. */
+static enum server_routed work(const struct call *call, enum server_lane lane, size_t answer_room,
                                void (*run)(struct server *, struct server_work *))
 {
     struct server_conn *conn = call->conn;
+    size_t kept = sizeof(struct server_batch) + call->request->body.len + answer_room;
     if (!conn->thread->server->remote && server_batch_is_open(conn))
         return SERVER_BUSY;
+    if (!server_work_admit(conn, lane, kept)) {
+        server_response_problem(call->ret, 503, "too much of this is waiting already; try again");
+        return SERVER_RESPONDED;
+    }
     struct server_work *it = calloc(1, sizeof *it);
     char *body = it ? malloc(call->request->body.len + 1) : NULL;
     struct server_ask *ask = body ? server_batch_add(conn) : NULL;
     if (!ask) {
+        server_work_leave(conn, lane, kept);
         free(body);
         free(it);
         server_response_problem(call->ret, 503, "too much is under way; try again");
         return SERVER_RESPONDED;
     }
+    it->lane = lane;
+    it->kept = kept;
     if (call->request->body.len)
         memcpy(body, call->request->body.data, call->request->body.len);
     body[call->request->body.len] = 0;
@@ -210,7 +220,7 @@ static enum server_routed work(const struct call *call,
 
 static void answer_problem(struct server_work *work, int status, const char *detail)
 {
-    struct weir__buffer body = weir__buffer_over(work->answer, 1024);
+    struct weir__buffer body = weir__buffer_over(work->answer, RELOAD_ROOM);
     struct weir__json json = {&body, false};
     const char *title = server_status_text(status);
     weir__json_open(&json, NULL, '{');
@@ -231,26 +241,28 @@ static void run_simulate(struct server *server, struct server_work *work)
     if (!work->answer)
         return;
     struct weir__buffer body = weir__buffer_over(work->answer, WEIR__PLAY_ROOM);
-    int code = weir__simulate(work->body, work->len, &body, &err);
+    int code = weir__simulate(work->body, work->len, &work->cancelled, &body, &err);
     if (code) {
-        answer_problem(work, code == WEIR_ENOMEM ? 503 : 400, err.message);
+        answer_problem(work, code == WEIR_ENOMEM || code == WEIR_EBUSY ? 503 : 400, err.message);
         return;
     }
     work->status = 200;
     work->answer_len = body.len;
+    char *shorter = realloc(work->answer, body.len + 1);
+    work->answer = shorter ? shorter : work->answer;
 }
 
 static void run_reload(struct server *server, struct server_work *work)
 {
     weir_error err;
-    work->answer = malloc(1024);
+    work->answer = malloc(RELOAD_ROOM);
     if (!work->answer)
         return;
     if (server_rules_load(server, &err)) {
         answer_problem(work, 409, err.message);
         return;
     }
-    struct weir__buffer body = weir__buffer_over(work->answer, 1024);
+    struct weir__buffer body = weir__buffer_over(work->answer, RELOAD_ROOM);
     weir__put_text(&body, "{\"reloaded\":true}\n");
     work->status = 200;
     work->answer_len = body.len;
@@ -258,12 +270,12 @@ static void run_reload(struct server *server, struct server_work *work)
 
 static enum server_routed simulate(const struct call *call)
 {
-    return work(call, run_simulate);
+    return work(call, SERVER_LANE_PLAY, WEIR__PLAY_ROOM, run_simulate);
 }
 
 static enum server_routed reload(const struct call *call)
 {
-    return work(call, run_reload);
+    return work(call, SERVER_LANE_ADMIN, RELOAD_ROOM, run_reload);
 }
 
 static enum server_routed envoy_json(const struct call *call)

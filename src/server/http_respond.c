@@ -258,8 +258,12 @@ static const char *failure_text(const struct server_ask *ask)
 
 static void respond_worked(struct server_work *work, struct server_response *ret)
 {
+    if (work->dropped) {
+        server_response_problem(ret, 503, "the server stops before this was begun; try again");
+        return;
+    }
     if (!work->answer) {
-        server_response_problem(ret, 500, "out of memory");
+        server_response_problem(ret, 503, "out of memory for the answer; try again");
         return;
     }
     server_response_begin(ret, work->status);

@@ -94,5 +94,7 @@ void server_response_problem(struct server_response *response, int status, const
     weir__json_close(&json, '}');
     weir__put(&body, "\n", 1);
     server_response_field(response, "cache-control", "no-store", 8);
+    if (status == 503)
+        server_response_field(response, "retry-after", "1", 1);
     server_response_body(response, "application/problem+json", &body);
 }

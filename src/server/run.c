@@ -11,6 +11,7 @@
 #include "server/demo.h"
 #include "server/listen.h"
 #include "server/notify.h"
+#include "server/workers.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -117,29 +118,42 @@ static int open_all(weir_error *err)
                                      server.config.max_connections, &server.clients);
     if (code == 0)
         code = server_failures_create(&server.failures);
-    if (code == 0)
+    if (code == 0 && server.remote)
         code = server_askers_create(&server, &server.askers, err);
+    if (code == 0)
+        code = server_workers_create(&server, &server.workers, err);
     for (int i = 0; i < server.config.threads && code == 0; i++)
         code = server_thread_start(&server, i, err);
     return code;
 }
 
-static void stop_threads(void)
+/* False: a worker hangs in the system, and nothing can be freed under it. */
+static bool stop_threads(void)
 {
     atomic_store(&server.stopping, true);
     for (int i = 0; i < server.thread_count; i++)
         server_thread_wake(server.threads[i]);
-    server_askers_stop(server.askers); /* what they hold comes back first */
+    bool ended = server_workers_stop(server.workers); /* what they hold comes back first */
+    if (!ended)
+        return false;
+    server_askers_stop(server.askers);
     for (int i = 0; i < server.thread_count; i++)
         server_thread_join(server.threads[i]);
     server.thread_count = 0;
+    return true;
 }
 
 static void close_all(void)
 {
     server_demo_stop();
-    stop_threads();
+    if (!stop_threads()) {
+        server_say("a reload hangs while it reads its files; ending without it");
+        if (server.access_log)
+            server_access_log_close(server.access_log);
+        _exit(0);
+    }
     server_askers_destroy(server.askers);
+    server_workers_destroy(server.workers);
     server_clients_destroy(server.clients);
     server_failures_destroy(server.failures);
     if (server.rules)
@@ -276,6 +290,7 @@ static void drain(const sigset_t *signals)
     for (int i = 0; i < server.thread_count; i++)
         server_thread_wake(server.threads[i]);
     server_demo_stop();
+    server_workers_drain(server.workers);
     while ((atomic_load(&server.accepting) > 0 || atomic_load(&server.connections) > 0) &&
            server_monotonic_us() < until) {
         int got = sigtimedwait(signals, NULL, &moment);

@@ -91,6 +91,7 @@ struct server {
     struct server_top *top;
     struct server_access_log *access_log; /* NULL: none */
     struct server_askers *askers;         /* NULL: the store is local */
+    struct server_workers *workers;
     struct server_tls *tls;               /* NULL: none */
     struct server_clients *clients;       /* how many connections each address has */
     struct server_failures *failures;     /* which addresses bring wrong tokens */

@@ -12,6 +12,7 @@
 
 #define BINS_WANTED 150 /* at most, where a width that people read easily allows it */
 #define BINS_LEAST 30   /* fewer only if there is no such width */
+#define STOP_EVERY 256  /* requests between two looks whether anybody still waits */
 #define MILLION INT64_C(1000000)
 #define TRILLION INT64_C(1000000000000)
 
@@ -29,6 +30,7 @@ struct run {
     int64_t start_us, bin_us;
     size_t bins;
     struct departure *departures; /* room for all */
+    const atomic_bool *stop;      /* NULL: it never is */
 };
 
 struct outcome {
@@ -116,6 +118,8 @@ static int decide_all(struct run *run, const weir_limit *limit, weir_store *stor
     *ret = (struct outcome){0};
     for (size_t i = 0; i < run->count; i++) {
         weir_decision decision;
+        if (i % STOP_EVERY == 0 && run->stop && atomic_load(run->stop))
+            return WEIR_EBUSY;
         clock.now_us = run->start_us + run->arrivals[i].at_us;
         request.key = weir_bytes(&run->arrivals[i].key, sizeof run->arrivals[i].key);
         int code = weir_take_all(store, &request, 1, &decision);
@@ -283,11 +287,12 @@ static int64_t most_requests(const struct weir__play *play)
     return WEIR__PLAY_REQUESTS_MAX / weir__max(1, (int64_t)rules);
 }
 
-int weir__simulate(char *body, size_t len, struct weir__buffer *ret, weir_error *err)
+int weir__simulate(char *body, size_t len, const atomic_bool *stop, struct weir__buffer *ret,
+                   weir_error *err)
 {
     struct weir__play play;
     struct weir__play_arrival *arrivals = NULL;
-    struct run run = {.load = &play.load};
+    struct run run = {.load = &play.load, .stop = stop};
     size_t before = ret->len;
     int code = weir__play_read(body, len, &play, err);
     if (code)

@@ -14,6 +14,7 @@
 
 #include "base/buffer.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 #define WEIR__PLAY_LIMITS_MAX 6
@@ -25,8 +26,10 @@
 #define WEIR__PLAY_ROOM (256 << 10) /* bytes that hold every answer */
 
 /* Decodes the body (in place), plays it, writes the answer. Buffer and err are written on success and on
- * failure respectively. WEIR_ENOMEM is the machine's fault, what else there is the body's. */
-int weir__simulate(char *body, size_t len, struct weir__buffer *ret, weir_error *err);
+ * failure respectively. WEIR_ENOMEM is the machine's fault, WEIR_EBUSY says that *stop came true meanwhile
+ * (NULL: it never does), what else there is is the body's. */
+int weir__simulate(char *body, size_t len, const atomic_bool *stop, struct weir__buffer *ret,
+                   weir_error *err);
 
 /* ---- the parts ---- */
 

@@ -29,7 +29,7 @@ static const struct weir__json_node *play(const char *text)
     snprintf(body, sizeof body, "%s", text);
     struct weir__buffer answer = weir__buffer_over(room, sizeof room);
     err = (weir_error){0};
-    code = weir__simulate(body, strlen(body), &answer, &err);
+    code = weir__simulate(body, strlen(body), NULL, &answer, &err);
     if (code) {
         CHECK_INT(answer.len, 0);
         return NULL;
@@ -246,7 +246,7 @@ static void test_poisson(void)
     for (size_t i = 0; i < 3; i++) {
         snprintf(body, sizeof body, load, seeds[i]);
         struct weir__buffer answer = weir__buffer_over(room, sizeof room);
-        CHECK_INT(weir__simulate(body, strlen(body), &answer, &err), 0);
+        CHECK_INT(weir__simulate(body, strlen(body), NULL, &answer, &err), 0);
         if (i == 0)
             memcpy(first, room, answer.len + 1);
         CHECK_INT(strcmp(first, room) == 0, i < 2);
@@ -463,7 +463,7 @@ static void test_small_room(void)
 {
     char body[] = LOAD("\"kind\":\"steady\",\"rate\":10,\"seconds\":60"), small[200];
     struct weir__buffer answer = weir__buffer_over(small, sizeof small);
-    CHECK_INT(weir__simulate(body, strlen(body), &answer, &err), WEIR_ENOMEM);
+    CHECK_INT(weir__simulate(body, strlen(body), NULL, &answer, &err), WEIR_ENOMEM);
     CHECK_INT(answer.len, 0);
 }
 
@@ -484,7 +484,7 @@ static void test_longest(void)
                    "],\"load\":{\"kind\":\"steady\",\"rate\":2000,\"seconds\":1,\"cost\":9}}");
     CHECK(!out.cut);
     struct weir__buffer answer = weir__buffer_over(room, sizeof room);
-    CHECK_INT(weir__simulate(body, out.len, &answer, &err), 0);
+    CHECK_INT(weir__simulate(body, out.len, NULL, &answer, &err), 0);
     if (!CHECK(answer.len > WEIR__PLAY_ROOM / 8))
         printf("%zu bytes, %s\n", answer.len, err.message);
 }
