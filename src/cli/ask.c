@@ -2,6 +2,7 @@
 #include "cli/ask.h"
 
 #include "cli/decision.h"
+#include "store/store.h"
 
 const struct cli_ask cli_ask_default = {.cost = 1, .wait_us = WEIR_WAIT_DEFAULT};
 
@@ -19,6 +20,17 @@ void cli_ask_close(struct cli_ask *ask)
 {
     weir_store_close(ask->store);
     weir_limit_free(ask->limit);
+}
+
+int cli_ask_needs_no_lease(const struct cli_call *call, const struct cli_ask *ask)
+{
+    if (!weir__has_leases(ask->limit))
+        return CLI_OK;
+    return cli_fail(
+        call, CLI_USAGE,
+        "limit \"%s\": nobody could release the slots of a `concurrent` that %s takes; use "
+        "`weir acquire`, which prints the lease to release",
+        weir_limit_text(ask->limit), call->command->name);
 }
 
 static int ask_once(const struct cli_call *call, const struct cli_ask *ask, cli_verb *verb,
@@ -66,6 +78,8 @@ int cli_ask_run(const struct cli_call *call, cli_verb *verb, bool charges)
     if (code)
         return code;
     code = cli_ask_open(call, &ask);
+    if (code == CLI_OK && charges)
+        code = cli_ask_needs_no_lease(call, &ask);
     if (code == CLI_OK)
         code = ask_once(call, &ask, verb, charges);
     cli_ask_close(&ask);

@@ -21,6 +21,10 @@ extern const struct cli_ask cli_ask_default;
 int cli_ask_open(const struct cli_call *call, struct cli_ask *ask);
 void cli_ask_close(struct cli_ask *ask);
 
+/* For take and wait, behind cli_ask_open: a concurrent limit's slots would be held by a lease that nobody was told, so that
+ * nobody could release them. An exit code. */
+int cli_ask_needs_no_lease(const struct cli_call *call, const struct cli_ask *ask);
+
 /* weir_take_all or weir_peek_all. */
 typedef int cli_verb(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret);
 

@@ -42,6 +42,8 @@ static int run(const struct cli_call *call)
         return code;
     code = cli_ask_open(call, &ask);
     if (code == CLI_OK)
+        code = cli_ask_needs_no_lease(call, &ask);
+    if (code == CLI_OK)
         code = wait_once(call, &ask, weir__min(max_us, WEIR_DURATION_MAX));
     cli_ask_close(&ask);
     return code;

@@ -71,6 +71,12 @@ refuses "a receipt that is none" 2 '"zzz"' settle k "$limit" zzz 5
 refuses "settle of concurrent" 2 "release" settle k "concurrent 2" w1-1-1 5
 refuses "acquire of nothing" 2 '--cost "0": expected a whole number from 1' acquire k "concurrent 2" --cost 0
 refuses "acquire without concurrent" 2 'holds no `concurrent`' acquire k "$limit"
+refuses "take of concurrent" 2 'use `weir acquire`' take k "concurrent 2"
+refuses "take of concurrent among others" 2 'use `weir acquire`' take k "$limit, concurrent 2 lease 5s" --json
+refuses "wait for concurrent" 2 'use `weir acquire`' wait k "concurrent 2" --max 1s
+exits "peek at concurrent" 0 peek k "concurrent 2"
+exits "nothing of it was taken" 0 acquire k "concurrent 2" --cost 2
+exits "and it can be released" 0 reset k
 refuses "renew without concurrent" 2 'holds no `concurrent`' renew k "$limit" 7
 
 # ---- store addresses ----

@@ -128,6 +128,17 @@ static void test_longest(void)
               "999.999999");
 }
 
+/* A limit that somebody else uses, too, outlives the first who frees it. */
+static void test_shared(void)
+{
+    weir_limit *limit = NULL;
+    CHECK_INT(weir_limit_parse("token-bucket 1/s", &limit, NULL), 0);
+    CHECK(weir__limit_ref(limit) == limit);
+    weir_limit_free(limit);
+    CHECK_TEXT(weir_limit_text(limit), "token-bucket 1/s");
+    weir_limit_free(limit);
+}
+
 int main(void)
 {
     test_fields();
@@ -136,5 +147,6 @@ int main(void)
     test_canonical();
     test_sixteen();
     test_longest();
+    test_shared();
     return test_report();
 }
