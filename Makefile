@@ -2,15 +2,16 @@
 .POSIX:
 .PHONY: all run test check lint bench bench-redis bench-server bench-nginx coverage fuzz soak guava-traces deb install clean
 
-all: build/build.ninja
+all:
+	tools/deps.sh build
+	tools/configure.sh build
 	ninja -C build
 
-build/build.ninja:
-	tools/deps.sh build
-	meson setup build
-
-# The main job, without any configuration.
-run: all
+# The main job, without any configuration; builds nothing else, and needs nothing else.
+run:
+	tools/deps.sh run
+	tools/configure.sh build
+	ninja -C build weir
 	build/weir serve --demo-load
 
 # All tests, sanitizers included; ends in "N passed, N failed".
@@ -18,16 +19,16 @@ test:
 	tools/deps.sh build test
 	tests/run.py
 
-# The quick part of the tests: no sanitizers, seconds.
+# The quick part of the tests: no sanitizers, seconds; and what `make lint` says to files that were changed.
 check:
 	tools/deps.sh build
 	tests/run.py --quick
+	tools/lint.sh --changed
 
-# Format and static analysis.
-lint: all
-	tools/deps.sh lint
-	clang-format --dry-run --Werror $$(git ls-files '*.c' '*.h' | grep -v '^tests/guava')
-	clang-tidy -quiet -p build $$(git ls-files 'src/*.c' 'modules/*.c')
+# Format and static analysis, all files, all cores.
+lint:
+	tools/deps.sh build
+	tools/lint.sh
 
 # Peers and weir side by side.
 bench: all
@@ -53,7 +54,7 @@ coverage:
 	tools/deps.sh build test
 	tools/coverage.sh
 
-# Every fuzz target for SECONDS each.
+# Every fuzz target for SECONDS_EACH, whole connections included.
 SECONDS_EACH = 60
 fuzz:
 	tools/deps.sh build fuzz

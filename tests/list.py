@@ -1,8 +1,36 @@
 """What tests/run.py runs. {build} is the build folder; words with * are globbed from the root."""
 import collections
 
-# seconds: when to give up; alone: not beside others, because it is about the clock or all cores.
-Test = collections.namedtuple("Test", "name build command seconds alone", defaults=(300, False))
+# seconds: when to give up; alone: not beside others, because it is about the clock or all cores; load: how many cores it
+# keeps busy on average (run.py prints time and work), so that those that mostly wait run side by side.
+Test = collections.namedtuple("Test", "name build command seconds alone load", defaults=(300, False, 1.0))
+
+# What tests need that are no programs of the build, by the first word of their name; others need everything.
+NEEDS = {
+    "vectors": ["tests/vectors"],
+    "command line": ["weir"],
+    "model": ["weir", "tests/vectors"],
+    "fuzz": ["weir", "weir_redis.so"],
+    "redis": ["weir", "weir_redis.so", "tests/store_driver", "tests/vectors"],
+    "server": ["weir", "weir_redis.so"],
+    "nginx": ["weir", "ngx_http_weir_module.so", "weir_redis.so"],
+    "dashboard": ["weir"],
+    "coverage": [],  # it compiles what it counts
+}
+
+# How many cores a test keeps busy on average, as run.py told (work by time), where that is much less than one, or more.
+LOADS = {
+    "server: http_access": 0.1, "server: seeing": 0.1, "server: http_decisions": 0.1, "server: http_connections": 0.1,
+    "server: life": 0.1, "server: h2_basics": 0.2, "server: abuse_slow": 0.2, "server: h2_abuse": 0.2,
+    "server: reload": 0.4, "server: tls_serve": 0.4, "server: recipes": 0.3, "server: grpc_service": 0.4,
+    "server: abuse_flood": 2.0,
+}
+
+
+def load(name):
+    """Of the test with this name, whatever its build."""
+    return LOADS.get(name.partition(" (")[0], 1.0)
+
 
 VECTORS = "tests/vectors/*.vec"
 UNITS = """base_buffer base_duration base_error base_hash base_random core_buckets core_definitions core_fold
@@ -90,7 +118,8 @@ def server(build):
     if build == "asan":  # where memory is handled in other ways than the rest of them try
         names = """http_api http_wire http_pipelines http_decisions http_policies resp_commands reload grpc_service
             h2_abuse h2_fuzz tls_serve abuse_bytes long_work""".split()
-    return [Test(f"server: {name} ({build})", build, f"tests/server/{name}.py", 300, name in alone) for name in names]
+    return [Test(f"server: {name} ({build})", build, f"tests/server/{name}.py", 300, load=load(f"server: {name}"))
+            for name in names]
 
 
 def nginx(build):
@@ -111,6 +140,10 @@ def browser():
 def library():
     return [Test(f"library: {name}", "release", f"tests/api/{name}.sh")
             for name in ("cxx", "symbols", "pkgconfig", "examples", "layers", "words")]
+
+
+def coverage():
+    return [Test("coverage: of core and limit", "release", "tools/coverage.sh")]
 
 
 def documentation():
@@ -144,5 +177,5 @@ def tests(kind):
         *server("release"), *server("asan"), Test("server: threads (tsan)", "tsan", "tests/server/threads.py"),
         *nginx("release"), *nginx("asan"),
         *browser(),
-        *library(), *documentation(),
+        *coverage(), *library(), *documentation(),
     ]

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure the Debian packages of a purpose are there: tools/deps.sh build|test|lint|fuzz|soak|bench|deb
+# Makes sure the Debian packages of a purpose are there: tools/deps.sh run|build|test|lint|fuzz|soak|bench|deb
 # Installs what is missing when run as root on Debian or Ubuntu; otherwise says exactly what to install.
 set -eu
 
@@ -8,19 +8,24 @@ need() { # need COMMAND PACKAGE
     command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
 }
 
+program() { # what the program itself is made with
+    need cc gcc
+    need meson meson
+    need ninja ninja-build
+    need pkg-config pkg-config
+    need python3 python3
+    [ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
+    [ -e /usr/include/yaml.h ] || missing="$missing libyaml-dev"
+    [ -e /usr/include/nghttp2/nghttp2.h ] || missing="$missing libnghttp2-dev"
+    [ -e /usr/include/openssl/ssl.h ] || missing="$missing libssl-dev"
+}
+
 for purpose in "$@"; do
     case $purpose in
+    run) program ;;
     build)
-        need cc gcc
-        need meson meson
-        need ninja ninja-build
-        need pkg-config pkg-config
-        need python3 python3
+        program
         need scdoc scdoc
-        [ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
-        [ -e /usr/include/yaml.h ] || missing="$missing libyaml-dev"
-        [ -e /usr/include/nghttp2/nghttp2.h ] || missing="$missing libnghttp2-dev"
-        [ -e /usr/include/openssl/ssl.h ] || missing="$missing libssl-dev"
         [ -e /usr/share/nginx/src/src/core/nginx.h ] || missing="$missing nginx-dev"
         ;;
     test)
@@ -69,7 +74,7 @@ for purpose in "$@"; do
         need lintian lintian
         ;;
     *)
-        echo "deps: unknown purpose $purpose; there are build, test, lint, fuzz, soak, bench and deb" >&2
+        echo "deps: unknown purpose $purpose; there are run, build, test, lint, fuzz, soak, bench and deb" >&2
         exit 2
         ;;
     esac
