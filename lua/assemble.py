@@ -26,8 +26,17 @@ CONSTANTS = {
     "COUNTER_MAX": "2000000000",
     "CELLS_MAX": "131072",
     "SHORT_VALUE": "1024",  # longer values are written in part where that will do
+    # a section's places in its table, an op's likewise
+    **{f"S_{name}": str(i) for i, name in enumerate(
+        "KIND PERIOD EXTRA POS SIZE FRESH AT AMOUNT BEFORE STORED CAPACITY HEAD LEN SUM LAST BYTES CELL CELL_AT COUNT"
+        .split(), 1)},
+    **{f"O_{name}": str(i) for i, name in enumerate("HOLDER KIND PERIOD EXTRA COUNT BURST COST".split(), 1)},
     "TAKE": "0", "PEEK": "1", "SETTLE": "2", "RESET": "3", "ACQUIRE": "4", "RENEW": "5", "RELEASE": "6",
+    "SHOW": "7",
 }
+# The function library: raise the version with every change of it (tests/redis/lua_function.py insists). What it serves
+# changes only when calls of older programs would be misunderstood.
+LIBRARY_VERSION, LIBRARY_SERVES = 2, 1
 # name: (kind, algorithm, what loads and reports, shape of the state, waits, arguments)
 LEAN = {
     "token_bucket": (0, "token_bucket", "bucket", "bucket", "wait_at_most", "cost wait count period burst"),
@@ -116,7 +125,7 @@ def replace(line, names):
 
 
 def general(pieces, clock):
-    names = dict(CONSTANTS, clock=clock, READ="ring.read", WHOLE="ring.whole")
+    names = dict(CONSTANTS, clock=clock, KEEP_CELLS="state.keep_cells")
     return "\n".join(pieces.expand("verbs.main", names))
 
 
@@ -124,7 +133,7 @@ def lean(pieces, name, clock):
     kind, algorithm, loader, shape, waits, arguments = LEAN[name]
     words = arguments.split()
     stamps = algorithm in ("sliding_log", "sliding_window")
-    values = ", ".join(f"ARGV[{i}] + 0" for i in range(1, len(words) + 1))
+    values = ", ".join(f"tonumber(ARGV[{i}])" for i in range(1, len(words) + 1))
     names = dict(
         CONSTANTS, clock=clock, KIND=str(kind), MARK=str(503 + kind * 65536),
         ALGORITHM=algorithm, LOADER=loader, SHAPE="quick_" + shape, WAITS="lean." + waits,
@@ -133,9 +142,10 @@ def lean(pieces, name, clock):
             loader, algorithm + ".charge"),
         ARGUMENT_COUNT=str(len(words)), ARGUMENT_NAMES=arguments,
         ARGUMENT_LOCALS=f"{', '.join(words)} = {values}",
+        ARGUMENT_ALL=" and ".join(words),
         FRESHER=f"{loader}.fresh count" if shape == "bucket" else f"{loader}.fresh",
         RING_FRESH="quick_ring.fresh_stamps" if stamps else "quick_ring.fresh_leases",
-        READ="quick_ring.read", WHOLE="quick_ring.whole",
+        KEEP_CELLS="state.keep_cells" if shape == "ring" else "state.keep_none",
         PRECISION="extra" if name == "sliding_window" else "0")
     lines = pieces.expand("lean.main", names)
     return "\n".join(inline(line) for line in lines)
@@ -146,9 +156,33 @@ def inline(line):
                   lambda call: INLINE[call[1]] + "(", line)
 
 
-def library(scripts):
-    """A Redis Function library with the general script and the lean ones as functions."""
-    out = ["#!lua name=weir"]
+def only(verbs, name, words):
+    """Refuses all verbs but these."""
+    other = " and ".join(f"ARGV[1] ~= '{CONSTANTS[verb]}'" for verb in verbs)
+    return (f"if {other} then\n"
+            f"return redis.error_reply('ERR {name} is for {words} alone')\nend")
+
+
+FREE = only(("RESET", "RELEASE"), "weir_free", "reset (3) and release (6)")
+PEEK = only(("PEEK", "SHOW"), "weir_peek", "peek (1) and show (7)")
+
+
+def spare(general_text):
+    """What gives back, for servers that are out of memory. Redis 7.0 or newer reads the flag."""
+    return f"#!lua flags=allow-oom\n{FREE}\n{general_text}"
+
+
+def library(general_text, scripts):
+    """A Redis Function library: the general script, the same with flags for what does not charge, and the lean
+    ones. Stores ask it for its version, and which callers it serves."""
+    def register(name, body, flags):
+        return (f"redis.register_function{{function_name='{name}', flags={{{flags}}}, callback=function(KEYS, ARGV)\n"
+                f"{body}\nend}}")
+    out = ["#!lua name=weir", "local function weir(KEYS, ARGV)", general_text, "end",
+           "redis.register_function('weir', weir)",
+           register("weir_version", f"return {{{LIBRARY_VERSION}, {LIBRARY_SERVES}}}", "'no-writes'"),
+           register("weir_peek", f"{PEEK}\nreturn weir(KEYS, ARGV)", "'no-writes'"),
+           register("weir_free", f"{FREE}\nreturn weir(KEYS, ARGV)", "'allow-oom'")]
     for name, text in scripts.items():
         out += [f"redis.register_function('{name}', function(KEYS, ARGV)", text, "end)"]
     return "\n".join(out)
@@ -160,8 +194,9 @@ def assemble():
     out = {"weir": (general(pieces, "clock"), "")}
     for name in LEAN:
         out["take_" + name] = (lean(pieces, name, "clock"), LEAN[name][5])
-    functions = {("weir" if name == "weir" else "weir_" + name): text for name, (text, _) in out.items()}
-    out["weir_library"] = (library(functions), "")
+    functions = {"weir_" + name: text for name, (text, _) in out.items() if name != "weir"}
+    out["weir_free"] = (spare(out["weir"][0]), "")
+    out["weir_library"] = (library(out["weir"][0], functions), "")
     out["weir_test"] = (general(pieces, "clock_test"), "")
     for name in LEAN:
         out[f"take_{name}_test"] = (lean(pieces, name, "clock_test"), LEAN[name][5])
@@ -185,6 +220,8 @@ def header(scripts):
            "    int kind;         /* enum weir__kind of a lean script, else -1 */",
            "    const char *arguments;",
            "    const char *text;", "};", "",
+           "/* The function library: its version, and the number of the calls that it understands. */",
+           f"enum {{ WEIR__LIBRARY_VERSION = {LIBRARY_VERSION}, WEIR__LIBRARY_SERVES = {LIBRARY_SERVES} }};", "",
            "static const struct weir__script weir__scripts[] = {"]
     kinds = {"take_" + name: row[0] for name, row in LEAN.items()}
     for name, (text, arguments) in scripts.items():

@@ -2,17 +2,18 @@
 
 --@block now
 local time = redis.call('TIME')
-local micro = time[2] + 0
-local now, given = time[1] * 1000000 + micro, #ARGV
+local now, given = time[1] * 1000000 + time[2], #ARGV
 
 -- Most charge nothing or 1; their receipts are cheaper to print.
 --@block receipt RET CHARGED
+RET = time[2]
+if #RET < 6 then RET = sub('00000', #RET) .. RET end
 if CHARGED == 0 then
-    RET = format('w1-%s%06d-0', time[1], micro)
+    RET = 'w1-' .. time[1] .. RET .. '-0'
 elseif CHARGED == 1 then
-    RET = format('w1-%s%06d-1', time[1], micro)
+    RET = 'w1-' .. time[1] .. RET .. '-1'
 else
-    RET = format('w1-%s%06d-%.0f', time[1], micro, CHARGED)
+    RET = format('w1-%s%s-%.0f', time[1], RET, CHARGED)
 end
 
 -- `fresh` as milliseconds, rounded up. In two halves: %d takes either on any server, and is faster than %.0f.

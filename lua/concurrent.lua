@@ -20,7 +20,7 @@ if present and at > t then t = at end
 local previous = 0
 while len > 0 do
     local expiry, n
-    --@use READ expiry, n | '<I8I3' | head
+    --@use ring.read expiry, n | '<I8I3' | head
     n = n % 131072
     --@use ring.check expiry | n | sum | len - 1 | previous | at + DURATION_MAX
     if expiry > t then break end
@@ -30,6 +30,7 @@ end
 
 -- Every cell, before any of them may change.
 --@block check_all
+--@use ring.whole
 local left, previous = sum, 0
 for i = 0, len - 1 do
     local expiry, n = unpack('<I8I3', value, base + (head + i) % capacity * 16)
@@ -48,7 +49,7 @@ elseif cost > count then
 else
     local i, left, previous, expiry, n = 0, sum, 0
     repeat
-        --@use READ expiry, n | '<I8I3' | (head + i) % capacity
+        --@use ring.read expiry, n | '<I8I3' | (head + i) % capacity
         n = n % 131072
         --@use ring.check expiry | n | left | len - 1 - i | previous | at + DURATION_MAX
         excess, i, left, previous = excess - n, i + 1, left - n, expiry
@@ -64,7 +65,7 @@ cell = pack('<I8I3I5', expiry, ID % 128 * 131072 + cost, high)
 local i = len
 while i > 0 do
     local other
-    --@use READ other | '<I8' | (head + i - 1) % capacity
+    --@use ring.read other | '<I8' | (head + i - 1) % capacity
     if other <= expiry then break end
     i = i - 1
 end
@@ -72,7 +73,7 @@ if i == len then
     --@use ring.append
     last = expiry
 else
-    --@use WHOLE
+    --@use ring.whole
     --@use ring.line
     if len == capacity then
         capacity, head = capacity * 2 + 2, 0

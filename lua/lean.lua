@@ -9,6 +9,9 @@ if given ~= ARGUMENT_COUNT then
     return redis.error_reply('ERR expected ARGUMENT_COUNT numbers: ARGUMENT_NAMES')
 end
 local ARGUMENT_LOCALS
+if not (ARGUMENT_ALL) then
+    return redis.error_reply('ERR expected ARGUMENT_COUNT numbers: ARGUMENT_NAMES')
+end
 --@use SHAPE.locals
 local sound = cost >= 0 and cost <= COST_MAX and cost % 1 == 0
 --@use rule.check
@@ -23,11 +26,11 @@ local sections, section
 if value then
     --@use SHAPE.quick
     if not present then
-        sections = {}
+        sections, size = {}, size or #value
         --@use state.walk
         --@use state.find
         if section then
-            present, fresh, at = true, section.fresh, section.at
+            present, fresh, at = true, section[S_FRESH], section[S_AT]
             --@use SHAPE.long
         end
     end
@@ -47,12 +50,16 @@ if charged > 0 then
     if not sections then
         --@use SHAPE.write
     else
-        local bytes, added = nil, {}
-        --@use state.pack
-        --@use SHAPE.body
-        if section then section.bytes = bytes else added[1] = bytes end
-        --@use state.compose
-        --@use clock.set key | table.concat(parts)
+        local holder, whole, count_of = {
+            value = value, skip = skip, size = size, sections = sections, added = {}, fresh = 0,
+            changed = false, rebuilt = false,
+        }
+        --@use state.keep
+        if holder.rebuilt or size <= SHORT_VALUE then
+            --@use state.compose
+            whole, count_of = parts, live
+        end
+        --@use state.write whole | count_of
     end
 end
 --@use LOADER.report

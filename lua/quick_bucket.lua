@@ -6,7 +6,7 @@ local tick, ticks, cap
 local present, fresh, at, amount = false, 0, 0, 0
 
 --@block fetch
-local value = redis.pcall('GET', key)
+local value, skip, size = redis.pcall('GET', key), 0, nil
 
 --@block quick
 if #value == 28 then
@@ -19,11 +19,9 @@ if #value == 28 then
 end
 
 --@block long
-amount = section.amount
+amount = section[S_AMOUNT]
 
 --@block none
 
 --@block write
 --@use clock.set key | pack('<I3I6I5I7I7', MARK, period, count, at, amount)
-
---@block body

@@ -5,7 +5,7 @@ local grain, parts, weight
 local present, fresh, at, before, amount = false, 0, 0, 0, 0
 
 --@block fetch
-local value = redis.pcall('GET', key)
+local value, skip, size = redis.pcall('GET', key), 0, nil
 
 --@block quick
 if #value == 24 then
@@ -18,11 +18,9 @@ if #value == 24 then
 end
 
 --@block long
-before, amount = section.before, section.amount
+before, amount = section[S_BEFORE], section[S_AMOUNT]
 
 --@block none
 
 --@block write
 --@use clock.set key | pack('<I3I6I7I4I4', MARK, period, at, before, amount)
-
---@block body

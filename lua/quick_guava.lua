@@ -5,7 +5,7 @@ local stable, top, cooldown, threshold, slope
 local present, fresh, at, stored = false, 0, 0, 0
 
 --@block fetch
-local value = redis.pcall('GET', key)
+local value, skip, size = redis.pcall('GET', key), 0, nil
 
 --@block quick
 if #value == 31 then
@@ -16,11 +16,9 @@ if #value == 31 then
 end
 
 --@block long
-stored = section.stored
+stored = section[S_STORED]
 
 --@block none
 
 --@block write
 --@use clock.set key | pack('<I3I6I7I7d', MARK, period, fresh, at, stored)
-
---@block body

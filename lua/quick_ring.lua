@@ -6,14 +6,10 @@ local present, fresh, at = false, 0, 0
 local base, capacity, head, len, sum, last, t = 1, 0, 0, 0, 0, 0, 0
 local cells, place, cell
 
--- GETRANGE gives '' for a key that is not there. No ring's value is as long as what is asked for: one that
--- fills it is `long`, and goes on being read cell by cell, or else is not ours alone.
 --@block fetch
-local value, long, size = redis.pcall('GETRANGE', key, '0', '1065'), false
-if value == '' and redis.call('EXISTS', key) == 0 then value = false end
+--@use state.fetch
 
 --@block quick
-size = #value == 1066 and redis.call('STRLEN', key) or #value
 if size >= 74 then
     local mark, same, precision, room, first, n, newest, total, zero = unpack('<I3I6I6I4I4I4I7I7I1', value)
     local whole = 2
@@ -22,38 +18,23 @@ if size >= 74 then
         and precision == PRECISION and size == 42 + room * 16 and room == whole
         and first < room and n >= 1 and n <= room and n <= CELLS_MAX and total >= 1 and total <= EXACT_MAX
         and newest <= EXACT_MAX and zero == 0 then
-        long = size > 1066
         present, at, base, capacity, head, len, sum = true, newest, 43, room, first, n, total
         --@use RING_FRESH
-    elseif size > 1065 then
-        value = redis.call('GET', key)
     end
 end
 
--- A cell of a long ring is fetched by itself.
---@block read RETS FORMAT PLACE
-if long then
-    local from = base + (PLACE) * 16 - 1
-    RETS = unpack(FORMAT, redis.call('GETRANGE', key, format('%d', from), format('%d', from + 15)))
-else
-    RETS = unpack(FORMAT, value, base + (PLACE) * 16)
-end
-
---@block whole
-if long then value, long = redis.call('GET', key), false end
-
 --@block long
-base, capacity, head, len, sum = section.pos + 40, section.capacity, section.head, section.len, section.sum
-last = section.last
+base, capacity, head = section[S_POS] + 40 - skip, section[S_CAPACITY], section[S_HEAD]
+len, sum, last = section[S_LEN], section[S_SUM], section[S_LAST]
 
 --@block none
 value = ''
 
 --@block write
-if not cells and (long or #value > SHORT_VALUE) then
+if not cells and size > SHORT_VALUE then
     local header = pack('<I1I6I6I4I4I4I7I7I1', kind, period, PRECISION, capacity, head, len, at, sum, 0)
     redis.call('SETRANGE', key, '2', header)
-    redis.call('SETRANGE', key, format('%.0f', base + place * 16 - 1), cell)
+    redis.call('SETRANGE', key, format('%d', 42 + place * 16), cell)
     --@use clock.expire key
 else
     local bytes = pack('<I3I6I6I4I4I4I7I7I1', MARK, period, PRECISION, capacity, head, len, at, sum, 0)
@@ -61,12 +42,9 @@ else
     --@use clock.set key | bytes
 end
 
---@block body
---@use ring.body
-
 --@block fresh_stamps
 local n
---@use READ last, n | '<I8I8' | (head + len - 1) % capacity
+--@use ring.peep last, n | '<I8I8' | (head + len - 1) % capacity
 if last ~= at or n < 1 or n > sum then
     --@use state.refuse
 end
@@ -74,7 +52,7 @@ end
 
 --@block fresh_leases
 local n
---@use READ last, n | '<I8I3' | (head + len - 1) % capacity
+--@use ring.peep last, n | '<I8I3' | (head + len - 1) % capacity
 n = n % 131072
 if last > at + DURATION_MAX or n < 1 or n > sum then
     --@use state.refuse

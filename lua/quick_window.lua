@@ -4,7 +4,7 @@
 local present, fresh, at, amount = false, 0, 0, 0
 
 --@block fetch
-local value = redis.pcall('GET', key)
+local value, skip, size = redis.pcall('GET', key), 0, nil
 
 --@block quick
 if #value == 23 then
@@ -16,11 +16,9 @@ if #value == 23 then
 end
 
 --@block long
-amount = section.amount
+amount = section[S_AMOUNT]
 
 --@block none
 
 --@block write
 --@use clock.set key | pack('<I3I6I7I7', MARK, period, at, amount)
-
---@block body

@@ -2,12 +2,34 @@
 -- stands in `value`; cell i stands at place (head + i) mod capacity. A change leaves its bytes in
 -- `cell` for `place`, or all places anew in `cells`.
 
--- Reads a cell. Lean scripts have a READ of their own, for values too long to be fetched whole.
+-- Reads a cell. If it is not in the window, the window moves there: neighbours are often next.
 --@block read RETS FORMAT PLACE
-RETS = unpack(FORMAT, value, base + (PLACE) * 16)
+local where = base + (PLACE) * 16
+if where < 1 or where + 15 > #value then
+    skip, base = skip + where - 1, base - where + 1
+    --@use state.bytes value | skip + 1 | skip + SHORT_VALUE
+    where = 1
+end
+RETS = unpack(FORMAT, value, where)
 
--- Makes sure that the whole value is at hand.
+-- The same, but leaves the window where it is.
+--@block peep RETS FORMAT PLACE
+local where = base + (PLACE) * 16
+if where > 0 and where + 15 <= #value then
+    RETS = unpack(FORMAT, value, where)
+else
+    local bytes
+    --@use state.bytes bytes | skip + where | skip + where + 15
+    RETS = unpack(FORMAT, bytes)
+end
+
+-- Makes sure that all places are in the window.
 --@block whole
+if base < 1 or base + capacity * 16 - 1 > #value then
+    skip = skip + base - 1
+    base = 1
+    --@use state.bytes value | skip + 1 | skip + capacity * 16
+end
 
 -- All places in the cells' order, head first.
 --@block line
@@ -22,7 +44,7 @@ cells = sub(line, (capacity - head) * 16 + 1) .. sub(line, 1, (capacity - head) 
 if len < capacity then
     place = (head + len) % capacity
 else
-    --@use WHOLE
+    --@use ring.whole
     --@use ring.line
     capacity, head = capacity * 2 + 2, 0
     cells = line .. cell .. rep('\0', (capacity - len - 1) * 16)
@@ -37,6 +59,7 @@ len = len - 1
 -- Puts the section's cells behind its header.
 --@block body
 if not cells then
+    --@use ring.whole
     cells = sub(value, base, base + place * 16 - 1) .. cell
         .. sub(value, base + place * 16 + 16, base + capacity * 16 - 1)
 end

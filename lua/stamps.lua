@@ -19,15 +19,16 @@ if present and at > t then t = at end
 local previous = 0
 while len > 0 do
     local stamp, n
-    --@use READ stamp, n | '<I8I8' | head
+    --@use ring.read stamp, n | '<I8I8' | head
     --@use ring.check stamp | n | sum | len - 1 | previous | at
     if stamp + period > t then break end
     sum, len, head, previous = sum - n, len - 1, head + 1, stamp
     if head == capacity then head = 0 end
 end
 
--- Every cell, previous any of them may change.
+-- Every cell, before any of them may change.
 --@block check_all
+--@use ring.whole
 local left, previous = sum, 0
 for i = 0, len - 1 do
     local stamp, n = unpack('<I8I8', value, base + (head + i) % capacity * 16)
@@ -46,7 +47,7 @@ elseif cost > count then
 else
     local i, left, previous, stamp, n = 0, sum, 0
     repeat
-        --@use READ stamp, n | '<I8I8' | (head + i) % capacity
+        --@use ring.read stamp, n | '<I8I8' | (head + i) % capacity
         --@use ring.check stamp | n | left | len - 1 - i | previous | at
         excess, i, left, previous = excess - n, i + 1, left - n, stamp
     until excess <= 0
@@ -57,7 +58,7 @@ end
 --@block charge JOINS
 if len > 0 then
     local newest, stamp, n = (head + len - 1) % capacity, nil, nil
-    --@use READ stamp, n | '<I8I8' | newest
+    --@use ring.read stamp, n | '<I8I8' | newest
     if JOINS then place, cell = newest, pack('<I8I8', t, n + cost) end
 end
 if not cell then

@@ -1,24 +1,49 @@
 -- The value of a key: docs/STATE.md. A section is read into a table; numbers are checked before they are used.
+--
+-- `value` is a window onto the key's value: `skip` bytes stand before it, `size` is how long the whole is. Most
+-- values are short and all in it. Of a long one only what is needed is read and written.
 
 --@block refuse
 return redis.error_reply('WEIRSTATE key "' .. sub(key, 1, 200)
     .. '" holds a value that is not weir\'s, or is damaged; use another key or delete it')
 
+-- The first window. GETRANGE gives '' for a key that is not there.
+--@block fetch
+local value, skip, size = redis.pcall('GETRANGE', key, '0', '1065'), 0, 0
+if value == '' then
+    if redis.call('EXISTS', key) == 0 then value = false end
+elseif type(value) == 'string' then
+    size = #value == 1066 and redis.call('STRLEN', key) or #value
+end
+
+-- Bytes FROM to TO of the key's value, the first being 1.
+--@block bytes RET FROM TO
+RET = redis.call('GETRANGE', key, format('%d', FROM - 1), format('%d', TO - 1))
+
+-- Makes sure that the whole value is in the window.
+--@block whole
+if #value < size then value, skip = redis.call('GET', key), 0 end
+
 -- Reads `value` into `sections`, in their order. A refusal of the server itself is passed on.
 --@block walk
 if type(value) == 'table' and sub(value.err, 1, 9) ~= 'WRONGTYPE' then return value end
-if type(value) ~= 'string' or #value < 3 or sub(value, 1, 2) ~= '\247\1' then
+if type(value) ~= 'string' or size < 3 or sub(value, 1, 2) ~= '\247\1' then
     --@use state.refuse
 end
-local pos, size = 3, #value
+local pos = 3
 while pos <= size do
-    local kind, left = byte(value, pos), size - pos + 1
-    local period, extra, fresh, at, amount, before, stored, capacity, head, len, sum, last, bytes
+    if pos + 39 > skip + #value and skip + #value < size then
+        --@use state.bytes value | pos | pos + 1065
+        skip = pos - 1
+    end
+    local at_hand, left = pos - skip, size - pos + 1
+    local kind = byte(value, at_hand)
+    local period, extra, fresh, at, amount, before, stored, capacity, head, len, sum, last, bytes, count
     local sound = false
     if kind <= 2 then
         if left >= 26 then
-            local count, tick
-            period, count, at, amount = unpack('<I6I5I7I7', value, pos + 1)
+            local tick
+            period, count, at, amount = unpack('<I6I5I7I7', value, at_hand + 1)
             tick = (period <= MINUTE or kind == 1) and 1 or 1000
             if count >= 1 and amount >= 1 and amount <= EXACT_MAX and at * tick <= EXACT_MAX then
                 sound, bytes = true, 26
@@ -31,13 +56,13 @@ while pos <= size do
         end
     elseif kind <= 4 then
         if left >= 21 then
-            period, at, amount = unpack('<I6I7I7', value, pos + 1)
+            period, at, amount = unpack('<I6I7I7', value, at_hand + 1)
             sound, bytes = amount >= 1 and amount <= EXACT_MAX and at <= EXACT_MAX, 21
             --@use fixed_window.fresh
         end
     elseif kind == 7 then
         if left >= 22 then
-            period, at, before, amount = unpack('<I6I7I4I4', value, pos + 1)
+            period, at, before, amount = unpack('<I6I7I4I4', value, at_hand + 1)
             bytes = 22
             if period >= 1 and period <= DURATION_MAX then
                 local grain, parts
@@ -51,7 +76,7 @@ while pos <= size do
     elseif kind <= 6 or kind == 10 then
         if left >= 40 then
             local zero, whole = nil, 2
-            period, extra, capacity, head, len, at, sum, zero = unpack('<I6I6I4I4I4I7I7I1', value, pos + 1)
+            period, extra, capacity, head, len, at, sum, zero = unpack('<I6I6I4I4I4I7I7I1', value, at_hand + 1)
             bytes = 40 + capacity * 16
             while whole < capacity and whole < 262142 do whole = whole * 2 + 2 end
             sound = bytes <= left and capacity == whole
@@ -60,12 +85,14 @@ while pos <= size do
                 and at <= EXACT_MAX and zero == 0 and (extra > 0) == (kind == 6)
             if sound then
                 local n
-                last, n = unpack('<I8I8', value, pos + 40 + (head + len - 1) % capacity * 16)
+                local base = at_hand + 40
                 if kind == 10 then
-                    n = unpack('<I3', value, pos + 48 + (head + len - 1) % capacity * 16) % 131072
+                    --@use ring.peep last, n | '<I8I3' | (head + len - 1) % capacity
+                    n = n % 131072
                     sound = last <= at + DURATION_MAX
                     --@use concurrent.fresh
                 else
+                    --@use ring.peep last, n | '<I8I8' | (head + len - 1) % capacity
                     sound = last == at
                     --@use stamps.fresh
                 end
@@ -74,7 +101,7 @@ while pos <= size do
         end
     elseif kind <= 9 then
         if left >= 29 then
-            period, fresh, at, stored = unpack('<I6I7I7d', value, pos + 1)
+            period, fresh, at, stored = unpack('<I6I7I7d', value, at_hand + 1)
             sound, bytes = stored >= 0 and stored < 1e300 and at <= EXACT_MAX, 29
         end
     end
@@ -82,9 +109,8 @@ while pos <= size do
         --@use state.refuse
     end
     sections[#sections + 1] = {
-        kind = kind, period = period, extra = extra, pos = pos, size = bytes, fresh = fresh,
-        at = at, amount = amount, before = before, stored = stored,
-        capacity = capacity, head = head, len = len, sum = sum, last = last,
+        kind, period, extra, pos, bytes, fresh, at, amount, before, stored, capacity, head, len, sum, last,
+        nil, false, false, count,
     }
     pos = pos + bytes
 end
@@ -93,7 +119,8 @@ end
 --@block find
 for i = 1, #sections do
     local s = sections[i]
-    if s.kind == kind and (kind == 10 or (s.period == period and (kind ~= 6 or s.extra == extra))) then
+    if s[S_KIND] == kind
+        and (kind == 10 or (s[S_PERIOD] == period and (kind ~= 6 or s[S_EXTRA] == extra))) then
         section = s
         break
     end
@@ -114,16 +141,51 @@ else
     bytes = pack('<I1I6I6I4I4I4I7I7I1', kind, period, precision, capacity, head, len, at, sum, 0)
 end
 
--- The value anew: sections that changed (`bytes`: what they are now, false: gone) in their places, `added`
--- ones behind. `fresh` becomes the latest of all.
+-- A changed state's bytes, for writing; of a ring in a long value only its header and the cell that changed. What
+-- was added, went or changed its size makes the holder be `rebuilt`.
+--@block keep
+local bytes = false
+if present then
+    --@use state.pack
+    --@use KEEP_CELLS
+    if fresh > holder.fresh then holder.fresh = fresh end
+end
+holder.changed = true
+if not section then
+    holder.rebuilt = true
+    if bytes then holder.added[#holder.added + 1] = bytes end
+else
+    section[S_BYTES] = bytes
+    if not section[S_CELL] and #(bytes or '') ~= section[S_SIZE] then holder.rebuilt = true end
+end
+
+--@block keep_cells
+if capacity > 0 then
+    if section and not cells and holder.size > SHORT_VALUE then
+        section[S_CELL], section[S_CELL_AT] = cell, section[S_POS] + 40 + place * 16
+    else
+        --@use ring.body
+    end
+end
+
+--@block keep_none
+
+-- The value anew, `parts` of it: sections that changed (their bytes: what they are now, false: gone) in their
+-- places, added ones behind. `holder.fresh` becomes the latest of all.
 --@block compose
+local value, skip, size, added = holder.value, holder.skip, holder.size, holder.added
+if value then
+    --@use state.whole
+end
 local parts, live = {'\247\1'}, 0
-for i = 1, #sections do
-    local s = sections[i]
-    local bytes = s.bytes
+for i = 1, #holder.sections do
+    local s = holder.sections[i]
+    local bytes, pos = s[S_BYTES], s[S_POS]
     if bytes == nil then
-        if s.fresh > fresh then fresh = s.fresh end
-        if #added == 0 or now < s.fresh then bytes = sub(value, s.pos, s.pos + s.size - 1) end
+        if #added == 0 or now < s[S_FRESH] then bytes = sub(value, pos, pos + s[S_SIZE] - 1) end
+    elseif s[S_CELL] then
+        bytes = bytes .. sub(value, pos + 40, s[S_CELL_AT] - 1) .. s[S_CELL]
+            .. sub(value, s[S_CELL_AT] + 16, pos + s[S_SIZE] - 1)
     end
     if bytes then
         live = live + 1
@@ -135,5 +197,25 @@ for i = 1, #added do
     parts[live + 1] = added[i]
 end
 if live > 16 then
-    return redis.error_reply('ERR the key holds 16 live limits already; use another key')
+    return redis.error_reply('WEIRFULL the key holds 16 live limits already; use another key')
+end
+
+-- Writes a changed holder whose value, if it is written as a whole, was composed before.
+--@block write PARTS LIVE
+local fresh = holder.fresh
+for i = 1, #holder.sections do
+    local s = holder.sections[i]
+    if s[S_BYTES] == nil and s[S_FRESH] > fresh then fresh = s[S_FRESH] end
+end
+if LIVE == 0 then
+    redis.call('DEL', key)
+elseif PARTS then
+    --@use clock.set key | table.concat(PARTS)
+else
+    for i = 1, #holder.sections do
+        local s = holder.sections[i]
+        if s[S_BYTES] then redis.call('SETRANGE', key, format('%d', s[S_POS] - 1), s[S_BYTES]) end
+        if s[S_CELL] then redis.call('SETRANGE', key, format('%d', s[S_CELL_AT] - 1), s[S_CELL]) end
+    end
+    --@use clock.expire key
 end

@@ -1,7 +1,7 @@
 -- The general script: every verb, several limits and keys in one atomic call. Nothing is written before
 -- everything is judged. README.md says what the arguments are.
 --
---   arguments ─► ops, one a limit ─► load and judge each ─► change all or none ─► write keys ─► reply
+--   arguments ─► read each key ─► each limit: load, judge ─► charge all or none ─► write keys ─► reply
 
 --@block main
 local unpack, pack, tonumber = struct.unpack, struct.pack, tonumber
@@ -11,18 +11,11 @@ local sub, rep, byte, find, format = string.sub, string.rep, string.byte, string
 --@use verbs.read_keys
 if verb == RESET then
     --@use verbs.reset
+elseif verb == SHOW then
+    --@use verbs.show
 end
---@use verbs.read_limits
-local rows, all = {}, true
-for i = 1, #ops do
-    --@use verbs.load
-    if verb <= PEEK or verb == ACQUIRE then
-        --@use verbs.judge
-    else
-        --@use verbs.correct
-    end
-end
-if verb <= PEEK or verb == ACQUIRE then
+--@use verbs.limits
+if judging then
     local charging = all and verb ~= PEEK
     for i = 1, #ops do
         --@use verbs.charge_and_report
@@ -35,14 +28,14 @@ end
 --@block arguments
 local verb, options = tonumber(ARGV[1]), tonumber(ARGV[2])
 local wait_for, id = tonumber(ARGV[3]), tonumber(ARGV[4])
-if not verb or not (verb >= TAKE and verb <= RELEASE and verb % 1 == 0) then
-    return redis.error_reply('ERR the first argument is the verb, a number from 0 to 6')
+if not verb or not (verb >= TAKE and verb <= SHOW and verb % 1 == 0) then
+    return redis.error_reply('ERR the first argument is the verb, a number from 0 to 7')
 end
 if #KEYS == 0 or #KEYS > 16 or (#KEYS > 1 and verb >= SETTLE and verb ~= RESET) then
     return redis.error_reply('ERR take, peek and reset name 1 to 16 keys, the other verbs one')
 end
 local t0, c0
-if verb ~= RESET then
+if verb ~= RESET and verb ~= SHOW then
     if not options or not id or not (id >= 0 and id < 140737488355328 and id % 1 == 0) then
         return redis.error_reply(
             'ERR expected verb, options, wait or receipt, lease, then each key\'s limits')
@@ -69,11 +62,15 @@ local held = {}
 for i = 1, #KEYS do
     local key = KEYS[i]
     if not held[key] then
-        local value, sections = redis.pcall('GET', key), {}
+        local sections = {}
+        --@use state.fetch
         if value then
             --@use state.walk
         end
-        held[key] = {key = key, value = value, sections = sections, added = {}}
+        held[key] = {
+            key = key, value = value, skip = skip, size = size, sections = sections, added = {}, fresh = 0,
+            changed = false, rebuilt = false, parts = false, live = false,
+        }
         held[#held + 1] = held[key]
     end
 end
@@ -85,66 +82,73 @@ for i = 1, #held do
 end
 return gone
 
+-- Every state of a key as names and numbers. What was spent is by the numbers that a state was last written under,
+-- where it holds them.
+--@block show
+local key, shown = KEYS[1], {}
+local names = {
+    'token-bucket', 'token-bucket stepped', 'leaky-bucket', 'fixed-window', 'fixed-window from-first', 'sliding-log',
+    'sliding-window', 'sliding-counter', 'smooth', 'warmup', 'concurrent',
+}
+for i = 1, #held[1].sections do
+    local section = held[1].sections[i]
+    local kind, period, fresh, at = section[S_KIND], section[S_PERIOD], section[S_FRESH], section[S_AT]
+    local amount, before, stored = section[S_AMOUNT] or 0, section[S_BEFORE] or 0, section[S_STORED] or 0
+    local value, skip, capacity, head = held[1].value, held[1].skip, section[S_CAPACITY], section[S_HEAD]
+    local len, sum, base = section[S_LEN] or 0, section[S_SUM] or 0, section[S_POS] + 40 - held[1].skip
+    local count, spent, present, t, tick = section[S_COUNT] or 0, amount, now < fresh, now, 1
+    if kind == 0 or kind == 2 then
+        tick = period <= MINUTE and 1 or 1000
+        --@use bucket.load
+        spent = amount / (period / tick)
+        spent, at = spent + -spent % 1, section[S_AT] * tick
+    elseif kind == 1 then
+        --@use stepped.load
+        spent, at = amount, section[S_AT]
+    elseif kind == 7 then
+        local grain, parts, weight
+        --@use sliding_counter.derive
+        --@use sliding_counter.load
+        spent = (before * weight + amount * parts) / parts
+        spent, at = spent + -spent % 1, section[S_AT] * period
+    elseif kind == 5 or kind == 6 then
+        if not present then len, sum = 0, 0 end
+        --@use stamps.load
+        spent = sum
+    elseif kind == 10 then
+        if not present then len, sum = 0, 0 end
+        --@use concurrent.load
+        spent = sum
+    end
+    shown[i] = {
+        'algorithm', names[kind + 1], 'period', period, 'precision', kind == 6 and section[S_EXTRA] or 0, 'count', count,
+        'spent', present and spent or 0, 'stored', stored, 'entries', len, 'at', at, 'fresh', fresh,
+    }
+end
+return shown
+
 -- For each key: cost, how many limits, and each limit's seven numbers.
---@block read_limits
-local ops, from, leased = {}, 5, false
+--@block limits
+local ops, rows, from, limit_count, leased, all = {}, {}, 5, 0, false, true
+local judging = verb <= PEEK or verb == ACQUIRE
 for k = 1, #KEYS do
-    local cost, limits, holder = tonumber(ARGV[from]), tonumber(ARGV[from + 1]), held[KEYS[k]]
+    local key = KEYS[k]
+    local cost, limits, holder = tonumber(ARGV[from]), tonumber(ARGV[from + 1]), held[key]
     if not cost or not (cost >= 0 and cost <= COST_MAX and cost % 1 == 0) then
         return redis.error_reply('ERR a cost is a whole number from 0 to 10^12')
     end
-    if not limits or not (limits >= 1 and #ops + limits <= 16 and limits % 1 == 0) then
+    if not limits or not (limits >= 1 and limit_count + limits <= 16 and limits % 1 == 0) then
         return redis.error_reply('ERR a request has 1 to 16 limits')
     end
     from = from + 2
     for j = 1, limits do
-        local kind, count, period = tonumber(ARGV[from]), tonumber(ARGV[from + 1]), tonumber(ARGV[from + 2])
-        local burst, extra = tonumber(ARGV[from + 3]), tonumber(ARGV[from + 4])
-        local flags, cold = tonumber(ARGV[from + 5]), tonumber(ARGV[from + 6])
-        from = from + 7
-        if not (kind and count and period and burst and extra and flags and cold) or from > given + 1 then
-            return redis.error_reply('ERR a limit is seven numbers: kind count period burst extra flags cold')
+        --@use verbs.read_limit
+        --@use verbs.load
+        if judging then
+            --@use verbs.judge
+        else
+            --@use verbs.correct
         end
-        local sound = kind >= 0 and kind <= 10 and kind % 1 == 0
-        local tick, ticks, cap
-        --@use rule.check
-        if not sound then
-        elseif kind == 0 then
-            --@use token_bucket.derive
-            --@use token_bucket.check
-        elseif kind == 1 then
-            --@use stepped.check
-        elseif kind == 2 then
-            --@use leaky_bucket.derive
-            --@use leaky_bucket.check
-        elseif kind == 5 then
-            --@use sliding_log.check
-        elseif kind == 6 then
-            --@use sliding_window.check
-        elseif kind == 7 then
-            --@use sliding_counter.check
-        elseif kind == 8 or kind == 9 then
-            --@use guava.check
-        elseif kind == 10 then
-            --@use concurrent.check
-        end
-        if not sound then
-            return redis.error_reply('ERR limit ' .. #ops + 1
-                .. ' is out of bounds; `weir lua --args LIMITS` prints good ones')
-        end
-        for i = 1, #ops do
-            local other = ops[i]
-            if other.holder == holder and other.kind == kind
-                and (kind == 10 or (other.period == period and (kind ~= 6 or other.extra == extra))) then
-                return redis.error_reply('ERR two limits of one key are of the same kind and period and would'
-                    .. ' share a state; use another period or key')
-            end
-        end
-        leased = leased or kind == 10
-        ops[#ops + 1] = {
-            holder = holder, kind = kind, count = count, period = period, burst = burst, extra = extra,
-            flags = flags, cold = cold, cost = cost,
-        }
     end
 end
 if from ~= given + 1 then
@@ -160,30 +164,68 @@ if verb == ACQUIRE and id == 0 then
     return redis.error_reply('ERR an acquire names its lease: a random number of 47 bits, not 0')
 end
 
--- Brings an op's state up to now.
+--@block read_limit
+local kind, count, period = tonumber(ARGV[from]), tonumber(ARGV[from + 1]), tonumber(ARGV[from + 2])
+local burst, extra = tonumber(ARGV[from + 3]), tonumber(ARGV[from + 4])
+local flags, cold = tonumber(ARGV[from + 5]), tonumber(ARGV[from + 6])
+from = from + 7
+if not (kind and count and period and burst and extra and flags and cold) or from > given + 1 then
+    return redis.error_reply('ERR a limit is seven numbers: kind count period burst extra flags cold')
+end
+local sound = kind >= 0 and kind <= 10 and kind % 1 == 0
+local tick, ticks, cap
+--@use rule.check
+if not sound then
+elseif kind == 0 then
+    --@use token_bucket.derive
+    --@use token_bucket.check
+elseif kind == 1 then
+    --@use stepped.check
+elseif kind == 2 then
+    --@use leaky_bucket.derive
+    --@use leaky_bucket.check
+elseif kind == 5 then
+    --@use sliding_log.check
+elseif kind == 6 then
+    --@use sliding_window.check
+elseif kind == 7 then
+    --@use sliding_counter.check
+elseif kind == 8 or kind == 9 then
+    --@use guava.check
+elseif kind == 10 then
+    --@use concurrent.check
+end
+limit_count = limit_count + 1
+if not sound then
+    return redis.error_reply('ERR limit ' .. limit_count
+        .. ' is out of bounds; `weir lua --args LIMITS` prints good ones')
+end
+for i = 1, #ops do
+    local other = ops[i]
+    if other[O_HOLDER] == holder and other[O_KIND] == kind
+        and (kind == 10 or (other[O_PERIOD] == period and (kind ~= 6 or other[O_EXTRA] == extra))) then
+        return redis.error_reply('WEIRSHARED two limits of one key are of the same kind and period and would'
+            .. ' share a state; use another period or key')
+    end
+end
+if kind == 10 then leased = true end
+
+-- A limit's state, brought up to now.
 --@block load
-local op = ops[i]
-local holder, kind, count, period, burst = op.holder, op.kind, op.count, op.period, op.burst
-local extra, flags, cold, cost = op.extra, op.flags, op.cold, op.cost
-local key, value, sections, section = holder.key, holder.value or '', holder.sections, nil
+local value, skip, sections, section = holder.value or '', holder.skip, holder.sections, nil
 local present, fresh, at, amount, before, stored = false, 0, 0, 0, 0, 0
 local base, capacity, head, len, sum, last, t = 1, 0, 0, 0, 0, 0, now
-local tick, ticks, cap, grain, parts, weight, stable, top, cooldown, threshold, slope
+local grain, parts, weight, stable, top, cooldown, threshold, slope
 --@use state.find
 if section then
-    present, fresh, at, amount, before = true, section.fresh, section.at, section.amount, section.before
-    stored, last = section.stored, section.last
-    if section.capacity then
-        base, capacity = section.pos + 40, section.capacity
-        head, len, sum = section.head, section.len, section.sum
+    present, fresh, at, amount = true, section[S_FRESH], section[S_AT], section[S_AMOUNT]
+    before, stored, capacity = section[S_BEFORE], section[S_STORED], section[S_CAPACITY] or 0
+    if capacity > 0 then
+        base, head, len = section[S_POS] + 40 - skip, section[S_HEAD], section[S_LEN]
+        sum, last = section[S_SUM], section[S_LAST]
     end
 end
 if kind == 0 or kind == 2 then
-    if kind == 0 then
-        --@use token_bucket.derive
-    else
-        --@use leaky_bucket.derive
-    end
     if present then
         --@use bucket.absent
     end
@@ -221,10 +263,6 @@ else
     end
     --@use guava.load
 end
-op.section, op.present, op.at, op.amount, op.before, op.stored = section, present, at, amount, before, stored
-op.base, op.capacity, op.head, op.len, op.sum, op.last, op.t = base, capacity, head, len, sum, last, t
-op.tick, op.ticks, op.cap, op.grain, op.parts, op.weight = tick, ticks, cap, grain, parts, weight
-op.stable, op.top, op.cooldown, op.threshold, op.slope = stable, top, cooldown, threshold, slope
 
 --@block judge
 local wait = wait_for
@@ -251,18 +289,23 @@ else
     --@use guava.judge
 end
 if allowed == 0 then all = false end
-rows[i] = {allowed, limit, 0, retry, 0, delay}
+rows[limit_count] = {allowed, limit, 0, retry, 0, delay}
+ops[limit_count] = {
+    holder, kind, period, extra, count, burst, cost, section, present, at, amount, before, stored,
+    base + skip, capacity, head, len, sum, last, t, tick, ticks, cap, grain, parts, weight,
+    stable, top, cooldown, threshold, slope,
+}
 
 -- Charges if all allowed it, then tells what is left.
 --@block charge_and_report
 local op, row = ops[i], rows[i]
-local holder, kind, count, period, burst = op.holder, op.kind, op.count, op.period, op.burst
-local extra, cost, key, value = op.extra, op.cost, holder.key, holder.value or ''
-local section, present, at = op.section, op.present, op.at
-local amount, before, stored = op.amount, op.before, op.stored
-local base, capacity, head, len, sum, last, t = op.base, op.capacity, op.head, op.len, op.sum, op.last, op.t
-local tick, ticks, cap, grain, parts, weight = op.tick, op.ticks, op.cap, op.grain, op.parts, op.weight
-local stable, top, cooldown, threshold, slope = op.stable, op.top, op.cooldown, op.threshold, op.slope
+local holder, kind, period, extra, count, burst, cost = op[1], op[2], op[3], op[4], op[5], op[6], op[7]
+local section, present, at, amount, before, stored = op[8], op[9], op[10], op[11], op[12], op[13]
+local capacity, head, len, sum, last, t = op[15], op[16], op[17], op[18], op[19], op[20]
+local tick, ticks, cap, grain, parts, weight = op[21], op[22], op[23], op[24], op[25], op[26]
+local stable, top, cooldown, threshold, slope = op[27], op[28], op[29], op[30], op[31]
+local key, value, skip = holder.key, holder.value or '', holder.skip
+local base = op[14] - skip
 local remaining, reset, fresh = 0, 0, 0
 local changed, cells, place, cell = charging and cost > 0, nil, nil, nil
 if kind == 0 or kind == 2 then
@@ -313,10 +356,13 @@ else
     --@use guava.report
 end
 row[3], row[5] = remaining, reset
---@use verbs.keep
+if changed then
+    --@use state.keep
+end
 
 -- settle, renew and release: what they change of a loaded state.
 --@block correct
+ops[limit_count] = {holder, kind, period, extra}
 local change = verb == SETTLE and cost - c0 or 0
 local changed, cells, place, cell = false, nil, nil, nil
 if kind == 5 or kind == 6 then
@@ -353,54 +399,26 @@ elseif verb == RELEASE then
     --@use concurrent.release
     --@use concurrent.fresh
 end
---@use verbs.keep
-
--- A changed state's bytes, for writing; of a long ring only its header and the cell that changed.
---@block keep
 if changed then
-    local bytes = false
-    if present then
-        --@use state.pack
-        if capacity > 0 then
-            if #ops == 1 and section and not cells and #value > SHORT_VALUE then
-                holder.header, holder.header_at = bytes, section.pos
-                holder.cell, holder.cell_at = cell, base + place * 16
-            else
-                --@use ring.body
-            end
-        end
-        if fresh > (holder.fresh or 0) then holder.fresh = fresh end
-    end
-    holder.changed = true
-    if section then section.bytes = bytes elseif bytes then holder.added[#holder.added + 1] = bytes end
+    --@use state.keep
     if verb >= RENEW then all = 1 end
 end
 
--- Composes every changed key first, so that nothing is written if one cannot be.
+-- Composes every key that is written as a whole first, so that nothing is written if one cannot be.
 --@block write
 for i = 1, #held do
     local holder = held[i]
-    if holder.changed and not holder.header then
-        local value, sections, added, fresh = holder.value, holder.sections, holder.added, holder.fresh or 0
+    local key = holder.key
+    if holder.changed and (holder.rebuilt or holder.size <= SHORT_VALUE) then
         --@use state.compose
-        holder.parts, holder.fresh = live > 0 and parts, fresh
+        holder.parts, holder.live = parts, live
     end
 end
 for i = 1, #held do
     local holder = held[i]
-    local key, fresh = holder.key, holder.fresh
-    if holder.parts then
-        --@use clock.set key | table.concat(holder.parts)
-    elseif holder.parts == false then
-        redis.call('DEL', key)
-    elseif holder.changed then
-        for j = 1, #holder.sections do
-            local other = holder.sections[j].bytes == nil and holder.sections[j].fresh or 0
-            if other > fresh then fresh = other end
-        end
-        redis.call('SETRANGE', key, format('%.0f', holder.header_at - 1), holder.header)
-        redis.call('SETRANGE', key, format('%.0f', holder.cell_at - 1), holder.cell)
-        --@use clock.expire key
+    local key = holder.key
+    if holder.changed then
+        --@use state.write holder.parts | holder.live
     end
 end
 
@@ -408,7 +426,7 @@ end
 if verb == SETTLE then return redis.status_reply('OK') end
 if verb >= RENEW then return all == 1 and 1 or 0 end
 --@use fold.fold
-local charged = folded[1] == 1 and verb ~= PEEK and ops[1].cost or 0
+local charged = folded[1] == 1 and verb ~= PEEK and ops[1][O_COST] or 0
 --@use clock.receipt folded[7] | charged
 if verb == ACQUIRE then folded[8] = charged > 0 and id or 0 end
 if options % 2 == 1 then

@@ -60,7 +60,7 @@ static bool load_all(RedisModuleCtx *ctx, struct decision_run *run, const struct
             op->rule = &ask->limit->rules[j];
             if (command->count > 1 && shares_state(run, op)) {
                 reply_error(ctx,
-                            "ERR two limits of one key are of the same kind and period and would "
+                            "WEIRSHARED two limits of one key are of the same kind and period and would "
                             "share a state; use another period or key");
                 return false;
             }
@@ -113,7 +113,7 @@ static bool all_have_room(struct decision_run *run, int64_t now)
 
 int reply_no_room(RedisModuleCtx *ctx)
 {
-    return reply_error(ctx, "ERR the key holds %d live limits already; use another key",
+    return reply_error(ctx, "WEIRFULL the key holds %d live limits already; use another key",
                        WEIR_LIMITS_MAX);
 }
 

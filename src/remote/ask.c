@@ -119,8 +119,8 @@ static int refusal(const struct weir__ask *ask)
     } table[] = {
         {"WEIRSTATE", WEIR_EFOREIGN},
         {"CROSSSLOT", WEIR_ESLOTS},
-        {"ERR two limits of one key", WEIR_ESHARED},
-        {"ERR the key holds", WEIR_EFULL},
+        {"WEIRSHARED", WEIR_ESHARED},
+        {"WEIRFULL", WEIR_EFULL},
     };
     for (size_t i = 0; i < WEIR__COUNT(table); i++) {
         if (starts(ask, table[i].text))

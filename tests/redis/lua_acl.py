@@ -27,14 +27,17 @@ def exercise(client, functions):
              general("release", leases, lease=5)]
     calls += [general("take", log) for _ in range(70)] + [[3]]
     lean = log[0].lean_arguments(1, -1)
+    bucket = parse("token-bucket 1/h burst 9")[0].lean_arguments(1, -1)
     if functions:
         wide = [("FCALL", "weir", 1, "weir:k", *call) for call in calls]
-        return errors(client.pipeline(wide + [("FCALL", "weir_take_sliding_log", 1, "weir:l", *lean)] * 70))
+        return errors(client.pipeline(wide + [("FCALL", "weir_take_sliding_log", 1, "weir:l", *lean)] * 70
+                                      + [("FCALL", "weir_take_token_bucket", 1, "weir:b", *bucket)]))
     text, sha = lua_cases.SCRIPTS["weir"], lua_cases.sha1("weir")
     commands = [("SCRIPT", "LOAD", text), ("EVAL", text, 1, "weir:e", *calls[0])]
-    commands += [("SCRIPT", "LOAD", lua_cases.SCRIPTS["take_sliding_log"])]
+    commands += [("SCRIPT", "LOAD", lua_cases.SCRIPTS[name]) for name in ("take_sliding_log", "take_token_bucket")]
     commands += [evaluate(sha, ["weir:k"], call) for call in calls]
     commands += [evaluate(lua_cases.sha1("take_sliding_log"), ["weir:l"], lean)] * 70
+    commands += [evaluate(lua_cases.sha1("take_token_bucket"), ["weir:b"], bucket)]
     return errors(client.pipeline(commands))
 
 

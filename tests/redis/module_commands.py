@@ -113,7 +113,7 @@ def limit_errors():
     nine = ", ".join(f"fixed-window 5/{i}s" for i in range(1, 10))
     yield ("WEIR.TAKEALL", 2, "a", nine, 1, "b", nine, 1), "at most 16 limits", "18"
     for second in (LOG, "sliding-log 9/m", "fixed-window 1/s, sliding-log 5/m"):
-        yield ("WEIR.TAKEALL", 2, "a", LOG, 1, "a", second, 1), "share a state"
+        yield ("WEIR.TAKEALL", 2, "a", LOG, 1, "a", second, 1), "WEIRSHARED "
     yield ("WEIR.ACQUIRE", "k", LOG), "none of the limits is concurrent"
     yield ("WEIR.RENEW", "k", LOG, 1), "none of the limits is concurrent"
     yield ("WEIR.RELEASE", "k", LOG, 1), "none of the limits is concurrent"
