@@ -39,6 +39,12 @@ for purpose in "$@"; do
         /usr/bin/python3 -c 'import redis' 2>/dev/null || missing="$missing python3-redis"
         need node nodejs
         need npm npm
+        # Frameworks that the examples of the server are mounted in.
+        /usr/bin/python3 -c 'import flask' 2>/dev/null || missing="$missing python3-flask"
+        /usr/bin/python3 -c 'import starlette' 2>/dev/null || missing="$missing python3-starlette"
+        /usr/bin/python3 -c 'import uvicorn' 2>/dev/null || missing="$missing python3-uvicorn"
+        # promtool reads the rules for Prometheus.
+        need promtool prometheus
         # Other people's HTTP/2 and TLS, against the server's.
         need curl curl
         need h2load nghttp2-client

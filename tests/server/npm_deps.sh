@@ -4,7 +4,7 @@
 set -eu
 
 folder=${WEIR_NPM:-${XDG_CACHE_HOME:-$HOME/.cache}/weir-npm}
-packages='@grpc/grpc-js@1.14.0 @grpc/proto-loader@0.8.0'
+packages='@grpc/grpc-js@1.14.0 @grpc/proto-loader@0.8.0 express@5.1.0'
 
 mkdir -p "$folder"
 exec 9>"$folder/lock"

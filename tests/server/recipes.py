@@ -4,7 +4,7 @@ write is read from the page, with free ports in place of its own.
 
     tests/server/recipes.py [NAME …]
 
-nginx, Caddy, Python, Node and Go must be there.
+nginx, Caddy, Python with Flask, Starlette and uvicorn, Node, npm and Go must be there.
 """
 import http.server
 import os
@@ -27,6 +27,7 @@ import weir_server  # noqa: E402
 ROOT = weir_server.ROOT
 PAGE = (ROOT / "docs/SERVER.md").read_text(encoding="utf-8")
 EXAMPLES = ROOT / "examples/server"
+HERE = ROOT / "tests/server"
 START_SECONDS = 60  # go builds first
 NGINX = """daemon off; master_process off; pid {folder}/nginx.pid; error_log stderr;
 events {{}}
@@ -233,24 +234,79 @@ def answers(check, name, words):
         asked.shutdown()
 
 
+MOUNTED = """version: 1
+policies:
+  - name: login
+    match: {path: /api/login}
+    key: "'all'"
+    limit: fixed-window 1/366d
+"""
+
+
+def whole_address(port):
+    """A request whose target is a whole address, as clients of proxies send it: its status."""
+    with socket.create_connection(("localhost", port), 30) as it:
+        it.sendall(f"GET http://localhost:{port}/api/login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        return int(it.makefile("rb").readline().split()[1])
+
+
+def mounted(check, name, words, **more):
+    """The middleware in a framework, mounted at /api: policies see the path that the client sent."""
+    with weir_server.Server(policies=MOUNTED) as server:
+        env = {"PORT": str(weir_server.free_port()), "WEIR_URL": f"http://127.0.0.1:{server.port}", "WEIR_DEADLINE": "10",
+               **more}
+        with Program(words, int(env["PORT"]), env) as program:
+            check.equal(fetch(program.port, "/api/other")[0], 200, f"{name}: what no policy is about\n{program.said()}")
+            check.equal(fetch(program.port, "/api/login?a=b")[0], 200, f"{name}: the first")
+            check.equal(fetch(program.port, "/api/login")[0], 429, f"{name}: the second")
+            check.equal(fetch(program.port, "/api/%6cogin")[0], 429, f"{name}: in another spelling")
+            check(whole_address(program.port) in (400, 404, 429), f"{name}: a whole address is no way around")
+
+
+def starts_nothing(check, name, words):
+    """Importing a module ends by itself, and says nothing."""
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+    check.equal((done.returncode, done.stdout), (0, ""), f"{name}: imported")
+
+
 def test_python(check):
+    module = EXAMPLES / "weir_limits.py"
+    starts_nothing(check, "python", [sys.executable, "-B", "-c", f"import runpy; runpy.run_path({str(module)!r})"])
     for test in (middleware, answers):
-        test(check, "python", [sys.executable, str(EXAMPLES / "middleware.py")])
+        test(check, "python", [sys.executable, "-B", str(EXAMPLES / "demo.py")])
+
+
+def test_python_frameworks(check):
+    for name in ("flask", "starlette"):  # as Debian has them
+        mounted(check, name, ["/usr/bin/python3", str(HERE / "mounted_python.py"), name])
 
 
 def test_node(check):
+    module = (EXAMPLES / "weir-limits.mjs").as_uri()
+    starts_nothing(check, "node", ["node", "--input-type=module", "-e", f"await import({module!r})"])
     for test in (middleware, answers):
-        test(check, "node", ["node", str(EXAMPLES / "middleware.mjs")])
+        test(check, "node", ["node", str(EXAMPLES / "demo.mjs")])
+
+
+def test_express(check):
+    done = subprocess.run([str(HERE / "npm_deps.sh")], stdout=subprocess.PIPE, text=True, check=True)
+    mounted(check, "express", ["node", str(HERE / "mounted_express.mjs")], NODE_PATH=done.stdout.strip())
 
 
 def test_go(check):
     with tempfile.TemporaryDirectory(prefix="weir-recipe-") as folder:
-        built = f"{folder}/middleware"
-        env = dict(os.environ, GO111MODULE="off", GOFLAGS="", GOCACHE=os.environ.get("GOCACHE", f"{folder}/cache"))
-        subprocess.run(["go", "build", "-o", built, str(EXAMPLES / "middleware.go")], env=env, check=True)
+        tree = pathlib.Path(folder) / "go"
+        shutil.copytree(EXAMPLES / "go", tree)
+        (tree / "mounted").mkdir()
+        shutil.copy(HERE / "mounted.go", tree / "mounted" / "main.go")
+        env = dict(os.environ, GO111MODULE="on", GOFLAGS="", GOPROXY="off", GOTOOLCHAIN="local",
+                   GOCACHE=os.environ.get("GOCACHE", f"{folder}/cache"))
+        subprocess.run(["go", "build", "-o", folder, "./demo", "./mounted"], cwd=tree, env=env, check=True)
         for test in (middleware, answers):
-            test(check, "go", [built])
+            test(check, "go", [f"{folder}/demo"])
+        mounted(check, "go", [f"{folder}/mounted"])
 
 
 if __name__ == "__main__":
-    sys.exit(weir_server.run([test_nginx, test_caddy, test_python, test_node, test_go], sys.argv[1:]))
+    sys.exit(weir_server.run([test_nginx, test_caddy, test_python, test_python_frameworks, test_node, test_express, test_go],
+                             sys.argv[1:]))

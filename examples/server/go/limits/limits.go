@@ -1,8 +1,8 @@
-// A web application whose requests `weir serve` decides. The middleware is for net/http.
+// Package limits lets `weir serve` decide requests: a middleware for net/http.
 //
-//	weir serve --policies examples/server/policies.yaml
-//	go run examples/server/middleware.go        and then: curl -i localhost:8000
-package main
+//	limiter := limits.New("http://localhost:7311", 50*time.Millisecond)
+//	http.ListenAndServe("localhost:8000", limiter.Limit(mux))
+package limits
 
 import (
 	"bytes"
@@ -12,7 +12,8 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"os"
+	"net/url"
+	"strings"
 	"time"
 )
 
@@ -26,6 +27,26 @@ type Limiter struct {
 	Client http.Client
 }
 
+// New makes a Limiter that waits for an answer no longer than deadline.
+func New(url string, deadline time.Duration) *Limiter {
+	return &Limiter{URL: url, Client: http.Client{
+		Timeout:       deadline,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// pathOf is the path as the client sent it: http.StripPrefix takes off of r.URL what a handler is mounted at.
+func pathOf(r *http.Request) string {
+	target, _, _ := strings.Cut(r.RequestURI, "?")
+	if whole, err := url.Parse(target); err == nil && whole.Host != "" && !strings.HasPrefix(target, "/") {
+		target = whole.EscapedPath() // some clients send whole addresses
+	}
+	if target == "" {
+		target = "/"
+	}
+	return target
+}
+
 type decision struct {
 	status int
 	header http.Header
@@ -36,11 +57,12 @@ type decision struct {
 // 200 is a refusal: 429 of a limit, 403 of a deny list, 400 of a request that weir cannot read.
 func (l *Limiter) ask(r *http.Request) (*decision, error) {
 	host, _, _ := net.SplitHostPort(r.RemoteAddr)
-	if len(r.URL.EscapedPath()) > longest {
+	path := pathOf(r)
+	if len(path) > longest {
 		return &decision{status: 414}, nil
 	}
 	question, err := json.Marshal(map[string]any{"attributes": map[string]string{
-		"ip": host, "method": r.Method, "path": r.URL.EscapedPath()}})
+		"ip": host, "method": r.Method, "path": path}})
 	if err != nil {
 		return nil, err
 	}
@@ -89,30 +111,4 @@ func (l *Limiter) Limit(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-func setting(name, preset string) string {
-	if value := os.Getenv(name); value != "" {
-		return value
-	}
-	return preset
-}
-
-func main() {
-	deadline, err := time.ParseDuration(setting("WEIR_DEADLINE", "0.05") + "s")
-	if err != nil {
-		log.Fatal(err)
-	}
-	limiter := &Limiter{URL: setting("WEIR_URL", "http://localhost:7311"), Client: http.Client{
-		Timeout:       deadline,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
-	hello := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello") })
-	address := "localhost:" + setting("PORT", "8000")
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("http://" + address)
-	log.Fatal(http.Serve(listener, limiter.Limit(hello)))
 }

@@ -1,12 +1,18 @@
-// A web application whose requests `weir serve` decides. The middleware is for node:http, Connect and Express.
+// Requests that `weir serve` decides: a middleware for node:http, Connect and Express.
 //
-//     weir serve --policies examples/server/policies.yaml
-//     node examples/server/middleware.mjs        and then: curl -i localhost:8000
-import http from "node:http";
+//     import { limited } from "./weir-limits.mjs";
+//     app.use(limited("http://localhost:7311"));             // Express, before all routes
+//     app.use("/api", limited("http://localhost:7311"));     // or before some of them
 import { setTimeout } from "node:timers/promises";
 
 const PASSED_ON = ["retry-after", "ratelimit", "ratelimit-policy"];
 const LONGEST = 16384; // bytes of a path; weir would refuse a longer one, or hang up on it, which looks like no answer
+
+/** The path as the client sent it. Express takes off of `url` what a middleware is mounted at; `originalUrl` keeps it. */
+function pathOf(request) {
+  const target = (request.originalUrl ?? request.url).split("?")[0];
+  return target.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/]*/i, "") || "/"; // some clients send whole addresses
+}
 
 /** What weir says of a request: { status, headers, body }; null: no answer, or a failure (5xx), and the request goes
  *  ahead. Whatever else is not a 200 is a refusal: 429 of a limit, 403 of a deny list, 400 of what weir cannot read. */
@@ -14,7 +20,7 @@ async function ask(weir, deadline, request) {
   const attributes = {
     ip: request.socket.remoteAddress,
     method: request.method,
-    path: request.url.split("?")[0],
+    path: pathOf(request),
     user: request.user ?? null, // whoever logs people in sets it
   };
   if (attributes.path.length > LONGEST) return { status: 414, headers: new Headers(), body: "" };
@@ -56,11 +62,3 @@ export function limited(weir, deadline = 0.05) {
     return next();
   };
 }
-
-const weir = process.env.WEIR_URL ?? "http://localhost:7311";
-const check = limited(weir, Number(process.env.WEIR_DEADLINE ?? 0.05));
-await fetch(`${weir}/healthz`).catch(() => {}); // the first one takes long: Node loads what it needs
-const port = Number(process.env.PORT ?? 8000);
-http
-  .createServer((request, response) => check(request, response, () => response.end("hello\n")))
-  .listen(port, "localhost", () => console.log(`http://localhost:${port}`));

@@ -1,0 +1,3 @@
+module weir.example
+
+go 1.19
