@@ -21,6 +21,8 @@ struct weir__envoy_domain;
 
 #define WEIR__ENVOY_FILES_MAX 1000
 #define WEIR__ENVOY_TEXT_MAX 1024 /* bytes of a domain, a key or a value */
+#define WEIR__ENVOY_PART_MAX 256  /* bytes of a text that stands in a key as it is */
+#define WEIR__ENVOY_KEY_ROOM 1024 /* all that a key may take, a NUL included */
 
 /* What a descriptor with a limit says. */
 struct weir__envoy_rule {
@@ -72,10 +74,13 @@ const struct weir__envoy_rule *weir__envoy_match(const struct weir__envoy *envoy
 
 /* The key of a descriptor's state: "envoy:domain|key=value|key=value". What could be mistaken for these
  * marks, braces (Redis Cluster's), stars and control characters are percent-encoded; a shared pattern
- * keeps its stars. `shared` may be NULL. */
-void weir__envoy_put_key(struct weir__buffer *buffer, struct weir__span domain,
+ * keeps its stars. A text over WEIR__ENVOY_PART_MAX bytes becomes its beginning, "%~" and its SHA-256; if
+ * the key is longer than its room all the same, all behind the domain becomes "|%~" and a SHA-256. So
+ * different descriptors have different keys, whatever their texts are. `shared` may be NULL. Whether
+ * something was long. */
+bool weir__envoy_put_key(char room[WEIR__ENVOY_KEY_ROOM], struct weir__span domain,
                          const struct weir__rls_entry *entries, size_t n,
-                         const struct weir__span *shared);
+                         const struct weir__span *shared, size_t *ret_len);
 
 /* The text of a limit of `requests` (at least 1) a unit, in windows aligned to the epoch: a month has 30
  * days, a year 365. */

@@ -1,4 +1,4 @@
-/* Which rule a descriptor leads to, and the key of its state: see envoy.h. */
+/* Which rule a descriptor leads to: see envoy.h. */
 #include "policy/envoy_parts.h"
 
 #include "base/hash.h"
@@ -104,41 +104,4 @@ const struct weir__envoy_rule *weir__envoy_match(const struct weir__envoy *envoy
             shared[i] = (struct weir__span){node->value, node->value_len};
     }
     return node->rule;
-}
-
-/* ---- the key ---- */
-
-static void put_escaped(struct weir__buffer *buffer, struct weir__span text, const char *marks)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    for (size_t at = 0; at < text.len;) {
-        size_t plain = at;
-        while (plain < text.len && (unsigned char)text.data[plain] >= ' ' &&
-               text.data[plain] != 0x7f && !strchr(marks, text.data[plain]))
-            plain++;
-        weir__put(buffer, text.data + at, plain - at);
-        if (plain < text.len) {
-            unsigned char byte = (unsigned char)text.data[plain++];
-            char escaped[] = {'%', digits[byte >> 4], digits[byte & 15]};
-            weir__put(buffer, escaped, sizeof escaped);
-        }
-        at = plain;
-    }
-}
-
-void weir__envoy_put_key(struct weir__buffer *buffer, struct weir__span domain,
-                         const struct weir__rls_entry *entries, size_t n,
-                         const struct weir__span *shared)
-{
-    weir__put_text(buffer, "envoy:");
-    put_escaped(buffer, domain, "%|{}*");
-    for (size_t i = 0; i < n; i++) {
-        weir__put(buffer, "|", 1);
-        put_escaped(buffer, entries[i].key, "%|{}*=");
-        weir__put(buffer, "=", 1);
-        if (shared && shared[i].data)
-            put_escaped(buffer, shared[i], "%|{}");
-        else
-            put_escaped(buffer, entries[i].value, "%|{}*");
-    }
 }

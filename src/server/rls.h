@@ -63,24 +63,24 @@ struct server_rls_item {
     enum weir__rls_unit unit;
     uint8_t same_as; /* the first descriptor with this key and limit; mostly itself */
     bool denies, refund, shadow, quota, alone;
+    bool long_key;                   /* it holds a digest in place of something long */
     enum server_rls_outcome outcome; /* after the take */
     weir_decision decision;          /* after the take, where there is a limit */
 };
-
-#define SERVER_RLS_KEYS_ROOM 16384 /* bytes of all keys of a request */
 
 struct server_rls_plan {
     struct server_rls_item items[WEIR__RLS_DESCRIPTORS_MAX];
     size_t count;
     struct server_rls_options options;
     bool over; /* after the take: the answer is OVER_LIMIT */
+    bool unknown_domain;
     const weir_limit *held[WEIR__RLS_DESCRIPTORS_MAX]; /* references to give back */
     size_t held_count;
-    char keys[SERVER_RLS_KEYS_ROOM];
+    char keys[WEIR__RLS_DESCRIPTORS_MAX][WEIR__ENVOY_KEY_ROOM];
 };
 
-/* WEIR_EINVAL: no domain, no descriptors, more than fits, a limit without a unit; WEIR_ESHARED: two
- * descriptors that would count in one place against different numbers. */
+/* WEIR_EINVAL: no domain, no descriptors, too many limits or hits, a limit without a unit; WEIR_ESHARED:
+ * two descriptors that would count in one place against different numbers. */
 int server_rls_plan(const struct server_rls_setup *setup, const struct weir__rls_request *request,
                     struct server_rls_plan *ret, weir_error *err);
 void server_rls_end(struct server_rls_plan *plan);
@@ -96,6 +96,9 @@ int server_rls_take(weir_store *store, struct server_rls_plan *plan, weir_error 
 
 /* The framed gRPC message; false: it does not fit. */
 bool server_rls_answer(const struct server_rls_plan *plan, struct weir__buffer *out);
+/* The same to a request that could not be read or planned: OVER_LIMIT. An error would be no answer, and
+ * Envoy lets pass what it has no answer for, unless it is told otherwise. */
+void server_rls_answer_unread(struct weir__buffer *out);
 /* The same in protobuf's JSON; the HTTP status: 200, or 429 for OVER_LIMIT. */
 int server_rls_answer_json(const struct server_rls_plan *plan, struct weir__buffer *out);
 

@@ -11,7 +11,7 @@
 
 /* When to come back: what was denied waits for what lets it in, everything else for a fresh state. What
  * nothing will let in is told the unit: there is no reason to come back earlier. */
-static int64_t reset_of(const struct server_rls_item *item)
+static int64_t exact_reset_of(const struct server_rls_item *item)
 {
     const weir_decision *decision = &item->decision;
     if (item->denies)
@@ -21,6 +21,13 @@ static int64_t reset_of(const struct server_rls_item *item)
     return decision->retry_after_us != WEIR_NEVER
                ? decision->retry_after_us
                : weir__max(decision->reset_after_us, weir__envoy_unit_us(item->unit));
+}
+
+/* In whole seconds, rounded up: Envoy drops what is less than one, and a client that comes early is
+ * denied again. */
+static int64_t reset_seconds(const struct server_rls_item *item)
+{
+    return weir__div_up(weir__max(0, exact_reset_of(item)), MICROSECONDS);
 }
 
 static struct weir__rls_status status_of(const struct server_rls_item *item)
@@ -38,7 +45,7 @@ static struct weir__rls_status status_of(const struct server_rls_item *item)
     if (item->requests_per_unit == 0 && !item->denies)
         status.requests_per_unit = (uint32_t)weir__min(item->decision.limit, UINT32_MAX);
     status.remaining = (uint32_t)weir__min(item->decision.remaining, UINT32_MAX);
-    status.reset_us = reset_of(item);
+    status.reset_us = reset_seconds(item) * MICROSECONDS;
     if (item->rule)
         status.name = (struct weir__span){item->rule->limit_name, strlen(item->rule->limit_name)};
     return status;
@@ -46,17 +53,29 @@ static struct weir__rls_status status_of(const struct server_rls_item *item)
 
 /* ---- headers ---- */
 
-/* The descriptor nearest its limit: one that denied, else the one with least left; NULL: none has any. */
+static bool denies_by_itself(const struct server_rls_item *item)
+{
+    return item->outcome == SERVER_RLS_DENIED && !item->quota;
+}
+
+/* Whether the client is better told of a than of b: of what denies, and of that what denies longest; else
+ * of what has least left. */
+static bool is_nearer(const struct server_rls_item *a, const struct server_rls_item *b)
+{
+    if (denies_by_itself(a) != denies_by_itself(b))
+        return denies_by_itself(a);
+    if (denies_by_itself(a))
+        return exact_reset_of(a) > exact_reset_of(b);
+    return a->decision.remaining < b->decision.remaining;
+}
+
+/* The descriptor that the headers are about; NULL: none has a limit. */
 static const struct server_rls_item *nearest(const struct server_rls_plan *plan)
 {
     const struct server_rls_item *best = NULL;
     for (size_t i = 0; i < plan->count; i++) {
         const struct server_rls_item *item = &plan->items[i];
-        if (!item->limit && !item->denies)
-            continue;
-        if (item->outcome == SERVER_RLS_DENIED && !item->quota)
-            return item;
-        if (!best || item->decision.remaining < best->decision.remaining)
+        if ((item->limit || item->denies) && (!best || is_nearer(item, best)))
             best = item;
     }
     return best;
@@ -77,7 +96,7 @@ static void set_headers(const struct server_rls_plan *plan, struct headers *ret)
     if (!item)
         return;
     const int64_t numbers[HEADERS] = {item->decision.limit, item->decision.remaining,
-                                      weir__div_up(weir__max(0, reset_of(item)), MICROSECONDS)};
+                                      reset_seconds(item)};
     for (size_t i = 0; i < HEADERS; i++) {
         snprintf(ret->values[i], sizeof ret->values[i], "%lld", (long long)numbers[i]);
         ret->items[i] = (struct weir__rls_header){names[i], ret->values[i]};
@@ -116,6 +135,14 @@ bool server_rls_answer(const struct server_rls_plan *plan, struct weir__buffer *
     return weir__grpc_frame_end(out, begun);
 }
 
+void server_rls_answer_unread(struct weir__buffer *out)
+{
+    static const struct weir__rls_response over = {.overall = WEIR__RLS_OVER_LIMIT};
+    size_t begun = weir__grpc_frame_begin(out);
+    weir__rls_put(out, &over);
+    weir__grpc_frame_end(out, begun);
+}
+
 static void put_text(struct weir__json *json, const char *name, const char *text)
 {
     weir__json_put_text(json, name, text, strlen(text));
@@ -126,17 +153,11 @@ static const char *code_name(enum weir__rls_code code)
     return code == WEIR__RLS_OVER_LIMIT ? "OVER_LIMIT" : "OK";
 }
 
-/* Protobuf's durations: seconds with 0, 3 or 6 decimals. */
+/* Protobuf's durations; ours are of whole seconds. */
 static void put_duration(struct weir__json *json, const char *name, int64_t us)
 {
     char text[32];
-    long long seconds = us / MICROSECONDS, rest = us % MICROSECONDS;
-    if (rest == 0)
-        snprintf(text, sizeof text, "%llds", seconds);
-    else if (rest % 1000 == 0)
-        snprintf(text, sizeof text, "%lld.%03llds", seconds, rest / 1000);
-    else
-        snprintf(text, sizeof text, "%lld.%06llds", seconds, rest);
+    snprintf(text, sizeof text, "%llds", (long long)(us / MICROSECONDS));
     put_text(json, name, text);
 }
 
@@ -155,7 +176,7 @@ static void put_status(struct weir__json *json, const struct weir__rls_status *s
     if (status->has_limit || status->remaining > 0)
         weir__json_put_uint(json, "limitRemaining", status->remaining);
     if (status->has_limit)
-        put_duration(json, "durationUntilReset", weir__max(0, status->reset_us));
+        put_duration(json, "durationUntilReset", status->reset_us);
     weir__json_close(json, '}');
 }
 

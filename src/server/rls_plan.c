@@ -80,7 +80,7 @@ static int set_hits(const struct weir__rls_request *request,
 }
 
 static int plan_item(const struct server_rls_setup *setup, const struct weir__rls_request *request,
-                     const struct weir__envoy_domain *domain, size_t i, struct weir__buffer *keys,
+                     const struct weir__envoy_domain *domain, size_t i,
                      struct server_rls_plan *plan, weir_error *err)
 {
     const struct weir__rls_descriptor *descriptor = &request->descriptors[i];
@@ -100,10 +100,11 @@ static int plan_item(const struct server_rls_setup *setup, const struct weir__rl
     }
     if (code || !item->limit)
         return code;
-    const char *key = keys->data + keys->len;
-    weir__envoy_put_key(keys, request->domain, descriptor->entries, descriptor->entry_count,
-                        descriptor->has_limit ? NULL : shared);
-    item->key = weir_bytes(key, (size_t)(keys->data + keys->len - key));
+    size_t len;
+    item->long_key =
+        weir__envoy_put_key(plan->keys[i], request->domain, descriptor->entries,
+                            descriptor->entry_count, descriptor->has_limit ? NULL : shared, &len);
+    item->key = weir_bytes(plan->keys[i], len);
     return 0;
 }
 
@@ -208,38 +209,20 @@ static int join_all(struct server_rls_plan *plan, weir_error *err)
     return 0;
 }
 
-/* Before any of it is looked at closer: keys are at least as long as the texts they are made of. */
-static int check(const struct weir__rls_request *request, weir_error *err)
-{
-    size_t bytes = request->domain.len;
-    if (request->domain.len == 0)
-        return weir__fail(err, WEIR_EINVAL, 0, "the request names no domain");
-    if (request->descriptor_count == 0)
-        return weir__fail(err, WEIR_EINVAL, 0, "the request has no descriptors");
-    for (size_t i = 0; i < request->descriptor_count; i++) {
-        const struct weir__rls_descriptor *descriptor = &request->descriptors[i];
-        for (size_t j = 0; j < descriptor->entry_count; j++)
-            bytes += descriptor->entries[j].key.len + descriptor->entries[j].value.len;
-    }
-    if (bytes >= SERVER_RLS_KEYS_ROOM)
-        return weir__fail(err, WEIR_EINVAL, 0, "the descriptors have %zu bytes, at most %d fit",
-                          bytes, SERVER_RLS_KEYS_ROOM - 1);
-    return 0;
-}
-
 static int make(const struct server_rls_setup *setup, const struct weir__rls_request *request,
                 struct server_rls_plan *ret, weir_error *err)
 {
     const struct weir__envoy_domain *domain = weir__envoy_domain(setup->envoy, request->domain);
-    struct weir__buffer keys = weir__buffer_over(ret->keys, sizeof ret->keys);
     int code = 0;
+    if (request->domain.len == 0)
+        return weir__fail(err, WEIR_EINVAL, 0, "the request names no domain");
+    if (request->descriptor_count == 0)
+        return weir__fail(err, WEIR_EINVAL, 0, "the request has no descriptors");
+    ret->unknown_domain = domain == NULL;
     for (; ret->count < request->descriptor_count && code == 0; ret->count++)
-        code = plan_item(setup, request, domain, ret->count, &keys, ret, err);
+        code = plan_item(setup, request, domain, ret->count, ret, err);
     if (code)
         return code;
-    if (keys.cut)
-        return weir__fail(err, WEIR_EINVAL, 0, "the keys of the descriptors do not fit in %d bytes",
-                          SERVER_RLS_KEYS_ROOM - 1);
     replace(ret);
     return join_all(ret, err);
 }
@@ -249,10 +232,8 @@ int server_rls_plan(const struct server_rls_setup *setup, const struct weir__rls
 {
     ret->count = ret->held_count = 0;
     ret->options = setup->options;
-    ret->over = false;
-    int code = check(request, err);
-    if (code == 0)
-        code = make(setup, request, ret, err);
+    ret->over = ret->unknown_domain = false;
+    int code = make(setup, request, ret, err);
     if (code)
         server_rls_end(ret);
     return code;

@@ -71,6 +71,14 @@ static int refund_all(weir_store *store, struct server_rls_plan *plan)
 
 /* ---- by itself ---- */
 
+/* Whether charging more changes neither when it is let in nor when it is as new: a window's end. */
+static bool ends_as_told(const struct server_rls_item *item)
+{
+    const weir_decision *decision = &item->decision;
+    return item->limit->count == 1 && item->limit->rules[0].kind == WEIR__FIXED_WINDOW &&
+           decision->retry_after_us != WEIR_NEVER && decision->reset_after_us > 0;
+}
+
 /* Charges what was denied, over the limit: settles a charge of nothing to the whole. The decision stands
  * whether or not this works. What could never be allowed is let in by nothing, but from now on the
  * limit is used up, and when that ends is worth telling. */
@@ -84,8 +92,11 @@ static void charge_denied(weir_store *store, struct server_rls_item *item)
     if (weir_settle(store, item->key, item->limit, receipt, item->hits, NULL))
         return;
     decision->remaining = 0;
-    if (decision->retry_after_us == WEIR_NEVER &&
-        weir_peek(store, item->key, item->limit, 0, &then) == 0 && !then.allowed)
+    int64_t cost = decision->retry_after_us == WEIR_NEVER ? 0 : item->cost;
+    if (ends_as_told(item) || weir_peek(store, item->key, item->limit, cost, &then))
+        return;
+    decision->reset_after_us = then.reset_after_us;
+    if (!then.allowed)
         decision->retry_after_us = then.retry_after_us;
 }
 

@@ -11,7 +11,7 @@
 static struct weir__envoy *envoy;
 static weir_error err;
 static struct weir__span shared[WEIR__RLS_ENTRIES_MAX];
-static char key[512];
+static char key[WEIR__ENVOY_KEY_ROOM];
 
 static int is(const char *got, const char *expected)
 {
@@ -65,8 +65,9 @@ static const struct weir__envoy_rule *match(const char *domain, const char *text
     const struct weir__envoy_domain *found = weir__envoy_domain(envoy, span(domain));
     const struct weir__envoy_rule *rule =
         found ? weir__envoy_match(envoy, found, entries, n, shared) : NULL;
-    struct weir__buffer buffer = weir__buffer_over(key, sizeof key);
-    weir__envoy_put_key(&buffer, span(domain), entries, n, rule ? shared : NULL);
+    size_t len;
+    CHECK(!weir__envoy_put_key(key, span(domain), entries, n, rule ? shared : NULL, &len));
+    key[len] = 0;
     return rule;
 }
 
@@ -239,9 +240,71 @@ static void test_keys(void)
     match("d|%=", "a=b=c|x{y}=*%\n");
     CHECK(is(key, "envoy:d%7C%25=|a=b=c|x%7By%7D=%2A%25%0A"));
     struct weir__rls_entry odd[] = {{span("k=|"), {"\0\x7f\xc3\xa9|", 5}}};
-    struct weir__buffer buffer = weir__buffer_over(key, sizeof key);
-    weir__envoy_put_key(&buffer, span("d"), odd, 1, NULL);
+    size_t len;
+    CHECK(!weir__envoy_put_key(key, span("d"), odd, 1, NULL, &len));
+    key[len] = 0;
     CHECK(is(key, "envoy:d|k%3D%7C=%00%7F\xc3\xa9%7C"));
+}
+
+/* The key of one entry whose value is `len` times a letter, with `last` at its end. */
+static size_t long_key(char room[WEIR__ENVOY_KEY_ROOM], char letter, size_t len, char last,
+                       bool expected)
+{
+    static char text[100000];
+    struct weir__rls_entry entry = {span("path"), {text, len}};
+    size_t ret;
+    memset(text, letter, len);
+    text[len - 1] = last;
+    CHECK(weir__envoy_put_key(room, span("d"), &entry, 1, NULL, &ret) == expected);
+    room[ret] = 0;
+    return ret;
+}
+
+static void test_long_keys(void)
+{
+    char one[WEIR__ENVOY_KEY_ROOM], two[WEIR__ENVOY_KEY_ROOM];
+    CHECK_INT(long_key(one, 'x', WEIR__ENVOY_PART_MAX, 'x', false), 13 + WEIR__ENVOY_PART_MAX);
+    for (size_t len = WEIR__ENVOY_PART_MAX + 1; len <= 100000; len = len * 3 / 2) {
+        CHECK_INT(long_key(one, 'x', len, 'x', true), 13 + 64 + 2 + 64);
+        long_key(two, 'x', len, 'y', true);
+        CHECK(strcmp(one, two)); /* however long, the last byte tells them apart */
+        long_key(two, 'x', len - 1, 'x', len > WEIR__ENVOY_PART_MAX + 1);
+        CHECK(strcmp(one, two));
+    }
+    long_key(one, 'x', 300, 'x', true);
+    struct weir__rls_entry imitation = {span("path"), span(one + 13)};
+    size_t len;
+    CHECK(!weir__envoy_put_key(two, span("d"), &imitation, 1, NULL, &len));
+    two[len] = 0;
+    CHECK(strcmp(one, two)); /* a value that looks like a digest */
+}
+
+/* More in all than fits, each part short, of bytes that are escaped; where a part ends counts. */
+static void test_long_keys_together(void)
+{
+    static char text[WEIR__RLS_ENTRIES_MAX * 512], moved[WEIR__ENVOY_KEY_ROOM];
+    struct weir__rls_entry entries[WEIR__RLS_ENTRIES_MAX];
+    struct weir__span stars[WEIR__RLS_ENTRIES_MAX] = {{0}};
+    char one[WEIR__ENVOY_KEY_ROOM];
+    size_t len, again;
+    memset(text, '|', sizeof text);
+    for (size_t i = 0; i < WEIR__RLS_ENTRIES_MAX; i++)
+        entries[i] = (struct weir__rls_entry){{text + i * 512, 200}, {text + i * 512 + 200, 250}};
+    CHECK(weir__envoy_put_key(one, span("d"), entries, WEIR__RLS_ENTRIES_MAX, stars, &len));
+    CHECK_INT(len, 7 + 3 + 64);
+    CHECK(weir__envoy_put_key(moved, span("d"), entries, WEIR__RLS_ENTRIES_MAX, NULL, &again));
+    CHECK(again == len && !memcmp(one, moved, len));
+    entries[7].key.len++;
+    entries[7].value.data++;
+    entries[7].value.len--;
+    CHECK(weir__envoy_put_key(moved, span("d"), entries, WEIR__RLS_ENTRIES_MAX, NULL, &again));
+    CHECK(again == len && memcmp(one, moved, len));
+    entries[7].key.len--;
+    entries[7].value.len++;
+    entries[7].value.data--;
+    stars[3] = entries[3].value; /* a pattern is another thing than its text */
+    CHECK(weir__envoy_put_key(moved, span("d"), entries, WEIR__RLS_ENTRIES_MAX, stars, &again));
+    CHECK(again == len && memcmp(one, moved, len));
 }
 
 /* ---- what a rule says ---- */
@@ -440,6 +503,8 @@ int main(void)
     test_overlap();
     test_shared();
     test_keys();
+    test_long_keys();
+    test_long_keys_together();
     test_modes();
     test_interned();
     test_many();

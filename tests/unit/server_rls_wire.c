@@ -26,10 +26,9 @@ static void test_json_answers(void)
     fresh();
     now = START + 500000;
     CHECK(ask_two("five", "unheard"));
-    CHECK(is(json(),
-             "{\"overallCode\":\"OK\",\"statuses\":[{\"code\":\"OK\",\"currentLimit\":{"
-             "\"name\":\"five-an-hour\",\"requestsPerUnit\":5,\"unit\":\"HOUR\"},"
-             "\"limitRemaining\":4,\"durationUntilReset\":\"3599.500s\"},{\"code\":\"OK\"}]}"));
+    CHECK(is(json(), "{\"overallCode\":\"OK\",\"statuses\":[{\"code\":\"OK\",\"currentLimit\":{"
+                     "\"name\":\"five-an-hour\",\"requestsPerUnit\":5,\"unit\":\"HOUR\"},"
+                     "\"limitRemaining\":4,\"durationUntilReset\":\"3600s\"},{\"code\":\"OK\"}]}"));
     CHECK(ask_two("free", "free"));
     CHECK(is(json(), "{\"overallCode\":\"OK\",\"statuses\":[{\"code\":\"OK\",\"limitRemaining\":"
                      "4294967295},{\"code\":\"OK\",\"limitRemaining\":4294967295}]}"));
@@ -42,7 +41,7 @@ static void test_json_answers(void)
     CHECK(!ask_one("bucket", "x")); /* one token comes in a second, less one microsecond */
     CHECK(is(json(), "{\"overallCode\":\"OVER_LIMIT\",\"statuses\":[{\"code\":\"OVER_LIMIT\","
                      "\"currentLimit\":{\"requestsPerUnit\":1,\"unit\":\"SECOND\"},"
-                     "\"limitRemaining\":0,\"durationUntilReset\":\"0.999999s\"}]}"));
+                     "\"limitRemaining\":0,\"durationUntilReset\":\"1s\"}]}"));
     begin("d");
     now = START + 10 * HOUR;
     hits(add("tokens", "x"), 101); /* never allowed, but charged: used up until the hour ends */
@@ -50,9 +49,12 @@ static void test_json_answers(void)
     CHECK(is(json(), "{\"overallCode\":\"OVER_LIMIT\",\"statuses\":[{\"code\":\"OVER_LIMIT\","
                      "\"currentLimit\":{\"requestsPerUnit\":100,\"unit\":\"HOUR\"},"
                      "\"limitRemaining\":0,\"durationUntilReset\":\"3600s\"}]}"));
-    now += 1000;
+    now += SECOND + 1000; /* never early: what is left of a second is a second */
     CHECK(!ask());
-    CHECK(strstr(json(), "\"durationUntilReset\":\"3599.999s\""));
+    CHECK(strstr(json(), "\"durationUntilReset\":\"3599s\""));
+    now = START + 11 * HOUR - 1;
+    CHECK(!ask());
+    CHECK(strstr(json(), "\"durationUntilReset\":\"1s\""));
     CHECK(ask_one("both", "x"));
     CHECK(is(json(), "{\"overallCode\":\"OK\",\"statuses\":[{\"code\":\"OK\",\"currentLimit\":{"
                      "\"requestsPerUnit\":3,\"unit\":\"UNKNOWN\"},\"limitRemaining\":2,"
@@ -74,6 +76,40 @@ static void test_headers(void)
                          "{\"key\":\"RateLimit-Reset\",\"value\":\"60\"}]"));
     CHECK(ask_one("free", "x"));
     CHECK(!strstr(json(), "RateLimit"));
+    begin("d"); /* of several denials the longest: before it is over, nothing is let in */
+    hits(add("two", "y"), 3);
+    hits(add("ten", "y"), 11);
+    hits(add("five", "y"), 6);
+    CHECK(!ask());
+    CHECK(strstr(json(), "{\"key\":\"RateLimit-Limit\",\"value\":\"10\"}"));
+    CHECK(strstr(json(), "{\"key\":\"RateLimit-Reset\",\"value\":\"86400\"}"));
+}
+
+/* A shadow that is charged although it would deny tells when it is as new, not that it is. */
+static void test_shadow_reset(void)
+{
+    fresh();
+    options.charge_denied = true;
+    now = START + 20 * SECOND;
+    begin("d");
+    hits(add("shady", "x"), 5);
+    CHECK(ask());
+    CHECK_INT(plan.items[0].outcome, SERVER_RLS_SHADOWED);
+    CHECK(strstr(json(), "\"limitRemaining\":0,\"durationUntilReset\":\"40s\""));
+    begin("d"); /* a bucket in debt: when that is paid */
+    hits(add("bucket", "x"), 3);
+    CHECK(ask());
+    hits(&request.descriptors[0], 2);
+    CHECK(!ask());
+    CHECK(strstr(json(), "\"durationUntilReset\":\"4s\""));
+}
+
+static void test_unread_answer(void)
+{
+    char room[32];
+    struct weir__buffer out = weir__buffer_over(room, sizeof room);
+    server_rls_answer_unread(&out);
+    CHECK(out.len == 7 && !memcmp(room, "\0\0\0\0\2\x08\x02", 7));
 }
 
 /* Limits and what is left beyond 32 bits are told as the most that fits. */
@@ -232,6 +268,8 @@ int main(void)
     rls_open();
     test_json_answers();
     test_headers();
+    test_shadow_reset();
+    test_unread_answer();
     test_large_numbers();
     test_grpc_answer();
     test_tallies();
