@@ -68,6 +68,7 @@ enum cli_type {
     CLI_WAIT,    /* int64_t µs; `0`, a duration or `any` */
     CLI_SECONDS, /* int64_t µs; a duration, or a plain number of seconds */
     CLI_COUNT,   /* int64_t, 1 … most */
+    CLI_RATIO,   /* int64_t, millionths: a number from 0 to 1 */
     CLI_LIST,    /* struct cli_list: may be given several times */
 };
 
@@ -103,6 +104,7 @@ int cli_read_wait(const struct cli_call *call, const char *what, const char *tex
 int cli_read_seconds(const struct cli_call *call, const char *what, const char *text, int64_t *ret);
 int cli_read_count(const struct cli_call *call, const char *what, const char *text, int64_t most,
                    int64_t *ret);
+int cli_read_ratio(const struct cli_call *call, const char *what, const char *text, int64_t *ret);
 int cli_read_lease(const struct cli_call *call, const char *text, uint64_t *ret);
 int cli_read_key(const struct cli_call *call, const char *text, weir_key *ret);
 /* The limit is the caller's to free. */

@@ -17,10 +17,11 @@ struct options {
     struct cli_list listens, tls_listens, envoys, hosts;
     const char *store, *policies, *style, *token_file, *admin_token_file, *tls_cert, *tls_key,
         *access_log;
+    int64_t near_limit, max_age, max_age_grace;
     int64_t threads, max_connections, max_per_client, max_head, max_body, idle, request, drain,
         max_delay, sample;
-    bool public_without_token, charge_denied, envoy_headers, no_watch, test_clock, demo_load,
-        denials;
+    bool public_without_token, charge_denied, envoy_headers, envoy_merge, health_store, no_watch,
+        test_clock, demo_load, denials;
 };
 
 static const struct options defaults = {
@@ -34,6 +35,8 @@ static const struct options defaults = {
     .drain = 10 * SECOND,
     .max_delay = 60 * SECOND,
     .sample = 1,
+    .near_limit = 800000,
+    .max_age_grace = 60 * SECOND,
 };
 
 /* A token of a file, or of the environment; its one line. */
@@ -118,6 +121,11 @@ static void set_bounds(const struct options *options, struct server_config *conf
     config->public_without_token = options->public_without_token;
     config->envoy_charge_denied = options->charge_denied;
     config->envoy_headers = options->envoy_headers;
+    config->envoy_merge = options->envoy_merge;
+    config->envoy_near_ppm = options->near_limit;
+    config->health_store = options->health_store;
+    config->max_age_us = options->max_age;
+    config->max_age_grace_us = options->max_age_grace;
     config->watch = !options->no_watch;
     config->test_clock = options->test_clock;
     config->demo_load = options->demo_load;
@@ -162,6 +170,9 @@ static int run(const struct cli_call *call)
         {"envoy", CLI_LIST, &options.envoys, 0},
         {"envoy-charge-denied", CLI_FLAG, &options.charge_denied, 0},
         {"envoy-headers", CLI_FLAG, &options.envoy_headers, 0},
+        {"envoy-merge-domains", CLI_FLAG, &options.envoy_merge, 0},
+        {"envoy-near-limit", CLI_RATIO, &options.near_limit, 0},
+        {"health-store", CLI_FLAG, &options.health_store, 0},
         {"headers", CLI_TEXT, &options.style, 0},
         {"host", CLI_LIST, &options.hosts, 0},
         {"token-file", CLI_TEXT, &options.token_file, 0},
@@ -176,6 +187,8 @@ static int run(const struct cli_call *call)
         {"idle-timeout", CLI_SECONDS, &options.idle, 0},
         {"request-timeout", CLI_SECONDS, &options.request, 0},
         {"drain-timeout", CLI_SECONDS, &options.drain, 0},
+        {"max-connection-age", CLI_SECONDS, &options.max_age, 0},
+        {"max-connection-age-grace", CLI_SECONDS, &options.max_age_grace, 0},
         {"access-log", CLI_TEXT, &options.access_log, 0},
         {"access-log-sample", CLI_COUNT, &options.sample, 1000000000},
         {"access-log-denials", CLI_FLAG, &options.denials, 0},
@@ -205,9 +218,13 @@ const struct cli_command cli_serve = {
             "  --listen-tls ADDRESS    the same with TLS, by --tls-cert FILE and --tls-key FILE\n"
             "  --store URL             memory:64m (default), shm:/name, file:/path or redis://…\n"
             "  --policies FILE         what limits whom; `weir check FILE` reads it first\n"
-            "  --envoy FILE            configuration of envoyproxy/ratelimit; repeatable\n"
+            "  --envoy PATH            configuration of envoyproxy/ratelimit: a file, or a\n"
+            "                          directory of .yaml and .yml files; repeatable\n"
+            "  --envoy-merge-domains   put files of the same domain together\n"
             "  --envoy-charge-denied   charge as envoyproxy/ratelimit does, denied or not\n"
             "  --envoy-headers         answer Envoy with RateLimit-Limit, -Remaining, -Reset\n"
+            "  --envoy-near-limit R    hits beyond this part of a limit count as near it in the\n"
+            "                          metrics; default 0.8\n"
             "  --headers STYLE         ietf (default), ietf-06, x-ratelimit or off\n"
             "  --host NAME             answer for this name, too; repeatable\n"
             "  --token-file FILE       clients must send this token (or $WEIR_TOKEN)\n"
@@ -223,6 +240,12 @@ const struct cli_command cli_serve = {
             "  --idle-timeout T        a connection without requests; default 5m\n"
             "  --request-timeout T     from a request's first byte to its last; default 10s\n"
             "  --drain-timeout T       how long SIGTERM waits for what is under way; default 10s\n"
+            "  --max-connection-age T  ask HTTP/2 clients to connect again after this time, 10 %\n"
+            "                          more or less; default: never\n"
+            "  --max-connection-age-grace T\n"
+            "                          what is under way then has so long; default 1m\n"
+            "  --health-store          not ready (/readyz, gRPC health) while the store cannot\n"
+            "                          decide\n"
             "  --access-log FILE       decisions as lines of JSON; - is standard output\n"
             "  --access-log-sample N   one in N; default 1\n"
             "  --access-log-denials    every denial, whatever the sample\n"

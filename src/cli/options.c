@@ -6,9 +6,10 @@
 
 #include "base/nearest.h"
 
+#include <assert.h>
 #include <string.h>
 
-#define OPTIONS_MAX 40
+#define OPTIONS_MAX 60
 
 struct parser {
     const struct cli_call *call;
@@ -29,6 +30,7 @@ static bool is_option(const char *argument)
 static int unknown_option(const struct parser *parser, const char *argument)
 {
     const char *names[OPTIONS_MAX + 2];
+    assert(parser->option_count <= OPTIONS_MAX);
     for (size_t i = 0; i < parser->option_count; i++)
         names[i] = parser->options[i].name;
     names[parser->option_count] = "help";
@@ -72,6 +74,8 @@ static int store_value(const struct parser *parser, const struct cli_option *opt
         return cli_read_wait(parser->call, what, text, option->ret);
     case CLI_SECONDS:
         return cli_read_seconds(parser->call, what, text, option->ret);
+    case CLI_RATIO:
+        return cli_read_ratio(parser->call, what, text, option->ret);
     case CLI_COUNT:
         return cli_read_count(parser->call, what, text, option->most, option->ret);
     case CLI_TEXT:

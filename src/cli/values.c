@@ -45,6 +45,24 @@ int cli_read_count(const struct cli_call *call, const char *what, const char *te
     return CLI_OK;
 }
 
+int cli_read_ratio(const struct cli_call *call, const char *what, const char *text, int64_t *ret)
+{
+    const char *point = text[0] ? text + 1 : text;
+    int64_t millionths = (text[0] - '0') * INT64_C(1000000), unit = 100000;
+    bool good = (text[0] == '0' || text[0] == '1') && (!*point || (*point == '.' && point[1]));
+    for (const char *p = good && *point ? point + 1 : ""; *p && good; p++, unit /= 10) {
+        good = *p >= '0' && *p <= '9' && unit > 0;
+        millionths += (*p - '0') * unit;
+    }
+    if (!good || millionths > 1000000)
+        return cli_fail(call, CLI_USAGE,
+                        "%s \"%s\": expected a number from 0 to 1 with at most six decimals, like "
+                        "0.8",
+                        what, cli_show_text(text).text);
+    *ret = millionths;
+    return CLI_OK;
+}
+
 int cli_read_lease(const struct cli_call *call, const char *text, uint64_t *ret)
 {
     if (!read_digits(text, UINT64_MAX, ret) || *ret == 0)

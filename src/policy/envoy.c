@@ -185,6 +185,24 @@ static int read_list(struct weir__envoy_loading *loading, const struct weir__yam
 
 /* ---- files ---- */
 
+static int make_domain(struct weir__envoy_loading *loading, struct weir__span name,
+                       struct weir__envoy_domain **ret)
+{
+    struct weir__envoy *envoy = loading->envoy;
+    struct weir__envoy_domain *domain = weir__arena_new(&envoy->arena, 1, sizeof *domain);
+    if (!domain)
+        return weir__envoy_no_memory(loading->err);
+    domain->node.key = name.data;
+    domain->node.key_len = name.len;
+    domain->node.value = "";
+    domain->node.file = loading->file;
+    domain->index = (uint32_t)envoy->domain_count++;
+    *(envoy->last_domain ? &envoy->last_domain->next : &envoy->first_domain) = domain;
+    envoy->last_domain = domain;
+    *ret = domain;
+    return insert(loading, &domain->node);
+}
+
 static int add_domain(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
                       struct weir__envoy_domain **ret)
 {
@@ -199,21 +217,13 @@ static int add_domain(struct weir__envoy_loading *loading, const struct weir__ya
         (struct weir__envoy_domain *)weir__envoy_domain(loading->envoy, name);
     if (domain && !loading->merge)
         return weir__yaml_fail(loading->yaml, weir__yaml_get(map, "domain"), loading->err,
-                               "the domain \"%s\" is that of %s already; rename one, or ask for "
-                               "domains to be merged",
+                               "the domain \"%s\" is that of %s already; rename one, or merge them "
+                               "with --envoy-merge-domains",
                                weir__yaml_quote(name.data, name.len).text, domain->node.file);
-    if (!domain) {
-        domain = weir__arena_new(&loading->envoy->arena, 1, sizeof *domain);
-        if (!domain)
-            return weir__envoy_no_memory(loading->err);
-        domain->node.key = name.data;
-        domain->node.key_len = name.len;
-        domain->node.value = "";
-        domain->node.file = loading->file;
-        code = insert(loading, &domain->node);
-    }
+    if (!domain)
+        return make_domain(loading, name, ret);
     *ret = domain;
-    return code;
+    return 0;
 }
 
 static int read_file(struct weir__envoy_loading *loading)
@@ -294,4 +304,25 @@ size_t weir__envoy_count(const struct weir__envoy *envoy)
 const struct weir__envoy_rule *weir__envoy_at(const struct weir__envoy *envoy, size_t i)
 {
     return envoy->rules[i];
+}
+
+size_t weir__envoy_domain_count(const struct weir__envoy *envoy)
+{
+    return envoy->domain_count;
+}
+
+const struct weir__envoy_domain *weir__envoy_next_domain(const struct weir__envoy *envoy,
+                                                         const struct weir__envoy_domain *last)
+{
+    return last ? last->next : envoy->first_domain;
+}
+
+const char *weir__envoy_domain_name(const struct weir__envoy_domain *domain)
+{
+    return domain->node.key;
+}
+
+uint32_t weir__envoy_domain_index(const struct weir__envoy_domain *domain)
+{
+    return domain->index;
 }

@@ -62,6 +62,13 @@ void weir__envoy_free(struct weir__envoy *envoy);
 size_t weir__envoy_count(const struct weir__envoy *envoy); /* of rules */
 const struct weir__envoy_rule *weir__envoy_at(const struct weir__envoy *envoy, size_t i);
 
+size_t weir__envoy_domain_count(const struct weir__envoy *envoy);
+/* One behind the other, NULL before the first and behind the last. */
+const struct weir__envoy_domain *weir__envoy_next_domain(const struct weir__envoy *envoy,
+                                                         const struct weir__envoy_domain *last);
+const char *weir__envoy_domain_name(const struct weir__envoy_domain *domain);
+uint32_t weir__envoy_domain_index(const struct weir__envoy_domain *domain);
+
 /* NULL: there is no such domain. */
 const struct weir__envoy_domain *weir__envoy_domain(const struct weir__envoy *envoy,
                                                     struct weir__span name);

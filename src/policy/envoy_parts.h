@@ -25,6 +25,8 @@ struct weir__envoy_node {
 /* A domain is a node of its own, whose key is its name. */
 struct weir__envoy_domain {
     struct weir__envoy_node node;
+    struct weir__envoy_domain *next; /* in the order of files */
+    uint32_t index;
 };
 
 /* One limit for all rules that mean the same. */
@@ -41,6 +43,8 @@ struct weir__envoy {
     size_t bucket_count, node_count;
     const struct weir__envoy_rule **rules;
     size_t rule_count, rule_room;
+    struct weir__envoy_domain *first_domain, *last_domain;
+    size_t domain_count;
     struct weir__envoy_interned *interned[WEIR__ENVOY_INTERNED];
 };
 

@@ -154,14 +154,16 @@ static int read_requests(struct weir__envoy_loading *loading, const struct weir_
                                "requests_per_unit is missing; 0 denies everything, unlimited: true "
                                "nothing");
     uint64_t number = 0;
-    bool good = node->type == WEIR__YAML_SCALAR && node->plain && node->len <= 10;
+    bool good = node->type == WEIR__YAML_SCALAR && node->plain && node->len <= 10 &&
+                (node->len == 1 || node->text[0] != '0'); /* YAML's octal: elsewhere 010 is 8 */
     for (size_t i = 0; good && i < node->len; i++) {
         good = node->text[i] >= '0' && node->text[i] <= '9';
         number = number * 10 + (uint64_t)(node->text[i] - '0');
     }
     if (!good || number > UINT32_MAX)
         return weir__yaml_fail(loading->yaml, node, loading->err,
-                               "requests_per_unit must be a whole number within 0 … 4294967295");
+                               "requests_per_unit must be a whole number within 0 … 4294967295, in "
+                               "decimal digits without a leading 0");
     *ret = (uint32_t)number;
     return 0;
 }

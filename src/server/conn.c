@@ -362,8 +362,12 @@ static int64_t idle_most_us(const struct server_conn *conn)
 void server_conn_sweep(struct server_conn *conn)
 {
     const struct server_config *config = &conn->thread->server->config;
+    if (conn->protocol && conn->protocol->tick && !conn->quiet_until_us)
+        conn->protocol->tick(conn);
     int64_t age = conn->thread->now_us - conn->since_us;
     bool draining = !conn->thread->accepting;
+    if (conn->dead)
+        return;
     if (conn->quiet_until_us) {
         if (draining || conn->thread->now_us >= conn->quiet_until_us)
             end_quiet(conn);

@@ -41,6 +41,8 @@ struct server_protocol_ops {
     void (*late)(struct server_conn *conn);
     /* The server drains: say so where the protocol can (h2 GOAWAY). May be NULL. */
     void (*drain)(struct server_conn *conn);
+    /* Once a second, whatever the peer does. May be NULL. */
+    void (*tick)(struct server_conn *conn);
     /* Requests are under way that wait for the peer, though all of its bytes are taken. May be NULL. */
     bool (*waits)(const struct server_conn *conn);
     void (*free)(struct server_conn *conn); /* what conn->state holds; may be NULL */

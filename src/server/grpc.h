@@ -25,17 +25,19 @@ struct server_grpc_call {
     bool json;                     /* POST /json */
     int code;                      /* 0, or a WEIR_E… */
     weir_error error;
-    uint32_t rule_ids[WEIR__RLS_DESCRIPTORS_MAX]; /* of items with a rule: for counters */
-    uint32_t top_ids[WEIR__RLS_DESCRIPTORS_MAX];  /* likewise */
+    uint32_t rule_ids[WEIR__RLS_DESCRIPTORS_MAX]; /* of counters, where there is a domain */
+    uint32_t top_id;                              /* likewise */
     struct server_rls_plan plan;
 };
 
 /* A whole answer to a gRPC request. */
 struct server_grpc_reply {
-    int status;                  /* HTTP's: 200, or 405 and 415, which are no gRPC */
-    enum weir__grpc_code code;   /* OK: there is a message */
-    char text[512];              /* not OK: why, for people */
-    bool names_encodings;        /* say which grpc-encodings are taken */
+    int status;                /* HTTP's: 200, or 405 and 415, which are no gRPC */
+    enum weir__grpc_code code; /* OK: there is a message */
+    char text[512];            /* not OK: why, for people */
+    bool names_encodings;      /* say which grpc-encodings are taken */
+    bool watches,
+        watches_known; /* in place of an answer: health from now on, of a service we have */
     struct weir__buffer message; /* framed; over SERVER_GRPC_ROOM bytes of the caller's */
 };
 
@@ -49,6 +51,10 @@ bool server_grpc_wants(const struct weir__http_request *request);
 enum server_routed server_grpc_answer(struct server_conn *conn,
                                       const struct weir__http_request *request, int32_t stream,
                                       struct server_grpc_reply *ret);
+/* The answer to a request that goes beyond a bound, of which the head may be cut short (`headless`).
+ * False: it is not one of the rate limit service. */
+bool server_grpc_refuse(struct server_conn *conn, const struct weir__http_request *request,
+                        bool headless, struct server_grpc_reply *ret);
 /* The answer to an ask that is back; its call is ended. */
 void server_grpc_finish(struct server_conn *conn, struct server_ask *ask,
                         struct server_grpc_reply *ret);
@@ -67,9 +73,7 @@ void server_grpc_json_respond(struct server_conn *conn, struct server_ask *ask,
 /* What a thread makes calls with. */
 struct server_grpc_thread {
     struct server_grpc_call *free;
-    size_t calls;              /* there are, free or in use */
-    uint64_t generation;       /* of the rules whose ids these are; 0: none */
-    uint32_t *rule_ids, *tops; /* by a rule's index */
+    size_t calls; /* there are, free or in use */
     struct weir__rls_request request;
     struct weir__json_node nodes[SERVER_RLS_JSON_NODES];
 };
@@ -83,6 +87,8 @@ struct server_grpc_call *server_grpc_plan(struct server_conn *conn, struct serve
 void server_grpc_decide(struct server_conn *conn, struct server_grpc_call *call);
 /* Counts, ranks and logs what was decided. */
 void server_grpc_count(struct server_conn *conn, const struct server_grpc_call *call);
+/* Counts and logs a request that was answered OVER_LIMIT because nobody can read it. */
+void server_grpc_count_unread(struct server_conn *conn, enum server_unread reason);
 void server_grpc_call_end(struct server_grpc_call *call);
 /* Ends the call of an ask, if it has one still: where nobody is left to be answered. */
 void server_grpc_end(struct server_ask *ask);

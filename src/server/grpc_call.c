@@ -9,7 +9,6 @@
 #include <time.h>
 
 #define CALLS_MAX 1024 /* a thread's, in use at once */
-#define TOP_PREFIX "envoy:"
 
 /* ---- what a thread has ---- */
 
@@ -25,8 +24,6 @@ static void free_thread(void *value)
         own->free = call->next;
         free(call);
     }
-    free(own->rule_ids);
-    free(own->tops);
     free(own);
 }
 
@@ -78,48 +75,22 @@ void server_grpc_end(struct server_ask *ask)
         server_grpc_call_end(call);
 }
 
-/* ---- names to ids, once for each loading of rules ---- */
-
-static uint32_t top_of(struct server_top *top, const char *domain)
-{
-    char room[sizeof TOP_PREFIX + WEIR__ENVOY_TEXT_MAX];
-    struct weir__buffer name = weir__buffer_over(room, sizeof room);
-    weir__put_text(&name, TOP_PREFIX);
-    weir__put_text(&name, domain);
-    return server_top_policy(top, room);
-}
-
-static bool resolve(struct server_grpc_thread *own, const struct server *server,
-                    const struct server_rules *rules)
-{
-    size_t count = weir__envoy_count(rules->envoy), size = (count ? count : 1) * sizeof(uint32_t);
-    if (own->generation == rules->generation && own->rule_ids)
-        return true;
-    free(own->rule_ids);
-    free(own->tops);
-    own->rule_ids = malloc(size);
-    own->tops = malloc(size);
-    own->generation = rules->generation;
-    if (!own->rule_ids || !own->tops) {
-        free(own->rule_ids);
-        free(own->tops);
-        own->rule_ids = own->tops = NULL;
-        return false;
-    }
-    const char *domain = "";
-    uint32_t top = SERVER_TOP_OTHER;
-    for (size_t i = 0; i < count; i++) {
-        const struct weir__envoy_rule *rule = weir__envoy_at(rules->envoy, i);
-        if (i == 0 || strcmp(rule->domain, domain))
-            top = top_of(server->top, rule->domain);
-        domain = rule->domain;
-        own->rule_ids[rule->index] = server_metrics_rule(server->metrics, domain, rule->name);
-        own->tops[rule->index] = top;
-    }
-    return true;
-}
-
 /* ---- planning ---- */
+
+/* What no rule is for counts for the domain as a whole, a limit that the request brought by itself. */
+static void name_counters(const struct server_rules *rules, struct server_grpc_call *call)
+{
+    const struct server_envoy_domain *domain =
+        &rules->envoy_domains[weir__envoy_domain_index(call->plan.domain)];
+    call->top_id = domain->top;
+    for (size_t i = 0; i < call->plan.count; i++) {
+        const struct server_rls_item *item = &call->plan.items[i];
+        bool brought = !item->rule && (item->limit || item->denies);
+        call->rule_ids[i] = item->rule ? rules->envoy_rules[item->rule->index]
+                            : brought  ? domain->brought
+                                       : domain->whole;
+    }
+}
 
 static int plan(struct server_conn *conn, struct server_grpc_thread *own,
                 struct server_grpc_call *call, weir_error *err)
@@ -129,18 +100,17 @@ static int plan(struct server_conn *conn, struct server_grpc_thread *own,
     const struct server_rls_setup setup = {
         .envoy = thread->rules->envoy,
         .cache = &thread->cache,
-        .options = {.charge_denied = config->envoy_charge_denied, .headers = config->envoy_headers},
+        .options = {.charge_denied = config->envoy_charge_denied,
+                    .headers = config->envoy_headers,
+                    .near_ppm = config->envoy_near_ppm},
     };
     if (thread->cache.retired_count > 0 && !server_batch_is_open(conn))
         weir__limit_cache_turn(&thread->cache);
     int code = server_rls_plan(&setup, &own->request, &call->plan, err);
     if (code)
         return code;
-    for (size_t i = 0; i < call->plan.count; i++) {
-        const struct weir__envoy_rule *rule = call->plan.items[i].rule;
-        call->rule_ids[i] = rule ? own->rule_ids[rule->index] : SERVER_RULE_OTHER;
-        call->top_ids[i] = rule ? own->tops[rule->index] : SERVER_TOP_ADHOC;
-    }
+    if (call->plan.domain)
+        name_counters(thread->rules, call);
     return 0;
 }
 
@@ -153,8 +123,7 @@ struct server_grpc_call *server_grpc_plan(struct server_conn *conn, struct serve
                    "no rules of Envoy's rate limit service are loaded; start with --envoy FILE");
         return NULL;
     }
-    struct server_grpc_call *call =
-        resolve(own, thread->server, thread->rules) ? take_call(own) : NULL;
+    struct server_grpc_call *call = take_call(own);
     if (!call) {
         weir__fail(err, WEIR_EBUSY, 0, "too many requests are under way; try again");
         return NULL;
@@ -200,13 +169,17 @@ void server_grpc_decide(struct server_conn *conn, struct server_grpc_call *call)
 
 /* ---- counting ---- */
 
-static void count_rule(struct server_rule *rule, struct server_rls_tally tally)
+static void count_item(struct server_rule *rule, const struct server_rls_plan *it,
+                       const struct server_rls_item *item)
 {
+    struct server_rls_tally tally = server_rls_tally(item, it->options.near_ppm);
     server_count(&rule->hits, tally.hits);
     server_count(&rule->over, tally.over);
     server_count(&rule->near, tally.near);
     server_count(&rule->within, tally.within);
     server_count(&rule->shadow, tally.shadow);
+    if (!item->rule && item->outcome == SERVER_RLS_NONE)
+        server_count(&rule->unmatched, 1);
 }
 
 /* The item that a log line is about: the first that was denied, or else that was asked. */
@@ -261,17 +234,35 @@ void server_grpc_count(struct server_conn *conn, const struct server_grpc_call *
     }
     for (size_t i = 0; i < it->count; i++) {
         const struct server_rls_item *item = &it->items[i];
-        if (item->rule)
-            count_rule(&thread->counters->rules[call->rule_ids[i]], server_rls_tally(item));
+        if (it->domain)
+            count_item(&thread->counters->rules[call->rule_ids[i]], it, item);
         if (!item->limit)
             continue;
+        server_count(&thread->counters->envoy_long_keys, item->long_key);
         degraded = degraded || item->decision.degraded;
         if (!item->refund)
-            server_top_record(thread->top, call->top_ids[i], item->key.data, item->key.len,
+            server_top_record(thread->top, call->top_id, item->key.data, item->key.len,
                               item->outcome == SERVER_RLS_DENIED ||
                                   item->outcome == SERVER_RLS_SHADOWED);
     }
+    server_count(&thread->counters->envoy_unknown_domains, it->domain == NULL);
     server_count_decision(thread->counters, SERVER_SERIES_TOTAL, !it->over, degraded);
     if (thread->log && server_access_log_wants(thread->log, !it->over))
         log_call(conn, call);
+}
+
+void server_grpc_count_unread(struct server_conn *conn, enum server_unread reason)
+{
+    struct server_thread *thread = conn->thread;
+    server_count(&thread->counters->envoy_unread[reason], 1);
+    server_count_decision(thread->counters, SERVER_SERIES_TOTAL, false, false);
+    if (thread->log && server_access_log_wants(thread->log, false)) {
+        const struct server_log_record record = {
+            .time_us = weir__clock_us(),
+            .protocol = SERVER_GRPC,
+            .client = {conn->peer_text, conn->peer_text_len},
+            .verdict = "unreadable",
+        };
+        server_access_log_put(thread->log, &record);
+    }
 }

@@ -41,6 +41,7 @@ static struct server_h2 *begin(struct server_conn *conn)
     if (!h2)
         return NULL;
     h2->conn = conn;
+    h2->began_us = conn->thread->now_us;
     h2->session = server_h2_session(h2);
     if (!h2->session) {
         free(h2);
@@ -159,12 +160,33 @@ static void drain(struct server_conn *conn)
     if (!h2)
         return;
     h2->draining = true;
+    server_h2_tell_watchers(h2, true);
     nghttp2_submit_shutdown_notice(h2->session);
     send_frames(h2); /* a ping would overtake it */
     nghttp2_submit_ping(h2->session, NGHTTP2_FLAG_NONE, NULL);
     send_frames(h2);
     conn->since_us = conn->thread->now_us; /* however long it was idle: it has time to hear that */
     server_conn_resume(conn);
+}
+
+/* Once a second. An old connection is ended like one of a server that drains: its peer makes a new one,
+ * perhaps to another server. */
+static void tick(struct server_conn *conn)
+{
+    struct server_h2 *h2 = conn->state;
+    const struct server_config *config = &conn->thread->server->config;
+    int64_t now_us = conn->thread->now_us;
+    if (!h2 || conn->dead)
+        return;
+    if (h2->old_us > 0) {
+        if (now_us - h2->old_us > config->max_age_grace_us)
+            server_conn_kill(conn);
+    } else if (config->max_age_us > 0 && now_us - h2->began_us > server_h2_age_us(h2)) {
+        h2->old_us = now_us;
+        drain(conn);
+    } else if (server_h2_tell_watchers(h2, false)) {
+        server_conn_resume(conn);
+    }
 }
 
 static bool waits(const struct server_conn *conn)
@@ -191,6 +213,7 @@ const struct server_protocol_ops server_h2 = {
     .answer = answer,
     .more = more,
     .drain = drain,
+    .tick = tick,
     .waits = waits,
     .free = free_state,
 };

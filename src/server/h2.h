@@ -28,6 +28,7 @@
 #define SERVER_H2_ROOM 3584 /* of a stream as it is made */
 #define SERVER_H2_FREE 2    /* streams of a connection that are not counted as memory kept */
 #define SERVER_H2_CHUNK 16  /* so many are counted at a time */
+#define SERVER_H2_WATCHES 4 /* streams of a connection that watch our health */
 
 /* What nuisances are paid from. */
 struct server_h2_bucket {
@@ -43,6 +44,8 @@ struct server_h2 {
     } waiting;                     /* for their peer, to send or to read: the longest first */
     struct server_h2_list acting;  /* whose turn is ours */
     struct server_h2_list orphans; /* reset, but an ask borrows from them */
+    struct server_h2_list watched; /* told of our health for as long as they are open */
+    int64_t began_us, old_us;      /* when it began; when it was too old, 0: it is not */
     size_t held;    /* bytes of rooms beyond the first, and of owned bodies; counted as kept */
     size_t counted; /* streams beyond SERVER_H2_FREE that are counted as memory kept */
     struct server_h2_bucket frames, resets;
@@ -66,6 +69,10 @@ struct server_h2_stream {
     bool whole;    /* END_STREAM came */
     bool expects;  /* 100-continue */
     bool grpc;     /* the answer ends in trailers */
+    struct {
+        bool known, ends;
+        enum weir__health now, sent;
+    } watch;
     int64_t since_us;
     struct server_h2_part method, path, authority;
     uint32_t field_count;
@@ -95,8 +102,12 @@ void server_h2_streams_free(struct server_h2 *h2);
 void server_h2_stream_wait(struct server_h2_stream *stream);
 /* From now on it is our turn. */
 void server_h2_stream_act(struct server_h2_stream *stream);
+/* From now on it watches. */
+void server_h2_stream_watch(struct server_h2_stream *stream);
 /* Takes over a body that lives in malloc'ed memory. */
 void server_h2_stream_own(struct server_h2_stream *stream, char *memory, struct weir__span body);
+/* Gives back what it holds beyond its first room. Nobody borrows from it. */
+void server_h2_stream_empty(struct server_h2_stream *stream);
 /* Room for n bytes more; NULL: too much is held already. */
 char *server_h2_stream_room(struct server_h2_stream *stream, size_t n);
 
@@ -110,6 +121,15 @@ bool server_h2_take_body(struct server_h2_stream *stream, const void *data, size
 /* The whole request, its spans in the stream's room; 0, or the HTTP status that refuses it. */
 int server_h2_request(struct server_h2_stream *stream, struct weir__http_request *ret);
 
+/* ---- h2_watch.c ---- */
+
+/* Answers a stream with our health now and whenever it changes. False: too many do so already. */
+bool server_h2_watch(struct server_h2_stream *stream, bool known);
+/* Tells those that watch if it has changed, or for the last time; whether something is to be sent. */
+bool server_h2_tell_watchers(struct server_h2 *h2, bool last);
+/* How old the connection may grow: --max-connection-age, spread a little. */
+int64_t server_h2_age_us(const struct server_h2 *h2);
+
 /* ---- h2_session.c ---- */
 
 /* A session, its SETTINGS submitted; NULL: no memory. */
@@ -121,6 +141,8 @@ nghttp2_session *server_h2_session(struct server_h2 *h2);
 void server_h2_dispatch(struct server_h2_stream *stream);
 /* Answers a request that goes beyond a bound, or is none. */
 void server_h2_refuse(struct server_h2_stream *stream);
+/* Answers, or resets, one whose body cannot be held. */
+void server_h2_refuse_for_memory(struct server_h2_stream *stream);
 void server_h2_respond(struct server_h2_stream *stream, struct server_response *response);
 void server_h2_reply(struct server_h2_stream *stream, const struct server_grpc_reply *reply);
 

@@ -161,6 +161,11 @@ void server_h2_reply(struct server_h2_stream *stream, const struct server_grpc_r
         reply_without_grpc(stream, reply);
         return;
     }
+    if (reply->watches) {
+        if (!server_h2_watch(stream, reply->watches_known))
+            reset(stream, NGHTTP2_REFUSED_STREAM);
+        return;
+    }
     if (reply->code == WEIR__GRPC_OK) {
         stream->grpc = true;
         if (keep_body(stream, reply->message.data, reply->message.len))
@@ -195,11 +200,17 @@ static void say_why(const struct server_h2_stream *stream, char *room, size_t si
             "Host must be what :authority is");
 }
 
-/* By as much of the head as was taken. */
-static bool is_grpc(struct server_h2_stream *stream)
+/* As gRPC, by as much of the head as was taken. False: it is not gRPC's. */
+static bool refuse_grpc(struct server_h2_stream *stream, struct server_grpc_reply *reply)
 {
+    static _Thread_local char room[SERVER_GRPC_ROOM];
     struct weir__http_request request;
-    return server_h2_request(stream, &request) == 0 && server_grpc_wants(&request);
+    if (server_h2_request(stream, &request) || !server_grpc_wants(&request))
+        return false;
+    reply->message = weir__buffer_over(room, sizeof room);
+    server_grpc_refuse(stream->h2->conn, &request, stream->fault == 431, reply);
+    server_h2_reply(stream, reply);
+    return true;
 }
 
 void server_h2_refuse(struct server_h2_stream *stream)
@@ -213,12 +224,23 @@ void server_h2_refuse(struct server_h2_stream *stream)
     enum server_fault fault = malformed ? SERVER_FAULT_MALFORMED : SERVER_FAULT_TOO_LARGE;
     server_count(&conn->thread->counters->faults[conn->protocol->counted_as][fault], 1);
     say_why(stream, reply.text, sizeof reply.text);
-    if (!malformed && is_grpc(stream)) {
-        server_h2_reply(stream, &reply);
+    if (!malformed && refuse_grpc(stream, &reply))
         return;
-    }
     server_response_problem(response, stream->fault, "%s", reply.text);
     server_h2_respond(stream, response);
+}
+
+void server_h2_refuse_for_memory(struct server_h2_stream *stream)
+{
+    struct server_grpc_reply reply;
+    struct weir__http_request request;
+    char room[64];
+    reply.message = weir__buffer_over(room, sizeof room);
+    if (server_h2_request(stream, &request) == 0 &&
+        server_grpc_refuse(stream->h2->conn, &request, false, &reply))
+        server_h2_reply(stream, &reply);
+    else
+        reset(stream, NGHTTP2_REFUSED_STREAM);
 }
 
 static void dispatch_grpc(struct server_h2_stream *stream, struct weir__http_request *request)
@@ -238,6 +260,8 @@ static void dispatch_grpc(struct server_h2_stream *stream, struct weir__http_req
         server_h2_reply(stream, &reply);
     else if (routed == SERVER_BUSY)
         reset(stream, NGHTTP2_REFUSED_STREAM); /* nothing was charged: it may be tried again */
+    else
+        server_h2_stream_empty(stream); /* a call borrows nothing of its request */
 }
 
 static bool mentions_hold(const struct weir__http_request *request)

@@ -119,7 +119,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
         stream->fault = 413;
         server_h2_refuse(stream);
     } else if (!server_h2_take_body(stream, data, len)) {
-        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id, NGHTTP2_REFUSED_STREAM);
+        server_h2_refuse_for_memory(stream);
     }
     return 0;
 }

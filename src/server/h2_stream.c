@@ -2,6 +2,7 @@
 #include "server/h2.h"
 #include "server/workers.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,12 @@ void server_h2_stream_act(struct server_h2_stream *stream)
     enter(stream, &stream->h2->acting);
 }
 
+void server_h2_stream_watch(struct server_h2_stream *stream)
+{
+    leave(stream);
+    enter(stream, &stream->h2->watched);
+}
+
 /* ---- memory kept ---- */
 
 static void forget(struct server_h2 *h2, size_t bytes)
@@ -125,7 +132,7 @@ static void forget(struct server_h2 *h2, size_t bytes)
 
 static size_t count_of(const struct server_h2 *h2)
 {
-    return h2->waiting.count + h2->acting.count + h2->orphans.count;
+    return h2->waiting.count + h2->acting.count + h2->orphans.count + h2->watched.count;
 }
 
 /* One more stream is counted, if it needs to be. */
@@ -152,7 +159,7 @@ static void count_out(struct server_h2 *h2)
 
 struct server_h2_stream *server_h2_stream_take(struct server_h2 *h2, int32_t id)
 {
-    if (h2->waiting.count + h2->acting.count >= SERVER_H2_STREAMS ||
+    if (h2->waiting.count + h2->acting.count + h2->watched.count >= SERVER_H2_STREAMS ||
         h2->orphans.count >= SERVER_H2_STREAMS || h2->held > SERVER_H2_HELD || !count_in(h2))
         return NULL;
     struct server_h2_stream *stream = get();
@@ -179,6 +186,15 @@ static void free_rooms(struct server_h2_stream *stream)
         forget(h2, stream->body_len);
         free(stream->owned);
     }
+}
+
+void server_h2_stream_empty(struct server_h2_stream *stream)
+{
+    assert(!stream->asked && !stream->owned);
+    free_rooms(stream);
+    stream->room = stream->first_room;
+    stream->room_size = sizeof stream->first_room;
+    stream->room_len = stream->head_len = 0;
 }
 
 static void release(struct server_h2_stream *stream)
@@ -219,7 +235,7 @@ struct server_h2_stream *server_h2_stream_back(struct server_h2 *h2, int32_t id)
 
 void server_h2_streams_free(struct server_h2 *h2)
 {
-    struct server_h2_list *const lists[] = {&h2->waiting, &h2->acting, &h2->orphans};
+    struct server_h2_list *const lists[] = {&h2->waiting, &h2->acting, &h2->orphans, &h2->watched};
     for (size_t i = 0; i < WEIR__COUNT(lists); i++) {
         struct server_h2_stream *stream = lists[i]->first, *next;
         for (; stream; stream = next) {

@@ -68,8 +68,7 @@ static enum server_routed healthy(const struct call *call)
 
 static enum server_routed ready(const struct call *call)
 {
-    const struct server *server = call->conn->thread->server;
-    bool is_ready = atomic_load(&server->ready) && !atomic_load(&server->draining);
+    bool is_ready = server_is_ready(call->conn->thread->server);
     return is_ready ? short_text(call, 200, "ready\n") : short_text(call, 503, "not ready\n");
 }
 

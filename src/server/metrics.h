@@ -75,10 +75,21 @@ struct server_series {
 struct server_rule {
     uint64_t hits; /* units asked for, as envoyproxy/ratelimit counts them */
     uint64_t over, near, within, shadow;
+    uint64_t unmatched; /* of a domain (name ""): descriptors that no rule is for */
 };
 
 #define SERVER_RULES_MAX 4096
 #define SERVER_RULE_OTHER 0 /* names for which there was no room */
+
+/* Why a request of Envoy's was answered OVER_LIMIT without asking a limit. */
+#define SERVER_UNREADS(X)                                                                          \
+    X(TOO_LARGE, "too_large") /* more metadata, body or memory than is taken */                    \
+    X(MALFORMED, "malformed") /* not a message of the service */                                   \
+    X(TOO_MANY, "too_many")   /* descriptors, entries, limits or hits; or limits that contradict */
+
+#define SERVER_UNREAD_NAME(name, text) SERVER_UNREAD_##name,
+enum server_unread { SERVER_UNREADS(SERVER_UNREAD_NAME) SERVER_UNREADS_COUNT };
+#undef SERVER_UNREAD_NAME
 
 struct server_counters {
     uint64_t requests[SERVER_PROTOCOLS];
@@ -88,6 +99,9 @@ struct server_counters {
     uint64_t refused[SERVER_REFUSALS_COUNT];
     uint64_t bytes_in[SERVER_PROTOCOLS], bytes_out[SERVER_PROTOCOLS];
     uint64_t faults[SERVER_PROTOCOLS][SERVER_FAULTS_COUNT];
+    uint64_t envoy_unread[SERVER_UNREADS_COUNT];
+    uint64_t envoy_unknown_domains;  /* requests of a domain that no file has */
+    uint64_t envoy_long_keys;        /* descriptors with a text too long to be a key as it is */
     struct server_histogram latency; /* a decision, from the parsed request to the written answer */
     struct server_series *series;    /* SERVER_SERIES_MAX; memory only for what is used */
     struct server_rule *rules;       /* SERVER_RULES_MAX, likewise */
@@ -156,7 +170,8 @@ struct server_counters *server_metrics_thread(struct server_metrics *metrics, si
 uint32_t server_metrics_series(struct server_metrics *metrics, const char *policy,
                                const char *entry);
 /* The id of a rule. `name` is of the rule as configured ("generic_key_api.path"), never of values that
- * a request brought. */
+ * a request brought; "": the domain as a whole; SERVER_RULE_BROUGHT: limits that requests bring. */
+#define SERVER_RULE_BROUGHT "(override)"
 uint32_t server_metrics_rule(struct server_metrics *metrics, const char *domain, const char *name);
 
 /* The ids of a whole set of policies, for one loaded set. */

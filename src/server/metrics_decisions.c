@@ -106,7 +106,7 @@ static void put_rules(struct server_lines *lines, const struct server_metrics *m
         {"weir_envoy_hits", "Units asked for, by rule of Envoy's rate limit service.",
          offsetof(struct server_rule, hits)},
         {"weir_envoy_over_limit", "Units refused.", offsetof(struct server_rule, over)},
-        {"weir_envoy_near_limit", "Units granted beyond 80 % of the limit.",
+        {"weir_envoy_near_limit", "Units granted beyond --envoy-near-limit (80 %) of the limit.",
          offsetof(struct server_rule, near)},
         {"weir_envoy_within_limit", "Units granted.", offsetof(struct server_rule, within)},
         {"weir_envoy_shadow", "Units over a limit in shadow mode, granted.",
@@ -126,6 +126,30 @@ static void put_rules(struct server_lines *lines, const struct server_metrics *m
     }
 }
 
+#define UNREAD_TEXT(name, text) text,
+static const char *const UNREADS[] = {SERVER_UNREADS(UNREAD_TEXT)};
+#undef UNREAD_TEXT
+
+static void put_unmatched(struct server_lines *lines, const struct server_metrics *metrics)
+{
+    const struct server_counters *const sums = &metrics->sums;
+    const struct server_names *const names = &metrics->rules;
+    COUNTER("weir_envoy_no_rule", "Descriptors that no rule of their domain is for.");
+    for (uint32_t i = 0; i < names->count; i++) {
+        if (i != SERVER_RULE_OTHER && !names->names[i].second[0])
+            PUT(sums->rules[i].unmatched, {"domain", names->names[i].first});
+    }
+    server_lines_single(lines, SERVER_COUNTER, "weir_envoy_unknown_domain", NULL,
+                        "Requests of a domain that no file has; answered OK.",
+                        sums->envoy_unknown_domains);
+    server_lines_single(lines, SERVER_COUNTER, "weir_envoy_hashed_keys", NULL,
+                        "Descriptors with a text so long that its SHA-256 stands in the key.",
+                        sums->envoy_long_keys);
+    COUNTER("weir_envoy_unreadable", "Requests that cannot be read, answered OVER_LIMIT.");
+    for (size_t i = 0; i < SERVER_UNREADS_COUNT; i++)
+        PUT(sums->envoy_unread[i], {"reason", UNREADS[i]});
+}
+
 void server_metrics_write_decisions(const struct server_metrics *metrics,
                                     struct server_lines *lines)
 {
@@ -134,4 +158,5 @@ void server_metrics_write_decisions(const struct server_metrics *metrics,
     put_limits(lines, metrics);
     put_reloads(lines, metrics);
     put_rules(lines, metrics);
+    put_unmatched(lines, metrics);
 }

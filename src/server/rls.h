@@ -7,7 +7,7 @@
  *     server_rls_plan(setup, request, plan)        matches, makes keys; no store
  *     server_rls_take(store, plan)                 decides and charges; may block
  *     server_rls_answer(plan, out)                 gRPC, or server_rls_answer_json
- *     server_rls_tally(item)                       for each item with a rule: what to count
+ *     server_rls_tally(item, …)                    for each item: what to count
  *     server_rls_end(plan)                         once, after a plan that was made
  *
  * What holds:
@@ -34,6 +34,7 @@ struct server_rls_options {
     bool charge_denied; /* every descriptor by itself, charged even when denied */
     bool shadow;        /* the answer as a whole is OK whatever was decided */
     bool headers;       /* RateLimit-Limit, -Remaining and -Reset for the client */
+    int64_t near_ppm;   /* from which part of a limit on hits count as near it, in millionths */
 };
 
 struct server_rls_setup {
@@ -72,8 +73,8 @@ struct server_rls_plan {
     struct server_rls_item items[WEIR__RLS_DESCRIPTORS_MAX];
     size_t count;
     struct server_rls_options options;
-    bool over; /* after the take: the answer is OVER_LIMIT */
-    bool unknown_domain;
+    bool over;                               /* after the take: the answer is OVER_LIMIT */
+    const struct weir__envoy_domain *domain; /* NULL: no file has it, and all is OK */
     const weir_limit *held[WEIR__RLS_DESCRIPTORS_MAX]; /* references to give back */
     size_t held_count;
     char keys[WEIR__RLS_DESCRIPTORS_MAX][WEIR__ENVOY_KEY_ROOM];
@@ -102,11 +103,11 @@ void server_rls_answer_unread(struct weir__buffer *out);
 /* The same in protobuf's JSON; the HTTP status: 200, or 429 for OVER_LIMIT. */
 int server_rls_answer_json(const struct server_rls_plan *plan, struct weir__buffer *out);
 
-/* What envoyproxy/ratelimit would count for a descriptor; near: beyond 80 % of the limit. */
+/* What envoyproxy/ratelimit would count for a descriptor that a rule is for, or a limit of its own. */
 struct server_rls_tally {
     uint64_t hits, over, near, within, shadow;
 };
-struct server_rls_tally server_rls_tally(const struct server_rls_item *item);
+struct server_rls_tally server_rls_tally(const struct server_rls_item *item, int64_t near_ppm);
 
 /* ---- POST /json ---- */
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define MICROSECONDS 1000000
+#define MILLION 1000000
 #define HEADERS 3
 
 /* ---- statuses ---- */
@@ -218,7 +219,7 @@ int server_rls_http_status(int code)
 
 /* ---- counting ---- */
 
-struct server_rls_tally server_rls_tally(const struct server_rls_item *item)
+struct server_rls_tally server_rls_tally(const struct server_rls_item *item, int64_t near_ppm)
 {
     struct server_rls_tally tally = {0};
     uint64_t hits = (uint64_t)item->hits;
@@ -231,7 +232,8 @@ struct server_rls_tally server_rls_tally(const struct server_rls_item *item)
         tally.hits = tally.over = tally.shadow = hits;
         break;
     case SERVER_RLS_ALLOWED: {
-        int64_t mark = decision->limit / 5 * 4 + decision->limit % 5 * 4 / 5;
+        int64_t mark =
+            decision->limit / MILLION * near_ppm + decision->limit % MILLION * near_ppm / MILLION;
         int64_t after = decision->limit - decision->remaining;
         tally.hits = tally.within = hits;
         tally.near = (uint64_t)weir__max(0, weir__min(after - mark, item->hits));

@@ -218,7 +218,7 @@ static int make(const struct server_rls_setup *setup, const struct weir__rls_req
         return weir__fail(err, WEIR_EINVAL, 0, "the request names no domain");
     if (request->descriptor_count == 0)
         return weir__fail(err, WEIR_EINVAL, 0, "the request has no descriptors");
-    ret->unknown_domain = domain == NULL;
+    ret->domain = domain;
     for (; ret->count < request->descriptor_count && code == 0; ret->count++)
         code = plan_item(setup, request, domain, ret->count, ret, err);
     if (code)
@@ -232,7 +232,8 @@ int server_rls_plan(const struct server_rls_setup *setup, const struct weir__rls
 {
     ret->count = ret->held_count = 0;
     ret->options = setup->options;
-    ret->over = ret->unknown_domain = false;
+    ret->over = false;
+    ret->domain = NULL;
     int code = make(setup, request, ret, err);
     if (code)
         server_rls_end(ret);

@@ -41,6 +41,7 @@ static struct stamp {
     struct timespec changed;
     off_t size;
     ino_t inode;
+    uint64_t within; /* of a directory: its files */
 } stamps[FILES_MAX];
 
 /* ---- files ---- */
@@ -60,7 +61,9 @@ static struct stamp stamp_of(const char *path)
     struct stat info;
     if (stat(path, &info))
         return (struct stamp){.size = -1};
-    return (struct stamp){info.st_mtim, info.st_size, info.st_ino};
+    if (S_ISDIR(info.st_mode))
+        return (struct stamp){.inode = info.st_ino, .within = server_envoy_directory_stamp(path)};
+    return (struct stamp){info.st_mtim, info.st_size, info.st_ino, 0};
 }
 
 bool server_rules_stale(struct server *server)
@@ -77,8 +80,7 @@ bool server_rules_stale(struct server *server)
     return stale;
 }
 
-/* The whole text, malloc'ed. */
-static int read_file(const char *path, char **ret, size_t *ret_len, weir_error *err)
+int server_rules_read_file(const char *path, char **ret, size_t *ret_len, weir_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     char *text = fd < 0 ? NULL : malloc(FILE_BYTES_MAX + 1);
@@ -96,7 +98,8 @@ static int read_file(const char *path, char **ret, size_t *ret_len, weir_error *
         return weir__fail(err, WEIR_ESYSTEM, 0, "cannot read %s: %s", path,
                           failed ? strerror(failed) : "it is longer than 4 MiB");
     }
-    *ret = text;
+    char *fitting = realloc(text, len + 1); /* there may be many */
+    *ret = fitting ? fitting : text;
     *ret_len = len;
     return 0;
 }
@@ -113,32 +116,10 @@ static int load_policies(const struct server *server, struct server_rules *rules
     if (!path)
         return weir__policies_parse(server_demo_policies, strlen(server_demo_policies),
                                     "the demonstration", cluster, &rules->policies, err);
-    int code = read_file(path, &text, &len, err);
+    int code = server_rules_read_file(path, &text, &len, err);
     if (code == 0)
         code = weir__policies_parse(text, len, path, cluster, &rules->policies, err);
     free(text);
-    return code;
-}
-
-static int load_envoy(const struct server *server, struct server_rules *rules, weir_error *err)
-{
-    const struct server_config *config = &server->config;
-    struct weir__envoy_file files[SERVER_ENVOY_FILES_MAX];
-    char *texts[SERVER_ENVOY_FILES_MAX];
-    size_t n = 0;
-    int code = 0;
-    if (config->envoy_count == 0)
-        return 0;
-    for (; n < config->envoy_count && code == 0; n++) {
-        texts[n] = NULL;
-        files[n].name = config->envoy_paths[n];
-        code = read_file(config->envoy_paths[n], &texts[n], &files[n].len, err);
-        files[n].text = texts[n];
-    }
-    if (code == 0)
-        code = weir__envoy_load(files, n, false, &rules->envoy, err);
-    while (n > 0)
-        free(texts[--n]);
     return code;
 }
 
@@ -151,7 +132,7 @@ static int resolve_counters(struct server *server, struct server_rules *rules, w
     for (size_t i = 0; i < count; i++)
         rules->tops[i] =
             server_top_policy(server->top, weir__policies_at(rules->policies, i)->name);
-    return 0;
+    return server_envoy_resolve(server, rules, err);
 }
 
 static void free_rules(struct server_rules *rules)
@@ -160,6 +141,8 @@ static void free_rules(struct server_rules *rules)
     weir__envoy_free(rules->envoy);
     server_series_ids_free(&rules->series);
     free(rules->tops);
+    free(rules->envoy_rules);
+    free(rules->envoy_domains);
     free(rules);
 }
 
@@ -188,7 +171,7 @@ static int load(struct server *server, weir_error *err)
     memcpy(stamps, seen, file_count(&server->config) * sizeof *seen);
     int code = load_policies(server, rules, err);
     if (code == 0)
-        code = load_envoy(server, rules, err);
+        code = server_envoy_load(&server->config, &rules->envoy, err);
     if (code == 0)
         code = resolve_counters(server, rules, err);
     if (code) {

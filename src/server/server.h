@@ -44,11 +44,13 @@ struct server_config {
     size_t listen_count;
     const char *tls_cert, *tls_key;
     const char *store_url;
-    const char *policies_path; /* NULL: the built-in demonstration */
-    const char *envoy_paths[SERVER_ENVOY_FILES_MAX];
+    const char *policies_path;                       /* NULL: the built-in demonstration */
+    const char *envoy_paths[SERVER_ENVOY_FILES_MAX]; /* files and directories */
     size_t envoy_count;
     bool envoy_charge_denied;
     bool envoy_headers;
+    bool envoy_merge;       /* files of one domain are put together */
+    int64_t envoy_near_ppm; /* as server_rls_options has it */
     int threads;
     char token[SERVER_TOKEN_MAX]; /* for data; empty: none is asked for */
     char admin_token[SERVER_TOKEN_MAX];
@@ -58,12 +60,15 @@ struct server_config {
     int64_t idle_timeout_us;    /* a connection without a request */
     int64_t request_timeout_us; /* from a request's first byte to its last; also for writing */
     int64_t drain_timeout_us;
-    int64_t max_delay_us; /* the longest wait that a request may ask for */
+    int64_t max_age_us;       /* of an HTTP/2 connection; 0: any */
+    int64_t max_age_grace_us; /* what is under way then has so long */
+    int64_t max_delay_us;     /* the longest wait that a request may ask for */
     enum weir__field_style style;
     const char *access_log;
     int64_t access_log_sample;
     bool access_log_denials;
-    bool watch; /* reload when the files change */
+    bool watch;        /* reload when the files change */
+    bool health_store; /* no longer healthy while the store cannot decide */
     bool test_clock;
     bool demo_load;
     const char *const *allowed_hosts; /* NULL-terminated, beside loopback names */
@@ -75,7 +80,12 @@ struct server_rules {
     struct weir__policies *policies;
     struct weir__envoy *envoy; /* NULL: none */
     struct server_series_ids series;
-    uint32_t *tops; /* a top-K id a policy, by its index */
+    uint32_t *tops;        /* a top-K id a policy, by its index */
+    uint32_t *envoy_rules; /* ids of counters, by a rule's index */
+    struct server_envoy_domain {
+        uint32_t whole, brought; /* of counters: the domain, and limits that requests bring */
+        uint32_t top;
+    } * envoy_domains; /* by a domain's index */
     uint64_t generation;
 };
 
@@ -93,6 +103,7 @@ struct server {
     struct server_askers *askers;         /* NULL: the store is local */
     struct server_workers *workers;
     struct server_tls *tls;               /* NULL: none */
+    struct server_health *health;         /* NULL: nobody looks after the store */
     struct server_clients *clients;       /* how many connections each address has */
     struct server_failures *failures;     /* which addresses bring wrong tokens */
     struct server_thread *threads[SERVER_THREADS_MAX];
@@ -127,8 +138,27 @@ struct server_rules *server_rules_hold(struct server_rules *rules);
 struct server_rules *server_rules_newest(struct server *server, struct server_rules *old);
 /* Whether one of the files has changed since it was read. */
 bool server_rules_stale(struct server *server);
+/* The whole text of a file, malloc'ed. */
+int server_rules_read_file(const char *path, char **ret, size_t *ret_len, weir_error *err);
 /* The built-in demonstration's text. */
 extern const char server_demo_policies[];
+
+/* ---- health.c ---- */
+
+int server_health_start(struct server *server, weir_error *err);
+void server_health_stop(struct server *server);
+/* Whether a balancer may send requests here. */
+bool server_is_ready(const struct server *server);
+
+/* ---- rules_envoy.c ---- */
+
+/* Reads all files of Envoy's rules; *ret stays as it is where there are none. */
+int server_envoy_load(const struct server_config *config, struct weir__envoy **ret,
+                      weir_error *err);
+/* The ids of everything in the rules that is counted. */
+int server_envoy_resolve(const struct server *server, struct server_rules *rules, weir_error *err);
+/* Another number whenever the files of a directory have changed. */
+uint64_t server_envoy_directory_stamp(const char *path);
 
 /* ---- receipts.c: signed, so that nobody can settle what was never charged ---- */
 

@@ -134,6 +134,7 @@ void weir__rls_put(struct weir__buffer *buffer, const struct weir__rls_response 
 /* ---- health checks ---- */
 
 #define WEIR__HEALTH_METHOD "/grpc.health.v1.Health/Check"
+#define WEIR__HEALTH_WATCH "/grpc.health.v1.Health/Watch"
 
 enum weir__health {
     WEIR__HEALTH_UNKNOWN,

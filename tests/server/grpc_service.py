@@ -32,6 +32,7 @@ descriptors:
     shadow_mode: true
     rate_limit: {unit: year, requests_per_unit: 1}
 """
+OVER = b"\0\0\0\0\x02\x08\x02"  # OVER_LIMIT, and nothing else
 PATIENCE_SECONDS = 60
 ENVOY = {"options": ("--envoy", "{folder}/rules.yaml"), "files": {"rules.yaml": RULES}}
 
@@ -252,18 +253,19 @@ def test_wire(check):
                 ("grpc-web", good, ("-H", "content-type: application/grpc-web"), ("415", None)),
                 ("JSON", good, ("-H", "content-type: application/json"), ("415", None)),
                 ("another method", good, (*grpc_type, "-X", "PUT"), ("405", None)),
-                ("an empty body", b"", grpc_type, ("200", "3")),
-                ("half a prefix", b"\0\0", grpc_type, ("200", "3")),
-                ("half a message", good[:-1], grpc_type, ("200", "3")),
-                ("two messages", good + good, grpc_type, ("200", "3")),
-                ("garbage", framed(b"\xff" * 20), grpc_type, ("200", "3")),
+                ("an empty body", b"", grpc_type, ("200", "0", OVER)),
+                ("half a prefix", b"\0\0", grpc_type, ("200", "0", OVER)),
+                ("half a message", good[:-1], grpc_type, ("200", "0", OVER)),
+                ("two messages", good + good, grpc_type, ("200", "0", OVER)),
+                ("garbage", framed(b"\xff" * 20), grpc_type, ("200", "0", OVER)),
                 ("an empty message", framed(b""), grpc_type, ("200", "3")),
                 ("compressed, nobody says how", framed(b"xyz", 1), grpc_type, ("200", "13")),
                 ("compressed", framed(b"xyz", 1), (*grpc_type, "-H", "grpc-encoding: gzip"), ("200", "12")),
                 ("an encoding that is not used", good, (*grpc_type, "-H", "grpc-encoding: gzip"), ("200", "0")),
-                ("an odd flag", framed(b"xyz", 2), grpc_type, ("200", "3"))):
-            fields, _ = curl_grpc(server, METHOD, body, *words)
-            check.equal((fields["status"], fields.get("grpc-status")), wanted, f"{name} ({fields})")
+                ("an odd flag", framed(b"xyz", 2), grpc_type, ("200", "0", OVER))):
+            fields, answer = curl_grpc(server, METHOD, body, *words)
+            check.equal((fields["status"], fields.get("grpc-status")), wanted[:2], f"{name} ({fields})")
+            check.equal(answer == OVER, wanted[2:] == (OVER,), f"{name} is denied: {answer}")
         fields, _ = curl_grpc(server, METHOD, framed(b"xyz", 1), *grpc_type, "-H", "grpc-encoding: gzip")
         check.equal(fields.get("grpc-accept-encoding"), "identity", "which encodings are taken")
         fields, _ = curl_grpc(server, "/some.Service/Method", good, *grpc_type)
@@ -278,6 +280,7 @@ def test_wire(check):
             peer.send(grpc_frames(3, METHOD, b""))
             shape = [(it.kind, bool(it.flags & h2.END_STREAM)) for it in trailers(peer, 3) or []]
             check.equal(shape, [(h2.HEADERS, True)], "an error is trailers only")
+        check.equal(server.metric("weir_envoy_unreadable_total", reason="malformed"), 6, "they are counted")
 
 
 def post_json(server, message, *words):

@@ -406,7 +406,7 @@ static void test_files(void)
     CHECK_TEXT(limit_of("d", "b=1"), "fixed-window 3/m");
     CHECK_INT(load_two(one, more, false), WEIR_EINVAL);
     CHECK(is(err.message, "b.yaml:1:9: the domain \"d\" is that of a.yaml already; rename one, or "
-                          "ask for domains to be merged"));
+                          "merge them with --envoy-merge-domains"));
     CHECK_INT(load_two(one, one, true), WEIR_EINVAL);
     CHECK(is(err.message,
              "b.yaml:2:15: the descriptor a is there already, a.yaml on line 2; keep one of them"));
@@ -461,14 +461,15 @@ static void test_limit_refusals(void)
     refuses(
         ONE("{key: k, rate_limit: {unit: day}}"),
         "rl.yaml:3:26: requests_per_unit is missing; 0 denies everything, unlimited: true nothing");
-    static const char *const numbers[] = {"-1", "1.5", "4294967296", "99999999999",
-                                          "x",  "'5'", "[]"};
+    static const char *const numbers[] = {"-1", "1.5", "4294967296", "99999999999", "x", "'5'",
+                                          "[]", "010", "0x10",       "1_000",       "00"};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         char text[200];
         snprintf(text, sizeof text, ONE("{key: k, rate_limit: {unit: day, requests_per_unit: %s}}"),
                  numbers[i]);
         refuses(text,
-                "rl.yaml:3:57: requests_per_unit must be a whole number within 0 … 4294967295");
+                "rl.yaml:3:57: requests_per_unit must be a whole number within 0 … 4294967295, in "
+                "decimal digits without a leading 0");
     }
     refuses(ONE("{key: k, rate_limit: {unlimited: true, unit: day}}"),
             "rl.yaml:3:50: a unit beside unlimited: true; leave one of them out");

@@ -149,10 +149,12 @@ static void test_grpc_answer(void)
     CHECK(!server_rls_answer(&plan, &out));
 }
 
+static int64_t near_ppm = 800000;
+
 static void tallies(size_t i, uint64_t asked, uint64_t over, uint64_t near, uint64_t within,
                     uint64_t shadow)
 {
-    struct server_rls_tally tally = server_rls_tally(&plan.items[i]);
+    struct server_rls_tally tally = server_rls_tally(&plan.items[i], near_ppm);
     CHECK_INT(tally.hits, asked);
     CHECK_INT(tally.over, over);
     CHECK_INT(tally.near, near);
@@ -178,6 +180,16 @@ static void test_tallies(void)
     tallies(0, 4, 4, 0, 0, 4);
     CHECK(refund("ten", 1));
     tallies(0, 0, 0, 0, 0, 0);
+    near_ppm = 250000; /* of 10: beyond 2, rounded down */
+    begin("d");
+    hits(add("ten", "near"), 4);
+    CHECK(ask());
+    tallies(0, 4, 0, 2, 4, 0);
+    near_ppm = 0;
+    tallies(0, 4, 0, 4, 4, 0);
+    near_ppm = 1000000;
+    tallies(0, 4, 0, 0, 4, 0);
+    near_ppm = 800000;
 }
 
 /* ---- JSON requests ---- */

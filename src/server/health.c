@@ -1,0 +1,99 @@
+/*
+ * Whether the server can do its work, for balancers: /readyz and gRPC's health. With --health-store a thread
+ * asks the store once a second, since only an answer shows that it is there; what was never asked
+ * about counts as gone.
+ */
+#include "server/server.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define EVERY_SECONDS 1
+
+struct server_health {
+    weir_store *store;
+    weir_limit *limit;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool stops;
+    atomic_bool store_decides;
+};
+
+bool server_is_ready(const struct server *server)
+{
+    return atomic_load(&server->ready) && !atomic_load(&server->draining) &&
+           (!server->health || atomic_load(&server->health->store_decides));
+}
+
+/* Looks, changes nothing. No room for one more state is no reason to go elsewhere. */
+static bool can_decide(const struct server_health *health)
+{
+    weir_decision decision = {0};
+    int code = weir_peek(health->store, weir_bytes("weir:health", 11), health->limit, 0, &decision);
+    return code == WEIR_EFULL || (code == 0 && !decision.degraded);
+}
+
+static void *look(void *argument)
+{
+    struct server_health *health = argument;
+    pthread_mutex_lock(&health->lock);
+    while (!health->stops) {
+        struct timespec until;
+        pthread_mutex_unlock(&health->lock);
+        atomic_store(&health->store_decides, can_decide(health));
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += EVERY_SECONDS;
+        pthread_mutex_lock(&health->lock);
+        while (!health->stops && pthread_cond_timedwait(&health->wake, &health->lock, &until) == 0)
+            ;
+    }
+    pthread_mutex_unlock(&health->lock);
+    return NULL;
+}
+
+int server_health_start(struct server *server, weir_error *err)
+{
+    pthread_condattr_t monotonic;
+    if (!server->config.health_store)
+        return 0;
+    struct server_health *health = calloc(1, sizeof *health);
+    if (!health)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for health checks");
+    int code = weir_limit_parse("fixed-window 1/s", &health->limit, err);
+    if (code) {
+        free(health);
+        return code;
+    }
+    health->store = server->store;
+    pthread_mutex_init(&health->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&health->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    if (pthread_create(&health->thread, NULL, look, health)) {
+        weir_limit_free(health->limit);
+        free(health);
+        return weir__fail(err, WEIR_ESYSTEM, 0, "no thread for health checks");
+    }
+    server->health = health;
+    return 0;
+}
+
+void server_health_stop(struct server *server)
+{
+    struct server_health *health = server->health;
+    if (!health)
+        return;
+    pthread_mutex_lock(&health->lock);
+    health->stops = true;
+    pthread_cond_signal(&health->wake);
+    pthread_mutex_unlock(&health->lock);
+    pthread_join(health->thread, NULL);
+    pthread_cond_destroy(&health->wake);
+    pthread_mutex_destroy(&health->lock);
+    weir_limit_free(health->limit);
+    free(health);
+    server->health = NULL;
+}
