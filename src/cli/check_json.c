@@ -119,6 +119,10 @@ void cli_print_policies_json(const struct cli_checked *checked)
         put_policy(&json, checked->policies, i);
     cli_json_close(&json, ']');
     put_attributes(&json, checked->policies);
+    cli_json_open(&json, "warnings", '[');
+    for (const struct weir__warning *it = checked->policies->warnings; it; it = it->next)
+        cli_json_text(&json, NULL, it->text);
+    cli_json_close(&json, ']');
     cli_json_close(&json, '}');
     cli_json_end(&json);
 }

@@ -152,9 +152,32 @@ static void print_untrusting(const struct weir__policies *set)
         needed = needed || (weir__attribute_known(&set->attributes.items[i]) &&
                             strncmp(set->attributes.items[i].name, "header.", 7) != 0);
     if (needed && set->trusted_count == 0)
-        printf("\nnote: no trusted_proxies: X-Forwarded-For and the like are ignored, whoever "
-               "sends them.\n"
-               "Behind a proxy that asks by GET, name its address there.\n");
+        printf("\nnote: no trusted_proxies: X-Forwarded-For and the like are ignored, whoever\n"
+               "sends them. Behind a proxy that asks by GET, name its address there.\n");
+}
+
+/* Text on lines of its own, as wide as those of rows. */
+static void print_wrapped(const char *text)
+{
+    size_t room = (size_t)weir__max(30, weir__min(cli_width(stdout), TEXT_MAX));
+    while (strlen(text) > room) {
+        size_t cut = room;
+        while (cut > 0 && text[cut] != ' ')
+            cut--;
+        if (cut == 0)
+            cut = strcspn(text, " ");
+        printf("%.*s\n", (int)cut, text);
+        text += cut + (text[cut] == ' ');
+    }
+    printf("%s\n", text);
+}
+
+static void print_warnings(const struct weir__policies *set)
+{
+    for (const struct weir__warning *it = set->warnings; it; it = it->next) {
+        printf("\nwarning:\n");
+        print_wrapped(it->text);
+    }
 }
 
 void cli_print_policies(const struct cli_checked *checked)
@@ -165,6 +188,7 @@ void cli_print_policies(const struct cli_checked *checked)
            set->entries == 1 ? "limit" : "limits");
     for (size_t i = 0; i < set->count; i++)
         print_policy(set, i);
+    print_warnings(set);
     print_notes(set);
     print_untrusting(set);
 }

@@ -95,6 +95,7 @@ int weir__policies_parse(const char *text, size_t len, const char *name, bool cl
     if (!set)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the policies");
     set->cluster = cluster;
+    set->last_warning = &set->warnings;
     int code = weir__yaml_parse(text, len, name, &yaml, err);
     if (code == 0) {
         struct weir__reader reader = {.yaml = yaml, .set = set, .err = err};
@@ -141,6 +142,14 @@ const char *weir__policies_attribute(const struct weir__policies *policies, size
 {
     *ret_known = weir__attribute_known(&policies->attributes.items[i]);
     return policies->attributes.items[i].text;
+}
+
+const char *weir__policies_warning(const struct weir__policies *policies, size_t i)
+{
+    const struct weir__warning *warning = policies->warnings;
+    for (; warning && i > 0; i--)
+        warning = warning->next;
+    return warning ? warning->text : NULL;
 }
 
 const struct weir__policy *weir__policies_at(const struct weir__policies *policies, size_t i)

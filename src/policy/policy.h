@@ -53,6 +53,8 @@ size_t weir__policies_count(const struct weir__policies *policies);
 size_t weir__policies_attributes(const struct weir__policies *policies);
 const char *weir__policies_attribute(const struct weir__policies *policies, size_t i,
                                      bool *ret_known);
+/* The file's i-th part that is allowed but hardly meant, with its place; NULL: there are no more. */
+const char *weir__policies_warning(const struct weir__policies *policies, size_t i);
 size_t weir__policies_entries(const struct weir__policies *policies); /* of all policies */
 const struct weir__policy *weir__policies_at(const struct weir__policies *policies, size_t i);
 const struct weir__policy *weir__policies_find(const struct weir__policies *policies,

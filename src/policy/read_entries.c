@@ -1,5 +1,6 @@
 /* The entries of a policy: `limit`, `limits`, and what overrides them. */
 #include "policy/reader.h"
+#include "store/store.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +13,7 @@ struct defaults {
     struct weir__cost cost;
     int missing;
     bool shadow;
+    bool by_name; /* of the policy: who asks for it knows to acquire */
 };
 
 static int read_defaults(struct weir__reader *reader, const struct weir__yaml_node *map,
@@ -42,6 +44,12 @@ static int read_entry(struct weir__reader *reader, const struct weir__yaml_node 
                                "requests share",
                                owner);
     int code = weir__read_limit(reader, map, owner, &entry->limit);
+    if (code)
+        return code;
+    if (weir__has_leases(entry->limit) && !given->by_name)
+        code = weir__reader_warn(reader, map,
+                                 "a concurrent limit needs acquire and release: requests that only "
+                                 "take, as proxies do, are refused where it applies");
     if (code)
         return code;
     entry->key_text = given->key.text;
@@ -122,7 +130,8 @@ static int read_override(struct weir__reader *reader, const struct weir__yaml_no
 
 /* Each entry gets those that are for it, in the file's order. */
 static int read_overrides(struct weir__reader *reader, const struct weir__yaml_node *list,
-                          const struct weir__policy *policy, struct weir__entry_body *bodies)
+                          const struct weir__policy *policy, bool by_name,
+                          struct weir__entry_body *bodies)
 {
     struct weir__override *lists[WEIR__ENTRIES_MAX];
     if (list->type != WEIR__YAML_LIST)
@@ -145,6 +154,13 @@ static int read_overrides(struct weir__reader *reader, const struct weir__yaml_n
         if (code)
             return code;
         struct weir__entry_body *body = &bodies[entry];
+        if (weir__has_leases(found.limit) && !by_name &&
+            !weir__has_leases(policy->entries[entry].limit))
+            code = weir__reader_warn(reader, node,
+                                     "a concurrent limit needs acquire and release: requests that "
+                                     "only take, as proxies do, are refused where it applies");
+        if (code)
+            return code;
         lists[entry][body->override_count++] = found;
         size_t limits = weir_limit_count(found.limit);
         body->limits_most = limits > body->limits_most ? limits : body->limits_most;
@@ -173,7 +189,8 @@ int weir__read_entries(struct weir__reader *reader, const struct weir__yaml_node
     const struct weir__yaml_node *list = weir__yaml_get(map, "limits");
     const struct weir__yaml_node *overrides = weir__yaml_get(map, "overrides");
     struct defaults given = {
-        .cost = {.attribute = -1, .otherwise = 1, .least = 1, .most = WEIR_COST_MAX}};
+        .cost = {.attribute = -1, .otherwise = 1, .least = 1, .most = WEIR_COST_MAX},
+        .by_name = body->by_name};
     if (list && (list->type != WEIR__YAML_LIST || !list->child))
         return weir__yaml_fail(reader->yaml, list, reader->err,
                                "limits is a list, like [{name: per-ip, key: ip, limit: …}]; for a "
@@ -197,6 +214,6 @@ int weir__read_entries(struct weir__reader *reader, const struct weir__yaml_node
     for (size_t i = 0; node && code == 0; i++, node = node->next)
         code = read_listed(reader, node, given, entries, i, &body->entries[i]);
     if (code == 0 && overrides)
-        code = read_overrides(reader, overrides, policy, body->entries);
+        code = read_overrides(reader, overrides, policy, body->by_name, body->entries);
     return code ? code : check_total(reader, list ? list : map, policy, body);
 }

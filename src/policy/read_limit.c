@@ -177,6 +177,13 @@ int weir__read_cost(struct weir__reader *reader, const struct weir__yaml_node *n
         code = weir__read_number(reader, node, "cost", 0, WEIR_COST_MAX, &cost.otherwise);
     else
         code = read_attribute(reader, node, &cost.attribute);
+    if (code == 0 && (cost.otherwise == 0 || cost.least == 0))
+        code = weir__reader_warn(reader, node,
+                                 cost.least == 0
+                                     ? "a request that says 0 here is charged nothing, and never "
+                                       "denied; leave min out, or make it 1"
+                                     : "a cost of 0 charges nothing: the limit never fills, and "
+                                       "denies nobody");
     if (code == 0)
         *ret = cost;
     return code;

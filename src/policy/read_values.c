@@ -20,6 +20,22 @@ int weir__reader_fail(const struct weir__reader *reader, const struct weir__yaml
                            weir__yaml_quote(node->text, node->len).text, wrong);
 }
 
+int weir__reader_warn(const struct weir__reader *reader, const struct weir__yaml_node *node,
+                      const char *what)
+{
+    struct weir__policies *set = reader->set;
+    weir_error err = {0};
+    weir__yaml_fail(reader->yaml, node, &err, "%s", what);
+    struct weir__warning *warning = weir__arena_new(&set->arena, 1, sizeof *warning);
+    if (warning)
+        warning->text = weir__arena_text(&set->arena, err.message, strlen(err.message));
+    if (!warning || !warning->text)
+        return weir__reader_no_memory(reader);
+    *set->last_warning = warning;
+    set->last_warning = &warning->next;
+    return 0;
+}
+
 size_t weir__map_count(const struct weir__yaml_node *map)
 {
     size_t count = 0;

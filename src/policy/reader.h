@@ -14,6 +14,9 @@ struct weir__reader {
 /* Fails at a node; a message of "" is out of memory. */
 int weir__reader_fail(const struct weir__reader *reader, const struct weir__yaml_node *node,
                       const char *wrong);
+/* Notes what is hardly meant at a node. */
+int weir__reader_warn(const struct weir__reader *reader, const struct weir__yaml_node *node,
+                      const char *what);
 int weir__reader_no_memory(const struct weir__reader *reader);
 
 /* Single values. `what` names the value in the complaint ("shadow"). A NULL node leaves ret as it is. */

@@ -44,6 +44,12 @@ struct weir__policy_body {
     bool by_name; /* planned only when asked for by its name */
 };
 
+/* What is no mistake, but hardly meant: "FILE:3:7: …". */
+struct weir__warning {
+    const char *text;
+    struct weir__warning *next;
+};
+
 struct weir__tier {
     const char *name;
     const weir_limit *limit;
@@ -66,6 +72,7 @@ struct weir__policies {
     size_t limit_count, limit_room;
     enum weir__field_style style;
     bool cluster;
+    struct weir__warning *warnings, **last_warning; /* in the file's order */
 };
 
 #endif

@@ -17,6 +17,8 @@
 
 #define FILES_MAX (SERVER_ENVOY_FILES_MAX + 1)
 #define FILE_BYTES_MAX ((size_t)4 << 20)
+#define WARNINGS_TOLD 10
+#define SETTLE_US 500000
 
 const char server_demo_policies[] =
     "version: 1\n"
@@ -66,6 +68,35 @@ static struct stamp stamp_of(const char *path)
     return (struct stamp){info.st_mtim, info.st_size, info.st_ino, 0};
 }
 
+/* Whether somebody has the file open for writing: then what is there may be half of it. Linux tells by refusing
+ * a lease; where there are none, or the file is another user's, nobody is said to. */
+static bool is_being_written(int fd)
+{
+    if (fcntl(fd, F_SETLEASE, F_RDLCK) == 0) {
+        fcntl(fd, F_SETLEASE, F_UNLCK);
+        return false;
+    }
+    return errno == EAGAIN;
+}
+
+/* A file that changed a moment ago, or that somebody still writes, is not to be read yet: half of it may be there,
+ * and half of it may be a good file. */
+static bool is_ready(const char *path, const struct stamp *stamp)
+{
+    int64_t age_us =
+        weir__clock_us() - (int64_t)stamp->changed.tv_sec * 1000000 - stamp->changed.tv_nsec / 1000;
+    if (age_us >= 0 && age_us < SETTLE_US)
+        return false;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool writing = fd >= 0 && is_being_written(fd);
+    if (fd >= 0)
+        close(fd);
+    if (writing)
+        server_tell_once(
+            path, "%s has changed and is open for writing; it is read when it is closed", path);
+    return !writing;
+}
+
 bool server_rules_stale(struct server *server)
 {
     bool stale = false;
@@ -74,25 +105,45 @@ bool server_rules_stale(struct server *server)
     for (size_t i = 0; i < file_count(&server->config); i++) {
         struct stamp now = stamp_of(file_at(&server->config, i));
         /* A file that is gone for a moment is being replaced. */
-        stale = stale || (now.size >= 0 && memcmp(&now, &stamps[i], sizeof now) != 0);
+        stale = stale || (now.size >= 0 && memcmp(&now, &stamps[i], sizeof now) != 0 &&
+                          is_ready(file_at(&server->config, i), &now));
     }
     pthread_mutex_unlock(&load_lock);
     return stale;
+}
+
+/* Whether it was changed since. */
+static bool has_changed(int fd, const struct stat *before)
+{
+    struct stat now;
+    return fstat(fd, &now) == 0 &&
+           (now.st_size != before->st_size || now.st_mtim.tv_sec != before->st_mtim.tv_sec ||
+            now.st_mtim.tv_nsec != before->st_mtim.tv_nsec);
 }
 
 int server_rules_read_file(const char *path, char **ret, size_t *ret_len, weir_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     char *text = fd < 0 ? NULL : malloc(FILE_BYTES_MAX + 1);
+    struct stat before;
     size_t len = 0;
     ssize_t got = 1;
+    bool half = fd >= 0 && fstat(fd, &before) == 0 && is_being_written(fd);
     while (text && got > 0 && len <= FILE_BYTES_MAX) {
         got = read(fd, text + len, FILE_BYTES_MAX + 1 - len);
         len += got > 0 ? (size_t)got : 0;
     }
     int failed = fd < 0 || got < 0 ? errno : !text ? ENOMEM : 0;
+    half = !failed && (half || has_changed(fd, &before));
     if (fd >= 0)
         close(fd);
+    if (half) {
+        free(text);
+        return weir__fail(err, WEIR_EBUSY, 0,
+                          "%s is being written, and may be there by half; write another file and "
+                          "rename it to this name",
+                          path);
+    }
     if (failed || len > FILE_BYTES_MAX) {
         free(text);
         return weir__fail(err, WEIR_ESYSTEM, 0, "cannot read %s: %s", path,
@@ -121,6 +172,16 @@ static int load_policies(const struct server *server, struct server_rules *rules
         code = weir__policies_parse(text, len, path, cluster, &rules->policies, err);
     free(text);
     return code;
+}
+
+/* Says what is hardly meant; the rest of a long list is for weir check. */
+static void tell_warnings(const struct weir__policies *policies)
+{
+    size_t i = 0;
+    for (const char *text; i < WARNINGS_TOLD && (text = weir__policies_warning(policies, i)); i++)
+        server_tell("warning: %s", text);
+    if (weir__policies_warning(policies, i))
+        server_tell("warning: there is more; `weir check` says all of it");
 }
 
 static int resolve_counters(struct server *server, struct server_rules *rules, weir_error *err)
@@ -178,6 +239,7 @@ static int load(struct server *server, weir_error *err)
         free_rules(rules);
         return code;
     }
+    tell_warnings(rules->policies);
     put_in_force(server, rules);
     return 0;
 }

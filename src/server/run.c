@@ -344,6 +344,7 @@ int server_run(const struct server_config *config, char *const *argv)
         sigaddset(&signals, handled[i]);
     pthread_sigmask(SIG_BLOCK, &signals, NULL); /* for all threads: the main one waits for them */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGIO, SIG_IGN); /* who opens a file for writing while rules.c asks whether somebody does */
     raise_files();
     int code = open_all(&err);
     if (code) {

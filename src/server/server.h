@@ -125,6 +125,8 @@ void server_say(const char *format, ...) WEIR__PRINTF(1, 2);
 
 /* ---- told.c ---- */
 
+/* A line on stderr. */
+void server_tell(const char *format, ...) WEIR__PRINTF(1, 2);
 /* A line on stderr, once for each address and format. By any thread. */
 void server_tell_once(const char *address, const char *format, ...) WEIR__PRINTF(2, 3);
 

@@ -30,6 +30,16 @@ static bool remember(uint64_t hash)
     return false;
 }
 
+void server_tell(const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    fprintf(stderr, "weir serve: %s\n", line);
+}
+
 void server_tell_once(const char *address, const char *format, ...)
 {
     static const uint64_t unkeyed[2];

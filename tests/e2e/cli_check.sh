@@ -111,6 +111,26 @@ run check "$file"
 has "a note about what callers must send" '"usr" is for callers to send' "$out"
 has "a note: what may be meant" "did you mean user?" "$out"
 
+printf 'version: 1\npolicies:\n  - {name: p, key: ip, limit: smooth 5/s}\n' | write
+run check "$file"
+has "a note: nobody is trusted" "no trusted_proxies" "$out"
+for cost in 0 '{of: n, min: 0}' '{of: n, default: 0}'; do
+    printf 'version: 1\npolicies:\n  - {name: p, key: ip, cost: %s, limit: smooth 5/s}\n' "$cost" | write
+    run check "$file"
+    has "a cost of 0: $cost" "warning:"$'\n'"$file:3:30: a " "$out"
+    run check "$file" --json
+    has "a cost of 0, as JSON: $cost" '"warnings":["' "$out"
+done
+printf 'version: 1\npolicies:\n  - {name: p, key: ip, limit: concurrent 5}\n' | write
+run check "$file"
+has "a concurrent limit" "needs acquire and release" "$(tr '\n' ' ' <<<"$out")"
+printf 'version: 1\npolicies:\n  - {name: p, match: by-name, key: ip, limit: concurrent 5}\n' | write
+run check "$file"
+lacks "a concurrent limit that is asked for by name" "warning" "$out"
+printf 'version: 1\npolicies:\n  - {name: p, key: ip, cost: 3, limit: smooth 5/s}\n' | write
+run check "$file" --json
+has "nothing to warn of" '"warnings":[]' "$out"
+
 # ---- files that cannot be read; stores ----
 refuses "no such file" 3 "cannot open $tmp/none" check "$tmp/none"
 refuses "a folder" 3 "cannot read $tmp" check "$tmp"

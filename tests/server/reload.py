@@ -183,6 +183,26 @@ def test_watching(check):
         check.equal(server.errors[seen:], [], "nothing is read again without a change")
 
 
+def test_written_in_place(check):
+    """Half of a file may be a good file: it is not read while somebody has it open for writing."""
+    whole = policies("fixed-window 30/d", ("login", "fixed-window 5/d"))
+    with weir_server.Server("", policies=policies("fixed-window 20/d")) as server:
+        with http_client.Client(server.port) as client:
+            path = server.folder / "policies.yaml"
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(whole[:whole.index("  - {name: login")])
+                file.flush()
+                check(server.wait_for(lambda: "is open for writing" in server.stderr()), "it says what it waits for")
+                answer = client.ask(post("/v1/reload", {}))
+                problem(check, answer, 409, "rename", "it is not read by force either")
+                server.signal(signal.SIGHUP)
+                check(server.wait_for(lambda: "SIGHUP: nothing changed" in server.stderr()), "nor by SIGHUP")
+                check.equal(take(client)["limit"], 20, "the old policies are in force")
+                file.write(whole[whole.index("  - {name: login"):])
+            check(server.wait_for(lambda: take(client, path="/login")["verdict"] == "limits"), "read when it is closed")
+            check.equal(take(client)["limit"], 30, "all of it")
+
+
 def test_envoy(check):
     def rules(count):
         return ("domain: web\ndescriptors:\n  - key: user\n    rate_limit:\n"
