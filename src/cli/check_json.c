@@ -91,6 +91,7 @@ static void put_policy(struct cli_json *json, const struct weir__policies *set, 
     cli_json_close(json, ']');
     cli_json_text(json, "fail", fails[policy->fail]);
     cli_json_text(json, "headers", styles[policy->style]);
+    cli_json_int(json, "deny_status", policy->deny_status);
     cli_json_text(json, "cross_slot", policy->give_back ? "give-back" : "refuse");
     cli_json_close(json, '}');
 }

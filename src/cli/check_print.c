@@ -124,6 +124,11 @@ static void print_policy(const struct weir__policies *set, size_t i)
         print_row("fail", fails[policy->fail]);
     if (policy->style != set->style)
         print_row("headers", styles[policy->style]);
+    if (policy->deny_status != WEIR__DENY_STATUS) {
+        char status[16];
+        snprintf(status, sizeof status, "%d", policy->deny_status);
+        print_row("status", status);
+    }
     if (policy->give_back)
         print_row("cross slot", "give-back");
 }

@@ -132,10 +132,12 @@ static void plan_entry(struct planning *planning, const struct weir__policy *pol
 
 /* ---- policies ---- */
 
-static void deny(struct planning *planning, const struct weir__policy *policy)
+static void deny(struct planning *planning, const struct weir__policy *policy,
+                 enum weir__denial denial)
 {
     struct weir__plan *plan = planning->plan;
     plan->verdict = WEIR__PLAN_DENY;
+    plan->denial = denial;
     plan->by = policy;
     plan->enforced_count = plan->shadow_count = 0;
 }
@@ -145,7 +147,7 @@ static void plan_policy(struct planning *planning, const struct weir__policy *po
     const struct weir__policy_body *body = &planning->set->bodies[policy->index];
     struct weir__plan *plan = planning->plan;
     if (weir__any_of_holds(&body->deny, &planning->view)) {
-        deny(planning, policy);
+        deny(planning, policy, WEIR__DENIED_LISTED);
         return;
     }
     if (weir__any_of_holds(&body->allow, &planning->view)) {
@@ -158,7 +160,7 @@ static void plan_policy(struct planning *planning, const struct weir__policy *po
     for (size_t i = 0; i < policy->entry_count && !denied; i++)
         plan_entry(planning, policy, &policy->entries[i], &body->entries[i], &denied);
     if (denied) {
-        deny(planning, policy);
+        deny(planning, policy, WEIR__DENIED_MISSING);
     } else if (plan->verdict == WEIR__PLAN_NONE &&
                plan->enforced_count + plan->shadow_count > before) {
         plan->verdict = WEIR__PLAN_LIMITS;

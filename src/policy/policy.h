@@ -16,6 +16,7 @@ struct weir__policies; /* a set */
 
 #define WEIR__POLICY_NAME_MAX 64
 #define WEIR__POLICIES_MAX 1000
+#define WEIR__DENY_STATUS 403
 #define WEIR__ENTRIES_MAX 16 /* limits entries a policy, and enforced or shadow entries a plan */
 
 /* One limit of a policy: its key, its limits. */
@@ -33,7 +34,8 @@ struct weir__policy {
     const struct weir__entry *entries;
     size_t entry_count;
     enum weir__field_style style;
-    bool styled; /* the file chose the style; otherwise it is the server's */
+    bool styled;     /* the file chose the style; otherwise it is the server's */
+    int deny_status; /* of HTTP, where it refuses without a limit: a deny list, missing: deny */
     /* What to do with what a stand-in decided (decision.degraded), the store being out of reach: the
      * words of the store's own fail= */
     enum weir__redis_fail fail;
@@ -82,6 +84,9 @@ enum weir__verdict {
     WEIR__PLAN_LIMITS, /* take what follows: enforced, shadow, or both; one of them may be empty */
 };
 
+/* Why a verdict is DENY. */
+enum weir__denial { WEIR__DENIED_LISTED, WEIR__DENIED_MISSING };
+
 struct weir__planned {
     const struct weir__policy *policy;
     const struct weir__entry *entry;
@@ -96,6 +101,7 @@ struct weir__planned {
 struct weir__plan {
     enum weir__verdict verdict;
     const struct weir__policy *by; /* ALLOW, DENY: whose list; LIMITS: the first that applies */
+    enum weir__denial denial;
     struct weir__planned enforced[WEIR__ENTRIES_MAX];
     size_t enforced_count;
     struct weir__planned shadow[WEIR__ENTRIES_MAX];

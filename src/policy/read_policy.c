@@ -41,6 +41,7 @@ static int read_words(struct weir__reader *reader, const struct weir__yaml_node 
     static const char *const fails[] = {"local", "open", "closed", NULL};
     static const char *const crosses[] = {"refuse", "give-back", NULL};
     int fail = WEIR__FAIL_LOCAL, cross = 0;
+    int64_t status = WEIR__DENY_STATUS;
     policy->style = reader->set->style;
     policy->styled = reader->set->styled || weir__yaml_get(map, "headers");
     int code = weir__read_word(reader, weir__yaml_get(map, "fail"), "fail", fails, &fail);
@@ -49,6 +50,10 @@ static int read_words(struct weir__reader *reader, const struct weir__yaml_node 
                                &cross);
     if (code == 0)
         code = weir__read_style(reader, weir__yaml_get(map, "headers"), &policy->style);
+    if (code == 0)
+        code = weir__read_number(reader, weir__yaml_get(map, "deny_status"), "deny_status", 400,
+                                 499, &status);
+    policy->deny_status = (int)status;
     policy->fail = (enum weir__redis_fail)fail;
     policy->give_back = cross == 1;
     return code;
@@ -116,8 +121,9 @@ static int put_match_text(struct weir__reader *reader, struct weir__policy *poli
 int weir__read_policy(struct weir__reader *reader, const struct weir__yaml_node *map, size_t index)
 {
     static const char *const allowed[] = {
-        "name",  "match",  "key",       "limit", "tier",    "limits",  "cost",       "deny",
-        "allow", "shadow", "overrides", "fail",  "missing", "headers", "cross_slot", NULL};
+        "name",    "match",   "key",        "limit",       "tier",      "limits",
+        "cost",    "deny",    "allow",      "shadow",      "overrides", "fail",
+        "missing", "headers", "cross_slot", "deny_status", NULL};
     struct weir__policy *policy = &reader->set->policies[index];
     struct weir__policy_body *body = &reader->set->bodies[index];
     bool limited = weir__yaml_get(map, "limit") || weir__yaml_get(map, "tier") ||

@@ -98,6 +98,8 @@ static void log_plan(struct server_thread *thread, const struct server_batch *ba
     static const char *const verdicts[] = {"none", "allow-list", "deny-list", "limits"};
     const struct weir__planned *it = bound(&group->plan, decision->binding);
     struct server_log_record record = {.verdict = verdicts[group->plan.verdict]};
+    if (group->plan.verdict == WEIR__PLAN_DENY && group->plan.denial == WEIR__DENIED_MISSING)
+        record.verdict = "missing";
     if (group->plan.by)
         record.policy = weir__span_of(group->plan.by->name);
     if (it) {

@@ -33,7 +33,7 @@ static void set_answer(struct server_ask *ask, enum weir__verb verb,
     ask->explain = params->explain;
     ask->hold = params->hold && (verb == WEIR__VERB_TAKE || verb == WEIR__VERB_ACQUIRE);
     ask->http.style = params->style;
-    ask->http.deny_status = (int16_t)params->deny_status;
+    ask->http.deny_status = (int16_t)(params->deny_status ? params->deny_status : 429);
     ask->http.head = request->method == WEIR__HTTP_HEAD;
     ask->close = !request->keep_alive;
     ask->http.detail = params->detail;
@@ -221,6 +221,8 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
     }
     put_plan(ask->group, wait_of(conn, params));
     const struct weir__policy *by = ask->group->plan.by;
+    if (ask->group->plan.verdict == WEIR__PLAN_DENY && !params->deny_status)
+        ask->http.deny_status = (int16_t)by->deny_status;
     if (by && by->styled && !params->styled)
         ask->http.style = by->style;
     bool leases = verb >= WEIR__VERB_ACQUIRE && verb <= WEIR__VERB_RELEASE;

@@ -20,7 +20,7 @@ struct server_params {
     int64_t wait_us;
     int64_t actual;
     int64_t lease;
-    int deny_status;
+    int deny_status; /* 0: 429 for limits, and what the policy says for the rest */
     enum weir__field_style style;
     bool styled; /* the request chose the style */
     bool hold, detail, explain;

@@ -13,7 +13,6 @@ void server_params_begin(const struct server_conn *conn, struct server_params *r
     ret->cost = SERVER_COST_UNSAID;
     ret->wait_us = WEIR_WAIT_DEFAULT;
     ret->actual = -1;
-    ret->deny_status = 429;
     ret->style = conn->thread->server->config.style;
 }
 

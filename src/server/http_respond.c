@@ -112,14 +112,33 @@ static void add_rate_fields(struct server_response *ret, const struct server_ask
 
 /* ---- bodies ---- */
 
+/* Why it was refused: a limit, which time heals; a deny list or an attribute that is missing, which it does not;
+ * or the store is out of reach, and the policy says closed. */
+static const char *reason_of(const struct server_ask *ask, const weir_decision *decision)
+{
+    static const char *const denials[] = {"deny", "missing"};
+    const struct server_group *group = ask->group;
+    if (group && group->planned && group->plan.verdict == WEIR__PLAN_DENY)
+        return denials[group->plan.denial];
+    if (!group || !group->planned || !decision->degraded)
+        return "limit";
+    bool closed = true; /* what the local fallback limiter allowed by itself */
+    for (size_t i = 0; i < group->row_count; i++)
+        closed = closed && group->rows[i].allowed;
+    return closed ? "closed" : "limit";
+}
+
 static void put_problem(struct weir__json *json, const struct server_ask *ask,
                         const weir_decision *decision)
 {
     const struct server_group *group = ask->group;
-    weir__json_put_text(json, "type", QUOTA_EXCEEDED, sizeof QUOTA_EXCEEDED - 1);
+    const char *reason = reason_of(ask, decision);
+    if (!strcmp(reason, "limit"))
+        weir__json_put_text(json, "type", QUOTA_EXCEEDED, sizeof QUOTA_EXCEEDED - 1);
     const char *title = server_status_text(ask->http.deny_status);
     weir__json_put_text(json, "title", title, strlen(title));
     weir__json_put_int(json, "status", ask->http.deny_status);
+    weir__json_put_text(json, "reason", reason, strlen(reason));
     if (!group || !group->planned)
         return;
     weir__json_open(json, "violated-policies", '[');
@@ -183,6 +202,10 @@ static void put_decision(struct server_conn *conn, struct weir__json *json,
         weir__json_put_int(json, "lease", (int64_t)decision->lease);
     put_receipt(conn, json, ask, &batch->simple[i], decision);
     weir__json_put_bool(json, "degraded", decision->degraded);
+    if (ask->explain && !decision->allowed) {
+        const char *reason = reason_of(ask, decision);
+        weir__json_put_text(json, "reason", reason, strlen(reason));
+    }
     if (ask->group && (ask->http.detail || ask->explain || ask->verb == WEIR__VERB_TAKEALL))
         put_rows(json, ask);
 }
@@ -231,6 +254,10 @@ static void respond_decision(struct server_conn *conn, struct server_batch *batc
     bool allowed = decision->allowed || ask->explain;
     server_response_begin(ret, allowed ? 200 : ask->http.deny_status);
     server_response_field(ret, "cache-control", "no-store", 8);
+    if (!allowed) {
+        const char *reason = reason_of(ask, decision);
+        server_response_field(ret, "weir-reason", reason, strlen(reason));
+    }
     add_rate_fields(ret, ask, &batch->simple[i], decision);
     struct weir__buffer body = server_response_buffer(ret);
     struct weir__json json = {&body, false};

@@ -29,7 +29,8 @@ http {{
             auth_request_set $weir_retry $upstream_http_retry_after;
             auth_request_set $weir_ratelimit $upstream_http_ratelimit;
             auth_request_set $weir_policy $upstream_http_ratelimit_policy;
-            error_page 403 =429 @limited;
+            auth_request_set $weir_reason $upstream_http_weir_reason;
+            error_page 403 = @refused;
             add_header RateLimit $weir_ratelimit always;
             add_header RateLimit-Policy $weir_policy always;
             root {folder};
@@ -47,11 +48,14 @@ http {{
             proxy_set_header X-Original-Method $request_method;
             proxy_set_header X-Forwarded-Host $http_host;
         }}
-        location @limited {{
+        location @refused {{
             default_type application/problem+json;
             add_header Retry-After $weir_retry always;
             add_header RateLimit $weir_ratelimit always;
-            return 429 '{{"title":"Too Many Requests"}}';
+            if ($weir_reason = limit) {{
+                return 429 '{{"title":"Too Many Requests"}}';
+            }}
+            return 403 '{{"title":"Forbidden"}}';
         }}
     }}
 }}
@@ -113,7 +117,7 @@ def test_nginx(check):
             check.equal(client.ask(request("PUT", "/m", {"host": "shop.example"}, b"x")).status, 429,
                         "the method and host are the client's")
             check.equal(client.ask(request("PUT", "/m", {"host": "other.example"}, b"x")).status, 405, "another host")
-            check.equal(client.ask(request("GET", "/strict")).status, 429, "denied for want of a user")
+            check.equal(client.ask(request("GET", "/strict")).status, 403, "denied for want of a user")
             check.equal(client.ask(request("GET", "/strict")).fields.get("retry-after"), None, "which no waiting helps")
         weir.post("/v1/reset", {"attributes": {"path": "/ip", "ip": "127.0.0.1"}})
         with http_client.Client(nginx.port) as client:

@@ -85,8 +85,8 @@ def test_verdicts(check):
         blocked = client.get("/v1/take", attr_path="/api/x", attr_user="bob", attr_ip="203.0.113.9")
         check.equal((blocked.status, blocked.json["verdict"], blocked.json["violated-policies"],
                      blocked.json["retry_after"], blocked.fields.get("retry-after")),
-                    (429, "deny", ["blocked"], None, None), "a deny list")
-        check.equal(client.get("/v1/take", attr_ip="2001:db8:bad::7", deny_status=403).status, 403, "deny_status")
+                    (403, "deny", ["blocked"], None, None), "a deny list")
+        check.equal(client.get("/v1/take", attr_ip="2001:db8:bad::7", deny_status=418).status, 418, "deny_status")
         check.equal(client.get("/v1/take", attr_ip="203.0.114.1").json["verdict"], "none", "not its neighbour")
         check.equal(client.get("/v1/take", {"x-bad": "yes"}).json["verdict"], "deny", "by a header")
         allowed = client.post("/v1/take", {"attributes": {"path": "/api/x", "user": "ann", "ip": "10.1.2.3",
@@ -95,6 +95,39 @@ def test_verdicts(check):
                     "an allow list lets go of its own policy")
         check.equal(client.get("/v1/take", attr_path="/strict").json["verdict"], "deny", "missing: deny")
         check.equal(client.get("/v1/take", attr_path="/strict", attr_user="x").json["verdict"], "limits", "not missing")
+
+
+def test_reasons(check):
+    """A limit is 429, whatever else refuses is 403; a field and a member say which."""
+    policies = POLICIES + """  - name: teapot
+    match: {path: /teapot}
+    key: user
+    missing: deny
+    deny: [{user: eve}]
+    deny_status: 418
+    limit: fixed-window 1/h
+"""
+    def told(answer):
+        return answer.status, answer.fields.get("weir-reason"), answer.json.get("reason"), "type" in answer.json
+    with asked(policies=policies) as (_, client):
+        allowed = client.get("/v1/take", attr_path="/teapot", attr_user="ann")
+        check.equal(told(allowed), (200, None, None, False), "allowed")
+        check.equal(told(client.get("/v1/take", attr_path="/teapot", attr_user="ann")), (429, "limit", "limit", True), "a limit")
+        check.equal(told(client.get("/v1/take", attr_path="/teapot", attr_user="eve")), (418, "deny", "deny", False),
+                    "a deny list, as the policy says")
+        check.equal(told(client.get("/v1/take", attr_path="/teapot")), (418, "missing", "missing", False),
+                    "a missing attribute, as the policy says")
+        check.equal(told(client.get("/v1/take", attr_path="/strict")), (403, "missing", "missing", False), "by default")
+        check.equal(told(client.get("/v1/peek", attr_ip="203.0.113.9")), (403, "deny", "deny", False), "peek")
+        check.equal(told(client.get("/v1/take", attr_path="/teapot", deny_status=403)), (403, "missing", "missing", False),
+                    "the request's own status goes first")
+        check.equal(told(client.get("/v1/take", attr_path="/teapot", attr_user="ann", deny_status=403)),
+                    (403, "limit", "limit", True), "and the reason still tells")
+        for _ in range(2):
+            adhoc = client.get("/v1/take", key="k", limit="fixed-window 1/h")
+        check.equal(told(adhoc), (429, "limit", "limit", True), "a limit without a policy")
+        explained = client.post("/v1/explain", {"attributes": {"path": "/teapot"}})
+        check.equal(told(explained), (200, None, "missing", False), "explain")
 
 
 def test_costs(check):

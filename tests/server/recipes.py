@@ -143,7 +143,12 @@ def check_proxy(check, name, proxy):
     status, _ = fetch(proxy.port, "/login?key=eve&limit=token-bucket+1000/s&attr.ip=192.0.2.1")
     check.equal(status, 429, f"{name}: the client's query changes nothing")
     check.equal(fetch(proxy.port, "/%6cogin")[0], 429, f"{name}: another spelling is the same path")
+    check.equal(fetch(proxy.port, "/login;a=b")[0], 429, f"{name}: and so is one with a parameter")
     check.equal(fetch(proxy.port, "/other")[0], 200, f"{name}: other paths go on")
+    status, fields = fetch(proxy.port, "/internal/x")
+    check.equal((status, fields["Retry-After"]), (403, None), f"{name}: a deny list is not a limit")
+    status, _ = fetch(proxy.port, "/other%0a")  # which weir cannot read
+    check.equal(status, 400, f"{name}: what weir cannot read is not let through")
 
 
 def test_nginx(check):
