@@ -46,7 +46,7 @@ static int ask_once(const struct cli_call *call, const struct cli_ask *ask, cli_
     };
     int code = verb(ask->store, &request, 1, &decision);
     if (code)
-        return cli_refused(call, code);
+        return cli_refused(call, ask->store, code);
     struct cli_answer answer = {
         .key = ask->key,
         .limit = ask->limit,

@@ -116,8 +116,8 @@ int cli_read_limits(const struct cli_call *call, const char *text, weir_limit **
 int cli_open_store(const struct cli_call *call, const char *url, weir_store **ret);
 /* The exit code for a WEIR_E…. */
 int cli_exit_for(int code);
-/* Says that the library refused, with what it says about it, and returns the exit code. */
-int cli_refused(const struct cli_call *call, int code);
+/* Says that the library refused, with what it or a server says about it, and returns the exit code. */
+int cli_refused(const struct cli_call *call, weir_store *store, int code);
 
 /* ---- output.c ---- */
 

@@ -22,7 +22,7 @@ static int acquire(const struct cli_call *call, const struct cli_ask *ask)
                         "\"concurrent 20 lease 30s\"",
                         weir_limit_text(ask->limit));
     if (code)
-        return cli_refused(call, code);
+        return cli_refused(call, ask->store, code);
     struct cli_answer answer = {
         .key = ask->key, .limit = ask->limit, .cost = ask->cost, .decision = &decision};
     if (ask->json)

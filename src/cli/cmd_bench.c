@@ -67,7 +67,7 @@ static int measure(const struct cli_call *call, const struct settings *settings,
     code = cli_bench_measure(&job, (size_t)settings->threads, &result);
     weir_limit_free(limit);
     if (code)
-        return cli_refused(call, code);
+        return cli_refused(call, store, code);
     print_row(settings, row, &result, json);
     return CLI_OK;
 }

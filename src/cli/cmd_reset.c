@@ -6,7 +6,7 @@ static int reset(const struct cli_call *call, const struct cli_ask *ask)
 {
     int code = weir_reset(ask->store, ask->key);
     if (code)
-        return cli_refused(call, code);
+        return cli_refused(call, ask->store, code);
     if (ask->json) {
         struct cli_json json = {stdout, false};
         cli_json_open(&json, NULL, '{');

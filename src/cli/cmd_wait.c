@@ -7,7 +7,7 @@ static int wait_once(const struct cli_call *call, const struct cli_ask *ask, int
     weir_decision decision;
     int code = weir_wait(ask->store, ask->key, ask->limit, ask->cost, max_us, &decision);
     if (code)
-        return cli_refused(call, code);
+        return cli_refused(call, ask->store, code);
     struct cli_answer answer = {
         .key = ask->key,
         .limit = ask->limit,

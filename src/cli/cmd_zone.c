@@ -128,7 +128,7 @@ static int look(const struct cli_call *call, weir_store *store, const char *url,
         return cli_fail(call, cli_exit_for(code), "%s: %s", cli_show_text(url).text, err.message);
     code = weir_store_info(store, &info);
     if (code)
-        return cli_refused(call, code);
+        return cli_refused(call, store, code);
     if (as_json)
         print_json(url, &info);
     else if (only_check)

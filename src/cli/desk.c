@@ -3,6 +3,7 @@
  * state directory, so that repeated calls remember each other.
  */
 #include "cli/cli.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -29,8 +30,12 @@ int cli_exit_for(int code)
     }
 }
 
-int cli_refused(const struct cli_call *call, int code)
+int cli_refused(const struct cli_call *call, weir_store *store, int code)
 {
+    weir_error err;
+    if (weir__store_why(store, &err))
+        return cli_fail(call, cli_exit_for(code), "%s: %s (%s)", weir_strerror(code), err.message,
+                        weir_errname(code));
     return cli_fail(call, cli_exit_for(code), "%s (%s)", weir_strerror(code), weir_errname(code));
 }
 

@@ -20,7 +20,7 @@ static int report(const struct cli_call *call, const struct cli_ask *ask, uint64
                         "\"concurrent 20 lease 30s\"",
                         weir_limit_text(ask->limit));
     else if (code)
-        return cli_refused(call, code);
+        return cli_refused(call, ask->store, code);
     if (ask->json) {
         struct cli_json json = {stdout, false};
         cli_json_open(&json, NULL, '{');

@@ -2,7 +2,9 @@
  * What becomes of a question. Once bytes are sent it is never repeated, since it may have been
  * charged, except after replies by which a server says that it did nothing:
  *
- *     NOSCRIPT                 load the script on that server, ask again there
+ *     NOSCRIPT                 load the script on that server, ask again there; where that is
+ *                              refused, send its text along
+ *     unknown command          the module is gone: ask again by script
  *     MOVED                    ask the server named; the map is wrong
  *     ASK                      ask the server named, this once
  *     TRYAGAIN                 ask again in a moment: keys are on their way
@@ -21,6 +23,7 @@
 #include <unistd.h>
 
 #define TRY_AGAIN_US 1000
+#define LOADS_MAX 8 /* of a library that somebody else takes away again */
 
 /* ---- where it goes ---- */
 
@@ -75,7 +78,8 @@ static bool redirect(struct weir__fleet *fleet, struct weir__ask *ask, bool move
         weir__fleet_moved(fleet, ask->slot, node);
     ask->node = node;
     ask->asking = !moved;
-    ask->load = false;
+    ask->load = WEIR__LOAD_NONE;
+    ask->loads = 0;
     return true;
 }
 
@@ -111,6 +115,13 @@ static bool undecided(const struct weir__ask *ask)
     return starts_with_one_of(ask, words, WEIR__COUNT(words));
 }
 
+/* What a script for servers without memory does; tests' clocks have none. */
+static bool gives_back(const struct weir__ask *ask)
+{
+    return !ask->by_module && ask->time_us < 0 &&
+           (ask->verb == WEIR__VERB_RELEASE || ask->verb == WEIR__VERB_RESET);
+}
+
 static int refusal(const struct weir__ask *ask)
 {
     static const struct {
@@ -129,12 +140,59 @@ static int refusal(const struct weir__ask *ask)
     return WEIR_ESYSTEM;
 }
 
+/* Drops the connection; 0: there is another one in time. */
+static int reconnect(struct weir__ask *ask, const char *why)
+{
+    weir__link_break(&ask->call, why);
+    ask->asking = false;
+    ask->load = WEIR__LOAD_NONE;
+    ask->loads = 0;
+    return weir__link_wait(&ask->node->link, ask->call.deadline_us, true) ? 0 : WEIR_EUNREACHABLE;
+}
+
+/* The server does not know the script, or the function: it did nothing. One call of a link loads, the
+ * others ask again meanwhile: a script is long. A library that cannot be loaded is the keeper's
+ * business, who knows of versions. */
+static int bring_script(struct weir__ask *ask)
+{
+    bool function = ask->url->engine == WEIR__ENGINE_FUNCTION && ask->time_us < 0;
+    if (ask->loads > 0 && !function && ask->load == WEIR__LOAD_FIRST) {
+        ask->load = WEIR__LOAD_WITH;
+        return 0;
+    }
+    if (ask->load == WEIR__LOAD_WITH)
+        return WEIR_ESYSTEM;
+    if (ask->loads == LOADS_MAX)
+        return reconnect(ask, ask->before[0] ? ask->before : ask->error);
+    ask->load = WEIR__LOAD_NONE;
+    if (atomic_exchange(&ask->node->link.loading, true)) {
+        usleep(TRY_AGAIN_US);
+        return 0;
+    }
+    ask->load = WEIR__LOAD_FIRST;
+    ask->loads++;
+    return 0;
+}
+
+/* A server that had the module has it no more: it did nothing. */
+static int go_without_module(struct weir__ask *ask)
+{
+    if (ask->url->engine == WEIR__ENGINE_MODULE)
+        return reconnect(ask, "engine=module, but the server has unloaded weir_redis.so");
+    weir__link_forget_module(&ask->call);
+    return 0;
+}
+
 /* After an error reply. 0: ask again; else the code it ends with. */
 static int judge(struct weir__fleet *fleet, struct weir__ask *ask)
 {
-    int64_t deadline = ask->call.deadline_us;
-    if ((starts(ask, "NOSCRIPT") || starts(ask, "ERR Function not found")) && !ask->load) {
-        ask->load = true;
+    if (!ask->by_module && (starts(ask, "NOSCRIPT") || starts(ask, "ERR Function not found")))
+        return bring_script(ask);
+    if (ask->by_module && starts(ask, "ERR unknown command"))
+        return go_without_module(ask);
+    if (starts(ask, "OOM") && gives_back(ask) && !ask->spare) {
+        ask->spare = true;
+        ask->load = WEIR__LOAD_NONE;
         return 0;
     }
     bool moved = starts(ask, "MOVED");
@@ -144,11 +202,8 @@ static int judge(struct weir__fleet *fleet, struct weir__ask *ask)
         usleep(TRY_AGAIN_US);
         return 0;
     }
-    if (unfit(ask)) {
-        weir__link_break(&ask->call, ask->error);
-        ask->asking = ask->load = false;
-        return weir__link_wait(&ask->node->link, deadline, true) ? 0 : WEIR_EUNREACHABLE;
-    }
+    if (unfit(ask))
+        return reconnect(ask, ask->error);
     if (starts(ask, "WEIRREPLY")) { /* whose replies are these? */
         weir__link_break(&ask->call, ask->error);
         return WEIR_EUNREACHABLE;
@@ -157,7 +212,7 @@ static int judge(struct weir__fleet *fleet, struct weir__ask *ask)
         fleet->stale = true;
         weir__fleet_wake(fleet);
     }
-    return undecided(ask) ? WEIR_EUNREACHABLE : refusal(ask);
+    return undecided(ask) || ask->spare ? WEIR_EUNREACHABLE : refusal(ask);
 }
 
 /* ---- asking ---- */
@@ -171,7 +226,9 @@ void weir__ask_begin(struct weir__fleet *fleet, struct weir__ask *ask)
 {
     ask->call.write = weir__ask_write;
     ask->call.read = weir__ask_read;
-    ask->asking = ask->load = false;
+    ask->asking = false;
+    ask->load = WEIR__LOAD_NONE;
+    ask->loads = 0;
     ask->node = weir__fleet_route(fleet, ask->slot);
     if (!ask->node && weir__fleet_wait(fleet, ask->call.deadline_us))
         ask->node = weir__fleet_route(fleet, ask->slot);
@@ -191,6 +248,8 @@ int weir__ask_finish(struct weir__fleet *fleet, struct weir__ask *ask)
         int code = WEIR_EUNREACHABLE;
         enum weir__call_status status =
             ask->sent == WEIR__CALL_WAITING ? weir__link_await(&ask->call) : ask->sent;
+        if (ask->load == WEIR__LOAD_FIRST) /* others need not wait any longer */
+            ask->node->link.loading = false;
         if (status == WEIR__CALL_DONE && !ask->failed)
             return 0;
         if (status == WEIR__CALL_DONE)
@@ -200,6 +259,8 @@ int weir__ask_finish(struct weir__fleet *fleet, struct weir__ask *ask)
             code = 0;
         if (code == 0 && weir__mono_us() >= deadline)
             code = WEIR_EUNREACHABLE;
+        if (code && ask->load == WEIR__LOAD_FIRST)
+            ask->node->link.loading = false;
         if (code)
             return code;
         submit(ask);

@@ -25,6 +25,13 @@ enum weir__verb {
 
 #define WEIR__ERROR_MAX 256
 
+/* What a server without the script gets. */
+enum weir__ask_load {
+    WEIR__LOAD_NONE,
+    WEIR__LOAD_FIRST, /* SCRIPT LOAD or FUNCTION LOAD before the call */
+    WEIR__LOAD_WITH,  /* EVAL: the script's text with the call */
+};
+
 struct weir__ask {
     struct weir__call call; /* first: links know nothing else */
     /* the question */
@@ -42,13 +49,18 @@ struct weir__ask {
     struct weir__node *node;
     enum weir__call_status sent; /* WAITING: it was, and must be awaited */
     bool asking;                 /* the slot is on its way to this node */
-    bool load;                   /* the script must be loaded first */
+    bool by_module;              /* a WEIR.* command, else a script */
+    bool spare;                  /* the script that runs on a server without memory */
+    enum weir__ask_load load;
+    unsigned loads; /* on this server */
     /* the answer */
     bool failed; /* with the error */
     char error[WEIR__ERROR_MAX];
-    weir_decision *ret;  /* take, peek, acquire: the folded decision */
-    weir_decision *rows; /* and each limit's, room for `limits`; NULL: not wanted */
-    int64_t integer;     /* the others' */
+    char before
+        [WEIR__ERROR_MAX]; /* what was said to the commands before the call; empty: nothing bad */
+    weir_decision *ret;    /* take, peek, acquire: the folded decision */
+    weir_decision *rows;   /* and each limit's, room for `limits`; NULL: not wanted */
+    int64_t integer;       /* the others' */
 };
 
 /* ask_write.c and ask_read.c: a call's write and read. */

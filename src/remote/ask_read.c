@@ -9,12 +9,37 @@
 
 #define ROW 6 /* allowed, limit, remaining, retry_after, reset_after, delay */
 
+/* Servers before 7.0 put the script and its line before an error that it ran into:
+ * "ERR Error running script (call to f_…): @user_script:9: @user_script: 9: -OOM …". */
+static void unwrap(const char **text, size_t *len)
+{
+    static const char mark[] = "@user_script:";
+    const char *end = *text + *len, *from = *text;
+    for (const char *at; (at = memmem(from, (size_t)(end - from), mark, sizeof mark - 1));) {
+        at += sizeof mark - 1;
+        from = at;
+        at += at < end && *at == ' ';
+        const char *digits = at;
+        while (at < end && *at >= '0' && *at <= '9')
+            at++;
+        if (at == digits || end - at < 3 || at[0] != ':' || at[1] != ' ')
+            continue;
+        at += at[2] == '-' ? 3 : 2;
+        *text = from = at;
+        *len = (size_t)(end - at);
+    }
+}
+
+static void keep_error(char ret[WEIR__ERROR_MAX], const char *text, size_t len)
+{
+    unwrap(&text, &len);
+    snprintf(ret, WEIR__ERROR_MAX, "%.*s", (int)(len < 255 ? len : 255), text);
+}
+
 static void fail(struct weir__ask *ask, const char *text, size_t len)
 {
-    if (ask->failed) /* what comes first is the cause */
-        return;
     ask->failed = true;
-    snprintf(ask->error, sizeof ask->error, "%.*s", (int)(len < 255 ? len : 255), text);
+    keep_error(ask->error, text, len);
 }
 
 static bool is_row(const struct weir__resp_node *nodes)
@@ -108,11 +133,16 @@ void weir__ask_read(struct weir__call *call, unsigned i, const char *data,
                     const struct weir__resp_node *nodes)
 {
     struct weir__ask *ask = (struct weir__ask *)call;
-    if (nodes[0].type == WEIR__RESP_ERROR)
+    bool error = nodes[0].type == WEIR__RESP_ERROR, last = i + 1 == call->replies;
+    if (error && last)
         return fail(ask, data + nodes[0].at, nodes[0].len);
-    if (ask->failed || i + 1 < call->replies)
+    if (error && !ask->before[0])
+        keep_error(ask->before, data + nodes[0].at, nodes[0].len);
+    if (!last)
         return;
-    bool good = true;
+    if (ask->before[0] && ask->by_module && ask->time_us >= 0) /* decided by another clock */
+        return fail(ask, ask->before, strlen(ask->before));
+    bool good = true; /* the call's own answer counts, whoever loaded its script */
     if (ask->verb <= WEIR__VERB_PEEK || ask->verb == WEIR__VERB_ACQUIRE)
         good = read_decision(ask, data, nodes);
     else if (ask->verb != WEIR__VERB_SETTLE)

@@ -222,7 +222,7 @@ static void put_general_arguments(const struct weir__ask *ask, struct weir__buff
 static unsigned put_load(const struct weir__ask *ask, const struct weir__script *script,
                          bool function, struct weir__buffer *buffer)
 {
-    if (!ask->load)
+    if (ask->load != WEIR__LOAD_FIRST)
         return 0;
     put_header(buffer, 3);
     put_word(buffer, function ? "FUNCTION" : "SCRIPT");
@@ -231,14 +231,30 @@ static unsigned put_load(const struct weir__ask *ask, const struct weir__script 
     return 1;
 }
 
-static void put_script_name(const struct weir__script *script, bool function,
-                            struct weir__buffer *buffer)
+static void put_script_name(const struct weir__ask *ask, const struct weir__script *script,
+                            bool function, struct weir__buffer *buffer)
 {
     char name[64];
     struct weir__buffer text = weir__buffer_over(name, sizeof name);
-    put_word(buffer, function ? "FCALL" : "EVALSHA");
-    weir__script_put_function(&text, script);
-    put_word(buffer, function ? name : weir__script_sha1(script));
+    if (function) { /* a flag lets a peek run anywhere */
+        weir__script_put_function(&text, script);
+        put_word(buffer, "FCALL");
+        put_word(buffer, ask->verb == WEIR__VERB_PEEK ? "weir_peek" : name);
+    } else if (ask->load == WEIR__LOAD_WITH) {
+        put_word(buffer, "EVAL");
+        put_word(buffer, weir__script_text(script));
+    } else {
+        put_word(buffer, "EVALSHA");
+        put_word(buffer, weir__script_sha1(script));
+    }
+}
+
+static const struct weir__script *script_for(const struct weir__ask *ask, bool function, bool test)
+{
+    bool frees = ask->verb == WEIR__VERB_RELEASE || ask->verb == WEIR__VERB_RESET;
+    if (is_lean(ask))
+        return weir__script_lean(ask->requests[0].limit->rules[0].kind, test);
+    return frees && (function || ask->spare) ? weir__script_free() : weir__script_general(test);
 }
 
 static void put_asking(const struct weir__ask *ask, struct weir__buffer *buffer)
@@ -253,13 +269,12 @@ static unsigned put_script_call(const struct weir__ask *ask, struct weir__buffer
 {
     bool test = ask->time_us >= 0, lean = is_lean(ask);
     bool function = ask->url->engine == WEIR__ENGINE_FUNCTION && !test;
-    const struct weir__script *script =
-        weir__script_find(lean ? ask->requests[0].limit->rules[0].kind : -1, test);
+    const struct weir__script *script = script_for(ask, function, test);
     const char *names = weir__script_arguments(script);
     unsigned replies = put_load(ask, script, function, buffer);
     put_asking(ask, buffer);
     put_header(buffer, 3 + ask->count + (lean ? count_words(names) : general_words(ask)) + test);
-    put_script_name(script, function, buffer);
+    put_script_name(ask, script, function, buffer);
     put_number(buffer, (int64_t)ask->count);
     for (size_t i = 0; i < ask->count; i++)
         put_key(ask, ask->requests[i].key, buffer);
@@ -280,7 +295,9 @@ unsigned weir__ask_write(struct weir__call *call, const struct weir__server *ser
     struct weir__ask *ask = (struct weir__ask *)call;
     unsigned replies = 1;
     ask->failed = false;
-    if (!server->module || (ask->time_us >= 0 && !server->test_clock))
+    ask->before[0] = 0;
+    ask->by_module = server->module && (ask->time_us < 0 || server->test_clock);
+    if (!ask->by_module)
         return put_script_call(ask, buffer);
     if (ask->time_us >= 0) {
         put_header(buffer, 2);

@@ -29,13 +29,15 @@ static void prepare(struct weir__remote *remote, enum weir__verb verb, const wei
     ret->call.deadline_us = weir__mono_us() + remote->url.deadline_us;
 }
 
-/* Keeps what a server said, for weir_store_check. */
+/* Keeps what a server said, for weir_store_check, until one decides again. */
 static int note(struct weir__remote *remote, const struct weir__ask *ask, int code)
 {
-    if (code == 0 || code == WEIR_EUNREACHABLE)
+    bool said = code != 0 && ask->failed;
+    if (WEIR__LIKELY(!said && (code != 0 || !remote->refused)))
         return code;
     pthread_mutex_lock(&remote->lock);
-    memcpy(remote->refusal, ask->error, sizeof remote->refusal);
+    memcpy(remote->refusal, said ? ask->error : "", said ? sizeof remote->refusal : 1);
+    remote->refused = said;
     pthread_mutex_unlock(&remote->lock);
     return code;
 }
@@ -311,6 +313,18 @@ static int check(weir_store *store, weir_error *err)
     return code;
 }
 
+/* In the server's own words where it has said something. */
+static bool why(weir_store *store, weir_error *err)
+{
+    struct weir__remote *remote = weir__remote_of(store);
+    pthread_mutex_lock(&remote->lock);
+    bool said = remote->refusal[0] != 0;
+    if (said)
+        weir__fail(err, WEIR_ESYSTEM, 0, "%s", remote->refusal);
+    pthread_mutex_unlock(&remote->lock);
+    return said || weir__remote_why(store, err) != 0;
+}
+
 static void close_remote(weir_store *store)
 {
     struct weir__remote *remote = weir__remote_of(store);
@@ -327,5 +341,6 @@ const struct weir__engine weir__remote_engine = {
     .change_lease = change_lease,
     .reset = reset,
     .check = check,
+    .why = why,
     .close = close_remote,
 };

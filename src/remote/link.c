@@ -108,6 +108,15 @@ void weir__link_break(const struct weir__call *call, const char *why)
     pthread_mutex_unlock(&link->lock);
 }
 
+void weir__link_forget_module(const struct weir__call *call)
+{
+    struct weir__link *link = call->link;
+    pthread_mutex_lock(&link->lock);
+    if (call->connection == link->connection)
+        link->server = (struct weir__server){0};
+    pthread_mutex_unlock(&link->lock);
+}
+
 static void enter(struct weir__link *link)
 {
     link->users++;

@@ -76,6 +76,7 @@ struct weir__link {
     unsigned connection;           /* counts them */
     unsigned users;                /* threads at the socket without the lock */
     bool led, flushing;            /* somebody reads; somebody writes */
+    _Atomic bool loading;          /* a call brings its script along */
     unsigned misses;               /* deadlines missed since the last reply in time */
     uint64_t miss_mark;            /* only calls asked from here on can miss anew */
     char *out, *sending;           /* being filled; being written */
@@ -119,6 +120,9 @@ enum weir__call_status weir__link_await(struct weir__call *call);
 /* Goes DOWN at once, if it is still the same connection: the server answered the call that it
  * cannot serve. The calls under way are lost. */
 void weir__link_break(const struct weir__call *call, const char *why);
+/* The server answered the call that it does not know the module's commands: those to come on this
+ * connection are put as scripts. Nothing under way is lost. */
+void weir__link_forget_module(const struct weir__call *call);
 /* Waits until it is UP; false: not in time, or a connection failed. `patient`: also from DOWN. */
 bool weir__link_wait(struct weir__link *link, int64_t deadline_us, bool patient);
 /* Why it is down, copied. */

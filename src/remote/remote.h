@@ -21,9 +21,11 @@ struct weir__remote {
     struct weir__fleet *fleet;    /* of the process `owner` */
     struct weir__standin standin; /* its zone is of that process, too */
     _Atomic pid_t owner;
-    _Atomic pid_t reviver;         /* the process that one thread is making them anew for */
-    pthread_mutex_t lock;          /* for the text only */
-    char refusal[WEIR__ERROR_MAX]; /* the last reply that ended in an error code */
+    _Atomic pid_t reviver; /* the process that one thread is making them anew for */
+    pthread_mutex_t lock;  /* for the text only */
+    _Atomic bool refused;  /* there is such a text */
+    char
+        refusal[WEIR__ERROR_MAX]; /* what a server said to the last call, if it did not decide it */
 };
 
 static inline struct weir__remote *weir__remote_of(weir_store *store)

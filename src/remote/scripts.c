@@ -3,32 +3,54 @@
 
 #include "wire/lua_scripts.h"
 
+#include <assert.h>
 #include <string.h>
 
-#define LIBRARY "weir_library"
-
-static bool is_test(const char *name)
+static const struct weir__script *find(const char *name)
 {
-    size_t len = strlen(name);
-    return len > 5 && !strcmp(name + len - 5, "_test");
+    for (size_t i = 0; i < WEIR__COUNT(weir__scripts); i++) {
+        if (!strcmp(weir__scripts[i].name, name))
+            return &weir__scripts[i];
+    }
+    return NULL;
 }
 
-const struct weir__script *weir__script_find(int kind, bool test)
+const struct weir__script *weir__script_general(bool test)
+{
+    return find(test ? "weir_test" : "weir");
+}
+
+const struct weir__script *weir__script_free(void)
+{
+    return find("weir_free");
+}
+
+const struct weir__script *weir__script_lean(int kind, bool test)
 {
     for (size_t i = 0; i < WEIR__COUNT(weir__scripts); i++) {
         const struct weir__script *it = &weir__scripts[i];
-        if (it->kind == kind && is_test(it->name) == test && strcmp(it->name, LIBRARY))
+        size_t len = strlen(it->name);
+        bool is_test = len > 5 && !strcmp(it->name + len - 5, "_test");
+        if (it->kind == kind && is_test == test)
             return it;
     }
+    assert(!"every kind has a lean script");
     return NULL;
 }
 
 const char *weir__script_library(void)
 {
-    size_t i = 0;
-    while (strcmp(weir__scripts[i].name, LIBRARY))
-        i++;
-    return weir__scripts[i].text;
+    return find("weir_library")->text;
+}
+
+int weir__script_library_version(void)
+{
+    return WEIR__LIBRARY_VERSION;
+}
+
+int weir__script_library_serves(void)
+{
+    return WEIR__LIBRARY_SERVES;
 }
 
 const char *weir__script_sha1(const struct weir__script *script)

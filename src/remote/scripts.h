@@ -7,16 +7,23 @@
 
 struct weir__script;
 
-/* The script for every verb (kind -1), or the lean one that takes from one key under one limit of a
- * kind. `test`: one that is told the time by its last argument. */
-const struct weir__script *weir__script_find(int kind, bool test);
+/* The script for every verb, or the lean one that takes from one key under one limit of a kind.
+ * `test`: one that is told the time by its last argument. */
+const struct weir__script *weir__script_general(bool test);
+const struct weir__script *weir__script_lean(int kind, bool test);
+/* The general one for reset and release alone, which a server without memory runs as well. */
+const struct weir__script *weir__script_free(void);
 
 const char *weir__script_sha1(const struct weir__script *script);
 /* A lean script's arguments in their order, spaces between. */
 const char *weir__script_arguments(const struct weir__script *script);
 const char *weir__script_text(const struct weir__script *script);
-/* All scripts as a library of functions, and what a script is called there. */
+
+/* All scripts as a library of functions, its version, which calls it serves, and what a script is
+ * called there. */
 const char *weir__script_library(void);
+int weir__script_library_version(void);
+int weir__script_library_serves(void);
 void weir__script_put_function(struct weir__buffer *buffer, const struct weir__script *script);
 
 #endif

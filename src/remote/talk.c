@@ -1,6 +1,9 @@
 /* See talk.h. */
 #include "remote/talk.h"
 
+#include "remote/scripts.h"
+
+#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +11,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#define COMMAND_MAX 8192 /* bytes of a command: a password of 4096 and the rest */
+#define WORD_EXTRA 32 /* bytes that a word of a command takes beside its own */
 
 bool weir__node_starts(const char *data, const struct weir__resp_node *node, const char *word)
 {
@@ -56,17 +59,11 @@ static enum weir__talk_result closed(struct weir__talk *talk)
     return WEIR__TALK_FAILED;
 }
 
-enum weir__talk_result weir__talk_send(struct weir__talk *talk, size_t n, const char *const words[])
+static enum weir__talk_result send_all(struct weir__talk *talk, const char *data, size_t len)
 {
-    char data[COMMAND_MAX];
-    struct weir__resp_arg args[WEIR__TALK_WORDS_MAX];
-    struct weir__buffer buffer = weir__buffer_over(data, sizeof data);
-    for (size_t i = 0; i < n; i++)
-        args[i] = (struct weir__resp_arg){words[i], strlen(words[i]), 0};
-    weir__resp_put_command(&buffer, args, n);
     size_t at = 0;
-    while (at < buffer.len || weir__conn_holds(&talk->conn)) {
-        long sent = weir__conn_write(&talk->conn, data + at, buffer.len - at);
+    while (at < len || weir__conn_holds(&talk->conn)) {
+        long sent = weir__conn_write(&talk->conn, data + at, len - at);
         if (sent < 0)
             return closed(talk);
         at += (size_t)sent;
@@ -74,6 +71,27 @@ enum weir__talk_result weir__talk_send(struct weir__talk *talk, size_t n, const 
             return WEIR__TALK_FAILED;
     }
     return WEIR__TALK_OK;
+}
+
+enum weir__talk_result weir__talk_send(struct weir__talk *talk, size_t n, const char *const words[])
+{
+    struct weir__resp_arg args[WEIR__TALK_WORDS_MAX];
+    size_t room = WORD_EXTRA;
+    for (size_t i = 0; i < n; i++) {
+        args[i] = (struct weir__resp_arg){words[i], strlen(words[i]), 0};
+        room += args[i].len + WORD_EXTRA;
+    }
+    char *data = malloc(room);
+    if (!data) {
+        snprintf(talk->why, WEIR__WHY_SIZE, "out of memory");
+        return WEIR__TALK_FAILED;
+    }
+    struct weir__buffer buffer = weir__buffer_over(data, room);
+    weir__resp_put_command(&buffer, args, n);
+    assert(!buffer.cut);
+    enum weir__talk_result result = send_all(talk, data, buffer.len);
+    free(data);
+    return result;
 }
 
 enum weir__talk_result weir__talk_read(struct weir__talk *talk)
@@ -121,17 +139,22 @@ static bool read_password(const char *path, char ret[4096])
     return true;
 }
 
-/* An error reply becomes the reason, whatever it is about. */
+/* An error reply becomes the reason, whatever it is about. It is a refusal if it is about us: who we
+ * are, or what we asked for. Everything else (LOADING, MISCONF, a server that has no more room for
+ * clients) is an outage, which passes. */
 static enum weir__talk_result refused(struct weir__talk *talk, const char *what)
 {
+    static const char *const about_us[] = {"NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "ERR "};
     const struct weir__resp_node *node = &talk->nodes[0];
     snprintf(talk->why, WEIR__WHY_SIZE, "%s: %.*s", what, (int)(node->len > 160 ? 160 : node->len),
              talk->data + node->at);
-    return weir__node_starts(talk->data, node, "LOADING") ||
-                   weir__node_starts(talk->data, node, "MASTERDOWN") ||
-                   weir__node_starts(talk->data, node, "BUSY")
-               ? WEIR__TALK_FAILED
-               : WEIR__TALK_REFUSED;
+    if (weir__node_starts(talk->data, node, "ERR max number of clients"))
+        return WEIR__TALK_FAILED;
+    for (size_t i = 0; i < WEIR__COUNT(about_us); i++) {
+        if (weir__node_starts(talk->data, node, about_us[i]))
+            return WEIR__TALK_REFUSED;
+    }
+    return WEIR__TALK_FAILED;
 }
 
 static enum weir__talk_result expect_ok(struct weir__talk *talk, const char *what)
@@ -157,6 +180,20 @@ enum weir__talk_result weir__talk_auth(struct weir__talk *talk, const struct wei
     enum weir__talk_result result =
         url->user[0] ? weir__talk_send(talk, 3, with_user) : weir__talk_send(talk, 2, without);
     return result ? result : expect_ok(talk, "the server does not let us in");
+}
+
+/* For CLIENT LIST. A server that does not know or allow it does without. */
+enum weir__talk_result weir__talk_introduce(struct weir__talk *talk)
+{
+    static const char *const commands[][4] = {{"CLIENT", "SETNAME", "weir", NULL},
+                                              {"CLIENT", "SETINFO", "LIB-NAME", "weir"},
+                                              {"CLIENT", "SETINFO", "LIB-VER", WEIR_VERSION}};
+    enum weir__talk_result result = WEIR__TALK_OK;
+    for (size_t i = 0; i < WEIR__COUNT(commands) && !result; i++)
+        result = weir__talk_send(talk, commands[i][3] ? 4 : 3, commands[i]);
+    for (size_t i = 0; i < WEIR__COUNT(commands) && !result; i++)
+        result = weir__talk_read(talk);
+    return result;
 }
 
 /* ---- what the server is ---- */
@@ -233,6 +270,63 @@ static enum weir__talk_result probe(struct weir__talk *talk, const struct weir__
     return WEIR__TALK_REFUSED;
 }
 
+/* ---- engine=function ---- */
+
+/* The library that the server has: version 0 is none, or one without a version. */
+struct library {
+    int64_t version, serves;
+};
+
+static enum weir__talk_result ask_library(struct weir__talk *talk, struct library *ret)
+{
+    const char *words[] = {"FCALL", "weir_version", "0"};
+    enum weir__talk_result result = weir__talk_send(talk, WEIR__COUNT(words), words);
+    if (result == WEIR__TALK_OK)
+        result = weir__talk_read(talk);
+    if (result)
+        return result;
+    const struct weir__resp_node *answer = talk->nodes;
+    *ret = (struct library){0, 0};
+    if (answer[0].type == WEIR__RESP_ERROR &&
+        !weir__node_starts(talk->data, &answer[0], "ERR Function not found"))
+        return refused(talk, "engine=function");
+    if (answer[0].type == WEIR__RESP_ARRAY && answer[0].len == 2 &&
+        answer[1].type == WEIR__RESP_INTEGER && answer[2].type == WEIR__RESP_INTEGER)
+        *ret = (struct library){answer[1].integer, answer[2].integer};
+    return WEIR__TALK_OK;
+}
+
+/* Loads our library where there is none or an older one. A newer one that serves our calls is good; one
+ * that does not is refused by its version. */
+static enum weir__talk_result bring_library(struct weir__talk *talk)
+{
+    int64_t ours = weir__script_library_version();
+    struct library there;
+    enum weir__talk_result result = ask_library(talk, &there);
+    bool serves = there.serves == weir__script_library_serves();
+    if (result || (serves && there.version >= ours))
+        return result;
+    if (there.version >= ours) {
+        snprintf(talk->why, WEIR__WHY_SIZE,
+                 "engine=function: the server's library weir is version %lld, which does not serve "
+                 "version %lld; upgrade this program",
+                 (long long)there.version, (long long)ours);
+        return WEIR__TALK_REFUSED;
+    }
+    const char *words[] = {"FUNCTION", "LOAD", "REPLACE", weir__script_library()};
+    result = weir__talk_send(talk, WEIR__COUNT(words), words);
+    if (result == WEIR__TALK_OK)
+        result = weir__talk_read(talk);
+    if (result || talk->nodes[0].type != WEIR__RESP_ERROR || serves)
+        return result;
+    char what[96] = "engine=function: the library weir cannot be loaded";
+    if (there.version)
+        snprintf(what, sizeof what,
+                 "engine=function: the library weir, version %lld, cannot be replaced",
+                 (long long)there.version);
+    return refused(talk, what);
+}
+
 enum weir__talk_result weir__handshake(const struct weir__redis_url *url,
                                        const struct weir__redis_host *host,
                                        const struct weir__patience *patience,
@@ -249,7 +343,11 @@ enum weir__talk_result weir__handshake(const struct weir__redis_url *url,
     if (result == WEIR__TALK_OK)
         result = check_ready(&talk, url->kind == WEIR__REDIS_CLUSTER);
     if (result == WEIR__TALK_OK)
+        result = weir__talk_introduce(&talk);
+    if (result == WEIR__TALK_OK)
         result = probe(&talk, url, &server);
+    if (result == WEIR__TALK_OK && url->engine == WEIR__ENGINE_FUNCTION)
+        result = bring_library(&talk);
     if (result == WEIR__TALK_OK) {
         *ret = talk.conn;
         *ret_server = server;

@@ -39,6 +39,9 @@ enum weir__talk_result weir__talk_read(struct weir__talk *talk);
 /* AUTH with the address's user and password, or what its password file holds now. */
 enum weir__talk_result weir__talk_auth(struct weir__talk *talk, const struct weir__redis_url *url);
 
+/* Tells the server what we are called. */
+enum weir__talk_result weir__talk_introduce(struct weir__talk *talk);
+
 /* A connection ready for calls, and what its server is. REFUSED: the server will not have us. */
 enum weir__talk_result weir__handshake(const struct weir__redis_url *url,
                                        const struct weir__redis_host *host,

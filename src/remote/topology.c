@@ -106,6 +106,8 @@ static enum weir__talk_result ask_cluster(struct weir__fleet *fleet,
     if (result == WEIR__TALK_OK)
         result = weir__talk_auth(&talk, fleet->url);
     if (result == WEIR__TALK_OK)
+        result = weir__talk_introduce(&talk);
+    if (result == WEIR__TALK_OK)
         result = weir__talk_send(&talk, 2, words);
     if (result == WEIR__TALK_OK)
         result = weir__talk_read(&talk);

@@ -35,5 +35,8 @@ int weir_settle(weir_store *store, weir_key key, const weir_limit *limit, const 
     if (correction.now_us < 0)
         return weir__fail(err, WEIR_EINVAL, 0, "the clock is out of bounds");
     code = store->engine->settle(store, key, limit, &correction);
+    weir_error why;
+    if (code && weir__store_why(store, &why))
+        return weir__fail(err, code, 0, "%s: %s", weir_strerror(code), why.message);
     return code ? weir__fail(err, code, 0, "%s", weir_strerror(code)) : 0;
 }

@@ -32,6 +32,9 @@ struct weir__engine {
     void (*hash)(const weir_store *, weir_hashed *room);
     int (*info)(weir_store *, weir_zone_info *ret);
     int (*check)(weir_store *, weir_error *err);
+    /* What a server said to the last call that it did not decide, or why none can be reached; false:
+     * nothing. NULL: there are no servers. */
+    bool (*why)(weir_store *, weir_error *err);
     void (*close)(weir_store *);
 };
 
@@ -43,6 +46,12 @@ struct weir_store {
 
 /* Now, by the store's clock; negative where the clock is out of bounds. */
 int64_t weir__store_now(const weir_store *store);
+
+/* The engine's why, if it has one. */
+static inline bool weir__store_why(weir_store *store, weir_error *err)
+{
+    return store->engine->why && store->engine->why(store, err);
+}
 
 /* The bytes of a key, hashed before or not. */
 static inline weir_key weir__key_bytes(weir_key key)

@@ -6,7 +6,7 @@ import time
 
 class Proxy:
     """mode is "pass", "slow" (replies come `delay` late), "hold" (replies never come), "cut" (the connection
-    ends within a reply) or "garbage" (bytes that are no reply); cut and garbage happen once, then pass."""
+    ends within a reply) or "garbage" (bytes that are no reply) or "wrap" (errors as Redis 6.2 words those of scripts); cut and garbage happen once, then pass."""
 
     def __init__(self, port):
         self.target, self.mode, self.delay = port, "pass", 0.0
@@ -61,5 +61,9 @@ class Proxy:
         elif self.mode == "garbage":
             self.mode = "pass"
             sink.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            return True
+        elif self.mode == "wrap" and data.startswith(b"-") and b" script: " in data:
+            error = data[1:].split(b" script: ")[0]
+            sink.sendall(b"-ERR Error running script (call to f_0123): @user_script:9: @user_script: 9: -" + error + b"\r\n")
             return True
         return False
