@@ -19,14 +19,19 @@ struct ngx_http_weir_held_s {
 
 static ngx_queue_t all = {&all, &all};
 
-/* A change that nobody waits for. Where Redis cannot be asked the lease lapses by itself. */
+/* A change that nobody waits for. Where Redis cannot be asked for too long the lease lapses by itself. */
 static void ask_change(const ngx_http_weir_held_t *held, enum weir__verb verb)
 {
     ngx_http_weir_job_t *job = ngx_http_weir_job_make(held->store, verb, &held->request, 1);
     if (!job)
         return;
     job->job.lease = held->lease;
-    job->done = ngx_http_weir_job_free;
+    if (verb == WEIR__VERB_RELEASE) {
+        job->until_us = weir__mono_us() + held->request.limit->rules[0].period_us;
+        ngx_http_weir_job_give(job);
+        return;
+    }
+    job->done = ngx_http_weir_job_end;
     if (ngx_http_weir_job_send(job) != NGX_OK)
         ngx_http_weir_job_free(job);
 }

@@ -167,18 +167,19 @@ static void decide_here(const struct weir__standin *standin, ngx_http_weir_ask_t
 
 /* ---- Redis ---- */
 
-/* Nobody waits for it any more. A slot that it got is given back. */
-static void give_up(ngx_http_weir_job_t *job)
+/* The slot that it got, or may have got, is given back. */
+static void give_back_slot(ngx_http_weir_job_t *job)
 {
     struct weir__job *it = &job->job;
-    if (it->verb == WEIR__VERB_ACQUIRE && it->code == 0 && it->ret->lease) {
-        it->verb = WEIR__VERB_RELEASE;
-        it->lease = it->ret->lease;
-        job->done = ngx_http_weir_job_free;
-        if (ngx_http_weir_job_send(job) == NGX_OK)
-            return;
+    bool got = it->code == 0 && it->ret->lease;
+    if (it->verb != WEIR__VERB_ACQUIRE || !(got || (it->code == WEIR_EUNREACHABLE && it->lease))) {
+        ngx_http_weir_job_end(job);
+        return;
     }
-    ngx_http_weir_job_free(job);
+    it->verb = WEIR__VERB_RELEASE;
+    it->lease = got ? it->ret->lease : it->lease;
+    job->until_us = weir__mono_us() + it->requests[0].limit->rules[0].period_us;
+    ngx_http_weir_job_give(job);
 }
 
 static void take_over(const ngx_http_weir_job_t *job, ngx_http_weir_ask_t *ask)
@@ -210,15 +211,18 @@ static void answered(ngx_http_weir_job_t *job)
 {
     ngx_http_weir_ctx_t *ctx = job->ctx;
     if (!ctx) {
-        give_up(job);
+        give_back_slot(job);
         return;
     }
     ctx->job = NULL;
-    if (job->job.code == 0)
+    job->ctx = NULL;
+    if (job->job.code == 0) {
         take_over(job, ctx->ask);
-    else
+        ngx_http_weir_job_end(job);
+    } else {
         ngx_http_weir_stand_in(job->store, job->job.code, ctx->ask, ctx->request);
-    ngx_http_weir_job_free(job);
+        give_back_slot(job); /* Redis may have given one all the same, too late */
+    }
     ngx_http_weir_resume(ctx);
 }
 

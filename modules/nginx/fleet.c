@@ -14,7 +14,8 @@
  *      all that are there.
  *   4. While no server can be reached nothing is sent at all.
  *   5. A worker that shuts down waits for jobs under way, and for nothing else of ours: the timer that
- *      looks after the log can be cancelled.
+ *      looks after the log can be cancelled. What is owed then is tried once more, for a deadline in all.
+ *   6. Questions of one key are put in order (order.c); those that wait count as under way.
  */
 #include "ngx_http_weir.h"
 
@@ -26,6 +27,7 @@
 
 #define ASKERS 4
 #define QUEUE_MAX 4096      /* jobs under way */
+#define OWED_MAX 4096       /* releases kept for a Redis that is away; more lapse by themselves */
 #define LOOK_MS 1000        /* how often the log is told of changes, at most */
 #define REFUSALS_US 1000000 /* and how often of refusals */
 
@@ -46,6 +48,9 @@ struct ngx_http_weir_worker_s {
     ngx_event_t alive; /* while jobs are under way: keeps a worker that shuts down waiting */
     ngx_event_t look;
     ngx_uint_t under_way;
+    ngx_http_weir_order_t order;
+    ngx_http_weir_jobs_t owed;
+    ngx_uint_t owed_count;
     uint64_t asked, done, unreachable;
     uint64_t seen_done, seen_unreachable; /* when last looked */
     int64_t refusal_us;                   /* when one was logged */
@@ -55,25 +60,137 @@ struct ngx_http_weir_worker_s {
 
 /* ---- sending ---- */
 
+static void fleet_queue(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
+{
+    pthread_mutex_lock(&worker->lock);
+    ngx_http_weir_jobs_put(&worker->queued, job);
+    if (worker->idle > 0)
+        pthread_cond_signal(&worker->some);
+    pthread_mutex_unlock(&worker->lock);
+}
+
+static bool fleet_can_ask(const ngx_http_weir_worker_t *worker)
+{
+    return worker->under_way < QUEUE_MAX && weir__remote_reachable(worker->remote);
+}
+
+static void fleet_send(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
+{
+    job->job.deadline_us = weir__mono_us() + worker->store->url.deadline_us;
+    worker->under_way++;
+    ngx_add_timer(&worker->alive, worker->store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS);
+    if (job->job.verb == WEIR__VERB_RELEASE)
+        ngx_http_weir_order_give(&worker->order, job);
+    else if (ngx_http_weir_order_wait(&worker->order, job))
+        return;
+    fleet_queue(worker, job);
+}
+
+/* What was owed to Redis goes first: then the next question of that key waits for it. */
+static void fleet_pay(ngx_http_weir_worker_t *worker)
+{
+    ngx_http_weir_jobs_t owed = worker->owed;
+    int64_t now_us = weir__mono_us();
+    worker->owed = (ngx_http_weir_jobs_t){0};
+    worker->owed_count = 0;
+    for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&owed));) {
+        if (now_us >= job->until_us) {
+            ngx_http_weir_job_free(job);
+        } else if (now_us >= job->due_us && fleet_can_ask(worker)) {
+            worker->asked++;
+            fleet_send(worker, job);
+        } else {
+            ngx_http_weir_jobs_put(&worker->owed, job);
+            worker->owed_count++;
+        }
+    }
+}
+
 ngx_int_t ngx_http_weir_job_send(ngx_http_weir_job_t *job)
 {
     ngx_http_weir_worker_t *worker = job->store->worker;
     if (!worker)
         return NGX_DECLINED;
     worker->asked++;
-    if (worker->under_way >= QUEUE_MAX || !weir__remote_reachable(worker->remote)) {
+    if (!fleet_can_ask(worker)) {
         worker->unreachable++;
         return NGX_DECLINED;
     }
-    job->job.deadline_us = weir__mono_us() + job->store->url.deadline_us;
-    worker->under_way++;
-    ngx_add_timer(&worker->alive, job->store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS);
-    pthread_mutex_lock(&worker->lock);
-    ngx_http_weir_jobs_put(&worker->queued, job);
-    if (worker->idle > 0)
-        pthread_cond_signal(&worker->some);
-    pthread_mutex_unlock(&worker->lock);
+    if (worker->owed_count > 0)
+        fleet_pay(worker);
+    fleet_send(worker, job);
     return NGX_OK;
+}
+
+static void fleet_leave(ngx_http_weir_worker_t *worker)
+{
+    if (--worker->under_way == 0 && worker->alive.timer_set)
+        ngx_del_timer(&worker->alive);
+}
+
+/* ---- giving back ---- */
+
+/* Those that waited for the job go on. */
+static void fleet_give_way(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
+{
+    ngx_http_weir_jobs_t free = {0};
+    if (job->gives)
+        ngx_http_weir_order_done(&worker->order, job, &free);
+    for (ngx_http_weir_job_t *next; (next = ngx_http_weir_jobs_take(&free));)
+        fleet_queue(worker, next);
+}
+
+void ngx_http_weir_job_end(ngx_http_weir_job_t *job)
+{
+    fleet_give_way(job->store->worker, job);
+    ngx_http_weir_job_free(job);
+}
+
+/* Keeps a release that Redis did not get. Where Redis is there, but late, it is not hurried. */
+static void fleet_owe(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
+{
+    int64_t now_us = weir__mono_us();
+    fleet_give_way(worker, job);
+    if (now_us >= job->until_us || worker->owed_count >= OWED_MAX) {
+        ngx_http_weir_job_free(job);
+        return;
+    }
+    job->due_us = weir__remote_reachable(worker->remote) ? now_us + LOOK_MS * 1000 : now_us;
+    ngx_http_weir_jobs_put(&worker->owed, job);
+    worker->owed_count++;
+}
+
+static void fleet_given(ngx_http_weir_job_t *job)
+{
+    if (job->job.code == WEIR_EUNREACHABLE && job->job.verb == WEIR__VERB_RELEASE)
+        fleet_owe(job->store->worker, job);
+    else
+        ngx_http_weir_job_end(job);
+}
+
+void ngx_http_weir_job_give(ngx_http_weir_job_t *job)
+{
+    ngx_http_weir_worker_t *worker = job->store->worker;
+    job->done = fleet_given;
+    if (ngx_http_weir_job_send(job) == NGX_OK)
+        return;
+    if (worker)
+        fleet_owe(worker, job);
+    else
+        ngx_http_weir_job_free(job);
+}
+
+void ngx_http_weir_job_abandon(ngx_http_weir_job_t *job)
+{
+    ngx_http_weir_worker_t *worker = job->store->worker;
+    job->ctx = NULL;
+    if (job->blocked > 0) {
+        ngx_http_weir_order_cancel(job);
+        fleet_leave(worker);
+        ngx_http_weir_job_free(job);
+    } else if (job->job.verb == WEIR__VERB_ACQUIRE) {
+        ngx_http_weir_order_give(&worker->order, job);
+    }
 }
 
 /* ---- the threads ---- */
@@ -161,8 +278,7 @@ static void note_refusal(ngx_http_weir_worker_t *worker, const struct weir__job 
 
 static void finish(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
 {
-    if (--worker->under_way == 0 && worker->alive.timer_set)
-        ngx_del_timer(&worker->alive);
+    fleet_leave(worker);
     if (job->job.code == WEIR_EUNREACHABLE) {
         worker->unreachable++;
         ngx_memcpy(worker->why, job->job.error, sizeof worker->why);
@@ -248,6 +364,8 @@ static void look(ngx_event_t *event)
     worker->told_down = !up;
     worker->seen_done = worker->done;
     worker->seen_unreachable = worker->unreachable;
+    if (worker->owed_count > 0)
+        fleet_pay(worker);
     if (!ngx_exiting)
         ngx_add_timer(event, LOOK_MS);
 }
@@ -264,6 +382,7 @@ void ngx_http_weir_fleet_info(const ngx_http_weir_store_t *store, ngx_http_weir_
         ret->answered = worker->done;
         ret->unreachable = worker->unreachable;
         ret->queue = worker->under_way;
+        ret->owed = worker->owed_count;
     }
     if (!ret->up)
         ngx_cpystrn((u_char *)ret->why, (u_char *)error.message, sizeof ret->why);
@@ -295,6 +414,55 @@ static void start_timers(ngx_http_weir_worker_t *worker, ngx_log_t *log)
     ngx_add_timer(&worker->look, LOOK_MS);
 }
 
+/* A slot that was got while the worker ended, or a release that Redis did not get. */
+static bool fleet_is_held(ngx_http_weir_job_t *job)
+{
+    struct weir__job *it = &job->job;
+    if (it->verb == WEIR__VERB_ACQUIRE && it->code == 0 && it->ret->lease) {
+        it->verb = WEIR__VERB_RELEASE;
+        it->lease = it->ret->lease;
+        return true;
+    }
+    return it->verb == WEIR__VERB_RELEASE && it->code == WEIR_EUNREACHABLE;
+}
+
+/* The last that the worker gives back, by its own thread: one deadline for all of it. */
+static void fleet_give_last(ngx_http_weir_worker_t *worker, ngx_http_weir_jobs_t *jobs)
+{
+    int64_t deadline_us = weir__mono_us() + worker->store->url.deadline_us;
+    struct weir__job *batch[WEIR__JOBS_MAX];
+    ngx_http_weir_job_t *job = jobs->first;
+    while (job && weir__remote_reachable(worker->remote) && weir__mono_us() < deadline_us) {
+        size_t n = 0;
+        for (; job && n < WEIR__JOBS_MAX; job = job->next) {
+            if (!fleet_is_held(job))
+                continue;
+            job->job.deadline_us = deadline_us;
+            batch[n++] = &job->job;
+        }
+        if (n > 0)
+            weir__remote_do(worker->remote, batch, n);
+    }
+}
+
+/* Frees all jobs: those asked, those owed, and those that wait for them. */
+static void fleet_clear(ngx_http_weir_worker_t *worker)
+{
+    ngx_http_weir_jobs_t all = worker->answered;
+    for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&worker->queued));)
+        ngx_http_weir_jobs_put(&all, job);
+    for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&worker->owed));) {
+        job->job.code = WEIR_EUNREACHABLE;
+        ngx_http_weir_jobs_put(&all, job);
+    }
+    fleet_give_last(worker, &all);
+    for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&all));) {
+        if (job->gives)
+            ngx_http_weir_order_done(&worker->order, job, &all);
+        ngx_http_weir_job_free(job);
+    }
+}
+
 static void stop(ngx_http_weir_worker_t *worker)
 {
     pthread_mutex_lock(&worker->lock);
@@ -311,11 +479,8 @@ static void stop(ngx_http_weir_worker_t *worker)
         ngx_close_connection(worker->wake);
     else if (worker->wake_fd >= 0)
         close(worker->wake_fd);
+    fleet_clear(worker);
     weir_store_close(worker->remote);
-    for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&worker->queued));)
-        ngx_http_weir_job_free(job);
-    for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&worker->answered));)
-        ngx_http_weir_job_free(job);
     pthread_cond_destroy(&worker->some);
     pthread_mutex_destroy(&worker->lock);
     free(worker);
@@ -334,7 +499,8 @@ static ngx_http_weir_worker_t *start(ngx_http_weir_store_t *store, ngx_log_t *lo
     worker->wake_fd = -1;
     pthread_mutex_init(&worker->lock, NULL);
     pthread_cond_init(&worker->some, NULL);
-    if (start_waking(worker, log) == NGX_OK && start_askers(worker) == NGX_OK) {
+    if (ngx_http_weir_order_init(&worker->order) == NGX_OK && start_waking(worker, log) == NGX_OK &&
+        start_askers(worker) == NGX_OK) {
         start_timers(worker, log);
         return worker;
     }

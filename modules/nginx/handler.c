@@ -20,7 +20,7 @@ static void abandon(ngx_http_weir_ctx_t *ctx)
     if (ctx->waits && ctx->timer.timer_set)
         ngx_del_timer(&ctx->timer);
     if (ctx->job)
-        ctx->job->ctx = NULL;
+        ngx_http_weir_job_abandon(ctx->job);
     ctx->job = NULL;
 }
 
@@ -124,8 +124,12 @@ static void wake(ngx_event_t *event)
 static ngx_int_t suspend(ngx_http_weir_ctx_t *ctx, int64_t milliseconds)
 {
     ngx_http_request_t *r = ctx->request;
-    if (ngx_handle_read_event(r->connection->read, 0) != NGX_OK)
+    ngx_event_t *read = r->connection->read;
+    if (read->ready) { /* its client may have left already, of which no further event would tell */
+        ngx_post_event(read, &ngx_posted_events);
+    } else if (ngx_handle_read_event(read, 0) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
     r->read_event_handler = ngx_http_test_reading;
     r->write_event_handler = stay;
     if (!ctx->waits)

@@ -57,6 +57,7 @@ static void put_store(struct weir__json *json, const ngx_http_weir_store_t *stor
     weir__json_put_uint(json, "unreachable", info.unreachable);
     weir__json_put_uint(json, "cached_denials", info.cached_denials);
     weir__json_put_uint(json, "queue", info.queue);
+    weir__json_put_uint(json, "owed", info.owed);
     weir__json_close(json, '}');
 }
 

@@ -15,7 +15,8 @@ ngx_http_weir_job_t *ngx_http_weir_job_make(ngx_http_weir_store_t *store, enum w
         keys += weir__key_bytes(requests[i].key).len;
     }
     size_t at_requests = align(sizeof(ngx_http_weir_job_t));
-    size_t at_rows = align(at_requests + n * sizeof *requests);
+    size_t at_turns = align(at_requests + n * sizeof *requests);
+    size_t at_rows = align(at_turns + n * sizeof(ngx_http_weir_turn_t));
     size_t at_keys = at_rows + (1 + limits) * sizeof(weir_decision);
     char *block = malloc(at_keys + keys), *key_room = block + at_keys;
     if (!block)
@@ -24,6 +25,7 @@ ngx_http_weir_job_t *ngx_http_weir_job_make(ngx_http_weir_store_t *store, enum w
     weir_decision *rows = (weir_decision *)(block + at_rows) + 1;
     ngx_memzero(job, sizeof *job);
     job->store = store;
+    job->turns = (ngx_http_weir_turn_t *)(block + at_turns);
     job->job = (struct weir__job){.verb = verb,
                                   .requests = (weir_request *)(block + at_requests),
                                   .count = n,
@@ -37,6 +39,7 @@ ngx_http_weir_job_t *ngx_http_weir_job_make(ngx_http_weir_store_t *store, enum w
         request->key = weir_bytes(memcpy(key_room, key.data, key.len), key.len);
         request->limit = weir__limit_ref(requests[i].limit);
         request->detail = rows;
+        job->turns[i] = (ngx_http_weir_turn_t){.job = job};
         key_room += key.len;
         rows += request->limit->count;
     }
@@ -45,6 +48,7 @@ ngx_http_weir_job_t *ngx_http_weir_job_make(ngx_http_weir_store_t *store, enum w
 
 void ngx_http_weir_job_free(ngx_http_weir_job_t *job)
 {
+    assert(!job->gives && job->blocked == 0);
     for (size_t i = 0; i < job->job.count; i++)
         weir_limit_free((weir_limit *)job->job.requests[i].limit);
     free(job);

@@ -29,6 +29,8 @@
 #include "wire/fields.h"
 #include "wire/limit_cache.h"
 
+#include <assert.h>
+
 extern ngx_module_t ngx_http_weir_module;
 
 /* ---- configuration ---- */
@@ -248,17 +250,31 @@ void ngx_http_weir_set_clock_to(int64_t now_us);
 /* The clock that zones are given under weir_test_clock. */
 extern const weir_clock ngx_http_weir_test_clock;
 
-/* ---- job.c, fleet.c: Redis, asked by threads ---- */
+/* ---- job.c, order.c, fleet.c: Redis, asked by threads ---- */
+
+/* One key of a question, in the order of that key. */
+typedef struct {
+    ngx_http_weir_job_t *job;
+    ngx_queue_t link;    /* of a give: in its bucket; of another: among a give's waiters */
+    ngx_queue_t waiters; /* of a give */
+    uint64_t hash;
+    unsigned waits : 1;
+} ngx_http_weir_turn_t;
 
 /* A question under way, in memory of its own: keys are copied, limits referenced. */
 struct ngx_http_weir_job_s {
     ngx_http_weir_job_t *next;
     struct weir__job job;
     /* In the worker, when it is answered (or could not be asked: job.code). `ctx` NULL: the request is
-     * gone. Frees the job, or keeps it. */
+     * gone. Ends the job, or keeps it. */
     void (*done)(ngx_http_weir_job_t *job);
     ngx_http_weir_ctx_t *ctx;
     ngx_http_weir_store_t *store;
+    ngx_http_weir_turn_t *turns; /* one per request */
+    ngx_uint_t blocked;          /* how many of them wait; the job is not asked until none does */
+    unsigned gives : 1;          /* others wait for it */
+    int64_t until_us;            /* of a give: after this it is of no use; monotonic */
+    int64_t due_us;              /* of a give that is owed: when it is tried again */
 };
 
 /* A job for these requests; NULL: no memory. */
@@ -272,9 +288,36 @@ typedef struct {
 void ngx_http_weir_jobs_put(ngx_http_weir_jobs_t *jobs, ngx_http_weir_job_t *job);
 ngx_http_weir_job_t *ngx_http_weir_jobs_take(ngx_http_weir_jobs_t *jobs); /* NULL: none is left */
 
-/* Has it asked; `done` follows, never from within this call. NGX_DECLINED: too much is under way, or the
- * store is known to be out of reach; the job is still the caller's. */
+#define NGX_HTTP_WEIR_ORDER_BUCKETS 256
+typedef struct {
+    uint64_t secret[2];
+    ngx_uint_t gives; /* under way */
+    ngx_queue_t buckets[NGX_HTTP_WEIR_ORDER_BUCKETS];
+} ngx_http_weir_order_t;
+
+ngx_int_t ngx_http_weir_order_init(ngx_http_weir_order_t *order);
+/* From now on, questions of the job's key wait for it. */
+void ngx_http_weir_order_give(ngx_http_weir_order_t *order, ngx_http_weir_job_t *job);
+/* Whether the job has to wait; then it is on the order's lists. */
+bool ngx_http_weir_order_wait(ngx_http_weir_order_t *order, ngx_http_weir_job_t *job);
+/* The job does not wait any more: nobody wants it. */
+void ngx_http_weir_order_cancel(ngx_http_weir_job_t *job);
+/* What the job gave is back, or will not be: those that waited for nothing else are appended to `ret`. */
+void ngx_http_weir_order_done(ngx_http_weir_order_t *order, ngx_http_weir_job_t *job,
+                              ngx_http_weir_jobs_t *ret);
+
+/* Has it asked, in the order of its keys; `done` follows, never from within this call. NGX_DECLINED: too
+ * much is under way, or the store is known to be out of reach; the job is still the caller's. */
 ngx_int_t ngx_http_weir_job_send(ngx_http_weir_job_t *job);
+/* Sends a job that gives something back (a release, a settlement), which nobody waits for; it is the
+ * fleet's from then on. A release that Redis did not get is kept, and sent when Redis is there again,
+ * until its until_us. */
+void ngx_http_weir_job_give(ngx_http_weir_job_t *job);
+/* The request that waited for the job is gone: a job that was not asked yet never is, and a slot that it
+ * gets is given back before the next question of that key. */
+void ngx_http_weir_job_abandon(ngx_http_weir_job_t *job);
+/* The end of a job that was sent: those that waited for it go on. */
+void ngx_http_weir_job_end(ngx_http_weir_job_t *job);
 /* The threads of a worker's stores. */
 ngx_int_t ngx_http_weir_fleet_start(ngx_cycle_t *cycle, ngx_http_weir_main_conf_t *conf);
 void ngx_http_weir_fleet_stop(ngx_http_weir_main_conf_t *conf);
@@ -284,6 +327,7 @@ typedef struct {
     char why[WEIR__WHY_SIZE];
     uint64_t asked, answered, unreachable, cached_denials;
     uint64_t queue; /* under way now */
+    uint64_t owed;  /* to be given back when Redis is there again */
 } ngx_http_weir_fleet_info_t;
 void ngx_http_weir_fleet_info(const ngx_http_weir_store_t *store, ngx_http_weir_fleet_info_t *ret);
 

@@ -226,6 +226,7 @@ void weir__remote_do(weir_store *store, struct weir__job *const jobs[], size_t n
     for (size_t i = 0; i < n; i++) {
         jobs[i]->code = codes[i];
         jobs[i]->integer = asks[i].integer;
+        jobs[i]->lease = asks[i].lease;
         snprintf(jobs[i]->error, sizeof jobs[i]->error, "%s", asks[i].failed ? asks[i].error : "");
     }
 }

@@ -47,7 +47,7 @@ struct weir__job {
     enum weir__verb verb;
     weir_request *requests;
     size_t count;
-    uint64_t lease;              /* renew, release: which */
+    uint64_t lease;              /* renew, release: which; acquire by script: what it was to be */
     int64_t deadline_us;         /* monotonic */
     int64_t time_us;             /* of the test clock; -1: the server's own */
     weir_decision *ret;          /* take, acquire: the folded decision */

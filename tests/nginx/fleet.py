@@ -358,20 +358,99 @@ def test_clients_leave(check):
         check(nginx.wait_for(lambda: nginx.get("/?k=gone").weir["degraded"] == "0"), "leaving: it goes on")
 
 
+SLOT = 'weir_conn key=$arg_k zone=z "concurrent 1 lease 1h";'
+
+
+def settle_in(nginx, check):
+    """Redis decides, and nothing is under way."""
+    check(nginx.wait_for(lambda: nginx.get("/?k=settle-in").weir["status"] == "PASSED"), "Redis decides")
+    check(nginx.wait_for(lambda: store(nginx)["queue"] == 0), "nothing is under way")
+
+
 def test_slots_come_back(check):
-    """A slot that Redis gave to a request that is gone is given back, as is that of one that ends."""
+    """A slot that Redis gave to a request that is gone is given back, as is that of one that ends: in order, so that
+    the next request of the same key has it. Nobody waits here."""
     for name, options in ENGINES:
         with redis_server.Server(options) as redis, Proxy(redis.port) as proxy:
-            locations = f'location / {{ weir_conn key=k zone=z "concurrent 1 lease 1h"; }} {INFO}'
-            with serve(locations, address(proxy.port, "deadline=5s")) as nginx:
-                check.equal([nginx.get("/").status for _ in range(3)], [200] * 3, f"{name}: one after the other")
-                before = store(nginx)["answered"]
+            with serve(f"location / {{ {SLOT} }} {INFO}", address(proxy.port, PATIENT)) as nginx:
+                settle_in(nginx, check)
+                check.equal([nginx.get("/?k=a").status for _ in range(3)], [200] * 3, f"{name}: one after the other")
                 proxy.mode, proxy.delay = "slow", 0.2
-                leave(nginx, "/", 1)
-                check(nginx.wait_for(lambda: store(nginx)["answered"] == before + 2), f"{name}: acquired, then released")
+                leave(nginx, "/?k=a", 3)
+                check(nginx.wait_for(lambda: store(nginx)["queue"] >= 1), f"{name}: asked")
                 proxy.mode = "pass"
-                answer = nginx.get("/")
+                answer = nginx.get("/?k=a")
                 check.equal((answer.status, answer.weir["status"]), (200, "PASSED"), f"{name}: the slot is free")
+                check(nginx.wait_for(lambda: store(nginx)["queue"] == 0), f"{name}: nothing is left under way")
+
+
+def test_slots_in_order(check):
+    """A release and the next acquire of its key never overtake each other, scripts that must be loaded included; keys
+    do not wait for others."""
+    for name, options in ENGINES:
+        with redis_server.Server(options) as redis, redis.client() as client, \
+                serve(f"location / {{ {SLOT} }} {INFO}", address(redis.port, PATIENT)) as nginx:
+            settle_in(nginx, check)
+            loads = [Load(nginx, f"/?k=load{i}", 1) for i in range(3)]
+            refused = 0
+            for i in range(30):
+                client.call("SCRIPT", "FLUSH")
+                refused += nginx.statuses(["/?k=a"] * 20).count(429)
+            for load in loads:
+                load.stop()
+                check.equal((load.count(200), load.broken), (len(load.answers), []), f"{name}: beside it")
+            check.equal(refused, 0, f"{name}: of 600 requests one after the other were refused")
+
+
+def test_slots_are_owed(check):
+    """What ends while Redis is away is given back when it is there again, before the key's next question."""
+    with redis_server.Server() as redis, redis.client() as client, \
+            nginx_server.Backend(lambda head: gate.wait(60) and nginx_server.Backend.answer()) as backend:
+        gate = threading.Event()
+        locations = f"""location /slow {{ proxy_pass http://127.0.0.1:{backend.port}; {SLOT} }}
+            location / {{ {SLOT} }} {INFO}"""
+        with serve(locations, address(redis.port, "deadline=2s"), workers=1) as nginx:
+            settle_in(nginx, check)
+            with nginx.client() as held:
+                held.send(get("/slow?k=a"))
+                check(nginx.wait_for(lambda: backend.heads), "owed: it is under way")
+                check.equal(nginx.get("/?k=a").status, 429, "owed: its slot is held")
+                client.call("CONFIG", "SET", "requirepass", "away")
+                client.call("AUTH", "away")
+                client.call("CLIENT", "KILL", "TYPE", "normal")
+                wait_for_state(nginx, check, "down")
+                gate.set()
+                check.equal(held.read().status, 200, "owed: it ends")
+                check(nginx.wait_for(lambda: store(nginx)["owed"] == 1), f"owed: one release: {store(nginx)}")
+            client.call("CONFIG", "SET", "requirepass", "")
+            wait_for_state(nginx, check, "up")
+            answer = nginx.get("/?k=a")
+            check.equal((answer.status, answer.weir["status"]), (200, "PASSED"), "owed: the slot is free at once")
+            check.equal(store(nginx)["owed"], 0, "owed: nothing any more")
+
+
+def test_slots_at_the_end(check):
+    """SIGTERM while slots are held, and while one is asked for: the next nginx has them."""
+    with redis_server.Server() as redis, Proxy(redis.port) as proxy, \
+            nginx_server.Backend(lambda head: gate.wait(60) and nginx_server.Backend.answer()) as backend:
+        gate = threading.Event()
+        locations = f"""location /slow {{ proxy_pass http://127.0.0.1:{backend.port}; {SLOT} }}
+            location / {{ {SLOT} }} {INFO}"""
+        with serve(locations, address(proxy.port, PATIENT)) as nginx:
+            settle_in(nginx, check)
+            clients = [nginx.client() for _ in range(2)]
+            clients[0].send(get("/slow?k=held"))
+            check(nginx.wait_for(lambda: backend.heads), "the end: one is held")
+            proxy.mode, proxy.delay = "slow", 0.3
+            clients[1].send(get("/?k=asked"))
+            check(nginx.wait_for(lambda: store(nginx)["queue"] >= 1), "the end: one is asked for")
+            nginx.stop(signal.SIGTERM)
+            for it in clients:
+                it.close()
+        gate.set()
+        with serve(locations, address(redis.port, PATIENT)) as nginx:
+            settle_in(nginx, check)
+            check.equal([nginx.get(f"/?k={key}").status for key in ("held", "asked")], [200, 200], "the end: both are free")
 
 
 def test_reload(check):

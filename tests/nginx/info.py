@@ -9,7 +9,7 @@ from weir_server import free_port
 
 ZONE_NAMES = """name size keys capacity bytes_per_key limits large_bytes large_used evicted_fresh evicted_unused
     evicted_soonest repairs""".split()
-STORE_NAMES = "url state why asked answered unreachable cached_denials queue".split()
+STORE_NAMES = "url state why asked answered unreachable cached_denials queue owed".split()
 INFO = "location /info { weir_info; }\n"
 FILES = {"html/a": "a\n"}
 
