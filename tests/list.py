@@ -130,7 +130,7 @@ def nginx(build):
                 Test(f"nginx: faults ({build})", build, "tests/nginx/faults.py --short", 900)]
     alone = "twins fleet".split()
     return [Test(f"nginx: {name} ({build})", build, f"tests/nginx/{name}.py", 900, name in alone)
-            for name in names + ["exact", "faults", "twins"]]
+            for name in names + ["exact", "faults", "twins", "building"]]
 
 
 def browser():

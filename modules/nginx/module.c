@@ -238,11 +238,3 @@ __attribute__((visibility("default"))) ngx_module_t ngx_http_weir_module = {
     NULL, /* exit master */
     NGX_MODULE_V1_PADDING,
 };
-
-/* What nginx looks for in a file that it loads. */
-extern ngx_module_t *ngx_modules[];
-extern char *ngx_module_names[];
-extern char *ngx_module_order[];
-__attribute__((visibility("default"))) ngx_module_t *ngx_modules[] = {&ngx_http_weir_module, NULL};
-__attribute__((visibility("default"))) char *ngx_module_names[] = {"ngx_http_weir_module", NULL};
-__attribute__((visibility("default"))) char *ngx_module_order[] = {NULL};
