@@ -3,7 +3,17 @@
 
 #include "base/duration.h"
 
-enum { KEY = 1, ZONE = 2, NAME = 4, COST = 8, WAIT = 16, DRY_RUN = 32, STATUS = 64, PHASE = 128 };
+enum {
+    KEY = 1,
+    ZONE = 2,
+    NAME = 4,
+    COST = 8,
+    WAIT = 16,
+    DRY_RUN = 32,
+    STATUS = 64,
+    PHASE = 128,
+    UNLESS = 256,
+};
 
 struct reading {
     ngx_conf_t *cf;
@@ -59,9 +69,34 @@ static ngx_int_t index_of(ngx_conf_t *cf, const ngx_str_t *value)
     return name.len ? ngx_http_get_variable_index(cf, &name) : NGX_CONF_UNSET;
 }
 
+static bool is_name(u_char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* How much of a text is not variables. */
+static size_t fixed_len(const ngx_str_t *text)
+{
+    size_t len = 0, i = 0;
+    while (i < text->len) {
+        if (text->data[i] != '$') {
+            len++;
+            i++;
+            continue;
+        }
+        bool braced = ++i < text->len && text->data[i] == '{';
+        i += braced;
+        while (i < text->len && is_name(text->data[i]))
+            i++;
+        i += braced;
+    }
+    return len;
+}
+
 static char *read_key(struct reading *it, ngx_str_t *value)
 {
     it->limit->key_text = *value;
+    it->limit->key_fixed_len = ngx_http_script_variables_count(value) ? fixed_len(value) : 0;
     it->limit->key_index = index_of(it->cf, value);
     return compile(it->cf, value, &it->limit->key) == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
@@ -89,6 +124,18 @@ static char *read_cost(struct reading *it, ngx_str_t *value)
     it->limit->cost = ngx_palloc(it->cf->pool, sizeof *it->limit->cost);
     return it->limit->cost && compile(it->cf, value, it->limit->cost) == NGX_OK ? NGX_CONF_OK
                                                                                 : NGX_CONF_ERROR;
+}
+
+static char *read_unless(struct reading *it, ngx_str_t *value)
+{
+    if (!ngx_http_script_variables_count(value))
+        return refuse(it, "nobody is told apart by", value,
+                      "give a variable that is neither empty nor 0 for those who are exempt, like "
+                      "unless=$exempt");
+    it->limit->unless = ngx_palloc(it->cf->pool, sizeof *it->limit->unless);
+    return it->limit->unless && compile(it->cf, value, it->limit->unless) == NGX_OK
+               ? NGX_CONF_OK
+               : NGX_CONF_ERROR;
 }
 
 static char *read_wait(struct reading *it, ngx_str_t *value)
@@ -131,15 +178,20 @@ static const struct {
     unsigned bit;
     char *(*read)(struct reading *, ngx_str_t *value);
 } options[] = {
-    {"key=", KEY, read_key},       {"zone=", ZONE, read_zone},
-    {"name=", NAME, read_name},    {"cost=", COST, read_cost},
-    {"wait=", WAIT, read_wait},    {"status=", STATUS, read_status},
-    {"phase=", PHASE, read_phase}, {"dry_run", DRY_RUN, read_dry_run},
+    {"key=", KEY, read_key},
+    {"zone=", ZONE, read_zone},
+    {"name=", NAME, read_name},
+    {"cost=", COST, read_cost},
+    {"wait=", WAIT, read_wait},
+    {"status=", STATUS, read_status},
+    {"phase=", PHASE, read_phase},
+    {"unless=", UNLESS, read_unless},
+    {"dry_run", DRY_RUN, read_dry_run},
 };
 
 static char *unknown(const struct reading *it, const ngx_str_t *word)
 {
-    char room[128];
+    char room[256];
     struct weir__buffer known = weir__buffer_over(room, sizeof room);
     for (size_t i = 0; i < WEIR__COUNT(options); i++) {
         if (options[i].bit & it->options)
@@ -196,10 +248,41 @@ static bool has_leases(const ngx_http_weir_limit_t *limit)
     return limit->limit && weir__has_leases(limit->limit);
 }
 
+/* "100KB/s", "5MiB/s", "500B/s": how people write bandwidth. Appends how it is written here. */
+static void suggest_bytes(const ngx_str_t *text, struct weir__buffer *ret)
+{
+    for (size_t i = 0; i < text->len; i++) {
+        size_t start = i, end;
+        while (i < text->len &&
+               ((text->data[i] >= '0' && text->data[i] <= '9') || text->data[i] == '.'))
+            i++;
+        if (i == start)
+            continue;
+        u_char unit = i < text->len ? ngx_tolower(text->data[i]) : 0;
+        bool scaled = unit == 'k' || unit == 'm' || unit == 'g';
+        end = i += scaled;
+        i += scaled && i < text->len && text->data[i] == 'i';
+        if (i + 1 >= text->len || ngx_tolower(text->data[i]) != 'b' || text->data[i + 1] != '/')
+            continue;
+        weir__put_format(
+            ret, "; bytes are written without a unit: %.*s%.*s/s (k, m and g are powers of 1000)",
+            (int)(end - start - scaled), text->data + start, scaled, scaled ? (char *)&unit : "");
+        return;
+    }
+}
+
 static char *parse_text(struct reading *it)
 {
     weir_error err;
     if (weir_limit_parse((const char *)it->text.data, &it->limit->limit, &err)) {
+        char hint[256];
+        struct weir__buffer buffer = weir__buffer_over(hint, sizeof hint);
+        suggest_bytes(&it->text, &buffer);
+        if (buffer.len) {
+            ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: \"%V\": %s%s", it->directive,
+                               &it->text, err.message, hint);
+            return NGX_CONF_ERROR;
+        }
         ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: \"%V\": %s", it->directive, &it->text,
                            err.message);
         return NGX_CONF_ERROR;
@@ -267,13 +350,34 @@ static char *append(ngx_conf_t *cf, ngx_array_t **list, ngx_http_weir_limit_t *l
 
 /* ---- the directives ---- */
 
+/* "off" alone: an empty list, which undoes what an outer level has. NGX_DECLINED: it is not that. */
+static ngx_int_t take_off(ngx_conf_t *cf, ngx_array_t **list)
+{
+    const ngx_str_t *words = cf->args->elts;
+    bool off = cf->args->nelts == 2 && !ngx_strcmp(words[1].data, "off");
+    bool is_off = *list && (*list)->nelts == 0;
+    if (*list && (off || is_off)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "%V: \"off\" stands beside another %V of this level; leave one out",
+                           &words[0], &words[0]);
+        return NGX_ERROR;
+    }
+    if (!off)
+        return NGX_DECLINED;
+    *list = ngx_array_create(cf->pool, 1, sizeof(void *));
+    return *list ? NGX_OK : NGX_ERROR;
+}
+
 char *ngx_http_weir_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
     ngx_http_weir_loc_conf_t *conf = data;
     struct reading it;
-    ngx_http_weir_limit_t *limit =
-        read_directive(cf, KEY | ZONE | NAME | COST | WAIT | DRY_RUN | STATUS | PHASE, &it);
     (void)cmd;
+    ngx_int_t off = take_off(cf, &conf->limits);
+    if (off != NGX_DECLINED)
+        return off == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+    ngx_http_weir_limit_t *limit = read_directive(
+        cf, KEY | ZONE | NAME | COST | WAIT | DRY_RUN | STATUS | PHASE | UNLESS, &it);
     if (!limit || read_text(&it) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
     if (has_leases(limit))
@@ -296,8 +400,12 @@ char *ngx_http_weir_conn(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
     ngx_http_weir_loc_conf_t *conf = data;
     struct reading it;
-    ngx_http_weir_limit_t *limit = read_directive(cf, KEY | ZONE | NAME | DRY_RUN | STATUS, &it);
     (void)cmd;
+    ngx_int_t off = take_off(cf, &conf->conns);
+    if (off != NGX_DECLINED)
+        return off == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+    ngx_http_weir_limit_t *limit =
+        read_directive(cf, KEY | ZONE | NAME | DRY_RUN | STATUS | UNLESS, &it);
     if (!limit || complete_number(&it) != NGX_CONF_OK || read_text(&it) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
     if (limit->limit && (limit->limit->count > 1 || !has_leases(limit)))
@@ -318,7 +426,7 @@ char *ngx_http_weir_rate(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
         conf->rate = NULL;
         return NGX_CONF_OK;
     }
-    ngx_http_weir_limit_t *limit = read_directive(cf, KEY | ZONE | NAME, &it);
+    ngx_http_weir_limit_t *limit = read_directive(cf, KEY | ZONE | NAME | UNLESS, &it);
     if (!limit || read_text(&it) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
     conf->rate = limit;

@@ -66,6 +66,36 @@ static const ngx_str_t *pretty(const char *name)
     return &names[i];
 }
 
+static bool is_ours(const ngx_table_elt_t *field, bool retry_after)
+{
+    static const ngx_str_t starts[] = {ngx_string("RateLimit-"), ngx_string("X-RateLimit-"),
+                                       ngx_string("X-Rate-Limit-")};
+    static const ngx_str_t whole = ngx_string("RateLimit"), retry = ngx_string("Retry-After");
+    const ngx_str_t *key = &field->key;
+    if (key->len == whole.len && !ngx_strncasecmp(key->data, whole.data, whole.len))
+        return true;
+    if (key->len == retry.len && !ngx_strncasecmp(key->data, retry.data, retry.len))
+        return retry_after;
+    for (size_t i = 0; i < WEIR__COUNT(starts); i++) {
+        if (key->len > starts[i].len && !ngx_strncasecmp(key->data, starts[i].data, starts[i].len))
+            return true;
+    }
+    return false;
+}
+
+/* Takes out what an upstream said of its own limits. Its Retry-After stays, unless there is one of ours:
+ * then the upstream only wrote our error page. */
+static void remove_others(ngx_http_request_t *r, bool retry_after)
+{
+    for (ngx_list_part_t *part = &r->headers_out.headers.part; part; part = part->next) {
+        ngx_table_elt_t *fields = part->elts;
+        for (ngx_uint_t i = 0; i < part->nelts; i++) {
+            if (is_ours(&fields[i], retry_after))
+                fields[i].hash = 0;
+        }
+    }
+}
+
 static ngx_int_t push(ngx_http_request_t *r, const char *name, const char *value, size_t len)
 {
     ngx_table_elt_t *field = ngx_list_push(&r->headers_out.headers);
@@ -103,7 +133,7 @@ static size_t rate(ngx_http_request_t *r, const ngx_http_weir_ask_t *ask, struct
 }
 
 static ngx_int_t add_fields(ngx_http_request_t *r, const ngx_http_weir_ctx_t *ctx,
-                            enum weir__field_style style)
+                            enum weir__field_style style, bool replace)
 {
     struct weir__rated rated[2 * WEIR_LIMITS_MAX];
     struct weir__rate_fields fields;
@@ -123,6 +153,8 @@ static ngx_int_t add_fields(ngx_http_request_t *r, const ngx_http_weir_ctx_t *ct
     weir__fold(each, n, &folded);
     folded.binding = each[n > 1 ? folded.binding : 0].binding;
     weir__rate_fields(style, rated, count, &folded, &fields);
+    if (replace)
+        remove_others(r, ctx->rejected);
     for (size_t i = 0; i < fields.count; i++) {
         if (push(r, fields.items[i].name, fields.items[i].value, fields.items[i].value_len) !=
             NGX_OK)
@@ -138,7 +170,8 @@ static ngx_int_t header_filter(ngx_http_request_t *r)
         return next_header_filter(r);
     if (ctx->status == NGX_HTTP_WEIR_OVERLOADED && push(r, "retry-after", "1", 1) != NGX_OK)
         return NGX_ERROR;
-    if (add_fields(r, ctx, ctx->conf->headers) != NGX_OK)
+    ngx_uint_t style = ctx->conf->headers & ~(ngx_uint_t)NGX_HTTP_WEIR_REPLACE;
+    if (add_fields(r, ctx, style, ctx->conf->headers != style) != NGX_OK)
         return NGX_ERROR;
     return next_header_filter(r);
 }

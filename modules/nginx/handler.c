@@ -153,18 +153,20 @@ static void tell(ngx_http_weir_ctx_t *ctx, ngx_uint_t level, const char *what,
                  const ngx_http_weir_ask_t *ask)
 {
     const ngx_http_weir_limit_t *conf;
-    char text[WEIR__RULE_TEXT_MAX], seconds[32];
+    char text[WEIR__RULE_TEXT_MAX], seconds[64] = "";
     ngx_log_t *log = ctx->request->connection->log;
     if (log->log_level < level)
         return;
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
     weir__put_rule(&buffer, ngx_http_weir_rule(ask, ask->folded.binding, &conf));
     buffer = weir__buffer_over(seconds, sizeof seconds);
-    weir__put_seconds(&buffer,
-                      ask->folded.allowed ? ask->folded.delay_us : ask->folded.retry_after_us);
-    ngx_log_error(level, log, 0, "%s by %s%V%s%s, %s: %s, zone \"%V\"", what,
-                  conf->name.len ? "\"" : "", &conf->name, conf->name.len ? "\": " : "", text,
-                  ask->folded.allowed ? "delay" : "retry after", seconds, &conf->zone->name);
+    int64_t time_us = ask->folded.allowed ? ask->folded.delay_us : ask->folded.retry_after_us;
+    if (time_us != WEIR_NEVER) {
+        weir__put_text(&buffer, ask->folded.allowed ? ", delay: " : ", retry after: ");
+        weir__put_seconds(&buffer, time_us);
+    }
+    ngx_log_error(level, log, 0, "%s by %s%V%s%s%s, zone \"%V\"", what, conf->name.len ? "\"" : "",
+                  &conf->name, conf->name.len ? "\": " : "", text, seconds, &conf->zone->name);
 }
 
 static ngx_int_t reject(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
@@ -253,6 +255,16 @@ static ngx_int_t step_overload(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc
     return (ngx_int_t)conf->overload->status;
 }
 
+/* A slot comes free when a request ends, and nobody knows when that will be: the leases only tell when it
+ * is at the latest. So no time is told, but where fail=closed has one. */
+static void forget_when(const ngx_http_weir_loc_conf_t *conf, ngx_http_weir_ask_t *ask)
+{
+    bool closed = ask->folded.degraded && conf->store && conf->store->url.fail == WEIR__FAIL_CLOSED;
+    if (ask->folded.allowed || closed)
+        return;
+    ask->folded.retry_after_us = ask->rows[0].retry_after_us = WEIR_NEVER;
+}
+
 static ngx_int_t step_conn(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf)
 {
     ngx_http_weir_limit_t **conns = conf->conns ? conf->conns->elts : NULL;
@@ -276,6 +288,7 @@ static ngx_int_t step_conn(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *c
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         if (ask->folded.allowed)
             continue;
+        forget_when(conf, ask);
         if (!ngx_http_weir_is_dry(conf, *conn))
             return reject(ctx, conf, NGX_HTTP_WEIR_PREACCESS, ask);
         note_shadow(ctx, conf, ask);

@@ -44,10 +44,11 @@ static char *group(ngx_conf_t *cf, ngx_http_weir_loc_conf_t *conf)
             &conf->groups[limits[i]->precontent][ngx_http_weir_is_dry(conf, limits[i])];
         *(ngx_http_weir_limit_t **)ngx_array_push(to) = limits[i];
     }
-    conf->applies[NGX_HTTP_WEIR_PREACCESS] = conf->conns || conf->overload ||
+    bool conns = conf->conns && conf->conns->nelts > 0;
+    conf->applies[NGX_HTTP_WEIR_PREACCESS] = conns || conf->overload ||
                                              conf->groups[NGX_HTTP_WEIR_PREACCESS][0].nelts ||
                                              conf->groups[NGX_HTTP_WEIR_PREACCESS][1].nelts;
-    if (!conf->conns && !conf->overload)
+    if (!conns && !conf->overload)
         conf->first_step[NGX_HTTP_WEIR_PREACCESS] = NGX_HTTP_WEIR_AT_LIMIT;
     conf->first_step[NGX_HTTP_WEIR_PRECONTENT] = NGX_HTTP_WEIR_AT_LIMIT;
     conf->applies[NGX_HTTP_WEIR_PRECONTENT] = conf->groups[NGX_HTTP_WEIR_PRECONTENT][0].nelts ||
@@ -114,6 +115,26 @@ static char *set_word(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     return NGX_CONF_ERROR;
 }
 
+/* A style, and whether the fields of an upstream make way for ours. */
+static char *set_headers(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
+{
+    ngx_str_t *words = cf->args->elts;
+    ngx_http_weir_loc_conf_t *conf = data;
+    char *said = set_word(cf, cmd, data);
+    if (said != NGX_CONF_OK || cf->args->nelts == 2)
+        return said;
+    if (ngx_strcmp(words[2].data, "replace") || conf->headers == WEIR__FIELDS_OFF) {
+        ngx_conf_log_error(
+            NGX_LOG_EMERG, cf, 0,
+            "weir_headers: \"%V\": behind a style there may be \"replace\", which takes "
+            "out the fields of an upstream",
+            &words[2]);
+        return NGX_CONF_ERROR;
+    }
+    conf->headers |= NGX_HTTP_WEIR_REPLACE;
+    return NGX_CONF_OK;
+}
+
 static char *set_status(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
     ngx_str_t *words = cf->args->elts;
@@ -157,7 +178,7 @@ static ngx_command_t commands[] = {
     {ngx_string("weir_status"), ANY_LEVEL | NGX_CONF_TAKE1, set_status, LOCATION(status), NULL},
     {ngx_string("weir_log_level"), ANY_LEVEL | NGX_CONF_TAKE1, set_word, LOCATION(log_level),
      log_levels},
-    {ngx_string("weir_headers"), ANY_LEVEL | NGX_CONF_TAKE1, set_word, LOCATION(headers),
+    {ngx_string("weir_headers"), ANY_LEVEL | NGX_CONF_TAKE12, set_headers, LOCATION(headers),
      header_styles},
     {ngx_string("weir_dry_run"), ANY_LEVEL | NGX_CONF_FLAG, ngx_conf_set_flag_slot,
      LOCATION(dry_run), NULL},

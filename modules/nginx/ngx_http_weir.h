@@ -55,12 +55,15 @@ typedef struct {
 typedef struct {
     ngx_str_t name; /* empty: none */
     ngx_str_t key_text;
-    ngx_int_t key_index; /* where it is one variable: which; else NGX_CONF_UNSET */
+    ngx_int_t key_index;  /* where it is one variable: which; else NGX_CONF_UNSET */
+    size_t key_fixed_len; /* of what stands beside variables; as long, all of them are empty */
+    time_t bare_at;       /* when such a key was logged last */
     ngx_http_complex_value_t key;
     ngx_http_weir_zone_t *zone;
-    weir_limit *limit;              /* NULL: the text has variables */
-    ngx_http_complex_value_t *text; /* NULL: it has none */
-    ngx_http_complex_value_t *cost; /* NULL: 1 */
+    weir_limit *limit;                /* NULL: the text has variables */
+    ngx_http_complex_value_t *text;   /* NULL: it has none */
+    ngx_http_complex_value_t *cost;   /* NULL: 1 */
+    ngx_http_complex_value_t *unless; /* whom it does not apply to; NULL: it applies to all */
     int64_t wait_us;
     ngx_uint_t status; /* 0: weir_status */
     ngx_flag_t dry_run;
@@ -94,7 +97,7 @@ typedef struct {
 } ngx_http_weir_main_conf_t;
 
 typedef struct {
-    ngx_array_t *limits; /* of ngx_http_weir_limit_t *; NULL: none on this level */
+    ngx_array_t *limits; /* of ngx_http_weir_limit_t *; NULL: none on this level; empty: off */
     ngx_array_t *conns;
     ngx_http_weir_limit_t *rate;        /* NULL: off */
     ngx_http_weir_overload_t *overload; /* NULL: off */
@@ -102,13 +105,16 @@ typedef struct {
     ngx_http_complex_value_t *test_clock;
     ngx_uint_t status;
     ngx_uint_t log_level;
-    ngx_uint_t headers; /* enum weir__field_style */
+    ngx_uint_t headers; /* enum weir__field_style, and NGX_HTTP_WEIR_REPLACE */
     ngx_flag_t dry_run;
     /* merged: what is decided together, by phase, and those in dry run */
     ngx_array_t groups[2][2]; /* of ngx_http_weir_limit_t * */
     ngx_flag_t applies[2];    /* whether a phase has anything to do */
     ngx_uint_t first_step[2]; /* and with which step it begins */
 } ngx_http_weir_loc_conf_t;
+
+/* A flag beside the style: fields that an upstream sent go. */
+#define NGX_HTTP_WEIR_REPLACE 16
 
 enum { NGX_HTTP_WEIR_PREACCESS, NGX_HTTP_WEIR_PRECONTENT };
 enum { NGX_HTTP_WEIR_ENFORCED, NGX_HTTP_WEIR_SHADOW };

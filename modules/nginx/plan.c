@@ -1,12 +1,35 @@
 /* A request and the limits of its location, to a question: keys, limits and costs for this request. */
 #include "ngx_http_weir.h"
 
+#define BARE_SECONDS 60 /* how often a key is logged whose variables are empty */
+
 /* Texts with variables, read before; this worker's. */
 static struct weir__limit_cache texts;
 
 void ngx_http_weir_plan_end(void)
 {
     weir__limit_cache_clear(&texts);
+}
+
+/* Text beside variables that are all empty: not an exemption, but one state for all such requests. */
+static void warn_bare(ngx_http_request_t *r, ngx_http_weir_limit_t *limit, const ngx_str_t *key)
+{
+    if (limit->bare_at && ngx_time() - limit->bare_at < BARE_SECONDS)
+        return;
+    limit->bare_at = ngx_time();
+    ngx_log_error(
+        NGX_LOG_WARN, r->connection->log, 0,
+        "weir: the variables of key \"%V\" are empty: all such requests share the state of "
+        "\"%V\"; to exempt them write unless=, in %V:%ui",
+        &limit->key_text, key, &limit->place.file, limit->place.line);
+}
+
+/* Whether the limit does not apply to this request; what cannot be read exempts nobody. */
+static bool is_exempt(ngx_http_request_t *r, const ngx_http_weir_limit_t *limit)
+{
+    ngx_str_t value;
+    return limit->unless && ngx_http_complex_value(r, limit->unless, &value) == NGX_OK &&
+           value.len > 0 && !(value.len == 1 && value.data[0] == '0');
 }
 
 /* The key of a limit for this request; false: it has none. */
@@ -21,6 +44,8 @@ static bool read_key(ngx_http_request_t *r, ngx_http_weir_limit_t *limit, weir_k
     } else if (ngx_http_complex_value(r, &limit->key, &key) != NGX_OK) {
         return false;
     }
+    if (limit->key_fixed_len && key.len == limit->key_fixed_len)
+        warn_bare(r, limit, &key);
     *ret = weir_bytes(key.data, ngx_min(key.len, WEIR_KEY_MAX));
     return key.len > 0;
 }
@@ -60,9 +85,24 @@ ngx_int_t ngx_http_weir_free_with(ngx_pool_t *pool, weir_limit *limit)
     return NGX_OK;
 }
 
+/* "20" is short for "concurrent 20", also where a variable says so. */
+static ngx_int_t complete_number(ngx_http_request_t *r, ngx_str_t *text)
+{
+    static const char word[] = "concurrent ";
+    size_t len = sizeof word - 1;
+    if (text->data[0] < '0' || text->data[0] > '9')
+        return NGX_OK;
+    u_char *whole = ngx_pnalloc(r->pool, len + text->len);
+    if (!whole)
+        return NGX_ERROR;
+    ngx_memcpy(ngx_cpymem(whole, word, len), text->data, text->len);
+    *text = (ngx_str_t){len + text->len, whole};
+    return NGX_OK;
+}
+
 /* A limit whose text has variables, kept until the request ends. */
 static ngx_int_t read_limit(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf,
-                            const weir_limit **ret)
+                            enum weir__verb verb, const weir_limit **ret)
 {
     ngx_str_t text;
     weir_error err;
@@ -71,6 +111,8 @@ static ngx_int_t read_limit(ngx_http_request_t *r, const ngx_http_weir_limit_t *
     *ret = NULL;
     if (text.len == 0)
         return NGX_OK;
+    if (verb == WEIR__VERB_ACQUIRE && complete_number(r, &text) != NGX_OK)
+        return NGX_ERROR;
     if (weir__limit_cache_needs_turn(&texts))
         weir__limit_cache_turn(&texts);
     const weir_limit *limit = weir__limit_cached(&texts, (const char *)text.data, text.len, &err);
@@ -117,13 +159,13 @@ static ngx_int_t add(ngx_http_request_t *r, ngx_http_weir_limit_t *conf, ngx_htt
 {
     weir_request *request = &ask->requests[ask->count];
     weir_key key;
-    if (!read_key(r, conf, &key))
+    if (is_exempt(r, conf) || !read_key(r, conf, &key))
         return NGX_OK;
     *request = weir_ask(key, conf->limit);
     request->wait_us = conf->wait_us;
     request->acquire = ask->verb == WEIR__VERB_ACQUIRE;
     if (conf->text) {
-        ngx_int_t rc = read_limit(r, conf, &request->limit);
+        ngx_int_t rc = read_limit(r, conf, ask->verb, &request->limit);
         if (rc != NGX_OK || !request->limit)
             return rc;
         rc = check_verb(r, conf, request->limit, ask->verb);

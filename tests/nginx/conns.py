@@ -59,7 +59,9 @@ def test_slots(check):
             answer = nginx.get("/quick?k=a")
             check.equal((answer.status, answer.weir["status"], answer.weir["limit"], answer.weir["remaining"]),
                         (429, "REJECTED", "2", "0"), "the third of two")
-            check("retry-after" in answer.fields, f"Retry-After: {answer.fields}")
+            check("retry-after" not in answer.fields, f"no Retry-After: nobody knows when: {answer.fields}")
+            check.equal((answer.fields["ratelimit"], answer.weir["retry_after"]), ('"concurrent";r=0', ""), "no time at all")
+            check(nginx.wait_for(lambda: "weir: rejected by concurrent 2, zone" in nginx.errors()), "nor in the log")
             check.equal(nginx.get("/slow?k=a").weir["binding"], "two", "its name")
             check.equal(nginx.get("/quick?k=b").status, 200, "another key")
             check.equal(nginx.get("/quick").status, 200, "no key")
@@ -164,6 +166,45 @@ def test_several(check):
             held.close(), other.close()
 
 
+def test_numbers_from_variables(check):
+    """A bare number, with and without more behind it; what is not one is told."""
+    with Gate() as gate:
+        locations = f"""
+            location /slow {{ proxy_pass http://127.0.0.1:{gate.port}; weir_conn key=$arg_k zone=z $arg_n; }}
+            location /lease {{ weir_conn key=$arg_k zone=z "$arg_n lease 30s"; }}
+            location /quick {{ weir_conn key=$arg_k zone=z $arg_n; }}
+            """
+        with serve(locations) as nginx:
+            held = Held(nginx, gate, ["/slow?k=a&n=2"] * 2)
+            statuses = [nginx.get(f"/{path}").status for path in (
+                "quick?k=a&n=2", "quick?k=a&n=3", "lease?k=a&n=2", "lease?k=a&n=3", "quick?k=a", "quick?k=a&n=concurrent%203",
+                "quick?k=a&n=2x", "quick?k=a&n=0")]
+            gate.let(2)
+            held.read()
+            held.close()
+            # arguments are not decoded: "concurrent%203" is no limit
+            check.equal(statuses, [429, 200, 429, 200, 200, 500, 500, 500], "by their numbers")
+            check.contains(nginx.errors(), 'the limit "concurrent 2x"', "what is wrong")
+
+
+def test_off(check):
+    """weir_conn off undoes what the server has; unless= exempts."""
+    with Gate() as gate:
+        locations = f"""
+            weir_conn key=$arg_k zone=z 1 unless=$arg_free;
+            location /slow {{ proxy_pass http://127.0.0.1:{gate.port}; }}
+            location /quick {{ }}
+            location /off {{ weir_conn off; }}
+            """
+        with serve(locations) as nginx:
+            held = Held(nginx, gate, ["/slow?k=a"])
+            statuses = [nginx.get(path).status for path in ("/quick?k=a", "/off?k=a", "/quick?k=a&free=yes", "/quick?k=a&free=0")]
+            gate.let()
+            held.read()
+            held.close()
+            check.equal(statuses, [429, 200, 200, 429], "only the first and the last")
+
+
 def test_no_limit_charged(check):
     """A request without a slot is not charged."""
     with Gate() as gate:
@@ -250,7 +291,7 @@ def test_http2_abort(check):
             gate.let()
 
 
-TESTS = [test_slots, test_abort, test_other_ends, test_reject_by_limit, test_several, test_no_limit_charged, test_redirects,
+TESTS = [test_slots, test_numbers_from_variables, test_off, test_abort, test_other_ends, test_reject_by_limit, test_several, test_no_limit_charged, test_redirects,
          test_renewal, test_http2, test_http2_abort]
 
 if __name__ == "__main__":

@@ -101,6 +101,31 @@ def test_other_answers(check):
             nginx.allow("connect\\(\\) failed")
 
 
+def test_replace(check):
+    """Fields of an upstream make way for ours, whichever style they have; its Retry-After stays where ours is missing."""
+    theirs = ("RateLimit: \"theirs\";r=5\r\nratelimit-policy: \"theirs\";q=9\r\nRateLimit-Limit: 7\r\nX-RateLimit-Limit: 7\r\n"
+              "X-Rate-Limit-Remaining: 7\r\nRetry-After: 7\r\nRateLimitX: mine\r\n")
+    with nginx_server.Backend(lambda head: nginx_server.Backend.answer("200 OK", theirs)) as backend:
+        proxy = f"proxy_pass http://127.0.0.1:{backend.port};"
+        locations = f"""
+            weir_test_clock $arg_t; weir_headers ietf replace;
+            location /a {{ {proxy} {LIMIT} error_page 429 /page; }}
+            location /x {{ {proxy} {LIMIT} weir_headers x-ratelimit replace; }}
+            location /add {{ {proxy} {LIMIT} weir_headers ietf; }}
+            location /page {{ {proxy} }}
+            location /none {{ {proxy} }}
+            """
+        with serve(locations) as nginx:
+            answers = [nginx.get(f"/a?k=a&t={T0}") for _ in range(3)]
+            check.equal(fields(answers[0]), {**PASSED["ietf"], "retry-after": "7"}, "replaced")
+            check.equal(answers[0].fields["ratelimitx"], "mine", "other fields stay")
+            check("x-rate-limit-remaining" not in answers[0].fields, "that spelling, too")
+            check.equal((answers[2].status, fields(answers[2])), (429, REJECTED["ietf"]), "our Retry-After wins on our own rejection")
+            check.equal(fields(nginx.get(f"/x?k=x&t={T0}")), {**PASSED["x-ratelimit"], "retry-after": "7"}, "another style")
+            check.contains(nginx.get(f"/add?k=b&t={T0}").fields["ratelimit"], "theirs", "added without the word")
+            check.equal(nginx.get("/none").fields["ratelimit"], '"theirs";r=5', "theirs stay where no limit applied")
+
+
 def test_names(check):
     """Names are escaped as structured fields need it."""
     locations = r"""
@@ -127,7 +152,7 @@ def test_seconds(check):
         check.equal(nginx.get(f"/?k=a&t={T0 + 10000000}").status, 200, "the next window")
 
 
-TESTS = [test_styles, test_error_pages, test_error_page_with_limit, test_other_answers, test_names, test_seconds]
+TESTS = [test_styles, test_error_pages, test_error_page_with_limit, test_other_answers, test_replace, test_names, test_seconds]
 
 if __name__ == "__main__":
     sys.exit(nginx_server.run(TESTS, sys.argv[1:]))

@@ -48,6 +48,33 @@ ALGORITHMS = """token-bucket 3/100d|token-bucket 1/100d burst 3|token-bucket 3/1
     sliding-window 3/100d precision 10d|sliding-counter 3/100d|gcra 3/100d|LEAKY-BUCKET 1r/100d burst 2 nodelay"""
 
 
+def test_exempt(check):
+    """unless= exempts, also where the key has text of its own; without it such requests share a state, and the log warns."""
+    locations = """
+        weir_limit key=server:$arg_k zone=z "fixed-window 2/100d";
+        location /who { weir_limit key=user:$arg_k zone=z "fixed-window 2/100d"; }
+        location /free { weir_limit key=free:$arg_k zone=z "fixed-window 2/100d" unless=$arg_free; }
+        location /both { weir_limit key=a:$arg_k zone=z "fixed-window 2/100d" unless=$arg_free name=first;
+                         weir_limit key=b:$arg_k zone=z "fixed-window 4/100d" name=second; }
+        location /own { }
+        location /off { weir_limit off; }
+        location /off/inner { weir_limit key=inner:$arg_k zone=z "fixed-window 1/100d"; }
+        """
+    with serve(locations) as nginx:
+        check.equal(nginx.statuses(["/who"] * 3), [200, 200, 429], "a key without a value is one state for all")
+        warned = re.findall(r'\[warn\].*the variables of key "user:\$arg_k" are empty.*unless=.*server.conf:\d+', nginx.errors())
+        check.equal(len(warned), 1, "the log warns, once")
+        check.equal(nginx.statuses(["/free?k=a&free=1"] * 9), [200] * 9, "exempt")
+        check.equal(nginx.statuses(["/free?k=a&free=no"] * 9), [200] * 9, "any value exempts")
+        check.equal(nginx.statuses(["/free?k=a&free=0", "/free?k=a&free=", "/free?k=a"]), [200, 200, 429], "0 and nothing do not")
+        check.equal(nginx.get("/free?k=a&free=1").weir["status"], "", "nothing is shown")
+        check.equal(nginx.statuses(["/both?k=a&free=1"] * 5), [200] * 4 + [429], "the other limit still applies")
+        check.equal(nginx.get("/both?k=a&free=1").weir["binding"], "second", "and binds")
+        check.equal(nginx.statuses(["/own?k=a"] * 3), [200, 200, 429], "the server's own")
+        check.equal(nginx.statuses(["/off?k=a"] * 5), [200] * 5, "weir_limit off")
+        check.equal(nginx.statuses(["/off/inner?k=a"] * 2), [200, 429], "a location has its own again")
+
+
 def test_algorithms(check):
     """Every algorithm lets three pass."""
     texts = [text.strip() for text in ALGORITHMS.split("|")]
@@ -404,7 +431,7 @@ def test_bodies(check):
         check.equal(client.get("/?k=c").status, 200, "and on")
 
 
-TESTS = [test_keys, test_algorithms, test_words, test_tiers, test_cost, test_status, test_dry_run, test_dry_run_of_rejected,
+TESTS = [test_keys, test_exempt, test_algorithms, test_words, test_tiers, test_cost, test_status, test_dry_run, test_dry_run_of_rejected,
          test_phases, test_all_or_nothing, test_same_state, test_equal_keys,
          test_unreadable, test_inheritance, test_variables, test_log_levels, test_many, test_bodies]
 
