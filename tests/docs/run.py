@@ -9,6 +9,7 @@ Fenced blocks of README.md, CONTRIBUTING.md, docs/*.md and the examples' README.
                 exit status must be 0, or N if the tag is `sh exit=N`.
   sh no-run     what would recurse, install or take long: every line must be a make target that exists, one
                 of apt-get, git and cd, or a script of the repository with options that it knows.
+  sh by=FILE    run by another test, which reads it from the page.
   output        what the block before it prints, stderr included; `…` is anything within a line.
   c             compiled without a warning and run. Without a main it is a fragment: FRAGMENT stands around
                 it (docs/LIBRARY.md says what that provides).
@@ -293,6 +294,16 @@ def check_unrun(block):
     return "\n".join(problems) or None
 
 
+def check_runner(block, by):
+    """A test of that name exists, is in the list, and reads this page."""
+    test = ROOT / by
+    name = test.stem
+    if not test.is_file() or not re.search(rf"\b{name}\b", (ROOT / "tests/list.py").read_text(encoding="utf-8")):
+        return f"{by} is not a test of tests/list.py"
+    page = block.name().partition(":")[0]
+    return None if page in test.read_text(encoding="utf-8") else f"{by} does not read this page"
+
+
 def run_c(scratch, block):
     server = scratch.redis.server(block.flags) if "redis" in block.flags else None
     text = server.there(block.text()) if server else block.text()
@@ -311,6 +322,9 @@ def run_c(scratch, block):
 
 def check_block(scratch, block):
     try:
+        by = next((flag[3:] for flag in block.flags if flag.startswith("by=")), None)
+        if block.kind == "sh" and by:
+            return check_runner(block, by)
         if block.kind == "sh" and "no-run" in block.flags:
             return check_unrun(block)
         if "serve" in block.flags:

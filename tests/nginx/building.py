@@ -23,7 +23,7 @@ def steps():
     """The shell blocks of the page's section: (nginx's own build, meson)."""
     page = (ROOT / "docs/NGINX.md").read_text(encoding="utf-8")
     section = page.split(HEADING, 1)[1].split("\n## ", 1)[0].split("\n### ", 1)[0]
-    return re.findall(r"```sh no-run\n(.*?)```", section, re.S)
+    return re.findall(r"```sh by=[^\n]*\n(.*?)```", section, re.S)
 
 
 def run_steps(text, folder, source, built="build"):
