@@ -111,6 +111,7 @@ void server_conn_kill(struct server_conn *conn)
     if (conn->dead)
         return;
     conn->dead = true;
+    server_held_forget(conn); /* nobody waits for them any more */
     server_work_cancel(conn, SERVER_ALL_STREAMS);
     if (conn->protocol)
         server_count(&thread->counters->closed[conn->protocol->counted_as], 1);

@@ -1,58 +1,85 @@
-/* Batches: made, run here or given to the askers, held, answered, reused. See batch.h. */
+/* Batches: filled, run here or given to the askers, held, answered. See batch.h. */
 #include "server/conn.h"
 
 #include "server/grpc.h"
 #include "server/workers.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-static struct server_batch *new_batch(struct server_thread *thread)
+/* ---- the open batch ---- */
+
+struct batch_open {
+    struct server_batch batch;
+    weir_request simple[SERVER_BATCH_MAX];
+    weir_hashed hashed[SERVER_BATCH_MAX];
+    weir_decision decided[SERVER_BATCH_MAX];
+    struct server_ask asks[SERVER_BATCH_MAX];
+    size_t room_used;
+    char room[SERVER_BATCH_ROOM]; /* keys decoded from queries */
+};
+
+struct server_batch *server_batch_create(struct server_thread *thread)
 {
-    struct server_batch *batch = thread->free_batches;
-    if (batch)
-        thread->free_batches = batch->next;
-    else
-        batch = malloc(sizeof *batch);
-    if (!batch)
+    struct batch_open *open = calloc(1, sizeof *open);
+    if (!open)
         return NULL;
-    batch->next = NULL;
-    batch->thread = thread;
-    batch->rules = NULL;
-    batch->count = 0;
-    batch->due_us = 0;
-    batch->held_bytes = 0;
-    batch->referenced = batch->slow = false;
-    batch->room_used = 0;
-    if (thread->cache.retired_count > 0) { /* no batch is open: nobody uses what was retired */
-        weir__limit_cache_turn(&thread->cache);
-        server_receipts_forget();
+    open->batch = (struct server_batch){.thread = thread,
+                                        .simple = open->simple,
+                                        .hashed = open->hashed,
+                                        .decided = open->decided,
+                                        .asks = open->asks};
+    return &open->batch;
+}
+
+void server_batch_destroy(struct server_thread *thread)
+{
+    while (thread->free_groups) {
+        struct server_group *group = thread->free_groups;
+        thread->free_groups = group->next;
+        free(group);
     }
-    return batch;
+    free(thread->open_batch);
+}
+
+static struct batch_open *batch_open_of(struct server_thread *thread)
+{
+    return (struct batch_open *)thread->open_batch; /* its first member */
 }
 
 struct server_batch *server_batch_of(struct server_conn *conn)
 {
-    struct server_thread *thread = conn->thread;
-    if (!thread->open_batch)
-        thread->open_batch = new_batch(thread);
-    if (thread->open_batch)
-        thread->open_batch->conn = conn;
-    return thread->open_batch;
+    conn->thread->open_batch->conn = conn;
+    return conn->thread->open_batch;
+}
+
+/* No ask is open: what earlier ones used, also such as were refused half-way, is used no more. */
+static void batch_turn(struct server_thread *thread)
+{
+    batch_open_of(thread)->room_used = 0;
+    if (thread->cache.retired_count > 0) {
+        weir__limit_cache_turn(&thread->cache);
+        server_receipts_forget();
+    }
 }
 
 bool server_batch_has_room(struct server_conn *conn)
 {
-    const struct server_batch *batch = server_batch_of(conn);
-    size_t needed = (size_t)conn->thread->server->config.max_head + WEIR_KEY_MAX;
-    return batch && (batch->count == 0 || (batch->count < SERVER_BATCH_MAX &&
-                                           sizeof batch->room - batch->room_used >= needed &&
-                                           !weir__limit_cache_needs_turn(&conn->thread->cache)));
+    struct server_thread *thread = conn->thread;
+    const struct batch_open *open = batch_open_of(thread);
+    size_t needed = (size_t)thread->server->config.max_head + WEIR_KEY_MAX;
+    if (open->batch.count == 0) {
+        batch_turn(thread);
+        return true;
+    }
+    return open->batch.count < SERVER_BATCH_MAX && sizeof open->room - open->room_used >= needed &&
+           !weir__limit_cache_needs_turn(&thread->cache);
 }
 
 bool server_batch_is_open(const struct server_conn *conn)
 {
-    return conn->thread->open_batch && conn->thread->open_batch->count > 0;
+    return conn->thread->open_batch->count > 0;
 }
 
 void server_batch_say(struct server_conn *conn, const char *bytes, size_t len, bool close)
@@ -73,7 +100,7 @@ void server_batch_say(struct server_conn *conn, const char *bytes, size_t len, b
 struct server_ask *server_batch_add(struct server_conn *conn)
 {
     struct server_batch *batch = server_batch_of(conn);
-    if (!batch || batch->count == SERVER_BATCH_MAX)
+    if (batch->count == SERVER_BATCH_MAX)
         return NULL;
     size_t i = batch->count++;
     batch->simple[i] = (weir_request){.cost = 1, .wait_us = WEIR_WAIT_DEFAULT};
@@ -90,208 +117,194 @@ void server_batch_hash(struct server_conn *conn)
         request->key = weir_key_hash(conn->thread->server->store, request->key, &batch->hashed[i]);
 }
 
+char *server_batch_room(struct server_conn *conn, size_t n)
+{
+    struct batch_open *open = batch_open_of(conn->thread);
+    if (n > sizeof open->room - open->room_used)
+        return NULL;
+    char *room = open->room + open->room_used;
+    open->room_used += n;
+    return room;
+}
+
+/* ---- groups: as many as an open batch has asks ---- */
+
+struct group_room {
+    struct server_group group;
+    weir_decision shadows[WEIR__ENTRIES_MAX];
+    weir_decision shadow_rows[WEIR__ENTRIES_MAX][WEIR_LIMITS_MAX];
+};
+
 struct server_group *server_group_take(struct server_thread *thread)
 {
     struct server_group *group = thread->free_groups;
     if (group) {
         thread->free_groups = group->next;
     } else {
-        if (thread->groups >= SERVER_GROUPS_MAX || !(group = malloc(sizeof *group)))
+        struct group_room *room = malloc(sizeof *room);
+        if (!room)
             return NULL;
-        thread->groups++;
+        group = &room->group;
+        group->shadows = room->shadows;
+        group->shadow_rows = room->shadow_rows;
     }
-    group->count = group->row_count = 0;
+    group->count = group->row_count = group->leased = 0;
     group->planned = false;
     group->plan.enforced_count = group->plan.shadow_count = 0;
     return group;
 }
 
-static void give_group_back(struct server_thread *thread, struct server_group *group)
+static void batch_end_ask(struct server_batch *open, struct server_ask *ask)
 {
-    group->next = thread->free_groups;
-    thread->free_groups = group;
+    struct server_thread *thread = open->thread;
+    if (ask->group) {
+        ask->group->next = thread->free_groups;
+        thread->free_groups = ask->group;
+        ask->group = NULL;
+    }
+    server_ask_end(open->conn, ask);
 }
 
 void server_batch_drop(struct server_conn *conn)
 {
     struct server_batch *batch = conn->thread->open_batch;
-    struct server_ask *ask = &batch->asks[--batch->count];
-    if (ask->group)
-        give_group_back(conn->thread, ask->group);
+    assert(batch->count > 0);
+    batch_end_ask(batch, &batch->asks[--batch->count]);
 }
 
-char *server_batch_room(struct server_conn *conn, size_t n)
+static void batch_clear(struct server_batch *open)
 {
-    struct server_batch *batch = server_batch_of(conn);
-    if (!batch || n > sizeof batch->room - batch->room_used)
-        return NULL;
-    char *room = batch->room + batch->room_used;
-    batch->room_used += n;
-    return room;
+    for (size_t i = 0; i < open->count; i++)
+        batch_end_ask(open, &open->asks[i]);
+    open->count = 0;
+    open->slow = false;
 }
 
-/* ---- limits of the cache, kept over its turn ---- */
+/* ---- answering ---- */
 
-static void for_each_limit(struct server_batch *batch, void (*visit)(const weir_limit *))
+/* Counts asks [from, to) and answers them, if anybody is left to be answered. */
+static void batch_answer(struct server_batch *batch, size_t from, size_t to)
 {
-    for (size_t i = 0; i < batch->count; i++) {
-        struct server_group *group = batch->asks[i].group;
-        if (!group && batch->simple[i].limit)
-            visit(batch->simple[i].limit);
-        for (size_t j = 0; group && !group->planned && j < group->count; j++) {
-            if (group->requests[j].limit)
-                visit(group->requests[j].limit);
-        }
-    }
-}
-
-static void hold_limit(const weir_limit *limit)
-{
-    weir__limit_ref(limit);
-}
-
-static void release_limit(const weir_limit *limit)
-{
-    weir_limit_free((weir_limit *)limit);
-}
-
-static void reference(struct server_batch *batch)
-{
-    if (batch->referenced)
+    struct server_conn *conn = batch->conn;
+    batch->from = from;
+    batch->to = to;
+    if (from == to)
         return;
-    batch->referenced = true;
-    for_each_limit(batch, hold_limit);
-    batch->rules = server_rules_hold(batch->thread->rules);
+    server_batch_count(batch);
+    if (!conn->dead)
+        conn->protocol->answer(conn, batch);
 }
 
-static void free_work(struct server_conn *conn, struct server_work *work)
-{
-    server_work_leave(conn, work->lane, work->kept);
-    free(work->body);
-    free(work->answer);
-    free(work);
-}
-
-static void release(struct server_batch *batch)
-{
-    struct server_thread *thread = batch->thread;
-    if (batch->referenced) {
-        for_each_limit(batch, release_limit);
-        server_rules_release(batch->rules);
-        server_receipts_forget();
-    }
-    for (size_t i = 0; i < batch->count; i++) {
-        if (batch->asks[i].group)
-            give_group_back(thread, batch->asks[i].group);
-        free(batch->asks[i].said);
-        if (batch->asks[i].work)
-            free_work(batch->conn, batch->asks[i].work);
-        else if (batch->asks[i].verb == WEIR__VERBS)
-            server_grpc_end(&batch->asks[i]);
-    }
-    batch->next = thread->free_batches;
-    thread->free_batches = batch;
-}
-
-/* ---- held answers ---- */
-
-static bool push_held(struct server_thread *thread, struct server_batch *batch)
-{
-    if (thread->held_count == thread->held_room) {
-        size_t room = thread->held_room ? 2 * thread->held_room : 64;
-        struct server_batch **bigger = realloc(thread->held, room * sizeof(void *));
-        if (!bigger)
-            return false;
-        thread->held = bigger;
-        thread->held_room = room;
-    }
-    size_t i = thread->held_count++;
-    while (i > 0 && thread->held[(i - 1) / 2]->due_us > batch->due_us) {
-        thread->held[i] = thread->held[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    thread->held[i] = batch;
-    return true;
-}
-
-/* An ask that holds is the last of its batch; those before it wait with it. */
-static bool is_to_be_held(const struct server_batch *batch)
+/* An ask that holds is the last of its batch. */
+static bool batch_is_to_be_held(const struct server_batch *batch)
 {
     size_t last = batch->count - 1;
     return batch->asks[last].hold && batch->asks[last].code == 0 && batch->decided[last].allowed &&
            batch->decided[last].delay_us > 0;
 }
 
-/* Puts it off by its delay; false: it cannot be, so it is answered now. */
-static bool hold(struct server_batch *batch)
+/* Puts the last answer off by its delay; false: there is no memory, so it is told now. */
+static bool batch_hold(struct server_batch *batch)
 {
     size_t last = batch->count - 1;
-    batch->due_us = server_monotonic_us() + batch->decided[last].delay_us;
-    batch->asks[last].held_us = batch->decided[last].delay_us;
+    int64_t delay_us = batch->decided[last].delay_us;
     batch->asks[last].hold = false;
-    reference(batch);
-    bool fits = server_keep(batch->thread->server, SERVER_HELD_BYTES);
-    if (!fits || !push_held(batch->thread, batch)) {
-        if (fits)
-            atomic_fetch_sub(&batch->thread->server->kept, SERVER_HELD_BYTES);
-        batch->asks[last].held_us = 0;
+    batch->due_us = server_monotonic_us() + delay_us;
+    if (!server_held_push(batch))
         return false;
-    }
-    batch->held_bytes = SERVER_HELD_BYTES;
+    batch->asks[last].held_us = delay_us;
     batch->decided[last].delay_us = 0;
     return true;
 }
 
-void server_batch_hurry(struct server_batch *batch, int64_t now_us)
+/* ---- running ---- */
+
+/* Refused before anything was charged. */
+static void batch_refuse(struct server_ask *ask)
 {
-    size_t last = batch->count - 1;
-    int64_t left = weir__max(0, batch->due_us - now_us);
-    batch->asks[last].held_us -= left;
-    batch->decided[last].delay_us = left;
+    ask->code = SERVER_EOVERLOAD;
+    if (!ask->work && ask->verb == WEIR__VERBS)
+        server_grpc_overload(ask);
 }
 
-/* ---- running ---- */
+/* To the askers, or to a worker; false: it is on its way. */
+static bool batch_send_away(struct server_conn *conn, struct server_batch *open)
+{
+    struct server_batch *away = server_batch_pack(conn, open, 0, open->count);
+    if (away) {
+        bool slow = open->slow;
+        batch_clear(open);
+        conn->inflight++;
+        if (slow)
+            server_workers_give(conn->thread->server->workers, away);
+        else
+            server_askers_give(conn->thread->server->askers, away);
+        return false;
+    }
+    for (size_t i = 0; i < open->count; i++) {
+        if (!open->asks[i].said)
+            batch_refuse(&open->asks[i]);
+    }
+    batch_answer(open, 0, open->count);
+    batch_clear(open);
+    return true;
+}
+
+/* The last one, whose answer may be held, is decided behind the others. False: it is held. */
+static bool batch_run_last(struct server_conn *conn, struct server_batch *last)
+{
+    if (conn->dead) { /* it has heard of the others that way: nothing is charged */
+        server_batch_unpack(last);
+        return true;
+    }
+    server_batch_run(conn->thread->server, last);
+    if (batch_is_to_be_held(last) && batch_hold(last)) {
+        conn->inflight++;
+        return false;
+    }
+    batch_answer(last, 0, 1);
+    server_batch_unpack(last);
+    return true;
+}
 
 bool server_batch_finish(struct server_conn *conn)
 {
-    struct server_thread *thread = conn->thread;
-    struct server_batch *batch = thread->open_batch;
-    if (!batch || batch->count == 0)
+    struct server_batch *open = conn->thread->open_batch, *last = NULL;
+    if (open->count == 0)
         return true;
-    thread->open_batch = NULL;
-    batch->began_us = server_monotonic_us();
-    if (thread->server->remote || batch->slow) {
-        reference(batch);
-        conn->inflight++;
-        if (batch->slow)
-            server_workers_give(thread->server->workers, batch);
+    assert(open->conn == conn);
+    open->began_us = server_monotonic_us();
+    if (conn->thread->server->remote || open->slow)
+        return batch_send_away(conn, open);
+    size_t before = open->count - 1;
+    if (WEIR__UNLIKELY(open->asks[before].hold)) {
+        last = server_batch_pack(conn, open, before, open->count);
+        if (last)
+            server_batch_drop(conn);
         else
-            server_askers_give(thread->server->askers, batch);
-        return false;
+            batch_refuse(&open->asks[before]);
     }
-    server_batch_run(thread->server, batch);
-    if (is_to_be_held(batch) && hold(batch)) {
-        conn->inflight++;
-        return false;
-    }
-    server_batch_count(batch);
-    conn->protocol->answer(conn, batch);
-    release(batch);
-    return true;
+    server_batch_run(conn->thread->server, open);
+    batch_answer(open, 0, open->count);
+    batch_clear(open);
+    return !last || batch_run_last(conn, last);
 }
 
 void server_batch_back(struct server_batch *batch)
 {
     struct server_conn *conn = batch->conn;
-    if (!conn->dead && is_to_be_held(batch) && hold(batch))
-        return;
-    atomic_fetch_sub(&batch->thread->server->kept, batch->held_bytes);
-    batch->held_bytes = 0;
-    batch->began_us += batch->asks[batch->count - 1].held_us; /* waiting is no work */
-    server_batch_count(batch);
-    if (!conn->dead)
-        conn->protocol->answer(conn, batch);
+    size_t last = batch->count - 1;
+    if (!conn->dead && batch_is_to_be_held(batch)) {
+        batch_answer(batch, batch->to, last); /* the others do not wait with it */
+        batch->to = last;
+        if (!conn->dead && batch_hold(batch)) {
+            server_conn_resume(conn);
+            return;
+        }
+    }
+    batch->began_us += batch->asks[last].held_us; /* waiting is no work */
+    batch_answer(batch, batch->to, batch->count);
     conn->inflight--;
-    release(batch);
+    server_batch_unpack(batch);
     server_conn_resume(conn);
 }

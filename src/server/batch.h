@@ -8,6 +8,14 @@
  *     fill ask, batch->simple[i]; or ask->group for several keys, limits with rows, or a plan
  *     server_batch_say(conn, bytes, len)           an answer that is known already, in its turn
  *     server_batch_finish(conn)                   runs it; false: askers have it, go on when it is back
+ *
+ * What holds:
+ *   1. The open batch is the thread's and never leaves it. Its asks borrow from the connection's input,
+ *      which stays as it is until the batch is finished: nothing is read in between.
+ *   2. What leaves the loop, because askers run it or its answer is held, is packed (batch_pack.c): a
+ *      block of its own that has all it needs, byte for byte, and is counted as memory kept. Nothing
+ *      of the connection's input, nor of HTTP/2's streams, is borrowed any more.
+ *   3. What may be kept is asked before anything is charged. Who holds too much is refused (503).
  */
 #ifndef WEIR_SERVER_BATCH_H
 #define WEIR_SERVER_BATCH_H
@@ -18,8 +26,12 @@
 #define SERVER_BATCH_MAX 64
 #define SERVER_BATCH_ROOM                                                                          \
     ((size_t)96 << 10) /* a longest key, and what an ordinary head decodes to */
-#define SERVER_HELD_BYTES ((size_t)32 << 10) /* what a held answer touches of its batch, about */
-#define SERVER_GROUPS_MAX 1024               /* a thread, in use at once */
+#define SERVER_AWAY_FREE                                                                           \
+    ((size_t)8 << 10)            /* of packed batches each may have, whatever the others do */
+#define SERVER_AWAY_SHARE 16     /* beyond: this part of what is left for all */
+#define SERVER_AWAY_ASKS 256     /* of one connection, packed */
+#define SERVER_EOVERLOAD (-1000) /* an ask's code: too much is kept already */
+#define SERVER_OVERLOAD_TEXT "too much is under way; try again in a second"
 
 struct server_conn;
 
@@ -32,9 +44,9 @@ struct server_group {
     size_t row_count;
     size_t leased; /* planned: the request whose limits have leases */
     bool planned;  /* plan is in use, and owns the limits */
-    struct weir__plan plan;
-    weir_decision shadows[WEIR__ENTRIES_MAX];
-    weir_decision shadow_rows[WEIR__ENTRIES_MAX][WEIR_LIMITS_MAX];
+    weir_decision *shadows;
+    weir_decision (*shadow_rows)[WEIR_LIMITS_MAX];
+    struct weir__plan plan; /* last: packed, it ends before its keys, or is not there at all */
 };
 
 /* An answer that was known when its request was read, in its place among the others. */
@@ -64,17 +76,16 @@ struct server_ask {
     struct server_work *work; /* not NULL: this is to be done */
     struct server_said *said; /* not NULL: this is the answer, nothing is asked */
     enum weir__verb verb;
-    int code;                   /* 0, or a WEIR_E… */
+    int code;                   /* 0, or a WEIR_E…, or SERVER_EOVERLOAD */
     struct server_group *group; /* NULL: batch->simple[i] is the request */
     struct weir__span receipt;  /* SETTLE */
     int64_t actual;
     uint64_t lease;
-    int64_t held_us;  /* how long the answer was held: its delay is over */
-    bool resettled;   /* plan: settle every enforced entry */
-    bool explain;     /* charges nothing, tells everything */
-    bool hold;        /* answer when the delay is over; the last of its batch */
-    bool close;       /* its answer is the connection's last */
-    weir_limit *kept; /* a reference to give back */
+    int64_t held_us; /* how long the answer was held: its delay is over */
+    bool resettled;  /* plan: settle every enforced entry */
+    bool explain;    /* charges nothing, tells everything */
+    bool hold;       /* answer when the delay is over; the last of its batch */
+    bool close;      /* its answer is the connection's last */
     /* how to answer */
     union {
         struct {
@@ -95,27 +106,33 @@ struct server_batch {
     struct server_batch *next;
     struct server_thread *thread;
     struct server_conn *conn;
-    struct server_rules *rules; /* held while askers have it */
     size_t count;
+    size_t from, to; /* the asks to be counted and answered now */
     int64_t began_us;
-    int64_t due_us;    /* held answers */
-    size_t held_bytes; /* counted among what is kept */
-    weir_request simple[SERVER_BATCH_MAX];
-    weir_hashed
-        hashed[SERVER_BATCH_MAX]; /* of simple takes with a local store: once for all uses */
-    weir_decision decided[SERVER_BATCH_MAX];
-    struct server_ask asks[SERVER_BATCH_MAX];
-    bool slow;       /* a worker runs it: its last ask is work */
-    bool referenced; /* it outlives the cache's turn: its limits are held */
-    size_t room_used;
-    char room[SERVER_BATCH_ROOM]; /* keys decoded from queries */
+    weir_request *simple;
+    weir_hashed *hashed; /* of simple takes with a local store: once for all uses */
+    weir_decision *decided;
+    struct server_ask *asks;
+    bool slow; /* a worker runs it: its last ask is work */
+    /* packed */
+    struct server_rules *rules; /* held */
+    size_t bytes;               /* counted among what is kept; 0: it is not packed */
+    int64_t due_us;             /* held answers */
+    size_t held_at;             /* in the heap */
+    struct server_batch *held_prev, *held_next; /* of the connection */
 };
 
+/* ---- batch.c ---- */
+
+/* A thread's open batch; NULL: no memory. */
+struct server_batch *server_batch_create(struct server_thread *thread);
+void server_batch_destroy(struct server_thread *thread);
 /* The open batch of the connection being fed. */
 struct server_batch *server_batch_of(struct server_conn *conn);
 /* The next ask, zeroed, its simple request set to the defaults; NULL: full, finish first. */
 struct server_ask *server_batch_add(struct server_conn *conn);
-/* Whether an ask with what it decodes to fits into the open batch. */
+/* Whether an ask with what it decodes to fits into the open batch. To be asked before each request is
+ * decoded: what nobody uses any more is given back. */
 bool server_batch_has_room(struct server_conn *conn);
 /* Whether answers are due before anything else may be said. */
 bool server_batch_is_open(const struct server_conn *conn);
@@ -125,27 +142,50 @@ void server_batch_say(struct server_conn *conn, const char *bytes, size_t len, b
 void server_batch_hash(struct server_conn *conn);
 /* Takes the last ask back. */
 void server_batch_drop(struct server_conn *conn);
-/* A group for an ask; NULL: too many are in use. */
+/* A group for an ask; NULL: no memory. */
 struct server_group *server_group_take(struct server_thread *thread);
 /* Runs what is open and answers. False: it is under way (conn->inflight), or held. */
 bool server_batch_finish(struct server_conn *conn);
-/* Decides every ask. By any thread. */
-void server_batch_run(struct server *server, struct server_batch *batch);
-/* None of its asks is asked: WEIR_EUNREACHABLE. */
-void server_batch_give_up(struct server_batch *batch);
-/* Counts what a batch decided. */
-void server_batch_count(const struct server_batch *batch);
-/* Runs an ask of gRPC's (verb WEIR__VERBS, ask->other): grpc.c. */
-void server_grpc_run(struct server *server, struct server_ask *ask);
-/* Hands a batch back to its loop. By any thread. */
-void server_batch_bring_back(struct server_batch *batch);
-/* One that is not run: it fails. */
-void server_grpc_give_up(struct server_ask *ask);
-/* A held answer goes before its time, with the rest of its delay. */
-void server_batch_hurry(struct server_batch *batch, int64_t now_us);
 /* Counts, answers and frees a batch that is back. By its loop. */
 void server_batch_back(struct server_batch *batch);
 /* Room for n bytes that live as long as the open batch; NULL: there is none left. */
 char *server_batch_room(struct server_conn *conn, size_t n);
+
+/* ---- batch_pack.c ---- */
+
+/* Asks [from, to) of the open batch as a batch of their own, which borrows nothing; the open one keeps no
+ * hold of them. NULL: there is no memory, or the connection holds too much. */
+struct server_batch *server_batch_pack(struct server_conn *conn, struct server_batch *open,
+                                       size_t from, size_t to);
+/* Frees a packed batch. */
+void server_batch_unpack(struct server_batch *batch);
+/* Frees what an ask has, besides its group. */
+void server_ask_end(struct server_conn *conn, struct server_ask *ask);
+
+/* ---- batch_held.c: answers that are held until their delay is over ---- */
+
+/* False: no memory. */
+bool server_held_push(struct server_batch *batch);
+/* Takes out the first that is due; NULL: there is none. */
+struct server_batch *server_held_pop(struct server_thread *thread, int64_t now_us);
+/* Those of a connection that is gone: counted and freed. */
+void server_held_forget(struct server_conn *conn);
+/* A held answer goes before its time, with the rest of its delay. */
+void server_held_hurry(struct server_batch *batch, int64_t now_us);
+
+/* ---- batch_run.c, batch_count.c ---- */
+
+/* Decides every ask. By any thread. */
+void server_batch_run(struct server *server, struct server_batch *batch);
+/* Counts what was decided for asks [from, to). */
+void server_batch_count(const struct server_batch *batch);
+/* None of its asks is asked: WEIR_EUNREACHABLE. */
+void server_batch_give_up(struct server_batch *batch);
+/* Hands a batch back to its loop. By any thread. */
+void server_batch_bring_back(struct server_batch *batch);
+/* Runs an ask of gRPC's (verb WEIR__VERBS, ask->other): grpc.c. */
+void server_grpc_run(struct server *server, struct server_ask *ask);
+/* One that is not run: it fails. */
+void server_grpc_give_up(struct server_ask *ask);
 
 #endif

@@ -142,7 +142,7 @@ static bool decides(const struct server_ask *ask)
 void server_batch_count(const struct server_batch *batch)
 {
     struct server_thread *thread = batch->thread;
-    for (size_t i = 0; i < batch->count; i++) {
+    for (size_t i = batch->from; i < batch->to; i++) {
         const struct server_ask *ask = &batch->asks[i];
         if (!decides(ask))
             continue;
@@ -158,5 +158,5 @@ void server_batch_count(const struct server_batch *batch)
                          &batch->decided[i]);
     }
     uint64_t us = (uint64_t)weir__max(0, server_monotonic_us() - batch->began_us);
-    server_histogram_record(&thread->counters->latency, us * 1000, batch->count);
+    server_histogram_record(&thread->counters->latency, us * 1000, batch->to - batch->from);
 }

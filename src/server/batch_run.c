@@ -8,7 +8,7 @@
 
 static bool is_simple_take(const struct server_ask *ask)
 {
-    return !ask->group && !ask->said && !ask->work &&
+    return !ask->group && !ask->said && !ask->work && ask->code == 0 &&
            (ask->verb == WEIR__VERB_TAKE || ask->verb == WEIR__VERB_THROTTLE);
 }
 
@@ -240,7 +240,7 @@ void server_batch_run(struct server *server, struct server_batch *batch)
             i = end;
             continue;
         }
-        if (!batch->asks[i].said)
+        if (!batch->asks[i].said && batch->asks[i].code == 0)
             batch->asks[i].code =
                 run_one(server, &batch->asks[i], &batch->simple[i], &batch->decided[i]);
         i++;

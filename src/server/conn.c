@@ -115,10 +115,6 @@ static bool keep(struct server_conn *conn, const char *data, size_t len)
 
 static void forget_input(struct server_conn *conn)
 {
-    if (conn->inflight > 0) { /* a batch may borrow from it */
-        conn->in_start = conn->in_end;
-        return;
-    }
     atomic_fetch_sub(&conn->thread->server->kept, server_kept(conn->in_size));
     free(conn->in);
     conn->in = NULL;
@@ -191,7 +187,7 @@ static ssize_t read_some(struct server_conn *conn, char *data, size_t size)
 static bool read_and_feed(struct server_conn *conn)
 {
     struct server_thread *thread = conn->thread;
-    bool own = conn->in_end > conn->in_start || thread->server->remote;
+    bool own = conn->in_end > conn->in_start;
     size_t room = own ? make_room(conn) : SERVER_IN_SIZE;
     if (room == 0) { /* or a request that never ends; the protocols' bounds come first */
         server_conn_kill_for_memory(conn);
@@ -246,7 +242,7 @@ static void go_on(struct server_conn *conn)
         conn->protocol->more(conn);
     if (conn->in_end > conn->in_start)
         feed_kept(conn);
-    else if (conn->in && conn->inflight == 0)
+    else if (conn->in)
         forget_input(conn);
     read_pending(conn);
 }
@@ -311,10 +307,11 @@ void server_conn_event(struct server_conn *conn, uint32_t events)
     }
     if (events & EPOLLOUT)
         settle_down(conn);
-    if (!conn->dead && events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
-        if (wants_input(conn) || !(events & EPOLLIN))
-            read_and_feed(conn);
+    if (!conn->dead && wants_input(conn) && events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
+        read_and_feed(conn);
         read_pending(conn);
+    } else if (!conn->dead && events & (EPOLLHUP | EPOLLERR)) {
+        server_conn_kill(conn); /* the peer is gone for good, and its events would not end */
     }
     settle_down(conn);
 }

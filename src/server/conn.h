@@ -5,8 +5,8 @@
  *                                                      │  ▲              when nothing of it is under way
  *                                          under way (inflight): not read, not fed, but for HTTP/2
  *
- * Reading: into the thread's buffer; what a protocol leaves over is kept in conn->in. With a remote
- * store everything is read into conn->in, which stays where it is while a batch of it is under way.
+ * Reading: into the thread's buffer; what a protocol leaves over is kept in conn->in. A batch that is
+ * under way borrows from neither.
  * Writing: protocols append to server_out(conn); it is flushed after each feed. What the socket does not
  * take is kept in conn->out, and the connection is fed again only when that is gone.
  */
@@ -58,6 +58,8 @@ struct server_conn {
     struct server_tls_conn *tls;                /* NULL: plain */
     struct server_conn *prev, *next;            /* all of the thread */
     unsigned inflight;                          /* batches under way or held */
+    struct server_batch *held;                  /* those that are held */
+    size_t away, away_asks;                     /* bytes and asks of them all */
     unsigned works[SERVER_LANES];               /* pieces of long work that wait or run */
     uint32_t events;                            /* what epoll watches for */
     bool blocked;                               /* conn->out must go first */
@@ -104,9 +106,7 @@ struct server_thread {
     size_t listener_count;
     struct server_conn *conns;
     struct server_batch *open_batch; /* of the connection being fed */
-    struct server_batch *free_batches;
     struct server_group *free_groups;
-    size_t groups;
     _Atomic(struct server_batch *) back; /* a stack that askers push to */
     struct server_batch **held;          /* a heap by due_us */
     size_t held_count, held_room;
@@ -157,6 +157,12 @@ struct weir__buffer *server_out(struct server_conn *conn);
 void server_out_long(struct server_conn *conn, const char *data, size_t len);
 /* Counts bytes to be kept for a connection; false: as many are kept as may be. */
 bool server_keep(struct server *server, size_t bytes);
+/* What may still be kept, for all. */
+static inline uint64_t server_left(struct server *server)
+{
+    uint64_t kept = atomic_load(&server->kept);
+    return kept < SERVER_MEMORY_MAX ? SERVER_MEMORY_MAX - kept : 0;
+}
 /* What of a connection's kept input, or output, counts. */
 static inline size_t server_kept(size_t size)
 {

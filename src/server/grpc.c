@@ -180,6 +180,8 @@ static enum server_routed should_rate_limit(struct server_conn *conn, struct wei
     struct server_ask *ask = NULL;
     weir_error err = {.code = WEIR_ENOMEM, .message = "out of memory"};
     struct server_grpc_call *call = NULL;
+    if (!server_batch_has_room(conn)) /* limits that it brings need room, too */
+        return SERVER_BUSY;
     bool read = own && weir__rls_read(message, &own->request, &err) == 0;
     if (read)
         call = server_grpc_plan(conn, own, &err);

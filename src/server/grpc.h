@@ -73,7 +73,7 @@ void server_grpc_json_respond(struct server_conn *conn, struct server_ask *ask,
 /* What a thread makes calls with. */
 struct server_grpc_thread {
     struct server_grpc_call *free;
-    size_t calls; /* there are, free or in use */
+    size_t ready; /* of them */
     struct weir__rls_request request;
     struct weir__json_node nodes[SERVER_RLS_JSON_NODES];
 };
@@ -90,6 +90,8 @@ void server_grpc_count(struct server_conn *conn, const struct server_grpc_call *
 /* Counts and logs a request that was answered OVER_LIMIT because nobody can read it. */
 void server_grpc_count_unread(struct server_conn *conn, enum server_unread reason);
 void server_grpc_call_end(struct server_grpc_call *call);
+/* Answers an ask that was not decided: too much is under way. */
+void server_grpc_overload(struct server_ask *ask);
 /* Ends the call of an ask, if it has one still: where nobody is left to be answered. */
 void server_grpc_end(struct server_ask *ask);
 

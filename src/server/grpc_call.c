@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#define CALLS_MAX 1024 /* a thread's, in use at once */
+#define CALLS_KEPT 64 /* that a thread has ready */
 
 /* ---- what a thread has ---- */
 
@@ -51,20 +51,34 @@ static struct server_grpc_call *take_call(struct server_grpc_thread *own)
     struct server_grpc_call *call = own->free;
     if (call) {
         own->free = call->next;
+        own->ready--;
         return call;
     }
-    if (own->calls >= CALLS_MAX || !(call = malloc(sizeof *call)))
-        return NULL;
-    own->calls++;
-    return call;
+    return malloc(sizeof *call); /* those that wait for a store are counted with their batches */
+}
+
+static void give_call_back(struct server_grpc_call *call)
+{
+    struct server_grpc_thread *own = server_grpc_this_thread();
+    if (!own || own->ready >= CALLS_KEPT) {
+        free(call);
+        return;
+    }
+    call->next = own->free;
+    own->free = call;
+    own->ready++;
 }
 
 void server_grpc_call_end(struct server_grpc_call *call)
 {
-    struct server_grpc_thread *own = server_grpc_this_thread();
     server_rls_end(&call->plan);
-    call->next = own->free;
-    own->free = call;
+    give_call_back(call);
+}
+
+void server_grpc_overload(struct server_ask *ask)
+{
+    struct server_grpc_call *call = ask->other;
+    call->code = weir__fail(&call->error, WEIR_EBUSY, 0, SERVER_OVERLOAD_TEXT);
 }
 
 void server_grpc_end(struct server_ask *ask)
@@ -104,8 +118,6 @@ static int plan(struct server_conn *conn, struct server_grpc_thread *own,
                     .headers = config->envoy_headers,
                     .near_ppm = config->envoy_near_ppm},
     };
-    if (thread->cache.retired_count > 0 && !server_batch_is_open(conn))
-        weir__limit_cache_turn(&thread->cache);
     int code = server_rls_plan(&setup, &own->request, &call->plan, err);
     if (code)
         return code;
@@ -132,8 +144,7 @@ struct server_grpc_call *server_grpc_plan(struct server_conn *conn, struct serve
     call->json = false;
     call->code = 0;
     if (plan(conn, own, call, err)) { /* nothing to end in it */
-        call->next = own->free;
-        own->free = call;
+        give_call_back(call);
         return NULL;
     }
     return call;

@@ -32,7 +32,7 @@ enum server_routed server_grpc_json(struct server_conn *conn, struct weir__http_
     weir_error err = {.code = WEIR_ENOMEM, .message = "out of memory"};
     bool remote = conn->thread->server->remote;
     struct server_ask *ask = NULL;
-    if (remote && (!server_batch_has_room(conn) || !(ask = server_batch_add(conn))))
+    if (!server_batch_has_room(conn) || (remote && !(ask = server_batch_add(conn))))
         return SERVER_BUSY;
     if (own && server_rls_read_json((char *)request->body.data, request->body.len, own->nodes,
                                     SERVER_RLS_JSON_NODES, &own->request, &err) == 0)

@@ -82,6 +82,21 @@ static void end_late_streams(struct server_h2 *h2)
     }
 }
 
+/* Hands on the requests that are whole. */
+static void hand_on(struct server_h2 *h2)
+{
+    struct server_conn *conn = h2->conn;
+    struct server_h2_stream *stream;
+    bool was_feeding = h2->feeding;
+    h2->feeding = true; /* answers are written together */
+    while ((stream = h2->ready.first) && !conn->dead)
+        server_h2_dispatch(stream);
+    server_batch_finish(conn);
+    if (h2->held > 0)
+        server_h2_streams_trim(h2);
+    h2->feeding = was_feeding;
+}
+
 static size_t feed(struct server_conn *conn, char *data, size_t len)
 {
     struct server_h2 *h2 = conn->state ? conn->state : begin(conn);
@@ -91,8 +106,8 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
     }
     h2->feeding = true;
     ssize_t taken = nghttp2_session_mem_recv(h2->session, (const uint8_t *)data, len);
-    server_batch_finish(conn);
     h2->feeding = false;
+    hand_on(h2);
     if (taken < 0) {
         break_off(h2, (int)taken);
         return len;
@@ -110,7 +125,7 @@ static void answer_grpc(struct server_h2 *h2, struct server_ask *ask)
     struct server_grpc_reply reply = {.message = weir__buffer_over(room, sizeof room)};
     int32_t id = ((const struct server_grpc_call *)ask->other)->stream;
     server_grpc_finish(h2->conn, ask, &reply);
-    struct server_h2_stream *stream = server_h2_stream_back(h2, id);
+    struct server_h2_stream *stream = nghttp2_session_get_stream_user_data(h2->session, id);
     if (stream && !stream->answered)
         server_h2_reply(stream, &reply);
 }
@@ -119,7 +134,7 @@ static void answer_http(struct server_h2 *h2, struct server_batch *batch, size_t
 {
     struct server_response *response = h2->conn->thread->response;
     server_http_respond(h2->conn, batch, i, response);
-    struct server_h2_stream *stream = server_h2_stream_back(h2, id);
+    struct server_h2_stream *stream = nghttp2_session_get_stream_user_data(h2->session, id);
     if (stream && !stream->answered)
         server_h2_respond(stream, response);
     else
@@ -130,7 +145,7 @@ static void answer_http(struct server_h2 *h2, struct server_batch *batch, size_t
 static void answer(struct server_conn *conn, struct server_batch *batch)
 {
     struct server_h2 *h2 = conn->state;
-    for (size_t i = 0; i < batch->count; i++) {
+    for (size_t i = batch->from; i < batch->to; i++) {
         struct server_ask *ask = &batch->asks[i];
         const struct server_grpc_call *call =
             ask->verb == WEIR__VERBS && !ask->work ? ask->other : NULL;

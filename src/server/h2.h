@@ -6,11 +6,12 @@
  *     h2_send ◄─ nghttp2 ◄─ h2_answer.c: responses ◄─────┴─ router, gRPC: at once, or when a batch is back
  *
  * What holds:
- *   1. A stream's request and response live in its room; an ask borrows the request until it is answered,
- *      and a stream that is reset before stays, as an orphan, until then.
+ *   1. A stream's request and response live in its room. Whole requests are handed on behind nghttp2's
+ *      callbacks, and their batch is finished before it is called again: so no stream ends while an ask
+ *      borrows from its room.
  *   2. nghttp2 is not sent from inside its own callbacks: answers are submitted there and written behind.
- *   3. A connection has at most SERVER_H2_STREAMS open and as many orphans, and holds at most
- *      SERVER_H2_HELD bytes of bodies and responses, one largest request beyond it; all connections
+ *   3. A connection has at most SERVER_H2_STREAMS open, and asks under way within batch.h's bounds, also
+ *      for streams that were reset meanwhile; it holds at most SERVER_H2_HELD bytes of bodies and responses, one largest request beyond it; all connections
  *      together, what server_keep lets them.
  *   4. Frames that bring nothing (pings, settings, empty data, window updates, priorities) and resets are
  *      paid for out of two buckets; requests pay in. Who has nothing left is sent away (GOAWAY).
@@ -42,8 +43,8 @@ struct server_h2 {
         struct server_h2_stream *first, *last;
         size_t count;
     } waiting;                     /* for their peer, to send or to read: the longest first */
+    struct server_h2_list ready;   /* whole requests, to be handed on */
     struct server_h2_list acting;  /* whose turn is ours */
-    struct server_h2_list orphans; /* reset, but an ask borrows from them */
     struct server_h2_list watched; /* told of our health for as long as they are open */
     int64_t began_us, old_us;      /* when it began; when it was too old, 0: it is not */
     size_t held;    /* bytes of rooms beyond the first, and of owned bodies; counted as kept */
@@ -64,7 +65,6 @@ struct server_h2_stream {
     struct server_h2 *h2;
     int32_t id;
     int fault;     /* an HTTP status: the request is refused with it */
-    bool asked;    /* an ask borrows the room */
     bool answered; /* a response was submitted */
     bool whole;    /* END_STREAM came */
     bool expects;  /* 100-continue */
@@ -92,12 +92,14 @@ struct server_h2_stream {
 
 /* A new stream, waiting for its request; NULL: there are too many, or there is no memory. */
 struct server_h2_stream *server_h2_stream_take(struct server_h2 *h2, int32_t id);
-/* Gives it back, or makes it an orphan. */
+/* Gives it back. */
 void server_h2_stream_close(struct server_h2_stream *stream);
-/* The stream of an ask that is back, no longer borrowed; NULL: it was reset meanwhile. */
-struct server_h2_stream *server_h2_stream_back(struct server_h2 *h2, int32_t id);
+/* From now on its request is whole. */
+void server_h2_stream_ready(struct server_h2_stream *stream);
 /* Frees all of them, the session being gone. */
 void server_h2_streams_free(struct server_h2 *h2);
+/* Gives back what requests took that were handed on: nothing borrows from them any more. */
+void server_h2_streams_trim(struct server_h2 *h2);
 /* From now on it waits for the peer. */
 void server_h2_stream_wait(struct server_h2_stream *stream);
 /* From now on it is our turn. */

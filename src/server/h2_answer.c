@@ -264,12 +264,6 @@ static void dispatch_grpc(struct server_h2_stream *stream, struct weir__http_req
         server_h2_stream_empty(stream); /* a call borrows nothing of its request */
 }
 
-static bool mentions_hold(const struct weir__http_request *request)
-{
-    return (request->query.len > 0 && memmem(request->query.data, request->query.len, "hold", 4)) ||
-           (request->body.len > 0 && memmem(request->body.data, request->body.len, "hold", 4));
-}
-
 /* An ask that is held, or takes long, is the last of its batch. */
 static bool last_is_final(const struct server_conn *conn)
 {
@@ -285,8 +279,6 @@ static void dispatch_http(struct server_h2_stream *stream, struct weir__http_req
     struct server_conn *conn = stream->h2->conn;
     struct server_response *response = conn->thread->response;
     server_count(&conn->thread->counters->requests[SERVER_HTTP], 1);
-    if (mentions_hold(request)) /* the other streams' answers are not to be held with it */
-        server_batch_finish(conn);
     enum server_routed routed = server_http_route(conn, request, stream->id, response);
     if (routed == SERVER_BUSY) {
         server_batch_finish(conn);
@@ -296,7 +288,6 @@ static void dispatch_http(struct server_h2_stream *stream, struct weir__http_req
         response->head = request->method == WEIR__HTTP_HEAD;
         server_h2_respond(stream, response);
     } else if (routed == SERVER_ASKED) {
-        stream->asked = true;
         if (last_is_final(conn))
             server_batch_finish(conn);
     } else {

@@ -131,7 +131,7 @@ static void request_came(struct server_h2_stream *stream)
     if (stream->answered)
         return;
     h2->frames.left = weir__min(FRAMES_BURST, h2->frames.left + FRAMES_A_REQUEST);
-    server_h2_dispatch(stream);
+    server_h2_stream_ready(stream);
 }
 
 static void head_came(struct server_h2_stream *stream, bool whole)

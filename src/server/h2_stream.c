@@ -110,6 +110,12 @@ void server_h2_stream_wait(struct server_h2_stream *stream)
     enter(stream, &stream->h2->waiting);
 }
 
+void server_h2_stream_ready(struct server_h2_stream *stream)
+{
+    leave(stream);
+    enter(stream, &stream->h2->ready);
+}
+
 void server_h2_stream_act(struct server_h2_stream *stream)
 {
     leave(stream);
@@ -132,7 +138,7 @@ static void forget(struct server_h2 *h2, size_t bytes)
 
 static size_t count_of(const struct server_h2 *h2)
 {
-    return h2->waiting.count + h2->acting.count + h2->orphans.count + h2->watched.count;
+    return h2->waiting.count + h2->ready.count + h2->acting.count + h2->watched.count;
 }
 
 /* One more stream is counted, if it needs to be. */
@@ -159,8 +165,8 @@ static void count_out(struct server_h2 *h2)
 
 struct server_h2_stream *server_h2_stream_take(struct server_h2 *h2, int32_t id)
 {
-    if (h2->waiting.count + h2->acting.count + h2->watched.count >= SERVER_H2_STREAMS ||
-        h2->orphans.count >= SERVER_H2_STREAMS || h2->held > SERVER_H2_HELD || !count_in(h2))
+    if (count_of(h2) >= SERVER_H2_STREAMS || h2->conn->away_asks >= SERVER_AWAY_ASKS ||
+        h2->held > SERVER_H2_HELD || !count_in(h2))
         return NULL;
     struct server_h2_stream *stream = get();
     if (!stream)
@@ -190,52 +196,26 @@ static void free_rooms(struct server_h2_stream *stream)
 
 void server_h2_stream_empty(struct server_h2_stream *stream)
 {
-    assert(!stream->asked && !stream->owned);
+    assert(!stream->owned);
     free_rooms(stream);
     stream->room = stream->first_room;
     stream->room_size = sizeof stream->first_room;
     stream->room_len = stream->head_len = 0;
 }
 
-static void release(struct server_h2_stream *stream)
+void server_h2_stream_close(struct server_h2_stream *stream)
 {
     struct server_h2 *h2 = stream->h2;
+    server_work_cancel(h2->conn, stream->id);
     leave(stream);
     free_rooms(stream);
     put_back(stream);
     count_out(h2);
 }
 
-void server_h2_stream_close(struct server_h2_stream *stream)
-{
-    if (!stream->asked) {
-        release(stream);
-        return;
-    }
-    leave(stream);
-    enter(stream, &stream->h2->orphans);
-    server_work_cancel(stream->h2->conn, stream->id);
-}
-
-struct server_h2_stream *server_h2_stream_back(struct server_h2 *h2, int32_t id)
-{
-    struct server_h2_stream *stream = nghttp2_session_get_stream_user_data(h2->session, id);
-    if (stream) {
-        stream->asked = false;
-        return stream;
-    }
-    for (stream = h2->orphans.first; stream; stream = stream->next) {
-        if (stream->id == id) {
-            release(stream);
-            break;
-        }
-    }
-    return NULL;
-}
-
 void server_h2_streams_free(struct server_h2 *h2)
 {
-    struct server_h2_list *const lists[] = {&h2->waiting, &h2->acting, &h2->orphans, &h2->watched};
+    struct server_h2_list *const lists[] = {&h2->waiting, &h2->ready, &h2->acting, &h2->watched};
     for (size_t i = 0; i < WEIR__COUNT(lists); i++) {
         struct server_h2_stream *stream = lists[i]->first, *next;
         for (; stream; stream = next) {
@@ -246,6 +226,15 @@ void server_h2_streams_free(struct server_h2 *h2)
         *lists[i] = (struct server_h2_list){0};
     }
     count_out(h2);
+}
+
+void server_h2_streams_trim(struct server_h2 *h2)
+{
+    struct server_h2_stream *stream = h2->acting.first;
+    for (; stream && h2->held > 0; stream = stream->next) {
+        if (stream->room != stream->first_room)
+            server_h2_stream_empty(stream);
+    }
 }
 
 /* ---- room ---- */

@@ -127,13 +127,13 @@ static void write_said(struct server_conn *conn, const struct server_ask *ask)
 static void answer(struct server_conn *conn, struct server_batch *batch)
 {
     struct server_response *response = conn->thread->response;
-    for (size_t i = 0; i < batch->count && !conn->closing; i++) {
+    for (size_t i = batch->from; i < batch->to && !conn->closing; i++) {
         if (batch->asks[i].said) {
             write_said(conn, &batch->asks[i]);
             continue;
         }
         server_http_respond(conn, batch, i, response);
-        write_response(conn, response, i + 1 == batch->count);
+        write_response(conn, response, i + 1 == batch->to);
     }
 }
 
@@ -192,7 +192,8 @@ static bool last_is_final(const struct server_conn *conn)
     if (!server_batch_is_open(conn))
         return conn->closing;
     const struct server_ask *last = &batch->asks[batch->count - 1];
-    return last->hold || last->close || last->work;
+    bool is_long = last->said && last->said->len >= SERVER_OUT_RESERVE; /* one at a time */
+    return last->hold || last->close || last->work || is_long;
 }
 
 static size_t feed(struct server_conn *conn, char *data, size_t len)

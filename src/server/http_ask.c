@@ -22,6 +22,12 @@ static enum server_routed undo(struct server_conn *conn, struct server_response 
     return bad(conn, ret, 400, format, what);
 }
 
+static enum server_routed no_memory(struct server_conn *conn, struct server_response *ret)
+{
+    server_batch_drop(conn);
+    return bad(conn, ret, 503, "%s", "out of memory for the request; try again");
+}
+
 static void set_answer(struct server_ask *ask, enum weir__verb verb,
                        const struct server_params *params, const struct weir__http_request *request,
                        int32_t stream)
@@ -90,13 +96,6 @@ static const char *find_key(struct server_conn *conn, const struct server_params
     }
     if (key.len < 1 || key.len > WEIR_KEY_MAX)
         return "a key has 1 to 65536 bytes";
-    if (params->hold && !params->has_key_from) {
-        char *copy = server_batch_room(conn, key.len);
-        if (!copy)
-            return "the key is too long to be held";
-        memcpy(copy, key.data, key.len);
-        key.data = copy;
-    }
     *ret = weir_bytes(key.data, key.len);
     return NULL;
 }
@@ -152,7 +151,7 @@ static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb ve
     if (decides && needs_rows(params, it->limit)) {
         ask->group = server_group_take(conn->thread);
         if (!ask->group)
-            return undo(conn, ret, "%s", "too many large requests are under way; try again");
+            return no_memory(conn, ret);
         put_row_group(ask->group, it);
     } else {
         server_batch_hash(conn);
@@ -202,7 +201,7 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
     set_answer(ask, verb, params, request, stream);
     ask->group = server_group_take(conn->thread);
     if (!ask->group)
-        return undo(conn, ret, "%s", "too many large requests are under way; try again");
+        return no_memory(conn, ret);
     ask->group->planned = true;
     server_subject_begin(&subject, conn, request, params);
     if (params->has_key && params->policy.len == 0)
@@ -310,7 +309,7 @@ static enum server_routed ask_several(struct server_conn *conn, const struct ser
     set_answer(ask, WEIR__VERB_TAKEALL, params, request, stream);
     ask->group = server_group_take(conn->thread);
     if (!ask->group)
-        return undo(conn, ret, "%s", "too many large requests are under way; try again");
+        return no_memory(conn, ret);
     uint32_t at = (uint32_t)(params->requests - params->nodes) + 1;
     for (; at < params->requests->next; at = params->nodes[at].next) {
         const char *why = read_element(conn, params, &params->nodes[at], ask->group, &err);

@@ -225,6 +225,7 @@ static int status_of(int code)
     case WEIR_EFULL:
     case WEIR_EBUSY:
     case WEIR_EUNREACHABLE:
+    case SERVER_EOVERLOAD:
         return 503;
     default:
         return 500;
@@ -272,6 +273,8 @@ static void respond_decision(struct server_conn *conn, struct server_batch *batc
 
 static const char *failure_text(const struct server_ask *ask)
 {
+    if (ask->code == SERVER_EOVERLOAD)
+        return SERVER_OVERLOAD_TEXT;
     if (ask->code == WEIR_ERECEIPT)
         return "this is no receipt of these keys and limits; pass what the take answered, and the "
                "same "
@@ -306,9 +309,9 @@ void server_http_respond(struct server_conn *conn, struct server_batch *batch, s
                          struct server_response *ret)
 {
     const struct server_ask *ask = &batch->asks[i];
-    if (WEIR__UNLIKELY(ask->work != NULL))
+    if (WEIR__UNLIKELY(ask->work && ask->code != SERVER_EOVERLOAD))
         respond_worked(ask->work, ret);
-    else if (WEIR__UNLIKELY(ask->verb == WEIR__VERBS))
+    else if (WEIR__UNLIKELY(ask->verb == WEIR__VERBS && !ask->work))
         server_grpc_json_respond(conn, &batch->asks[i], ret);
     else if (WEIR__UNLIKELY(ask->code))
         server_response_problem(ret, status_of(ask->code), "%s", failure_text(ask));
@@ -316,6 +319,9 @@ void server_http_respond(struct server_conn *conn, struct server_batch *batch, s
         respond_done(ask, ret);
     else
         respond_decision(conn, batch, i, ret);
+    if (WEIR__UNLIKELY(ask->code == SERVER_EOVERLOAD))
+        server_count(
+            &conn->thread->counters->faults[conn->protocol->counted_as][SERVER_FAULT_OVERLOAD], 1);
     ret->head = ask->http.head;
     ret->old = ask->http.old;
     ret->close = ask->close;

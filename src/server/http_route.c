@@ -117,13 +117,6 @@ static bool is_foreign(struct server_conn *conn, const struct weir__http_request
     return false;
 }
 
-/* Whether the answer may have to be held: told before anything is decoded. */
-static bool may_hold(const struct weir__http_request *request)
-{
-    struct weir__span in = request->method == WEIR__HTTP_POST ? request->body : request->query;
-    return in.len > 0 && memmem(in.data, in.len, "hold", 4) != NULL;
-}
-
 static enum server_routed ask(struct server_conn *conn, const struct route *route,
                               struct weir__http_request *request, int32_t stream,
                               struct server_response *ret)
@@ -133,8 +126,6 @@ static enum server_routed ask(struct server_conn *conn, const struct route *rout
     bool get = request->method == WEIR__HTTP_GET || request->method == WEIR__HTTP_HEAD;
     if (!server_batch_has_room(conn)) /* before a body is decoded in place */
         return SERVER_BUSY;
-    if (may_hold(request) && server_batch_is_open(conn) && !conn->thread->server->remote)
-        return SERVER_BUSY; /* those before it borrow from a buffer that will not wait */
     server_params_begin(conn, &params);
     params.explain = route->explain;
     if (get ? !server_params_query(conn, request, &params, ret)

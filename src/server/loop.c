@@ -60,46 +60,22 @@ static void take_back(struct server_thread *thread)
     }
 }
 
-/* ---- held answers: a heap by when they are due ---- */
-
-static void sift_down(struct server_thread *thread, size_t i)
-{
-    for (;;) {
-        size_t least = i, left = 2 * i + 1, right = left + 1;
-        if (left < thread->held_count && thread->held[left]->due_us < thread->held[least]->due_us)
-            least = left;
-        if (right < thread->held_count && thread->held[right]->due_us < thread->held[least]->due_us)
-            least = right;
-        if (least == i)
-            return;
-        struct server_batch *other = thread->held[i];
-        thread->held[i] = thread->held[least];
-        thread->held[least] = other;
-        i = least;
-    }
-}
-
-static void answer_first(struct server_thread *thread)
-{
-    struct server_batch *batch = thread->held[0];
-    thread->held[0] = thread->held[--thread->held_count];
-    sift_down(thread, 0);
-    batch->due_us = 0;
-    server_batch_back(batch);
-}
+/* ---- held answers ---- */
 
 static void answer_due(struct server_thread *thread)
 {
-    while (thread->held_count > 0 && thread->held[0]->due_us <= thread->now_us)
-        answer_first(thread);
+    struct server_batch *batch;
+    while ((batch = server_held_pop(thread, thread->now_us)))
+        server_batch_back(batch);
 }
 
 /* There is no time left to hold them: what is left of their delay, callers must wait themselves. */
 static void answer_early(struct server_thread *thread)
 {
-    while (thread->held_count > 0) {
-        server_batch_hurry(thread->held[0], server_monotonic_us());
-        answer_first(thread);
+    struct server_batch *batch;
+    while ((batch = server_held_pop(thread, INT64_MAX))) {
+        server_held_hurry(batch, server_monotonic_us());
+        server_batch_back(batch);
     }
 }
 
@@ -212,16 +188,6 @@ static void free_thread(struct server_thread *thread)
     for (size_t i = 0; i < thread->listener_count; i++)
         server_listener_close(&thread->listeners[i]);
     free(thread->listeners);
-    while (thread->free_batches) {
-        struct server_batch *batch = thread->free_batches;
-        thread->free_batches = batch->next;
-        free(batch);
-    }
-    while (thread->free_groups) {
-        struct server_group *group = thread->free_groups;
-        thread->free_groups = group->next;
-        free(group);
-    }
     if (thread->rules)
         server_rules_release(thread->rules);
     weir__limit_cache_clear(&thread->cache);
@@ -229,7 +195,7 @@ static void free_thread(struct server_thread *thread)
         close(thread->epoll);
     if (thread->wake >= 0)
         close(thread->wake);
-    free(thread->open_batch);
+    server_batch_destroy(thread);
     free(thread->held);
     free(thread->in);
     free(thread->out.data);
@@ -242,9 +208,10 @@ static int make_room(struct server_thread *thread, weir_error *err)
     char *out = malloc(SERVER_OUT_SIZE);
     thread->in = malloc(SERVER_IN_SIZE);
     thread->response = calloc(1, sizeof *thread->response);
+    thread->open_batch = server_batch_create(thread);
     if (out)
         thread->out = weir__buffer_over(out, SERVER_OUT_SIZE);
-    if (!out || !thread->in || !thread->response)
+    if (!out || !thread->in || !thread->response || !thread->open_batch)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a thread of the server");
     return 0;
 }

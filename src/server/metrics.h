@@ -21,6 +21,7 @@
 
 #include "base/buffer.h"
 #include "server/histogram.h"
+#include <stdatomic.h>
 
 struct server_metrics;
 struct server_access_log;
@@ -45,7 +46,8 @@ enum server_protocol { SERVER_HTTP, SERVER_RESP, SERVER_GRPC, SERVER_PROTOCOLS }
     X(TIMEOUT, "timeout")           /* did not come in time */                                     \
     X(UNAUTHORIZED, "unauthorized") /* no or a wrong token */                                      \
     X(UNKNOWN, "unknown")           /* no such path, command or method */                          \
-    X(INVALID, "invalid")           /* well-formed, but of wrong values: 400, -ERR */
+    X(INVALID, "invalid")           /* well-formed, but of wrong values: 400, -ERR */              \
+    X(OVERLOAD, "overload")         /* too much is under way: 503, -BUSY */
 
 #define SERVER_REFUSAL_NAME(name, text) SERVER_REFUSED_##name,
 enum server_refusal { SERVER_REFUSALS(SERVER_REFUSAL_NAME) SERVER_REFUSALS_COUNT };
@@ -156,6 +158,7 @@ struct server_metrics_setup {
     weir_store *store;                    /* asked for its zone at each report; NULL: none */
     const char *store_kind;               /* "memory", "shm", "file", "redis"; lives as long */
     struct server_access_log *access_log; /* for its counts; NULL: none */
+    const atomic_uint_fast64_t *kept;     /* bytes kept for connections; NULL: not told */
 };
 
 int server_metrics_create(const struct server_metrics_setup *setup, struct server_metrics **ret,

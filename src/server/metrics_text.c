@@ -59,7 +59,8 @@ static void put_by_protocol(struct server_lines *lines, const char *name, const 
         PUT(counts[i], {"protocol", PROTOCOLS[i]});
 }
 
-static void put_connections(struct server_lines *lines, const struct server_counters *sums)
+static void put_connections(struct server_lines *lines, const struct server_metrics *metrics,
+                            const struct server_counters *sums)
 {
     server_lines_family(lines, SERVER_GAUGE, "weir_open_connections", NULL,
                         "Connections open now.");
@@ -75,6 +76,10 @@ static void put_connections(struct server_lines *lines, const struct server_coun
     COUNTER("weir_refused_connections", "Connections turned away, by reason.");
     for (size_t i = 0; i < SERVER_REFUSALS_COUNT; i++)
         PUT(sums->refused[i], {"reason", REFUSALS[i]});
+    if (metrics->setup.kept)
+        server_lines_single(lines, SERVER_GAUGE, "weir_kept_bytes", "bytes",
+                            "Memory kept for what connections have under way.",
+                            atomic_load(metrics->setup.kept));
     put_by_protocol(lines, "weir_received_bytes", "bytes", "Bytes received.", sums->bytes_in);
     put_by_protocol(lines, "weir_sent_bytes", "bytes", "Bytes sent.", sums->bytes_out);
 }
@@ -179,7 +184,7 @@ void server_metrics_write(struct server_metrics *metrics, int64_t now_us, bool o
     pthread_mutex_lock(&metrics->lock);
     server_metrics_sum(metrics);
     put_process(&lines, metrics);
-    put_connections(&lines, &metrics->sums);
+    put_connections(&lines, metrics, &metrics->sums);
     put_requests(&lines, &metrics->sums);
     put_latency(&lines, &metrics->sums.latency);
     server_metrics_write_decisions(metrics, &lines);

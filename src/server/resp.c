@@ -118,7 +118,7 @@ static void add_ask(struct server_conn *conn, enum weir__verb verb, const struct
     bool grouped = !why && (verb == WEIR__VERB_TAKEALL || command.detail);
     struct server_group *group = grouped ? server_group_take(conn->thread) : NULL;
     if (grouped && !group)
-        why = "too many large requests are under way; try again";
+        why = "out of memory for the request; try again";
     if (why) {
         say_error(conn, why);
         return;
@@ -237,6 +237,10 @@ static void put_failure(struct server_conn *conn, const struct server_ask *ask,
         weir__resp_put_integer(out, 0);
         return;
     }
+    if (ask->code == SERVER_EOVERLOAD) {
+        server_resp_error(conn, out, SERVER_FAULT_OVERLOAD, "BUSY %s", SERVER_OVERLOAD_TEXT);
+        return;
+    }
     if (ask->code == WEIR_ERECEIPT) {
         server_resp_error(conn, out, SERVER_FAULT_INVALID,
                           "ERR \"%.*s\" is no receipt of this key and these limits; pass what the "
@@ -280,7 +284,7 @@ static void put_answer(struct server_conn *conn, const struct server_batch *batc
 
 static void answer(struct server_conn *conn, struct server_batch *batch)
 {
-    for (size_t i = 0; i < batch->count; i++)
+    for (size_t i = batch->from; i < batch->to; i++)
         put_answer(conn, batch, i, server_out(conn));
 }
 

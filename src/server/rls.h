@@ -116,7 +116,7 @@ struct server_rls_tally server_rls_tally(const struct server_rls_item *item, int
 /* A request in protobuf's JSON, field names as in the API or in camelCase. The text is changed. */
 int server_rls_read_json(char *text, size_t len, struct weir__json_node *nodes, uint32_t room,
                          struct weir__rls_request *ret, weir_error *err);
-/* The HTTP status of a failure: 400, or 500 where it is not the client's. */
+/* The HTTP status of a failure: 400, or 500 and 503 where it is not the client's. */
 int server_rls_http_status(int code);
 
 #endif

@@ -214,7 +214,10 @@ int server_rls_http_status(int code)
 {
     if (code == WEIR_EUNSUPPORTED)
         return 501;
-    return weir__grpc_code_of(code) == WEIR__GRPC_INVALID_ARGUMENT ? 400 : 500;
+    enum weir__grpc_code grpc = weir__grpc_code_of(code);
+    if (grpc == WEIR__GRPC_UNAVAILABLE || grpc == WEIR__GRPC_RESOURCE_EXHAUSTED)
+        return 503;
+    return grpc == WEIR__GRPC_INVALID_ARGUMENT ? 400 : 500;
 }
 
 /* ---- counting ---- */

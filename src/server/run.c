@@ -14,6 +14,7 @@
 #include "server/workers.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,6 +95,7 @@ static int open_counters(weir_error *err)
         .store = server.remote ? NULL : server.store,
         .store_kind = server.store_kind,
         .access_log = server.access_log,
+        .kept = &server.kept,
     };
     int code = server_metrics_create(&setup, &server.metrics, err);
     return code ? code
@@ -332,11 +334,21 @@ static void serve(const sigset_t *signals, char *const *argv)
     }
 }
 
+/* What clients made us keep goes back to the system when they are gone, and memory in use is what is kept:
+ * glibc would raise this bound by itself, and keep holes between blocks that are still in use. */
+static void return_large_blocks(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 32 << 10);
+#endif
+}
+
 int server_run(const struct server_config *config, char *const *argv)
 {
     static const int handled[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGCHLD};
     sigset_t signals;
     weir_error err = {0};
+    return_large_blocks();
     server.config = *config;
     atomic_store(&server.test_now_us, -1);
     sigemptyset(&signals);

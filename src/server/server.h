@@ -102,10 +102,10 @@ struct server {
     struct server_access_log *access_log; /* NULL: none */
     struct server_askers *askers;         /* NULL: the store is local */
     struct server_workers *workers;
-    struct server_tls *tls;               /* NULL: none */
-    struct server_health *health;         /* NULL: nobody looks after the store */
-    struct server_clients *clients;       /* how many connections each address has */
-    struct server_failures *failures;     /* which addresses bring wrong tokens */
+    struct server_tls *tls;           /* NULL: none */
+    struct server_health *health;     /* NULL: nobody looks after the store */
+    struct server_clients *clients;   /* how many connections each address has */
+    struct server_failures *failures; /* which addresses bring wrong tokens */
     struct server_thread *threads[SERVER_THREADS_MAX];
     int thread_count;
     atomic_int_fast64_t connections;

@@ -1,6 +1,7 @@
 /* See limit_cache.h. */
 #include "wire/limit_cache.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,7 @@ static const weir_limit *read_into(struct weir__limit_cache *cache, struct weir_
         free(copy);
         return NULL;
     }
+    assert(cache->retired_count < WEIR__LIMIT_RETIRED_MAX); /* needs_turn was asked */
     if (slot->limit)
         cache->retired[cache->retired_count++] = slot->limit;
     free(slot->text);
