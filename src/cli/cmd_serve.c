@@ -16,10 +16,10 @@
 struct options {
     struct cli_list listens, tls_listens, envoys, hosts;
     const char *store, *policies, *style, *token_file, *admin_token_file, *tls_cert, *tls_key,
-        *access_log;
+        *tls_client_ca, *access_log;
     int64_t near_limit, max_age, max_age_grace;
     int64_t threads, max_connections, max_per_client, max_head, max_body, idle, request, drain,
-        max_delay, sample;
+        shutdown_delay, max_delay, sample;
     bool public_without_token, charge_denied, envoy_headers, envoy_merge, health_store, no_watch,
         test_clock, demo_load, denials;
 };
@@ -88,12 +88,17 @@ static int set_listens(const struct cli_call *call, const struct options *option
     bool pair = options->tls_cert && options->tls_key;
     if (options->tls_listens.count > 0 && !pair)
         return cli_fail(call, CLI_USAGE, "--listen-tls needs --tls-cert FILE and --tls-key FILE");
+    if (options->tls_client_ca && options->tls_listens.count == 0)
+        return cli_fail(call, CLI_USAGE,
+                        "--tls-client-ca is given, but nothing listens with TLS; say "
+                        "--listen-tls ADDRESS");
     if (pair && options->tls_listens.count == 0)
         return cli_fail(call, CLI_USAGE,
                         "--tls-cert is given, but nothing listens with it; say "
                         "--listen-tls ADDRESS");
     config->tls_cert = options->tls_cert;
     config->tls_key = options->tls_key;
+    config->tls_client_ca = options->tls_client_ca;
     return CLI_OK;
 }
 
@@ -114,6 +119,7 @@ static void set_bounds(const struct options *options, struct server_config *conf
     config->idle_timeout_us = options->idle;
     config->request_timeout_us = options->request;
     config->drain_timeout_us = options->drain;
+    config->shutdown_delay_us = options->shutdown_delay;
     config->max_delay_us = options->max_delay;
     config->access_log = options->access_log;
     config->access_log_sample = options->sample;
@@ -165,6 +171,7 @@ static int run(const struct cli_call *call)
         {"listen-tls", CLI_LIST, &options.tls_listens, 0},
         {"tls-cert", CLI_TEXT, &options.tls_cert, 0},
         {"tls-key", CLI_TEXT, &options.tls_key, 0},
+        {"tls-client-ca", CLI_TEXT, &options.tls_client_ca, 0},
         {"store", CLI_TEXT, &options.store, 0},
         {"policies", CLI_TEXT, &options.policies, 0},
         {"envoy", CLI_LIST, &options.envoys, 0},
@@ -187,6 +194,7 @@ static int run(const struct cli_call *call)
         {"idle-timeout", CLI_SECONDS, &options.idle, 0},
         {"request-timeout", CLI_SECONDS, &options.request, 0},
         {"drain-timeout", CLI_SECONDS, &options.drain, 0},
+        {"shutdown-delay", CLI_SECONDS, &options.shutdown_delay, 0},
         {"max-connection-age", CLI_SECONDS, &options.max_age, 0},
         {"max-connection-age-grace", CLI_SECONDS, &options.max_age_grace, 0},
         {"access-log", CLI_TEXT, &options.access_log, 0},
@@ -216,6 +224,7 @@ const struct cli_command cli_serve = {
             "Options:\n"
             "  --listen ADDRESS        127.0.0.1:7311, [::1]:7311 or unix:/path; repeatable\n"
             "  --listen-tls ADDRESS    the same with TLS, by --tls-cert FILE and --tls-key FILE\n"
+            "  --tls-client-ca FILE    with TLS, clients need a certificate by one of these\n"
             "  --store URL             memory:64m (default), shm:/name, file:/path or redis://…\n"
             "  --policies FILE         what limits whom; `weir check FILE` reads it first\n"
             "  --envoy PATH            configuration of envoyproxy/ratelimit: a file, or a\n"
@@ -240,6 +249,7 @@ const struct cli_command cli_serve = {
             "  --idle-timeout T        a connection without requests; default 5m\n"
             "  --request-timeout T     from a request's first byte to its last; default 10s\n"
             "  --drain-timeout T       how long SIGTERM waits for what is under way; default 10s\n"
+            "  --shutdown-delay T      SIGTERM first fails /readyz for so long; default 0s\n"
             "  --max-connection-age T  ask HTTP/2 clients to connect again after this time, 10 %\n"
             "                          more or less; default: never\n"
             "  --max-connection-age-grace T\n"

@@ -185,9 +185,17 @@ enum server_access server_conn_access(struct server_conn *conn, struct weir__spa
 
 /* ---- tls.c ---- */
 
-int server_tls_create(const char *cert, const char *key, struct server_tls **ret, weir_error *err);
-/* Reads certificate and key anew, for connections from now on; after a failure all is as it was. */
-int server_tls_renew(struct server_tls *tls, const char *cert, const char *key, weir_error *err);
+struct server_tls_context;
+
+int server_tls_create(const struct server_config *config, struct server_tls **ret, weir_error *err);
+/* Reads certificate, key and whom to trust again, to be used or freed. */
+int server_tls_read_files(const struct server_config *config, struct server_tls_context **ret,
+                          weir_error *err);
+void server_tls_context_free(struct server_tls_context *context);
+/* For connections from now on. */
+void server_tls_use(struct server_tls *tls, struct server_tls_context *fresh);
+/* When the first certificate of the chain expires, in seconds since the epoch; 0: unknown. */
+int64_t server_tls_expires(struct server_tls *tls);
 void server_tls_destroy(struct server_tls *tls);
 struct server_tls_conn *server_tls_accept(struct server_tls *tls, int fd);
 void server_tls_free(struct server_tls_conn *tls);

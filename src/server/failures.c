@@ -108,8 +108,8 @@ static void note_failure(struct server_conn *conn)
     uint64_t said;
     int64_t delay = failure_delay(server->failures, conn, now_us, &said);
     if (said > 0)
-        server_say("%llu wrong token%s, the last one from %s", (unsigned long long)said,
-                   said == 1 ? "" : "s", conn->peer_text);
+        server_tell("%llu wrong token%s, the last one from %s", (unsigned long long)said,
+                    said == 1 ? "" : "s", conn->peer_text);
     if (++conn->failures >= AT_ONCE_MAX)
         conn->last_failure = true;
     if (conn->last_failure && conn->protocol != &server_http1) /* that closes behind its answer */

@@ -23,7 +23,7 @@ struct server_health {
 
 bool server_is_ready(const struct server *server)
 {
-    return atomic_load(&server->ready) && !atomic_load(&server->draining) &&
+    return atomic_load(&server->ready) && !atomic_load(&server->leaving) &&
            (!server->health || atomic_load(&server->health->store_decides));
 }
 

@@ -152,6 +152,7 @@ static int open_one(const struct server_config *config, size_t i, weir_error *er
         server_opened.count = i + 1;
         it->bound_len = sizeof it->bound; /* the port that was chosen, where 0 was asked for */
         getsockname(it->sockets[0].fd, (struct sockaddr *)&it->bound, &it->bound_len);
+        server_address_note_file(it);
     }
     return code;
 }
@@ -218,6 +219,32 @@ void server_listener_close(struct server_listener *listener)
     if (listener->fd >= 0 && atomic_fetch_sub(&listener->socket->users, 1) == 1)
         close(listener->fd);
     listener->fd = -1;
+}
+
+void server_address_note_file(struct server_address *address)
+{
+    struct stat info;
+    if (address->bound.ss_family != AF_UNIX ||
+        lstat(((const struct sockaddr_un *)&address->bound)->sun_path, &info) ||
+        !S_ISSOCK(info.st_mode))
+        return;
+    address->device = info.st_dev;
+    address->inode = info.st_ino;
+}
+
+/* Another's file may stand there by now: only what we made, or were handed for good, is removed. */
+void server_listeners_remove(const struct server *server)
+{
+    if (server_opened.shared || atomic_load(&server->handed_over))
+        return;
+    for (size_t i = 0; i < server_opened.count; i++) {
+        const struct server_address *it = &server_opened.addresses[i];
+        const char *path = ((const struct sockaddr_un *)&it->bound)->sun_path;
+        struct stat info;
+        if (it->inode && lstat(path, &info) == 0 && info.st_dev == it->device &&
+            info.st_ino == it->inode)
+            unlink(path);
+    }
 }
 
 bool server_listeners_are_shared(void)

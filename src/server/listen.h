@@ -18,8 +18,17 @@ int server_listeners_for(struct server *server, int thread, struct server_listen
 void server_listener_close(struct server_listener *listener);
 /* Whether another process has the sockets, too: who waits in them is not lost when we let go. */
 bool server_listeners_are_shared(void);
-/* Starts the program anew with the same sockets; the new process's id, or -1 with errno. */
-int server_listeners_hand_over(char *const *argv);
+/* Remembers where the program was started from. Before anything changes the working directory. */
+void server_program_note(void);
+const char *server_program(void);
+/* Starts what stands there now, with the same sockets; the new process's id, or -1 with errno. Behind ret_ready
+ * comes one int: SERVER_READY, or the errno why it could not be started; or the end: it has ended. */
+int server_listeners_hand_over(char *const *argv, int *ret_ready);
+#define SERVER_READY (-1)
+/* Tells the process that started us that we are ready. */
+void server_listeners_taken_over(void);
+/* Removes the files of local sockets that are ours, unless another process goes on with them. */
+void server_listeners_remove(const struct server *server);
 /* Whether one of the addresses is a wildcard, 0.0.0.0 or [::]. */
 bool server_listens_everywhere(void);
 /* Whether the address of a Host is one we listen on. */

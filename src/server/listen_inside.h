@@ -15,6 +15,8 @@ struct server_address {
     struct sockaddr_storage bound;
     socklen_t bound_len;
     bool tls;
+    dev_t device; /* of a local socket's file: which one is ours; 0, 0: none */
+    ino_t inode;
     struct server_socket sockets[SERVER_THREADS_MAX];
     size_t socket_count;
 };
@@ -29,6 +31,8 @@ struct server_opened {
 extern struct server_opened server_opened;
 
 bool server_address_is_private(const struct sockaddr_storage *address);
+/* Remembers which file a local socket has. */
+void server_address_note_file(struct server_address *address);
 /* Takes the sockets of LISTEN_FDS, if there are any for us. */
 int server_sockets_adopt(const struct server_config *config, weir_error *err);
 

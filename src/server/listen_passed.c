@@ -6,15 +6,20 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #define FIRST_PASSED 3
+#define READY "WEIR_READY_FD"     /* where a successor says that it is ready */
 #define KEEPS "WEIR_SOCKETS_KEPT" /* 0: the predecessor is the only other one who has them */
 
 /* ---- taking over ---- */
+
+static int taken_over_from = -1; /* where to say that we are ready */
 
 static int passed_count(void)
 {
@@ -44,6 +49,7 @@ static struct server_address *address_of(int fd, const struct server_config *con
     address->bound = bound;
     address->bound_len = len;
     address->tls = i < config->listen_count && config->listens[i].tls;
+    server_address_note_file(address);
     return address;
 }
 
@@ -79,6 +85,13 @@ int server_sockets_adopt(const struct server_config *config, weir_error *err)
     const char *keeps = getenv(KEEPS);
     server_opened.passed = n > 0;
     server_opened.shared = n > 0 && (!keeps || keeps[0] == '1');
+    const char *ready = getenv(READY);
+    if (n > 0 && ready) {
+        taken_over_from = atoi(ready);
+        if (fcntl(taken_over_from, F_SETFD, FD_CLOEXEC)) /* it is none */
+            taken_over_from = -1;
+    }
+    unsetenv(READY);
     unsetenv(KEEPS);
     unsetenv("LISTEN_PID");
     unsetenv("LISTEN_FDS");
@@ -107,49 +120,135 @@ static int copy_all(int *copies, int from)
     return n;
 }
 
-/* The program by its name: what stands there now may be newer than what runs. */
-static const char *program(void)
+/* ---- which program ---- */
+
+static char program[4096];
+
+void server_program_note(void)
 {
-    static const char deleted[] = " (deleted)";
-    static char path[4096];
-    ssize_t len = readlink("/proc/self/exe", path, sizeof path - 1);
-    size_t suffix = sizeof deleted - 1;
-    if (len <= 0)
-        return "/proc/self/exe";
-    path[len] = 0;
-    if ((size_t)len > suffix && !strcmp(path + len - suffix, deleted))
-        path[(size_t)len - suffix] = 0;
-    return path;
+    const char *started = (const char *)getauxval(AT_EXECFN);
+    char folder[2048] = "";
+    bool relative = started && started[0] != '/';
+    if (relative && !getcwd(folder, sizeof folder))
+        folder[0] = 0;
+    snprintf(program, sizeof program, "%s%s%.2000s", folder, relative ? "/" : "",
+             started ? started : "/proc/self/exe");
 }
 
-static void become_successor(const int *copies, int n, char *const *argv)
+const char *server_program(void)
 {
-    char text[32];
+    return program;
+}
+
+/* Our environment with what a successor must know besides, malloc'ed as one piece; pid is filled in later. */
+struct environment {
+    char pid[32], count[32], keeps[32], ready[32];
+    char *all[];
+};
+
+static bool is_ours(const char *variable)
+{
+    static const char *const names[] = {"LISTEN_PID=", "LISTEN_FDS=", "LISTEN_FDNAMES=", KEEPS "=",
+                                        READY "="};
+    for (size_t i = 0; i < WEIR__COUNT(names); i++) {
+        if (!strncmp(variable, names[i], strlen(names[i])))
+            return true;
+    }
+    return false;
+}
+
+static struct environment *make_environment(int n)
+{
+    size_t count = 0, at = 0;
+    while (environ[count])
+        count++;
+    struct environment *it = calloc(1, sizeof *it + (count + 5) * sizeof it->all[0]);
+    if (!it)
+        return NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (!is_ours(environ[i]))
+            it->all[at++] = environ[i];
+    }
+    snprintf(it->count, sizeof it->count, "LISTEN_FDS=%d", n);
+    snprintf(it->keeps, sizeof it->keeps, KEEPS "=%d", server_opened.shared);
+    snprintf(it->ready, sizeof it->ready, READY "=%d", FIRST_PASSED + n);
+    it->all[at++] = it->pid;
+    it->all[at++] = it->count;
+    it->all[at++] = it->keeps;
+    it->all[at++] = it->ready;
+    return it;
+}
+
+/* In the child: what is not to be inherited is closed by exec itself. */
+static void become_successor(const int *copies, int n, int ready, struct environment *environment,
+                             char *const *argv)
+{
+    sigset_t none;
     for (int i = 0; i < n; i++)
         dup2(copies[i], FIRST_PASSED + i); /* without CLOEXEC */
-    snprintf(text, sizeof text, "%ld", (long)getpid());
-    setenv("LISTEN_PID", text, 1);
-    snprintf(text, sizeof text, "%d", n);
-    setenv("LISTEN_FDS", text, 1);
-    setenv(KEEPS, server_opened.shared ? "1" : "0", 1);
-    execv(program(), argv);
-    execv("/proc/self/exe", argv); /* it is gone, or no program any more */
+    dup2(ready, FIRST_PASSED + n);
+    snprintf(environment->pid, sizeof environment->pid, "LISTEN_PID=%ld", (long)getpid());
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL); /* what is no server must hear signals, too */
+    execve(program, argv, environment->all);
+    int failed = errno;
+    ssize_t written = write(ready, &failed, sizeof failed);
+    (void)written;
     _exit(127);
 }
 
-int server_listeners_hand_over(char *const *argv)
+static int start_successor(const int *copies, int n, int ready, char *const *argv)
 {
-    static int copies[SERVER_SOCKETS_MAX];
-    int n = copy_all(copies,
-                     FIRST_PASSED + SERVER_SOCKETS_MAX); /* out of the way of their new numbers */
-    if (n < 0)
+    struct environment *environment = make_environment(n);
+    if (!environment)
         return -1;
     pid_t pid = fork();
     if (pid == 0)
-        become_successor(copies, n, argv);
+        become_successor(copies, n, ready, environment, argv);
+    free(environment);
+    return pid;
+}
+
+int server_listeners_hand_over(char *const *argv, int *ret_ready)
+{
+    static int copies[SERVER_SOCKETS_MAX];
+    const int from =
+        FIRST_PASSED + SERVER_SOCKETS_MAX + 1; /* out of the way of their new numbers */
+    int ends[2];
+    int n = copy_all(copies, from);
+    if (n < 0)
+        return -1;
+    int pid = -1;
+    if (pipe2(ends, O_CLOEXEC) == 0) {
+        int said = fcntl(ends[1], F_DUPFD_CLOEXEC, from);
+        if (said >= 0)
+            pid = start_successor(copies, n, said, argv);
+        int failed = errno;
+        close(ends[1]);
+        if (said >= 0)
+            close(said);
+        if (pid < 0)
+            close(ends[0]);
+        errno = failed;
+    }
     int failed = errno;
     for (int i = 0; i < n; i++)
         close(copies[i]);
     errno = failed;
+    if (pid < 0)
+        return -1;
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    *ret_ready = ends[0];
     return pid;
+}
+
+void server_listeners_taken_over(void)
+{
+    int ready = SERVER_READY;
+    if (taken_over_from < 0)
+        return;
+    ssize_t written = write(taken_over_from, &ready, sizeof ready);
+    (void)written; /* nobody waits any more */
+    close(taken_over_from);
+    taken_over_from = -1;
 }

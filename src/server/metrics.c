@@ -134,6 +134,13 @@ void server_metrics_reloaded(struct server_metrics *metrics, bool ok, int64_t no
     pthread_mutex_unlock(&metrics->lock);
 }
 
+void server_metrics_certificate(struct server_metrics *metrics, int64_t expires)
+{
+    pthread_mutex_lock(&metrics->lock);
+    metrics->certificate_expires = expires;
+    pthread_mutex_unlock(&metrics->lock);
+}
+
 void server_metrics_tick(struct server_metrics *metrics, int64_t now_us)
 {
     pthread_mutex_lock(&metrics->lock);

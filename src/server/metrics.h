@@ -189,6 +189,8 @@ void server_series_ids_free(struct server_series_ids *ids);
 
 /* The policies were read anew, or could not be. Thread-safe. */
 void server_metrics_reloaded(struct server_metrics *metrics, bool ok, int64_t now_us);
+/* When the certificate in use expires, in seconds since the epoch; 0: there is none. */
+void server_metrics_certificate(struct server_metrics *metrics, int64_t expires);
 
 /* Once a second, from any one thread: keeps what "the last ten seconds" is told from. */
 void server_metrics_tick(struct server_metrics *metrics, int64_t now_us);

@@ -90,6 +90,12 @@ static void put_reloads(struct server_lines *lines, const struct server_metrics 
     server_lines_family(lines, SERVER_GAUGE, "weir_policy_load_time_seconds", "seconds",
                         "When the policies in force were read, since the Unix epoch.");
     server_lines_put_decimal(lines, SERVER_NO_LABELS, (uint64_t)metrics->reloaded_us, 6);
+    if (metrics->certificate_expires > 0)
+        server_lines_single(lines, SERVER_GAUGE, "weir_tls_certificate_expiry_time_seconds",
+                            "seconds",
+                            "When the certificate in use expires, or the first of those that vouch "
+                            "for it, since the Unix epoch.",
+                            (uint64_t)metrics->certificate_expires);
     server_lines_single(lines, SERVER_GAUGE, "weir_series", NULL,
                         "Policies and limits that are counted by name.", metrics->series.count);
     server_lines_single(lines, SERVER_COUNTER, "weir_series_refused", NULL,

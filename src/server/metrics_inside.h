@@ -28,6 +28,7 @@ struct server_metrics {
     uint64_t reloads_ok, reloads_failed;
     int64_t reloaded_us; /* the last that went well, or the start */
     bool reload_failing;
+    int64_t certificate_expires; /* seconds since the epoch; 0: there is none */
 };
 
 /* ---- metrics_sum.c, under the lock ---- */

@@ -1,8 +1,9 @@
 /*
- * Policies and Envoy's rules as files, loaded whole or not at all, and handed to the loops. One lock guards
- * which is the newest; loops ask for it only when the generation has changed.
+ * Everything that is read again while the server runs: policies, Envoy's rules, certificates. Loaded whole or
+ * not at all, and handed to the loops. One lock guards which is the newest; loops ask for it only when the
+ * generation has changed.
  */
-#include "server/server.h"
+#include "server/conn.h"
 
 #include "base/clock.h"
 
@@ -15,7 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILES_MAX (SERVER_ENVOY_FILES_MAX + 1)
+#define FILES_MAX (SERVER_ENVOY_FILES_MAX + 4)
+#define GONE_MAX 2 /* looks in a row without a file: it is not just being replaced */
 #define FILE_BYTES_MAX ((size_t)4 << 20)
 #define WARNINGS_TOLD 10
 #define SETTLE_US 500000
@@ -45,17 +47,23 @@ static struct stamp {
     ino_t inode;
     uint64_t within; /* of a directory: its files */
 } stamps[FILES_MAX];
+static int gone[FILES_MAX]; /* looks in a row at which it was not there */
 
 /* ---- files ---- */
 
-static size_t file_count(const struct server_config *config)
+/* All files that are watched; how many. */
+static size_t list_files(const struct server_config *config, const char *ret[FILES_MAX])
 {
-    return config->envoy_count + (config->policies_path != NULL);
-}
-
-static const char *file_at(const struct server_config *config, size_t i)
-{
-    return i < config->envoy_count ? config->envoy_paths[i] : config->policies_path;
+    size_t n = 0;
+    for (size_t i = 0; i < config->envoy_count; i++)
+        ret[n++] = config->envoy_paths[i];
+    const char *const others[] = {config->policies_path, config->tls_cert, config->tls_key,
+                                  config->tls_client_ca};
+    for (size_t i = 0; i < WEIR__COUNT(others); i++) {
+        if (others[i])
+            ret[n++] = others[i];
+    }
+    return n;
 }
 
 static struct stamp stamp_of(const char *path)
@@ -100,13 +108,17 @@ static bool is_ready(const char *path, const struct stamp *stamp)
 bool server_rules_stale(struct server *server)
 {
     bool stale = false;
+    const char *files[FILES_MAX];
+    size_t n = list_files(&server->config, files);
     if (pthread_mutex_trylock(&load_lock)) /* being read just now */
         return false;
-    for (size_t i = 0; i < file_count(&server->config); i++) {
-        struct stamp now = stamp_of(file_at(&server->config, i));
-        /* A file that is gone for a moment is being replaced. */
-        stale = stale || (now.size >= 0 && memcmp(&now, &stamps[i], sizeof now) != 0 &&
-                          is_ready(file_at(&server->config, i), &now));
+    for (size_t i = 0; i < n; i++) {
+        struct stamp now = stamp_of(files[i]);
+        bool changed = memcmp(&now, &stamps[i], sizeof now) != 0;
+        /* A file that is gone for a moment is being replaced; one that stays away is a mistake. */
+        gone[i] = now.size < 0 ? gone[i] + 1 : 0;
+        stale =
+            stale || (changed && (now.size < 0 ? gone[i] >= GONE_MAX : is_ready(files[i], &now)));
     }
     pthread_mutex_unlock(&load_lock);
     return stale;
@@ -121,22 +133,43 @@ static bool has_changed(int fd, const struct stat *before)
             now.st_mtim.tv_nsec != before->st_mtim.tv_nsec);
 }
 
+/* Not by a FIFO, which may keep whoever opens it waiting, and can be read only once anyway. */
+static int open_to_read(const char *path, int *ret, struct stat *ret_info, weir_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || fstat(fd, ret_info)) {
+        weir__fail(err, WEIR_ESYSTEM, 0, "cannot read %s: %s", path, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return WEIR_ESYSTEM;
+    }
+    if (S_ISFIFO(ret_info->st_mode) || S_ISSOCK(ret_info->st_mode)) {
+        close(fd);
+        return weir__fail(err, WEIR_ESYSTEM, 0,
+                          "cannot read %s: it is a pipe, which can be read only once; give a file",
+                          path);
+    }
+    *ret = fd;
+    return 0;
+}
+
 int server_rules_read_file(const char *path, char **ret, size_t *ret_len, weir_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    char *text = fd < 0 ? NULL : malloc(FILE_BYTES_MAX + 1);
     struct stat before;
+    int fd = -1, code = open_to_read(path, &fd, &before, err);
+    if (code)
+        return code;
+    char *text = malloc(FILE_BYTES_MAX + 1);
     size_t len = 0;
     ssize_t got = 1;
-    bool half = fd >= 0 && fstat(fd, &before) == 0 && is_being_written(fd);
+    bool half = is_being_written(fd);
     while (text && got > 0 && len <= FILE_BYTES_MAX) {
         got = read(fd, text + len, FILE_BYTES_MAX + 1 - len);
         len += got > 0 ? (size_t)got : 0;
     }
-    int failed = fd < 0 || got < 0 ? errno : !text ? ENOMEM : 0;
+    int failed = got < 0 ? errno : !text ? ENOMEM : 0;
     half = !failed && (half || has_changed(fd, &before));
-    if (fd >= 0)
-        close(fd);
+    close(fd);
     if (half) {
         free(text);
         return weir__fail(err, WEIR_EBUSY, 0,
@@ -219,28 +252,40 @@ static void put_in_force(struct server *server, struct server_rules *rules)
         server_rules_release(old);
 }
 
+/* Before reading: a change that comes later is seen. */
+static void note_stamps(const struct server_config *config)
+{
+    const char *files[FILES_MAX];
+    size_t n = list_files(config, files);
+    for (size_t i = 0; i < n; i++)
+        stamps[i] = stamp_of(files[i]);
+}
+
 static int load(struct server *server, weir_error *err)
 {
     struct server_rules *rules = calloc(1, sizeof *rules);
-    struct stamp seen[FILES_MAX];
+    struct server_tls_context *tls = NULL;
     if (!rules)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the policies");
     atomic_init(&rules->users, 1);
-    for (size_t i = 0; i < file_count(&server->config);
-         i++) /* before reading: a later change is seen */
-        seen[i] = stamp_of(file_at(&server->config, i));
-    memcpy(stamps, seen, file_count(&server->config) * sizeof *seen);
+    note_stamps(&server->config);
     int code = load_policies(server, rules, err);
     if (code == 0)
         code = server_envoy_load(&server->config, &rules->envoy, err);
     if (code == 0)
         code = resolve_counters(server, rules, err);
+    if (code == 0 && server->tls)
+        code = server_tls_read_files(&server->config, &tls, err);
     if (code) {
         free_rules(rules);
         return code;
     }
     tell_warnings(rules->policies);
     put_in_force(server, rules);
+    if (tls) {
+        server_tls_use(server->tls, tls);
+        server_metrics_certificate(server->metrics, server_tls_expires(server->tls));
+    }
     return 0;
 }
 
@@ -250,6 +295,8 @@ int server_rules_load(struct server *server, weir_error *err)
     int code = load(server, err);
     pthread_mutex_unlock(&load_lock);
     server_metrics_reloaded(server->metrics, code == 0, weir__clock_us());
+    for (int i = 0; i < server->thread_count && code == 0; i++)
+        server_thread_wake(server->threads[i]);
     return code;
 }
 

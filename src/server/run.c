@@ -1,9 +1,11 @@
 /*
  * A server's life: open everything, start the loops, wait for signals, drain.
  *
- *     SIGTERM, SIGINT   stop accepting, answer what is under way, end; once more: end at once
- *     SIGHUP            read policies and certificate anew, open the access log anew
- *     SIGUSR2           start the program anew on the same sockets; when it is ready, drain
+ *     SIGTERM, SIGINT   not ready any more; after --shutdown-delay stop accepting, answer what is under
+ *                       way, end; once more: end at once
+ *     SIGHUP            read policies and certificates again, open the access log again
+ *     SIGUSR2           start the program again, from where it was started, on the same sockets; when that
+ *                       says that it is ready, drain
  */
 #include "server/conn.h"
 
@@ -15,33 +17,25 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #define EXIT_USAGE 2
 #define EXIT_STORE 3
-#define PREDECESSOR "WEIR_PREDECESSOR"
-#define FEW_CONNECTIONS 4096 /* worth a word */
-#define FILES_SPARE 64       /* descriptors for what is no connection */
+#define FEW_CONNECTIONS 4096           /* worth a word */
+#define FILES_SPARE 64                 /* descriptors for what is no connection */
+#define SUCCESSOR_US INT64_C(60000000) /* until one that is started must be ready */
+#define EXPIRY_WARNING_S (7 * 86400)
 
 static struct server server;
-
-void server_say(const char *format, ...)
-{
-    char line[1024];
-    va_list args;
-    va_start(args, format);
-    int len = vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    fprintf(stderr, "weir serve: %s\n",
-            len < 0 ? format : line); /* one write: threads do not mix */
-}
 
 /* ---- opening ---- */
 
@@ -106,7 +100,7 @@ static int open_all(weir_error *err)
 {
     int code = server_listeners_open(&server, err);
     if (code == 0 && server.config.tls_cert)
-        code = server_tls_create(server.config.tls_cert, server.config.tls_key, &server.tls, err);
+        code = server_tls_create(&server.config, &server.tls, err);
     if (code == 0)
         code = open_store(err);
     if (code == 0)
@@ -151,11 +145,13 @@ static void close_all(void)
 {
     server_demo_stop();
     if (!stop_threads()) {
-        server_say("a reload hangs while it reads its files; ending without it");
+        server_tell("a reload hangs while it reads its files; ending without it");
         if (server.access_log)
             server_access_log_close(server.access_log);
+        server_listeners_remove(&server);
         _exit(0);
     }
+    server_listeners_remove(&server);
     server_askers_destroy(server.askers);
     server_workers_destroy(server.workers);
     server_clients_destroy(server.clients);
@@ -187,8 +183,8 @@ static void raise_files(void)
     int64_t most = (int64_t)files.rlim_cur - FILES_SPARE;
     if (most < server.config.max_connections) {
         if (most < FEW_CONNECTIONS)
-            server_say("%lld connections at most: the limit of open files is %llu",
-                       (long long)weir__max(1, most), (unsigned long long)files.rlim_cur);
+            server_tell("%lld connections at most: the limit of open files is %llu",
+                        (long long)weir__max(1, most), (unsigned long long)files.rlim_cur);
         server.config.max_connections = weir__max(1, most);
     }
 }
@@ -219,119 +215,206 @@ static void tell_ready(void)
     char state[64];
     snprintf(state, sizeof state, "READY=1\nMAINPID=%ld", (long)getpid());
     server_notify(state);
-    const char *before = getenv(PREDECESSOR);
-    if (before && atol(before) == (long)getppid()) /* it waits for us to take over */
-        kill((pid_t)atol(before), SIGTERM);
-    unsetenv(PREDECESSOR);
+    server_listeners_taken_over();
 }
 
-/* ---- signals ---- */
+/* ---- reloading, by a worker: whatever the files are, signals are heard ---- */
 
-static void reload(const char *why)
+enum { RELOAD_CHANGED = 1, RELOAD_SIGNAL };
+
+static void warn_of_expiry(const struct server *it)
+{
+    int64_t now = weir__clock_us() / 1000000, expires = it->tls ? server_tls_expires(it->tls) : 0;
+    if (expires > 0 && expires - now < EXPIRY_WARNING_S)
+        server_tell("the certificate %s %s %lld days", it->config.tls_cert,
+                    expires < now ? "has expired, for" : "expires in",
+                    llabs((long long)(expires - now)) / 86400);
+}
+
+static void reload(struct server *it, int reason)
 {
     weir_error err;
-    if (server_rules_load(&server, &err)) {
-        server_say("%s: nothing changed, %s", why, err.message);
+    const char *why = reason == RELOAD_SIGNAL ? "SIGHUP" : "a file has changed";
+    if (reason == RELOAD_CHANGED && !server_rules_stale(it))
+        return;
+    if (server_rules_load(it, &err)) {
+        server_tell("%s: nothing changed, %s", why, err.message);
         return;
     }
-    server_say("%s: the policies are in force", why);
-    for (int i = 0; i < server.thread_count; i++)
-        server_thread_wake(server.threads[i]);
+    server_tell("%s: the policies%s are in force", why, it->tls ? " and certificates" : "");
+    warn_of_expiry(it);
 }
 
-static void renew_certificate(void)
+/* ---- handing over ---- */
+
+static struct {
+    pid_t pid; /* 0: none is under way */
+    bool ended;
+    int ready; /* it says there that it is ready */
+    int64_t until_us;
+} successor = {.ready = -1};
+
+static void forget_successor(void)
 {
-    weir_error err;
-    if (!server.tls)
-        return;
-    if (server_tls_renew(server.tls, server.config.tls_cert, server.config.tls_key, &err))
-        server_say("SIGHUP: the certificate stays, %s", err.message);
-    else
-        server_say("SIGHUP: the certificate was read anew");
+    close(successor.ready);
+    successor.ready = -1;
+    successor.pid = 0;
 }
-
-static pid_t successor; /* 0: none is under way */
 
 static void hand_over(char *const *argv)
 {
-    char text[32];
-    if (successor > 0 || getpid() == 1) {
-        server_say(successor > 0
-                       ? "SIGUSR2: another process is taking over already"
-                       : "SIGUSR2: as process 1 it cannot hand over, its container would end");
+    if (successor.pid > 0 || getpid() == 1) {
+        server_tell(successor.pid > 0
+                        ? "SIGUSR2: another process is taking over already"
+                        : "SIGUSR2: as process 1 it cannot hand over, its container would end");
         return;
     }
-    snprintf(text, sizeof text, "%ld", (long)getpid());
-    setenv(PREDECESSOR, text, 1);
-    int pid = server_listeners_hand_over(argv);
-    unsetenv(PREDECESSOR);
+    int pid = server_listeners_hand_over(argv, &successor.ready);
     if (pid < 0) {
-        server_say("cannot start anew: %s", strerror(errno));
+        server_tell("SIGUSR2: cannot start %s: %s; this process goes on", server_program(),
+                    strerror(errno));
         return;
     }
-    successor = pid;
-    server_say("process %d takes over", pid);
+    successor.pid = pid;
+    successor.ended = false;
+    successor.until_us = server_monotonic_us() + SUCCESSOR_US;
+    server_tell("SIGUSR2: process %d is started from %s", pid, server_program());
+}
+
+/* What the successor says; true: it is ready. */
+static bool hear_successor(void)
+{
+    int failed = 0;
+    ssize_t got = read(successor.ready, &failed, sizeof failed);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (got == sizeof failed && failed == SERVER_READY) {
+        server_tell("process %d takes over", successor.pid);
+        return true;
+    }
+    if (got == sizeof failed)
+        server_tell("SIGUSR2: cannot start %s: %s; this process goes on", server_program(),
+                    strerror(failed));
+    else
+        server_tell("process %d could not take over: it ended before it was ready; this process "
+                    "goes on",
+                    successor.pid);
+    if (!successor.ended)
+        kill(successor.pid, SIGKILL); /* one that has let go of us will never say more */
+    forget_successor();
+    return false;
+}
+
+static void look_after_successor(void)
+{
+    if (successor.pid == 0 || server_monotonic_us() < successor.until_us)
+        return;
+    server_tell("process %d is not ready after %d s and is killed; this process goes on",
+                successor.pid, (int)(SUCCESSOR_US / 1000000));
+    if (!successor.ended)
+        kill(successor.pid, SIGKILL);
+    forget_successor();
 }
 
 static void reap(void)
 {
-    int status;
     pid_t pid;
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        if (pid != successor)
-            continue;
-        server_say("process %d could not take over; this one goes on", pid);
-        successor = 0;
+    while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+        successor.ended = successor.ended || pid == successor.pid;
+}
+
+/* ---- signals ---- */
+
+/* Waits; true: a second signal came, so that nothing more is waited for. */
+static bool wait_for_signal(const sigset_t *signals, int64_t until, bool (*done)(void))
+{
+    struct timespec moment = {.tv_nsec = 20000000};
+    while (!done() && server_monotonic_us() < until) {
+        int got = sigtimedwait(signals, NULL, &moment);
+        if (got == SIGTERM || got == SIGINT)
+            return true;
+        if (got == SIGCHLD)
+            reap();
     }
+    return false;
+}
+
+static bool never(void)
+{
+    return false;
+}
+
+static bool all_gone(void)
+{
+    return atomic_load(&server.accepting) == 0 && atomic_load(&server.connections) == 0;
 }
 
 static void drain(const sigset_t *signals)
 {
-    int64_t until = server_monotonic_us() + server.config.drain_timeout_us;
-    struct timespec moment = {.tv_nsec = 20000000};
-    if (!atomic_load(&server.handed_over)) /* else the service goes on */
+    atomic_store(&server.leaving, true);
+    if (!atomic_load(&server.handed_over)) { /* else the service goes on */
         server_notify("STOPPING=1");
+        int64_t delay = server.config.shutdown_delay_us;
+        if (delay > 0 && wait_for_signal(signals, server_monotonic_us() + delay, never))
+            return;
+    }
     atomic_store(&server.draining, true);
     for (int i = 0; i < server.thread_count; i++)
         server_thread_wake(server.threads[i]);
     server_demo_stop();
     server_workers_drain(server.workers);
-    while ((atomic_load(&server.accepting) > 0 || atomic_load(&server.connections) > 0) &&
-           server_monotonic_us() < until) {
-        int got = sigtimedwait(signals, NULL, &moment);
-        if (got == SIGTERM || got == SIGINT)
-            return;
+    wait_for_signal(signals, server_monotonic_us() + server.config.drain_timeout_us, all_gone);
+}
+
+/* One signal that came; true: stop. */
+static bool handle_signal(int number, char *const *argv)
+{
+    switch (number) {
+    case SIGTERM:
+    case SIGINT:
+        return true;
+    case SIGHUP:
+        server_workers_errand(server.workers, reload, RELOAD_SIGNAL);
+        if (server.access_log)
+            server_access_log_reopen(server.access_log);
+        break;
+    case SIGUSR2:
+        hand_over(argv);
+        break;
+    case SIGCHLD:
+        reap();
+        break;
+    default:
+        break;
     }
+    return false;
 }
 
 static void serve(const sigset_t *signals, char *const *argv)
 {
-    struct timespec second = {.tv_sec = 1};
     int64_t ticked = server_monotonic_us();
-    for (;;) {
-        siginfo_t info;
-        int got = sigtimedwait(signals, &info, &second);
-        if (got == SIGTERM || got == SIGINT) {
-            atomic_store(&server.handed_over, successor > 0 && info.si_pid == successor);
-            return;
+    int told = signalfd(-1, signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    for (bool over = told < 0; !over;) {
+        struct pollfd wait[] = {{.fd = told, .events = POLLIN},
+                                {.fd = successor.ready, .events = POLLIN}};
+        struct signalfd_siginfo info;
+        poll(wait, WEIR__COUNT(wait), 1000);
+        while (!over && read(told, &info, sizeof info) == sizeof info)
+            over = handle_signal((int)info.ssi_signo, argv);
+        if (!over && successor.pid > 0 && wait[1].revents && hear_successor()) {
+            atomic_store(&server.handed_over, true);
+            over = true;
         }
-        if (got == SIGHUP) {
-            reload("SIGHUP");
-            renew_certificate();
-            if (server.access_log)
-                server_access_log_reopen(server.access_log);
-        }
-        if (got == SIGUSR2)
-            hand_over(argv);
-        if (got == SIGCHLD)
-            reap();
+        look_after_successor();
         if (server_monotonic_us() - ticked < 1000000)
             continue;
         ticked += 1000000;
         server_metrics_tick(server.metrics, weir__clock_us());
-        if (server.config.watch && server_rules_stale(&server))
-            reload("a file has changed");
+        if (server.config.watch)
+            server_workers_errand(server.workers, reload, RELOAD_CHANGED);
     }
+    if (told >= 0)
+        close(told);
 }
 
 /* What clients made us keep goes back to the system when they are gone, and memory in use is what is kept:
@@ -356,17 +439,20 @@ int server_run(const struct server_config *config, char *const *argv)
         sigaddset(&signals, handled[i]);
     pthread_sigmask(SIG_BLOCK, &signals, NULL); /* for all threads: the main one waits for them */
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGIO, SIG_IGN); /* who opens a file for writing while rules.c asks whether somebody does */
+    signal(SIGIO,
+           SIG_IGN); /* who opens a file for writing while rules.c asks whether somebody does */
     raise_files();
+    server_program_note();
     int code = open_all(&err);
     if (code) {
-        server_say("%s", err.message[0] ? err.message : weir_strerror(code));
+        server_tell("%s", err.message[0] ? err.message : weir_strerror(code));
         close_all();
         return code == WEIR_EINVAL || code == WEIR_ESYNTAX || code == WEIR_EURL ? EXIT_USAGE
                                                                                 : EXIT_STORE;
     }
     atomic_store(&server.ready, true);
     greet();
+    warn_of_expiry(&server);
     tell_ready();
     if (server.config.demo_load)
         server_demo_start(&server);

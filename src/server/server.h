@@ -43,6 +43,7 @@ struct server_config {
     } listens[SERVER_LISTENERS_MAX];
     size_t listen_count;
     const char *tls_cert, *tls_key;
+    const char *tls_client_ca; /* NULL: clients need no certificate */
     const char *store_url;
     const char *policies_path;                       /* NULL: the built-in demonstration */
     const char *envoy_paths[SERVER_ENVOY_FILES_MAX]; /* files and directories */
@@ -60,9 +61,10 @@ struct server_config {
     int64_t idle_timeout_us;    /* a connection without a request */
     int64_t request_timeout_us; /* from a request's first byte to its last; also for writing */
     int64_t drain_timeout_us;
-    int64_t max_age_us;       /* of an HTTP/2 connection; 0: any */
-    int64_t max_age_grace_us; /* what is under way then has so long */
-    int64_t max_delay_us;     /* the longest wait that a request may ask for */
+    int64_t max_age_us;        /* of an HTTP/2 connection; 0: any */
+    int64_t max_age_grace_us;  /* what is under way then has so long */
+    int64_t shutdown_delay_us; /* not ready any more, but still listening */
+    int64_t max_delay_us;      /* the longest wait that a request may ask for */
     enum weir__field_style style;
     const char *access_log;
     int64_t access_log_sample;
@@ -112,6 +114,7 @@ struct server {
     atomic_int accepting;      /* threads that let connections in */
     atomic_uint_fast64_t kept; /* bytes kept for connections */
     atomic_bool draining, stopping, ready;
+    atomic_bool leaving;             /* not ready any more: it will drain */
     atomic_bool handed_over;         /* a successor has the sockets */
     atomic_int_fast64_t test_now_us; /* test clock: -1 is not set */
 };
@@ -120,8 +123,6 @@ struct server {
 
 /* Starts, serves until SIGTERM or SIGINT, drains. An exit code as cli.h has them; says why on stderr. */
 int server_run(const struct server_config *config, char *const *argv);
-/* A line on stderr. By any thread. */
-void server_say(const char *format, ...) WEIR__PRINTF(1, 2);
 
 /* ---- told.c ---- */
 
@@ -132,7 +133,8 @@ void server_tell_once(const char *address, const char *format, ...) WEIR__PRINTF
 
 /* ---- rules.c ---- */
 
-/* Reads the files and puts them in force, or changes nothing. The report is for people and JSON. */
+/* Reads the files, certificates included, and puts them in force, or changes nothing. The report is for people and
+ * JSON. */
 int server_rules_load(struct server *server, weir_error *err);
 void server_rules_release(struct server_rules *rules);
 struct server_rules *server_rules_hold(struct server_rules *rules);

@@ -8,6 +8,7 @@
  *   3. An idle connection keeps no record buffers.
  *   4. Writing to a socket that is gone raises no signal.
  *   5. A certificate can be renewed while it serves: connections keep the one they began with.
+ *   6. Where clients must have certificates, nobody is read from before his is verified.
  */
 #include "server/conn.h"
 
@@ -19,11 +20,18 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct server_tls {
     pthread_mutex_t lock; /* for which context it is; connections have references of their own */
-    SSL_CTX *context;
+    struct server_tls_context *now;
     BIO_METHOD *socket;
+};
+
+/* Certificate, key and whom to trust, as read at one moment. */
+struct server_tls_context {
+    SSL_CTX *context;
+    int64_t expires; /* the first of the certificates, in seconds since the epoch; 0: unknown */
 };
 
 struct server_tls_conn {
@@ -85,32 +93,103 @@ static const char *reason(void)
     return text ? text : "unknown reason";
 }
 
-/* Whether a file can be read at all: the system's reasons are clearer than OpenSSL's. */
-static int open_file(const char *what, const char *option, const char *path, BIO **ret,
-                     weir_error *err)
+/* A file's text, in memory: a FIFO or a device must not hold anybody up. */
+static int open_file(const char *what, const char *option, const char *path, char **ret_text,
+                     BIO **ret, weir_error *err)
 {
-    errno = 0;
-    BIO *file = BIO_new_file(path, "r");
-    if (!file)
-        return weir__fail(err, WEIR_ESYSTEM, 0, "cannot read the %s %s: %s; give another with %s",
-                          what, path, errno ? strerror(errno) : reason(), option);
-    *ret = file;
-    return 0;
+    size_t len = 0;
+    weir_error why;
+    int code = server_rules_read_file(path, ret_text, &len, &why);
+    if (code)
+        return weir__fail(err, code, 0, "the %s: %.300s; give another with %s", what, why.message,
+                          option);
+    *ret = BIO_new_mem_buf(*ret_text, (int)len);
+    if (*ret)
+        return 0;
+    free(*ret_text);
+    return weir__fail(err, WEIR_ENOMEM, 0, "no TLS: out of memory");
 }
 
-static int read_certificate(SSL_CTX *context, const char *path, weir_error *err)
+static void note_expiry(struct server_tls_context *ret, const X509 *certificate)
+{
+    struct tm tm;
+    if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &tm) != 1)
+        return;
+    int64_t at = (int64_t)timegm(&tm);
+    ret->expires = ret->expires == 0 ? at : weir__min(ret->expires, at);
+}
+
+/* The server's own, then those that vouch for it. */
+static bool use_chain(struct server_tls_context *ret, BIO *file)
+{
+    X509 *own = PEM_read_bio_X509_AUX(file, NULL, NULL, NULL), *next;
+    bool fine = own && SSL_CTX_use_certificate(ret->context, own) == 1;
+    if (fine)
+        note_expiry(ret, own);
+    X509_free(own);
+    while (fine && (next = PEM_read_bio_X509(file, NULL, NULL, NULL))) {
+        note_expiry(ret, next);
+        fine = SSL_CTX_add0_chain_cert(ret->context, next) == 1;
+        if (!fine)
+            X509_free(next);
+    }
+    return fine && ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE; /* the end */
+}
+
+static int read_certificate(struct server_tls_context *ret, const char *path, weir_error *err)
 {
     BIO *file = NULL;
-    int code = open_file("certificate", "--tls-cert", path, &file, err);
+    char *text = NULL;
+    int code = open_file("certificate", "--tls-cert", path, &text, &file, err);
     if (code)
         return code;
+    if (!use_chain(ret, file))
+        code = weir__fail(err, WEIR_EINVAL, 0,
+                          "%s is no certificate: %s; expected PEM, the server's own first, then "
+                          "those that vouch for it",
+                          path, reason());
     BIO_free(file);
-    if (SSL_CTX_use_certificate_chain_file(context, path) == 1)
-        return 0;
-    return weir__fail(err, WEIR_EINVAL, 0,
-                      "%s is no certificate: %s; expected PEM, the server's own first, then those "
-                      "that vouch for it",
-                      path, reason());
+    free(text);
+    ERR_clear_error();
+    return code;
+}
+
+/* ---- clients' certificates ---- */
+
+/* Every certificate of the file vouches for clients; its name is told to them. */
+static bool trust_all(SSL_CTX *context, BIO *file)
+{
+    X509_STORE *store = SSL_CTX_get_cert_store(context);
+    X509 *next;
+    size_t found = 0;
+    bool fine = true;
+    while (fine && (next = PEM_read_bio_X509(file, NULL, NULL, NULL))) {
+        fine = X509_STORE_add_cert(store, next) == 1 && SSL_CTX_add_client_CA(context, next) == 1;
+        X509_free(next);
+        found += fine;
+    }
+    return fine && found > 0 && ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
+}
+
+/* Only who has a certificate by one of these gets through the handshake. */
+static int read_client_ca(SSL_CTX *context, const char *path, weir_error *err)
+{
+    BIO *file = NULL;
+    char *text = NULL;
+    int code = open_file("certificates that vouch for clients", "--tls-client-ca", path, &text,
+                         &file, err);
+    if (code)
+        return code;
+    if (!trust_all(context, file))
+        code = weir__fail(err, WEIR_EINVAL, 0,
+                          "%s holds no certificates: %s; expected PEM, those that vouch for "
+                          "clients' certificates",
+                          path, reason());
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    BIO_free(file);
+    free(text);
+    ERR_clear_error();
+    return code;
 }
 
 /* Nobody is there to be asked for a passphrase. */
@@ -124,12 +203,14 @@ static int no_passphrase(char *room, int size, int writing, void *context)
 static int read_key(SSL_CTX *context, const char *path, const char *cert_path, weir_error *err)
 {
     BIO *file = NULL;
-    int code = open_file("key", "--tls-key", path, &file, err);
+    char *text = NULL;
+    int code = open_file("key", "--tls-key", path, &text, &file, err);
     if (code)
         return code;
     bool encrypted = false;
     EVP_PKEY *key = PEM_read_bio_PrivateKey(file, NULL, no_passphrase, &encrypted);
     BIO_free(file);
+    free(text);
     if (encrypted)
         code = weir__fail(err, WEIR_EINVAL, 0,
                           "the key %s is encrypted; remove the passphrase (openssl pkey -in FILE "
@@ -179,28 +260,39 @@ static bool set_up(SSL_CTX *context)
            SSL_CTX_set_num_tickets(context, 1) == 1;
 }
 
-static int make_context(const char *cert, const char *key, SSL_CTX **ret, weir_error *err)
+int server_tls_read_files(const struct server_config *config, struct server_tls_context **ret,
+                          weir_error *err)
 {
-    ERR_clear_error();
-    SSL_CTX *context = SSL_CTX_new(TLS_server_method());
+    struct server_tls_context *fresh = calloc(1, sizeof *fresh);
     int code = 0;
-    if (!context || !set_up(context))
+    ERR_clear_error();
+    if (!fresh || !(fresh->context = SSL_CTX_new(TLS_server_method())) || !set_up(fresh->context))
         code = weir__fail(err, WEIR_ENOMEM, 0, "no TLS: %s", reason());
     if (code == 0)
-        code = read_certificate(context, cert, err);
+        code = read_certificate(fresh, config->tls_cert, err);
     if (code == 0)
-        code = read_key(context, key, cert, err);
+        code = read_key(fresh->context, config->tls_key, config->tls_cert, err);
+    if (code == 0 && config->tls_client_ca)
+        code = read_client_ca(fresh->context, config->tls_client_ca, err);
     ERR_clear_error();
     if (code)
-        SSL_CTX_free(context);
+        server_tls_context_free(fresh);
     else
-        *ret = context;
+        *ret = fresh;
     return code;
 }
 
-int server_tls_create(const char *cert, const char *key, struct server_tls **ret, weir_error *err)
+void server_tls_context_free(struct server_tls_context *context)
 {
-    if (!cert || !key)
+    if (!context)
+        return;
+    SSL_CTX_free(context->context);
+    free(context);
+}
+
+int server_tls_create(const struct server_config *config, struct server_tls **ret, weir_error *err)
+{
+    if (!config->tls_cert || !config->tls_key)
         return weir__fail(err, WEIR_EINVAL, 0,
                           "TLS needs a certificate and its key; give both --tls-cert FILE and "
                           "--tls-key FILE");
@@ -210,7 +302,7 @@ int server_tls_create(const char *cert, const char *key, struct server_tls **ret
         return weir__fail(err, WEIR_ENOMEM, 0, "no TLS: out of memory");
     }
     pthread_mutex_init(&tls->lock, NULL);
-    int code = make_context(cert, key, &tls->context, err);
+    int code = server_tls_read_files(config, &tls->now, err);
     if (code) {
         server_tls_destroy(tls);
         return code;
@@ -219,25 +311,28 @@ int server_tls_create(const char *cert, const char *key, struct server_tls **ret
     return 0;
 }
 
-int server_tls_renew(struct server_tls *tls, const char *cert, const char *key, weir_error *err)
+void server_tls_use(struct server_tls *tls, struct server_tls_context *fresh)
 {
-    SSL_CTX *fresh, *old;
-    int code = make_context(cert, key, &fresh, err);
-    if (code)
-        return code;
     pthread_mutex_lock(&tls->lock);
-    old = tls->context;
-    tls->context = fresh;
+    struct server_tls_context *old = tls->now;
+    tls->now = fresh;
     pthread_mutex_unlock(&tls->lock);
-    SSL_CTX_free(old);
-    return 0;
+    server_tls_context_free(old);
+}
+
+int64_t server_tls_expires(struct server_tls *tls)
+{
+    pthread_mutex_lock(&tls->lock);
+    int64_t expires = tls->now->expires;
+    pthread_mutex_unlock(&tls->lock);
+    return expires;
 }
 
 void server_tls_destroy(struct server_tls *tls)
 {
     if (!tls)
         return;
-    SSL_CTX_free(tls->context);
+    server_tls_context_free(tls->now);
     pthread_mutex_destroy(&tls->lock);
     BIO_meth_free(tls->socket);
     free(tls);
@@ -248,7 +343,7 @@ void server_tls_destroy(struct server_tls *tls)
 static SSL *make_session(struct server_tls *tls)
 {
     pthread_mutex_lock(&tls->lock);
-    SSL *session = SSL_new(tls->context);
+    SSL *session = SSL_new(tls->now->context);
     pthread_mutex_unlock(&tls->lock);
     return session;
 }

@@ -36,6 +36,8 @@ struct server_workers {
     struct server *server;
     pthread_mutex_t lock;
     bool draining, stopping;
+    void (*errand)(struct server *, int); /* NULL: none waits */
+    int errand_reason;
     struct lane lanes[SERVER_LANES];
 };
 
@@ -56,13 +58,29 @@ static void drop(struct server_batch *batch)
     server_batch_bring_back(batch);
 }
 
+/* Under the lock, which is let go of meanwhile. */
+static void run_errand(struct server_workers *workers)
+{
+    void (*errand)(struct server *, int) = workers->errand;
+    int reason = workers->errand_reason;
+    workers->errand = NULL;
+    workers->errand_reason = 0;
+    pthread_mutex_unlock(&workers->lock);
+    errand(workers->server, reason);
+    pthread_mutex_lock(&workers->lock);
+}
+
 static struct server_batch *next_work(struct lane *lane)
 {
     struct server_workers *workers = lane->workers;
     pthread_mutex_lock(&workers->lock);
     lane->running = NULL;
-    while (!lane->first && !workers->stopping)
-        pthread_cond_wait(&lane->some, &workers->lock);
+    while (!lane->first && !workers->stopping) {
+        if (lane == &workers->lanes[SERVER_LANE_ADMIN] && workers->errand)
+            run_errand(workers);
+        else
+            pthread_cond_wait(&lane->some, &workers->lock);
+    }
     struct server_batch *batch = lane->first;
     if (batch) {
         lane->first = batch->next;
@@ -152,6 +170,17 @@ void server_workers_give(struct server_workers *workers, struct server_batch *ba
     pthread_mutex_unlock(&workers->lock);
     if (late)
         drop(batch);
+}
+
+void server_workers_errand(struct server_workers *workers, void (*errand)(struct server *, int),
+                           int reason)
+{
+    pthread_mutex_lock(&workers->lock);
+    workers->errand = errand;
+    workers->errand_reason = workers->errand_reason > reason ? workers->errand_reason : reason;
+    if (!workers->draining)
+        pthread_cond_signal(&workers->lanes[SERVER_LANE_ADMIN].some);
+    pthread_mutex_unlock(&workers->lock);
 }
 
 /* ---- going ---- */

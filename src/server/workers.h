@@ -13,6 +13,10 @@ bool server_work_admit(struct server_conn *conn, enum server_lane lane, size_t b
 void server_work_leave(struct server_conn *conn, enum server_lane lane, size_t bytes);
 /* A batch whose last ask is work. */
 void server_workers_give(struct server_workers *workers, struct server_batch *batch);
+/* Has the administrators' worker do an errand of the server's own. One that waits already is done once, for
+ * the greater of the reasons. */
+void server_workers_errand(struct server_workers *workers, void (*errand)(struct server *, int),
+                           int reason);
 /* The connection is gone, or one of its streams: its simulations are dropped or stopped, and come back. */
 void server_work_cancel(struct server_conn *conn, int32_t stream);
 /* Nothing begins any more; what waits comes back as dropped. */

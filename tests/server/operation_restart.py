@@ -5,6 +5,7 @@
 """
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -212,6 +213,90 @@ def test_hand_over_to_a_new_program(check):
         succession.__exit__()
 
 
+def program_of(pid):
+    return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+
+
+def test_hand_over_by_path(check):
+    """Upgrades as people do them: the running program is moved away, by a relative path, through a link. What stands
+    where it was started is what is started."""
+    operation_tools.adopt_orphans()
+    with Folder() as folder:
+        for way in ("moved", "relative", "linked"):
+            for name in ("weir", "weir.old", "new"):
+                (folder / name).unlink(missing_ok=True)
+            shutil.copy(weir_server.WEIR, folder / ("old" if way == "linked" else "weir"))
+            shutil.copy(weir_server.WEIR, folder / "new")
+            if way == "linked":
+                (folder / "weir").symlink_to("old")
+            real, weir_server.WEIR = weir_server.WEIR, str(folder / "weir")
+            here = os.getcwd()
+            try:
+                if way == "relative":
+                    weir_server.WEIR = "../" * len(pathlib.Path(tempfile.gettempdir()).parts) + str(folder / "weir").lstrip("/")
+                server = weir_server.Server("--threads 1")
+                server.start()
+            finally:
+                weir_server.WEIR = real
+                os.chdir(here)
+            if way == "linked":
+                (folder / "weir").unlink()
+                (folder / "weir").symlink_to("new")
+            else:
+                (folder / "weir").rename(folder / "weir.old")
+                shutil.copy(folder / "new", folder / "weir")
+            server.signal(signal.SIGUSR2)
+            check(server.wait_for(lambda server=server: re.search(r"process (\d+) takes over", server.stderr())),
+                  f"{way}: one takes over, {server.stderr()}")
+            successor = int(re.search(r"process (\d+) takes over", server.stderr())[1])
+            check.equal(program_of(successor), "new" if way == "linked" else "weir", f"{way}: which one")
+            check.equal(server.process.wait(weir_server.STOP_SECONDS), 0, f"{way}: exit code of the old one")
+            with resp.Client(server.port) as client:
+                check.equal(client.call("PING"), "PONG", f"{way}: the new one answers")
+            check.equal(operation_tools.end(successor), 0, f"{way}: exit code of the new one")
+            shutil.rmtree(server.folder)
+
+
+def test_hand_over_to_no_server(check):
+    """Nothing, garbage, somebody else's program, a server that cannot start: told of, and the old one goes on."""
+    operation_tools.adopt_orphans()
+    with Folder() as folder:
+        shutil.copy(weir_server.WEIR, folder / "weir")
+        real, weir_server.WEIR = weir_server.WEIR, str(folder / "weir")
+        try:
+            server = weir_server.Server("--threads 1", policies="version: 1\npolicies: []\n")
+            server.start()
+        finally:
+            weir_server.WEIR = real
+        cases = [("garbage", b"no program at all\n" * 10, 0o755, "Exec format error"), ("not executable", b"x", 0o644, "ermission"),
+                 ("gone", None, 0, "No such file"), ("another program", b"#!/bin/sh\nexit 0\n", 0o755, "before it was ready"),
+                 ("one that dies", b"#!/bin/sh\nkill -9 $$\n", 0o755, "before it was ready")]
+        for what, text, mode, words in cases:
+            (folder / "weir").unlink(missing_ok=True)
+            if text is not None:
+                (folder / "weir").write_bytes(text)
+                (folder / "weir").chmod(mode)
+            server.errors.clear()
+            server.signal(signal.SIGUSR2)
+            check(server.wait_for(lambda words=words: words in server.stderr()), f"{what}: it is told, {server.stderr()}")
+            check("takes over" not in server.stderr(), f"{what}: and nothing else is, {server.stderr()}")
+            with resp.Client(server.port) as client:
+                check.equal(client.call("PING"), "PONG", f"{what}: the old one goes on")
+        shutil.copy(real, folder / "weir")
+        server.write("policies.yaml", "nonsense\n")
+        server.errors.clear()
+        server.signal(signal.SIGUSR2)
+        check(server.wait_for(lambda: "before it was ready" in server.stderr()), f"a server that cannot start: {server.stderr()}")
+        server.write("policies.yaml", "version: 1\npolicies: []\n")
+        server.errors.clear()
+        server.signal(signal.SIGUSR2)
+        check(server.wait_for(lambda: "takes over" in server.stderr()), f"and then one that can: {server.stderr()}")
+        successor = int(re.search(r"process (\d+) takes over", server.stderr())[1])
+        check.equal(server.process.wait(weir_server.STOP_SECONDS), 0, "exit code of the old one")
+        check.equal(operation_tools.end(successor), 0, "exit code of the new one")
+        shutil.rmtree(server.folder)
+
+
 # ---- what the zone keeps ----
 
 def test_state_outlives_a_restart(check):
@@ -264,6 +349,7 @@ def test_two_servers_on_one_zone(check):
 
 TESTS = [test_socket_activation, test_several_sockets, test_sockets_with_tls, test_listen_pid_of_another, test_hand_over,
          test_hand_over_that_fails, test_connections_during_a_hand_over, test_hand_over_to_a_new_program,
+         test_hand_over_by_path, test_hand_over_to_no_server,
          test_state_outlives_a_restart, test_two_servers_on_one_zone]
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ what it tells systemd about it.
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -256,6 +257,95 @@ def test_unix_socket(check):
         shutil.rmtree(folder)
 
 
+def test_unix_socket_is_removed(check):
+    """Who made it removes it, also by a successor; what another has put there meanwhile stays."""
+    folder = weir_server.Server("").folder
+    path = f"{folder}/s"
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with weir_server.Server(["--listen", f"unix:{path}", "--threads", "1"], listen=None) as server:
+                server.signal(number)
+                server.process.wait(weir_server.STOP_SECONDS)
+                check(not os.path.exists(path), f"{number.name}: it is gone")
+        with weir_server.Server(["--listen", f"unix:{path}", "--threads", "1"], listen=None) as server:
+            os.unlink(path)
+            with weir_server.Server(["--listen", f"unix:{path}", "--threads", "1"], listen=None):
+                server.stop()
+                check.equal(ask_unix(path), b"+PONG\r\n", "another's stays")
+        check(not os.path.exists(path), "until that one goes")
+        code, said = weir_server.refused(["--listen", f"unix:{path}", "--store", "file:/nonexistent/zone"])
+        check(code == 3 and not os.path.exists(path), f"one that does not start leaves none: {code} {said}")
+        with weir_server.Server(["--listen", f"unix:{path}", "--threads", "1"], listen=None) as server:
+            server.signal(signal.SIGUSR2)
+            check.equal(server.process.wait(weir_server.STOP_SECONDS), 0, "handed over")
+            check.equal(ask_unix(path), b"+PONG\r\n", "the successor has it")
+            successor = int(re.search(r"process (\d+) takes over", server.stderr())[1])
+            os.kill(successor, signal.SIGTERM)
+            check(comes_true(lambda: not os.path.exists(path)), "and removes it")
+    finally:
+        shutil.rmtree(folder)
+
+
+def comes_true(ask):
+    end = time.monotonic() + weir_server.PATIENCE_SECONDS
+    while not ask() and time.monotonic() < end:
+        time.sleep(0.01)
+    return ask()
+
+
+def readiness(port):
+    with http_client.Client(port) as client:
+        return tuple(client.get(path).status for path in ("/healthz", "/readyz", "/healthcheck"))
+
+
+def test_shutdown_delay(check):
+    """Not ready at once, served for a while, then the usual end; a second signal is at once."""
+    with weir_server.Server("--threads 2 --shutdown-delay 2s") as server:
+        with http_client.Client(server.port) as old:
+            check.equal(readiness(server.port), (200, 200, 200), "before")
+            start = time.monotonic()
+            server.signal(signal.SIGTERM)
+            check(server.wait_for(lambda: readiness(server.port) == (200, 503, 503)), "not ready, but alive, for new connections")
+            check.equal(old.get("/v1/take", key="k", limit=LIMIT).status, 200, "old ones are served")
+            with resp.Client(server.port) as client:
+                check.equal(client.call("WEIR.TAKE", "k", LIMIT)[0], 1, "and new ones")
+            check(time.monotonic() - start < 2 or server.is_closed(), "while it listens")
+            check(server.wait_for(server.is_closed), "then nobody new is let in")
+            took = time.monotonic() - start
+            check(took >= 1.9, f"after the delay: {took:.2f} s")
+        server.stop()
+    with weir_server.Server("--threads 2 --shutdown-delay 1h") as server:
+        server.signal(signal.SIGTERM)
+        check(server.wait_for(lambda: readiness(server.port)[1] == 503), "it waits")
+        server.signal(signal.SIGTERM)
+        check.equal(server.process.wait(weir_server.STOP_SECONDS), 0, "twice is at once")
+
+
+def test_reload_never_blocks(check):
+    """Pipes where files should be: nobody writes to them, so that opening one could take for ever."""
+    policies = "version: 1\npolicies: []\n"
+    for which in ("policies", "certificate"):
+        server = weir_server.Server("--threads 1", policies=policies, files={"cert.pem": "", "key.pem": ""})
+        if which == "certificate":
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                            "-days", "2", "-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=x"], cwd=server.folder, check=True,
+                           stderr=subprocess.DEVNULL)
+            server.options += ["--listen-tls", "127.0.0.1:0", "--tls-cert", "cert.pem", "--tls-key", "key.pem"]
+        name = "policies.yaml" if which == "policies" else "cert.pem"
+        with server:
+            path = server.folder / name
+            path.unlink()
+            os.mkfifo(path)
+            server.signal(signal.SIGHUP)
+            check(server.wait_for(lambda: "nothing changed" in server.stderr() and name in server.stderr()),
+                  f"{which}: it is told, {server.stderr()}")
+            with http_client.Client(server.port) as client:
+                check.equal(client.post("/v1/reload", {}).status, 409, f"{which}: by /v1/reload, too")
+                check.equal(client.get("/readyz").status, 200, f"{which}: and it goes on")
+            server.signal(signal.SIGHUP)
+            check(server.stop() < 20, f"{which}: SIGTERM is heard")
+
+
 def ask_unix(path):
     with socket.socket(socket.AF_UNIX) as it:
         it.settimeout(weir_server.PATIENCE_SECONDS)
@@ -267,7 +357,7 @@ def ask_unix(path):
 TESTS = [test_idle_connections_are_closed, test_held_answers_arrive, test_held_answers_do_not_hold_the_server,
          test_twice_is_at_once, test_requests_under_way_are_finished, test_pipelines_are_exact,
          test_who_waits_at_the_door_is_let_in, test_readiness, test_remote_store, test_notify, test_no_notify, test_process_one,
-         test_unix_socket]
+         test_unix_socket, test_unix_socket_is_removed, test_shutdown_delay, test_reload_never_blocks]
 
 if __name__ == "__main__":
     sys.exit(weir_server.run(TESTS, sys.argv[1:]))

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """TLS: curl, openssl, redis-cli, h2load, Python and grpc-js, with certificates made here; what is wrong with them."""
 import json
+import os
 import pathlib
 import select
 import shutil
@@ -13,6 +14,8 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
+import urllib.request
 
 import grpc_service
 import redis_server
@@ -38,10 +41,11 @@ def make_certificates(folder):
     openssl(folder, "req", "-x509", *CURVE, "-nodes", "-days", "2", "-keyout", "ca.key", "-out", "ca.crt", "-subj",
             "/CN=test authority")
     (pathlib.Path(folder) / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-    for name, key in (("server", CURVE), ("rsa", ("-newkey", "rsa:2048")), ("other", CURVE)):
+    for name, key, days in (("server", CURVE, "2"), ("rsa", ("-newkey", "rsa:2048"), "2"), ("other", CURVE, "2"),
+                            ("later", CURVE, "9")):
         openssl(folder, "req", *key, "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
         openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial",
-                "-days", "2", "-extfile", "names", "-out", f"{name}.crt")
+                "-days", days, "-extfile", "names", "-out", f"{name}.crt")
     openssl(folder, "pkey", "-in", "server.key", "-aes256", "-passout", "pass:word", "-out", "locked.key")
 
 
@@ -293,27 +297,89 @@ def comes_true(ask):
     return ask()
 
 
+def expiry(server):
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=PATIENCE_SECONDS) as answer:
+        found = [line.split() for line in answer.read().decode().splitlines() if line.startswith("weir_tls_certificate_expiry")]
+    return float(found[0][1]) if found else None
+
+
+def reload_status(server):
+    asked = urllib.request.Request(f"http://127.0.0.1:{server.port}/v1/reload", data=b"{}",
+                                   headers={"content-type": "application/json"})
+    try:
+        with urllib.request.urlopen(asked, timeout=PATIENCE_SECONDS) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
 def test_renewal(check):
-    """SIGHUP: a renewed pair is shown to new connections, a bad one changes nothing; old connections go on."""
+    """A renewed pair is shown to new connections, by SIGHUP, by /v1/reload and when the files change; a bad one changes
+    nothing and is told of; old connections go on."""
     with Certificates() as certificates:
         pair = [certificates.path("live.crt"), certificates.path("live.key")]
-        for name, to in zip(certificates.pair("server"), pair):
-            shutil.copy(name, to)
-        with Server(tls=pair) as server:
-            check.equal(subject(certificates, server), "server", "as it began")
-            with socket.create_connection(("127.0.0.1", server.tls_port), PATIENCE_SECONDS) as plain, \
-                    certificates.context("http/1.1").wrap_socket(plain, server_hostname="localhost") as old:
-                for name, to in zip(certificates.pair("other"), pair):
-                    shutil.copy(name, to)
-                server.process.send_signal(signal.SIGHUP)
-                check(comes_true(lambda: subject(certificates, server) == "other"), "renewed")
-                old.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                check(old.recv(4096).startswith(b"HTTP/1.1 200"), "a connection made before goes on")
-            pathlib.Path(pair[1]).write_text("no key\n")
-            server.process.send_signal(signal.SIGHUP)
-            check(comes_true(lambda: "the certificate stays" in server.said() and "live.key" in server.said()),
-                  "what is wrong with the new key is told")
-            check.equal(subject(certificates, server), "other", "and the last good pair is used")
+
+        def install(kind):
+            for name, to in zip(certificates.pair(kind), pair):
+                shutil.copy(name, to + ".part")
+                os.replace(to + ".part", to)
+
+        ways = {"SIGHUP": (["--no-watch"], lambda server: server.process.send_signal(signal.SIGHUP)),
+                "/v1/reload": (["--no-watch"], lambda server: check.equal(reload_status(server)[0], 200, "reloaded")),
+                "watching": ([], lambda server: None)}
+        for way, (options, act) in ways.items():
+            install("server")
+            with Server(*options, tls=pair) as server:
+                check.equal(subject(certificates, server), "server", f"{way}: as it began")
+                began = expiry(server)
+                check(began and abs(began - time.time() - 2 * 86400) < 3600, f"{way}: when it expires, {began}")
+                with socket.create_connection(("127.0.0.1", server.tls_port), PATIENCE_SECONDS) as plain, \
+                        certificates.context("http/1.1").wrap_socket(plain, server_hostname="localhost") as old:
+                    install("later")
+                    act(server)
+                    check(comes_true(lambda server=server: subject(certificates, server) == "later"), f"{way}: renewed")
+                    check(expiry(server) > began + 86400, f"{way}: it expires later")
+                    old.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                    check(old.recv(4096).startswith(b"HTTP/1.1 200"), f"{way}: a connection made before goes on")
+                pathlib.Path(pair[1]).write_text("no key\n", encoding="ascii")
+                if way == "/v1/reload":
+                    status, said = reload_status(server)
+                    check(status == 409 and "live.key" in said, f"{way}: what is wrong is told, {status} {said}")
+                else:
+                    act(server)
+                    check(comes_true(lambda server=server: "nothing changed" in server.said() and "live.key" in server.said()),
+                          f"{way}: what is wrong with the new key is told")
+                check.equal(subject(certificates, server), "later", f"{way}: and the last good pair is used")
+
+
+def test_client_certificates(check):
+    """Only clients with a certificate of that authority get in, by TLS 1.2 and 1.3; who else there is gets no answer."""
+    with Certificates() as certificates:
+        folder = certificates.folder.name
+        openssl(folder, "req", "-x509", *CURVE, "-nodes", "-days", "2", "-keyout", "ca2.key", "-out", "ca2.crt", "-subj",
+                "/CN=another authority")
+        for name, authority in (("client", "ca"), ("stranger", "ca2")):
+            openssl(folder, "req", *CURVE, "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+            openssl(folder, "x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.crt", "-CAkey", f"{authority}.key",
+                    "-CAcreateserial", "-days", "2", "-out", f"{name}.crt")
+        live = certificates.path("live-ca.crt")
+        shutil.copy(certificates.path("ca.crt"), live)
+        with Server("--no-watch", "--tls-client-ca", live, tls=certificates.pair()) as server:
+            def asked(name, *words):
+                known = ("--cert", certificates.path(f"{name}.crt"), "--key", certificates.path(f"{name}.key")) if name else ()
+                return curl(certificates, server, "/healthz", *known, *words)[1][-3:]
+            for version in ("1.2", "1.3"):
+                words = (f"--tlsv{version}", "--tls-max", version)
+                check.equal(asked("client", *words), "200", f"TLS {version}: a client of ours")
+                check.equal(asked("stranger", *words), "000", f"TLS {version}: one of another authority")
+                check.equal(asked(None, *words), "000", f"TLS {version}: one without a certificate")
+            shutil.copy(certificates.path("ca2.crt"), live)
+            check.equal(reload_status(server)[0], 200, "others are trusted now")
+            check.equal((asked("client"), asked("stranger")), ("000", "200"), "and only they")
+            pathlib.Path(live).write_text("nothing\n", encoding="ascii")
+            status, said = reload_status(server)
+            check(status == 409 and "live-ca.crt" in said, f"a file without certificates is refused: {status} {said}")
+            check.equal((asked("client"), asked("stranger")), ("000", "200"), "and nothing is open")
 
 
 if __name__ == "__main__":
@@ -321,4 +387,4 @@ if __name__ == "__main__":
         sys.exit("openssl is missing; install the package openssl\n0 passed, 1 failed")
     grpc_service.MODULES = grpc_service.modules()
     sys.exit(run([test_curl, test_alpn, test_openssl, test_resp, test_pipeline, test_remote, test_goodbye, test_h2load,
-                  test_grpc, test_hostile, test_files, test_renewal]))
+                  test_grpc, test_hostile, test_files, test_renewal, test_client_certificates]))

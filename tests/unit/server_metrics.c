@@ -499,6 +499,7 @@ static void test_manual(void)
     CHECK_INT(server_access_log_open(&log_setup, &setup.access_log, NULL), WEIR_OK);
     CHECK_INT(weir_store_open("memory:1m", &setup.store, NULL), WEIR_OK);
     CHECK_INT(server_metrics_create(&setup, &metrics, NULL), WEIR_OK);
+    server_metrics_certificate(metrics, START / 1000000);
     char *const report = report_of(metrics, PROMETHEUS, START);
     char name[128];
     for (const char *at = report; (at = strstr(at, "# TYPE ")); at++) {
