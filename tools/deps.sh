@@ -45,6 +45,7 @@ for purpose in "$@"; do
         /usr/bin/python3 -c 'import uvicorn' 2>/dev/null || missing="$missing python3-uvicorn"
         # promtool reads the rules for Prometheus.
         need promtool prometheus
+        /usr/bin/python3 -c 'import yaml' 2>/dev/null || missing="$missing python3-yaml"
         # Other people's HTTP/2 and TLS, against the server's.
         need curl curl
         need h2load nghttp2-client

@@ -304,7 +304,7 @@ def test_go(check):
         shutil.copytree(EXAMPLES / "go", tree)
         (tree / "mounted").mkdir()
         shutil.copy(HERE / "mounted.go", tree / "mounted" / "main.go")
-        env = dict(os.environ, GO111MODULE="on", GOFLAGS="", GOPROXY="off", GOTOOLCHAIN="local",
+        env = dict(os.environ, GO111MODULE="on", GOFLAGS="", GOTOOLCHAIN="local",
                    GOCACHE=os.environ.get("GOCACHE", f"{folder}/cache"))
         subprocess.run(["go", "build", "-o", folder, "./demo", "./mounted"], cwd=tree, env=env, check=True)
         for test in (middleware, answers):
