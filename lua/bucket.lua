@@ -47,6 +47,19 @@ else
     RET = 0
 end
 
+-- How much longer than the wait a delay until X more units have come is. Of one that is told as 2^53, whole
+-- ticks are taken off first.
+--@block beyond_wait RET X
+local late = delay - wait
+if delay == EXACT_MAX and wait < EXACT_MAX then
+    late = (X) / count
+    late = (late + -late % 1) - (wait - wait % tick) / tick
+    late = (at * tick - now - wait % tick) + late * tick
+    if late > EXACT_MAX then late = EXACT_MAX end
+end
+if late > RET then RET = late end
+delay = 0
+
 --@block charge
 amount = amount + cost * ticks
 present = true

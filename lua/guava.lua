@@ -24,9 +24,11 @@ sound = sound and extra >= 1 and extra <= DURATION_MAX and extra % 1 == 0
 RET = (top - STORED) * cooldown
 if RET >= EXACT_MAX then RET = EXACT_MAX else RET = RET + -RET % 1 end
 
+-- A fresh warmup is full; a smooth one's savings are kept for another day.
 --@block fresh
 --@use guava.filling fresh | stored
-fresh = at + fresh + DAY
+fresh = at + fresh
+if kind == 8 then fresh = fresh + DAY end
 if fresh > EXACT_MAX then fresh = EXACT_MAX end
 
 --@block absent
@@ -35,11 +37,10 @@ if now >= fresh then present = false end
 --@block load
 if present then
     if stored > top then stored = top end
-    if kind == 8 then
-        local filling
-        --@use guava.filling filling | stored
-        if now >= at + filling + DAY then present = false end
-    end
+    local filling
+    --@use guava.filling filling | stored
+    if kind == 8 then filling = filling + DAY end
+    if now >= at + filling then present = false end
 end
 if not present then
     at = now

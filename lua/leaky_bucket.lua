@@ -21,7 +21,6 @@ else
         allowed = 1
     else
         --@use bucket.units_in retry | missing
-        if delay - wait > retry then retry = delay - wait end
-        delay = 0
+        --@use bucket.beyond_wait retry | amount - extra * ticks
     end
 end

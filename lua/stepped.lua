@@ -37,12 +37,12 @@ else
     amount, at = 0, here
 end
 
--- When X tokens have come.
+-- When X tokens have come; the last step alone may pass 2^53.
 --@block tokens_in RET X
 RET = X
 if RET > 0 then
     RET = RET / count
-    RET = (at - now) + (RET + -RET % 1) * period
+    RET = ((at - now) + period) + (RET + -RET % 1 - 1) * period
     if RET > EXACT_MAX then RET = EXACT_MAX end
 else
     RET = 0
@@ -59,7 +59,14 @@ else
         allowed = 1
     else
         --@use stepped.tokens_in retry | beyond
-        if delay - wait > retry then retry = delay - wait end
+        local late = delay - wait
+        if delay == EXACT_MAX then
+            late = ((cost - burst) + amount) / count
+            late = (late + -late % 1) - (wait - wait % period) / period - 2
+            late = ((at - now) + (2 * period - wait % period)) + late * period
+            if late > EXACT_MAX then late = EXACT_MAX end
+        end
+        if late > retry then retry = late end
         delay = 0
     end
 end

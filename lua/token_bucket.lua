@@ -19,7 +19,6 @@ else
         allowed = 1
     else
         --@use bucket.units_in retry | beyond
-        if delay - wait > retry then retry = delay - wait end
-        delay = 0
+        --@use bucket.beyond_wait retry | (units - cap) + amount
     end
 end

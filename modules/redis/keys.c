@@ -65,7 +65,7 @@ bool load_op(RedisModuleCtx *ctx, struct op *op, int64_t now, int64_t cost)
             return false;
         }
     }
-    weir__load(op->rule, op->rule, &op->state, now);
+    weir__load(op->rule, NULL, &op->state, now);
     return true;
 }
 

@@ -28,6 +28,12 @@ static inline int64_t weir__max(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* A duration or count as answers tell it: 2^53 means "this much or more". */
+static inline int64_t weir__saturated(int64_t x)
+{
+    return x < WEIR__EXACT_MAX ? x : WEIR__EXACT_MAX;
+}
+
 /* ceil(a / b) for a >= 0, b > 0. */
 static inline int64_t weir__div_up(int64_t a, int64_t b)
 {

@@ -136,8 +136,7 @@ void weir__load(const struct weir__rule *rule, const struct weir__rule *written_
     const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
     if (state->present && is_nonsense(rule, state, now_us))
         forget(state);
-    if (state->present && written_under != rule &&
-        now_us >= algorithm->fresh_at(written_under, state))
+    if (state->present && written_under && now_us >= algorithm->fresh_at(written_under, state))
         forget(state);
     algorithm->load(rule, state, now_us);
 }

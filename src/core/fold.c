@@ -28,12 +28,12 @@ void weir__fold(const weir_decision *rows, size_t n, weir_decision *ret)
     weir_decision folded = rows[0];
     for (size_t i = 1; i < n; i++) {
         folded.allowed = folded.allowed && rows[i].allowed;
-        folded.limit = weir__min(folded.limit, rows[i].limit);
-        folded.remaining = weir__min(folded.remaining, rows[i].remaining);
         folded.reset_after_us = weir__max(folded.reset_after_us, rows[i].reset_after_us);
         folded.delay_us = weir__max(folded.delay_us, rows[i].delay_us);
     }
     folded.binding = (uint8_t)binding(rows, n, folded.allowed);
+    folded.limit = rows[folded.binding].limit;
+    folded.remaining = rows[folded.binding].remaining;
     folded.retry_after_us = rows[folded.binding].retry_after_us;
     if (!folded.allowed)
         folded.delay_us = 0;

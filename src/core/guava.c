@@ -47,12 +47,20 @@ static int64_t full_at(const struct shape *shape, const struct weir__state *stat
     return state->at + truncated(ceil(missing * shape->cooldown));
 }
 
+/* From when on a state is absent: a fresh warmup is full, while a smooth one's savings are worth keeping
+ * for another day. */
+static int64_t forgotten_at(const struct weir__rule *rule, const struct shape *shape,
+                            const struct weir__state *state)
+{
+    return full_at(shape, state) + (rule->kind == WEIR__SMOOTH ? DAY_US : 0);
+}
+
 void weir__guava_load(const struct weir__rule *rule, struct weir__state *state, int64_t now_us)
 {
     struct shape shape = shape_of(rule);
     if (state->present && state->stored > shape.max)
         state->stored = shape.max;
-    if (state->present && rule->kind == WEIR__SMOOTH && now_us >= full_at(&shape, state) + DAY_US)
+    if (state->present && now_us >= forgotten_at(rule, &shape, state))
         state->present = false;
     if (!state->present) {
         state->at = now_us;
@@ -120,7 +128,7 @@ void weir__guava_report(const struct weir__rule *rule, const struct weir__state 
     struct weir__state current = *state;
     resync(&shape, &current, now_us);
     ret->remaining = truncated(floor(current.stored));
-    ret->reset_after_us = weir__max(0, full_at(&shape, &current) - now_us);
+    ret->reset_after_us = weir__saturated(weir__max(0, full_at(&shape, &current) - now_us));
 }
 
 /* Brought up to now, then the next free time moves by the difference at the stable rate. */
@@ -139,9 +147,8 @@ bool weir__guava_settle(const struct weir__rule *rule, struct weir__state *state
     return true;
 }
 
-/* A day of grace: a smooth limiter's savings are worth keeping, and both are then full for sure. */
 int64_t weir__guava_fresh_at(const struct weir__rule *rule, const struct weir__state *state)
 {
     struct shape shape = shape_of(rule);
-    return full_at(&shape, state) + DAY_US;
+    return forgotten_at(rule, &shape, state);
 }

@@ -24,10 +24,11 @@ static inline void weir__leaky_bucket_decide(const struct weir__rule *rule,
             weir__units_in(rule, state, state->amount - rule->extra * rule->ticks, request->now_us);
     ret->allowed = missing <= 0 && delay <= request->wait_us;
     if (ret->allowed)
-        ret->delay_us = delay;
+        ret->delay_us = weir__saturated(delay);
     else
-        ret->retry_after_us = weir__max(weir__units_in(rule, state, missing, request->now_us),
-                                        delay - request->wait_us);
+        ret->retry_after_us =
+            weir__saturated(weir__max(weir__units_in(rule, state, missing, request->now_us),
+                                      delay - request->wait_us));
 }
 
 #endif

@@ -49,8 +49,8 @@ void weir__stepped_judge(const struct weir__rule *rule, const struct weir__state
     if (ret->allowed)
         ret->delay_us = delay;
     else
-        ret->retry_after_us =
-            weir__max(delay - request->wait_us, tokens_in(rule, state, beyond, request->now_us));
+        ret->retry_after_us = weir__saturated(weir__max(
+            delay - request->wait_us, tokens_in(rule, state, beyond, request->now_us)));
 }
 
 void weir__stepped_charge(const struct weir__rule *rule, struct weir__state *state,
@@ -65,7 +65,7 @@ void weir__stepped_report(const struct weir__rule *rule, const struct weir__stat
                           int64_t now_us, weir_decision *ret)
 {
     ret->remaining = weir__max(0, rule->burst - state->amount);
-    ret->reset_after_us = tokens_in(rule, state, state->amount, now_us);
+    ret->reset_after_us = weir__saturated(tokens_in(rule, state, state->amount, now_us));
 }
 
 bool weir__stepped_settle(const struct weir__rule *rule, struct weir__state *state,

@@ -22,8 +22,8 @@ static inline void weir__token_bucket_decide(const struct weir__rule *rule,
     if (ret->allowed)
         ret->delay_us = delay;
     else
-        ret->retry_after_us = weir__max(delay - request->wait_us,
-                                        weir__units_in(rule, state, beyond, request->now_us));
+        ret->retry_after_us = weir__saturated(weir__max(
+            delay - request->wait_us, weir__units_in(rule, state, beyond, request->now_us)));
 }
 
 #endif

@@ -12,6 +12,7 @@ class Bucket:
     """What the three have in common: reserve, answer, settle, given debt_at and stamp."""
 
     default_wait = 0
+    kept_for = 0                    # once it is back to fresh
     any_wait = LONGEST
 
     def __init__(self, limit):
@@ -54,9 +55,9 @@ class Bucket:
     def settle(self, state, t, t0, c0, c1):
         if c0 == c1:
             return state
-        debt = self.debt_at(state, t)
-        if not debt and c1 < c0:
+        if self.absurd(state, t) and c1 < c0:
             return state
+        debt = self.debt_at(state, t)
         return self.put(state, t, min(self.top, max(0, debt + c1 - c0)))
 
 

@@ -3,6 +3,7 @@
 The model finds its answers by search; this file writes down what SPEC says they come to.  The
 two must agree on every field (selfcheck.py).  Only the limits with formulas to check are here.
 Each class: take(t, cost, wait, charging) -> the six fields, and settle(t, t0, c0, c1).
+`until`: from when on the state is absent for good, by the numbers it was written under.
 """
 from search import LONGEST, MAX53, MINUTE, NEVER
 
@@ -11,12 +12,17 @@ def up(a, b):
     return -(-a // b)
 
 
+def saturated(six):
+    """As answers tell it."""
+    return tuple(min(MAX53, x) for x in six)
+
+
 class Bucket:
     """Token and leaky bucket: `w` units a token, `N` units a tick."""
 
     def __init__(self, limit):
         self.leaky = limit.kind == "leaky-bucket"
-        self.at = self.debt = 0
+        self.at = self.debt = self.until = 0
         self.become(limit)
 
     def become(self, limit):
@@ -30,8 +36,8 @@ class Bucket:
 
     def load(self, t):
         self.t, self.T = t, t // self.u
-        if self.debt == 0 or self.at * self.u - t > self.horizon:
-            return 0
+        if t >= self.until or self.at * self.u - t > self.horizon:
+            return None
         self.T = max(self.T, self.at)
         return max(0, self.debt - (self.T - self.at) * self.N)
 
@@ -39,7 +45,7 @@ class Bucket:
         return 0 if x <= 0 else max(0, (self.T + up(x, self.N)) * self.u - self.t)
 
     def take(self, t, cost, wait, charging):
-        debt, need = self.load(t), cost * self.w
+        debt, need = self.load(t) or 0, cost * self.w
         level = self.cap - debt
         if self.leaky:
             wait = 10 ** 40 if wait in ("default", "any") else wait
@@ -55,19 +61,23 @@ class Bucket:
             allowed, retry = False, NEVER
         if allowed and charging and cost:
             debt += need
-            self.at, self.debt = self.T, debt
+            self.keep(debt)
         return (allowed, self.most, max(0, (self.cap - debt) // self.w), 0 if allowed else retry,
                 self.when(debt), delay if allowed else 0)
 
     def settle(self, t, t0, c0, c1):
         debt = self.load(t)
-        if c0 != c1 and (debt or c1 > c0):
-            self.at, self.debt = self.T, min(MAX53, max(0, debt + (c1 - c0) * self.w))
+        if c0 != c1 and (debt is not None or c1 > c0):
+            self.keep(min(MAX53, max(0, (debt or 0) + (c1 - c0) * self.w)))
+
+    def keep(self, debt):
+        self.at, self.debt = self.T, debt
+        self.until = (self.T + up(debt, self.N)) * self.u if debt else 0
 
 
 class Stepped:
     def __init__(self, limit):
-        self.at = self.debt = 0
+        self.at = self.debt = self.until = 0
         self.become(limit)
 
     def become(self, limit):
@@ -75,7 +85,8 @@ class Stepped:
         self.horizon = max(MINUTE, up(self.burst, self.N) * self.W)
 
     def load(self, t):
-        if self.debt == 0 or self.at - t > self.horizon:
+        self.present = t < self.until and self.at - t <= self.horizon
+        if not self.present:
             return t, 0
         now = max(t, self.at)
         steps = (now - self.at) // self.W
@@ -96,14 +107,18 @@ class Stepped:
             allowed, retry = False, NEVER
         if allowed and charging and cost:
             debt += cost
-            self.at, self.debt = at, debt
+            self.keep(at, debt)
         return (allowed, self.burst, max(0, self.burst - debt), retry, when(debt),
                 delay if allowed else 0)
 
     def settle(self, t, t0, c0, c1):
         at, debt = self.load(t)
-        if c0 != c1 and (debt or c1 > c0):
-            self.at, self.debt = at, min(MAX53, max(0, debt + c1 - c0))
+        if c0 != c1 and (self.present or c1 > c0):
+            self.keep(at, min(MAX53, max(0, debt + c1 - c0)))
+
+    def keep(self, at, debt):
+        self.at, self.debt = at, debt
+        self.until = at + up(debt, self.N) * self.W if debt else 0
 
 
 class Fixed:
@@ -198,7 +213,8 @@ class Counter:
 
     def load(self, t):
         k, previous, current = self.k, self.previous, self.current
-        if k * self.W - t > max(MINUTE, 2 * self.W):
+        gone = (k + (2 if current else 1)) * self.W - self.v + 1
+        if k * self.W - t > max(MINUTE, 2 * self.W) or t >= gone:
             previous = current = k = 0
         now = max(t, k * self.W)
         rolled = now // self.W - k

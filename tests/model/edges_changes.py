@@ -1,7 +1,7 @@
 """Hand-picked cases of limits whose numbers change under way."""
 from scripts import BASE as B
 from scripts import Script
-from search import SECOND
+from search import DAY, MINUTE, SECOND
 
 
 def changes():
@@ -186,3 +186,37 @@ def changes():
     s.renew(B + 20 * SECOND, "a", False)
     s.acquire(B + 30 * SECOND, "d", allowed=True)
     yield s
+
+    s = Script("fresh-by-the-old-numbers-is-fresh", "token-bucket 10/s burst 10")
+    s.take(B, 10, reset_after=SECOND)
+    s.limit("token-bucket 1/s burst 10")
+    s.peek(B + SECOND - 1, 1, allowed=False, reset_after=9_000_001)
+    s.take(B + SECOND, 10, allowed=True)
+    yield s
+
+    s = Script("warmup-full-by-the-old-numbers", "warmup 10/s over 1s")
+    full = B + s.take(B, 2).reset_after
+    s.limit("warmup 10/s over 10s")
+    s.peek(full - 1, 0)
+    s.peek(full, 0, remaining=100, reset_after=0)
+    yield s
+
+    s = Script("warmup-full-by-the-current-numbers", "warmup 10/s over 10s")
+    s.take(B, 2)
+    s.limit("warmup 10/s over 1s")
+    s.take(B + 2 * SECOND, 1)
+    s.limit("warmup 10/s over 10s")
+    s.take(B + 2 * SECOND, 1)
+    yield s
+
+    for text, other in (("smooth 5/s burst-for 2s", "smooth 5/s burst-for 1h"),
+                        ("smooth 5/s burst-for 1h", "smooth 5/s burst-for 2s"),
+                        ("smooth 50/s burst-for 2s", "smooth 5/s burst-for 2s"),
+                        ("smooth 5/s burst-for 2s", "smooth 50/s burst-for 2s")):
+        s = Script("smooth-the-day-" + (text + "-" + other).replace(" ", "-").replace("/", "-"), text)
+        day = B + s.take(B, 20).reset_after + DAY
+        s.limit(other)
+        other_day = day - DAY
+        s.peek(min(day, other_day + DAY) - 1, 1)
+        s.peek(day, 1)
+        yield s

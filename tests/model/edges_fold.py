@@ -31,6 +31,18 @@ def fold():
     s.take(B + SECOND, 2, "any", allowed=True, delay=19 * SECOND)
     yield s
 
+    s = Script("the-binding-limit-tells-what-is-left", "concurrent 10, token-bucket 1/s burst 2")
+    s.take(B, 2, allowed=True, limit=2, remaining=0)
+    s.take(B, 1, allowed=False, limit=2, remaining=0, retry_after=SECOND)
+    s.take(B + SECOND, 11, allowed=False, limit=10, remaining=8, retry_after=NEVER)
+    yield s
+
+    s = Script("slots-and-tokens-are-not-mixed", "token-bucket 100/s burst 100, concurrent 10 lease 1h")
+    s.take(B, 10, allowed=True, limit=10, remaining=0)
+    s.take(B + SECOND, 1, allowed=False, limit=10, remaining=0)
+    s.take(B + SECOND, 50, allowed=False, limit=10, remaining=0, retry_after=NEVER)
+    yield s
+
     s = Script("equal-retry-the-first-binds", "sliding-log 1/m, fixed-window 1/m from-first")
     s.take(B)
     s.take(B + 1, allowed=False, retry_after=MINUTE - 1)
@@ -169,7 +181,7 @@ def guava_run(name, text, start, runs):
     for sleep, cost, wait in runs:
         now = free - wait if sleep is None else free + sleep
         s.take(now, cost, "any", allowed=True, delay=wait)
-        (_, free), = s.model.keys[b"key"].values()
+        ((_, free), _), = s.model.keys[b"key"].values()
     return s
 
 

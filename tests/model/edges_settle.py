@@ -240,3 +240,72 @@ def settle():
     s.settle(B + SECOND, B, 3, 9)
     s.peek(B + SECOND)
     yield s
+
+    s = Script("a-lapsed-warmup-is-refunded-nothing", "warmup 10/s over 1s")
+    s.take(B, 2)
+    s.settle(B + 2 * DAY, B, 2, 1)
+    s.limit("warmup 10/s over 10s")
+    s.peek(B + 2 * DAY, remaining=100, reset_after=0)
+    yield s
+
+    s = Script("free-of-debt-by-the-current-numbers-a-refund-forgets", "token-bucket 1/m burst 10")
+    s.take(B, 10, remaining=0)
+    s.limit("token-bucket 600/m burst 10")
+    s.settle(B + 2 * SECOND, B, 10, 9)
+    s.limit("token-bucket 1/m burst 10")
+    s.take(B + 2 * SECOND, 10, allowed=True, remaining=0)
+    yield s
+
+    s = Script("free-of-debt-by-the-current-numbers-stepped", "token-bucket 1/m burst 10 stepped")
+    s.take(B, 10, remaining=0)
+    s.limit("token-bucket 100/m burst 10 stepped")
+    s.settle(B + MINUTE, B, 10, 9)
+    s.limit("token-bucket 1/m burst 10 stepped")
+    s.take(B + MINUTE, 10, allowed=True, remaining=0)
+    yield s
+
+    s = Script("full-by-the-current-numbers-a-refund-is-void", "warmup 1/s over 100s")
+    s.take(B, 10)
+    s.limit("warmup 1/s over 1s")
+    s.settle(B + 30 * SECOND, B, 10, 9)
+    s.peek(B + 30 * SECOND, remaining=1, reset_after=0)
+    s.limit("warmup 1/s over 100s")
+    s.peek(B + 30 * SECOND, allowed=True)
+    yield s
+
+    for text in ("token-bucket 1/d burst 10", "token-bucket 1/366d burst 3 stepped", "leaky-bucket 1/h burst 3"):
+        s = Script("answers-saturate-" + text.split()[0] + str(len(text)), text)
+        s.take(B, 1)
+        s.settle(B, B, 0, 10 ** 12)
+        s.take(B, 1, allowed=False, remaining=0, retry_after=MAX53, reset_after=MAX53)
+        s.take(B, 1, "any", allowed=False)
+        s.take(B, 1, DAY + 1, allowed=False, retry_after=MAX53)
+        s.peek(B + 999, 0, reset_after=MAX53)
+        s.settle(B + 1001, B, 10 ** 12 - 5, 0)
+        s.peek(B + 1001, 1)
+        yield s
+
+    # Just about 2^53 µs: 2^53 less a little, then with a wait taken off.
+    for text, unit in (("token-bucket 1/d burst 1", DAY), ("token-bucket 1/61s burst 1", 61 * SECOND),
+                       ("token-bucket 7/61s burst 2 stepped", 61 * SECOND)):
+        s = Script("near-2^53-" + text.replace(" ", "-").replace("/", "-"), text)
+        count = 7 if "7/" in text else 1
+        s.settle(B + 999, B, 0, (MAX53 // unit + 2) * count)
+        for wait in (0, 1, 999, 1000, 1001, unit - 1, unit, unit + 1, 2 * unit, 3 * unit + 1, 3 * unit + 999):
+            s.peek(B + 999, 1, wait, allowed=False)
+            s.peek(B + 1300, 1, wait, allowed=False)
+        s.settle(B + 1999, B, 3 * count, 0)
+        for wait in (0, 1, 999, unit):
+            s.peek(B + 1999, 1, wait, allowed=False)
+        yield s
+
+    s = Script("saturated-answers-fold", "token-bucket 1/d burst 10, token-bucket 1/2d burst 10")
+    s.settle(B, B, 0, 10 ** 12)
+    s.take(B, 1, allowed=False, retry_after=MAX53, limit=10)
+    yield s
+
+    s = Script("saturated-answers-fold-the-first-binds",
+               "token-bucket 1/366d burst 7, sliding-log 3/m, token-bucket 1/365d burst 9")
+    s.settle(B, B, 0, 10 ** 12)
+    s.take(B, 1, allowed=False, retry_after=MAX53, limit=7)
+    yield s

@@ -83,6 +83,14 @@ def smooth():
 
 
 def warmup():
+    s = Script("full-is-fresh", "warmup 997/3s over 333333us cold 2")
+    full = B + s.take(B, 7).reset_after
+    s.peek(full - 1, 0)
+    s.peek(full, 0, reset_after=0)
+    s.take(full, 1)
+    s.take(full + 5 * MINUTE, 1)
+    yield s
+
     s = Script("cold-start", "warmup 5/s over 1s")
     s.take(B, limit=5, remaining=4, delay=0)
     for delay in (520_000, 360_000, 220_000, 200_000, 200_000, 200_000):

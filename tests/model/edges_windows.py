@@ -216,6 +216,14 @@ def sliding_window():
 
 
 def sliding_counter():
+    for second in (-100, -114, -115, -1):
+        s = Script(f"a-weightless-counter-starts-from-fresh-{-second}", "sliding-counter 100/2m")
+        k = B // (2 * MINUTE) * 2 * MINUTE + 4 * MINUTE
+        s.take(k - 120_001_000, 100)
+        s.take(k + second, 1, allowed=True, remaining=98 if second == -115 else 99)
+        s.take(k - 119_999_000, 1)
+        yield s
+
     s = Script("previous-weighs-by-overlap", "sliding-counter 10/s")
     s.take(B + 500_000, 10, remaining=0, reset_after=1_500_000)
     s.take(B + 500_000, allowed=False, retry_after=600_000)
@@ -241,11 +249,16 @@ def sliding_counter():
     s.take(H + HOUR, allowed=False)
     s.take(H + HOUR, 1000, allowed=False, retry_after=HOUR - 3434 + 1)
     s.peek(H + 2 * HOUR - 3434, 1000, allowed=False, retry_after=1, reset_after=1)
-    s.peek(H + 2 * HOUR - 3433, 1000, allowed=True, remaining=1000, reset_after=0)
     for i in range(6):
         s.take(H + HOUR + 3434 * 1048 + i * 1000, 1)
     s.take(H + 2 * HOUR - 3433, 1000, allowed=False)
     s.take(H + 2 * HOUR, 1000, allowed=False)
+    yield s
+
+    s = Script("counter-coarse-steps-end", "sliding-counter 1000/h")
+    s.take(H, 1000)
+    s.peek(H + 2 * HOUR - 3434, 1000, allowed=False, retry_after=1, reset_after=1)
+    s.peek(H + 2 * HOUR - 3433, 1000, allowed=True, remaining=1000, reset_after=0)
     yield s
 
     s = Script("counter-backwards", "sliding-counter 10/m")

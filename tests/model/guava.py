@@ -17,7 +17,7 @@ class Smooth:
     """SmoothBursty: idle time is saved as permits, up to burst_for; fresh: none saved."""
 
     default_wait = any_wait = None                    # without end
-    forgotten_after = DAY
+    kept_for = DAY                                    # after it is full
 
     def __init__(self, limit):
         pps = limit.count * 1e6 / limit.period
@@ -41,9 +41,8 @@ class Smooth:
         if state is None:
             return None
         stored, free = min(state[0], self.max), state[1]
-        if self.forgotten_after is not None:
-            if t >= self.full_at(stored, free) + self.forgotten_after:
-                return None
+        if t >= self.full_at(stored, free) + self.kept_for:
+            return None
         return stored, free
 
     def load(self, state, t):
@@ -83,7 +82,7 @@ class Smooth:
 class Warmup(Smooth):
     """SmoothWarmingUp: what is saved above the threshold is spent slowly; fresh: all saved."""
 
-    forgotten_after = None
+    kept_for = 0                                      # fresh is full
 
     def shape(self, limit, pps):
         over = limit.over

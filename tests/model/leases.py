@@ -8,6 +8,7 @@ from search import MINUTE, NEVER, first_event
 
 class Concurrent:
     default_wait = any_wait = 0
+    kept_for = 0                    # once it is back to fresh
 
     def __init__(self, limit):
         self.limit, self.lease = limit.count, limit.lease

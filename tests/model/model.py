@@ -9,7 +9,7 @@ import buckets
 import guava
 import leases
 import windows
-from search import NEVER, Answer
+from search import MAX53, NEVER, Answer
 
 MAKERS = {
     "token-bucket": buckets, "leaky-bucket": buckets,
@@ -32,46 +32,48 @@ def fold(rows):
     retry = 0
     if denied:
         retry = NEVER if NEVER in denied else max(denied)
+        bound = [not row.allowed and row.retry_after == retry for row in rows].index(True)
+    else:
+        left = [row.remaining for row in rows]
+        bound = left.index(min(left))
     answer = Answer(
         allowed=not denied,
-        limit=min(row.limit for row in rows),
-        remaining=min(row.remaining for row in rows),
+        limit=rows[bound].limit,
+        remaining=rows[bound].remaining,
         retry_after=retry,
         reset_after=max(row.reset_after for row in rows),
         delay=0 if denied else max(row.delay for row in rows))
-    if denied:
-        bound = [not row.allowed and row.retry_after == retry for row in rows].index(True)
-    else:
-        bound = [row.remaining for row in rows].index(answer.remaining)
     return answer, bound
 
 
 class Model:
-    def __init__(self, evicting=False):
-        """evicting: forget each state as soon as its reset_after, as of its writing, is 0."""
+    """A state is kept with the time from which on it is absent for good, by the numbers it was
+    written under."""
+
+    def __init__(self, evicting=False, keeping=False):
+        """evicting: what is found lapsed is forgotten, so that a clock running back finds nothing.
+        keeping: nothing is, and the algorithms must find out themselves."""
         self.keys = {}
-        self.evicting = evicting
+        self.evicting, self.keeping = evicting, keeping
 
     # -- states ---------------------------------------------------------------------------------
 
     def state(self, key, limit, t):
-        state = self.keys.get(key, {}).get(limit.identity())
-        if self.evicting and state is not None:
-            state, until = state
-            if until <= t:
-                return None
-        return state
+        state, until = self.keys.get(key, {}).get(limit.identity(), (None, 0))
+        if until > t or self.keeping:
+            return state
+        if self.evicting:
+            self.keys.get(key, {}).pop(limit.identity(), None)
+        return None
 
     def keep(self, key, limit, t, state):
         states = self.keys.setdefault(key, {})
         if state is None:
             states.pop(limit.identity(), None)
-        elif self.evicting:
-            made = engine(limit)
-            until = t + made.standing(state, t)[1] + (getattr(made, "forgotten_after", 0) or 0)
-            states[limit.identity()] = (state, until)
         else:
-            states[limit.identity()] = state
+            made = engine(limit)
+            until = t + made.standing(state, t)[1] + made.kept_for
+            states[limit.identity()] = (state, until)
 
     # -- deciding -------------------------------------------------------------------------------
 
@@ -96,7 +98,7 @@ class Model:
         for (key, limit, _), (allowed, retry, delay) in zip(flat, verdicts):
             made = engine(limit)
             remaining, reset = made.standing(self.state(key, limit, t), t)
-            rows.append(Answer(allowed, made.limit, remaining, retry, reset, delay))
+            rows.append(Answer(allowed, *[min(MAX53, x) for x in (made.limit, remaining, retry, reset, delay)]))
         answer, bound = fold(rows) if len(rows) > 1 else (rows[0], 0)
         return answer, rows, bound
 

@@ -36,7 +36,7 @@ class Case:
     def decided(self, verb, t, *args):
         answer, self.rows, self.bound = getattr(self.model, verb)(t, KEY, self.limits, *args)
         if self.formula:
-            other = Answer(*self.formula.take(t, args[0], args[-1], verb != "peek"))
+            other = Answer(*closed.saturated(self.formula.take(t, args[0], args[-1], verb != "peek")))
             assert six(other) == six(answer), ("formula", other, answer)
         return six(answer)
 

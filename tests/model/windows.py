@@ -9,6 +9,7 @@ class Window:
     """What they have in common, given used(state, t) and events(state, t)."""
 
     default_wait = any_wait = 0
+    kept_for = 0                    # once it is back to fresh
     scale = 1                       # used() counts in units of 1/scale
 
     def __init__(self, limit):
@@ -113,12 +114,12 @@ class SlidingLog(Window):
             return state
         for i, (last, count) in enumerate(live):
             if last >= t0:
-                count = min(MAX53, max(0, count + more))
+                more = min(more, MAX53 - self.used(state, t))
+                count = max(0, count + more)
                 return live[:i] + (((last, count),) if count else ()) + live[i + 1:]
         if more < 0:
             return state
-        charged = self.charge(live, t, more)
-        return charged[:-1] + ((charged[-1][0], min(MAX53, charged[-1][1])),)
+        return self.charge(live, t, min(more, MAX53 - self.used(state, t)))
 
 
 class SlidingCounter(Window):

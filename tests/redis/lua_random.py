@@ -116,14 +116,10 @@ def run(client, shas, steps, home):
 
 
 def agree(lua, module):
-    """Equal, but for times over 2^53, where Lua says 2^53 (less the wait it takes off)."""
+    """Equal; of errors the code."""
     if isinstance(module, Exception):
         return str(lua).split()[0] == str(module).split()[0]
-    if not isinstance(module, list) or not isinstance(lua, list):
-        return lua == module
-    return len(lua) == len(module) and all(
-        a == b or (isinstance(b, int) and b > 1 << 53 and a >= (1 << 53) - 31_622_400_000_000)
-        for a, b in zip(lua, module))
+    return lua == module
 
 
 def main():

@@ -85,18 +85,6 @@ def is_error(reply):
     return isinstance(reply, Exception)
 
 
-EXACT_MAX = 1 << 53
-
-
-def alike(a, b):
-    """Equal replies; Lua tells a time beyond 2^53 as that or a little less."""
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(alike, a, b))
-    if isinstance(a, int) and isinstance(b, int) and max(a, b) > EXACT_MAX:
-        return min(a, b) > EXACT_MAX - (1 << 51)
-    return a == b
-
-
 class Check:
     def __init__(self, tally, client, pick):
         self.tally, self.client, self.pick = tally, client, pick
@@ -136,7 +124,7 @@ class Check:
         where = f"{what}, {call.verb} {call.limits} cost {call.cost} at {now} of {value.hex()}"
         first = answers[0]
         for home, answer, after in zip(("module", "Lua", "lean Lua"), answers, left):
-            same = alike(answer, first) or (is_error(answer) and is_error(first) and str(answer) == str(first))
+            same = answer == first or (is_error(answer) and is_error(first) and str(answer) == str(first))
             self.tally.check(same, f"{where}: {home} answered {answer!r}, the module {first!r}")
             self.tally.check(after == left[0], f"{where}: {home} left {after and after.hex()}, "
                                                f"the module {left[0] and left[0].hex()}")
