@@ -101,7 +101,7 @@ def fuzz(build):
 def redis(build):
     """Real servers: the scripts, the module, the store."""
     together = """lua_vectors lua_script lua_function lua_acl lua_args lua_random module_vectors module_commands
-        module_replica module_aof module_hammer module_fuzz state_damage store_vectors store_replay store_engines""".split()
+        module_replica module_aof module_hammer module_fuzz state_damage store_vectors store_replay store_engines homes_random""".split()
     alone = "store_faults store_cluster store_sentinel store_tls".split()
     return [Test(f"redis: {name} ({build})", build, f"tests/redis/{name}.py", 300, name in alone)
             for name in together + alone]

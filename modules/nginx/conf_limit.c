@@ -140,11 +140,12 @@ static char *read_unless(struct reading *it, ngx_str_t *value)
 
 static char *read_wait(struct reading *it, ngx_str_t *value)
 {
+    const char *why;
     if (value->len == 3 && !ngx_strncmp(value->data, "any", 3))
         it->limit->wait_us = WEIR_WAIT_ANY;
-    else if (value->len == 1 && value->data[0] == '0')
-        it->limit->wait_us = 0;
-    else if (ngx_http_weir_duration(value, &it->limit->wait_us) != NGX_OK)
+    else if (weir__wait_parse((const char *)value->data, value->len, &it->limit->wait_us, &why) !=
+                 value->len ||
+             value->len == 0)
         return refuse(it, "no wait is", value, "write a duration like 500ms or 1m, 0, or any");
     return NGX_CONF_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+/* Longest first; the first of each length is how it is printed. */
 static const struct unit {
     const char *name;
     int64_t us;
@@ -16,6 +17,15 @@ static const struct unit {
     {"s", 1000000},
     {"ms", 1000},
     {"us", 1},
+};
+
+/* What they are called, too: the index of the unit. */
+static const struct {
+    const char *name;
+    size_t unit;
+} long_names[] = {
+    {"week", 0}, {"weeks", 0},  {"day", 1},     {"days", 1}, {"hour", 2},   {"hours", 2},
+    {"min", 3},  {"minute", 3}, {"minutes", 3}, {"sec", 4},  {"second", 4}, {"seconds", 4},
 };
 
 /* A decimal number as `digits / 10^decimals`. */
@@ -48,6 +58,11 @@ static struct number read_number(const char *text, size_t len)
     return number;
 }
 
+static bool is_name(const char *text, size_t letters, const char *name)
+{
+    return letters == strlen(name) && !strncasecmp(text, name, letters);
+}
+
 /* The unit at the start of text whose name no letter follows but a digit or the end may. */
 static size_t read_unit(const char *text, size_t len, size_t *ret_length)
 {
@@ -55,9 +70,15 @@ static size_t read_unit(const char *text, size_t len, size_t *ret_length)
     while (letters < len && isalpha((unsigned char)text[letters]))
         letters++;
     for (size_t i = 0; i < WEIR__COUNT(units); i++) {
-        if (letters == strlen(units[i].name) && !strncasecmp(text, units[i].name, letters)) {
+        if (is_name(text, letters, units[i].name)) {
             *ret_length = letters;
             return i;
+        }
+    }
+    for (size_t i = 0; i < WEIR__COUNT(long_names); i++) {
+        if (is_name(text, letters, long_names[i].name)) {
+            *ret_length = letters;
+            return long_names[i].unit;
         }
     }
     return WEIR__COUNT(units);
@@ -73,7 +94,7 @@ static int64_t scaled(struct number number, int64_t unit_us)
     return product > WEIR_DURATION_MAX ? -2 : (int64_t)product;
 }
 
-size_t weir__duration_parse(const char *text, size_t len, int64_t *ret_us, const char **ret_why)
+static size_t parse(const char *text, size_t len, bool zero, int64_t *ret_us, const char **ret_why)
 {
     size_t at = 0;
     size_t next_unit = 0; /* units must come largest first */
@@ -88,6 +109,11 @@ size_t weir__duration_parse(const char *text, size_t len, int64_t *ret_us, const
         size_t unit = read_unit(text + at + number.len, len - at - number.len, &length);
         if (unit == WEIR__COUNT(units)) {
             *ret_why = "a duration needs a unit: us, ms, s, m, h, d or w";
+            return 0;
+        }
+        if (length == 1 && text[at + number.len] == 'M') {
+            *ret_why =
+                "a capital M may be minutes or months: write m or min for minutes, 30d for a month";
             return 0;
         }
         if (unit < next_unit) {
@@ -109,12 +135,26 @@ size_t weir__duration_parse(const char *text, size_t len, int64_t *ret_us, const
         if (number.len == 0)
             break;
     } while (at < len);
-    if (total == 0) {
+    if (total == 0 && !zero) {
         *ret_why = "a duration must not be zero";
         return 0;
     }
     *ret_us = total;
     return at;
+}
+
+size_t weir__duration_parse(const char *text, size_t len, int64_t *ret_us, const char **ret_why)
+{
+    return parse(text, len, false, ret_us, ret_why);
+}
+
+size_t weir__wait_parse(const char *text, size_t len, int64_t *ret_us, const char **ret_why)
+{
+    if (len == 1 && text[0] == '0') {
+        *ret_us = 0;
+        return 1;
+    }
+    return parse(text, len, true, ret_us, ret_why);
 }
 
 void weir__put_duration(struct weir__buffer *buffer, int64_t microseconds, bool bare)

@@ -25,6 +25,26 @@ size_t weir__utf8_length(const char *text, size_t len)
     return code < least[need] || code > 0x10ffff || surrogate ? 0 : need;
 }
 
+size_t weir__full_width(const char *text, size_t len, size_t *ret_at, char *ret_ascii)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    for (size_t i = 0; i + 3 <= len; i++) {
+        unsigned code = (p[i] & 0xfu) << 12 | (p[i + 1] & 0x3fu) << 6 | (p[i + 2] & 0x3fu);
+        if (p[i] >> 4 != 0xe || weir__utf8_length(text + i, len - i) != 3)
+            continue;
+        char ascii = code >= 0xff01 && code <= 0xff5e ? (char)(code - 0xfee0)
+                     : code == 0x3000                 ? ' '
+                     : code == 0x3001                 ? ','
+                                                      : 0;
+        if (!ascii)
+            continue;
+        *ret_at = i;
+        *ret_ascii = ascii;
+        return 3;
+    }
+    return 0;
+}
+
 bool weir__utf8_valid(const char *text, size_t len)
 {
     for (size_t at = 0; at < len;) {

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/duration.h"
+#include "base/utf8.h"
 
 #include <string.h>
 
@@ -23,13 +24,28 @@ static bool read_digits(const char *text, uint64_t most, uint64_t *ret)
     return true;
 }
 
+/* What is wrong with a value: full-width characters before anything else. */
+static struct cli_shown full_width(const char *text, const char *otherwise)
+{
+    struct cli_shown shown;
+    struct weir__buffer buffer = weir__buffer_over(shown.text, sizeof shown.text);
+    char ascii;
+    size_t at, wide = weir__full_width(text, strlen(text), &at, &ascii);
+    if (wide)
+        weir__put_format(&buffer, "\"%.*s\" is a full-width character, write \"%c\" instead",
+                         (int)wide, text + at, ascii);
+    else
+        weir__put_text(&buffer, otherwise);
+    return shown;
+}
+
 int cli_read_cost(const struct cli_call *call, const char *what, const char *text, int64_t *ret)
 {
     uint64_t number;
     if (!read_digits(text, WEIR_COST_MAX, &number))
-        return cli_fail(call, CLI_USAGE,
-                        "%s \"%s\": expected a whole number from 0 to 1000000000000, like 1", what,
-                        cli_show_text(text).text);
+        return cli_fail(
+            call, CLI_USAGE, "%s \"%s\": %s", what, cli_show_text(text).text,
+            full_width(text, "expected a whole number from 0 to 1000000000000, like 1").text);
     *ret = (int64_t)number;
     return CLI_OK;
 }
@@ -72,16 +88,18 @@ int cli_read_lease(const struct cli_call *call, const char *text, uint64_t *ret)
     return CLI_OK;
 }
 
+typedef size_t duration_parser(const char *text, size_t len, int64_t *ret_us, const char **ret_why);
+
 static int read_duration(const struct cli_call *call, const char *what, const char *text,
-                         int64_t *ret)
+                         duration_parser *parse, int64_t *ret)
 {
     const char *why = "expected a duration like 500ms, 10s or 1h30m";
     size_t len = strlen(text);
     int64_t microseconds;
-    size_t used = weir__duration_parse(text, len, &microseconds, &why);
+    size_t used = parse(text, len, &microseconds, &why);
     if (used == 0 || used != len)
         return cli_fail(call, CLI_USAGE, "%s \"%s\": %s; examples: 500ms, 10s, 1h30m", what,
-                        cli_show_text(text).text, why);
+                        cli_show_text(text).text, full_width(text, why).text);
     *ret = microseconds;
     return CLI_OK;
 }
@@ -92,18 +110,14 @@ int cli_read_wait(const struct cli_call *call, const char *what, const char *tex
         *ret = WEIR_WAIT_ANY;
         return CLI_OK;
     }
-    if (!strcmp(text, "0") || !strcmp(text, "0s")) {
-        *ret = 0;
-        return CLI_OK;
-    }
-    return read_duration(call, what, text, ret);
+    return read_duration(call, what, text, weir__wait_parse, ret);
 }
 
 int cli_read_seconds(const struct cli_call *call, const char *what, const char *text, int64_t *ret)
 {
     uint64_t seconds;
     if (!read_digits(text, WEIR_DURATION_MAX / 1000000, &seconds) || seconds == 0)
-        return read_duration(call, what, text, ret);
+        return read_duration(call, what, text, weir__duration_parse, ret);
     *ret = (int64_t)seconds * 1000000;
     return CLI_OK;
 }

@@ -59,8 +59,7 @@ static inline void weir__bucket_report(const struct weir__rule *rule,
 {
     int64_t level = rule->cap - state->amount;
     ret->remaining = level <= 0 ? 0 : level / rule->ticks;
-    ret->reset_after_us =
-        weir__saturated(weir__units_in(rule, state, state->amount, now_us));
+    ret->reset_after_us = weir__saturated(weir__units_in(rule, state, state->amount, now_us));
 }
 
 /* debt += (c1 - c0) * w, within 0 … 2^53. */

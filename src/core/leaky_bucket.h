@@ -26,9 +26,8 @@ static inline void weir__leaky_bucket_decide(const struct weir__rule *rule,
     if (ret->allowed)
         ret->delay_us = weir__saturated(delay);
     else
-        ret->retry_after_us =
-            weir__saturated(weir__max(weir__units_in(rule, state, missing, request->now_us),
-                                      delay - request->wait_us));
+        ret->retry_after_us = weir__saturated(weir__max(
+            weir__units_in(rule, state, missing, request->now_us), delay - request->wait_us));
 }
 
 #endif

@@ -49,8 +49,8 @@ void weir__stepped_judge(const struct weir__rule *rule, const struct weir__state
     if (ret->allowed)
         ret->delay_us = delay;
     else
-        ret->retry_after_us = weir__saturated(weir__max(
-            delay - request->wait_us, tokens_in(rule, state, beyond, request->now_us)));
+        ret->retry_after_us = weir__saturated(
+            weir__max(delay - request->wait_us, tokens_in(rule, state, beyond, request->now_us)));
 }
 
 void weir__stepped_charge(const struct weir__rule *rule, struct weir__state *state,

@@ -3,6 +3,7 @@
  * options in any order, once each; words are separated by spaces, limits by commas.
  */
 #include "base/duration.h"
+#include "base/utf8.h"
 #include "limit/limit.h"
 
 #include <ctype.h>
@@ -94,23 +95,59 @@ static bool word_is(struct word word, const char *text)
     return word.len == strlen(text) && !strncasecmp(word.text, text, word.len);
 }
 
+/* A word in quotes as it can be shown: UTF-8 as it is, other bytes and what cannot be printed as `?`. */
+static void show_word(struct word word, char ret[SHOWN_MAX + 8])
+{
+    size_t at = 0;
+    *ret++ = '"';
+    while (at < word.len) {
+        size_t n = weir__utf8_length(word.text + at, word.len - at);
+        bool printed = n > 1 ? (unsigned char)word.text[at] != 0xc2 /* control characters */
+                             : n == 1 && isprint((unsigned char)word.text[at]);
+        n = n ? n : 1;
+        if (at + n > SHOWN_MAX)
+            break;
+        if (printed)
+            memcpy(ret, word.text + at, n);
+        else
+            *ret = '?';
+        ret += printed ? n : 1;
+        at += n;
+    }
+    strcpy(ret, at < word.len ? "…\"" : "\"");
+}
+
+/* The column in characters. */
+static int column_of(const struct reader *reader, const char *place)
+{
+    int column = 1;
+    for (const char *p = reader->text; p < place; p++)
+        column += ((unsigned char)*p & 0xc0) != 0x80;
+    return column;
+}
+
 /* Complains about a word: what is wrong, what stands there, an example. */
 static int refuse(struct reader *reader, struct word word, const char *verb, const char *what,
                   const char *example)
 {
-    char shown[SHOWN_MAX + 8] = "the end";
-    if (word.len > 0) {
-        size_t len = word.len > SHOWN_MAX ? SHOWN_MAX : word.len;
-        shown[0] = '"';
-        for (size_t i = 0; i < len; i++)
-            shown[i + 1] = isprint((unsigned char)word.text[i]) ? word.text[i] : '?';
-        strcpy(shown + 1 + len, word.len > SHOWN_MAX ? "…\"" : "\"");
-    } else if (word.text[0] == ',') {
+    char shown[SHOWN_MAX + 8] = "the end", ascii;
+    size_t at;
+    if (word.len > 0)
+        show_word(word, shown);
+    else if (word.text[0] == ',')
         strcpy(shown, "\",\"");
+    int column = column_of(reader, word.text);
+    size_t wide = weir__full_width(word.text, word.len, &at, &ascii);
+    if (wide) {
+        column = column_of(reader, word.text + at);
+        return weir__fail(
+            reader->err, WEIR_ESYNTAX, column,
+            "column %d: \"%.*s\" is a full-width character, write \"%c\" instead; found %s; "
+            "example: %s",
+            column, (int)wide, word.text + at, ascii, shown, example);
     }
-    return weir__fail(reader->err, WEIR_ESYNTAX, word.column,
-                      "column %d: %s%s, found %s; example: %s", word.column, verb, what, shown,
-                      example);
+    return weir__fail(reader->err, WEIR_ESYNTAX, column, "column %d: %s%s, found %s; example: %s",
+                      column, verb, what, shown, example);
 }
 
 static int complain(struct reader *reader, struct word word, const char *expected,

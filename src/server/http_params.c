@@ -52,7 +52,7 @@ static void read_wait(struct weir__span value, int64_t *ret, struct weir__buffer
     else if (read_seconds(value, ret))
         return;
     else if (value.len == 0 || value.len > 64 ||
-             weir__duration_parse(value.data, value.len, ret, &reason) != value.len)
+             weir__wait_parse(value.data, value.len, ret, &reason) != value.len)
         weir__put_format(
             why,
             "wait must be seconds up to 366 days (0.5), a duration (500ms) or any, not "

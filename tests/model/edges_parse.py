@@ -42,6 +42,22 @@ token-bucket 10/10d => token-bucket 10/1w3d
 token-bucket 10/24h => token-bucket 10/d
 token-bucket 10/1w2d3h4m5s6ms => token-bucket 10/1w2d3h4m5s6ms
 token-bucket 10/1h90m => token-bucket 10/2h30m
+token-bucket 10/second => token-bucket 10/s
+token-bucket 10/sec burst 20 => token-bucket 10/s burst 20
+token-bucket 10/Minute => token-bucket 10/m
+token-bucket 10/MIN => token-bucket 10/m
+token-bucket 10M/min => token-bucket 10000000/m
+token-bucket 10Mr/min => token-bucket 10000000/m
+token-bucket 10/hour => token-bucket 10/h
+token-bucket 10/day => token-bucket 10/d
+token-bucket 10/week => token-bucket 10/w
+token-bucket 10/MS => token-bucket 10/ms
+token-bucket 10/5Minutes => token-bucket 10/5m
+token-bucket 10/1hour30min => token-bucket 10/1h30m
+token-bucket 10/2weeks3days4hours5minutes6seconds => token-bucket 10/2w3d4h5m6s
+sliding-window 240/hour precision 1minute => sliding-window 240/h precision 1m
+warmup 5/sec over 3seconds => warmup 5/s over 3s
+concurrent 20 lease 30sec => concurrent 20 lease 30s
 leaky-bucket 10/s => leaky-bucket 10/s
 leaky-bucket 10/s burst 0 => leaky-bucket 10/s
 leaky-bucket 10/s burst 5 => leaky-bucket 10/s burst 5
@@ -100,6 +116,17 @@ concurrent 5, fixed-window 5/s => concurrent 5, fixed-window 5/s
 """
 
 BAD = """
+token-bucket 10/M
+token-bucket 10/5M
+token-bucket 10/1h30M
+token-bucket 10/1H30M
+token-bucket 10/1M30s
+sliding-window 240/h precision 1M
+concurrent 20 lease 5M
+token-bucket 10/month
+token-bucket 10/mins
+token-bucket 10/secs
+token-bucket 10/1min2minutes
 ,
 token-bucket
 token-bucket 10
@@ -141,8 +168,6 @@ token-bucket 10/1.5us
 token-bucket 10/1.0000005s
 token-bucket 10/-1s
 token-bucket 10/1y
-token-bucket 10/1min
-token-bucket 10/sec
 token-bucket 10/30m1h
 token-bucket 10/1s1s
 token-bucket 10/ss

@@ -11,8 +11,11 @@ from search import LONGEST, MAX53, MINUTE, MOST, SECOND
 
 UNITS = {"w": 7 * 86400 * SECOND, "d": 86400 * SECOND, "h": 3600 * SECOND, "m": MINUTE,
          "s": SECOND, "ms": 1000, "us": 1}
-COUNT = re.compile(r"([0-9]+)([kmg]?)r?")
-PAIR = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|m|h|d|w)")
+LONG = {"week": "w", "weeks": "w", "day": "d", "days": "d", "hour": "h", "hours": "h",
+        "min": "m", "minute": "m", "minutes": "m", "sec": "s", "second": "s", "seconds": "s"}
+CAPITAL = re.compile(r"(?<![A-Za-z])M(?![A-Za-z])")     # a million in a count, no unit of time
+COUNT = re.compile(r"([0-9]+)([kmgM]?)r?")
+PAIR = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-zM]+)")
 DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]{1,6})?")
 KINDS = {  # kind: the options it takes, in the order they are printed
     "token-bucket": ("burst", "stepped"),
@@ -108,11 +111,14 @@ def decimal(x):
 
 def parse_length(word):
     """Microseconds of `10s`, `1h30m`, `1.5s` or `s`."""
-    if word in UNITS:
-        return UNITS[word]
+    if LONG.get(word, word) in UNITS:
+        return UNITS[LONG.get(word, word)]
     pairs = PAIR.findall(word)
     if not pairs or "".join(n + u for n, u in pairs) != word:
         raise Refused(f"not a duration: {word}")
+    pairs = [(n, LONG.get(u, u)) for n, u in pairs]
+    if any(u not in UNITS for _, u in pairs):
+        raise Refused(f"no such unit: {word}")
     sizes = [UNITS[u] for _, u in pairs]
     if any(a <= b for a, b in zip(sizes, sizes[1:])):
         raise Refused(f"units must come largest first: {word}")
@@ -126,7 +132,7 @@ def parse_count(word, least=1, most=MOST):
     match = COUNT.fullmatch(word)
     if not match:
         raise Refused(f"not a count: {word}")
-    count = int(match[1]) * {"": 1, "k": 10 ** 3, "m": 10 ** 6, "g": 10 ** 9}[match[2]]
+    count = int(match[1]) * {"": 1, "k": 10 ** 3, "m": 10 ** 6, "g": 10 ** 9}[match[2].lower()]
     if not least <= count <= most:
         raise Refused(f"count out of bounds: {word}")
     return count
@@ -209,7 +215,8 @@ def check(limit, opts):
 
 def parse(text_in):
     """All limits of a text, or Refused."""
-    limits = [parse_one(part) for part in text_in.lower().split(",")]
+    text_in = "M".join(part.lower() for part in CAPITAL.split(text_in))
+    limits = [parse_one(part) for part in text_in.split(",")]
     if len(limits) > 16:
         raise Refused("more than 16 limits")
     if len({limit.identity() for limit in limits}) < len(limits):

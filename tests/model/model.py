@@ -142,7 +142,7 @@ class Model:
         for limit in limits:
             before = self.state(key, limit, t)
             after = engine(limit).settle(before, t, t0, c0, c1)
-            if after != before:
+            if after is not before:     # not void: written under the present numbers
                 self.keep(key, limit, t, after)
         return True
 

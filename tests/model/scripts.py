@@ -150,6 +150,15 @@ def random_step(rng, last, limit, backwards):
                         horizon, horizon + 1, rng.randint(1, 2 * horizon)))
 
 
+def random_leap(rng, last, limit):
+    """To about the end of a state, by these numbers or a day later, past windows' edges, and back."""
+    period = limit.period or limit.lease
+    ends = (last.reset_after if last else 0, period, 2 * period, DAY, getattr(engine(limit), "horizon", MINUTE))
+    grain = max(1, -(-period // 2 ** 20))
+    leap = rng.choice(ends) + rng.choice((0, 0, DAY)) + rng.choice((0, 1, -1, grain, -grain, 1000, -1000))
+    return leap if rng.random() < 0.6 else -leap
+
+
 def random_cost(rng, most):
     dice = rng.random()
     if dice < 0.50:
@@ -172,14 +181,17 @@ def random_wait(rng, last, limit):
     return wait if wait == "any" else min(LONGEST, max(0, wait))
 
 
-def random_script(rng, name, text, size, others=(), settling=False, leasing=False):
-    """One random case.  others: texts the limits may change to; settling: with receipts."""
+def random_script(rng, name, text, size, others=(), settling=False, leasing=False, jumping=False):
+    """One random case.  others: texts the limits may change to; settling: with receipts; jumping: the
+    clock also leaps to where states lapse, beyond horizons and back, whatever else happens."""
     script, now, last = Script(name, text), BASE + rng.randint(0, DAY), None
     receipts, names, held = [], 0, []
-    backwards = not settling and not leasing
+    backwards = jumping or not settling and not leasing
     for _ in range(size):
         limit = rng.choice(script.limits)
-        now = min(max(0, now + random_step(rng, last, limit, backwards)), MAX53 // 2)
+        step = random_leap(rng, last, limit) if jumping and rng.random() < 0.25 else None
+        step = random_step(rng, last, limit, backwards) if step is None else step
+        now = min(max(0, now + step), MAX53 // 2)
         cost = random_cost(rng, max(1, last.limit if last else engine(limit).limit))
         wait = random_wait(rng, last, limit)
         dice = rng.random()

@@ -41,12 +41,12 @@ static void test_denied(void)
 {
     weir_decision rows[] = {allowed(9, 0, 10, 3), denied(7, 4, 20, 30), denied(8, 4, 50, 20),
                             denied(8, 4, 50, 20)};
-    CHECK_SIX(fold(rows, 4), false, 7, 0, 50, 30, 0);
-    CHECK_INT(fold(rows, 4).binding, 2); /* the first that waits longest */
+    CHECK_SIX(fold(rows, 4), false, 8, 4, 50, 30, 0); /* what is left under the one that bound */
+    CHECK_INT(fold(rows, 4).binding, 2);              /* the first that waits longest */
     CHECK_INT(fold(rows, 2).binding, 1);
     weir_decision turned[] = {rows[2], rows[1], rows[0]};
     CHECK_INT(fold(turned, 3).binding, 0);
-    CHECK_SIX(fold(turned, 3), false, 7, 0, 50, 30, 0);
+    CHECK_SIX(fold(turned, 3), false, 8, 4, 50, 30, 0);
 }
 
 static void test_never_wins(void)

@@ -6,6 +6,7 @@
     "the name of a limit (token-bucket, leaky-bucket, fixed-window, sliding-log, "                 \
     "sliding-window, sliding-counter, smooth, warmup or concurrent)"
 #define UNIT "a duration needs a unit: us, ms, s, m, h, d or w"
+#define WIDE(found, ascii) "\"" found "\" is a full-width character, write \"" ascii "\" instead"
 #define SHARED " and would share its state; use another period or a key of its own"
 #define DECIMAL "a number like 3 or 2.5 (at most six decimals)"
 #define TOO_LARGE                                                                                  \
@@ -27,6 +28,21 @@ static const struct {
     const char *message; /* behind "column N: " */
 } wrong[] = {
     {"", 1, "expected " NAMES ", found the end" TOKEN},
+    {"fixed-window 10/M", 17,
+     "a capital M may be minutes or months: write m or min for minutes, 30d for a month, found "
+     "\"M\"" FIXED},
+    {"concurrent 3 lease 1h30M", 20,
+     "a capital M may be minutes or months: write m or min for minutes, 30d for a month, found "
+     "\"1h30M\"" LEASES},
+    {"token-bucket 10／s", 16, WIDE("／", "/") "; found \"10／s\"" TOKEN},
+    {"token-bucket １0/s", 14, WIDE("１", "1") "; found \"１0/s\"" TOKEN},
+    {"token-bucket 10/s，fixed-window 3/m", 18,
+     WIDE("，", ",") "; found \"s，fixed-window\"" TOKEN},
+    {"token-bucket：10/s", 13, WIDE("：", ":") "; found \"token-bucket：10/s\"" TOKEN},
+    {"token-bucket　10/s", 13, WIDE("　", " ") "; found \"token-bucket　10/s\"" TOKEN},
+    {"token-bucket 10/s burst ２０", 25, WIDE("２", "2") "; found \"２０\"" TOKEN},
+    {"tokën 3/s", 1, "expected " NAMES ", found \"tokën\"" TOKEN},
+    {"token-bucket ë x", 14, "expected a rate like 10/s, found \"ë\"" TOKEN},
     {" ", 2, "expected " NAMES ", found the end" TOKEN},
     {",", 1, "expected " NAMES ", found \",\"" TOKEN},
     {"token", 1, "expected " NAMES ", found \"token\"" TOKEN},

@@ -39,7 +39,7 @@ static void test_group(void)
     CHECK_INT(weir_take_all(store, requests, 2, &folded), 0);
     CHECK_INT(readings, 1);
     CHECK(folded.allowed && first[0].allowed && first[1].allowed && second[0].allowed);
-    CHECK_INT(folded.limit, 3);
+    CHECK_INT(folded.limit, 4);
     CHECK_INT(folded.remaining, 2);
     CHECK_INT(folded.binding, 1); /* the first of those with least left */
     CHECK_INT(folded.reset_after_us, HOUR);
