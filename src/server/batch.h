@@ -33,6 +33,12 @@
 #define SERVER_EOVERLOAD (-1000) /* an ask's code: too much is kept already */
 #define SERVER_OVERLOAD_TEXT "too much is under way; try again in a second"
 
+/* Why a take of a concurrent limit is refused. */
+#define SERVER_NEEDS_ACQUIRE                                                                       \
+    "a concurrent limit needs acquire, which answers the lease to release it by; a take would "    \
+    "hold "                                                                                        \
+    "a slot that nobody can release"
+
 struct server_conn;
 
 /* What the long kind of ask needs: several requests decided together. */

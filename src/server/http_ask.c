@@ -141,6 +141,8 @@ static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb ve
     it->wait_us = wait_of(conn, params);
     it->acquire = verb == WEIR__VERB_ACQUIRE;
     bool leases = weir__has_leases(it->limit);
+    if (leases && verb == WEIR__VERB_TAKE)
+        return undo(conn, ret, "%s", SERVER_NEEDS_ACQUIRE);
     if (!leases &&
         (verb == WEIR__VERB_ACQUIRE || verb == WEIR__VERB_RENEW || verb == WEIR__VERB_RELEASE))
         return undo(conn, ret, "%s", "there are no leases: none of the limits is concurrent");
@@ -225,6 +227,10 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
     if (by && by->styled && !params->styled)
         ask->http.style = by->style;
     bool leases = verb >= WEIR__VERB_ACQUIRE && verb <= WEIR__VERB_RELEASE;
+    for (size_t i = 0; i < ask->group->count && verb == WEIR__VERB_TAKE; i++) {
+        if (weir__has_leases(ask->group->requests[i].limit))
+            return undo(conn, ret, "%s", SERVER_NEEDS_ACQUIRE);
+    }
     if (leases && !find_leased(ask->group))
         return undo(
             conn, ret, "%s",
@@ -285,6 +291,8 @@ static const char *read_element(struct server_conn *conn, const struct server_pa
     it->limit = weir__limit_cached(&conn->thread->cache, limit->text, limit->len, err);
     if (!it->limit)
         return err->message;
+    if (weir__has_leases(it->limit))
+        return SERVER_NEEDS_ACQUIRE;
     if (group->row_count + it->limit->count > WEIR_LIMITS_MAX)
         return "at most 16 limits a request";
     it->detail = group->rows + group->row_count;

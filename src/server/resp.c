@@ -73,6 +73,12 @@ static const char *unfit(const struct weir__command *command)
 {
     bool leases = command->verb != WEIR__VERB_RESET && weir__has_leases(command->asks[0].limit);
     switch (command->verb) {
+    case WEIR__VERB_TAKEALL:
+        for (size_t i = 1; i < command->count; i++)
+            leases = leases || weir__has_leases(command->asks[i].limit);
+        return leases ? SERVER_NEEDS_ACQUIRE : NULL;
+    case WEIR__VERB_TAKE:
+        return leases ? SERVER_NEEDS_ACQUIRE : NULL;
     case WEIR__VERB_ACQUIRE:
         return leases ? NULL : "there is nothing to acquire: none of the limits is concurrent";
     case WEIR__VERB_RENEW:

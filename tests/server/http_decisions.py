@@ -132,6 +132,13 @@ def test_leases(check):
         for verb in ("acquire", "renew", "release"):
             body = {"key": "k", "limit": "fixed-window 1/h", "lease": 5}
             problem(check, client.post("/v1/" + verb, body), 400, "concurrent", f"{verb} of a window")
+        for limit in ("concurrent 1", "token-bucket 5/s, concurrent 1 lease 10s"):
+            one = {"key": "taken", "limit": limit}
+            problem(check, client.post("/v1/take", one), 400, "acquire", f"take of {limit}")
+            problem(check, client.get("/v1/take", **one), 400, "acquire", f"GET, {limit}")
+            problem(check, client.post("/v1/take", {**one, "wait": "1s", "hold": True}), 400, "acquire", f"hold, {limit}")
+            problem(check, client.post("/v1/takeall", {"requests": [one]}), 400, "acquire", f"takeall, {limit}")
+            check.equal(client.post("/v1/peek", one).json["remaining"], 1, f"nothing was taken of {limit}")
 
 
 def test_explain(check):

@@ -181,6 +181,9 @@ def test_leases_by_policy(check):
         check.equal(client.post("/v1/release", {**ann, **lease}).status, 404, "once")
         check.equal(client.post("/v1/acquire", ann).status, 200, "room again")
         problem(check, client.post("/v1/acquire", {"policy": "named", "key": "x"}), 400, "concurrent", "no leases there")
+        problem(check, client.post("/v1/take", ann), 400, "acquire", "a take, by policy")
+        problem(check, client.get("/v1/take", **ann, wait="1s"), 400, "acquire", "a take that waits, by policy")
+        check.equal(client.post("/v1/peek", ann).json["remaining"], 0, "a peek is answered, and nothing was taken")
 
 
 def test_by_name(check):
