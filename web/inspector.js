@@ -275,8 +275,9 @@ async function reset() {
   const body = asked;
   const chosen = [...at("reset-keys").querySelectorAll("input:checked")].map((box) => box.value);
   try {
-    for (const text of chosen) await post("v1/reset", keys.get(text));
-    say(at("done"), chosen.length === 0 ? "" : "Reset: as new.");
+    let there = false;
+    for (const text of chosen) there = (await post("v1/reset", keys.get(text))).reset || there;
+    say(at("done"), chosen.length === 0 ? "" : there ? "Reset: as new." : "Nothing to reset: it was as new.");
     complain(null);
   } catch (error) {
     say(at("done"), "");

@@ -25,12 +25,10 @@ export function labelOf(policy, name) {
   return read ? { text: read.parts.map(decode).join(", "), entry: read.entry === policy ? null : read.entry } : { text: name, entry: null };
 }
 
-/* A question that probably leads to this state: by the caller's key, or by attributes; null: none that a
- * form can hold. Only asking tells: a hashed value, a network or a lower case letter may stand for many. */
+/* A question that probably leads to this state, by attributes; null: none that a form can hold. Only asking tells: a hashed value, a network or a lower case letter may stand for many. */
 export function guessQuestion(policy, name) {
   const read = readName(policy, name);
   if (!read || /%0[AD]/.test(name)) return null;
-  if (read.parts.length === 1 && read.parts[0].startsWith("key=")) return { policy, key: decode(read.parts[0].slice(4)) };
   const attributes = {};
   for (const part of read.parts) {
     const cut = part.indexOf("=");

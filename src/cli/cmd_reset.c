@@ -1,21 +1,25 @@
 /* `weir reset`: forget a key, all its limits. */
 #include "cli/ask.h"
 #include "cli/json.h"
+#include "store/store.h"
 
 static int reset(const struct cli_call *call, const struct cli_ask *ask)
 {
-    int code = weir_reset(ask->store, ask->key);
+    bool there = false;
+    int code = weir__store_reset(ask->store, ask->key, &there);
     if (code)
         return cli_refused(call, ask->store, code);
     if (ask->json) {
         struct cli_json json = {stdout, false};
         cli_json_open(&json, NULL, '{');
         cli_json_key(&json, ask->key.data, ask->key.len);
-        cli_json_bool(&json, "reset", true);
+        cli_json_bool(&json, "reset", there);
         cli_json_close(&json, '}');
         cli_json_end(&json);
-    } else {
+    } else if (there) {
         printf("reset: %s is as new\n", cli_show(ask->key.data, ask->key.len).text);
+    } else {
+        printf("nothing to reset: %s was as new\n", cli_show(ask->key.data, ask->key.len).text);
     }
     return CLI_OK;
 }

@@ -116,13 +116,3 @@ enum weir__key_made weir__put_key(struct weir__buffer *buffer, const char *polic
     put_whole(buffer, policy, entry, &parts);
     return WEIR__KEY_MADE;
 }
-
-void weir__put_given_key(struct weir__buffer *buffer, const char *policy, const char *entry,
-                         const void *data, size_t len)
-{
-    char room[16 + 3 * WEIR__KEY_VALUE_MAX];
-    struct weir__buffer parts = weir__buffer_over(room, sizeof room);
-    weir__put_text(&parts, "key=");
-    put_value(&parts, data, len);
-    put_whole(buffer, policy, entry, &parts);
-}

@@ -42,9 +42,6 @@ enum weir__key_made { WEIR__KEY_MADE, WEIR__KEY_MISSING };
 enum weir__key_made weir__put_key(struct weir__buffer *buffer, const char *policy,
                                   const char *entry, const struct weir__key_form *form, bool empty,
                                   struct weir__view *view);
-/* The key that a caller gave, as if it was an attribute named key. */
-void weir__put_given_key(struct weir__buffer *buffer, const char *policy, const char *entry,
-                         const void *data, size_t len);
 void weir__put_escaped(struct weir__buffer *buffer, const char *text, size_t len);
 
 #endif

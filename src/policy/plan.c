@@ -12,8 +12,7 @@
 struct planning {
     const struct weir__policies *set;
     struct weir__view view;
-    const weir_key *key; /* the caller's, or NULL */
-    int64_t cost;        /* the caller's, or -1 */
+    int64_t cost; /* the caller's, or -1 */
     struct weir__plan *plan;
     struct weir__buffer keys;
     size_t limits;                      /* enforced, all together */
@@ -59,15 +58,6 @@ static const weir_limit *limit_of(struct planning *planning, const struct weir__
     return entry->limit;
 }
 
-/* A key for everybody is one for everybody, whatever key a caller names. */
-static bool is_constant(const struct weir__key_form *form)
-{
-    bool constant = true;
-    for (size_t i = 0; i < form->count; i++)
-        constant = constant && form->parts[i].attribute < 0;
-    return constant;
-}
-
 /* Writes the key behind those before it. */
 static enum weir__key_made make_key(struct planning *planning, const struct weir__policy *policy,
                                     const struct weir__entry *entry,
@@ -75,13 +65,8 @@ static enum weir__key_made make_key(struct planning *planning, const struct weir
 {
     struct weir__buffer *keys = &planning->keys;
     size_t start = keys->len;
-    enum weir__key_made made = WEIR__KEY_MADE;
-    if (planning->key && !is_constant(&body->key))
-        weir__put_given_key(keys, policy->name, entry->name, planning->key->data,
-                            planning->key->len);
-    else
-        made = weir__put_key(keys, policy->name, entry->name, &body->key,
-                             body->missing == WEIR__MISSING_EMPTY, &planning->view);
+    enum weir__key_made made = weir__put_key(keys, policy->name, entry->name, &body->key,
+                                             body->missing == WEIR__MISSING_EMPTY, &planning->view);
     *ret = (weir_key){keys->data + start, keys->len - start};
     return made;
 }
@@ -184,9 +169,78 @@ static void plan_all(struct planning *planning)
     }
 }
 
-static int plan_named(struct planning *planning, const struct weir__span *name)
+/* ---- a key that the caller gives ---- */
+
+/* It is the value of the attribute that the policy makes its keys of. */
+struct given {
+    const struct weir__subject *subject; /* what the request says besides */
+    struct weir__span name, value;
+};
+
+static enum weir__found find_given(const void *context, const char *name, size_t len,
+                                   struct weir__span *ret)
+{
+    const struct given *given = context;
+    if (given->name.len == len && !memcmp(given->name.data, name, len)) {
+        *ret = given->value;
+        return WEIR__FOUND;
+    }
+    const struct weir__subject *subject = given->subject;
+    return subject && subject->find ? subject->find(subject->context, name, len, ret)
+                                    : WEIR__ABSENT;
+}
+
+static void put_attributes(struct weir__buffer *buffer, const struct planning *planning,
+                           const struct weir__policy *policy)
+{
+    const struct weir__policy_body *body = &planning->set->bodies[policy->index];
+    for (size_t i = 0; i < policy->entry_count; i++) {
+        if (i == 0 || strcmp(policy->entries[i].key_text, policy->entries[i - 1].key_text))
+            weir__put_format(buffer, "%s%s", i ? "; " : "", body->entries[i].key.text);
+    }
+}
+
+/* The one attribute of all keys of a policy: its name, empty where they are constants. */
+static int find_attribute(const struct planning *planning, const struct weir__policy *policy,
+                          struct weir__span *ret)
+{
+    const struct weir__policy_body *body = &planning->set->bodies[policy->index];
+    char list[256];
+    struct weir__buffer buffer = weir__buffer_over(list, sizeof list);
+    *ret = (struct weir__span){"", 0};
+    for (size_t i = 0; i < policy->entry_count; i++) {
+        const struct weir__key_form *form = &body->entries[i].key;
+        for (size_t j = 0; j < form->count; j++) {
+            if (form->parts[j].attribute < 0)
+                continue;
+            const struct weir__attribute *it =
+                &planning->set->attributes.items[form->parts[j].attribute];
+            if (ret->len == 0)
+                *ret = (struct weir__span){it->name, it->name_len};
+            if (weir__span_is(*ret, it->name))
+                continue;
+            put_attributes(&buffer, planning, policy);
+            return weir__fail(planning->err, WEIR_EINVAL, 0,
+                              "the keys of \"%s\" are made of more than one attribute (%s); give "
+                              "these as attributes in place of a key",
+                              policy->name, list);
+        }
+    }
+    return 0;
+}
+
+static int plan_named(struct planning *planning, const struct weir__span *name, const weir_key *key)
 {
     const struct weir__policy *policy = weir__policies_find(planning->set, name->data, name->len);
+    struct given given = {planning->view.subject, {"", 0}, {"", 0}};
+    struct weir__subject subject = {find_given, &given};
+    if (policy && key) {
+        int code = find_attribute(planning, policy, &given.name);
+        if (code)
+            return code;
+        given.value = (struct weir__span){key->data, key->len};
+        planning->view.subject = &subject;
+    }
     if (policy) {
         plan_policy(planning, policy);
         return 0;
@@ -255,7 +309,6 @@ int weir__policies_plan(const struct weir__policies *policies, const struct weir
     if (given && (key->len == 0 || key->len > WEIR_KEY_MAX))
         return weir__fail(err, WEIR_EINVAL, 0, "a key has 1 to %d bytes", WEIR_KEY_MAX);
     planning.set = policies;
-    planning.key = given ? key : NULL;
     planning.cost = cost;
     planning.plan = ret;
     planning.keys = weir__buffer_over(ret->keys, sizeof ret->keys);
@@ -269,7 +322,7 @@ int weir__policies_plan(const struct weir__policies *policies, const struct weir
     ret->give_back = false;
     int code = 0;
     if (policy)
-        code = plan_named(&planning, policy);
+        code = plan_named(&planning, policy, given ? key : NULL);
     else
         plan_all(&planning);
     return code ? code : finish(&planning);

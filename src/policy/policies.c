@@ -144,6 +144,13 @@ const char *weir__policies_attribute(const struct weir__policies *policies, size
     return policies->attributes.items[i].text;
 }
 
+const weir_limit *const *weir__policies_limits(const struct weir__policies *policies,
+                                               size_t *ret_count)
+{
+    *ret_count = policies->limit_count;
+    return (const weir_limit *const *)policies->limits;
+}
+
 const char *weir__policies_warning(const struct weir__policies *policies, size_t i)
 {
     const struct weir__warning *warning = policies->warnings;

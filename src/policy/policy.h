@@ -57,6 +57,9 @@ const char *weir__policies_attribute(const struct weir__policies *policies, size
                                      bool *ret_known);
 /* The file's i-th part that is allowed but hardly meant, with its place; NULL: there are no more. */
 const char *weir__policies_warning(const struct weir__policies *policies, size_t i);
+/* All limits that it may hold requests against. */
+const weir_limit *const *weir__policies_limits(const struct weir__policies *policies,
+                                               size_t *ret_count);
 size_t weir__policies_entries(const struct weir__policies *policies); /* of all policies */
 const struct weir__policy *weir__policies_at(const struct weir__policies *policies, size_t i);
 const struct weir__policy *weir__policies_find(const struct weir__policies *policies,
@@ -112,7 +115,7 @@ struct weir__plan {
 
 /* The plan for a subject: of one policy by its name, whether its match applies or not (WEIR_EINVAL: there
  * is none of that name), or with `policy` NULL of all that match, in the file's order. `key`, if its data
- * is not NULL, stands for the key of every entry of a named policy but constant ones. `cost` -1: the policy's own. On failure
+ * is not NULL, is the value of the one attribute that all keys of a named policy are made of. `cost` -1: the policy's own. On failure
  * (WEIR_EINVAL: more than 16 limits together, a value that cannot be read or is too long, a bad argument) *ret is
  * of no use. Keys are
  * written as policy/keys.h says. More shadow entries than fit are left out. */

@@ -269,7 +269,7 @@ static int change_lease(weir_store *store, weir_key key, const weir_limit *limit
     return local == 0 ? 0 : code == 0 ? WEIR_ENOLEASE : code;
 }
 
-static int reset(weir_store *store, weir_key key)
+static int reset(weir_store *store, weir_key key, int64_t now, bool *ret)
 {
     struct weir__remote *remote = weir__remote_of(store);
     weir_request request = weir_ask(key, NULL);
@@ -277,12 +277,11 @@ static int reset(weir_store *store, weir_key key)
     int code = be_alive(remote);
     if (code)
         return code;
-    int64_t now = weir__store_now(store);
-    if (now < 0)
-        return WEIR_EINVAL;
     prepare(remote, WEIR__VERB_RESET, &request, 1, now, &ask);
-    weir__fallback_reset(remote, key);
-    return ask_and_wait(remote, &ask);
+    bool local = weir__fallback_reset(remote, key);
+    code = ask_and_wait(remote, &ask);
+    *ret = local || (code == 0 && ask.integer == 1);
+    return code;
 }
 
 int weir__remote_why(weir_store *store, weir_error *err)

@@ -183,8 +183,9 @@ int weir__fallback_lease(struct weir__remote *remote, weir_key key, const weir_l
                                : weir_release(local, key, limit, lease);
 }
 
-void weir__fallback_reset(struct weir__remote *remote, weir_key key)
+bool weir__fallback_reset(struct weir__remote *remote, weir_key key)
 {
-    if (remote->standin.local && weir_reset(remote->standin.local, key) != 0)
-        return; /* nothing there to forget */
+    bool there = false;
+    return remote->standin.local && weir__store_reset(remote->standin.local, key, &there) == 0 &&
+           there;
 }

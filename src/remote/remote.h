@@ -78,7 +78,7 @@ int weir__fallback_decide(struct weir__remote *remote, const weir_request *reque
 /* Leases that the stand-in gave. 0, WEIR_ENOLEASE, or WEIR_EUNREACHABLE without a stand-in. */
 int weir__fallback_lease(struct weir__remote *remote, weir_key key, const weir_limit *limit,
                          uint64_t lease, enum weir__lease_verb verb);
-void weir__fallback_reset(struct weir__remote *remote, weir_key key);
+bool weir__fallback_reset(struct weir__remote *remote, weir_key key); /* whether it was there */
 /* A limit's share of one of `peers`, at least 1: over all peers no more than the larger of the
  * limit and their number. */
 void weir__share(const weir_limit *limit, int32_t peers, weir_limit *ret);

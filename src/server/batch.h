@@ -92,6 +92,7 @@ struct server_ask {
     bool explain;    /* charges nothing, tells everything */
     bool hold;       /* answer when the delay is over; the last of its batch */
     bool close;      /* its answer is the connection's last */
+    bool there;      /* RESET: there was something to forget */
     /* how to answer */
     union {
         struct {

@@ -3,6 +3,7 @@
 
 #include "core/core.h"
 #include "limit/receipt.h"
+#include "store/store.h"
 
 #include <string.h>
 
@@ -162,13 +163,22 @@ static int settle_plan(struct server *server, const struct server_ask *ask)
     return code;
 }
 
-static int reset_plan(struct server *server, const struct server_group *group)
+static int reset_key(struct server *server, struct server_ask *ask, weir_key key)
 {
+    bool there = false;
+    int code = weir__store_reset(server->store, key, &there);
+    ask->there = ask->there || there;
+    return code;
+}
+
+static int reset_plan(struct server *server, struct server_ask *ask)
+{
+    const struct server_group *group = ask->group;
     int code = group->count + group->plan.shadow_count > 0 ? 0 : WEIR_EINVAL;
     for (size_t i = 0; i < group->count && code == 0; i++)
-        code = weir_reset(server->store, group->requests[i].key);
+        code = reset_key(server, ask, group->requests[i].key);
     for (size_t i = 0; i < group->plan.shadow_count && code == 0; i++)
-        code = weir_reset(server->store, group->plan.shadow[i].key);
+        code = reset_key(server, ask, group->plan.shadow[i].key);
     return code;
 }
 
@@ -179,7 +189,7 @@ static int run_group(struct server *server, struct server_ask *ask, weir_decisio
     case WEIR__VERB_SETTLE:
         return settle_plan(server, ask);
     case WEIR__VERB_RESET:
-        return reset_plan(server, group);
+        return reset_plan(server, ask);
     case WEIR__VERB_RENEW:
         return weir_renew(server->store, group->requests[group->leased].key,
                           group->requests[group->leased].limit, ask->lease);
@@ -219,7 +229,7 @@ static int run_one(struct server *server, struct server_ask *ask, weir_request *
     case WEIR__VERB_SETTLE:
         return settle(server, ask, request);
     case WEIR__VERB_RESET:
-        return weir_reset(server->store, request->key);
+        return reset_key(server, ask, request->key);
     case WEIR__VERB_RENEW:
         return weir_renew(server->store, request->key, request->limit, ask->lease);
     case WEIR__VERB_RELEASE:

@@ -243,7 +243,10 @@ static void respond_done(const struct server_ask *ask, struct server_response *r
     server_response_begin(ret, 200);
     server_response_field(ret, "cache-control", "no-store", 8);
     struct weir__buffer body = server_response_buffer(ret);
-    weir__put_text(&body, bodies[ask->verb]);
+    if (ask->verb == WEIR__VERB_RESET && !ask->there)
+        weir__put_text(&body, "{\"reset\":false}\n"); /* there was nothing to forget */
+    else
+        weir__put_text(&body, bodies[ask->verb]);
     server_response_body(ret, "application/json", &body);
 }
 

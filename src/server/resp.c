@@ -276,6 +276,8 @@ static void put_answer(struct server_conn *conn, const struct server_batch *batc
         weir__resp_put_simple(out, "OK", 2);
         return;
     case WEIR__VERB_RESET:
+        weir__resp_put_integer(out, ask->there);
+        return;
     case WEIR__VERB_RENEW:
     case WEIR__VERB_RELEASE:
         weir__resp_put_integer(out, 1);

@@ -6,6 +6,7 @@
 #include "server/conn.h"
 
 #include "base/clock.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -229,6 +230,21 @@ static int resolve_counters(struct server *server, struct server_rules *rules, w
     return server_envoy_resolve(server, rules, err);
 }
 
+/* The policies' limits have their places in the store from now on, whatever limits clients make up. */
+static int reserve_limits(struct server *server, struct server_rules *rules, weir_error *err)
+{
+    weir_error why;
+    size_t count;
+    const weir_limit *const *limits = weir__policies_limits(rules->policies, &count);
+    int code = weir__store_reserve(server->store, limits, count, &why);
+    if (code == 0)
+        return 0;
+    return weir__fail(err, code, 0, "%s: %s",
+                      server->config.policies_path ? server->config.policies_path
+                                                   : "the demonstration",
+                      why.message);
+}
+
 static void free_rules(struct server_rules *rules)
 {
     weir__policies_free(rules->policies);
@@ -276,7 +292,11 @@ static int load(struct server *server, weir_error *err)
         code = resolve_counters(server, rules, err);
     if (code == 0 && server->tls)
         code = server_tls_read_files(&server->config, &tls, err);
+    if (code == 0)
+        code = reserve_limits(server, rules, err);
     if (code) {
+        if (tls)
+            server_tls_context_free(tls);
         free_rules(rules);
         return code;
     }

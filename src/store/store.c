@@ -136,9 +136,26 @@ int weir_take_many(weir_store *store, const weir_request *requests, size_t n, we
     return store->engine->take_many(store, requests, n, now, rets);
 }
 
+int weir__store_reset(weir_store *store, weir_key key, bool *ret_there)
+{
+    int64_t now = weir__store_now(store);
+    *ret_there = false;
+    return weir__key_in_bounds(key) && now >= 0 ? store->engine->reset(store, key, now, ret_there)
+                                                : WEIR_EINVAL;
+}
+
 int weir_reset(weir_store *store, weir_key key)
 {
-    return weir__key_in_bounds(key) ? store->engine->reset(store, key) : WEIR_EINVAL;
+    bool there;
+    return weir__store_reset(store, key, &there);
+}
+
+int weir__store_reserve(weir_store *store, const weir_limit *const *limits, size_t n,
+                        weir_error *err)
+{
+    int64_t now = weir__store_now(store);
+    return store->engine->reserve ? store->engine->reserve(store, limits, n, weir__max(now, 0), err)
+                                  : 0;
 }
 
 int weir_store_info(weir_store *store, weir_zone_info *ret)

@@ -27,7 +27,11 @@ struct weir__engine {
     /* `i` is the index of the limit with leases. */
     int (*change_lease)(weir_store *, weir_key, const weir_limit *, size_t i, uint64_t lease,
                         enum weir__lease_verb, int64_t now);
-    int (*reset)(weir_store *, weir_key);
+    /* *ret: whether there was anything but fresh states. */
+    int (*reset)(weir_store *, weir_key, int64_t now, bool *ret);
+    /* Makes room for the rules of these limits for good, and for these only; NULL: there is always room. */
+    int (*reserve)(weir_store *, const weir_limit *const *limits, size_t n, int64_t now,
+                   weir_error *err);
     /* Fills hash and store of a room whose key is set; NULL: hashing ahead is of no use. */
     void (*hash)(const weir_store *, weir_hashed *room);
     int (*info)(weir_store *, weir_zone_info *ret);
@@ -43,6 +47,13 @@ struct weir_store {
     const struct weir__engine *engine;
     weir_clock clock; /* now NULL: the system's */
 };
+
+/* weir_reset, and whether there was anything to forget. */
+int weir__store_reset(weir_store *store, weir_key key, bool *ret_there);
+/* These limits have what they need of the store from now on, whatever others ask for meanwhile; those of an earlier
+ * call no longer. WEIR_EFULL: there are more of them than it has room for, and nothing changed. */
+int weir__store_reserve(weir_store *store, const weir_limit *const *limits, size_t n,
+                        weir_error *err);
 
 /* Now, by the store's clock; negative where the clock is out of bounds. */
 int64_t weir__store_now(const weir_store *store);

@@ -133,6 +133,9 @@ struct weir__zone {
     uint64_t group_count;
     uint64_t secret[2];
     uint64_t serial; /* of this view, never 0: what hints and hashed keys are good for */
+    struct weir__rule
+        *pinned; /* whose rows no sweep of this view frees: sorted; the rows' lock guards it */
+    size_t pinned_count;
     bool shared;
 };
 
@@ -218,6 +221,11 @@ static inline uint32_t weir__blocks_stripe(const struct weir__zone *zone)
 /* The row of a rule, made if need be; 0 where there is no room. It is good until the next sweep. */
 uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, int64_t now_us,
                         uint32_t *ret_sweeps);
+
+/* Gives each of these rules a row, and has this process keep it, until the next call: n are sorted by
+ * weir__rule_order, no two alike, and no more than there are rows. They are malloc'ed and the zone's from now on. */
+void weir__rows_pin(struct weir__zone *zone, struct weir__rule *rules, size_t n, int64_t now_us);
+int weir__rule_order(const void *a, const void *b);
 
 /* The row a slot names, or NULL where it cannot be. */
 static inline const struct weir__rule *weir__row_at(const struct weir__zone *zone, uint32_t row)
@@ -338,8 +346,8 @@ int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct
 void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used);
 /* Empties a slot and frees its block. */
 void weir__slot_clear(struct weir__zone *zone, struct weir__group *group, unsigned slot);
-/* All states of a key. */
-void weir__table_reset(struct weir__zone *zone, uint64_t tag, uint32_t home);
+/* All states of a key; whether one of them was not fresh. */
+bool weir__table_reset(struct weir__zone *zone, uint64_t tag, uint32_t home, int64_t now_us);
 
 /* ---- zone_block.c ---- */
 
@@ -398,6 +406,6 @@ int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, en
 int weir__zone_settle(struct weir__zone *zone, struct weir__op *ops, size_t n,
                       const struct weir__correction *correction);
 int weir__zone_lease(struct weir__zone *zone, struct weir__op *op, enum weir__lease_verb verb);
-void weir__zone_reset(struct weir__zone *zone, const uint64_t hash[2]);
+bool weir__zone_reset(struct weir__zone *zone, const uint64_t hash[2], int64_t now_us);
 
 #endif

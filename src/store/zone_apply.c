@@ -229,11 +229,12 @@ int weir__zone_lease(struct weir__zone *zone, struct weir__op *op, enum weir__le
     return code;
 }
 
-void weir__zone_reset(struct weir__zone *zone, const uint64_t hash[2])
+bool weir__zone_reset(struct weir__zone *zone, const uint64_t hash[2], int64_t now_us)
 {
     uint32_t home = weir__home_of(zone, hash[1]);
     uint32_t stripe = weir__stripe_of(zone, home);
     weir__stripe_lock(zone, stripe);
-    weir__table_reset(zone, hash[0] | !hash[0], home);
+    bool live = weir__table_reset(zone, hash[0] | !hash[0], home, now_us);
     weir__stripe_unlock(zone, stripe);
+    return live;
 }

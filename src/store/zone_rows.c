@@ -3,9 +3,12 @@
  * is written once, whole, before any slot names it, and freed only when no state names it, with all
  * stripes held. At most one sweep a second looks for rows to free. Where every row has live states, those
  * with the fewest and least used lose them: whoever makes up limits by the thousand must not shut out the others'.
+ * Rows of rules that this process has pinned are never freed by it, whether a state names them or not.
  */
 #include "store/zone.h"
 
+#include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FREE_ROW UINT8_MAX /* as a kind */
@@ -64,6 +67,24 @@ static void count_live(struct weir__zone *zone, int64_t now_us, uint32_t live[WE
     }
 }
 
+int weir__rule_order(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(struct weir__rule));
+}
+
+/* A pinned row has as many states as can be: none has more. */
+#define PINNED UINT32_MAX
+
+static void count_pinned(const struct weir__zone *zone, uint32_t used,
+                         uint32_t live[WEIR__ROWS_MAX + 1])
+{
+    for (uint32_t i = 1; i <= used && zone->pinned_count > 0; i++) {
+        if (bsearch(&zone->rows[i], zone->pinned, zone->pinned_count, sizeof *zone->pinned,
+                    weir__rule_order))
+            live[i] = PINNED;
+    }
+}
+
 /* Empties the slots of the rows marked. */
 static void evict_states(struct weir__zone *zone, const bool evicted[WEIR__ROWS_MAX + 1])
 {
@@ -89,6 +110,8 @@ static void evict_rows(struct weir__zone *zone, uint32_t used, uint32_t live[WEI
             if (!evicted[i] && (evicted[fewest] || live[i] < live[fewest]))
                 fewest = i;
         }
+        if (live[fewest] == PINNED)
+            break;
         evicted[fewest] = true;
         live[fewest] = 0;
     }
@@ -104,6 +127,7 @@ static void sweep(struct weir__zone *zone, int64_t now_us)
     atomic_fetch_add(&zone->header->sweeps, 1);
     uint32_t used = atomic_load(&zone->header->rows_used);
     used = used < zone->layout.rows ? used : zone->layout.rows - 1;
+    count_pinned(zone, used, live);
     bool full = true;
     for (uint32_t i = 1; i <= used; i++)
         full = full && live[i] > 0;
@@ -132,4 +156,18 @@ uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, 
     *ret_sweeps = atomic_load(&zone->header->sweeps);
     weir__stripe_unlock(zone, weir__rows_stripe(zone));
     return row;
+}
+
+void weir__rows_pin(struct weir__zone *zone, struct weir__rule *rules, size_t n, int64_t now_us)
+{
+    assert(n < zone->layout.rows);
+    weir__stripe_lock(zone, weir__rows_stripe(zone));
+    free(zone->pinned);
+    zone->pinned = rules;
+    zone->pinned_count = n;
+    for (size_t i = 0; i < n; i++) {
+        while (!find(zone, &rules[i]) && !make(zone, &rules[i]))
+            sweep(zone, now_us); /* which frees one at least: not all rows are pinned yet */
+    }
+    weir__stripe_unlock(zone, weir__rows_stripe(zone));
 }

@@ -298,11 +298,51 @@ static int change_lease(weir_store *store, weir_key key, const weir_limit *limit
     return code == WEIR__STALE ? WEIR_EFULL : code;
 }
 
-static int reset(weir_store *store, weir_key key)
+static int reset(weir_store *store, weir_key key, int64_t now, bool *ret)
 {
     uint64_t hash[2];
     hash_key(zone_of(store), key, hash);
-    weir__zone_reset(zone_of(store), hash);
+    *ret = weir__zone_reset(zone_of(store), hash, now);
+    return 0;
+}
+
+/* Every rule once. */
+static size_t sort_rules(struct weir__rule *rules, size_t n)
+{
+    size_t kept = 0;
+    if (n > 0)
+        qsort(rules, n, sizeof *rules, weir__rule_order);
+    for (size_t i = 0; i < n; i++) {
+        if (kept == 0 || weir__rule_order(&rules[kept - 1], &rules[i]) != 0)
+            rules[kept++] = rules[i];
+    }
+    return kept;
+}
+
+static int reserve(weir_store *store, const weir_limit *const *limits, size_t n, int64_t now,
+                   weir_error *err)
+{
+    struct weir__zone *zone = zone_of(store);
+    size_t count = 0, rows = zone->layout.rows - 1;
+    for (size_t i = 0; i < n; i++)
+        count += limits[i]->count;
+    struct weir__rule *rules = calloc(count + 1, sizeof *rules);
+    if (!rules)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the limits");
+    count = 0;
+    for (size_t i = 0; i < n; i++) {
+        memcpy(&rules[count], limits[i]->rules, limits[i]->count * sizeof *rules);
+        count += limits[i]->count;
+    }
+    count = sort_rules(rules, count);
+    if (count > rows) {
+        free(rules);
+        return weir__fail(err, WEIR_EFULL, 0,
+                          "%zu different limits, and the store has rows for %zu; use fewer, or a "
+                          "larger store: one row for every 4 KiB, 64 to %d of them",
+                          count, rows, WEIR__ROWS_MAX);
+    }
+    weir__rows_pin(zone, rules, count, now);
     return 0;
 }
 
@@ -327,6 +367,7 @@ static int check(weir_store *store, weir_error *err)
 static void close_zone(weir_store *store)
 {
     struct weir__zone_store *it = (struct weir__zone_store *)store;
+    free(it->region.zone.pinned);
     weir__region_close(&it->region);
     free(it);
 }
@@ -338,6 +379,7 @@ static const struct weir__engine engine = {
     .settle = settle,
     .change_lease = change_lease,
     .reset = reset,
+    .reserve = reserve,
     .hash = hash,
     .info = info,
     .check = check,

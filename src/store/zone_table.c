@@ -206,13 +206,27 @@ void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used)
     }
 }
 
-void weir__table_reset(struct weir__zone *zone, uint64_t tag, uint32_t home)
+static bool is_live(const struct weir__zone *zone, struct weir__packed packed, int64_t now_us)
 {
+    const struct weir__rule *rule;
+    struct weir__state state = {0};
+    uint32_t unit;
+    unsigned order;
+    return weir__unpack(zone, packed, &rule, &state, &unit, &order) &&
+           !weir__is_fresh(rule, &state, now_us);
+}
+
+bool weir__table_reset(struct weir__zone *zone, uint64_t tag, uint32_t home, int64_t now_us)
+{
+    bool live = false;
     for (uint32_t d = 0; d < WEIR__REACH; d++) {
         struct weir__group *group = weir__group_at(zone, home, tag, d);
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
-            if (group->tags[slot] == tag)
-                weir__slot_clear(zone, group, slot);
+            if (group->tags[slot] != tag)
+                continue;
+            live = is_live(zone, group->states[slot], now_us) || live;
+            weir__slot_clear(zone, group, slot);
         }
     }
+    return live;
 }

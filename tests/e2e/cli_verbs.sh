@@ -137,12 +137,14 @@ is "settle: a surcharge is charged" 2 "$(field remaining)"
 # ---- reset ----
 run reset ann "${store[@]}"
 is "reset: exit 0" 0 "$code"
+has "reset: it was there" "reset: ann is as new" "$out"
 run peek ann "$limit" --json "${store[@]}"
 is "reset: as new" 3 "$(field remaining)"
 run peek bob "$limit" --json "${store[@]}"
 is "reset: others stay" 2 "$(field remaining)"
 run reset nobody --json "${store[@]}"
 valid_json "reset --json: is JSON, and forgets what is not there" "$out"
+has "reset --json: nothing was there" '"reset":false' "$out"
 
 # ---- leases ----
 lease="concurrent 2 lease 1h"

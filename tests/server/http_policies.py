@@ -1,6 +1,12 @@
 #!/usr/bin/env python3
 """Policies over HTTP: what a request says of itself, whom to believe, lists, costs, shadows, names."""
+import atexit
+import json
+import os
+import subprocess
 import sys
+import tempfile
+import time
 
 import weir_server
 from http_client import get
@@ -189,14 +195,15 @@ def test_leases_by_policy(check):
 def test_by_name(check):
     with asked(policies=POLICIES) as (_, client):
         first = client.post("/v1/take", {"policy": "named", "key": "ann", "detail": True})
-        check.equal((first.json["remaining"], keys(first)), (1, ["named/{key=ann}"]), "by name and key")
+        check.equal((first.json["remaining"], keys(first)), (1, ["named/{user=ann}"]), "by name and key")
         check("ratelimit" not in first.fields and "x-ratelimit-limit" not in first.fields, "its headers are off")
         check.equal(client.get("/v1/take", policy="named", key="ann").json["remaining"], 0, "by GET")
-        check.equal(client.get("/v1/take", policy="named", attr_user="ann").json["remaining"], 1,
-                    "a key that a caller gives is not the attribute's")
+        check.equal(client.get("/v1/take", policy="named", attr_user="ann").status, 429,
+                    "a key that a caller gives is the attribute's")
         check.equal(client.get("/v1/take", policy="named", key="ann", headers="ietf").fields.get("retry-after"), "2800",
                     "the request's own style")
-        check.equal(client.post("/v1/reset", {"policy": "named", "key": "ann"}).status, 200, "reset by name")
+        check.equal(client.post("/v1/reset", {"policy": "named", "key": "ann"}).json, {"reset": True}, "reset by name")
+        check.equal(client.post("/v1/reset", {"policy": "named", "key": "ann"}).json, {"reset": False}, "once")
         check.equal(client.get("/v1/peek", policy="named", key="ann").json["remaining"], 2, "is a fresh start")
         explained = client.post("/v1/explain", {"policy": "named", "key": "ann"}).json
         check(explained["verdict"] == "limits" and explained["limits"][0]["meaning"], "explained")
@@ -208,6 +215,73 @@ def test_by_name(check):
         problem(check, client.post("/v1/reset", {}), 400, "", "a reset of nothing")
         problem(check, client.post("/v1/settle", {"receipt": "w2-1-1-xxxxxxxxxxx", "actual": 1}), 400, "",
                 "a receipt of nothing")
+
+
+def test_given_keys(check):
+    """policy and key name the state that the policy's own requests are charged to, or are refused."""
+    with asked(policies=POLICIES) as (_, client):
+        client.get("/v1/take", attr_path="/ip", attr_ip="192.0.2.9")
+        key = {"policy": "by-address", "key": "192.0.2.9"}
+        for verb in ("peek", "explain"):
+            body = client.post("/v1/" + verb, {**key, "detail": True}).json
+            check.equal((body["remaining"], body["limits"][0]["key"]), (2, "by-address/{ip=192.0.2.9}"), verb)
+        check.equal(client.post("/v1/reset", key).json, {"reset": True}, "reset: it was there")
+        check.equal(client.get("/v1/peek", attr_path="/ip", attr_ip="192.0.2.9").json["remaining"], 3, "and is not any more")
+        check.equal(client.post("/v1/reset", key).json, {"reset": False}, "reset: nothing is there")
+        for verb in ("take", "peek", "explain", "reset"):
+            problem(check, client.post("/v1/" + verb, {"policy": "by-method", "key": "ann"}), 400, "host, method",
+                    f"{verb}: what the key is made of")
+            problem(check, client.post("/v1/" + verb, {**key, "key": "ann"}), 400, "not an address", f"{verb}: no address")
+
+
+def test_resets(check):
+    """Whether there was anything to forget: over HTTP, RESP and by the command."""
+    with asked("--test-clock --store file:zone?size=1m") as (server, client), server.client() as resp:
+        limit = {"key": "k", "limit": "token-bucket 1/s burst 5"}
+        client.post("/v1/take", limit)
+        check.equal([client.post("/v1/reset", {"key": "k"}).json["reset"] for _ in range(2)], [True, False], "HTTP")
+        client.post("/v1/take", limit)
+        check.equal([resp.call("WEIR.RESET", "k") for _ in range(2)], [1, 0], "RESP")
+        client.post("/v1/take", limit)
+        client.post("/v1/clock", {"now": 1700000002})
+        check.equal(resp.call("WEIR.RESET", "k"), 0, "a state that is as new is nothing")
+        client.post("/v1/take", limit)
+        words = [weir_server.WEIR, "reset", "k", "--store", f"file:{server.folder}/zone", "--json"]
+        said = [json.loads(subprocess.run(words, capture_output=True, text=True).stdout)["reset"] for _ in range(2)]
+        check.equal(said, [False, False], "the command: by the real clock it is as new")
+        client.post("/v1/take", {"key": "k", "limit": "fixed-window 5/d from-first"})
+        client.post("/v1/clock", {"now": int(time.time())})
+        client.post("/v1/take", {"key": "k", "limit": "fixed-window 5/d from-first"})
+        said = [subprocess.run(words[:-1], capture_output=True, text=True).stdout for _ in range(2)]
+        check(said[0].startswith("reset: k") and said[1].startswith("nothing to reset: k"), f"the command: {said}")
+
+
+def test_rows(check):
+    """Limits that clients make up do not take the policies' places in a small store."""
+    with asked("--test-clock --store memory:256k", policies=POLICIES) as (_, client):
+        asks = [get("/v1/take", key=f"k{i}", limit=f"fixed-window {i + 10}/d") for i in range(200)]
+        statuses = [answer.status for answer in client.pipeline(asks)]
+        check(statuses.count(503) > 100, f"the store is full: {statuses.count(503)} of {len(statuses)}")
+        for path, more in (("/ip", {"attr_ip": "192.0.2.1"}), ("/api/x", {"attr_user": "ann"}), ("/api/x", {"attr_user": "gold-1"}),
+                           ("/w", {"attr_user": "ann"}), ("/strict", {"attr_user": "ann"})):
+            check.equal(client.get("/v1/take", attr_path=path, **more).status, 200, f"{path} {more}: the policy's own limit")
+        check.equal(client.post("/v1/acquire", {"policy": "pool", "key": "ann"}).status, 200, "leases")
+    many = "version: 1\npolicies:\n" + "".join(
+        f"  - {{name: p{i}, key: ip, limit: fixed-window {i + 1}/h}}\n" for i in range(65))
+    code, said = weir_server.refused(f"--listen 127.0.0.1:0 --store memory:256k --policies {write_policies(many)}")
+    check(code not in (0, None) and "65 different limits" in said and "rows for 64" in said, f"too many: {code} {said}")
+    with asked("--store memory:256k --no-watch", policies=POLICIES) as (server, client):
+        server.write("policies.yaml", many)
+        problem(check, client.post("/v1/reload"), 409, "rows for 64", "too many, by a reload")
+        check.equal(client.get("/v1/take", attr_path="/ip", attr_ip="192.0.2.1").status, 200, "nothing changed")
+
+
+def write_policies(text):
+    file = tempfile.NamedTemporaryFile("w", suffix=".yaml", delete=False)
+    with file:
+        file.write(text)
+    atexit.register(os.unlink, file.name)
+    return file.name
 
 
 def test_attributes(check):

@@ -656,10 +656,14 @@ static void test_named(void)
     CHECK_INT(plan.verdict, WEIR__PLAN_NONE);
     /* with a key of the caller's */
     CHECK_INT(ask("b", nobody, "user:42", -1), 0);
-    are(keys(), "b/{key=user:42}");
+    are(keys(), "b/{user=user:42}");
+    CHECK_INT(ask("b", ann, "eve", -1), 0);
+    are(keys(), "b/{user=eve}"); /* before what the request says */
+    CHECK_INT(ask("a", nobody, "evil", -1), 0);
+    CHECK_INT(plan.verdict, WEIR__PLAN_DENY); /* lists know it, too */
     CHECK_INT(ask("c", nobody, "a=b,c", -1), 0);
     are(keys(), "c/x/{all}"); /* for everybody, whatever key a caller names */
-    are(keys_of(plan.shadow, plan.shadow_count), "c/y/{key=a%3Db%2Cc}");
+    are(keys_of(plan.shadow, plan.shadow_count), "c/y/{user=a%3Db%2Cc}");
     static const char *const wrong[] = {"", "A", "aa", "a\x1b[2J"};
     for (size_t i = 0; i < WEIR__COUNT(wrong); i++)
         CHECK_INT(ask(wrong[i], ann, NULL, -1), WEIR_EINVAL);
@@ -673,10 +677,41 @@ static void test_named(void)
     CHECK_INT(ask("b", ann, NULL, WEIR_COST_MAX), 0);
     struct weir__span name = {"b", 1};
     CHECK_INT(weir__policies_plan(policies, &name, NULL, &(weir_key){"k", 1}, 1, &plan, NULL), 0);
-    are(keys(), "b/{key=k}");
+    are(keys(), "b/{user=k}");
     CHECK_INT(
         weir__policies_plan(policies, &(struct weir__span){NULL, 0}, NULL, NULL, 1, &plan, NULL),
         WEIR_EINVAL);
+}
+
+/* A key that a caller gives is one attribute's value, spelled as that is; where there are several it is none. */
+static void test_given_keys(void)
+{
+    use(TOP "  - {name: net, match: by-name, key: [\"'v1'\", ip/24/48], " LIMIT "}\n"
+            "  - name: low\n"
+            "    match: by-name\n"
+            "    key: lower(header.X-Login)\n"
+            "    overrides: [{when: {header.x-login: \"Gold-*\"}, limit: fixed-window 99/m}]\n"
+            "    " LIMIT "\n"
+            "  - {name: two, match: by-name, key: [user, path], " LIMIT "}\n"
+            "  - {name: three, match: by-name, limits: [{name: a, key: ip, " LIMIT
+            "}, {name: b, key: user, " LIMIT
+            "}, {name: c, key: user, limit: fixed-window 1/h}]}\n");
+    struct request nobody = {0};
+    CHECK_INT(ask("net", nobody, "10.1.2.3", -1), 0);
+    are(keys(), "net/{v1,ip=10.1.2.0/24}");
+    CHECK_INT(ask("net", nobody, "ann", -1), WEIR_EINVAL);
+    are(why.message, "the value of ip is not an address: \"ann\"");
+    CHECK_INT(ask("low", nobody, "Gold-Ann", -1), 0);
+    are(keys(), "low/{lower(header.x-login)=gold-ann}");
+    CHECK_TEXT(weir_limit_text(plan.enforced[0].limit), "fixed-window 99/m");
+    CHECK_INT(ask("two", nobody, "ann", -1), WEIR_EINVAL);
+    are(why.message,
+        "the keys of \"two\" are made of more than one attribute (user, path); give these as "
+        "attributes in place of a key");
+    CHECK_INT(ask("three", nobody, "ann", -1), WEIR_EINVAL);
+    are(why.message,
+        "the keys of \"three\" are made of more than one attribute (ip/32/64; user); give these as "
+        "attributes in place of a key");
 }
 
 /* ---- a cluster ---- */
@@ -757,6 +792,7 @@ int main(void)
     test_overrides();
     test_costs();
     test_named();
+    test_given_keys();
     test_give_back();
     test_asked_once();
     test_too_long_to_respell();

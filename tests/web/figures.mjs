@@ -21,8 +21,8 @@ export async function figures(harness, server) {
         bytes: [0, 40, 1023, 1024, 8 << 20].map(bytes),
         ticks: [ticks(7), ticks(0), ticks(240, 3, true), timeTicks(120, 6)],
         label: labelOf("api", "api/per-user/{user=a%2Cb,ip=10.0.0.0/24}"),
-        guess: [guessQuestion("api", "api/per-user/{lower(user)=a%2Cb,ip=10.0.0.0/24}"), guessQuestion("api", "api/{key=k%25}"),
-          guessQuestion("api", "other/{key=k}"), guessQuestion("api", "api/x/{all}"), guessQuestion("api", "api/{key=a%0Ab}")],
+        guess: [guessQuestion("api", "api/per-user/{lower(user)=a%2Cb,ip=10.0.0.0/24}"), guessQuestion("api", "api/{user=k%25}"),
+          guessQuestion("api", "other/{user=k}"), guessQuestion("api", "api/x/{all}"), guessQuestion("api", "api/{user=a%0Ab}")],
       };
     });
     assert.deepEqual(shown, {
@@ -33,7 +33,7 @@ export async function figures(harness, server) {
       bytes: ["0 B", "40 B", "1023 B", "1 KiB", "8 MiB"],
       ticks: [[0, 2, 4, 6, 8], [0, 0.5, 1], [0, 100, 200, 300], [0, 30, 60, 90, 120]],
       label: { text: "user=a,b, ip=10.0.0.0/24", entry: "per-user" },
-      guess: [{ policy: "api", attributes: { user: "a,b", ip: "10.0.0.0" } }, { policy: "api", key: "k%" }, null, null, null],
+      guess: [{ policy: "api", attributes: { user: "a,b", ip: "10.0.0.0" } }, { policy: "api", attributes: { user: "k%" } }, null, null, null],
     });
   });
 

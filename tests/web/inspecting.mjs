@@ -29,7 +29,7 @@ export async function inspecting(harness, server) {
 
     await page.getByRole("button", { name: "Reset…" }).click();
     const dialog = page.getByRole("dialog", { name: "Forget what was used?" });
-    await dialog.getByRole("checkbox", { name: "login/{key=198.51.100.7}" }).waitFor();
+    await dialog.getByRole("checkbox", { name: "login/{ip=198.51.100.7}" }).waitFor();
     await dialog.getByRole("button", { name: "Keep" }).click();
     assert.equal((await server.post("v1/explain", { policy: "login", key: "198.51.100.7" })).body.allowed, false);
     await page.getByRole("button", { name: "Reset…" }).click();
@@ -37,6 +37,14 @@ export async function inspecting(harness, server) {
     await page.getByText("Reset: as new.").waitFor();
     await until(async () => (await left(page)) === "5 of 5", "all of it back");
     assert.equal((await server.post("v1/explain", { policy: "login", key: "198.51.100.7" })).body.allowed, true);
+    await page.getByRole("button", { name: "Reset…" }).click();
+    await dialog.getByRole("button", { name: "Reset" }).click();
+    await page.getByText("Nothing to reset: it was as new.").waitFor();
+    await server.post("v1/take", { attributes: { path: "/login", method: "POST", ip: "198.51.100.7" } });
+    await until(async () => (await left(page)) === "4 of 5", "what its requests take is what is on show");
+    await page.getByLabel("Key", { exact: true }).fill("ann");
+    await page.getByRole("button", { name: "Inspect" }).click();
+    await page.getByText("is not an address").waitFor();
   }, { open: "#inspector", expected: REFUSED });
 
   await harness.test("inspector: a limit of one's own, followed as it refills", server, async (page) => {
