@@ -178,6 +178,7 @@ static void batch_clear(struct server_batch *open)
         batch_end_ask(open, &open->asks[i]);
     open->count = 0;
     open->slow = false;
+    batch_turn(open->thread);
 }
 
 /* ---- answering ---- */
@@ -253,7 +254,7 @@ static bool batch_send_away(struct server_conn *conn, struct server_batch *open)
 /* The last one, whose answer may be held, is decided behind the others. False: it is held. */
 static bool batch_run_last(struct server_conn *conn, struct server_batch *last)
 {
-    if (conn->dead) { /* it has heard of the others that way: nothing is charged */
+    if (conn->dead || conn->closing) { /* nobody would hear of it: nothing is charged */
         server_batch_unpack(last);
         return true;
     }

@@ -122,6 +122,8 @@ def test_limits_refused(check):
         check.equal({"nothing to acquire" in str(it) for it in replies}, {True}, "over RESP")
         bodies = [post("/v1/acquire", {"key": "k", "limit": f"fixed-window {n + 1}/365d"}) for n in range(1000)]
         check.equal({it.status for it in web.pipeline(bodies)}, {400}, "over HTTP")
+        takes = [("WEIR.TAKE", "k", f"fixed-window {n + 1}/364d") for n in range(2000)]
+        check.equal({reply[0] for reply in redis.pipeline(takes, 2000)}, {1}, "new ones that are not refused")
         odd = [get("/v1/take", key="k" * 1000, limit="no limit") for _ in range(300)]
         check.equal({("too long" in it.json["detail"], it.status) for it in web.pipeline(odd)}, {(False, 400)}, "queries")
 
