@@ -80,7 +80,8 @@ def clocks(build):
 
 def command_line(build):
     return [Test(f"command line: {name} ({build})", build, f"tests/e2e/cli_{name}.sh")
-            for name in ("verbs", "errors", "replay", "explain", "desk", "check")]
+            for name in ("verbs", "errors", "replay", "explain", "desk", "check")] + \
+        [Test(f"command line: completion ({build})", build, "tests/e2e/cli_completion.py")]
 
 
 def model(build, rounds):
@@ -111,12 +112,12 @@ def server(build):
     """Real clients against a real server."""
     together = """vectors vectors_json http_api http_wire http_pipelines http_access http_policies http_around http_nginx
         resp_commands resp_clients
-        grpc_service grpc_envoy h2_abuse h2_fuzz abuse_bytes long_work recipes seeing under_way""".split()
+        grpc_service grpc_envoy cli_server h2_abuse h2_fuzz abuse_bytes long_work recipes seeing under_way""".split()
     alone = """http_decisions http_connections life reload h2_basics tls_serve abuse_slow abuse_flood abuse_connections
         operation_log operation_restart operation_stop zone_kill monitoring""".split()
     names = together + alone
     if build == "asan":  # where memory is handled in other ways than the rest of them try
-        names = """http_api http_wire http_pipelines http_decisions http_policies resp_commands reload grpc_service grpc_envoy
+        names = """http_api http_wire http_pipelines http_decisions http_policies resp_commands reload grpc_service grpc_envoy cli_server
             h2_abuse h2_fuzz tls_serve abuse_bytes long_work under_way""".split()
     return [Test(f"server: {name} ({build})", build, f"tests/server/{name}.py", 300, load=load(f"server: {name}"))
             for name in names]

@@ -12,7 +12,7 @@ int cli_ask_open(const struct cli_call *call, struct cli_ask *ask)
     if (code == CLI_OK && ask->limits_text)
         code = cli_read_limits(call, ask->limits_text, &ask->limit);
     if (code == CLI_OK)
-        code = cli_open_store(call, ask->url, &ask->store);
+        code = cli_open_server_or_store(call, &ask->server, ask->url, &ask->store);
     return code;
 }
 
@@ -54,6 +54,7 @@ static int ask_once(const struct cli_call *call, const struct cli_ask *ask, cli_
         .decision = &decision,
         .detail = request.detail,
         .charged = charges,
+        .receipt = cli_server_receipt(ask->store),
     };
     if (ask->json)
         cli_print_answer_json(&answer);
@@ -68,7 +69,7 @@ int cli_ask_run(const struct cli_call *call, cli_verb *verb, bool charges)
     const struct cli_option options[] = {
         {"cost", CLI_COST, &ask.cost, 0},     {"wait", CLI_WAIT, &ask.wait_us, 0},
         {"detail", CLI_FLAG, &ask.detail, 0}, {"json", CLI_FLAG, &ask.json, 0},
-        {"store", CLI_TEXT, &ask.url, 0},
+        {"store", CLI_TEXT, &ask.url, 0},     CLI_SERVER_OPTIONS(ask.server),
     };
     const struct cli_operand operands[] = {
         {"KEY", &ask.key_text, false},

@@ -2,10 +2,11 @@
 #ifndef WEIR_CLI_ASK_H
 #define WEIR_CLI_ASK_H
 
-#include "cli/cli.h"
+#include "cli/server_store.h"
 
 struct cli_ask {
     const char *key_text, *limits_text, *url;
+    struct cli_server server;
     int64_t cost, wait_us;
     bool detail, json;
     /* filled by cli_ask_open */
@@ -17,7 +18,7 @@ struct cli_ask {
 /* Cost 1, the limits' own wait. */
 extern const struct cli_ask cli_ask_default;
 
-/* Reads key and limits, opens the store. cli_ask_close after it, whatever it returns. */
+/* Reads key and limits, opens the store or the server. cli_ask_close after it, whatever it returns. */
 int cli_ask_open(const struct cli_call *call, struct cli_ask *ask);
 void cli_ask_close(struct cli_ask *ask);
 

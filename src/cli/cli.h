@@ -12,10 +12,11 @@
 #include <stdio.h>
 
 enum cli_exit {
-    CLI_OK = 0,     /* allowed, or done */
-    CLI_DENIED = 1, /* denied, or no such lease */
-    CLI_USAGE = 2,  /* usage or bad input; nothing was changed */
-    CLI_FAILED = 3, /* a store or a file failed */
+    CLI_OK = 0,      /* allowed, or done */
+    CLI_DENIED = 1,  /* denied, or no such lease */
+    CLI_USAGE = 2,   /* usage or bad input; nothing was changed */
+    CLI_FAILED = 3,  /* a store or a file failed */
+    CLI_LISTED = -1, /* of cli_parse: --list-options was answered; main makes it CLI_OK */
 };
 
 /* ---- commands ---- */
@@ -51,9 +52,10 @@ extern const struct cli_command cli_take, cli_peek, cli_wait, cli_settle, cli_re
 /* The options that most commands share, as their help texts show them. */
 #define CLI_STORE_HELP                                                                             \
     "  --store URL   where the state is kept: file:/path or shm:/name, both with an\n"             \
-    "                optional ?size=64m, or memory:64m. Without it: weir/zone in\n"                \
-    "                $XDG_STATE_HOME, or in ~/.local/state, so that one call\n"                    \
-    "                remembers the last\n"
+    "                optional ?size=64m, memory:64m, or redis://host (also rediss://,\n"           \
+    "                redis+cluster://, redis+sentinel://, redis+unix:///path).\n"                  \
+    "                Without it: weir/zone in $XDG_STATE_HOME, or in\n"                            \
+    "                ~/.local/state, so that one call remembers the last\n"
 #define CLI_JSON_HELP "  --json        print one JSON object; times are seconds, null is never\n"
 #define CLI_LIMITS_HELP                                                                            \
     "LIMITS is one limit or several, separated by commas; `weir explain LIMITS`\n"                 \

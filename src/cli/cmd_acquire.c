@@ -41,6 +41,7 @@ static int run(const struct cli_call *call)
         {"cost", CLI_COUNT, &ask.cost, WEIR_COST_MAX},
         {"json", CLI_FLAG, &ask.json, 0},
         {"store", CLI_TEXT, &ask.url, 0},
+        CLI_SERVER_OPTIONS(ask.server),
     };
     const struct cli_operand operands[] = {
         {"KEY", &ask.key_text, false},
@@ -59,16 +60,17 @@ static int run(const struct cli_call *call)
 const struct cli_command cli_acquire = {
     .name = "acquire",
     .summary = "hold slots of a concurrent limit; prints a lease",
-    .help =
-        "Usage: weir acquire KEY LIMITS [--cost N] [--json] [--store URL]\n"
-        "\n"
-        "Takes N slots of the `concurrent` limit among LIMITS and prints the id of the\n"
-        "lease that holds them. Give them back with `weir release`, keep them longer with\n"
-        "`weir renew`; a lease that is neither lapses after its time.\n" CLI_LIMITS_HELP "\n"
-        "Options:\n"
-        "  --cost N      slots to hold, at least 1 (default 1)\n" CLI_JSON_HELP CLI_STORE_HELP "\n"
-        "Examples:\n"
-        "  id=$(weir acquire deploy \"concurrent 1 lease 10m\") || exit\n"
-        "  ./deploy; weir release deploy \"concurrent 1 lease 10m\" \"$id\"\n" CLI_EXIT_CODES,
+    .help = "Usage: weir acquire KEY LIMITS [--cost N] [--json]\n"
+            "                    [--store URL] [--server URL [--token TOKEN]]\n"
+            "\n"
+            "Takes N slots of the `concurrent` limit among LIMITS and prints the id of the\n"
+            "lease that holds them. Give them back with `weir release`, keep them longer with\n"
+            "`weir renew`; a lease that is neither lapses after its time.\n" CLI_LIMITS_HELP "\n"
+            "Options:\n"
+            "  --cost N      slots to hold, at least 1 (default 1)\n" CLI_JSON_HELP CLI_STORE_HELP
+                CLI_SERVER_HELP "\n"
+            "Examples:\n"
+            "  id=$(weir acquire deploy \"concurrent 1 lease 10m\") || exit\n"
+            "  ./deploy; weir release deploy \"concurrent 1 lease 10m\" \"$id\"\n" CLI_EXIT_CODES,
     .run = run,
 };

@@ -1,6 +1,8 @@
 /* `weir explain`: what a limit does and promises, in words, numbers and a plot. */
 #include "cli/chart.h"
+#include "cli/explained.h"
 #include "cli/json.h"
+#include "cli/server_store.h"
 #include "limit/explain.h"
 #include "sim/flood.h"
 
@@ -174,52 +176,127 @@ static int explain(const struct cli_call *call, const weir_limit *limit, bool as
     return code;
 }
 
-static int run(const struct cli_call *call)
+struct asked {
+    const char *limits, *key, *policy, *request;
+    struct cli_server server;
+    bool as_json;
+};
+
+static int explain_here(const struct cli_call *call, const struct asked *asked)
 {
-    const char *limits = NULL;
-    bool as_json = false;
-    const struct cli_option options[] = {{"json", CLI_FLAG, &as_json, 0}};
-    const struct cli_operand operands[] = {{"LIMITS", &limits, false}};
-    int code = CLI_PARSE(call, options, operands);
     weir_limit *limit = NULL;
+    if (!asked->limits)
+        return cli_fail(call, CLI_USAGE,
+                        "LIMITS is missing; a server explains policies, too: "
+                        "--server URL --request ATTRIBUTES");
+    int code = cli_read_limits(call, asked->limits, &limit);
     if (code == CLI_OK)
-        code = cli_read_limits(call, limits, &limit);
-    if (code == CLI_OK)
-        code = explain(call, limit, as_json);
+        code = explain(call, limit, asked->as_json);
     weir_limit_free(limit);
     return code;
+}
+
+/* What a limit does is the same everywhere. How a key stands, and what policies apply, a server knows. */
+static int explain_there(const struct cli_call *call, const struct asked *asked)
+{
+    weir_key key = {"weir-explain", 12};
+    struct cli_server_question question = {NULL, asked->limits, asked->policy, asked->request};
+    bool only_limits = asked->limits && !asked->key;
+    weir_store *store = NULL;
+    struct weir__span answer;
+    weir_error err = {0};
+    if (asked->limits && (asked->policy || asked->request))
+        return cli_fail(call, CLI_USAGE, "LIMITS beside --policy or --request; leave one out");
+    if (!asked->limits && !asked->policy && !asked->request)
+        return cli_fail(call, CLI_USAGE, "name LIMITS, --policy NAME or --request ATTRIBUTES");
+    weir_limit *limit = NULL;
+    int code = asked->key ? cli_read_key(call, asked->key, &key) : CLI_OK;
+    if (code == CLI_OK && asked->limits)
+        code = cli_read_limits(call, asked->limits, &limit);
+    weir_limit_free(limit);
+    if (asked->key || only_limits)
+        question.key = &key;
+    if (code == CLI_OK)
+        code = cli_open_server_or_store(call, &asked->server, NULL, &store);
+    if (code)
+        return code;
+    int failed = cli_server_explain(store, &question, &answer, &err);
+    if (failed)
+        code = cli_fail(call, cli_exit_for(failed), "%s", err.message);
+    else if (only_limits)
+        code = explain_here(call, asked);
+    else
+        code = cli_print_explained(call, answer, asked->as_json);
+    weir_store_close(store);
+    return code;
+}
+
+static int run(const struct cli_call *call)
+{
+    struct asked asked = {0};
+    const struct cli_option options[] = {
+        {"json", CLI_FLAG, &asked.as_json, 0},  {"key", CLI_TEXT, &asked.key, 0},
+        {"policy", CLI_TEXT, &asked.policy, 0}, {"request", CLI_TEXT, &asked.request, 0},
+        CLI_SERVER_OPTIONS(asked.server),
+    };
+    const struct cli_operand operands[] = {{"LIMITS", &asked.limits, true}};
+    int code = CLI_PARSE(call, options, operands);
+    if (code)
+        return code;
+    if (asked.server.url)
+        return explain_there(call, &asked);
+    if (asked.key || asked.policy || asked.request || asked.server.token)
+        return cli_fail(
+            call, CLI_USAGE,
+            "--key, --policy, --request and --token are asked of a server; name it with "
+            "--server URL");
+    return explain_here(call, &asked);
 }
 
 const struct cli_command cli_explain = {
     .name = "explain",
     .summary = "what a limit does and promises, with a plot",
-    .help = "Usage: weir explain LIMITS [--json]\n"
-            "\n"
-            "Says for each limit what it does, the most it ever lets through, the worst burst\n"
-            "and the memory a key takes, and plots what a flood gets through it (decided by\n"
-            "the library under a virtual clock). A span counts its first instant and not its\n"
-            "last. The promises are about what was charged: giving back by `weir settle`\n"
-            "makes room for more. The worst burst is that of callers who do not wait.\n"
-            "\n"
-            "Limits:\n"
-            "  token-bucket 10/s burst 20          a burst, then the rate; `stepped`: all\n"
-            "                                      refilled at once\n"
-            "  leaky-bucket 10/s burst 5           a queue (nginx's limit_req); `nodelay`, or\n"
-            "                                      `delay 3`\n"
-            "  fixed-window 100/m                  a count a window; `from-first`: opened by\n"
-            "                                      its first request\n"
-            "  sliding-log 5/m                     exact, one entry a request\n"
-            "  sliding-window 240/h precision 1m   never over, slots instead of entries\n"
-            "  sliding-counter 1000/h              an estimate in 16 bytes\n"
-            "  smooth 5/s burst-for 2s             Guava's SmoothBursty\n"
-            "  warmup 5/s over 3s cold 3           Guava's SmoothWarmingUp\n"
-            "  concurrent 20 lease 30s             at most so many at a time\n"
-            "\n"
-            "Options:\n"
-            "  --json        the same facts as one JSON object\n"
-            "\n"
-            "Examples:\n"
-            "  weir explain \"token-bucket 10/s burst 20\"\n"
-            "  weir explain \"sliding-log 5/m, fixed-window 1000/d\" --json\n" CLI_EXIT_CODES,
+    .help =
+        "Usage: weir explain LIMITS [--json]\n"
+        "       weir explain --server URL [LIMITS] [--key KEY] [--policy NAME]\n"
+        "                    [--request ATTRIBUTES] [--token TOKEN] [--json]\n"
+        "\n"
+        "Says for each limit what it does, the most it ever lets through, the worst burst\n"
+        "and the memory a key takes, and plots what a flood gets through it (decided by\n"
+        "the library under a virtual clock). A span counts its first instant and not its\n"
+        "last. The promises are about what was charged: giving back by `weir settle`\n"
+        "makes room for more. The worst burst is that of callers who do not wait.\n"
+        "\n"
+        "A server (--server) tells how a key stands under LIMITS or a policy, and which\n"
+        "policies apply to a request. Nothing is charged.\n"
+        "\n"
+        "Limits:\n"
+        "  token-bucket 10/s burst 20          a burst, then the rate; `stepped`: all\n"
+        "                                      refilled at once\n"
+        "  leaky-bucket 10/s burst 5           a queue (nginx's limit_req); `nodelay`, or\n"
+        "                                      `delay 3`\n"
+        "  fixed-window 100/m                  a count a window; `from-first`: opened by\n"
+        "                                      its first request\n"
+        "  sliding-log 5/m                     exact, one entry a request\n"
+        "  sliding-window 240/h precision 1m   never over, slots instead of entries\n"
+        "  sliding-counter 1000/h              an estimate in 16 bytes\n"
+        "  smooth 5/s burst-for 2s             Guava's SmoothBursty\n"
+        "  warmup 5/s over 3s cold 3           Guava's SmoothWarmingUp\n"
+        "  concurrent 20 lease 30s             at most so many at a time\n"
+        "\n"
+        "Options:\n"
+        "  --json        the same facts as one JSON object\n"
+        "  --key KEY     of a server: how this key stands\n"
+        "  --policy NAME\n"
+        "                of a server: under this policy\n"
+        "  --request ATTRIBUTES\n"
+        "                of a server: what this request meets, like\n"
+        "                \"path=/login&user=ann&ip=10.1.2.3\", encoded like a "
+        "query\n" CLI_SERVER_HELP "\n"
+        "Examples:\n"
+        "  weir explain \"token-bucket 10/s burst 20\"\n"
+        "  weir explain \"sliding-log 5/m, fixed-window 1000/d\" --json\n"
+        "  weir explain --server localhost:7311 --request \"path=/login&ip=10.1.2.3\"\n"
+        "  weir explain --server localhost:7311 \"fixed-window 9/h\" --key ann\n" CLI_EXIT_CODES,
     .run = run,
 };

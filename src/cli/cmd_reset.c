@@ -30,6 +30,7 @@ static int run(const struct cli_call *call)
     const struct cli_option options[] = {
         {"json", CLI_FLAG, &ask.json, 0},
         {"store", CLI_TEXT, &ask.url, 0},
+        CLI_SERVER_OPTIONS(ask.server),
     };
     const struct cli_operand operands[] = {{"KEY", &ask.key_text, false}};
     int code = CLI_PARSE(call, options, operands);
@@ -45,12 +46,13 @@ static int run(const struct cli_call *call)
 const struct cli_command cli_reset = {
     .name = "reset",
     .summary = "forget a key, all its limits",
-    .help = "Usage: weir reset KEY [--json] [--store URL]\n"
+    .help = "Usage: weir reset KEY [--json]\n"
+            "                  [--store URL] [--server URL [--token TOKEN]]\n"
             "\n"
             "Forgets everything about KEY, under all limits: its next request meets a fresh\n"
             "state. Leases of concurrent limits are forgotten too.\n"
             "\n"
-            "Options:\n" CLI_JSON_HELP CLI_STORE_HELP "\n"
+            "Options:\n" CLI_JSON_HELP CLI_STORE_HELP CLI_SERVER_HELP "\n"
             "Examples:\n"
             "  weir reset user:42\n"
             "  weir reset user:42 --store shm:/app --json\n" CLI_EXIT_CODES,

@@ -8,7 +8,9 @@ static int settle(const struct cli_call *call, const struct cli_ask *ask, const 
                   int64_t actual)
 {
     weir_error err = {0};
-    int code = weir_settle(ask->store, ask->key, ask->limit, receipt, actual, &err);
+    int code = cli_is_server(ask->store)
+                   ? cli_server_settle(ask->store, ask->key, ask->limit, receipt, actual, &err)
+                   : weir_settle(ask->store, ask->key, ask->limit, receipt, actual, &err);
     if (code)
         return cli_fail(call, cli_exit_for(code), "%s",
                         err.message[0] ? err.message : weir_strerror(code));
@@ -33,6 +35,7 @@ static int run(const struct cli_call *call)
     const struct cli_option options[] = {
         {"json", CLI_FLAG, &ask.json, 0},
         {"store", CLI_TEXT, &ask.url, 0},
+        CLI_SERVER_OPTIONS(ask.server),
     };
     const struct cli_operand operands[] = {
         {"KEY", &ask.key_text, false},
@@ -57,14 +60,15 @@ const struct cli_command cli_settle = {
     .name = "settle",
     .summary = "correct a charge when the real cost is known",
     .help =
-        "Usage: weir settle KEY LIMITS RECEIPT ACTUAL [--json] [--store URL]\n"
+        "Usage: weir settle KEY LIMITS RECEIPT ACTUAL [--json]\n"
+        "                   [--store URL] [--server URL [--token TOKEN]]\n"
         "\n"
         "Changes what an earlier take charged to ACTUAL, the real cost (0 to\n"
         "1000000000000; 0 gives everything back). KEY and LIMITS are those of the take,\n"
         "RECEIPT is what it printed. Settle a take once: a second settle corrects again.\n"
         "concurrent limits have `weir release` instead.\n"
         "\n"
-        "Options:\n" CLI_JSON_HELP CLI_STORE_HELP "\n"
+        "Options:\n" CLI_JSON_HELP CLI_STORE_HELP CLI_SERVER_HELP "\n"
         "Examples:\n"
         "  weir take llm:ann \"token-bucket 100k/m\" --cost 4000   # prints a receipt\n"
         "  weir settle llm:ann \"token-bucket 100k/m\" RECEIPT 1234\n"

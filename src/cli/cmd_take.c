@@ -11,7 +11,7 @@ const struct cli_command cli_take = {
     .summary = "decide a request and charge it if allowed",
     .help =
         "Usage: weir take KEY LIMITS [--cost N] [--wait T|any] [--detail] [--json]\n"
-        "                 [--store URL]\n"
+        "                 [--store URL] [--server URL [--token TOKEN]]\n"
         "\n"
         "Decides one request of KEY and charges it if it is allowed; a denied request\n"
         "charges nothing.\n" CLI_LIMITS_HELP "\n"
@@ -20,7 +20,8 @@ const struct cli_command cli_take = {
         "  --wait T      accept an answer that says to go ahead in up to T (`500ms`, `0`)\n"
         "                or `any`; default: any for leaky-bucket, smooth and warmup, else\n"
         "                0. take does not sleep; `weir wait` does\n"
-        "  --detail      show each limit's own answer too\n" CLI_JSON_HELP CLI_STORE_HELP "\n"
+        "  --detail      show each limit's own answer too\n" CLI_JSON_HELP CLI_STORE_HELP
+            CLI_SERVER_HELP "\n"
         "An allowed take has a receipt: give it to `weir settle` when the real cost is\n"
         "known.\n"
         "\n"

@@ -1,5 +1,6 @@
 /* `weir top`: what a server is doing, and to whom, once a second. */
 #include "cli/http_client.h"
+#include "cli/server_store.h"
 #include "cli/top_view.h"
 
 #include <errno.h>
@@ -253,12 +254,6 @@ static int show_live(struct watch *watch)
 
 /* ---- the command ---- */
 
-static const char *token_of(const char *given)
-{
-    const char *const admin = getenv("WEIR_ADMIN_TOKEN");
-    return given ? given : admin && *admin ? admin : getenv("WEIR_TOKEN");
-}
-
 static int run(const struct cli_call *call)
 {
     const char *address = DEFAULT_ADDRESS, *token = NULL;
@@ -277,7 +272,7 @@ static int run(const struct cli_call *call)
     char *const frame = malloc(FRAME_BYTES);
     if (!watch || !frame) {
         code = cli_fail(call, CLI_FAILED, "out of memory");
-    } else if (cli_http_open(address, token_of(token), &watch->http, &err)) {
+    } else if (cli_http_open(address, cli_token(token), &watch->http, &err)) {
         code = cli_fail(call, CLI_USAGE, "%s", err.message);
     } else {
         watch->call = call;

@@ -29,6 +29,11 @@ static int address(const struct cli_call *call, const char *name, char *ret)
             "\"%s\": a memory: zone lives and dies with its process; name a file: or shm: "
             "zone",
             cli_show_text(name).text);
+    if (strstr(name, "://") && begins(name, "redis"))
+        return cli_fail(call, CLI_USAGE,
+                        "\"%s\": Redis has no zone to check; name a file: or shm: zone, or ask "
+                        "Redis itself",
+                        cli_show_text(name).text);
     if (!addressed)
         weir__put_text(&url, "file:");
     weir__put_text(&url, name);

@@ -19,6 +19,14 @@ static struct rule_text rule_text(const struct cli_answer *answer, size_t i)
     return ret;
 }
 
+static const char *receipt_of(const struct cli_answer *answer, char own[WEIR_RECEIPT_SIZE])
+{
+    if (answer->receipt)
+        return answer->receipt;
+    weir_receipt(answer->decision, own);
+    return own;
+}
+
 /* ---- for people ---- */
 
 static void print_denied(const struct cli_answer *answer, const struct cli_style *style)
@@ -80,9 +88,8 @@ void cli_print_answer(const struct cli_answer *answer)
     if (answer->detail)
         print_rows(answer, &style);
     if (answer->charged && d->allowed && d->charged > 0) {
-        char receipt[WEIR_RECEIPT_SIZE];
-        weir_receipt(d, receipt);
-        printf("%sreceipt %s%s\n", style.dim, receipt, style.off);
+        char own[WEIR_RECEIPT_SIZE];
+        printf("%sreceipt %s%s\n", style.dim, receipt_of(answer, own), style.off);
     }
 }
 
@@ -121,9 +128,8 @@ void cli_print_answer_json(const struct cli_answer *answer)
     if (d->lease)
         cli_json_int(&json, "lease", (int64_t)d->lease);
     if (answer->charged && d->allowed) {
-        char receipt[WEIR_RECEIPT_SIZE];
-        weir_receipt(d, receipt);
-        cli_json_text(&json, "receipt", receipt);
+        char own[WEIR_RECEIPT_SIZE];
+        cli_json_text(&json, "receipt", receipt_of(answer, own));
     } else {
         cli_json_null(&json, "receipt");
     }

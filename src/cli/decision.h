@@ -12,6 +12,7 @@ struct cli_answer {
     const weir_decision *detail; /* a row a limit, or NULL */
     bool charged;                /* a take that was allowed has a receipt, a peek has none */
     bool slept;                  /* the delay has been waited for already */
+    const char *receipt;         /* a server's own; NULL: the decision's */
 };
 
 void cli_print_answer(const struct cli_answer *answer);

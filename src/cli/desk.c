@@ -2,7 +2,7 @@
  * The store that a command works on: the one named, or the desk's own zone, a file in the user's
  * state directory, so that repeated calls remember each other.
  */
-#include "cli/cli.h"
+#include "cli/server_store.h"
 #include "store/store.h"
 
 #include <errno.h>
@@ -33,6 +33,8 @@ int cli_exit_for(int code)
 int cli_refused(const struct cli_call *call, weir_store *store, int code)
 {
     weir_error err;
+    if (cli_is_server(store) && weir__store_why(store, &err))
+        return cli_fail(call, cli_exit_for(code), "%s", err.message);
     if (weir__store_why(store, &err))
         return cli_fail(call, cli_exit_for(code), "%s: %s (%s)", weir_strerror(code), err.message,
                         weir_errname(code));

@@ -259,17 +259,27 @@ static int connect_now(const struct exchange *exchange)
     return weir__fail(exchange->err, WEIR_EUNREACHABLE, 0, "%s", reason ? reason + 2 : why);
 }
 
-static int ask(const struct exchange *exchange, const char *path)
+/* What is asked for; a body of NULL is a GET. */
+struct question {
+    const char *path, *body;
+    size_t len;
+};
+
+static int ask(const struct exchange *exchange, const struct question *question)
 {
     const struct cli_http *const http = exchange->http;
     char text[2048];
     struct weir__buffer request = weir__buffer_over(text, sizeof text);
-    weir__put_format(&request, "GET %s%s HTTP/1.1\r\nHost: %s\r\nAccept: application/json\r\n",
-                     http->prefix, path, http->host);
+    weir__put_format(&request, "%s %s%s HTTP/1.1\r\nHost: %s\r\nAccept: application/json\r\n",
+                     question->body ? "POST" : "GET", http->prefix, question->path, http->host);
+    if (question->body)
+        weir__put_format(&request, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
+                         question->len);
     if (http->token[0])
         weir__put_format(&request, "Authorization: Bearer %s\r\n", http->token);
     weir__put_text(&request, "User-Agent: weir/" WEIR_VERSION "\r\n\r\n");
-    return send_all(exchange, text, request.len);
+    int code = send_all(exchange, text, request.len);
+    return code || !question->body ? code : send_all(exchange, question->body, question->len);
 }
 
 static int answer(const struct exchange *exchange, struct cli_http_reply *ret)
@@ -289,23 +299,41 @@ static int answer(const struct exchange *exchange, struct cli_http_reply *ret)
     return WEIR_OK;
 }
 
+static int exchange_once(const struct exchange *exchange, const struct question *question,
+                         struct cli_http_reply *ret)
+{
+    struct cli_http *const http = exchange->http;
+    int code = http->conn.fd >= 0 ? WEIR_OK : connect_now(exchange);
+    http->len = 0;
+    if (code == WEIR_OK)
+        code = ask(exchange, question);
+    if (code == WEIR_OK)
+        code = answer(exchange, ret);
+    if (code != WEIR_OK)
+        weir__conn_close(&http->conn);
+    return code;
+}
+
 int cli_http_get(struct cli_http *http, const char *path, struct cli_http_reply *ret,
                  weir_error *err)
 {
     const struct exchange exchange = {
         http, {weir__mono_us() + CLI_HTTP_PATIENCE_US, http->stop_fd}, err};
+    const struct question question = {path, NULL, 0};
     /* A kept connection may have been closed meanwhile, which is no failure: once more, afresh. */
-    for (bool again = http->conn.fd >= 0;; again = false) {
-        int code = http->conn.fd >= 0 ? WEIR_OK : connect_now(&exchange);
-        http->len = 0;
-        if (code == WEIR_OK)
-            code = ask(&exchange, path);
-        if (code == WEIR_OK)
-            code = answer(&exchange, ret);
-        if (code == WEIR_OK)
-            return code;
-        weir__conn_close(&http->conn);
-        if (!again || http->len > 0)
-            return code;
-    }
+    bool again = http->conn.fd >= 0;
+    int code = exchange_once(&exchange, &question, ret);
+    if (code != WEIR_OK && again && http->len == 0)
+        code = exchange_once(&exchange, &question, ret);
+    return code;
+}
+
+int cli_http_post(struct cli_http *http, const char *path, const char *body, size_t len,
+                  struct cli_http_reply *ret, weir_error *err)
+{
+    const struct exchange exchange = {
+        http, {weir__mono_us() + CLI_HTTP_PATIENCE_US, http->stop_fd}, err};
+    const struct question question = {path, body, len};
+    weir__conn_close(&http->conn); /* a kept one may be closed by now, unnoticed */
+    return exchange_once(&exchange, &question, ret);
 }

@@ -1,5 +1,5 @@
 /*
- * A small HTTP/1.1 client that waits: GET from a server that is known, over TCP, a unix socket or TLS.
+ * A small HTTP/1.1 client that waits: GET and POST to a server that is known, over TCP, a unix socket or TLS.
  * Everything is bounded: an answer by CLI_HTTP_BODY_MAX and CLI_HTTP_PATIENCE_US.
  *
  * The connection is kept for the next request. No redirects, no cookies, no compression.
@@ -38,6 +38,9 @@ int cli_http_open(const char *address, const char *token, struct cli_http *ret, 
 /* Asks for a path ("/v1/stats"). 0, or a WEIR_E…: no answer, or none that HTTP knows. */
 int cli_http_get(struct cli_http *http, const char *path, struct cli_http_reply *ret,
                  weir_error *err);
+/* Hands a JSON body to a path. It is sent once: whoever hears nothing does not know what became of it. */
+int cli_http_post(struct cli_http *http, const char *path, const char *body, size_t len,
+                  struct cli_http_reply *ret, weir_error *err);
 void cli_http_close(struct cli_http *http);
 
 #endif

@@ -42,6 +42,7 @@ int cli_lease_run(const struct cli_call *call, cli_lease_verb *verb, const char 
     const struct cli_option options[] = {
         {"json", CLI_FLAG, &ask.json, 0},
         {"store", CLI_TEXT, &ask.url, 0},
+        CLI_SERVER_OPTIONS(ask.server),
     };
     const struct cli_operand operands[] = {
         {"KEY", &ask.key_text, false},

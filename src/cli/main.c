@@ -99,7 +99,8 @@ static int run(int argc, char **argv)
     call.command = find_command(first);
     if (!call.command)
         return unknown_command(&call, first);
-    return asks_for_help(&call) ? help(&call, first) : call.command->run(&call);
+    int code = asks_for_help(&call) ? help(&call, first) : call.command->run(&call);
+    return code == CLI_LISTED ? CLI_OK : code;
 }
 
 int main(int argc, char **argv)

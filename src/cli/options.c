@@ -144,6 +144,19 @@ static int read_operand(struct parser *parser)
     return CLI_OK;
 }
 
+/* What a shell's completion must know, one option a line, with the kind of its value. */
+static void list_options(const struct parser *parser)
+{
+    static const char *const kinds[] = {
+        [CLI_FLAG] = "",         [CLI_TEXT] = " text",       [CLI_COST] = " number",
+        [CLI_WAIT] = " time",    [CLI_SECONDS] = " time",    [CLI_COUNT] = " number",
+        [CLI_RATIO] = " number", [CLI_LIST] = " text again",
+    };
+    for (size_t i = 0; i < parser->option_count; i++)
+        printf("--%s%s\n", parser->options[i].name, kinds[parser->options[i].type]);
+    puts("--help");
+}
+
 int cli_parse(const struct cli_call *call, const struct cli_option *options, size_t option_count,
               const struct cli_operand *operands, size_t operand_count)
 {
@@ -155,6 +168,10 @@ int cli_parse(const struct cli_call *call, const struct cli_option *options, siz
         .operand_count = operand_count,
     };
     bool options_ended = false;
+    if (call->argc == 1 && !strcmp(call->argv[0], "--list-options")) {
+        list_options(&parser);
+        return CLI_LISTED;
+    }
     for (; parser.at < call->argc; parser.at++) {
         const char *argument = call->argv[parser.at];
         if (!options_ended && !strcmp(argument, "--")) {

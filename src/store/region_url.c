@@ -4,7 +4,11 @@
 #include <ctype.h>
 #include <string.h>
 
+#ifdef WEIR__WITH_REMOTE
+#define EXAMPLES "memory:64m, shm:/name?size=64m, file:/path?size=64m or redis://host:6379"
+#else
 #define EXAMPLES "memory:64m, shm:/name?size=64m or file:/path?size=64m"
+#endif
 
 /* 64k, 64m, 1g, 65536; powers of 1024. */
 static bool read_size(const char *text, size_t len, uint64_t *ret)

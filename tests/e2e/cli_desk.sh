@@ -1,10 +1,9 @@
 #!/bin/bash
-# zone, bench, the help texts and the shell completions.
+# zone, bench and the help texts.
 # shellcheck source-path=SCRIPTDIR disable=SC2016,SC2015,SC2317
 source "$(dirname "$0")/cli_helpers.bash"
 
 commands="take peek wait settle reset acquire renew release explain replay demo bench zone"
-root=$(dirname "$0")/../..
 
 # ---- zone ----
 run take a "token-bucket 1/h, sliding-log 5/h" --store "file:$tmp/zone?size=1m&large=25%"
@@ -68,33 +67,6 @@ for command in $commands; do
     has "help: $command speaks of --json" "--json" "$out"
     report "help: $command fits 80 columns" \
         "$(awk 'length > 80 { bad = 1 } END { print !bad }' <<<"$out")"
-done
-
-# ---- completion: every option that a help text lists, in all three shells ----
-# shellcheck source=/dev/null
-source "$root/tools/completion/weir.bash"
-complete_words() { # WORDS: what bash offers for the last
-    COMP_WORDS=("$@")
-    COMP_CWORD=$(($# - 1))
-    compopt() { :; }
-    _weir
-    printf '%s ' "${COMPREPLY[@]}" | tr ' ' '\n' | sort | tr '\n' ' '
-}
-is "completion: commands" "take " "$(complete_words weir ta | sed 's/^ //')"
-for command in $commands; do
-    run help "$command"
-    options=$(grep -oE '^  --[a-z-]+' <<<"$out" | tr -d ' ' | sort -u)
-    offered=$(complete_words weir "$command" --)
-    missing=
-    for option in $options; do
-        [[ " $offered " == *" $option "* ]] || missing+=" bash:$option"
-        grep -q -- "'$option\[" "$root/tools/completion/_weir" || missing+=" zsh:$option"
-        grep -q -- "-l ${option#--} " "$root/tools/completion/weir.fish" || missing+=" fish:$option"
-    done
-    is "completion: the options of $command" "" "$missing"
-    grep -q "'$command:" "$root/tools/completion/_weir" &&
-        grep -q -- "-a $command " "$root/tools/completion/weir.fish"
-    report "completion: $command in zsh and fish" "$(($? == 0))"
 done
 
 finish

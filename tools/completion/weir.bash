@@ -1,22 +1,26 @@
 # Completion of `weir` for bash. Install as /usr/share/bash-completion/completions/weir, or source it.
 
 _weir_options() {
+    local server="--server --token"
     case $1 in
-    take | peek) echo "--cost --wait --detail --json --store --help" ;;
-    wait) echo "--cost --max --json --store --help" ;;
-    acquire) echo "--cost --json --store --help" ;;
-    settle | reset | renew | release) echo "--json --store --help" ;;
-    explain | demo) echo "--json --help" ;;
+    take | peek) echo "--cost --wait --detail --json --store $server --help" ;;
+    wait) echo "--cost --max --json --store $server --help" ;;
+    acquire) echo "--cost --json --store $server --help" ;;
+    settle | reset | renew | release) echo "--json --store $server --help" ;;
+    explain) echo "--json --key --policy --request $server --help" ;;
+    demo) echo "--json --help" ;;
     replay) echo "--wait --decisions --json --store --help" ;;
     bench) echo "--keys --threads --seconds --limit --batch --store --json --help" ;;
     zone) echo "--check --json --help" ;;
+    lua) echo "--args --cost --wait --function --list --sha --json --help" ;;
     check) echo "--request --json --store --help" ;;
     serve)
-        echo "--listen --listen-tls --tls-cert --tls-key --store --policies --envoy \
-            --envoy-charge-denied --envoy-headers --headers --host --token-file \
-            --admin-token-file --public-without-token --threads --max-connections \
-            --max-per-client --max-head --max-body --max-delay --idle-timeout --request-timeout \
-            --drain-timeout --access-log --access-log-sample --access-log-denials --no-watch \
+        echo "--listen --listen-tls --tls-cert --tls-key --tls-client-ca --store --policies --envoy \
+            --envoy-merge-domains --envoy-charge-denied --envoy-headers --envoy-near-limit \
+            --headers --host --token-file --admin-token-file --public-without-token --threads \
+            --max-connections --max-per-client --max-head --max-body --max-delay --idle-timeout \
+            --request-timeout --drain-timeout --max-connection-age --max-connection-age-grace \
+            --health-store --shutdown-delay --access-log --access-log-sample --access-log-denials --no-watch \
             --demo-load --test-clock --help"
         ;;
     top) echo "--token --once --json --help" ;;
@@ -24,7 +28,7 @@ _weir_options() {
 }
 
 _weir() {
-    local commands="take peek wait settle reset acquire renew release explain replay demo bench zone serve top check"
+    local commands="take peek wait settle reset acquire renew release explain replay demo bench zone lua serve top check"
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
@@ -39,28 +43,33 @@ _weir() {
         ;;
     --store)
         compopt -o nospace
-        local homes="file: shm: memory:"
-        [[ $command == serve ]] && homes+=" redis:// redis+cluster:// redis+sentinel:// rediss://"
+        local homes="file: shm: memory: redis:// rediss:// redis+cluster:// rediss+cluster:// \
+            redis+sentinel:// rediss+sentinel:// redis+unix://"
         mapfile -t COMPREPLY < <(compgen -W "$homes" -- "$current")
         return
         ;;
-    --policies | --envoy | --token-file | --admin-token-file | --tls-cert | --tls-key | --access-log)
+    --policies | --envoy | --token-file | --admin-token-file | --tls-cert | --tls-key | --tls-client-ca | --access-log)
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
+        return
+        ;;
+    --server)
+        compopt -o nospace
+        mapfile -t COMPREPLY < <(compgen -W "http:// https:// unix:" -- "$current")
         return
         ;;
     --headers)
         mapfile -t COMPREPLY < <(compgen -W "ietf ietf-06 x-ratelimit off" -- "$current")
         return
         ;;
-    --listen | --listen-tls | --host | --max-* | --*-timeout | --access-log-sample)
+    --listen | --listen-tls | --host | --max-* | --*-timeout | --shutdown-delay | --access-log-sample | --envoy-near-limit)
         return
         ;;
     --wait | --max)
         mapfile -t COMPREPLY < <(compgen -W "any 0 100ms 1s 10s 1m" -- "$current")
         return
         ;;
-    --cost | --keys | --threads | --seconds | --batch | --limit | --request | --token)
+    --cost | --keys | --key | --policy | --threads | --seconds | --batch | --limit | --args | --request | --token)
         return
         ;;
     esac

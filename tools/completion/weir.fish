@@ -1,6 +1,6 @@
 # Completion of `weir` for fish. Install in ~/.config/fish/completions or vendor_completions.d.
 
-set -l commands take peek wait settle reset acquire renew release explain replay demo bench zone top serve check
+set -l commands take peek wait settle reset acquire renew release explain replay demo bench zone lua top serve check
 set -l none "not __fish_seen_subcommand_from $commands help"
 
 complete -c weir -f
@@ -20,6 +20,7 @@ complete -c weir -n $none -a replay -d "What a limit would have decided on a log
 complete -c weir -n $none -a demo -d "Twice the limit around the edge of a window"
 complete -c weir -n $none -a bench -d "How fast the library decides here"
 complete -c weir -n $none -a zone -d "What a zone holds, and whether it is sound"
+complete -c weir -n $none -a lua -d "The scripts for Redis servers without our module"
 complete -c weir -n $none -a top -d "Watch a server"
 complete -c weir -n $none -a serve -d "A server: HTTP, RESP and gRPC on one port, with a dashboard"
 complete -c weir -n $none -a check -d "Whether a policy file can be read, and what it says"
@@ -27,16 +28,27 @@ complete -c weir -n $none -a help -d "Show the help of a command"
 complete -c weir -n "__fish_seen_subcommand_from help" -a "$commands"
 
 complete -c weir -n "__fish_seen_subcommand_from $commands; and not __fish_seen_subcommand_from serve" -l json -d "Print JSON"
-complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset acquire renew release replay bench check" \
-    -l store -x -a "file: shm: memory:" -d "Where the state is kept"
-complete -c weir -n "__fish_seen_subcommand_from take peek wait acquire" -l cost -x -d "What it costs"
-complete -c weir -n "__fish_seen_subcommand_from take peek replay" -l wait -x -a "any 0 1s" \
+complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset acquire renew release replay bench check serve" \
+    -l store -x -d "Where the state is kept" \
+    -a "file: shm: memory: redis:// rediss:// redis+cluster:// rediss+cluster:// redis+sentinel:// rediss+sentinel:// redis+unix://"
+complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset acquire renew release explain" \
+    -l server -x -a "http:// https:// unix:" -d "Ask a running server"
+complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset acquire renew release explain" \
+    -l token -x -d "The token of the server"
+complete -c weir -n "__fish_seen_subcommand_from explain" -l key -x -d "How this key stands"
+complete -c weir -n "__fish_seen_subcommand_from explain" -l policy -x -d "Under this policy"
+complete -c weir -n "__fish_seen_subcommand_from lua" -l args -x -d "Numbers of a take under these limits"
+complete -c weir -n "__fish_seen_subcommand_from lua" -l function -d "All scripts as a function library"
+complete -c weir -n "__fish_seen_subcommand_from lua" -l list -d "Names, SHA1s and arguments"
+complete -c weir -n "__fish_seen_subcommand_from lua" -l sha -d "Only the SHA1"
+complete -c weir -n "__fish_seen_subcommand_from take peek wait acquire lua" -l cost -x -d "What it costs"
+complete -c weir -n "__fish_seen_subcommand_from take peek replay lua" -l wait -x -a "any 0 1s" \
     -d "Longest delay accepted"
 complete -c weir -n "__fish_seen_subcommand_from take peek" -l detail -d "Show the answer of each limit"
 complete -c weir -n "__fish_seen_subcommand_from wait" -l max -x -a "any 0 1s" -d "Sleep at most so long"
 complete -c weir -n "__fish_seen_subcommand_from replay" -l decisions -d "A line a request"
 complete -c weir -n "__fish_seen_subcommand_from replay zone check" -F
-complete -c weir -n "__fish_seen_subcommand_from check" -l request -x -d "Attributes of a request"
+complete -c weir -n "__fish_seen_subcommand_from check explain" -l request -x -d "Attributes of a request"
 complete -c weir -n "__fish_seen_subcommand_from zone" -l check -d "Only check"
 complete -c weir -n "__fish_seen_subcommand_from bench" -l keys -x -d "Different keys"
 complete -c weir -n "__fish_seen_subcommand_from bench" -l threads -x -d "Threads"
@@ -50,11 +62,17 @@ complete -c weir -n "__fish_seen_subcommand_from serve" -l listen -x -a "127.0.0
 complete -c weir -n "__fish_seen_subcommand_from serve" -l listen-tls -x -d "Listen on, with TLS"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l tls-cert -rF -d "Certificate"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l tls-key -rF -d "Key of the certificate"
-complete -c weir -n "__fish_seen_subcommand_from serve" -l store -x -a "memory: shm: file: redis://" -d "Where the state is kept"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l tls-client-ca -rF -d "Whose clients are let in"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l shutdown-delay -x -d "Keep listening so long after SIGTERM"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l policies -rF -d "What limits whom"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l envoy -rF -d "Configuration of envoyproxy/ratelimit"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l envoy-charge-denied -d "Charge denied requests, too"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l envoy-headers -d "Answer Envoy with fields for the client"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l envoy-merge-domains -d "Put files of the same domain together"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l envoy-near-limit -x -d "From which part of a limit on hits are near it"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l max-connection-age -x -d "Of HTTP/2 connections"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l max-connection-age-grace -x -d "For what is under way then"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l health-store -d "Not ready while the store cannot decide"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l headers -x -a "ietf ietf-06 x-ratelimit off" -d "Rate limit fields"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l host -x -d "Answer for this name, too"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l token-file -rF -d "Token of clients"
