@@ -272,13 +272,17 @@ static int change_lease(weir_store *store, weir_key key, const weir_limit *limit
     return ask_and_read(server, verb == WEIR__RENEW ? "/v1/renew" : "/v1/release", &body);
 }
 
-static int reset(weir_store *store, weir_key key)
+static int reset(weir_store *store, weir_key key, int64_t now, bool *ret)
 {
     struct server_store *server = server_of(store);
     struct body body;
+    (void)now;
     if (!begin_for(&body, weir__key_bytes(key), NULL, 0))
         return no_memory(server);
-    return ask_and_read(server, "/v1/reset", &body);
+    int code = ask_and_read(server, "/v1/reset", &body);
+    if (code)
+        return code;
+    return read_bool(server, server->nodes, "reset", ret) ? 0 : strange(server);
 }
 
 int cli_server_settle(weir_store *store, weir_key key, const weir_limit *limit, const char *receipt,

@@ -306,6 +306,19 @@ const struct weir__envoy_rule *weir__envoy_at(const struct weir__envoy *envoy, s
     return envoy->rules[i];
 }
 
+size_t weir__envoy_limit_count(const struct weir__envoy *envoy)
+{
+    return envoy->limit_count;
+}
+
+void weir__envoy_limits(const struct weir__envoy *envoy, const weir_limit **ret)
+{
+    for (size_t i = 0; i < WEIR__ENVOY_INTERNED; i++) {
+        for (struct weir__envoy_interned *item = envoy->interned[i]; item; item = item->next)
+            *ret++ = item->limit;
+    }
+}
+
 size_t weir__envoy_domain_count(const struct weir__envoy *envoy)
 {
     return envoy->domain_count;

@@ -62,6 +62,10 @@ void weir__envoy_free(struct weir__envoy *envoy);
 size_t weir__envoy_count(const struct weir__envoy *envoy); /* of rules */
 const struct weir__envoy_rule *weir__envoy_at(const struct weir__envoy *envoy, size_t i);
 
+/* The different limits of all rules: how many, and into room for as many. */
+size_t weir__envoy_limit_count(const struct weir__envoy *envoy);
+void weir__envoy_limits(const struct weir__envoy *envoy, const weir_limit **ret);
+
 size_t weir__envoy_domain_count(const struct weir__envoy *envoy);
 /* One behind the other, NULL before the first and behind the last. */
 const struct weir__envoy_domain *weir__envoy_next_domain(const struct weir__envoy *envoy,

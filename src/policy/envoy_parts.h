@@ -46,6 +46,7 @@ struct weir__envoy {
     struct weir__envoy_domain *first_domain, *last_domain;
     size_t domain_count;
     struct weir__envoy_interned *interned[WEIR__ENVOY_INTERNED];
+    size_t limit_count; /* of those */
 };
 
 /* A file on its way into a set. */

@@ -68,6 +68,7 @@ static int intern(struct weir__envoy_loading *loading, weir_limit *limit, const 
             return weir__envoy_no_memory(loading->err);
         }
         item->limit = limit;
+        loading->envoy->limit_count++;
         *at = item;
     }
     *ret = (*at)->limit;

@@ -230,18 +230,30 @@ static int resolve_counters(struct server *server, struct server_rules *rules, w
     return server_envoy_resolve(server, rules, err);
 }
 
-/* The policies' limits have their places in the store from now on, whatever limits clients make up. */
+/* The limits of policies and Envoy's rules have their places in the store from now on, whatever limits
+ * clients make up. */
 static int reserve_limits(struct server *server, struct server_rules *rules, weir_error *err)
 {
+    const char *path = server->config.policies_path;
+    size_t count, envoy_count = rules->envoy ? weir__envoy_limit_count(rules->envoy) : 0;
+    const weir_limit *const *policies = weir__policies_limits(rules->policies, &count);
+    const weir_limit **all = malloc((count + envoy_count + 1) * sizeof *all);
     weir_error why;
-    size_t count;
-    const weir_limit *const *limits = weir__policies_limits(rules->policies, &count);
-    int code = weir__store_reserve(server->store, limits, count, &why);
+    if (!all)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the policies");
+    if (count > 0)
+        memcpy(all, policies, count * sizeof *all);
+    if (envoy_count > 0)
+        weir__envoy_limits(rules->envoy, all + count);
+    int code = weir__store_reserve(server->store, all, count + envoy_count, &why);
+    free(all);
     if (code == 0)
         return 0;
-    return weir__fail(err, code, 0, "%s: %s",
-                      server->config.policies_path ? server->config.policies_path
-                                                   : "the demonstration",
+    return weir__fail(err, code, 0, "%s%s%s: %s", path ? path : "",
+                      path && envoy_count ? " and " : "",
+                      envoy_count ? "Envoy's rules"
+                      : path      ? ""
+                                  : "the demonstration",
                       why.message);
 }
 

@@ -168,6 +168,24 @@ def test_token_first(check):
         rls.client(check, "long_token", server.port, "secret-of-the-shop")
 
 
+def test_rows(check):
+    """Limits that other clients make up do not take the rules' places in a small store: that would be an error, too."""
+    with Server("--envoy", EXAMPLE, store="memory:256k") as server, h2.Peer(server.port) as peer:
+        statuses = [server.get(f"/v1/take?key=k{i}&limit=fixed-window+{i + 10}/d")[0] for i in range(120)]
+        check(503 in statuses, f"the store is full: {statuses[-1]}")
+        for i, (key, value) in enumerate((("remote_address", "192.0.2.7"), ("path", "/login"), ("path", "/files/x"),
+                                          ("path", "/search"), ("model_tokens", "x"))):
+            answer = ask(peer, 2 * i + 1, rate_limit_request("shop", [(key, value)]))
+            check.equal(answer and answer.get(1), [1], f"{key} {value}: the rule's own limit")
+    many = "domain: d\ndescriptors:\n" + "".join(
+        f"  - {{key: k{i}, rate_limit: {{unit: day, requests_per_unit: {i + 1}}}}}\n" for i in range(65))
+    with tempfile.TemporaryDirectory() as name:
+        (pathlib.Path(name) / "many.yaml").write_text(many)
+        done = subprocess.run([str(BUILD / "weir"), "serve", "--listen", "127.0.0.1:0", "--store", "memory:256k", "--envoy",
+                               name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        check(done.returncode and "Envoy's rules" in done.stderr and "rows for 64" in done.stderr, f"too many: {done.stderr}")
+
+
 # ---- what is told ----
 
 def set_clock(server, now):
@@ -369,6 +387,6 @@ def test_initial_metadata(check):
 
 if __name__ == "__main__":
     rls.MODULES = rls.modules()
-    sys.exit(run([test_bypass, test_bypass_redis, test_any_bytes, test_token_first, test_whole_seconds, test_metrics,
+    sys.exit(run([test_bypass, test_bypass_redis, test_any_bytes, test_token_first, test_rows, test_whole_seconds, test_metrics,
                   test_directory, test_directory_refused, test_merge, test_watch, test_watch_bounds, test_health_store,
                   test_health_without_store, test_age, test_age_of_clients, test_initial_metadata]))
