@@ -10,7 +10,7 @@ set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
 [ $# -eq 0 ] || shift
-targets=${*:-$(ls fuzz/fuzz_*.c | sed 's|fuzz/fuzz_\(.*\)\.c|\1|')}
+targets=${*:-$(ls fuzz/fuzz_*.c | sed 's|fuzz/fuzz_\(.*\)\.c|\1|') connections}
 clang=${CLANG:-$(command -v clang || command -v clang-14 || true)}
 if [ -z "$clang" ]; then
     echo "fuzz: clang is missing; install it with its libFuzzer (Debian: apt-get install clang)" >&2
@@ -39,6 +39,12 @@ ar rcs "$work/all.a" $objects
 
 failed=0
 for target in $targets; do
+    if [ "$target" = connections ]; then # whole connections against the server: no fuzzer of clang's
+        tools/configure.sh build/asan -Dwerror=true -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
+        ninja -C build/asan weir >/dev/null
+        WEIR=$PWD/build/asan/weir WEIR_BUILD=$PWD/build/asan fuzz/connections/run.py --seconds "$seconds" || failed=1
+        continue
+    fi
     fuzzer=$work/fuzz_$target
     log=$work/$target.log
     crashes=fuzz/crashes-$target

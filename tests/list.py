@@ -10,7 +10,7 @@ NEEDS = {
     "vectors": ["tests/vectors"],
     "command line": ["weir"],
     "model": ["weir", "tests/vectors"],
-    "fuzz": ["weir", "weir_redis.so"],
+    "fuzz": ["weir"],
     "redis": ["weir", "weir_redis.so", "tests/store_driver", "tests/vectors"],
     "server": ["weir", "weir_redis.so"],
     "nginx": ["weir", "ngx_http_weir_module.so", "weir_redis.so"],
@@ -23,7 +23,11 @@ LOADS = {
     "server: http_access": 0.1, "server: seeing": 0.1, "server: http_decisions": 0.1, "server: http_connections": 0.1,
     "server: life": 0.1, "server: h2_basics": 0.2, "server: abuse_slow": 0.2, "server: h2_abuse": 0.2,
     "server: reload": 0.4, "server: tls_serve": 0.4, "server: recipes": 0.3, "server: grpc_service": 0.4,
-    "server: abuse_flood": 2.0,
+    "server: abuse_flood": 2.0, "server: abuse_connections": 0.4, "server: operation_stop": 0.1,
+    "server: operation_log": 0.2, "server: monitoring": 0.4,
+    "nginx: rate": 0.1, "nginx: twins": 0.1, "nginx: shaping": 0.1, "nginx: conns": 0.1, "nginx: fleet": 0.3,
+    "nginx: faults": 0.4, "nginx: overload": 0.3, "nginx: edges": 0.2, "nginx: limits": 0.3,
+    "redis: store_cluster": 0.2, "redis: store_faults": 0.2, "redis: store_sentinel": 0.2, "redis: store_tls": 0.4,
 }
 
 
@@ -99,43 +103,48 @@ def fuzz(build):
             for name in FUZZ]
 
 
+def connections(seconds):
+    """Whole connections of every protocol, from a new seed each time."""
+    return [Test(f"fuzz: connections, {seconds} s", "asan", f"fuzz/connections/run.py --seconds {seconds}", seconds + 600)]
+
+
 def redis(build):
     """Real servers: the scripts, the module, the store."""
-    together = """lua_vectors lua_script lua_function lua_acl lua_args lua_random module_vectors module_commands
-        module_replica module_aof module_hammer module_fuzz state_damage store_vectors store_replay store_engines homes_random""".split()
-    alone = "store_faults store_cluster store_sentinel store_tls".split()
-    return [Test(f"redis: {name} ({build})", build, f"tests/redis/{name}.py", 300, name in alone)
-            for name in together + alone]
+    names = """lua_vectors lua_script lua_function lua_acl lua_args lua_random module_vectors module_commands
+        module_replica module_aof module_hammer module_fuzz state_damage store_vectors store_replay store_engines homes_random
+        store_faults store_cluster store_sentinel store_tls""".split()
+    return [Test(f"redis: {name} ({build})", build, f"tests/redis/{name}.py") for name in names]
 
 
 def server(build):
     """Real clients against a real server."""
-    together = """vectors vectors_json http_api http_wire http_pipelines http_access http_policies http_around http_nginx
+    names = """vectors vectors_json http_api http_wire http_pipelines http_access http_policies http_around http_nginx
         resp_commands resp_clients
-        grpc_service grpc_envoy cli_server h2_abuse h2_fuzz abuse_bytes long_work recipes seeing under_way""".split()
-    alone = """http_decisions http_connections life reload h2_basics tls_serve abuse_slow abuse_flood abuse_connections
+        grpc_service grpc_envoy cli_server h2_abuse h2_fuzz abuse_bytes long_work recipes seeing under_way
+        http_decisions http_connections life reload h2_basics tls_serve abuse_slow abuse_flood abuse_connections
         operation_log operation_restart operation_stop zone_kill monitoring""".split()
-    names = together + alone
     if build == "asan":  # where memory is handled in other ways than the rest of them try
         names = """http_api http_wire http_pipelines http_decisions http_policies resp_commands reload grpc_service grpc_envoy cli_server
             h2_abuse h2_fuzz tls_serve abuse_bytes long_work under_way""".split()
-    return [Test(f"server: {name} ({build})", build, f"tests/server/{name}.py", 300, load=load(f"server: {name}"))
-            for name in names]
+    return [Test(f"server: {name} ({build})", build, f"tests/server/{name}.py") for name in names]
+
+
+SLOW_NGINX = "rate config vectors shaping".split()  # under sanitizers
 
 
 def nginx(build):
     """A real nginx with the module."""
     names = "rate limits headers redirects edges vectors config overload info conns shaping fleet".split()
-    if build == "asan":
-        return [*[Test(f"nginx: {name} ({build})", build, f"tests/nginx/{name}.py", 900) for name in names],
+    if build == "asan":  # the slow ones are for make soak
+        return [*[Test(f"nginx: {name} ({build})", build, f"tests/nginx/{name}.py", 900) for name in names
+                  if name not in SLOW_NGINX],
                 Test(f"nginx: faults ({build})", build, "tests/nginx/faults.py --short", 900)]
-    alone = "twins fleet".split()
-    return [Test(f"nginx: {name} ({build})", build, f"tests/nginx/{name}.py", 900, name in alone)
+    return [Test(f"nginx: {name} ({build})", build, f"tests/nginx/{name}.py", 900)
             for name in names + ["exact", "faults", "twins", "building"]]
 
 
 def browser():
-    return [Test("dashboard: in Chromium", "release", "tests/web/run.mjs", 900, True)]
+    return [Test("dashboard: in Chromium", "release", "tests/web/run.mjs", 900)]
 
 
 def library():
@@ -152,10 +161,15 @@ def documentation():
 
 
 def tests(kind):
+    """All of a kind: quick, test or soak."""
+    return [test._replace(load=load(test.name)) for test in listed(kind)]
+
+
+def listed(kind):
     if kind == "quick":
         return vectors("release") + programs("unit", UNITS, "release") + command_line("release")
     if kind == "soak":
-        return model("release", 200) + [
+        return model("release", 200) + connections(3600) + [
             *[Test(f"deaths: thousands, {home}", "release", f"{{build}}/tests/kill 20000 random {home}", 3600)
               for home in ("shm", "file")],
             Test("deaths: while opening", "release", "{build}/tests/kill_open 2000", 3600),
@@ -164,6 +178,7 @@ def tests(kind):
             *[Test(f"server: {name}, long", "release", f"tests/server/{name}.py --long", 3600, True)
               for name in ("abuse_flood", "abuse_bytes", "abuse_connections", "operation_restart", "zone_kill")],
             Test("nginx: faults, long", "release", "tests/nginx/faults.py --long", 3600, True),
+            *[Test(f"nginx: {name} (asan)", "asan", f"tests/nginx/{name}.py", 1800) for name in SLOW_NGINX],
             Test("nginx: under valgrind", "release", "tests/nginx/valgrind.py", 1800, True),
             Test("packages", "release", "tests/server/operation_deb.sh", 1800, True),
             *[Test(f"redis: {name}, long", "release", f"tests/redis/{name}.py --long", 3600)
@@ -173,7 +188,7 @@ def tests(kind):
         Test("deaths: at every instruction", "release", "{build}/tests/kill_step"),
         *vectors("release"), *vectors("asan"), *programs("unit", UNITS, "release"), *programs("unit", UNITS, "asan"),
         *shared("release"), *shared("asan"), *programs("threads", THREADS, "tsan"), *clocks("release"),
-        *command_line("asan"), *model("release", 2), *fuzz("asan"), *redis("release"),
+        *command_line("asan"), *model("release", 2), *fuzz("asan"), *connections(10), *redis("release"),
         Test("redis: module under sanitizers", "asan", "tests/redis/module_asan.py"),
         *server("release"), *server("asan"), Test("server: threads (tsan)", "tsan", "tests/server/threads.py"),
         *nginx("release"), *nginx("asan"),

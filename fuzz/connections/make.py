@@ -331,7 +331,7 @@ def resp_question(dice, n):
 
 
 def resp_words(dice, words):
-    if dice.random() < 0.2 and not any(len(word) > 1000 for word in words):
+    if dice.random() < 0.2 and words[0] != "NONSENSE" and not any(len(word) > 1000 for word in words):
         return (" ".join(f'"{word}"' if " " in word else word for word in words) + dice.choice(("\r\n", "\n"))).encode()
     return b"".join([b"*%d\r\n" % len(words), *[b"$%d\r\n%s\r\n" % (len(word), word.encode()) for word in words]])
 
@@ -384,6 +384,8 @@ def client(dice, number, numbers, world):
         manner = "fair"
     if token is None and manner in ("fair", "half", "slow"):
         steps.insert(0, Step("loose", number, ()))
+    if manner == "half" and any(step.verb == "send" and b"/v1/simulate" in step.words[0] for step in steps):
+        steps.insert(0, Step("loose", number, ()))  # who half-closes has given up a simulation
     opening = [Step("open", number, (dice.choice(("tcp", "tcp", "unix")),
                                      *((dice.choice((2048, 16384)),) if "slow" in manner else ())))]
     if manner == "mad":

@@ -16,8 +16,10 @@ import argparse
 import os
 import pathlib
 import random
+import shutil
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -63,11 +65,11 @@ descriptors:
   - key: user
     rate_limit: {unit: minute, requests_per_unit: 3}
 """
-TIMES = "--threads 2 --request-timeout 5s --drain-timeout 2s"
+TIMES = "--threads 2 --request-timeout 5s --drain-timeout 1s"
 # name: options, Redis, token, few connections
 WORLDS = {
     "memory": (f"{TIMES} --store memory:8m --access-log access.log", False, False, False),
-    "plain": ("--threads 1 --drain-timeout 2s", False, False, False),
+    "plain": ("--threads 1 --drain-timeout 1s", False, False, False),
     "redis": (f"{TIMES} --store redis://127.0.0.1:{{redis}}?deadline=100ms", True, False, False),
     "module": (f"{TIMES} --store redis://127.0.0.1:{{redis}}?deadline=20s&engine=module", True, False, False),
     "token": (f"{TIMES} --token-file token", False, True, False),
@@ -95,6 +97,15 @@ class Health(threading.Thread):
                 self.wrong = f"/healthz is not answered within {HEALTH_SECONDS:.0f} s: {error!r}"
 
 
+def module_file():
+    """The module without sanitizers, whatever the server is built with."""
+    build = ROOT / "build"
+    if not (build / "weir_redis.so").exists():
+        for command in ([str(ROOT / "tools" / "configure.sh"), str(build)], ["ninja", "-C", str(build), "weir_redis.so"]):
+            subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    return build / "weir_redis.so"
+
+
 class World:
     """A server of some kind, and what belongs to it."""
 
@@ -104,7 +115,7 @@ class World:
         self.exact = not self.redis
         self.database = None
         if self.redis:
-            module = f"--loadmodule {ROOT / 'build' / 'weir_redis.so'}" if name == "module" else ""  # without sanitizers
+            module = f"--loadmodule {module_file()}" if name == "module" else ""
             self.database = redis_server.Server(module)
             self.database.__enter__()
             options = options.replace("{redis}", str(self.database.port))
@@ -208,7 +219,7 @@ class World:
         self.server.kill()
         for thread in self.server.threads:
             thread.join(2)
-        weir_server.shutil.rmtree(self.server.folder, ignore_errors=True)
+        shutil.rmtree(self.server.folder, ignore_errors=True)
         if self.database:
             self.database.__exit__()
 
@@ -217,7 +228,7 @@ def told(world):
     """What a server said before it ended, as far as it helps."""
     try:
         world.server.process.wait(10 if weir_server.REPORTS.search(world.server.stderr()) else 0.2)
-    except weir_server.subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired:
         world.server.kill()
     for thread in world.server.threads:
         thread.join(5)
@@ -240,10 +251,10 @@ class Fuzzer:
         self.rounds, self.failed, self.passed, self.counts = 0, 0, 0, {}
 
     def run(self):
-        """One server after the other until the time is over."""
+        """One server after the other, of all kinds in turn, until the time is over."""
         session = 0
-        names = list(WORLDS) if not self.only else [self.only]
-        while time.monotonic() < self.end or session < len(names):
+        names = random.Random(self.seed).sample(list(WORLDS), len(WORLDS)) if not self.only else [self.only]
+        while time.monotonic() < self.end:
             name = names[session % len(names)]
             seed = f"{self.seed}.{session}"
             self.session(name, seed)

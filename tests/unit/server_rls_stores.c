@@ -2,9 +2,9 @@
  * The rate limit service on stores that have their ways: keys in different slots of a cluster cannot be
  * taken together, servers are out of reach, a zone is full. What is charged then, and what is answered.
  */
-#include "rls_test.h"
-
 #include "store/store.h"
+
+#include "rls_test.h"
 
 /* A memory store behind a door that refuses what it is told to. */
 struct gated {
