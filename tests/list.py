@@ -149,7 +149,8 @@ def browser():
 
 def library():
     return [Test(f"library: {name}", "release", f"tests/api/{name}.sh")
-            for name in ("cxx", "symbols", "pkgconfig", "examples", "layers", "words")]
+            for name in ("cxx", "symbols", "pkgconfig", "examples", "layers", "words")] + \
+        [Test("library: how tests are run", "release", "tests/api/runner.py")]
 
 
 def coverage():

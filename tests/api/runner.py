@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""tests/run.py itself: lines come while others still run, failures of all kinds count, those that wait run side by side; and
+`make run` builds the program alone."""
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+passed = failed = 0
+
+
+def check(right, what):
+    global passed, failed
+    if right:
+        passed += 1
+    else:
+        failed += 1
+        print(f"FAIL {what}", flush=True)
+
+
+def inner(words):
+    """tests/run.py with these tests: name=load=shell command."""
+    spec = importlib.util.spec_from_file_location("run", ROOT / "tests" / "run.py")
+    run = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(run)
+    tests = []
+    for word in words:
+        name, load, command = word.split("=", 2)
+        path = pathlib.Path(os.environ["FOLDER"]) / name
+        path.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
+        path.chmod(0o755)
+        tests.append(run.tests_list.Test(name, "release", str(path), 5 if name == "late" else 60, load=float(load)))
+    run.tests_list.tests = lambda kind: tests
+    run.make = lambda build, tests: 0.0
+    return run.main([])
+
+
+def start(folder, *words):
+    return subprocess.Popen([sys.executable, "-B", __file__, "--inner", *words], env=dict(os.environ, FOLDER=folder),
+                            stdout=subprocess.PIPE, text=True)
+
+
+def until(stream, part):
+    for line in stream:
+        if part in line:
+            return line
+    return ""
+
+
+def test_progress():
+    """A line is there, through a pipe, while another test still runs; that one ends only when the line was read."""
+    with tempfile.TemporaryDirectory(prefix="weir-runner-") as folder:
+        waits = f"while [ ! -e {folder}/go ]; do sleep 0.02; done; echo 1 passed, 0 failed"
+        it = start(folder, f"slow=0.1={waits}", "quick=0.1=echo 2 passed, 0 failed")
+        line = until(it.stdout, "quick")
+        check(line.startswith("ok   [1/2] quick: 2 passed, 0 failed (") and "of work)" in line, f"a line as it ends: {line!r}")
+        pathlib.Path(folder, "go").touch()
+        rest = it.communicate()[0]
+        check(rest.endswith("\n3 passed, 0 failed\n") and it.returncode == 0, f"the sum: {rest!r}")
+
+
+def test_failures():
+    with tempfile.TemporaryDirectory(prefix="weir-runner-") as folder:
+        it = start(folder, "good=1=echo 4 passed, 0 failed", "bad=1=echo 1 passed, 2 failed; exit 1",
+                   "silent=1=true", "ends=1=echo 1 passed, 0 failed; exit 3", "late=1=echo 1 passed, 0 failed; sleep 60",
+                   "crash=1=kill -SEGV $$")
+        said = it.communicate()[0]
+        check(said.endswith("\n7 passed, 6 failed\n") and it.returncode == 1, f"every failure counts: {said[-300:]!r}")
+        check("took too long" in said, "one that is late says so")
+        named = until(iter(said.splitlines()), "failed: ")
+        check(sorted(named.removeprefix("failed: ").split(", ")) == ["bad", "crash", "ends", "late", "silent"],
+              f"they are named at the end: {named}")
+
+
+def test_side_by_side():
+    """Four that wait for each other all run at once, on any number of cores."""
+    with tempfile.TemporaryDirectory(prefix="weir-runner-") as folder:
+        meets = f"touch {folder}/here.$$; while [ $(ls {folder} | grep -c here) -lt 4 ]; do sleep 0.02; done; echo 1 passed, 0 failed"
+        it = start(folder, *(f"wait{i}=0.1={meets}" for i in range(4)))
+        check(it.communicate()[0].endswith("\n4 passed, 0 failed\n"), "four that wait run side by side")
+
+
+def test_make_run():
+    told = subprocess.run(["make", "-n", "run"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    check("ninja -C build weir\n" in told and "ninja -C build\n" not in told, f"make run: {told}")
+    steps = subprocess.run(["ninja", "-C", str(ROOT / "build"), "-t", "commands", "weir"], stdout=subprocess.PIPE, text=True,
+                           check=True).stdout
+    other = [line for line in steps.splitlines() if any(f" ../{it}/" in line for it in ("tests", "fuzz", "bench", "modules"))]
+    check(steps and not other, f"make run builds {other[:1]}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--inner"]:
+        sys.exit(inner(sys.argv[2:]))
+    for test in (test_progress, test_failures, test_side_by_side, test_make_run):
+        test()
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
