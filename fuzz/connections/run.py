@@ -265,6 +265,7 @@ class Fuzzer:
     def session(self, name, seed):
         """The rounds of one server."""
         dice = random.Random(seed)
+        start, before = time.monotonic(), self.rounds
         numbers, connections = make.Numbers(), make.Numbers()
         played, world = [], World(name)
         player = Player(world)
@@ -290,6 +291,8 @@ class Fuzzer:
                 player.step(step)
             world.stop()
             self.passed += 1
+            print(f"ok   {name}, seed {seed}: {self.rounds - before} rounds, {player.counts['answers']} answers in "
+                  f"{time.monotonic() - start:.0f} s", flush=True)
         except (Finding, OSError, ValueError) as finding:
             self.failed += 1
             print(f"FAIL {name}, seed {seed}: {finding if isinstance(finding, Finding) else repr(finding)}\n"
