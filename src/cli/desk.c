@@ -94,6 +94,8 @@ int cli_open_store(const struct cli_call *call, const char *url, weir_store **re
     weir_error err = {0};
     int code = weir_store_open(url, ret, &err);
     if (code == 0)
+        weir__store_guard(*ret, "weir", url);
+    if (code == 0)
         return CLI_OK;
     return cli_fail(call, cli_exit_for(code), "%s",
                     err.message[0] ? err.message : weir_strerror(code));

@@ -138,6 +138,8 @@ static void plan_policy(struct planning *planning, const struct weir__policy *po
     if (weir__any_of_holds(&body->allow, &planning->view)) {
         if (!planning->allowed)
             planning->allowed = policy;
+        if (plan->exempted_count < WEIR__EXEMPTED_MAX)
+            plan->exempted[plan->exempted_count++] = policy;
         return;
     }
     size_t before = plan->enforced_count + plan->shadow_count;
@@ -318,7 +320,7 @@ int weir__policies_plan(const struct weir__policies *policies, const struct weir
     weir__view_begin(&planning.view, &policies->attributes, subject);
     ret->verdict = WEIR__PLAN_NONE;
     ret->by = NULL;
-    ret->enforced_count = ret->shadow_count = 0;
+    ret->enforced_count = ret->shadow_count = ret->exempted_count = 0;
     ret->give_back = false;
     int code = 0;
     if (policy)

@@ -101,10 +101,15 @@ struct weir__planned {
 
 #define WEIR__PLAN_KEYS_ROOM 16384
 
+#define WEIR__EXEMPTED_MAX 32 /* more are not counted */
+
 struct weir__plan {
     enum weir__verdict verdict;
     const struct weir__policy *by; /* ALLOW, DENY: whose list; LIMITS: the first that applies */
     enum weir__denial denial;
+    const struct weir__policy
+        *exempted[WEIR__EXEMPTED_MAX]; /* whose allow lists have the request */
+    size_t exempted_count;
     struct weir__planned enforced[WEIR__ENTRIES_MAX];
     size_t enforced_count;
     struct weir__planned shadow[WEIR__ENTRIES_MAX];

@@ -118,10 +118,13 @@ static void count_plan(struct server_thread *thread, const struct server_batch *
 {
     const struct server_rules *rules = batch->rules ? batch->rules : thread->rules;
     const struct weir__plan *plan = &group->plan;
+    if (plan->verdict == WEIR__PLAN_DENY)
+        server_count_listed(thread->counters, rules->series.policies[plan->by->index], false);
+    for (size_t i = 0; i < plan->exempted_count && plan->verdict != WEIR__PLAN_DENY; i++)
+        server_count_listed(thread->counters, rules->series.policies[plan->exempted[i]->index],
+                            true); /* also where others have limits for the request */
     if (plan->verdict == WEIR__PLAN_ALLOW || plan->verdict == WEIR__PLAN_DENY) {
         server_count_listed(thread->counters, SERVER_SERIES_TOTAL, decision->allowed);
-        server_count_listed(thread->counters, rules->series.policies[plan->by->index],
-                            decision->allowed);
     } else {
         server_count_decision(thread->counters, SERVER_SERIES_TOTAL, decision->allowed,
                               decision->degraded);

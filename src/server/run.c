@@ -14,6 +14,7 @@
 #include "server/listen.h"
 #include "server/notify.h"
 #include "server/workers.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -30,9 +31,11 @@
 
 #define EXIT_USAGE 2
 #define EXIT_STORE 3
-#define FEW_CONNECTIONS 4096           /* worth a word */
-#define FILES_SPARE 64                 /* descriptors for what is no connection */
-#define SUCCESSOR_US INT64_C(60000000) /* until one that is started must be ready */
+#define FEW_CONNECTIONS 4096              /* worth a word */
+#define FILES_SPARE 64                    /* descriptors for what is no connection */
+#define SUCCESSOR_US INT64_C(60000000)    /* until one that is started must be ready */
+#define STORE_PATIENCE_US INT64_C(250000) /* for a lock that another process holds */
+#define LOST_LINES_US INT64_C(10000000)   /* between two lines about lost ones */
 #define EXPIRY_WARNING_S (7 * 86400)
 
 static struct server server;
@@ -61,6 +64,8 @@ static int open_store(weir_error *err)
     int code = weir_store_open(server.config.store_url, &server.store, err);
     if (code)
         return code;
+    weir__store_be_patient(server.store, STORE_PATIENCE_US);
+    weir__store_guard(server.store, "weir serve", server.config.store_url);
     server.store_kind = kind_of(server.config.store_url);
     server.remote = !strcmp(server.store_kind, "redis");
     if (server.config.test_clock) {
@@ -245,6 +250,55 @@ static void reload(struct server *it, int reason)
     warn_of_expiry(it);
 }
 
+/* ---- what may go wrong with disks: told once, or now and then ---- */
+
+static void look_at_zone(struct server *it)
+{
+    static enum weir__file_state told = WEIR__FILE_THERE;
+    enum weir__file_state state = weir__store_file_state(it->store);
+    if (state == told)
+        return;
+    told = state;
+    if (state == WEIR__FILE_GONE)
+        server_tell("the store %s was deleted or replaced while it is in use: this server goes on "
+                    "with what it has, others will not find it, and it is gone when this one ends",
+                    it->config.store_url);
+    else if (state == WEIR__FILE_TRUNCATED)
+        server_tell("the store %s was truncated while it is in use; remove it and start again",
+                    it->config.store_url);
+    else
+        server_tell("the store %s is where it was again", it->config.store_url);
+}
+
+/* Lines that were lost since it was last told; at most every ten seconds, and at the end. */
+static void look_at_log(const struct server *it, bool last)
+{
+    static uint64_t told;
+    static int64_t told_us;
+    struct server_access_log_state state;
+    if (!it->access_log)
+        return;
+    server_access_log_state(it->access_log, &state);
+    uint64_t lost = state.dropped + state.failed;
+    int64_t now = server_monotonic_us();
+    if (lost == told || (!last && told_us && now - told_us < LOST_LINES_US))
+        return;
+    server_tell("access log %s: %llu line%s lost: %s", it->config.access_log,
+                (unsigned long long)(lost - told), lost - told == 1 ? " was" : "s were",
+                state.failed && state.last_errno ? strerror(state.last_errno)
+                                                 : "it is not written as fast as lines come");
+    told = lost;
+    told_us = now;
+}
+
+/* Once a second, or by SIGHUP. */
+static void errands(struct server *it, int reason)
+{
+    look_at_zone(it);
+    if (reason == RELOAD_SIGNAL || it->config.watch)
+        reload(it, reason);
+}
+
 /* ---- handing over ---- */
 
 static struct {
@@ -374,7 +428,7 @@ static bool handle_signal(int number, char *const *argv)
     case SIGINT:
         return true;
     case SIGHUP:
-        server_workers_errand(server.workers, reload, RELOAD_SIGNAL);
+        server_workers_errand(server.workers, errands, RELOAD_SIGNAL);
         if (server.access_log)
             server_access_log_reopen(server.access_log);
         break;
@@ -410,8 +464,8 @@ static void serve(const sigset_t *signals, char *const *argv)
             continue;
         ticked += 1000000;
         server_metrics_tick(server.metrics, weir__clock_us());
-        if (server.config.watch)
-            server_workers_errand(server.workers, reload, RELOAD_CHANGED);
+        look_at_log(&server, false);
+        server_workers_errand(server.workers, errands, RELOAD_CHANGED);
     }
     if (told >= 0)
         close(told);
@@ -458,6 +512,7 @@ int server_run(const struct server_config *config, char *const *argv)
         server_demo_start(&server);
     serve(&signals, argv);
     drain(&signals);
+    look_at_log(&server, true);
     close_all();
     return 0;
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -289,9 +290,11 @@ void weir__region_close(struct weir__region *region)
 {
     if (region->fd >= 0 && try_lock(region, F_WRLCK) == 0) {
         /* Having every lock once means having repaired what the dead left under theirs. */
-        weir__stripes_lock_all(&region->zone);
+        weir__zone_be_patient(&region->zone, 0);
+        bool all = weir__stripes_lock_all(&region->zone);
+        assert(all);
         weir__stripes_unlock_all(&region->zone);
-        region->zone.header->dirty = 0;
+        region->zone.header->dirty = all ? 0 : 1;
         try_lock(region, F_RDLCK);
     }
     if (region->kind != WEIR__BORROWED)

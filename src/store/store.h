@@ -76,6 +76,18 @@ static inline bool weir__key_in_bounds(weir_key key)
     return key.data && key.len >= 1 && key.len <= WEIR_KEY_MAX;
 }
 
+/* A store in shared memory or a file answers WEIR_EBUSY where another process holds a lock for longer than this;
+ * 0: it waits, as it does by default. Nothing is charged then. Before the store is used by several threads. */
+void weir__store_be_patient(weir_store *store, int64_t us);
+
+/* ---- guard.c ---- */
+
+/* From now on a zone's file that is truncated under our feet ends the program with words and exit code 3. */
+void weir__store_guard(weir_store *store, const char *program, const char *url);
+/* What has become of a zone's file; WEIR__FILE_THERE where there is none. */
+enum weir__file_state { WEIR__FILE_THERE, WEIR__FILE_GONE, WEIR__FILE_TRUNCATED };
+enum weir__file_state weir__store_file_state(weir_store *store);
+
 /* redis: addresses, provided by remote/ in builds that have it (WEIR__WITH_REMOTE). */
 int weir__remote_open(const char *url, weir_store **ret, weir_error *err);
 

@@ -153,7 +153,7 @@ static uint64_t count_rows(const struct weir__zone *zone)
     return count;
 }
 
-void weir__zone_info(struct weir__zone *zone, weir_zone_info *ret)
+int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret)
 {
     weir_zone_info info = {
         .size = zone->layout.size,
@@ -161,7 +161,8 @@ void weir__zone_info(struct weir__zone *zone, weir_zone_info *ret)
         .large_bytes = (uint64_t)zone->layout.units * WEIR__BLOCK_UNIT,
     };
     for (uint32_t i = 0; i < zone->layout.stripes + 2; i++) {
-        weir__stripe_lock(zone, i);
+        if (!weir__stripe_lock(zone, i))
+            return WEIR_EBUSY;
         const uint64_t *counters = zone->stripes[i].counters;
         info.keys += counters[WEIR__KEYS];
         info.evicted_fresh += counters[WEIR__EVICTED_FRESH];
@@ -175,4 +176,5 @@ void weir__zone_info(struct weir__zone *zone, weir_zone_info *ret)
         weir__stripe_unlock(zone, i);
     }
     *ret = info;
+    return 0;
 }

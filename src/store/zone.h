@@ -137,6 +137,8 @@ struct weir__zone {
         *pinned; /* whose rows no sweep of this view frees: sorted; the rows' lock guards it */
     size_t pinned_count;
     bool shared;
+    int64_t patience_us;           /* for a lock; 0: as long as it takes (weir__zone_be_patient) */
+    _Atomic int64_t held_until_us; /* one was held longer: until then nobody waits for long */
 };
 
 /* One limit of a request, as the zone sees it. */
@@ -171,14 +173,20 @@ int weir__zone_attach(uint8_t *base, uint64_t size, bool shared, struct weir__zo
                       weir_error *err);
 /* Nobody else has it open: new locks, repairs, full check. */
 int weir__zone_recover(struct weir__zone *zone, weir_error *err);
-void weir__zone_info(struct weir__zone *zone, weir_zone_info *ret);
+int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret);
 
 /* ---- zone_lock.c ---- */
 
 void weir__stripes_init(struct weir__zone *zone);
-void weir__stripe_lock_slow(struct weir__zone *zone, uint32_t stripe);
+/* Who locks a shared zone waits at most so long; 0: as long as it takes, which is how a zone begins. Beyond it the
+ * request fails with WEIR__HELD and nothing is changed. After that, for a second, others wait only a moment. */
+void weir__zone_be_patient(struct weir__zone *zone, int64_t us);
+/* Whether somebody was found to hold a lock too long just now. */
+bool weir__zone_is_held(struct weir__zone *zone);
+/* These: false where patience ended. */
+bool weir__stripe_lock_slow(struct weir__zone *zone, uint32_t stripe);
 bool weir__stripe_trylock(struct weir__zone *zone, uint32_t stripe);
-void weir__stripes_lock_all(struct weir__zone *zone);
+bool weir__stripes_lock_all(struct weir__zone *zone) __attribute__((warn_unused_result));
 void weir__stripes_unlock_all(struct weir__zone *zone);
 
 static inline bool weir__word_trylock(_Atomic uint32_t *word)
@@ -188,10 +196,12 @@ static inline bool weir__word_trylock(_Atomic uint32_t *word)
                                                    memory_order_relaxed);
 }
 
-static inline void weir__stripe_lock(struct weir__zone *zone, uint32_t stripe)
+__attribute__((warn_unused_result)) static inline bool weir__stripe_lock(struct weir__zone *zone,
+                                                                         uint32_t stripe)
 {
     if (zone->shared || WEIR__UNLIKELY(!weir__word_trylock(&zone->stripes[stripe].word)))
-        weir__stripe_lock_slow(zone, stripe);
+        return weir__stripe_lock_slow(zone, stripe);
+    return true;
 }
 
 static inline void weir__stripe_unlock(struct weir__zone *zone, uint32_t stripe)
@@ -223,8 +233,9 @@ uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, 
                         uint32_t *ret_sweeps);
 
 /* Gives each of these rules a row, and has this process keep it, until the next call: n are sorted by
- * weir__rule_order, no two alike, and no more than there are rows. They are malloc'ed and the zone's from now on. */
-void weir__rows_pin(struct weir__zone *zone, struct weir__rule *rules, size_t n, int64_t now_us);
+ * weir__rule_order, no two alike, and no more than there are rows. They are malloc'ed and the zone's from now on,
+ * unless WEIR__HELD comes back. */
+int weir__rows_pin(struct weir__zone *zone, struct weir__rule *rules, size_t n, int64_t now_us);
 int weir__rule_order(const void *a, const void *b);
 
 /* The row a slot names, or NULL where it cannot be. */
@@ -400,12 +411,16 @@ void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe);
 
 /* Internal: a rule's row is no longer its. */
 #define WEIR__STALE (-1000)
+/* Internal: a lock is held longer than we wait for it; WEIR_EBUSY for callers. */
+#define WEIR__HELD (-1001)
 
 /* An all-or-nothing group at one instant: n ops, at most WEIR_LIMITS_MAX, each with its own answer. */
 int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode);
 int weir__zone_settle(struct weir__zone *zone, struct weir__op *ops, size_t n,
                       const struct weir__correction *correction);
 int weir__zone_lease(struct weir__zone *zone, struct weir__op *op, enum weir__lease_verb verb);
-bool weir__zone_reset(struct weir__zone *zone, const uint64_t hash[2], int64_t now_us);
+/* *ret_live: whether there was a state that is not fresh. */
+int weir__zone_reset(struct weir__zone *zone, const uint64_t hash[2], int64_t now_us,
+                     bool *ret_live);
 
 #endif

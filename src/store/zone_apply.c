@@ -11,8 +11,8 @@ struct locked {
     size_t count;
 };
 
-/* Locks the stripes of all ops, ascending, each once. */
-static void lock_stripes(struct weir__zone *zone, const struct weir__op *ops, size_t n,
+/* Locks the stripes of all ops, ascending, each once; false: one of them is held, and none is ours. */
+static bool lock_stripes(struct weir__zone *zone, const struct weir__op *ops, size_t n,
                          struct locked *ret)
 {
     ret->count = 0;
@@ -27,8 +27,14 @@ static void lock_stripes(struct weir__zone *zone, const struct weir__op *ops, si
             ret->stripes[j] = ret->stripes[j - 1];
         ret->stripes[at] = stripe;
     }
-    for (size_t i = 0; i < ret->count; i++)
-        weir__stripe_lock(zone, ret->stripes[i]);
+    for (size_t i = 0; i < ret->count; i++) {
+        if (WEIR__LIKELY(weir__stripe_lock(zone, ret->stripes[i])))
+            continue;
+        while (i > 0)
+            weir__stripe_unlock(zone, ret->stripes[--i]);
+        return false;
+    }
+    return true;
 }
 
 static void unlock_stripes(struct weir__zone *zone, const struct locked *locked)
@@ -126,7 +132,10 @@ static int decide(struct weir__zone *zone, struct weir__op *ops, size_t n, enum 
 #define WITH_LOCKS(zone, ops, n, code, action)                                                     \
     for (int tries = 0;; tries++) {                                                                \
         struct locked locked;                                                                      \
-        lock_stripes(zone, ops, n, &locked);                                                       \
+        if (!lock_stripes(zone, ops, n, &locked)) {                                                \
+            code = WEIR__HELD;                                                                     \
+            break;                                                                                 \
+        }                                                                                          \
         code = (action);                                                                           \
         unlock_stripes(zone, &locked);                                                             \
         if (WEIR__LIKELY(code != WEIR_EBUSY))                                                      \
@@ -135,9 +144,16 @@ static int decide(struct weir__zone *zone, struct weir__op *ops, size_t n, enum 
             code = WEIR_EDAMAGED;                                                                  \
             break;                                                                                 \
         }                                                                                          \
-        weir__stripes_lock_all(zone);                                                              \
+        if (!weir__stripes_lock_all(zone)) {                                                       \
+            code = WEIR__HELD;                                                                     \
+            break;                                                                                 \
+        }                                                                                          \
         weir__blocks_rebuild(zone);                                                                \
         weir__stripes_unlock_all(zone);                                                            \
+        if (WEIR__UNLIKELY(weir__zone_is_held(zone))) { /* they may be suspect still */            \
+            code = WEIR__HELD;                                                                     \
+            break;                                                                                 \
+        }                                                                                          \
     }
 
 /* One limit with a small state, nearly every request: nothing can fail once it is judged. */
@@ -145,7 +161,8 @@ static int take_small(struct weir__zone *zone, struct weir__op *op)
 {
     const struct weir__algorithm *algorithm = weir__algorithm_of(op->rule);
     uint32_t stripe = weir__stripe_of(zone, op->home);
-    weir__stripe_lock(zone, stripe);
+    if (WEIR__UNLIKELY(!weir__stripe_lock(zone, stripe)))
+        return WEIR__HELD;
     int code = load(zone, op);
     if (WEIR__LIKELY(code == 0)) {
         judge(op);
@@ -229,12 +246,14 @@ int weir__zone_lease(struct weir__zone *zone, struct weir__op *op, enum weir__le
     return code;
 }
 
-bool weir__zone_reset(struct weir__zone *zone, const uint64_t hash[2], int64_t now_us)
+int weir__zone_reset(struct weir__zone *zone, const uint64_t hash[2], int64_t now_us,
+                     bool *ret_live)
 {
     uint32_t home = weir__home_of(zone, hash[1]);
     uint32_t stripe = weir__stripe_of(zone, home);
-    weir__stripe_lock(zone, stripe);
-    bool live = weir__table_reset(zone, hash[0] | !hash[0], home, now_us);
+    if (!weir__stripe_lock(zone, stripe))
+        return WEIR__HELD;
+    *ret_live = weir__table_reset(zone, hash[0] | !hash[0], home, now_us);
     weir__stripe_unlock(zone, stripe);
-    return live;
+    return 0;
 }

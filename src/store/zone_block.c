@@ -110,7 +110,8 @@ bool weir__block_is_used(const struct weir__zone *zone, uint32_t unit, unsigned 
 
 bool weir__block_alloc(struct weir__zone *zone, unsigned order, uint32_t *ret_unit)
 {
-    weir__stripe_lock(zone, weir__blocks_stripe(zone));
+    if (!weir__stripe_lock(zone, weir__blocks_stripe(zone)))
+        return false;
     bool done = !atomic_load(&zone->header->blocks_suspect) && take(zone, order, ret_unit);
     weir__stripe_unlock(zone, weir__blocks_stripe(zone));
     return done;
@@ -118,7 +119,11 @@ bool weir__block_alloc(struct weir__zone *zone, unsigned order, uint32_t *ret_un
 
 void weir__block_free(struct weir__zone *zone, uint32_t unit, unsigned order)
 {
-    weir__stripe_lock(zone, weir__blocks_stripe(zone));
+    if (!weir__stripe_lock(zone,
+                           weir__blocks_stripe(zone))) { /* nobody's, until the next rebuild */
+        atomic_store(&zone->header->blocks_suspect, 1);
+        return;
+    }
     if (!atomic_load(&zone->header->blocks_suspect) && weir__block_is_used(zone, unit, order))
         give(zone, unit, order);
     weir__stripe_unlock(zone, weir__blocks_stripe(zone));
@@ -126,7 +131,8 @@ void weir__block_free(struct weir__zone *zone, uint32_t unit, unsigned order)
 
 bool weir__block_next_used(struct weir__zone *zone, uint32_t *ret_unit, unsigned *ret_order)
 {
-    weir__stripe_lock(zone, weir__blocks_stripe(zone));
+    if (!weir__stripe_lock(zone, weir__blocks_stripe(zone)))
+        return false;
     uint32_t unit = zone->header->hand;
     bool found = false;
     for (uint32_t seen = 0; seen < zone->layout.units && !found;) {
@@ -207,7 +213,8 @@ static void mark_block(struct weir__zone *zone, const struct weir__group *group,
 
 void weir__blocks_rebuild(struct weir__zone *zone)
 {
-    weir__stripe_lock(zone, weir__blocks_stripe(zone));
+    if (!weir__stripe_lock(zone, weir__blocks_stripe(zone)))
+        return; /* they stay suspect */
     memset(zone->map, 0, zone->layout.units);
     for (uint64_t g = 0; g < zone->group_count; g++) {
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {

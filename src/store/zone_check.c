@@ -138,8 +138,14 @@ int weir__zone_check(struct weir__zone *zone, weir_error *err)
     struct survey survey = {zone, err, calloc(zone->layout.units / 8 + 1, 1)};
     if (!survey.taken)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for checking the zone");
-    weir__stripe_lock(zone, weir__rows_stripe(zone));
-    weir__stripes_lock_all(zone);
+    bool rows = weir__stripe_lock(zone, weir__rows_stripe(zone));
+    if (!rows || !weir__stripes_lock_all(zone)) {
+        if (rows)
+            weir__stripe_unlock(zone, weir__rows_stripe(zone));
+        free(survey.taken);
+        return weir__fail(err, WEIR_EBUSY, 0,
+                          "another process holds a lock of the zone; is it stopped?");
+    }
     int code = check_rows(&survey);
     for (uint32_t i = 0; i < zone->layout.stripes && code == 0; i++)
         code = check_stripe(&survey, i);

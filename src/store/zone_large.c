@@ -90,6 +90,8 @@ static int find_block(const struct search *search, unsigned order, uint32_t *ret
     struct weir__zone *zone = search->zone;
     if (weir__block_alloc(zone, order, ret_unit))
         return 0;
+    if (WEIR__UNLIKELY(weir__zone_is_held(zone)))
+        return WEIR__HELD;
     for (size_t round = 0; round < WEIR__COUNT(rounds); round++) {
         for (uint32_t i = 0; i < rounds[round]; i++) {
             if (atomic_load(&zone->header->blocks_suspect))

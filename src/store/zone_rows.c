@@ -118,11 +118,12 @@ static void evict_rows(struct weir__zone *zone, uint32_t used, uint32_t live[WEI
     evict_states(zone, evicted);
 }
 
-/* Frees the rows that no live state needs, or where all are needed, some that few do. */
-static void sweep(struct weir__zone *zone, int64_t now_us)
+/* Frees the rows that no live state needs, or where all are needed, some that few do; false: a stripe is held. */
+static bool sweep(struct weir__zone *zone, int64_t now_us)
 {
     uint32_t live[WEIR__ROWS_MAX + 1] = {0};
-    weir__stripes_lock_all(zone);
+    if (!weir__stripes_lock_all(zone))
+        return false;
     count_live(zone, now_us, live);
     atomic_fetch_add(&zone->header->sweeps, 1);
     uint32_t used = atomic_load(&zone->header->rows_used);
@@ -138,12 +139,14 @@ static void sweep(struct weir__zone *zone, int64_t now_us)
             zone->rows[i].kind = FREE_ROW;
     }
     weir__stripes_unlock_all(zone);
+    return true;
 }
 
 uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, int64_t now_us,
                         uint32_t *ret_sweeps)
 {
-    weir__stripe_lock(zone, weir__rows_stripe(zone));
+    if (WEIR__UNLIKELY(!weir__stripe_lock(zone, weir__rows_stripe(zone))))
+        return 0;
     uint32_t row = find(zone, rule);
     if (!row)
         row = make(zone, rule);
@@ -158,16 +161,27 @@ uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, 
     return row;
 }
 
-void weir__rows_pin(struct weir__zone *zone, struct weir__rule *rules, size_t n, int64_t now_us)
+int weir__rows_pin(struct weir__zone *zone, struct weir__rule *rules, size_t n, int64_t now_us)
 {
     assert(n < zone->layout.rows);
-    weir__stripe_lock(zone, weir__rows_stripe(zone));
-    free(zone->pinned);
+    struct weir__rule *old = zone->pinned;
+    size_t old_count = zone->pinned_count;
+    if (!weir__stripe_lock(zone, weir__rows_stripe(zone)))
+        return WEIR__HELD;
     zone->pinned = rules;
     zone->pinned_count = n;
-    for (size_t i = 0; i < n; i++) {
-        while (!find(zone, &rules[i]) && !make(zone, &rules[i]))
-            sweep(zone, now_us); /* which frees one at least: not all rows are pinned yet */
+    bool swept = true;
+    for (size_t i = 0; i < n && swept; i++) {
+        while (swept && !find(zone, &rules[i]) && !make(zone, &rules[i]))
+            swept = sweep(zone, now_us); /* frees one at least: not all rows are pinned yet */
+    }
+    if (!swept) {
+        zone->pinned = old;
+        zone->pinned_count = old_count;
     }
     weir__stripe_unlock(zone, weir__rows_stripe(zone));
+    if (!swept)
+        return WEIR__HELD;
+    free(old);
+    return 0;
 }

@@ -72,6 +72,20 @@ static void forget_hints(const weir_limit *limit)
         atomic_store((_Atomic uint64_t *)&limit->hints[i], 0);
 }
 
+/* No row was found: there is no room, or nobody could look. */
+static int no_row(struct weir__zone *zone)
+{
+    return weir__zone_is_held(zone) ? WEIR_EBUSY : WEIR_EFULL;
+}
+
+/* What callers are told. */
+static inline int told(int code)
+{
+    if (WEIR__LIKELY(code > WEIR__STALE))
+        return code;
+    return code == WEIR__HELD ? WEIR_EBUSY : WEIR_EFULL;
+}
+
 /* Sets an op for limit i of a list; false: no room for its row. */
 static inline bool set_op(struct weir__zone *zone, const weir_limit *limit, size_t i,
                           const uint64_t hash[2], int64_t now_us, int64_t cost, int64_t wait_us,
@@ -97,7 +111,7 @@ static int add_ops(struct weir__zone *zone, const weir_request *request, const u
     for (size_t i = 0; i < request->limit->count; i++) {
         if (!set_op(zone, request->limit, i, hash, now_us, request->cost, request->wait_us,
                     &ops[i]))
-            return WEIR_EFULL;
+            return no_row(zone);
         ops[i].lease_id = lease_id;
         ops[i].ret = rows ? &rows[i] : NULL;
     }
@@ -174,7 +188,7 @@ static int decide(weir_store *store, const weir_request *requests, size_t n, enu
             forget_hints(requests[i].limit);
     }
     if (code)
-        return code == WEIR__STALE ? WEIR_EFULL : code;
+        return told(code);
     hand_out(requests, n, group.rows);
     weir__fold(group.rows, group.count, ret);
     ret->charged = ret->allowed && mode == WEIR__TAKE ? requests[0].cost : 0;
@@ -191,7 +205,7 @@ static inline int take_one(struct weir__zone *zone, const weir_limit *limit, con
     bool small = !weir__algorithm_of(&limit->rules[0])->large; /* fails before it writes */
     for (int tries = 0; tries < STALE_RETRIES; tries++) {
         if (WEIR__UNLIKELY(!set_op(zone, limit, 0, hash, now_us, cost, wait_us, &op)))
-            return WEIR_EFULL;
+            return no_row(zone);
         op.ret = small ? ret : &row;
         bool bucket = op.rule->kind == WEIR__TOKEN_BUCKET || op.rule->kind == WEIR__LEAKY_BUCKET;
         if (bucket && weir__zone_take_quick(zone, &op))
@@ -200,7 +214,7 @@ static inline int take_one(struct weir__zone *zone, const weir_limit *limit, con
         if (WEIR__UNLIKELY(!small) && code == 0)
             *ret = row;
         if (WEIR__LIKELY(code != WEIR__STALE))
-            return code;
+            return told(code);
         forget_hints(limit);
     }
     return WEIR_EFULL;
@@ -277,7 +291,7 @@ static int settle(weir_store *store, weir_key key, const weir_limit *limit,
         if (code == WEIR__STALE)
             forget_hints(limit);
     }
-    return code == WEIR__STALE ? WEIR_EFULL : code;
+    return told(code);
 }
 
 static int change_lease(weir_store *store, weir_key key, const weir_limit *limit, size_t i,
@@ -295,15 +309,14 @@ static int change_lease(weir_store *store, weir_key key, const weir_limit *limit
         if (code == WEIR__STALE)
             forget_hints(limit);
     }
-    return code == WEIR__STALE ? WEIR_EFULL : code;
+    return told(code);
 }
 
 static int reset(weir_store *store, weir_key key, int64_t now, bool *ret)
 {
     uint64_t hash[2];
     hash_key(zone_of(store), key, hash);
-    *ret = weir__zone_reset(zone_of(store), hash, now);
-    return 0;
+    return told(weir__zone_reset(zone_of(store), hash, now, ret));
 }
 
 /* Every rule once. */
@@ -342,8 +355,11 @@ static int reserve(weir_store *store, const weir_limit *const *limits, size_t n,
                           "larger store: one row for every 4 KiB, 64 to %d of them",
                           count, rows, WEIR__ROWS_MAX);
     }
-    weir__rows_pin(zone, rules, count, now);
-    return 0;
+    int code = weir__rows_pin(zone, rules, count, now);
+    if (code == 0)
+        return 0;
+    free(rules);
+    return weir__fail(err, told(code), 0, "%s", weir_strerror(told(code)));
 }
 
 static void hash(const weir_store *store, weir_hashed *room)
@@ -355,8 +371,7 @@ static void hash(const weir_store *store, weir_hashed *room)
 
 static int info(weir_store *store, weir_zone_info *ret)
 {
-    weir__zone_info(zone_of(store), ret);
-    return 0;
+    return weir__zone_info(zone_of(store), ret);
 }
 
 static int check(weir_store *store, weir_error *err)
@@ -385,6 +400,17 @@ static const struct weir__engine engine = {
     .check = check,
     .close = close_zone,
 };
+
+const struct weir__region *weir__store_region(const weir_store *store)
+{
+    return store->engine == &engine ? &((const struct weir__zone_store *)store)->region : NULL;
+}
+
+void weir__store_be_patient(weir_store *store, int64_t us)
+{
+    if (store->engine == &engine)
+        weir__zone_be_patient(zone_of(store), us);
+}
 
 int weir__zone_store_open(const char *url, weir_store **ret, weir_error *err)
 {

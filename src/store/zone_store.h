@@ -20,4 +20,7 @@ int weir__zone_store_over(uint8_t *base, uint64_t size, unsigned large_percent, 
 /* Whether a zone of that layout could hold a rule's largest state. */
 bool weir__zone_fits(const struct weir__layout *layout, const struct weir__rule *rule);
 
+/* The region of a store that is a zone; NULL: it is another kind. */
+const struct weir__region *weir__store_region(const weir_store *store);
+
 #endif

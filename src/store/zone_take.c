@@ -11,7 +11,8 @@ bool weir__zone_take_quick(struct weir__zone *zone, const struct weir__op *op)
 {
     struct weir__group *group = &zone->groups[op->home];
     uint32_t stripe = weir__stripe_of(zone, op->home);
-    weir__stripe_lock(zone, stripe);
+    if (WEIR__UNLIKELY(!weir__stripe_lock(zone, stripe)))
+        return false; /* the long way says so */
     unsigned slot = 0;
     while (slot < WEIR__SLOTS &&
            (group->tags[slot] != op->tag || weir__packed_row(group->states[slot]) != op->row))

@@ -9,6 +9,7 @@ import tempfile
 import time
 
 import weir_server
+import http_client
 from http_client import get
 from http_api import asked
 from http_wire import problem
@@ -381,6 +382,30 @@ def test_untrusted(check):
             client.ask(get("/v1/take", fields, key_from="host", limit="fixed-window 9/h"))
             left = client.get("/v1/peek", key="localhost", limit="fixed-window 9/h").json["remaining"]
             check.equal(left, 8, "key_from=host is the request's own")
+
+
+def test_exemptions_are_counted(check):
+    """A match of an allow list counts, also where other policies have limits for the request."""
+    text = """version: 1
+policies:
+  - {name: free, match: {path: /api}, allow: [{user: root}], key: user, limit: token-bucket 1000/s}
+  - {name: also, match: {path: /api}, allow: [{user: root}], key: user, limit: token-bucket 1000/s}
+  - {name: limited, match: {path: /api}, key: user, limit: token-bucket 1000/s}
+  - {name: shut, match: {path: /api}, deny: [{user: evil}], key: user, limit: token-bucket 1000/s}
+"""
+    with weir_server.Server("--threads 1", policies=text) as server, http_client.Client(server.port) as client:
+        for user, times in (("root", 3), ("ann", 2), ("evil", 1)):
+            for _ in range(times):
+                client.post("/v1/take", {"attributes": {"path": "/api", "user": user}})
+        lines = client.get("/metrics").body.decode().splitlines()
+        found = {policy: [line for line in lines if f'policy="{policy}"' in line and "list" in line]
+                 for policy in ("free", "also", "limited", "shut")}
+        counts = {policy: sum(float(line.rsplit(" ", 1)[1]) for line in its) for policy, its in found.items()}
+        check.equal(counts, {"free": 3, "also": 3, "limited": 0, "shut": 1}, f"{found}")
+        client.post("/v1/take", {"policy": "free", "attributes": {"user": "root"}})
+        lines = client.get("/metrics").body.decode().splitlines()
+        count = sum(float(line.rsplit(" ", 1)[1]) for line in lines if 'policy="free"' in line and "list" in line)
+        check.equal(count, 4, "and alone")
 
 
 TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]

@@ -107,6 +107,13 @@ def test_no_room_for_the_log(check):
         check.equal(client.call("WEIR.PEEK", "k", LIMIT)[2], 1000000 - 1000, "all are answered")
         failed = lambda: abuse_tools.total(abuse_tools.metrics(server), "weir_access_log_lines_total", result="failed")
         check(server.wait_for(lambda: failed() >= 1000), f"the lines are counted as lost: {failed()}")
+        said = lambda: [line for line in server.errors if "/dev/full" in line and "lost" in line]  # noqa: E731
+        check(server.wait_for(said), f"and it is said: {server.errors}")
+        check("No space left" in said()[0], f"with the reason: {said()}")
+        server.stop()
+        lost = sum(int(re.search(r": (\d+) line", line)[1]) for line in said())
+        check.equal(lost, 1000, f"how many, all told: {said()}")
+        check(len(said()) <= 3, f"but not each of them: {said()}")
 
 
 def test_log_that_cannot_be_opened(check):

@@ -342,6 +342,25 @@ def test_access_log(check):
         check(all(f"user=b{i}}}" in log.read_text() for i in range(10)), "with their keys")
 
 
+def test_deleted_file(check):
+    """A file that stays away is a failing reload, told once and counted; what was in force stays. Back again, all is well."""
+    text = "version: 1\npolicies:\n  - {name: a, match: {path: /a}, key: user, limit: token-bucket 5/s}\n"
+    with weir_server.Server("--threads 1", policies=text) as server, http_client.Client(server.port) as client:
+        def failing():
+            lines = client.get("/metrics").body.decode().splitlines()
+            return [line.split()[1] for line in lines if line.startswith("weir_policy_reload_failing ")] == ["1"]
+        check(not failing(), "at first nothing fails")
+        (server.folder / "policies.yaml").unlink()
+        check(server.wait_for(failing), "it counts as failing")
+        check("policies.yaml" in server.stderr() and "nothing changed" in server.stderr(), f"it is told: {server.stderr()!r}")
+        names = [it["name"] for it in client.get("/v1/policies").json["policies"]]
+        check.equal(names, ["a"], "what was in force stays")
+        said = server.stderr().count("nothing changed")
+        server.write("policies.yaml", text.replace("name: a", "name: b"))
+        check(server.wait_for(lambda: not failing()), "back again")
+        check.equal(said, 1, "it was told once")
+
+
 TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]
 
 if __name__ == "__main__":
