@@ -1,4 +1,4 @@
-/* The keys: per policy the hottest and the most limited. A list keeps its order while somebody points at
+/* The keys: per policy the hottest, the most limited, and those that limits in shadow would limit. A list keeps its order while somebody points at
  * it or has the focus in it, so that a click never lands on another key than the one seen. */
 
 import { get } from "./api.js";
@@ -74,12 +74,14 @@ function card(policy, index) {
   const id = `keys-of-${index}`;
   const hottest = new List(policy.name, "hottest");
   const denied = new List(policy.name, "denied");
-  lists.set(policy.name, { hottest, denied });
+  const shadow = new List(policy.name, "denied");
+  shadow.part = h("div", { hidden: true }, h("h4", {}, "Limited if shadows were enforced"), shadow.items);
+  lists.set(policy.name, { hottest, denied, shadow });
   return h("article", { class: "card", "aria-labelledby": id },
     h("h3", { id }, titleOf(policy.name)),
     h("div", { class: "halves" },
       h("div", {}, h("h4", {}, "Hottest"), hottest.items, hottest.note),
-      h("div", {}, h("h4", {}, "Most limited"), denied.items, denied.note)));
+      h("div", {}, h("h4", {}, "Most limited"), denied.items, denied.note), shadow.part));
 }
 
 function showAnswer(answer) {
@@ -98,6 +100,8 @@ function showAnswer(answer) {
     if (!shown) continue;
     shown.hottest.show(policy.hottest || []);
     shown.denied.show(policy.denied || []);
+    shown.shadow.show(policy.shadow_denied || []);
+    shown.shadow.part.hidden = shown.shadow.rows.size === 0;
   }
   let note = "";
   if (all.length === 0) note = "No keys yet: nothing has been asked.";

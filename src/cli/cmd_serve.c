@@ -21,7 +21,7 @@ struct options {
     int64_t threads, max_connections, max_per_client, max_head, max_body, idle, request, drain,
         shutdown_delay, max_delay, sample;
     bool public_without_token, charge_denied, envoy_headers, envoy_merge, health_store, no_watch,
-        test_clock, demo_load, denials;
+        test_clock, demo_load, denials, log_request;
 };
 
 static const struct options defaults = {
@@ -124,6 +124,7 @@ static void set_bounds(const struct options *options, struct server_config *conf
     config->access_log = options->access_log;
     config->access_log_sample = options->sample;
     config->access_log_denials = options->denials;
+    config->access_log_request = options->log_request;
     config->public_without_token = options->public_without_token;
     config->envoy_charge_denied = options->charge_denied;
     config->envoy_headers = options->envoy_headers;
@@ -200,6 +201,7 @@ static int run(const struct cli_call *call)
         {"access-log", CLI_TEXT, &options.access_log, 0},
         {"access-log-sample", CLI_COUNT, &options.sample, 1000000000},
         {"access-log-denials", CLI_FLAG, &options.denials, 0},
+        {"access-log-request", CLI_FLAG, &options.log_request, 0},
         {"no-watch", CLI_FLAG, &options.no_watch, 0},
         {"demo-load", CLI_FLAG, &options.demo_load, 0},
         {"test-clock", CLI_FLAG, &options.test_clock, 0},
@@ -258,7 +260,8 @@ const struct cli_command cli_serve = {
             "                          decide\n"
             "  --access-log FILE       decisions as lines of JSON; - is standard output\n"
             "  --access-log-sample N   one in N; default 1\n"
-            "  --access-log-denials    every denial, whatever the sample\n"
+            "  --access-log-denials    every denial, of shadows too, whatever the sample\n"
+            "  --access-log-request    with the address, method and path of the request\n"
             "  --no-watch              do not reload when a file changes; SIGHUP still does\n"
             "  --demo-load             make-believe users, so that the dashboard shows life\n"
             "  --test-clock            let clients set the time; for tests only\n"

@@ -6,6 +6,7 @@
 #include "server/access_log_inside.h"
 #include "server/top_cut.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -160,7 +161,11 @@ static void fill(struct server_log_item *item, const struct server_log_record *r
     at = put_span(at, record->client, item->client_len);
     at = put_span(at, record->policy, item->policy_len);
     at = put_span(at, record->entry, item->entry_len);
-    put_span(at, record->key, item->key_len);
+    at = put_span(at, record->key, item->key_len);
+    at = put_span(at, record->ip, item->ip_len);
+    at = put_span(at, record->method, item->method_len);
+    at = put_span(at, record->path, item->path_len);
+    put_span(at, record->shadows, item->shadows_len);
     item->protocol = (uint8_t)record->protocol;
     item->allowed = record->allowed;
     item->verdict = record->verdict;
@@ -187,8 +192,14 @@ void server_access_log_put(struct server_log_thread *thread, const struct server
         .entry_len = kept_of(record->entry, SERVER_LOG_NAME_MAX),
         .key_len = kept_of(record->key, SERVER_LOG_KEY_MAX),
         .key_cut = record->key.len > SERVER_LOG_KEY_MAX,
+        .ip_len = kept_of(record->ip, SERVER_LOG_NAME_MAX),
+        .method_len = kept_of(record->method, SERVER_LOG_NAME_MAX),
+        .path_len = kept_of(record->path, SERVER_LOG_NAME_MAX),
+        .shadows_len = (uint16_t)record->shadows.len,
     };
-    const size_t texts = (size_t)head.client_len + head.policy_len + head.entry_len + head.key_len;
+    assert(record->shadows.len <= SERVER_LOG_SHADOWS_MAX);
+    const size_t texts = (size_t)head.client_len + head.policy_len + head.entry_len + head.key_len +
+                         head.ip_len + head.method_len + head.path_len + head.shadows_len;
     head.size = (uint32_t)((sizeof head + texts + 7) / 8 * 8);
     struct server_log_item *const item = server_log_ring_reserve(&thread->ring, head.size);
     if (!item) {

@@ -17,8 +17,9 @@
 #include "wire/http1.h"
 
 #define SERVER_LOG_RING ((size_t)256 << 10)
-#define SERVER_LOG_KEY_MAX 1024 /* bytes of a key; longer ones are cut, and the line says so */
-#define SERVER_LOG_NAME_MAX 256 /* bytes of any other text */
+#define SERVER_LOG_KEY_MAX 1024     /* bytes of a key; longer ones are cut, and the line says so */
+#define SERVER_LOG_SHADOWS_MAX 4096 /* bytes of what shadows would have denied */
+#define SERVER_LOG_NAME_MAX 256     /* bytes of any other text */
 
 struct server_access_log;
 struct server_log_thread;
@@ -39,10 +40,12 @@ struct server_log_record {
     struct weir__span entry;  /* whose limit bound */
     struct weir__span key;
     int64_t cost;
-    const weir_decision *decision; /* heeded if the verdict is "limits"; else NULL will do */
-    bool allowed;                  /* what the caller was told */
-    const char *verdict;           /* literal: limits, allow-list, deny-list, none, error */
-    uint32_t shadow_denied;        /* shadow entries that would have denied */
+    const weir_decision *decision;      /* heeded if the verdict is "limits"; else NULL will do */
+    bool allowed;                       /* what the caller was told */
+    const char *verdict;                /* literal: limits, allow-list, deny-list, none, error */
+    uint32_t shadow_denied;             /* shadow entries that would have denied */
+    struct weir__span shadows;          /* these, as the elements of a JSON array */
+    struct weir__span ip, method, path; /* what the request was, where that is wanted */
 };
 
 int server_access_log_open(const struct server_access_log_setup *setup,

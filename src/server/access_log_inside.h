@@ -40,7 +40,7 @@ struct server_access_log {
 
 /* ---- access_log_line.c ---- */
 
-#define SERVER_LOG_LINE_MAX ((size_t)16 << 10)
+#define SERVER_LOG_LINE_MAX ((size_t)24 << 10)
 void server_log_format(const struct server_log_item *item, struct weir__buffer *out);
 
 /* ---- access_log_sink.c ---- */

@@ -25,8 +25,18 @@ void server_log_format(const struct server_log_item *item, struct weir__buffer *
     if (item->entry_len)
         text = put_text(&json, "entry", text, item->entry_len);
     weir__json_put_key(&json, text, item->key_len);
+    text += item->key_len;
     if (item->key_cut)
         weir__json_put_bool(&json, "key_cut", true);
+    if (item->ip_len)
+        weir__json_put_text(&json, "ip", text, item->ip_len);
+    text += item->ip_len;
+    if (item->method_len)
+        weir__json_put_text(&json, "method", text, item->method_len);
+    text += item->method_len;
+    if (item->path_len)
+        weir__json_put_text(&json, "path", text, item->path_len);
+    text += item->path_len;
     weir__json_put_int(&json, "cost", item->cost);
     weir__json_put_bool(&json, "allowed", item->allowed);
     weir__json_put_text(&json, "verdict", item->verdict, strlen(item->verdict));
@@ -39,6 +49,11 @@ void server_log_format(const struct server_log_item *item, struct weir__buffer *
         weir__json_put_bool(&json, "degraded", item->degraded);
     }
     weir__json_put_uint(&json, "shadow_denied", item->shadow_denied);
+    if (item->shadows_len) {
+        weir__json_open(&json, "shadows", '[');
+        weir__put(out, text, item->shadows_len);
+        weir__json_close(&json, ']');
+    }
     weir__json_close(&json, '}');
     weir__put(out, "\n", 1);
 }

@@ -25,6 +25,7 @@ struct server_log_item {
     uint8_t protocol;
     bool allowed, decided, degraded, key_cut;
     uint16_t client_len, policy_len, entry_len, key_len;
+    uint16_t ip_len, method_len, path_len, shadows_len;
     uint32_t shadow_denied;
     const char *verdict;
     int64_t time_us, cost;

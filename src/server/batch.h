@@ -50,6 +50,10 @@ struct server_group {
     size_t row_count;
     size_t leased; /* planned: the request whose limits have leases */
     bool planned;  /* plan is in use, and owns the limits */
+    struct server_seen {
+        uint8_t ip_len, method_len, path_len; /* one behind the other */
+        char text[48 + 16 + 200];
+    } seen; /* planned: what the request was, for the access log */
     weir_decision *shadows;
     weir_decision (*shadow_rows)[WEIR_LIMITS_MAX];
     struct weir__plan plan; /* last: packed, it ends before its keys, or is not there at all */

@@ -3,6 +3,9 @@
 
 #include "base/clock.h"
 #include "store/store.h"
+#include "wire/json.h"
+
+#include <string.h>
 
 #define LONG_BATCH 8
 #define RANKED_ONE_IN 4
@@ -77,7 +80,42 @@ static void count_entries(struct server_thread *thread, const struct server_rule
         const struct weir__planned *it = &plan->shadow[i];
         server_count_shadow(thread->counters, rules->series.entries[it->entry->index],
                             group->shadows[i].allowed);
+        if (!group->shadows[i].allowed)
+            server_top_record(thread->top, rules->shadow_tops[it->policy->index], it->key.data,
+                              it->key.len, true);
     }
+}
+
+static uint32_t count_shadow_denied(const struct server_group *group)
+{
+    uint32_t denied = 0;
+    for (size_t i = 0; i < group->plan.shadow_count; i++)
+        denied += !group->shadows[i].allowed;
+    return denied;
+}
+
+/* What limits in shadow would have denied: policy, limit and key of each, as many as there is room for. */
+static struct weir__span put_shadows(const struct server_group *group, char *room, size_t size)
+{
+    struct weir__buffer out = weir__buffer_over(room, size);
+    size_t whole = 0;
+    for (size_t i = 0; i < group->plan.shadow_count; i++) {
+        const struct weir__planned *it = &group->plan.shadow[i];
+        struct weir__json json = {&out, false};
+        if (group->shadows[i].allowed)
+            continue;
+        if (whole > 0)
+            weir__put(&out, ",", 1);
+        weir__json_open(&json, NULL, '{');
+        weir__json_put_text(&json, "policy", it->policy->name, strlen(it->policy->name));
+        weir__json_put_text(&json, "entry", it->entry->name, strlen(it->entry->name));
+        weir__json_put_key(&json, it->key.data, it->key.len);
+        weir__json_close(&json, '}');
+        if (out.cut)
+            break;
+        whole = out.len;
+    }
+    return (struct weir__span){room, whole};
 }
 
 /* The enforced entry whose limit bound. */
@@ -108,8 +146,14 @@ static void log_plan(struct server_thread *thread, const struct server_batch *ba
         record.key = (struct weir__span){it->key.data, it->key.len};
         record.cost = it->cost;
     }
-    for (size_t i = 0; i < group->plan.shadow_count; i++)
-        record.shadow_denied += !group->shadows[i].allowed;
+    char shadows[SERVER_LOG_SHADOWS_MAX + 1];
+    const struct server_seen *seen = &group->seen;
+    record.shadow_denied = count_shadow_denied(group);
+    if (record.shadow_denied > 0)
+        record.shadows = put_shadows(group, shadows, sizeof shadows);
+    record.ip = (struct weir__span){seen->text, seen->ip_len};
+    record.method = (struct weir__span){seen->text + seen->ip_len, seen->method_len};
+    record.path = (struct weir__span){seen->text + seen->ip_len + seen->method_len, seen->path_len};
     log_decision(thread, batch->conn, &record, decision);
 }
 
@@ -130,7 +174,8 @@ static void count_plan(struct server_thread *thread, const struct server_batch *
                               decision->degraded);
         count_entries(thread, rules, group, decision);
     }
-    if (thread->log && server_access_log_wants(thread->log, decision->allowed))
+    if (thread->log &&
+        server_access_log_wants(thread->log, decision->allowed && !count_shadow_denied(group)))
         log_plan(thread, batch, group, decision);
 }
 

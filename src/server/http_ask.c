@@ -188,6 +188,26 @@ static bool find_leased(struct server_group *group)
     return found == 1;
 }
 
+/* Notes one attribute for the access log, as much of it as there is room for. */
+static uint8_t see(struct server_seen *seen, size_t at, size_t most,
+                   const struct weir__subject *finder, const char *name)
+{
+    char room[WEIR__VIEW_SCRATCH];
+    struct weir__span value;
+    if (weir__attribute_text(finder, weir__span_of(name), room, sizeof room, &value) != WEIR__FOUND)
+        return 0;
+    size_t len = value.len < most ? value.len : most;
+    memcpy(seen->text + at, value.data, len);
+    return (uint8_t)len;
+}
+
+static void see_request(struct server_seen *seen, const struct weir__subject *finder)
+{
+    seen->ip_len = see(seen, 0, 48, finder, "ip");
+    seen->method_len = see(seen, seen->ip_len, 16, finder, "method");
+    seen->path_len = see(seen, (size_t)seen->ip_len + seen->method_len, 200, finder, "path");
+}
+
 static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb verb,
                                      const struct server_params *params,
                                      const struct weir__http_request *request, int32_t stream,
@@ -221,6 +241,9 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
         return undo(conn, ret, "%s", err.message);
     }
     put_plan(ask->group, wait_of(conn, params));
+    ask->group->seen.ip_len = ask->group->seen.method_len = ask->group->seen.path_len = 0;
+    if (conn->thread->log && conn->thread->server->config.access_log_request)
+        see_request(&ask->group->seen, &finder);
     const struct weir__policy *by = ask->group->plan.by;
     if (ask->group->plan.verdict == WEIR__PLAN_DENY && !params->deny_status)
         ask->http.deny_status = (int16_t)by->deny_status;

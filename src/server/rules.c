@@ -38,6 +38,13 @@ const char server_demo_policies[] =
     "    key: ip\n"
     "    limit: sliding-log 5/m\n";
 
+static const char no_policies[] = "version: 1\npolicies: []\n";
+
+bool server_has_demo(const struct server *server)
+{
+    return !server->config.policies_path && server->config.envoy_count == 0;
+}
+
 static pthread_mutex_t newest_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -198,9 +205,10 @@ static int load_policies(const struct server *server, struct server_rules *rules
                    !strncmp(server->config.store_url, "rediss+cluster:", 15);
     char *text = NULL;
     size_t len = 0;
+    const char *built_in = server_has_demo(server) ? server_demo_policies : no_policies;
     if (!path)
-        return weir__policies_parse(server_demo_policies, strlen(server_demo_policies),
-                                    "the demonstration", cluster, &rules->policies, err);
+        return weir__policies_parse(built_in, strlen(built_in), "the demonstration", cluster,
+                                    &rules->policies, err);
     int code = server_rules_read_file(path, &text, &len, err);
     if (code == 0)
         code = weir__policies_parse(text, len, path, cluster, &rules->policies, err);
@@ -218,15 +226,29 @@ static void tell_warnings(const struct weir__policies *policies)
         server_tell("warning: there is more; `weir check` says all of it");
 }
 
+static uint32_t shadow_top(struct server *server, const struct weir__policy *policy)
+{
+    char name[WEIR__POLICY_NAME_MAX + sizeof SERVER_TOP_SHADOW];
+    snprintf(name, sizeof name, "%s" SERVER_TOP_SHADOW, policy->name);
+    return server_top_policy(server->top, name);
+}
+
 static int resolve_counters(struct server *server, struct server_rules *rules, weir_error *err)
 {
     size_t count = weir__policies_count(rules->policies);
     rules->tops = calloc(count ? count : 1, sizeof *rules->tops);
-    if (!rules->tops || server_metrics_resolve(server->metrics, rules->policies, &rules->series))
+    rules->shadow_tops = calloc(count ? count : 1, sizeof *rules->shadow_tops);
+    if (!rules->tops || !rules->shadow_tops ||
+        server_metrics_resolve(server->metrics, rules->policies, &rules->series))
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the policies' counters");
-    for (size_t i = 0; i < count; i++)
-        rules->tops[i] =
-            server_top_policy(server->top, weir__policies_at(rules->policies, i)->name);
+    for (size_t i = 0; i < count; i++) {
+        const struct weir__policy *policy = weir__policies_at(rules->policies, i);
+        bool shadow = false;
+        for (size_t j = 0; j < policy->entry_count; j++)
+            shadow = shadow || policy->entries[j].shadow;
+        rules->tops[i] = server_top_policy(server->top, policy->name);
+        rules->shadow_tops[i] = shadow ? shadow_top(server, policy) : SERVER_TOP_OTHER;
+    }
     return server_envoy_resolve(server, rules, err);
 }
 
@@ -263,6 +285,7 @@ static void free_rules(struct server_rules *rules)
     weir__envoy_free(rules->envoy);
     server_series_ids_free(&rules->series);
     free(rules->tops);
+    free(rules->shadow_tops);
     free(rules->envoy_rules);
     free(rules->envoy_domains);
     free(rules);

@@ -211,7 +211,8 @@ static void greet(void)
     }
     printf("store: %s, policies: %s\n", server.store_kind,
            server.config.policies_path ? server.config.policies_path
-                                       : "the built-in demonstration");
+           : server_has_demo(&server)  ? "the built-in demonstration"
+                                       : "none but Envoy's");
     fflush(stdout);
 }
 

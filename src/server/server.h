@@ -69,8 +69,9 @@ struct server_config {
     const char *access_log;
     int64_t access_log_sample;
     bool access_log_denials;
-    bool watch;        /* reload when the files change */
-    bool health_store; /* no longer healthy while the store cannot decide */
+    bool access_log_request; /* address, method and path of what policies decide */
+    bool watch;              /* reload when the files change */
+    bool health_store;       /* no longer healthy while the store cannot decide */
     bool test_clock;
     bool demo_load;
     const char *const *allowed_hosts; /* NULL-terminated, beside loopback names */
@@ -82,6 +83,7 @@ struct server_rules {
     struct weir__policies *policies;
     struct weir__envoy *envoy; /* NULL: none */
     struct server_series_ids series;
+    uint32_t *shadow_tops; /* likewise, of the keys that limits in shadow would have denied */
     uint32_t *tops;        /* a top-K id a policy, by its index */
     uint32_t *envoy_rules; /* ids of counters, by a rule's index */
     struct server_envoy_domain {
@@ -144,6 +146,8 @@ struct server_rules *server_rules_newest(struct server *server, struct server_ru
 bool server_rules_stale(struct server *server);
 /* The whole text of a file, malloc'ed. */
 int server_rules_read_file(const char *path, char **ret, size_t *ret_len, weir_error *err);
+/* Whether the built-in demonstration is in force: nobody named a file. */
+bool server_has_demo(const struct server *server);
 /* The built-in demonstration's text. */
 extern const char server_demo_policies[];
 

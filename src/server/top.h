@@ -33,6 +33,8 @@
 #define SERVER_TOP_TABLE_BYTES 31488 /* of both lists, likewise */
 #define SERVER_TOP_POLICIES_MAX 256
 #define SERVER_TOP_SHOWN_MAX 64 /* keys a list in the report */
+/* Behind a policy's name: the table of the keys that its limits in shadow would have denied. */
+#define SERVER_TOP_SHADOW "\tshadow"
 /* Ids that are always there. */
 #define SERVER_TOP_ADHOC 0 /* policy "" */
 #define SERVER_TOP_OTHER 1 /* policies for which there was no room */
@@ -66,7 +68,7 @@ void server_top_record(struct server_top_thread *thread, uint32_t policy, const 
 /* Bytes enough for the report as things stand, the NUL included. */
 size_t server_top_room(struct server_top *top, size_t shown);
 /* The body of GET /v1/top: {"half_life":30,"policies":[{"name","hottest":[{"key","rate"}],
- * "denied":[…]}]}, at most `shown` keys a list, rates per second. A key that is not UTF-8 is
+ * "denied":[…],"shadow_denied":[…]}]}, at most `shown` keys a list, rates per second. A key that is not UTF-8 is
  * "key_base64", a cut one has "cut":true. `policy` NULL: all that have any. */
 void server_top_json(struct server_top *top, const char *policy, size_t shown, int64_t now_us,
                      struct weir__buffer *out);

@@ -97,17 +97,38 @@ static void put_list(struct weir__json *json, const char *name, const struct ser
     weir__json_close(json, ']');
 }
 
+/* The table of a policy's limits in shadow; the count: it has none. */
+static uint32_t shadow_of(const struct server_top *top, uint32_t id)
+{
+    const size_t len = strlen(top->names[id]);
+    uint32_t i = 0;
+    while (i < top->count && (strncmp(top->names[i], top->names[id], len) != 0 ||
+                              strcmp(top->names[i] + len, SERVER_TOP_SHADOW) != 0))
+        i++;
+    return i;
+}
+
+static bool is_shadow(const char *name)
+{
+    const size_t len = strlen(name), end = strlen(SERVER_TOP_SHADOW);
+    return len > end && !strcmp(name + len - end, SERVER_TOP_SHADOW);
+}
+
 static void put_policy(struct server_top *top, struct weir__json *json, uint32_t id, size_t shown,
                        int64_t now_us)
 {
+    const uint32_t shadow = shadow_of(top, id);
+    const bool watched = shadow < top->count && gather(top, shadow, SERVER_TOP_DENIED, now_us) > 0;
     size_t n = gather(top, id, SERVER_TOP_HOTTEST, now_us);
-    if (n == 0) /* what is denied is asked for, too */
+    if (n == 0 && !watched) /* what is denied is asked for, too */
         return;
     weir__json_open(json, NULL, '{');
     weir__json_put_text(json, "name", top->names[id], strlen(top->names[id]));
     put_list(json, "hottest", top->rows, n < shown ? n : shown);
     n = gather(top, id, SERVER_TOP_DENIED, now_us);
     put_list(json, "denied", top->rows, n < shown ? n : shown);
+    n = watched ? gather(top, shadow, SERVER_TOP_DENIED, now_us) : 0;
+    put_list(json, "shadow_denied", top->rows, n < shown ? n : shown);
     weir__json_close(json, '}');
 }
 
@@ -121,7 +142,7 @@ void server_top_json(struct server_top *top, const char *policy, size_t shown, i
     weir__json_put_uint(&json, "half_life", SERVER_TOP_HALF_LIFE_S);
     weir__json_open(&json, "policies", '[');
     for (uint32_t id = 0; id < top->count; id++) {
-        if (!policy || !strcmp(policy, top->names[id]))
+        if (!is_shadow(top->names[id]) && (!policy || !strcmp(policy, top->names[id])))
             put_policy(top, &json, id, shown, now_us);
     }
     weir__json_close(&json, ']');
@@ -137,7 +158,7 @@ size_t server_top_room(struct server_top *top, size_t shown)
     size_t room = 64;
     pthread_mutex_lock(&top->lock);
     for (uint32_t id = 0; id < top->count; id++)
-        room += 64 + 6 * strlen(top->names[id]) + SERVER_TOP_LISTS * shown * row;
+        room += 96 + 6 * strlen(top->names[id]) + SERVER_TOP_LISTS * shown * row;
     pthread_mutex_unlock(&top->lock);
     return room;
 }

@@ -20,7 +20,8 @@ _weir_options() {
             --headers --host --token-file --admin-token-file --public-without-token --threads \
             --max-connections --max-per-client --max-head --max-body --max-delay --idle-timeout \
             --request-timeout --drain-timeout --max-connection-age --max-connection-age-grace \
-            --health-store --shutdown-delay --access-log --access-log-sample --access-log-denials --no-watch \
+            --health-store --shutdown-delay --access-log --access-log-sample --access-log-denials \
+            --access-log-request --no-watch \
             --demo-load --test-clock --help"
         ;;
     top) echo "--token --once --json --help" ;;
