@@ -129,7 +129,7 @@ static void test_slots_failure(void)
     CHECK_INT(server_rls_take(store, &plan, &err), WEIR_EUNREACHABLE);
     CHECK(!strcmp(err.message, "the store cannot decide: no server could be reached in time"));
     CHECK_INT(weir__grpc_code_of(err.code), WEIR__GRPC_UNAVAILABLE);
-    CHECK_INT(server_rls_http_status(err.code), 500);
+    CHECK_INT(server_rls_http_status(err.code), 503);
     CHECK_INT(gate.settles, 1);
     gate.decide = 0;
     CHECK_INT(left_of("five"), 5);

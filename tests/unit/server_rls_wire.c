@@ -219,8 +219,8 @@ static void test_json_requests(void)
     CHECK_INT(plan_it(), WEIR_EINVAL);
     CHECK_INT(server_rls_http_status(WEIR_EINVAL), 400);
     CHECK_INT(server_rls_http_status(WEIR_ESHARED), 400);
-    CHECK_INT(server_rls_http_status(WEIR_EUNREACHABLE), 500);
-    CHECK_INT(server_rls_http_status(WEIR_EFULL), 500);
+    CHECK_INT(server_rls_http_status(WEIR_EUNREACHABLE), 503);
+    CHECK_INT(server_rls_http_status(WEIR_EFULL), 503);
 }
 
 static void test_json_largest(void)
