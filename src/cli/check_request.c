@@ -1,7 +1,6 @@
 /* What one request would take, by the policies of a file. */
 #include "cli/check.h"
 
-#include "base/utf8.h"
 #include "cli/json.h"
 #include "policy/view.h"
 
@@ -81,18 +80,8 @@ int cli_plan_request(const struct cli_call *call, const struct weir__policies *p
 /* A key's values are a stranger's bytes. */
 static void print_key(weir_key key)
 {
-    const char *text = key.data;
     fputs("    key ", stdout);
-    for (size_t at = 0; at < key.len;) {
-        size_t n = weir__utf8_length(text + at, key.len - at);
-        bool control =
-            n == 2 && (unsigned char)text[at] == 0xc2 && (unsigned char)text[at + 1] < 0xa0;
-        if (n > 0 && !control)
-            fwrite(text + at, 1, n, stdout);
-        else
-            putchar('?');
-        at += n > 0 ? n : 1;
-    }
+    cli_print_masked(key.data, key.len);
     putchar('\n');
 }
 

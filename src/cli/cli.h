@@ -134,6 +134,8 @@ struct cli_shown {
 };
 struct cli_shown cli_show(const char *text, size_t len);
 struct cli_shown cli_show_text(const char *text);
+/* The whole of it to stdout, however long, masked likewise. */
+void cli_print_masked(const char *text, size_t len);
 
 /* A time for people: three digits or so, rounded up, so that it is never early. */
 struct cli_span {

@@ -19,8 +19,10 @@ static const struct weir__json_node *member(const struct weir__json_node *object
 static void print_text(const struct weir__json_node *object, const char *name, const char *before)
 {
     const struct weir__json_node *node = member(object, name, WEIR__JSON_STRING);
-    if (node && node->len > 0)
-        printf("%s%s", before, cli_show(node->text, node->len).text);
+    if (!node || node->len == 0)
+        return;
+    fputs(before, stdout);
+    cli_print_masked(node->text, node->len);
 }
 
 static int64_t number(const struct weir__json_node *object, const char *name)

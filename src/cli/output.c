@@ -59,6 +59,21 @@ struct cli_shown cli_show_text(const char *text)
     return cli_show(text, strlen(text));
 }
 
+void cli_print_masked(const char *text, size_t len)
+{
+    for (size_t at = 0; at < len;) {
+        size_t n = weir__utf8_length(text + at, len - at);
+        unsigned char first = (unsigned char)text[at];
+        bool control = (n == 1 && (first < ' ' || first == 0x7f)) ||
+                       (n == 2 && first == 0xc2 && (unsigned char)text[at + 1] < 0xa0);
+        if (n > 0 && !control)
+            fwrite(text + at, 1, n, stdout);
+        else
+            putchar('?');
+        at += n > 0 ? n : 1;
+    }
+}
+
 struct cli_span cli_exact(int64_t microseconds)
 {
     struct cli_span span;
