@@ -1,8 +1,11 @@
 /* See keys.h. */
 #include "policy/keys.h"
 
+#include "base/hash.h"
 #include "wire/sha1.h"
 
+#include <assert.h>
+#include <inttypes.h>
 #include <string.h>
 
 #define HASH (WEIR__SHA1_HEX_SIZE - 1)
@@ -57,7 +60,7 @@ static void put_value(struct weir__buffer *buffer, const char *text, size_t len)
 /* ---- putting together ---- */
 
 /* Longest text of all parts before it is hashed: names, "lower()", '=', ',', escaped values. */
-#define PARTS_ROOM (WEIR__KEY_FORM_MAX * (WEIR__ATTRIBUTE_NAME_MAX + 16 + 3 * WEIR__KEY_VALUE_MAX))
+#define PARTS_ROOM (WEIR__KEY_FORM_MAX * (WEIR__ATTRIBUTE_NAME_MAX + 32 + 3 * WEIR__KEY_VALUE_MAX))
 
 static void put_whole(struct weir__buffer *buffer, const char *policy, const char *entry,
                       const struct weir__buffer *parts)
@@ -90,9 +93,36 @@ static void put_address(struct weir__buffer *buffer, const struct weir__key_part
     weir__put_network(buffer, &network);
 }
 
+static void put_part(struct weir__buffer *buffer, const struct weir__key_part *part,
+                     const struct weir__view *view)
+{
+    if (view->attributes->items[part->attribute].spelling == WEIR__AS_ADDRESS)
+        put_address(buffer, part, view);
+    else
+        put_value(buffer, view->values[part->attribute].data, view->values[part->attribute].len);
+}
+
+/* Of what would stand there. Nobody without the secret can tell the value by trying, and it is the same for as long
+ * as the secret is. */
+static void put_hashed(struct weir__buffer *buffer, const struct weir__key_part *part,
+                       const uint64_t *secret, const struct weir__view *view)
+{
+    char room[3 * WEIR__KEY_VALUE_MAX + WEIR__SHA1_HEX_SIZE];
+    struct weir__buffer value = weir__buffer_over(room, sizeof room);
+    uint64_t hash[2];
+    put_part(&value, part, view);
+    assert(!value.cut);
+    if (!secret) {
+        weir__put(buffer, "?", 1);
+        return;
+    }
+    weir__hash(secret, value.data, value.len, hash);
+    weir__put_format(buffer, "%016" PRIx64, hash[0]);
+}
+
 enum weir__key_made weir__put_key(struct weir__buffer *buffer, const char *policy,
                                   const char *entry, const struct weir__key_form *form, bool empty,
-                                  struct weir__view *view)
+                                  const uint64_t *secret, struct weir__view *view)
 {
     char room[PARTS_ROOM];
     struct weir__buffer parts = weir__buffer_over(room, sizeof room);
@@ -106,11 +136,10 @@ enum weir__key_made weir__put_key(struct weir__buffer *buffer, const char *polic
         if (!weir__view_has(view, part->attribute) || view->values[part->attribute].len == 0) {
             if (!empty)
                 return WEIR__KEY_MISSING;
-        } else if (view->attributes->items[part->attribute].spelling == WEIR__AS_ADDRESS) {
-            put_address(&parts, part, view);
+        } else if (part->hashed) {
+            put_hashed(&parts, part, secret, view);
         } else {
-            put_value(&parts, view->values[part->attribute].data,
-                      view->values[part->attribute].len);
+            put_part(&parts, part, view);
         }
     }
     put_whole(buffer, policy, entry, &parts);

@@ -65,8 +65,9 @@ static enum weir__key_made make_key(struct planning *planning, const struct weir
 {
     struct weir__buffer *keys = &planning->keys;
     size_t start = keys->len;
-    enum weir__key_made made = weir__put_key(keys, policy->name, entry->name, &body->key,
-                                             body->missing == WEIR__MISSING_EMPTY, &planning->view);
+    enum weir__key_made made = weir__put_key(
+        keys, policy->name, entry->name, &body->key, body->missing == WEIR__MISSING_EMPTY,
+        planning->set->keyed ? planning->set->secret : NULL, &planning->view);
     *ret = (weir_key){keys->data + start, keys->len - start};
     return made;
 }

@@ -144,6 +144,17 @@ const char *weir__policies_attribute(const struct weir__policies *policies, size
     return policies->attributes.items[i].text;
 }
 
+bool weir__policies_hash(const struct weir__policies *policies)
+{
+    return policies->hashes;
+}
+
+void weir__policies_set_secret(struct weir__policies *policies, const uint64_t secret[2])
+{
+    memcpy(policies->secret, secret, sizeof policies->secret);
+    policies->keyed = true;
+}
+
 const weir_limit *const *weir__policies_limits(const struct weir__policies *policies,
                                                size_t *ret_count)
 {

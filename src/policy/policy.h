@@ -57,6 +57,9 @@ const char *weir__policies_attribute(const struct weir__policies *policies, size
                                      bool *ret_known);
 /* The file's i-th part that is allowed but hardly meant, with its place; NULL: there are no more. */
 const char *weir__policies_warning(const struct weir__policies *policies, size_t i);
+/* Whether keys are hashed (hash(NAME)), and the secret to do it by: set it before the set is used. */
+bool weir__policies_hash(const struct weir__policies *policies);
+void weir__policies_set_secret(struct weir__policies *policies, const uint64_t secret[2]);
 /* All limits that it may hold requests against. */
 const weir_limit *const *weir__policies_limits(const struct weir__policies *policies,
                                                size_t *ret_count);

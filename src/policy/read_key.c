@@ -77,21 +77,41 @@ static int read_attribute(struct weir__reader *reader, const struct weir__yaml_n
     return slash ? read_bits(reader, node, slash, ret) : 0;
 }
 
+/* What stands in hash(…), as a node of its own. */
+static bool is_hash(struct weir__reader *reader, const struct weir__yaml_node *node,
+                    struct weir__yaml_node *ret)
+{
+    static const char call[] = "hash(";
+    size_t len = sizeof call - 1;
+    if (node->len < len + 2 || memcmp(node->text, call, len) || node->text[node->len - 1] != ')')
+        return false;
+    *ret = *node;
+    ret->len = node->len - len - 1;
+    ret->text = weir__arena_text(&reader->set->arena, node->text + len, ret->len);
+    return true;
+}
+
 static int read_part(struct weir__reader *reader, const struct weir__yaml_node *node,
                      struct weir__key_part *ret)
 {
     struct weir__span text = {"", 0};
+    struct weir__yaml_node inner;
     int code = weir__read_text(reader, node, "key", &text);
     if (code)
         return code;
     if (text.len >= 2 && text.data[0] == '\'' && text.data[text.len - 1] == '\'')
         return read_constant(reader, node, ret);
-    code = read_attribute(reader, node, ret);
+    ret->hashed = is_hash(reader, node, &inner);
+    reader->set->hashes = reader->set->hashes || ret->hashed;
+    if (ret->hashed && !inner.text)
+        return weir__reader_no_memory(reader);
+    code = read_attribute(reader, ret->hashed ? &inner : node, ret);
     if (code)
         return code;
-    char room[WEIR__ATTRIBUTE_NAME_MAX + 16];
+    char room[WEIR__ATTRIBUTE_NAME_MAX + 32];
     struct weir__buffer buffer = weir__buffer_over(room, sizeof room);
-    weir__put_format(&buffer, "%s=", reader->set->attributes.items[ret->attribute].text);
+    weir__put_format(&buffer, ret->hashed ? "hash(%s)=" : "%s=",
+                     reader->set->attributes.items[ret->attribute].text);
     ret->text = weir__arena_text(&reader->set->arena, room, buffer.len);
     return ret->text ? 0 : weir__reader_no_memory(reader);
 }
@@ -106,9 +126,11 @@ static void put_part(struct weir__buffer *buffer, const struct weir__key_part *p
         return;
     }
     const struct weir__attribute *attribute = &attributes->items[part->attribute];
+    weir__put_text(buffer, part->hashed ? "hash(" : "");
     weir__put_text(buffer, attribute->text);
     if (attribute->spelling == WEIR__AS_ADDRESS)
         weir__put_format(buffer, "/%d/%d", part->bits4, part->bits6);
+    weir__put_text(buffer, part->hashed ? ")" : "");
 }
 
 static const char *text_of(const struct weir__reader *reader, const struct weir__key_part *parts,

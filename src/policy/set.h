@@ -72,6 +72,9 @@ struct weir__policies {
     size_t limit_count, limit_room;
     enum weir__field_style style;
     bool cluster;
+    bool hashes;                                    /* a key has a hash(…) in it */
+    bool keyed;                                     /* secret is set */
+    uint64_t secret[2];                             /* of hash(…) */
     struct weir__warning *warnings, **last_warning; /* in the file's order */
 };
 

@@ -6,6 +6,7 @@
 #include "server/conn.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "store/store.h"
 
 #include <errno.h>
@@ -198,6 +199,26 @@ int server_rules_read_file(const char *path, char **ret, size_t *ret_len, weir_e
 
 /* ---- loading ---- */
 
+/* Keys with a hash(…) need a secret that is the same tomorrow, and on every server that shares the store. */
+static int give_secret(const struct server *server, struct weir__policies *policies,
+                       weir_error *err)
+{
+    static const char purpose[] = "weir: the secret of hashed keys";
+    uint64_t secret[2];
+    const char *given = getenv("WEIR_RECEIPT_SECRET");
+    if (!weir__policies_hash(policies))
+        return 0;
+    if (server->remote && (!given || !*given))
+        return weir__fail(
+            err, WEIR_EINVAL, 0,
+            "%s: a key has a hash(), which needs a secret that all servers of the store "
+            "share; set $WEIR_RECEIPT_SECRET",
+            server->config.policies_path);
+    weir__hash(server->receipt_secret, purpose, sizeof purpose - 1, secret);
+    weir__policies_set_secret(policies, secret);
+    return 0;
+}
+
 static int load_policies(const struct server *server, struct server_rules *rules, weir_error *err)
 {
     const char *path = server->config.policies_path;
@@ -213,7 +234,7 @@ static int load_policies(const struct server *server, struct server_rules *rules
     if (code == 0)
         code = weir__policies_parse(text, len, path, cluster, &rules->policies, err);
     free(text);
-    return code;
+    return code ? code : give_secret(server, rules->policies, err);
 }
 
 /* Says what is hardly meant; the rest of a long list is for weir check. */

@@ -3,6 +3,7 @@
 import atexit
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -275,6 +276,50 @@ def test_rows(check):
         server.write("policies.yaml", many)
         problem(check, client.post("/v1/reload"), 409, "rows for 64", "too many, by a reload")
         check.equal(client.get("/v1/take", attr_path="/ip", attr_ip="192.0.2.1").status, 200, "nothing changed")
+
+
+def test_hashed_keys(check):
+    """hash(NAME): logs, rankings and answers have a hash in place of the value, and an operator can find it."""
+    policies = "version: 1\npolicies:\n  - {name: partners, key: hash(header.x-api-key), limit: fixed-window 3/366d}\n"
+    secret = "k-8f2a-very-secret"
+    found = []
+    with weir_server.Server("--store file:zone --access-log log", policies=policies) as server:
+        for _ in range(2):  # a restart changes nothing
+            with http_client.Client(server.port) as client:
+                taken = client.ask(get("/v1/take", {"x-api-key": secret}, detail=1))
+                explained = client.post("/v1/explain", {"policy": "partners", "key": secret})
+                top = client.get("/v1/top")
+                found += [taken.json["limits"][0]["key"], explained.json["limits"][0]["key"],
+                          top.json["policies"][0]["hottest"][0]["key"]]
+                left = explained.json["remaining"]
+                check(secret.encode() not in taken.body + explained.body + top.body, "the value is nowhere told")
+            words = [weir_server.WEIR, "explain", "--server", server.url(), "--policy", "partners", "--key", secret]
+            done = subprocess.run(words, capture_output=True, text=True)
+            check.contains(done.stdout, found[0], f"weir explain --server: {done.stderr}")
+            server.stop()
+            server.start()
+        check.equal(left, 1, "both were charged to one key")
+        check(len(set(found)) == 1 and re.fullmatch(r"partners/\{hash\(header\.x-api-key\)=[0-9a-f]{16}\}", found[0]),
+              f"one key, by its hash: {set(found)}")
+        log = (server.folder / "log").read_text()
+        check(found[0] in log and secret not in log, f"the log: {log}")
+        with http_client.Client(server.port) as client:
+            check.equal(client.post("/v1/reset", {"policy": "partners", "key": secret}).json, {"reset": True}, "reset")
+    with weir_server.Server("--store memory:1m", policies=policies) as server, http_client.Client(server.port) as client:
+        other = client.post("/v1/explain", {"policy": "partners", "key": secret}).json["limits"][0]["key"]
+        check(other != found[0], "another zone, another secret")
+    words = f"--listen 127.0.0.1:0 --store redis://127.0.0.1:1 --policies {write_policies(policies)}"
+    code, said = weir_server.refused(words)
+    check(code not in (0, None) and "WEIR_RECEIPT_SECRET" in said, f"Redis without a secret: {code} {said}")
+    given = []
+    for _ in range(2):
+        with weir_server.Server("--store redis://127.0.0.1:1", policies=policies, env={"WEIR_RECEIPT_SECRET": "s3"}) as server, \
+                http_client.Client(server.port) as client:
+            given.append(client.post("/v1/explain", {"policy": "partners", "key": secret}).json["limits"][0]["key"])
+    check(given[0] == given[1] != found[0], f"with one, all servers have the same keys: {given}")
+    done = subprocess.run([weir_server.WEIR, "check", "-", "--request", f"header.x-api-key={secret}"], input=policies,
+                          capture_output=True, text=True)
+    check.contains(done.stdout, "partners/{hash(header.x-api-key)=?}", "weir check has no secret")
 
 
 def write_policies(text):

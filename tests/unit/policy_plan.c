@@ -714,6 +714,41 @@ static void test_given_keys(void)
         "attributes in place of a key");
 }
 
+/* hash(NAME): the same value has the same key, and nobody sees it; another secret, other keys. */
+static void test_hashed_keys(void)
+{
+    static const uint64_t secrets[][2] = {{1, 2}, {1, 3}};
+    char before[2][64] = {"", ""};
+    use(TOP "  - {name: p, key: [hash(lower(header.X-Key)), user], " LIMIT "}\n"
+            "  - {name: q, match: {ip: \"*\"}, key: hash(ip/24/48), " LIMIT "}\n");
+    CHECK_TEXT(weir__policies_at(policies, 0)->entries[0].key_text,
+               "hash(lower(header.x-key)), user");
+    CHECK_TEXT(weir__policies_at(policies, 1)->entries[0].key_text, "hash(ip/24/48)");
+    ASK({"header.x-key", "Secret", 0}, USER("u"));
+    are(keys(), "p/{hash(lower(header.x-key))=?,user=u}"); /* nobody gave a secret */
+    for (size_t i = 0; i < WEIR__COUNT(secrets); i++) {
+        weir__policies_set_secret(policies, secrets[i]);
+        ASK({"header.x-key", "Secret", 0}, USER("u"));
+        snprintf(before[i], sizeof before[i], "%s", keys());
+        CHECK_INT(strlen(before[i]),
+                  strlen("p/{hash(lower(header.x-key))=0123456789abcdef,user=u}"));
+        CHECK(!strstr(before[i], "ecret"));
+        ASK({"header.x-key", "SECRET", 0}, USER("u"));
+        are(keys(), before[i]);
+        ASK({"header.x-key", "Secres", 0}, USER("u"));
+        CHECK(strcmp(keys(), before[i]) != 0);
+    }
+    CHECK(strcmp(before[0], before[1]) != 0);
+    ASK(USER("u"));
+    CHECK_INT(plan.verdict, WEIR__PLAN_NONE); /* missing is missing */
+    ASK(IP("10.1.2.3"));
+    snprintf(before[0], sizeof before[0], "%s", keys());
+    ASK(IP("10.1.2.99"));
+    are(keys(), before[0]);
+    ASK(IP("10.1.3.3"));
+    CHECK(strcmp(keys(), before[0]) != 0);
+}
+
 /* ---- a cluster ---- */
 
 static void test_give_back(void)
@@ -793,6 +828,7 @@ int main(void)
     test_costs();
     test_named();
     test_given_keys();
+    test_hashed_keys();
     test_give_back();
     test_asked_once();
     test_too_long_to_respell();
