@@ -375,7 +375,9 @@ def client(dice, number, numbers, world):
     way = dice.choice((over_http1, over_http1, over_http2, over_resp))
     manner = dice.choice(("fair", "fair", "half", "reset", "close", "slow", "slow reset", "mad", "cut"))
     count = dice.choice((1, 2, 5, 20, 70, 150)) if dice.random() < 0.9 else 400
-    longest = 15 if manner in ("fair", "half", "slow", "mad") else dice.choice((15, 1000))
+    longest = 2 + 40 // count  # held answers of a pipeline come one after the other: no more than a second in all
+    if manner not in ("fair", "half", "slow", "mad"):
+        longest = dice.choice((longest, 1000))
     token = TOKEN if world.token else ""
     if world.token and dice.random() < 0.2:
         token = None
