@@ -24,37 +24,72 @@ static void note_peer(struct server_conn *conn)
     conn->peer_text_len = (uint8_t)strlen(conn->peer_text);
 }
 
-/* One that was counted in, and is not let in. */
-static struct server_conn *refuse(struct server_thread *thread, int fd, enum server_refusal why)
+/* ---- within bounds ---- */
+
+/* Whether it may be one more. Counted before it is judged: threads that accept at the same moment must
+ * not both be the last. */
+static bool enters(struct server *server, const struct sockaddr_storage *peer)
 {
-    atomic_fetch_sub(&thread->server->connections, 1);
-    server_count(&thread->counters->refused[why], 1);
-    close(fd);
-    return NULL;
+    if (atomic_fetch_add(&server->connections, 1) < server->config.max_connections &&
+        server_clients_enter(server->clients, (const struct sockaddr *)peer))
+        return true;
+    atomic_fetch_sub(&server->connections, 1);
+    return false;
 }
+
+static void leave_reserved(struct server_conn *conn)
+{
+    struct server_conn **at = &conn->thread->reserved;
+    while (*at != conn)
+        at = &(*at)->reserved_next;
+    *at = conn->reserved_next;
+    conn->thread->reserved_count--;
+}
+
+/* Beyond the bounds: only for health and metrics, for a moment. The oldest of these makes room, so that a
+ * probe is let in whoever else tries. */
+static void enter_reserved(struct server_thread *thread, struct server_conn *conn)
+{
+    if (thread->reserved_count == SERVER_RESERVED)
+        server_conn_kill(thread->reserved);
+    struct server_conn **at = &thread->reserved;
+    while (*at)
+        at = &(*at)->reserved_next;
+    *at = conn;
+    thread->reserved_count++;
+    conn->reserved_us = thread->now_us;
+    server_count(&thread->counters->refused[SERVER_REFUSED_LIMIT], 1);
+}
+
+static void leave(struct server_conn *conn)
+{
+    struct server *server = conn->thread->server;
+    if (conn->reserved_us) {
+        leave_reserved(conn);
+        return;
+    }
+    server_clients_leave(server->clients, (const struct sockaddr *)&conn->peer);
+    atomic_fetch_sub(&server->connections, 1);
+}
+
+/* ---- coming and going ---- */
 
 static struct server_conn *make(struct server_thread *thread, int fd, bool tls,
                                 const struct sockaddr_storage *peer)
 {
     struct server *server = thread->server;
     int yes = 1;
-    /* Counted before it is judged: threads that accept at the same moment must not both be the last. */
-    if (atomic_fetch_add(&server->connections, 1) >= server->config.max_connections)
-        return refuse(thread, fd, SERVER_REFUSED_LIMIT);
     struct server_conn *conn = calloc(1, sizeof *conn);
-    if (!conn)
-        return refuse(thread, fd, SERVER_REFUSED_MEMORY);
-    if (tls && !(conn->tls = server_tls_accept(server->tls, fd))) {
+    if (!conn || (tls && !(conn->tls = server_tls_accept(server->tls, fd)))) {
+        server_count(&thread->counters->refused[SERVER_REFUSED_MEMORY], 1);
         free(conn);
-        return refuse(thread, fd, SERVER_REFUSED_MEMORY);
+        close(fd);
+        return NULL;
     }
-    if (!server_clients_enter(server->clients, (const struct sockaddr *)peer)) {
-        server_tls_free(conn->tls);
-        free(conn);
-        return refuse(thread, fd, SERVER_REFUSED_LIMIT);
-    }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     conn->thread = thread;
+    if (!enters(server, peer))
+        enter_reserved(thread, conn);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     conn->fd = fd;
     conn->peer = *peer;
     conn->resp_protocol = 2;
@@ -111,13 +146,14 @@ void server_conn_kill(struct server_conn *conn)
     if (conn->dead)
         return;
     conn->dead = true;
+    server_turn_leave(conn);
     server_held_forget(conn); /* nobody waits for them any more */
     server_work_cancel(conn, SERVER_ALL_STREAMS);
     if (conn->protocol)
         server_count(&thread->counters->closed[conn->protocol->counted_as], 1);
     else
         server_count(&thread->counters->silent_ended, 1);
-    server_clients_leave(thread->server->clients, (const struct sockaddr *)&conn->peer);
+    leave(conn);
     server_tls_free(conn->tls);
     conn->tls = NULL;
     /* Closing is not enough: a successor that was forked has the descriptor until it runs. */
@@ -129,7 +165,6 @@ void server_conn_kill(struct server_conn *conn)
         thread->conns = conn->next;
     if (conn->next)
         conn->next->prev = conn->prev;
-    atomic_fetch_sub(&thread->server->connections, 1);
     conn->next = thread->graves;
     thread->graves = conn;
 }

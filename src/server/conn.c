@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #define LINGER_US 2000000    /* for a peer that still sends what nobody reads */
+#define RESERVED_US 5000000  /* for a probe that came when no more connections were let in */
 #define DRAIN_IDLE_US 500000 /* so long without a request, and a draining server lets go */
 
 /* ---- what epoll should watch ---- */
@@ -21,7 +22,8 @@ static bool wants_input(const struct server_conn *conn)
 {
     if (conn->lingering)
         return true;
-    return server_conn_goes_on(conn) && (conn->inflight == 0 || multiplexed(conn));
+    return server_conn_goes_on(conn) && !conn->yields && !conn->queued &&
+           (conn->inflight == 0 || multiplexed(conn));
 }
 
 /* A page or proxy that agreed on HTTP in the handshake speaks nothing else. */
@@ -132,7 +134,8 @@ static void note_progress(struct server_conn *conn, size_t consumed, size_t left
 /* Feeds data; the bytes that were consumed. */
 static size_t feed(struct server_conn *conn, char *data, size_t len)
 {
-    if (len == 0 || !server_conn_goes_on(conn) || (conn->inflight > 0 && !multiplexed(conn)))
+    if (len == 0 || !server_conn_goes_on(conn) || conn->yields ||
+        (conn->inflight > 0 && !multiplexed(conn)))
         return 0;
     if (!conn->protocol) {
         conn->protocol = tell_apart(conn, data, len);
@@ -259,14 +262,30 @@ static void settle_down(struct server_conn *conn)
             break;
         go_on(conn);
     }
+    if (conn->yields && server_conn_goes_on(conn))
+        server_turn_queue(conn);
+    conn->yields = false;
     part(conn);
     watch_for(conn);
 }
 
 void server_conn_resume(struct server_conn *conn)
 {
-    if (!conn->dead)
+    server_turn_begin(conn->thread);
+    if (!conn->dead && !conn->queued)
         go_on(conn);
+    settle_down(conn);
+}
+
+/* What is left over first, then what has come since. Who has neither is watched for events again. */
+void server_conn_turn(struct server_conn *conn)
+{
+    server_turn_begin(conn->thread);
+    go_on(conn);
+    if (!conn->dead && wants_input(conn)) {
+        conn->bulk = read_and_feed(conn);
+        conn->yields = conn->bulk;
+    }
     settle_down(conn);
 }
 
@@ -305,8 +324,18 @@ void server_conn_event(struct server_conn *conn, uint32_t events)
         throw_away(conn);
         return;
     }
+    if (conn->queued) /* its turn tells */
+        return;
+    server_turn_begin(conn->thread);
     if (events & EPOLLOUT)
         settle_down(conn);
+    if (conn->queued)
+        return;
+    if (conn->bulk && wants_input(conn)) {
+        server_turn_queue(conn);
+        watch_for(conn);
+        return;
+    }
     if (!conn->dead && wants_input(conn) && events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
         read_and_feed(conn);
         read_pending(conn);
@@ -326,7 +355,7 @@ static bool is_in_request(const struct server_conn *conn)
 
 static bool is_idle(const struct server_conn *conn)
 {
-    return !is_in_request(conn) && conn->inflight == 0 && !conn->blocked;
+    return !is_in_request(conn) && conn->inflight == 0 && !conn->blocked && !conn->queued;
 }
 
 /* A request has come since, and only waits to be read. */
@@ -370,6 +399,10 @@ void server_conn_sweep(struct server_conn *conn)
             end_quiet(conn);
         return;
     }
+    if (conn->reserved_us && conn->thread->now_us - conn->reserved_us > RESERVED_US) {
+        server_conn_kill(conn);
+        return;
+    }
     if (conn->lingering) {
         if (age > (draining ? DRAIN_IDLE_US : LINGER_US))
             server_conn_kill(conn);
@@ -387,7 +420,8 @@ void server_conn_sweep(struct server_conn *conn)
         }
         return;
     }
-    if (is_in_request(conn) && conn->inflight == 0 && age > config->request_timeout_us) {
+    if (is_in_request(conn) && conn->inflight == 0 && !conn->queued &&
+        age > config->request_timeout_us) {
         count_late(conn);
         if (conn->protocol && conn->protocol->late)
             conn->protocol->late(conn);

@@ -19,13 +19,18 @@
 #include <pthread.h>
 #include <sys/un.h>
 
-#define SERVER_IN_SIZE ((size_t)64 << 10)       /* the thread's reading buffer */
+#define SERVER_IN_SIZE ((size_t)32 << 10)       /* the thread's reading buffer */
 #define SERVER_OUT_SIZE ((size_t)512 << 10)     /* the thread's writing buffer */
 #define SERVER_OUT_RESERVE ((size_t)64 << 10)   /* no answer of a batch is longer */
 #define SERVER_KEPT_MAX ((size_t)8 << 20)       /* bytes kept that a peer does not read */
 #define SERVER_MEMORY_MAX ((uint64_t)256 << 20) /* kept for all connections together, beyond … */
 #define SERVER_KEPT_FREE ((size_t)4 << 10)      /* … what each may have whatever the others do */
-#define SERVER_RESP_MESSAGE_MAX (1280u << 10)   /* sixteen of the longest keys fit */
+#define SERVER_RESERVED                                                                            \
+    8 /* connections of a thread for health and metrics, when no others are let in */
+#define SERVER_FULL_TEXT                                                                           \
+    "as many connections are open as may be; only health and metrics are answered on this one"
+#define SERVER_FULL_RESP "ERR max number of clients reached"
+#define SERVER_RESP_MESSAGE_MAX (1280u << 10) /* sixteen of the longest keys fit */
 
 struct server_protocol_ops {
     const char *name;
@@ -57,13 +62,17 @@ struct server_conn {
     void *state;                                /* the protocol's */
     struct server_tls_conn *tls;                /* NULL: plain */
     struct server_conn *prev, *next;            /* all of the thread */
-    unsigned inflight;                          /* batches under way or held */
-    struct server_batch *held;                  /* those that are held */
-    size_t away, away_asks;                     /* bytes and asks of them all */
-    unsigned works[SERVER_LANES];               /* pieces of long work that wait or run */
-    uint32_t events;                            /* what epoll watches for */
-    bool blocked;                               /* conn->out must go first */
+    struct server_conn *queue_prev, *queue_next;
+    unsigned inflight;            /* batches under way or held */
+    struct server_batch *held;    /* those that are held */
+    size_t away, away_asks;       /* bytes and asks of them all */
+    unsigned works[SERVER_LANES]; /* pieces of long work that wait or run */
+    uint32_t events;              /* what epoll watches for */
+    bool blocked;                 /* conn->out must go first */
     bool closing;   /* nothing more is fed; closed when all is written and nothing is under way */
+    bool yields;    /* its turn was over: there is more to feed */
+    bool queued;    /* it waits for its next turn */
+    bool bulk;      /* it used up a turn, and has not been without work since */
     bool lingering; /* all is written: what still comes is thrown away for a while */
     bool dead;      /* the socket is gone; freed when nothing is under way */
     enum server_access access; /* RESP: after AUTH */
@@ -71,9 +80,11 @@ struct server_conn {
     unsigned failures;      /* wrong tokens in a row */
     bool last_failure;      /* it has had as many as it may: the next answer is its last */
     int64_t quiet_until_us; /* not 0: answers are held back and nothing is read until then */
-    int64_t since_us;       /* when what it is doing now began: idle, a request, blocked */
-    bool in_request;        /* part of a request is there */
-    char *in;               /* kept input: in[in_start … in_end) */
+    int64_t reserved_us; /* not 0: let in then, beyond --max-connections, for health and metrics */
+    struct server_conn *reserved_next; /* of the thread, the oldest first */
+    int64_t since_us; /* when what it is doing now began: idle, a request, blocked */
+    bool in_request;  /* part of a request is there */
+    char *in;         /* kept input: in[in_start … in_end) */
     size_t in_start, in_end, in_size;
     char *out; /* kept output: out[out_start … out_end) */
     size_t out_start, out_end, out_size;
@@ -107,8 +118,12 @@ struct server_thread {
     struct server_conn *conns;
     struct server_batch *open_batch; /* of the connection being fed */
     struct server_group *free_groups;
-    _Atomic(struct server_batch *) back; /* a stack that askers push to */
-    struct server_batch **held;          /* a heap by due_us */
+    _Atomic(struct server_batch *) back;            /* a stack that askers push to */
+    struct server_batch *returned, **returned_last; /* taken off it, in order */
+    struct server_conn *queue_first, *queue_last;   /* those whose turn was over */
+    int64_t turn_us;                                /* when the turn at hand began */
+    int events_left;                                /* not handled yet */
+    struct server_batch **held;                     /* a heap by due_us */
     size_t held_count, held_room;
     char *in;
     struct weir__buffer out;
@@ -118,7 +133,9 @@ struct server_thread {
     bool paused; /* accepting: no descriptors were left */
     uint64_t next_id;
     struct server_response *response; /* the one being made */
-    struct server_conn *graves;       /* dead, to be freed when the events at hand are done */
+    struct server_conn *reserved;     /* the oldest first */
+    size_t reserved_count;
+    struct server_conn *graves; /* dead, to be freed when the events at hand are done */
 };
 
 /* ---- tell_apart.c ---- */
@@ -138,6 +155,8 @@ int64_t server_monotonic_us(void);
 /* Lets in who waits, a portion; whether there may be more. */
 bool server_conn_accept(struct server_thread *thread, struct server_listener *listener);
 void server_conn_event(struct server_conn *conn, uint32_t events);
+/* Its next turn. */
+void server_conn_turn(struct server_conn *conn);
 /* After a batch came back, or output went: feeds what was kept, then reads on. */
 void server_conn_resume(struct server_conn *conn);
 /* Closes when all is written. */
@@ -177,6 +196,17 @@ static inline bool server_conn_goes_on(const struct server_conn *conn)
 }
 /* Writes what is in the thread's buffer for this connection. */
 void server_flush(struct server_conn *conn);
+
+/* ---- turns.c ---- */
+
+void server_turn_begin(struct server_thread *thread);
+/* Whether a connection has been fed for long enough: then it stops, and is fed on behind the others. */
+bool server_turn_is_over(struct server_conn *conn);
+/* It is fed on when its turn comes. */
+void server_turn_queue(struct server_conn *conn);
+void server_turn_leave(struct server_conn *conn);
+/* Feeds the first of those that wait. */
+void server_turn_next(struct server_thread *thread);
 
 /* ---- failures.c ---- */
 

@@ -242,6 +242,8 @@ enum server_routed server_grpc_answer(struct server_conn *conn,
         fail_http(conn, ret, 405, "gRPC is POST");
     } else if (!is_grpc_proto(request)) {
         fail_http(conn, ret, 415, "this path takes Content-Type: application/grpc");
+    } else if (!health && conn->reserved_us) {
+        fail(conn, ret, WEIR__GRPC_UNAVAILABLE, SERVER_FAULT_OVERLOAD, SERVER_FULL_TEXT);
     } else if (!health && server_http_access(conn, request) == SERVER_NOBODY) {
         fail_token(conn, ret);
     } else if (!health && !weir__span_is(request->path, WEIR__RLS_METHOD)) {

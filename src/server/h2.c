@@ -69,8 +69,9 @@ static void break_off(struct server_h2 *h2, int code)
 }
 
 /* Streams whose peer neither sends nor reads on are ended; others of the connection live. */
-static void end_late_streams(struct server_h2 *h2)
+static bool end_late_streams(struct server_h2 *h2)
 {
+    bool any = false;
     const struct server_thread *thread = h2->conn->thread;
     int64_t most = thread->server->config.request_timeout_us;
     struct server_h2_stream *stream;
@@ -79,7 +80,9 @@ static void end_late_streams(struct server_h2 *h2)
         stream->answered = true;
         count_fault(h2, SERVER_FAULT_TIMEOUT);
         nghttp2_submit_rst_stream(h2->session, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_CANCEL);
+        any = true;
     }
+    return any;
 }
 
 /* Hands on the requests that are whole. */
@@ -89,8 +92,11 @@ static void hand_on(struct server_h2 *h2)
     struct server_h2_stream *stream;
     bool was_feeding = h2->feeding;
     h2->feeding = true; /* answers are written together */
-    while ((stream = h2->ready.first) && !conn->dead)
+    while ((stream = h2->ready.first) && server_conn_goes_on(conn)) {
         server_h2_dispatch(stream);
+        if (h2->ready.first && server_turn_is_over(conn))
+            break;
+    }
     server_batch_finish(conn);
     if (h2->held > 0)
         server_h2_streams_trim(h2);
@@ -161,8 +167,11 @@ static void answer(struct server_conn *conn, struct server_batch *batch)
 static void more(struct server_conn *conn)
 {
     struct server_h2 *h2 = conn->state;
-    if (h2 && !h2->feeding)
-        send_frames(h2);
+    if (!h2 || h2->feeding)
+        return;
+    if (h2->ready.first && !conn->yields)
+        hand_on(h2);
+    send_frames(h2);
 }
 
 /* ---- the end ---- */
@@ -192,6 +201,10 @@ static void tick(struct server_conn *conn)
     const struct server_config *config = &conn->thread->server->config;
     int64_t now_us = conn->thread->now_us;
     if (!h2 || conn->dead)
+        return;
+    if (end_late_streams(h2)) /* also where the peer says nothing any more */
+        server_conn_resume(conn);
+    if (conn->dead)
         return;
     if (h2->old_us > 0) {
         if (now_us - h2->old_us > config->max_age_grace_us)

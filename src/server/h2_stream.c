@@ -232,7 +232,7 @@ void server_h2_streams_trim(struct server_h2 *h2)
 {
     struct server_h2_stream *stream = h2->acting.first;
     for (; stream && h2->held > 0; stream = stream->next) {
-        if (stream->room != stream->first_room)
+        if (stream->room != stream->first_room && !stream->answered)
             server_h2_stream_empty(stream);
     }
 }

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #define HEAD_MAX ((size_t)8 << 10) /* of a response */
+#define TURN_EVERY 8               /* asks between two looks at the time */
 
 /* ---- writing ---- */
 
@@ -133,28 +134,31 @@ static void answer(struct server_conn *conn, struct server_batch *batch)
             continue;
         }
         server_http_respond(conn, batch, i, response);
-        write_response(conn, response, i + 1 == batch->to);
+        write_response(conn, response, i + 1 == batch->count);
     }
 }
 
 /* ---- reading ---- */
 
-static void handle(struct server_conn *conn, struct weir__http_request *request)
+/* Whether it became an ask; if not, it was answered. */
+static bool handle(struct server_conn *conn, struct weir__http_request *request)
 {
     struct server_response *response = conn->thread->response;
     enum server_routed routed = server_http_route(conn, request, 0, response);
     if (routed == SERVER_BUSY && server_batch_finish(conn))
         routed = server_http_route(conn, request, 0, response);
     if (routed == SERVER_ASKED)
-        return;
+        return true;
     if (routed == SERVER_BUSY) { /* no memory for a batch */
         server_response_problem(response, 503, "too much is under way; try again");
         response->close = true;
     }
     response->head = request->method == WEIR__HTTP_HEAD;
     response->old = request->minor == 0;
-    response->close = response->close || !request->keep_alive || conn->last_failure;
+    response->close =
+        response->close || !request->keep_alive || conn->last_failure || conn->reserved_us;
     respond(conn, response);
+    return false;
 }
 
 static void refuse(struct server_conn *conn, int status, const char *why)
@@ -200,9 +204,11 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
 {
     static _Thread_local struct weir__http_request request;
     size_t at = 0;
+    unsigned handled = 0;
+    bool over = false;
     if (!conn->state)
         begin(conn);
-    while (at < len && server_conn_goes_on(conn)) {
+    while (at < len && !over && server_conn_goes_on(conn)) {
         bool full = last_is_final(conn) || !server_batch_has_room(conn);
         if (full && (!server_batch_finish(conn) || !server_conn_goes_on(conn)))
             break;
@@ -218,8 +224,9 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
             at = len;
             break;
         }
-        handle(conn, &request);
+        bool asked = handle(conn, &request);
         at += conn->http1.size;
+        over = (!asked || ++handled % TURN_EVERY == 0) && at < len && server_turn_is_over(conn);
         server_count(&conn->thread->counters->requests[SERVER_HTTP], 1);
     }
     server_batch_finish(conn);

@@ -165,6 +165,11 @@ enum server_routed server_http_route(struct server_conn *conn, struct weir__http
                                      int32_t stream, struct server_response *ret)
 {
     const struct route *route = find(request->path);
+    if (conn->reserved_us && !is_health(request->path) &&
+        !weir__span_is(request->path, "/metrics")) {
+        server_response_problem(ret, 503, "%s", SERVER_FULL_TEXT);
+        return SERVER_RESPONDED;
+    }
     if (WEIR__LIKELY(route != NULL))
         return route_ask(conn, route, request, stream, ret);
     enum server_access access = server_http_access(conn, request);

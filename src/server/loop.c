@@ -18,6 +18,7 @@
 #define SWEEP_EVERY_US 1000000
 #define WAIT_MAX_MS 1000
 #define WAIT_DRAINING_MS 50
+#define PORTION 64 /* answers that are due, or back, between two looks at events */
 
 int64_t server_monotonic_us(void)
 {
@@ -53,19 +54,29 @@ static void take_back(struct server_thread *thread)
         in_order = batch;
         batch = next;
     }
-    while (in_order) {
-        struct server_batch *next = in_order->next;
-        server_batch_back(in_order);
-        in_order = next;
+    *thread->returned_last = in_order;
+    while (*thread->returned_last)
+        thread->returned_last = &(*thread->returned_last)->next;
+}
+
+/* A portion of them: others wait, too. */
+static void answer_returned(struct server_thread *thread, size_t most)
+{
+    for (size_t i = 0; thread->returned && i < most; i++) {
+        struct server_batch *batch = thread->returned;
+        thread->returned = batch->next;
+        if (!thread->returned)
+            thread->returned_last = &thread->returned;
+        server_batch_back(batch);
     }
 }
 
 /* ---- held answers ---- */
 
-static void answer_due(struct server_thread *thread)
+static void answer_due(struct server_thread *thread, size_t most)
 {
     struct server_batch *batch;
-    while ((batch = server_held_pop(thread, thread->now_us)))
+    for (size_t i = 0; i < most && (batch = server_held_pop(thread, thread->now_us)); i++)
         server_batch_back(batch);
 }
 
@@ -82,6 +93,8 @@ static void answer_early(struct server_thread *thread)
 static int wait_ms(const struct server_thread *thread)
 {
     int64_t most = thread->accepting ? WAIT_MAX_MS : WAIT_DRAINING_MS;
+    if (thread->queue_first || thread->returned)
+        return 0;
     if (thread->held_count == 0)
         return (int)most;
     int64_t us = thread->held[0]->due_us - server_monotonic_us();
@@ -166,9 +179,13 @@ static void *run(void *argument)
     while (!atomic_load(&thread->server->stopping)) {
         int count = epoll_wait(thread->epoll, events, EVENTS_MAX, wait_ms(thread));
         turn(thread);
-        for (int i = 0; i < count; i++)
+        for (int i = 0; i < count; i++) {
+            thread->events_left = count - i - 1;
             handle(thread, &events[i]);
-        answer_due(thread);
+        }
+        answer_returned(thread, PORTION);
+        answer_due(thread, PORTION);
+        server_turn_next(thread);
         server_conn_bury(thread);
     }
     answer_early(thread);
@@ -183,7 +200,8 @@ static void free_thread(struct server_thread *thread)
 {
     thread->now_us = INT64_MAX; /* whatever was held is due, and what askers had is back */
     take_back(thread);
-    answer_due(thread);
+    answer_returned(thread, SIZE_MAX);
+    answer_due(thread, SIZE_MAX);
     server_conn_bury(thread);
     for (size_t i = 0; i < thread->listener_count; i++)
         server_listener_close(&thread->listeners[i]);
@@ -244,6 +262,7 @@ int server_thread_start(struct server *server, int index, weir_error *err)
     thread->index = index;
     thread->next_id = (uint64_t)index + 1;
     thread->epoll = thread->wake = -1;
+    thread->returned_last = &thread->returned;
     thread->counters = server_metrics_thread(server->metrics, (size_t)index);
     thread->top = server_top_thread(server->top, (size_t)index);
     if (server->access_log)

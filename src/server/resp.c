@@ -365,8 +365,15 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
 {
     struct resp_state *state = state_of(conn);
     size_t at = 0;
+    if (conn->reserved_us) { /* in Redis's words, which clients know */
+        weir__resp_put_error(server_out(conn), SERVER_FULL_RESP, sizeof SERVER_FULL_RESP - 1);
+        server_conn_close(conn);
+        return len;
+    }
     uint64_t commands = 0;
     while (state && at < len && server_conn_goes_on(conn) && !is_over(conn)) {
+        if (commands % SERVER_BATCH_MAX == SERVER_BATCH_MAX - 1 && server_turn_is_over(conn))
+            break;
         if (!server_batch_has_room(conn) && !server_batch_finish(conn))
             break;
         enum weir__resp_status status = weir__resp_next(&state->reader, data + at, len - at);
@@ -383,7 +390,7 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
     }
     server_count(&conn->thread->counters->requests[SERVER_RESP], commands);
     server_batch_finish(conn);
-    if (commands > 0 && WEIR__UNLIKELY(!conn->thread->accepting))
+    if (commands > 0 && at == len && WEIR__UNLIKELY(!conn->thread->accepting))
         server_conn_close(
             conn); /* the server drains, and RESP has no word for it: between requests */
     return at;

@@ -10,6 +10,7 @@ import sys
 import time
 
 import weir_server
+import h2_frames
 import http_client
 from http_client import get, post, request
 from http_wire import problem
@@ -142,8 +143,27 @@ def test_many_connections(check):
         clients = [http_client.Client(server.port) for _ in range(20)]
         check.equal([client.get("/healthz").status for client in clients], [200] * 20, "as many as may be")
         with http_client.Client(server.port) as further:
-            further.send(get("/healthz"))
-            check(further.at_end(), "one more is closed")
+            further.send(get("/v1/take", key="k", limit="fixed-window 1/s"))
+            problem(check, further.read(), 503, "as many connections", "one more is told")
+            check(further.at_end(), "and closed")
+        silent = [socket.create_connection(("127.0.0.1", server.port), PATIENCE) for _ in range(60)]
+        for path in ("/healthz", "/readyz", "/metrics"):
+            with http_client.Client(server.port) as probe:
+                check.equal((probe.get(path).status, probe.at_end()), (200, True), f"{path} is answered at any time")
+        with h2_frames.Peer(server.port) as probe:
+            probe.send(h2_frames.headers(1, h2_frames.request("/healthz")) + h2_frames.headers(
+                3, h2_frames.request("/v1/take?key=k&limit=fixed-window+1/s")))
+            first, second = probe.answer(1), probe.answer(3)
+            check.equal((first[0], b"as many connections" in second[1]), (200, True), "over HTTP/2, too")
+        with server.client() as redis:
+            try:
+                redis.call("PING")
+                check(False, "a Redis client is told")
+            except weir_server.resp.RedisError as error:
+                check.equal(str(error), "ERR max number of clients reached", "a Redis client is told")
+        check.equal([client.get("/healthz").status for client in clients], [200] * 20, "the others are let be")
+        for one in silent:
+            one.close()
         clients.pop().close()
         check(server.wait_for(lambda: answers_of(server)), "room again when one goes")
         for client in clients:
@@ -161,7 +181,7 @@ def test_many_connections(check):
 def answers_of(server, source="127.0.0.1"):
     try:
         with socket.create_connection(("127.0.0.1", server.port), PATIENCE, source_address=(source, 0)) as one:
-            one.sendall(get("/healthz"))
+            one.sendall(get("/v1/take", key="k", limit="fixed-window 100000/s"))
             return one.recv(100).startswith(b"HTTP/1.1 200")
     except ConnectionError:
         return False

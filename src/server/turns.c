@@ -1,0 +1,93 @@
+/*
+ * Turns: how long one connection may keep a thread busy while others wait. Bounded by the time that its
+ * requests take, not by their bytes: forty bytes may ask for the metrics.
+ *
+ *     event ─► fed ─► all done                                           ─► epoll
+ *                └─► its turn is over ─► queue ─► fed, one turn at a time ─┘  when it has nothing left
+ *
+ * What holds: a connection in the queue is not watched for input. Between two turns of the queue the loop
+ * looks for events, so whoever asks little waits for one turn, however many ask much. Who is alone goes on.
+ */
+#include "server/conn.h"
+
+#include <assert.h>
+#include <sys/epoll.h>
+
+#define TURN_US 200
+#define LAP_US 5000 /* even who is alone lets the loop look at the time */
+
+void server_turn_begin(struct server_thread *thread)
+{
+    thread->turn_us = server_monotonic_us();
+}
+
+/* Whether anything else is to be done. */
+static bool turn_is_wanted(struct server_conn *conn, int64_t now_us)
+{
+    struct server_thread *thread = conn->thread;
+    struct epoll_event events[2];
+    if (thread->queue_first || thread->events_left > 0 || thread->returned ||
+        now_us - thread->now_us >= LAP_US ||
+        (thread->held_count > 0 && thread->held[0]->due_us <= now_us))
+        return true;
+    int count = epoll_wait(thread->epoll, events, WEIR__COUNT(events), 0);
+    for (int i = 0; i < count; i++) {
+        if (events[i].data.ptr != conn)
+            return true;
+    }
+    return false;
+}
+
+bool server_turn_is_over(struct server_conn *conn)
+{
+    int64_t now_us = server_monotonic_us();
+    if (now_us - conn->thread->turn_us < TURN_US)
+        return false;
+    if (turn_is_wanted(conn, now_us)) {
+        conn->yields = true;
+        return true;
+    }
+    conn->thread->turn_us = now_us;
+    return false;
+}
+
+void server_turn_queue(struct server_conn *conn)
+{
+    struct server_thread *thread = conn->thread;
+    if (conn->queued)
+        return;
+    conn->queued = conn->bulk = true;
+    conn->queue_next = NULL;
+    conn->queue_prev = thread->queue_last;
+    if (thread->queue_last)
+        thread->queue_last->queue_next = conn;
+    else
+        thread->queue_first = conn;
+    thread->queue_last = conn;
+}
+
+void server_turn_leave(struct server_conn *conn)
+{
+    struct server_thread *thread = conn->thread;
+    if (!conn->queued)
+        return;
+    conn->queued = false;
+    if (conn->queue_prev)
+        conn->queue_prev->queue_next = conn->queue_next;
+    else
+        thread->queue_first = conn->queue_next;
+    if (conn->queue_next)
+        conn->queue_next->queue_prev = conn->queue_prev;
+    else
+        thread->queue_last = conn->queue_prev;
+}
+
+void server_turn_next(struct server_thread *thread)
+{
+    struct server_conn *conn = thread->queue_first;
+    if (!conn)
+        return;
+    server_turn_leave(conn);
+    assert(!conn->dead);
+    server_conn_turn(conn);
+}
