@@ -134,7 +134,7 @@ SLOW_NGINX = "rate config vectors shaping".split()  # under sanitizers
 
 def nginx(build):
     """A real nginx with the module."""
-    names = "rate limits headers redirects edges vectors config overload info conns shaping fleet".split()
+    names = "rate limits headers redirects edges vectors config overload info conns charges shaping fleet".split()
     if build == "asan":  # the slow ones are for make soak
         return [*[Test(f"nginx: {name} ({build})", build, f"tests/nginx/{name}.py", 900) for name in names
                   if name not in SLOW_NGINX],

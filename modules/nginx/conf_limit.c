@@ -13,6 +13,8 @@ enum {
     STATUS = 64,
     PHASE = 128,
     UNLESS = 256,
+    ON = 512,
+    CHARGE_IF = 1024,
 };
 
 struct reading {
@@ -126,16 +128,39 @@ static char *read_cost(struct reading *it, ngx_str_t *value)
                                                                                 : NGX_CONF_ERROR;
 }
 
+static char *compile_into(struct reading *it, ngx_str_t *value, ngx_http_complex_value_t **ret)
+{
+    *ret = ngx_palloc(it->cf->pool, sizeof **ret);
+    return *ret && compile(it->cf, value, *ret) == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
 static char *read_unless(struct reading *it, ngx_str_t *value)
 {
     if (!ngx_http_script_variables_count(value))
         return refuse(it, "nobody is told apart by", value,
                       "give a variable that is neither empty nor 0 for those who are exempt, like "
                       "unless=$exempt");
-    it->limit->unless = ngx_palloc(it->cf->pool, sizeof *it->limit->unless);
-    return it->limit->unless && compile(it->cf, value, it->limit->unless) == NGX_OK
+    return compile_into(it, value, &it->limit->unless);
+}
+
+static char *read_charge_if(struct reading *it, ngx_str_t *value)
+{
+    if (!ngx_http_script_variables_count(value))
+        return refuse(it, "no answers are told apart by", value,
+                      "give a variable that is empty or 0 for answers that cost nothing, like "
+                      "charge_if=$missed");
+    return compile_into(it, value, &it->limit->charge_if);
+}
+
+static char *read_on(struct reading *it, ngx_str_t *value)
+{
+    it->limit->on = ngx_palloc(it->cf->pool, NGX_HTTP_WEIR_STATUSES);
+    if (!it->limit->on)
+        return NGX_CONF_ERROR;
+    return ngx_http_weir_charge_read(it->limit->on, value)
                ? NGX_CONF_OK
-               : NGX_CONF_ERROR;
+               : refuse(it, "invalid statuses", value,
+                        "expected a list like on=401,403,404, on=4xx,!404 or on=!2xx");
 }
 
 static char *read_wait(struct reading *it, ngx_str_t *value)
@@ -187,6 +212,8 @@ static const struct {
     {"status=", STATUS, read_status},
     {"phase=", PHASE, read_phase},
     {"unless=", UNLESS, read_unless},
+    {"on=", ON, read_on},
+    {"charge_if=", CHARGE_IF, read_charge_if},
     {"dry_run", DRY_RUN, read_dry_run},
 };
 
@@ -378,7 +405,8 @@ char *ngx_http_weir_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     if (off != NGX_DECLINED)
         return off == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
     ngx_http_weir_limit_t *limit = read_directive(
-        cf, KEY | ZONE | NAME | COST | WAIT | DRY_RUN | STATUS | PHASE | UNLESS, &it);
+        cf, KEY | ZONE | NAME | COST | WAIT | DRY_RUN | STATUS | PHASE | UNLESS | ON | CHARGE_IF,
+        &it);
     if (!limit || read_text(&it) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
     if (has_leases(limit))

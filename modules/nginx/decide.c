@@ -92,11 +92,17 @@ static void give_back(const struct weir__standin *standin, const struct parts *p
     for (size_t i = 0, at = 0; i < end; i++) {
         for (; at < parts->ends[i]; at++) {
             const weir_request *request = &parts->requests[at];
-            weir_decision charge = {.time_us = request->detail[0].time_us,
-                                    .charged = request->cost};
+            const weir_limit *limit = request->limit;
+            weir_decision charge = request->detail[0];
             char receipt[WEIR_RECEIPT_SIZE];
+            weir_limit share;
+            if (standin) {
+                weir__share(limit, standin->peers, &share);
+                limit = &share;
+            }
+            charge.charged = request->cost;
             weir_receipt(&charge, receipt);
-            if (weir_settle(parts->zones[i], request->key, request->limit, receipt, 0, NULL))
+            if (weir_settle(parts->zones[i], request->key, limit, receipt, 0, NULL))
                 continue; /* it is gone: nothing to give back */
         }
     }
@@ -243,6 +249,7 @@ ngx_int_t ngx_http_weir_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc
                                ngx_http_weir_ask_t *ask)
 {
     ngx_http_weir_store_t *store = conf->store;
+    ask->test_us = test_now_us;
     if (!store)
         decide_here(NULL, ask, ctx->request);
     if (!store || known(store, ask))

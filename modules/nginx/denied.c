@@ -53,6 +53,8 @@ void ngx_http_weir_denied_free(ngx_http_weir_denied_t *denied)
 
 static bool is_small(const ngx_http_weir_ask_t *ask)
 {
+    if (ask->depends) /* it may be given back at any moment */
+        return false;
     return ask->verb == WEIR__VERB_TAKE && ask->count >= 1 && ask->limits <= LIMITS_MAX;
 }
 

@@ -163,17 +163,30 @@ static ngx_int_t add_fields(ngx_http_request_t *r, const ngx_http_weir_ctx_t *ct
     return NGX_OK;
 }
 
-static ngx_int_t header_filter(ngx_http_request_t *r)
+/* The fields of the main request's answer. */
+static ngx_int_t add_all(ngx_http_request_t *r, const ngx_http_weir_ctx_t *ctx)
 {
-    const ngx_http_weir_ctx_t *ctx = r == r->main ? ngx_http_weir_ctx(r) : NULL;
-    if (!ctx || !ctx->conf || ctx->conf->headers == WEIR__FIELDS_OFF)
-        return next_header_filter(r);
+    if (r != r->main || !ctx->conf || ctx->conf->headers == WEIR__FIELDS_OFF)
+        return NGX_OK;
     if (ctx->status == NGX_HTTP_WEIR_OVERLOADED && push(r, "retry-after", "1", 1) != NGX_OK)
         return NGX_ERROR;
     ngx_uint_t style = ctx->conf->headers & ~(ngx_uint_t)NGX_HTTP_WEIR_REPLACE;
-    if (add_fields(r, ctx, style, ctx->conf->headers != style) != NGX_OK)
+    return add_fields(r, ctx, style, ctx->conf->headers != style);
+}
+
+static ngx_int_t header_filter(ngx_http_request_t *r)
+{
+    ngx_http_weir_ctx_t *ctx = ngx_http_weir_ctx(r);
+    if (!ctx)
+        return next_header_filter(r);
+    if (ctx->charges)
+        ngx_http_weir_charge_judge(ctx, false);
+    if (add_all(r, ctx) != NGX_OK)
         return NGX_ERROR;
-    return next_header_filter(r);
+    ngx_int_t rc = next_header_filter(r);
+    if (ctx->charges)
+        ngx_http_weir_charge_judge(ctx, true);
+    return rc;
 }
 
 ngx_int_t ngx_http_weir_fields_init(ngx_conf_t *cf)

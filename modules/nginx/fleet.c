@@ -79,7 +79,7 @@ static void fleet_send(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
     job->job.deadline_us = weir__mono_us() + worker->store->url.deadline_us;
     worker->under_way++;
     ngx_add_timer(&worker->alive, worker->store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS);
-    if (job->job.verb == WEIR__VERB_RELEASE)
+    if (job->job.verb == WEIR__VERB_RELEASE || job->job.verb == WEIR__VERB_SETTLE)
         ngx_http_weir_order_give(&worker->order, job);
     else if (ngx_http_weir_order_wait(&worker->order, job))
         return;
@@ -98,6 +98,7 @@ static void fleet_pay(ngx_http_weir_worker_t *worker)
             ngx_http_weir_job_free(job);
         } else if (now_us >= job->due_us && fleet_can_ask(worker)) {
             worker->asked++;
+            job->owed = 0;
             fleet_send(worker, job);
         } else {
             ngx_http_weir_jobs_put(&worker->owed, job);
@@ -146,7 +147,7 @@ void ngx_http_weir_job_end(ngx_http_weir_job_t *job)
     ngx_http_weir_job_free(job);
 }
 
-/* Keeps a release that Redis did not get. Where Redis is there, but late, it is not hurried. */
+/* Keeps what Redis did not get: a release, or a settlement that was never sent. Where Redis is there, but late, it is not hurried. */
 static void fleet_owe(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
 {
     int64_t now_us = weir__mono_us();
@@ -155,6 +156,7 @@ static void fleet_owe(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
         ngx_http_weir_job_free(job);
         return;
     }
+    job->owed = 1;
     job->due_us = weir__remote_reachable(worker->remote) ? now_us + LOOK_MS * 1000 : now_us;
     ngx_http_weir_jobs_put(&worker->owed, job);
     worker->owed_count++;
@@ -423,7 +425,7 @@ static bool fleet_is_held(ngx_http_weir_job_t *job)
         it->lease = it->ret->lease;
         return true;
     }
-    return it->verb == WEIR__VERB_RELEASE && it->code == WEIR_EUNREACHABLE;
+    return job->owed || (it->verb == WEIR__VERB_RELEASE && it->code == WEIR_EUNREACHABLE);
 }
 
 /* The last that the worker gives back, by its own thread: one deadline for all of it. */
@@ -451,10 +453,8 @@ static void fleet_clear(ngx_http_weir_worker_t *worker)
     ngx_http_weir_jobs_t all = worker->answered;
     for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&worker->queued));)
         ngx_http_weir_jobs_put(&all, job);
-    for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&worker->owed));) {
-        job->job.code = WEIR_EUNREACHABLE;
+    for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&worker->owed));)
         ngx_http_weir_jobs_put(&all, job);
-    }
     fleet_give_last(worker, &all);
     for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&all));) {
         if (job->gives)

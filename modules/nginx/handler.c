@@ -36,12 +36,11 @@ static void clean_up(void *data)
 
 ngx_http_weir_ctx_t *ngx_http_weir_ctx(ngx_http_request_t *r)
 {
-    r = r->main;
     ngx_http_weir_ctx_t *ctx = ngx_http_get_module_ctx(r, ngx_http_weir_module);
     if (ctx || !(r->internal || r->filter_finalize))
         return ctx;
     for (ngx_pool_cleanup_t *it = r->pool->cleanup; it; it = it->next) {
-        if (it->handler == clean_up) {
+        if (it->handler == clean_up && ((ngx_http_weir_ctx_t *)it->data)->request == r) {
             ngx_http_set_ctx(r, it->data, ngx_http_weir_module);
             return it->data;
         }
@@ -54,7 +53,6 @@ ngx_http_weir_ctx_t *ngx_http_weir_ctx_make(ngx_http_request_t *r)
     ngx_http_weir_ctx_t *ctx = ngx_http_weir_ctx(r);
     if (ctx)
         return ctx;
-    r = r->main;
     ngx_pool_cleanup_t *cleanup = ngx_pool_cleanup_add(r->pool, sizeof *ctx);
     if (!cleanup)
         return NULL;
@@ -214,6 +212,20 @@ static void note_asked(ngx_http_weir_ctx_t *ctx, ngx_http_weir_step_e step, ngx_
     ctx->asked |= bit_of(step, phase);
 }
 
+/* Whether the main request has asked the same already: a subrequest's location may have inherited it. */
+static bool is_asked_above(const ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
+                           ngx_http_weir_step_e step, ngx_uint_t phase)
+{
+    ngx_http_request_t *main = ctx->request->main;
+    const ngx_http_weir_ctx_t *above = ctx->request == main ? NULL : ngx_http_weir_ctx(main);
+    const ngx_http_weir_loc_conf_t *other = above ? above->confs[phase] : NULL;
+    if (!other)
+        return false;
+    return step == NGX_HTTP_WEIR_AT_OVERLOAD ? other->overload == conf->overload
+           : step == NGX_HTTP_WEIR_AT_CONN   ? other->conns == conf->conns
+                                             : other->limits == conf->limits;
+}
+
 /* Puts the question of some limits, or takes up the answer that was awaited. NGX_OK: *ret is decided,
  * or NULL where none applies. */
 static ngx_int_t ask_limits(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
@@ -243,7 +255,8 @@ static ngx_int_t ask_limits(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_co
 
 static ngx_int_t step_overload(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf)
 {
-    if (!conf->overload || is_asked(ctx, NGX_HTTP_WEIR_AT_OVERLOAD, 0))
+    if (!conf->overload || is_asked(ctx, NGX_HTTP_WEIR_AT_OVERLOAD, 0) ||
+        is_asked_above(ctx, conf, NGX_HTTP_WEIR_AT_OVERLOAD, NGX_HTTP_WEIR_PREACCESS))
         return NGX_OK;
     note_asked(ctx, NGX_HTTP_WEIR_AT_OVERLOAD, 0);
     ctx->conf = conf;
@@ -270,7 +283,8 @@ static ngx_int_t step_conn(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *c
     ngx_http_weir_limit_t **conns = conf->conns ? conf->conns->elts : NULL;
     ngx_uint_t n = conf->conns ? conf->conns->nelts : 0;
     bool any = ctx->held != NULL;
-    if (is_asked(ctx, NGX_HTTP_WEIR_AT_CONN, 0))
+    if (is_asked(ctx, NGX_HTTP_WEIR_AT_CONN, 0) ||
+        is_asked_above(ctx, conf, NGX_HTTP_WEIR_AT_CONN, NGX_HTTP_WEIR_PREACCESS))
         return NGX_OK;
     for (; ctx->conn_index < n; ctx->conn_index++) {
         ngx_http_weir_limit_t **conn = &conns[ctx->conn_index];
@@ -303,7 +317,8 @@ static ngx_int_t step_limit(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *
 {
     ngx_array_t *group = &conf->groups[phase][NGX_HTTP_WEIR_ENFORCED];
     ngx_http_weir_ask_t *ask;
-    if (is_asked(ctx, NGX_HTTP_WEIR_AT_LIMIT, phase))
+    if (is_asked(ctx, NGX_HTTP_WEIR_AT_LIMIT, phase) ||
+        is_asked_above(ctx, conf, NGX_HTTP_WEIR_AT_LIMIT, phase))
         return NGX_OK;
     ngx_int_t rc = ask_limits(ctx, conf, group->elts, group->nelts, WEIR__VERB_TAKE, &ask);
     if (rc != NGX_OK || !ask)
@@ -316,6 +331,8 @@ static ngx_int_t step_limit(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *
                                                 : NGX_HTTP_WEIR_PASSED);
     if (ask->failed)
         return NGX_OK;
+    if (ask->depends && ngx_http_weir_charge_note(ctx, conf, ask) != NGX_OK)
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     ctx->shown[phase] = ask;
     ctx->delay_us = ask->folded.delay_us;
     if (ctx->delay_us > 0) {
@@ -330,7 +347,8 @@ static ngx_int_t step_dry_run(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t
 {
     ngx_array_t *group = &conf->groups[phase][NGX_HTTP_WEIR_SHADOW];
     ngx_http_weir_ask_t *ask;
-    if (is_asked(ctx, NGX_HTTP_WEIR_AT_DRY_RUN, phase))
+    if (is_asked(ctx, NGX_HTTP_WEIR_AT_DRY_RUN, phase) ||
+        is_asked_above(ctx, conf, NGX_HTTP_WEIR_AT_DRY_RUN, phase))
         return NGX_OK;
     ngx_int_t rc = ask_limits(ctx, conf, group->elts, group->nelts, WEIR__VERB_TAKE, &ask);
     if (rc != NGX_OK || !ask) /* what cannot be read was logged, and rejects nothing here */
@@ -339,6 +357,8 @@ static ngx_int_t step_dry_run(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t
     note_status(ctx, ask->folded.degraded ? NGX_HTTP_WEIR_DEGRADED : NGX_HTTP_WEIR_PASSED);
     if (!ask->failed)
         ctx->shadow[phase] = ask;
+    if (ask->depends && ngx_http_weir_charge_note(ctx, conf, ask) != NGX_OK)
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     note_shadow(ctx, conf, ask);
     return NGX_OK;
 }
@@ -376,7 +396,10 @@ static ngx_int_t take_step(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *c
 static ngx_int_t run(ngx_http_request_t *r, ngx_uint_t phase)
 {
     ngx_http_weir_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
-    if (!conf->applies[phase] || r != r->main)
+    if (!conf->applies[phase] || (r != r->main && !conf->subrequests))
+        return NGX_DECLINED;
+    const ngx_http_weir_ctx_t *above = r == r->main ? NULL : ngx_http_weir_ctx(r->main);
+    if (above && above->rejected)
         return NGX_DECLINED;
     ngx_http_weir_ctx_t *ctx = ngx_http_weir_ctx_make(r);
     if (!ctx)

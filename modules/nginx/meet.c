@@ -98,8 +98,11 @@ bool ngx_http_weir_meet(ngx_pool_t *pool, ngx_http_weir_ask_t *ask)
             if (ask->confs[i]->zone != ask->confs[j]->zone || !are_equal(early->key, late->key))
                 continue;
             bool stricter = late->limit->rules[0].count < early->limit->rules[0].count;
+            size_t before = late->limit->count;
             if (!merge(pool, early, late))
                 return false;
+            if (late->limit->count < before)
+                ask->met = 1;
             if (late->limit->count == 0 && stricter) /* it goes by the name of the one that binds */
                 ask->confs[j] = ask->confs[i];
         }

@@ -24,6 +24,7 @@ static void *create_location(ngx_conf_t *cf)
     conf->log_level = NGX_CONF_UNSET_UINT;
     conf->headers = NGX_CONF_UNSET_UINT;
     conf->dry_run = NGX_CONF_UNSET;
+    conf->subrequests = NGX_CONF_UNSET;
     return conf;
 }
 
@@ -72,6 +73,7 @@ static char *merge_location(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_uint_value(conf->log_level, prev->log_level, NGX_LOG_ERR);
     ngx_conf_merge_uint_value(conf->headers, prev->headers, WEIR__FIELDS_IETF);
     ngx_conf_merge_value(conf->dry_run, prev->dry_run, 0);
+    ngx_conf_merge_value(conf->subrequests, prev->subrequests, 0);
     if (group(cf, conf) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
     bool inherited = conf->limits == prev->limits && conf->conns == prev->conns &&
@@ -182,6 +184,8 @@ static ngx_command_t commands[] = {
      header_styles},
     {ngx_string("weir_dry_run"), ANY_LEVEL | NGX_CONF_FLAG, ngx_conf_set_flag_slot,
      LOCATION(dry_run), NULL},
+    {ngx_string("weir_subrequests"), ANY_LEVEL | NGX_CONF_FLAG, ngx_conf_set_flag_slot,
+     LOCATION(subrequests), NULL},
     {ngx_string("weir_test_clock"), ANY_LEVEL | NGX_CONF_TAKE1, test_clock, LOCATION(test_clock),
      NULL},
     {ngx_string("weir_info"), NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS, ngx_http_weir_info,

@@ -60,10 +60,12 @@ typedef struct {
     time_t bare_at;       /* when such a key was logged last */
     ngx_http_complex_value_t key;
     ngx_http_weir_zone_t *zone;
-    weir_limit *limit;                /* NULL: the text has variables */
-    ngx_http_complex_value_t *text;   /* NULL: it has none */
-    ngx_http_complex_value_t *cost;   /* NULL: 1 */
-    ngx_http_complex_value_t *unless; /* whom it does not apply to; NULL: it applies to all */
+    weir_limit *limit;                   /* NULL: the text has variables */
+    ngx_http_complex_value_t *text;      /* NULL: it has none */
+    ngx_http_complex_value_t *cost;      /* NULL: 1 */
+    u_char *on;                          /* statuses that are charged, as bits; NULL: all */
+    ngx_http_complex_value_t *charge_if; /* likewise, of the answer; NULL: always */
+    ngx_http_complex_value_t *unless;    /* whom it does not apply to; NULL: it applies to all */
     int64_t wait_us;
     ngx_uint_t status; /* 0: weir_status */
     ngx_flag_t dry_run;
@@ -107,6 +109,7 @@ typedef struct {
     ngx_uint_t log_level;
     ngx_uint_t headers; /* enum weir__field_style, and NGX_HTTP_WEIR_REPLACE */
     ngx_flag_t dry_run;
+    ngx_flag_t subrequests;
     /* merged: what is decided together, by phase, and those in dry run */
     ngx_array_t groups[2][2]; /* of ngx_http_weir_limit_t * */
     ngx_flag_t applies[2];    /* whether a phase has anything to do */
@@ -167,8 +170,13 @@ typedef struct {
     weir_decision *rows;                 /* one a limit */
     /* the answer */
     weir_decision folded;
-    ngx_flag_t failed; /* nothing could be decided: let it pass */
+    ngx_flag_t failed;    /* nothing could be decided: let it pass */
+    int64_t test_us;      /* the time of weir_test_clock that it was decided at; -1: the real one */
+    unsigned depends : 1; /* some of it is charged by the answer */
+    unsigned met : 1;     /* keys were equal, and limits became one */
 } ngx_http_weir_ask_t;
+
+typedef struct ngx_http_weir_charge_s ngx_http_weir_charge_t;
 
 /* A slot of weir_conn that is held. */
 typedef struct ngx_http_weir_held_s ngx_http_weir_held_t;
@@ -185,19 +193,20 @@ typedef enum {
 } ngx_http_weir_step_e;
 
 typedef struct {
-    ngx_http_request_t *request;          /* the main request */
+    ngx_http_request_t *request;          /* the main request, or a subrequest that is decided */
     const ngx_http_weir_loc_conf_t *conf; /* of the location that decided last; NULL: none did */
     const ngx_http_weir_loc_conf_t *confs[2]; /* of the one that each phase is at, or was last */
-    ngx_uint_t asked;              /* what has been put to this request: bits of its steps */
-    ngx_http_weir_step_e steps[2]; /* preaccess, precontent: how far it is */
-    ngx_uint_t conn_index;         /* the weir_conn being decided */
-    ngx_http_weir_ask_t *ask;      /* being decided; NULL: none */
-    ngx_http_weir_job_t *job;      /* what its answer is awaited of; NULL: nothing */
-    ngx_flag_t answered;           /* job's answer is in ask */
-    int64_t delay_us;              /* to be waited out in this phase */
-    int64_t due_us;                /* when it is over, monotonic */
-    ngx_http_weir_held_t *held;    /* list of slots */
-    void *rate;                    /* rate.c */
+    ngx_uint_t asked;                /* what has been put to this request: bits of its steps */
+    ngx_http_weir_step_e steps[2];   /* preaccess, precontent: how far it is */
+    ngx_uint_t conn_index;           /* the weir_conn being decided */
+    ngx_http_weir_ask_t *ask;        /* being decided; NULL: none */
+    ngx_http_weir_job_t *job;        /* what its answer is awaited of; NULL: nothing */
+    ngx_flag_t answered;             /* job's answer is in ask */
+    int64_t delay_us;                /* to be waited out in this phase */
+    int64_t due_us;                  /* when it is over, monotonic */
+    ngx_http_weir_held_t *held;      /* list of slots */
+    ngx_http_weir_charge_t *charges; /* that the answer decides about */
+    void *rate;                      /* rate.c */
     /* what is shown */
     ngx_http_weir_status_e status;
     ngx_http_weir_ask_t *shown[2];  /* enforced limits, by phase; a weir_conn that rejected */
@@ -212,7 +221,7 @@ typedef struct {
 
 ngx_int_t ngx_http_weir_preaccess_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_precontent_handler(ngx_http_request_t *r);
-/* The context of a request's main request; NULL: it has none. */
+/* The context of a request; NULL: it has none. A subrequest has one where weir_subrequests is on. */
 ngx_http_weir_ctx_t *ngx_http_weir_ctx(ngx_http_request_t *r);
 /* The same, made if need be; NULL: no memory. */
 ngx_http_weir_ctx_t *ngx_http_weir_ctx_make(ngx_http_request_t *r);
@@ -279,6 +288,7 @@ struct ngx_http_weir_job_s {
     ngx_http_weir_turn_t *turns; /* one per request */
     ngx_uint_t blocked;          /* how many of them wait; the job is not asked until none does */
     unsigned gives : 1;          /* others wait for it */
+    unsigned owed : 1;           /* kept until Redis is there; not under way */
     int64_t until_us;            /* of a give: after this it is of no use; monotonic */
     int64_t due_us;              /* of a give that is owed: when it is tried again */
 };
@@ -364,6 +374,17 @@ void ngx_http_weir_let_all_go(void);
 char *ngx_http_weir_rate_check(ngx_conf_t *cf, const ngx_http_weir_limit_t *limit);
 ngx_int_t ngx_http_weir_rate_init(ngx_conf_t *cf); /* postconfiguration: the body filter */
 void ngx_http_weir_rate_end(ngx_http_weir_ctx_t *ctx);
+
+/* ---- charge.c ---- */
+
+#define NGX_HTTP_WEIR_STATUSES 63 /* bytes: 100 to 599, a bit each */
+/* Reads on=: "401,403,5xx,!503"; false: it cannot be read. */
+bool ngx_http_weir_charge_read(u_char set[NGX_HTTP_WEIR_STATUSES], const ngx_str_t *text);
+/* A question was decided: what of it the answer decides about is remembered. */
+ngx_int_t ngx_http_weir_charge_note(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
+                                    ngx_http_weir_ask_t *ask);
+/* The answer's status is known, perhaps not for the last time: gives back what it does not charge. */
+void ngx_http_weir_charge_judge(ngx_http_weir_ctx_t *ctx, bool last);
 
 /* ---- overload.c ---- */
 

@@ -177,6 +177,8 @@ static ngx_int_t add(ngx_http_request_t *r, ngx_http_weir_limit_t *conf, ngx_htt
         if (rc != NGX_OK)
             return rc;
     }
+    if (conf->on || conf->charge_if)
+        ask->depends = 1;
     ask->confs[ask->count++] = conf;
     ask->limits += request->limit->count;
     return NGX_OK;
@@ -193,6 +195,7 @@ static ngx_http_weir_ask_t *make(ngx_pool_t *pool, ngx_uint_t n, enum weir__verb
     ask->verb = verb;
     ask->count = ask->limits = 0;
     ask->failed = 0;
+    ask->depends = ask->met = 0;
     ask->requests = (weir_request *)(ask + 1);
     ask->rows = (weir_decision *)(ask->requests + n);
     ask->confs = (const ngx_http_weir_limit_t **)(ask->rows + n);

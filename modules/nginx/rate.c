@@ -189,7 +189,7 @@ static off_t size_of(const ngx_chain_t *chain)
 static ngx_chain_t *send_paid(ngx_connection_t *c, ngx_chain_t *in, off_t limit)
 {
     ngx_http_request_t *r = c->data; /* the active one: the main request, or one below it */
-    struct rate *rate = ngx_http_weir_ctx(r)->rate;
+    struct rate *rate = ngx_http_weir_ctx(r->main)->rate;
     off_t room = limit && limit < CALL_MOST ? limit : CALL_MOST, size = size_of(in), sent;
     do {
         if (size == 0)

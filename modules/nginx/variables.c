@@ -21,13 +21,20 @@ static ngx_int_t text(ngx_http_variable_value_t *value, const u_char *data, size
     return NGX_OK;
 }
 
+/* Of a subrequest: its own, or else the main request's. */
+static const ngx_http_weir_ctx_t *ctx_of(ngx_http_request_t *r)
+{
+    const ngx_http_weir_ctx_t *own = r == r->main ? NULL : ngx_http_weir_ctx(r);
+    return own ? own : ngx_http_weir_ctx(r->main);
+}
+
 static ngx_int_t get_status(ngx_http_request_t *r, ngx_http_variable_value_t *value, uintptr_t data)
 {
     static const char *const words[] = {
         [NGX_HTTP_WEIR_PASSED] = "PASSED",     [NGX_HTTP_WEIR_DELAYED] = "DELAYED",
         [NGX_HTTP_WEIR_DEGRADED] = "DEGRADED", [NGX_HTTP_WEIR_DRY_RUN] = "DRY_RUN",
         [NGX_HTTP_WEIR_REJECTED] = "REJECTED", [NGX_HTTP_WEIR_OVERLOADED] = "OVERLOADED"};
-    const ngx_http_weir_ctx_t *ctx = ngx_http_weir_ctx(r);
+    const ngx_http_weir_ctx_t *ctx = ctx_of(r);
     (void)data;
     if (!ctx || ctx->status == NGX_HTTP_WEIR_NONE)
         return nothing(value);
@@ -40,7 +47,7 @@ static const weir_decision *decided(ngx_http_request_t *r, weir_decision *room,
                                     const ngx_http_weir_limit_t **ret_binding,
                                     const struct weir__rule **ret_rule)
 {
-    const ngx_http_weir_ctx_t *ctx = ngx_http_weir_ctx(r);
+    const ngx_http_weir_ctx_t *ctx = ctx_of(r);
     bool found = ctx && ngx_http_weir_shown(ctx, room, ret_binding, ret_rule) == NGX_OK;
     return found ? room : NULL;
 }

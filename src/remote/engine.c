@@ -205,6 +205,7 @@ static int prepare_job(struct weir__remote *remote, const struct weir__job *job,
     ret->time_us = job->time_us;
     ret->call.deadline_us = job->deadline_us;
     ret->lease = job->lease;
+    ret->correction = &job->correction;
     ret->ret = job->ret;
     ret->rows = job->rows;
     if (job->verb == WEIR__VERB_ACQUIRE && weir__lease_id(&ret->lease))

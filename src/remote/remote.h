@@ -42,19 +42,20 @@ int weir__remote_revive(struct weir__remote *remote);
  * threads: a server that refuses us is tried again like one that is away. */
 int weir__remote_open_bare(const struct weir__redis_url *url, weir_store **ret, weir_error *err);
 
-/* A question and its answer. Take, acquire, renew and release; those but take have one request. */
+/* A question and its answer. Take, settle, acquire, renew and release; those but take have one request. */
 struct weir__job {
     enum weir__verb verb;
     weir_request *requests;
     size_t count;
-    uint64_t lease;              /* renew, release: which; acquire by script: what it was to be */
-    int64_t deadline_us;         /* monotonic */
-    int64_t time_us;             /* of the test clock; -1: the server's own */
-    weir_decision *ret;          /* take, acquire: the folded decision */
-    weir_decision *rows;         /* and each limit's, room for all */
-    int code;                    /* 0, WEIR_EUNREACHABLE, or a refusal */
-    int64_t integer;             /* renew, release: 1, or 0: there is no such lease */
-    char error[WEIR__ERROR_MAX]; /* what a server said to it; empty: nothing */
+    uint64_t lease; /* renew, release: which; acquire by script: what it was to be */
+    struct weir__correction correction; /* settle: of which charge, to what */
+    int64_t deadline_us;                /* monotonic */
+    int64_t time_us;                    /* of the test clock; -1: the server's own */
+    weir_decision *ret;                 /* take, acquire: the folded decision */
+    weir_decision *rows;                /* and each limit's, room for all */
+    int code;                           /* 0, WEIR_EUNREACHABLE, or a refusal */
+    int64_t integer;                    /* renew, release: 1, or 0: there is no such lease */
+    char error[WEIR__ERROR_MAX];        /* what a server said to it; empty: nothing */
 };
 
 #define WEIR__JOBS_MAX 32

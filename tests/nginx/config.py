@@ -56,6 +56,14 @@ LOCATION = {
     f'weir_limit key=$arg_k zone=z {GOOD}; weir_limit off;': ["off", "leave one out"],
     'weir_limit off; weir_limit off;': ["off", "leave one out"],
     'weir_limit off dry_run;': ["missing"],
+    **{f'weir_limit key=$arg_k zone=z {GOOD} on={text};': [f'"{text}"', "on=401,403,404"]
+       for text in ("40", "4040", "099", "600", "6xx", "0xx", "4x", "401,", ",401", "401,,403", "!", "401,!", "401-403", "$status")},
+    f'weir_limit key=$arg_k zone=z {GOOD} on=;': ["on=", "no value"],
+    f'weir_limit key=$arg_k zone=z {GOOD} on=401 on=403;': ["on=403", "once"],
+    f'weir_limit key=$arg_k zone=z {GOOD} charge_if=1;': ['"1"', "charge_if=$missed"],
+    'weir_conn key=$arg_k zone=z 5 on=401;': ["on=401", "there are"],
+    'weir_rate key=$arg_k zone=z "token-bucket 1m/s" charge_if=$arg_a;': ["charge_if=", "there are"],
+    'weir_subrequests maybe;': ["maybe", "weir_subrequests"],
     'weir_conn off; weir_conn key=$arg_k zone=z 5;': ["off", "leave one out"],
     # slots
     'weir_conn key=$arg_k zone=z;': ["weir_conn", "missing"],
@@ -180,6 +188,8 @@ GOODS = {  # in a location
     "bandwidth": 'weir_rate key=$arg_k zone=z "token-bucket 1m/s burst 4m";',
     "no bandwidth": "weir_rate off;",
     "no limits": "weir_limit off; weir_conn off;",
+    "by the answer": 'weir_limit key=a:$arg_k zone=z "fixed-window 5/m" on=401,4xx,!404,5XX charge_if=$upstream_cache_status; weir_limit key=b:$arg_k zone=z "fixed-window 5/m" on=!2xx; weir_limit key=c:$arg_k zone=z "fixed-window 5/m" charge_if=$arg_a$arg_b;',
+    "subrequests": "weir_subrequests on;",
     "exemptions": 'weir_limit key=user:$arg_k zone=z "fixed-window 5/m" unless=$arg_free; weir_conn key=$arg_k zone=z 5 unless=$arg_a$arg_b; weir_rate key=$arg_k zone=z "token-bucket 1m/s" unless=$arg_free;',
     "fields that replace": "weir_headers ietf-06 replace;",
     "overload": "weir_overload connections=100 load=8.5 status=503;",
