@@ -151,7 +151,7 @@ static char *declare(ngx_conf_t *cf, ngx_http_weir_zone_t *zone)
     zone->shm->data = zone;
     zone->place = ngx_http_weir_place(cf);
     compare(cf, zone);
-    return NGX_CONF_OK;
+    return ngx_http_weir_counts_declare(cf, zone) == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 char *ngx_http_weir_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)

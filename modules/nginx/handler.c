@@ -176,6 +176,7 @@ static ngx_int_t reject(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t
     ctx->shown[phase] = ask;
     ctx->steps[phase] = NGX_HTTP_WEIR_AT_END;
     note_status(ctx, NGX_HTTP_WEIR_REJECTED);
+    ngx_http_weir_count(ask, false);
     ngx_http_weir_let_go(ctx);
     tell(ctx, conf->log_level, "weir: rejected", ask);
     return by->status ? (ngx_int_t)by->status : (ngx_int_t)conf->status;
@@ -187,6 +188,7 @@ static void note_shadow(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t
     if (ask->failed || (ask->folded.allowed && ask->folded.delay_us == 0))
         return;
     note_status(ctx, NGX_HTTP_WEIR_DRY_RUN);
+    ngx_http_weir_count(ask, true);
     tell(ctx, conf->log_level + 1,
          ask->folded.allowed ? "weir: dry run, would be delayed"
                              : "weir: dry run, would be rejected",
@@ -298,6 +300,8 @@ static ngx_int_t step_conn(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *c
         if (!ask || ask->failed)
             continue;
         note_status(ctx, ask->folded.degraded ? NGX_HTTP_WEIR_DEGRADED : NGX_HTTP_WEIR_PASSED);
+        if (ask->folded.allowed)
+            ngx_http_weir_count(ask, false);
         if (ask->folded.allowed && ngx_http_weir_hold(ctx, conf->store, ask) != NGX_OK)
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         if (ask->folded.allowed)
@@ -326,6 +330,7 @@ static ngx_int_t step_limit(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *
     note_asked(ctx, NGX_HTTP_WEIR_AT_LIMIT, phase);
     if (!ask->folded.allowed)
         return reject(ctx, conf, phase, ask);
+    ngx_http_weir_count(ask, false);
     note_status(ctx, ask->folded.degraded       ? NGX_HTTP_WEIR_DEGRADED
                      : ask->folded.delay_us > 0 ? NGX_HTTP_WEIR_DELAYED
                                                 : NGX_HTTP_WEIR_PASSED);

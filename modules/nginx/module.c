@@ -188,8 +188,8 @@ static ngx_command_t commands[] = {
      LOCATION(subrequests), NULL},
     {ngx_string("weir_test_clock"), ANY_LEVEL | NGX_CONF_TAKE1, test_clock, LOCATION(test_clock),
      NULL},
-    {ngx_string("weir_info"), NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS, ngx_http_weir_info,
-     NGX_HTTP_LOC_CONF_OFFSET, 0, NULL},
+    {ngx_string("weir_info"), NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS | NGX_CONF_TAKE1,
+     ngx_http_weir_info, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL},
     ngx_null_command,
 };
 

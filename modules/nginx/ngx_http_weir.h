@@ -49,6 +49,7 @@ typedef struct {
     struct weir__layout layout;  /* what the size will hold, to check limits against */
     ngx_shm_zone_t *shm;
     weir_store *store; /* this cycle's view of the memory */
+    struct ngx_http_weir_counts_s *counts;
 } ngx_http_weir_zone_t;
 
 /* One weir_limit, weir_conn or weir_rate. */
@@ -110,6 +111,7 @@ typedef struct {
     ngx_uint_t headers; /* enum weir__field_style, and NGX_HTTP_WEIR_REPLACE */
     ngx_flag_t dry_run;
     ngx_flag_t subrequests;
+    ngx_flag_t info_text; /* weir_info prometheus */
     /* merged: what is decided together, by phase, and those in dry run */
     ngx_array_t groups[2][2]; /* of ngx_http_weir_limit_t * */
     ngx_flag_t applies[2];    /* whether a phase has anything to do */
@@ -403,5 +405,30 @@ ngx_int_t ngx_http_weir_shown(const ngx_http_weir_ctx_t *ctx, weir_decision *ret
                               const ngx_http_weir_limit_t **ret_binding,
                               const struct weir__rule **ret_rule);
 char *ngx_http_weir_info(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+/* info_text.c: the same as Prometheus reads it, and how much room it needs at most. */
+size_t ngx_http_weir_text_most(const ngx_http_weir_main_conf_t *conf);
+void ngx_http_weir_put_text(struct weir__buffer *to, const ngx_http_weir_main_conf_t *conf);
+
+/* ---- counts.c ---- */
+
+typedef enum {
+    NGX_HTTP_WEIR_OF_LIMIT,
+    NGX_HTTP_WEIR_OF_CONN,
+    NGX_HTTP_WEIR_KINDS
+} ngx_http_weir_kind_e;
+typedef enum {
+    NGX_HTTP_WEIR_DID_PASS,
+    NGX_HTTP_WEIR_DID_DELAY,
+    NGX_HTTP_WEIR_DID_REJECT,
+    NGX_HTTP_WEIR_WOULD_REJECT, /* or delay: in dry run */
+    NGX_HTTP_WEIR_OUTCOMES
+} ngx_http_weir_outcome_e;
+
+/* With a zone's declaration: the memory of its counts. */
+ngx_int_t ngx_http_weir_counts_declare(ngx_conf_t *cf, ngx_http_weir_zone_t *zone);
+/* Counts a decided question in its zones; `dry_run`: it would have rejected or delayed. */
+void ngx_http_weir_count(const ngx_http_weir_ask_t *ask, bool dry_run);
+uint64_t ngx_http_weir_counted(const ngx_http_weir_zone_t *zone, ngx_http_weir_kind_e kind,
+                               ngx_http_weir_outcome_e outcome);
 
 #endif

@@ -110,7 +110,8 @@ LOCATION = {
     'weir_headers ietf replace now;': ["weir_headers", "number of arguments"],
     'weir_dry_run maybe;': ["maybe", "weir_dry_run"],
     'weir_zone inner 1m;': ["weir_zone", "not allowed here"],
-    'weir_info now;': ["weir_info", "number of arguments"],
+    'weir_info now;': ["now", "json, prometheus"],
+    'weir_info json now;': ["weir_info", "number of arguments"],
     'weir_limits key=$arg_k;': ["weir_limits", "unknown directive"],
     # Redis
     'weir_store http://localhost;': ["column 1", "redis://"],
@@ -196,6 +197,8 @@ GOODS = {  # in a location
     "no overload": "weir_overload off;",
     "small ones": "weir_status 503; weir_log_level warn; weir_dry_run on; weir_headers x-ratelimit;",
     "information": "weir_info;",
+    "information as JSON": "weir_info json;",
+    "information for Prometheus": "weir_info prometheus;",
     "Redis": 'weir_store redis://user:secret@127.0.0.1:6379/2?prefix=x: deadline=20ms fail=open peers=3 denial_cache=100ms;',
     "no Redis": "weir_store off;",
     "a cluster": 'weir_store redis+cluster://127.0.0.1:7000; weir_limit "key={$arg_k}:a" zone=z "fixed-window 5/m"; weir_limit "key={$arg_k}:b" zone=z "fixed-window 9/h";',

@@ -1,0 +1,106 @@
+/*
+ * How many requests passed, were delayed and were rejected, for each zone: counted by all workers, kept
+ * over reloads and over changes of the zone's size.
+ *
+ * A worker counts in a line of its own, so that workers do not wait for each other; while one takes over
+ * from another both may use the same, so it is counted atomically.
+ */
+#include "ngx_http_weir.h"
+
+#define LINES 64
+
+/* One cache line. */
+struct line {
+    ngx_atomic_t counts[NGX_HTTP_WEIR_KINDS][NGX_HTTP_WEIR_OUTCOMES];
+};
+
+_Static_assert(sizeof(struct line) <= 64, "workers would share a cache line");
+
+struct ngx_http_weir_counts_s {
+    struct line lines[LINES];
+};
+
+/* ---- the memory ---- */
+
+static ngx_int_t counts_init(ngx_shm_zone_t *shm, void *old)
+{
+    ngx_http_weir_zone_t *zone = shm->data;
+    ngx_slab_pool_t *pool = (ngx_slab_pool_t *)shm->shm.addr;
+    if (!old && !shm->shm.exists)
+        pool->data = ngx_slab_calloc(pool, sizeof(struct ngx_http_weir_counts_s));
+    zone->counts = pool->data;
+    return zone->counts ? NGX_OK : NGX_ERROR;
+}
+
+ngx_int_t ngx_http_weir_counts_declare(ngx_conf_t *cf, ngx_http_weir_zone_t *zone)
+{
+    static char tag;
+    static const char start[] = "weir counts of ";
+    ngx_str_t name = {sizeof start - 1 + zone->name.len, NULL};
+    name.data = ngx_pnalloc(cf->pool, name.len);
+    if (!name.data)
+        return NGX_ERROR;
+    ngx_memcpy(ngx_cpymem(name.data, start, sizeof start - 1), zone->name.data, zone->name.len);
+    ngx_shm_zone_t *shm = ngx_shared_memory_add(cf, &name, 8 * ngx_pagesize, &tag);
+    if (!shm)
+        return NGX_ERROR;
+    shm->init = counts_init;
+    shm->data = zone;
+    return NGX_OK;
+}
+
+/* ---- counting ---- */
+
+static void counts_add(const ngx_http_weir_zone_t *zone, ngx_http_weir_kind_e kind,
+                       ngx_http_weir_outcome_e outcome)
+{
+    struct line *line = &zone->counts->lines[ngx_worker % LINES];
+    (void)ngx_atomic_fetch_add(&line->counts[kind][outcome], 1);
+}
+
+/* Whether a limit of the zone makes the request wait. */
+static bool counts_delays(const ngx_http_weir_ask_t *ask, const ngx_http_weir_zone_t *zone)
+{
+    if (ask->failed || ask->folded.delay_us == 0)
+        return false;
+    for (ngx_uint_t i = 0; i < ask->limits; i++) {
+        const ngx_http_weir_limit_t *conf;
+        ngx_http_weir_rule(ask, i, &conf);
+        if (conf->zone == zone && ask->rows[i].delay_us > 0)
+            return true;
+    }
+    return false;
+}
+
+void ngx_http_weir_count(const ngx_http_weir_ask_t *ask, bool dry_run)
+{
+    ngx_http_weir_kind_e kind =
+        ask->verb == WEIR__VERB_ACQUIRE ? NGX_HTTP_WEIR_OF_CONN : NGX_HTTP_WEIR_OF_LIMIT;
+    const ngx_http_weir_limit_t *binding = ask->confs[0];
+    if (!ask->failed)
+        ngx_http_weir_rule(ask, ask->folded.binding, &binding);
+    if (dry_run || !ask->folded.allowed) {
+        counts_add(binding->zone, kind,
+                   dry_run ? NGX_HTTP_WEIR_WOULD_REJECT : NGX_HTTP_WEIR_DID_REJECT);
+        return;
+    }
+    for (ngx_uint_t i = 0; i < ask->count; i++) {
+        const ngx_http_weir_zone_t *zone = ask->confs[i]->zone;
+        ngx_uint_t first = 0;
+        while (ask->confs[first]->zone != zone)
+            first++;
+        if (first < i) /* it was counted */
+            continue;
+        counts_add(zone, kind,
+                   counts_delays(ask, zone) ? NGX_HTTP_WEIR_DID_DELAY : NGX_HTTP_WEIR_DID_PASS);
+    }
+}
+
+uint64_t ngx_http_weir_counted(const ngx_http_weir_zone_t *zone, ngx_http_weir_kind_e kind,
+                               ngx_http_weir_outcome_e outcome)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; zone->counts && i < LINES; i++)
+        sum += zone->counts->lines[i].counts[kind][outcome];
+    return sum;
+}
