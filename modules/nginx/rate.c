@@ -6,7 +6,8 @@
  *                        └── the write event ◄┴─ nothing paid for: delayed until the timer
  *
  * The connection's send_chain is replaced while a response with a rate is sent, from its first piece
- * of body (HTTP/2 sets its own when it sends the head) until the request ends.
+ * of body (HTTP/2 sets its own when it sends the head) until the request ends. What follows 101 Switching
+ * Protocols (WebSockets) nginx sends by the connection's send, which then is replaced, too.
  *
  * What holds:
  *   1. Bytes are paid for before they are sent: a piece is taken from the key's bucket, with a delay
@@ -17,6 +18,9 @@
  *   3. A piece is usable when its time has come by the clock, whoever wakes the connection up.
  *   4. While it waits here, the connection's own timer is not set: its client is not to blame.
  *   5. A request that ends gives back what it paid for and did not send.
+ *   6. nginx's timers count in milliseconds. A bucket whose burst is less than what flows in a few of them
+ *      would be full before anybody is awake again, and the rest be lost. There, many small pieces are paid
+ *      for in one go, and the next ones before those are due (ahead); none is sent before its time.
  */
 #include "ngx_http_weir.h"
 
@@ -25,6 +29,10 @@
 #define PIECE_US 100000         /* how much of the rate a piece is */
 #define CALL_MOST (1024 * 1024) /* bytes sent in one go: others are to have their turn */
 #define TIMER_MOST_MS 60000
+#define SMALL_US 20000   /* a burst that flows in less than this is small */
+#define AHEAD_US 10000   /* how much of the rate is paid for in one go then */
+#define TAKES_MOST 256   /* in so many pieces at most */
+#define FLOWS_LEAST 8192 /* so much in one go, and not the last of it: more will follow */
 #define UNLIMITED (INT64_C(1) << 62)
 
 struct rate {
@@ -32,14 +40,18 @@ struct rate {
     const ngx_http_weir_loc_conf_t *conf;
     ngx_connection_t *connection; /* NULL: this response is not limited */
     ngx_send_chain_pt send_chain; /* the connection's own */
+    ngx_send_pt send;             /* likewise, of an upgraded one; else NULL */
     weir_store *store;
     const weir_limit *limit; /* a reference */
     weir_key key;
     weir_hashed hashed;
     int64_t piece, piece_most;
-    int64_t credit;     /* bytes paid for; below 0: sent too much */
-    int64_t reserved;   /* bytes that will be paid for at due_us */
-    int64_t due_us;     /* monotonic; 0: there is nothing to wait for */
+    int64_t credit;   /* bytes paid for; below 0: sent too much */
+    int64_t reserved; /* bytes that will be paid for at due_us */
+    int64_t due_us;   /* monotonic; 0: there is nothing to wait for */
+    int64_t ahead;    /* bytes that will be paid for at ahead_due_us, behind those */
+    int64_t ahead_due_us;
+    bool small;         /* the burst */
     weir_decision last; /* the last one that was allowed */
     ngx_event_t timer;
 };
@@ -53,11 +65,21 @@ static bool is_rate(const weir_limit *limit)
     return limit->count == 1 && limit->rules[0].kind == WEIR__TOKEN_BUCKET;
 }
 
+/* Bytes that flow in a time. */
+static int64_t flow(const struct weir__rule *rule, int64_t microseconds)
+{
+    return (int64_t)((__int128)rule->count * microseconds / rule->period_us);
+}
+
+static bool is_small(const struct weir__rule *rule)
+{
+    return rule->burst < flow(rule, SMALL_US);
+}
+
 static int64_t piece_of(const struct weir__rule *rule)
 {
-    int64_t piece = rule->count * PIECE_US / rule->period_us;
-    piece = ngx_max(PIECE_LEAST, ngx_min(PIECE_MOST, piece));
-    return ngx_min(rule->burst, piece);
+    int64_t piece = ngx_max(PIECE_LEAST, ngx_min(PIECE_MOST, flow(rule, PIECE_US)));
+    return is_small(rule) ? ngx_max(piece, flow(rule, AHEAD_US)) : ngx_min(rule->burst, piece);
 }
 
 char *ngx_http_weir_rate_check(ngx_conf_t *cf, const ngx_http_weir_limit_t *limit)
@@ -94,15 +116,29 @@ static void give_up(struct rate *rate, int code)
     rate->last.charged = 0;
 }
 
-/* Asks for up to `most` bytes, of `size` that there are to send; *ret_cost is how many. */
-static int ask_for(struct rate *rate, off_t size, int64_t most, int64_t wait_us, int64_t *ret_cost,
+/* Asks for up to `most` bytes, which are added to *ret_bytes. */
+static int ask_for(struct rate *rate, int64_t most, int64_t wait_us, int64_t *ret_bytes,
                    weir_decision *ret)
 {
     weir_request request = weir_ask(rate->key, rate->limit);
-    request.cost = ngx_min(rate->limit->rules[0].burst, ngx_min(most, size) - rate->credit);
+    request.cost = ngx_min(rate->limit->rules[0].burst, most);
     request.wait_us = wait_us;
-    *ret_cost = request.cost;
-    return weir_take_all(rate->store, &request, 1, ret);
+    int code = weir_take_all(rate->store, &request, 1, ret);
+    if (code == 0 && ret->allowed) {
+        rate->last = *ret;
+        *ret_bytes += request.cost;
+    }
+    return code;
+}
+
+/* Places in the queue, for `most` bytes: the last one's time is that of all. */
+static int queue_for(struct rate *rate, int64_t most, int64_t *ret_bytes, weir_decision *ret)
+{
+    int code, takes = rate->small ? TAKES_MOST : 1;
+    do {
+        code = ask_for(rate, most - *ret_bytes, WEIR_WAIT_ANY, ret_bytes, ret);
+    } while (code == 0 && ret->allowed && *ret_bytes < most && --takes > 0);
+    return code;
 }
 
 /* Takes the next piece: a large one where that is to be had at once, or a place in the queue. */
@@ -110,24 +146,31 @@ static void take(struct rate *rate, off_t size)
 {
     bool is_test = ngx_http_weir_set_clock(rate->request, rate->conf); /* then nothing waits */
     weir_decision decision;
-    int64_t cost;
-    int code = ask_for(rate, size, PIECE_MOST, 0, &cost, &decision);
+    int code =
+        ask_for(rate, ngx_min(PIECE_MOST, size) - rate->credit, 0, &rate->reserved, &decision);
     if (code == 0 && !decision.allowed) {
-        code = ask_for(rate, size, rate->piece, WEIR_WAIT_ANY, &cost, &decision);
+        code =
+            queue_for(rate, ngx_min(rate->piece, size) - rate->credit, &rate->reserved, &decision);
         if (code == 0)
             adapt_piece(rate, decision.delay_us + decision.retry_after_us);
     }
-    if (code || decision.retry_after_us == WEIR_NEVER || (is_test && !decision.allowed)) {
+    if (code || decision.retry_after_us == WEIR_NEVER || (is_test && rate->reserved == 0)) {
         give_up(rate, code ? code : WEIR_EINVAL);
         return;
-    }
-    if (decision.allowed) {
-        rate->last = decision;
-        rate->reserved = cost;
     }
     int64_t delay_us = decision.delay_us + decision.retry_after_us;
     if (delay_us && !is_test)
         rate->due_us = weir__mono_us() + delay_us;
+}
+
+/* Takes what follows the piece that is waited for. */
+static void take_ahead(struct rate *rate, off_t size)
+{
+    weir_decision decision;
+    int64_t most = ngx_min(rate->piece, size - rate->credit - rate->reserved);
+    if (most <= 0 || queue_for(rate, most, &rate->ahead, &decision) || rate->ahead == 0)
+        return;
+    rate->ahead_due_us = weir__mono_us() + decision.delay_us + decision.retry_after_us;
 }
 
 static void wait_for_due(struct rate *rate, int64_t now_us)
@@ -149,11 +192,15 @@ static bool may_send(struct rate *rate, off_t size)
             take(rate, size);
         int64_t now_us = rate->due_us ? weir__mono_us() : 0;
         if (now_us < rate->due_us) {
+            if (rate->small && rate->reserved && !rate->ahead)
+                take_ahead(rate, size);
             wait_for_due(rate, now_us);
             return false;
         }
         rate->credit += rate->reserved;
-        rate->reserved = rate->due_us = 0;
+        rate->reserved = rate->ahead;
+        rate->due_us = rate->ahead_due_us;
+        rate->ahead = rate->ahead_due_us = 0;
     }
     return true;
 }
@@ -186,6 +233,17 @@ static off_t size_of(const ngx_chain_t *chain)
     return size;
 }
 
+/* What is worth paying for. nginx hands over a file or a proxied answer buffer by buffer: where the burst is
+ * small, waiting for the next one would lose its time. What is not sent in the end is given back. */
+static off_t worth_of(const struct rate *rate, const ngx_chain_t *chain, off_t size)
+{
+    if (!rate->small || size < FLOWS_LEAST)
+        return size;
+    while (chain->next)
+        chain = chain->next;
+    return chain->buf->last_buf ? size : NGX_MAX_OFF_T_VALUE / 2;
+}
+
 static ngx_chain_t *send_paid(ngx_connection_t *c, ngx_chain_t *in, off_t limit)
 {
     ngx_http_request_t *r = c->data; /* the active one: the main request, or one below it */
@@ -194,7 +252,7 @@ static ngx_chain_t *send_paid(ngx_connection_t *c, ngx_chain_t *in, off_t limit)
     do {
         if (size == 0)
             return rate->send_chain(c, in, limit);
-        if (!may_send(rate, size))
+        if (!may_send(rate, worth_of(rate, in, size)))
             return in;
         in = rate->send_chain(c, in, ngx_min(room, rate->credit));
         if (in == NGX_CHAIN_ERROR)
@@ -205,6 +263,23 @@ static ngx_chain_t *send_paid(ngx_connection_t *c, ngx_chain_t *in, off_t limit)
         rate->credit -= sent;
     } while (in && sent && room > 0 && c->write->ready);
     return in;
+}
+
+/* Of an upgraded connection. What is left is tried again by the write event: that of the socket, or ours. */
+static ssize_t send_paid_bytes(ngx_connection_t *c, u_char *data, size_t size)
+{
+    ngx_http_request_t *r = c->data;
+    struct rate *rate = ngx_http_weir_ctx(r->main)->rate;
+    size_t done = 0;
+    while (done < size && may_send(rate, (off_t)(size - done))) {
+        size_t part = (size_t)ngx_min((int64_t)(size - done), rate->credit);
+        ssize_t sent = rate->send(c, data + done, part);
+        if (sent <= 0)
+            return done ? (ssize_t)done : sent;
+        rate->credit -= sent;
+        done += (size_t)sent;
+    }
+    return done ? (ssize_t)done : NGX_AGAIN;
 }
 
 /* ---- the life of a response ---- */
@@ -231,13 +306,18 @@ static ngx_int_t take_over(struct rate *rate, const weir_request *request)
         return NGX_ERROR;
     rate->limit = weir__limit_ref(request->limit);
     rate->piece_most = piece_of(&rate->limit->rules[0]);
-    rate->piece = ngx_min(PIECE_LEAST, rate->piece_most);
+    rate->small = is_small(&rate->limit->rules[0]);
+    rate->piece = rate->small ? rate->piece_most : ngx_min(PIECE_LEAST, rate->piece_most);
     rate->timer.handler = wake_up;
     rate->timer.data = c;
     rate->timer.log = c->log;
     rate->connection = c;
     rate->send_chain = c->send_chain;
     c->send_chain = send_paid;
+    if (rate->request->upstream && rate->request->upstream->upgrade) {
+        rate->send = c->send;
+        c->send = send_paid_bytes;
+    }
     return NGX_OK;
 }
 
@@ -285,19 +365,21 @@ ngx_int_t ngx_http_weir_rate_init(ngx_conf_t *cf)
     return NGX_OK;
 }
 
-/* Corrects the last charge to what was sent of it; what came before it was sent. */
+/* Corrects the charges to what was sent: of the last pieces, which may have been paid for together, those
+ * that are left; or of the last one, where more was sent than paid for. */
 static void settle(struct rate *rate)
 {
-    int64_t unused = rate->credit + rate->reserved;
+    int64_t unused = rate->credit + rate->reserved + rate->ahead;
     char receipt[WEIR_RECEIPT_SIZE];
     weir_error err;
     if (unused == 0 || rate->last.charged == 0)
         return;
     if (rate->conf->test_clock) /* variables cannot be read any more */
         ngx_http_weir_set_clock_to(rate->last.time_us);
+    rate->last.charged = ngx_max(rate->last.charged, unused);
     weir_receipt(&rate->last, receipt);
-    if (weir_settle(rate->store, rate->key, rate->limit, receipt,
-                    ngx_max(0, rate->last.charged - unused), &err))
+    if (weir_settle(rate->store, rate->key, rate->limit, receipt, rate->last.charged - unused,
+                    &err))
         ngx_log_error(NGX_LOG_ERR, rate->connection->log, 0,
                       "weir: bytes that were not sent are not given back: %s", err.message);
 }
@@ -313,6 +395,8 @@ void ngx_http_weir_rate_end(ngx_http_weir_ctx_t *ctx)
         rate->connection->write->delayed = 0;
     }
     rate->connection->send_chain = rate->send_chain;
+    if (rate->send)
+        rate->connection->send = rate->send;
     settle(rate);
     weir_limit_free((weir_limit *)rate->limit);
 }

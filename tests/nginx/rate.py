@@ -196,6 +196,77 @@ def writing(nginx):
     return int(re.search(r"Writing: (\d+)", nginx.get("/status").text)[1])
 
 
+def test_small_burst(check):
+    """A burst that flows in less than a millisecond loses no bandwidth, and is kept all the same. The machine may be busy: it
+    is enough that one of some downloads is fast, which none was that lost a third to the timers."""
+    body = NOISE * 3
+    ideal = (len(body) - 4000) / 10e6
+    with Backend(lambda head: Backend.answer(body=body)) as backend:
+        server = f"""
+            location /file {{ weir_rate key=$arg_k zone=z "token-bucket 10m/s burst 4k"; root {{folder}}/html; }}
+            location /proxy {{ weir_rate key=$arg_k zone=z "token-bucket 10m/s burst 4k"; proxy_pass http://127.0.0.1:{backend.port}; }}"""
+        with Nginx(ZONE, server, files={"html/file": body}) as nginx:
+            for path in ("/file", "/proxy"):
+                best = 99
+                for i in range(12):
+                    meter = Meter(10_000_000, 4000)
+                    head, got = download(nginx, f"{path}?k={i}", meter)
+                    check(got == body, f"{path}: the body is whole")
+                    meter.check(check, f"{path}, small burst")
+                    best = min(best, meter.seconds)
+                    if best < ideal * 1.25:
+                        break
+                check(best < ideal * 1.25, f"{path}: {len(body)} bytes took {best:.3f} s at best, not {ideal:.3f}")
+
+
+def test_small_burst_abort(check):
+    """What was paid for ahead is given back: without, the next one would wait for 15 s and more."""
+    server = location("/", limit="token-bucket 10k/s burst 100") + "location /status { stub_status; }"
+    with Nginx(ZONE, server, files={"html/noise": NOISE, "html/small": b"x" * 100}) as nginx:
+        connections = [connect(nginx.port) for _ in range(150)]
+        for it in connections:
+            it.sendall(get("/noise?k=a"))
+        check(nginx.wait_for(lambda: writing(nginx) > 150), "all are being answered")
+        for it in connections:
+            it.close()
+        check(nginx.wait_for(lambda: active(nginx) == 1), "all have left")
+        start = time.monotonic()
+        check.equal(nginx.get("/small?k=a").body, b"x" * 100, "the next one gets its answer")
+        check(time.monotonic() - start < 5, f"the next one waited for {time.monotonic() - start:.1f} s")
+
+
+def test_upgraded(check):
+    """What a WebSocket sends down is limited like any answer, over TLS, too; what clients send up is not."""
+    payload = NOISE[:800_000]
+    head = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n"
+    with tempfile.TemporaryDirectory() as folder, Backend(lambda _: head + payload) as backend:
+        make_certificates(folder)
+        proxy = f"proxy_pass http://127.0.0.1:{backend.port}; proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade;"
+        server = f"""listen 127.0.0.1:{{port2}} ssl; ssl_certificate {folder}/server.crt; ssl_certificate_key {folder}/server.key;
+            location /limited {{ {proxy} weir_rate key=$arg_k zone=z "{LIMIT}"; }}
+            location /free {{ {proxy} }}"""
+        with Nginx(ZONE, server) as nginx:
+            for path, port, tls in (("/limited?k=a", "port", False), ("/limited?k=b", "port2", True), ("/free", "port", False)):
+                meter = Meter()
+                with connect(nginx.port_of(port), tls) as connection:
+                    connection.sendall(get(path, {"upgrade": "echo", "connection": "upgrade"}))
+                    got = b""
+                    while len(got.partition(b"\r\n\r\n")[2]) < len(payload):
+                        part = connection.recv(1 << 16)
+                        if not part:
+                            break
+                        meter.note(len(part))
+                        got += part
+                check(got.startswith(b"HTTP/1.1 101 "), f"{path}: upgraded")
+                check(got.partition(b"\r\n\r\n")[2] == payload, f"{path}: all came, in order")
+                if "limited" in path:
+                    meter.check(check, f"{path} {port}")
+                    meter.check_speed(check, path)
+            with connect(nginx.port) as connection:  # leaves while it waits
+                connection.sendall(get("/limited?k=a", {"upgrade": "echo", "connection": "upgrade"}))
+                connection.recv(10)
+
+
 def test_abort(check):
     """What was reserved for those that left is there for the next one: without, it would wait for 10 s and more."""
     server = location("/", limit="token-bucket 10k/s burst 10k") + "location /status { stub_status; }"
