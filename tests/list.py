@@ -30,6 +30,9 @@ LOADS = {
     "redis: store_cluster": 0.2, "redis: store_faults": 0.2, "redis: store_sentinel": 0.2, "redis: store_tls": 0.4,
 }
 
+LONG = ("documentation", "dashboard", "model: against", "nginx: rate", "nginx: twins", "nginx: faults", "nginx: fleet",
+        "server: grpc_service", "server: abuse_connections", "redis: module under", "redis: store_", "deaths: at")
+
 
 def load(name):
     """Of the test with this name, whatever its build."""
@@ -162,8 +165,8 @@ def documentation():
 
 
 def tests(kind):
-    """All of a kind: quick, test or soak."""
-    return [test._replace(load=load(test.name)) for test in listed(kind)]
+    """All of a kind: quick, test or soak; those that take longest begin first, so that none of them is left for the end."""
+    return sorted((test._replace(load=load(test.name)) for test in listed(kind)), key=lambda test: not test.name.startswith(LONG))
 
 
 def listed(kind):
