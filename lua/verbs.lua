@@ -94,6 +94,7 @@ for i = 1, #held[1].sections do
     local section = held[1].sections[i]
     local kind, period, fresh, at = section[S_KIND], section[S_PERIOD], section[S_FRESH], section[S_AT]
     local amount, before, stored = section[S_AMOUNT] or 0, section[S_BEFORE] or 0, section[S_STORED] or 0
+    if stored > EXACT_MAX then stored = EXACT_MAX end
     local value, skip, capacity, head = held[1].value, held[1].skip, section[S_CAPACITY], section[S_HEAD]
     local len, sum, base = section[S_LEN] or 0, section[S_SUM] or 0, section[S_POS] + 40 - held[1].skip
     local count, spent, present, t, tick = section[S_COUNT] or 0, amount, now < fresh, now, 1

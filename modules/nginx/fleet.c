@@ -54,6 +54,7 @@ struct ngx_http_weir_worker_s {
     uint64_t asked, done, unreachable;
     uint64_t seen_done, seen_unreachable; /* when last looked */
     int64_t refusal_us;                   /* when one was logged */
+    uint64_t down_unreachable;            /* before it went down */
     bool told_down;
     char why[WEIR__ERROR_MAX]; /* what a server said that did not decide; empty: nothing */
 };
@@ -328,6 +329,19 @@ static const char *meanwhile(const ngx_http_weir_store_t *store)
     }
 }
 
+/* The same when it is over, before a number of requests. */
+static const char *decided_by(const ngx_http_weir_store_t *store)
+{
+    switch (store->url.fail) {
+    case WEIR__FAIL_OPEN:
+        return "requests that passed";
+    case WEIR__FAIL_CLOSED:
+        return "requests that were rejected";
+    default:
+        return "requests that the zone decided";
+    }
+}
+
 /* Whether the store decides, as far as its last questions tell; else why not. */
 static bool is_up(const ngx_http_weir_worker_t *worker, struct weir__buffer *why)
 {
@@ -362,7 +376,11 @@ static void look(ngx_event_t *event)
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: %s; %s", &store->text, room,
                       meanwhile(store));
     if (up && worker->told_down)
-        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0, "weir: %V: decides again", &store->text);
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: decides again; meanwhile %s: %uL",
+                      &store->text, decided_by(store),
+                      (uint64_t)(worker->unreachable - worker->down_unreachable));
+    if (up)
+        worker->down_unreachable = worker->unreachable;
     worker->told_down = !up;
     worker->seen_done = worker->done;
     worker->seen_unreachable = worker->unreachable;

@@ -23,7 +23,12 @@ enum {
     RM_TYPE_EMPTY = 0,
     RM_TYPE_STRING = 1,
     RM_NO_IMPLICIT_SIGNAL = 1 << 1,
+    RM_NOTIFY_GENERIC = 1 << 2,
+    RM_NOTIFY_STRING = 1 << 3,
 };
+
+typedef struct RedisModuleInfoCtx RedisModuleInfoCtx;
+typedef void rm_info(RedisModuleInfoCtx *ctx, int for_crash_report);
 
 /* How a command's keys are found, and what it says of itself (RedisModule_SetCommandInfo). */
 struct rm_info_version {
@@ -55,6 +60,29 @@ struct rm_key_spec {
     } find;
 };
 
+/* A word of a command, or a group of them; a list ends with one without a name. */
+struct rm_argument {
+    const char *name;
+    int type;
+    int key_spec; /* a key: which specification finds it; else -1 */
+    const char *token, *summary, *since;
+    int flags;
+    const char *deprecated_since;
+    const struct rm_argument *parts;
+    const char *display; /* servers from 7.2 on read it */
+};
+
+enum {
+    RM_ARG_STRING = 0,
+    RM_ARG_INTEGER = 1,
+    RM_ARG_KEY = 3,
+    RM_ARG_TOKEN = 6,
+    RM_ARG_ONE_OF = 7,
+    RM_ARG_BLOCK = 8,
+    RM_ARG_OPTIONAL = 1 << 0,
+    RM_ARG_MULTIPLE = 1 << 1,
+};
+
 struct rm_command_info {
     const struct rm_info_version *version;
     const char *summary, *complexity, *since;
@@ -62,7 +90,7 @@ struct rm_command_info {
     const char *tips;
     int arity;
     const struct rm_key_spec *key_specs;
-    const void *arguments;
+    const struct rm_argument *arguments;
 };
 
 enum {
@@ -110,6 +138,10 @@ enum {
     X(Log, 0, void, (RedisModuleCtx *, const char *, const char *, ...))                           \
     X(Alloc, 0, void *, (size_t))                                                                  \
     X(Free, 0, void, (void *))                                                                     \
+    X(NotifyKeyspaceEvent, 0, int, (RedisModuleCtx *, int, const char *, RedisModuleString *))     \
+    X(RegisterInfoFunc, 1, int, (RedisModuleCtx *, rm_info *))                                     \
+    X(InfoAddSection, 1, int, (RedisModuleInfoCtx *, const char *))                                \
+    X(InfoAddFieldULongLong, 1, int, (RedisModuleInfoCtx *, const char *, unsigned long long))     \
     X(CachedMicroseconds, 1, int64_t, (void))
 
 #define RM_DECLARE(name, optional, result, parameters) extern result(*rm_##name) parameters;

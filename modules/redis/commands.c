@@ -210,12 +210,44 @@ int reset_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
         return RM_OK;
     bool present = held.value.count > 0;
     if (present) {
-        rm_DeleteKey(held.key);
-        rm_Replicate(ctx, "DEL", "s", argv[1]);
+        delete_key(ctx, &held);
         rm_SignalModifiedKey(ctx, argv[1]);
     }
     let_go(&held);
     return rm_ReplyWithLongLong(ctx, present);
+}
+
+/* WEIR.SHOW key: every state it holds, as names and values in turn. */
+int show_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    struct held held;
+    struct request request;
+    int64_t now = now_us();
+    if (!read_request(ctx, WEIR__VERB_SHOW, argv, argc, &request) ||
+        !hold(ctx, argv[1], false, &held))
+        return RM_OK;
+    struct weir__shown shown[WEIR_LIMITS_MAX];
+    size_t count = held.value.count;
+    bool sound = weir__value_show(&held.value, now, shown);
+    if (!sound)
+        reply_damaged(ctx, held.name);
+    let_go(&held);
+    if (!sound)
+        return RM_OK;
+    rm_ReplyWithArray(ctx, (long)count);
+    for (size_t i = 0; i < count; i++) {
+        int64_t numbers[WEIR__SHOWN_NUMBERS];
+        const char *name = weir__kind_name((enum weir__kind)shown[i].rule.kind);
+        weir__shown_numbers(&shown[i], numbers);
+        rm_ReplyWithArray(ctx, 2 + 2 * WEIR__SHOWN_NUMBERS);
+        rm_ReplyWithStringBuffer(ctx, "algorithm", 9);
+        rm_ReplyWithStringBuffer(ctx, name, strlen(name));
+        for (size_t j = 0; j < WEIR__SHOWN_NUMBERS; j++) {
+            rm_ReplyWithStringBuffer(ctx, weir__shown_names[j], strlen(weir__shown_names[j]));
+            rm_ReplyWithLongLong(ctx, numbers[j]);
+        }
+    }
+    return RM_OK;
 }
 
 /* WEIR.CLOCK us [lease]: the test clock, and the id of leases to come. There only if the module was

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+uint64_t allowed_count, denied_count;
+
 struct decision_run {
     struct held held[WEIR_LIMITS_MAX];
     size_t held_count;
@@ -59,9 +61,10 @@ static bool load_all(RedisModuleCtx *ctx, struct decision_run *run, const struct
             op->held = held;
             op->rule = &ask->limit->rules[j];
             if (command->count > 1 && shares_state(run, op)) {
-                reply_error(ctx,
-                            "WEIRSHARED two limits of one key are of the same kind and period and would "
-                            "share a state; use another period or key");
+                reply_error(
+                    ctx,
+                    "WEIRSHARED two limits of one key are of the same kind and period and would "
+                    "share a state; use another period or key");
                 return false;
             }
             if (!load_op(ctx, op, now, ask->cost))
@@ -158,6 +161,7 @@ bool decide(RedisModuleCtx *ctx, const struct request *request, bool take, uint6
     if (!done)
         return false;
     weir__fold(rows, run.op_count, ret);
+    *(ret->allowed ? &allowed_count : &denied_count) += take;
     ret->charged = ret->allowed && take ? request->command.asks[0].cost : 0;
     return true;
 }

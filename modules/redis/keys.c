@@ -13,7 +13,7 @@
 #define DIGITS 24
 #define SHORT_VALUE 600 /* up to here the whole value is replicated */
 
-static void reply_damaged(RedisModuleCtx *ctx, RedisModuleString *name)
+void reply_damaged(RedisModuleCtx *ctx, RedisModuleString *name)
 {
     size_t len;
     const char *text = rm_StringPtrLen(name, &len);
@@ -190,6 +190,13 @@ static void replicate_value(RedisModuleCtx *ctx, struct held *held, const uint8_
     rm_Replicate(ctx, "SET", "sbsc", held->name, bytes, len, pxat, in_digits(expire_ms, digits));
 }
 
+/* What SET with PXAT and SETRANGE with PEXPIREAT would tell those who watch the key, as the scripts' do. */
+static void notify_written(RedisModuleCtx *ctx, const struct held *held, const char *event)
+{
+    rm_NotifyKeyspaceEvent(ctx, RM_NOTIFY_STRING, event, held->name);
+    rm_NotifyKeyspaceEvent(ctx, RM_NOTIFY_GENERIC, "expire", held->name);
+}
+
 /* A long ring: its header, the newest cell, the expiry, together. */
 static void replicate_ring(RedisModuleCtx *ctx, const struct op *op, int64_t expire_ms)
 {
@@ -232,10 +239,13 @@ static void write_in_place(RedisModuleCtx *ctx, struct held *held, struct op *op
     }
     rm_SetAbsExpire(held->key, expire_ms);
     bool one_cell = changed == 1 && weir__algorithm_of(only->rule)->large && !only->many_cells;
-    if (one_cell && held->value.len > SHORT_VALUE)
+    if (one_cell && held->value.len > SHORT_VALUE) {
         replicate_ring(ctx, only, expire_ms);
-    else
+        notify_written(ctx, held, "setrange");
+    } else {
         replicate_value(ctx, held, held->value.bytes, held->value.len, expire_ms);
+        notify_written(ctx, held, "set");
+    }
 }
 
 static size_t room_for(const struct held *held, const struct op *ops, size_t n)
@@ -248,6 +258,13 @@ static size_t room_for(const struct held *held, const struct op *ops, size_t n)
     return room;
 }
 
+void delete_key(RedisModuleCtx *ctx, struct held *held)
+{
+    rm_DeleteKey(held->key);
+    rm_Replicate(ctx, "DEL", "s", held->name);
+    rm_NotifyKeyspaceEvent(ctx, RM_NOTIFY_GENERIC, "del", held->name);
+}
+
 static void write_anew(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n,
                        int64_t now, bool adding)
 {
@@ -255,13 +272,13 @@ static void write_anew(RedisModuleCtx *ctx, struct held *held, struct op *ops, s
     int64_t expire_ms = expire_at_ms(fresh_at(held, ops, n));
     size_t size, len = rebuild(held, ops, n, now, adding, bytes);
     if (len == WEIR__VALUE_HEAD) {
-        rm_DeleteKey(held->key);
-        rm_Replicate(ctx, "DEL", "s", held->name);
+        delete_key(ctx, held);
     } else {
         rm_StringTruncate(held->key, len);
         memcpy(rm_StringDMA(held->key, &size, RM_WRITE), bytes, len);
         rm_SetAbsExpire(held->key, expire_ms);
         replicate_value(ctx, held, bytes, len, expire_ms);
+        notify_written(ctx, held, "set");
     }
     rm_Free(bytes);
 }

@@ -7,8 +7,8 @@
 #define MODULE_VERSION 1
 #define CATEGORY "weir"
 
-static const struct rm_info_version info_version = {1, 2 * sizeof(char *),
-                                                    sizeof(struct rm_key_spec), 9 * sizeof(void *)};
+static const struct rm_info_version info_version = {
+    1, 2 * sizeof(char *), sizeof(struct rm_key_spec), sizeof(struct rm_argument)};
 
 #define ONE_KEY(key_flags)                                                                         \
     (const struct rm_key_spec[])                                                                   \
@@ -37,6 +37,74 @@ static const struct rm_info_version info_version = {1, 2 * sizeof(char *),
 #define REMOVES (RM_KEY_RM | RM_KEY_DELETE)
 #define COST_NOTE "O(1); sliding limits O(entries that lapsed)"
 
+/* ---- arguments, for COMMAND DOCS ---- */
+
+#define KEY                                                                                        \
+    {                                                                                              \
+        .name = "key", .type = RM_ARG_KEY                                                          \
+    }
+#define TEXT(word)                                                                                 \
+    {                                                                                              \
+        .name = (word), .type = RM_ARG_STRING, .key_spec = -1                                      \
+    }
+#define NUMBER(word)                                                                               \
+    {                                                                                              \
+        .name = (word), .type = RM_ARG_INTEGER, .key_spec = -1                                     \
+    }
+#define END                                                                                        \
+    {                                                                                              \
+        0                                                                                          \
+    }
+
+static const struct rm_argument waits[] = {
+    NUMBER("microseconds"),
+    {.name = "any", .type = RM_ARG_TOKEN, .key_spec = -1, .token = "ANY"},
+    END};
+#define WAIT                                                                                       \
+    {                                                                                              \
+        .name = "wait", .type = RM_ARG_ONE_OF, .key_spec = -1, .token = "WAIT",                    \
+        .summary = "The longest delay to accept", .flags = RM_ARG_OPTIONAL, .parts = waits         \
+    }
+#define DETAIL                                                                                     \
+    {                                                                                              \
+        .name = "detail", .type = RM_ARG_TOKEN, .key_spec = -1, .token = "DETAIL",                 \
+        .summary = "Reply a row for each limit, too", .flags = RM_ARG_OPTIONAL                     \
+    }
+
+static const struct rm_argument take_arguments[] = {KEY,
+                                                    TEXT("limits"),
+                                                    {.name = "cost",
+                                                     .type = RM_ARG_INTEGER,
+                                                     .key_spec = -1,
+                                                     .token = "COST",
+                                                     .flags = RM_ARG_OPTIONAL},
+                                                    WAIT,
+                                                    DETAIL,
+                                                    END};
+static const struct rm_argument ask_arguments[] = {KEY, TEXT("limits"), NUMBER("cost"), END};
+static const struct rm_argument take_all_arguments[] = {NUMBER("numkeys"),
+                                                        {.name = "ask",
+                                                         .type = RM_ARG_BLOCK,
+                                                         .key_spec = -1,
+                                                         .flags = RM_ARG_MULTIPLE,
+                                                         .parts = ask_arguments},
+                                                        WAIT,
+                                                        DETAIL,
+                                                        END};
+static const struct rm_argument settle_arguments[] = {KEY, TEXT("limits"), TEXT("receipt"),
+                                                      NUMBER("actual"), END};
+static const struct rm_argument key_arguments[] = {KEY, END};
+static const struct rm_argument lease_arguments[] = {KEY, TEXT("limits"), NUMBER("lease"), END};
+static const struct rm_argument throttle_arguments[] = {
+    KEY,
+    NUMBER("max_burst"),
+    NUMBER("count"),
+    NUMBER("period"),
+    {.name = "quantity", .type = RM_ARG_INTEGER, .key_spec = -1, .flags = RM_ARG_OPTIONAL},
+    END};
+
+/* ---- commands ---- */
+
 struct command {
     const char *name;
     rm_command *run;
@@ -45,6 +113,7 @@ struct command {
     int arity;
     const char *summary;
     const struct rm_key_spec *key_specs;
+    const struct rm_argument *arguments;
 };
 
 static bool tell(RedisModuleCtx *ctx, const struct command *it)
@@ -55,7 +124,8 @@ static bool tell(RedisModuleCtx *ctx, const struct command *it)
                                    .complexity = COST_NOTE,
                                    .since = WEIR_VERSION,
                                    .arity = it->arity,
-                                   .key_specs = it->key_specs};
+                                   .key_specs = it->key_specs,
+                                   .arguments = it->arguments};
     if (!command)
         return true;
     if (rm_SetCommandACLCategories)
@@ -74,21 +144,25 @@ static bool add_all(RedisModuleCtx *ctx)
 {
     const struct command commands[] = {
         {"weir.take", take_command, "write fast deny-oom", 1, -3,
-         "Decides a request under limits and charges it if allowed", ONE_KEY(WRITES)},
+         "Decides a request under limits and charges it if allowed", ONE_KEY(WRITES),
+         take_arguments},
         {"weir.peek", peek_command, "readonly fast", 1, -3,
-         "What weir.take would answer, charging nothing", ONE_KEY(READS)},
+         "What weir.take would answer, charging nothing", ONE_KEY(READS), take_arguments},
         {"weir.takeall", take_all_command, "write deny-oom getkeys-api", 0, -5,
-         "Charges several keys, all or none", COUNTED_KEYS(WRITES | RM_KEY_INCOMPLETE)},
+         "Charges several keys, all or none", COUNTED_KEYS(WRITES | RM_KEY_INCOMPLETE),
+         take_all_arguments},
         {"weir.settle", settle_command, "write fast deny-oom", 1, 5,
-         "Corrects a charge when the real cost is known", ONE_KEY(WRITES)},
+         "Corrects a charge when the real cost is known", ONE_KEY(WRITES), settle_arguments},
         {"weir.reset", reset_command, "write fast", 1, 2, "Forgets a key, all its limits",
-         ONE_KEY(REMOVES)},
+         ONE_KEY(REMOVES), key_arguments},
         {"weir.acquire", acquire_command, "write fast deny-oom", 1, -3,
-         "Takes, and holds a lease of a concurrent limit", ONE_KEY(WRITES)},
-        {"weir.renew", renew_command, "write fast deny-oom", 1, 4, "Starts a lease's time anew",
-         ONE_KEY(WRITES)},
+         "Takes, and holds a lease of a concurrent limit", ONE_KEY(WRITES), take_arguments},
+        {"weir.renew", renew_command, "write fast deny-oom", 1, 4, "Starts a lease's time again",
+         ONE_KEY(WRITES), lease_arguments},
         {"weir.release", release_command, "write fast", 1, 4, "Gives a lease's slots back",
-         ONE_KEY(WRITES)},
+         ONE_KEY(WRITES), lease_arguments},
+        {"weir.show", show_command, "readonly fast", 1, 2, "Describes every state that a key holds",
+         ONE_KEY(READS), key_arguments},
     };
     for (size_t i = 0; i < WEIR__COUNT(commands); i++) {
         if (!add(ctx, &commands[i]))
@@ -106,7 +180,8 @@ static void add_throttle(RedisModuleCtx *ctx)
                                      1,
                                      -5,
                                      "redis-cell's command, on a token bucket",
-                                     ONE_KEY(WRITES)};
+                                     ONE_KEY(WRITES),
+                                     throttle_arguments};
     if (!add(ctx, &throttle))
         rm_Log(ctx, "warning", "CL.THROTTLE belongs to another module: loaded without it");
 }
@@ -127,13 +202,21 @@ static bool read_arguments(RedisModuleCtx *ctx, RedisModuleString **argv, int ar
     return true;
 }
 
+static void tell_info(RedisModuleInfoCtx *ctx, int for_crash_report)
+{
+    (void)for_crash_report;
+    rm_InfoAddSection(ctx, "decisions");
+    rm_InfoAddFieldULongLong(ctx, "allowed", allowed_count);
+    rm_InfoAddFieldULongLong(ctx, "denied", denied_count);
+}
+
 __attribute__((visibility("default"))) int RedisModule_OnLoad(RedisModuleCtx *ctx,
                                                               RedisModuleString **argv, int argc);
 
 int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     const struct command clock = {"weir.clock", clock_command,         "fast", 0,
-                                  -2,           "Sets the test clock", NULL};
+                                  -2,           "Sets the test clock", NULL,   NULL};
     const char *missing = rm_load(ctx);
     if (missing) {
         if (rm_Log)
@@ -150,5 +233,7 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     if (!add_all(ctx) || (test_clock_enabled && !add(ctx, &clock)))
         return 1;
     add_throttle(ctx);
+    if (rm_RegisterInfoFunc && rm_InfoAddSection && rm_InfoAddFieldULongLong)
+        rm_RegisterInfoFunc(ctx, tell_info);
     return RM_OK;
 }

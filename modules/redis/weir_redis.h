@@ -12,6 +12,7 @@
 #define WEIR_REDIS_H
 
 #include "api.h"
+#include "core/show.h"
 #include "wire/command.h"
 #include "wire/state.h"
 
@@ -62,6 +63,7 @@ struct op {
 /* Opens a key and reads its value; false: an error was replied. */
 bool hold(RedisModuleCtx *ctx, RedisModuleString *name, bool writing, struct held *ret);
 void let_go(struct held *held);
+void reply_damaged(RedisModuleCtx *ctx, RedisModuleString *name);
 /* Finds an op's section and loads its state at a time, to judge a cost (WEIR__EVERY_CELL: to change any
  * part of it); false: it is damaged, and an error was replied. */
 bool load_op(RedisModuleCtx *ctx, struct op *op, int64_t now, int64_t cost);
@@ -73,6 +75,8 @@ bool has_room(const struct held *held, const struct op *ops, size_t n, int64_t n
 /* Writes the changed ops of one held key, replicates, sets its expiry. There is room. */
 void write_back(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n, int64_t now);
 void free_op(struct op *op);
+/* Deletes a held key, replicates and notifies; signalling is the caller's. */
+void delete_key(RedisModuleCtx *ctx, struct held *held);
 
 /* ---- commands.c, throttle.c ---- */
 
@@ -86,6 +90,11 @@ int reply_error(RedisModuleCtx *ctx, const char *format, ...) WEIR__PRINTF(2, 3)
 int reply_no_room(RedisModuleCtx *ctx);
 
 rm_command take_command, peek_command, take_all_command, settle_command, reset_command,
-    acquire_command, renew_command, release_command, throttle_command, clock_command;
+    acquire_command, renew_command, release_command, throttle_command, clock_command, show_command;
+
+/* ---- decide.c ---- */
+
+/* Charging decisions since the module was loaded, for INFO. */
+extern uint64_t allowed_count, denied_count;
 
 #endif

@@ -9,7 +9,7 @@
 static const struct cli_command *const commands[] = {
     &cli_take,  &cli_peek,    &cli_wait,    &cli_settle, &cli_reset, &cli_acquire,
     &cli_renew, &cli_release, &cli_explain, &cli_replay, &cli_demo,  &cli_bench,
-    &cli_zone,  &cli_lua,     &cli_serve,   &cli_top,    &cli_check,
+    &cli_zone,  &cli_lua,     &cli_serve,   &cli_top,    &cli_check, &cli_show_states,
 };
 
 static void print_usage(FILE *stream)

@@ -9,7 +9,7 @@
 #ifndef WEIR_ASK_H
 #define WEIR_ASK_H
 
-#include "core/core.h"
+#include "core/show.h"
 #include "remote/fleet.h"
 
 /* Numbered as the general script has them. */
@@ -21,6 +21,7 @@ enum weir__verb {
     WEIR__VERB_ACQUIRE,
     WEIR__VERB_RENEW,
     WEIR__VERB_RELEASE,
+    WEIR__VERB_SHOW,
 };
 
 #define WEIR__ERROR_MAX 256
@@ -61,6 +62,8 @@ struct weir__ask {
     weir_decision *ret;    /* take, peek, acquire: the folded decision */
     weir_decision *rows;   /* and each limit's, room for `limits`; NULL: not wanted */
     int64_t integer;       /* the others' */
+    struct weir__shown *shown; /* show: room for WEIR_LIMITS_MAX, and how many came */
+    size_t shown_count;
 };
 
 /* ask_write.c and ask_read.c: a call's write and read. */

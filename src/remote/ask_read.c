@@ -129,6 +129,53 @@ static bool read_decision(struct weir__ask *ask, const char *data,
     return true;
 }
 
+static bool is_text(const char *data, const struct weir__resp_node *node, const char *text)
+{
+    return node->type == WEIR__RESP_BULK && node->len == strlen(text) &&
+           !memcmp(data + node->at, text, node->len);
+}
+
+/* ["algorithm", name, then names and numbers in turn] */
+static bool read_shown(const char *data, const struct weir__resp_node *nodes,
+                       struct weir__shown *ret)
+{
+    int64_t numbers[WEIR__SHOWN_NUMBERS];
+    int kind = 0;
+    if (nodes[0].type != WEIR__RESP_ARRAY || nodes[0].len != 2 + 2 * WEIR__SHOWN_NUMBERS)
+        return false;
+    while (kind < WEIR__KINDS && !is_text(data, &nodes[2], weir__kind_name((enum weir__kind)kind)))
+        kind++;
+    for (size_t i = 0; i < WEIR__SHOWN_NUMBERS; i++) {
+        const struct weir__resp_node *pair = &nodes[3 + 2 * i];
+        if (!is_text(data, &pair[0], weir__shown_names[i]) || pair[1].type != WEIR__RESP_INTEGER)
+            return false;
+        numbers[i] = pair[1].integer;
+    }
+    *ret = (struct weir__shown){.rule.kind = (uint8_t)kind,
+                                .rule.period_us = numbers[0],
+                                .rule.extra = numbers[1],
+                                .count = numbers[2],
+                                .spent = numbers[3],
+                                .stored = numbers[4],
+                                .remaining = -1,
+                                .entries = numbers[5],
+                                .at_us = numbers[6],
+                                .fresh_us = numbers[7]};
+    return kind < WEIR__KINDS;
+}
+
+static bool read_show(struct weir__ask *ask, const char *data, const struct weir__resp_node *nodes)
+{
+    if (nodes[0].type != WEIR__RESP_ARRAY || nodes[0].len > WEIR_LIMITS_MAX)
+        return false;
+    for (size_t i = 0; i < nodes[0].len; i++) {
+        if (!read_shown(data, &nodes[1 + i * (3 + 2 * WEIR__SHOWN_NUMBERS)], &ask->shown[i]))
+            return false;
+    }
+    ask->shown_count = nodes[0].len;
+    return true;
+}
+
 void weir__ask_read(struct weir__call *call, unsigned i, const char *data,
                     const struct weir__resp_node *nodes)
 {
@@ -145,6 +192,8 @@ void weir__ask_read(struct weir__call *call, unsigned i, const char *data,
     bool good = true; /* the call's own answer counts, whoever loaded its script */
     if (ask->verb <= WEIR__VERB_PEEK || ask->verb == WEIR__VERB_ACQUIRE)
         good = read_decision(ask, data, nodes);
+    else if (ask->verb == WEIR__VERB_SHOW)
+        good = read_show(ask, data, nodes);
     else if (ask->verb != WEIR__VERB_SETTLE)
         good = nodes[0].type == WEIR__RESP_INTEGER;
     ask->integer = nodes[0].type == WEIR__RESP_INTEGER ? nodes[0].integer : 0;

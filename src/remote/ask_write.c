@@ -56,6 +56,12 @@ static bool wants_detail(const struct weir__ask *ask)
     return ask->limits > 1;
 }
 
+/* A key is all it needs. */
+static bool is_bare(const struct weir__ask *ask)
+{
+    return ask->verb == WEIR__VERB_RESET || ask->verb == WEIR__VERB_SHOW;
+}
+
 /* ---- the module ---- */
 
 static void put_wait_and_detail(const struct weir__ask *ask, struct weir__buffer *buffer)
@@ -109,16 +115,16 @@ static void put_module_command(const struct weir__ask *ask, struct weir__buffer 
         [WEIR__VERB_TAKE] = "WEIR.TAKE",       [WEIR__VERB_PEEK] = "WEIR.PEEK",
         [WEIR__VERB_SETTLE] = "WEIR.SETTLE",   [WEIR__VERB_RESET] = "WEIR.RESET",
         [WEIR__VERB_ACQUIRE] = "WEIR.ACQUIRE", [WEIR__VERB_RENEW] = "WEIR.RENEW",
-        [WEIR__VERB_RELEASE] = "WEIR.RELEASE"};
+        [WEIR__VERB_RELEASE] = "WEIR.RELEASE", [WEIR__VERB_SHOW] = "WEIR.SHOW"};
     const weir_request *request = &ask->requests[0];
     if (ask->verb == WEIR__VERB_TAKE && ask->count > 1)
         return put_take_all(ask, buffer);
     if (ask->verb <= WEIR__VERB_PEEK || ask->verb == WEIR__VERB_ACQUIRE)
         return put_take(ask, names[ask->verb], buffer);
-    put_header(buffer, ask->verb == WEIR__VERB_RESET ? 2 : ask->verb == WEIR__VERB_SETTLE ? 5 : 4);
+    put_header(buffer, is_bare(ask) ? 2 : ask->verb == WEIR__VERB_SETTLE ? 5 : 4);
     put_word(buffer, names[ask->verb]);
     put_key(ask, request->key, buffer);
-    if (ask->verb == WEIR__VERB_RESET)
+    if (is_bare(ask))
         return;
     put_word(buffer, weir_limit_text(request->limit));
     if (ask->verb == WEIR__VERB_SETTLE) {
@@ -186,7 +192,7 @@ static void put_lean_arguments(const struct weir__ask *ask, const char *names,
 
 static size_t general_words(const struct weir__ask *ask)
 {
-    return ask->verb == WEIR__VERB_RESET ? 1 : 4 + 2 * ask->count + 7 * ask->limits;
+    return is_bare(ask) ? 1 : 4 + 2 * ask->count + 7 * ask->limits;
 }
 
 static void put_rule(const struct weir__rule *rule, struct weir__buffer *buffer)
@@ -200,7 +206,7 @@ static void put_rule(const struct weir__rule *rule, struct weir__buffer *buffer)
 static void put_general_arguments(const struct weir__ask *ask, struct weir__buffer *buffer)
 {
     put_number(buffer, ask->verb);
-    if (ask->verb == WEIR__VERB_RESET)
+    if (is_bare(ask))
         return;
     put_number(buffer, wants_detail(ask));
     if (ask->verb == WEIR__VERB_SETTLE)
@@ -239,7 +245,8 @@ static void put_script_name(const struct weir__ask *ask, const struct weir__scri
     if (function) { /* a flag lets a peek run anywhere */
         weir__script_put_function(&text, script);
         put_word(buffer, "FCALL");
-        put_word(buffer, ask->verb == WEIR__VERB_PEEK ? "weir_peek" : name);
+        bool reads = ask->verb == WEIR__VERB_PEEK || ask->verb == WEIR__VERB_SHOW;
+        put_word(buffer, reads ? "weir_peek" : name);
     } else if (ask->load == WEIR__LOAD_WITH) {
         put_word(buffer, "EVAL");
         put_word(buffer, weir__script_text(script));

@@ -33,6 +33,8 @@ static void prepare(struct weir__remote *remote, enum weir__verb verb, const wei
 static int note(struct weir__remote *remote, const struct weir__ask *ask, int code)
 {
     bool said = code != 0 && ask->failed;
+    if (code == 0 && WEIR__UNLIKELY(!remote->decided))
+        remote->decided = true;
     if (WEIR__LIKELY(!said && (code != 0 || !remote->refused)))
         return code;
     pthread_mutex_lock(&remote->lock);
@@ -285,6 +287,22 @@ static int reset(weir_store *store, weir_key key, int64_t now, bool *ret)
     return code;
 }
 
+static int show(weir_store *store, weir_key key, int64_t now, struct weir__shown *ret,
+                size_t *ret_count)
+{
+    struct weir__remote *remote = weir__remote_of(store);
+    weir_request request = weir_ask(key, NULL);
+    struct weir__ask ask;
+    int code = be_alive(remote);
+    if (code)
+        return code;
+    prepare(remote, WEIR__VERB_SHOW, &request, 1, now, &ask);
+    ask.shown = ret;
+    code = ask_and_wait(remote, &ask);
+    *ret_count = ask.shown_count;
+    return code;
+}
+
 int weir__remote_why(weir_store *store, weir_error *err)
 {
     struct weir__remote *remote = weir__remote_of(store);
@@ -298,6 +316,35 @@ bool weir__remote_reachable(weir_store *store)
 {
     struct weir__remote *remote = weir__remote_of(store);
     return remote->owner != getpid() || weir__fleet_reachable(remote->fleet);
+}
+
+void weir__remote_look(weir_store *store, struct weir__remote_look *ret)
+{
+    static const char *const standins[] = {
+        [WEIR__FAIL_LOCAL] = "a zone of this process decides",
+        [WEIR__FAIL_OPEN] = "everything is allowed",
+        [WEIR__FAIL_CLOSED] = "everything is denied",
+    };
+    struct weir__remote *remote = weir__remote_of(store);
+    weir_error err;
+    bool reached = weir__remote_why(store, &err) == 0;
+    bool decided = atomic_exchange(&remote->decided, false);
+    *ret = (struct weir__remote_look){
+        .decided = remote->stood_in, .standin = standins[remote->url.fail], .reached = reached};
+    bool grew = ret->decided != remote->look.decided && remote->look.reached;
+    if (!reached || (decided && !remote->refused))
+        remote->look.undecided = false;
+    else if (grew)
+        remote->look.undecided = true;
+    ret->down = !reached || remote->look.undecided;
+    remote->look.decided = ret->decided;
+    remote->look.reached = reached;
+    snprintf(ret->why, sizeof ret->why, "%s",
+             reached ? "answers do not come in time" : err.message);
+    pthread_mutex_lock(&remote->lock);
+    if (reached && remote->refusal[0])
+        snprintf(ret->why, sizeof ret->why, "%s", remote->refusal);
+    pthread_mutex_unlock(&remote->lock);
 }
 
 /* 0 while every server can be reached and none has refused anything. */
@@ -341,6 +388,7 @@ const struct weir__engine weir__remote_engine = {
     .settle = settle,
     .change_lease = change_lease,
     .reset = reset,
+    .show = show,
     .check = check,
     .why = why,
     .close = close_remote,

@@ -168,6 +168,7 @@ int weir__fallback_decide(struct weir__remote *remote, const weir_request *reque
     int64_t now = weir__store_now(&remote->base);
     if (now < 0)
         return WEIR_EINVAL;
+    remote->stood_in++;
     if (remote->base.clock.now && remote->standin.local)
         weir_store_set_clock(remote->standin.local, &remote->base.clock);
     return weir__standin_decide(&remote->standin, requests, n, mode, now, ret);

@@ -19,7 +19,7 @@
 #include <stdatomic.h>
 
 #define WEIR__LINK_RING 4096      /* replies awaited at once, a power of two */
-#define WEIR__LINK_NODES 192      /* of a reply: 16 rows of 7, the rest, and some */
+#define WEIR__LINK_NODES 320      /* of a reply: 16 rows of 19 when a key is shown, and some */
 #define WEIR__LINK_IN 65536       /* bytes of replies read at once */
 #define WEIR__LINK_REPLY 32768    /* bytes of one reply */
 #define WEIR__LINK_OUT (4u << 20) /* bytes of commands not sent: 16 keys of 64 KB, a few times */

@@ -3,6 +3,7 @@
 #define WEIR_REMOTE_H
 
 #include "remote/ask.h"
+#include "remote/look.h"
 #include "store/store.h"
 
 #include <sys/types.h>
@@ -21,6 +22,13 @@ struct weir__remote {
     struct weir__fleet *fleet;    /* of the process `owner` */
     struct weir__standin standin; /* its zone is of that process, too */
     _Atomic pid_t owner;
+    _Atomic bool decided;      /* a server did, since somebody last looked */
+    _Atomic uint64_t stood_in; /* calls that the stand-in decided */
+    struct {                   /* what weir__remote_look found last */
+        uint64_t decided;      /* by the stand-in */
+        bool reached;          /* the servers could be */
+        bool undecided;        /* and decide nothing, until one does */
+    } look;
     _Atomic pid_t reviver; /* the process that one thread is making them anew for */
     pthread_mutex_t lock;  /* for the text only */
     _Atomic bool refused;  /* there is such a text */

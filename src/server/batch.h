@@ -20,6 +20,7 @@
 #ifndef WEIR_SERVER_BATCH_H
 #define WEIR_SERVER_BATCH_H
 
+#include "core/show.h"
 #include "server/server.h"
 #include "wire/command.h"
 
@@ -82,9 +83,16 @@ struct server_work {
     size_t answer_len;
 };
 
+/* What WEIR.SHOW found. */
+struct server_shown {
+    size_t count;
+    struct weir__shown states[];
+};
+
 struct server_ask {
-    struct server_work *work; /* not NULL: this is to be done */
-    struct server_said *said; /* not NULL: this is the answer, nothing is asked */
+    struct server_work *work;   /* not NULL: this is to be done */
+    struct server_said *said;   /* not NULL: this is the answer, nothing is asked */
+    struct server_shown *shown; /* SHOW, answered: what the key holds */
     enum weir__verb verb;
     int code;                   /* 0, or a WEIR_E…, or SERVER_EOVERLOAD */
     struct server_group *group; /* NULL: batch->simple[i] is the request */

@@ -245,6 +245,8 @@ void server_ask_end(struct server_conn *conn, struct server_ask *ask)
 {
     free(ask->said);
     ask->said = NULL;
+    free(ask->shown);
+    ask->shown = NULL;
     if (ask->work) {
         server_work_leave(conn, ask->work->lane, ask->work->kept);
         free(ask->work->body);

@@ -5,6 +5,7 @@
 #include "limit/receipt.h"
 #include "store/store.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_simple_take(const struct server_ask *ask)
@@ -210,6 +211,21 @@ static int run_group(struct server *server, struct server_ask *ask, weir_decisio
                : weir_take_all(server->store, group->requests, group->count, ret);
 }
 
+static int batch_show(struct server *server, struct server_ask *ask, weir_key key)
+{
+    struct weir__shown states[WEIR__SHOWN_MAX];
+    size_t count = 0;
+    int code = weir__store_show(server->store, key, states, &count);
+    if (code)
+        return code;
+    ask->shown = malloc(sizeof *ask->shown + count * sizeof *states);
+    if (!ask->shown)
+        return WEIR_ENOMEM;
+    ask->shown->count = count;
+    memcpy(ask->shown->states, states, count * sizeof *states);
+    return 0;
+}
+
 static int run_one(struct server *server, struct server_ask *ask, weir_request *request,
                    weir_decision *ret)
 {
@@ -230,6 +246,8 @@ static int run_one(struct server *server, struct server_ask *ask, weir_request *
         return settle(server, ask, request);
     case WEIR__VERB_RESET:
         return reset_key(server, ask, request->key);
+    case WEIR__VERB_SHOW:
+        return batch_show(server, ask, request->key);
     case WEIR__VERB_RENEW:
         return weir_renew(server->store, request->key, request->limit, ask->lease);
     case WEIR__VERB_RELEASE:

@@ -129,7 +129,7 @@ static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb ve
     const char *why = find_key(conn, params, request, &it->key);
     if (why)
         return undo(conn, ret, params->has_key_from ? "key_from: %s" : "%s", why);
-    if (verb == WEIR__VERB_RESET)
+    if (verb == WEIR__VERB_RESET || verb == WEIR__VERB_SHOW)
         return SERVER_ASKED;
     if (params->limit.len == 0)
         return undo(conn, ret, "%s", "a limit is needed, like token-bucket 100/s, or a policy");
@@ -366,7 +366,8 @@ static const char *misplaced(enum weir__verb verb, const struct server_params *p
         return "give limit or policy, not both";
     if (params->has_key_from && params->has_key)
         return "give key or key_from, not both";
-    if (params->has_key_from && !params->has_limit && verb != WEIR__VERB_RESET)
+    if (params->has_key_from && !params->has_limit && verb != WEIR__VERB_RESET &&
+        verb != WEIR__VERB_SHOW)
         return "key_from needs a limit beside it; the keys of policies are made as their file says";
     if (params->requests && !several)
         return "requests is for takeall";
@@ -393,8 +394,11 @@ enum server_routed server_http_ask(struct server_conn *conn, enum weir__verb ver
         return bad(conn, ret, 400, "%s", "settle needs receipt and actual");
     if ((verb == WEIR__VERB_RENEW || verb == WEIR__VERB_RELEASE) && params->lease == 0)
         return bad(conn, ret, 400, "%s", "a lease is needed: the number that acquire answered");
-    bool by_limit = params->has_limit || (verb == WEIR__VERB_RESET && !params->has_policy &&
-                                          (params->has_key || params->has_key_from));
+    if (verb == WEIR__VERB_SHOW && (params->has_limit || params->has_policy))
+        return bad(conn, ret, 400, "%s", "show takes a key alone: it tells of every limit");
+    bool bare = verb == WEIR__VERB_SHOW || (verb == WEIR__VERB_RESET && !params->has_policy &&
+                                            (params->has_key || params->has_key_from));
+    bool by_limit = params->has_limit || bare;
     return by_limit ? ask_limit(conn, verb, params, request, stream, ret)
                     : ask_policy(conn, verb, params, request, stream, ret);
 }

@@ -4,6 +4,7 @@
 #include "limit/explain.h"
 #include "server/grpc.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define QUOTA_EXCEEDED "https://iana.org/assignments/http-problem-types#quota-exceeded"
@@ -250,6 +251,43 @@ static void respond_done(const struct server_ask *ask, struct server_response *r
     server_response_body(ret, "application/json", &body);
 }
 
+static void put_shown(struct weir__json *json, const struct weir__shown *shown)
+{
+    const char *name = weir__kind_name((enum weir__kind)shown->rule.kind);
+    int64_t numbers[WEIR__SHOWN_NUMBERS];
+    char room[256];
+    struct weir__buffer limit = weir__buffer_over(room, sizeof room);
+    weir__shown_numbers(shown, numbers);
+    weir__json_open(json, NULL, '{');
+    weir__json_put_text(json, "algorithm", name, strlen(name));
+    if (shown->whole) {
+        weir__put_rule(&limit, &shown->rule);
+        weir__json_put_text(json, "limit", limit.data, limit.len);
+    }
+    for (size_t j = 0; j < WEIR__SHOWN_NUMBERS; j++)
+        weir__json_put_int(json, weir__shown_names[j], numbers[j]);
+    if (shown->remaining >= 0)
+        weir__json_put_int(json, "remaining", shown->remaining);
+    weir__json_close(json, '}');
+}
+
+static void respond_shown(const struct server_ask *ask, struct server_response *ret)
+{
+    server_response_begin(ret, 200);
+    server_response_field(ret, "cache-control", "no-store", 8);
+    struct weir__buffer body = server_response_buffer(ret);
+    struct weir__json json = {&body, false};
+    weir__json_open(&json, NULL, '{');
+    weir__json_open(&json, "states", '[');
+    for (size_t i = 0; i < ask->shown->count; i++)
+        put_shown(&json, &ask->shown->states[i]);
+    weir__json_close(&json, ']');
+    weir__json_close(&json, '}');
+    weir__put(&body, "\n", 1);
+    assert(!body.cut); /* 40 states of a few hundred bytes */
+    server_response_body(ret, "application/json", &body);
+}
+
 static void respond_decision(struct server_conn *conn, struct server_batch *batch, size_t i,
                              struct server_response *ret)
 {
@@ -318,6 +356,8 @@ void server_http_respond(struct server_conn *conn, struct server_batch *batch, s
         server_grpc_json_respond(conn, &batch->asks[i], ret);
     else if (WEIR__UNLIKELY(ask->code))
         server_response_problem(ret, status_of(ask->code), "%s", failure_text(ask));
+    else if (ask->verb == WEIR__VERB_SHOW)
+        respond_shown(ask, ret);
     else if (ask->verb >= WEIR__VERB_SETTLE && ask->verb != WEIR__VERB_ACQUIRE)
         respond_done(ask, ret);
     else

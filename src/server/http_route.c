@@ -22,6 +22,7 @@ static const struct route {
     {"/v1/renew", WEIR__VERB_RENEW, false, false},
     {"/v1/release", WEIR__VERB_RELEASE, false, false},
     {"/v1/explain", WEIR__VERB_PEEK, false, true},
+    {"/v1/show", WEIR__VERB_SHOW, true, false},
 };
 
 static const struct route *find(struct weir__span path)

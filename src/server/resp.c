@@ -71,7 +71,7 @@ static void put_group(struct server_group *group, const struct weir__command *co
 /* What only the limits can tell; NULL: all is well. */
 static const char *unfit(const struct weir__command *command)
 {
-    bool leases = command->verb != WEIR__VERB_RESET && weir__has_leases(command->asks[0].limit);
+    bool leases = command->asks[0].limit && weir__has_leases(command->asks[0].limit);
     switch (command->verb) {
     case WEIR__VERB_TAKEALL:
         for (size_t i = 1; i < command->count; i++)
@@ -254,7 +254,32 @@ static void put_failure(struct server_conn *conn, const struct server_ask *ask,
                           (int)(ask->receipt.len > 64 ? 64 : ask->receipt.len), ask->receipt.data);
         return;
     }
-    server_resp_error(conn, out, SERVER_FAULT_INVALID, "ERR %s", weir_strerror(ask->code));
+    /* The first word tells programs which it is, as the Redis module's errors do. */
+    const char *word = ask->code == WEIR_ESHARED    ? "WEIRSHARED"
+                       : ask->code == WEIR_EFULL    ? "WEIRFULL"
+                       : ask->code == WEIR_EFOREIGN ? "WEIRSTATE"
+                                                    : "ERR";
+    server_resp_error(conn, out, SERVER_FAULT_INVALID, "%s %s", word, weir_strerror(ask->code));
+}
+
+/* As the Redis module has it. */
+static void resp_put_shown(const struct server_ask *ask, struct weir__buffer *out)
+{
+    weir__resp_put_header(out, WEIR__RESP_ARRAY, ask->shown->count, ask->resp.protocol);
+    for (size_t i = 0; i < ask->shown->count; i++) {
+        const struct weir__shown *shown = &ask->shown->states[i];
+        const char *name = weir__kind_name((enum weir__kind)shown->rule.kind);
+        int64_t numbers[WEIR__SHOWN_NUMBERS];
+        weir__shown_numbers(shown, numbers);
+        weir__resp_put_header(out, WEIR__RESP_ARRAY, 2 + 2 * WEIR__SHOWN_NUMBERS,
+                              ask->resp.protocol);
+        weir__resp_put_bulk(out, "algorithm", 9);
+        weir__resp_put_bulk(out, name, strlen(name));
+        for (size_t j = 0; j < WEIR__SHOWN_NUMBERS; j++) {
+            weir__resp_put_bulk(out, weir__shown_names[j], strlen(weir__shown_names[j]));
+            weir__resp_put_integer(out, numbers[j]);
+        }
+    }
 }
 
 static void put_answer(struct server_conn *conn, const struct server_batch *batch, size_t i,
@@ -284,6 +309,9 @@ static void put_answer(struct server_conn *conn, const struct server_batch *batc
         return;
     case WEIR__VERB_THROTTLE:
         put_throttle(&batch->decided[i], out);
+        return;
+    case WEIR__VERB_SHOW:
+        resp_put_shown(ask, out);
         return;
     default:
         put_decision(conn, ask, &batch->simple[i], &batch->decided[i], out);

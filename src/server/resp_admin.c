@@ -180,7 +180,7 @@ static void select_database(const struct context *it)
 /* name arity flags first last step, as Redis tells of its commands. */
 static void put_command(const struct context *it, enum weir__verb verb)
 {
-    static const int arities[WEIR__VERBS] = {-3, -3, -5, 5, 2, -3, 4, 4, -5};
+    static const int arities[WEIR__VERBS] = {-3, -3, -5, 5, 2, -3, 4, 4, -5, 2};
     int protocol = it->conn->resp_protocol, key = verb == WEIR__VERB_TAKEALL ? 0 : 1;
     weir__resp_put_header(it->out, WEIR__RESP_ARRAY, 6, protocol);
     put_text(it->out, weir__verb_names[verb]);
@@ -332,7 +332,7 @@ void server_resp_admin(struct server_conn *conn, const struct weir__span *args, 
         server_resp_error(
             conn, out, SERVER_FAULT_UNKNOWN,
             "ERR unknown command '%.*s'; there are WEIR.TAKE, WEIR.PEEK, WEIR.TAKEALL, "
-            "WEIR.SETTLE, WEIR.RESET, WEIR.ACQUIRE, WEIR.RENEW, WEIR.RELEASE and "
+            "WEIR.SETTLE, WEIR.RESET, WEIR.ACQUIRE, WEIR.RENEW, WEIR.RELEASE, WEIR.SHOW and "
             "CL.THROTTLE",
             (int)(args[0].len > 40 ? 40 : args[0].len), args[0].data);
 }

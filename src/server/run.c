@@ -125,6 +125,8 @@ static int open_all(weir_error *err)
         code = server_workers_create(&server, &server.workers, err);
     if (code == 0)
         code = server_health_start(&server, err);
+    if (code == 0 && server.remote)
+        code = server_store_watch_start(&server, err);
     for (int i = 0; i < server.config.threads && code == 0; i++)
         code = server_thread_start(&server, i, err);
     return code;
@@ -169,6 +171,7 @@ static void close_all(void)
     server_metrics_destroy(server.metrics);
     server_tls_destroy(server.tls);
     server_health_stop(&server);
+    server_store_watch_stop(&server);
     weir_store_close(server.store);
 }
 

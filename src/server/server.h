@@ -106,10 +106,11 @@ struct server {
     struct server_access_log *access_log; /* NULL: none */
     struct server_askers *askers;         /* NULL: the store is local */
     struct server_workers *workers;
-    struct server_tls *tls;           /* NULL: none */
-    struct server_health *health;     /* NULL: nobody looks after the store */
-    struct server_clients *clients;   /* how many connections each address has */
-    struct server_failures *failures; /* which addresses bring wrong tokens */
+    struct server_tls *tls;                 /* NULL: none */
+    struct server_health *health;           /* NULL: nobody looks after the store */
+    struct server_store_watch *store_watch; /* remote stores alone */
+    struct server_clients *clients;         /* how many connections each address has */
+    struct server_failures *failures;       /* which addresses bring wrong tokens */
     struct server_thread *threads[SERVER_THREADS_MAX];
     int thread_count;
     atomic_int_fast64_t connections;
@@ -150,6 +151,11 @@ int server_rules_read_file(const char *path, char **ret, size_t *ret_len, weir_e
 bool server_has_demo(const struct server *server);
 /* The built-in demonstration's text. */
 extern const char server_demo_policies[];
+
+/* ---- store_watch.c ---- */
+
+int server_store_watch_start(struct server *server, weir_error *err);
+void server_store_watch_stop(struct server *server);
 
 /* ---- health.c ---- */
 

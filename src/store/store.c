@@ -169,3 +169,12 @@ int weir_store_check(weir_store *store, weir_error *err)
         return store->engine->check(store, err);
     return weir__fail(err, WEIR_EUNSUPPORTED, 0, "only zones can be checked");
 }
+
+int weir__store_show(weir_store *store, weir_key key, struct weir__shown *ret, size_t *ret_count)
+{
+    int64_t now = store ? weir__store_now(store) : -1;
+    if (!store || !weir__key_in_bounds(key) || now < 0)
+        return WEIR_EINVAL;
+    return store->engine->show ? store->engine->show(store, key, now, ret, ret_count)
+                               : WEIR_EUNSUPPORTED;
+}

@@ -6,7 +6,10 @@
 #ifndef WEIR_STORE_H
 #define WEIR_STORE_H
 
+#include "core/show.h"
 #include "limit/limit.h"
+
+#define WEIR__SHOWN_MAX 40 /* states of one key: as many as a zone keeps */
 
 enum weir__mode { WEIR__TAKE, WEIR__PEEK };
 enum weir__lease_verb { WEIR__RENEW, WEIR__RELEASE };
@@ -32,6 +35,8 @@ struct weir__engine {
     /* Makes room for the rules of these limits for good, and for these only; NULL: there is always room. */
     int (*reserve)(weir_store *, const weir_limit *const *limits, size_t n, int64_t now,
                    weir_error *err);
+    /* Every state of a key, room for WEIR__SHOWN_MAX of them. NULL: it cannot be told. */
+    int (*show)(weir_store *, weir_key, int64_t now, struct weir__shown *ret, size_t *ret_count);
     /* Fills hash and store of a room whose key is set; NULL: hashing ahead is of no use. */
     void (*hash)(const weir_store *, weir_hashed *room);
     int (*info)(weir_store *, weir_zone_info *ret);
@@ -57,6 +62,9 @@ int weir__store_reserve(weir_store *store, const weir_limit *const *limits, size
 
 /* Now, by the store's clock; negative where the clock is out of bounds. */
 int64_t weir__store_now(const weir_store *store);
+
+/* Every state of a key, for people who look into it; room for WEIR__SHOWN_MAX. 0 or a code. */
+int weir__store_show(weir_store *store, weir_key key, struct weir__shown *ret, size_t *ret_count);
 
 /* The engine's why, if it has one. */
 static inline bool weir__store_why(weir_store *store, weir_error *err)

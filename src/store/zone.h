@@ -422,5 +422,8 @@ int weir__zone_lease(struct weir__zone *zone, struct weir__op *op, enum weir__le
 /* *ret_live: whether there was a state that is not fresh. */
 int weir__zone_reset(struct weir__zone *zone, const uint64_t hash[2], int64_t now_us,
                      bool *ret_live);
+/* Every state of a key as it stands now, room for WEIR__SHOWN_MAX. */
+int weir__zone_show(struct weir__zone *zone, const uint64_t hash[2], int64_t now_us,
+                    struct weir__shown *ret, size_t *ret_count);
 
 #endif

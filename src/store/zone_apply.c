@@ -257,3 +257,40 @@ int weir__zone_reset(struct weir__zone *zone, const uint64_t hash[2], int64_t no
     weir__stripe_unlock(zone, stripe);
     return 0;
 }
+
+/* One slot's state, if it is sound and not empty. */
+static bool show_slot(const struct weir__zone *zone, struct weir__packed packed, int64_t now_us,
+                      struct weir__shown *ret)
+{
+    const struct weir__rule *rule;
+    struct weir__state state = {0};
+    uint32_t unit;
+    unsigned order;
+    if (!weir__unpack(zone, packed, &rule, &state, &unit, &order) ||
+        !weir__state_sound(rule, &state) ||
+        (weir__algorithm_of(rule)->large && state.ring.len == 0))
+        return false;
+    weir__show(rule, true, &state, weir__algorithm_of(rule)->fresh_at(rule, &state), now_us, ret);
+    return true;
+}
+
+int weir__zone_show(struct weir__zone *zone, const uint64_t hash[2], int64_t now_us,
+                    struct weir__shown *ret, size_t *ret_count)
+{
+    _Static_assert(WEIR__REACH * WEIR__SLOTS <= WEIR__SHOWN_MAX, "room for all");
+    uint64_t tag = hash[0] | !hash[0];
+    uint32_t home = weir__home_of(zone, hash[1]), stripe = weir__stripe_of(zone, home);
+    size_t count = 0;
+    if (!weir__stripe_lock(zone, stripe))
+        return WEIR__HELD;
+    for (uint32_t d = 0; d < WEIR__REACH; d++) {
+        const struct weir__group *group = weir__group_at(zone, home, tag, d);
+        for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
+            if (group->tags[slot] == tag)
+                count += show_slot(zone, group->states[slot], now_us, &ret[count]);
+        }
+    }
+    weir__stripe_unlock(zone, stripe);
+    *ret_count = count;
+    return 0;
+}

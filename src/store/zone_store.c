@@ -312,6 +312,14 @@ static int change_lease(weir_store *store, weir_key key, const weir_limit *limit
     return told(code);
 }
 
+static int show(weir_store *store, weir_key key, int64_t now, struct weir__shown *ret,
+                size_t *ret_count)
+{
+    uint64_t hash[2];
+    hash_key(zone_of(store), key, hash);
+    return told(weir__zone_show(zone_of(store), hash, now, ret, ret_count));
+}
+
 static int reset(weir_store *store, weir_key key, int64_t now, bool *ret)
 {
     uint64_t hash[2];
@@ -395,6 +403,7 @@ static const struct weir__engine engine = {
     .change_lease = change_lease,
     .reset = reset,
     .reserve = reserve,
+    .show = show,
     .hash = hash,
     .info = info,
     .check = check,

@@ -7,7 +7,7 @@
 
 const char *const weir__verb_names[WEIR__VERBS] = {
     "weir.take",    "weir.peek",  "weir.takeall", "weir.settle", "weir.reset",
-    "weir.acquire", "weir.renew", "weir.release", "cl.throttle",
+    "weir.acquire", "weir.renew", "weir.release", "cl.throttle", "weir.show",
 };
 
 bool weir__verb_of(const char *name, size_t len, enum weir__verb *ret)
@@ -244,6 +244,7 @@ int weir__command_read(enum weir__verb verb, const struct weir__span *args, size
     case WEIR__VERB_THROTTLE:
         return read_throttle(args, n, cache, ret, err);
     case WEIR__VERB_RESET:
+    case WEIR__VERB_SHOW:
         return n == 2 ? weir__check_key(args[1], &ret->asks[0].key, err) : wrong_count(verb, err);
     default:
         return weir__fail(err, WEIR_EINVAL, 0, "no such command");

@@ -7,7 +7,7 @@
  *     WEIR.TAKEALL n {key limits cost} … [WAIT us|any] [DETAIL]
  *     WEIR.SETTLE key limits receipt actual
  *     WEIR.RENEW key limits id                                  WEIR.RELEASE likewise
- *     WEIR.RESET key
+ *     WEIR.RESET key                                            WEIR.SHOW likewise
  *     CL.THROTTLE key max_burst count period [quantity]         redis-cell's: a token bucket of count per
  *                                                               period seconds, burst max_burst + 1
  */
@@ -27,6 +27,7 @@ enum weir__verb {
     WEIR__VERB_RENEW,
     WEIR__VERB_RELEASE,
     WEIR__VERB_THROTTLE,
+    WEIR__VERB_SHOW,
     WEIR__VERBS
 };
 

@@ -267,3 +267,20 @@ void weir__section_write(const struct weir__rule *rule, const struct weir__state
         break;
     }
 }
+
+bool weir__value_show(const struct weir__value *value, int64_t now_us, struct weir__shown *ret)
+{
+    for (size_t i = 0; i < value->count; i++) {
+        const struct weir__section *section = &value->sections[i];
+        struct weir__rule rule = section->rule;
+        bool bucket = shape_of((enum weir__kind)rule.kind) == BUCKET;
+        rule.count = bucket ? rule.count : WEIR__EXACT_MAX; /* not known, and not needed */
+        weir__rule_derive(&rule);
+        rule.horizon_us = INT64_MAX;
+        if (now_us < section->fresh_at && !weir__section_readable(section, &rule, now_us, 0))
+            return false;
+        weir__show(&rule, false, &section->state, section->fresh_at, now_us, &ret[i]);
+        ret[i].count = bucket ? rule.count : 0;
+    }
+    return true;
+}

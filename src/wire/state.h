@@ -5,7 +5,7 @@
 #ifndef WEIR_STATE_H
 #define WEIR_STATE_H
 
-#include "core/core.h"
+#include "core/show.h"
 
 #define WEIR__VALUE_MAGIC 0xF7
 #define WEIR__VALUE_VERSION 1
@@ -40,6 +40,9 @@ struct weir__section *weir__value_find(struct weir__value *value, const struct w
  * looks at the newest alone, so that a take costs the same at any size. True for other shapes. */
 bool weir__section_readable(const struct weir__section *section, const struct weir__rule *rule,
                             int64_t now_us, int64_t cost);
+
+/* Every section as it stands at a time, room for all; false: one is damaged. */
+bool weir__value_show(const struct weir__value *value, int64_t now_us, struct weir__shown *ret);
 
 /* Bytes a state takes under a rule (large ones: with this capacity). */
 size_t weir__section_size(const struct weir__rule *rule, uint32_t capacity);

@@ -3,7 +3,7 @@
 # shellcheck source-path=SCRIPTDIR disable=SC2016,SC2015,SC2317
 source "$(dirname "$0")/cli_helpers.bash"
 
-commands="take peek wait settle reset acquire renew release explain replay demo bench zone"
+commands="take peek wait settle reset show acquire renew release explain replay demo bench zone"
 
 # ---- zone ----
 run take a "token-bucket 1/h, sliding-log 5/h" --store "file:$tmp/zone?size=1m&large=25%"

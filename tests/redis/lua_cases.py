@@ -13,7 +13,7 @@ import limits as language  # noqa: E402
 
 KINDS = ["token-bucket", "stepped", "leaky-bucket", "fixed-window", "from-first", "sliding-log",
          "sliding-window", "sliding-counter", "smooth", "warmup", "concurrent"]
-VERBS = {"take": 0, "peek": 1, "settle": 2, "reset": 3, "acquire": 4, "renew": 5, "release": 6}
+VERBS = {"take": 0, "peek": 1, "settle": 2, "reset": 3, "acquire": 4, "renew": 5, "release": 6, "show": 7}
 WAITS = {"default": -1, "any": -2}
 LEAN = ["take_" + name for name in assemble.LEAN]
 SCRIPTS = {name: text for name, (text, _) in assemble.assemble().items()}

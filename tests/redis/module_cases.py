@@ -35,8 +35,8 @@ class Call:
         self.lease, self.receipt, self.detail = lease, receipt, detail
 
     def by_module(self):
-        if self.verb == "reset":
-            return ("WEIR.RESET", self.key)
+        if self.verb in ("reset", "show"):
+            return ("WEIR." + self.verb, self.key)
         if self.verb == "settle":
             return ("WEIR.SETTLE", self.key, self.limits, self.receipt, self.cost)
         if self.verb in ("renew", "release"):
@@ -46,8 +46,8 @@ class Call:
         return ("WEIR." + self.verb, self.key, self.limits, "COST", self.cost, *wait, *detail)
 
     def by_lua(self, sha, *clock):
-        if self.verb == "reset":
-            return lua_cases.evaluate(sha, [self.key], [lua_cases.VERBS["reset"], *clock])
+        if self.verb in ("reset", "show"):
+            return lua_cases.evaluate(sha, [self.key], [lua_cases.VERBS[self.verb], *clock])
         wait = self.receipt if self.verb == "settle" else self.wait
         arguments = lua_cases.general(self.verb, parsed(self.limits), self.cost, wait, self.lease,
                                       int(self.detail))

@@ -26,7 +26,7 @@ COMMANDS = {
     "weir.takeall": (-5, {"write", "denyoom", "movablekeys"}), "weir.settle": (5, {"write", "denyoom", "fast"}),
     "weir.reset": (2, {"write", "fast"}), "weir.acquire": (-3, {"write", "denyoom", "fast"}),
     "weir.renew": (4, {"write", "denyoom", "fast"}), "weir.release": (4, {"write", "fast"}),
-    "cl.throttle": (-5, {"write", "denyoom", "fast"}),
+    "cl.throttle": (-5, {"write", "denyoom", "fast"}), "weir.show": (2, {"readonly", "fast"}),
 }
 
 
@@ -439,6 +439,85 @@ def check_cluster(tally):
         tally.equal(client.call("WEIR.PEEK", "a", LOG)[2], 4, "a key that a refused call named")
 
 
+def named(client, command):
+    """The words of a command that COMMAND DOCS lists."""
+    docs = client.call("COMMAND", "DOCS", command)[1]
+    arguments = dict(zip(docs[0::2], docs[1::2])).get(b"arguments", [])
+    return [dict(zip(each[0::2], each[1::2]))[b"name"].decode() for each in arguments]
+
+
+def check_docs(tally, client):
+    """COMMAND DOCS lists the arguments of every command."""
+    take = ["key", "limits", "cost", "wait", "detail"]
+    wanted = {"weir.take": take, "weir.peek": take, "weir.acquire": take, "weir.takeall": ["numkeys", "ask", "wait", "detail"],
+              "weir.settle": ["key", "limits", "receipt", "actual"], "weir.reset": ["key"], "weir.show": ["key"],
+              "weir.renew": ["key", "limits", "lease"], "weir.release": ["key", "limits", "lease"],
+              "cl.throttle": ["key", "max_burst", "count", "period", "quantity"]}
+    for command in COMMANDS:
+        tally.equal(named(client, command), wanted[command], f"COMMAND DOCS {command}")
+
+
+def check_notifications(tally, server, client):
+    """What is written is told to those who watch the keys, as SET, SETRANGE and DEL of the scripts tell it."""
+    sha = lua_cases.load(client, "weir")["weir"]
+    client.call("CONFIG", "SET", "notify-keyspace-events", "KEA")
+    seen = {}
+    for home in ("module", "lua"):
+        calls = [module_cases.Call("take", home, "fixed-window 9/d"), module_cases.Call("take", home, "fixed-window 9/d", 99),
+                 module_cases.Call("peek", home, "fixed-window 9/d"), module_cases.Call("reset", home)]
+        calls += [module_cases.Call("acquire", home, "concurrent 200 lease 1h", lease=i) for i in range(1, 65)]
+        calls += [module_cases.Call("renew", home, "concurrent 200 lease 1h", lease=3),
+                  module_cases.Call("release", home, "concurrent 200 lease 1h", lease=3), module_cases.Call("reset", home)]
+        client.call("DEL", home)
+        with server.client() as listener:
+            listener.call("SUBSCRIBE", f"__keyspace@0__:{home}")
+            for call in calls:
+                client.call(*(call.by_module() if home == "module" else call.by_lua(sha)))
+            client.call("PUBLISH", f"__keyspace@0__:{home}", "end")
+            seen[home] = list(iter(lambda: listener.read()[2].decode(), "end"))
+    client.call("CONFIG", "SET", "notify-keyspace-events", "")
+    tally.equal(seen["module"][:3], ["set", "expire", "del"], "a take, a denial, a peek, a reset")
+    tally.equal(seen["module"][-1], "del", "the last reset")
+    tally.equal({*seen["module"]} - {"setrange"}, {*seen["lua"]} - {"setrange"}, "events of module and scripts")
+
+
+def check_counts(tally, client):
+    """INFO tells how many were allowed and denied; peeks do not count."""
+    def counts():
+        info = module_cases.info(client, "weir_decisions")
+        return int(info["weir_allowed"]), int(info["weir_denied"])
+    allowed, denied = counts()
+    for _ in range(5):
+        client.call("WEIR.TAKE", "counted", "fixed-window 3/366d")
+        client.call("WEIR.PEEK", "counted", "fixed-window 3/366d")
+    client.call("CL.THROTTLE", "counted2", 0, 1, 3600)
+    client.call("WEIR.TAKEALL", 2, "counted3", "fixed-window 3/366d", 1, "counted", "fixed-window 3/366d", 1)
+    tally.equal(counts(), (allowed + 4, denied + 3), "allowed and denied in INFO")
+
+
+def check_show(tally, client):
+    """Every state of a key, in names and numbers; the scripts say the same."""
+    sha = lua_cases.load(client, "weir_test")["weir_test"]
+    client.call("DEL", "shown")
+    tally.equal(client.call("WEIR.SHOW", "shown"), [], "no state")
+    client.call("WEIR.CLOCK", T0, 77)
+    client.call("WEIR.TAKE", "shown", "token-bucket 10/s burst 20, fixed-window 50/m, sliding-log 9/h, smooth 5/s", "COST", 3)
+    client.call("WEIR.ACQUIRE", "shown", "concurrent 5 lease 1m", "COST", 2)
+    client.call("WEIR.CLOCK", T0 + 200_000, 78)
+    rows = [dict(zip(row[0::2], row[1::2])) for row in client.call("WEIR.SHOW", "shown")]
+    tally.equal([row[b"algorithm"] for row in rows],
+                [b"token-bucket", b"fixed-window", b"sliding-log", b"smooth", b"concurrent"], "which they are")
+    tally.equal([row[b"spent"] for row in rows], [1, 3, 3, 0, 2], "what was spent")
+    tally.equal([row[b"entries"] for row in rows], [0, 0, 1, 0, 1], "entries and leases")
+    tally.equal([rows[0][b"count"], rows[0][b"period"], rows[0][b"at"], rows[0][b"fresh"]],
+                [10, 1_000_000, T0, T0 + 300_000], "a bucket's numbers")
+    tally.equal(rows[4][b"fresh"], T0 + 60_000_000, "when the lease lapses")
+    tally.equal(client.call(*lua_cases.evaluate(sha, ["shown"], [7, T0 + 200_000])), client.call("WEIR.SHOW", "shown"),
+                "the script shows the same")
+    client.call("SET", "shown", "x")
+    tally.check(module_cases.error_of(client, "WEIR.SHOW", "shown").startswith("WEIRSTATE"), "a foreign value")
+
+
 def check_loading(tally):
     with redis_server.Server(config="enable-module-command yes") as server, server.client() as client:
         expect_errors(tally, client, [(("MODULE", "LOAD", module_cases.MODULE, "tset-clock"), "Error loading")])
@@ -462,6 +541,8 @@ def main(arguments):
         with resp.Client(server.port, protocol=3) as modern:
             check_replies(tally, modern, 3)
         check_throttle(tally, client)
+        check_docs(tally, client)
+        check_show(tally, client)
         check_transactions(tally, server, client)
         check_memory_limit(tally, client)
         check_foreign(tally, client)
@@ -469,6 +550,8 @@ def main(arguments):
         tally.check("Guru Meditation" not in server.log(), "the server reported a crash")
     with module_cases.server() as server, server.client() as client:
         check_expiry(tally, client)
+        check_notifications(tally, server, client)
+        check_counts(tally, client)
         if "asan" not in str(redis_server.binary()):  # whose allocator adds its own
             check_bytes(tally, client)
     check_other_owner(tally)

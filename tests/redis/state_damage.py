@@ -69,6 +69,7 @@ def calls(limits, now, pick):
         for cost in (0, 1, 6, 12, 10 ** 12):
             yield time, module_cases.Call("take", KEY, limits, cost, detail=pick.random() < 0.5)
         yield time, module_cases.Call("peek", KEY, limits, 5)
+        yield time, module_cases.Call("show", KEY)
         yield time, module_cases.Call("take", KEY, "fixed-window 7/8h", 1)
         if "concurrent" in first:
             for lease in (1000, 1003, 1006, 5):

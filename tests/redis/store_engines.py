@@ -6,6 +6,7 @@
 Holds the store to this: a reply by which a server says that it did nothing is no failure, the call is put in another
 way; no charge is made twice; what a server says reaches whoever asked.
 """
+import json
 import os
 import shutil
 import subprocess
@@ -273,6 +274,33 @@ def test_giving_back_without_memory(check):
                             f"{engine}: a charge is not made")
 
 
+def test_show(check):
+    """What a key holds, by every engine and from a zone."""
+    limits = "token-bucket 10/366d burst 20, fixed-window 50/366d, sliding-log 9/366d, smooth 1/366d"
+    rows = {}
+    with redis_server.Server(WITH_MODULE) as server:
+        for engine in ("module", "lua", "function", "zone"):
+            store = address(server, f"{PATIENT}&engine={engine}&prefix={engine}%3A")
+            if engine == "zone":
+                store = f"file:{server.folder}/zone"
+            check.equal(weir("show", "k", "--store", store), (0, "k holds no state: it is as new\n"), f"{engine}: nothing")
+            check.equal(weir("take", "k", limits, "--cost", "3", "--store", store)[0], 0, f"{engine}: take")
+            check.equal(weir("acquire", "k", "concurrent 5 lease 1h", "--cost", "2", "--store", store)[0], 0, f"{engine}: acquire")
+            status, said = weir("show", "k", "--json", "--store", store)
+            check.equal(status, 0, f"{engine}: show says {said}")
+            rows[engine] = {row["algorithm"]: row for row in json.loads(said)["states"]}
+            check.equal({name: (row["spent"], row["entries"]) for name, row in rows[engine].items()},
+                        {"token-bucket": (3, 0), "fixed-window": (3, 0), "sliding-log": (3, 1), "smooth": (0, 0),
+                         "concurrent": (2, 1)}, f"{engine}: spent and entries")
+            words = weir("show", "k", "--store", store)[1]
+            check("concurrent" in words and "2 spent" in words and "1 lease" in words and "gone in" in words, f"{engine}: {words}")
+    check.equal(rows["zone"]["token-bucket"]["remaining"], 17, "a zone knows what is left")
+    check.equal(rows["zone"]["token-bucket"]["limit"], "token-bucket 10/52w2d burst 20", "and the limit")
+    check.equal([rows[engine]["token-bucket"]["count"] for engine in rows], [10] * 4, "all know a bucket's count")
+    status, said = weir("show", "k", "--store", f"redis://127.0.0.1:{redis_server.free_port()}")
+    check(status == 3 and "EUNREACHABLE" in said, f"no server: {status}, {said}")
+
+
 def test_names(check):
     with redis_server.Server() as server, server.client() as client, Driver(address(server)) as driver:
         driver.take("k", FROZEN.format(5))
@@ -282,7 +310,7 @@ def test_names(check):
 TESTS = [test_module_unloaded, test_module_unloaded_in_a_batch, test_module_comes_and_goes_under_load,
          test_engine_module_without_it, test_library_by_many_at_once, test_library_versions, test_library_without_rights,
          test_script_load_refused, test_misconf_at_open, test_too_many_clients, test_words_reach_the_command_line,
-         test_refusals_are_forgotten, test_wrapped_errors, test_giving_back_without_memory, test_names]
+         test_refusals_are_forgotten, test_wrapped_errors, test_giving_back_without_memory, test_show, test_names]
 
 if __name__ == "__main__":
     sys.exit(run(TESTS, Checks(), sys.argv[1:]))

@@ -9,6 +9,7 @@ _weir_options() {
     settle | reset | renew | release) echo "--json --store $server --help" ;;
     explain) echo "--json --key --policy --request $server --help" ;;
     demo) echo "--json --help" ;;
+    show) echo "--json --store --help" ;;
     replay) echo "--wait --decisions --json --store --help" ;;
     bench) echo "--keys --threads --seconds --limit --batch --store --json --help" ;;
     zone) echo "--check --json --help" ;;
@@ -29,7 +30,7 @@ _weir_options() {
 }
 
 _weir() {
-    local commands="take peek wait settle reset acquire renew release explain replay demo bench zone lua serve top check"
+    local commands="take peek wait settle reset show acquire renew release explain replay demo bench zone lua serve top check"
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then

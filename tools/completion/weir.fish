@@ -1,6 +1,6 @@
 # Completion of `weir` for fish. Install in ~/.config/fish/completions or vendor_completions.d.
 
-set -l commands take peek wait settle reset acquire renew release explain replay demo bench zone lua top serve check
+set -l commands take peek wait settle reset show acquire renew release explain replay demo bench zone lua top serve check
 set -l none "not __fish_seen_subcommand_from $commands help"
 
 complete -c weir -f
@@ -12,6 +12,7 @@ complete -c weir -n $none -a peek -d "What take would answer, charging nothing"
 complete -c weir -n $none -a wait -d "Take, sleeping until it is allowed"
 complete -c weir -n $none -a settle -d "Correct a charge when the real cost is known"
 complete -c weir -n $none -a reset -d "Forget a key, all its limits"
+complete -c weir -n $none -a show -d "Describe every state that a key holds"
 complete -c weir -n $none -a acquire -d "Hold slots of a concurrent limit"
 complete -c weir -n $none -a renew -d "Start the time of a lease anew"
 complete -c weir -n $none -a release -d "Give the slots of a lease back"
@@ -28,7 +29,7 @@ complete -c weir -n $none -a help -d "Show the help of a command"
 complete -c weir -n "__fish_seen_subcommand_from help" -a "$commands"
 
 complete -c weir -n "__fish_seen_subcommand_from $commands; and not __fish_seen_subcommand_from serve" -l json -d "Print JSON"
-complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset acquire renew release replay bench check serve" \
+complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset show acquire renew release replay bench check serve" \
     -l store -x -d "Where the state is kept" \
     -a "file: shm: memory: redis:// rediss:// redis+cluster:// rediss+cluster:// redis+sentinel:// rediss+sentinel:// redis+unix://"
 complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset acquire renew release explain" \

@@ -1,0 +1,147 @@
+/* `weir show`: every state that a key holds, in words or JSON. */
+#include "base/clock.h"
+#include "base/duration.h"
+#include "cli/ask.h"
+#include "cli/json.h"
+#include "store/store.h"
+
+#include <inttypes.h>
+
+#define TEXT_MAX 256
+
+/* The limit it was last charged under, or as much of it as the store keeps. */
+static struct weir__buffer limit_text(const struct weir__shown *shown, char room[TEXT_MAX])
+{
+    struct weir__buffer text = weir__buffer_over(room, TEXT_MAX);
+    if (shown->whole) {
+        weir__put_rule(&text, &shown->rule);
+        return text;
+    }
+    weir__put_text(&text, weir__kind_name((enum weir__kind)shown->rule.kind));
+    if (shown->rule.kind == WEIR__CONCURRENT)
+        weir__put_text(&text, " lease ");
+    else if (shown->count > 0)
+        weir__put_format(&text, " %" PRId64 "/", shown->count);
+    else
+        weir__put_text(&text, " …/");
+    weir__put_duration(&text, shown->rule.period_us, false);
+    if (shown->rule.kind == WEIR__SLIDING_WINDOW) {
+        weir__put_text(&text, " precision ");
+        weir__put_duration(&text, shown->rule.extra, false);
+    }
+    return text;
+}
+
+static void put_times(struct weir__buffer *text, const struct weir__shown *shown, int64_t now)
+{
+    bool guava = shown->rule.kind == WEIR__SMOOTH || shown->rule.kind == WEIR__WARMUP;
+    if (guava && shown->at_us > now) {
+        weir__put_format(text, ", free in %s", cli_about(shown->at_us - now).text);
+    }
+    if (shown->fresh_us > now)
+        weir__put_format(text, ", gone in %s", cli_about(shown->fresh_us - now).text);
+    else
+        weir__put_text(text, ", gone");
+}
+
+static void print_state(const struct weir__shown *shown, int64_t now)
+{
+    char room[TEXT_MAX], rest[TEXT_MAX];
+    struct weir__buffer text = weir__buffer_over(rest, sizeof rest);
+    bool guava = shown->rule.kind == WEIR__SMOOTH || shown->rule.kind == WEIR__WARMUP;
+    if (guava)
+        weir__put_format(&text, "%" PRId64 " saved", shown->stored);
+    else
+        weir__put_format(&text, "%" PRId64 " spent", shown->spent);
+    if (shown->remaining >= 0)
+        weir__put_format(&text, ", %" PRId64 " left", shown->remaining);
+    if (shown->rule.kind == WEIR__CONCURRENT)
+        weir__put_format(&text, ", %" PRId64 " lease%s", shown->entries,
+                         shown->entries == 1 ? "" : "s");
+    else if (shown->entries > 0)
+        weir__put_format(&text, ", %" PRId64 " entr%s", shown->entries,
+                         shown->entries == 1 ? "y" : "ies");
+    put_times(&text, shown, now);
+    limit_text(shown, room);
+    printf("%s: %s\n", room, rest);
+}
+
+static void print_json(const struct cli_ask *ask, const struct weir__shown *shown, size_t count)
+{
+    struct cli_json json = {stdout, false};
+    cli_json_open(&json, NULL, '{');
+    cli_json_key(&json, ask->key.data, ask->key.len);
+    cli_json_open(&json, "states", '[');
+    for (size_t i = 0; i < count; i++) {
+        int64_t numbers[WEIR__SHOWN_NUMBERS];
+        char room[TEXT_MAX];
+        weir__shown_numbers(&shown[i], numbers);
+        cli_json_open(&json, NULL, '{');
+        cli_json_text(&json, "algorithm", weir__kind_name((enum weir__kind)shown[i].rule.kind));
+        if (shown[i].whole) {
+            limit_text(&shown[i], room);
+            cli_json_text(&json, "limit", room);
+        }
+        for (size_t j = 0; j < WEIR__SHOWN_NUMBERS; j++)
+            cli_json_int(&json, weir__shown_names[j], numbers[j]);
+        if (shown[i].remaining >= 0)
+            cli_json_int(&json, "remaining", shown[i].remaining);
+        cli_json_close(&json, '}');
+    }
+    cli_json_close(&json, ']');
+    cli_json_close(&json, '}');
+    cli_json_end(&json);
+}
+
+static int show(const struct cli_call *call, const struct cli_ask *ask)
+{
+    struct weir__shown shown[WEIR__SHOWN_MAX];
+    size_t count = 0;
+    int code = weir__store_show(ask->store, ask->key, shown, &count);
+    if (code)
+        return cli_refused(call, ask->store, code);
+    if (ask->json) {
+        print_json(ask, shown, count);
+        return CLI_OK;
+    }
+    if (count == 0)
+        printf("%s holds no state: it is as new\n", cli_show(ask->key.data, ask->key.len).text);
+    for (size_t i = 0; i < count; i++)
+        print_state(&shown[i], weir__clock_us());
+    return CLI_OK;
+}
+
+static int run(const struct cli_call *call)
+{
+    struct cli_ask ask = cli_ask_default;
+    const struct cli_option options[] = {
+        {"json", CLI_FLAG, &ask.json, 0},
+        {"store", CLI_TEXT, &ask.url, 0},
+    };
+    const struct cli_operand operands[] = {{"KEY", &ask.key_text, false}};
+    int code = CLI_PARSE(call, options, operands);
+    if (code)
+        return code;
+    code = cli_ask_open(call, &ask);
+    if (code == CLI_OK)
+        code = show(call, &ask);
+    cli_ask_close(&ask);
+    return code;
+}
+
+const struct cli_command cli_show_states = {
+    .name = "show",
+    .summary = "describe every state that a key holds",
+    .help = "Usage: weir show KEY [--json] [--store URL]\n"
+            "\n"
+            "Prints one line for each limit that KEY was charged under: what is spent, how\n"
+            "many entries or leases it has, and when it is gone by itself. A zone keeps the\n"
+            "numbers of a limit and so tells what is left; Redis keeps only the period, and\n"
+            "the count of a bucket. With --json times are microseconds since the epoch.\n"
+            "\n"
+            "Options:\n" CLI_JSON_HELP CLI_STORE_HELP "\n"
+            "Examples:\n"
+            "  weir show user:42\n"
+            "  weir show user:42 --store redis://127.0.0.1:6379 --json\n" CLI_EXIT_CODES,
+    .run = run,
+};

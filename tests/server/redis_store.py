@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""A server whose store is Redis: what it says when Redis goes and comes back, and starting without it; what a key holds.
+
+    redis_store.py [WORD …]
+"""
+import shutil
+import sys
+import time
+
+import weir_server
+import http_client
+import redis_server
+
+MODULE = weir_server.BUILD / "weir_redis.so"
+WINDOW = "fixed-window 9/366d"
+
+
+def said(server, words, count=1):
+    """Waits for a line on stderr; how many there are then."""
+    end = time.monotonic() + weir_server.PATIENCE_SECONDS
+    while server.stderr().count(words) < count and time.monotonic() < end:
+        time.sleep(0.02)
+    return server.stderr().count(words)
+
+
+def outage(check, fail, standin):
+    with redis_server.Server() as redis, \
+            weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?fail={fail}") as server, \
+            server.client() as client:
+        client.call("WEIR.TAKE", "k", WINDOW)
+        check.equal(server.stderr().count("the store"), 0, f"fail={fail}: nothing is said while all is well")
+        redis.kill()
+        check.equal(said(server, "the store cannot be reached: "), 1, f"fail={fail}: one line when it goes")
+        check(f"127.0.0.1:{redis.port}" in server.stderr() and f"; meanwhile {standin}" in server.stderr(),
+              f"fail={fail}: with where, and who decides: {server.stderr()}")
+        for _ in range(20):
+            client.call("WEIR.TAKE", "k", WINDOW)
+        redis.start()
+        check.equal(said(server, "the store decides again, after "), 1, f"fail={fail}: one line when it is back")
+        check("meanwhile (%s): 20" % standin in server.stderr(), f"fail={fail}: with how many: {server.stderr()}")
+        check.equal(server.stderr().count("the store"), 2, f"fail={fail}: and no more")
+
+
+def test_goes_and_comes_back(check):
+    for fail, standin in (("local", "a zone of this process decides"), ("open", "everything is allowed"),
+                          ("closed", "everything is denied")):
+        outage(check, fail, standin)
+
+
+def test_away_at_start(check):
+    redis = redis_server.Server()
+    with weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?fail=open") as server, server.client() as client:
+        check.equal(said(server, "the store cannot be reached: "), 1, "one line at the start")
+        check.equal(client.call("WEIR.TAKE", "k", WINDOW)[0], 1, "fail=open decides")
+        with redis:
+            check.equal(said(server, "the store decides again, after "), 1, "one line when it comes")
+
+
+def test_does_not_decide(check):
+    """Reached, but out of memory, or unable to save: the line has the server's own words."""
+    with redis_server.Server() as redis, redis.client() as admin, \
+            weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?fail=open&deadline=10s") as server, \
+            server.client() as client:
+        client.call("WEIR.TAKE", "k", WINDOW)
+        admin.call("CONFIG", "SET", "maxmemory", "1")
+        client.call("WEIR.TAKE", "k", WINDOW)
+        check.equal(said(server, "the store does not decide: OOM "), 1, "out of memory")
+        admin.call("CONFIG", "SET", "maxmemory", "0")
+        client.call("WEIR.TAKE", "k", WINDOW)
+        check.equal(said(server, "the store decides again"), 1, "memory again")
+
+
+def test_starts_without_help(check):
+    """A server that cannot save, and one without room for more clients, are outages."""
+    with redis_server.Server() as redis, redis.client() as admin:
+        admin.call("CONFIG", "SET", "save", "3600 100000")
+        shutil.rmtree(redis.folder)
+        admin.call("BGSAVE")
+        while b"rdb_last_bgsave_status:err" not in admin.call("INFO", "persistence"):
+            time.sleep(0.01)
+        with weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?fail=open") as server, server.client() as client:
+            check.equal(client.call("WEIR.TAKE", "k", WINDOW)[0], 1, "MISCONF: it starts, and fail=open decides")
+            check(said(server, "MISCONF") == 1, f"MISCONF: {server.stderr()}")
+    with redis_server.Server("--maxclients 2") as redis, redis.client() as admin, redis.client() as other:
+        other.call("PING")
+        with weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?fail=open") as server, server.client() as client:
+            check.equal(client.call("WEIR.TAKE", "k", WINDOW)[0], 1, "too many clients: it starts, and fail=open decides")
+            admin.call("CONFIG", "SET", "maxclients", "100")
+            check.equal(said(server, "the store decides again"), 1, "room again")
+
+
+def shown(check, server, what, whole):
+    """What a key holds over RESP2, RESP3 and HTTP."""
+    with server.client() as client, server.client(protocol=3) as modern, http_client.Client(server.port) as web:
+        check.equal(client.call("WEIR.SHOW", "k"), [], f"{what}: nothing")
+        check.equal(web.get("/v1/show", key="k").json, {"states": []}, f"{what}: nothing over HTTP")
+        client.call("WEIR.TAKE", "k", WINDOW + ", token-bucket 3/366d burst 7", "COST", 2)
+        client.call("WEIR.ACQUIRE", "k", "concurrent 3 lease 1h")
+        rows = [dict(zip(row[0::2], row[1::2])) for row in client.call("WEIR.SHOW", "k")]
+        check.equal({row[b"algorithm"].decode(): (row[b"spent"], row[b"entries"]) for row in rows},
+                    {"fixed-window": (2, 0), "token-bucket": (2, 0), "concurrent": (1, 1)}, f"{what}: RESP2")
+        check.equal(len(modern.call("WEIR.SHOW", "k")), 3, f"{what}: RESP3")
+        states = {row["algorithm"]: row for row in web.get("/v1/show", key="k").json["states"]}
+        check.equal({name: row["spent"] for name, row in states.items()},
+                    {"fixed-window": 2, "token-bucket": 2, "concurrent": 1}, f"{what}: HTTP")
+        check.equal((states["token-bucket"]["count"], states["token-bucket"].get("remaining"), "limit" in states["concurrent"]),
+                    (3, 5 if whole else None, whole), f"{what}: numbers of limits")
+        check.equal(web.post("/v1/show", {"key": "k"}).json["states"][0]["spent"], 2, f"{what}: by POST")
+        for query, words in (({}, "key"), ({"key": "k", "limit": WINDOW}, "a key alone"), ({"key": "k", "policy": "x"}, "a key alone")):
+            answer = web.get("/v1/show", **query)
+            check(answer.status == 400 and words in answer.body.decode(), f"{what}: {query}: {answer.status} {answer.body}")
+        check.equal(client.pipeline([("WEIR.SHOW",), ("WEIR.SHOW", "a", "b")])[1].args[0].split()[0], "ERR", f"{what}: arguments")
+        pipelined = client.pipeline([("WEIR.SHOW", "k"), ("WEIR.TAKE", "q", WINDOW), ("WEIR.SHOW", "q"), ("WEIR.SHOW", "none")])
+        check.equal([len(pipelined[0]), pipelined[1][2], len(pipelined[2]), pipelined[3]], [3, 8, 1, []], f"{what}: pipelined")
+
+
+def test_show(check):
+    with weir_server.Server() as server:
+        shown(check, server, "zone", True)
+    for engine, options in (("module", f"--loadmodule {MODULE}"), ("lua", "")):
+        with redis_server.Server(options) as redis, \
+                weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?deadline=1m") as server:
+            shown(check, server, engine, False)
+            with redis.client() as admin, server.client() as client:
+                admin.call("SET", "weir:page", "x")
+                reply = client.pipeline([("WEIR.SHOW", "page"), ("WEIR.TAKE", "page", WINDOW)])
+                check.equal([str(each).split()[0] for each in reply], ["WEIRSTATE"] * 2, f"{engine}: a foreign value")
+                two = client.pipeline([("WEIR.TAKEALL", 2, "a", WINDOW, 1, "a", "fixed-window 5/366d", 1)])[0]
+                check(str(two).startswith("WEIRSHARED"), f"{engine}: {two}")
+
+
+TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]
+
+if __name__ == "__main__":
+    sys.exit(weir_server.run(TESTS, sys.argv[1:]))
