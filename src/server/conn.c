@@ -203,7 +203,8 @@ static bool read_and_feed(struct server_conn *conn)
     if (got <= 0) {
         if (conn->tls && !server_tls_is_up(conn->tls))
             server_count(&thread->counters->refused[SERVER_REFUSED_TLS], 1);
-        if (got == 0 && (conn->inflight > 0 || conn->blocked))
+        bool owed = conn->inflight > 0 || conn->blocked || thread->out.len > 0;
+        if (got == 0 && owed) /* answers are on their way, or not written yet */
             server_conn_close(conn);
         else
             server_conn_kill(conn);

@@ -93,6 +93,20 @@ def test_all_in_order(check):
             reset.close()
 
 
+def test_half_closed(check):
+    """Clients that have said all they will say, and wait for turns: all of their answers come."""
+    with weir_server.Server("--threads 1") as server:
+        clients = [http_client.Client(server.port) for _ in range(6)]
+        with Stopped(server):
+            for client in clients:
+                client.send(get("/v1/policies") * 400)
+                client.socket.shutdown(socket.SHUT_WR)
+        for i, client in enumerate(clients):
+            check.equal([client.read().status for _ in range(400)], [200] * 400, f"client {i}")
+            check(client.at_end(), "then the end")
+            client.close()
+
+
 def test_leaving_in_between(check):
     """Clients that go while they wait for their next turn."""
     with weir_server.Server("--threads 1 --listen unix:weir.sock") as server:
