@@ -44,7 +44,7 @@ UNITS = """base_buffer base_duration base_error base_hash base_random core_bucke
     core_guava core_leases core_never_more core_ring core_sound core_windows limit_errors limit_explain
     limit_language limit_memory limit_receipt limit_sound policy_envoy policy_envoy_memory policy_memory policy_parse
     policy_parts policy_plan policy_yaml remote_share remote_slot server_access_log server_doors server_histogram
-    server_metrics
+    server_memory server_metrics
     server_rls server_rls_model server_rls_stores server_rls_wire server_top sim_playground store_bounds store_verbs
     store_wait wire_fields wire_grpc wire_http1 wire_json wire_resp wire_resp_write wire_sha1 wire_sha256 wire_state wire_url
     zone_change zone_evict zone_file zone_large zone_limits zone_space""".split()
@@ -123,7 +123,7 @@ def server(build):
     """Real clients against a real server."""
     names = """vectors vectors_json http_api http_wire http_pipelines http_access http_policies http_around http_nginx
         resp_commands resp_clients
-        grpc_service grpc_envoy cli_server h2_abuse h2_fuzz abuse_bytes long_work recipes seeing turns under_way redis_store
+        grpc_service grpc_envoy cli_server h2_abuse h2_fuzz abuse_bytes long_work unauthorized recipes seeing turns under_way redis_store
         http_decisions http_connections life reload h2_basics tls_serve abuse_slow abuse_flood abuse_connections
         operation_log operation_restart operation_stop zone_kill monitoring zone_held""".split()
     if build == "asan":  # where memory is handled in other ways than the rest of them try

@@ -12,11 +12,13 @@
 #define KIB INT64_C(1024)
 #define MIB (KIB * KIB)
 #define SECOND INT64_C(1000000)
+#define BYTES_MAX (INT64_C(1) << 40)
+#define MEMORY_LEAST (4 * MIB)
 
 struct options {
     struct cli_list listens, tls_listens, envoys, hosts;
     const char *store, *policies, *style, *token_file, *admin_token_file, *tls_cert, *tls_key,
-        *tls_client_ca, *access_log;
+        *tls_client_ca, *access_log, *max_memory;
     int64_t near_limit, max_age, max_age_grace;
     int64_t threads, max_connections, max_per_client, max_head, max_body, idle, request, drain,
         shutdown_delay, max_delay, sample;
@@ -102,6 +104,25 @@ static int set_listens(const struct cli_call *call, const struct options *option
     return CLI_OK;
 }
 
+/* Bytes, with k, m or g behind them. */
+static int read_bytes(const struct cli_call *call, const char *what, const char *text,
+                      int64_t least, int64_t *ret)
+{
+    static const char units[] = "kmgt";
+    char *end;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    const char *unit = *end ? strchr(units, *end | 32) : NULL;
+    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    bool sound = text[0] >= '0' && text[0] <= '9' && errno == 0 && end > text &&
+                 (unit ? end[1] == 0 : *end == 0) && number <= INT64_MAX >> shift;
+    if (!sound || number << shift < least || number << shift > BYTES_MAX)
+        return cli_fail(call, CLI_USAGE, "%s must be %lldm to 1t bytes, like 256m, not \"%s\"",
+                        what, (long long)(least / MIB), cli_show_text(text).text);
+    *ret = number << shift;
+    return CLI_OK;
+}
+
 static int threads_of(int64_t asked)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -155,6 +176,10 @@ static int configure(const struct cli_call *call, struct options *options,
                         "--headers must be ietf, ietf-06, x-ratelimit or off, not \"%s\"",
                         cli_show_text(options->style).text);
     int code = set_listens(call, options, config);
+    config->max_memory = 256 * MIB;
+    if (code == CLI_OK && options->max_memory)
+        code = read_bytes(call, "--max-memory", options->max_memory, MEMORY_LEAST,
+                          &config->max_memory);
     if (code == CLI_OK)
         code = read_token(call, options->token_file, "WEIR_TOKEN", config->token);
     if (code == CLI_OK)
@@ -191,6 +216,7 @@ static int run(const struct cli_call *call)
         {"max-per-client", CLI_COUNT, &options.max_per_client, 1000000},
         {"max-head", CLI_COUNT, &options.max_head, 64 * KIB},
         {"max-body", CLI_COUNT, &options.max_body, 4 * MIB},
+        {"max-memory", CLI_TEXT, &options.max_memory, 0},
         {"max-delay", CLI_SECONDS, &options.max_delay, 0},
         {"idle-timeout", CLI_SECONDS, &options.idle, 0},
         {"request-timeout", CLI_SECONDS, &options.request, 0},
@@ -247,6 +273,7 @@ const struct cli_command cli_serve = {
             "  --max-per-client N      connections of one address; default: no bound\n"
             "  --max-head BYTES        of a request's line and fields; default 16384\n"
             "  --max-body BYTES        of a request's body; default 131072\n"
+            "  --max-memory BYTES      kept for all connections together: 256m (default), 1g\n"
             "  --max-delay T           the longest that an answer is held (hold=true); default 1m\n"
             "  --idle-timeout T        a connection without requests; default 5m\n"
             "  --request-timeout T     from a request's first byte to its last; default 10s\n"

@@ -77,7 +77,7 @@ static void part(struct server_conn *conn)
  * each, lest a few with long requests shut out everybody whose short one comes in two parts. */
 bool server_keep(struct server *server, size_t bytes)
 {
-    if (atomic_fetch_add(&server->kept, bytes) + bytes <= SERVER_MEMORY_MAX)
+    if (atomic_fetch_add(&server->kept, bytes) + bytes <= server->max_memory)
         return true;
     atomic_fetch_sub(&server->kept, bytes);
     return false;

@@ -19,12 +19,11 @@
 #include <pthread.h>
 #include <sys/un.h>
 
-#define SERVER_IN_SIZE ((size_t)32 << 10)       /* the thread's reading buffer */
-#define SERVER_OUT_SIZE ((size_t)512 << 10)     /* the thread's writing buffer */
-#define SERVER_OUT_RESERVE ((size_t)64 << 10)   /* no answer of a batch is longer */
-#define SERVER_KEPT_MAX ((size_t)8 << 20)       /* bytes kept that a peer does not read */
-#define SERVER_MEMORY_MAX ((uint64_t)256 << 20) /* kept for all connections together, beyond … */
-#define SERVER_KEPT_FREE ((size_t)4 << 10)      /* … what each may have whatever the others do */
+#define SERVER_IN_SIZE ((size_t)32 << 10)     /* the thread's reading buffer */
+#define SERVER_OUT_SIZE ((size_t)512 << 10)   /* the thread's writing buffer */
+#define SERVER_OUT_RESERVE ((size_t)64 << 10) /* no answer of a batch is longer */
+#define SERVER_KEPT_MAX ((size_t)8 << 20)     /* bytes kept that a peer does not read */
+#define SERVER_KEPT_FREE ((size_t)4 << 10) /* each may have, beside what is kept for all together */
 #define SERVER_RESERVED                                                                            \
     8 /* connections of a thread for health and metrics, when no others are let in */
 #define SERVER_FULL_TEXT                                                                           \
@@ -180,7 +179,7 @@ bool server_keep(struct server *server, size_t bytes);
 static inline uint64_t server_left(struct server *server)
 {
     uint64_t kept = atomic_load(&server->kept);
-    return kept < SERVER_MEMORY_MAX ? SERVER_MEMORY_MAX - kept : 0;
+    return kept < server->max_memory ? server->max_memory - kept : 0;
 }
 /* What of a connection's kept input, or output, counts. */
 static inline size_t server_kept(size_t size)

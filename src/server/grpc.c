@@ -64,8 +64,7 @@ static void fail_http(struct server_conn *conn, struct server_grpc_reply *ret, i
 
 static void fail_token(struct server_conn *conn, struct server_grpc_reply *ret)
 {
-    fail(conn, ret, WEIR__GRPC_UNAUTHENTICATED, SERVER_FAULT_UNAUTHORIZED,
-         "a token is needed: metadata authorization: Bearer TOKEN");
+    fail(conn, ret, WEIR__GRPC_UNAUTHENTICATED, SERVER_FAULT_UNAUTHORIZED, SERVER_GRPC_NEEDS_TOKEN);
 }
 
 static void fail_as(struct server_conn *conn, struct server_grpc_reply *ret, const weir_error *err)

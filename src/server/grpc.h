@@ -41,6 +41,7 @@ struct server_grpc_reply {
     struct weir__buffer message; /* framed; over SERVER_GRPC_ROOM bytes of the caller's */
 };
 
+#define SERVER_GRPC_NEEDS_TOKEN "a token is needed: metadata authorization: Bearer TOKEN"
 #define SERVER_GRPC_ROOM SERVER_RLS_ANSWER_ROOM
 
 /* ---- grpc.c ---- */

@@ -68,6 +68,7 @@ struct server_h2_stream {
     bool answered; /* a response was submitted */
     bool whole;    /* END_STREAM came */
     bool expects;  /* 100-continue */
+    bool little;   /* its body may be SERVER_LITTLE bytes */
     bool grpc;     /* the answer ends in trailers */
     struct {
         bool known, ends;
@@ -141,6 +142,8 @@ nghttp2_session *server_h2_session(struct server_h2 *h2);
 
 /* Hands a whole request on: answered, or asked. */
 void server_h2_dispatch(struct server_h2_stream *stream);
+/* The head is there, its body is not: false, and answered, if that is not wanted. */
+bool server_h2_admit(struct server_h2_stream *stream);
 /* Answers a request that goes beyond a bound, or is none. */
 void server_h2_refuse(struct server_h2_stream *stream);
 /* Answers, or resets, one whose body cannot be held. */

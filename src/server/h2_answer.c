@@ -213,6 +213,30 @@ static bool refuse_grpc(struct server_h2_stream *stream, struct server_grpc_repl
     return true;
 }
 
+bool server_h2_admit(struct server_h2_stream *stream)
+{
+    struct server_conn *conn = stream->h2->conn;
+    struct weir__http_request request;
+    size_t room_len = stream->room_len;
+    if (server_h2_request(stream, &request)) { /* it is refused when it is whole */
+        stream->room_len = room_len;
+        return true;
+    }
+    enum server_admission admission = server_http_admit(conn, &request, conn->thread->response);
+    bool grpc = server_grpc_wants(&request);
+    stream->room_len = room_len; /* behind a cookie that was put together: the body comes there */
+    stream->little = admission == SERVER_ADMITTED_LITTLE;
+    if (admission != SERVER_NOT_ADMITTED)
+        return true;
+    struct server_grpc_reply reply = {.status = 200, .code = WEIR__GRPC_UNAUTHENTICATED};
+    snprintf(reply.text, sizeof reply.text, "%s", SERVER_GRPC_NEEDS_TOKEN);
+    if (grpc)
+        server_h2_reply(stream, &reply);
+    else
+        server_h2_respond(stream, conn->thread->response);
+    return false;
+}
+
 void server_h2_refuse(struct server_h2_stream *stream)
 {
     const struct server_conn *conn = stream->h2->conn;

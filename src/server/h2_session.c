@@ -115,6 +115,8 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     (void)flags;
     if (!stream || stream->answered)
         return 0;
+    if (stream->little)
+        most = SERVER_LITTLE;
     if (stream->room_len - stream->head_len + len > most) {
         stream->fault = 413;
         server_h2_refuse(stream);
@@ -140,6 +142,8 @@ static void head_came(struct server_h2_stream *stream, bool whole)
                                      NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
     if (stream->fault)
         server_h2_refuse(stream);
+    else if (!whole && !server_h2_admit(stream))
+        return;
     if (whole)
         request_came(stream);
     else if (stream->expects && !stream->answered)

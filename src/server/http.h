@@ -46,6 +46,14 @@ void server_http_respond(struct server_conn *conn, struct server_batch *batch, s
 enum server_access server_http_access(struct server_conn *conn,
                                       const struct weir__http_request *request);
 
+/* Whether a request whose body is still to come may send it: told as soon as the head is read. Who brings no
+ * token may send a little, to what needs none. SERVER_NOT_ADMITTED: ret says why. */
+enum server_admission { SERVER_ADMITTED, SERVER_ADMITTED_LITTLE, SERVER_NOT_ADMITTED };
+enum server_admission server_http_admit(struct server_conn *conn,
+                                        const struct weir__http_request *request,
+                                        struct server_response *ret);
+#define SERVER_LITTLE ((size_t)4 << 10) /* bytes of a body that nobody has vouched for */
+
 /* Whether the body says it is JSON: no page of another site can send that unasked. */
 bool server_http_is_json(const struct weir__http_request *request);
 

@@ -189,6 +189,24 @@ static void say_continue(struct server_conn *conn)
         weir__put(server_out(conn), line, sizeof line - 1);
 }
 
+/* The head is there, its body is not: whether to wait for that. */
+static bool admit(struct server_conn *conn, const char *data, struct weir__http_request *request)
+{
+    struct server_response *response = conn->thread->response;
+    size_t body;
+    bool chunked;
+    weir__http1_head_so_far(&conn->http1, data, request, &body, &chunked);
+    enum server_admission admission = server_http_admit(conn, request, response);
+    if (admission == SERVER_ADMITTED ||
+        (admission == SERVER_ADMITTED_LITTLE && !chunked && body <= SERVER_LITTLE))
+        return true;
+    if (admission == SERVER_ADMITTED_LITTLE)
+        server_response_problem(response, 413, "the body is longer than %zu bytes", SERVER_LITTLE);
+    response->close = true;
+    respond(conn, response);
+    return false;
+}
+
 /* Whether nothing may follow the last ask before it is answered. */
 static bool last_is_final(const struct server_conn *conn)
 {
@@ -215,6 +233,10 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
         enum weir__http1_status status =
             weir__http1_next(&conn->http1, data + at, len - at, &request);
         if (status == WEIR__HTTP1_NEED_MORE) {
+            if (conn->http1.head_came && !admit(conn, data + at, &request)) {
+                at = len;
+                break;
+            }
             if (conn->http1.expects_continue)
                 say_continue(conn);
             break;

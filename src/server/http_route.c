@@ -162,6 +162,22 @@ static bool is_health(struct weir__span path)
            weir__span_is(path, "/healthcheck");
 }
 
+enum server_admission server_http_admit(struct server_conn *conn,
+                                        const struct weir__http_request *request,
+                                        struct server_response *ret)
+{
+    static const struct weir__span no_token = {"", 0};
+    if (server_access_of(conn->thread->server, no_token) != SERVER_NOBODY)
+        return SERVER_ADMITTED; /* everybody may ask */
+    if (is_health(request->path) || weir__span_is(request->path, WEIR__HEALTH_METHOD) ||
+        weir__span_is(request->path, WEIR__HEALTH_WATCH))
+        return SERVER_ADMITTED_LITTLE;
+    if (server_http_access(conn, request) != SERVER_NOBODY)
+        return SERVER_ADMITTED;
+    unauthorized(conn, SERVER_NOBODY, ret);
+    return SERVER_NOT_ADMITTED;
+}
+
 enum server_routed server_http_route(struct server_conn *conn, struct weir__http_request *request,
                                      int32_t stream, struct server_response *ret)
 {

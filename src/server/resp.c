@@ -13,6 +13,7 @@
 
 struct resp_state {
     struct weir__resp_reader reader;
+    bool guarded; /* a token is needed: what comes before it must be small */
     struct weir__resp_node nodes[SERVER_RESP_ARGS_MAX + 1];
 };
 
@@ -21,6 +22,14 @@ static const struct weir__resp_limits limits = {
     .bulk = WEIR_KEY_MAX,
     .line = 16384,
     .message = SERVER_RESP_MESSAGE_MAX,
+};
+
+/* Before AUTH: greetings and a token fit. */
+static const struct weir__resp_limits small_limits = {
+    .depth = 1,
+    .bulk = 1024,
+    .line = 1024,
+    .message = 4096,
 };
 
 void server_resp_error(struct server_conn *conn, struct weir__buffer *out, enum server_fault fault,
@@ -375,6 +384,9 @@ static struct resp_state *state_of(struct server_conn *conn)
         return state;
     state = conn->state = calloc(1, sizeof *state);
     if (state)
+        state->guarded =
+            server_access_of(conn->thread->server, (struct weir__span){"", 0}) == SERVER_NOBODY;
+    if (state)
         weir__resp_begin(&state->reader, WEIR__RESP_REQUESTS, &limits, state->nodes,
                          WEIR__COUNT(state->nodes));
     else
@@ -404,6 +416,8 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
             break;
         if (!server_batch_has_room(conn) && !server_batch_finish(conn))
             break;
+        if (WEIR__UNLIKELY(state->guarded))
+            state->reader.limits = conn->access == SERVER_NOBODY ? small_limits : limits;
         enum weir__resp_status status = weir__resp_next(&state->reader, data + at, len - at);
         if (status == WEIR__RESP_NEED_MORE)
             break;

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "server/demo.h"
 #include "server/listen.h"
+#include "server/memory.h"
 #include "server/notify.h"
 #include "server/workers.h"
 #include "store/store.h"
@@ -75,6 +76,26 @@ static int open_store(weir_error *err)
     return server_receipts_open(&server, err);
 }
 
+/* What a cgroup leaves beside a store whose memory cannot be taken back. */
+static void fit_into_cgroup(void)
+{
+    weir_zone_info zone = {0};
+    struct server_memory memory = {(uint64_t)server.config.max_memory,
+                                   (uint64_t)server.config.max_connections};
+    bool lasting = !server.remote && strcmp(server.store_kind, "file") != 0;
+    if (lasting && weir_store_info(server.store, &zone))
+        zone.size = 0;
+    uint64_t bound = server_cgroup_bound("");
+    bool less = server_memory_fit(bound, lasting ? zone.size : 0, &memory);
+    server.max_memory = memory.kept;
+    server.config.max_connections = (int64_t)memory.connections;
+    if (less)
+        server_tell("the cgroup allows %llu MiB: %llu connections, %llu MiB for what they make "
+                    "this server keep",
+                    (unsigned long long)(bound >> 20), (unsigned long long)memory.connections,
+                    (unsigned long long)(memory.kept >> 20));
+}
+
 static int open_log(weir_error *err)
 {
     struct server_access_log_setup setup = {
@@ -108,6 +129,8 @@ static int open_all(weir_error *err)
         code = server_tls_create(&server.config, &server.tls, err);
     if (code == 0)
         code = open_store(err);
+    if (code == 0)
+        fit_into_cgroup();
     if (code == 0)
         code = open_log(err);
     if (code == 0)

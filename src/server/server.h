@@ -58,6 +58,7 @@ struct server_config {
     bool public_without_token;
     int64_t max_connections, max_connections_per_client;
     int64_t max_head, max_body;
+    int64_t max_memory;         /* bytes kept for all connections together */
     int64_t idle_timeout_us;    /* a connection without a request */
     int64_t request_timeout_us; /* from a request's first byte to its last; also for writing */
     int64_t drain_timeout_us;
@@ -116,6 +117,7 @@ struct server {
     atomic_int_fast64_t connections;
     atomic_int accepting;      /* threads that let connections in */
     atomic_uint_fast64_t kept; /* bytes kept for connections */
+    uint64_t max_memory;       /* of them: as configured, or less where a cgroup leaves less */
     atomic_bool draining, stopping, ready;
     atomic_bool leaving;             /* not ready any more: it will drain */
     atomic_bool handed_over;         /* a successor has the sockets */

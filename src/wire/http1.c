@@ -85,6 +85,16 @@ static void read_head_again(const struct weir__http1_reader *reader, const char 
     (void)status;
 }
 
+void weir__http1_head_so_far(const struct weir__http1_reader *reader, const char *data,
+                             struct weir__http_request *ret, size_t *ret_body, bool *ret_chunked)
+{
+    assert(reader->state.head_size > 0);
+    read_head_again(reader, data, ret);
+    ret->body = (struct weir__span){NULL, 0};
+    *ret_chunked = reader->state.chunked;
+    *ret_body = reader->state.chunked ? 0 : reader->state.body_size;
+}
+
 enum weir__http1_status weir__http1_next(struct weir__http1_reader *reader, char *data, size_t len,
                                          struct weir__http_request *ret)
 {
@@ -95,7 +105,7 @@ enum weir__http1_status weir__http1_next(struct weir__http1_reader *reader, char
         *state = (struct weir__http1_state){0};
     assert(len >= state->at);
     reader->size = 0;
-    reader->expects_continue = false;
+    reader->expects_continue = reader->head_came = false;
     bool in_one = state->scanned == 0;
     enum weir__http1_status status;
     if (state->phase < WEIR__HTTP1_IN_BODY) {
@@ -103,10 +113,12 @@ enum weir__http1_status weir__http1_next(struct weir__http1_reader *reader, char
         if (status != WEIR__HTTP1_REQUEST)
             return status;
         reader->expects_continue = state->expects && len == state->head_size;
+        reader->head_came = true;
     }
     status = read_body(reader, data, len);
     if (status != WEIR__HTTP1_REQUEST)
         return status;
+    reader->head_came = false;
     if (!in_one)
         read_head_again(reader, data, ret);
     ret->body = (struct weir__span){data + state->head_size, state->body_size};

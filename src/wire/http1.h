@@ -76,6 +76,7 @@ struct weir__http1_reader {
     bool
         expects_continue; /* NEED_MORE: send 100 Continue now; said once, when the head is whole and
                               nothing of the body is here */
+    bool head_came;       /* NEED_MORE: the head is whole, and was not before */
     int status;           /* BROKEN: what to answer */
     char why[128];        /* BROKEN: for people, printable ASCII */
     /* the state: the implementation's */
@@ -97,6 +98,11 @@ struct weir__http1_reader {
 void weir__http1_begin(struct weir__http1_reader *reader, const struct weir__http1_limits *limits);
 enum weir__http1_status weir__http1_next(struct weir__http1_reader *reader, char *data, size_t len,
                                          struct weir__http_request *ret);
+
+/* NEED_MORE, once the head is whole: the request without its body. How long that will be, or 0 if it is chunked or
+ * there is none, is in *ret_body. */
+void weir__http1_head_so_far(const struct weir__http1_reader *reader, const char *data,
+                             struct weir__http_request *ret, size_t *ret_body, bool *ret_chunked);
 
 /* The value of a field by its lower-case name, the first one's; false: there is none. */
 bool weir__http_field(const struct weir__http_request *request, const char *name,
