@@ -10,6 +10,8 @@
 /* PING, HELLO, AUTH, COMMAND, CLIENT, INFO, QUIT, SELECT, ECHO, RESET, WEIR.CLOCK; or an error. */
 void server_resp_admin(struct server_conn *conn, const struct weir__span *args, size_t n,
                        struct weir__buffer *out);
+/* The names of these, one after the other, in lower case; NULL: there are no more. */
+const char *server_resp_command(size_t i);
 void server_resp_error(struct server_conn *conn, struct weir__buffer *out, enum server_fault fault,
                        const char *format, ...) WEIR__PRINTF(4, 5);
 

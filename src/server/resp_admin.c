@@ -311,6 +311,11 @@ static const struct {
     {"weir.clock", set_clock, false},
 };
 
+const char *server_resp_command(size_t i)
+{
+    return i < WEIR__COUNT(commands) ? commands[i].name : NULL;
+}
+
 void server_resp_admin(struct server_conn *conn, const struct weir__span *args, size_t n,
                        struct weir__buffer *out)
 {

@@ -6,7 +6,7 @@
  * an array, or with a whole line whose first word is one of our commands and that does not end as a request
  * line of HTTP does. Whatever the method, `Host:` or `POST`, no line of HTTP becomes a command.
  */
-#include "server/conn.h"
+#include "server/resp.h"
 
 #include <string.h>
 #include <strings.h>
@@ -16,14 +16,6 @@
 #define WORD_MAX 16                 /* no command is longer */
 
 static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/* Every command that may come as a line; the first word of an inline command. */
-static const char *const commands[] = {
-    "ping",         "echo",       "hello",        "auth",        "client",
-    "select",       "command",    "info",         "quit",        "reset",
-    "weir.take",    "weir.peek",  "weir.takeall", "weir.settle", "weir.reset",
-    "weir.acquire", "weir.renew", "weir.release", "weir.clock",  "cl.throttle",
-};
 
 /* Empty lines before the first request, which either protocol passes over. */
 static size_t skip_empty_lines(const char *data, size_t len)
@@ -40,19 +32,25 @@ static size_t skip_empty_lines(const char *data, size_t len)
     return at;
 }
 
+/* Whether `len` bytes are a command's name, in any case; whole: all of it, or else its beginning. */
+static bool names(const char *command, const char *word, size_t len, bool whole)
+{
+    size_t size = strlen(command);
+    return (whole ? len == size : len <= size) && !strncasecmp(word, command, len);
+}
+
 /* Whether the first word can be, or become, one of our commands. */
 static bool begins_as_command(const char *data, size_t len)
 {
     size_t word = 0;
     while (word < len && word <= WORD_MAX && !strchr(" \t\r\n", data[word] ? data[word] : 'x'))
         word++;
-    bool whole = word < len;
-    for (size_t i = 0; i < WEIR__COUNT(commands); i++) {
-        size_t size = strlen(commands[i]);
-        if ((whole ? word == size : word <= size) && !strncasecmp(data, commands[i], word))
-            return true;
-    }
-    return false;
+    bool whole = word < len, found = false;
+    for (size_t i = 0; i < WEIR__VERBS && !found; i++)
+        found = names(weir__verb_names[i], data, word, whole);
+    for (size_t i = 0; server_resp_command(i) && !found; i++)
+        found = names(server_resp_command(i), data, word, whole);
+    return found;
 }
 
 /* "… HTTP/1.1": a request line, whatever its method is. */

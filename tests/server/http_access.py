@@ -173,6 +173,9 @@ def test_http_is_never_resp(check):
                      b"*1\r\n$4\r\nPING\r\npost / x\r\n" + smuggled):
             got = first_answer(server, data)
             check(got.startswith(b"+PONG\r\n-ERR Protocol error") and b"*7" not in got, f"later on: {data[:40]!r}, {got!r}")
+        for word in (b"WEIR.SHOW k", b"weir.show k", b"WEIR.RESET k", b"COMMAND COUNT", b"ECHO x", b"INFO", b"Quit"):
+            got = first_answer(server, word + b"\r\n")
+            check(not got.startswith(b"HTTP"), f"{word}: {got[:60]}")
         for data in (b"weir.take k '%b'\r\n" % limit.encode(), b"\r\n\nWEIR.TAKE k '%b'\n" % limit.encode()):
             for cuts in ((), (1,), (4,), (20,)):
                 check(first_answer(server, data, cuts).startswith(b"*7\r\n"), f"and a command still is one: {data!r}")

@@ -19,7 +19,7 @@ _weir_options() {
         echo "--listen --listen-tls --tls-cert --tls-key --tls-client-ca --store --policies --envoy \
             --envoy-merge-domains --envoy-charge-denied --envoy-headers --envoy-near-limit \
             --headers --host --token-file --admin-token-file --public-without-token --threads \
-            --max-connections --max-per-client --max-head --max-body --max-delay --idle-timeout \
+            --max-connections --max-per-client --max-head --max-body --max-memory --max-delay --idle-timeout \
             --request-timeout --drain-timeout --max-connection-age --max-connection-age-grace \
             --health-store --shutdown-delay --access-log --access-log-sample --access-log-denials \
             --access-log-request --no-watch \

@@ -84,6 +84,7 @@ complete -c weir -n "__fish_seen_subcommand_from serve" -l max-connections -x -d
 complete -c weir -n "__fish_seen_subcommand_from serve" -l max-per-client -x -d "Connections of one address"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l max-head -x -d "Bytes of line and fields"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l max-body -x -d "Bytes of a body"
+complete -c weir -n "__fish_seen_subcommand_from serve" -l max-memory -x -d "Bytes kept for all connections together"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l max-delay -x -d "Longest that an answer is held"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l idle-timeout -x -d "A connection without requests"
 complete -c weir -n "__fish_seen_subcommand_from serve" -l request-timeout -x -d "For a request to come"
