@@ -64,7 +64,7 @@ class Connection:
         self.streams = {}
         self.asked, self.heads, self.gone = 0, set(), set()
         self.parser, self.frames = None, Frames()
-        self.first = bytearray()
+        self.first, self.last = bytearray(), b""
         self.loose = self.unread = self.half = self.over = self.half_wanted = False
         self.born = self.moved = time.monotonic()
         self.done_sending = False
@@ -142,7 +142,8 @@ class Player:
         if conn.first.startswith(b"PRI"):
             conn.frames.feed(data)
             self.reply(conn)
-        conn.unread = conn.unread or conn.loose and b"HEAD" in data  # which answers have a body is anybody's guess
+        conn.unread = conn.unread or conn.loose and b"HEAD" in conn.last + data  # which answers have a body, who knows
+        conn.last = data[-3:]
         self.flush(conn)
 
     def do_want(self, conn, *words):
