@@ -134,7 +134,7 @@ static void hold_all(weir_store *store, bool hold)
 {
     struct weir__zone *zone = test_zone(store);
     if (hold)
-        weir__stripes_lock_all(zone);
+        CHECK(weir__stripes_lock_all(zone));
     else
         weir__stripes_unlock_all(zone);
 }
