@@ -3,7 +3,7 @@
 
     bench/server.py [SECTION…] [--rounds N] [--quick] [--peers] [--build DIR]
 
-Sections: resp, http, grpc, latency, flood, cross; all unless some are named. All servers are up and idle but the
+Sections: resp, http, grpc, latency, flood, beside, cross; all unless some are named. All servers are up and idle but the
 one that is asked; they run on one core, the client on another. Figures are the server's CPU time a request and
 requests a second, medians of interleaved rounds; a ratio is the median of the rounds' ratios. What weir loses is printed
 as well; nothing here fails on a time, but answers other than those a row is about end the run. README.md says more.
@@ -22,7 +22,7 @@ from server import cross, measure, open_loop, quiet, rows, servers as the_server
 TABLES = {"resp": (rows.resp, rows.INCR, "RESP, 50 connections"),
           "http": (rows.http, rows.NGINX, "HTTP/1.1, 50 connections"),
           "grpc": (rows.grpc, rows.GET, "gRPC, 4 connections of 16 streams, and 50 of one")}
-SECTIONS = [*TABLES, "latency", "flood", "cross"]
+SECTIONS = [*TABLES, "latency", "flood", "beside", "cross"]
 
 
 def arguments():
@@ -101,6 +101,8 @@ def run(given, servers):
         open_loop.latency(loader, given, servers)
     if "flood" in given.sections:
         open_loop.flood(loader, given, servers)
+    if "beside" in given.sections:
+        open_loop.beside(loader, given, servers)
     if "cross" in given.sections:
         cross.cross(given, servers)
     show_aims(figures)

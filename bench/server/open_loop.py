@@ -1,4 +1,5 @@
-"""Latency by a fixed schedule: at half of what the slower server can do, and beside a flood of keys never seen.
+"""Latency by a fixed schedule: at half of what the slower server can do, beside a flood of keys never seen, and beside
+clients that ask as much as they can.
 
 A latency counts from when its request was due, so that a server that stalls is charged for all who waited. One client
 thread sends both the honest requests and the flood: what it delays itself is in both columns, which is why the
@@ -12,6 +13,7 @@ from .measure import ALLOWED, Row, progress
 
 POINTS = ("p50", "p99", "p99.9")
 HONEST_RATE, HONEST_CONNECTIONS = 2_000, 10
+PIPELINE, CROWD = 256, 8
 
 
 def closed(loader, row, seconds):
@@ -83,3 +85,27 @@ def flood(loader, given, servers):
         show_points(found)
     print(f"  a zone of 8 MiB, {first - 1_000_000:,} keys never seen; the process {before // 1024} MiB before, "
           f"{servers['weir, small zone'].resident_kb() // 1024} MiB after")
+
+
+def beside(loader, given, servers):
+    """An honest client beside others that keep long pipelines full."""
+    if "weir" not in servers:
+        return
+    honest = Row("honest", "weir", "resp", ("WEIR.TAKE", "honest:##########", rows.PLENTY), ALLOWED,
+                 connections=HONEST_CONNECTIONS)
+    take, get = ("WEIR.TAKE", rows.KEY, rows.PLENTY), ("GET", rows.path(rows.KEY, rows.PLENTY))
+    crowds = {"alone": None,
+              f"beside {CROWD} of RESP": Row("crowd", "weir", "resp", take, connections=CROWD, pipeline=PIPELINE),
+              f"beside {CROWD} of HTTP": Row("crowd", "weir", "http", get, connections=CROWD, pipeline=PIPELINE),
+              f"beside {CROWD} of /metrics": Row("crowd", "weir", "http", ("GET", "/metrics"), connections=CROWD,
+                                                 pipeline=16)}
+    found = {name: [] for name in crowds}
+    for number in range(given.rounds):
+        for name, crowd in crowds.items():
+            progress(f"beside pipelines: round {number + 1} of {given.rounds}, {name}")
+            found[name].append(loader.run(honest, "--rate", HONEST_RATE, "--keys", 1000, "--seconds", 2 * given.seconds,
+                                          and_then=(crowd, ()) if crowd else None))
+    progress("")
+    print(f"\nan honest client, {HONEST_RATE:,} requests a second, beside connections whose pipelines are always full "
+          f"({PIPELINE} takes, 16 of /metrics): µs")
+    show_points(found)

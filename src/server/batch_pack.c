@@ -6,6 +6,7 @@
 
 #include "server/grpc.h"
 #include "server/workers.h"
+#include "store/store.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -117,6 +118,8 @@ static size_t pack_ask_bytes(const struct server_ask *ask)
 {
     if (ask->said)
         return sizeof *ask->said + ask->said->len;
+    if (ask->verb == WEIR__VERB_SHOW) /* what it will find */
+        return sizeof *ask->shown + WEIR__SHOWN_MAX * sizeof ask->shown->states[0];
     bool call = ask->verb == WEIR__VERBS && !ask->work; /* work is counted by itself */
     return call ? sizeof(struct server_grpc_call) : 0;
 }
