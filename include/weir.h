@@ -75,7 +75,8 @@ extern "C" {
     X(EUNSUPPORTED, 15, "this limit does not do that")                                             \
     X(ESHARED, 16, "two limits of one key would share a state")                                    \
     X(ESLOTS, 17, "the keys live in different slots of the cluster; give them one {hash tag}")     \
-    X(EUNREACHABLE, 18, "no server could be reached in time")
+    X(EUNREACHABLE, 18, "no server could be reached in time")                                      \
+    X(ESETTLED, 19, "settled before, nothing changed")
 
 enum weir_code {
     WEIR_OK = 0,
@@ -196,7 +197,7 @@ typedef struct weir_decision {
     bool allowed;           /* may it go ahead */
     bool degraded;          /* decided by a stand-in, the store was out of reach */
     uint8_t binding;        /* which limit bound: index into the limits, in the order given */
-    uint8_t reserved[5];
+    uint8_t receipt[5];     /* weir_receipt's own: the id it has given */
 } weir_decision;
 
 /* Decides and charges. Cost 0 asks without charging. */
@@ -255,11 +256,13 @@ WEIR_API WEIR_MUST_CHECK int weir_wait(weir_store *store, weir_key key, const we
 
 #define WEIR_RECEIPT_SIZE 64
 
-/* Writes the receipt of a take: opaque text, NUL-terminated, to hand to weir_settle later. */
-WEIR_API void weir_receipt(const weir_decision *decision, char ret[WEIR_RECEIPT_SIZE]);
+/* Writes the receipt of a take: opaque text, NUL-terminated, to hand to weir_settle later. The first call
+ * gives the decision a random id, and later ones repeat it: take receipts of one decision, not of copies. */
+WEIR_API void weir_receipt(weir_decision *decision, char ret[WEIR_RECEIPT_SIZE]);
 
-/* Corrects the charge named by the receipt to the real cost. Never repeat it: a settle that may have
- * happened must not be sent again. Concurrent limits are refused (WEIR_EUNSUPPORTED). */
+/* Corrects the charge named by the receipt to the real cost, once: WEIR_ESETTLED says that it was done
+ * before and that nothing changed, so a settle whose answer got lost may be sent again. docs/SPEC.md says for how
+ * long receipts are remembered. Concurrent limits are refused (WEIR_EUNSUPPORTED). */
 WEIR_API WEIR_MUST_CHECK int weir_settle(weir_store *store, weir_key key, const weir_limit *limit,
                                          const char *receipt, int64_t actual_cost, weir_error *err);
 

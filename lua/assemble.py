@@ -23,6 +23,7 @@ CONSTANTS = {
     "DURATION_MAX": "31622400000000",  # 366 days
     "MINUTE": "60000000",
     "DAY": "86400000000",
+    "HOUR": "3600000000",
     "COUNTER_MAX": "2000000000",
     "CELLS_MAX": "131072",
     "SHORT_VALUE": "1024",  # longer values are written in part where that will do
@@ -36,7 +37,7 @@ CONSTANTS = {
 }
 # The function library: raise the version with every change of it (tests/redis/lua_function.py insists). What it serves
 # changes only when calls of older programs would be misunderstood.
-LIBRARY_VERSION, LIBRARY_SERVES = 2, 1
+LIBRARY_VERSION, LIBRARY_SERVES = 3, 1
 # name: (kind, algorithm, what loads and reports, shape of the state, waits, arguments)
 LEAN = {
     "token_bucket": (0, "token_bucket", "bucket", "bucket", "wait_at_most", "cost wait count period burst"),

@@ -4,16 +4,15 @@
 local time = redis.call('TIME')
 local now, given = time[1] * 1000000 + time[2], #ARGV
 
--- Most charge nothing or 1; their receipts are cheaper to print.
---@block receipt RET CHARGED
+-- A charge has an id: the caller's random one, or what no other charge of the key at this microsecond has. Numbers up
+-- to 10^14 become text as they are.
+--@block receipt RET CHARGED ID
 RET = time[2]
 if #RET < 6 then RET = sub('00000', #RET) .. RET end
 if CHARGED == 0 then
     RET = 'w1-' .. time[1] .. RET .. '-0'
-elseif CHARGED == 1 then
-    RET = 'w1-' .. time[1] .. RET .. '-1'
 else
-    RET = format('w1-%s%s-%.0f', time[1], RET, CHARGED)
+    RET = 'w3-' .. time[1] .. RET .. '-' .. CHARGED .. '-' .. (ID) % 1099511627775 + 1
 end
 
 -- `fresh` as milliseconds, rounded up. In two halves: %d takes either on any server, and is faster than %.0f.

@@ -131,3 +131,6 @@ if len > 0 then
         if present then last = unpack('<I8', line, len * 16 - 15) end
     end
 end
+
+--@block salt RET
+RET = sum

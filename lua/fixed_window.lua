@@ -47,3 +47,7 @@ if change > 0 or (present and t0 >= at and t0 < at + period) then
     present = amount > 0
     changed = true
 end
+
+-- What no two charges at one instant have in common.
+--@block salt RET
+RET = amount

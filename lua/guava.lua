@@ -119,3 +119,7 @@ if change > 0 or present then
     present = true
     changed = true
 end
+
+--@block salt RET
+RET = (at - now) * 16 + stored
+RET = RET - RET % 1

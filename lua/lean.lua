@@ -21,7 +21,7 @@ local sound = cost >= 0 and cost <= COST_MAX and cost % 1 == 0
 if not sound then
     return redis.error_reply('ERR a number is out of bounds; `weir lua --args` prints good ones')
 end
-local sections, section
+local sections, section, marks_pos, marks_until, salt
 --@use SHAPE.fetch
 if value then
     --@use SHAPE.quick
@@ -52,7 +52,7 @@ if charged > 0 then
     else
         local holder, whole, count_of = {
             value = value, skip = skip, size = size, sections = sections, added = {}, fresh = 0,
-            changed = false, rebuilt = false,
+            changed = false, rebuilt = false, marks = false, marks_pos = marks_pos, marks_until = marks_until or 0,
         }
         --@use state.keep
         if holder.rebuilt or size <= SHORT_VALUE then
@@ -63,7 +63,8 @@ if charged > 0 then
     end
 end
 --@use LOADER.report
---@use clock.receipt receipt | charged
+--@use LOADER.salt salt
+--@use clock.receipt receipt | charged | salt
 return {allowed, limit, remaining, retry, reset, delay, receipt}
 
 --@block wait_at_most

@@ -75,3 +75,7 @@ if change > 0 or (present and not gone) then
     present = before > 0 or amount > 0
     changed = true
 end
+
+-- What no two charges at one instant have in common.
+--@block salt RET
+RET = amount

@@ -109,3 +109,6 @@ elseif change > 0 then
     end
     changed = true
 end
+
+--@block salt RET
+RET = sum

@@ -24,7 +24,8 @@ RET = redis.call('GETRANGE', key, format('%d', FROM - 1), format('%d', TO - 1))
 --@block whole
 if #value < size then value, skip = redis.call('GET', key), 0 end
 
--- Reads `value` into `sections`, in their order. A refusal of the server itself is passed on.
+-- Reads `value` into `sections`, in their order, and finds the marks behind them: where, and the latest. A refusal of
+-- the server itself is passed on.
 --@block walk
 if type(value) == 'table' and sub(value.err, 1, 9) ~= 'WRONGTYPE' then return value end
 if type(value) ~= 'string' or size < 3 or sub(value, 1, 2) ~= '\247\1' then
@@ -38,6 +39,15 @@ while pos <= size do
     end
     local at_hand, left = pos - skip, size - pos + 1
     local kind = byte(value, at_hand)
+    if kind == 11 then
+        local n = 0
+        if left >= 23 then marks_until, n = unpack('<I7I2', value, at_hand + 1) end
+        if n < 1 or n > 64 or left ~= 10 + n * 13 or marks_until > EXACT_MAX then
+            --@use state.refuse
+        end
+        marks_pos = pos
+        break
+    end
     local period, extra, fresh, at, amount, before, stored, capacity, head, len, sum, last, bytes, count
     local sound = false
     if kind <= 2 then
@@ -199,10 +209,15 @@ end
 if live > 16 then
     return redis.error_reply('WEIRFULL the key holds 16 live limits already; use another key')
 end
+if holder.marks or (holder.marks_pos and (now < holder.marks_until or not (#added > 0 or live == 0))) then
+    live = live + 1
+    parts[live + 1] = holder.marks or sub(value, holder.marks_pos, size)
+end
 
 -- Writes a changed holder whose value, if it is written as a whole, was composed before.
 --@block write PARTS LIVE
 local fresh = holder.fresh
+if holder.marks_until > fresh then fresh = holder.marks_until end
 for i = 1, #holder.sections do
     local s = holder.sections[i]
     if s[S_BYTES] == nil and s[S_FRESH] > fresh then fresh = s[S_FRESH] end
@@ -219,3 +234,41 @@ else
     end
     --@use clock.expire key
 end
+
+-- Receipts that were settled: 13 bytes each, their name on this state and until when it is remembered.
+
+-- Whether the receipt `named` was settled on this state before; `name` is what it is called here.
+--@block marked
+name = redis.sha1hex(format('%s:%.0f:%.0f:%.0f', named, kind, period, kind == 6 and extra or 0))
+name = pack('<I6', tonumber(sub(name, 1, 12), 16))
+if holder.marks_pos and not holder.old then
+    local whole
+    --@use state.bytes whole | holder.marks_pos + 10 | holder.size
+    holder.old = whole
+end
+local p = holder.old and find(holder.old, name, 1, true)
+while p and not settled do
+    settled = p % 13 == 1 and unpack('<I7', holder.old, p + 6) > now
+    p = find(holder.old, name, p + 1, true)
+end
+
+-- Remembers it until `lapse`, an hour at most.
+--@block mark
+if lapse > now + HOUR then lapse = now + HOUR end
+if lapse > now then holder.new = (holder.new or '') .. mark .. pack('<I7', lapse) end
+
+-- The marks that count, and the new ones, as they are to be written.
+--@block marks
+local old, new, kept, latest = holder.old or '', holder.new, '', 0
+for p = 1, #old, 13 do
+    if unpack('<I7', old, p + 6) > now then kept = kept .. sub(old, p, p + 12) end
+end
+local over = #kept + #new - 64 * 13
+if over > 0 then kept = sub(kept, over + 1) end
+kept = kept .. new
+for p = 1, #kept, 13 do
+    local lapse = unpack('<I7', kept, p + 6)
+    if lapse > latest then latest = lapse end
+end
+holder.marks, holder.marks_until = pack('<I1I7I2', 11, latest, #kept / 13) .. kept, latest
+holder.changed, holder.rebuilt = true, true

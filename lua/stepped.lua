@@ -86,3 +86,7 @@ if change > 0 or present then
     present = amount > 0
     changed = true
 end
+
+-- What no two charges at one instant have in common.
+--@block salt RET
+RET = amount

@@ -34,7 +34,7 @@ end
 if #KEYS == 0 or #KEYS > 16 or (#KEYS > 1 and verb >= SETTLE and verb ~= RESET) then
     return redis.error_reply('ERR take, peek and reset name 1 to 16 keys, the other verbs one')
 end
-local t0, c0
+local t0, c0, named
 if verb ~= RESET and verb ~= SHOW then
     if not options or not id or not (id >= 0 and id < 140737488355328 and id % 1 == 0) then
         return redis.error_reply(
@@ -42,13 +42,14 @@ if verb ~= RESET and verb ~= SHOW then
     end
     if verb == SETTLE then
         t0, c0 = string.match(ARGV[3], '^w1%-(%d+)%-(%d+)$')
-        t0, c0 = tonumber(t0), tonumber(c0)
-        if not t0 or t0 >= EXACT_MAX or c0 > COST_MAX then
+        if not t0 then t0, c0, named = string.match(ARGV[3], '^w3%-(%d+)%-(%d+)%-(%d+)$') end
+        t0, c0, named = tonumber(t0), tonumber(c0), tonumber(named)
+        if not t0 or t0 >= EXACT_MAX or c0 > COST_MAX or (named and not (named >= 1 and named < 1099511627776)) then
             return redis.error_reply('ERR "' .. sub(ARGV[3], 1, 64)
                 .. '" is no receipt; pass what the take replied')
         end
+        if named then named = format('%.0f-%.0f-%.0f', t0, c0, named) end
     elseif verb <= PEEK or verb == ACQUIRE then
-        if verb <= PEEK then id = 0 end
         if not wait_for or not (wait_for >= -2 and wait_for <= DURATION_MAX and wait_for % 1 == 0) then
             return redis.error_reply(
                 'ERR wait is -1 (default), -2 (any) or whole microseconds up to 366 days')
@@ -62,14 +63,15 @@ local held = {}
 for i = 1, #KEYS do
     local key = KEYS[i]
     if not held[key] then
-        local sections = {}
+        local sections, marks_pos, marks_until = {}, false, 0
         --@use state.fetch
         if value then
             --@use state.walk
         end
         held[key] = {
             key = key, value = value, skip = skip, size = size, sections = sections, added = {}, fresh = 0,
-            changed = false, rebuilt = false, parts = false, live = false,
+            changed = false, rebuilt = false, parts = false, live = false, marks = false, marks_pos = marks_pos,
+            marks_until = marks_until, old = false, new = false,
         }
         held[#held + 1] = held[key]
     end
@@ -78,7 +80,7 @@ end
 --@block reset
 local gone = 0
 for i = 1, #held do
-    if held[i].value then gone = gone + redis.call('DEL', held[i].key) end
+    if held[i].value and redis.call('DEL', held[i].key) == 1 and #held[i].sections > 0 then gone = gone + 1 end
 end
 return gone
 
@@ -130,7 +132,7 @@ return shown
 
 -- For each key: cost, how many limits, and each limit's seven numbers.
 --@block limits
-local ops, rows, from, limit_count, leased, all = {}, {}, 5, 0, false, true
+local ops, rows, from, limit_count, leased, all, salt, left = {}, {}, 5, 0, false, true, 0, 0
 local judging = verb <= PEEK or verb == ACQUIRE
 for k = 1, #KEYS do
     local key = KEYS[k]
@@ -345,7 +347,8 @@ elseif kind == 7 then
     --@use sliding_counter.report
 elseif kind == 10 then
     if changed then
-        --@use concurrent.charge id
+        local named_by = verb == ACQUIRE and id or 0
+        --@use concurrent.charge named_by
         --@use concurrent.fresh
     end
     --@use concurrent.report
@@ -357,6 +360,13 @@ else
     --@use guava.report
 end
 row[3], row[5] = remaining, reset
+if i == 1 then
+    if kind == 8 or kind == 9 then
+        --@use guava.salt salt
+    else
+        salt = capacity > 0 and sum or amount
+    end
+end
 if changed then
     --@use state.keep
 end
@@ -364,7 +374,14 @@ end
 -- settle, renew and release: what they change of a loaded state.
 --@block correct
 ops[limit_count] = {holder, kind, period, extra}
-local change = verb == SETTLE and cost - c0 or 0
+local change, settled, lapse = verb == SETTLE and cost - c0 or 0, false, present and fresh or 0
+local mark
+if named then
+    local name
+    --@use state.marked
+    mark = name
+    if settled then change = 0 end
+end
 local changed, cells, place, cell = false, nil, nil, nil
 if kind == 5 or kind == 6 then
     --@use stamps.check_all
@@ -404,12 +421,20 @@ if changed then
     --@use state.keep
     if verb >= RENEW then all = 1 end
 end
+if mark and not settled then
+    if change ~= 0 and present and fresh > lapse then lapse = fresh end
+    --@use state.mark
+    left = left + 1
+end
 
 -- Composes every key that is written as a whole first, so that nothing is written if one cannot be.
 --@block write
 for i = 1, #held do
     local holder = held[i]
     local key = holder.key
+    if holder.new then
+        --@use state.marks
+    end
     if holder.changed and (holder.rebuilt or holder.size <= SHORT_VALUE) then
         --@use state.compose
         holder.parts, holder.live = parts, live
@@ -424,11 +449,12 @@ for i = 1, #held do
 end
 
 --@block reply
-if verb == SETTLE then return redis.status_reply('OK') end
+if verb == SETTLE then return redis.status_reply(named and left == 0 and 'SETTLED' or 'OK') end
 if verb >= RENEW then return all == 1 and 1 or 0 end
 --@use fold.fold
 local charged = folded[1] == 1 and verb ~= PEEK and ops[1][O_COST] or 0
---@use clock.receipt folded[7] | charged
+if verb == TAKE and id > 0 then salt = id end
+--@use clock.receipt folded[7] | charged | salt
 if verb == ACQUIRE then folded[8] = charged > 0 and id or 0 end
 if options % 2 == 1 then
     folded[#folded + 1] = binding - 1

@@ -10,6 +10,7 @@
 #include "ngx_http_weir.h"
 
 #include "base/clock.h"
+#include "limit/receipt.h"
 
 /* ---- the clock of tests ---- */
 
@@ -93,15 +94,13 @@ static void give_back(const struct weir__standin *standin, const struct parts *p
         for (; at < parts->ends[i]; at++) {
             const weir_request *request = &parts->requests[at];
             const weir_limit *limit = request->limit;
-            weir_decision charge = request->detail[0];
             char receipt[WEIR_RECEIPT_SIZE];
             weir_limit share;
             if (standin) {
                 weir__share(limit, standin->peers, &share);
                 limit = &share;
             }
-            charge.charged = request->cost;
-            weir_receipt(&charge, receipt);
+            weir__receipt_write(request->detail[0].time_us, request->cost, 0, receipt);
             if (weir_settle(parts->zones[i], request->key, limit, receipt, 0, NULL))
                 continue; /* it is gone: nothing to give back */
         }

@@ -24,6 +24,8 @@
  */
 #include "ngx_http_weir.h"
 
+#include "limit/receipt.h"
+
 #define PIECE_LEAST 1024
 #define PIECE_MOST (64 * 1024)
 #define PIECE_US 100000         /* how much of the rate a piece is */
@@ -377,7 +379,7 @@ static void settle(struct rate *rate)
     if (rate->conf->test_clock) /* variables cannot be read any more */
         ngx_http_weir_set_clock_to(rate->last.time_us);
     rate->last.charged = ngx_max(rate->last.charged, unused);
-    weir_receipt(&rate->last, receipt);
+    weir__receipt_write(rate->last.time_us, rate->last.charged, 0, receipt);
     if (weir_settle(rate->store, rate->key, rate->limit, receipt, rate->last.charged - unused,
                     &err))
         ngx_log_error(NGX_LOG_ERR, rate->connection->log, 0,

@@ -144,32 +144,84 @@ int release_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     return change_lease(ctx, argv, argc, false);
 }
 
+/* Remembers that an op's receipt is settled: until its state is fresh, with the correction or without it, and
+ * an hour at most. */
+static void mark(const struct op *op, int64_t before_us, const struct weir__correction *correction,
+                 struct weir__mark *marks, size_t *count)
+{
+    bool differs = correction->actual != correction->charged;
+    int64_t after_us =
+        differs && op->state.present ? weir__state_fresh_at(op->rule, &op->state) : 0;
+    int64_t until_us =
+        weir__min(correction->now_us + WEIR__SETTLED_US, weir__max(before_us, after_us));
+    if (until_us > correction->now_us)
+        marks[(*count)++] = (struct weir__mark){weir__mark_name(op->rule, correction), until_us};
+}
+
+/* Loads what is to be settled; the number of limits that were not settled before, -1: an error was replied. */
+static int load_unsettled(RedisModuleCtx *ctx, struct held *held, const weir_limit *limit,
+                          const struct weir__correction *correction, struct op *ops, bool *settled)
+{
+    int left = 0;
+    for (size_t i = 0; i < limit->count; i++) {
+        struct op *op = &ops[i];
+        *op = (struct op){.held = held, .rule = &limit->rules[i]};
+        if (!load_op(ctx, op, correction->now_us, WEIR__EVERY_CELL))
+            return -1;
+        settled[i] = correction->id &&
+                     weir__value_marked(&held->value, weir__mark_name(op->rule, correction),
+                                        correction->now_us);
+        left += !settled[i];
+        /* a refund adds nothing */
+        op->changed = !settled[i] && correction->actual > correction->charged;
+    }
+    return left;
+}
+
+static void settle_ops(struct held *held, struct op *ops, size_t n, const bool *settled,
+                       const struct weir__correction *correction, uint8_t *room)
+{
+    struct weir__mark marks[WEIR_LIMITS_MAX];
+    size_t marked = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct op *op = &ops[i];
+        int64_t before_us = op->section && op->state.present ? op->section->fresh_at : 0;
+        if (settled[i])
+            continue;
+        if (correction->actual != correction->charged) {
+            reserve_cell(op, correction->charged_at_us);
+            op->changed = weir__algorithm_of(op->rule)->settle(op->rule, &op->state, correction);
+            op->many_cells = true;
+        }
+        if (correction->id)
+            mark(op, before_us, correction, marks, &marked);
+    }
+    if (marked == 0)
+        return;
+    held->marks_len = weir__marks_write(&held->value, marks, marked, correction->now_us, room);
+    held->marks = room;
+    held->marks_until_us = weir__marks_until(room);
+}
+
 static int settle_all(RedisModuleCtx *ctx, RedisModuleString *key, const weir_limit *limit,
                       const struct weir__correction *correction)
 {
     struct held held;
     struct op ops[WEIR_LIMITS_MAX];
+    uint8_t room[WEIR__MARKS_ROOM];
+    bool settled[WEIR_LIMITS_MAX];
     if (!hold(ctx, key, true, &held))
         return RM_OK;
-    for (size_t i = 0; i < limit->count; i++) {
-        struct op *op = &ops[i];
-        *op = (struct op){.held = &held, .rule = &limit->rules[i]};
-        if (!load_op(ctx, op, correction->now_us, WEIR__EVERY_CELL)) {
-            let_go(&held);
-            return RM_OK;
-        }
-        op->changed = correction->actual > correction->charged; /* a refund adds nothing */
+    int left = load_unsettled(ctx, &held, limit, correction, ops, settled);
+    if (left <= 0) {
+        let_go(&held);
+        return left < 0 ? RM_OK : rm_ReplyWithSimpleString(ctx, "SETTLED");
     }
     bool fits = has_room(&held, ops, limit->count, correction->now_us);
-    bool differs = correction->actual != correction->charged;
-    for (size_t i = 0; i < limit->count && fits && differs; i++) {
-        struct op *op = &ops[i];
-        reserve_cell(op, correction->charged_at_us);
-        op->changed = weir__algorithm_of(op->rule)->settle(op->rule, &op->state, correction);
-        op->many_cells = true;
-    }
-    if (fits)
+    if (fits) {
+        settle_ops(&held, ops, limit->count, settled, correction, room);
         write_back(ctx, &held, ops, limit->count, correction->now_us);
+    }
     for (size_t i = 0; i < limit->count; i++)
         free_op(&ops[i]);
     let_go(&held);
@@ -209,7 +261,7 @@ int reset_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
         !hold(ctx, argv[1], true, &held))
         return RM_OK;
     bool present = held.value.count > 0;
-    if (present) {
+    if (held.value.len > 0) {
         delete_key(ctx, &held);
         rm_SignalModifiedKey(ctx, argv[1]);
     }

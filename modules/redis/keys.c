@@ -29,6 +29,7 @@ bool hold(RedisModuleCtx *ctx, RedisModuleString *name, bool writing, struct hel
     size_t len = 0;
     uint8_t *bytes = NULL;
     ret->name = name;
+    ret->marks = NULL;
     ret->key = rm_OpenKey(ctx, name, mode);
     int type = ret->key ? rm_KeyType(ret->key) : RM_TYPE_EMPTY;
     if (type == RM_TYPE_STRING)
@@ -154,13 +155,22 @@ static size_t rebuild(struct held *held, struct op *ops, size_t n, int64_t now, 
             continue;
         at += append_op(&ops[i], to + at);
     }
+    bool lapsed = now >= held->value.marks_until_us;
+    if (held->marks) {
+        memcpy(to + at, held->marks, held->marks_len);
+        at += held->marks_len;
+    } else if (!lapsed || !(adding || at == WEIR__VALUE_HEAD)) {
+        size_t len = held->value.len - held->value.marks_at;
+        memcpy(to + at, held->value.bytes + held->value.marks_at, len);
+        at += len;
+    }
     return at;
 }
 
 /* From when on nothing in the value counts any more. */
 static int64_t fresh_at(const struct held *held, struct op *ops, size_t n)
 {
-    int64_t latest = 0;
+    int64_t latest = held->marks ? held->marks_until_us : held->value.marks_until_us;
     for (size_t i = 0; i < held->value.count; i++) {
         if (!op_of(ops, n, held, &held->value.sections[i]))
             latest = weir__max(latest, held->value.sections[i].fresh_at);
@@ -214,7 +224,7 @@ static void replicate_ring(RedisModuleCtx *ctx, const struct op *op, int64_t exp
 /* Whether nothing but existing sections' own bytes change. */
 static bool fits_in_place(const struct held *held, const struct op *ops, size_t n, bool *ret_adding)
 {
-    bool fits = true;
+    bool fits = !held->marks;
     *ret_adding = false;
     for (size_t i = 0; i < n; i++) {
         if (ops[i].held != held || !ops[i].changed)
@@ -250,7 +260,7 @@ static void write_in_place(RedisModuleCtx *ctx, struct held *held, struct op *op
 
 static size_t room_for(const struct held *held, const struct op *ops, size_t n)
 {
-    size_t room = WEIR__VALUE_HEAD + held->value.len;
+    size_t room = WEIR__VALUE_HEAD + held->value.len + (held->marks ? held->marks_len : 0);
     for (size_t i = 0; i < n; i++) {
         if (ops[i].held == held && ops[i].changed)
             room += weir__section_size(ops[i].rule, ops[i].state.ring.capacity);
@@ -285,7 +295,7 @@ static void write_anew(RedisModuleCtx *ctx, struct held *held, struct op *ops, s
 
 void write_back(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n, int64_t now)
 {
-    bool adding, changed = false;
+    bool adding, changed = held->marks != NULL;
     for (size_t i = 0; i < n; i++)
         changed = changed || (ops[i].held == held && ops[i].changed);
     if (!changed)

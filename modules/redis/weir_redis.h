@@ -47,6 +47,9 @@ struct held {
     RedisModuleString *name;
     RedisModuleKey *key;
     struct weir__value value;
+    const uint8_t *marks; /* what the marks become; NULL: they stay */
+    size_t marks_len;
+    int64_t marks_until_us;
 };
 
 /* One limit's state on a held key. */

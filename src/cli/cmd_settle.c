@@ -11,7 +11,8 @@ static int settle(const struct cli_call *call, const struct cli_ask *ask, const 
     int code = cli_is_server(ask->store)
                    ? cli_server_settle(ask->store, ask->key, ask->limit, receipt, actual, &err)
                    : weir_settle(ask->store, ask->key, ask->limit, receipt, actual, &err);
-    if (code)
+    bool before = code == WEIR_ESETTLED;
+    if (code && !before)
         return cli_fail(call, cli_exit_for(code), "%s",
                         err.message[0] ? err.message : weir_strerror(code));
     if (ask->json) {
@@ -19,9 +20,13 @@ static int settle(const struct cli_call *call, const struct cli_ask *ask, const 
         cli_json_open(&json, NULL, '{');
         cli_json_key(&json, ask->key.data, ask->key.len);
         cli_json_bool(&json, "settled", true);
+        if (before)
+            cli_json_bool(&json, "before", true);
         cli_json_int(&json, "actual", actual);
         cli_json_close(&json, '}');
         cli_json_end(&json);
+    } else if (before) {
+        printf("settled before: nothing changed\n");
     } else {
         printf("settled: the charge is now %" PRId64 "\n", actual);
     }

@@ -31,13 +31,14 @@ enum weir__kind {
     WEIR__KINDS
 };
 
-enum { WEIR__NODELAY = 1 };
+/* WEIR__MARK: not a limit, but what zones remember settled receipts by. */
+enum { WEIR__NODELAY = 1, WEIR__MARK = 2 };
 
 /* One limit in numbers: what its text says, then what follows from it. No padding and no pointers:
  * rules are compared bytewise and kept in zones. */
 struct weir__rule {
     uint8_t kind;  /* enum weir__kind */
-    uint8_t flags; /* WEIR__NODELAY */
+    uint8_t flags; /* WEIR__NODELAY, WEIR__MARK */
     uint16_t zero;
     uint32_t cold_millionths; /* warmup: cold factor */
     int64_t count;            /* N */
@@ -99,7 +100,12 @@ struct weir__request {
 /* A correction of the charge c0 made at t0. */
 struct weir__correction {
     int64_t now_us, charged_at_us, charged, actual;
+    uint64_t
+        id; /* of the receipt; 0: it has none, and nobody can tell whether it was settled before */
 };
+
+/* How long settled receipts are remembered at most. */
+#define WEIR__SETTLED_US INT64_C(3600000000)
 
 struct weir__algorithm {
     const char *name; /* as in the limit language */

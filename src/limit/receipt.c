@@ -2,17 +2,47 @@
 #include "limit/receipt.h"
 
 #include "base/buffer.h"
+#include "base/random.h"
 
 #include <ctype.h>
 #include <string.h>
 
-void weir_receipt(const weir_decision *decision, char ret[WEIR_RECEIPT_SIZE])
+void weir__receipt_write(int64_t time_us, int64_t charged, uint64_t id, char ret[WEIR_RECEIPT_SIZE])
 {
     struct weir__buffer buffer = weir__buffer_over(ret, WEIR_RECEIPT_SIZE);
-    weir__put_text(&buffer, "w1-");
-    weir__put_int(&buffer, decision->time_us);
+    weir__put_text(&buffer, id ? "w3-" : "w1-");
+    weir__put_int(&buffer, time_us);
     weir__put_text(&buffer, "-");
-    weir__put_int(&buffer, decision->charged);
+    weir__put_int(&buffer, charged);
+    if (!id)
+        return;
+    weir__put_text(&buffer, "-");
+    weir__put_int(&buffer, (int64_t)id);
+}
+
+void weir__receipt_set_id(weir_decision *decision, uint64_t id)
+{
+    for (size_t i = 0; i < sizeof decision->receipt; i++)
+        decision->receipt[i] = (uint8_t)(id >> 8 * i);
+}
+
+uint64_t weir__receipt_id(weir_decision *decision)
+{
+    uint64_t id = 0;
+    for (size_t i = 0; i < sizeof decision->receipt; i++)
+        id |= (uint64_t)decision->receipt[i] << 8 * i;
+    if (id || decision->charged == 0 || weir__random_word(&id))
+        return id;
+    id &= WEIR__RECEIPT_ID_MAX;
+    id |= !id;
+    weir__receipt_set_id(decision, id);
+    return id;
+}
+
+void weir_receipt(weir_decision *decision, char ret[WEIR_RECEIPT_SIZE])
+{
+    uint64_t id = weir__receipt_id(decision);
+    weir__receipt_write(decision->time_us, decision->charged, id, ret);
 }
 
 /* A whole number up to `most`, ended by `end`. */
@@ -34,9 +64,15 @@ static bool read_number(const char **text, char end, int64_t most, int64_t *ret)
 
 bool weir__receipt_read(const char *text, struct weir__correction *ret)
 {
-    if (strncmp(text, "w1-", 3))
+    bool has_id = !strncmp(text, "w3-", 3);
+    int64_t id = 0;
+    if (!has_id && strncmp(text, "w1-", 3))
         return false;
     text += 3;
-    return read_number(&text, '-', WEIR__EXACT_MAX - 1, &ret->charged_at_us) &&
-           read_number(&text, 0, WEIR_COST_MAX, &ret->charged);
+    if (!read_number(&text, '-', WEIR__EXACT_MAX - 1, &ret->charged_at_us) ||
+        !read_number(&text, has_id ? '-' : 0, WEIR_COST_MAX, &ret->charged) ||
+        (has_id && (!read_number(&text, 0, WEIR__RECEIPT_ID_MAX, &id) || id == 0)))
+        return false;
+    ret->id = (uint64_t)id;
+    return true;
 }

@@ -5,6 +5,7 @@
 #include "remote/ask.h"
 
 #include "limit/limit.h"
+#include "limit/receipt.h"
 #include "remote/scripts.h"
 #include "store/store.h"
 
@@ -45,8 +46,7 @@ static void put_header(struct weir__buffer *buffer, size_t words)
 static void put_receipt(const struct weir__correction *correction, struct weir__buffer *buffer)
 {
     char receipt[WEIR_RECEIPT_SIZE];
-    weir_decision charged = {.time_us = correction->charged_at_us, .charged = correction->charged};
-    weir_receipt(&charged, receipt);
+    weir__receipt_write(correction->charged_at_us, correction->charged, correction->id, receipt);
     put_word(buffer, receipt);
 }
 

@@ -247,7 +247,8 @@ static int settle(weir_store *store, weir_key key, const weir_limit *limit,
         return code;
     prepare(remote, WEIR__VERB_SETTLE, &request, 1, correction->now_us, &ask);
     ask.correction = correction;
-    return ask_and_wait(remote, &ask);
+    code = ask_and_wait(remote, &ask);
+    return code == 0 && ask.integer ? WEIR_ESETTLED : code;
 }
 
 static int change_lease(weir_store *store, weir_key key, const weir_limit *limit, size_t i,

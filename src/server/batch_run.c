@@ -51,7 +51,7 @@ static int take_one_by_one(struct server *server, struct server_group *group, we
             give_back(server, group, receipts, i);
         if (code)
             return code;
-        weir_receipt(&one, receipts[i]);
+        weir__receipt_write(one.time_us, one.charged, 0, receipts[i]); /* never leaves here */
         degraded = degraded || one.degraded;
         rows += weir_limit_count(group->requests[i].limit);
         if (!one.allowed)
@@ -153,15 +153,19 @@ static int settle_plan(struct server *server, const struct server_ask *ask)
         !weir__receipt_read(receipt, &first))
         return WEIR_ERECEIPT;
     int code = 0;
+    size_t before = 0, done = 0; /* sent again after a failure, it settles the rest */
     for (size_t i = 0; i < group->count && code == 0; i++) {
-        weir_decision charge = {.time_us = first.charged_at_us,
-                                .charged = i == 0 ? first.charged : group->requests[i].cost};
-        weir_receipt(&charge, receipt);
-        if (is_settled(&group->plan, i))
-            code = weir_settle(server->store, group->requests[i].key, group->requests[i].limit,
-                               receipt, ask->actual, NULL);
+        int64_t charged = i == 0 ? first.charged : group->requests[i].cost;
+        weir__receipt_write(first.charged_at_us, charged, first.id, receipt);
+        if (!is_settled(&group->plan, i))
+            continue;
+        code = weir_settle(server->store, group->requests[i].key, group->requests[i].limit, receipt,
+                           ask->actual, NULL);
+        before += code == WEIR_ESETTLED;
+        done += code == 0;
+        code = code == WEIR_ESETTLED ? 0 : code;
     }
-    return code;
+    return code == 0 && before > 0 && done == 0 ? WEIR_ESETTLED : code;
 }
 
 static int reset_key(struct server *server, struct server_ask *ask, weir_key key)

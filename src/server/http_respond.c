@@ -2,6 +2,7 @@
 #include "server/http_ask.h"
 
 #include "limit/explain.h"
+#include "limit/receipt.h"
 #include "server/grpc.h"
 
 #include <assert.h>
@@ -171,13 +172,16 @@ static void put_receipt(struct server_conn *conn, struct weir__json *json,
         return;
     }
     size_t n = ask->group && ask->group->planned ? ask->group->count : 1;
-    size_t len = server_receipt_write(conn->thread->server, request, n, decision, receipt);
+    weir_decision named = *decision;
+    uint64_t id = weir__receipt_id(&named);
+    size_t len = server_receipt_write(conn->thread->server, request, n, &named, receipt);
     weir__json_put_text(json, "receipt", receipt, len);
     if (ask->verb != WEIR__VERB_TAKEALL)
         return;
     weir__json_open(json, "receipts", '['); /* one a key: each is settled by itself */
     for (size_t i = 0; i < ask->group->count; i++) {
         weir_decision one = {.time_us = decision->time_us, .charged = request[i].cost};
+        weir__receipt_set_id(&one, id); /* the same: settled in either way, it is settled */
         len = server_receipt_write(conn->thread->server, &request[i], 1, &one, receipt);
         weir__json_put_text(json, NULL, receipt, len);
     }
@@ -246,6 +250,8 @@ static void respond_done(const struct server_ask *ask, struct server_response *r
     struct weir__buffer body = server_response_buffer(ret);
     if (ask->verb == WEIR__VERB_RESET && !ask->there)
         weir__put_text(&body, "{\"reset\":false}\n"); /* there was nothing to forget */
+    else if (ask->code == WEIR_ESETTLED)
+        weir__put_text(&body, "{\"settled\":true,\"before\":true}\n");
     else
         weir__put_text(&body, bodies[ask->verb]);
     server_response_body(ret, "application/json", &body);
@@ -318,8 +324,7 @@ static const char *failure_text(const struct server_ask *ask)
         return SERVER_OVERLOAD_TEXT;
     if (ask->code == WEIR_ERECEIPT)
         return "this is no receipt of these keys and limits; pass what the take answered, and the "
-               "same "
-               "key, limit, policy, cost and attributes";
+               "same key, limit, policy, cost and attributes; " SERVER_SECRET_HINT;
     if (ask->code == WEIR_EINVAL && ask->group && ask->group->planned)
         return "no policy applies, so there is nothing to settle or reset; give key and limit, "
                "policy, or "
@@ -354,7 +359,7 @@ void server_http_respond(struct server_conn *conn, struct server_batch *batch, s
         respond_worked(ask->work, ret);
     else if (WEIR__UNLIKELY(ask->verb == WEIR__VERBS && !ask->work))
         server_grpc_json_respond(conn, &batch->asks[i], ret);
-    else if (WEIR__UNLIKELY(ask->code))
+    else if (WEIR__UNLIKELY(ask->code && ask->code != WEIR_ESETTLED))
         server_response_problem(ret, status_of(ask->code), "%s", failure_text(ask));
     else if (ask->verb == WEIR__VERB_SHOW)
         respond_shown(ask, ret);

@@ -1,6 +1,7 @@
 /*
- * Receipts of the server: `w2-<time µs>-<charged>-<signature>`, 11 characters of base64url over what was
- * charged, to which keys, under which limits (the number is the first key's charge). The secret is drawn from the zone's own, so that it
+ * Receipts of the server: `w4-<time µs>-<charged>-<id>-<signature>`, 11 characters of base64url over what was
+ * charged, to which keys, under which limits (the number is the first key's charge). The older form, `w2-` without
+ * the id, is still read; what was charged nothing has it, too. The secret is drawn from the zone's own, so that it
  * outlives a restart with a `file:` zone and is shared by servers of one zone; with a remote store it is
  * drawn anew at every start, unless one is given.
  */
@@ -26,6 +27,11 @@ int server_receipts_open(struct server *server, weir_error *err)
         weir__hash(none, given, strlen(given), server->receipt_secret);
         return 0;
     }
+    if (!server->store->engine->hash)
+        server_tell(
+            "warning: WEIR_RECEIPT_SECRET is not set, so this server's receipts are refused by "
+            "others that use this Redis, and by itself after a restart; give all of them the same "
+            "secret");
     if (server->store->engine->hash) {
         weir_key_hash(server->store, weir_text("weir: the secret of receipts"), &room);
         memcpy(server->receipt_secret, room.hash, sizeof server->receipt_secret);
@@ -39,6 +45,7 @@ int server_receipts_open(struct server *server, weir_error *err)
 /* What a receipt says. */
 struct charge {
     int64_t time_us, amount;
+    uint64_t id; /* 0: none, as in the older form */
 };
 
 /* A key's hash under the store's secret; a key that was hashed before brings it along. */
@@ -69,7 +76,7 @@ void server_receipts_forget(void)
 static uint64_t sign(const struct server *server, weir_key key, const weir_limit *limit,
                      const struct charge *charge)
 {
-    uint64_t all[6], signature[2];
+    uint64_t all[7], signature[2];
     if (last.limit != limit) {
         const char *text = weir_limit_text(limit);
         weir__hash(server->receipt_secret, text, strlen(text), last.hash);
@@ -79,7 +86,8 @@ static uint64_t sign(const struct server *server, weir_key key, const weir_limit
     memcpy(all + 2, last.hash, sizeof last.hash);
     all[4] = (uint64_t)charge->time_us;
     all[5] = (uint64_t)charge->amount;
-    weir__hash(server->receipt_secret, all, sizeof all, signature);
+    all[6] = charge->id;
+    weir__hash(server->receipt_secret, all, (charge->id ? 7 : 6) * sizeof *all, signature);
     return signature[0];
 }
 
@@ -89,7 +97,7 @@ static uint64_t sign_all(const struct server *server, const weir_request *reques
 {
     uint64_t signature = sign(server, requests[0].key, requests[0].limit, charge);
     for (size_t i = 1; i < n; i++) {
-        struct charge chained = {(int64_t)signature, requests[i].cost};
+        struct charge chained = {(int64_t)signature, requests[i].cost, 0};
         signature = sign(server, requests[i].key, requests[i].limit, &chained);
     }
     return signature;
@@ -133,16 +141,28 @@ static size_t put_number(char *p, int64_t number)
     return len;
 }
 
+/* The decision's id, or a new one. */
+static uint64_t id_of(const weir_decision *decision)
+{
+    weir_decision named = {.charged = decision->charged};
+    memcpy(named.receipt, decision->receipt, sizeof named.receipt);
+    return weir__receipt_id(&named);
+}
+
 size_t server_receipt_write(const struct server *server, const weir_request *requests, size_t n,
                             const weir_decision *decision, char ret[SERVER_RECEIPT_SIZE])
 {
     char *p = ret;
-    memcpy(p, "w2-", 3);
+    struct charge charge = {decision->time_us, decision->charged, id_of(decision)};
+    memcpy(p, charge.id ? "w4-" : "w2-", 3);
     p += 3;
     p += put_time(p, decision->time_us);
     *p++ = '-';
     p += put_number(p, decision->charged);
-    struct charge charge = {decision->time_us, decision->charged};
+    if (charge.id) {
+        *p++ = '-';
+        p += put_number(p, (int64_t)charge.id);
+    }
     put_signature(sign_all(server, requests, n, &charge), p + 1);
     *p = '-';
     p += 1 + SIGNATURE;
@@ -155,17 +175,18 @@ bool server_receipt_read(const struct server *server, const weir_request *reques
 {
     char expected[SIGNATURE], plain[WEIR_RECEIPT_SIZE];
     struct weir__correction said;
-    if (text.len <= SIGNATURE + 4 || text.len >= SERVER_RECEIPT_SIZE || memcmp(text.data, "w2-", 3))
+    if (text.len <= SIGNATURE + 4 || text.len >= SERVER_RECEIPT_SIZE ||
+        (memcmp(text.data, "w2-", 3) && memcmp(text.data, "w4-", 3)))
         return false;
     size_t body = text.len - SIGNATURE - 1;
     if (text.data[body] != '-' || body >= sizeof plain || memchr(text.data, 0, body))
         return false;
     memcpy(plain, text.data, body);
     plain[body] = 0;
-    plain[1] = '1'; /* the library's own receipt is what was signed */
+    plain[1]--; /* the library's own receipt, w1 or w3, is what was signed */
     if (!weir__receipt_read(plain, &said))
         return false;
-    struct charge charge = {said.charged_at_us, said.charged};
+    struct charge charge = {said.charged_at_us, said.charged, said.id};
     put_signature(sign_all(server, requests, n, &charge), expected);
     unsigned differs = 0;
     for (int i = 0; i < SIGNATURE; i++)

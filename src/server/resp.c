@@ -252,6 +252,10 @@ static void put_failure(struct server_conn *conn, const struct server_ask *ask,
         weir__resp_put_integer(out, 0);
         return;
     }
+    if (ask->code == WEIR_ESETTLED) { /* an answer, not a failure: whoever asks again is told */
+        weir__resp_put_simple(out, "SETTLED", 7);
+        return;
+    }
     if (ask->code == SERVER_EOVERLOAD) {
         server_resp_error(conn, out, SERVER_FAULT_OVERLOAD, "BUSY %s", SERVER_OVERLOAD_TEXT);
         return;
@@ -259,7 +263,7 @@ static void put_failure(struct server_conn *conn, const struct server_ask *ask,
     if (ask->code == WEIR_ERECEIPT) {
         server_resp_error(conn, out, SERVER_FAULT_INVALID,
                           "ERR \"%.*s\" is no receipt of this key and these limits; pass what the "
-                          "take replied",
+                          "take replied; " SERVER_SECRET_HINT,
                           (int)(ask->receipt.len > 64 ? 64 : ask->receipt.len), ask->receipt.data);
         return;
     }

@@ -4,6 +4,8 @@
  */
 #include "server/rls.h"
 
+#include "limit/receipt.h"
+
 #include <string.h>
 
 #define NO_WAIT 0 /* Envoy cannot be told to hold a request back, so what would wait is denied */
@@ -41,7 +43,7 @@ static int refund_part(weir_store *store, const struct server_rls_item *item,
         return code;
     weir_decision charged = {.time_us = refund_time(&part->rules[0], now.time_us),
                              .charged = item->hits};
-    weir_receipt(&charged, receipt);
+    weir__receipt_write(charged.time_us, charged.charged, 0, receipt);
     code = weir_settle(store, item->key, part, receipt, 0, NULL);
     return code == WEIR_EUNREACHABLE ? 0 : code;
 }
@@ -88,7 +90,7 @@ static void charge_denied(weir_store *store, struct server_rls_item *item)
     weir_decision *decision = &item->decision, then;
     if (decision->allowed || decision->degraded || item->hits == 0)
         return;
-    weir_receipt(decision, receipt);
+    weir__receipt_write(decision->time_us, decision->charged, 0, receipt);
     if (weir_settle(store, item->key, item->limit, receipt, item->hits, NULL))
         return;
     decision->remaining = 0;
@@ -213,7 +215,7 @@ static void give_back(weir_store *store, struct server_rls_item *item)
     weir_decision *decision = &item->decision;
     if (decision->charged == 0)
         return;
-    weir_receipt(decision, receipt);
+    weir__receipt_write(decision->time_us, decision->charged, 0, receipt);
     if (weir_settle(store, item->key, item->limit, receipt, 0, NULL) == 0) {
         decision->remaining = weir__min(decision->limit, decision->remaining + decision->charged);
         decision->charged = 0;

@@ -179,6 +179,9 @@ uint64_t server_envoy_directory_stamp(const char *path);
 /* ---- receipts.c: signed, so that nobody can settle what was never charged ---- */
 
 #define SERVER_RECEIPT_SIZE 65
+/* What to do about receipts of other servers. */
+#define SERVER_SECRET_HINT                                                                         \
+    "if another server gave it, all of them need the same WEIR_RECEIPT_SECRET"
 int server_receipts_open(struct server *server, weir_error *err);
 /* Limits that this thread used may be gone. */
 void server_receipts_forget(void);

@@ -14,7 +14,7 @@ static int check(weir_key key, const weir_limit *limit, const char *receipt, int
     if (!receipt || !weir__receipt_read(receipt, ret))
         return weir__fail(err, WEIR_ERECEIPT, 0,
                           "\"%.64s\" is no receipt; pass what the take printed, like %s",
-                          receipt ? receipt : "", "w1-1700000000000000-1");
+                          receipt ? receipt : "", "w3-1700000000000000-1-68719476736");
     for (size_t i = 0; i < limit->count; i++) {
         if (!weir__algorithm_of(&limit->rules[i])->settle)
             return weir__fail(err, WEIR_EUNSUPPORTED, 0,
@@ -29,7 +29,7 @@ int weir_settle(weir_store *store, weir_key key, const weir_limit *limit, const 
 {
     struct weir__correction correction = {0};
     int code = check(key, limit, receipt, actual_cost, &correction, err);
-    if (code || correction.actual == correction.charged)
+    if (code || (correction.actual == correction.charged && !correction.id))
         return code;
     correction.now_us = weir__store_now(store);
     if (correction.now_us < 0)

@@ -222,6 +222,17 @@ static inline uint32_t weir__blocks_stripe(const struct weir__zone *zone)
     return zone->layout.stripes + 1;
 }
 
+/* ---- marks: settled receipts ---- */
+
+/* A mark is a window of an hour in a place of its own, named by key, state and receipt. It is there while the
+ * receipt is remembered, and is evicted before any limit's state. */
+extern const struct weir__rule weir__mark_rule;
+
+static inline bool weir__is_mark(const struct weir__rule *rule)
+{
+    return rule->flags & WEIR__MARK;
+}
+
 /* ---- zone_rows.c ---- */
 
 /* How much of the count of sweeps a hint keeps: at one a second it comes round in 17 years. */
@@ -416,6 +427,8 @@ void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe);
 
 /* An all-or-nothing group at one instant: n ops, at most WEIR_LIMITS_MAX, each with its own answer. */
 int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode);
+/* ops: of n limits, and where the receipt has an id of n marks behind them (row 0: no room for them). A limit
+ * whose mark is there was settled before; WEIR_ESETTLED: all of them were. */
 int weir__zone_settle(struct weir__zone *zone, struct weir__op *ops, size_t n,
                       const struct weir__correction *correction);
 int weir__zone_lease(struct weir__zone *zone, struct weir__op *op, enum weir__lease_verb verb);

@@ -7,7 +7,7 @@
 #define REBUILDS_MAX 8 /* a rebuild that never helps is damage, not bad luck */
 
 struct locked {
-    uint32_t stripes[WEIR_LIMITS_MAX];
+    uint32_t stripes[2 * WEIR_LIMITS_MAX];
     size_t count;
 };
 
@@ -188,17 +188,61 @@ int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, en
     return code;
 }
 
+/* Aligned to nothing, one at most: there or not. No padding, as in all rules. */
+const struct weir__rule weir__mark_rule = {.kind = WEIR__FROM_FIRST,
+                                           .flags = WEIR__MARK,
+                                           .count = 1,
+                                           .period_us = WEIR__SETTLED_US,
+                                           .horizon_us = WEIR__SETTLED_US};
+
+/* Remembers that a loaded state is settled, until it would be fresh and an hour at most; before it is
+ * changed, so that a death in between leaves a charge that is not refunded, rather than one that is refunded
+ * twice. Where there is no room, it is not remembered. */
+static void put_mark(struct weir__zone *zone, struct weir__op *ops, size_t n, size_t i,
+                     const struct weir__correction *correction)
+{
+    struct weir__op *op = &ops[i], *mark = &ops[n + i];
+    int64_t now = correction->now_us, until = now + WEIR__SETTLED_US;
+    if (correction->actual <= correction->charged)
+        until = op->state.present
+                    ? weir__min(until, weir__algorithm_of(op->rule)->fresh_at(op->rule, &op->state))
+                    : now;
+    if (until <= now || mark->row == 0 ||
+        (!mark->group && weir__table_place(zone, mark, ops, 2 * n)))
+        return;
+    mark->state.at = weir__max(0, until - WEIR__SETTLED_US);
+    mark->state.amount = 1;
+    mark->state.present = true;
+    weir__table_write(zone, mark, false);
+}
+
+/* Loads limits and their marks; the number of those that were not settled before, or a code. */
+static int load_settled(struct weir__zone *zone, struct weir__op *ops, size_t n,
+                        const struct weir__correction *correction)
+{
+    int left = (int)n;
+    for (size_t i = 0; i < n; i++) {
+        int code = load(zone, &ops[i]);
+        if (code == 0 && correction->id && ops[n + i].row)
+            code = load(zone, &ops[n + i]);
+        if (code)
+            return code;
+        left -= correction->id && ops[n + i].row && ops[n + i].state.present;
+    }
+    return left == 0 ? WEIR_ESETTLED : left;
+}
+
 static int settle_all(struct weir__zone *zone, struct weir__op *ops, size_t n,
                       const struct weir__correction *correction)
 {
     bool surcharge = correction->actual > correction->charged;
-    for (size_t i = 0; i < n; i++) {
-        int code = load(zone, &ops[i]);
-        if (code)
-            return code;
-    }
+    bool differs = correction->actual != correction->charged;
+    int left = load_settled(zone, ops, n, correction);
+    size_t all = correction->id ? 2 * n : n;
+    if (left < 0)
+        return left;
     for (size_t i = 0; i < n && surcharge; i++) { /* a refund needs no room */
-        int code = reserve(zone, &ops[i], ops, n);
+        int code = reserve(zone, &ops[i], ops, all);
         if (code) {
             give_back(zone, ops, n);
             return code;
@@ -206,7 +250,12 @@ static int settle_all(struct weir__zone *zone, struct weir__op *ops, size_t n,
     }
     for (size_t i = 0; i < n; i++) {
         struct weir__op *op = &ops[i];
-        if (op->group && weir__algorithm_of(op->rule)->settle(op->rule, &op->state, correction))
+        if (correction->id && ops[n + i].row && ops[n + i].state.present)
+            continue;
+        if (correction->id)
+            put_mark(zone, ops, n, i, correction);
+        if (differs && op->group &&
+            weir__algorithm_of(op->rule)->settle(op->rule, &op->state, correction))
             weir__table_write(zone, op, false);
     }
     for (size_t i = 0; i < n; i++) {
@@ -220,7 +269,7 @@ int weir__zone_settle(struct weir__zone *zone, struct weir__op *ops, size_t n,
                       const struct weir__correction *correction)
 {
     int code;
-    WITH_LOCKS(zone, ops, n, code, settle_all(zone, ops, n, correction));
+    WITH_LOCKS(zone, ops, correction->id ? 2 * n : n, code, settle_all(zone, ops, n, correction));
     return code;
 }
 

@@ -121,7 +121,8 @@ static int check_rows(struct survey *survey)
             used, zone->layout.rows - 1);
     for (uint32_t i = 1; i <= used; i++) {
         const struct weir__rule *rule = weir__row_at(zone, i);
-        if (rule && !weir__rule_sound(rule))
+        bool mark = rule && !memcmp(rule, &weir__mark_rule, sizeof *rule);
+        if (rule && !mark && !weir__rule_sound(rule))
             return weir__fail(
                 survey->err, WEIR_EDAMAGED, 0,
                 "the zone is damaged: limit %u makes no sense; remove it and let weir "
@@ -188,9 +189,13 @@ void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe)
     for (uint64_t page = stripe; page < zone->layout.pages; page += zone->layout.stripes) {
         for (uint64_t g = page << bits; g < (page + 1) << bits; g++) {
             for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
-                if (zone->groups[g].tags[slot])
-                    repair_slot(zone, &zone->groups[g], slot);
-                keys += zone->groups[g].tags[slot] != 0;
+                const struct weir__group *group = &zone->groups[g];
+                if (group->tags[slot] == 0)
+                    continue;
+                repair_slot(zone, &zone->groups[g], slot);
+                const struct weir__rule *rule =
+                    weir__row_at(zone, weir__packed_row(group->states[slot]));
+                keys += !rule || !weir__is_mark(rule);
             }
         }
     }

@@ -279,14 +279,40 @@ static int ops_of(struct weir__zone *zone, weir_key key, const weir_limit *limit
     return add_ops(zone, &request, hash, now, ops, NULL);
 }
 
+/* The mark of a settled receipt on one state of a key. */
+static void set_mark(struct weir__zone *zone, const uint64_t key[2], const struct weir__rule *rule,
+                     const struct weir__correction *correction, struct weir__op *op)
+{
+    uint32_t sweeps = 0;
+    uint64_t hash[2], all[] = {key[0],
+                               key[1],
+                               (uint64_t)correction->charged_at_us,
+                               (uint64_t)correction->charged,
+                               correction->id,
+                               rule->kind,
+                               (uint64_t)rule->period_us,
+                               rule->kind == WEIR__SLIDING_WINDOW ? (uint64_t)rule->extra : 0};
+    weir__hash(zone->secret, all, sizeof all, hash);
+    *op = (struct weir__op){.rule = &weir__mark_rule,
+                            .tag = hash[0] | !hash[0],
+                            .home = weir__home_of(zone, hash[1]),
+                            .request = {correction->now_us, 1, 0}};
+    op->row = weir__row_find(zone, &weir__mark_rule, correction->now_us, &sweeps);
+    op->sweeps = sweeps & WEIR__SWEEPS_MASK;
+}
+
 static int settle(weir_store *store, weir_key key, const weir_limit *limit,
                   const struct weir__correction *correction)
 {
     struct weir__zone *zone = zone_of(store);
     int code = WEIR__STALE;
+    uint64_t hash[2];
+    hash_key(zone, key, hash);
     for (int tries = 0; tries < STALE_RETRIES && code == WEIR__STALE; tries++) {
-        struct weir__op ops[WEIR_LIMITS_MAX];
+        struct weir__op ops[2 * WEIR_LIMITS_MAX];
         int n = ops_of(zone, key, limit, correction->now_us, ops);
+        for (int i = 0; i < n && correction->id; i++)
+            set_mark(zone, hash, &limit->rules[i], correction, &ops[n + i]);
         code = n < 0 ? n : weir__zone_settle(zone, ops, (size_t)n, correction);
         if (code == WEIR__STALE)
             forget_hints(limit);

@@ -2,8 +2,8 @@
  * The table: where a key's states lie, how room is made for new ones.
  *
  * Eviction looks at the whole reach of the new key, never further: first a state that is back to fresh
- * (nobody can tell), then among the least used the soonest fresh, then the soonest fresh of all. New
- * states start unused, so a flood of new keys evicts itself before it evicts anybody who came back.
+ * (nobody can tell), then a mark of a settled receipt, then among the least used the soonest fresh, then the
+ * soonest fresh of all. New states start unused, so a flood of new keys evicts itself before it evicts anybody who came back.
  */
 #include "core/ring.h"
 #include "store/zone.h"
@@ -74,7 +74,8 @@ void weir__slot_clear(struct weir__zone *zone, struct weir__group *group, unsign
     group->tags[slot] = 0;
     atomic_signal_fence(memory_order_seq_cst); /* the slot lets go before its block is free */
     weir__slot_set_use(group, slot, 0);
-    --*counter(zone, group, WEIR__KEYS);
+    if (!sound || !weir__is_mark(rule))
+        --*counter(zone, group, WEIR__KEYS);
     if (sound && weir__algorithm_of(rule)->large)
         weir__block_free(zone, unit, order);
 }
@@ -113,7 +114,9 @@ static bool consider(struct weir__zone *zone, struct weir__group *group, unsigne
         *best = it;
         return true;
     }
-    it.kind = weir__slot_use(group, slot) == 0 ? WEIR__EVICTED_UNUSED : WEIR__EVICTED_SOONEST;
+    it.kind = weir__is_mark(rule)                ? WEIR__EVICTED_FRESH /* before any limit's */
+              : weir__slot_use(group, slot) == 0 ? WEIR__EVICTED_UNUSED
+                                                 : WEIR__EVICTED_SOONEST;
     if (best->group && best->kind < it.kind)
         return false;
     it.fresh_at = weir__algorithm_of(rule)->fresh_at(rule, &state);
@@ -165,6 +168,8 @@ int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct
                       size_t n)
 {
     struct victim it = choose(zone, op, ops, n);
+    if (weir__is_mark(op->rule) && it.kind > WEIR__EVICTED_FRESH)
+        return WEIR_EFULL; /* no limit's state goes for it */
     if (it.kind != WEIR__KEYS) {
         ++*counter(zone, it.group, it.kind);
         weir__slot_clear(zone, it.group, it.slot);
@@ -198,7 +203,8 @@ void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used)
                   weir__pack(op->rule, op->row, &op->state, op->unit, op->order));
     if (!occupied) {
         weir__slot_set_use(group, op->slot, 0);
-        ++*counter(zone, group, WEIR__KEYS);
+        if (!weir__is_mark(op->rule))
+            ++*counter(zone, group, WEIR__KEYS);
         atomic_signal_fence(memory_order_seq_cst); /* the tag last: before it the slot is empty */
         group->tags[op->slot] = op->tag;
     } else if (used) {

@@ -1,7 +1,9 @@
 /* See state.h and docs/STATE.md. */
 #include "wire/state.h"
 
+#include "base/buffer.h"
 #include "core/ring.h"
+#include "wire/sha1.h"
 
 #include <string.h>
 
@@ -190,17 +192,35 @@ static bool read_section(uint8_t *at, size_t left, struct weir__section *ret)
     return true;
 }
 
+/* Marks end a value. */
+static bool read_marks(const uint8_t *at, size_t left, struct weir__value *ret)
+{
+    if (left < WEIR__MARKS_HEAD)
+        return false;
+    ret->marks_until_us = get(at + 1, 7);
+    ret->marks_count = (size_t)get(at + 8, 2);
+    return ret->marks_until_us <= WEIR__EXACT_MAX && ret->marks_count >= 1 &&
+           ret->marks_count <= WEIR__MARKS_MAX &&
+           left == WEIR__MARKS_HEAD + ret->marks_count * WEIR__MARK_SIZE;
+}
+
 bool weir__value_parse(uint8_t *bytes, size_t len, struct weir__value *ret)
 {
     ret->bytes = bytes;
     ret->len = len;
-    ret->count = 0;
+    ret->count = ret->marks_count = 0;
+    ret->marks_at = len;
+    ret->marks_until_us = 0;
     if (len == 0)
         return true;
     if (len <= WEIR__VALUE_HEAD || bytes[0] != WEIR__VALUE_MAGIC || bytes[1] != WEIR__VALUE_VERSION)
         return false;
     for (size_t at = WEIR__VALUE_HEAD; at < len;) {
         struct weir__section *section = &ret->sections[ret->count];
+        if (bytes[at] == WEIR__MARKS_KIND) {
+            ret->marks_at = at;
+            return read_marks(bytes + at, len - at, ret);
+        }
         if (ret->count == WEIR_LIMITS_MAX || !read_section(bytes + at, len - at, section))
             return false;
         section->offset = at;
@@ -217,6 +237,74 @@ struct weir__section *weir__value_find(struct weir__value *value, const struct w
             return &value->sections[i];
     }
     return NULL;
+}
+
+/* ---- marks ---- */
+
+uint64_t weir__mark_name(const struct weir__rule *rule, const struct weir__correction *correction)
+{
+    char text[128];
+    uint8_t digest[20];
+    uint64_t name = 0;
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    int64_t precision = rule->kind == WEIR__SLIDING_WINDOW ? rule->extra : 0;
+    weir__put_format(&buffer, "%lld-%lld-%llu:%d:%lld:%lld", (long long)correction->charged_at_us,
+                     (long long)correction->charged, (unsigned long long)correction->id, rule->kind,
+                     (long long)rule->period_us, (long long)precision);
+    weir__sha1(buffer.data, buffer.len, digest);
+    for (int i = 0; i < 6; i++)
+        name = name << 8 | digest[i];
+    return name;
+}
+
+static const uint8_t *mark_at(const struct weir__value *value, size_t i)
+{
+    return value->bytes + value->marks_at + WEIR__MARKS_HEAD + i * WEIR__MARK_SIZE;
+}
+
+bool weir__value_marked(const struct weir__value *value, uint64_t name, int64_t now_us)
+{
+    for (size_t i = 0; i < value->marks_count; i++) {
+        const uint8_t *mark = mark_at(value, i);
+        if ((uint64_t)get(mark, 6) == name && get(mark + 6, 7) > now_us)
+            return true;
+    }
+    return false;
+}
+
+int64_t weir__marks_until(const uint8_t *marks)
+{
+    return get(marks + 1, 7);
+}
+
+size_t weir__marks_write(const struct weir__value *value, const struct weir__mark *added, size_t n,
+                         int64_t now_us, uint8_t *to)
+{
+    uint8_t *p = to + WEIR__MARKS_HEAD;
+    size_t kept = 0;
+    int64_t latest = 0;
+    for (size_t i = 0; i < value->marks_count; i++)
+        kept += get(mark_at(value, i) + 6, 7) > now_us;
+    size_t over = kept + n > WEIR__MARKS_MAX ? kept + n - WEIR__MARKS_MAX : 0;
+    for (size_t i = 0; i < value->marks_count; i++) {
+        int64_t until = get(mark_at(value, i) + 6, 7);
+        if (until <= now_us || over > 0) {
+            over -= until > now_us;
+            continue;
+        }
+        memcpy(p, mark_at(value, i), WEIR__MARK_SIZE);
+        latest = weir__max(latest, until);
+        p += WEIR__MARK_SIZE;
+    }
+    for (size_t i = 0; i < n; i++, p += WEIR__MARK_SIZE) {
+        put(p, 6, (int64_t)added[i].name);
+        put(p + 6, 7, added[i].until_us);
+        latest = weir__max(latest, added[i].until_us);
+    }
+    to[0] = WEIR__MARKS_KIND;
+    put(to + 1, 7, latest);
+    put(to + 8, 2, (p - to - WEIR__MARKS_HEAD) / WEIR__MARK_SIZE);
+    return (size_t)(p - to);
 }
 
 /* ---- writing ---- */

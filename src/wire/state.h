@@ -13,6 +13,19 @@
 #define WEIR__RING_HEAD 40
 #define WEIR__RING_CAPACITY_MAX ((UINT32_C(4) << 16) - 2)
 
+/* Receipts that were settled stand behind all sections. */
+#define WEIR__MARKS_KIND 11
+#define WEIR__MARKS_HEAD 10
+#define WEIR__MARK_SIZE 13
+#define WEIR__MARKS_MAX 64
+#define WEIR__MARKS_ROOM (WEIR__MARKS_HEAD + WEIR__MARKS_MAX * WEIR__MARK_SIZE)
+
+/* A settled receipt, as one state remembers it. */
+struct weir__mark {
+    uint64_t name; /* 48 bits of receipt and state */
+    int64_t until_us;
+};
+
 /* A section found in a value. */
 struct weir__section {
     size_t offset, len;
@@ -27,6 +40,8 @@ struct weir__value {
     size_t len;
     size_t count;
     struct weir__section sections[WEIR_LIMITS_MAX];
+    size_t marks_at, marks_count; /* where they stand, and how many */
+    int64_t marks_until_us;       /* the latest of them; 0: none */
 };
 
 /* Reads a value; len 0 is one without sections. False: foreign or damaged. */
@@ -43,6 +58,18 @@ bool weir__section_readable(const struct weir__section *section, const struct we
 
 /* Every section as it stands at a time, room for all; false: one is damaged. */
 bool weir__value_show(const struct weir__value *value, int64_t now_us, struct weir__shown *ret);
+
+/* The name by which a state under this rule remembers that a receipt was settled. */
+uint64_t weir__mark_name(const struct weir__rule *rule, const struct weir__correction *correction);
+/* Whether a value remembers it at this time. */
+bool weir__value_marked(const struct weir__value *value, uint64_t name, int64_t now_us);
+/* The marks of a value that still count, and n more (at most WEIR_LIMITS_MAX), the oldest left out where they are
+ * too many: bytes written to at least WEIR__MARKS_ROOM of them. */
+size_t weir__marks_write(const struct weir__value *value, const struct weir__mark *added, size_t n,
+                         int64_t now_us, uint8_t *to);
+
+/* The latest of marks just written. */
+int64_t weir__marks_until(const uint8_t *marks);
 
 /* Bytes a state takes under a rule (large ones: with this capacity). */
 size_t weir__section_size(const struct weir__rule *rule, uint32_t capacity);

@@ -111,7 +111,7 @@ decides "several limits, all or nothing" "token-bucket 1/s burst 5, fixed-window
 60.5,a,9" "60.000000,a,1,1,2,1,0.000000,60.000000,0.000000
 60.000000,a,1,1,2,0,0.000000,60.000000,0.000000
 60.000000,a,1,0,2,0,60.000000,60.000000,0.000000
-60.500000,a,9,0,2,0,never,59.500000,0.000000"
+60.500000,a,9,0,5,3,never,59.500000,0.000000"
 
 decides "time runs back for a key" "token-bucket 1/s" "10,a
 9,a

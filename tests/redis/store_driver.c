@@ -179,7 +179,7 @@ static void take_many(long n, const char *key, weir_limit *limit)
 
 /* ---- single questions ---- */
 
-static void print_decision(int code, const weir_decision *d, long us)
+static void print_decision(int code, weir_decision *d, long us)
 {
     char receipt[WEIR_RECEIPT_SIZE];
     weir_receipt(d, receipt);

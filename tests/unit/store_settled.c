@@ -1,0 +1,227 @@
+/* A receipt settles once: repeated, at the same time, under several limits, out of a zone that is full. */
+#include "store_test.h"
+#include "weir.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define T0 INT64_C(1700000000000000)
+#define THREADS 4
+#define ROUNDS 200
+
+static _Atomic int64_t clock_us;
+
+static weir_store *open_store(const char *url)
+{
+    clock_us = T0;
+    return test_open(url, &clock_us);
+}
+
+static int64_t left(weir_store *store, const weir_limit *limit)
+{
+    weir_decision d;
+    CHECK_INT(weir_peek(store, weir_text("k"), limit, 0, &d), 0);
+    return d.remaining;
+}
+
+/* The receipt of a take, which is allowed. */
+static void take(weir_store *store, const weir_limit *limit, int64_t cost,
+                 char ret[WEIR_RECEIPT_SIZE])
+{
+    weir_decision d;
+    CHECK_INT(weir_take(store, weir_text("k"), limit, cost, &d), 0);
+    CHECK(d.allowed);
+    weir_receipt(&d, ret);
+}
+
+static int settle(weir_store *store, const weir_limit *limit, const char *receipt, int64_t actual)
+{
+    return weir_settle(store, weir_text("k"), limit, receipt, actual, NULL);
+}
+
+static void test_once(weir_store *store, const char *text)
+{
+    weir_limit *limit = test_limit(text);
+    char first[WEIR_RECEIPT_SIZE], second[WEIR_RECEIPT_SIZE];
+    CHECK_INT(weir_reset(store, weir_text("k")), 0);
+    take(store, limit, 400, first);
+    take(store, limit, 400, second); /* at the same time, of the same cost */
+    CHECK_INT(settle(store, limit, first, 300), 0);
+    int64_t once = left(store, limit);
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(settle(store, limit, first, i * 100), WEIR_ESETTLED);
+    CHECK_INT(left(store, limit), once);
+    CHECK_INT(settle(store, limit, second, 400), 0); /* nothing changes, and that is settled, too */
+    CHECK_INT(settle(store, limit, second, 0), WEIR_ESETTLED);
+    CHECK_INT(left(store, limit), once);
+    CHECK_INT(weir_store_check(store, NULL), 0);
+    weir_limit_free(limit);
+}
+
+/* Refunded to nothing, its state is gone; the receipt is remembered all the same. */
+static void test_gone(weir_store *store)
+{
+    weir_limit *limit = test_limit("token-bucket 1000/h");
+    char first[WEIR_RECEIPT_SIZE], other[WEIR_RECEIPT_SIZE];
+    CHECK_INT(weir_reset(store, weir_text("k")), 0);
+    take(store, limit, 400, first);
+    CHECK_INT(settle(store, limit, first, 0), 0);
+    take(store, limit, 400, other);
+    CHECK_INT(settle(store, limit, first, 0), WEIR_ESETTLED);
+    CHECK_INT(left(store, limit), 600);
+    CHECK_INT(settle(store, limit, "w1-1700000000000000-400", 300),
+              0); /* the older form corrects */
+    CHECK_INT(settle(store, limit, "w1-1700000000000000-400", 300), 0); /* again and again */
+    CHECK_INT(left(store, limit), 800);
+    weir_limit_free(limit);
+}
+
+/* Each state is settled once, in whatever company. */
+static void test_several(weir_store *store)
+{
+    weir_limit *pair = test_limit("token-bucket 1000/h, fixed-window 1000/d");
+    weir_limit *bucket = test_limit("token-bucket 1000/h"),
+               *window = test_limit("fixed-window 1000/d");
+    char receipt[WEIR_RECEIPT_SIZE];
+    CHECK_INT(weir_reset(store, weir_text("k")), 0);
+    take(store, pair, 400, receipt);
+    CHECK_INT(settle(store, bucket, receipt, 100), 0);
+    CHECK_INT(settle(store, pair, receipt, 100), 0); /* the window alone */
+    CHECK_INT(left(store, bucket), 900);
+    CHECK_INT(left(store, window), 900);
+    CHECK_INT(settle(store, window, receipt, 0), WEIR_ESETTLED);
+    CHECK_INT(settle(store, pair, receipt, 0), WEIR_ESETTLED);
+    CHECK_INT(left(store, pair), 900);
+    weir_limit_free(pair);
+    weir_limit_free(bucket);
+    weir_limit_free(window);
+}
+
+/* Remembered until the state would be fresh, and for an hour at most. */
+static void test_forgotten(weir_store *store)
+{
+    weir_limit *quick = test_limit("fixed-window 1000/s from-first"),
+               *slow = test_limit("fixed-window 1000/d from-first");
+    char receipt[WEIR_RECEIPT_SIZE];
+    CHECK_INT(weir_reset(store, weir_text("k")), 0);
+    take(store, quick, 400, receipt);
+    CHECK_INT(settle(store, quick, receipt, 300), 0);
+    clock_us = T0 + 999999;
+    CHECK_INT(settle(store, quick, receipt, 300), WEIR_ESETTLED);
+    clock_us = T0 + 1000000;
+    CHECK_INT(settle(store, quick, receipt, 300), 0); /* void: its window is gone */
+    CHECK_INT(left(store, quick), 1000);
+    clock_us = T0;
+    take(store, slow, 400, receipt);
+    CHECK_INT(settle(store, slow, receipt, 300), 0);
+    clock_us = T0 + HOUR - 1;
+    CHECK_INT(settle(store, slow, receipt, 300), WEIR_ESETTLED);
+    clock_us = T0 + HOUR;
+    CHECK_INT(settle(store, slow, receipt, 300), 0); /* what SPEC says is not caught */
+    CHECK_INT(left(store, slow), 800);
+    weir_limit_free(quick);
+    weir_limit_free(slow);
+}
+
+/* Settled receipts make room for any limit's state, and take room from none. */
+static void test_full(void)
+{
+    weir_store *store = open_store("memory:64k");
+    weir_limit *limit = test_limit("fixed-window 1000/d");
+    weir_zone_info info;
+    char receipt[WEIR_RECEIPT_SIZE];
+    for (int i = 0; i < 20000; i++) {
+        take(store, limit, 400, receipt);
+        CHECK_INT(settle(store, limit, receipt, 0), 0);
+    }
+    CHECK_INT(weir_store_info(store, &info), 0);
+    CHECK(info.keys <= 1); /* they are not keys */
+    CHECK_INT(info.evicted_unused + info.evicted_soonest, 0);
+    int64_t keys = 0;
+    for (int i = 0; i < 400; i++) {
+        weir_decision d;
+        char name[16];
+        snprintf(name, sizeof name, "n%d", i);
+        CHECK_INT(weir_take(store, weir_text(name), limit, 1, &d), 0);
+        keys++;
+    }
+    CHECK_INT(weir_store_info(store, &info), 0);
+    CHECK_INT((int64_t)info.keys, keys);
+    CHECK_INT(info.evicted_unused + info.evicted_soonest, 0);
+    CHECK_INT(weir_store_check(store, NULL), 0);
+    weir_limit_free(limit);
+    weir_store_close(store);
+}
+
+/* ---- at the same time ---- */
+
+struct race {
+    weir_store *store;
+    const weir_limit *limit;
+    char receipts[ROUNDS][WEIR_RECEIPT_SIZE];
+    pthread_barrier_t start;
+    _Atomic int settled[ROUNDS], before[ROUNDS];
+};
+
+static void *run(void *argument)
+{
+    struct race *race = argument;
+    for (int i = 0; i < ROUNDS; i++) {
+        pthread_barrier_wait(&race->start);
+        int code = settle(race->store, race->limit, race->receipts[i], 0);
+        race->settled[i] += code == 0;
+        race->before[i] += code == WEIR_ESETTLED;
+    }
+    return NULL;
+}
+
+static void test_race(const char *url)
+{
+    static struct race race;
+    pthread_t threads[THREADS];
+    memset(&race, 0, sizeof race);
+    race.store = open_store(url);
+    race.limit = test_limit("token-bucket 1m/h, sliding-log 5000/d");
+    pthread_barrier_init(&race.start, NULL, THREADS);
+    for (int i = 0; i < ROUNDS; i++)
+        take(race.store, race.limit, 10, race.receipts[i]);
+    for (int i = 0; i < THREADS; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, run, &race), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < ROUNDS; i++) {
+        CHECK_INT(race.settled[i], 1);
+        CHECK_INT(race.before[i], THREADS - 1);
+    }
+    CHECK_INT(left(race.store, race.limit), 5000);
+    weir_limit_free((weir_limit *)race.limit);
+    weir_store_close(race.store);
+    pthread_barrier_destroy(&race.start);
+}
+
+int main(void)
+{
+    static const char *const limits[] = {
+        "token-bucket 1000/h",   "token-bucket 1000/h stepped",    "leaky-bucket 1000/h burst 999",
+        "fixed-window 1000/h",   "fixed-window 1000/h from-first", "sliding-log 1000/h",
+        "sliding-window 1000/h", "sliding-counter 1000/h",         "smooth 1000/h burst-for 1h",
+        "warmup 1000/h over 1h",
+    };
+    char shared[64];
+    snprintf(shared, sizeof shared, "shm:/weir-settled-%d?size=1m&large=50%%", (int)getpid());
+    weir_store *store = open_store("memory:1m?large=50%");
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        test_once(store, limits[i]);
+    test_gone(store);
+    test_several(store);
+    test_forgotten(store);
+    weir_store_close(store);
+    test_full();
+    test_race("memory:1m?large=50%");
+    test_race(shared);
+    snprintf(shared, sizeof shared, "/dev/shm/weir-settled-%d", (int)getpid());
+    unlink(shared);
+    return test_report();
+}
