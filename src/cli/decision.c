@@ -23,7 +23,8 @@ static const char *receipt_of(const struct cli_answer *answer, char own[WEIR_REC
 {
     if (answer->receipt)
         return answer->receipt;
-    weir_receipt(answer->decision, own);
+    weir_decision named = *answer->decision;
+    weir_receipt(&named, own);
     return own;
 }
 

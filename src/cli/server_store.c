@@ -298,6 +298,9 @@ int cli_server_settle(weir_store *store, weir_key key, const weir_limit *limit, 
     } else {
         code = no_memory(server);
     }
+    bool before = false;
+    if (code == 0 && read_bool(server, server->nodes, "before", &before) && before)
+        return WEIR_ESETTLED;
     return code ? weir__fail(err, code, 0, "%s", server->why.message) : 0;
 }
 

@@ -101,7 +101,13 @@ def expiry(bench):
                               f"{text}: expiry")
     reply = bench.run("take", "expiry:settled", "token-bucket 1/h burst 9", cost=9)
     bench.run("settle", "expiry:settled", "token-bucket 1/h burst 9", wait=reply[6].decode(), cost=0)
-    bench.tally.equal(bench.client.call("EXISTS", "expiry:settled"), 0, "a settled bucket is no key")
+    bench.tally.equal(bench.client.call("EXISTS", "expiry:settled"), 1, "a settled bucket is a receipt that is remembered")
+    left = bench.client.call("PTTL", "expiry:settled")
+    bench.tally.check(0 < left <= 3_600_000, f"for an hour at most: {left}")
+    reply = bench.run("take", "expiry:older", "token-bucket 1/h burst 9", cost=9)
+    older = b"-".join(reply[6].split(b"-")[:3]).replace(b"w3", b"w1").decode()
+    bench.run("settle", "expiry:older", "token-bucket 1/h burst 9", wait=older, cost=0)
+    bench.tally.equal(bench.client.call("EXISTS", "expiry:older"), 0, "without an id there is nothing to remember")
 
 
 def section(kind, body):
@@ -237,7 +243,7 @@ def bad_arguments(bench):
     wrong = [[], [0], good[:-1], good + [1], [8] + good[1:], ["x"] + good[1:], good[:2] + [-3] + good[3:]]
     for place in (4, 5, 6, 7, 8, 9):
         wrong += [good[:place] + [number] + good[place + 1:] for number in (-1, "1.5", "nan", "1e300", "x", "")]
-    wrong += [general("settle", parse("fixed-window 1/s"), wait=text) for text in ("w1-1", "x", "w1-1-x", "w1--1-1")]
+    wrong += [general("settle", parse("fixed-window 1/s"), wait=text) for text in ("w1-1", "x", "w1-1-x", "w1--1-1", "w3-1-1", "w3-1-1-0", "w3-1-1-1099511627776", "w1-1-1-1")]
     wrong += [general("acquire", parse("fixed-window 1/s"), lease=5), general("acquire", parse("concurrent 1")),
               general("settle", parse("concurrent 1"), wait="w1-1-1")]
     lean = parse("token-bucket 10/s burst 20")[0].lean_arguments(1, -1)

@@ -16,7 +16,7 @@ LIMITS = [
     "token-bucket 50/h burst 40", "token-bucket 20/h burst 60 stepped", "leaky-bucket 40/h burst 30",
     "fixed-window 60/h", "fixed-window 60/2h from-first", "sliding-log 90/h",
     "sliding-window 90/h precision 1s", "sliding-counter 70/h", "smooth 100/s burst-for 2s",
-    "warmup 100/s over 3s", "concurrent 60 lease 10m",
+    "warmup 1/s over 1h", "concurrent 60 lease 10m",
 ]
 MANY = "token-bucket 30/h, fixed-window 90/d, sliding-log 50/m, concurrent 40 lease 5m"
 WAITS = {-1: [], -2: ["WAIT", "any"]}

@@ -17,7 +17,7 @@ NUMBERS = ["0", "1", "2", "7", "100", "-1", "-0", "1000000000000", "100000000000
            "9223372036854775807", "9223372036854775808", "-9223372036854775808", "18446744073709551615", "1e9", "0x7f", "1.5", "", " 1", "nan",
            "140737488355327", "140737488355328", "31622400000000", "31622400000001"]
 WORDS = ["COST", "WAIT", "DETAIL", "any", "cost", "Wait", "NX", "w1-1-1", "w1-1700000000000000-3", "w1-0-0",
-         "w1-9007199254740991-1000000000000", "*", "\r\n", "%s%n%d", "weir"]
+         "w1-9007199254740991-1000000000000", "w3-1-1-7", "w3-1700000000000000-3-9", "*", "\r\n", "%s%n%d", "weir"]
 LIMITS = module_cases.LIMITS + [
     module_cases.MANY, "token-bucket 1000g/s burst 1000g", "token-bucket 1/366d burst 284", "sliding-log 100k/366d",
     "sliding-window 1000g/366d precision 366d", "sliding-window 10000/10ms precision 1us", "sliding-counter 1g/366d",
@@ -143,7 +143,7 @@ def shaped(words, reply):
     six = reply[:6]
     return (len(reply) >= least and all(isinstance(number, int) for number in six) and six[0] in (0, 1) and six[1] >= 1
             and min(six[2], six[4], six[5]) >= 0 and (six[3] == 0 if six[0] else six[3] >= -1 and six[5] == 0)
-            and reply[6].startswith(b"w1-"))
+            and reply[6].startswith((b"w1-", b"w3-")))
 
 
 def run(tally, client, fuzzer, calls):

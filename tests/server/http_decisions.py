@@ -165,7 +165,7 @@ def test_receipts(check):
         wrong = {
             "another key's": {"key": "r2"}, "another limit's": {"limit": "fixed-window 11/h"},
             "another period's": {"limit": "fixed-window 10/m"},
-            "a changed time": {"receipt": receipt.replace("w2-17", "w2-18")},
+            "a changed time": {"receipt": receipt.replace("w4-17", "w4-18")},
             "a changed charge": {"receipt": receipt.replace("-5-", "-9-")},
             "a changed signature": {"receipt": receipt[:-1] + ("A" if receipt[-1] != "A" else "B")},
             "without signature": {"receipt": receipt[:-12]}, "unsigned": {"receipt": "w1-1700000000000000-5"},
@@ -177,8 +177,11 @@ def test_receipts(check):
             check.equal(left(), 5, f"a receipt {what} changes nothing")
         check.equal(settle().json, {"settled": True}, "settled")
         check.equal(left(), 8, "three given back")
-        check.equal(settle(actual=0).status, 200, "settled by the same receipt again")
-        check.equal(settle(limit=" FIXED-WINDOW   10/h ").status, 200, "the same limit in other words")
+        again = settle(actual=0)
+        check.equal((again.status, again.json, left()), (200, {"settled": True, "before": True}, 8),
+                    "the same receipt again: told so, and nothing changes")
+        check.equal(settle(limit=" FIXED-WINDOW   10/h ").json, {"settled": True, "before": True},
+                    "the same limit in other words")
         for body in ({"receipt": receipt}, {"actual": 1}):
             problem(check, client.post("/v1/settle", {**one, **body}), 400, "receipt and actual", f"only {list(body)}")
         problem(check, settle(actual=-1), 400, "actual", "a negative cost")
@@ -190,8 +193,8 @@ def test_receipts(check):
             check.equal(settle(receipt=other.decode(), actual=0).status, 200, "a receipt of RESP")
             check.equal(left(), before + 1, "is settled")
     with asked() as (_, client):
-        problem(check, client.post("/v1/settle", {**one, "receipt": receipt, "actual": 0}), 400, "receipt",
-                "another server's receipt")
+        problem(check, client.post("/v1/settle", {**one, "receipt": receipt, "actual": 0}), 400,
+                "WEIR_RECEIPT_SECRET", "another server's receipt: the secret is named")
 
 
 def test_hold(check):

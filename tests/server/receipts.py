@@ -59,10 +59,10 @@ class Signer:
             self.known[secret, data] = struct.pack("<QQ", *siphash13(secret, data))
         return self.known[secret, data]
 
-    def receipt(self, key, limit, time, charged):
-        """`limit` is canonical text."""
-        body = b"w2-%d-%d" % (time, charged)
-        said = struct.pack("<qq", time, charged)
+    def receipt(self, key, limit, time, charged, name=0):
+        """`limit` is canonical text; without a name it is of the older form."""
+        body = b"w4-%d-%d-%d" % (time, charged, name) if name else b"w2-%d-%d" % (time, charged)
+        said = struct.pack("<qqQ", time, charged, name) if name else struct.pack("<qq", time, charged)
         signed = self.hash(self.zone, key) + self.hash(self.secret, limit.encode()) + said
         signature = siphash13(self.secret, signed)[0]
         return body + b"-" + "".join(ALPHABET[signature >> 6 * i & 63] for i in range(11)).encode()

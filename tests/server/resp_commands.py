@@ -36,7 +36,7 @@ def test_replies(check):
                 key = f"k{protocol}"
                 reply = client.call("WEIR.TAKE", key, WINDOW)
                 check.equal(reply[:6], [1, 10, 9, 0, 2800000000, 0], f"RESP{protocol}: six integers")
-                check(reply[6].startswith(b"w2-1700000000000000-1-") and len(reply) == 7, "and the receipt")
+                check(reply[6].startswith(b"w4-1700000000000000-1-") and len(reply) == 7, "and the receipt")
                 check.equal(client.call("weir.take", key, WINDOW, "cost", 5)[2], 4, "in lower case")
                 check.equal(client.call("WEIR.PEEK", key, WINDOW)[:3], [1, 10, 4], "PEEK")
                 check.equal(client.call("WEIR.TAKE", key, WINDOW, "COST", 11)[:4], [0, 10, 4, -1], "never is -1")

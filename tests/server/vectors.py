@@ -108,11 +108,13 @@ class Judge:
             return
         self.equal(step, six, step.six)
         charged = step.cost if six[0] and step.verb != "peek" else 0
+        name = int(receipt[:-12].split(b"-")[3]) if receipt is not None and charged else 0
         if receipt is not None:
-            self.equal(step, receipt[:-12], b"w2-%d-%d" % (step.time, charged), "receipt")
+            body = b"w4-%d-%d-%d" % (step.time, charged, name) if charged else b"w2-%d-0" % step.time
+            self.equal(step, receipt[:-12], body, "receipt")
         if receipt is not None and step.place.startswith("settle"):
-            self.equal(step, receipt, self.signer.receipt(step.key.encode(), step.canonical, step.time, charged),
-                       "signature")
+            wanted = self.signer.receipt(step.key.encode(), step.canonical, step.time, charged, name)
+            self.equal(step, receipt, wanted, "signature")
         if step.sent == "acquire":
             self.equal(step, lease > 0, bool(six[0] and step.cost), "lease")
         if rows is None:
