@@ -5,7 +5,7 @@
 
 Over RESP2 without and RESP3 with DETAIL, over HTTP as GET queries and as POSTed JSON with its decimal seconds; and
 once more as TAKEALL, each limit of a step under a key of its own, which all or nothing decides as one key with all
-of them. The time is the test clock's. Charges are settled by the receipts that the server signed; charges that
+of them. The time is the test clock's. Charges are settled once by the receipts that the server signed; charges that
 only the vectors claim, by receipts signed here with the zone's secret (receipts.py). What the vectors take of
 concurrent limits is acquired here, which is decided alike: the server refuses such takes. TAKEALL has no word for
 that, and leaves their cases out.
@@ -54,7 +54,7 @@ class Reader(module_vectors.Reader):
             step.sent = "acquire"
         if verb == "settle":
             step.claim = int(words[1]), int(words[2])
-            step.source = self.charges.get((*step.claim, step.canonical))
+            step.source = self.charges.pop((*step.claim, step.canonical), None)  # a receipt settles once
         elif verb in ("renew", "release"):
             step.source = self.holders.get(words[1])
         elif verb == "acquire" and step.six[0]:
