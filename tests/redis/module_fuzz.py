@@ -132,7 +132,7 @@ def shaped(words, reply):
     """Whether a reply is one that its command may give."""
     name = words[0]
     if isinstance(reply, Exception):
-        return str(reply).split(" ")[0] in ("ERR", "WEIRSTATE")
+        return str(reply).split(" ")[0] in ("ERR", "WEIRSTATE", "WEIRSHARED", "WEIRFULL")
     if name in ("WEIR.SETTLE", "WEIR.CLOCK"):
         return reply == "OK"
     if name in ("WEIR.RESET", "WEIR.RENEW", "WEIR.RELEASE"):
