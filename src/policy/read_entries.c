@@ -31,6 +31,18 @@ static int read_defaults(struct weir__reader *reader, const struct weir__yaml_no
     return code;
 }
 
+/* Proxies take, and cannot release. */
+static int warn_of_leases(const struct weir__reader *reader, const struct weir__yaml_node *node,
+                          const weir_limit *limit)
+{
+    if (!weir__has_leases(limit))
+        return 0;
+    return weir__reader_warn(
+        reader, node,
+        "a concurrent limit needs acquire and release: requests that only take, as "
+        "proxies do, are refused where it applies");
+}
+
 /* One entry; map is the policy's own where it has just one limit. */
 static int read_entry(struct weir__reader *reader, const struct weir__yaml_node *map,
                       const struct defaults *given, struct weir__entry *entry,
@@ -46,10 +58,7 @@ static int read_entry(struct weir__reader *reader, const struct weir__yaml_node 
     int code = weir__read_limit(reader, map, owner, &entry->limit);
     if (code)
         return code;
-    if (weir__has_leases(entry->limit) && !given->by_name)
-        code = weir__reader_warn(reader, map,
-                                 "a concurrent limit needs acquire and release: requests that only "
-                                 "take, as proxies do, are refused where it applies");
+    code = given->by_name ? 0 : warn_of_leases(reader, map, entry->limit);
     if (code)
         return code;
     entry->key_text = given->key.text;
@@ -112,8 +121,8 @@ static int find_entry(const struct weir__reader *reader, const struct weir__yaml
 }
 
 static int read_override(struct weir__reader *reader, const struct weir__yaml_node *map,
-                         const struct weir__policy *policy, struct weir__override *ret,
-                         size_t *ret_entry)
+                         const struct weir__policy *policy, bool by_name,
+                         struct weir__override *ret, size_t *ret_entry)
 {
     static const char *const allowed[] = {"when", "entry", "limit", "tier", NULL};
     const struct weir__yaml_node *when = weir__yaml_get(map, "when");
@@ -125,7 +134,9 @@ static int read_override(struct weir__reader *reader, const struct weir__yaml_no
         code = weir__read_conditions(reader, when, &ret->when);
     if (code == 0)
         code = find_entry(reader, map, policy, ret_entry);
-    return code ? code : weir__read_limit(reader, map, "the override", &ret->limit);
+    if (code == 0)
+        code = weir__read_limit(reader, map, "the override", &ret->limit);
+    return code || by_name ? code : warn_of_leases(reader, map, ret->limit);
 }
 
 /* Each entry gets those that are for it, in the file's order. */
@@ -150,17 +161,10 @@ static int read_overrides(struct weir__reader *reader, const struct weir__yaml_n
     for (const struct weir__yaml_node *node = list->child; node; node = node->next) {
         struct weir__override found = {.limit = NULL};
         size_t entry = 0;
-        int code = read_override(reader, node, policy, &found, &entry);
+        int code = read_override(reader, node, policy, by_name, &found, &entry);
         if (code)
             return code;
         struct weir__entry_body *body = &bodies[entry];
-        if (weir__has_leases(found.limit) && !by_name &&
-            !weir__has_leases(policy->entries[entry].limit))
-            code = weir__reader_warn(reader, node,
-                                     "a concurrent limit needs acquire and release: requests that "
-                                     "only take, as proxies do, are refused where it applies");
-        if (code)
-            return code;
         lists[entry][body->override_count++] = found;
         size_t limits = weir_limit_count(found.limit);
         body->limits_most = limits > body->limits_most ? limits : body->limits_most;

@@ -280,12 +280,12 @@ static int reserve_limits(struct server *server, struct server_rules *rules, wei
     const char *path = server->config.policies_path;
     size_t count, envoy_count = rules->envoy ? weir__envoy_limit_count(rules->envoy) : 0;
     const weir_limit *const *policies = weir__policies_limits(rules->policies, &count);
-    const weir_limit **all = malloc((count + envoy_count + 1) * sizeof *all);
+    const weir_limit **all = malloc((count + envoy_count + 1) * sizeof(weir_limit *));
     weir_error why;
     if (!all)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the policies");
     if (count > 0)
-        memcpy(all, policies, count * sizeof *all);
+        memcpy(all, policies, count * sizeof(weir_limit *));
     if (envoy_count > 0)
         weir__envoy_limits(rules->envoy, all + count);
     int code = weir__store_reserve(server->store, all, count + envoy_count, &why);
