@@ -15,6 +15,8 @@ from http_client import get
 from http_api import asked
 from http_wire import problem
 
+import redis_server
+
 POLICIES = """version: 1
 headers: ietf
 trusted_proxies: [127.0.0.1, 10.0.0.0/8]
@@ -256,6 +258,15 @@ def test_resets(check):
         client.post("/v1/take", {"key": "k", "limit": "fixed-window 5/d from-first"})
         said = [subprocess.run(words[:-1], capture_output=True, text=True).stdout for _ in range(2)]
         check(said[0].startswith("reset: k") and said[1].startswith("nothing to reset: k"), f"the command: {said}")
+
+
+def test_resets_in_redis(check):
+    """The same with the states in Redis, by scripts."""
+    with redis_server.Server() as redis, asked(f"--store redis://127.0.0.1:{redis.port}?deadline=10s") as (server, client), \
+            server.client() as resp:
+        for ask in (lambda: client.post("/v1/reset", {"key": "k"}).json["reset"], lambda: resp.call("WEIR.RESET", "k") == 1):
+            client.post("/v1/take", {"key": "k", "limit": "fixed-window 5/366d"})
+            check.equal([ask() for _ in range(2)], [True, False], "whether it was there")
 
 
 def test_rows(check):
