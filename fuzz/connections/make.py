@@ -384,7 +384,7 @@ def client(dice, number, numbers, world):
     steps = way(dice, number, numbers, count, longest, token)
     if manner == "half" and way is over_http2:
         manner = "fair"
-    if token is None and manner in ("fair", "half", "slow"):
+    if token is None:  # such a client may be sent away
         steps.insert(0, Step("loose", number, ()))
     if manner == "half" and any(step.verb == "send" and b"/v1/simulate" in step.words[0] for step in steps):
         steps.insert(0, Step("loose", number, ()))  # who half-closes has given up a simulation
