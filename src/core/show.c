@@ -5,8 +5,8 @@
 
 #define MANY INT64_C(4000000000) /* more than both windows of a counter hold */
 
-const char weir__shown_names[WEIR__SHOWN_NUMBERS][10] = {
-    "period", "precision", "count", "spent", "stored", "entries", "at", "fresh"};
+const char weir__shown_names[WEIR__SHOWN_NUMBERS][10] = {"period", "precision", "count", "spent",
+                                                         "stored", "entries",   "at",    "fresh"};
 
 void weir__shown_numbers(const struct weir__shown *shown, int64_t ret[WEIR__SHOWN_NUMBERS])
 {

@@ -28,6 +28,8 @@ static const struct {
     const char *message; /* behind "column N: " */
 } wrong[] = {
     {"", 1, "expected " NAMES ", found the end" TOKEN},
+    {"token-bucket 10/\xff\x80s", 17,
+     "a duration needs a unit: us, ms, s, m, h, d or w, found \"??s\"" TOKEN},
     {"fixed-window 10/M", 17,
      "a capital M may be minutes or months: write m or min for minutes, 30d for a month, found "
      "\"M\"" FIXED},
