@@ -48,6 +48,7 @@ struct server_h2 {
     struct server_h2_list watched; /* told of our health for as long as they are open */
     int64_t began_us, old_us;      /* when it began; when it was too old, 0: it is not */
     size_t held;    /* bytes of rooms beyond the first, and of owned bodies; counted as kept */
+    size_t owned;   /* of it owned bodies: a peer that reads them may ask again */
     size_t counted; /* streams beyond SERVER_H2_FREE that are counted as memory kept */
     struct server_h2_bucket frames, resets;
     bool feeding;  /* nghttp2 is on the stack */

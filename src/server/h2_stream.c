@@ -166,7 +166,7 @@ static void count_out(struct server_h2 *h2)
 struct server_h2_stream *server_h2_stream_take(struct server_h2 *h2, int32_t id)
 {
     if (count_of(h2) >= SERVER_H2_STREAMS || h2->conn->away_asks >= SERVER_AWAY_ASKS ||
-        h2->held > SERVER_H2_HELD || !count_in(h2))
+        h2->owned > SERVER_H2_HELD || !count_in(h2))
         return NULL;
     struct server_h2_stream *stream = get();
     if (!stream)
@@ -190,6 +190,7 @@ static void free_rooms(struct server_h2_stream *stream)
     }
     if (stream->owned) {
         forget(h2, stream->body_len);
+        h2->owned -= stream->body_len;
         free(stream->owned);
     }
 }
@@ -280,5 +281,6 @@ void server_h2_stream_own(struct server_h2_stream *stream, char *memory, struct 
     stream->body = body.data;
     stream->body_len = body.len;
     stream->h2->held += body.len;
+    stream->h2->owned += body.len;
     atomic_fetch_add(&stream->h2->conn->thread->server->kept, body.len);
 }

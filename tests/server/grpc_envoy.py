@@ -143,6 +143,38 @@ def test_bypass_redis(check):
             check.equal(list(ended.values()).count("answered"), 100, "a hundred long requests at once are answered")
 
 
+def test_held(check):
+    """Long requests that come in parts hold as much as a connection may: those that need more are denied, and short ones
+    beside them are decided. None is reset, which Envoy would let pass."""
+    with Server("--envoy", EXAMPLE) as server, LongPeer(server.port) as peer:
+        part = b"\x12" + varint(120000) + b"x" * 110000  # a descriptor that does not end
+        peer.send(h2.window_update(0, 1 << 24))
+        ended, streams = {}, range(1, 2 * 60, 2)
+
+        def note(it):
+            if it is not None and it.stream and (it.kind == h2.RST_STREAM or it.flags & h2.END_STREAM):
+                ended.setdefault(it.stream, "reset" if it.kind == h2.RST_STREAM else "answered")
+        for stream in streams:
+            head = h2.request(METHOD, "POST", fields=[("content-type", "application/grpc")])
+            peer.send(h2.headers(stream, head, h2.END_HEADERS))
+            data = b"\0" + (200000).to_bytes(4, "big") + part
+            for at in range(0, len(data), 16384):
+                piece = data[at:at + 16384]
+                while stream not in ended and min(peer.rooms[0], peer.rooms.setdefault(stream, 65535)) < len(piece):
+                    note(peer.next())
+                if stream in ended:
+                    break
+                peer.rooms[0] -= len(piece)
+                peer.rooms[stream] -= len(piece)
+                peer.send(h2.frame(h2.DATA, 0, stream, piece))
+        peer.send(grpc_frames(201, METHOD, rate_limit_request("shop", [("remote_address", "203.0.113.9")])))
+        while 201 not in ended and (it := peer.next()) is not None:
+            note(it)
+        check.equal(ended.get(201), "answered", "a short request beside them")
+        check(len(ended) > 1 and set(ended.values()) == {"answered"}, f"those that do not fit are answered: {ended}")
+        check((server.metric("weir_envoy_unreadable_total", reason="too_large") or 0) == len(ended) - 1, "and denied")
+
+
 def test_any_bytes(check):
     """Envoy sends header values as they come, whatever protobuf says of strings."""
     with Server("--envoy", EXAMPLE) as server, LongPeer(server.port) as peer:
@@ -387,6 +419,6 @@ def test_initial_metadata(check):
 
 if __name__ == "__main__":
     rls.MODULES = rls.modules()
-    sys.exit(run([test_bypass, test_bypass_redis, test_any_bytes, test_token_first, test_rows, test_whole_seconds, test_metrics,
+    sys.exit(run([test_bypass, test_bypass_redis, test_held, test_any_bytes, test_token_first, test_rows, test_whole_seconds, test_metrics,
                   test_directory, test_directory_refused, test_merge, test_watch, test_watch_bounds, test_health_store,
                   test_health_without_store, test_age, test_age_of_clients, test_initial_metadata]))
