@@ -4,6 +4,7 @@
     assemble.py --out DIR      writes every script as DIR/NAME.lua
     assemble.py --header FILE  writes a C header with every script, its SHA1 and its arguments
     assemble.py --list         prints the names
+                 --installed   leaves out the scripts with a test clock
 
 A piece is a Lua file of blocks. `--@block NAME A B` begins one, with the names of its parameters;
 `--@use FILE.BLOCK x | y` stands for that block's lines with x for A and y for B. Scripts are made of text,
@@ -238,8 +239,11 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, help="folder for NAME.lua files")
     parser.add_argument("--header", type=pathlib.Path, help="C header to write")
     parser.add_argument("--list", action="store_true", help="print the names of the scripts")
+    parser.add_argument("--installed", action="store_true", help="only those that are installed: not the tests'")
     options = parser.parse_args()
     scripts = assemble()
+    if options.installed:
+        scripts = {name: it for name, it in scripts.items() if not name.endswith("_test")}
     if options.list:
         print("\n".join(scripts))
     if options.header:

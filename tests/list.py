@@ -11,7 +11,7 @@ NEEDS = {
     "command line": ["weir"],
     "model": ["weir", "tests/vectors"],
     "fuzz": ["weir"],
-    "redis": ["weir", "weir_redis.so", "tests/store_driver", "tests/vectors"],
+    "redis": ["weir", "weir_redis.so", "tests/store_driver", "tests/vectors", "lua/weir.lua"],
     "server": ["weir", "weir_redis.so"],
     "nginx": ["weir", "ngx_http_weir_module.so", "weir_redis.so"],
     "dashboard": ["weir"],

@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT / "tests/redis"))
 import redis_server  # noqa: E402
 
 INSTALLED = "/usr/local/lib/x86_64-linux-gnu/weir/weir_redis.so"
+SCRIPTS = "/usr/local/share/weir/lua"
 PORT = "6379"
 PATIENT = "?deadline=10s"
 DEADLINES = {"socket_timeout=0.05": "socket_timeout=30", "socket_timeout=0.5": "socket_timeout=30",
@@ -46,7 +47,8 @@ class Dressed(redis_server.Server):
         self.module = module
 
     def there(self, text):
-        return re.sub(rf"\b{PORT}\b", str(self.port), patient(text)).replace(INSTALLED, self.module)
+        text = re.sub(rf"\b{PORT}\b", str(self.port), patient(text)).replace(INSTALLED, self.module)
+        return text.replace(SCRIPTS, str(pathlib.Path(self.module).parent / "lua"))
 
     def back(self, text):
         return re.sub(rf"\b{self.port}\b", PORT, text).replace(self.module, INSTALLED).replace(PATIENT, "")

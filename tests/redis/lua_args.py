@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """`weir lua` prints the scripts that are assembled here, their SHA1s, and the numbers that the model's parser gives."""
+import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -31,6 +33,15 @@ def main():
     for name, text in lua_cases.SCRIPTS.items():
         tally.check(weir(name) == (0, text), f"{name}: not the text that is assembled")
         tally.equal(weir(name, "--sha"), (0, lua_cases.sha1(name) + "\n"), f"{name} --sha")
+    folder = pathlib.Path(WEIR).parent / "lua"
+    told = json.loads(subprocess.run(["meson", "introspect", "--installed", str(folder.parent)], capture_output=True,
+                                     timeout=60, check=True).stdout)
+    for name, text in lua_cases.SCRIPTS.items():
+        path = folder / f"{name}.lua"
+        if name.endswith("_test"):
+            continue
+        tally.check(path.exists() and path.read_text() == text, f"{path} is not the script")
+        tally.check(told.get(str(path), "").endswith(f"/share/weir/lua/{name}.lua"), f"{name} is not installed")
     tally.check(weir() == (0, lua_cases.SCRIPTS["weir"]), "without a name: not the general script")
     tally.check(weir("--function") == (0, lua_cases.SCRIPTS["weir_library"]), "--function: not the library")
     for text in LIMITS + [", ".join(LIMITS)]:

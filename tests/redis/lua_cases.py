@@ -27,7 +27,7 @@ def sha1(name):
 
 def load(client, *names):
     """Loads scripts (all but the library, unless named); their SHA1s."""
-    names = names or [name for name in SCRIPTS if name != "weir_library"]
+    names = names or [name for name in SCRIPTS if name not in ("weir_library", "weir_free")]
     replies = client.pipeline([("SCRIPT", "LOAD", SCRIPTS[name]) for name in names])
     shas = {name: reply.decode() for name, reply in zip(names, replies)}
     assert all(shas[name] == sha1(name) for name in names)

@@ -29,7 +29,7 @@ check() { # check WHAT COMMAND…: the command must succeed
 
 is_fresh() {
     [ -n "$(find "$packages" -name 'weir_*.deb' 2>/dev/null)" ] &&
-        [ -z "$(find include src modules docs web tools packaging meson.build -type f -newer "$(ls "$packages"/weir_*.deb)" \
+        [ -z "$(find include src modules lua docs web tools packaging meson.build -type f -newer "$(ls "$packages"/weir_*.deb)" \
             -not -name '*.pyc' | head -n 1)" ]
 }
 
@@ -64,7 +64,7 @@ check "the command does not need the shared library" sh -c "! dpkg-deb -f '$(deb
 check "files of /etc are configuration" sh -c \
     "dpkg-deb --ctrl-tarfile '$(deb weir)' | tar -xO ./conffiles | sort | tr '\n' ' ' | \
      grep -qx '/etc/default/weir /etc/weir/policies.yaml '"
-for path in usr/bin/weir usr/share/man/man1/weir.1.gz usr/share/man/man7/weir-limits.7.gz usr/share/man/man3/weir.3.gz \
+for path in usr/bin/weir usr/share/weir/lua/weir_library.lua usr/share/weir/lua/take_token_bucket.lua usr/share/man/man1/weir.1.gz usr/share/man/man7/weir-limits.7.gz usr/share/man/man3/weir.3.gz \
     usr/share/bash-completion/completions/weir usr/share/zsh/vendor-completions/_weir \
     usr/share/fish/vendor_completions.d/weir.fish usr/include/weir.h etc/weir/policies.yaml etc/default/weir \
     usr/lib/nginx/modules/ngx_http_weir_module.so usr/share/man/man7/weir-nginx.7.gz; do
