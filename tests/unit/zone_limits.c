@@ -155,8 +155,52 @@ static void test_same_rows(void)
     weir_store_close(store);
 }
 
+/* Limits that were reserved keep their rows, with or without states; the next call's take their place. */
+static void test_reserved(void)
+{
+    enum { ROWS = 64 };
+    weir_store *store = test_open("memory:64k", &now);
+    const weir_limit *limits[ROWS + 1];
+    weir_decision decision = {0};
+    weir_error err = {0};
+    bool there = true;
+    for (int i = 0; i < ROWS; i++) /* every row has a live state of somebody's */
+        CHECK_INT(take_number(store, i, "h", &decision), 0);
+    for (int i = 0; i <= ROWS; i++)
+        limits[i] = test_limit_of("fixed-window %d/d", i + 1);
+    CHECK_INT(weir__store_reserve(store, limits, ROWS + 1, &err), WEIR_EFULL);
+    CHECK(strstr(err.message, "65 different limits, and the store has rows for 64") != NULL);
+    CHECK_INT(weir__store_reserve(store, limits, 10, &err), 0);
+    for (int i = 0; i < 3 * ROWS; i++) { /* made up, with a sweep every second */
+        now += SECOND;
+        (void)!take_number(store, i, "d", &decision);
+    }
+    now -= SECOND; /* no sweep is due */
+    for (int i = 0; i < 10; i++)
+        CHECK_INT(weir_take(store, weir_text("own"), limits[i], 1, &decision), 0);
+    CHECK_INT(weir__store_reserve(store, limits, ROWS, &err), 0); /* all there are */
+    for (int i = 0; i < ROWS; i++)
+        CHECK_INT(weir_take(store, weir_text("all"), limits[i], 1, &decision), 0);
+    now += 2 * SECOND;
+    CHECK_INT(take_number(store, 0, "m", &decision), WEIR_EFULL); /* nothing is left for others */
+    CHECK_INT(weir__store_reserve(store, limits, 1, &err), 0);
+    now += 2 * DAY;
+    CHECK_INT(take_number(store, 0, "m", &decision), 0);
+    CHECK_INT(weir__store_reset(store, weir_text("all"), &there), 0);
+    CHECK(!there); /* they were as new */
+    CHECK_INT(weir__store_reset(store, weir_text("key 0"), &there), 0);
+    CHECK(there);
+    CHECK_INT(weir__store_reset(store, weir_text("key 0"), &there), 0);
+    CHECK(!there);
+    test_sound(store);
+    for (int i = 0; i <= ROWS; i++)
+        weir_limit_free((weir_limit *)limits[i]);
+    weir_store_close(store);
+}
+
 int main(void)
 {
+    test_reserved();
     test_rows("memory:64k", 64);
     test_rows("memory:64m", 2047);
     test_passing_limits();
