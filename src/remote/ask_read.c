@@ -199,8 +199,8 @@ void weir__ask_read(struct weir__call *call, unsigned i, const char *data,
     ask->integer = nodes[0].type == WEIR__RESP_INTEGER ? nodes[0].integer : 0;
     static const char settled[] = "SETTLED"; /* before; else OK */
     if (ask->verb == WEIR__VERB_SETTLE)
-        ask->integer = nodes[0].len == strlen(settled) &&
-                       !memcmp(data + nodes[0].at, settled, nodes[0].len);
+        ask->integer =
+            nodes[0].len == strlen(settled) && !memcmp(data + nodes[0].at, settled, nodes[0].len);
     if (!good) {
         static const char what[] = "WEIRREPLY the server's reply is of another form";
         fail(ask, what, sizeof what - 1);
