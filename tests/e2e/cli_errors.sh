@@ -126,4 +126,13 @@ has "nowhere to keep state says what to do" "--store" "$(<"$tmp/homeless")"
 is "an answer that cannot be written is exit 3" 3 "$?"
 has "an answer that cannot be written says so" "cannot write" "$(<"$tmp/stderr")"
 
+# ---- numbers from 0 to 1, and stores of another kind ----
+for ratio in 1.5 1.000001 -0.1 .5 0. 0.1234567 x 00.5 ""; do
+    refuses "a ratio \"$ratio\"" 2 "expected a number from 0 to 1" serve "--envoy-near-limit=$ratio" --envoy /nowhere
+done
+for ratio in 0 1 0.8 1.0 0.999999 1.000000; do
+    refuses "a ratio $ratio is good" 3 "/nowhere" serve --listen 127.0.0.1:0 "--envoy-near-limit=$ratio" --envoy /nowhere
+done
+refuses "zone: Redis has none" 2 "Redis has no zone" zone redis://localhost
+
 finish

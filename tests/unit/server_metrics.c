@@ -494,7 +494,8 @@ static void test_manual(void)
     CHECK(getdelim(&manual, &size, '\0', file) > 0);
     fclose(file);
     struct server_access_log_setup log_setup = {.path = "/dev/null", .threads = 1};
-    struct server_metrics_setup setup = {.threads = 1, .store_kind = "memory"};
+    atomic_uint_fast64_t kept = 0;
+    struct server_metrics_setup setup = {.threads = 1, .store_kind = "memory", .kept = &kept};
     struct server_metrics *metrics = NULL;
     CHECK_INT(server_access_log_open(&log_setup, &setup.access_log, NULL), WEIR_OK);
     CHECK_INT(weir_store_open("memory:1m", &setup.store, NULL), WEIR_OK);
