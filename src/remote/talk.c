@@ -140,11 +140,11 @@ static bool read_password(const char *path, char ret[4096])
 }
 
 /* An error reply becomes the reason, whatever it is about. It is a refusal if it is about us: who we
- * are, or what we asked for. Everything else (LOADING, MISCONF, a server that has no more room for
- * clients) is an outage, which passes. */
-static enum weir__talk_result refused(struct weir__talk *talk, const char *what)
+ * are, or what we `asked` for beyond a sign of life. Everything else (LOADING, MISCONF, a server that
+ * has no more room for clients, a proxy without one) is an outage, which passes. */
+static enum weir__talk_result refused(struct weir__talk *talk, const char *what, bool asked)
 {
-    static const char *const about_us[] = {"NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "ERR "};
+    static const char *const about_us[] = {"NOAUTH", "WRONGPASS", "NOPERM", "DENIED"};
     const struct weir__resp_node *node = &talk->nodes[0];
     snprintf(talk->why, WEIR__WHY_SIZE, "%s: %.*s", what, (int)(node->len > 160 ? 160 : node->len),
              talk->data + node->at);
@@ -154,14 +154,15 @@ static enum weir__talk_result refused(struct weir__talk *talk, const char *what)
         if (weir__node_starts(talk->data, node, about_us[i]))
             return WEIR__TALK_REFUSED;
     }
-    return WEIR__TALK_FAILED;
+    return asked && weir__node_starts(talk->data, node, "ERR ") ? WEIR__TALK_REFUSED
+                                                                : WEIR__TALK_FAILED;
 }
 
 static enum weir__talk_result expect_ok(struct weir__talk *talk, const char *what)
 {
     enum weir__talk_result result = weir__talk_read(talk);
     if (result == WEIR__TALK_OK && talk->nodes[0].type == WEIR__RESP_ERROR)
-        return refused(talk, what);
+        return refused(talk, what, true);
     return result;
 }
 
@@ -219,13 +220,22 @@ static enum weir__talk_result check_ready(struct weir__talk *talk, bool cluster)
         return result;
     if (talk->nodes[0].type == WEIR__RESP_ERROR &&
         !weir__node_starts(talk->data, &talk->nodes[0], "NOPERM"))
-        return refused(talk, "the server is not ready");
+        return refused(talk, "the server is not ready", false);
     result = weir__talk_read(talk);
     if (result || cluster || talk->nodes[0].type != WEIR__RESP_ARRAY || talk->reader.count < 2 ||
         !weir__node_starts(talk->data, &talk->nodes[1], "slave"))
         return result;
     snprintf(talk->why, WEIR__WHY_SIZE, "the server is a replica, which cannot decide");
     return WEIR__TALK_FAILED;
+}
+
+/* Whether the command that was just answered is there for us. No code tells of one that is not. */
+static bool has_command(const struct weir__talk *talk)
+{
+    const struct weir__resp_node *answer = &talk->nodes[0];
+    return answer->type != WEIR__RESP_ERROR ||
+           (!weir__node_starts(talk->data, answer, "ERR unknown command") &&
+            !weir__node_starts(talk->data, answer, "NOPERM"));
 }
 
 /* Whether the module lets tests set its clock: without arguments the command is refused, if it is there. */
@@ -236,7 +246,7 @@ static enum weir__talk_result probe_clock(struct weir__talk *talk, struct weir__
     if (result == WEIR__TALK_OK)
         result = weir__talk_read(talk);
     if (result == WEIR__TALK_OK)
-        ret->test_clock = weir__node_starts(talk->data, &talk->nodes[0], "ERR wrong number");
+        ret->test_clock = has_command(talk);
     return result;
 }
 
@@ -257,10 +267,7 @@ static enum weir__talk_result probe(struct weir__talk *talk, const struct weir__
         result = weir__talk_read(talk);
     if (result)
         return result;
-    const struct weir__resp_node *answer = &talk->nodes[0];
-    ret->module = answer->type != WEIR__RESP_ERROR ||
-                  (!weir__node_starts(talk->data, answer, "ERR unknown command") &&
-                   !weir__node_starts(talk->data, answer, "NOPERM"));
+    ret->module = has_command(talk);
     if (ret->module)
         return probe_clock(talk, ret);
     if (url->engine == WEIR__ENGINE_AUTO)
@@ -289,7 +296,7 @@ static enum weir__talk_result ask_library(struct weir__talk *talk, struct librar
     *ret = (struct library){0, 0};
     if (answer[0].type == WEIR__RESP_ERROR &&
         !weir__node_starts(talk->data, &answer[0], "ERR Function not found"))
-        return refused(talk, "engine=function");
+        return refused(talk, "engine=function", true);
     if (answer[0].type == WEIR__RESP_ARRAY && answer[0].len == 2 &&
         answer[1].type == WEIR__RESP_INTEGER && answer[2].type == WEIR__RESP_INTEGER)
         *ret = (struct library){answer[1].integer, answer[2].integer};
@@ -324,7 +331,7 @@ static enum weir__talk_result bring_library(struct weir__talk *talk)
         snprintf(what, sizeof what,
                  "engine=function: the library weir, version %lld, cannot be replaced",
                  (long long)there.version);
-    return refused(talk, what);
+    return refused(talk, what, true);
 }
 
 enum weir__talk_result weir__handshake(const struct weir__redis_url *url,
