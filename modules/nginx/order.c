@@ -119,12 +119,12 @@ void ngx_http_weir_order_done(ngx_http_weir_order_t *order, ngx_http_weir_job_t 
         ngx_queue_add(&older->waiters, &turn->waiters);
         return;
     }
-    while (!ngx_queue_empty(&turn->waiters)) {
-        ngx_http_weir_turn_t *next =
-            ngx_queue_data(ngx_queue_head(&turn->waiters), ngx_http_weir_turn_t, link);
-        ngx_queue_remove(&next->link);
-        next->waits = 0;
-        if (--next->job->blocked == 0)
-            ngx_http_weir_jobs_put(ret, next->job);
+    for (ngx_queue_t *it = ngx_queue_head(&turn->waiters); it != &turn->waiters;) {
+        ngx_http_weir_turn_t *waiter = ngx_queue_data(it, ngx_http_weir_turn_t, link);
+        it = ngx_queue_next(it);
+        waiter->waits = 0;
+        if (--waiter->job->blocked == 0)
+            ngx_http_weir_jobs_put(ret, waiter->job);
     }
+    ngx_queue_init(&turn->waiters);
 }
