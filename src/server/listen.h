@@ -25,6 +25,17 @@ const char *server_program(void);
  * comes one int: SERVER_READY, or the errno why it could not be started; or the end: it has ended. */
 int server_listeners_hand_over(char *const *argv, int *ret_ready);
 #define SERVER_READY (-1)
+/* ---- succession.c ---- */
+
+void server_hand_over(char *const *argv);
+/* A descriptor that can be read when the successor has something to say; -1: there is none. */
+int server_successor_says(void);
+/* Hears it; true: it is ready. */
+bool server_successor_is_ready(void);
+/* Gives up one that takes too long. */
+void server_look_after_successor(void);
+void server_reap(void);
+
 /* Tells the process that started us that we are ready. */
 void server_listeners_taken_over(void);
 /* Removes the files of local sockets that are ours, unless another process goes on with them. */

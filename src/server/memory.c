@@ -18,6 +18,7 @@
 #define MIB (UINT64_C(1) << 20)
 #define PROGRAM_BYTES (24 * MIB)
 #define CONNECTION_BYTES (UINT64_C(16) << 10)
+#define TLS_CONNECTION_BYTES (UINT64_C(48) << 10)
 #define KEPT_LEAST (4 * MIB)
 #define CONNECTIONS_LEAST 64
 #define UNBOUND (UINT64_C(1) << 60) /* how version 1 writes that there is no bound: larger */
@@ -100,14 +101,14 @@ uint64_t server_cgroup_bound(const char *root)
 
 /* ---- what follows from it ---- */
 
-bool server_memory_fit(uint64_t bound, uint64_t store_bytes, struct server_memory *memory)
+bool server_memory_fit(uint64_t bound, uint64_t store_bytes, bool tls, struct server_memory *memory)
 {
     if (bound == 0)
         return false;
     uint64_t taken = PROGRAM_BYTES + store_bytes;
     uint64_t half = bound > taken ? (bound - taken) / 2 : 0;
     uint64_t kept = half > KEPT_LEAST ? half : KEPT_LEAST;
-    uint64_t connections = half / CONNECTION_BYTES;
+    uint64_t connections = half / (tls ? TLS_CONNECTION_BYTES : CONNECTION_BYTES);
     connections = connections > CONNECTIONS_LEAST ? connections : CONNECTIONS_LEAST;
     bool less = kept < memory->kept || connections < memory->connections;
     memory->kept = kept < memory->kept ? kept : memory->kept;

@@ -14,6 +14,7 @@ struct server_memory {
     uint64_t connections; /* how many */
 };
 /* Lowers both to what fits into a bound beside a store of that size; whether that changed anything. */
-bool server_memory_fit(uint64_t bound, uint64_t store_bytes, struct server_memory *memory);
+bool server_memory_fit(uint64_t bound, uint64_t store_bytes, bool tls,
+                       struct server_memory *memory);
 
 #endif

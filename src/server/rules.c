@@ -371,7 +371,8 @@ int server_rules_load(struct server *server, weir_error *err)
     int code = load(server, err);
     pthread_mutex_unlock(&load_lock);
     server_metrics_reloaded(server->metrics, code == 0, weir__clock_us());
-    for (int i = 0; i < server->thread_count && code == 0; i++)
+    bool all = code == 0 && atomic_load(&server->ready); /* before that, threads are still made */
+    for (int i = 0; all && i < server->thread_count; i++)
         server_thread_wake(server->threads[i]);
     return code;
 }

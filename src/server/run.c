@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "server/demo.h"
+#include "server/errands.h"
 #include "server/listen.h"
 #include "server/memory.h"
 #include "server/notify.h"
@@ -26,7 +27,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,10 +34,7 @@
 #define EXIT_STORE 3
 #define FEW_CONNECTIONS 4096              /* worth a word */
 #define FILES_SPARE 64                    /* descriptors for what is no connection */
-#define SUCCESSOR_US INT64_C(60000000)    /* until one that is started must be ready */
 #define STORE_PATIENCE_US INT64_C(250000) /* for a lock that another process holds */
-#define LOST_LINES_US INT64_C(10000000)   /* between two lines about lost ones */
-#define EXPIRY_WARNING_S (7 * 86400)
 
 static struct server server;
 
@@ -86,7 +83,7 @@ static void fit_into_cgroup(void)
     if (lasting && weir_store_info(server.store, &zone))
         zone.size = 0;
     uint64_t bound = server_cgroup_bound("");
-    bool less = server_memory_fit(bound, lasting ? zone.size : 0, &memory);
+    bool less = server_memory_fit(bound, lasting ? zone.size : 0, server.tls, &memory);
     server.max_memory = memory.kept;
     server.config.max_connections = (int64_t)memory.connections;
     if (less)
@@ -250,160 +247,6 @@ static void tell_ready(void)
     server_listeners_taken_over();
 }
 
-/* ---- reloading, by a worker: whatever the files are, signals are heard ---- */
-
-enum { RELOAD_CHANGED = 1, RELOAD_SIGNAL };
-
-static void warn_of_expiry(const struct server *it)
-{
-    int64_t now = weir__clock_us() / 1000000, expires = it->tls ? server_tls_expires(it->tls) : 0;
-    if (expires > 0 && expires - now < EXPIRY_WARNING_S)
-        server_tell("the certificate %s %s %lld days", it->config.tls_cert,
-                    expires < now ? "has expired, for" : "expires in",
-                    llabs((long long)(expires - now)) / 86400);
-}
-
-static void reload(struct server *it, int reason)
-{
-    weir_error err;
-    const char *why = reason == RELOAD_SIGNAL ? "SIGHUP" : "a file has changed";
-    if (reason == RELOAD_CHANGED && !server_rules_stale(it))
-        return;
-    if (server_rules_load(it, &err)) {
-        server_tell("%s: nothing changed, %s", why, err.message);
-        return;
-    }
-    server_tell("%s: the policies%s are in force", why, it->tls ? " and certificates" : "");
-    warn_of_expiry(it);
-}
-
-/* ---- what may go wrong with disks: told once, or now and then ---- */
-
-static void look_at_zone(struct server *it)
-{
-    static enum weir__file_state told = WEIR__FILE_THERE;
-    enum weir__file_state state = weir__store_file_state(it->store);
-    if (state == told)
-        return;
-    told = state;
-    if (state == WEIR__FILE_GONE)
-        server_tell("the store %s was deleted or replaced while it is in use: this server goes on "
-                    "with what it has, others will not find it, and it is gone when this one ends",
-                    it->config.store_url);
-    else if (state == WEIR__FILE_TRUNCATED)
-        server_tell("the store %s was truncated while it is in use; remove it and start again",
-                    it->config.store_url);
-    else
-        server_tell("the store %s is where it was again", it->config.store_url);
-}
-
-/* Lines that were lost since it was last told; at most every ten seconds, and at the end. */
-static void look_at_log(const struct server *it, bool last)
-{
-    static uint64_t told;
-    static int64_t told_us;
-    struct server_access_log_state state;
-    if (!it->access_log)
-        return;
-    server_access_log_state(it->access_log, &state);
-    uint64_t lost = state.dropped + state.failed;
-    int64_t now = server_monotonic_us();
-    if (lost == told || (!last && told_us && now - told_us < LOST_LINES_US))
-        return;
-    server_tell("access log %s: %llu line%s lost: %s", it->config.access_log,
-                (unsigned long long)(lost - told), lost - told == 1 ? " was" : "s were",
-                state.failed && state.last_errno ? strerror(state.last_errno)
-                                                 : "it is not written as fast as lines come");
-    told = lost;
-    told_us = now;
-}
-
-/* Once a second, or by SIGHUP. */
-static void errands(struct server *it, int reason)
-{
-    look_at_zone(it);
-    if (reason == RELOAD_SIGNAL || it->config.watch)
-        reload(it, reason);
-}
-
-/* ---- handing over ---- */
-
-static struct {
-    pid_t pid; /* 0: none is under way */
-    bool ended;
-    int ready; /* it says there that it is ready */
-    int64_t until_us;
-} successor = {.ready = -1};
-
-static void forget_successor(void)
-{
-    close(successor.ready);
-    successor.ready = -1;
-    successor.pid = 0;
-}
-
-static void hand_over(char *const *argv)
-{
-    if (successor.pid > 0 || getpid() == 1) {
-        server_tell(successor.pid > 0
-                        ? "SIGUSR2: another process is taking over already"
-                        : "SIGUSR2: as process 1 it cannot hand over, its container would end");
-        return;
-    }
-    int pid = server_listeners_hand_over(argv, &successor.ready);
-    if (pid < 0) {
-        server_tell("SIGUSR2: cannot start %s: %s; this process goes on", server_program(),
-                    strerror(errno));
-        return;
-    }
-    successor.pid = pid;
-    successor.ended = false;
-    successor.until_us = server_monotonic_us() + SUCCESSOR_US;
-    server_tell("SIGUSR2: process %d is started from %s", pid, server_program());
-}
-
-/* What the successor says; true: it is ready. */
-static bool hear_successor(void)
-{
-    int failed = 0;
-    ssize_t got = read(successor.ready, &failed, sizeof failed);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return false;
-    if (got == sizeof failed && failed == SERVER_READY) {
-        server_tell("process %d takes over", successor.pid);
-        return true;
-    }
-    if (got == sizeof failed)
-        server_tell("SIGUSR2: cannot start %s: %s; this process goes on", server_program(),
-                    strerror(failed));
-    else
-        server_tell("process %d could not take over: it ended before it was ready; this process "
-                    "goes on",
-                    successor.pid);
-    if (!successor.ended)
-        kill(successor.pid, SIGKILL); /* one that has let go of us will never say more */
-    forget_successor();
-    return false;
-}
-
-static void look_after_successor(void)
-{
-    if (successor.pid == 0 || server_monotonic_us() < successor.until_us)
-        return;
-    server_tell("process %d is not ready after %d s and is killed; this process goes on",
-                successor.pid, (int)(SUCCESSOR_US / 1000000));
-    if (!successor.ended)
-        kill(successor.pid, SIGKILL);
-    forget_successor();
-}
-
-static void reap(void)
-{
-    pid_t pid;
-    while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
-        successor.ended = successor.ended || pid == successor.pid;
-}
-
 /* ---- signals ---- */
 
 /* Waits; true: a second signal came, so that nothing more is waited for. */
@@ -415,7 +258,7 @@ static bool wait_for_signal(const sigset_t *signals, int64_t until, bool (*done)
         if (got == SIGTERM || got == SIGINT)
             return true;
         if (got == SIGCHLD)
-            reap();
+            server_reap();
     }
     return false;
 }
@@ -455,15 +298,15 @@ static bool handle_signal(int number, char *const *argv)
     case SIGINT:
         return true;
     case SIGHUP:
-        server_workers_errand(server.workers, errands, RELOAD_SIGNAL);
+        server_workers_errand(server.workers, server_errands, SERVER_BY_SIGNAL);
         if (server.access_log)
             server_access_log_reopen(server.access_log);
         break;
     case SIGUSR2:
-        hand_over(argv);
+        server_hand_over(argv);
         break;
     case SIGCHLD:
-        reap();
+        server_reap();
         break;
     default:
         break;
@@ -477,22 +320,22 @@ static void serve(const sigset_t *signals, char *const *argv)
     int told = signalfd(-1, signals, SFD_NONBLOCK | SFD_CLOEXEC);
     for (bool over = told < 0; !over;) {
         struct pollfd wait[] = {{.fd = told, .events = POLLIN},
-                                {.fd = successor.ready, .events = POLLIN}};
+                                {.fd = server_successor_says(), .events = POLLIN}};
         struct signalfd_siginfo info;
         poll(wait, WEIR__COUNT(wait), 1000);
         while (!over && read(told, &info, sizeof info) == sizeof info)
             over = handle_signal((int)info.ssi_signo, argv);
-        if (!over && successor.pid > 0 && wait[1].revents && hear_successor()) {
+        if (!over && wait[1].revents && server_successor_is_ready()) {
             atomic_store(&server.handed_over, true);
             over = true;
         }
-        look_after_successor();
+        server_look_after_successor();
         if (server_monotonic_us() - ticked < 1000000)
             continue;
         ticked += 1000000;
         server_metrics_tick(server.metrics, weir__clock_us());
-        look_at_log(&server, false);
-        server_workers_errand(server.workers, errands, RELOAD_CHANGED);
+        server_look_at_log(&server, false);
+        server_workers_errand(server.workers, server_errands, SERVER_BY_TIME);
     }
     if (told >= 0)
         close(told);
@@ -533,13 +376,13 @@ int server_run(const struct server_config *config, char *const *argv)
     }
     atomic_store(&server.ready, true);
     greet();
-    warn_of_expiry(&server);
+    server_warn_of_expiry(&server);
     tell_ready();
     if (server.config.demo_load)
         server_demo_start(&server);
     serve(&signals, argv);
     drain(&signals);
-    look_at_log(&server, true);
+    server_look_at_log(&server, true);
     close_all();
     return 0;
 }

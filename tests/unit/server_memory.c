@@ -76,17 +76,22 @@ static void test_bounds(void)
 static void test_fit(void)
 {
     struct server_memory memory = {256 * MIB, 20000};
-    CHECK(!server_memory_fit(0, 64 * MIB, &memory));
+    CHECK(!server_memory_fit(0, 64 * MIB, false, &memory));
     CHECK(memory.kept == 256 * MIB && memory.connections == 20000);
-    CHECK(!server_memory_fit(4096 * MIB, 64 * MIB, &memory));
+    CHECK(!server_memory_fit(4096 * MIB, 64 * MIB, false, &memory));
     CHECK(memory.kept == 256 * MIB && memory.connections == 20000);
-    CHECK(server_memory_fit(128 * MIB, 64 * MIB, &memory));
+    CHECK(server_memory_fit(128 * MIB, 64 * MIB, false, &memory));
     CHECK(memory.kept == 20 * MIB && memory.connections == 1280);
     memory = (struct server_memory){256 * MIB, 20000};
-    CHECK(server_memory_fit(16 * MIB, 64 * MIB, &memory)); /* less than the store: the least */
+    CHECK(
+        server_memory_fit(16 * MIB, 64 * MIB, false, &memory)); /* less than the store: the least */
     CHECK(memory.kept == 4 * MIB && memory.connections == 64);
+    memory = (struct server_memory){256 * MIB, 20000};
+    CHECK(server_memory_fit(128 * MIB, 64 * MIB, true,
+                            &memory)); /* connections with TLS are larger */
+    CHECK(memory.kept == 20 * MIB && memory.connections == 426);
     memory = (struct server_memory){5 * MIB, 10};
-    CHECK(!server_memory_fit(128 * MIB, 64 * MIB, &memory));
+    CHECK(!server_memory_fit(128 * MIB, 64 * MIB, false, &memory));
     CHECK(memory.kept == 5 * MIB && memory.connections == 10);
 }
 
