@@ -189,28 +189,35 @@ static void check_bounds(const struct machine *m, const weir_decision *d)
            shown(d));
 }
 
+/* How much a row binds: of the denied the longest wait, never above all; else what is left, the least first. */
+static int64_t binds(const weir_decision *row, bool allowed)
+{
+    if (allowed)
+        return -row->remaining;
+    if (row->allowed)
+        return -1;
+    return row->retry_after_us == WEIR_NEVER ? INT64_MAX : row->retry_after_us;
+}
+
 /* The folded answer out of the rows, worked out anew. */
 static void check_fold(const weir_decision *rows, size_t n, const weir_decision *folded)
 {
-    bool allowed = true, never = false;
-    weir_decision want = {.limit = INT64_MAX, .remaining = INT64_MAX};
+    bool allowed = true;
+    int64_t reset = 0, delay = 0;
+    size_t binding = n - 1;
     for (size_t i = 0; i < n; i++) {
         allowed = allowed && rows[i].allowed;
-        never = never || rows[i].retry_after_us == WEIR_NEVER;
-        want.limit = weir__min(want.limit, rows[i].limit);
-        want.remaining = weir__min(want.remaining, rows[i].remaining);
-        want.retry_after_us = weir__max(want.retry_after_us, rows[i].retry_after_us);
-        want.reset_after_us = weir__max(want.reset_after_us, rows[i].reset_after_us);
-        want.delay_us = weir__max(want.delay_us, rows[i].delay_us);
+        reset = weir__max(reset, rows[i].reset_after_us);
+        delay = weir__max(delay, rows[i].delay_us);
     }
-    EXPECT(folded->allowed == allowed && folded->limit == want.limit &&
-               folded->remaining == want.remaining &&
-               folded->retry_after_us == (never ? WEIR_NEVER : want.retry_after_us) &&
-               folded->reset_after_us == want.reset_after_us &&
-               folded->delay_us == (allowed ? want.delay_us : 0),
+    while (n-- > 0) /* from the end, so that the first of equals is found last */
+        binding = binds(&rows[n], allowed) >= binds(&rows[binding], allowed) ? n : binding;
+    EXPECT(folded->binding == binding, "binding %d, expected %zu", folded->binding, binding);
+    EXPECT(folded->allowed == allowed && folded->limit == rows[binding].limit &&
+               folded->remaining == rows[binding].remaining &&
+               folded->retry_after_us == rows[binding].retry_after_us &&
+               folded->reset_after_us == reset && folded->delay_us == (allowed ? delay : 0),
            "%s is not the fold", shown(folded));
-    EXPECT(folded->binding < n && (allowed || !rows[folded->binding].allowed), "binding %d",
-           folded->binding);
 }
 
 static weir_decision peek(struct machine *m, const char *key, int64_t at, int64_t c, int64_t wait)
@@ -270,10 +277,10 @@ static void try_reset(struct machine *m, const weir_decision *d)
     }
 }
 
-/* remaining: that much goes at once, one more does not. */
+/* remaining: that much goes at once, one more does not; of a denial it is the binding limit's alone. */
 static void try_remaining(struct machine *m, const weir_decision *d)
 {
-    if (is_guava(m->limit) || d->remaining < 1 || d->remaining >= WEIR_COST_MAX)
+    if (!d->allowed || is_guava(m->limit) || d->remaining < 1 || d->remaining >= WEIR_COST_MAX)
         return;
     weir_decision all = peek(m, m->key, m->clock.now_us, d->remaining, WEIR_WAIT_DEFAULT);
     weir_decision more = peek(m, m->key, m->clock.now_us, d->remaining + 1, WEIR_WAIT_DEFAULT);
@@ -294,7 +301,7 @@ static void ask(struct machine *m)
 
 static bool same_judgement(const weir_decision *a, const weir_decision *b)
 {
-    return a->allowed == b->allowed && a->limit == b->limit &&
+    return a->allowed == b->allowed && (a->binding != b->binding || a->limit == b->limit) &&
            a->retry_after_us == b->retry_after_us && a->delay_us == b->delay_us;
 }
 
@@ -318,7 +325,8 @@ static void take(struct machine *m, bool acquire)
     check_bounds(m, &d);
     EXPECT(d.charged == (d.allowed ? c : 0), "charged %lld", (long long)d.charged);
     weir_decision after = peek(m, m->key, m->clock.now_us, 0, WEIR_WAIT_DEFAULT);
-    EXPECT(after.remaining == d.remaining && after.reset_after_us == d.reset_after_us,
+    EXPECT((after.binding != d.binding || after.remaining == d.remaining) &&
+               after.reset_after_us == d.reset_after_us,
            "%s: take %s, then peek %s", weir_limit_text(m->limit), shown(&d), shown(&after));
     if (d.charged > 0) {
         m->changed[key_index(m)] = false;
@@ -335,8 +343,8 @@ static void settle(struct machine *m)
     char receipt[WEIR_RECEIPT_SIZE];
     weir_receipt(&m->taken[fuzz_byte(&m->input) % KEPT], receipt);
     int code = weir_settle(m->store, weir_text(m->key), m->limit, receipt, cost(m), NULL);
-    EXPECT(code == 0 || code == WEIR_EUNSUPPORTED || code == WEIR_EFULL, "settle: %s",
-           weir_strerror(code));
+    EXPECT(code == 0 || code == WEIR_EUNSUPPORTED || code == WEIR_EFULL || code == WEIR_ESETTLED,
+           "settle: %s", weir_strerror(code));
     wrote(m);
 }
 
