@@ -187,7 +187,7 @@ local value, skip, size, added = holder.value, holder.skip, holder.size, holder.
 if value then
     --@use state.whole
 end
-local parts, live = {'\247\1'}, 0
+local parts, live = {'\247\1', nil, nil}, 0
 for i = 1, #holder.sections do
     local s = holder.sections[i]
     local bytes, pos = s[S_BYTES], s[S_POS]

@@ -63,7 +63,7 @@ local held = {}
 for i = 1, #KEYS do
     local key = KEYS[i]
     if not held[key] then
-        local sections, marks_pos, marks_until = {}, false, 0
+        local sections, marks_pos, marks_until = {nil, nil}, false, 0
         --@use state.fetch
         if value then
             --@use state.walk
@@ -132,7 +132,7 @@ return shown
 
 -- For each key: cost, how many limits, and each limit's seven numbers.
 --@block limits
-local ops, rows, from, limit_count, leased, all, salt, left = {}, {}, 5, 0, false, true, 0, 0
+local ops, rows, from, limit_count, leased, all, salt, left = {nil, nil}, {nil, nil}, 5, 0, false, true, 0, 0
 local judging = verb <= PEEK or verb == ACQUIRE
 for k = 1, #KEYS do
     local key = KEYS[k]
