@@ -44,8 +44,13 @@ def series_of(text):
 
 
 def exported():
-    """What a server that has decided a few things prints."""
-    with weir_server.Server("--access-log log", policies=POLICIES) as server, http_client.Client(server.port) as client:
+    """What a server that has decided a few things prints, one with TLS."""
+    server = weir_server.Server("--access-log log --listen-tls 127.0.0.1:0 --tls-cert cert.pem --tls-key key.pem",
+                                policies=POLICIES)
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout",
+                    "key.pem", "-out", "cert.pem", "-days", "2", "-subj", "/CN=localhost"], cwd=server.folder, check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with server, http_client.Client(server.port) as client:
         for _ in range(2):
             client.get("/v1/take", attr_path="/api/x", attr_user="ann")
         return series_of(client.get("/metrics").body.decode())
@@ -144,7 +149,7 @@ def test_kubernetes(check):
     check(documents["Service"]["spec"]["ports"][0]["targetPort"] in ports, "kubernetes: the service's port is the container's")
     mounts = {mount["name"] for mount in container["volumeMounts"]}
     check.equal(mounts, {volume["name"] for volume in pod["volumes"]}, "kubernetes: volumes are mounted")
-    delay = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    delay = int(container["args"][container["args"].index("--shutdown-delay") + 1].rstrip("s"))
     check(pod["terminationGracePeriodSeconds"] > delay + 10, "kubernetes: time to drain is left")
     peers = re.search(r"peers=(\d+)", " ".join(container["args"]))
     check.equal(int(peers[1]), pods["replicas"], "kubernetes: peers is the number of replicas")
