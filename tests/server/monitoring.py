@@ -155,7 +155,7 @@ def test_kubernetes(check):
     check.equal(int(peers[1]), pods["replicas"], "kubernetes: peers is the number of replicas")
     files = {"policies.yaml": documents["ConfigMap"]["data"]["policies.yaml"], "token": "a\n", "admin-token": "b\n"}
     words = [{"/etc/weir/policies.yaml": "policies.yaml", "/run/secrets/weir/token": "token",
-              "/run/secrets/weir/admin-token": "admin-token", f"{delay}s": "0s"}.get(word, word) for word in container["args"]]
+              "/run/secrets/weir/admin-token": "admin-token", f"{delay}s": "1ms"}.get(word, word) for word in container["args"]]
     words = [re.sub(r"//[^/?]*", "//127.0.0.1:1", word) if word.startswith("redis:") else word for word in words]
     with weir_server.Server(words, files=files, env={"WEIR_RECEIPT_SECRET": "x" * 32}) as server, \
             http_client.Client(server.port) as client:
