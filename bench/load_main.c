@@ -26,7 +26,8 @@ static const char usage[] =
     "  --warmup S       before the clock starts (0)\n"
     "  --keys N         (100000)  --order random|each|fresh   fresh: never seen, from --first N "
     "on\n"
-    "  --rate R         requests a second by a fixed schedule; without it, as fast as answered\n"
+    "  --rate R         requests a second by a fixed schedule; max, or without it: as fast as "
+    "answered\n"
     "  --cpu-of PID     counts that process's CPU time over the same while\n";
 
 struct settings {
@@ -107,7 +108,7 @@ static void read_option(struct settings *to, const char *name, const char *value
     else if (!strcmp(name, "--first"))
         to->first = whole(name, value, 0, UINT64_C(9999999999));
     else if (!strcmp(name, "--rate"))
-        to->rate = decimal(name, value, 1e8);
+        to->rate = !strcmp(value, "max") ? 0 : decimal(name, value, 1e8);
     else if (!strcmp(name, "--cpu-of"))
         to->pid = whole(name, value, 1, INT32_MAX);
     else if (!strcmp(name, "--order"))

@@ -104,7 +104,7 @@ def beside(loader, given, servers):
         for name, crowd in crowds.items():
             progress(f"beside pipelines: round {number + 1} of {given.rounds}, {name}")
             found[name].append(loader.run(honest, "--rate", HONEST_RATE, "--keys", 1000, "--seconds", 2 * given.seconds,
-                                          and_then=(crowd, ()) if crowd else None))
+                                          and_then=(crowd, ("--rate", "max")) if crowd else None))
     progress("")
     print(f"\nan honest client, {HONEST_RATE:,} requests a second, beside connections whose pipelines are always full "
           f"({PIPELINE} takes, 16 of /metrics): µs")

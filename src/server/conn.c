@@ -272,7 +272,7 @@ static void settle_down(struct server_conn *conn)
 
 void server_conn_resume(struct server_conn *conn)
 {
-    server_turn_begin(conn->thread);
+    server_turn_begin(conn->thread, false);
     if (!conn->dead && !conn->queued)
         go_on(conn);
     settle_down(conn);
@@ -281,13 +281,13 @@ void server_conn_resume(struct server_conn *conn)
 /* What is left over first, then what has come since. Who has neither is watched for events again. */
 void server_conn_turn(struct server_conn *conn)
 {
-    server_turn_begin(conn->thread);
+    bool rest = conn->in_end > conn->in_start;
+    server_turn_begin(conn->thread, true);
     go_on(conn);
-    if (!conn->dead && wants_input(conn)) {
-        conn->bulk = read_and_feed(conn);
-        conn->yields = conn->bulk;
-    }
+    if (!conn->dead && wants_input(conn))
+        read_and_feed(conn);
     settle_down(conn);
+    server_turn_end(conn, rest);
 }
 
 /* Blocked by ourselves: nothing is fed, and what is said is kept. */
@@ -327,12 +327,12 @@ void server_conn_event(struct server_conn *conn, uint32_t events)
     }
     if (conn->queued) /* its turn tells */
         return;
-    server_turn_begin(conn->thread);
+    server_turn_begin(conn->thread, false);
     if (events & EPOLLOUT)
         settle_down(conn);
     if (conn->queued)
         return;
-    if (conn->bulk && wants_input(conn)) {
+    if (wants_input(conn) && server_turn_must_wait(conn)) {
         server_turn_queue(conn);
         watch_for(conn);
         return;
@@ -344,6 +344,7 @@ void server_conn_event(struct server_conn *conn, uint32_t events)
         server_conn_kill(conn); /* the peer is gone for good, and its events would not end */
     }
     settle_down(conn);
+    server_turn_end(conn, false);
 }
 
 /* ---- time ---- */

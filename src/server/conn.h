@@ -71,7 +71,7 @@ struct server_conn {
     bool closing;   /* nothing more is fed; closed when all is written and nothing is under way */
     bool yields;    /* its turn was over: there is more to feed */
     bool queued;    /* it waits for its next turn */
-    bool bulk;      /* it used up a turn, and has not been without work since */
+    bool bulk;      /* its last turn took long */
     bool lingering; /* all is written: what still comes is thrown away for a while */
     bool dead;      /* the socket is gone; freed when nothing is under way */
     enum server_access access; /* RESP: after AUTH */
@@ -120,7 +120,7 @@ struct server_thread {
     _Atomic(struct server_batch *) back;            /* a stack that askers push to */
     struct server_batch *returned, **returned_last; /* taken off it, in order */
     struct server_conn *queue_first, *queue_last;   /* those whose turn was over */
-    int64_t turn_us;                                /* when the turn at hand began */
+    int64_t turn_us, turn_until_us;                 /* when the turn at hand began, and may end */
     int events_left;                                /* not handled yet */
     struct server_batch **held;                     /* a heap by due_us */
     size_t held_count, held_room;
@@ -198,7 +198,11 @@ void server_flush(struct server_conn *conn);
 
 /* ---- turns.c ---- */
 
-void server_turn_begin(struct server_thread *thread);
+void server_turn_begin(struct server_thread *thread, bool queued);
+/* Notes whether it took long; `rest`: it was the rest of what did. */
+void server_turn_end(struct server_conn *conn, bool rest);
+/* Whether it took long the last time, and others are there now. */
+bool server_turn_must_wait(struct server_conn *conn);
 /* Whether a connection has been fed for long enough: then it stops, and is fed on behind the others. */
 bool server_turn_is_over(struct server_conn *conn);
 /* It is fed on when its turn comes. */

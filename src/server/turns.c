@@ -3,7 +3,8 @@
  * requests take, not by their bytes: forty bytes may ask for the metrics.
  *
  *     event ─► fed ─► all done                                           ─► epoll
- *                └─► its turn is over ─► queue ─► fed, one turn at a time ─┘  when it has nothing left
+ *       │        └─► its turn is over ─► queue ─► fed, one turn at a time ─┘  when it has nothing left
+ *       └─► it took long the last time ───┘
  *
  * What holds: a connection in the queue is not watched for input. Between two turns of the queue the loop
  * looks for events, so whoever asks little waits for one turn, however many ask much. Who is alone goes on.
@@ -13,12 +14,27 @@
 #include <assert.h>
 #include <sys/epoll.h>
 
-#define TURN_US 200
+#define TURN_US 200 /* of the queue */
+#define EVENT_US 10 /* on an event, nobody knowing how much there is */
+#define MUCH_US 50  /* who takes so long waits in the queue the next time */
 #define LAP_US 5000 /* even who is alone lets the loop look at the time */
 
-void server_turn_begin(struct server_thread *thread)
+void server_turn_begin(struct server_thread *thread, bool queued)
 {
     thread->turn_us = server_monotonic_us();
+    thread->turn_until_us = thread->turn_us + (queued ? TURN_US : EVENT_US);
+}
+
+void server_turn_end(struct server_conn *conn, bool rest)
+{
+    bool much = conn->queued || server_monotonic_us() - conn->thread->turn_us >= MUCH_US;
+    conn->bulk = much || (rest && conn->bulk);
+}
+
+bool server_turn_must_wait(struct server_conn *conn)
+{
+    const struct server_thread *thread = conn->thread;
+    return conn->bulk && (thread->queue_first || thread->events_left > 0 || thread->returned);
 }
 
 /* Whether anything else is to be done. */
@@ -41,13 +57,13 @@ static bool turn_is_wanted(struct server_conn *conn, int64_t now_us)
 bool server_turn_is_over(struct server_conn *conn)
 {
     int64_t now_us = server_monotonic_us();
-    if (now_us - conn->thread->turn_us < TURN_US)
+    if (now_us < conn->thread->turn_until_us)
         return false;
     if (turn_is_wanted(conn, now_us)) {
         conn->yields = true;
         return true;
     }
-    conn->thread->turn_us = now_us;
+    conn->thread->turn_until_us = now_us + TURN_US;
     return false;
 }
 
@@ -56,7 +72,7 @@ void server_turn_queue(struct server_conn *conn)
     struct server_thread *thread = conn->thread;
     if (conn->queued)
         return;
-    conn->queued = conn->bulk = true;
+    conn->queued = true;
     conn->queue_next = NULL;
     conn->queue_prev = thread->queue_last;
     if (thread->queue_last)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Connections take turns: who asks little does not wait for who asks much; and a stream that stalls is ended, whether its
 peer says anything or not. The server is stopped while everybody asks, so that all questions are there when it goes on."""
+import pathlib
 import signal
 import socket
 import struct
@@ -25,19 +26,45 @@ class Stopped:
 
     def __enter__(self):
         self.server.signal(signal.SIGSTOP)
+        assert self.server.wait_for(self.stands_still), "it does not stop"
+
+    def stands_still(self):
+        tasks = pathlib.Path(f"/proc/{self.server.process.pid}/task").glob("*/stat")
+        return all(task.read_text(encoding="ascii").rpartition(")")[2].split()[0] == "T" for task in tasks)
 
     def __exit__(self, *_):
         self.server.signal(signal.SIGCONT)
 
 
-def done_before(server, client, protocol, ask):
+# What is sent through a socket file is there at once, however busy the machine is.
+
+def local(server):
+    one = socket.socket(socket.AF_UNIX)
+    one.settimeout(weir_server.PATIENCE_SECONDS)
+    one.connect(str(server.folder / "weir.sock"))
+    return one
+
+
+class Web(http_client.Client):
+    def __init__(self, server):
+        self.socket = local(server)
+        self.stream = self.socket.makefile("rb", 1 << 16)
+
+
+class Redis(resp.Client):
+    def __init__(self, server):
+        self.socket = local(server)
+        self.stream = self.socket.makefile("rb", 1 << 16)
+
+
+def done_before(server, probe, protocol, ask):
     """How many requests of a protocol are done when a probe, which asks behind all of `ask`, is answered."""
-    before = abuse_tools.total(abuse_tools.metrics(server, client), "weir_requests_total", protocol=protocol)
+    before = abuse_tools.total(abuse_tools.metrics(server, probe), "weir_requests_total", protocol=protocol)
+    probe.get("/healthz")  # its last request took no time, for all that the server knows
     with Stopped(server):
         ask()
-        client.send(get("/healthz") + get("/metrics"))
-    assert client.read().body == b"OK\n"
-    text = client.read().body.decode()
+        probe.send(get("/metrics"))
+    text = probe.read().body.decode()
     pairs = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     values = {name: float(value) for name, value in pairs}
     return abuse_tools.total(values, "weir_requests_total", protocol=protocol) - before
@@ -45,21 +72,34 @@ def done_before(server, client, protocol, ask):
 
 def test_probe_beside_much(check):
     """A probe is answered after a turn of the others, not after all that they have sent."""
-    with weir_server.Server("--threads 1") as server, http_client.Client(server.port) as probe:
-        with http_client.Client(server.port) as client:
+    with weir_server.Server("--threads 1 --listen unix:weir.sock") as server, Web(server) as probe:
+        with Web(server) as client:
             client.get("/healthz")
             done = done_before(server, probe, "http", lambda: client.send(request("HEAD", "/metrics") * 1000))
             check(done < 100, f"beside metrics in a pipeline: {done} were told first")
-        with server.client() as client:
+        with Redis(server) as client:
             client.call("PING")
-            takes = resp.encode(("WEIR.TAKE", "k", LIMIT)) * 5000
+            takes = resp.encode(("WEIR.TAKE", "k", LIMIT)) * 1500
             done = done_before(server, probe, "resp", lambda: client.socket.sendall(takes))
             check(done < 600, f"beside takes in a pipeline: {done} were done first")
-        with h2_frames.Peer(server.port) as peer:
-            peer.ping()
+        with local(server) as peer:
+            peer.sendall(h2_frames.PREFACE + h2_frames.settings())
+            peer.recv(1 << 16)
             streams = b"".join(headers(1 + 2 * i, h2_frames.request("/metrics")) for i in range(100))
-            done = done_before(server, probe, "http", lambda: peer.send(streams))
+            done = done_before(server, probe, "http", lambda: peer.sendall(streams))
             check(done < 50, f"beside metrics on a hundred streams: {done} were told first")
+
+
+def test_probe_beside_many(check):
+    """Those who ask much wait in line, so that a probe waits for little of each, not for all."""
+    with weir_server.Server("--threads 1 --listen unix:weir.sock") as server, Web(server) as probe:
+        crowd = [Redis(server) for _ in range(16)]
+        takes = [("WEIR.TAKE", "k", LIMIT)] * 1000
+        for client in crowd:
+            client.pipeline(takes, len(takes))
+        burst = b"".join(map(resp.encode, takes))
+        done = done_before(server, probe, "resp", lambda: [client.socket.sendall(burst) for client in crowd])
+        check(done < 4000, f"of 16,000 takes {done} were done first")
 
 
 def test_all_in_order(check):
