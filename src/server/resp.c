@@ -416,9 +416,9 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
     }
     uint64_t commands = 0;
     while (state && at < len && server_conn_goes_on(conn) && !is_over(conn)) {
-        if (commands % SERVER_BATCH_MAX == SERVER_BATCH_MAX - 1 && server_turn_is_over(conn))
-            break;
         if (!server_batch_has_room(conn) && !server_batch_finish(conn))
+            break;
+        if (commands > 0 && commands % SERVER_BATCH_MAX == 0 && server_turn_is_over(conn))
             break;
         if (WEIR__UNLIKELY(state->guarded))
             state->reader.limits = conn->access == SERVER_NOBODY ? small_limits : limits;
