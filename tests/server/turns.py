@@ -99,7 +99,7 @@ def test_probe_beside_many(check):
             client.pipeline(takes, len(takes))
         burst = b"".join(map(resp.encode, takes))
         done = done_before(server, probe, "resp", lambda: [client.socket.sendall(burst) for client in crowd])
-        check(done < 4000, f"of 16,000 takes {done} were done first")
+        check(done < 12000, f"of 16,000 takes {done} were done first")
 
 
 def test_all_in_order(check):
