@@ -25,7 +25,7 @@ import time
 
 import answers
 
-OVERLOAD = re.compile(r"too (much|many)|could be reached|busy|no room|not ready|out of reach|try again|overload|LOADING|later",
+OVERLOAD = re.compile(r"too (much|many)|max number of clients|could be reached|busy|no room|not ready|out of reach|try again|overload|LOADING|later",
                       re.I)
 ANSWER_SECONDS = 60.0  # however busy the machine is
 READ_BYTES = 1 << 18
@@ -287,7 +287,7 @@ class Player:
         if isinstance(answer, tuple):
             wrong = self.wrong_http(conn, wanted, *answer)
         else:
-            wrong = self.wrong_resp(wanted, answer)
+            wrong = self.wrong_resp(conn, wanted, answer)
         if wrong:
             raise Finding(f"connection {conn.number}{f' stream {stream}' if stream else ''}: "
                           f"wanted {' '.join(wanted)}, got {wrong}")
@@ -302,6 +302,7 @@ class Player:
             status = told or 200
         if status == 503:
             self.counts["503"] += 1
+            conn.loose = conn.loose or self.world.may_refuse  # it may be sent away with these words
             return None
         told_all = f"{status} {body[:300]}"
         if status >= 500 and wanted[0] not in ("status", "head"):
@@ -325,12 +326,14 @@ class Player:
             return told_all
         return None
 
-    def wrong_resp(self, wanted, answer):
-        if isinstance(answer, RuntimeError) and wanted[0] not in ("any", "text"):
+    def wrong_resp(self, conn, wanted, answer):
+        if isinstance(answer, RuntimeError):
             if OVERLOAD.search(str(answer)):
                 self.counts["503"] += 1
+                conn.loose = conn.loose or self.world.may_refuse
                 return None
-            return f"-{answer}"
+            if wanted[0] not in ("any", "text"):
+                return f"-{answer}"
         if wanted[0] == "limit":
             if not isinstance(answer, list) or len(answer) < 5 or answer[1] != int(wanted[1]):
                 return repr(answer)[:300]
