@@ -264,7 +264,7 @@ class Player:
         due, conn_wants = conn.due(), list(conn.wants) or list(conn.streams.items())
         goaway = getattr(conn.parser, "ended", None)
         self.drop(conn)
-        if due and not conn.loose and not (self.world.may_refuse and not conn.parser):
+        if due and not conn.loose and not self.world.may_refuse:  # beyond the bound only probes are answered
             raise Finding(f"connection {conn.number} was ended with {due} answers due, the first of them {conn_wants[0]}"
                           f"{f', GOAWAY {goaway}' if goaway else ''}")
 
