@@ -18,12 +18,18 @@ static bool multiplexed(const struct server_conn *conn)
     return conn->protocol == &server_h2;
 }
 
-static bool wants_input(const struct server_conn *conn)
+/* Whether it is to be read at all; one that waits for its turn stays watched, and its events are ignored:
+ * that is cheaper than telling epoll twice. */
+static bool takes_input(const struct server_conn *conn)
 {
     if (conn->lingering)
         return true;
-    return server_conn_goes_on(conn) && !conn->yields && !conn->queued &&
-           (conn->inflight == 0 || multiplexed(conn));
+    return server_conn_goes_on(conn) && (conn->inflight == 0 || multiplexed(conn));
+}
+
+static bool wants_input(const struct server_conn *conn)
+{
+    return takes_input(conn) && !conn->yields && !conn->queued;
 }
 
 /* A page or proxy that agreed on HTTP in the handshake speaks nothing else. */
@@ -44,7 +50,7 @@ static void watch_for(struct server_conn *conn)
 {
     bool out = (conn->blocked && !conn->quiet_until_us) ||
                (conn->tls && server_tls_wants_write(conn->tls));
-    uint32_t events = (wants_input(conn) ? EPOLLIN : 0) | (out ? EPOLLOUT : 0) |
+    uint32_t events = (takes_input(conn) ? EPOLLIN : 0) | (out ? EPOLLOUT : 0) |
                       (conn->works[SERVER_LANE_PLAY] > 0 ? EPOLLRDHUP : 0);
     struct epoll_event event = {.events = events, .data.ptr = conn};
     if (conn->dead || events == conn->events)
@@ -334,7 +340,6 @@ void server_conn_event(struct server_conn *conn, uint32_t events)
         return;
     if (wants_input(conn) && server_turn_must_wait(conn)) {
         server_turn_queue(conn);
-        watch_for(conn);
         return;
     }
     if (!conn->dead && wants_input(conn) && events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {

@@ -6,7 +6,7 @@
  *       │        └─► its turn is over ─► queue ─► fed, one turn at a time ─┘  when it has nothing left
  *       └─► it took long the last time ───┘
  *
- * What holds: a connection in the queue is not watched for input. Between two turns of the queue the loop
+ * What holds: a connection in the queue is not read. After a turn of the queue, or a few short ones, the loop
  * looks for events, so whoever asks little waits for one turn, however many ask much. Who is alone goes on.
  */
 #include "server/conn.h"
@@ -100,10 +100,13 @@ void server_turn_leave(struct server_conn *conn)
 
 void server_turn_next(struct server_thread *thread)
 {
-    struct server_conn *conn = thread->queue_first;
-    if (!conn)
-        return;
-    server_turn_leave(conn);
-    assert(!conn->dead);
-    server_conn_turn(conn);
+    int64_t until_us = thread->queue_first ? server_monotonic_us() + TURN_US : 0;
+    struct server_conn *conn;
+    while ((conn = thread->queue_first)) {
+        server_turn_leave(conn);
+        assert(!conn->dead);
+        server_conn_turn(conn);
+        if (server_monotonic_us() + MUCH_US >= until_us)
+            break;
+    }
 }
