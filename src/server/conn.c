@@ -342,7 +342,9 @@ void server_conn_event(struct server_conn *conn, uint32_t events)
         server_turn_queue(conn);
         return;
     }
-    if (!conn->dead && wants_input(conn) && events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
+    bool read_waits = events & EPOLLOUT && conn->tls && server_tls_wants_write(conn->tls);
+    if (!conn->dead && wants_input(conn) &&
+        (read_waits || events & (EPOLLIN | EPOLLHUP | EPOLLERR))) {
         read_and_feed(conn);
         read_pending(conn);
     } else if (!conn->dead && events & (EPOLLHUP | EPOLLERR)) {

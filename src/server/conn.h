@@ -77,6 +77,7 @@ struct server_conn {
     enum server_access access; /* RESP: after AUTH */
     int resp_protocol;
     unsigned failures;      /* wrong tokens in a row */
+    bool known;             /* the last token was right */
     bool last_failure;      /* it has had as many as it may: the next answer is its last */
     int64_t quiet_until_us; /* not 0: answers are held back and nothing is read until then */
     int64_t reserved_us; /* not 0: let in then, beyond --max-connections, for health and metrics */

@@ -125,7 +125,8 @@ enum server_access server_conn_access(struct server_conn *conn, struct weir__spa
     bool asked_for = server->config.token[0] || server->config.admin_token[0];
     if (WEIR__LIKELY(token.len == 0 || !asked_for))
         return access;
-    if (WEIR__UNLIKELY(!server_token_is_known(server, token)))
+    conn->known = server_token_is_known(server, token);
+    if (WEIR__UNLIKELY(!conn->known))
         note_failure(conn);
     else
         conn->failures = 0;

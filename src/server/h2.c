@@ -16,6 +16,11 @@ static void give_up(struct server_conn *conn)
 static void send_frames(struct server_h2 *h2)
 {
     struct server_conn *conn = h2->conn;
+    if (h2->starved && !conn->dead) {
+        conn->thread->out.len = 0;
+        server_conn_kill_for_memory(conn);
+        return;
+    }
     while (!conn->blocked && !conn->dead) {
         const uint8_t *frame;
         ssize_t len = nghttp2_session_mem_send(h2->session, &frame);

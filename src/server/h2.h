@@ -12,7 +12,8 @@
  *   2. nghttp2 is not sent from inside its own callbacks: answers are submitted there and written behind.
  *   3. A connection has at most SERVER_H2_STREAMS open, and asks under way within batch.h's bounds, also
  *      for streams that were reset meanwhile; it holds at most SERVER_H2_HELD bytes of bodies and responses, one largest request beyond it; all connections
- *      together, what server_keep lets them.
+ *      together, what server_keep lets them. What nghttp2 itself holds (a long field that comes in parts)
+ *      is counted, too.
  *   4. Frames that bring nothing (pings, settings, empty data, window updates, priorities) and resets are
  *      paid for out of two buckets; requests pay in. Who has nothing left is sent away (GOAWAY).
  */
@@ -30,6 +31,7 @@
 #define SERVER_H2_FREE 2    /* streams of a connection that are not counted as memory kept */
 #define SERVER_H2_CHUNK 16  /* so many are counted at a time */
 #define SERVER_H2_WATCHES 4 /* streams of a connection that watch our health */
+#define SERVER_H2_SESSION_FREE ((size_t)40 << 10) /* of nghttp2's memory that is not counted */
 
 /* What nuisances are paid from. */
 struct server_h2_bucket {
@@ -50,6 +52,8 @@ struct server_h2 {
     size_t held;    /* bytes of rooms beyond the first, and of owned bodies; counted as kept */
     size_t owned;   /* of it owned bodies: a peer that reads them may ask again */
     size_t counted; /* streams beyond SERVER_H2_FREE that are counted as memory kept */
+    size_t session_bytes, session_kept; /* what nghttp2 has; of it counted as memory kept */
+    bool starved;                       /* nghttp2 was refused memory: the connection ends */
     struct server_h2_bucket frames, resets;
     bool feeding;  /* nghttp2 is on the stack */
     bool draining; /* GOAWAY is said, the last stream not named yet */
@@ -108,8 +112,8 @@ void server_h2_stream_wait(struct server_h2_stream *stream);
 void server_h2_stream_act(struct server_h2_stream *stream);
 /* From now on it watches. */
 void server_h2_stream_watch(struct server_h2_stream *stream);
-/* Takes over a body that lives in malloc'ed memory. */
-void server_h2_stream_own(struct server_h2_stream *stream, char *memory, struct weir__span body);
+/* Takes over a body that lives in malloc'ed memory; false: too much is held already. */
+bool server_h2_stream_own(struct server_h2_stream *stream, char *memory, struct weir__span body);
 /* Gives back what it holds beyond its first room. Nobody borrows from it. */
 void server_h2_stream_empty(struct server_h2_stream *stream);
 /* Room for n bytes more; NULL: too much is held already. */
@@ -138,6 +142,11 @@ int64_t server_h2_age_us(const struct server_h2 *h2);
 
 /* A session, its SETTINGS submitted; NULL: no memory. */
 nghttp2_session *server_h2_session(struct server_h2 *h2);
+
+/* ---- h2_memory.c ---- */
+
+/* Counts what nghttp2 allocates for a session of h2, within bounds. */
+nghttp2_mem server_h2_memory(struct server_h2 *h2);
 
 /* ---- h2_answer.c ---- */
 

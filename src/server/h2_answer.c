@@ -107,11 +107,33 @@ static const char *date(void)
     return text;
 }
 
+/* A long answer that cannot be kept until it is read: a short one in its place. */
+static void respond_overload(struct server_h2_stream *stream, struct server_response *response)
+{
+    const struct server_conn *conn = stream->h2->conn;
+    server_count(&conn->thread->counters->faults[SERVER_HTTP][SERVER_FAULT_OVERLOAD], 1);
+    free(response->owned);
+    server_response_problem(response, 503,
+                            "answers that are not read fill the memory; read them, then ask again");
+    server_h2_respond(stream, response);
+}
+
 void server_h2_respond(struct server_h2_stream *stream, struct server_response *response)
 {
     nghttp2_nv fields[SERVER_FIELDS_MAX + 3];
     char status[12], length[24];
     size_t n = 0;
+    bool body = response->body.len > 0 && !response->head;
+    if (body && response->owned) {
+        if (!server_h2_stream_own(stream, response->owned, response->body)) {
+            respond_overload(stream, response);
+            return;
+        }
+        response->owned = NULL;
+    } else if (body && !keep_body(stream, response->body.data, response->body.len)) {
+        reset(stream, NGHTTP2_INTERNAL_ERROR);
+        return;
+    }
     server_count_status(stream->h2->conn->thread->counters, response->status);
     fields[n++] =
         field(":status", status, (size_t)snprintf(status, sizeof status, "%d", response->status));
@@ -126,14 +148,6 @@ void server_h2_respond(struct server_h2_stream *stream, struct server_response *
     if (response->status != 204 && response->status != 304)
         fields[n++] = field("content-length", length,
                             (size_t)snprintf(length, sizeof length, "%zu", response->body.len));
-    bool body = response->body.len > 0 && !response->head;
-    if (body && response->owned) {
-        server_h2_stream_own(stream, response->owned, response->body);
-        response->owned = NULL;
-    } else if (body && !keep_body(stream, response->body.data, response->body.len)) {
-        reset(stream, NGHTTP2_INTERNAL_ERROR);
-        return;
-    }
     free(response->owned);
     response->owned = NULL;
     submit(stream, fields, n, body);

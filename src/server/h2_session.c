@@ -254,7 +254,8 @@ nghttp2_session *server_h2_session(struct server_h2 *h2)
     };
     nghttp2_session *session = NULL;
     pthread_once(&once, make_common);
-    if (!callbacks || nghttp2_session_server_new2(&session, callbacks, h2, options))
+    nghttp2_mem memory = server_h2_memory(h2); /* the session has a copy */
+    if (!callbacks || nghttp2_session_server_new3(&session, callbacks, h2, options, &memory))
         return NULL;
     if (nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, settings, WEIR__COUNT(settings))) {
         nghttp2_session_del(session);

@@ -146,7 +146,10 @@ static bool count_in(struct server_h2 *h2)
 {
     if (count_of(h2) < SERVER_H2_FREE + h2->counted)
         return true;
-    if (!server_keep(h2->conn->thread->server, SERVER_H2_CHUNK * sizeof(struct server_h2_stream)))
+    struct server *server = h2->conn->thread->server;
+    size_t chunk = SERVER_H2_CHUNK * sizeof(struct server_h2_stream);
+    size_t all = h2->counted * sizeof(struct server_h2_stream) + chunk;
+    if (all > server_left(server) / SERVER_AWAY_SHARE || !server_keep(server, chunk))
         return false;
     h2->counted += SERVER_H2_CHUNK;
     return true;
@@ -275,12 +278,21 @@ char *server_h2_stream_room(struct server_h2_stream *stream, size_t n)
     return room;
 }
 
-void server_h2_stream_own(struct server_h2_stream *stream, char *memory, struct weir__span body)
+/* Requests of one portion are taken before the first of them is answered: so it is asked here once more.
+ * One such body each may have; more only while much is left. */
+bool server_h2_stream_own(struct server_h2_stream *stream, char *memory, struct weir__span body)
 {
+    struct server_h2 *h2 = stream->h2;
+    struct server *server = h2->conn->thread->server;
+    size_t all = h2->owned + body.len;
+    if (h2->owned > 0 && (all > SERVER_H2_HELD || all > server_left(server) / SERVER_AWAY_SHARE))
+        return false;
+    if (!server_keep(server, body.len))
+        return false;
     stream->owned = memory;
     stream->body = body.data;
     stream->body_len = body.len;
-    stream->h2->held += body.len;
-    stream->h2->owned += body.len;
-    atomic_fetch_add(&stream->h2->conn->thread->server->kept, body.len);
+    h2->held += body.len;
+    h2->owned += body.len;
+    return true;
 }

@@ -9,6 +9,8 @@
  *   4. Writing to a socket that is gone raises no signal.
  *   5. A certificate can be renewed while it serves: connections keep the one they began with.
  *   6. Where clients must have certificates, nobody is read from before his is verified.
+ *   7. A handshake keeps little: OpenSSL makes room for a whole message of up to 128 KiB as soon as it knows the
+ *      length, so that is looked at first.
  */
 #include "server/conn.h"
 
@@ -22,6 +24,9 @@
 #include <string.h>
 #include <time.h>
 
+#define HELLO_MAX ((uint32_t)16 << 10) /* of a ClientHello; usual ones have 2 KiB at most */
+#define CHAIN_MAX (48L << 10)          /* of a client's certificates */
+
 struct server_tls {
     pthread_mutex_t lock; /* for which context it is; connections have references of their own */
     struct server_tls_context *now;
@@ -34,11 +39,73 @@ struct server_tls_context {
     int64_t expires; /* the first of the certificates, in seconds since the epoch; 0: unknown */
 };
 
+/* What a client says before anything is encrypted, followed as far as the lengths of its messages. */
+struct tls_hello {
+    unsigned char record[5], message[4]; /* heads; so many bytes of them are there */
+    uint8_t record_len, message_len;
+    uint32_t record_left, message_left;
+    bool over; /* what comes now is encrypted */
+};
+
 struct server_tls_conn {
     SSL *session;
     int fd;
+    struct tls_hello hello;
     bool wants_write; /* the last reading waits for the socket to be writable */
 };
+
+/* ---- how a handshake begins ---- */
+
+/* A record's head is whole. A client that has to say hello twice (TLS 1.3) may change its cipher in between, as
+ * a matter of form; before TLS 1.3 that is where encryption begins. */
+static void hello_record(struct server_tls_conn *tls)
+{
+    struct tls_hello *hello = &tls->hello;
+    unsigned char type = hello->record[0];
+    hello->record_len = 0;
+    hello->record_left = (uint32_t)hello->record[3] << 8 | hello->record[4];
+    hello->over =
+        type == SSL3_RT_APPLICATION_DATA ||
+        (type == SSL3_RT_CHANGE_CIPHER_SPEC && SSL_version(tls->session) < TLS1_3_VERSION) ||
+        type & 0x80; /* a hello as before SSL 3, which is short */
+}
+
+/* A message's head is whole: false if it is a hello of a length that none has. */
+static bool hello_message(struct tls_hello *hello)
+{
+    const unsigned char *head = hello->message;
+    hello->message_len = 0;
+    hello->message_left = (uint32_t)head[1] << 16 | (uint32_t)head[2] << 8 | head[3];
+    return head[0] != SSL3_MT_CLIENT_HELLO || hello->message_left <= HELLO_MAX;
+}
+
+/* Follows what has come. Records may cut messages anywhere. */
+static bool hello_fits(struct server_tls_conn *tls, const unsigned char *data, size_t len)
+{
+    struct tls_hello *hello = &tls->hello;
+    for (size_t n; len > 0 && !hello->over; data += n, len -= n) {
+        n = 1;
+        if (hello->record_left == 0) {
+            hello->record[hello->record_len++] = *data;
+            if (hello->record_len == sizeof hello->record)
+                hello_record(tls);
+            continue;
+        }
+        bool skips = hello->record[0] != SSL3_RT_HANDSHAKE;
+        if (skips || hello->message_left > 0) {
+            n = len < hello->record_left ? len : hello->record_left;
+            if (!skips && n > hello->message_left)
+                n = hello->message_left;
+            hello->message_left -= skips ? 0 : (uint32_t)n;
+        } else {
+            hello->message[hello->message_len++] = *data;
+            if (hello->message_len == sizeof hello->message && !hello_message(hello))
+                return false;
+        }
+        hello->record_left -= (uint32_t)n;
+    }
+    return true;
+}
 
 /* ---- the socket, as OpenSSL sees it ---- */
 
@@ -52,10 +119,14 @@ static int moved(BIO *bio, ssize_t bytes)
 
 static int socket_read(BIO *bio, char *data, int size)
 {
-    const struct server_tls_conn *tls = BIO_get_data(bio);
+    struct server_tls_conn *tls = BIO_get_data(bio);
     int got = moved(bio, recv(tls->fd, data, (size_t)size, 0));
     if (got < 0 && BIO_should_retry(bio))
         BIO_set_flags(bio, BIO_FLAGS_READ);
+    if (got > 0 && !hello_fits(tls, (const unsigned char *)data, (size_t)got)) {
+        errno = EPROTO;
+        return -1;
+    }
     return got;
 }
 
@@ -252,6 +323,7 @@ static bool set_up(SSL_CTX *context)
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                   SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_max_cert_list(context, CHAIN_MAX);
     SSL_CTX_set_alpn_select_cb(context, choose_protocol, NULL);
     /* TLS 1.2 as HTTP/2 wants it (RFC 9113, 9.2.2): forward secrecy and authenticated ciphers only. */
     return SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1 &&

@@ -260,6 +260,59 @@ def test_hostile(check):
         check.equal((code, tail), (0, "2 200"), "the server goes on")
 
 
+def records(data, each=16384, kind=b"\x16"):
+    parts = [data[i:i + each] for i in range(0, len(data), each)]
+    return b"".join(kind + b"\x03\x03" + struct.pack(">H", len(part)) + part for part in parts)
+
+
+def hello_without_share():
+    """A ClientHello of TLS 1.3 that names a group and brings no share of it: the server asks for another hello."""
+    def extension(kind, data):
+        return struct.pack(">HH", kind, len(data)) + data
+    extensions = b"".join([extension(43, b"\x02\x03\x04"), extension(10, b"\0\x02\0\x1d"), extension(13, b"\0\x04\x04\x03\x08\x04"),
+                           extension(51, b"\0\0")])
+    body = b"\x03\x03" + b"r" * 32 + b"\x20" + b"s" * 32 + b"\0\x02\x13\x01" + b"\x01\0" + struct.pack(">H", len(extensions)) + extensions
+    return b"\x01" + struct.pack(">I", len(body))[1:] + body
+
+
+def is_refused(peer):
+    """Whether the server ends the connection, by itself and soon."""
+    try:
+        while peer.recv(4096):
+            pass
+    except ConnectionResetError:
+        return True
+    except socket.timeout:
+        return False
+    return True
+
+
+def test_long_hello(check):
+    """A hello of 128 KiB costs as much from its first four bytes on: refused by its length, however it is cut, also the second one."""
+    start = b"\x01" + struct.pack(">I", 131000)[1:]
+    with Certificates() as certificates, Server("--request-timeout", "5m", tls=certificates.pair()) as server:
+        for name, data in (("at once", records(start + b"x" * 1000)), ("byte by byte", records(start, 1)),
+                           ("cut in its length", records(start[:2]) + records(start[2:]))):
+            with socket.create_connection(("127.0.0.1", server.tls_port), PATIENCE_SECONDS) as peer:
+                peer.sendall(data)
+                check(is_refused(peer), f"a long hello, {name}: refused")
+        with socket.create_connection(("127.0.0.1", server.tls_port), PATIENCE_SECONDS) as peer:
+            peer.sendall(records(hello_without_share(), 50))
+            check.equal(peer.recv(6)[5:], b"\x02", "it is asked to say hello again")
+            peer.sendall(records(b"\x01", kind=b"\x14") + records(start))
+            check(is_refused(peer), "a long second hello: refused")
+        for most in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            context = certificates.context()
+            context.maximum_version = most
+            for _ in range(20):
+                with socket.create_connection(("127.0.0.1", server.tls_port), PATIENCE_SECONDS) as plain, \
+                        context.wrap_socket(plain, server_hostname="localhost") as secure:
+                    secure.sendall(b"PING\r\n")
+                    check.equal(secure.recv(100), b"+PONG\r\n", f"{most.name}: usual hellos are heard")
+        code, tail, _ = curl(certificates, server, "/healthz", "--curves", "P-521:X25519")
+        check.equal((code, tail), (0, "2 200"), "and those with another group first")
+
+
 def test_files(check):
     """What is wrong with a certificate or a key is said, with its name, before anything listens."""
     with Certificates() as certificates:
@@ -387,4 +440,4 @@ if __name__ == "__main__":
         sys.exit("openssl is missing; install the package openssl\n0 passed, 1 failed")
     grpc_service.MODULES = grpc_service.modules()
     sys.exit(run([test_curl, test_alpn, test_openssl, test_resp, test_pipeline, test_remote, test_goodbye, test_h2load,
-                  test_grpc, test_hostile, test_files, test_renewal, test_client_certificates]))
+                  test_grpc, test_hostile, test_long_hello, test_files, test_renewal, test_client_certificates]))

@@ -30,6 +30,12 @@ def head(path="/v1/take", length=131000, fields=()):
     return "\r\n".join([*lines, *fields, "", ""]).encode()
 
 
+def in_parts(block):
+    """A head that does not end, in frames of the usual length."""
+    parts = [block[i:i + 16384] for i in range(0, len(block), 16384)]
+    return h2.headers(1, parts[0], h2.END_STREAM) + b"".join(h2.frame(h2.CONTINUATION, 0, 1, part) for part in parts[1:])
+
+
 def flood(server, data, count=COUNT):
     """So many connections that send this and then wait; those that are answered or closed meanwhile are let be."""
     sockets = []
@@ -58,7 +64,10 @@ def test_nothing_is_kept_for_nobody(check):
                                           fields=[("content-type", "application/grpc"), ("te", "trailers")]), h2.END_HEADERS)
             + h2.frame(h2.DATA, 0, stream, BODY[:16000]) for stream in range(1, 9, 2)]
     hello = h2.PREFACE + h2.settings()
+    long_field = b"\0" + h2.number(65500, 7) + b"a" * 65500 + h2.number(65500, 7) + b"b" * 65000
+    coded = b"\0" + h2.number(65500, 7, 0x80) + b"\x18\xc6\x31\x8c\x63" * 13100 + h2.number(65500, 7, 0x80) + b"\x18\xc6\x31\x8c\x63" * 13000
     cases = {
+        "HTTP/2, a long field": hello + in_parts(long_field), "HTTP/2, a long field, Huffman-coded": hello + in_parts(coded),
         "HTTP/1": head() + BODY[:EACH], "chunked": head(length=None) + b"1d4c0\r\n" + BODY[:EACH],
         "to a health probe": head("/healthz") + BODY[:EACH], "to nothing": head("/nothing") + BODY[:EACH],
         "a wrong token": head(fields=["Authorization: Bearer x"]) + BODY[:EACH],
@@ -116,6 +125,47 @@ def test_refused_at_the_head(check):
         with server.client() as client:
             client.socket.sendall(b"*3\r\n$9\r\nWEIR.TAKE\r\n$60000\r\n")
             check(client.stream.readline().startswith(b"-ERR Protocol error"), "RESP: before it may not")
+
+
+def test_long_fields(check):
+    """What HTTP/2 keeps of heads that do not end counts, for everybody; a head of the longest length that is served comes through."""
+    longest = h2.request("/v1/take", "GET", fields=[("authorization", f"Bearer {TOKEN}"), ("x-long", "x" * 15500)])
+    with weir_server.Server("--threads 1 --token-file token --request-timeout 1m", files=FILES) as server, h2.Peer(server.port) as peer:
+        peer.send(h2.headers(1, longest))
+        check.equal(peer.answer(1)[0], 200, "a long head by whom nobody knows yet")
+    with weir_server.Server("--threads 1 --max-memory 16m --request-timeout 1m") as server:
+        with http_client.Client(server.port) as client:
+            client.get("/healthz")
+        before = abuse_tools.memory(server)
+        head_only = in_parts(b"\0" + h2.number(65500, 7) + b"a" * 65500 + h2.number(65500, 7) + b"b" * 65000)
+        sockets = flood(server, h2.PREFACE + h2.settings() + head_only)
+        more = grown(server, before)
+        check(abuse_tools.is_sanitized() or more < 32 * MIB, f"long fields: grown by {more / MIB:.1f} MiB")
+        values = abuse_tools.metrics(server)
+        check(MIB < abuse_tools.total(values, "weir_kept_bytes") <= 16 * MIB, "they count as memory kept")
+        check(abuse_tools.total(values, "weir_refused_connections_total", reason="memory") > 0, "who held too much was let go")
+        for it in sockets:
+            it.close()
+        check(server.wait_for(lambda: abuse_tools.total(abuse_tools.metrics(server), "weir_kept_bytes") == 0), "all is given back")
+
+
+def test_long_answers(check):
+    """Answers that HTTP/2 peers ask for in one go and do not read: within the bound; beyond it the answer is 503."""
+    asks = b"".join(h2.headers(2 * i + 1, h2.request("/metrics")) for i in range(128))
+    with weir_server.Server("--threads 1 --max-memory 16m --request-timeout 1m") as server:
+        peers = [h2.Peer(server.port, (4, 0)) for _ in range(24)]
+        for peer in peers:
+            peer.send(asks)
+        statuses = [peer.until(lambda it: it.kind in (h2.HEADERS, h2.RST_STREAM) and it.stream == 255) for peer in peers]
+        check(all(statuses), "all are answered")
+        values = abuse_tools.metrics(server)
+        check(abuse_tools.total(values, "weir_kept_bytes") <= 16 * MIB, f"{abuse_tools.total(values, 'weir_kept_bytes') / MIB:.1f} MiB are kept")
+        check(abuse_tools.total(values, "weir_protocol_errors_total", kind="overload") > 0, "some are told to come back")
+        peer = peers[0]
+        peer.send(h2.settings((4, 1 << 20)) + h2.window_update(0, 1 << 24))
+        check(peer.until(lambda it: it.kind == h2.DATA and it.flags & h2.END_STREAM), "what was kept is sent when it is asked for")
+        for peer in peers:
+            peer.socket.close()
 
 
 def test_max_memory(check):
