@@ -69,6 +69,7 @@ enum cli_type {
     CLI_COST,    /* int64_t, 0 … 10^12 */
     CLI_WAIT,    /* int64_t µs; `0`, a duration or `any` */
     CLI_SECONDS, /* int64_t µs; a duration, or a plain number of seconds */
+    CLI_DELAY,   /* the same, or none at all: 0 */
     CLI_COUNT,   /* int64_t, 1 … most */
     CLI_RATIO,   /* int64_t, millionths: a number from 0 to 1 */
     CLI_LIST,    /* struct cli_list: may be given several times */
@@ -103,7 +104,8 @@ int cli_parse(const struct cli_call *call, const struct cli_option *options, siz
 
 int cli_read_cost(const struct cli_call *call, const char *what, const char *text, int64_t *ret);
 int cli_read_wait(const struct cli_call *call, const char *what, const char *text, int64_t *ret);
-int cli_read_seconds(const struct cli_call *call, const char *what, const char *text, int64_t *ret);
+int cli_read_seconds(const struct cli_call *call, const char *what, const char *text, bool zero,
+                     int64_t *ret);
 int cli_read_count(const struct cli_call *call, const char *what, const char *text, int64_t most,
                    int64_t *ret);
 int cli_read_ratio(const struct cli_call *call, const char *what, const char *text, int64_t *ret);

@@ -221,7 +221,7 @@ static int run(const struct cli_call *call)
         {"idle-timeout", CLI_SECONDS, &options.idle, 0},
         {"request-timeout", CLI_SECONDS, &options.request, 0},
         {"drain-timeout", CLI_SECONDS, &options.drain, 0},
-        {"shutdown-delay", CLI_SECONDS, &options.shutdown_delay, 0},
+        {"shutdown-delay", CLI_DELAY, &options.shutdown_delay, 0},
         {"max-connection-age", CLI_SECONDS, &options.max_age, 0},
         {"max-connection-age-grace", CLI_SECONDS, &options.max_age_grace, 0},
         {"access-log", CLI_TEXT, &options.access_log, 0},

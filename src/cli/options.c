@@ -73,7 +73,8 @@ static int store_value(const struct parser *parser, const struct cli_option *opt
     case CLI_WAIT:
         return cli_read_wait(parser->call, what, text, option->ret);
     case CLI_SECONDS:
-        return cli_read_seconds(parser->call, what, text, option->ret);
+    case CLI_DELAY:
+        return cli_read_seconds(parser->call, what, text, option->type == CLI_DELAY, option->ret);
     case CLI_RATIO:
         return cli_read_ratio(parser->call, what, text, option->ret);
     case CLI_COUNT:
@@ -148,9 +149,9 @@ static int read_operand(struct parser *parser)
 static void list_options(const struct parser *parser)
 {
     static const char *const kinds[] = {
-        [CLI_FLAG] = "",         [CLI_TEXT] = " text",       [CLI_COST] = " number",
-        [CLI_WAIT] = " time",    [CLI_SECONDS] = " time",    [CLI_COUNT] = " number",
-        [CLI_RATIO] = " number", [CLI_LIST] = " text again",
+        [CLI_FLAG] = "",         [CLI_TEXT] = " text",    [CLI_COST] = " number",
+        [CLI_WAIT] = " time",    [CLI_SECONDS] = " time", [CLI_DELAY] = " time",
+        [CLI_COUNT] = " number", [CLI_RATIO] = " number", [CLI_LIST] = " text again",
     };
     for (size_t i = 0; i < parser->option_count; i++)
         printf("--%s%s\n", parser->options[i].name, kinds[parser->options[i].type]);

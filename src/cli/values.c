@@ -113,11 +113,12 @@ int cli_read_wait(const struct cli_call *call, const char *what, const char *tex
     return read_duration(call, what, text, weir__wait_parse, ret);
 }
 
-int cli_read_seconds(const struct cli_call *call, const char *what, const char *text, int64_t *ret)
+int cli_read_seconds(const struct cli_call *call, const char *what, const char *text, bool zero,
+                     int64_t *ret)
 {
     uint64_t seconds;
     if (!read_digits(text, WEIR_DURATION_MAX / 1000000, &seconds) || seconds == 0)
-        return read_duration(call, what, text, weir__duration_parse, ret);
+        return read_duration(call, what, text, zero ? weir__wait_parse : weir__duration_parse, ret);
     *ret = (int64_t)seconds * 1000000;
     return CLI_OK;
 }

@@ -41,7 +41,7 @@
 
 #define WEIR__SLOTS 5       /* in a group */
 #define WEIR__REACH 8       /* groups a key may lie in */
-#define WEIR__ROWS_MAX 2047 /* 11 bits; row 0 is never used */
+#define WEIR__ROWS_MAX 2047 /* 11 bits; row 0 is that of marks, of no limit */
 #define WEIR__STRIPES_MAX 1024
 #define WEIR__BLOCK_UNIT 64
 #define WEIR__ORDER_MAX 16 /* the largest block: 4 MiB, 262,142 cells */
@@ -225,7 +225,9 @@ static inline uint32_t weir__blocks_stripe(const struct weir__zone *zone)
 /* ---- marks: settled receipts ---- */
 
 /* A mark is a window of an hour in a place of its own, named by key, state and receipt. It is there while the
- * receipt is remembered, and is evicted before any limit's state. */
+ * receipt is remembered, and is evicted before any limit's state. Marks need no row of the zone's: theirs is row 0,
+ * so that limits cannot crowd them out, nor they a limit. */
+#define WEIR__MARK_ROW 0
 extern const struct weir__rule weir__mark_rule;
 
 static inline bool weir__is_mark(const struct weir__rule *rule)
@@ -252,8 +254,8 @@ int weir__rule_order(const void *a, const void *b);
 /* The row a slot names, or NULL where it cannot be. */
 static inline const struct weir__rule *weir__row_at(const struct weir__zone *zone, uint32_t row)
 {
-    if (WEIR__UNLIKELY(row == 0 || row >= zone->layout.rows))
-        return NULL;
+    if (WEIR__UNLIKELY(row == WEIR__MARK_ROW || row >= zone->layout.rows))
+        return row == WEIR__MARK_ROW ? &weir__mark_rule : NULL;
     const struct weir__rule *rule = &zone->rows[row];
     bool sound = rule->kind < WEIR__KINDS && rule->count > 0 && rule->period_us > 0;
     return WEIR__LIKELY(sound) ? rule : NULL;
@@ -427,7 +429,7 @@ void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe);
 
 /* An all-or-nothing group at one instant: n ops, at most WEIR_LIMITS_MAX, each with its own answer. */
 int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode);
-/* ops: of n limits, and where the receipt has an id of n marks behind them (row 0: no room for them). A limit
+/* ops: of n limits, and where the receipt has an id of n marks behind them. A limit
  * whose mark is there was settled before; WEIR_ESETTLED: all of them were. */
 int weir__zone_settle(struct weir__zone *zone, struct weir__op *ops, size_t n,
                       const struct weir__correction *correction);

@@ -207,10 +207,9 @@ static void put_mark(struct weir__zone *zone, struct weir__op *ops, size_t n, si
         until = op->state.present
                     ? weir__min(until, weir__algorithm_of(op->rule)->fresh_at(op->rule, &op->state))
                     : now;
-    if (until <= now || mark->row == 0 ||
-        (!mark->group && weir__table_place(zone, mark, ops, 2 * n)))
+    if (until <= now || (!mark->group && weir__table_place(zone, mark, ops, 2 * n)))
         return;
-    mark->state.at = weir__max(0, until - WEIR__SETTLED_US);
+    mark->state.at = weir__max(1, until - WEIR__SETTLED_US); /* a slot of zeros is damage */
     mark->state.amount = 1;
     mark->state.present = true;
     weir__table_write(zone, mark, false);
@@ -223,11 +222,11 @@ static int load_settled(struct weir__zone *zone, struct weir__op *ops, size_t n,
     int left = (int)n;
     for (size_t i = 0; i < n; i++) {
         int code = load(zone, &ops[i]);
-        if (code == 0 && correction->id && ops[n + i].row)
+        if (code == 0 && correction->id)
             code = load(zone, &ops[n + i]);
         if (code)
             return code;
-        left -= correction->id && ops[n + i].row && ops[n + i].state.present;
+        left -= correction->id && ops[n + i].state.present;
     }
     return left == 0 ? WEIR_ESETTLED : left;
 }
@@ -250,7 +249,7 @@ static int settle_all(struct weir__zone *zone, struct weir__op *ops, size_t n,
     }
     for (size_t i = 0; i < n; i++) {
         struct weir__op *op = &ops[i];
-        if (correction->id && ops[n + i].row && ops[n + i].state.present)
+        if (correction->id && ops[n + i].state.present)
             continue;
         if (correction->id)
             put_mark(zone, ops, n, i, correction);

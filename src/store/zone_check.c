@@ -85,7 +85,8 @@ static int check_slot(struct survey *survey, uint64_t g, unsigned slot)
     if (weir__packed_row(group->states[slot]) > atomic_load(&zone->header->rows_used))
         return damaged(survey, g, slot, "a state of no limit");
     if (!weir__unpack(zone, group->states[slot], &rule, &state, &unit, &order) ||
-        !weir__state_sound(rule, &state))
+        !weir__state_sound(rule, &state) ||
+        (weir__is_mark(rule) && (state.at == 0 || state.amount != 1)))
         return damaged(survey, g, slot, "a state makes no sense");
     if (!weir__algorithm_of(rule)->large)
         return 0;
@@ -121,8 +122,7 @@ static int check_rows(struct survey *survey)
             used, zone->layout.rows - 1);
     for (uint32_t i = 1; i <= used; i++) {
         const struct weir__rule *rule = weir__row_at(zone, i);
-        bool mark = rule && !memcmp(rule, &weir__mark_rule, sizeof *rule);
-        if (rule && !mark && !weir__rule_sound(rule))
+        if (rule && !weir__rule_sound(rule))
             return weir__fail(
                 survey->err, WEIR_EDAMAGED, 0,
                 "the zone is damaged: limit %u makes no sense; remove it and let weir "

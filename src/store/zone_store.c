@@ -281,9 +281,9 @@ static int ops_of(struct weir__zone *zone, weir_key key, const weir_limit *limit
 
 /* The mark of a settled receipt on one state of a key. */
 static void set_mark(struct weir__zone *zone, const uint64_t key[2], const struct weir__rule *rule,
-                     const struct weir__correction *correction, struct weir__op *op)
+                     const struct weir__correction *correction, uint32_t sweeps,
+                     struct weir__op *op)
 {
-    uint32_t sweeps = 0;
     uint64_t hash[2], all[] = {key[0],
                                key[1],
                                (uint64_t)correction->charged_at_us,
@@ -296,9 +296,9 @@ static void set_mark(struct weir__zone *zone, const uint64_t key[2], const struc
     *op = (struct weir__op){.rule = &weir__mark_rule,
                             .tag = hash[0] | !hash[0],
                             .home = weir__home_of(zone, hash[1]),
+                            .row = WEIR__MARK_ROW,
+                            .sweeps = sweeps,
                             .request = {correction->now_us, 1, 0}};
-    op->row = weir__row_find(zone, &weir__mark_rule, correction->now_us, &sweeps);
-    op->sweeps = sweeps & WEIR__SWEEPS_MASK;
 }
 
 static int settle(weir_store *store, weir_key key, const weir_limit *limit,
@@ -312,7 +312,7 @@ static int settle(weir_store *store, weir_key key, const weir_limit *limit,
         struct weir__op ops[2 * WEIR_LIMITS_MAX];
         int n = ops_of(zone, key, limit, correction->now_us, ops);
         for (int i = 0; i < n && correction->id; i++)
-            set_mark(zone, hash, &limit->rules[i], correction, &ops[n + i]);
+            set_mark(zone, hash, &limit->rules[i], correction, ops[i].sweeps, &ops[n + i]);
         code = n < 0 ? n : weir__zone_settle(zone, ops, (size_t)n, correction);
         if (code == WEIR__STALE)
             forget_hints(limit);

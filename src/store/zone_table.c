@@ -28,7 +28,7 @@ static bool adopt(struct weir__zone *zone, struct weir__op *op, struct weir__gro
 {
     uint32_t row = weir__packed_row(group->states[slot]);
     const struct weir__rule *rule = weir__row_at(zone, row);
-    if (WEIR__UNLIKELY(!rule)) {
+    if (WEIR__UNLIKELY(!rule || (row == WEIR__MARK_ROW) != weir__is_mark(op->rule))) {
         *ret_code = WEIR_EDAMAGED;
         return true;
     }

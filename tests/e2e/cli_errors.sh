@@ -133,6 +133,15 @@ done
 for ratio in 0 1 0.8 1.0 0.999999 1.000000; do
     refuses "a ratio $ratio is good" 3 "/nowhere" serve --listen 127.0.0.1:0 "--envoy-near-limit=$ratio" --envoy /nowhere
 done
+
+# What the help names as a default may be given.
+defaults=$("$WEIR" serve --help | tr '\n' ' ' | grep -oE -- '--[a-z-]+ [A-Z]+ [^-]*; default [0-9][0-9a-z.]*|--[a-z-]+ N +default [0-9]+' |
+    sed -E 's/^(--[a-z-]+) .* default ([0-9a-z.]+)$/\1=\2/')
+is "the help names defaults" 11 "$(wc -l <<<"$defaults")"
+# shellcheck disable=SC2086
+refuses "defaults may be given" 3 "/nowhere" serve --listen 127.0.0.1:0 $defaults --max-memory=256m --headers=ietf --policies /nowhere
+refuses "a delay of 0 is none" 3 "/nowhere" serve --listen 127.0.0.1:0 --shutdown-delay 0 --policies /nowhere
+refuses "a timeout of 0" 2 '--drain-timeout "0s": a duration must not be zero' serve --drain-timeout 0s
 refuses "zone: Redis has none" 2 "Redis has no zone" zone redis://localhost
 
 finish

@@ -125,6 +125,44 @@ static void test_forgotten(weir_store *store)
     weir_limit_free(slow);
 }
 
+/* Limits that others make up take every row. A receipt is settled once all the same, and no limit's state goes for it. */
+static void test_crowded(void)
+{
+    weir_store *store = open_store("memory:64k");
+    weir_limit *limit = test_limit("fixed-window 1000/d");
+    weir_zone_info info;
+    weir_decision d;
+    char receipt[WEIR_RECEIPT_SIZE];
+    take(store, limit, 400, receipt);
+    for (int i = 0; i < 63; i++) { /* of 64 rows */
+        char name[16];
+        weir_limit *other = test_limit_of("token-bucket %d/d", 2 + i);
+        snprintf(name, sizeof name, "n%d", i);
+        CHECK_INT(weir_take(store, weir_text(name), other, 1, &d), 0);
+        weir_limit_free(other);
+    }
+    CHECK_INT(settle(store, limit, receipt, 300), 0);
+    CHECK_INT(settle(store, limit, receipt, 300), WEIR_ESETTLED);
+    CHECK_INT(left(store, limit), 700);
+    CHECK_INT(weir_store_info(store, &info), 0);
+    CHECK_INT(info.evicted_unused + info.evicted_soonest, 0);
+    clock_us += 2 * SECOND;
+    for (int i = 0; i < 10; i++) { /* each makes room by a sweep */
+        weir_limit *other = test_limit_of("fixed-window %d/h", 2 + i);
+        char name[16];
+        snprintf(name, sizeof name, "m%d", i);
+        CHECK_INT(weir_take(store, weir_text(name), other, 1, &d), 0);
+        weir_limit_free(other);
+        clock_us += SECOND;
+        CHECK_INT(settle(store, limit, receipt, 300), WEIR_ESETTLED);
+    }
+    CHECK_INT(weir_store_info(store, &info), 0);
+    CHECK(info.limits <= 64);
+    CHECK_INT(weir_store_check(store, NULL), 0);
+    weir_limit_free(limit);
+    weir_store_close(store);
+}
+
 /* Settled receipts make room for any limit's state, and take room from none. */
 static void test_full(void)
 {
@@ -219,6 +257,7 @@ int main(void)
     test_forgotten(store);
     weir_store_close(store);
     test_full();
+    test_crowded();
     test_race("memory:1m?large=50%");
     test_race(shared);
     snprintf(shared, sizeof shared, "/dev/shm/weir-settled-%d", (int)getpid());
