@@ -1,7 +1,8 @@
 /*
  * Askers: threads that carry batches to a remote store and wait for it, so that no loop does. The store
- * itself puts their requests together on few connections. A queue that is full makes loops wait: reading
- * stops where batches are under way, so it holds at most a batch a connection.
+ * itself puts their requests together on few connections. The queue holds what connections may have under way
+ * (batch.h). Connections take turns: one whose batches are many, or have questions that go to the store one after
+ * the other, waits behind the others again and again, so that a few do not keep all askers busy.
  */
 #include "server/conn.h"
 
@@ -17,21 +18,55 @@ struct server_askers {
     size_t count;
     pthread_mutex_t lock;
     pthread_cond_t some;
-    struct server_batch *first, **last;
+    struct server_conn *first, *last; /* whose batches wait, in turn */
     bool stopping;
 };
+
+/* ---- whose turn it is, under the lock ---- */
+
+static void askers_enter(struct server_askers *askers, struct server_conn *conn)
+{
+    conn->asked_next = NULL;
+    if (askers->first)
+        askers->last->asked_next = conn;
+    else
+        askers->first = conn;
+    askers->last = conn;
+}
+
+static void askers_push(struct server_askers *askers, struct server_batch *batch)
+{
+    struct server_conn *conn = batch->conn;
+    batch->next = NULL;
+    if (conn->asked_first) {
+        conn->asked_last->next = batch;
+    } else {
+        conn->asked_first = batch;
+        askers_enter(askers, conn);
+    }
+    conn->asked_last = batch;
+}
+
+/* The first of the connection whose turn it is, which waits behind the others then. */
+static struct server_batch *askers_pop(struct server_askers *askers)
+{
+    struct server_conn *conn = askers->first;
+    struct server_batch *batch = conn->asked_first;
+    conn->asked_first = batch->next;
+    askers->first = conn->asked_next;
+    if (conn->asked_first)
+        askers_enter(askers, conn);
+    return batch;
+}
+
+/* ---- the threads ---- */
 
 static struct server_batch *next_batch(struct server_askers *askers)
 {
     pthread_mutex_lock(&askers->lock);
     while (!askers->first && !askers->stopping)
         pthread_cond_wait(&askers->some, &askers->lock);
-    struct server_batch *batch = askers->first;
-    if (batch) {
-        askers->first = batch->next;
-        if (!askers->first)
-            askers->last = &askers->first;
-    }
+    struct server_batch *batch = askers->first ? askers_pop(askers) : NULL;
     pthread_mutex_unlock(&askers->lock);
     return batch;
 }
@@ -54,8 +89,10 @@ static void *ask(void *argument)
         server_receipts_forget();                   /* limits of earlier batches may be gone */
         if (atomic_load(&askers->server->stopping)) /* what waits is not asked any more */
             server_batch_give_up(batch);
-        else
-            server_batch_run(askers->server, batch);
+        else if (!server_batch_run_some(askers->server, batch)) {
+            server_askers_give(askers, batch); /* on behind the others */
+            continue;
+        }
         server_batch_bring_back(batch);
     }
     return NULL;
@@ -63,10 +100,8 @@ static void *ask(void *argument)
 
 void server_askers_give(struct server_askers *askers, struct server_batch *batch)
 {
-    batch->next = NULL;
     pthread_mutex_lock(&askers->lock);
-    *askers->last = batch;
-    askers->last = &batch->next;
+    askers_push(askers, batch);
     pthread_cond_signal(&askers->some);
     pthread_mutex_unlock(&askers->lock);
 }
@@ -77,7 +112,6 @@ int server_askers_create(struct server *server, struct server_askers **ret, weir
     if (!askers)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for asking the store");
     askers->server = server;
-    askers->last = &askers->first;
     pthread_mutex_init(&askers->lock, NULL);
     pthread_cond_init(&askers->some, NULL);
     while (askers->count < ASKERS &&

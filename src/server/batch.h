@@ -31,6 +31,7 @@
     ((size_t)8 << 10)            /* of packed batches each may have, whatever the others do */
 #define SERVER_AWAY_SHARE 16     /* beyond: this part of what is left for all */
 #define SERVER_AWAY_ASKS 256     /* of one connection, packed */
+#define SERVER_ASKING_US 2000    /* so long a batch goes on at the store while others wait */
 #define SERVER_EOVERLOAD (-1000) /* an ask's code: too much is kept already */
 #define SERVER_OVERLOAD_TEXT "too much is under way; try again in a second"
 
@@ -132,7 +133,8 @@ struct server_batch {
     weir_hashed *hashed; /* of simple takes with a local store: once for all uses */
     weir_decision *decided;
     struct server_ask *asks;
-    bool slow; /* a worker runs it: its last ask is work */
+    bool slow;  /* a worker runs it: its last ask is work */
+    size_t ran; /* asks that askers are done with */
     /* packed */
     struct server_rules *rules; /* held */
     size_t bytes;               /* counted among what is kept; 0: it is not packed */
@@ -196,9 +198,11 @@ void server_held_hurry(struct server_batch *batch, int64_t now_us);
 
 /* Decides every ask. By any thread. */
 void server_batch_run(struct server *server, struct server_batch *batch);
+/* Decides some of its asks, for about SERVER_ASKING_US; whether all are decided. By any thread. */
+bool server_batch_run_some(struct server *server, struct server_batch *batch);
 /* Counts what was decided for asks [from, to). */
 void server_batch_count(const struct server_batch *batch);
-/* None of its asks is asked: WEIR_EUNREACHABLE. */
+/* None of its asks that are left is asked: WEIR_EUNREACHABLE. */
 void server_batch_give_up(struct server_batch *batch);
 /* Hands a batch back to its loop. By any thread. */
 void server_batch_bring_back(struct server_batch *batch);

@@ -1,5 +1,5 @@
 /* Asks against the store. By the loop that decoded them, or by an asker. See batch.h. */
-#include "server/batch.h"
+#include "server/conn.h"
 
 #include "core/core.h"
 #include "limit/receipt.h"
@@ -261,27 +261,40 @@ static int run_one(struct server *server, struct server_ask *ask, weir_request *
     }
 }
 
+/* The next ask, or the next run of takes; the first one behind it. */
+static size_t run_next(struct server *server, struct server_batch *batch, size_t i)
+{
+    size_t end = i;
+    while (end < batch->count && is_simple_take(&batch->asks[end]))
+        end++;
+    if (end > i) {
+        take_many(server, batch, i, end);
+        return end;
+    }
+    if (!batch->asks[i].said && batch->asks[i].code == 0)
+        batch->asks[i].code =
+            run_one(server, &batch->asks[i], &batch->simple[i], &batch->decided[i]);
+    return i + 1;
+}
+
 void server_batch_run(struct server *server, struct server_batch *batch)
 {
-    for (size_t i = 0; i < batch->count;) {
-        size_t end = i;
-        while (end < batch->count && is_simple_take(&batch->asks[end]))
-            end++;
-        if (end > i) {
-            take_many(server, batch, i, end);
-            i = end;
-            continue;
-        }
-        if (!batch->asks[i].said && batch->asks[i].code == 0)
-            batch->asks[i].code =
-                run_one(server, &batch->asks[i], &batch->simple[i], &batch->decided[i]);
-        i++;
-    }
+    for (size_t i = 0; i < batch->count;)
+        i = run_next(server, batch, i);
+}
+
+bool server_batch_run_some(struct server *server, struct server_batch *batch)
+{
+    int64_t until_us = server_monotonic_us() + SERVER_ASKING_US;
+    do
+        batch->ran = run_next(server, batch, batch->ran);
+    while (batch->ran < batch->count && server_monotonic_us() < until_us);
+    return batch->ran == batch->count;
 }
 
 void server_batch_give_up(struct server_batch *batch)
 {
-    for (size_t i = 0; i < batch->count; i++) {
+    for (size_t i = batch->ran; i < batch->count; i++) {
         struct server_ask *ask = &batch->asks[i];
         ask->code = WEIR_EUNREACHABLE;
         if (ask->verb == WEIR__VERBS && !ask->work && !ask->said)

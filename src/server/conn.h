@@ -62,12 +62,14 @@ struct server_conn {
     struct server_tls_conn *tls;                /* NULL: plain */
     struct server_conn *prev, *next;            /* all of the thread */
     struct server_conn *queue_prev, *queue_next;
-    unsigned inflight;            /* batches under way or held */
-    struct server_batch *held;    /* those that are held */
-    size_t away, away_asks;       /* bytes and asks of them all */
-    unsigned works[SERVER_LANES]; /* pieces of long work that wait or run */
-    uint32_t events;              /* what epoll watches for */
-    bool blocked;                 /* conn->out must go first */
+    unsigned inflight;                             /* batches under way or held */
+    struct server_batch *held;                     /* those that are held */
+    size_t away, away_asks;                        /* bytes and asks of them all */
+    struct server_batch *asked_first, *asked_last; /* those that wait for an asker */
+    struct server_conn *asked_next;                /* who waits behind it for an asker */
+    unsigned works[SERVER_LANES];                  /* pieces of long work that wait or run */
+    uint32_t events;                               /* what epoll watches for */
+    bool blocked;                                  /* conn->out must go first */
     bool closing;   /* nothing more is fed; closed when all is written and nothing is under way */
     bool yields;    /* its turn was over: there is more to feed */
     bool queued;    /* it waits for its next turn */

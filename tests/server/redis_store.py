@@ -4,12 +4,18 @@
     redis_store.py [WORD …]
 """
 import shutil
+import signal
+import socket
 import sys
 import time
 
 import weir_server
+import abuse_tools
+import h2_frames as h2
 import http_client
 import redis_server
+import resp
+import store_proxy
 
 MODULE = weir_server.BUILD / "weir_redis.so"
 WINDOW = "fixed-window 9/366d"
@@ -127,6 +133,56 @@ def test_show(check):
                 check.equal([str(each).split()[0] for each in reply], ["WEIRSTATE"] * 2, f"{engine}: a foreign value")
                 two = client.pipeline([("WEIR.TAKEALL", 2, "a", WINDOW, 1, "a", "fixed-window 5/366d", 1)])[0]
                 check(str(two).startswith("WEIRSHARED"), f"{engine}: {two}")
+
+
+class Asked:
+    """Requests that the server has read, without those for the metrics themselves."""
+
+    def __init__(self, server):
+        self.server, self.looks = server, 0
+
+    def __call__(self):
+        seen = abuse_tools.total(abuse_tools.metrics(self.server), "weir_requests_total") - self.looks
+        self.looks += 1
+        return seen
+
+
+def there(other):
+    """What has come so far."""
+    other.setblocking(False)
+    try:
+        return other.recv(1 << 20)
+    except BlockingIOError:
+        return b""
+
+
+def test_turns_at_the_store(check):
+    """More questions than there are askers, of pipelines and of HTTP/2 streams, to a distant store that answers them one by
+    one: whoever has one question does not wait for all of them."""
+    held = "/v1/take?key=k&limit=fixed-window+9000/366d&hold=true"  # each is a batch by itself
+    streams = b"".join(h2.headers(2 * i + 1, h2.request(held)) for i in range(128))
+    for name, count, each, flood, mark in (
+            ("RESP", 96, 64, resp.encode(("WEIR.PEEK", "k", WINDOW)) * 64, b"*7\r\n"),
+            ("HTTP/2", 8, 128, h2.PREFACE + h2.settings() + streams, b'"allowed"')):
+        with redis_server.Server() as redis, store_proxy.Proxy(redis.port) as proxy, \
+                weir_server.Server(f"--threads 1 --store redis://127.0.0.1:{proxy.port}?deadline=10s") as server, \
+                server.client() as honest:
+            honest.call("WEIR.TAKE", "honest", WINDOW)
+            asked = Asked(server)
+            proxy.mode, proxy.delay = "slow", 0.005
+            redis.signal(signal.SIGSTOP)  # until all have asked
+            others = [socket.create_connection(("127.0.0.1", server.port), weir_server.PATIENCE_SECONDS) for _ in range(count)]
+            for other in others:
+                other.sendall(flood)
+            check(server.wait_for(lambda: asked() >= count * each + 1), f"{name}: they have asked")
+            honest.socket.sendall(resp.encode(("WEIR.TAKE", "honest", WINDOW)))
+            check(server.wait_for(lambda: asked() >= count * each + 2), f"{name}: the honest one has asked behind them")
+            redis.signal(signal.SIGCONT)
+            check.equal(honest.read()[2], 7, f"{name}: it is answered")
+            before = sum(there(other).count(mark) for other in others)
+            check(before < count * each / 4, f"{name}: {before} of {count * each} were answered before")
+            for other in others:
+                other.close()
 
 
 TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]
