@@ -1,5 +1,5 @@
 /* Connections at work: read, fed, flushed, timed out. See conn.h. */
-#include "server/conn.h"
+#include "server/workers.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static void watch_for(struct server_conn *conn)
     bool out = (conn->blocked && !conn->quiet_until_us) ||
                (conn->tls && server_tls_wants_write(conn->tls));
     uint32_t events = (takes_input(conn) ? EPOLLIN : 0) | (out ? EPOLLOUT : 0) |
-                      (conn->works[SERVER_LANE_PLAY] > 0 ? EPOLLRDHUP : 0);
+                      (conn->works[SERVER_LANE_PLAY] > 0 && !conn->half ? EPOLLRDHUP : 0);
     struct epoll_event event = {.events = events, .data.ptr = conn};
     if (conn->dead || events == conn->events)
         return;
@@ -314,14 +314,25 @@ static void end_quiet(struct server_conn *conn)
         server_conn_resume(conn);
 }
 
+/* Who says nothing more has left, most likely, and nobody plays for him. If he still listens, he is told so, and
+ * all else that he asked for is answered. */
+static void end_half(struct server_conn *conn)
+{
+    conn->half = true;
+    server_work_cancel(conn, SERVER_ALL_STREAMS);
+    watch_for(conn);
+}
+
 void server_conn_event(struct server_conn *conn, uint32_t events)
 {
     if (conn->dead)
         return;
-    if (conn->works[SERVER_LANE_PLAY] > 0 && events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
+    if (conn->works[SERVER_LANE_PLAY] > 0 && events & (EPOLLHUP | EPOLLERR)) {
         server_conn_kill(conn); /* who asked for a simulation has left */
         return;
     }
+    if (events & EPOLLRDHUP && !conn->half)
+        end_half(conn);
     if (conn->quiet_until_us) {
         if (events & (EPOLLHUP | EPOLLERR))
             server_conn_kill(conn);

@@ -74,6 +74,7 @@ struct server_conn {
     bool yields;    /* its turn was over: there is more to feed */
     bool queued;    /* it waits for its next turn */
     bool bulk;      /* its last turn took long */
+    bool half;      /* the peer has said its last word while a simulation was under way */
     bool lingering; /* all is written: what still comes is thrown away for a while */
     bool dead;      /* the socket is gone; freed when nothing is under way */
     enum server_access access; /* RESP: after AUTH */

@@ -335,7 +335,9 @@ static const char *failure_text(const struct server_ask *ask)
 static void respond_worked(struct server_work *work, struct server_response *ret)
 {
     if (work->dropped) {
-        server_response_problem(ret, 503, "the server stops before this was begun; try again");
+        server_response_problem(
+            ret, 503,
+            "given up before it was begun, since the server stops or the client does; try again");
         return;
     }
     if (!work->answer) {

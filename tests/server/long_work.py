@@ -7,6 +7,7 @@ none of it.
 import json
 import os
 import signal
+import socket
 import sys
 import time
 
@@ -96,6 +97,21 @@ def test_who_left_is_forgotten(check):
         check(server.wait_for(lambda: files_of(server) <= before + 1, 2.0), f"descriptors: {files_of(server)}, {before}")
         with http_client.Client(server.port) as client:
             check.equal(client.post("/v1/simulate", SMALL).status, 200, "the next one")
+
+
+def test_last_word(check):
+    """Who says that nothing more comes gets every answer that is due; only the simulation is given up."""
+    takes = http_client.get("/v1/take", key="half", limit="fixed-window 1000/366d") * 10
+    play = http_client.post("/v1/simulate", PLAY)
+    for name, asks in (("behind", takes + play), ("between", takes + play + takes), ("before", play + takes)):
+        with weir_server.Server("--threads 1") as server, http_client.Client(server.port) as client:
+            client.send(asks)
+            check(server.wait_for_charges("half", "fixed-window 1000/366d", 10 if name != "before" else 0), f"{name}: they are read")
+            client.socket.shutdown(socket.SHUT_WR)
+            said = abuse_tools.read_all(client.socket)
+            count = asks.count(b"/v1/take?")
+            check.equal(said.count(b'"allowed":true'), count, f"{name}: every take is answered")
+            check.equal(said.count(b"HTTP/1.1 "), count + 1, f"{name}: and so is the simulation: {said[-300:]}")
 
 
 def test_stop_waits_for_none(check):
