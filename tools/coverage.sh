@@ -37,7 +37,7 @@ for test in $tests; do
     [ "$(basename "$test")" != limit_memory.c ] || wrap=-Wl,--wrap=malloc
     [ "$(basename "$test")" != vectors.c ] || arguments=$(ls tests/vectors/*.vec)
     # shellcheck disable=SC2086
-    "$cc" --coverage $wrap "$work/$(echo "${test%.c}" | tr / _).o" "$work/libweir.a" -lpthread -lm \
+    $cc --coverage $wrap "$work/$(echo "${test%.c}" | tr / _).o" "$work/libweir.a" -lpthread -lm \
         -o "$program"
     # shellcheck disable=SC2086
     if ! "$program" $arguments >"$program.log" 2>&1; then
