@@ -8,8 +8,11 @@
 
 /* Fills with the system's randomness; 0, or -1 with errno. */
 int weir__random_bytes(void *ret, size_t len);
-/* A word of the same, from a stock: hundreds of words a system call. Any thread, also after fork. */
+/* A word of the same, from a stock: hundreds of words per system call. Any thread, also after fork. */
 int weir__random_word(uint64_t *ret);
+/* A word that differs from others by chance of 2^-64, but is no secret: whoever saw one can tell the
+ * next. Costs no system call and no shared write. Any thread, also after fork. */
+int weir__random_distinct(uint64_t *ret);
 
 /* splitmix64: every seed is good, one word of state. */
 static inline uint64_t weir__random_next(uint64_t *state)

@@ -1,15 +1,18 @@
-/* Random words from a stock, many of them a system call: leases need one each. */
+/*
+ * Random words from a stock, hundreds per system call, for leases; and words that differ, from a generator per
+ * thread, for receipts. Neither repeats in a child of fork: it finds the page below zeroed.
+ */
 #include "base/random.h"
 
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-/* In a page that a child of fork finds zeroed: nobody draws what another process has drawn. A word is
- * zeroed when it is given out. */
+/* A page that a child of fork finds zeroed. A word is zeroed when it is given out. */
 struct stock {
     _Atomic uint32_t busy;
     uint32_t left;
-    uint64_t words[511];
+    _Atomic uint64_t process; /* names this process to its threads' generators; 0: not drawn yet */
+    uint64_t words[510];
 };
 _Static_assert(sizeof(struct stock) == 4096, "one page");
 
@@ -55,4 +58,37 @@ int weir__random_word(uint64_t *ret)
     bool drawn = draw(it, ret);
     atomic_store(&it->busy, 0);
     return drawn ? 0 : -1;
+}
+
+/* ---- words that differ ---- */
+
+static _Thread_local struct {
+    uint64_t process; /* the process that seeded it */
+    uint64_t state;
+} generator;
+
+/* Seeds this thread's generator; false: there is no randomness. */
+static bool generator_seed(struct stock *it)
+{
+    uint64_t process = atomic_load(&it->process), seed, drawn;
+    if (weir__random_word(&seed) || weir__random_word(&drawn))
+        return false;
+    drawn |= 1;
+    if (process == 0 && atomic_compare_exchange_strong(&it->process, &process, drawn))
+        process = drawn;
+    generator.state = seed;
+    generator.process = process;
+    return true;
+}
+
+int weir__random_distinct(uint64_t *ret)
+{
+    struct stock *it = get_stock();
+    if (!it)
+        return weir__random_bytes(ret, sizeof *ret);
+    uint64_t process = atomic_load_explicit(&it->process, memory_order_relaxed);
+    if ((process == 0 || generator.process != process) && !generator_seed(it))
+        return -1;
+    *ret = weir__random_next(&generator.state);
+    return 0;
 }

@@ -31,7 +31,7 @@ uint64_t weir__receipt_id(weir_decision *decision)
     uint64_t id = 0;
     for (size_t i = 0; i < sizeof decision->receipt; i++)
         id |= (uint64_t)decision->receipt[i] << 8 * i;
-    if (id || decision->charged == 0 || weir__random_word(&id))
+    if (id || decision->charged == 0 || weir__random_distinct(&id))
         return id;
     id &= WEIR__RECEIPT_ID_MAX;
     id |= !id;

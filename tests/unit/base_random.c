@@ -33,17 +33,17 @@ static int compare_words(const void *a, const void *b)
 }
 
 /* More words than the stock holds, in two processes: none is drawn twice. */
-static void test_words(void)
+static void test_words(int (*draw)(uint64_t *))
 {
     enum { EACH = 1500 };
     static uint64_t words[2 * EACH];
     int ends[2];
-    CHECK_INT(weir__random_word(&words[0]), 0); /* the stock is there before the fork */
+    CHECK_INT(draw(&words[0]), 0); /* the stock is there before the fork */
     CHECK_INT(pipe(ends), 0);
     pid_t child = fork();
     uint64_t *mine = words + (child ? 0 : EACH);
     for (size_t i = 0; i < EACH; i++)
-        CHECK_INT(weir__random_word(&mine[i]), 0);
+        CHECK_INT(draw(&mine[i]), 0);
     if (child == 0)
         _exit(write(ends[1], mine, EACH * sizeof *mine) != EACH * sizeof *mine);
     int status = -1;
@@ -59,6 +59,7 @@ int main(void)
 {
     test_splitmix();
     test_bytes();
-    test_words();
+    test_words(weir__random_word);
+    test_words(weir__random_distinct);
     return test_report();
 }
