@@ -248,7 +248,7 @@ def build_load():
     source, program = ROOT / "bench/redis_load.c", BUILD / "bench/redis-load"
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         program.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run([os.environ.get("CC", "cc"), "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra",
+        subprocess.run([*os.environ.get("CC", "cc").split(), "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra",
                         "-o", str(program), str(source)], check=True)
     return program
 

@@ -123,6 +123,8 @@ for i = 1, #held[1].sections do
         --@use concurrent.load
         spent = sum
     end
+    if at > EXACT_MAX then at = EXACT_MAX end
+    if fresh > EXACT_MAX then fresh = EXACT_MAX end
     shown[i] = {
         'algorithm', names[kind + 1], 'period', period, 'precision', kind == 6 and section[S_EXTRA] or 0, 'count', count,
         'spent', present and spent or 0, 'stored', stored, 'entries', len, 'at', at, 'fresh', fresh,

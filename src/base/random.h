@@ -10,9 +10,9 @@
 int weir__random_bytes(void *ret, size_t len);
 /* A word of the same, from a stock: hundreds of words per system call. Any thread, also after fork. */
 int weir__random_word(uint64_t *ret);
-/* A word that differs from others by chance of 2^-64, but is no secret: whoever saw one can tell the
- * next. Costs no system call and no shared write. Any thread, also after fork. */
-int weir__random_distinct(uint64_t *ret);
+/* A word that differs from others, but is no secret: whoever saw one can tell the next. It costs no
+ * system call and no shared write, and never fails. Any thread, also after fork. */
+uint64_t weir__random_distinct(void);
 
 /* splitmix64: every seed is good, one word of state. */
 static inline uint64_t weir__random_next(uint64_t *state)

@@ -6,6 +6,8 @@
 
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
 
 /* A page that a child of fork finds zeroed. A word is zeroed when it is given out. */
 struct stock {
@@ -67,28 +69,34 @@ static _Thread_local struct {
     uint64_t state;
 } generator;
 
-/* Seeds this thread's generator; false: there is no randomness. */
-static bool generator_seed(struct stock *it)
+/* What differs between threads and moments, where there is no randomness. */
+static uint64_t generator_guess(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000007u ^ (uint64_t)now.tv_nsec << 20 ^
+           (uint64_t)getpid() << 48 ^ (uintptr_t)&generator;
+}
+
+static void generator_seed(struct stock *it)
 {
     uint64_t process = atomic_load(&it->process), seed, drawn;
     if (weir__random_word(&seed) || weir__random_word(&drawn))
-        return false;
+        drawn = seed = generator_guess();
     drawn |= 1;
     if (process == 0 && atomic_compare_exchange_strong(&it->process, &process, drawn))
         process = drawn;
     generator.state = seed;
     generator.process = process;
-    return true;
 }
 
-int weir__random_distinct(uint64_t *ret)
+uint64_t weir__random_distinct(void)
 {
     struct stock *it = get_stock();
-    if (!it)
-        return weir__random_bytes(ret, sizeof *ret);
-    uint64_t process = atomic_load_explicit(&it->process, memory_order_relaxed);
-    if ((process == 0 || generator.process != process) && !generator_seed(it))
-        return -1;
-    *ret = weir__random_next(&generator.state);
-    return 0;
+    uint64_t process = it ? atomic_load_explicit(&it->process, memory_order_relaxed) : 0;
+    if (it && (process == 0 || generator.process != process))
+        generator_seed(it);
+    else if (!it)
+        generator.state = generator_guess();
+    return weir__random_next(&generator.state);
 }

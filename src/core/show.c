@@ -17,7 +17,7 @@ void weir__shown_numbers(const struct weir__shown *shown, int64_t ret[WEIR__SHOW
         shown->stored,         shown->entries,
         shown->at_us,          shown->fresh_us};
     for (size_t i = 0; i < WEIR__SHOWN_NUMBERS; i++)
-        ret[i] = numbers[i];
+        ret[i] = weir__min(numbers[i], WEIR__EXACT_MAX); /* a damaged time may say more */
 }
 
 const char *weir__kind_name(enum weir__kind kind)

@@ -31,9 +31,9 @@ uint64_t weir__receipt_id(weir_decision *decision)
     uint64_t id = 0;
     for (size_t i = 0; i < sizeof decision->receipt; i++)
         id |= (uint64_t)decision->receipt[i] << 8 * i;
-    if (id || decision->charged == 0 || weir__random_distinct(&id))
+    if (id || decision->charged == 0)
         return id;
-    id &= WEIR__RECEIPT_ID_MAX;
+    id = weir__random_distinct() & WEIR__RECEIPT_ID_MAX;
     id |= !id;
     weir__receipt_set_id(decision, id);
     return id;

@@ -14,8 +14,7 @@ bool weir__receipt_read(const char *text, struct weir__correction *ret);
 /* The receipt of a charge, with its id if that is not 0. */
 void weir__receipt_write(int64_t time_us, int64_t charged, uint64_t id,
                          char ret[WEIR_RECEIPT_SIZE]);
-/* The id of a decision's receipt, given now if it has none; 0: nothing was charged, or there is no
- * randomness. */
+/* The id of a decision's receipt, given now if it has none; 0: nothing was charged. */
 uint64_t weir__receipt_id(weir_decision *decision);
 void weir__receipt_set_id(weir_decision *decision, uint64_t id);
 

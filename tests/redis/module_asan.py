@@ -24,7 +24,7 @@ BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", lua_cases.ROOT / "build" / "as
 
 def library(name):
     """The compiler's own run-time library; the module is linked to that one."""
-    done = subprocess.run([os.environ.get("CC", "gcc"), f"-print-file-name={name}"], stdout=subprocess.PIPE, text=True,
+    done = subprocess.run([*os.environ.get("CC", "gcc").split(), f"-print-file-name={name}"], stdout=subprocess.PIPE, text=True,
                           check=True)
     return done.stdout.strip()
 
