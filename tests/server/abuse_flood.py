@@ -54,7 +54,7 @@ def pump(port, seconds, batches, count_answers):
 
 def count_lines(data):
     """Replies, errors and the rest of RESP: a reply is RESP_LINES lines, an error one."""
-    errors = sum(line.startswith(b"-") for line in data.split(b"\r\n")[:-1]) if b"-ERR" in data else 0
+    errors = sum(line.startswith(b"-") for line in data.split(b"\r\n")[:-1]) if b"\r\n-" in data or data[:1] == b"-" else 0
     if errors:  # slow, but exact: the replies between them
         lines = data.split(b"\r\n")
         rest = lines.pop()
