@@ -189,7 +189,7 @@ static void charge_return(ngx_http_request_t *r, const ngx_http_weir_charge_t *c
     ngx_http_weir_set_clock_to(ask->test_us);
     if (store && !ask->folded.degraded)
         charge_return_redis(charge, receipt);
-    else if (!store || store->url.fail == WEIR__FAIL_LOCAL)
+    else if (!store || ask->local)
         charge_return_zone(r, charge, receipt);
     charge_show(ask, request);
 }

@@ -209,6 +209,7 @@ void ngx_http_weir_stand_in(const ngx_http_weir_store_t *store, int code, ngx_ht
 {
     struct weir__standin standin = {is_own_fault(code) ? WEIR__FAIL_LOCAL : store->url.fail,
                                     store->url.peers, NULL};
+    ask->local = standin.fail == WEIR__FAIL_LOCAL;
     decide_here(&standin, ask, r);
 }
 

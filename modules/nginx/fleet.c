@@ -26,8 +26,9 @@
 #include <sys/eventfd.h>
 
 #define ASKERS 4
-#define QUEUE_MAX 4096      /* jobs under way */
-#define OWED_MAX 4096       /* releases kept for a Redis that is away; more lapse by themselves */
+#define QUEUE_MAX 4096 /* jobs under way */
+#define OWED_MAX                                                                                   \
+    4096 /* releases and settles kept for a Redis that is away; more lapse by themselves */
 #define LOOK_MS 1000        /* how often the log is told of changes, at most */
 #define REFUSALS_US 1000000 /* and how often of refusals */
 
@@ -148,7 +149,7 @@ void ngx_http_weir_job_end(ngx_http_weir_job_t *job)
     ngx_http_weir_job_free(job);
 }
 
-/* Keeps what Redis did not get: a release, or a settlement that was never sent. Where Redis is there, but late, it is not hurried. */
+/* Keeps what Redis did not get, or may not have got. Where Redis is there, but late, it is not hurried. */
 static void fleet_owe(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
 {
     int64_t now_us = weir__mono_us();
@@ -163,9 +164,10 @@ static void fleet_owe(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
     worker->owed_count++;
 }
 
+/* A lease is released once, and a receipt settled once: neither is harmed where Redis got it after all. */
 static void fleet_given(ngx_http_weir_job_t *job)
 {
-    if (job->job.code == WEIR_EUNREACHABLE && job->job.verb == WEIR__VERB_RELEASE)
+    if (job->job.code == WEIR_EUNREACHABLE)
         fleet_owe(job->store->worker, job);
     else
         ngx_http_weir_job_end(job);

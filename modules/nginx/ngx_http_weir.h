@@ -176,6 +176,7 @@ typedef struct {
     int64_t test_us;      /* the time of weir_test_clock that it was decided at; -1: the real one */
     unsigned depends : 1; /* some of it is charged by the answer */
     unsigned met : 1;     /* keys were equal, and limits became one */
+    unsigned local : 1;   /* the zone stood in for Redis, and was charged */
 } ngx_http_weir_ask_t;
 
 typedef struct ngx_http_weir_charge_s ngx_http_weir_charge_t;

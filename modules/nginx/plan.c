@@ -195,7 +195,7 @@ static ngx_http_weir_ask_t *make(ngx_pool_t *pool, ngx_uint_t n, enum weir__verb
     ask->verb = verb;
     ask->count = ask->limits = 0;
     ask->failed = 0;
-    ask->depends = ask->met = 0;
+    ask->depends = ask->met = ask->local = 0;
     ask->requests = (weir_request *)(ask + 1);
     ask->rows = (weir_decision *)(ask->requests + n);
     ask->confs = (const ngx_http_weir_limit_t **)(ask->rows + n);

@@ -177,6 +177,38 @@ def test_without_redis(check):
         check.equal({(it.status, it.weir["status"], it.weir["remaining"]) for it in answers}, {(200, "DEGRADED", "3")}, "given back")
 
 
+def test_redis_refuses(check):
+    """A charge that Redis cannot take back now, since it has no memory, is given back when it has."""
+    limit = 'weir_limit key=$arg_k zone=z "fixed-window 1/100d" on=401;'
+    for name, options in ENGINES:
+        with redis_server.Server(options) as redis, redis.client() as client, Gate() as gate:
+            locations = f"""location /slow {{ proxy_pass http://127.0.0.1:{gate.port}; {limit} }} location /a {{ {limit} }}
+                location /info {{ weir_info; }}"""
+            with serve(locations, address(redis.port, PATIENT), workers=1) as nginx:
+                check(nginx.wait_for(lambda: nginx.get("/a?k=settle-in").weir["degraded"] == "0"), f"{name}: Redis decides")
+                held = Held(nginx, gate, ["/slow?k=a"])
+                client.call("CONFIG", "SET", "maxmemory", "1")
+                gate.let(1)
+                check.equal([it.status for it in held.read()], [200], f"{name}: it did not count")
+                check(nginx.wait_for(lambda: nginx.get("/info").json["stores"][0]["owed"] == 1), f"{name}: owed")
+                client.call("CONFIG", "SET", "maxmemory", "0")
+                check(nginx.wait_for(lambda: nginx.get("/a?k=a").status == 200), f"{name}: given back")
+                check.equal(statuses(nginx, ["/a?k=a"] * 3), [200] * 3, f"{name}: once")
+                held.close()
+
+
+def test_redis_has_no_room(check):
+    """A key that holds too many states in Redis is decided in the zone, whatever fail= says, and given back there."""
+    locations = """location /a { weir_limit key=$arg_k zone=z "token-bucket 2/100d" on=404; }"""
+    with redis_server.Server(ENGINES[0][1]) as redis, redis.client() as client, \
+            serve(locations, address(redis.port, f"{PATIENT} fail=open"), workers=1) as nginx:
+        check(nginx.wait_for(lambda: nginx.get("/a?k=settle-in").weir["degraded"] == "0"), "Redis decides")
+        for i in range(16):
+            client.call("WEIR.TAKE", "weir:full", f"fixed-window 9/{i + 1}d from-first")
+        answers = [nginx.get("/a?k=full") for _ in range(6)]
+        check.equal([(it.status, it.weir["status"]) for it in answers], [(200, "DEGRADED")] * 6, "no room: given back in the zone")
+
+
 # ---- subrequests ----
 
 def test_subrequests(check):
@@ -229,6 +261,7 @@ def test_subrequests_inherit(check):
 
 
 TESTS = [test_statuses, test_kinds, test_variables, test_concurrent, test_redirects, test_equal_keys, test_redis, test_without_redis,
+         test_redis_refuses, test_redis_has_no_room,
          test_subrequests, test_subrequests_inherit]
 
 if __name__ == "__main__":
