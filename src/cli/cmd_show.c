@@ -117,6 +117,7 @@ static int run(const struct cli_call *call)
     const struct cli_option options[] = {
         {"json", CLI_FLAG, &ask.json, 0},
         {"store", CLI_TEXT, &ask.url, 0},
+        CLI_SERVER_OPTIONS(ask.server),
     };
     const struct cli_operand operands[] = {{"KEY", &ask.key_text, false}};
     int code = CLI_PARSE(call, options, operands);
@@ -132,14 +133,15 @@ static int run(const struct cli_call *call)
 const struct cli_command cli_show_states = {
     .name = "show",
     .summary = "describe every state that a key holds",
-    .help = "Usage: weir show KEY [--json] [--store URL]\n"
+    .help = "Usage: weir show KEY [--json]\n"
+            "                 [--store URL] [--server URL [--token TOKEN]]\n"
             "\n"
             "Prints one line for each limit that KEY was charged under: what is spent, how\n"
             "many entries or leases it has, and when it is gone by itself. A zone keeps the\n"
             "numbers of a limit and so tells what is left; Redis keeps only the period, and\n"
             "the count of a bucket. With --json times are microseconds since the epoch.\n"
             "\n"
-            "Options:\n" CLI_JSON_HELP CLI_STORE_HELP "\n"
+            "Options:\n" CLI_JSON_HELP CLI_STORE_HELP CLI_SERVER_HELP "\n"
             "Examples:\n"
             "  weir show user:42\n"
             "  weir show user:42 --store redis://127.0.0.1:6379 --json\n" CLI_EXIT_CODES,

@@ -285,6 +285,62 @@ static int reset(weir_store *store, weir_key key, int64_t now, bool *ret)
     return read_bool(server, server->nodes, "reset", ret) ? 0 : strange(server);
 }
 
+/* A state as /v1/show has it. A server with a zone tells its whole limit, one with Redis what Redis keeps. */
+static bool read_shown(const struct server_store *server, const struct weir__json_node *object,
+                       struct weir__shown *ret)
+{
+    int64_t numbers[WEIR__SHOWN_NUMBERS];
+    int kind = 0;
+    if (object->type != WEIR__JSON_OBJECT)
+        return false;
+    const struct weir__json_node *name = weir__json_member(server->nodes, object, "algorithm");
+    const struct weir__json_node *limit = weir__json_member(server->nodes, object, "limit");
+    while (name && name->type == WEIR__JSON_STRING && kind < WEIR__KINDS &&
+           strcmp(name->text, weir__kind_name((enum weir__kind)kind)) != 0)
+        kind++;
+    for (size_t i = 0; i < WEIR__SHOWN_NUMBERS; i++) {
+        if (!read_integer(server, object, weir__shown_names[i], &numbers[i]))
+            return false;
+    }
+    if (!name || name->type != WEIR__JSON_STRING || kind == WEIR__KINDS)
+        return false;
+    weir__shown_of(kind, numbers, ret);
+    if (!read_integer(server, object, "remaining", &ret->remaining))
+        ret->remaining = -1;
+    struct weir__rule rules[WEIR_LIMITS_MAX];
+    size_t count;
+    if (!limit)
+        return true;
+    ret->whole = limit->type == WEIR__JSON_STRING &&
+                 weir__rules_parse(limit->text, rules, &count, NULL) == 0 && count == 1;
+    if (ret->whole)
+        ret->rule = rules[0];
+    return ret->whole;
+}
+
+static int show(weir_store *store, weir_key key, int64_t now, struct weir__shown *ret,
+                size_t *ret_count)
+{
+    struct server_store *server = server_of(store);
+    struct body body;
+    (void)now;
+    if (!begin_for(&body, weir__key_bytes(key), NULL, 0))
+        return no_memory(server);
+    int code = ask_and_read(server, "/v1/show", &body);
+    if (code)
+        return code;
+    const struct weir__json_node *list = weir__json_member(server->nodes, server->nodes, "states");
+    if (!list || list->type != WEIR__JSON_ARRAY || list->len > WEIR__SHOWN_MAX)
+        return strange(server);
+    const struct weir__json_node *item = list + 1;
+    for (size_t i = 0; i < list->len; i++, item = &server->nodes[item->next]) {
+        if (!read_shown(server, item, &ret[i]))
+            return strange(server);
+    }
+    *ret_count = list->len;
+    return 0;
+}
+
 int cli_server_settle(weir_store *store, weir_key key, const weir_limit *limit, const char *receipt,
                       int64_t actual, weir_error *err)
 {
@@ -320,6 +376,7 @@ static const struct weir__engine engine = {
     .decide = decide,
     .change_lease = change_lease,
     .reset = reset,
+    .show = show,
     .why = why,
     .close = close_server,
 };

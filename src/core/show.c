@@ -96,3 +96,17 @@ void weir__show(const struct weir__rule *rule, bool whole, const struct weir__st
     ret->spent = spent_of(rule, &state, now_us);
     ret->entries = algorithm->large ? state.ring.len : 0;
 }
+
+void weir__shown_of(int kind, const int64_t numbers[WEIR__SHOWN_NUMBERS], struct weir__shown *ret)
+{
+    *ret = (struct weir__shown){.rule.kind = (uint8_t)kind,
+                                .rule.period_us = numbers[0],
+                                .rule.extra = numbers[1],
+                                .count = numbers[2],
+                                .spent = numbers[3],
+                                .stored = numbers[4],
+                                .remaining = -1,
+                                .entries = numbers[5],
+                                .at_us = numbers[6],
+                                .fresh_us = numbers[7]};
+}

@@ -30,5 +30,7 @@ const char *weir__kind_name(enum weir__kind kind);
 #define WEIR__SHOWN_NUMBERS 8
 extern const char weir__shown_names[WEIR__SHOWN_NUMBERS][10];
 void weir__shown_numbers(const struct weir__shown *shown, int64_t ret[WEIR__SHOWN_NUMBERS]);
+/* And back: as much of a state as its numbers tell. */
+void weir__shown_of(int kind, const int64_t numbers[WEIR__SHOWN_NUMBERS], struct weir__shown *ret);
 
 #endif

@@ -151,16 +151,7 @@ static bool read_shown(const char *data, const struct weir__resp_node *nodes,
             return false;
         numbers[i] = pair[1].integer;
     }
-    *ret = (struct weir__shown){.rule.kind = (uint8_t)kind,
-                                .rule.period_us = numbers[0],
-                                .rule.extra = numbers[1],
-                                .count = numbers[2],
-                                .spent = numbers[3],
-                                .stored = numbers[4],
-                                .remaining = -1,
-                                .entries = numbers[5],
-                                .at_us = numbers[6],
-                                .fresh_us = numbers[7]};
+    weir__shown_of(kind, numbers, ret);
     return kind < WEIR__KINDS;
 }
 
@@ -174,6 +165,18 @@ static bool read_show(struct weir__ask *ask, const char *data, const struct weir
     }
     ask->shown_count = nodes[0].len;
     return true;
+}
+
+/* OK, or SETTLED: it was before. */
+static bool read_settled(struct weir__ask *ask, const char *data,
+                         const struct weir__resp_node *nodes)
+{
+    static const char settled[] = "SETTLED", ok[] = "OK";
+    const char *text = data + nodes[0].at;
+    if (nodes[0].type != WEIR__RESP_SIMPLE)
+        return false;
+    ask->integer = nodes[0].len == sizeof settled - 1 && !memcmp(text, settled, nodes[0].len);
+    return ask->integer || (nodes[0].len == sizeof ok - 1 && !memcmp(text, ok, nodes[0].len));
 }
 
 void weir__ask_read(struct weir__call *call, unsigned i, const char *data,
@@ -194,13 +197,10 @@ void weir__ask_read(struct weir__call *call, unsigned i, const char *data,
         good = read_decision(ask, data, nodes);
     else if (ask->verb == WEIR__VERB_SHOW)
         good = read_show(ask, data, nodes);
-    else if (ask->verb != WEIR__VERB_SETTLE)
-        good = nodes[0].type == WEIR__RESP_INTEGER;
-    ask->integer = nodes[0].type == WEIR__RESP_INTEGER ? nodes[0].integer : 0;
-    static const char settled[] = "SETTLED"; /* before; else OK */
-    if (ask->verb == WEIR__VERB_SETTLE)
-        ask->integer =
-            nodes[0].len == strlen(settled) && !memcmp(data + nodes[0].at, settled, nodes[0].len);
+    else if (ask->verb == WEIR__VERB_SETTLE)
+        good = read_settled(ask, data, nodes);
+    else if ((good = nodes[0].type == WEIR__RESP_INTEGER))
+        ask->integer = nodes[0].integer;
     if (!good) {
         static const char what[] = "WEIRREPLY the server's reply is of another form";
         fail(ask, what, sizeof what - 1);

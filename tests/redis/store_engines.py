@@ -66,6 +66,18 @@ def test_module_unloaded(check):
                 check.equal(driver.call("check"), ["0", ""], f"unloaded, fail={fail}: check")
 
 
+def test_answers_of_another_form(check):
+    """What does not answer as ours do has not settled, released or reset anything."""
+    for body in ("return 'OK'", "return redis.status_reply('QUEUED')", "return false", "return {1, 2, 3, 4, 5, 6, 7}"):
+        with redis_server.Server() as server, server.client() as client:
+            client.call("FUNCTION", "LOAD", library(VERSION, SERVES, body))
+            with Driver(address(server, "engine=function&deadline=5s&fail=closed")) as driver:
+                limit = FROZEN.format(9)
+                for words in (("settle", "k", limit, "w3-1700000000000000-4-77", 2), ("reset", "k"),
+                              ("release", "k", "concurrent 3 lease 1h", 77)):
+                    check.equal(driver.code_of(*words), EUNREACHABLE, f"{body}: {words[0]}")
+
+
 def test_module_unloaded_in_a_batch(check):
     """Of a pipeline that the unloading cuts in two, nothing is charged twice."""
     with redis_server.Server(WITH_MODULE) as server, server.client() as client, Driver(address(server)) as driver:
@@ -310,7 +322,8 @@ def test_names(check):
 TESTS = [test_module_unloaded, test_module_unloaded_in_a_batch, test_module_comes_and_goes_under_load,
          test_engine_module_without_it, test_library_by_many_at_once, test_library_versions, test_library_without_rights,
          test_script_load_refused, test_misconf_at_open, test_too_many_clients, test_words_reach_the_command_line,
-         test_refusals_are_forgotten, test_wrapped_errors, test_giving_back_without_memory, test_show, test_names]
+         test_refusals_are_forgotten, test_wrapped_errors, test_giving_back_without_memory, test_show, test_names,
+         test_answers_of_another_form]
 
 if __name__ == "__main__":
     sys.exit(run(TESTS, Checks(), sys.argv[1:]))

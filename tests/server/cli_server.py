@@ -28,7 +28,7 @@ def weir(*words, env=None, text=None):
 def alike(text):
     """Without what differs from call to call: receipts, leases, times."""
     text = re.sub(r"\bw\d-[-\w]+", "RECEIPT", text)
-    text = re.sub(r'("(?:lease|reset_after|retry_after|delay)"):[\d.]+', r"\1:N", text)
+    text = re.sub(r'("(?:lease|reset_after|retry_after|delay|at|fresh)"):[\d.]+', r"\1:N", text)
     text = re.sub(r"(?m)^\d{6,}$|lease \d{6,}", "LEASE", text)
     return re.sub(r"\b(in|retry in|as new in|delay) (?:\d+(?:\.\d+)?(?:us|ms|[smhdw]))+", r"\1 TIME", text)
 
@@ -66,6 +66,16 @@ CALLS = [
     ("release", "job", "fixed-window 3/366d", "12345678"),
     ("acquire", "job", "fixed-window 3/366d"),
     ("take", "job", "concurrent 2"),
+    ("take", "warm", "warmup 5/s over 1h"),
+    ("show", "ann"),
+    ("show", "bob", "--json"),
+    ("show", "slow"),
+    ("show", "job"),
+    ("show", "job", "--json"),
+    ("show", "warm", "--json"),
+    ("show", "nobody"),
+    ("show", "nobody", "--json"),
+    ("show", ""),
     ("reset", "ann"),
     ("reset", "ann", "--json"),
     ("take", "ann", "fixed-window 3/366d"),

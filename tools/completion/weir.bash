@@ -6,10 +6,9 @@ _weir_options() {
     take | peek) echo "--cost --wait --detail --json --store $server --help" ;;
     wait) echo "--cost --max --json --store $server --help" ;;
     acquire) echo "--cost --json --store $server --help" ;;
-    settle | reset | renew | release) echo "--json --store $server --help" ;;
+    settle | reset | show | renew | release) echo "--json --store $server --help" ;;
     explain) echo "--json --key --policy --request $server --help" ;;
     demo) echo "--json --help" ;;
-    show) echo "--json --store --help" ;;
     replay) echo "--wait --decisions --json --store --help" ;;
     bench) echo "--keys --threads --seconds --limit --batch --store --json --help" ;;
     zone) echo "--check --json --help" ;;

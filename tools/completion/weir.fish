@@ -32,9 +32,9 @@ complete -c weir -n "__fish_seen_subcommand_from $commands; and not __fish_seen_
 complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset show acquire renew release replay bench check serve" \
     -l store -x -d "Where the state is kept" \
     -a "file: shm: memory: redis:// rediss:// redis+cluster:// rediss+cluster:// redis+sentinel:// rediss+sentinel:// redis+unix://"
-complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset acquire renew release explain" \
+complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset show acquire renew release explain" \
     -l server -x -a "http:// https:// unix:" -d "Ask a running server"
-complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset acquire renew release explain" \
+complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset show acquire renew release explain" \
     -l token -x -d "The token of the server"
 complete -c weir -n "__fish_seen_subcommand_from explain" -l key -x -d "How this key stands"
 complete -c weir -n "__fish_seen_subcommand_from explain" -l policy -x -d "Under this policy"
