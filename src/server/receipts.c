@@ -1,7 +1,7 @@
 /*
- * Receipts of the server: `w4-<time µs>-<charged>-<id>-<signature>`, 11 characters of base64url over what was
- * charged, to which keys, under which limits (the number is the first key's charge). The older form, `w2-` without
- * the id, is still read; what was charged nothing has it, too. The secret is drawn from the zone's own, so that it
+ * Receipts of the server: `w4-<time µs>-<charged>-<id>-<signature>`, the last two in 7 and 11 letters of base64url.
+ * The signature is over what was charged, to which keys, under which limits (the number is the first key's charge).
+ * The older form, `w2-` without the id, is still read; what was charged nothing has it, too. The secret is drawn from the zone's own, so that it
  * outlives a restart with a `file:` zone and is shared by servers of one zone; with a remote store it is
  * drawn anew at every start, unless one is given.
  */
@@ -17,6 +17,7 @@
 
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 #define SIGNATURE 11
+#define ID 7
 
 int server_receipts_open(struct server *server, weir_error *err)
 {
@@ -103,10 +104,24 @@ static uint64_t sign_all(const struct server *server, const weir_request *reques
     return signature;
 }
 
-static void put_signature(uint64_t signature, char *ret)
+/* The lowest six bits first. */
+static inline void put_letters(uint64_t bits, int count, char *ret)
 {
-    for (int i = 0; i < SIGNATURE; i++, signature >>= 6)
-        ret[i] = alphabet[signature & 63];
+    for (int i = 0; i < count; i++, bits >>= 6)
+        ret[i] = alphabet[bits & 63];
+}
+
+/* An id as written; 0: it is not one. */
+static uint64_t read_id(const char *letters)
+{
+    uint64_t id = 0;
+    for (int i = ID - 1; i >= 0; i--) {
+        const char *found = memchr(alphabet, letters[i], sizeof alphabet - 1);
+        if (!found)
+            return 0;
+        id = id << 6 | (uint64_t)(found - alphabet);
+    }
+    return id <= WEIR__RECEIPT_ID_MAX ? id : 0;
 }
 
 /* A time's digits; requests decided together have one. */
@@ -160,39 +175,56 @@ size_t server_receipt_write(const struct server *server, const weir_request *req
     *p++ = '-';
     p += put_number(p, decision->charged);
     if (charge.id) {
-        *p++ = '-';
-        p += put_number(p, (int64_t)charge.id);
+        *p = '-';
+        put_letters(charge.id, ID, p + 1);
+        p += 1 + ID;
     }
-    put_signature(sign_all(server, requests, n, &charge), p + 1);
+    put_letters(sign_all(server, requests, n, &charge), SIGNATURE, p + 1);
     *p = '-';
     p += 1 + SIGNATURE;
     *p = 0;
     return (size_t)(p - ret);
 }
 
+/* What a receipt says, its signature left out; false: it is not a receipt. */
+static bool read_charge(const char *text, size_t len, struct charge *ret)
+{
+    char plain[WEIR_RECEIPT_SIZE];
+    struct weir__correction said;
+    bool has_id = !memcmp(text, "w4-", 3);
+    uint64_t id = 0;
+    if (has_id) {
+        if (len <= 3 + 1 + ID || text[len - ID - 1] != '-' || !(id = read_id(text + len - ID)))
+            return false;
+        len -= ID + 1;
+    }
+    if ((!has_id && memcmp(text, "w2-", 3)) || len >= sizeof plain || memchr(text, 0, len))
+        return false;
+    memcpy(plain, text, len);
+    plain[len] = 0;
+    plain[1] = '1'; /* the rest is as the library writes it */
+    if (!weir__receipt_read(plain, &said))
+        return false;
+    *ret = (struct charge){said.charged_at_us, said.charged, id};
+    return true;
+}
+
 bool server_receipt_read(const struct server *server, const weir_request *requests, size_t n,
                          struct weir__span text, char ret[WEIR_RECEIPT_SIZE])
 {
-    char expected[SIGNATURE], plain[WEIR_RECEIPT_SIZE];
-    struct weir__correction said;
-    if (text.len <= SIGNATURE + 4 || text.len >= SERVER_RECEIPT_SIZE ||
-        (memcmp(text.data, "w2-", 3) && memcmp(text.data, "w4-", 3)))
+    char expected[SIGNATURE];
+    struct charge charge;
+    if (text.len <= SIGNATURE + 4 || text.len >= SERVER_RECEIPT_SIZE)
         return false;
     size_t body = text.len - SIGNATURE - 1;
-    if (text.data[body] != '-' || body >= sizeof plain || memchr(text.data, 0, body))
+    if (text.data[body] != '-' || !read_charge(text.data, body, &charge))
         return false;
-    memcpy(plain, text.data, body);
-    plain[body] = 0;
-    plain[1]--; /* the library's own receipt, w1 or w3, is what was signed */
-    if (!weir__receipt_read(plain, &said))
-        return false;
-    struct charge charge = {said.charged_at_us, said.charged, said.id};
-    put_signature(sign_all(server, requests, n, &charge), expected);
+    put_letters(sign_all(server, requests, n, &charge), SIGNATURE, expected);
     unsigned differs = 0;
     for (int i = 0; i < SIGNATURE; i++)
         differs |= (unsigned)(expected[i] ^ text.data[body + 1 + (size_t)i]);
     if (differs)
         return false;
-    memcpy(ret, plain, sizeof plain);
+    weir__receipt_write(charge.time_us, charge.amount, charge.id, ret);
     return true;
 }

@@ -40,6 +40,15 @@ def rotate(word, bits):
     return (word << bits | word >> (64 - bits)) & MASK
 
 
+def letters(bits, count):
+    return "".join(ALPHABET[bits >> 6 * i & 63] for i in range(count)).encode()
+
+
+def id_of(receipt):
+    """The id of a receipt with one: seven letters before the signature."""
+    return sum(ALPHABET.index(letter) << 6 * i for i, letter in enumerate(receipt[-19:-12].decode()))
+
+
 class Signer:
     def __init__(self, zone_secret):
         self.zone = zone_secret
@@ -61,8 +70,8 @@ class Signer:
 
     def receipt(self, key, limit, time, charged, name=0):
         """`limit` is canonical text; without a name it is of the older form."""
-        body = b"w4-%d-%d-%d" % (time, charged, name) if name else b"w2-%d-%d" % (time, charged)
+        body = b"w4-%d-%d-%s" % (time, charged, letters(name, 7)) if name else b"w2-%d-%d" % (time, charged)
         said = struct.pack("<qqQ", time, charged, name) if name else struct.pack("<qq", time, charged)
         signed = self.hash(self.zone, key) + self.hash(self.secret, limit.encode()) + said
         signature = siphash13(self.secret, signed)[0]
-        return body + b"-" + "".join(ALPHABET[signature >> 6 * i & 63] for i in range(11)).encode()
+        return body + b"-" + letters(signature, 11)

@@ -15,7 +15,7 @@ import sys
 
 import weir_server
 import http_client
-from receipts import Signer
+from receipts import Signer, id_of, letters
 
 import lua_cases
 import module_vectors
@@ -108,9 +108,9 @@ class Judge:
             return
         self.equal(step, six, step.six)
         charged = step.cost if six[0] and step.verb != "peek" else 0
-        name = int(receipt[:-12].split(b"-")[3]) if receipt is not None and charged else 0
+        name = id_of(receipt) if receipt is not None and charged else 0
         if receipt is not None:
-            body = b"w4-%d-%d-%d" % (step.time, charged, name) if charged else b"w2-%d-0" % step.time
+            body = b"w4-%d-%d-%s" % (step.time, charged, letters(name, 7)) if charged else b"w2-%d-0" % step.time
             self.equal(step, receipt[:-12], body, "receipt")
         if receipt is not None and step.place.startswith("settle"):
             wanted = self.signer.receipt(step.key.encode(), step.canonical, step.time, charged, name)
