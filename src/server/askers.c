@@ -6,11 +6,14 @@
  */
 #include "server/conn.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define ASKERS 64
+#define STUCK_S 1 /* for a store that does not answer, on the way out */
 
 struct server_askers {
     struct server *server;
@@ -126,24 +129,30 @@ int server_askers_create(struct server *server, struct server_askers **ret, weir
     return 0;
 }
 
-void server_askers_stop(struct server_askers *askers)
+bool server_askers_stop(struct server_askers *askers)
 {
+    struct timespec until;
     if (!askers)
-        return;
+        return true;
     pthread_mutex_lock(&askers->lock);
     askers->stopping = true;
     pthread_cond_broadcast(&askers->some);
     pthread_mutex_unlock(&askers->lock);
-    for (size_t i = 0; i < askers->count; i++)
-        pthread_join(askers->threads[i], NULL);
-    askers->count = 0;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += STUCK_S;
+    while (askers->count > 0 &&
+           !pthread_timedjoin_np(askers->threads[askers->count - 1], NULL, &until))
+        askers->count--;
+    return askers->count == 0;
 }
 
 void server_askers_destroy(struct server_askers *askers)
 {
     if (!askers)
         return;
-    server_askers_stop(askers);
+    bool ended = server_askers_stop(askers);
+    assert(ended);
+    (void)ended;
     pthread_cond_destroy(&askers->some);
     pthread_mutex_destroy(&askers->lock);
     free(askers);

@@ -253,8 +253,8 @@ bool server_tls_wants_write(struct server_tls_conn *tls);
 /* ---- askers.c ---- */
 
 int server_askers_create(struct server *server, struct server_askers **ret, weir_error *err);
-/* Ends the threads; what they were given has come back. */
-void server_askers_stop(struct server_askers *askers);
+/* Ends the threads; what they were given has come back. False: one waits for the store still. */
+bool server_askers_stop(struct server_askers *askers);
 void server_askers_destroy(struct server_askers *askers);
 void server_askers_give(struct server_askers *askers, struct server_batch *batch);
 

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #define EVERY_SECONDS 1
+#define STUCK_S 1 /* for a store that does not answer, on the way out */
 
 struct server_health {
     weir_store *store;
@@ -81,19 +82,24 @@ int server_health_start(struct server *server, weir_error *err)
     return 0;
 }
 
-void server_health_stop(struct server *server)
+bool server_health_stop(struct server *server)
 {
     struct server_health *health = server->health;
+    struct timespec until;
     if (!health)
-        return;
+        return true;
     pthread_mutex_lock(&health->lock);
     health->stops = true;
     pthread_cond_signal(&health->wake);
     pthread_mutex_unlock(&health->lock);
-    pthread_join(health->thread, NULL);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += STUCK_S;
+    if (pthread_timedjoin_np(health->thread, NULL, &until))
+        return false;
     pthread_cond_destroy(&health->wake);
     pthread_mutex_destroy(&health->lock);
     weir_limit_free(health->limit);
     free(health);
     server->health = NULL;
+    return true;
 }

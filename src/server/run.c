@@ -152,7 +152,7 @@ static int open_all(weir_error *err)
     return code;
 }
 
-/* False: a worker hangs in the system, and nothing can be freed under it. */
+/* False: a worker hangs in the system, or an asker at the store, and nothing can be freed under it. */
 static bool stop_threads(void)
 {
     atomic_store(&server.stopping, true);
@@ -161,18 +161,24 @@ static bool stop_threads(void)
     bool ended = server_workers_stop(server.workers); /* what they hold comes back first */
     if (!ended)
         return false;
-    server_askers_stop(server.askers);
-    for (int i = 0; i < server.thread_count; i++)
-        server_thread_join(server.threads[i]);
+    ended = server_askers_stop(server.askers);
+    for (int i = 0; i < server.thread_count; i++) { /* each says what it can say */
+        if (ended)
+            server_thread_join(server.threads[i]);
+        else
+            pthread_join(server.threads[i]->thread, NULL);
+    }
     server.thread_count = 0;
-    return true;
+    return ended;
 }
 
 static void close_all(void)
 {
     server_demo_stop();
     if (!stop_threads()) {
-        server_tell("a reload hangs while it reads its files; ending without it");
+        server_tell("%s; ending without it", server.thread_count > 0
+                                                 ? "a reload hangs while it reads its files"
+                                                 : "the store does not answer");
         if (server.access_log)
             server_access_log_close(server.access_log);
         server_listeners_remove(&server);
@@ -190,7 +196,8 @@ static void close_all(void)
     server_top_destroy(server.top);
     server_metrics_destroy(server.metrics);
     server_tls_destroy(server.tls);
-    server_health_stop(&server);
+    if (!server_health_stop(&server))
+        _exit(0); /* all else is in order */
     server_store_watch_stop(&server);
     weir_store_close(server.store);
 }

@@ -162,7 +162,8 @@ void server_store_watch_stop(struct server *server);
 /* ---- health.c ---- */
 
 int server_health_start(struct server *server, weir_error *err);
-void server_health_stop(struct server *server);
+/* False: it waits for the store still. */
+bool server_health_stop(struct server *server);
 /* Whether a balancer may send requests here. */
 bool server_is_ready(const struct server *server);
 

@@ -12,7 +12,7 @@ class Proxy:
         self.target, self.mode, self.delay = port, "pass", 0.0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
-        self.connections = 0
+        self.connections = self.held = 0
         threading.Thread(target=self.accept, daemon=True).start()
 
     def __enter__(self):
@@ -53,6 +53,7 @@ class Proxy:
         if self.mode == "slow":
             time.sleep(self.delay)
         elif self.mode == "hold":
+            self.held += 1
             return True
         elif self.mode == "cut":
             self.mode = "pass"

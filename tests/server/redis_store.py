@@ -185,6 +185,28 @@ def test_turns_at_the_store(check):
                 other.close()
 
 
+def test_stop_waits_for_no_store(check):
+    """A store that hangs, and a deadline of an hour: SIGTERM ends the server all the same, whoever asked."""
+    hold = http_client.get("/v1/take", key="slow", limit=f"token-bucket 1/m, {WINDOW}", hold="true")
+    for name, options in (("a question", ""), ("health", "--health-store")):
+        with redis_server.Server() as redis, store_proxy.Proxy(redis.port) as proxy:
+            server = weir_server.Server(f"--threads 1 --drain-timeout 1s {options} --store redis://127.0.0.1:{proxy.port}?deadline=1h").start()
+            try:
+                with server.client() as client, http_client.Client(server.port) as web:
+                    web.send(hold + hold)
+                    check.equal(web.read().status, 200, f"{name}: the first is not held")
+                    check(server.wait_for_charges("slow", WINDOW, 2), f"{name}: the second is")
+                    proxy.mode = "hold"
+                    if not options:
+                        client.socket.sendall(resp.encode(("WEIR.PEEK", "k", WINDOW)) * 70)
+                    check(server.wait_for(lambda: proxy.held > 0), f"{name}: it waits for the store")
+                    took = server.stop()
+                    check(took < weir_server.STOP_SECONDS / 2, f"{name}: it took {took:.1f} s")
+                    check.equal(web.read().status, 200, f"{name}: what was held is told")
+            finally:
+                server.kill()
+
+
 TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]
 
 if __name__ == "__main__":
