@@ -31,7 +31,8 @@ uint64_t weir__receipt_id(weir_decision *decision)
     uint64_t id = 0;
     for (size_t i = 0; i < sizeof decision->receipt; i++)
         id |= (uint64_t)decision->receipt[i] << 8 * i;
-    if (id || decision->charged == 0)
+    bool owes = decision->allowed && decision->degraded; /* a settle will charge it */
+    if (id || (decision->charged == 0 && !owes))
         return id;
     id = weir__random_distinct() & WEIR__RECEIPT_ID_MAX;
     id |= !id;

@@ -60,7 +60,7 @@ static int take_one_by_one(struct server *server, struct server_group *group, we
     weir__fold(group->rows, rows, ret);
     ret->time_us = one.time_us;
     ret->degraded = degraded;
-    ret->charged = ret->allowed ? group->requests[0].cost : 0;
+    ret->charged = ret->allowed && !degraded ? group->requests[0].cost : 0;
     return 0;
 }
 
@@ -152,10 +152,12 @@ static int settle_plan(struct server *server, const struct server_ask *ask)
     if (!server_receipt_read(server, group->requests, group->count, ask->receipt, receipt) ||
         !weir__receipt_read(receipt, &first))
         return WEIR_ERECEIPT;
+    /* A stand-in charged the store nothing, neither here nor under the other keys: nothing to be refunded. */
+    bool degraded = first.charged == 0 && (first.id || group->requests[0].cost > 0);
     int code = 0;
     size_t before = 0, done = 0; /* sent again after a failure, it settles the rest */
     for (size_t i = 0; i < group->count && code == 0; i++) {
-        int64_t charged = i == 0 ? first.charged : group->requests[i].cost;
+        int64_t charged = i == 0 || degraded ? first.charged : group->requests[i].cost;
         weir__receipt_write(first.charged_at_us, charged, first.id, receipt);
         if (!is_settled(&group->plan, i))
             continue;

@@ -180,7 +180,8 @@ static void put_receipt(struct server_conn *conn, struct weir__json *json,
         return;
     weir__json_open(json, "receipts", '['); /* one a key: each is settled by itself */
     for (size_t i = 0; i < ask->group->count; i++) {
-        weir_decision one = {.time_us = decision->time_us, .charged = request[i].cost};
+        weir_decision one = {.time_us = decision->time_us,
+                             .charged = decision->degraded ? 0 : request[i].cost};
         weir__receipt_set_id(&one, id); /* the same: settled in either way, it is settled */
         len = server_receipt_write(conn->thread->server, &request[i], 1, &one, receipt);
         weir__json_put_text(json, NULL, receipt, len);

@@ -159,7 +159,8 @@ static size_t put_number(char *p, int64_t number)
 /* The decision's id, or a new one. */
 static uint64_t id_of(const weir_decision *decision)
 {
-    weir_decision named = {.charged = decision->charged};
+    weir_decision named = {
+        .charged = decision->charged, .allowed = decision->allowed, .degraded = decision->degraded};
     memcpy(named.receipt, decision->receipt, sizeof named.receipt);
     return weir__receipt_id(&named);
 }

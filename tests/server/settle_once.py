@@ -125,6 +125,35 @@ def test_redis(check):
                 check.equal(left(client, "two"), 600, "and nothing changed")
 
 
+def test_stand_in(check):
+    """What was allowed while Redis could not decide was charged nothing there: a settle charges its real cost, once, and
+    refunds nothing, under no key."""
+    with redis_server.Server() as redis, redis.client() as there, \
+            weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?deadline=5s", POLICIES, env=SECRET) as server, \
+            http_client.Client(server.port) as client:
+        ask = {"attributes": {"user": "ann"}}
+        pair = [{"key": "{g}1", "limit": LIMIT, "cost": 10}, {"key": "{g}2", "limit": LIMIT, "cost": 20}]
+        rows = lambda: [row["remaining"] for row in client.post("/v1/peek", {**ask, "cost": 0, "detail": True}).json["limits"]]
+        client.post("/v1/take", {**ask, "cost": 400})
+        client.post("/v1/takeall", {"requests": pair})
+        check.equal(rows(), [600] * 3, "charged")
+        there.call("CONFIG", "SET", "maxmemory", "1")
+        first, second = (client.post("/v1/take", {**ask, "cost": 300}).json for _ in range(2))
+        several = client.post("/v1/takeall", {"requests": pair}).json
+        check.equal([it["degraded"] for it in (first, second, several)], [True] * 3, "the stand-in decides")
+        there.call("CONFIG", "SET", "maxmemory", "0")
+        check.equal(client.post("/v1/settle", {**ask, "cost": 300, "receipt": first["receipt"], "actual": 0}).status, 200, "settled")
+        check.equal(rows(), [600] * 3, "what was not charged is not refunded")
+        body = {**ask, "cost": 300, "receipt": second["receipt"], "actual": 50}
+        said = [client.post("/v1/settle", body).json for _ in range(3)]
+        check.equal(said, [{"settled": True}] + [{"settled": True, "before": True}] * 2, "charged by its settle, once")
+        check.equal(rows(), [550] * 3, "everywhere")
+        for request, receipt in zip(pair, several["receipts"]):
+            body = {"key": request["key"], "limit": LIMIT, "receipt": receipt, "actual": 0}
+            check.equal(client.post("/v1/settle", body).status, 200, "one of several settled")
+        check.equal([left(client, it["key"]) for it in pair], [990, 980], "and not refunded")
+
+
 TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]
 
 if __name__ == "__main__":

@@ -42,6 +42,16 @@ static void test_ids(void)
     CHECK(weir__receipt_read(first, &got) && got.id > 0 && got.id <= WEIR__RECEIPT_ID_MAX);
     weir_receipt(&none, first);
     CHECK_TEXT(first, "w1-7-0");
+    weir_decision asked = {.time_us = 7, .allowed = true},
+                  denied = {.time_us = 7, .degraded = true};
+    weir_receipt(&asked, first);
+    CHECK_TEXT(first, "w1-7-0");
+    weir_receipt(&denied, first);
+    CHECK_TEXT(first, "w1-7-0");
+    /* a stand-in's is charged by its settle: once */
+    weir_decision owed = {.time_us = 7, .allowed = true, .degraded = true};
+    weir_receipt(&owed, first);
+    CHECK(weir__receipt_read(first, &got) && got.id > 0 && got.charged == 0);
 }
 
 int main(void)
