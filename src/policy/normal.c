@@ -188,7 +188,34 @@ bool weir__normal_lower(struct weir__span text, char *room, size_t size, struct 
     return true;
 }
 
-bool weir__normal_host(struct weir__span text, char *room, size_t size, struct weir__span *ret)
+static bool is_digit_of_address(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F') || c == ':' ||
+           c == '.';
+}
+
+/* A name, or an address with or without brackets. What else a proxy lets through, like "user@host", "host:x" or
+ * "%68ost", it may have understood as a host that policies know by another spelling. */
+static bool is_host(struct weir__span text)
+{
+    static const char never[] = "/\\@%,:[]?#\"<>^`{|}";
+    bool brackets = text.len > 1 && text.data[0] == '[' && text.data[text.len - 1] == ']';
+    struct weir__span inner = {text.data + brackets, text.len - (brackets ? 2 : 0)};
+    const char *colon = inner.len ? memchr(inner.data, ':', inner.len) : NULL;
+    bool several = colon && memchr(colon + 1, ':', inner.len - (size_t)(colon + 1 - inner.data));
+    if (brackets && !several)
+        return false;
+    for (size_t i = 0; i < inner.len; i++) {
+        unsigned char c = (unsigned char)inner.data[i];
+        if (several ? !is_digit_of_address(inner.data[i])
+                    : c <= ' ' || c == 0x7f || strchr(never, c))
+            return false;
+    }
+    return true;
+}
+
+const char *weir__normal_host(struct weir__span text, char *room, size_t size,
+                              struct weir__span *ret)
 {
     size_t end = text.len;
     while (end > 0 && text.data[end - 1] >= '0' && text.data[end - 1] <= '9')
@@ -200,7 +227,9 @@ bool weir__normal_host(struct weir__span text, char *room, size_t size, struct w
         text.len = end - 1;
     while (text.len > 1 && text.data[text.len - 1] == '.')
         text.len--;
-    return weir__normal_lower(text, room, size, ret);
+    if (!weir__normal_lower(text, room, size, ret))
+        return "is too long";
+    return is_host(*ret) ? NULL : "is not a host";
 }
 
 const char *weir__normal_host_pattern(struct weir__span text, char *room,

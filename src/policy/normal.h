@@ -13,10 +13,11 @@
  * wrong: there is not enough room, or a control character. */
 const char *weir__normal_path(struct weir__span text, bool parameters, char *room, size_t size,
                               struct weir__span *ret);
-/* In lower case, without port and closing dots. The answer is a part of the text, or written to room; false:
- * there is not enough of it. */
-bool weir__normal_host(struct weir__span text, char *room, size_t size, struct weir__span *ret);
-/* In lower case (ASCII). Likewise. */
+/* In lower case, without port and closing dots. The answer is a part of the text, or written to room. NULL, or what
+ * is wrong: there is not enough room, or it is no host. */
+const char *weir__normal_host(struct weir__span text, char *room, size_t size,
+                              struct weir__span *ret);
+/* In lower case (ASCII). The answer likewise; false: there is not enough room. */
 bool weir__normal_lower(struct weir__span text, char *room, size_t size, struct weir__span *ret);
 /* NULL, or why no path in its one spelling, no host in its own, matches this pattern. Where ret_right is not
  * empty then, it is the right spelling; room has len + 1 bytes for it. */

@@ -162,7 +162,7 @@ static const char *respell(struct weir__view *view, int i, struct weir__span *va
             memcpy(room, &address, sizeof address);
         *value = (struct weir__span){room, sizeof address};
     } else if (attribute->spelling == WEIR__AS_HOST) {
-        fits = weir__normal_host(*value, room, size, value);
+        wrong = weir__normal_host(*value, room, size, value);
     } else if (attribute->spelling == WEIR__AS_PATH) {
         wrong = weir__normal_path(*value, view->attributes->keep_parameters, room, size, value);
     }
@@ -215,7 +215,7 @@ enum weir__found weir__attribute_text(const struct weir__subject *subject, struc
     if (spelling == WEIR__AS_PATH) {
         wrong = weir__normal_path(*ret, false, room, size, ret);
     } else if (spelling == WEIR__AS_HOST) {
-        wrong = weir__normal_host(*ret, room, size, ret) ? NULL : "is too long";
+        wrong = weir__normal_host(*ret, room, size, ret);
     } else if (!weir__address_read(ret->data, ret->len, &network.address)) {
         wrong = "is not an address";
     } else {

@@ -152,6 +152,30 @@ def test_addresses(check):
         check.equal(client.get("/v1/peek", key="/a", limit="fixed-window 9/h").json["remaining"], 6, "key_from=path")
 
 
+HOSTS = """version: 1
+trusted_proxies: [127.0.0.1]
+policies:
+  - name: shop
+    match: {host: shop.example}
+    key: host
+    limit: fixed-window 99/366d
+"""
+
+
+def test_hosts(check):
+    """What some proxies take for shop.example is that here, too, or refused."""
+    with asked(policies=HOSTS) as (_, client):
+        for text in ("shop.example", "SHOP.Example", "shop.example:8080", "shop.example.", "shop.example.:80", "shop.example:", "other.example"):
+            wanted = [] if text.startswith("other") else ["shop/{host=shop.example}"]
+            check.equal(keys(client.ask(get("/v1/take", {"x-forwarded-host": text}, detail=1))), wanted, f"X-Forwarded-Host: {text}")
+        for text in ("shop.example:x", "shop.example:80:80", "user@shop.example", "http://shop.example", "shop.example/", "shop%2eexample",
+                     "[shop.example]", "shop.example:80x"):
+            for field in ("x-forwarded-host", "x-original-host"):
+                problem(check, client.ask(get("/v1/take", {field: text}, detail=1)), 400, "host is not a host", f"{field}: {text}")
+            problem(check, client.post("/v1/take", {"attributes": {"host": text}}), 400, "host is not a host", f"JSON host {text}")
+            problem(check, client.get("/v1/take", attr_host=text), 400, "host is not a host", f"attr.host={text}")
+
+
 # ---- parameters ----
 
 def test_values(check):

@@ -412,7 +412,9 @@ static void test_hosts(void)
         {"", ""},
         {".", "."},
         {":80", ""},
-        {"example.com:x", "example.com:x"},
+        {"M\xc3\xbcnchen.example", "m\xc3\xbcnchen.example"},
+        {"a_b-c~d.example", "a_b-c~d.example"},
+        {"::FFFF:1.2.3.4", "::ffff:1.2.3.4"},
         {"123", "123"},
         {"example.com:", "example.com"},
         {"example.com..", "example.com"},
@@ -420,11 +422,37 @@ static void test_hosts(void)
     for (size_t i = 0; i < WEIR__COUNT(cases); i++) {
         char room[64];
         struct weir__span same = {NULL, 0};
-        CHECK(weir__normal_host(span(cases[i].text), room, sizeof room, &same));
+        CHECK(!weir__normal_host(span(cases[i].text), room, sizeof room, &same));
         if (!CHECK(same.len == strlen(cases[i].same) &&
                    !memcmp(same.data, cases[i].same, same.len)))
             printf("%s is %.*s\n", cases[i].text, (int)same.len, same.data);
     }
+    static const char *const none[] = {
+        "example.com:x",
+        "user@example.com",
+        "http://example.com",
+        "example.com/",
+        "example%2ecom",
+        "a,b",
+        "a b",
+        "a\tb",
+        "[::1",
+        "[::1]x",
+        "[example.com]",
+        "::1%eth0",
+        "a:b:c:g",
+        "a\\b",
+        "a\x7f",
+    };
+    for (size_t i = 0; i < WEIR__COUNT(none); i++) {
+        char room[64];
+        struct weir__span same;
+        if (!CHECK(weir__normal_host(span(none[i]), room, sizeof room, &same) != NULL))
+            printf("%s is a host\n", none[i]);
+    }
+    char little[4];
+    struct weir__span same;
+    CHECK(weir__normal_host(span("Example.com"), little, sizeof little, &same) != NULL);
 }
 
 static void test_nearest(void)
