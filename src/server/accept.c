@@ -119,6 +119,9 @@ static void enter(struct server_thread *thread, struct server_conn *conn)
     server_count(&thread->counters->silent_began, 1);
     if (epoll_ctl(thread->epoll, EPOLL_CTL_ADD, conn->fd, &event))
         server_conn_kill(conn);
+    else if (
+        conn->reserved_us) /* what it asks is there, most likely; it must not wait for those behind it */
+        server_conn_event(conn, EPOLLIN);
 }
 
 bool server_conn_accept(struct server_thread *thread, struct server_listener *listener)

@@ -4,6 +4,7 @@ nobody understands.
 """
 import random
 import re
+import signal
 import socket
 import struct
 import sys
@@ -185,6 +186,26 @@ def answers_of(server, source="127.0.0.1"):
             return one.recv(100).startswith(b"HTTP/1.1 200")
     except ConnectionError:
         return False
+
+
+def test_probe_in_a_crowd(check):
+    """A probe that comes among many others, all at one moment, when no more are let in: it is answered."""
+    with weir_server.Server("--max-connections 1 --threads 1") as server, http_client.Client(server.port) as only:
+        check.equal(only.get("/healthz").status, 200, "the one that may be")
+        server.signal(signal.SIGSTOP)
+        before = [socket.create_connection(("127.0.0.1", server.port), PATIENCE) for _ in range(20)]
+        probe = http_client.Client(server.port)
+        probe.send(get("/healthz"))
+        behind = [socket.create_connection(("127.0.0.1", server.port), PATIENCE) for _ in range(20)]
+        server.signal(signal.SIGCONT)
+        try:
+            status = probe.read().status
+        except (OSError, EOFError, AssertionError) as error:
+            status = repr(error)
+        check.equal(status, 200, "the probe")
+        check.equal(only.get("/healthz").status, 200, "the one that was there goes on")
+        for one in (*before, probe, *behind):
+            one.close()
 
 
 def test_garbage(check):
