@@ -188,12 +188,12 @@ int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, en
     return code;
 }
 
-/* Aligned to nothing, one at most: there or not. No padding, as in all rules. */
+/* Aligned to nothing, one at most: there or not, however far the clock runs back. No padding, as in all rules. */
 const struct weir__rule weir__mark_rule = {.kind = WEIR__FROM_FIRST,
                                            .flags = WEIR__MARK,
                                            .count = 1,
                                            .period_us = WEIR__SETTLED_US,
-                                           .horizon_us = WEIR__SETTLED_US};
+                                           .horizon_us = WEIR__EXACT_MAX};
 
 /* Remembers that a loaded state is settled, until it would be fresh and an hour at most; before it is
  * changed, so that a death in between leaves a charge that is not refunded, rather than one that is refunded

@@ -163,6 +163,21 @@ static void test_crowded(void)
     weir_store_close(store);
 }
 
+/* A clock that runs back by more than an hour finds the state, and the settled receipt with it. */
+static void test_clock_runs_back(weir_store *store)
+{
+    weir_limit *limit = test_limit("fixed-window 1000/30d from-first");
+    char receipt[WEIR_RECEIPT_SIZE];
+    CHECK_INT(weir_reset(store, weir_text("k")), 0);
+    clock_us = T0 + 5 * HOUR;
+    take(store, limit, 400, receipt);
+    CHECK_INT(settle(store, limit, receipt, 300), 0);
+    clock_us = T0;
+    CHECK_INT(settle(store, limit, receipt, 300), WEIR_ESETTLED);
+    CHECK_INT(left(store, limit), 700);
+    weir_limit_free(limit);
+}
+
 /* Settled receipts make room for any limit's state, and take room from none. */
 static void test_full(void)
 {
@@ -255,6 +270,7 @@ int main(void)
     test_gone(store);
     test_several(store);
     test_forgotten(store);
+    test_clock_runs_back(store);
     weir_store_close(store);
     test_full();
     test_crowded();
