@@ -86,6 +86,11 @@ static void test_names_and_numbers(void)
     ret = shown("fixed-window 5/m", 3, true, T0);
     weir__shown_numbers(&ret, numbers);
     CHECK(numbers[1] == 0 && numbers[6] == T0 && numbers[7] == T0 + MINUTE);
+    struct weir__shown back;
+    int64_t again[WEIR__SHOWN_NUMBERS];
+    weir__shown_of(WEIR__FIXED_WINDOW, numbers, &back);
+    weir__shown_numbers(&back, again);
+    CHECK(!memcmp(again, numbers, sizeof numbers) && back.remaining == -1 && !back.whole);
 }
 
 int main(void)
