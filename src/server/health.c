@@ -10,7 +10,8 @@
 #include <time.h>
 
 #define EVERY_SECONDS 1
-#define STUCK_S 1 /* for a store that does not answer, on the way out */
+#define SILENT_S 2 /* so long without an answer, and the store cannot decide */
+#define STUCK_S 1  /* for a store that does not answer, on the way out */
 
 struct server_health {
     weir_store *store;
@@ -20,12 +21,28 @@ struct server_health {
     pthread_cond_t wake;
     bool stops;
     atomic_bool store_decides;
+    _Atomic int64_t asked_s; /* when the question under way was asked; 0: none is */
 };
+
+static int64_t health_now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec;
+}
+
+/* What it said last, unless it is silent for long now, whatever its deadline is. */
+static bool health_store_decides(struct server_health *health)
+{
+    int64_t asked_s = atomic_load(&health->asked_s);
+    return atomic_load(&health->store_decides) &&
+           (asked_s == 0 || health_now_s() - asked_s <= SILENT_S);
+}
 
 bool server_is_ready(const struct server *server)
 {
     return atomic_load(&server->ready) && !atomic_load(&server->leaving) &&
-           (!server->health || atomic_load(&server->health->store_decides));
+           (!server->health || health_store_decides(server->health));
 }
 
 /* Looks, changes nothing. No room for one more state is no reason to go elsewhere. */
@@ -43,7 +60,9 @@ static void *look(void *argument)
     while (!health->stops) {
         struct timespec until;
         pthread_mutex_unlock(&health->lock);
+        atomic_store(&health->asked_s, health_now_s());
         atomic_store(&health->store_decides, can_decide(health));
+        atomic_store(&health->asked_s, 0);
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec += EVERY_SECONDS;
         pthread_mutex_lock(&health->lock);

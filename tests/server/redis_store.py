@@ -185,6 +185,11 @@ def test_turns_at_the_store(check):
                 other.close()
 
 
+def other_status(server):
+    with http_client.Client(server.port) as client:
+        return client.get("/readyz").status
+
+
 def test_stop_waits_for_no_store(check):
     """A store that hangs, and a deadline of an hour: SIGTERM ends the server all the same, whoever asked."""
     hold = http_client.get("/v1/take", key="slow", limit=f"token-bucket 1/m, {WINDOW}", hold="true")
@@ -200,6 +205,8 @@ def test_stop_waits_for_no_store(check):
                     if not options:
                         client.socket.sendall(resp.encode(("WEIR.PEEK", "k", WINDOW)) * 70)
                     check(server.wait_for(lambda: proxy.held > 0), f"{name}: it waits for the store")
+                    if options:
+                        check(server.wait_for(lambda: other_status(server) == 503), f"{name}: who waits for its store is not ready")
                     took = server.stop()
                     check(took < weir_server.STOP_SECONDS / 2, f"{name}: it took {took:.1f} s")
                     check.equal(web.read().status, 200, f"{name}: what was held is told")
