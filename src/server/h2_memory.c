@@ -91,7 +91,7 @@ static void *memory_realloc(void *memory, size_t size, void *context)
     size_t had = memory ? malloc_usable_size(memory) : 0, more = size > had ? size - had : 0;
     if (!memory_take(h2, more))
         return NULL;
-    void *moved = realloc(memory, size);
+    void *moved = realloc(memory, size > 0 ? size : 1);
     if (!moved) {
         memory_give(h2, more);
         return NULL;
