@@ -352,7 +352,8 @@ def test_deleted_file(check):
         check(not failing(), "at first nothing fails")
         (server.folder / "policies.yaml").unlink()
         check(server.wait_for(failing), "it counts as failing")
-        check("policies.yaml" in server.stderr() and "nothing changed" in server.stderr(), f"it is told: {server.stderr()!r}")
+        check(server.wait_for(lambda: "policies.yaml" in server.stderr() and "nothing changed" in server.stderr()),
+              f"it is told: {server.stderr()!r}")
         names = [it["name"] for it in client.get("/v1/policies").json["policies"]]
         check.equal(names, ["a"], "what was in force stays")
         said = server.stderr().count("nothing changed")
