@@ -86,3 +86,23 @@ int cli_ask_run(const struct cli_call *call, cli_verb *verb, bool charges)
     cli_ask_close(&ask);
     return code;
 }
+
+int cli_ask_run_key(const struct cli_call *call,
+                    int (*work)(const struct cli_call *call, const struct cli_ask *ask))
+{
+    struct cli_ask ask = cli_ask_default;
+    const struct cli_option options[] = {
+        {"json", CLI_FLAG, &ask.json, 0},
+        {"store", CLI_TEXT, &ask.url, 0},
+        CLI_SERVER_OPTIONS(ask.server),
+    };
+    const struct cli_operand operands[] = {{"KEY", &ask.key_text, false}};
+    int code = CLI_PARSE(call, options, operands);
+    if (code)
+        return code;
+    code = cli_ask_open(call, &ask);
+    if (code == CLI_OK)
+        code = work(call, &ask);
+    cli_ask_close(&ask);
+    return code;
+}

@@ -31,5 +31,8 @@ typedef int cli_verb(weir_store *store, const weir_request *requests, size_t n, 
 
 /* All of `weir take` and `weir peek`. */
 int cli_ask_run(const struct cli_call *call, cli_verb *verb, bool charges);
+/* The same for what needs a key only: KEY [--json] [--store URL | --server URL], then `work`. */
+int cli_ask_run_key(const struct cli_call *call,
+                    int (*work)(const struct cli_call *call, const struct cli_ask *ask));
 
 #endif

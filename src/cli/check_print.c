@@ -12,26 +12,37 @@
 
 /* ---- layout ---- */
 
-/* Wraps text behind a label; a long label has a line to itself. */
-static void print_row(const char *label, const char *text)
+/* Text in lines of `room` bytes; all but the first are indented. */
+static void print_wrapped(const char *text, size_t room, int indent)
 {
-    struct cli_style style = cli_style_of(stdout);
-    size_t room = (size_t)weir__max(30, weir__min(cli_width(stdout) - LABEL, TEXT_MAX));
-    printf("  %s%-*s%s", style.bold, LABEL - 2, label, style.off);
-    if (strlen(label) > LABEL - 3)
-        printf("\n%*s", LABEL, "");
     while (strlen(text) > room) {
         size_t cut = room;
         while (cut > 0 && text[cut] != ' ')
             cut--;
         if (cut == 0)
             cut = strcspn(text, " ");
-        printf("%.*s\n%*s", (int)cut, text, LABEL, "");
+        printf("%.*s\n%*s", (int)cut, text, indent, "");
         text += cut + (text[cut] == ' ');
         if (!*text)
             break;
     }
     printf("%s\n", text);
+}
+
+/* What a line holds behind an indent. */
+static size_t room_behind(int indent)
+{
+    return (size_t)weir__max(30, weir__min(cli_width(stdout) - indent, TEXT_MAX));
+}
+
+/* Wraps text behind a label; a long label has a line to itself. */
+static void print_row(const char *label, const char *text)
+{
+    struct cli_style style = cli_style_of(stdout);
+    printf("  %s%-*s%s", style.bold, LABEL - 2, label, style.off);
+    if (strlen(label) > LABEL - 3)
+        printf("\n%*s", LABEL, "");
+    print_wrapped(text, room_behind(LABEL), LABEL);
 }
 
 /* ---- entries ---- */
@@ -161,27 +172,11 @@ static void print_untrusting(const struct weir__policies *set)
                "sends them. Behind a proxy that asks by GET, name its address there.\n");
 }
 
-/* Text on lines of its own, as wide as those of rows. */
-static void print_wrapped(const char *text)
-{
-    size_t room = (size_t)weir__max(30, weir__min(cli_width(stdout), TEXT_MAX));
-    while (strlen(text) > room) {
-        size_t cut = room;
-        while (cut > 0 && text[cut] != ' ')
-            cut--;
-        if (cut == 0)
-            cut = strcspn(text, " ");
-        printf("%.*s\n", (int)cut, text);
-        text += cut + (text[cut] == ' ');
-    }
-    printf("%s\n", text);
-}
-
 static void print_warnings(const struct weir__policies *set)
 {
     for (const struct weir__warning *it = set->warnings; it; it = it->next) {
         printf("\nwarning:\n");
-        print_wrapped(it->text);
+        print_wrapped(it->text, room_behind(0), 0);
     }
 }
 

@@ -26,21 +26,7 @@ static int reset(const struct cli_call *call, const struct cli_ask *ask)
 
 static int run(const struct cli_call *call)
 {
-    struct cli_ask ask = cli_ask_default;
-    const struct cli_option options[] = {
-        {"json", CLI_FLAG, &ask.json, 0},
-        {"store", CLI_TEXT, &ask.url, 0},
-        CLI_SERVER_OPTIONS(ask.server),
-    };
-    const struct cli_operand operands[] = {{"KEY", &ask.key_text, false}};
-    int code = CLI_PARSE(call, options, operands);
-    if (code)
-        return code;
-    code = cli_ask_open(call, &ask);
-    if (code == CLI_OK)
-        code = reset(call, &ask);
-    cli_ask_close(&ask);
-    return code;
+    return cli_ask_run_key(call, reset);
 }
 
 const struct cli_command cli_reset = {
