@@ -5,7 +5,7 @@
  */
 #include "fuzz.h"
 
-#include "server/rls.h"
+#include "policy/envoy/rls.h"
 
 #include <stdbool.h>
 

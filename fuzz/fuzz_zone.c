@@ -9,7 +9,7 @@
 
 #include "base/hash.h"
 #include "sim/virtual_clock.h"
-#include "store/zone_store.h"
+#include "store/zone/store.h"
 
 #include <fcntl.h>
 #include <unistd.h>

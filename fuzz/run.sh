@@ -25,8 +25,8 @@ flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra -ffp-contract=off -fno-stri
 
 # Everything a target may need in an archive; the library's randomness is fixed.
 objects=
-for source in src/base/*.c src/core/*.c src/limit/*.c src/store/*.c src/sim/*.c src/wire/*.c \
-    src/policy/*.c src/server/rls*.c fuzz/fixed_random.c; do
+for source in src/base/*.c src/core/*.c src/limit/*.c src/store/*.c src/store/zone/*.c src/sim/*.c src/wire/*.c \
+    src/policy/*.c src/policy/read/*.c src/policy/envoy/*.c fuzz/fixed_random.c; do
     [ "$source" != src/base/random.c ] || continue
     object=$work/$(echo "$source" | tr / _).o
     # shellcheck disable=SC2086

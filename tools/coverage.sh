@@ -17,7 +17,7 @@ if ! command -v gcovr >/dev/null 2>&1; then
 fi
 
 # The library without Redis. Unoptimised: every branch stands.
-sources=$(ls src/base/*.c src/core/*.c src/limit/*.c src/store/*.c)
+sources=$(ls src/base/*.c src/core/*.c src/limit/*.c src/store/*.c src/store/zone/*.c)
 tests=$(ls tests/unit/core_*.c tests/unit/limit_*.c tests/unit/base_*.c tests/vectors/vectors.c)
 flags="-std=gnu11 -D_GNU_SOURCE -g -O0 --coverage -ffp-contract=off -fno-strict-aliasing
     -Iinclude -Isrc"

@@ -25,7 +25,7 @@
 #include <ngx_http.h>
 
 #include "remote/remote.h"
-#include "store/zone_store.h"
+#include "store/zone/store.h"
 #include "wire/fields.h"
 #include "wire/limit_cache.h"
 

@@ -3,7 +3,7 @@
 #define WEIR_CLI_CHECK_H
 
 #include "cli/cli.h"
-#include "policy/envoy.h"
+#include "policy/envoy/envoy.h"
 #include "policy/policy.h"
 
 /* What was found in a file: one of the two. */

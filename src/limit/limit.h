@@ -15,7 +15,7 @@ struct weir_limit {
     size_t count;
     struct weir__rule rules[WEIR_LIMITS_MAX];
     /* Where a zone keeps each rule: row, count of sweeps and the zone's serial, as many bits of each as
-     * fit (store/zone_store.c); 0: unknown. A guess, verified at every use. */
+     * fit (store/zone/store.c); 0: unknown. A guess, verified at every use. */
     _Atomic uint64_t hints[WEIR_LIMITS_MAX];
     _Atomic uint32_t others; /* references beside the first */
     char *text;

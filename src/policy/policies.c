@@ -1,7 +1,7 @@
 /* A file's text becomes a set; what a set can be asked. */
 #include "policy/policy.h"
 
-#include "policy/reader.h"
+#include "policy/read/reader.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Batches: filled, run here or given to the askers, held, answered. See batch.h. */
 #include "server/conn.h"
 
-#include "server/grpc.h"
+#include "server/grpc/grpc.h"
 #include "server/workers.h"
 
 #include <assert.h>

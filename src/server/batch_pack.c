@@ -4,7 +4,7 @@
  */
 #include "server/conn.h"
 
-#include "server/grpc.h"
+#include "server/grpc/grpc.h"
 #include "server/workers.h"
 #include "store/store.h"
 

@@ -2,7 +2,7 @@
 #include "server/conn.h"
 
 #include "base/clock.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/listen.h"
 
 #include <errno.h>

@@ -18,11 +18,11 @@
 #ifndef WEIR_SERVER_H
 #define WEIR_SERVER_H
 
-#include "policy/envoy.h"
+#include "policy/envoy/envoy.h"
 #include "policy/policy.h"
-#include "server/access_log.h"
-#include "server/metrics.h"
-#include "server/top.h"
+#include "server/observe/access_log.h"
+#include "server/observe/metrics.h"
+#include "server/observe/top.h"
 #include "wire/limit_cache.h"
 
 #include <stdatomic.h>
@@ -35,7 +35,7 @@
 #define SERVER_THREADS_MAX 64
 #define SERVER_TOKEN_MAX 256
 
-/* Everything that can be set; cli/cmd_serve.c fills it. Texts live as long as the server. */
+/* Everything that can be set; cli/commands/serve.c fills it. Texts live as long as the server. */
 struct server_config {
     struct server_listen {
         const char *address; /* "127.0.0.1:7311", "[::1]:7311", "unix:/path" */

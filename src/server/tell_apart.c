@@ -6,7 +6,7 @@
  * an array, or with a whole line whose first word is one of our commands and that does not end as a request
  * line of HTTP does. Whatever the method, `Host:` or `POST`, no line of HTTP becomes a command.
  */
-#include "server/resp.h"
+#include "server/resp/resp.h"
 
 #include <string.h>
 #include <strings.h>

@@ -2,7 +2,7 @@
  * Files that go away under a zone that is in use. Memory behind a file that was truncated cannot be read: the
  * kernel sends SIGBUS. A library installs no handlers, so programs of ours ask for this one.
  */
-#include "store/zone_store.h"
+#include "store/zone/store.h"
 
 #include <signal.h>
 #include <stdio.h>

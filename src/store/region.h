@@ -8,7 +8,7 @@
 #ifndef WEIR_REGION_H
 #define WEIR_REGION_H
 
-#include "store/zone.h"
+#include "store/zone/zone.h"
 
 enum weir__region_kind { WEIR__MEMORY, WEIR__SHM, WEIR__FILE, WEIR__BORROWED };
 

@@ -2,7 +2,7 @@
 #include "store/store.h"
 
 #include "base/clock.h"
-#include "store/zone_store.h"
+#include "store/zone/store.h"
 
 #include <string.h>
 

@@ -18,7 +18,7 @@ layer_of() {
 
 # What is wrong with the includes of one folder's files, a line each.
 wrong_includes() { # wrong_includes FOLDER LAYER
-    grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' "src/$1"/*.[ch] |
+    grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' -r --include='*.[ch]' "src/$1" |
         while IFS= read -r line; do
             included=${line#*\"}
             included=${included%%\"*}

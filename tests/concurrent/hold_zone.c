@@ -5,7 +5,7 @@
  *
  * Prints a line when it has them, then stops itself (SIGSTOP). When it goes on it lets go of them.
  */
-#include "store/zone_store.h"
+#include "store/zone/store.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  */
 #include "test.h"
 
-#include "policy/envoy.h"
+#include "policy/envoy/envoy.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* No memory for Envoy's configuration, whichever allocation it is: an error, nothing leaked, nothing half
  * made. Linked with --wrap for what allocates. */
-#include "policy/envoy.h"
+#include "policy/envoy/envoy.h"
 #include "test.h"
 
 #include <stdlib.h>

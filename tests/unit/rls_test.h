@@ -7,7 +7,7 @@
 
 #include "store_test.h"
 
-#include "server/rls.h"
+#include "policy/envoy/rls.h"
 
 static const char rls_configuration[] =
     "domain: d\n"

@@ -2,7 +2,7 @@
  * The access log: lines say what was decided, are whole whatever happens to the file, and none is lost
  * uncounted; the loops never wait.
  */
-#include "server/access_log.h"
+#include "server/observe/access_log.h"
 
 #include "base/clock.h"
 #include "test.h"

@@ -1,5 +1,5 @@
 /* Histograms: no answer is off by more than 2 %, whatever was recorded; bucket bounds are exact. */
-#include "server/histogram.h"
+#include "server/observe/histogram.h"
 
 #include "base/random.h"
 #include "test.h"

@@ -2,10 +2,10 @@
  * Metrics: every count arrives in every report under its right name, names survive reloads, reports fit
  * where room says, and threads may count while reports are made.
  */
-#include "server/metrics.h"
+#include "server/observe/metrics.h"
 
 #include "policy/policy.h"
-#include "server/access_log.h"
+#include "server/observe/access_log.h"
 #include "test.h"
 #include "wire/json.h"
 

@@ -2,7 +2,7 @@
 #ifndef WEIR_STORE_INSIDE_H
 #define WEIR_STORE_INSIDE_H
 
-#include "store/zone_store.h"
+#include "store/zone/store.h"
 
 static inline struct weir__zone *test_zone(weir_store *store)
 {

@@ -1,0 +1,258 @@
+/* gRPC requests to answers: which method, who may, what the message says. See grpc.h. */
+#include "server/grpc/grpc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char content_type[] = "application/grpc";
+
+/* ---- what a request is ---- */
+
+static bool begins(struct weir__span text, const char *word)
+{
+    size_t len = strlen(word);
+    return text.len >= len && !strncasecmp(text.data, word, len);
+}
+
+bool server_grpc_wants(const struct weir__http_request *request)
+{
+    struct weir__span type;
+    return (weir__http_field(request, "content-type", &type) && begins(type, content_type)) ||
+           begins(request->path, "/envoy.service.ratelimit.") ||
+           begins(request->path, "/grpc.health.");
+}
+
+/* "application/grpc", "application/grpc+proto", "application/grpc;…"; not grpc-web, nor +json. */
+static bool is_grpc_proto(const struct weir__http_request *request)
+{
+    struct weir__span type;
+    if (!weir__http_field(request, "content-type", &type) || !begins(type, content_type))
+        return false;
+    type.data += sizeof content_type - 1;
+    type.len -= sizeof content_type - 1;
+    if (begins(type, "+proto")) {
+        type.data += 6;
+        type.len -= 6;
+    }
+    return type.len == 0 || type.data[0] == ';' || type.data[0] == ' ';
+}
+
+/* ---- failures ---- */
+
+/* An answer that goes well so far. */
+static void begin_reply(struct server_grpc_reply *ret)
+{
+    ret->status = 200;
+    ret->code = WEIR__GRPC_OK;
+    ret->names_encodings = ret->watches = false;
+}
+
+static void fail(struct server_conn *conn, struct server_grpc_reply *ret, enum weir__grpc_code code,
+                 enum server_fault fault, const char *text)
+{
+    server_count(&conn->thread->counters->faults[SERVER_GRPC][fault], 1);
+    ret->code = code;
+    snprintf(ret->text, sizeof ret->text, "%s", text);
+}
+
+static void fail_http(struct server_conn *conn, struct server_grpc_reply *ret, int status,
+                      const char *text)
+{
+    ret->status = status;
+    fail(conn, ret, WEIR__GRPC_INTERNAL, SERVER_FAULT_INVALID, text);
+}
+
+static void fail_token(struct server_conn *conn, struct server_grpc_reply *ret)
+{
+    fail(conn, ret, WEIR__GRPC_UNAUTHENTICATED, SERVER_FAULT_UNAUTHORIZED, SERVER_GRPC_NEEDS_TOKEN);
+}
+
+static void fail_as(struct server_conn *conn, struct server_grpc_reply *ret, const weir_error *err)
+{
+    enum server_fault fault =
+        err->code == WEIR_EUNSUPPORTED ? SERVER_FAULT_UNKNOWN : SERVER_FAULT_INVALID;
+    fail(conn, ret, weir__grpc_code_of(err->code), fault, err->message);
+}
+
+/* A request to the rate limit service that cannot be read is denied: whoever sends requests through Envoy
+ * has a say in how long and how many their texts are, and Envoy lets pass what is answered by an error. */
+static void deny_unread(struct server_conn *conn, struct server_grpc_reply *ret,
+                        enum server_unread reason)
+{
+    server_grpc_count_unread(conn, reason);
+    server_rls_answer_unread(&ret->message);
+}
+
+/* The one message of the body. */
+static bool unframe(struct server_conn *conn, const struct weir__http_request *request,
+                    struct weir__span *ret_message, struct server_grpc_reply *ret)
+{
+    weir_error err;
+    struct weir__span encoding;
+    bool encoded = weir__http_field(request, "grpc-encoding", &encoding) &&
+                   !weir__span_is(encoding, "identity");
+    int code = weir__grpc_unframe(request->body.data, request->body.len, ret_message, &err);
+    if (code == 0)
+        return true;
+    if (code != WEIR_EUNSUPPORTED && weir__span_is(request->path, WEIR__RLS_METHOD)) {
+        deny_unread(conn, ret, SERVER_UNREAD_MALFORMED);
+        return false;
+    }
+    fail_as(conn, ret, &err);
+    if (code != WEIR_EUNSUPPORTED)
+        return false;
+    ret->names_encodings = true;
+    if (!encoded) /* compressed, and nobody said how */
+        ret->code = WEIR__GRPC_INTERNAL;
+    return false;
+}
+
+/* ---- methods ---- */
+
+static void check_health(struct server_conn *conn, struct weir__span message, bool watch,
+                         struct server_grpc_reply *ret)
+{
+    struct weir__span service;
+    weir_error err;
+    if (weir__health_read(message, &service, &err)) {
+        fail_as(conn, ret, &err);
+        return;
+    }
+    bool known = service.len == 0 || weir__span_is(service, "ratelimit") ||
+                 weir__span_is(service, "envoy.service.ratelimit.v3.RateLimitService");
+    ret->watches = watch;
+    ret->watches_known = known;
+    if (watch)
+        return;
+    if (!known) {
+        fail(conn, ret, WEIR__GRPC_NOT_FOUND, SERVER_FAULT_UNKNOWN,
+             "no such service; there is ratelimit");
+        return;
+    }
+    size_t begun = weir__grpc_frame_begin(&ret->message);
+    weir__health_put(&ret->message, server_is_ready(conn->thread->server)
+                                        ? WEIR__HEALTH_SERVING
+                                        : WEIR__HEALTH_NOT_SERVING);
+    weir__grpc_frame_end(&ret->message, begun);
+}
+
+static void put_answer(struct server_conn *conn, struct server_grpc_call *call,
+                       struct server_grpc_reply *ret)
+{
+    server_grpc_count(conn, call);
+    if (call->code) {
+        ret->code = weir__grpc_code_of(call->code);
+        snprintf(ret->text, sizeof ret->text, "%s", call->error.message);
+    } else if (!server_rls_answer(&call->plan, &ret->message)) {
+        ret->code = WEIR__GRPC_INTERNAL;
+        snprintf(ret->text, sizeof ret->text, "the answer is too long");
+    }
+    server_grpc_call_end(call);
+}
+
+/* As far as it was read: whether it stopped because there was no room for more. */
+static bool is_full(const struct weir__rls_request *request)
+{
+    uint32_t n = request->descriptor_count;
+    return n == WEIR__RLS_DESCRIPTORS_MAX ||
+           (n > 0 && request->descriptors[n - 1].entry_count == WEIR__RLS_ENTRIES_MAX);
+}
+
+/* What asks for nothing, or what the server is to blame for, is an error; all else that was not read or
+ * planned is denied. */
+static void refuse_request(struct server_conn *conn, const struct weir__rls_request *request,
+                           bool read, const weir_error *err, struct server_grpc_reply *ret)
+{
+    bool asks = !read || (request->domain.len > 0 && request->descriptor_count > 0);
+    if (!asks || (err->code != WEIR_EINVAL && err->code != WEIR_ESHARED))
+        fail_as(conn, ret, err);
+    else if (read || is_full(request))
+        deny_unread(conn, ret, SERVER_UNREAD_TOO_MANY);
+    else
+        deny_unread(conn, ret, SERVER_UNREAD_MALFORMED);
+}
+
+static enum server_routed should_rate_limit(struct server_conn *conn, struct weir__span message,
+                                            int32_t stream, struct server_grpc_reply *ret)
+{
+    struct server_grpc_thread *own = server_grpc_this_thread();
+    struct server_ask *ask = NULL;
+    weir_error err = {.code = WEIR_ENOMEM, .message = "out of memory"};
+    struct server_grpc_call *call = NULL;
+    if (!server_batch_has_room(conn)) /* limits that it brings need room, too */
+        return SERVER_BUSY;
+    bool read = own && weir__rls_read(message, &own->request, &err) == 0;
+    if (read)
+        call = server_grpc_plan(conn, own, &err);
+    if (!call) {
+        if (own)
+            refuse_request(conn, &own->request, read, &err, ret);
+        else
+            fail_as(conn, ret, &err);
+        return SERVER_RESPONDED;
+    }
+    if (!conn->thread->server->remote) {
+        server_grpc_decide(conn, call);
+        put_answer(conn, call, ret);
+        return SERVER_RESPONDED;
+    }
+    if (!(ask = server_batch_add(conn))) {
+        server_grpc_call_end(call);
+        return SERVER_BUSY;
+    }
+    call->stream = stream;
+    ask->verb = WEIR__VERBS;
+    ask->other = call;
+    return SERVER_ASKED;
+}
+
+void server_grpc_finish(struct server_conn *conn, struct server_ask *ask,
+                        struct server_grpc_reply *ret)
+{
+    begin_reply(ret);
+    put_answer(conn, ask->other, ret);
+    ask->other = NULL;
+}
+
+bool server_grpc_refuse(struct server_conn *conn, const struct weir__http_request *request,
+                        bool headless, struct server_grpc_reply *ret)
+{
+    if (!weir__span_is(request->path, WEIR__RLS_METHOD))
+        return false;
+    begin_reply(ret);
+    if (!headless && server_http_access(conn, request) == SERVER_NOBODY)
+        fail_token(conn, ret);
+    else
+        deny_unread(conn, ret, SERVER_UNREAD_TOO_LARGE);
+    return true;
+}
+
+/* ---- the whole ---- */
+
+enum server_routed server_grpc_answer(struct server_conn *conn,
+                                      const struct weir__http_request *request, int32_t stream,
+                                      struct server_grpc_reply *ret)
+{
+    struct weir__span message;
+    bool watch = weir__span_is(request->path, WEIR__HEALTH_WATCH);
+    bool health = watch || weir__span_is(request->path, WEIR__HEALTH_METHOD);
+    begin_reply(ret);
+    if (request->method != WEIR__HTTP_POST) {
+        fail_http(conn, ret, 405, "gRPC is POST");
+    } else if (!is_grpc_proto(request)) {
+        fail_http(conn, ret, 415, "this path takes Content-Type: application/grpc");
+    } else if (!health && conn->reserved_us) {
+        fail(conn, ret, WEIR__GRPC_UNAVAILABLE, SERVER_FAULT_OVERLOAD, SERVER_FULL_TEXT);
+    } else if (!health && server_http_access(conn, request) == SERVER_NOBODY) {
+        fail_token(conn, ret);
+    } else if (!health && !weir__span_is(request->path, WEIR__RLS_METHOD)) {
+        fail(conn, ret, WEIR__GRPC_UNIMPLEMENTED, SERVER_FAULT_UNKNOWN,
+             "no such method; there are " WEIR__RLS_METHOD ", " WEIR__HEALTH_METHOD
+             " and " WEIR__HEALTH_WATCH);
+    } else if (unframe(conn, request, &message, ret)) {
+        if (!health)
+            return should_rate_limit(conn, message, stream, ret);
+        check_health(conn, message, watch, ret);
+    }
+    return SERVER_RESPONDED;
+}

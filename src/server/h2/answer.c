@@ -1,0 +1,347 @@
+/* From whole requests to answers on their streams. See h2.h. */
+#include "server/h2/h2.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define DATE_LEN 29
+#define FIXED (NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE)
+
+/* A field whose texts stay. */
+#define STATIC_FIELD(name, value)                                                                  \
+    {                                                                                              \
+        (uint8_t *)(name), (uint8_t *)(value), sizeof(name) - 1, sizeof(value) - 1, FIXED          \
+    }
+
+static nghttp2_nv field(const char *name, const char *value, size_t len)
+{
+    return (nghttp2_nv){(uint8_t *)name, (uint8_t *)value, strlen(name), len,
+                        NGHTTP2_NV_FLAG_NO_COPY_NAME};
+}
+
+/* ---- bodies ---- */
+
+static int submit_trailers(nghttp2_session *session, int32_t id)
+{
+    static const nghttp2_nv ok = STATIC_FIELD("grpc-status", "0");
+    return nghttp2_submit_trailer(session, id, &ok, 1);
+}
+
+static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *room, size_t size,
+                         uint32_t *flags, nghttp2_data_source *source, void *context)
+{
+    struct server_h2_stream *stream = source->ptr;
+    size_t left = stream->body_len - stream->body_at, n = left < size ? left : size;
+    (void)context;
+    if (n > 0)
+        memcpy(room, stream->body + stream->body_at, n);
+    stream->body_at += n;
+    if (n == left) {
+        *flags |= NGHTTP2_DATA_FLAG_EOF;
+        if (stream->grpc) {
+            *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
+            if (submit_trailers(session, id))
+                return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+        }
+    }
+    return (ssize_t)n;
+}
+
+/* Takes a copy in the room, where the request is not needed any more. */
+static bool keep_body(struct server_h2_stream *stream, const char *body, size_t len)
+{
+    stream->room_len = 0;
+    char *room = server_h2_stream_room(stream, len);
+    if (!room)
+        return false;
+    memcpy(room, body, len);
+    stream->body = room;
+    stream->body_len = len;
+    return true;
+}
+
+static void reset(struct server_h2_stream *stream, uint32_t error)
+{
+    stream->answered = true;
+    nghttp2_submit_rst_stream(stream->h2->session, NGHTTP2_FLAG_NONE, stream->id, error);
+}
+
+/* The answer is nghttp2's from here; without memory for it the stream is reset. */
+static void submit(struct server_h2_stream *stream, const nghttp2_nv *fields, size_t n, bool body)
+{
+    nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = read_body};
+    stream->answered = true;
+    server_h2_stream_wait(stream);
+    if (nghttp2_submit_response(stream->h2->session, stream->id, fields, n,
+                                body ? &provider : NULL))
+        reset(stream, NGHTTP2_INTERNAL_ERROR);
+}
+
+/* ---- HTTP ---- */
+
+/* What changes with every answer is not worth a place in the peer's table. */
+static uint8_t indexing_of(const char *name)
+{
+    bool changes = !strncmp(name, "ratelimit", 9) || !strncmp(name, "x-ratelimit-", 12) ||
+                   !strcmp(name, "retry-after");
+    return changes && strcmp(name, "ratelimit-policy") ? NGHTTP2_NV_FLAG_NO_INDEX
+                                                       : NGHTTP2_NV_FLAG_NONE;
+}
+
+/* Made once a second. */
+static const char *date(void)
+{
+    static _Thread_local time_t made;
+    static _Thread_local char text[DATE_LEN + 1];
+    time_t now = (time_t)(weir__clock_us() / 1000000);
+    if (now != made) {
+        struct tm tm;
+        gmtime_r(&now, &tm);
+        strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+        made = now;
+    }
+    return text;
+}
+
+/* A long answer that cannot be kept until it is read: a short one in its place. */
+static void respond_overload(struct server_h2_stream *stream, struct server_response *response)
+{
+    const struct server_conn *conn = stream->h2->conn;
+    server_count(&conn->thread->counters->faults[SERVER_HTTP][SERVER_FAULT_OVERLOAD], 1);
+    free(response->owned);
+    server_response_problem(response, 503,
+                            "answers that are not read fill the memory; read them, then ask again");
+    server_h2_respond(stream, response);
+}
+
+void server_h2_respond(struct server_h2_stream *stream, struct server_response *response)
+{
+    nghttp2_nv fields[SERVER_FIELDS_MAX + 3];
+    char status[12], length[24];
+    size_t n = 0;
+    bool body = response->body.len > 0 && !response->head;
+    if (body && response->owned) {
+        if (!server_h2_stream_own(stream, response->owned, response->body)) {
+            respond_overload(stream, response);
+            return;
+        }
+        response->owned = NULL;
+    } else if (body && !keep_body(stream, response->body.data, response->body.len)) {
+        reset(stream, NGHTTP2_INTERNAL_ERROR);
+        return;
+    }
+    server_count_status(stream->h2->conn->thread->counters, response->status);
+    fields[n++] =
+        field(":status", status, (size_t)snprintf(status, sizeof status, "%d", response->status));
+    fields[n++] = field("date", date(), DATE_LEN);
+    for (size_t i = 0; i < response->field_count; i++) {
+        const struct server_field *it = &response->fields[i];
+        if (!strcmp(it->name, "connection"))
+            continue;
+        fields[n] = field(it->name, it->value, it->len);
+        fields[n++].flags |= indexing_of(it->name);
+    }
+    if (response->status != 204 && response->status != 304)
+        fields[n++] = field("content-length", length,
+                            (size_t)snprintf(length, sizeof length, "%zu", response->body.len));
+    free(response->owned);
+    response->owned = NULL;
+    submit(stream, fields, n, body);
+}
+
+/* ---- gRPC ---- */
+
+static void reply_without_grpc(struct server_h2_stream *stream,
+                               const struct server_grpc_reply *reply)
+{
+    struct server_response *response = stream->h2->conn->thread->response;
+    server_response_problem(response, reply->status, "%s", reply->text);
+    if (reply->status == 405)
+        server_response_field(response, "allow", "POST", 4);
+    server_h2_respond(stream, response);
+}
+
+void server_h2_reply(struct server_h2_stream *stream, const struct server_grpc_reply *reply)
+{
+    static const nghttp2_nv head[] = {STATIC_FIELD(":status", "200"),
+                                      STATIC_FIELD("content-type", "application/grpc")};
+    static const nghttp2_nv encodings = STATIC_FIELD("grpc-accept-encoding", "identity");
+    char text[3 * sizeof reply->text], code[12];
+    if (reply->status != 200) {
+        reply_without_grpc(stream, reply);
+        return;
+    }
+    if (reply->watches) {
+        if (!server_h2_watch(stream, reply->watches_known))
+            reset(stream, NGHTTP2_REFUSED_STREAM);
+        return;
+    }
+    if (reply->code == WEIR__GRPC_OK) {
+        stream->grpc = true;
+        if (keep_body(stream, reply->message.data, reply->message.len))
+            submit(stream, head, WEIR__COUNT(head), true);
+        else
+            reset(stream, NGHTTP2_INTERNAL_ERROR);
+        return;
+    }
+    struct weir__buffer message = weir__buffer_over(text, sizeof text);
+    weir__grpc_put_message_text(&message, reply->text);
+    nghttp2_nv fields[5] = {
+        head[0], head[1],
+        field("grpc-status", code, (size_t)snprintf(code, sizeof code, "%d", (int)reply->code)),
+        field("grpc-message", text, message.len), encodings};
+    submit(stream, fields, reply->names_encodings ? 5 : 4, false);
+}
+
+/* ---- requests ---- */
+
+static void say_why(const struct server_h2_stream *stream, char *room, size_t size)
+{
+    const struct server_config *config = &stream->h2->conn->thread->server->config;
+    if (stream->fault == 413)
+        snprintf(room, size, "the body is longer than %lld bytes", (long long)config->max_body);
+    else if (stream->fault == 431)
+        snprintf(room, size, "the fields take more than %lld bytes, or are more than %d",
+                 (long long)config->max_head, WEIR__HTTP_FIELDS_MAX);
+    else
+        snprintf(
+            room, size,
+            "the path must begin with / and hold no blanks, controls, # or bytes beyond ASCII; "
+            "Host must be what :authority is");
+}
+
+/* As gRPC, by as much of the head as was taken. False: it is not gRPC's. */
+static bool refuse_grpc(struct server_h2_stream *stream, struct server_grpc_reply *reply)
+{
+    static _Thread_local char room[SERVER_GRPC_ROOM];
+    struct weir__http_request request;
+    if (server_h2_request(stream, &request) || !server_grpc_wants(&request))
+        return false;
+    reply->message = weir__buffer_over(room, sizeof room);
+    server_grpc_refuse(stream->h2->conn, &request, stream->fault == 431, reply);
+    server_h2_reply(stream, reply);
+    return true;
+}
+
+bool server_h2_admit(struct server_h2_stream *stream)
+{
+    struct server_conn *conn = stream->h2->conn;
+    struct weir__http_request request;
+    size_t room_len = stream->room_len;
+    if (server_h2_request(stream, &request)) { /* it is refused when it is whole */
+        stream->room_len = room_len;
+        return true;
+    }
+    enum server_admission admission = server_http_admit(conn, &request, conn->thread->response);
+    bool grpc = server_grpc_wants(&request);
+    stream->room_len = room_len; /* behind a cookie that was put together: the body comes there */
+    stream->little = admission == SERVER_ADMITTED_LITTLE;
+    if (admission != SERVER_NOT_ADMITTED)
+        return true;
+    struct server_grpc_reply reply = {.status = 200, .code = WEIR__GRPC_UNAUTHENTICATED};
+    snprintf(reply.text, sizeof reply.text, "%s", SERVER_GRPC_NEEDS_TOKEN);
+    if (grpc)
+        server_h2_reply(stream, &reply);
+    else
+        server_h2_respond(stream, conn->thread->response);
+    return false;
+}
+
+void server_h2_refuse(struct server_h2_stream *stream)
+{
+    const struct server_conn *conn = stream->h2->conn;
+    struct server_response *response = conn->thread->response;
+    struct server_grpc_reply reply = {.status = 200, .code = WEIR__GRPC_RESOURCE_EXHAUSTED};
+    bool malformed = stream->fault == 400;
+    if (stream->answered)
+        return;
+    enum server_fault fault = malformed ? SERVER_FAULT_MALFORMED : SERVER_FAULT_TOO_LARGE;
+    server_count(&conn->thread->counters->faults[conn->protocol->counted_as][fault], 1);
+    say_why(stream, reply.text, sizeof reply.text);
+    if (!malformed && refuse_grpc(stream, &reply))
+        return;
+    server_response_problem(response, stream->fault, "%s", reply.text);
+    server_h2_respond(stream, response);
+}
+
+void server_h2_refuse_for_memory(struct server_h2_stream *stream)
+{
+    struct server_grpc_reply reply;
+    struct weir__http_request request;
+    char room[64];
+    reply.message = weir__buffer_over(room, sizeof room);
+    if (server_h2_request(stream, &request) == 0 &&
+        server_grpc_refuse(stream->h2->conn, &request, false, &reply))
+        server_h2_reply(stream, &reply);
+    else
+        reset(stream, NGHTTP2_REFUSED_STREAM);
+}
+
+static void dispatch_grpc(struct server_h2_stream *stream, struct weir__http_request *request)
+{
+    static _Thread_local char room[SERVER_GRPC_ROOM];
+    struct server_conn *conn = stream->h2->conn;
+    struct server_grpc_reply reply;
+    enum server_routed routed = SERVER_BUSY;
+    server_count(&conn->thread->counters->requests[SERVER_GRPC], 1);
+    for (int i = 0; i < 2 && routed == SERVER_BUSY; i++) {
+        if (i > 0)
+            server_batch_finish(conn);
+        reply.message = weir__buffer_over(room, sizeof room);
+        routed = server_grpc_answer(conn, request, stream->id, &reply);
+    }
+    if (routed == SERVER_RESPONDED)
+        server_h2_reply(stream, &reply);
+    else if (routed == SERVER_BUSY)
+        reset(stream, NGHTTP2_REFUSED_STREAM); /* nothing was charged: it may be tried again */
+    else
+        server_h2_stream_empty(stream); /* a call borrows nothing of its request */
+}
+
+/* An ask that is held, or takes long, is the last of its batch. */
+static bool last_is_final(const struct server_conn *conn)
+{
+    const struct server_batch *batch = conn->thread->open_batch;
+    if (!server_batch_is_open(conn))
+        return false;
+    const struct server_ask *last = &batch->asks[batch->count - 1];
+    return last->hold || last->work;
+}
+
+static void dispatch_http(struct server_h2_stream *stream, struct weir__http_request *request)
+{
+    struct server_conn *conn = stream->h2->conn;
+    struct server_response *response = conn->thread->response;
+    server_count(&conn->thread->counters->requests[SERVER_HTTP], 1);
+    enum server_routed routed = server_http_route(conn, request, stream->id, response);
+    if (routed == SERVER_BUSY) {
+        server_batch_finish(conn);
+        routed = server_http_route(conn, request, stream->id, response);
+    }
+    if (routed == SERVER_RESPONDED) {
+        response->head = request->method == WEIR__HTTP_HEAD;
+        server_h2_respond(stream, response);
+    } else if (routed == SERVER_ASKED) {
+        if (last_is_final(conn))
+            server_batch_finish(conn);
+    } else {
+        reset(stream, NGHTTP2_REFUSED_STREAM);
+    }
+}
+
+void server_h2_dispatch(struct server_h2_stream *stream)
+{
+    struct weir__http_request request;
+    server_h2_stream_act(stream);
+    stream->fault = server_h2_request(stream, &request);
+    if (stream->fault)
+        server_h2_refuse(stream);
+    else if (server_grpc_wants(&request))
+        dispatch_grpc(stream, &request);
+    else
+        dispatch_http(stream, &request);
+}

@@ -1,0 +1,298 @@
+/* HTTP/2 streams: taken from a thread's pool, filled with a request, given back. See h2.h. */
+#include "server/h2/h2.h"
+#include "server/workers.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POOL_MAX 1024 /* streams that a thread keeps for later */
+
+/* ---- the pool of a thread ---- */
+
+struct pool {
+    struct server_h2_stream *free;
+    size_t count;
+};
+
+static pthread_key_t pool_key;
+static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
+static bool pool_keyed;
+
+static void free_pool(void *value)
+{
+    struct pool *pool = value;
+    while (pool->free) {
+        struct server_h2_stream *stream = pool->free;
+        pool->free = stream->next;
+        free(stream);
+    }
+    free(pool);
+}
+
+static void make_key(void)
+{
+    pool_keyed = pthread_key_create(&pool_key, free_pool) == 0;
+}
+
+/* NULL: no memory, then streams come from malloc and go back to it. */
+static struct pool *this_pool(void)
+{
+    pthread_once(&pool_once, make_key);
+    struct pool *pool = pool_keyed ? pthread_getspecific(pool_key) : NULL;
+    if (pool || !pool_keyed)
+        return pool;
+    pool = calloc(1, sizeof *pool);
+    if (pool && pthread_setspecific(pool_key, pool)) {
+        free(pool);
+        pool = NULL;
+    }
+    return pool;
+}
+
+static struct server_h2_stream *get(void)
+{
+    struct pool *pool = this_pool();
+    if (!pool || !pool->free)
+        return malloc(sizeof(struct server_h2_stream));
+    struct server_h2_stream *stream = pool->free;
+    pool->free = stream->next;
+    pool->count--;
+    return stream;
+}
+
+static void put_back(struct server_h2_stream *stream)
+{
+    struct pool *pool = this_pool();
+    if (!pool || pool->count >= POOL_MAX) {
+        free(stream);
+        return;
+    }
+    stream->next = pool->free;
+    pool->free = stream;
+    pool->count++;
+}
+
+/* ---- whose turn it is ---- */
+
+static void leave(struct server_h2_stream *stream)
+{
+    struct server_h2_list *list = stream->list;
+    if (stream->prev)
+        stream->prev->next = stream->next;
+    else
+        list->first = stream->next;
+    if (stream->next)
+        stream->next->prev = stream->prev;
+    else
+        list->last = stream->prev;
+    list->count--;
+}
+
+static void enter(struct server_h2_stream *stream, struct server_h2_list *list)
+{
+    stream->list = list;
+    stream->next = NULL;
+    stream->prev = list->last;
+    if (list->last)
+        list->last->next = stream;
+    else
+        list->first = stream;
+    list->last = stream;
+    list->count++;
+}
+
+void server_h2_stream_wait(struct server_h2_stream *stream)
+{
+    leave(stream);
+    stream->since_us = stream->h2->conn->thread->now_us;
+    enter(stream, &stream->h2->waiting);
+}
+
+void server_h2_stream_ready(struct server_h2_stream *stream)
+{
+    leave(stream);
+    enter(stream, &stream->h2->ready);
+}
+
+void server_h2_stream_act(struct server_h2_stream *stream)
+{
+    leave(stream);
+    enter(stream, &stream->h2->acting);
+}
+
+void server_h2_stream_watch(struct server_h2_stream *stream)
+{
+    leave(stream);
+    enter(stream, &stream->h2->watched);
+}
+
+/* ---- memory kept ---- */
+
+static void forget(struct server_h2 *h2, size_t bytes)
+{
+    h2->held -= bytes;
+    atomic_fetch_sub(&h2->conn->thread->server->kept, bytes);
+}
+
+static size_t count_of(const struct server_h2 *h2)
+{
+    return h2->waiting.count + h2->ready.count + h2->acting.count + h2->watched.count;
+}
+
+/* One more stream is counted, if it needs to be. */
+static bool count_in(struct server_h2 *h2)
+{
+    if (count_of(h2) < SERVER_H2_FREE + h2->counted)
+        return true;
+    struct server *server = h2->conn->thread->server;
+    size_t chunk = SERVER_H2_CHUNK * sizeof(struct server_h2_stream);
+    size_t all = h2->counted * sizeof(struct server_h2_stream) + chunk;
+    if (all > server_left(server) / SERVER_AWAY_SHARE || !server_keep(server, chunk))
+        return false;
+    h2->counted += SERVER_H2_CHUNK;
+    return true;
+}
+
+static void count_out(struct server_h2 *h2)
+{
+    if (h2->counted == 0 || count_of(h2) > 0)
+        return;
+    atomic_fetch_sub(&h2->conn->thread->server->kept,
+                     h2->counted * sizeof(struct server_h2_stream));
+    h2->counted = 0;
+}
+
+/* ---- taking and closing ---- */
+
+struct server_h2_stream *server_h2_stream_take(struct server_h2 *h2, int32_t id)
+{
+    if (count_of(h2) >= SERVER_H2_STREAMS || h2->conn->away_asks >= SERVER_AWAY_ASKS ||
+        h2->owned > SERVER_H2_HELD || !count_in(h2))
+        return NULL;
+    struct server_h2_stream *stream = get();
+    if (!stream)
+        return NULL;
+    memset(stream, 0, offsetof(struct server_h2_stream, first_room));
+    stream->h2 = h2;
+    stream->id = id;
+    stream->room = stream->first_room;
+    stream->room_size = sizeof stream->first_room;
+    stream->since_us = h2->conn->thread->now_us;
+    enter(stream, &h2->waiting);
+    return stream;
+}
+
+static void free_rooms(struct server_h2_stream *stream)
+{
+    struct server_h2 *h2 = stream->h2;
+    if (stream->room != stream->first_room) {
+        forget(h2, stream->room_size);
+        free(stream->room);
+    }
+    if (stream->owned) {
+        forget(h2, stream->body_len);
+        h2->owned -= stream->body_len;
+        free(stream->owned);
+    }
+}
+
+void server_h2_stream_empty(struct server_h2_stream *stream)
+{
+    assert(!stream->owned);
+    free_rooms(stream);
+    stream->room = stream->first_room;
+    stream->room_size = sizeof stream->first_room;
+    stream->room_len = stream->head_len = 0;
+}
+
+void server_h2_stream_close(struct server_h2_stream *stream)
+{
+    struct server_h2 *h2 = stream->h2;
+    server_work_cancel(h2->conn, stream->id);
+    leave(stream);
+    free_rooms(stream);
+    put_back(stream);
+    count_out(h2);
+}
+
+void server_h2_streams_free(struct server_h2 *h2)
+{
+    struct server_h2_list *const lists[] = {&h2->waiting, &h2->ready, &h2->acting, &h2->watched};
+    for (size_t i = 0; i < WEIR__COUNT(lists); i++) {
+        struct server_h2_stream *stream = lists[i]->first, *next;
+        for (; stream; stream = next) {
+            next = stream->next;
+            free_rooms(stream);
+            put_back(stream);
+        }
+        *lists[i] = (struct server_h2_list){0};
+    }
+    count_out(h2);
+}
+
+void server_h2_streams_trim(struct server_h2 *h2)
+{
+    struct server_h2_stream *stream = h2->acting.first;
+    for (; stream && h2->held > 0; stream = stream->next) {
+        if (stream->room != stream->first_room && !stream->answered)
+            server_h2_stream_empty(stream);
+    }
+}
+
+/* ---- room ---- */
+
+/* Doubles, and moves out of the first room, which every stream has. */
+static bool grow(struct server_h2_stream *stream, size_t n)
+{
+    struct server_h2 *h2 = stream->h2;
+    struct server *server = h2->conn->thread->server;
+    bool first = stream->room == stream->first_room;
+    size_t size = stream->room_size, had = first ? 0 : stream->room_size;
+    while (size < stream->room_len + n)
+        size *= 2;
+    size_t more = size - had;
+    if (h2->held + more > SERVER_H2_HELD + (size_t)server->config.max_body ||
+        !server_keep(server, more))
+        return false;
+    char *bigger = realloc(first ? NULL : stream->room, size);
+    if (!bigger) {
+        atomic_fetch_sub(&server->kept, more);
+        return false;
+    }
+    if (first)
+        memcpy(bigger, stream->first_room, stream->room_len);
+    h2->held += more;
+    stream->room = bigger;
+    stream->room_size = size;
+    return true;
+}
+
+char *server_h2_stream_room(struct server_h2_stream *stream, size_t n)
+{
+    if (n > stream->room_size - stream->room_len && !grow(stream, n))
+        return NULL;
+    char *room = stream->room + stream->room_len;
+    stream->room_len += n;
+    return room;
+}
+
+/* Requests of one portion are taken before the first of them is answered: so it is asked here once more.
+ * One such body each may have; more only while much is left. */
+bool server_h2_stream_own(struct server_h2_stream *stream, char *memory, struct weir__span body)
+{
+    struct server_h2 *h2 = stream->h2;
+    struct server *server = h2->conn->thread->server;
+    size_t all = h2->owned + body.len;
+    if (h2->owned > 0 && (all > SERVER_H2_HELD || all > server_left(server) / SERVER_AWAY_SHARE))
+        return false;
+    if (!server_keep(server, body.len))
+        return false;
+    stream->owned = memory;
+    stream->body = body.data;
+    stream->body_len = body.len;
+    h2->held += body.len;
+    h2->owned += body.len;
+    return true;
+}

@@ -1,0 +1,369 @@
+/* Health, metrics, statistics, top keys, policies in words, reload, playground, dashboard. */
+#include "server/http/ask.h"
+
+#include "base/clock.h"
+#include "limit/explain.h"
+#include "server/grpc/grpc.h"
+#include "server/workers.h"
+#include "sim/playground.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TOP_SHOWN 20
+#define POLICIES_ROOM ((size_t)2048) /* an entry, its meaning included */
+#define RELOAD_ROOM ((size_t)1024)
+
+struct call {
+    struct server_conn *conn;
+    struct weir__http_request *request;
+    int32_t stream;
+    struct server_response *ret;
+};
+
+static struct weir__span accept_of(const struct weir__http_request *request)
+{
+    struct weir__span value = {"", 0};
+    weir__http_field(request, "accept", &value);
+    return value;
+}
+
+/* A body that may be long, in memory of its own. */
+static bool begin_long(const struct call *call, size_t size, struct weir__buffer *body)
+{
+    char *data = malloc(size);
+    if (!data) {
+        server_response_problem(call->ret, 503, "out of memory for the answer; try again");
+        return false;
+    }
+    *body = weir__buffer_over(data, size);
+    server_response_begin(call->ret, 200);
+    server_response_field(call->ret, "cache-control", "no-store", 8);
+    return true;
+}
+
+static void end_long(const struct call *call, const char *type, const struct weir__buffer *body)
+{
+    server_response_field(call->ret, "content-type", type, strlen(type));
+    call->ret->body = (struct weir__span){body->data, body->len};
+    call->ret->owned = body->data;
+}
+
+static enum server_routed short_text(const struct call *call, int status, const char *text)
+{
+    server_response_begin(call->ret, status);
+    server_response_field(call->ret, "cache-control", "no-store", 8);
+    struct weir__buffer body = server_response_buffer(call->ret);
+    weir__put_text(&body, text);
+    server_response_body(call->ret, "text/plain; charset=utf-8", &body);
+    return SERVER_RESPONDED;
+}
+
+/* ---- what is told ---- */
+
+static enum server_routed healthy(const struct call *call)
+{
+    return short_text(call, 200, "OK\n");
+}
+
+static enum server_routed ready(const struct call *call)
+{
+    bool is_ready = server_is_ready(call->conn->thread->server);
+    return is_ready ? short_text(call, 200, "ready\n") : short_text(call, 503, "not ready\n");
+}
+
+static enum server_routed metrics(const struct call *call)
+{
+    struct server_metrics *all = call->conn->thread->server->metrics;
+    struct weir__span accept = accept_of(call->request);
+    bool open = memmem(accept.data, accept.len, "application/openmetrics-text", 28) != NULL;
+    struct weir__buffer body;
+    if (!begin_long(call, server_metrics_room(all), &body))
+        return SERVER_RESPONDED;
+    server_metrics_write(all, weir__clock_us(), open, &body);
+    end_long(call, open ? SERVER_OPENMETRICS_TYPE : SERVER_METRICS_TYPE, &body);
+    return SERVER_RESPONDED;
+}
+
+static enum server_routed stats(const struct call *call)
+{
+    struct server_metrics *all = call->conn->thread->server->metrics;
+    struct weir__buffer body;
+    if (!begin_long(call, server_metrics_room(all), &body))
+        return SERVER_RESPONDED;
+    server_metrics_json(all, weir__clock_us(), &body);
+    end_long(call, "application/json", &body);
+    return SERVER_RESPONDED;
+}
+
+static enum server_routed top(const struct call *call)
+{
+    struct server_top *all = call->conn->thread->server->top;
+    struct weir__query query = {call->request->query, false};
+    struct weir__span name, value;
+    char room[1024], policy[256];
+    bool one = false, counted = false;
+    int64_t shown = TOP_SHOWN;
+    weir_error err;
+    if (query.rest.len > sizeof room)
+        query.rest.len = 0;
+    while (query.rest.data && weir__query_next(&query, room, &name, &value)) {
+        if (weir__span_is(name, "policy") && value.len < sizeof policy && !one) {
+            memcpy(policy, value.data, value.len);
+            policy[value.len] = 0;
+            one = true;
+        } else if (!weir__span_is(name, "k") || counted ||
+                   weir__read_whole(value, "k", 1, SERVER_TOP_SHOWN_MAX, &shown, &err)) {
+            server_response_problem(call->ret, 400,
+                                    "top takes policy=NAME and k=1 to %d, each once",
+                                    SERVER_TOP_SHOWN_MAX);
+            return SERVER_RESPONDED;
+        } else {
+            counted = true;
+        }
+    }
+    struct weir__buffer body;
+    if (!begin_long(call, server_top_room(all, (size_t)shown), &body))
+        return SERVER_RESPONDED;
+    server_top_json(all, one ? policy : NULL, (size_t)shown, weir__clock_us(), &body);
+    end_long(call, "application/json", &body);
+    return SERVER_RESPONDED;
+}
+
+static void put_entry(struct weir__json *json, const struct weir__entry *entry)
+{
+    struct weir__facts facts;
+    weir__json_open(json, NULL, '{');
+    weir__json_put_text(json, "name", entry->name, strlen(entry->name));
+    weir__json_put_text(json, "key", entry->key_text, strlen(entry->key_text));
+    weir__json_put_text(json, "limit", weir_limit_text(entry->limit),
+                        strlen(weir_limit_text(entry->limit)));
+    weir__explain(&entry->limit->rules[0], &facts);
+    weir__json_put_text(json, "meaning", facts.what, strlen(facts.what));
+    weir__json_put_text(json, "guarantee", facts.guarantee, strlen(facts.guarantee));
+    weir__json_put_bool(json, "shadow", entry->shadow);
+    weir__json_close(json, '}');
+}
+
+static enum server_routed policies(const struct call *call)
+{
+    static const char *const styles[] = {"ietf", "ietf-06", "x-ratelimit", "off"};
+    static const char *const fails[] = {"local", "open", "closed"};
+    const struct weir__policies *set = call->conn->thread->rules->policies;
+    struct weir__buffer body;
+    size_t room = (weir__policies_entries(set) + weir__policies_count(set) + 1) * POLICIES_ROOM;
+    if (!begin_long(call, room, &body))
+        return SERVER_RESPONDED;
+    struct weir__json json = {&body, false};
+    weir__json_open(&json, NULL, '{');
+    weir__json_open(&json, "policies", '[');
+    for (size_t i = 0; i < weir__policies_count(set); i++) {
+        const struct weir__policy *it = weir__policies_at(set, i);
+        weir__json_open(&json, NULL, '{');
+        weir__json_put_text(&json, "name", it->name, strlen(it->name));
+        weir__json_put_text(&json, "match", it->match_text, strlen(it->match_text));
+        weir__json_put_text(&json, "headers", styles[it->style], strlen(styles[it->style]));
+        weir__json_put_text(&json, "fail", fails[it->fail], strlen(fails[it->fail]));
+        weir__json_open(&json, "limits", '[');
+        for (size_t j = 0; j < it->entry_count; j++)
+            put_entry(&json, &it->entries[j]);
+        weir__json_close(&json, ']');
+        weir__json_close(&json, '}');
+    }
+    weir__json_close(&json, ']');
+    weir__json_close(&json, '}');
+    weir__put(&body, "\n", 1);
+    end_long(call, "application/json", &body);
+    return SERVER_RESPONDED;
+}
+
+/* ---- what is done ---- */
+
+/* Hands the body to a worker. It travels alone where the loop's buffer holds the others' keys. */
+static enum server_routed work(const struct call *call, enum server_lane lane, size_t answer_room,
+                               void (*run)(struct server *, struct server_work *))
+{
+    struct server_conn *conn = call->conn;
+    size_t kept = sizeof(struct server_batch) + call->request->body.len + answer_room;
+    if (!conn->thread->server->remote && server_batch_is_open(conn))
+        return SERVER_BUSY;
+    if (!server_work_admit(conn, lane, kept)) {
+        server_response_problem(call->ret, 503, "too much of this is waiting already; try again");
+        return SERVER_RESPONDED;
+    }
+    struct server_work *it = calloc(1, sizeof *it);
+    char *body = it ? malloc(call->request->body.len + 1) : NULL;
+    struct server_ask *ask = body ? server_batch_add(conn) : NULL;
+    if (!ask) {
+        server_work_leave(conn, lane, kept);
+        free(body);
+        free(it);
+        server_response_problem(call->ret, 503, "too much is under way; try again");
+        return SERVER_RESPONDED;
+    }
+    it->lane = lane;
+    it->kept = kept;
+    if (call->request->body.len)
+        memcpy(body, call->request->body.data, call->request->body.len);
+    body[call->request->body.len] = 0;
+    it->run = run;
+    it->body = body;
+    it->len = call->request->body.len;
+    ask->verb = WEIR__VERBS;
+    ask->work = it;
+    ask->close = !call->request->keep_alive;
+    ask->http.stream = call->stream;
+    server_batch_of(conn)->slow = true;
+    return SERVER_ASKED;
+}
+
+static void answer_problem(struct server_work *work, int status, const char *detail)
+{
+    struct weir__buffer body = weir__buffer_over(work->answer, RELOAD_ROOM);
+    struct weir__json json = {&body, false};
+    const char *title = server_status_text(status);
+    weir__json_open(&json, NULL, '{');
+    weir__json_put_text(&json, "title", title, strlen(title));
+    weir__json_put_int(&json, "status", status);
+    weir__json_put_text(&json, "detail", detail, strlen(detail));
+    weir__json_close(&json, '}');
+    weir__put(&body, "\n", 1);
+    work->status = status;
+    work->answer_len = body.len;
+}
+
+static void run_simulate(struct server *server, struct server_work *work)
+{
+    weir_error err;
+    (void)server;
+    work->answer = malloc(WEIR__PLAY_ROOM);
+    if (!work->answer)
+        return;
+    struct weir__buffer body = weir__buffer_over(work->answer, WEIR__PLAY_ROOM);
+    int code = weir__simulate(work->body, work->len, &work->cancelled, &body, &err);
+    if (code) {
+        answer_problem(work, code == WEIR_ENOMEM || code == WEIR_EBUSY ? 503 : 400, err.message);
+        return;
+    }
+    work->status = 200;
+    work->answer_len = body.len;
+    char *shorter = realloc(work->answer, body.len + 1);
+    work->answer = shorter ? shorter : work->answer;
+}
+
+static void run_reload(struct server *server, struct server_work *work)
+{
+    weir_error err;
+    work->answer = malloc(RELOAD_ROOM);
+    if (!work->answer)
+        return;
+    if (server_rules_load(server, &err)) {
+        answer_problem(work, 409, err.message);
+        return;
+    }
+    struct weir__buffer body = weir__buffer_over(work->answer, RELOAD_ROOM);
+    weir__put_text(&body, "{\"reloaded\":true}\n");
+    work->status = 200;
+    work->answer_len = body.len;
+}
+
+static enum server_routed simulate(const struct call *call)
+{
+    return work(call, SERVER_LANE_PLAY, WEIR__PLAY_ROOM, run_simulate);
+}
+
+static enum server_routed reload(const struct call *call)
+{
+    return work(call, SERVER_LANE_ADMIN, RELOAD_ROOM, run_reload);
+}
+
+static enum server_routed envoy_json(const struct call *call)
+{
+    return server_grpc_json(call->conn, call->request, call->stream, call->ret);
+}
+
+static enum server_routed set_clock(const struct call *call)
+{
+    struct weir__json_node nodes[8];
+    struct server *server = call->conn->thread->server;
+    const struct weir__json_node *now;
+    weir_error err;
+    int64_t us;
+    if (!server->config.test_clock) {
+        server_response_problem(call->ret, 404, "the test clock is off; start with --test-clock");
+        return SERVER_RESPONDED;
+    }
+    if (!server->remote && server_batch_is_open(call->conn)) /* those before it are of their time */
+        return SERVER_BUSY;
+    int count = weir__json_read((char *)call->request->body.data, call->request->body.len, nodes,
+                                WEIR__COUNT(nodes), &err);
+    now = count > 0 && nodes[0].type == WEIR__JSON_OBJECT ? weir__json_member(nodes, nodes, "now")
+                                                          : NULL;
+    if (!now || !weir__json_seconds(now, &us) || us >= WEIR__EXACT_MAX) {
+        server_response_problem(call->ret, 400, "the clock is set by {\"now\":SECONDS}");
+        return SERVER_RESPONDED;
+    }
+    atomic_store(&server->test_now_us, us);
+    return short_text(call, 200, "OK\n");
+}
+
+/* ---- which is where ---- */
+
+static const struct {
+    const char *path;
+    enum server_routed (*run)(const struct call *);
+    bool post;
+    enum server_access needs;
+} routes[] = {
+    {"/healthz", healthy, false, SERVER_NOBODY},     {"/healthcheck", ready, false, SERVER_NOBODY},
+    {"/readyz", ready, false, SERVER_NOBODY},        {"/metrics", metrics, false, SERVER_DATA},
+    {"/v1/stats", stats, false, SERVER_ADMIN},       {"/v1/top", top, false, SERVER_ADMIN},
+    {"/v1/policies", policies, false, SERVER_ADMIN}, {"/v1/simulate", simulate, true, SERVER_DATA},
+    {"/v1/reload", reload, true, SERVER_ADMIN},      {"/v1/clock", set_clock, true, SERVER_ADMIN},
+    {"/json", envoy_json, true, SERVER_DATA},
+};
+
+static bool refuse(const struct call *call, bool post, enum server_access needs,
+                   enum server_access access)
+{
+    enum weir__http_method method = call->request->method;
+    struct server_counters *counters = call->conn->thread->counters;
+    if (post ? method != WEIR__HTTP_POST : method != WEIR__HTTP_GET && method != WEIR__HTTP_HEAD) {
+        const char *allowed = post ? "POST" : "GET, HEAD";
+        server_response_problem(call->ret, 405, "this path answers %s", allowed);
+        server_response_field(call->ret, "allow", allowed, strlen(allowed));
+        return true;
+    }
+    bool json = !post || server_http_is_json(call->request) ||
+                weir__span_is(call->request->path, "/json"); /* as envoyproxy/ratelimit takes it */
+    if (!json) {
+        server_response_problem(call->ret, 415, "POST takes Content-Type: application/json");
+        return true;
+    }
+    if (access >= needs)
+        return false;
+    server_count(&counters->faults[SERVER_HTTP][SERVER_FAULT_UNAUTHORIZED], 1);
+    if (access == SERVER_DATA) {
+        server_response_problem(call->ret, 403, "this needs the admin token");
+        return true;
+    }
+    server_response_problem(call->ret, 401, "a token is needed: Authorization: Bearer TOKEN");
+    server_response_field(call->ret, "www-authenticate", "Bearer realm=\"weir\"", 19);
+    return true;
+}
+
+bool server_http_admin(struct server_conn *conn, struct weir__http_request *request,
+                       enum server_access access, int32_t stream, struct server_response *ret,
+                       enum server_routed *ret_routed)
+{
+    struct call call = {conn, request, stream, ret};
+    *ret_routed = SERVER_RESPONDED;
+    for (size_t i = 0; i < WEIR__COUNT(routes); i++) {
+        if (!weir__span_is(request->path, routes[i].path))
+            continue;
+        if (!refuse(&call, routes[i].post, routes[i].needs, access))
+            *ret_routed = routes[i].run(&call);
+        return true;
+    }
+    return server_dashboard(request, ret);
+}

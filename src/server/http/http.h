@@ -1,0 +1,85 @@
+/*
+ * HTTP requests to asks and answers, the same over HTTP/1 and HTTP/2. The protocol reads a request, has it
+ * routed, and either gets a response at once or an ask in the connection's batch; when the batch is
+ * back, server_http_respond makes the ask's response. The protocol then writes it.
+ */
+#ifndef WEIR_SERVER_HTTP_H
+#define WEIR_SERVER_HTTP_H
+
+#include "server/conn.h"
+
+#define SERVER_FIELDS_MAX 16
+#define SERVER_RESPONSE_ROOM ((size_t)48 << 10) /* fields' values and body of a short response */
+
+struct server_response {
+    int status;
+    struct server_field {
+        const char *name; /* lower case */
+        const char *value;
+        size_t len;
+    } fields[SERVER_FIELDS_MAX];
+    size_t field_count;
+    struct weir__span body;
+    char *owned; /* what a long body lives in, to be freed when written; NULL: none */
+    bool close;  /* the last of its connection */
+    bool old;    /* to HTTP/1.0, which must be told that the connection stays */
+    bool head;   /* to a HEAD request: the body's length, not the body */
+    struct weir__rate_fields rates;
+    char room[SERVER_RESPONSE_ROOM];
+    size_t room_used;
+};
+
+enum server_routed {
+    SERVER_RESPONDED, /* ret is the response */
+    SERVER_ASKED,     /* an ask is in the batch */
+    SERVER_BUSY,      /* the batch is full: finish it, then route again */
+};
+
+/* Routes one request. `stream` is HTTP/2's, 0 for HTTP/1. An ask borrows the request's bytes. */
+enum server_routed server_http_route(struct server_conn *conn, struct weir__http_request *request,
+                                     int32_t stream, struct server_response *ret);
+/* The response to ask i of a batch that is back. */
+void server_http_respond(struct server_conn *conn, struct server_batch *batch, size_t i,
+                         struct server_response *ret);
+
+/* What the request's token opens. */
+enum server_access server_http_access(struct server_conn *conn,
+                                      const struct weir__http_request *request);
+
+/* Whether a request whose body is still to come may send it: told as soon as the head is read. Who brings no
+ * token may send a little, to what needs none. SERVER_NOT_ADMITTED: ret says why. */
+enum server_admission { SERVER_ADMITTED, SERVER_ADMITTED_LITTLE, SERVER_NOT_ADMITTED };
+enum server_admission server_http_admit(struct server_conn *conn,
+                                        const struct weir__http_request *request,
+                                        struct server_response *ret);
+#define SERVER_LITTLE ((size_t)4 << 10) /* bytes of a body that nobody has vouched for */
+
+/* Whether the body says it is JSON: no page of another site can send that unasked. */
+bool server_http_is_json(const struct weir__http_request *request);
+
+/* ---- responses ---- */
+
+void server_response_begin(struct server_response *response, int status);
+void server_response_field(struct server_response *response, const char *name, const char *value,
+                           size_t len);
+/* problem+json: what is wrong and what to do. */
+void server_response_problem(struct server_response *response, int status, const char *format, ...)
+    WEIR__PRINTF(3, 4);
+/* A buffer over the rest of the room, for a body; server_response_body takes it. */
+struct weir__buffer server_response_buffer(struct server_response *response);
+void server_response_body(struct server_response *response, const char *content_type,
+                          const struct weir__buffer *body);
+const char *server_status_text(int status);
+
+/* ---- http/admin.c: what is told and changed besides decisions; as server_http_route ---- */
+
+/* False: there is nothing at this path. */
+bool server_http_admin(struct server_conn *conn, struct weir__http_request *request,
+                       enum server_access access, int32_t stream, struct server_response *ret,
+                       enum server_routed *ret_routed);
+
+/* ---- dashboard.c: files of web/, compiled in ---- */
+
+bool server_dashboard(const struct weir__http_request *request, struct server_response *ret);
+
+#endif

@@ -1,0 +1,379 @@
+/* Decisions as HTTP responses: JSON, rate limit fields, 200 or 429. */
+#include "server/http/ask.h"
+
+#include "limit/explain.h"
+#include "limit/receipt.h"
+#include "server/grpc/grpc.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define QUOTA_EXCEEDED "https://iana.org/assignments/http-problem-types#quota-exceeded"
+
+static void put_fields(struct weir__json *json, const weir_decision *d)
+{
+    weir__json_put_bool(json, "allowed", d->allowed);
+    weir__json_put_int(json, "limit", d->limit);
+    weir__json_put_int(json, "remaining", d->remaining);
+    weir__json_put_seconds(json, "retry_after", d->retry_after_us);
+    weir__json_put_seconds(json, "reset_after", d->reset_after_us);
+    weir__json_put_seconds(json, "delay", d->delay_us);
+}
+
+static void put_rule(struct weir__json *json, const char *name, const struct weir__rule *rule)
+{
+    char text[WEIR__RULE_TEXT_MAX];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    weir__put_rule(&buffer, rule);
+    weir__json_put_text(json, name, text, buffer.len);
+}
+
+/* One limit's row, and where it is from. */
+static void put_row(struct weir__json *json, const struct weir__planned *planned,
+                    const struct weir__rule *rule, const weir_decision *row, bool explain)
+{
+    weir__json_open(json, NULL, '{');
+    if (planned) {
+        weir__json_put_text(json, "policy", planned->policy->name, strlen(planned->policy->name));
+        weir__json_put_text(json, "name", planned->entry->name, strlen(planned->entry->name));
+        weir__json_put_key(json, planned->key.data, planned->key.len);
+        weir__json_put_bool(json, "shadow", planned->entry->shadow);
+    }
+    put_rule(json, "text", rule);
+    if (explain) {
+        struct weir__facts facts;
+        weir__explain(rule, &facts);
+        weir__json_put_text(json, "meaning", facts.what, strlen(facts.what));
+    }
+    put_fields(json, row);
+    weir__json_close(json, '}');
+}
+
+static void put_planned_rows(struct weir__json *json, const struct weir__planned *planned, size_t n,
+                             const weir_decision *rows, size_t stride, bool explain)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t limits = weir_limit_count(planned[i].limit);
+        for (size_t j = 0; j < limits; j++)
+            put_row(json, &planned[i], &planned[i].limit->rules[j], &rows[j], explain);
+        rows += stride ? stride : limits;
+    }
+}
+
+static void put_rows(struct weir__json *json, const struct server_ask *ask)
+{
+    const struct server_group *group = ask->group;
+    weir__json_open(json, "limits", '[');
+    if (group->planned) {
+        put_planned_rows(json, group->plan.enforced, group->plan.enforced_count, group->rows, 0,
+                         ask->explain);
+        put_planned_rows(json, group->plan.shadow, group->plan.shadow_count, group->shadow_rows[0],
+                         WEIR_LIMITS_MAX, ask->explain);
+    } else {
+        const weir_decision *row = group->rows;
+        for (size_t i = 0; i < group->count; i++) {
+            for (size_t j = 0; j < group->requests[i].limit->count; j++)
+                put_row(json, NULL, &group->requests[i].limit->rules[j], row++, ask->explain);
+        }
+    }
+    weir__json_close(json, ']');
+}
+
+/* ---- fields ---- */
+
+static size_t gather_rated(const struct server_ask *ask, const weir_request *request,
+                           const weir_decision *decision, struct weir__rated *ret)
+{
+    const struct server_group *group = ask->group;
+    if (!group) {
+        ret[0] = (struct weir__rated){NULL, &request->limit->rules[0], decision};
+        return request->limit->count == 1;
+    }
+    size_t n = 0;
+    for (size_t i = 0; i < group->count; i++) {
+        const weir_limit *limit = group->requests[i].limit;
+        for (size_t j = 0; j < limit->count; j++, n++)
+            ret[n] =
+                (struct weir__rated){group->planned ? group->plan.enforced[i].entry->name : NULL,
+                                     &limit->rules[j], &group->rows[n]};
+    }
+    return n;
+}
+
+static void add_rate_fields(struct server_response *ret, const struct server_ask *ask,
+                            const weir_request *request, const weir_decision *decision)
+{
+    struct weir__rated rated[WEIR_LIMITS_MAX];
+    size_t n = gather_rated(ask, request, decision, rated);
+    enum weir__field_style style = n > 0 ? ask->http.style : WEIR__FIELDS_OFF;
+    weir__rate_fields(style, rated, n, decision, &ret->rates);
+    for (size_t i = 0; i < ret->rates.count; i++)
+        server_response_field(ret, ret->rates.items[i].name, ret->rates.items[i].value,
+                              ret->rates.items[i].value_len);
+}
+
+/* ---- bodies ---- */
+
+/* Why it was refused: a limit, which time heals; a deny list or an attribute that is missing, which it does not;
+ * or the store is out of reach, and the policy says closed. */
+static const char *reason_of(const struct server_ask *ask, const weir_decision *decision)
+{
+    static const char *const denials[] = {"deny", "missing"};
+    const struct server_group *group = ask->group;
+    if (group && group->planned && group->plan.verdict == WEIR__PLAN_DENY)
+        return denials[group->plan.denial];
+    if (!group || !group->planned || !decision->degraded)
+        return "limit";
+    bool closed = true; /* what the local fallback limiter allowed by itself */
+    for (size_t i = 0; i < group->row_count; i++)
+        closed = closed && group->rows[i].allowed;
+    return closed ? "closed" : "limit";
+}
+
+static void put_problem(struct weir__json *json, const struct server_ask *ask,
+                        const weir_decision *decision)
+{
+    const struct server_group *group = ask->group;
+    const char *reason = reason_of(ask, decision);
+    if (!strcmp(reason, "limit"))
+        weir__json_put_text(json, "type", QUOTA_EXCEEDED, sizeof QUOTA_EXCEEDED - 1);
+    const char *title = server_status_text(ask->http.deny_status);
+    weir__json_put_text(json, "title", title, strlen(title));
+    weir__json_put_int(json, "status", ask->http.deny_status);
+    weir__json_put_text(json, "reason", reason, strlen(reason));
+    if (!group || !group->planned)
+        return;
+    weir__json_open(json, "violated-policies", '[');
+    if (group->plan.verdict == WEIR__PLAN_DENY)
+        weir__json_put_text(json, NULL, group->plan.by->name, strlen(group->plan.by->name));
+    size_t row = 0;
+    for (size_t i = 0; i < group->plan.enforced_count && !decision->allowed; i++) {
+        const struct weir__planned *it = &group->plan.enforced[i];
+        size_t limits = weir_limit_count(it->limit);
+        bool denied = false;
+        for (size_t j = 0; j < limits; j++, row++)
+            denied = denied || !group->rows[row].allowed;
+        if (denied)
+            weir__json_put_text(json, NULL, it->entry->name, strlen(it->entry->name));
+    }
+    weir__json_close(json, ']');
+}
+
+static void put_receipt(struct server_conn *conn, struct weir__json *json,
+                        const struct server_ask *ask, const weir_request *simple,
+                        const weir_decision *decision)
+{
+    char receipt[SERVER_RECEIPT_SIZE];
+    const weir_request *request = ask->group ? ask->group->requests : simple;
+    bool charged =
+        decision->allowed && ask->verb != WEIR__VERB_PEEK && (!ask->group || ask->group->count > 0);
+    if (!charged) {
+        weir__json_put_null(json, "receipt");
+        return;
+    }
+    size_t n = ask->group && ask->group->planned ? ask->group->count : 1;
+    weir_decision named = *decision;
+    uint64_t id = weir__receipt_id(&named);
+    size_t len = server_receipt_write(conn->thread->server, request, n, &named, receipt);
+    weir__json_put_text(json, "receipt", receipt, len);
+    if (ask->verb != WEIR__VERB_TAKEALL)
+        return;
+    weir__json_open(json, "receipts", '['); /* one a key: each is settled by itself */
+    for (size_t i = 0; i < ask->group->count; i++) {
+        weir_decision one = {.time_us = decision->time_us,
+                             .charged = decision->degraded ? 0 : request[i].cost};
+        weir__receipt_set_id(&one, id); /* the same: settled in either way, it is settled */
+        len = server_receipt_write(conn->thread->server, &request[i], 1, &one, receipt);
+        weir__json_put_text(json, NULL, receipt, len);
+    }
+    weir__json_close(json, ']');
+}
+
+static const char *const verdicts[] = {"none", "allow", "deny", "limits"};
+
+static void put_decision(struct server_conn *conn, struct weir__json *json,
+                         const struct server_batch *batch, size_t i)
+{
+    const struct server_ask *ask = &batch->asks[i];
+    const weir_decision *decision = &batch->decided[i];
+    if (ask->group && ask->group->planned) {
+        const char *verdict = verdicts[ask->group->plan.verdict];
+        weir__json_put_text(json, "verdict", verdict, strlen(verdict));
+    }
+    put_fields(json, decision);
+    if (ask->held_us > 0)
+        weir__json_put_seconds(json, "held", ask->held_us);
+    weir__json_put_int(json, "binding", decision->binding);
+    if (ask->verb == WEIR__VERB_ACQUIRE)
+        weir__json_put_int(json, "lease", (int64_t)decision->lease);
+    put_receipt(conn, json, ask, &batch->simple[i], decision);
+    weir__json_put_bool(json, "degraded", decision->degraded);
+    if (ask->explain && !decision->allowed) {
+        const char *reason = reason_of(ask, decision);
+        weir__json_put_text(json, "reason", reason, strlen(reason));
+    }
+    if (ask->group && (ask->http.detail || ask->explain || ask->verb == WEIR__VERB_TAKEALL))
+        put_rows(json, ask);
+}
+
+static int status_of(int code)
+{
+    switch (code) {
+    case WEIR_EINVAL:
+    case WEIR_ESYNTAX:
+    case WEIR_ERECEIPT:
+    case WEIR_EUNSUPPORTED:
+    case WEIR_ESHARED:
+    case WEIR_ESLOTS:
+        return 400;
+    case WEIR_ENOLEASE:
+        return 404;
+    case WEIR_EFULL:
+    case WEIR_EBUSY:
+    case WEIR_EUNREACHABLE:
+    case SERVER_EOVERLOAD:
+        return 503;
+    default:
+        return 500;
+    }
+}
+
+static void respond_done(const struct server_ask *ask, struct server_response *ret)
+{
+    static const char *const bodies[WEIR__VERBS] = {
+        [WEIR__VERB_SETTLE] = "{\"settled\":true}\n",
+        [WEIR__VERB_RESET] = "{\"reset\":true}\n",
+        [WEIR__VERB_RENEW] = "{\"renewed\":true}\n",
+        [WEIR__VERB_RELEASE] = "{\"released\":true}\n",
+    };
+    server_response_begin(ret, 200);
+    server_response_field(ret, "cache-control", "no-store", 8);
+    struct weir__buffer body = server_response_buffer(ret);
+    if (ask->verb == WEIR__VERB_RESET && !ask->there)
+        weir__put_text(&body, "{\"reset\":false}\n"); /* there was nothing to forget */
+    else if (ask->code == WEIR_ESETTLED)
+        weir__put_text(&body, "{\"settled\":true,\"before\":true}\n");
+    else
+        weir__put_text(&body, bodies[ask->verb]);
+    server_response_body(ret, "application/json", &body);
+}
+
+static void put_shown(struct weir__json *json, const struct weir__shown *shown)
+{
+    const char *name = weir__kind_name((enum weir__kind)shown->rule.kind);
+    int64_t numbers[WEIR__SHOWN_NUMBERS];
+    char room[256];
+    struct weir__buffer limit = weir__buffer_over(room, sizeof room);
+    weir__shown_numbers(shown, numbers);
+    weir__json_open(json, NULL, '{');
+    weir__json_put_text(json, "algorithm", name, strlen(name));
+    if (shown->whole) {
+        weir__put_rule(&limit, &shown->rule);
+        weir__json_put_text(json, "limit", limit.data, limit.len);
+    }
+    for (size_t j = 0; j < WEIR__SHOWN_NUMBERS; j++)
+        weir__json_put_int(json, weir__shown_names[j], numbers[j]);
+    if (shown->remaining >= 0)
+        weir__json_put_int(json, "remaining", shown->remaining);
+    weir__json_close(json, '}');
+}
+
+static void respond_shown(const struct server_ask *ask, struct server_response *ret)
+{
+    server_response_begin(ret, 200);
+    server_response_field(ret, "cache-control", "no-store", 8);
+    struct weir__buffer body = server_response_buffer(ret);
+    struct weir__json json = {&body, false};
+    weir__json_open(&json, NULL, '{');
+    weir__json_open(&json, "states", '[');
+    for (size_t i = 0; i < ask->shown->count; i++)
+        put_shown(&json, &ask->shown->states[i]);
+    weir__json_close(&json, ']');
+    weir__json_close(&json, '}');
+    weir__put(&body, "\n", 1);
+    assert(!body.cut); /* 40 states of a few hundred bytes */
+    server_response_body(ret, "application/json", &body);
+}
+
+static void respond_decision(struct server_conn *conn, struct server_batch *batch, size_t i,
+                             struct server_response *ret)
+{
+    const struct server_ask *ask = &batch->asks[i];
+    const weir_decision *decision = &batch->decided[i];
+    bool allowed = decision->allowed || ask->explain;
+    server_response_begin(ret, allowed ? 200 : ask->http.deny_status);
+    server_response_field(ret, "cache-control", "no-store", 8);
+    if (!allowed) {
+        const char *reason = reason_of(ask, decision);
+        server_response_field(ret, "weir-reason", reason, strlen(reason));
+    }
+    add_rate_fields(ret, ask, &batch->simple[i], decision);
+    struct weir__buffer body = server_response_buffer(ret);
+    struct weir__json json = {&body, false};
+    weir__json_open(&json, NULL, '{');
+    if (!allowed)
+        put_problem(&json, ask, decision);
+    put_decision(conn, &json, batch, i);
+    weir__json_close(&json, '}');
+    weir__put(&body, "\n", 1);
+    server_response_body(ret, allowed ? "application/json" : "application/problem+json", &body);
+}
+
+static const char *failure_text(const struct server_ask *ask)
+{
+    if (ask->code == SERVER_EOVERLOAD)
+        return SERVER_OVERLOAD_TEXT;
+    if (ask->code == WEIR_ERECEIPT)
+        return "this is no receipt of these keys and limits; pass what the take answered, and the "
+               "same key, limit, policy, cost and attributes; " SERVER_SECRET_HINT;
+    if (ask->code == WEIR_EINVAL && ask->group && ask->group->planned)
+        return "no policy applies, so there is nothing to settle or reset; give key and limit, "
+               "policy, or "
+               "attributes";
+    return weir_strerror(ask->code);
+}
+
+static void respond_worked(struct server_work *work, struct server_response *ret)
+{
+    if (work->dropped) {
+        server_response_problem(
+            ret, 503,
+            "given up before it was begun, since the server stops or the client does; try again");
+        return;
+    }
+    if (!work->answer) {
+        server_response_problem(ret, 503, "out of memory for the answer; try again");
+        return;
+    }
+    server_response_begin(ret, work->status);
+    server_response_field(ret, "cache-control", "no-store", 8);
+    const char *type = work->status < 400 ? "application/json" : "application/problem+json";
+    server_response_field(ret, "content-type", type, strlen(type));
+    ret->body = (struct weir__span){work->answer, work->answer_len};
+    ret->owned = work->answer;
+    work->answer = NULL;
+}
+
+void server_http_respond(struct server_conn *conn, struct server_batch *batch, size_t i,
+                         struct server_response *ret)
+{
+    const struct server_ask *ask = &batch->asks[i];
+    if (WEIR__UNLIKELY(ask->work && ask->code != SERVER_EOVERLOAD))
+        respond_worked(ask->work, ret);
+    else if (WEIR__UNLIKELY(ask->verb == WEIR__VERBS && !ask->work))
+        server_grpc_json_respond(conn, &batch->asks[i], ret);
+    else if (WEIR__UNLIKELY(ask->code && ask->code != WEIR_ESETTLED))
+        server_response_problem(ret, status_of(ask->code), "%s", failure_text(ask));
+    else if (ask->verb == WEIR__VERB_SHOW)
+        respond_shown(ask, ret);
+    else if (ask->verb >= WEIR__VERB_SETTLE && ask->verb != WEIR__VERB_ACQUIRE)
+        respond_done(ask, ret);
+    else
+        respond_decision(conn, batch, i, ret);
+    if (WEIR__UNLIKELY(ask->code == SERVER_EOVERLOAD))
+        server_count(
+            &conn->thread->counters->faults[conn->protocol->counted_as][SERVER_FAULT_OVERLOAD], 1);
+    ret->head = ask->http.head;
+    ret->old = ask->http.old;
+    ret->close = ask->close;
+}

@@ -1,0 +1,203 @@
+/*
+ * Paths to what they do. Decisions become asks; the rest is told and changed by http/admin.c. What changes
+ * state is POST with JSON only, and only from pages of our own: browsers send no cross-site JSON without
+ * asking first, and Host and Origin are checked besides.
+ */
+#include "server/http/ask.h"
+
+#include <string.h>
+
+static const struct route {
+    const char *path;
+    enum weir__verb verb;
+    bool get; /* also as a query */
+    bool explain;
+} routes[] = {
+    {"/v1/take", WEIR__VERB_TAKE, true, false},
+    {"/v1/peek", WEIR__VERB_PEEK, true, false},
+    {"/v1/takeall", WEIR__VERB_TAKEALL, false, false},
+    {"/v1/settle", WEIR__VERB_SETTLE, false, false},
+    {"/v1/reset", WEIR__VERB_RESET, false, false},
+    {"/v1/acquire", WEIR__VERB_ACQUIRE, false, false},
+    {"/v1/renew", WEIR__VERB_RENEW, false, false},
+    {"/v1/release", WEIR__VERB_RELEASE, false, false},
+    {"/v1/explain", WEIR__VERB_PEEK, false, true},
+    {"/v1/show", WEIR__VERB_SHOW, true, false},
+};
+
+static const struct route *find(struct weir__span path)
+{
+    for (size_t i = 0; i < WEIR__COUNT(routes); i++) {
+        if (weir__span_is(path, routes[i].path))
+            return &routes[i];
+    }
+    return NULL;
+}
+
+static void count_fault(struct server_conn *conn, enum server_fault fault)
+{
+    server_count(&conn->thread->counters->faults[conn->protocol->counted_as][fault], 1);
+}
+
+/* The one Authorization; two could be understood differently elsewhere, so they open nothing. */
+static bool find_authorization(const struct weir__http_request *request, struct weir__span *ret)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < request->field_count; i++) {
+        if (request->fields[i].name.len != 13 ||
+            strncasecmp(request->fields[i].name.data, "authorization", 13))
+            continue;
+        *ret = request->fields[i].value;
+        found++;
+    }
+    return found == 1;
+}
+
+enum server_access server_http_access(struct server_conn *conn,
+                                      const struct weir__http_request *request)
+{
+    struct weir__span value, token = {"", 0};
+    if (find_authorization(request, &value) && value.len > 7 &&
+        !strncasecmp(value.data, "bearer ", 7))
+        token = (struct weir__span){value.data + 7, value.len - 7};
+    return server_conn_access(conn, token);
+}
+
+bool server_http_is_json(const struct weir__http_request *request)
+{
+    struct weir__span type;
+    return weir__http_field(request, "content-type", &type) && type.len >= 16 &&
+           !strncasecmp(type.data, "application/json", 16) &&
+           (type.len == 16 || type.data[16] == ';' || type.data[16] == ' ');
+}
+
+static enum server_routed method_not_allowed(struct server_conn *conn, const char *allowed,
+                                             struct server_response *ret)
+{
+    count_fault(conn, SERVER_FAULT_UNKNOWN);
+    server_response_problem(ret, 405, "this path answers %s", allowed);
+    server_response_field(ret, "allow", allowed, strlen(allowed));
+    return SERVER_RESPONDED;
+}
+
+static enum server_routed unauthorized(struct server_conn *conn, enum server_access access,
+                                       struct server_response *ret)
+{
+    count_fault(conn, SERVER_FAULT_UNAUTHORIZED);
+    if (access == SERVER_DATA) {
+        server_response_problem(ret, 403, "this needs the admin token");
+        return SERVER_RESPONDED;
+    }
+    server_response_problem(ret, 401, "a token is needed: Authorization: Bearer TOKEN");
+    server_response_field(ret, "www-authenticate", "Bearer realm=\"weir\"", 19);
+    return SERVER_RESPONDED;
+}
+
+/* Pages of other sites: by name (rebinding) or by their origin. */
+static bool is_foreign(struct server_conn *conn, const struct weir__http_request *request,
+                       struct server_response *ret)
+{
+    struct weir__span origin;
+    if (!server_host_allowed(conn->thread->server, request->host)) {
+        count_fault(conn, SERVER_FAULT_INVALID);
+        server_response_problem(
+            ret, 421,
+            "this server does not answer for host \"%.*s\"; start it with --host "
+            "NAME if it should",
+            (int)(request->host.len > 80 ? 80 : request->host.len),
+            request->host.data ? request->host.data : "");
+        return true;
+    }
+    if (weir__http_field(request, "origin", &origin) &&
+        !server_origin_allowed(conn->thread->server, origin, request->host)) {
+        count_fault(conn, SERVER_FAULT_INVALID);
+        server_response_problem(ret, 403, "requests from pages of %.*s are refused",
+                                (int)(origin.len > 80 ? 80 : origin.len), origin.data);
+        return true;
+    }
+    return false;
+}
+
+static enum server_routed ask(struct server_conn *conn, const struct route *route,
+                              struct weir__http_request *request, int32_t stream,
+                              struct server_response *ret)
+{
+    static _Thread_local struct weir__json_node nodes[SERVER_JSON_NODES];
+    struct server_params params;
+    bool get = request->method == WEIR__HTTP_GET || request->method == WEIR__HTTP_HEAD;
+    if (!server_batch_has_room(conn)) /* before a body is decoded in place */
+        return SERVER_BUSY;
+    server_params_begin(conn, &params);
+    params.explain = route->explain;
+    if (get ? !server_params_query(conn, request, &params, ret)
+            : !server_params_json(conn, request, nodes, &params, ret))
+        return SERVER_RESPONDED;
+    return server_http_ask(conn, route->verb, &params, request, stream, ret);
+}
+
+static enum server_routed route_ask(struct server_conn *conn, const struct route *route,
+                                    struct weir__http_request *request, int32_t stream,
+                                    struct server_response *ret)
+{
+    bool get = request->method == WEIR__HTTP_GET || request->method == WEIR__HTTP_HEAD;
+    if (get ? !route->get : request->method != WEIR__HTTP_POST)
+        return method_not_allowed(conn, route->get ? "GET, HEAD, POST" : "POST", ret);
+    enum server_access access = server_http_access(conn, request);
+    if (access == SERVER_NOBODY)
+        return unauthorized(conn, access, ret);
+    if (!get && !server_http_is_json(request)) {
+        count_fault(conn, SERVER_FAULT_INVALID);
+        server_response_problem(ret, 415, "POST takes Content-Type: application/json");
+        return SERVER_RESPONDED;
+    }
+    if (!get && is_foreign(conn, request, ret))
+        return SERVER_RESPONDED;
+    return ask(conn, route, request, stream, ret);
+}
+
+/* Probes come by whatever address they know, and these tell nothing. */
+static bool is_health(struct weir__span path)
+{
+    return weir__span_is(path, "/healthz") || weir__span_is(path, "/readyz") ||
+           weir__span_is(path, "/healthcheck");
+}
+
+enum server_admission server_http_admit(struct server_conn *conn,
+                                        const struct weir__http_request *request,
+                                        struct server_response *ret)
+{
+    static const struct weir__span no_token = {"", 0};
+    if (server_access_of(conn->thread->server, no_token) != SERVER_NOBODY)
+        return SERVER_ADMITTED; /* everybody may ask */
+    if (is_health(request->path) || weir__span_is(request->path, WEIR__HEALTH_METHOD) ||
+        weir__span_is(request->path, WEIR__HEALTH_WATCH))
+        return SERVER_ADMITTED_LITTLE;
+    if (server_http_access(conn, request) != SERVER_NOBODY)
+        return SERVER_ADMITTED;
+    unauthorized(conn, SERVER_NOBODY, ret);
+    return SERVER_NOT_ADMITTED;
+}
+
+enum server_routed server_http_route(struct server_conn *conn, struct weir__http_request *request,
+                                     int32_t stream, struct server_response *ret)
+{
+    const struct route *route = find(request->path);
+    if (conn->reserved_us && !is_health(request->path) &&
+        !weir__span_is(request->path, "/metrics")) {
+        server_response_problem(ret, 503, "%s", SERVER_FULL_TEXT);
+        return SERVER_RESPONDED;
+    }
+    if (WEIR__LIKELY(route != NULL))
+        return route_ask(conn, route, request, stream, ret);
+    enum server_access access = server_http_access(conn, request);
+    if (!is_health(request->path) && is_foreign(conn, request, ret))
+        return SERVER_RESPONDED;
+    enum server_routed routed;
+    if (server_http_admin(conn, request, access, stream, ret, &routed))
+        return routed;
+    count_fault(conn, SERVER_FAULT_UNKNOWN);
+    server_response_problem(ret, 404, "there is nothing at %.*s",
+                            (int)(request->path.len > 100 ? 100 : request->path.len),
+                            request->path.data);
+    return SERVER_RESPONDED;
+}

@@ -1,0 +1,343 @@
+/*
+ * What Redis clients say besides asking: greetings, names, pings. Enough that redis-cli, redis-py,
+ * node-redis, ioredis and redigo connect and pool as they do with Redis; no data commands.
+ */
+#include "server/resp/resp.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+struct context {
+    struct server_conn *conn;
+    const struct weir__span *args;
+    size_t n;
+    struct weir__buffer *out;
+};
+
+static void put_ok(struct weir__buffer *out)
+{
+    weir__resp_put_simple(out, "OK", 2);
+}
+
+static void put_text(struct weir__buffer *out, const char *text)
+{
+    weir__resp_put_bulk(out, text, strlen(text));
+}
+
+static void wrong_count(const struct context *it)
+{
+    char name[32];
+    size_t len = it->args[0].len < sizeof name ? it->args[0].len : sizeof name - 1;
+    for (size_t i = 0; i < len; i++)
+        name[i] = (char)(it->args[0].data[i] | 32);
+    server_resp_error(it->conn, it->out, SERVER_FAULT_INVALID,
+                      "ERR wrong number of arguments for '%.*s' command", (int)len, name);
+}
+
+static bool needs_token(const struct server_conn *conn)
+{
+    static const struct weir__span no_token = {"", 0};
+    return conn->access == SERVER_NOBODY &&
+           server_access_of(conn->thread->server, no_token) == SERVER_NOBODY;
+}
+
+static void ping(const struct context *it)
+{
+    if (it->n > 2)
+        wrong_count(it);
+    else if (it->n == 2)
+        weir__resp_put_bulk(it->out, it->args[1].data, it->args[1].len);
+    else
+        weir__resp_put_simple(it->out, "PONG", 4);
+}
+
+static void echo(const struct context *it)
+{
+    if (it->n != 2)
+        wrong_count(it);
+    else
+        weir__resp_put_bulk(it->out, it->args[1].data, it->args[1].len);
+}
+
+/* The user's name is not asked for: the token alone opens. */
+static bool authenticate(const struct context *it, struct weir__span token)
+{
+    enum server_access access = server_conn_access(it->conn, token);
+    if (access == SERVER_NOBODY) {
+        server_resp_error(it->conn, it->out, SERVER_FAULT_UNAUTHORIZED,
+                          "WRONGPASS invalid token; pass the server's token as the password");
+        return false;
+    }
+    it->conn->access = access;
+    return true;
+}
+
+static void auth(const struct context *it)
+{
+    const struct server_config *config = &it->conn->thread->server->config;
+    if (it->n != 2 && it->n != 3)
+        wrong_count(it);
+    else if (!config->token[0] && !config->admin_token[0])
+        server_resp_error(it->conn, it->out, SERVER_FAULT_INVALID,
+                          "ERR AUTH was sent, but this server asks for no token");
+    else if (authenticate(it, it->args[it->n - 1]))
+        put_ok(it->out);
+}
+
+static void put_hello(const struct context *it)
+{
+    int protocol = it->conn->resp_protocol;
+    weir__resp_put_header(it->out, WEIR__RESP_MAP, 7, protocol);
+    put_text(it->out, "server");
+    put_text(it->out, "weir");
+    put_text(it->out, "version");
+    put_text(it->out, WEIR_VERSION);
+    put_text(it->out, "proto");
+    weir__resp_put_integer(it->out, protocol);
+    put_text(it->out, "id");
+    weir__resp_put_integer(it->out, (int64_t)it->conn->id);
+    put_text(it->out, "mode");
+    put_text(it->out, "standalone");
+    put_text(it->out, "role");
+    put_text(it->out, "master");
+    put_text(it->out, "modules");
+    weir__resp_put_header(it->out, WEIR__RESP_ARRAY, 0, protocol);
+}
+
+/* HELLO [protover [AUTH user token] [SETNAME name]] */
+static void hello(const struct context *it)
+{
+    int64_t protocol = it->conn->resp_protocol;
+    weir_error err;
+    if (it->n > 1 && (weir__read_whole(it->args[1], "the protocol", 2, 3, &protocol, &err))) {
+        server_resp_error(it->conn, it->out, SERVER_FAULT_INVALID,
+                          "NOPROTO unsupported protocol version; there are 2 and 3");
+        return;
+    }
+    bool named = false, authenticated = false;
+    for (size_t i = 2; i < it->n;) {
+        if (weir__span_is_word(it->args[i], "AUTH") && i + 2 < it->n && !authenticated) {
+            if (!authenticate(it, it->args[i + 2]))
+                return;
+            authenticated = true;
+            i += 3;
+        } else if (weir__span_is_word(it->args[i], "SETNAME") && i + 1 < it->n && !named) {
+            named = true;
+            i += 2;
+        } else {
+            server_resp_error(it->conn, it->out, SERVER_FAULT_INVALID,
+                              "ERR syntax error in HELLO: [2|3 [AUTH user token] [SETNAME name]]");
+            return;
+        }
+    }
+    if (needs_token(it->conn)) {
+        server_resp_error(it->conn, it->out, SERVER_FAULT_UNAUTHORIZED,
+                          "NOAUTH HELLO must be called with the token: HELLO 3 AUTH default TOKEN");
+        return;
+    }
+    it->conn->resp_protocol = (int)protocol;
+    put_hello(it);
+}
+
+static void client(const struct context *it)
+{
+    if (it->n < 2) {
+        wrong_count(it);
+        return;
+    }
+    struct weir__span what = it->args[1];
+    if (weir__span_is_word(what, "SETNAME") || weir__span_is_word(what, "SETINFO") ||
+        weir__span_is_word(what, "NO-EVICT") || weir__span_is_word(what, "NO-TOUCH"))
+        put_ok(it->out);
+    else if (weir__span_is_word(what, "ID"))
+        weir__resp_put_integer(it->out, (int64_t)it->conn->id);
+    else if (weir__span_is_word(what, "GETNAME"))
+        weir__resp_put_null(it->out, it->conn->resp_protocol);
+    else if (weir__span_is_word(what, "INFO") || weir__span_is_word(what, "LIST")) {
+        char text[128];
+        struct weir__buffer line = weir__buffer_over(text, sizeof text);
+        weir__put_format(&line, "id=%" PRIu64 " addr=%s resp=%d\n", it->conn->id,
+                         it->conn->peer_text, it->conn->resp_protocol);
+        weir__resp_put_bulk(it->out, text, line.len);
+    } else
+        server_resp_error(it->conn, it->out, SERVER_FAULT_INVALID,
+                          "ERR CLIENT has SETNAME, SETINFO, ID, GETNAME, INFO here, not \"%.*s\"",
+                          (int)(what.len > 40 ? 40 : what.len), what.data);
+}
+
+static void select_database(const struct context *it)
+{
+    if (it->n != 2)
+        wrong_count(it);
+    else if (weir__span_is(it->args[1], "0"))
+        put_ok(it->out);
+    else
+        server_resp_error(it->conn, it->out, SERVER_FAULT_INVALID,
+                          "ERR DB index is out of range: there is only 0");
+}
+
+/* name arity flags first last step, as Redis tells of its commands. */
+static void put_command(const struct context *it, enum weir__verb verb)
+{
+    static const int arities[WEIR__VERBS] = {-3, -3, -5, 5, 2, -3, 4, 4, -5, 2};
+    int protocol = it->conn->resp_protocol, key = verb == WEIR__VERB_TAKEALL ? 0 : 1;
+    weir__resp_put_header(it->out, WEIR__RESP_ARRAY, 6, protocol);
+    put_text(it->out, weir__verb_names[verb]);
+    weir__resp_put_integer(it->out, arities[verb]);
+    weir__resp_put_header(it->out, WEIR__RESP_SET, 1, protocol);
+    weir__resp_put_simple(it->out, "fast", 4);
+    weir__resp_put_integer(it->out, key);
+    weir__resp_put_integer(it->out, key);
+    weir__resp_put_integer(it->out, key);
+}
+
+static void put_commands(const struct context *it)
+{
+    weir__resp_put_header(it->out, WEIR__RESP_ARRAY, WEIR__VERBS, it->conn->resp_protocol);
+    for (int i = 0; i < WEIR__VERBS; i++)
+        put_command(it, (enum weir__verb)i);
+}
+
+/* Those that are named, null for what is none. */
+static void put_named_commands(const struct context *it)
+{
+    enum weir__verb verb;
+    weir__resp_put_header(it->out, WEIR__RESP_ARRAY, it->n - 2, it->conn->resp_protocol);
+    for (size_t i = 2; i < it->n; i++) {
+        if (weir__verb_of(it->args[i].data, it->args[i].len, &verb))
+            put_command(it, verb);
+        else
+            weir__resp_put_null(it->out, it->conn->resp_protocol);
+    }
+}
+
+static void put_command_names(const struct context *it)
+{
+    weir__resp_put_header(it->out, WEIR__RESP_ARRAY, WEIR__VERBS, it->conn->resp_protocol);
+    for (int i = 0; i < WEIR__VERBS; i++)
+        put_text(it->out, weir__verb_names[i]);
+}
+
+static void command(const struct context *it)
+{
+    struct weir__span what = it->n > 1 ? it->args[1] : weir__span_of("INFO");
+    if (weir__span_is_word(what, "COUNT"))
+        weir__resp_put_integer(it->out, WEIR__VERBS);
+    else if (weir__span_is_word(what, "DOCS"))
+        weir__resp_put_header(it->out, WEIR__RESP_MAP, 0, it->conn->resp_protocol);
+    else if (weir__span_is_word(what, "LIST"))
+        put_command_names(it);
+    else if (!weir__span_is_word(what, "INFO"))
+        server_resp_error(it->conn, it->out, SERVER_FAULT_INVALID,
+                          "ERR COMMAND has COUNT, DOCS, INFO and LIST here");
+    else if (it->n > 2)
+        put_named_commands(it);
+    else
+        put_commands(it);
+}
+
+static void info(const struct context *it)
+{
+    struct server *server = it->conn->thread->server;
+    char text[1024];
+    struct weir__buffer body = weir__buffer_over(text, sizeof text);
+    weir_zone_info zone = {0};
+    weir__put_format(&body,
+                     "# Server\r\nredis_version:7.0.0\r\nredis_mode:standalone\r\n"
+                     "weir_version:%s\r\nrole:master\r\n# Clients\r\nconnected_clients:%lld\r\n"
+                     "# Store\r\nstore:%s\r\n",
+                     WEIR_VERSION, (long long)atomic_load(&server->connections),
+                     server->store_kind);
+    if (!server->remote && !weir_store_info(server->store, &zone))
+        weir__put_format(&body, "states:%" PRIu64 "\r\ncapacity:%" PRIu64 "\r\n", zone.keys,
+                         zone.capacity);
+    weir__resp_put_bulk(it->out, text, body.len);
+}
+
+static void quit(const struct context *it)
+{
+    put_ok(it->out);
+    server_conn_close(it->conn);
+}
+
+static void reset(const struct context *it)
+{
+    it->conn->access = SERVER_NOBODY;
+    it->conn->resp_protocol = 2;
+    weir__resp_put_simple(it->out, "RESET", 5);
+}
+
+/* WEIR.CLOCK us: the test clock, there only where it was enabled. */
+static void set_clock(const struct context *it)
+{
+    struct server *server = it->conn->thread->server;
+    int64_t us;
+    weir_error err;
+    static const struct weir__span no_token = {"", 0};
+    enum server_access access =
+        it->conn->access ? it->conn->access : server_access_of(server, no_token);
+    if (!server->config.test_clock)
+        server_resp_error(it->conn, it->out, SERVER_FAULT_UNKNOWN,
+                          "ERR the test clock is off; start the server with --test-clock");
+    else if (access < SERVER_ADMIN)
+        server_resp_error(it->conn, it->out, SERVER_FAULT_UNAUTHORIZED,
+                          "NOPERM WEIR.CLOCK needs the admin token");
+    else if (it->n != 2)
+        wrong_count(it);
+    else if (weir__read_whole(it->args[1], "the time", 0, WEIR__EXACT_MAX - 1, &us, &err))
+        server_resp_error(it->conn, it->out, SERVER_FAULT_INVALID, "ERR %s", err.message);
+    else {
+        atomic_store(&server->test_now_us, us);
+        put_ok(it->out);
+    }
+}
+
+static const struct {
+    const char *name;
+    void (*run)(const struct context *);
+    bool open; /* without a token, too */
+} commands[] = {
+    {"ping", ping, false},
+    {"echo", echo, false},
+    {"hello", hello, true},
+    {"auth", auth, true},
+    {"client", client, false},
+    {"select", select_database, false},
+    {"command", command, false},
+    {"info", info, false},
+    {"quit", quit, true},
+    {"reset", reset, true},
+    {"weir.clock", set_clock, false},
+};
+
+const char *server_resp_command(size_t i)
+{
+    return i < WEIR__COUNT(commands) ? commands[i].name : NULL;
+}
+
+void server_resp_admin(struct server_conn *conn, const struct weir__span *args, size_t n,
+                       struct weir__buffer *out)
+{
+    struct context it = {conn, args, n, out};
+    enum weir__verb verb;
+    for (size_t i = 0; i < WEIR__COUNT(commands); i++) {
+        if (!weir__span_is_word(args[0], commands[i].name))
+            continue;
+        if (commands[i].open || !needs_token(conn)) {
+            commands[i].run(&it);
+            return;
+        }
+        break;
+    }
+    if (needs_token(conn))
+        server_resp_error(conn, out, SERVER_FAULT_UNAUTHORIZED,
+                          "NOAUTH Authentication required: AUTH with the server's token");
+    else if (!weir__verb_of(args[0].data, args[0].len, &verb))
+        server_resp_error(
+            conn, out, SERVER_FAULT_UNKNOWN,
+            "ERR unknown command '%.*s'; there are WEIR.TAKE, WEIR.PEEK, WEIR.TAKEALL, "
+            "WEIR.SETTLE, WEIR.RESET, WEIR.ACQUIRE, WEIR.RENEW, WEIR.RELEASE, WEIR.SHOW and "
+            "CL.THROTTLE",
+            (int)(args[0].len > 40 ? 40 : args[0].len), args[0].data);
+}

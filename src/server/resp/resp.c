@@ -1,0 +1,456 @@
+/*
+ * RESP: WEIR.* and CL.THROTTLE become asks; a pipeline of them is decided as one batch. What else comes is
+ * answered in its turn, behind the batch.
+ */
+#include "server/resp/resp.h"
+
+#include "store/store.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct resp_state {
+    struct weir__resp_reader reader;
+    bool guarded; /* a token is needed: what comes before it must be small */
+    struct weir__resp_node nodes[SERVER_RESP_ARGS_MAX + 1];
+};
+
+static const struct weir__resp_limits limits = {
+    .depth = 1,
+    .bulk = WEIR_KEY_MAX,
+    .line = 16384,
+    .message = SERVER_RESP_MESSAGE_MAX,
+};
+
+/* Before AUTH: greetings and a token fit. */
+static const struct weir__resp_limits small_limits = {
+    .depth = 1,
+    .bulk = 1024,
+    .line = 1024,
+    .message = 4096,
+};
+
+void server_resp_error(struct server_conn *conn, struct weir__buffer *out, enum server_fault fault,
+                       const char *format, ...)
+{
+    char message[640];
+    va_list args;
+    va_start(args, format);
+    int len = vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    if (len >= (int)sizeof message)
+        len = sizeof message - 1;
+    server_count(&conn->thread->counters->faults[SERVER_RESP][fault], 1);
+    weir__resp_put_error(out, message, (size_t)len);
+}
+
+/* ---- commands to asks ---- */
+
+static void put_single(struct server_batch *batch, struct server_ask *ask,
+                       const struct weir__command *command)
+{
+    weir_request *request = &batch->simple[batch->count - 1];
+    request->key = command->asks[0].key;
+    request->limit = command->asks[0].limit;
+    request->cost = command->asks[0].cost;
+    request->wait_us = command->wait_us;
+    request->acquire = command->verb == WEIR__VERB_ACQUIRE;
+    ask->receipt = command->receipt;
+    ask->actual = command->actual;
+    ask->lease = command->lease;
+}
+
+static void put_group(struct server_group *group, const struct weir__command *command)
+{
+    group->count = command->count;
+    for (size_t i = 0; i < command->count; i++) {
+        const struct weir__command_ask *it = &command->asks[i];
+        group->requests[i] = (weir_request){it->key,
+                                            it->limit,
+                                            it->cost,
+                                            command->wait_us,
+                                            group->rows + group->row_count,
+                                            command->verb == WEIR__VERB_ACQUIRE};
+        group->row_count += weir_limit_count(it->limit);
+    }
+}
+
+/* What only the limits can tell; NULL: all is well. */
+static const char *unfit(const struct weir__command *command)
+{
+    bool leases = command->asks[0].limit && weir__has_leases(command->asks[0].limit);
+    switch (command->verb) {
+    case WEIR__VERB_TAKEALL:
+        for (size_t i = 1; i < command->count; i++)
+            leases = leases || weir__has_leases(command->asks[i].limit);
+        return leases ? SERVER_NEEDS_ACQUIRE : NULL;
+    case WEIR__VERB_TAKE:
+        return leases ? SERVER_NEEDS_ACQUIRE : NULL;
+    case WEIR__VERB_ACQUIRE:
+        return leases ? NULL : "there is nothing to acquire: none of the limits is concurrent";
+    case WEIR__VERB_RENEW:
+    case WEIR__VERB_RELEASE:
+        return leases ? NULL : "there are no leases: none of the limits is concurrent";
+    case WEIR__VERB_SETTLE:
+        return leases ? "concurrent limits cannot be settled: release the lease instead" : NULL;
+    default:
+        return NULL;
+    }
+}
+
+/* What was written behind `from` waits for those before it. */
+static void say(struct server_conn *conn, struct weir__buffer *out, size_t from)
+{
+    if (!server_batch_is_open(conn))
+        return;
+    size_t len = out->len - from;
+    out->len = from;
+    server_batch_say(conn, out->data + from, len, conn->closing);
+    conn->closing = false; /* it closes when it is said */
+}
+
+static void say_error(struct server_conn *conn, const char *why)
+{
+    struct weir__buffer *out = server_out(conn);
+    size_t from = out->len;
+    server_resp_error(conn, out, SERVER_FAULT_INVALID, "ERR %s", why);
+    say(conn, out, from);
+}
+
+/* Decodes a command into the batch, which has room. */
+static void add_ask(struct server_conn *conn, enum weir__verb verb, const struct weir__span *args,
+                    size_t n)
+{
+    struct weir__command command;
+    weir_error err;
+    const char *why;
+    if (weir__command_read(verb, args, n, &conn->thread->cache, &command, &err))
+        why = err.message;
+    else
+        why = unfit(&command);
+    bool grouped = !why && (verb == WEIR__VERB_TAKEALL || command.detail);
+    struct server_group *group = grouped ? server_group_take(conn->thread) : NULL;
+    if (grouped && !group)
+        why = "out of memory for the request; try again";
+    if (why) {
+        say_error(conn, why);
+        return;
+    }
+    struct server_ask *ask = server_batch_add(conn);
+    ask->verb = verb;
+    ask->group = group;
+    ask->resp.protocol = conn->resp_protocol;
+    ask->resp.detail = command.detail;
+    put_single(server_batch_of(conn), ask, &command);
+    if (grouped)
+        put_group(group, &command);
+    else
+        server_batch_hash(conn);
+}
+
+/* ---- answers ---- */
+
+static void put_row(struct weir__buffer *out, const weir_decision *row)
+{
+    weir__resp_put_integer(out, row->allowed);
+    weir__resp_put_integer(out, row->limit);
+    weir__resp_put_integer(out, row->remaining);
+    weir__resp_put_integer(out, row->retry_after_us);
+    weir__resp_put_integer(out, row->reset_after_us);
+    weir__resp_put_integer(out, row->delay_us);
+}
+
+/* ":NUMBER\r\n"; most numbers of a reply are short, and written where they belong. */
+static inline char *put_line(char *p, int64_t number)
+{
+    *p++ = ':';
+    if (WEIR__LIKELY(number >= 0 && number < 1000000)) {
+        uint32_t rest = (uint32_t)number;
+        p += 1 + (rest > 9) + (rest > 99) + (rest > 999) + (rest > 9999) + (rest > 99999);
+        char *digit = p;
+        do
+            *--digit = (char)('0' + rest % 10);
+        while (rest /= 10);
+    } else {
+        char room[WEIR__DIGITS];
+        const char *first = weir__digits(room, number);
+        size_t len = (size_t)(room + sizeof room - first);
+        memcpy(p, first, len);
+        p += len;
+    }
+    *p++ = '\r';
+    *p++ = '\n';
+    return p;
+}
+
+/* The reply to a plain take, nearly all there are: written in one go, where there is room for it. */
+static void put_plain(struct server_conn *conn, const weir_request *request,
+                      const weir_decision *decision, struct weir__buffer *out)
+{
+    static const char head[4] = {'*', '7', '\r', '\n'};
+    char *start = out->data + out->len, *p = start;
+    memcpy(p, head, sizeof head);
+    p = put_line(p + 4, decision->allowed);
+    p = put_line(p, decision->limit);
+    p = put_line(p, decision->remaining);
+    p = put_line(p, decision->retry_after_us);
+    p = put_line(p, decision->reset_after_us);
+    p = put_line(p, decision->delay_us);
+    size_t len = server_receipt_write(conn->thread->server, request, 1, decision, p + 5);
+    p[0] = '$'; /* a receipt has two digits' worth of bytes */
+    p[1] = (char)('0' + len / 10);
+    p[2] = (char)('0' + len % 10);
+    p[3] = '\r';
+    p[4] = '\n';
+    p += 5 + len;
+    memcpy(p, "\r\n", 3);
+    out->len += (size_t)(p + 2 - start);
+}
+
+static void put_decision(struct server_conn *conn, const struct server_ask *ask,
+                         const weir_request *request, const weir_decision *decision,
+                         struct weir__buffer *out)
+{
+    char receipt[SERVER_RECEIPT_SIZE];
+    bool lease = ask->verb == WEIR__VERB_ACQUIRE;
+    size_t rows = ask->resp.detail ? ask->group->row_count : 0;
+    if (WEIR__LIKELY(!lease && !rows)) {
+        put_plain(conn, request, decision, out);
+        return;
+    }
+    size_t len = server_receipt_write(conn->thread->server, request, 1, decision, receipt);
+    weir__resp_put_header(out, WEIR__RESP_ARRAY, 7 + lease + (rows ? 1 + rows : 0), 2);
+    put_row(out, decision);
+    weir__resp_put_bulk(out, receipt, len);
+    if (lease)
+        weir__resp_put_integer(out, (int64_t)decision->lease);
+    if (rows)
+        weir__resp_put_integer(out, decision->binding);
+    for (size_t i = 0; i < rows; i++) {
+        weir__resp_put_header(out, WEIR__RESP_ARRAY, 6, 2);
+        put_row(out, &ask->group->rows[i]);
+    }
+}
+
+static void put_throttle(const weir_decision *decision, struct weir__buffer *out)
+{
+    weir__resp_put_header(out, WEIR__RESP_ARRAY, 5, 2);
+    weir__resp_put_integer(out, !decision->allowed);
+    weir__resp_put_integer(out, decision->limit);
+    weir__resp_put_integer(out, decision->remaining);
+    weir__resp_put_integer(
+        out, decision->allowed ? -1 : weir__throttle_seconds(decision->retry_after_us));
+    weir__resp_put_integer(out, weir__throttle_seconds(decision->reset_after_us));
+}
+
+static void put_failure(struct server_conn *conn, const struct server_ask *ask,
+                        struct weir__buffer *out)
+{
+    if (ask->code == WEIR_ENOLEASE) {
+        weir__resp_put_integer(out, 0);
+        return;
+    }
+    if (ask->code == WEIR_ESETTLED) { /* an answer, not a failure: whoever asks again is told */
+        weir__resp_put_simple(out, "SETTLED", 7);
+        return;
+    }
+    if (ask->code == SERVER_EOVERLOAD) {
+        server_resp_error(conn, out, SERVER_FAULT_OVERLOAD, "BUSY %s", SERVER_OVERLOAD_TEXT);
+        return;
+    }
+    if (ask->code == WEIR_ERECEIPT) {
+        server_resp_error(conn, out, SERVER_FAULT_INVALID,
+                          "ERR \"%.*s\" is no receipt of this key and these limits; pass what the "
+                          "take replied; " SERVER_SECRET_HINT,
+                          (int)(ask->receipt.len > 64 ? 64 : ask->receipt.len), ask->receipt.data);
+        return;
+    }
+    /* The first word tells programs which it is, as the Redis module's errors do. */
+    const char *word = ask->code == WEIR_ESHARED    ? "WEIRSHARED"
+                       : ask->code == WEIR_EFULL    ? "WEIRFULL"
+                       : ask->code == WEIR_EFOREIGN ? "WEIRSTATE"
+                                                    : "ERR";
+    server_resp_error(conn, out, SERVER_FAULT_INVALID, "%s %s", word, weir_strerror(ask->code));
+}
+
+/* As the Redis module has it. */
+static void resp_put_shown(const struct server_ask *ask, struct weir__buffer *out)
+{
+    weir__resp_put_header(out, WEIR__RESP_ARRAY, ask->shown->count, ask->resp.protocol);
+    for (size_t i = 0; i < ask->shown->count; i++) {
+        const struct weir__shown *shown = &ask->shown->states[i];
+        const char *name = weir__kind_name((enum weir__kind)shown->rule.kind);
+        int64_t numbers[WEIR__SHOWN_NUMBERS];
+        weir__shown_numbers(shown, numbers);
+        weir__resp_put_header(out, WEIR__RESP_ARRAY, 2 + 2 * WEIR__SHOWN_NUMBERS,
+                              ask->resp.protocol);
+        weir__resp_put_bulk(out, "algorithm", 9);
+        weir__resp_put_bulk(out, name, strlen(name));
+        for (size_t j = 0; j < WEIR__SHOWN_NUMBERS; j++) {
+            weir__resp_put_bulk(out, weir__shown_names[j], strlen(weir__shown_names[j]));
+            weir__resp_put_integer(out, numbers[j]);
+        }
+    }
+}
+
+static void put_answer(struct server_conn *conn, const struct server_batch *batch, size_t i,
+                       struct weir__buffer *out)
+{
+    const struct server_ask *ask = &batch->asks[i];
+    if (WEIR__UNLIKELY(ask->said != NULL)) {
+        weir__put(out, ask->said->bytes, ask->said->len);
+        if (ask->close)
+            server_conn_close(conn);
+        return;
+    }
+    if (WEIR__UNLIKELY(ask->code)) {
+        put_failure(conn, ask, out);
+        return;
+    }
+    switch (ask->verb) {
+    case WEIR__VERB_SETTLE:
+        weir__resp_put_simple(out, "OK", 2);
+        return;
+    case WEIR__VERB_RESET:
+        weir__resp_put_integer(out, ask->there);
+        return;
+    case WEIR__VERB_RENEW:
+    case WEIR__VERB_RELEASE:
+        weir__resp_put_integer(out, 1);
+        return;
+    case WEIR__VERB_THROTTLE:
+        put_throttle(&batch->decided[i], out);
+        return;
+    case WEIR__VERB_SHOW:
+        resp_put_shown(ask, out);
+        return;
+    default:
+        put_decision(conn, ask, &batch->simple[i], &batch->decided[i], out);
+    }
+}
+
+static void answer(struct server_conn *conn, struct server_batch *batch)
+{
+    for (size_t i = batch->from; i < batch->to; i++)
+        put_answer(conn, batch, i, server_out(conn));
+}
+
+/* ---- bytes to commands ---- */
+
+static bool may_ask(struct server_conn *conn)
+{
+    static const struct weir__span no_token = {"", 0};
+    if (WEIR__UNLIKELY(conn->access == SERVER_NOBODY))
+        conn->access = server_access_of(conn->thread->server, no_token);
+    return conn->access >= SERVER_DATA;
+}
+
+static void refuse(struct server_conn *conn, const char *why)
+{
+    struct weir__buffer *out = server_out(conn);
+    size_t from = out->len;
+    server_resp_error(conn, out, SERVER_FAULT_MALFORMED, "ERR Protocol error: %s", why);
+    server_conn_close(conn);
+    say(conn, out, from);
+}
+
+static void handle(struct server_conn *conn, const char *data, const struct resp_state *state)
+{
+    struct weir__span args[SERVER_RESP_ARGS_MAX];
+    enum weir__verb verb;
+    size_t n = state->nodes[0].len;
+    for (size_t i = 0; i < n; i++)
+        args[i] = (struct weir__span){data + state->nodes[i + 1].at, state->nodes[i + 1].len};
+    if (n == 0)
+        return;
+    if (WEIR__LIKELY(weir__verb_of(args[0].data, args[0].len, &verb)) && may_ask(conn)) {
+        add_ask(conn, verb, args, n);
+        return;
+    }
+    if (weir__span_is_word(args[0], "POST") || weir__span_is_word(args[0], "Host:")) {
+        refuse(conn, "this is HTTP on a connection that speaks RESP");
+        return;
+    }
+    if (conn->thread->server->config.test_clock && !conn->thread->server->remote)
+        server_batch_finish(conn); /* what came before a change of the clock is of its time */
+    struct weir__buffer *out = server_out(conn);
+    size_t from = out->len;
+    server_resp_admin(conn, args, n, out);
+    say(conn, out, from);
+}
+
+static struct resp_state *state_of(struct server_conn *conn)
+{
+    struct resp_state *state = conn->state;
+    if (state)
+        return state;
+    state = conn->state = calloc(1, sizeof *state);
+    if (state)
+        state->guarded =
+            server_access_of(conn->thread->server, (struct weir__span){"", 0}) == SERVER_NOBODY;
+    if (state)
+        weir__resp_begin(&state->reader, WEIR__RESP_REQUESTS, &limits, state->nodes,
+                         WEIR__COUNT(state->nodes));
+    else
+        server_conn_close(conn);
+    return state;
+}
+
+/* Whether the last thing said ends the connection. */
+static bool is_over(const struct server_conn *conn)
+{
+    const struct server_batch *batch = conn->thread->open_batch;
+    return server_batch_is_open(conn) ? batch->asks[batch->count - 1].close : conn->closing;
+}
+
+static size_t feed(struct server_conn *conn, char *data, size_t len)
+{
+    struct resp_state *state = state_of(conn);
+    size_t at = 0;
+    if (conn->reserved_us) { /* in Redis's words, which clients know */
+        weir__resp_put_error(server_out(conn), SERVER_FULL_RESP, sizeof SERVER_FULL_RESP - 1);
+        server_conn_close(conn);
+        return len;
+    }
+    uint64_t commands = 0;
+    while (state && at < len && server_conn_goes_on(conn) && !is_over(conn)) {
+        if (!server_batch_has_room(conn) && !server_batch_finish(conn))
+            break;
+        if (commands > 0 && commands % SERVER_BATCH_MAX == 0 && server_turn_is_over(conn))
+            break;
+        if (WEIR__UNLIKELY(state->guarded))
+            state->reader.limits = conn->access == SERVER_NOBODY ? small_limits : limits;
+        enum weir__resp_status status = weir__resp_next(&state->reader, data + at, len - at);
+        if (status == WEIR__RESP_NEED_MORE)
+            break;
+        if (status == WEIR__RESP_BROKEN) {
+            refuse(conn, state->reader.why);
+            at = len;
+            break;
+        }
+        handle(conn, data + at, state);
+        at += state->reader.size;
+        commands++;
+    }
+    server_count(&conn->thread->counters->requests[SERVER_RESP], commands);
+    server_batch_finish(conn);
+    if (commands > 0 && at == len && WEIR__UNLIKELY(!conn->thread->accepting))
+        server_conn_close(
+            conn); /* the server drains, and RESP has no word for it: between requests */
+    return at;
+}
+
+static void free_state(struct server_conn *conn)
+{
+    free(conn->state);
+}
+
+const struct server_protocol_ops server_resp = {
+    .name = "resp",
+    .counted_as = SERVER_RESP,
+    .feed = feed,
+    .answer = answer,
+    .free = free_state,
+};

@@ -1,0 +1,18 @@
+/* What the parts of the RESP protocol share: resp.c reads and decides, resp/admin.c answers the rest. */
+#ifndef WEIR_SERVER_RESP_H
+#define WEIR_SERVER_RESP_H
+
+#include "server/conn.h"
+#include "wire/resp.h"
+
+#define SERVER_RESP_ARGS_MAX 128
+
+/* PING, HELLO, AUTH, COMMAND, CLIENT, INFO, QUIT, SELECT, ECHO, RESET, WEIR.CLOCK; or an error. */
+void server_resp_admin(struct server_conn *conn, const struct weir__span *args, size_t n,
+                       struct weir__buffer *out);
+/* The names of these, one after the other, in lower case; NULL: there are no more. */
+const char *server_resp_command(size_t i);
+void server_resp_error(struct server_conn *conn, struct weir__buffer *out, enum server_fault fault,
+                       const char *format, ...) WEIR__PRINTF(4, 5);
+
+#endif

@@ -1,0 +1,344 @@
+/*
+ * What a zone does for a request: lock the stripes of its keys in order, load and judge every limit,
+ * charge all or none, report, unlock.
+ */
+#include "store/zone/zone.h"
+
+#define REBUILDS_MAX 8 /* a rebuild that never helps is damage, not bad luck */
+
+struct locked {
+    uint32_t stripes[2 * WEIR_LIMITS_MAX];
+    size_t count;
+};
+
+/* Locks the stripes of all ops, ascending, each once; false: one of them is held, and none is ours. */
+static bool lock_stripes(struct weir__zone *zone, const struct weir__op *ops, size_t n,
+                         struct locked *ret)
+{
+    ret->count = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t stripe = weir__stripe_of(zone, ops[i].home);
+        size_t at = ret->count;
+        while (at > 0 && ret->stripes[at - 1] > stripe)
+            at--;
+        if (at > 0 && ret->stripes[at - 1] == stripe)
+            continue;
+        for (size_t j = ret->count++; j > at; j--)
+            ret->stripes[j] = ret->stripes[j - 1];
+        ret->stripes[at] = stripe;
+    }
+    for (size_t i = 0; i < ret->count; i++) {
+        if (WEIR__LIKELY(weir__stripe_lock(zone, ret->stripes[i])))
+            continue;
+        while (i > 0)
+            weir__stripe_unlock(zone, ret->stripes[--i]);
+        return false;
+    }
+    return true;
+}
+
+static void unlock_stripes(struct weir__zone *zone, const struct locked *locked)
+{
+    for (size_t i = locked->count; i > 0; i--)
+        weir__stripe_unlock(zone, locked->stripes[i - 1]);
+}
+
+/* Finds the state and brings it up to now. */
+static int load(struct weir__zone *zone, struct weir__op *op)
+{
+    uint32_t sweeps = atomic_load_explicit(&zone->header->sweeps, memory_order_relaxed);
+    if (WEIR__UNLIKELY((sweeps & WEIR__SWEEPS_MASK) != op->sweeps))
+        return WEIR__STALE;
+    int code = weir__table_find(zone, op);
+    if (WEIR__UNLIKELY(code))
+        return code;
+    op->has_block = op->group && weir__algorithm_of(op->rule)->large;
+    weir__load(op->rule, op->written_under, &op->state, op->request.now_us);
+    return 0;
+}
+
+static void judge(struct weir__op *op)
+{
+    *op->ret = (weir_decision){.time_us = op->request.now_us};
+    weir__algorithm_of(op->rule)->judge(op->rule, &op->state, &op->request, op->ret);
+}
+
+/* Room for the op's state as it will be. */
+static int reserve(struct weir__zone *zone, struct weir__op *op, struct weir__op *ops, size_t n)
+{
+    if (!op->group) {
+        int code = weir__table_place(zone, op, ops, n);
+        if (code)
+            return code;
+    }
+    return weir__algorithm_of(op->rule)->large ? weir__ring_reserve(zone, op, ops, n) : 0;
+}
+
+/* Blocks got for states that will not be written after all. */
+static void give_back(struct weir__zone *zone, struct weir__op *ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].has_block && ops[i].group && ops[i].group->tags[ops[i].slot] == 0)
+            weir__block_free(zone, ops[i].unit, ops[i].order);
+    }
+}
+
+static void charge(struct weir__zone *zone, struct weir__op *op)
+{
+    if (op->lease_id && weir__algorithm_of(op->rule)->leases) {
+        weir__lease_acquire(op->rule, &op->state, op->request.cost, op->lease_id);
+        op->ret->lease = op->lease_id;
+    } else {
+        weir__algorithm_of(op->rule)->charge(op->rule, &op->state, &op->request);
+    }
+    op->ret->charged = op->request.cost;
+    weir__table_write(zone, op, true);
+}
+
+static int charge_all(struct weir__zone *zone, struct weir__op *ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        int code = ops[i].request.cost > 0 ? reserve(zone, &ops[i], ops, n) : 0;
+        if (WEIR__UNLIKELY(code)) {
+            give_back(zone, ops, n);
+            return code;
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].request.cost > 0)
+            charge(zone, &ops[i]);
+    }
+    return 0;
+}
+
+static int decide(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode)
+{
+    bool allowed = true;
+    for (size_t i = 0; i < n; i++) {
+        int code = load(zone, &ops[i]);
+        if (WEIR__UNLIKELY(code))
+            return code;
+        judge(&ops[i]);
+        allowed = allowed && ops[i].ret->allowed;
+    }
+    int code = allowed && mode == WEIR__TAKE ? charge_all(zone, ops, n) : 0;
+    for (size_t i = 0; i < n && code == 0; i++)
+        weir__algorithm_of(ops[i].rule)
+            ->report(ops[i].rule, &ops[i].state, ops[i].request.now_us, ops[i].ret);
+    return code;
+}
+
+/* Runs an action under the ops' locks; where the free lists are suspect, rebuilds them and repeats. */
+#define WITH_LOCKS(zone, ops, n, code, action)                                                     \
+    for (int tries = 0;; tries++) {                                                                \
+        struct locked locked;                                                                      \
+        if (!lock_stripes(zone, ops, n, &locked)) {                                                \
+            code = WEIR__HELD;                                                                     \
+            break;                                                                                 \
+        }                                                                                          \
+        code = (action);                                                                           \
+        unlock_stripes(zone, &locked);                                                             \
+        if (WEIR__LIKELY(code != WEIR_EBUSY))                                                      \
+            break;                                                                                 \
+        if (tries == REBUILDS_MAX) {                                                               \
+            code = WEIR_EDAMAGED;                                                                  \
+            break;                                                                                 \
+        }                                                                                          \
+        if (!weir__stripes_lock_all(zone)) {                                                       \
+            code = WEIR__HELD;                                                                     \
+            break;                                                                                 \
+        }                                                                                          \
+        weir__blocks_rebuild(zone);                                                                \
+        weir__stripes_unlock_all(zone);                                                            \
+        if (WEIR__UNLIKELY(weir__zone_is_held(zone))) { /* they may be suspect still */            \
+            code = WEIR__HELD;                                                                     \
+            break;                                                                                 \
+        }                                                                                          \
+    }
+
+/* One limit with a small state, nearly every request: nothing can fail once it is judged. */
+static int take_small(struct weir__zone *zone, struct weir__op *op)
+{
+    const struct weir__algorithm *algorithm = weir__algorithm_of(op->rule);
+    uint32_t stripe = weir__stripe_of(zone, op->home);
+    if (WEIR__UNLIKELY(!weir__stripe_lock(zone, stripe)))
+        return WEIR__HELD;
+    int code = load(zone, op);
+    if (WEIR__LIKELY(code == 0)) {
+        judge(op);
+        if (op->ret->allowed && op->request.cost > 0) {
+            if (!op->group)
+                weir__table_place(zone, op, op, 1);
+            algorithm->charge(op->rule, &op->state, &op->request);
+            op->ret->charged = op->request.cost;
+            weir__table_write(zone, op, true);
+        }
+        algorithm->report(op->rule, &op->state, op->request.now_us, op->ret);
+    }
+    weir__stripe_unlock(zone, stripe);
+    return code;
+}
+
+int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode)
+{
+    int code;
+    if (n == 1 && mode == WEIR__TAKE && !weir__algorithm_of(ops->rule)->large)
+        return take_small(zone, ops);
+    WITH_LOCKS(zone, ops, n, code, decide(zone, ops, n, mode));
+    return code;
+}
+
+/* Aligned to nothing, one at most: there or not, however far the clock runs back. No padding, as in all rules. */
+const struct weir__rule weir__mark_rule = {.kind = WEIR__FROM_FIRST,
+                                           .flags = WEIR__MARK,
+                                           .count = 1,
+                                           .period_us = WEIR__SETTLED_US,
+                                           .horizon_us = WEIR__EXACT_MAX};
+
+/* Remembers that a loaded state is settled, until it would be fresh and an hour at most; before it is
+ * changed, so that a death in between leaves a charge that is not refunded, rather than one that is refunded
+ * twice. Where there is no room, it is not remembered. */
+static void put_mark(struct weir__zone *zone, struct weir__op *ops, size_t n, size_t i,
+                     const struct weir__correction *correction)
+{
+    struct weir__op *op = &ops[i], *mark = &ops[n + i];
+    int64_t now = correction->now_us, until = now + WEIR__SETTLED_US;
+    if (correction->actual <= correction->charged)
+        until = op->state.present
+                    ? weir__min(until, weir__algorithm_of(op->rule)->fresh_at(op->rule, &op->state))
+                    : now;
+    if (until <= now || (!mark->group && weir__table_place(zone, mark, ops, 2 * n)))
+        return;
+    mark->state.at = weir__max(1, until - WEIR__SETTLED_US); /* a slot of zeros is damage */
+    mark->state.amount = 1;
+    mark->state.present = true;
+    weir__table_write(zone, mark, false);
+}
+
+/* Loads limits and their marks; the number of those that were not settled before, or a code. */
+static int load_settled(struct weir__zone *zone, struct weir__op *ops, size_t n,
+                        const struct weir__correction *correction)
+{
+    int left = (int)n;
+    for (size_t i = 0; i < n; i++) {
+        int code = load(zone, &ops[i]);
+        if (code == 0 && correction->id)
+            code = load(zone, &ops[n + i]);
+        if (code)
+            return code;
+        left -= correction->id && ops[n + i].state.present;
+    }
+    return left == 0 ? WEIR_ESETTLED : left;
+}
+
+static int settle_all(struct weir__zone *zone, struct weir__op *ops, size_t n,
+                      const struct weir__correction *correction)
+{
+    bool surcharge = correction->actual > correction->charged;
+    bool differs = correction->actual != correction->charged;
+    int left = load_settled(zone, ops, n, correction);
+    size_t all = correction->id ? 2 * n : n;
+    if (left < 0)
+        return left;
+    for (size_t i = 0; i < n && surcharge; i++) { /* a refund needs no room */
+        int code = reserve(zone, &ops[i], ops, all);
+        if (code) {
+            give_back(zone, ops, n);
+            return code;
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct weir__op *op = &ops[i];
+        if (correction->id && ops[n + i].state.present)
+            continue;
+        if (correction->id)
+            put_mark(zone, ops, n, i, correction);
+        if (differs && op->group &&
+            weir__algorithm_of(op->rule)->settle(op->rule, &op->state, correction))
+            weir__table_write(zone, op, false);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!ops[i].state.present)
+            give_back(zone, &ops[i], 1);
+    }
+    return 0;
+}
+
+int weir__zone_settle(struct weir__zone *zone, struct weir__op *ops, size_t n,
+                      const struct weir__correction *correction)
+{
+    int code;
+    WITH_LOCKS(zone, ops, correction->id ? 2 * n : n, code, settle_all(zone, ops, n, correction));
+    return code;
+}
+
+static int change_lease(struct weir__zone *zone, struct weir__op *op, enum weir__lease_verb verb)
+{
+    int code = load(zone, op);
+    if (code)
+        return code;
+    if (!op->group)
+        return WEIR_ENOLEASE;
+    bool found = verb == WEIR__RENEW ? weir__lease_renew(op->rule, &op->state, op->lease_id)
+                                     : weir__lease_release(&op->state, op->lease_id);
+    if (!found)
+        return WEIR_ENOLEASE;
+    weir__table_write(zone, op, false);
+    return 0;
+}
+
+int weir__zone_lease(struct weir__zone *zone, struct weir__op *op, enum weir__lease_verb verb)
+{
+    int code;
+    WITH_LOCKS(zone, op, 1, code, change_lease(zone, op, verb));
+    return code;
+}
+
+int weir__zone_reset(struct weir__zone *zone, const uint64_t hash[2], int64_t now_us,
+                     bool *ret_live)
+{
+    uint32_t home = weir__home_of(zone, hash[1]);
+    uint32_t stripe = weir__stripe_of(zone, home);
+    if (!weir__stripe_lock(zone, stripe))
+        return WEIR__HELD;
+    *ret_live = weir__table_reset(zone, hash[0] | !hash[0], home, now_us);
+    weir__stripe_unlock(zone, stripe);
+    return 0;
+}
+
+/* One slot's state, if it is sound and not empty. */
+static bool show_slot(const struct weir__zone *zone, struct weir__packed packed, int64_t now_us,
+                      struct weir__shown *ret)
+{
+    const struct weir__rule *rule;
+    struct weir__state state = {0};
+    uint32_t unit;
+    unsigned order;
+    if (!weir__unpack(zone, packed, &rule, &state, &unit, &order) ||
+        !weir__state_sound(rule, &state) ||
+        (weir__algorithm_of(rule)->large && state.ring.len == 0))
+        return false;
+    weir__show(rule, true, &state, weir__algorithm_of(rule)->fresh_at(rule, &state), now_us, ret);
+    return true;
+}
+
+int weir__zone_show(struct weir__zone *zone, const uint64_t hash[2], int64_t now_us,
+                    struct weir__shown *ret, size_t *ret_count)
+{
+    _Static_assert(WEIR__REACH * WEIR__SLOTS <= WEIR__SHOWN_MAX, "room for all");
+    uint64_t tag = hash[0] | !hash[0];
+    uint32_t home = weir__home_of(zone, hash[1]), stripe = weir__stripe_of(zone, home);
+    size_t count = 0;
+    if (!weir__stripe_lock(zone, stripe))
+        return WEIR__HELD;
+    for (uint32_t d = 0; d < WEIR__REACH; d++) {
+        const struct weir__group *group = weir__group_at(zone, home, tag, d);
+        for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
+            if (group->tags[slot] == tag)
+                count += show_slot(zone, group->states[slot], now_us, &ret[count]);
+        }
+    }
+    weir__stripe_unlock(zone, stripe);
+    *ret_count = count;
+    return 0;
+}

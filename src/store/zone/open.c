@@ -1,0 +1,180 @@
+/* Making and opening zones: the layout, the header and what is checked of it. */
+#include "store/zone/zone.h"
+
+#include "base/hash.h"
+#include "base/random.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define HEADER_SIZE 4096
+/* Large pages fill evenly, so that a zone can be three quarters full and no key finds its reach full;
+ * small zones cannot afford the remainder. */
+#define LARGE_ZONE (UINT64_C(1) << 20)
+#define LARGE_PAGE_BITS 8
+#define SMALL_PAGE_BITS 5
+
+_Static_assert(sizeof(struct weir__zone_header) <= HEADER_SIZE, "the header fits its page");
+
+static uint64_t align(uint64_t offset, uint64_t to)
+{
+    return (offset + to - 1) / to * to;
+}
+
+bool weir__zone_plan(uint64_t size, unsigned large_percent, struct weir__layout *ret)
+{
+    if (size < WEIR__ZONE_SIZE_MIN || size > WEIR__ZONE_SIZE_MAX || large_percent > 90)
+        return false;
+    struct weir__layout layout = {.size = size};
+    layout.page_bits = size < LARGE_ZONE ? SMALL_PAGE_BITS : LARGE_PAGE_BITS;
+    uint64_t page_size = sizeof(struct weir__group) << layout.page_bits;
+    uint64_t wanted = size / page_size / 2;
+    layout.stripes = 1;
+    while (layout.stripes < WEIR__STRIPES_MAX && layout.stripes * 2 <= wanted)
+        layout.stripes *= 2;
+    uint64_t rows = size / 4096;
+    layout.rows = (uint32_t)(rows < 64 ? 64 : rows > WEIR__ROWS_MAX ? WEIR__ROWS_MAX : rows) + 1;
+    layout.stripes_at = HEADER_SIZE;
+    layout.rows_at = layout.stripes_at + (layout.stripes + 2) * sizeof(struct weir__stripe);
+    layout.table_at = align(layout.rows_at + layout.rows * sizeof(struct weir__rule), 4096);
+    uint64_t rest = size - layout.table_at;
+    uint64_t units = rest / 100 * large_percent / (WEIR__BLOCK_UNIT + 1);
+    uint64_t most =
+        (rest - page_size - WEIR__BLOCK_UNIT) / (WEIR__BLOCK_UNIT + 1); /* one page stays */
+    units = units > most ? most : units;
+    layout.units = (uint32_t)(units > UINT32_MAX - 1 ? UINT32_MAX - 1 : units);
+    rest -= (uint64_t)layout.units * (WEIR__BLOCK_UNIT + 1) + WEIR__BLOCK_UNIT;
+    layout.pages = (uint32_t)(rest / page_size);
+    layout.map_at = layout.table_at + layout.pages * page_size;
+    layout.blocks_at = align(layout.map_at + layout.units, WEIR__BLOCK_UNIT);
+    *ret = layout;
+    return true;
+}
+
+static uint64_t checksum(const struct weir__zone_header *header)
+{
+    struct weir__zone_header copy;
+    memset(&copy, 0, sizeof copy);
+    memcpy(&copy, header, offsetof(struct weir__zone_header, boot));
+    copy.magic = WEIR__ZONE_MAGIC; /* which is written last */
+    uint64_t key[2] = {WEIR__ZONE_MAGIC, WEIR__ZONE_VERSION}, hash[2];
+    weir__hash(key, &copy, offsetof(struct weir__zone_header, boot), hash);
+    return hash[0];
+}
+
+static void view(uint8_t *base, const struct weir__layout *layout, bool shared,
+                 struct weir__zone *ret)
+{
+    static _Atomic uint64_t serials;
+    struct weir__zone zone = {
+        .base = base,
+        .layout = *layout,
+        .header = (struct weir__zone_header *)base,
+        .stripes = (struct weir__stripe *)(base + layout->stripes_at),
+        .rows = (struct weir__rule *)(base + layout->rows_at),
+        .groups = (struct weir__group *)(base + layout->table_at),
+        .map = base + layout->map_at,
+        .blocks = base + layout->blocks_at,
+        .group_count = (uint64_t)layout->pages << layout->page_bits,
+        .serial = atomic_fetch_add(&serials, 1) + 1,
+        .shared = shared,
+    };
+    memcpy(zone.secret, zone.header->secret, sizeof zone.secret);
+    *ret = zone;
+}
+
+int weir__zone_format(uint8_t *base, uint64_t size, unsigned large_percent, bool shared,
+                      struct weir__zone *ret, weir_error *err)
+{
+    struct weir__zone_header *header = (struct weir__zone_header *)base;
+    if (!weir__zone_plan(size, large_percent, &header->layout))
+        return weir__fail(err, WEIR_EURL, 0, "a zone of %llu bytes is of no use",
+                          (unsigned long long)size);
+    if (weir__random_bytes(header->secret, sizeof header->secret))
+        return weir__fail(err, WEIR_ESYSTEM, 0, "no randomness for the zone's secret: %m");
+    header->version = WEIR__ZONE_VERSION;
+    header->mutex_size = sizeof(pthread_mutex_t);
+    header->large_percent = large_percent;
+    view(base, &header->layout, shared, ret);
+    weir__stripes_init(ret);
+    weir__blocks_init(ret);
+    header->check = checksum(header);
+    atomic_signal_fence(memory_order_seq_cst);
+    header->magic = WEIR__ZONE_MAGIC; /* from here on it is a zone */
+    return 0;
+}
+
+int weir__zone_attach(uint8_t *base, uint64_t size, bool shared, struct weir__zone *ret,
+                      weir_error *err)
+{
+    const struct weir__zone_header *header = (const struct weir__zone_header *)base;
+    struct weir__layout planned;
+    if (size < HEADER_SIZE || header->magic != WEIR__ZONE_MAGIC)
+        return weir__fail(err, WEIR_EFOREIGN, 0, "it is not a weir zone; choose another path");
+    if (header->version != WEIR__ZONE_VERSION || header->mutex_size != sizeof(pthread_mutex_t))
+        return weir__fail(
+            err, WEIR_EVERSION, 0,
+            "it is a zone of version %u, this weir makes version %u; remove it and let "
+            "weir make a new one",
+            header->version, WEIR__ZONE_VERSION);
+    if (header->check != checksum(header))
+        return weir__fail(err, WEIR_EDAMAGED, 0,
+                          "its header is damaged; remove it and let weir make a new one");
+    if (header->layout.size > size)
+        return weir__fail(
+            err, WEIR_ETRUNCATED, 0,
+            "it is truncated: %llu bytes of %llu; remove it and let weir make a new one",
+            (unsigned long long)size, (unsigned long long)header->layout.size);
+    if (!weir__zone_plan(header->layout.size, header->large_percent, &planned) ||
+        memcmp(&planned, &header->layout, sizeof planned))
+        return weir__fail(err, WEIR_EDAMAGED, 0,
+                          "its layout is damaged; remove it and let weir make a new one");
+    view(base, &header->layout, shared, ret);
+    return 0;
+}
+
+int weir__zone_recover(struct weir__zone *zone, weir_error *err)
+{
+    weir__stripes_init(zone);
+    if (zone->header->dirty) {
+        for (uint32_t i = 0; i < zone->layout.stripes; i++)
+            weir__stripe_repair(zone, i);
+    }
+    weir__blocks_rebuild(zone); /* always: a damaged map or free list could not be told otherwise */
+    return weir__zone_check(zone, err);
+}
+
+static uint64_t count_rows(const struct weir__zone *zone)
+{
+    uint64_t count = 0;
+    uint32_t used = atomic_load(&zone->header->rows_used);
+    for (uint32_t i = 1; i <= used && i < zone->layout.rows; i++)
+        count += weir__row_at(zone, i) != NULL;
+    return count;
+}
+
+int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret)
+{
+    weir_zone_info info = {
+        .size = zone->layout.size,
+        .capacity = zone->group_count * WEIR__SLOTS,
+        .large_bytes = (uint64_t)zone->layout.units * WEIR__BLOCK_UNIT,
+    };
+    for (uint32_t i = 0; i < zone->layout.stripes + 2; i++) {
+        if (!weir__stripe_lock(zone, i))
+            return WEIR_EBUSY;
+        const uint64_t *counters = zone->stripes[i].counters;
+        info.keys += counters[WEIR__KEYS];
+        info.evicted_fresh += counters[WEIR__EVICTED_FRESH];
+        info.evicted_unused += counters[WEIR__EVICTED_UNUSED];
+        info.evicted_soonest += counters[WEIR__EVICTED_SOONEST];
+        info.repairs += counters[WEIR__REPAIRS];
+        if (i == weir__rows_stripe(zone))
+            info.limits = count_rows(zone);
+        if (i == weir__blocks_stripe(zone))
+            info.large_used = (uint64_t)zone->header->used_units * WEIR__BLOCK_UNIT;
+        weir__stripe_unlock(zone, i);
+    }
+    *ret = info;
+    return 0;
+}

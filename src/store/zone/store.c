@@ -1,0 +1,484 @@
+/* A store that is a zone: requests to ops and back. */
+#include "store/zone/store.h"
+
+#include "base/hash.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCH 32 /* requests of weir_take_many under way at once */
+#define HINT_SERIAL_AT (WEIR__ROW_BITS + WEIR__SWEEPS_BITS)
+#define STALE_RETRIES 16 /* rows swept away between finding and using them */
+
+static inline struct weir__zone *zone_of(weir_store *store)
+{
+    return &((struct weir__zone_store *)store)->region.zone;
+}
+
+/* ---- requests to ops ---- */
+
+static inline void hash_key(const struct weir__zone *zone, weir_key key, uint64_t ret[2])
+{
+    const weir_hashed *hashed = key.len == WEIR_HASHED ? key.data : NULL;
+    if (hashed && hashed->store == zone->serial) {
+        ret[0] = hashed->hash[0];
+        ret[1] = hashed->hash[1];
+        return;
+    }
+    key = weir__key_bytes(key);
+    weir__hash(zone->secret, key.data, key.len, ret);
+}
+
+/* A log grows by moving to a block twice the size, and blocks lie at multiples of it: with two places
+ * for the largest, one is never in its own way. */
+bool weir__zone_fits(const struct weir__layout *layout, const struct weir__rule *rule)
+{
+    const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
+    int64_t cells = weir__rule_cells(rule) + algorithm->leases; /* one to spare */
+    unsigned order = weir__order_for(cells);
+    return !algorithm->large || UINT64_C(1) << (order + (order > 0)) <= layout->units;
+}
+
+/* Finds the row of a limit the hint knows nothing of; 0: no room. */
+static uint64_t find_row(struct weir__zone *zone, const weir_limit *limit, size_t i, int64_t now_us)
+{
+    uint32_t sweeps;
+    if (!weir__zone_fits(&zone->layout, &limit->rules[i]))
+        return 0;
+    uint64_t row = weir__row_find(zone, &limit->rules[i], now_us, &sweeps);
+    if (row)
+        row |= zone->serial << HINT_SERIAL_AT | (uint64_t)(sweeps & WEIR__SWEEPS_MASK)
+                                                    << WEIR__ROW_BITS;
+    /* Whoever reads the hint may name the row in a slot: it must see the row whole. */
+    atomic_store_explicit((_Atomic uint64_t *)&limit->hints[i], row, memory_order_release);
+    return row;
+}
+
+/* The row of limit i, by its hint or by searching; false: no room. */
+static inline bool set_row(struct weir__zone *zone, const weir_limit *limit, size_t i,
+                           int64_t now_us, struct weir__op *op)
+{
+    uint64_t hint = atomic_load_explicit(&limit->hints[i], memory_order_acquire);
+    if (WEIR__UNLIKELY((hint ^ zone->serial << HINT_SERIAL_AT) >> HINT_SERIAL_AT || !hint))
+        hint = find_row(zone, limit, i, now_us);
+    op->row = (uint32_t)hint & WEIR__ROWS_MAX;
+    op->sweeps = (uint32_t)(hint >> WEIR__ROW_BITS) & WEIR__SWEEPS_MASK;
+    return op->row != 0;
+}
+
+static void forget_hints(const weir_limit *limit)
+{
+    for (size_t i = 0; i < limit->count; i++)
+        atomic_store((_Atomic uint64_t *)&limit->hints[i], 0);
+}
+
+/* No row was found: there is no room, or nobody could look. */
+static int no_row(struct weir__zone *zone)
+{
+    return weir__zone_is_held(zone) ? WEIR_EBUSY : WEIR_EFULL;
+}
+
+/* What callers are told. */
+static inline int told(int code)
+{
+    if (WEIR__LIKELY(code > WEIR__STALE))
+        return code;
+    return code == WEIR__HELD ? WEIR_EBUSY : WEIR_EFULL;
+}
+
+/* Sets an op for limit i of a list; false: no room for its row. */
+static inline bool set_op(struct weir__zone *zone, const weir_limit *limit, size_t i,
+                          const uint64_t hash[2], int64_t now_us, int64_t cost, int64_t wait_us,
+                          struct weir__op *op)
+{
+    op->rule = &limit->rules[i];
+    op->tag = hash[0] | !hash[0]; /* 0 means empty */
+    op->home = weir__home_of(zone, hash[1]);
+    op->request.now_us = now_us;
+    op->request.cost = cost;
+    op->request.wait_us = weir__wait_for(op->rule, wait_us);
+    op->lease_id = 0;
+    return set_row(zone, limit, i, now_us, op);
+}
+
+/* Appends the ops of one request; their number, or a code. */
+static int add_ops(struct weir__zone *zone, const weir_request *request, const uint64_t hash[2],
+                   int64_t now_us, struct weir__op *ops, weir_decision *rows)
+{
+    uint64_t lease_id = 0;
+    if (request->acquire && weir__lease_id(&lease_id))
+        return WEIR_ESYSTEM;
+    for (size_t i = 0; i < request->limit->count; i++) {
+        if (!set_op(zone, request->limit, i, hash, now_us, request->cost, request->wait_us,
+                    &ops[i]))
+            return no_row(zone);
+        ops[i].lease_id = lease_id;
+        ops[i].ret = rows ? &rows[i] : NULL;
+    }
+    return (int)request->limit->count;
+}
+
+/* ---- take and peek ---- */
+
+struct group {
+    struct weir__op ops[WEIR_LIMITS_MAX];
+    weir_decision rows[WEIR_LIMITS_MAX];
+    size_t count;
+};
+
+/* Two limits of one key that would share a state can only come from different requests. */
+static bool shares_state(const struct group *group)
+{
+    for (size_t i = 1; i < group->count; i++) {
+        for (size_t j = 0; j < i; j++) {
+            const struct weir__op *a = &group->ops[i], *b = &group->ops[j];
+            if (a->tag == b->tag && a->home == b->home && weir__rule_same_state(a->rule, b->rule))
+                return true;
+        }
+    }
+    return false;
+}
+
+static int build(struct weir__zone *zone, const weir_request *requests, size_t n, int64_t now_us,
+                 struct group *group)
+{
+    group->count = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t hash[2];
+        hash_key(zone, requests[i].key, hash);
+        weir__prefetch_home(zone, weir__home_of(zone, hash[1]));
+        int added = add_ops(zone, &requests[i], hash, now_us, group->ops + group->count,
+                            group->rows + group->count);
+        if (added < 0)
+            return added;
+        group->count += (size_t)added;
+    }
+    return n > 1 && shares_state(group) ? WEIR_ESHARED : 0;
+}
+
+static void hand_out(const weir_request *requests, size_t n, const weir_decision *rows)
+{
+    for (size_t i = 0; i < n; rows += requests[i].limit->count, i++) {
+        if (requests[i].detail)
+            memcpy(requests[i].detail, rows, requests[i].limit->count * sizeof *rows);
+    }
+}
+
+/* The lease of the one limit that has leases. */
+static uint64_t lease_of(const struct group *group)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        if (group->rows[i].lease)
+            return group->rows[i].lease;
+    }
+    return 0;
+}
+
+static int decide(weir_store *store, const weir_request *requests, size_t n, enum weir__mode mode,
+                  int64_t now, weir_decision *ret)
+{
+    struct weir__zone *zone = zone_of(store);
+    struct group group;
+    int code = WEIR__STALE;
+    for (int tries = 0; tries < STALE_RETRIES && code == WEIR__STALE; tries++) {
+        code = build(zone, requests, n, now, &group);
+        if (code == 0)
+            code = weir__zone_apply(zone, group.ops, group.count, mode);
+        for (size_t i = 0; i < n && code == WEIR__STALE; i++)
+            forget_hints(requests[i].limit);
+    }
+    if (code)
+        return told(code);
+    hand_out(requests, n, group.rows);
+    weir__fold(group.rows, group.count, ret);
+    ret->charged = ret->allowed && mode == WEIR__TAKE ? requests[0].cost : 0;
+    ret->lease = lease_of(&group);
+    return 0;
+}
+
+/* One limit, one key: the path nearly every call takes, without the machinery for groups. */
+static inline int take_one(struct weir__zone *zone, const weir_limit *limit, const uint64_t hash[2],
+                           int64_t now_us, int64_t cost, int64_t wait_us, weir_decision *ret)
+{
+    struct weir__op op;
+    weir_decision row;
+    bool small = !weir__algorithm_of(&limit->rules[0])->large; /* fails before it writes */
+    for (int tries = 0; tries < STALE_RETRIES; tries++) {
+        if (WEIR__UNLIKELY(!set_op(zone, limit, 0, hash, now_us, cost, wait_us, &op)))
+            return no_row(zone);
+        op.ret = small ? ret : &row;
+        bool bucket = op.rule->kind == WEIR__TOKEN_BUCKET || op.rule->kind == WEIR__LEAKY_BUCKET;
+        if (bucket && weir__zone_take_quick(zone, &op))
+            return 0;
+        int code = weir__zone_apply(zone, &op, 1, WEIR__TAKE);
+        if (WEIR__UNLIKELY(!small) && code == 0)
+            *ret = row;
+        if (WEIR__LIKELY(code != WEIR__STALE))
+            return told(code);
+        forget_hints(limit);
+    }
+    return WEIR_EFULL;
+}
+
+static int take(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
+                weir_decision *ret)
+{
+    struct weir__zone *zone = zone_of(store);
+    uint64_t hash[2];
+    hash_key(zone, key, hash);
+    weir__prefetch_home(zone, weir__home_of(zone, hash[1]));
+    int64_t now = weir__store_now(store);
+    if (WEIR__UNLIKELY(now < 0))
+        return WEIR_EINVAL;
+    return take_one(zone, limit, hash, now, cost, WEIR_WAIT_DEFAULT, ret);
+}
+
+/* A batch: hash all, prefetch all, then decide all. */
+static int take_batch(weir_store *store, const weir_request *requests, size_t n, int64_t now,
+                      weir_decision *rets)
+{
+    struct weir__zone *zone = zone_of(store);
+    uint64_t hashes[BATCH][2];
+    for (size_t i = 0; i < n; i++)
+        __builtin_prefetch(requests[i].key.data);
+    for (size_t i = 0; i < n; i++) {
+        hash_key(zone, requests[i].key, hashes[i]);
+        weir__prefetch_home(zone, weir__home_of(zone, hashes[i][1]));
+    }
+    for (size_t i = 0; i < n; i++) {
+        const weir_request *it = &requests[i];
+        bool simple = it->limit->count == 1 && !it->detail && !it->acquire;
+        int code = simple
+                       ? take_one(zone, it->limit, hashes[i], now, it->cost, it->wait_us, &rets[i])
+                       : decide(store, it, 1, WEIR__TAKE, now, &rets[i]);
+        if (WEIR__UNLIKELY(code))
+            return code;
+    }
+    return 0;
+}
+
+static int take_many(weir_store *store, const weir_request *requests, size_t n, int64_t now,
+                     weir_decision *rets)
+{
+    int code = 0;
+    for (size_t done = 0; done < n && code == 0; done += BATCH)
+        code = take_batch(store, requests + done, n - done < BATCH ? n - done : BATCH, now,
+                          rets + done);
+    return code;
+}
+
+/* ---- the other verbs ---- */
+
+/* The ops of a key's limits, for verbs without decisions; their number, or a code. */
+static int ops_of(struct weir__zone *zone, weir_key key, const weir_limit *limit, int64_t now,
+                  struct weir__op *ops)
+{
+    weir_request request = weir_ask(key, limit);
+    uint64_t hash[2];
+    hash_key(zone, key, hash);
+    return add_ops(zone, &request, hash, now, ops, NULL);
+}
+
+/* The mark of a settled receipt on one state of a key. */
+static void set_mark(struct weir__zone *zone, const uint64_t key[2], const struct weir__rule *rule,
+                     const struct weir__correction *correction, uint32_t sweeps,
+                     struct weir__op *op)
+{
+    uint64_t hash[2], all[] = {key[0],
+                               key[1],
+                               (uint64_t)correction->charged_at_us,
+                               (uint64_t)correction->charged,
+                               correction->id,
+                               rule->kind,
+                               (uint64_t)rule->period_us,
+                               rule->kind == WEIR__SLIDING_WINDOW ? (uint64_t)rule->extra : 0};
+    weir__hash(zone->secret, all, sizeof all, hash);
+    *op = (struct weir__op){.rule = &weir__mark_rule,
+                            .tag = hash[0] | !hash[0],
+                            .home = weir__home_of(zone, hash[1]),
+                            .row = WEIR__MARK_ROW,
+                            .sweeps = sweeps,
+                            .request = {correction->now_us, 1, 0}};
+}
+
+static int settle(weir_store *store, weir_key key, const weir_limit *limit,
+                  const struct weir__correction *correction)
+{
+    struct weir__zone *zone = zone_of(store);
+    int code = WEIR__STALE;
+    uint64_t hash[2];
+    hash_key(zone, key, hash);
+    for (int tries = 0; tries < STALE_RETRIES && code == WEIR__STALE; tries++) {
+        struct weir__op ops[2 * WEIR_LIMITS_MAX];
+        int n = ops_of(zone, key, limit, correction->now_us, ops);
+        for (int i = 0; i < n && correction->id; i++)
+            set_mark(zone, hash, &limit->rules[i], correction, ops[i].sweeps, &ops[n + i]);
+        code = n < 0 ? n : weir__zone_settle(zone, ops, (size_t)n, correction);
+        if (code == WEIR__STALE)
+            forget_hints(limit);
+    }
+    return told(code);
+}
+
+static int change_lease(weir_store *store, weir_key key, const weir_limit *limit, size_t i,
+                        uint64_t lease, enum weir__lease_verb verb, int64_t now)
+{
+    struct weir__zone *zone = zone_of(store);
+    int code = WEIR__STALE;
+    for (int tries = 0; tries < STALE_RETRIES && code == WEIR__STALE; tries++) {
+        struct weir__op ops[WEIR_LIMITS_MAX];
+        code = ops_of(zone, key, limit, now, ops);
+        if (code < 0)
+            return code;
+        ops[i].lease_id = lease;
+        code = weir__zone_lease(zone, &ops[i], verb);
+        if (code == WEIR__STALE)
+            forget_hints(limit);
+    }
+    return told(code);
+}
+
+static int show(weir_store *store, weir_key key, int64_t now, struct weir__shown *ret,
+                size_t *ret_count)
+{
+    uint64_t hash[2];
+    hash_key(zone_of(store), key, hash);
+    return told(weir__zone_show(zone_of(store), hash, now, ret, ret_count));
+}
+
+static int reset(weir_store *store, weir_key key, int64_t now, bool *ret)
+{
+    uint64_t hash[2];
+    hash_key(zone_of(store), key, hash);
+    return told(weir__zone_reset(zone_of(store), hash, now, ret));
+}
+
+/* Every rule once. */
+static size_t sort_rules(struct weir__rule *rules, size_t n)
+{
+    size_t kept = 0;
+    if (n > 0)
+        qsort(rules, n, sizeof *rules, weir__rule_order);
+    for (size_t i = 0; i < n; i++) {
+        if (kept == 0 || weir__rule_order(&rules[kept - 1], &rules[i]) != 0)
+            rules[kept++] = rules[i];
+    }
+    return kept;
+}
+
+static int reserve(weir_store *store, const weir_limit *const *limits, size_t n, int64_t now,
+                   weir_error *err)
+{
+    struct weir__zone *zone = zone_of(store);
+    size_t count = 0, rows = zone->layout.rows - 1;
+    for (size_t i = 0; i < n; i++)
+        count += limits[i]->count;
+    struct weir__rule *rules = calloc(count + 1, sizeof *rules);
+    if (!rules)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the limits");
+    count = 0;
+    for (size_t i = 0; i < n; i++) {
+        memcpy(&rules[count], limits[i]->rules, limits[i]->count * sizeof *rules);
+        count += limits[i]->count;
+    }
+    count = sort_rules(rules, count);
+    if (count > rows) {
+        free(rules);
+        return weir__fail(err, WEIR_EFULL, 0,
+                          "%zu different limits, and the store has rows for %zu; use fewer, or a "
+                          "larger store: one row for every 4 KiB, 64 to %d of them",
+                          count, rows, WEIR__ROWS_MAX);
+    }
+    int code = weir__rows_pin(zone, rules, count, now);
+    if (code == 0)
+        return 0;
+    free(rules);
+    return weir__fail(err, told(code), 0, "%s", weir_strerror(told(code)));
+}
+
+static void hash(const weir_store *store, weir_hashed *room)
+{
+    const struct weir__zone *zone = &((const struct weir__zone_store *)store)->region.zone;
+    weir__hash(zone->secret, room->key.data, room->key.len, room->hash);
+    room->store = zone->serial;
+}
+
+static int info(weir_store *store, weir_zone_info *ret)
+{
+    return weir__zone_info(zone_of(store), ret);
+}
+
+static int check(weir_store *store, weir_error *err)
+{
+    return weir__zone_check(zone_of(store), err);
+}
+
+static void close_zone(weir_store *store)
+{
+    struct weir__zone_store *it = (struct weir__zone_store *)store;
+    free(it->region.zone.pinned);
+    weir__region_close(&it->region);
+    free(it);
+}
+
+static const struct weir__engine engine = {
+    .decide = decide,
+    .take = take,
+    .take_many = take_many,
+    .settle = settle,
+    .change_lease = change_lease,
+    .reset = reset,
+    .reserve = reserve,
+    .show = show,
+    .hash = hash,
+    .info = info,
+    .check = check,
+    .close = close_zone,
+};
+
+const struct weir__region *weir__store_region(const weir_store *store)
+{
+    return store->engine == &engine ? &((const struct weir__zone_store *)store)->region : NULL;
+}
+
+void weir__store_be_patient(weir_store *store, int64_t us)
+{
+    if (store->engine == &engine)
+        weir__zone_be_patient(zone_of(store), us);
+}
+
+int weir__zone_store_open(const char *url, weir_store **ret, weir_error *err)
+{
+    struct weir__zone_store *store = calloc(1, sizeof *store);
+    if (!store)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a store");
+    store->base.engine = &engine;
+    int code = weir__region_parse(url, &store->region, err);
+    if (code == 0)
+        code = weir__region_open(&store->region, err);
+    if (code) {
+        free(store);
+        return code;
+    }
+    *ret = &store->base;
+    return 0;
+}
+
+int weir__zone_store_over(uint8_t *base, uint64_t size, unsigned large_percent, weir_store **ret,
+                          weir_error *err)
+{
+    struct weir__zone_store *store = calloc(1, sizeof *store);
+    if (!store)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a store");
+    store->base.engine = &engine;
+    store->region = (struct weir__region){.kind = WEIR__BORROWED, .size = size, .fd = -1};
+    bool there = ((const struct weir__zone_header *)base)->magic == WEIR__ZONE_MAGIC;
+    int code = there ? weir__zone_attach(base, size, true, &store->region.zone, err)
+                     : weir__zone_format(base, size, large_percent, true, &store->region.zone, err);
+    if (code) {
+        free(store);
+        return code;
+    }
+    *ret = &store->base;
+    return 0;
+}

@@ -1,0 +1,444 @@
+/*
+ * The zone: limit states in one contiguous region, the same code over private memory, shared memory,
+ * a mapped file and nginx's shared zone.
+ *
+ *   ┌────────┬──────────┬──────┬──────────────────────────┬───────────┬──────────────────┐
+ *   │ header │ stripes  │ rows │ table: pages of groups   │ block map │ blocks           │
+ *   └────────┴──────────┴──────┴──────────────────────────┴───────────┴──────────────────┘
+ *     secret   locks,     the    pages of 256 (or 32)       a byte a    logs, windows,
+ *     layout   counters   rules  groups of 5 slots          64 bytes    leases
+ *
+ * What holds, whenever no lock is held (and, with the repairs named, after a process died):
+ *   1. Offsets only, never pointers; every one read from the region is checked before use.
+ *   2. A key's states lie in its reach: the group its hash names (home) and up to 7 others of the same
+ *      page, in an order of the key's own. home.far says how far to look. One stripe's lock covers a
+ *      page.
+ *   3. A slot with tag 0 is empty. Otherwise its 16-byte state names a row that exists.
+ *   4. A state is written by one 16-byte store: it is the old one or the new one, never a mix.
+ *      A large state's block is complete before its slot names it; its header is one store, too.
+ *   5. A death between the stores of one charge leaves a charge nobody was told of, an entry or lease
+ *      twice, an empty log, or a sum that the repair of the stripe counts anew. Never a charge less.
+ *   6. A block belongs to exactly one slot, to the free lists, or (after a death) to nobody until
+ *      the next rebuild, which comes with the next block asked for.
+ *
+ * Locks, in this order: rows, stripes by number, blocks. In a private zone a word to spin on; in a
+ * shared one a robust process-shared mutex, whose next owner repairs what a dead one left.
+ */
+#ifndef WEIR_ZONE_H
+#define WEIR_ZONE_H
+
+#include "core/core.h"
+#include "store/store.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define WEIR__ZONE_MAGIC UINT64_C(0x656e6f5a72696577)  /* "weirZone" */
+#define WEIR__ZONE_UNMADE UINT64_C(0x3f6e6f5a72696577) /* "weirZon?": in the making */
+#define WEIR__ZONE_VERSION 1
+#define WEIR__ZONE_SIZE_MIN (UINT64_C(64) << 10)
+#define WEIR__ZONE_SIZE_MAX (UINT64_C(1) << 38)
+
+#define WEIR__SLOTS 5       /* in a group */
+#define WEIR__REACH 8       /* groups a key may lie in */
+#define WEIR__ROWS_MAX 2047 /* 11 bits; row 0 is that of marks, of no limit */
+#define WEIR__STRIPES_MAX 1024
+#define WEIR__BLOCK_UNIT 64
+#define WEIR__ORDER_MAX 16 /* the largest block: 4 MiB, 262,142 cells */
+
+/* A packed state: row, newest time, and what the kind needs (zone/pack.c). */
+struct weir__packed {
+    uint64_t lo, hi;
+} __attribute__((aligned(16)));
+
+struct weir__group {
+    uint64_t head; /* bits 0–2: far; bits 8–17: use of each slot, 2 bits each */
+    uint64_t tags[WEIR__SLOTS];
+    struct weir__packed states[WEIR__SLOTS];
+};
+_Static_assert(sizeof(struct weir__group) == 128, "a group is two cache lines");
+
+enum weir__counter {
+    WEIR__KEYS,
+    WEIR__EVICTED_FRESH,
+    WEIR__EVICTED_UNUSED,
+    WEIR__EVICTED_SOONEST,
+    WEIR__REPAIRS,
+    WEIR__COUNTERS
+};
+
+/* A lock and what it covers counts of. Two cache lines: neighbours do not disturb each other. */
+struct weir__stripe {
+    union {
+        pthread_mutex_t robust;
+        _Atomic uint32_t word;
+        uint8_t room[64];
+    };
+    uint64_t counters[WEIR__COUNTERS];
+    uint64_t spare[8 - WEIR__COUNTERS];
+};
+_Static_assert(sizeof(struct weir__stripe) == 128, "a stripe is two cache lines");
+
+/* Where everything is, from the size alone: kept in the header, and checked against it. */
+struct weir__layout {
+    uint64_t size;
+    uint32_t stripes; /* a power of two */
+    uint32_t rows;    /* row 0 included */
+    uint32_t pages;
+    uint32_t page_bits; /* log2 of a page's groups */
+    uint32_t units;     /* of 64 bytes, for blocks */
+    uint32_t zero;
+    uint64_t stripes_at, rows_at, table_at, map_at, blocks_at;
+};
+
+struct weir__zone_header {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t mutex_size; /* of this C library */
+    struct weir__layout layout;
+    uint64_t secret[2];
+    uint64_t boot[2];       /* which boot of the machine wrote last */
+    uint64_t check;         /* over all above but boot */
+    _Atomic uint32_t dirty; /* opened and not closed since */
+    uint32_t large_percent;
+    _Atomic uint32_t sweeps;         /* how often rows were freed: a row found before is stale */
+    _Atomic uint32_t rows_used;      /* rows 1 … rows_used exist or were freed */
+    _Atomic uint32_t blocks_suspect; /* a death may have torn the free lists: rebuild before use */
+    uint32_t free[WEIR__ORDER_MAX + 1]; /* first free block of each order, unit + 1; 0: none */
+    uint32_t used_units;
+    int64_t swept_us; /* when rows were last swept */
+    uint32_t hand;    /* where the search for blocks to evict goes on */
+};
+
+/* At the start of every block; cells follow. */
+struct weir__block {
+    uint32_t head, len; /* this and sum: one 16-byte store */
+    int64_t sum;
+    _Atomic uint32_t group; /* whose it is; read without its stripe's lock, so a guess */
+    _Atomic uint32_t slot;
+    uint64_t spare;
+};
+_Static_assert(sizeof(struct weir__block) == 32, "two cells' worth");
+
+/* A process's view of a zone. The layout is its own copy: nobody can change it under its feet. */
+struct weir__zone {
+    uint8_t *base;
+    struct weir__layout layout;
+    struct weir__zone_header *header;
+    struct weir__stripe *stripes; /* then two more: rows, blocks */
+    struct weir__rule *rows;
+    struct weir__group *groups;
+    uint8_t *map;
+    uint8_t *blocks;
+    uint64_t group_count;
+    uint64_t secret[2];
+    uint64_t serial; /* of this view, never 0: what hints and hashed keys are good for */
+    struct weir__rule
+        *pinned; /* whose rows no sweep of this view frees: sorted; the rows' lock guards it */
+    size_t pinned_count;
+    bool shared;
+    int64_t patience_us;           /* for a lock; 0: as long as it takes (weir__zone_be_patient) */
+    _Atomic int64_t held_until_us; /* one was held longer: until then nobody waits for long */
+};
+
+/* One limit of a request, as the zone sees it. */
+struct weir__op {
+    const struct weir__rule *rule;
+    uint32_t row;
+    uint32_t sweeps; /* when the row was found: WEIR__SWEEPS_MASK of them */
+    uint64_t tag;
+    uint32_t home;
+    struct weir__request request;
+    uint64_t lease_id; /* acquire: not 0 */
+    weir_decision *ret;
+    /* filled under way */
+    struct weir__state state;
+    const struct weir__rule *written_under;
+    struct weir__group *group; /* NULL: absent */
+    unsigned slot;
+    bool has_block; /* large: unit and order are its block's */
+    unsigned order;
+    uint32_t unit;
+};
+
+/* ---- zone/open.c: making and opening ---- */
+
+/* The layout for a size; false if the size is useless. */
+bool weir__zone_plan(uint64_t size, unsigned large_percent, struct weir__layout *ret);
+/* Makes an empty zone in memory that is zeroed but for the magic. */
+int weir__zone_format(uint8_t *base, uint64_t size, unsigned large_percent, bool shared,
+                      struct weir__zone *ret, weir_error *err);
+/* Opens one that is there: checks header and layout, not the contents. */
+int weir__zone_attach(uint8_t *base, uint64_t size, bool shared, struct weir__zone *ret,
+                      weir_error *err);
+/* Nobody else has it open: new locks, repairs, full check. */
+int weir__zone_recover(struct weir__zone *zone, weir_error *err);
+int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret);
+
+/* ---- zone/lock.c ---- */
+
+void weir__stripes_init(struct weir__zone *zone);
+/* Who locks a shared zone waits at most so long; 0: as long as it takes, which is how a zone begins. Beyond it the
+ * request fails with WEIR__HELD and nothing is changed. After that, for a second, others wait only a moment. */
+void weir__zone_be_patient(struct weir__zone *zone, int64_t us);
+/* Whether somebody was found to hold a lock too long just now. */
+bool weir__zone_is_held(struct weir__zone *zone);
+/* These: false where patience ended. */
+bool weir__stripe_lock_slow(struct weir__zone *zone, uint32_t stripe);
+bool weir__stripe_trylock(struct weir__zone *zone, uint32_t stripe);
+bool weir__stripes_lock_all(struct weir__zone *zone) __attribute__((warn_unused_result));
+void weir__stripes_unlock_all(struct weir__zone *zone);
+
+static inline bool weir__word_trylock(_Atomic uint32_t *word)
+{
+    uint32_t free = 0;
+    return atomic_compare_exchange_strong_explicit(word, &free, 1, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
+__attribute__((warn_unused_result)) static inline bool weir__stripe_lock(struct weir__zone *zone,
+                                                                         uint32_t stripe)
+{
+    if (zone->shared || WEIR__UNLIKELY(!weir__word_trylock(&zone->stripes[stripe].word)))
+        return weir__stripe_lock_slow(zone, stripe);
+    return true;
+}
+
+static inline void weir__stripe_unlock(struct weir__zone *zone, uint32_t stripe)
+{
+    if (zone->shared)
+        pthread_mutex_unlock(&zone->stripes[stripe].robust);
+    else
+        atomic_store_explicit(&zone->stripes[stripe].word, 0, memory_order_release);
+}
+
+static inline uint32_t weir__rows_stripe(const struct weir__zone *zone)
+{
+    return zone->layout.stripes;
+}
+
+static inline uint32_t weir__blocks_stripe(const struct weir__zone *zone)
+{
+    return zone->layout.stripes + 1;
+}
+
+/* ---- marks: settled receipts ---- */
+
+/* A mark is a window of an hour in a place of its own, named by key, state and receipt. It is there while the
+ * receipt is remembered, and is evicted before any limit's state. Marks need no row of the zone's: theirs is row 0,
+ * so that limits cannot crowd them out, nor they a limit. */
+#define WEIR__MARK_ROW 0
+extern const struct weir__rule weir__mark_rule;
+
+static inline bool weir__is_mark(const struct weir__rule *rule)
+{
+    return rule->flags & WEIR__MARK;
+}
+
+/* ---- zone/rows.c ---- */
+
+/* How much of the count of sweeps a hint keeps: at one a second it comes round in 17 years. */
+#define WEIR__SWEEPS_BITS 29
+#define WEIR__SWEEPS_MASK ((UINT32_C(1) << WEIR__SWEEPS_BITS) - 1)
+
+/* The row of a rule, made if need be; 0 where there is no room. It is good until the next sweep. */
+uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, int64_t now_us,
+                        uint32_t *ret_sweeps);
+
+/* Gives each of these rules a row, and has this process keep it, until the next call: n are sorted by
+ * weir__rule_order, no two alike, and no more than there are rows. They are malloc'ed and the zone's from now on,
+ * unless WEIR__HELD comes back. */
+int weir__rows_pin(struct weir__zone *zone, struct weir__rule *rules, size_t n, int64_t now_us);
+int weir__rule_order(const void *a, const void *b);
+
+/* The row a slot names, or NULL where it cannot be. */
+static inline const struct weir__rule *weir__row_at(const struct weir__zone *zone, uint32_t row)
+{
+    if (WEIR__UNLIKELY(row == WEIR__MARK_ROW || row >= zone->layout.rows))
+        return row == WEIR__MARK_ROW ? &weir__mark_rule : NULL;
+    const struct weir__rule *rule = &zone->rows[row];
+    bool sound = rule->kind < WEIR__KINDS && rule->count > 0 && rule->period_us > 0;
+    return WEIR__LIKELY(sound) ? rule : NULL;
+}
+
+/* ---- zone/pack.c ---- */
+
+#define WEIR__ROW_BITS 11
+#define WEIR__TIME_BITS 54
+#define WEIR__REST_AT (WEIR__ROW_BITS + WEIR__TIME_BITS)
+
+/* Buckets and fixed windows: newest time, and debt or count less one. */
+static inline struct weir__packed weir__pack_amount(uint32_t row, int64_t at, int64_t amount)
+{
+    uint64_t time = (uint64_t)at, rest = (uint64_t)amount - 1;
+    return (struct weir__packed){row | time << WEIR__ROW_BITS,
+                                 time >> (64 - WEIR__ROW_BITS) | rest << (WEIR__REST_AT - 64)};
+}
+
+static inline int64_t weir__packed_at(struct weir__packed packed)
+{
+    uint64_t high = packed.hi & ((UINT64_C(1) << (WEIR__REST_AT - 64)) - 1);
+    return (int64_t)(packed.lo >> WEIR__ROW_BITS | high << (64 - WEIR__ROW_BITS));
+}
+
+static inline int64_t weir__packed_amount(struct weir__packed packed)
+{
+    uint64_t rest = packed.hi >> (WEIR__REST_AT - 64) & ((UINT64_C(1) << 53) - 1);
+    return (int64_t)rest + 1;
+}
+
+struct weir__packed weir__pack(const struct weir__rule *rule, uint32_t row,
+                               const struct weir__state *state, uint32_t unit, unsigned order);
+/* Reads a slot's state; false where it makes no sense. *ret_unit and *ret_order: large states'. */
+bool weir__unpack(const struct weir__zone *zone, struct weir__packed packed,
+                  const struct weir__rule **ret_rule, struct weir__state *ret, uint32_t *ret_unit,
+                  unsigned *ret_order);
+
+static inline uint32_t weir__packed_row(struct weir__packed packed)
+{
+    return packed.lo & WEIR__ROWS_MAX;
+}
+
+/* One store instruction: a process killed anywhere has done it or not. */
+static inline void weir__store16(struct weir__packed *to, struct weir__packed value)
+{
+    typedef uint64_t pair __attribute__((vector_size(16)));
+    *(volatile pair *)to = (pair){value.lo, value.hi};
+}
+
+/* ---- zone/take.c ---- */
+
+/* weir_take's short cut: one token or leaky bucket whose state is there, in the first place to look. False:
+ * nothing was done, take the long way. */
+bool weir__zone_take_quick(struct weir__zone *zone, const struct weir__op *op);
+
+/* ---- zone/table.c ---- */
+
+static inline uint32_t weir__home_of(const struct weir__zone *zone, uint64_t hash)
+{
+    return (uint32_t)((unsigned __int128)hash * zone->group_count >> 64);
+}
+
+static inline uint32_t weir__stripe_of(const struct weir__zone *zone, uint32_t group)
+{
+    return group >> zone->layout.page_bits & (zone->layout.stripes - 1);
+}
+
+/* The d-th group to look for a key in: home, then on through its page by a step of the key's own. */
+static inline struct weir__group *weir__group_at(const struct weir__zone *zone, uint32_t home,
+                                                 uint64_t tag, uint32_t d)
+{
+    uint32_t mask = (1u << zone->layout.page_bits) - 1;
+    uint32_t step = (uint32_t)(tag >> 32) | 1; /* odd: never the same group twice */
+    return &zone->groups[(home & ~mask) | ((home + d * step) & mask)];
+}
+
+static inline void weir__prefetch_home(const struct weir__zone *zone, uint32_t home)
+{
+    const char *group = (const char *)&zone->groups[home];
+    __builtin_prefetch(group, 1);
+    __builtin_prefetch(group + 64, 1);
+}
+
+#define WEIR__USE_MAX 3
+
+static inline unsigned weir__slot_use(const struct weir__group *group, unsigned slot)
+{
+    return group->head >> (8 + 2 * slot) & WEIR__USE_MAX;
+}
+
+static inline void weir__slot_set_use(struct weir__group *group, unsigned slot, unsigned use)
+{
+    uint64_t shift = 8 + 2 * slot;
+    group->head = (group->head & ~((uint64_t)WEIR__USE_MAX << shift)) | (uint64_t)use << shift;
+}
+
+/* A slot was charged again. */
+static inline void weir__slot_touch(struct weir__group *group, unsigned slot)
+{
+    unsigned use = weir__slot_use(group, slot);
+    if (WEIR__UNLIKELY(use < WEIR__USE_MAX))
+        weir__slot_set_use(group, slot, use + 1);
+}
+
+/* Finds an op's state and unpacks it; absent: group NULL and a state not present. */
+int weir__table_find(struct weir__zone *zone, struct weir__op *op);
+/* A slot for an op that has none, evicting if need be; none of `ops` is evicted. */
+int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct weir__op *ops,
+                      size_t n);
+/* Writes an op's state into its slot, or empties the slot of one no longer present. */
+void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used);
+/* Empties a slot and frees its block. */
+void weir__slot_clear(struct weir__zone *zone, struct weir__group *group, unsigned slot);
+/* All states of a key; whether one of them was not fresh. */
+bool weir__table_reset(struct weir__zone *zone, uint64_t tag, uint32_t home, int64_t now_us);
+
+/* ---- zone/block.c ---- */
+
+static inline struct weir__block *weir__block_at(const struct weir__zone *zone, uint32_t unit)
+{
+    return (struct weir__block *)(zone->blocks + (uint64_t)unit * WEIR__BLOCK_UNIT);
+}
+
+static inline void weir__block_own(const struct weir__zone *zone, struct weir__block *block,
+                                   const struct weir__group *group, unsigned slot)
+{
+    uint32_t number = (uint32_t)(group - zone->groups);
+    atomic_store_explicit(&block->group, number, memory_order_relaxed);
+    atomic_store_explicit(&block->slot, slot, memory_order_relaxed);
+}
+
+static inline uint32_t weir__block_cells(unsigned order)
+{
+    return (4u << order) - 2;
+}
+
+void weir__blocks_init(struct weir__zone *zone);
+/* A block of that order, or false: none free, or the lists are suspect. */
+bool weir__block_alloc(struct weir__zone *zone, unsigned order, uint32_t *ret_unit);
+void weir__block_free(struct weir__zone *zone, uint32_t unit, unsigned order);
+/* Whether a used block of that order starts there. */
+bool weir__block_is_used(const struct weir__zone *zone, uint32_t unit, unsigned order);
+/* The next used block from the hand on; false if there is none. */
+bool weir__block_next_used(struct weir__zone *zone, uint32_t *ret_unit, unsigned *ret_order);
+/* Makes the free lists anew from the table. All stripes held. */
+void weir__blocks_rebuild(struct weir__zone *zone);
+unsigned weir__order_for(int64_t cells);
+
+/* ---- zone/large.c ---- */
+
+/* Gives an op's ring room for one more cell (leases: two, a renewal needs one), evicting if need be;
+ * none of `ops` is evicted. WEIR_EFULL, or WEIR_EBUSY: the free lists are suspect, rebuild and try
+ * again. The op's slot must be placed; a block got for an absent state is the caller's to free if the request fails. */
+int weir__ring_reserve(struct weir__zone *zone, struct weir__op *op, const struct weir__op *ops,
+                       size_t n);
+
+/* ---- zone/check.c ---- */
+
+/* Everything that can be checked, stripes locked one by one. */
+int weir__zone_check(struct weir__zone *zone, weir_error *err);
+/* After a death: sums, newest times and counts of the stripe's states. Its lock is held. */
+void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe);
+
+/* ---- zone/apply.c ---- */
+
+/* Internal: a rule's row is no longer its. */
+#define WEIR__STALE (-1000)
+/* Internal: a lock is held longer than we wait for it; WEIR_EBUSY for callers. */
+#define WEIR__HELD (-1001)
+
+/* An all-or-nothing group at one instant: n ops, at most WEIR_LIMITS_MAX, each with its own answer. */
+int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode);
+/* ops: of n limits, and where the receipt has an id of n marks behind them. A limit
+ * whose mark is there was settled before; WEIR_ESETTLED: all of them were. */
+int weir__zone_settle(struct weir__zone *zone, struct weir__op *ops, size_t n,
+                      const struct weir__correction *correction);
+int weir__zone_lease(struct weir__zone *zone, struct weir__op *op, enum weir__lease_verb verb);
+/* *ret_live: whether there was a state that is not fresh. */
+int weir__zone_reset(struct weir__zone *zone, const uint64_t hash[2], int64_t now_us,
+                     bool *ret_live);
+/* Every state of a key as it stands now, room for WEIR__SHOWN_MAX. */
+int weir__zone_show(struct weir__zone *zone, const uint64_t hash[2], int64_t now_us,
+                    struct weir__shown *ret, size_t *ret_count);
+
+#endif
