@@ -13,6 +13,7 @@ from nginx_server import T0, Backend, get, serve
 
 sys.path.insert(0, str(nginx_server.ROOT / "tests" / "redis"))
 
+import ports  # noqa: E402
 import redis_server  # noqa: E402
 from fleet import ENGINES, PATIENT, address  # noqa: E402
 
@@ -171,7 +172,7 @@ def test_without_redis(check):
     """The zone stands in, with a share of the limit, and is given back to."""
     locations = """location /a { weir_limit key=$arg_k zone=z "token-bucket 6/100d" on=404; }
         location /info { weir_info; }"""
-    with serve(locations, address(redis_server.free_port(), "peers=2")) as nginx:
+    with serve(locations, address(ports.take(), "peers=2")) as nginx:
         check(nginx.wait_for(lambda: nginx.get("/info").json["stores"][0]["state"] == "down"), "no Redis")
         answers = [nginx.get("/a?k=a") for _ in range(9)]
         check.equal({(it.status, it.weir["status"], it.weir["remaining"]) for it in answers}, {(200, "DEGRADED", "3")}, "given back")

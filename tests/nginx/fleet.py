@@ -16,6 +16,7 @@ from nginx_server import Nginx, get, poll, serve
 sys.path.insert(0, str(nginx_server.ROOT / "tests" / "redis"))
 
 import module_asan  # noqa: E402
+import ports  # noqa: E402
 import redis_server  # noqa: E402
 from store_client import MODULE, SLACK_US, Checks, machine, recovered, run  # noqa: E402
 from store_cluster import Cluster  # noqa: E402
@@ -220,7 +221,7 @@ def test_slow(check):
 
 def test_fail(check):
     """What each fail= does while there is no Redis at all."""
-    port = redis_server.free_port()
+    port = ports.take()
     for fail, passes, status in (("open", 10, "DEGRADED"), ("closed", 0, "REJECTED"), ("local", 3, "REJECTED")):
         with limited(port, f"fail={fail} peers=2", "fixed-window 6/366d") as nginx:
             wait_for_state(nginx, check, "down")
@@ -242,7 +243,7 @@ def test_slots_without_redis(check):
             location /slow {{ proxy_pass http://127.0.0.1:{backend.port}; weir_conn key=k zone=z 4; }}
             location /quick {{ weir_conn key=k zone=z 4; }} {INFO}
             """
-        with serve(locations, address(redis_server.free_port(), "peers=2")) as nginx:
+        with serve(locations, address(ports.take(), "peers=2")) as nginx:
             wait_for_state(nginx, check, "down")
             clients = [nginx.client() for _ in range(2)]
             for client in clients:
@@ -544,7 +545,7 @@ def test_directive(check):
 
 def test_shared_stores(check):
     """The same address and options: one store. Any other: its own. off: none."""
-    port = redis_server.free_port()
+    port = ports.take()
     locations = f"""
         location /a {{ weir_store redis://127.0.0.1:{port}; weir_limit key=k zone=z "fixed-window 1/366d"; }}
         location /b {{ weir_store redis://127.0.0.1:{port}/0 deadline=50ms; weir_limit key=k zone=z "fixed-window 1/366d"; }}

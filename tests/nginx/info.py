@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import nginx_server
+import ports
 from nginx_server import Nginx, get
-from weir_server import free_port
 
 ZONE_NAMES = """name size keys capacity bytes_per_key limits large_bytes large_used evicted_fresh evicted_unused
     evicted_soonest repairs passed delayed rejected dry_run conn_passed conn_rejected conn_dry_run""".split()
@@ -114,7 +114,7 @@ def test_prometheus(check):
     """The text format: every sample has a type, names are unlike, labels are escaped; stores are told of; many zones fit."""
     names = ['a"b', "back\\\\slash", "new\\nline"] + ["x" * 200 + str(i) for i in range(40)]
     declared = "".join("weir_zone '%s' 80k;\n" % name for name in names)
-    server = f"location /text {{ weir_info prometheus; }} location /a {{ weir_store redis://:secret@127.0.0.1:{free_port()}; empty_gif; }}"
+    server = f"location /text {{ weir_info prometheus; }} location /a {{ weir_store redis://:secret@127.0.0.1:{ports.take()}; empty_gif; }}"
     with Nginx(declared, server) as nginx:
         text = nginx.get("/text").text
         types = dict(re.findall(r"^# TYPE (\S+) (counter|gauge)$", text, re.M))
@@ -152,7 +152,7 @@ def test_names(check):
 
 def test_stores(check):
     """One that nobody listens at."""
-    port = free_port()
+    port = ports.take()
     server = INFO + f"""
         location /a {{ weir_limit key=$arg_k zone=z "fixed-window 1/d";
             weir_store redis://:secret@127.0.0.1:{port} deadline=200ms; }}

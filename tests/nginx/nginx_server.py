@@ -1,4 +1,4 @@
-"""Real nginxes with weir's module, for tests: each on ports that the kernel chose, in a folder of its own.
+"""Real nginxes with weir's module, for tests: each on ports and in a folder of its own.
 
     SERVER = 'location / { weir_limit key=$arg_k zone=z "fixed-window 2/d"; empty_gif; }'
     with nginx_server.Nginx("weir_zone z 1m;", SERVER) as nginx:
@@ -23,7 +23,6 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -34,6 +33,7 @@ sys.path.insert(0, str(ROOT / "tests" / "server"))
 sys.dont_write_bytecode = True
 
 import weir_server  # noqa: E402
+import ports  # noqa: E402
 from http_client import request  # noqa: E402,F401  for tests that send their own
 from nginx_backend import Backend  # noqa: E402,F401
 from nginx_client import SHOWN, Answer, Client, get  # noqa: E402,F401
@@ -82,7 +82,7 @@ class Nginx:
         self.http, self.server, self.main, self.events_text = http, server, main, events
         self.number, self.listen, self.level, self.env, self.module = workers, listen, log, env, module
         self.master, self.connections, self.command = master, connections, list(command)
-        self.process, self.ports, self.kept, self.allowed = None, {}, {}, []
+        self.process, self.ports, self.allowed = None, {}, []
         for name, text in (files or {}).items():
             self.write(name, text)
 
@@ -104,7 +104,8 @@ class Nginx:
 
     def clear(self):
         self.kill()
-        self.close_kept()
+        for port in self.ports.values():
+            ports.give_back(port)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # -- its configuration --
@@ -120,14 +121,9 @@ class Nginx:
         return PLACES.sub(lambda found: str(self.folder) if found[1] == "folder" else str(self.port_of(found[1])), text)
 
     def port_of(self, name):
-        """The port of that name, which is chosen when it is first spoken of, and stays. Until nginx starts it is kept
-        here, so that nobody can take it."""
+        """The port of that name, which is chosen when it is first spoken of, and stays."""
         if name not in self.ports:
-            chosen = socket.create_server(("127.0.0.1", 0), backlog=511)
-            self.ports[name] = chosen.getsockname()[1]
-            self.kept[name] = chosen
-            if self.process and self.process.poll() is None:
-                self.kept.pop(name).close()
+            self.ports[name] = ports.take()
         return self.ports[name]
 
     @property
@@ -185,36 +181,16 @@ class Nginx:
     # -- its life --
 
     def start(self):
-        """Starts it, or starts it again in its folder; back when all its workers run. It inherits the sockets of its
-        ports, as a new nginx does from an old one; without a master process nginx cannot."""
+        """Starts it, or starts it again in its folder; back when all its workers run."""
         self.configure()
-        for name, port in self.ports.items():
-            if name not in self.kept:
-                self.kept[name] = socket.create_server(("127.0.0.1", port), backlog=511)
-        if not self.master:
-            self.close_kept()
-        sockets, env = list(self.kept.values()), self.environment()
-        for it in sockets:
-            it.setblocking(False)  # nginx takes them as they are, and a worker would wait in accept()
-        if sockets:
-            env["NGINX"] = "".join(f"{it.fileno()};" for it in sockets)
         before = len(self.errors())
         self.output = open(self.folder / "output", "ab")
-        try:
-            self.process = subprocess.Popen(self.words(), cwd=self.folder, env=env, stdin=subprocess.DEVNULL,
-                                            stdout=self.output, stderr=self.output,
-                                            pass_fds=[it.fileno() for it in sockets])
-        finally:
-            self.close_kept()
+        self.process = subprocess.Popen(self.words(), cwd=self.folder, env=self.environment(), stdin=subprocess.DEVNULL,
+                                        stdout=self.output, stderr=self.output)
         self.wait_for(lambda: self.process.poll() is not None or self.is_ready(before))
         if self.process.poll() is not None:
             raise WrongEnd(f"nginx does not start (exit code {self.process.returncode}):\n{self.said()}\n{self.reports()}")
         return self
-
-    def close_kept(self):
-        for it in self.kept.values():
-            it.close()
-        self.kept.clear()
 
     def is_ready(self, before):
         if not self.master:

@@ -4,12 +4,15 @@
     twins.py [--seed N]
 
 The same requests go to both at the same moments, pair by pair: the same accepts and rejects, the same delays. The two read
-clocks that differ by a little, so nothing may be near the edge between two outcomes: patterns are laid out with a
-margin, by limit_req's own arithmetic; and as a busy machine may be late, the times at which nginx saw the requests
-(its answers say so) are put through the same arithmetic afterwards. A run ends where one came too near an edge, without a
-look at what either answered, and another takes its place.
+two clocks: limit_req that of nginx's last look at it, weir the real one; a busy machine may hold nginx up in between for as
+long as it likes. So both times are known: nginx tells when it saw a request, and a second limit of weir's, whose window ends
+at a known time, when weir decided it. What each should do then is calculated with limit_req's own arithmetic.
+Patterns are laid out with a margin, so that the two do not come on two sides of an edge between two outcomes. Where that
+happened, or one came too near to an edge for a clock in milliseconds, the run ends, without a look at what either answered,
+and another takes its place.
 
-Then in lockstep: both in dry run in one location, so that every request is seen by both at once, thousands of them.
+Then in lockstep: both in dry run in one location and with one clock, so that every request is seen by both at once, thousands
+of them.
 """
 import collections
 import random
@@ -22,7 +25,8 @@ import nginx_server
 from conns import Gate
 from nginx_server import Nginx, get
 
-MARGIN_MS = 10       # the one's clock is that of nginx's last look at it; a worker may be held up in between
+MARGIN_MS = 5        # nginx tells wall time in milliseconds, limit_req goes by another clock
+APART_MS = 0.1       # weir's delays, from limit_req's arithmetic at weir's times
 PLAN_MARGIN_MS = 25  # so that a machine that is a little late does not spoil the pattern
 PAIRS = 150          # of each setting, at least
 RUNS_MAX = 60
@@ -30,7 +34,9 @@ RUNS_MAX = 60
 Setting = collections.namedtuple("Setting", "name rate burst mode")
 SETTINGS = [Setting("none", 10, 0, ""), Setting("burst", 10, 4, ""), Setting("nodelay", 8, 5, "nodelay"),
             Setting("delay", 10, 6, "delay=2"), Setting("fast", 20, 8, "")]
-SHOWN = 'add_header X-Twin "$msec $request_time a:$limit_req_status b:$weir_status d:$weir_delay_us" always;'
+SHOWN = 'add_header X-Twin "$msec $request_time a:$limit_req_status b:$weir_status d:$weir_delay_us r:$weir_reset_us" always;'
+CLOCK = 'weir_limit key=clock zone=z "fixed-window 1g/366d";'  # resets last of all, when its window ends
+WINDOW_US = 366 * 86400 * 1000000
 
 
 def own(setting):
@@ -101,14 +107,16 @@ def planned(setting, pattern, chance, number):
 
 # ---- a run ----
 
-Seen = collections.namedtuple("Seen", "status start_ms took_ms own weirs delay_us")
+Seen = collections.namedtuple("Seen", "status start_ms took_ms own weirs delay_us decided_ms")
 
 
 def seen(answer):
-    """What nginx says of a request: when it came (start), how long it took."""
-    found = re.fullmatch(r"([\d.]+) ([\d.]+) a:(\S*) b:(\S*) d:(\S*)", answer.fields["x-twin"])
+    """What nginx says of a request: when it came (start), how long it took, when weir decided it (if it did)."""
+    found = re.fullmatch(r"([\d.]+) ([\d.]+) a:(\S*) b:(\S*) d:(\S*) r:(\S*)", answer.fields["x-twin"])
     now, took = (round(float(text) * 1000) for text in found.groups()[:2])
-    return Seen(answer.status, now - took, took, found[3], found[4], int(found[5] or 0))
+    ends_us = (now * 1000 // WINDOW_US + 1) * WINDOW_US
+    decided_ms = (ends_us - int(found[6])) / 1000 if found[6] else now - took
+    return Seen(answer.status, now - took, took, found[3], found[4], int(found[5] or 0), decided_ms)
 
 
 def run(nginx, plans):
@@ -134,49 +142,56 @@ def compare(check, setting, pairs, tally):
     """Until one came too near an edge, or out of order."""
     models = Model(setting), Model(setting)
     before = [0, 0]
-    for number, pair in enumerate(pairs):
-        if any(model.margin(it.start_ms) < MARGIN_MS or it.start_ms < last
-               for model, it, last in zip(models, pair, before)):
+    for number, (first, second) in enumerate(pairs):
+        times = first.start_ms, second.decided_ms
+        if any(model.margin(now) < MARGIN_MS or now < last for model, now, last in zip(models, times, before)):
             tally.cut += 1
             return
-        before = [it.start_ms for it in pair]
-        outcomes = [model.take(it.start_ms) for model, it in zip(models, pair)]
+        before = times
+        outcomes = [model.take(now) for model, now in zip(models, times)]
         if outcomes[0][0] != outcomes[1][0] or bool(outcomes[0][1]) != bool(outcomes[1][1]):
             tally.cut += 1  # they came on two sides of an edge
             return
         tally.pairs[setting] += 1
-        judge(check, f"{setting.name}, pair {number}: {pair}", pair, outcomes, tally)
+        judge(check, f"{setting.name}, pair {number}: {first} {second}", (first, second), outcomes, tally)
 
 
 def judge(check, what, pair, outcomes, tally):
     first, second = pair
-    check.equal(second.status, first.status, f"{what}: statuses")
-    check.equal((second.weirs, bool(second.delay_us)), (first.own, first.own == "DELAYED"), f"{what}: outcomes")
-    tally.outcomes[first.own] += 1
-    if first.own != "DELAYED":
+    (accepted, meant_ms), (_, weirs_meant_ms) = outcomes
+    word = "REJECTED" if not accepted else "DELAYED" if meant_ms else "PASSED"
+    check.equal((first.status, first.own), (200 if accepted else 429, word), f"{what}: limit_req itself")
+    check.equal((second.status, second.weirs, bool(second.delay_us)), (first.status, word, word == "DELAYED"), f"{what}: outcomes")
+    tally.outcomes[word] += 1
+    held_ms = second.decided_ms - second.start_ms
+    check(held_ms > -MARGIN_MS, f"{what}: weir decided before nginx saw it")
+    tally.held.append(held_ms)
+    if word != "DELAYED":
         return
-    apart = abs(second.delay_us / 1000 - outcomes[1][1])
-    check(apart <= MARGIN_MS, f"{what}: weir's delay is {second.delay_us} us, limit_req would take {outcomes[1][1]} ms then")
-    for it, delay in ((first, outcomes[0][1]), (second, second.delay_us / 1000)):
+    delay_ms = second.delay_us / 1000
+    apart = abs(delay_ms - weirs_meant_ms)
+    check(apart <= APART_MS, f"{what}: weir's delay is {delay_ms} ms, limit_req would take {weirs_meant_ms} ms then")
+    for it, delay in ((first, meant_ms), (second, delay_ms)):
         check(it.took_ms >= delay - 2, f"{what}: {it} was early, not before {delay} ms")
     tally.apart.append(apart)
-    tally.late.append((second.took_ms - outcomes[1][1]) - (first.took_ms - outcomes[0][1]))
+    tally.late.append((second.took_ms - held_ms - delay_ms) - (first.took_ms - meant_ms))
 
 
 class Tally:
     def __init__(self):
         self.pairs, self.outcomes, self.cut = collections.Counter(), collections.Counter(), 0
-        self.late, self.apart = [], []  # milliseconds: measured, and as they were meant
+        self.late, self.apart, self.held = [], [], []  # milliseconds: measured, as they were meant, until weir read its clock
 
 
 def test_requests(check, seed):
     chance = random.Random(seed)
     zones = "".join(f"limit_req_zone $arg_k zone={it.name}:1m rate={it.rate}r/s;\n" for it in SETTINGS)
     locations = "limit_req_status 429;\n" + SHOWN + "".join(
-        f"location /a/{it.name} {{ empty_gif; {own(it)} }}\nlocation /b/{it.name} {{ empty_gif; {weirs(it)} }}\n"
-        for it in SETTINGS)
+        f"location /a/{it.name} {{ empty_gif; {own(it)} }}\nlocation /b/{it.name} {{ empty_gif; {weirs(it)} {CLOCK} }}\n"
+        for it in SETTINGS) + f"location /clock {{ empty_gif; {CLOCK} }}\n"
     tally = Tally()
     with Nginx(f"weir_zone z 1m;\n{zones}", locations, connections=4000) as nginx:
+        nginx.get("/clock")  # where nothing is counted, nothing is reset
         for number in range(RUNS_MAX):
             pattern = (bursts, steady, anyhow)[number % 3]
             pairs = run(nginx, {it: planned(it, pattern, chance, 25) for it in SETTINGS})
@@ -189,8 +204,9 @@ def test_requests(check, seed):
     check(min(tally.outcomes[it] for it in ("PASSED", "DELAYED", "REJECTED")) > 50, f"all outcomes: {tally.outcomes}")
     if tally.late:
         middle = statistics.median(tally.late)
-        print(f"delays: meant {statistics.median(tally.apart):.1f} ms apart in the middle, {max(tally.apart):.1f} at most; "
-              f"weir's came {middle:+.1f} ms later, {min(tally.late):+.1f} to {max(tally.late):+.1f}")
+        print(f"delays: meant {statistics.median(tally.apart):.3f} ms apart in the middle, {max(tally.apart):.3f} at most; "
+              f"weir's came {middle:+.1f} ms later, {min(tally.late):+.1f} to {max(tally.late):+.1f}; "
+              f"weir's clock {statistics.median(tally.held):+.1f} ms ahead, {min(tally.held):+.1f} to {max(tally.held):+.1f}")
         check(abs(middle) <= 5, f"delays take as long: {middle} ms")
 
 
@@ -213,11 +229,12 @@ def test_lockstep(check, seed):
                 Setting("s5", 25, 15, "delay=6"), Setting("s6", 7, 2, "nodelay"), Setting("s7", 3, 9, "delay=4")]
     chance, tally, wrong = random.Random(seed), Tally(), []
     zones = "".join(f"limit_req_zone $arg_k zone={it.name}:1m rate={it.rate}r/s;\n" for it in settings)
-    locations = f"limit_req_dry_run on; weir_dry_run on;\n{nginx_server.SHOWN}\n" + "".join(
+    locations = f"limit_req_dry_run on; weir_dry_run on; weir_test_clock $nginx_us;\n{nginx_server.SHOWN}\n" + "".join(
         f'location /{it.name} {{ empty_gif; {own(it)} {weirs(it)} add_header X-Own "$msec $limit_req_status"; '
         f"{nginx_server.SHOWN} }}\n" for it in settings)
     end = time.monotonic() + 12
-    with Nginx(f"weir_zone z 1m;\nkeepalive_requests 1000000;\n{zones}", locations) as nginx, nginx.client() as client:
+    clock = "map $msec $nginx_us { ~^(?<nginx_s>\\d+)[.](?<nginx_ms>\\d+)$ ${nginx_s}${nginx_ms}000; }"
+    with Nginx(f"weir_zone z 1m;\nkeepalive_requests 1000000;\n{clock}\n{zones}", locations) as nginx, nginx.client() as client:
         models, keys = {it: Model(it) for it in settings}, dict.fromkeys(settings, 0)
         while time.monotonic() < end:
             for setting in chance.choices(settings, k=chance.choice([1, 2, 5, 30])):

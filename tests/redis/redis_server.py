@@ -7,16 +7,15 @@ Options are those of redis-server; `config` is text for its configuration file (
 """
 import os
 import pathlib
-import random
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 
+import ports
 import resp
 
 START_SECONDS = 60
@@ -31,23 +30,10 @@ def binary():
              "0 passed, 1 failed")
 
 
-def free_port():
-    """A port that nobody listens on, nor ten thousand above it, where a cluster's bus is; both below those that the
-    system gives to connections by itself, so that none of these is in the way a moment later."""
-    while True:
-        port = random.randrange(10000, 20000)
-        try:
-            for each in (port, port + 10000):
-                with socket.socket() as probe:
-                    probe.bind(("", each))
-            return port
-        except OSError:
-            pass
-
-
 class Server:
     def __init__(self, options="", config="", port=None):
-        self.options, self.config, self.port = options, config, port or free_port()
+        self.own_port = None if port else ports.take()
+        self.options, self.config, self.port = options, config, port or self.own_port
         self.folder = tempfile.mkdtemp(prefix="weir-redis-")
         self.process = None
 
@@ -61,6 +47,7 @@ class Server:
 
     def __exit__(self, *_):
         self.kill()
+        ports.give_back(self.own_port)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self):

@@ -15,6 +15,7 @@ import threading
 import time
 
 import lua_cases
+import ports
 import redis_server
 from store_client import BUILD, ESYSTEM, EUNREACHABLE, MODULE, Checks, Driver, recovered, run
 from store_proxy import Proxy
@@ -309,7 +310,7 @@ def test_show(check):
     check.equal(rows["zone"]["token-bucket"]["remaining"], 17, "a zone knows what is left")
     check.equal(rows["zone"]["token-bucket"]["limit"], "token-bucket 10/52w2d burst 20", "and the limit")
     check.equal([rows[engine]["token-bucket"]["count"] for engine in rows], [10] * 4, "all know a bucket's count")
-    status, said = weir("show", "k", "--store", f"redis://127.0.0.1:{redis_server.free_port()}")
+    status, said = weir("show", "k", "--store", f"redis://127.0.0.1:{ports.take()}")
     check(status == 3 and "EUNREACHABLE" in said, f"no server: {status}, {said}")
 
 

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 
+import ports
 import redis_server
 from store_client import (EFOREIGN, ENOLEASE, ESHARED, ESYSTEM, EUNREACHABLE, EUNSUPPORTED, MODULE,
                           RECOVERY_SECONDS, SLACK_US, Checks, Driver, machine, recovered, run)
@@ -313,7 +314,7 @@ def test_away_at_open(check):
 
 
 def test_fail_policies(check):
-    port = redis_server.free_port()
+    port = ports.take()
     limit = "token-bucket 1/d burst 8"
     receipt = "w1-1700000000000000-1"
     for fail, allowed in (("open", 1), ("closed", 0)):

@@ -38,6 +38,8 @@ class Proxy:
     def pump(self, source, sink, replies):
         try:
             while data := source.recv(65536):
+                if not replies:
+                    self.ask(data)
                 if not (replies and self.harm(sink, data)):
                     sink.sendall(data)
         except OSError:
@@ -47,6 +49,9 @@ class Proxy:
                 one.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
+
+    def ask(self, data):
+        """For those who want to see what is asked before it is passed on."""
 
     def harm(self, sink, data):
         """True: the data was dealt with."""

@@ -7,6 +7,7 @@ import sys
 import tempfile
 
 import lua_cases
+import ports
 import redis_server
 
 BUILD = os.environ.get("WEIR_BUILD", str(lua_cases.ROOT / "build"))
@@ -43,7 +44,7 @@ def main():
                     got = replay(limits, path, "--store", f"redis://127.0.0.1:{server.port}?deadline=5s")
                     tally.check(got[0] == 0 and got[1] == expected[limits], f"{name}: {limits}: {got[0]} {got[2]}")
         tally.check(all(text.count("\n") == LINES + 1 for text in expected.values()), "every line is decided")
-        gone = replay(LIMITS[0], path, "--store", f"redis://127.0.0.1:{redis_server.free_port()}")
+        gone = replay(LIMITS[0], path, "--store", f"redis://127.0.0.1:{ports.take()}")
         tally.check(gone[0] == 3 and "reached" in gone[2], f"without a server: {gone[0]} {gone[2]}")
     return tally.end()
 

@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 
+import ports
 import redis_server
 from store_client import ESYSTEM, MODULE, SLACK_US, Checks, Driver, recovered, run
 
@@ -35,7 +36,7 @@ class TlsServer(redis_server.Server):
     """Listens with TLS on one more port."""
 
     def __init__(self, folder, certificate="server", clients="no"):
-        self.tls_port = redis_server.free_port()
+        self.tls_port = ports.take()
         super().__init__(f"--loadmodule {MODULE} --tls-port {self.tls_port} --tls-auth-clients {clients} "
                          f"--tls-cert-file {folder}/{certificate}.crt --tls-key-file {folder}/{certificate}.key "
                          f"--tls-ca-cert-file {folder}/ca.crt")

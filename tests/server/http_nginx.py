@@ -11,6 +11,7 @@ import time
 
 import weir_server
 import http_client
+import ports
 from http_api import asked
 from http_client import request
 from http_policies import POLICIES
@@ -65,7 +66,7 @@ http {{
 class Nginx:
     def __init__(self, weir_port):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-nginx-"))
-        self.port = weir_server.free_port()
+        self.port = ports.take()
         (self.folder / "page").write_text("the page\n")
         (self.folder / "nginx.conf").write_text(NGINX.format(folder=self.folder, weir=weir_port, port=self.port))
         self.folder.chmod(0o755)

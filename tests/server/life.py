@@ -91,7 +91,6 @@ def test_in_use(check):
         with http_client.Client(server.port) as client:
             client.get("/healthz")
             server.stop()
-        server.listen = f"127.0.0.1:{server.port}"
         server.start()
         check(answers(server.port), "the same port again at once")
 

@@ -23,6 +23,7 @@ import urllib.request
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import weir_server  # noqa: E402
+import ports  # noqa: E402
 
 ROOT = weir_server.ROOT
 PAGE = (ROOT / "docs/SERVER.md").read_text(encoding="utf-8")
@@ -153,7 +154,7 @@ def check_proxy(check, name, proxy):
 
 def test_nginx(check):
     def start(weir, backend):
-        port = weir_server.free_port()
+        port = ports.take()
         text = block("nginx", "nginx").replace("127.0.0.1:7311", f"127.0.0.1:{weir}")
         text = text.replace("127.0.0.1:8080", f"127.0.0.1:{port}").replace("127.0.0.1:8000", f"127.0.0.1:{backend}")
         text = text.replace("50ms", "10s")  # a busy machine
@@ -167,7 +168,7 @@ def test_nginx(check):
 def test_caddy(check):
 
     def start(weir, backend):
-        port = weir_server.free_port()
+        port = ports.take()
         text = block("Caddy", "text").replace("localhost:7311", f"127.0.0.1:{weir}")
         text = text.replace("example.com {", f"http://localhost:{port} {{\n\tbind 127.0.0.1")
         text = text.replace("localhost:8000", f"127.0.0.1:{backend}")
@@ -183,7 +184,7 @@ def middleware(check, name, words):
     """A program of examples/server: three pages a minute and address."""
     policies = (EXAMPLES / "policies.yaml").read_text(encoding="utf-8")
     with weir_server.Server(policies=policies) as server:
-        env = {"PORT": str(weir_server.free_port()), "WEIR_URL": f"http://127.0.0.1:{server.port}", "WEIR_DEADLINE": "10"}
+        env = {"PORT": str(ports.take()), "WEIR_URL": f"http://127.0.0.1:{server.port}", "WEIR_DEADLINE": "10"}
         with Program(words, int(env["PORT"]), env) as program:
             for path in ("/a" + "/" * 17000,):  # what weir refuses is not let through
                 status = fetch(program.port, path)[0]
@@ -229,7 +230,7 @@ def answers(check, name, words):
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as asked:
         threading.Thread(target=asked.serve_forever, daemon=True).start()
-        env = {"PORT": str(weir_server.free_port()), "WEIR_DEADLINE": "10",
+        env = {"PORT": str(ports.take()), "WEIR_DEADLINE": "10",
                "WEIR_URL": f"http://127.0.0.1:{asked.server_address[1]}"}
         with Program(words, int(env["PORT"]), env) as program:
             for status, wanted in ((200, 200), (500, 200), (503, 200), (400, 400), (401, 401), (403, 403), (404, 404),
@@ -258,7 +259,7 @@ def whole_address(port):
 def mounted(check, name, words, **more):
     """The middleware in a framework, mounted at /api: policies see the path that the client sent."""
     with weir_server.Server(policies=MOUNTED) as server:
-        env = {"PORT": str(weir_server.free_port()), "WEIR_URL": f"http://127.0.0.1:{server.port}", "WEIR_DEADLINE": "10",
+        env = {"PORT": str(ports.take()), "WEIR_URL": f"http://127.0.0.1:{server.port}", "WEIR_DEADLINE": "10",
                **more}
         with Program(words, int(env["PORT"]), env) as program:
             check.equal(fetch(program.port, "/api/other")[0], 200, f"{name}: what no policy is about\n{program.said()}")

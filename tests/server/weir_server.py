@@ -9,7 +9,6 @@ that must not start says and exits with: refused(options).
 """
 import os
 import pathlib
-import random
 import re
 import shlex
 import shutil
@@ -26,6 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "redis"))
 sys.dont_write_bytecode = True
 
+import ports  # noqa: E402
 import resp  # noqa: E402
 
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
@@ -65,30 +65,21 @@ def refused(options, env=None, seconds=START_SECONDS):
     return None if started else process.returncode, said
 
 
-def free_port():
-    """For those that cannot listen on port 0 and tell: one that nobody listens on, below those that the system gives
-    to connections by itself, so that none of these is in the way a moment later."""
-    while True:
-        port = random.randrange(20000, 32000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("", port))
-                return port
-            except OSError:
-                pass
-
-
 def words_of(options):
     return shlex.split(options) if isinstance(options, str) else [str(word) for word in options]
 
 
 class Server:
     """`options` is text or a list; `files` are written into the server's folder, where it runs, before it
-    starts; `policies` is the text of its policies.yaml; listen=None leaves --listen to the options."""
+    starts; `policies` is the text of its policies.yaml. It listens on a port of its own, to which it comes back when it is
+    started again; `listen` is another address, and listen=None leaves --listen to the options."""
 
-    def __init__(self, options="", policies=None, files=None, env=None, listen="127.0.0.1:0"):
+    def __init__(self, options="", policies=None, files=None, env=None, listen="its own"):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-serve-"))
-        self.options, self.listen, self.env = words_of(options), listen, env
+        self.options, self.listen, self.env, self.own_port = words_of(options), listen, env, None
+        if listen == "its own":
+            self.own_port = ports.take()
+            self.listen = f"127.0.0.1:{self.own_port}"
         self.process = self.port = None
         self.lines, self.errors = [], []
         self.threads = []
@@ -102,8 +93,7 @@ class Server:
         try:
             return self.start()
         except BaseException:
-            self.kill()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self.clear()
             raise
 
     def __exit__(self, kind, *_):
@@ -111,8 +101,12 @@ class Server:
             if kind is None:
                 self.stop()
         finally:
-            self.kill()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self.clear()
+
+    def clear(self):
+        self.kill()
+        ports.give_back(self.own_port)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def write(self, name, text):
         """Replaces a file of its folder at once, as a careful editor does."""

@@ -1,11 +1,13 @@
 /* Real servers for the browser tests: weir serve with a policies file of its own, on a free port. */
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import net from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { fileURLToPath } from "node:url";
 import { setTimeout as sleep } from "node:timers/promises";
 
+const PORTS = fileURLToPath(new URL("../redis/ports.py", import.meta.url));
 export const WEIR = path.resolve(process.env.WEIR || "build/weir");
 const PATIENCE_MS = 60000;
 
@@ -31,18 +33,12 @@ policies:
       - {name: everybody, key: "'all'", limit: fixed-window 100/d from-first}
 `;
 
-/* A port that nobody listens on, below those that the system gives to connections by itself, so that none of these is
- * in the way a moment later, or when the server comes back to it. */
+/* A port that no other test gets while this process lives: tests/redis/ports.py holds it until its input ends. */
 export async function freePort() {
-  for (;;) {
-    const port = 20000 + Math.floor(Math.random() * 12000);
-    const free = await new Promise((resolve) => {
-      const probe = net.createServer();
-      probe.on("error", () => resolve(false));
-      probe.listen(port, "127.0.0.1", () => probe.close(() => resolve(true)));
-    });
-    if (free) return port;
-  }
+  const holder = spawn("python3", [PORTS], { stdio: ["pipe", "pipe", "inherit"] });
+  const [said] = await once(holder.stdout, "data");
+  holder.unref();
+  return Number(said);
 }
 
 /* Waits until `question` gives something true; what it gave. */
