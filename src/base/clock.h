@@ -16,6 +16,7 @@
 #define WEIR_CLOCK_H
 
 #include <stdint.h>
+#include <time.h>
 
 /* Now, by the fast way where there is one. */
 int64_t weir__clock_us(void);
@@ -23,6 +24,19 @@ int64_t weir__clock_us(void);
 int64_t weir__clock_real_us(void);
 /* Whether the fast way is in use. */
 int weir__clock_is_fast(void);
+/* CLOCK_MONOTONIC: for deadlines and for how long something took. */
+static inline int64_t weir__mono_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static inline int64_t weir__mono_us(void)
+{
+    return weir__mono_ns() / 1000;
+}
+
 /* Sleeps at least that long; signals do not cut it short. */
 void weir__clock_sleep_us(int64_t microseconds);
 

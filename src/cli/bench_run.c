@@ -1,6 +1,7 @@
 /* See bench_run.h. */
 #include "cli/bench_run.h"
 
+#include "base/clock.h"
 #include "base/random.h"
 
 #include <pthread.h>
@@ -22,13 +23,6 @@ struct worker {
     int code;
     pthread_t thread;
 };
-
-static int64_t monotonic_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* Key number n as text; 8 hexadecimal digits tell all keys apart. */
 static void write_key(struct text_key *key, uint64_t n)
@@ -111,10 +105,10 @@ static void *work(void *context)
         [CLI_BENCH_RANDOM] = take_random,
         [CLI_BENCH_BATCH] = take_batch,
     };
-    int64_t start = monotonic_ns();
+    int64_t start = weir__mono_ns();
     do {
         worker->code = ways[worker->job->how](worker);
-        worker->spent_ns = monotonic_ns() - start;
+        worker->spent_ns = weir__mono_ns() - start;
     } while (worker->code == 0 && worker->spent_ns < worker->job->span_us * 1000);
     return NULL;
 }

@@ -5,20 +5,13 @@
 #ifndef WEIR_NET_H
 #define WEIR_NET_H
 
+#include "base/clock.h"
 #include "wire/url.h"
 
 #include <poll.h>
 #include <time.h>
 
 #define WEIR__WHY_SIZE 256 /* room for a reason, for people */
-
-/* Microseconds of a clock that is never set. */
-static inline int64_t weir__mono_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 struct weir__tls;
 

@@ -210,7 +210,7 @@ static bool batch_hold(struct server_batch *batch)
     size_t last = batch->count - 1;
     int64_t delay_us = batch->decided[last].delay_us;
     batch->asks[last].hold = false;
-    batch->due_us = server_monotonic_us() + delay_us;
+    batch->due_us = weir__mono_us() + delay_us;
     if (!server_held_push(batch))
         return false;
     batch->asks[last].held_us = delay_us;
@@ -274,7 +274,7 @@ bool server_batch_finish(struct server_conn *conn)
     if (open->count == 0)
         return true;
     assert(open->conn == conn);
-    open->began_us = server_monotonic_us();
+    open->began_us = weir__mono_us();
     if (conn->thread->server->remote || open->slow)
         return batch_send_away(conn, open);
     size_t before = open->count - 1;

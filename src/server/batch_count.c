@@ -205,6 +205,6 @@ void server_batch_count(const struct server_batch *batch)
                          ask->group ? &ask->group->requests[0] : &batch->simple[i],
                          &batch->decided[i]);
     }
-    uint64_t us = (uint64_t)weir__max(0, server_monotonic_us() - batch->began_us);
+    uint64_t us = (uint64_t)weir__max(0, weir__mono_us() - batch->began_us);
     server_histogram_record(&thread->counters->latency, us * 1000, batch->to - batch->from);
 }

@@ -287,10 +287,10 @@ void server_batch_run(struct server *server, struct server_batch *batch)
 
 bool server_batch_run_some(struct server *server, struct server_batch *batch)
 {
-    int64_t until_us = server_monotonic_us() + SERVER_ASKING_US;
+    int64_t until_us = weir__mono_us() + SERVER_ASKING_US;
     do
         batch->ran = run_next(server, batch, batch->ran);
-    while (batch->ran < batch->count && server_monotonic_us() < until_us);
+    while (batch->ran < batch->count && weir__mono_us() < until_us);
     return batch->ran == batch->count;
 }
 

@@ -13,6 +13,7 @@
 #ifndef WEIR_SERVER_CONN_H
 #define WEIR_SERVER_CONN_H
 
+#include "base/clock.h"
 #include "server/batch.h"
 
 #include <netinet/in.h>
@@ -151,7 +152,6 @@ const struct server_protocol_ops *server_tell_apart(const char *data, size_t len
 int server_thread_start(struct server *server, int index, weir_error *err);
 void server_thread_join(struct server_thread *thread);
 void server_thread_wake(struct server_thread *thread);
-int64_t server_monotonic_us(void);
 
 /* ---- accept.c, conn.c, output.c ---- */
 

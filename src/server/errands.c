@@ -67,7 +67,7 @@ void server_look_at_log(const struct server *it, bool last)
         return;
     server_access_log_state(it->access_log, &state);
     uint64_t lost = state.dropped + state.failed;
-    int64_t now = server_monotonic_us();
+    int64_t now = weir__mono_us();
     if (lost == told || (!last && told_us && now - told_us < LOST_LINES_US))
         return;
     server_tell("access log %s: %llu line%s lost: %s", it->config.access_log,

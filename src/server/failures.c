@@ -104,7 +104,7 @@ static int64_t failure_delay(struct server_failures *failures, const struct serv
 static void note_failure(struct server_conn *conn)
 {
     struct server *server = conn->thread->server;
-    int64_t now_us = server_monotonic_us();
+    int64_t now_us = weir__mono_us();
     uint64_t said;
     int64_t delay = failure_delay(server->failures, conn, now_us, &said);
     if (said > 0)

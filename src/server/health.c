@@ -5,6 +5,8 @@
  */
 #include "server/server.h"
 
+#include "base/clock.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -26,9 +28,7 @@ struct server_health {
 
 static int64_t health_now_s(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec;
+    return weir__mono_us() / 1000000;
 }
 
 /* What it said last, unless it is silent for long now, whatever its deadline is. */

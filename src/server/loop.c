@@ -20,13 +20,6 @@
 #define WAIT_DRAINING_MS 50
 #define PORTION 64 /* answers that are due, or back, between two looks at events */
 
-int64_t server_monotonic_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 void server_thread_wake(struct server_thread *thread)
 {
     uint64_t one = 1;
@@ -85,7 +78,7 @@ static void answer_early(struct server_thread *thread)
 {
     struct server_batch *batch;
     while ((batch = server_held_pop(thread, INT64_MAX))) {
-        server_held_hurry(batch, server_monotonic_us());
+        server_held_hurry(batch, weir__mono_us());
         server_batch_back(batch);
     }
 }
@@ -97,7 +90,7 @@ static int wait_ms(const struct server_thread *thread)
         return 0;
     if (thread->held_count == 0)
         return (int)most;
-    int64_t us = thread->held[0]->due_us - server_monotonic_us();
+    int64_t us = thread->held[0]->due_us - weir__mono_us();
     return us <= 0 ? 0 : (int)weir__min(most, weir__div_up(us, 1000));
 }
 
@@ -143,7 +136,7 @@ static void sweep(struct server_thread *thread)
 static void turn(struct server_thread *thread)
 {
     struct server *server = thread->server;
-    thread->now_us = server_monotonic_us();
+    thread->now_us = weir__mono_us();
     server_top_advance(thread->top, weir__clock_us());
     struct server_rules *rules = server_rules_newest(server, thread->rules);
     if (WEIR__UNLIKELY(rules != thread->rules))
@@ -268,7 +261,7 @@ int server_thread_start(struct server *server, int index, weir_error *err)
     if (server->access_log)
         thread->log = server_access_log_thread(server->access_log, (size_t)index);
     thread->accepting = true;
-    thread->now_us = thread->swept_us = server_monotonic_us();
+    thread->now_us = thread->swept_us = weir__mono_us();
     int code = begin(thread, err);
     if (code == 0 && pthread_create(&thread->thread, NULL, run, thread))
         code = weir__fail(err, WEIR_ESYSTEM, 0, "no thread: %s", strerror(errno));

@@ -260,7 +260,7 @@ static void tell_ready(void)
 static bool wait_for_signal(const sigset_t *signals, int64_t until, bool (*done)(void))
 {
     struct timespec moment = {.tv_nsec = 20000000};
-    while (!done() && server_monotonic_us() < until) {
+    while (!done() && weir__mono_us() < until) {
         int got = sigtimedwait(signals, NULL, &moment);
         if (got == SIGTERM || got == SIGINT)
             return true;
@@ -286,7 +286,7 @@ static void drain(const sigset_t *signals)
     if (!atomic_load(&server.handed_over)) { /* else the service goes on */
         server_notify("STOPPING=1");
         int64_t delay = server.config.shutdown_delay_us;
-        if (delay > 0 && wait_for_signal(signals, server_monotonic_us() + delay, never))
+        if (delay > 0 && wait_for_signal(signals, weir__mono_us() + delay, never))
             return;
     }
     atomic_store(&server.draining, true);
@@ -294,7 +294,7 @@ static void drain(const sigset_t *signals)
         server_thread_wake(server.threads[i]);
     server_demo_stop();
     server_workers_drain(server.workers);
-    wait_for_signal(signals, server_monotonic_us() + server.config.drain_timeout_us, all_gone);
+    wait_for_signal(signals, weir__mono_us() + server.config.drain_timeout_us, all_gone);
 }
 
 /* One signal that came; true: stop. */
@@ -323,7 +323,7 @@ static bool handle_signal(int number, char *const *argv)
 
 static void serve(const sigset_t *signals, char *const *argv)
 {
-    int64_t ticked = server_monotonic_us();
+    int64_t ticked = weir__mono_us();
     int told = signalfd(-1, signals, SFD_NONBLOCK | SFD_CLOEXEC);
     for (bool over = told < 0; !over;) {
         struct pollfd wait[] = {{.fd = told, .events = POLLIN},
@@ -337,7 +337,7 @@ static void serve(const sigset_t *signals, char *const *argv)
             over = true;
         }
         server_look_after_successor();
-        if (server_monotonic_us() - ticked < 1000000)
+        if (weir__mono_us() - ticked < 1000000)
             continue;
         ticked += 1000000;
         server_metrics_tick(server.metrics, weir__clock_us());

@@ -29,7 +29,7 @@ struct server_store_watch {
 static void watch_tell_down(struct server_store_watch *watch, const struct weir__remote_look *look)
 {
     watch->down = true;
-    watch->down_us = server_monotonic_us();
+    watch->down_us = weir__mono_us();
     server_tell("the store %s: %s; meanwhile %s",
                 look->reached ? "does not decide" : "cannot be reached", look->why, look->standin);
 }
@@ -38,7 +38,7 @@ static void watch_tell_up(struct server_store_watch *watch, const struct weir__r
 {
     char room[64];
     struct weir__buffer lasted = weir__buffer_over(room, sizeof room);
-    int64_t us = server_monotonic_us() - watch->down_us;
+    int64_t us = weir__mono_us() - watch->down_us;
     weir__put_duration(&lasted, weir__max(us - us % 1000, 1000), false);
     watch->down = false;
     server_tell("the store decides again, after %s; requests decided meanwhile (%s): %llu", room,

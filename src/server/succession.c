@@ -42,7 +42,7 @@ void server_hand_over(char *const *argv)
     }
     successor.pid = pid;
     successor.ended = false;
-    successor.until_us = server_monotonic_us() + SUCCESSOR_US;
+    successor.until_us = weir__mono_us() + SUCCESSOR_US;
     server_tell("SIGUSR2: process %d is started from %s", pid, server_program());
 }
 
@@ -76,7 +76,7 @@ int server_successor_says(void)
 
 void server_look_after_successor(void)
 {
-    if (successor.pid == 0 || server_monotonic_us() < successor.until_us)
+    if (successor.pid == 0 || weir__mono_us() < successor.until_us)
         return;
     server_tell("process %d is not ready after %d s and is killed; this process goes on",
                 successor.pid, (int)(SUCCESSOR_US / 1000000));

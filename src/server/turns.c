@@ -21,13 +21,13 @@
 
 void server_turn_begin(struct server_thread *thread, bool queued)
 {
-    thread->turn_us = server_monotonic_us();
+    thread->turn_us = weir__mono_us();
     thread->turn_until_us = thread->turn_us + (queued ? TURN_US : EVENT_US);
 }
 
 void server_turn_end(struct server_conn *conn, bool rest)
 {
-    bool much = conn->queued || server_monotonic_us() - conn->thread->turn_us >= MUCH_US;
+    bool much = conn->queued || weir__mono_us() - conn->thread->turn_us >= MUCH_US;
     conn->bulk = much || (rest && conn->bulk);
 }
 
@@ -56,7 +56,7 @@ static bool turn_is_wanted(struct server_conn *conn, int64_t now_us)
 
 bool server_turn_is_over(struct server_conn *conn)
 {
-    int64_t now_us = server_monotonic_us();
+    int64_t now_us = weir__mono_us();
     if (now_us < conn->thread->turn_until_us)
         return false;
     if (turn_is_wanted(conn, now_us)) {
@@ -100,13 +100,13 @@ void server_turn_leave(struct server_conn *conn)
 
 void server_turn_next(struct server_thread *thread)
 {
-    int64_t until_us = thread->queue_first ? server_monotonic_us() + TURN_US : 0;
+    int64_t until_us = thread->queue_first ? weir__mono_us() + TURN_US : 0;
     struct server_conn *conn;
     while ((conn = thread->queue_first)) {
         server_turn_leave(conn);
         assert(!conn->dead);
         server_conn_turn(conn);
-        if (server_monotonic_us() + MUCH_US >= until_us)
+        if (weir__mono_us() + MUCH_US >= until_us)
             break;
     }
 }

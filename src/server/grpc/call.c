@@ -164,18 +164,11 @@ void server_grpc_give_up(struct server_ask *ask)
     call->code = weir__fail(&call->error, WEIR_EUNREACHABLE, 0, "the server stops; ask another");
 }
 
-static uint64_t monotonic_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 void server_grpc_decide(struct server_conn *conn, struct server_grpc_call *call)
 {
-    uint64_t began = monotonic_ns();
+    int64_t began = weir__mono_ns();
     call->code = server_rls_take(conn->thread->server->store, &call->plan, &call->error);
-    server_histogram_record(&conn->thread->counters->latency, monotonic_ns() - began, 1);
+    server_histogram_record(&conn->thread->counters->latency, (uint64_t)(weir__mono_ns() - began), 1);
 }
 
 /* ---- counting ---- */

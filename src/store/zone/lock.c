@@ -96,13 +96,6 @@ static int robust_wait(pthread_mutex_t *mutex, int64_t most_us)
     return code;
 }
 
-static int64_t monotonic_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 void weir__zone_be_patient(struct weir__zone *zone, int64_t us)
 {
     zone->patience_us = us;
@@ -111,7 +104,7 @@ void weir__zone_be_patient(struct weir__zone *zone, int64_t us)
 bool weir__zone_is_held(struct weir__zone *zone)
 {
     int64_t until = atomic_load_explicit(&zone->held_until_us, memory_order_relaxed);
-    return until > 0 && monotonic_us() < until;
+    return until > 0 && weir__mono_us() < until;
 }
 
 /* Somebody else has it. Only the first one to find it held waits in full. */
@@ -123,7 +116,7 @@ static int lock_contended(struct weir__zone *zone, pthread_mutex_t *mutex)
     int code = robust_wait(mutex, held ? HELD_PATIENCE_US : zone->patience_us);
     if (code == ETIMEDOUT || code == EBUSY) {
         if (!held)
-            atomic_store(&zone->held_until_us, monotonic_us() + HELD_US);
+            atomic_store(&zone->held_until_us, weir__mono_us() + HELD_US);
         return EBUSY;
     }
     return code;
