@@ -75,7 +75,7 @@ static uint64_t run_text_allowed(uint64_t seed, uint64_t ops)
     uint64_t n = 0;
     (void)seed;
     for (uint64_t i = 0; i < ops; i++)
-        n += take(hot, weir_bytes(names[0], KEY_LEN), plenty);
+        n += take(hot, weir_key_bytes(names[0], KEY_LEN), plenty);
     return n;
 }
 
@@ -84,7 +84,7 @@ static uint64_t run_text_denied(uint64_t seed, uint64_t ops)
     uint64_t n = 0;
     (void)seed;
     for (uint64_t i = 0; i < ops; i++)
-        n += take(hot, weir_bytes(names[0], KEY_LEN), tiny);
+        n += take(hot, weir_key_bytes(names[0], KEY_LEN), tiny);
     return n;
 }
 
@@ -101,7 +101,7 @@ static uint64_t run_million(uint64_t seed, uint64_t ops)
 {
     uint64_t n = 0;
     for (uint64_t i = 0; i < ops; i++)
-        n += take(million, weir_bytes(pick(&seed), KEY_LEN), user);
+        n += take(million, weir_key_bytes(pick(&seed), KEY_LEN), user);
     return n;
 }
 
@@ -113,7 +113,7 @@ static uint64_t run_million_batch(uint64_t seed, uint64_t ops)
         weir_request requests[BATCH];
         weir_decision decisions[BATCH];
         for (size_t i = 0; i < batch; i++)
-            requests[i] = weir_ask(weir_bytes(pick(&seed), KEY_LEN), user);
+            requests[i] = weir_request_make(weir_key_bytes(pick(&seed), KEY_LEN), user);
         if (weir_take_many(million, requests, batch, decisions))
             abort();
         for (size_t i = 0; i < batch; i++)
@@ -129,7 +129,7 @@ static uint64_t run_flood(uint64_t seed, uint64_t ops)
     uint64_t n = 0;
     for (uint64_t i = 0; i < ops; i++) {
         uint64_t key = xorshift(&seed);
-        n += take(full, weir_bytes(&key, sizeof key), slow);
+        n += take(full, weir_key_bytes(&key, sizeof key), slow);
     }
     return n;
 }
@@ -139,7 +139,7 @@ static uint64_t run_settled(uint64_t seed, uint64_t ops)
     uint64_t n = 0;
     for (uint64_t i = 0; i < ops; i++) {
         uint64_t key = (xorshift(&seed) >> 32) * FLOOD_KEYS >> 32;
-        n += take(full, weir_bytes(&key, sizeof key), slow);
+        n += take(full, weir_key_bytes(&key, sizeof key), slow);
     }
     return n;
 }
@@ -164,7 +164,7 @@ static int show_memory(void)
     weir_store *store = open_store("memory:399000000");
     weir_limit *limit = parse("token-bucket 10/h burst 1000");
     for (uint64_t key = 0; key < TEN_MILLION; key++)
-        take(store, weir_bytes(&key, sizeof key), limit);
+        take(store, weir_key_bytes(&key, sizeof key), limit);
     weir_zone_info info;
     if (weir_store_info(store, &info))
         return 1;
@@ -194,13 +194,13 @@ int main(int argc, char **argv)
     full = open_store("memory:8m");
     shared = open_store(url);
     shm_unlink(name); /* it lives on as long as we do */
-    hot_key = weir_key_hash(hot, weir_text("hot"), &hot_room);
-    shared_key = weir_key_hash(shared, weir_text("hot"), &shared_room);
+    hot_key = weir_key_hash(hot, weir_key_text("hot"), &hot_room);
+    shared_key = weir_key_hash(shared, weir_key_text("hot"), &shared_room);
     take(hot, hot_key, tiny);
-    take(hot, weir_bytes(names[0], KEY_LEN), tiny);
+    take(hot, weir_key_bytes(names[0], KEY_LEN), tiny);
     for (int i = 0; i < KEYS; i++)
-        take(million, weir_bytes(names[i], KEY_LEN), user);
+        take(million, weir_key_bytes(names[i], KEY_LEN), user);
     for (uint64_t key = 0; key < FLOOD_KEYS; key++)
-        take(full, weir_bytes(&key, sizeof key), slow);
+        take(full, weir_key_bytes(&key, sizeof key), slow);
     return serve(scenarios);
 }

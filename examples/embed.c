@@ -21,7 +21,7 @@ int main(void)
     }
     for (int i = 1; i <= 5; i++) {
         weir_decision d;
-        if (weir_take(store, weir_text("user:42"), limit, 1, &d))
+        if (weir_take(store, weir_key_text("user:42"), limit, 1, &d))
             return 1; /* a failure; "denied" is not one, it is in d.allowed */
         if (d.allowed)
             printf("request %d: allowed, %lld left\n", i, (long long)d.remaining);

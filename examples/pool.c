@@ -41,7 +41,7 @@ static uint64_t acquire(void)
 {
     for (;;) {
         weir_decision d;
-        if (weir_acquire(store, weir_text("backend"), limit, 1, &d))
+        if (weir_acquire(store, weir_key_text("backend"), limit, 1, &d))
             exit(1);
         if (d.allowed)
             return d.lease;
@@ -56,7 +56,7 @@ static void *worker(void *unused)
         call_backend();
         /* Work that may outlast its lease calls weir_renew() now and then. WEIR_ENOLEASE from either
          * means that the lease has lapsed and somebody else may have the slot. */
-        if (weir_release(store, weir_text("backend"), limit, lease))
+        if (weir_release(store, weir_key_text("backend"), limit, lease))
             exit(1);
     }
     return unused;
@@ -78,7 +78,7 @@ int main(void)
     }
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    if (weir_peek(store, weir_text("backend"), limit, 1, &d))
+    if (weir_peek(store, weir_key_text("backend"), limit, 1, &d))
         return 1;
     printf("%d jobs done by %d threads, at most %d at once\n", atomic_load(&done), THREADS,
            atomic_load(&most));

@@ -20,7 +20,7 @@ static int work(weir_store *store, const weir_limit *limit)
     int allowed = 0;
     for (int i = 0; i < TRIES; i++) {
         weir_decision d;
-        if (weir_take(store, weir_text("outgoing-mail"), limit, 1, &d))
+        if (weir_take(store, weir_key_text("outgoing-mail"), limit, 1, &d))
             exit(1);
         allowed += d.allowed;
     }

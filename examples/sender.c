@@ -28,7 +28,7 @@ int main(void)
         fprintf(stderr, "%s\n", err.message);
         return 1;
     }
-    weir_key peer = weir_text("smtp.example.com");
+    weir_key peer = weir_key_text("smtp.example.com");
 
     double start = now_ms();
     for (int i = 1; i <= 10; i++) {

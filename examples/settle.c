@@ -16,7 +16,7 @@ static weir_error err;
 static long long left(void)
 {
     weir_decision d;
-    if (weir_peek(store, weir_text("tenant:acme"), limit, 1, &d))
+    if (weir_peek(store, weir_key_text("tenant:acme"), limit, 1, &d))
         exit(1);
     return (long long)d.remaining;
 }
@@ -26,7 +26,7 @@ static void ask(long estimate, long actual)
 {
     weir_decision d;
     char receipt[WEIR_RECEIPT_SIZE];
-    if (weir_take(store, weir_text("tenant:acme"), limit, estimate, &d))
+    if (weir_take(store, weir_key_text("tenant:acme"), limit, estimate, &d))
         exit(1);
     if (!d.allowed) {
         printf("estimated %ld: denied, %lld left\n", estimate, (long long)d.remaining);
@@ -39,7 +39,7 @@ static void ask(long estimate, long actual)
 
     /* … the model answers … */
 
-    if (weir_settle(store, weir_text("tenant:acme"), limit, receipt, actual, &err)) {
+    if (weir_settle(store, weir_key_text("tenant:acme"), limit, receipt, actual, &err)) {
         fprintf(stderr, "%s\n", err.message);
         exit(1);
     }

@@ -168,7 +168,7 @@ static void check_given(const struct weir__policies *set, const char *a, const c
     for (size_t i = 0; i < weir__policies_count(set); i++) {
         const struct weir__policy *policy = weir__policies_at(set, i);
         struct weir__span name = {policy->name, strlen(policy->name)};
-        weir_key x = weir_text(a), y = weir_text(b);
+        weir_key x = weir_key_text(a), y = weir_key_text(b);
         if (weir__policies_plan(set, &name, NULL, &x, 1, &first, NULL) ||
             weir__policies_plan(set, &name, NULL, &y, 1, &second, NULL))
             continue;

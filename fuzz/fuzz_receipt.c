@@ -25,7 +25,7 @@ static const int64_t costs[] = {0, 1, 2, 100, 100001, WEIR_COST_MAX};
 static void check_answer(weir_store *store, const weir_limit *limit)
 {
     weir_decision rows[WEIR_LIMITS_MAX], folded;
-    weir_request request = {weir_text("k"), limit, 1, 0, rows, false};
+    weir_request request = {weir_key_text("k"), limit, 1, 0, rows, false};
     EXPECT(weir_peek_all(store, &request, 1, &folded) == 0, "peek fails");
     for (size_t i = 0; i < weir_limit_count(limit); i++)
         EXPECT(rows[i].remaining >= 0 && rows[i].reset_after_us >= 0 &&
@@ -37,7 +37,7 @@ static void check_answer(weir_store *store, const weir_limit *limit)
 static void settle(weir_store *store, const weir_limit *limit, const char *receipt, int64_t cost)
 {
     weir_error err = {0};
-    int code = weir_settle(store, weir_text("k"), limit, receipt, cost, &err);
+    int code = weir_settle(store, weir_key_text("k"), limit, receipt, cost, &err);
     EXPECT(code == 0 || code == WEIR_ERECEIPT || code == WEIR_EUNSUPPORTED, "code %d: %s", code,
            err.message);
     EXPECT(code == 0 || (err.code == code && err.message[0]), "no message");
@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     EXPECT(weir_store_open("memory:64k?large=50%", &store, &err) == 0, "%s", err.message);
     EXPECT(weir_limit_parse(text, &limit, &err) == 0, "%s", err.message);
     weir__virtual_clock_install(&clock, store);
-    EXPECT(weir_take(store, weir_text("k"), limit, 1, &decision) == 0, "take fails");
+    EXPECT(weir_take(store, weir_key_text("k"), limit, 1, &decision) == 0, "take fails");
     clock.now_us++;
     settle(store, limit, receipt, cost);
     check_answer(store, limit);

@@ -223,7 +223,7 @@ static void check_fold(const weir_decision *rows, size_t n, const weir_decision 
 static weir_decision peek(struct machine *m, const char *key, int64_t at, int64_t c, int64_t wait)
 {
     weir_decision rows[WEIR_LIMITS_MAX], folded;
-    weir_request request = {weir_text(key), m->limit, c, wait, rows, false};
+    weir_request request = {weir_key_text(key), m->limit, c, wait, rows, false};
     int64_t now = m->clock.now_us;
     m->clock.now_us = at;
     int code = weir_peek_all(m->store, &request, 1, &folded);
@@ -313,7 +313,7 @@ static void take(struct machine *m, bool acquire)
     if (acquire && weir__leased(m->limit) == m->limit->count)
         acquire = false;
     weir_decision before = peek(m, m->key, m->clock.now_us, c, wait);
-    weir_request request = {weir_text(m->key), m->limit, c, wait, rows, acquire};
+    weir_request request = {weir_key_text(m->key), m->limit, c, wait, rows, acquire};
     bool short_form = !acquire && wait == WEIR_WAIT_DEFAULT;
     int code = short_form ? weir_take(m->store, request.key, m->limit, c, &d)
                           : weir_take_all(m->store, &request, 1, &d);
@@ -342,7 +342,7 @@ static void settle(struct machine *m)
 {
     char receipt[WEIR_RECEIPT_SIZE];
     weir_receipt(&m->taken[fuzz_byte(&m->input) % KEPT], receipt);
-    int code = weir_settle(m->store, weir_text(m->key), m->limit, receipt, cost(m), NULL);
+    int code = weir_settle(m->store, weir_key_text(m->key), m->limit, receipt, cost(m), NULL);
     EXPECT(code == 0 || code == WEIR_EUNSUPPORTED || code == WEIR_EFULL || code == WEIR_ESETTLED,
            "settle: %s", weir_strerror(code));
     wrote(m);
@@ -352,12 +352,13 @@ static void change_lease(struct machine *m, bool renew)
 {
     uint64_t lease = m->leases[fuzz_byte(&m->input) % KEPT];
     bool leased = weir__leased(m->limit) < m->limit->count;
-    int code = (renew ? weir_renew : weir_release)(m->store, weir_text(m->key), m->limit, lease);
+    int code =
+        (renew ? weir_renew : weir_release)(m->store, weir_key_text(m->key), m->limit, lease);
     EXPECT(leased ? code == 0 || code == WEIR_ENOLEASE : code == WEIR_EUNSUPPORTED, "lease: %s",
            weir_strerror(code));
     wrote(m);
     if (code == 0 && !renew)
-        EXPECT(weir_release(m->store, weir_text(m->key), m->limit, lease) == WEIR_ENOLEASE,
+        EXPECT(weir_release(m->store, weir_key_text(m->key), m->limit, lease) == WEIR_ENOLEASE,
                "released twice");
 }
 
@@ -368,7 +369,7 @@ static void move_clock(struct machine *m, int64_t by)
 
 static void reset(struct machine *m)
 {
-    EXPECT(weir_reset(m->store, weir_text(m->key)) == 0, "reset");
+    EXPECT(weir_reset(m->store, weir_key_text(m->key)) == 0, "reset");
     weir_decision d = peek(m, m->key, m->clock.now_us, 1, WEIR_WAIT_DEFAULT);
     weir_decision fresh = peek(m, "fresh", m->clock.now_us, 1, WEIR_WAIT_DEFAULT);
     EXPECT(!memcmp(&d, &fresh, sizeof d), "after a reset %s", shown(&d));

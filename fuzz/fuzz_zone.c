@@ -62,7 +62,7 @@ static weir_store *store_over(const struct weir__zone *zone, struct weir__virtua
 static weir_key key_of(char *room, size_t i)
 {
     snprintf(room, 8, "k%zu", i);
-    return weir_text(room);
+    return weir_key_text(room);
 }
 
 static void fill(weir_store *store, struct weir__virtual_clock *clock)
@@ -205,7 +205,7 @@ static void crowd(weir_store *store)
     for (unsigned i = 0; i < CROWD_KEYS; i++) {
         snprintf(text, sizeof text, "new%u", i);
         weir_limit *limit = parsed[which[i % WEIR__COUNT(which)]];
-        expect_code(weir_take(store, weir_text(text), limit, 1, &d), "take");
+        expect_code(weir_take(store, weir_key_text(text), limit, 1, &d), "take");
     }
 }
 
@@ -218,7 +218,7 @@ static void many_limits(weir_store *store)
         weir_limit *limit = NULL;
         snprintf(text, sizeof text, "fixed-window 5/%uus", i);
         EXPECT(weir_limit_parse(text, &limit, NULL) == 0, "%s", text);
-        expect_code(weir_take(store, weir_text("many"), limit, 1, &d), "take");
+        expect_code(weir_take(store, weir_key_text("many"), limit, 1, &d), "take");
         weir_limit_free(limit);
     }
 }

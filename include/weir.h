@@ -8,7 +8,7 @@
  *     weir_decision d;
  *     if (weir_store_open("memory:64m", &store, NULL) ||
  *         weir_limit_parse("token-bucket 100/s burst 200", &limit, NULL) ||
- *         weir_take(store, weir_text("user:42"), limit, 1, &d))
+ *         weir_take(store, weir_key_text("user:42"), limit, 1, &d))
  *         return -1;
  *     if (d.allowed)
  *         serve();
@@ -162,16 +162,16 @@ typedef struct weir_hashed {
 } weir_hashed;
 
 /* Any bytes. */
-static inline weir_key weir_bytes(const void *data, size_t len)
+static inline weir_key weir_key_bytes(const void *data, size_t len)
 {
     weir_key key = {data, len};
     return key;
 }
 
 /* A NUL-terminated string. */
-static inline weir_key weir_text(const char *text)
+static inline weir_key weir_key_text(const char *text)
 {
-    return weir_bytes(text, __builtin_strlen(text));
+    return weir_key_bytes(text, __builtin_strlen(text));
 }
 
 /* Hashes a key once for this store, for hot paths: fills *room and returns the key that stands for
@@ -222,7 +222,7 @@ typedef struct weir_request {
 } weir_request;
 
 /* A request with the defaults: cost 1, default wait, no detail. */
-static inline weir_request weir_ask(weir_key key, const weir_limit *limit)
+static inline weir_request weir_request_make(weir_key key, const weir_limit *limit)
 {
     weir_request request = {key, limit, 1, WEIR_WAIT_DEFAULT, (weir_decision *)0, false};
     return request;
@@ -297,6 +297,23 @@ typedef struct weir_zone_info {
 WEIR_API WEIR_MUST_CHECK int weir_store_info(weir_store *store, weir_zone_info *ret);
 /* Checks every byte that can be checked; WEIR_EDAMAGED with the place in err. */
 WEIR_API WEIR_MUST_CHECK int weir_store_check(weir_store *store, weir_error *err);
+
+/* ---- short names ------------------------------------------------------------------------- */
+
+static inline weir_key weir_text(const char *text)
+{
+    return weir_key_text(text);
+}
+
+static inline weir_key weir_bytes(const void *data, size_t len)
+{
+    return weir_key_bytes(data, len);
+}
+
+static inline weir_request weir_ask(weir_key key, const weir_limit *limit)
+{
+    return weir_request_make(key, limit);
+}
 
 #ifdef __cplusplus
 }

@@ -85,7 +85,7 @@ static ngx_int_t charge_keep_key(ngx_pool_t *pool, weir_request *request)
     if (!copy)
         return NGX_ERROR;
     ngx_memcpy(copy, key.data, key.len);
-    request->key = weir_bytes(copy, key.len);
+    request->key = weir_key_bytes(copy, key.len);
     return NGX_OK;
 }
 

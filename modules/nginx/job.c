@@ -36,7 +36,7 @@ ngx_http_weir_job_t *ngx_http_weir_job_make(ngx_http_weir_store_t *store, enum w
         weir_request *request = &job->job.requests[i];
         weir_key key = weir__key_bytes(requests[i].key);
         *request = requests[i];
-        request->key = weir_bytes(memcpy(key_room, key.data, key.len), key.len);
+        request->key = weir_key_bytes(memcpy(key_room, key.data, key.len), key.len);
         request->limit = weir__limit_ref(requests[i].limit);
         request->detail = rows;
         job->turns[i] = (ngx_http_weir_turn_t){.job = job};

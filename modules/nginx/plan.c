@@ -46,7 +46,7 @@ static bool read_key(ngx_http_request_t *r, ngx_http_weir_limit_t *limit, weir_k
     }
     if (limit->key_fixed_len && key.len == limit->key_fixed_len)
         warn_bare(r, limit, &key);
-    *ret = weir_bytes(key.data, ngx_min(key.len, WEIR_KEY_MAX));
+    *ret = weir_key_bytes(key.data, ngx_min(key.len, WEIR_KEY_MAX));
     return key.len > 0;
 }
 
@@ -161,7 +161,7 @@ static ngx_int_t add(ngx_http_request_t *r, ngx_http_weir_limit_t *conf, ngx_htt
     weir_key key;
     if (is_exempt(r, conf) || !read_key(r, conf, &key))
         return NGX_OK;
-    *request = weir_ask(key, conf->limit);
+    *request = weir_request_make(key, conf->limit);
     request->wait_us = conf->wait_us;
     request->acquire = ask->verb == WEIR__VERB_ACQUIRE;
     if (conf->text) {

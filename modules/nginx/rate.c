@@ -122,7 +122,7 @@ static void give_up(struct rate *rate, int code)
 static int ask_for(struct rate *rate, int64_t most, int64_t wait_us, int64_t *ret_bytes,
                    weir_decision *ret)
 {
-    weir_request request = weir_ask(rate->key, rate->limit);
+    weir_request request = weir_request_make(rate->key, rate->limit);
     request.cost = ngx_min(rate->limit->rules[0].burst, most);
     request.wait_us = wait_us;
     int code = weir_take_all(rate->store, &request, 1, ret);
@@ -295,7 +295,7 @@ static ngx_int_t set_key(struct rate *rate, weir_key key)
     if (!own)
         return NGX_ERROR;
     ngx_memcpy(ngx_cpymem(own, key.data, len), mark, sizeof mark);
-    rate->key = weir_key_hash(rate->store, weir_bytes(own, len + sizeof mark), &rate->hashed);
+    rate->key = weir_key_hash(rate->store, weir_key_bytes(own, len + sizeof mark), &rate->hashed);
     return NGX_OK;
 }
 

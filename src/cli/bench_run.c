@@ -41,7 +41,7 @@ static uint64_t random_key(struct worker *worker)
 static int take_hot(struct worker *worker)
 {
     const struct cli_bench_job *job = worker->job;
-    weir_key key = weir_text(PREFIX "hot");
+    weir_key key = weir_key_text(PREFIX "hot");
     weir_hashed hashed;
     if (job->how == CLI_BENCH_HASHED)
         key = weir_key_hash(job->store, key, &hashed);
@@ -63,7 +63,7 @@ static int take_random(struct worker *worker)
     for (int i = 0; i < TAKES_A_LOOK; i++) {
         weir_decision decision;
         write_key(&text, random_key(worker));
-        int code = weir_take(job->store, weir_bytes(text.text, sizeof text.text), job->limit, 1,
+        int code = weir_take(job->store, weir_key_bytes(text.text, sizeof text.text), job->limit, 1,
                              &decision);
         if (code)
             return code;
@@ -81,7 +81,8 @@ static int take_batch(struct worker *worker)
     weir_decision decisions[CLI_BENCH_BATCH_MAX];
     for (size_t i = 0; i < job->batch; i++) {
         memcpy(texts[i].text, PREFIX, sizeof PREFIX - 1);
-        requests[i] = weir_ask(weir_bytes(texts[i].text, sizeof texts[i].text), job->limit);
+        requests[i] =
+            weir_request_make(weir_key_bytes(texts[i].text, sizeof texts[i].text), job->limit);
     }
     for (size_t done = 0; done < TAKES_A_LOOK; done += job->batch) {
         for (size_t i = 0; i < job->batch; i++)

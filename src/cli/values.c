@@ -134,7 +134,7 @@ int cli_read_key(const struct cli_call *call, const char *text, weir_key *ret)
         return cli_fail(call, CLI_USAGE,
                         "the key \"%s\" is %zu bytes long; a key is 1 to %d bytes: hash long ones",
                         cli_show(text, 40).text, len, WEIR_KEY_MAX);
-    *ret = weir_bytes(text, len);
+    *ret = weir_key_bytes(text, len);
     return CLI_OK;
 }
 

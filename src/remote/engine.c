@@ -240,7 +240,7 @@ static int settle(weir_store *store, weir_key key, const weir_limit *limit,
                   const struct weir__correction *correction)
 {
     struct weir__remote *remote = weir__remote_of(store);
-    weir_request request = weir_ask(key, limit);
+    weir_request request = weir_request_make(key, limit);
     struct weir__ask ask;
     int code = be_alive(remote);
     if (code)
@@ -255,7 +255,7 @@ static int change_lease(weir_store *store, weir_key key, const weir_limit *limit
                         uint64_t lease, enum weir__lease_verb verb, int64_t now)
 {
     struct weir__remote *remote = weir__remote_of(store);
-    weir_request request = weir_ask(key, limit);
+    weir_request request = weir_request_make(key, limit);
     struct weir__ask ask;
     int code = be_alive(remote);
     (void)i;
@@ -276,7 +276,7 @@ static int change_lease(weir_store *store, weir_key key, const weir_limit *limit
 static int reset(weir_store *store, weir_key key, int64_t now, bool *ret)
 {
     struct weir__remote *remote = weir__remote_of(store);
-    weir_request request = weir_ask(key, NULL);
+    weir_request request = weir_request_make(key, NULL);
     struct weir__ask ask;
     int code = be_alive(remote);
     if (code)
@@ -292,7 +292,7 @@ static int show(weir_store *store, weir_key key, int64_t now, struct weir__shown
                 size_t *ret_count)
 {
     struct weir__remote *remote = weir__remote_of(store);
-    weir_request request = weir_ask(key, NULL);
+    weir_request request = weir_request_make(key, NULL);
     struct weir__ask ask;
     int code = be_alive(remote);
     if (code)

@@ -49,7 +49,7 @@ static void pack_align(struct pack *pack)
 
 static weir_key pack_key(struct pack *pack, weir_key key)
 {
-    return weir_bytes(pack_bytes(pack, key.data, key.len), key.len);
+    return weir_key_bytes(pack_bytes(pack, key.data, key.len), key.len);
 }
 
 /* ---- groups ---- */

@@ -85,7 +85,7 @@ static void run_shadows(struct server *server, struct server_group *group, bool 
 {
     for (size_t i = 0; i < group->plan.shadow_count; i++) {
         const struct weir__planned *it = &group->plan.shadow[i];
-        weir_request request = weir_ask(it->key, it->limit);
+        weir_request request = weir_request_make(it->key, it->limit);
         request.cost = it->cost;
         request.detail = group->shadow_rows[i];
         int code = peek ? weir_peek_all(server->store, &request, 1, &group->shadows[i])

@@ -49,7 +49,8 @@ bool server_is_ready(const struct server *server)
 static bool can_decide(const struct server_health *health)
 {
     weir_decision decision = {0};
-    int code = weir_peek(health->store, weir_bytes("weir:health", 11), health->limit, 0, &decision);
+    int code =
+        weir_peek(health->store, weir_key_bytes("weir:health", 11), health->limit, 0, &decision);
     return code == WEIR_EFULL || (code == 0 && !decision.degraded);
 }
 

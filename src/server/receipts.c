@@ -34,7 +34,7 @@ int server_receipts_open(struct server *server, weir_error *err)
             "others that use this Redis, and by itself after a restart; give all of them the same "
             "secret");
     if (server->store->engine->hash) {
-        weir_key_hash(server->store, weir_text("weir: the secret of receipts"), &room);
+        weir_key_hash(server->store, weir_key_text("weir: the secret of receipts"), &room);
         memcpy(server->receipt_secret, room.hash, sizeof server->receipt_secret);
         return 0;
     }

@@ -23,7 +23,7 @@ static int play(weir_store *store, const weir_limit *limit, struct weir__edge *e
     for (int64_t i = 0; i < WEIR__EDGE_REQUESTS; i++) {
         weir_decision decision;
         clock.now_us = arrival_us(i);
-        int code = weir_take(store, weir_text("edge"), limit, 1, &decision);
+        int code = weir_take(store, weir_key_text("edge"), limit, 1, &decision);
         if (code)
             return weir__fail(err, code, 0, "%s", weir_strerror(code));
         struct weir__bin *bin = weir__timeline_bin(&edge->timeline, clock.now_us);

@@ -98,7 +98,7 @@ static int pour(weir_store *store, const weir_limit *limit, struct weir__flood *
     for (int64_t i = 0; i < flood->requests; i++) {
         clock.now_us = arrival_us(flood, i);
         weir_decision decision;
-        int code = weir_take(store, weir_text("flood"), limit, flood->cost, &decision);
+        int code = weir_take(store, weir_key_text("flood"), limit, flood->cost, &decision);
         if (code)
             return weir__fail(err, code, 0, "%s", weir_strerror(code));
         add(flood, clock.now_us, &decision);

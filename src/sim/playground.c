@@ -111,7 +111,7 @@ static int decide_all(struct run *run, const weir_limit *limit, weir_store *stor
                       struct outcome *ret)
 {
     struct weir__virtual_clock clock = {run->start_us};
-    weir_request request = weir_ask(weir_bytes(NULL, 0), limit);
+    weir_request request = weir_request_make(weir_key_bytes(NULL, 0), limit);
     request.cost = run->load->cost;
     request.wait_us = run->load->wait_us;
     weir__virtual_clock_install(&clock, store);
@@ -121,7 +121,7 @@ static int decide_all(struct run *run, const weir_limit *limit, weir_store *stor
         if (i % STOP_EVERY == 0 && run->stop && atomic_load(run->stop))
             return WEIR_EBUSY;
         clock.now_us = run->start_us + run->arrivals[i].at_us;
-        request.key = weir_bytes(&run->arrivals[i].key, sizeof run->arrivals[i].key);
+        request.key = weir_key_bytes(&run->arrivals[i].key, sizeof run->arrivals[i].key);
         int code = weir_take_all(store, &request, 1, &decision);
         if (code)
             return code;

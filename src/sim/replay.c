@@ -21,7 +21,7 @@ int weir__replay_run(const struct weir__replay *replay, const struct weir__trace
     for (uint64_t i = 1; (code = weir__trace_next(&reader, &arrival, err)) > 0; i++) {
         weir_decision decision;
         clock.now_us = arrival.time_us;
-        request.key = weir_bytes(arrival.key, arrival.key_len);
+        request.key = weir_key_bytes(arrival.key, arrival.key_len);
         request.cost = arrival.cost;
         code = weir_take_all(replay->store, &request, 1, &decision);
         if (code == 0 && decision.degraded) /* a stand-in's decisions are not what was asked for */

@@ -65,7 +65,7 @@ int weir__check_key(struct weir__span text, weir_key *ret, weir_error *err)
     if (text.len < 1 || text.len > WEIR_KEY_MAX)
         return weir__fail(err, WEIR_EINVAL, 0, "a key has 1 to %d bytes, this one has %zu",
                           WEIR_KEY_MAX, text.len);
-    *ret = weir_bytes(text.data, text.len);
+    *ret = weir_key_bytes(text.data, text.len);
     return 0;
 }
 

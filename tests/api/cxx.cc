@@ -65,7 +65,7 @@ static void verbs(weir_store *store, int64_t &now)
     Limit bucket = parse("token-bucket 10/s burst 2");
     weir_decision d{};
     std::string name = "user:42";
-    weir_key key = weir_bytes(name.data(), name.size());
+    weir_key key = weir_key_bytes(name.data(), name.size());
     check(weir_take(store, key, bucket.get(), 1, &d) == WEIR_OK && d.allowed && d.remaining == 1 &&
               d.time_us == now && d.charged == 1,
           "weir_take");
@@ -93,14 +93,14 @@ static void groups(weir_store *store)
 {
     Limit bucket = parse("token-bucket 10/s burst 2"), window = parse("fixed-window 3/m, sliding-log 1/m");
     weir_decision d{}, rows[2]{}, many[4]{};
-    weir_request both[] = {weir_ask(weir_text("a"), bucket.get()), weir_ask(weir_text("b"), window.get())};
+    weir_request both[] = {weir_request_make(weir_key_text("a"), bucket.get()), weir_request_make(weir_key_text("b"), window.get())};
     both[1].detail = rows;
     check(weir_take_all(store, both, 2, &d) == 0 && d.allowed && rows[1].remaining == 0, "weir_take_all");
     check(weir_take_all(store, both, 2, &d) == 0 && !d.allowed && d.binding == 2 && rows[0].remaining == 2,
           "denied by one, charged to none");
     check(weir_peek_all(store, both, 1, &d) == 0 && d.allowed && d.remaining == 1, "weir_peek_all");
-    weir_request three[] = {weir_ask(weir_text("c"), bucket.get()), weir_ask(weir_text("c"), bucket.get()),
-                            weir_ask(weir_text("c"), bucket.get())};
+    weir_request three[] = {weir_request_make(weir_key_text("c"), bucket.get()), weir_request_make(weir_key_text("c"), bucket.get()),
+                            weir_request_make(weir_key_text("c"), bucket.get())};
     check(weir_take_many(store, three, 3, many) == 0 && many[1].allowed && !many[2].allowed,
           "weir_take_many");
 }
@@ -111,7 +111,7 @@ static void settling(weir_store *store)
     weir_decision d{};
     weir_error err{};
     char receipt[WEIR_RECEIPT_SIZE];
-    weir_key key = weir_text("s");
+    weir_key key = weir_key_text("s");
     check(weir_take(store, key, window.get(), 40, &d) == 0 && d.remaining == 60, "an estimate");
     weir_receipt(&d, receipt);
     check(weir_settle(store, key, window.get(), receipt, 10, &err) == 0 &&

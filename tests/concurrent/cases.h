@@ -60,7 +60,7 @@ static inline int test_case_ask(weir_store *store, weir_key key, const struct te
 {
     if (it->wait_us == WEIR_WAIT_DEFAULT)
         return weir_take(store, key, limit, 1, ret);
-    weir_request request = weir_ask(key, limit);
+    weir_request request = weir_request_make(key, limit);
     request.wait_us = it->wait_us;
     return weir_take_all(store, &request, 1, ret);
 }

@@ -27,7 +27,7 @@ static void open_and_close(const char *url, _Atomic long *told)
     for (;;) {
         weir_store *store = test_open(url, NULL);
         weir_decision decision = {0};
-        if (weir_take(store, weir_text("key"), limit, 1, &decision) == 0 && decision.allowed)
+        if (weir_take(store, weir_key_text("key"), limit, 1, &decision) == 0 && decision.allowed)
             ++*told;
         weir_store_close(store);
     }
@@ -61,7 +61,7 @@ static void kill_at_random(enum test_kind kind, const char *url, _Atomic long *t
     *told = 0;
     if (!anew) {
         weir_store *store = test_open(url, NULL);
-        CHECK_INT(weir_reset(store, weir_text("key")), 0);
+        CHECK_INT(weir_reset(store, weir_key_text("key")), 0);
         weir_store_close(store);
     }
     fflush(stdout);

@@ -42,7 +42,7 @@ static void take(const char *key, const char *text, int64_t cost)
 {
     weir_limit *limit = test_limit(text);
     weir_decision decision;
-    int code = weir_take(store, weir_text(key), limit, cost, &decision);
+    int code = weir_take(store, weir_key_text(key), limit, cost, &decision);
     if (code || !decision.allowed)
         test_give_up(text, code ? weir_strerror(code) : "denied");
     if (!strcmp(key, "key"))
@@ -54,7 +54,7 @@ static void hold(int lease, const char *text, int64_t cost)
 {
     weir_limit *limit = test_limit(text);
     weir_decision decision;
-    if (weir_acquire(store, weir_text("key"), limit, cost, &decision) || !decision.allowed)
+    if (weir_acquire(store, weir_key_text("key"), limit, cost, &decision) || !decision.allowed)
         test_give_up(text, "cannot be held");
     leases[lease] = decision.lease;
     weir_limit_free(limit);

@@ -36,9 +36,10 @@ static size_t copy_count;
 
 static void act(const struct scenario *it, weir_limit *limit, weir_limit *other)
 {
-    weir_key key = weir_text("key");
+    weir_key key = weir_key_text("key");
     weir_decision decision = {0};
-    weir_request requests[2] = {weir_ask(key, limit), weir_ask(weir_text("other"), other)};
+    weir_request requests[2] = {weir_request_make(key, limit),
+                                weir_request_make(weir_key_text("other"), other)};
     uint64_t lease = leases[it->action.amount & 7];
     int code = 0;
     switch (it->action.verb) {
@@ -181,15 +182,15 @@ static void expect_room(const struct scenario *it)
     now -= SECOND;
     for (int i = 0; i < 64; i++) {
         snprintf(key, sizeof key, "row %d", i);
-        CHECK_INT(weir_reset(store, weir_text(key)), 0);
+        CHECK_INT(weir_reset(store, weir_key_text(key)), 0);
     }
     for (int i = 0; i < 400; i++) {
         snprintf(key, sizeof key, "log %d", i);
-        CHECK_INT(weir_reset(store, weir_text(key)), 0);
+        CHECK_INT(weir_reset(store, weir_key_text(key)), 0);
     }
-    CHECK_INT(weir_reset(store, weir_text("key")), 0);
-    CHECK_INT(weir_reset(store, weir_text("other")), 0);
-    CHECK_INT(weir_reset(store, weir_text("room")), 0);
+    CHECK_INT(weir_reset(store, weir_key_text("key")), 0);
+    CHECK_INT(weir_reset(store, weir_key_text("other")), 0);
+    CHECK_INT(weir_reset(store, weir_key_text("room")), 0);
     char what[256];
     uint64_t used = test_info(store).large_used;
     snprintf(what, sizeof what, "%s: %llu bytes of logs are lost", it->name,

@@ -71,7 +71,7 @@ static inline uint64_t worker_random(struct worker *worker, uint64_t below)
 static inline weir_key kind_key(char room[32], uint32_t generation, size_t kind, bool other)
 {
     snprintf(room, 32, "%u/%zu%s", generation, kind, other ? "/other" : "");
-    return weir_text(room);
+    return weir_key_text(room);
 }
 
 static inline void worker_expect(struct worker *worker, int code, bool expected)
@@ -103,7 +103,8 @@ static inline void worker_charge(struct worker *worker, uint32_t generation)
     weir_decision decision = {0};
     weir_request requests[2];
     for (int i = 0; i < 2; i++) {
-        requests[i] = weir_ask(kind_key(rooms[i], generation, kind, i == 1), worker->limits[kind]);
+        requests[i] =
+            weir_request_make(kind_key(rooms[i], generation, kind, i == 1), worker->limits[kind]);
         requests[i].cost = it->cost;
     }
     int code = it->group ? weir_take_all(worker->counted, requests, 2, &decision)
@@ -170,12 +171,12 @@ static inline void worker_disturb(struct worker *worker)
     for (int i = 0; i < 3; i++) {
         snprintf(rooms[i], sizeof rooms[i], "%d", (int)worker_random(worker, 500) * 3 + i);
         const weir_limit *limit = worker->odd[(limits + worker_random(worker, 30)) % 80];
-        requests[i] = weir_ask(weir_text(rooms[i]), limit);
+        requests[i] = weir_request_make(weir_key_text(rooms[i]), limit);
     }
     uint64_t what = worker_random(worker, 20);
     if (what == 0) {
         snprintf(room, sizeof room, "%d", (int)worker_random(worker, 1500));
-        worker_judge(worker, weir_reset(worker->small, weir_text(room)));
+        worker_judge(worker, weir_reset(worker->small, weir_key_text(room)));
     } else if (what < 5) {
         worker_judge(worker, weir_take_all(worker->small, requests, 3, &decision));
     } else {

@@ -34,7 +34,7 @@ static void ask(struct run *run, int phase, int number, int key)
     weir_hashed room;
     weir_decision decision;
     snprintf(text, sizeof text, "%s/%d/%d", run->it->limit, run->round, key);
-    weir_key name = weir_text(text);
+    weir_key name = weir_key_text(text);
     if (number % 2)
         name = weir_key_hash(run->store, name, &room);
     for (int i = 0; i < run->attempts; i++) {

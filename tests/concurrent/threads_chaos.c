@@ -48,7 +48,7 @@ static weir_limit *limit_number(int i)
 static weir_key key_number(char room[16], int key)
 {
     snprintf(room, 16, "key %d", key);
-    return weir_text(room);
+    return weir_key_text(room);
 }
 
 static void judge(struct job *job, int code)
@@ -83,7 +83,7 @@ static void take_group(struct hand *hand)
     weir_decision decision;
     for (int i = 0; i < 4; i++) {
         weir_key key = key_number(rooms[i], (int)hand_random(hand, KEYS));
-        requests[i] = weir_ask(key, job->limits[hand_random(hand, LIMITS)]);
+        requests[i] = weir_request_make(key, job->limits[hand_random(hand, LIMITS)]);
     }
     judge(job, weir_take_all(job->store, requests, 4, &decision));
 }

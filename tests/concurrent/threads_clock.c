@@ -44,7 +44,7 @@ static void ask(struct hand *hand)
     int64_t from;
     while ((from = weir__clock_real_us()) < job->until) {
         weir_decision decision = {0};
-        if (weir_take(job->store, weir_text("key"), job->limit, 1, &decision))
+        if (weir_take(job->store, weir_key_text("key"), job->limit, 1, &decision))
             job->failures++;
         if (!decision.allowed)
             continue;

@@ -23,7 +23,7 @@ struct job {
 static void forget(struct job *job)
 {
     for (int i = 0; i < KEYS; i++) {
-        CHECK_INT(weir_reset(job->store, weir_text(names[i])), 0);
+        CHECK_INT(weir_reset(job->store, weir_key_text(names[i])), 0);
         weir_limit_free(job->limits[i]);
         job->limits[i] = NULL;
         job->told[i] = 0;
@@ -55,7 +55,7 @@ static void take_groups(struct hand *hand)
             order[at] = i;
         }
         for (int i = 0; i < count; i++) {
-            requests[i] = weir_ask(weir_text(names[order[i]]), job->limits[order[i]]);
+            requests[i] = weir_request_make(weir_key_text(names[order[i]]), job->limits[order[i]]);
             requests[i].cost = 1 + (int64_t)hand_random(hand, 3);
         }
         weir_decision decision;
@@ -87,7 +87,7 @@ static void take_whole(struct hand *hand)
         weir_decision decision;
         for (int i = 0; i < KEYS; i++) {
             int key = (i * (hand->number % 2 ? 1 : KEYS - 1) + hand->number) % KEYS;
-            requests[i] = weir_ask(weir_text(names[key]), job->limits[key]);
+            requests[i] = weir_request_make(weir_key_text(names[key]), job->limits[key]);
         }
         if (weir_take_all(job->store, requests, KEYS, &decision))
             job->failures++;
@@ -119,7 +119,7 @@ static void take_batches(struct hand *hand)
         int keys[BATCH];
         for (int i = 0; i < BATCH; i++) {
             keys[i] = (int)hand_random(hand, KEYS);
-            requests[i] = weir_ask(weir_text(names[keys[i]]), job->limits[keys[i]]);
+            requests[i] = weir_request_make(weir_key_text(names[keys[i]]), job->limits[keys[i]]);
         }
         if (weir_take_many(job->store, requests, BATCH, decisions))
             job->failures++;
@@ -148,13 +148,14 @@ static void take_and_settle(struct hand *hand)
         int64_t actual = (int64_t)hand_random(hand, 20);
         char receipt[WEIR_RECEIPT_SIZE];
         weir_decision decision;
-        if (weir_take(job->store, weir_text(names[key]), job->limits[key], 10, &decision) ||
+        if (weir_take(job->store, weir_key_text(names[key]), job->limits[key], 10, &decision) ||
             !decision.allowed) {
             job->failures++;
             continue;
         }
         weir_receipt(&decision, receipt);
-        if (weir_settle(job->store, weir_text(names[key]), job->limits[key], receipt, actual, NULL))
+        if (weir_settle(job->store, weir_key_text(names[key]), job->limits[key], receipt, actual,
+                        NULL))
             job->failures++;
         job->told[key] += actual;
     }
@@ -182,7 +183,7 @@ static void test_settle(struct job *job, uint64_t seed)
 static void hold(struct hand *hand)
 {
     struct job *job = hand->job;
-    weir_key key = weir_text(names[0]);
+    weir_key key = weir_key_text(names[0]);
     uint64_t leases[4] = {0};
     long costs[4] = {0};
     for (int turn = 0; turn < job->turns; turn++) {
@@ -228,7 +229,7 @@ static void take_several(struct hand *hand)
     for (int turn = 0; turn < job->turns; turn++) {
         weir_decision decision = {0};
         int key = turn % KEYS;
-        if (weir_take(job->store, weir_text(names[key]), job->limits[key], 1, &decision))
+        if (weir_take(job->store, weir_key_text(names[key]), job->limits[key], 1, &decision))
             job->failures++;
         job->told[key] += decision.allowed;
     }

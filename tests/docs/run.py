@@ -75,7 +75,7 @@ int main(void)
     if (weir_store_open("memory:1m", &store, &err) ||
         weir_limit_parse("token-bucket 100/s burst 200", &limit, &err))
         return 1;
-    key = weir_text("user:42");
+    key = weir_key_text("user:42");
     int code = fragment();
     weir_limit_free(limit);
     weir_store_close(store);
@@ -460,7 +460,7 @@ def check_words():
     if not wanted("words"):
         return
     functions = set((ROOT / "tests/api/symbols.txt").read_text(encoding="ascii").split())
-    functions |= {"weir_text", "weir_bytes", "weir_ask"}
+    functions |= {"weir_key_text", "weir_key_bytes", "weir_request_make"}
     limits = ("token-bucket", "gcra", "leaky-bucket", "fixed-window", "sliding-log", "sliding-window",
               "sliding-counter", "smooth", "warmup", "concurrent", "burst", "stepped", "nodelay", "delay",
               "from-first", "precision", "burst-for", "over", "cold", "lease")

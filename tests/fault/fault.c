@@ -132,12 +132,12 @@ static int verbs(void)
     weir_decision decision;
     char receipt[WEIR_RECEIPT_SIZE];
     memset(&decision, 0, sizeof decision);
-    int code = weir_peek(store, weir_text("other"), limit, 1, &decision);
+    int code = weir_peek(store, weir_key_text("other"), limit, 1, &decision);
     if (code == 0)
-        code = weir_take(store, weir_text("other"), limit, 1, &decision);
+        code = weir_take(store, weir_key_text("other"), limit, 1, &decision);
     if (code == 0) {
         weir_receipt(&decision, receipt);
-        code = weir_settle(store, weir_text("other"), limit, receipt, 3, &err);
+        code = weir_settle(store, weir_key_text("other"), limit, receipt, 3, &err);
     }
     return code;
 }
@@ -146,13 +146,13 @@ static int hold(void)
 {
     weir_decision decision;
     memset(&decision, 0, sizeof decision);
-    int code = weir_acquire(store, weir_text("held"), leases, 1, &decision);
+    int code = weir_acquire(store, weir_key_text("held"), leases, 1, &decision);
     touched = code && !is_untouched(&decision);
     set_message(code);
     if (code)
         return code;
-    code = weir_renew(store, weir_text("held"), leases, decision.lease);
-    return code ? code : weir_release(store, weir_text("held"), leases, decision.lease);
+    code = weir_renew(store, weir_key_text("held"), leases, decision.lease);
+    return code ? code : weir_release(store, weir_key_text("held"), leases, decision.lease);
 }
 
 static int check(void)

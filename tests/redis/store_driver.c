@@ -100,7 +100,7 @@ static void *work(void *context)
         else
             snprintf(key, sizeof key, "%s", crew->key);
         long start = now_us();
-        int code = weir_take(store, weir_text(key), crew->limit, 1, &d);
+        int code = weir_take(store, weir_key_text(key), crew->limit, 1, &d);
         long us = now_us() - start;
         add(&crew->recent, code, &d, us);
         add(&crew->total, code, &d, us);
@@ -166,7 +166,7 @@ static void take_many(long n, const char *key, weir_limit *limit)
     n = n < MANY_MAX ? n : MANY_MAX;
     for (long i = 0; i < n; i++) {
         snprintf(keys[i], sizeof keys[i], "%s:%ld", key, i);
-        requests[i] = weir_ask(weir_text(keys[i]), limit);
+        requests[i] = weir_request_make(weir_key_text(keys[i]), limit);
     }
     long start = now_us();
     int code = weir_take_many(store, requests, (size_t)n, rets);
@@ -195,7 +195,7 @@ static void ask(const char *verb, char **words, int n)
     weir_decision d = {0};
     size_t count = 0;
     for (int i = 0; i + 2 < n; i += 3) {
-        requests[count] = weir_ask(weir_text(words[i]), parse(words[i + 1]));
+        requests[count] = weir_request_make(weir_key_text(words[i]), parse(words[i + 1]));
         requests[count].cost = atoll(words[i + 2]);
         requests[count++].acquire = !strcmp(verb, "acquire");
     }
@@ -210,7 +210,7 @@ static void ask(const char *verb, char **words, int n)
 static void change(const char *verb, char **words)
 {
     weir_limit *limit = strcmp(verb, "reset") ? parse(words[1]) : NULL;
-    weir_key key = weir_text(words[0]);
+    weir_key key = weir_key_text(words[0]);
     long start = now_us();
     int code =
         !strcmp(verb, "reset")    ? weir_reset(store, key)

@@ -117,7 +117,7 @@ int main(void)
     weir_error err;
     if (weir_store_open("memory:1m", &store, &err) || weir_limit_parse("token-bucket 1/s", &limit, &err))
         return 1;
-    weir_request request = weir_ask(weir_text("k"), limit);
+    weir_request request = weir_request_make(weir_key_text("k"), limit);
     int code = weir_take_all(store, &request, 1, &d);
     weir_limit_free(limit);
     weir_store_close(store);

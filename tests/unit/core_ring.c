@@ -71,7 +71,7 @@ static void test_growth(const char *text)
         weir_decision got = {0}, expected;
         int64_t cost = (int64_t)(weir__random_next(&random) % 3);
         now += (int64_t)(weir__random_next(&random) % (i < 3000 ? 300 : 3000));
-        CHECK_INT(weir_take(store, weir_text("k"), limit, cost, &got), 0);
+        CHECK_INT(weir_take(store, weir_key_text("k"), limit, cost, &got), 0);
         expected = take(&rig, now, cost, DEFAULT);
         CHECK(!memcmp(&got, &expected, sizeof got));
     }

@@ -76,7 +76,7 @@ static void test_blank(enum weir__redis_fail fail, bool allowed)
     struct weir__standin standin = {fail, 1, NULL};
     weir_limit *limit = limit_of("token-bucket 10/s burst 20, fixed-window 5/m");
     weir_decision rows[2], ret;
-    weir_request request = weir_ask(weir_text("ann"), limit);
+    weir_request request = weir_request_make(weir_key_text("ann"), limit);
     request.detail = rows;
     for (int i = 0; i < 100; i++) {
         CHECK_INT(weir__standin_decide(&standin, &request, 1, WEIR__TAKE, NOW, &ret), 0);
@@ -111,7 +111,7 @@ static void test_local(weir_store *zone, int32_t n, int expected)
     char key[16];
     weir_decision row, ret;
     snprintf(key, sizeof key, "take:%d", n);
-    weir_request request = weir_ask(weir_text(key), limit);
+    weir_request request = weir_request_make(weir_key_text(key), limit);
     request.detail = &row;
     CHECK_INT(take_all(&standin, &request, &ret), expected);
     CHECK(!row.allowed && row.degraded);
@@ -132,8 +132,8 @@ static void test_leases(weir_store *zone, int32_t n, int expected)
     char text[16];
     weir_decision ret;
     snprintf(text, sizeof text, "slots:%d", n);
-    weir_key key = weir_text(text);
-    weir_request request = weir_ask(key, limit);
+    weir_key key = weir_key_text(text);
+    weir_request request = weir_request_make(key, limit);
     request.acquire = true;
     CHECK_INT(weir__standin_decide(&standin, &request, 1, WEIR__TAKE, NOW, &ret), 0);
     uint64_t lease = ret.lease;
@@ -151,7 +151,8 @@ static void test_group(weir_store *zone)
     struct weir__standin standin = {WEIR__FAIL_LOCAL, 2, zone};
     weir_limit *few = limit_of("fixed-window 4/366d"), *many = limit_of("sliding-log 10/366d");
     weir_decision rows[2], ret;
-    weir_request requests[] = {weir_ask(weir_text("few"), few), weir_ask(weir_text("many"), many)};
+    weir_request requests[] = {weir_request_make(weir_key_text("few"), few),
+                               weir_request_make(weir_key_text("many"), many)};
     requests[0].detail = &rows[0];
     requests[1].detail = &rows[1];
     for (int i = 0; i < 4; i++) {

@@ -361,8 +361,8 @@ static void test_zone(void)
     weir_decision decision;
     CHECK_INT(weir_store_open("memory:1m", &store, NULL), WEIR_OK);
     CHECK_INT(weir_limit_parse("token-bucket 5/s", &limit, NULL), WEIR_OK);
-    CHECK_INT(weir_take(store, weir_text("a"), limit, 1, &decision), WEIR_OK);
-    CHECK_INT(weir_take(store, weir_text("b"), limit, 1, &decision), WEIR_OK);
+    CHECK_INT(weir_take(store, weir_key_text("a"), limit, 1, &decision), WEIR_OK);
+    CHECK_INT(weir_take(store, weir_key_text("b"), limit, 1, &decision), WEIR_OK);
     struct server_metrics *const metrics = make(1, store);
     check_line(metrics, "weir_zone_bytes 1048576");
     check_line(metrics, "weir_zone_states 2");

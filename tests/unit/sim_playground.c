@@ -337,8 +337,8 @@ static int64_t plain_most(const char *text)
     weir__virtual_clock_install(&clock, store);
     for (size_t i = 0; i < arrived; i++) {
         weir_decision d;
-        weir_request request =
-            weir_ask(weir_bytes(&arrivals[i].key, sizeof arrivals[i].key), played.limits[0]);
+        weir_request request = weir_request_make(
+            weir_key_bytes(&arrivals[i].key, sizeof arrivals[i].key), played.limits[0]);
         request.cost = played.load.cost;
         request.wait_us = played.load.wait_us;
         clock.now_us = weir__load_start_us(&played.load) + arrivals[i].at_us;

@@ -16,13 +16,13 @@ static void test_bad_requests(void)
     static char big[WEIR_KEY_MAX + 1];
     weir_store *store = open_store();
     weir_limit *limit = test_limit("token-bucket 5/s"), *log = test_limit("sliding-log 5/s");
-    const weir_key key = weir_text("key");
+    const weir_key key = weir_key_text("key");
     const weir_request wrong[] = {
         {key, NULL, 1, 0, NULL, false},
-        {weir_bytes(NULL, 3), limit, 1, 0, NULL, false},
-        {weir_bytes("", 0), limit, 1, 0, NULL, false},
-        {weir_bytes(big, sizeof big), limit, 1, 0, NULL, false},
-        {weir_bytes(NULL, WEIR_HASHED), limit, 1, 0, NULL, false},
+        {weir_key_bytes(NULL, 3), limit, 1, 0, NULL, false},
+        {weir_key_bytes("", 0), limit, 1, 0, NULL, false},
+        {weir_key_bytes(big, sizeof big), limit, 1, 0, NULL, false},
+        {weir_key_bytes(NULL, WEIR_HASHED), limit, 1, 0, NULL, false},
         {key, limit, -1, 0, NULL, false},
         {key, limit, WEIR_COST_MAX + 1, 0, NULL, false},
         {key, limit, INT64_MIN, 0, NULL, false},
@@ -31,7 +31,7 @@ static void test_bad_requests(void)
     };
     weir_decision decision = {.limit = 42};
     for (size_t i = 0; i < COUNT(wrong); i++) {
-        weir_request pair[] = {weir_ask(weir_text("other"), log), wrong[i]};
+        weir_request pair[] = {weir_request_make(weir_key_text("other"), log), wrong[i]};
         CHECK_INT(weir_take_all(store, &wrong[i], 1, &decision), WEIR_EINVAL);
         CHECK_INT(weir_peek_all(store, &wrong[i], 1, &decision), WEIR_EINVAL);
         CHECK_INT(weir_take_all(store, pair, 2, &decision), WEIR_EINVAL);
@@ -50,11 +50,12 @@ static void test_bad_requests(void)
         }
     }
     CHECK_INT(weir_take_all(store, wrong, 0, &decision), WEIR_EINVAL);
-    weir_request seventeen[17], twice[] = {weir_ask(key, limit), weir_ask(key, limit)};
+    weir_request seventeen[17],
+        twice[] = {weir_request_make(key, limit), weir_request_make(key, limit)};
     char keys[17][16];
     for (int i = 0; i < 17; i++) {
         snprintf(keys[i], sizeof keys[i], "%d", i);
-        seventeen[i] = weir_ask(weir_text(keys[i]), limit);
+        seventeen[i] = weir_request_make(weir_key_text(keys[i]), limit);
     }
     CHECK_INT(weir_take_all(store, seventeen, 17, &decision), WEIR_EINVAL);
     CHECK_INT(weir_take_all(store, twice, 2, &decision), WEIR_ESHARED);
@@ -93,7 +94,7 @@ static void test_bad_settles(void)
                                            "w1-99999999999999999999-1"};
     weir_store *store = open_store();
     weir_limit *limit = test_limit("token-bucket 5/s"), *leases = test_limit("concurrent 5");
-    const weir_key key = weir_text("key");
+    const weir_key key = weir_key_text("key");
     weir_error err;
     for (size_t i = 0; i < COUNT(receipts); i++) {
         err = (weir_error){0};

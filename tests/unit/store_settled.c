@@ -22,7 +22,7 @@ static weir_store *open_store(const char *url)
 static int64_t left(weir_store *store, const weir_limit *limit)
 {
     weir_decision d;
-    CHECK_INT(weir_peek(store, weir_text("k"), limit, 0, &d), 0);
+    CHECK_INT(weir_peek(store, weir_key_text("k"), limit, 0, &d), 0);
     return d.remaining;
 }
 
@@ -31,21 +31,21 @@ static void take(weir_store *store, const weir_limit *limit, int64_t cost,
                  char ret[WEIR_RECEIPT_SIZE])
 {
     weir_decision d;
-    CHECK_INT(weir_take(store, weir_text("k"), limit, cost, &d), 0);
+    CHECK_INT(weir_take(store, weir_key_text("k"), limit, cost, &d), 0);
     CHECK(d.allowed);
     weir_receipt(&d, ret);
 }
 
 static int settle(weir_store *store, const weir_limit *limit, const char *receipt, int64_t actual)
 {
-    return weir_settle(store, weir_text("k"), limit, receipt, actual, NULL);
+    return weir_settle(store, weir_key_text("k"), limit, receipt, actual, NULL);
 }
 
 static void test_once(weir_store *store, const char *text)
 {
     weir_limit *limit = test_limit(text);
     char first[WEIR_RECEIPT_SIZE], second[WEIR_RECEIPT_SIZE];
-    CHECK_INT(weir_reset(store, weir_text("k")), 0);
+    CHECK_INT(weir_reset(store, weir_key_text("k")), 0);
     take(store, limit, 400, first);
     take(store, limit, 400, second); /* at the same time, of the same cost */
     CHECK_INT(settle(store, limit, first, 300), 0);
@@ -65,7 +65,7 @@ static void test_gone(weir_store *store)
 {
     weir_limit *limit = test_limit("token-bucket 1000/h");
     char first[WEIR_RECEIPT_SIZE], other[WEIR_RECEIPT_SIZE];
-    CHECK_INT(weir_reset(store, weir_text("k")), 0);
+    CHECK_INT(weir_reset(store, weir_key_text("k")), 0);
     take(store, limit, 400, first);
     CHECK_INT(settle(store, limit, first, 0), 0);
     take(store, limit, 400, other);
@@ -85,7 +85,7 @@ static void test_several(weir_store *store)
     weir_limit *bucket = test_limit("token-bucket 1000/h"),
                *window = test_limit("fixed-window 1000/d");
     char receipt[WEIR_RECEIPT_SIZE];
-    CHECK_INT(weir_reset(store, weir_text("k")), 0);
+    CHECK_INT(weir_reset(store, weir_key_text("k")), 0);
     take(store, pair, 400, receipt);
     CHECK_INT(settle(store, bucket, receipt, 100), 0);
     CHECK_INT(settle(store, pair, receipt, 100), 0); /* the window alone */
@@ -105,7 +105,7 @@ static void test_forgotten(weir_store *store)
     weir_limit *quick = test_limit("fixed-window 1000/s from-first"),
                *slow = test_limit("fixed-window 1000/d from-first");
     char receipt[WEIR_RECEIPT_SIZE];
-    CHECK_INT(weir_reset(store, weir_text("k")), 0);
+    CHECK_INT(weir_reset(store, weir_key_text("k")), 0);
     take(store, quick, 400, receipt);
     CHECK_INT(settle(store, quick, receipt, 300), 0);
     clock_us = T0 + 999999;
@@ -138,7 +138,7 @@ static void test_crowded(void)
         char name[16];
         weir_limit *other = test_limit_of("token-bucket %d/d", 2 + i);
         snprintf(name, sizeof name, "n%d", i);
-        CHECK_INT(weir_take(store, weir_text(name), other, 1, &d), 0);
+        CHECK_INT(weir_take(store, weir_key_text(name), other, 1, &d), 0);
         weir_limit_free(other);
     }
     CHECK_INT(settle(store, limit, receipt, 300), 0);
@@ -151,7 +151,7 @@ static void test_crowded(void)
         weir_limit *other = test_limit_of("fixed-window %d/h", 2 + i);
         char name[16];
         snprintf(name, sizeof name, "m%d", i);
-        CHECK_INT(weir_take(store, weir_text(name), other, 1, &d), 0);
+        CHECK_INT(weir_take(store, weir_key_text(name), other, 1, &d), 0);
         weir_limit_free(other);
         clock_us += SECOND;
         CHECK_INT(settle(store, limit, receipt, 300), WEIR_ESETTLED);
@@ -168,7 +168,7 @@ static void test_clock_runs_back(weir_store *store)
 {
     weir_limit *limit = test_limit("fixed-window 1000/30d from-first");
     char receipt[WEIR_RECEIPT_SIZE];
-    CHECK_INT(weir_reset(store, weir_text("k")), 0);
+    CHECK_INT(weir_reset(store, weir_key_text("k")), 0);
     clock_us = T0 + 5 * HOUR;
     take(store, limit, 400, receipt);
     CHECK_INT(settle(store, limit, receipt, 300), 0);
@@ -197,7 +197,7 @@ static void test_full(void)
         weir_decision d;
         char name[16];
         snprintf(name, sizeof name, "n%d", i);
-        CHECK_INT(weir_take(store, weir_text(name), limit, 1, &d), 0);
+        CHECK_INT(weir_take(store, weir_key_text(name), limit, 1, &d), 0);
         keys++;
     }
     CHECK_INT(weir_store_info(store, &info), 0);

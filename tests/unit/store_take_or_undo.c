@@ -78,7 +78,7 @@ static struct weir__taking open_parts(const char *a, const char *b, const char *
         doors[i] = (struct door){.base = {&door_engine, {test_clock_now, NULL, &now}}};
         doors[i].inner = test_open("memory:256k", &now);
         limits[i] = test_limit(texts[i]);
-        requests[i] = weir_ask(weir_text("k"), limits[i]);
+        requests[i] = weir_request_make(weir_key_text("k"), limits[i]);
         requests[i].detail = rows[i];
         parts[i] =
             (struct weir__part){.store = &doors[i].base, .requests = &requests[i], .count = 1};
@@ -246,7 +246,7 @@ static void test_requests(void)
     two[0] = requests[0];
     two[0].detail = first;
     two[0].cost = 3;
-    two[1] = weir_ask(weir_text("other"), limits[0]);
+    two[1] = weir_request_make(weir_key_text("other"), limits[0]);
     two[1].detail = second;
     two[1].cost = 2;
     parts[0].requests = two;
@@ -287,7 +287,7 @@ static void test_leases(void)
     CHECK_INT(doors[0].releases, 1);
     CHECK(!rows[0][0].lease && !parts[0].decision.lease);
     weir_decision after[2];
-    weir_request look = weir_ask(weir_text("k"), limits[0]);
+    weir_request look = weir_request_make(weir_key_text("k"), limits[0]);
     look.cost = 0;
     look.detail = after;
     weir_decision folded;

@@ -82,7 +82,7 @@ static inline weir_decision test_take(weir_store *store, const char *key, const 
                                       int64_t cost)
 {
     weir_decision decision = {0};
-    CHECK_INT(weir_take(store, weir_text(key), limit, cost, &decision), 0);
+    CHECK_INT(weir_take(store, weir_key_text(key), limit, cost, &decision), 0);
     return decision;
 }
 
@@ -90,7 +90,7 @@ static inline weir_decision test_peek(weir_store *store, const char *key, const 
                                       int64_t cost)
 {
     weir_decision decision = {0};
-    CHECK_INT(weir_peek(store, weir_text(key), limit, cost, &decision), 0);
+    CHECK_INT(weir_peek(store, weir_key_text(key), limit, cost, &decision), 0);
     return decision;
 }
 

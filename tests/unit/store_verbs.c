@@ -31,7 +31,8 @@ static void test_group(void)
     weir_limit *pair = test_limit("token-bucket 5/s burst 10, fixed-window 4/m");
     weir_limit *log = test_limit("sliding-log 3/h");
     weir_decision first[2], second[1], folded;
-    weir_request requests[] = {weir_ask(weir_text("a"), pair), weir_ask(weir_text("b"), log)};
+    weir_request requests[] = {weir_request_make(weir_key_text("a"), pair),
+                               weir_request_make(weir_key_text("b"), log)};
     requests[0].cost = 2;
     requests[0].detail = first;
     requests[1].detail = second;
@@ -73,7 +74,7 @@ static void test_peek_charges_nothing(void)
     weir_store *store = open_store();
     weir_limit *limit = test_limit("token-bucket 5/s burst 10, sliding-log 4/m");
     weir_decision rows[2], folded;
-    weir_request request = weir_ask(weir_text("key"), limit);
+    weir_request request = weir_request_make(weir_key_text("key"), limit);
     request.cost = 3;
     request.detail = rows;
     for (int i = 0; i < 3; i++) {
@@ -99,7 +100,8 @@ static void test_group_leases(void)
     weir_store *store = open_store();
     weir_limit *limit = test_limit("concurrent 2, fixed-window 9/m");
     weir_decision first[2], second[2], folded;
-    weir_request requests[] = {weir_ask(weir_text("a"), limit), weir_ask(weir_text("b"), limit)};
+    weir_request requests[] = {weir_request_make(weir_key_text("a"), limit),
+                               weir_request_make(weir_key_text("b"), limit)};
     requests[0].detail = first;
     requests[1].detail = second;
     requests[0].acquire = requests[1].acquire = true;
@@ -107,10 +109,10 @@ static void test_group_leases(void)
     CHECK(first[0].lease && second[0].lease && first[0].lease != second[0].lease);
     CHECK_INT(first[1].lease, 0);
     CHECK(folded.lease == first[0].lease);
-    CHECK_INT(weir_release(store, weir_text("a"), limit, second[0].lease), WEIR_ENOLEASE);
-    CHECK_INT(weir_release(store, weir_text("a"), limit, first[0].lease), 0);
-    CHECK_INT(weir_release(store, weir_text("a"), limit, first[0].lease), WEIR_ENOLEASE);
-    CHECK_INT(weir_renew(store, weir_text("b"), limit, second[0].lease), 0);
+    CHECK_INT(weir_release(store, weir_key_text("a"), limit, second[0].lease), WEIR_ENOLEASE);
+    CHECK_INT(weir_release(store, weir_key_text("a"), limit, first[0].lease), 0);
+    CHECK_INT(weir_release(store, weir_key_text("a"), limit, first[0].lease), WEIR_ENOLEASE);
+    CHECK_INT(weir_renew(store, weir_key_text("b"), limit, second[0].lease), 0);
     weir_limit_free(limit);
     weir_store_close(store);
 }
@@ -125,7 +127,7 @@ static void test_batch(void)
     weir_request requests[MANY];
     weir_decision decisions[MANY];
     for (int i = 0; i < MANY; i++)
-        requests[i] = weir_ask(weir_text("key"), limit);
+        requests[i] = weir_request_make(weir_key_text("key"), limit);
     readings = 0;
     CHECK_INT(weir_take_many(store, requests, MANY, decisions), 0);
     CHECK_INT(readings, 1);
@@ -136,7 +138,7 @@ static void test_batch(void)
     CHECK_INT(weir_take_many(store, requests, 0, decisions), 0);
 
     /* A bad one anywhere: nothing is decided. */
-    CHECK_INT(weir_reset(store, weir_text("key")), 0);
+    CHECK_INT(weir_reset(store, weir_key_text("key")), 0);
     memset(decisions, 7, sizeof decisions);
     weir_decision before = decisions[0];
     requests[MANY - 1].cost = -1;
@@ -146,7 +148,7 @@ static void test_batch(void)
 
     /* One without room: those before it are charged, it and those after it are not. */
     requests[MANY - 1].cost = 1;
-    requests[40] = weir_ask(weir_text("other"), never);
+    requests[40] = weir_request_make(weir_key_text("other"), never);
     CHECK_INT(weir_take_many(store, requests, MANY, decisions), WEIR_EFULL);
     for (int i = 0; i < MANY; i++)
         CHECK_INT(decisions[i].limit, i < 40 ? 60 : -1);
@@ -165,9 +167,10 @@ static void test_keys(void)
     weir_limit *limit = test_limit("fixed-window 9/m");
     weir_decision decision;
     weir_hashed rooms[2];
-    const weir_key keys[] = {weir_bytes("\0", 1),           weir_bytes("\0\0", 2),
-                             weir_bytes("a\0b", 3),         weir_bytes("a", 1),
-                             weir_bytes(big, WEIR_KEY_MAX), weir_bytes(big, WEIR_KEY_MAX - 1)};
+    const weir_key keys[] = {
+        weir_key_bytes("\0", 1),           weir_key_bytes("\0\0", 2),
+        weir_key_bytes("a\0b", 3),         weir_key_bytes("a", 1),
+        weir_key_bytes(big, WEIR_KEY_MAX), weir_key_bytes(big, WEIR_KEY_MAX - 1)};
     for (size_t i = 0; i < COUNT(keys); i++) { /* all different */
         weir_key hashed = weir_key_hash(store, keys[i], &rooms[0]);
         CHECK_INT(weir_take(store, keys[i], limit, 1, &decision), 0);
@@ -185,7 +188,7 @@ static void test_keys(void)
         CHECK_INT(test_info(store).keys, 0);
     }
     CHECK_INT(test_info(other).keys, COUNT(keys));
-    weir_key bad = weir_key_hash(store, weir_bytes(NULL, 0), &rooms[0]);
+    weir_key bad = weir_key_hash(store, weir_key_bytes(NULL, 0), &rooms[0]);
     CHECK_INT(weir_take(store, bad, limit, 1, &decision), WEIR_EINVAL);
     weir_limit_free(limit);
     weir_store_close(store);

@@ -35,7 +35,7 @@ static weir_decision wait_at(int line, const weir_limit *limit, int64_t cost, in
 {
     weir_decision decision = {0};
     char what[256];
-    int code = weir_wait(store, weir_text("key"), limit, cost, max_us, &decision);
+    int code = weir_wait(store, weir_key_text("key"), limit, cost, max_us, &decision);
     snprintf(what, sizeof what, "%s: code %d, allowed %d, at %lld us, expected %d at %lld us",
              weir_limit_text(limit), code, decision.allowed, (long long)(now - START), allowed,
              (long long)at_us);
@@ -174,10 +174,10 @@ static void test_bad_arguments(void)
     weir_limit *limit = test_limit("token-bucket 1/s");
     weir_decision decision = {.limit = 42};
     begin(count_and_sleep);
-    CHECK_INT(weir_wait(store, weir_text("key"), limit, 1, -1, &decision), WEIR_EINVAL);
-    CHECK_INT(weir_wait(store, weir_text("key"), limit, -1, 1, &decision), WEIR_EINVAL);
-    CHECK_INT(weir_wait(store, weir_text("key"), NULL, 1, 1, &decision), WEIR_EINVAL);
-    CHECK_INT(weir_wait(store, weir_text(""), limit, 1, 1, &decision), WEIR_EINVAL);
+    CHECK_INT(weir_wait(store, weir_key_text("key"), limit, 1, -1, &decision), WEIR_EINVAL);
+    CHECK_INT(weir_wait(store, weir_key_text("key"), limit, -1, 1, &decision), WEIR_EINVAL);
+    CHECK_INT(weir_wait(store, weir_key_text("key"), NULL, 1, 1, &decision), WEIR_EINVAL);
+    CHECK_INT(weir_wait(store, weir_key_text(""), limit, 1, 1, &decision), WEIR_EINVAL);
     CHECK_INT(decision.limit, 42);
     CHECK_INT(test_info(store).keys, 0);
     CHECK_INT(sleeps, 0);

@@ -105,7 +105,7 @@ static void ask_both(weir_store *kept, weir_store *evicting, const weir_limit *l
     weir_decision a = {0}, b = {0};
     snprintf(key, sizeof key, "key %d", (int)random_below(KEYS));
     int64_t verb = random_below(10), cost = random_below(5);
-    weir_request request = weir_ask(weir_text(key), limit);
+    weir_request request = weir_request_make(weir_key_text(key), limit);
     request.cost = cost;
     request.wait_us = random_below(3) ? WEIR_WAIT_DEFAULT : random_below(20) * SECOND;
     int (*decide)(weir_store *, const weir_request *, size_t, weir_decision *) =
@@ -120,8 +120,8 @@ static void ask_both(weir_store *kept, weir_store *evicting, const weir_limit *l
         return;
     weir_receipt(&a, receipt);
     int64_t actual = random_below(6);
-    CHECK_INT(weir_settle(kept, weir_text(key), limit, receipt, actual, NULL),
-              weir_settle(evicting, weir_text(key), limit, receipt, actual, NULL));
+    CHECK_INT(weir_settle(kept, weir_key_text(key), limit, receipt, actual, NULL),
+              weir_settle(evicting, weir_key_text(key), limit, receipt, actual, NULL));
 }
 
 static long run(int form, long steps)

@@ -231,11 +231,11 @@ static void test_reset(void)
         CHECK_INT(test_info(store).keys, 32 - (i == 0) * 16);
         if (i > 0) {
             name_key(key, "reset", i - 1);
-            CHECK_INT(weir_reset(store, weir_text(key)), 0);
+            CHECK_INT(weir_reset(store, weir_key_text(key)), 0);
             CHECK_INT(test_info(store).keys, 16);
         }
     }
-    CHECK_INT(weir_reset(store, weir_text("never seen")), 0);
+    CHECK_INT(weir_reset(store, weir_key_text("never seen")), 0);
     CHECK_INT(test_info(store).keys, 16);
     weir_limit_free(many);
     weir_store_close(store);

@@ -78,9 +78,9 @@ static void test_growth(void)
     }
     CHECK_INT(test_take(store, "big", big, 1).allowed, false);
     test_sound(store);
-    CHECK_INT(weir_reset(store, weir_text("big")), 0);
+    CHECK_INT(weir_reset(store, weir_key_text("big")), 0);
     for (long i = 0; i < 1000; i++)
-        CHECK_INT(weir_reset(store, weir_text(name_key("log", i))), 0);
+        CHECK_INT(weir_reset(store, weir_key_text(name_key("log", i))), 0);
     CHECK_INT(test_info(store).large_used, 0);
     weir_limit_free(small);
     weir_limit_free(big);
@@ -94,14 +94,14 @@ static void test_outgrown(void)
     weir_store *store = test_open("memory:64k?large=60%", &now);
     weir_limit *never = test_limit("sliding-log 100k/h"), *each = test_limit("sliding-log 500/h");
     weir_decision decision = {.limit = 42};
-    CHECK_INT(weir_take(store, weir_text("key"), never, 1, &decision), WEIR_EFULL);
-    CHECK_INT(weir_peek(store, weir_text("key"), never, 1, &decision), WEIR_EFULL);
+    CHECK_INT(weir_take(store, weir_key_text("key"), never, 1, &decision), WEIR_EFULL);
+    CHECK_INT(weir_peek(store, weir_key_text("key"), never, 1, &decision), WEIR_EFULL);
     CHECK_INT(decision.limit, 42);
     int code = 0, taken = 0;
     while (code == 0 && taken < 500) {
         weir_request requests[4];
         for (int i = 0; i < 4; i++)
-            requests[i] = weir_ask(weir_text(keys[i]), each);
+            requests[i] = weir_request_make(weir_key_text(keys[i]), each);
         code = weir_take_all(store, requests, 4, &decision);
         taken += code == 0;
         now++;
@@ -116,7 +116,7 @@ static void test_outgrown(void)
     weir_store_close(store);
     weir_store *without = test_open("memory:64k?large=0", &now);
     weir_limit *log = test_limit("sliding-log 1/h");
-    CHECK_INT(weir_take(without, weir_text("key"), log, 1, &decision), WEIR_EFULL);
+    CHECK_INT(weir_take(without, weir_key_text("key"), log, 1, &decision), WEIR_EFULL);
     weir_limit_free(log);
     weir_store_close(without);
 }
@@ -135,18 +135,18 @@ static void test_settle_when_full(void)
         test_take(store, name_key("full", i), limit, 1);
     uint64_t before = evicted_live(store), keys = test_info(store).keys;
     for (long i = 0; i < 100; i++)
-        CHECK_INT(weir_settle(store, weir_text(name_key("absent", i)), several, receipt, 1, NULL),
-                  0);
+        CHECK_INT(
+            weir_settle(store, weir_key_text(name_key("absent", i)), several, receipt, 1, NULL), 0);
     CHECK_INT(evicted_live(store), before);
     CHECK_INT(test_info(store).keys, keys);
     for (long i = 0; i < 300; i++) {
         const char *key = name_key("charged", i);
         weir_decision rows[5], taken;
-        weir_request request = weir_ask(weir_text(key), several);
+        weir_request request = weir_request_make(weir_key_text(key), several);
         request.detail = rows;
         CHECK_INT(weir_take_all(store, &request, 1, &taken), 0);
         weir_receipt(&taken, receipt);
-        CHECK_INT(weir_settle(store, weir_text(key), several, receipt, 4, NULL), 0);
+        CHECK_INT(weir_settle(store, weir_key_text(key), several, receipt, 4, NULL), 0);
         request.cost = 0;
         CHECK_INT(weir_peek_all(store, &request, 1, &taken), 0);
         for (int row = 0; row < 5; row++)
@@ -169,14 +169,15 @@ static void test_churn(void)
         uint64_t what = weir__random_next(&chance) % 400;
         weir_decision decision;
         if (what == 0)
-            CHECK_INT(weir_reset(store, weir_text(key)), 0);
+            CHECK_INT(weir_reset(store, weir_key_text(key)), 0);
         else
-            CHECK_INT(weir_take(store, weir_text(key), what % 2 ? limit : leases, 1, &decision), 0);
+            CHECK_INT(weir_take(store, weir_key_text(key), what % 2 ? limit : leases, 1, &decision),
+                      0);
         now += 1000;
     }
     test_sound(store);
     for (long i = 0; i < 40; i++)
-        CHECK_INT(weir_reset(store, weir_text(name_key("churn", i))), 0);
+        CHECK_INT(weir_reset(store, weir_key_text(name_key("churn", i))), 0);
     CHECK_INT(test_info(store).large_used, 0);
     CHECK_INT(test_info(store).keys, 0);
     weir_limit_free(limit);

@@ -20,7 +20,7 @@ static int take_number(weir_store *store, int i, const char *period, weir_decisi
     char key[32];
     snprintf(key, sizeof key, "key %d", i);
     weir_limit *limit = limit_number(i, period);
-    int code = weir_take(store, weir_text(key), limit, 1, ret);
+    int code = weir_take(store, weir_key_text(key), limit, 1, ret);
     weir_limit_free(limit);
     return code;
 }
@@ -40,8 +40,8 @@ static void test_rows(const char *url, int rows)
         CHECK_INT(take_number(store, i, "h", &decision), 0);
     CHECK_INT(test_info(store).limits, rows);
     CHECK_INT(sweeps(store), 0);
-    CHECK_INT(weir_take(store, weir_text("busy"), busy, 1, &decision), 0);
-    CHECK_INT(weir_take(store, weir_text("busier"), busy, 1, &decision),
+    CHECK_INT(weir_take(store, weir_key_text("busy"), busy, 1, &decision), 0);
+    CHECK_INT(weir_take(store, weir_key_text("busier"), busy, 1, &decision),
               0); /* more than the others */
     CHECK_INT(sweeps(store), 1);
     int freed = rows / 8 + 1;
@@ -52,20 +52,20 @@ static void test_rows(const char *url, int rows)
     CHECK_INT(sweeps(store), 1);
     decision.limit = 42;
     now += SECOND - 1;
-    CHECK_INT(weir_take(store, weir_text("extra"), extra, 1, &decision), WEIR_EFULL);
-    CHECK_INT(weir_peek(store, weir_text("extra"), extra, 1, &decision), WEIR_EFULL);
-    CHECK_INT(weir_take(store, weir_text("extra"), several, 1, &decision), WEIR_EFULL);
+    CHECK_INT(weir_take(store, weir_key_text("extra"), extra, 1, &decision), WEIR_EFULL);
+    CHECK_INT(weir_peek(store, weir_key_text("extra"), extra, 1, &decision), WEIR_EFULL);
+    CHECK_INT(weir_take(store, weir_key_text("extra"), several, 1, &decision), WEIR_EFULL);
     CHECK_INT(decision.limit, 42);
     CHECK_INT(test_peek(store, "busy", busy, 0).remaining, 99);
     now++;
-    CHECK_INT(weir_take(store, weir_text("extra"), extra, 1, &decision), 0);
+    CHECK_INT(weir_take(store, weir_key_text("extra"), extra, 1, &decision), 0);
     CHECK_INT(sweeps(store), 2);
     CHECK_INT(test_info(store).evicted_unused, 2 * freed);
     CHECK_INT(test_peek(store, "busy", busy, 0).remaining, 99); /* the fewest states go first */
     CHECK_INT(test_peek(store, "busier", busy, 0).remaining, 99);
     now += 2 * HOUR;
-    CHECK_INT(weir_take(store, weir_text("extra"), extra, 1, &decision), 0);
-    CHECK_INT(weir_take(store, weir_text("extra"), several, 1, &decision), 0);
+    CHECK_INT(weir_take(store, weir_key_text("extra"), extra, 1, &decision), 0);
+    CHECK_INT(weir_take(store, weir_key_text("extra"), several, 1, &decision), 0);
     test_sound(store);
     weir_limit_free(busy);
     weir_limit_free(extra);
@@ -82,7 +82,7 @@ static void test_passing_limits(void)
     int full = 0;
     for (int i = 0; i < 3000; i++) {
         full += take_number(store, i, "s", &decision) == WEIR_EFULL;
-        CHECK_INT(weir_take(store, weir_text("held"), held, 1, &decision), 0);
+        CHECK_INT(weir_take(store, weir_key_text("held"), held, 1, &decision), 0);
         now += SECOND / 4;
     }
     CHECK_INT(full, 0);
@@ -108,7 +108,7 @@ static void test_old_hint(void)
         weir_limit *other = test_limit_of("fixed-window %d/d", 5 + i);
         char key[32];
         snprintf(key, sizeof key, "other %d", i);
-        CHECK_INT(weir_take(store, weir_text(key), other, 1, &decision), 0);
+        CHECK_INT(weir_take(store, weir_key_text(key), other, 1, &decision), 0);
         weir_limit_free(other);
     }
     CHECK_INT(sweeps(store), 1);
@@ -177,20 +177,20 @@ static void test_reserved(void)
     }
     now -= SECOND; /* no sweep is due */
     for (int i = 0; i < 10; i++)
-        CHECK_INT(weir_take(store, weir_text("own"), limits[i], 1, &decision), 0);
+        CHECK_INT(weir_take(store, weir_key_text("own"), limits[i], 1, &decision), 0);
     CHECK_INT(weir__store_reserve(store, limits, ROWS, &err), 0); /* all there are */
     for (int i = 0; i < ROWS; i++)
-        CHECK_INT(weir_take(store, weir_text("all"), limits[i], 1, &decision), 0);
+        CHECK_INT(weir_take(store, weir_key_text("all"), limits[i], 1, &decision), 0);
     now += 2 * SECOND;
     CHECK_INT(take_number(store, 0, "m", &decision), WEIR_EFULL); /* nothing is left for others */
     CHECK_INT(weir__store_reserve(store, limits, 1, &err), 0);
     now += 2 * DAY;
     CHECK_INT(take_number(store, 0, "m", &decision), 0);
-    CHECK_INT(weir__store_reset(store, weir_text("all"), &there), 0);
+    CHECK_INT(weir__store_reset(store, weir_key_text("all"), &there), 0);
     CHECK(!there); /* they were as new */
-    CHECK_INT(weir__store_reset(store, weir_text("key 0"), &there), 0);
+    CHECK_INT(weir__store_reset(store, weir_key_text("key 0"), &there), 0);
     CHECK(there);
-    CHECK_INT(weir__store_reset(store, weir_text("key 0"), &there), 0);
+    CHECK_INT(weir__store_reset(store, weir_key_text("key 0"), &there), 0);
     CHECK(!there);
     test_sound(store);
     for (int i = 0; i <= ROWS; i++)

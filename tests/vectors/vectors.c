@@ -64,8 +64,8 @@ static void ask(struct runner *runner, const char *verb, char *rest, const char 
     if (sscanf(rest, "%lld %lld %31s", &t, &cost, wait) != 3)
         return fail(runner, "unreadable request");
     runner->now = t;
-    weir_request request = {weir_text(runner->key), runner->limit, cost,
-                            read_wait(wait),        runner->rows,  false};
+    weir_request request = {
+        weir_key_text(runner->key), runner->limit, cost, read_wait(wait), runner->rows, false};
     int code = !strcmp(verb, "peek") ? weir_peek_all(runner->store, &request, 1, &runner->last)
                                      : weir_take_all(runner->store, &request, 1, &runner->last);
     if (code)
@@ -87,8 +87,8 @@ static void acquire(struct runner *runner, char *rest, const char *expected)
     if (sscanf(rest, "%lld %lld %31s %31s", &t, &cost, name, wait) != 4)
         return fail(runner, "unreadable acquire");
     runner->now = t;
-    weir_request request = {weir_text(runner->key), runner->limit, cost,
-                            read_wait(wait),        runner->rows,  true};
+    weir_request request = {
+        weir_key_text(runner->key), runner->limit, cost, read_wait(wait), runner->rows, true};
     int code = weir_take_all(runner->store, &request, 1, &runner->last);
     if (code)
         return fail(runner, weir_strerror(code));
@@ -112,7 +112,7 @@ static void change_lease(struct runner *runner, const char *verb, char *rest, co
             id = runner->leases[i].id;
     }
     int code = (!strcmp(verb, "renew") ? weir_renew : weir_release)(
-        runner->store, weir_text(runner->key), runner->limit, id);
+        runner->store, weir_key_text(runner->key), runner->limit, id);
     test_check((code == 0) == atoi(expected) && (code == 0 || code == WEIR_ENOLEASE), runner->file,
                (int)runner->line, weir_strerror(code));
 }
@@ -126,7 +126,8 @@ static void settle(struct runner *runner, char *rest, const char *expected)
     weir_decision charged = {.time_us = t0, .charged = c0};
     char receipt[WEIR_RECEIPT_SIZE];
     weir_receipt(&charged, receipt);
-    int code = weir_settle(runner->store, weir_text(runner->key), runner->limit, receipt, c1, NULL);
+    int code =
+        weir_settle(runner->store, weir_key_text(runner->key), runner->limit, receipt, c1, NULL);
     int wanted = !strcmp(expected, "ok") ? 0 : WEIR_EUNSUPPORTED;
     test_check(code == wanted, runner->file, (int)runner->line, weir_strerror(code));
 }
@@ -197,7 +198,7 @@ static void run_line(struct runner *runner, char *line)
     else if (!strcmp(line, "renew") || !strcmp(line, "release"))
         change_lease(runner, line, rest, expected + 2);
     else if (!strcmp(line, "reset"))
-        test_check(weir_reset(runner->store, weir_text(runner->key)) == 0, runner->file,
+        test_check(weir_reset(runner->store, weir_key_text(runner->key)) == 0, runner->file,
                    (int)runner->line, "reset");
     else
         fail(runner, "unknown verb");

@@ -104,7 +104,7 @@ static int plan_item(const struct server_rls_setup *setup, const struct weir__rl
     item->long_key =
         weir__envoy_put_key(plan->keys[i], request->domain, descriptor->entries,
                             descriptor->entry_count, descriptor->has_limit ? NULL : shared, &len);
-    item->key = weir_bytes(plan->keys[i], len);
+    item->key = weir_key_bytes(plan->keys[i], len);
     return 0;
 }
 

@@ -96,7 +96,7 @@ static const char *find_key(struct server_conn *conn, const struct server_params
     }
     if (key.len < 1 || key.len > WEIR_KEY_MAX)
         return "a key has 1 to 65536 bytes";
-    *ret = weir_bytes(key.data, key.len);
+    *ret = weir_key_bytes(key.data, key.len);
     return NULL;
 }
 
@@ -216,7 +216,7 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
     weir_error err;
     struct server_subject subject;
     struct weir__subject finder = {server_subject_find, &subject};
-    weir_key key = weir_bytes(params->key.data, params->key.len);
+    weir_key key = weir_key_bytes(params->key.data, params->key.len);
     struct server_ask *ask = server_batch_add(conn);
     if (!ask)
         return SERVER_BUSY;
@@ -297,13 +297,13 @@ static const char *read_element(struct server_conn *conn, const struct server_pa
     if (key && weir__json_member(params->nodes, node, "key_base64"))
         return "each request has key or key_base64, not both";
     if (key && key->type == WEIR__JSON_STRING) {
-        it->key = weir_bytes(key->text, key->len);
+        it->key = weir_key_bytes(key->text, key->len);
     } else {
         key = weir__json_member(params->nodes, node, "key_base64");
         int64_t len = key && key->type == WEIR__JSON_STRING
                           ? weir__base64_decode((char *)key->text, key->len)
                           : -1;
-        it->key = weir_bytes(key ? key->text : NULL, len < 0 ? 0 : (size_t)len);
+        it->key = weir_key_bytes(key ? key->text : NULL, len < 0 ? 0 : (size_t)len);
     }
     if (it->key.len < 1 || it->key.len > WEIR_KEY_MAX)
         return "each request needs a key of 1 to 65536 bytes, or key_base64";

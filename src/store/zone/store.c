@@ -273,7 +273,7 @@ static int take_many(weir_store *store, const weir_request *requests, size_t n, 
 static int ops_of(struct weir__zone *zone, weir_key key, const weir_limit *limit, int64_t now,
                   struct weir__op *ops)
 {
-    weir_request request = weir_ask(key, limit);
+    weir_request request = weir_request_make(key, limit);
     uint64_t hash[2];
     hash_key(zone, key, hash);
     return add_ops(zone, &request, hash, now, ops, NULL);
