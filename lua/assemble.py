@@ -18,6 +18,7 @@ import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+VERBS = HERE.parent / "src" / "wire" / "verbs.h"
 CONSTANTS = {
     "EXACT_MAX": "9007199254740992",  # 2^53: beyond it doubles do not count exactly
     "COST_MAX": "1000000000000",
@@ -33,8 +34,8 @@ CONSTANTS = {
         "KIND PERIOD EXTRA POS SIZE FRESH AT AMOUNT BEFORE STORED CAPACITY HEAD LEN SUM LAST BYTES CELL CELL_AT COUNT"
         .split(), 1)},
     **{f"O_{name}": str(i) for i, name in enumerate("HOLDER KIND PERIOD EXTRA COUNT BURST COST".split(), 1)},
-    "TAKE": "0", "PEEK": "1", "SETTLE": "2", "RESET": "3", "ACQUIRE": "4", "RENEW": "5", "RELEASE": "6",
-    "SHOW": "7",
+    # the numbers of verbs, from the one list
+    **dict(re.findall(r"^    X\(([A-Z]+), (\d+), .*\bLUA\b", VERBS.read_text(encoding="utf-8"), re.MULTILINE)),
 }
 # The function library: raise the version with every change of it (tests/redis/lua_function.py insists). What it serves
 # changes only when calls of older programs would be misunderstood.
@@ -165,8 +166,8 @@ def only(verbs, name, words):
             f"return redis.error_reply('ERR {name} is for {words} alone')\nend")
 
 
-FREE = only(("RESET", "RELEASE"), "weir_free", "reset (3) and release (6)")
-PEEK = only(("PEEK", "SHOW"), "weir_peek", "peek (1) and show (7)")
+FREE = only(("RESET", "RELEASE"), "weir_free", f"reset ({CONSTANTS['RESET']}) and release ({CONSTANTS['RELEASE']})")
+PEEK = only(("PEEK", "SHOW"), "weir_peek", f"peek ({CONSTANTS['PEEK']}) and show ({CONSTANTS['SHOW']})")
 
 
 def spare(general_text):

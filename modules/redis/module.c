@@ -1,6 +1,7 @@
 /* Loading: finds the API, registers the commands and tells the server about them. */
 #include "weir_redis.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define MODULE_NAME "weir"
@@ -106,9 +107,9 @@ static const struct rm_argument throttle_arguments[] = {
 /* ---- commands ---- */
 
 struct command {
-    const char *name;
+    enum weir__verb verb;
     rm_command *run;
-    const char *flags;
+    const char *flags; /* besides write or readonly, which the list of verbs has */
     int first_key;
     int arity;
     const char *summary;
@@ -118,7 +119,8 @@ struct command {
 
 static bool tell(RedisModuleCtx *ctx, const struct command *it)
 {
-    RedisModuleCommand *command = rm_GetCommand ? rm_GetCommand(ctx, it->name) : NULL;
+    RedisModuleCommand *command =
+        rm_GetCommand ? rm_GetCommand(ctx, weir__verbs[it->verb].name) : NULL;
     struct rm_command_info info = {.version = &info_version,
                                    .summary = it->summary,
                                    .complexity = COST_NOTE,
@@ -135,7 +137,16 @@ static bool tell(RedisModuleCtx *ctx, const struct command *it)
 
 static bool add(RedisModuleCtx *ctx, const struct command *it)
 {
-    return rm_CreateCommand(ctx, it->name, it->run, it->flags, it->first_key, it->first_key,
+    static const char *const kinds[] = {[WEIR__VERB_READS] = "readonly ",
+                                        [WEIR__VERB_WRITES] = "write ",
+                                        [WEIR__VERB_NO_KEYS] = ""};
+    const struct weir__verb_facts *facts = &weir__verbs[it->verb];
+    char flags[64];
+    struct weir__buffer text = weir__buffer_over(flags, sizeof flags);
+    weir__put_text(&text, kinds[facts->keys]);
+    weir__put_text(&text, it->flags);
+    assert((facts->homes & WEIR__VERB_MODULE) && !text.cut);
+    return rm_CreateCommand(ctx, facts->name, it->run, flags, it->first_key, it->first_key,
                             it->first_key ? 1 : 0) == RM_OK &&
            tell(ctx, it);
 }
@@ -143,25 +154,25 @@ static bool add(RedisModuleCtx *ctx, const struct command *it)
 static bool add_all(RedisModuleCtx *ctx)
 {
     const struct command commands[] = {
-        {"weir.take", take_command, "write fast deny-oom", 1, -3,
+        {WEIR__VERB_TAKE, take_command, "fast deny-oom", 1, -3,
          "Decides a request under limits and charges it if allowed", ONE_KEY(WRITES),
          take_arguments},
-        {"weir.peek", peek_command, "readonly fast", 1, -3,
+        {WEIR__VERB_PEEK, peek_command, "fast", 1, -3,
          "What weir.take would answer, charging nothing", ONE_KEY(READS), take_arguments},
-        {"weir.takeall", take_all_command, "write deny-oom getkeys-api", 0, -5,
+        {WEIR__VERB_TAKEALL, take_all_command, "deny-oom getkeys-api", 0, -5,
          "Charges several keys, all or none", COUNTED_KEYS(WRITES | RM_KEY_INCOMPLETE),
          take_all_arguments},
-        {"weir.settle", settle_command, "write fast deny-oom", 1, 5,
+        {WEIR__VERB_SETTLE, settle_command, "fast deny-oom", 1, 5,
          "Corrects a charge when the real cost is known", ONE_KEY(WRITES), settle_arguments},
-        {"weir.reset", reset_command, "write fast", 1, 2, "Forgets a key, all its limits",
+        {WEIR__VERB_RESET, reset_command, "fast", 1, 2, "Forgets a key, all its limits",
          ONE_KEY(REMOVES), key_arguments},
-        {"weir.acquire", acquire_command, "write fast deny-oom", 1, -3,
+        {WEIR__VERB_ACQUIRE, acquire_command, "fast deny-oom", 1, -3,
          "Takes, and holds a lease of a concurrent limit", ONE_KEY(WRITES), take_arguments},
-        {"weir.renew", renew_command, "write fast deny-oom", 1, 4, "Starts a lease's time again",
+        {WEIR__VERB_RENEW, renew_command, "fast deny-oom", 1, 4, "Starts a lease's time again",
          ONE_KEY(WRITES), lease_arguments},
-        {"weir.release", release_command, "write fast", 1, 4, "Gives a lease's slots back",
+        {WEIR__VERB_RELEASE, release_command, "fast", 1, 4, "Gives a lease's slots back",
          ONE_KEY(WRITES), lease_arguments},
-        {"weir.show", show_command, "readonly fast", 1, 2, "Describes every state that a key holds",
+        {WEIR__VERB_SHOW, show_command, "fast", 1, 2, "Describes every state that a key holds",
          ONE_KEY(READS), key_arguments},
     };
     for (size_t i = 0; i < WEIR__COUNT(commands); i++) {
@@ -174,9 +185,9 @@ static bool add_all(RedisModuleCtx *ctx)
 /* redis-cell's command, unless somebody has it already. */
 static void add_throttle(RedisModuleCtx *ctx)
 {
-    const struct command throttle = {"cl.throttle",
+    const struct command throttle = {WEIR__VERB_THROTTLE,
                                      throttle_command,
-                                     "write fast deny-oom",
+                                     "fast deny-oom",
                                      1,
                                      -5,
                                      "redis-cell's command, on a token bucket",
@@ -215,8 +226,8 @@ __attribute__((visibility("default"))) int RedisModule_OnLoad(RedisModuleCtx *ct
 
 int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-    const struct command clock = {"weir.clock", clock_command,         "fast", 0,
-                                  -2,           "Sets the test clock", NULL,   NULL};
+    const struct command clock = {WEIR__VERB_CLOCK,      clock_command, "fast", 0, -2,
+                                  "Sets the test clock", NULL,          NULL};
     const char *missing = rm_load(ctx);
     if (missing) {
         if (rm_Log)

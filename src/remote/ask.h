@@ -11,18 +11,7 @@
 
 #include "core/show.h"
 #include "remote/fleet.h"
-
-/* Numbered as the general script has them. */
-enum weir__verb {
-    WEIR__VERB_TAKE,
-    WEIR__VERB_PEEK,
-    WEIR__VERB_SETTLE,
-    WEIR__VERB_RESET,
-    WEIR__VERB_ACQUIRE,
-    WEIR__VERB_RENEW,
-    WEIR__VERB_RELEASE,
-    WEIR__VERB_SHOW,
-};
+#include "wire/verbs.h"
 
 #define WEIR__ERROR_MAX 256
 

@@ -9,6 +9,7 @@
 #include "remote/scripts.h"
 #include "store/store.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- words ---- */
@@ -85,7 +86,7 @@ static size_t wait_and_detail_words(const struct weir__ask *ask)
 static void put_take_all(const struct weir__ask *ask, struct weir__buffer *buffer)
 {
     put_header(buffer, 2 + 3 * ask->count + wait_and_detail_words(ask));
-    put_word(buffer, "WEIR.TAKEALL");
+    put_word(buffer, weir__verbs[WEIR__VERB_TAKEALL].name);
     put_number(buffer, (int64_t)ask->count);
     for (size_t i = 0; i < ask->count; i++) {
         put_key(ask, ask->requests[i].key, buffer);
@@ -111,18 +112,13 @@ static void put_take(const struct weir__ask *ask, const char *command, struct we
 
 static void put_module_command(const struct weir__ask *ask, struct weir__buffer *buffer)
 {
-    static const char *const names[] = {
-        [WEIR__VERB_TAKE] = "WEIR.TAKE",       [WEIR__VERB_PEEK] = "WEIR.PEEK",
-        [WEIR__VERB_SETTLE] = "WEIR.SETTLE",   [WEIR__VERB_RESET] = "WEIR.RESET",
-        [WEIR__VERB_ACQUIRE] = "WEIR.ACQUIRE", [WEIR__VERB_RENEW] = "WEIR.RENEW",
-        [WEIR__VERB_RELEASE] = "WEIR.RELEASE", [WEIR__VERB_SHOW] = "WEIR.SHOW"};
     const weir_request *request = &ask->requests[0];
     if (ask->verb == WEIR__VERB_TAKE && ask->count > 1)
         return put_take_all(ask, buffer);
     if (ask->verb <= WEIR__VERB_PEEK || ask->verb == WEIR__VERB_ACQUIRE)
-        return put_take(ask, names[ask->verb], buffer);
+        return put_take(ask, weir__verbs[ask->verb].name, buffer);
     put_header(buffer, is_bare(ask) ? 2 : ask->verb == WEIR__VERB_SETTLE ? 5 : 4);
-    put_word(buffer, names[ask->verb]);
+    put_word(buffer, weir__verbs[ask->verb].name);
     put_key(ask, request->key, buffer);
     if (is_bare(ask))
         return;
@@ -205,6 +201,7 @@ static void put_rule(const struct weir__rule *rule, struct weir__buffer *buffer)
 
 static void put_general_arguments(const struct weir__ask *ask, struct weir__buffer *buffer)
 {
+    assert(weir__verbs[ask->verb].homes & WEIR__VERB_LUA);
     put_number(buffer, ask->verb);
     if (is_bare(ask))
         return;
@@ -245,7 +242,7 @@ static void put_script_name(const struct weir__ask *ask, const struct weir__scri
     if (function) { /* a flag lets a peek run anywhere */
         weir__script_put_function(&text, script);
         put_word(buffer, "FCALL");
-        bool reads = ask->verb == WEIR__VERB_PEEK || ask->verb == WEIR__VERB_SHOW;
+        bool reads = weir__verbs[ask->verb].keys == WEIR__VERB_READS;
         put_word(buffer, reads ? "weir_peek" : name);
     } else if (ask->load == WEIR__LOAD_WITH) {
         put_word(buffer, "EVAL");

@@ -224,7 +224,7 @@ static bool batch_hold(struct server_batch *batch)
 static void batch_refuse(struct server_ask *ask)
 {
     ask->code = SERVER_EOVERLOAD;
-    if (!ask->work && ask->verb == WEIR__VERBS)
+    if (!ask->work && ask->verb == WEIR__VERB_COUNT)
         server_grpc_overload(ask);
 }
 

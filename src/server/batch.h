@@ -206,7 +206,7 @@ void server_batch_count(const struct server_batch *batch);
 void server_batch_give_up(struct server_batch *batch);
 /* Hands a batch back to its loop. By any thread. */
 void server_batch_bring_back(struct server_batch *batch);
-/* Runs an ask of gRPC's (verb WEIR__VERBS, ask->other): grpc.c. */
+/* Runs an ask of gRPC's (verb WEIR__VERB_COUNT, ask->other): grpc.c. */
 void server_grpc_run(struct server *server, struct server_ask *ask);
 /* One that is not run: it fails. */
 void server_grpc_give_up(struct server_ask *ask);

@@ -120,7 +120,7 @@ static size_t pack_ask_bytes(const struct server_ask *ask)
         return sizeof *ask->said + ask->said->len;
     if (ask->verb == WEIR__VERB_SHOW) /* what it will find */
         return sizeof *ask->shown + WEIR__SHOWN_MAX * sizeof ask->shown->states[0];
-    bool call = ask->verb == WEIR__VERBS && !ask->work; /* work is counted by itself */
+    bool call = ask->verb == WEIR__VERB_COUNT && !ask->work; /* work is counted by itself */
     return call ? sizeof(struct server_grpc_call) : 0;
 }
 
@@ -162,7 +162,7 @@ static void pack_ask(struct pack *pack, struct server_batch *to, size_t j, size_
         weir__limit_ref(to->simple[j].limit);
     ask->said = NULL; /* the packed ask's from here on */
     ask->work = NULL;
-    if (ask->verb == WEIR__VERBS)
+    if (ask->verb == WEIR__VERB_COUNT)
         ask->other = NULL;
 }
 
@@ -256,7 +256,7 @@ void server_ask_end(struct server_conn *conn, struct server_ask *ask)
         free(ask->work->answer);
         free(ask->work);
         ask->work = NULL;
-    } else if (ask->verb == WEIR__VERBS) {
+    } else if (ask->verb == WEIR__VERB_COUNT) {
         server_grpc_end(ask);
     }
 }

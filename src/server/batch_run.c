@@ -239,7 +239,7 @@ static int run_one(struct server *server, struct server_ask *ask, weir_request *
         ask->work->run(server, ask->work);
         return 0;
     }
-    if (ask->verb == WEIR__VERBS) {
+    if (ask->verb == WEIR__VERB_COUNT) {
         server_grpc_run(server, ask);
         return 0;
     }
@@ -299,7 +299,7 @@ void server_batch_give_up(struct server_batch *batch)
     for (size_t i = batch->ran; i < batch->count; i++) {
         struct server_ask *ask = &batch->asks[i];
         ask->code = WEIR_EUNREACHABLE;
-        if (ask->verb == WEIR__VERBS && !ask->work && !ask->said)
+        if (ask->verb == WEIR__VERB_COUNT && !ask->work && !ask->said)
             server_grpc_give_up(ask);
     }
 }

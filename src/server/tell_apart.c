@@ -46,8 +46,8 @@ static bool begins_as_command(const char *data, size_t len)
     while (word < len && word <= WORD_MAX && !strchr(" \t\r\n", data[word] ? data[word] : 'x'))
         word++;
     bool whole = word < len, found = false;
-    for (size_t i = 0; i < WEIR__VERBS && !found; i++)
-        found = names(weir__verb_names[i], data, word, whole);
+    for (size_t i = 0; i < WEIR__VERB_COUNT && !found; i++)
+        found = names(weir__verbs[i].name, data, word, whole);
     for (size_t i = 0; server_resp_command(i) && !found; i++)
         found = names(server_resp_command(i), data, word, whole);
     return found;

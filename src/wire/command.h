@@ -16,25 +16,7 @@
 
 #include "base/span.h"
 #include "wire/limit_cache.h"
-
-enum weir__verb {
-    WEIR__VERB_TAKE,
-    WEIR__VERB_PEEK,
-    WEIR__VERB_TAKEALL,
-    WEIR__VERB_SETTLE,
-    WEIR__VERB_RESET,
-    WEIR__VERB_ACQUIRE,
-    WEIR__VERB_RENEW,
-    WEIR__VERB_RELEASE,
-    WEIR__VERB_THROTTLE,
-    WEIR__VERB_SHOW,
-    WEIR__VERBS
-};
-
-/* What a command is called, in lower case. */
-extern const char *const weir__verb_names[WEIR__VERBS];
-/* The verb of a command's name, whatever its case; false: it is none. */
-bool weir__verb_of(const char *name, size_t len, enum weir__verb *ret);
+#include "wire/verbs.h"
 
 #define WEIR__COMMAND_ARGS_MAX (2 + 3 * WEIR_LIMITS_MAX + 3) /* the longest: a full TAKEALL */
 

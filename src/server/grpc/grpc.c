@@ -201,7 +201,7 @@ static enum server_routed should_rate_limit(struct server_conn *conn, struct wei
         return SERVER_BUSY;
     }
     call->stream = stream;
-    ask->verb = WEIR__VERBS;
+    ask->verb = (enum weir__verb)WEIR__VERB_COUNT;
     ask->other = call;
     return SERVER_ASKED;
 }

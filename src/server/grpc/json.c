@@ -50,7 +50,7 @@ enum server_routed server_grpc_json(struct server_conn *conn, struct weir__http_
         respond(conn, call, ret);
         return SERVER_RESPONDED;
     }
-    ask->verb = WEIR__VERBS;
+    ask->verb = (enum weir__verb)WEIR__VERB_COUNT;
     ask->close = !request->keep_alive;
     ask->other = call;
     return SERVER_ASKED;

@@ -159,7 +159,7 @@ static void answer(struct server_conn *conn, struct server_batch *batch)
     for (size_t i = batch->from; i < batch->to; i++) {
         struct server_ask *ask = &batch->asks[i];
         const struct server_grpc_call *call =
-            ask->verb == WEIR__VERBS && !ask->work ? ask->other : NULL;
+            ask->verb == WEIR__VERB_COUNT && !ask->work ? ask->other : NULL;
         if (call && !call->json)
             answer_grpc(h2, ask);
         else

@@ -209,7 +209,7 @@ static enum server_routed work(const struct call *call, enum server_lane lane, s
     it->run = run;
     it->body = body;
     it->len = call->request->body.len;
-    ask->verb = WEIR__VERBS;
+    ask->verb = (enum weir__verb)WEIR__VERB_COUNT;
     ask->work = it;
     ask->close = !call->request->keep_alive;
     ask->http.stream = call->stream;

@@ -240,7 +240,7 @@ static int status_of(int code)
 
 static void respond_done(const struct server_ask *ask, struct server_response *ret)
 {
-    static const char *const bodies[WEIR__VERBS] = {
+    static const char *const bodies[WEIR__VERB_COUNT] = {
         [WEIR__VERB_SETTLE] = "{\"settled\":true}\n",
         [WEIR__VERB_RESET] = "{\"reset\":true}\n",
         [WEIR__VERB_RENEW] = "{\"renewed\":true}\n",
@@ -360,7 +360,7 @@ void server_http_respond(struct server_conn *conn, struct server_batch *batch, s
     const struct server_ask *ask = &batch->asks[i];
     if (WEIR__UNLIKELY(ask->work && ask->code != SERVER_EOVERLOAD))
         respond_worked(ask->work, ret);
-    else if (WEIR__UNLIKELY(ask->verb == WEIR__VERBS && !ask->work))
+    else if (WEIR__UNLIKELY(ask->verb == WEIR__VERB_COUNT && !ask->work))
         server_grpc_json_respond(conn, &batch->asks[i], ret);
     else if (WEIR__UNLIKELY(ask->code && ask->code != WEIR_ESETTLED))
         server_response_problem(ret, status_of(ask->code), "%s", failure_text(ask));

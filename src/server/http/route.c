@@ -7,31 +7,26 @@
 
 #include <string.h>
 
-static const struct route {
-    const char *path;
+struct route {
     enum weir__verb verb;
     bool get; /* also as a query */
     bool explain;
-} routes[] = {
-    {"/v1/take", WEIR__VERB_TAKE, true, false},
-    {"/v1/peek", WEIR__VERB_PEEK, true, false},
-    {"/v1/takeall", WEIR__VERB_TAKEALL, false, false},
-    {"/v1/settle", WEIR__VERB_SETTLE, false, false},
-    {"/v1/reset", WEIR__VERB_RESET, false, false},
-    {"/v1/acquire", WEIR__VERB_ACQUIRE, false, false},
-    {"/v1/renew", WEIR__VERB_RENEW, false, false},
-    {"/v1/release", WEIR__VERB_RELEASE, false, false},
-    {"/v1/explain", WEIR__VERB_PEEK, false, true},
-    {"/v1/show", WEIR__VERB_SHOW, true, false},
 };
 
-static const struct route *find(struct weir__span path)
+/* "/v1/" and the word of a verb, or "/v1/explain", a peek that says more. False: another path. */
+static bool find_route(struct weir__span path, struct route *ret)
 {
-    for (size_t i = 0; i < WEIR__COUNT(routes); i++) {
-        if (weir__span_is(path, routes[i].path))
-            return &routes[i];
+    static const char prefix[] = "/v1/";
+    const size_t skip = sizeof prefix - 1;
+    if (path.len <= skip || memcmp(path.data, prefix, skip))
+        return false;
+    ret->explain = false;
+    if (weir__verb_of_word(path.data + skip, path.len - skip, &ret->verb)) {
+        ret->get = ret->verb == WEIR__VERB_TAKE || weir__verbs[ret->verb].keys == WEIR__VERB_READS;
+        return weir__verbs[ret->verb].homes & WEIR__VERB_HTTP;
     }
-    return NULL;
+    *ret = (struct route){.verb = WEIR__VERB_PEEK, .explain = true};
+    return weir__span_is(path, "/v1/explain");
 }
 
 static void count_fault(struct server_conn *conn, enum server_fault fault)
@@ -181,14 +176,14 @@ enum server_admission server_http_admit(struct server_conn *conn,
 enum server_routed server_http_route(struct server_conn *conn, struct weir__http_request *request,
                                      int32_t stream, struct server_response *ret)
 {
-    const struct route *route = find(request->path);
+    struct route route;
     if (conn->reserved_us && !is_health(request->path) &&
         !weir__span_is(request->path, "/metrics")) {
         server_response_problem(ret, 503, "%s", SERVER_FULL_TEXT);
         return SERVER_RESPONDED;
     }
-    if (WEIR__LIKELY(route != NULL))
-        return route_ask(conn, route, request, stream, ret);
+    if (WEIR__LIKELY(find_route(request->path, &route)))
+        return route_ask(conn, &route, request, stream, ret);
     enum server_access access = server_http_access(conn, request);
     if (!is_health(request->path) && is_foreign(conn, request, ret))
         return SERVER_RESPONDED;

@@ -4,6 +4,7 @@
  */
 #include "server/resp/resp.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -177,13 +178,34 @@ static void select_database(const struct context *it)
                           "ERR DB index is out of range: there is only 0");
 }
 
-/* name arity flags first last step, as Redis tells of its commands. */
+/* What COMMAND lists: everything but the test clock. */
+static bool is_listed(enum weir__verb verb)
+{
+    return (weir__verbs[verb].homes & WEIR__VERB_RESP) &&
+           weir__verbs[verb].caller == WEIR__VERB_DATA;
+}
+
+static size_t count_listed(void)
+{
+    size_t count = 0;
+    for (int i = 0; i < WEIR__VERB_COUNT; i++)
+        count += is_listed((enum weir__verb)i);
+    return count;
+}
+
+/* name arity flags first last step, as Redis describes its commands. */
 static void put_command(const struct context *it, enum weir__verb verb)
 {
-    static const int arities[WEIR__VERBS] = {-3, -3, -5, 5, 2, -3, 4, 4, -5, 2};
+    static const int arities[WEIR__VERB_COUNT] = {
+        [WEIR__VERB_TAKE] = -3,  [WEIR__VERB_PEEK] = -3,   [WEIR__VERB_TAKEALL] = -5,
+        [WEIR__VERB_SETTLE] = 5, [WEIR__VERB_RESET] = 2,   [WEIR__VERB_ACQUIRE] = -3,
+        [WEIR__VERB_RENEW] = 4,  [WEIR__VERB_RELEASE] = 4, [WEIR__VERB_THROTTLE] = -5,
+        [WEIR__VERB_SHOW] = 2,
+    };
+    assert(is_listed(verb) && arities[verb]);
     int protocol = it->conn->resp_protocol, key = verb == WEIR__VERB_TAKEALL ? 0 : 1;
     weir__resp_put_header(it->out, WEIR__RESP_ARRAY, 6, protocol);
-    put_text(it->out, weir__verb_names[verb]);
+    put_text(it->out, weir__verbs[verb].name);
     weir__resp_put_integer(it->out, arities[verb]);
     weir__resp_put_header(it->out, WEIR__RESP_SET, 1, protocol);
     weir__resp_put_simple(it->out, "fast", 4);
@@ -194,18 +216,20 @@ static void put_command(const struct context *it, enum weir__verb verb)
 
 static void put_commands(const struct context *it)
 {
-    weir__resp_put_header(it->out, WEIR__RESP_ARRAY, WEIR__VERBS, it->conn->resp_protocol);
-    for (int i = 0; i < WEIR__VERBS; i++)
-        put_command(it, (enum weir__verb)i);
+    weir__resp_put_header(it->out, WEIR__RESP_ARRAY, count_listed(), it->conn->resp_protocol);
+    for (int i = 0; i < WEIR__VERB_COUNT; i++) {
+        if (is_listed((enum weir__verb)i))
+            put_command(it, (enum weir__verb)i);
+    }
 }
 
-/* Those that are named, null for what is none. */
+/* Those that are named, null for what is not a command. */
 static void put_named_commands(const struct context *it)
 {
     enum weir__verb verb;
     weir__resp_put_header(it->out, WEIR__RESP_ARRAY, it->n - 2, it->conn->resp_protocol);
     for (size_t i = 2; i < it->n; i++) {
-        if (weir__verb_of(it->args[i].data, it->args[i].len, &verb))
+        if (weir__verb_of_name(it->args[i].data, it->args[i].len, &verb) && is_listed(verb))
             put_command(it, verb);
         else
             weir__resp_put_null(it->out, it->conn->resp_protocol);
@@ -214,16 +238,18 @@ static void put_named_commands(const struct context *it)
 
 static void put_command_names(const struct context *it)
 {
-    weir__resp_put_header(it->out, WEIR__RESP_ARRAY, WEIR__VERBS, it->conn->resp_protocol);
-    for (int i = 0; i < WEIR__VERBS; i++)
-        put_text(it->out, weir__verb_names[i]);
+    weir__resp_put_header(it->out, WEIR__RESP_ARRAY, count_listed(), it->conn->resp_protocol);
+    for (int i = 0; i < WEIR__VERB_COUNT; i++) {
+        if (is_listed((enum weir__verb)i))
+            put_text(it->out, weir__verbs[i].name);
+    }
 }
 
 static void command(const struct context *it)
 {
     struct weir__span what = it->n > 1 ? it->args[1] : weir__span_of("INFO");
     if (weir__span_is_word(what, "COUNT"))
-        weir__resp_put_integer(it->out, WEIR__VERBS);
+        weir__resp_put_integer(it->out, (int64_t)count_listed());
     else if (weir__span_is_word(what, "DOCS"))
         weir__resp_put_header(it->out, WEIR__RESP_MAP, 0, it->conn->resp_protocol);
     else if (weir__span_is_word(what, "LIST"))
@@ -298,22 +324,37 @@ static const struct {
     void (*run)(const struct context *);
     bool open; /* without a token, too */
 } commands[] = {
-    {"ping", ping, false},
-    {"echo", echo, false},
-    {"hello", hello, true},
-    {"auth", auth, true},
-    {"client", client, false},
-    {"select", select_database, false},
-    {"command", command, false},
-    {"info", info, false},
-    {"quit", quit, true},
+    {"ping", ping, false},       {"echo", echo, false},     {"hello", hello, true},
+    {"auth", auth, true},        {"client", client, false}, {"select", select_database, false},
+    {"command", command, false}, {"info", info, false},     {"quit", quit, true},
     {"reset", reset, true},
-    {"weir.clock", set_clock, false},
 };
 
 const char *server_resp_command(size_t i)
 {
     return i < WEIR__COUNT(commands) ? commands[i].name : NULL;
+}
+
+/* ERR unknown command 'x'; there are WEIR.TAKE, … */
+static void unknown_command(const struct context *it)
+{
+    char names[WEIR__VERB_COUNT * 24];
+    struct weir__buffer list = weir__buffer_over(names, sizeof names);
+    for (int i = 0; i < WEIR__VERB_COUNT; i++) {
+        if (!is_listed((enum weir__verb)i))
+            continue;
+        weir__put_text(&list, list.len ? ", " : "");
+        weir__put_text(&list, weir__verbs[i].name);
+    }
+    assert(!list.cut);
+    for (size_t i = 0; i < list.len; i++) {
+        if (names[i] >= 'a' && names[i] <= 'z')
+            names[i] = (char)(names[i] - 'a' + 'A');
+    }
+    struct weir__span name = it->args[0];
+    server_resp_error(it->conn, it->out, SERVER_FAULT_UNKNOWN,
+                      "ERR unknown command '%.*s'; there are %.*s",
+                      (int)(name.len > 40 ? 40 : name.len), name.data, (int)list.len, names);
 }
 
 void server_resp_admin(struct server_conn *conn, const struct weir__span *args, size_t n,
@@ -333,11 +374,8 @@ void server_resp_admin(struct server_conn *conn, const struct weir__span *args, 
     if (needs_token(conn))
         server_resp_error(conn, out, SERVER_FAULT_UNAUTHORIZED,
                           "NOAUTH Authentication required: AUTH with the server's token");
-    else if (!weir__verb_of(args[0].data, args[0].len, &verb))
-        server_resp_error(
-            conn, out, SERVER_FAULT_UNKNOWN,
-            "ERR unknown command '%.*s'; there are WEIR.TAKE, WEIR.PEEK, WEIR.TAKEALL, "
-            "WEIR.SETTLE, WEIR.RESET, WEIR.ACQUIRE, WEIR.RENEW, WEIR.RELEASE, WEIR.SHOW and "
-            "CL.THROTTLE",
-            (int)(args[0].len > 40 ? 40 : args[0].len), args[0].data);
+    else if (weir__verb_of_name(args[0].data, args[0].len, &verb) && verb == WEIR__VERB_CLOCK)
+        set_clock(&it);
+    else
+        unknown_command(&it);
 }

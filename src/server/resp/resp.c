@@ -365,7 +365,8 @@ static void handle(struct server_conn *conn, const char *data, const struct resp
         args[i] = (struct weir__span){data + state->nodes[i + 1].at, state->nodes[i + 1].len};
     if (n == 0)
         return;
-    if (WEIR__LIKELY(weir__verb_of(args[0].data, args[0].len, &verb)) && may_ask(conn)) {
+    if (WEIR__LIKELY(weir__verb_of_name(args[0].data, args[0].len, &verb)) &&
+        verb != WEIR__VERB_CLOCK && may_ask(conn)) {
         add_ask(conn, verb, args, n);
         return;
     }
