@@ -193,7 +193,7 @@ void weir__ask_read(struct weir__call *call, unsigned i, const char *data,
     if (ask->before[0] && ask->by_module && ask->time_us >= 0) /* decided by another clock */
         return fail(ask, ask->before, strlen(ask->before));
     bool good = true; /* the call's own answer counts, whoever loaded its script */
-    if (ask->verb <= WEIR__VERB_PEEK || ask->verb == WEIR__VERB_ACQUIRE)
+    if (weir__verb_decides(ask->verb))
         good = read_decision(ask, data, nodes);
     else if (ask->verb == WEIR__VERB_SHOW)
         good = read_show(ask, data, nodes);

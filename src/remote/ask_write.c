@@ -115,7 +115,7 @@ static void put_module_command(const struct weir__ask *ask, struct weir__buffer 
     const weir_request *request = &ask->requests[0];
     if (ask->verb == WEIR__VERB_TAKE && ask->count > 1)
         return put_take_all(ask, buffer);
-    if (ask->verb <= WEIR__VERB_PEEK || ask->verb == WEIR__VERB_ACQUIRE)
+    if (weir__verb_decides(ask->verb))
         return put_take(ask, weir__verbs[ask->verb].name, buffer);
     put_header(buffer, is_bare(ask) ? 2 : ask->verb == WEIR__VERB_SETTLE ? 5 : 4);
     put_word(buffer, weir__verbs[ask->verb].name);

@@ -59,6 +59,33 @@ extern const struct weir__verb_facts {
     unsigned homes; /* of enum weir__verb_home */
 } weir__verbs[WEIR__VERB_COUNT];
 
+/* Whether the answer is a decision. */
+static inline bool weir__verb_decides(enum weir__verb verb)
+{
+    switch (verb) {
+    case WEIR__VERB_TAKE:
+    case WEIR__VERB_PEEK:
+    case WEIR__VERB_TAKEALL:
+    case WEIR__VERB_ACQUIRE:
+    case WEIR__VERB_THROTTLE:
+        return true;
+    case WEIR__VERB_SETTLE:
+    case WEIR__VERB_RESET:
+    case WEIR__VERB_RENEW:
+    case WEIR__VERB_RELEASE:
+    case WEIR__VERB_SHOW:
+    case WEIR__VERB_CLOCK:
+        return false;
+    }
+    return false;
+}
+
+/* Whether it is about leases, and needs a concurrent limit. */
+static inline bool weir__verb_leases(enum weir__verb verb)
+{
+    return verb == WEIR__VERB_ACQUIRE || verb == WEIR__VERB_RENEW || verb == WEIR__VERB_RELEASE;
+}
+
 /* The verb of a command's name, in any case; false: there is no such verb. */
 bool weir__verb_of_name(const char *name, size_t len, enum weir__verb *ret);
 /* The verb of its word, in lower case; false: there is no such verb. */

@@ -149,7 +149,7 @@ static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb ve
     if (leases && verb == WEIR__VERB_SETTLE)
         return undo(conn, ret, "%s",
                     "concurrent limits cannot be settled: release the lease instead");
-    bool decides = verb <= WEIR__VERB_TAKEALL || verb == WEIR__VERB_ACQUIRE;
+    bool decides = weir__verb_decides(verb);
     if (decides && needs_rows(params, it->limit)) {
         ask->group = server_group_take(conn->thread);
         if (!ask->group)
@@ -249,7 +249,7 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
         ask->http.deny_status = (int16_t)by->deny_status;
     if (by && by->styled && !params->styled)
         ask->http.style = by->style;
-    bool leases = verb >= WEIR__VERB_ACQUIRE && verb <= WEIR__VERB_RELEASE;
+    bool leases = weir__verb_leases(verb);
     for (size_t i = 0; i < ask->group->count && verb == WEIR__VERB_TAKE; i++) {
         if (weir__has_leases(ask->group->requests[i].limit))
             return undo(conn, ret, "%s", SERVER_NEEDS_ACQUIRE);
@@ -355,7 +355,7 @@ static enum server_routed ask_several(struct server_conn *conn, const struct ser
 static const char *misplaced(enum weir__verb verb, const struct server_params *params)
 {
     bool several = verb == WEIR__VERB_TAKEALL;
-    bool leases = verb >= WEIR__VERB_ACQUIRE && verb <= WEIR__VERB_RELEASE;
+    bool leases = weir__verb_leases(verb);
     if (params->has_limit && params->limit.len == 0)
         return "limit is empty; leave it out, or give one like token-bucket 100/s";
     if (params->has_policy && params->policy.len == 0)

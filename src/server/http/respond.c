@@ -366,7 +366,7 @@ void server_http_respond(struct server_conn *conn, struct server_batch *batch, s
         server_response_problem(ret, status_of(ask->code), "%s", failure_text(ask));
     else if (ask->verb == WEIR__VERB_SHOW)
         respond_shown(ask, ret);
-    else if (ask->verb >= WEIR__VERB_SETTLE && ask->verb != WEIR__VERB_ACQUIRE)
+    else if (!weir__verb_decides(ask->verb))
         respond_done(ask, ret);
     else
         respond_decision(conn, batch, i, ret);
