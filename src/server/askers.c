@@ -89,7 +89,6 @@ static void *ask(void *argument)
     struct server_askers *askers = argument;
     struct server_batch *batch;
     while ((batch = next_batch(askers))) {
-        server_receipts_forget();                   /* limits of earlier batches may be gone */
         if (atomic_load(&askers->server->stopping)) /* what waits is not asked any more */
             server_batch_give_up(batch);
         else if (!server_batch_run_some(askers->server, batch)) {

@@ -35,11 +35,6 @@ struct server_batch *server_batch_create(struct server_thread *thread)
 
 void server_batch_destroy(struct server_thread *thread)
 {
-    while (thread->free_groups) {
-        struct server_group *group = thread->free_groups;
-        thread->free_groups = group->next;
-        free(group);
-    }
     free(thread->open_batch);
 }
 
@@ -60,7 +55,7 @@ static void batch_turn(struct server_thread *thread)
     batch_open_of(thread)->room_used = 0;
     if (thread->cache.retired_count > 0) {
         weir__limit_cache_turn(&thread->cache);
-        server_receipts_forget();
+        thread->receipts.limit = NULL;
     }
 }
 
@@ -137,17 +132,12 @@ struct group_room {
 
 struct server_group *server_group_take(struct server_thread *thread)
 {
-    struct server_group *group = thread->free_groups;
-    if (group) {
-        thread->free_groups = group->next;
-    } else {
-        struct group_room *room = malloc(sizeof *room);
-        if (!room)
-            return NULL;
-        group = &room->group;
-        group->shadows = room->shadows;
-        group->shadow_rows = room->shadow_rows;
-    }
+    struct group_room *room = server_pool_take(&thread->groups, sizeof *room);
+    if (!room)
+        return NULL;
+    struct server_group *group = &room->group;
+    group->shadows = room->shadows;
+    group->shadow_rows = room->shadow_rows;
     group->count = group->row_count = group->leased = 0;
     group->planned = false;
     group->plan.enforced_count = group->plan.shadow_count = 0;
@@ -158,8 +148,7 @@ static void batch_end_ask(struct server_batch *open, struct server_ask *ask)
 {
     struct server_thread *thread = open->thread;
     if (ask->group) {
-        ask->group->next = thread->free_groups;
-        thread->free_groups = ask->group;
+        server_pool_give(&thread->groups, ask->group, SERVER_BATCH_MAX);
         ask->group = NULL;
     }
     server_ask_end(open->conn, ask);

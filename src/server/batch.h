@@ -45,7 +45,6 @@ struct server_conn;
 
 /* What the long kind of ask needs: several requests decided together. */
 struct server_group {
-    struct server_group *next; /* in the free list */
     weir_request requests[WEIR_LIMITS_MAX];
     weir_decision rows[WEIR_LIMITS_MAX]; /* a row a limit */
     size_t count;                        /* requests */

@@ -272,7 +272,7 @@ void server_batch_unpack(struct server_batch *batch)
         server_ask_end(batch->conn, &batch->asks[i]);
     }
     server_rules_release(batch->rules);
-    server_receipts_forget(); /* limits may be gone */
+    batch->thread->receipts.limit = NULL; /* limits may be gone */
     pack_forget(batch->conn, batch->bytes, batch->count);
     free(batch);
 }

@@ -16,8 +16,10 @@
 #include "base/clock.h"
 #include "server/batch.h"
 
+#include <assert.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/un.h>
 
 #define SERVER_IN_SIZE ((size_t)32 << 10)     /* the thread's reading buffer */
@@ -99,6 +101,38 @@ struct server_conn {
     struct weir__http1_reader http1;
 };
 
+/* Blocks of one size that are used again and again. */
+struct server_pool {
+    void *first; /* a block's first word names the next one */
+    size_t count;
+};
+
+/* A block whose content is not defined; NULL: no memory. */
+static inline void *server_pool_take(struct server_pool *pool, size_t size)
+{
+    void **block = pool->first;
+    assert((block == NULL) == (pool->count == 0));
+    if (!block)
+        return malloc(size);
+    pool->first = *block;
+    pool->count--;
+    return block;
+}
+
+/* Takes a block back; beyond `most` it is freed. */
+static inline void server_pool_give(struct server_pool *pool, void *block, size_t most)
+{
+    if (pool->count >= most) {
+        free(block);
+        return;
+    }
+    *(void **)block = pool->first;
+    pool->first = block;
+    pool->count++;
+}
+
+void server_pool_clear(struct server_pool *pool);
+
 struct server_listener {
     int fd; /* -1: let go */
     bool tls;
@@ -106,6 +140,7 @@ struct server_listener {
 };
 
 struct server_response;
+struct weir__json_node;
 
 struct server_thread {
     struct server *server;
@@ -120,8 +155,8 @@ struct server_thread {
     struct server_listener *listeners;
     size_t listener_count;
     struct server_conn *conns;
-    struct server_batch *open_batch; /* of the connection being fed */
-    struct server_group *free_groups;
+    struct server_batch *open_batch;                /* of the connection being fed */
+    struct server_pool groups, streams;             /* of asks, of HTTP/2 */
     _Atomic(struct server_batch *) back;            /* a stack that askers push to */
     struct server_batch *returned, **returned_last; /* taken off it, in order */
     struct server_conn *queue_first, *queue_last;   /* those whose turn was over */
@@ -136,7 +171,13 @@ struct server_thread {
     bool accepting;
     bool paused; /* accepting: no descriptors were left */
     uint64_t next_id;
+    struct server_receipt_cache receipts;
+    struct weir__http_request *request; /* the one being read, and the nodes of its JSON */
+    struct weir__json_node *nodes;
     struct server_response *response; /* the one being made */
+    char *grpc_room;                  /* SERVER_GRPC_ROOM bytes for a message being made */
+    int64_t date_s;                   /* when date was made */
+    char date[40];                    /* "date: …\r\n" */
     struct server_conn *reserved;     /* the oldest first */
     size_t reserved_count;
     struct server_conn *graves; /* dead, to be freed when the events at hand are done */

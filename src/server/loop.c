@@ -2,7 +2,8 @@
 #include "server/conn.h"
 
 #include "base/clock.h"
-#include "server/http/http.h"
+#include "server/grpc/grpc.h"
+#include "server/http/ask.h"
 #include "server/listen.h"
 
 #include <errno.h>
@@ -140,7 +141,7 @@ static void turn(struct server_thread *thread)
     server_top_advance(thread->top, weir__clock_us());
     struct server_rules *rules = server_rules_newest(server, thread->rules);
     if (WEIR__UNLIKELY(rules != thread->rules))
-        server_receipts_forget(); /* the old ones' limits may be gone */
+        thread->receipts.limit = NULL; /* the old ones' limits may be gone */
     thread->rules = rules;
     bool draining = atomic_load(&server->draining);
     if (draining)
@@ -189,6 +190,12 @@ static void *run(void *argument)
 
 /* ---- making and ending ---- */
 
+void server_pool_clear(struct server_pool *pool)
+{
+    while (pool->first)
+        free(server_pool_take(pool, 0));
+}
+
 static void free_thread(struct server_thread *thread)
 {
     thread->now_us = INT64_MAX; /* whatever was held is due, and what askers had is back */
@@ -210,7 +217,12 @@ static void free_thread(struct server_thread *thread)
     free(thread->held);
     free(thread->in);
     free(thread->out.data);
+    server_pool_clear(&thread->groups);
+    server_pool_clear(&thread->streams);
+    free(thread->request);
+    free(thread->nodes);
     free(thread->response);
+    free(thread->grpc_room);
     free(thread);
 }
 
@@ -218,11 +230,15 @@ static int make_room(struct server_thread *thread, weir_error *err)
 {
     char *out = malloc(SERVER_OUT_SIZE);
     thread->in = malloc(SERVER_IN_SIZE);
+    thread->request = malloc(sizeof *thread->request);
+    thread->nodes = malloc(SERVER_JSON_NODES * sizeof *thread->nodes);
     thread->response = calloc(1, sizeof *thread->response);
+    thread->grpc_room = malloc(SERVER_GRPC_ROOM);
     thread->open_batch = server_batch_create(thread);
     if (out)
         thread->out = weir__buffer_over(out, SERVER_OUT_SIZE);
-    if (!out || !thread->in || !thread->response || !thread->open_batch)
+    if (!out || !thread->in || !thread->request || !thread->nodes || !thread->response ||
+        !thread->grpc_room || !thread->open_batch)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a thread of the server");
     return 0;
 }

@@ -3,7 +3,7 @@
  * The signature is over what was charged, to which keys, under which limits (the number is the first key's charge).
  * The older form, `w2-` without the id, is still read; what was charged nothing has it, too. The secret is drawn from the zone's own, so that it
  * outlives a restart with a `file:` zone and is shared by servers of one zone; with a remote store it is
- * drawn anew at every start, unless one is given.
+ * drawn again at every start, unless one is given.
  */
 #include "server/server.h"
 
@@ -12,6 +12,7 @@
 #include "limit/receipt.h"
 #include "store/store.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +51,7 @@ struct charge {
 };
 
 /* A key's hash under the store's secret; a key that was hashed before brings it along. */
-static void hash_key(const struct server *server, weir_key key, uint64_t ret[2])
+static void receipt_hash_key(const struct server *server, weir_key key, uint64_t ret[2])
 {
     weir_hashed room;
     if (!server->store->engine->hash) {
@@ -62,29 +63,19 @@ static void hash_key(const struct server *server, weir_key key, uint64_t ret[2])
     memcpy(ret, ((const weir_hashed *)key.data)->hash, 2 * sizeof *ret);
 }
 
-/* The limits of most requests are those of the one before. A limit that is freed clears it. */
-static _Thread_local struct {
-    const weir_limit *limit;
-    uint64_t hash[2];
-} last;
-
-void server_receipts_forget(void)
-{
-    last.limit = NULL;
-}
-
-/* Over the hashes of key and limits and over what the receipt says. */
-static uint64_t sign(const struct server *server, weir_key key, const weir_limit *limit,
-                     const struct charge *charge)
+/* Over the hashes of key and limits and over what the receipt says. The limits of most requests are those
+ * of the request before. */
+static uint64_t receipt_sign(const struct server *server, struct server_receipt_cache *cache,
+                             weir_key key, const weir_limit *limit, const struct charge *charge)
 {
     uint64_t all[7], signature[2];
-    if (last.limit != limit) {
+    if (cache->limit != limit) {
         const char *text = weir_limit_text(limit);
-        weir__hash(server->receipt_secret, text, strlen(text), last.hash);
-        last.limit = limit;
+        weir__hash(server->receipt_secret, text, strlen(text), cache->limit_hash);
+        cache->limit = limit;
     }
-    hash_key(server, key, all);
-    memcpy(all + 2, last.hash, sizeof last.hash);
+    receipt_hash_key(server, key, all);
+    memcpy(all + 2, cache->limit_hash, sizeof cache->limit_hash);
     all[4] = (uint64_t)charge->time_us;
     all[5] = (uint64_t)charge->amount;
     all[6] = charge->id;
@@ -93,26 +84,28 @@ static uint64_t sign(const struct server *server, weir_key key, const weir_limit
 }
 
 /* Over several requests: what one signature covers is part of the next. */
-static uint64_t sign_all(const struct server *server, const weir_request *requests, size_t n,
-                         const struct charge *charge)
+static uint64_t receipt_sign_all(const struct server *server, struct server_receipt_cache *cache,
+                                 const weir_request *requests, size_t n,
+                                 const struct charge *charge)
 {
-    uint64_t signature = sign(server, requests[0].key, requests[0].limit, charge);
+    assert(n > 0 && requests[0].limit);
+    uint64_t signature = receipt_sign(server, cache, requests[0].key, requests[0].limit, charge);
     for (size_t i = 1; i < n; i++) {
         struct charge chained = {(int64_t)signature, requests[i].cost, 0};
-        signature = sign(server, requests[i].key, requests[i].limit, &chained);
+        signature = receipt_sign(server, cache, requests[i].key, requests[i].limit, &chained);
     }
     return signature;
 }
 
 /* The lowest six bits first. */
-static inline void put_letters(uint64_t bits, int count, char *ret)
+static inline void receipt_put_letters(uint64_t bits, int count, char *ret)
 {
     for (int i = 0; i < count; i++, bits >>= 6)
         ret[i] = alphabet[bits & 63];
 }
 
 /* An id as written; 0: it is not one. */
-static uint64_t read_id(const char *letters)
+static uint64_t receipt_read_id(const char *letters)
 {
     uint64_t id = 0;
     for (int i = ID - 1; i >= 0; i--) {
@@ -125,25 +118,20 @@ static uint64_t read_id(const char *letters)
 }
 
 /* A time's digits; requests decided together have one. */
-static size_t put_time(char *p, int64_t time_us)
+static size_t receipt_put_time(struct server_receipt_cache *cache, char *p, int64_t time_us)
 {
-    static _Thread_local struct {
-        int64_t time_us;
-        size_t len;
-        char digits[WEIR__DIGITS];
-    } written = {.time_us = -1};
-    if (written.time_us != time_us) {
+    if (cache->time_us != time_us || cache->digit_count == 0) {
         char room[WEIR__DIGITS];
         const char *first = weir__digits(room, time_us);
-        written.time_us = time_us;
-        written.len = (size_t)(room + sizeof room - first);
-        memcpy(written.digits, first, written.len);
+        cache->time_us = time_us;
+        cache->digit_count = (size_t)(room + sizeof room - first);
+        memcpy(cache->digits, first, cache->digit_count);
     }
-    memcpy(p, written.digits, sizeof written.digits); /* more than need be: of a known length */
-    return written.len;
+    memcpy(p, cache->digits, sizeof cache->digits); /* more than need be: of a known length */
+    return cache->digit_count;
 }
 
-static size_t put_number(char *p, int64_t number)
+static size_t receipt_put_number(char *p, int64_t number)
 {
     char room[WEIR__DIGITS];
     if (number >= 0 && number < 10) {
@@ -157,7 +145,7 @@ static size_t put_number(char *p, int64_t number)
 }
 
 /* The decision's id, or a new one. */
-static uint64_t id_of(const weir_decision *decision)
+static uint64_t receipt_id_of(const weir_decision *decision)
 {
     weir_decision named = {
         .charged = decision->charged, .allowed = decision->allowed, .degraded = decision->degraded};
@@ -165,37 +153,40 @@ static uint64_t id_of(const weir_decision *decision)
     return weir__receipt_id(&named);
 }
 
-size_t server_receipt_write(const struct server *server, const weir_request *requests, size_t n,
-                            const weir_decision *decision, char ret[SERVER_RECEIPT_SIZE])
+size_t server_receipt_write(const struct server *server, struct server_receipt_cache *cache,
+                            const weir_request *requests, size_t n, const weir_decision *decision,
+                            char ret[SERVER_RECEIPT_SIZE])
 {
     char *p = ret;
-    struct charge charge = {decision->time_us, decision->charged, id_of(decision)};
+    struct charge charge = {decision->time_us, decision->charged, receipt_id_of(decision)};
     memcpy(p, charge.id ? "w4-" : "w2-", 3);
     p += 3;
-    p += put_time(p, decision->time_us);
+    p += receipt_put_time(cache, p, decision->time_us);
     *p++ = '-';
-    p += put_number(p, decision->charged);
+    p += receipt_put_number(p, decision->charged);
     if (charge.id) {
         *p = '-';
-        put_letters(charge.id, ID, p + 1);
+        receipt_put_letters(charge.id, ID, p + 1);
         p += 1 + ID;
     }
-    put_letters(sign_all(server, requests, n, &charge), SIGNATURE, p + 1);
+    receipt_put_letters(receipt_sign_all(server, cache, requests, n, &charge), SIGNATURE, p + 1);
     *p = '-';
     p += 1 + SIGNATURE;
     *p = 0;
+    assert(p < ret + SERVER_RECEIPT_SIZE);
     return (size_t)(p - ret);
 }
 
 /* What a receipt says, its signature left out; false: it is not a receipt. */
-static bool read_charge(const char *text, size_t len, struct charge *ret)
+static bool receipt_read_charge(const char *text, size_t len, struct charge *ret)
 {
     char plain[WEIR_RECEIPT_SIZE];
     struct weir__correction said;
     bool has_id = !memcmp(text, "w4-", 3);
     uint64_t id = 0;
     if (has_id) {
-        if (len <= 3 + 1 + ID || text[len - ID - 1] != '-' || !(id = read_id(text + len - ID)))
+        if (len <= 3 + 1 + ID || text[len - ID - 1] != '-' ||
+            !(id = receipt_read_id(text + len - ID)))
             return false;
         len -= ID + 1;
     }
@@ -218,9 +209,11 @@ bool server_receipt_read(const struct server *server, const weir_request *reques
     if (text.len <= SIGNATURE + 4 || text.len >= SERVER_RECEIPT_SIZE)
         return false;
     size_t body = text.len - SIGNATURE - 1;
-    if (text.data[body] != '-' || !read_charge(text.data, body, &charge))
+    if (text.data[body] != '-' || !receipt_read_charge(text.data, body, &charge))
         return false;
-    put_letters(sign_all(server, requests, n, &charge), SIGNATURE, expected);
+    struct server_receipt_cache cache = {0};
+    receipt_put_letters(receipt_sign_all(server, &cache, requests, n, &charge), SIGNATURE,
+                        expected);
     unsigned differs = 0;
     for (int i = 0; i < SIGNATURE; i++)
         differs |= (unsigned)(expected[i] ^ text.data[body + 1 + (size_t)i]);

@@ -184,11 +184,18 @@ uint64_t server_envoy_directory_stamp(const char *path);
 #define SERVER_SECRET_HINT                                                                         \
     "if another server gave it, all of them need the same WEIR_RECEIPT_SECRET"
 int server_receipts_open(struct server *server, weir_error *err);
-/* Limits that this thread used may be gone. */
-void server_receipts_forget(void);
+/* What consecutive receipts of a thread have in common. Starts as zeros. */
+struct server_receipt_cache {
+    const weir_limit *limit; /* NULL: none; to be forgotten before a limit is freed */
+    uint64_t limit_hash[2];
+    int64_t time_us;
+    size_t digit_count;
+    char digits[WEIR__DIGITS]; /* of time_us; 0 is written as any other time */
+};
 /* Writes the receipt of what n requests were charged together; the length. */
-size_t server_receipt_write(const struct server *server, const weir_request *requests, size_t n,
-                            const weir_decision *decision, char ret[SERVER_RECEIPT_SIZE]);
+size_t server_receipt_write(const struct server *server, struct server_receipt_cache *cache,
+                            const weir_request *requests, size_t n, const weir_decision *decision,
+                            char ret[SERVER_RECEIPT_SIZE]);
 /* Checks it and gives the library's own, of the first; false: it is none of ours, or of other keys,
  * limits or, but for the first, costs. */
 bool server_receipt_read(const struct server *server, const weir_request *requests, size_t n,

@@ -97,7 +97,6 @@ static void *work_on(void *argument)
     struct lane *lane = argument;
     struct server_batch *batch;
     while ((batch = next_work(lane))) {
-        server_receipts_forget(); /* limits of earlier batches may be gone */
         server_batch_run(lane->workers->server, batch);
         pthread_mutex_lock(&lane->workers->lock);
         lane->running = NULL; /* from here on it is the loop's */

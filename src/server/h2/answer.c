@@ -1,14 +1,10 @@
 /* From whole requests to answers on their streams. See h2.h. */
 #include "server/h2/h2.h"
 
-#include "base/clock.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#define DATE_LEN 29
 #define FIXED (NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE)
 
 /* A field whose texts stay. */
@@ -92,21 +88,6 @@ static uint8_t indexing_of(const char *name)
                                                        : NGHTTP2_NV_FLAG_NONE;
 }
 
-/* Made once a second. */
-static const char *date(void)
-{
-    static _Thread_local time_t made;
-    static _Thread_local char text[DATE_LEN + 1];
-    time_t now = (time_t)(weir__clock_us() / 1000000);
-    if (now != made) {
-        struct tm tm;
-        gmtime_r(&now, &tm);
-        strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &tm);
-        made = now;
-    }
-    return text;
-}
-
 /* A long answer that cannot be kept until it is read: a short one in its place. */
 static void respond_overload(struct server_h2_stream *stream, struct server_response *response)
 {
@@ -137,7 +118,8 @@ void server_h2_respond(struct server_h2_stream *stream, struct server_response *
     server_count_status(stream->h2->conn->thread->counters, response->status);
     fields[n++] =
         field(":status", status, (size_t)snprintf(status, sizeof status, "%d", response->status));
-    fields[n++] = field("date", date(), DATE_LEN);
+    fields[n++] =
+        field("date", server_date(stream->h2->conn->thread) + SERVER_DATE_AT, SERVER_DATE_LEN);
     for (size_t i = 0; i < response->field_count; i++) {
         const struct server_field *it = &response->fields[i];
         if (!strcmp(it->name, "connection"))
@@ -217,11 +199,10 @@ static void say_why(const struct server_h2_stream *stream, char *room, size_t si
 /* As gRPC, by as much of the head as was taken. False: it is not gRPC's. */
 static bool refuse_grpc(struct server_h2_stream *stream, struct server_grpc_reply *reply)
 {
-    static _Thread_local char room[SERVER_GRPC_ROOM];
     struct weir__http_request request;
     if (server_h2_request(stream, &request) || !server_grpc_wants(&request))
         return false;
-    reply->message = weir__buffer_over(room, sizeof room);
+    reply->message = weir__buffer_over(stream->h2->conn->thread->grpc_room, SERVER_GRPC_ROOM);
     server_grpc_refuse(stream->h2->conn, &request, stream->fault == 431, reply);
     server_h2_reply(stream, reply);
     return true;
@@ -283,7 +264,6 @@ void server_h2_refuse_for_memory(struct server_h2_stream *stream)
 
 static void dispatch_grpc(struct server_h2_stream *stream, struct weir__http_request *request)
 {
-    static _Thread_local char room[SERVER_GRPC_ROOM];
     struct server_conn *conn = stream->h2->conn;
     struct server_grpc_reply reply;
     enum server_routed routed = SERVER_BUSY;
@@ -291,7 +271,7 @@ static void dispatch_grpc(struct server_h2_stream *stream, struct weir__http_req
     for (int i = 0; i < 2 && routed == SERVER_BUSY; i++) {
         if (i > 0)
             server_batch_finish(conn);
-        reply.message = weir__buffer_over(room, sizeof room);
+        reply.message = weir__buffer_over(conn->thread->grpc_room, SERVER_GRPC_ROOM);
         routed = server_grpc_answer(conn, request, stream->id, &reply);
     }
     if (routed == SERVER_RESPONDED)

@@ -132,8 +132,8 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
 
 static void answer_grpc(struct server_h2 *h2, struct server_ask *ask)
 {
-    static _Thread_local char room[SERVER_GRPC_ROOM];
-    struct server_grpc_reply reply = {.message = weir__buffer_over(room, sizeof room)};
+    struct server_grpc_reply reply = {
+        .message = weir__buffer_over(h2->conn->thread->grpc_room, SERVER_GRPC_ROOM)};
     int32_t id = ((const struct server_grpc_call *)ask->other)->stream;
     server_grpc_finish(h2->conn, ask, &reply);
     struct server_h2_stream *stream = nghttp2_session_get_stream_user_data(h2->session, id);

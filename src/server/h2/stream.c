@@ -3,76 +3,10 @@
 #include "server/workers.h"
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define POOL_MAX 1024 /* streams that a thread keeps for later */
-
-/* ---- the pool of a thread ---- */
-
-struct pool {
-    struct server_h2_stream *free;
-    size_t count;
-};
-
-static pthread_key_t pool_key;
-static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
-static bool pool_keyed;
-
-static void free_pool(void *value)
-{
-    struct pool *pool = value;
-    while (pool->free) {
-        struct server_h2_stream *stream = pool->free;
-        pool->free = stream->next;
-        free(stream);
-    }
-    free(pool);
-}
-
-static void make_key(void)
-{
-    pool_keyed = pthread_key_create(&pool_key, free_pool) == 0;
-}
-
-/* NULL: no memory, then streams come from malloc and go back to it. */
-static struct pool *this_pool(void)
-{
-    pthread_once(&pool_once, make_key);
-    struct pool *pool = pool_keyed ? pthread_getspecific(pool_key) : NULL;
-    if (pool || !pool_keyed)
-        return pool;
-    pool = calloc(1, sizeof *pool);
-    if (pool && pthread_setspecific(pool_key, pool)) {
-        free(pool);
-        pool = NULL;
-    }
-    return pool;
-}
-
-static struct server_h2_stream *get(void)
-{
-    struct pool *pool = this_pool();
-    if (!pool || !pool->free)
-        return malloc(sizeof(struct server_h2_stream));
-    struct server_h2_stream *stream = pool->free;
-    pool->free = stream->next;
-    pool->count--;
-    return stream;
-}
-
-static void put_back(struct server_h2_stream *stream)
-{
-    struct pool *pool = this_pool();
-    if (!pool || pool->count >= POOL_MAX) {
-        free(stream);
-        return;
-    }
-    stream->next = pool->free;
-    pool->free = stream;
-    pool->count++;
-}
 
 /* ---- whose turn it is ---- */
 
@@ -171,7 +105,7 @@ struct server_h2_stream *server_h2_stream_take(struct server_h2 *h2, int32_t id)
     if (count_of(h2) >= SERVER_H2_STREAMS || h2->conn->away_asks >= SERVER_AWAY_ASKS ||
         h2->owned > SERVER_H2_HELD || !count_in(h2))
         return NULL;
-    struct server_h2_stream *stream = get();
+    struct server_h2_stream *stream = server_pool_take(&h2->conn->thread->streams, sizeof *stream);
     if (!stream)
         return NULL;
     memset(stream, 0, offsetof(struct server_h2_stream, first_room));
@@ -213,7 +147,7 @@ void server_h2_stream_close(struct server_h2_stream *stream)
     server_work_cancel(h2->conn, stream->id);
     leave(stream);
     free_rooms(stream);
-    put_back(stream);
+    server_pool_give(&h2->conn->thread->streams, stream, POOL_MAX);
     count_out(h2);
 }
 
@@ -225,7 +159,7 @@ void server_h2_streams_free(struct server_h2 *h2)
         for (; stream; stream = next) {
             next = stream->next;
             free_rooms(stream);
-            put_back(stream);
+            server_pool_give(&h2->conn->thread->streams, stream, POOL_MAX);
         }
         *lists[i] = (struct server_h2_list){0};
     }

@@ -71,6 +71,12 @@ void server_response_body(struct server_response *response, const char *content_
                           const struct weir__buffer *body);
 const char *server_status_text(int status);
 
+/* "date: Sun, 06 Nov 1994 08:49:37 GMT\r\n", made once a second. */
+#define SERVER_DATE_AT 6    /* where its value begins */
+#define SERVER_DATE_LEN 29  /* the value's length */
+#define SERVER_DATE_LINE 37 /* all of it */
+const char *server_date(struct server_thread *thread);
+
 /* ---- http/admin.c: what is told and changed besides decisions; as server_http_route ---- */
 
 /* False: there is nothing at this path. */

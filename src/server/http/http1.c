@@ -1,12 +1,9 @@
 /* HTTP/1: reads requests, has them routed, writes responses, a pipeline's in one go. */
 #include "server/http/http.h"
 
-#include "base/clock.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define HEAD_MAX ((size_t)8 << 10) /* of a response */
 #define TURN_EVERY 8               /* asks between two looks at the time */
@@ -19,22 +16,6 @@ static void put_line(struct weir__buffer *out, const char *name, const char *val
     weir__put(out, ": ", 2);
     weir__put(out, value, len);
     weir__put(out, "\r\n", 2);
-}
-
-/* "date: …\r\n", made once a second. */
-static void put_date(struct weir__buffer *out)
-{
-    static _Thread_local time_t made;
-    static _Thread_local char line[64];
-    static _Thread_local size_t len;
-    time_t now = (time_t)(weir__clock_us() / 1000000);
-    if (now != made) {
-        struct tm tm;
-        gmtime_r(&now, &tm);
-        len = strftime(line, sizeof line, "date: %a, %d %b %Y %H:%M:%S GMT\r\n", &tm);
-        made = now;
-    }
-    weir__put(out, line, len);
 }
 
 static void put_status(struct weir__buffer *out, int status)
@@ -51,12 +32,12 @@ static void put_status(struct weir__buffer *out, int status)
 }
 
 /* The head, and the body where it is short. */
-static void put_response(struct weir__buffer *out, const struct server_response *response,
-                         bool close)
+static void put_response(struct server_thread *thread, struct weir__buffer *out,
+                         const struct server_response *response, bool close)
 {
     bool bodiless = response->status == 204 || response->status == 304;
     put_status(out, response->status);
-    put_date(out);
+    weir__put(out, server_date(thread), SERVER_DATE_LINE);
     for (size_t i = 0; i < response->field_count; i++)
         put_line(out, response->fields[i].name, response->fields[i].value, response->fields[i].len);
     if (!bodiless) {
@@ -78,7 +59,7 @@ static void write_response(struct server_conn *conn, struct server_response *res
 {
     bool close = response->close || (last && atomic_load(&conn->thread->server->draining));
     server_count_status(conn->thread->counters, response->status);
-    put_response(server_out(conn), response, close);
+    put_response(conn->thread, server_out(conn), response, close);
     if (response->body.len > SERVER_RESPONSE_ROOM && !response->head)
         server_out_long(conn, response->body.data, response->body.len);
     free(response->owned);
@@ -97,7 +78,7 @@ static void say_response(struct server_conn *conn, struct server_response *respo
         return;
     }
     struct weir__buffer out = weir__buffer_over(bytes, size);
-    put_response(&out, response, response->close);
+    put_response(conn->thread, &out, response, response->close);
     if (response->body.len > SERVER_RESPONSE_ROOM && !response->head)
         weir__put(&out, response->body.data, response->body.len);
     server_count_status(conn->thread->counters, response->status);
@@ -220,7 +201,7 @@ static bool last_is_final(const struct server_conn *conn)
 
 static size_t feed(struct server_conn *conn, char *data, size_t len)
 {
-    static _Thread_local struct weir__http_request request;
+    struct weir__http_request *request = conn->thread->request;
     size_t at = 0;
     unsigned handled = 0;
     bool over = false;
@@ -231,9 +212,9 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
         if (full && (!server_batch_finish(conn) || !server_conn_goes_on(conn)))
             break;
         enum weir__http1_status status =
-            weir__http1_next(&conn->http1, data + at, len - at, &request);
+            weir__http1_next(&conn->http1, data + at, len - at, request);
         if (status == WEIR__HTTP1_NEED_MORE) {
-            if (conn->http1.head_came && !admit(conn, data + at, &request)) {
+            if (conn->http1.head_came && !admit(conn, data + at, request)) {
                 at = len;
                 break;
             }
@@ -246,7 +227,7 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
             at = len;
             break;
         }
-        bool asked = handle(conn, &request);
+        bool asked = handle(conn, request);
         at += conn->http1.size;
         over = (!asked || ++handled % TURN_EVERY == 0) && at < len && server_turn_is_over(conn);
         server_count(&conn->thread->counters->requests[SERVER_HTTP], 1);

@@ -174,7 +174,8 @@ static void put_receipt(struct server_conn *conn, struct weir__json *json,
     size_t n = ask->group && ask->group->planned ? ask->group->count : 1;
     weir_decision named = *decision;
     uint64_t id = weir__receipt_id(&named);
-    size_t len = server_receipt_write(conn->thread->server, request, n, &named, receipt);
+    size_t len = server_receipt_write(conn->thread->server, &conn->thread->receipts, request, n,
+                                      &named, receipt);
     weir__json_put_text(json, "receipt", receipt, len);
     if (ask->verb != WEIR__VERB_TAKEALL)
         return;
@@ -183,7 +184,8 @@ static void put_receipt(struct server_conn *conn, struct weir__json *json,
         weir_decision one = {.time_us = decision->time_us,
                              .charged = decision->degraded ? 0 : request[i].cost};
         weir__receipt_set_id(&one, id); /* the same: settled in either way, it is settled */
-        len = server_receipt_write(conn->thread->server, &request[i], 1, &one, receipt);
+        len = server_receipt_write(conn->thread->server, &conn->thread->receipts, &request[i], 1,
+                                   &one, receipt);
         weir__json_put_text(json, NULL, receipt, len);
     }
     weir__json_close(json, ']');

@@ -3,9 +3,11 @@
 
 #include "wire/json.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 static const struct {
     int status;
@@ -41,6 +43,21 @@ const char *server_status_text(int status)
             return texts[i].text;
     }
     return status < 400 ? "OK" : "Error";
+}
+
+const char *server_date(struct server_thread *thread)
+{
+    time_t now = (time_t)(weir__clock_us() / 1000000);
+    if (WEIR__UNLIKELY(now != thread->date_s)) {
+        struct tm tm;
+        gmtime_r(&now, &tm);
+        size_t len =
+            strftime(thread->date, sizeof thread->date, "date: %a, %d %b %Y %H:%M:%S GMT\r\n", &tm);
+        assert(len == SERVER_DATE_LINE);
+        (void)len;
+        thread->date_s = now;
+    }
+    return thread->date;
 }
 
 void server_response_begin(struct server_response *response, int status)

@@ -117,7 +117,6 @@ static enum server_routed ask(struct server_conn *conn, const struct route *rout
                               struct weir__http_request *request, int32_t stream,
                               struct server_response *ret)
 {
-    static _Thread_local struct weir__json_node nodes[SERVER_JSON_NODES];
     struct server_params params;
     bool get = request->method == WEIR__HTTP_GET || request->method == WEIR__HTTP_HEAD;
     if (!server_batch_has_room(conn)) /* before a body is decoded in place */
@@ -125,7 +124,7 @@ static enum server_routed ask(struct server_conn *conn, const struct route *rout
     server_params_begin(conn, &params);
     params.explain = route->explain;
     if (get ? !server_params_query(conn, request, &params, ret)
-            : !server_params_json(conn, request, nodes, &params, ret))
+            : !server_params_json(conn, request, conn->thread->nodes, &params, ret))
         return SERVER_RESPONDED;
     return server_http_ask(conn, route->verb, &params, request, stream, ret);
 }

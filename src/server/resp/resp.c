@@ -198,7 +198,8 @@ static void put_plain(struct server_conn *conn, const weir_request *request,
     p = put_line(p, decision->retry_after_us);
     p = put_line(p, decision->reset_after_us);
     p = put_line(p, decision->delay_us);
-    size_t len = server_receipt_write(conn->thread->server, request, 1, decision, p + 5);
+    size_t len = server_receipt_write(conn->thread->server, &conn->thread->receipts, request, 1,
+                                      decision, p + 5);
     p[0] = '$'; /* a receipt has two digits' worth of bytes */
     p[1] = (char)('0' + len / 10);
     p[2] = (char)('0' + len % 10);
@@ -220,7 +221,8 @@ static void put_decision(struct server_conn *conn, const struct server_ask *ask,
         put_plain(conn, request, decision, out);
         return;
     }
-    size_t len = server_receipt_write(conn->thread->server, request, 1, decision, receipt);
+    size_t len = server_receipt_write(conn->thread->server, &conn->thread->receipts, request, 1,
+                                      decision, receipt);
     weir__resp_put_header(out, WEIR__RESP_ARRAY, 7 + lease + (rows ? 1 + rows : 0), 2);
     put_row(out, decision);
     weir__resp_put_bulk(out, receipt, len);
