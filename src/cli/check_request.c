@@ -85,7 +85,7 @@ static void print_key(weir_key key)
     putchar('\n');
 }
 
-static void print_planned(const struct weir__planned *planned, size_t count)
+static void print_planned(const struct weir__item *planned, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         printf("  %" PRId64 " of %s\n", planned[i].cost, weir_limit_text(planned[i].limit));
@@ -119,7 +119,7 @@ void cli_print_plan(const struct weir__plan *plan, const char *request)
 }
 
 static void put_planned(struct cli_json *json, const char *name,
-                        const struct weir__planned *planned, size_t count)
+                        const struct weir__item *planned, size_t count)
 {
     cli_json_open(json, name, '[');
     for (size_t i = 0; i < count; i++) {

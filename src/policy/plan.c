@@ -81,7 +81,7 @@ static int fail_too_many(const struct planning *planning)
                       WEIR_LIMITS_MAX);
 }
 
-static void add(struct planning *planning, const struct weir__planned *planned)
+static void add(struct planning *planning, const struct weir__item *planned)
 {
     struct weir__plan *plan = planning->plan;
     if (planned->entry->shadow) {
@@ -99,7 +99,7 @@ static void plan_entry(struct planning *planning, const struct weir__policy *pol
                        const struct weir__entry *entry, const struct weir__entry_body *body,
                        bool *ret_denied)
 {
-    struct weir__planned planned = {.policy = policy, .entry = entry};
+    struct weir__item planned = {.policy = policy, .entry = entry, .owners = 1};
     if (entry->shadow && planning->plan->shadow_count == WEIR__ENTRIES_MAX)
         return; /* what is only watched fails nobody */
     size_t start = planning->keys.len;
@@ -295,7 +295,8 @@ static int finish(struct planning *planning)
         plan->verdict = WEIR__PLAN_ALLOW;
         plan->by = planning->allowed;
     }
-    plan->give_back = needs_give_back(planning);
+    if (needs_give_back(planning))
+        plan->together = WEIR__APART;
     return 0;
 }
 
@@ -319,10 +320,7 @@ int weir__policies_plan(const struct weir__policies *policies, const struct weir
     planning.allowed = planning.over = NULL;
     planning.err = err;
     weir__view_begin(&planning.view, &policies->attributes, subject);
-    ret->verdict = WEIR__PLAN_NONE;
-    ret->by = NULL;
-    ret->enforced_count = ret->shadow_count = ret->exempted_count = 0;
-    ret->give_back = false;
+    weir__plan_begin(ret);
     int code = 0;
     if (policy)
         code = plan_named(&planning, policy, given ? key : NULL);

@@ -8,6 +8,7 @@
 #ifndef WEIR_POLICY_H
 #define WEIR_POLICY_H
 
+#include "policy/plan.h"
 #include "wire/fields.h"
 #include "wire/http1.h"
 #include "wire/url.h"
@@ -17,7 +18,6 @@ struct weir__policies; /* a set */
 #define WEIR__POLICY_NAME_MAX 64
 #define WEIR__POLICIES_MAX 1000
 #define WEIR__DENY_STATUS 403
-#define WEIR__ENTRIES_MAX 16 /* limits entries a policy, and enforced or shadow entries a plan */
 
 /* One limit of a policy: its key, its limits. */
 struct weir__entry {
@@ -81,44 +81,6 @@ struct weir__subject {
     enum weir__found (*find)(const void *context, const char *name, size_t len,
                              struct weir__span *ret);
     const void *context;
-};
-
-enum weir__verdict {
-    WEIR__PLAN_NONE,   /* no policy applies: allowed */
-    WEIR__PLAN_ALLOW,  /* an allow list has it, and no other policy applies: nothing is charged */
-    WEIR__PLAN_DENY,   /* a deny list has it, or an attribute is missing where that is denied */
-    WEIR__PLAN_LIMITS, /* take what follows: enforced, shadow, or both; one of them may be empty */
-};
-
-/* Why a verdict is DENY. */
-enum weir__denial { WEIR__DENIED_LISTED, WEIR__DENIED_MISSING };
-
-struct weir__planned {
-    const struct weir__policy *policy;
-    const struct weir__entry *entry;
-    const weir_limit *limit; /* overrides applied */
-    weir_key key;
-    int64_t cost;
-    bool variable; /* the cost came with the request: what settle corrects */
-};
-
-#define WEIR__PLAN_KEYS_ROOM 16384
-
-#define WEIR__EXEMPTED_MAX 32 /* more are not counted */
-
-struct weir__plan {
-    enum weir__verdict verdict;
-    const struct weir__policy *by; /* ALLOW, DENY: whose list; LIMITS: the first that applies */
-    enum weir__denial denial;
-    const struct weir__policy
-        *exempted[WEIR__EXEMPTED_MAX]; /* whose allow lists have the request */
-    size_t exempted_count;
-    struct weir__planned enforced[WEIR__ENTRIES_MAX];
-    size_t enforced_count;
-    struct weir__planned shadow[WEIR__ENTRIES_MAX];
-    size_t shadow_count;
-    bool give_back; /* enforced keys may live in different slots: never without a cluster */
-    char keys[WEIR__PLAN_KEYS_ROOM];
 };
 
 /* The plan for a subject: of one policy by its name, whether its match applies or not (WEIR_EINVAL: there

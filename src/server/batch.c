@@ -126,7 +126,6 @@ char *server_batch_room(struct server_conn *conn, size_t n)
 
 struct group_room {
     struct server_group group;
-    weir_decision shadows[WEIR__ENTRIES_MAX];
     weir_decision shadow_rows[WEIR__ENTRIES_MAX][WEIR_LIMITS_MAX];
 };
 
@@ -136,7 +135,6 @@ struct server_group *server_group_take(struct server_thread *thread)
     if (!room)
         return NULL;
     struct server_group *group = &room->group;
-    group->shadows = room->shadows;
     group->shadow_rows = room->shadow_rows;
     group->count = group->row_count = group->leased = 0;
     group->planned = false;

@@ -55,7 +55,6 @@ struct server_group {
         uint8_t ip_len, method_len, path_len; /* one behind the other */
         char text[48 + 16 + 200];
     } seen; /* planned: what the request was, for the access log */
-    weir_decision *shadows;
     weir_decision (*shadow_rows)[WEIR_LIMITS_MAX];
     struct weir__plan plan; /* last: packed, it ends before its keys, or is not there at all */
 };

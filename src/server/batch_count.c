@@ -64,7 +64,7 @@ static void count_entries(struct server_thread *thread, const struct server_rule
     const struct weir__plan *plan = &group->plan;
     const weir_decision *rows = group->rows;
     for (size_t i = 0; i < plan->enforced_count; i++) {
-        const struct weir__planned *it = &plan->enforced[i];
+        const struct weir__item *it = &plan->enforced[i];
         size_t limits = weir_limit_count(it->limit);
         bool allowed = rows_allowed(rows, limits);
         if (i == 0 || it->policy != plan->enforced[i - 1].policy)
@@ -77,10 +77,10 @@ static void count_entries(struct server_thread *thread, const struct server_rule
         rows += limits;
     }
     for (size_t i = 0; i < plan->shadow_count; i++) {
-        const struct weir__planned *it = &plan->shadow[i];
+        const struct weir__item *it = &plan->shadow[i];
         server_count_shadow(thread->counters, rules->series.entries[it->entry->index],
-                            group->shadows[i].allowed);
-        if (!group->shadows[i].allowed)
+                            group->plan.shadow[i].decision.allowed);
+        if (!group->plan.shadow[i].decision.allowed)
             server_top_record(thread->top, rules->shadow_tops[it->policy->index], it->key.data,
                               it->key.len, true);
     }
@@ -90,7 +90,7 @@ static uint32_t count_shadow_denied(const struct server_group *group)
 {
     uint32_t denied = 0;
     for (size_t i = 0; i < group->plan.shadow_count; i++)
-        denied += !group->shadows[i].allowed;
+        denied += !group->plan.shadow[i].decision.allowed;
     return denied;
 }
 
@@ -100,9 +100,9 @@ static struct weir__span put_shadows(const struct server_group *group, char *roo
     struct weir__buffer out = weir__buffer_over(room, size);
     size_t whole = 0;
     for (size_t i = 0; i < group->plan.shadow_count; i++) {
-        const struct weir__planned *it = &group->plan.shadow[i];
+        const struct weir__item *it = &group->plan.shadow[i];
         struct weir__json json = {&out, false};
-        if (group->shadows[i].allowed)
+        if (group->plan.shadow[i].decision.allowed)
             continue;
         if (whole > 0)
             weir__put(&out, ",", 1);
@@ -119,7 +119,7 @@ static struct weir__span put_shadows(const struct server_group *group, char *roo
 }
 
 /* The enforced entry whose limit bound. */
-static const struct weir__planned *bound(const struct weir__plan *plan, size_t binding)
+static const struct weir__item *bound(const struct weir__plan *plan, size_t binding)
 {
     for (size_t i = 0; i < plan->enforced_count; i++) {
         size_t limits = weir_limit_count(plan->enforced[i].limit);
@@ -134,7 +134,7 @@ static void log_plan(struct server_thread *thread, const struct server_batch *ba
                      const struct server_group *group, const weir_decision *decision)
 {
     static const char *const verdicts[] = {"none", "allow-list", "deny-list", "limits"};
-    const struct weir__planned *it = bound(&group->plan, decision->binding);
+    const struct weir__item *it = bound(&group->plan, decision->binding);
     struct server_log_record record = {.verdict = verdicts[group->plan.verdict]};
     if (group->plan.verdict == WEIR__PLAN_DENY && group->plan.denial == WEIR__DENIED_MISSING)
         record.verdict = "missing";

@@ -13,9 +13,8 @@
 #include <string.h>
 
 #define PACK_ALIGN 16
-_Static_assert(sizeof(struct weir__plan) - offsetof(struct weir__plan, keys) <
-                   WEIR__PLAN_KEYS_ROOM + PACK_ALIGN,
-               "the keys come last: a packed plan ends before them");
+_Static_assert(offsetof(struct weir__plan, separate) < offsetof(struct weir__plan, keys),
+               "a packed plan has neither separate items nor keys: both come last");
 
 /* A block being measured (start is NULL) or filled. */
 struct pack {
@@ -56,12 +55,13 @@ static weir_key pack_key(struct pack *pack, weir_key key)
 
 static size_t pack_group_size(const struct server_group *group)
 {
-    return group->planned ? offsetof(struct server_group, plan) + offsetof(struct weir__plan, keys)
-                          : offsetof(struct server_group, plan);
+    return group->planned
+               ? offsetof(struct server_group, plan) + offsetof(struct weir__plan, separate)
+               : offsetof(struct server_group, plan);
 }
 
-static void pack_planned(struct pack *pack, struct weir__planned *to,
-                         const struct weir__planned *from, size_t n)
+static void pack_planned(struct pack *pack, struct weir__item *to, const struct weir__item *from,
+                         size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         weir_key key = pack_key(pack, from[i].key);
@@ -74,7 +74,7 @@ static void pack_planned(struct pack *pack, struct weir__planned *to,
 static void pack_plan(struct pack *pack, struct server_group *to, const struct server_group *from)
 {
     const struct weir__plan *plan = &from->plan;
-    assert(from->count <= plan->enforced_count);
+    assert(from->count <= plan->enforced_count && plan->separate_count == 0);
     pack_planned(pack, to ? to->plan.enforced : NULL, plan->enforced, plan->enforced_count);
     pack_planned(pack, to ? to->plan.shadow : NULL, plan->shadow, plan->shadow_count);
     for (size_t i = 0; to && i < from->count; i++) {
@@ -87,11 +87,9 @@ static struct server_group *pack_group(struct pack *pack, const struct server_gr
 {
     size_t size = pack_group_size(from), shadows = from->planned ? from->plan.shadow_count : 0;
     struct server_group *to = pack_room(pack, size);
-    weir_decision *decisions = pack_room(pack, shadows * sizeof *from->shadows);
     weir_decision(*rows)[WEIR_LIMITS_MAX] = pack_room(pack, shadows * sizeof *from->shadow_rows);
     if (to) {
         memcpy(to, from, size);
-        to->shadows = decisions;
         to->shadow_rows = rows;
     }
     for (size_t i = 0; to && i < from->count; i++) {

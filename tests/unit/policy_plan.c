@@ -73,7 +73,7 @@ static int ask(const char *policy, struct request request, const char *key, int6
     }
 
 /* The enforced keys, one behind the other. */
-static const char *keys_of(const struct weir__planned *planned, size_t count)
+static const char *keys_of(const struct weir__item *planned, size_t count)
 {
     static char room[2 * WEIR__PLAN_KEYS_ROOM];
     struct weir__buffer buffer = weir__buffer_over(room, sizeof room);
@@ -535,7 +535,7 @@ static void test_several(void)
     CHECK(plan.enforced[1].entry == &weir__policies_at(policies, 1)->entries[0]);
     CHECK_INT(weir_limit_count(plan.enforced[1].limit), 2);
     CHECK_INT(plan.enforced[1].cost, 1);
-    CHECK(!plan.give_back);
+    CHECK_INT(plan.together, WEIR__TOGETHER);
     ASK(USER("ann"));
     CHECK_INT(plan.verdict, WEIR__PLAN_NONE);
     use(TOP "  - {name: s, shadow: true, key: ip, " LIMIT "}\n");
@@ -761,10 +761,10 @@ static void test_give_back(void)
         policies = NULL;
         CHECK_INT(weir__policies_parse(text, sizeof text - 1, "p", cluster, &policies, NULL), 0);
         ASK(IP("1.2.3.4"), USER("ann"));
-        CHECK_INT(plan.give_back, cluster);
+        CHECK_INT(plan.together, cluster ? WEIR__APART : WEIR__TOGETHER);
         ASK(IP("1.2.3.4")); /* x and z have one tag */
         are(keys(), "a/x/{ip=1.2.3.4} a/z/{ip=1.2.3.4}");
-        CHECK(!plan.give_back);
+        CHECK_INT(plan.together, WEIR__TOGETHER);
     }
 }
 

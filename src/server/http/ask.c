@@ -167,8 +167,9 @@ static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb ve
 static void put_plan(struct server_group *group, int64_t wait_us)
 {
     group->count = group->plan.enforced_count;
+    group->plan.wait_us = wait_us;
     for (size_t i = 0; i < group->count; i++) {
-        const struct weir__planned *it = &group->plan.enforced[i];
+        const struct weir__item *it = &group->plan.enforced[i];
         group->requests[i] = (weir_request){
             it->key, it->limit, it->cost, wait_us, group->rows + group->row_count, false};
         group->row_count += weir_limit_count(it->limit);
@@ -259,7 +260,7 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
             conn, ret, "%s",
             "exactly one concurrent limit must apply, for its lease; name the policy that has it");
     if (verb == WEIR__VERB_ACQUIRE)
-        ask->group->requests[ask->group->leased].acquire = true;
+        ask->group->plan.enforced[ask->group->leased].acquire = true;
     return SERVER_ASKED;
 }
 

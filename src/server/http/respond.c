@@ -29,7 +29,7 @@ static void put_rule(struct weir__json *json, const char *name, const struct wei
 }
 
 /* One limit's row, and where it is from. */
-static void put_row(struct weir__json *json, const struct weir__planned *planned,
+static void put_row(struct weir__json *json, const struct weir__item *planned,
                     const struct weir__rule *rule, const weir_decision *row, bool explain)
 {
     weir__json_open(json, NULL, '{');
@@ -49,7 +49,7 @@ static void put_row(struct weir__json *json, const struct weir__planned *planned
     weir__json_close(json, '}');
 }
 
-static void put_planned_rows(struct weir__json *json, const struct weir__planned *planned, size_t n,
+static void put_planned_rows(struct weir__json *json, const struct weir__item *planned, size_t n,
                              const weir_decision *rows, size_t stride, bool explain)
 {
     for (size_t i = 0; i < n; i++) {
@@ -148,7 +148,7 @@ static void put_problem(struct weir__json *json, const struct server_ask *ask,
         weir__json_put_text(json, NULL, group->plan.by->name, strlen(group->plan.by->name));
     size_t row = 0;
     for (size_t i = 0; i < group->plan.enforced_count && !decision->allowed; i++) {
-        const struct weir__planned *it = &group->plan.enforced[i];
+        const struct weir__item *it = &group->plan.enforced[i];
         size_t limits = weir_limit_count(it->limit);
         bool denied = false;
         for (size_t j = 0; j < limits; j++, row++)

@@ -1,0 +1,400 @@
+/* See execute.h. */
+#include "policy/execute.h"
+
+#include "limit/receipt.h"
+#include "policy/policy.h"
+#include "store/take_or_undo.h"
+
+#include <assert.h>
+
+/* ---- one item ---- */
+
+static weir_request item_request(const struct weir__plan *plan, const struct weir__item *item,
+                                 weir_decision *rows)
+{
+    return (weir_request){.key = item->key,
+                          .limit = item->limit,
+                          .cost = item->cost,
+                          .wait_us = plan->wait_us,
+                          .detail = rows,
+                          .acquire = item->acquire};
+}
+
+/* Several items, each for itself. Those that are taken are taken at one reading of the clock, and in one round trip
+ * to a store that is far away. */
+static int items_decide_each(weir_store *store, const struct weir__plan *plan,
+                             struct weir__item *const items[], size_t n, enum weir__mode mode,
+                             weir_decision (*rows)[WEIR_LIMITS_MAX])
+{
+    weir_request requests[WEIR__ENTRIES_MAX];
+    weir_decision decisions[WEIR__ENTRIES_MAX];
+    int code = 0;
+    assert(n <= WEIR__ENTRIES_MAX);
+    for (size_t i = 0; i < n; i++) {
+        requests[i] = item_request(plan, items[i], rows ? rows[i] : NULL);
+        decisions[i] = (weir_decision){.limit = -1};
+    }
+    if (mode == WEIR__TAKE && n > 0)
+        code = weir_take_many(store, requests, n, decisions);
+    for (size_t i = 0; i < n && mode == WEIR__PEEK && code == 0; i++)
+        code = weir_peek_all(store, &requests[i], 1, &decisions[i]);
+    for (size_t i = 0; i < n; i++)
+        items[i]->decision = decisions[i];
+    return code;
+}
+
+/* ---- separate: refunds ---- */
+
+/* A log or window is given back from its oldest entry that still counts. A bucket's debt and the window of now need
+ * no such care. */
+static int64_t refund_time(const struct weir__rule *rule, int64_t now_us)
+{
+    if (weir__algorithm_of(rule)->large)
+        return weir__max(0, now_us - rule->period_us + 1);
+    return now_us;
+}
+
+/* Gives back to one limit of an item. While no server can be reached, it gives nothing. */
+static int refund_limit(weir_store *store, const struct weir__item *item, size_t i)
+{
+    char receipt[WEIR_RECEIPT_SIZE], text[WEIR__RULE_TEXT_MAX];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    weir_limit one = {.count = 1, .rules = {item->limit->rules[i]}, .text = text};
+    weir_decision now;
+    weir__put_rule(&buffer, &one.rules[0]);
+    int code = weir_peek(store, item->key, &one, 0, &now);
+    if (code || now.degraded)
+        return code;
+    weir__receipt_write(refund_time(&one.rules[0], now.time_us), item->cost, 0, receipt);
+    code = weir_settle(store, item->key, &one, receipt, 0, NULL);
+    return code == WEIR_EUNREACHABLE ? 0 : code;
+}
+
+/* Gives an item's cost back and looks what is left then. */
+static int refund_item(weir_store *store, struct weir__item *item)
+{
+    for (size_t i = 0; i < item->limit->count && item->cost > 0; i++) {
+        int code = refund_limit(store, item, i);
+        if (code)
+            return code;
+    }
+    return weir_peek(store, item->key, item->limit, 0, &item->decision);
+}
+
+/* ---- separate: charged even when denied ---- */
+
+/* Whether charging more changes neither when it is let in nor when it resets: the end of a window. */
+static bool ends_as_reported(const struct weir__item *item)
+{
+    const weir_decision *decision = &item->decision;
+    return item->limit->count == 1 && item->limit->rules[0].kind == WEIR__FIXED_WINDOW &&
+           decision->retry_after_us != WEIR_NEVER && decision->reset_after_us > 0;
+}
+
+/* Charges what was denied, over the limit: settles a charge of nothing to the whole. The decision stands whether or
+ * not this works. What could never be allowed is not let in by anything, but from now on the limit is used up, and
+ * when that ends is worth reporting. */
+static void charge_denied(weir_store *store, struct weir__item *item)
+{
+    char receipt[WEIR_RECEIPT_SIZE];
+    weir_decision *decision = &item->decision, then;
+    if (decision->allowed || decision->degraded || item->cost == 0)
+        return;
+    weir__receipt_write(decision->time_us, decision->charged, 0, receipt);
+    if (weir_settle(store, item->key, item->limit, receipt, item->cost, NULL))
+        return;
+    decision->remaining = 0;
+    int64_t cost = decision->retry_after_us == WEIR_NEVER ? 0 : item->cost;
+    if (ends_as_reported(item) || weir_peek(store, item->key, item->limit, cost, &then))
+        return;
+    decision->reset_after_us = then.reset_after_us;
+    if (!then.allowed)
+        decision->retry_after_us = then.retry_after_us;
+}
+
+static int separate_decide(weir_store *store, struct weir__plan *plan, enum weir__mode mode)
+{
+    struct weir__item *items[WEIR__ENTRIES_MAX] = {0};
+    size_t n = 0;
+    int code = 0;
+    for (size_t i = 0; i < plan->separate_count && code == 0; i++) {
+        struct weir__item *item = &plan->separate[i];
+        if (item->refund && mode == WEIR__TAKE)
+            code = refund_item(store, item);
+        else if (item->refund)
+            code = weir_peek(store, item->key, item->limit, 0, &item->decision);
+        else
+            items[n++] = item;
+    }
+    if (code == 0)
+        code = items_decide_each(store, plan, items, n, mode, NULL);
+    for (size_t i = 0; i < n && code == 0 && mode == WEIR__TAKE; i++) {
+        if (items[i]->charge_denied)
+            charge_denied(store, items[i]);
+    }
+    return code;
+}
+
+/* ---- enforced ---- */
+
+/* The enforced items that are still asked for. */
+struct together {
+    weir_store *store;
+    struct weir__item *items[WEIR__ENTRIES_MAX];
+    weir_request requests[WEIR__ENTRIES_MAX];
+    size_t count;
+    size_t quotas; /* of the plan, that are not used up as far as is known */
+    bool denied;   /* whatever these say, the request is denied */
+};
+
+static void together_begin(weir_store *store, struct weir__plan *plan, weir_decision *rows,
+                           struct together *ret)
+{
+    bool has_quotas = plan->quotas_spent > 0;
+    ret->store = store;
+    ret->count = ret->quotas = 0;
+    ret->denied = plan->denied;
+    for (size_t i = 0; i < plan->separate_count; i++) {
+        const struct weir__item *item = &plan->separate[i];
+        if (item->refund)
+            continue;
+        has_quotas = has_quotas || item->quota;
+        ret->quotas += item->quota && item->decision.allowed;
+        ret->denied = ret->denied || (!item->quota && !item->decision.allowed);
+    }
+    for (size_t i = 0; i < plan->enforced_count; i++) {
+        struct weir__item *item = &plan->enforced[i];
+        ret->requests[i] = item_request(plan, item, rows);
+        ret->items[ret->count++] = item;
+        rows += item->limit->count;
+        has_quotas = has_quotas || item->quota;
+        ret->quotas += item->quota;
+    }
+    ret->denied = ret->denied || (has_quotas && ret->quotas == 0);
+}
+
+/* All of them in one go. */
+static int together_ask(struct together *it, enum weir__mode mode, weir_decision *ret)
+{
+    int code = mode == WEIR__TAKE ? weir_take_all(it->store, it->requests, it->count, ret)
+                                  : weir_peek_all(it->store, it->requests, it->count, ret);
+    for (size_t i = 0; i < it->count && code == 0; i++) {
+        weir_decision *decision = &it->items[i]->decision;
+        weir__fold(it->requests[i].detail, it->requests[i].limit->count, decision);
+        decision->degraded = ret->degraded;
+    }
+    return code;
+}
+
+/* One after the other, given back where the request is denied. */
+static int together_ask_apart(struct together *it, weir_decision *ret)
+{
+    struct weir__part parts[WEIR__ENTRIES_MAX];
+    struct weir__taking taking = {
+        .parts = parts, .count = it->count, .quotas = it->quotas, .denied = it->denied};
+    size_t limits = 0;
+    bool degraded = false;
+    for (size_t i = 0; i < it->count; i++)
+        parts[i] = (struct weir__part){.store = it->store,
+                                       .requests = &it->requests[i],
+                                       .count = 1,
+                                       .quota = it->items[i]->quota};
+    int code = weir__take_or_undo(&taking);
+    for (size_t i = 0; i < it->count && code == 0; i++) {
+        it->items[i]->decision = parts[i].decision;
+        degraded = degraded || parts[i].decision.degraded;
+        limits += it->items[i]->limit->count;
+    }
+    if (code)
+        return code;
+    weir__fold(it->requests[0].detail, limits, ret);
+    ret->time_us = parts[it->count - 1].decision.time_us;
+    ret->degraded = degraded;
+    ret->charged = ret->allowed && !degraded ? it->requests[0].cost : 0;
+    return 0;
+}
+
+/* After a denial, which charged nothing: leaves the quotas that denied out. False: it is denied without them, or by
+ * all of them. */
+static bool together_drop_quotas(struct together *it)
+{
+    size_t kept = 0, denied = 0;
+    for (size_t i = 0; i < it->count; i++) {
+        if (it->items[i]->decision.allowed) {
+            it->requests[kept] = it->requests[i];
+            it->items[kept++] = it->items[i];
+        } else if (it->items[i]->quota) {
+            denied++;
+        } else {
+            return false;
+        }
+    }
+    assert(denied <= it->quotas);
+    it->quotas -= denied;
+    it->count = kept;
+    return it->quotas > 0;
+}
+
+static int enforced_decide(weir_store *store, struct weir__plan *plan, enum weir__mode mode,
+                           weir_decision *rows, weir_decision *ret)
+{
+    struct together it;
+    together_begin(store, plan, rows, &it);
+    enum weir__mode asked = it.denied ? WEIR__PEEK : mode;
+    bool charges = mode == WEIR__TAKE && plan->together != WEIR__TOGETHER;
+    while (it.count > 0) {
+        if (it.count > 1 && charges && plan->together == WEIR__APART)
+            return together_ask_apart(&it, ret);
+        int code = together_ask(&it, asked, ret);
+        if (code == WEIR_ESLOTS && it.count > 1 && charges)
+            return together_ask_apart(&it, ret);
+        if (code || ret->allowed || asked == WEIR__PEEK || !together_drop_quotas(&it))
+            return code;
+    }
+    return 0;
+}
+
+/* ---- all of them ---- */
+
+static void items_count(const struct weir__item *items, size_t n, bool *ret_denied,
+                        size_t *ret_quotas, size_t *ret_spent)
+{
+    for (size_t i = 0; i < n; i++) {
+        bool denied = !items[i].refund && !items[i].decision.allowed;
+        *ret_quotas += items[i].quota && !items[i].refund;
+        *ret_spent += items[i].quota && denied;
+        *ret_denied = *ret_denied || (denied && !items[i].quota);
+    }
+}
+
+/* Whether the request is denied, by all that is decided. */
+static bool plan_is_denied(const struct weir__plan *plan)
+{
+    bool denied = plan->denied;
+    size_t quotas = plan->quotas_spent, spent = plan->quotas_spent;
+    items_count(plan->separate, plan->separate_count, &denied, &quotas, &spent);
+    items_count(plan->enforced, plan->enforced_count, &denied, &quotas, &spent);
+    return denied || (quotas > 0 && quotas == spent);
+}
+
+static void shadows_decide(weir_store *store, struct weir__plan *plan, enum weir__mode mode,
+                           weir_decision (*rows)[WEIR_LIMITS_MAX])
+{
+    struct weir__item *items[WEIR__ENTRIES_MAX];
+    for (size_t i = 0; i < plan->shadow_count; i++)
+        items[i] = &plan->shadow[i];
+    if (plan->shadows_follow && plan->denied)
+        mode = WEIR__PEEK;
+    int code = items_decide_each(store, plan, items, plan->shadow_count, mode, rows);
+    for (size_t i = 0; i < plan->shadow_count && code; i++) {
+        if (items[i]->decision.limit < 0)
+            items[i]->decision = (weir_decision){.allowed = true, .limit = -1};
+    }
+}
+
+void weir__plan_apply_fail(const struct weir__plan *plan, uint32_t owners, weir_decision *decision)
+{
+    bool closed = false, open = true;
+    for (size_t i = 0; i < plan->enforced_count; i++) {
+        const struct weir__policy *policy = plan->enforced[i].policy;
+        if (!(plan->enforced[i].owners & owners))
+            continue;
+        closed = closed || (policy && policy->fail == WEIR__FAIL_CLOSED);
+        open = open && policy && policy->fail == WEIR__FAIL_OPEN;
+    }
+    if (closed) {
+        decision->allowed = false;
+        decision->delay_us = 0;
+    } else if (open) {
+        decision->allowed = true;
+        decision->retry_after_us = decision->delay_us = 0;
+    }
+}
+
+int weir__plan_decide(weir_store *store, struct weir__plan *plan, enum weir__mode mode,
+                      const struct weir__plan_rows *rows, weir_decision *ret)
+{
+    weir_decision room[WEIR_LIMITS_MAX];
+    *ret = (weir_decision){.allowed = plan->verdict != WEIR__PLAN_DENY && !plan->denied};
+    if (!ret->allowed)
+        ret->retry_after_us = WEIR_NEVER;
+    if (plan->verdict != WEIR__PLAN_LIMITS) {
+        plan->denied = !ret->allowed;
+        return 0;
+    }
+    int code = plan->separate_count > 0 ? separate_decide(store, plan, mode) : 0;
+    if (code == 0 && plan->enforced_count > 0)
+        code =
+            enforced_decide(store, plan, mode, rows && rows->enforced ? rows->enforced : room, ret);
+    if (code)
+        return code;
+    plan->denied = plan_is_denied(plan);
+    if (ret->degraded && plan->by) {
+        weir__plan_apply_fail(plan, UINT32_MAX, ret);
+        plan->denied = !ret->allowed;
+    }
+    for (size_t i = 0; i < plan->enforced_count; i++)
+        ret->lease = plan->enforced[i].acquire ? plan->enforced[i].decision.lease : ret->lease;
+    if (plan->shadow_count > 0)
+        shadows_decide(store, plan, mode, rows ? rows->shadow : NULL);
+    return 0;
+}
+
+/* ---- settle and reset ---- */
+
+/* Whether settling corrects this item. */
+static bool is_settled(const struct weir__plan *plan, size_t i)
+{
+    bool any = false;
+    for (size_t j = 0; j < plan->enforced_count; j++)
+        any = any || plan->enforced[j].variable;
+    return !any || plan->enforced[i].variable;
+}
+
+/* The receipt tells when, and proves the rest: each item was charged what is planned for it again. */
+int weir__plan_settle(weir_store *store, const struct weir__plan *plan, const char *receipt,
+                      int64_t actual)
+{
+    struct weir__correction first;
+    char one[WEIR_RECEIPT_SIZE];
+    if (plan->enforced_count == 0)
+        return WEIR_EINVAL;
+    if (!weir__receipt_read(receipt, &first))
+        return WEIR_ERECEIPT;
+    /* A local fallback charged the store nothing, neither here nor under the other keys: nothing is refunded. */
+    bool degraded = first.charged == 0 && (first.id || plan->enforced[0].cost > 0);
+    int code = 0;
+    size_t before = 0, done = 0; /* sent again after a failure, it settles the rest */
+    for (size_t i = 0; i < plan->enforced_count && code == 0; i++) {
+        const struct weir__item *item = &plan->enforced[i];
+        int64_t charged = i == 0 || degraded ? first.charged : item->cost;
+        if (!is_settled(plan, i))
+            continue;
+        weir__receipt_write(first.charged_at_us, charged, first.id, one);
+        code = weir_settle(store, item->key, item->limit, one, actual, NULL);
+        before += code == WEIR_ESETTLED;
+        done += code == 0;
+        code = code == WEIR_ESETTLED ? 0 : code;
+    }
+    return code == 0 && before > 0 && done == 0 ? WEIR_ESETTLED : code;
+}
+
+static int items_reset(weir_store *store, const struct weir__item *items, size_t n, bool *ret_there)
+{
+    int code = 0;
+    for (size_t i = 0; i < n && code == 0; i++) {
+        bool there = false;
+        code = weir__store_reset(store, items[i].key, &there);
+        *ret_there = *ret_there || there;
+    }
+    return code;
+}
+
+int weir__plan_reset(weir_store *store, const struct weir__plan *plan, bool *ret_there)
+{
+    *ret_there = false;
+    if (plan->enforced_count + plan->shadow_count == 0)
+        return WEIR_EINVAL;
+    int code = items_reset(store, plan->enforced, plan->enforced_count, ret_there);
+    return code ? code : items_reset(store, plan->shadow, plan->shadow_count, ret_there);
+}

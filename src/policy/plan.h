@@ -1,0 +1,97 @@
+/*
+ * A plan: what one request takes. Policies make it of a request's attributes, Envoy's rules of its descriptors.
+ * execute.h decides it; this is the same for both.
+ *
+ *     enforced   decided together, all or nothing
+ *     shadow     decided and counted, never enforced
+ *     separate   each decided for itself: refunds, and rules that are charged even when they deny
+ *
+ * What holds: a plan borrows from the set of policies or rules that made it, and its keys lie in itself. Making and
+ * executing it allocates nothing.
+ */
+#ifndef WEIR_PLAN_H
+#define WEIR_PLAN_H
+
+#include "limit/limit.h"
+
+#include <stdbool.h>
+
+struct weir__policy;
+struct weir__entry;
+
+#define WEIR__ENTRIES_MAX 16 /* limits entries a policy, and items of each kind in a plan */
+#define WEIR__PLAN_KEYS_ROOM 16384
+#define WEIR__EXEMPTED_MAX 32 /* more are not counted */
+
+struct weir__item {
+    const struct weir__policy *policy; /* NULL: a rule of Envoy's */
+    const struct weir__entry *entry;   /* likewise */
+    const weir_limit *limit;           /* overrides applied */
+    weir_key key;
+    int64_t cost;
+    uint32_t owners; /* bit i: descriptor i of the request takes it. HTTP and RESP have one: 0 */
+    bool variable;   /* the cost came with the request: what settle corrects */
+    bool acquire;    /* holds a slot of its concurrent limit */
+    bool
+        quota; /* denies only where all quotas of the plan do; a quota that denies is not charged */
+    bool refund;        /* separate: gives its cost back */
+    bool charge_denied; /* separate: charged even when it denies */
+    weir_decision
+        decision; /* once it is executed, all its limits in one; limit -1: nothing was decided */
+};
+
+enum weir__verdict {
+    WEIR__PLAN_NONE,   /* no policy applies: allowed */
+    WEIR__PLAN_ALLOW,  /* an allow list has it, and no other policy applies: nothing is charged */
+    WEIR__PLAN_DENY,   /* a deny list has it, or an attribute is missing where that is denied */
+    WEIR__PLAN_LIMITS, /* there are items of any kind */
+};
+
+/* Why a verdict is DENY. */
+enum weir__denial { WEIR__DENIED_LISTED, WEIR__DENIED_MISSING };
+
+/* How enforced items are taken whose keys may lie in different slots of a cluster. */
+enum weir__together {
+    WEIR__TOGETHER,             /* only in one go */
+    WEIR__TOGETHER_IF_POSSIBLE, /* one after the other where the store cannot do it in one go */
+    WEIR__APART,                /* one after the other */
+};
+
+struct weir__plan {
+    enum weir__verdict verdict;
+    const struct weir__policy
+        *by; /* ALLOW, DENY: whose list; LIMITS: the first that applies; NULL: nobody's */
+    enum weir__denial denial;
+    const struct weir__policy
+        *exempted[WEIR__EXEMPTED_MAX]; /* whose allow lists have the request */
+    size_t exempted_count;
+    int64_t wait_us; /* the longest acceptable delay, for all items */
+    enum weir__together together;
+    bool denied;         /* in: whatever the items say, it is denied; out: whether it is */
+    bool shadows_follow; /* shadows are charged only where the request goes ahead */
+    size_t quotas_spent; /* quotas besides the items, all of them used up */
+    struct weir__item enforced[WEIR__ENTRIES_MAX];
+    size_t enforced_count;
+    struct weir__item shadow[WEIR__ENTRIES_MAX];
+    size_t shadow_count;
+    /* A packed plan ends here: policies have no separate items, and its keys lie elsewhere. */
+    size_t separate_count;
+    struct weir__item separate[WEIR__ENTRIES_MAX];
+    size_t keys_len;
+    char keys[WEIR__PLAN_KEYS_ROOM];
+};
+
+/* An empty plan. */
+static inline void weir__plan_begin(struct weir__plan *plan)
+{
+    plan->verdict = WEIR__PLAN_NONE;
+    plan->by = NULL;
+    plan->exempted_count = 0;
+    plan->wait_us = WEIR_WAIT_DEFAULT;
+    plan->together = WEIR__TOGETHER;
+    plan->denied = plan->shadows_follow = false;
+    plan->quotas_spent = 0;
+    plan->enforced_count = plan->shadow_count = plan->separate_count = plan->keys_len = 0;
+}
+
+#endif
