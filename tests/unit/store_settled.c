@@ -210,6 +210,66 @@ static void test_full(void)
 
 /* ---- at the same time ---- */
 
+/* Somebody who takes after another's look at the clock and before its lock, a microsecond later. */
+static struct crossing {
+    weir_store *store;
+    const weir_limit *limit;
+    bool due;
+    char receipt[WEIR_RECEIPT_SIZE];
+} crossing;
+
+static int64_t crossed_clock(void *context)
+{
+    const int64_t now = clock_us;
+    (void)context;
+    if (crossing.due) {
+        crossing.due = false;
+        clock_us++;
+        take(crossing.store, crossing.limit, 3, crossing.receipt);
+    }
+    return now;
+}
+
+static void take_by(bool many, weir_store *store, const weir_limit *limit,
+                    char ret[WEIR_RECEIPT_SIZE])
+{
+    if (!many) {
+        take(store, limit, 3, ret);
+        return;
+    }
+    weir_request request = weir_ask(weir_text("k"), limit);
+    request.cost = 3;
+    weir_decision d;
+    CHECK_INT(weir_take_many(store, &request, 1, &d), 0);
+    CHECK(d.allowed);
+    weir_receipt(&d, ret);
+}
+
+/* Each refund is there in full: nobody's receipt names an entry that is not its own. */
+static void test_crossed(weir_store *store, const char *text, bool many)
+{
+    weir_limit *limit = test_limit(text);
+    const weir_clock clock = {.now = crossed_clock};
+    char first[WEIR_RECEIPT_SIZE], second[WEIR_RECEIPT_SIZE];
+    weir_store_set_clock(store, &clock);
+    clock_us = T0;
+    CHECK_INT(weir_reset(store, weir_text("k")), 0);
+    take(store, limit, 3, first);
+    CHECK_INT(settle(store, limit, first, 1), 0);
+    crossing = (struct crossing){.store = store, .limit = limit, .due = true};
+    take_by(many, store, limit, second);
+    CHECK(!crossing.due);
+    CHECK_INT(settle(store, limit, second, 1), 0);
+    CHECK_INT(settle(store, limit, crossing.receipt, 1), 0);
+    CHECK_INT(left(store, limit), 1000 - 3);
+    clock_us = T0 - SECOND; /* a clock that runs back is gone by all the same */
+    take_by(many, store, limit, second);
+    CHECK_INT(strncmp(second, "w3-1699999999000000-3-", 22), 0);
+    CHECK_INT(left(store, limit), 1000 - 6);
+    test_use_clock(store, &clock_us);
+    weir_limit_free(limit);
+}
+
 struct race {
     weir_store *store;
     const weir_limit *limit;
@@ -271,6 +331,11 @@ int main(void)
     test_several(store);
     test_forgotten(store);
     test_clock_runs_back(store);
+    for (int many = 0; many < 2; many++) {
+        test_crossed(store, "sliding-log 1000/h", many);
+        test_crossed(store, "sliding-window 1000/1ms precision 1us", many);
+        test_crossed(store, "token-bucket 1000/30d, sliding-log 1000/h", many);
+    }
     weir_store_close(store);
     test_full();
     test_crowded();

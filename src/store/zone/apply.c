@@ -111,6 +111,19 @@ static int charge_all(struct weir__zone *zone, struct weir__op *ops, size_t n)
     return 0;
 }
 
+/* Whether a loaded log or window is ahead of the request by more than the caller knows of. The charge
+ * would join the newest entry, but its receipt would name an earlier time. A refund would then be taken
+ * from another's entry, which may not have that much. */
+static bool is_behind(struct weir__op *ops, const struct weir__op *op)
+{
+    const struct weir__algorithm *algorithm = weir__algorithm_of(op->rule);
+    if (!algorithm->large || algorithm->leases || op->state.now_us <= op->request.now_us ||
+        op->state.now_us <= ops->ahead_us)
+        return false;
+    ops->ahead_us = op->state.now_us;
+    return true;
+}
+
 static int decide(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode)
 {
     bool allowed = true;
@@ -118,6 +131,8 @@ static int decide(struct weir__zone *zone, struct weir__op *ops, size_t n, enum 
         int code = load(zone, &ops[i]);
         if (WEIR__UNLIKELY(code))
             return code;
+        if (WEIR__UNLIKELY(mode == WEIR__TAKE && is_behind(ops, &ops[i])))
+            return WEIR__BEHIND;
         judge(&ops[i]);
         allowed = allowed && ops[i].ret->allowed;
     }

@@ -9,6 +9,7 @@
 #define BATCH 32 /* requests of weir_take_many under way at once */
 #define HINT_SERIAL_AT (WEIR__ROW_BITS + WEIR__SWEEPS_BITS)
 #define STALE_RETRIES 16 /* rows swept away between finding and using them */
+#define BEHIND_RETRIES 8 /* others served between reading the clock and locking */
 
 static inline struct weir__zone *zone_of(weir_store *store)
 {
@@ -78,6 +79,11 @@ static int no_row(struct weir__zone *zone)
     return weir__zone_is_held(zone) ? WEIR_EBUSY : WEIR_EFULL;
 }
 
+static inline bool is_retried(int code)
+{
+    return code == WEIR__STALE || code == WEIR__BEHIND;
+}
+
 /* What callers are told. */
 static inline int told(int code)
 {
@@ -98,6 +104,7 @@ static inline bool set_op(struct weir__zone *zone, const weir_limit *limit, size
     op->request.cost = cost;
     op->request.wait_us = weir__wait_for(op->rule, wait_us);
     op->lease_id = 0;
+    op->ahead_us = 0;
     return set_row(zone, limit, i, now_us, op);
 }
 
@@ -174,18 +181,35 @@ static uint64_t lease_of(const struct group *group)
     return 0;
 }
 
+/* After WEIR__BEHIND: the time as it is now, or where the clock runs back, what is ahead of it. */
+static void catch_up(weir_store *store, const struct weir__op *ops, int tries, int64_t *now,
+                     int64_t *ahead)
+{
+    int64_t later = weir__store_now(store);
+    if (later >= ops->ahead_us)
+        *now = later;
+    else
+        *ahead = ops->ahead_us;
+    if (tries >= BEHIND_RETRIES)
+        *ahead = INT64_MAX;
+}
+
 static int decide(weir_store *store, const weir_request *requests, size_t n, enum weir__mode mode,
                   int64_t now, weir_decision *ret)
 {
     struct weir__zone *zone = zone_of(store);
     struct group group;
+    int64_t ahead = 0;
     int code = WEIR__STALE;
-    for (int tries = 0; tries < STALE_RETRIES && code == WEIR__STALE; tries++) {
+    for (int tries = 0; tries < STALE_RETRIES && is_retried(code); tries++) {
         code = build(zone, requests, n, now, &group);
+        group.ops[0].ahead_us = ahead;
         if (code == 0)
             code = weir__zone_apply(zone, group.ops, group.count, mode);
         for (size_t i = 0; i < n && code == WEIR__STALE; i++)
             forget_hints(requests[i].limit);
+        if (code == WEIR__BEHIND)
+            catch_up(store, group.ops, tries, &now, &ahead);
     }
     if (code)
         return told(code);
@@ -197,25 +221,31 @@ static int decide(weir_store *store, const weir_request *requests, size_t n, enu
 }
 
 /* One limit, one key: the path nearly every call takes, without the machinery for groups. */
-static inline int take_one(struct weir__zone *zone, const weir_limit *limit, const uint64_t hash[2],
+static inline int take_one(weir_store *store, const weir_limit *limit, const uint64_t hash[2],
                            int64_t now_us, int64_t cost, int64_t wait_us, weir_decision *ret)
 {
+    struct weir__zone *zone = zone_of(store);
     struct weir__op op;
     weir_decision row;
+    int64_t ahead = 0;
     bool small = !weir__algorithm_of(&limit->rules[0])->large; /* fails before it writes */
     for (int tries = 0; tries < STALE_RETRIES; tries++) {
         if (WEIR__UNLIKELY(!set_op(zone, limit, 0, hash, now_us, cost, wait_us, &op)))
             return no_row(zone);
         op.ret = small ? ret : &row;
+        op.ahead_us = ahead;
         bool bucket = op.rule->kind == WEIR__TOKEN_BUCKET || op.rule->kind == WEIR__LEAKY_BUCKET;
         if (bucket && weir__zone_take_quick(zone, &op))
             return 0;
         int code = weir__zone_apply(zone, &op, 1, WEIR__TAKE);
         if (WEIR__UNLIKELY(!small) && code == 0)
             *ret = row;
-        if (WEIR__LIKELY(code != WEIR__STALE))
+        if (WEIR__LIKELY(!is_retried(code)))
             return told(code);
-        forget_hints(limit);
+        if (code == WEIR__STALE)
+            forget_hints(limit);
+        else
+            catch_up(store, &op, tries, &now_us, &ahead);
     }
     return WEIR_EFULL;
 }
@@ -230,7 +260,7 @@ static int take(weir_store *store, weir_key key, const weir_limit *limit, int64_
     int64_t now = weir__store_now(store);
     if (WEIR__UNLIKELY(now < 0))
         return WEIR_EINVAL;
-    return take_one(zone, limit, hash, now, cost, WEIR_WAIT_DEFAULT, ret);
+    return take_one(store, limit, hash, now, cost, WEIR_WAIT_DEFAULT, ret);
 }
 
 /* A batch: hash all, prefetch all, then decide all. */
@@ -249,7 +279,7 @@ static int take_batch(weir_store *store, const weir_request *requests, size_t n,
         const weir_request *it = &requests[i];
         bool simple = it->limit->count == 1 && !it->detail && !it->acquire;
         int code = simple
-                       ? take_one(zone, it->limit, hashes[i], now, it->cost, it->wait_us, &rets[i])
+                       ? take_one(store, it->limit, hashes[i], now, it->cost, it->wait_us, &rets[i])
                        : decide(store, it, 1, WEIR__TAKE, now, &rets[i]);
         if (WEIR__UNLIKELY(code))
             return code;

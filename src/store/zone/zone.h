@@ -150,6 +150,7 @@ struct weir__op {
     uint32_t home;
     struct weir__request request;
     uint64_t lease_id; /* acquire: not 0 */
+    int64_t ahead_us;  /* of the first op: entries up to here may be later than the request */
     weir_decision *ret;
     /* filled under way */
     struct weir__state state;
@@ -426,6 +427,9 @@ void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe);
 #define WEIR__STALE (-1000)
 /* Internal: a lock is held longer than we wait for it; WEIR_EBUSY for callers. */
 #define WEIR__HELD (-1001)
+/* Internal: the clock was read before the locks were ours, and others were served in between. A log
+ * or window has an entry of ops->ahead_us, which is later. The caller reads the clock again. */
+#define WEIR__BEHIND (-1002)
 
 /* An all-or-nothing group at one instant: n ops, at most WEIR_LIMITS_MAX, each with its own answer. */
 int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode);
