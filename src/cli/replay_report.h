@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 #include "sim/replay.h"
-#include "sim/tally.h"
+#include "sim/plot.h"
 
 /* Lines on their way to stdout, written in large pieces. */
 struct cli_decisions {

@@ -1,5 +1,5 @@
-/* See playground.h: the body of a simulation, every value within its bounds. What is wrong is named by
- * its path ("load.rate"), with its value and what was expected. */
+/* Reads the body of a simulation, every value within its bounds: see playground.h. An error names
+ * the path ("load.rate"), the value and what was expected. */
 #include "sim/playground.h"
 
 #include "base/duration.h"
@@ -16,7 +16,7 @@ struct reader {
 };
 
 /* A value as the body has it, for messages. */
-static void put_value(struct weir__buffer *out, const struct weir__json_node *node)
+static void play_put_value(struct weir__buffer *out, const struct weir__json_node *node)
 {
     int len = node->len > 60 ? 60 : (int)node->len;
     switch (node->type) {
@@ -41,24 +41,24 @@ static void put_value(struct weir__buffer *out, const struct weir__json_node *no
     }
 }
 
-static int wrong(const struct reader *reader, const char *path, const struct weir__json_node *node,
-                 const char *expected)
+static int play_wrong(const struct reader *reader, const char *path,
+                      const struct weir__json_node *node, const char *expected)
 {
     char value[80];
     struct weir__buffer out = weir__buffer_over(value, sizeof value);
     if (!node)
         return weir__fail(reader->err, WEIR_EINVAL, 0, "%s is missing: expected %s", path,
                           expected);
-    put_value(&out, node);
+    play_put_value(&out, node);
     return weir__fail(reader->err, WEIR_EINVAL, 0, "%s is %s: expected %s", path, value, expected);
 }
 
 /* An object whose members all have one of these names; NULL ends them. */
-static int check_object(const struct reader *reader, const char *path,
-                        const struct weir__json_node *node, const char *const *names)
+static int play_check_object(const struct reader *reader, const char *path,
+                             const struct weir__json_node *node, const char *const *names)
 {
     if (!node || node->type != WEIR__JSON_OBJECT)
-        return wrong(reader, path, node, "an object");
+        return play_wrong(reader, path, node, "an object");
     const struct weir__json_node *name = node + 1;
     for (uint32_t i = 0; i < node->len; i++) {
         size_t known = 0;
@@ -67,9 +67,9 @@ static int check_object(const struct reader *reader, const char *path,
             known++;
         if (!names[known])
             return weir__fail(reader->err, WEIR_EINVAL, 0,
-                              "%s has \"%.*s\", which is not a thing to set; see \"limits\" and "
-                              "\"load\" in the manual of the dashboard",
-                              path, name->len > 60 ? 60 : (int)name->len, name->text);
+                              "unknown member \"%.*s\" in %s; see \"limits\" and \"load\" in "
+                              "docs/DASHBOARD.md",
+                              name->len > 60 ? 60 : (int)name->len, name->text, path);
         name = reader->nodes + reader->nodes[name - reader->nodes + 1].next;
     }
     return 0;
@@ -77,16 +77,16 @@ static int check_object(const struct reader *reader, const char *path,
 
 /* ---- limits ---- */
 
-static int read_limit(const struct reader *reader, size_t i, const struct weir__json_node *node,
-                      struct weir__play *play)
+static int play_read_limit(const struct reader *reader, size_t i,
+                           const struct weir__json_node *node, struct weir__play *play)
 {
     char path[32], text[WEIR__PLAY_TEXT_MAX];
     struct weir__buffer out = weir__buffer_over(path, sizeof path);
     weir__put_format(&out, "limits[%zu]", i);
     if (node->type != WEIR__JSON_STRING || node->len >= sizeof text ||
         memchr(node->text, 0, node->len))
-        return wrong(reader, path, node,
-                     "a limit's text of at most 1023 bytes, such as \"token-bucket 10/s\"");
+        return play_wrong(reader, path, node,
+                          "a limit's text of at most 1023 bytes, such as \"token-bucket 10/s\"");
     memcpy(text, node->text, node->len);
     text[node->len] = 0;
     weir_error cause = {0};
@@ -98,15 +98,15 @@ static int read_limit(const struct reader *reader, size_t i, const struct weir__
     return 0;
 }
 
-static int read_limits(const struct reader *reader, const struct weir__json_node *list,
-                       struct weir__play *play)
+static int play_read_limits(const struct reader *reader, const struct weir__json_node *list,
+                            struct weir__play *play)
 {
     if (!list || list->type != WEIR__JSON_ARRAY || list->len == 0 ||
         list->len > WEIR__PLAY_LIMITS_MAX)
-        return wrong(reader, "limits", list, "a list of 1 to 6 limit texts");
+        return play_wrong(reader, "limits", list, "a list of 1 to 6 limit texts");
     const struct weir__json_node *node = list + 1;
     for (size_t i = 0; i < list->len; i++) {
-        int code = read_limit(reader, i, node, play);
+        int code = play_read_limit(reader, i, node, play);
         if (code)
             return code;
         node = reader->nodes + node->next;
@@ -119,12 +119,12 @@ static int read_limits(const struct reader *reader, const struct weir__json_node
 /* A number of the load: whole, or decimal and read in millionths. */
 struct number {
     const char *name, *expected;
-    int64_t least, most, otherwise; /* otherwise -1: it must be there */
+    int64_t least, most, otherwise; /* otherwise: the default; -1: the number is required */
     bool decimal;
 };
 
-static int read_number(const struct reader *reader, const struct weir__json_node *load,
-                       const struct number *number, int64_t *ret)
+static int play_read_number(const struct reader *reader, const struct weir__json_node *load,
+                            const struct number *number, int64_t *ret)
 {
     const struct weir__json_node *node = weir__json_member(reader->nodes, load, number->name);
     char path[32];
@@ -136,18 +136,18 @@ static int read_number(const struct reader *reader, const struct weir__json_node
         return 0;
     }
     if (!node || node->type != WEIR__JSON_NUMBER)
-        return wrong(reader, path, node, number->expected);
+        return play_wrong(reader, path, node, number->expected);
     bool fits = number->decimal ? weir__json_seconds(node, &value) && value >= number->least &&
                                       value <= number->most
                                 : weir__json_integer(node, number->least, number->most, &value);
     if (!fits)
-        return wrong(reader, path, node, number->expected);
+        return play_wrong(reader, path, node, number->expected);
     *ret = value;
     return 0;
 }
 
-static int read_kind(const struct reader *reader, const struct weir__json_node *load,
-                     enum weir__load_kind *ret)
+static int play_read_kind(const struct reader *reader, const struct weir__json_node *load,
+                          enum weir__load_kind *ret)
 {
     static const char *const kinds[] = {
         [WEIR__STEADY] = "steady",
@@ -162,10 +162,11 @@ static int read_kind(const struct reader *reader, const struct weir__json_node *
             return 0;
         }
     }
-    return wrong(reader, "load.kind", node, "\"steady\", \"bursts\", \"edge\" or \"poisson\"");
+    return play_wrong(reader, "load.kind", node, "\"steady\", \"bursts\", \"edge\" or \"poisson\"");
 }
 
-static int read_wait(const struct reader *reader, const struct weir__json_node *load, int64_t *ret)
+static int play_read_wait(const struct reader *reader, const struct weir__json_node *load,
+                          int64_t *ret)
 {
     const struct weir__json_node *node = weir__json_member(reader->nodes, load, "wait");
     *ret = WEIR_WAIT_DEFAULT;
@@ -177,18 +178,19 @@ static int read_wait(const struct reader *reader, const struct weir__json_node *
     if (node->type == WEIR__JSON_NUMBER && weir__json_seconds(node, ret) &&
         *ret <= WEIR_DURATION_MAX)
         return 0;
-    return wrong(reader, "load.wait", node,
-                 "seconds, 0 to 31622400, or \"any\"; leave it out for each limit's own");
+    return play_wrong(
+        reader, "load.wait", node,
+        "seconds, 0 to 31622400, or \"any\"; without it each limit uses its own default");
 }
 
-static int read_load(const struct reader *reader, const struct weir__json_node *node,
-                     struct weir__load *ret)
+static int play_read_load(const struct reader *reader, const struct weir__json_node *node,
+                          struct weir__load *ret)
 {
     static const char *const names[] = {"kind", "rate",    "burst", "every", "keys",
                                         "cost", "seconds", "seed",  "wait",  NULL};
-    int code = check_object(reader, "load", node, names);
+    int code = play_check_object(reader, "load", node, names);
     if (code == 0)
-        code = read_kind(reader, node, &ret->kind);
+        code = play_read_kind(reader, node, &ret->kind);
     if (code)
         return code;
     bool pattern = ret->kind == WEIR__BURSTS || ret->kind == WEIR__EDGES;
@@ -196,7 +198,7 @@ static int read_load(const struct reader *reader, const struct weir__json_node *
         struct number number;
         int64_t *ret;
     } numbers[] = {
-        {{"rate", "requests a second, 0 to 1000000, up to six decimals", 0,
+        {{"rate", "requests per second, 0 to 1000000, up to six decimals", 0,
           WEIR__PLAY_RATE_MAX * MILLION, pattern ? 0 : -1, true},
          &ret->rate_millionths},
         {{"burst", "how many requests at once, 1 to 200000", 1, WEIR__PLAY_REQUESTS_MAX,
@@ -215,8 +217,8 @@ static int read_load(const struct reader *reader, const struct weir__json_node *
          &ret->seed},
     };
     for (size_t i = 0; code == 0 && i < WEIR__COUNT(numbers); i++)
-        code = read_number(reader, node, &numbers[i].number, numbers[i].ret);
-    return code ? code : read_wait(reader, node, &ret->wait_us);
+        code = play_read_number(reader, node, &numbers[i].number, numbers[i].ret);
+    return code ? code : play_read_wait(reader, node, &ret->wait_us);
 }
 
 /* ---- all of it ---- */
@@ -230,11 +232,11 @@ int weir__play_read(char *body, size_t len, struct weir__play *ret, weir_error *
     if (count < 0)
         return count;
     struct reader reader = {nodes, err};
-    int code = check_object(&reader, "the body", nodes, names);
+    int code = play_check_object(&reader, "the body", nodes, names);
     if (code == 0)
-        code = read_limits(&reader, weir__json_member(nodes, nodes, "limits"), &play);
+        code = play_read_limits(&reader, weir__json_member(nodes, nodes, "limits"), &play);
     if (code == 0)
-        code = read_load(&reader, weir__json_member(nodes, nodes, "load"), &play.load);
+        code = play_read_load(&reader, weir__json_member(nodes, nodes, "load"), &play.load);
     if (code) {
         weir__play_free(&play);
         return code;

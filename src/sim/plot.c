@@ -1,4 +1,4 @@
-/* See plot.h. Heights are counted in eighths of a character. */
+/* Drawing a plot: see plot.h. Heights are counted in eighths of a character. */
 #include "sim/plot.h"
 
 #define THROUGH_COLOUR "32"
@@ -27,8 +27,8 @@ size_t weir__plot_width(const struct weir__plot *plot)
     return plot->timeline->count * plot->bar_width;
 }
 
-/* What is above zero is seen: at least an eighth. */
-static int64_t eighths(const struct weir__plot *plot, int64_t amount)
+/* An amount above zero is always visible: at least one eighth. */
+static int64_t plot_eighths(const struct weir__plot *plot, int64_t amount)
 {
     int64_t full = plot->rows * 8;
     int64_t height = (int64_t)(((__int128)amount * full + plot->scale / 2) / plot->scale);
@@ -36,12 +36,12 @@ static int64_t eighths(const struct weir__plot *plot, int64_t amount)
 }
 
 /* Of a height, the eighths that fall into the row whose lower edge is at `floor`. */
-static int64_t part(int64_t height, int64_t floor)
+static int64_t plot_part(int64_t height, int64_t floor)
 {
     return weir__max(0, weir__min(8, height - floor));
 }
 
-static struct cell coloured(int64_t through, int64_t all)
+static struct cell plot_coloured(int64_t through, int64_t all)
 {
     if (all == 0)
         return (struct cell){" ", NO_INK};
@@ -51,12 +51,12 @@ static struct cell coloured(int64_t through, int64_t all)
         return (struct cell){blocks[all], DENIED};
     if (all == 8)
         return (struct cell){blocks[through], BOTH};
-    /* One character has two colours, not three: the larger part wins. */
+    /* One character can have two colours, not three: the larger part wins. */
     return all - through > through ? (struct cell){blocks[all], DENIED}
                                    : (struct cell){blocks[through], THROUGH};
 }
 
-static struct cell shaded(int64_t through, int64_t all)
+static struct cell plot_shaded(int64_t through, int64_t all)
 {
     if (all == 0)
         return (struct cell){" ", NO_INK};
@@ -67,13 +67,14 @@ static struct cell shaded(int64_t through, int64_t all)
 
 void weir__plot_row(struct weir__buffer *buffer, const struct weir__plot *plot, int row)
 {
+    assert(row >= 0 && row < plot->rows && plot->scale > 0);
     int64_t floor = (plot->rows - 1 - row) * 8;
     enum ink ink = NO_INK;
     for (size_t i = 0; i < plot->timeline->count; i++) {
         const struct weir__bin *bin = &plot->timeline->bins[i];
-        int64_t through = part(eighths(plot, bin->through), floor);
-        int64_t all = part(eighths(plot, bin->through + bin->denied), floor);
-        struct cell cell = plot->colour ? coloured(through, all) : shaded(through, all);
+        int64_t through = plot_part(plot_eighths(plot, bin->through), floor);
+        int64_t all = plot_part(plot_eighths(plot, bin->through + bin->denied), floor);
+        struct cell cell = plot->colour ? plot_coloured(through, all) : plot_shaded(through, all);
         if (cell.ink != ink)
             weir__put_text(buffer, inks[cell.ink]);
         ink = cell.ink;

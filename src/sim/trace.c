@@ -1,11 +1,116 @@
-/* Reading a trace's lines: see trace.h. */
+/*
+ * Traces: see trace.h. First come the bytes (a regular file is mapped, anything else is read to its
+ * end), then lines, fields and values, then whole requests.
+ */
 #include "sim/trace.h"
 
 #include "base/buffer.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- the bytes ---- */
+
+#define INPUT_MAX (UINT64_C(4) << 30)
+#define FIRST_ROOM (UINT64_C(1) << 20)
+
+static int trace_too_long(const char *name, weir_error *err)
+{
+    return weir__fail(err, WEIR_EINVAL, 0,
+                      "%s: the input is longer than 4 GiB; split the trace, or replay a part of it",
+                      name);
+}
+
+static int trace_system_error(const char *name, const char *what, weir_error *err)
+{
+    return weir__fail(err, WEIR_ESYSTEM, 0, "%s: cannot %s: %s", name, what, strerror(errno));
+}
+
+/* From the current offset, which need not be the beginning. */
+static int trace_map(int fd, const char *name, uint64_t size, struct weir__trace *ret,
+                     weir_error *err)
+{
+    off_t from = lseek(fd, 0, SEEK_CUR);
+    if (from < 0)
+        return trace_system_error(name, "seek", err);
+    if ((uint64_t)from >= size)
+        return 0;
+    if (size > INPUT_MAX)
+        return trace_too_long(name, err);
+    void *mapping = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (mapping == MAP_FAILED)
+        return trace_system_error(name, "map", err);
+    madvise(mapping, size, MADV_SEQUENTIAL);
+    *ret = (struct weir__trace){(const char *)mapping + from, size - (uint64_t)from, mapping, size};
+    return 0;
+}
+
+static int trace_read_all(int fd, const char *name, struct weir__trace *ret, weir_error *err)
+{
+    size_t room = FIRST_ROOM, len = 0;
+    char *data = malloc(room);
+    ssize_t got = 1;
+    while (data && got != 0) {
+        got = read(fd, data + len, room - len);
+        if (got < 0 && errno != EINTR) {
+            int code = trace_system_error(name, "read", err);
+            free(data);
+            return code;
+        }
+        len += got > 0 ? (size_t)got : 0;
+        if (len > INPUT_MAX) {
+            free(data);
+            return trace_too_long(name, err);
+        }
+        if (len == room) {
+            char *grown = realloc(data, room *= 2);
+            if (!grown)
+                free(data);
+            data = grown;
+        }
+    }
+    if (!data)
+        return weir__fail(err, WEIR_ENOMEM, 0, "%s: out of memory after %zu bytes", name, len);
+    *ret = (struct weir__trace){data, len, NULL, 0};
+    return 0;
+}
+
+int weir__trace_open(const char *path, struct weir__trace *ret, weir_error *err)
+{
+    bool standard = !path || !strcmp(path, "-");
+    const char *name = standard ? "standard input" : path;
+    int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return trace_system_error(name, "open", err);
+    struct stat status;
+    int code;
+    *ret = (struct weir__trace){0};
+    if (fstat(fd, &status))
+        code = trace_system_error(name, "read the status of", err);
+    else if (S_ISREG(status.st_mode) && status.st_size > 0)
+        code = trace_map(fd, name, (uint64_t)status.st_size, ret, err);
+    else
+        code = trace_read_all(fd, name, ret, err);
+    if (!standard)
+        close(fd);
+    return code;
+}
+
+void weir__trace_close(struct weir__trace *trace)
+{
+    if (trace->mapping)
+        munmap(trace->mapping, trace->mapping_size);
+    else
+        free((void *)(uintptr_t)trace->data);
+    *trace = (struct weir__trace){0};
+}
 
 /* A field as it stands in the input, its quotes taken off. */
 struct field {
@@ -18,8 +123,8 @@ struct field {
 
 #define SHOWN_MAX 40
 
-static int complain(weir_error *err, const struct field *field, const char *what,
-                    const char *expected)
+static int trace_fail(weir_error *err, const struct field *field, const char *what,
+                      const char *expected)
 {
     char shown[SHOWN_MAX + 8];
     struct weir__buffer buffer = weir__buffer_over(shown, sizeof shown);
@@ -30,14 +135,14 @@ static int complain(weir_error *err, const struct field *field, const char *what
     if (field->len > SHOWN_MAX)
         weir__put_text(&buffer, "…");
     return weir__fail(err, WEIR_EINVAL, (int)weir__min((int64_t)field->column, INT32_MAX),
-                      "line %lld, column %zu: %s \"%s\": expected %s", (long long)field->line,
-                      field->column, what, shown, expected);
+                      "line %lld, column %zu: invalid %s \"%s\": expected %s",
+                      (long long)field->line, field->column, what, shown, expected);
 }
 
 /* ---- lines and fields ---- */
 
 /* Length of the line end at `at`: LF, CRLF, or a CR that ends the input. */
-static inline size_t line_end(const struct weir__trace *trace, size_t at)
+static inline size_t trace_line_end(const struct weir__trace *trace, size_t at)
 {
     if (at == trace->size)
         return 0;
@@ -50,20 +155,20 @@ static inline size_t line_end(const struct weir__trace *trace, size_t at)
     return trace->data[at + 1] == '\n' ? 2 : 0;
 }
 
-static inline bool at_line_end(const struct weir__trace *trace, size_t at)
+static inline bool trace_at_line_end(const struct weir__trace *trace, size_t at)
 {
-    return at == trace->size || line_end(trace, at) > 0;
+    return at == trace->size || trace_line_end(trace, at) > 0;
 }
 
-static void next_line(struct weir__trace_reader *reader)
+static void trace_next_line(struct weir__trace_reader *reader)
 {
-    reader->at += line_end(reader->trace, reader->at);
+    reader->at += trace_line_end(reader->trace, reader->at);
     reader->line++;
     reader->line_start = reader->at;
 }
 
 /* A quoted field; the reader stands on its opening quote. */
-static int read_quoted(struct weir__trace_reader *reader, struct field *ret, weir_error *err)
+static int trace_read_quoted(struct weir__trace_reader *reader, struct field *ret, weir_error *err)
 {
     const struct weir__trace *trace = reader->trace;
     size_t at = reader->at + 1;
@@ -73,7 +178,7 @@ static int read_quoted(struct weir__trace_reader *reader, struct field *ret, wei
             at < trace->size ? memchr(trace->data + at, '"', trace->size - at) : NULL;
         if (!quote) {
             ret->len = trace->size - reader->at - 1;
-            return complain(err, ret, "field", "a closing quote before the end of the input");
+            return trace_fail(err, ret, "field", "a closing quote before the end of the input");
         }
         at = (size_t)(quote - trace->data) + 1;
         if (at == trace->size || trace->data[at] != '"')
@@ -91,18 +196,19 @@ static int read_quoted(struct weir__trace_reader *reader, struct field *ret, wei
 }
 
 /* The next field; what follows it must be a comma or the line's end. */
-static int read_field(struct weir__trace_reader *reader, struct field *ret, weir_error *err)
+static int trace_read_field(struct weir__trace_reader *reader, struct field *ret, weir_error *err)
 {
     const struct weir__trace *trace = reader->trace;
     *ret = (struct field){.line = reader->line, .column = reader->at - reader->line_start + 1};
     if (reader->at < trace->size && trace->data[reader->at] == '"') {
-        int code = read_quoted(reader, ret, err);
+        int code = trace_read_quoted(reader, ret, err);
         if (code)
             return code;
-        if (!at_line_end(trace, reader->at) && trace->data[reader->at] != ',')
-            return complain(err, ret, "quoted field",
-                            "a comma or the line's end after its closing quote (write \"\" for a "
-                            "quote inside)");
+        if (!trace_at_line_end(trace, reader->at) && trace->data[reader->at] != ',')
+            return trace_fail(
+                err, ret, "quoted field",
+                "a comma or the end of the line after its closing quote (write \"\" for a "
+                "quote inside)");
         return 0;
     }
     size_t at = reader->at;
@@ -112,8 +218,8 @@ static int read_field(struct weir__trace_reader *reader, struct field *ret, weir
     ret->text = trace->data + reader->at;
     ret->len = at - reader->at;
     reader->at = at;
-    if (!at_line_end(trace, at) && trace->data[at] != ',')
-        return complain(
+    if (!trace_at_line_end(trace, at) && trace->data[at] != ',')
+        return trace_fail(
             err, ret, "field",
             "quotes around a field that holds a quote or a line break, like \"a\"\"b\"");
     return 0;
@@ -121,7 +227,7 @@ static int read_field(struct weir__trace_reader *reader, struct field *ret, weir
 
 /* ---- values ---- */
 
-static int read_time(const struct field *field, int64_t *ret, weir_error *err)
+static int trace_read_time(const struct field *field, int64_t *ret, weir_error *err)
 {
     static const char expected[] =
         "seconds with up to six decimals, from 0 to 9007199254.740991, like 1700000000.25";
@@ -134,24 +240,24 @@ static int read_time(const struct field *field, int64_t *ret, weir_error *err)
             continue;
         }
         if (c < '0' || c > '9' || decimals == 6 || number > WEIR__EXACT_MAX)
-            return complain(err, field, "time", expected);
+            return trace_fail(err, field, "time", expected);
         number = number * 10 + (c - '0');
         decimals += decimals >= 0;
     }
     if (field->len == 0 || decimals == 0 || number > WEIR__EXACT_MAX)
-        return complain(err, field, "time", expected);
+        return trace_fail(err, field, "time", expected);
     for (int i = decimals < 0 ? 0 : decimals; i < 6; i++) {
         number *= 10;
         if (number >= WEIR__EXACT_MAX)
-            return complain(err, field, "time", expected);
+            return trace_fail(err, field, "time", expected);
     }
     if (number >= WEIR__EXACT_MAX)
-        return complain(err, field, "time", expected);
+        return trace_fail(err, field, "time", expected);
     *ret = number;
     return 0;
 }
 
-static int read_cost(const struct field *field, int64_t *ret, weir_error *err)
+static int trace_read_cost(const struct field *field, int64_t *ret, weir_error *err)
 {
     int64_t number = 0;
     bool good = field->len > 0;
@@ -161,15 +267,16 @@ static int read_cost(const struct field *field, int64_t *ret, weir_error *err)
         number = good ? number * 10 + (c - '0') : number;
     }
     if (!good || number > WEIR_COST_MAX)
-        return complain(err, field, "cost",
-                        "a whole number from 0 to 1000000000000 (without the comma it is 1)");
+        return trace_fail(
+            err, field, "cost",
+            "a whole number from 0 to 1000000000000 (without a third field the cost is 1)");
     *ret = number;
     return 0;
 }
 
-/* The key, doubled quotes made one. */
-static int read_key(struct weir__trace_reader *reader, const struct field *field,
-                    struct weir__arrival *ret, weir_error *err)
+/* The key; each doubled quote becomes one. */
+static int trace_read_key(struct weir__trace_reader *reader, const struct field *field,
+                          struct weir__arrival *ret, weir_error *err)
 {
     ret->key = field->text;
     ret->key_len = field->len;
@@ -183,55 +290,55 @@ static int read_key(struct weir__trace_reader *reader, const struct field *field
         ret->key_len = at < field->len ? WEIR_KEY_MAX + 1 : len;
     }
     if (ret->key_len == 0)
-        return complain(err, field, "key", "1 to 65536 bytes");
+        return trace_fail(err, field, "key", "1 to 65536 bytes");
     if (ret->key_len > WEIR_KEY_MAX)
-        return complain(err, field, "key", "1 to 65536 bytes; this one is longer");
+        return trace_fail(err, field, "key", "1 to 65536 bytes; this one is longer");
     return 0;
 }
 
 /* ---- requests ---- */
 
-static bool field_is(const struct field *field, const char *text)
+static bool trace_field_is(const struct field *field, const char *text)
 {
     return field->len == strlen(text) && !strncasecmp(field->text, text, field->len);
 }
 
-/* Takes the header line if the trace begins with one: its first field is the word "time". */
-static int skip_header(struct weir__trace_reader *reader, weir_error *err)
+/* Skips the header line if the trace begins with one: its first field is the word "time". */
+static int trace_skip_header(struct weir__trace_reader *reader, weir_error *err)
 {
     const struct weir__trace *trace = reader->trace;
     size_t from = reader->at;
     int64_t line = reader->line;
     struct field fields[3];
     size_t n = 0;
-    int code = read_field(reader, &fields[n++], err);
-    if (code || !field_is(&fields[0], "time")) {
+    int code = trace_read_field(reader, &fields[n++], err);
+    if (code || !trace_field_is(&fields[0], "time")) {
         weir__trace_seek(reader, from);
         reader->line = line;
         return 0;
     }
     while (code == 0 && n < 3 && reader->at < trace->size && trace->data[reader->at] == ',') {
         reader->at++;
-        code = read_field(reader, &fields[n++], err);
+        code = trace_read_field(reader, &fields[n++], err);
     }
     if (code)
         return code;
-    if (n < 2 || !field_is(&fields[1], "key") || (n == 3 && !field_is(&fields[2], "cost")) ||
-        !at_line_end(trace, reader->at))
-        return complain(err, &fields[0], "header", "time,key or time,key,cost");
-    next_line(reader);
+    if (n < 2 || !trace_field_is(&fields[1], "key") ||
+        (n == 3 && !trace_field_is(&fields[2], "cost")) || !trace_at_line_end(trace, reader->at))
+        return trace_fail(err, &fields[0], "header", "time,key or time,key,cost");
+    trace_next_line(reader);
     return 0;
 }
 
-static int start(struct weir__trace_reader *reader, weir_error *err)
+static int trace_start(struct weir__trace_reader *reader, weir_error *err)
 {
     static const char mark[] = "\xef\xbb\xbf";
     reader->started = true;
     if (reader->trace->size >= 3 && !memcmp(reader->trace->data, mark, 3))
         reader->at = reader->line_start = 3;
-    while (line_end(reader->trace, reader->at) > 0)
-        next_line(reader);
-    return skip_header(reader, err);
+    while (trace_line_end(reader->trace, reader->at) > 0)
+        trace_next_line(reader);
+    return trace_skip_header(reader, err);
 }
 
 void weir__trace_begin(struct weir__trace_reader *reader, const struct weir__trace *trace)
@@ -248,48 +355,48 @@ void weir__trace_seek(struct weir__trace_reader *reader, size_t offset)
     reader->started = true;
 }
 
-static int read_request(struct weir__trace_reader *reader, struct weir__arrival *ret,
-                        weir_error *err)
+static int trace_read_request(struct weir__trace_reader *reader, struct weir__arrival *ret,
+                              weir_error *err)
 {
     const struct weir__trace *trace = reader->trace;
     struct field field;
-    int code = read_field(reader, &field, err);
+    int code = trace_read_field(reader, &field, err);
     if (code == 0)
-        code = read_time(&field, &ret->time_us, err);
+        code = trace_read_time(&field, &ret->time_us, err);
     if (code)
         return code;
-    if (at_line_end(trace, reader->at))
-        return complain(err, &field, "line", "a comma and a key behind the time");
+    if (trace_at_line_end(trace, reader->at))
+        return trace_fail(err, &field, "line", "a comma and a key after the time");
     reader->at++;
-    code = read_field(reader, &field, err);
+    code = trace_read_field(reader, &field, err);
     if (code == 0)
-        code = read_key(reader, &field, ret, err);
-    if (code || at_line_end(trace, reader->at))
+        code = trace_read_key(reader, &field, ret, err);
+    if (code || trace_at_line_end(trace, reader->at))
         return code;
     reader->at++;
-    code = read_field(reader, &field, err);
+    code = trace_read_field(reader, &field, err);
     if (code == 0)
-        code = read_cost(&field, &ret->cost, err);
-    if (code == 0 && !at_line_end(trace, reader->at))
-        code = complain(err, &field, "cost", "the line's end behind it: time,key[,cost]");
+        code = trace_read_cost(&field, &ret->cost, err);
+    if (code == 0 && !trace_at_line_end(trace, reader->at))
+        code = trace_fail(err, &field, "cost", "the end of the line after it: time,key[,cost]");
     return code;
 }
 
 int weir__trace_next(struct weir__trace_reader *reader, struct weir__arrival *ret, weir_error *err)
 {
-    int code = reader->started ? 0 : start(reader, err);
+    int code = reader->started ? 0 : trace_start(reader, err);
     if (code)
         return code;
-    while (line_end(reader->trace, reader->at) > 0)
-        next_line(reader);
+    while (trace_line_end(reader->trace, reader->at) > 0)
+        trace_next_line(reader);
     if (reader->at == reader->trace->size)
         return 0;
     ret->offset = reader->at;
     ret->cost = 1;
-    code = read_request(reader, ret, err);
+    code = trace_read_request(reader, ret, err);
     if (code)
         return code;
-    next_line(reader);
+    trace_next_line(reader);
     return 1;
 }
 

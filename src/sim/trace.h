@@ -1,7 +1,7 @@
 /*
  * Traces: what replay reads. CSV lines `time,key[,cost]`, time in seconds with up to six decimals,
  * fields quoted as in RFC 4180 where needed, an optional header line, empty lines skipped, CRLF and
- * a byte order mark accepted. Anything else is refused with its line and column.
+ * a byte order mark accepted. Anything else is an error that names its line and column.
  */
 #ifndef WEIR_TRACE_H
 #define WEIR_TRACE_H
@@ -10,11 +10,11 @@
 
 #include <stddef.h>
 
-/* A whole input in memory. A mapped file must not be cut short meanwhile. */
+/* A whole input in memory. Nobody may shorten a mapped file meanwhile. */
 struct weir__trace {
     const char *data;
     size_t size;
-    void *mapping; /* what to give back, and its length; NULL: allocated */
+    void *mapping; /* to unmap, with its length; NULL: data was allocated */
     size_t mapping_size;
 };
 
@@ -43,16 +43,16 @@ struct weir__trace_reader {
 void weir__trace_begin(struct weir__trace_reader *reader, const struct weir__trace *trace);
 /* 1 and a request, 0 at the end, or WEIR_EINVAL. */
 int weir__trace_next(struct weir__trace_reader *reader, struct weir__arrival *ret, weir_error *err);
-/* Goes to a request met before. */
+/* Goes back to a request that was read before. */
 void weir__trace_seek(struct weir__trace_reader *reader, size_t offset);
 
 /* What a whole trace holds. */
 struct weir__trace_facts {
     int64_t requests;
-    int64_t first_us, last_us; /* the earliest and the latest time, in whatever order they come */
+    int64_t first_us, last_us; /* the earliest and the latest time, in any order */
 };
 
-/* Reads all of it, so that nothing is decided on a trace with an error anywhere. */
+/* Reads all of it, so that no request is decided if the trace has an error anywhere. */
 int weir__trace_check(const struct weir__trace *trace, struct weir__trace_facts *ret,
                       weir_error *err);
 

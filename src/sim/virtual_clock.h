@@ -1,4 +1,4 @@
-/* A clock that stands where it is put: what replays and plots run a store under. */
+/* A clock that stands still until somebody sets it. Replays and plots run a store under it. */
 #ifndef WEIR_VIRTUAL_CLOCK_H
 #define WEIR_VIRTUAL_CLOCK_H
 

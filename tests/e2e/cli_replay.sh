@@ -174,38 +174,38 @@ bad() { # NAME NEEDLE TRACE
         report "refused: $1" 0 "exit $code, stdout <$out>, stderr <$err>"
     fi
 }
-bad "a time in words" 'line 2, column 1: time "soon"' '60,a\nsoon,a\n'
-bad "a negative time" 'line 1, column 1: time "-1"' '-1,a\n'
-bad "seven decimals" 'line 1, column 1: time "1.1234567"' '1.1234567,a\n'
+bad "a time in words" 'line 2, column 1: invalid time "soon"' '60,a\nsoon,a\n'
+bad "a negative time" 'line 1, column 1: invalid time "-1"' '-1,a\n'
+bad "seven decimals" 'line 1, column 1: invalid time "1.1234567"' '1.1234567,a\n'
 bad "a point without decimals" 'time "1."' '1.,a\n'
 bad "a point without seconds" 'time ".5"' '.5,a\n'
 bad "an exponent" 'time "1e3"' '1e3,a\n'
 bad "a time too late" 'time "9007199254.740992"' '9007199254.740992,a\n'
 bad "a time far too late" 'time "99999999999999999999"' '99999999999999999999,a\n'
 bad "spaces around a time" 'time " 1"' ' 1,a\n'
-bad "no time" 'line 1, column 1: time ""' ',a\n'
-bad "no key" 'line 3, column 1: line "62"' '60,a\n61,a\n62\n'
-bad "an empty key" 'line 1, column 4: key ""' '60,\n'
-bad "an empty quoted key" 'line 1, column 4: key ""' '60,""\n'
-bad "a cost in words" 'line 1, column 6: cost "x"' '60,a,x\n'
+bad "no time" 'line 1, column 1: invalid time ""' ',a\n'
+bad "no key" 'line 3, column 1: invalid line "62"' '60,a\n61,a\n62\n'
+bad "an empty key" 'line 1, column 4: invalid key ""' '60,\n'
+bad "an empty quoted key" 'line 1, column 4: invalid key ""' '60,""\n'
+bad "a cost in words" 'line 1, column 6: invalid cost "x"' '60,a,x\n'
 bad "a negative cost" 'cost "-1"' '60,a,-1\n'
 bad "a broken cost" 'cost "1.5"' '60,a,1.5\n'
 bad "an empty cost" 'cost ""' '60,a,\n'
 bad "a cost too large" 'cost "1000000000001"' '60,a,1000000000001\n'
 bad "a cost far too large" 'cost "99999999999999999999"' '60,a,99999999999999999999\n'
-bad "a fourth column" 'line 1, column 6: cost "1"' '60,a,1,2\n'
-bad "a quote that does not close" 'line 2, column 4: field "b' '60,a\n61,"b\n62,c\n'
-bad "text behind a quote" 'line 1, column 4: quoted field "a"' '60,"a"b\n'
-bad "a quote inside a bare key" 'line 1, column 4: field "a"' '60,a"b\n'
-bad "a carriage return inside a bare key" 'line 1, column 4: field "a"' '60,a\rb\n'
-bad "lines are counted through quoted keys" 'line 4, column 1: time "x"' '60,"a\nb\nc"\nx,a\n'
-bad "a strange header" 'line 1, column 1: header "time"' 'time,user\n60,a\n'
-bad "a header in the middle" 'line 2, column 1: time "time"' '60,a\ntime,key\n'
-bad "the last line of many" 'line 100001, column 1: time "oops"' "$(seq -f '%g,k' 100000)\noops,k\n"
+bad "a fourth column" 'line 1, column 6: invalid cost "1"' '60,a,1,2\n'
+bad "a quote that does not close" 'line 2, column 4: invalid field "b' '60,a\n61,"b\n62,c\n'
+bad "text behind a quote" 'line 1, column 4: invalid quoted field "a"' '60,"a"b\n'
+bad "a quote inside a bare key" 'line 1, column 4: invalid field "a"' '60,a"b\n'
+bad "a carriage return inside a bare key" 'line 1, column 4: invalid field "a"' '60,a\rb\n'
+bad "lines are counted through quoted keys" 'line 4, column 1: invalid time "x"' '60,"a\nb\nc"\nx,a\n'
+bad "a strange header" 'line 1, column 1: invalid header "time"' 'time,user\n60,a\n'
+bad "a header in the middle" 'line 2, column 1: invalid time "time"' '60,a\ntime,key\n'
+bad "the last line of many" 'line 100001, column 1: invalid time "oops"' "$(seq -f '%g,k' 100000)\noops,k\n"
 python3 -c 'print("60," + "k" * 65537)' >"$tmp/long.csv"
 run replay "$one" "$tmp/long.csv"
 is "refused: a key too long" 2 "$code"
-has "refused: a key too long, named" "line 1, column 4: key" "$err"
+has "refused: a key too long, named" "line 1, column 4: invalid key" "$err"
 python3 -c 'print("60,\"" + "\"\"" * 65536 + "\"")' >"$tmp/quotes.csv"
 run replay "$one" --decisions "$tmp/quotes.csv"
 is "a key of 65536 quotes is long enough" 0 "$code"

@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "limit/explain.h"
 #include "sim/playground.h"
-#include "sim/timeline.h"
+#include "sim/plot.h"
 #include "sim/virtual_clock.h"
 #include "test.h"
 #include "wire/json.h"
@@ -410,8 +410,8 @@ static void test_refusals(void)
             "limits[1] \"token-bucket 10\": column 14: expected a rate like 10/s");
     refused("{\"limits\":[\"a\\u0000b\"],\"load\":{}}", "limits[0]");
     refused("{\"limits\":[\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\"],\"load\":{}}", "1 to 6");
-    refused("{\"limit\":\"token-bucket 1/s\"}", "\"limit\", which is not a thing to set");
-    refused(LOAD("\"kind\":\"steady\",\"rat\":1,\"seconds\":1"), "load has \"rat\"");
+    refused("{\"limit\":\"token-bucket 1/s\"}", "unknown member \"limit\" in the body");
+    refused(LOAD("\"kind\":\"steady\",\"rat\":1,\"seconds\":1"), "unknown member \"rat\" in load");
     refused(LOAD("\"kind\":\"wave\",\"rate\":1,\"seconds\":1"), "load.kind is \"wave\"");
     refused(LOAD("\"rate\":1,\"seconds\":1"), "load.kind is missing");
     refused(LOAD("\"kind\":\"steady\",\"seconds\":1"), "load.rate is missing");
@@ -443,10 +443,10 @@ static void test_bounds(void)
             "lower load.seconds");
     refused("{\"limits\":[\"token-bucket 1/s\",\"token-bucket 2/s\"],\"load\":{\"kind\":\"steady\","
             "\"rate\":100001,\"seconds\":1}}",
-            "100000 are the most");
+            "at most 100000");
     refused("{\"limits\":[\"token-bucket 1/s, token-bucket 2/m, fixed-window 9/s\",\"smooth 1/s\"],"
             "\"load\":{\"kind\":\"steady\",\"rate\":50001,\"seconds\":1}}",
-            "50000 are the most");
+            "at most 50000");
     CHECK(play(LOAD("\"kind\":\"steady\",\"rate\":200000,\"seconds\":1")) != NULL);
     CHECK(play(LOAD("\"kind\":\"steady\",\"rate\":0.000001,\"seconds\":31622400")) != NULL);
     CHECK(play(LOAD("\"kind\":\"steady\",\"rate\":1000000,\"seconds\":0.001")) != NULL);

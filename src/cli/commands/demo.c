@@ -1,7 +1,7 @@
 /* `weir demo`: the classic trap around a window's edge, four limits side by side. */
 #include "cli/chart.h"
 #include "cli/json.h"
-#include "sim/edge.h"
+#include "sim/scenes.h"
 
 #include <errno.h>
 #include <inttypes.h>

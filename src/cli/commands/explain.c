@@ -4,7 +4,7 @@
 #include "cli/explained.h"
 #include "cli/json.h"
 #include "cli/server_store.h"
-#include "sim/flood.h"
+#include "sim/scenes.h"
 
 #include <inttypes.h>
 

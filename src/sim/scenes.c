@@ -1,8 +1,12 @@
-/* See flood.h. */
-#include "sim/flood.h"
+/* The flood and the edge: see scenes.h. */
+#include "sim/scenes.h"
 
 #include "limit/limit.h"
 #include "sim/virtual_clock.h"
+
+#include <assert.h>
+
+/* ---- the flood ---- */
 
 #define BINS 60 /* where no other number is better */
 #define START_US INT64_C(1700000000000000)
@@ -10,13 +14,13 @@
 #define REQUESTS_MAX 200000
 #define PERIODS 3
 
-/* Shape of the flood: so many requests of one cost over a span. */
+/* The shape of the flood: how many requests, the cost of each, over which span. */
 struct shape {
     int64_t requests, cost, span_us;
 };
 
 /* Long enough to see the burst used up, the queue filled, the warm-up done. */
-static int64_t span_of(const struct weir__rule *rule)
+static int64_t flood_span_of(const struct weir__rule *rule)
 {
     __int128 span = (__int128)PERIODS * rule->period_us;
     __int128 longest = span;
@@ -28,10 +32,10 @@ static int64_t span_of(const struct weir__rule *rule)
     return (int64_t)(span < WEIR__EXACT_MAX / 4 ? span : WEIR__EXACT_MAX / 4);
 }
 
-/* A large flood is told in larger requests, as far as the limit admits them at all. */
-static struct shape shape_of(const struct weir__rule *rule, int64_t limit)
+/* A large flood consists of larger requests, as far as the limit can admit them. */
+static struct shape flood_shape_of(const struct weir__rule *rule, int64_t limit)
 {
-    struct shape shape = {.cost = 1, .span_us = span_of(rule)};
+    struct shape shape = {.cost = 1, .span_us = flood_span_of(rule)};
     __int128 amount = (__int128)WEIR__FLOOD_TIMES * rule->count * shape.span_us / rule->period_us;
     __int128 cost = amount / SMOOTH_REQUESTS;
     if (cost > limit / 20)
@@ -47,9 +51,9 @@ static struct shape shape_of(const struct weir__rule *rule, int64_t limit)
     return shape;
 }
 
-/* Bins that hold equally many requests, where there is such a number, lest the plot show a pattern
- * that the flood does not have. The span shrinks to what they cover. */
-static size_t choose_bins(const struct weir__rule *rule, struct shape *shape)
+/* A number of bins that all hold equally many requests, if there is one: otherwise the plot would
+ * show a pattern that the flood does not have. The span shrinks to what the bins cover. */
+static size_t flood_choose_bins(const struct weir__rule *rule, struct shape *shape)
 {
     int64_t steps = (int64_t)((__int128)shape->span_us * rule->count / rule->period_us);
     int64_t bins = steps;
@@ -67,7 +71,8 @@ static size_t choose_bins(const struct weir__rule *rule, struct shape *shape)
     return (size_t)weir__max(1, bins);
 }
 
-static void add(struct weir__flood *flood, int64_t arrival_us, const weir_decision *decision)
+static void flood_count(struct weir__flood *flood, int64_t arrival_us,
+                        const weir_decision *decision)
 {
     if (!decision->allowed) {
         flood->denied += flood->cost;
@@ -84,30 +89,30 @@ static void add(struct weir__flood *flood, int64_t arrival_us, const weir_decisi
 }
 
 /* Each request comes in the middle of its share of the span, well inside a bin. */
-static int64_t arrival_us(const struct weir__flood *flood, int64_t i)
+static int64_t flood_arrival_us(const struct weir__flood *flood, int64_t i)
 {
     __int128 halves = (__int128)(2 * i + 1) * flood->timeline.span_us;
     return flood->timeline.start_us + (int64_t)(halves / (2 * flood->requests));
 }
 
-static int pour(weir_store *store, const weir_limit *limit, struct weir__flood *flood,
-                weir_error *err)
+static int flood_pour(weir_store *store, const weir_limit *limit, struct weir__flood *flood,
+                      weir_error *err)
 {
     struct weir__virtual_clock clock = {flood->timeline.start_us};
     weir__virtual_clock_install(&clock, store);
     for (int64_t i = 0; i < flood->requests; i++) {
-        clock.now_us = arrival_us(flood, i);
+        clock.now_us = flood_arrival_us(flood, i);
         weir_decision decision;
         int code = weir_take(store, weir_key_text("flood"), limit, flood->cost, &decision);
         if (code)
             return weir__fail(err, code, 0, "%s", weir_strerror(code));
-        add(flood, clock.now_us, &decision);
+        flood_count(flood, clock.now_us, &decision);
     }
     return 0;
 }
 
 /* The most that a fresh state admits at once. */
-static int64_t limit_of(const struct weir__rule *rule)
+static int64_t flood_limit_of(const struct weir__rule *rule)
 {
     struct weir__state state = {0};
     struct weir__request request = {START_US, 1, weir__wait_for(rule, WEIR_WAIT_DEFAULT)};
@@ -119,9 +124,9 @@ static int64_t limit_of(const struct weir__rule *rule)
 
 int weir__flood_run(const struct weir__rule *rule, struct weir__flood *ret, weir_error *err)
 {
-    struct shape shape = shape_of(rule, limit_of(rule));
+    struct shape shape = flood_shape_of(rule, flood_limit_of(rule));
     int64_t start_us = START_US - START_US % rule->period_us + rule->period_us;
-    size_t bins = choose_bins(rule, &shape);
+    size_t bins = flood_choose_bins(rule, &shape);
     *ret = (struct weir__flood){
         .requests = shape.requests,
         .cost = shape.cost,
@@ -138,7 +143,58 @@ int weir__flood_run(const struct weir__rule *rule, struct weir__flood *ret, weir
     if (code == 0)
         code = weir_store_open("memory:32m?large=50%", &store, err);
     if (code == 0)
-        code = pour(store, limit, ret, err);
+        code = flood_pour(store, limit, ret, err);
+    weir_store_close(store);
+    weir_limit_free(limit);
+    return code;
+}
+
+/* ---- the edge ---- */
+
+#define HOUR_US INT64_C(3600000000)
+#define MINUTE_US INT64_C(60000000)
+#define EDGE_US (HOUR_US * 480011) /* some day, 11:00 UTC */
+
+/* When request i comes: each minute's share evenly spread over it. */
+static int64_t edge_arrival_us(int64_t i)
+{
+    if (i < WEIR__EDGE_BEFORE)
+        return EDGE_US - MINUTE_US + i * MINUTE_US / WEIR__EDGE_BEFORE;
+    return EDGE_US + (i - WEIR__EDGE_BEFORE) * MINUTE_US / WEIR__EDGE_AFTER;
+}
+
+static int edge_play(weir_store *store, const weir_limit *limit, struct weir__edge *edge,
+                     weir_error *err)
+{
+    struct weir__virtual_clock clock = {0};
+    weir__virtual_clock_install(&clock, store);
+    for (int64_t i = 0; i < WEIR__EDGE_REQUESTS; i++) {
+        weir_decision decision;
+        clock.now_us = edge_arrival_us(i);
+        int code = weir_take(store, weir_key_text("edge"), limit, 1, &decision);
+        if (code)
+            return weir__fail(err, code, 0, "%s", weir_strerror(code));
+        struct weir__bin *bin = weir__timeline_bin(&edge->timeline, clock.now_us);
+        assert(bin); /* the timeline covers all arrivals */
+        bin->through += decision.allowed;
+        bin->denied += !decision.allowed;
+        edge->admitted += decision.allowed;
+        edge->denied += !decision.allowed;
+    }
+    return 0;
+}
+
+int weir__edge_run(const char *limits, size_t bins, struct weir__edge *ret, weir_error *err)
+{
+    weir_limit *limit = NULL;
+    weir_store *store = NULL;
+    *ret = (struct weir__edge){0};
+    weir__timeline_init(&ret->timeline, EDGE_US - MINUTE_US, WEIR__EDGE_SPAN_US, bins);
+    int code = weir_limit_parse(limits, &limit, err);
+    if (code == 0)
+        code = weir_store_open("memory:1m?large=50%", &store, err);
+    if (code == 0)
+        code = edge_play(store, limit, ret, err);
     weir_store_close(store);
     weir_limit_free(limit);
     return code;
