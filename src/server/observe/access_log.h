@@ -1,14 +1,15 @@
 /*
- * The access log: decisions as lines of JSON, written by a thread of its own.
+ * The access log: decisions as lines of JSON, written by its own thread.
  *
  *     loop thread i ──► ring i (bytes, one writer, one reader) ──► writer thread ──► file or stdout
  *
  * What holds:
- *   1. A loop never waits: a record for which the ring has no room is dropped and counted.
- *   2. Records of one thread stay in their order; those of several are put together as they come.
- *   3. Lines are whole: a file that is full or a reader that is gone loses lines, counted, never parts
- *      of them, and the log goes on when there is room again.
- *   4. Memory: SERVER_LOG_RING bytes a thread, made at the start.
+ *   1. A loop never waits: if the ring has no room for a record, it is dropped and counted.
+ *   2. Records of one thread keep their order; those of several threads are mixed as they come.
+ *   3. Lines are whole: a full disk or a lost reader costs whole lines, which are counted, never
+ *      parts
+ *      of them. The log goes on when there is room again.
+ *   4. Memory: SERVER_LOG_RING bytes per thread, allocated at the start.
  */
 #ifndef WEIR_SERVER_ACCESS_LOG_H
 #define WEIR_SERVER_ACCESS_LOG_H
@@ -17,8 +18,8 @@
 #include "wire/http1.h"
 
 #define SERVER_LOG_RING ((size_t)256 << 10)
-#define SERVER_LOG_KEY_MAX 1024     /* bytes of a key; longer ones are cut, and the line says so */
-#define SERVER_LOG_SHADOWS_MAX 4096 /* bytes of what shadows would have denied */
+#define SERVER_LOG_KEY_MAX 1024     /* bytes of a key; a longer one is cut, and the line says so */
+#define SERVER_LOG_SHADOWS_MAX 4096 /* bytes of the list of shadow denials */
 #define SERVER_LOG_NAME_MAX 256     /* bytes of any other text */
 
 struct server_access_log;
@@ -27,45 +28,46 @@ struct server_log_thread;
 struct server_access_log_setup {
     const char *path; /* "-": standard output */
     size_t threads;
-    uint32_t sample;   /* one in that many is logged; 0: none */
-    bool every_denial; /* denials are logged whatever the sample */
+    uint32_t sample;   /* one decision in that many is logged; 0: none */
+    bool every_denial; /* denials are logged always */
 };
 
-/* One decision. Texts are copied; what there is not has len 0. */
+/* One decision. Texts are copied; a missing one has len 0. */
 struct server_log_record {
     int64_t time_us;
     enum server_protocol protocol;
     struct weir__span client; /* address */
-    struct weir__span policy; /* empty: the request brought its limits */
-    struct weir__span entry;  /* whose limit bound */
+    struct weir__span policy; /* empty: the request named its limits itself */
+    struct weir__span entry;  /* whose limit decided */
     struct weir__span key;
     int64_t cost;
-    const weir_decision *decision;      /* heeded if the verdict is "limits"; else NULL will do */
-    bool allowed;                       /* what the caller was told */
-    const char *verdict;                /* literal: limits, allow-list, deny-list, none, error */
-    uint32_t shadow_denied;             /* shadow entries that would have denied */
-    struct weir__span shadows;          /* these, as the elements of a JSON array */
-    struct weir__span ip, method, path; /* what the request was, where that is wanted */
+    const weir_decision *decision; /* used if the verdict is "limits"; otherwise it may be NULL */
+    bool allowed;                  /* what the caller got */
+    const char *verdict;           /* literal: limits, allow-list, deny-list, none, error */
+    uint32_t shadow_denied;        /* shadow entries that would have denied */
+    struct weir__span shadows;     /* these, as the elements of a JSON array */
+    struct weir__span ip, method, path; /* of the request, with --access-log-request */
 };
 
 int server_access_log_open(const struct server_access_log_setup *setup,
                            struct server_access_log **ret, weir_error *err);
-/* Writes what the rings hold, for at most two seconds, and ends the thread. Loops must have ended. */
+/* Writes what the rings hold, for at most two seconds, and ends the thread. The loops must have
+ * ended before. */
 void server_access_log_close(struct server_access_log *log);
 
 struct server_log_thread *server_access_log_thread(struct server_access_log *log, size_t i);
 
 /* ---- the loop thread i ---- */
 
+/* A server_log_thread begins with this. */
 struct server_log_sampling {
-    uint32_t sample, due; /* due: how many to let pass still */
+    uint32_t sample, due; /* due: how many decisions to skip before the next is logged */
     bool every_denial;
     uint64_t random;
 };
-/* Begins a server_log_thread. */
 void server_access_log_next_due(struct server_log_sampling *sampling);
 
-/* Whether this decision is to be logged: ask exactly once each, before making a record. */
+/* Whether to log this decision. Call it exactly once for each decision, before making a record. */
 static inline bool server_access_log_wants(struct server_log_thread *thread, bool allowed)
 {
     struct server_log_sampling *const sampling = (struct server_log_sampling *)thread;
@@ -82,15 +84,15 @@ void server_access_log_put(struct server_log_thread *thread,
 
 /* ---- any thread ---- */
 
-/* Opens the file anew (SIGHUP, after it was moved away), soon, by the writer thread. If that fails,
- * the old file stays. */
+/* The writer thread soon opens the file again (SIGHUP, after the file was renamed). If that fails,
+ * the old file stays in use. */
 void server_access_log_reopen(struct server_access_log *log);
 
 struct server_access_log_state {
     uint64_t written, dropped; /* lines; dropped: no room in the ring */
     uint64_t failed;           /* lines that could not be written */
     uint64_t reopen_failures;
-    int last_errno; /* of the last failure, 0: none yet */
+    int last_errno; /* of the last failure; 0: none yet */
 };
 void server_access_log_state(struct server_access_log *log, struct server_access_log_state *ret);
 

@@ -1,10 +1,11 @@
-/* Histograms of nanoseconds: adding, taking away, and what the buckets say. */
+/* Histograms of nanoseconds: adding, subtracting, counts and quantiles. See histogram.h. */
 #include "server/observe/histogram.h"
 
 #define FINE (UINT32_C(1) << SERVER_HISTOGRAM_FINE_BITS)
 
 uint64_t server_histogram_least(uint32_t bucket)
 {
+    assert(bucket <= SERVER_HISTOGRAM_BUCKETS); /* the end is one beyond the last */
     if (bucket < FINE)
         return bucket;
     return (uint64_t)(bucket % FINE + FINE) << (bucket / FINE - 1);
@@ -26,8 +27,10 @@ void server_histogram_subtract(struct server_histogram *from,
                                const struct server_histogram *earlier)
 {
     from->sum_ns -= earlier->sum_ns;
-    for (uint32_t i = 0; i < SERVER_HISTOGRAM_BUCKETS; i++)
+    for (uint32_t i = 0; i < SERVER_HISTOGRAM_BUCKETS; i++) {
+        assert(from->counts[i] >= earlier->counts[i]);
         from->counts[i] -= earlier->counts[i];
+    }
 }
 
 uint64_t server_histogram_count(const struct server_histogram *histogram)
@@ -47,12 +50,14 @@ uint64_t server_histogram_quantile(const struct server_histogram *histogram, dou
     uint32_t bucket = 0;
     for (uint64_t seen = histogram->counts[0]; seen < rank; seen += histogram->counts[bucket])
         bucket++;
+    assert(bucket < SERVER_HISTOGRAM_BUCKETS);
     const uint64_t least = server_histogram_least(bucket);
     return least + (server_histogram_most(bucket) - least) / 2;
 }
 
 uint64_t server_histogram_below(const struct server_histogram *histogram, uint32_t bits)
 {
+    assert(bits >= SERVER_HISTOGRAM_FINE_BITS && bits <= SERVER_HISTOGRAM_TOP_BITS);
     const uint32_t end = (bits - SERVER_HISTOGRAM_FINE_BITS + 1) * FINE;
     uint64_t sum = 0;
     for (uint32_t i = 0; i < end; i++)

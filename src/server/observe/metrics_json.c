@@ -1,10 +1,10 @@
-/* The report for people and the dashboard: the body of GET /v1/stats. */
-#include "server/observe/metrics_inside.h"
+/* The report for the dashboard, `weir top` and scripts: the body of GET /v1/stats. */
+#include "server/observe/observe.h"
 #include "wire/json.h"
 
 #include <string.h>
 
-static uint64_t sum_of(const uint64_t *counts, size_t n)
+static uint64_t stats_sum_of(const uint64_t *counts, size_t n)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < n; i++)
@@ -12,19 +12,19 @@ static uint64_t sum_of(const uint64_t *counts, size_t n)
     return sum;
 }
 
-static void put_name(struct weir__json *json, const char *name)
+static void stats_put_name(struct weir__json *json, const char *name)
 {
     weir__json_put_text(json, "name", name, strlen(name));
 }
 
-static void put_traffic(struct weir__json *json, const struct server_counters *sums)
+static void stats_put_traffic(struct weir__json *json, const struct server_counters *sums)
 {
-    const uint64_t accepted = sum_of(sums->accepted, SERVER_PROTOCOLS);
-    const uint64_t closed = sum_of(sums->closed, SERVER_PROTOCOLS);
+    const uint64_t accepted = stats_sum_of(sums->accepted, SERVER_PROTOCOLS);
+    const uint64_t closed = stats_sum_of(sums->closed, SERVER_PROTOCOLS);
     weir__json_open(json, "connections", '{');
     weir__json_put_uint(json, "open", accepted > closed ? accepted - closed : 0);
     weir__json_put_uint(json, "accepted", accepted);
-    weir__json_put_uint(json, "refused", sum_of(sums->refused, SERVER_REFUSALS_COUNT));
+    weir__json_put_uint(json, "refused", stats_sum_of(sums->refused, SERVER_REFUSALS_COUNT));
     weir__json_close(json, '}');
     weir__json_open(json, "requests", '{');
     weir__json_put_uint(json, "http", sums->requests[SERVER_HTTP]);
@@ -32,10 +32,10 @@ static void put_traffic(struct weir__json *json, const struct server_counters *s
     weir__json_put_uint(json, "grpc", sums->requests[SERVER_GRPC]);
     weir__json_close(json, '}');
     weir__json_put_uint(json, "errors",
-                        sum_of(sums->faults[0], SERVER_PROTOCOLS * SERVER_FAULTS_COUNT));
+                        stats_sum_of(sums->faults[0], SERVER_PROTOCOLS * SERVER_FAULTS_COUNT));
 }
 
-static void put_latency(struct weir__json *json, const struct server_metrics_window *window)
+static void stats_put_latency(struct weir__json *json, const struct server_metrics_window *window)
 {
     const struct {
         const char *name;
@@ -51,8 +51,8 @@ static void put_latency(struct weir__json *json, const struct server_metrics_win
     weir__json_close(json, '}');
 }
 
-static void put_store(struct weir__json *json, const struct server_metrics *metrics,
-                      const struct server_metrics_window *window)
+static void stats_put_store(struct weir__json *json, const struct server_metrics *metrics,
+                            const struct server_metrics_window *window)
 {
     const char *const kind = metrics->setup.store_kind;
     weir_zone_info zone;
@@ -75,12 +75,12 @@ static void put_store(struct weir__json *json, const struct server_metrics *metr
     weir__json_close(json, '}');
 }
 
-static void put_limit(struct weir__json *json, const struct server_name *name,
-                      const struct server_series *series)
+static void stats_put_limit(struct weir__json *json, const struct server_name *name,
+                            const struct server_series *series)
 {
     const bool shadow = name->shadow;
     weir__json_open(json, NULL, '{');
-    put_name(json, name->second);
+    stats_put_name(json, name->second);
     weir__json_put_bool(json, "shadow", shadow);
     weir__json_put_uint(json, "allowed", shadow ? series->shadow_allowed : series->allowed);
     weir__json_put_uint(json, "denied", shadow ? series->shadow_denied : series->denied);
@@ -89,12 +89,13 @@ static void put_limit(struct weir__json *json, const struct server_name *name,
     weir__json_close(json, '}');
 }
 
-static void put_policy(struct weir__json *json, const struct server_metrics *metrics, uint32_t id)
+static void stats_put_policy(struct weir__json *json, const struct server_metrics *metrics,
+                             uint32_t id)
 {
     const struct server_name *const names = metrics->series.names;
     const struct server_series *const series = &metrics->sums.series[id];
     weir__json_open(json, NULL, '{');
-    put_name(json, names[id].first);
+    stats_put_name(json, names[id].first);
     weir__json_put_uint(json, "allowed", series->allowed + series->list_allowed);
     weir__json_put_uint(json, "denied", series->denied + series->list_denied);
     weir__json_put_uint(json, "degraded", series->degraded);
@@ -103,24 +104,24 @@ static void put_policy(struct weir__json *json, const struct server_metrics *met
         weir__json_put_bool(json, "gone", true);
     weir__json_open(json, "limits", '[');
     for (uint32_t i = names[id].child; i; i = names[i].next)
-        put_limit(json, &names[i], &metrics->sums.series[i]);
+        stats_put_limit(json, &names[i], &metrics->sums.series[i]);
     weir__json_close(json, ']');
     weir__json_close(json, '}');
 }
 
-static void put_policies(struct weir__json *json, const struct server_metrics *metrics)
+static void stats_put_policies(struct weir__json *json, const struct server_metrics *metrics)
 {
     weir__json_open(json, "policies", '[');
     for (uint32_t i = SERVER_SERIES_ADHOC; i < metrics->series.count; i++) {
         const struct server_series *const series = &metrics->sums.series[i];
         const bool empty = !(series->allowed + series->denied + series->failed);
         if (!metrics->series.names[i].second[0] && !(i == SERVER_SERIES_OTHER && empty))
-            put_policy(json, metrics, i);
+            stats_put_policy(json, metrics, i);
     }
     weir__json_close(json, ']');
 }
 
-static void put_totals(struct weir__json *json, const struct server_metrics *metrics)
+static void stats_put_totals(struct weir__json *json, const struct server_metrics *metrics)
 {
     const struct server_series *const total = &metrics->sums.series[SERVER_SERIES_TOTAL];
     uint64_t shadow_allowed = 0, shadow_denied = 0;
@@ -149,11 +150,11 @@ void server_metrics_json(struct server_metrics *metrics, int64_t now_us, struct 
     weir__json_put_text(&json, "version", WEIR_VERSION, strlen(WEIR_VERSION));
     weir__json_put_seconds(&json, "time", now_us);
     weir__json_put_seconds(&json, "uptime", weir__max(now_us - metrics->setup.now_us, 0));
-    put_traffic(&json, &metrics->sums);
-    put_latency(&json, &window);
-    put_store(&json, metrics, &window);
-    put_policies(&json, metrics);
-    put_totals(&json, metrics);
+    stats_put_traffic(&json, &metrics->sums);
+    stats_put_latency(&json, &window);
+    stats_put_store(&json, metrics, &window);
+    stats_put_policies(&json, metrics);
+    stats_put_totals(&json, metrics);
     weir__json_open(&json, "reloads", '{');
     weir__json_put_uint(&json, "ok", metrics->reloads_ok);
     weir__json_put_uint(&json, "failed", metrics->reloads_failed);
