@@ -11,6 +11,7 @@ let asked = null; /* the body of the question on show, or null */
 let sent = 0; /* questions so far, and the newest one answered: a late answer changes nothing */
 let answered = 0;
 let waiting = 0; /* questions without an answer yet */
+let mistaken = false; /* the form cannot be asked as it stands; what was asked before is still followed */
 let rows = []; /* of the table, updated in place */
 let shape = "";
 let keys = new Map(); /* of the answer on show: what a reset may forget */
@@ -136,7 +137,8 @@ function complain(error) {
   const place = at("inspect-error");
   say(place, error ? error.message : "");
   place.hidden = !error;
-  if (error instanceof Mistake) {
+  mistaken = error instanceof Mistake;
+  if (mistaken) {
     const field = form().elements[error.field];
     field.setAttribute("aria-invalid", "true");
     field.focus();
@@ -224,9 +226,9 @@ async function ask(body) {
     if (body !== asked || number < answered) return;
     answered = number;
     showAnswer(answer);
-    complain(null);
+    if (!mistaken) complain(null);
   } catch (error) {
-    if (body === asked && !(error instanceof Unreachable)) complain(error);
+    if (body === asked && !mistaken && !(error instanceof Unreachable)) complain(error);
   } finally {
     waiting--;
   }
@@ -297,6 +299,7 @@ function submit(event) {
     complain(error);
     return;
   }
+  complain(null);
   history.replaceState(null, "", address(asked));
   ask(asked);
 }
@@ -329,6 +332,7 @@ async function arrive(words) {
     if (body) history.replaceState(null, "", address(body));
     takeAddress(place());
     asked = question();
+    complain(null);
     ask(asked);
   } catch (error) {
     complain(error);

@@ -77,6 +77,9 @@ export async function inspecting(harness, server) {
     await page.getByLabel("Attributes, one a line").fill("nonsense");
     await page.getByRole("button", { name: "Inspect" }).click();
     await page.getByText("expected name=value").waitFor();
+    await page.waitForResponse(/v1\/explain/); /* what was asked before is followed, and does not wipe it away */
+    await page.waitForResponse(/v1\/explain/);
+    assert.ok(await page.getByText("expected name=value").isVisible());
   }, { open: "#inspector", expected: REFUSED });
 
   await harness.test("inspector: a reset forgets the chosen keys only", server, async (page) => {
