@@ -11,7 +11,7 @@
 
 #define ACCEPTS_MAX 64 /* a wake-up */
 
-static void note_peer(struct server_conn *conn)
+static void conn_note_peer(struct server_conn *conn)
 {
     const void *address = NULL;
     if (conn->peer.ss_family == AF_INET)
@@ -28,7 +28,7 @@ static void note_peer(struct server_conn *conn)
 
 /* Whether it may be one more. Counted before it is judged: threads that accept at the same moment must
  * not both be the last. */
-static bool enters(struct server *server, const struct sockaddr_storage *peer)
+static bool conn_enters(struct server *server, const struct sockaddr_storage *peer)
 {
     if (atomic_fetch_add(&server->connections, 1) < server->config.max_connections &&
         server_clients_enter(server->clients, (const struct sockaddr *)peer))
@@ -37,7 +37,7 @@ static bool enters(struct server *server, const struct sockaddr_storage *peer)
     return false;
 }
 
-static void leave_reserved(struct server_conn *conn)
+static void conn_leave_reserved(struct server_conn *conn)
 {
     struct server_conn **at = &conn->thread->reserved;
     while (*at != conn)
@@ -48,7 +48,7 @@ static void leave_reserved(struct server_conn *conn)
 
 /* Beyond the bounds: only for health and metrics, for a moment. The oldest of these makes room, so that a
  * probe is let in whoever else tries. */
-static void enter_reserved(struct server_thread *thread, struct server_conn *conn)
+static void conn_enter_reserved(struct server_thread *thread, struct server_conn *conn)
 {
     if (thread->reserved_count == SERVER_RESERVED)
         server_conn_kill(thread->reserved);
@@ -61,11 +61,11 @@ static void enter_reserved(struct server_thread *thread, struct server_conn *con
     server_count(&thread->counters->refused[SERVER_REFUSED_LIMIT], 1);
 }
 
-static void leave(struct server_conn *conn)
+static void conn_leave(struct server_conn *conn)
 {
     struct server *server = conn->thread->server;
     if (conn->reserved_us) {
-        leave_reserved(conn);
+        conn_leave_reserved(conn);
         return;
     }
     server_clients_leave(server->clients, (const struct sockaddr *)&conn->peer);
@@ -74,8 +74,8 @@ static void leave(struct server_conn *conn)
 
 /* ---- coming and going ---- */
 
-static struct server_conn *make(struct server_thread *thread, int fd, bool tls,
-                                const struct sockaddr_storage *peer)
+static struct server_conn *conn_make(struct server_thread *thread, int fd, bool tls,
+                                     const struct sockaddr_storage *peer)
 {
     struct server *server = thread->server;
     int yes = 1;
@@ -87,8 +87,8 @@ static struct server_conn *make(struct server_thread *thread, int fd, bool tls,
         return NULL;
     }
     conn->thread = thread;
-    if (!enters(server, peer))
-        enter_reserved(thread, conn);
+    if (!conn_enters(server, peer))
+        conn_enter_reserved(thread, conn);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     conn->fd = fd;
     conn->peer = *peer;
@@ -96,11 +96,11 @@ static struct server_conn *make(struct server_thread *thread, int fd, bool tls,
     conn->since_us = thread->now_us;
     conn->id = thread->next_id;
     thread->next_id += (uint64_t)server->config.threads; /* no other thread's */
-    note_peer(conn);
+    conn_note_peer(conn);
     return conn;
 }
 
-static void pause_accepting(struct server_thread *thread)
+static void conn_pause_accepting(struct server_thread *thread)
 {
     server_count(&thread->counters->refused[SERVER_REFUSED_FILES], 1);
     thread->paused = true;
@@ -108,7 +108,7 @@ static void pause_accepting(struct server_thread *thread)
         epoll_ctl(thread->epoll, EPOLL_CTL_DEL, thread->listeners[i].fd, NULL);
 }
 
-static void enter(struct server_thread *thread, struct server_conn *conn)
+static void conn_enter(struct server_thread *thread, struct server_conn *conn)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = conn};
     conn->events = EPOLLIN;
@@ -133,12 +133,12 @@ bool server_conn_accept(struct server_thread *thread, struct server_listener *li
             accept4(listener->fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-                pause_accepting(thread);
+                conn_pause_accepting(thread);
             return false;
         }
-        struct server_conn *conn = make(thread, fd, listener->tls, &peer);
+        struct server_conn *conn = conn_make(thread, fd, listener->tls, &peer);
         if (conn)
-            enter(thread, conn);
+            conn_enter(thread, conn);
     }
     return true;
 }
@@ -156,7 +156,7 @@ void server_conn_kill(struct server_conn *conn)
         server_count(&thread->counters->closed[conn->protocol->counted_as], 1);
     else
         server_count(&thread->counters->silent_ended, 1);
-    leave(conn);
+    conn_leave(conn);
     server_tls_free(conn->tls);
     conn->tls = NULL;
     /* Closing is not enough: a successor that was forked has the descriptor until it runs. */

@@ -64,7 +64,7 @@ static struct server_batch *askers_pop(struct server_askers *askers)
 
 /* ---- the threads ---- */
 
-static struct server_batch *next_batch(struct server_askers *askers)
+static struct server_batch *askers_next(struct server_askers *askers)
 {
     pthread_mutex_lock(&askers->lock);
     while (!askers->first && !askers->stopping)
@@ -84,11 +84,11 @@ void server_batch_bring_back(struct server_batch *batch)
     server_thread_wake(thread);
 }
 
-static void *ask(void *argument)
+static void *askers_run(void *argument)
 {
     struct server_askers *askers = argument;
     struct server_batch *batch;
-    while ((batch = next_batch(askers))) {
+    while ((batch = askers_next(askers))) {
         if (atomic_load(&askers->server->stopping)) /* what waits is not asked any more */
             server_batch_give_up(batch);
         else if (!server_batch_run_some(askers->server, batch)) {
@@ -117,7 +117,7 @@ int server_askers_create(struct server *server, struct server_askers **ret, weir
     pthread_mutex_init(&askers->lock, NULL);
     pthread_cond_init(&askers->some, NULL);
     while (askers->count < ASKERS &&
-           !pthread_create(&askers->threads[askers->count], NULL, ask, askers))
+           !pthread_create(&askers->threads[askers->count], NULL, askers_run, askers))
         askers->count++;
     if (askers->count == 0) {
         server_askers_destroy(askers);

@@ -13,7 +13,7 @@
 /* ---- tokens ---- */
 
 /* Takes as long whatever the token is: only the secret's length shows. An empty secret is nobody's. */
-static bool is_secret(const char secret[SERVER_TOKEN_MAX], struct weir__span token)
+static bool auth_is_secret(const char secret[SERVER_TOKEN_MAX], struct weir__span token)
 {
     size_t len = strnlen(secret, SERVER_TOKEN_MAX);
     unsigned different = token.len != len || len == 0;
@@ -30,8 +30,8 @@ enum server_access server_access_of(const struct server *server, struct weir__sp
 {
     const struct server_config *config = &server->config;
     bool some = token.len > 0; /* no token is nobody's */
-    bool admin = some && is_secret(config->admin_token, token);
-    bool data = some && is_secret(config->token, token);
+    bool admin = some && auth_is_secret(config->admin_token, token);
+    bool data = some && auth_is_secret(config->token, token);
     if (admin)
         return SERVER_ADMIN;
     if (config->token[0] && !data)
@@ -43,15 +43,15 @@ enum server_access server_access_of(const struct server *server, struct weir__sp
 
 bool server_token_is_known(const struct server *server, struct weir__span token)
 {
-    bool admin = is_secret(server->config.admin_token, token);
-    bool data = is_secret(server->config.token, token);
+    bool admin = auth_is_secret(server->config.admin_token, token);
+    bool data = auth_is_secret(server->config.token, token);
     return admin || data;
 }
 
 /* ---- hosts ---- */
 
 /* Host without its port and brackets: "a.example:80", "[::1]:80"; len 0: it is malformed. */
-static struct weir__span without_port(struct weir__span host)
+static struct weir__span auth_without_port(struct weir__span host)
 {
     static const struct weir__span none = {"", 0};
     if (!host.data || host.len == 0)
@@ -78,7 +78,7 @@ static struct weir__span without_port(struct weir__span host)
 }
 
 /* "localhost", and names below it, which resolvers keep to this machine. */
-static bool is_loopback_name(struct weir__span name)
+static bool auth_is_loopback_name(struct weir__span name)
 {
     static const char suffix[] = ".localhost";
     const size_t len = sizeof suffix - 1;
@@ -86,7 +86,7 @@ static bool is_loopback_name(struct weir__span name)
            (name.len > len && !strncasecmp(name.data + name.len - len, suffix, len));
 }
 
-static bool is_loopback_address(struct weir__span name)
+static bool auth_is_loopback_address(struct weir__span name)
 {
     char text[INET6_ADDRSTRLEN];
     struct in_addr v4;
@@ -102,7 +102,7 @@ static bool is_loopback_address(struct weir__span name)
     return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
 }
 
-static bool is_configured(const struct server *server, struct weir__span name)
+static bool auth_is_configured(const struct server *server, struct weir__span name)
 {
     const char *const *allowed = server->config.allowed_hosts;
     for (; allowed && *allowed; allowed++) {
@@ -112,7 +112,7 @@ static bool is_configured(const struct server *server, struct weir__span name)
     return false;
 }
 
-static bool is_address(struct weir__span name)
+static bool auth_is_address(struct weir__span name)
 {
     char text[INET6_ADDRSTRLEN];
     struct in6_addr address;
@@ -124,19 +124,19 @@ static bool is_address(struct weir__span name)
 }
 
 /* The name in a Host or Origin; len 0: it is malformed. */
-static struct weir__span name_of(struct weir__span host)
+static struct weir__span auth_name_of(struct weir__span host)
 {
-    struct weir__span name = without_port(host);
+    struct weir__span name = auth_without_port(host);
     if (name.len > 1 && name.data[name.len - 1] == '.')
         name.len--;
     return name;
 }
 
-static bool is_ours(const struct server *server, struct weir__span name)
+static bool auth_is_ours(const struct server *server, struct weir__span name)
 {
     return name.len > 0 &&
-           (is_loopback_name(name) || is_loopback_address(name) || is_configured(server, name) ||
-            server_listens_on(server, name.data, name.len));
+           (auth_is_loopback_name(name) || auth_is_loopback_address(name) ||
+            auth_is_configured(server, name) || server_listens_on(server, name.data, name.len));
 }
 
 /* None at all is no browser: HTTP/1.0 has no Host. Who listens everywhere has addresses that nobody told
@@ -145,8 +145,8 @@ bool server_host_allowed(const struct server *server, struct weir__span host)
 {
     if (host.len == 0)
         return true;
-    struct weir__span name = name_of(host);
-    return is_ours(server, name) || (is_address(name) && server_listens_everywhere());
+    struct weir__span name = auth_name_of(host);
+    return auth_is_ours(server, name) || (auth_is_address(name) && server_listens_everywhere());
 }
 
 /* A page of the same host is what Host is; of others, only those that Host could be. */
@@ -163,5 +163,5 @@ bool server_origin_allowed(const struct server *server, struct weir__span origin
     struct weir__span from = {origin.data + scheme, origin.len - scheme};
     if (from.len == host.len && !strncasecmp(from.data, host.data, host.len))
         return true;
-    return is_ours(server, name_of(from));
+    return auth_is_ours(server, auth_name_of(from));
 }

@@ -75,18 +75,18 @@ bool server_client_address(const struct sockaddr *address, unsigned char ret[8],
 }
 
 /* Whom an address stands for; false: it is not counted. */
-static bool client_of(const struct sockaddr *address, struct client *ret)
+static bool clients_key_of(const struct sockaddr *address, struct client *ret)
 {
     *ret = (struct client){0};
     return server_client_address(address, ret->address, &ret->v4);
 }
 
-static bool same(const struct client *a, const struct client *b)
+static bool clients_same(const struct client *a, const struct client *b)
 {
     return a->v4 == b->v4 && !memcmp(a->address, b->address, sizeof a->address);
 }
 
-static size_t home_of(const struct server_clients *clients, const struct client *client)
+static size_t clients_home_of(const struct server_clients *clients, const struct client *client)
 {
     uint64_t hash[2];
     unsigned char bytes[9];
@@ -97,16 +97,16 @@ static size_t home_of(const struct server_clients *clients, const struct client 
 }
 
 /* Its place, or the free one where it belongs. One is always free. */
-static struct client *place_of(struct server_clients *clients, const struct client *client)
+static struct client *clients_place_of(struct server_clients *clients, const struct client *client)
 {
-    size_t i = home_of(clients, client);
-    while (clients->places[i].count > 0 && !same(&clients->places[i], client))
+    size_t i = clients_home_of(clients, client);
+    while (clients->places[i].count > 0 && !clients_same(&clients->places[i], client))
         i = (i + 1) & clients->mask;
     return &clients->places[i];
 }
 
 /* Frees a place; those behind it move up where they would not be found otherwise. */
-static void free_place(struct server_clients *clients, size_t hole)
+static void clients_free_place(struct server_clients *clients, size_t hole)
 {
     size_t i = hole;
     clients->places[hole].count = 0;
@@ -115,7 +115,7 @@ static void free_place(struct server_clients *clients, size_t hole)
         i = (i + 1) & clients->mask;
         if (clients->places[i].count == 0)
             return;
-        size_t home = home_of(clients, &clients->places[i]);
+        size_t home = clients_home_of(clients, &clients->places[i]);
         if (((i - home) & clients->mask) < ((i - hole) & clients->mask))
             continue;
         clients->places[hole] = clients->places[i];
@@ -127,10 +127,10 @@ static void free_place(struct server_clients *clients, size_t hole)
 bool server_clients_enter(struct server_clients *clients, const struct sockaddr *address)
 {
     struct client client;
-    if (clients->most_each == 0 || !client_of(address, &client))
+    if (clients->most_each == 0 || !clients_key_of(address, &client))
         return true;
     pthread_mutex_lock(&clients->lock);
-    struct client *place = place_of(clients, &client);
+    struct client *place = clients_place_of(clients, &client);
     bool enters =
         place->count > 0 ? place->count < clients->most_each : clients->used < clients->mask;
     if (enters && place->count == 0) {
@@ -146,11 +146,11 @@ bool server_clients_enter(struct server_clients *clients, const struct sockaddr 
 void server_clients_leave(struct server_clients *clients, const struct sockaddr *address)
 {
     struct client client;
-    if (clients->most_each == 0 || !client_of(address, &client))
+    if (clients->most_each == 0 || !clients_key_of(address, &client))
         return;
     pthread_mutex_lock(&clients->lock);
-    struct client *place = place_of(clients, &client);
+    struct client *place = clients_place_of(clients, &client);
     if (place->count > 0 && --place->count == 0)
-        free_place(clients, (size_t)(place - clients->places));
+        clients_free_place(clients, (size_t)(place - clients->places));
     pthread_mutex_unlock(&clients->lock);
 }

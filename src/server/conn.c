@@ -13,28 +13,28 @@
 
 /* ---- what epoll should watch ---- */
 
-static bool multiplexed(const struct server_conn *conn)
+static bool conn_is_multiplexed(const struct server_conn *conn)
 {
     return conn->protocol == &server_h2;
 }
 
 /* Whether it is to be read at all; one that waits for its turn stays watched, and its events are ignored:
  * that is cheaper than telling epoll twice. */
-static bool takes_input(const struct server_conn *conn)
+static bool conn_takes_input(const struct server_conn *conn)
 {
     if (conn->lingering)
         return true;
-    return server_conn_goes_on(conn) && (conn->inflight == 0 || multiplexed(conn));
+    return server_conn_goes_on(conn) && (conn->inflight == 0 || conn_is_multiplexed(conn));
 }
 
-static bool wants_input(const struct server_conn *conn)
+static bool conn_wants_input(const struct server_conn *conn)
 {
-    return takes_input(conn) && !conn->yields && !conn->queued;
+    return conn_takes_input(conn) && !conn->yields && !conn->queued;
 }
 
 /* A page or proxy that agreed on HTTP in the handshake speaks nothing else. */
-static const struct server_protocol_ops *tell_apart(const struct server_conn *conn,
-                                                    const char *data, size_t len)
+static const struct server_protocol_ops *conn_tell_apart(const struct server_conn *conn,
+                                                         const char *data, size_t len)
 {
     struct weir__span agreed = {"", 0};
     if (conn->tls)
@@ -46,11 +46,11 @@ static const struct server_protocol_ops *tell_apart(const struct server_conn *co
     return server_tell_apart(data, len);
 }
 
-static void watch_for(struct server_conn *conn)
+static void conn_watch(struct server_conn *conn)
 {
     bool out = (conn->blocked && !conn->quiet_until_us) ||
                (conn->tls && server_tls_wants_write(conn->tls));
-    uint32_t events = (takes_input(conn) ? EPOLLIN : 0) | (out ? EPOLLOUT : 0) |
+    uint32_t events = (conn_takes_input(conn) ? EPOLLIN : 0) | (out ? EPOLLOUT : 0) |
                       (conn->works[SERVER_LANE_PLAY] > 0 && !conn->half ? EPOLLRDHUP : 0);
     struct epoll_event event = {.events = events, .data.ptr = conn};
     if (conn->dead || events == conn->events)
@@ -66,7 +66,7 @@ void server_conn_close(struct server_conn *conn)
 }
 
 /* All is written and nothing is under way: say so, then wait a little, lest a reset overtakes the answer. */
-static void part(struct server_conn *conn)
+static void conn_part(struct server_conn *conn)
 {
     if (conn->dead || !conn->closing || conn->blocked || conn->inflight > 0 || conn->lingering)
         return;
@@ -89,7 +89,7 @@ bool server_keep(struct server *server, size_t bytes)
     return false;
 }
 
-static bool grow_input(struct server_conn *conn, size_t size)
+static bool conn_grow_input(struct server_conn *conn, size_t size)
 {
     struct server *server = conn->thread->server;
     size_t more = server_kept(size) - server_kept(conn->in_size);
@@ -106,13 +106,13 @@ static bool grow_input(struct server_conn *conn, size_t size)
 }
 
 /* Keeps what a protocol left over. */
-static bool keep(struct server_conn *conn, const char *data, size_t len)
+static bool conn_keep_input(struct server_conn *conn, const char *data, size_t len)
 {
     if (len > conn->in_size) {
         size_t size = conn->in_size ? conn->in_size : SERVER_KEPT_FREE;
         while (size < len)
             size *= 2;
-        if (!grow_input(conn, size))
+        if (!conn_grow_input(conn, size))
             return false;
     }
     memcpy(conn->in, data, len);
@@ -121,7 +121,7 @@ static bool keep(struct server_conn *conn, const char *data, size_t len)
     return true;
 }
 
-static void forget_input(struct server_conn *conn)
+static void conn_forget_input(struct server_conn *conn)
 {
     atomic_fetch_sub(&conn->thread->server->kept, server_kept(conn->in_size));
     free(conn->in);
@@ -129,7 +129,7 @@ static void forget_input(struct server_conn *conn)
     conn->in_start = conn->in_end = conn->in_size = 0;
 }
 
-static void note_progress(struct server_conn *conn, size_t consumed, size_t left)
+static void conn_note_progress(struct server_conn *conn, size_t consumed, size_t left)
 {
     bool in_request = left > 0;
     if (consumed > 0 || in_request != conn->in_request)
@@ -138,34 +138,34 @@ static void note_progress(struct server_conn *conn, size_t consumed, size_t left
 }
 
 /* Feeds data; the bytes that were consumed. */
-static size_t feed(struct server_conn *conn, char *data, size_t len)
+static size_t conn_feed(struct server_conn *conn, char *data, size_t len)
 {
     if (len == 0 || !server_conn_goes_on(conn) || conn->yields ||
-        (conn->inflight > 0 && !multiplexed(conn)))
+        (conn->inflight > 0 && !conn_is_multiplexed(conn)))
         return 0;
     if (!conn->protocol) {
-        conn->protocol = tell_apart(conn, data, len);
+        conn->protocol = conn_tell_apart(conn, data, len);
         if (!conn->protocol) {
-            note_progress(conn, 0, len);
+            conn_note_progress(conn, 0, len);
             return 0;
         }
         server_count(&conn->thread->counters->accepted[conn->protocol->counted_as], 1);
         server_count(&conn->thread->counters->silent_ended, 1);
     }
     size_t consumed = conn->protocol->feed(conn, data, len);
-    note_progress(conn, consumed, len - consumed);
+    conn_note_progress(conn, consumed, len - consumed);
     return consumed;
 }
 
-static void feed_kept(struct server_conn *conn)
+static void conn_feed_kept(struct server_conn *conn)
 {
-    conn->in_start += feed(conn, conn->in + conn->in_start, conn->in_end - conn->in_start);
+    conn->in_start += conn_feed(conn, conn->in + conn->in_start, conn->in_end - conn->in_start);
     if (conn->in_start == conn->in_end)
-        forget_input(conn);
+        conn_forget_input(conn);
 }
 
 /* Room behind what is kept; 0: there is as much as may be. */
-static size_t make_room(struct server_conn *conn)
+static size_t conn_make_room(struct server_conn *conn)
 {
     const struct server_config *config = &conn->thread->server->config;
     size_t most =
@@ -178,13 +178,13 @@ static size_t make_room(struct server_conn *conn)
     }
     if (conn->in_end == conn->in_size) {
         size_t size = conn->in_size ? 2 * conn->in_size : SERVER_KEPT_FREE;
-        if (!grow_input(conn, size > most ? most : size))
+        if (!conn_grow_input(conn, size > most ? most : size))
             return 0;
     }
     return conn->in_size - conn->in_end;
 }
 
-static ssize_t read_some(struct server_conn *conn, char *data, size_t size)
+static ssize_t conn_read(struct server_conn *conn, char *data, size_t size)
 {
     ssize_t got = conn->tls ? server_tls_read(conn->tls, data, size) : read(conn->fd, data, size);
     if (got > 0 && conn->protocol)
@@ -193,17 +193,17 @@ static ssize_t read_some(struct server_conn *conn, char *data, size_t size)
 }
 
 /* One portion; false: there was none. */
-static bool read_and_feed(struct server_conn *conn)
+static bool conn_read_and_feed(struct server_conn *conn)
 {
     struct server_thread *thread = conn->thread;
     bool own = conn->in_end > conn->in_start;
-    size_t room = own ? make_room(conn) : SERVER_IN_SIZE;
+    size_t room = own ? conn_make_room(conn) : SERVER_IN_SIZE;
     if (room == 0) { /* or a request that never ends; the protocols' bounds come first */
         server_conn_kill_for_memory(conn);
         return false;
     }
     char *data = own ? conn->in + conn->in_end : thread->in;
-    ssize_t got = read_some(conn, data, room);
+    ssize_t got = conn_read(conn, data, room);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
     if (got <= 0) {
@@ -218,19 +218,19 @@ static bool read_and_feed(struct server_conn *conn)
     }
     if (own) {
         conn->in_end += (size_t)got;
-        feed_kept(conn);
+        conn_feed_kept(conn);
         return true;
     }
-    size_t consumed = feed(conn, data, (size_t)got);
+    size_t consumed = conn_feed(conn, data, (size_t)got);
     if (!conn->dead && consumed < (size_t)got &&
-        !keep(conn, data + consumed, (size_t)got - consumed))
+        !conn_keep_input(conn, data + consumed, (size_t)got - consumed))
         server_conn_kill_for_memory(conn);
     return true;
 }
 
-static void throw_away(struct server_conn *conn)
+static void conn_discard_input(struct server_conn *conn)
 {
-    ssize_t got = read_some(conn, conn->thread->in, SERVER_IN_SIZE);
+    ssize_t got = conn_read(conn, conn->thread->in, SERVER_IN_SIZE);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
         server_conn_kill(conn);
 }
@@ -238,50 +238,50 @@ static void throw_away(struct server_conn *conn)
 /* ---- events ---- */
 
 /* What TLS has decrypted already, no event tells of: at most a record, so this ends. */
-static void read_pending(struct server_conn *conn)
+static void conn_read_pending(struct server_conn *conn)
 {
-    while (!conn->dead && conn->tls && wants_input(conn) && server_tls_pending(conn->tls) &&
-           read_and_feed(conn))
+    while (!conn->dead && conn->tls && conn_wants_input(conn) && server_tls_pending(conn->tls) &&
+           conn_read_and_feed(conn))
         ;
 }
 
 /* Writes and feeds on where it stopped. */
-static void go_on(struct server_conn *conn)
+static void conn_go_on(struct server_conn *conn)
 {
     if (conn->protocol && conn->protocol->more)
         conn->protocol->more(conn);
     if (conn->in_end > conn->in_start)
-        feed_kept(conn);
+        conn_feed_kept(conn);
     else if (conn->in)
-        forget_input(conn);
-    read_pending(conn);
+        conn_forget_input(conn);
+    conn_read_pending(conn);
 }
 
 /* Flushes. What a connection that died meanwhile would have been told must not reach the next one:
  * server_flush empties the buffer in any case. A socket that was full may have room again just now, and
  * then no event would tell: whoever stopped for it goes on. */
-static void settle_down(struct server_conn *conn)
+static void conn_settle(struct server_conn *conn)
 {
     for (;;) {
         bool was_blocked = conn->blocked;
         server_flush(conn);
         if (!was_blocked || conn->blocked || conn->dead)
             break;
-        go_on(conn);
+        conn_go_on(conn);
     }
     if (conn->yields && server_conn_goes_on(conn))
         server_turn_queue(conn);
     conn->yields = false;
-    part(conn);
-    watch_for(conn);
+    conn_part(conn);
+    conn_watch(conn);
 }
 
 void server_conn_resume(struct server_conn *conn)
 {
     server_turn_begin(conn->thread, false);
     if (!conn->dead && !conn->queued)
-        go_on(conn);
-    settle_down(conn);
+        conn_go_on(conn);
+    conn_settle(conn);
 }
 
 /* What is left over first, then what has come since. Who has neither is watched for events again. */
@@ -289,10 +289,10 @@ void server_conn_turn(struct server_conn *conn)
 {
     bool rest = conn->in_end > conn->in_start;
     server_turn_begin(conn->thread, true);
-    go_on(conn);
-    if (!conn->dead && wants_input(conn))
-        read_and_feed(conn);
-    settle_down(conn);
+    conn_go_on(conn);
+    if (!conn->dead && conn_wants_input(conn))
+        conn_read_and_feed(conn);
+    conn_settle(conn);
     server_turn_end(conn, rest);
 }
 
@@ -303,24 +303,24 @@ void server_conn_quiet(struct server_conn *conn, int64_t until_us)
     conn->quiet_until_us = weir__max(conn->quiet_until_us, until_us);
 }
 
-static void end_quiet(struct server_conn *conn)
+static void conn_end_quiet(struct server_conn *conn)
 {
     conn->quiet_until_us = 0;
     conn->since_us = conn->thread->now_us;
     conn->blocked = conn->out_end > conn->out_start;
     if (conn->blocked)
-        settle_down(conn);
+        conn_settle(conn);
     else
         server_conn_resume(conn);
 }
 
 /* Who says nothing more has left, most likely, and nobody plays for him. If he still listens, he is told so, and
  * all else that he asked for is answered. */
-static void end_half(struct server_conn *conn)
+static void conn_end_half(struct server_conn *conn)
 {
     conn->half = true;
     server_work_cancel(conn, SERVER_ALL_STREAMS);
-    watch_for(conn);
+    conn_watch(conn);
 }
 
 void server_conn_event(struct server_conn *conn, uint32_t events)
@@ -332,60 +332,60 @@ void server_conn_event(struct server_conn *conn, uint32_t events)
         return;
     }
     if (events & EPOLLRDHUP && !conn->half)
-        end_half(conn);
+        conn_end_half(conn);
     if (conn->quiet_until_us) {
         if (events & (EPOLLHUP | EPOLLERR))
             server_conn_kill(conn);
         return;
     }
     if (conn->lingering) {
-        throw_away(conn);
+        conn_discard_input(conn);
         return;
     }
     if (conn->queued) /* its turn tells */
         return;
     server_turn_begin(conn->thread, false);
     if (events & EPOLLOUT)
-        settle_down(conn);
+        conn_settle(conn);
     if (conn->queued)
         return;
-    if (wants_input(conn) && server_turn_must_wait(conn)) {
+    if (conn_wants_input(conn) && server_turn_must_wait(conn)) {
         server_turn_queue(conn);
         return;
     }
     bool read_waits = events & EPOLLOUT && conn->tls && server_tls_wants_write(conn->tls);
-    if (!conn->dead && wants_input(conn) &&
+    if (!conn->dead && conn_wants_input(conn) &&
         (read_waits || events & (EPOLLIN | EPOLLHUP | EPOLLERR))) {
-        read_and_feed(conn);
-        read_pending(conn);
+        conn_read_and_feed(conn);
+        conn_read_pending(conn);
     } else if (!conn->dead && events & (EPOLLHUP | EPOLLERR)) {
         server_conn_kill(conn); /* the peer is gone for good, and its events would not end */
     }
-    settle_down(conn);
+    conn_settle(conn);
     server_turn_end(conn, false);
 }
 
 /* ---- time ---- */
 
 /* Part of a request is there, or of a handshake. */
-static bool is_in_request(const struct server_conn *conn)
+static bool conn_is_in_request(const struct server_conn *conn)
 {
     return conn->in_request || (conn->tls && !server_tls_is_up(conn->tls));
 }
 
-static bool is_idle(const struct server_conn *conn)
+static bool conn_is_idle(const struct server_conn *conn)
 {
-    return !is_in_request(conn) && conn->inflight == 0 && !conn->blocked && !conn->queued;
+    return !conn_is_in_request(conn) && conn->inflight == 0 && !conn->blocked && !conn->queued;
 }
 
 /* A request has come since, and only waits to be read. */
-static bool has_input(const struct server_conn *conn)
+static bool conn_has_input(const struct server_conn *conn)
 {
     char first;
     return recv(conn->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
-static void count_late(struct server_conn *conn)
+static void conn_count_late(struct server_conn *conn)
 {
     struct server_counters *counters = conn->thread->counters;
     if (conn->protocol)
@@ -396,7 +396,7 @@ static void count_late(struct server_conn *conn)
 
 /* How long an idle connection is kept. A server that drains keeps it for as long as a request may
  * take, if one is under way. */
-static int64_t idle_most_us(const struct server_conn *conn)
+static int64_t conn_idle_most_us(const struct server_conn *conn)
 {
     const struct server_config *config = &conn->thread->server->config;
     if (conn->thread->accepting)
@@ -416,7 +416,7 @@ void server_conn_sweep(struct server_conn *conn)
         return;
     if (conn->quiet_until_us) {
         if (draining || conn->thread->now_us >= conn->quiet_until_us)
-            end_quiet(conn);
+            conn_end_quiet(conn);
         return;
     }
     if (conn->reserved_us && conn->thread->now_us - conn->reserved_us > RESERVED_US) {
@@ -429,23 +429,23 @@ void server_conn_sweep(struct server_conn *conn)
         return;
     }
     if (conn->blocked && age > config->request_timeout_us) {
-        count_late(conn);
+        conn_count_late(conn);
         server_conn_kill(conn);
         return;
     }
-    if (is_idle(conn)) {
-        if (age > idle_most_us(conn) && !has_input(conn)) {
+    if (conn_is_idle(conn)) {
+        if (age > conn_idle_most_us(conn) && !conn_has_input(conn)) {
             server_conn_close(conn);
-            settle_down(conn);
+            conn_settle(conn);
         }
         return;
     }
-    if (is_in_request(conn) && conn->inflight == 0 && !conn->queued &&
+    if (conn_is_in_request(conn) && conn->inflight == 0 && !conn->queued &&
         age > config->request_timeout_us) {
-        count_late(conn);
+        conn_count_late(conn);
         if (conn->protocol && conn->protocol->late)
             conn->protocol->late(conn);
         server_conn_close(conn);
-        settle_down(conn);
+        conn_settle(conn);
     }
 }

@@ -23,7 +23,7 @@ static struct {
 } demo;
 
 /* The port of the first plain TCP listener on IPv4. */
-static int find_port(void)
+static int demo_find_port(void)
 {
     for (size_t i = 0; i < server_listener_count(); i++) {
         char text[128];
@@ -37,7 +37,7 @@ static int find_port(void)
     return 0;
 }
 
-static int connect_self(int port)
+static int demo_connect_self(int port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)port),
@@ -55,7 +55,7 @@ static int connect_self(int port)
 }
 
 /* One made-up request. Users are as unequal as real ones: the first asks most. */
-static void put_request(struct weir__buffer *out, uint64_t *random)
+static void demo_put_request(struct weir__buffer *out, uint64_t *random)
 {
     uint64_t pick = weir__random_next(random) % 100;
     unsigned user = pick < 45 ? 1 : pick < 60 ? 2 : 3 + (unsigned)(weir__random_next(random) % 40);
@@ -73,28 +73,28 @@ static void put_request(struct weir__buffer *out, uint64_t *random)
 }
 
 /* Sends a pipeline and throws the answers away; false: the connection is gone. */
-static bool send_some(int fd, uint64_t count, uint64_t *random)
+static bool demo_send_some(int fd, uint64_t count, uint64_t *random)
 {
     char text[PER_TICK * 512], answers[65536];
     struct weir__buffer out = weir__buffer_over(text, sizeof text);
     for (uint64_t i = 0; i < count; i++)
-        put_request(&out, random);
+        demo_put_request(&out, random);
     if (send(fd, text, out.len, MSG_NOSIGNAL) != (ssize_t)out.len)
         return false;
     return recv(fd, answers, sizeof answers, 0) > 0;
 }
 
-static void *load(void *unused)
+static void *demo_load(void *unused)
 {
     uint64_t random = 1, ticks = 0;
-    int port = find_port(), fd = -1;
+    int port = demo_find_port(), fd = -1;
     (void)unused;
     while (!atomic_load(&demo.stopping) && port) {
         if (fd < 0)
-            fd = connect_self(port);
+            fd = demo_connect_self(port);
         uint64_t wave = ticks++ % 400;
         uint64_t count = 2 + (wave < 200 ? wave : 400 - wave) / 20;
-        if (fd >= 0 && !send_some(fd, count > PER_TICK ? PER_TICK : count, &random)) {
+        if (fd >= 0 && !demo_send_some(fd, count > PER_TICK ? PER_TICK : count, &random)) {
             close(fd);
             fd = -1;
         }
@@ -108,7 +108,7 @@ static void *load(void *unused)
 int server_demo_start(struct server *server)
 {
     demo.server = server;
-    demo.running = !pthread_create(&demo.thread, NULL, load, NULL);
+    demo.running = !pthread_create(&demo.thread, NULL, demo_load, NULL);
     return demo.running ? 0 : WEIR_ESYSTEM;
 }
 

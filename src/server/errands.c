@@ -24,7 +24,7 @@ void server_warn_of_expiry(const struct server *it)
                     llabs((long long)(expires - now)) / 86400);
 }
 
-static void reload_files(struct server *it, int reason)
+static void report_reload_files(struct server *it, int reason)
 {
     weir_error err;
     const char *why = reason == SERVER_BY_SIGNAL ? "SIGHUP" : "a file has changed";
@@ -40,7 +40,7 @@ static void reload_files(struct server *it, int reason)
 
 /* ---- what may go wrong with disks: told once, or now and then ---- */
 
-static void look_at_zone(struct server *it)
+static void report_look_at_zone(struct server *it)
 {
     static enum weir__file_state told = WEIR__FILE_THERE;
     enum weir__file_state state = weir__store_file_state(it->store);
@@ -80,7 +80,7 @@ void server_look_at_log(const struct server *it, bool last)
 
 void server_errands(struct server *it, int reason)
 {
-    look_at_zone(it);
+    report_look_at_zone(it);
     if (reason == SERVER_BY_SIGNAL || it->config.watch)
-        reload_files(it, reason);
+        report_reload_files(it, reason);
 }

@@ -62,7 +62,7 @@ void server_failures_destroy(struct server_failures *failures)
 }
 
 /* Its place, or the one that is forgotten for it. */
-static struct failing *failing_place(struct server_failures *failures, const struct failing *who)
+static struct failing *failures_place(struct server_failures *failures, const struct failing *who)
 {
     uint64_t hash[2];
     unsigned char bytes[9];
@@ -81,13 +81,13 @@ static struct failing *failing_place(struct server_failures *failures, const str
 }
 
 /* Counts a failure of an address; how long its answer waits. */
-static int64_t failure_delay(struct server_failures *failures, const struct server_conn *conn,
-                             int64_t now_us, uint64_t *ret_say)
+static int64_t failures_delay(struct server_failures *failures, const struct server_conn *conn,
+                              int64_t now_us, uint64_t *ret_say)
 {
     struct failing who = {.paid_us = 0};
     server_client_address((const struct sockaddr *)&conn->peer, who.address, &who.v4);
     pthread_mutex_lock(&failures->lock);
-    struct failing *place = failing_place(failures, &who);
+    struct failing *place = failures_place(failures, &who);
     place->paid_us = weir__max(place->paid_us, now_us) + EVERY_US;
     int64_t delay = place->paid_us - now_us - FREE_US;
     failures->unsaid++;
@@ -101,12 +101,12 @@ static int64_t failure_delay(struct server_failures *failures, const struct serv
     return delay <= 0 ? 0 : weir__min(DELAY_MAX_US, weir__max(EVERY_US, delay));
 }
 
-static void note_failure(struct server_conn *conn)
+static void failures_note(struct server_conn *conn)
 {
     struct server *server = conn->thread->server;
     int64_t now_us = weir__mono_us();
     uint64_t said;
-    int64_t delay = failure_delay(server->failures, conn, now_us, &said);
+    int64_t delay = failures_delay(server->failures, conn, now_us, &said);
     if (said > 0)
         server_tell("%llu wrong token%s, the last one from %s", (unsigned long long)said,
                     said == 1 ? "" : "s", conn->peer_text);
@@ -127,7 +127,7 @@ enum server_access server_conn_access(struct server_conn *conn, struct weir__spa
         return access;
     conn->known = server_token_is_known(server, token);
     if (WEIR__UNLIKELY(!conn->known))
-        note_failure(conn);
+        failures_note(conn);
     else
         conn->failures = 0;
     return access;

@@ -46,7 +46,7 @@ bool server_is_ready(const struct server *server)
 }
 
 /* Looks, changes nothing. No room for one more state is no reason to go elsewhere. */
-static bool can_decide(const struct server_health *health)
+static bool health_can_decide(const struct server_health *health)
 {
     weir_decision decision = {0};
     int code =
@@ -54,7 +54,7 @@ static bool can_decide(const struct server_health *health)
     return code == WEIR_EFULL || (code == 0 && !decision.degraded);
 }
 
-static void *look(void *argument)
+static void *health_look(void *argument)
 {
     struct server_health *health = argument;
     pthread_mutex_lock(&health->lock);
@@ -62,7 +62,7 @@ static void *look(void *argument)
         struct timespec until;
         pthread_mutex_unlock(&health->lock);
         atomic_store(&health->asked_s, health_now_s());
-        atomic_store(&health->store_decides, can_decide(health));
+        atomic_store(&health->store_decides, health_can_decide(health));
         atomic_store(&health->asked_s, 0);
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec += EVERY_SECONDS;
@@ -93,7 +93,7 @@ int server_health_start(struct server *server, weir_error *err)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&health->wake, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    if (pthread_create(&health->thread, NULL, look, health)) {
+    if (pthread_create(&health->thread, NULL, health_look, health)) {
         weir_limit_free(health->limit);
         free(health);
         return weir__fail(err, WEIR_ESYSTEM, 0, "no thread for health checks");

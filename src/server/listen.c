@@ -17,8 +17,8 @@ struct server_opened server_opened;
 
 /* ---- addresses ---- */
 
-static int read_address(const char *text, struct sockaddr_storage *ret, socklen_t *ret_len,
-                        weir_error *err)
+static int listen_read_address(const char *text, struct sockaddr_storage *ret, socklen_t *ret_len,
+                               weir_error *err)
 {
     char host[256];
     const char *colon = strrchr(text, ':');
@@ -71,7 +71,7 @@ bool server_address_is_private(const struct sockaddr_storage *address)
 /* ---- opening ---- */
 
 /* A socket file that nobody listens on any more. */
-static void clear_path(const struct sockaddr_storage *address)
+static void listen_clear_path(const struct sockaddr_storage *address)
 {
     const struct sockaddr_un *local = (const struct sockaddr_un *)address;
     struct stat info;
@@ -83,15 +83,15 @@ static void clear_path(const struct sockaddr_storage *address)
         close(probe);
 }
 
-static int open_socket(const char *text, const struct sockaddr_storage *address, socklen_t len,
-                       int *ret, weir_error *err)
+static int listen_open_socket(const char *text, const struct sockaddr_storage *address,
+                              socklen_t len, int *ret, weir_error *err)
 {
     int yes = 1, unread = UNREAD_BYTES;
     int fd = socket(address->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return weir__fail(err, WEIR_ESYSTEM, 0, "cannot listen on %s: %s", text, strerror(errno));
     if (address->ss_family == AF_UNIX) {
-        clear_path(address);
+        listen_clear_path(address);
     } else {
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
         setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &yes, sizeof yes);
@@ -111,7 +111,7 @@ static int open_socket(const char *text, const struct sockaddr_storage *address,
 }
 
 /* Somebody else's server on the port would silently share it by SO_REUSEPORT: find out first. */
-static bool is_taken(const struct sockaddr_storage *address, socklen_t len)
+static bool listen_is_taken(const struct sockaddr_storage *address, socklen_t len)
 {
     if (address->ss_family == AF_UNIX)
         return false;
@@ -126,11 +126,11 @@ static bool is_taken(const struct sockaddr_storage *address, socklen_t len)
     return taken;
 }
 
-static int open_one(const struct server_config *config, size_t i, weir_error *err)
+static int listen_open_one(const struct server_config *config, size_t i, weir_error *err)
 {
     const char *text = config->listens[i].address;
     struct server_address *it = &server_opened.addresses[i];
-    int code = read_address(text, &it->bound, &it->bound_len, err);
+    int code = listen_read_address(text, &it->bound, &it->bound_len, err);
     if (code)
         return code;
     if (!server_address_is_private(&it->bound) && !config->token[0] &&
@@ -139,13 +139,13 @@ static int open_one(const struct server_config *config, size_t i, weir_error *er
                           "%s is reachable from other hosts and no token is set; set one with "
                           "--token-file, or say --public-without-token",
                           text);
-    if (is_taken(&it->bound, it->bound_len))
+    if (listen_is_taken(&it->bound, it->bound_len))
         return weir__fail(
             err, WEIR_ESYSTEM, 0,
             "cannot listen on %s: it is in use; stop what runs there, or choose another "
             "with --listen",
             text);
-    code = open_socket(text, &it->bound, it->bound_len, &it->sockets[0].fd, err);
+    code = listen_open_socket(text, &it->bound, it->bound_len, &it->sockets[0].fd, err);
     if (code == 0) {
         it->tls = config->listens[i].tls;
         it->socket_count = 1;
@@ -158,14 +158,14 @@ static int open_one(const struct server_config *config, size_t i, weir_error *er
 }
 
 /* The other threads' sockets, before the first connection comes. A path has one for all. */
-static int open_others(const struct server_config *config, size_t i, weir_error *err)
+static int listen_open_others(const struct server_config *config, size_t i, weir_error *err)
 {
     struct server_address *it = &server_opened.addresses[i];
     int code = 0;
     while (it->socket_count < (size_t)config->threads && it->bound.ss_family != AF_UNIX &&
            code == 0) {
-        code = open_socket(config->listens[i].address, &it->bound, it->bound_len,
-                           &it->sockets[it->socket_count].fd, err);
+        code = listen_open_socket(config->listens[i].address, &it->bound, it->bound_len,
+                                  &it->sockets[it->socket_count].fd, err);
         it->socket_count += code == 0;
     }
     return code;
@@ -177,15 +177,15 @@ int server_listeners_open(struct server *server, weir_error *err)
     if (code || server_opened.passed)
         return code;
     for (size_t i = 0; i < server->config.listen_count && code == 0; i++)
-        code = open_one(&server->config, i, err);
+        code = listen_open_one(&server->config, i, err);
     for (size_t i = 0; i < server_opened.count && code == 0; i++)
-        code = open_others(&server->config, i, err);
+        code = listen_open_others(&server->config, i, err);
     return code;
 }
 
 /* ---- threads and their sockets ---- */
 
-static void use(struct server_address *address, size_t i, struct server_listener *ret)
+static void listen_use(struct server_address *address, size_t i, struct server_listener *ret)
 {
     struct server_socket *it = &address->sockets[i];
     atomic_fetch_add(&it->users, 1);
@@ -203,11 +203,11 @@ int server_listeners_for(struct server *server, int thread, struct server_listen
     for (size_t i = 0; i < server_opened.count; i++) {
         struct server_address *it = &server_opened.addresses[i];
         if (it->socket_count <= own) { /* fewer than threads: some have one together */
-            use(it, own % it->socket_count, &all[n++]);
+            listen_use(it, own % it->socket_count, &all[n++]);
             continue;
         }
         for (size_t j = own; j < it->socket_count; j += threads)
-            use(it, j, &all[n++]);
+            listen_use(it, j, &all[n++]);
     }
     *ret = all;
     *ret_count = n;

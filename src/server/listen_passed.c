@@ -21,7 +21,7 @@
 
 static int taken_over_from = -1; /* where to say that we are ready */
 
-static int passed_count(void)
+static int handover_passed_count(void)
 {
     const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
     if (!pid || !count || atol(pid) != (long)getpid())
@@ -31,7 +31,7 @@ static int passed_count(void)
 }
 
 /* The address that a socket is bound to: one that is known already, or a new one. */
-static struct server_address *address_of(int fd, const struct server_config *config)
+static struct server_address *handover_address_of(int fd, const struct server_config *config)
 {
     struct sockaddr_storage bound = {0};
     socklen_t len = sizeof bound;
@@ -53,14 +53,14 @@ static struct server_address *address_of(int fd, const struct server_config *con
     return address;
 }
 
-static int adopt_one(int fd, const struct server_config *config, weir_error *err)
+static int handover_adopt_one(int fd, const struct server_config *config, weir_error *err)
 {
     int listening = 0;
     socklen_t len = sizeof listening;
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &len) || !listening)
         return weir__fail(err, WEIR_EINVAL, 0, "descriptor %d of LISTEN_FDS is no listening socket",
                           fd);
-    struct server_address *address = address_of(fd, config);
+    struct server_address *address = handover_address_of(fd, config);
     if (!address)
         return weir__fail(err, WEIR_EINVAL, 0,
                           "descriptor %d of LISTEN_FDS is too much: %d addresses with %d sockets "
@@ -79,9 +79,9 @@ static int adopt_one(int fd, const struct server_config *config, weir_error *err
 
 int server_sockets_adopt(const struct server_config *config, weir_error *err)
 {
-    int code = 0, n = passed_count();
+    int code = 0, n = handover_passed_count();
     for (int i = 0; i < n && code == 0; i++)
-        code = adopt_one(FIRST_PASSED + i, config, err);
+        code = handover_adopt_one(FIRST_PASSED + i, config, err);
     const char *keeps = getenv(KEEPS);
     server_opened.passed = n > 0;
     server_opened.shared = n > 0 && (!keeps || keeps[0] == '1');
@@ -102,7 +102,7 @@ int server_sockets_adopt(const struct server_config *config, weir_error *err)
 /* ---- handing over ---- */
 
 /* Copies of all sockets, at `from` or above; how many, or -1. */
-static int copy_all(int *copies, int from)
+static int handover_copy_all(int *copies, int from)
 {
     int n = 0;
     for (size_t i = 0; i < server_opened.count; i++) {
@@ -146,7 +146,7 @@ struct environment {
     char *all[];
 };
 
-static bool is_ours(const char *variable)
+static bool handover_is_ours(const char *variable)
 {
     static const char *const names[] = {"LISTEN_PID=", "LISTEN_FDS=", "LISTEN_FDNAMES=", KEEPS "=",
                                         READY "="};
@@ -157,7 +157,7 @@ static bool is_ours(const char *variable)
     return false;
 }
 
-static struct environment *make_environment(int n)
+static struct environment *handover_make_environment(int n)
 {
     size_t count = 0, at = 0;
     while (environ[count])
@@ -166,7 +166,7 @@ static struct environment *make_environment(int n)
     if (!it)
         return NULL;
     for (size_t i = 0; i < count; i++) {
-        if (!is_ours(environ[i]))
+        if (!handover_is_ours(environ[i]))
             it->all[at++] = environ[i];
     }
     snprintf(it->count, sizeof it->count, "LISTEN_FDS=%d", n);
@@ -180,8 +180,8 @@ static struct environment *make_environment(int n)
 }
 
 /* In the child: what is not to be inherited is closed by exec itself. */
-static void become_successor(const int *copies, int n, int ready, struct environment *environment,
-                             char *const *argv)
+static void handover_become_successor(const int *copies, int n, int ready,
+                                      struct environment *environment, char *const *argv)
 {
     sigset_t none;
     for (int i = 0; i < n; i++)
@@ -197,14 +197,14 @@ static void become_successor(const int *copies, int n, int ready, struct environ
     _exit(127);
 }
 
-static int start_successor(const int *copies, int n, int ready, char *const *argv)
+static int handover_start_successor(const int *copies, int n, int ready, char *const *argv)
 {
-    struct environment *environment = make_environment(n);
+    struct environment *environment = handover_make_environment(n);
     if (!environment)
         return -1;
     pid_t pid = fork();
     if (pid == 0)
-        become_successor(copies, n, ready, environment, argv);
+        handover_become_successor(copies, n, ready, environment, argv);
     free(environment);
     return pid;
 }
@@ -215,14 +215,14 @@ int server_listeners_hand_over(char *const *argv, int *ret_ready)
     const int from =
         FIRST_PASSED + SERVER_SOCKETS_MAX + 1; /* out of the way of their new numbers */
     int ends[2];
-    int n = copy_all(copies, from);
+    int n = handover_copy_all(copies, from);
     if (n < 0)
         return -1;
     int pid = -1;
     if (pipe2(ends, O_CLOEXEC) == 0) {
         int said = fcntl(ends[1], F_DUPFD_CLOEXEC, from);
         if (said >= 0)
-            pid = start_successor(copies, n, said, argv);
+            pid = handover_start_successor(copies, n, said, argv);
         int failed = errno;
         close(ends[1]);
         if (said >= 0)

@@ -28,7 +28,7 @@ void server_thread_wake(struct server_thread *thread)
     (void)written; /* a full counter wakes as well */
 }
 
-static bool watch(int epoll, int fd, void *data, uint32_t events)
+static bool loop_watch(int epoll, int fd, void *data, uint32_t events)
 {
     struct epoll_event event = {.events = events, .data.ptr = data};
     return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
@@ -36,7 +36,7 @@ static bool watch(int epoll, int fd, void *data, uint32_t events)
 
 /* ---- batches that askers bring back ---- */
 
-static void take_back(struct server_thread *thread)
+static void loop_take_back(struct server_thread *thread)
 {
     uint64_t count;
     ssize_t got = read(thread->wake, &count, sizeof count);
@@ -54,7 +54,7 @@ static void take_back(struct server_thread *thread)
 }
 
 /* A portion of them: others wait, too. */
-static void answer_returned(struct server_thread *thread, size_t most)
+static void loop_answer_returned(struct server_thread *thread, size_t most)
 {
     for (size_t i = 0; thread->returned && i < most; i++) {
         struct server_batch *batch = thread->returned;
@@ -67,7 +67,7 @@ static void answer_returned(struct server_thread *thread, size_t most)
 
 /* ---- held answers ---- */
 
-static void answer_due(struct server_thread *thread, size_t most)
+static void loop_answer_due(struct server_thread *thread, size_t most)
 {
     struct server_batch *batch;
     for (size_t i = 0; i < most && (batch = server_held_pop(thread, thread->now_us)); i++)
@@ -75,7 +75,7 @@ static void answer_due(struct server_thread *thread, size_t most)
 }
 
 /* There is no time left to hold them: what is left of their delay, callers must wait themselves. */
-static void answer_early(struct server_thread *thread)
+static void loop_answer_early(struct server_thread *thread)
 {
     struct server_batch *batch;
     while ((batch = server_held_pop(thread, INT64_MAX))) {
@@ -84,7 +84,7 @@ static void answer_early(struct server_thread *thread)
     }
 }
 
-static int wait_ms(const struct server_thread *thread)
+static int loop_wait_ms(const struct server_thread *thread)
 {
     int64_t most = thread->accepting ? WAIT_MAX_MS : WAIT_DRAINING_MS;
     if (thread->queue_first || thread->returned)
@@ -98,7 +98,7 @@ static int wait_ms(const struct server_thread *thread)
 /* ---- once a second, and on the way out ---- */
 
 /* Who waits in sockets that only we have is let in; in the others, the next server does that. */
-static void stop_accepting(struct server_thread *thread)
+static void loop_stop_accepting(struct server_thread *thread)
 {
     if (!thread->accepting)
         return;
@@ -119,14 +119,14 @@ static void stop_accepting(struct server_thread *thread)
     }
 }
 
-static void sweep(struct server_thread *thread)
+static void loop_sweep(struct server_thread *thread)
 {
     thread->swept_us = thread->now_us;
     if (thread->paused && thread->accepting) {
         thread->paused = false;
         for (size_t i = 0; i < thread->listener_count; i++)
-            watch(thread->epoll, thread->listeners[i].fd, &thread->listeners[i],
-                  EPOLLIN | EPOLLEXCLUSIVE);
+            loop_watch(thread->epoll, thread->listeners[i].fd, &thread->listeners[i],
+                       EPOLLIN | EPOLLEXCLUSIVE);
     }
     for (struct server_conn *conn = thread->conns, *next; conn; conn = next) {
         next = conn->next;
@@ -134,7 +134,7 @@ static void sweep(struct server_thread *thread)
     }
 }
 
-static void turn(struct server_thread *thread)
+static void loop_turn(struct server_thread *thread)
 {
     struct server *server = thread->server;
     thread->now_us = weir__mono_us();
@@ -145,16 +145,16 @@ static void turn(struct server_thread *thread)
     thread->rules = rules;
     bool draining = atomic_load(&server->draining);
     if (draining)
-        stop_accepting(thread);
+        loop_stop_accepting(thread);
     if (draining || thread->now_us - thread->swept_us >= SWEEP_EVERY_US)
-        sweep(thread);
+        loop_sweep(thread);
 }
 
-static void handle(struct server_thread *thread, const struct epoll_event *event)
+static void loop_handle(struct server_thread *thread, const struct epoll_event *event)
 {
     void *data = event->data.ptr;
     if (!data) {
-        take_back(thread);
+        loop_take_back(thread);
         return;
     }
     if (data >= (void *)thread->listeners &&
@@ -166,23 +166,23 @@ static void handle(struct server_thread *thread, const struct epoll_event *event
     server_conn_event(data, event->events);
 }
 
-static void *run(void *argument)
+static void *loop_run(void *argument)
 {
     struct server_thread *thread = argument;
     struct epoll_event events[EVENTS_MAX];
     while (!atomic_load(&thread->server->stopping)) {
-        int count = epoll_wait(thread->epoll, events, EVENTS_MAX, wait_ms(thread));
-        turn(thread);
+        int count = epoll_wait(thread->epoll, events, EVENTS_MAX, loop_wait_ms(thread));
+        loop_turn(thread);
         for (int i = 0; i < count; i++) {
             thread->events_left = count - i - 1;
-            handle(thread, &events[i]);
+            loop_handle(thread, &events[i]);
         }
-        answer_returned(thread, PORTION);
-        answer_due(thread, PORTION);
+        loop_answer_returned(thread, PORTION);
+        loop_answer_due(thread, PORTION);
         server_turn_next(thread);
         server_conn_bury(thread);
     }
-    answer_early(thread);
+    loop_answer_early(thread);
     while (thread->conns)
         server_conn_kill(thread->conns);
     return NULL;
@@ -196,12 +196,12 @@ void server_pool_clear(struct server_pool *pool)
         free(server_pool_take(pool, 0));
 }
 
-static void free_thread(struct server_thread *thread)
+static void loop_free(struct server_thread *thread)
 {
     thread->now_us = INT64_MAX; /* whatever was held is due, and what askers had is back */
-    take_back(thread);
-    answer_returned(thread, SIZE_MAX);
-    answer_due(thread, SIZE_MAX);
+    loop_take_back(thread);
+    loop_answer_returned(thread, SIZE_MAX);
+    loop_answer_due(thread, SIZE_MAX);
     server_conn_bury(thread);
     for (size_t i = 0; i < thread->listener_count; i++)
         server_listener_close(&thread->listeners[i]);
@@ -226,7 +226,7 @@ static void free_thread(struct server_thread *thread)
     free(thread);
 }
 
-static int make_room(struct server_thread *thread, weir_error *err)
+static int loop_make_rooms(struct server_thread *thread, weir_error *err)
 {
     char *out = malloc(SERVER_OUT_SIZE);
     thread->in = malloc(SERVER_IN_SIZE);
@@ -243,20 +243,21 @@ static int make_room(struct server_thread *thread, weir_error *err)
     return 0;
 }
 
-static int begin(struct server_thread *thread, weir_error *err)
+static int loop_begin(struct server_thread *thread, weir_error *err)
 {
     thread->epoll = epoll_create1(EPOLL_CLOEXEC);
     thread->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (thread->epoll < 0 || thread->wake < 0 || !watch(thread->epoll, thread->wake, NULL, EPOLLIN))
+    if (thread->epoll < 0 || thread->wake < 0 ||
+        !loop_watch(thread->epoll, thread->wake, NULL, EPOLLIN))
         return weir__fail(err, WEIR_ESYSTEM, 0, "no event loop: %s", strerror(errno));
-    int code = make_room(thread, err);
+    int code = loop_make_rooms(thread, err);
     if (code)
         return code;
     code = server_listeners_for(thread->server, thread->index, &thread->listeners,
                                 &thread->listener_count, err);
     for (size_t i = 0; i < thread->listener_count && code == 0; i++) {
-        if (!watch(thread->epoll, thread->listeners[i].fd, &thread->listeners[i],
-                   EPOLLIN | EPOLLEXCLUSIVE))
+        if (!loop_watch(thread->epoll, thread->listeners[i].fd, &thread->listeners[i],
+                        EPOLLIN | EPOLLEXCLUSIVE))
             code = weir__fail(err, WEIR_ESYSTEM, 0, "cannot watch a listener: %s", strerror(errno));
     }
     return code;
@@ -278,11 +279,11 @@ int server_thread_start(struct server *server, int index, weir_error *err)
         thread->log = server_access_log_thread(server->access_log, (size_t)index);
     thread->accepting = true;
     thread->now_us = thread->swept_us = weir__mono_us();
-    int code = begin(thread, err);
-    if (code == 0 && pthread_create(&thread->thread, NULL, run, thread))
+    int code = loop_begin(thread, err);
+    if (code == 0 && pthread_create(&thread->thread, NULL, loop_run, thread))
         code = weir__fail(err, WEIR_ESYSTEM, 0, "no thread: %s", strerror(errno));
     if (code) {
-        free_thread(thread);
+        loop_free(thread);
         return code;
     }
     atomic_fetch_add(&server->accepting, 1);
@@ -293,5 +294,5 @@ int server_thread_start(struct server *server, int index, weir_error *err)
 void server_thread_join(struct server_thread *thread)
 {
     pthread_join(thread->thread, NULL);
-    free_thread(thread);
+    loop_free(thread);
 }

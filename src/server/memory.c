@@ -25,7 +25,7 @@
 
 /* ---- what the cgroup allows ---- */
 
-static bool read_text(const char *path, char *ret, size_t size)
+static bool memory_read_text(const char *path, char *ret, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t got = fd < 0 ? -1 : read(fd, ret, size - 1);
@@ -35,32 +35,32 @@ static bool read_text(const char *path, char *ret, size_t size)
     return got > 0;
 }
 
-static uint64_t read_bound(const char *path)
+static uint64_t memory_read_bound(const char *path)
 {
     char text[64];
     char *end;
-    if (!read_text(path, text, sizeof text) || text[0] < '0' || text[0] > '9')
+    if (!memory_read_text(path, text, sizeof text) || text[0] < '0' || text[0] > '9')
         return 0; /* "max", or none */
     errno = 0;
     uint64_t bound = strtoull(text, &end, 10);
     return errno || bound >= UNBOUND ? 0 : bound;
 }
 
-static uint64_t lesser(uint64_t a, uint64_t b)
+static uint64_t memory_lesser(uint64_t a, uint64_t b)
 {
     return a == 0 ? b : b == 0 ? a : a < b ? a : b;
 }
 
 /* The least of a folder's bound and of those above it, up to the mount; 0: none. A path that is not there, since a
  * container sees only its own part of the tree, leaves the mount's. */
-static uint64_t least_bound(const char *mount, const char *path, const char *file)
+static uint64_t memory_least_bound(const char *mount, const char *path, const char *file)
 {
     char folder[1024], name[2048];
     uint64_t least = 0;
     snprintf(folder, sizeof folder, "%s", path);
     for (;;) {
         snprintf(name, sizeof name, "%s%s/%s", mount, folder, file);
-        least = lesser(least, read_bound(name));
+        least = memory_lesser(least, memory_read_bound(name));
         char *slash = strrchr(folder, '/');
         if (!slash)
             return least;
@@ -74,7 +74,7 @@ uint64_t server_cgroup_bound(const char *root)
     char text[4096], name[1024], mount[1024];
     uint64_t least = 0;
     snprintf(name, sizeof name, "%s/proc/self/cgroup", root);
-    if (!read_text(name, text, sizeof text))
+    if (!memory_read_text(name, text, sizeof text))
         return 0;
     char *rest = text;
     for (char *line; (line = strsep(&rest, "\n"));) {
@@ -88,12 +88,12 @@ uint64_t server_cgroup_bound(const char *root)
             path = "";
         if (!strncmp(line, "0:", 2) && !*controllers) {
             snprintf(mount, sizeof mount, "%s/sys/fs/cgroup", root);
-            least = lesser(least, least_bound(mount, path, "memory.max"));
+            least = memory_lesser(least, memory_least_bound(mount, path, "memory.max"));
             snprintf(mount, sizeof mount, "%s/sys/fs/cgroup/unified", root);
-            least = lesser(least, least_bound(mount, path, "memory.max"));
+            least = memory_lesser(least, memory_least_bound(mount, path, "memory.max"));
         } else if (strstr(controllers, "memory")) {
             snprintf(mount, sizeof mount, "%s/sys/fs/cgroup/memory", root);
-            least = lesser(least, least_bound(mount, path, "memory.limit_in_bytes"));
+            least = memory_lesser(least, memory_least_bound(mount, path, "memory.limit_in_bytes"));
         }
     }
     return least;

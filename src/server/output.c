@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 /* Bytes that the socket took; 0 where it is full; -1: it is gone. */
-static ssize_t send_some(struct server_conn *conn, const char *data, size_t len)
+static ssize_t conn_send_some(struct server_conn *conn, const char *data, size_t len)
 {
     ssize_t sent = conn->tls ? server_tls_write(conn->tls, data, len)
                              : send(conn->fd, data, len, MSG_NOSIGNAL);
@@ -20,11 +20,11 @@ static ssize_t send_some(struct server_conn *conn, const char *data, size_t len)
 }
 
 /* As much as goes; what is left, or -1. */
-static ssize_t send_all(struct server_conn *conn, const char *data, size_t len)
+static ssize_t conn_send_all(struct server_conn *conn, const char *data, size_t len)
 {
     size_t at = 0;
     while (at < len) {
-        ssize_t sent = send_some(conn, data + at, len - at);
+        ssize_t sent = conn_send_some(conn, data + at, len - at);
         if (sent < 0)
             return -1;
         if (sent == 0)
@@ -34,7 +34,7 @@ static ssize_t send_all(struct server_conn *conn, const char *data, size_t len)
     return (ssize_t)(len - at);
 }
 
-static bool keep_output(struct server_conn *conn, const char *data, size_t len)
+static bool conn_keep_output(struct server_conn *conn, const char *data, size_t len)
 {
     size_t kept = conn->out_end - conn->out_start;
     if (kept + len > SERVER_KEPT_MAX)
@@ -64,11 +64,12 @@ static bool keep_output(struct server_conn *conn, const char *data, size_t len)
 }
 
 /* Writes what was kept before; false: there is more of it, or the socket is gone. */
-static bool send_kept(struct server_conn *conn)
+static bool conn_send_kept(struct server_conn *conn)
 {
     if (conn->out_end == conn->out_start)
         return true;
-    ssize_t left = send_all(conn, conn->out + conn->out_start, conn->out_end - conn->out_start);
+    ssize_t left =
+        conn_send_all(conn, conn->out + conn->out_start, conn->out_end - conn->out_start);
     if (left < 0) {
         server_conn_kill(conn);
         return false;
@@ -85,19 +86,19 @@ static bool send_kept(struct server_conn *conn)
     return true;
 }
 
-static void send_or_keep(struct server_conn *conn, const char *data, size_t len)
+static void conn_send_or_keep(struct server_conn *conn, const char *data, size_t len)
 {
     if (conn->dead)
         return;
-    bool free_way = !conn->quiet_until_us && send_kept(conn);
+    bool free_way = !conn->quiet_until_us && conn_send_kept(conn);
     if (conn->dead)
         return;
-    ssize_t left = free_way ? send_all(conn, data, len) : (ssize_t)len;
+    ssize_t left = free_way ? conn_send_all(conn, data, len) : (ssize_t)len;
     if (left < 0) {
         server_conn_kill(conn);
         return;
     }
-    if (left > 0 && !keep_output(conn, data + len - (size_t)left, (size_t)left)) {
+    if (left > 0 && !conn_keep_output(conn, data + len - (size_t)left, (size_t)left)) {
         server_conn_kill_for_memory(conn);
         return;
     }
@@ -111,7 +112,7 @@ void server_flush(struct server_conn *conn)
 {
     struct weir__buffer *out = &conn->thread->out;
     if (out->len > 0 || conn->out_end > conn->out_start)
-        send_or_keep(conn, out->data, out->len);
+        conn_send_or_keep(conn, out->data, out->len);
     out->len = 0;
     out->cut = false;
 }
@@ -127,5 +128,5 @@ struct weir__buffer *server_out(struct server_conn *conn)
 void server_out_long(struct server_conn *conn, const char *data, size_t len)
 {
     server_flush(conn);
-    send_or_keep(conn, data, len);
+    conn_send_or_keep(conn, data, len);
 }

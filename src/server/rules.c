@@ -61,7 +61,7 @@ static int gone[FILES_MAX]; /* looks in a row at which it was not there */
 /* ---- files ---- */
 
 /* All files that are watched; how many. */
-static size_t list_files(const struct server_config *config, const char *ret[FILES_MAX])
+static size_t rules_list_files(const struct server_config *config, const char *ret[FILES_MAX])
 {
     size_t n = 0;
     for (size_t i = 0; i < config->envoy_count; i++)
@@ -75,7 +75,7 @@ static size_t list_files(const struct server_config *config, const char *ret[FIL
     return n;
 }
 
-static struct stamp stamp_of(const char *path)
+static struct stamp rules_stamp_of(const char *path)
 {
     struct stat info;
     if (stat(path, &info))
@@ -87,7 +87,7 @@ static struct stamp stamp_of(const char *path)
 
 /* Whether somebody has the file open for writing: then what is there may be half of it. Linux tells by refusing
  * a lease; where there are none, or the file is another user's, nobody is said to. */
-static bool is_being_written(int fd)
+static bool rules_is_being_written(int fd)
 {
     if (fcntl(fd, F_SETLEASE, F_RDLCK) == 0) {
         fcntl(fd, F_SETLEASE, F_UNLCK);
@@ -98,14 +98,14 @@ static bool is_being_written(int fd)
 
 /* A file that changed a moment ago, or that somebody still writes, is not to be read yet: half of it may be there,
  * and half of it may be a good file. */
-static bool is_ready(const char *path, const struct stamp *stamp)
+static bool rules_is_ready(const char *path, const struct stamp *stamp)
 {
     int64_t age_us =
         weir__clock_us() - (int64_t)stamp->changed.tv_sec * 1000000 - stamp->changed.tv_nsec / 1000;
     if (age_us >= 0 && age_us < SETTLE_US)
         return false;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    bool writing = fd >= 0 && is_being_written(fd);
+    bool writing = fd >= 0 && rules_is_being_written(fd);
     if (fd >= 0)
         close(fd);
     if (writing)
@@ -118,23 +118,23 @@ bool server_rules_stale(struct server *server)
 {
     bool stale = false;
     const char *files[FILES_MAX];
-    size_t n = list_files(&server->config, files);
+    size_t n = rules_list_files(&server->config, files);
     if (pthread_mutex_trylock(&load_lock)) /* being read just now */
         return false;
     for (size_t i = 0; i < n; i++) {
-        struct stamp now = stamp_of(files[i]);
+        struct stamp now = rules_stamp_of(files[i]);
         bool changed = memcmp(&now, &stamps[i], sizeof now) != 0;
         /* A file that is gone for a moment is being replaced; one that stays away is a mistake. */
         gone[i] = now.size < 0 ? gone[i] + 1 : 0;
-        stale =
-            stale || (changed && (now.size < 0 ? gone[i] >= GONE_MAX : is_ready(files[i], &now)));
+        stale = stale ||
+                (changed && (now.size < 0 ? gone[i] >= GONE_MAX : rules_is_ready(files[i], &now)));
     }
     pthread_mutex_unlock(&load_lock);
     return stale;
 }
 
 /* Whether it was changed since. */
-static bool has_changed(int fd, const struct stat *before)
+static bool rules_has_changed(int fd, const struct stat *before)
 {
     struct stat now;
     return fstat(fd, &now) == 0 &&
@@ -143,7 +143,7 @@ static bool has_changed(int fd, const struct stat *before)
 }
 
 /* Not by a FIFO, which may keep whoever opens it waiting, and can be read only once anyway. */
-static int open_to_read(const char *path, int *ret, struct stat *ret_info, weir_error *err)
+static int rules_open_to_read(const char *path, int *ret, struct stat *ret_info, weir_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 || fstat(fd, ret_info)) {
@@ -165,19 +165,19 @@ static int open_to_read(const char *path, int *ret, struct stat *ret_info, weir_
 int server_rules_read_file(const char *path, char **ret, size_t *ret_len, weir_error *err)
 {
     struct stat before;
-    int fd = -1, code = open_to_read(path, &fd, &before, err);
+    int fd = -1, code = rules_open_to_read(path, &fd, &before, err);
     if (code)
         return code;
     char *text = malloc(FILE_BYTES_MAX + 1);
     size_t len = 0;
     ssize_t got = 1;
-    bool half = is_being_written(fd);
+    bool half = rules_is_being_written(fd);
     while (text && got > 0 && len <= FILE_BYTES_MAX) {
         got = read(fd, text + len, FILE_BYTES_MAX + 1 - len);
         len += got > 0 ? (size_t)got : 0;
     }
     int failed = got < 0 ? errno : !text ? ENOMEM : 0;
-    half = !failed && (half || has_changed(fd, &before));
+    half = !failed && (half || rules_has_changed(fd, &before));
     close(fd);
     if (half) {
         free(text);
@@ -200,8 +200,8 @@ int server_rules_read_file(const char *path, char **ret, size_t *ret_len, weir_e
 /* ---- loading ---- */
 
 /* Keys with a hash(…) need a secret that is the same tomorrow, and on every server that shares the store. */
-static int give_secret(const struct server *server, struct weir__policies *policies,
-                       weir_error *err)
+static int rules_give_secret(const struct server *server, struct weir__policies *policies,
+                             weir_error *err)
 {
     static const char purpose[] = "weir: the secret of hashed keys";
     uint64_t secret[2];
@@ -219,7 +219,8 @@ static int give_secret(const struct server *server, struct weir__policies *polic
     return 0;
 }
 
-static int load_policies(const struct server *server, struct server_rules *rules, weir_error *err)
+static int rules_load_policies(const struct server *server, struct server_rules *rules,
+                               weir_error *err)
 {
     const char *path = server->config.policies_path;
     bool cluster = !strncmp(server->config.store_url, "redis+cluster:", 14) ||
@@ -234,11 +235,11 @@ static int load_policies(const struct server *server, struct server_rules *rules
     if (code == 0)
         code = weir__policies_parse(text, len, path, cluster, &rules->policies, err);
     free(text);
-    return code ? code : give_secret(server, rules->policies, err);
+    return code ? code : rules_give_secret(server, rules->policies, err);
 }
 
 /* Says what is hardly meant; the rest of a long list is for weir check. */
-static void tell_warnings(const struct weir__policies *policies)
+static void rules_tell_warnings(const struct weir__policies *policies)
 {
     size_t i = 0;
     for (const char *text; i < WARNINGS_TOLD && (text = weir__policies_warning(policies, i)); i++)
@@ -247,14 +248,15 @@ static void tell_warnings(const struct weir__policies *policies)
         server_tell("warning: there is more; `weir check` says all of it");
 }
 
-static uint32_t shadow_top(struct server *server, const struct weir__policy *policy)
+static uint32_t rules_shadow_top(struct server *server, const struct weir__policy *policy)
 {
     char name[WEIR__POLICY_NAME_MAX + sizeof SERVER_TOP_SHADOW];
     snprintf(name, sizeof name, "%s" SERVER_TOP_SHADOW, policy->name);
     return server_top_policy(server->top, name);
 }
 
-static int resolve_counters(struct server *server, struct server_rules *rules, weir_error *err)
+static int rules_resolve_counters(struct server *server, struct server_rules *rules,
+                                  weir_error *err)
 {
     size_t count = weir__policies_count(rules->policies);
     rules->tops = calloc(count ? count : 1, sizeof *rules->tops);
@@ -268,14 +270,14 @@ static int resolve_counters(struct server *server, struct server_rules *rules, w
         for (size_t j = 0; j < policy->entry_count; j++)
             shadow = shadow || policy->entries[j].shadow;
         rules->tops[i] = server_top_policy(server->top, policy->name);
-        rules->shadow_tops[i] = shadow ? shadow_top(server, policy) : SERVER_TOP_OTHER;
+        rules->shadow_tops[i] = shadow ? rules_shadow_top(server, policy) : SERVER_TOP_OTHER;
     }
     return server_envoy_resolve(server, rules, err);
 }
 
 /* The limits of policies and Envoy's rules have their places in the store from now on, whatever limits
  * clients make up. */
-static int reserve_limits(struct server *server, struct server_rules *rules, weir_error *err)
+static int rules_reserve_limits(struct server *server, struct server_rules *rules, weir_error *err)
 {
     const char *path = server->config.policies_path;
     size_t count, envoy_count = rules->envoy ? weir__envoy_limit_count(rules->envoy) : 0;
@@ -300,7 +302,7 @@ static int reserve_limits(struct server *server, struct server_rules *rules, wei
                       why.message);
 }
 
-static void free_rules(struct server_rules *rules)
+static void rules_free(struct server_rules *rules)
 {
     weir__policies_free(rules->policies);
     weir__envoy_free(rules->envoy);
@@ -312,7 +314,7 @@ static void free_rules(struct server_rules *rules)
     free(rules);
 }
 
-static void put_in_force(struct server *server, struct server_rules *rules)
+static void rules_put_in_force(struct server *server, struct server_rules *rules)
 {
     pthread_mutex_lock(&newest_lock);
     struct server_rules *old = server->rules;
@@ -325,39 +327,39 @@ static void put_in_force(struct server *server, struct server_rules *rules)
 }
 
 /* Before reading: a change that comes later is seen. */
-static void note_stamps(const struct server_config *config)
+static void rules_note_stamps(const struct server_config *config)
 {
     const char *files[FILES_MAX];
-    size_t n = list_files(config, files);
+    size_t n = rules_list_files(config, files);
     for (size_t i = 0; i < n; i++)
-        stamps[i] = stamp_of(files[i]);
+        stamps[i] = rules_stamp_of(files[i]);
 }
 
-static int load(struct server *server, weir_error *err)
+static int rules_load(struct server *server, weir_error *err)
 {
     struct server_rules *rules = calloc(1, sizeof *rules);
     struct server_tls_context *tls = NULL;
     if (!rules)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the policies");
     atomic_init(&rules->users, 1);
-    note_stamps(&server->config);
-    int code = load_policies(server, rules, err);
+    rules_note_stamps(&server->config);
+    int code = rules_load_policies(server, rules, err);
     if (code == 0)
         code = server_envoy_load(&server->config, &rules->envoy, err);
     if (code == 0)
-        code = resolve_counters(server, rules, err);
+        code = rules_resolve_counters(server, rules, err);
     if (code == 0 && server->tls)
         code = server_tls_read_files(&server->config, &tls, err);
     if (code == 0)
-        code = reserve_limits(server, rules, err);
+        code = rules_reserve_limits(server, rules, err);
     if (code) {
         if (tls)
             server_tls_context_free(tls);
-        free_rules(rules);
+        rules_free(rules);
         return code;
     }
-    tell_warnings(rules->policies);
-    put_in_force(server, rules);
+    rules_tell_warnings(rules->policies);
+    rules_put_in_force(server, rules);
     if (tls) {
         server_tls_use(server->tls, tls);
         server_metrics_certificate(server->metrics, server_tls_expires(server->tls));
@@ -368,7 +370,7 @@ static int load(struct server *server, weir_error *err)
 int server_rules_load(struct server *server, weir_error *err)
 {
     pthread_mutex_lock(&load_lock);
-    int code = load(server, err);
+    int code = rules_load(server, err);
     pthread_mutex_unlock(&load_lock);
     server_metrics_reloaded(server->metrics, code == 0, weir__clock_us());
     bool all = code == 0 && atomic_load(&server->ready); /* before that, threads are still made */
@@ -388,7 +390,7 @@ struct server_rules *server_rules_hold(struct server_rules *rules)
 void server_rules_release(struct server_rules *rules)
 {
     if (atomic_fetch_sub(&rules->users, 1) == 1)
-        free_rules(rules);
+        rules_free(rules);
 }
 
 struct server_rules *server_rules_newest(struct server *server, struct server_rules *old)

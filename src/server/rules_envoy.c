@@ -17,26 +17,26 @@
 
 /* ---- directories ---- */
 
-static bool ends_in(const char *name, const char *ending)
+static bool rules_ends_in(const char *name, const char *ending)
 {
     size_t len = strlen(name), tail = strlen(ending);
     return len > tail && !strcmp(name + len - tail, ending);
 }
 
 /* Hidden ones are editors' and Kubernetes' own. */
-static int is_configuration(const struct dirent *entry)
+static int rules_is_configuration(const struct dirent *entry)
 {
     return entry->d_name[0] != '.' &&
-           (ends_in(entry->d_name, ".yaml") || ends_in(entry->d_name, ".yml"));
+           (rules_ends_in(entry->d_name, ".yaml") || rules_ends_in(entry->d_name, ".yml"));
 }
 
-static bool is_directory(const char *path)
+static bool rules_is_directory(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-static char *join(const char *directory, const char *name)
+static char *rules_join(const char *directory, const char *name)
 {
     size_t size = strlen(directory) + strlen(name) + 2;
     char *path = malloc(size);
@@ -49,11 +49,12 @@ static char *join(const char *directory, const char *name)
 uint64_t server_envoy_directory_stamp(const char *path)
 {
     struct dirent **entries = NULL;
-    int n = is_directory(path) ? scandir(path, &entries, is_configuration, alphasort) : -1;
+    int n =
+        rules_is_directory(path) ? scandir(path, &entries, rules_is_configuration, alphasort) : -1;
     uint64_t stamp[2] = {(uint64_t)n, 0};
     for (int i = 0; i < n; i++) {
         struct stat info = {0};
-        char *file = join(path, entries[i]->d_name);
+        char *file = rules_join(path, entries[i]->d_name);
         if (file && stat(file, &info) == 0) {
             const uint64_t facts[] = {(uint64_t)info.st_mtim.tv_sec, (uint64_t)info.st_mtim.tv_nsec,
                                       (uint64_t)info.st_size, (uint64_t)info.st_ino};
@@ -75,7 +76,7 @@ struct loading {
     size_t count;
 };
 
-static int add_file(struct loading *loading, const char *path, weir_error *err)
+static int rules_add_file(struct loading *loading, const char *path, weir_error *err)
 {
     size_t i = loading->count;
     if (i == WEIR__ENVOY_FILES_MAX)
@@ -92,19 +93,19 @@ static int add_file(struct loading *loading, const char *path, weir_error *err)
     return code;
 }
 
-static int add_directory(struct loading *loading, const char *path, weir_error *err)
+static int rules_add_directory(struct loading *loading, const char *path, weir_error *err)
 {
     struct dirent **entries = NULL;
-    int n = scandir(path, &entries, is_configuration, alphasort), code = 0;
+    int n = scandir(path, &entries, rules_is_configuration, alphasort), code = 0;
     size_t before = loading->count;
     if (n < 0)
         return weir__fail(err, WEIR_ESYSTEM, 0, "cannot read %s: %s", path, strerror(errno));
     for (int i = 0; i < n; i++) {
-        char *file = code == 0 ? join(path, entries[i]->d_name) : NULL;
+        char *file = code == 0 ? rules_join(path, entries[i]->d_name) : NULL;
         if (code == 0 && !file)
             code = weir__fail(err, WEIR_ENOMEM, 0, "out of memory for %s", path);
-        if (code == 0 && !is_directory(file))
-            code = add_file(loading, file, err);
+        if (code == 0 && !rules_is_directory(file))
+            code = rules_add_file(loading, file, err);
         free(file);
         free(entries[i]);
     }
@@ -126,8 +127,8 @@ int server_envoy_load(const struct server_config *config, struct weir__envoy **r
     int code = 0;
     for (size_t i = 0; i < config->envoy_count && code == 0; i++) {
         const char *path = config->envoy_paths[i];
-        code =
-            is_directory(path) ? add_directory(loading, path, err) : add_file(loading, path, err);
+        code = rules_is_directory(path) ? rules_add_directory(loading, path, err)
+                                        : rules_add_file(loading, path, err);
     }
     if (code == 0)
         code = weir__envoy_load(loading->files, loading->count, config->envoy_merge, ret, err);
@@ -141,7 +142,7 @@ int server_envoy_load(const struct server_config *config, struct weir__envoy **r
 
 /* ---- what is counted ---- */
 
-static uint32_t top_of(struct server_top *top, const char *domain)
+static uint32_t rules_top_of(struct server_top *top, const char *domain)
 {
     char room[sizeof TOP_PREFIX + WEIR__ENVOY_TEXT_MAX];
     struct weir__buffer name = weir__buffer_over(room, sizeof room);
@@ -170,7 +171,7 @@ int server_envoy_resolve(const struct server *server, struct server_rules *rules
         rules->envoy_domains[weir__envoy_domain_index(domain)] = (struct server_envoy_domain){
             .whole = server_metrics_rule(server->metrics, name, ""),
             .brought = server_metrics_rule(server->metrics, name, SERVER_RULE_BROUGHT),
-            .top = top_of(server->top, name),
+            .top = rules_top_of(server->top, name),
         };
     }
     return 0;

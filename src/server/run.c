@@ -40,14 +40,14 @@ static struct server server;
 
 /* ---- opening ---- */
 
-static int64_t test_now(void *context)
+static int64_t run_test_now(void *context)
 {
     const struct server *it = context;
     int64_t us = atomic_load(&it->test_now_us);
     return us >= 0 ? us : weir__clock_us();
 }
 
-static const char *kind_of(const char *url)
+static const char *run_kind_of(const char *url)
 {
     static const char *const kinds[] = {"memory", "shm", "file"};
     for (size_t i = 0; i < WEIR__COUNT(kinds); i++) {
@@ -57,24 +57,24 @@ static const char *kind_of(const char *url)
     return "redis";
 }
 
-static int open_store(weir_error *err)
+static int run_open_store(weir_error *err)
 {
     int code = weir_store_open(server.config.store_url, &server.store, err);
     if (code)
         return code;
     weir__store_be_patient(server.store, STORE_PATIENCE_US);
     weir__store_guard(server.store, "weir serve", server.config.store_url);
-    server.store_kind = kind_of(server.config.store_url);
+    server.store_kind = run_kind_of(server.config.store_url);
     server.remote = !strcmp(server.store_kind, "redis");
     if (server.config.test_clock) {
-        weir_clock clock = {.now = test_now, .context = &server};
+        weir_clock clock = {.now = run_test_now, .context = &server};
         weir_store_set_clock(server.store, &clock);
     }
     return server_receipts_open(&server, err);
 }
 
 /* What a cgroup leaves beside a store whose memory cannot be taken back. */
-static void fit_into_cgroup(void)
+static void run_fit_into_cgroup(void)
 {
     weir_zone_info zone = {0};
     struct server_memory memory = {(uint64_t)server.config.max_memory,
@@ -93,7 +93,7 @@ static void fit_into_cgroup(void)
                     (unsigned long long)(memory.kept >> 20));
 }
 
-static int open_log(weir_error *err)
+static int run_open_log(weir_error *err)
 {
     struct server_access_log_setup setup = {
         .path = server.config.access_log,
@@ -104,7 +104,7 @@ static int open_log(weir_error *err)
     return server.config.access_log ? server_access_log_open(&setup, &server.access_log, err) : 0;
 }
 
-static int open_counters(weir_error *err)
+static int run_open_counters(weir_error *err)
 {
     struct server_metrics_setup setup = {
         .threads = (size_t)server.config.threads,
@@ -119,19 +119,19 @@ static int open_counters(weir_error *err)
                 : server_top_create((size_t)server.config.threads, setup.now_us, &server.top, err);
 }
 
-static int open_all(weir_error *err)
+static int run_open_all(weir_error *err)
 {
     int code = server_listeners_open(&server, err);
     if (code == 0 && server.config.tls_cert)
         code = server_tls_create(&server.config, &server.tls, err);
     if (code == 0)
-        code = open_store(err);
+        code = run_open_store(err);
     if (code == 0)
-        fit_into_cgroup();
+        run_fit_into_cgroup();
     if (code == 0)
-        code = open_log(err);
+        code = run_open_log(err);
     if (code == 0)
-        code = open_counters(err);
+        code = run_open_counters(err);
     if (code == 0)
         code = server_rules_load(&server, err);
     if (code == 0)
@@ -153,7 +153,7 @@ static int open_all(weir_error *err)
 }
 
 /* False: a worker hangs in the system, or an asker at the store, and nothing can be freed under it. */
-static bool stop_threads(void)
+static bool run_stop_threads(void)
 {
     atomic_store(&server.stopping, true);
     for (int i = 0; i < server.thread_count; i++)
@@ -172,10 +172,10 @@ static bool stop_threads(void)
     return ended;
 }
 
-static void close_all(void)
+static void run_close_all(void)
 {
     server_demo_stop();
-    if (!stop_threads()) {
+    if (!run_stop_threads()) {
         server_tell("%s; ending without it", server.thread_count > 0
                                                  ? "a reload hangs while it reads its files"
                                                  : "the store does not answer");
@@ -204,7 +204,7 @@ static void close_all(void)
 
 /* ---- the descriptors that connections need ---- */
 
-static void raise_files(void)
+static void run_raise_files(void)
 {
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files))
@@ -226,7 +226,7 @@ static void raise_files(void)
 
 /* ---- telling people ---- */
 
-static void greet(void)
+static void run_greet(void)
 {
     for (size_t i = 0; i < server_listener_count(); i++) {
         char text[192];
@@ -246,7 +246,7 @@ static void greet(void)
     fflush(stdout);
 }
 
-static void tell_ready(void)
+static void run_tell_ready(void)
 {
     char state[64];
     snprintf(state, sizeof state, "READY=1\nMAINPID=%ld", (long)getpid());
@@ -257,7 +257,7 @@ static void tell_ready(void)
 /* ---- signals ---- */
 
 /* Waits; true: a second signal came, so that nothing more is waited for. */
-static bool wait_for_signal(const sigset_t *signals, int64_t until, bool (*done)(void))
+static bool run_wait_for_signal(const sigset_t *signals, int64_t until, bool (*done)(void))
 {
     struct timespec moment = {.tv_nsec = 20000000};
     while (!done() && weir__mono_us() < until) {
@@ -270,23 +270,23 @@ static bool wait_for_signal(const sigset_t *signals, int64_t until, bool (*done)
     return false;
 }
 
-static bool never(void)
+static bool run_never(void)
 {
     return false;
 }
 
-static bool all_gone(void)
+static bool run_all_gone(void)
 {
     return atomic_load(&server.accepting) == 0 && atomic_load(&server.connections) == 0;
 }
 
-static void drain(const sigset_t *signals)
+static void run_drain(const sigset_t *signals)
 {
     atomic_store(&server.leaving, true);
     if (!atomic_load(&server.handed_over)) { /* else the service goes on */
         server_notify("STOPPING=1");
         int64_t delay = server.config.shutdown_delay_us;
-        if (delay > 0 && wait_for_signal(signals, weir__mono_us() + delay, never))
+        if (delay > 0 && run_wait_for_signal(signals, weir__mono_us() + delay, run_never))
             return;
     }
     atomic_store(&server.draining, true);
@@ -294,11 +294,11 @@ static void drain(const sigset_t *signals)
         server_thread_wake(server.threads[i]);
     server_demo_stop();
     server_workers_drain(server.workers);
-    wait_for_signal(signals, weir__mono_us() + server.config.drain_timeout_us, all_gone);
+    run_wait_for_signal(signals, weir__mono_us() + server.config.drain_timeout_us, run_all_gone);
 }
 
 /* One signal that came; true: stop. */
-static bool handle_signal(int number, char *const *argv)
+static bool run_handle_signal(int number, char *const *argv)
 {
     switch (number) {
     case SIGTERM:
@@ -321,7 +321,7 @@ static bool handle_signal(int number, char *const *argv)
     return false;
 }
 
-static void serve(const sigset_t *signals, char *const *argv)
+static void run_serve(const sigset_t *signals, char *const *argv)
 {
     int64_t ticked = weir__mono_us();
     int told = signalfd(-1, signals, SFD_NONBLOCK | SFD_CLOEXEC);
@@ -331,7 +331,7 @@ static void serve(const sigset_t *signals, char *const *argv)
         struct signalfd_siginfo info;
         poll(wait, WEIR__COUNT(wait), 1000);
         while (!over && read(told, &info, sizeof info) == sizeof info)
-            over = handle_signal((int)info.ssi_signo, argv);
+            over = run_handle_signal((int)info.ssi_signo, argv);
         if (!over && wait[1].revents && server_successor_is_ready()) {
             atomic_store(&server.handed_over, true);
             over = true;
@@ -350,7 +350,7 @@ static void serve(const sigset_t *signals, char *const *argv)
 
 /* What clients made us keep goes back to the system when they are gone, and memory in use is what is kept:
  * glibc would raise this bound by itself, and keep holes between blocks that are still in use. */
-static void return_large_blocks(void)
+static void run_return_large_blocks(void)
 {
 #ifdef __GLIBC__
     mallopt(M_MMAP_THRESHOLD, 32 << 10);
@@ -362,7 +362,7 @@ int server_run(const struct server_config *config, char *const *argv)
     static const int handled[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGCHLD};
     sigset_t signals;
     weir_error err = {0};
-    return_large_blocks();
+    run_return_large_blocks();
     server.config = *config;
     atomic_store(&server.test_now_us, -1);
     sigemptyset(&signals);
@@ -372,24 +372,24 @@ int server_run(const struct server_config *config, char *const *argv)
     signal(SIGPIPE, SIG_IGN);
     signal(SIGIO,
            SIG_IGN); /* who opens a file for writing while rules.c asks whether somebody does */
-    raise_files();
+    run_raise_files();
     server_program_note();
-    int code = open_all(&err);
+    int code = run_open_all(&err);
     if (code) {
         server_tell("%s", err.message[0] ? err.message : weir_strerror(code));
-        close_all();
+        run_close_all();
         return code == WEIR_EINVAL || code == WEIR_ESYNTAX || code == WEIR_EURL ? EXIT_USAGE
                                                                                 : EXIT_STORE;
     }
     atomic_store(&server.ready, true);
-    greet();
+    run_greet();
     server_warn_of_expiry(&server);
-    tell_ready();
+    run_tell_ready();
     if (server.config.demo_load)
         server_demo_start(&server);
-    serve(&signals, argv);
-    drain(&signals);
+    run_serve(&signals, argv);
+    run_drain(&signals);
     server_look_at_log(&server, true);
-    close_all();
+    run_close_all();
     return 0;
 }

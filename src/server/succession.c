@@ -19,7 +19,7 @@ static struct {
     int64_t until_us;
 } successor = {.ready = -1};
 
-static void forget_successor(void)
+static void handover_forget_successor(void)
 {
     close(successor.ready);
     successor.ready = -1;
@@ -65,7 +65,7 @@ bool server_successor_is_ready(void)
                     successor.pid);
     if (!successor.ended)
         kill(successor.pid, SIGKILL); /* one that has let go of us will never say more */
-    forget_successor();
+    handover_forget_successor();
     return false;
 }
 
@@ -82,7 +82,7 @@ void server_look_after_successor(void)
                 successor.pid, (int)(SUCCESSOR_US / 1000000));
     if (!successor.ended)
         kill(successor.pid, SIGKILL);
-    forget_successor();
+    handover_forget_successor();
 }
 
 void server_reap(void)

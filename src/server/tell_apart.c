@@ -18,7 +18,7 @@
 static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /* Empty lines before the first request, which either protocol passes over. */
-static size_t skip_empty_lines(const char *data, size_t len)
+static size_t protocol_skip_empty_lines(const char *data, size_t len)
 {
     size_t at = 0;
     for (int lines = 0; lines < EMPTY_LINES_MAX && at < len; lines++) {
@@ -33,28 +33,28 @@ static size_t skip_empty_lines(const char *data, size_t len)
 }
 
 /* Whether `len` bytes are a command's name, in any case; whole: all of it, or else its beginning. */
-static bool names(const char *command, const char *word, size_t len, bool whole)
+static bool protocol_is_command(const char *command, const char *word, size_t len, bool whole)
 {
     size_t size = strlen(command);
     return (whole ? len == size : len <= size) && !strncasecmp(word, command, len);
 }
 
 /* Whether the first word can be, or become, one of our commands. */
-static bool begins_as_command(const char *data, size_t len)
+static bool protocol_begins_as_command(const char *data, size_t len)
 {
     size_t word = 0;
     while (word < len && word <= WORD_MAX && !strchr(" \t\r\n", data[word] ? data[word] : 'x'))
         word++;
     bool whole = word < len, found = false;
     for (size_t i = 0; i < WEIR__VERB_COUNT && !found; i++)
-        found = names(weir__verbs[i].name, data, word, whole);
+        found = protocol_is_command(weir__verbs[i].name, data, word, whole);
     for (size_t i = 0; server_resp_command(i) && !found; i++)
-        found = names(server_resp_command(i), data, word, whole);
+        found = protocol_is_command(server_resp_command(i), data, word, whole);
     return found;
 }
 
 /* "… HTTP/1.1": a request line, whatever its method is. */
-static bool ends_as_http(const char *line, size_t len)
+static bool protocol_ends_as_http(const char *line, size_t len)
 {
     static const char version[] = " HTTP/";
     const size_t size = sizeof version - 1;
@@ -67,7 +67,7 @@ static bool ends_as_http(const char *line, size_t len)
 /* The protocol of a first portion; NULL: not known yet. */
 const struct server_protocol_ops *server_tell_apart(const char *data, size_t len)
 {
-    size_t empty = skip_empty_lines(data, len);
+    size_t empty = protocol_skip_empty_lines(data, len);
     data += empty;
     len -= empty;
     if (len == 0)
@@ -77,10 +77,10 @@ const struct server_protocol_ops *server_tell_apart(const char *data, size_t len
         return compared == sizeof preface - 1 || len >= 16 ? &server_h2 : NULL;
     if (data[0] == '*')
         return &server_resp;
-    if (!begins_as_command(data, len))
+    if (!protocol_begins_as_command(data, len))
         return &server_http1;
     const char *end = memchr(data, '\n', len);
     if (!end)
         return len > LINE_MAX_UNTOLD ? &server_resp : NULL; /* which refuses it and closes */
-    return ends_as_http(data, (size_t)(end - data)) ? &server_http1 : &server_resp;
+    return protocol_ends_as_http(data, (size_t)(end - data)) ? &server_http1 : &server_resp;
 }

@@ -58,7 +58,7 @@ struct server_tls_conn {
 
 /* A record's head is whole. A client that has to say hello twice (TLS 1.3) may change its cipher in between, as
  * a matter of form; before TLS 1.3 that is where encryption begins. */
-static void hello_record(struct server_tls_conn *tls)
+static void tls_hello_record(struct server_tls_conn *tls)
 {
     struct tls_hello *hello = &tls->hello;
     unsigned char type = hello->record[0];
@@ -71,7 +71,7 @@ static void hello_record(struct server_tls_conn *tls)
 }
 
 /* A message's head is whole: false if it is a hello of a length that none has. */
-static bool hello_message(struct tls_hello *hello)
+static bool tls_hello_message(struct tls_hello *hello)
 {
     const unsigned char *head = hello->message;
     hello->message_len = 0;
@@ -80,7 +80,7 @@ static bool hello_message(struct tls_hello *hello)
 }
 
 /* Follows what has come. Records may cut messages anywhere. */
-static bool hello_fits(struct server_tls_conn *tls, const unsigned char *data, size_t len)
+static bool tls_hello_fits(struct server_tls_conn *tls, const unsigned char *data, size_t len)
 {
     struct tls_hello *hello = &tls->hello;
     for (size_t n; len > 0 && !hello->over; data += n, len -= n) {
@@ -88,7 +88,7 @@ static bool hello_fits(struct server_tls_conn *tls, const unsigned char *data, s
         if (hello->record_left == 0) {
             hello->record[hello->record_len++] = *data;
             if (hello->record_len == sizeof hello->record)
-                hello_record(tls);
+                tls_hello_record(tls);
             continue;
         }
         bool skips = hello->record[0] != SSL3_RT_HANDSHAKE;
@@ -99,7 +99,7 @@ static bool hello_fits(struct server_tls_conn *tls, const unsigned char *data, s
             hello->message_left -= skips ? 0 : (uint32_t)n;
         } else {
             hello->message[hello->message_len++] = *data;
-            if (hello->message_len == sizeof hello->message && !hello_message(hello))
+            if (hello->message_len == sizeof hello->message && !tls_hello_message(hello))
                 return false;
         }
         hello->record_left -= (uint32_t)n;
@@ -109,7 +109,7 @@ static bool hello_fits(struct server_tls_conn *tls, const unsigned char *data, s
 
 /* ---- the socket, as OpenSSL sees it ---- */
 
-static int moved(BIO *bio, ssize_t bytes)
+static int tls_moved(BIO *bio, ssize_t bytes)
 {
     BIO_clear_retry_flags(bio);
     if (bytes < 0 && (errno == EAGAIN || errno == EINTR))
@@ -117,39 +117,40 @@ static int moved(BIO *bio, ssize_t bytes)
     return (int)bytes;
 }
 
-static int socket_read(BIO *bio, char *data, int size)
+static int tls_socket_read(BIO *bio, char *data, int size)
 {
     struct server_tls_conn *tls = BIO_get_data(bio);
-    int got = moved(bio, recv(tls->fd, data, (size_t)size, 0));
+    int got = tls_moved(bio, recv(tls->fd, data, (size_t)size, 0));
     if (got < 0 && BIO_should_retry(bio))
         BIO_set_flags(bio, BIO_FLAGS_READ);
-    if (got > 0 && !hello_fits(tls, (const unsigned char *)data, (size_t)got)) {
+    if (got > 0 && !tls_hello_fits(tls, (const unsigned char *)data, (size_t)got)) {
         errno = EPROTO;
         return -1;
     }
     return got;
 }
 
-static int socket_write(BIO *bio, const char *data, int len)
+static int tls_socket_write(BIO *bio, const char *data, int len)
 {
     const struct server_tls_conn *tls = BIO_get_data(bio);
-    int sent = moved(bio, send(tls->fd, data, (size_t)len, MSG_NOSIGNAL));
+    int sent = tls_moved(bio, send(tls->fd, data, (size_t)len, MSG_NOSIGNAL));
     if (sent < 0 && BIO_should_retry(bio))
         BIO_set_flags(bio, BIO_FLAGS_WRITE);
     return sent;
 }
 
-static long socket_control(BIO *bio, int command, long number, void *pointer)
+static long tls_socket_control(BIO *bio, int command, long number, void *pointer)
 {
     (void)bio, (void)number, (void)pointer;
     return command == BIO_CTRL_FLUSH;
 }
 
-static BIO_METHOD *make_socket_method(void)
+static BIO_METHOD *tls_make_socket_method(void)
 {
     BIO_METHOD *method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
-    if (method && BIO_meth_set_read(method, socket_read) &&
-        BIO_meth_set_write(method, socket_write) && BIO_meth_set_ctrl(method, socket_control))
+    if (method && BIO_meth_set_read(method, tls_socket_read) &&
+        BIO_meth_set_write(method, tls_socket_write) &&
+        BIO_meth_set_ctrl(method, tls_socket_control))
         return method;
     BIO_meth_free(method);
     return NULL;
@@ -158,15 +159,15 @@ static BIO_METHOD *make_socket_method(void)
 /* ---- certificate and key ---- */
 
 /* OpenSSL's newest word on what went wrong. */
-static const char *reason(void)
+static const char *tls_reason(void)
 {
     const char *text = ERR_reason_error_string(ERR_peek_last_error());
     return text ? text : "unknown reason";
 }
 
 /* A file's text, in memory: a FIFO or a device must not hold anybody up. */
-static int open_file(const char *what, const char *option, const char *path, char **ret_text,
-                     BIO **ret, weir_error *err)
+static int tls_open_file(const char *what, const char *option, const char *path, char **ret_text,
+                         BIO **ret, weir_error *err)
 {
     size_t len = 0;
     weir_error why;
@@ -181,7 +182,7 @@ static int open_file(const char *what, const char *option, const char *path, cha
     return weir__fail(err, WEIR_ENOMEM, 0, "no TLS: out of memory");
 }
 
-static void note_expiry(struct server_tls_context *ret, const X509 *certificate)
+static void tls_note_expiry(struct server_tls_context *ret, const X509 *certificate)
 {
     struct tm tm;
     if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &tm) != 1)
@@ -191,15 +192,15 @@ static void note_expiry(struct server_tls_context *ret, const X509 *certificate)
 }
 
 /* The server's own, then those that vouch for it. */
-static bool use_chain(struct server_tls_context *ret, BIO *file)
+static bool tls_use_chain(struct server_tls_context *ret, BIO *file)
 {
     X509 *own = PEM_read_bio_X509_AUX(file, NULL, NULL, NULL), *next;
     bool fine = own && SSL_CTX_use_certificate(ret->context, own) == 1;
     if (fine)
-        note_expiry(ret, own);
+        tls_note_expiry(ret, own);
     X509_free(own);
     while (fine && (next = PEM_read_bio_X509(file, NULL, NULL, NULL))) {
-        note_expiry(ret, next);
+        tls_note_expiry(ret, next);
         fine = SSL_CTX_add0_chain_cert(ret->context, next) == 1;
         if (!fine)
             X509_free(next);
@@ -207,18 +208,18 @@ static bool use_chain(struct server_tls_context *ret, BIO *file)
     return fine && ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE; /* the end */
 }
 
-static int read_certificate(struct server_tls_context *ret, const char *path, weir_error *err)
+static int tls_read_certificate(struct server_tls_context *ret, const char *path, weir_error *err)
 {
     BIO *file = NULL;
     char *text = NULL;
-    int code = open_file("certificate", "--tls-cert", path, &text, &file, err);
+    int code = tls_open_file("certificate", "--tls-cert", path, &text, &file, err);
     if (code)
         return code;
-    if (!use_chain(ret, file))
+    if (!tls_use_chain(ret, file))
         code = weir__fail(err, WEIR_EINVAL, 0,
                           "%s is no certificate: %s; expected PEM, the server's own first, then "
                           "those that vouch for it",
-                          path, reason());
+                          path, tls_reason());
     BIO_free(file);
     free(text);
     ERR_clear_error();
@@ -228,7 +229,7 @@ static int read_certificate(struct server_tls_context *ret, const char *path, we
 /* ---- clients' certificates ---- */
 
 /* Every certificate of the file vouches for clients; its name is told to them. */
-static bool trust_all(SSL_CTX *context, BIO *file)
+static bool tls_trust_all(SSL_CTX *context, BIO *file)
 {
     X509_STORE *store = SSL_CTX_get_cert_store(context);
     X509 *next;
@@ -243,19 +244,19 @@ static bool trust_all(SSL_CTX *context, BIO *file)
 }
 
 /* Only who has a certificate by one of these gets through the handshake. */
-static int read_client_ca(SSL_CTX *context, const char *path, weir_error *err)
+static int tls_read_client_ca(SSL_CTX *context, const char *path, weir_error *err)
 {
     BIO *file = NULL;
     char *text = NULL;
-    int code = open_file("certificates that vouch for clients", "--tls-client-ca", path, &text,
-                         &file, err);
+    int code = tls_open_file("certificates that vouch for clients", "--tls-client-ca", path, &text,
+                             &file, err);
     if (code)
         return code;
-    if (!trust_all(context, file))
+    if (!tls_trust_all(context, file))
         code = weir__fail(err, WEIR_EINVAL, 0,
                           "%s holds no certificates: %s; expected PEM, those that vouch for "
                           "clients' certificates",
-                          path, reason());
+                          path, tls_reason());
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     BIO_free(file);
     free(text);
@@ -264,22 +265,22 @@ static int read_client_ca(SSL_CTX *context, const char *path, weir_error *err)
 }
 
 /* Nobody is there to be asked for a passphrase. */
-static int no_passphrase(char *room, int size, int writing, void *context)
+static int tls_no_passphrase(char *room, int size, int writing, void *context)
 {
     (void)room, (void)size, (void)writing;
     *(bool *)context = true;
     return -1;
 }
 
-static int read_key(SSL_CTX *context, const char *path, const char *cert_path, weir_error *err)
+static int tls_read_key(SSL_CTX *context, const char *path, const char *cert_path, weir_error *err)
 {
     BIO *file = NULL;
     char *text = NULL;
-    int code = open_file("key", "--tls-key", path, &text, &file, err);
+    int code = tls_open_file("key", "--tls-key", path, &text, &file, err);
     if (code)
         return code;
     bool encrypted = false;
-    EVP_PKEY *key = PEM_read_bio_PrivateKey(file, NULL, no_passphrase, &encrypted);
+    EVP_PKEY *key = PEM_read_bio_PrivateKey(file, NULL, tls_no_passphrase, &encrypted);
     BIO_free(file);
     free(text);
     if (encrypted)
@@ -289,22 +290,22 @@ static int read_key(SSL_CTX *context, const char *path, const char *cert_path, w
                           path);
     else if (!key)
         code = weir__fail(err, WEIR_EINVAL, 0, "%s is no private key: %s; expected PEM", path,
-                          reason());
+                          tls_reason());
     else if (X509_check_private_key(SSL_CTX_get0_certificate(context), key) != 1 ||
              SSL_CTX_use_PrivateKey(context, key) != 1)
         code =
             weir__fail(err, WEIR_EINVAL, 0,
                        "the key %s is not that of the certificate %s: %s; give the pair that was "
                        "made together",
-                       path, cert_path, reason());
+                       path, cert_path, tls_reason());
     EVP_PKEY_free(key);
     return code;
 }
 
 /* ---- the context ---- */
 
-static int choose_protocol(SSL *session, const unsigned char **ret, unsigned char *ret_len,
-                           const unsigned char *offered, unsigned int len, void *context)
+static int tls_choose_protocol(SSL *session, const unsigned char **ret, unsigned char *ret_len,
+                               const unsigned char *offered, unsigned int len, void *context)
 {
     static const unsigned char ours[] = "\2h2\10http/1.1";
     (void)session, (void)context;
@@ -315,7 +316,7 @@ static int choose_protocol(SSL *session, const unsigned char **ret, unsigned cha
     return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-static bool set_up(SSL_CTX *context)
+static bool tls_set_up(SSL_CTX *context)
 {
     static const unsigned char name[] = "weir";
     SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
@@ -324,7 +325,7 @@ static bool set_up(SSL_CTX *context)
                                   SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_max_cert_list(context, CHAIN_MAX);
-    SSL_CTX_set_alpn_select_cb(context, choose_protocol, NULL);
+    SSL_CTX_set_alpn_select_cb(context, tls_choose_protocol, NULL);
     /* TLS 1.2 as HTTP/2 wants it (RFC 9113, 9.2.2): forward secrecy and authenticated ciphers only. */
     return SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1 &&
            SSL_CTX_set_cipher_list(context, "ECDHE+AESGCM:ECDHE+CHACHA20") == 1 &&
@@ -338,14 +339,15 @@ int server_tls_read_files(const struct server_config *config, struct server_tls_
     struct server_tls_context *fresh = calloc(1, sizeof *fresh);
     int code = 0;
     ERR_clear_error();
-    if (!fresh || !(fresh->context = SSL_CTX_new(TLS_server_method())) || !set_up(fresh->context))
-        code = weir__fail(err, WEIR_ENOMEM, 0, "no TLS: %s", reason());
+    if (!fresh || !(fresh->context = SSL_CTX_new(TLS_server_method())) ||
+        !tls_set_up(fresh->context))
+        code = weir__fail(err, WEIR_ENOMEM, 0, "no TLS: %s", tls_reason());
     if (code == 0)
-        code = read_certificate(fresh, config->tls_cert, err);
+        code = tls_read_certificate(fresh, config->tls_cert, err);
     if (code == 0)
-        code = read_key(fresh->context, config->tls_key, config->tls_cert, err);
+        code = tls_read_key(fresh->context, config->tls_key, config->tls_cert, err);
     if (code == 0 && config->tls_client_ca)
-        code = read_client_ca(fresh->context, config->tls_client_ca, err);
+        code = tls_read_client_ca(fresh->context, config->tls_client_ca, err);
     ERR_clear_error();
     if (code)
         server_tls_context_free(fresh);
@@ -369,7 +371,7 @@ int server_tls_create(const struct server_config *config, struct server_tls **re
                           "TLS needs a certificate and its key; give both --tls-cert FILE and "
                           "--tls-key FILE");
     struct server_tls *tls = calloc(1, sizeof *tls);
-    if (!tls || !(tls->socket = make_socket_method())) {
+    if (!tls || !(tls->socket = tls_make_socket_method())) {
         free(tls);
         return weir__fail(err, WEIR_ENOMEM, 0, "no TLS: out of memory");
     }
@@ -412,7 +414,7 @@ void server_tls_destroy(struct server_tls *tls)
 
 /* ---- connections ---- */
 
-static SSL *make_session(struct server_tls *tls)
+static SSL *tls_make_session(struct server_tls *tls)
 {
     pthread_mutex_lock(&tls->lock);
     SSL *session = SSL_new(tls->now->context);
@@ -425,7 +427,7 @@ struct server_tls_conn *server_tls_accept(struct server_tls *tls, int fd)
     struct server_tls_conn *conn = calloc(1, sizeof *conn);
     BIO *bio = conn ? BIO_new(tls->socket) : NULL;
     if (bio)
-        conn->session = make_session(tls);
+        conn->session = tls_make_session(tls);
     if (!bio || !conn->session) {
         BIO_free(bio);
         free(conn);
@@ -471,7 +473,7 @@ void server_tls_say_goodbye(struct server_tls_conn *tls)
 }
 
 /* What a call that moved nothing means. */
-static ssize_t explain(struct server_tls_conn *tls, int result)
+static ssize_t tls_explain(struct server_tls_conn *tls, int result)
 {
     int why = SSL_get_error(tls->session, result);
     if (why == SSL_ERROR_ZERO_RETURN)
@@ -493,7 +495,7 @@ ssize_t server_tls_read(struct server_tls_conn *tls, void *data, size_t size)
     errno = 0;
     int result = SSL_read_ex(tls->session, data, size, &got);
     tls->wants_write = result != 1 && SSL_want_write(tls->session);
-    return result == 1 ? (ssize_t)got : explain(tls, result);
+    return result == 1 ? (ssize_t)got : tls_explain(tls, result);
 }
 
 ssize_t server_tls_write(struct server_tls_conn *tls, const void *data, size_t len)
@@ -503,7 +505,7 @@ ssize_t server_tls_write(struct server_tls_conn *tls, const void *data, size_t l
     int result = SSL_write_ex(tls->session, data, len, &sent);
     if (result == 1)
         return (ssize_t)sent;
-    ssize_t bytes = explain(tls, result);
+    ssize_t bytes = tls_explain(tls, result);
     if (bytes == 0) { /* the peer has said goodbye */
         errno = EPIPE;
         return -1;

@@ -17,7 +17,7 @@
 static atomic_uint_fast64_t told[SERVER_TOLD_MAX]; /* hashes of address and message; 0: free */
 
 /* Whether it is new, and there is a place to remember it. */
-static bool remember(uint64_t hash)
+static bool report_remember(uint64_t hash)
 {
     for (size_t i = 0; i < PROBES; i++) {
         atomic_uint_fast64_t *slot = &told[(hash + i) % SERVER_TOLD_MAX];
@@ -49,7 +49,7 @@ void server_tell_once(const char *address, const char *format, ...)
     weir__hash(unkeyed, address, strlen(address), a);
     weir__hash(unkeyed, format, strlen(format), b);
     uint64_t hash = a[0] ^ (b[0] << 1);
-    if (!remember(hash ? hash : 1))
+    if (!report_remember(hash ? hash : 1))
         return;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);

@@ -51,7 +51,7 @@ static struct server_work *work_of(const struct server_batch *batch)
 /* ---- the threads ---- */
 
 /* What has not begun is answered with 503, and nothing else of its batch is done. */
-static void drop(struct server_batch *batch)
+static void work_drop(struct server_batch *batch)
 {
     server_batch_give_up(batch);
     work_of(batch)->dropped = true;
@@ -59,7 +59,7 @@ static void drop(struct server_batch *batch)
 }
 
 /* Under the lock, which is let go of meanwhile. */
-static void run_errand(struct server_workers *workers)
+static void work_run_errand(struct server_workers *workers)
 {
     void (*errand)(struct server *, int) = workers->errand;
     int reason = workers->errand_reason;
@@ -70,14 +70,14 @@ static void run_errand(struct server_workers *workers)
     pthread_mutex_lock(&workers->lock);
 }
 
-static struct server_batch *next_work(struct lane *lane)
+static struct server_batch *work_next(struct lane *lane)
 {
     struct server_workers *workers = lane->workers;
     pthread_mutex_lock(&workers->lock);
     lane->running = NULL;
     while (!lane->first && !workers->stopping) {
         if (lane == &workers->lanes[SERVER_LANE_ADMIN] && workers->errand)
-            run_errand(workers);
+            work_run_errand(workers);
         else
             pthread_cond_wait(&lane->some, &workers->lock);
     }
@@ -92,11 +92,11 @@ static struct server_batch *next_work(struct lane *lane)
     return batch;
 }
 
-static void *work_on(void *argument)
+static void *work_run_all(void *argument)
 {
     struct lane *lane = argument;
     struct server_batch *batch;
-    while ((batch = next_work(lane))) {
+    while ((batch = work_next(lane))) {
         server_batch_run(lane->workers->server, batch);
         pthread_mutex_lock(&lane->workers->lock);
         lane->running = NULL; /* from here on it is the loop's */
@@ -108,7 +108,7 @@ static void *work_on(void *argument)
 
 /* ---- coming in ---- */
 
-static bool same_address(const struct server_conn *a, const struct server_conn *b)
+static bool work_same_address(const struct server_conn *a, const struct server_conn *b)
 {
     unsigned char x[8], y[8];
     bool x_v4, y_v4;
@@ -118,11 +118,11 @@ static bool same_address(const struct server_conn *a, const struct server_conn *
 }
 
 /* How many of this address wait or run. */
-static size_t count_of_address(const struct lane *lane, const struct server_conn *conn)
+static size_t work_count_of_address(const struct lane *lane, const struct server_conn *conn)
 {
-    size_t count = lane->running && same_address(lane->running->conn, conn);
+    size_t count = lane->running && work_same_address(lane->running->conn, conn);
     for (const struct server_batch *it = lane->first; it; it = it->next)
-        count += same_address(it->conn, conn);
+        count += work_same_address(it->conn, conn);
     return count;
 }
 
@@ -135,7 +135,7 @@ bool server_work_admit(struct server_conn *conn, enum server_lane which, size_t 
         return false;
     pthread_mutex_lock(&workers->lock);
     bool fits = !workers->draining && lane->count < WAITING_MAX &&
-                count_of_address(lane, conn) < OF_ADDRESS_MAX;
+                work_count_of_address(lane, conn) < OF_ADDRESS_MAX;
     lane->count += fits;
     pthread_mutex_unlock(&workers->lock);
     conn->works[which] += fits;
@@ -168,7 +168,7 @@ void server_workers_give(struct server_workers *workers, struct server_batch *ba
     }
     pthread_mutex_unlock(&workers->lock);
     if (late)
-        drop(batch);
+        work_drop(batch);
 }
 
 void server_workers_errand(struct server_workers *workers, void (*errand)(struct server *, int),
@@ -185,8 +185,8 @@ void server_workers_errand(struct server_workers *workers, void (*errand)(struct
 /* ---- going ---- */
 
 /* Takes out of a lane what `conn` has there; conn NULL: everything. A list. */
-static struct server_batch *take_out(struct lane *lane, const struct server_conn *conn,
-                                     int32_t stream)
+static struct server_batch *work_take_out(struct lane *lane, const struct server_conn *conn,
+                                          int32_t stream)
 {
     struct server_batch *out = NULL, **at = &lane->first;
     while (*at) {
@@ -204,11 +204,11 @@ static struct server_batch *take_out(struct lane *lane, const struct server_conn
     return out;
 }
 
-static void drop_all(struct server_batch *list)
+static void work_drop_all(struct server_batch *list)
 {
     while (list) {
         struct server_batch *next = list->next;
-        drop(list);
+        work_drop(list);
         list = next;
     }
 }
@@ -221,12 +221,12 @@ void server_work_cancel(struct server_conn *conn, int32_t stream)
     struct lane *lane = &workers->lanes[SERVER_LANE_PLAY];
     pthread_mutex_lock(&workers->lock);
     const struct server_batch *running = lane->running;
-    struct server_batch *out = take_out(lane, conn, stream);
+    struct server_batch *out = work_take_out(lane, conn, stream);
     if (running && running->conn == conn &&
         (stream == SERVER_ALL_STREAMS || running->asks[running->count - 1].http.stream == stream))
         atomic_store(&work_of(running)->cancelled, true);
     pthread_mutex_unlock(&workers->lock);
-    drop_all(out);
+    work_drop_all(out);
 }
 
 void server_workers_drain(struct server_workers *workers)
@@ -237,14 +237,14 @@ void server_workers_drain(struct server_workers *workers)
     pthread_mutex_lock(&workers->lock);
     workers->draining = true;
     for (size_t i = 0; i < SERVER_LANES; i++)
-        out[i] = take_out(&workers->lanes[i], NULL, SERVER_ALL_STREAMS);
+        out[i] = work_take_out(&workers->lanes[i], NULL, SERVER_ALL_STREAMS);
     pthread_mutex_unlock(&workers->lock);
     for (size_t i = 0; i < SERVER_LANES; i++)
-        drop_all(out[i]);
+        work_drop_all(out[i]);
 }
 
 /* Whether the thread has ended, or ends in a moment. */
-static bool join(struct lane *lane)
+static bool work_join(struct lane *lane)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -272,7 +272,7 @@ bool server_workers_stop(struct server_workers *workers)
     }
     pthread_mutex_unlock(&workers->lock);
     for (size_t i = 0; i < SERVER_LANES; i++)
-        ended = join(&workers->lanes[i]) && ended;
+        ended = work_join(&workers->lanes[i]) && ended;
     return ended;
 }
 
@@ -292,7 +292,7 @@ int server_workers_create(struct server *server, struct server_workers **ret, we
     }
     for (size_t i = 0; i < SERVER_LANES; i++) {
         struct lane *lane = &workers->lanes[i];
-        lane->begun = !pthread_create(&lane->thread, NULL, work_on, lane);
+        lane->begun = !pthread_create(&lane->thread, NULL, work_run_all, lane);
         if (!lane->begun)
             return weir__fail(err, WEIR_ESYSTEM, 0, "no thread for long work: %s", strerror(errno));
     }

@@ -13,7 +13,7 @@
         (uint8_t *)(name), (uint8_t *)(value), sizeof(name) - 1, sizeof(value) - 1, FIXED          \
     }
 
-static nghttp2_nv field(const char *name, const char *value, size_t len)
+static nghttp2_nv h2_field(const char *name, const char *value, size_t len)
 {
     return (nghttp2_nv){(uint8_t *)name, (uint8_t *)value, strlen(name), len,
                         NGHTTP2_NV_FLAG_NO_COPY_NAME};
@@ -21,14 +21,14 @@ static nghttp2_nv field(const char *name, const char *value, size_t len)
 
 /* ---- bodies ---- */
 
-static int submit_trailers(nghttp2_session *session, int32_t id)
+static int h2_submit_trailers(nghttp2_session *session, int32_t id)
 {
     static const nghttp2_nv ok = STATIC_FIELD("grpc-status", "0");
     return nghttp2_submit_trailer(session, id, &ok, 1);
 }
 
-static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *room, size_t size,
-                         uint32_t *flags, nghttp2_data_source *source, void *context)
+static ssize_t h2_read_body(nghttp2_session *session, int32_t id, uint8_t *room, size_t size,
+                            uint32_t *flags, nghttp2_data_source *source, void *context)
 {
     struct server_h2_stream *stream = source->ptr;
     size_t left = stream->body_len - stream->body_at, n = left < size ? left : size;
@@ -40,7 +40,7 @@ static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *room, si
         *flags |= NGHTTP2_DATA_FLAG_EOF;
         if (stream->grpc) {
             *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-            if (submit_trailers(session, id))
+            if (h2_submit_trailers(session, id))
                 return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
         }
     }
@@ -48,7 +48,7 @@ static ssize_t read_body(nghttp2_session *session, int32_t id, uint8_t *room, si
 }
 
 /* Takes a copy in the room, where the request is not needed any more. */
-static bool keep_body(struct server_h2_stream *stream, const char *body, size_t len)
+static bool h2_keep_body(struct server_h2_stream *stream, const char *body, size_t len)
 {
     stream->room_len = 0;
     char *room = server_h2_stream_room(stream, len);
@@ -60,27 +60,28 @@ static bool keep_body(struct server_h2_stream *stream, const char *body, size_t 
     return true;
 }
 
-static void reset(struct server_h2_stream *stream, uint32_t error)
+static void h2_reset(struct server_h2_stream *stream, uint32_t error)
 {
     stream->answered = true;
     nghttp2_submit_rst_stream(stream->h2->session, NGHTTP2_FLAG_NONE, stream->id, error);
 }
 
 /* The answer is nghttp2's from here; without memory for it the stream is reset. */
-static void submit(struct server_h2_stream *stream, const nghttp2_nv *fields, size_t n, bool body)
+static void h2_submit(struct server_h2_stream *stream, const nghttp2_nv *fields, size_t n,
+                      bool body)
 {
-    nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = read_body};
+    nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = h2_read_body};
     stream->answered = true;
     server_h2_stream_wait(stream);
     if (nghttp2_submit_response(stream->h2->session, stream->id, fields, n,
                                 body ? &provider : NULL))
-        reset(stream, NGHTTP2_INTERNAL_ERROR);
+        h2_reset(stream, NGHTTP2_INTERNAL_ERROR);
 }
 
 /* ---- HTTP ---- */
 
 /* What changes with every answer is not worth a place in the peer's table. */
-static uint8_t indexing_of(const char *name)
+static uint8_t h2_indexing_of(const char *name)
 {
     bool changes = !strncmp(name, "ratelimit", 9) || !strncmp(name, "x-ratelimit-", 12) ||
                    !strcmp(name, "retry-after");
@@ -89,7 +90,7 @@ static uint8_t indexing_of(const char *name)
 }
 
 /* A long answer that cannot be kept until it is read: a short one in its place. */
-static void respond_overload(struct server_h2_stream *stream, struct server_response *response)
+static void h2_respond_overload(struct server_h2_stream *stream, struct server_response *response)
 {
     const struct server_conn *conn = stream->h2->conn;
     server_count(&conn->thread->counters->faults[SERVER_HTTP][SERVER_FAULT_OVERLOAD], 1);
@@ -107,38 +108,38 @@ void server_h2_respond(struct server_h2_stream *stream, struct server_response *
     bool body = response->body.len > 0 && !response->head;
     if (body && response->owned) {
         if (!server_h2_stream_own(stream, response->owned, response->body)) {
-            respond_overload(stream, response);
+            h2_respond_overload(stream, response);
             return;
         }
         response->owned = NULL;
-    } else if (body && !keep_body(stream, response->body.data, response->body.len)) {
-        reset(stream, NGHTTP2_INTERNAL_ERROR);
+    } else if (body && !h2_keep_body(stream, response->body.data, response->body.len)) {
+        h2_reset(stream, NGHTTP2_INTERNAL_ERROR);
         return;
     }
     server_count_status(stream->h2->conn->thread->counters, response->status);
+    fields[n++] = h2_field(":status", status,
+                           (size_t)snprintf(status, sizeof status, "%d", response->status));
     fields[n++] =
-        field(":status", status, (size_t)snprintf(status, sizeof status, "%d", response->status));
-    fields[n++] =
-        field("date", server_date(stream->h2->conn->thread) + SERVER_DATE_AT, SERVER_DATE_LEN);
+        h2_field("date", server_date(stream->h2->conn->thread) + SERVER_DATE_AT, SERVER_DATE_LEN);
     for (size_t i = 0; i < response->field_count; i++) {
         const struct server_field *it = &response->fields[i];
         if (!strcmp(it->name, "connection"))
             continue;
-        fields[n] = field(it->name, it->value, it->len);
-        fields[n++].flags |= indexing_of(it->name);
+        fields[n] = h2_field(it->name, it->value, it->len);
+        fields[n++].flags |= h2_indexing_of(it->name);
     }
     if (response->status != 204 && response->status != 304)
-        fields[n++] = field("content-length", length,
-                            (size_t)snprintf(length, sizeof length, "%zu", response->body.len));
+        fields[n++] = h2_field("content-length", length,
+                               (size_t)snprintf(length, sizeof length, "%zu", response->body.len));
     free(response->owned);
     response->owned = NULL;
-    submit(stream, fields, n, body);
+    h2_submit(stream, fields, n, body);
 }
 
 /* ---- gRPC ---- */
 
-static void reply_without_grpc(struct server_h2_stream *stream,
-                               const struct server_grpc_reply *reply)
+static void h2_reply_without_grpc(struct server_h2_stream *stream,
+                                  const struct server_grpc_reply *reply)
 {
     struct server_response *response = stream->h2->conn->thread->response;
     server_response_problem(response, reply->status, "%s", reply->text);
@@ -154,34 +155,34 @@ void server_h2_reply(struct server_h2_stream *stream, const struct server_grpc_r
     static const nghttp2_nv encodings = STATIC_FIELD("grpc-accept-encoding", "identity");
     char text[3 * sizeof reply->text], code[12];
     if (reply->status != 200) {
-        reply_without_grpc(stream, reply);
+        h2_reply_without_grpc(stream, reply);
         return;
     }
     if (reply->watches) {
         if (!server_h2_watch(stream, reply->watches_known))
-            reset(stream, NGHTTP2_REFUSED_STREAM);
+            h2_reset(stream, NGHTTP2_REFUSED_STREAM);
         return;
     }
     if (reply->code == WEIR__GRPC_OK) {
         stream->grpc = true;
-        if (keep_body(stream, reply->message.data, reply->message.len))
-            submit(stream, head, WEIR__COUNT(head), true);
+        if (h2_keep_body(stream, reply->message.data, reply->message.len))
+            h2_submit(stream, head, WEIR__COUNT(head), true);
         else
-            reset(stream, NGHTTP2_INTERNAL_ERROR);
+            h2_reset(stream, NGHTTP2_INTERNAL_ERROR);
         return;
     }
     struct weir__buffer message = weir__buffer_over(text, sizeof text);
     weir__grpc_put_message_text(&message, reply->text);
     nghttp2_nv fields[5] = {
         head[0], head[1],
-        field("grpc-status", code, (size_t)snprintf(code, sizeof code, "%d", (int)reply->code)),
-        field("grpc-message", text, message.len), encodings};
-    submit(stream, fields, reply->names_encodings ? 5 : 4, false);
+        h2_field("grpc-status", code, (size_t)snprintf(code, sizeof code, "%d", (int)reply->code)),
+        h2_field("grpc-message", text, message.len), encodings};
+    h2_submit(stream, fields, reply->names_encodings ? 5 : 4, false);
 }
 
 /* ---- requests ---- */
 
-static void say_why(const struct server_h2_stream *stream, char *room, size_t size)
+static void h2_say_why(const struct server_h2_stream *stream, char *room, size_t size)
 {
     const struct server_config *config = &stream->h2->conn->thread->server->config;
     if (stream->fault == 413)
@@ -197,7 +198,7 @@ static void say_why(const struct server_h2_stream *stream, char *room, size_t si
 }
 
 /* As gRPC, by as much of the head as was taken. False: it is not gRPC's. */
-static bool refuse_grpc(struct server_h2_stream *stream, struct server_grpc_reply *reply)
+static bool h2_refuse_grpc(struct server_h2_stream *stream, struct server_grpc_reply *reply)
 {
     struct weir__http_request request;
     if (server_h2_request(stream, &request) || !server_grpc_wants(&request))
@@ -242,8 +243,8 @@ void server_h2_refuse(struct server_h2_stream *stream)
         return;
     enum server_fault fault = malformed ? SERVER_FAULT_MALFORMED : SERVER_FAULT_TOO_LARGE;
     server_count(&conn->thread->counters->faults[conn->protocol->counted_as][fault], 1);
-    say_why(stream, reply.text, sizeof reply.text);
-    if (!malformed && refuse_grpc(stream, &reply))
+    h2_say_why(stream, reply.text, sizeof reply.text);
+    if (!malformed && h2_refuse_grpc(stream, &reply))
         return;
     server_response_problem(response, stream->fault, "%s", reply.text);
     server_h2_respond(stream, response);
@@ -259,10 +260,10 @@ void server_h2_refuse_for_memory(struct server_h2_stream *stream)
         server_grpc_refuse(stream->h2->conn, &request, false, &reply))
         server_h2_reply(stream, &reply);
     else
-        reset(stream, NGHTTP2_REFUSED_STREAM);
+        h2_reset(stream, NGHTTP2_REFUSED_STREAM);
 }
 
-static void dispatch_grpc(struct server_h2_stream *stream, struct weir__http_request *request)
+static void h2_dispatch_grpc(struct server_h2_stream *stream, struct weir__http_request *request)
 {
     struct server_conn *conn = stream->h2->conn;
     struct server_grpc_reply reply;
@@ -277,13 +278,13 @@ static void dispatch_grpc(struct server_h2_stream *stream, struct weir__http_req
     if (routed == SERVER_RESPONDED)
         server_h2_reply(stream, &reply);
     else if (routed == SERVER_BUSY)
-        reset(stream, NGHTTP2_REFUSED_STREAM); /* nothing was charged: it may be tried again */
+        h2_reset(stream, NGHTTP2_REFUSED_STREAM); /* nothing was charged: it may be tried again */
     else
         server_h2_stream_empty(stream); /* a call borrows nothing of its request */
 }
 
 /* An ask that is held, or takes long, is the last of its batch. */
-static bool last_is_final(const struct server_conn *conn)
+static bool h2_last_is_final(const struct server_conn *conn)
 {
     const struct server_batch *batch = conn->thread->open_batch;
     if (!server_batch_is_open(conn))
@@ -292,7 +293,7 @@ static bool last_is_final(const struct server_conn *conn)
     return last->hold || last->work;
 }
 
-static void dispatch_http(struct server_h2_stream *stream, struct weir__http_request *request)
+static void h2_dispatch_http(struct server_h2_stream *stream, struct weir__http_request *request)
 {
     struct server_conn *conn = stream->h2->conn;
     struct server_response *response = conn->thread->response;
@@ -306,10 +307,10 @@ static void dispatch_http(struct server_h2_stream *stream, struct weir__http_req
         response->head = request->method == WEIR__HTTP_HEAD;
         server_h2_respond(stream, response);
     } else if (routed == SERVER_ASKED) {
-        if (last_is_final(conn))
+        if (h2_last_is_final(conn))
             server_batch_finish(conn);
     } else {
-        reset(stream, NGHTTP2_REFUSED_STREAM);
+        h2_reset(stream, NGHTTP2_REFUSED_STREAM);
     }
 }
 
@@ -321,7 +322,7 @@ void server_h2_dispatch(struct server_h2_stream *stream)
     if (stream->fault)
         server_h2_refuse(stream);
     else if (server_grpc_wants(&request))
-        dispatch_grpc(stream, &request);
+        h2_dispatch_grpc(stream, &request);
     else
-        dispatch_http(stream, &request);
+        h2_dispatch_http(stream, &request);
 }

@@ -6,14 +6,14 @@
 /* ---- sending ---- */
 
 /* The thread's buffer is for the next connection then. */
-static void give_up(struct server_conn *conn)
+static void h2_give_up(struct server_conn *conn)
 {
     conn->thread->out.len = 0;
     server_conn_kill(conn);
 }
 
 /* Writes what nghttp2 has, until the socket is full; closes when both sides are done. */
-static void send_frames(struct server_h2 *h2)
+static void h2_send_frames(struct server_h2 *h2)
 {
     struct server_conn *conn = h2->conn;
     if (h2->starved && !conn->dead) {
@@ -25,7 +25,7 @@ static void send_frames(struct server_h2 *h2)
         const uint8_t *frame;
         ssize_t len = nghttp2_session_mem_send(h2->session, &frame);
         if (len < 0) {
-            give_up(conn);
+            h2_give_up(conn);
             return;
         }
         if (len == 0)
@@ -40,7 +40,7 @@ static void send_frames(struct server_h2 *h2)
 
 /* ---- feeding ---- */
 
-static struct server_h2 *begin(struct server_conn *conn)
+static struct server_h2 *h2_begin(struct server_conn *conn)
 {
     struct server_h2 *h2 = calloc(1, sizeof *h2);
     if (!h2)
@@ -56,25 +56,25 @@ static struct server_h2 *begin(struct server_conn *conn)
     return h2;
 }
 
-static void count_fault(struct server_h2 *h2, enum server_fault fault)
+static void h2_count_fault(struct server_h2 *h2, enum server_fault fault)
 {
     struct server_conn *conn = h2->conn;
     server_count(&conn->thread->counters->faults[conn->protocol->counted_as][fault], 1);
 }
 
 /* nghttp2 or a callback gives up on the connection: a last word, then the end. */
-static void break_off(struct server_h2 *h2, int code)
+static void h2_break_off(struct server_h2 *h2, int code)
 {
     bool too_much = code == NGHTTP2_ERR_FLOODED || code == NGHTTP2_ERR_CALLBACK_FAILURE;
-    count_fault(h2, too_much ? SERVER_FAULT_TOO_LARGE : SERVER_FAULT_MALFORMED);
+    h2_count_fault(h2, too_much ? SERVER_FAULT_TOO_LARGE : SERVER_FAULT_MALFORMED);
     nghttp2_session_terminate_session(h2->session, too_much ? NGHTTP2_ENHANCE_YOUR_CALM
                                                             : NGHTTP2_PROTOCOL_ERROR);
-    send_frames(h2);
+    h2_send_frames(h2);
     server_conn_close(h2->conn);
 }
 
 /* Streams whose peer neither sends nor reads on are ended; others of the connection live. */
-static bool end_late_streams(struct server_h2 *h2)
+static bool h2_end_late_streams(struct server_h2 *h2)
 {
     bool any = false;
     const struct server_thread *thread = h2->conn->thread;
@@ -83,7 +83,7 @@ static bool end_late_streams(struct server_h2 *h2)
     while ((stream = h2->waiting.first) && thread->now_us - stream->since_us > most) {
         server_h2_stream_act(stream);
         stream->answered = true;
-        count_fault(h2, SERVER_FAULT_TIMEOUT);
+        h2_count_fault(h2, SERVER_FAULT_TIMEOUT);
         nghttp2_submit_rst_stream(h2->session, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_CANCEL);
         any = true;
     }
@@ -91,7 +91,7 @@ static bool end_late_streams(struct server_h2 *h2)
 }
 
 /* Hands on the requests that are whole. */
-static void hand_on(struct server_h2 *h2)
+static void h2_hand_on(struct server_h2 *h2)
 {
     struct server_conn *conn = h2->conn;
     struct server_h2_stream *stream;
@@ -108,29 +108,29 @@ static void hand_on(struct server_h2 *h2)
     h2->feeding = was_feeding;
 }
 
-static size_t feed(struct server_conn *conn, char *data, size_t len)
+static size_t h2_feed(struct server_conn *conn, char *data, size_t len)
 {
-    struct server_h2 *h2 = conn->state ? conn->state : begin(conn);
+    struct server_h2 *h2 = conn->state ? conn->state : h2_begin(conn);
     if (!h2) {
-        give_up(conn);
+        h2_give_up(conn);
         return len;
     }
     h2->feeding = true;
     ssize_t taken = nghttp2_session_mem_recv(h2->session, (const uint8_t *)data, len);
     h2->feeding = false;
-    hand_on(h2);
+    h2_hand_on(h2);
     if (taken < 0) {
-        break_off(h2, (int)taken);
+        h2_break_off(h2, (int)taken);
         return len;
     }
-    end_late_streams(h2);
-    send_frames(h2);
+    h2_end_late_streams(h2);
+    h2_send_frames(h2);
     return len;
 }
 
 /* ---- answering ---- */
 
-static void answer_grpc(struct server_h2 *h2, struct server_ask *ask)
+static void h2_answer_grpc(struct server_h2 *h2, struct server_ask *ask)
 {
     struct server_grpc_reply reply = {
         .message = weir__buffer_over(h2->conn->thread->grpc_room, SERVER_GRPC_ROOM)};
@@ -141,7 +141,7 @@ static void answer_grpc(struct server_h2 *h2, struct server_ask *ask)
         server_h2_reply(stream, &reply);
 }
 
-static void answer_http(struct server_h2 *h2, struct server_batch *batch, size_t i, int32_t id)
+static void h2_answer_http(struct server_h2 *h2, struct server_batch *batch, size_t i, int32_t id)
 {
     struct server_response *response = h2->conn->thread->response;
     server_http_respond(h2->conn, batch, i, response);
@@ -153,7 +153,7 @@ static void answer_http(struct server_h2 *h2, struct server_batch *batch, size_t
     response->owned = NULL;
 }
 
-static void answer(struct server_conn *conn, struct server_batch *batch)
+static void h2_answer(struct server_conn *conn, struct server_batch *batch)
 {
     struct server_h2 *h2 = conn->state;
     for (size_t i = batch->from; i < batch->to; i++) {
@@ -161,29 +161,29 @@ static void answer(struct server_conn *conn, struct server_batch *batch)
         const struct server_grpc_call *call =
             ask->verb == WEIR__VERB_COUNT && !ask->work ? ask->other : NULL;
         if (call && !call->json)
-            answer_grpc(h2, ask);
+            h2_answer_grpc(h2, ask);
         else
-            answer_http(h2, batch, i, call ? call->stream : ask->http.stream);
+            h2_answer_http(h2, batch, i, call ? call->stream : ask->http.stream);
     }
     if (!h2->feeding)
-        send_frames(h2);
+        h2_send_frames(h2);
 }
 
-static void more(struct server_conn *conn)
+static void h2_more(struct server_conn *conn)
 {
     struct server_h2 *h2 = conn->state;
     if (!h2 || h2->feeding)
         return;
     if (h2->ready.first && !conn->yields)
-        hand_on(h2);
-    send_frames(h2);
+        h2_hand_on(h2);
+    h2_send_frames(h2);
 }
 
 /* ---- the end ---- */
 
 /* Two words, lest a request that is on its way is lost: first that the end is near, then, when the peer has
  * heard it, which stream is the last. */
-static void drain(struct server_conn *conn)
+static void h2_drain(struct server_conn *conn)
 {
     struct server_h2 *h2 = conn->state;
     if (!h2)
@@ -191,23 +191,23 @@ static void drain(struct server_conn *conn)
     h2->draining = true;
     server_h2_tell_watchers(h2, true);
     nghttp2_submit_shutdown_notice(h2->session);
-    send_frames(h2); /* a ping would overtake it */
+    h2_send_frames(h2); /* a ping would overtake it */
     nghttp2_submit_ping(h2->session, NGHTTP2_FLAG_NONE, NULL);
-    send_frames(h2);
+    h2_send_frames(h2);
     conn->since_us = conn->thread->now_us; /* however long it was idle: it has time to hear that */
     server_conn_resume(conn);
 }
 
 /* Once a second. An old connection is ended like one of a server that drains: its peer makes a new one,
  * perhaps to another server. */
-static void tick(struct server_conn *conn)
+static void h2_tick(struct server_conn *conn)
 {
     struct server_h2 *h2 = conn->state;
     const struct server_config *config = &conn->thread->server->config;
     int64_t now_us = conn->thread->now_us;
     if (!h2 || conn->dead)
         return;
-    if (end_late_streams(h2)) /* also where the peer says nothing any more */
+    if (h2_end_late_streams(h2)) /* also where the peer says nothing any more */
         server_conn_resume(conn);
     if (conn->dead)
         return;
@@ -216,19 +216,19 @@ static void tick(struct server_conn *conn)
             server_conn_kill(conn);
     } else if (config->max_age_us > 0 && now_us - h2->began_us > server_h2_age_us(h2)) {
         h2->old_us = now_us;
-        drain(conn);
+        h2_drain(conn);
     } else if (server_h2_tell_watchers(h2, false)) {
         server_conn_resume(conn);
     }
 }
 
-static bool waits(const struct server_conn *conn)
+static bool h2_waits(const struct server_conn *conn)
 {
     const struct server_h2 *h2 = conn->state;
     return h2 && h2->waiting.first;
 }
 
-static void free_state(struct server_conn *conn)
+static void h2_free_state(struct server_conn *conn)
 {
     struct server_h2 *h2 = conn->state;
     if (!h2)
@@ -242,11 +242,11 @@ static void free_state(struct server_conn *conn)
 const struct server_protocol_ops server_h2 = {
     .name = "h2",
     .counted_as = SERVER_GRPC,
-    .feed = feed,
-    .answer = answer,
-    .more = more,
-    .drain = drain,
-    .tick = tick,
-    .waits = waits,
-    .free = free_state,
+    .feed = h2_feed,
+    .answer = h2_answer,
+    .more = h2_more,
+    .drain = h2_drain,
+    .tick = h2_tick,
+    .waits = h2_waits,
+    .free = h2_free_state,
 };

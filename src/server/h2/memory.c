@@ -16,19 +16,19 @@
 #define STEP ((size_t)4 << 10) /* counted so many at a time, and given back four at a time */
 
 /* A token is needed, and none was given on this connection. */
-static bool memory_of_stranger(const struct server_h2 *h2)
+static bool h2_memory_of_stranger(const struct server_h2 *h2)
 {
     return h2->conn->thread->server->config.token[0] && !h2->conn->known;
 }
 
-static bool memory_take(struct server_h2 *h2, size_t bytes)
+static bool h2_memory_take(struct server_h2 *h2, size_t bytes)
 {
     struct server *server = h2->conn->thread->server;
     size_t all = h2->session_bytes + bytes, most = SERVER_H2_SESSION_FREE + h2->session_kept;
     if (WEIR__UNLIKELY(all > most)) {
         size_t more = (all - most + STEP - 1) / STEP * STEP, counted = h2->session_kept + more;
         uint64_t left = server_left(server);
-        bool stranger = memory_of_stranger(h2);
+        bool stranger = h2_memory_of_stranger(h2);
         if (counted > left / SERVER_AWAY_SHARE ||
             (stranger &&
              (counted > (size_t)server->config.max_head || left < server->max_memory / 2)) ||
@@ -42,7 +42,7 @@ static bool memory_take(struct server_h2 *h2, size_t bytes)
     return true;
 }
 
-static void memory_give(struct server_h2 *h2, size_t bytes)
+static void h2_memory_give(struct server_h2 *h2, size_t bytes)
 {
     h2->session_bytes -= bytes;
     if (WEIR__LIKELY(h2->session_kept == 0))
@@ -56,52 +56,52 @@ static void memory_give(struct server_h2 *h2, size_t bytes)
     atomic_fetch_sub(&h2->conn->thread->server->kept, less);
 }
 
-static void *memory_malloc(size_t size, void *context)
+static void *h2_memory_malloc(size_t size, void *context)
 {
     void *memory = malloc(size);
-    if (memory && !memory_take(context, malloc_usable_size(memory))) {
+    if (memory && !h2_memory_take(context, malloc_usable_size(memory))) {
         free(memory);
         return NULL;
     }
     return memory;
 }
 
-static void *memory_calloc(size_t n, size_t size, void *context)
+static void *h2_memory_calloc(size_t n, size_t size, void *context)
 {
     void *memory = calloc(n, size);
-    if (memory && !memory_take(context, malloc_usable_size(memory))) {
+    if (memory && !h2_memory_take(context, malloc_usable_size(memory))) {
         free(memory);
         return NULL;
     }
     return memory;
 }
 
-static void memory_free(void *memory, void *context)
+static void h2_memory_free(void *memory, void *context)
 {
     if (!memory)
         return;
-    memory_give(context, malloc_usable_size(memory));
+    h2_memory_give(context, malloc_usable_size(memory));
     free(memory);
 }
 
 /* Counted before it is had. */
-static void *memory_realloc(void *memory, size_t size, void *context)
+static void *h2_memory_realloc(void *memory, size_t size, void *context)
 {
     struct server_h2 *h2 = context;
     size_t had = memory ? malloc_usable_size(memory) : 0, more = size > had ? size - had : 0;
-    if (!memory_take(h2, more))
+    if (!h2_memory_take(h2, more))
         return NULL;
     void *moved = realloc(memory, size > 0 ? size : 1);
     if (!moved) {
-        memory_give(h2, more);
+        h2_memory_give(h2, more);
         return NULL;
     }
     h2->session_bytes += malloc_usable_size(moved); /* a little more than was asked for */
-    memory_give(h2, had + more);
+    h2_memory_give(h2, had + more);
     return moved;
 }
 
 nghttp2_mem server_h2_memory(struct server_h2 *h2)
 {
-    return (nghttp2_mem){h2, memory_malloc, memory_free, memory_calloc, memory_realloc};
+    return (nghttp2_mem){h2, h2_memory_malloc, h2_memory_free, h2_memory_calloc, h2_memory_realloc};
 }

@@ -17,8 +17,8 @@ struct mark {
 
 /* ---- taking ---- */
 
-static bool append(struct server_h2_stream *stream, struct weir__span name, struct weir__span value,
-                   struct server_h2_part *ret_value)
+static bool h2_append(struct server_h2_stream *stream, struct weir__span name,
+                      struct weir__span value, struct server_h2_part *ret_value)
 {
     struct mark mark = {(uint32_t)name.len, (uint32_t)value.len};
     char *room = server_h2_stream_room(stream, sizeof mark + name.len + value.len);
@@ -34,8 +34,8 @@ static bool append(struct server_h2_stream *stream, struct weir__span name, stru
     return true;
 }
 
-static bool take_pseudo(struct server_h2_stream *stream, struct weir__span name,
-                        struct weir__span value)
+static bool h2_take_pseudo(struct server_h2_stream *stream, struct weir__span name,
+                           struct weir__span value)
 {
     struct server_h2_part scheme, *part = &scheme;
     if (weir__span_is(name, ":method"))
@@ -44,7 +44,7 @@ static bool take_pseudo(struct server_h2_stream *stream, struct weir__span name,
         part = &stream->path;
     else if (weir__span_is(name, ":authority"))
         part = &stream->authority;
-    return append(stream, (struct weir__span){"", 0}, value, part);
+    return h2_append(stream, (struct weir__span){"", 0}, value, part);
 }
 
 bool server_h2_take_field(struct server_h2_stream *stream, struct weir__span name,
@@ -52,7 +52,7 @@ bool server_h2_take_field(struct server_h2_stream *stream, struct weir__span nam
 {
     struct server_h2_part part;
     if (name.len == 0 || name.data[0] == ':')
-        return take_pseudo(stream, name, value);
+        return h2_take_pseudo(stream, name, value);
     stream->field_count++;
     if (weir__span_is(name, "cookie")) {
         stream->crumbs++;
@@ -60,7 +60,7 @@ bool server_h2_take_field(struct server_h2_stream *stream, struct weir__span nam
     }
     if (weir__span_is(name, "expect"))
         stream->expects = weir__span_is_word(value, "100-continue");
-    return append(stream, name, value, &part);
+    return h2_append(stream, name, value, &part);
 }
 
 bool server_h2_take_body(struct server_h2_stream *stream, const void *data, size_t len)
@@ -73,7 +73,7 @@ bool server_h2_take_body(struct server_h2_stream *stream, const void *data, size
 
 /* ---- the whole ---- */
 
-static enum weir__http_method method_of(struct weir__span text)
+static enum weir__http_method h2_method_of(struct weir__span text)
 {
     static const char *const names[] = {[WEIR__HTTP_GET] = "GET",
                                         [WEIR__HTTP_HEAD] = "HEAD",
@@ -86,15 +86,16 @@ static enum weir__http_method method_of(struct weir__span text)
     return WEIR__HTTP_OTHER;
 }
 
-static struct weir__span part_of(const struct server_h2_stream *stream, struct server_h2_part part)
+static struct weir__span h2_part_of(const struct server_h2_stream *stream,
+                                    struct server_h2_part part)
 {
     return (struct weir__span){stream->room + part.at, part.len};
 }
 
 /* As strict as with HTTP/1. */
-static bool read_target(const struct server_h2_stream *stream, struct weir__http_request *ret)
+static bool h2_read_target(const struct server_h2_stream *stream, struct weir__http_request *ret)
 {
-    struct weir__span target = part_of(stream, stream->path);
+    struct weir__span target = h2_part_of(stream, stream->path);
     if (weir__scan(WEIR__STOP_TARGET, target.data, 0, target.len) < target.len)
         return false;
     const char *mark = target.len ? memchr(target.data, '?', target.len) : NULL;
@@ -110,8 +111,8 @@ static bool read_target(const struct server_h2_stream *stream, struct weir__http
 }
 
 /* A cookie may come in crumbs, each a field of its own: here they are one again (RFC 9113, 8.2.3). */
-static void read_fields(const struct server_h2_stream *stream, char *cookie,
-                        struct weir__http_request *ret)
+static void h2_read_fields(const struct server_h2_stream *stream, char *cookie,
+                           struct weir__http_request *ret)
 {
     const char *at = stream->room, *end = stream->room + stream->head_len;
     size_t cookie_len = 0;
@@ -139,10 +140,10 @@ static void read_fields(const struct server_h2_stream *stream, char *cookie,
 }
 
 /* :authority, or else Host; two that differ could be understood differently elsewhere. */
-static bool read_host(const struct server_h2_stream *stream, struct weir__http_request *ret)
+static bool h2_read_host(const struct server_h2_stream *stream, struct weir__http_request *ret)
 {
     struct weir__span host;
-    ret->host = part_of(stream, stream->authority);
+    ret->host = h2_part_of(stream, stream->authority);
     if (!weir__http_field(ret, "host", &host))
         return true;
     if (ret->host.len == 0)
@@ -157,10 +158,10 @@ int server_h2_request(struct server_h2_stream *stream, struct weir__http_request
     if (stream->crumbs > 1 && !(cookie = server_h2_stream_room(stream, stream->cookie_len)))
         return 431;
     ret->body = (struct weir__span){stream->room + stream->head_len, body_len};
-    ret->method_text = part_of(stream, stream->method);
-    ret->method = method_of(ret->method_text);
+    ret->method_text = h2_part_of(stream, stream->method);
+    ret->method = h2_method_of(ret->method_text);
     ret->minor = 2;
     ret->keep_alive = true;
-    read_fields(stream, cookie, ret);
-    return read_target(stream, ret) && read_host(stream, ret) ? 0 : 400;
+    h2_read_fields(stream, cookie, ret);
+    return h2_read_target(stream, ret) && h2_read_host(stream, ret) ? 0 : 400;
 }

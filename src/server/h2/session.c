@@ -20,7 +20,7 @@ extern void nghttp2_option_set_stream_reset_rate_limit(nghttp2_option *option, u
 
 /* ---- nuisances ---- */
 
-static bool spend(struct server_h2_bucket *bucket, int64_t now_us, int64_t burst, int64_t per_s)
+static bool h2_spend(struct server_h2_bucket *bucket, int64_t now_us, int64_t burst, int64_t per_s)
 {
     int64_t more = (now_us - bucket->at_us) * per_s / 1000000;
     if (more > 0) {
@@ -31,18 +31,18 @@ static bool spend(struct server_h2_bucket *bucket, int64_t now_us, int64_t burst
 }
 
 /* Data that brings something is bounded by bodies; everything else costs. A failure ends the session. */
-static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, void *context)
+static int h2_on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, void *context)
 {
     struct server_h2 *h2 = context;
     (void)session;
     if (head->type == NGHTTP2_DATA && head->length > 0)
         return 0;
-    bool paid = spend(&h2->frames, h2->conn->thread->now_us, FRAMES_BURST, FRAMES_PER_S);
+    bool paid = h2_spend(&h2->frames, h2->conn->thread->now_us, FRAMES_BURST, FRAMES_PER_S);
     return paid ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
 }
 
-static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, int code,
-                            void *context)
+static int h2_on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, int code,
+                               void *context)
 {
     struct server_h2 *h2 = context;
     struct server_conn *conn = h2->conn;
@@ -54,16 +54,16 @@ static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame
 
 /* ---- requests ---- */
 
-static bool is_request(const nghttp2_frame *frame)
+static bool h2_is_request(const nghttp2_frame *frame)
 {
     return frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST;
 }
 
-static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *context)
+static int h2_on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *context)
 {
     struct server_h2 *h2 = context;
     int32_t id = frame->hd.stream_id;
-    if (!is_request(frame))
+    if (!h2_is_request(frame))
         return 0;
     struct server_h2_stream *stream = server_h2_stream_take(h2, id);
     if (stream)
@@ -73,9 +73,9 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     return 0;
 }
 
-static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
-                     size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
-                     void *context)
+static int h2_on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
+                        size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
+                        void *context)
 {
     struct server_h2 *h2 = context;
     size_t most = (size_t)h2->conn->thread->server->config.max_head;
@@ -87,7 +87,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     stream->list_size += (uint32_t)(name_len + value_len + 32);
     if (stream->list_size > HEADS_MAX * most)
         return NGHTTP2_ERR_CALLBACK_FAILURE;
-    if (!is_request(frame) || stream->fault) /* trailers are checked and forgotten */
+    if (!h2_is_request(frame) || stream->fault) /* trailers are checked and forgotten */
         return 0;
     if (stream->list_size > most || stream->field_count >= WEIR__HTTP_FIELDS_MAX ||
         !server_h2_take_field(stream, (struct weir__span){(const char *)name, name_len},
@@ -97,17 +97,17 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 }
 
 /* By default nghttp2 leaves out what it does not like; the rest would be another request. */
-static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame,
-                             const uint8_t *name, size_t name_len, const uint8_t *value,
-                             size_t value_len, uint8_t flags, void *context)
+static int h2_on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame,
+                                const uint8_t *name, size_t name_len, const uint8_t *value,
+                                size_t value_len, uint8_t flags, void *context)
 {
     (void)session, (void)frame, (void)name, (void)name_len, (void)value, (void)value_len;
     (void)flags, (void)context;
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
-static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data,
-                   size_t len, void *context)
+static int h2_on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data,
+                      size_t len, void *context)
 {
     struct server_h2 *h2 = context;
     size_t most = (size_t)h2->conn->thread->server->config.max_body;
@@ -126,7 +126,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     return 0;
 }
 
-static void request_came(struct server_h2_stream *stream)
+static void h2_request_came(struct server_h2_stream *stream)
 {
     struct server_h2 *h2 = stream->h2;
     stream->whole = true;
@@ -136,7 +136,7 @@ static void request_came(struct server_h2_stream *stream)
     server_h2_stream_ready(stream);
 }
 
-static void head_came(struct server_h2_stream *stream, bool whole)
+static void h2_head_came(struct server_h2_stream *stream, bool whole)
 {
     static const nghttp2_nv go_on = {(uint8_t *)":status", (uint8_t *)"100", 7, 3,
                                      NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
@@ -145,7 +145,7 @@ static void head_came(struct server_h2_stream *stream, bool whole)
     else if (!whole && !server_h2_admit(stream))
         return;
     if (whole)
-        request_came(stream);
+        h2_request_came(stream);
     else if (stream->expects && !stream->answered)
         nghttp2_submit_headers(stream->h2->session, NGHTTP2_FLAG_NONE, stream->id, NULL, &go_on, 1,
                                NULL);
@@ -154,7 +154,7 @@ static void head_came(struct server_h2_stream *stream, bool whole)
 /* ---- frames ---- */
 
 /* The peer has heard of the end: name the last stream that is answered still. */
-static void finish_drain(struct server_h2 *h2)
+static void h2_finish_drain(struct server_h2 *h2)
 {
     h2->draining = false;
     nghttp2_submit_goaway(h2->session, NGHTTP2_FLAG_NONE,
@@ -162,7 +162,7 @@ static void finish_drain(struct server_h2 *h2)
                           NULL, 0);
 }
 
-static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *context)
+static int h2_on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *context)
 {
     struct server_h2 *h2 = context;
     bool whole = frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
@@ -171,18 +171,18 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     case NGHTTP2_HEADERS:
     case NGHTTP2_DATA:
         stream = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
-        if (stream && is_request(frame))
-            head_came(stream, whole);
+        if (stream && h2_is_request(frame))
+            h2_head_came(stream, whole);
         else if (stream && whole)
-            request_came(stream);
+            h2_request_came(stream);
         break;
     case NGHTTP2_RST_STREAM:
-        if (!spend(&h2->resets, h2->conn->thread->now_us, RESETS_BURST, RESETS_PER_S))
+        if (!h2_spend(&h2->resets, h2->conn->thread->now_us, RESETS_BURST, RESETS_PER_S))
             return NGHTTP2_ERR_CALLBACK_FAILURE;
         break;
     case NGHTTP2_PING:
         if (frame->hd.flags & NGHTTP2_FLAG_ACK && h2->draining)
-            finish_drain(h2);
+            h2_finish_drain(h2);
         break;
     default:
         break;
@@ -191,7 +191,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 }
 
 /* An answer went out before its request was whole: the rest of that is not wanted. */
-static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *context)
+static int h2_on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *context)
 {
     (void)context;
     if ((frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA) ||
@@ -205,7 +205,7 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *c
     return 0;
 }
 
-static int on_close(nghttp2_session *session, int32_t id, uint32_t error, void *context)
+static int h2_on_close(nghttp2_session *session, int32_t id, uint32_t error, void *context)
 {
     struct server_h2_stream *stream = nghttp2_session_get_stream_user_data(session, id);
     (void)error, (void)context;
@@ -223,22 +223,22 @@ static nghttp2_session_callbacks *callbacks;
 static nghttp2_option *options;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void make_common(void)
+static void h2_make_common(void)
 {
     if (nghttp2_session_callbacks_new(&callbacks) || nghttp2_option_new(&options)) {
         nghttp2_session_callbacks_del(callbacks);
         callbacks = NULL;
         return;
     }
-    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, on_begin_frame);
-    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, on_invalid_frame);
-    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
-    nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
-    nghttp2_session_callbacks_set_on_invalid_header_callback(callbacks, on_invalid_header);
-    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
-    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
-    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_sent);
-    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_close);
+    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, h2_on_begin_frame);
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, h2_on_invalid_frame);
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, h2_on_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, h2_on_header);
+    nghttp2_session_callbacks_set_on_invalid_header_callback(callbacks, h2_on_invalid_header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, h2_on_data);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, h2_on_frame);
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, h2_on_sent);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, h2_on_close);
     nghttp2_option_set_no_closed_streams(options, 1);
     if (nghttp2_option_set_stream_reset_rate_limit)
         nghttp2_option_set_stream_reset_rate_limit(options, RESETS_BURST, RESETS_PER_S);
@@ -253,7 +253,7 @@ nghttp2_session *server_h2_session(struct server_h2 *h2)
         {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
     };
     nghttp2_session *session = NULL;
-    pthread_once(&once, make_common);
+    pthread_once(&once, h2_make_common);
     nghttp2_mem memory = server_h2_memory(h2); /* the session has a copy */
     if (!callbacks || nghttp2_session_server_new3(&session, callbacks, h2, options, &memory))
         return NULL;

@@ -10,7 +10,7 @@
 
 /* ---- whose turn it is ---- */
 
-static void leave(struct server_h2_stream *stream)
+static void h2_leave(struct server_h2_stream *stream)
 {
     struct server_h2_list *list = stream->list;
     if (stream->prev)
@@ -24,7 +24,7 @@ static void leave(struct server_h2_stream *stream)
     list->count--;
 }
 
-static void enter(struct server_h2_stream *stream, struct server_h2_list *list)
+static void h2_enter(struct server_h2_stream *stream, struct server_h2_list *list)
 {
     stream->list = list;
     stream->next = NULL;
@@ -39,46 +39,46 @@ static void enter(struct server_h2_stream *stream, struct server_h2_list *list)
 
 void server_h2_stream_wait(struct server_h2_stream *stream)
 {
-    leave(stream);
+    h2_leave(stream);
     stream->since_us = stream->h2->conn->thread->now_us;
-    enter(stream, &stream->h2->waiting);
+    h2_enter(stream, &stream->h2->waiting);
 }
 
 void server_h2_stream_ready(struct server_h2_stream *stream)
 {
-    leave(stream);
-    enter(stream, &stream->h2->ready);
+    h2_leave(stream);
+    h2_enter(stream, &stream->h2->ready);
 }
 
 void server_h2_stream_act(struct server_h2_stream *stream)
 {
-    leave(stream);
-    enter(stream, &stream->h2->acting);
+    h2_leave(stream);
+    h2_enter(stream, &stream->h2->acting);
 }
 
 void server_h2_stream_watch(struct server_h2_stream *stream)
 {
-    leave(stream);
-    enter(stream, &stream->h2->watched);
+    h2_leave(stream);
+    h2_enter(stream, &stream->h2->watched);
 }
 
 /* ---- memory kept ---- */
 
-static void forget(struct server_h2 *h2, size_t bytes)
+static void h2_forget(struct server_h2 *h2, size_t bytes)
 {
     h2->held -= bytes;
     atomic_fetch_sub(&h2->conn->thread->server->kept, bytes);
 }
 
-static size_t count_of(const struct server_h2 *h2)
+static size_t h2_count_of(const struct server_h2 *h2)
 {
     return h2->waiting.count + h2->ready.count + h2->acting.count + h2->watched.count;
 }
 
 /* One more stream is counted, if it needs to be. */
-static bool count_in(struct server_h2 *h2)
+static bool h2_count_in(struct server_h2 *h2)
 {
-    if (count_of(h2) < SERVER_H2_FREE + h2->counted)
+    if (h2_count_of(h2) < SERVER_H2_FREE + h2->counted)
         return true;
     struct server *server = h2->conn->thread->server;
     size_t chunk = SERVER_H2_CHUNK * sizeof(struct server_h2_stream);
@@ -89,9 +89,9 @@ static bool count_in(struct server_h2 *h2)
     return true;
 }
 
-static void count_out(struct server_h2 *h2)
+static void h2_count_out(struct server_h2 *h2)
 {
-    if (h2->counted == 0 || count_of(h2) > 0)
+    if (h2->counted == 0 || h2_count_of(h2) > 0)
         return;
     atomic_fetch_sub(&h2->conn->thread->server->kept,
                      h2->counted * sizeof(struct server_h2_stream));
@@ -102,8 +102,8 @@ static void count_out(struct server_h2 *h2)
 
 struct server_h2_stream *server_h2_stream_take(struct server_h2 *h2, int32_t id)
 {
-    if (count_of(h2) >= SERVER_H2_STREAMS || h2->conn->away_asks >= SERVER_AWAY_ASKS ||
-        h2->owned > SERVER_H2_HELD || !count_in(h2))
+    if (h2_count_of(h2) >= SERVER_H2_STREAMS || h2->conn->away_asks >= SERVER_AWAY_ASKS ||
+        h2->owned > SERVER_H2_HELD || !h2_count_in(h2))
         return NULL;
     struct server_h2_stream *stream = server_pool_take(&h2->conn->thread->streams, sizeof *stream);
     if (!stream)
@@ -114,19 +114,19 @@ struct server_h2_stream *server_h2_stream_take(struct server_h2 *h2, int32_t id)
     stream->room = stream->first_room;
     stream->room_size = sizeof stream->first_room;
     stream->since_us = h2->conn->thread->now_us;
-    enter(stream, &h2->waiting);
+    h2_enter(stream, &h2->waiting);
     return stream;
 }
 
-static void free_rooms(struct server_h2_stream *stream)
+static void h2_free_rooms(struct server_h2_stream *stream)
 {
     struct server_h2 *h2 = stream->h2;
     if (stream->room != stream->first_room) {
-        forget(h2, stream->room_size);
+        h2_forget(h2, stream->room_size);
         free(stream->room);
     }
     if (stream->owned) {
-        forget(h2, stream->body_len);
+        h2_forget(h2, stream->body_len);
         h2->owned -= stream->body_len;
         free(stream->owned);
     }
@@ -135,7 +135,7 @@ static void free_rooms(struct server_h2_stream *stream)
 void server_h2_stream_empty(struct server_h2_stream *stream)
 {
     assert(!stream->owned);
-    free_rooms(stream);
+    h2_free_rooms(stream);
     stream->room = stream->first_room;
     stream->room_size = sizeof stream->first_room;
     stream->room_len = stream->head_len = 0;
@@ -145,10 +145,10 @@ void server_h2_stream_close(struct server_h2_stream *stream)
 {
     struct server_h2 *h2 = stream->h2;
     server_work_cancel(h2->conn, stream->id);
-    leave(stream);
-    free_rooms(stream);
+    h2_leave(stream);
+    h2_free_rooms(stream);
     server_pool_give(&h2->conn->thread->streams, stream, POOL_MAX);
-    count_out(h2);
+    h2_count_out(h2);
 }
 
 void server_h2_streams_free(struct server_h2 *h2)
@@ -158,12 +158,12 @@ void server_h2_streams_free(struct server_h2 *h2)
         struct server_h2_stream *stream = lists[i]->first, *next;
         for (; stream; stream = next) {
             next = stream->next;
-            free_rooms(stream);
+            h2_free_rooms(stream);
             server_pool_give(&h2->conn->thread->streams, stream, POOL_MAX);
         }
         *lists[i] = (struct server_h2_list){0};
     }
-    count_out(h2);
+    h2_count_out(h2);
 }
 
 void server_h2_streams_trim(struct server_h2 *h2)
@@ -178,7 +178,7 @@ void server_h2_streams_trim(struct server_h2 *h2)
 /* ---- room ---- */
 
 /* Doubles, and moves out of the first room, which every stream has. */
-static bool grow(struct server_h2_stream *stream, size_t n)
+static bool h2_grow(struct server_h2_stream *stream, size_t n)
 {
     struct server_h2 *h2 = stream->h2;
     struct server *server = h2->conn->thread->server;
@@ -205,7 +205,7 @@ static bool grow(struct server_h2_stream *stream, size_t n)
 
 char *server_h2_stream_room(struct server_h2_stream *stream, size_t n)
 {
-    if (n > stream->room_size - stream->room_len && !grow(stream, n))
+    if (n > stream->room_size - stream->room_len && !h2_grow(stream, n))
         return NULL;
     char *room = stream->room + stream->room_len;
     stream->room_len += n;

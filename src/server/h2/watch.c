@@ -13,7 +13,7 @@
 
 /* ---- health ---- */
 
-static enum weir__health status_of(const struct server_h2_stream *stream)
+static enum weir__health h2_status_of(const struct server_h2_stream *stream)
 {
     if (!stream->watch.known)
         return WEIR__HEALTH_SERVICE_UNKNOWN;
@@ -22,7 +22,7 @@ static enum weir__health status_of(const struct server_h2_stream *stream)
 }
 
 /* The newest status as the body that is to be sent. */
-static void renew_body(struct server_h2_stream *stream)
+static void h2_renew_body(struct server_h2_stream *stream)
 {
     struct weir__buffer body = weir__buffer_over(stream->first_room, sizeof stream->first_room);
     stream->watch.sent = stream->watch.now;
@@ -34,7 +34,7 @@ static void renew_body(struct server_h2_stream *stream)
     stream->body_at = 0;
 }
 
-static ssize_t end_watch(nghttp2_session *session, int32_t id, uint32_t *flags)
+static ssize_t h2_end_watch(nghttp2_session *session, int32_t id, uint32_t *flags)
 {
     static const char name[] = "grpc-status", unavailable[] = "14";
     const nghttp2_nv trailer = {(uint8_t *)name, (uint8_t *)unavailable, sizeof name - 1,
@@ -45,16 +45,16 @@ static ssize_t end_watch(nghttp2_session *session, int32_t id, uint32_t *flags)
                                                             : 0;
 }
 
-static ssize_t read_status(nghttp2_session *session, int32_t id, uint8_t *room, size_t size,
-                           uint32_t *flags, nghttp2_data_source *source, void *context)
+static ssize_t h2_read_status(nghttp2_session *session, int32_t id, uint8_t *room, size_t size,
+                              uint32_t *flags, nghttp2_data_source *source, void *context)
 {
     struct server_h2_stream *stream = source->ptr;
     (void)context;
     if (stream->body_at == stream->body_len && stream->watch.now != stream->watch.sent)
-        renew_body(stream);
+        h2_renew_body(stream);
     size_t left = stream->body_len - stream->body_at, n = left < size ? left : size;
     if (left == 0)
-        return stream->watch.ends ? end_watch(session, id, flags) : NGHTTP2_ERR_DEFERRED;
+        return stream->watch.ends ? h2_end_watch(session, id, flags) : NGHTTP2_ERR_DEFERRED;
     memcpy(room, stream->body + stream->body_at, n);
     stream->body_at += n;
     return (ssize_t)n;
@@ -66,7 +66,7 @@ bool server_h2_watch(struct server_h2_stream *stream, bool known)
         {(uint8_t *)":status", (uint8_t *)"200", 7, 3, NGHTTP2_NV_FLAG_NONE},
         {(uint8_t *)"content-type", (uint8_t *)"application/grpc", 12, 16, NGHTTP2_NV_FLAG_NONE},
     };
-    nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = read_status};
+    nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = h2_read_status};
     if (stream->h2->watched.count >= SERVER_H2_WATCHES)
         return false;
     server_h2_stream_empty(stream);
@@ -75,7 +75,7 @@ bool server_h2_watch(struct server_h2_stream *stream, bool known)
     stream->body_len = stream->body_at = 0;
     stream->watch.known = known;
     stream->watch.sent = WEIR__HEALTH_UNKNOWN;
-    stream->watch.now = status_of(stream);
+    stream->watch.now = h2_status_of(stream);
     if (nghttp2_submit_response(stream->h2->session, stream->id, head, WEIR__COUNT(head),
                                 &provider))
         nghttp2_submit_rst_stream(stream->h2->session, NGHTTP2_FLAG_NONE, stream->id,
@@ -87,7 +87,7 @@ bool server_h2_tell_watchers(struct server_h2 *h2, bool last)
 {
     bool changed = false;
     for (struct server_h2_stream *stream = h2->watched.first; stream; stream = stream->next) {
-        enum weir__health now = status_of(stream);
+        enum weir__health now = h2_status_of(stream);
         if (now == stream->watch.now && stream->watch.ends == last)
             continue;
         stream->watch.now = now;

@@ -21,7 +21,7 @@ struct call {
     struct server_response *ret;
 };
 
-static struct weir__span accept_of(const struct weir__http_request *request)
+static struct weir__span admin_accept_of(const struct weir__http_request *request)
 {
     struct weir__span value = {"", 0};
     weir__http_field(request, "accept", &value);
@@ -29,7 +29,7 @@ static struct weir__span accept_of(const struct weir__http_request *request)
 }
 
 /* A body that may be long, in memory of its own. */
-static bool begin_long(const struct call *call, size_t size, struct weir__buffer *body)
+static bool admin_begin_long(const struct call *call, size_t size, struct weir__buffer *body)
 {
     char *data = malloc(size);
     if (!data) {
@@ -42,14 +42,15 @@ static bool begin_long(const struct call *call, size_t size, struct weir__buffer
     return true;
 }
 
-static void end_long(const struct call *call, const char *type, const struct weir__buffer *body)
+static void admin_end_long(const struct call *call, const char *type,
+                           const struct weir__buffer *body)
 {
     server_response_field(call->ret, "content-type", type, strlen(type));
     call->ret->body = (struct weir__span){body->data, body->len};
     call->ret->owned = body->data;
 }
 
-static enum server_routed short_text(const struct call *call, int status, const char *text)
+static enum server_routed admin_short_text(const struct call *call, int status, const char *text)
 {
     server_response_begin(call->ret, status);
     server_response_field(call->ret, "cache-control", "no-store", 8);
@@ -61,42 +62,43 @@ static enum server_routed short_text(const struct call *call, int status, const 
 
 /* ---- what is told ---- */
 
-static enum server_routed healthy(const struct call *call)
+static enum server_routed admin_healthy(const struct call *call)
 {
-    return short_text(call, 200, "OK\n");
+    return admin_short_text(call, 200, "OK\n");
 }
 
-static enum server_routed ready(const struct call *call)
+static enum server_routed admin_ready(const struct call *call)
 {
     bool is_ready = server_is_ready(call->conn->thread->server);
-    return is_ready ? short_text(call, 200, "ready\n") : short_text(call, 503, "not ready\n");
+    return is_ready ? admin_short_text(call, 200, "ready\n")
+                    : admin_short_text(call, 503, "not ready\n");
 }
 
-static enum server_routed metrics(const struct call *call)
+static enum server_routed admin_metrics(const struct call *call)
 {
     struct server_metrics *all = call->conn->thread->server->metrics;
-    struct weir__span accept = accept_of(call->request);
+    struct weir__span accept = admin_accept_of(call->request);
     bool open = memmem(accept.data, accept.len, "application/openmetrics-text", 28) != NULL;
     struct weir__buffer body;
-    if (!begin_long(call, server_metrics_room(all), &body))
+    if (!admin_begin_long(call, server_metrics_room(all), &body))
         return SERVER_RESPONDED;
     server_metrics_write(all, weir__clock_us(), open, &body);
-    end_long(call, open ? SERVER_OPENMETRICS_TYPE : SERVER_METRICS_TYPE, &body);
+    admin_end_long(call, open ? SERVER_OPENMETRICS_TYPE : SERVER_METRICS_TYPE, &body);
     return SERVER_RESPONDED;
 }
 
-static enum server_routed stats(const struct call *call)
+static enum server_routed admin_stats(const struct call *call)
 {
     struct server_metrics *all = call->conn->thread->server->metrics;
     struct weir__buffer body;
-    if (!begin_long(call, server_metrics_room(all), &body))
+    if (!admin_begin_long(call, server_metrics_room(all), &body))
         return SERVER_RESPONDED;
     server_metrics_json(all, weir__clock_us(), &body);
-    end_long(call, "application/json", &body);
+    admin_end_long(call, "application/json", &body);
     return SERVER_RESPONDED;
 }
 
-static enum server_routed top(const struct call *call)
+static enum server_routed admin_top(const struct call *call)
 {
     struct server_top *all = call->conn->thread->server->top;
     struct weir__query query = {call->request->query, false};
@@ -123,14 +125,14 @@ static enum server_routed top(const struct call *call)
         }
     }
     struct weir__buffer body;
-    if (!begin_long(call, server_top_room(all, (size_t)shown), &body))
+    if (!admin_begin_long(call, server_top_room(all, (size_t)shown), &body))
         return SERVER_RESPONDED;
     server_top_json(all, one ? policy : NULL, (size_t)shown, weir__clock_us(), &body);
-    end_long(call, "application/json", &body);
+    admin_end_long(call, "application/json", &body);
     return SERVER_RESPONDED;
 }
 
-static void put_entry(struct weir__json *json, const struct weir__entry *entry)
+static void admin_put_entry(struct weir__json *json, const struct weir__entry *entry)
 {
     struct weir__facts facts;
     weir__json_open(json, NULL, '{');
@@ -145,14 +147,14 @@ static void put_entry(struct weir__json *json, const struct weir__entry *entry)
     weir__json_close(json, '}');
 }
 
-static enum server_routed policies(const struct call *call)
+static enum server_routed admin_policies(const struct call *call)
 {
     static const char *const styles[] = {"ietf", "ietf-06", "x-ratelimit", "off"};
     static const char *const fails[] = {"local", "open", "closed"};
     const struct weir__policies *set = call->conn->thread->rules->policies;
     struct weir__buffer body;
     size_t room = (weir__policies_entries(set) + weir__policies_count(set) + 1) * POLICIES_ROOM;
-    if (!begin_long(call, room, &body))
+    if (!admin_begin_long(call, room, &body))
         return SERVER_RESPONDED;
     struct weir__json json = {&body, false};
     weir__json_open(&json, NULL, '{');
@@ -166,22 +168,23 @@ static enum server_routed policies(const struct call *call)
         weir__json_put_text(&json, "fail", fails[it->fail], strlen(fails[it->fail]));
         weir__json_open(&json, "limits", '[');
         for (size_t j = 0; j < it->entry_count; j++)
-            put_entry(&json, &it->entries[j]);
+            admin_put_entry(&json, &it->entries[j]);
         weir__json_close(&json, ']');
         weir__json_close(&json, '}');
     }
     weir__json_close(&json, ']');
     weir__json_close(&json, '}');
     weir__put(&body, "\n", 1);
-    end_long(call, "application/json", &body);
+    admin_end_long(call, "application/json", &body);
     return SERVER_RESPONDED;
 }
 
 /* ---- what is done ---- */
 
 /* Hands the body to a worker. It travels alone where the loop's buffer holds the others' keys. */
-static enum server_routed work(const struct call *call, enum server_lane lane, size_t answer_room,
-                               void (*run)(struct server *, struct server_work *))
+static enum server_routed admin_work(const struct call *call, enum server_lane lane,
+                                     size_t answer_room,
+                                     void (*run)(struct server *, struct server_work *))
 {
     struct server_conn *conn = call->conn;
     size_t kept = sizeof(struct server_batch) + call->request->body.len + answer_room;
@@ -217,7 +220,7 @@ static enum server_routed work(const struct call *call, enum server_lane lane, s
     return SERVER_ASKED;
 }
 
-static void answer_problem(struct server_work *work, int status, const char *detail)
+static void admin_answer_problem(struct server_work *work, int status, const char *detail)
 {
     struct weir__buffer body = weir__buffer_over(work->answer, RELOAD_ROOM);
     struct weir__json json = {&body, false};
@@ -232,7 +235,7 @@ static void answer_problem(struct server_work *work, int status, const char *det
     work->answer_len = body.len;
 }
 
-static void run_simulate(struct server *server, struct server_work *work)
+static void admin_run_simulate(struct server *server, struct server_work *work)
 {
     weir_error err;
     (void)server;
@@ -242,7 +245,8 @@ static void run_simulate(struct server *server, struct server_work *work)
     struct weir__buffer body = weir__buffer_over(work->answer, WEIR__PLAY_ROOM);
     int code = weir__simulate(work->body, work->len, &work->cancelled, &body, &err);
     if (code) {
-        answer_problem(work, code == WEIR_ENOMEM || code == WEIR_EBUSY ? 503 : 400, err.message);
+        admin_answer_problem(work, code == WEIR_ENOMEM || code == WEIR_EBUSY ? 503 : 400,
+                             err.message);
         return;
     }
     work->status = 200;
@@ -251,14 +255,14 @@ static void run_simulate(struct server *server, struct server_work *work)
     work->answer = shorter ? shorter : work->answer;
 }
 
-static void run_reload(struct server *server, struct server_work *work)
+static void admin_run_reload(struct server *server, struct server_work *work)
 {
     weir_error err;
     work->answer = malloc(RELOAD_ROOM);
     if (!work->answer)
         return;
     if (server_rules_load(server, &err)) {
-        answer_problem(work, 409, err.message);
+        admin_answer_problem(work, 409, err.message);
         return;
     }
     struct weir__buffer body = weir__buffer_over(work->answer, RELOAD_ROOM);
@@ -267,22 +271,22 @@ static void run_reload(struct server *server, struct server_work *work)
     work->answer_len = body.len;
 }
 
-static enum server_routed simulate(const struct call *call)
+static enum server_routed admin_simulate(const struct call *call)
 {
-    return work(call, SERVER_LANE_PLAY, WEIR__PLAY_ROOM, run_simulate);
+    return admin_work(call, SERVER_LANE_PLAY, WEIR__PLAY_ROOM, admin_run_simulate);
 }
 
-static enum server_routed reload(const struct call *call)
+static enum server_routed admin_reload(const struct call *call)
 {
-    return work(call, SERVER_LANE_ADMIN, RELOAD_ROOM, run_reload);
+    return admin_work(call, SERVER_LANE_ADMIN, RELOAD_ROOM, admin_run_reload);
 }
 
-static enum server_routed envoy_json(const struct call *call)
+static enum server_routed admin_envoy_json(const struct call *call)
 {
     return server_grpc_json(call->conn, call->request, call->stream, call->ret);
 }
 
-static enum server_routed set_clock(const struct call *call)
+static enum server_routed admin_set_clock(const struct call *call)
 {
     struct weir__json_node nodes[8];
     struct server *server = call->conn->thread->server;
@@ -304,7 +308,7 @@ static enum server_routed set_clock(const struct call *call)
         return SERVER_RESPONDED;
     }
     atomic_store(&server->test_now_us, us);
-    return short_text(call, 200, "OK\n");
+    return admin_short_text(call, 200, "OK\n");
 }
 
 /* ---- which is where ---- */
@@ -315,16 +319,21 @@ static const struct {
     bool post;
     enum server_access needs;
 } routes[] = {
-    {"/healthz", healthy, false, SERVER_NOBODY},     {"/healthcheck", ready, false, SERVER_NOBODY},
-    {"/readyz", ready, false, SERVER_NOBODY},        {"/metrics", metrics, false, SERVER_DATA},
-    {"/v1/stats", stats, false, SERVER_ADMIN},       {"/v1/top", top, false, SERVER_ADMIN},
-    {"/v1/policies", policies, false, SERVER_ADMIN}, {"/v1/simulate", simulate, true, SERVER_DATA},
-    {"/v1/reload", reload, true, SERVER_ADMIN},      {"/v1/clock", set_clock, true, SERVER_ADMIN},
-    {"/json", envoy_json, true, SERVER_DATA},
+    {"/healthz", admin_healthy, false, SERVER_NOBODY},
+    {"/healthcheck", admin_ready, false, SERVER_NOBODY},
+    {"/readyz", admin_ready, false, SERVER_NOBODY},
+    {"/metrics", admin_metrics, false, SERVER_DATA},
+    {"/v1/stats", admin_stats, false, SERVER_ADMIN},
+    {"/v1/top", admin_top, false, SERVER_ADMIN},
+    {"/v1/policies", admin_policies, false, SERVER_ADMIN},
+    {"/v1/simulate", admin_simulate, true, SERVER_DATA},
+    {"/v1/reload", admin_reload, true, SERVER_ADMIN},
+    {"/v1/clock", admin_set_clock, true, SERVER_ADMIN},
+    {"/json", admin_envoy_json, true, SERVER_DATA},
 };
 
-static bool refuse(const struct call *call, bool post, enum server_access needs,
-                   enum server_access access)
+static bool admin_refuse(const struct call *call, bool post, enum server_access needs,
+                         enum server_access access)
 {
     enum weir__http_method method = call->request->method;
     struct server_counters *counters = call->conn->thread->counters;
@@ -361,7 +370,7 @@ bool server_http_admin(struct server_conn *conn, struct weir__http_request *requ
     for (size_t i = 0; i < WEIR__COUNT(routes); i++) {
         if (!weir__span_is(request->path, routes[i].path))
             continue;
-        if (!refuse(&call, routes[i].post, routes[i].needs, access))
+        if (!admin_refuse(&call, routes[i].post, routes[i].needs, access))
             *ret_routed = routes[i].run(&call);
         return true;
     }

@@ -18,13 +18,13 @@ struct web_file {
     "'self'; "                                                                                     \
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-static void add(struct server_response *ret, const char *name, const char *value)
+static void dashboard_add(struct server_response *ret, const char *name, const char *value)
 {
     server_response_field(ret, name, value, strlen(value));
 }
 
-static void serve(const struct weir__http_request *request, const struct web_file *file,
-                  struct server_response *ret)
+static void dashboard_serve(const struct weir__http_request *request, const struct web_file *file,
+                            struct server_response *ret)
 {
     struct weir__span value;
     bool known = weir__http_field(request, "if-none-match", &value) &&
@@ -32,17 +32,17 @@ static void serve(const struct weir__http_request *request, const struct web_fil
     bool packed = weir__http_field(request, "accept-encoding", &value) &&
                   memmem(value.data, value.len, "gzip", 4);
     server_response_begin(ret, known ? 304 : 200);
-    add(ret, "etag", file->tag);
-    add(ret, "cache-control", "no-cache");
-    add(ret, "vary", "accept-encoding");
+    dashboard_add(ret, "etag", file->tag);
+    dashboard_add(ret, "cache-control", "no-cache");
+    dashboard_add(ret, "vary", "accept-encoding");
     if (known)
         return;
-    add(ret, "content-type", file->type);
-    add(ret, "content-security-policy", SECURITY);
-    add(ret, "x-content-type-options", "nosniff");
-    add(ret, "referrer-policy", "no-referrer");
+    dashboard_add(ret, "content-type", file->type);
+    dashboard_add(ret, "content-security-policy", SECURITY);
+    dashboard_add(ret, "x-content-type-options", "nosniff");
+    dashboard_add(ret, "referrer-policy", "no-referrer");
     if (packed)
-        add(ret, "content-encoding", "gzip");
+        dashboard_add(ret, "content-encoding", "gzip");
     ret->body = packed ? (struct weir__span){(const char *)file->packed, file->packed_len}
                        : (struct weir__span){(const char *)file->plain, file->plain_len};
 }
@@ -53,10 +53,10 @@ bool server_dashboard(const struct weir__http_request *request, struct server_re
         if (!weir__span_is(request->path, web_files[i].path))
             continue;
         if (request->method == WEIR__HTTP_GET || request->method == WEIR__HTTP_HEAD) {
-            serve(request, &web_files[i], ret);
+            dashboard_serve(request, &web_files[i], ret);
         } else {
             server_response_problem(ret, 405, "this path answers GET, HEAD");
-            add(ret, "allow", "GET, HEAD");
+            dashboard_add(ret, "allow", "GET, HEAD");
         }
         return true;
     }

@@ -10,7 +10,8 @@
 
 /* ---- writing ---- */
 
-static void put_line(struct weir__buffer *out, const char *name, const char *value, size_t len)
+static void http1_put_line(struct weir__buffer *out, const char *name, const char *value,
+                           size_t len)
 {
     weir__put_text(out, name);
     weir__put(out, ": ", 2);
@@ -18,7 +19,7 @@ static void put_line(struct weir__buffer *out, const char *name, const char *val
     weir__put(out, "\r\n", 2);
 }
 
-static void put_status(struct weir__buffer *out, int status)
+static void http1_put_status(struct weir__buffer *out, int status)
 {
     if (status == 200) {
         weir__put(out, "HTTP/1.1 200 OK\r\n", 17);
@@ -32,14 +33,15 @@ static void put_status(struct weir__buffer *out, int status)
 }
 
 /* The head, and the body where it is short. */
-static void put_response(struct server_thread *thread, struct weir__buffer *out,
-                         const struct server_response *response, bool close)
+static void http1_put_response(struct server_thread *thread, struct weir__buffer *out,
+                               const struct server_response *response, bool close)
 {
     bool bodiless = response->status == 204 || response->status == 304;
-    put_status(out, response->status);
+    http1_put_status(out, response->status);
     weir__put(out, server_date(thread), SERVER_DATE_LINE);
     for (size_t i = 0; i < response->field_count; i++)
-        put_line(out, response->fields[i].name, response->fields[i].value, response->fields[i].len);
+        http1_put_line(out, response->fields[i].name, response->fields[i].value,
+                       response->fields[i].len);
     if (!bodiless) {
         weir__put(out, "content-length: ", 16);
         weir__put_int(out, (int64_t)response->body.len);
@@ -55,11 +57,12 @@ static void put_response(struct server_thread *thread, struct weir__buffer *out,
 }
 
 /* `last`: none of what is decided comes behind it, so that a server that drains may close. */
-static void write_response(struct server_conn *conn, struct server_response *response, bool last)
+static void http1_write_response(struct server_conn *conn, struct server_response *response,
+                                 bool last)
 {
     bool close = response->close || (last && atomic_load(&conn->thread->server->draining));
     server_count_status(conn->thread->counters, response->status);
-    put_response(conn->thread, server_out(conn), response, close);
+    http1_put_response(conn->thread, server_out(conn), response, close);
     if (response->body.len > SERVER_RESPONSE_ROOM && !response->head)
         server_out_long(conn, response->body.data, response->body.len);
     free(response->owned);
@@ -69,7 +72,7 @@ static void write_response(struct server_conn *conn, struct server_response *res
 }
 
 /* A response that must wait for those before it. */
-static void say_response(struct server_conn *conn, struct server_response *response)
+static void http1_say_response(struct server_conn *conn, struct server_response *response)
 {
     size_t size = HEAD_MAX + response->body.len;
     char *bytes = malloc(size);
@@ -78,7 +81,7 @@ static void say_response(struct server_conn *conn, struct server_response *respo
         return;
     }
     struct weir__buffer out = weir__buffer_over(bytes, size);
-    put_response(conn->thread, &out, response, response->close);
+    http1_put_response(conn->thread, &out, response, response->close);
     if (response->body.len > SERVER_RESPONSE_ROOM && !response->head)
         weir__put(&out, response->body.data, response->body.len);
     server_count_status(conn->thread->counters, response->status);
@@ -88,15 +91,15 @@ static void say_response(struct server_conn *conn, struct server_response *respo
     response->owned = NULL;
 }
 
-static void respond(struct server_conn *conn, struct server_response *response)
+static void http1_respond(struct server_conn *conn, struct server_response *response)
 {
     if (server_batch_is_open(conn))
-        say_response(conn, response);
+        http1_say_response(conn, response);
     else
-        write_response(conn, response, true);
+        http1_write_response(conn, response, true);
 }
 
-static void write_said(struct server_conn *conn, const struct server_ask *ask)
+static void http1_write_said(struct server_conn *conn, const struct server_ask *ask)
 {
     if (ask->said->len < SERVER_OUT_RESERVE)
         weir__put(server_out(conn), ask->said->bytes, ask->said->len);
@@ -106,23 +109,23 @@ static void write_said(struct server_conn *conn, const struct server_ask *ask)
         server_conn_close(conn);
 }
 
-static void answer(struct server_conn *conn, struct server_batch *batch)
+static void http1_answer(struct server_conn *conn, struct server_batch *batch)
 {
     struct server_response *response = conn->thread->response;
     for (size_t i = batch->from; i < batch->to && !conn->closing; i++) {
         if (batch->asks[i].said) {
-            write_said(conn, &batch->asks[i]);
+            http1_write_said(conn, &batch->asks[i]);
             continue;
         }
         server_http_respond(conn, batch, i, response);
-        write_response(conn, response, i + 1 == batch->count);
+        http1_write_response(conn, response, i + 1 == batch->count);
     }
 }
 
 /* ---- reading ---- */
 
 /* Whether it became an ask; if not, it was answered. */
-static bool handle(struct server_conn *conn, struct weir__http_request *request)
+static bool http1_handle(struct server_conn *conn, struct weir__http_request *request)
 {
     struct server_response *response = conn->thread->response;
     enum server_routed routed = server_http_route(conn, request, 0, response);
@@ -138,21 +141,21 @@ static bool handle(struct server_conn *conn, struct weir__http_request *request)
     response->old = request->minor == 0;
     response->close =
         response->close || !request->keep_alive || conn->last_failure || conn->reserved_us;
-    respond(conn, response);
+    http1_respond(conn, response);
     return false;
 }
 
-static void refuse(struct server_conn *conn, int status, const char *why)
+static void http1_refuse(struct server_conn *conn, int status, const char *why)
 {
     struct server_response *response = conn->thread->response;
     enum server_fault fault = status == 400 ? SERVER_FAULT_MALFORMED : SERVER_FAULT_TOO_LARGE;
     server_count(&conn->thread->counters->faults[SERVER_HTTP][fault], 1);
     server_response_problem(response, status, "%s", why);
     response->close = true;
-    respond(conn, response);
+    http1_respond(conn, response);
 }
 
-static void begin(struct server_conn *conn)
+static void http1_begin(struct server_conn *conn)
 {
     const struct server_config *config = &conn->thread->server->config;
     struct weir__http1_limits limits = {(size_t)config->max_head / 2, (size_t)config->max_head,
@@ -161,7 +164,7 @@ static void begin(struct server_conn *conn)
     conn->state = conn; /* begun */
 }
 
-static void say_continue(struct server_conn *conn)
+static void http1_say_continue(struct server_conn *conn)
 {
     static const char line[] = "HTTP/1.1 100 Continue\r\n\r\n";
     if (server_batch_is_open(conn))
@@ -171,7 +174,8 @@ static void say_continue(struct server_conn *conn)
 }
 
 /* The head is there, its body is not: whether to wait for that. */
-static bool admit(struct server_conn *conn, const char *data, struct weir__http_request *request)
+static bool http1_admit(struct server_conn *conn, const char *data,
+                        struct weir__http_request *request)
 {
     struct server_response *response = conn->thread->response;
     size_t body;
@@ -184,12 +188,12 @@ static bool admit(struct server_conn *conn, const char *data, struct weir__http_
     if (admission == SERVER_ADMITTED_LITTLE)
         server_response_problem(response, 413, "the body is longer than %zu bytes", SERVER_LITTLE);
     response->close = true;
-    respond(conn, response);
+    http1_respond(conn, response);
     return false;
 }
 
 /* Whether nothing may follow the last ask before it is answered. */
-static bool last_is_final(const struct server_conn *conn)
+static bool http1_last_is_final(const struct server_conn *conn)
 {
     const struct server_batch *batch = conn->thread->open_batch;
     if (!server_batch_is_open(conn))
@@ -199,35 +203,35 @@ static bool last_is_final(const struct server_conn *conn)
     return last->hold || last->close || last->work || is_long;
 }
 
-static size_t feed(struct server_conn *conn, char *data, size_t len)
+static size_t http1_feed(struct server_conn *conn, char *data, size_t len)
 {
     struct weir__http_request *request = conn->thread->request;
     size_t at = 0;
     unsigned handled = 0;
     bool over = false;
     if (!conn->state)
-        begin(conn);
+        http1_begin(conn);
     while (at < len && !over && server_conn_goes_on(conn)) {
-        bool full = last_is_final(conn) || !server_batch_has_room(conn);
+        bool full = http1_last_is_final(conn) || !server_batch_has_room(conn);
         if (full && (!server_batch_finish(conn) || !server_conn_goes_on(conn)))
             break;
         enum weir__http1_status status =
             weir__http1_next(&conn->http1, data + at, len - at, request);
         if (status == WEIR__HTTP1_NEED_MORE) {
-            if (conn->http1.head_came && !admit(conn, data + at, request)) {
+            if (conn->http1.head_came && !http1_admit(conn, data + at, request)) {
                 at = len;
                 break;
             }
             if (conn->http1.expects_continue)
-                say_continue(conn);
+                http1_say_continue(conn);
             break;
         }
         if (status == WEIR__HTTP1_BROKEN) {
-            refuse(conn, conn->http1.status, conn->http1.why);
+            http1_refuse(conn, conn->http1.status, conn->http1.why);
             at = len;
             break;
         }
-        bool asked = handle(conn, request);
+        bool asked = http1_handle(conn, request);
         at += conn->http1.size;
         over = (!asked || ++handled % TURN_EVERY == 0) && at < len && server_turn_is_over(conn);
         server_count(&conn->thread->counters->requests[SERVER_HTTP], 1);
@@ -236,18 +240,18 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
     return at;
 }
 
-static void late(struct server_conn *conn)
+static void http1_late(struct server_conn *conn)
 {
     struct server_response *response = conn->thread->response;
     server_response_problem(response, 408, "the request did not come in time");
     response->close = true;
-    write_response(conn, response, true);
+    http1_write_response(conn, response, true);
 }
 
 const struct server_protocol_ops server_http1 = {
     .name = "http",
     .counted_as = SERVER_HTTP,
-    .feed = feed,
-    .answer = answer,
-    .late = late,
+    .feed = http1_feed,
+    .answer = http1_answer,
+    .late = http1_late,
 };

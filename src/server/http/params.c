@@ -16,13 +16,13 @@ void server_params_begin(const struct server_conn *conn, struct server_params *r
     ret->style = conn->thread->server->config.style;
 }
 
-static int shown(struct weir__span text)
+static int params_shown(struct weir__span text)
 {
     return (int)(text.len > 60 ? 60 : text.len);
 }
 
-static void read_whole(struct weir__span value, const char *what, int64_t least, int64_t most,
-                       int64_t *ret, struct weir__buffer *why)
+static void params_read_whole(struct weir__span value, const char *what, int64_t least,
+                              int64_t most, int64_t *ret, struct weir__buffer *why)
 {
     weir_error err;
     if (weir__read_whole(value, what, least, most, ret, &err))
@@ -30,7 +30,7 @@ static void read_whole(struct weir__span value, const char *what, int64_t least,
 }
 
 /* Seconds as JSON writes numbers. */
-static bool read_seconds(struct weir__span value, int64_t *ret)
+static bool params_read_seconds(struct weir__span value, int64_t *ret)
 {
     struct weir__json_node number;
     weir_error err;
@@ -44,12 +44,12 @@ static bool read_seconds(struct weir__span value, int64_t *ret)
 }
 
 /* Seconds as decimals, a duration with its unit, or any. */
-static void read_wait(struct weir__span value, int64_t *ret, struct weir__buffer *why)
+static void params_read_wait(struct weir__span value, int64_t *ret, struct weir__buffer *why)
 {
     const char *reason;
     if (weir__span_is_word(value, "any"))
         *ret = WEIR_WAIT_ANY;
-    else if (read_seconds(value, ret))
+    else if (params_read_seconds(value, ret))
         return;
     else if (value.len == 0 || value.len > 64 ||
              weir__wait_parse(value.data, value.len, ret, &reason) != value.len)
@@ -57,35 +57,35 @@ static void read_wait(struct weir__span value, int64_t *ret, struct weir__buffer
             why,
             "wait must be seconds up to 366 days (0.5), a duration (500ms) or any, not "
             "\"%.*s\"",
-            shown(value), value.data);
+            params_shown(value), value.data);
 }
 
-static void read_flag(struct weir__span value, const char *what, bool *ret,
-                      struct weir__buffer *why)
+static void params_read_flag(struct weir__span value, const char *what, bool *ret,
+                             struct weir__buffer *why)
 {
     if (weir__span_is(value, "1") || weir__span_is_word(value, "true") || value.len == 0)
         *ret = true;
     else if (weir__span_is(value, "0") || weir__span_is_word(value, "false"))
         *ret = false;
     else
-        weir__put_format(why, "%s must be true or false, not \"%.*s\"", what, shown(value),
+        weir__put_format(why, "%s must be true or false, not \"%.*s\"", what, params_shown(value),
                          value.data);
 }
 
-static void read_deny_status(struct weir__span value, int *ret, struct weir__buffer *why)
+static void params_read_deny_status(struct weir__span value, int *ret, struct weir__buffer *why)
 {
     int64_t status = 0;
-    read_whole(value, "deny_status", 400, 599, &status, why);
+    params_read_whole(value, "deny_status", 400, 599, &status, why);
     *ret = (int)status;
 }
 
-static void read_style(struct weir__span value, struct server_params *params,
-                       struct weir__buffer *why)
+static void params_read_style(struct weir__span value, struct server_params *params,
+                              struct weir__buffer *why)
 {
     params->styled = weir__field_style_read(value.data, value.len, &params->style);
     if (!params->styled)
         weir__put_format(why, "headers must be ietf, ietf-06, x-ratelimit or off, not \"%.*s\"",
-                         shown(value), value.data);
+                         params_shown(value), value.data);
 }
 
 /* Every parameter there is; each may be given once. */
@@ -106,7 +106,7 @@ enum param {
     PARAMS
 };
 
-static enum param param_of(struct weir__span name)
+static enum param params_which(struct weir__span name)
 {
     static const char *const names[PARAMS] = {
         [PARAM_KEY] = "key",
@@ -130,11 +130,11 @@ static enum param param_of(struct weir__span name)
 }
 
 /* Notes that it is given; twice is an error: two readers could go by different ones. */
-static bool param_once(struct server_params *params, enum param param, struct weir__span name,
-                       struct weir__buffer *why)
+static bool params_once(struct server_params *params, enum param param, struct weir__span name,
+                        struct weir__buffer *why)
 {
     if (params->given & 1u << param) {
-        weir__put_format(why, "\"%.*s\" is given twice", shown(name), name.data);
+        weir__put_format(why, "\"%.*s\" is given twice", params_shown(name), name.data);
         return false;
     }
     params->given |= 1u << param;
@@ -144,10 +144,10 @@ static bool param_once(struct server_params *params, enum param param, struct we
 bool server_params_set(struct server_params *params, struct weir__span name,
                        struct weir__span value, struct weir__buffer *why)
 {
-    enum param param = param_of(name);
+    enum param param = params_which(name);
     if (param == PARAMS)
         return false;
-    if (!param_once(params, param, name, why))
+    if (!params_once(params, param, name, why))
         return true;
     switch (param) {
     case PARAM_KEY:
@@ -168,32 +168,32 @@ bool server_params_set(struct server_params *params, struct weir__span name,
         params->has_key_from = true;
         break;
     case PARAM_COST:
-        read_whole(value, "cost", 0, WEIR_COST_MAX, &params->cost, why);
+        params_read_whole(value, "cost", 0, WEIR_COST_MAX, &params->cost, why);
         break;
     case PARAM_WAIT:
-        read_wait(value, &params->wait_us, why);
+        params_read_wait(value, &params->wait_us, why);
         break;
     case PARAM_DENY_STATUS:
-        read_deny_status(value, &params->deny_status, why);
+        params_read_deny_status(value, &params->deny_status, why);
         break;
     case PARAM_HEADERS:
-        read_style(value, params, why);
+        params_read_style(value, params, why);
         break;
     case PARAM_HOLD:
-        read_flag(value, "hold", &params->hold, why);
+        params_read_flag(value, "hold", &params->hold, why);
         break;
     case PARAM_DETAIL:
-        read_flag(value, "detail", &params->detail, why);
+        params_read_flag(value, "detail", &params->detail, why);
         break;
     case PARAM_RECEIPT:
         params->receipt = value;
         params->has_receipt = true;
         break;
     case PARAM_ACTUAL:
-        read_whole(value, "actual", 0, WEIR_COST_MAX, &params->actual, why);
+        params_read_whole(value, "actual", 0, WEIR_COST_MAX, &params->actual, why);
         break;
     case PARAM_LEASE:
-        read_whole(value, "lease", 1, (int64_t)WEIR__LEASE_MASK, &params->lease, why);
+        params_read_whole(value, "lease", 1, (int64_t)WEIR__LEASE_MASK, &params->lease, why);
         break;
     case PARAMS:
         break;
@@ -203,7 +203,7 @@ bool server_params_set(struct server_params *params, struct weir__span name,
 
 /* ---- queries ---- */
 
-static bool bad(struct server_conn *conn, struct server_response *ret, const char *why)
+static bool params_bad(struct server_conn *conn, struct server_response *ret, const char *why)
 {
     server_count(&conn->thread->counters->faults[SERVER_HTTP][SERVER_FAULT_INVALID], 1);
     server_response_problem(ret, 400, "%s", why);
@@ -211,14 +211,14 @@ static bool bad(struct server_conn *conn, struct server_response *ret, const cha
 }
 
 /* attr.NAME=value; what is wrong goes to why. */
-static void add_said(struct server_params *params, struct weir__span name, struct weir__span value,
-                     struct weir__buffer *why)
+static void params_add_said(struct server_params *params, struct weir__span name,
+                            struct weir__span value, struct weir__buffer *why)
 {
     weir__attribute_fold((char *)name.data, name.len);
     for (size_t i = 0; i < params->said_count; i++) {
         if (params->said[i].name.len == name.len &&
             !memcmp(params->said[i].name.data, name.data, name.len)) {
-            weir__put_format(why, "\"attr.%.*s\" is given twice", shown(name), name.data);
+            weir__put_format(why, "\"attr.%.*s\" is given twice", params_shown(name), name.data);
             return;
         }
     }
@@ -241,26 +241,26 @@ bool server_params_query(struct server_conn *conn, const struct weir__http_reque
         return true;
     char *room = server_batch_room(conn, request->query.len);
     if (!room)
-        return bad(conn, ret, "the query is too long");
+        return params_bad(conn, ret, "the query is too long");
     while (weir__query_next(&query, room, &name, &value)) {
         room += name.len + value.len;
         if (name.len > 5 && !memcmp(name.data, "attr.", 5))
-            add_said(params, (struct weir__span){name.data + 5, name.len - 5}, value, &why);
+            params_add_said(params, (struct weir__span){name.data + 5, name.len - 5}, value, &why);
         else if (!server_params_set(params, name, value, &why))
             weir__put_format(
                 &why,
                 "unknown parameter \"%.*s\"; there are key, key_from, limit, policy, cost, "
                 "wait, hold, detail, headers, deny_status and attr.NAME",
-                shown(name), name.data);
+                params_shown(name), name.data);
         if (why.len > 0)
-            return bad(conn, ret, text);
+            return params_bad(conn, ret, text);
     }
-    return !query.bad || bad(conn, ret, "the query has a broken % escape");
+    return !query.bad || params_bad(conn, ret, "the query has a broken % escape");
 }
 
 /* ---- JSON ---- */
 
-static bool set_key_base64(struct weir__span value, struct server_params *params)
+static bool params_set_key_base64(struct weir__span value, struct server_params *params)
 {
     int64_t len =
         weir__base64_decode((char *)value.data, value.len); /* the body is ours to change */
@@ -271,8 +271,8 @@ static bool set_key_base64(struct weir__span value, struct server_params *params
 }
 
 /* Whether another of an object's names is that of node i. */
-static bool is_twice(const struct weir__json_node *nodes, const struct weir__json_node *object,
-                     uint32_t i)
+static bool params_is_twice(const struct weir__json_node *nodes,
+                            const struct weir__json_node *object, uint32_t i)
 {
     for (uint32_t j = (uint32_t)(object - nodes) + 1; j < object->next; j = nodes[j + 1].next) {
         if (j != i && nodes[j].len == nodes[i].len &&
@@ -283,8 +283,8 @@ static bool is_twice(const struct weir__json_node *nodes, const struct weir__jso
 }
 
 /* Attributes are single values, with names in one spelling: the body is ours to change. */
-static void set_attributes(struct server_params *params, const struct weir__json_node *object,
-                           struct weir__buffer *why)
+static void params_set_attributes(struct server_params *params,
+                                  const struct weir__json_node *object, struct weir__buffer *why)
 {
     const struct weir__json_node *nodes = params->nodes;
     uint32_t first = (uint32_t)(object - nodes) + 1;
@@ -297,36 +297,36 @@ static void set_attributes(struct server_params *params, const struct weir__json
             weir__put_format(why,
                              "attribute \"%.*s\" cannot be %s: an attribute is a text, a number, "
                              "true, false or null",
-                             shown(name), name.data,
+                             params_shown(name), name.data,
                              type == WEIR__JSON_OBJECT ? "an object" : "an array");
     }
     /* Names that JSON told apart may be the same now. Only fields' and a server's own are folded. */
     for (uint32_t i = first; i < object->next && why->len == 0; i = nodes[i + 1].next) {
         bool folds = nodes[i].len > 7 ? !memcmp(nodes[i].text, "header.", 7) : nodes[i].len <= 6;
-        if (folds && is_twice(nodes, object, i))
+        if (folds && params_is_twice(nodes, object, i))
             weir__put_format(why, "attribute \"%.*s\" is given twice, in another spelling",
                              (int)weir__min((int64_t)nodes[i].len, 60), nodes[i].text);
     }
 }
 
-static void set_member(struct server_params *params, struct weir__span name,
-                       const struct weir__json_node *node, struct weir__buffer *why)
+static void params_set_member(struct server_params *params, struct weir__span name,
+                              const struct weir__json_node *node, struct weir__buffer *why)
 {
     struct weir__span value = {node->text, node->len};
     bool object = node->type == WEIR__JSON_OBJECT, array = node->type == WEIR__JSON_ARRAY;
     if (weir__span_is(name, "attributes") && object) {
-        set_attributes(params, node, why);
+        params_set_attributes(params, node, why);
     } else if (weir__span_is(name, "requests") && array) {
         params->requests = node;
     } else if (object || array || node->type == WEIR__JSON_NULL) {
-        weir__put_format(why, "\"%.*s\" cannot be %s", shown(name), name.data,
+        weir__put_format(why, "\"%.*s\" cannot be %s", params_shown(name), name.data,
                          object  ? "an object"
                          : array ? "an array"
                                  : "null");
     } else if (weir__span_is(name, "key_base64")) {
-        if (!param_once(params, PARAM_KEY, weir__span_of("key"), why))
+        if (!params_once(params, PARAM_KEY, weir__span_of("key"), why))
             return;
-        if (node->type != WEIR__JSON_STRING || !set_key_base64(value, params))
+        if (node->type != WEIR__JSON_STRING || !params_set_key_base64(value, params))
             weir__put_text(why, "key_base64 is not base64");
     } else {
         if (node->type == WEIR__JSON_BOOL)
@@ -343,9 +343,9 @@ static void set_member(struct server_params *params, struct weir__span name,
                           weir__span_is(name, "policy") || weir__span_is(name, "key_from") ||
                           weir__span_is(name, "receipt");
         if (wants_text && node->type != WEIR__JSON_STRING)
-            weir__put_format(why, "\"%.*s\" must be a string", shown(name), name.data);
+            weir__put_format(why, "\"%.*s\" must be a string", params_shown(name), name.data);
         else if (!server_params_set(params, name, value, why))
-            weir__put_format(why, "unknown member \"%.*s\"", shown(name), name.data);
+            weir__put_format(why, "unknown member \"%.*s\"", params_shown(name), name.data);
     }
 }
 
@@ -360,16 +360,16 @@ bool server_params_json(struct server_conn *conn, struct weir__http_request *req
                                 SERVER_JSON_NODES, &err);
     if (count < 0) {
         weir__put_format(&why, "the body is not JSON: %.500s", err.message);
-        return bad(conn, ret, text);
+        return params_bad(conn, ret, text);
     }
     if (nodes[0].type != WEIR__JSON_OBJECT)
-        return bad(conn, ret, "the body must be a JSON object, like {\"key\":\"user:42\"}");
+        return params_bad(conn, ret, "the body must be a JSON object, like {\"key\":\"user:42\"}");
     params->nodes = nodes;
     for (uint32_t i = 1; i < nodes[0].next;) {
         struct weir__span name = {nodes[i].text, nodes[i].len};
-        set_member(params, name, &nodes[i + 1], &why);
+        params_set_member(params, name, &nodes[i + 1], &why);
         if (why.len > 0)
-            return bad(conn, ret, text);
+            return params_bad(conn, ret, text);
         i = nodes[i + 1].next;
     }
     return true;

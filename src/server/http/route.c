@@ -14,7 +14,7 @@ struct route {
 };
 
 /* "/v1/" and the word of a verb, or "/v1/explain", a peek that says more. False: another path. */
-static bool find_route(struct weir__span path, struct route *ret)
+static bool route_find_route(struct weir__span path, struct route *ret)
 {
     static const char prefix[] = "/v1/";
     const size_t skip = sizeof prefix - 1;
@@ -29,13 +29,14 @@ static bool find_route(struct weir__span path, struct route *ret)
     return weir__span_is(path, "/v1/explain");
 }
 
-static void count_fault(struct server_conn *conn, enum server_fault fault)
+static void route_count_fault(struct server_conn *conn, enum server_fault fault)
 {
     server_count(&conn->thread->counters->faults[conn->protocol->counted_as][fault], 1);
 }
 
 /* The one Authorization; two could be understood differently elsewhere, so they open nothing. */
-static bool find_authorization(const struct weir__http_request *request, struct weir__span *ret)
+static bool route_find_authorization(const struct weir__http_request *request,
+                                     struct weir__span *ret)
 {
     size_t found = 0;
     for (size_t i = 0; i < request->field_count; i++) {
@@ -52,7 +53,7 @@ enum server_access server_http_access(struct server_conn *conn,
                                       const struct weir__http_request *request)
 {
     struct weir__span value, token = {"", 0};
-    if (find_authorization(request, &value) && value.len > 7 &&
+    if (route_find_authorization(request, &value) && value.len > 7 &&
         !strncasecmp(value.data, "bearer ", 7))
         token = (struct weir__span){value.data + 7, value.len - 7};
     return server_conn_access(conn, token);
@@ -66,19 +67,19 @@ bool server_http_is_json(const struct weir__http_request *request)
            (type.len == 16 || type.data[16] == ';' || type.data[16] == ' ');
 }
 
-static enum server_routed method_not_allowed(struct server_conn *conn, const char *allowed,
-                                             struct server_response *ret)
+static enum server_routed route_method_not_allowed(struct server_conn *conn, const char *allowed,
+                                                   struct server_response *ret)
 {
-    count_fault(conn, SERVER_FAULT_UNKNOWN);
+    route_count_fault(conn, SERVER_FAULT_UNKNOWN);
     server_response_problem(ret, 405, "this path answers %s", allowed);
     server_response_field(ret, "allow", allowed, strlen(allowed));
     return SERVER_RESPONDED;
 }
 
-static enum server_routed unauthorized(struct server_conn *conn, enum server_access access,
-                                       struct server_response *ret)
+static enum server_routed route_unauthorized(struct server_conn *conn, enum server_access access,
+                                             struct server_response *ret)
 {
-    count_fault(conn, SERVER_FAULT_UNAUTHORIZED);
+    route_count_fault(conn, SERVER_FAULT_UNAUTHORIZED);
     if (access == SERVER_DATA) {
         server_response_problem(ret, 403, "this needs the admin token");
         return SERVER_RESPONDED;
@@ -89,12 +90,12 @@ static enum server_routed unauthorized(struct server_conn *conn, enum server_acc
 }
 
 /* Pages of other sites: by name (rebinding) or by their origin. */
-static bool is_foreign(struct server_conn *conn, const struct weir__http_request *request,
-                       struct server_response *ret)
+static bool route_is_foreign(struct server_conn *conn, const struct weir__http_request *request,
+                             struct server_response *ret)
 {
     struct weir__span origin;
     if (!server_host_allowed(conn->thread->server, request->host)) {
-        count_fault(conn, SERVER_FAULT_INVALID);
+        route_count_fault(conn, SERVER_FAULT_INVALID);
         server_response_problem(
             ret, 421,
             "this server does not answer for host \"%.*s\"; start it with --host "
@@ -105,7 +106,7 @@ static bool is_foreign(struct server_conn *conn, const struct weir__http_request
     }
     if (weir__http_field(request, "origin", &origin) &&
         !server_origin_allowed(conn->thread->server, origin, request->host)) {
-        count_fault(conn, SERVER_FAULT_INVALID);
+        route_count_fault(conn, SERVER_FAULT_INVALID);
         server_response_problem(ret, 403, "requests from pages of %.*s are refused",
                                 (int)(origin.len > 80 ? 80 : origin.len), origin.data);
         return true;
@@ -113,9 +114,9 @@ static bool is_foreign(struct server_conn *conn, const struct weir__http_request
     return false;
 }
 
-static enum server_routed ask(struct server_conn *conn, const struct route *route,
-                              struct weir__http_request *request, int32_t stream,
-                              struct server_response *ret)
+static enum server_routed route_decode(struct server_conn *conn, const struct route *route,
+                                       struct weir__http_request *request, int32_t stream,
+                                       struct server_response *ret)
 {
     struct server_params params;
     bool get = request->method == WEIR__HTTP_GET || request->method == WEIR__HTTP_HEAD;
@@ -135,22 +136,22 @@ static enum server_routed route_ask(struct server_conn *conn, const struct route
 {
     bool get = request->method == WEIR__HTTP_GET || request->method == WEIR__HTTP_HEAD;
     if (get ? !route->get : request->method != WEIR__HTTP_POST)
-        return method_not_allowed(conn, route->get ? "GET, HEAD, POST" : "POST", ret);
+        return route_method_not_allowed(conn, route->get ? "GET, HEAD, POST" : "POST", ret);
     enum server_access access = server_http_access(conn, request);
     if (access == SERVER_NOBODY)
-        return unauthorized(conn, access, ret);
+        return route_unauthorized(conn, access, ret);
     if (!get && !server_http_is_json(request)) {
-        count_fault(conn, SERVER_FAULT_INVALID);
+        route_count_fault(conn, SERVER_FAULT_INVALID);
         server_response_problem(ret, 415, "POST takes Content-Type: application/json");
         return SERVER_RESPONDED;
     }
-    if (!get && is_foreign(conn, request, ret))
+    if (!get && route_is_foreign(conn, request, ret))
         return SERVER_RESPONDED;
-    return ask(conn, route, request, stream, ret);
+    return route_decode(conn, route, request, stream, ret);
 }
 
 /* Probes come by whatever address they know, and these tell nothing. */
-static bool is_health(struct weir__span path)
+static bool route_is_health(struct weir__span path)
 {
     return weir__span_is(path, "/healthz") || weir__span_is(path, "/readyz") ||
            weir__span_is(path, "/healthcheck");
@@ -163,12 +164,12 @@ enum server_admission server_http_admit(struct server_conn *conn,
     static const struct weir__span no_token = {"", 0};
     if (server_access_of(conn->thread->server, no_token) != SERVER_NOBODY)
         return SERVER_ADMITTED; /* everybody may ask */
-    if (is_health(request->path) || weir__span_is(request->path, WEIR__HEALTH_METHOD) ||
+    if (route_is_health(request->path) || weir__span_is(request->path, WEIR__HEALTH_METHOD) ||
         weir__span_is(request->path, WEIR__HEALTH_WATCH))
         return SERVER_ADMITTED_LITTLE;
     if (server_http_access(conn, request) != SERVER_NOBODY)
         return SERVER_ADMITTED;
-    unauthorized(conn, SERVER_NOBODY, ret);
+    route_unauthorized(conn, SERVER_NOBODY, ret);
     return SERVER_NOT_ADMITTED;
 }
 
@@ -176,20 +177,20 @@ enum server_routed server_http_route(struct server_conn *conn, struct weir__http
                                      int32_t stream, struct server_response *ret)
 {
     struct route route;
-    if (conn->reserved_us && !is_health(request->path) &&
+    if (conn->reserved_us && !route_is_health(request->path) &&
         !weir__span_is(request->path, "/metrics")) {
         server_response_problem(ret, 503, "%s", SERVER_FULL_TEXT);
         return SERVER_RESPONDED;
     }
-    if (WEIR__LIKELY(find_route(request->path, &route)))
+    if (WEIR__LIKELY(route_find_route(request->path, &route)))
         return route_ask(conn, &route, request, stream, ret);
     enum server_access access = server_http_access(conn, request);
-    if (!is_health(request->path) && is_foreign(conn, request, ret))
+    if (!route_is_health(request->path) && route_is_foreign(conn, request, ret))
         return SERVER_RESPONDED;
     enum server_routed routed;
     if (server_http_admin(conn, request, access, stream, ret, &routed))
         return routed;
-    count_fault(conn, SERVER_FAULT_UNKNOWN);
+    route_count_fault(conn, SERVER_FAULT_UNKNOWN);
     server_response_problem(ret, 404, "there is nothing at %.*s",
                             (int)(request->path.len > 100 ? 100 : request->path.len),
                             request->path.data);

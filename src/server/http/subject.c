@@ -14,7 +14,7 @@
 /* ---- whom to believe ---- */
 
 /* Whether a field is one of those that proxies tell of their clients by. */
-static bool is_forwarded(struct weir__span name)
+static bool subject_is_forwarded(struct weir__span name)
 {
     static const char *const names[] = {
         "x-forwarded-for",    "x-real-ip",         "x-forwarded-uri",  "x-original-uri",
@@ -30,11 +30,11 @@ static bool is_forwarded(struct weir__span name)
 }
 
 /* An operator who forgot trusted_proxies has every client share the proxy's limits, and should be told. */
-static void tell_ignored(const struct server_subject *subject)
+static void subject_tell_ignored(const struct server_subject *subject)
 {
     const struct weir__http_request *request = subject->request;
     size_t i = 0;
-    while (i < request->field_count && !is_forwarded(request->fields[i].name))
+    while (i < request->field_count && !subject_is_forwarded(request->fields[i].name))
         i++;
     if (i == request->field_count)
         return;
@@ -56,20 +56,20 @@ void server_subject_begin(struct server_subject *subject, const struct server_co
     subject->trusted =
         weir__policies_trusts(conn->thread->rules->policies, conn->peer_text, conn->peer_text_len);
     if (!subject->trusted && !params->nodes)
-        tell_ignored(subject);
+        subject_tell_ignored(subject);
 }
 
 /* ---- fields ---- */
 
-static enum weir__found refuse(const char *why, struct weir__span *ret)
+static enum weir__found subject_refuse(const char *why, struct weir__span *ret)
 {
     *ret = weir__span_of(why);
     return WEIR__UNUSABLE;
 }
 
 /* A field by its name. Of several, servers behind take the first, the last, or all of them as a list. */
-static enum weir__found find_field(const struct server_subject *subject, const char *name,
-                                   struct weir__span *ret)
+static enum weir__found subject_find_field(const struct server_subject *subject, const char *name,
+                                           struct weir__span *ret)
 {
     const struct weir__http_request *request = subject->request;
     bool found = false;
@@ -77,7 +77,7 @@ static enum weir__found find_field(const struct server_subject *subject, const c
         if (!weir__span_is_word(request->fields[i].name, name))
             continue;
         if (found)
-            return refuse("was sent twice", ret);
+            return subject_refuse("was sent twice", ret);
         *ret = request->fields[i].value;
         found = true;
     }
@@ -85,18 +85,18 @@ static enum weir__found find_field(const struct server_subject *subject, const c
 }
 
 /* What a trusted proxy says by one of several names. Where it says it by two, one may be its client's. */
-static enum weir__found find_told(const struct server_subject *subject, const char *const *names,
-                                  struct weir__span *ret)
+static enum weir__found subject_find_told(const struct server_subject *subject,
+                                          const char *const *names, struct weir__span *ret)
 {
     enum weir__found found = WEIR__ABSENT;
     for (size_t i = 0; subject->trusted && names[i]; i++) {
         struct weir__span value = {"", 0};
-        enum weir__found it = find_field(subject, names[i], &value);
+        enum weir__found it = subject_find_field(subject, names[i], &value);
         if (it == WEIR__ABSENT)
             continue;
         if (it == WEIR__FOUND && found == WEIR__FOUND &&
             (value.len != ret->len || memcmp(value.data, ret->data, value.len)))
-            return refuse("was sent by two fields that differ", ret);
+            return subject_refuse("was sent by two fields that differ", ret);
         *ret = value;
         found = it;
         if (found == WEIR__UNUSABLE)
@@ -107,7 +107,7 @@ static enum weir__found find_told(const struct server_subject *subject, const ch
 
 /* ---- attributes ---- */
 
-static struct weir__span trim(struct weir__span text)
+static struct weir__span subject_trim(struct weir__span text)
 {
     while (text.len > 0 && (text.data[0] == ' ' || text.data[0] == '\t'))
         text.data++, text.len--;
@@ -119,7 +119,7 @@ static struct weir__span trim(struct weir__span text)
 /* The last hop that is not one of the trusted proxies: who they say they serve. Several fields are one
  * list: proxies that add a line of their own add it behind the client's. Empty elements are none, as in every
  * list of HTTP. False: there is no such field. An empty hop: it names nobody. */
-static bool last_untrusted(const struct server_subject *subject, struct weir__span *ret)
+static bool subject_last_untrusted(const struct server_subject *subject, struct weir__span *ret)
 {
     const struct weir__policies *policies = subject->conn->thread->rules->policies;
     const struct weir__http_request *request = subject->request;
@@ -134,7 +134,8 @@ static bool last_untrusted(const struct server_subject *subject, struct weir__sp
             size_t start = list.len;
             while (start > 0 && list.data[start - 1] != ',')
                 start--;
-            struct weir__span hop = trim((struct weir__span){list.data + start, list.len - start});
+            struct weir__span hop =
+                subject_trim((struct weir__span){list.data + start, list.len - start});
             list.len = start > 0 ? start - 1 : 0;
             if (hop.len == 0)
                 continue;
@@ -146,64 +147,69 @@ static bool last_untrusted(const struct server_subject *subject, struct weir__sp
     return there;
 }
 
-static enum weir__found find_ip(const struct server_subject *subject, struct weir__span *ret)
+static enum weir__found subject_find_ip(const struct server_subject *subject,
+                                        struct weir__span *ret)
 {
     if (subject->trusted) {
-        bool listed = last_untrusted(subject, ret);
+        bool listed = subject_last_untrusted(subject, ret);
         if (ret->len > 0)
             return WEIR__FOUND;
-        enum weir__found found = find_field(subject, "x-real-ip", ret);
+        enum weir__found found = subject_find_field(subject, "x-real-ip", ret);
         if (found != WEIR__ABSENT)
             return found;
         if (listed)
-            return refuse("is told by an X-Forwarded-For without an address", ret);
+            return subject_refuse("is told by an X-Forwarded-For without an address", ret);
     }
     *ret = (struct weir__span){subject->conn->peer_text, subject->conn->peer_text_len};
     return WEIR__FOUND;
 }
 
-static enum weir__found find_path(const struct server_subject *subject, struct weir__span *ret)
+static enum weir__found subject_find_path(const struct server_subject *subject,
+                                          struct weir__span *ret)
 {
     static const char *const names[] = {"x-forwarded-uri", "x-original-uri", NULL};
-    enum weir__found found = find_told(subject, names, ret);
+    enum weir__found found = subject_find_told(subject, names, ret);
     if (found != WEIR__ABSENT)
         return found;
     *ret = subject->request->path;
     return WEIR__FOUND;
 }
 
-static enum weir__found find_method(const struct server_subject *subject, struct weir__span *ret)
+static enum weir__found subject_find_method(const struct server_subject *subject,
+                                            struct weir__span *ret)
 {
     static const char *const names[] = {"x-forwarded-method", "x-original-method", NULL};
-    enum weir__found found = find_told(subject, names, ret);
+    enum weir__found found = subject_find_told(subject, names, ret);
     if (found != WEIR__ABSENT)
         return found;
     *ret = subject->request->method_text;
     return WEIR__FOUND;
 }
 
-static enum weir__found find_host(const struct server_subject *subject, struct weir__span *ret)
+static enum weir__found subject_find_host(const struct server_subject *subject,
+                                          struct weir__span *ret)
 {
     static const char *const names[] = {"x-forwarded-host", "x-original-host", NULL};
-    enum weir__found found = find_told(subject, names, ret);
+    enum weir__found found = subject_find_told(subject, names, ret);
     if (found == WEIR__FOUND && memchr(ret->data, ',', ret->len))
-        return refuse("is a list of hosts", ret);
+        return subject_refuse("is a list of hosts", ret);
     if (found != WEIR__ABSENT)
         return found;
     *ret = subject->request->host;
     return ret->len > 0 ? WEIR__FOUND : WEIR__ABSENT;
 }
 
-static enum weir__found find_user(const struct server_subject *subject, struct weir__span *ret)
+static enum weir__found subject_find_user(const struct server_subject *subject,
+                                          struct weir__span *ret)
 {
     static const char *const names[] = {"x-forwarded-user", "remote-user", "x-remote-user", NULL};
-    enum weir__found found = find_told(subject, names, ret);
+    enum weir__found found = subject_find_told(subject, names, ret);
     return found == WEIR__FOUND && ret->len == 0 ? WEIR__ABSENT : found;
 }
 
 /* attr.NAME=value of the query. */
-static enum weir__found find_said(const struct server_params *params, struct weir__span wanted,
-                                  struct weir__span *ret)
+static enum weir__found subject_find_said(const struct server_params *params,
+                                          struct weir__span wanted, struct weir__span *ret)
 {
     for (size_t i = 0; i < params->said_count; i++) {
         if (params->said[i].name.len == wanted.len &&
@@ -216,8 +222,8 @@ static enum weir__found find_said(const struct server_params *params, struct wei
 }
 
 /* null is missing; what is no single value was refused before. */
-static enum weir__found find_in_json(const struct server_params *params, struct weir__span wanted,
-                                     struct weir__span *ret)
+static enum weir__found subject_find_in_json(const struct server_params *params,
+                                             struct weir__span wanted, struct weir__span *ret)
 {
     const struct weir__json_node *nodes = params->nodes;
     uint32_t at = (uint32_t)(params->attributes - nodes), end = params->attributes->next;
@@ -234,15 +240,15 @@ static enum weir__found find_in_json(const struct server_params *params, struct 
     return WEIR__ABSENT;
 }
 
-static enum weir__found find_header(const struct server_subject *subject, struct weir__span name,
-                                    struct weir__span *ret)
+static enum weir__found subject_find_header(const struct server_subject *subject,
+                                            struct weir__span name, struct weir__span *ret)
 {
     char text[128];
     if (name.len >= sizeof text)
         return WEIR__ABSENT;
     memcpy(text, name.data, name.len);
     text[name.len] = 0;
-    return find_field(subject, text, ret);
+    return subject_find_field(subject, text, ret);
 }
 
 enum weir__found server_subject_find(const void *context, const char *name, size_t len,
@@ -251,22 +257,22 @@ enum weir__found server_subject_find(const void *context, const char *name, size
     const struct server_subject *subject = context;
     struct weir__span wanted = {name, len};
     if (subject->params->attributes)
-        return find_in_json(subject->params, wanted, ret);
+        return subject_find_in_json(subject->params, wanted, ret);
     if (subject->params->nodes) /* JSON without attributes says nothing of itself */
         return WEIR__ABSENT;
-    if (find_said(subject->params, wanted, ret) == WEIR__FOUND)
+    if (subject_find_said(subject->params, wanted, ret) == WEIR__FOUND)
         return WEIR__FOUND;
     if (weir__span_is(wanted, "ip"))
-        return find_ip(subject, ret);
+        return subject_find_ip(subject, ret);
     if (weir__span_is(wanted, "path"))
-        return find_path(subject, ret);
+        return subject_find_path(subject, ret);
     if (weir__span_is(wanted, "method"))
-        return find_method(subject, ret);
+        return subject_find_method(subject, ret);
     if (weir__span_is(wanted, "host"))
-        return find_host(subject, ret);
+        return subject_find_host(subject, ret);
     if (weir__span_is(wanted, "user"))
-        return find_user(subject, ret);
+        return subject_find_user(subject, ret);
     if (len > 7 && !memcmp(name, "header.", 7))
-        return find_header(subject, (struct weir__span){name + 7, len - 7}, ret);
+        return subject_find_header(subject, (struct weir__span){name + 7, len - 7}, ret);
     return WEIR__ABSENT;
 }
