@@ -1,5 +1,5 @@
 /*
- * Who may what: tokens, and which hosts a request may have been meant for.
+ * Who is let in: tokens, which hosts a request may have been meant for, wrong tokens, connections of one client.
  *
  * A page that a browser opens can send requests to a server on the same machine, and by DNS rebinding even
  * read the answers, under a name of the attacker's. So Host must name us, and so must Origin, if there is
@@ -7,7 +7,15 @@
  */
 #include "server/listen.h"
 
+#include "base/hash.h"
+#include "base/random.h"
+#include "server/conn.h"
+#include "server/server.h"
+
 #include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- tokens ---- */
@@ -164,4 +172,284 @@ bool server_origin_allowed(const struct server *server, struct weir__span origin
     if (from.len == host.len && !strncasecmp(from.data, host.data, host.len))
         return true;
     return auth_is_ours(server, auth_name_of(from));
+}
+
+/* ---- wrong tokens ---- */
+
+/*
+ * * Wrong tokens: who guesses is slowed down and, on one connection, stopped.
+ *
+ * Each address has a small allowance that comes back with time (IPv6: each /64). Beyond it the answer is held
+ * back, longer the more it guesses, and the connection is not read meanwhile. That costs the loop nothing:
+ * the sweep lets the answer go. The right token is always let in at once, whoever else guesses from the
+ * same address: only failures wait.
+ *
+ * A table of fixed size; where it is full, whoever waits least is forgotten.
+ */
+
+#define SETS 256
+#define WAYS 4
+#define EVERY_US INT64_C(1000000)     /* one more failure is forgiven */
+#define FREE_US (20 * EVERY_US)       /* so many are answered at once */
+#define DELAY_MAX_US INT64_C(3000000) /* no answer waits longer */
+#define AT_ONCE_MAX 16                /* failures in a row on one connection: it is closed */
+#define SAY_EVERY_US INT64_C(10000000)
+
+struct failing {
+    unsigned char address[8]; /* as server_client_address has it */
+    bool v4;
+    int64_t paid_us; /* its failures are forgiven by then; 0: a free place */
+};
+
+struct server_failures {
+    pthread_mutex_t lock;
+    uint64_t secret[2];
+    int64_t said_us;
+    uint64_t unsaid;
+    struct failing places[SETS][WAYS];
+};
+
+int server_failures_create(struct server_failures **ret)
+{
+    struct server_failures *failures = calloc(1, sizeof *failures);
+    if (!failures)
+        return WEIR_ENOMEM;
+    if (weir__random_bytes(failures->secret, sizeof failures->secret)) {
+        free(failures);
+        return WEIR_ESYSTEM;
+    }
+    pthread_mutex_init(&failures->lock, NULL);
+    failures->said_us = -SAY_EVERY_US;
+    *ret = failures;
+    return 0;
+}
+
+void server_failures_destroy(struct server_failures *failures)
+{
+    if (!failures)
+        return;
+    pthread_mutex_destroy(&failures->lock);
+    free(failures);
+}
+
+/* Its place, or the one that is forgotten for it. */
+static struct failing *failures_place(struct server_failures *failures, const struct failing *who)
+{
+    uint64_t hash[2];
+    unsigned char bytes[9];
+    memcpy(bytes, who->address, 8);
+    bytes[8] = who->v4;
+    weir__hash(failures->secret, bytes, sizeof bytes, hash);
+    struct failing *set = failures->places[hash[0] % SETS], *least = set;
+    for (size_t i = 0; i < WAYS; i++) {
+        if (set[i].paid_us && set[i].v4 == who->v4 && !memcmp(set[i].address, who->address, 8))
+            return &set[i];
+        if (set[i].paid_us < least->paid_us)
+            least = &set[i];
+    }
+    *least = *who;
+    return least;
+}
+
+/* Counts a failure of an address; how long its answer waits. */
+static int64_t failures_delay(struct server_failures *failures, const struct server_conn *conn,
+                              int64_t now_us, uint64_t *ret_say)
+{
+    struct failing who = {.paid_us = 0};
+    server_client_address((const struct sockaddr *)&conn->peer, who.address, &who.v4);
+    pthread_mutex_lock(&failures->lock);
+    struct failing *place = failures_place(failures, &who);
+    place->paid_us = weir__max(place->paid_us, now_us) + EVERY_US;
+    int64_t delay = place->paid_us - now_us - FREE_US;
+    failures->unsaid++;
+    *ret_say = 0;
+    if (now_us - failures->said_us >= SAY_EVERY_US) {
+        *ret_say = failures->unsaid;
+        failures->unsaid = 0;
+        failures->said_us = now_us;
+    }
+    pthread_mutex_unlock(&failures->lock);
+    return delay <= 0 ? 0 : weir__min(DELAY_MAX_US, weir__max(EVERY_US, delay));
+}
+
+static void failures_note(struct server_conn *conn)
+{
+    struct server *server = conn->thread->server;
+    int64_t now_us = weir__mono_us();
+    uint64_t said;
+    int64_t delay = failures_delay(server->failures, conn, now_us, &said);
+    if (said > 0)
+        server_report("%llu wrong token%s, the last one from %s", (unsigned long long)said,
+                      said == 1 ? "" : "s", conn->peer_text);
+    if (++conn->failures >= AT_ONCE_MAX)
+        conn->last_failure = true;
+    if (conn->last_failure && conn->protocol != &server_http1) /* that closes behind its answer */
+        server_conn_close(conn);
+    if (delay > 0)
+        server_conn_quiet(conn, now_us + delay);
+}
+
+enum server_access server_conn_access(struct server_conn *conn, struct weir__span token)
+{
+    const struct server *server = conn->thread->server;
+    enum server_access access = server_access_of(server, token);
+    bool asked_for = server->config.token[0] || server->config.admin_token[0];
+    if (WEIR__LIKELY(token.len == 0 || !asked_for))
+        return access;
+    conn->known = server_token_is_known(server, token);
+    if (WEIR__UNLIKELY(!conn->known))
+        failures_note(conn);
+    else
+        conn->failures = 0;
+    return access;
+}
+
+/* ---- connections of a client ---- */
+
+/*
+ * * How many connections each client has: by IPv4 address, or by the first 64 bits of an IPv6 one, which is
+ * what a single host is given. A table of fixed size under a lock that is taken when connections come and
+ * go; a client is in it while it has any, and places come from a keyed hash, since clients choose their
+ * addresses. Unix sockets are not counted.
+ */
+
+struct client {
+    unsigned char address[8]; /* IPv4: four bytes, then zeros */
+    bool v4;
+    uint32_t count; /* 0: a free place */
+};
+
+struct server_clients {
+    pthread_mutex_t lock;
+    int64_t most_each;
+    uint64_t secret[2];
+    size_t mask, used;
+    struct client places[];
+};
+
+int server_clients_create(int64_t most_each, int64_t most, struct server_clients **ret)
+{
+    size_t size = 16;
+    while (most_each > 0 && size < (size_t)most * 2 && size < (size_t)1 << 24)
+        size *= 2;
+    struct server_clients *clients = calloc(1, sizeof *clients + size * sizeof clients->places[0]);
+    if (!clients)
+        return WEIR_ENOMEM;
+    if (weir__random_bytes(clients->secret, sizeof clients->secret)) {
+        free(clients);
+        return WEIR_ESYSTEM;
+    }
+    pthread_mutex_init(&clients->lock, NULL);
+    clients->most_each = most_each;
+    clients->mask = size - 1;
+    *ret = clients;
+    return 0;
+}
+
+void server_clients_destroy(struct server_clients *clients)
+{
+    if (!clients)
+        return;
+    pthread_mutex_destroy(&clients->lock);
+    free(clients);
+}
+
+bool server_client_address(const struct sockaddr *address, unsigned char ret[8], bool *ret_v4)
+{
+    memset(ret, 0, 8);
+    *ret_v4 = address->sa_family == AF_INET;
+    if (*ret_v4) {
+        memcpy(ret, &((const struct sockaddr_in *)address)->sin_addr, 4);
+        return true;
+    }
+    if (address->sa_family != AF_INET6)
+        return false;
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
+    *ret_v4 = IN6_IS_ADDR_V4MAPPED(v6);
+    if (*ret_v4)
+        memcpy(ret, v6->s6_addr + 12, 4);
+    else
+        memcpy(ret, v6->s6_addr, 8);
+    return true;
+}
+
+/* Whom an address stands for; false: it is not counted. */
+static bool clients_key_of(const struct sockaddr *address, struct client *ret)
+{
+    *ret = (struct client){0};
+    return server_client_address(address, ret->address, &ret->v4);
+}
+
+static bool clients_same(const struct client *a, const struct client *b)
+{
+    return a->v4 == b->v4 && !memcmp(a->address, b->address, sizeof a->address);
+}
+
+static size_t clients_home_of(const struct server_clients *clients, const struct client *client)
+{
+    uint64_t hash[2];
+    unsigned char bytes[9];
+    memcpy(bytes, client->address, 8);
+    bytes[8] = client->v4;
+    weir__hash(clients->secret, bytes, sizeof bytes, hash);
+    return hash[0] & clients->mask;
+}
+
+/* Its place, or the free one where it belongs. One is always free. */
+static struct client *clients_place_of(struct server_clients *clients, const struct client *client)
+{
+    size_t i = clients_home_of(clients, client);
+    while (clients->places[i].count > 0 && !clients_same(&clients->places[i], client))
+        i = (i + 1) & clients->mask;
+    return &clients->places[i];
+}
+
+/* Frees a place; those behind it move up where they would not be found otherwise. */
+static void clients_free_place(struct server_clients *clients, size_t hole)
+{
+    size_t i = hole;
+    clients->places[hole].count = 0;
+    clients->used--;
+    for (;;) {
+        i = (i + 1) & clients->mask;
+        if (clients->places[i].count == 0)
+            return;
+        size_t home = clients_home_of(clients, &clients->places[i]);
+        if (((i - home) & clients->mask) < ((i - hole) & clients->mask))
+            continue;
+        clients->places[hole] = clients->places[i];
+        clients->places[i].count = 0;
+        hole = i;
+    }
+}
+
+bool server_clients_enter(struct server_clients *clients, const struct sockaddr *address)
+{
+    struct client client;
+    if (clients->most_each == 0 || !clients_key_of(address, &client))
+        return true;
+    pthread_mutex_lock(&clients->lock);
+    struct client *place = clients_place_of(clients, &client);
+    bool enters =
+        place->count > 0 ? place->count < clients->most_each : clients->used < clients->mask;
+    if (enters && place->count == 0) {
+        *place = client;
+        clients->used++;
+    }
+    if (enters)
+        place->count++;
+    pthread_mutex_unlock(&clients->lock);
+    return enters;
+}
+
+void server_clients_leave(struct server_clients *clients, const struct sockaddr *address)
+{
+    struct client client;
+    if (clients->most_each == 0 || !clients_key_of(address, &client))
+        return;
+    pthread_mutex_lock(&clients->lock);
+    struct client *place = clients_place_of(clients, &client);
+    if (place->count > 0 && --place->count == 0)
+        clients_free_place(clients, (size_t)(place - clients->places));
+    pthread_mutex_unlock(&clients->lock);
 }

@@ -2,7 +2,6 @@
 #include "server/conn.h"
 
 #include "server/grpc/grpc.h"
-#include "server/workers.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
 #include "server/conn.h"
 
 #include "server/grpc/grpc.h"
-#include "server/workers.h"
 #include "store/store.h"
 
 #include <assert.h>

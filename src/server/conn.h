@@ -183,7 +183,7 @@ struct server_thread {
     struct server_conn *graves; /* dead, to be freed when the events at hand are done */
 };
 
-/* ---- tell_apart.c ---- */
+/* ---- accept.c ---- */
 
 /* The protocol of a first portion; NULL: not known yet. */
 const struct server_protocol_ops *server_tell_apart(const char *data, size_t len);
@@ -194,7 +194,7 @@ int server_thread_start(struct server *server, int index, weir_error *err);
 void server_thread_join(struct server_thread *thread);
 void server_thread_wake(struct server_thread *thread);
 
-/* ---- accept.c, conn.c, output.c ---- */
+/* ---- accept.c, conn.c ---- */
 
 /* Lets in who waits, a portion; whether there may be more. */
 bool server_conn_accept(struct server_thread *thread, struct server_listener *listener);
@@ -241,7 +241,7 @@ static inline bool server_conn_goes_on(const struct server_conn *conn)
 /* Writes what is in the thread's buffer for this connection. */
 void server_flush(struct server_conn *conn);
 
-/* ---- turns.c ---- */
+/* ---- loop.c: turns ---- */
 
 void server_turn_begin(struct server_thread *thread, bool queued);
 /* Notes whether it took long; `rest`: it was the rest of what did. */
@@ -256,7 +256,7 @@ void server_turn_leave(struct server_conn *conn);
 /* Feeds the first of those that wait. */
 void server_turn_next(struct server_thread *thread);
 
-/* ---- failures.c ---- */
+/* ---- auth.c ---- */
 
 /* What a token opens; a wrong one costs. */
 enum server_access server_conn_access(struct server_conn *conn, struct weir__span token);
@@ -290,6 +290,29 @@ struct weir__span server_tls_protocol(const struct server_tls_conn *tls);
 void server_tls_say_goodbye(struct server_tls_conn *tls);
 /* Reading waits for the socket to be writable. */
 bool server_tls_wants_write(struct server_tls_conn *tls);
+
+/* ---- workers.c: long work that is no decision, with bounds on what may wait ---- */
+
+#define SERVER_ALL_STREAMS (-1)
+
+int server_workers_create(struct server *server, struct server_workers **ret, weir_error *err);
+/* Whether one more piece of work of this connection may wait; counts it, and `bytes` as kept. */
+bool server_work_admit(struct server_conn *conn, enum server_lane lane, size_t bytes);
+/* Takes that back. */
+void server_work_leave(struct server_conn *conn, enum server_lane lane, size_t bytes);
+/* A batch whose last ask is work. */
+void server_workers_give(struct server_workers *workers, struct server_batch *batch);
+/* Has the administrators' worker do an errand of the server's own. One that waits already is done once, for
+ * the greater of the reasons. */
+void server_workers_errand(struct server_workers *workers, void (*errand)(struct server *, int),
+                           int reason);
+/* The connection is gone, or one of its streams: its simulations are dropped or stopped, and come back. */
+void server_work_cancel(struct server_conn *conn, int32_t stream);
+/* Nothing begins any more; what waits comes back as dropped. */
+void server_workers_drain(struct server_workers *workers);
+/* Stops what runs and ends the threads. False: one cannot be stopped and uses the server still. */
+bool server_workers_stop(struct server_workers *workers);
+void server_workers_destroy(struct server_workers *workers);
 
 /* ---- askers.c ---- */
 

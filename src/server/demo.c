@@ -1,5 +1,5 @@
 /* See demo.h. Rates rise and fall, a few users ask for far more than their share. */
-#include "server/demo.h"
+#include "server/server.h"
 
 #include "base/clock.h"
 #include "base/random.h"

@@ -1,5 +1,5 @@
 /* See listen.h. */
-#include "server/listen_inside.h"
+#include "server/listen.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -8,6 +8,38 @@
 
 #include "server/conn.h"
 
+/* A listening socket; the last thread that lets go of it closes it. */
+struct server_socket {
+    int fd;
+    atomic_uint users;
+};
+
+/* An address and its sockets: one for all threads, or one a thread. */
+struct server_address {
+    struct sockaddr_storage bound;
+    socklen_t bound_len;
+    bool tls;
+    dev_t device; /* of a local socket's file: which one is ours; 0, 0: none */
+    ino_t inode;
+    struct server_socket sockets[SERVER_THREADS_MAX];
+    size_t socket_count;
+};
+
+/* What was opened or handed over; written before the threads start. */
+struct server_opened {
+    struct server_address addresses[SERVER_LISTENERS_MAX];
+    size_t count;
+    bool passed; /* handed over to us */
+    bool shared; /* by somebody who keeps them: systemd */
+};
+extern struct server_opened server_opened;
+
+bool server_address_is_private(const struct sockaddr_storage *address);
+/* Remembers which file a local socket has. */
+void server_address_note_file(struct server_address *address);
+/* Takes the sockets of LISTEN_FDS, if there are any for us. */
+int server_sockets_adopt(const struct server_config *config, weir_error *err);
+
 /* Whether every address can be listened on as the configuration says: public ones only with a token.
  * Opens the first thread's sockets, so that a port that is taken is told of before anything starts. */
 int server_listeners_open(struct server *server, weir_error *err);
@@ -25,7 +57,7 @@ const char *server_program(void);
  * comes one int: SERVER_READY, or the errno why it could not be started; or the end: it has ended. */
 int server_listeners_hand_over(char *const *argv, int *ret_ready);
 #define SERVER_READY (-1)
-/* ---- succession.c ---- */
+/* ---- handover.c ---- */
 
 void server_hand_over(char *const *argv);
 /* A descriptor that can be read when the successor has something to say; -1: there is none. */

@@ -6,7 +6,7 @@
  * sockets' buffers, what each may have whatever the others do). The kernel kills who goes beyond, so this is
  * on the careful side.
  */
-#include "server/memory.h"
+#include "server/server.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -30,7 +30,7 @@ int server_receipts_open(struct server *server, weir_error *err)
         return 0;
     }
     if (!server->store->engine->hash)
-        server_tell(
+        server_report(
             "warning: WEIR_RECEIPT_SECRET is not set, so this server's receipts are refused by "
             "others that use this Redis, and by itself after a restart; give all of them the same "
             "secret");

@@ -109,7 +109,7 @@ static bool rules_is_ready(const char *path, const struct stamp *stamp)
     if (fd >= 0)
         close(fd);
     if (writing)
-        server_tell_once(
+        server_report_once(
             path, "%s has changed and is open for writing; it is read when it is closed", path);
     return !writing;
 }
@@ -243,9 +243,9 @@ static void rules_tell_warnings(const struct weir__policies *policies)
 {
     size_t i = 0;
     for (const char *text; i < WARNINGS_TOLD && (text = weir__policies_warning(policies, i)); i++)
-        server_tell("warning: %s", text);
+        server_report("warning: %s", text);
     if (weir__policies_warning(policies, i))
-        server_tell("warning: there is more; `weir check` says all of it");
+        server_report("warning: there is more; `weir check` says all of it");
 }
 
 static uint32_t rules_shadow_top(struct server *server, const struct weir__policy *policy)

@@ -10,12 +10,8 @@
 #include "server/conn.h"
 
 #include "base/clock.h"
-#include "server/demo.h"
-#include "server/errands.h"
 #include "server/listen.h"
-#include "server/memory.h"
-#include "server/notify.h"
-#include "server/workers.h"
+#include "server/server.h"
 #include "store/store.h"
 
 #include <errno.h>
@@ -87,10 +83,10 @@ static void run_fit_into_cgroup(void)
     server.max_memory = memory.kept;
     server.config.max_connections = (int64_t)memory.connections;
     if (less)
-        server_tell("the cgroup allows %llu MiB: %llu connections, %llu MiB for what they make "
-                    "this server keep",
-                    (unsigned long long)(bound >> 20), (unsigned long long)memory.connections,
-                    (unsigned long long)(memory.kept >> 20));
+        server_report("the cgroup allows %llu MiB: %llu connections, %llu MiB for what they make "
+                      "this server keep",
+                      (unsigned long long)(bound >> 20), (unsigned long long)memory.connections,
+                      (unsigned long long)(memory.kept >> 20));
 }
 
 static int run_open_log(weir_error *err)
@@ -176,9 +172,9 @@ static void run_close_all(void)
 {
     server_demo_stop();
     if (!run_stop_threads()) {
-        server_tell("%s; ending without it", server.thread_count > 0
-                                                 ? "a reload hangs while it reads its files"
-                                                 : "the store does not answer");
+        server_report("%s; ending without it", server.thread_count > 0
+                                                   ? "a reload hangs while it reads its files"
+                                                   : "the store does not answer");
         if (server.access_log)
             server_access_log_close(server.access_log);
         server_listeners_remove(&server);
@@ -218,8 +214,8 @@ static void run_raise_files(void)
     int64_t most = (int64_t)files.rlim_cur - FILES_SPARE;
     if (most < server.config.max_connections) {
         if (most < FEW_CONNECTIONS)
-            server_tell("%lld connections at most: the limit of open files is %llu",
-                        (long long)weir__max(1, most), (unsigned long long)files.rlim_cur);
+            server_report("%lld connections at most: the limit of open files is %llu",
+                          (long long)weir__max(1, most), (unsigned long long)files.rlim_cur);
         server.config.max_connections = weir__max(1, most);
     }
 }
@@ -376,7 +372,7 @@ int server_run(const struct server_config *config, char *const *argv)
     server_program_note();
     int code = run_open_all(&err);
     if (code) {
-        server_tell("%s", err.message[0] ? err.message : weir_strerror(code));
+        server_report("%s", err.message[0] ? err.message : weir_strerror(code));
         run_close_all();
         return code == WEIR_EINVAL || code == WEIR_ESYNTAX || code == WEIR_EURL ? EXIT_USAGE
                                                                                 : EXIT_STORE;

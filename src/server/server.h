@@ -129,12 +129,43 @@ struct server {
 /* Starts, serves until SIGTERM or SIGINT, drains. An exit code as cli.h has them; says why on stderr. */
 int server_run(const struct server_config *config, char *const *argv);
 
-/* ---- told.c ---- */
+/* ---- report.c ---- */
 
 /* A line on stderr. */
-void server_tell(const char *format, ...) WEIR__PRINTF(1, 2);
+void server_report(const char *format, ...) WEIR__PRINTF(1, 2);
 /* A line on stderr, once for each address and format. By any thread. */
-void server_tell_once(const char *address, const char *format, ...) WEIR__PRINTF(2, 3);
+void server_report_once(const char *address, const char *format, ...) WEIR__PRINTF(2, 3);
+
+/* Tells systemd how we are (sd_notify), without its library: a datagram to $NOTIFY_SOCKET. */
+void server_notify(const char *state);
+enum { SERVER_BY_TIME = 1, SERVER_BY_SIGNAL };
+
+/* Reads files again if they have changed, or if a signal asks for it; tells what has become of the zone's file. By
+ * a worker: it may wait for disks. */
+void server_errands(struct server *server, int reason);
+/* Tells if the certificate expires soon. */
+void server_warn_of_expiry(const struct server *server);
+/* Tells how many lines the access log has lost since it last did; at most every ten seconds, or for the last time. */
+void server_look_at_log(const struct server *server, bool last);
+
+/* ---- memory.c ---- */
+
+/* The least bound on memory of the cgroups that this process is in, in bytes; 0: none. `root` is "", or where a
+ * test has its files. */
+uint64_t server_cgroup_bound(const char *root);
+
+struct server_memory {
+    uint64_t kept;        /* bytes for what connections make us keep */
+    uint64_t connections; /* how many */
+};
+/* Lowers both to what fits into a bound beside a store of that size; whether that changed anything. */
+bool server_memory_fit(uint64_t bound, uint64_t store_bytes, bool tls,
+                       struct server_memory *memory);
+
+/* ---- demo.c: requests of made-up users to the demonstration's policies, over a real connection ---- */
+
+int server_demo_start(struct server *server);
+void server_demo_stop(void);
 
 /* ---- rules.c ---- */
 
@@ -154,13 +185,11 @@ bool server_has_demo(const struct server *server);
 /* The built-in demonstration's text. */
 extern const char server_demo_policies[];
 
-/* ---- store_watch.c ---- */
-
-int server_store_watch_start(struct server *server, weir_error *err);
-void server_store_watch_stop(struct server *server);
-
 /* ---- health.c ---- */
 
+/* Reports when a remote store is away, and when it is back. */
+int server_store_watch_start(struct server *server, weir_error *err);
+void server_store_watch_stop(struct server *server);
 int server_health_start(struct server *server, weir_error *err);
 /* False: it waits for the store still. */
 bool server_health_stop(struct server *server);
@@ -213,8 +242,6 @@ bool server_host_allowed(const struct server *server, struct weir__span host);
 bool server_origin_allowed(const struct server *server, struct weir__span origin,
                            struct weir__span host);
 
-/* ---- clients.c ---- */
-
 int server_clients_create(int64_t most_each, int64_t most, struct server_clients **ret);
 void server_clients_destroy(struct server_clients *clients);
 /* Counts one more connection of an address; false: it has as many as it may. */
@@ -222,8 +249,6 @@ bool server_clients_enter(struct server_clients *clients, const struct sockaddr 
 void server_clients_leave(struct server_clients *clients, const struct sockaddr *address);
 /* Whom an address stands for: an IPv4 address, or 64 bits of an IPv6 one. False: of this host, zeros. */
 bool server_client_address(const struct sockaddr *address, unsigned char ret[8], bool *ret_v4);
-
-/* ---- failures.c ---- */
 
 int server_failures_create(struct server_failures **ret);
 void server_failures_destroy(struct server_failures *failures);

@@ -9,7 +9,7 @@
  *   3. A simulation for a connection or stream that is gone is dropped, or stopped if it runs. A reload is done.
  *   4. A server that drains drops what has not begun, and one that stops waits for no work.
  */
-#include "server/workers.h"
+#include "server/conn.h"
 
 #include <assert.h>
 #include <errno.h>

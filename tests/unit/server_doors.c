@@ -125,6 +125,23 @@ static void test_full(void)
 
 static struct server server;
 
+const struct server_protocol_ops server_http1;
+
+void server_report(const char *format, ...)
+{
+    (void)format;
+}
+
+void server_conn_close(struct server_conn *conn)
+{
+    conn->closing = true;
+}
+
+void server_conn_quiet(struct server_conn *conn, int64_t until_us)
+{
+    conn->quiet_until_us = until_us;
+}
+
 bool server_listens_everywhere(void)
 {
     return false;

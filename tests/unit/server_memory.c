@@ -1,5 +1,5 @@
 /* What a cgroup leaves: version 1, version 2, nested, in a container that sees only its part of the tree. */
-#include "server/memory.h"
+#include "server/server.h"
 
 #include "test.h"
 

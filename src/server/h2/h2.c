@@ -1,7 +1,273 @@
-/* HTTP/2 as a protocol of a connection: fed, answering, drained, freed. See h2.h. */
+/* What nghttp2 tells of: fields, data, frames, ends; and who asks for too much of what costs him nothing. */
 #include "server/h2/h2.h"
 
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* A request pays in more frames than any honest client sends with one. */
+#define FRAMES_BURST 2000
+#define FRAMES_PER_S 1000
+#define FRAMES_A_REQUEST 20
+/* Deadlines of honest clients reset streams too, all at once when a store hangs. */
+#define RESETS_BURST 1000
+#define RESETS_PER_S 200
+/* A few bytes can name the same long field over and over: beyond so many times a head, nobody listens. */
+#define HEADS_MAX 16
+
+/* Only in releases that know rapid resets. The library's own bound is stricter than ours. */
+extern void nghttp2_option_set_stream_reset_rate_limit(nghttp2_option *option, uint64_t burst,
+                                                       uint64_t rate) __attribute__((weak));
+
+/* ---- nuisances ---- */
+
+static bool h2_spend(struct server_h2_bucket *bucket, int64_t now_us, int64_t burst, int64_t per_s)
+{
+    int64_t more = (now_us - bucket->at_us) * per_s / 1000000;
+    if (more > 0) {
+        bucket->left = weir__min(burst, bucket->left + more);
+        bucket->at_us = now_us;
+    }
+    return bucket->left-- > 0;
+}
+
+/* Data that brings something is bounded by bodies; everything else costs. A failure ends the session. */
+static int h2_on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, void *context)
+{
+    struct server_h2 *h2 = context;
+    (void)session;
+    if (head->type == NGHTTP2_DATA && head->length > 0)
+        return 0;
+    bool paid = h2_spend(&h2->frames, h2->conn->thread->now_us, FRAMES_BURST, FRAMES_PER_S);
+    return paid ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+}
+
+static int h2_on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, int code,
+                               void *context)
+{
+    struct server_h2 *h2 = context;
+    struct server_conn *conn = h2->conn;
+    (void)session, (void)frame, (void)code;
+    server_count(
+        &conn->thread->counters->faults[conn->protocol->counted_as][SERVER_FAULT_MALFORMED], 1);
+    return 0;
+}
+
+/* ---- requests ---- */
+
+static bool h2_is_request(const nghttp2_frame *frame)
+{
+    return frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST;
+}
+
+static int h2_on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *context)
+{
+    struct server_h2 *h2 = context;
+    int32_t id = frame->hd.stream_id;
+    if (!h2_is_request(frame))
+        return 0;
+    struct server_h2_stream *stream = server_h2_stream_take(h2, id);
+    if (stream)
+        nghttp2_session_set_stream_user_data(session, id, stream);
+    else
+        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id, NGHTTP2_REFUSED_STREAM);
+    return 0;
+}
+
+static int h2_on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
+                        size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
+                        void *context)
+{
+    struct server_h2 *h2 = context;
+    size_t most = (size_t)h2->conn->thread->server->config.max_head;
+    struct server_h2_stream *stream =
+        nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+    (void)flags;
+    if (!stream)
+        return 0;
+    stream->list_size += (uint32_t)(name_len + value_len + 32);
+    if (stream->list_size > HEADS_MAX * most)
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
+    if (!h2_is_request(frame) || stream->fault) /* trailers are checked and forgotten */
+        return 0;
+    if (stream->list_size > most || stream->field_count >= WEIR__HTTP_FIELDS_MAX ||
+        !server_h2_take_field(stream, (struct weir__span){(const char *)name, name_len},
+                              (struct weir__span){(const char *)value, value_len}))
+        stream->fault = 431;
+    return 0;
+}
+
+/* By default nghttp2 leaves out what it does not like; the rest would be another request. */
+static int h2_on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame,
+                                const uint8_t *name, size_t name_len, const uint8_t *value,
+                                size_t value_len, uint8_t flags, void *context)
+{
+    (void)session, (void)frame, (void)name, (void)name_len, (void)value, (void)value_len;
+    (void)flags, (void)context;
+    return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+}
+
+static int h2_on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data,
+                      size_t len, void *context)
+{
+    struct server_h2 *h2 = context;
+    size_t most = (size_t)h2->conn->thread->server->config.max_body;
+    struct server_h2_stream *stream = nghttp2_session_get_stream_user_data(session, id);
+    (void)flags;
+    if (!stream || stream->answered)
+        return 0;
+    if (stream->little)
+        most = SERVER_LITTLE;
+    if (stream->room_len - stream->head_len + len > most) {
+        stream->fault = 413;
+        server_h2_refuse(stream);
+    } else if (!server_h2_take_body(stream, data, len)) {
+        server_h2_refuse_for_memory(stream);
+    }
+    return 0;
+}
+
+static void h2_request_came(struct server_h2_stream *stream)
+{
+    struct server_h2 *h2 = stream->h2;
+    stream->whole = true;
+    if (stream->answered)
+        return;
+    h2->frames.left = weir__min(FRAMES_BURST, h2->frames.left + FRAMES_A_REQUEST);
+    server_h2_stream_ready(stream);
+}
+
+static void h2_head_came(struct server_h2_stream *stream, bool whole)
+{
+    static const nghttp2_nv go_on = {(uint8_t *)":status", (uint8_t *)"100", 7, 3,
+                                     NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
+    if (stream->fault)
+        server_h2_refuse(stream);
+    else if (!whole && !server_h2_admit(stream))
+        return;
+    if (whole)
+        h2_request_came(stream);
+    else if (stream->expects && !stream->answered)
+        nghttp2_submit_headers(stream->h2->session, NGHTTP2_FLAG_NONE, stream->id, NULL, &go_on, 1,
+                               NULL);
+}
+
+/* ---- frames ---- */
+
+/* The peer has heard of the end: name the last stream that is answered still. */
+static void h2_finish_drain(struct server_h2 *h2)
+{
+    h2->draining = false;
+    nghttp2_submit_goaway(h2->session, NGHTTP2_FLAG_NONE,
+                          nghttp2_session_get_last_proc_stream_id(h2->session), NGHTTP2_NO_ERROR,
+                          NULL, 0);
+}
+
+static int h2_on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *context)
+{
+    struct server_h2 *h2 = context;
+    bool whole = frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
+    struct server_h2_stream *stream;
+    switch (frame->hd.type) {
+    case NGHTTP2_HEADERS:
+    case NGHTTP2_DATA:
+        stream = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+        if (stream && h2_is_request(frame))
+            h2_head_came(stream, whole);
+        else if (stream && whole)
+            h2_request_came(stream);
+        break;
+    case NGHTTP2_RST_STREAM:
+        if (!h2_spend(&h2->resets, h2->conn->thread->now_us, RESETS_BURST, RESETS_PER_S))
+            return NGHTTP2_ERR_CALLBACK_FAILURE;
+        break;
+    case NGHTTP2_PING:
+        if (frame->hd.flags & NGHTTP2_FLAG_ACK && h2->draining)
+            h2_finish_drain(h2);
+        break;
+    default:
+        break;
+    }
+    return 0;
+}
+
+/* An answer went out before its request was whole: the rest of that is not wanted. */
+static int h2_on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *context)
+{
+    (void)context;
+    if ((frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA) ||
+        !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
+        return 0;
+    struct server_h2_stream *stream =
+        nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+    if (stream && !stream->whole)
+        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, frame->hd.stream_id,
+                                  NGHTTP2_NO_ERROR);
+    return 0;
+}
+
+static int h2_on_close(nghttp2_session *session, int32_t id, uint32_t error, void *context)
+{
+    struct server_h2_stream *stream = nghttp2_session_get_stream_user_data(session, id);
+    (void)error, (void)context;
+    if (!stream)
+        return 0;
+    nghttp2_session_set_stream_user_data(session, id, NULL);
+    server_h2_stream_close(stream);
+    return 0;
+}
+
+/* ---- sessions ---- */
+
+/* The same for all, made once and kept. */
+static nghttp2_session_callbacks *callbacks;
+static nghttp2_option *options;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void h2_make_common(void)
+{
+    if (nghttp2_session_callbacks_new(&callbacks) || nghttp2_option_new(&options)) {
+        nghttp2_session_callbacks_del(callbacks);
+        callbacks = NULL;
+        return;
+    }
+    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, h2_on_begin_frame);
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, h2_on_invalid_frame);
+    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, h2_on_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, h2_on_header);
+    nghttp2_session_callbacks_set_on_invalid_header_callback(callbacks, h2_on_invalid_header);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, h2_on_data);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, h2_on_frame);
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, h2_on_sent);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, h2_on_close);
+    nghttp2_option_set_no_closed_streams(options, 1);
+    if (nghttp2_option_set_stream_reset_rate_limit)
+        nghttp2_option_set_stream_reset_rate_limit(options, RESETS_BURST, RESETS_PER_S);
+}
+
+nghttp2_session *server_h2_session(struct server_h2 *h2)
+{
+    const struct server_thread *thread = h2->conn->thread;
+    const nghttp2_settings_entry settings[] = {
+        {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, SERVER_H2_STREAMS},
+        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)thread->server->config.max_head},
+        {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
+    };
+    nghttp2_session *session = NULL;
+    pthread_once(&once, h2_make_common);
+    nghttp2_mem memory = server_h2_memory(h2); /* the session has a copy */
+    if (!callbacks || nghttp2_session_server_new3(&session, callbacks, h2, options, &memory))
+        return NULL;
+    if (nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, settings, WEIR__COUNT(settings))) {
+        nghttp2_session_del(session);
+        return NULL;
+    }
+    h2->frames = (struct server_h2_bucket){FRAMES_BURST, thread->now_us};
+    h2->resets = (struct server_h2_bucket){RESETS_BURST, thread->now_us};
+    return session;
+}
+
+/* ---- the protocol of a connection ---- */
 
 /* ---- sending ---- */
 

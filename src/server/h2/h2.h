@@ -1,7 +1,7 @@
 /*
  * HTTP/2 inside: one nghttp2 session a connection, its streams, and what a peer may make us hold.
  *
- *     feed ─► nghttp2 ─► h2/session.c: frames ─► h2/request.c: a stream's bytes, a whole request
+ *     feed ─► nghttp2 ─► h2/h2.c: frames ─► h2/stream.c: its bytes, a whole request
  *                                                        │
  *     h2_send ◄─ nghttp2 ◄─ h2/answer.c: responses ◄─────┴─ router, gRPC: at once, or when a batch is back
  *
@@ -119,7 +119,7 @@ void server_h2_stream_empty(struct server_h2_stream *stream);
 /* Room for n bytes more; NULL: too much is held already. */
 char *server_h2_stream_room(struct server_h2_stream *stream, size_t n);
 
-/* ---- h2/request.c ---- */
+/* ---- h2/stream.c: requests ---- */
 
 /* Takes one field of a request. False: there is no room. */
 bool server_h2_take_field(struct server_h2_stream *stream, struct weir__span name,
@@ -138,7 +138,7 @@ bool server_h2_tell_watchers(struct server_h2 *h2, bool last);
 /* How old the connection may grow: --max-connection-age, spread a little. */
 int64_t server_h2_age_us(const struct server_h2 *h2);
 
-/* ---- h2/session.c ---- */
+/* ---- h2/h2.c ---- */
 
 /* A session, its SETTINGS submitted; NULL: no memory. */
 nghttp2_session *server_h2_session(struct server_h2 *h2);

@@ -1,5 +1,5 @@
 /* Parameters to asks: a limit given in the request, a policy by name, or all policies that match. */
-#include "server/http/ask.h"
+#include "server/http/http.h"
 
 #include "policy/view.h"
 #include "store/store.h"
@@ -235,10 +235,10 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
                             params->policy.len ? &params->policy : NULL, &finder,
                             params->has_key ? &key : NULL, params->cost, &ask->group->plan, &err)) {
         if (!params->has_policy) /* a proxy, or a policy file, that needs mending */
-            server_tell_once(conn->peer_text,
-                             "a request that %s asks for is refused with 400: %s; told once for "
-                             "this address",
-                             conn->peer_text, err.message);
+            server_report_once(conn->peer_text,
+                               "a request that %s asks for is refused with 400: %s; told once for "
+                               "this address",
+                               conn->peer_text, err.message);
         return undo(conn, ret, "%s", err.message);
     }
     put_plan(ask->group, wait_of(conn, params));

@@ -1,5 +1,5 @@
 /* Parameters of a request by their names, from a query or from JSON. See http/ask.h. */
-#include "server/http/ask.h"
+#include "server/http/http.h"
 
 #include "base/duration.h"
 #include "policy/view.h"

@@ -1,5 +1,5 @@
 /* Decisions as HTTP responses: JSON, rate limit fields, 200 or 429. */
-#include "server/http/ask.h"
+#include "server/http/http.h"
 
 #include "limit/explain.h"
 #include "limit/receipt.h"

@@ -3,7 +3,7 @@
  * state is POST with JSON only, and only from pages of our own: browsers send no cross-site JSON without
  * asking first, and Host and Origin are checked besides.
  */
-#include "server/http/ask.h"
+#include "server/http/http.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
  * sent twice, fields that tell one thing in two ways, a list of hosts, a client's address that is none: all
  * of these are refused, since whoever stands behind may read them otherwise.
  */
-#include "server/http/ask.h"
+#include "server/http/http.h"
 
 #include <string.h>
 
@@ -38,12 +38,12 @@ static void subject_tell_ignored(const struct server_subject *subject)
         i++;
     if (i == request->field_count)
         return;
-    server_tell_once(subject->conn->peer_text,
-                     "%s sends %.*s, which is ignored: it is not one of the policies' "
-                     "trusted_proxies; told once for this address",
-                     subject->conn->peer_text,
-                     (int)weir__min((int64_t)request->fields[i].name.len, 40),
-                     request->fields[i].name.data);
+    server_report_once(subject->conn->peer_text,
+                       "%s sends %.*s, which is ignored: it is not one of the policies' "
+                       "trusted_proxies; told once for this address",
+                       subject->conn->peer_text,
+                       (int)weir__min((int64_t)request->fields[i].name.len, 40),
+                       request->fields[i].name.data);
 }
 
 void server_subject_begin(struct server_subject *subject, const struct server_conn *conn,
