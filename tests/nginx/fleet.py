@@ -290,6 +290,10 @@ def test_refusals(check):
 
 # ---- denials remembered ----
 
+ROUNDS = 20  # until the machine lets one pass in time
+
+
+
 def test_denial_cache(check):
     with redis_server.Server() as redis, \
             limited(redis.port, f"{PATIENT} denial_cache=1s", "fixed-window 10/366d") as nginx:
@@ -300,15 +304,19 @@ def test_denial_cache(check):
             check.equal(after["asked"] - before["asked"] + after["cached_denials"] - before["cached_denials"], 1,
                         f"{path}: asked, or remembered")
             return answer.status, after["asked"] > before["asked"]
-        check.equal(ask("/?k=ann&c=8"), (200, True), "cost 8")
-        check.equal(ask("/?k=ann&c=5"), (429, True), "cost 5, denied")
-        check.equal(ask("/?k=ann&c=5"), (429, False), "cost 5 again")
-        check.equal(ask("/?k=ann&c=7"), (429, False), "a higher cost")
-        check.equal(ask("/?k=ann&c=2"), (200, True), "a lower cost")
+        for number in range(ROUNDS):
+            key = f"ann{number}"
+            check.equal(ask(f"/?k={key}&c=8"), (200, True), "cost 8")
+            start = time.monotonic()
+            got = [ask(f"/?k={key}&c={cost}") for cost in (5, 5, 7, 2)]
+            if time.monotonic() - start < 0.9:  # else the machine held us up for longer than a denial is remembered
+                break
+        check.equal(got, [(429, True), (429, False), (429, False), (200, True)],
+                    "cost 5 is denied, again and for a higher cost from memory, a lower cost is asked for")
         check.equal(ask("/?k=bob&c=5"), (200, True), "another key")
-        start = time.monotonic()
-        check(nginx.wait_for(lambda: ask("/?k=ann&c=5") == (429, True)), "it is forgotten")
-        check.at_most(time.monotonic() - start, 1.5, "after a second")
+        start, mark = time.monotonic(), machine.mark()
+        check(nginx.wait_for(lambda: ask(f"/?k={key}&c=5") == (429, True)), "it is forgotten")
+        check.at_most(time.monotonic() - start, 1.5 + machine.since(mark), "after a second")
 
 
 def test_denial_cache_answers(check):
@@ -319,8 +327,12 @@ def test_denial_cache_answers(check):
                          weir_limit key=b:$arg_k zone=z "fixed-window 10/366d, sliding-log 20/366d"; }} {INFO}
         """
     with redis_server.Server() as redis, serve(locations, address(redis.port, f"{PATIENT} denial_cache=1s")) as nginx:
-        check.equal(nginx.get("/?k=ann").status, 200, "one of a bucket of one")
-        denied = [nginx.get("/?k=ann") for _ in range(5)]
+        for number in range(ROUNDS):
+            key, start = f"ann{number}", time.monotonic()
+            check.equal(nginx.get(f"/?k={key}").status, 200, "one of a bucket of one")
+            denied = [nginx.get(f"/?k={key}") for _ in range(5)]
+            if time.monotonic() - start < 0.4:  # else the next one has come meanwhile
+                break
         first_us = int(denied[0].weir["retry_after_us"])
         start, mark = time.monotonic(), machine.mark()
         check(store(nginx)["cached_denials"] >= 4, "the others are remembered")
@@ -328,7 +340,7 @@ def test_denial_cache_answers(check):
         check(all(a > b > 0 for a, b in zip(waits, waits[1:])), f"retry_after runs on: {waits}")
         check.equal({(answer.status, answer.weir["remaining"], answer.weir["degraded"]) for answer in denied},
                     {(429, "0", "0")}, "all answer alike")
-        check(nginx.wait_for(lambda: nginx.get("/?k=ann").status == 200), "allowed when it is time")
+        check(nginx.wait_for(lambda: nginx.get(f"/?k={key}").status == 200), "allowed when it is time")
         check.at_most(time.monotonic() - start, first_us / 1e6 + 0.15 + machine.since(mark), "and not later, s")
         check.equal(nginx.get("/two?k=ann&c=8").status, 200, "two keys")
         before = store(nginx)

@@ -8,7 +8,6 @@ import json
 import random
 import socket
 import sys
-import time
 
 import abuse_tools
 import http_client
@@ -287,10 +286,10 @@ def test_json(check):
             for path in PATHS:
                 with http_client.Client(server.port) as client:
                     for name, body in JSON_BODIES.items():
-                        start = time.monotonic()
+                        start = abuse_tools.cpu_seconds(server)
                         answer = client.ask(http_client.request("POST", path, {"content-type": "application/json"}, body))
                         check(400 <= answer.status < 500, f"{path}, {name}: {answer.status} {answer.body[:100]}")
-                        check(time.monotonic() - start < 2, f"{path}, {name}: it took too long")
+                        check(abuse_tools.cpu_seconds(server) - start < 2, f"{path}, {name}: it took too long")
         values = abuse_tools.metrics(server)
         check(abuse_tools.total(values, "weir_protocol_errors_total", protocol="http", kind="invalid") > 20,
               "JSON: what was refused is counted")
@@ -331,10 +330,11 @@ def test_yaml(check):
             with http_client.Client(server.port) as client:
                 for name, text in YAML_FILES.items():
                     server.write("policies.yaml", text)
-                    start = time.monotonic()
+                    start = abuse_tools.cpu_seconds(server)
                     answer = client.post("/v1/reload", {})
                     check.equal(answer.status, 409, f"{name}: refused")
-                    check(time.monotonic() - start < YAML_SECONDS, f"{name}: {time.monotonic() - start:.1f} s")
+                    took = abuse_tools.cpu_seconds(server) - start
+                    check(took < YAML_SECONDS, f"{name}: {took:.1f} s")
                     check(len(answer.body) < 2000, f"{name}: the refusal is short")
                     names = [it["name"] for it in client.get("/v1/policies").json["policies"]]
                     check.equal(names, ["good"], f"{name}: the old policies are in force")

@@ -6,6 +6,7 @@
 
 Attackers that need speed are processes of their own (attack), so that Python's lock is not what limits them.
 """
+import os
 import pathlib
 import re
 import signal
@@ -37,6 +38,20 @@ def memory(server, field="VmRSS"):
     """Bytes of the server's memory now; field="VmHWM": at the worst moment since it started."""
     status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text(encoding="ascii")
     return int(re.search(rf"^{field}:\s+(\d+) kB$", status, re.M)[1]) * 1024
+
+
+def cpu_seconds(server):
+    """What the server has worked, however long the machine made it wait."""
+    fields = pathlib.Path(f"/proc/{server.process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def wait_until_stopped(server):
+    """After SIGSTOP: every thread of it."""
+    def is_stopped(task):
+        return task.joinpath("stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] in "Tt"
+    tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
+    return server.wait_for(lambda: all(map(is_stopped, tasks.iterdir())))
 
 
 def metrics(server, client=None):

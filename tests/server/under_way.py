@@ -2,8 +2,6 @@
 """What is under way, with a store that does not answer or an answer that is held: whose bytes are used, what peers that
 leave cost, who is refused when too much is held, how much memory it takes."""
 import json
-import os
-import pathlib
 import select
 import signal
 import socket
@@ -130,11 +128,6 @@ def test_limits_refused(check):
 
 # ---- peers that leave ----
 
-def cpu_seconds(server):
-    fields = pathlib.Path(f"/proc/{server.process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def unix_client(path):
     client = socket.socket(socket.AF_UNIX)
     client.settimeout(weir_server.PATIENCE_SECONDS)
@@ -174,12 +167,12 @@ def test_leaving_while_held(check):
                      lambda: socket.create_connection(("127.0.0.1", server.port), weir_server.PATIENCE_SECONDS)):
             with make() as client:
                 quick = {"key": "half", "limit": "leaky-bucket 1/s burst 9", "hold": True}
-                before = cpu_seconds(server)
+                before = abuse_tools.cpu_seconds(server)
                 client.sendall(post("/v1/take", quick) * 2)
                 client.shutdown(socket.SHUT_WR)
                 said = client.makefile("rb").read()
                 check.equal(said.count(b"HTTP/1.1 200"), 2, "half-closed: both answers came")
-                check(cpu_seconds(server) - before < 0.5, "and nobody was busy")
+                check(abuse_tools.cpu_seconds(server) - before < 0.5, "and nobody was busy")
             with server.client() as resetter:
                 resetter.call("WEIR.RESET", "half")
 
