@@ -96,10 +96,11 @@ static void check_planned(const struct weir__plan *plan, const struct weir__plan
 static void check_plan(const struct weir__plan *plan)
 {
     size_t limits = 0;
-    EXPECT((plan->by == NULL) == (plan->verdict == WEIR__PLAN_NONE), "by");
+    EXPECT((plan->by == NULL) == (plan->verdict == WEIR__VERDICT_NONE), "by");
     EXPECT(plan->enforced_count <= WEIR__ENTRIES_MAX && plan->shadow_count <= WEIR__ENTRIES_MAX,
            "counts");
-    EXPECT((plan->enforced_count + plan->shadow_count > 0) == (plan->verdict == WEIR__PLAN_LIMITS),
+    EXPECT((plan->enforced_count + plan->shadow_count > 0) ==
+               (plan->verdict == WEIR__VERDICT_LIMITS),
            "verdict %d", plan->verdict);
     for (size_t i = 0; i < plan->enforced_count; i++) {
         check_planned(plan, &plan->enforced[i]);

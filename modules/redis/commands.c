@@ -9,15 +9,12 @@
 
 static uint64_t test_lease;
 
-/* allowed, limit, remaining, retry_after, reset_after, delay. */
 static void reply_row(RedisModuleCtx *ctx, const weir_decision *row)
 {
-    rm_ReplyWithLongLong(ctx, row->allowed);
-    rm_ReplyWithLongLong(ctx, row->limit);
-    rm_ReplyWithLongLong(ctx, row->remaining);
-    rm_ReplyWithLongLong(ctx, row->retry_after_us);
-    rm_ReplyWithLongLong(ctx, row->reset_after_us);
-    rm_ReplyWithLongLong(ctx, row->delay_us);
+    int64_t numbers[WEIR__ROW_NUMBERS];
+    weir__row_numbers(row, numbers);
+    for (size_t i = 0; i < WEIR__ROW_NUMBERS; i++)
+        rm_ReplyWithLongLong(ctx, numbers[i]);
 }
 
 int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, bool take, uint64_t lease)
@@ -30,7 +27,8 @@ int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, bool ta
     for (size_t i = 0; i < request->command.count; i++)
         limits += request->command.asks[i].limit->count;
     weir_receipt(&folded, receipt);
-    rm_ReplyWithArray(ctx, (long)(7 + (lease != 0) + (request->command.detail ? 1 + limits : 0)));
+    rm_ReplyWithArray(ctx, (long)(WEIR__ROW_NUMBERS + 1 + (lease != 0) +
+                                  (request->command.detail ? 1 + limits : 0)));
     reply_row(ctx, &folded);
     rm_ReplyWithStringBuffer(ctx, receipt, strlen(receipt));
     if (lease)
@@ -40,7 +38,7 @@ int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, bool ta
         return RM_OK;
     rm_ReplyWithLongLong(ctx, folded.binding);
     for (size_t i = 0; i < limits; i++) {
-        rm_ReplyWithArray(ctx, 6);
+        rm_ReplyWithArray(ctx, WEIR__ROW_NUMBERS);
         reply_row(ctx, &rows[i]);
     }
     return RM_OK;

@@ -11,10 +11,10 @@ int throttle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     if (!read_request(ctx, WEIR__VERB_THROTTLE, argv, argc, &request) ||
         !decide(ctx, &request, true, 0, &row, &folded))
         return RM_OK;
-    rm_ReplyWithArray(ctx, 5);
-    rm_ReplyWithLongLong(ctx, !folded.allowed);
-    rm_ReplyWithLongLong(ctx, folded.limit);
-    rm_ReplyWithLongLong(ctx, folded.remaining);
-    rm_ReplyWithLongLong(ctx, folded.allowed ? -1 : weir__throttle_seconds(folded.retry_after_us));
-    return rm_ReplyWithLongLong(ctx, weir__throttle_seconds(folded.reset_after_us));
+    int64_t numbers[WEIR__THROTTLE_NUMBERS];
+    weir__throttle_numbers(&folded, numbers);
+    rm_ReplyWithArray(ctx, WEIR__THROTTLE_NUMBERS);
+    for (size_t i = 0; i < WEIR__THROTTLE_NUMBERS; i++)
+        rm_ReplyWithLongLong(ctx, numbers[i]);
+    return RM_OK;
 }

@@ -14,6 +14,7 @@
 #include "api.h"
 #include "core/show.h"
 #include "wire/command.h"
+#include "wire/decision.h"
 #include "wire/state.h"
 
 /* ---- request.c: arguments ---- */

@@ -4,6 +4,7 @@
 #include "cli/json.h"
 #include "policy/view.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,27 +100,31 @@ void cli_print_plan(const struct weir__plan *plan, const char *request)
     const char *shown = asked.text;
     struct cli_style style = cli_style_of(stdout);
     switch (plan->verdict) {
-    case WEIR__PLAN_NONE:
+    case WEIR__VERDICT_NONE:
         printf("%sallowed%s: no policy applies to %s\n", style.good, style.off, shown);
         break;
-    case WEIR__PLAN_ALLOW:
+    case WEIR__VERDICT_ALLOW:
         printf("%sallowed%s: %s exempts %s\n", style.good, style.off, plan->by->name, shown);
         break;
-    case WEIR__PLAN_DENY:
+    case WEIR__VERDICT_DENY:
         printf("%sdenied%s: %s denies %s\n", style.bad, style.off, plan->by->name, shown);
         break;
-    case WEIR__PLAN_LIMITS:
+    case WEIR__VERDICT_LIMITS:
         if (plan->enforced_count > 0)
             printf("%s takes, all or nothing:\n", shown);
         print_planned(plan->enforced, plan->enforced_count);
         if (plan->shadow_count > 0)
             printf("in shadow, counted and not enforced:\n");
         print_planned(plan->shadow, plan->shadow_count);
+        break;
+    case WEIR__VERDICT_MISSING:
+    case WEIR__VERDICT_UNREADABLE:
+        assert(!"a verdict of logs only");
     }
 }
 
-static void put_planned(struct cli_json *json, const char *name,
-                        const struct weir__item *planned, size_t count)
+static void put_planned(struct cli_json *json, const char *name, const struct weir__item *planned,
+                        size_t count)
 {
     cli_json_open(json, name, '[');
     for (size_t i = 0; i < count; i++) {
@@ -136,13 +141,12 @@ static void put_planned(struct cli_json *json, const char *name,
 
 void cli_print_plan_json(const struct weir__plan *plan, const char *path, const char *request)
 {
-    static const char *const verdicts[] = {"none", "allow", "deny", "limits"};
     struct cli_json json = {stdout, false};
     cli_json_open(&json, NULL, '{');
     cli_json_text(&json, "file", path);
     cli_json_bool(&json, "ok", true);
     cli_json_text(&json, "request", request);
-    cli_json_text(&json, "verdict", verdicts[plan->verdict]);
+    cli_json_text(&json, "verdict", weir__verdict_word(plan->verdict));
     if (plan->by)
         cli_json_text(&json, "policy", plan->by->name);
     else

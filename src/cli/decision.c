@@ -96,23 +96,13 @@ void cli_print_answer(const struct cli_answer *answer)
 
 /* ---- JSON ---- */
 
-static void put_fields(struct cli_json *json, const weir_decision *d)
-{
-    cli_json_bool(json, "allowed", d->allowed);
-    cli_json_int(json, "limit", d->limit);
-    cli_json_int(json, "remaining", d->remaining);
-    cli_json_seconds(json, "retry_after", d->retry_after_us);
-    cli_json_seconds(json, "reset_after", d->reset_after_us);
-    cli_json_seconds(json, "delay", d->delay_us);
-}
-
 static void put_rows(struct cli_json *json, const struct cli_answer *answer)
 {
     cli_json_open(json, "limits", '[');
     for (size_t i = 0; i < weir_limit_count(answer->limit); i++) {
         cli_json_open(json, NULL, '{');
         cli_json_text(json, "text", rule_text(answer, i).text);
-        put_fields(json, &answer->detail[i]);
+        cli_json_decision(json, &answer->detail[i]);
         cli_json_close(json, '}');
     }
     cli_json_close(json, ']');
@@ -124,7 +114,7 @@ void cli_print_answer_json(const struct cli_answer *answer)
     const weir_decision *d = answer->decision;
     cli_json_open(&json, NULL, '{');
     cli_json_key(&json, answer->key.data, answer->key.len);
-    put_fields(&json, d);
+    cli_json_decision(&json, d);
     cli_json_int(&json, "binding", d->binding);
     if (d->lease)
         cli_json_int(&json, "lease", (int64_t)d->lease);

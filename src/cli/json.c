@@ -2,7 +2,7 @@
 #include "cli/json.h"
 
 #include "cli/cli.h"
-#include "wire/json.h"
+#include "wire/decision.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -111,5 +111,23 @@ void cli_json_key(struct cli_json *json, const void *data, size_t len)
     struct piece piece;
     start(&piece, json, "key_base64", len);
     weir__json_put_key(&piece.json, data, len);
+    finish(&piece, json);
+}
+
+#define NUMBERS_BYTES 512 /* a decision's or a state's members at most */
+
+void cli_json_decision(struct cli_json *json, const weir_decision *decision)
+{
+    struct piece piece;
+    start(&piece, json, NULL, NUMBERS_BYTES);
+    weir__json_put_decision(&piece.json, decision);
+    finish(&piece, json);
+}
+
+void cli_json_state(struct cli_json *json, const struct weir__shown *state)
+{
+    struct piece piece;
+    start(&piece, json, NULL, NUMBERS_BYTES);
+    weir__json_put_state(&piece.json, state);
     finish(&piece, json);
 }

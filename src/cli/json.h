@@ -5,6 +5,8 @@
 #ifndef WEIR_CLI_JSON_H
 #define WEIR_CLI_JSON_H
 
+#include "core/show.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,5 +32,8 @@ void cli_json_text(struct cli_json *json, const char *name, const char *text);
 void cli_json_seconds(struct cli_json *json, const char *name, int64_t microseconds);
 /* A key as "key", or as "key_base64" where it is not UTF-8. */
 void cli_json_key(struct cli_json *json, const void *data, size_t len);
+/* As wire/decision.h has them: the members of a decision, and a state as an object. */
+void cli_json_decision(struct cli_json *json, const weir_decision *decision);
+void cli_json_state(struct cli_json *json, const struct weir__shown *state);
 
 #endif

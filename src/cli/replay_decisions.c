@@ -35,12 +35,7 @@ static void add_json(const struct weir__arrival *arrival, const weir_decision *d
     cli_json_seconds(&json, "time", arrival->time_us);
     cli_json_key(&json, arrival->key, arrival->key_len);
     cli_json_int(&json, "cost", arrival->cost);
-    cli_json_bool(&json, "allowed", decision->allowed);
-    cli_json_int(&json, "limit", decision->limit);
-    cli_json_int(&json, "remaining", decision->remaining);
-    cli_json_seconds(&json, "retry_after", decision->retry_after_us);
-    cli_json_seconds(&json, "reset_after", decision->reset_after_us);
-    cli_json_seconds(&json, "delay", decision->delay_us);
+    cli_json_decision(&json, decision);
     cli_json_close(&json, '}');
     cli_json_end(&json);
 }

@@ -315,10 +315,10 @@ int weir__plan_decide(weir_store *store, struct weir__plan *plan, enum weir__mod
                       const struct weir__plan_rows *rows, weir_decision *ret)
 {
     weir_decision room[WEIR_LIMITS_MAX];
-    *ret = (weir_decision){.allowed = plan->verdict != WEIR__PLAN_DENY && !plan->denied};
+    *ret = (weir_decision){.allowed = plan->verdict != WEIR__VERDICT_DENY && !plan->denied};
     if (!ret->allowed)
         ret->retry_after_us = WEIR_NEVER;
-    if (plan->verdict != WEIR__PLAN_LIMITS) {
+    if (plan->verdict != WEIR__VERDICT_LIMITS) {
         plan->denied = !ret->allowed;
         return 0;
     }

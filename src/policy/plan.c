@@ -122,7 +122,7 @@ static void deny(struct planning *planning, const struct weir__policy *policy,
                  enum weir__denial denial)
 {
     struct weir__plan *plan = planning->plan;
-    plan->verdict = WEIR__PLAN_DENY;
+    plan->verdict = WEIR__VERDICT_DENY;
     plan->denial = denial;
     plan->by = policy;
     plan->enforced_count = plan->shadow_count = 0;
@@ -149,9 +149,9 @@ static void plan_policy(struct planning *planning, const struct weir__policy *po
         plan_entry(planning, policy, &policy->entries[i], &body->entries[i], &denied);
     if (denied) {
         deny(planning, policy, WEIR__DENIED_MISSING);
-    } else if (plan->verdict == WEIR__PLAN_NONE &&
+    } else if (plan->verdict == WEIR__VERDICT_NONE &&
                plan->enforced_count + plan->shadow_count > before) {
-        plan->verdict = WEIR__PLAN_LIMITS;
+        plan->verdict = WEIR__VERDICT_LIMITS;
         plan->by = policy;
     }
 }
@@ -167,7 +167,7 @@ static void plan_all(struct planning *planning)
         if (body->by_name || !weir__conditions_hold(&body->match, &planning->view))
             continue;
         plan_policy(planning, &set->policies[i]);
-        if (planning->plan->verdict == WEIR__PLAN_DENY)
+        if (planning->plan->verdict == WEIR__VERDICT_DENY)
             return;
     }
 }
@@ -285,14 +285,14 @@ static int fail_unreadable(const struct planning *planning)
 static int finish(struct planning *planning)
 {
     struct weir__plan *plan = planning->plan;
-    if (plan->verdict == WEIR__PLAN_DENY)
+    if (plan->verdict == WEIR__VERDICT_DENY)
         return 0;
     if (planning->view.wrong >= 0)
         return fail_unreadable(planning);
     if (planning->over)
         return fail_too_many(planning);
-    if (plan->verdict == WEIR__PLAN_NONE && planning->allowed) {
-        plan->verdict = WEIR__PLAN_ALLOW;
+    if (plan->verdict == WEIR__VERDICT_NONE && planning->allowed) {
+        plan->verdict = WEIR__VERDICT_ALLOW;
         plan->by = planning->allowed;
     }
     if (needs_give_back(planning))

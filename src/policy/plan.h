@@ -13,6 +13,7 @@
 #define WEIR_PLAN_H
 
 #include "limit/limit.h"
+#include "wire/decision.h"
 
 #include <stdbool.h>
 
@@ -38,13 +39,6 @@ struct weir__item {
     bool charge_denied; /* separate: charged even when it denies */
     weir_decision
         decision; /* once it is executed, all its limits in one; limit -1: nothing was decided */
-};
-
-enum weir__verdict {
-    WEIR__PLAN_NONE,   /* no policy applies: allowed */
-    WEIR__PLAN_ALLOW,  /* an allow list has it, and no other policy applies: nothing is charged */
-    WEIR__PLAN_DENY,   /* a deny list has it, or an attribute is missing where that is denied */
-    WEIR__PLAN_LIMITS, /* there are items of any kind */
 };
 
 /* Why a verdict is DENY. */
@@ -84,7 +78,7 @@ struct weir__plan {
 /* An empty plan. */
 static inline void weir__plan_begin(struct weir__plan *plan)
 {
-    plan->verdict = WEIR__PLAN_NONE;
+    plan->verdict = WEIR__VERDICT_NONE;
     plan->by = NULL;
     plan->exempted_count = 0;
     plan->wait_us = WEIR_WAIT_DEFAULT;

@@ -3,11 +3,10 @@
 
 #include "limit/receipt.h"
 #include "store/store.h"
+#include "wire/decision.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#define ROW 6 /* allowed, limit, remaining, retry_after, reset_after, delay */
 
 /* Servers before 7.0 put the script and its line before an error that it ran into:
  * "ERR Error running script (call to f_…): @user_script:9: @user_script: 9: -OOM …". */
@@ -42,23 +41,17 @@ static void fail(struct weir__ask *ask, const char *text, size_t len)
     keep_error(ask->error, text, len);
 }
 
-static bool is_row(const struct weir__resp_node *nodes)
+/* The numbers of a row; false: it is not one. */
+static bool read_row(const struct weir__resp_node *nodes, weir_decision *ret)
 {
-    for (size_t i = 0; i < ROW; i++) {
+    int64_t numbers[WEIR__ROW_NUMBERS];
+    for (size_t i = 0; i < WEIR__ROW_NUMBERS; i++) {
         if (nodes[i].type != WEIR__RESP_INTEGER)
             return false;
+        numbers[i] = nodes[i].integer;
     }
+    *ret = weir__row_of(numbers);
     return true;
-}
-
-static weir_decision row_of(const struct weir__resp_node *nodes)
-{
-    return (weir_decision){.allowed = nodes[0].integer != 0,
-                           .limit = nodes[1].integer,
-                           .remaining = nodes[2].integer,
-                           .retry_after_us = nodes[3].integer,
-                           .reset_after_us = nodes[4].integer,
-                           .delay_us = nodes[5].integer};
 }
 
 /* When it was decided, by the server's clock: the receipt says it. */
@@ -93,17 +86,17 @@ static void complete_rows(const struct weir__ask *ask, const weir_decision *fold
     }
 }
 
-/* [six integers, receipt, (the lease), (binding, a row a limit)] */
+/* [six integers, receipt, (the lease), (binding, one row per limit)] */
 static bool read_decision(struct weir__ask *ask, const char *data,
                           const struct weir__resp_node *nodes)
 {
     bool acquire = ask->verb == WEIR__VERB_ACQUIRE, detail = ask->limits > 1;
-    size_t elements = ROW + 1 + acquire + (detail ? 1 + ask->limits : 0);
+    size_t elements = WEIR__ROW_NUMBERS + 1 + acquire + (detail ? 1 + ask->limits : 0);
     const struct weir__resp_node *node = &nodes[1];
-    if (nodes[0].type != WEIR__RESP_ARRAY || nodes[0].len != elements || !is_row(node))
+    weir_decision folded, row;
+    if (nodes[0].type != WEIR__RESP_ARRAY || nodes[0].len != elements || !read_row(node, &folded))
         return false;
-    weir_decision folded = row_of(node);
-    node += ROW;
+    node += WEIR__ROW_NUMBERS;
     if (!read_receipt(data, node++, &folded))
         return false;
     if (acquire)
@@ -117,11 +110,12 @@ static bool read_decision(struct weir__ask *ask, const char *data,
     folded.binding = (uint8_t)(node++)->integer;
     if (folded.binding >= ask->limits)
         return false;
-    for (size_t i = 0; i < ask->limits; i++, node += 1 + ROW) {
-        if (node->type != WEIR__RESP_ARRAY || node->len != ROW || !is_row(node + 1))
+    for (size_t i = 0; i < ask->limits; i++, node += 1 + WEIR__ROW_NUMBERS) {
+        if (node->type != WEIR__RESP_ARRAY || node->len != WEIR__ROW_NUMBERS ||
+            !read_row(node + 1, &row))
             return false;
         if (ask->rows)
-            ask->rows[i] = row_of(node + 1);
+            ask->rows[i] = row;
     }
     if (ask->rows)
         complete_rows(ask, &folded, ask->rows);

@@ -44,7 +44,7 @@ static void count_simple(struct server_thread *thread, const struct server_batch
                                 !decision->allowed, times);
     if (thread->log && server_access_log_wants(thread->log, decision->allowed)) {
         struct server_log_record record = {
-            .key = {key.data, key.len}, .cost = request->cost, .verdict = "limits"};
+            .key = {key.data, key.len}, .cost = request->cost, .verdict = WEIR__VERDICT_LIMITS};
         log_decision(thread, batch->conn, &record, decision);
     }
 }
@@ -133,11 +133,10 @@ static const struct weir__item *bound(const struct weir__plan *plan, size_t bind
 static void log_plan(struct server_thread *thread, const struct server_batch *batch,
                      const struct server_group *group, const weir_decision *decision)
 {
-    static const char *const verdicts[] = {"none", "allow-list", "deny-list", "limits"};
     const struct weir__item *it = bound(&group->plan, decision->binding);
-    struct server_log_record record = {.verdict = verdicts[group->plan.verdict]};
-    if (group->plan.verdict == WEIR__PLAN_DENY && group->plan.denial == WEIR__DENIED_MISSING)
-        record.verdict = "missing";
+    struct server_log_record record = {.verdict = group->plan.verdict};
+    if (group->plan.verdict == WEIR__VERDICT_DENY && group->plan.denial == WEIR__DENIED_MISSING)
+        record.verdict = WEIR__VERDICT_MISSING;
     if (group->plan.by)
         record.policy = weir__span_of(group->plan.by->name);
     if (it) {
@@ -162,12 +161,12 @@ static void count_plan(struct server_thread *thread, const struct server_batch *
 {
     const struct server_rules *rules = batch->rules ? batch->rules : thread->rules;
     const struct weir__plan *plan = &group->plan;
-    if (plan->verdict == WEIR__PLAN_DENY)
+    if (plan->verdict == WEIR__VERDICT_DENY)
         server_count_listed(thread->counters, rules->series.policies[plan->by->index], false);
-    for (size_t i = 0; i < plan->exempted_count && plan->verdict != WEIR__PLAN_DENY; i++)
+    for (size_t i = 0; i < plan->exempted_count && plan->verdict != WEIR__VERDICT_DENY; i++)
         server_count_listed(thread->counters, rules->series.policies[plan->exempted[i]->index],
                             true); /* also where others have limits for the request */
-    if (plan->verdict == WEIR__PLAN_ALLOW || plan->verdict == WEIR__PLAN_DENY) {
+    if (plan->verdict == WEIR__VERDICT_ALLOW || plan->verdict == WEIR__VERDICT_DENY) {
         server_count_listed(thread->counters, SERVER_SERIES_TOTAL, decision->allowed);
     } else {
         server_count_decision(thread->counters, SERVER_SERIES_TOTAL, decision->allowed,

@@ -52,10 +52,4 @@ int weir__read_whole(struct weir__span text, const char *what, int64_t least, in
 /* Whether a key may be one. */
 int weir__check_key(struct weir__span text, weir_key *ret, weir_error *err);
 
-/* Seconds of redis-cell's reply: rounded up, -1 for never. */
-static inline int64_t weir__throttle_seconds(int64_t us)
-{
-    return us < 0 ? -1 : weir__div_up(us, 1000000);
-}
-
 #endif

@@ -148,6 +148,32 @@ bool weir__resp_put_command(struct weir__buffer *buffer, const struct weir__resp
 /* The rest is for replies, and for commands piece by piece. Where a type is RESP3's, `protocol` (2
  * or 3) says what the reader understands; 2 gets what Redis gives it in its place. */
 
+#define WEIR__RESP_NUMBER_LINE (1 + WEIR__DIGITS + 2) /* bytes of a number's line at most */
+
+/* Writes ":NUMBER\r\n" where there are WEIR__RESP_NUMBER_LINE bytes; the byte behind it. Most numbers
+ * are short and are written where they belong. */
+static inline char *weir__resp_write_number(char *p, char type, int64_t number)
+{
+    *p++ = type;
+    if (WEIR__LIKELY(number >= 0 && number < 1000000)) {
+        uint32_t rest = (uint32_t)number;
+        p += 1 + (rest > 9) + (rest > 99) + (rest > 999) + (rest > 9999) + (rest > 99999);
+        char *digit = p;
+        do
+            *--digit = (char)('0' + rest % 10);
+        while (rest /= 10);
+    } else {
+        char room[WEIR__DIGITS];
+        const char *first = weir__digits(room, number);
+        size_t len = (size_t)(room + sizeof room - first);
+        memcpy(p, first, len);
+        p += len;
+    }
+    *p++ = '\r';
+    *p++ = '\n';
+    return p;
+}
+
 /* ARRAY, SET, PUSH or MAP of n elements (a map: n pairs), which the caller writes next. */
 void weir__resp_put_header(struct weir__buffer *buffer, enum weir__resp_type type, size_t n,
                            int protocol);

@@ -3,26 +3,17 @@
 
 #include <string.h>
 
-#define NUMBER_LINE_MAX (1 + WEIR__DIGITS + 2) /* bytes of a number's line */
-
-/* Where there is room, without asking for it piece by piece: replies are mostly numbers. */
-static void put_number_line(struct weir__buffer *buffer, char type, int64_t number)
+/* In place where there is room: replies are mostly numbers. */
+static void resp_put_number(struct weir__buffer *buffer, char type, int64_t number)
 {
-    char digits[WEIR__DIGITS];
-    char *first = weir__digits(digits, number);
-    size_t len = (size_t)(digits + sizeof digits - first);
-    char *p = buffer->data + buffer->len;
-    if (WEIR__UNLIKELY(buffer->size - buffer->len <= NUMBER_LINE_MAX)) {
-        weir__put(buffer, &type, 1);
-        weir__put(buffer, first, len);
-        weir__put(buffer, "\r\n", 2);
+    char line[WEIR__RESP_NUMBER_LINE];
+    if (WEIR__UNLIKELY(buffer->size - buffer->len <= sizeof line)) {
+        weir__put(buffer, line, (size_t)(weir__resp_write_number(line, type, number) - line));
         return;
     }
-    *p++ = type;
-    for (size_t i = 0; i < len; i++)
-        *p++ = first[i];
-    memcpy(p, "\r\n", 3); /* and the NUL */
-    buffer->len += len + 3;
+    char *end = weir__resp_write_number(buffer->data + buffer->len, type, number);
+    *end = 0;
+    buffer->len = (size_t)(end - buffer->data);
 }
 
 void weir__resp_put_header(struct weir__buffer *buffer, enum weir__resp_type type, size_t n,
@@ -30,12 +21,12 @@ void weir__resp_put_header(struct weir__buffer *buffer, enum weir__resp_type typ
 {
     if (protocol < 3 && type == WEIR__RESP_MAP)
         n *= 2;
-    put_number_line(buffer, protocol < 3 ? '*' : (char)type, (int64_t)n);
+    resp_put_number(buffer, protocol < 3 ? '*' : (char)type, (int64_t)n);
 }
 
 void weir__resp_put_bulk(struct weir__buffer *buffer, const void *data, size_t len)
 {
-    put_number_line(buffer, '$', (int64_t)len);
+    resp_put_number(buffer, '$', (int64_t)len);
     if (len > 0)
         weir__put(buffer, data, len);
     weir__put(buffer, "\r\n", 2);
@@ -51,10 +42,10 @@ void weir__resp_put_bulk_integer(struct weir__buffer *buffer, int64_t integer)
 
 void weir__resp_put_integer(struct weir__buffer *buffer, int64_t integer)
 {
-    put_number_line(buffer, ':', integer);
+    resp_put_number(buffer, ':', integer);
 }
 
-static void put_text_line(struct weir__buffer *buffer, char type, const char *text, size_t len)
+static void resp_put_line(struct weir__buffer *buffer, char type, const char *text, size_t len)
 {
     weir__put(buffer, &type, 1);
     for (size_t at = 0; at < len;) {
@@ -71,12 +62,12 @@ static void put_text_line(struct weir__buffer *buffer, char type, const char *te
 
 void weir__resp_put_simple(struct weir__buffer *buffer, const char *text, size_t len)
 {
-    put_text_line(buffer, '+', text, len);
+    resp_put_line(buffer, '+', text, len);
 }
 
 void weir__resp_put_error(struct weir__buffer *buffer, const char *text, size_t len)
 {
-    put_text_line(buffer, '-', text, len);
+    resp_put_line(buffer, '-', text, len);
 }
 
 void weir__resp_put_null(struct weir__buffer *buffer, int protocol)
@@ -87,7 +78,7 @@ void weir__resp_put_null(struct weir__buffer *buffer, int protocol)
 void weir__resp_put_boolean(struct weir__buffer *buffer, bool value, int protocol)
 {
     if (protocol < 3)
-        put_number_line(buffer, ':', value);
+        resp_put_number(buffer, ':', value);
     else
         weir__put_text(buffer, value ? "#t\r\n" : "#f\r\n");
 }
@@ -97,7 +88,7 @@ bool weir__resp_put_command(struct weir__buffer *buffer, const struct weir__resp
 {
     struct weir__buffer before = *buffer;
     buffer->cut = false;
-    put_number_line(buffer, '*', (int64_t)n);
+    resp_put_number(buffer, '*', (int64_t)n);
     for (size_t i = 0; i < n && !buffer->cut; i++) {
         if (args[i].data)
             weir__resp_put_bulk(buffer, args[i].data, args[i].len);

@@ -87,7 +87,7 @@ static const char *keys_of(const struct weir__item *planned, size_t count)
 
 static const char *keys(void)
 {
-    return plan.verdict == WEIR__PLAN_LIMITS ? keys_of(plan.enforced, plan.enforced_count) : "";
+    return plan.verdict == WEIR__VERDICT_LIMITS ? keys_of(plan.enforced, plan.enforced_count) : "";
 }
 
 static void are(const char *found, const char *expected)
@@ -146,7 +146,7 @@ static void test_matching(void)
         memcpy(request.attributes, cases[i].request, sizeof cases[i].request);
         CHECK_INT(ask(NULL, request, NULL, -1), 0);
         are(keys(), cases[i].policies);
-        CHECK_INT(plan.verdict, cases[i].policies[0] ? WEIR__PLAN_LIMITS : WEIR__PLAN_NONE);
+        CHECK_INT(plan.verdict, cases[i].policies[0] ? WEIR__VERDICT_LIMITS : WEIR__VERDICT_NONE);
     }
 }
 
@@ -172,13 +172,13 @@ static void test_long_lists(void)
         snprintf(user, sizeof user, "user-%d", i);
         snprintf(ip, sizeof ip, "10.%d.0.1", i % 200);
         ask(NULL, (struct request){{USER(user), IP(ip)}, 0}, NULL, -1);
-        right += (plan.verdict == WEIR__PLAN_LIMITS) == (i < 1000);
+        right += (plan.verdict == WEIR__VERDICT_LIMITS) == (i < 1000);
     }
     CHECK_INT(right, 1100);
     ASK(USER("xyz"), IP("10.199.255.255"));
-    CHECK_INT(plan.verdict, WEIR__PLAN_LIMITS);
+    CHECK_INT(plan.verdict, WEIR__VERDICT_LIMITS);
     ASK(USER("xyz"), IP("10.200.0.1"));
-    CHECK_INT(plan.verdict, WEIR__PLAN_NONE);
+    CHECK_INT(plan.verdict, WEIR__VERDICT_NONE);
 }
 
 /* The plainest matcher there is, which goes back and forth. */
@@ -423,14 +423,14 @@ static void test_missing(void)
             "  - {name: p, key: user, missing: deny, " LIMIT "}\n"
             "  - {name: last, key: \"'x'\", " LIMIT "}\n");
     ASK({NULL, NULL, 0});
-    CHECK_INT(plan.verdict, WEIR__PLAN_DENY);
+    CHECK_INT(plan.verdict, WEIR__VERDICT_DENY);
     CHECK_TEXT(plan.by->name, "p");
     CHECK_INT(plan.enforced_count, 0);
     ASK(USER("ann"));
     are(keys(), "first/{x} p/{user=ann} last/{x}");
     use(TOP "  - {name: p, key: ip, missing: deny, " LIMIT "}\n");
     ASK(IP("unknown"));
-    CHECK_INT(plan.verdict, WEIR__PLAN_DENY);
+    CHECK_INT(plan.verdict, WEIR__VERDICT_DENY);
 }
 
 /* What cannot be read is an error: otherwise a client could choose not to have what it is limited by. */
@@ -439,7 +439,7 @@ static void test_unreadable(void)
     use(TOP "  - {name: p, key: ip, " LIMIT "}\n"
             "  - {name: q, match: {path: /x*}, key: ip(header.x-a), missing: empty, " LIMIT "}\n");
     ASK(PATH("/y"));
-    CHECK_INT(plan.verdict, WEIR__PLAN_NONE);
+    CHECK_INT(plan.verdict, WEIR__VERDICT_NONE);
     CHECK_INT(ask(NULL, (struct request){{IP("unknown")}, 0}, NULL, -1), WEIR_EINVAL);
     are(why.message, "the value of ip is not an address: \"unknown\"");
     CHECK_INT(ask(NULL, (struct request){{IP("")}, 0}, NULL, -1), WEIR_EINVAL);
@@ -467,10 +467,10 @@ static void test_deny_first(void)
             "  - {name: e, deny: [{path: /x}]}\n");
     CHECK_INT(ask(NULL, (struct request){{USER("u"), PATH("/y")}, 0}, NULL, -1), WEIR_EINVAL);
     ASK(USER("u"), PATH("/x"));
-    CHECK_INT(plan.verdict, WEIR__PLAN_DENY);
+    CHECK_INT(plan.verdict, WEIR__VERDICT_DENY);
     CHECK_TEXT(plan.by->name, "e");
     ASK(USER("u"), PATH("/k"));
-    CHECK_INT(plan.verdict, WEIR__PLAN_DENY);
+    CHECK_INT(plan.verdict, WEIR__VERDICT_DENY);
     CHECK_TEXT(plan.by->name, "d");
 }
 
@@ -499,23 +499,23 @@ static void test_lists(void)
     are(keys(), "a/{ip=1.2.3.4}");
     CHECK_TEXT(plan.by->name, "a");
     ASK(IP("10.2.3.4"));
-    CHECK_INT(plan.verdict, WEIR__PLAN_ALLOW);
+    CHECK_INT(plan.verdict, WEIR__VERDICT_ALLOW);
     CHECK_TEXT(plan.by->name, "a");
     ASK(IP("1.2.3.4"), USER("ann"));
     are(keys(), "a/{ip=1.2.3.4}");
     ASK(IP("1.2.3.4"), USER("ann"), {"header.x-internal", "yes", 0});
-    CHECK_INT(plan.verdict, WEIR__PLAN_ALLOW);
+    CHECK_INT(plan.verdict, WEIR__VERDICT_ALLOW);
     ASK(IP("10.2.3.4"), USER("banned")); /* deny goes before allow */
-    CHECK_INT(plan.verdict, WEIR__PLAN_DENY);
+    CHECK_INT(plan.verdict, WEIR__VERDICT_DENY);
     CHECK_TEXT(plan.by->name, "a");
     ASK(IP("10.2.3.4"), PATH("/b")); /* an allow list speaks for its own policy */
     are(keys(), "b/{ip=10.2.3.4}");
     CHECK_TEXT(plan.by->name, "b");
     ASK(IP("10.2.3.4"), PATH("/b"), USER("ann"));
-    CHECK_INT(plan.verdict, WEIR__PLAN_ALLOW);
+    CHECK_INT(plan.verdict, WEIR__VERDICT_ALLOW);
     CHECK_TEXT(plan.by->name, "a");
     ASK(IP("10.6.6.6"), PATH("/c")); /* a deny list for all */
-    CHECK_INT(plan.verdict, WEIR__PLAN_DENY);
+    CHECK_INT(plan.verdict, WEIR__VERDICT_DENY);
     CHECK_TEXT(plan.by->name, "c");
 }
 
@@ -537,10 +537,10 @@ static void test_several(void)
     CHECK_INT(plan.enforced[1].cost, 1);
     CHECK_INT(plan.together, WEIR__TOGETHER);
     ASK(USER("ann"));
-    CHECK_INT(plan.verdict, WEIR__PLAN_NONE);
+    CHECK_INT(plan.verdict, WEIR__VERDICT_NONE);
     use(TOP "  - {name: s, shadow: true, key: ip, " LIMIT "}\n");
     ASK(IP("1.2.3.4"));
-    CHECK_INT(plan.verdict, WEIR__PLAN_LIMITS);
+    CHECK_INT(plan.verdict, WEIR__VERDICT_LIMITS);
     CHECK_INT(plan.enforced_count, 0);
     CHECK_INT(plan.shadow_count, 1);
     CHECK_TEXT(plan.by->name, "s");
@@ -649,18 +649,18 @@ static void test_named(void)
     are(keys(), "a/{user=ann}");
     CHECK_TEXT(plan.by->name, "a");
     CHECK_INT(ask("a", evil, NULL, -1), 0);
-    CHECK_INT(plan.verdict, WEIR__PLAN_DENY);
+    CHECK_INT(plan.verdict, WEIR__VERDICT_DENY);
     CHECK_INT(ask("b", ann, NULL, -1), 0);
     are(keys(), "b/{user=ann}");
     CHECK_INT(ask("b", nobody, NULL, -1), 0);
-    CHECK_INT(plan.verdict, WEIR__PLAN_NONE);
+    CHECK_INT(plan.verdict, WEIR__VERDICT_NONE);
     /* with a key of the caller's */
     CHECK_INT(ask("b", nobody, "user:42", -1), 0);
     are(keys(), "b/{user=user:42}");
     CHECK_INT(ask("b", ann, "eve", -1), 0);
     are(keys(), "b/{user=eve}"); /* before what the request says */
     CHECK_INT(ask("a", nobody, "evil", -1), 0);
-    CHECK_INT(plan.verdict, WEIR__PLAN_DENY); /* lists know it, too */
+    CHECK_INT(plan.verdict, WEIR__VERDICT_DENY); /* lists know it, too */
     CHECK_INT(ask("c", nobody, "a=b,c", -1), 0);
     are(keys(), "c/x/{all}"); /* for everybody, whatever key a caller names */
     are(keys_of(plan.shadow, plan.shadow_count), "c/y/{user=a%3Db%2Cc}");
@@ -740,7 +740,7 @@ static void test_hashed_keys(void)
     }
     CHECK(strcmp(before[0], before[1]) != 0);
     ASK(USER("u"));
-    CHECK_INT(plan.verdict, WEIR__PLAN_NONE); /* missing is missing */
+    CHECK_INT(plan.verdict, WEIR__VERDICT_NONE); /* missing is missing */
     ASK(IP("10.1.2.3"));
     snprintf(before[0], sizeof before[0], "%s", keys());
     ASK(IP("10.1.2.99"));
@@ -790,7 +790,7 @@ static void test_asked_once(void)
     CHECK_INT(request.asked, 3);
     request = (struct request){{PATH("/none"), USER("x"), IP("1.2.3.4")}, 0};
     CHECK_INT(weir__policies_plan(policies, NULL, &subject, NULL, -1, &plan, NULL), 0);
-    CHECK_INT(plan.verdict, WEIR__PLAN_NONE);
+    CHECK_INT(plan.verdict, WEIR__VERDICT_NONE);
     CHECK_INT(request.asked, 1);
 }
 

@@ -53,7 +53,7 @@ static void put(struct server_access_log *log, size_t thread, const char *key)
         .cost = 1,
         .decision = &decision,
         .allowed = true,
-        .verdict = "limits",
+        .verdict = WEIR__VERDICT_LIMITS,
     };
     server_access_log_put(server_access_log_thread(log, thread), &record);
 }
@@ -125,7 +125,7 @@ static void test_fields(void)
                                       .key = span("user:\"4\"\n"),
                                       .cost = 3,
                                       .decision = &denied,
-                                      .verdict = "limits",
+                                      .verdict = WEIR__VERDICT_LIMITS,
                                       .shadow_denied = 2,
                                   });
     server_access_log_put(thread, &(struct server_log_record){
@@ -135,7 +135,7 @@ static void test_fields(void)
                                       .cost = 1,
                                       .decision = &denied, /* no limit was asked */
                                       .allowed = true,
-                                      .verdict = "allow-list",
+                                      .verdict = WEIR__VERDICT_ALLOW,
                                   });
     server_access_log_close(log);
     char *const text = content_of(path);
@@ -146,7 +146,7 @@ static void test_fields(void)
                      "\"delay\":0.000000,\"degraded\":true,\"shadow_denied\":2}\n"
                      "{\"time\":1700000001.000000,\"protocol\":\"grpc\",\"client\":\"\","
                      "\"policy\":\"\",\"key_base64\":\"/wA=\",\"cost\":1,\"allowed\":true,"
-                     "\"verdict\":\"allow-list\",\"shadow_denied\":0}\n");
+                     "\"verdict\":\"allow\",\"shadow_denied\":0}\n");
     free(text);
 }
 
@@ -159,10 +159,12 @@ static void test_long_texts(void)
     memset(bells, '\a', WEIR_KEY_MAX);
     const struct weir__span all = {bells, WEIR_KEY_MAX};
     for (int i = 0; i < 10; i++)
-        server_access_log_put(
-            server_access_log_thread(log, 0),
-            &(struct server_log_record){
-                .client = all, .policy = all, .entry = all, .key = all, .verdict = "none"});
+        server_access_log_put(server_access_log_thread(log, 0),
+                              &(struct server_log_record){.client = all,
+                                                          .policy = all,
+                                                          .entry = all,
+                                                          .key = all,
+                                                          .verdict = WEIR__VERDICT_NONE});
     server_access_log_close(log);
     char *const text = content_of(path);
     CHECK(strstr(text, "\"key_cut\":true") != NULL);

@@ -72,22 +72,8 @@ static void print_json(const struct cli_ask *ask, const struct weir__shown *show
     cli_json_open(&json, NULL, '{');
     cli_json_key(&json, ask->key.data, ask->key.len);
     cli_json_open(&json, "states", '[');
-    for (size_t i = 0; i < count; i++) {
-        int64_t numbers[WEIR__SHOWN_NUMBERS];
-        char room[TEXT_MAX];
-        weir__shown_numbers(&shown[i], numbers);
-        cli_json_open(&json, NULL, '{');
-        cli_json_text(&json, "algorithm", weir__kind_name((enum weir__kind)shown[i].rule.kind));
-        if (shown[i].whole) {
-            limit_text(&shown[i], room);
-            cli_json_text(&json, "limit", room);
-        }
-        for (size_t j = 0; j < WEIR__SHOWN_NUMBERS; j++)
-            cli_json_int(&json, weir__shown_names[j], numbers[j]);
-        if (shown[i].remaining >= 0)
-            cli_json_int(&json, "remaining", shown[i].remaining);
-        cli_json_close(&json, '}');
-    }
+    for (size_t i = 0; i < count; i++)
+        cli_json_state(&json, &shown[i]);
     cli_json_close(&json, ']');
     cli_json_close(&json, '}');
     cli_json_end(&json);

@@ -168,7 +168,8 @@ void server_grpc_decide(struct server_conn *conn, struct server_grpc_call *call)
 {
     int64_t began = weir__mono_ns();
     call->code = server_rls_take(conn->thread->server->store, &call->plan, &call->error);
-    server_histogram_record(&conn->thread->counters->latency, (uint64_t)(weir__mono_ns() - began), 1);
+    server_histogram_record(&conn->thread->counters->latency, (uint64_t)(weir__mono_ns() - began),
+                            1);
 }
 
 /* ---- counting ---- */
@@ -208,7 +209,7 @@ static void log_call(struct server_conn *conn, const struct server_grpc_call *ca
         .protocol = call->json ? SERVER_HTTP : SERVER_GRPC,
         .client = {conn->peer_text, conn->peer_text_len},
         .allowed = !call->plan.over,
-        .verdict = item ? "limits" : "none",
+        .verdict = item ? WEIR__VERDICT_LIMITS : WEIR__VERDICT_NONE,
     };
     if (item) {
         record.key = (struct weir__span){item->key.data, item->key.len};
@@ -265,7 +266,7 @@ void server_grpc_count_unread(struct server_conn *conn, enum server_unread reaso
             .time_us = weir__clock_us(),
             .protocol = SERVER_GRPC,
             .client = {conn->peer_text, conn->peer_text_len},
-            .verdict = "unreadable",
+            .verdict = WEIR__VERDICT_UNREADABLE,
         };
         server_access_log_put(thread->log, &record);
     }

@@ -246,7 +246,7 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
     if (conn->thread->log && conn->thread->server->config.access_log_request)
         see_request(&ask->group->seen, &finder);
     const struct weir__policy *by = ask->group->plan.by;
-    if (ask->group->plan.verdict == WEIR__PLAN_DENY && !params->deny_status)
+    if (ask->group->plan.verdict == WEIR__VERDICT_DENY && !params->deny_status)
         ask->http.deny_status = (int16_t)by->deny_status;
     if (by && by->styled && !params->styled)
         ask->http.style = by->style;

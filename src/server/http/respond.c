@@ -4,29 +4,12 @@
 #include "limit/explain.h"
 #include "limit/receipt.h"
 #include "server/grpc/grpc.h"
+#include "wire/decision.h"
 
 #include <assert.h>
 #include <string.h>
 
 #define QUOTA_EXCEEDED "https://iana.org/assignments/http-problem-types#quota-exceeded"
-
-static void put_fields(struct weir__json *json, const weir_decision *d)
-{
-    weir__json_put_bool(json, "allowed", d->allowed);
-    weir__json_put_int(json, "limit", d->limit);
-    weir__json_put_int(json, "remaining", d->remaining);
-    weir__json_put_seconds(json, "retry_after", d->retry_after_us);
-    weir__json_put_seconds(json, "reset_after", d->reset_after_us);
-    weir__json_put_seconds(json, "delay", d->delay_us);
-}
-
-static void put_rule(struct weir__json *json, const char *name, const struct weir__rule *rule)
-{
-    char text[WEIR__RULE_TEXT_MAX];
-    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    weir__put_rule(&buffer, rule);
-    weir__json_put_text(json, name, text, buffer.len);
-}
 
 /* One limit's row, and where it is from. */
 static void put_row(struct weir__json *json, const struct weir__item *planned,
@@ -39,13 +22,13 @@ static void put_row(struct weir__json *json, const struct weir__item *planned,
         weir__json_put_key(json, planned->key.data, planned->key.len);
         weir__json_put_bool(json, "shadow", planned->entry->shadow);
     }
-    put_rule(json, "text", rule);
+    weir__json_put_rule(json, "text", rule);
     if (explain) {
         struct weir__facts facts;
         weir__explain(rule, &facts);
         weir__json_put_text(json, "meaning", facts.what, strlen(facts.what));
     }
-    put_fields(json, row);
+    weir__json_put_decision(json, row);
     weir__json_close(json, '}');
 }
 
@@ -120,7 +103,7 @@ static const char *reason_of(const struct server_ask *ask, const weir_decision *
 {
     static const char *const denials[] = {"deny", "missing"};
     const struct server_group *group = ask->group;
-    if (group && group->planned && group->plan.verdict == WEIR__PLAN_DENY)
+    if (group && group->planned && group->plan.verdict == WEIR__VERDICT_DENY)
         return denials[group->plan.denial];
     if (!group || !group->planned || !decision->degraded)
         return "limit";
@@ -144,7 +127,7 @@ static void put_problem(struct weir__json *json, const struct server_ask *ask,
     if (!group || !group->planned)
         return;
     weir__json_open(json, "violated-policies", '[');
-    if (group->plan.verdict == WEIR__PLAN_DENY)
+    if (group->plan.verdict == WEIR__VERDICT_DENY)
         weir__json_put_text(json, NULL, group->plan.by->name, strlen(group->plan.by->name));
     size_t row = 0;
     for (size_t i = 0; i < group->plan.enforced_count && !decision->allowed; i++) {
@@ -191,18 +174,16 @@ static void put_receipt(struct server_conn *conn, struct weir__json *json,
     weir__json_close(json, ']');
 }
 
-static const char *const verdicts[] = {"none", "allow", "deny", "limits"};
-
 static void put_decision(struct server_conn *conn, struct weir__json *json,
                          const struct server_batch *batch, size_t i)
 {
     const struct server_ask *ask = &batch->asks[i];
     const weir_decision *decision = &batch->decided[i];
     if (ask->group && ask->group->planned) {
-        const char *verdict = verdicts[ask->group->plan.verdict];
+        const char *verdict = weir__verdict_word(ask->group->plan.verdict);
         weir__json_put_text(json, "verdict", verdict, strlen(verdict));
     }
-    put_fields(json, decision);
+    weir__json_put_decision(json, decision);
     if (ask->held_us > 0)
         weir__json_put_seconds(json, "held", ask->held_us);
     weir__json_put_int(json, "binding", decision->binding);
@@ -260,26 +241,6 @@ static void respond_done(const struct server_ask *ask, struct server_response *r
     server_response_body(ret, "application/json", &body);
 }
 
-static void put_shown(struct weir__json *json, const struct weir__shown *shown)
-{
-    const char *name = weir__kind_name((enum weir__kind)shown->rule.kind);
-    int64_t numbers[WEIR__SHOWN_NUMBERS];
-    char room[256];
-    struct weir__buffer limit = weir__buffer_over(room, sizeof room);
-    weir__shown_numbers(shown, numbers);
-    weir__json_open(json, NULL, '{');
-    weir__json_put_text(json, "algorithm", name, strlen(name));
-    if (shown->whole) {
-        weir__put_rule(&limit, &shown->rule);
-        weir__json_put_text(json, "limit", limit.data, limit.len);
-    }
-    for (size_t j = 0; j < WEIR__SHOWN_NUMBERS; j++)
-        weir__json_put_int(json, weir__shown_names[j], numbers[j]);
-    if (shown->remaining >= 0)
-        weir__json_put_int(json, "remaining", shown->remaining);
-    weir__json_close(json, '}');
-}
-
 static void respond_shown(const struct server_ask *ask, struct server_response *ret)
 {
     server_response_begin(ret, 200);
@@ -289,7 +250,7 @@ static void respond_shown(const struct server_ask *ask, struct server_response *
     weir__json_open(&json, NULL, '{');
     weir__json_open(&json, "states", '[');
     for (size_t i = 0; i < ask->shown->count; i++)
-        put_shown(&json, &ask->shown->states[i]);
+        weir__json_put_state(&json, &ask->shown->states[i]);
     weir__json_close(&json, ']');
     weir__json_close(&json, '}');
     weir__put(&body, "\n", 1);

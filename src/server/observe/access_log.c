@@ -54,7 +54,7 @@ struct server_log_item {
     uint16_t client_len, policy_len, entry_len, key_len;
     uint16_t ip_len, method_len, path_len, shadows_len;
     uint32_t shadow_denied;
-    const char *verdict;
+    enum weir__verdict verdict;
     int64_t time_us, cost;
     int64_t limit, remaining, retry_after_us, reset_after_us, delay_us;
     char texts[];
@@ -194,13 +194,15 @@ static void access_log_put_line(const struct server_log_item *item, struct weir_
     text += item->path_len;
     weir__json_put_int(&json, "cost", item->cost);
     weir__json_put_bool(&json, "allowed", item->allowed);
-    weir__json_put_text(&json, "verdict", item->verdict, strlen(item->verdict));
+    const char *verdict = weir__verdict_word(item->verdict);
+    weir__json_put_text(&json, "verdict", verdict, strlen(verdict));
     if (item->decided) {
-        weir__json_put_int(&json, "limit", item->limit);
-        weir__json_put_int(&json, "remaining", item->remaining);
-        weir__json_put_seconds(&json, "retry_after", item->retry_after_us);
-        weir__json_put_seconds(&json, "reset_after", item->reset_after_us);
-        weir__json_put_seconds(&json, "delay", item->delay_us);
+        const weir_decision decision = {.limit = item->limit,
+                                        .remaining = item->remaining,
+                                        .retry_after_us = item->retry_after_us,
+                                        .reset_after_us = item->reset_after_us,
+                                        .delay_us = item->delay_us};
+        weir__json_put_numbers(&json, &decision);
         weir__json_put_bool(&json, "degraded", item->degraded);
     }
     weir__json_put_uint(&json, "shadow_denied", item->shadow_denied);
@@ -559,7 +561,7 @@ static void access_log_fill(struct server_log_item *item, const struct server_lo
     item->cost = record->cost;
     item->shadow_denied = record->shadow_denied;
     const weir_decision *const decision = record->decision;
-    if (!decision || strcmp(record->verdict, "limits") != 0)
+    if (!decision || record->verdict != WEIR__VERDICT_LIMITS)
         return;
     item->decided = true;
     item->degraded = decision->degraded;

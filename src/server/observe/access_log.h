@@ -15,6 +15,7 @@
 #define WEIR_SERVER_ACCESS_LOG_H
 
 #include "server/observe/metrics.h"
+#include "wire/decision.h"
 #include "wire/http1.h"
 
 #define SERVER_LOG_RING ((size_t)256 << 10)
@@ -41,11 +42,11 @@ struct server_log_record {
     struct weir__span entry;  /* whose limit decided */
     struct weir__span key;
     int64_t cost;
-    const weir_decision *decision; /* used if the verdict is "limits"; otherwise it may be NULL */
+    const weir_decision *decision; /* used if the verdict is LIMITS; otherwise it may be NULL */
     bool allowed;                  /* what the caller got */
-    const char *verdict;           /* literal: limits, allow-list, deny-list, none, error */
-    uint32_t shadow_denied;        /* shadow entries that would have denied */
-    struct weir__span shadows;     /* these, as the elements of a JSON array */
+    enum weir__verdict verdict;
+    uint32_t shadow_denied;             /* shadow entries that would have denied */
+    struct weir__span shadows;          /* these, as the elements of a JSON array */
     struct weir__span ip, method, path; /* of the request, with --access-log-request */
 };
 

@@ -5,6 +5,7 @@
 #include "server/resp/resp.h"
 
 #include "store/store.h"
+#include "wire/decision.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -152,39 +153,6 @@ static void add_ask(struct server_conn *conn, enum weir__verb verb, const struct
 
 /* ---- answers ---- */
 
-static void put_row(struct weir__buffer *out, const weir_decision *row)
-{
-    weir__resp_put_integer(out, row->allowed);
-    weir__resp_put_integer(out, row->limit);
-    weir__resp_put_integer(out, row->remaining);
-    weir__resp_put_integer(out, row->retry_after_us);
-    weir__resp_put_integer(out, row->reset_after_us);
-    weir__resp_put_integer(out, row->delay_us);
-}
-
-/* ":NUMBER\r\n"; most numbers of a reply are short, and written where they belong. */
-static inline char *put_line(char *p, int64_t number)
-{
-    *p++ = ':';
-    if (WEIR__LIKELY(number >= 0 && number < 1000000)) {
-        uint32_t rest = (uint32_t)number;
-        p += 1 + (rest > 9) + (rest > 99) + (rest > 999) + (rest > 9999) + (rest > 99999);
-        char *digit = p;
-        do
-            *--digit = (char)('0' + rest % 10);
-        while (rest /= 10);
-    } else {
-        char room[WEIR__DIGITS];
-        const char *first = weir__digits(room, number);
-        size_t len = (size_t)(room + sizeof room - first);
-        memcpy(p, first, len);
-        p += len;
-    }
-    *p++ = '\r';
-    *p++ = '\n';
-    return p;
-}
-
 /* The reply to a plain take, nearly all there are: written in one go, where there is room for it. */
 static void put_plain(struct server_conn *conn, const weir_request *request,
                       const weir_decision *decision, struct weir__buffer *out)
@@ -192,12 +160,7 @@ static void put_plain(struct server_conn *conn, const weir_request *request,
     static const char head[4] = {'*', '7', '\r', '\n'};
     char *start = out->data + out->len, *p = start;
     memcpy(p, head, sizeof head);
-    p = put_line(p + 4, decision->allowed);
-    p = put_line(p, decision->limit);
-    p = put_line(p, decision->remaining);
-    p = put_line(p, decision->retry_after_us);
-    p = put_line(p, decision->reset_after_us);
-    p = put_line(p, decision->delay_us);
+    p = weir__resp_write_row(p + 4, decision);
     size_t len = server_receipt_write(conn->thread->server, &conn->thread->receipts, request, 1,
                                       decision, p + 5);
     p[0] = '$'; /* a receipt has two digits' worth of bytes */
@@ -223,28 +186,8 @@ static void put_decision(struct server_conn *conn, const struct server_ask *ask,
     }
     size_t len = server_receipt_write(conn->thread->server, &conn->thread->receipts, request, 1,
                                       decision, receipt);
-    weir__resp_put_header(out, WEIR__RESP_ARRAY, 7 + lease + (rows ? 1 + rows : 0), 2);
-    put_row(out, decision);
-    weir__resp_put_bulk(out, receipt, len);
-    if (lease)
-        weir__resp_put_integer(out, (int64_t)decision->lease);
-    if (rows)
-        weir__resp_put_integer(out, decision->binding);
-    for (size_t i = 0; i < rows; i++) {
-        weir__resp_put_header(out, WEIR__RESP_ARRAY, 6, 2);
-        put_row(out, &ask->group->rows[i]);
-    }
-}
-
-static void put_throttle(const weir_decision *decision, struct weir__buffer *out)
-{
-    weir__resp_put_header(out, WEIR__RESP_ARRAY, 5, 2);
-    weir__resp_put_integer(out, !decision->allowed);
-    weir__resp_put_integer(out, decision->limit);
-    weir__resp_put_integer(out, decision->remaining);
-    weir__resp_put_integer(
-        out, decision->allowed ? -1 : weir__throttle_seconds(decision->retry_after_us));
-    weir__resp_put_integer(out, weir__throttle_seconds(decision->reset_after_us));
+    weir__resp_put_decision(out, decision, (struct weir__span){receipt, len}, lease,
+                            rows ? ask->group->rows : NULL, rows);
 }
 
 static void put_failure(struct server_conn *conn, const struct server_ask *ask,
@@ -277,26 +220,6 @@ static void put_failure(struct server_conn *conn, const struct server_ask *ask,
     server_resp_error(conn, out, SERVER_FAULT_INVALID, "%s %s", word, weir_strerror(ask->code));
 }
 
-/* As the Redis module has it. */
-static void resp_put_shown(const struct server_ask *ask, struct weir__buffer *out)
-{
-    weir__resp_put_header(out, WEIR__RESP_ARRAY, ask->shown->count, ask->resp.protocol);
-    for (size_t i = 0; i < ask->shown->count; i++) {
-        const struct weir__shown *shown = &ask->shown->states[i];
-        const char *name = weir__kind_name((enum weir__kind)shown->rule.kind);
-        int64_t numbers[WEIR__SHOWN_NUMBERS];
-        weir__shown_numbers(shown, numbers);
-        weir__resp_put_header(out, WEIR__RESP_ARRAY, 2 + 2 * WEIR__SHOWN_NUMBERS,
-                              ask->resp.protocol);
-        weir__resp_put_bulk(out, "algorithm", 9);
-        weir__resp_put_bulk(out, name, strlen(name));
-        for (size_t j = 0; j < WEIR__SHOWN_NUMBERS; j++) {
-            weir__resp_put_bulk(out, weir__shown_names[j], strlen(weir__shown_names[j]));
-            weir__resp_put_integer(out, numbers[j]);
-        }
-    }
-}
-
 static void put_answer(struct server_conn *conn, const struct server_batch *batch, size_t i,
                        struct weir__buffer *out)
 {
@@ -323,10 +246,10 @@ static void put_answer(struct server_conn *conn, const struct server_batch *batc
         weir__resp_put_integer(out, 1);
         return;
     case WEIR__VERB_THROTTLE:
-        put_throttle(&batch->decided[i], out);
+        weir__resp_put_throttle(out, &batch->decided[i]);
         return;
     case WEIR__VERB_SHOW:
-        resp_put_shown(ask, out);
+        weir__resp_put_states(out, ask->shown->states, ask->shown->count);
         return;
     default:
         put_decision(conn, ask, &batch->simple[i], &batch->decided[i], out);
