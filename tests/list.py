@@ -3,7 +3,7 @@ import collections
 
 # seconds: when to give up; alone: not beside others, because it is about the clock or all cores; load: how many cores it
 # keeps busy on average (run.py prints time and work), so that those that mostly wait run side by side.
-Test = collections.namedtuple("Test", "name build command seconds alone load", defaults=(300, False, 1.0))
+Test = collections.namedtuple("Test", "name build command seconds alone load", defaults=(900, False, 1.0))
 
 # What tests need that are no programs of the build, by the first word of their name; others need everything.
 NEEDS = {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""tests/run.py itself: lines come while others still run, failures of all kinds count, those that wait run side by side; and
-`make run` builds the program alone."""
+"""tests/run.py itself: lines come while others still run, failures of all kinds count, those that wait run side by side and
+never on the same port; and `make run` builds the program alone."""
 import importlib.util
 import os
 import pathlib
@@ -83,6 +83,25 @@ def test_side_by_side():
         check(it.communicate()[0].endswith("\n4 passed, 0 failed\n"), "four that wait run side by side")
 
 
+TAKING = """import sys; import ports
+ports.usable = lambda: range(10001, 10801)
+print(*(ports.take() for _ in range(100)), flush=True)
+sys.stdin.read()"""
+
+
+def test_ports():
+    """Processes that take ports at the same time get different ones; those of one that was killed are free again."""
+    env = dict(os.environ, PYTHONPATH=str(ROOT / "tests" / "redis"))
+    for _ in range(3):
+        takers = [subprocess.Popen([sys.executable, "-B", "-c", TAKING], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   text=True) for _ in range(4)]
+        found = [port for taker in takers for port in taker.stdout.readline().split()]
+        check(len(found) == 400 and len(set(found)) == 400, f"{len(set(found))} of {len(found)} ports are different")
+        for taker in takers:
+            taker.kill()
+            taker.communicate()
+
+
 def test_make_run():
     told = subprocess.run(["make", "-n", "run"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
     check("ninja -C build weir\n" in told and "ninja -C build\n" not in told, f"make run: {told}")
@@ -95,7 +114,7 @@ def test_make_run():
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--inner"]:
         sys.exit(inner(sys.argv[2:]))
-    for test in (test_progress, test_failures, test_side_by_side, test_make_run):
+    for test in (test_progress, test_failures, test_side_by_side, test_ports, test_make_run):
         test()
     print(f"{passed} passed, {failed} failed")
     sys.exit(1 if failed else 0)

@@ -82,7 +82,7 @@ class Senders:
         except BlockingIOError:
             pass
         except OSError:
-            self.end(it)
+            self.read(it)  # it is over, but its last words may be there
 
     def read(self, it):
         try:
