@@ -1,12 +1,12 @@
 /*
  * Limits that are charged by the answer: on=401,403 and charge_if=$variable.
  *
- *     asked: charged, as any limit ─► the answer's head ─► it counts: the charge stays
- *                                                      └─► it does not: given back
+ *     decided: charged, as any limit ─► the answer's head ─► it counts: the charge stays
+ *                                                        └─► it does not: given back
  *
- * The charge comes first, so that a limit is never exceeded: of requests that are under way at the same
- * time each counts as if it will be charged. What cannot be judged, since the answer never had a head (its
- * client left), stays charged: otherwise whoever hangs up early would guess for free.
+ * The charge comes first, so that a limit is never exceeded: requests that are in progress at the same
+ * time count as if they will be charged. If an answer never had a head (its client left), the charge
+ * stays: otherwise whoever hangs up early could guess passwords for free.
  *
  * What holds:
  *   1. A charge is judged once, by the status that the client gets ($status), and given back at most once.
@@ -28,7 +28,7 @@ static void charge_set(u_char *set, ngx_int_t first, ngx_int_t last, bool on)
         set[i / 8] = on ? set[i / 8] | 1 << i % 8 : set[i / 8] & ~(1 << i % 8);
 }
 
-/* "404", "4xx", "!404"; false: none of these. */
+/* "404", "4xx", "!404"; false: it is something else. */
 static bool charge_read_item(u_char *set, u_char *data, size_t len)
 {
     bool on = data[0] != '!';
@@ -68,8 +68,8 @@ bool ngx_http_weir_charge_read(u_char set[NGX_HTTP_WEIR_STATUSES], const ngx_str
 struct ngx_http_weir_charge_s {
     ngx_http_weir_charge_t *next;
     const ngx_http_weir_loc_conf_t *conf;
-    ngx_http_weir_ask_t *ask;
-    ngx_uint_t index; /* of the ask's request */
+    ngx_http_weir_plan_t *plan;
+    ngx_uint_t index; /* of the plan's request */
 };
 
 static bool charge_depends(const ngx_http_weir_limit_t *limit)
@@ -77,32 +77,20 @@ static bool charge_depends(const ngx_http_weir_limit_t *limit)
     return limit->on || limit->charge_if;
 }
 
-/* The key has to last until the answer; a variable's may be set anew. */
-static ngx_int_t charge_keep_key(ngx_pool_t *pool, weir_request *request)
-{
-    weir_key key = weir__key_bytes(request->key);
-    u_char *copy = ngx_pnalloc(pool, key.len);
-    if (!copy)
-        return NGX_ERROR;
-    ngx_memcpy(copy, key.data, key.len);
-    request->key = weir_key_bytes(copy, key.len);
-    return NGX_OK;
-}
-
 ngx_int_t ngx_http_weir_charge_note(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
-                                    ngx_http_weir_ask_t *ask)
+                                    ngx_http_weir_plan_t *plan)
 {
     ngx_pool_t *pool = ctx->request->pool;
-    if (!ask->depends || ask->met || ask->failed || !ask->folded.allowed)
+    if (!plan->depends || plan->merged || plan->failed || !plan->folded.allowed)
         return NGX_OK;
-    for (ngx_uint_t i = 0; i < ask->count; i++) {
-        weir_request *request = &ask->requests[i];
-        if (!charge_depends(ask->confs[i]) || request->cost == 0)
+    for (ngx_uint_t i = 0; i < plan->count; i++) {
+        weir_request *request = &plan->requests[i];
+        if (!charge_depends(plan->confs[i]) || request->cost == 0)
             continue;
         ngx_http_weir_charge_t *charge = ngx_palloc(pool, sizeof *charge);
-        if (!charge || charge_keep_key(pool, request) != NGX_OK)
+        if (!charge || ngx_http_weir_keep_key(pool, &request->key) != NGX_OK)
             return NGX_ERROR;
-        *charge = (ngx_http_weir_charge_t){ctx->charges, conf, ask, i};
+        *charge = (ngx_http_weir_charge_t){ctx->charges, conf, plan, i};
         ctx->charges = charge;
     }
     return NGX_OK;
@@ -126,13 +114,13 @@ static bool charge_stays(ngx_http_request_t *r, const ngx_http_weir_limit_t *lim
 static void charge_return_zone(ngx_http_request_t *r, const ngx_http_weir_charge_t *charge,
                                const char *receipt)
 {
-    const ngx_http_weir_ask_t *ask = charge->ask;
-    const weir_request *request = &ask->requests[charge->index];
+    const ngx_http_weir_plan_t *plan = charge->plan;
+    const weir_request *request = &plan->requests[charge->index];
     const weir_limit *limit = request->limit;
-    const ngx_http_weir_zone_t *zone = ask->confs[charge->index]->zone;
+    const ngx_http_weir_zone_t *zone = plan->confs[charge->index]->zone;
     weir_limit share;
     weir_error err;
-    if (ask->folded.degraded && charge->conf->store) {
+    if (plan->folded.degraded && charge->conf->store) {
         weir__share(limit, charge->conf->store->url.peers, &share);
         limit = &share;
     }
@@ -142,16 +130,16 @@ static void charge_return_zone(ngx_http_request_t *r, const ngx_http_weir_charge
                       err.message);
 }
 
-/* Nobody waits for it: where Redis is away for too long, it stays charged. */
+/* Nobody waits for it. If Redis is away for too long, it stays charged. */
 static void charge_return_redis(const ngx_http_weir_charge_t *charge, const char *receipt)
 {
-    ngx_http_weir_ask_t *ask = charge->ask;
-    const weir_request *request = &ask->requests[charge->index];
+    ngx_http_weir_plan_t *plan = charge->plan;
+    const weir_request *request = &plan->requests[charge->index];
     ngx_http_weir_job_t *job =
         ngx_http_weir_job_make(charge->conf->store, WEIR__VERB_SETTLE, request, 1);
     if (!job)
         return;
-    job->job.time_us = ask->test_us;
+    job->job.time_us = plan->test_us;
     if (!weir__receipt_read(receipt, &job->job.correction)) {
         ngx_http_weir_job_free(job);
         return;
@@ -161,8 +149,8 @@ static void charge_return_redis(const ngx_http_weir_charge_t *charge, const char
     ngx_http_weir_job_give(job);
 }
 
-/* What the answer's fields and variables say of it. Smooth and warmup have times only. */
-static void charge_show(ngx_http_weir_ask_t *ask, const weir_request *request)
+/* Corrects what the answer's fields and variables show. Smooth and warmup have times only. */
+static void charge_show(ngx_http_weir_plan_t *plan, const weir_request *request)
 {
     for (size_t i = 0; i < request->limit->count; i++) {
         weir_decision *row = &request->detail[i];
@@ -171,30 +159,31 @@ static void charge_show(ngx_http_weir_ask_t *ask, const weir_request *request)
             row->remaining = ngx_min(row->limit, row->remaining + request->cost);
         row->charged = 0;
     }
-    weir_decision before = ask->folded;
-    weir__fold(ask->rows, ask->limits, &ask->folded);
-    ask->folded.degraded = before.degraded;
-    ask->folded.delay_us = before.delay_us;
+    weir_decision before = plan->folded;
+    weir__fold(plan->rows, plan->limits, &plan->folded);
+    plan->folded.degraded = before.degraded;
+    plan->folded.delay_us = before.delay_us;
 }
 
 static void charge_return(ngx_http_request_t *r, const ngx_http_weir_charge_t *charge)
 {
-    ngx_http_weir_ask_t *ask = charge->ask;
-    const weir_request *request = &ask->requests[charge->index];
+    ngx_http_weir_plan_t *plan = charge->plan;
+    assert(charge->index < plan->count && !plan->failed && !plan->merged);
+    const weir_request *request = &plan->requests[charge->index];
     const ngx_http_weir_store_t *store = charge->conf->store;
     char receipt[WEIR_RECEIPT_SIZE];
     weir_decision charged = request->detail[0];
-    charged.charged = request->cost; /* a stand-in's rows do not tell */
+    charged.charged = request->cost; /* the rows of the local fallback do not say it */
     weir_receipt(&charged, receipt);
-    ngx_http_weir_set_clock_to(ask->test_us);
-    if (store && !ask->folded.degraded)
+    ngx_http_weir_set_clock_to(plan->test_us);
+    if (store && !plan->folded.degraded)
         charge_return_redis(charge, receipt);
-    else if (!store || ask->local)
+    else if (!store || plan->local)
         charge_return_zone(r, charge, receipt);
-    charge_show(ask, request);
+    charge_show(plan, request);
 }
 
-/* A status that filters behind ours may still change: to 304, 206 or 416. */
+/* Whether filters behind ours may still change the status: to 304, 206 or 416. */
 static bool charge_may_change(const ngx_http_request_t *r)
 {
     const ngx_http_headers_in_t *in = &r->headers_in;
@@ -209,7 +198,7 @@ void ngx_http_weir_charge_judge(ngx_http_weir_ctx_t *ctx, bool last)
     if (!last && charge_may_change(r))
         return;
     for (ngx_http_weir_charge_t *it = ctx->charges; it; it = it->next) {
-        if (!charge_stays(r, it->ask->confs[it->index], r->headers_out.status))
+        if (!charge_stays(r, it->plan->confs[it->index], r->headers_out.status))
             charge_return(r, it);
     }
     ctx->charges = NULL;

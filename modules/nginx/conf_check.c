@@ -1,18 +1,18 @@
 /*
- * What only the whole configuration tells of the limits that a location decides together: whether there
- * are too many, whether their zones can hold them, whether two of them would share a state, and whether
- * the store can decide them in one call.
+ * What only the whole configuration shows about the limits that a location decides together: whether
+ * there are too many, whether their zones can hold them, whether two of them would share a state, and
+ * whether the store can decide them in one call.
  */
 #include "ngx_http_weir.h"
 
-static char *fail(ngx_conf_t *cf, const ngx_http_weir_limit_t *limit, const char *text)
+static char *check_fail(ngx_conf_t *cf, const ngx_http_weir_limit_t *limit, const char *text)
 {
     ngx_log_error(NGX_LOG_EMERG, cf->log, 0, "%s in %V:%ui", text, &limit->place.file,
                   limit->place.line);
     return NGX_CONF_ERROR;
 }
 
-static bool same_text(const ngx_str_t *a, const ngx_str_t *b)
+static bool check_same_text(const ngx_str_t *a, const ngx_str_t *b)
 {
     return a->len == b->len && !ngx_memcmp(a->data, b->data, a->len);
 }
@@ -33,14 +33,14 @@ static char *check_fits(ngx_conf_t *cf, const ngx_http_weir_limit_t *limit)
                          "give logs and windows a larger share of it with large=50%%",
                          rule, (int)limit->zone->name.len, limit->zone->name.data,
                          limit->zone->size / 1024);
-        return fail(cf, limit, text);
+        return check_fail(cf, limit, text);
     }
     return NGX_CONF_OK;
 }
 
 /* ---- two of them ---- */
 
-static bool may_share_state(const ngx_http_weir_limit_t *a, const ngx_http_weir_limit_t *b)
+static bool check_may_share_state(const ngx_http_weir_limit_t *a, const ngx_http_weir_limit_t *b)
 {
     for (size_t i = 0; a->limit && b->limit && i < a->limit->count; i++) {
         for (size_t j = 0; j < b->limit->count; j++) {
@@ -51,8 +51,8 @@ static bool may_share_state(const ngx_http_weir_limit_t *a, const ngx_http_weir_
     return false;
 }
 
-/* The text before the first variable: where it differs, the keys do. */
-static bool begin_alike(const ngx_str_t *a, const ngx_str_t *b)
+/* The text before the first variable: if it differs, the keys do. */
+static bool check_begin_alike(const ngx_str_t *a, const ngx_str_t *b)
 {
     for (size_t i = 0; i < a->len && i < b->len; i++) {
         if (a->data[i] == '$' || b->data[i] == '$')
@@ -67,13 +67,14 @@ static char *check_pair(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf,
                         const ngx_http_weir_limit_t *a, const ngx_http_weir_limit_t *b)
 {
     bool one_memory = a->zone == b->zone || conf->store;
-    if (!one_memory || !may_share_state(a, b))
+    if (!one_memory || !check_may_share_state(a, b))
         return NGX_CONF_OK;
-    if (same_text(&a->key_text, &b->key_text))
-        return fail(cf, b,
-                    "two limits of one key with the same algorithm and period would share a state; "
-                    "leave one out, or give its key a word of its own, like key=all:$host,");
-    if (begin_alike(&a->key_text, &b->key_text))
+    if (check_same_text(&a->key_text, &b->key_text))
+        return check_fail(
+            cf, b,
+            "two limits of one key with the same algorithm and period would share a state; "
+            "leave one out, or give its key a word of its own, like key=all:$host,");
+    if (check_begin_alike(&a->key_text, &b->key_text))
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                       "the keys \"%V\" and \"%V\" may be equal, and then share a state; give one a "
                       "word of its own, like key=user:$remote_user, in %V:%ui",
@@ -83,8 +84,8 @@ static char *check_pair(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf,
 
 /* ---- the store ---- */
 
-/* What stands between the first braces: a cluster keeps keys with the same text there together. */
-static ngx_str_t hash_tag(const ngx_str_t *key)
+/* The text between the first braces: a cluster keeps keys with the same text there together. */
+static ngx_str_t check_hash_tag(const ngx_str_t *key)
 {
     u_char *end = key->data + key->len;
     u_char *open = ngx_strlchr(key->data, end, '{');
@@ -100,29 +101,31 @@ static char *check_store(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf,
     if (!conf->store)
         return NGX_CONF_OK;
     if (a->wait_us != b->wait_us)
-        return fail(cf, b,
-                    "limits that Redis decides together have one wait=; give them all the same,");
-    ngx_str_t one = hash_tag(&a->key_text), other = hash_tag(&b->key_text);
-    if (conf->store->url.kind == WEIR__REDIS_CLUSTER && !(one.len && same_text(&one, &other)) &&
-        !same_text(&a->key_text, &b->key_text))
-        return fail(cf, b,
-                    "keys of a Redis Cluster that are decided together must live in one slot; give "
-                    "them one hash tag, like \"key={$http_x_user}:all\",");
+        return check_fail(
+            cf, b, "limits that Redis decides together have one wait=; give them all the same,");
+    ngx_str_t one = check_hash_tag(&a->key_text), other = check_hash_tag(&b->key_text);
+    if (conf->store->url.kind == WEIR__REDIS_CLUSTER &&
+        !(one.len && check_same_text(&one, &other)) && !check_same_text(&a->key_text, &b->key_text))
+        return check_fail(
+            cf, b,
+            "keys of a Redis Cluster that are decided together must live in one slot; give "
+            "them one hash tag, like \"key={$http_x_user}:all\",");
     return NGX_CONF_OK;
 }
 
 /* ---- a location ---- */
 
-static char *check_group(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf,
-                         const ngx_array_t *group)
+static char *check_together(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf,
+                            const ngx_array_t *group)
 {
     ngx_http_weir_limit_t **limits = group->elts;
     size_t rules = 0;
     for (ngx_uint_t i = 0; i < group->nelts; i++) {
         rules += limits[i]->limit ? limits[i]->limit->count : 1;
         if (rules > WEIR_LIMITS_MAX)
-            return fail(cf, limits[i],
-                        "at most 16 limits are decided together; a location has more of them");
+            return check_fail(
+                cf, limits[i],
+                "at most 16 limits are decided together; a location has more of them");
         for (ngx_uint_t j = 0; j < i; j++) {
             if (check_pair(cf, conf, limits[j], limits[i]) != NGX_CONF_OK ||
                 check_store(cf, conf, limits[j], limits[i]) != NGX_CONF_OK)
@@ -132,15 +135,15 @@ static char *check_group(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf,
     return NGX_CONF_OK;
 }
 
-/* Slots are got one by one: only that no two are one. */
+/* Slots are acquired one by one. No two of them may share their slots. */
 static char *check_conns(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf)
 {
     ngx_http_weir_limit_t **conns = conf->conns ? conf->conns->elts : NULL;
     for (ngx_uint_t i = 0; conns && i < conf->conns->nelts; i++) {
         for (ngx_uint_t j = 0; j < i; j++) {
             bool one_memory = conns[i]->zone == conns[j]->zone || conf->store;
-            if (one_memory && same_text(&conns[i]->key_text, &conns[j]->key_text))
-                return fail(
+            if (one_memory && check_same_text(&conns[i]->key_text, &conns[j]->key_text))
+                return check_fail(
                     cf, conns[i],
                     "two weir_conn of one key would share their slots; leave one out, or give "
                     "its key a word of its own, like key=all:$host,");
@@ -166,7 +169,7 @@ char *ngx_http_weir_check_location(ngx_conf_t *cf, const ngx_http_weir_loc_conf_
         return NGX_CONF_ERROR;
     for (int phase = 0; phase < 2; phase++) {
         for (int dry = 0; dry < 2; dry++) {
-            if (check_group(cf, conf, &conf->groups[phase][dry]) != NGX_CONF_OK)
+            if (check_together(cf, conf, &conf->groups[phase][dry]) != NGX_CONF_OK)
                 return NGX_CONF_ERROR;
         }
     }

@@ -1,4 +1,4 @@
-/* weir_limit, weir_conn, weir_rate: one reader for the three, which differ in the options they take. */
+/* weir_limit, weir_conn and weir_rate: one reader for the three, which differ in their options. */
 #include "ngx_http_weir.h"
 
 #include "base/duration.h"
@@ -17,7 +17,7 @@ enum {
     CHARGE_IF = 1024,
 };
 
-struct reading {
+struct limit_reader {
     ngx_conf_t *cf;
     ngx_http_weir_limit_t *limit;
     const char *directive;
@@ -38,24 +38,36 @@ ngx_int_t ngx_http_weir_duration(const ngx_str_t *text, int64_t *ret)
     return len && len == text->len ? NGX_OK : NGX_ERROR;
 }
 
-static char *refuse(const struct reading *it, const char *what, const ngx_str_t *value,
-                    const char *fix)
+ngx_int_t ngx_http_weir_read_status(const ngx_str_t *text)
 {
-    ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: %s \"%V\"; %s", it->directive, what, value,
+    ngx_int_t status = ngx_atoi(text->data, text->len);
+    return status >= 400 && status <= 599 ? status : NGX_ERROR;
+}
+
+/* "weir_limit: invalid cost "x": expected 0 to 10^12". */
+static char *limit_fail(const struct limit_reader *it, const char *what, const ngx_str_t *value,
+                        const char *fix)
+{
+    ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: %s \"%V\": %s", it->directive, what, value,
                        fix);
     return NGX_CONF_ERROR;
 }
 
 /* ---- options ---- */
 
-static ngx_int_t compile(ngx_conf_t *cf, ngx_str_t *text, ngx_http_complex_value_t *ret)
+static ngx_int_t limit_compile(ngx_conf_t *cf, ngx_str_t *text, ngx_http_complex_value_t *ret)
 {
     ngx_http_compile_complex_value_t compiler = {.cf = cf, .value = text, .complex_value = ret};
     return ngx_http_compile_complex_value(&compiler);
 }
 
-/* "$name" or "${name}" alone can be read without being put together. */
-static ngx_int_t index_of(ngx_conf_t *cf, const ngx_str_t *value)
+static bool limit_is_name_byte(u_char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* "$name" or "${name}" alone is read without a copy. */
+static ngx_int_t limit_variable_index(ngx_conf_t *cf, const ngx_str_t *value)
 {
     ngx_str_t name = {value->len - 1, value->data + 1};
     if (value->data[0] != '$' || name.len == 0)
@@ -63,21 +75,14 @@ static ngx_int_t index_of(ngx_conf_t *cf, const ngx_str_t *value)
     if (name.data[0] == '{' && name.data[name.len - 1] == '}')
         name = (ngx_str_t){name.len - 2, name.data + 1};
     for (size_t i = 0; i < name.len; i++) {
-        u_char c = name.data[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9' && i > 0) ||
-              c == '_'))
+        if (!limit_is_name_byte(name.data[i]) || (i == 0 && name.data[i] <= '9'))
             return NGX_CONF_UNSET;
     }
     return name.len ? ngx_http_get_variable_index(cf, &name) : NGX_CONF_UNSET;
 }
 
-static bool is_name(u_char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-/* How much of a text is not variables. */
-static size_t fixed_len(const ngx_str_t *text)
+/* How many bytes of a text do not belong to variables. */
+static size_t limit_fixed_len(const ngx_str_t *text)
 {
     size_t len = 0, i = 0;
     while (i < text->len) {
@@ -88,82 +93,83 @@ static size_t fixed_len(const ngx_str_t *text)
         }
         bool braced = ++i < text->len && text->data[i] == '{';
         i += braced;
-        while (i < text->len && is_name(text->data[i]))
+        while (i < text->len && limit_is_name_byte(text->data[i]))
             i++;
         i += braced;
     }
     return len;
 }
 
-static char *read_key(struct reading *it, ngx_str_t *value)
+static char *limit_read_key(struct limit_reader *it, ngx_str_t *value)
 {
     it->limit->key_text = *value;
-    it->limit->key_fixed_len = ngx_http_script_variables_count(value) ? fixed_len(value) : 0;
-    it->limit->key_index = index_of(it->cf, value);
-    return compile(it->cf, value, &it->limit->key) == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+    it->limit->key_fixed_len = ngx_http_script_variables_count(value) ? limit_fixed_len(value) : 0;
+    it->limit->key_index = limit_variable_index(it->cf, value);
+    return limit_compile(it->cf, value, &it->limit->key) == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
-static char *read_zone(struct reading *it, ngx_str_t *value)
+static char *limit_read_zone(struct limit_reader *it, ngx_str_t *value)
 {
     it->limit->zone = ngx_http_weir_zone_named(it->cf, value);
     return it->limit->zone ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
-static char *read_name(struct reading *it, ngx_str_t *value)
+static char *limit_read_name(struct limit_reader *it, ngx_str_t *value)
 {
     it->limit->name = *value;
     return NGX_CONF_OK;
 }
 
-static char *read_cost(struct reading *it, ngx_str_t *value)
+static char *limit_compile_into(struct limit_reader *it, ngx_str_t *value,
+                                ngx_http_complex_value_t **ret)
+{
+    *ret = ngx_palloc(it->cf->pool, sizeof **ret);
+    return *ret && limit_compile(it->cf, value, *ret) == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+static char *limit_read_cost(struct limit_reader *it, ngx_str_t *value)
 {
     int64_t cost;
     if (!ngx_http_script_variables_count(value) &&
         (!weir__resp_read_integer((const char *)value->data, value->len, &cost) || cost < 0 ||
          cost > WEIR_COST_MAX))
-        return refuse(it, "no cost is", value,
-                      "a cost is a whole number up to 10^12, or variables");
-    it->limit->cost = ngx_palloc(it->cf->pool, sizeof *it->limit->cost);
-    return it->limit->cost && compile(it->cf, value, it->limit->cost) == NGX_OK ? NGX_CONF_OK
-                                                                                : NGX_CONF_ERROR;
+        return limit_fail(it, "invalid cost", value,
+                          "expected a whole number from 0 to 10^12, or variables");
+    return limit_compile_into(it, value, &it->limit->cost);
 }
 
-static char *compile_into(struct reading *it, ngx_str_t *value, ngx_http_complex_value_t **ret)
-{
-    *ret = ngx_palloc(it->cf->pool, sizeof **ret);
-    return *ret && compile(it->cf, value, *ret) == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
-}
-
-static char *read_unless(struct reading *it, ngx_str_t *value)
+static char *limit_read_unless(struct limit_reader *it, ngx_str_t *value)
 {
     if (!ngx_http_script_variables_count(value))
-        return refuse(it, "nobody is told apart by", value,
-                      "give a variable that is neither empty nor 0 for those who are exempt, like "
-                      "unless=$exempt");
-    return compile_into(it, value, &it->limit->unless);
+        return limit_fail(
+            it, "invalid exemption", value,
+            "expected a variable that is neither empty nor 0 for those who are exempt, "
+            "like unless=$exempt");
+    return limit_compile_into(it, value, &it->limit->unless);
 }
 
-static char *read_charge_if(struct reading *it, ngx_str_t *value)
+static char *limit_read_charge_if(struct limit_reader *it, ngx_str_t *value)
 {
     if (!ngx_http_script_variables_count(value))
-        return refuse(it, "no answers are told apart by", value,
-                      "give a variable that is empty or 0 for answers that cost nothing, like "
-                      "charge_if=$missed");
-    return compile_into(it, value, &it->limit->charge_if);
+        return limit_fail(
+            it, "invalid condition", value,
+            "expected a variable that is empty or 0 for answers that cost nothing, like "
+            "charge_if=$missed");
+    return limit_compile_into(it, value, &it->limit->charge_if);
 }
 
-static char *read_on(struct reading *it, ngx_str_t *value)
+static char *limit_read_on(struct limit_reader *it, ngx_str_t *value)
 {
     it->limit->on = ngx_palloc(it->cf->pool, NGX_HTTP_WEIR_STATUSES);
     if (!it->limit->on)
         return NGX_CONF_ERROR;
     return ngx_http_weir_charge_read(it->limit->on, value)
                ? NGX_CONF_OK
-               : refuse(it, "invalid statuses", value,
-                        "expected a list like on=401,403,404, on=4xx,!404 or on=!2xx");
+               : limit_fail(it, "invalid statuses", value,
+                            "expected a list like on=401,403,404, on=4xx,!404 or on=!2xx");
 }
 
-static char *read_wait(struct reading *it, ngx_str_t *value)
+static char *limit_read_wait(struct limit_reader *it, ngx_str_t *value)
 {
     const char *why;
     if (value->len == 3 && !ngx_strncmp(value->data, "any", 3))
@@ -171,28 +177,29 @@ static char *read_wait(struct reading *it, ngx_str_t *value)
     else if (weir__wait_parse((const char *)value->data, value->len, &it->limit->wait_us, &why) !=
                  value->len ||
              value->len == 0)
-        return refuse(it, "no wait is", value, "write a duration like 500ms or 1m, 0, or any");
+        return limit_fail(it, "invalid wait", value,
+                          "expected a duration like 500ms or 1m, 0, or any");
     return NGX_CONF_OK;
 }
 
-static char *read_status(struct reading *it, ngx_str_t *value)
+static char *limit_read_status(struct limit_reader *it, ngx_str_t *value)
 {
-    ngx_int_t status = ngx_atoi(value->data, value->len);
-    if (status < 400 || status > 599)
-        return refuse(it, "no status is", value, "a rejection's status is 400 to 599, like 429");
+    ngx_int_t status = ngx_http_weir_read_status(value);
+    if (status == NGX_ERROR)
+        return limit_fail(it, "invalid status", value, "expected 400 to 599, like 429");
     it->limit->status = (ngx_uint_t)status;
     return NGX_CONF_OK;
 }
 
-static char *read_phase(struct reading *it, ngx_str_t *value)
+static char *limit_read_phase(struct limit_reader *it, ngx_str_t *value)
 {
     it->limit->precontent = value->len == 10 && !ngx_strncmp(value->data, "precontent", 10);
     if (!it->limit->precontent && (value->len != 9 || ngx_strncmp(value->data, "preaccess", 9)))
-        return refuse(it, "no phase is", value, "there are preaccess and precontent");
+        return limit_fail(it, "invalid phase", value, "expected preaccess or precontent");
     return NGX_CONF_OK;
 }
 
-static char *read_dry_run(struct reading *it, ngx_str_t *value)
+static char *limit_read_dry_run(struct limit_reader *it, ngx_str_t *value)
 {
     (void)value;
     it->limit->dry_run = 1;
@@ -202,22 +209,22 @@ static char *read_dry_run(struct reading *it, ngx_str_t *value)
 static const struct {
     const char *word;
     unsigned bit;
-    char *(*read)(struct reading *, ngx_str_t *value);
+    char *(*read)(struct limit_reader *, ngx_str_t *value);
 } options[] = {
-    {"key=", KEY, read_key},
-    {"zone=", ZONE, read_zone},
-    {"name=", NAME, read_name},
-    {"cost=", COST, read_cost},
-    {"wait=", WAIT, read_wait},
-    {"status=", STATUS, read_status},
-    {"phase=", PHASE, read_phase},
-    {"unless=", UNLESS, read_unless},
-    {"on=", ON, read_on},
-    {"charge_if=", CHARGE_IF, read_charge_if},
-    {"dry_run", DRY_RUN, read_dry_run},
+    {"key=", KEY, limit_read_key},
+    {"zone=", ZONE, limit_read_zone},
+    {"name=", NAME, limit_read_name},
+    {"cost=", COST, limit_read_cost},
+    {"wait=", WAIT, limit_read_wait},
+    {"status=", STATUS, limit_read_status},
+    {"phase=", PHASE, limit_read_phase},
+    {"unless=", UNLESS, limit_read_unless},
+    {"on=", ON, limit_read_on},
+    {"charge_if=", CHARGE_IF, limit_read_charge_if},
+    {"dry_run", DRY_RUN, limit_read_dry_run},
 };
 
-static char *unknown(const struct reading *it, const ngx_str_t *word)
+static char *limit_fail_unknown(const struct limit_reader *it, const ngx_str_t *word)
 {
     char room[256];
     struct weir__buffer known = weir__buffer_over(room, sizeof room);
@@ -230,8 +237,8 @@ static char *unknown(const struct reading *it, const ngx_str_t *word)
     return NGX_CONF_ERROR;
 }
 
-/* A word that is no option is part of the limits' text. */
-static char *add_text(struct reading *it, const ngx_str_t *word)
+/* A word that is not an option is part of the limits' text. */
+static char *limit_add_text(struct limit_reader *it, const ngx_str_t *word)
 {
     size_t len = it->text.len + (it->text.len > 0) + word->len;
     u_char *text = ngx_pnalloc(it->cf->pool, len + 1);
@@ -248,7 +255,7 @@ static char *add_text(struct reading *it, const ngx_str_t *word)
     return NGX_CONF_OK;
 }
 
-static char *read_word(struct reading *it, ngx_str_t *word)
+static char *limit_read_word(struct limit_reader *it, ngx_str_t *word)
 {
     for (size_t i = 0; i < WEIR__COUNT(options); i++) {
         size_t len = ngx_strlen(options[i].word);
@@ -258,26 +265,27 @@ static char *read_word(struct reading *it, ngx_str_t *word)
             continue;
         ngx_str_t value = {word->len - len, word->data + len};
         if (options[i].bit & it->seen)
-            return refuse(it, "there is a second", word, "give every option once");
+            return limit_fail(it, "repeated option", word, "give every option once");
         if (!value.len && !flag)
-            return refuse(it, "there is no value in", word, "give one, or leave it out");
+            return limit_fail(it, "there is no value in", word,
+                              "give one, or leave the option out");
         it->seen |= options[i].bit;
         return options[i].read(it, &value);
     }
     if (ngx_strlchr(word->data, word->data + word->len, '='))
-        return unknown(it, word);
-    return add_text(it, word);
+        return limit_fail_unknown(it, word);
+    return limit_add_text(it, word);
 }
 
 /* ---- the text ---- */
 
-static bool has_leases(const ngx_http_weir_limit_t *limit)
+static bool limit_has_leases(const ngx_http_weir_limit_t *limit)
 {
     return limit->limit && weir__has_leases(limit->limit);
 }
 
 /* "100KB/s", "5MiB/s", "500B/s": how people write bandwidth. Appends how it is written here. */
-static void suggest_bytes(const ngx_str_t *text, struct weir__buffer *ret)
+static void limit_suggest_bytes(const ngx_str_t *text, struct weir__buffer *ret)
 {
     for (size_t i = 0; i < text->len; i++) {
         size_t start = i, end;
@@ -299,13 +307,13 @@ static void suggest_bytes(const ngx_str_t *text, struct weir__buffer *ret)
     }
 }
 
-static char *parse_text(struct reading *it)
+static char *limit_parse_text(struct limit_reader *it)
 {
     weir_error err;
     if (weir_limit_parse((const char *)it->text.data, &it->limit->limit, &err)) {
         char hint[256];
         struct weir__buffer buffer = weir__buffer_over(hint, sizeof hint);
-        suggest_bytes(&it->text, &buffer);
+        limit_suggest_bytes(&it->text, &buffer);
         if (buffer.len) {
             ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: \"%V\": %s%s", it->directive,
                                &it->text, err.message, hint);
@@ -319,7 +327,7 @@ static char *parse_text(struct reading *it)
                                                                              : NGX_CONF_ERROR;
 }
 
-static char *read_text(struct reading *it)
+static char *limit_read_text(struct limit_reader *it)
 {
     if (!it->text.len) {
         ngx_conf_log_error(
@@ -329,14 +337,11 @@ static char *read_text(struct reading *it)
         return NGX_CONF_ERROR;
     }
     if (!ngx_http_script_variables_count(&it->text))
-        return parse_text(it);
-    it->limit->text = ngx_palloc(it->cf->pool, sizeof *it->limit->text);
-    return it->limit->text && compile(it->cf, &it->text, it->limit->text) == NGX_OK
-               ? NGX_CONF_OK
-               : NGX_CONF_ERROR;
+        return limit_parse_text(it);
+    return limit_compile_into(it, &it->text, &it->limit->text);
 }
 
-static char *require(const struct reading *it, unsigned bit, const char *example)
+static char *limit_require(const struct limit_reader *it, unsigned bit, const char *example)
 {
     if (it->seen & bit)
         return NGX_CONF_OK;
@@ -344,8 +349,9 @@ static char *require(const struct reading *it, unsigned bit, const char *example
     return NGX_CONF_ERROR;
 }
 
-/* Reads a whole directive; NULL after an error, which was told. */
-static ngx_http_weir_limit_t *read_directive(ngx_conf_t *cf, unsigned takes, struct reading *it)
+/* Reads a whole directive; NULL after an error, which was logged. */
+static ngx_http_weir_limit_t *limit_read_directive(ngx_conf_t *cf, unsigned takes,
+                                                   struct limit_reader *it)
 {
     ngx_str_t *words = cf->args->elts;
     ngx_http_weir_limit_t *limit = ngx_pcalloc(cf->pool, sizeof *limit);
@@ -353,19 +359,20 @@ static ngx_http_weir_limit_t *read_directive(ngx_conf_t *cf, unsigned takes, str
         return NULL;
     limit->wait_us = WEIR_WAIT_DEFAULT;
     limit->place = ngx_http_weir_place(cf);
-    *it = (struct reading){
+    *it = (struct limit_reader){
         .cf = cf, .limit = limit, .directive = (const char *)words[0].data, .options = takes};
     for (ngx_uint_t i = 1; i < cf->args->nelts; i++) {
-        if (read_word(it, &words[i]) != NGX_CONF_OK)
+        if (limit_read_word(it, &words[i]) != NGX_CONF_OK)
             return NULL;
     }
-    if (require(it, KEY, "key= (what is counted, like key=$binary_remote_addr)") != NGX_CONF_OK ||
-        require(it, ZONE, "zone= (the name of a weir_zone)") != NGX_CONF_OK)
+    if (limit_require(it, KEY, "key= (what is counted, like key=$binary_remote_addr)") !=
+            NGX_CONF_OK ||
+        limit_require(it, ZONE, "zone= (the name of a weir_zone)") != NGX_CONF_OK)
         return NULL;
     return limit;
 }
 
-static char *append(ngx_conf_t *cf, ngx_array_t **list, ngx_http_weir_limit_t *limit)
+static char *limit_append(ngx_conf_t *cf, ngx_array_t **list, ngx_http_weir_limit_t *limit)
 {
     if (!*list)
         *list = ngx_array_create(cf->pool, 4, sizeof(void *));
@@ -379,14 +386,14 @@ static char *append(ngx_conf_t *cf, ngx_array_t **list, ngx_http_weir_limit_t *l
 /* ---- the directives ---- */
 
 /* "off" alone: an empty list, which undoes what an outer level has. NGX_DECLINED: it is not that. */
-static ngx_int_t take_off(ngx_conf_t *cf, ngx_array_t **list)
+static ngx_int_t limit_read_off(ngx_conf_t *cf, ngx_array_t **list)
 {
     const ngx_str_t *words = cf->args->elts;
     bool off = cf->args->nelts == 2 && !ngx_strcmp(words[1].data, "off");
     bool is_off = *list && (*list)->nelts == 0;
     if (*list && (off || is_off)) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "%V: \"off\" stands beside another %V of this level; leave one out",
+                           "%V: there is \"off\" and another %V on this level; leave one out",
                            &words[0], &words[0]);
         return NGX_ERROR;
     }
@@ -399,64 +406,64 @@ static ngx_int_t take_off(ngx_conf_t *cf, ngx_array_t **list)
 char *ngx_http_weir_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
     ngx_http_weir_loc_conf_t *conf = data;
-    struct reading it;
+    struct limit_reader it;
     (void)cmd;
-    ngx_int_t off = take_off(cf, &conf->limits);
+    ngx_int_t off = limit_read_off(cf, &conf->limits);
     if (off != NGX_DECLINED)
         return off == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
-    ngx_http_weir_limit_t *limit = read_directive(
+    ngx_http_weir_limit_t *limit = limit_read_directive(
         cf, KEY | ZONE | NAME | COST | WAIT | DRY_RUN | STATUS | PHASE | UNLESS | ON | CHARGE_IF,
         &it);
-    if (!limit || read_text(&it) != NGX_CONF_OK)
+    if (!limit || limit_read_text(&it) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
-    if (has_leases(limit))
-        return refuse(&it, "requests in flight are not limited by", &it.text,
-                      "that is what weir_conn does");
-    return append(cf, &conf->limits, limit);
+    if (limit_has_leases(limit))
+        return limit_fail(&it, "weir_limit does not limit requests in progress", &it.text,
+                          "use weir_conn");
+    return limit_append(cf, &conf->limits, limit);
 }
 
 /* "20" is short for "concurrent 20". */
-static char *complete_number(struct reading *it)
+static char *limit_complete_number(struct limit_reader *it)
 {
     ngx_str_t number = it->text;
     if (!number.len || number.data[0] < '0' || number.data[0] > '9')
         return NGX_CONF_OK;
     it->text = (ngx_str_t)ngx_string("concurrent");
-    return add_text(it, &number);
+    return limit_add_text(it, &number);
 }
 
 char *ngx_http_weir_conn(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
     ngx_http_weir_loc_conf_t *conf = data;
-    struct reading it;
+    struct limit_reader it;
     (void)cmd;
-    ngx_int_t off = take_off(cf, &conf->conns);
+    ngx_int_t off = limit_read_off(cf, &conf->conns);
     if (off != NGX_DECLINED)
         return off == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
     ngx_http_weir_limit_t *limit =
-        read_directive(cf, KEY | ZONE | NAME | DRY_RUN | STATUS | UNLESS, &it);
-    if (!limit || complete_number(&it) != NGX_CONF_OK || read_text(&it) != NGX_CONF_OK)
+        limit_read_directive(cf, KEY | ZONE | NAME | DRY_RUN | STATUS | UNLESS, &it);
+    if (!limit || limit_complete_number(&it) != NGX_CONF_OK || limit_read_text(&it) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
-    if (limit->limit && (limit->limit->count > 1 || !has_leases(limit)))
-        return refuse(&it, "requests in flight cannot be limited by", &it.text,
-                      "write a number, or \"concurrent 20 lease 30s\"");
-    return append(cf, &conf->conns, limit);
+    if (limit->limit && (limit->limit->count > 1 || !limit_has_leases(limit)))
+        return limit_fail(&it, "requests in progress cannot be limited by", &it.text,
+                          "expected a number, or \"concurrent 20 lease 30s\"");
+    return limit_append(cf, &conf->conns, limit);
 }
 
 char *ngx_http_weir_rate(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
     ngx_http_weir_loc_conf_t *conf = data;
     ngx_str_t *words = cf->args->elts;
-    struct reading it;
+    struct limit_reader it;
     (void)cmd;
     if (conf->rate != NGX_CONF_UNSET_PTR)
-        return "is there twice; one weir_rate a level";
+        return "is there twice; give one weir_rate per level";
     if (cf->args->nelts == 2 && !ngx_strcmp(words[1].data, "off")) {
         conf->rate = NULL;
         return NGX_CONF_OK;
     }
-    ngx_http_weir_limit_t *limit = read_directive(cf, KEY | ZONE | NAME | UNLESS, &it);
-    if (!limit || read_text(&it) != NGX_CONF_OK)
+    ngx_http_weir_limit_t *limit = limit_read_directive(cf, KEY | ZONE | NAME | UNLESS, &it);
+    if (!limit || limit_read_text(&it) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
     conf->rate = limit;
     return limit->limit ? ngx_http_weir_rate_check(cf, limit) : NGX_CONF_OK;

@@ -1,37 +1,233 @@
 /*
- * weir_store URL [deadline=50ms] [fail=open|closed|local] [peers=N] [denial_cache=500ms]; weir_store off;
+ * weir_zone NAME SIZE [large=N%]; weir_store URL [deadline=50ms] [fail=open|closed|local] [peers=N]
+ * [denial_cache=500ms]; weir_store off: where states are kept.
  *
- * The address is the library's, with its own options; those of the directive win over them. Stores that
- * read alike are one, with one connection a worker, wherever in the configuration they stand.
+ * A zone is memory that nginx shares between its workers and keeps over reloads. The address of a store
+ * is the library's, with its own options; those of the directive win over them. Stores that are written
+ * alike are one, with one connection per worker, wherever in the configuration they are.
  * What holds: no password ever gets into a message.
  */
 #include "ngx_http_weir.h"
 
+/* ---- weir_zone ---- */
+
+#define SIZE_MIN ((ssize_t)80 * 1024) /* the smallest zone, and nginx's own part of the memory */
+#define LARGE_PERCENT 12
+#define LARGE_MAX 90
+
+/* nginx keeps its page table in the same memory: about this much is left. */
+static size_t zone_usable_size(size_t size)
+{
+    return (size - size / 128 - 2 * ngx_pagesize) / ngx_pagesize * ngx_pagesize;
+}
+
+static void zone_close(void *data)
+{
+    ngx_http_weir_zone_t *zone = data;
+    weir_store_close(zone->store);
+    zone->store = NULL;
+}
+
+ngx_http_weir_zone_t *ngx_http_weir_zone_named(ngx_conf_t *cf, const ngx_str_t *name)
+{
+    ngx_http_weir_main_conf_t *conf = ngx_http_conf_get_module_main_conf(cf, ngx_http_weir_module);
+    ngx_http_weir_zone_t **zones = conf->zones.elts;
+    for (ngx_uint_t i = 0; i < conf->zones.nelts; i++) {
+        if (zones[i]->name.len == name->len &&
+            !ngx_memcmp(zones[i]->name.data, name->data, name->len))
+            return zones[i];
+    }
+    ngx_http_weir_zone_t *zone = ngx_pcalloc(cf->pool, sizeof *zone);
+    ngx_http_weir_zone_t **place = ngx_array_push(&conf->zones);
+    ngx_pool_cleanup_t *cleanup = ngx_pool_cleanup_add(cf->pool, 0);
+    if (!zone || !place || !cleanup)
+        return NULL;
+    cleanup->handler = zone_close;
+    cleanup->data = zone;
+    zone->name = *name;
+    zone->place = ngx_http_weir_place(cf);
+    *place = zone;
+    return zone;
+}
+
+/* ---- its memory ---- */
+
+/* All of nginx's pool except its own part, as one piece; the same one if it was made before. */
+static u_char *zone_memory(ngx_slab_pool_t *pool, size_t *ret_size)
+{
+    if (!pool->data)
+        pool->data = ngx_slab_alloc(pool, pool->pfree * ngx_pagesize);
+    *ret_size =
+        pool->data ? (size_t)(pool->end - (u_char *)pool->data) / ngx_pagesize * ngx_pagesize : 0;
+    return pool->data;
+}
+
+static ngx_int_t zone_init(ngx_shm_zone_t *shm, void *old)
+{
+    ngx_http_weir_zone_t *zone = shm->data;
+    ngx_slab_pool_t *pool = (ngx_slab_pool_t *)shm->shm.addr;
+    weir_error err = {0};
+    size_t size;
+    if (!old && !shm->shm.exists)
+        pool->data = NULL;
+    shm->noreuse = 0; /* that was for this time: the next reload takes the memory over */
+    u_char *base = zone_memory(pool, &size);
+    if (!base || weir__zone_store_over(base, size, zone->large_percent, &zone->store, &err)) {
+        ngx_log_error(NGX_LOG_EMERG, shm->shm.log, 0, "weir_zone \"%V\": %s in %V:%ui", &zone->name,
+                      base ? err.message : "no memory for it", &zone->place.file, zone->place.line);
+        return NGX_ERROR;
+    }
+    return NGX_OK;
+}
+
+/* ---- its directive ---- */
+
+static char *zone_read_large(ngx_conf_t *cf, ngx_http_weir_zone_t *zone, const ngx_str_t *text)
+{
+    size_t digits = text->len > 7 && text->data[text->len - 1] == '%' ? text->len - 7 : 0;
+    ngx_int_t percent = digits && !ngx_strncmp(text->data, "large=", 6)
+                            ? ngx_atoi(text->data + 6, digits)
+                            : NGX_ERROR;
+    if (percent < 0 || percent > LARGE_MAX) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "weir_zone: invalid option \"%V\": expected a share for logs, windows "
+                           "and leases of 0%% to "
+                           "%d%%, like large=25%%",
+                           text, LARGE_MAX);
+        return NGX_CONF_ERROR;
+    }
+    zone->large_percent = (unsigned)percent;
+    return NGX_CONF_OK;
+}
+
+static char *zone_read_size(ngx_conf_t *cf, ngx_http_weir_zone_t *zone, ngx_str_t *text)
+{
+    ssize_t size = ngx_parse_size(text);
+    if (size == NGX_ERROR) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "weir_zone: invalid size \"%V\": expected one like 10m or 512k", text);
+        return NGX_CONF_ERROR;
+    }
+    if (size < SIZE_MIN) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "weir_zone: zone \"%V\" is too small with %V; it needs at least %dk",
+                           &zone->name, text, (int)(SIZE_MIN / 1024));
+        return NGX_CONF_ERROR;
+    }
+    zone->size = (size_t)size;
+    return NGX_CONF_OK;
+}
+
+/* The zone of that name in the running nginx; NULL: there is none. */
+static const ngx_http_weir_zone_t *zone_running(ngx_conf_t *cf, const ngx_str_t *name)
+{
+    const ngx_list_part_t *part = &cf->cycle->old_cycle->shared_memory.part;
+    for (; part; part = part->next) {
+        const ngx_shm_zone_t *zones = part->elts;
+        for (ngx_uint_t i = 0; i < part->nelts; i++) {
+            if (zones[i].tag == &ngx_http_weir_module && zones[i].shm.name.len == name->len &&
+                !ngx_memcmp(zones[i].shm.name.data, name->data, name->len))
+                return zones[i].data;
+        }
+    }
+    return NULL;
+}
+
+/* Memory with another layout is not taken over. (If only large= changes, nginx thinks that the old memory is
+ * still in use, and keeps it until nginx ends.) */
+static void zone_compare(ngx_conf_t *cf, const ngx_http_weir_zone_t *zone)
+{
+    const ngx_http_weir_zone_t *old = zone_running(cf, &zone->name);
+    if (!old || (old->size == zone->size && old->large_percent == zone->large_percent))
+        return;
+    zone->shm->noreuse = 1;
+    ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                       "weir_zone: zone \"%V\" has another size or another large= than before: it "
+                       "starts afresh",
+                       &zone->name);
+}
+
+static char *zone_declare(ngx_conf_t *cf, ngx_http_weir_zone_t *zone)
+{
+    if (!weir__zone_plan(zone_usable_size(zone->size), zone->large_percent, &zone->layout)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "weir_zone: a zone of %uz bytes cannot be made",
+                           zone->size);
+        return NGX_CONF_ERROR;
+    }
+    zone->shm = ngx_shared_memory_add(cf, &zone->name, zone->size, &ngx_http_weir_module);
+    if (!zone->shm)
+        return NGX_CONF_ERROR;
+    zone->shm->init = zone_init;
+    zone->shm->data = zone;
+    zone->place = ngx_http_weir_place(cf);
+    zone_compare(cf, zone);
+    return ngx_http_weir_counts_declare(cf, zone) == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+char *ngx_http_weir_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_str_t *words = cf->args->elts;
+    ngx_http_weir_zone_t *zone = ngx_http_weir_zone_named(cf, &words[1]);
+    (void)cmd;
+    (void)conf;
+    if (!zone)
+        return NGX_CONF_ERROR;
+    if (zone->size) {
+        ngx_conf_log_error(
+            NGX_LOG_EMERG, cf, 0,
+            "weir_zone: zone \"%V\" is already declared in %V:%ui, with %uzk; declare it "
+            "once",
+            &zone->name, &zone->place.file, zone->place.line, zone->size / 1024);
+        return NGX_CONF_ERROR;
+    }
+    zone->large_percent = LARGE_PERCENT;
+    if (zone_read_size(cf, zone, &words[2]) != NGX_CONF_OK ||
+        (cf->args->nelts == 4 && zone_read_large(cf, zone, &words[3]) != NGX_CONF_OK))
+        return NGX_CONF_ERROR;
+    return zone_declare(cf, zone);
+}
+
+ngx_int_t ngx_http_weir_zones_check(ngx_conf_t *cf)
+{
+    ngx_http_weir_main_conf_t *conf = ngx_http_conf_get_module_main_conf(cf, ngx_http_weir_module);
+    ngx_http_weir_zone_t **zones = conf->zones.elts;
+    for (ngx_uint_t i = 0; i < conf->zones.nelts; i++) {
+        if (zones[i]->size)
+            continue;
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "there is no zone \"%V\"; declare it in the http block: weir_zone %V 10m; in "
+                      "%V:%ui",
+                      &zones[i]->name, &zones[i]->name, &zones[i]->place.file,
+                      zones[i]->place.line);
+        return NGX_ERROR;
+    }
+    return NGX_OK;
+}
+
+/* ---- weir_store: options ---- */
+
 #define URL_TEXT_MAX 8192 /* of an address without its password */
 #define PEERS_MAX 1000000
-#define DEADLINE_MAX_US                                                                            \
-    10000000 /* a request that waits longer for a decision is of no use to anybody */
+#define DEADLINE_MAX_US 10000000 /* nobody needs a request that waits for longer */
 #define DENIAL_CACHE_MAX_US 1000000
 
-/* ---- options ---- */
-
-static char *fail(ngx_conf_t *cf, const ngx_str_t *word, const char *expected)
+static char *store_fail(ngx_conf_t *cf, const ngx_str_t *word, const char *expected)
 {
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "weir_store: \"%V\": %s", word, expected);
     return NGX_CONF_ERROR;
 }
 
-static char *take_deadline(ngx_conf_t *cf, const ngx_str_t *word, const ngx_str_t *value,
-                           ngx_http_weir_store_t *store)
+static char *store_read_deadline(ngx_conf_t *cf, const ngx_str_t *word, const ngx_str_t *value,
+                                 ngx_http_weir_store_t *store)
 {
     if (ngx_http_weir_duration(value, &store->url.deadline_us) != NGX_OK ||
         store->url.deadline_us > DEADLINE_MAX_US)
-        return fail(cf, word, "deadline= is a duration up to 10s, like deadline=50ms");
+        return store_fail(cf, word, "expected a duration up to 10s, like deadline=50ms");
     return NGX_CONF_OK;
 }
 
-static char *take_fail(ngx_conf_t *cf, const ngx_str_t *word, const ngx_str_t *value,
-                       ngx_http_weir_store_t *store)
+static char *store_read_fail(ngx_conf_t *cf, const ngx_str_t *word, const ngx_str_t *value,
+                             ngx_http_weir_store_t *store)
 {
     static const struct {
         ngx_str_t name;
@@ -48,25 +244,24 @@ static char *take_fail(ngx_conf_t *cf, const ngx_str_t *word, const ngx_str_t *v
             return NGX_CONF_OK;
         }
     }
-    return fail(
+    return store_fail(
         cf, word,
-        "fail= is local (the zone decides while Redis does not), open (everything passes) or "
+        "expected local (the zone decides while Redis does not), open (everything passes) or "
         "closed (everything is rejected)");
 }
 
-static char *take_peers(ngx_conf_t *cf, const ngx_str_t *word, const ngx_str_t *value,
-                        ngx_http_weir_store_t *store)
+static char *store_read_peers(ngx_conf_t *cf, const ngx_str_t *word, const ngx_str_t *value,
+                              ngx_http_weir_store_t *store)
 {
     ngx_int_t peers = ngx_atoi(value->data, value->len);
     if (peers < 1 || peers > PEERS_MAX)
-        return fail(cf, word,
-                    "peers= is how many nginx share the limits, a number from 1 to 1000000");
+        return store_fail(cf, word, "expected how many nginx share the limits, from 1 to 1000000");
     store->url.peers = (int32_t)peers;
     return NGX_CONF_OK;
 }
 
-static char *take_denial_cache(ngx_conf_t *cf, const ngx_str_t *word, const ngx_str_t *value,
-                               ngx_http_weir_store_t *store)
+static char *store_read_denial_cache(ngx_conf_t *cf, const ngx_str_t *word, const ngx_str_t *value,
+                                     ngx_http_weir_store_t *store)
 {
     if (value->len == 3 && !ngx_strncmp(value->data, "off", 3)) {
         store->denial_cache_us = 0;
@@ -74,50 +269,51 @@ static char *take_denial_cache(ngx_conf_t *cf, const ngx_str_t *word, const ngx_
     }
     if (ngx_http_weir_duration(value, &store->denial_cache_us) != NGX_OK ||
         store->denial_cache_us > DENIAL_CACHE_MAX_US)
-        return fail(cf, word,
-                    "denial_cache= is a duration up to 1s, like denial_cache=500ms, or off");
+        return store_fail(cf, word,
+                          "expected a duration up to 1s, like denial_cache=500ms, or off");
     return NGX_CONF_OK;
 }
 
-static const struct option {
+static const struct store_option {
     ngx_str_t name;
     char *(*take)(ngx_conf_t *cf, const ngx_str_t *word, const ngx_str_t *value,
                   ngx_http_weir_store_t *store);
-} options[] = {
-    {ngx_string("deadline="), take_deadline},
-    {ngx_string("fail="), take_fail},
-    {ngx_string("peers="), take_peers},
-    {ngx_string("denial_cache="), take_denial_cache},
+} store_options[] = {
+    {ngx_string("deadline="), store_read_deadline},
+    {ngx_string("fail="), store_read_fail},
+    {ngx_string("peers="), store_read_peers},
+    {ngx_string("denial_cache="), store_read_denial_cache},
 };
 
-static char *take_option(ngx_conf_t *cf, const ngx_str_t *word, ngx_uint_t *seen,
-                         ngx_http_weir_store_t *store)
+static char *store_read_option(ngx_conf_t *cf, const ngx_str_t *word, ngx_uint_t *seen,
+                               ngx_http_weir_store_t *store)
 {
-    for (size_t i = 0; i < WEIR__COUNT(options); i++) {
-        const ngx_str_t *name = &options[i].name;
+    for (size_t i = 0; i < WEIR__COUNT(store_options); i++) {
+        const ngx_str_t *name = &store_options[i].name;
         if (word->len < name->len || ngx_strncmp(word->data, name->data, name->len))
             continue;
         if (*seen & 1u << i)
-            return fail(cf, word, "the option is given twice; leave one out");
+            return store_fail(cf, word, "the option is given twice; leave one out");
         *seen |= 1u << i;
         ngx_str_t value = {word->len - name->len, word->data + name->len};
-        return options[i].take(cf, word, &value, store);
+        return store_options[i].take(cf, word, &value, store);
     }
     /* An address in a wrong place may hold a password. */
     static const ngx_str_t hidden = ngx_string("***");
-    return fail(cf, ngx_strlchr(word->data, word->data + word->len, '@') ? &hidden : word,
-                "no such option; there are deadline=, fail=, peers= and denial_cache=, behind the "
-                "address");
+    return store_fail(cf, ngx_strlchr(word->data, word->data + word->len, '@') ? &hidden : word,
+                      "unknown option; after the address there may be deadline=, fail=, peers= and "
+                      "denial_cache=");
 }
 
-/* ---- the address ---- */
+/* ---- its address ---- */
 
-/* The configuration's words end in a NUL, but may hold others. */
-static char *take_url(ngx_conf_t *cf, const ngx_str_t *word, ngx_http_weir_store_t *store)
+/* The configuration's words end in a NUL, and may contain others. */
+static char *store_read_url(ngx_conf_t *cf, const ngx_str_t *word, ngx_http_weir_store_t *store)
 {
     weir_error error;
     if (ngx_strlen(word->data) != word->len) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "weir_store: a NUL in the address; leave it out");
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "weir_store: there is a NUL in the address; leave it out");
         return NGX_CONF_ERROR;
     }
     if (weir__redis_url_parse((const char *)word->data, &store->url, &error)) {
@@ -127,15 +323,15 @@ static char *take_url(ngx_conf_t *cf, const ngx_str_t *word, ngx_http_weir_store
     if (store->url.deadline_us > DEADLINE_MAX_US) {
         ngx_conf_log_error(
             NGX_LOG_EMERG, cf, 0,
-            "weir_store: the address has a deadline= over 10s; requests wait for it, "
-            "write one like deadline=50ms");
+            "weir_store: invalid deadline= in the address: expected at most 10s, since requests "
+            "wait for it; write one like deadline=50ms");
         return NGX_CONF_ERROR;
     }
     return NGX_CONF_OK;
 }
 
 /* The address as people may see it. */
-static char *put_text(ngx_conf_t *cf, ngx_http_weir_store_t *store)
+static char *store_put_text(ngx_conf_t *cf, ngx_http_weir_store_t *store)
 {
     char room[URL_TEXT_MAX];
     struct weir__buffer buffer = weir__buffer_over(room, sizeof room);
@@ -146,21 +342,21 @@ static char *put_text(ngx_conf_t *cf, ngx_http_weir_store_t *store)
     return store->text.data ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
-/* ---- the directive ---- */
+/* ---- its directive ---- */
 
-static bool alike(const ngx_http_weir_store_t *a, const ngx_http_weir_store_t *b)
+static bool store_equals(const ngx_http_weir_store_t *a, const ngx_http_weir_store_t *b)
 {
     return a->text.len == b->text.len && !ngx_strncmp(a->text.data, b->text.data, a->text.len) &&
            !strcmp(a->url.password, b->url.password) && a->denial_cache_us == b->denial_cache_us;
 }
 
-/* The one of the same kind that there is already, or this one. */
-static ngx_http_weir_store_t *unite(ngx_conf_t *cf, ngx_http_weir_store_t *store)
+/* The equal store that there is already, or this one. */
+static ngx_http_weir_store_t *store_unite(ngx_conf_t *cf, ngx_http_weir_store_t *store)
 {
     ngx_http_weir_main_conf_t *main = ngx_http_conf_get_module_main_conf(cf, ngx_http_weir_module);
     ngx_http_weir_store_t **stores = main->stores.elts;
     for (ngx_uint_t i = 0; i < main->stores.nelts; i++) {
-        if (alike(stores[i], store))
+        if (store_equals(stores[i], store))
             return stores[i];
     }
     stores = ngx_array_push(&main->stores);
@@ -179,18 +375,18 @@ char *ngx_http_weir_store(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     if (words[1].len == 3 && !ngx_strncmp(words[1].data, "off", 3)) {
         conf->store = NULL;
         return cf->args->nelts == 2 ? NGX_CONF_OK
-                                    : fail(cf, &words[2], "nothing may follow \"off\"");
+                                    : store_fail(cf, &words[2], "nothing may follow \"off\"");
     }
     ngx_http_weir_store_t *store = ngx_pcalloc(cf->pool, sizeof *store);
-    if (!store || take_url(cf, &words[1], store) != NGX_CONF_OK)
+    if (!store || store_read_url(cf, &words[1], store) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
     ngx_uint_t seen = 0;
     for (ngx_uint_t i = 2; i < cf->args->nelts; i++) {
-        if (take_option(cf, &words[i], &seen, store) != NGX_CONF_OK)
+        if (store_read_option(cf, &words[i], &seen, store) != NGX_CONF_OK)
             return NGX_CONF_ERROR;
     }
-    if (put_text(cf, store) != NGX_CONF_OK)
+    if (store_put_text(cf, store) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
-    conf->store = unite(cf, store);
+    conf->store = store_unite(cf, store);
     return conf->store ? NGX_CONF_OK : NGX_CONF_ERROR;
 }

@@ -59,40 +59,40 @@ static void counts_add(const ngx_http_weir_zone_t *zone, ngx_http_weir_kind_e ki
 }
 
 /* Whether a limit of the zone makes the request wait. */
-static bool counts_delays(const ngx_http_weir_ask_t *ask, const ngx_http_weir_zone_t *zone)
+static bool counts_delays(const ngx_http_weir_plan_t *plan, const ngx_http_weir_zone_t *zone)
 {
-    if (ask->failed || ask->folded.delay_us == 0)
+    if (plan->failed || plan->folded.delay_us == 0)
         return false;
-    for (ngx_uint_t i = 0; i < ask->limits; i++) {
+    for (ngx_uint_t i = 0; i < plan->limits; i++) {
         const ngx_http_weir_limit_t *conf;
-        ngx_http_weir_rule(ask, i, &conf);
-        if (conf->zone == zone && ask->rows[i].delay_us > 0)
+        ngx_http_weir_rule(plan, i, &conf);
+        if (conf->zone == zone && plan->rows[i].delay_us > 0)
             return true;
     }
     return false;
 }
 
-void ngx_http_weir_count(const ngx_http_weir_ask_t *ask, bool dry_run)
+void ngx_http_weir_count(const ngx_http_weir_plan_t *plan, bool dry_run)
 {
     ngx_http_weir_kind_e kind =
-        ask->verb == WEIR__VERB_ACQUIRE ? NGX_HTTP_WEIR_OF_CONN : NGX_HTTP_WEIR_OF_LIMIT;
-    const ngx_http_weir_limit_t *binding = ask->confs[0];
-    if (!ask->failed)
-        ngx_http_weir_rule(ask, ask->folded.binding, &binding);
-    if (dry_run || !ask->folded.allowed) {
+        plan->verb == WEIR__VERB_ACQUIRE ? NGX_HTTP_WEIR_OF_CONN : NGX_HTTP_WEIR_OF_LIMIT;
+    const ngx_http_weir_limit_t *binding = plan->confs[0];
+    if (!plan->failed)
+        ngx_http_weir_rule(plan, plan->folded.binding, &binding);
+    if (dry_run || !plan->folded.allowed) {
         counts_add(binding->zone, kind,
                    dry_run ? NGX_HTTP_WEIR_WOULD_REJECT : NGX_HTTP_WEIR_DID_REJECT);
         return;
     }
-    for (ngx_uint_t i = 0; i < ask->count; i++) {
-        const ngx_http_weir_zone_t *zone = ask->confs[i]->zone;
+    for (ngx_uint_t i = 0; i < plan->count; i++) {
+        const ngx_http_weir_zone_t *zone = plan->confs[i]->zone;
         ngx_uint_t first = 0;
-        while (ask->confs[first]->zone != zone)
+        while (plan->confs[first]->zone != zone)
             first++;
         if (first < i) /* it was counted */
             continue;
         counts_add(zone, kind,
-                   counts_delays(ask, zone) ? NGX_HTTP_WEIR_DID_DELAY : NGX_HTTP_WEIR_DID_PASS);
+                   counts_delays(plan, zone) ? NGX_HTTP_WEIR_DID_DELAY : NGX_HTTP_WEIR_DID_PASS);
     }
 }
 

@@ -51,47 +51,47 @@ void ngx_http_weir_denied_free(ngx_http_weir_denied_t *denied)
 
 /* ---- finding ---- */
 
-static bool is_small(const ngx_http_weir_ask_t *ask)
+static bool denied_is_small(const ngx_http_weir_plan_t *plan)
 {
-    if (ask->depends) /* it may be given back at any moment */
+    if (plan->depends) /* it may be given back at any moment */
         return false;
-    return ask->verb == WEIR__VERB_TAKE && ask->count >= 1 && ask->limits <= LIMITS_MAX;
+    return plan->verb == WEIR__VERB_TAKE && plan->count >= 1 && plan->limits <= LIMITS_MAX;
 }
 
-static void hash_ask(const ngx_http_weir_denied_t *denied, const ngx_http_weir_ask_t *ask,
-                     uint64_t ret[2])
+static void denied_hash(const ngx_http_weir_denied_t *denied, const ngx_http_weir_plan_t *plan,
+                        uint64_t ret[2])
 {
     struct {
         uint64_t key[2], limit[2];
         int64_t wait_us, cost;
     } parts[LIMITS_MAX];
-    for (ngx_uint_t i = 0; i < ask->count; i++) {
-        const weir_request *request = &ask->requests[i];
+    for (ngx_uint_t i = 0; i < plan->count; i++) {
+        const weir_request *request = &plan->requests[i];
         weir_key key = weir__key_bytes(request->key);
         const char *text = weir_limit_text(request->limit);
         weir__hash(denied->secret, key.data, key.len, parts[i].key);
         weir__hash(denied->secret, text, strlen(text), parts[i].limit);
         parts[i].wait_us = request->wait_us;
-        parts[i].cost = ask->count > 1 ? request->cost : 0;
+        parts[i].cost = plan->count > 1 ? request->cost : 0;
     }
-    weir__hash(denied->secret, parts, ask->count * sizeof parts[0], ret);
+    weir__hash(denied->secret, parts, plan->count * sizeof parts[0], ret);
 }
 
-static bool is_hash_of(const struct entry *entry, const uint64_t hash[2])
+static bool denied_is_hash_of(const struct entry *entry, const uint64_t hash[2])
 {
     return entry->hash[0] == hash[0] && entry->hash[1] == hash[1];
 }
 
-static int64_t cost_of(const ngx_http_weir_ask_t *ask)
+static int64_t denied_cost_of(const ngx_http_weir_plan_t *plan)
 {
-    return ask->count == 1 ? ask->requests[0].cost : 0;
+    return plan->count == 1 ? plan->requests[0].cost : 0;
 }
 
 /* ---- the answer ---- */
 
 /* A higher cost waits for longer, how long is not known: until the state is fresh is never too early.
  * Smooth and warmup judge by time alone. */
-static void raise_cost(const struct weir__rule *rule, weir_decision *row, int64_t cost)
+static void denied_raise_cost(const struct weir__rule *rule, weir_decision *row, int64_t cost)
 {
     if (rule->kind == WEIR__SMOOTH || rule->kind == WEIR__WARMUP ||
         (row->allowed && row->remaining >= cost))
@@ -103,7 +103,7 @@ static void raise_cost(const struct weir__rule *rule, weir_decision *row, int64_
     row->allowed = false;
 }
 
-static weir_decision later(const weir_decision *row, int64_t passed_us)
+static weir_decision denied_later(const weir_decision *row, int64_t passed_us)
 {
     weir_decision ret = *row;
     ret.time_us += passed_us;
@@ -113,27 +113,29 @@ static weir_decision later(const weir_decision *row, int64_t passed_us)
     return ret;
 }
 
-static void answer(const struct entry *entry, int64_t now_us, ngx_http_weir_ask_t *ask)
+static void denied_answer(const struct entry *entry, int64_t now_us, ngx_http_weir_plan_t *plan)
 {
-    for (ngx_uint_t i = 0; i < ask->limits; i++) {
-        ask->rows[i] = later(&entry->rows[i], now_us - entry->asked_us);
-        if (cost_of(ask) > entry->cost)
-            raise_cost(&ask->requests[0].limit->rules[i], &ask->rows[i], cost_of(ask));
+    for (ngx_uint_t i = 0; i < plan->limits; i++) {
+        plan->rows[i] = denied_later(&entry->rows[i], now_us - entry->asked_us);
+        if (denied_cost_of(plan) > entry->cost)
+            denied_raise_cost(&plan->requests[0].limit->rules[i], &plan->rows[i],
+                              denied_cost_of(plan));
     }
-    weir__fold(ask->rows, ask->limits, &ask->folded);
+    weir__fold(plan->rows, plan->limits, &plan->folded);
 }
 
-bool ngx_http_weir_denied_find(ngx_http_weir_denied_t *denied, ngx_http_weir_ask_t *ask,
+bool ngx_http_weir_denied_find(ngx_http_weir_denied_t *denied, ngx_http_weir_plan_t *plan,
                                int64_t now_us)
 {
     uint64_t hash[2];
-    if (!is_small(ask))
+    if (!denied_is_small(plan))
         return false;
-    hash_ask(denied, ask, hash);
+    denied_hash(denied, plan, hash);
     struct entry *set = denied->entries[hash[1] % SETS];
     for (size_t i = 0; i < PLACES; i++) {
-        if (is_hash_of(&set[i], hash) && now_us < set[i].until_us && cost_of(ask) >= set[i].cost) {
-            answer(&set[i], now_us, ask);
+        if (denied_is_hash_of(&set[i], hash) && now_us < set[i].until_us &&
+            denied_cost_of(plan) >= set[i].cost) {
+            denied_answer(&set[i], now_us, plan);
             return true;
         }
     }
@@ -142,11 +144,11 @@ bool ngx_http_weir_denied_find(ngx_http_weir_denied_t *denied, ngx_http_weir_ask
 
 /* ---- remembering ---- */
 
-static struct entry *place_for(struct entry set[PLACES], const uint64_t hash[2])
+static struct entry *denied_place_for(struct entry set[PLACES], const uint64_t hash[2])
 {
     struct entry *best = &set[0];
     for (size_t i = 0; i < PLACES; i++) {
-        if (is_hash_of(&set[i], hash))
+        if (denied_is_hash_of(&set[i], hash))
             return &set[i];
         if (set[i].until_us < best->until_us)
             best = &set[i];
@@ -154,23 +156,23 @@ static struct entry *place_for(struct entry set[PLACES], const uint64_t hash[2])
     return best;
 }
 
-void ngx_http_weir_denied_note(ngx_http_weir_denied_t *denied, const ngx_http_weir_ask_t *ask,
+void ngx_http_weir_denied_note(ngx_http_weir_denied_t *denied, const ngx_http_weir_plan_t *plan,
                                int64_t asked_us, int64_t longest_us)
 {
-    const weir_decision *folded = &ask->folded;
+    const weir_decision *folded = &plan->folded;
     uint64_t hash[2];
-    if (!is_small(ask) || folded->allowed || folded->degraded || ask->failed)
+    if (!denied_is_small(plan) || folded->allowed || folded->degraded || plan->failed)
         return;
     int64_t holds_us = weir__min(longest_us, LONGEST_US);
     if (folded->retry_after_us != WEIR_NEVER)
         holds_us = weir__min(holds_us, folded->retry_after_us);
     if (holds_us < WORTH_US)
         return;
-    hash_ask(denied, ask, hash);
-    struct entry *entry = place_for(denied->entries[hash[1] % SETS], hash);
+    denied_hash(denied, plan, hash);
+    struct entry *entry = denied_place_for(denied->entries[hash[1] % SETS], hash);
     *entry = (struct entry){.hash = {hash[0], hash[1]},
-                            .cost = cost_of(ask),
+                            .cost = denied_cost_of(plan),
                             .asked_us = asked_us,
                             .until_us = asked_us + holds_us};
-    ngx_memcpy(entry->rows, ask->rows, ask->limits * sizeof *ask->rows);
+    ngx_memcpy(entry->rows, plan->rows, plan->limits * sizeof *plan->rows);
 }

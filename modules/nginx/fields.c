@@ -1,20 +1,24 @@
-/* Rate limit fields on answers, passed and rejected alike: a header filter, and what it shows. */
+/*
+ * What clients, logs and upstreams see of a decision: the rate limit fields of answers, passed and
+ * rejected alike, by a header filter; and the variables.
+ */
 #include "ngx_http_weir.h"
 
-static ngx_http_output_header_filter_pt next_header_filter;
+static ngx_http_output_header_filter_pt fields_next_filter;
 
-const struct weir__rule *ngx_http_weir_rule(const ngx_http_weir_ask_t *ask, ngx_uint_t row,
+const struct weir__rule *ngx_http_weir_rule(const ngx_http_weir_plan_t *plan, ngx_uint_t row,
                                             const ngx_http_weir_limit_t **ret_conf)
 {
     ngx_uint_t i = 0;
-    while (i + 1 < ask->count && row >= ask->requests[i].limit->count)
-        row -= ask->requests[i++].limit->count;
-    *ret_conf = ask->confs[i];
-    return &ask->requests[i].limit->rules[row];
+    while (i + 1 < plan->count && row >= plan->requests[i].limit->count)
+        row -= plan->requests[i++].limit->count;
+    *ret_conf = plan->confs[i];
+    return &plan->requests[i].limit->rules[row];
 }
 
-/* The questions to be shown: the enforced ones, or where there are none those in dry run. */
-static ngx_uint_t shown(const ngx_http_weir_ctx_t *ctx, const ngx_http_weir_ask_t *ret[2])
+/* The plans to be shown: the enforced ones; where there are none, those in dry run. */
+static ngx_uint_t fields_shown_plans(const ngx_http_weir_ctx_t *ctx,
+                                     const ngx_http_weir_plan_t *ret[2])
 {
     ngx_uint_t n = 0;
     for (int phase = 0; phase < 2; phase++) {
@@ -32,26 +36,26 @@ ngx_int_t ngx_http_weir_shown(const ngx_http_weir_ctx_t *ctx, weir_decision *ret
                               const ngx_http_weir_limit_t **ret_binding,
                               const struct weir__rule **ret_rule)
 {
-    const ngx_http_weir_ask_t *asks[2];
+    const ngx_http_weir_plan_t *plans[2];
     weir_decision each[2];
-    ngx_uint_t n = shown(ctx, asks);
+    ngx_uint_t n = fields_shown_plans(ctx, plans);
     if (n == 0)
         return NGX_DECLINED;
     for (ngx_uint_t i = 0; i < n; i++)
-        each[i] = asks[i]->folded;
+        each[i] = plans[i]->folded;
     if (n == 1)
         *ret = each[0];
     else
         weir__fold(each, n, ret);
-    const ngx_http_weir_ask_t *bound = n > 1 && ret->binding == 1 ? asks[1] : asks[0];
+    const ngx_http_weir_plan_t *bound = n > 1 && ret->binding == 1 ? plans[1] : plans[0];
     *ret_rule = ngx_http_weir_rule(bound, bound->folded.binding, ret_binding);
     return NGX_OK;
 }
 
 /* ---- the filter ---- */
 
-/* The names as HTTP/1 likes to see them; HTTP/2 has them in lower case in any case. */
-static const ngx_str_t *pretty(const char *name)
+/* The names as people write them in HTTP/1; HTTP/2 has them in lower case anyway. */
+static const ngx_str_t *fields_pretty_name(const char *name)
 {
     static const ngx_str_t names[] = {
         ngx_string("RateLimit"),           ngx_string("RateLimit-Policy"),
@@ -60,13 +64,13 @@ static const ngx_str_t *pretty(const char *name)
         ngx_string("X-RateLimit-Reset"),   ngx_string("X-RateLimit-Remaining"),
         ngx_string("Retry-After")};
     size_t len = ngx_strlen(name), i = 0;
-    while (i + 1 < WEIR__COUNT(names) && /* length and one letter tell them apart */
+    while (i + 1 < WEIR__COUNT(names) && /* length and one letter identify them */
            (names[i].len != len || ngx_tolower(names[i].data[len - 5]) != name[len - 5]))
         i++;
     return &names[i];
 }
 
-static bool is_ours(const ngx_table_elt_t *field, bool retry_after)
+static bool fields_is_ours(const ngx_table_elt_t *field, bool retry_after)
 {
     static const ngx_str_t starts[] = {ngx_string("RateLimit-"), ngx_string("X-RateLimit-"),
                                        ngx_string("X-Rate-Limit-")};
@@ -83,20 +87,20 @@ static bool is_ours(const ngx_table_elt_t *field, bool retry_after)
     return false;
 }
 
-/* Takes out what an upstream said of its own limits. Its Retry-After stays, unless there is one of ours:
- * then the upstream only wrote our error page. */
-static void remove_others(ngx_http_request_t *r, bool retry_after)
+/* Removes what an upstream said about its own limits. Its Retry-After stays, unless we add one: then
+ * the upstream only wrote our error page. */
+static void fields_remove_others(ngx_http_request_t *r, bool retry_after)
 {
     for (ngx_list_part_t *part = &r->headers_out.headers.part; part; part = part->next) {
         ngx_table_elt_t *fields = part->elts;
         for (ngx_uint_t i = 0; i < part->nelts; i++) {
-            if (is_ours(&fields[i], retry_after))
+            if (fields_is_ours(&fields[i], retry_after))
                 fields[i].hash = 0;
         }
     }
 }
 
-static ngx_int_t push(ngx_http_request_t *r, const char *name, const char *value, size_t len)
+static ngx_int_t fields_push(ngx_http_request_t *r, const char *name, const char *value, size_t len)
 {
     ngx_table_elt_t *field = ngx_list_push(&r->headers_out.headers);
     u_char *copy = ngx_pnalloc(r->pool, len);
@@ -105,13 +109,13 @@ static ngx_int_t push(ngx_http_request_t *r, const char *name, const char *value
     ngx_memcpy(copy, value, len);
     ngx_memzero(field, sizeof *field);
     field->hash = 1;
-    field->key = *pretty(name);
+    field->key = *fields_pretty_name(name);
     field->value = (ngx_str_t){len, copy};
     return NGX_OK;
 }
 
-/* The name of a limit as a C string, in the request's pool; NULL: none. */
-static const char *name_of(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf)
+/* The name of a limit as a C string, in the request's pool; NULL: it has no name. */
+static const char *fields_name_of(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf)
 {
     u_char *text = conf->name.len ? ngx_pnalloc(r->pool, conf->name.len + 1) : NULL;
     if (text) {
@@ -121,18 +125,19 @@ static const char *name_of(ngx_http_request_t *r, const ngx_http_weir_limit_t *c
     return (const char *)text;
 }
 
-static size_t rate(ngx_http_request_t *r, const ngx_http_weir_ask_t *ask, struct weir__rated *ret)
+static size_t fields_collect(ngx_http_request_t *r, const ngx_http_weir_plan_t *plan,
+                             struct weir__rated *ret)
 {
-    for (ngx_uint_t i = 0; i < ask->limits; i++) {
+    for (ngx_uint_t i = 0; i < plan->limits; i++) {
         const ngx_http_weir_limit_t *conf;
-        ret[i].rule = ngx_http_weir_rule(ask, i, &conf);
-        ret[i].row = &ask->rows[i];
-        ret[i].name = name_of(r, conf);
+        ret[i].rule = ngx_http_weir_rule(plan, i, &conf);
+        ret[i].row = &plan->rows[i];
+        ret[i].name = fields_name_of(r, conf);
     }
-    return ask->limits;
+    return plan->limits;
 }
 
-static ngx_int_t add_fields(ngx_http_request_t *r, const ngx_http_weir_ctx_t *ctx,
+static ngx_int_t fields_add(ngx_http_request_t *r, const ngx_http_weir_ctx_t *ctx,
                             enum weir__field_style style, bool replace)
 {
     struct weir__rated rated[2 * WEIR_LIMITS_MAX];
@@ -141,12 +146,12 @@ static ngx_int_t add_fields(ngx_http_request_t *r, const ngx_http_weir_ctx_t *ct
     ngx_uint_t n = 0;
     size_t count = 0;
     for (int phase = 0; phase < 2; phase++) {
-        const ngx_http_weir_ask_t *ask = ctx->shown[phase];
-        if (!ask)
+        const ngx_http_weir_plan_t *plan = ctx->shown[phase];
+        if (!plan)
             continue;
-        each[n] = ask->folded;
-        each[n++].binding = (uint8_t)(ask->folded.binding + count);
-        count += rate(r, ask, rated + count);
+        each[n] = plan->folded;
+        each[n++].binding = (uint8_t)(plan->folded.binding + count);
+        count += fields_collect(r, plan, rated + count);
     }
     if (n == 0)
         return NGX_OK;
@@ -154,36 +159,36 @@ static ngx_int_t add_fields(ngx_http_request_t *r, const ngx_http_weir_ctx_t *ct
     folded.binding = each[n > 1 ? folded.binding : 0].binding;
     weir__rate_fields(style, rated, count, &folded, &fields);
     if (replace)
-        remove_others(r, ctx->rejected);
+        fields_remove_others(r, ctx->rejected);
     for (size_t i = 0; i < fields.count; i++) {
-        if (push(r, fields.items[i].name, fields.items[i].value, fields.items[i].value_len) !=
-            NGX_OK)
+        if (fields_push(r, fields.items[i].name, fields.items[i].value,
+                        fields.items[i].value_len) != NGX_OK)
             return NGX_ERROR;
     }
     return NGX_OK;
 }
 
 /* The fields of the main request's answer. */
-static ngx_int_t add_all(ngx_http_request_t *r, const ngx_http_weir_ctx_t *ctx)
+static ngx_int_t fields_add_all(ngx_http_request_t *r, const ngx_http_weir_ctx_t *ctx)
 {
     if (r != r->main || !ctx->conf || ctx->conf->headers == WEIR__FIELDS_OFF)
         return NGX_OK;
-    if (ctx->status == NGX_HTTP_WEIR_OVERLOADED && push(r, "retry-after", "1", 1) != NGX_OK)
+    if (ctx->status == NGX_HTTP_WEIR_OVERLOADED && fields_push(r, "retry-after", "1", 1) != NGX_OK)
         return NGX_ERROR;
     ngx_uint_t style = ctx->conf->headers & ~(ngx_uint_t)NGX_HTTP_WEIR_REPLACE;
-    return add_fields(r, ctx, style, ctx->conf->headers != style);
+    return fields_add(r, ctx, style, ctx->conf->headers != style);
 }
 
-static ngx_int_t header_filter(ngx_http_request_t *r)
+static ngx_int_t fields_filter(ngx_http_request_t *r)
 {
     ngx_http_weir_ctx_t *ctx = ngx_http_weir_ctx(r);
     if (!ctx)
-        return next_header_filter(r);
+        return fields_next_filter(r);
     if (ctx->charges)
         ngx_http_weir_charge_judge(ctx, false);
-    if (add_all(r, ctx) != NGX_OK)
+    if (fields_add_all(r, ctx) != NGX_OK)
         return NGX_ERROR;
-    ngx_int_t rc = next_header_filter(r);
+    ngx_int_t rc = fields_next_filter(r);
     if (ctx->charges)
         ngx_http_weir_charge_judge(ctx, true);
     return rc;
@@ -192,7 +197,150 @@ static ngx_int_t header_filter(ngx_http_request_t *r)
 ngx_int_t ngx_http_weir_fields_init(ngx_conf_t *cf)
 {
     (void)cf;
-    next_header_filter = ngx_http_top_header_filter;
-    ngx_http_top_header_filter = header_filter;
+    fields_next_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = fields_filter;
+    return NGX_OK;
+}
+
+/* ---- the variables ---- */
+
+enum variable_number { LIMIT, REMAINING, RETRY_AFTER, RESET, DELAY, DEGRADED };
+
+#define IN_SECONDS 16 /* a flag beside the number: whole seconds, rounded up */
+
+static ngx_int_t variable_set_nothing(ngx_http_variable_value_t *value)
+{
+    value->not_found = 1;
+    return NGX_OK;
+}
+
+static ngx_int_t variable_set_text(ngx_http_variable_value_t *value, const u_char *data, size_t len)
+{
+    value->data = (u_char *)data;
+    value->len = (unsigned)len & 0x0fffffff;
+    value->valid = 1;
+    value->no_cacheable = 0;
+    value->not_found = 0;
+    return NGX_OK;
+}
+
+/* A subrequest has its own, or else that of the main request. */
+static const ngx_http_weir_ctx_t *variable_ctx(ngx_http_request_t *r)
+{
+    const ngx_http_weir_ctx_t *own = r == r->main ? NULL : ngx_http_weir_ctx(r);
+    return own ? own : ngx_http_weir_ctx(r->main);
+}
+
+static ngx_int_t variable_get_status(ngx_http_request_t *r, ngx_http_variable_value_t *value,
+                                     uintptr_t data)
+{
+    static const char *const words[] = {
+        [NGX_HTTP_WEIR_PASSED] = "PASSED",     [NGX_HTTP_WEIR_DELAYED] = "DELAYED",
+        [NGX_HTTP_WEIR_DEGRADED] = "DEGRADED", [NGX_HTTP_WEIR_DRY_RUN] = "DRY_RUN",
+        [NGX_HTTP_WEIR_REJECTED] = "REJECTED", [NGX_HTTP_WEIR_OVERLOADED] = "OVERLOADED"};
+    const ngx_http_weir_ctx_t *ctx = variable_ctx(r);
+    (void)data;
+    if (!ctx || ctx->status == NGX_HTTP_WEIR_NONE)
+        return variable_set_nothing(value);
+    const char *word = words[ctx->status];
+    return variable_set_text(value, (const u_char *)word, ngx_strlen(word));
+}
+
+/* What was decided; NULL: nothing was. */
+static const weir_decision *variable_decision(ngx_http_request_t *r, weir_decision *room,
+                                              const ngx_http_weir_limit_t **ret_binding,
+                                              const struct weir__rule **ret_rule)
+{
+    const ngx_http_weir_ctx_t *ctx = variable_ctx(r);
+    bool found = ctx && ngx_http_weir_shown(ctx, room, ret_binding, ret_rule) == NGX_OK;
+    return found ? room : NULL;
+}
+
+static int64_t variable_pick(const weir_decision *decision, enum variable_number number)
+{
+    switch (number) {
+    case LIMIT:
+        return decision->limit;
+    case REMAINING:
+        return decision->remaining;
+    case RETRY_AFTER:
+        return decision->retry_after_us;
+    case RESET:
+        return decision->reset_after_us;
+    case DELAY:
+        return decision->delay_us;
+    case DEGRADED:
+        return decision->degraded;
+    }
+    assert(!"every number has its case");
+    return WEIR_NEVER;
+}
+
+static ngx_int_t variable_get_number(ngx_http_request_t *r, ngx_http_variable_value_t *value,
+                                     uintptr_t data)
+{
+    weir_decision room;
+    const ngx_http_weir_limit_t *binding;
+    const struct weir__rule *rule;
+    const weir_decision *decision = variable_decision(r, &room, &binding, &rule);
+    int64_t number =
+        decision ? variable_pick(decision, (enum variable_number)(data & ~(uintptr_t)IN_SECONDS))
+                 : WEIR_NEVER;
+    if (number < 0)
+        return variable_set_nothing(value);
+    if (data & IN_SECONDS)
+        number = number / 1000000 + (number % 1000000 > 0);
+    u_char *digits = ngx_pnalloc(r->pool, NGX_INT64_LEN);
+    if (!digits)
+        return NGX_ERROR;
+    return variable_set_text(value, digits, (size_t)(ngx_sprintf(digits, "%L", number) - digits));
+}
+
+static ngx_int_t variable_get_binding(ngx_http_request_t *r, ngx_http_variable_value_t *value,
+                                      uintptr_t data)
+{
+    weir_decision room;
+    const ngx_http_weir_limit_t *binding;
+    const struct weir__rule *rule;
+    (void)data;
+    if (!variable_decision(r, &room, &binding, &rule))
+        return variable_set_nothing(value);
+    if (binding->name.len)
+        return variable_set_text(value, binding->name.data, binding->name.len);
+    char *canonical = ngx_pnalloc(r->pool, WEIR__RULE_TEXT_MAX);
+    if (!canonical)
+        return NGX_ERROR;
+    struct weir__buffer buffer = weir__buffer_over(canonical, WEIR__RULE_TEXT_MAX);
+    weir__put_rule(&buffer, rule);
+    return variable_set_text(value, (const u_char *)canonical, buffer.len);
+}
+
+ngx_int_t ngx_http_weir_variables_add(ngx_conf_t *cf)
+{
+    static const struct {
+        ngx_str_t name;
+        ngx_http_get_variable_pt get;
+        uintptr_t data;
+    } all[] = {
+        {ngx_string("weir_status"), variable_get_status, 0},
+        {ngx_string("weir_limit"), variable_get_number, LIMIT},
+        {ngx_string("weir_remaining"), variable_get_number, REMAINING},
+        {ngx_string("weir_retry_after"), variable_get_number, RETRY_AFTER | IN_SECONDS},
+        {ngx_string("weir_retry_after_us"), variable_get_number, RETRY_AFTER},
+        {ngx_string("weir_reset"), variable_get_number, RESET | IN_SECONDS},
+        {ngx_string("weir_reset_us"), variable_get_number, RESET},
+        {ngx_string("weir_delay"), variable_get_number, DELAY | IN_SECONDS},
+        {ngx_string("weir_delay_us"), variable_get_number, DELAY},
+        {ngx_string("weir_degraded"), variable_get_number, DEGRADED},
+        {ngx_string("weir_binding"), variable_get_binding, 0},
+    };
+    for (size_t i = 0; i < WEIR__COUNT(all); i++) {
+        ngx_str_t name = all[i].name;
+        ngx_http_variable_t *variable = ngx_http_add_variable(cf, &name, NGX_HTTP_VAR_NOCACHEABLE);
+        if (!variable)
+            return NGX_ERROR;
+        variable->get_handler = all[i].get;
+        variable->data = all[i].data;
+    }
     return NGX_OK;
 }

@@ -25,7 +25,7 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 
-#define ASKERS 4
+#define THREADS 4
 #define QUEUE_MAX 4096 /* jobs under way */
 #define OWED_MAX                                                                                   \
     4096 /* releases and settles kept for a Redis that is away; more lapse by themselves */
@@ -37,8 +37,8 @@ struct ngx_http_weir_worker_s {
     weir_store *remote;
     ngx_connection_t *wake; /* around the eventfd */
     int wake_fd;
-    pthread_t askers[ASKERS];
-    ngx_uint_t asker_count;
+    pthread_t threads[THREADS];
+    ngx_uint_t thread_count;
     /* under the lock */
     pthread_mutex_t lock;
     pthread_cond_t some;
@@ -48,7 +48,7 @@ struct ngx_http_weir_worker_s {
     /* the worker's alone */
     ngx_event_t alive; /* while jobs are under way: keeps a worker that shuts down waiting */
     ngx_event_t look;
-    ngx_uint_t under_way;
+    ngx_uint_t in_progress;
     ngx_http_weir_order_t order;
     ngx_http_weir_jobs_t owed;
     ngx_uint_t owed_count;
@@ -71,15 +71,15 @@ static void fleet_queue(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job
     pthread_mutex_unlock(&worker->lock);
 }
 
-static bool fleet_can_ask(const ngx_http_weir_worker_t *worker)
+static bool fleet_can_send(const ngx_http_weir_worker_t *worker)
 {
-    return worker->under_way < QUEUE_MAX && weir__remote_reachable(worker->remote);
+    return worker->in_progress < QUEUE_MAX && weir__remote_reachable(worker->remote);
 }
 
 static void fleet_send(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
 {
     job->job.deadline_us = weir__mono_us() + worker->store->url.deadline_us;
-    worker->under_way++;
+    worker->in_progress++;
     ngx_add_timer(&worker->alive, worker->store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS);
     if (job->job.verb == WEIR__VERB_RELEASE || job->job.verb == WEIR__VERB_SETTLE)
         ngx_http_weir_order_give(&worker->order, job);
@@ -98,7 +98,7 @@ static void fleet_pay(ngx_http_weir_worker_t *worker)
     for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&owed));) {
         if (now_us >= job->until_us) {
             ngx_http_weir_job_free(job);
-        } else if (now_us >= job->due_us && fleet_can_ask(worker)) {
+        } else if (now_us >= job->due_us && fleet_can_send(worker)) {
             worker->asked++;
             job->owed = 0;
             fleet_send(worker, job);
@@ -115,7 +115,7 @@ ngx_int_t ngx_http_weir_job_send(ngx_http_weir_job_t *job)
     if (!worker)
         return NGX_DECLINED;
     worker->asked++;
-    if (!fleet_can_ask(worker)) {
+    if (!fleet_can_send(worker)) {
         worker->unreachable++;
         return NGX_DECLINED;
     }
@@ -127,7 +127,7 @@ ngx_int_t ngx_http_weir_job_send(ngx_http_weir_job_t *job)
 
 static void fleet_leave(ngx_http_weir_worker_t *worker)
 {
-    if (--worker->under_way == 0 && worker->alive.timer_set)
+    if (--worker->in_progress == 0 && worker->alive.timer_set)
         ngx_del_timer(&worker->alive);
 }
 
@@ -201,7 +201,7 @@ void ngx_http_weir_job_abandon(ngx_http_weir_job_t *job)
 /* ---- the threads ---- */
 
 /* Waits for jobs; none: it is over. */
-static size_t take_queued(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *ret[])
+static size_t fleet_take_queued(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *ret[])
 {
     size_t n = 0;
     pthread_mutex_lock(&worker->lock);
@@ -216,7 +216,7 @@ static size_t take_queued(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *r
 }
 
 /* Those whose time is over were queued for too long: they are not asked. */
-static void ask(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *const jobs[], size_t n)
+static void fleet_query(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *const jobs[], size_t n)
 {
     struct weir__job *asked[WEIR__JOBS_MAX];
     int64_t now = weir__mono_us();
@@ -232,7 +232,8 @@ static void ask(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *const jobs[
         weir__remote_do(worker->remote, asked, count);
 }
 
-static void bring_back(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *const jobs[], size_t n)
+static void fleet_bring_back(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *const jobs[],
+                             size_t n)
 {
     uint64_t one = 1;
     pthread_mutex_lock(&worker->lock);
@@ -244,34 +245,34 @@ static void bring_back(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *cons
         (void)!write(worker->wake_fd, &one, sizeof one);
 }
 
-static void *run_asker(void *argument)
+static void *fleet_run_thread(void *argument)
 {
     ngx_http_weir_worker_t *worker = argument;
     ngx_http_weir_job_t *jobs[WEIR__JOBS_MAX];
     size_t n;
-    while ((n = take_queued(worker, jobs)) > 0) {
-        ask(worker, jobs, n);
-        bring_back(worker, jobs, n);
+    while ((n = fleet_take_queued(worker, jobs)) > 0) {
+        fleet_query(worker, jobs, n);
+        fleet_bring_back(worker, jobs, n);
     }
     return NULL;
 }
 
 /* Signals are for nginx's own thread. */
-static ngx_int_t start_askers(ngx_http_weir_worker_t *worker)
+static ngx_int_t fleet_start_threads(ngx_http_weir_worker_t *worker)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (worker->asker_count < ASKERS &&
-           !pthread_create(&worker->askers[worker->asker_count], NULL, run_asker, worker))
-        worker->asker_count++;
+    while (worker->thread_count < THREADS &&
+           !pthread_create(&worker->threads[worker->thread_count], NULL, fleet_run_thread, worker))
+        worker->thread_count++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return worker->asker_count > 0 ? NGX_OK : NGX_ERROR;
+    return worker->thread_count > 0 ? NGX_OK : NGX_ERROR;
 }
 
 /* ---- answers ---- */
 
-static void note_refusal(ngx_http_weir_worker_t *worker, const struct weir__job *job)
+static void fleet_log_refusal(ngx_http_weir_worker_t *worker, const struct weir__job *job)
 {
     int64_t now = weir__mono_us();
     if (worker->refusal_us && now - worker->refusal_us < REFUSALS_US)
@@ -281,7 +282,7 @@ static void note_refusal(ngx_http_weir_worker_t *worker, const struct weir__job 
                   &worker->store->text, job->error[0] ? job->error : weir_strerror(job->code));
 }
 
-static void finish(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
+static void fleet_finish(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
 {
     fleet_leave(worker);
     if (job->job.code == WEIR_EUNREACHABLE) {
@@ -290,12 +291,12 @@ static void finish(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
     } else {
         worker->done++;
         if (job->job.code)
-            note_refusal(worker, &job->job);
+            fleet_log_refusal(worker, &job->job);
     }
     job->done(job);
 }
 
-static void take_answers(ngx_event_t *event)
+static void fleet_take_answers(ngx_event_t *event)
 {
     ngx_connection_t *connection = event->data;
     ngx_http_weir_worker_t *worker = connection->data;
@@ -306,20 +307,20 @@ static void take_answers(ngx_event_t *event)
     worker->answered = (ngx_http_weir_jobs_t){0};
     pthread_mutex_unlock(&worker->lock);
     for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&jobs));)
-        finish(worker, job);
+        fleet_finish(worker, job);
 }
 
 /* Only there to be there. */
-static void stay_alive(ngx_event_t *event)
+static void fleet_stay_alive(ngx_event_t *event)
 {
     ngx_http_weir_worker_t *worker = event->data;
-    if (worker->under_way > 0)
+    if (worker->in_progress > 0)
         ngx_add_timer(event, NGX_HTTP_WEIR_GUARD_MS);
 }
 
 /* ---- the log ---- */
 
-static const char *meanwhile(const ngx_http_weir_store_t *store)
+static const char *fleet_meanwhile(const ngx_http_weir_store_t *store)
 {
     switch (store->url.fail) {
     case WEIR__FAIL_OPEN:
@@ -332,7 +333,7 @@ static const char *meanwhile(const ngx_http_weir_store_t *store)
 }
 
 /* The same when it is over, before a number of requests. */
-static const char *decided_by(const ngx_http_weir_store_t *store)
+static const char *fleet_decided_by(const ngx_http_weir_store_t *store)
 {
     switch (store->url.fail) {
     case WEIR__FAIL_OPEN:
@@ -345,7 +346,7 @@ static const char *decided_by(const ngx_http_weir_store_t *store)
 }
 
 /* Whether the store decides, as far as its last questions tell; else why not. */
-static bool is_up(const ngx_http_weir_worker_t *worker, struct weir__buffer *why)
+static bool fleet_is_up(const ngx_http_weir_worker_t *worker, struct weir__buffer *why)
 {
     weir_error error;
     uint64_t missed = worker->unreachable - worker->seen_unreachable;
@@ -367,19 +368,19 @@ static bool is_up(const ngx_http_weir_worker_t *worker, struct weir__buffer *why
 }
 
 /* What changed since it last looked goes into the log. */
-static void look(ngx_event_t *event)
+static void fleet_look(ngx_event_t *event)
 {
     ngx_http_weir_worker_t *worker = event->data;
     const ngx_http_weir_store_t *store = worker->store;
     char room[WEIR__WHY_SIZE];
     struct weir__buffer why = weir__buffer_over(room, sizeof room);
-    bool up = is_up(worker, &why);
+    bool up = fleet_is_up(worker, &why);
     if (!up && !worker->told_down)
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: %s; %s", &store->text, room,
-                      meanwhile(store));
+                      fleet_meanwhile(store));
     if (up && worker->told_down)
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: decides again; meanwhile %s: %uL",
-                      &store->text, decided_by(store),
+                      &store->text, fleet_decided_by(store),
                       (uint64_t)(worker->unreachable - worker->down_unreachable));
     if (up)
         worker->down_unreachable = worker->unreachable;
@@ -403,7 +404,7 @@ void ngx_http_weir_fleet_info(const ngx_http_weir_store_t *store, ngx_http_weir_
         ret->asked = worker->asked;
         ret->answered = worker->done;
         ret->unreachable = worker->unreachable;
-        ret->queue = worker->under_way;
+        ret->queue = worker->in_progress;
         ret->owed = worker->owed_count;
     }
     if (!ret->up)
@@ -412,7 +413,7 @@ void ngx_http_weir_fleet_info(const ngx_http_weir_store_t *store, ngx_http_weir_
 
 /* ---- starting and stopping ---- */
 
-static ngx_int_t start_waking(ngx_http_weir_worker_t *worker, ngx_log_t *log)
+static ngx_int_t fleet_start_waking(ngx_http_weir_worker_t *worker, ngx_log_t *log)
 {
     worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (worker->wake_fd < 0)
@@ -423,16 +424,17 @@ static ngx_int_t start_waking(ngx_http_weir_worker_t *worker, ngx_log_t *log)
     worker->wake = connection;
     connection->data = worker;
     connection->log = log;
-    connection->read->handler = take_answers;
+    connection->read->handler = fleet_take_answers;
     connection->read->log = log;
     connection->write->log = log;
     return ngx_add_event(connection->read, NGX_READ_EVENT, 0);
 }
 
-static void start_timers(ngx_http_weir_worker_t *worker, ngx_log_t *log)
+static void fleet_start_timers(ngx_http_weir_worker_t *worker, ngx_log_t *log)
 {
-    worker->alive = (ngx_event_t){.handler = stay_alive, .data = worker, .log = log};
-    worker->look = (ngx_event_t){.handler = look, .data = worker, .log = log, .cancelable = 1};
+    worker->alive = (ngx_event_t){.handler = fleet_stay_alive, .data = worker, .log = log};
+    worker->look =
+        (ngx_event_t){.handler = fleet_look, .data = worker, .log = log, .cancelable = 1};
     ngx_add_timer(&worker->look, LOOK_MS);
 }
 
@@ -483,14 +485,14 @@ static void fleet_clear(ngx_http_weir_worker_t *worker)
     }
 }
 
-static void stop(ngx_http_weir_worker_t *worker)
+static void fleet_stop_worker(ngx_http_weir_worker_t *worker)
 {
     pthread_mutex_lock(&worker->lock);
     worker->stopping = true;
     pthread_cond_broadcast(&worker->some);
     pthread_mutex_unlock(&worker->lock);
-    for (ngx_uint_t i = 0; i < worker->asker_count; i++)
-        pthread_join(worker->askers[i], NULL);
+    for (ngx_uint_t i = 0; i < worker->thread_count; i++)
+        pthread_join(worker->threads[i], NULL);
     if (worker->alive.timer_set)
         ngx_del_timer(&worker->alive);
     if (worker->look.timer_set)
@@ -506,7 +508,7 @@ static void stop(ngx_http_weir_worker_t *worker)
     free(worker);
 }
 
-static ngx_http_weir_worker_t *start(ngx_http_weir_store_t *store, ngx_log_t *log)
+static ngx_http_weir_worker_t *fleet_start_worker(ngx_http_weir_store_t *store, ngx_log_t *log)
 {
     weir_error error = {.message = "no memory"};
     ngx_http_weir_worker_t *worker = calloc(1, sizeof *worker);
@@ -519,14 +521,14 @@ static ngx_http_weir_worker_t *start(ngx_http_weir_store_t *store, ngx_log_t *lo
     worker->wake_fd = -1;
     pthread_mutex_init(&worker->lock, NULL);
     pthread_cond_init(&worker->some, NULL);
-    if (ngx_http_weir_order_init(&worker->order) == NGX_OK && start_waking(worker, log) == NGX_OK &&
-        start_askers(worker) == NGX_OK) {
-        start_timers(worker, log);
+    if (ngx_http_weir_order_init(&worker->order) == NGX_OK &&
+        fleet_start_waking(worker, log) == NGX_OK && fleet_start_threads(worker) == NGX_OK) {
+        fleet_start_timers(worker, log);
         return worker;
     }
     ngx_log_error(NGX_LOG_ALERT, log, ngx_errno, "weir: %V: no threads to ask it, %s", &store->text,
-                  meanwhile(store));
-    stop(worker);
+                  fleet_meanwhile(store));
+    fleet_stop_worker(worker);
     return NULL;
 }
 
@@ -535,7 +537,7 @@ ngx_int_t ngx_http_weir_fleet_start(ngx_cycle_t *cycle, ngx_http_weir_main_conf_
 {
     ngx_http_weir_store_t **stores = conf->stores.elts;
     for (ngx_uint_t i = 0; i < conf->stores.nelts; i++)
-        stores[i]->worker = start(stores[i], cycle->log);
+        stores[i]->worker = fleet_start_worker(stores[i], cycle->log);
     return NGX_OK;
 }
 
@@ -544,7 +546,7 @@ void ngx_http_weir_fleet_stop(ngx_http_weir_main_conf_t *conf)
     ngx_http_weir_store_t **stores = conf->stores.elts;
     for (ngx_uint_t i = 0; i < conf->stores.nelts; i++) {
         if (stores[i]->worker)
-            stop(stores[i]->worker);
+            fleet_stop_worker(stores[i]->worker);
         stores[i]->worker = NULL;
         ngx_http_weir_denied_free(stores[i]->denied);
         stores[i]->denied = NULL;

@@ -15,7 +15,7 @@
 /* ---- the context ---- */
 
 /* It does not wait any more, and nobody is to wake it. */
-static void abandon(ngx_http_weir_ctx_t *ctx)
+static void handler_abandon(ngx_http_weir_ctx_t *ctx)
 {
     if (ctx->waits && ctx->timer.timer_set)
         ngx_del_timer(&ctx->timer);
@@ -24,12 +24,12 @@ static void abandon(ngx_http_weir_ctx_t *ctx)
     ctx->job = NULL;
 }
 
-static void clean_up(void *data)
+static void handler_clean_up(void *data)
 {
     ngx_http_weir_ctx_t *ctx = data;
-    abandon(ctx);
+    handler_abandon(ctx);
     if (ctx->held)
-        ngx_http_weir_let_go(ctx);
+        ngx_http_weir_slots_release(ctx);
     if (ctx->rate)
         ngx_http_weir_rate_end(ctx);
 }
@@ -40,7 +40,7 @@ ngx_http_weir_ctx_t *ngx_http_weir_ctx(ngx_http_request_t *r)
     if (ctx || !(r->internal || r->filter_finalize))
         return ctx;
     for (ngx_pool_cleanup_t *it = r->pool->cleanup; it; it = it->next) {
-        if (it->handler == clean_up && ((ngx_http_weir_ctx_t *)it->data)->request == r) {
+        if (it->handler == handler_clean_up && ((ngx_http_weir_ctx_t *)it->data)->request == r) {
             ngx_http_set_ctx(r, it->data, ngx_http_weir_module);
             return it->data;
         }
@@ -56,7 +56,7 @@ ngx_http_weir_ctx_t *ngx_http_weir_ctx_make(ngx_http_request_t *r)
     ngx_pool_cleanup_t *cleanup = ngx_pool_cleanup_add(r->pool, sizeof *ctx);
     if (!cleanup)
         return NULL;
-    cleanup->handler = clean_up;
+    cleanup->handler = handler_clean_up;
     ctx = cleanup->data;
     ngx_memzero(ctx, offsetof(ngx_http_weir_ctx_t, timer));
     ctx->request = r;
@@ -68,16 +68,16 @@ ngx_http_weir_ctx_t *ngx_http_weir_ctx_make(ngx_http_request_t *r)
 
 /* What a request that waits does with a socket that can be written to: nothing. That it is this function
  * says that it still waits: its client may have left meanwhile, and a post_action be under way. */
-static void stay(ngx_http_request_t *r)
+static void handler_stay(ngx_http_request_t *r)
 {
     (void)r;
 }
 
-static void go_on(ngx_http_weir_ctx_t *ctx)
+static void handler_go_on(ngx_http_weir_ctx_t *ctx)
 {
     ngx_http_request_t *r = ctx->request;
     ngx_connection_t *c = r->connection;
-    if (r->write_event_handler != stay)
+    if (r->write_event_handler != handler_stay)
         return;
     ngx_http_set_log_request(c->log, r);
     r->read_event_handler = ngx_http_block_reading;
@@ -91,24 +91,24 @@ void ngx_http_weir_resume(ngx_http_weir_ctx_t *ctx)
     if (ctx->timer.timer_set)
         ngx_del_timer(&ctx->timer);
     ctx->answered = 1;
-    go_on(ctx);
+    handler_go_on(ctx);
 }
 
 /* The answer is long overdue: its deadline is kept by threads, which must have been held up. */
-static void miss(ngx_http_weir_ctx_t *ctx)
+static void handler_miss(ngx_http_weir_ctx_t *ctx)
 {
     ngx_http_weir_store_t *store = ctx->job->store;
-    abandon(ctx);
-    ngx_http_weir_stand_in(store, WEIR_EUNREACHABLE, ctx->ask, ctx->request);
+    handler_abandon(ctx);
+    ngx_http_weir_fall_back(store, WEIR_EUNREACHABLE, ctx->plan, ctx->request);
     ngx_http_weir_resume(ctx);
 }
 
 /* Never earlier than due: nginx counts in milliseconds, rounded down. */
-static void wake(ngx_event_t *event)
+static void handler_wake(ngx_event_t *event)
 {
     ngx_http_weir_ctx_t *ctx = event->data;
     if (ctx->job) {
-        miss(ctx);
+        handler_miss(ctx);
         return;
     }
     int64_t left_us = ctx->due_us - weir__mono_us();
@@ -116,10 +116,10 @@ static void wake(ngx_event_t *event)
         ngx_add_timer(event, (ngx_msec_t)((left_us + 999) / 1000));
         return;
     }
-    go_on(ctx);
+    handler_go_on(ctx);
 }
 
-static ngx_int_t suspend(ngx_http_weir_ctx_t *ctx, int64_t milliseconds)
+static ngx_int_t handler_suspend(ngx_http_weir_ctx_t *ctx, int64_t milliseconds)
 {
     ngx_http_request_t *r = ctx->request;
     ngx_event_t *read = r->connection->read;
@@ -129,11 +129,11 @@ static ngx_int_t suspend(ngx_http_weir_ctx_t *ctx, int64_t milliseconds)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
     r->read_event_handler = ngx_http_test_reading;
-    r->write_event_handler = stay;
+    r->write_event_handler = handler_stay;
     if (!ctx->waits)
         ngx_memzero(&ctx->timer, sizeof ctx->timer);
     ctx->waits = 1;
-    ctx->timer.handler = wake;
+    ctx->timer.handler = handler_wake;
     ctx->timer.data = ctx;
     ctx->timer.log = r->connection->log;
     ngx_add_timer(&ctx->timer, (ngx_msec_t)milliseconds);
@@ -142,13 +142,13 @@ static ngx_int_t suspend(ngx_http_weir_ctx_t *ctx, int64_t milliseconds)
 
 /* ---- outcomes ---- */
 
-static void note_status(ngx_http_weir_ctx_t *ctx, ngx_http_weir_status_e status)
+static void handler_note_status(ngx_http_weir_ctx_t *ctx, ngx_http_weir_status_e status)
 {
     ctx->status = ngx_max(ctx->status, status);
 }
 
-static void tell(ngx_http_weir_ctx_t *ctx, ngx_uint_t level, const char *what,
-                 const ngx_http_weir_ask_t *ask)
+static void handler_log(ngx_http_weir_ctx_t *ctx, ngx_uint_t level, const char *what,
+                        const ngx_http_weir_plan_t *plan)
 {
     const ngx_http_weir_limit_t *conf;
     char text[WEIR__RULE_TEXT_MAX], seconds[64] = "";
@@ -156,67 +156,69 @@ static void tell(ngx_http_weir_ctx_t *ctx, ngx_uint_t level, const char *what,
     if (log->log_level < level)
         return;
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    weir__put_rule(&buffer, ngx_http_weir_rule(ask, ask->folded.binding, &conf));
+    weir__put_rule(&buffer, ngx_http_weir_rule(plan, plan->folded.binding, &conf));
     buffer = weir__buffer_over(seconds, sizeof seconds);
-    int64_t time_us = ask->folded.allowed ? ask->folded.delay_us : ask->folded.retry_after_us;
+    int64_t time_us = plan->folded.allowed ? plan->folded.delay_us : plan->folded.retry_after_us;
     if (time_us != WEIR_NEVER) {
-        weir__put_text(&buffer, ask->folded.allowed ? ", delay: " : ", retry after: ");
+        weir__put_text(&buffer, plan->folded.allowed ? ", delay: " : ", retry after: ");
         weir__put_seconds(&buffer, time_us);
     }
     ngx_log_error(level, log, 0, "%s by %s%V%s%s%s, zone \"%V\"", what, conf->name.len ? "\"" : "",
                   &conf->name, conf->name.len ? "\": " : "", text, seconds, &conf->zone->name);
 }
 
-static ngx_int_t reject(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
-                        ngx_uint_t phase, ngx_http_weir_ask_t *ask)
+static ngx_int_t handler_reject(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
+                                ngx_uint_t phase, ngx_http_weir_plan_t *plan)
 {
     const ngx_http_weir_limit_t *by;
-    ngx_http_weir_rule(ask, ask->folded.binding, &by);
+    ngx_http_weir_rule(plan, plan->folded.binding, &by);
     ctx->rejected = 1;
-    ctx->shown[phase] = ask;
+    ctx->shown[phase] = plan;
     ctx->steps[phase] = NGX_HTTP_WEIR_AT_END;
-    note_status(ctx, NGX_HTTP_WEIR_REJECTED);
-    ngx_http_weir_count(ask, false);
-    ngx_http_weir_let_go(ctx);
-    tell(ctx, conf->log_level, "weir: rejected", ask);
+    handler_note_status(ctx, NGX_HTTP_WEIR_REJECTED);
+    ngx_http_weir_count(plan, false);
+    ngx_http_weir_slots_release(ctx);
+    handler_log(ctx, conf->log_level, "weir: rejected", plan);
     return by->status ? (ngx_int_t)by->status : (ngx_int_t)conf->status;
 }
 
-static void note_shadow(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
-                        const ngx_http_weir_ask_t *ask)
+static void handler_note_shadow(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
+                                const ngx_http_weir_plan_t *plan)
 {
-    if (ask->failed || (ask->folded.allowed && ask->folded.delay_us == 0))
+    if (plan->failed || (plan->folded.allowed && plan->folded.delay_us == 0))
         return;
-    note_status(ctx, NGX_HTTP_WEIR_DRY_RUN);
-    ngx_http_weir_count(ask, true);
-    tell(ctx, conf->log_level + 1,
-         ask->folded.allowed ? "weir: dry run, would be delayed"
-                             : "weir: dry run, would be rejected",
-         ask);
+    handler_note_status(ctx, NGX_HTTP_WEIR_DRY_RUN);
+    ngx_http_weir_count(plan, true);
+    handler_log(ctx, conf->log_level + 1,
+                plan->folded.allowed ? "weir: dry run, would be delayed"
+                                     : "weir: dry run, would be rejected",
+                plan);
 }
 
 /* ---- the steps ---- */
 
 /* What was put to a request once is not put to it again, wherever it is redirected to; what no location
  * on its way has asked yet still is. */
-static ngx_uint_t bit_of(ngx_http_weir_step_e step, ngx_uint_t phase)
+static ngx_uint_t handler_step_bit(ngx_http_weir_step_e step, ngx_uint_t phase)
 {
     return (ngx_uint_t)1 << (2 * step + phase);
 }
 
-static bool is_asked(const ngx_http_weir_ctx_t *ctx, ngx_http_weir_step_e step, ngx_uint_t phase)
+static bool handler_step_is_done(const ngx_http_weir_ctx_t *ctx, ngx_http_weir_step_e step,
+                                 ngx_uint_t phase)
 {
-    return ctx->asked & bit_of(step, phase);
+    return ctx->done_steps & handler_step_bit(step, phase);
 }
 
-static void note_asked(ngx_http_weir_ctx_t *ctx, ngx_http_weir_step_e step, ngx_uint_t phase)
+static void handler_note_step(ngx_http_weir_ctx_t *ctx, ngx_http_weir_step_e step, ngx_uint_t phase)
 {
-    ctx->asked |= bit_of(step, phase);
+    ctx->done_steps |= handler_step_bit(step, phase);
 }
 
 /* Whether the main request has asked the same already: a subrequest's location may have inherited it. */
-static bool is_asked_above(const ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
-                           ngx_http_weir_step_e step, ngx_uint_t phase)
+static bool handler_step_is_done_above(const ngx_http_weir_ctx_t *ctx,
+                                       const ngx_http_weir_loc_conf_t *conf,
+                                       ngx_http_weir_step_e step, ngx_uint_t phase)
 {
     ngx_http_request_t *main = ctx->request->main;
     const ngx_http_weir_ctx_t *above = ctx->request == main ? NULL : ngx_http_weir_ctx(main);
@@ -230,145 +232,148 @@ static bool is_asked_above(const ngx_http_weir_ctx_t *ctx, const ngx_http_weir_l
 
 /* Puts the question of some limits, or takes up the answer that was awaited. NGX_OK: *ret is decided,
  * or NULL where none applies. */
-static ngx_int_t ask_limits(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
-                            ngx_http_weir_limit_t *const *limits, ngx_uint_t n,
-                            enum weir__verb verb, ngx_http_weir_ask_t **ret)
+static ngx_int_t handler_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
+                                ngx_http_weir_limit_t *const *limits, ngx_uint_t n,
+                                enum weir__verb verb, ngx_http_weir_plan_t **ret)
 {
     ngx_int_t rc = NGX_OK;
     *ret = NULL;
     if (!ctx->answered && n > 0) {
-        rc = ngx_http_weir_plan(ctx->request, limits, n, verb, &ctx->ask);
-        if (rc == NGX_OK && ctx->ask)
-            rc = ngx_http_weir_decide(ctx, conf, ctx->ask);
+        rc = ngx_http_weir_plan_make(ctx->request, limits, n, verb, &ctx->plan);
+        if (rc == NGX_OK && ctx->plan)
+            rc = ngx_http_weir_decide(ctx, conf, ctx->plan);
         if (rc == NGX_AGAIN)
-            rc = suspend(ctx, conf->store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS);
+            rc = handler_suspend(ctx, conf->store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS);
         if (rc == NGX_AGAIN)
             return rc;
         if (ctx->job)
-            abandon(ctx);
+            handler_abandon(ctx);
     }
-    *ret = ctx->ask;
+    *ret = ctx->plan;
     if (*ret)
         ctx->conf = conf;
-    ctx->ask = NULL;
+    ctx->plan = NULL;
     ctx->answered = 0;
     return rc == NGX_ERROR ? NGX_HTTP_INTERNAL_SERVER_ERROR : rc;
 }
 
-static ngx_int_t step_overload(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf)
+static ngx_int_t handler_step_overload(ngx_http_weir_ctx_t *ctx,
+                                       const ngx_http_weir_loc_conf_t *conf)
 {
-    if (!conf->overload || is_asked(ctx, NGX_HTTP_WEIR_AT_OVERLOAD, 0) ||
-        is_asked_above(ctx, conf, NGX_HTTP_WEIR_AT_OVERLOAD, NGX_HTTP_WEIR_PREACCESS))
+    if (!conf->overload || handler_step_is_done(ctx, NGX_HTTP_WEIR_AT_OVERLOAD, 0) ||
+        handler_step_is_done_above(ctx, conf, NGX_HTTP_WEIR_AT_OVERLOAD, NGX_HTTP_WEIR_PREACCESS))
         return NGX_OK;
-    note_asked(ctx, NGX_HTTP_WEIR_AT_OVERLOAD, 0);
+    handler_note_step(ctx, NGX_HTTP_WEIR_AT_OVERLOAD, 0);
     ctx->conf = conf;
     if (!ngx_http_weir_is_overloaded(conf->overload))
         return NGX_OK;
     ctx->rejected = 1;
-    note_status(ctx, NGX_HTTP_WEIR_OVERLOADED);
+    handler_note_status(ctx, NGX_HTTP_WEIR_OVERLOADED);
     ngx_log_error(conf->log_level, ctx->request->connection->log, 0, "weir: rejected, overloaded");
     return (ngx_int_t)conf->overload->status;
 }
 
 /* A slot comes free when a request ends, and nobody knows when that will be: the leases only tell when it
  * is at the latest. So no time is told, but where fail=closed has one. */
-static void forget_when(const ngx_http_weir_loc_conf_t *conf, ngx_http_weir_ask_t *ask)
+static void handler_forget_when(const ngx_http_weir_loc_conf_t *conf, ngx_http_weir_plan_t *plan)
 {
-    bool closed = ask->folded.degraded && conf->store && conf->store->url.fail == WEIR__FAIL_CLOSED;
-    if (ask->folded.allowed || closed)
+    bool closed =
+        plan->folded.degraded && conf->store && conf->store->url.fail == WEIR__FAIL_CLOSED;
+    if (plan->folded.allowed || closed)
         return;
-    ask->folded.retry_after_us = ask->rows[0].retry_after_us = WEIR_NEVER;
+    plan->folded.retry_after_us = plan->rows[0].retry_after_us = WEIR_NEVER;
 }
 
-static ngx_int_t step_conn(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf)
+static ngx_int_t handler_step_conn(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf)
 {
     ngx_http_weir_limit_t **conns = conf->conns ? conf->conns->elts : NULL;
     ngx_uint_t n = conf->conns ? conf->conns->nelts : 0;
     bool any = ctx->held != NULL;
-    if (is_asked(ctx, NGX_HTTP_WEIR_AT_CONN, 0) ||
-        is_asked_above(ctx, conf, NGX_HTTP_WEIR_AT_CONN, NGX_HTTP_WEIR_PREACCESS))
+    if (handler_step_is_done(ctx, NGX_HTTP_WEIR_AT_CONN, 0) ||
+        handler_step_is_done_above(ctx, conf, NGX_HTTP_WEIR_AT_CONN, NGX_HTTP_WEIR_PREACCESS))
         return NGX_OK;
     for (; ctx->conn_index < n; ctx->conn_index++) {
         ngx_http_weir_limit_t **conn = &conns[ctx->conn_index];
-        ngx_http_weir_ask_t *ask;
-        ngx_int_t rc = ask_limits(ctx, conf, conn, 1, WEIR__VERB_ACQUIRE, &ask);
+        ngx_http_weir_plan_t *plan;
+        ngx_int_t rc = handler_decide(ctx, conf, conn, 1, WEIR__VERB_ACQUIRE, &plan);
         if (rc == NGX_AGAIN || (rc != NGX_OK && !ngx_http_weir_is_dry(conf, *conn)))
             return rc;
         if (rc != NGX_OK)
-            ask = NULL;
-        any = any || ask;
-        if (!ask || ask->failed)
+            plan = NULL;
+        any = any || plan;
+        if (!plan || plan->failed)
             continue;
-        note_status(ctx, ask->folded.degraded ? NGX_HTTP_WEIR_DEGRADED : NGX_HTTP_WEIR_PASSED);
-        if (ask->folded.allowed)
-            ngx_http_weir_count(ask, false);
-        if (ask->folded.allowed && ngx_http_weir_hold(ctx, conf->store, ask) != NGX_OK)
+        handler_note_status(ctx,
+                            plan->folded.degraded ? NGX_HTTP_WEIR_DEGRADED : NGX_HTTP_WEIR_PASSED);
+        if (plan->folded.allowed)
+            ngx_http_weir_count(plan, false);
+        if (plan->folded.allowed && ngx_http_weir_slot_hold(ctx, conf->store, plan) != NGX_OK)
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
-        if (ask->folded.allowed)
+        if (plan->folded.allowed)
             continue;
-        forget_when(conf, ask);
+        handler_forget_when(conf, plan);
         if (!ngx_http_weir_is_dry(conf, *conn))
-            return reject(ctx, conf, NGX_HTTP_WEIR_PREACCESS, ask);
-        note_shadow(ctx, conf, ask);
+            return handler_reject(ctx, conf, NGX_HTTP_WEIR_PREACCESS, plan);
+        handler_note_shadow(ctx, conf, plan);
     }
     if (any)
-        note_asked(ctx, NGX_HTTP_WEIR_AT_CONN, 0);
+        handler_note_step(ctx, NGX_HTTP_WEIR_AT_CONN, 0);
     return NGX_OK;
 }
 
-static ngx_int_t step_limit(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf,
-                            ngx_uint_t phase)
+static ngx_int_t handler_step_limit(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf,
+                                    ngx_uint_t phase)
 {
     ngx_array_t *group = &conf->groups[phase][NGX_HTTP_WEIR_ENFORCED];
-    ngx_http_weir_ask_t *ask;
-    if (is_asked(ctx, NGX_HTTP_WEIR_AT_LIMIT, phase) ||
-        is_asked_above(ctx, conf, NGX_HTTP_WEIR_AT_LIMIT, phase))
+    ngx_http_weir_plan_t *plan;
+    if (handler_step_is_done(ctx, NGX_HTTP_WEIR_AT_LIMIT, phase) ||
+        handler_step_is_done_above(ctx, conf, NGX_HTTP_WEIR_AT_LIMIT, phase))
         return NGX_OK;
-    ngx_int_t rc = ask_limits(ctx, conf, group->elts, group->nelts, WEIR__VERB_TAKE, &ask);
-    if (rc != NGX_OK || !ask)
+    ngx_int_t rc = handler_decide(ctx, conf, group->elts, group->nelts, WEIR__VERB_TAKE, &plan);
+    if (rc != NGX_OK || !plan)
         return rc;
-    note_asked(ctx, NGX_HTTP_WEIR_AT_LIMIT, phase);
-    if (!ask->folded.allowed)
-        return reject(ctx, conf, phase, ask);
-    ngx_http_weir_count(ask, false);
-    note_status(ctx, ask->folded.degraded       ? NGX_HTTP_WEIR_DEGRADED
-                     : ask->folded.delay_us > 0 ? NGX_HTTP_WEIR_DELAYED
-                                                : NGX_HTTP_WEIR_PASSED);
-    if (ask->failed)
+    handler_note_step(ctx, NGX_HTTP_WEIR_AT_LIMIT, phase);
+    if (!plan->folded.allowed)
+        return handler_reject(ctx, conf, phase, plan);
+    ngx_http_weir_count(plan, false);
+    handler_note_status(ctx, plan->folded.degraded       ? NGX_HTTP_WEIR_DEGRADED
+                             : plan->folded.delay_us > 0 ? NGX_HTTP_WEIR_DELAYED
+                                                         : NGX_HTTP_WEIR_PASSED);
+    if (plan->failed)
         return NGX_OK;
-    if (ask->depends && ngx_http_weir_charge_note(ctx, conf, ask) != NGX_OK)
+    if (plan->depends && ngx_http_weir_charge_note(ctx, conf, plan) != NGX_OK)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    ctx->shown[phase] = ask;
-    ctx->delay_us = ask->folded.delay_us;
+    ctx->shown[phase] = plan;
+    ctx->delay_us = plan->folded.delay_us;
     if (ctx->delay_us > 0) {
         ctx->due_us = weir__mono_us() + ctx->delay_us;
-        tell(ctx, conf->log_level + 1, "weir: delayed", ask);
+        handler_log(ctx, conf->log_level + 1, "weir: delayed", plan);
     }
     return NGX_OK;
 }
 
-static ngx_int_t step_dry_run(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf,
-                              ngx_uint_t phase)
+static ngx_int_t handler_step_dry_run(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf,
+                                      ngx_uint_t phase)
 {
     ngx_array_t *group = &conf->groups[phase][NGX_HTTP_WEIR_SHADOW];
-    ngx_http_weir_ask_t *ask;
-    if (is_asked(ctx, NGX_HTTP_WEIR_AT_DRY_RUN, phase) ||
-        is_asked_above(ctx, conf, NGX_HTTP_WEIR_AT_DRY_RUN, phase))
+    ngx_http_weir_plan_t *plan;
+    if (handler_step_is_done(ctx, NGX_HTTP_WEIR_AT_DRY_RUN, phase) ||
+        handler_step_is_done_above(ctx, conf, NGX_HTTP_WEIR_AT_DRY_RUN, phase))
         return NGX_OK;
-    ngx_int_t rc = ask_limits(ctx, conf, group->elts, group->nelts, WEIR__VERB_TAKE, &ask);
-    if (rc != NGX_OK || !ask) /* what cannot be read was logged, and rejects nothing here */
+    ngx_int_t rc = handler_decide(ctx, conf, group->elts, group->nelts, WEIR__VERB_TAKE, &plan);
+    if (rc != NGX_OK || !plan) /* what cannot be read was logged, and rejects nothing here */
         return rc == NGX_AGAIN ? rc : NGX_OK;
-    note_asked(ctx, NGX_HTTP_WEIR_AT_DRY_RUN, phase);
-    note_status(ctx, ask->folded.degraded ? NGX_HTTP_WEIR_DEGRADED : NGX_HTTP_WEIR_PASSED);
-    if (!ask->failed)
-        ctx->shadow[phase] = ask;
-    if (ask->depends && ngx_http_weir_charge_note(ctx, conf, ask) != NGX_OK)
+    handler_note_step(ctx, NGX_HTTP_WEIR_AT_DRY_RUN, phase);
+    handler_note_status(ctx, plan->folded.degraded ? NGX_HTTP_WEIR_DEGRADED : NGX_HTTP_WEIR_PASSED);
+    if (!plan->failed)
+        ctx->shadow[phase] = plan;
+    if (plan->depends && ngx_http_weir_charge_note(ctx, conf, plan) != NGX_OK)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    note_shadow(ctx, conf, ask);
+    handler_note_shadow(ctx, conf, plan);
     return NGX_OK;
 }
 
-static ngx_int_t step_delay(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf)
+static ngx_int_t handler_step_delay(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf)
 {
     bool delayed = ctx->delay_us > 0;
     ctx->delay_us = 0;
@@ -378,27 +383,27 @@ static ngx_int_t step_delay(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *
     if (left_us <= 0)
         return NGX_OK;
     ngx_time_update(); /* timers count from nginx's own idea of now */
-    return suspend(ctx, (left_us + 999) / 1000);
+    return handler_suspend(ctx, (left_us + 999) / 1000);
 }
 
-static ngx_int_t take_step(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf,
-                           ngx_uint_t phase)
+static ngx_int_t handler_take_step(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf,
+                                   ngx_uint_t phase)
 {
     switch (ctx->steps[phase]) {
     case NGX_HTTP_WEIR_AT_OVERLOAD:
-        return step_overload(ctx, conf);
+        return handler_step_overload(ctx, conf);
     case NGX_HTTP_WEIR_AT_CONN:
-        return step_conn(ctx, conf);
+        return handler_step_conn(ctx, conf);
     case NGX_HTTP_WEIR_AT_LIMIT:
-        return step_limit(ctx, conf, phase);
+        return handler_step_limit(ctx, conf, phase);
     case NGX_HTTP_WEIR_AT_DRY_RUN:
-        return step_dry_run(ctx, conf, phase);
+        return handler_step_dry_run(ctx, conf, phase);
     default:
-        return step_delay(ctx, conf);
+        return handler_step_delay(ctx, conf);
     }
 }
 
-static ngx_int_t run(ngx_http_request_t *r, ngx_uint_t phase)
+static ngx_int_t handler_run_phase(ngx_http_request_t *r, ngx_uint_t phase)
 {
     ngx_http_weir_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
     if (!conf->applies[phase] || (r != r->main && !conf->subrequests))
@@ -412,9 +417,9 @@ static ngx_int_t run(ngx_http_request_t *r, ngx_uint_t phase)
     if (ctx->rejected)
         return NGX_DECLINED;
     if (ctx->waits && ctx->timer.timer_set) {
-        if (r->write_event_handler == stay)
+        if (r->write_event_handler == handler_stay)
             return NGX_AGAIN;
-        abandon(ctx);
+        handler_abandon(ctx);
         ctx->rejected = 1; /* its client has left; this is what is done behind it */
         return NGX_DECLINED;
     }
@@ -426,7 +431,7 @@ static ngx_int_t run(ngx_http_request_t *r, ngx_uint_t phase)
     ngx_http_weir_set_clock(r, conf);
     while (ctx->steps[phase] != NGX_HTTP_WEIR_AT_END) {
         bool delay = ctx->steps[phase] == NGX_HTTP_WEIR_AT_DELAY;
-        ngx_int_t rc = take_step(ctx, conf, phase);
+        ngx_int_t rc = handler_take_step(ctx, conf, phase);
         if (rc == NGX_OK || delay) /* a delay is taken up behind it */
             ctx->steps[phase]++;
         if (rc >= NGX_HTTP_BAD_REQUEST) /* whatever it was: its error page is not limited */
@@ -439,10 +444,10 @@ static ngx_int_t run(ngx_http_request_t *r, ngx_uint_t phase)
 
 ngx_int_t ngx_http_weir_preaccess_handler(ngx_http_request_t *r)
 {
-    return run(r, NGX_HTTP_WEIR_PREACCESS);
+    return handler_run_phase(r, NGX_HTTP_WEIR_PREACCESS);
 }
 
 ngx_int_t ngx_http_weir_precontent_handler(ngx_http_request_t *r)
 {
-    return run(r, NGX_HTTP_WEIR_PRECONTENT);
+    return handler_run_phase(r, NGX_HTTP_WEIR_PRECONTENT);
 }

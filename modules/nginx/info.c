@@ -1,14 +1,19 @@
-/* weir_info: what the zones and stores of this nginx hold and do, as JSON or as Prometheus reads it. */
+/*
+ * weir_info: what the zones and stores of this nginx hold and do, as JSON or in Prometheus's text
+ * format. Of a store each worker knows its own part only; Prometheus gets a label for that.
+ */
 #include "ngx_http_weir.h"
 
 #include "wire/json.h"
+
+/* ---- JSON ---- */
 
 /* Room for one entry: every number at its longest, every byte of a text escaped as \u0000. */
 #define NUMBERS_MOST 20
 #define ENTRY_MOST (NUMBERS_MOST * (WEIR__DIGITS + 24) + 64)
 #define TEXT_MOST(len) (6 * (len) + 16)
 
-static size_t size_most(const ngx_http_weir_main_conf_t *conf)
+static size_t info_json_most(const ngx_http_weir_main_conf_t *conf)
 {
     ngx_http_weir_zone_t *const *zones = conf->zones.elts;
     ngx_http_weir_store_t *const *stores = conf->stores.elts;
@@ -20,7 +25,7 @@ static size_t size_most(const ngx_http_weir_main_conf_t *conf)
     return size;
 }
 
-static void put_zone(struct weir__json *json, const ngx_http_weir_zone_t *zone)
+static void info_put_zone(struct weir__json *json, const ngx_http_weir_zone_t *zone)
 {
     weir_zone_info info;
     weir__json_open(json, NULL, '{');
@@ -59,7 +64,7 @@ static void put_zone(struct weir__json *json, const ngx_http_weir_zone_t *zone)
     weir__json_close(json, '}');
 }
 
-static void put_store(struct weir__json *json, const ngx_http_weir_store_t *store)
+static void info_put_store(struct weir__json *json, const ngx_http_weir_store_t *store)
 {
     ngx_http_weir_fleet_info_t info;
     ngx_http_weir_fleet_info(store, &info);
@@ -77,7 +82,7 @@ static void put_store(struct weir__json *json, const ngx_http_weir_store_t *stor
     weir__json_close(json, '}');
 }
 
-static void put_all(struct weir__buffer *buffer, const ngx_http_weir_main_conf_t *conf)
+static void info_put_json(struct weir__buffer *buffer, const ngx_http_weir_main_conf_t *conf)
 {
     struct weir__json json = {.out = buffer};
     ngx_http_weir_zone_t *const *zones = conf->zones.elts;
@@ -85,30 +90,195 @@ static void put_all(struct weir__buffer *buffer, const ngx_http_weir_main_conf_t
     weir__json_open(&json, NULL, '{');
     weir__json_open(&json, "zones", '[');
     for (ngx_uint_t i = 0; i < conf->zones.nelts; i++)
-        put_zone(&json, zones[i]);
+        info_put_zone(&json, zones[i]);
     weir__json_close(&json, ']');
     weir__json_open(&json, "stores", '[');
     for (ngx_uint_t i = 0; i < conf->stores.nelts; i++)
-        put_store(&json, stores[i]);
+        info_put_store(&json, stores[i]);
     weir__json_close(&json, ']');
     weir__json_put_int(&json, "worker", ngx_pid);
     weir__json_close(&json, '}');
     weir__put_text(buffer, "\n");
 }
 
+/* ---- Prometheus: zones ---- */
+
+#define LINE_MOST 256  /* of one sample without its label's text */
+#define LINES_ZONE 24  /* samples of a zone, at most */
+#define LINES_STORE 12 /* and of a store */
+#define HEADS_MOST 4096
+
+static size_t info_text_most(const ngx_http_weir_main_conf_t *conf)
+{
+    ngx_http_weir_zone_t *const *zones = conf->zones.elts;
+    ngx_http_weir_store_t *const *stores = conf->stores.elts;
+    size_t size = HEADS_MOST;
+    for (ngx_uint_t i = 0; i < conf->zones.nelts; i++)
+        size += LINES_ZONE * (LINE_MOST + 2 * zones[i]->name.len);
+    for (ngx_uint_t i = 0; i < conf->stores.nelts; i++)
+        size += LINES_STORE * (LINE_MOST + 2 * stores[i]->text.len);
+    return size;
+}
+
+static void info_text_head(struct weir__buffer *to, const char *name, const char *type,
+                           const char *help)
+{
+    weir__put_format(to, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void info_text_label(struct weir__buffer *to, const char *name, const ngx_str_t *value)
+{
+    weir__put_format(to, "%s=\"", name);
+    for (size_t i = 0; i < value->len; i++) {
+        char c = (char)value->data[i];
+        if (c == '\n')
+            weir__put(to, "\\n", 2);
+        else if (c == '"' || c == '\\')
+            weir__put_format(to, "\\%c", c);
+        else
+            weir__put(to, &c, 1);
+    }
+    weir__put_text(to, "\"");
+}
+
+static void info_text_requests(struct weir__buffer *to, const ngx_http_weir_zone_t *zone)
+{
+    static const char *const kinds[] = {"limit", "conn"};
+    static const char *const outcomes[] = {"passed", "delayed", "rejected", "dry_run"};
+    for (int kind = 0; kind < NGX_HTTP_WEIR_KINDS; kind++) {
+        for (int outcome = 0; outcome < NGX_HTTP_WEIR_OUTCOMES; outcome++) {
+            if (kind == NGX_HTTP_WEIR_OF_CONN && outcome == NGX_HTTP_WEIR_DID_DELAY)
+                continue; /* slots do not delay */
+            weir__put_text(to, "nginx_weir_requests_total{");
+            info_text_label(to, "zone", &zone->name);
+            weir__put_format(to, ",by=\"%s\",outcome=\"%s\"} %llu\n", kinds[kind],
+                             outcomes[outcome],
+                             (unsigned long long)ngx_http_weir_counted(zone, kind, outcome));
+        }
+    }
+}
+
+static void info_text_zone_sample(struct weir__buffer *to, const char *name,
+                                  const ngx_http_weir_zone_t *zone, const char *more,
+                                  uint64_t value)
+{
+    weir__put_format(to, "%s{", name);
+    info_text_label(to, "zone", &zone->name);
+    weir__put_format(to, "%s} %llu\n", more, (unsigned long long)value);
+}
+
+static const struct {
+    const char *name, *type, *help, *more;
+    size_t offset;
+} info_zone_samples[] = {
+    {"nginx_weir_zone_keys", "gauge", "States in the zone.", "", offsetof(weir_zone_info, keys)},
+    {"nginx_weir_zone_capacity", "gauge", "Places for states.", "",
+     offsetof(weir_zone_info, capacity)},
+    {"nginx_weir_zone_limits", "gauge", "Different limits in use.", "",
+     offsetof(weir_zone_info, limits)},
+    {"nginx_weir_zone_large_bytes", "gauge", "The share for logs, windows and leases.", "",
+     offsetof(weir_zone_info, large_bytes)},
+    {"nginx_weir_zone_large_used_bytes", "gauge", "What of it is used.", "",
+     offsetof(weir_zone_info, large_used)},
+    {"nginx_weir_zone_evicted_total", "counter", "States forgotten for want of room.",
+     ",kind=\"fresh\"", offsetof(weir_zone_info, evicted_fresh)},
+    {"nginx_weir_zone_evicted_total", NULL, NULL, ",kind=\"unused\"",
+     offsetof(weir_zone_info, evicted_unused)},
+    {"nginx_weir_zone_evicted_total", NULL, NULL, ",kind=\"soonest\"",
+     offsetof(weir_zone_info, evicted_soonest)},
+    {"nginx_weir_zone_repairs_total", "counter", "Repairs after workers that died.", "",
+     offsetof(weir_zone_info, repairs)},
+};
+
+static uint64_t info_text_number(const weir_zone_info *info, size_t offset)
+{
+    uint64_t number;
+    memcpy(&number, (const char *)info + offset, sizeof number);
+    return number;
+}
+
+static void info_text_zones(struct weir__buffer *to, const ngx_http_weir_main_conf_t *conf)
+{
+    ngx_http_weir_zone_t *const *zones = conf->zones.elts;
+    weir_zone_info info;
+    info_text_head(to, "nginx_weir_requests_total", "counter",
+                   "Requests by what became of them, by limits and by slots.");
+    for (ngx_uint_t i = 0; i < conf->zones.nelts; i++)
+        info_text_requests(to, zones[i]);
+    for (size_t k = 0; k < WEIR__COUNT(info_zone_samples); k++) {
+        if (info_zone_samples[k].type)
+            info_text_head(to, info_zone_samples[k].name, info_zone_samples[k].type,
+                           info_zone_samples[k].help);
+        for (ngx_uint_t i = 0; i < conf->zones.nelts; i++) {
+            if (weir_store_info(zones[i]->store, &info) == 0)
+                info_text_zone_sample(to, info_zone_samples[k].name, zones[i],
+                                      info_zone_samples[k].more,
+                                      info_text_number(&info, info_zone_samples[k].offset));
+        }
+    }
+}
+
+/* ---- Prometheus: stores ---- */
+
+static void info_text_stores(struct weir__buffer *to, const ngx_http_weir_main_conf_t *conf)
+{
+    static const struct {
+        const char *name, *type, *help;
+        size_t offset;
+    } samples[] = {
+        {"nginx_weir_store_asked_total", "counter", "Questions.",
+         offsetof(ngx_http_weir_fleet_info_t, asked)},
+        {"nginx_weir_store_answered_total", "counter", "Questions that Redis answered.",
+         offsetof(ngx_http_weir_fleet_info_t, answered)},
+        {"nginx_weir_store_unreachable_total", "counter", "Questions that Redis did not answer.",
+         offsetof(ngx_http_weir_fleet_info_t, unreachable)},
+        {"nginx_weir_store_cached_denials_total", "counter", "Answered from the denial cache.",
+         offsetof(ngx_http_weir_fleet_info_t, cached_denials)},
+        {"nginx_weir_store_queue", "gauge", "Questions in progress.",
+         offsetof(ngx_http_weir_fleet_info_t, queue)},
+        {"nginx_weir_store_owed", "gauge", "To be given back when Redis is there again.",
+         offsetof(ngx_http_weir_fleet_info_t, owed)},
+        {"nginx_weir_store_up", "gauge", "Whether Redis can be reached.", SIZE_MAX},
+    };
+    ngx_http_weir_store_t *const *stores = conf->stores.elts;
+    for (size_t k = 0; k < WEIR__COUNT(samples) && conf->stores.nelts > 0; k++) {
+        info_text_head(to, samples[k].name, samples[k].type, samples[k].help);
+        for (ngx_uint_t i = 0; i < conf->stores.nelts; i++) {
+            ngx_http_weir_fleet_info_t info;
+            uint64_t number;
+            ngx_http_weir_fleet_info(stores[i], &info);
+            number = info.up ? 1 : 0;
+            if (samples[k].offset != SIZE_MAX)
+                memcpy(&number, (const char *)&info + samples[k].offset, sizeof number);
+            weir__put_format(to, "%s{", samples[k].name);
+            info_text_label(to, "store", &stores[i]->text);
+            weir__put_format(to, ",worker=\"%llu\"} %llu\n", (unsigned long long)ngx_worker,
+                             (unsigned long long)number);
+        }
+    }
+}
+
+static void info_put_text(struct weir__buffer *to, const ngx_http_weir_main_conf_t *conf)
+{
+    info_text_zones(to, conf);
+    info_text_stores(to, conf);
+}
+
+/* ---- the answer ---- */
+
 /* The answer's body; NULL: there is no room for it. */
-static ngx_buf_t *make_body(ngx_http_request_t *r, bool text)
+static ngx_buf_t *info_make_body(ngx_http_request_t *r, bool text)
 {
     const ngx_http_weir_main_conf_t *conf = ngx_http_get_module_main_conf(r, ngx_http_weir_module);
-    size_t size = text ? ngx_http_weir_text_most(conf) : size_most(conf);
+    size_t size = text ? info_text_most(conf) : info_json_most(conf);
     ngx_buf_t *body = ngx_create_temp_buf(r->pool, size);
     if (!body)
         return NULL;
     struct weir__buffer buffer = weir__buffer_over((char *)body->pos, size);
     if (text)
-        ngx_http_weir_put_text(&buffer, conf);
+        info_put_text(&buffer, conf);
     else
-        put_all(&buffer, conf);
+        info_put_json(&buffer, conf);
     if (buffer.cut)
         return NULL;
     body->last = body->pos + buffer.len;
@@ -117,7 +287,7 @@ static ngx_buf_t *make_body(ngx_http_request_t *r, bool text)
     return body;
 }
 
-static ngx_int_t add_no_store(ngx_http_request_t *r)
+static ngx_int_t info_add_no_store(ngx_http_request_t *r)
 {
     ngx_table_elt_t *field = ngx_list_push(&r->headers_out.headers);
     if (!field)
@@ -129,7 +299,7 @@ static ngx_int_t add_no_store(ngx_http_request_t *r)
     return NGX_OK;
 }
 
-static ngx_int_t answer(ngx_http_request_t *r)
+static ngx_int_t info_answer(ngx_http_request_t *r)
 {
     const ngx_http_weir_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
     if (!(r->method & (NGX_HTTP_GET | NGX_HTTP_HEAD)))
@@ -137,8 +307,8 @@ static ngx_int_t answer(ngx_http_request_t *r)
     ngx_int_t rc = ngx_http_discard_request_body(r);
     if (rc != NGX_OK)
         return rc;
-    ngx_buf_t *body = make_body(r, conf->info_text);
-    if (!body || add_no_store(r) != NGX_OK)
+    ngx_buf_t *body = info_make_body(r, conf->info_text);
+    if (!body || info_add_no_store(r) != NGX_OK)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     r->headers_out.status = NGX_HTTP_OK;
     r->headers_out.content_length_n = body->last - body->pos;
@@ -162,7 +332,7 @@ char *ngx_http_weir_info(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     ngx_http_weir_loc_conf_t *conf = data;
     ngx_str_t *words = cf->args->elts;
     (void)cmd;
-    core->handler = answer;
+    core->handler = info_answer;
     conf->info_text = cf->args->nelts == 2 && !ngx_strcmp(words[1].data, "prometheus");
     if (cf->args->nelts == 1 || conf->info_text || !ngx_strcmp(words[1].data, "json"))
         return NGX_CONF_OK;

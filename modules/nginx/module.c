@@ -3,7 +3,7 @@
 
 /* ---- configurations ---- */
 
-static void *create_main(ngx_conf_t *cf)
+static void *module_create_main(ngx_conf_t *cf)
 {
     ngx_http_weir_main_conf_t *conf = ngx_pcalloc(cf->pool, sizeof *conf);
     if (!conf || ngx_array_init(&conf->zones, cf->pool, 4, sizeof(void *)) != NGX_OK ||
@@ -12,7 +12,7 @@ static void *create_main(ngx_conf_t *cf)
     return conf;
 }
 
-static void *create_location(ngx_conf_t *cf)
+static void *module_create_location(ngx_conf_t *cf)
 {
     ngx_http_weir_loc_conf_t *conf = ngx_pcalloc(cf->pool, sizeof *conf);
     if (!conf)
@@ -28,8 +28,8 @@ static void *create_location(ngx_conf_t *cf)
     return conf;
 }
 
-/* Sorts the limits by phase, and those in dry run from the others. */
-static char *group(ngx_conf_t *cf, ngx_http_weir_loc_conf_t *conf)
+/* Sorts the limits by phase and by dry run. */
+static char *module_sort_limits(ngx_conf_t *cf, ngx_http_weir_loc_conf_t *conf)
 {
     ngx_http_weir_limit_t **limits = conf->limits ? conf->limits->elts : NULL;
     ngx_uint_t n = conf->limits ? conf->limits->nelts : 0;
@@ -57,7 +57,7 @@ static char *group(ngx_conf_t *cf, ngx_http_weir_loc_conf_t *conf)
     return NGX_CONF_OK;
 }
 
-static char *merge_location(ngx_conf_t *cf, void *parent, void *child)
+static char *module_merge_location(ngx_conf_t *cf, void *parent, void *child)
 {
     ngx_http_weir_loc_conf_t *prev = parent, *conf = child;
     if (!conf->limits)
@@ -74,7 +74,7 @@ static char *merge_location(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_uint_value(conf->headers, prev->headers, WEIR__FIELDS_IETF);
     ngx_conf_merge_value(conf->dry_run, prev->dry_run, 0);
     ngx_conf_merge_value(conf->subrequests, prev->subrequests, 0);
-    if (group(cf, conf) != NGX_CONF_OK)
+    if (module_sort_limits(cf, conf) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
     bool inherited = conf->limits == prev->limits && conf->conns == prev->conns &&
                      conf->store == prev->store && conf->dry_run == prev->dry_run &&
@@ -96,8 +96,8 @@ static ngx_conf_enum_t header_styles[] = {{ngx_string("ietf"), WEIR__FIELDS_IETF
                                           {ngx_string("off"), WEIR__FIELDS_OFF},
                                           {ngx_null_string, 0}};
 
-/* One word of a list; nginx's own reader would not say which there are. */
-static char *set_word(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
+/* One word of a list. nginx's own reader would not name the words. */
+static char *module_set_word(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
     ngx_str_t *words = cf->args->elts;
     ngx_uint_t *place = (ngx_uint_t *)((char *)data + cmd->offset);
@@ -112,24 +112,24 @@ static char *set_word(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
         }
         weir__put_format(&known, "%s%s", known.len ? ", " : "", it->name.data);
     }
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%V: \"%V\" is none of %s", &words[0], &words[1],
-                       room);
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%V: invalid word \"%V\": expected one of %s",
+                       &words[0], &words[1], room);
     return NGX_CONF_ERROR;
 }
 
-/* A style, and whether the fields of an upstream make way for ours. */
-static char *set_headers(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
+/* A style, and whether ours replace the fields of an upstream. */
+static char *module_set_headers(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
     ngx_str_t *words = cf->args->elts;
     ngx_http_weir_loc_conf_t *conf = data;
-    char *said = set_word(cf, cmd, data);
+    char *said = module_set_word(cf, cmd, data);
     if (said != NGX_CONF_OK || cf->args->nelts == 2)
         return said;
     if (ngx_strcmp(words[2].data, "replace") || conf->headers == WEIR__FIELDS_OFF) {
         ngx_conf_log_error(
             NGX_LOG_EMERG, cf, 0,
-            "weir_headers: \"%V\": behind a style there may be \"replace\", which takes "
-            "out the fields of an upstream",
+            "weir_headers: invalid word \"%V\": after a style there may be \"replace\", which "
+            "removes the fields of an upstream",
             &words[2]);
         return NGX_CONF_ERROR;
     }
@@ -137,25 +137,25 @@ static char *set_headers(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     return NGX_CONF_OK;
 }
 
-static char *set_status(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
+static char *module_set_status(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
     ngx_str_t *words = cf->args->elts;
     ngx_http_weir_loc_conf_t *conf = data;
-    ngx_int_t status = ngx_atoi(words[1].data, words[1].len);
+    ngx_int_t status = ngx_http_weir_read_status(&words[1]);
     (void)cmd;
     if (conf->status != NGX_CONF_UNSET_UINT)
         return "is duplicate";
-    if (status < 400 || status > 599) {
-        ngx_conf_log_error(
-            NGX_LOG_EMERG, cf, 0,
-            "weir_status: \"%V\" is no status of a rejection; 400 to 599 are, like 429", &words[1]);
+    if (status == NGX_ERROR) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "weir_status: invalid status \"%V\": expected 400 to 599, like 429",
+                           &words[1]);
         return NGX_CONF_ERROR;
     }
     conf->status = (ngx_uint_t)status;
     return NGX_CONF_OK;
 }
 
-static char *test_clock(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
+static char *module_set_test_clock(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
     ngx_http_weir_main_conf_t *main = ngx_http_conf_get_module_main_conf(cf, ngx_http_weir_module);
     main->test_clock = 1;
@@ -165,7 +165,7 @@ static char *test_clock(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 #define ANY_LEVEL (NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF)
 #define LOCATION(field) NGX_HTTP_LOC_CONF_OFFSET, offsetof(ngx_http_weir_loc_conf_t, field)
 
-static ngx_command_t commands[] = {
+static ngx_command_t module_commands[] = {
     {ngx_string("weir_zone"), NGX_HTTP_MAIN_CONF | NGX_CONF_TAKE23, ngx_http_weir_zone,
      NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL},
     {ngx_string("weir_limit"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_limit, LOCATION(limits),
@@ -177,17 +177,18 @@ static ngx_command_t commands[] = {
      LOCATION(overload), NULL},
     {ngx_string("weir_store"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_store, LOCATION(store),
      NULL},
-    {ngx_string("weir_status"), ANY_LEVEL | NGX_CONF_TAKE1, set_status, LOCATION(status), NULL},
-    {ngx_string("weir_log_level"), ANY_LEVEL | NGX_CONF_TAKE1, set_word, LOCATION(log_level),
+    {ngx_string("weir_status"), ANY_LEVEL | NGX_CONF_TAKE1, module_set_status, LOCATION(status),
+     NULL},
+    {ngx_string("weir_log_level"), ANY_LEVEL | NGX_CONF_TAKE1, module_set_word, LOCATION(log_level),
      log_levels},
-    {ngx_string("weir_headers"), ANY_LEVEL | NGX_CONF_TAKE12, set_headers, LOCATION(headers),
+    {ngx_string("weir_headers"), ANY_LEVEL | NGX_CONF_TAKE12, module_set_headers, LOCATION(headers),
      header_styles},
     {ngx_string("weir_dry_run"), ANY_LEVEL | NGX_CONF_FLAG, ngx_conf_set_flag_slot,
      LOCATION(dry_run), NULL},
     {ngx_string("weir_subrequests"), ANY_LEVEL | NGX_CONF_FLAG, ngx_conf_set_flag_slot,
      LOCATION(subrequests), NULL},
-    {ngx_string("weir_test_clock"), ANY_LEVEL | NGX_CONF_TAKE1, test_clock, LOCATION(test_clock),
-     NULL},
+    {ngx_string("weir_test_clock"), ANY_LEVEL | NGX_CONF_TAKE1, module_set_test_clock,
+     LOCATION(test_clock), NULL},
     {ngx_string("weir_info"), NGX_HTTP_LOC_CONF | NGX_CONF_NOARGS | NGX_CONF_TAKE1,
      ngx_http_weir_info, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL},
     ngx_null_command,
@@ -195,9 +196,10 @@ static ngx_command_t commands[] = {
 
 /* ---- where it hooks in ---- */
 
-/* nginx calls the handlers of a phase from the last to the first: ours comes after all others, when
- * realip has set the address and try_files has found something. */
-static ngx_int_t add_handler(ngx_conf_t *cf, ngx_http_phases phase, ngx_http_handler_pt handler)
+/* nginx calls the handlers of a phase from the last to the first. Ours comes after all others: then
+ * realip has set the address, and try_files has found something. */
+static ngx_int_t module_add_handler(ngx_conf_t *cf, ngx_http_phases phase,
+                                    ngx_http_handler_pt handler)
 {
     ngx_http_core_main_conf_t *core = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
     ngx_array_t *handlers = &core->phases[phase].handlers;
@@ -209,16 +211,18 @@ static ngx_int_t add_handler(ngx_conf_t *cf, ngx_http_phases phase, ngx_http_han
     return NGX_OK;
 }
 
-static ngx_int_t hook_in(ngx_conf_t *cf)
+static ngx_int_t module_hook_in(ngx_conf_t *cf)
 {
     if (ngx_http_weir_zones_check(cf) != NGX_OK ||
-        add_handler(cf, NGX_HTTP_PREACCESS_PHASE, ngx_http_weir_preaccess_handler) != NGX_OK ||
-        add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, ngx_http_weir_precontent_handler) != NGX_OK)
+        module_add_handler(cf, NGX_HTTP_PREACCESS_PHASE, ngx_http_weir_preaccess_handler) !=
+            NGX_OK ||
+        module_add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, ngx_http_weir_precontent_handler) !=
+            NGX_OK)
         return NGX_ERROR;
     return ngx_http_weir_fields_init(cf) == NGX_OK ? ngx_http_weir_rate_init(cf) : NGX_ERROR;
 }
 
-static ngx_int_t init_process(ngx_cycle_t *cycle)
+static ngx_int_t module_init_process(ngx_cycle_t *cycle)
 {
     ngx_http_weir_main_conf_t *conf =
         ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module);
@@ -230,36 +234,47 @@ static ngx_int_t init_process(ngx_cycle_t *cycle)
     return ngx_http_weir_fleet_start(cycle, conf);
 }
 
-static void exit_process(ngx_cycle_t *cycle)
+static void module_exit_process(ngx_cycle_t *cycle)
 {
     ngx_http_weir_main_conf_t *conf =
         ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module);
     if (!conf || (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE))
         return;
-    ngx_http_weir_let_all_go();
+    ngx_http_weir_slots_release_all();
     ngx_http_weir_fleet_stop(conf);
     ngx_http_weir_plan_end();
 }
 
-static ngx_http_module_t context = {
+static ngx_http_module_t module_context = {
     .preconfiguration = ngx_http_weir_variables_add,
-    .postconfiguration = hook_in,
-    .create_main_conf = create_main,
-    .create_loc_conf = create_location,
-    .merge_loc_conf = merge_location,
+    .postconfiguration = module_hook_in,
+    .create_main_conf = module_create_main,
+    .create_loc_conf = module_create_location,
+    .merge_loc_conf = module_merge_location,
 };
 
 __attribute__((visibility("default"))) ngx_module_t ngx_http_weir_module = {
     NGX_MODULE_V1,
-    &context,
-    commands,
+    &module_context,
+    module_commands,
     NGX_HTTP_MODULE,
     NULL, /* init master */
     NULL, /* init module */
-    init_process,
+    module_init_process,
     NULL, /* init thread */
     NULL, /* exit thread */
-    exit_process,
+    module_exit_process,
     NULL, /* exit master */
     NGX_MODULE_V1_PADDING,
 };
+
+/* ---- what nginx looks for in a file that it loads; nginx's own build writes this by itself ---- */
+
+#ifdef NGX_HTTP_WEIR_STANDALONE
+extern ngx_module_t *ngx_modules[];
+extern char *ngx_module_names[];
+extern char *ngx_module_order[];
+__attribute__((visibility("default"))) ngx_module_t *ngx_modules[] = {&ngx_http_weir_module, NULL};
+__attribute__((visibility("default"))) char *ngx_module_names[] = {"ngx_http_weir_module", NULL};
+__attribute__((visibility("default"))) char *ngx_module_order[] = {NULL};
+#endif

@@ -1,19 +1,19 @@
 /*
  * The nginx module: what its files share.
  *
- *     configuration            module.c  conf_zone.c  conf_limit.c  conf_store.c
+ *     configuration       module.c  conf_store.c  conf_limit.c  conf_check.c
  *          │
- *     request ─► handler.c ─► plan.c ─► decide.c ─► a zone, now          ─► handler.c: go on, wait, reject
- *                overload.c   conn.c       └─────► fleet.c: Redis, later ─┘      │
- *                                          denied.c                              ▼
- *     answer  ◄─ rate.c (bandwidth) ◄──────────────── fields.c, variables.c ◄── context
+ *     request ─► handler.c ─► plan.c ─► decide.c ─► zones, at once       ─► handler.c: go on, wait,
+ *                overload.c   slots.c      └─────► fleet.c: Redis, later ─┘       reject
+ *                                          jobs.c  denied.c                      │
+ *     answer  ◄─ rate.c (bandwidth) ◄── charge.c ◄── fields.c (and variables) ◄── context
  *
  * What holds:
- *   1. A worker never blocks: zones are decided at once, Redis is asked by threads (fleet.c), delays are
- *      timers.
- *   2. A main request is decided once a phase. Its context is found again after internal redirects,
- *      which wipe nginx's own pointer to it: it hangs on a cleanup of the request's pool.
- *   3. Whatever outlives a request (a question under way) is memory of its own, and knows when the
+ *   1. A worker never blocks: zones are decided at once, Redis is queried by threads (fleet.c), delays
+ *      are timers.
+ *   2. A main request is decided once per phase. Its context is found again after internal redirects,
+ *      which clear nginx's own pointer to it: it is the data of a cleanup of the request's pool.
+ *   3. Whatever outlives a request (a query in progress) is memory of its own, and knows when the
  *      request is gone.
  *   4. Limits, zones and stores belong to the configuration's cycle, which outlives its requests.
  */
@@ -35,7 +35,7 @@ extern ngx_module_t ngx_http_weir_module;
 
 /* ---- configuration ---- */
 
-/* Where in the configuration something stands: for errors that are found later. */
+/* Where in the configuration something is: for errors that are found later. */
 typedef struct {
     ngx_str_t file;
     ngx_uint_t line;
@@ -54,11 +54,12 @@ typedef struct {
 
 /* One weir_limit, weir_conn or weir_rate. */
 typedef struct {
-    ngx_str_t name; /* empty: none */
+    ngx_str_t name; /* empty: it has no name */
     ngx_str_t key_text;
-    ngx_int_t key_index;  /* where it is one variable: which; else NGX_CONF_UNSET */
-    size_t key_fixed_len; /* of what stands beside variables; as long, all of them are empty */
-    time_t bare_at;       /* when such a key was logged last */
+    ngx_int_t key_index; /* where it is one variable: which; else NGX_CONF_UNSET */
+    size_t
+        key_fixed_len; /* of the text beside variables; a key of this length has only empty ones */
+    time_t bare_at;    /* when such a key was last logged */
     ngx_http_complex_value_t key;
     ngx_http_weir_zone_t *zone;
     weir_limit *limit;                   /* NULL: the text has variables */
@@ -66,7 +67,7 @@ typedef struct {
     ngx_http_complex_value_t *cost;      /* NULL: 1 */
     u_char *on;                          /* statuses that are charged, as bits; NULL: all */
     ngx_http_complex_value_t *charge_if; /* likewise, of the answer; NULL: always */
-    ngx_http_complex_value_t *unless;    /* whom it does not apply to; NULL: it applies to all */
+    ngx_http_complex_value_t *unless;    /* for whom it does not apply; NULL: it applies to all */
     int64_t wait_us;
     ngx_uint_t status; /* 0: weir_status */
     ngx_flag_t dry_run;
@@ -96,7 +97,7 @@ typedef struct {
 typedef struct {
     ngx_array_t zones;     /* of ngx_http_weir_zone_t * */
     ngx_array_t stores;    /* of ngx_http_weir_store_t * */
-    ngx_flag_t test_clock; /* some location has one */
+    ngx_flag_t test_clock; /* some location has a weir_test_clock */
 } ngx_http_weir_main_conf_t;
 
 typedef struct {
@@ -112,20 +113,21 @@ typedef struct {
     ngx_flag_t dry_run;
     ngx_flag_t subrequests;
     ngx_flag_t info_text; /* weir_info prometheus */
-    /* merged: what is decided together, by phase, and those in dry run */
+    /* merged: what is decided together, by phase and by dry run */
     ngx_array_t groups[2][2]; /* of ngx_http_weir_limit_t * */
     ngx_flag_t applies[2];    /* whether a phase has anything to do */
     ngx_uint_t first_step[2]; /* and with which step it begins */
 } ngx_http_weir_loc_conf_t;
 
-/* A flag beside the style: fields that an upstream sent go. */
+/* A flag beside the style: fields that an upstream sent are removed. */
 #define NGX_HTTP_WEIR_REPLACE 16
 
 enum { NGX_HTTP_WEIR_PREACCESS, NGX_HTTP_WEIR_PRECONTENT };
 enum { NGX_HTTP_WEIR_ENFORCED, NGX_HTTP_WEIR_SHADOW };
 
-/* ---- conf_zone.c ---- */
+/* ---- conf_store.c ---- */
 
+char *ngx_http_weir_store(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_weir_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 /* A zone by its name, declared or not. */
 ngx_http_weir_zone_t *ngx_http_weir_zone_named(ngx_conf_t *cf, const ngx_str_t *name);
@@ -138,17 +140,15 @@ char *ngx_http_weir_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_weir_conn(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_weir_rate(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 ngx_http_weir_place_t ngx_http_weir_place(const ngx_conf_t *cf);
-/* Reads a duration ("50ms"); NGX_ERROR. */
+/* The status of a rejection, 400 to 599; or NGX_ERROR. */
+ngx_int_t ngx_http_weir_read_status(const ngx_str_t *text);
+/* Reads a duration ("50ms"); or NGX_ERROR. */
 ngx_int_t ngx_http_weir_duration(const ngx_str_t *text, int64_t *ret);
 
-/* ---- conf_check.c: what only the whole configuration tells ---- */
+/* ---- conf_check.c: what only the whole configuration shows ---- */
 
 /* The limits of one location, merged: their number, their store, states they would share. */
 char *ngx_http_weir_check_location(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf);
-
-/* ---- conf_store.c ---- */
-
-char *ngx_http_weir_store(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
 /* ---- a request ---- */
 
@@ -160,24 +160,24 @@ typedef enum {
     NGX_HTTP_WEIR_DRY_RUN,
     NGX_HTTP_WEIR_REJECTED,
     NGX_HTTP_WEIR_OVERLOADED,
-} ngx_http_weir_status_e; /* what stands further down wins */
+} ngx_http_weir_status_e; /* the later one wins */
 
-/* One question: a group of limits decided together. Lives in the request's pool. */
+/* What a request takes under limits that are decided together, and the answer. In the request's pool. */
 typedef struct {
     enum weir__verb verb;                /* TAKE or ACQUIRE */
     ngx_uint_t count;                    /* requests */
     ngx_uint_t limits;                   /* of all of them: rows */
     weir_request *requests;              /* their details point into rows */
     const ngx_http_weir_limit_t **confs; /* of each request */
-    weir_decision *rows;                 /* one a limit */
+    weir_decision *rows;                 /* one per limit */
     /* the answer */
     weir_decision folded;
-    ngx_flag_t failed;    /* nothing could be decided: let it pass */
+    ngx_flag_t failed;    /* nothing could be decided: it passes */
     int64_t test_us;      /* the time of weir_test_clock that it was decided at; -1: the real one */
-    unsigned depends : 1; /* some of it is charged by the answer */
-    unsigned met : 1;     /* keys were equal, and limits became one */
-    unsigned local : 1;   /* the zone stood in for Redis, and was charged */
-} ngx_http_weir_ask_t;
+    unsigned depends : 1; /* whether some of it stays charged depends on the answer */
+    unsigned merged : 1;  /* keys were equal, and limits became one */
+    unsigned local : 1;   /* the zone decided in the place of Redis, and was charged */
+} ngx_http_weir_plan_t;
 
 typedef struct ngx_http_weir_charge_s ngx_http_weir_charge_t;
 
@@ -199,25 +199,25 @@ typedef struct {
     ngx_http_request_t *request;          /* the main request, or a subrequest that is decided */
     const ngx_http_weir_loc_conf_t *conf; /* of the location that decided last; NULL: none did */
     const ngx_http_weir_loc_conf_t *confs[2]; /* of the one that each phase is at, or was last */
-    ngx_uint_t asked;                /* what has been put to this request: bits of its steps */
-    ngx_http_weir_step_e steps[2];   /* preaccess, precontent: how far it is */
-    ngx_uint_t conn_index;           /* the weir_conn being decided */
-    ngx_http_weir_ask_t *ask;        /* being decided; NULL: none */
-    ngx_http_weir_job_t *job;        /* what its answer is awaited of; NULL: nothing */
-    ngx_flag_t answered;             /* job's answer is in ask */
-    int64_t delay_us;                /* to be waited out in this phase */
-    int64_t due_us;                  /* when it is over, monotonic */
-    ngx_http_weir_held_t *held;      /* list of slots */
-    ngx_http_weir_charge_t *charges; /* that the answer decides about */
-    void *rate;                      /* rate.c */
+    ngx_uint_t done_steps;                    /* bits: what was decided for this request already */
+    ngx_http_weir_step_e steps[2];            /* preaccess, precontent: where it is */
+    ngx_uint_t conn_index;                    /* the weir_conn being decided */
+    ngx_http_weir_plan_t *plan;               /* being decided, or NULL */
+    ngx_http_weir_job_t *job;                 /* in progress for the plan, or NULL */
+    ngx_flag_t answered;                      /* the job's answer is in the plan */
+    int64_t delay_us;                         /* to be waited out in this phase */
+    int64_t due_us;                           /* when it is over, monotonic */
+    ngx_http_weir_held_t *held;               /* list of slots */
+    ngx_http_weir_charge_t *charges;          /* that depend on the answer */
+    void *rate;                               /* rate.c */
     /* what is shown */
     ngx_http_weir_status_e status;
-    ngx_http_weir_ask_t *shown[2];  /* enforced limits, by phase; a weir_conn that rejected */
-    ngx_http_weir_ask_t *shadow[2]; /* limits in dry run */
+    ngx_http_weir_plan_t *shown[2];  /* enforced limits, by phase; a weir_conn that rejected */
+    ngx_http_weir_plan_t *shadow[2]; /* limits in dry run */
     ngx_flag_t rejected;
     /* zeroed when it is first used: most requests never wait */
     ngx_flag_t waits;
-    ngx_event_t timer; /* of the delay, or guarding an answer awaited */
+    ngx_event_t timer; /* of the delay, or of the guard while a job is in progress */
 } ngx_http_weir_ctx_t;
 
 /* ---- handler.c ---- */
@@ -226,25 +226,25 @@ ngx_int_t ngx_http_weir_preaccess_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_precontent_handler(ngx_http_request_t *r);
 /* The context of a request; NULL: it has none. A subrequest has one where weir_subrequests is on. */
 ngx_http_weir_ctx_t *ngx_http_weir_ctx(ngx_http_request_t *r);
-/* The same, made if need be; NULL: no memory. */
+/* The same; made if there is none. NULL: no memory. */
 ngx_http_weir_ctx_t *ngx_http_weir_ctx_make(ngx_http_request_t *r);
 /* An answer that was awaited has come: go on with the request. */
 void ngx_http_weir_resume(ngx_http_weir_ctx_t *ctx);
-/* How long after its deadline an answer is still waited for: the threads keep deadlines, this only
- * guards against their being held up. */
+/* How long after its deadline an answer is still waited for. The threads keep deadlines; this is only
+ * for the case that they are held up. */
 #define NGX_HTTP_WEIR_GUARD_MS 1000
 
 /* ---- plan.c ---- */
 
-/* The question to be put for some limits of a location; *ret NULL: none applies. NGX_OK, NGX_ERROR, or an
- * HTTP status: a cost or a limit's text cannot be read. */
-ngx_int_t ngx_http_weir_plan(ngx_http_request_t *r, ngx_http_weir_limit_t *const *limits,
-                             ngx_uint_t n, enum weir__verb verb, ngx_http_weir_ask_t **ret);
-/* meet.c: where keys are equal, limits that share a state become one. False: no memory. */
-bool ngx_http_weir_meet(ngx_pool_t *pool, ngx_http_weir_ask_t *ask);
+/* The plan for some limits of a location; *ret NULL: none of them applies. NGX_OK, NGX_ERROR, or an
+ * HTTP status: a cost or a limit's text is invalid. */
+ngx_int_t ngx_http_weir_plan_make(ngx_http_request_t *r, ngx_http_weir_limit_t *const *limits,
+                                  ngx_uint_t n, enum weir__verb verb, ngx_http_weir_plan_t **ret);
 /* The worker ends. */
 void ngx_http_weir_plan_end(void);
-/* Frees a limit with a pool; NGX_ERROR: that cannot be arranged, and it is freed. */
+/* Copies a key into a pool, so that it lives as long as that. */
+ngx_int_t ngx_http_weir_keep_key(ngx_pool_t *pool, weir_key *key);
+/* Frees a limit with a pool; NGX_ERROR: no memory for that, and it is freed at once. */
 ngx_int_t ngx_http_weir_free_with(ngx_pool_t *pool, weir_limit *limit);
 /* Whether a limit of a location is in dry run. */
 static inline bool ngx_http_weir_is_dry(const ngx_http_weir_loc_conf_t *conf,
@@ -255,45 +255,45 @@ static inline bool ngx_http_weir_is_dry(const ngx_http_weir_loc_conf_t *conf,
 
 /* ---- decide.c ---- */
 
-/* Decides a question in its zones, or has it asked in Redis: NGX_OK, the answer is there; NGX_AGAIN,
+/* Decides a plan in its zones, or sends it to Redis. NGX_OK: the answer is in the plan. NGX_AGAIN:
  * ngx_http_weir_resume will be called. */
 ngx_int_t ngx_http_weir_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
-                               ngx_http_weir_ask_t *ask);
-/* In Redis's place, which ended with that code. */
-void ngx_http_weir_stand_in(const ngx_http_weir_store_t *store, int code, ngx_http_weir_ask_t *ask,
-                            ngx_http_request_t *r);
+                               ngx_http_weir_plan_t *plan);
+/* Decides in the place of Redis, which ended with that code. */
+void ngx_http_weir_fall_back(const ngx_http_weir_store_t *store, int code,
+                             ngx_http_weir_plan_t *plan, ngx_http_request_t *r);
 /* Sets the zones' clock by weir_test_clock; false: it is the real one. */
 bool ngx_http_weir_set_clock(ngx_http_request_t *r, const ngx_http_weir_loc_conf_t *conf);
 void ngx_http_weir_set_clock_to(int64_t now_us);
 /* The clock that zones are given under weir_test_clock. */
 extern const weir_clock ngx_http_weir_test_clock;
 
-/* ---- job.c, order.c, fleet.c: Redis, asked by threads ---- */
+/* ---- jobs.c, fleet.c: Redis, queried by threads ---- */
 
-/* One key of a question, in the order of that key. */
+/* One key of a job, in the order of that key. */
 typedef struct {
     ngx_http_weir_job_t *job;
-    ngx_queue_t link;    /* of a give: in its bucket; of another: among a give's waiters */
+    ngx_queue_t link;    /* a give: in its bucket; another: among a give's waiters */
     ngx_queue_t waiters; /* of a give */
     uint64_t hash;
     unsigned waits : 1;
 } ngx_http_weir_turn_t;
 
-/* A question under way, in memory of its own: keys are copied, limits referenced. */
+/* A query in progress, in memory of its own: keys are copied, limits referenced. */
 struct ngx_http_weir_job_s {
     ngx_http_weir_job_t *next;
     struct weir__job job;
-    /* In the worker, when it is answered (or could not be asked: job.code). `ctx` NULL: the request is
-     * gone. Ends the job, or keeps it. */
+    /* Called in the worker when it is answered, or could not be sent (job.code). `ctx` NULL: the request
+     * is gone. Ends the job, or keeps it. */
     void (*done)(ngx_http_weir_job_t *job);
     ngx_http_weir_ctx_t *ctx;
     ngx_http_weir_store_t *store;
     ngx_http_weir_turn_t *turns; /* one per request */
-    ngx_uint_t blocked;          /* how many of them wait; the job is not asked until none does */
+    ngx_uint_t blocked;          /* how many of them wait; the job is not sent until none does */
     unsigned gives : 1;          /* others wait for it */
-    unsigned owed : 1;           /* kept until Redis is there; not under way */
-    int64_t until_us;            /* of a give: after this it is of no use; monotonic */
-    int64_t due_us;              /* of a give that is owed: when it is tried again */
+    unsigned owed : 1;           /* kept until Redis is back; not in progress */
+    int64_t until_us;            /* a give: after this it has no effect any more; monotonic */
+    int64_t due_us;              /* a give that is owed: when it is tried again */
 };
 
 /* A job for these requests; NULL: no memory. */
@@ -310,30 +310,30 @@ ngx_http_weir_job_t *ngx_http_weir_jobs_take(ngx_http_weir_jobs_t *jobs); /* NUL
 #define NGX_HTTP_WEIR_ORDER_BUCKETS 256
 typedef struct {
     uint64_t secret[2];
-    ngx_uint_t gives; /* under way */
+    ngx_uint_t gives; /* in progress */
     ngx_queue_t buckets[NGX_HTTP_WEIR_ORDER_BUCKETS];
 } ngx_http_weir_order_t;
 
 ngx_int_t ngx_http_weir_order_init(ngx_http_weir_order_t *order);
-/* From now on, questions of the job's key wait for it. */
+/* From now on, jobs of the same key wait for it. */
 void ngx_http_weir_order_give(ngx_http_weir_order_t *order, ngx_http_weir_job_t *job);
-/* Whether the job has to wait; then it is on the order's lists. */
+/* Whether the job has to wait; then it is on the lists here. */
 bool ngx_http_weir_order_wait(ngx_http_weir_order_t *order, ngx_http_weir_job_t *job);
-/* The job does not wait any more: nobody wants it. */
+/* The job does not wait any more: nobody needs it. */
 void ngx_http_weir_order_cancel(ngx_http_weir_job_t *job);
-/* What the job gave is back, or will not be: those that waited for nothing else are appended to `ret`. */
+/* The job has given back, or failed to. Jobs that waited for nothing else are appended to `ret`. */
 void ngx_http_weir_order_done(ngx_http_weir_order_t *order, ngx_http_weir_job_t *job,
                               ngx_http_weir_jobs_t *ret);
 
-/* Has it asked, in the order of its keys; `done` follows, never from within this call. NGX_DECLINED: too
- * much is under way, or the store is known to be out of reach; the job is still the caller's. */
+/* Sends it, in the order of its keys; `done` is called later, never from within this call. NGX_DECLINED:
+ * too many are in progress, or the store is known to be out of reach; the job is still the caller's. */
 ngx_int_t ngx_http_weir_job_send(ngx_http_weir_job_t *job);
-/* Sends a job that gives something back (a release, a settlement), which nobody waits for; it is the
- * fleet's from then on. A release that Redis did not get is kept, and sent when Redis is there again,
- * until its until_us. */
+/* Sends a job that gives something back (a release, a settlement) and that nobody waits for; it is the
+ * fleet's from then on. What Redis did not get is kept, and sent when Redis is back, until its
+ * until_us. */
 void ngx_http_weir_job_give(ngx_http_weir_job_t *job);
-/* The request that waited for the job is gone: a job that was not asked yet never is, and a slot that it
- * gets is given back before the next question of that key. */
+/* The request that waited for the job is gone. A job that was not sent yet is freed. A slot that it gets
+ * is given back before the next job of that key. */
 void ngx_http_weir_job_abandon(ngx_http_weir_job_t *job);
 /* The end of a job that was sent: those that waited for it go on. */
 void ngx_http_weir_job_end(ngx_http_weir_job_t *job);
@@ -345,8 +345,8 @@ typedef struct {
     ngx_flag_t up;
     char why[WEIR__WHY_SIZE];
     uint64_t asked, answered, unreachable, cached_denials;
-    uint64_t queue; /* under way now */
-    uint64_t owed;  /* to be given back when Redis is there again */
+    uint64_t queue; /* in progress now */
+    uint64_t owed;  /* to be given back when Redis is back */
 } ngx_http_weir_fleet_info_t;
 void ngx_http_weir_fleet_info(const ngx_http_weir_store_t *store, ngx_http_weir_fleet_info_t *ret);
 
@@ -354,23 +354,23 @@ void ngx_http_weir_fleet_info(const ngx_http_weir_store_t *store, ngx_http_weir_
 
 ngx_http_weir_denied_t *ngx_http_weir_denied_make(void); /* NULL: no memory */
 void ngx_http_weir_denied_free(ngx_http_weir_denied_t *denied);
-/* Whether the same was denied a moment ago: then the answer is in ask. */
-bool ngx_http_weir_denied_find(ngx_http_weir_denied_t *denied, ngx_http_weir_ask_t *ask,
+/* Whether the same was denied a moment ago: then the answer is in the plan. */
+bool ngx_http_weir_denied_find(ngx_http_weir_denied_t *denied, ngx_http_weir_plan_t *plan,
                                int64_t now_us);
-/* Remembers a denial for `longest_us` at most. `asked_us`: when the question was sent, so that it is
+/* Remembers a denial for `longest_us` at most. `asked_us`: when the query was sent, so that the denial is
  * never remembered for longer than it holds. */
-void ngx_http_weir_denied_note(ngx_http_weir_denied_t *denied, const ngx_http_weir_ask_t *ask,
+void ngx_http_weir_denied_note(ngx_http_weir_denied_t *denied, const ngx_http_weir_plan_t *plan,
                                int64_t asked_us, int64_t longest_us);
 
-/* ---- conn.c ---- */
+/* ---- slots.c ---- */
 
-/* A slot was got: holds it until the request ends. */
-ngx_int_t ngx_http_weir_hold(ngx_http_weir_ctx_t *ctx, ngx_http_weir_store_t *store,
-                             const ngx_http_weir_ask_t *ask);
+/* A slot was acquired: holds it until the request ends. */
+ngx_int_t ngx_http_weir_slot_hold(ngx_http_weir_ctx_t *ctx, ngx_http_weir_store_t *store,
+                                  const ngx_http_weir_plan_t *plan);
 /* Gives back all that a request holds. */
-void ngx_http_weir_let_go(ngx_http_weir_ctx_t *ctx);
-/* Gives back what Redis gave to any request of this worker, which ends at once. */
-void ngx_http_weir_let_all_go(void);
+void ngx_http_weir_slots_release(ngx_http_weir_ctx_t *ctx);
+/* Gives back the slots of all requests of this worker, which ends now. */
+void ngx_http_weir_slots_release_all(void);
 
 /* ---- rate.c ---- */
 
@@ -383,10 +383,11 @@ void ngx_http_weir_rate_end(ngx_http_weir_ctx_t *ctx);
 #define NGX_HTTP_WEIR_STATUSES 63 /* bytes: 100 to 599, a bit each */
 /* Reads on=: "401,403,5xx,!503"; false: it cannot be read. */
 bool ngx_http_weir_charge_read(u_char set[NGX_HTTP_WEIR_STATUSES], const ngx_str_t *text);
-/* A question was decided: what of it the answer decides about is remembered. */
+/* A plan was decided: remembers what of it depends on the answer. */
 ngx_int_t ngx_http_weir_charge_note(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
-                                    ngx_http_weir_ask_t *ask);
-/* The answer's status is known, perhaps not for the last time: gives back what it does not charge. */
+                                    ngx_http_weir_plan_t *plan);
+/* The answer's status is known, and may still change unless it is the `last` time: gives back what it
+ * does not charge. */
 void ngx_http_weir_charge_judge(ngx_http_weir_ctx_t *ctx, bool last);
 
 /* ---- overload.c ---- */
@@ -394,21 +395,18 @@ void ngx_http_weir_charge_judge(ngx_http_weir_ctx_t *ctx, bool last);
 char *ngx_http_weir_overload(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 bool ngx_http_weir_is_overloaded(const ngx_http_weir_overload_t *overload);
 
-/* ---- fields.c, variables.c, info.c ---- */
+/* ---- fields.c, info.c ---- */
 
 ngx_int_t ngx_http_weir_fields_init(ngx_conf_t *cf);   /* postconfiguration: the header filter */
 ngx_int_t ngx_http_weir_variables_add(ngx_conf_t *cf); /* preconfiguration */
-/* Which rule bound, and whose: of a decided question. */
-const struct weir__rule *ngx_http_weir_rule(const ngx_http_weir_ask_t *ask, ngx_uint_t row,
+/* The rule of a row of a decided plan, and whose it is. */
+const struct weir__rule *ngx_http_weir_rule(const ngx_http_weir_plan_t *plan, ngx_uint_t row,
                                             const ngx_http_weir_limit_t **ret_conf);
-/* All questions shown, folded; NGX_DECLINED: none. */
+/* All plans that are shown, folded; NGX_DECLINED: there are none. */
 ngx_int_t ngx_http_weir_shown(const ngx_http_weir_ctx_t *ctx, weir_decision *ret,
                               const ngx_http_weir_limit_t **ret_binding,
                               const struct weir__rule **ret_rule);
 char *ngx_http_weir_info(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-/* info_text.c: the same as Prometheus reads it, and how much room it needs at most. */
-size_t ngx_http_weir_text_most(const ngx_http_weir_main_conf_t *conf);
-void ngx_http_weir_put_text(struct weir__buffer *to, const ngx_http_weir_main_conf_t *conf);
 
 /* ---- counts.c ---- */
 
@@ -427,8 +425,8 @@ typedef enum {
 
 /* With a zone's declaration: the memory of its counts. */
 ngx_int_t ngx_http_weir_counts_declare(ngx_conf_t *cf, ngx_http_weir_zone_t *zone);
-/* Counts a decided question in its zones; `dry_run`: it would have rejected or delayed. */
-void ngx_http_weir_count(const ngx_http_weir_ask_t *ask, bool dry_run);
+/* Counts a decided plan in its zones; `dry_run`: it would have rejected or delayed. */
+void ngx_http_weir_count(const ngx_http_weir_plan_t *plan, bool dry_run);
 uint64_t ngx_http_weir_counted(const ngx_http_weir_zone_t *zone, ngx_http_weir_kind_e kind,
                                ngx_http_weir_outcome_e outcome);
 

@@ -8,49 +8,49 @@
 
 #include <stdlib.h>
 
-/* nginx has it only where it was built with stub_status. */
+/* nginx has it only if it was built with stub_status. */
 extern ngx_atomic_t *ngx_stat_active __attribute__((weak));
 
 #define LOAD_MOST 1000000 /* in hundredths */
 
 /* ---- the directive ---- */
 
-static char *fail(ngx_conf_t *cf, const ngx_str_t *word, const char *expected)
+static char *overload_fail(ngx_conf_t *cf, const ngx_str_t *word, const char *expected)
 {
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "weir_overload: \"%V\": %s", word, expected);
     return NGX_CONF_ERROR;
 }
 
-static char *read_connections(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t value,
-                              ngx_http_weir_overload_t *ret)
+static char *overload_read_connections(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t value,
+                                       ngx_http_weir_overload_t *ret)
 {
     ngx_int_t connections = ngx_atoi(value.data, value.len);
     if (connections < 1)
-        return fail(cf, word, "connections= is a number from 1, like connections=10000");
+        return overload_fail(cf, word, "expected a number from 1, like connections=10000");
     if (!&ngx_stat_active)
-        return fail(cf, word,
-                    "this nginx does not count connections, it was built without "
-                    "--with-http_stub_status_module; use load= or another nginx");
+        return overload_fail(cf, word,
+                             "this nginx does not count connections, it was built without "
+                             "--with-http_stub_status_module; use load= or another nginx");
     ret->connections = (ngx_uint_t)connections;
     return NGX_CONF_OK;
 }
 
-static char *read_load(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t value,
-                       ngx_http_weir_overload_t *ret)
+static char *overload_read_load(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t value,
+                                ngx_http_weir_overload_t *ret)
 {
     ngx_int_t hundredths = ngx_atofp(value.data, value.len, 2);
     if (hundredths < 1 || hundredths > LOAD_MOST)
-        return fail(cf, word, "load= is a load average from 0.01 to 10000, like load=8.5");
+        return overload_fail(cf, word, "expected a load average from 0.01 to 10000, like load=8.5");
     ret->load = (double)hundredths / 100;
     return NGX_CONF_OK;
 }
 
-static char *read_status(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t value,
-                         ngx_http_weir_overload_t *ret)
+static char *overload_read_status(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t value,
+                                  ngx_http_weir_overload_t *ret)
 {
-    ngx_int_t status = ngx_atoi(value.data, value.len);
-    if (status < 400 || status > 599)
-        return fail(cf, word, "a rejection's status is 400 to 599, like status=503");
+    ngx_int_t status = ngx_http_weir_read_status(&value);
+    if (status == NGX_ERROR)
+        return overload_fail(cf, word, "expected a status of 400 to 599, like status=503");
     ret->status = (ngx_uint_t)status;
     return NGX_CONF_OK;
 }
@@ -58,26 +58,26 @@ static char *read_status(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t value,
 static const struct {
     ngx_str_t name;
     char *(*read)(ngx_conf_t *, const ngx_str_t *word, ngx_str_t value, ngx_http_weir_overload_t *);
-} options[] = {
-    {ngx_string("connections="), read_connections},
-    {ngx_string("load="), read_load},
-    {ngx_string("status="), read_status},
+} overload_options[] = {
+    {ngx_string("connections="), overload_read_connections},
+    {ngx_string("load="), overload_read_load},
+    {ngx_string("status="), overload_read_status},
 };
 
-static char *read_word(ngx_conf_t *cf, const ngx_str_t *word, unsigned *seen,
-                       ngx_http_weir_overload_t *ret)
+static char *overload_read_word(ngx_conf_t *cf, const ngx_str_t *word, unsigned *seen,
+                                ngx_http_weir_overload_t *ret)
 {
-    for (unsigned i = 0; i < WEIR__COUNT(options); i++) {
-        const ngx_str_t *name = &options[i].name;
+    for (unsigned i = 0; i < WEIR__COUNT(overload_options); i++) {
+        const ngx_str_t *name = &overload_options[i].name;
         if (word->len < name->len || ngx_strncmp(word->data, name->data, name->len))
             continue;
         if (*seen & 1u << i)
-            return fail(cf, word, "give every option once");
+            return overload_fail(cf, word, "give every option once");
         *seen |= 1u << i;
         ngx_str_t value = {word->len - name->len, word->data + name->len};
-        return options[i].read(cf, word, value, ret);
+        return overload_options[i].read(cf, word, value, ret);
     }
-    return fail(cf, word, "there are connections=, load=, status=, and off alone");
+    return overload_fail(cf, word, "there are connections=, load=, status=, and off alone");
 }
 
 char *ngx_http_weir_overload(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
@@ -87,7 +87,7 @@ char *ngx_http_weir_overload(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     unsigned seen = 0;
     (void)cmd;
     if (conf->overload != NGX_CONF_UNSET_PTR)
-        return "is there twice; one weir_overload a level";
+        return "is there twice; give one weir_overload per level";
     if (cf->args->nelts == 2 && !ngx_strcmp(words[1].data, "off")) {
         conf->overload = NULL;
         return NGX_CONF_OK;
@@ -97,7 +97,7 @@ char *ngx_http_weir_overload(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
         return NGX_CONF_ERROR;
     overload->status = NGX_HTTP_SERVICE_UNAVAILABLE;
     for (ngx_uint_t i = 1; i < cf->args->nelts; i++) {
-        if (read_word(cf, &words[i], &seen, overload) != NGX_CONF_OK)
+        if (overload_read_word(cf, &words[i], &seen, overload) != NGX_CONF_OK)
             return NGX_CONF_ERROR;
     }
     if (!overload->connections && overload->load == 0)
@@ -108,8 +108,8 @@ char *ngx_http_weir_overload(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 
 /* ---- looking ---- */
 
-/* This worker's view of the load average, at most a second old; 0 where the system has none. */
-static double load_average(void)
+/* The load average, at most a second old; 0 if the system has none. */
+static double overload_load_average(void)
 {
     static time_t looked_at = -1;
     static double load;
@@ -125,5 +125,5 @@ bool ngx_http_weir_is_overloaded(const ngx_http_weir_overload_t *overload)
 {
     if (overload->connections && *ngx_stat_active > overload->connections)
         return true;
-    return overload->load > 0 && load_average() > overload->load;
+    return overload->load > 0 && overload_load_average() > overload->load;
 }

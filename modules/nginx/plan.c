@@ -1,18 +1,24 @@
-/* A request and the limits of its location, to a question: keys, limits and costs for this request. */
+/*
+ * The plan of a request under some limits of its location: the keys, limits and costs that are decided
+ * together.
+ */
 #include "ngx_http_weir.h"
 
-#define BARE_SECONDS 60 /* how often a key is logged whose variables are empty */
+#define BARE_SECONDS 60 /* how often a key with empty variables is logged */
 
-/* Texts with variables, read before; this worker's. */
-static struct weir__limit_cache texts;
+#define MERGED_TEXT_ROOM ((size_t)WEIR_LIMITS_MAX * WEIR__RULE_TEXT_MAX)
+
+/* Texts with variables that were parsed before; of this worker. */
+static struct weir__limit_cache plan_texts;
 
 void ngx_http_weir_plan_end(void)
 {
-    weir__limit_cache_clear(&texts);
+    weir__limit_cache_clear(&plan_texts);
 }
 
-/* Text beside variables that are all empty: not an exemption, but one state for all such requests. */
-static void warn_bare(ngx_http_request_t *r, ngx_http_weir_limit_t *limit, const ngx_str_t *key)
+/* Text with variables that are all empty. That is no exemption: all such requests share one state. */
+static void plan_warn_bare(ngx_http_request_t *r, ngx_http_weir_limit_t *limit,
+                           const ngx_str_t *key)
 {
     if (limit->bare_at && ngx_time() - limit->bare_at < BARE_SECONDS)
         return;
@@ -24,16 +30,16 @@ static void warn_bare(ngx_http_request_t *r, ngx_http_weir_limit_t *limit, const
         &limit->key_text, key, &limit->place.file, limit->place.line);
 }
 
-/* Whether the limit does not apply to this request; what cannot be read exempts nobody. */
-static bool is_exempt(ngx_http_request_t *r, const ngx_http_weir_limit_t *limit)
+/* Whether the limit does not apply to this request. What cannot be read exempts nobody. */
+static bool plan_is_exempt(ngx_http_request_t *r, const ngx_http_weir_limit_t *limit)
 {
     ngx_str_t value;
     return limit->unless && ngx_http_complex_value(r, limit->unless, &value) == NGX_OK &&
            value.len > 0 && !(value.len == 1 && value.data[0] == '0');
 }
 
-/* The key of a limit for this request; false: it has none. */
-static bool read_key(ngx_http_request_t *r, ngx_http_weir_limit_t *limit, weir_key *ret)
+/* The key of a limit for this request; false: there is no key. */
+static bool plan_read_key(ngx_http_request_t *r, ngx_http_weir_limit_t *limit, weir_key *ret)
 {
     ngx_str_t key;
     if (limit->key_index != NGX_CONF_UNSET) {
@@ -45,19 +51,19 @@ static bool read_key(ngx_http_request_t *r, ngx_http_weir_limit_t *limit, weir_k
         return false;
     }
     if (limit->key_fixed_len && key.len == limit->key_fixed_len)
-        warn_bare(r, limit, &key);
+        plan_warn_bare(r, limit, &key);
     *ret = weir_key_bytes(key.data, ngx_min(key.len, WEIR_KEY_MAX));
     return key.len > 0;
 }
 
-/* A value as a log may have it: without what ends lines, and not too long. */
-struct shown {
+/* A value for the log: without control characters, and not too long. */
+struct plan_shown {
     char text[112];
 };
 
-static struct shown show(const ngx_str_t *value)
+static struct plan_shown plan_show_value(const ngx_str_t *value)
 {
-    struct shown ret;
+    struct plan_shown ret;
     struct weir__buffer buffer = weir__buffer_over(ret.text, sizeof ret.text);
     for (size_t i = 0; i < value->len && i < 100; i++) {
         char c = (char)value->data[i];
@@ -68,7 +74,19 @@ static struct shown show(const ngx_str_t *value)
     return ret;
 }
 
-static void free_limit(void *data)
+/* A variable's value may be set again while the key is still needed. */
+ngx_int_t ngx_http_weir_keep_key(ngx_pool_t *pool, weir_key *key)
+{
+    weir_key bytes = weir__key_bytes(*key);
+    u_char *copy = ngx_pnalloc(pool, bytes.len);
+    if (!copy)
+        return NGX_ERROR;
+    ngx_memcpy(copy, bytes.data, bytes.len);
+    *key = weir_key_bytes(copy, bytes.len);
+    return NGX_OK;
+}
+
+static void plan_free_limit(void *data)
 {
     weir_limit_free(data);
 }
@@ -80,13 +98,13 @@ ngx_int_t ngx_http_weir_free_with(ngx_pool_t *pool, weir_limit *limit)
         weir_limit_free(limit);
         return NGX_ERROR;
     }
-    cleanup->handler = free_limit;
+    cleanup->handler = plan_free_limit;
     cleanup->data = limit;
     return NGX_OK;
 }
 
-/* "20" is short for "concurrent 20", also where a variable says so. */
-static ngx_int_t complete_number(ngx_http_request_t *r, ngx_str_t *text)
+/* "20" is short for "concurrent 20", also in a variable. */
+static ngx_int_t plan_complete_number(ngx_http_request_t *r, ngx_str_t *text)
 {
     static const char word[] = "concurrent ";
     size_t len = sizeof word - 1;
@@ -101,8 +119,8 @@ static ngx_int_t complete_number(ngx_http_request_t *r, ngx_str_t *text)
 }
 
 /* A limit whose text has variables, kept until the request ends. */
-static ngx_int_t read_limit(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf,
-                            enum weir__verb verb, const weir_limit **ret)
+static ngx_int_t plan_read_limit(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf,
+                                 enum weir__verb verb, const weir_limit **ret)
 {
     ngx_str_t text;
     weir_error err;
@@ -111,21 +129,24 @@ static ngx_int_t read_limit(ngx_http_request_t *r, const ngx_http_weir_limit_t *
     *ret = NULL;
     if (text.len == 0)
         return NGX_OK;
-    if (verb == WEIR__VERB_ACQUIRE && complete_number(r, &text) != NGX_OK)
+    if (verb == WEIR__VERB_ACQUIRE && plan_complete_number(r, &text) != NGX_OK)
         return NGX_ERROR;
-    if (weir__limit_cache_needs_turn(&texts))
-        weir__limit_cache_turn(&texts);
-    const weir_limit *limit = weir__limit_cached(&texts, (const char *)text.data, text.len, &err);
+    if (weir__limit_cache_needs_turn(&plan_texts))
+        weir__limit_cache_turn(&plan_texts);
+    const weir_limit *limit =
+        weir__limit_cached(&plan_texts, (const char *)text.data, text.len, &err);
     if (!limit) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "weir: the limit \"%s\": %s in %V:%ui",
-                      show(&text).text, err.message, &conf->place.file, conf->place.line);
+                      plan_show_value(&text).text, err.message, &conf->place.file,
+                      conf->place.line);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
     *ret = weir__limit_ref(limit);
     return ngx_http_weir_free_with(r->pool, (weir_limit *)limit);
 }
 
-static ngx_int_t read_cost(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf, int64_t *ret)
+static ngx_int_t plan_read_cost(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf,
+                                int64_t *ret)
 {
     ngx_str_t text;
     if (ngx_http_complex_value(r, conf->cost, &text) != NGX_OK)
@@ -134,14 +155,14 @@ static ngx_int_t read_cost(ngx_http_request_t *r, const ngx_http_weir_limit_t *c
                           *ret >= 0 && *ret <= WEIR_COST_MAX))
         return NGX_OK;
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                  "weir: no cost is \"%s\"; a whole number up to 10^12 is, in %V:%ui",
-                  show(&text).text, &conf->place.file, conf->place.line);
+                  "weir: invalid cost \"%s\": expected 0 to 10^12, in %V:%ui",
+                  plan_show_value(&text).text, &conf->place.file, conf->place.line);
     return NGX_HTTP_BAD_REQUEST;
 }
 
-/* Whether a limit is of the kind that the verb is for: texts with variables say so late. */
-static ngx_int_t check_verb(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf,
-                            const weir_limit *limit, enum weir__verb verb)
+/* Whether a limit is of the kind that the verb is for. Texts with variables show it only now. */
+static ngx_int_t plan_check_verb(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf,
+                                 const weir_limit *limit, enum weir__verb verb)
 {
     bool wanted = verb == WEIR__VERB_ACQUIRE;
     if (weir__has_leases(limit) == wanted && (!wanted || limit->count == 1))
@@ -149,95 +170,220 @@ static ngx_int_t check_verb(ngx_http_request_t *r, const ngx_http_weir_limit_t *
     ngx_log_error(
         NGX_LOG_ERR, r->connection->log, 0,
         "weir: \"%s\" cannot be used here; weir_conn takes one concurrent limit, weir_limit "
-        "all others, in %V:%ui",
+        "takes all others, in %V:%ui",
         weir_limit_text(limit), &conf->place.file, conf->place.line);
     return NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
-/* Adds what one limit asks; none of it where its key or its text is empty. */
-static ngx_int_t add(ngx_http_request_t *r, ngx_http_weir_limit_t *conf, ngx_http_weir_ask_t *ask)
+/* Adds one limit; not if its key or its text is empty. */
+static ngx_int_t plan_add(ngx_http_request_t *r, ngx_http_weir_limit_t *conf,
+                          ngx_http_weir_plan_t *plan)
 {
-    weir_request *request = &ask->requests[ask->count];
+    weir_request *request = &plan->requests[plan->count];
     weir_key key;
-    if (is_exempt(r, conf) || !read_key(r, conf, &key))
+    assert(plan->verb == WEIR__VERB_TAKE || plan->verb == WEIR__VERB_ACQUIRE);
+    if (plan_is_exempt(r, conf) || !plan_read_key(r, conf, &key))
         return NGX_OK;
     *request = weir_request_make(key, conf->limit);
     request->wait_us = conf->wait_us;
-    request->acquire = ask->verb == WEIR__VERB_ACQUIRE;
+    request->acquire = plan->verb == WEIR__VERB_ACQUIRE;
     if (conf->text) {
-        ngx_int_t rc = read_limit(r, conf, ask->verb, &request->limit);
+        ngx_int_t rc = plan_read_limit(r, conf, plan->verb, &request->limit);
         if (rc != NGX_OK || !request->limit)
             return rc;
-        rc = check_verb(r, conf, request->limit, ask->verb);
+        rc = plan_check_verb(r, conf, request->limit, plan->verb);
         if (rc != NGX_OK)
             return rc;
     }
     if (conf->cost) {
-        ngx_int_t rc = read_cost(r, conf, &request->cost);
+        ngx_int_t rc = plan_read_cost(r, conf, &request->cost);
         if (rc != NGX_OK)
             return rc;
     }
     if (conf->on || conf->charge_if)
-        ask->depends = 1;
-    ask->confs[ask->count++] = conf;
-    ask->limits += request->limit->count;
+        plan->depends = 1;
+    plan->confs[plan->count++] = conf;
+    plan->limits += request->limit->count;
     return NGX_OK;
 }
 
-/* In one piece, with room for a row each: few texts hold more limits than one. */
-static ngx_http_weir_ask_t *make(ngx_pool_t *pool, ngx_uint_t n, enum weir__verb verb)
+/* ---- equal keys ---- */
+
+/*
+ * Two keys of a request may turn out to be equal under limits that would share a state: an API key
+ * that is somebody's address, an account named like its only user. `nginx -t` warns of
+ * configurations in which that can happen. Then one limit is left, no laxer than either: the smaller
+ * of their counts and bursts, the larger of their costs. So nobody gains anything by sending such a
+ * key.
+ */
+
+/* A copy of a request's limit, to be changed. It has references of its own, since a query to Redis may
+ * outlive the request. NULL: no memory. */
+static weir_limit *plan_own_limit(ngx_pool_t *pool, weir_request *request)
 {
-    ngx_http_weir_ask_t *ask;
-    size_t each = sizeof *ask->requests + sizeof *ask->rows + sizeof(void *);
-    ask = ngx_palloc(pool, sizeof *ask + n * each);
-    if (!ask)
+    weir_limit *copy = calloc(1, sizeof *copy + MERGED_TEXT_ROOM);
+    if (!copy || ngx_http_weir_free_with(pool, copy) != NGX_OK)
         return NULL;
-    ask->verb = verb;
-    ask->count = ask->limits = 0;
-    ask->failed = 0;
-    ask->depends = ask->met = ask->local = 0;
-    ask->requests = (weir_request *)(ask + 1);
-    ask->rows = (weir_decision *)(ask->requests + n);
-    ask->confs = (const ngx_http_weir_limit_t **)(ask->rows + n);
-    return ask;
+    copy->text = (char *)(copy + 1);
+    copy->count = request->limit->count;
+    ngx_memcpy(copy->rules, request->limit->rules, sizeof copy->rules);
+    request->limit = copy;
+    return copy;
 }
 
-static ngx_int_t make_rows(ngx_http_request_t *r, ngx_http_weir_ask_t *ask, ngx_uint_t room)
+static void plan_tighten(struct weir__rule *rule, const struct weir__rule *other)
 {
-    if (ask->limits > WEIR_LIMITS_MAX) {
+    rule->count = ngx_min(rule->count, other->count);
+    rule->burst = ngx_min(rule->burst, other->burst);
+    rule->extra = ngx_min(rule->extra, other->extra);
+    weir__rule_derive(rule);
+}
+
+/* Redis gets the limits as text. */
+static void plan_write_text(weir_limit *limit)
+{
+    struct weir__buffer buffer = weir__buffer_over(limit->text, MERGED_TEXT_ROOM);
+    for (size_t i = 0; i < limit->count; i++) {
+        weir__put_text(&buffer, i ? ", " : "");
+        weir__put_rule(&buffer, &limit->rules[i]);
+    }
+}
+
+/* The index of the rule of `limit` that shares a state with this one, or the count. */
+static size_t plan_partner(const weir_limit *limit, const struct weir__rule *rule)
+{
+    size_t i = 0;
+    while (i < limit->count && !weir__rule_same_state(&limit->rules[i], rule))
+        i++;
+    return i;
+}
+
+/* Moves the rules of `late` that share a state with `early` over to it. */
+static bool plan_merge_pair(ngx_pool_t *pool, weir_request *early, weir_request *late)
+{
+    weir_limit *kept = NULL, *rest = NULL;
+    for (size_t i = 0; i < late->limit->count;) {
+        size_t at = plan_partner(early->limit, &late->limit->rules[i]);
+        if (at == early->limit->count) {
+            i++;
+            continue;
+        }
+        if (!kept &&
+            (!(kept = plan_own_limit(pool, early)) || !(rest = plan_own_limit(pool, late))))
+            return false;
+        plan_tighten(&kept->rules[at], &rest->rules[i]);
+        early->cost = ngx_max(early->cost, late->cost);
+        rest->count--;
+        ngx_memmove(&rest->rules[i], &rest->rules[i + 1],
+                    (rest->count - i) * sizeof rest->rules[0]);
+    }
+    if (kept) {
+        plan_write_text(kept);
+        plan_write_text(rest);
+    }
+    return true;
+}
+
+static bool plan_keys_equal(weir_key a, weir_key b)
+{
+    return a.len == b.len && !ngx_memcmp(a.data, b.data, a.len);
+}
+
+/* For a request whose limits have all been merged into another. */
+static void plan_remove_request(ngx_http_weir_plan_t *plan, ngx_uint_t i)
+{
+    plan->count--;
+    for (; i < plan->count; i++) {
+        plan->requests[i] = plan->requests[i + 1];
+        plan->confs[i] = plan->confs[i + 1];
+    }
+}
+
+static bool plan_merge(ngx_pool_t *pool, ngx_http_weir_plan_t *plan)
+{
+    for (ngx_uint_t i = 1; i < plan->count;) {
+        weir_request *late = &plan->requests[i];
+        for (ngx_uint_t j = 0; j < i && late->limit->count > 0; j++) {
+            weir_request *early = &plan->requests[j];
+            if (plan->confs[i]->zone != plan->confs[j]->zone ||
+                !plan_keys_equal(early->key, late->key))
+                continue;
+            bool stricter = late->limit->rules[0].count < early->limit->rules[0].count;
+            size_t before = late->limit->count;
+            if (!plan_merge_pair(pool, early, late))
+                return false;
+            if (late->limit->count < before)
+                plan->merged = 1;
+            if (late->limit->count == 0 && stricter) /* it has the name of the stricter one */
+                plan->confs[j] = plan->confs[i];
+        }
+        if (late->limit->count == 0)
+            plan_remove_request(plan, i);
+        else
+            i++;
+    }
+    plan->limits = 0;
+    for (ngx_uint_t i = 0; i < plan->count; i++)
+        plan->limits += plan->requests[i].limit->count;
+    return true;
+}
+
+/* ---- the plan ---- */
+
+/* In one allocation, with room for one row per text: few texts hold several limits. */
+static ngx_http_weir_plan_t *plan_alloc(ngx_pool_t *pool, ngx_uint_t n, enum weir__verb verb)
+{
+    ngx_http_weir_plan_t *plan;
+    size_t each = sizeof *plan->requests + sizeof *plan->rows + sizeof(void *);
+    plan = ngx_palloc(pool, sizeof *plan + n * each);
+    if (!plan)
+        return NULL;
+    plan->verb = verb;
+    plan->count = plan->limits = 0;
+    plan->failed = 0;
+    plan->depends = plan->merged = plan->local = 0;
+    plan->requests = (weir_request *)(plan + 1);
+    plan->rows = (weir_decision *)(plan->requests + n);
+    plan->confs = (const ngx_http_weir_limit_t **)(plan->rows + n);
+    return plan;
+}
+
+static ngx_int_t plan_make_rows(ngx_http_request_t *r, ngx_http_weir_plan_t *plan, ngx_uint_t room)
+{
+    if (plan->limits > WEIR_LIMITS_MAX) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                      "weir: %ui limits are to be decided together, there can be 16; in %V:%ui",
-                      ask->limits, &ask->confs[0]->place.file, ask->confs[0]->place.line);
+                      "weir: too many limits are decided together: %ui, at most 16; in %V:%ui",
+                      plan->limits, &plan->confs[0]->place.file, plan->confs[0]->place.line);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
-    if (ask->limits > room)
-        ask->rows = ngx_palloc(r->pool, ask->limits * sizeof *ask->rows);
-    if (!ask->rows)
+    if (plan->limits > room)
+        plan->rows = ngx_palloc(r->pool, plan->limits * sizeof *plan->rows);
+    if (!plan->rows)
         return NGX_ERROR;
-    weir_decision *rows = ask->rows;
-    for (ngx_uint_t i = 0; i < ask->count; i++) {
-        ask->requests[i].detail = rows;
-        rows += ask->requests[i].limit->count;
+    weir_decision *rows = plan->rows;
+    for (ngx_uint_t i = 0; i < plan->count; i++) {
+        plan->requests[i].detail = rows;
+        rows += plan->requests[i].limit->count;
     }
     return NGX_OK;
 }
 
-ngx_int_t ngx_http_weir_plan(ngx_http_request_t *r, ngx_http_weir_limit_t *const *limits,
-                             ngx_uint_t n, enum weir__verb verb, ngx_http_weir_ask_t **ret)
+ngx_int_t ngx_http_weir_plan_make(ngx_http_request_t *r, ngx_http_weir_limit_t *const *limits,
+                                  ngx_uint_t n, enum weir__verb verb, ngx_http_weir_plan_t **ret)
 {
-    ngx_http_weir_ask_t *ask = make(r->pool, n, verb);
+    ngx_http_weir_plan_t *plan = plan_alloc(r->pool, n, verb);
     *ret = NULL;
-    if (!ask)
+    if (!plan)
         return NGX_ERROR;
     for (ngx_uint_t i = 0; i < n; i++) {
-        ngx_int_t rc = add(r, limits[i], ask);
+        ngx_int_t rc = plan_add(r, limits[i], plan);
         if (rc != NGX_OK)
             return rc;
     }
-    if (ask->count == 0)
+    if (plan->count == 0)
         return NGX_OK;
-    if (ask->count > 1 && !ngx_http_weir_meet(r->pool, ask))
+    if (plan->count > 1 && !plan_merge(r->pool, plan))
         return NGX_ERROR;
-    *ret = ask;
-    return make_rows(r, ask, n);
+    *ret = plan;
+    return plan_make_rows(r, plan, n);
 }

@@ -1,7 +1,7 @@
 /*
  * weir_rate: bandwidth that all responses of a key share.
  *
- *     filters ─► nginx's write filter ─► send_paid() ─► the connection's own send_chain
+ *     filters ─► nginx's write filter ─► rate_send_chain() ─► the connection's own send_chain
  *                        ▲                    │
  *                        └── the write event ◄┴─ nothing paid for: delayed until the timer
  *
@@ -62,31 +62,32 @@ static ngx_http_output_body_filter_pt next_body_filter;
 
 /* ---- the limit ---- */
 
-static bool is_rate(const weir_limit *limit)
+static bool rate_is_rate(const weir_limit *limit)
 {
     return limit->count == 1 && limit->rules[0].kind == WEIR__TOKEN_BUCKET;
 }
 
 /* Bytes that flow in a time. */
-static int64_t flow(const struct weir__rule *rule, int64_t microseconds)
+static int64_t rate_flow(const struct weir__rule *rule, int64_t microseconds)
 {
     return (int64_t)((__int128)rule->count * microseconds / rule->period_us);
 }
 
-static bool is_small(const struct weir__rule *rule)
+static bool rate_is_small(const struct weir__rule *rule)
 {
-    return rule->burst < flow(rule, SMALL_US);
+    return rule->burst < rate_flow(rule, SMALL_US);
 }
 
-static int64_t piece_of(const struct weir__rule *rule)
+static int64_t rate_piece_of(const struct weir__rule *rule)
 {
-    int64_t piece = ngx_max(PIECE_LEAST, ngx_min(PIECE_MOST, flow(rule, PIECE_US)));
-    return is_small(rule) ? ngx_max(piece, flow(rule, AHEAD_US)) : ngx_min(rule->burst, piece);
+    int64_t piece = ngx_max(PIECE_LEAST, ngx_min(PIECE_MOST, rate_flow(rule, PIECE_US)));
+    return rate_is_small(rule) ? ngx_max(piece, rate_flow(rule, AHEAD_US))
+                               : ngx_min(rule->burst, piece);
 }
 
 char *ngx_http_weir_rate_check(ngx_conf_t *cf, const ngx_http_weir_limit_t *limit)
 {
-    if (is_rate(limit->limit))
+    if (rate_is_rate(limit->limit))
         return NGX_CONF_OK;
     ngx_conf_log_error(
         NGX_LOG_EMERG, cf, 0,
@@ -101,7 +102,7 @@ char *ngx_http_weir_rate_check(ngx_conf_t *cf, const ngx_http_weir_limit_t *limi
 /* The next piece is the smaller the longer this one is waited for, so that however many share a key,
  * each gets some soon. All of a key see about the same delay, and so get the same; halfway there, or
  * they would swing together. */
-static void adapt_piece(struct rate *rate, int64_t delay_us)
+static void rate_adapt_piece(struct rate *rate, int64_t delay_us)
 {
     int64_t least = ngx_min(PIECE_LEAST, rate->piece_most);
     int64_t wanted = rate->piece_most * PIECE_US / ngx_max(PIECE_US, delay_us);
@@ -109,7 +110,7 @@ static void adapt_piece(struct rate *rate, int64_t delay_us)
 }
 
 /* The zone does not decide: the rest of the response is not limited. */
-static void give_up(struct rate *rate, int code)
+static void rate_give_up(struct rate *rate, int code)
 {
     ngx_log_error(NGX_LOG_ERR, rate->connection->log, 0,
                   "weir: the response is sent without a limit of its rate: %s",
@@ -119,8 +120,8 @@ static void give_up(struct rate *rate, int code)
 }
 
 /* Asks for up to `most` bytes, which are added to *ret_bytes. */
-static int ask_for(struct rate *rate, int64_t most, int64_t wait_us, int64_t *ret_bytes,
-                   weir_decision *ret)
+static int rate_take_bytes(struct rate *rate, int64_t most, int64_t wait_us, int64_t *ret_bytes,
+                           weir_decision *ret)
 {
     weir_request request = weir_request_make(rate->key, rate->limit);
     request.cost = ngx_min(rate->limit->rules[0].burst, most);
@@ -134,30 +135,30 @@ static int ask_for(struct rate *rate, int64_t most, int64_t wait_us, int64_t *re
 }
 
 /* Places in the queue, for `most` bytes: the last one's time is that of all. */
-static int queue_for(struct rate *rate, int64_t most, int64_t *ret_bytes, weir_decision *ret)
+static int rate_queue_for(struct rate *rate, int64_t most, int64_t *ret_bytes, weir_decision *ret)
 {
     int code, takes = rate->small ? TAKES_MOST : 1;
     do {
-        code = ask_for(rate, most - *ret_bytes, WEIR_WAIT_ANY, ret_bytes, ret);
+        code = rate_take_bytes(rate, most - *ret_bytes, WEIR_WAIT_ANY, ret_bytes, ret);
     } while (code == 0 && ret->allowed && *ret_bytes < most && --takes > 0);
     return code;
 }
 
 /* Takes the next piece: a large one where that is to be had at once, or a place in the queue. */
-static void take(struct rate *rate, off_t size)
+static void rate_take(struct rate *rate, off_t size)
 {
     bool is_test = ngx_http_weir_set_clock(rate->request, rate->conf); /* then nothing waits */
     weir_decision decision;
-    int code =
-        ask_for(rate, ngx_min(PIECE_MOST, size) - rate->credit, 0, &rate->reserved, &decision);
+    int code = rate_take_bytes(rate, ngx_min(PIECE_MOST, size) - rate->credit, 0, &rate->reserved,
+                               &decision);
     if (code == 0 && !decision.allowed) {
-        code =
-            queue_for(rate, ngx_min(rate->piece, size) - rate->credit, &rate->reserved, &decision);
+        code = rate_queue_for(rate, ngx_min(rate->piece, size) - rate->credit, &rate->reserved,
+                              &decision);
         if (code == 0)
-            adapt_piece(rate, decision.delay_us + decision.retry_after_us);
+            rate_adapt_piece(rate, decision.delay_us + decision.retry_after_us);
     }
     if (code || decision.retry_after_us == WEIR_NEVER || (is_test && rate->reserved == 0)) {
-        give_up(rate, code ? code : WEIR_EINVAL);
+        rate_give_up(rate, code ? code : WEIR_EINVAL);
         return;
     }
     int64_t delay_us = decision.delay_us + decision.retry_after_us;
@@ -166,16 +167,16 @@ static void take(struct rate *rate, off_t size)
 }
 
 /* Takes what follows the piece that is waited for. */
-static void take_ahead(struct rate *rate, off_t size)
+static void rate_take_ahead(struct rate *rate, off_t size)
 {
     weir_decision decision;
     int64_t most = ngx_min(rate->piece, size - rate->credit - rate->reserved);
-    if (most <= 0 || queue_for(rate, most, &rate->ahead, &decision) || rate->ahead == 0)
+    if (most <= 0 || rate_queue_for(rate, most, &rate->ahead, &decision) || rate->ahead == 0)
         return;
     rate->ahead_due_us = weir__mono_us() + decision.delay_us + decision.retry_after_us;
 }
 
-static void wait_for_due(struct rate *rate, int64_t now_us)
+static void rate_wait_for_due(struct rate *rate, int64_t now_us)
 {
     ngx_event_t *write = rate->connection->write;
     int64_t delay_ms = (rate->due_us - now_us + 999) / 1000;
@@ -187,16 +188,16 @@ static void wait_for_due(struct rate *rate, int64_t now_us)
 }
 
 /* Whether something may be sent now; otherwise the connection is delayed. */
-static bool may_send(struct rate *rate, off_t size)
+static bool rate_may_send(struct rate *rate, off_t size)
 {
     while (rate->credit <= 0) {
         if (rate->reserved == 0 && rate->due_us == 0)
-            take(rate, size);
+            rate_take(rate, size);
         int64_t now_us = rate->due_us ? weir__mono_us() : 0;
         if (now_us < rate->due_us) {
             if (rate->small && rate->reserved && !rate->ahead)
-                take_ahead(rate, size);
-            wait_for_due(rate, now_us);
+                rate_take_ahead(rate, size);
+            rate_wait_for_due(rate, now_us);
             return false;
         }
         rate->credit += rate->reserved;
@@ -207,13 +208,13 @@ static bool may_send(struct rate *rate, off_t size)
     return true;
 }
 
-static void wake_up(ngx_event_t *timer)
+static void rate_wake_up(ngx_event_t *timer)
 {
     struct rate *rate = ngx_rbtree_data(timer, struct rate, timer);
     ngx_event_t *write = rate->connection->write;
     int64_t now_us = weir__mono_us();
     if (now_us < rate->due_us) {
-        wait_for_due(rate, now_us);
+        rate_wait_for_due(rate, now_us);
         return;
     }
     const ngx_http_request_t *active = rate->connection->data;
@@ -227,7 +228,7 @@ static void wake_up(ngx_event_t *timer)
 
 /* ---- sending ---- */
 
-static off_t size_of(const ngx_chain_t *chain)
+static off_t rate_size_of(const ngx_chain_t *chain)
 {
     off_t size = 0;
     for (; chain; chain = chain->next)
@@ -237,7 +238,7 @@ static off_t size_of(const ngx_chain_t *chain)
 
 /* What is worth paying for. nginx hands over a file or a proxied answer buffer by buffer: where the burst is
  * small, waiting for the next one would lose its time. What is not sent in the end is given back. */
-static off_t worth_of(const struct rate *rate, const ngx_chain_t *chain, off_t size)
+static off_t rate_worth_of(const struct rate *rate, const ngx_chain_t *chain, off_t size)
 {
     if (!rate->small || size < FLOWS_LEAST)
         return size;
@@ -246,20 +247,20 @@ static off_t worth_of(const struct rate *rate, const ngx_chain_t *chain, off_t s
     return chain->buf->last_buf ? size : NGX_MAX_OFF_T_VALUE / 2;
 }
 
-static ngx_chain_t *send_paid(ngx_connection_t *c, ngx_chain_t *in, off_t limit)
+static ngx_chain_t *rate_send_chain(ngx_connection_t *c, ngx_chain_t *in, off_t limit)
 {
     ngx_http_request_t *r = c->data; /* the active one: the main request, or one below it */
     struct rate *rate = ngx_http_weir_ctx(r->main)->rate;
-    off_t room = limit && limit < CALL_MOST ? limit : CALL_MOST, size = size_of(in), sent;
+    off_t room = limit && limit < CALL_MOST ? limit : CALL_MOST, size = rate_size_of(in), sent;
     do {
         if (size == 0)
             return rate->send_chain(c, in, limit);
-        if (!may_send(rate, worth_of(rate, in, size)))
+        if (!rate_may_send(rate, rate_worth_of(rate, in, size)))
             return in;
         in = rate->send_chain(c, in, ngx_min(room, rate->credit));
         if (in == NGX_CHAIN_ERROR)
             return in;
-        sent = size - size_of(in);
+        sent = size - rate_size_of(in);
         size -= sent;
         room -= sent;
         rate->credit -= sent;
@@ -268,12 +269,12 @@ static ngx_chain_t *send_paid(ngx_connection_t *c, ngx_chain_t *in, off_t limit)
 }
 
 /* Of an upgraded connection. What is left is tried again by the write event: that of the socket, or ours. */
-static ssize_t send_paid_bytes(ngx_connection_t *c, u_char *data, size_t size)
+static ssize_t rate_send_bytes(ngx_connection_t *c, u_char *data, size_t size)
 {
     ngx_http_request_t *r = c->data;
     struct rate *rate = ngx_http_weir_ctx(r->main)->rate;
     size_t done = 0;
-    while (done < size && may_send(rate, (off_t)(size - done))) {
+    while (done < size && rate_may_send(rate, (off_t)(size - done))) {
         size_t part = (size_t)ngx_min((int64_t)(size - done), rate->credit);
         ssize_t sent = rate->send(c, data + done, part);
         if (sent <= 0)
@@ -287,7 +288,7 @@ static ssize_t send_paid_bytes(ngx_connection_t *c, u_char *data, size_t size)
 /* ---- the life of a response ---- */
 
 /* The key of a state of its own: a weir_limit of the same key does not count bytes. */
-static ngx_int_t set_key(struct rate *rate, weir_key key)
+static ngx_int_t rate_set_key(struct rate *rate, weir_key key)
 {
     static const char mark[] = "\0rate";
     size_t len = ngx_min(key.len, WEIR_KEY_MAX - sizeof mark);
@@ -299,34 +300,34 @@ static ngx_int_t set_key(struct rate *rate, weir_key key)
     return NGX_OK;
 }
 
-/* The limit applies: from now on it is send_paid that sends. */
-static ngx_int_t take_over(struct rate *rate, const weir_request *request)
+/* The limit applies: from now on it is rate_send_chain that sends. */
+static ngx_int_t rate_take_over(struct rate *rate, const weir_request *request)
 {
     ngx_connection_t *c = rate->request->connection;
     rate->store = rate->conf->rate->zone->store;
-    if (set_key(rate, request->key) != NGX_OK)
+    if (rate_set_key(rate, request->key) != NGX_OK)
         return NGX_ERROR;
     rate->limit = weir__limit_ref(request->limit);
-    rate->piece_most = piece_of(&rate->limit->rules[0]);
-    rate->small = is_small(&rate->limit->rules[0]);
+    rate->piece_most = rate_piece_of(&rate->limit->rules[0]);
+    rate->small = rate_is_small(&rate->limit->rules[0]);
     rate->piece = rate->small ? rate->piece_most : ngx_min(PIECE_LEAST, rate->piece_most);
-    rate->timer.handler = wake_up;
+    rate->timer.handler = rate_wake_up;
     rate->timer.data = c;
     rate->timer.log = c->log;
     rate->connection = c;
     rate->send_chain = c->send_chain;
-    c->send_chain = send_paid;
+    c->send_chain = rate_send_chain;
     if (rate->request->upstream && rate->request->upstream->upgrade) {
         rate->send = c->send;
-        c->send = send_paid_bytes;
+        c->send = rate_send_bytes;
     }
     return NGX_OK;
 }
 
-static ngx_int_t begin(ngx_http_request_t *r, const ngx_http_weir_loc_conf_t *conf)
+static ngx_int_t rate_begin(ngx_http_request_t *r, const ngx_http_weir_loc_conf_t *conf)
 {
     ngx_http_weir_limit_t *const limits[] = {conf->rate};
-    ngx_http_weir_ask_t *ask;
+    ngx_http_weir_plan_t *plan;
     ngx_http_weir_ctx_t *ctx = ngx_http_weir_ctx_make(r);
     if (!ctx)
         return NGX_ERROR;
@@ -338,23 +339,23 @@ static ngx_int_t begin(ngx_http_request_t *r, const ngx_http_weir_loc_conf_t *co
     rate->request = r;
     rate->conf = conf;
     ctx->rate = rate;
-    ngx_int_t rc = ngx_http_weir_plan(r, limits, 1, WEIR__VERB_TAKE, &ask);
-    if (rc != NGX_OK || !ask) /* a text that cannot be read was logged; the head is gone already */
+    ngx_int_t rc = ngx_http_weir_plan_make(r, limits, 1, WEIR__VERB_TAKE, &plan);
+    if (rc != NGX_OK || !plan) /* a text that cannot be read was logged; the head is gone already */
         return rc == NGX_ERROR ? rc : NGX_OK;
-    if (is_rate(ask->requests[0].limit))
-        return take_over(rate, &ask->requests[0]);
+    if (rate_is_rate(plan->requests[0].limit))
+        return rate_take_over(rate, &plan->requests[0]);
     ngx_log_error(
         NGX_LOG_ERR, r->connection->log, 0,
         "weir: weir_rate needs one token-bucket, not \"%s\"; the response is sent without "
         "a limit of its rate, in %V:%ui",
-        weir_limit_text(ask->requests[0].limit), &conf->rate->place.file, conf->rate->place.line);
+        weir_limit_text(plan->requests[0].limit), &conf->rate->place.file, conf->rate->place.line);
     return NGX_OK;
 }
 
-static ngx_int_t body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+static ngx_int_t rate_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
     const ngx_http_weir_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
-    if (conf->rate && r == r->main && begin(r, conf) != NGX_OK)
+    if (conf->rate && r == r->main && rate_begin(r, conf) != NGX_OK)
         return NGX_ERROR;
     return next_body_filter(r, in);
 }
@@ -363,13 +364,13 @@ ngx_int_t ngx_http_weir_rate_init(ngx_conf_t *cf)
 {
     (void)cf;
     next_body_filter = ngx_http_top_body_filter;
-    ngx_http_top_body_filter = body_filter;
+    ngx_http_top_body_filter = rate_body_filter;
     return NGX_OK;
 }
 
 /* Corrects the charges to what was sent: of the last pieces, which may have been paid for together, those
  * that are left; or of the last one, where more was sent than paid for. */
-static void settle(struct rate *rate)
+static void rate_settle(struct rate *rate)
 {
     int64_t unused = rate->credit + rate->reserved + rate->ahead;
     char receipt[WEIR_RECEIPT_SIZE];
@@ -399,6 +400,6 @@ void ngx_http_weir_rate_end(ngx_http_weir_ctx_t *ctx)
     rate->connection->send_chain = rate->send_chain;
     if (rate->send)
         rate->connection->send = rate->send;
-    settle(rate);
+    rate_settle(rate);
     weir_limit_free((weir_limit *)rate->limit);
 }

@@ -1,42 +1,40 @@
 /*
- * Who decides while no server does.
+ * The local fallback: who decides while no server does.
  *
  *     fail=local    the same limits in a zone of this process, counts and bursts divided by peers=
  *     fail=open     everything is allowed
  *     fail=closed   everything is denied, to be tried again in a second
  *
  * Every such decision is marked degraded, and its `charged` is 0: the servers were charged
- * nothing, so that settling its receipt later charges them the real cost.
+ * nothing. So settling its receipt later charges them the real cost.
  *
- * The bound on what local lets through: each process admits at most what its share of the limit
- * admits. With peers= at or above the number of processes that is together at most the limit itself
- * (or one request each, where that is more) a period, on top of what the servers admit. A call that
- * a server charged but did not answer in time is decided again here: that errs to the strict side.
+ * The bound on what fail=local allows: each process allows at most its share of the limit. If peers=
+ * is at least the number of processes, all of them together allow per period at most the limit itself
+ * (or one request each, where that is more), in addition to what the servers allow. A call that a
+ * server charged but did not answer in time is decided again here: that makes it stricter.
  */
 #include "remote/remote.h"
 
-#include "base/clock.h"
-
-#include <stdio.h>
+#include <assert.h>
 #include <string.h>
 
 #define RETRY_US 1000000 /* by then the keeper has tried again */
 
 /* ---- shares ---- */
 
-static int64_t share_of(int64_t count, int32_t peers)
+static int64_t fallback_share_of(int64_t count, int32_t peers)
 {
     return weir__max(1, count / peers);
 }
 
-static void share_rule(struct weir__rule *rule, int32_t peers)
+static void fallback_share_rule(struct weir__rule *rule, int32_t peers)
 {
-    rule->count = share_of(rule->count, peers);
+    rule->count = fallback_share_of(rule->count, peers);
     if (rule->kind == WEIR__LEAKY_BUCKET) { /* it admits its burst and one */
-        rule->burst = share_of(rule->burst + 1, peers) - 1;
+        rule->burst = fallback_share_of(rule->burst + 1, peers) - 1;
         rule->extra = weir__min(rule->extra / peers, rule->burst);
     } else if (rule->burst > 0) {
-        rule->burst = share_of(rule->burst, peers);
+        rule->burst = fallback_share_of(rule->burst, peers);
     }
     weir__rule_derive(rule);
 }
@@ -47,7 +45,7 @@ void weir__share(const weir_limit *limit, int32_t peers, weir_limit *ret)
     ret->text = limit->text;
     for (size_t i = 0; i < limit->count; i++) {
         ret->rules[i] = limit->rules[i];
-        share_rule(&ret->rules[i], peers);
+        fallback_share_rule(&ret->rules[i], peers);
         ret->hints[i] = 0;
     }
 }
@@ -55,7 +53,7 @@ void weir__share(const weir_limit *limit, int32_t peers, weir_limit *ret)
 /* ---- open and closed ---- */
 
 /* The most a fresh state of a rule admits at once; smooth and warmup admit anything. */
-static int64_t most_of(const struct weir__rule *rule)
+static int64_t fallback_most_of(const struct weir__rule *rule)
 {
     switch ((enum weir__kind)rule->kind) {
     case WEIR__TOKEN_BUCKET:
@@ -71,9 +69,9 @@ static int64_t most_of(const struct weir__rule *rule)
     }
 }
 
-static weir_decision blanket_row(const struct weir__rule *rule, bool allowed, int64_t now)
+static weir_decision fallback_blanket_row(const struct weir__rule *rule, bool allowed, int64_t now)
 {
-    int64_t most = weir__min(most_of(rule), WEIR_COST_MAX);
+    int64_t most = weir__min(fallback_most_of(rule), WEIR_COST_MAX);
     return (weir_decision){.limit = most,
                            .remaining = allowed ? most : 0,
                            .retry_after_us = allowed ? 0 : RETRY_US,
@@ -82,15 +80,15 @@ static weir_decision blanket_row(const struct weir__rule *rule, bool allowed, in
                            .degraded = true};
 }
 
-static void decide_blankly(const weir_request *requests, size_t n, bool allowed, int64_t now,
-                           weir_decision *ret)
+static void fallback_decide_blankly(const weir_request *requests, size_t n, bool allowed,
+                                    int64_t now, weir_decision *ret)
 {
     weir_decision rows[WEIR_LIMITS_MAX];
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
         const weir_limit *limit = requests[i].limit;
         for (size_t j = 0; j < limit->count; j++)
-            rows[count + j] = blanket_row(&limit->rules[j], allowed, now);
+            rows[count + j] = fallback_blanket_row(&limit->rules[j], allowed, now);
         if (requests[i].detail)
             memcpy(requests[i].detail, rows + count, limit->count * sizeof *rows);
         count += limit->count;
@@ -100,93 +98,80 @@ static void decide_blankly(const weir_request *requests, size_t n, bool allowed,
 
 /* ---- local ---- */
 
-/* A share may be too small for a cost that the whole limit has room for: that is not never. */
-static void soften(const weir_request *request, const struct weir__rule *rule, weir_decision *row)
+/* A share may be too small for a cost that the whole limit has room for. That is not "never". */
+static void fallback_soften(const weir_request *request, const struct weir__rule *rule,
+                            weir_decision *row)
 {
-    if (row->retry_after_us == WEIR_NEVER && request->cost <= most_of(rule))
+    if (row->retry_after_us == WEIR_NEVER && request->cost <= fallback_most_of(rule))
         row->retry_after_us = RETRY_US;
 }
 
-static void mark(weir_decision *decision)
+static void fallback_mark(weir_decision *decision)
 {
     decision->degraded = true;
     decision->charged = 0;
 }
 
-static int decide_locally(const struct weir__standin *standin, const weir_request *requests,
-                          size_t n, enum weir__mode mode, weir_decision *ret)
+static int fallback_decide_locally(const struct weir__fallback *fallback,
+                                   const weir_request *requests, size_t n, enum weir__mode mode,
+                                   weir_decision *ret)
 {
     weir_limit shares[WEIR_LIMITS_MAX];
-    weir_request asked[WEIR_LIMITS_MAX];
+    weir_request shared[WEIR_LIMITS_MAX];
     weir_decision rows[WEIR_LIMITS_MAX];
-    bool divided = standin->peers > 1;
+    bool divided = fallback->peers > 1;
     size_t count = 0;
+    assert(fallback->local && n <= WEIR_LIMITS_MAX);
     for (size_t i = 0; i < n; i++) {
-        asked[i] = requests[i];
-        asked[i].detail = rows + count;
+        shared[i] = requests[i];
+        shared[i].detail = rows + count;
         if (divided) {
-            weir__share(requests[i].limit, standin->peers, &shares[i]);
-            asked[i].limit = &shares[i];
+            weir__share(requests[i].limit, fallback->peers, &shares[i]);
+            shared[i].limit = &shares[i];
         }
         count += requests[i].limit->count;
     }
-    int code = mode == WEIR__TAKE ? weir_take_all(standin->local, asked, n, ret)
-                                  : weir_peek_all(standin->local, asked, n, ret);
+    int code = mode == WEIR__TAKE ? weir_take_all(fallback->local, shared, n, ret)
+                                  : weir_peek_all(fallback->local, shared, n, ret);
     if (code)
         return code;
     uint64_t lease = ret->lease;
     for (size_t i = 0; i < n; i++) {
         const weir_limit *limit = requests[i].limit;
         for (size_t j = 0; j < limit->count; j++) {
-            soften(&requests[i], &limit->rules[j], &asked[i].detail[j]);
-            mark(&asked[i].detail[j]);
+            fallback_soften(&requests[i], &limit->rules[j], &shared[i].detail[j]);
+            fallback_mark(&shared[i].detail[j]);
         }
         if (requests[i].detail)
-            memcpy(requests[i].detail, asked[i].detail, limit->count * sizeof *rows);
+            memcpy(requests[i].detail, shared[i].detail, limit->count * sizeof *rows);
     }
     weir__fold(rows, count, ret);
     ret->lease = lease;
     return 0;
 }
 
-/* ---- the doors ---- */
+/* ---- what others call ---- */
 
-int weir__standin_decide(const struct weir__standin *standin, const weir_request *requests,
-                         size_t n, enum weir__mode mode, int64_t now, weir_decision *ret)
+int weir__fallback_decide(const struct weir__fallback *fallback, const weir_request *requests,
+                          size_t n, enum weir__mode mode, int64_t now, weir_decision *ret)
 {
-    if (standin->fail == WEIR__FAIL_LOCAL)
-        return decide_locally(standin, requests, n, mode, ret);
-    decide_blankly(requests, n, standin->fail == WEIR__FAIL_OPEN, now, ret);
+    if (fallback->fail == WEIR__FAIL_LOCAL)
+        return fallback_decide_locally(fallback, requests, n, mode, ret);
+    fallback_decide_blankly(requests, n, fallback->fail == WEIR__FAIL_OPEN, now, ret);
     return 0;
 }
 
-int weir__fallback_decide(struct weir__remote *remote, const weir_request *requests, size_t n,
-                          enum weir__mode mode, weir_decision *ret)
+int weir__fallback_lease(const struct weir__fallback *fallback, weir_key key,
+                         const weir_limit *limit, uint64_t lease, enum weir__lease_verb verb)
 {
-    if (remote->bare)
+    if (!fallback->local)
         return WEIR_EUNREACHABLE;
-    int64_t now = weir__store_now(&remote->base);
-    if (now < 0)
-        return WEIR_EINVAL;
-    remote->stood_in++;
-    if (remote->base.clock.now && remote->standin.local)
-        weir_store_set_clock(remote->standin.local, &remote->base.clock);
-    return weir__standin_decide(&remote->standin, requests, n, mode, now, ret);
+    return verb == WEIR__RENEW ? weir_renew(fallback->local, key, limit, lease)
+                               : weir_release(fallback->local, key, limit, lease);
 }
 
-int weir__fallback_lease(struct weir__remote *remote, weir_key key, const weir_limit *limit,
-                         uint64_t lease, enum weir__lease_verb verb)
-{
-    weir_store *local = remote->standin.local;
-    if (!local)
-        return WEIR_EUNREACHABLE;
-    return verb == WEIR__RENEW ? weir_renew(local, key, limit, lease)
-                               : weir_release(local, key, limit, lease);
-}
-
-bool weir__fallback_reset(struct weir__remote *remote, weir_key key)
+bool weir__fallback_reset(const struct weir__fallback *fallback, weir_key key)
 {
     bool there = false;
-    return remote->standin.local && weir__store_reset(remote->standin.local, key, &there) == 0 &&
-           there;
+    return fallback->local && weir__store_reset(fallback->local, key, &there) == 0 && there;
 }

@@ -1,8 +1,9 @@
-/* See fleet.h. */
+/* The table of nodes and the map from cluster slots to them: see fleet.h. */
 #include "remote/fleet.h"
 
 #include "base/random.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,14 +12,15 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define WANTED_US 60000000 /* a node somebody was sent to is kept for a minute */
+#define WANTED_US 60000000 /* a node to which somebody was sent is kept for a minute */
 
 /* ---- nodes ---- */
 
 /* A node that nobody needs: no slots, nobody sent there, no connection. Under the lock. */
-static struct weir__node *spare_node(struct weir__fleet *fleet)
+static struct weir__node *fleet_spare_node(struct weir__fleet *fleet)
 {
     int64_t now = weir__mono_us();
+    WEIR__ASSERT_LOCKED(&fleet->lock);
     for (unsigned i = 0; i < fleet->count; i++) {
         struct weir__node *node = fleet->nodes[i];
         if (!node->owns && node->wanted_us < now && node->link.state == WEIR__LINK_DOWN)
@@ -28,10 +30,13 @@ static struct weir__node *spare_node(struct weir__fleet *fleet)
 }
 
 /* Under the lock. */
-static struct weir__node *add_node(struct weir__fleet *fleet, const struct weir__redis_host *host)
+static struct weir__node *fleet_add_node(struct weir__fleet *fleet,
+                                         const struct weir__redis_host *host)
 {
+    WEIR__ASSERT_LOCKED(&fleet->lock);
+    assert(fleet->count <= WEIR__NODES_MAX);
     if (fleet->count == WEIR__NODES_MAX) {
-        struct weir__node *spare = spare_node(fleet);
+        struct weir__node *spare = fleet_spare_node(fleet);
         if (spare)
             spare->host = *host;
         return spare;
@@ -51,17 +56,17 @@ struct weir__node *weir__fleet_node(struct weir__fleet *fleet, const struct weir
 {
     struct weir__node *node = NULL;
     bool added = false;
-    pthread_mutex_lock(&fleet->lock);
+    weir__lock_take(&fleet->lock);
     for (unsigned i = 0; i < fleet->count && !node; i++) {
         struct weir__node *it = fleet->nodes[i];
         if (it->host.port == host->port && !strcmp(it->host.name, host->name))
             node = it;
     }
     if (!node) {
-        node = add_node(fleet, host);
+        node = fleet_add_node(fleet, host);
         added = true;
     }
-    pthread_mutex_unlock(&fleet->lock);
+    weir__lock_release(&fleet->lock);
     if (node) {
         int64_t now = weir__mono_us();
         added = added || node->wanted_us < now;
@@ -74,9 +79,9 @@ struct weir__node *weir__fleet_node(struct weir__fleet *fleet, const struct weir
 
 struct weir__redis_host weir__fleet_host(struct weir__fleet *fleet, const struct weir__node *node)
 {
-    pthread_mutex_lock(&fleet->lock);
+    weir__lock_take(&fleet->lock);
     struct weir__redis_host host = node->host;
-    pthread_mutex_unlock(&fleet->lock);
+    weir__lock_release(&fleet->lock);
     return host;
 }
 
@@ -90,9 +95,11 @@ unsigned weir__fleet_index(const struct weir__fleet *fleet, const struct weir__n
 
 struct weir__node *weir__fleet_route(struct weir__fleet *fleet, uint16_t slot)
 {
+    assert(slot < WEIR__CLUSTER_SLOTS);
     if (fleet->url->kind != WEIR__REDIS_CLUSTER)
         return fleet->nodes[0];
     uint16_t entry = atomic_load_explicit(&fleet->slots[slot], memory_order_acquire);
+    assert(entry <= fleet->count);
     return entry ? fleet->nodes[entry - 1] : NULL;
 }
 
@@ -107,8 +114,8 @@ void weir__fleet_moved(struct weir__fleet *fleet, uint16_t slot, const struct we
 
 /* ---- who can be reached ---- */
 
-/* Which server, unless its reason begins with that already. */
-static int fail_of_node(struct weir__fleet *fleet, struct weir__node *node, weir_error *err)
+/* Says which server it is, unless the reason begins with that already. */
+static int fleet_fail_of_node(struct weir__fleet *fleet, struct weir__node *node, weir_error *err)
 {
     char why[WEIR__WHY_SIZE];
     struct weir__redis_host host = weir__fleet_host(fleet, node);
@@ -129,13 +136,13 @@ int weir__fleet_check(struct weir__fleet *fleet, weir_error *err)
     for (unsigned i = 0; i < fleet->count; i++) {
         struct weir__node *node = fleet->nodes[i];
         if (node->owns && node->link.state != WEIR__LINK_UP)
-            return fail_of_node(fleet, node, err);
+            return fleet_fail_of_node(fleet, node, err);
     }
     if (fleet->count > 0)
         return 0;
-    pthread_mutex_lock(&fleet->lock);
+    weir__lock_take(&fleet->lock);
     memcpy(why, fleet->why, sizeof why);
-    pthread_mutex_unlock(&fleet->lock);
+    weir__lock_release(&fleet->lock);
     return weir__fail(err, WEIR_EUNREACHABLE, 0, "no server is known yet: %s", why);
 }
 
@@ -158,16 +165,16 @@ void weir__fleet_wake(struct weir__fleet *fleet)
 
 bool weir__fleet_wait(struct weir__fleet *fleet, int64_t deadline_us)
 {
-    pthread_mutex_lock(&fleet->lock);
+    weir__lock_take(&fleet->lock);
     while (!fleet->tried && weir__mono_us() < deadline_us)
         weir__cond_wait(&fleet->changed, &fleet->lock, deadline_us);
     bool tried = fleet->tried;
-    pthread_mutex_unlock(&fleet->lock);
+    weir__lock_release(&fleet->lock);
     return tried;
 }
 
-/* The keeper handles no signals: those are the program's. */
-static int start_keeper(struct weir__fleet *fleet)
+/* The keeper handles no signals: those belong to the program. */
+static int fleet_start_keeper(struct weir__fleet *fleet)
 {
     sigset_t all, before;
     sigfillset(&all);
@@ -177,7 +184,7 @@ static int start_keeper(struct weir__fleet *fleet)
     return error;
 }
 
-static void destroy(struct weir__fleet *fleet, bool forked)
+static void fleet_destroy(struct weir__fleet *fleet, bool forked)
 {
     for (unsigned i = 0; i < fleet->count; i++) {
         weir__link_destroy(&fleet->nodes[i]->link, forked);
@@ -196,7 +203,7 @@ struct weir__fleet *weir__fleet_start(const struct weir__redis_url *url)
     if (!fleet)
         return NULL;
     fleet->url = url;
-    pthread_mutex_init(&fleet->lock, NULL);
+    weir__lock_init(&fleet->lock);
     weir__cond_init(&fleet->changed);
     fleet->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     fleet->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -204,17 +211,19 @@ struct weir__fleet *weir__fleet_start(const struct weir__redis_url *url)
     int error = fleet->wake_fd < 0 || fleet->stop_fd < 0 ? errno : 0;
     if (!error && url->kind != WEIR__REDIS_CLUSTER) {
         static const struct weir__redis_host unknown;
+        weir__lock_take(&fleet->lock);
         struct weir__node *node =
-            add_node(fleet, url->kind == WEIR__REDIS_SENTINEL ? &unknown : &url->hosts[0]);
+            fleet_add_node(fleet, url->kind == WEIR__REDIS_SENTINEL ? &unknown : &url->hosts[0]);
+        weir__lock_release(&fleet->lock);
         error = node ? 0 : ENOMEM;
         if (node)
             node->owns = true;
     }
     if (!error)
-        error = start_keeper(fleet);
+        error = fleet_start_keeper(fleet);
     if (!error)
         return fleet;
-    destroy(fleet, false);
+    fleet_destroy(fleet, false);
     errno = error;
     return NULL;
 }
@@ -226,5 +235,5 @@ void weir__fleet_stop(struct weir__fleet *fleet, bool forked)
         (void)!write(fleet->stop_fd, &one, sizeof one);
         pthread_join(fleet->keeper, NULL);
     }
-    destroy(fleet, forked);
+    fleet_destroy(fleet, forked);
 }

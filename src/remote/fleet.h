@@ -1,20 +1,20 @@
 /*
- * The servers of a store, as this process sees them: a node each with its link, the map from slots
- * to nodes, and the keeper's thread that makes and mends all of it. One fleet a process: after fork
- * the child makes its own.
+ * The servers of a store, as this process sees them: one node per server with its link, the map from
+ * cluster slots to nodes, and the keeper's thread, which makes and repairs all of it. There is one
+ * fleet per store and process: after fork the child makes its own.
  *
  * Who writes what: links have their own locks. The table of nodes grows under `lock`, and a node is
  * never freed before the fleet is, so that callers need no lock to use one. The map is written slot
- * by slot; a caller that reads an old entry is sent on by the server (MOVED).
+ * by slot; a caller that reads an old entry is redirected by the server (MOVED).
  */
 #ifndef WEIR_FLEET_H
 #define WEIR_FLEET_H
 
 #include "remote/link.h"
-#include "remote/slot.h"
 #include "remote/talk.h"
 
 #define WEIR__NODES_MAX 1024
+#define WEIR__CLUSTER_SLOTS 16384 /* by which a Redis Cluster divides its keys */
 
 struct weir__node {
     struct weir__link link;
@@ -29,21 +29,22 @@ struct weir__node {
 
 struct weir__fleet {
     const struct weir__redis_url *url;
-    pthread_mutex_t lock;
+    struct weir__lock lock;
     pthread_cond_t changed;
     struct weir__node *nodes[WEIR__NODES_MAX];
     _Atomic unsigned count;
-    _Atomic uint16_t slots[WEIR__HASH_SLOTS]; /* index of a node and 1; 0: nobody knows */
-    _Atomic bool stale;                       /* somebody found the map wrong */
-    int wake_fd, stop_fd;                     /* eventfds: look around; stop */
-    bool tried;                               /* the first round is over; under the lock */
+    _Atomic uint16_t slots[WEIR__CLUSTER_SLOTS]; /* index of a node plus 1; 0: not known */
+    _Atomic bool stale;                          /* somebody found the map wrong */
+    int wake_fd, stop_fd;                        /* eventfds: go round now; stop */
+    bool tried;                                  /* the first round is over; under the lock */
     enum weir__talk_result result; /* of the last round's worst attempt; under the lock */
     char why[WEIR__WHY_SIZE];      /* under the lock */
     /* the keeper's */
-    pthread_t keeper;
+    pthread_t keeper;      /* for joining it */
+    pthread_t keeper_self; /* the same, as it sees itself */
     uint64_t random;
     int64_t last_look_us, next_look_us; /* at the topology */
-    unsigned turn;                      /* whom to ask first */
+    unsigned turn;                      /* which server is asked first */
 };
 
 /* ---- fleet.c ---- */
@@ -54,16 +55,16 @@ struct weir__fleet *weir__fleet_start(const struct weir__redis_url *url);
  * connections are the parent's. */
 void weir__fleet_stop(struct weir__fleet *fleet, bool forked);
 
-/* The node for a slot; NULL: not known. Without a cluster the slot does not matter. */
+/* The node for a cluster slot; NULL: not known. Without a cluster the slot does not matter. */
 struct weir__node *weir__fleet_route(struct weir__fleet *fleet, uint16_t slot);
 /* The node of an address, made if there is none; a connection to it is wanted for a while. NULL:
  * too many nodes. */
 struct weir__node *weir__fleet_node(struct weir__fleet *fleet, const struct weir__redis_host *host);
-/* A server said that a slot is at that node now. */
+/* A server said that this node has the cluster slot now. */
 void weir__fleet_moved(struct weir__fleet *fleet, uint16_t slot, const struct weir__node *node);
-/* Asks the keeper to look around. */
+/* Has the keeper go round now. */
 void weir__fleet_wake(struct weir__fleet *fleet);
-/* Waits until the keeper has been round once; false: not in time. */
+/* Waits until the keeper has gone round once; false: not in time. */
 bool weir__fleet_wait(struct weir__fleet *fleet, int64_t deadline_us);
 /* A node's address, copied. */
 struct weir__redis_host weir__fleet_host(struct weir__fleet *fleet, const struct weir__node *node);
@@ -71,8 +72,14 @@ struct weir__redis_host weir__fleet_host(struct weir__fleet *fleet, const struct
 int weir__fleet_check(struct weir__fleet *fleet, weir_error *err);
 /* Whether one of them can be, or was not tried yet. */
 bool weir__fleet_reachable(struct weir__fleet *fleet);
-/* The index of a node; the count if it is none of them. */
+/* The index of a node; the count if it is not one of them. */
 unsigned weir__fleet_index(const struct weir__fleet *fleet, const struct weir__node *node);
+
+/* Whether this thread is the keeper, which alone connects and closes. Asked by the keeper's side. */
+static inline bool weir__fleet_is_keeper(const struct weir__fleet *fleet)
+{
+    return pthread_equal(fleet->keeper_self, pthread_self());
+}
 
 /* ---- keeper.c ---- */
 
@@ -80,8 +87,12 @@ void *weir__keeper_run(void *fleet);
 
 /* ---- topology.c ---- */
 
-/* Asks the cluster for its slots, or the Sentinels for the master, and brings nodes and map up to
- * that. Does nothing for a single server. */
+/* The cluster slot of a key: of what stands between its first '{' and the next '}', if that is not
+ * empty, else of all of it. The key is given in two parts, prefix and name. */
+uint16_t weir__cluster_slot(const char *prefix, size_t prefix_len, const char *name,
+                            size_t name_len);
+
+/* Asks the cluster for its slots, or the Sentinels for the master, and updates nodes and map. */
 enum weir__talk_result weir__topology_look(struct weir__fleet *fleet,
                                            const struct weir__patience *patience,
                                            char why[WEIR__WHY_SIZE]);

@@ -1,5 +1,5 @@
 /*
- * The keeper: one background thread a fleet. It alone connects and closes.
+ * The keeper: one background thread per fleet. It alone connects and closes.
  *
  *           ┌──────────── every 100 ms, or when woken: a link went down, a slot moved ───────────┐
  *           ▼                                                                                    │
@@ -13,13 +13,14 @@
  *      ▼ │ pause: 25 ms, doubled each time up to a second, shortened by up to a half at random
  *     failed
  *
- * What holds: recovery takes at most the longest pause and one handshake from the server's return.
+ * What holds: once a server is back, recovery takes at most the longest pause and one handshake.
  * Nothing here is done under a lock that callers need.
  */
 #include "remote/fleet.h"
 
 #include "base/random.h"
 
+#include <assert.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,19 +31,19 @@
 #define PAUSE_MAX_US 1000000
 #define ATTEMPT_US 500000 /* at least; ten times the deadline where that is longer */
 #define LASTING_US 1000000
-#define CHECK_US 1000000 /* how often a server in use is asked whether it is still the right one */
+#define CHECK_US 1000000 /* how often a server in use is checked */
 #define CHECK_WAIT_MAX_US 500000
 #define LOOK_SOON_US 250000 /* topology: while something is wrong */
 #define LOOK_CLUSTER_US 10000000
 #define LOOK_SENTINEL_US 2000000
 
-static struct weir__patience attempt(const struct weir__fleet *fleet)
+static struct weir__patience keeper_attempt(const struct weir__fleet *fleet)
 {
     int64_t longest = weir__max(ATTEMPT_US, 10 * fleet->url->deadline_us);
     return (struct weir__patience){weir__mono_us() + longest, fleet->stop_fd};
 }
 
-static int64_t pause_us(struct weir__fleet *fleet, unsigned failures)
+static int64_t keeper_pause_us(struct weir__fleet *fleet, unsigned failures)
 {
     int64_t pause = failures < 6 ? (int64_t)PAUSE_US << failures : PAUSE_MAX_US;
     pause = weir__min(pause, PAUSE_MAX_US);
@@ -50,7 +51,8 @@ static int64_t pause_us(struct weir__fleet *fleet, unsigned failures)
     return pause - (int64_t)(random % (uint64_t)(pause / 2));
 }
 
-static bool wanted(const struct weir__fleet *fleet, const struct weir__node *node, int64_t now)
+static bool keeper_wants(const struct weir__fleet *fleet, const struct weir__node *node,
+                         int64_t now)
 {
     bool known = node->host.name[0] || fleet->url->kind == WEIR__REDIS_UNIX;
     return known && (node->owns || node->wanted_us >= now);
@@ -58,18 +60,18 @@ static bool wanted(const struct weir__fleet *fleet, const struct weir__node *nod
 
 /* ---- one node ---- */
 
-static enum weir__talk_result connect_node(struct weir__fleet *fleet, struct weir__node *node,
-                                           char why[WEIR__WHY_SIZE])
+static enum weir__talk_result keeper_connect(struct weir__fleet *fleet, struct weir__node *node,
+                                             char why[WEIR__WHY_SIZE])
 {
-    struct weir__patience patience = attempt(fleet);
+    struct weir__patience patience = keeper_attempt(fleet);
     struct weir__conn conn;
     struct weir__server server;
-    weir__link_stop(&node->link, "connecting anew");
+    weir__link_stop(&node->link, "connecting again");
     enum weir__talk_result result =
         weir__handshake(fleet->url, &node->host, &patience, &conn, &server, why);
     if (result) {
         weir__link_failed(&node->link, why);
-        node->next_try_us = weir__mono_us() + pause_us(fleet, node->failures++);
+        node->next_try_us = weir__mono_us() + keeper_pause_us(fleet, node->failures++);
         return result;
     }
     node->was_up = true;
@@ -79,40 +81,42 @@ static enum weir__talk_result connect_node(struct weir__fleet *fleet, struct wei
     return WEIR__TALK_OK;
 }
 
-/* ---- is it still the right one ---- */
+/* ---- whether it is still the right server ---- */
 
-struct check {
+struct keeper_check_call {
     struct weir__call call;
     const char *command;
     bool replica;
 };
 
-static unsigned write_check(struct weir__call *call, const struct weir__server *server,
-                            struct weir__buffer *buffer)
+static unsigned keeper_write_check(struct weir__call *call, const struct weir__server *server,
+                                   struct weir__buffer *buffer)
 {
-    const char *command = ((struct check *)call)->command;
+    const char *command = ((struct keeper_check_call *)call)->command;
     (void)server;
     weir__resp_put_header(buffer, WEIR__RESP_ARRAY, 1, 2);
     weir__resp_put_bulk(buffer, command, strlen(command));
     return 1;
 }
 
-static void read_check(struct weir__call *call, unsigned i, const char *data,
-                       const struct weir__resp_node *nodes)
+static void keeper_read_check(struct weir__call *call, unsigned i, const char *data,
+                              const struct weir__resp_node *nodes)
 {
     (void)i;
-    ((struct check *)call)->replica = nodes[0].type == WEIR__RESP_ARRAY && nodes[0].len > 0 &&
-                                      weir__node_starts(data, &nodes[1], "slave");
+    ((struct keeper_check_call *)call)->replica = nodes[0].type == WEIR__RESP_ARRAY &&
+                                                  nodes[0].len > 0 &&
+                                                  weir__node_starts(data, &nodes[1], "slave");
 }
 
-/* A script that finds nothing to write gets no READONLY from a server that became a replica, and an
- * idle connection does not show that its server hangs. A cluster's nodes send strangers away. */
-static void check_node(const struct weir__fleet *fleet, struct weir__node *node)
+/* A script that has nothing to write gets no READONLY from a server that became a replica, and an
+ * idle connection does not show that its server hangs. So a server in use is asked now and then. (A
+ * node of a cluster redirects calls that are not its own.) */
+static void keeper_check(const struct weir__fleet *fleet, struct weir__node *node)
 {
     int64_t longest = weir__min(fleet->url->deadline_us, CHECK_WAIT_MAX_US);
-    struct check check = {
-        .call = {.write = write_check,
-                 .read = read_check,
+    struct keeper_check_call check = {
+        .call = {.write = keeper_write_check,
+                 .read = keeper_read_check,
                  .deadline_us = weir__mono_us() + longest,
                  .quiet = longest < fleet->url->deadline_us},
         .command = fleet->url->kind == WEIR__REDIS_CLUSTER ? "PING" : "ROLE",
@@ -126,27 +130,28 @@ static void check_node(const struct weir__fleet *fleet, struct weir__node *node)
     node->next_check_us = weir__mono_us() + CHECK_US;
 }
 
-/* A connection that was there is gone: how long it lasted says how soon to try again. */
-static void note_loss(struct weir__fleet *fleet, struct weir__node *node, int64_t now)
+/* A connection was lost. How long it lasted decides how soon to try again. */
+static void keeper_note_loss(struct weir__fleet *fleet, struct weir__node *node, int64_t now)
 {
     node->was_up = false;
     if (now - node->up_since_us >= LASTING_US) {
         node->failures = 0;
         node->next_try_us = now;
     } else {
-        node->next_try_us = now + pause_us(fleet, node->failures++);
+        node->next_try_us = now + keeper_pause_us(fleet, node->failures++);
     }
 }
 
-static enum weir__talk_result tend_node(struct weir__fleet *fleet, struct weir__node *node,
-                                        char why[WEIR__WHY_SIZE])
+static enum weir__talk_result keeper_tend(struct weir__fleet *fleet, struct weir__node *node,
+                                          char why[WEIR__WHY_SIZE])
 {
+    assert(weir__fleet_is_keeper(fleet));
     int64_t now = weir__mono_us();
     bool up = node->link.state == WEIR__LINK_UP;
-    if (up && wanted(fleet, node, now)) {
+    if (up && keeper_wants(fleet, node, now)) {
         weir__link_tend(&node->link);
         if (now >= node->next_check_us)
-            check_node(fleet, node);
+            keeper_check(fleet, node);
         return WEIR__TALK_OK;
     }
     if (up) {
@@ -155,17 +160,17 @@ static enum weir__talk_result tend_node(struct weir__fleet *fleet, struct weir__
         return WEIR__TALK_OK;
     }
     if (node->was_up) {
-        fleet->stale = true; /* where a server went, another may have taken its place */
-        note_loss(fleet, node, now);
+        fleet->stale = true; /* another server may have taken its place */
+        keeper_note_loss(fleet, node, now);
     }
-    if (!wanted(fleet, node, now) || now < node->next_try_us)
+    if (!keeper_wants(fleet, node, now) || now < node->next_try_us)
         return WEIR__TALK_OK;
-    return connect_node(fleet, node, why);
+    return keeper_connect(fleet, node, why);
 }
 
 /* ---- all of them ---- */
 
-static bool all_up(const struct weir__fleet *fleet)
+static bool keeper_all_up(const struct weir__fleet *fleet)
 {
     for (unsigned i = 0; i < fleet->count; i++) {
         if (fleet->nodes[i]->owns && fleet->nodes[i]->link.state != WEIR__LINK_UP)
@@ -174,7 +179,7 @@ static bool all_up(const struct weir__fleet *fleet)
     return fleet->count > 0;
 }
 
-static enum weir__talk_result look(struct weir__fleet *fleet, char why[WEIR__WHY_SIZE])
+static enum weir__talk_result keeper_look(struct weir__fleet *fleet, char why[WEIR__WHY_SIZE])
 {
     int64_t now = weir__mono_us();
     bool due = now >= (fleet->stale ? fleet->last_look_us + TICK_US : fleet->next_look_us);
@@ -183,51 +188,51 @@ static enum weir__talk_result look(struct weir__fleet *fleet, char why[WEIR__WHY
         return WEIR__TALK_OK;
     fleet->stale = false;
     fleet->last_look_us = now;
-    struct weir__patience patience = attempt(fleet);
+    struct weir__patience patience = keeper_attempt(fleet);
     enum weir__talk_result result = weir__topology_look(fleet, &patience, why);
-    bool sound = result == WEIR__TALK_OK && all_up(fleet);
+    bool sound = result == WEIR__TALK_OK && keeper_all_up(fleet);
     int64_t later = fleet->url->kind == WEIR__REDIS_CLUSTER ? LOOK_CLUSTER_US : LOOK_SENTINEL_US;
     fleet->next_look_us = weir__mono_us() + (sound ? later : LOOK_SOON_US);
     return result;
 }
 
-static void go_round(struct weir__fleet *fleet)
+static void keeper_go_round(struct weir__fleet *fleet)
 {
     char why[WEIR__WHY_SIZE] = "", worst_why[WEIR__WHY_SIZE] = "";
-    enum weir__talk_result worst = look(fleet, worst_why);
+    enum weir__talk_result worst = keeper_look(fleet, worst_why);
     for (unsigned i = 0; i < fleet->count; i++) {
-        enum weir__talk_result result = tend_node(fleet, fleet->nodes[i], why);
+        enum weir__talk_result result = keeper_tend(fleet, fleet->nodes[i], why);
         if (result < worst) {
             worst = result;
             memcpy(worst_why, why, sizeof why);
         }
     }
-    pthread_mutex_lock(&fleet->lock);
+    weir__lock_take(&fleet->lock);
     fleet->result = worst;
     if (worst)
         memcpy(fleet->why, worst_why, sizeof worst_why);
     fleet->tried = true;
     pthread_cond_broadcast(&fleet->changed);
-    pthread_mutex_unlock(&fleet->lock);
+    weir__lock_release(&fleet->lock);
 }
 
 /* When something is due next; a tick from now at the latest. */
-static int64_t next_due(const struct weir__fleet *fleet)
+static int64_t keeper_next_due(const struct weir__fleet *fleet)
 {
     int64_t now = weir__mono_us(), due = now + TICK_US;
     for (unsigned i = 0; i < fleet->count; i++) {
         const struct weir__node *node = fleet->nodes[i];
-        if (node->link.state != WEIR__LINK_UP && wanted(fleet, node, now))
+        if (node->link.state != WEIR__LINK_UP && keeper_wants(fleet, node, now))
             due = weir__min(due, weir__max(now, node->next_try_us));
     }
     return due;
 }
 
 /* Waits until something is due or somebody wakes us; false: stop. */
-static bool rest(struct weir__fleet *fleet)
+static bool keeper_rest(struct weir__fleet *fleet)
 {
     struct pollfd fds[2] = {{fleet->wake_fd, POLLIN, 0}, {fleet->stop_fd, POLLIN, 0}};
-    int64_t left = weir__max(0, next_due(fleet) - weir__mono_us());
+    int64_t left = weir__max(0, keeper_next_due(fleet) - weir__mono_us());
     struct timespec timeout = {left / 1000000, left % 1000000 * 1000};
     ppoll(fds, 2, &timeout, NULL);
     uint64_t count;
@@ -238,8 +243,9 @@ static bool rest(struct weir__fleet *fleet)
 void *weir__keeper_run(void *context)
 {
     struct weir__fleet *fleet = context;
+    fleet->keeper_self = pthread_self();
     do
-        go_round(fleet);
-    while (rest(fleet));
+        keeper_go_round(fleet);
+    while (keeper_rest(fleet));
     return NULL;
 }

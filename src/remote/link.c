@@ -8,18 +8,20 @@
  *     DOWN ◄──────────────────┘
  *      └── keeper connects ─► UP
  *
- * What holds, with the lock held:
+ * What holds while the lock is held:
  *   1. Replies come in the order of the commands: reply number n belongs to ring[n mod size], and
  *      answered <= asked <= answered + size. A call that gave up left NULL there.
- *   2. At most one thread leads: it alone reads the socket, without the lock. It is a waiting
- *      call's thread (or the keeper's); when its own call is over it wakes another one to lead.
- *   3. At most one thread flushes: it alone writes the socket, without the lock. What other threads
- *      submit meanwhile goes out with its next write: that is how calls share round trips.
+ *   2. At most one thread leads. It alone reads the socket, without the lock. It is the thread of a
+ *      waiting call, or the keeper's. When its own call is over it wakes another one to lead.
+ *   3. At most one thread flushes. It alone writes to the socket, without the lock, and `sending` is
+ *      its own meanwhile. What other threads submit goes out with its next write: so calls share
+ *      round trips.
  *   4. The socket is closed by the keeper alone, when the link is DOWN and users is 0.
  *   5. No thread waits beyond its own deadline, whatever the others do.
  */
 #include "remote/link.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,25 +30,8 @@
 #define OUT_START 16384
 #define NO_FD (-1)
 
-static const struct weir__resp_limits limits = {
+static const struct weir__resp_limits link_limits = {
     .depth = 4, .bulk = 4096, .line = 8192, .message = WEIR__LINK_REPLY};
-
-/* ---- conditions ---- */
-
-void weir__cond_init(pthread_cond_t *cond)
-{
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(cond, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
-void weir__cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline_us)
-{
-    struct timespec until = {deadline_us / 1000000, deadline_us % 1000000 * 1000};
-    pthread_cond_timedwait(cond, lock, &until);
-}
 
 /* ---- making and ending ---- */
 
@@ -59,7 +44,7 @@ int weir__link_init(struct weir__link *link, int wake_fd)
     link->out = malloc(OUT_START);
     link->sending = malloc(OUT_START);
     snprintf(link->why, sizeof link->why, "not connected yet");
-    pthread_mutex_init(&link->lock, NULL);
+    weir__lock_init(&link->lock);
     weir__cond_init(&link->changed);
     return link->out && link->sending ? 0 : -1;
 }
@@ -76,14 +61,26 @@ void weir__link_destroy(struct weir__link *link, bool forked)
 
 /* ---- going down; the lock is held ---- */
 
-static void finish(struct weir__call *call, enum weir__call_status status)
+/* What holds, see above. */
+static void link_check(const struct weir__link *link)
 {
+    WEIR__ASSERT_LOCKED(&link->lock);
+    assert(link->answered <= link->asked && link->asked - link->answered <= WEIR__LINK_RING);
+    assert(link->sending_at <= link->sending_len && link->sending_len <= link->sending_size);
+    assert(link->out_len <= link->out_size && link->in_start <= link->in_end);
+    (void)link;
+}
+
+static void link_finish_call(struct weir__call *call, enum weir__call_status status)
+{
+    assert(call->status == WEIR__CALL_WAITING);
     call->status = status;
     pthread_cond_signal(&call->wake);
 }
 
-static void go_down(struct weir__link *link, const char *why)
+static void link_go_down(struct weir__link *link, const char *why)
 {
+    link_check(link);
     if (link->state != WEIR__LINK_UP)
         return;
     link->state = WEIR__LINK_DOWN;
@@ -91,7 +88,7 @@ static void go_down(struct weir__link *link, const char *why)
     for (; link->answered < link->asked; link->answered++) {
         struct weir__call *call = link->ring[link->answered % WEIR__LINK_RING];
         if (call && call->status == WEIR__CALL_WAITING)
-            finish(call, WEIR__CALL_LOST);
+            link_finish_call(call, WEIR__CALL_LOST);
     }
     weir__conn_shut(&link->conn);
     pthread_cond_broadcast(&link->changed);
@@ -102,38 +99,41 @@ static void go_down(struct weir__link *link, const char *why)
 void weir__link_break(const struct weir__call *call, const char *why)
 {
     struct weir__link *link = call->link;
-    pthread_mutex_lock(&link->lock);
+    weir__lock_take(&link->lock);
     if (call->connection == link->connection)
-        go_down(link, why);
-    pthread_mutex_unlock(&link->lock);
+        link_go_down(link, why);
+    weir__lock_release(&link->lock);
 }
 
 void weir__link_forget_module(const struct weir__call *call)
 {
     struct weir__link *link = call->link;
-    pthread_mutex_lock(&link->lock);
+    weir__lock_take(&link->lock);
     if (call->connection == link->connection)
         link->server = (struct weir__server){0};
-    pthread_mutex_unlock(&link->lock);
+    weir__lock_release(&link->lock);
 }
 
-static void enter(struct weir__link *link)
+/* To the socket, without the lock: it is not closed until link_leave. */
+static void link_enter(struct weir__link *link)
 {
+    assert(link->state == WEIR__LINK_UP && link->conn.fd >= 0);
     link->users++;
-    pthread_mutex_unlock(&link->lock);
+    weir__lock_release(&link->lock);
 }
 
-static void leave(struct weir__link *link)
+static void link_leave(struct weir__link *link)
 {
-    pthread_mutex_lock(&link->lock);
+    weir__lock_take(&link->lock);
+    assert(link->users > 0);
     if (--link->users == 0 && link->state != WEIR__LINK_UP)
         pthread_cond_broadcast(&link->changed);
 }
 
 /* ---- reading; the lock is held ---- */
 
-/* Gives one reply to its call; false: nobody asked for it. */
-static bool hand_out(struct weir__link *link, const char *data)
+/* Gives one reply to its call, which borrows `data` meanwhile; false: nobody asked for it. */
+static bool link_hand_out(struct weir__link *link, const char *data)
 {
     if (link->nodes[0].type == WEIR__RESP_PUSH)
         return true;
@@ -142,15 +142,16 @@ static bool hand_out(struct weir__link *link, const char *data)
     struct weir__call *call = link->ring[link->answered++ % WEIR__LINK_RING];
     if (!call)
         return true;
+    assert(call->link == link && call->seen < call->replies);
     call->read(call, call->seen++, data, link->nodes);
     if (call->seen == call->replies) {
         link->misses = 0;
-        finish(call, WEIR__CALL_DONE);
+        link_finish_call(call, WEIR__CALL_DONE);
     }
     return true;
 }
 
-static void parse(struct weir__link *link)
+static void link_parse(struct weir__link *link)
 {
     while (link->state == WEIR__LINK_UP && link->in_start < link->in_end) {
         char *data = link->in + link->in_start;
@@ -158,8 +159,8 @@ static void parse(struct weir__link *link)
             weir__resp_next(&link->reader, data, link->in_end - link->in_start);
         if (status == WEIR__RESP_NEED_MORE)
             break;
-        if (status == WEIR__RESP_BROKEN || !hand_out(link, data)) {
-            go_down(link, "the server sent something that is no reply");
+        if (status == WEIR__RESP_BROKEN || !link_hand_out(link, data)) {
+            link_go_down(link, "the server sent something that is not a reply");
             return;
         }
         link->in_start += link->reader.size;
@@ -170,33 +171,36 @@ static void parse(struct weir__link *link)
 }
 
 /* Reads until the socket has no more. Only the leader. */
-static void receive(struct weir__link *link)
+static void link_receive(struct weir__link *link)
 {
     bool drained = false;
+    assert(link->led);
     while (link->state == WEIR__LINK_UP && !drained) {
-        enter(link);
+        assert(link->in_end < sizeof link->in); /* a reply is shorter than the room */
+        link_enter(link);
         long n = weir__conn_read(&link->conn, link->in + link->in_end,
                                  sizeof link->in - link->in_end, &drained);
-        leave(link);
+        link_leave(link);
         if (n < 0)
-            go_down(link, "the server closed the connection");
+            link_go_down(link, "the server closed the connection");
         if (n <= 0)
             return;
         link->in_end += (size_t)n;
-        parse(link);
+        link_parse(link);
     }
 }
 
 /* ---- writing; the lock is held ---- */
 
-static bool unsent(const struct weir__link *link)
+static bool link_has_unsent(const struct weir__link *link)
 {
     return link->sending_at < link->sending_len || weir__conn_holds(&link->conn);
 }
 
-/* The next bytes to write: the rest of the last, or what was submitted since. */
-static bool next_bytes(struct weir__link *link)
+/* The next bytes to write: the rest of the last ones, or what was submitted since. */
+static bool link_next_bytes(struct weir__link *link)
 {
+    assert(link->flushing && link->sending_at <= link->sending_len);
     if (link->sending_at == link->sending_len && link->out_len > 0) {
         char *empty = link->sending;
         size_t size = link->sending_size;
@@ -208,24 +212,24 @@ static bool next_bytes(struct weir__link *link)
         link->out_size = size;
         link->out_len = 0;
     }
-    return unsent(link);
+    return link_has_unsent(link);
 }
 
-static void flush(struct weir__link *link, int64_t deadline_us)
+static void link_write_out(struct weir__link *link, int64_t deadline_us)
 {
     struct weir__patience patience = {deadline_us, NO_FD};
     if (link->flushing)
         return;
     link->flushing = true;
-    while (link->state == WEIR__LINK_UP && next_bytes(link)) {
-        enter(link);
+    while (link->state == WEIR__LINK_UP && link_next_bytes(link)) {
+        link_enter(link);
         long n = weir__conn_write(&link->conn, link->sending + link->sending_at,
                                   link->sending_len - link->sending_at);
-        bool waits = n == 0 && unsent(link);
+        bool waits = n == 0 && link_has_unsent(link);
         bool late = waits && weir__conn_wait(&link->conn, POLLOUT, &patience) == 0;
-        leave(link);
+        link_leave(link);
         if (n < 0)
-            go_down(link, "the server closed the connection");
+            link_go_down(link, "the server closed the connection");
         else
             link->sending_at += (size_t)n;
         if (late)
@@ -236,15 +240,15 @@ static void flush(struct weir__link *link, int64_t deadline_us)
 
 void weir__link_flush(struct weir__link *link, int64_t deadline_us)
 {
-    pthread_mutex_lock(&link->lock);
+    weir__lock_take(&link->lock);
     if (link->state == WEIR__LINK_UP)
-        flush(link, deadline_us);
-    pthread_mutex_unlock(&link->lock);
+        link_write_out(link, deadline_us);
+    weir__lock_release(&link->lock);
 }
 
 /* ---- submitting ---- */
 
-static bool grow(struct weir__link *link)
+static bool link_grow(struct weir__link *link)
 {
     size_t size = link->out_size * 2;
     char *more = size <= WEIR__LINK_OUT ? realloc(link->out, size) : NULL;
@@ -256,7 +260,7 @@ static bool grow(struct weir__link *link)
 }
 
 /* Writes the call's commands behind the others; the replies they will get, 0: no room. */
-static unsigned append(struct weir__link *link, struct weir__call *call)
+static unsigned link_append(struct weir__link *link, struct weir__call *call)
 {
     for (;;) {
         struct weir__buffer buffer = {link->out, link->out_size, link->out_len, false};
@@ -264,10 +268,11 @@ static unsigned append(struct weir__link *link, struct weir__call *call)
         if (!buffer.cut) {
             if (link->asked + replies - link->answered > WEIR__LINK_RING)
                 return 0;
+            assert(replies > 0 && buffer.len > link->out_len && buffer.len <= link->out_size);
             link->out_len = buffer.len;
             return replies;
         }
-        if (!grow(link))
+        if (!link_grow(link))
             return 0;
     }
 }
@@ -277,9 +282,9 @@ enum weir__call_status weir__link_submit(struct weir__link *link, struct weir__c
     call->link = link;
     call->seen = 0;
     call->status = WEIR__CALL_DOWN;
-    pthread_mutex_lock(&link->lock);
+    weir__lock_take(&link->lock);
     if (link->state == WEIR__LINK_UP) {
-        call->replies = append(link, call);
+        call->replies = link_append(link, call);
         call->first = link->asked;
         call->connection = link->connection;
         call->status = call->replies ? WEIR__CALL_WAITING : WEIR__CALL_FULL;
@@ -289,14 +294,14 @@ enum weir__call_status weir__link_submit(struct weir__link *link, struct weir__c
     enum weir__call_status status = call->status;
     if (status == WEIR__CALL_WAITING)
         weir__cond_init(&call->wake);
-    pthread_mutex_unlock(&link->lock);
+    weir__lock_release(&link->lock);
     return status;
 }
 
 /* ---- awaiting; the lock is held ---- */
 
-/* The oldest call that still waits gets to lead. */
-static void pass_on(struct weir__link *link)
+/* The oldest call that still waits leads from now on. */
+static void link_pass_lead(struct weir__link *link)
 {
     for (uint64_t i = link->answered; i < link->asked && !link->led; i++) {
         struct weir__call *call = link->ring[i % WEIR__LINK_RING];
@@ -307,87 +312,91 @@ static void pass_on(struct weir__link *link)
     }
 }
 
-static void lead(struct weir__link *link, const struct weir__call *call)
+static void link_lead(struct weir__link *link, const struct weir__call *call)
 {
     struct weir__patience patience = {call->deadline_us, NO_FD};
+    assert(!link->led);
     link->led = true;
     while (call->status == WEIR__CALL_WAITING) {
-        short events = link->flushing || !unsent(link) ? POLLIN : POLLIN | POLLOUT;
-        enter(link);
+        short events = link->flushing || !link_has_unsent(link) ? POLLIN : POLLIN | POLLOUT;
+        link_enter(link);
         int came = weir__conn_wait(&link->conn, events, &patience);
-        leave(link);
+        link_leave(link);
         if (came <= 0)
             break;
         if (came & POLLOUT)
-            flush(link, call->deadline_us);
+            link_write_out(link, call->deadline_us);
         if (came & POLLIN)
-            receive(link);
+            link_receive(link);
     }
     link->led = false;
-    pass_on(link);
+    link_pass_lead(link);
 }
 
 /* Leads for as long as there is something to read. */
-static void look(struct weir__link *link)
+static void link_read_ready(struct weir__link *link)
 {
+    assert(!link->led);
     link->led = true;
-    receive(link);
+    link_receive(link);
     link->led = false;
-    pass_on(link);
+    link_pass_lead(link);
 }
 
-static void give_up(struct weir__link *link, struct weir__call *call)
+static void link_give_up(struct weir__link *link, struct weir__call *call)
 {
     for (uint64_t i = call->first + call->seen; i < call->first + call->replies; i++)
         link->ring[i % WEIR__LINK_RING] = NULL;
+    assert(call->status == WEIR__CALL_WAITING && link->state == WEIR__LINK_UP);
     call->status = WEIR__CALL_LATE;
-    /* Calls under way together miss together: that is one miss. */
+    /* Calls that were in progress together miss together: that is one miss. */
     if (call->first >= link->miss_mark && !call->quiet) {
         link->misses++;
         link->miss_mark = link->asked;
     }
     if (link->misses >= WEIR__LINK_MISSES)
-        go_down(link, "the server does not answer in time");
+        link_go_down(link, "the server does not answer in time");
     else if (!link->led)
-        pass_on(link);
+        link_pass_lead(link);
 }
 
 enum weir__call_status weir__link_await(struct weir__call *call)
 {
     struct weir__link *link = call->link;
-    pthread_mutex_lock(&link->lock);
+    weir__lock_take(&link->lock);
+    link_check(link);
     while (call->status == WEIR__CALL_WAITING) {
         bool late = weir__mono_us() >= call->deadline_us;
         if (late && !link->led)
-            look(link); /* this thread may have come late, not the reply */
+            link_read_ready(link); /* perhaps this thread is late, not the reply */
         if (late && call->status == WEIR__CALL_WAITING)
-            give_up(link, call);
+            link_give_up(link, call);
         else if (!late && !link->led)
-            lead(link, call);
+            link_lead(link, call);
         else if (!late)
             weir__cond_wait(&call->wake, &link->lock, call->deadline_us);
     }
-    pthread_mutex_unlock(&link->lock);
+    weir__lock_release(&link->lock);
     pthread_cond_destroy(&call->wake);
     return call->status;
 }
 
 bool weir__link_wait(struct weir__link *link, int64_t deadline_us, bool patient)
 {
-    pthread_mutex_lock(&link->lock);
+    weir__lock_take(&link->lock);
     while (link->state != WEIR__LINK_UP && (patient || link->state == WEIR__LINK_NEW) &&
            weir__mono_us() < deadline_us)
         weir__cond_wait(&link->changed, &link->lock, deadline_us);
     bool up = link->state == WEIR__LINK_UP;
-    pthread_mutex_unlock(&link->lock);
+    weir__lock_release(&link->lock);
     return up;
 }
 
 void weir__link_why(struct weir__link *link, char ret[WEIR__WHY_SIZE])
 {
-    pthread_mutex_lock(&link->lock);
+    weir__lock_take(&link->lock);
     memcpy(ret, link->why, WEIR__WHY_SIZE);
-    pthread_mutex_unlock(&link->lock);
+    weir__lock_release(&link->lock);
 }
 
 /* ---- the keeper's side ---- */
@@ -395,7 +404,10 @@ void weir__link_why(struct weir__link *link, char ret[WEIR__WHY_SIZE])
 void weir__link_start(struct weir__link *link, const struct weir__conn *conn,
                       const struct weir__server *server)
 {
-    pthread_mutex_lock(&link->lock);
+    assert(conn->fd >= 0);
+    weir__lock_take(&link->lock);
+    assert(link->state != WEIR__LINK_UP && link->conn.fd < 0);
+    assert(link->users == 0 && !link->led && !link->flushing);
     link->conn = *conn;
     link->server = *server;
     link->connection++;
@@ -403,35 +415,38 @@ void weir__link_start(struct weir__link *link, const struct weir__conn *conn,
     link->out_len = link->sending_len = link->sending_at = 0;
     link->asked = link->answered = link->miss_mark = 0;
     link->in_start = link->in_end = 0;
-    weir__resp_begin(&link->reader, WEIR__RESP_REPLIES, &limits, link->nodes, WEIR__LINK_NODES);
+    weir__resp_begin(&link->reader, WEIR__RESP_REPLIES, &link_limits, link->nodes,
+                     WEIR__LINK_NODES);
     link->state = WEIR__LINK_UP;
     pthread_cond_broadcast(&link->changed);
-    pthread_mutex_unlock(&link->lock);
+    weir__lock_release(&link->lock);
 }
 
 void weir__link_stop(struct weir__link *link, const char *why)
 {
-    pthread_mutex_lock(&link->lock);
-    go_down(link, why);
+    weir__lock_take(&link->lock);
+    link_go_down(link, why);
     while (link->users > 0)
-        pthread_cond_wait(&link->changed, &link->lock);
+        weir__cond_wait(&link->changed, &link->lock, WEIR__NO_DEADLINE);
+    assert(link->state != WEIR__LINK_UP && link->users == 0);
     weir__conn_close(&link->conn);
-    pthread_mutex_unlock(&link->lock);
+    weir__lock_release(&link->lock);
 }
 
 void weir__link_failed(struct weir__link *link, const char *why)
 {
-    pthread_mutex_lock(&link->lock);
+    weir__lock_take(&link->lock);
+    assert(link->state != WEIR__LINK_UP);
     link->state = WEIR__LINK_DOWN;
     snprintf(link->why, sizeof link->why, "%s", why);
     pthread_cond_broadcast(&link->changed);
-    pthread_mutex_unlock(&link->lock);
+    weir__lock_release(&link->lock);
 }
 
 void weir__link_tend(struct weir__link *link)
 {
-    pthread_mutex_lock(&link->lock);
+    weir__lock_take(&link->lock);
     if (link->state == WEIR__LINK_UP && !link->led)
-        look(link);
-    pthread_mutex_unlock(&link->lock);
+        link_read_ready(link);
+    weir__lock_release(&link->lock);
 }

@@ -7,15 +7,15 @@
  *     weir__link_flush    what is in the output goes to the socket, other threads' commands as well
  *     weir__link_await    until its replies are there, its deadline has passed or the link is lost
  *
- * Nothing is allocated a call but what makes the output grow, up to a bound.
+ * A call allocates nothing. Only the output grows, up to a bound.
  */
 #ifndef WEIR_LINK_H
 #define WEIR_LINK_H
 
+#include "remote/lock.h"
 #include "remote/net.h"
 #include "wire/resp.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #define WEIR__LINK_RING 4096      /* replies awaited at once, a power of two */
@@ -25,7 +25,7 @@
 #define WEIR__LINK_OUT (4u << 20) /* bytes of commands not sent: 16 keys of 64 KB, a few times */
 #define WEIR__LINK_MISSES 3       /* deadlines missed in a row: the server counts as gone */
 
-/* What was learnt of a server when the connection was made. */
+/* What was learnt about a server when the connection was made. */
 struct weir__server {
     bool module;     /* it has the commands of the native module */
     bool test_clock; /* and the module was loaded with test-clock */
@@ -37,21 +37,22 @@ enum weir__call_status {
     WEIR__CALL_LATE, /* its deadline passed; it may have been carried out */
     WEIR__CALL_LOST, /* the connection was lost; it may have been carried out */
     WEIR__CALL_DOWN, /* not sent: there is no connection */
-    WEIR__CALL_FULL, /* not sent: too much is under way */
+    WEIR__CALL_FULL, /* not sent: too many calls are in progress */
 };
 
 struct weir__link;
 
-/* A call under way; lives where its thread keeps it, and stays there until it was awaited. */
+/* A call in progress. It is its thread's memory, and stays where it is until it was awaited. */
 struct weir__call {
-    /* Appends its commands; how many replies they will get. The buffer's `cut`: no room. Called
-     * with the link locked, perhaps again with more room. */
+    /* Appends its commands and returns how many replies they will get. The buffer's `cut`: no room.
+     * Called with the link locked, perhaps again with more room. */
     unsigned (*write)(struct weir__call *, const struct weir__server *, struct weir__buffer *);
-    /* Its i-th reply; data and nodes are gone afterwards. Called with the link locked. */
+    /* Its i-th reply. Data and nodes are the link's, borrowed during this call, which is made with
+     * the link locked. */
     void (*read)(struct weir__call *, unsigned i, const char *data,
                  const struct weir__resp_node *nodes);
     int64_t deadline_us; /* monotonic */
-    bool quiet;          /* if it misses its deadline, that says nothing of the server */
+    bool quiet;          /* if it misses its deadline, that says nothing about the server */
     /* the link's */
     struct weir__link *link;
     unsigned connection; /* which of the link's it was sent on */
@@ -68,17 +69,17 @@ enum weir__link_state {
 };
 
 struct weir__link {
-    pthread_mutex_t lock;
+    struct weir__lock lock;
     pthread_cond_t changed; /* the state, or nobody is at the socket any more */
     _Atomic enum weir__link_state state;
-    struct weir__conn conn; /* the keeper's while not UP and users is 0 */
+    struct weir__conn conn; /* the keeper's while the link is not UP and users is 0 */
     struct weir__server server;
-    unsigned connection;           /* counts them */
+    unsigned connection;           /* its number */
     unsigned users;                /* threads at the socket without the lock */
     bool led, flushing;            /* somebody reads; somebody writes */
     _Atomic bool loading;          /* a call brings its script along */
     unsigned misses;               /* deadlines missed since the last reply in time */
-    uint64_t miss_mark;            /* only calls asked from here on can miss anew */
+    uint64_t miss_mark;            /* only calls submitted from here on count as a new miss */
     char *out, *sending;           /* being filled; being written */
     size_t out_size, sending_size; /* their room */
     size_t out_len, sending_len, sending_at;
@@ -111,26 +112,20 @@ void weir__link_tend(struct weir__link *link);
 
 /* ---- the callers' side ---- */
 
-/* WAITING: the call must be awaited, and its status is the link's until then. DOWN or FULL: nothing
- * came of it. */
+/* WAITING: the call must be awaited, and it is the link's until then. DOWN or FULL: it was not sent. */
 enum weir__call_status weir__link_submit(struct weir__link *link, struct weir__call *call);
 void weir__link_flush(struct weir__link *link, int64_t deadline_us);
 /* Only after submit said WAITING. What became of it. */
 enum weir__call_status weir__link_await(struct weir__call *call);
 /* Goes DOWN at once, if it is still the same connection: the server answered the call that it
- * cannot serve. The calls under way are lost. */
+ * cannot serve. The calls in progress are lost. */
 void weir__link_break(const struct weir__call *call, const char *why);
-/* The server answered the call that it does not know the module's commands: those to come on this
- * connection are put as scripts. Nothing under way is lost. */
+/* The server answered the call that it does not know the module's commands: further calls on this
+ * connection are sent as scripts. No call in progress is lost. */
 void weir__link_forget_module(const struct weir__call *call);
 /* Waits until it is UP; false: not in time, or a connection failed. `patient`: also from DOWN. */
 bool weir__link_wait(struct weir__link *link, int64_t deadline_us, bool patient);
 /* Why it is down, copied. */
 void weir__link_why(struct weir__link *link, char ret[WEIR__WHY_SIZE]);
-
-/* Initialises a condition that waits by the monotonic clock. */
-void weir__cond_init(pthread_cond_t *cond);
-/* Waits until the deadline at most. */
-void weir__cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t deadline_us);
 
 #endif

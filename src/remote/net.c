@@ -1,7 +1,5 @@
-/* See net.h. */
+/* Connecting, reading, writing and waiting with a deadline: see net.h. */
 #include "remote/net.h"
-
-#include "remote/tls.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -35,7 +33,7 @@ int weir__conn_wait(const struct weir__conn *conn, short events,
 
 /* ---- connecting ---- */
 
-static void set_options(int fd, int family)
+static void net_set_options(int fd, int family)
 {
     int yes = 1;
     if (family == AF_UNIX)
@@ -44,8 +42,8 @@ static void set_options(int fd, int family)
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
 }
 
-/* The error of a connection under way; 0: it stands. */
-static int connect_error(int fd)
+/* The error of a connection attempt; 0: it succeeded. */
+static int net_connect_error(int fd)
 {
     int error = 0;
     socklen_t len = sizeof error;
@@ -53,18 +51,18 @@ static int connect_error(int fd)
 }
 
 /* One address; the socket, or -1 with errno. */
-static int connect_to(const struct sockaddr *address, socklen_t len,
-                      const struct weir__patience *patience)
+static int net_connect_to(const struct sockaddr *address, socklen_t len,
+                          const struct weir__patience *patience)
 {
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -1;
-    set_options(fd, address->sa_family);
+    net_set_options(fd, address->sa_family);
     int error = connect(fd, address, len) ? errno : 0;
     if (error == EINPROGRESS) {
         struct weir__conn conn = {fd, NULL};
         int came = weir__conn_wait(&conn, POLLOUT, patience);
-        error = came > 0 ? connect_error(fd) : came < 0 ? ECANCELED : ETIMEDOUT;
+        error = came > 0 ? net_connect_error(fd) : came < 0 ? ECANCELED : ETIMEDOUT;
     }
     if (error == 0)
         return fd;
@@ -73,16 +71,16 @@ static int connect_to(const struct sockaddr *address, socklen_t len,
     return -1;
 }
 
-static int connect_unix(const char *path, const struct weir__patience *patience)
+static int net_connect_unix(const char *path, const struct weir__patience *patience)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-    return connect_to((const struct sockaddr *)&address, sizeof address, patience);
+    return net_connect_to((const struct sockaddr *)&address, sizeof address, patience);
 }
 
-/* Every address of a name in turn; the time left is shared out, lest the first one eats it up. */
-static int connect_host(const struct weir__redis_host *host, const struct weir__patience *patience,
-                        char why[WEIR__WHY_SIZE])
+/* Every address of a name in turn. The time left is divided, so that the first does not use it up. */
+static int net_connect_host(const struct weir__redis_host *host,
+                            const struct weir__patience *patience, char why[WEIR__WHY_SIZE])
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *found = NULL;
@@ -99,7 +97,7 @@ static int connect_host(const struct weir__redis_host *host, const struct weir__
     for (const struct addrinfo *it = found; it && fd < 0; it = it->ai_next, left--) {
         int64_t now = weir__mono_us();
         struct weir__patience share = {now + (patience->until_us - now) / left, patience->stop_fd};
-        fd = connect_to(it->ai_addr, it->ai_addrlen, &share);
+        fd = net_connect_to(it->ai_addr, it->ai_addrlen, &share);
     }
     if (fd < 0)
         snprintf(why, WEIR__WHY_SIZE, "%.100s:%s: %s", host->name, port, strerror(errno));
@@ -107,8 +105,8 @@ static int connect_host(const struct weir__redis_host *host, const struct weir__
     return fd;
 }
 
-static int shake_hands(struct weir__conn *conn, const struct weir__patience *patience,
-                       char why[WEIR__WHY_SIZE])
+static int net_shake_hands(struct weir__conn *conn, const struct weir__patience *patience,
+                           char why[WEIR__WHY_SIZE])
 {
     for (;;) {
         short events = 0;
@@ -128,17 +126,17 @@ int weir__conn_open(const struct weir__redis_url *url, const struct weir__redis_
 {
     struct weir__conn conn = {-1, NULL};
     if (url->kind == WEIR__REDIS_UNIX) {
-        conn.fd = connect_unix(url->path, patience);
+        conn.fd = net_connect_unix(url->path, patience);
         if (conn.fd < 0)
             snprintf(why, WEIR__WHY_SIZE, "%s: %s", url->path, strerror(errno));
     } else {
-        conn.fd = connect_host(host, patience, why);
+        conn.fd = net_connect_host(host, patience, why);
     }
     if (conn.fd < 0)
         return -1;
     if (url->tls) {
         conn.tls = weir__tls_new(url, host->name, why);
-        int code = conn.tls ? shake_hands(&conn, patience, why) : -2;
+        int code = conn.tls ? net_shake_hands(&conn, patience, why) : -2;
         if (code) {
             weir__conn_close(&conn);
             return code;

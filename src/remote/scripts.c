@@ -1,4 +1,4 @@
-/* See scripts.h. */
+/* The embedded scripts by name and kind: see scripts.h. */
 #include "remote/scripts.h"
 
 #include "wire/lua_scripts.h"
@@ -6,23 +6,24 @@
 #include <assert.h>
 #include <string.h>
 
-static const struct weir__script *find(const char *name)
+static const struct weir__script *script_named(const char *name)
 {
     for (size_t i = 0; i < WEIR__COUNT(weir__scripts); i++) {
         if (!strcmp(weir__scripts[i].name, name))
             return &weir__scripts[i];
     }
+    assert(!"every script that is asked for exists");
     return NULL;
 }
 
 const struct weir__script *weir__script_general(bool test)
 {
-    return find(test ? "weir_test" : "weir");
+    return script_named(test ? "weir_test" : "weir");
 }
 
 const struct weir__script *weir__script_free(void)
 {
-    return find("weir_free");
+    return script_named("weir_free");
 }
 
 const struct weir__script *weir__script_lean(int kind, bool test)
@@ -40,7 +41,7 @@ const struct weir__script *weir__script_lean(int kind, bool test)
 
 const char *weir__script_library(void)
 {
-    return find("weir_library")->text;
+    return script_named("weir_library")->text;
 }
 
 int weir__script_library_version(void)

@@ -45,7 +45,7 @@ void weir__talk_close(struct weir__talk *talk)
     free(talk->nodes);
 }
 
-static enum weir__talk_result wait_for(struct weir__talk *talk, short events)
+static enum weir__talk_result talk_wait_for(struct weir__talk *talk, short events)
 {
     if (weir__conn_wait(&talk->conn, events, &talk->patience) > 0)
         return WEIR__TALK_OK;
@@ -53,21 +53,21 @@ static enum weir__talk_result wait_for(struct weir__talk *talk, short events)
     return WEIR__TALK_FAILED;
 }
 
-static enum weir__talk_result closed(struct weir__talk *talk)
+static enum weir__talk_result talk_closed(struct weir__talk *talk)
 {
     snprintf(talk->why, WEIR__WHY_SIZE, "the server closed the connection");
     return WEIR__TALK_FAILED;
 }
 
-static enum weir__talk_result send_all(struct weir__talk *talk, const char *data, size_t len)
+static enum weir__talk_result talk_send_all(struct weir__talk *talk, const char *data, size_t len)
 {
     size_t at = 0;
     while (at < len || weir__conn_holds(&talk->conn)) {
         long sent = weir__conn_write(&talk->conn, data + at, len - at);
         if (sent < 0)
-            return closed(talk);
+            return talk_closed(talk);
         at += (size_t)sent;
-        if (sent == 0 && wait_for(talk, POLLOUT))
+        if (sent == 0 && talk_wait_for(talk, POLLOUT))
             return WEIR__TALK_FAILED;
     }
     return WEIR__TALK_OK;
@@ -76,6 +76,7 @@ static enum weir__talk_result send_all(struct weir__talk *talk, const char *data
 enum weir__talk_result weir__talk_send(struct weir__talk *talk, size_t n, const char *const words[])
 {
     struct weir__resp_arg args[WEIR__TALK_WORDS_MAX];
+    assert(n <= WEIR__TALK_WORDS_MAX && talk->conn.fd >= 0);
     size_t room = WORD_EXTRA;
     for (size_t i = 0; i < n; i++) {
         args[i] = (struct weir__resp_arg){words[i], strlen(words[i]), 0};
@@ -89,13 +90,14 @@ enum weir__talk_result weir__talk_send(struct weir__talk *talk, size_t n, const 
     struct weir__buffer buffer = weir__buffer_over(data, room);
     weir__resp_put_command(&buffer, args, n);
     assert(!buffer.cut);
-    enum weir__talk_result result = send_all(talk, data, buffer.len);
+    enum weir__talk_result result = talk_send_all(talk, data, buffer.len);
     free(data);
     return result;
 }
 
 enum weir__talk_result weir__talk_read(struct weir__talk *talk)
 {
+    assert(talk->start <= talk->end && talk->end <= talk->in_size);
     talk->start += talk->data ? talk->reader.size : 0;
     talk->data = NULL;
     if (talk->in)
@@ -110,23 +112,23 @@ enum weir__talk_result weir__talk_read(struct weir__talk *talk)
             return WEIR__TALK_OK;
         }
         if (status == WEIR__RESP_BROKEN) {
-            snprintf(talk->why, WEIR__WHY_SIZE, "no Redis server: %s", talk->reader.why);
+            snprintf(talk->why, WEIR__WHY_SIZE, "not a Redis server: %s", talk->reader.why);
             return WEIR__TALK_FAILED;
         }
         long n =
             weir__conn_read(&talk->conn, talk->in + talk->end, talk->in_size - talk->end, &drained);
         if (n < 0)
-            return closed(talk);
+            return talk_closed(talk);
         talk->end += (size_t)n;
-        if (n == 0 && wait_for(talk, POLLIN))
+        if (n == 0 && talk_wait_for(talk, POLLIN))
             return WEIR__TALK_FAILED;
     }
 }
 
 /* ---- who we are ---- */
 
-/* The first line of the password file, read anew each time: it may be renewed under way. */
-static bool read_password(const char *path, char ret[4096])
+/* The first line of the password file. It is read each time, since it may change. */
+static bool talk_read_password(const char *path, char ret[4096])
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, ret, 4095);
@@ -139,10 +141,10 @@ static bool read_password(const char *path, char ret[4096])
     return true;
 }
 
-/* An error reply becomes the reason, whatever it is about. It is a refusal if it is about us: who we
- * are, or what we `asked` for beyond a sign of life. Everything else (LOADING, MISCONF, a server that
- * has no more room for clients, a proxy without one) is an outage, which passes. */
-static enum weir__talk_result refused(struct weir__talk *talk, const char *what, bool asked)
+/* An error reply becomes the reason. It is a refusal if it is about us: who we are, or (`asked`) what
+ * we asked for beyond a sign of life. Everything else is an outage, which passes: LOADING, MISCONF, a
+ * server that has no more room for clients, a proxy without a server. */
+static enum weir__talk_result talk_refused(struct weir__talk *talk, const char *what, bool asked)
 {
     static const char *const about_us[] = {"NOAUTH", "WRONGPASS", "NOPERM", "DENIED"};
     const struct weir__resp_node *node = &talk->nodes[0];
@@ -158,11 +160,11 @@ static enum weir__talk_result refused(struct weir__talk *talk, const char *what,
                                                                 : WEIR__TALK_FAILED;
 }
 
-static enum weir__talk_result expect_ok(struct weir__talk *talk, const char *what)
+static enum weir__talk_result talk_expect_ok(struct weir__talk *talk, const char *what)
 {
     enum weir__talk_result result = weir__talk_read(talk);
     if (result == WEIR__TALK_OK && talk->nodes[0].type == WEIR__RESP_ERROR)
-        return refused(talk, what, true);
+        return talk_refused(talk, what, true);
     return result;
 }
 
@@ -170,7 +172,7 @@ enum weir__talk_result weir__talk_auth(struct weir__talk *talk, const struct wei
 {
     char password[4096];
     snprintf(password, sizeof password, "%s", url->password);
-    if (url->password_file[0] && !read_password(url->password_file, password)) {
+    if (url->password_file[0] && !talk_read_password(url->password_file, password)) {
         snprintf(talk->why, WEIR__WHY_SIZE, "the password file %.200s cannot be read",
                  url->password_file);
         return WEIR__TALK_REFUSED;
@@ -180,10 +182,10 @@ enum weir__talk_result weir__talk_auth(struct weir__talk *talk, const struct wei
     const char *with_user[] = {"AUTH", url->user, password}, *without[] = {"AUTH", password};
     enum weir__talk_result result =
         url->user[0] ? weir__talk_send(talk, 3, with_user) : weir__talk_send(talk, 2, without);
-    return result ? result : expect_ok(talk, "the server does not let us in");
+    return result ? result : talk_expect_ok(talk, "the server does not let us in");
 }
 
-/* For CLIENT LIST. A server that does not know or allow it does without. */
+/* For CLIENT LIST. A server that does not know or allow it goes without. */
 enum weir__talk_result weir__talk_introduce(struct weir__talk *talk)
 {
     static const char *const commands[][4] = {{"CLIENT", "SETNAME", "weir", NULL},
@@ -199,18 +201,18 @@ enum weir__talk_result weir__talk_introduce(struct weir__talk *talk)
 
 /* ---- what the server is ---- */
 
-static enum weir__talk_result select_db(struct weir__talk *talk, int32_t db)
+static enum weir__talk_result talk_select_db(struct weir__talk *talk, int32_t db)
 {
     char number[16];
     snprintf(number, sizeof number, "%d", (int)db);
     const char *words[] = {"SELECT", number};
     enum weir__talk_result result = weir__talk_send(talk, 2, words);
-    return result ? result : expect_ok(talk, "no such database");
+    return result ? result : talk_expect_ok(talk, "no such database");
 }
 
-/* PING fails while a server loads its data; ROLE tells replicas, which decide nothing. Users who
- * may not ask for it are taken at their word. */
-static enum weir__talk_result check_ready(struct weir__talk *talk, bool cluster)
+/* PING fails while a server loads its data. ROLE shows replicas, which decide nothing; where we may
+ * not ask for it, the server is taken for a master. */
+static enum weir__talk_result talk_check_ready(struct weir__talk *talk, bool cluster)
 {
     const char *ping[] = {"PING"}, *role[] = {"ROLE"};
     if (weir__talk_send(talk, 1, ping) || weir__talk_send(talk, 1, role))
@@ -220,7 +222,7 @@ static enum weir__talk_result check_ready(struct weir__talk *talk, bool cluster)
         return result;
     if (talk->nodes[0].type == WEIR__RESP_ERROR &&
         !weir__node_starts(talk->data, &talk->nodes[0], "NOPERM"))
-        return refused(talk, "the server is not ready", false);
+        return talk_refused(talk, "the server is not ready", false);
     result = weir__talk_read(talk);
     if (result || cluster || talk->nodes[0].type != WEIR__RESP_ARRAY || talk->reader.count < 2 ||
         !weir__node_starts(talk->data, &talk->nodes[1], "slave"))
@@ -229,8 +231,8 @@ static enum weir__talk_result check_ready(struct weir__talk *talk, bool cluster)
     return WEIR__TALK_FAILED;
 }
 
-/* Whether the command that was just answered is there for us. No code tells of one that is not. */
-static bool has_command(const struct weir__talk *talk)
+/* Whether we have the command that was just answered. Only the text of the error shows it. */
+static bool talk_has_command(const struct weir__talk *talk)
 {
     const struct weir__resp_node *answer = &talk->nodes[0];
     return answer->type != WEIR__RESP_ERROR ||
@@ -238,23 +240,25 @@ static bool has_command(const struct weir__talk *talk)
             !weir__node_starts(talk->data, answer, "NOPERM"));
 }
 
-/* Whether the module lets tests set its clock: without arguments the command is refused, if it is there. */
-static enum weir__talk_result probe_clock(struct weir__talk *talk, struct weir__server *ret)
+/* Whether the module lets tests set its clock: if it has the command, it refuses one without
+ * arguments. */
+static enum weir__talk_result talk_probe_clock(struct weir__talk *talk, struct weir__server *ret)
 {
     const char *words[] = {"WEIR.CLOCK"};
     enum weir__talk_result result = weir__talk_send(talk, 1, words);
     if (result == WEIR__TALK_OK)
         result = weir__talk_read(talk);
     if (result == WEIR__TALK_OK)
-        ret->test_clock = has_command(talk);
+        ret->test_clock = talk_has_command(talk);
     return result;
 }
 
-/* Whether the module is there for us. A take that charges nothing tells: without rights the server says
- * NOPERM, without the module it knows no such command; any other answer, MOVED or OOM for two, is the
- * module's or about it. */
-static enum weir__talk_result probe(struct weir__talk *talk, const struct weir__redis_url *url,
-                                    struct weir__server *ret)
+/* Whether we have the module. A take that charges nothing shows it: without rights the server says
+ * NOPERM, without the module it knows no such command. Any other answer, also MOVED or OOM, means
+ * that it is there. */
+static enum weir__talk_result talk_probe_module(struct weir__talk *talk,
+                                                const struct weir__redis_url *url,
+                                                struct weir__server *ret)
 {
     char key[sizeof url->prefix + 8];
     snprintf(key, sizeof key, "%sprobe", url->prefix);
@@ -267,9 +271,9 @@ static enum weir__talk_result probe(struct weir__talk *talk, const struct weir__
         result = weir__talk_read(talk);
     if (result)
         return result;
-    ret->module = has_command(talk);
+    ret->module = talk_has_command(talk);
     if (ret->module)
-        return probe_clock(talk, ret);
+        return talk_probe_clock(talk, ret);
     if (url->engine == WEIR__ENGINE_AUTO)
         return WEIR__TALK_OK;
     snprintf(talk->why, WEIR__WHY_SIZE,
@@ -279,12 +283,12 @@ static enum weir__talk_result probe(struct weir__talk *talk, const struct weir__
 
 /* ---- engine=function ---- */
 
-/* The library that the server has: version 0 is none, or one without a version. */
-struct library {
+/* The library that the server has. Version 0: it has none, or one without a version. */
+struct talk_library {
     int64_t version, serves;
 };
 
-static enum weir__talk_result ask_library(struct weir__talk *talk, struct library *ret)
+static enum weir__talk_result talk_ask_library(struct weir__talk *talk, struct talk_library *ret)
 {
     const char *words[] = {"FCALL", "weir_version", "0"};
     enum weir__talk_result result = weir__talk_send(talk, WEIR__COUNT(words), words);
@@ -293,23 +297,23 @@ static enum weir__talk_result ask_library(struct weir__talk *talk, struct librar
     if (result)
         return result;
     const struct weir__resp_node *answer = talk->nodes;
-    *ret = (struct library){0, 0};
+    *ret = (struct talk_library){0, 0};
     if (answer[0].type == WEIR__RESP_ERROR &&
         !weir__node_starts(talk->data, &answer[0], "ERR Function not found"))
-        return refused(talk, "engine=function", true);
+        return talk_refused(talk, "engine=function", true);
     if (answer[0].type == WEIR__RESP_ARRAY && answer[0].len == 2 &&
         answer[1].type == WEIR__RESP_INTEGER && answer[2].type == WEIR__RESP_INTEGER)
-        *ret = (struct library){answer[1].integer, answer[2].integer};
+        *ret = (struct talk_library){answer[1].integer, answer[2].integer};
     return WEIR__TALK_OK;
 }
 
-/* Loads our library where there is none or an older one. A newer one that serves our calls is good; one
- * that does not is refused by its version. */
-static enum weir__talk_result bring_library(struct weir__talk *talk)
+/* Loads our library where there is no library or an older one. A newer one that serves our calls is
+ * good; one that does not is refused. */
+static enum weir__talk_result talk_bring_library(struct weir__talk *talk)
 {
     int64_t ours = weir__script_library_version();
-    struct library there;
-    enum weir__talk_result result = ask_library(talk, &there);
+    struct talk_library there;
+    enum weir__talk_result result = talk_ask_library(talk, &there);
     bool serves = there.serves == weir__script_library_serves();
     if (result || (serves && there.version >= ours))
         return result;
@@ -331,7 +335,7 @@ static enum weir__talk_result bring_library(struct weir__talk *talk)
         snprintf(what, sizeof what,
                  "engine=function: the library weir, version %lld, cannot be replaced",
                  (long long)there.version);
-    return refused(talk, what, true);
+    return talk_refused(talk, what, true);
 }
 
 enum weir__talk_result weir__handshake(const struct weir__redis_url *url,
@@ -346,15 +350,15 @@ enum weir__talk_result weir__handshake(const struct weir__redis_url *url,
     if (result == WEIR__TALK_OK)
         result = weir__talk_auth(&talk, url);
     if (result == WEIR__TALK_OK && url->db != 0)
-        result = select_db(&talk, url->db);
+        result = talk_select_db(&talk, url->db);
     if (result == WEIR__TALK_OK)
-        result = check_ready(&talk, url->kind == WEIR__REDIS_CLUSTER);
+        result = talk_check_ready(&talk, url->kind == WEIR__REDIS_CLUSTER);
     if (result == WEIR__TALK_OK)
         result = weir__talk_introduce(&talk);
     if (result == WEIR__TALK_OK)
-        result = probe(&talk, url, &server);
+        result = talk_probe_module(&talk, url, &server);
     if (result == WEIR__TALK_OK && url->engine == WEIR__ENGINE_FUNCTION)
-        result = bring_library(&talk);
+        result = talk_bring_library(&talk);
     if (result == WEIR__TALK_OK) {
         *ret = talk.conn;
         *ret_server = server;

@@ -7,14 +7,14 @@
 
 #include "remote/link.h"
 
-/* A refusal that trying again will hardly change is told from all others. */
+/* REFUSED: trying again will hardly change it. */
 enum weir__talk_result { WEIR__TALK_OK = 0, WEIR__TALK_FAILED = -1, WEIR__TALK_REFUSED = -2 };
 
 struct weir__talk {
     struct weir__conn conn;
     struct weir__patience patience;
     struct weir__resp_reader reader;
-    struct weir__resp_node *nodes; /* of the last reply */
+    struct weir__resp_node *nodes; /* of the last reply, until the next is read */
     const char *data;              /* what their places count from */
     char *in;
     size_t in_size, start, end;
@@ -26,14 +26,14 @@ enum weir__talk_result weir__talk_open(struct weir__talk *talk, const struct wei
                                        const struct weir__redis_host *host,
                                        const struct weir__patience *patience, size_t bytes,
                                        uint32_t nodes, char why[WEIR__WHY_SIZE]);
-/* Closes the connection, unless it was taken out. */
+/* Closes the connection, unless the caller took it over. */
 void weir__talk_close(struct weir__talk *talk);
 
 #define WEIR__TALK_WORDS_MAX 8
-/* Sends a command of up to WEIR__TALK_WORDS_MAX words; its reply comes in its turn. */
+/* Sends a command of up to WEIR__TALK_WORDS_MAX words. */
 enum weir__talk_result weir__talk_send(struct weir__talk *talk, size_t n,
                                        const char *const words[]);
-/* The next reply; error replies too count as one. */
+/* The next reply, which may be an error reply. */
 enum weir__talk_result weir__talk_read(struct weir__talk *talk);
 
 /* AUTH with the address's user and password, or what its password file holds now. */

@@ -1,7 +1,13 @@
-/* See tls.h. */
-#include "remote/tls.h"
+/*
+ * TLS through OpenSSL 3 or 1.1, loaded by dlopen when the first rediss:// address is used: the
+ * library itself depends on libc alone. There are no sockets in it: bytes go in and out through
+ * memory, so that writing never raises SIGPIPE. One mutex per session: a thread that reads and one
+ * that writes may meet.
+ */
+#include "remote/net.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -71,24 +77,24 @@ static struct {
 #undef MEMBER
 } openssl;
 
-static const char *missing; /* NULL: everything was found */
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const char *tls_missing; /* NULL: everything was found */
+static pthread_once_t tls_once = PTHREAD_ONCE_INIT;
 
-/* Never closed again: OpenSSL leaves handlers of its own behind. */
-static void find_openssl(void)
+/* It stays loaded: OpenSSL leaves handlers behind. */
+static void tls_find_openssl(void)
 {
     static const char *const names[] = {"libssl.so.3", "libssl.so.1.1"};
     void *library = NULL;
     for (size_t i = 0; i < WEIR__COUNT(names) && !library; i++)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        missing = "libssl.so.3 (OpenSSL)";
+        tls_missing = "libssl.so.3 (OpenSSL)";
         return;
     }
 #define FIND(result, name, arguments)                                                              \
     *(void **)&openssl.name = dlsym(library, #name);                                               \
     if (!openssl.name)                                                                             \
-        missing = #name;
+        tls_missing = #name;
     FUNCTIONS(FIND)
 #undef FIND
 }
@@ -107,7 +113,7 @@ struct weir__tls {
     char held[CIPHER_ROOM];
 };
 
-static void describe(char why[WEIR__WHY_SIZE], const char *what, const char *about)
+static void tls_describe(char why[WEIR__WHY_SIZE], const char *what, const char *about)
 {
     char text[160] = "refused";
     unsigned long code = openssl.ERR_get_error();
@@ -117,31 +123,31 @@ static void describe(char why[WEIR__WHY_SIZE], const char *what, const char *abo
     openssl.ERR_clear_error();
 }
 
-static bool set_certificates(SSL_CTX *context, const struct weir__redis_url *url,
-                             char why[WEIR__WHY_SIZE])
+static bool tls_set_certificates(SSL_CTX *context, const struct weir__redis_url *url,
+                                 char why[WEIR__WHY_SIZE])
 {
     bool found = url->ca[0] ? openssl.SSL_CTX_load_verify_locations(context, url->ca, NULL) == 1
                             : openssl.SSL_CTX_set_default_verify_paths(context) == 1;
     if (!found) {
-        describe(why, "the authorities of", url->ca[0] ? url->ca : "this system");
+        tls_describe(why, "the authorities of", url->ca[0] ? url->ca : "this system");
         return false;
     }
     if (!url->cert[0])
         return true;
     if (openssl.SSL_CTX_use_certificate_chain_file(context, url->cert) != 1) {
-        describe(why, "the certificate", url->cert);
+        tls_describe(why, "the certificate", url->cert);
         return false;
     }
     if (openssl.SSL_CTX_use_PrivateKey_file(context, url->key, SSL_PEM) != 1 ||
         openssl.SSL_CTX_check_private_key(context) != 1) {
-        describe(why, "the key", url->key);
+        tls_describe(why, "the key", url->key);
         return false;
     }
     return true;
 }
 
-/* Whom the certificate must be made out to. Addresses have no SNI. */
-static bool set_host(SSL *session, const char *host)
+/* For whom the certificate must be made. Addresses have no SNI. */
+static bool tls_set_host(SSL *session, const char *host)
 {
     struct in6_addr address;
     if (inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1)
@@ -152,24 +158,24 @@ static bool set_host(SSL *session, const char *host)
            openssl.SSL_ctrl(session, SSL_CTRL_SNI, SSL_SNI_HOST, name) == 1;
 }
 
-static bool make_session(struct weir__tls *tls, const struct weir__redis_url *url, const char *host,
-                         char why[WEIR__WHY_SIZE])
+static bool tls_make_session(struct weir__tls *tls, const struct weir__redis_url *url,
+                             const char *host, char why[WEIR__WHY_SIZE])
 {
     tls->context = openssl.SSL_CTX_new(openssl.TLS_client_method());
-    if (!tls->context || !set_certificates(tls->context, url, why))
+    if (!tls->context || !tls_set_certificates(tls->context, url, why))
         return false;
     openssl.SSL_CTX_ctrl(tls->context, SSL_CTRL_MIN_VERSION, SSL_TLS1_2, NULL);
     openssl.SSL_CTX_set_verify(tls->context, url->verify ? SSL_VERIFY_SERVER : SSL_VERIFY_NOTHING,
                                NULL);
     tls->session = openssl.SSL_new(tls->context);
-    if (!tls->session || !set_host(tls->session, host)) {
-        describe(why, "the host", host);
+    if (!tls->session || !tls_set_host(tls->session, host)) {
+        tls_describe(why, "the host", host);
         return false;
     }
     tls->in = openssl.BIO_new(openssl.BIO_s_mem());
     tls->out = openssl.BIO_new(openssl.BIO_s_mem());
     if (!tls->in || !tls->out)
-        return false; /* out of memory: what was made of them is lost with the process */
+        return false; /* out of memory; what was made is lost */
     openssl.SSL_set_bio(tls->session, tls->in, tls->out);
     openssl.SSL_set_connect_state(tls->session);
     return true;
@@ -178,10 +184,10 @@ static bool make_session(struct weir__tls *tls, const struct weir__redis_url *ur
 struct weir__tls *weir__tls_new(const struct weir__redis_url *url, const char *host,
                                 char why[WEIR__WHY_SIZE])
 {
-    pthread_once(&once, find_openssl);
-    if (missing) {
+    pthread_once(&tls_once, tls_find_openssl);
+    if (tls_missing) {
         snprintf(why, WEIR__WHY_SIZE, "TLS: %s was not found; install OpenSSL 3 (libssl3)",
-                 missing);
+                 tls_missing);
         return NULL;
     }
     struct weir__tls *tls = calloc(1, sizeof *tls);
@@ -191,7 +197,7 @@ struct weir__tls *weir__tls_new(const struct weir__redis_url *url, const char *h
     }
     pthread_mutex_init(&tls->lock, NULL);
     snprintf(why, WEIR__WHY_SIZE, "TLS: out of memory");
-    if (make_session(tls, url, host, why))
+    if (tls_make_session(tls, url, host, why))
         return tls;
     weir__tls_free(tls);
     return NULL;
@@ -212,8 +218,9 @@ void weir__tls_free(struct weir__tls *tls)
 /* ---- bytes between socket and session; the lock is held ---- */
 
 /* Moves enciphered bytes to the socket; false: it is broken. What it does not take is held. */
-static bool push(struct weir__tls *tls, int fd)
+static bool tls_push(struct weir__tls *tls, int fd)
 {
+    assert(tls->held_at <= tls->held_len && tls->held_len <= sizeof tls->held);
     for (;;) {
         if (tls->held_at == tls->held_len) {
             int n = openssl.BIO_read(tls->out, tls->held, sizeof tls->held);
@@ -232,7 +239,7 @@ static bool push(struct weir__tls *tls, int fd)
 }
 
 /* Moves bytes from the socket to the session. 1: some; 0: none now; -1: closed or broken. */
-static int pull(struct weir__tls *tls, int fd)
+static int tls_pull(struct weir__tls *tls, int fd)
 {
     char data[CIPHER_ROOM];
     ssize_t n;
@@ -245,11 +252,11 @@ static int pull(struct weir__tls *tls, int fd)
 }
 
 /* Why there was no handshake; what weir__tls_handshake answers. */
-static int explain(struct weir__tls *tls, char why[WEIR__WHY_SIZE])
+static int tls_explain(struct weir__tls *tls, char why[WEIR__WHY_SIZE])
 {
     long result = openssl.SSL_get_verify_result(tls->session);
     if (result == SSL_VERIFIED) {
-        describe(why, "handshake with", "the server");
+        tls_describe(why, "handshake with", "the server");
         return -1;
     }
     snprintf(why, WEIR__WHY_SIZE, "TLS: the server's certificate: %s (ca= names the authority)",
@@ -264,16 +271,16 @@ int weir__tls_handshake(struct weir__tls *tls, int fd, short *ret_events, char w
         int done = openssl.SSL_do_handshake(tls->session);
         int error = done == 1 ? 0 : openssl.SSL_get_error(tls->session, done);
         if (done != 1 && error != SSL_WANT_READ && error != SSL_WANT_WRITE) {
-            push(tls, fd); /* the alert that says so */
-            return explain(tls, why);
+            tls_push(tls, fd); /* the alert that says so */
+            return tls_explain(tls, why);
         }
-        if (!push(tls, fd)) {
+        if (!tls_push(tls, fd)) {
             snprintf(why, WEIR__WHY_SIZE, "TLS: the connection was closed");
             return -1;
         }
         if (done == 1)
             return 1;
-        int came = pull(tls, fd);
+        int came = tls_pull(tls, fd);
         if (came > 0)
             continue;
         *ret_events = weir__tls_holds(tls) ? POLLIN | POLLOUT : POLLIN;
@@ -292,11 +299,11 @@ long weir__tls_read(struct weir__tls *tls, int fd, void *data, size_t room)
         openssl.ERR_clear_error();
         int n = openssl.SSL_read(tls->session, data, (int)(room > RECORD ? RECORD : room));
         bool wants = n <= 0 && openssl.SSL_get_error(tls->session, n) == SSL_WANT_READ;
-        if (!push(tls, fd) || (n <= 0 && !wants)) /* reading may answer: keys are renewed */
+        if (!tls_push(tls, fd) || (n <= 0 && !wants)) /* reading may have to write, to renew keys */
             result = -1;
         else if (n > 0)
             result = n;
-        else if ((result = pull(tls, fd)) > 0)
+        else if ((result = tls_pull(tls, fd)) > 0)
             continue;
         break;
     }
@@ -308,12 +315,12 @@ long weir__tls_write(struct weir__tls *tls, int fd, const void *data, size_t len
 {
     long result = 0;
     pthread_mutex_lock(&tls->lock);
-    if (!push(tls, fd)) {
+    if (!tls_push(tls, fd)) {
         result = -1;
     } else if (tls->held_at == tls->held_len && len > 0) {
         openssl.ERR_clear_error();
         int n = openssl.SSL_write(tls->session, data, (int)(len > RECORD ? RECORD : len));
-        result = n > 0 && push(tls, fd) ? n : -1;
+        result = n > 0 && tls_push(tls, fd) ? n : -1;
     }
     pthread_mutex_unlock(&tls->lock);
     return result;

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
-#include "remote/look.h"
+#include "remote/remote.h"
 #include "server/conn.h"
 
 #include <pthread.h>
@@ -146,7 +146,7 @@ struct server_store_watch {
     /* the thread's */
     bool down;
     int64_t down_us;  /* since when */
-    uint64_t decided; /* by the stand-in, before it was down */
+    uint64_t decided; /* by the local fallback, before it was down */
 };
 
 static void watch_tell_down(struct server_store_watch *watch, const struct weir__remote_look *look)
@@ -155,7 +155,7 @@ static void watch_tell_down(struct server_store_watch *watch, const struct weir_
     watch->down_us = weir__mono_us();
     server_report("the store %s: %s; meanwhile %s",
                   look->reached ? "does not decide" : "cannot be reached", look->why,
-                  look->standin);
+                  look->meanwhile);
 }
 
 static void watch_tell_up(struct server_store_watch *watch, const struct weir__remote_look *look)
@@ -166,7 +166,7 @@ static void watch_tell_up(struct server_store_watch *watch, const struct weir__r
     weir__put_duration(&lasted, weir__max(us - us % 1000, 1000), false);
     watch->down = false;
     server_report("the store decides again, after %s; requests decided meanwhile (%s): %llu", room,
-                  look->standin, (unsigned long long)(look->decided - watch->decided));
+                  look->meanwhile, (unsigned long long)(look->by_fallback - watch->decided));
 }
 
 static void watch_look(struct server_store_watch *watch)
@@ -178,7 +178,7 @@ static void watch_look(struct server_store_watch *watch)
     else if (!look.down && watch->down)
         watch_tell_up(watch, &look);
     if (!look.down)
-        watch->decided = look.decided;
+        watch->decided = look.by_fallback;
 }
 
 static void *watch_run(void *argument)

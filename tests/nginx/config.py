@@ -47,7 +47,7 @@ LOCATION = {
     f'weir_limit key=$arg_k zone=z {GOOD} status=200;': ["200", "400 to 599"],
     f'weir_limit key=$arg_k zone=z {GOOD} status=600;': ["600", "400 to 599"],
     f'weir_limit key=$arg_k zone=z {GOOD} status=no;': ["no", "400 to 599"],
-    f'weir_limit key=$arg_k zone=z {GOOD} phase=access;': ["access", "preaccess and precontent"],
+    f'weir_limit key=$arg_k zone=z {GOOD} phase=access;': ["access", "preaccess or precontent"],
     f'weir_limit key=$arg_k zone=z {GOOD} phase=;': ["phase="],
     'weir_limit;': ["weir_limit", "number of arguments"],
     f'weir_limit key=$arg_k zone=z {GOOD} unless=yes;': ["yes", "unless=$exempt"],

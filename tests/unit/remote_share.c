@@ -1,5 +1,5 @@
 /* While no server decides. A limit's share of one of several processes: sound, at least 1, together at
- * most the limit. The stand-in: what each fail= answers, and in a zone what a share lets through. */
+ * most the limit. the local fallback: what each fail= answers, and in a zone what a share lets through. */
 #include "limit/limit.h"
 #include "remote/remote.h"
 
@@ -60,7 +60,7 @@ static void test_shares(void)
     }
 }
 
-/* ---- the stand-in ---- */
+/* ---- the local fallback ---- */
 
 #define NOW 1800000000000000
 
@@ -73,13 +73,13 @@ static weir_limit *limit_of(const char *text)
 
 static void test_blank(enum weir__redis_fail fail, bool allowed)
 {
-    struct weir__standin standin = {fail, 1, NULL};
+    struct weir__fallback fallback = {fail, 1, NULL};
     weir_limit *limit = limit_of("token-bucket 10/s burst 20, fixed-window 5/m");
     weir_decision rows[2], ret;
     weir_request request = weir_request_make(weir_key_text("ann"), limit);
     request.detail = rows;
     for (int i = 0; i < 100; i++) {
-        CHECK_INT(weir__standin_decide(&standin, &request, 1, WEIR__TAKE, NOW, &ret), 0);
+        CHECK_INT(weir__fallback_decide(&fallback, &request, 1, WEIR__TAKE, NOW, &ret), 0);
         CHECK(ret.allowed == allowed && ret.degraded && rows[0].degraded && rows[1].degraded);
         CHECK_INT(ret.time_us, NOW);
         CHECK_INT(ret.limit,
@@ -92,12 +92,12 @@ static void test_blank(enum weir__redis_fail fail, bool allowed)
 }
 
 /* Takes until it is denied; how many were let through. */
-static int take_all(const struct weir__standin *standin, const weir_request *request,
+static int take_all(const struct weir__fallback *fallback, const weir_request *request,
                     weir_decision *ret)
 {
     int allowed = 0;
     do {
-        CHECK_INT(weir__standin_decide(standin, request, 1, WEIR__TAKE, NOW, ret), 0);
+        CHECK_INT(weir__fallback_decide(fallback, request, 1, WEIR__TAKE, NOW, ret), 0);
         CHECK(ret->degraded && ret->charged == 0);
         allowed += ret->allowed;
     } while (ret->allowed && allowed < 1000);
@@ -106,20 +106,20 @@ static int take_all(const struct weir__standin *standin, const weir_request *req
 
 static void test_local(weir_store *zone, int32_t n, int expected)
 {
-    struct weir__standin standin = {WEIR__FAIL_LOCAL, n, zone};
+    struct weir__fallback fallback = {WEIR__FAIL_LOCAL, n, zone};
     weir_limit *limit = limit_of("token-bucket 1/366d burst 20");
     char key[16];
     weir_decision row, ret;
     snprintf(key, sizeof key, "take:%d", n);
     weir_request request = weir_request_make(weir_key_text(key), limit);
     request.detail = &row;
-    CHECK_INT(take_all(&standin, &request, &ret), expected);
+    CHECK_INT(take_all(&fallback, &request, &ret), expected);
     CHECK(!row.allowed && row.degraded);
     request.cost = 20; /* more than a share, no more than the limit: not never */
-    CHECK_INT(weir__standin_decide(&standin, &request, 1, WEIR__PEEK, NOW, &ret), 0);
+    CHECK_INT(weir__fallback_decide(&fallback, &request, 1, WEIR__PEEK, NOW, &ret), 0);
     CHECK(!ret.allowed && ret.retry_after_us > 0);
     request.cost = 21;
-    CHECK_INT(weir__standin_decide(&standin, &request, 1, WEIR__PEEK, NOW, &ret), 0);
+    CHECK_INT(weir__fallback_decide(&fallback, &request, 1, WEIR__PEEK, NOW, &ret), 0);
     CHECK_INT(ret.retry_after_us, WEIR_NEVER);
     weir_limit_free(limit);
 }
@@ -127,7 +127,7 @@ static void test_local(weir_store *zone, int32_t n, int expected)
 /* A slot of a share is given back under the whole limit. */
 static void test_leases(weir_store *zone, int32_t n, int expected)
 {
-    struct weir__standin standin = {WEIR__FAIL_LOCAL, n, zone};
+    struct weir__fallback fallback = {WEIR__FAIL_LOCAL, n, zone};
     weir_limit *limit = limit_of("concurrent 6 lease 1h");
     char text[16];
     weir_decision ret;
@@ -135,20 +135,20 @@ static void test_leases(weir_store *zone, int32_t n, int expected)
     weir_key key = weir_key_text(text);
     weir_request request = weir_request_make(key, limit);
     request.acquire = true;
-    CHECK_INT(weir__standin_decide(&standin, &request, 1, WEIR__TAKE, NOW, &ret), 0);
+    CHECK_INT(weir__fallback_decide(&fallback, &request, 1, WEIR__TAKE, NOW, &ret), 0);
     uint64_t lease = ret.lease;
     CHECK(ret.allowed && ret.degraded && lease != 0);
-    CHECK_INT(take_all(&standin, &request, &ret), expected - 1);
+    CHECK_INT(take_all(&fallback, &request, &ret), expected - 1);
     CHECK_INT(weir_renew(zone, key, limit, lease), 0);
     CHECK_INT(weir_release(zone, key, limit, lease), 0);
     CHECK_INT(weir_release(zone, key, limit, lease), WEIR_ENOLEASE);
-    CHECK_INT(take_all(&standin, &request, &ret), 1);
+    CHECK_INT(take_all(&fallback, &request, &ret), 1);
     weir_limit_free(limit);
 }
 
 static void test_group(weir_store *zone)
 {
-    struct weir__standin standin = {WEIR__FAIL_LOCAL, 2, zone};
+    struct weir__fallback fallback = {WEIR__FAIL_LOCAL, 2, zone};
     weir_limit *few = limit_of("fixed-window 4/366d"), *many = limit_of("sliding-log 10/366d");
     weir_decision rows[2], ret;
     weir_request requests[] = {weir_request_make(weir_key_text("few"), few),
@@ -156,7 +156,7 @@ static void test_group(weir_store *zone)
     requests[0].detail = &rows[0];
     requests[1].detail = &rows[1];
     for (int i = 0; i < 4; i++) {
-        CHECK_INT(weir__standin_decide(&standin, requests, 2, WEIR__TAKE, NOW, &ret), 0);
+        CHECK_INT(weir__fallback_decide(&fallback, requests, 2, WEIR__TAKE, NOW, &ret), 0);
         CHECK_INT(ret.allowed, i < 2);
         CHECK_INT(rows[1].remaining, i < 2 ? 4 - i : 3);
     }

@@ -1,11 +1,11 @@
 /* Slots of keys, against what Redis Cluster's specification and servers say. */
-#include "remote/slot.h"
+#include "remote/fleet.h"
 
 #include "test.h"
 
 static unsigned slot(const char *prefix, const char *name)
 {
-    return weir__slot_of(prefix, strlen(prefix), name, strlen(name));
+    return weir__cluster_slot(prefix, strlen(prefix), name, strlen(name));
 }
 
 static void test_known(void)
@@ -31,7 +31,7 @@ static void test_parts(void)
     static const char *const keys[] = {"weir:{user:7}:login", "a}b{c}d", "plain", "{}", "x{y}"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         for (size_t cut = 0; cut <= strlen(keys[i]); cut++)
-            CHECK_INT(weir__slot_of(keys[i], cut, keys[i] + cut, strlen(keys[i]) - cut),
+            CHECK_INT(weir__cluster_slot(keys[i], cut, keys[i] + cut, strlen(keys[i]) - cut),
                       slot("", keys[i]));
     }
 }

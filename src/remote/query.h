@@ -1,0 +1,85 @@
+/*
+ * One question to a server, as bytes and back:
+ *
+ *     struct weir__redis_query ─► commands (query_write.c) ─► link ─► replies ─► answer (query_read.c)
+ *
+ * and what becomes of it (query.c): sent to another server, sent again where a server says that it
+ * did nothing, or given up.
+ */
+#ifndef WEIR_QUERY_H
+#define WEIR_QUERY_H
+
+#include "core/show.h"
+#include "remote/fleet.h"
+#include "wire/verbs.h"
+
+#define WEIR__ERROR_MAX 256
+
+/* Before the caller's key under the test clock, so that no real state is ever touched. */
+#define WEIR__TEST_PREFIX "weir-test:"
+
+/* What a server gets that does not have the script. */
+enum weir__redis_query_load {
+    WEIR__LOAD_NONE,
+    WEIR__LOAD_FIRST, /* SCRIPT LOAD or FUNCTION LOAD before the call */
+    WEIR__LOAD_WITH,  /* EVAL: the script's text with the call */
+};
+
+/* Requests, correction and rooms are the caller's: borrowed from begin until finish returns. */
+struct weir__redis_query {
+    struct weir__call call; /* first: links know nothing else */
+    /* the question */
+    const struct weir__redis_url *url;
+    enum weir__verb verb;
+    const weir_request *requests; /* keys, limits (NULL for reset and show) and costs */
+    size_t count;
+    size_t limits;   /* of all of them together */
+    int64_t wait_us; /* as callers give it */
+    const struct weir__correction *correction;
+    uint64_t lease;  /* renew, release: which; acquire by script: what it will be */
+    int64_t time_us; /* of the test clock; -1: the server's own */
+    uint16_t slot;   /* the cluster slot of all keys */
+    /* how it is sent this time */
+    struct weir__node *node;
+    enum weir__call_status sent; /* WAITING: it was sent, and must be awaited */
+    bool asking;                 /* with ASKING before it: its cluster slot moves to this node */
+    bool by_module;              /* as a WEIR.* command, else as a script */
+    bool spare;                  /* by the script that runs on a server without memory */
+    enum weir__redis_query_load load;
+    unsigned loads; /* on this server */
+    /* the answer */
+    bool failed; /* with the error */
+    char error[WEIR__ERROR_MAX];
+    char before[WEIR__ERROR_MAX]; /* the first error reply to a command before the call, or empty */
+    weir_decision *ret;           /* take, peek, acquire: the folded decision */
+    weir_decision *rows;          /* and one row per limit, room for `limits`; NULL: not wanted */
+    int64_t integer;              /* the answer of the other verbs */
+    struct weir__shown *shown;    /* show: room for WEIR_LIMITS_MAX, and how many came */
+    size_t shown_count;
+};
+
+/* Whether each limit's own row is asked for: with several limits only the rows show which binds. */
+static inline bool weir__redis_query_wants_detail(const struct weir__redis_query *query)
+{
+    return query->limits > 1;
+}
+
+/* query_write.c and query_read.c: a call's write and read. */
+unsigned weir__redis_query_write(struct weir__call *call, const struct weir__server *server,
+                                 struct weir__buffer *buffer);
+void weir__redis_query_read(struct weir__call *call, unsigned i, const char *data,
+                            const struct weir__resp_node *nodes);
+
+/* ---- query.c ---- */
+
+/* Sets the cluster slot of a query's keys; false: they are not all in one. */
+bool weir__redis_query_slot(struct weir__redis_query *query);
+/* Writes it into its link's output. */
+void weir__redis_query_begin(struct weir__fleet *fleet, struct weir__redis_query *query);
+/* Sends what was begun. */
+void weir__redis_query_flush(struct weir__redis_query *query);
+/* Waits until it is answered. 0: it was. WEIR_EUNREACHABLE: not in time, or the server cannot
+ * decide now. Any other code: the server refused it. */
+int weir__redis_query_finish(struct weir__fleet *fleet, struct weir__redis_query *query);
+
+#endif

@@ -1,0 +1,322 @@
+/*
+ * From queries to commands: WEIR.* where the server has the module, else EVALSHA or FCALL. There is
+ * a lean script per algorithm for a take of one key under one limit, and a general one for the rest.
+ */
+#include "remote/query.h"
+
+#include "limit/limit.h"
+#include "limit/receipt.h"
+#include "remote/scripts.h"
+#include "store/store.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* ---- words ---- */
+
+static void query_put_word(struct weir__buffer *buffer, const char *word)
+{
+    weir__resp_put_bulk(buffer, word, strlen(word));
+}
+
+static void query_put_number(struct weir__buffer *buffer, int64_t number)
+{
+    weir__resp_put_bulk_integer(buffer, number);
+}
+
+/* Prefixes and key as one bulk string. */
+static void query_put_key(const struct weir__redis_query *query, weir_key key,
+                          struct weir__buffer *buffer)
+{
+    const char *test = query->time_us >= 0 ? WEIR__TEST_PREFIX : "";
+    key = weir__key_bytes(key);
+    size_t test_len = strlen(test), prefix_len = strlen(query->url->prefix);
+    weir__put_text(buffer, "$");
+    weir__put_int(buffer, (int64_t)(test_len + prefix_len + key.len));
+    weir__put_text(buffer, "\r\n");
+    weir__put(buffer, test, test_len);
+    weir__put(buffer, query->url->prefix, prefix_len);
+    weir__put(buffer, key.data, key.len);
+    weir__put_text(buffer, "\r\n");
+}
+
+static void query_put_header(struct weir__buffer *buffer, size_t words)
+{
+    weir__resp_put_header(buffer, WEIR__RESP_ARRAY, words, 2);
+}
+
+static void query_put_receipt(const struct weir__correction *correction,
+                              struct weir__buffer *buffer)
+{
+    char receipt[WEIR_RECEIPT_SIZE];
+    weir__receipt_write(correction->charged_at_us, correction->charged, correction->id, receipt);
+    query_put_word(buffer, receipt);
+}
+
+/* Whether a key is all that the verb takes. */
+static bool query_needs_only_key(const struct weir__redis_query *query)
+{
+    return query->verb == WEIR__VERB_RESET || query->verb == WEIR__VERB_SHOW;
+}
+
+/* ---- the module ---- */
+
+static void query_put_options(const struct weir__redis_query *query, struct weir__buffer *buffer)
+{
+    if (query->wait_us != WEIR_WAIT_DEFAULT) {
+        query_put_word(buffer, "WAIT");
+        if (query->wait_us == WEIR_WAIT_ANY)
+            query_put_word(buffer, "any");
+        else
+            query_put_number(buffer, query->wait_us);
+    }
+    if (weir__redis_query_wants_detail(query))
+        query_put_word(buffer, "DETAIL");
+}
+
+static size_t query_option_words(const struct weir__redis_query *query)
+{
+    return (query->wait_us != WEIR_WAIT_DEFAULT ? 2 : 0) + weir__redis_query_wants_detail(query);
+}
+
+static void query_put_take_all(const struct weir__redis_query *query, struct weir__buffer *buffer)
+{
+    query_put_header(buffer, 2 + 3 * query->count + query_option_words(query));
+    query_put_word(buffer, weir__verbs[WEIR__VERB_TAKEALL].name);
+    query_put_number(buffer, (int64_t)query->count);
+    for (size_t i = 0; i < query->count; i++) {
+        query_put_key(query, query->requests[i].key, buffer);
+        query_put_word(buffer, weir_limit_text(query->requests[i].limit));
+        query_put_number(buffer, query->requests[i].cost);
+    }
+    query_put_options(query, buffer);
+}
+
+static void query_put_take(const struct weir__redis_query *query, const char *command,
+                           struct weir__buffer *buffer)
+{
+    const weir_request *request = &query->requests[0];
+    query_put_header(buffer, 3 + (request->cost != 1 ? 2 : 0) + query_option_words(query));
+    query_put_word(buffer, command);
+    query_put_key(query, request->key, buffer);
+    query_put_word(buffer, weir_limit_text(request->limit));
+    if (request->cost != 1) {
+        query_put_word(buffer, "COST");
+        query_put_number(buffer, request->cost);
+    }
+    query_put_options(query, buffer);
+}
+
+static void query_put_module_command(const struct weir__redis_query *query,
+                                     struct weir__buffer *buffer)
+{
+    const weir_request *request = &query->requests[0];
+    if (query->verb == WEIR__VERB_TAKE && query->count > 1)
+        return query_put_take_all(query, buffer);
+    if (weir__verb_decides(query->verb))
+        return query_put_take(query, weir__verbs[query->verb].name, buffer);
+    query_put_header(buffer, query_needs_only_key(query)        ? 2
+                             : query->verb == WEIR__VERB_SETTLE ? 5
+                                                                : 4);
+    query_put_word(buffer, weir__verbs[query->verb].name);
+    query_put_key(query, request->key, buffer);
+    if (query_needs_only_key(query))
+        return;
+    query_put_word(buffer, weir_limit_text(request->limit));
+    if (query->verb == WEIR__VERB_SETTLE) {
+        query_put_receipt(query->correction, buffer);
+        query_put_number(buffer, query->correction->actual);
+    } else {
+        query_put_number(buffer, (int64_t)query->lease);
+    }
+}
+
+/* ---- scripts ---- */
+
+static bool query_is_lean(const struct weir__redis_query *query)
+{
+    return query->verb == WEIR__VERB_TAKE && query->limits == 1;
+}
+
+static int64_t query_script_wait(const struct weir__redis_query *query)
+{
+    return query->wait_us == WEIR_WAIT_ANY ? -2 : query->wait_us;
+}
+
+static size_t query_count_words(const char *text)
+{
+    size_t words = *text != 0;
+    for (; *text; text++)
+        words += *text == ' ';
+    return words;
+}
+
+/* One argument of a lean script, by its name. */
+static int64_t query_lean_argument(const struct weir__redis_query *query, const char *name)
+{
+    const struct weir__rule *rule = &query->requests[0].limit->rules[0];
+    switch (name[0]) {
+    case 'c':
+        return name[1] != 'o'   ? 0
+               : name[2] == 's' ? query->requests[0].cost
+               : name[2] == 'u' ? rule->count
+                                : (int64_t)rule->cold_millionths;
+    case 'w':
+        return query_script_wait(query);
+    case 'p':
+        return rule->period_us;
+    case 'b':
+        return rule->burst;
+    case 'e':
+        return rule->extra;
+    default:
+        return rule->flags;
+    }
+}
+
+static void query_put_lean_arguments(const struct weir__redis_query *query, const char *names,
+                                     struct weir__buffer *buffer)
+{
+    for (;;) {
+        query_put_number(buffer, query_lean_argument(query, names));
+        names = strchr(names, ' ');
+        if (!names)
+            return;
+        names++;
+    }
+}
+
+static size_t query_general_words(const struct weir__redis_query *query)
+{
+    return query_needs_only_key(query) ? 1 : 4 + 2 * query->count + 7 * query->limits;
+}
+
+static void query_put_rule(const struct weir__rule *rule, struct weir__buffer *buffer)
+{
+    const int64_t numbers[] = {rule->kind,  rule->count, rule->period_us,      rule->burst,
+                               rule->extra, rule->flags, rule->cold_millionths};
+    for (size_t i = 0; i < WEIR__COUNT(numbers); i++)
+        query_put_number(buffer, numbers[i]);
+}
+
+static void query_put_general_arguments(const struct weir__redis_query *query,
+                                        struct weir__buffer *buffer)
+{
+    assert(weir__verbs[query->verb].homes & WEIR__VERB_LUA);
+    query_put_number(buffer, query->verb);
+    if (query_needs_only_key(query))
+        return;
+    query_put_number(buffer, weir__redis_query_wants_detail(query));
+    if (query->verb == WEIR__VERB_SETTLE)
+        query_put_receipt(query->correction, buffer);
+    else
+        query_put_number(buffer, query_script_wait(query));
+    query_put_number(buffer, (int64_t)query->lease);
+    for (size_t i = 0; i < query->count; i++) {
+        const weir_limit *limit = query->requests[i].limit;
+        query_put_number(buffer, query->verb == WEIR__VERB_SETTLE ? query->correction->actual
+                                                                  : query->requests[i].cost);
+        query_put_number(buffer, (int64_t)limit->count);
+        for (size_t j = 0; j < limit->count; j++)
+            query_put_rule(&limit->rules[j], buffer);
+    }
+}
+
+/* Loads the script first, where the server does not have it. Returns how many replies that gets. */
+static unsigned query_put_load(const struct weir__redis_query *query,
+                               const struct weir__script *script, bool function,
+                               struct weir__buffer *buffer)
+{
+    if (query->load != WEIR__LOAD_FIRST)
+        return 0;
+    query_put_header(buffer, 3);
+    query_put_word(buffer, function ? "FUNCTION" : "SCRIPT");
+    query_put_word(buffer, "LOAD");
+    query_put_word(buffer, function ? weir__script_library() : weir__script_text(script));
+    return 1;
+}
+
+static void query_put_script_name(const struct weir__redis_query *query,
+                                  const struct weir__script *script, bool function,
+                                  struct weir__buffer *buffer)
+{
+    char name[64];
+    struct weir__buffer text = weir__buffer_over(name, sizeof name);
+    if (function) { /* weir_peek has a flag that lets it run on any server */
+        weir__script_put_function(&text, script);
+        query_put_word(buffer, "FCALL");
+        bool reads = weir__verbs[query->verb].keys == WEIR__VERB_READS;
+        query_put_word(buffer, reads ? "weir_peek" : name);
+    } else if (query->load == WEIR__LOAD_WITH) {
+        query_put_word(buffer, "EVAL");
+        query_put_word(buffer, weir__script_text(script));
+    } else {
+        query_put_word(buffer, "EVALSHA");
+        query_put_word(buffer, weir__script_sha1(script));
+    }
+}
+
+static const struct weir__script *query_script_for(const struct weir__redis_query *query,
+                                                   bool function, bool test)
+{
+    bool frees = query->verb == WEIR__VERB_RELEASE || query->verb == WEIR__VERB_RESET;
+    if (query_is_lean(query))
+        return weir__script_lean(query->requests[0].limit->rules[0].kind, test);
+    return frees && (function || query->spare) ? weir__script_free() : weir__script_general(test);
+}
+
+static void query_put_asking(const struct weir__redis_query *query, struct weir__buffer *buffer)
+{
+    if (query->asking) {
+        query_put_header(buffer, 1);
+        query_put_word(buffer, "ASKING");
+    }
+}
+
+static unsigned query_put_script_call(const struct weir__redis_query *query,
+                                      struct weir__buffer *buffer)
+{
+    bool test = query->time_us >= 0, lean = query_is_lean(query);
+    bool function = query->url->engine == WEIR__ENGINE_FUNCTION && !test;
+    const struct weir__script *script = query_script_for(query, function, test);
+    const char *names = weir__script_arguments(script);
+    unsigned replies = query_put_load(query, script, function, buffer);
+    query_put_asking(query, buffer);
+    query_put_header(buffer, 3 + query->count +
+                                 (lean ? query_count_words(names) : query_general_words(query)) +
+                                 test);
+    query_put_script_name(query, script, function, buffer);
+    query_put_number(buffer, (int64_t)query->count);
+    for (size_t i = 0; i < query->count; i++)
+        query_put_key(query, query->requests[i].key, buffer);
+    if (lean)
+        query_put_lean_arguments(query, names, buffer);
+    else
+        query_put_general_arguments(query, buffer);
+    if (test)
+        query_put_number(buffer, query->time_us);
+    return replies + 1 + query->asking;
+}
+
+/* ---- all of it ---- */
+
+unsigned weir__redis_query_write(struct weir__call *call, const struct weir__server *server,
+                                 struct weir__buffer *buffer)
+{
+    struct weir__redis_query *query = (struct weir__redis_query *)call;
+    unsigned replies = 1;
+    query->failed = false;
+    query->before[0] = 0;
+    query->by_module = server->module && (query->time_us < 0 || server->test_clock);
+    if (!query->by_module)
+        return query_put_script_call(query, buffer);
+    if (query->time_us >= 0) {
+        query_put_header(buffer, 2);
+        query_put_word(buffer, weir__verbs[WEIR__VERB_CLOCK].name);
+        query_put_number(buffer, query->time_us);
+        replies++;
+    }
+    query_put_asking(query, buffer);
+    query_put_module_command(query, buffer);
+    return replies + query->asking;
+}

@@ -1,0 +1,230 @@
+/*
+ * A redis:// store as a whole: opening, closing, its life after fork, and how it is.
+ *
+ * Opening needs a correct address, but no servers. It waits a second at most for the first
+ * connection. It fails only where a server answers that it will not have us: a wrong password, no
+ * such database, no module although engine=module wants it. A server that is away is left to the
+ * keeper, and to the local fallback until it is back.
+ *
+ * After fork, the first call in the child makes a fleet and a fallback of its own.
+ */
+#include "remote/remote.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_WAIT_US 1000000
+
+/* ---- fleet and fallback of this process ---- */
+
+static int remote_open_local(const struct weir__redis_url *url, weir_store **ret, weir_error *err)
+{
+    char address[64];
+    snprintf(address, sizeof address, "memory:%llu", (unsigned long long)url->size);
+    return url->fail == WEIR__FAIL_LOCAL ? weir_store_open(address, ret, err) : 0;
+}
+
+/* In a child the parent's fleet and zone are only freed: their locks may be held by threads that do
+ * not exist here. */
+static int remote_make_again(struct weir__remote *remote)
+{
+    weir_store *local = NULL;
+    struct weir__fleet *fleet = weir__fleet_start(&remote->url);
+    if (!fleet)
+        return errno == ENOMEM ? WEIR_ENOMEM : WEIR_ESYSTEM;
+    int code = remote->bare ? 0 : remote_open_local(&remote->url, &local, NULL);
+    if (code) {
+        weir__fleet_stop(fleet, false);
+        return code;
+    }
+    weir__fleet_stop(remote->fleet, true);
+    weir_store_close(remote->fallback.local);
+    weir__lock_init(&remote->lock);
+    remote->fleet = fleet;
+    remote->fallback.local = local;
+    return 0;
+}
+
+int weir__remote_revive(struct weir__remote *remote)
+{
+    pid_t self = getpid();
+    while (remote->owner != self) {
+        pid_t other = remote->reviver;
+        if (other == self || !atomic_compare_exchange_strong(&remote->reviver, &other, self)) {
+            sched_yield(); /* another thread of this process is doing it */
+            continue;
+        }
+        int code = remote_make_again(remote);
+        if (code == 0)
+            remote->owner = self;
+        remote->reviver = 0;
+        if (code)
+            return code;
+    }
+    return 0;
+}
+
+/* ---- how it is ---- */
+
+int weir__remote_why(weir_store *store, weir_error *err)
+{
+    struct weir__remote *remote = weir__remote_of(store);
+    int code = weir__remote_ensure_alive(remote);
+    if (code)
+        return weir__fail(err, code, 0, "%s", weir_strerror(code));
+    return weir__fleet_check(remote->fleet, err);
+}
+
+bool weir__remote_reachable(weir_store *store)
+{
+    struct weir__remote *remote = weir__remote_of(store);
+    return remote->owner != getpid() || weir__fleet_reachable(remote->fleet);
+}
+
+/* What a server said to the last call that it did not decide, copied; false: nothing. */
+static bool remote_refusal(struct weir__remote *remote, char ret[WEIR__ERROR_MAX])
+{
+    weir__lock_take(&remote->lock);
+    memcpy(ret, remote->refusal, WEIR__ERROR_MAX);
+    weir__lock_release(&remote->lock);
+    return ret[0] != 0;
+}
+
+void weir__remote_look(weir_store *store, struct weir__remote_look *ret)
+{
+    static const char *const meanwhile[] = {
+        [WEIR__FAIL_LOCAL] = "a zone of this process decides",
+        [WEIR__FAIL_OPEN] = "everything is allowed",
+        [WEIR__FAIL_CLOSED] = "everything is denied",
+    };
+    struct weir__remote *remote = weir__remote_of(store);
+    char refusal[WEIR__ERROR_MAX];
+    weir_error err;
+    bool reached = weir__remote_why(store, &err) == 0;
+    bool decided = atomic_exchange(&remote->decided, false);
+    *ret = (struct weir__remote_look){.by_fallback = remote->by_fallback,
+                                      .meanwhile = meanwhile[remote->url.fail],
+                                      .reached = reached};
+    bool grew = ret->by_fallback != remote->look.by_fallback && remote->look.reached;
+    if (!reached || (decided && !remote->refused))
+        remote->look.undecided = false;
+    else if (grew)
+        remote->look.undecided = true;
+    ret->down = !reached || remote->look.undecided;
+    remote->look.by_fallback = ret->by_fallback;
+    remote->look.reached = reached;
+    const char *why = !reached                          ? err.message
+                      : remote_refusal(remote, refusal) ? refusal
+                                                        : "answers do not come in time";
+    snprintf(ret->why, sizeof ret->why, "%s", why);
+}
+
+/* 0 while every server can be reached and none has refused anything. */
+int weir__remote_check(weir_store *store, weir_error *err)
+{
+    char refusal[WEIR__ERROR_MAX];
+    int code = weir__remote_why(store, err);
+    if (code == 0 && remote_refusal(weir__remote_of(store), refusal))
+        code = weir__fail(err, WEIR_ESYSTEM, 0, "a server refused: %s", refusal);
+    return code;
+}
+
+/* In the server's own words where it has said something. */
+bool weir__remote_explain(weir_store *store, weir_error *err)
+{
+    char refusal[WEIR__ERROR_MAX];
+    if (!remote_refusal(weir__remote_of(store), refusal))
+        return weir__remote_why(store, err) != 0;
+    weir__fail(err, WEIR_ESYSTEM, 0, "%s", refusal);
+    return true;
+}
+
+/* ---- opening and closing ---- */
+
+void weir__remote_close(weir_store *store)
+{
+    struct weir__remote *remote = weir__remote_of(store);
+    weir__fleet_stop(remote->fleet, remote->owner != getpid());
+    weir_store_close(remote->fallback.local);
+    pthread_mutex_destroy(&remote->lock.mutex);
+    free(remote);
+}
+
+/* The refusal by which a server answered in the first round, if there is one. */
+static int remote_first_answer(struct weir__fleet *fleet, weir_error *err)
+{
+    if (!weir__fleet_wait(fleet, weir__mono_us() + FIRST_WAIT_US))
+        return 0;
+    weir__lock_take(&fleet->lock);
+    int code = 0;
+    if (fleet->result == WEIR__TALK_REFUSED)
+        code = weir__fail(err, WEIR_ESYSTEM, 0, "%s", fleet->why);
+    weir__lock_release(&fleet->lock);
+    return code;
+}
+
+/* Starts the keeper; the address and all else is set. */
+static int remote_start(struct weir__remote *remote, weir_error *err)
+{
+    remote->base.engine = &weir__remote_engine;
+    remote->owner = getpid();
+    weir__lock_init(&remote->lock);
+    remote->fleet = weir__fleet_start(&remote->url);
+    if (remote->fleet)
+        return 0;
+    return weir__fail(err, errno == ENOMEM ? WEIR_ENOMEM : WEIR_ESYSTEM, 0,
+                      "no thread for a redis:// store: %s", strerror(errno));
+}
+
+static int remote_open(struct weir__remote *remote, const char *url, weir_error *err)
+{
+    int code = weir__redis_url_parse(url, &remote->url, err);
+    if (code == 0) {
+        remote->fallback = (struct weir__fallback){remote->url.fail, remote->url.peers, NULL};
+        code = remote_open_local(&remote->url, &remote->fallback.local, err);
+    }
+    if (code == 0)
+        code = remote_start(remote, err);
+    if (code == 0 && (code = remote_first_answer(remote->fleet, err)) != 0)
+        weir__fleet_stop(remote->fleet, false);
+    if (code)
+        weir_store_close(remote->fallback.local);
+    return code;
+}
+
+static struct weir__remote *remote_alloc(weir_error *err)
+{
+    struct weir__remote *remote = calloc(1, sizeof *remote);
+    if (!remote)
+        weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a store");
+    return remote;
+}
+
+/* Frees what could not be opened. */
+static int remote_opened(struct weir__remote *remote, int code, weir_store **ret)
+{
+    if (code)
+        free(remote);
+    else
+        *ret = &remote->base;
+    return code;
+}
+
+int weir__remote_open(const char *url, weir_store **ret, weir_error *err)
+{
+    struct weir__remote *remote = remote_alloc(err);
+    return remote ? remote_opened(remote, remote_open(remote, url, err), ret) : WEIR_ENOMEM;
+}
+
+int weir__remote_open_bare(const struct weir__redis_url *url, weir_store **ret, weir_error *err)
+{
+    struct weir__remote *remote = remote_alloc(err);
+    if (!remote)
+        return WEIR_ENOMEM;
+    remote->url = *url;
+    remote->bare = true;
+    return remote_opened(remote, remote_start(remote, err), ret);
+}
