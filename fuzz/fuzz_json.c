@@ -4,7 +4,7 @@
  */
 #include "fuzz.h"
 
-#include "base/utf8.h"
+#include "base/span.h"
 #include "wire/json.h"
 
 /* Writes the value at a node, its own name before it; returns the node behind. */

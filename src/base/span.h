@@ -1,4 +1,4 @@
-/* Bytes of somebody else's, borrowed. */
+/* Borrowed bytes, and what text needs: words in any case, hex digits, UTF-8, names that were mistyped. */
 #ifndef WEIR_SPAN_H
 #define WEIR_SPAN_H
 
@@ -29,5 +29,28 @@ static inline bool weir__span_is_word(struct weir__span span, const char *word)
     size_t len = strlen(word);
     return span.len == len && !strncasecmp(span.data, word, len);
 }
+
+/* What a hex digit stands for, or -1. */
+static inline int weir__hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Bytes of the character at the start of text, 0 if there is none (surrogates, overlong forms and
+ * anything beyond U+10FFFF are not characters). */
+size_t weir__utf8_length(const char *text, size_t len);
+
+/* The first full-width character of a text, as input methods write them (`／`, `１`), and what it is in
+ * ASCII: its length in bytes, or 0: there is none. */
+size_t weir__full_width(const char *text, size_t len, size_t *ret_at, char *ret_ascii);
+
+/* Whether all of it is UTF-8. */
+bool weir__utf8_valid(const char *text, size_t len);
+
+/* The name nearest to a mistyped word among a NULL-terminated list, or NULL if none is near. */
+const char *weir__nearest(const char *word, size_t len, const char *const *names);
 
 #endif

@@ -1,7 +1,7 @@
 /* A policy file in words. */
 #include "cli/check.h"
 
-#include "base/nearest.h"
+#include "base/span.h"
 #include "limit/explain.h"
 #include "policy/set.h"
 

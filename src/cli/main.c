@@ -1,7 +1,7 @@
 /* `weir`: finds the subcommand, answers --help and --version. */
 #include "cli/cli.h"
 
-#include "base/nearest.h"
+#include "base/span.h"
 
 #include <signal.h>
 #include <string.h>

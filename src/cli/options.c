@@ -4,7 +4,7 @@
  */
 #include "cli/cli.h"
 
-#include "base/nearest.h"
+#include "base/span.h"
 
 #include <assert.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/duration.h"
-#include "base/utf8.h"
+#include "base/span.h"
 
 #include <errno.h>
 #include <stdlib.h>

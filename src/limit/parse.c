@@ -3,7 +3,7 @@
  * options in any order, once each; words are separated by spaces, limits by commas.
  */
 #include "base/duration.h"
-#include "base/utf8.h"
+#include "base/span.h"
 #include "limit/limit.h"
 
 #include <ctype.h>

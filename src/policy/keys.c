@@ -2,7 +2,7 @@
 #include "policy/keys.h"
 
 #include "base/hash.h"
-#include "wire/sha1.h"
+#include "wire/sha.h"
 
 #include <assert.h>
 #include <inttypes.h>

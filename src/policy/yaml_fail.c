@@ -2,8 +2,7 @@
 #include "policy/yaml.h"
 
 #include "base/buffer.h"
-#include "base/nearest.h"
-#include "base/utf8.h"
+#include "base/span.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 
 #include "base/buffer.h"
 #include "core/ring.h"
-#include "wire/sha1.h"
+#include "wire/sha.h"
 
 #include <string.h>
 

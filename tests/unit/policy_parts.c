@@ -1,5 +1,5 @@
 /* What policies are made of: addresses, patterns, and the one spelling of paths and hosts. */
-#include "base/nearest.h"
+#include "base/span.h"
 #include "policy/address.h"
 #include "policy/normal.h"
 #include "policy/pattern.h"

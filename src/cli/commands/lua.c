@@ -1,5 +1,5 @@
 /* `weir lua`: the scripts for Redis and Valkey servers where modules are barred, and their arguments. */
-#include "base/nearest.h"
+#include "base/span.h"
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "limit/limit.h"

@@ -4,7 +4,7 @@
  */
 #include "policy/envoy/envoy.h"
 
-#include "wire/sha256.h"
+#include "wire/sha.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Single values of a policy file: texts, words, numbers, names. */
-#include "base/nearest.h"
+#include "base/span.h"
 #include "policy/read/reader.h"
 
 #include <string.h>
