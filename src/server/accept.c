@@ -7,6 +7,7 @@
 #include "server/resp/resp.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -188,6 +189,7 @@ void server_conn_kill_for_memory(struct server_conn *conn)
 void server_conn_bury(struct server_thread *thread)
 {
     struct server_conn **at = &thread->graves;
+    assert(!thread->open_batch || thread->open_batch->count == 0);
     while (*at) {
         struct server_conn *conn = *at;
         if (conn->inflight > 0) {
@@ -195,6 +197,7 @@ void server_conn_bury(struct server_thread *thread)
             continue;
         }
         *at = conn->next;
+        assert(conn->dead && !conn->queued && !conn->held && !conn->asked_first);
         if (conn->protocol && conn->protocol->free)
             conn->protocol->free(conn);
         atomic_fetch_sub(&thread->server->kept,

@@ -182,28 +182,6 @@ static void batch_answer(struct server_batch *batch, size_t from, size_t to)
         conn->protocol->answer(conn, batch);
 }
 
-/* An ask that holds is the last of its batch. */
-static bool batch_is_to_be_held(const struct server_batch *batch)
-{
-    size_t last = batch->count - 1;
-    return batch->asks[last].hold && batch->asks[last].code == 0 && batch->decided[last].allowed &&
-           batch->decided[last].delay_us > 0;
-}
-
-/* Puts the last answer off by its delay; false: there is no memory, so it is told now. */
-static bool batch_hold(struct server_batch *batch)
-{
-    size_t last = batch->count - 1;
-    int64_t delay_us = batch->decided[last].delay_us;
-    batch->asks[last].hold = false;
-    batch->due_us = weir__mono_us() + delay_us;
-    if (!server_held_push(batch))
-        return false;
-    batch->asks[last].held_us = delay_us;
-    batch->decided[last].delay_us = 0;
-    return true;
-}
-
 /* ---- running ---- */
 
 /* Refused before anything was charged. */
@@ -221,6 +199,7 @@ static bool batch_send_away(struct server_conn *conn, struct server_batch *open)
     if (away) {
         bool slow = open->slow;
         batch_clear(open);
+        assert(conn->inflight == 0 || conn->protocol == &server_h2);
         conn->inflight++;
         if (slow)
             server_workers_give(conn->thread->server->workers, away);
@@ -245,7 +224,7 @@ static bool batch_run_last(struct server_conn *conn, struct server_batch *last)
         return true;
     }
     server_batch_run(conn->thread->server, last);
-    if (batch_is_to_be_held(last) && batch_hold(last)) {
+    if (server_held_wants(last) && server_held_hold(last)) {
         conn->inflight++;
         return false;
     }
@@ -281,16 +260,17 @@ void server_batch_back(struct server_batch *batch)
 {
     struct server_conn *conn = batch->conn;
     size_t last = batch->count - 1;
-    if (!conn->dead && batch_is_to_be_held(batch)) {
+    if (!conn->dead && server_held_wants(batch)) {
         batch_answer(batch, batch->to, last); /* the others do not wait with it */
         batch->to = last;
-        if (!conn->dead && batch_hold(batch)) {
+        if (!conn->dead && server_held_hold(batch)) {
             server_conn_resume(conn);
             return;
         }
     }
     batch->began_us += batch->asks[last].held_us; /* waiting is no work */
     batch_answer(batch, batch->to, batch->count);
+    assert(conn->inflight > 0);
     conn->inflight--;
     server_batch_unpack(batch);
     server_conn_resume(conn);

@@ -181,16 +181,29 @@ void server_batch_unpack(struct server_batch *batch);
 /* Frees what an ask has, besides its group. */
 void server_ask_end(struct server_conn *conn, struct server_ask *ask);
 
-/* ---- batch_held.c: answers that are held until their delay is over ---- */
+/* ---- held.c: answers that are held until their delay is over ---- */
 
-/* False: no memory. */
-bool server_held_push(struct server_batch *batch);
-/* Takes out the first that is due; NULL: there is none. */
-struct server_batch *server_held_pop(struct server_thread *thread, int64_t now_us);
+/* Those of a thread: a heap by due_us. */
+struct server_held {
+    struct server_batch **heap;
+    size_t count, room;
+};
+/* When the first is due; INT64_MAX: none is held. */
+static inline int64_t server_held_due_us(const struct server_held *held)
+{
+    return held->count > 0 ? held->heap[0]->due_us : INT64_MAX;
+}
+/* Whether the last answer of a batch is to be held: it was asked for, and there is a delay. */
+bool server_held_wants(const struct server_batch *batch);
+/* Puts it off by its delay. False: there is no memory, so it is answered now. */
+bool server_held_hold(struct server_batch *batch);
+/* Answers those that are due, `most` of them. */
+void server_held_answer_due(struct server_thread *thread, size_t most);
+/* Answers all of them: callers must wait for what is left of their delays themselves. */
+void server_held_answer_early(struct server_thread *thread);
 /* Those of a connection that is gone: counted and freed. */
 void server_held_forget(struct server_conn *conn);
-/* A held answer goes before its time, with the rest of its delay. */
-void server_held_hurry(struct server_batch *batch, int64_t now_us);
+void server_held_end(struct server_thread *thread);
 
 /* ---- batch_run.c, batch_count.c ---- */
 

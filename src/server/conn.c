@@ -1,6 +1,7 @@
 /* Connections at work: read, fed, flushed, timed out. See conn.h. */
 #include "server/conn.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,7 @@ static void conn_part(struct server_conn *conn)
 {
     if (conn->dead || !conn->closing || conn->blocked || conn->inflight > 0 || conn->lingering)
         return;
+    assert(conn->held == NULL);
     conn->lingering = true;
     conn->since_us = conn->thread->now_us;
     if (conn->tls)
@@ -78,6 +80,14 @@ static void conn_part(struct server_conn *conn)
 }
 
 /* ---- reading and feeding ---- */
+
+/* The open batch borrows from the input of the connection that is fed: until it is finished, nobody reads into that,
+ * moves it or frees it. */
+static void conn_assert_not_lent(const struct server_conn *conn)
+{
+    assert(conn->thread->open_batch->count == 0);
+    (void)conn;
+}
 
 /* Memory that peers make us keep is bounded all told: who would go beyond is let go. A little is free for
  * each, lest a few with long requests shut out everybody whose short one comes in two parts. */
@@ -93,6 +103,7 @@ static bool conn_grow_input(struct server_conn *conn, size_t size)
 {
     struct server *server = conn->thread->server;
     size_t more = server_kept(size) - server_kept(conn->in_size);
+    conn_assert_not_lent(conn);
     if (size <= conn->in_size || !server_keep(server, more))
         return false;
     char *bigger = realloc(conn->in, size);
@@ -108,6 +119,7 @@ static bool conn_grow_input(struct server_conn *conn, size_t size)
 /* Keeps what a protocol left over. */
 static bool conn_keep_input(struct server_conn *conn, const char *data, size_t len)
 {
+    conn_assert_not_lent(conn);
     if (len > conn->in_size) {
         size_t size = conn->in_size ? conn->in_size : SERVER_KEPT_FREE;
         while (size < len)
@@ -123,6 +135,7 @@ static bool conn_keep_input(struct server_conn *conn, const char *data, size_t l
 
 static void conn_forget_input(struct server_conn *conn)
 {
+    conn_assert_not_lent(conn);
     atomic_fetch_sub(&conn->thread->server->kept, server_kept(conn->in_size));
     free(conn->in);
     conn->in = NULL;
@@ -153,6 +166,7 @@ static size_t conn_feed(struct server_conn *conn, char *data, size_t len)
         server_count(&conn->thread->counters->silent_ended, 1);
     }
     size_t consumed = conn->protocol->feed(conn, data, len);
+    assert(consumed <= len);
     conn_note_progress(conn, consumed, len - consumed);
     return consumed;
 }
@@ -171,6 +185,7 @@ static size_t conn_make_room(struct server_conn *conn)
     size_t most =
         2 * (size_t)(config->max_head + config->max_body); /* chunks may take as much again */
     most = (most > SERVER_RESP_MESSAGE_MAX ? most : SERVER_RESP_MESSAGE_MAX) + SERVER_IN_SIZE;
+    conn_assert_not_lent(conn);
     if (conn->in_start > 0) {
         memmove(conn->in, conn->in + conn->in_start, conn->in_end - conn->in_start);
         conn->in_end -= conn->in_start;
@@ -186,6 +201,7 @@ static size_t conn_make_room(struct server_conn *conn)
 
 static ssize_t conn_read(struct server_conn *conn, char *data, size_t size)
 {
+    conn_assert_not_lent(conn);
     ssize_t got = conn->tls ? server_tls_read(conn->tls, data, size) : read(conn->fd, data, size);
     if (got > 0 && conn->protocol)
         server_count(&conn->thread->counters->bytes_in[conn->protocol->counted_as], (uint64_t)got);

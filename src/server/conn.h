@@ -162,8 +162,7 @@ struct server_thread {
     struct server_conn *queue_first, *queue_last;   /* those whose turn was over */
     int64_t turn_us, turn_until_us;                 /* when the turn at hand began, and may end */
     int events_left;                                /* not handled yet */
-    struct server_batch **held;                     /* a heap by due_us */
-    size_t held_count, held_room;
+    struct server_held held;
     char *in;
     struct weir__buffer out;
     int64_t now_us; /* CLOCK_MONOTONIC at the wake-up */

@@ -66,33 +66,14 @@ static void loop_answer_returned(struct server_thread *thread, size_t most)
     }
 }
 
-/* ---- held answers ---- */
-
-static void loop_answer_due(struct server_thread *thread, size_t most)
-{
-    struct server_batch *batch;
-    for (size_t i = 0; i < most && (batch = server_held_pop(thread, thread->now_us)); i++)
-        server_batch_back(batch);
-}
-
-/* There is no time left to hold them: what is left of their delay, callers must wait themselves. */
-static void loop_answer_early(struct server_thread *thread)
-{
-    struct server_batch *batch;
-    while ((batch = server_held_pop(thread, INT64_MAX))) {
-        server_held_hurry(batch, weir__mono_us());
-        server_batch_back(batch);
-    }
-}
-
 static int loop_wait_ms(const struct server_thread *thread)
 {
     int64_t most = thread->accepting ? WAIT_MAX_MS : WAIT_DRAINING_MS;
     if (thread->queue_first || thread->returned)
         return 0;
-    if (thread->held_count == 0)
+    if (thread->held.count == 0)
         return (int)most;
-    int64_t us = thread->held[0]->due_us - weir__mono_us();
+    int64_t us = server_held_due_us(&thread->held) - weir__mono_us();
     return us <= 0 ? 0 : (int)weir__min(most, weir__div_up(us, 1000));
 }
 
@@ -140,10 +121,11 @@ static void loop_turn(struct server_thread *thread)
     struct server *server = thread->server;
     thread->now_us = weir__mono_us();
     server_top_advance(thread->top, weir__clock_us());
-    struct server_rules *rules = server_rules_newest(server, thread->rules);
-    if (WEIR__UNLIKELY(rules != thread->rules))
+    if (WEIR__UNLIKELY(!thread->rules ||
+                       thread->rules->generation != atomic_load(&server->rules_generation))) {
         thread->receipts.limit = NULL; /* the old ones' limits may be gone */
-    thread->rules = rules;
+        thread->rules = server_rules_newest(server, thread->rules);
+    }
     bool draining = atomic_load(&server->draining);
     if (draining)
         loop_stop_accepting(thread);
@@ -179,11 +161,13 @@ static void *loop_run(void *argument)
             loop_handle(thread, &events[i]);
         }
         loop_answer_returned(thread, PORTION);
-        loop_answer_due(thread, PORTION);
+        if (WEIR__UNLIKELY(thread->held.count > 0))
+            server_held_answer_due(thread, PORTION);
         server_turn_next(thread);
-        server_conn_bury(thread);
+        if (WEIR__UNLIKELY(thread->graves != NULL))
+            server_conn_bury(thread);
     }
-    loop_answer_early(thread);
+    server_held_answer_early(thread);
     while (thread->conns)
         server_conn_kill(thread->conns);
     return NULL;
@@ -202,7 +186,7 @@ static void loop_free(struct server_thread *thread)
     thread->now_us = INT64_MAX; /* whatever was held is due, and what askers had is back */
     loop_take_back(thread);
     loop_answer_returned(thread, SIZE_MAX);
-    loop_answer_due(thread, SIZE_MAX);
+    server_held_answer_due(thread, SIZE_MAX);
     server_conn_bury(thread);
     for (size_t i = 0; i < thread->listener_count; i++)
         server_listener_close(&thread->listeners[i]);
@@ -215,7 +199,7 @@ static void loop_free(struct server_thread *thread)
     if (thread->wake >= 0)
         close(thread->wake);
     server_batch_destroy(thread);
-    free(thread->held);
+    server_held_end(thread);
     free(thread->in);
     free(thread->out.data);
     server_pool_clear(&thread->groups);
@@ -341,8 +325,7 @@ static bool turn_is_wanted(struct server_conn *conn, int64_t now_us)
     struct server_thread *thread = conn->thread;
     struct epoll_event events[2];
     if (thread->queue_first || thread->events_left > 0 || thread->returned ||
-        now_us - thread->now_us >= LAP_US ||
-        (thread->held_count > 0 && thread->held[0]->due_us <= now_us))
+        now_us - thread->now_us >= LAP_US || server_held_due_us(&thread->held) <= now_us)
         return true;
     int count = epoll_wait(thread->epoll, events, WEIR__COUNT(events), 0);
     for (int i = 0; i < count; i++) {

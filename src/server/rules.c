@@ -395,8 +395,6 @@ void server_rules_release(struct server_rules *rules)
 
 struct server_rules *server_rules_newest(struct server *server, struct server_rules *old)
 {
-    if (WEIR__LIKELY(old && old->generation == atomic_load(&server->rules_generation)))
-        return old;
     pthread_mutex_lock(&newest_lock);
     struct server_rules *newest = server_rules_hold(server->rules);
     pthread_mutex_unlock(&newest_lock);

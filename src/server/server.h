@@ -174,7 +174,7 @@ void server_demo_stop(void);
 int server_rules_load(struct server *server, weir_error *err);
 void server_rules_release(struct server_rules *rules);
 struct server_rules *server_rules_hold(struct server_rules *rules);
-/* What the calling loop goes by from now on: the newest. */
+/* What the calling loop goes by from now on: the newest, in place of the old one, which may be NULL. */
 struct server_rules *server_rules_newest(struct server *server, struct server_rules *old);
 /* Whether one of the files has changed since it was read. */
 bool server_rules_stale(struct server *server);

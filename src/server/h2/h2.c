@@ -1,6 +1,7 @@
 /* What nghttp2 tells of: fields, data, frames, ends; and who asks for too much of what costs him nothing. */
 #include "server/h2/h2.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -369,6 +370,7 @@ static void h2_hand_on(struct server_h2 *h2)
             break;
     }
     server_batch_finish(conn);
+    assert(!server_batch_is_open(conn));
     if (h2->held > 0)
         server_h2_streams_trim(h2);
     h2->feeding = was_feeding;
@@ -381,6 +383,7 @@ static size_t h2_feed(struct server_conn *conn, char *data, size_t len)
         h2_give_up(conn);
         return len;
     }
+    assert(!server_batch_is_open(conn)); /* it borrows from streams, which may end now */
     h2->feeding = true;
     ssize_t taken = nghttp2_session_mem_recv(h2->session, (const uint8_t *)data, len);
     h2->feeding = false;
