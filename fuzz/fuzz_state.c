@@ -41,7 +41,7 @@ static bool is_guava(const struct weir__section *section)
 
 static void check_same_bytes(const struct weir__section *section, const uint8_t *bytes)
 {
-    bool ring = weir__algorithm_of(&section->rule)->large;
+    bool ring = weir__is_large(&section->rule);
     size_t len = ring ? WEIR__RING_HEAD : section->len;
     uint8_t *again = malloc(len);
     EXPECT(again, "out of memory");
@@ -151,7 +151,7 @@ static bool take(const struct weir__rule *rule, struct weir__state *state, int64
     algorithm->judge(rule, state, &asked, &row);
     check_row(&row, &asked);
     bool charged = row.allowed && cost > 0;
-    if (charged && algorithm->large)
+    if (charged && weir__is_large(rule))
         *ret_moved = make_room(state);
     if (charged)
         algorithm->charge(rule, state, &asked);
@@ -184,7 +184,7 @@ static bool change(const struct weir__rule *rule, struct weir__state *state, con
     case SETTLE:
         if (algorithm->leases || correction.actual == correction.charged)
             return false;
-        if (algorithm->large)
+        if (weir__is_large(rule))
             *ret_moved = make_room(state);
         return algorithm->settle(rule, state, &correction);
     default:
@@ -203,7 +203,7 @@ static void check_written(const struct weir__rule *rule, const struct weir__stat
     bytes[0] = WEIR__VALUE_MAGIC;
     bytes[1] = WEIR__VALUE_VERSION;
     weir__section_write(rule, state, bytes + WEIR__VALUE_HEAD);
-    if (weir__algorithm_of(rule)->large)
+    if (weir__is_large(rule))
         memcpy(bytes + WEIR__VALUE_HEAD + WEIR__RING_HEAD, ring->cells,
                ring->capacity * sizeof *ring->cells);
     EXPECT(weir__value_parse(bytes, len, &value) && value.count == 1,

@@ -48,12 +48,12 @@ static long long count(struct machine *m)
 /* One limit as text; it need not be one. */
 static void put_limit(struct machine *m, struct weir__buffer *text)
 {
-    uint8_t kind = fuzz_byte(&m->input) % WEIR__KINDS;
+    uint8_t kind = fuzz_byte(&m->input) % WEIR__KIND_COUNT;
     uint8_t option = fuzz_byte(&m->input);
     long long n = count(m);
     const char *w = period(m);
     weir__put_format(text, kind == WEIR__CONCURRENT ? "%s %lld" : "%s %lld/%s",
-                     weir__algorithms[kind].name, n, w);
+                     weir__algorithms[kind]->name, n, w);
     if (kind == WEIR__TOKEN_BUCKET || kind == WEIR__STEPPED || kind == WEIR__LEAKY_BUCKET)
         weir__put_format(text, " burst %lld", option & 1 ? count(m) : n);
     if (kind == WEIR__STEPPED)
@@ -77,7 +77,7 @@ static bool fits(const weir_limit *limit)
 {
     for (size_t i = 0; i < limit->count; i++) {
         const struct weir__rule *rule = &limit->rules[i];
-        if (weir__algorithm_of(rule)->large && weir__rule_cells(rule) > CELLS_MAX)
+        if (weir__is_large(rule) && weir__rule_cells(rule) > CELLS_MAX)
             return false;
     }
     return true;

@@ -149,13 +149,12 @@ static void charge_return_redis(const ngx_http_weir_charge_t *charge, const char
     ngx_http_weir_job_give(job);
 }
 
-/* Corrects what the answer's fields and variables show. Smooth and warmup have times only. */
+/* Corrects what the answer's fields and variables show. Limits that judge by time have times only. */
 static void charge_show(ngx_http_weir_plan_t *plan, const weir_request *request)
 {
     for (size_t i = 0; i < request->limit->count; i++) {
         weir_decision *row = &request->detail[i];
-        enum weir__kind kind = request->limit->rules[i].kind;
-        if (kind != WEIR__SMOOTH && kind != WEIR__WARMUP)
+        if (!weir__algorithm_of(&request->limit->rules[i])->by_time)
             row->remaining = ngx_min(row->limit, row->remaining + request->cost);
         row->charged = 0;
     }

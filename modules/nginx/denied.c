@@ -90,11 +90,10 @@ static int64_t denied_cost_of(const ngx_http_weir_plan_t *plan)
 /* ---- the answer ---- */
 
 /* A higher cost waits for longer, how long is not known: until the state is fresh is never too early.
- * Smooth and warmup judge by time alone. */
+ * A limit that judges by time alone admits it just the same. */
 static void denied_raise_cost(const struct weir__rule *rule, weir_decision *row, int64_t cost)
 {
-    if (rule->kind == WEIR__SMOOTH || rule->kind == WEIR__WARMUP ||
-        (row->allowed && row->remaining >= cost))
+    if (weir__algorithm_of(rule)->by_time || (row->allowed && row->remaining >= cost))
         return;
     if (cost > row->limit)
         row->retry_after_us = WEIR_NEVER;

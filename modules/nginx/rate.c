@@ -64,7 +64,7 @@ static ngx_http_output_body_filter_pt next_body_filter;
 
 static bool rate_is_rate(const weir_limit *limit)
 {
-    return limit->count == 1 && limit->rules[0].kind == WEIR__TOKEN_BUCKET;
+    return limit->count == 1 && weir__algorithm_of(&limit->rules[0])->flows;
 }
 
 /* Bytes that flow in a time. */

@@ -74,7 +74,7 @@ void reserve_cell(struct op *op, int64_t charged_at)
 {
     struct weir__ring *ring = &op->state.ring;
     const struct weir__algorithm *algorithm = weir__algorithm_of(op->rule);
-    if (!algorithm->large || ring->len < ring->capacity)
+    if (!weir__is_large(op->rule) || ring->len < ring->capacity)
         return;
     if (!algorithm->leases && ring->len > 0 &&
         (weir__stamps_join(op->rule, &op->state) || weir__ring_last(ring)->stamp >= charged_at))
@@ -110,7 +110,7 @@ static size_t append_op(const struct op *op, uint8_t *to)
 {
     const struct weir__ring *ring = &op->state.ring;
     weir__section_write(op->rule, &op->state, to);
-    if (weir__algorithm_of(op->rule)->large)
+    if (weir__is_large(op->rule))
         memcpy(to + WEIR__RING_HEAD, ring->cells, ring->capacity * sizeof *ring->cells);
     return weir__section_size(op->rule, ring->capacity);
 }
@@ -248,7 +248,7 @@ static void write_in_place(RedisModuleCtx *ctx, struct held *held, struct op *op
         changed++;
     }
     rm_SetAbsExpire(held->key, expire_ms);
-    bool one_cell = changed == 1 && weir__algorithm_of(only->rule)->large && !only->many_cells;
+    bool one_cell = changed == 1 && weir__is_large(only->rule) && !only->many_cells;
     if (one_cell && held->value.len > SHORT_VALUE) {
         replicate_ring(ctx, only, expire_ms);
         notify_written(ctx, held, "setrange");

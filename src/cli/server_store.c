@@ -295,14 +295,14 @@ static bool read_shown(const struct server_store *server, const struct weir__jso
         return false;
     const struct weir__json_node *name = weir__json_member(server->nodes, object, "algorithm");
     const struct weir__json_node *limit = weir__json_member(server->nodes, object, "limit");
-    while (name && name->type == WEIR__JSON_STRING && kind < WEIR__KINDS &&
+    while (name && name->type == WEIR__JSON_STRING && kind < WEIR__KIND_COUNT &&
            strcmp(name->text, weir__kind_name((enum weir__kind)kind)) != 0)
         kind++;
     for (size_t i = 0; i < WEIR__SHOWN_NUMBERS; i++) {
         if (!read_integer(server, object, weir__shown_names[i], &numbers[i]))
             return false;
     }
-    if (!name || name->type != WEIR__JSON_STRING || kind == WEIR__KINDS)
+    if (!name || name->type != WEIR__JSON_STRING || kind == WEIR__KIND_COUNT)
         return false;
     weir__shown_of(kind, numbers, ret);
     if (!read_integer(server, object, "remaining", &ret->remaining))

@@ -3,27 +3,22 @@
  * id and the slots it holds; cells stand in the order of their expiries. `at` is the newest acquire
  * or renewal.
  */
-#include "core/algorithms.h"
 #include "core/ring.h"
 
-static int64_t slots(const struct weir__cell *cell)
-{
-    return (int64_t)(cell->lease & ((UINT64_C(1) << WEIR__LEASE_SHIFT) - 1));
-}
-
-void weir__concurrent_load(const struct weir__rule *rule, struct weir__state *state, int64_t now_us)
+static void concurrent_load(const struct weir__rule *rule, struct weir__state *state,
+                            int64_t now_us)
 {
     (void)rule;
     struct weir__ring *ring = &state->ring;
     state->now_us = state->present ? weir__max(now_us, state->at) : now_us;
     while (ring->len > 0 && weir__ring_cell(ring, 0)->stamp <= state->now_us) {
-        ring->sum -= slots(weir__ring_cell(ring, 0));
+        ring->sum -= weir__lease_slots(weir__ring_cell(ring, 0));
         weir__ring_shift(ring);
     }
 }
 
-void weir__concurrent_judge(const struct weir__rule *rule, const struct weir__state *state,
-                            const struct weir__request *request, weir_decision *ret)
+static void concurrent_judge(const struct weir__rule *rule, const struct weir__state *state,
+                             const struct weir__request *request, weir_decision *ret)
 {
     const struct weir__ring *ring = &state->ring;
     int64_t excess = ring->sum + request->cost - rule->count;
@@ -35,14 +30,14 @@ void weir__concurrent_judge(const struct weir__rule *rule, const struct weir__st
     if (request->cost > rule->count)
         return;
     uint32_t i = 0; /* the last to go at the latest, even where damage made their sum a lie */
-    while (i + 1 < ring->len && (excess -= slots(weir__ring_cell(ring, i))) > 0)
+    while (i + 1 < ring->len && (excess -= weir__lease_slots(weir__ring_cell(ring, i))) > 0)
         i++;
     ret->retry_after_us = weir__ring_cell(ring, i)->stamp - request->now_us;
 }
 
 /* Leases may differ in length, so a new one may belong before others: its index. Whatever moment a
  * death picks, no other lease is missing: they move up one by one, once the ring is one longer. */
-static uint32_t insert(struct weir__state *state, struct weir__cell cell)
+static uint32_t lease_insert(struct weir__state *state, struct weir__cell cell)
 {
     struct weir__ring *ring = &state->ring;
     uint32_t at = ring->len;
@@ -65,21 +60,21 @@ void weir__lease_acquire(const struct weir__rule *rule, struct weir__state *stat
 {
     struct weir__cell cell = {state->now_us + rule->period_us,
                               {.lease = id << WEIR__LEASE_SHIFT | (uint64_t)cost}};
-    insert(state, cell);
+    lease_insert(state, cell);
     state->ring.sum += cost;
     state->at = state->now_us;
     state->present = true;
 }
 
 /* A take: a lease under id 0, which nobody can name. */
-void weir__concurrent_charge(const struct weir__rule *rule, struct weir__state *state,
-                             const struct weir__request *request)
+static void concurrent_charge(const struct weir__rule *rule, struct weir__state *state,
+                              const struct weir__request *request)
 {
     weir__lease_acquire(rule, state, request->cost, 0);
 }
 
-void weir__concurrent_report(const struct weir__rule *rule, const struct weir__state *state,
-                             int64_t now_us, weir_decision *ret)
+static void concurrent_report(const struct weir__rule *rule, const struct weir__state *state,
+                              int64_t now_us, weir_decision *ret)
 {
     const struct weir__ring *ring = &state->ring;
     ret->remaining = weir__max(0, rule->count - ring->sum);
@@ -88,7 +83,7 @@ void weir__concurrent_report(const struct weir__rule *rule, const struct weir__s
 }
 
 /* Index of a lease, or len. */
-static uint32_t find(const struct weir__ring *ring, uint64_t id)
+static uint32_t lease_find(const struct weir__ring *ring, uint64_t id)
 {
     uint32_t i = 0;
     while (i < ring->len && weir__ring_cell(ring, i)->lease >> WEIR__LEASE_SHIFT != id)
@@ -98,15 +93,15 @@ static uint32_t find(const struct weir__ring *ring, uint64_t id)
 
 /* Moves lease i to where its new expiry belongs. Where others look, and there is a cell to spare, the
  * new one is in before the old one goes. */
-static void move_lease(struct weir__state *state, uint32_t i, struct weir__cell cell)
+static void lease_move(struct weir__state *state, uint32_t i, struct weir__cell cell)
 {
     struct weir__ring *ring = &state->ring;
     if (!state->ring_header || ring->len == ring->capacity) {
         weir__ring_remove(ring, i);
-        insert(state, cell);
+        lease_insert(state, cell);
         return;
     }
-    uint32_t at = insert(state, cell);
+    uint32_t at = lease_insert(state, cell);
     weir__ring_publish(state);
     weir__ring_remove(ring, at <= i ? i + 1 : i);
 }
@@ -114,12 +109,12 @@ static void move_lease(struct weir__state *state, uint32_t i, struct weir__cell 
 bool weir__lease_renew(const struct weir__rule *rule, struct weir__state *state, uint64_t id)
 {
     struct weir__ring *ring = &state->ring;
-    uint32_t i = find(ring, id);
+    uint32_t i = lease_find(ring, id);
     if (i == ring->len)
         return false;
     struct weir__cell cell = *weir__ring_cell(ring, i);
     cell.stamp = state->now_us + rule->period_us;
-    move_lease(state, i, cell);
+    lease_move(state, i, cell);
     state->at = state->now_us;
     return true;
 }
@@ -127,17 +122,40 @@ bool weir__lease_renew(const struct weir__rule *rule, struct weir__state *state,
 bool weir__lease_release(struct weir__state *state, uint64_t id)
 {
     struct weir__ring *ring = &state->ring;
-    uint32_t i = find(ring, id);
+    uint32_t i = lease_find(ring, id);
     if (i == ring->len)
         return false;
-    ring->sum -= slots(weir__ring_cell(ring, i));
+    ring->sum -= weir__lease_slots(weir__ring_cell(ring, i));
     weir__ring_remove(ring, i);
     state->present = ring->len > 0;
     return true;
 }
 
-int64_t weir__concurrent_fresh_at(const struct weir__rule *rule, const struct weir__state *state)
+static int64_t concurrent_fresh_at(const struct weir__rule *rule, const struct weir__state *state)
 {
     (void)rule;
     return state->ring.len > 0 ? weir__ring_last(&state->ring)->stamp : 0;
 }
+
+static const char *concurrent_flaw(const struct weir__rule *rule)
+{
+    return rule->count > WEIR__LOG_COUNT_MAX ? "the count is at most 100k here" : NULL;
+}
+
+const struct weir__algorithm weir__algorithm_concurrent = {
+    .name = "concurrent",
+    .full_name = "concurrent",
+    .example = "concurrent 20 lease 30s",
+    .shape = WEIR__SHAPE_RING,
+    .leases = true,
+    .load = concurrent_load,
+    .judge = concurrent_judge,
+    .charge = concurrent_charge,
+    .report = concurrent_report,
+    .fresh_at = concurrent_fresh_at,
+    .flaw = concurrent_flaw,
+    .most = weir__rule_count,
+    .window_us = weir__rule_period_us,
+    .ahead_us = weir__rule_period_us,
+    .flood_us = weir__rule_period_us,
+};

@@ -9,27 +9,35 @@
  *     charge  only if every limit of the request allowed it, and the cost is not 0
  *     report  remaining, reset          of the state as it then stands
  *
- * Adding an algorithm: one file with these functions, one line in algorithms.c.
+ * An algorithm is one line in WEIR__KINDS and one file, which ends with its row: a struct
+ * weir__algorithm with its functions and with every fact that others need to know about it.
+ * Nobody else asks which kind a rule is. CONTRIBUTING.md has the steps.
  */
 #ifndef WEIR_CORE_H
 #define WEIR_CORE_H
 
 #include "base/base.h"
 
-enum weir__kind {
-    WEIR__TOKEN_BUCKET,
-    WEIR__STEPPED,
-    WEIR__LEAKY_BUCKET,
-    WEIR__FIXED_WINDOW,
-    WEIR__FROM_FIRST,
-    WEIR__SLIDING_LOG,
-    WEIR__SLIDING_WINDOW,
-    WEIR__SLIDING_COUNTER,
-    WEIR__SMOOTH,
-    WEIR__WARMUP,
-    WEIR__CONCURRENT,
-    WEIR__KINDS
-};
+#include <assert.h>
+
+/* Every kind and the suffix of its row's name. The numbers are stored in zones and in Redis and
+ * are arguments of the Lua scripts: a new kind goes to the end. lua/assemble.py reads this list. */
+#define WEIR__KINDS(X)                                                                             \
+    X(TOKEN_BUCKET, token_bucket)                                                                  \
+    X(STEPPED, stepped)                                                                            \
+    X(LEAKY_BUCKET, leaky_bucket)                                                                  \
+    X(FIXED_WINDOW, fixed_window)                                                                  \
+    X(FROM_FIRST, from_first)                                                                      \
+    X(SLIDING_LOG, sliding_log)                                                                    \
+    X(SLIDING_WINDOW, sliding_window)                                                              \
+    X(SLIDING_COUNTER, sliding_counter)                                                            \
+    X(SMOOTH, smooth)                                                                              \
+    X(WARMUP, warmup)                                                                              \
+    X(CONCURRENT, concurrent)
+
+#define WEIR__KIND_NUMBER(KIND, name) WEIR__##KIND,
+enum weir__kind { WEIR__KINDS(WEIR__KIND_NUMBER) WEIR__KIND_COUNT };
+#undef WEIR__KIND_NUMBER
 
 /* WEIR__MARK: not a limit, but what zones remember settled receipts by. */
 enum { WEIR__NODELAY = 1, WEIR__MARK = 2 };
@@ -44,17 +52,12 @@ struct weir__rule {
     int64_t count;            /* N */
     int64_t period_us;        /* W; concurrent: the lease */
     int64_t burst;            /* buckets */
-    int64_t extra;            /* leaky: delay count; µs: precision, burst-for, over */
-    int64_t ticks;            /* buckets: w, the period in ticks = units a token */
-    int64_t cap;              /* buckets: units a full bucket holds */
+    int64_t extra;            /* see enum weir__extra */
+    int64_t ticks;            /* where `at` is in ticks: w, the period in ticks = units per token */
+    int64_t cap;              /* likewise: the units that a full bucket holds */
     int64_t horizon_us;       /* a state further ahead than this is nonsense */
 };
 _Static_assert(sizeof(struct weir__rule) == 64, "a rule is one cache line");
-
-/* Fills in ticks, cap and horizon from the rest. */
-void weir__rule_derive(struct weir__rule *rule);
-/* Whether two rules speak of one state: same kind and period, and precision; concurrent always. */
-bool weir__rule_same_state(const struct weir__rule *a, const struct weir__rule *b);
 
 /* An entry of a log, a slot of a window (stamp: its last), or a lease (stamp: its expiry). */
 struct weir__cell {
@@ -65,6 +68,9 @@ struct weir__cell {
     };
 } __attribute__((packed)); /* may lie at any address: Redis strings are not aligned */
 _Static_assert(sizeof(struct weir__cell) == 16, "stores count on it");
+
+/* The highest count of a limit that keeps one cell per request. */
+#define WEIR__LOG_COUNT_MAX 100000
 
 /* No ring grows beyond this, whatever is settled into it. */
 #define WEIR__CELLS_MAX (UINT32_C(1) << 17)
@@ -79,11 +85,11 @@ struct weir__ring {
 };
 
 struct weir__state {
-    bool present; /* something is stored */
-    int64_t at; /* newest time: ticks (buckets), µs, window number (sliding counter), next free */
-    int64_t amount; /* debt, count, or the current window's */
-    int64_t before; /* sliding counter: the previous window's */
-    double stored;  /* smooth, warmup: permits */
+    bool present;   /* something is stored */
+    int64_t at;     /* newest time, in the row's unit; shape PERMITS: the next free time */
+    int64_t amount; /* debt, count, or the current window's count */
+    int64_t before; /* shape PAIR: the previous window's count */
+    double stored;  /* shape PERMITS */
     int64_t now_us; /* set by load: t', never before `at` */
     struct weir__ring ring;
     /* 16 aligned bytes by which others know head, len and sum of a ring in shared memory, where a
@@ -100,19 +106,52 @@ struct weir__request {
 /* A correction of the charge c0 made at t0. */
 struct weir__correction {
     int64_t now_us, charged_at_us, charged, actual;
-    uint64_t
-        id; /* of the receipt; 0: it has none, and nobody can tell whether it was settled before */
+    uint64_t id; /* of the receipt; 0: none, so nobody knows whether it was settled before */
 };
 
 /* How long settled receipts are remembered at most. */
 #define WEIR__SETTLED_US INT64_C(3600000000)
 
+/* What a state is made of besides `at`. Stores pack shapes, not kinds. */
+enum weir__shape {
+    WEIR__SHAPE_DEBT,    /* amount, which shrinks by the count it was last charged under */
+    WEIR__SHAPE_COUNT,   /* amount, within one window */
+    WEIR__SHAPE_PAIR,    /* before and amount, each at most WEIR__PAIR_MAX */
+    WEIR__SHAPE_PERMITS, /* stored */
+    WEIR__SHAPE_RING     /* ring: the state is large */
+};
+
+#define WEIR__PAIR_MAX INT64_C(2000000000)
+
+/* What `at` of a state counts in. */
+enum weir__unit { WEIR__UNIT_US, WEIR__UNIT_TICK, WEIR__UNIT_PERIOD };
+
+/* What `extra` of a rule says. */
+enum weir__extra {
+    WEIR__EXTRA_NONE,
+    WEIR__EXTRA_DELAY,     /* a count: so many go ahead without delay */
+    WEIR__EXTRA_PRECISION, /* µs: the length of a slot. Another precision is another state */
+    WEIR__EXTRA_SPAN       /* µs: burst-for, over */
+};
+
+/* The row of an algorithm. The flags are facts that somebody asks for; false is the usual case. */
 struct weir__algorithm {
-    const char *name; /* as in the limit language */
-    bool shapes;      /* answers with delays, waits by default */
-    bool waits;       /* heeds wait at all */
-    bool large;       /* state is a ring */
-    bool leases;      /* has acquire, renew, release */
+    const char *name;      /* in the limit language; siblings share it */
+    const char *full_name; /* with what tells it from its siblings: "fixed-window from-first" */
+    const char *example;   /* a good limit, for messages */
+    enum weir__shape shape;
+    enum weir__unit unit;
+    enum weir__extra extra;
+    bool shapes;    /* answers with delays, waits by default */
+    bool waits;     /* heeds wait at all */
+    bool leases;    /* has acquire, renew, release; its period is the length of a lease */
+    bool quick;     /* core/bucket.h decides it, so that the zone may take the short cut */
+    bool flows;     /* refills evenly and serves reservations in order: can pace bytes */
+    bool overflows; /* waits, but may also be full: asking again later is of use */
+    bool by_time;   /* judges by time alone: a higher cost is admitted just the same */
+    bool aligned;   /* its windows begin at multiples of the period */
+    bool fixed_end; /* charging more does not move when it ends */
+
     void (*load)(const struct weir__rule *, struct weir__state *, int64_t now_us);
     void (*judge)(const struct weir__rule *, const struct weir__state *,
                   const struct weir__request *, weir_decision *);
@@ -124,17 +163,85 @@ struct weir__algorithm {
                    const struct weir__correction *);
     /* From when on a stored state is as good as absent, whatever comes; before load. */
     int64_t (*fresh_at)(const struct weir__rule *, const struct weir__state *);
+
+    /* What is wrong with a rule that parsed, so that all arithmetic stays exact below 2^53; NULL:
+     * nothing. The rest needs a good rule. */
+    const char *(*flaw)(const struct weir__rule *);
+    /* The most that a fresh state admits at once; INT64_MAX: anything. */
+    int64_t (*most)(const struct weir__rule *);
+    /* How long a state that is used up takes to be fresh again, if nothing else comes. */
+    int64_t (*window_us)(const struct weir__rule *);
+    /* How far ahead of the clock an honest state may be; at least a minute is granted anyway. */
+    int64_t (*ahead_us)(const struct weir__rule *);
+    /* How long a flood takes to show all that the limit does; three periods are shown anyway. */
+    int64_t (*flood_us)(const struct weir__rule *);
 };
 
-extern const struct weir__algorithm weir__algorithms[WEIR__KINDS];
+#define WEIR__KIND_ROW(KIND, name) extern const struct weir__algorithm weir__algorithm_##name;
+WEIR__KINDS(WEIR__KIND_ROW)
+#undef WEIR__KIND_ROW
+
+extern const struct weir__algorithm *const weir__algorithms[WEIR__KIND_COUNT];
 
 static inline const struct weir__algorithm *weir__algorithm_of(const struct weir__rule *rule)
 {
-    return &weir__algorithms[rule->kind];
+    assert(rule->kind < WEIR__KIND_COUNT);
+    return weir__algorithms[rule->kind];
 }
 
-/* The most cells a state under this rule can need (large ones only). */
+/* The usual answers of a row. */
+const char *weir__rule_no_flaw(const struct weir__rule *rule);
+int64_t weir__rule_count(const struct weir__rule *rule);
+int64_t weir__rule_period_us(const struct weir__rule *rule);
+
+/* Fills in ticks, cap and horizon from the rest. */
+void weir__rule_derive(struct weir__rule *rule);
+/* Whether two rules speak of one state: same kind and period, and precision; where the period is
+ * the length of a lease, the kind alone. */
+bool weir__rule_same_state(const struct weir__rule *a, const struct weir__rule *b);
+/* The most cells that a large state under this rule can need. */
 int64_t weir__rule_cells(const struct weir__rule *rule);
+
+/* Whether states under this rule are rings. */
+static inline bool weir__is_large(const struct weir__rule *rule)
+{
+    return weir__algorithm_of(rule)->shape == WEIR__SHAPE_RING;
+}
+
+/* The length of a slot, or 0: the limit has no slots. */
+static inline int64_t weir__precision(const struct weir__rule *rule)
+{
+    return weir__algorithm_of(rule)->extra == WEIR__EXTRA_PRECISION ? rule->extra : 0;
+}
+
+/* A tick is 1 µs for periods up to a minute, else 1 ms. */
+#define WEIR__FINE_PERIOD_MAX_US INT64_C(60000000)
+
+static inline int64_t weir__tick_us(const struct weir__rule *rule)
+{
+    return rule->period_us <= WEIR__FINE_PERIOD_MAX_US ? 1 : 1000;
+}
+
+/* The microseconds that `at` of a state counts in. */
+static inline int64_t weir__unit_us(const struct weir__rule *rule)
+{
+    switch (weir__algorithm_of(rule)->unit) {
+    case WEIR__UNIT_US:
+        break;
+    case WEIR__UNIT_TICK:
+        return weir__tick_us(rule);
+    case WEIR__UNIT_PERIOD:
+        return rule->period_us;
+    }
+    return 1;
+}
+
+/* The newest time in a state. */
+static inline int64_t weir__newest_us(const struct weir__rule *rule,
+                                      const struct weir__state *state)
+{
+    return state->at * weir__unit_us(rule);
+}
 
 /* The caller's wait (WEIR_WAIT_DEFAULT, WEIR_WAIT_ANY or µs) as this rule takes it. */
 static inline int64_t weir__wait_for(const struct weir__rule *rule, int64_t wait_us)

@@ -9,24 +9,28 @@
 static inline struct weir__cell *weir__ring_cell(const struct weir__ring *ring, uint32_t i)
 {
     uint32_t place = ring->head + i;
+    assert(ring->head < ring->capacity && i < ring->capacity);
     return &ring->cells[place < ring->capacity ? place : place - ring->capacity];
 }
 
 static inline struct weir__cell *weir__ring_last(const struct weir__ring *ring)
 {
+    assert(ring->len > 0);
     return weir__ring_cell(ring, ring->len - 1);
 }
 
-/* Writes a cell behind the last; there is room. */
+/* Writes a cell behind the last; the store has made room. */
 static inline void weir__ring_append(struct weir__ring *ring, struct weir__cell cell)
 {
+    assert(ring->len < ring->capacity);
     ring->len++;
     *weir__ring_last(ring) = cell;
 }
 
-/* Lets the oldest cell go. */
+/* Drops the oldest cell. */
 static inline void weir__ring_shift(struct weir__ring *ring)
 {
+    assert(ring->len > 0);
     ring->head = ring->head + 1 < ring->capacity ? ring->head + 1 : 0;
     ring->len--;
 }
@@ -45,7 +49,7 @@ static inline void weir__ring_publish(const struct weir__state *state)
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* Appends where a cell may still stand that load let go: others must have let go of it, too. */
+/* Appends where a cell may still stand that load dropped: others must know that it is gone. */
 static inline void weir__state_append(struct weir__state *state, struct weir__cell cell)
 {
     weir__ring_publish(state);
@@ -53,18 +57,35 @@ static inline void weir__state_append(struct weir__state *state, struct weir__ce
 }
 
 /* Takes cell i out, closing the gap from behind. No other cell is missing at any moment. */
-void weir__ring_remove(struct weir__ring *ring, uint32_t i);
+static inline void weir__ring_remove(struct weir__ring *ring, uint32_t i)
+{
+    assert(i < ring->len);
+    for (; i + 1 < ring->len; i++) {
+        *weir__ring_cell(ring, i) = *weir__ring_cell(ring, i + 1);
+        atomic_signal_fence(memory_order_seq_cst);
+    }
+    ring->len--;
+}
 
-/* Stamps and counts (log and window). Whether a charge at t' joins the newest cell. */
-bool weir__stamps_join(const struct weir__rule *rule, const struct weir__state *state);
-void weir__stamps_load(const struct weir__rule *rule, struct weir__state *state, int64_t now_us);
-void weir__stamps_judge(const struct weir__rule *rule, const struct weir__state *state,
-                        const struct weir__request *request, weir_decision *ret);
-void weir__stamps_report(const struct weir__rule *rule, const struct weir__state *state,
-                         int64_t now_us, weir_decision *ret);
-int64_t weir__stamps_fresh_at(const struct weir__rule *rule, const struct weir__state *state);
-/* Corrects the entry of t0, or charges a surcharge now where that entry is gone. */
-bool weir__stamps_settle(const struct weir__rule *rule, struct weir__state *state,
-                         const struct weir__correction *correction);
+/* Whether a charge at t' joins the newest cell (log and window). */
+static inline bool weir__stamps_join(const struct weir__rule *rule, const struct weir__state *state)
+{
+    int64_t slot = weir__max(1, weir__precision(rule));
+    return state->ring.len > 0 &&
+           weir__ring_last(&state->ring)->stamp / slot == state->now_us / slot;
+}
+
+/* The slots that a lease holds. */
+static inline int64_t weir__lease_slots(const struct weir__cell *cell)
+{
+    return (int64_t)(cell->lease & ((UINT64_C(1) << WEIR__LEASE_SHIFT) - 1));
+}
+
+/* What a cell counts. */
+static inline int64_t weir__cell_weight(const struct weir__rule *rule,
+                                        const struct weir__cell *cell)
+{
+    return weir__algorithm_of(rule)->leases ? weir__lease_slots(cell) : cell->count;
+}
 
 #endif

@@ -6,8 +6,7 @@
 
 /* A state as it stands at a time. */
 struct weir__shown {
-    struct weir__rule
-        rule; /* kind, period and precision; `whole`: all numbers it was last charged under */
+    struct weir__rule rule; /* kind, period, precision; `whole`: all it was last charged under */
     bool whole;
     int64_t count;     /* last charged under; 0: the store does not keep it */
     int64_t spent;     /* tokens or requests that count now; smooth and warmup: 0 */
@@ -24,7 +23,11 @@ void weir__show(const struct weir__rule *rule, bool whole, const struct weir__st
                 int64_t fresh_us, int64_t now_us, struct weir__shown *ret);
 
 /* A kind's name with what tells it from its siblings: "fixed-window from-first". */
-const char *weir__kind_name(enum weir__kind kind);
+static inline const char *weir__kind_name(enum weir__kind kind)
+{
+    assert(kind < WEIR__KIND_COUNT);
+    return weir__algorithms[kind]->full_name;
+}
 
 /* What WEIR.SHOW replies of a state, in this order, after its algorithm. */
 #define WEIR__SHOWN_NUMBERS 8

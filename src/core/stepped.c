@@ -2,12 +2,12 @@
  * Stepped token bucket: the whole count arrives at once every period. In microseconds and whole
  * tokens: `at` is the last step, debt what is still owed.
  */
-#include "core/algorithms.h"
+#include "core/core.h"
 
 /* When x tokens have come, relative to t. (A debt settled up to 2^53 tokens may take longer than
  * 63 bits of microseconds: then as good as never.) */
-static int64_t tokens_in(const struct weir__rule *rule, const struct weir__state *state, int64_t x,
-                         int64_t now_us)
+static int64_t stepped_tokens_in(const struct weir__rule *rule, const struct weir__state *state,
+                                 int64_t x, int64_t now_us)
 {
     if (x <= 0)
         return 0;
@@ -18,7 +18,7 @@ static int64_t tokens_in(const struct weir__rule *rule, const struct weir__state
     return state->at + span - now_us;
 }
 
-void weir__stepped_load(const struct weir__rule *rule, struct weir__state *state, int64_t now_us)
+static void stepped_load(const struct weir__rule *rule, struct weir__state *state, int64_t now_us)
 {
     int64_t now = state->present ? weir__max(now_us, state->at) : now_us;
     if (state->present) {
@@ -34,8 +34,8 @@ void weir__stepped_load(const struct weir__rule *rule, struct weir__state *state
     }
 }
 
-void weir__stepped_judge(const struct weir__rule *rule, const struct weir__state *state,
-                         const struct weir__request *request, weir_decision *ret)
+static void stepped_judge(const struct weir__rule *rule, const struct weir__state *state,
+                          const struct weir__request *request, weir_decision *ret)
 {
     ret->limit = rule->burst;
     if (request->cost > rule->burst) {
@@ -43,33 +43,33 @@ void weir__stepped_judge(const struct weir__rule *rule, const struct weir__state
         return;
     }
     int64_t debt = state->amount + request->cost;
-    int64_t delay = tokens_in(rule, state, debt - rule->burst, request->now_us);
+    int64_t delay = stepped_tokens_in(rule, state, debt - rule->burst, request->now_us);
     int64_t beyond = debt - WEIR__EXACT_MAX;
     ret->allowed = delay <= request->wait_us && beyond <= 0;
     if (ret->allowed)
         ret->delay_us = delay;
     else
-        ret->retry_after_us = weir__saturated(
-            weir__max(delay - request->wait_us, tokens_in(rule, state, beyond, request->now_us)));
+        ret->retry_after_us = weir__saturated(weir__max(
+            delay - request->wait_us, stepped_tokens_in(rule, state, beyond, request->now_us)));
 }
 
-void weir__stepped_charge(const struct weir__rule *rule, struct weir__state *state,
-                          const struct weir__request *request)
+static void stepped_charge(const struct weir__rule *rule, struct weir__state *state,
+                           const struct weir__request *request)
 {
     (void)rule;
     state->amount += request->cost;
     state->present = true;
 }
 
-void weir__stepped_report(const struct weir__rule *rule, const struct weir__state *state,
-                          int64_t now_us, weir_decision *ret)
+static void stepped_report(const struct weir__rule *rule, const struct weir__state *state,
+                           int64_t now_us, weir_decision *ret)
 {
     ret->remaining = weir__max(0, rule->burst - state->amount);
-    ret->reset_after_us = weir__saturated(tokens_in(rule, state, state->amount, now_us));
+    ret->reset_after_us = weir__saturated(stepped_tokens_in(rule, state, state->amount, now_us));
 }
 
-bool weir__stepped_settle(const struct weir__rule *rule, struct weir__state *state,
-                          const struct weir__correction *correction)
+static bool stepped_settle(const struct weir__rule *rule, struct weir__state *state,
+                           const struct weir__correction *correction)
 {
     (void)rule;
     int64_t change = correction->actual - correction->charged;
@@ -80,7 +80,49 @@ bool weir__stepped_settle(const struct weir__rule *rule, struct weir__state *sta
     return true;
 }
 
-int64_t weir__stepped_fresh_at(const struct weir__rule *rule, const struct weir__state *state)
+static int64_t stepped_fresh_at(const struct weir__rule *rule, const struct weir__state *state)
 {
-    return tokens_in(rule, state, state->amount, 0);
+    return stepped_tokens_in(rule, state, state->amount, 0);
 }
+
+static const char *stepped_flaw(const struct weir__rule *rule)
+{
+    if ((__int128)weir__div_up(rule->burst, rule->count) * rule->period_us >= WEIR__EXACT_MAX)
+        return "refilling that burst takes longer than can be counted exactly (2^53 µs); use a "
+               "smaller burst or a shorter period";
+    return NULL;
+}
+
+static int64_t stepped_most(const struct weir__rule *rule)
+{
+    return rule->burst;
+}
+
+static int64_t stepped_window_us(const struct weir__rule *rule)
+{
+    return weir__div_up(rule->burst, rule->count) * rule->period_us;
+}
+
+static int64_t stepped_flood_us(const struct weir__rule *rule)
+{
+    return (int64_t)((__int128)rule->burst * rule->period_us / rule->count);
+}
+
+const struct weir__algorithm weir__algorithm_stepped = {
+    .name = "token-bucket",
+    .full_name = "token-bucket stepped",
+    .example = "token-bucket 10/s burst 20 stepped",
+    .shape = WEIR__SHAPE_DEBT,
+    .waits = true,
+    .load = stepped_load,
+    .judge = stepped_judge,
+    .charge = stepped_charge,
+    .report = stepped_report,
+    .settle = stepped_settle,
+    .fresh_at = stepped_fresh_at,
+    .flaw = stepped_flaw,
+    .most = stepped_most,
+    .window_us = stepped_window_us,
+    .ahead_us = stepped_window_us,
+    .flood_us = stepped_flood_us,
+};

@@ -17,13 +17,13 @@ struct writer {
     char period[48], extra[48];
 };
 
-static void put_span(char *ret, size_t size, int64_t microseconds)
+static void explain_span(char *ret, size_t size, int64_t microseconds)
 {
     struct weir__buffer buffer = weir__buffer_over(ret, size);
     weir__put_duration(&buffer, microseconds, false);
 }
 
-static void bound(struct weir__facts *facts, int64_t most, int64_t worst_burst)
+static void explain_bound(struct weir__facts *facts, int64_t most, int64_t worst_burst)
 {
     facts->most = most;
     facts->worst_burst = worst_burst;
@@ -34,7 +34,7 @@ static void bound(struct weir__facts *facts, int64_t most, int64_t worst_burst)
 static void explain_token_bucket(struct writer *w)
 {
     const struct weir__rule *rule = w->rule;
-    bound(w->facts, rule->burst + rule->count, rule->burst);
+    explain_bound(w->facts, rule->burst + rule->count, rule->burst);
     weir__put_format(&w->what,
                      "A bucket with room for %" PRId64 ", refilled by %" PRId64
                      " every %s, evenly; a request takes its cost out of it, or is denied.",
@@ -49,7 +49,7 @@ static void explain_token_bucket(struct writer *w)
 static void explain_stepped(struct writer *w)
 {
     const struct weir__rule *rule = w->rule;
-    bound(w->facts, rule->burst + rule->count, rule->burst);
+    explain_bound(w->facts, rule->burst + rule->count, rule->burst);
     weir__put_format(
         &w->what,
         "A bucket with room for %" PRId64 ", refilled by %" PRId64
@@ -70,7 +70,7 @@ static void explain_leaky_nodelay(struct writer *w)
 {
     const struct weir__rule *rule = w->rule;
     int64_t room = rule->burst + 1;
-    bound(w->facts, room + rule->count, room);
+    explain_bound(w->facts, room + rule->count, room);
     weir__put_format(
         &w->what,
         "A bucket with room for %" PRId64 ", leaking %" PRId64
@@ -92,7 +92,7 @@ static void explain_leaky_bucket(struct writer *w)
         return;
     }
     int64_t at_once = rule->extra + 1;
-    bound(w->facts, at_once + rule->count, at_once);
+    explain_bound(w->facts, at_once + rule->count, at_once);
     w->facts->requests_of_one = true;
     weir__put_format(&w->what, "A queue that lets %" PRId64 " through every %s, evenly spaced",
                      rule->count, w->period);
@@ -117,7 +117,7 @@ static void explain_leaky_bucket(struct writer *w)
 static void explain_fixed_window(struct writer *w)
 {
     const struct weir__rule *rule = w->rule;
-    bound(w->facts, 2 * rule->count, rule->count);
+    explain_bound(w->facts, 2 * rule->count, rule->count);
     weir__put_format(&w->what,
                      "Counts in windows of %s aligned to the clock (UTC); each admits %" PRId64
                      ", then denies until the next begins.",
@@ -133,7 +133,7 @@ static void explain_fixed_window(struct writer *w)
 static void explain_from_first(struct writer *w)
 {
     const struct weir__rule *rule = w->rule;
-    bound(w->facts, 2 * rule->count - 1, rule->count);
+    explain_bound(w->facts, 2 * rule->count - 1, rule->count);
     weir__put_format(&w->what,
                      "Counts in windows of %s, each opened by the first request after the last one "
                      "closed; each admits %" PRId64 ".",
@@ -147,7 +147,7 @@ static void explain_from_first(struct writer *w)
 static void explain_sliding_log(struct writer *w)
 {
     const struct weir__rule *rule = w->rule;
-    bound(w->facts, rule->count, rule->count);
+    explain_bound(w->facts, rule->count, rule->count);
     weir__put_format(
         &w->what,
         "Remembers when each request was admitted and admits while those of the last %s "
@@ -160,7 +160,7 @@ static void explain_sliding_log(struct writer *w)
 static void explain_sliding_window(struct writer *w)
 {
     const struct weir__rule *rule = w->rule;
-    bound(w->facts, rule->count, rule->count);
+    explain_bound(w->facts, rule->count, rule->count);
     weir__put_format(&w->what,
                      "Counts in slots of %s and admits while those of the last %s come to at most "
                      "%" PRId64 "; a slot counts until its last request is %s old.",
@@ -175,7 +175,7 @@ static void explain_sliding_window(struct writer *w)
 static void explain_sliding_counter(struct writer *w)
 {
     const struct weir__rule *rule = w->rule;
-    bound(w->facts, 2 * rule->count, rule->count);
+    explain_bound(w->facts, 2 * rule->count, rule->count);
     weir__put_format(
         &w->what,
         "Counts two aligned windows of %s and weighs the earlier by how much of it the "
@@ -196,9 +196,9 @@ static double least_interval_us(const struct weir__rule *rule)
     return floor((double)rule->period_us / (double)rule->count * (1 - 1e-9));
 }
 
-static void put_unbounded(struct writer *w)
+static void explain_unbounded(struct writer *w)
 {
-    bound(w->facts, WEIR__UNBOUNDED, WEIR__UNBOUNDED);
+    explain_bound(w->facts, WEIR__UNBOUNDED, WEIR__UNBOUNDED);
     weir__put_text(
         &w->guarantee,
         "none: Guava counts intervals in whole microseconds, and this one rounds to 0; use "
@@ -221,14 +221,14 @@ static void explain_smooth(struct writer *w)
         "next one waits for it.",
         rule->count, w->period, saved);
     if (interval < 1) {
-        put_unbounded(w);
+        explain_unbounded(w);
         return;
     }
     double stable = (double)rule->period_us / (double)rule->count;
     int64_t whole = (int64_t)saved;
     bool rest_is_free = (1 - (saved - (double)whole)) * stable < 1;
-    bound(w->facts, 1 + (int64_t)(saved + (double)rule->period_us / interval),
-          whole + 1 + rest_is_free);
+    explain_bound(w->facts, 1 + (int64_t)(saved + (double)rule->period_us / interval),
+                  whole + 1 + rest_is_free);
     weir__put_format(&w->guarantee,
                      "never more than %" PRId64
                      " go ahead in any %s if each costs 1: what was saved, "
@@ -248,10 +248,10 @@ static void explain_warmup(struct writer *w)
         "%s.",
         rule->count, w->period, rule->cold_millionths / 1e6, w->extra);
     if (interval < 1) {
-        put_unbounded(w);
+        explain_unbounded(w);
         return;
     }
-    bound(w->facts, 1 + (int64_t)((double)(rule->period_us + 1) / interval), 1);
+    explain_bound(w->facts, 1 + (int64_t)((double)(rule->period_us + 1) / interval), 1);
     weir__put_format(&w->guarantee,
                      "never more than %" PRId64 " go ahead in any %s if each costs 1%s",
                      w->facts->most, w->period, anyway);
@@ -262,7 +262,7 @@ static void explain_warmup(struct writer *w)
 static void explain_concurrent(struct writer *w)
 {
     const struct weir__rule *rule = w->rule;
-    bound(w->facts, rule->count, rule->count);
+    explain_bound(w->facts, rule->count, rule->count);
     w->facts->span_us = 0;
     weir__put_format(&w->what,
                      "At most %" PRId64
@@ -272,25 +272,14 @@ static void explain_concurrent(struct writer *w)
     weir__put_format(&w->guarantee, "never more than %" PRId64 " held at any instant", rule->count);
 }
 
-static void (*const explainers[WEIR__KINDS])(struct writer *) = {
-    [WEIR__TOKEN_BUCKET] = explain_token_bucket,
-    [WEIR__STEPPED] = explain_stepped,
-    [WEIR__LEAKY_BUCKET] = explain_leaky_bucket,
-    [WEIR__FIXED_WINDOW] = explain_fixed_window,
-    [WEIR__FROM_FIRST] = explain_from_first,
-    [WEIR__SLIDING_LOG] = explain_sliding_log,
-    [WEIR__SLIDING_WINDOW] = explain_sliding_window,
-    [WEIR__SLIDING_COUNTER] = explain_sliding_counter,
-    [WEIR__SMOOTH] = explain_smooth,
-    [WEIR__WARMUP] = explain_warmup,
-    [WEIR__CONCURRENT] = explain_concurrent,
-};
+#define EXPLAINER_OF(KIND, name) [WEIR__##KIND] = explain_##name,
+static void (*const explainers[WEIR__KIND_COUNT])(struct writer *) = {WEIR__KINDS(EXPLAINER_OF)};
 
 /* A large state keeps its cells in a block that doubles as it grows; leases have one to spare. */
-static int64_t key_bytes(const struct weir__rule *rule)
+static int64_t explain_key_bytes(const struct weir__rule *rule)
 {
     const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
-    if (!algorithm->large)
+    if (!weir__is_large(rule))
         return SLOT_BYTES;
     int64_t block = 64;
     while (block < BLOCK_HEADER_BYTES + CELL_BYTES * (weir__rule_cells(rule) + algorithm->leases))
@@ -300,14 +289,14 @@ static int64_t key_bytes(const struct weir__rule *rule)
 
 void weir__explain(const struct weir__rule *rule, struct weir__facts *ret)
 {
-    *ret = (struct weir__facts){.span_us = rule->period_us, .key_bytes = key_bytes(rule)};
+    *ret = (struct weir__facts){.span_us = rule->period_us, .key_bytes = explain_key_bytes(rule)};
     struct writer writer = {
         .rule = rule,
         .facts = ret,
         .what = weir__buffer_over(ret->what, sizeof ret->what),
         .guarantee = weir__buffer_over(ret->guarantee, sizeof ret->guarantee),
     };
-    put_span(writer.period, sizeof writer.period, rule->period_us);
-    put_span(writer.extra, sizeof writer.extra, rule->extra);
+    explain_span(writer.period, sizeof writer.period, rule->period_us);
+    explain_span(writer.extra, sizeof writer.extra, rule->extra);
     explainers[rule->kind](&writer);
 }

@@ -28,8 +28,8 @@ const weir_limit *weir__limit_ref(const weir_limit *limit);
 int weir__rules_parse(const char *text, struct weir__rule *ret_rules, size_t *ret_count,
                       weir_error *err);
 
-/* Checks what can be wrong with a rule that parsed, then derives the rest. `why` gets the reason. */
-bool weir__rule_check(struct weir__rule *rule, struct weir__buffer *why);
+/* What is wrong with a rule that parsed; NULL: nothing, and the rest of it is derived. */
+const char *weir__rule_check(struct weir__rule *rule);
 
 /* Whether a rule read from untrusted memory is one that parsing could have made. */
 bool weir__rule_sound(const struct weir__rule *rule);

@@ -5,7 +5,9 @@
 #include "base/duration.h"
 #include "base/span.h"
 #include "limit/limit.h"
+#include "limit/options.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -20,55 +22,6 @@ struct word {
     const char *text;
     size_t len;
     int column;
-};
-
-enum option_type { FLAG, COUNT, COUNT_OR_ZERO, DURATION, DECIMAL };
-
-static const struct name {
-    const char *text;
-    enum weir__kind kind;
-    const char *example;
-} names[] = {
-    {"token-bucket", WEIR__TOKEN_BUCKET, "token-bucket 10/s burst 20"},
-    {"gcra", WEIR__TOKEN_BUCKET, "token-bucket 10/s burst 20"},
-    {"leaky-bucket", WEIR__LEAKY_BUCKET, "leaky-bucket 10/s burst 5 nodelay"},
-    {"fixed-window", WEIR__FIXED_WINDOW, "fixed-window 100/m"},
-    {"sliding-log", WEIR__SLIDING_LOG, "sliding-log 5/m"},
-    {"sliding-window", WEIR__SLIDING_WINDOW, "sliding-window 240/h precision 1m"},
-    {"sliding-counter", WEIR__SLIDING_COUNTER, "sliding-counter 1000/h"},
-    {"smooth", WEIR__SMOOTH, "smooth 5/s burst-for 2s"},
-    {"warmup", WEIR__WARMUP, "warmup 5/s over 3s cold 3"},
-    {"concurrent", WEIR__CONCURRENT, "concurrent 20 lease 30s"},
-};
-
-enum option_name {
-    BURST,
-    STEPPED,
-    NODELAY,
-    DELAY,
-    FROM_FIRST,
-    PRECISION,
-    BURST_FOR,
-    OVER,
-    COLD,
-    LEASE
-};
-
-static const struct option {
-    const char *text;
-    enum weir__kind kind; /* the limit it belongs to; burst belongs to both buckets */
-    enum option_type type;
-} options[] = {
-    [BURST] = {"burst", WEIR__TOKEN_BUCKET, COUNT},
-    [STEPPED] = {"stepped", WEIR__TOKEN_BUCKET, FLAG},
-    [NODELAY] = {"nodelay", WEIR__LEAKY_BUCKET, FLAG},
-    [DELAY] = {"delay", WEIR__LEAKY_BUCKET, COUNT_OR_ZERO},
-    [FROM_FIRST] = {"from-first", WEIR__FIXED_WINDOW, FLAG},
-    [PRECISION] = {"precision", WEIR__SLIDING_WINDOW, DURATION},
-    [BURST_FOR] = {"burst-for", WEIR__SMOOTH, DURATION},
-    [OVER] = {"over", WEIR__WARMUP, DURATION},
-    [COLD] = {"cold", WEIR__WARMUP, DECIMAL},
-    [LEASE] = {"lease", WEIR__CONCURRENT, DURATION},
 };
 
 #define SHOWN_MAX 40 /* of a wrong word in a message */
@@ -189,15 +142,16 @@ static int count_in_bounds(struct reader *reader, struct word word, int64_t coun
 }
 
 /* `10/s`, or for concurrent `20`. */
-static int read_amount(struct reader *reader, const struct name *name, struct weir__rule *rule)
+static int read_amount(struct reader *reader, const struct weir__algorithm *algorithm,
+                       struct weir__rule *rule)
 {
     struct word word = next_word(reader);
-    bool rate = name->kind != WEIR__CONCURRENT;
+    bool rate = !algorithm->leases;
     size_t at = read_count(word.text, word.len, &rule->count);
     const char *expected = rate ? "a rate like 10/s" : "a count like 20";
     if (at == 0 || (rate ? at >= word.len || word.text[at] != '/' : at != word.len))
-        return complain(reader, word, expected, name->example);
-    int code = count_in_bounds(reader, word, rule->count, 1, name->example);
+        return complain(reader, word, expected, algorithm->example);
+    int code = count_in_bounds(reader, word, rule->count, 1, algorithm->example);
     if (code || !rate)
         return code;
     const char *why = NULL;
@@ -205,14 +159,14 @@ static int read_amount(struct reader *reader, const struct name *name, struct we
     struct word period = {word.text + at, word.len - at, word.column + (int)at};
     size_t used = weir__duration_parse(period.text, period.len, &rule->period_us, &why);
     if (used == 0)
-        return refuse(reader, period, "", why, name->example);
+        return refuse(reader, period, "", why, algorithm->example);
     if (used != period.len)
-        return complain(reader, period, "a period like s, 10s or 1h30m", name->example);
+        return complain(reader, period, "a period like s, 10s or 1h30m", algorithm->example);
     return 0;
 }
 
 /* A decimal of at most six places, in millionths. */
-static bool read_millionths(struct word word, uint32_t *ret)
+static bool read_millionths(struct word word, int64_t *ret)
 {
     uint64_t value = 0;
     int decimals = -1;
@@ -231,131 +185,154 @@ static bool read_millionths(struct word word, uint32_t *ret)
     }
     for (int i = decimals > 0 ? decimals : 0; i < 6; i++)
         value *= 10;
-    *ret = value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+    *ret = value > UINT32_MAX ? UINT32_MAX : (int64_t)value;
     return true;
 }
 
 /* An option's value into the rule's field for it. */
-static int read_value(struct reader *reader, const struct name *name, enum option_name option,
-                      struct weir__rule *rule)
+static int read_value(struct reader *reader, const struct weir__algorithm *algorithm,
+                      const struct weir__option *option, struct weir__rule *rule)
 {
     struct word word = next_word(reader);
-    enum option_type type = options[option].type;
-    if (type == DURATION) {
+    int64_t value = 0;
+    int code = 0;
+    if (option->type == WEIR__OPTION_DURATION) {
         const char *why = NULL;
-        int64_t *field = option == LEASE ? &rule->period_us : &rule->extra;
-        size_t used = weir__duration_parse(word.text, word.len, field, &why);
+        size_t used = weir__duration_parse(word.text, word.len, &value, &why);
         if (used == 0)
-            return refuse(reader, word, "", why, name->example);
-        return used == word.len ? 0 : complain(reader, word, "a duration like 30s", name->example);
+            return refuse(reader, word, "", why, algorithm->example);
+        if (used != word.len)
+            return complain(reader, word, "a duration like 30s", algorithm->example);
+    } else if (option->type == WEIR__OPTION_DECIMAL) {
+        if (!read_millionths(word, &value))
+            return complain(reader, word, "a number like 3 or 2.5 (at most six decimals)",
+                            algorithm->example);
+    } else {
+        assert(option->type == WEIR__OPTION_COUNT);
+        if (word.len == 0 || read_count(word.text, word.len, &value) != word.len)
+            return complain(reader, word, "a count like 20", algorithm->example);
+        code = count_in_bounds(reader, word, value, option->least, algorithm->example);
     }
-    if (type == DECIMAL)
-        return read_millionths(word, &rule->cold_millionths)
-                   ? 0
-                   : complain(reader, word, "a number like 3 or 2.5 (at most six decimals)",
-                              name->example);
-    int64_t *field = option == DELAY ? &rule->extra : &rule->burst;
-    if (word.len == 0 || read_count(word.text, word.len, field) != word.len)
-        return complain(reader, word, "a count like 20", name->example);
-    bool zero = type == COUNT_OR_ZERO || name->kind == WEIR__LEAKY_BUCKET;
-    return count_in_bounds(reader, word, *field, zero ? 0 : 1, name->example);
-}
-
-static bool option_fits(enum option_name option, enum weir__kind kind)
-{
-    return options[option].kind == kind || (option == BURST && kind == WEIR__LEAKY_BUCKET);
+    weir__option_set(option, rule, value);
+    return code;
 }
 
 /* "burst, stepped or the end": what may follow this limit. */
 static void expected_options(enum weir__kind kind, char *ret, size_t size)
 {
     struct weir__buffer buffer = weir__buffer_over(ret, size);
-    for (size_t i = 0; i < WEIR__COUNT(options); i++) {
-        if (option_fits((enum option_name)i, kind))
-            weir__put_format(&buffer, "\"%s\", ", options[i].text);
+    for (size_t i = 0; i < WEIR__OPTIONS; i++) {
+        if (weir__option_fits(&weir__options[i], kind))
+            weir__put_format(&buffer, "\"%s\", ", weir__options[i].text);
     }
     weir__put_text(&buffer, "a comma or the end");
 }
 
-static int read_option(struct reader *reader, const struct name *name, struct word word,
-                       unsigned *seen, struct weir__rule *rule)
+/* Whether an option was read that this one cannot stand with: they name the same exclusion. */
+static bool excluded(const struct weir__option *option, unsigned seen)
 {
-    for (size_t i = 0; i < WEIR__COUNT(options); i++) {
-        enum option_name option = (enum option_name)i;
-        if (!option_fits(option, name->kind) || !word_is(word, options[i].text))
+    for (size_t i = 0; i < WEIR__OPTIONS && option->excludes; i++) {
+        if (seen & 1u << i && &weir__options[i] != option &&
+            weir__options[i].excludes == option->excludes)
+            return true;
+    }
+    return false;
+}
+
+/* Reads an option into the rule; *seen has a bit for each that was read. */
+static int read_option(struct reader *reader, const struct weir__algorithm *algorithm,
+                       struct word word, unsigned *seen, struct weir__rule *rule)
+{
+    for (size_t i = 0; i < WEIR__OPTIONS; i++) {
+        const struct weir__option *option = &weir__options[i];
+        if (!weir__option_fits(option, rule->kind) || !word_is(word, option->text))
             continue;
         if (*seen & 1u << i)
-            return complain(reader, word, "each option once", name->example);
+            return complain(reader, word, "each option once", algorithm->example);
         *seen |= 1u << i;
-        if ((*seen & 1u << NODELAY) && (*seen & 1u << DELAY))
-            return complain(reader, word, "nodelay or delay, not both", name->example);
-        if (options[i].type == FLAG) {
-            rule->kind = option == STEPPED      ? WEIR__STEPPED
-                         : option == FROM_FIRST ? WEIR__FROM_FIRST
-                                                : rule->kind;
-            rule->flags |= option == NODELAY ? WEIR__NODELAY : 0;
+        if (excluded(option, *seen))
+            return complain(reader, word, option->excludes, algorithm->example);
+        switch (option->type) {
+        case WEIR__OPTION_FLAG:
+            rule->flags |= option->flag;
             return 0;
+        case WEIR__OPTION_KIND:
+            rule->kind = (uint8_t)option->kind;
+            return 0;
+        case WEIR__OPTION_COUNT:
+        case WEIR__OPTION_DURATION:
+        case WEIR__OPTION_DECIMAL:
+            break;
         }
-        return read_value(reader, name, option, rule);
+        return read_value(reader, algorithm, option, rule);
     }
     char expected[160];
-    expected_options(name->kind, expected, sizeof expected);
-    return complain(reader, word, expected, name->example);
+    expected_options(rule->kind, expected, sizeof expected);
+    return complain(reader, word, expected, algorithm->example);
 }
 
-static void set_defaults(struct weir__rule *rule, unsigned seen)
+static void set_presets(struct weir__rule *rule, unsigned seen)
 {
-    if (rule->kind == WEIR__TOKEN_BUCKET || rule->kind == WEIR__STEPPED) {
-        if (!(seen & 1u << BURST))
-            rule->burst = rule->count;
-    } else if (rule->kind == WEIR__SLIDING_WINDOW && !(seen & 1u << PRECISION)) {
-        rule->extra = weir__div_up(rule->period_us, 10);
-    } else if (rule->kind == WEIR__SMOOTH && !(seen & 1u << BURST_FOR)) {
-        rule->extra = 1000000;
-    } else if (rule->kind == WEIR__WARMUP && !(seen & 1u << COLD)) {
-        rule->cold_millionths = 3000000;
-    } else if (rule->kind == WEIR__CONCURRENT && !(seen & 1u << LEASE)) {
-        rule->period_us = 60000000;
+    for (size_t i = 0; i < WEIR__OPTIONS; i++) {
+        const struct weir__option *option = &weir__options[i];
+        if (option->preset && weir__option_fits(option, rule->kind) && !(seen & 1u << i))
+            weir__option_set(option, rule, option->preset(rule));
     }
 }
 
-static const struct name *find_name(struct word word)
+/* The first kind of that name; its siblings are reached by options. */
+static enum weir__kind find_kind(struct word word)
 {
-    for (size_t i = 0; i < WEIR__COUNT(names); i++) {
-        if (word_is(word, names[i].text))
-            return &names[i];
+    int kind = 0;
+    if (word_is(word, "gcra"))
+        return WEIR__TOKEN_BUCKET;
+    while (kind < WEIR__KIND_COUNT && !word_is(word, weir__algorithms[kind]->name))
+        kind++;
+    return (enum weir__kind)kind;
+}
+
+/* "the name of a limit (token-bucket, leaky-bucket, …)" */
+static void expected_names(char *ret, size_t size)
+{
+    struct weir__buffer buffer = weir__buffer_over(ret, size);
+    for (int kind = 0; kind < WEIR__KIND_COUNT; kind++) {
+        const struct weir__algorithm *algorithm = weir__algorithms[kind];
+        bool sibling = strcmp(algorithm->name, algorithm->full_name) != 0;
+        if (!sibling) {
+            weir__put_text(&buffer, kind == 0 ? "the name of a limit (" : ", ");
+            weir__put_text(&buffer, algorithm->name);
+        }
     }
-    return NULL;
+    weir__put_text(&buffer, ")");
 }
 
 static int read_rule(struct reader *reader, struct weir__rule *rule)
 {
     struct word first = next_word(reader);
-    const struct name *name = find_name(first);
-    if (!name)
-        return complain(
-            reader, first,
-            "the name of a limit (token-bucket, leaky-bucket, fixed-window, sliding-log, "
-            "sliding-window, sliding-counter, smooth, warmup or concurrent)",
-            "token-bucket 10/s burst 20");
-    *rule = (struct weir__rule){.kind = (uint8_t)name->kind};
-    int code = read_amount(reader, name, rule);
+    enum weir__kind kind = find_kind(first);
+    if (kind == WEIR__KIND_COUNT) {
+        char expected[256];
+        expected_names(expected, sizeof expected);
+        return complain(reader, first, expected, weir__algorithms[0]->example);
+    }
+    const struct weir__algorithm *algorithm = weir__algorithms[kind];
+    *rule = (struct weir__rule){.kind = (uint8_t)kind};
+    int code = read_amount(reader, algorithm, rule);
     unsigned seen = 0;
     while (code == 0) {
         struct word word = next_word(reader);
         if (word.len == 0)
             break;
-        code = read_option(reader, name, word, &seen, rule);
+        code = read_option(reader, algorithm, word, &seen, rule);
     }
     if (code)
         return code;
-    set_defaults(rule, seen);
-    char reason[256];
-    struct weir__buffer why = weir__buffer_over(reason, sizeof reason);
-    if (weir__rule_check(rule, &why))
+    set_presets(rule, seen);
+    const char *flaw = weir__rule_check(rule);
+    if (!flaw)
         return 0;
     return weir__fail(reader->err, WEIR_ESYNTAX, first.column, "column %d: %s; example: %s",
-                      first.column, reason, name->example);
+                      first.column, flaw, algorithm->example);
 }
 
 static int refuse_shared(struct reader *reader, const struct weir__rule *rules, size_t i,

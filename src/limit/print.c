@@ -1,76 +1,61 @@
 /* Rules to canonical text, and the public face of limits. */
 #include "base/duration.h"
 #include "limit/limit.h"
+#include "limit/options.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void put_count_option(struct weir__buffer *buffer, const char *name, int64_t count)
+static void put_decimal(struct weir__buffer *buffer, int64_t millionths)
 {
-    weir__put_format(buffer, " %s ", name);
-    weir__put_int(buffer, count);
-}
-
-static void put_duration_option(struct weir__buffer *buffer, const char *name, int64_t us)
-{
-    weir__put_format(buffer, " %s ", name);
-    weir__put_duration(buffer, us, false);
-}
-
-static void put_cold(struct weir__buffer *buffer, uint32_t millionths)
-{
-    weir__put_format(buffer, " cold %u", millionths / 1000000);
-    uint32_t rest = millionths % 1000000;
+    weir__put_int(buffer, millionths / 1000000);
+    int64_t rest = millionths % 1000000;
     if (rest == 0)
         return;
     char decimals[16];
     struct weir__buffer digits = weir__buffer_over(decimals, sizeof decimals);
-    weir__put_format(&digits, ".%06u", rest);
+    weir__put_format(&digits, ".%06d", (int)rest);
     while (decimals[digits.len - 1] == '0')
         digits.len--;
     weir__put(buffer, decimals, digits.len);
 }
 
-static void put_options(struct weir__buffer *buffer, const struct weir__rule *rule)
+static bool option_is_given(const struct weir__option *option, const struct weir__rule *rule)
 {
-    switch ((enum weir__kind)rule->kind) {
-    case WEIR__TOKEN_BUCKET:
-    case WEIR__STEPPED:
-        if (rule->burst != rule->count)
-            put_count_option(buffer, "burst", rule->burst);
-        if (rule->kind == WEIR__STEPPED)
-            weir__put_text(buffer, " stepped");
+    switch (option->type) {
+    case WEIR__OPTION_FLAG:
+        return rule->flags & option->flag;
+    case WEIR__OPTION_KIND:
+        return rule->kind == option->kind;
+    case WEIR__OPTION_COUNT:
+    case WEIR__OPTION_DURATION:
+    case WEIR__OPTION_DECIMAL:
         break;
-    case WEIR__LEAKY_BUCKET:
-        if (rule->burst != 0)
-            put_count_option(buffer, "burst", rule->burst);
-        if (rule->flags & WEIR__NODELAY)
-            weir__put_text(buffer, " nodelay");
-        if (rule->extra != 0)
-            put_count_option(buffer, "delay", rule->extra);
-        break;
-    case WEIR__FROM_FIRST:
-        weir__put_text(buffer, " from-first");
-        break;
-    case WEIR__SLIDING_WINDOW:
-        if (rule->extra != weir__div_up(rule->period_us, 10))
-            put_duration_option(buffer, "precision", rule->extra);
-        break;
-    case WEIR__SMOOTH:
-        if (rule->extra != 1000000)
-            put_duration_option(buffer, "burst-for", rule->extra);
-        break;
-    case WEIR__WARMUP:
-        put_duration_option(buffer, "over", rule->extra);
-        if (rule->cold_millionths != 3000000)
-            put_cold(buffer, rule->cold_millionths);
-        break;
-    case WEIR__CONCURRENT:
-        if (rule->period_us != 60000000)
-            put_duration_option(buffer, "lease", rule->period_us);
-        break;
-    default:
-        break;
+    }
+    return weir__option_value(option, rule) != weir__option_preset(option, rule);
+}
+
+static void put_option(struct weir__buffer *buffer, const struct weir__option *option,
+                       const struct weir__rule *rule)
+{
+    weir__put_text(buffer, " ");
+    weir__put_text(buffer, option->text);
+    switch (option->type) {
+    case WEIR__OPTION_FLAG:
+    case WEIR__OPTION_KIND:
+        return;
+    case WEIR__OPTION_COUNT:
+        weir__put_text(buffer, " ");
+        weir__put_int(buffer, weir__option_value(option, rule));
+        return;
+    case WEIR__OPTION_DURATION:
+        weir__put_text(buffer, " ");
+        weir__put_duration(buffer, weir__option_value(option, rule), false);
+        return;
+    case WEIR__OPTION_DECIMAL:
+        weir__put_text(buffer, " ");
+        put_decimal(buffer, weir__option_value(option, rule));
+        return;
     }
 }
 
@@ -79,11 +64,15 @@ void weir__put_rule(struct weir__buffer *buffer, const struct weir__rule *rule)
     weir__put_text(buffer, weir__algorithm_of(rule)->name);
     weir__put_text(buffer, " ");
     weir__put_int(buffer, rule->count);
-    if (rule->kind != WEIR__CONCURRENT) {
+    if (!weir__algorithm_of(rule)->leases) {
         weir__put_text(buffer, "/");
         weir__put_duration(buffer, rule->period_us, true);
     }
-    put_options(buffer, rule);
+    for (size_t i = 0; i < WEIR__OPTIONS; i++) {
+        const struct weir__option *option = &weir__options[i];
+        if (weir__option_fits(option, rule->kind) && option_is_given(option, rule))
+            put_option(buffer, option, rule);
+    }
 }
 
 int weir_limit_parse(const char *text, weir_limit **ret, weir_error *err)

@@ -29,13 +29,13 @@ static int64_t fallback_share_of(int64_t count, int32_t peers)
 
 static void fallback_share_rule(struct weir__rule *rule, int32_t peers)
 {
+    const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
+    int64_t above = algorithm->most(rule) - rule->burst; /* a leaky bucket admits burst and one */
     rule->count = fallback_share_of(rule->count, peers);
-    if (rule->kind == WEIR__LEAKY_BUCKET) { /* it admits its burst and one */
-        rule->burst = fallback_share_of(rule->burst + 1, peers) - 1;
+    if (rule->burst > 0)
+        rule->burst = fallback_share_of(rule->burst + above, peers) - above;
+    if (algorithm->extra == WEIR__EXTRA_DELAY)
         rule->extra = weir__min(rule->extra / peers, rule->burst);
-    } else if (rule->burst > 0) {
-        rule->burst = fallback_share_of(rule->burst, peers);
-    }
     weir__rule_derive(rule);
 }
 
@@ -52,26 +52,9 @@ void weir__share(const weir_limit *limit, int32_t peers, weir_limit *ret)
 
 /* ---- open and closed ---- */
 
-/* The most a fresh state of a rule admits at once; smooth and warmup admit anything. */
-static int64_t fallback_most_of(const struct weir__rule *rule)
-{
-    switch ((enum weir__kind)rule->kind) {
-    case WEIR__TOKEN_BUCKET:
-    case WEIR__STEPPED:
-        return rule->burst;
-    case WEIR__LEAKY_BUCKET:
-        return rule->burst + 1;
-    case WEIR__SMOOTH:
-    case WEIR__WARMUP:
-        return INT64_MAX;
-    default:
-        return rule->count;
-    }
-}
-
 static weir_decision fallback_blanket_row(const struct weir__rule *rule, bool allowed, int64_t now)
 {
-    int64_t most = weir__min(fallback_most_of(rule), WEIR_COST_MAX);
+    int64_t most = weir__min(weir__algorithm_of(rule)->most(rule), WEIR_COST_MAX);
     return (weir_decision){.limit = most,
                            .remaining = allowed ? most : 0,
                            .retry_after_us = allowed ? 0 : RETRY_US,
@@ -102,7 +85,7 @@ static void fallback_decide_blankly(const weir_request *requests, size_t n, bool
 static void fallback_soften(const weir_request *request, const struct weir__rule *rule,
                             weir_decision *row)
 {
-    if (row->retry_after_us == WEIR_NEVER && request->cost <= fallback_most_of(rule))
+    if (row->retry_after_us == WEIR_NEVER && request->cost <= weir__algorithm_of(rule)->most(rule))
         row->retry_after_us = RETRY_US;
 }
 

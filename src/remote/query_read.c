@@ -141,7 +141,7 @@ static bool query_read_state(const char *data, const struct weir__resp_node *nod
     int kind = 0;
     if (nodes[0].type != WEIR__RESP_ARRAY || nodes[0].len != 2 + 2 * WEIR__SHOWN_NUMBERS)
         return false;
-    while (kind < WEIR__KINDS &&
+    while (kind < WEIR__KIND_COUNT &&
            !query_is_text(data, &nodes[2], weir__kind_name((enum weir__kind)kind)))
         kind++;
     for (size_t i = 0; i < WEIR__SHOWN_NUMBERS; i++) {
@@ -152,7 +152,7 @@ static bool query_read_state(const char *data, const struct weir__resp_node *nod
         numbers[i] = pair[1].integer;
     }
     weir__shown_of(kind, numbers, ret);
-    return kind < WEIR__KINDS;
+    return kind < WEIR__KIND_COUNT;
 }
 
 static bool query_read_show(struct weir__redis_query *query, const char *data,

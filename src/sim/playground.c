@@ -360,7 +360,7 @@ static void play_put_rule(struct weir__json *json, const struct weir__rule *rule
         weir__json_put_int(json, "bound", facts.most);
     else
         weir__json_put_null(json, "bound");
-    if (rule->kind == WEIR__FIXED_WINDOW || rule->kind == WEIR__SLIDING_COUNTER)
+    if (weir__algorithm_of(rule)->aligned)
         weir__json_put_seconds(json, "first_edge",
                                (rule->period_us - run->start_us % rule->period_us) %
                                    rule->period_us);

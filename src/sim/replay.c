@@ -53,7 +53,7 @@ void weir__replay_store_url(const weir_limit *limit, int64_t requests, struct we
 {
     int64_t large = 0;
     for (size_t i = 0; i < limit->count; i++)
-        large += weir__algorithm_of(&limit->rules[i])->large;
+        large += weir__is_large(&limit->rules[i]);
     int64_t table = SPARE_ROOM + requests * SLOT_ROOM * (int64_t)limit->count;
     int64_t cells = large ? SPARE_ROOM + requests * CELLS_ROOM * large : 0;
     int64_t size = table + cells;

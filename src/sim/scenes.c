@@ -23,11 +23,7 @@ struct shape {
 static int64_t flood_span_of(const struct weir__rule *rule)
 {
     __int128 span = (__int128)PERIODS * rule->period_us;
-    __int128 longest = span;
-    if (rule->kind == WEIR__WARMUP || rule->kind == WEIR__SMOOTH)
-        longest = 2 * (__int128)rule->extra;
-    else if (rule->kind <= WEIR__LEAKY_BUCKET)
-        longest = (__int128)rule->burst * rule->period_us / rule->count;
+    int64_t longest = weir__algorithm_of(rule)->flood_us(rule);
     span = longest > span ? longest : span;
     return (int64_t)(span < WEIR__EXACT_MAX / 4 ? span : WEIR__EXACT_MAX / 4);
 }

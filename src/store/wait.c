@@ -32,7 +32,7 @@ static bool is_hopeless(weir_store *store, weir_request request, const weir_deci
         if (rows[i].allowed ||
             !(rows[i].retry_after_us == WEIR_NEVER || weir__algorithm_of(rule)->waits))
             continue;
-        if (rows[i].retry_after_us == WEIR_NEVER || rule->kind != WEIR__LEAKY_BUCKET)
+        if (rows[i].retry_after_us == WEIR_NEVER || !weir__algorithm_of(rule)->overflows)
             return true;
         full = true;
     }
@@ -41,7 +41,7 @@ static bool is_hopeless(weir_store *store, weir_request request, const weir_deci
     if (!full || weir_peek_all(store, &request, 1, &folded))
         return full;
     for (size_t i = 0; i < request.limit->count; i++) {
-        if (request.limit->rules[i].kind == WEIR__LEAKY_BUCKET && !free_rows[i].allowed)
+        if (weir__algorithm_of(&request.limit->rules[i])->overflows && !free_rows[i].allowed)
             return true;
     }
     return false;

@@ -2,7 +2,6 @@
 #include "wire/fields.h"
 
 #include "base/span.h"
-#include "core/bucket.h"
 
 #include <assert.h>
 #include <string.h>
@@ -16,18 +15,7 @@
 
 int64_t weir__rule_window_us(const struct weir__rule *rule)
 {
-    switch ((enum weir__kind)rule->kind) {
-    case WEIR__TOKEN_BUCKET:
-    case WEIR__LEAKY_BUCKET:
-        return weir__div_up(rule->cap, rule->count) * weir__tick_us(rule);
-    case WEIR__STEPPED:
-        return weir__div_up(rule->burst, rule->count) * rule->period_us;
-    case WEIR__SMOOTH:
-    case WEIR__WARMUP: /* what they save up, or one permit where they save none */
-        return weir__max(rule->extra, weir__div_up(rule->period_us, rule->count));
-    default:
-        return rule->period_us;
-    }
+    return weir__algorithm_of(rule)->window_us(rule);
 }
 
 static struct weir__span name_of(const struct weir__rated *rated)
@@ -132,7 +120,7 @@ static char *put_policy(char *to, const struct weir__rated *rated)
 {
     to = PUT(to, ";q=");
     to = put_number(to, rated->row->limit);
-    if (rated->rule->kind == WEIR__CONCURRENT)
+    if (weir__algorithm_of(rated->rule)->leases)
         to = PUT(to, ";qu=\"concurrent-requests\"");
     to = PUT(to, ";w=");
     return put_number(to, weir__max(1, seconds_up(weir__rule_window_us(rated->rule))));

@@ -7,31 +7,14 @@
 
 #include <string.h>
 
-#define BUCKET_SIZE 26
-#define WINDOW_SIZE 21
-#define COUNTER_SIZE 22
-#define GUAVA_SIZE 29
+#define DEBT_SIZE 26
+#define COUNT_SIZE 21
+#define PAIR_SIZE 22
+#define PERMITS_SIZE 29
 
-enum shape { BUCKET, WINDOW, COUNTER, GUAVA, RING };
-
-static enum shape shape_of(enum weir__kind kind)
+static enum weir__shape shape_of(const struct weir__rule *rule)
 {
-    switch (kind) {
-    case WEIR__FIXED_WINDOW:
-    case WEIR__FROM_FIRST:
-        return WINDOW;
-    case WEIR__SLIDING_COUNTER:
-        return COUNTER;
-    case WEIR__SMOOTH:
-    case WEIR__WARMUP:
-        return GUAVA;
-    case WEIR__SLIDING_LOG:
-    case WEIR__SLIDING_WINDOW:
-    case WEIR__CONCURRENT:
-        return RING;
-    default:
-        return BUCKET;
-    }
+    return weir__algorithm_of(rule)->shape;
 }
 
 static int64_t get(const uint8_t *at, int bytes)
@@ -66,27 +49,29 @@ static bool is_capacity(int64_t capacity)
 
 size_t weir__section_size(const struct weir__rule *rule, uint32_t capacity)
 {
-    static const size_t sizes[] = {BUCKET_SIZE, WINDOW_SIZE, COUNTER_SIZE, GUAVA_SIZE};
-    enum shape shape = shape_of((enum weir__kind)rule->kind);
-    if (shape != RING)
-        return sizes[shape];
+    switch (shape_of(rule)) {
+    case WEIR__SHAPE_DEBT:
+        return DEBT_SIZE;
+    case WEIR__SHAPE_COUNT:
+        return COUNT_SIZE;
+    case WEIR__SHAPE_PAIR:
+        return PAIR_SIZE;
+    case WEIR__SHAPE_PERMITS:
+        return PERMITS_SIZE;
+    case WEIR__SHAPE_RING:
+        break;
+    }
     return WEIR__RING_HEAD + (size_t)capacity * sizeof(struct weir__cell);
 }
 
 /* ---- reading ---- */
 
-static int64_t count_of(const struct weir__rule *rule, const struct weir__cell *cell)
-{
-    uint64_t slots = cell->lease & ((UINT64_C(1) << WEIR__LEASE_SHIFT) - 1);
-    return rule->kind == WEIR__CONCURRENT ? (int64_t)slots : cell->count;
-}
-
 /* A cell holds 1 … most, and no stamp is newer than the ring. */
 static bool is_cell(const struct weir__section *section, const struct weir__cell *cell,
                     int64_t most)
 {
-    int64_t count = count_of(&section->rule, cell);
-    int64_t ahead = section->rule.kind == WEIR__CONCURRENT ? WEIR_DURATION_MAX : 0;
+    int64_t count = weir__cell_weight(&section->rule, cell);
+    int64_t ahead = weir__algorithm_of(&section->rule)->leases ? WEIR_DURATION_MAX : 0;
     return cell->stamp >= 0 && cell->stamp <= section->state.at + ahead && count >= 1 &&
            count <= most;
 }
@@ -95,7 +80,7 @@ static bool is_newest(const struct weir__section *section)
 {
     const struct weir__cell *cell = weir__ring_last(&section->state.ring);
     return is_cell(section, cell, section->state.ring.sum) &&
-           (section->rule.kind == WEIR__CONCURRENT || cell->stamp == section->state.at);
+           (weir__algorithm_of(&section->rule)->leases || cell->stamp == section->state.at);
 }
 
 bool weir__section_readable(const struct weir__section *section, const struct weir__rule *rule,
@@ -103,9 +88,9 @@ bool weir__section_readable(const struct weir__section *section, const struct we
 {
     const struct weir__ring *ring = &section->state.ring;
     int64_t at = section->state.at, left = ring->sum, excess = 0, before = 0;
-    int64_t span = rule->kind == WEIR__CONCURRENT ? 0 : rule->period_us;
+    int64_t span = weir__algorithm_of(rule)->leases ? 0 : rule->period_us;
     bool lapsing = true;
-    if (!weir__algorithm_of(rule)->large || at - now_us > rule->horizon_us)
+    if (!weir__is_large(rule) || at - now_us > rule->horizon_us)
         return true;
     for (uint32_t i = 0; i < ring->len; i++) {
         const struct weir__cell *cell = weir__ring_cell(ring, i);
@@ -117,7 +102,7 @@ bool weir__section_readable(const struct weir__section *section, const struct we
             excess = cost == WEIR__EVERY_CELL ? left : left + cost - rule->count;
             excess = cost > rule->count ? 0 : excess; /* never: nothing is waited for */
         }
-        int64_t count = count_of(rule, cell);
+        int64_t count = weir__cell_weight(rule, cell);
         left -= count;
         excess -= count;
         before = cell->stamp;
@@ -139,11 +124,11 @@ static bool read_ring(uint8_t *at, size_t left, struct weir__section *section)
         (struct weir__ring){(struct weir__cell *)(at + WEIR__RING_HEAD), (uint32_t)capacity,
                             (uint32_t)get(at + 17, 4), (uint32_t)get(at + 21, 4), get(at + 32, 7)};
     section->state.at = get(at + 25, 7);
-    bool window = section->rule.kind == WEIR__SLIDING_WINDOW;
+    bool slots = weir__algorithm_of(&section->rule)->extra == WEIR__EXTRA_PRECISION;
     return section->len <= left && ring->head < ring->capacity && ring->len >= 1 &&
            ring->len <= weir__min(ring->capacity, WEIR__CELLS_MAX) && ring->sum >= 1 &&
            ring->sum <= WEIR__EXACT_MAX && section->state.at <= WEIR__EXACT_MAX && at[39] == 0 &&
-           (window ? section->rule.extra > 0 : section->rule.extra == 0) && is_newest(section);
+           (slots ? section->rule.extra > 0 : section->rule.extra == 0) && is_newest(section);
 }
 
 static bool read_small(const uint8_t *at, size_t left, struct weir__section *section)
@@ -152,42 +137,45 @@ static bool read_small(const uint8_t *at, size_t left, struct weir__section *sec
     section->len = weir__section_size(&section->rule, 0);
     if (section->len > left)
         return false;
-    switch (shape_of((enum weir__kind)section->rule.kind)) {
-    case WINDOW:
+    switch (shape_of(&section->rule)) {
+    case WEIR__SHAPE_COUNT:
         state->at = get(at + 7, 7);
         state->amount = get(at + 14, 7);
         return state->amount >= 1;
-    case COUNTER:
+    case WEIR__SHAPE_PAIR:
         state->at = get(at + 7, 7);
         state->before = get(at + 14, 4);
         state->amount = get(at + 18, 4);
         return state->before + state->amount >= 1;
-    case GUAVA:
+    case WEIR__SHAPE_PERMITS:
         section->fresh_at = get(at + 7, 7);
         state->at = get(at + 14, 7);
         memcpy(&state->stored, at + 21, 8);
         return state->stored >= 0 && state->stored < 1e300;
-    default:
+    case WEIR__SHAPE_DEBT:
         section->rule.count = get(at + 7, 5);
         state->at = get(at + 12, 7);
         state->amount = get(at + 19, 7);
         return section->rule.count >= 1 && state->amount >= 1;
+    case WEIR__SHAPE_RING:
+        break;
     }
+    return false;
 }
 
 static bool read_section(uint8_t *at, size_t left, struct weir__section *ret)
 {
-    if (left < 7 || at[0] >= WEIR__KINDS)
+    if (left < 7 || at[0] >= WEIR__KIND_COUNT)
         return false;
     *ret = (struct weir__section){.rule = {.kind = at[0], .period_us = get(at + 1, 6), .count = 1}};
     ret->state.present = true;
     if (ret->rule.period_us < 1 || ret->rule.period_us > WEIR_DURATION_MAX)
         return false;
-    bool ring = weir__algorithm_of(&ret->rule)->large;
+    bool ring = weir__is_large(&ret->rule);
     if (!(ring ? read_ring(at, left, ret) : read_small(at, left, ret)) ||
         !weir__state_sound(&ret->rule, &ret->state))
         return false;
-    if (shape_of((enum weir__kind)at[0]) != GUAVA)
+    if (shape_of(&ret->rule) != WEIR__SHAPE_PERMITS)
         ret->fresh_at = weir__state_fresh_at(&ret->rule, &ret->state);
     return true;
 }
@@ -247,7 +235,7 @@ uint64_t weir__mark_name(const struct weir__rule *rule, const struct weir__corre
     uint8_t digest[20];
     uint64_t name = 0;
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    int64_t precision = rule->kind == WEIR__SLIDING_WINDOW ? rule->extra : 0;
+    int64_t precision = weir__precision(rule);
     weir__put_format(&buffer, "%lld-%lld-%llu:%d:%lld:%lld", (long long)correction->charged_at_us,
                      (long long)correction->charged, (unsigned long long)correction->id, rule->kind,
                      (long long)rule->period_us, (long long)precision);
@@ -316,7 +304,7 @@ int64_t weir__state_fresh_at(const struct weir__rule *rule, const struct weir__s
 
 static void write_ring(const struct weir__rule *rule, const struct weir__state *state, uint8_t *to)
 {
-    put(to + 7, 6, rule->kind == WEIR__SLIDING_WINDOW ? rule->extra : 0);
+    put(to + 7, 6, weir__precision(rule));
     put(to + 13, 4, state->ring.capacity);
     put(to + 17, 4, state->ring.head);
     put(to + 21, 4, state->ring.len);
@@ -330,25 +318,25 @@ void weir__section_write(const struct weir__rule *rule, const struct weir__state
 {
     to[0] = rule->kind;
     put(to + 1, 6, rule->period_us);
-    switch (shape_of((enum weir__kind)rule->kind)) {
-    case WINDOW:
+    switch (shape_of(rule)) {
+    case WEIR__SHAPE_COUNT:
         put(to + 7, 7, state->at);
         put(to + 14, 7, state->amount);
         break;
-    case COUNTER:
+    case WEIR__SHAPE_PAIR:
         put(to + 7, 7, state->at);
         put(to + 14, 4, state->before);
         put(to + 18, 4, state->amount);
         break;
-    case GUAVA:
+    case WEIR__SHAPE_PERMITS:
         put(to + 7, 7, weir__state_fresh_at(rule, state));
         put(to + 14, 7, state->at);
         memcpy(to + 21, &state->stored, 8);
         break;
-    case RING:
+    case WEIR__SHAPE_RING:
         write_ring(rule, state, to);
         break;
-    case BUCKET:
+    case WEIR__SHAPE_DEBT:
         put(to + 7, 5, rule->count);
         put(to + 12, 7, state->at);
         put(to + 19, 7, state->amount);
@@ -361,14 +349,14 @@ bool weir__value_show(const struct weir__value *value, int64_t now_us, struct we
     for (size_t i = 0; i < value->count; i++) {
         const struct weir__section *section = &value->sections[i];
         struct weir__rule rule = section->rule;
-        bool bucket = shape_of((enum weir__kind)rule.kind) == BUCKET;
-        rule.count = bucket ? rule.count : WEIR__EXACT_MAX; /* not known, and not needed */
+        bool debt = shape_of(&rule) == WEIR__SHAPE_DEBT;
+        rule.count = debt ? rule.count : WEIR__EXACT_MAX; /* not known, and not needed */
         weir__rule_derive(&rule);
         rule.horizon_us = INT64_MAX;
         if (now_us < section->fresh_at && !weir__section_readable(section, &rule, now_us, 0))
             return false;
         weir__show(&rule, false, &section->state, section->fresh_at, now_us, &ret[i]);
-        ret[i].count = bucket ? rule.count : 0;
+        ret[i].count = debt ? rule.count : 0;
     }
     return true;
 }

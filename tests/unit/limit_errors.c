@@ -4,7 +4,7 @@
 
 #define NAMES                                                                                      \
     "the name of a limit (token-bucket, leaky-bucket, fixed-window, sliding-log, "                 \
-    "sliding-window, sliding-counter, smooth, warmup or concurrent)"
+    "sliding-window, sliding-counter, smooth, warmup, concurrent)"
 #define UNIT "a duration needs a unit: us, ms, s, m, h, d or w"
 #define WIDE(found, ascii) "\"" found "\" is a full-width character, write \"" ascii "\" instead"
 #define SHARED " and would share its state; use another period or a key of its own"

@@ -37,7 +37,7 @@ static void test_each_field(void)
 {
     for (size_t i = 0; i < WEIR__COUNT(limits); i++) {
         const struct weir__rule rule = rule_of(limits[i]);
-        CHECK(!SOUND_WITH(limits[i], kind, WEIR__KINDS));
+        CHECK(!SOUND_WITH(limits[i], kind, WEIR__KIND_COUNT));
         CHECK(!SOUND_WITH(limits[i], kind, UINT8_MAX));
         CHECK(!SOUND_WITH(limits[i], flags, 2));
         CHECK(!SOUND_WITH(limits[i], zero, 1));

@@ -198,7 +198,7 @@ static const struct {
      "p.yaml:2:8: tiers is a map of names to limits, like {gold: token-bucket 1k/s}"},
     {"version: 1\ntiers: {g: 10/s}\npolicies: []\n",
      "p.yaml:2:12: expected the name of a limit (token-bucket, leaky-bucket, fixed-window, "
-     "sliding-log, sliding-window, sliding-counter, smooth, warmup or concurrent), found \"10/s\"; "
+     "sliding-log, sliding-window, sliding-counter, smooth, warmup, concurrent), found \"10/s\"; "
      "example: token-bucket 10/s burst 20"},
     {"version: 1\ntiers: {\"a b\": smooth 1/s}\npolicies: []\n",
      "p.yaml:2:9: a tier's name" NAME_IS "\"a b\""},

@@ -55,7 +55,7 @@ static struct weir__state append(const struct weir__rule *rule, int64_t now, int
     struct weir__state state = {0};
     const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
     struct weir__cell *cells = (struct weir__cell *)(value + len + WEIR__RING_HEAD);
-    if (algorithm->large) {
+    if (weir__is_large(rule)) {
         memset(cells, 0, 2 * sizeof *cells);
         state.ring = (struct weir__ring){cells, 2, 0, 0, 0};
     }
@@ -98,9 +98,9 @@ static void check_read(const struct weir__rule *rule, const struct weir__state *
 static void test_every_kind(void)
 {
     static const size_t sizes[] = {26, 26, 26, 21, 21, 72, 72, 22, 29, 29, 72};
-    struct weir__state states[WEIR__KINDS];
-    struct weir__rule rules[WEIR__KINDS];
-    for (size_t i = 0; i < WEIR__KINDS; i++) {
+    struct weir__state states[WEIR__KIND_COUNT];
+    struct weir__rule rules[WEIR__KIND_COUNT];
+    for (size_t i = 0; i < WEIR__KIND_COUNT; i++) {
         rules[i] = rule_of(limits[i]);
         begin();
         states[i] = append(&rules[i], T0 + 12345, 1 + (int64_t)i % 3);
@@ -110,10 +110,10 @@ static void test_every_kind(void)
         check_read(&rules[i], &states[i], &parsed.sections[0]);
     }
     begin();
-    for (size_t i = 0; i < WEIR__KINDS; i++)
+    for (size_t i = 0; i < WEIR__KIND_COUNT; i++)
         states[i] = append(&rules[i], T0 + 12345, 1 + (int64_t)i % 3);
-    CHECK(reads() && parsed.count == WEIR__KINDS);
-    for (size_t i = 0; i < WEIR__KINDS; i++)
+    CHECK(reads() && parsed.count == WEIR__KIND_COUNT);
+    for (size_t i = 0; i < WEIR__KIND_COUNT; i++)
         check_read(&rules[i], &states[i], &parsed.sections[i]);
 }
 
@@ -212,9 +212,9 @@ static void test_frame(void)
         CHECK_INT(reads_with("fixed-window 100/m", 0, 1, (uint64_t)magic), magic == 0xF7);
     for (int version = 0; version < 256; version++)
         CHECK_INT(reads_with("fixed-window 100/m", 1, 1, (uint64_t)version), version == 1);
-    for (int kind = WEIR__KINDS; kind < 256; kind++)
+    for (int kind = WEIR__KIND_COUNT; kind < 256; kind++)
         REFUSED("fixed-window 100/m", 2, 1, kind);
-    for (size_t i = 0; i < WEIR__KINDS; i++) { /* cut anywhere, or with a byte too many */
+    for (size_t i = 0; i < WEIR__KIND_COUNT; i++) { /* cut anywhere, or with a byte too many */
         rule = rule_of(limits[i]);
         begin();
         append(&rule, T0, 1);
@@ -226,7 +226,7 @@ static void test_frame(void)
 
 static void test_periods(void)
 {
-    for (size_t i = 0; i < WEIR__KINDS; i++) {
+    for (size_t i = 0; i < WEIR__KIND_COUNT; i++) {
         REFUSED(limits[i], 3, 6, 0);
         REFUSED(limits[i], 3, 6, WEIR_DURATION_MAX + 1);
         REFUSED(limits[i], 3, 6, (INT64_C(1) << 48) - 1);

@@ -37,7 +37,7 @@ static void print_memory(const struct subject *subject)
     char text[96];
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
     int64_t bytes = subject->facts.key_bytes;
-    if (weir__algorithm_of(subject->rule)->large)
+    if (weir__is_large(subject->rule))
         weir__put_format(&buffer, "up to %" PRId64 " bytes a key (about 104 for a single request)",
                          bytes);
     else
@@ -60,7 +60,7 @@ static void print_flood(const struct subject *subject)
     char through[160], denied[64];
     struct weir__buffer buffer = weir__buffer_over(through, sizeof through);
     weir__put_format(&buffer, "%" PRId64 " %s", flood->through - flood->waiting,
-                     subject->rule->kind == WEIR__CONCURRENT ? "acquired" : "went ahead");
+                     weir__algorithm_of(subject->rule)->leases ? "acquired" : "went ahead");
     if (flood->waiting > 0)
         weir__put_format(&buffer, ", %" PRId64 " still wait, up to %s", flood->waiting,
                          cli_about(flood->longest_delay_us).text);
@@ -69,7 +69,7 @@ static void print_flood(const struct subject *subject)
 
     printf("\n  A flood of %" PRId64 " every %s, from a fresh state%s:\n",
            WEIR__FLOOD_TIMES * subject->rule->count, cli_exact(subject->rule->period_us).text,
-           subject->rule->kind == WEIR__CONCURRENT ? ", nothing released" : "");
+           weir__algorithm_of(subject->rule)->leases ? ", nothing released" : "");
     cli_print_chart(&plot, "0", cli_about(timeline->span_us).text);
     cli_print_legend(style.colour, through, denied);
 }

@@ -18,14 +18,14 @@ static struct weir__buffer limit_text(const struct weir__shown *shown, char room
         return text;
     }
     weir__put_text(&text, weir__kind_name((enum weir__kind)shown->rule.kind));
-    if (shown->rule.kind == WEIR__CONCURRENT)
+    if (weir__algorithm_of(&shown->rule)->leases)
         weir__put_text(&text, " lease ");
     else if (shown->count > 0)
         weir__put_format(&text, " %" PRId64 "/", shown->count);
     else
         weir__put_text(&text, " …/");
     weir__put_duration(&text, shown->rule.period_us, false);
-    if (shown->rule.kind == WEIR__SLIDING_WINDOW) {
+    if (weir__precision(&shown->rule) > 0) {
         weir__put_text(&text, " precision ");
         weir__put_duration(&text, shown->rule.extra, false);
     }
@@ -34,8 +34,8 @@ static struct weir__buffer limit_text(const struct weir__shown *shown, char room
 
 static void put_times(struct weir__buffer *text, const struct weir__shown *shown, int64_t now)
 {
-    bool guava = shown->rule.kind == WEIR__SMOOTH || shown->rule.kind == WEIR__WARMUP;
-    if (guava && shown->at_us > now) {
+    bool permits = weir__algorithm_of(&shown->rule)->shape == WEIR__SHAPE_PERMITS;
+    if (permits && shown->at_us > now) {
         weir__put_format(text, ", free in %s", cli_about(shown->at_us - now).text);
     }
     if (shown->fresh_us > now)
@@ -48,14 +48,13 @@ static void print_state(const struct weir__shown *shown, int64_t now)
 {
     char room[TEXT_MAX], rest[TEXT_MAX];
     struct weir__buffer text = weir__buffer_over(rest, sizeof rest);
-    bool guava = shown->rule.kind == WEIR__SMOOTH || shown->rule.kind == WEIR__WARMUP;
-    if (guava)
+    if (weir__algorithm_of(&shown->rule)->shape == WEIR__SHAPE_PERMITS)
         weir__put_format(&text, "%" PRId64 " saved", shown->stored);
     else
         weir__put_format(&text, "%" PRId64 " spent", shown->spent);
     if (shown->remaining >= 0)
         weir__put_format(&text, ", %" PRId64 " left", shown->remaining);
-    if (shown->rule.kind == WEIR__CONCURRENT)
+    if (weir__algorithm_of(&shown->rule)->leases)
         weir__put_format(&text, ", %" PRId64 " lease%s", shown->entries,
                          shown->entries == 1 ? "" : "s");
     else if (shown->entries > 0)

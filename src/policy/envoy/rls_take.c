@@ -28,7 +28,7 @@ static bool is_denied(const struct server_rls_item *item)
  * of now need no such care. */
 static int64_t refund_time(const struct weir__rule *rule, int64_t now_us)
 {
-    if (weir__algorithm_of(rule)->large)
+    if (weir__is_large(rule))
         return weir__max(0, now_us - rule->period_us + 1);
     return now_us;
 }
@@ -77,7 +77,7 @@ static int refund_all(weir_store *store, struct server_rls_plan *plan)
 static bool ends_as_told(const struct server_rls_item *item)
 {
     const weir_decision *decision = &item->decision;
-    return item->limit->count == 1 && item->limit->rules[0].kind == WEIR__FIXED_WINDOW &&
+    return item->limit->count == 1 && weir__algorithm_of(&item->limit->rules[0])->fixed_end &&
            decision->retry_after_us != WEIR_NEVER && decision->reset_after_us > 0;
 }
 

@@ -129,7 +129,7 @@ static int read_extension(struct weir__envoy_loading *loading, const struct weir
                                       "%s", why ? why + 2 : err.message);
     }
     for (size_t i = 0; i < limit->count; i++) {
-        if (limit->rules[i].kind == WEIR__CONCURRENT) {
+        if (weir__algorithm_of(&limit->rules[i])->leases) {
             weir_limit_free(limit);
             return weir__yaml_fail(loading->yaml, node, loading->err,
                                    "Envoy does not say when a request ends, so that a concurrent "

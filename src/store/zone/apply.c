@@ -52,7 +52,7 @@ static int load(struct weir__zone *zone, struct weir__op *op)
     int code = weir__table_find(zone, op);
     if (WEIR__UNLIKELY(code))
         return code;
-    op->has_block = op->group && weir__algorithm_of(op->rule)->large;
+    op->has_block = op->group && weir__is_large(op->rule);
     weir__load(op->rule, op->written_under, &op->state, op->request.now_us);
     return 0;
 }
@@ -71,7 +71,7 @@ static int reserve(struct weir__zone *zone, struct weir__op *op, struct weir__op
         if (code)
             return code;
     }
-    return weir__algorithm_of(op->rule)->large ? weir__ring_reserve(zone, op, ops, n) : 0;
+    return weir__is_large(op->rule) ? weir__ring_reserve(zone, op, ops, n) : 0;
 }
 
 /* Blocks got for states that will not be written after all. */
@@ -197,7 +197,7 @@ static int take_small(struct weir__zone *zone, struct weir__op *op)
 int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode)
 {
     int code;
-    if (n == 1 && mode == WEIR__TAKE && !weir__algorithm_of(ops->rule)->large)
+    if (n == 1 && mode == WEIR__TAKE && !weir__is_large(ops->rule))
         return take_small(zone, ops);
     WITH_LOCKS(zone, ops, n, code, decide(zone, ops, n, mode));
     return code;
@@ -330,8 +330,7 @@ static bool show_slot(const struct weir__zone *zone, struct weir__packed packed,
     uint32_t unit;
     unsigned order;
     if (!weir__unpack(zone, packed, &rule, &state, &unit, &order) ||
-        !weir__state_sound(rule, &state) ||
-        (weir__algorithm_of(rule)->large && state.ring.len == 0))
+        !weir__state_sound(rule, &state) || (weir__is_large(rule) && state.ring.len == 0))
         return false;
     weir__show(rule, true, &state, weir__algorithm_of(rule)->fresh_at(rule, &state), now_us, ret);
     return true;

@@ -201,7 +201,7 @@ static void mark_block(struct weir__zone *zone, const struct weir__group *group,
     uint32_t unit = 0;
     unsigned order = 0;
     if (!weir__unpack(zone, group->states[slot], &rule, &state, &unit, &order) ||
-        !weir__algorithm_of(rule)->large)
+        !weir__is_large(rule))
         return;
     for (uint32_t i = 0; i < 1u << order; i++) {
         if (zone->map[unit + i])

@@ -13,20 +13,13 @@ struct survey {
     uint8_t *taken;
 };
 
-static int64_t cell_weight(const struct weir__rule *rule, const struct weir__cell *cell)
-{
-    if (rule->kind != WEIR__CONCURRENT)
-        return cell->count;
-    return (int64_t)(cell->lease & ((UINT64_C(1) << WEIR__LEASE_SHIFT) - 1));
-}
-
 /* Counts a ring anew; false if its cells are out of order or without weight. */
 static bool recount(const struct weir__rule *rule, const struct weir__ring *ring, int64_t *ret_sum)
 {
     int64_t sum = 0, last = 0;
     for (uint32_t i = 0; i < ring->len; i++) {
         const struct weir__cell *cell = weir__ring_cell(ring, i);
-        int64_t weight = cell_weight(rule, cell);
+        int64_t weight = weir__cell_weight(rule, cell);
         if (cell->stamp < last || weight < 1 || weight > WEIR__EXACT_MAX)
             return false;
         last = cell->stamp;
@@ -65,9 +58,10 @@ static int check_ring(struct survey *survey, uint64_t g, unsigned slot,
     if (state->ring.len == 0) /* what a death may leave of a log that began anew */
         return 0;
     int64_t newest = weir__ring_last(&state->ring)->stamp;
-    if (rule->kind != WEIR__CONCURRENT && newest != state->at)
+    bool leases = weir__algorithm_of(rule)->leases;
+    if (!leases && newest != state->at)
         return damaged(survey, g, slot, "a log's newest entry is not its newest");
-    if (rule->kind == WEIR__CONCURRENT && newest > state->at + WEIR_DURATION_MAX)
+    if (leases && newest > state->at + WEIR_DURATION_MAX)
         return damaged(survey, g, slot, "a lease outlives its time");
     return 0;
 }
@@ -88,7 +82,7 @@ static int check_slot(struct survey *survey, uint64_t g, unsigned slot)
         !weir__state_sound(rule, &state) ||
         (weir__is_mark(rule) && (state.at == 0 || state.amount != 1)))
         return damaged(survey, g, slot, "a state makes no sense");
-    if (!weir__algorithm_of(rule)->large)
+    if (!weir__is_large(rule))
         return 0;
     return check_ring(survey, g, slot, rule, &state, unit, order);
 }
@@ -161,8 +155,8 @@ int weir__zone_check(struct weir__zone *zone, weir_error *err)
 static int64_t newest_time(const struct weir__rule *rule, const struct weir__state *state)
 {
     int64_t newest = weir__ring_last(&state->ring)->stamp;
-    return rule->kind == WEIR__CONCURRENT ? weir__max(state->at, newest - WEIR_DURATION_MAX)
-                                          : newest;
+    bool leases = weir__algorithm_of(rule)->leases;
+    return leases ? weir__max(state->at, newest - WEIR_DURATION_MAX) : newest;
 }
 
 /* Sum and newest time as the cells say. What makes no sense stays, for the check to find. */
@@ -173,7 +167,7 @@ static void repair_slot(struct weir__zone *zone, struct weir__group *group, unsi
     uint32_t unit;
     unsigned order;
     if (!weir__unpack(zone, group->states[slot], &rule, &state, &unit, &order) ||
-        !weir__algorithm_of(rule)->large || !recount(rule, &state.ring, &state.ring.sum))
+        !weir__is_large(rule) || !recount(rule, &state.ring, &state.ring.sum))
         return;
     weir__block_at(zone, unit)->sum = state.ring.sum;
     if (state.ring.len > 0)

@@ -48,7 +48,7 @@ static void evict_owner(const struct search *search, struct weir__group *group, 
     unsigned order;
     if (group->tags[slot] == 0 || is_pinned(search, group, slot) ||
         !weir__unpack(zone, group->states[slot], &rule, &state, &owned, &order) ||
-        !weir__algorithm_of(rule)->large || owned != unit)
+        !weir__is_large(rule) || owned != unit)
         return;
     bool fresh = weir__is_fresh(rule, &state, search->now_us);
     bool unused = weir__slot_use(group, slot) == 0;

@@ -1,11 +1,11 @@
 /*
  * States in 16 bytes. Bits from the lowest:
  *
- *   all          row 11 │ newest time 54 │ …
- *   buckets, fixed windows               │ debt or count, less one 53
- *   sliding counter                      │ previous 31 │ current 31
- *   smooth, warmup                       │ stored permits: a double without its sign 63
- *   log, window, leases                  │ block's first unit 32 │ order 5
+ *   all shapes     row 11 │ newest time 54 │ …
+ *   DEBT, COUNT                            │ amount, less one 53
+ *   PAIR                                   │ previous 31 │ current 31
+ *   PERMITS                                │ stored permits: a double without its sign 63
+ *   RING                                   │ block's first unit 32 │ order 5
  */
 #include "store/zone/zone.h"
 
@@ -29,25 +29,23 @@ struct weir__packed weir__pack(const struct weir__rule *rule, uint32_t row,
                                const struct weir__state *state, uint32_t unit, unsigned order)
 {
     bits packed = row | field((uint64_t)state->at, WEIR__ROW_BITS);
-    switch ((enum weir__kind)rule->kind) {
-    case WEIR__SLIDING_COUNTER:
+    switch (weir__algorithm_of(rule)->shape) {
+    case WEIR__SHAPE_DEBT:
+    case WEIR__SHAPE_COUNT:
+        return weir__pack_amount(row, state->at, state->amount);
+    case WEIR__SHAPE_PAIR:
         packed |=
             field((uint64_t)state->before, REST_AT) | field((uint64_t)state->amount, REST_AT + 31);
         break;
-    case WEIR__SMOOTH:
-    case WEIR__WARMUP: {
+    case WEIR__SHAPE_PERMITS: {
         uint64_t stored;
         memcpy(&stored, &state->stored, sizeof stored);
         packed |= field(stored, REST_AT);
         break;
     }
-    case WEIR__SLIDING_LOG:
-    case WEIR__SLIDING_WINDOW:
-    case WEIR__CONCURRENT:
+    case WEIR__SHAPE_RING:
         packed |= field(unit, REST_AT) | field(order, REST_AT + 32);
         break;
-    default:
-        return weir__pack_amount(row, state->at, state->amount);
     }
     return (struct weir__packed){(uint64_t)packed, (uint64_t)(packed >> 64)};
 }
@@ -83,23 +81,22 @@ bool weir__unpack(const struct weir__zone *zone, struct weir__packed from,
     ret->present = true;
     ret->at = weir__packed_at(from);
     *ret_rule = rule;
-    switch ((enum weir__kind)rule->kind) {
-    case WEIR__SLIDING_COUNTER:
+    switch (weir__algorithm_of(rule)->shape) {
+    case WEIR__SHAPE_DEBT:
+    case WEIR__SHAPE_COUNT:
+        ret->amount = weir__packed_amount(from);
+        return true;
+    case WEIR__SHAPE_PAIR:
         ret->before = (int64_t)get(packed, REST_AT, 31);
         ret->amount = (int64_t)get(packed, REST_AT + 31, 31);
         return true;
-    case WEIR__SMOOTH:
-    case WEIR__WARMUP: {
+    case WEIR__SHAPE_PERMITS: {
         uint64_t stored = get(packed, REST_AT, 63);
         memcpy(&ret->stored, &stored, sizeof stored);
         return ret->stored >= 0 && ret->stored < 1e300;
     }
-    case WEIR__SLIDING_LOG:
-    case WEIR__SLIDING_WINDOW:
-    case WEIR__CONCURRENT:
+    case WEIR__SHAPE_RING:
         return unpack_ring(zone, packed, ret, ret_unit, ret_order);
-    default:
-        ret->amount = weir__packed_amount(from);
-        return true;
     }
+    return false;
 }

@@ -34,10 +34,11 @@ static inline void hash_key(const struct weir__zone *zone, weir_key key, uint64_
  * for the largest, one is never in its own way. */
 bool weir__zone_fits(const struct weir__layout *layout, const struct weir__rule *rule)
 {
-    const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
-    int64_t cells = weir__rule_cells(rule) + algorithm->leases; /* one to spare */
+    if (!weir__is_large(rule))
+        return true;
+    int64_t cells = weir__rule_cells(rule) + weir__algorithm_of(rule)->leases; /* one to spare */
     unsigned order = weir__order_for(cells);
-    return !algorithm->large || UINT64_C(1) << (order + (order > 0)) <= layout->units;
+    return UINT64_C(1) << (order + (order > 0)) <= layout->units;
 }
 
 /* Finds the row of a limit the hint knows nothing of; 0: no room. */
@@ -228,14 +229,14 @@ static inline int take_one(weir_store *store, const weir_limit *limit, const uin
     struct weir__op op;
     weir_decision row;
     int64_t ahead = 0;
-    bool small = !weir__algorithm_of(&limit->rules[0])->large; /* fails before it writes */
+    const struct weir__algorithm *algorithm = weir__algorithm_of(&limit->rules[0]);
+    bool small = algorithm->shape != WEIR__SHAPE_RING; /* fails before it writes */
     for (int tries = 0; tries < STALE_RETRIES; tries++) {
         if (WEIR__UNLIKELY(!set_op(zone, limit, 0, hash, now_us, cost, wait_us, &op)))
             return no_row(zone);
         op.ret = small ? ret : &row;
         op.ahead_us = ahead;
-        bool bucket = op.rule->kind == WEIR__TOKEN_BUCKET || op.rule->kind == WEIR__LEAKY_BUCKET;
-        if (bucket && weir__zone_take_quick(zone, &op))
+        if (algorithm->quick && weir__zone_take_quick(zone, &op))
             return 0;
         int code = weir__zone_apply(zone, &op, 1, WEIR__TAKE);
         if (WEIR__UNLIKELY(!small) && code == 0)
@@ -321,7 +322,7 @@ static void set_mark(struct weir__zone *zone, const uint64_t key[2], const struc
                                correction->id,
                                rule->kind,
                                (uint64_t)rule->period_us,
-                               rule->kind == WEIR__SLIDING_WINDOW ? (uint64_t)rule->extra : 0};
+                               (uint64_t)weir__precision(rule)};
     weir__hash(zone->secret, all, sizeof all, hash);
     *op = (struct weir__op){.rule = &weir__mark_rule,
                             .tag = hash[0] | !hash[0],

@@ -76,7 +76,7 @@ void weir__slot_clear(struct weir__zone *zone, struct weir__group *group, unsign
     weir__slot_set_use(group, slot, 0);
     if (!sound || !weir__is_mark(rule))
         --*counter(zone, group, WEIR__KEYS);
-    if (sound && weir__algorithm_of(rule)->large)
+    if (sound && weir__is_large(rule))
         weir__block_free(zone, unit, order);
 }
 
@@ -195,7 +195,7 @@ void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used)
         }
         return;
     }
-    if (weir__algorithm_of(op->rule)->large) {
+    if (weir__is_large(op->rule)) {
         weir__block_own(zone, weir__block_at(zone, op->unit), group, op->slot);
         weir__ring_publish(&op->state);
     }

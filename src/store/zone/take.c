@@ -1,14 +1,14 @@
 /*
- * The short cut of weir_take for the commonest case: one token or leaky bucket, its state in its home
+ * The short cut of weir_take for the commonest case: one limit whose row says `quick`, its state in its home
  * group, written under the same rule. The same steps as zone/apply.c with nothing in between, worth a good
  * third of the time (bench/: hot-allowed). Whatever is unusual goes the long way, untouched.
  */
-#include "core/leaky_bucket.h"
-#include "core/token_bucket.h"
+#include "core/bucket.h"
 #include "store/zone/zone.h"
 
 bool weir__zone_take_quick(struct weir__zone *zone, const struct weir__op *op)
 {
+    assert(weir__algorithm_of(op->rule)->quick);
     struct weir__group *group = &zone->groups[op->home];
     uint32_t stripe = weir__stripe_of(zone, op->home);
     if (WEIR__UNLIKELY(!weir__stripe_lock(zone, stripe)))
@@ -30,10 +30,7 @@ bool weir__zone_take_quick(struct weir__zone *zone, const struct weir__op *op)
     weir__bucket_load(op->rule, &state, op->request.now_us);
     weir_decision *ret = op->ret; /* filled in place: a copy of fresh stores stalls for 20 ns */
     *ret = (weir_decision){.time_us = op->request.now_us};
-    if (op->rule->kind == WEIR__TOKEN_BUCKET)
-        weir__token_bucket_decide(op->rule, &state, &op->request, ret);
-    else
-        weir__leaky_bucket_decide(op->rule, &state, &op->request, ret);
+    weir__bucket_judge(op->rule, &state, &op->request, ret);
     if (ret->allowed && op->request.cost > 0) {
         weir__bucket_charge(op->rule, &state, &op->request);
         ret->charged = op->request.cost;

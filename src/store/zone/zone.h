@@ -258,7 +258,7 @@ static inline const struct weir__rule *weir__row_at(const struct weir__zone *zon
     if (WEIR__UNLIKELY(row == WEIR__MARK_ROW || row >= zone->layout.rows))
         return row == WEIR__MARK_ROW ? &weir__mark_rule : NULL;
     const struct weir__rule *rule = &zone->rows[row];
-    bool sound = rule->kind < WEIR__KINDS && rule->count > 0 && rule->period_us > 0;
+    bool sound = rule->kind < WEIR__KIND_COUNT && rule->count > 0 && rule->period_us > 0;
     return WEIR__LIKELY(sound) ? rule : NULL;
 }
 

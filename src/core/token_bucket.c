@@ -1,9 +1,0 @@
-/* The token bucket's place in the table; what it decides stands in token_bucket.h. */
-#include "core/token_bucket.h"
-#include "core/algorithms.h"
-
-void weir__token_bucket_judge(const struct weir__rule *rule, const struct weir__state *state,
-                              const struct weir__request *request, weir_decision *ret)
-{
-    weir__token_bucket_decide(rule, state, request, ret);
-}

@@ -1,0 +1,82 @@
+/* See options.h. Canonical text has options in the order of this table. */
+#include "limit/options.h"
+
+#include <string.h>
+
+static int64_t preset_count(const struct weir__rule *rule)
+{
+    return rule->count;
+}
+
+static int64_t preset_tenth(const struct weir__rule *rule)
+{
+    return weir__div_up(rule->period_us, 10);
+}
+
+static int64_t preset_second(const struct weir__rule *rule)
+{
+    (void)rule;
+    return 1000000;
+}
+
+static int64_t preset_minute(const struct weir__rule *rule)
+{
+    (void)rule;
+    return 60000000;
+}
+
+static int64_t preset_three(const struct weir__rule *rule)
+{
+    (void)rule;
+    return 3000000;
+}
+
+#define KINDS(KIND) WEIR__KIND_BIT(WEIR__##KIND)
+#define FIELD(name) .field = offsetof(struct weir__rule, name)
+#define FLAG(bit) .type = WEIR__OPTION_FLAG, .flag = (bit)
+#define BECOMES(KIND) .type = WEIR__OPTION_KIND, .kind = WEIR__##KIND
+#define COUNT(name, from) .type = WEIR__OPTION_COUNT, FIELD(name), .least = (from)
+#define DURATION(name) .type = WEIR__OPTION_DURATION, FIELD(name)
+#define DECIMAL(name) .type = WEIR__OPTION_DECIMAL, FIELD(name)
+
+static const char no_or_some_delay[] = "nodelay or delay, not both";
+
+const struct weir__option weir__options[WEIR__OPTIONS] = {
+    {"burst", KINDS(TOKEN_BUCKET) | KINDS(STEPPED), COUNT(burst, 1), .preset = preset_count},
+    {"burst", KINDS(LEAKY_BUCKET), COUNT(burst, 0)},
+    {"stepped", KINDS(TOKEN_BUCKET) | KINDS(STEPPED), BECOMES(STEPPED)},
+    {"nodelay", KINDS(LEAKY_BUCKET), FLAG(WEIR__NODELAY), .excludes = no_or_some_delay},
+    {"delay", KINDS(LEAKY_BUCKET), COUNT(extra, 0), .excludes = no_or_some_delay},
+    {"from-first", KINDS(FIXED_WINDOW) | KINDS(FROM_FIRST), BECOMES(FROM_FIRST)},
+    {"precision", KINDS(SLIDING_WINDOW), DURATION(extra), .preset = preset_tenth},
+    {"burst-for", KINDS(SMOOTH), DURATION(extra), .preset = preset_second},
+    {"over", KINDS(WARMUP), DURATION(extra)},
+    {"cold", KINDS(WARMUP), DECIMAL(cold_millionths), .preset = preset_three},
+    {"lease", KINDS(CONCURRENT), DURATION(period_us), .preset = preset_minute},
+};
+
+int64_t weir__option_value(const struct weir__option *option, const struct weir__rule *rule)
+{
+    int64_t value;
+    uint32_t decimal;
+    if (option->type == WEIR__OPTION_DECIMAL) {
+        memcpy(&decimal, (const char *)rule + option->field, sizeof decimal);
+        return decimal;
+    }
+    memcpy(&value, (const char *)rule + option->field, sizeof value);
+    return value;
+}
+
+void weir__option_set(const struct weir__option *option, struct weir__rule *rule, int64_t value)
+{
+    uint32_t decimal = (uint32_t)value;
+    if (option->type == WEIR__OPTION_DECIMAL)
+        memcpy((char *)rule + option->field, &decimal, sizeof decimal);
+    else
+        memcpy((char *)rule + option->field, &value, sizeof value);
+}
+
+int64_t weir__option_preset(const struct weir__option *option, const struct weir__rule *rule)
+{
+    return option->preset ? option->preset(rule) : 0;
+}
