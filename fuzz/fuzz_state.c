@@ -81,8 +81,6 @@ static bool rule_of(const struct weir__section *section, uint8_t numbers, struct
     struct weir__rule rule = {.kind = section->rule.kind,
                               .period_us = section->rule.period_us,
                               .count = counts[numbers & 7]};
-    char reason[256];
-    struct weir__buffer why = weir__buffer_over(reason, sizeof reason);
     rule.burst = rule.kind <= WEIR__LEAKY_BUCKET ? counts[numbers >> 3 & 7] : 0;
     if (rule.kind == WEIR__SLIDING_WINDOW)
         rule.extra = section->rule.extra;
@@ -93,7 +91,7 @@ static bool rule_of(const struct weir__section *section, uint8_t numbers, struct
     if (rule.kind == WEIR__LEAKY_BUCKET && numbers & 64)
         rule.flags = WEIR__NODELAY;
     *ret = rule;
-    return weir__rule_check(ret, &why);
+    return !weir__rule_check(ret);
 }
 
 static int64_t time_of(const struct weir__section *section, uint8_t choice)

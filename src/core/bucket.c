@@ -66,18 +66,6 @@ static int64_t bucket_flood_us(const struct weir__rule *rule)
 
 /* ---- the rows ---- */
 
-static void token_bucket_judge(const struct weir__rule *rule, const struct weir__state *state,
-                               const struct weir__request *request, weir_decision *ret)
-{
-    weir__token_bucket_judge(rule, state, request, ret);
-}
-
-static void leaky_bucket_judge(const struct weir__rule *rule, const struct weir__state *state,
-                               const struct weir__request *request, weir_decision *ret)
-{
-    weir__leaky_bucket_judge(rule, state, request, ret);
-}
-
 const struct weir__algorithm weir__algorithm_token_bucket = {
     .name = "token-bucket",
     .full_name = "token-bucket",
@@ -88,7 +76,7 @@ const struct weir__algorithm weir__algorithm_token_bucket = {
     .quick = true,
     .flows = true,
     .load = weir__bucket_load,
-    .judge = token_bucket_judge,
+    .judge = weir__bucket_judge,
     .charge = weir__bucket_charge,
     .report = weir__bucket_report,
     .settle = bucket_settle,
@@ -112,7 +100,7 @@ const struct weir__algorithm weir__algorithm_leaky_bucket = {
     .quick = true,
     .overflows = true,
     .load = weir__bucket_load,
-    .judge = leaky_bucket_judge,
+    .judge = weir__bucket_judge,
     .charge = weir__bucket_charge,
     .report = weir__bucket_report,
     .settle = bucket_settle,

@@ -255,7 +255,7 @@ static void test_fresh_at(void)
 {
     const struct weir__rule rule = rule_of("leaky-bucket 3/2m burst 5");
     struct weir__state state = {.present = true, .at = T0 / 1000, .amount = 100};
-    CHECK_INT(weir__algorithm_of(&rig.rule)->fresh_at(&rule, &state), T0 + 34000);
+    CHECK_INT(weir__algorithm_of(&rule)->fresh_at(&rule, &state), T0 + 34000);
     CHECK(!weir__is_fresh(&rule, &state, T0 + 33999));
     CHECK(weir__is_fresh(&rule, &state, T0 + 34000));
     CHECK(weir__is_fresh(&rule, &state, T0 - rule.horizon_us - 1)); /* nonsense */

@@ -105,7 +105,7 @@ static const struct {
     {"sliding-window 240/h precision", 31, UNIT ", found the end" WINDOW},
     {"sliding-window 240/h precision 2h", 1, "precision must not exceed the period" WINDOW},
     {"sliding-window 240/h precision 1us", 1,
-     "precision is too fine: at most 10000 slots a period" WINDOW},
+     "precision is too fine: at most 10000 slots per period" WINDOW},
     {"sliding-window 240/h precision 0s", 32, "a duration must not be zero, found \"0s\"" WINDOW},
     {"sliding-window 240/h precision 1s2", 32, UNIT ", found \"1s2\"" WINDOW},
     {"sliding-window 240/h precision s2", 32, "expected a duration like 30s, found \"s2\"" WINDOW},
