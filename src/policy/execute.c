@@ -49,7 +49,7 @@ static int items_decide_each(weir_store *store, const struct weir__plan *plan,
  * no such care. */
 static int64_t refund_time(const struct weir__rule *rule, int64_t now_us)
 {
-    if (weir__algorithm_of(rule)->large)
+    if (weir__is_large(rule))
         return weir__max(0, now_us - rule->period_us + 1);
     return now_us;
 }
@@ -87,7 +87,7 @@ static int refund_item(weir_store *store, struct weir__item *item)
 static bool ends_as_reported(const struct weir__item *item)
 {
     const weir_decision *decision = &item->decision;
-    return item->limit->count == 1 && item->limit->rules[0].kind == WEIR__FIXED_WINDOW &&
+    return item->limit->count == 1 && weir__algorithm_of(&item->limit->rules[0])->fixed_end &&
            decision->retry_after_us != WEIR_NEVER && decision->reset_after_us > 0;
 }
 

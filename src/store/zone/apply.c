@@ -117,7 +117,7 @@ static int charge_all(struct weir__zone *zone, struct weir__op *ops, size_t n)
 static bool is_behind(struct weir__op *ops, const struct weir__op *op)
 {
     const struct weir__algorithm *algorithm = weir__algorithm_of(op->rule);
-    if (!algorithm->large || algorithm->leases || op->state.now_us <= op->request.now_us ||
+    if (!weir__is_large(op->rule) || algorithm->leases || op->state.now_us <= op->request.now_us ||
         op->state.now_us <= ops->ahead_us)
         return false;
     ops->ahead_us = op->state.now_us;
