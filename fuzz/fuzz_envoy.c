@@ -5,7 +5,7 @@
  */
 #include "fuzz.h"
 
-#include "policy/envoy/rls.h"
+#include "policy/envoy/service.h"
 
 #include <stdbool.h>
 
@@ -40,77 +40,81 @@ static void check_rules(const struct weir__envoy *envoy)
 
 static bool read_request(char *text, size_t len, struct weir__rls_request *ret)
 {
-    static struct weir__json_node nodes[SERVER_RLS_JSON_NODES];
+    static struct weir__json_node nodes[WEIR__RLS_JSON_NODES];
     weir_error err = {0};
     int code = len > 0 && text[0] == '{'
-                   ? server_rls_read_json(text, len, nodes, SERVER_RLS_JSON_NODES, ret, &err)
+                   ? weir__rls_read_json(text, len, nodes, WEIR__RLS_JSON_NODES, ret, &err)
                    : weir__rls_read((struct weir__span){text, len}, ret, &err);
     EXPECT(code == 0 || (code == WEIR_EINVAL && err.message[0]), "code %d", code);
     return code == 0;
 }
 
 /* An input leaves nothing for the next: its keys are forgotten. */
-static void forget(const struct server_rls_plan *plan)
+static void forget(const struct weir__rls_call *call)
 {
-    for (size_t i = 0; i < plan->count; i++) {
-        if (plan->items[i].limit)
-            EXPECT(weir_reset(store(), plan->items[i].key) == 0, "reset");
+    for (size_t i = 0; i < call->count; i++) {
+        if (call->asked[i].limit)
+            EXPECT(weir_reset(store(), call->asked[i].key) == 0, "reset");
     }
 }
 
-static void check_plan(const struct server_rls_plan *plan, const struct weir__rls_request *request)
+static void check_plan(const struct weir__rls_call *call, const struct weir__rls_request *request)
 {
-    EXPECT(plan->count == request->descriptor_count, "%zu items", plan->count);
-    for (size_t i = 0; i < plan->count; i++) {
-        const struct server_rls_item *item = &plan->items[i];
-        bool denied = item->outcome == SERVER_RLS_DENIED;
-        EXPECT(!item->limit || (item->key.len > 0 && item->key.len < WEIR__ENVOY_KEY_ROOM &&
-                                (const char *)item->key.data == plan->keys[i]),
+    EXPECT(call->count == request->descriptor_count, "%zu items", call->count);
+    for (size_t i = 0; i < call->count; i++) {
+        const struct weir__rls_asked *item = &call->asked[i];
+        bool denied = item->outcome == WEIR__RLS_DENIED;
+        EXPECT(!item->limit ||
+                   (item->key.len > 0 && item->key.len < WEIR__ENVOY_KEY_ROOM &&
+                    (const char *)item->key.data == call->plan.keys + i * WEIR__ENVOY_KEY_ROOM),
                "key %zu", i);
-        EXPECT(plan->over || !denied || item->quota, "item %zu denied, the request allowed", i);
-        EXPECT(!plan->over || !item->limit || item->alone || item->refund || item->shadow ||
+        EXPECT(call->over || !denied || item->quota, "item %zu denied, the request allowed", i);
+        EXPECT(!call->over || !item->limit || item->alone || item->refund || item->shadow ||
                    item->decision.charged == 0,
                "item %zu charged, the request denied", i);
         EXPECT(!item->limit || item->decision.remaining <= item->decision.limit, "item %zu", i);
     }
 }
 
-static void check_answers(const struct server_rls_plan *plan)
+static void check_answers(const struct weir__rls_call *call)
 {
-    static char room[SERVER_RLS_ANSWER_ROOM];
+    static char room[WEIR__RLS_ANSWER_ROOM];
     struct weir__buffer out = weir__buffer_over(room, sizeof room);
     struct weir__span message;
-    EXPECT(server_rls_answer(plan, &out), "the answer is cut");
+    EXPECT(weir__rls_answer(call, &out), "the answer is cut");
     EXPECT(weir__grpc_unframe(room, out.len, &message, NULL) == 0, "the frame");
     out = weir__buffer_over(room, sizeof room);
-    int status = server_rls_answer_json(plan, &out);
-    EXPECT(!out.cut && status == (plan->over && !plan->options.shadow ? 429 : 200), "%d", status);
+    int status = weir__rls_answer_json(call, &out);
+    EXPECT(!out.cut && status == (call->over && !call->options.shadow ? 429 : 200), "%d", status);
 }
 
 static void ask(const struct weir__envoy *envoy, const struct weir__rls_request *request,
                 uint8_t flags)
 {
     static struct weir__limit_cache cache;
-    static struct server_rls_plan plan;
-    struct server_rls_setup setup = {
-        envoy, &cache, {.charge_denied = flags & 1, .shadow = flags & 2, .headers = flags & 4}};
+    static struct weir__rls_call call;
+    struct weir__rls_setup setup = {
+        envoy,
+        NULL,
+        &cache,
+        {.charge_denied = flags & 1, .shadow = flags & 2, .headers = flags & 4}};
     weir_error err = {0};
     weir__limit_cache_turn(&cache);
     for (int i = 0; i < 3; i++) {
-        int code = server_rls_plan(&setup, request, &plan, &err);
+        int code = weir__rls_plan(&setup, request, &call, &err);
         EXPECT(code == 0 || ((code == WEIR_EINVAL || code == WEIR_ESHARED) && err.message[0]),
                "code %d", code);
         if (code)
             return;
-        code = server_rls_take(store(), &plan, &err);
+        code = weir__rls_decide(store(), &call, &err);
         EXPECT(code == 0 || code == WEIR_EFULL, "%s", err.message);
         if (code == 0) {
-            check_plan(&plan, request);
-            check_answers(&plan);
+            check_plan(&call, request);
+            check_answers(&call);
         }
         if (i == 2)
-            forget(&plan);
-        server_rls_end(&plan);
+            forget(&call);
+        weir__rls_end(&call);
         time_us += 700000;
     }
 }

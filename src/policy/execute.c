@@ -156,7 +156,7 @@ static void together_begin(weir_store *store, struct weir__plan *plan, weir_deci
     ret->denied = plan->denied;
     for (size_t i = 0; i < plan->separate_count; i++) {
         const struct weir__item *item = &plan->separate[i];
-        if (item->refund)
+        if (item->refund || item->shadow)
             continue;
         has_quotas = has_quotas || item->quota;
         ret->quotas += item->quota && item->decision.allowed;
@@ -260,8 +260,10 @@ static void items_count(const struct weir__item *items, size_t n, bool *ret_deni
                         size_t *ret_quotas, size_t *ret_spent)
 {
     for (size_t i = 0; i < n; i++) {
-        bool denied = !items[i].refund && !items[i].decision.allowed;
-        *ret_quotas += items[i].quota && !items[i].refund;
+        if (items[i].refund || items[i].shadow)
+            continue;
+        bool denied = !items[i].decision.allowed;
+        *ret_quotas += items[i].quota;
         *ret_spent += items[i].quota && denied;
         *ret_denied = *ret_denied || (denied && !items[i].quota);
     }
@@ -319,7 +321,7 @@ int weir__plan_decide(weir_store *store, struct weir__plan *plan, enum weir__mod
     if (!ret->allowed)
         ret->retry_after_us = WEIR_NEVER;
     if (plan->verdict != WEIR__VERDICT_LIMITS) {
-        plan->denied = !ret->allowed;
+        plan->denied = plan_is_denied(plan) || !ret->allowed;
         return 0;
     }
     int code = plan->separate_count > 0 ? separate_decide(store, plan, mode) : 0;

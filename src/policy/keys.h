@@ -20,7 +20,7 @@
 #define WEIR__KEY_PARTS_MAX 256
 /* All that a key may take: two names, slashes, braces, parts, a NUL. */
 #define WEIR__KEY_ROOM (2 * WEIR__POLICY_NAME_MAX + WEIR__KEY_PARTS_MAX + 8)
-_Static_assert(2 * WEIR__ENTRIES_MAX * WEIR__KEY_ROOM <= WEIR__PLAN_KEYS_ROOM,
+_Static_assert(3 * WEIR__ENTRIES_MAX * WEIR__KEY_ROOM <= WEIR__PLAN_KEYS_ROOM,
                "a plan has room for the keys of all its entries");
 
 struct weir__key_part {

@@ -7,6 +7,7 @@
 #include "policy/set.h"
 #include "policy/yaml.h"
 
+#include <assert.h>
 #include <string.h>
 
 struct planning {
@@ -15,11 +16,71 @@ struct planning {
     int64_t cost; /* the caller's, or -1 */
     struct weir__plan *plan;
     struct weir__buffer keys;
-    size_t limits;                      /* enforced, all together */
+    uint32_t owner; /* the bit of the descriptor that is planned */
+    bool refund;    /* it gives back */
+    size_t items;   /* of this descriptor */
+    size_t enforced_before, limits_before, shadows_before, separate_before;
+    struct {
+        struct weir__item *item;
+        int64_t cost;
+    } joined[WEIR__ENTRIES_MAX]; /* to items of the descriptors before it */
+    size_t joined_count;
     const struct weir__policy *allowed; /* the first whose allow list has the request */
     const struct weir__policy *over;    /* the first with more limits than a request may have */
+    int conflict; /* a code: it counts in one place with another descriptor, and that cannot be */
     weir_error *err;
 };
+
+/* ---- items ---- */
+
+static bool items_have_same_key(const struct weir__item *a, const struct weir__item *b)
+{
+    return a->key.len == b->key.len && !memcmp(a->key.data, b->key.data, a->key.len);
+}
+
+static bool limits_are_same(const weir_limit *a, const weir_limit *b)
+{
+    return a == b ||
+           (a->count == b->count && !memcmp(a->rules, b->rules, a->count * sizeof a->rules[0]));
+}
+
+static bool limits_share_state(const weir_limit *a, const weir_limit *b)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        for (size_t j = 0; j < b->count; j++) {
+            if (weir__rule_same_state(&a->rules[i], &b->rules[j]))
+                return true;
+        }
+    }
+    return false;
+}
+
+int weir__plan_enforce(struct weir__plan *plan, const struct weir__item *item,
+                       struct weir__item **ret)
+{
+    for (size_t i = 0; i < plan->enforced_count; i++) {
+        struct weir__item *first = *ret = &plan->enforced[i];
+        if ((first->owners & item->owners) || !items_have_same_key(first, item))
+            continue; /* one descriptor never takes from one key twice */
+        if (limits_are_same(first->limit, item->limit)) {
+            if (first->cost + item->cost > WEIR_COST_MAX)
+                return WEIR_EINVAL;
+            first->cost += item->cost;
+            first->owners |= item->owners;
+            return 0;
+        }
+        if (limits_share_state(first->limit, item->limit))
+            return WEIR_ESHARED;
+    }
+    *ret = NULL;
+    size_t limits = plan->limit_count + item->limit->count;
+    if (plan->enforced_count == WEIR__ENTRIES_MAX || limits > WEIR_LIMITS_MAX)
+        return WEIR_EINVAL;
+    plan->limit_count = limits;
+    *ret = &plan->enforced[plan->enforced_count++];
+    **ret = *item;
+    return 0;
+}
 
 /* ---- costs ---- */
 
@@ -77,43 +138,63 @@ static int fail_too_many(const struct planning *planning)
     return weir__fail(planning->err, WEIR_EINVAL, 0,
                       "the policies that apply, from \"%s\" to \"%s\", have more than %d limits "
                       "together; let fewer of them match one request",
-                      planning->plan->enforced[0].policy->name, planning->over->name,
-                      WEIR_LIMITS_MAX);
+                      planning->plan->by ? planning->plan->by->name : planning->over->name,
+                      planning->over->name, WEIR_LIMITS_MAX);
 }
 
-static void add(struct planning *planning, const struct weir__item *planned)
+/* Adds an item. Whether its key is needed. */
+static bool add_item(struct planning *planning, const struct weir__item *item)
 {
     struct weir__plan *plan = planning->plan;
-    if (planned->entry->shadow) {
-        plan->shadow[plan->shadow_count++] = *planned;
-        return;
+    struct weir__item *taken = NULL;
+    planning->items++;
+    if (planning->refund) {
+        bool fits = plan->separate_count < WEIR__ENTRIES_MAX;
+        if (fits)
+            plan->separate[plan->separate_count++] = *item;
+        else if (!planning->over)
+            planning->over = item->policy;
+        return fits;
     }
-    planning->limits += weir_limit_count(planned->limit);
-    if (plan->enforced_count < WEIR__ENTRIES_MAX && planning->limits <= WEIR_LIMITS_MAX)
-        plan->enforced[plan->enforced_count++] = *planned;
-    else if (!planning->over)
-        planning->over = planned->policy;
+    if (item->entry->shadow) {
+        plan->shadow[plan->shadow_count++] = *item;
+        return true;
+    }
+    int code = planning->over ? WEIR_EINVAL : weir__plan_enforce(plan, item, &taken);
+    if (code == 0 && taken->owners == planning->owner)
+        return true;
+    if (code == 0) {
+        assert(planning->joined_count < WEIR__ENTRIES_MAX);
+        planning->joined[planning->joined_count].item = taken;
+        planning->joined[planning->joined_count++].cost = item->cost;
+    } else if (!planning->over && !taken) {
+        planning->over = item->policy;
+    } else if (!planning->over && !planning->conflict) {
+        planning->conflict = code;
+    }
+    return false;
 }
 
 static void plan_entry(struct planning *planning, const struct weir__policy *policy,
                        const struct weir__entry *entry, const struct weir__entry_body *body,
                        bool *ret_denied)
 {
-    struct weir__item planned = {.policy = policy, .entry = entry, .owners = 1};
-    if (entry->shadow && planning->plan->shadow_count == WEIR__ENTRIES_MAX)
-        return; /* what is only watched fails nobody */
+    struct weir__item planned = {
+        .policy = policy, .entry = entry, .owners = planning->owner, .refund = planning->refund};
+    if (entry->shadow && (planning->plan->shadow_count == WEIR__ENTRIES_MAX || planning->refund))
+        return; /* what is only watched fails nobody, and is not refunded */
     size_t start = planning->keys.len;
     enum weir__key_made made = make_key(planning, policy, entry, body, &planned.key);
-    if (planning->over) /* there is no plan any more, unless one denies: its key needs no room */
-        planning->keys.len = start;
     if (made == WEIR__KEY_MISSING) {
+        planning->keys.len = start;
         *ret_denied |= body->missing == WEIR__MISSING_DENY && !entry->shadow;
         return;
     }
     planned.limit = limit_of(planning, entry, body);
     planned.cost = cost_of(planning, &body->cost);
     planned.variable = planning->cost >= 0 || body->cost.attribute >= 0;
-    add(planning, &planned);
+    if (!add_item(planning, &planned))
+        planning->keys.len = start;
 }
 
 /* ---- policies ---- */
@@ -125,7 +206,15 @@ static void deny(struct planning *planning, const struct weir__policy *policy,
     plan->verdict = WEIR__VERDICT_DENY;
     plan->denial = denial;
     plan->by = policy;
-    plan->enforced_count = plan->shadow_count = 0;
+    plan->enforced_count = planning->enforced_before;
+    plan->limit_count = planning->limits_before;
+    plan->shadow_count = planning->shadows_before;
+    plan->separate_count = planning->separate_before;
+    planning->keys.len = 0;
+    for (size_t i = 0; i < planning->joined_count; i++) {
+        planning->joined[i].item->cost -= planning->joined[i].cost;
+        planning->joined[i].item->owners &= ~planning->owner;
+    }
 }
 
 static void plan_policy(struct planning *planning, const struct weir__policy *policy)
@@ -143,14 +232,13 @@ static void plan_policy(struct planning *planning, const struct weir__policy *po
             plan->exempted[plan->exempted_count++] = policy;
         return;
     }
-    size_t before = plan->enforced_count + plan->shadow_count;
+    size_t before = planning->items;
     bool denied = false;
     for (size_t i = 0; i < policy->entry_count && !denied; i++)
         plan_entry(planning, policy, &policy->entries[i], &body->entries[i], &denied);
     if (denied) {
         deny(planning, policy, WEIR__DENIED_MISSING);
-    } else if (plan->verdict == WEIR__VERDICT_NONE &&
-               plan->enforced_count + plan->shadow_count > before) {
+    } else if (plan->verdict == WEIR__VERDICT_NONE && planning->items > before) {
         plan->verdict = WEIR__VERDICT_LIMITS;
         plan->by = policy;
     }
@@ -291,6 +379,12 @@ static int finish(struct planning *planning)
         return fail_unreadable(planning);
     if (planning->over)
         return fail_too_many(planning);
+    if (planning->conflict == WEIR_ESHARED)
+        return weir__fail(planning->err, WEIR_ESHARED, 0,
+                          "two descriptors count in one place against different limits");
+    if (planning->conflict)
+        return weir__fail(planning->err, WEIR_EINVAL, 0,
+                          "the costs of descriptors that count in one place are more than 10^12");
     if (plan->verdict == WEIR__VERDICT_NONE && planning->allowed) {
         plan->verdict = WEIR__VERDICT_ALLOW;
         plan->by = planning->allowed;
@@ -300,31 +394,58 @@ static int finish(struct planning *planning)
     return 0;
 }
 
+static int plan_subject(const struct weir__policies *policies, const struct weir__span *policy,
+                        const struct weir__subject *subject, const weir_key *key, int64_t cost,
+                        unsigned owner, bool refund, struct weir__plan *plan, weir_error *err)
+{
+    struct planning planning;
+    int code = 0;
+    if (cost < -1 || cost > WEIR_COST_MAX)
+        return weir__fail(err, WEIR_EINVAL, 0, "a cost is 0 to 10^12");
+    planning.set = policies;
+    planning.cost = cost;
+    planning.plan = plan;
+    planning.keys =
+        weir__buffer_over(plan->keys + plan->keys_len, sizeof plan->keys - plan->keys_len);
+    planning.owner = UINT32_C(1) << owner;
+    planning.refund = refund;
+    planning.items = planning.joined_count = 0;
+    planning.enforced_before = plan->enforced_count;
+    planning.limits_before = plan->limit_count;
+    planning.shadows_before = plan->shadow_count;
+    planning.separate_before = plan->separate_count;
+    planning.allowed = planning.over = NULL;
+    planning.conflict = 0;
+    planning.err = err;
+    weir__view_begin(&planning.view, &policies->attributes, subject);
+    plan->verdict = WEIR__VERDICT_NONE;
+    plan->by = NULL;
+    if (policy)
+        code = plan_named(&planning, policy, key);
+    else
+        plan_all(&planning);
+    assert(!planning.keys.cut); /* keys.h sees to it that there is room for all items */
+    plan->keys_len += planning.keys.len;
+    return code ? code : finish(&planning);
+}
+
 int weir__policies_plan(const struct weir__policies *policies, const struct weir__span *policy,
                         const struct weir__subject *subject, const weir_key *key, int64_t cost,
                         struct weir__plan *ret, weir_error *err)
 {
-    struct planning planning;
     bool given = key && key->data;
-    if (cost < -1 || cost > WEIR_COST_MAX)
-        return weir__fail(err, WEIR_EINVAL, 0, "a cost is 0 to 10^12");
     if (given && !policy)
         return weir__fail(err, WEIR_EINVAL, 0, "a key without the name of a policy");
     if (given && (key->len == 0 || key->len > WEIR_KEY_MAX))
         return weir__fail(err, WEIR_EINVAL, 0, "a key has 1 to %d bytes", WEIR_KEY_MAX);
-    planning.set = policies;
-    planning.cost = cost;
-    planning.plan = ret;
-    planning.keys = weir__buffer_over(ret->keys, sizeof ret->keys);
-    planning.limits = 0;
-    planning.allowed = planning.over = NULL;
-    planning.err = err;
-    weir__view_begin(&planning.view, &policies->attributes, subject);
     weir__plan_begin(ret);
-    int code = 0;
-    if (policy)
-        code = plan_named(&planning, policy, given ? key : NULL);
-    else
-        plan_all(&planning);
-    return code ? code : finish(&planning);
+    return plan_subject(policies, policy, subject, given ? key : NULL, cost, 0, false, ret, err);
+}
+
+int weir__policies_plan_more(const struct weir__policies *policies,
+                             const struct weir__subject *subject, int64_t cost, unsigned owner,
+                             bool refund, struct weir__plan *plan, weir_error *err)
+{
+    assert(owner < 32);
+    return plan_subject(policies, NULL, subject, NULL, cost, owner, refund, plan, err);
 }

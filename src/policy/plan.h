@@ -20,9 +20,9 @@
 struct weir__policy;
 struct weir__entry;
 
-#define WEIR__ENTRIES_MAX 16 /* limits entries a policy, and items of each kind in a plan */
-#define WEIR__PLAN_KEYS_ROOM 16384
-#define WEIR__EXEMPTED_MAX 32 /* more are not counted */
+#define WEIR__ENTRIES_MAX 16       /* limits entries a policy, and items of each kind in a plan */
+#define WEIR__PLAN_KEYS_ROOM 20480 /* bytes of all keys */
+#define WEIR__EXEMPTED_MAX 32      /* more are not counted */
 
 struct weir__item {
     const struct weir__policy *policy; /* NULL: a rule of Envoy's */
@@ -30,15 +30,14 @@ struct weir__item {
     const weir_limit *limit;           /* overrides applied */
     weir_key key;
     int64_t cost;
-    uint32_t owners; /* bit i: descriptor i of the request takes it. HTTP and RESP have one: 0 */
-    bool variable;   /* the cost came with the request: what settle corrects */
-    bool acquire;    /* holds a slot of its concurrent limit */
-    bool
-        quota; /* denies only where all quotas of the plan do; a quota that denies is not charged */
+    uint32_t owners;    /* bit i: descriptor i of the request takes it. HTTP and RESP have one: 0 */
+    bool variable;      /* the cost came with the request: what settle corrects */
+    bool acquire;       /* holds a slot of its concurrent limit */
+    bool quota;         /* denies only where all quotas of the plan do; then it is not charged */
     bool refund;        /* separate: gives its cost back */
     bool charge_denied; /* separate: charged even when it denies */
-    weir_decision
-        decision; /* once it is executed, all its limits in one; limit -1: nothing was decided */
+    bool shadow;        /* separate: its denial does not count */
+    weir_decision decision; /* executed: all its limits in one; limit -1: nothing was decided */
 };
 
 /* Why a verdict is DENY. */
@@ -65,7 +64,7 @@ struct weir__plan {
     bool shadows_follow; /* shadows are charged only where the request goes ahead */
     size_t quotas_spent; /* quotas besides the items, all of them used up */
     struct weir__item enforced[WEIR__ENTRIES_MAX];
-    size_t enforced_count;
+    size_t enforced_count, limit_count; /* of items, and of all their limits */
     struct weir__item shadow[WEIR__ENTRIES_MAX];
     size_t shadow_count;
     /* A packed plan ends here: policies have no separate items, and its keys lie elsewhere. */
@@ -85,7 +84,14 @@ static inline void weir__plan_begin(struct weir__plan *plan)
     plan->together = WEIR__TOGETHER;
     plan->denied = plan->shadows_follow = false;
     plan->quotas_spent = 0;
-    plan->enforced_count = plan->shadow_count = plan->separate_count = plan->keys_len = 0;
+    plan->enforced_count = plan->limit_count = 0;
+    plan->shadow_count = plan->separate_count = plan->keys_len = 0;
 }
+
+/* Adds an enforced item. One with the key and the limits of another descriptor's is taken once, with the cost of both;
+ * *ret is the item that takes it. WEIR_EINVAL: more limits (then *ret is NULL) or cost than a request may have;
+ * WEIR_ESHARED: it would count in one place with *ret, against different limits. */
+int weir__plan_enforce(struct weir__plan *plan, const struct weir__item *item,
+                       struct weir__item **ret);
 
 #endif

@@ -92,5 +92,11 @@ struct weir__subject {
 int weir__policies_plan(const struct weir__policies *policies, const struct weir__span *policy,
                         const struct weir__subject *subject, const weir_key *key, int64_t cost,
                         struct weir__plan *ret, weir_error *err);
+/* Adds the items of one more subject to a plan that was begun, as those of descriptor `owner` (0 to 31), by all
+ * policies that match. The plan's verdict, by and denial are this subject's: note them before the next. A subject that
+ * is denied leaves no items. With `refund` its items are separate, and give their cost back. */
+int weir__policies_plan_more(const struct weir__policies *policies,
+                             const struct weir__subject *subject, int64_t cost, unsigned owner,
+                             bool refund, struct weir__plan *plan, weir_error *err);
 
 #endif

@@ -213,6 +213,21 @@ void server_batch_run(struct server *server, struct server_batch *batch);
 bool server_batch_run_some(struct server *server, struct server_batch *batch);
 /* Counts what was decided for asks [from, to). */
 void server_batch_count(const struct server_batch *batch);
+/* Counts and ranks the items of a plan that policies made, and what it says of shadows. */
+void server_plan_count(struct server_thread *thread, const struct server_rules *rules,
+                       const struct weir__plan *plan, bool allowed);
+uint32_t server_plan_shadow_denied(const struct weir__plan *plan);
+/* Logs it: what the line says besides the decision. */
+struct server_plan_line {
+    enum weir__verdict verdict;
+    enum weir__denial denial;       /* where the verdict is DENY */
+    const struct weir__policy *by;  /* or NULL */
+    const struct weir__item *item;  /* the one whose limit bound, or NULL */
+    const struct server_seen *seen; /* or NULL */
+};
+void server_plan_log(struct server_conn *conn, const struct weir__plan *plan,
+                     enum server_protocol protocol, const struct server_plan_line *line,
+                     const weir_decision *decision);
 /* None of its asks that are left is asked: WEIR_EUNREACHABLE. */
 void server_batch_give_up(struct server_batch *batch);
 /* Hands a batch back to its loop. By any thread. */

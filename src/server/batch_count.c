@@ -10,15 +10,15 @@
 #define LONG_BATCH 8
 #define RANKED_ONE_IN 4
 
-static void log_decision(struct server_thread *thread, const struct server_conn *conn,
+static void log_decision(const struct server_conn *conn, enum server_protocol protocol,
                          struct server_log_record *record, const weir_decision *decision)
 {
     record->time_us = decision->time_us ? decision->time_us : weir__clock_us(); /* none was asked */
-    record->protocol = conn->protocol->counted_as;
+    record->protocol = protocol;
     record->client = (struct weir__span){conn->peer_text, conn->peer_text_len};
     record->decision = decision;
     record->allowed = decision->allowed;
-    server_access_log_put(thread->log, record);
+    server_access_log_put(conn->thread->log, record);
 }
 
 /* Of a long pipeline every fourth key is ranked, and stands for four: ranking one takes as long as
@@ -45,64 +45,52 @@ static void count_simple(struct server_thread *thread, const struct server_batch
     if (thread->log && server_access_log_wants(thread->log, decision->allowed)) {
         struct server_log_record record = {
             .key = {key.data, key.len}, .cost = request->cost, .verdict = WEIR__VERDICT_LIMITS};
-        log_decision(thread, batch->conn, &record, decision);
+        log_decision(batch->conn, batch->conn->protocol->counted_as, &record, decision);
     }
 }
 
-/* Whether every limit of a request's rows allowed. */
-static bool rows_allowed(const weir_decision *rows, size_t n)
-{
-    bool allowed = true;
-    for (size_t i = 0; i < n; i++)
-        allowed = allowed && rows[i].allowed;
-    return allowed;
-}
+/* ---- plans ---- */
 
-static void count_entries(struct server_thread *thread, const struct server_rules *rules,
-                          const struct server_group *group, const weir_decision *decision)
+void server_plan_count(struct server_thread *thread, const struct server_rules *rules,
+                       const struct weir__plan *plan, bool allowed)
 {
-    const struct weir__plan *plan = &group->plan;
-    const weir_decision *rows = group->rows;
     for (size_t i = 0; i < plan->enforced_count; i++) {
         const struct weir__item *it = &plan->enforced[i];
-        size_t limits = weir_limit_count(it->limit);
-        bool allowed = rows_allowed(rows, limits);
         if (i == 0 || it->policy != plan->enforced[i - 1].policy)
             server_count_decision(thread->counters, rules->series.policies[it->policy->index],
-                                  decision->allowed, decision->degraded);
-        server_count_decision(thread->counters, rules->series.entries[it->entry->index], allowed,
-                              decision->degraded);
+                                  allowed, it->decision.degraded);
+        server_count_decision(thread->counters, rules->series.entries[it->entry->index],
+                              it->decision.allowed, it->decision.degraded);
         server_top_record(thread->top, rules->tops[it->policy->index], it->key.data, it->key.len,
-                          !allowed);
-        rows += limits;
+                          !it->decision.allowed);
     }
     for (size_t i = 0; i < plan->shadow_count; i++) {
         const struct weir__item *it = &plan->shadow[i];
         server_count_shadow(thread->counters, rules->series.entries[it->entry->index],
-                            group->plan.shadow[i].decision.allowed);
-        if (!group->plan.shadow[i].decision.allowed)
+                            it->decision.allowed);
+        if (!it->decision.allowed)
             server_top_record(thread->top, rules->shadow_tops[it->policy->index], it->key.data,
                               it->key.len, true);
     }
 }
 
-static uint32_t count_shadow_denied(const struct server_group *group)
+uint32_t server_plan_shadow_denied(const struct weir__plan *plan)
 {
     uint32_t denied = 0;
-    for (size_t i = 0; i < group->plan.shadow_count; i++)
-        denied += !group->plan.shadow[i].decision.allowed;
+    for (size_t i = 0; i < plan->shadow_count; i++)
+        denied += !plan->shadow[i].decision.allowed;
     return denied;
 }
 
 /* What limits in shadow would have denied: policy, limit and key of each, as many as there is room for. */
-static struct weir__span put_shadows(const struct server_group *group, char *room, size_t size)
+static struct weir__span put_shadows(const struct weir__plan *plan, char *room, size_t size)
 {
     struct weir__buffer out = weir__buffer_over(room, size);
     size_t whole = 0;
-    for (size_t i = 0; i < group->plan.shadow_count; i++) {
-        const struct weir__item *it = &group->plan.shadow[i];
+    for (size_t i = 0; i < plan->shadow_count; i++) {
+        const struct weir__item *it = &plan->shadow[i];
         struct weir__json json = {&out, false};
-        if (group->plan.shadow[i].decision.allowed)
+        if (plan->shadow[i].decision.allowed)
             continue;
         if (whole > 0)
             weir__put(&out, ",", 1);
@@ -130,30 +118,34 @@ static const struct weir__item *bound(const struct weir__plan *plan, size_t bind
     return NULL;
 }
 
-static void log_plan(struct server_thread *thread, const struct server_batch *batch,
-                     const struct server_group *group, const weir_decision *decision)
+void server_plan_log(struct server_conn *conn, const struct weir__plan *plan,
+                     enum server_protocol protocol, const struct server_plan_line *line,
+                     const weir_decision *decision)
 {
-    const struct weir__item *it = bound(&group->plan, decision->binding);
-    struct server_log_record record = {.verdict = group->plan.verdict};
-    if (group->plan.verdict == WEIR__VERDICT_DENY && group->plan.denial == WEIR__DENIED_MISSING)
-        record.verdict = WEIR__VERDICT_MISSING;
-    if (group->plan.by)
-        record.policy = weir__span_of(group->plan.by->name);
-    if (it) {
-        record.policy = weir__span_of(it->policy->name);
-        record.entry = weir__span_of(it->entry->name);
-        record.key = (struct weir__span){it->key.data, it->key.len};
-        record.cost = it->cost;
-    }
+    struct server_log_record record = {.verdict = line->verdict};
+    const struct weir__item *item = line->item;
+    const struct server_seen *seen = line->seen;
     char shadows[SERVER_LOG_SHADOWS_MAX + 1];
-    const struct server_seen *seen = &group->seen;
-    record.shadow_denied = count_shadow_denied(group);
+    if (line->verdict == WEIR__VERDICT_DENY && line->denial == WEIR__DENIED_MISSING)
+        record.verdict = WEIR__VERDICT_MISSING;
+    if (line->by)
+        record.policy = weir__span_of(line->by->name);
+    if (item) {
+        record.policy = weir__span_of(item->policy->name);
+        record.entry = weir__span_of(item->entry->name);
+        record.key = (struct weir__span){item->key.data, item->key.len};
+        record.cost = item->cost;
+    }
+    record.shadow_denied = server_plan_shadow_denied(plan);
     if (record.shadow_denied > 0)
-        record.shadows = put_shadows(group, shadows, sizeof shadows);
-    record.ip = (struct weir__span){seen->text, seen->ip_len};
-    record.method = (struct weir__span){seen->text + seen->ip_len, seen->method_len};
-    record.path = (struct weir__span){seen->text + seen->ip_len + seen->method_len, seen->path_len};
-    log_decision(thread, batch->conn, &record, decision);
+        record.shadows = put_shadows(plan, shadows, sizeof shadows);
+    if (seen) {
+        record.ip = (struct weir__span){seen->text, seen->ip_len};
+        record.method = (struct weir__span){seen->text + seen->ip_len, seen->method_len};
+        record.path =
+            (struct weir__span){seen->text + seen->ip_len + seen->method_len, seen->path_len};
+    }
+    log_decision(conn, protocol, &record, decision);
 }
 
 static void count_plan(struct server_thread *thread, const struct server_batch *batch,
@@ -171,11 +163,14 @@ static void count_plan(struct server_thread *thread, const struct server_batch *
     } else {
         server_count_decision(thread->counters, SERVER_SERIES_TOTAL, decision->allowed,
                               decision->degraded);
-        count_entries(thread, rules, group, decision);
+        server_plan_count(thread, rules, plan, decision->allowed);
     }
-    if (thread->log &&
-        server_access_log_wants(thread->log, decision->allowed && !count_shadow_denied(group)))
-        log_plan(thread, batch, group, decision);
+    if (thread->log && server_access_log_wants(thread->log, decision->allowed &&
+                                                                !server_plan_shadow_denied(plan))) {
+        const struct server_plan_line line = {plan->verdict, plan->denial, plan->by,
+                                              bound(plan, decision->binding), &group->seen};
+        server_plan_log(batch->conn, plan, batch->conn->protocol->counted_as, &line, decision);
+    }
 }
 
 static bool decides(const struct server_ask *ask)

@@ -156,7 +156,7 @@ struct server_thread {
     size_t listener_count;
     struct server_conn *conns;
     struct server_batch *open_batch;                /* of the connection being fed */
-    struct server_pool groups, streams;             /* of asks, of HTTP/2 */
+    struct server_pool groups, streams, calls;      /* of asks, of HTTP/2, of gRPC */
     _Atomic(struct server_batch *) back;            /* a stack that askers push to */
     struct server_batch *returned, **returned_last; /* taken off it, in order */
     struct server_conn *queue_first, *queue_last;   /* those whose turn was over */
@@ -175,6 +175,7 @@ struct server_thread {
     struct weir__json_node *nodes;
     struct server_response *response; /* the one being made */
     char *grpc_room;                  /* SERVER_GRPC_ROOM bytes for a message being made */
+    struct server_grpc_reading *grpc; /* NULL: nothing was read yet */
     int64_t date_s;                   /* when date was made */
     char date[40];                    /* "date: …\r\n" */
     struct server_conn *reserved;     /* the oldest first */

@@ -204,10 +204,12 @@ static void loop_free(struct server_thread *thread)
     free(thread->out.data);
     server_pool_clear(&thread->groups);
     server_pool_clear(&thread->streams);
+    server_pool_clear(&thread->calls);
     free(thread->request);
     free(thread->nodes);
     free(thread->response);
     free(thread->grpc_room);
+    free(thread->grpc);
     free(thread);
 }
 

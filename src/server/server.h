@@ -51,7 +51,7 @@ struct server_config {
     bool envoy_charge_denied;
     bool envoy_headers;
     bool envoy_merge;       /* files of one domain are put together */
-    int64_t envoy_near_ppm; /* as server_rls_options has it */
+    int64_t envoy_near_ppm; /* as weir__rls_options has it */
     int threads;
     char token[SERVER_TOKEN_MAX]; /* for data; empty: none is asked for */
     char admin_token[SERVER_TOKEN_MAX];

@@ -139,7 +139,7 @@ def test_token(check):
 
 
 def test_no_rules(check):
-    with Server() as server:
+    with Server("--policies", "{folder}/none.yaml", files={"none.yaml": "version: 1\npolicies: []\n"}) as server:
         client(check, "no_rules", server.port)
 
 

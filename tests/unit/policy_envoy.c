@@ -342,8 +342,6 @@ static void test_modes(void)
     CHECK_TEXT(weir_limit_text(c->limit), "sliding-log 4/1m30s, fixed-window 9/d");
     CHECK_INT(c->requests_per_unit, 0); /* the decision's: no unit says it all */
     CHECK_INT(c->unit, WEIR__RLS_UNKNOWN_UNIT);
-    CHECK_INT(c->part_count, 2);
-    CHECK_TEXT(weir_limit_text(c->parts[1]), "fixed-window 9/d");
     CHECK(!match("d", "n=1"));
     CHECK(match("d", "1=2") && match("d", "1=2")->limit);
 }

@@ -7,7 +7,7 @@
 
 #include "store_test.h"
 
-#include "policy/envoy/rls.h"
+#include "policy/envoy/service.h"
 
 static const char rls_configuration[] =
     "domain: d\n"
@@ -37,9 +37,9 @@ static _Atomic int64_t now = START;
 static weir_store *store;
 static struct weir__envoy *envoy;
 static struct weir__limit_cache cache;
-static struct server_rls_options options;
+static struct weir__rls_options options;
 static struct weir__rls_request request;
-static struct server_rls_plan plan;
+static struct weir__rls_call call;
 static weir_error err;
 
 /* ---- asking ---- */
@@ -80,18 +80,18 @@ static inline void bring(struct weir__rls_descriptor *descriptor, uint32_t reque
 
 static inline int plan_it(void)
 {
-    struct server_rls_setup setup = {envoy, &cache, options};
+    struct weir__rls_setup setup = {.envoy = envoy, .cache = &cache, .options = options};
     err = (weir_error){0};
-    server_rls_end(&plan);
-    return server_rls_plan(&setup, &request, &plan, &err);
+    weir__rls_end(&call);
+    return weir__rls_plan(&setup, &request, &call, &err);
 }
 
 /* Plans and takes; the plan stays to be looked at until the next one. Whether the answer is OK. */
 static inline bool ask(void)
 {
-    if (plan_it() || server_rls_take(store, &plan, &err))
+    if (plan_it() || weir__rls_decide(store, &call, &err))
         test_give_up("ask", err.message);
-    return !plan.over;
+    return !call.over;
 }
 
 static inline bool ask_one(const char *key, const char *value)
@@ -111,7 +111,7 @@ static inline bool ask_two(const char *first, const char *second)
 
 static inline int64_t left(size_t i)
 {
-    return plan.items[i].decision.remaining;
+    return call.asked[i].decision.remaining;
 }
 
 static inline void fresh(void)
@@ -119,7 +119,7 @@ static inline void fresh(void)
     weir_store_close(store);
     store = test_open("memory:1m?large=30%", &now);
     now = START;
-    options = (struct server_rls_options){0};
+    options = (struct weir__rls_options){0};
 }
 
 /* Whether a refund was answered OK. */
@@ -140,7 +140,7 @@ static inline void rls_open(void)
 
 static inline void rls_close(void)
 {
-    server_rls_end(&plan);
+    weir__rls_end(&call);
     weir__limit_cache_clear(&cache);
     weir__envoy_free(envoy);
     weir_store_close(store);

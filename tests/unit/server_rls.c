@@ -11,11 +11,11 @@ static void test_window(void)
     fresh();
     now = START + 20 * SECOND + 250000;
     CHECK(ask_one("two", "a") && left(0) == 1);
-    CHECK_INT(plan.items[0].outcome, SERVER_RLS_ALLOWED);
-    CHECK_INT(plan.items[0].decision.reset_after_us, 39750000); /* aligned to the epoch */
+    CHECK_INT(call.asked[0].outcome, WEIR__RLS_ALLOWED);
+    CHECK_INT(call.asked[0].decision.reset_after_us, 39750000); /* aligned to the epoch */
     CHECK(ask_one("two", "a") && left(0) == 0);
     CHECK(!ask_one("two", "a"));
-    CHECK_INT(plan.items[0].outcome, SERVER_RLS_DENIED);
+    CHECK_INT(call.asked[0].outcome, WEIR__RLS_DENIED);
     CHECK(ask_one("two", "b")); /* each value by itself */
     now = START + MINUTE;
     CHECK(ask_one("two", "a") && left(0) == 1);
@@ -26,13 +26,13 @@ static void test_no_rule(void)
     fresh();
     for (int i = 0; i < 20; i++)
         CHECK(ask_one("unheard", "x") && ask_one("listed", "x"));
-    CHECK_INT(plan.items[0].outcome, SERVER_RLS_NONE);
+    CHECK_INT(call.asked[0].outcome, WEIR__RLS_NO_RULE);
     begin("elsewhere");
     add("two", "x");
     bring(add("five", "x"), 0, WEIR__RLS_HOUR); /* in an unknown domain nothing is limited */
     CHECK(ask());
     CHECK(ask_one("free", "x"));
-    CHECK_INT(plan.items[0].outcome, SERVER_RLS_UNLIMITED);
+    CHECK_INT(call.asked[0].outcome, WEIR__RLS_UNLIMITED);
     begin("d");
     request.descriptor_count = 1;
     CHECK(ask()); /* no entries */
@@ -88,9 +88,9 @@ static void test_group(void)
     CHECK(ask_two("two", "five") && left(0) == 0 && left(1) == 3);
     for (int i = 0; i < 10; i++)
         CHECK(!ask_two("two", "five"));
-    CHECK_INT(plan.items[0].outcome, SERVER_RLS_DENIED);
-    CHECK_INT(plan.items[1].outcome, SERVER_RLS_ALLOWED); /* by itself; it was not charged */
-    CHECK_INT(plan.items[1].decision.charged, 0);
+    CHECK_INT(call.asked[0].outcome, WEIR__RLS_DENIED);
+    CHECK_INT(call.asked[1].outcome, WEIR__RLS_ALLOWED); /* by itself; it was not charged */
+    CHECK_INT(call.asked[1].decision.charged, 0);
     CHECK(ask_one("five", "x") && left(0) == 2);
 }
 
@@ -102,7 +102,7 @@ static void test_twice(void)
     hits(add("five", "x"), 2);
     hits(add("five", "x"), 2);
     CHECK(!ask());
-    CHECK_INT(plan.items[1].outcome, SERVER_RLS_DENIED);
+    CHECK_INT(call.asked[1].outcome, WEIR__RLS_DENIED);
     CHECK(ask_one("five", "x") && left(0) == 2);
     begin("d");
     hits(add("five", "x"), (uint64_t)WEIR_COST_MAX);
@@ -129,7 +129,7 @@ static void test_too_many(void)
         add(i < 15 ? "ten" : "both", values[i]);
     }
     CHECK_INT(plan_it(), WEIR_EINVAL); /* 17 limits */
-    CHECK(strstr(err.message, "17 limits"));
+    CHECK(strstr(err.message, "more than 16 limits"));
     request.descriptor_count--;
     CHECK(ask());
 }
@@ -139,7 +139,7 @@ static void test_replaced(void)
     fresh();
     for (int i = 0; i < 50; i++)
         CHECK(ask_two("five", "better"));
-    CHECK_INT(plan.items[0].outcome, SERVER_RLS_REPLACED);
+    CHECK_INT(call.asked[0].outcome, WEIR__RLS_REPLACED);
     CHECK_INT(left(1), 0);
     CHECK(ask_one("five", "x") && left(0) == 4); /* untouched meanwhile */
 }
@@ -170,15 +170,15 @@ static void test_shadow(void)
 {
     fresh();
     CHECK(ask_two("shady", "five"));
-    CHECK_INT(plan.items[0].outcome, SERVER_RLS_ALLOWED);
+    CHECK_INT(call.asked[0].outcome, WEIR__RLS_ALLOWED);
     CHECK(ask_two("shady", "five") && left(1) == 3);
-    CHECK_INT(plan.items[0].outcome, SERVER_RLS_SHADOWED);
+    CHECK_INT(call.asked[0].outcome, WEIR__RLS_SHADOWED);
     now += MINUTE;
     CHECK(!ask_two("shady", "banned")); /* charged only where the request goes ahead */
     CHECK_INT(left(0), 1);
     CHECK(ask_two("shady", "five") && left(0) == 0);
     CHECK(ask_one("nope", "x"));
-    CHECK_INT(plan.items[0].outcome, SERVER_RLS_SHADOWED);
+    CHECK_INT(call.asked[0].outcome, WEIR__RLS_SHADOWED);
 }
 
 static void test_quotas(void)
@@ -186,7 +186,7 @@ static void test_quotas(void)
     fresh();
     CHECK(ask_two("q1", "q2") && left(0) == 0 && left(1) == 1);
     CHECK(ask_two("q1", "q2")); /* one has run out, the other has not */
-    CHECK_INT(plan.items[0].outcome, SERVER_RLS_DENIED);
+    CHECK_INT(call.asked[0].outcome, WEIR__RLS_DENIED);
     CHECK_INT(left(1), 0);
     CHECK(!ask_two("q1", "q2")); /* all have */
     CHECK(!ask_one("q1", "x"));
@@ -198,7 +198,7 @@ static void test_quotas(void)
     now += MINUTE;
     CHECK(ask() && left(2) == 9);
     CHECK(ask() && left(2) == 8 && left(1) == 0);
-    CHECK_INT(plan.items[0].outcome, SERVER_RLS_DENIED);
+    CHECK_INT(call.asked[0].outcome, WEIR__RLS_DENIED);
     now += MINUTE;
     begin("d");
     hits(add("ten", "x"), 9);
@@ -256,10 +256,10 @@ static void test_global_shadow(void)
 {
     fresh();
     options.shadow = true;
-    char room[SERVER_RLS_ANSWER_ROOM];
+    char room[WEIR__RLS_ANSWER_ROOM];
     struct weir__buffer out = weir__buffer_over(room, sizeof room);
     CHECK(!ask_one("banned", "x"));
-    CHECK_INT(server_rls_answer_json(&plan, &out), 200);
+    CHECK_INT(weir__rls_answer_json(&call, &out), 200);
     CHECK(strstr(room, "\"overallCode\":\"OK\",\"statuses\":[{\"code\":\"OVER_LIMIT\""));
 }
 
@@ -272,7 +272,7 @@ static void test_refunds(void)
         CHECK(ask_one("five", "x"));
     CHECK(!ask_one("five", "x"));
     CHECK(refund("five", 2) && left(0) == 2);
-    CHECK_INT(plan.items[0].outcome, SERVER_RLS_REFUNDED);
+    CHECK_INT(call.asked[0].outcome, WEIR__RLS_REFUNDED);
     CHECK(ask_one("five", "x") && ask_one("five", "x") && !ask_one("five", "x"));
     CHECK(refund("five", 1000) && left(0) == 5); /* never more than was charged */
     CHECK(refund("five", 3) && left(0) == 5);
@@ -314,7 +314,7 @@ static void test_brought(void)
     begin("d");
     bring(add("five", "x"), 2, WEIR__RLS_HOUR);
     CHECK(ask() && ask() && !ask()); /* it wins over the configured five */
-    CHECK(!plan.items[0].rule && plan.items[0].requests_per_unit == 2);
+    CHECK(!call.asked[0].rule && call.asked[0].requests_per_unit == 2);
     CHECK(ask_one("five", "x") && left(0) == 2); /* and counts in the same place */
     begin("d");
     bring(add("shady", "y"), 1, WEIR__RLS_MINUTE);
@@ -329,9 +329,9 @@ static void test_brought(void)
         CHECK_INT(plan_it(), unit >= 1 && unit <= 7 ? 0 : WEIR_EINVAL);
     }
     bring(&request.descriptors[0], 7, WEIR__RLS_DAY);
-    struct server_rls_setup without = {envoy, NULL, options};
-    server_rls_end(&plan);
-    CHECK_INT(server_rls_plan(&without, &request, &plan, &err), WEIR_EINVAL);
+    struct weir__rls_setup without = {envoy, NULL, NULL, options};
+    weir__rls_end(&call);
+    CHECK_INT(weir__rls_plan(&without, &request, &call, &err), WEIR_EINVAL);
     struct weir__rls_descriptor *refunded = &request.descriptors[0];
     CHECK(ask() && left(0) == 6);
     refunded->is_negative_hits = true;
@@ -342,25 +342,25 @@ static void test_brought(void)
 static void test_cache(void)
 {
     enum { PLANS = 40 };
-    static struct server_rls_plan plans[PLANS];
-    struct server_rls_setup setup = {envoy, &cache, options};
+    static struct weir__rls_call plans[PLANS];
+    struct weir__rls_setup setup = {.envoy = envoy, .cache = &cache, .options = options};
     for (uint32_t i = 0; i < 1000; i++) {
         begin("d");
         for (uint32_t j = 0; j < WEIR__RLS_DESCRIPTORS_MAX; j++)
             bring(add("k", "v"), i * 1000 + j + 1, 1 + j % 7);
         options.charge_denied = setup.options.charge_denied = true; /* their counters are one */
-        struct server_rls_plan *mine = &plans[i % PLANS];
-        server_rls_end(mine);
-        CHECK_INT(server_rls_plan(&setup, &request, mine, &err), 0);
+        struct weir__rls_call *mine = &plans[i % PLANS];
+        weir__rls_end(mine);
+        CHECK_INT(weir__rls_plan(&setup, &request, mine, &err), 0);
         CHECK_INT(mine->held_count, WEIR__RLS_DESCRIPTORS_MAX);
-        const struct server_rls_plan *oldest = &plans[(i + 1) % PLANS];
+        const struct weir__rls_call *oldest = &plans[(i + 1) % PLANS];
         for (size_t j = 0; j < oldest->count; j++)
-            CHECK_INT(oldest->items[j].limit->rules[0].count, oldest->items[j].requests_per_unit);
+            CHECK_INT(oldest->asked[j].limit->rules[0].count, oldest->asked[j].requests_per_unit);
         if (i % 100 == 99)
             weir__limit_cache_turn(&cache);
     }
     for (size_t i = 0; i < PLANS; i++)
-        server_rls_end(&plans[i]);
+        weir__rls_end(&plans[i]);
     options.charge_denied = false;
 }
 
@@ -380,7 +380,7 @@ static void test_long_values(void)
             add(i % 2 ? "five" : "two", large);
         request.descriptor_count = 4;
         CHECK(ask() && left(0) == 0 && left(1) == 3);
-        CHECK(plan.items[0].long_key == (len > WEIR__ENVOY_PART_MAX));
+        CHECK(call.asked[0].long_key == (len > WEIR__ENVOY_PART_MAX));
         CHECK(!ask());
         large[len - 1] = 'b'; /* another value has a state of its own */
         CHECK(ask());
@@ -394,7 +394,7 @@ static void refused(const char *words)
     CHECK_INT(plan_it(), WEIR_EINVAL);
     if (!CHECK(strstr(err.message, words)))
         printf("    found \"%s\"\n", err.message);
-    CHECK_INT(plan.count, 0);
+    CHECK_INT(call.count, 0);
 }
 
 static void test_refusals(void)
@@ -409,7 +409,7 @@ static void test_refusals(void)
     bring(add("two", "x"), 5, WEIR__RLS_HOUR); /* what was got before a refusal is put back */
     hits(add("two", "y"), UINT64_MAX);
     refused("10^12");
-    CHECK_INT(plan.held_count, 0);
+    CHECK_INT(call.held_count, 0);
 }
 
 int main(void)

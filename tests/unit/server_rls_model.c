@@ -92,15 +92,15 @@ static size_t make(struct asked *asked)
 
 static bool same(const struct asked *asked, size_t n, bool over)
 {
-    if (plan.over != over)
+    if (call.over != over)
         return false;
     for (size_t i = 0; i < n; i++) {
-        const struct server_rls_item *item = &plan.items[i];
+        const struct weir__rls_asked *item = &call.asked[i];
         const struct model_rule *rule = &rules[asked[i].rule];
-        enum server_rls_outcome expected = asked[i].refund    ? SERVER_RLS_REFUNDED
-                                           : !asked[i].denied ? SERVER_RLS_ALLOWED
-                                           : rule->shadow     ? SERVER_RLS_SHADOWED
-                                                              : SERVER_RLS_DENIED;
+        enum weir__rls_outcome expected = asked[i].refund    ? WEIR__RLS_REFUNDED
+                                          : !asked[i].denied ? WEIR__RLS_ALLOWED
+                                          : rule->shadow     ? WEIR__RLS_SHADOWED
+                                                             : WEIR__RLS_DENIED;
         int64_t remains = rule->most - counts[asked[i].rule];
         if (item->outcome != expected ||
             (rule->most > 0 && item->decision.remaining != (remains > 0 ? remains : 0)))

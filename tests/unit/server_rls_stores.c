@@ -65,7 +65,7 @@ static void open_gate(void)
     gate.inner = test_open("memory:1m?large=30%", &now);
     now = START;
     store = &gate.base;
-    options = (struct server_rls_options){0};
+    options = (struct weir__rls_options){0};
 }
 
 /* What is left of a rule by the store itself. */
@@ -89,8 +89,8 @@ static void test_slots(void)
     CHECK(!ask_two("five", "two")); /* the first was charged, and is given back */
     CHECK_INT(gate.settles, 1);
     CHECK_INT(left(0), 3);
-    CHECK_INT(plan.items[0].decision.charged, 0);
-    CHECK_INT(plan.items[0].outcome, SERVER_RLS_ALLOWED);
+    CHECK_INT(call.asked[0].decision.charged, 0);
+    CHECK_INT(call.asked[0].outcome, WEIR__RLS_ALLOWED);
     CHECK_INT(left_of("five"), 3);
     CHECK(!ask_two("two", "five")); /* what comes behind a denial is only asked about */
     CHECK_INT(gate.settles, 1);
@@ -108,7 +108,7 @@ static void test_slots_quotas(void)
     add("q1", "x");
     add("q2", "x");
     CHECK(ask() && ask() && left(0) == 8);
-    CHECK_INT(plan.items[1].outcome, SERVER_RLS_DENIED);
+    CHECK_INT(call.asked[1].outcome, WEIR__RLS_DENIED);
     CHECK(!ask());
     CHECK_INT(left(0), 8);
     CHECK_INT(left_of("ten"), 8);
@@ -126,10 +126,10 @@ static void test_slots_failure(void)
     add("five", "x");
     add("ten", "x");
     CHECK_INT(plan_it(), 0);
-    CHECK_INT(server_rls_take(store, &plan, &err), WEIR_EUNREACHABLE);
+    CHECK_INT(weir__rls_decide(store, &call, &err), WEIR_EUNREACHABLE);
     CHECK(!strcmp(err.message, "the store cannot decide: no server could be reached in time"));
     CHECK_INT(weir__grpc_code_of(err.code), WEIR__GRPC_UNAVAILABLE);
-    CHECK_INT(server_rls_http_status(err.code), 503);
+    CHECK_INT(weir__rls_http_status(err.code), 503);
     CHECK_INT(gate.settles, 1);
     gate.decide = 0;
     CHECK_INT(left_of("five"), 5);
@@ -144,16 +144,16 @@ static void test_failures(void)
     begin("d");
     add("five", "x");
     CHECK_INT(plan_it(), 0);
-    CHECK_INT(server_rls_take(store, &plan, NULL), WEIR_EFULL);
+    CHECK_INT(weir__rls_decide(store, &call, NULL), WEIR_EFULL);
     CHECK_INT(weir__grpc_code_of(WEIR_EFULL), WEIR__GRPC_RESOURCE_EXHAUSTED);
     begin("d");
     add("tokens", "x");
     CHECK_INT(plan_it(), 0);
-    CHECK_INT(server_rls_take(store, &plan, &err), WEIR_EFULL);
+    CHECK_INT(weir__rls_decide(store, &call, &err), WEIR_EFULL);
     begin("d"); /* a shadow denies nothing, its store neither */
     add("shady", "x");
     CHECK(ask());
-    CHECK_INT(plan.items[0].outcome, SERVER_RLS_NONE);
+    CHECK_INT(call.asked[0].outcome, WEIR__RLS_NO_RULE);
     begin("d"); /* what needs no store has none to fail */
     add("banned", "x");
     add("unheard", "x");
@@ -171,7 +171,7 @@ static void test_refund_failures(void)
     struct weir__rls_descriptor *descriptor = add("five", "x");
     descriptor->is_negative_hits = true;
     CHECK_INT(plan_it(), 0);
-    CHECK_INT(server_rls_take(store, &plan, &err), WEIR_EDAMAGED);
+    CHECK_INT(weir__rls_decide(store, &call, &err), WEIR_EDAMAGED);
     gate.settle = 0;
     CHECK(refund("five", 1) && left(0) == 5);
 }

@@ -7,9 +7,9 @@
 
 static const char *json(void)
 {
-    static char room[SERVER_RLS_ANSWER_ROOM];
+    static char room[WEIR__RLS_ANSWER_ROOM];
     struct weir__buffer out = weir__buffer_over(room, sizeof room);
-    CHECK_INT(server_rls_answer_json(&plan, &out), plan.over ? 429 : 200);
+    CHECK_INT(weir__rls_answer_json(&call, &out), call.over ? 429 : 200);
     CHECK(!out.cut);
     return room;
 }
@@ -94,7 +94,7 @@ static void test_shadow_reset(void)
     begin("d");
     hits(add("shady", "x"), 5);
     CHECK(ask());
-    CHECK_INT(plan.items[0].outcome, SERVER_RLS_SHADOWED);
+    CHECK_INT(call.asked[0].outcome, WEIR__RLS_SHADOWED);
     CHECK(strstr(json(), "\"limitRemaining\":0,\"durationUntilReset\":\"40s\""));
     begin("d"); /* a bucket in debt: when that is paid */
     hits(add("bucket", "x"), 3);
@@ -108,7 +108,7 @@ static void test_unread_answer(void)
 {
     char room[32];
     struct weir__buffer out = weir__buffer_over(room, sizeof room);
-    server_rls_answer_unread(&out);
+    weir__rls_answer_unread(&out);
     CHECK(out.len == 7 && !memcmp(room, "\0\0\0\0\2\x08\x02", 7));
 }
 
@@ -125,7 +125,7 @@ static void test_large_numbers(void)
     CHECK(strstr(json(), "\"requestsPerUnit\":4294967295,\"unit\":\"DAY\"},\"limitRemaining\":"
                          "4294967295"));
     CHECK(strstr(json(), "\"requestsPerUnit\":4294967295,\"unit\":\"UNKNOWN\"}"));
-    server_rls_end(&plan);
+    weir__rls_end(&call);
     envoy = kept;
     weir__envoy_free(large);
 }
@@ -136,17 +136,17 @@ static void test_grpc_answer(void)
         "\0\0\0\0\x21\x08\x02\x12\x1d\x08\x02\x12\x12\x08\x05\x10\x03\x1a"
         "\x0c"
         "five-an-hour\x18\x05\x22\x03\x08\x90\x1c";
-    char room[SERVER_RLS_ANSWER_ROOM];
+    char room[WEIR__RLS_ANSWER_ROOM];
     fresh();
     begin("d");
     hits(add("five", "x"), 6);
     CHECK(!ask());
     struct weir__buffer out = weir__buffer_over(room, sizeof room);
-    CHECK(server_rls_answer(&plan, &out));
+    CHECK(weir__rls_answer(&call, &out));
     CHECK_INT(out.len, sizeof expected - 1);
     CHECK(!memcmp(room, expected, sizeof expected - 1));
     out = weir__buffer_over(room, 20);
-    CHECK(!server_rls_answer(&plan, &out));
+    CHECK(!weir__rls_answer(&call, &out));
 }
 
 static int64_t near_ppm = 800000;
@@ -154,7 +154,7 @@ static int64_t near_ppm = 800000;
 static void tallies(size_t i, uint64_t asked, uint64_t over, uint64_t near, uint64_t within,
                     uint64_t shadow)
 {
-    struct server_rls_tally tally = server_rls_tally(&plan.items[i], near_ppm);
+    struct weir__rls_tally tally = weir__rls_tally(&call.asked[i], near_ppm);
     CHECK_INT(tally.hits, asked);
     CHECK_INT(tally.over, over);
     CHECK_INT(tally.near, near);
@@ -196,11 +196,11 @@ static void test_tallies(void)
 
 static int read_json(const char *text)
 {
-    static struct weir__json_node nodes[SERVER_RLS_JSON_NODES];
+    static struct weir__json_node nodes[WEIR__RLS_JSON_NODES];
     static char copy[16384];
     size_t len = (size_t)snprintf(copy, sizeof copy, "%s", text);
     err = (weir_error){0};
-    return server_rls_read_json(copy, len, nodes, SERVER_RLS_JSON_NODES, &request, &err);
+    return weir__rls_read_json(copy, len, nodes, WEIR__RLS_JSON_NODES, &request, &err);
 }
 
 static void test_json_requests(void)
@@ -217,10 +217,10 @@ static void test_json_requests(void)
     CHECK(ask() && left(0) == 6);
     CHECK_INT(read_json("{}"), 0);
     CHECK_INT(plan_it(), WEIR_EINVAL);
-    CHECK_INT(server_rls_http_status(WEIR_EINVAL), 400);
-    CHECK_INT(server_rls_http_status(WEIR_ESHARED), 400);
-    CHECK_INT(server_rls_http_status(WEIR_EUNREACHABLE), 503);
-    CHECK_INT(server_rls_http_status(WEIR_EFULL), 503);
+    CHECK_INT(weir__rls_http_status(WEIR_EINVAL), 400);
+    CHECK_INT(weir__rls_http_status(WEIR_ESHARED), 400);
+    CHECK_INT(weir__rls_http_status(WEIR_EUNREACHABLE), 503);
+    CHECK_INT(weir__rls_http_status(WEIR_EFULL), 503);
 }
 
 static void test_json_largest(void)

@@ -37,8 +37,6 @@ struct weir__envoy_rule {
     bool charge_denied;       /* decided by itself, and charged even where it denies */
     enum weir__rls_unit unit; /* as the answer names it; UNKNOWN_UNIT: its period is none of them */
     uint32_t requests_per_unit;     /* likewise; 0: the decision's limit */
-    const weir_limit *const *parts; /* `limit`, one by one: for refunds */
-    size_t part_count;
     const char *const *replaces; /* names of limits that it puts out of force */
     size_t replace_count;
     uint32_t index; /* among all rules of the set: for counters */
@@ -97,6 +95,8 @@ bool weir__envoy_put_key(char room[WEIR__ENVOY_KEY_ROOM], struct weir__span doma
  * days, a year 365. */
 void weir__envoy_put_limit(struct weir__buffer *buffer, uint32_t requests,
                            enum weir__rls_unit unit);
+/* The unit that is a rule's period, and its count; UNKNOWN_UNIT and 0: it is not one of them. */
+enum weir__rls_unit weir__envoy_unit_of(const struct weir__rule *rule, uint32_t *ret_requests);
 /* A unit's length, and its name in capitals, as in the API; 0 and "UNKNOWN" for UNKNOWN_UNIT. */
 int64_t weir__envoy_unit_us(enum weir__rls_unit unit);
 const char *weir__envoy_unit_name(enum weir__rls_unit unit);

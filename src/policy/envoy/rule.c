@@ -42,6 +42,18 @@ enum weir__rls_unit weir__envoy_unit(const char *name, size_t len)
     return WEIR__RLS_UNKNOWN_UNIT;
 }
 
+enum weir__rls_unit weir__envoy_unit_of(const struct weir__rule *rule, uint32_t *ret_requests)
+{
+    for (int i = WEIR__RLS_SECOND; i < WEIR__RLS_UNITS; i++) {
+        if (rule->period_us == units[i].us) {
+            *ret_requests = (uint32_t)weir__min(rule->count, UINT32_MAX);
+            return (enum weir__rls_unit)i;
+        }
+    }
+    *ret_requests = 0;
+    return WEIR__RLS_UNKNOWN_UNIT;
+}
+
 void weir__envoy_put_limit(struct weir__buffer *buffer, uint32_t requests, enum weir__rls_unit unit)
 {
     weir__put_format(buffer, "fixed-window %u/%s", requests, units[unit].period);
@@ -75,40 +87,11 @@ static int intern(struct weir__envoy_loading *loading, weir_limit *limit, const 
     return 0;
 }
 
-/* Each of several limits as one of its own. */
-static int split(struct weir__envoy_loading *loading, struct weir__envoy_rule *rule)
-{
-    size_t count = weir_limit_count(rule->limit);
-    const weir_limit **parts =
-        weir__arena_new(&loading->envoy->arena, count, sizeof(const weir_limit *));
-    if (!parts)
-        return weir__envoy_no_memory(loading->err);
-    for (size_t i = 0; i < count; i++) {
-        char text[WEIR__RULE_TEXT_MAX];
-        struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-        weir_limit *part = NULL;
-        weir__put_rule(&buffer, &rule->limit->rules[i]);
-        int code = weir_limit_parse(text, &part, loading->err);
-        if (code == 0)
-            code = intern(loading, part, &parts[i]);
-        if (code)
-            return code;
-    }
-    rule->parts = parts;
-    rule->part_count = count;
-    return 0;
-}
-
 /* What the answers call a limit of our language. */
 static void name_unit(struct weir__envoy_rule *rule)
 {
-    const struct weir__rule *only = &rule->limit->rules[0];
-    for (int i = WEIR__RLS_SECOND; i < WEIR__RLS_UNITS && rule->limit->count == 1; i++) {
-        if (only->period_us == units[i].us) {
-            rule->unit = (enum weir__rls_unit)i;
-            rule->requests_per_unit = (uint32_t)weir__min(only->count, UINT32_MAX);
-        }
-    }
+    if (rule->limit->count == 1)
+        rule->unit = weir__envoy_unit_of(&rule->limit->rules[0], &rule->requests_per_unit);
 }
 
 static int read_extension(struct weir__envoy_loading *loading, const struct weir__yaml_node *node,
@@ -137,8 +120,6 @@ static int read_extension(struct weir__envoy_loading *loading, const struct weir
         }
     }
     code = intern(loading, limit, &rule->limit);
-    if (code == 0)
-        code = split(loading, rule);
     if (code == 0)
         name_unit(rule);
     return code;
@@ -208,7 +189,7 @@ static int read_amount(struct weir__envoy_loading *loading, const struct weir__y
     code = weir_limit_parse(text, &limit, loading->err);
     if (code == 0)
         code = intern(loading, limit, &rule->limit);
-    return code ? code : split(loading, rule);
+    return code;
 }
 
 static int read_replaced(struct weir__envoy_loading *loading, const struct weir__yaml_node *item,

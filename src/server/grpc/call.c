@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 
-#include <pthread.h>
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,67 +12,31 @@
 
 /* ---- what a thread has ---- */
 
-static pthread_key_t key;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool keyed;
-
-static void free_thread(void *value)
+struct server_grpc_reading *server_grpc_reading(struct server_thread *thread)
 {
-    struct server_grpc_thread *own = value;
-    while (own->free) {
-        struct server_grpc_call *call = own->free;
-        own->free = call->next;
-        free(call);
-    }
-    free(own);
+    if (!thread->grpc)
+        thread->grpc = malloc(sizeof *thread->grpc);
+    return thread->grpc;
 }
 
-static void make_key(void)
+/* Those that wait for a store are counted with their batches. */
+static struct server_grpc_call *grpc_take_call(struct server_thread *thread)
 {
-    keyed = pthread_key_create(&key, free_thread) == 0;
+    struct server_grpc_call *call = server_pool_take(&thread->calls, sizeof *call);
+    if (call)
+        call->thread = thread;
+    return call;
 }
 
-struct server_grpc_thread *server_grpc_this_thread(void)
+static void grpc_give_call(struct server_grpc_call *call)
 {
-    pthread_once(&once, make_key);
-    struct server_grpc_thread *own = keyed ? pthread_getspecific(key) : NULL;
-    if (own || !keyed)
-        return own;
-    own = calloc(1, sizeof *own);
-    if (own && pthread_setspecific(key, own)) {
-        free(own);
-        own = NULL;
-    }
-    return own;
-}
-
-static struct server_grpc_call *take_call(struct server_grpc_thread *own)
-{
-    struct server_grpc_call *call = own->free;
-    if (call) {
-        own->free = call->next;
-        own->ready--;
-        return call;
-    }
-    return malloc(sizeof *call); /* those that wait for a store are counted with their batches */
-}
-
-static void give_call_back(struct server_grpc_call *call)
-{
-    struct server_grpc_thread *own = server_grpc_this_thread();
-    if (!own || own->ready >= CALLS_KEPT) {
-        free(call);
-        return;
-    }
-    call->next = own->free;
-    own->free = call;
-    own->ready++;
+    server_pool_give(&call->thread->calls, call, CALLS_KEPT);
 }
 
 void server_grpc_call_end(struct server_grpc_call *call)
 {
-    server_rls_end(&call->plan);
-    give_call_back(call);
+    weir__rls_end(&call->rls);
+    grpc_give_call(call);
 }
 
 void server_grpc_overload(struct server_ask *ask)
@@ -92,61 +56,61 @@ void server_grpc_end(struct server_ask *ask)
 /* ---- planning ---- */
 
 /* What no rule is for counts for the domain as a whole, a limit that the request brought by itself. */
-static void name_counters(const struct server_rules *rules, struct server_grpc_call *call)
+static void grpc_name_counters(const struct server_rules *rules, struct server_grpc_call *call)
 {
     const struct server_envoy_domain *domain =
-        &rules->envoy_domains[weir__envoy_domain_index(call->plan.domain)];
+        &rules->envoy_domains[weir__envoy_domain_index(call->rls.domain)];
     call->top_id = domain->top;
-    for (size_t i = 0; i < call->plan.count; i++) {
-        const struct server_rls_item *item = &call->plan.items[i];
-        bool brought = !item->rule && (item->limit || item->denies);
-        call->rule_ids[i] = item->rule ? rules->envoy_rules[item->rule->index]
-                            : brought  ? domain->brought
-                                       : domain->whole;
+    for (size_t i = 0; i < call->rls.count; i++) {
+        const struct weir__rls_asked *asked = &call->rls.asked[i];
+        bool brought = !asked->rule && (asked->limit || asked->denies);
+        call->rule_ids[i] = asked->rule ? rules->envoy_rules[asked->rule->index]
+                            : brought   ? domain->brought
+                                        : domain->whole;
     }
 }
 
-static int plan(struct server_conn *conn, struct server_grpc_thread *own,
-                struct server_grpc_call *call, weir_error *err)
+struct server_grpc_call *server_grpc_plan(struct server_conn *conn,
+                                          const struct weir__rls_request *request, weir_error *err)
 {
     struct server_thread *thread = conn->thread;
     const struct server_config *config = &thread->server->config;
-    const struct server_rls_setup setup = {
-        .envoy = thread->rules->envoy,
+    const struct server_rules *rules = thread->rules;
+    bool policies = weir__policies_count(rules->policies) > 0;
+    const struct weir__rls_setup setup = {
+        .envoy = rules->envoy,
+        .policies = policies ? rules->policies : NULL,
         .cache = &thread->cache,
         .options = {.charge_denied = config->envoy_charge_denied,
                     .headers = config->envoy_headers,
                     .near_ppm = config->envoy_near_ppm},
     };
-    int code = server_rls_plan(&setup, &own->request, &call->plan, err);
-    if (code)
-        return code;
-    if (call->plan.domain)
-        name_counters(thread->rules, call);
-    return 0;
-}
-
-struct server_grpc_call *server_grpc_plan(struct server_conn *conn, struct server_grpc_thread *own,
-                                          weir_error *err)
-{
-    struct server_thread *thread = conn->thread;
-    if (!thread->rules->envoy) {
+    if (!rules->envoy && !policies) {
         weir__fail(err, WEIR_EUNSUPPORTED, 0,
-                   "no rules of Envoy's rate limit service are loaded; start with --envoy FILE");
+                   "there are no rules: start with --policies FILE or --envoy FILE");
         return NULL;
     }
-    struct server_grpc_call *call = take_call(own);
+    struct server_grpc_call *call = grpc_take_call(thread);
     if (!call) {
-        weir__fail(err, WEIR_EBUSY, 0, "too many requests are under way; try again");
+        weir__fail(err, WEIR_EBUSY, 0, "too many requests are pending; try again");
         return NULL;
     }
     call->stream = 0;
     call->json = false;
     call->code = 0;
-    if (plan(conn, own, call, err)) { /* nothing to end in it */
-        give_call_back(call);
+    call->rules = rules;
+    if (weir__rls_plan(&setup, request, &call->rls, err)) { /* nothing to end in it */
+        if (call->rls.by_policies)
+            server_report_once(
+                conn->peer_text,
+                "a request that %s asks for is answered OVER_LIMIT: %s; reported once "
+                "for this address",
+                conn->peer_text, err->message);
+        grpc_give_call(call);
         return NULL;
     }
+    if (call->rls.domain)
+        grpc_name_counters(rules, call);
     return call;
 }
 
@@ -155,7 +119,7 @@ struct server_grpc_call *server_grpc_plan(struct server_conn *conn, struct serve
 void server_grpc_run(struct server *server, struct server_ask *ask)
 {
     struct server_grpc_call *call = ask->other;
-    call->code = server_rls_take(server->store, &call->plan, &call->error);
+    call->code = weir__rls_decide(server->store, &call->rls, &call->error);
 }
 
 void server_grpc_give_up(struct server_ask *ask)
@@ -167,93 +131,144 @@ void server_grpc_give_up(struct server_ask *ask)
 void server_grpc_decide(struct server_conn *conn, struct server_grpc_call *call)
 {
     int64_t began = weir__mono_ns();
-    call->code = server_rls_take(conn->thread->server->store, &call->plan, &call->error);
+    call->code = weir__rls_decide(conn->thread->server->store, &call->rls, &call->error);
     server_histogram_record(&conn->thread->counters->latency, (uint64_t)(weir__mono_ns() - began),
                             1);
 }
 
 /* ---- counting ---- */
 
-static void count_item(struct server_rule *rule, const struct server_rls_plan *it,
-                       const struct server_rls_item *item)
+static void grpc_count_rule(struct server_rule *rule, const struct weir__rls_call *rls,
+                            const struct weir__rls_asked *asked)
 {
-    struct server_rls_tally tally = server_rls_tally(item, it->options.near_ppm);
+    struct weir__rls_tally tally = weir__rls_tally(asked, rls->options.near_ppm);
     server_count(&rule->hits, tally.hits);
     server_count(&rule->over, tally.over);
     server_count(&rule->near, tally.near);
     server_count(&rule->within, tally.within);
     server_count(&rule->shadow, tally.shadow);
-    if (!item->rule && item->outcome == SERVER_RLS_NONE)
+    if (!asked->rule && asked->outcome == WEIR__RLS_NO_RULE)
         server_count(&rule->unmatched, 1);
 }
 
-/* The item that a log line is about: the first that was denied, or else that was asked. */
-static const struct server_rls_item *told_of(const struct server_rls_plan *plan)
+/* The descriptor that a log line is about: the first that was denied, or else that was asked. */
+static const struct weir__rls_asked *grpc_logged(const struct weir__rls_call *rls)
 {
-    const struct server_rls_item *asked = NULL;
-    for (size_t i = 0; i < plan->count; i++) {
-        const struct server_rls_item *item = &plan->items[i];
-        if (item->outcome == SERVER_RLS_DENIED)
-            return item;
-        if (!asked && item->limit)
-            asked = item;
+    const struct weir__rls_asked *best = NULL;
+    for (size_t i = 0; i < rls->count; i++) {
+        const struct weir__rls_asked *asked = &rls->asked[i];
+        if (asked->outcome == WEIR__RLS_DENIED)
+            return asked;
+        if (!best && (asked->limit || asked->verdict != WEIR__VERDICT_NONE))
+            best = asked;
     }
-    return asked;
+    return best;
 }
 
-static void log_call(struct server_conn *conn, const struct server_grpc_call *call)
+static enum server_protocol grpc_protocol(const struct server_grpc_call *call)
 {
-    const struct server_rls_item *item = told_of(&call->plan);
+    return call->json ? SERVER_HTTP : SERVER_GRPC;
+}
+
+static void grpc_log_rules(struct server_conn *conn, const struct server_grpc_call *call)
+{
+    const struct weir__rls_asked *asked = grpc_logged(&call->rls);
     struct server_log_record record = {
         .time_us = weir__clock_us(),
-        .protocol = call->json ? SERVER_HTTP : SERVER_GRPC,
+        .protocol = grpc_protocol(call),
         .client = {conn->peer_text, conn->peer_text_len},
-        .allowed = !call->plan.over,
-        .verdict = item ? WEIR__VERDICT_LIMITS : WEIR__VERDICT_NONE,
+        .allowed = !call->rls.over,
+        .verdict = asked ? WEIR__VERDICT_LIMITS : WEIR__VERDICT_NONE,
     };
-    if (item) {
-        record.key = (struct weir__span){item->key.data, item->key.len};
-        record.cost = item->hits;
-        if (item->limit) {
-            record.decision = &item->decision;
-            record.time_us = item->decision.time_us;
+    if (asked) {
+        record.key = (struct weir__span){asked->key.data, asked->key.len};
+        record.cost = asked->hits;
+        if (asked->limit) {
+            record.decision = &asked->decision;
+            record.time_us = asked->decision.time_us;
         }
     }
-    if (item && item->rule) {
-        record.policy = weir__span_of(item->rule->domain);
-        record.entry = weir__span_of(item->rule->name);
+    if (asked && asked->rule) {
+        record.policy = weir__span_of(asked->rule->domain);
+        record.entry = weir__span_of(asked->rule->name);
     }
-    for (size_t i = 0; i < call->plan.count; i++)
-        record.shadow_denied += call->plan.items[i].outcome == SERVER_RLS_SHADOWED;
+    for (size_t i = 0; i < call->rls.count; i++)
+        record.shadow_denied += call->rls.asked[i].outcome == WEIR__RLS_SHADOWED;
     server_access_log_put(conn->thread->log, &record);
+}
+
+static void grpc_count_rules(struct server_conn *conn, const struct server_grpc_call *call)
+{
+    struct server_thread *thread = conn->thread;
+    const struct weir__rls_call *rls = &call->rls;
+    bool degraded = false;
+    for (size_t i = 0; i < rls->count; i++) {
+        const struct weir__rls_asked *asked = &rls->asked[i];
+        if (rls->domain)
+            grpc_count_rule(&thread->counters->rules[call->rule_ids[i]], rls, asked);
+        if (!asked->limit)
+            continue;
+        server_count(&thread->counters->envoy_long_keys, asked->long_key);
+        degraded = degraded || asked->decision.degraded;
+        if (!asked->refund)
+            server_top_record(thread->top, call->top_id, asked->key.data, asked->key.len,
+                              asked->outcome == WEIR__RLS_DENIED ||
+                                  asked->outcome == WEIR__RLS_SHADOWED);
+    }
+    server_count_decision(thread->counters, SERVER_SERIES_TOTAL, !rls->over, degraded);
+    if (thread->log && server_access_log_wants(thread->log, !rls->over))
+        grpc_log_rules(conn, call);
+}
+
+/* As batch_count.c counts what HTTP and RESP ask of policies. A request of several descriptors is one decision. */
+static void grpc_count_policies(struct server_conn *conn, const struct server_grpc_call *call)
+{
+    struct server_thread *thread = conn->thread;
+    const struct server_rules *rules = call->rules;
+    const struct weir__rls_call *rls = &call->rls;
+    const struct weir__plan *plan = &rls->plan;
+    const struct weir__rls_asked *asked = grpc_logged(rls);
+    enum weir__verdict verdict = asked ? asked->verdict : WEIR__VERDICT_NONE;
+    const weir_decision none = {.allowed = !rls->over};
+    const weir_decision *decision = asked && asked->limit ? &asked->decision : &none;
+    for (size_t i = 0; i < rls->count; i++) {
+        if (rls->asked[i].verdict == WEIR__VERDICT_DENY)
+            server_count_listed(thread->counters, rules->series.policies[rls->asked[i].by->index],
+                                false);
+    }
+    for (size_t i = 0; i < plan->exempted_count; i++)
+        server_count_listed(thread->counters, rules->series.policies[plan->exempted[i]->index],
+                            true);
+    server_count(&thread->counters->envoy_unknown_domains, verdict == WEIR__VERDICT_NONE);
+    if (verdict == WEIR__VERDICT_ALLOW || verdict == WEIR__VERDICT_DENY)
+        server_count_listed(thread->counters, SERVER_SERIES_TOTAL, !rls->over);
+    else
+        server_count_decision(thread->counters, SERVER_SERIES_TOTAL, !rls->over,
+                              decision->degraded);
+    server_plan_count(thread, rules, plan, !rls->over);
+    bool quiet = !rls->over && !server_plan_shadow_denied(plan);
+    if (thread->log && server_access_log_wants(thread->log, quiet)) {
+        const struct server_plan_line line = {.verdict = verdict,
+                                              .denial = asked ? asked->denial : WEIR__DENIED_LISTED,
+                                              .by = asked ? asked->by : NULL,
+                                              .item = asked ? asked->item : NULL};
+        server_plan_log(conn, plan, grpc_protocol(call), &line, decision);
+    }
 }
 
 void server_grpc_count(struct server_conn *conn, const struct server_grpc_call *call)
 {
     struct server_thread *thread = conn->thread;
-    const struct server_rls_plan *it = &call->plan;
-    bool degraded = false;
     if (call->code) {
         server_count_failed(thread->counters, SERVER_SERIES_TOTAL);
         return;
     }
-    for (size_t i = 0; i < it->count; i++) {
-        const struct server_rls_item *item = &it->items[i];
-        if (it->domain)
-            count_item(&thread->counters->rules[call->rule_ids[i]], it, item);
-        if (!item->limit)
-            continue;
-        server_count(&thread->counters->envoy_long_keys, item->long_key);
-        degraded = degraded || item->decision.degraded;
-        if (!item->refund)
-            server_top_record(thread->top, call->top_id, item->key.data, item->key.len,
-                              item->outcome == SERVER_RLS_DENIED ||
-                                  item->outcome == SERVER_RLS_SHADOWED);
+    if (call->rls.by_policies) {
+        grpc_count_policies(conn, call);
+        return;
     }
-    server_count(&thread->counters->envoy_unknown_domains, it->domain == NULL);
-    server_count_decision(thread->counters, SERVER_SERIES_TOTAL, !it->over, degraded);
-    if (thread->log && server_access_log_wants(thread->log, !it->over))
-        log_call(conn, call);
+    server_count(&thread->counters->envoy_unknown_domains, call->rls.domain == NULL);
+    grpc_count_rules(conn, call);
 }
 
 void server_grpc_count_unread(struct server_conn *conn, enum server_unread reason)

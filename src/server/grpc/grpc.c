@@ -80,7 +80,7 @@ static void deny_unread(struct server_conn *conn, struct server_grpc_reply *ret,
                         enum server_unread reason)
 {
     server_grpc_count_unread(conn, reason);
-    server_rls_answer_unread(&ret->message);
+    weir__rls_answer_unread(&ret->message);
 }
 
 /* The one message of the body. */
@@ -143,7 +143,7 @@ static void put_answer(struct server_conn *conn, struct server_grpc_call *call,
     if (call->code) {
         ret->code = weir__grpc_code_of(call->code);
         snprintf(ret->text, sizeof ret->text, "%s", call->error.message);
-    } else if (!server_rls_answer(&call->plan, &ret->message)) {
+    } else if (!weir__rls_answer(&call->rls, &ret->message)) {
         ret->code = WEIR__GRPC_INTERNAL;
         snprintf(ret->text, sizeof ret->text, "the answer is too long");
     }
@@ -175,7 +175,7 @@ static void refuse_request(struct server_conn *conn, const struct weir__rls_requ
 static enum server_routed should_rate_limit(struct server_conn *conn, struct weir__span message,
                                             int32_t stream, struct server_grpc_reply *ret)
 {
-    struct server_grpc_thread *own = server_grpc_this_thread();
+    struct server_grpc_reading *own = server_grpc_reading(conn->thread);
     struct server_ask *ask = NULL;
     weir_error err = {.code = WEIR_ENOMEM, .message = "out of memory"};
     struct server_grpc_call *call = NULL;
@@ -183,7 +183,7 @@ static enum server_routed should_rate_limit(struct server_conn *conn, struct wei
         return SERVER_BUSY;
     bool read = own && weir__rls_read(message, &own->request, &err) == 0;
     if (read)
-        call = server_grpc_plan(conn, own, &err);
+        call = server_grpc_plan(conn, &own->request, &err);
     if (!call) {
         if (own)
             refuse_request(conn, &own->request, read, &err, ret);

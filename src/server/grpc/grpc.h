@@ -16,18 +16,20 @@
 #ifndef WEIR_SERVER_GRPC_H
 #define WEIR_SERVER_GRPC_H
 
-#include "policy/envoy/rls.h"
+#include "policy/envoy/service.h"
 #include "server/http/http.h"
 
 struct server_grpc_call {
-    struct server_grpc_call *next; /* in the free list */
-    int32_t stream;                /* HTTP/2's; 0: none */
-    bool json;                     /* POST /json */
-    int code;                      /* 0, or a WEIR_E… */
+    void *next; /* the pool's */
+    struct server_thread *thread;
+    const struct server_rules *rules; /* that it was planned by; its batch holds them */
+    int32_t stream;                   /* HTTP/2's; 0: none */
+    bool json;                        /* POST /json */
+    int code;                         /* 0, or a WEIR_E… */
     weir_error error;
     uint32_t rule_ids[WEIR__RLS_DESCRIPTORS_MAX]; /* of counters, where there is a domain */
     uint32_t top_id;                              /* likewise */
-    struct server_rls_plan plan;
+    struct weir__rls_call rls;
 };
 
 /* A whole answer to a gRPC request. */
@@ -42,7 +44,7 @@ struct server_grpc_reply {
 };
 
 #define SERVER_GRPC_NEEDS_TOKEN "a token is needed: metadata authorization: Bearer TOKEN"
-#define SERVER_GRPC_ROOM SERVER_RLS_ANSWER_ROOM
+#define SERVER_GRPC_ROOM WEIR__RLS_ANSWER_ROOM
 
 /* ---- grpc.c ---- */
 
@@ -71,19 +73,17 @@ void server_grpc_json_respond(struct server_conn *conn, struct server_ask *ask,
 
 /* ---- grpc/call.c ---- */
 
-/* What a thread makes calls with. */
-struct server_grpc_thread {
-    struct server_grpc_call *free;
-    size_t ready; /* of them */
+/* What a thread reads requests with. */
+struct server_grpc_reading {
     struct weir__rls_request request;
-    struct weir__json_node nodes[SERVER_RLS_JSON_NODES];
+    struct weir__json_node nodes[WEIR__RLS_JSON_NODES];
 };
-/* NULL: no memory. */
-struct server_grpc_thread *server_grpc_this_thread(void);
+/* The thread's, made when it is first needed; NULL: no memory. */
+struct server_grpc_reading *server_grpc_reading(struct server_thread *thread);
 
-/* A call for the thread's request. NULL: err says why. */
-struct server_grpc_call *server_grpc_plan(struct server_conn *conn, struct server_grpc_thread *own,
-                                          weir_error *err);
+/* A call for a request. NULL: err says why. */
+struct server_grpc_call *server_grpc_plan(struct server_conn *conn,
+                                          const struct weir__rls_request *request, weir_error *err);
 /* Decides a call, here and now. */
 void server_grpc_decide(struct server_conn *conn, struct server_grpc_call *call);
 /* Counts, ranks and logs what was decided. */
@@ -91,7 +91,7 @@ void server_grpc_count(struct server_conn *conn, const struct server_grpc_call *
 /* Counts and logs a request that was answered OVER_LIMIT because nobody can read it. */
 void server_grpc_count_unread(struct server_conn *conn, enum server_unread reason);
 void server_grpc_call_end(struct server_grpc_call *call);
-/* Answers an ask that was not decided: too much is under way. */
+/* Answers an ask that was not decided: too much is pending. */
 void server_grpc_overload(struct server_ask *ask);
 /* Ends the call of an ask, if it has one still: where nobody is left to be answered. */
 void server_grpc_end(struct server_ask *ask);

@@ -6,12 +6,12 @@ static void respond(struct server_conn *conn, struct server_grpc_call *call,
 {
     server_grpc_count(conn, call);
     if (call->code) {
-        server_response_problem(ret, server_rls_http_status(call->code), "%s", call->error.message);
+        server_response_problem(ret, weir__rls_http_status(call->code), "%s", call->error.message);
     } else {
         server_response_begin(ret, 200);
         server_response_field(ret, "cache-control", "no-store", 8);
         struct weir__buffer body = server_response_buffer(ret);
-        ret->status = server_rls_answer_json(&call->plan, &body);
+        ret->status = weir__rls_answer_json(&call->rls, &body);
         server_response_body(ret, "application/json", &body);
     }
     server_grpc_call_end(call);
@@ -20,23 +20,23 @@ static void respond(struct server_conn *conn, struct server_grpc_call *call,
 static void refuse(struct server_conn *conn, const weir_error *err, struct server_response *ret)
 {
     server_count(&conn->thread->counters->faults[SERVER_HTTP][SERVER_FAULT_INVALID], 1);
-    server_response_problem(ret, server_rls_http_status(err->code), "%s", err->message);
+    server_response_problem(ret, weir__rls_http_status(err->code), "%s", err->message);
 }
 
 /* The place in the batch comes first: reading changes the body, so that there is no second try. */
 enum server_routed server_grpc_json(struct server_conn *conn, struct weir__http_request *request,
                                     int32_t stream, struct server_response *ret)
 {
-    struct server_grpc_thread *own = server_grpc_this_thread();
+    struct server_grpc_reading *own = server_grpc_reading(conn->thread);
     struct server_grpc_call *call = NULL;
     weir_error err = {.code = WEIR_ENOMEM, .message = "out of memory"};
     bool remote = conn->thread->server->remote;
     struct server_ask *ask = NULL;
     if (!server_batch_has_room(conn) || (remote && !(ask = server_batch_add(conn))))
         return SERVER_BUSY;
-    if (own && server_rls_read_json((char *)request->body.data, request->body.len, own->nodes,
-                                    SERVER_RLS_JSON_NODES, &own->request, &err) == 0)
-        call = server_grpc_plan(conn, own, &err);
+    if (own && weir__rls_read_json((char *)request->body.data, request->body.len, own->nodes,
+                                   WEIR__RLS_JSON_NODES, &own->request, &err) == 0)
+        call = server_grpc_plan(conn, &own->request, &err);
     if (!call) {
         if (remote)
             server_batch_drop(conn);

@@ -2,7 +2,7 @@
  * A RateLimitRequest in protobuf's JSON: see rls.h. Names as in the API or in camelCase, 64-bit numbers
  * also as text, enums by name or number, null as good as absent; a name that is none is refused.
  */
-#include "policy/envoy/rls.h"
+#include "policy/envoy/service.h"
 
 #include <string.h>
 
@@ -214,8 +214,8 @@ static int take_all_hits(struct reader *reader, const struct weir__json_node *no
     return take_uint32(reader, node, &((struct weir__rls_request *)message)->hits_addend);
 }
 
-int server_rls_read_json(char *text, size_t len, struct weir__json_node *nodes, uint32_t room,
-                         struct weir__rls_request *ret, weir_error *err)
+int weir__rls_read_json(char *text, size_t len, struct weir__json_node *nodes, uint32_t room,
+                        struct weir__rls_request *ret, weir_error *err)
 {
     static const struct field fields[] = {
         {"domain", "domain", take_domain},

@@ -1,5 +1,5 @@
-/* From a decided plan to the answer, in protobuf and in JSON: see rls.h. */
-#include "policy/envoy/rls.h"
+/* From a decided plan to the answer, in protobuf and in JSON: see service.h. */
+#include "policy/envoy/service.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,56 +12,64 @@
 
 /* When to come back: what was denied waits for what lets it in, everything else for a fresh state. What
  * nothing will let in is told the unit: there is no reason to come back earlier. */
-static int64_t exact_reset_of(const struct server_rls_item *item)
+static int64_t exact_reset_of(const struct weir__rls_asked *asked)
 {
-    const weir_decision *decision = &item->decision;
-    if (item->denies)
-        return weir__envoy_unit_us(item->unit);
-    if (item->outcome != SERVER_RLS_DENIED)
+    const weir_decision *decision = &asked->decision;
+    if (asked->denies)
+        return weir__envoy_unit_us(asked->unit);
+    if (asked->outcome != WEIR__RLS_DENIED)
         return decision->reset_after_us;
     return decision->retry_after_us != WEIR_NEVER
                ? decision->retry_after_us
-               : weir__max(decision->reset_after_us, weir__envoy_unit_us(item->unit));
+               : weir__max(decision->reset_after_us, weir__envoy_unit_us(asked->unit));
 }
 
 /* In whole seconds, rounded up: Envoy drops what is less than one, and a client that comes early is
  * denied again. */
-static int64_t reset_seconds(const struct server_rls_item *item)
+static int64_t reset_seconds(const struct weir__rls_asked *asked)
 {
-    return weir__div_up(weir__max(0, exact_reset_of(item)), MICROSECONDS);
+    return weir__div_up(weir__max(0, exact_reset_of(asked)), MICROSECONDS);
 }
 
-static struct weir__rls_status status_of(const struct server_rls_item *item)
+/* Whether there is a limit to report: deny lists of policies have none. */
+static bool has_limit(const struct weir__rls_asked *asked)
+{
+    return asked->limit || (asked->denies && asked->verdict != WEIR__VERDICT_DENY);
+}
+
+static struct weir__rls_status status_of(const struct weir__rls_asked *asked)
 {
     struct weir__rls_status status = {.code = WEIR__RLS_OK};
-    if (item->outcome == SERVER_RLS_DENIED)
+    if (asked->outcome == WEIR__RLS_DENIED)
         status.code = WEIR__RLS_OVER_LIMIT;
-    if (item->outcome == SERVER_RLS_UNLIMITED)
+    if (asked->outcome == WEIR__RLS_UNLIMITED)
         status.remaining = UINT32_MAX;
-    if (!item->limit && !item->denies)
+    if (!has_limit(asked))
         return status;
     status.has_limit = true;
-    status.unit = item->unit;
-    status.requests_per_unit = item->requests_per_unit;
-    if (item->requests_per_unit == 0 && !item->denies)
-        status.requests_per_unit = (uint32_t)weir__min(item->decision.limit, UINT32_MAX);
-    status.remaining = (uint32_t)weir__min(item->decision.remaining, UINT32_MAX);
-    status.reset_us = reset_seconds(item) * MICROSECONDS;
-    if (item->rule)
-        status.name = (struct weir__span){item->rule->limit_name, strlen(item->rule->limit_name)};
+    status.unit = asked->unit;
+    status.requests_per_unit = asked->requests_per_unit;
+    if (asked->requests_per_unit == 0 && !asked->denies)
+        status.requests_per_unit = (uint32_t)weir__min(asked->decision.limit, UINT32_MAX);
+    status.remaining = (uint32_t)weir__min(asked->decision.remaining, UINT32_MAX);
+    status.reset_us = reset_seconds(asked) * MICROSECONDS;
+    if (asked->rule)
+        status.name = weir__span_of(asked->rule->limit_name);
+    else if (asked->item && asked->item->entry)
+        status.name = weir__span_of(asked->item->entry->name);
     return status;
 }
 
 /* ---- headers ---- */
 
-static bool denies_by_itself(const struct server_rls_item *item)
+static bool denies_by_itself(const struct weir__rls_asked *asked)
 {
-    return item->outcome == SERVER_RLS_DENIED && !item->quota;
+    return asked->outcome == WEIR__RLS_DENIED && !asked->quota;
 }
 
 /* Whether the client is better told of a than of b: of what denies, and of that what denies longest; else
  * of what has least left. */
-static bool is_nearer(const struct server_rls_item *a, const struct server_rls_item *b)
+static bool is_nearer(const struct weir__rls_asked *a, const struct weir__rls_asked *b)
 {
     if (denies_by_itself(a) != denies_by_itself(b))
         return denies_by_itself(a);
@@ -71,13 +79,13 @@ static bool is_nearer(const struct server_rls_item *a, const struct server_rls_i
 }
 
 /* The descriptor that the headers are about; NULL: none has a limit. */
-static const struct server_rls_item *nearest(const struct server_rls_plan *plan)
+static const struct weir__rls_asked *nearest(const struct weir__rls_call *call)
 {
-    const struct server_rls_item *best = NULL;
-    for (size_t i = 0; i < plan->count; i++) {
-        const struct server_rls_item *item = &plan->items[i];
-        if ((item->limit || item->denies) && (!best || is_nearer(item, best)))
-            best = item;
+    const struct weir__rls_asked *best = NULL;
+    for (size_t i = 0; i < call->count; i++) {
+        const struct weir__rls_asked *asked = &call->asked[i];
+        if (has_limit(asked) && (!best || is_nearer(asked, best)))
+            best = asked;
     }
     return best;
 }
@@ -88,16 +96,16 @@ struct headers {
     size_t count;
 };
 
-static void set_headers(const struct server_rls_plan *plan, struct headers *ret)
+static void set_headers(const struct weir__rls_call *call, struct headers *ret)
 {
     static const char *const names[HEADERS] = {"RateLimit-Limit", "RateLimit-Remaining",
                                                "RateLimit-Reset"};
-    const struct server_rls_item *item = plan->options.headers ? nearest(plan) : NULL;
-    ret->count = item ? HEADERS : 0;
-    if (!item)
+    const struct weir__rls_asked *asked = call->options.headers ? nearest(call) : NULL;
+    ret->count = asked ? HEADERS : 0;
+    if (!asked)
         return;
-    const int64_t numbers[HEADERS] = {item->decision.limit, item->decision.remaining,
-                                      reset_seconds(item)};
+    const int64_t numbers[HEADERS] = {asked->decision.limit, asked->decision.remaining,
+                                      reset_seconds(asked)};
     for (size_t i = 0; i < HEADERS; i++) {
         snprintf(ret->values[i], sizeof ret->values[i], "%lld", (long long)numbers[i]);
         ret->items[i] = (struct weir__rls_header){names[i], ret->values[i]};
@@ -112,31 +120,31 @@ struct answer {
     struct weir__rls_response response;
 };
 
-static void make(const struct server_rls_plan *plan, struct answer *ret)
+static void rls_make_answer(const struct weir__rls_call *call, struct answer *ret)
 {
-    bool over = plan->over && !plan->options.shadow;
-    for (size_t i = 0; i < plan->count; i++)
-        ret->statuses[i] = status_of(&plan->items[i]);
-    set_headers(plan, &ret->headers);
+    bool over = call->over && !call->options.shadow;
+    for (size_t i = 0; i < call->count; i++)
+        ret->statuses[i] = status_of(&call->asked[i]);
+    set_headers(call, &ret->headers);
     ret->response = (struct weir__rls_response){
         .overall = over ? WEIR__RLS_OVER_LIMIT : WEIR__RLS_OK,
         .statuses = ret->statuses,
-        .status_count = plan->count,
+        .status_count = call->count,
         .headers = ret->headers.items,
         .header_count = ret->headers.count,
     };
 }
 
-bool server_rls_answer(const struct server_rls_plan *plan, struct weir__buffer *out)
+bool weir__rls_answer(const struct weir__rls_call *call, struct weir__buffer *out)
 {
     struct answer answer;
-    make(plan, &answer);
+    rls_make_answer(call, &answer);
     size_t begun = weir__grpc_frame_begin(out);
     weir__rls_put(out, &answer.response);
     return weir__grpc_frame_end(out, begun);
 }
 
-void server_rls_answer_unread(struct weir__buffer *out)
+void weir__rls_answer_unread(struct weir__buffer *out)
 {
     static const struct weir__rls_response over = {.overall = WEIR__RLS_OVER_LIMIT};
     size_t begun = weir__grpc_frame_begin(out);
@@ -189,15 +197,15 @@ static void put_header(struct weir__json *json, const struct weir__rls_header *h
     weir__json_close(json, '}');
 }
 
-int server_rls_answer_json(const struct server_rls_plan *plan, struct weir__buffer *out)
+int weir__rls_answer_json(const struct weir__rls_call *call, struct weir__buffer *out)
 {
     struct answer answer;
     struct weir__json json = {out, false};
-    make(plan, &answer);
+    rls_make_answer(call, &answer);
     weir__json_open(&json, NULL, '{');
     put_text(&json, "overallCode", code_name(answer.response.overall));
     weir__json_open(&json, "statuses", '[');
-    for (size_t i = 0; i < plan->count; i++)
+    for (size_t i = 0; i < call->count; i++)
         put_status(&json, &answer.statuses[i]);
     weir__json_close(&json, ']');
     if (answer.headers.count > 0) {
@@ -210,7 +218,7 @@ int server_rls_answer_json(const struct server_rls_plan *plan, struct weir__buff
     return answer.response.overall == WEIR__RLS_OVER_LIMIT ? 429 : 200;
 }
 
-int server_rls_http_status(int code)
+int weir__rls_http_status(int code)
 {
     if (code == WEIR_EUNSUPPORTED)
         return 501;
@@ -222,30 +230,30 @@ int server_rls_http_status(int code)
 
 /* ---- counting ---- */
 
-struct server_rls_tally server_rls_tally(const struct server_rls_item *item, int64_t near_ppm)
+struct weir__rls_tally weir__rls_tally(const struct weir__rls_asked *asked, int64_t near_ppm)
 {
-    struct server_rls_tally tally = {0};
-    uint64_t hits = (uint64_t)item->hits;
-    const weir_decision *decision = &item->decision;
-    switch (item->outcome) {
-    case SERVER_RLS_DENIED:
+    struct weir__rls_tally tally = {0};
+    uint64_t hits = (uint64_t)asked->hits;
+    const weir_decision *decision = &asked->decision;
+    switch (asked->outcome) {
+    case WEIR__RLS_DENIED:
         tally.hits = tally.over = hits;
         break;
-    case SERVER_RLS_SHADOWED:
+    case WEIR__RLS_SHADOWED:
         tally.hits = tally.over = tally.shadow = hits;
         break;
-    case SERVER_RLS_ALLOWED: {
+    case WEIR__RLS_ALLOWED: {
         int64_t mark =
             decision->limit / MILLION * near_ppm + decision->limit % MILLION * near_ppm / MILLION;
         int64_t after = decision->limit - decision->remaining;
         tally.hits = tally.within = hits;
-        tally.near = (uint64_t)weir__max(0, weir__min(after - mark, item->hits));
+        tally.near = (uint64_t)weir__max(0, weir__min(after - mark, asked->hits));
         break;
     }
-    case SERVER_RLS_NONE:
-    case SERVER_RLS_UNLIMITED:
-    case SERVER_RLS_REPLACED:
-    case SERVER_RLS_REFUNDED:
+    case WEIR__RLS_NO_RULE:
+    case WEIR__RLS_UNLIMITED:
+    case WEIR__RLS_REPLACED:
+    case WEIR__RLS_REFUNDED:
         break;
     }
     return tally;
