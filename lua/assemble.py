@@ -8,7 +8,7 @@
 
 A piece is a Lua file of blocks. `--@block NAME A B` begins one, with the names of its parameters;
 `--@use FILE.BLOCK x | y` stands for that block's lines with x for A and y for B. Scripts are made of text,
-not of functions, since a function in a script would be made anew at every call. Comments and indentation do
+not of functions, since a function in a script would be made again at every call. Comments and indentation do
 not get into a script, nor does a last newline, which shells drop and which would change the SHA1.
 """
 import argparse
@@ -18,44 +18,82 @@ import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-VERBS = HERE.parent / "src" / "wire" / "verbs.h"
+SOURCE = HERE.parent / "src"
+# What the scripts have in common with the C: names and numbers are read from there.
+WEIR, BASE, CORE, STATE, VERBS = (path.read_text(encoding="utf-8") for path in (
+    HERE.parent / "include/weir.h", SOURCE / "base/base.h", SOURCE / "core/core.h", SOURCE / "wire/state.h",
+    SOURCE / "wire/verbs.h"))
+ROWS = "".join(path.read_text(encoding="utf-8") for path in sorted((SOURCE / "core").glob("*.c")))
+
+
+def number(text, name):
+    """The value of `#define NAME number` or of an enumerator `NAME = number`, as Lua writes it."""
+    found = re.search(rf"^#define {name} (.+?)(?: /\*.*)?$|\b{name} = (\d+)", text, re.MULTILINE)
+    value = re.sub(r"U?INT\d+_C\((\w+)\)", r"\1", found[1] or found[2]) if found else ""
+    if not re.fullmatch(r"[\d ()<*+-]+", value):
+        sys.exit(f"lua/assemble.py: no number called {name} in the C sources, but {value!r}")
+    return str(eval(value))  # pylint: disable=eval-used
+
+
+def kinds():
+    """Every kind in the order of its number: the constant, and the name of its row and script."""
+    return re.findall(r"^    X\(([A-Z_]+), ([a-z_]+)\)", CORE, re.MULTILINE)
+
+
+def full_name(row):
+    found = re.search(rf'weir__algorithm_{row} = {{.*?\.full_name = "([^"]+)"', ROWS, re.DOTALL)
+    return found[1] if found else sys.exit(f"lua/assemble.py: src/core has no row called {row} with a full_name")
+
+
 CONSTANTS = {
-    "EXACT_MAX": "9007199254740992",  # 2^53: beyond it doubles do not count exactly
-    "COST_MAX": "1000000000000",
-    "DURATION_MAX": "31622400000000",  # 366 days
-    "MINUTE": "60000000",
+    "EXACT_MAX": number(BASE, "WEIR__EXACT_MAX"),  # beyond it doubles do not count exactly
+    "COST_MAX": number(WEIR, "WEIR_COST_MAX"),
+    "DURATION_MAX": number(WEIR, "WEIR_DURATION_MAX"),
+    "MINUTE": number(CORE, "WEIR__FINE_PERIOD_MAX_US"),
     "DAY": "86400000000",
-    "HOUR": "3600000000",
-    "COUNTER_MAX": "2000000000",
-    "CELLS_MAX": "131072",
+    "HOUR": number(CORE, "WEIR__SETTLED_US"),
+    "COUNTER_MAX": number(CORE, "WEIR__PAIR_MAX"),
+    "COUNTER_COUNT_MAX": number(ROWS, "COUNT_MAX"),
+    "LOG_COUNT_MAX": number(CORE, "WEIR__LOG_COUNT_MAX"),
+    "SLOTS_MAX": number(ROWS, "SLOTS_MAX"),
+    "CELLS_MAX": number(CORE, "WEIR__CELLS_MAX"),
+    "LEASE_UNIT": str(1 << int(number(CORE, "WEIR__LEASE_SHIFT"))),
     "SHORT_VALUE": "1024",  # longer values are written in part where that will do
     # a section's places in its table, an op's likewise
     **{f"S_{name}": str(i) for i, name in enumerate(
         "KIND PERIOD EXTRA POS SIZE FRESH AT AMOUNT BEFORE STORED CAPACITY HEAD LEN SUM LAST BYTES CELL CELL_AT COUNT"
         .split(), 1)},
     **{f"O_{name}": str(i) for i, name in enumerate("HOLDER KIND PERIOD EXTRA COUNT BURST COST".split(), 1)},
-    # the numbers of verbs, from the one list
-    **dict(re.findall(r"^    X\(([A-Z]+), (\d+), .*\bLUA\b", VERBS.read_text(encoding="utf-8"), re.MULTILINE)),
+    # the numbers of verbs and kinds, from the lists
+    **dict(re.findall(r"^    X\(([A-Z]+), (\d+), .*\bLUA\b", VERBS, re.MULTILINE)),
+    **{constant: str(i) for i, (constant, _) in enumerate(kinds())},
+    "KIND_LAST": str(len(kinds()) - 1),
+    "KIND_NAMES": ", ".join(f"'{full_name(row)}'" for _, row in kinds()),
+    "MARKS_KIND": number(STATE, "WEIR__MARKS_KIND"),
+    "NODELAY": number(CORE, "WEIR__NODELAY"),
 }
 # The function library: raise the version with every change of it (tests/redis/lua_function.py insists). What it serves
 # changes only when calls of older programs would be misunderstood.
-LIBRARY_VERSION, LIBRARY_SERVES = 3, 1
-# name: (kind, algorithm, what loads and reports, shape of the state, waits, arguments)
+LIBRARY_VERSION, LIBRARY_SERVES = 4, 1
+# row: (algorithm, what loads and reports, shape of the state, waits, arguments)
 LEAN = {
-    "token_bucket": (0, "token_bucket", "bucket", "bucket", "wait_at_most", "cost wait count period burst"),
-    "stepped": (1, "stepped", "stepped", "bucket", "wait_at_most", "cost wait count period burst"),
-    "leaky_bucket": (2, "leaky_bucket", "bucket", "bucket", "wait_any",
+    "token_bucket": ("token_bucket", "bucket", "bucket", "wait_at_most", "cost wait count period burst"),
+    "stepped": ("stepped", "stepped", "bucket", "wait_at_most", "cost wait count period burst"),
+    "leaky_bucket": ("leaky_bucket", "bucket", "bucket", "wait_any",
                      "cost wait count period burst extra flags"),
-    "fixed_window": (3, "fixed_window", "fixed_window", "window", "wait_none", "cost count period"),
-    "from_first": (4, "fixed_window", "fixed_window", "window", "wait_none", "cost count period"),
-    "sliding_log": (5, "sliding_log", "stamps", "ring", "wait_none", "cost count period"),
-    "sliding_window": (6, "sliding_window", "stamps", "ring", "wait_none", "cost count period extra"),
-    "sliding_counter": (7, "sliding_counter", "sliding_counter", "counter", "wait_none",
+    "fixed_window": ("fixed_window", "fixed_window", "window", "wait_none", "cost count period"),
+    "from_first": ("fixed_window", "fixed_window", "window", "wait_none", "cost count period"),
+    "sliding_log": ("sliding_log", "stamps", "ring", "wait_none", "cost count period"),
+    "sliding_window": ("sliding_window", "stamps", "ring", "wait_none", "cost count period extra"),
+    "sliding_counter": ("sliding_counter", "sliding_counter", "counter", "wait_none",
                         "cost count period"),
-    "smooth": (8, "guava", "guava", "guava", "wait_any", "cost wait count period extra"),
-    "warmup": (9, "guava", "guava", "guava", "wait_any", "cost wait count period extra cold"),
-    "concurrent": (10, "concurrent", "concurrent", "ring", "wait_none", "cost count period"),
+    "smooth": ("guava", "guava", "guava", "wait_any", "cost wait count period extra"),
+    "warmup": ("guava", "guava", "guava", "wait_any", "cost wait count period extra cold"),
+    "concurrent": ("concurrent", "concurrent", "ring", "wait_none", "cost count period"),
 }
+KIND_OF = {row: number for number, (_, row) in enumerate(kinds())}
+if set(LEAN) != set(KIND_OF):
+    sys.exit(f"lua/assemble.py: lean scripts and WEIR__KINDS differ: {', '.join(sorted(set(LEAN) ^ set(KIND_OF)))}")
 # Lean scripts name library functions where they use them: most calls need one or two.
 INLINE = {"unpack": "struct.unpack", "pack": "struct.pack", "sub": "string.sub", "rep": "string.rep",
           "byte": "string.byte", "find": "string.find", "format": "string.format"}
@@ -133,7 +171,8 @@ def general(pieces, clock):
 
 
 def lean(pieces, name, clock):
-    kind, algorithm, loader, shape, waits, arguments = LEAN[name]
+    algorithm, loader, shape, waits, arguments = LEAN[name]
+    kind = KIND_OF[name]
     words = arguments.split()
     stamps = algorithm in ("sliding_log", "sliding_window")
     values = ", ".join(f"tonumber(ARGV[{i}])" for i in range(1, len(words) + 1))
@@ -196,13 +235,13 @@ def assemble():
     pieces = Pieces()
     out = {"weir": (general(pieces, "clock"), "")}
     for name in LEAN:
-        out["take_" + name] = (lean(pieces, name, "clock"), LEAN[name][5])
+        out["take_" + name] = (lean(pieces, name, "clock"), LEAN[name][4])
     functions = {"weir_" + name: text for name, (text, _) in out.items() if name != "weir"}
     out["weir_free"] = (spare(out["weir"][0]), "")
     out["weir_library"] = (library(out["weir"][0], functions), "")
     out["weir_test"] = (general(pieces, "clock_test"), "")
     for name in LEAN:
-        out[f"take_{name}_test"] = (lean(pieces, name, "clock_test"), LEAN[name][5])
+        out[f"take_{name}_test"] = (lean(pieces, name, "clock_test"), LEAN[name][4])
     return out
 
 
@@ -226,10 +265,9 @@ def header(scripts):
            "/* The function library: its version, and the number of the calls that it understands. */",
            f"enum {{ WEIR__LIBRARY_VERSION = {LIBRARY_VERSION}, WEIR__LIBRARY_SERVES = {LIBRARY_SERVES} }};", "",
            "static const struct weir__script weir__scripts[] = {"]
-    kinds = {"take_" + name: row[0] for name, row in LEAN.items()}
     for name, (text, arguments) in scripts.items():
         digest = hashlib.sha1(text.encode()).hexdigest()
-        kind = kinds.get(name.removesuffix("_test"), -1)
+        kind = KIND_OF.get(name.removeprefix("take_").removesuffix("_test"), -1)
         out.append(f'    {{"{name}", "{digest}", {kind}, "{arguments}",\n{quoted(text)}}},')
     out += ["};", "", "#endif", ""]
     return "\n".join(out)

@@ -5,7 +5,7 @@
 --@block derive
 
 --@block check
-sound = sound and count <= 100000
+sound = sound and count <= LOG_COUNT_MAX
 
 --@block fresh
 fresh = last
@@ -21,7 +21,7 @@ local previous = 0
 while len > 0 do
     local expiry, n
     --@use ring.read expiry, n | '<I8I3' | head
-    n = n % 131072
+    n = n % LEASE_UNIT
     --@use ring.check expiry | n | sum | len - 1 | previous | at + DURATION_MAX
     if expiry > t then break end
     sum, len, head, previous = sum - n, len - 1, head + 1, expiry
@@ -34,7 +34,7 @@ end
 local left, previous = sum, 0
 for i = 0, len - 1 do
     local expiry, n = unpack('<I8I3', value, base + (head + i) % capacity * 16)
-    n = n % 131072
+    n = n % LEASE_UNIT
     --@use ring.check expiry | n | left | len - 1 - i | previous | at + DURATION_MAX
     left, previous = left - n, expiry
 end
@@ -50,7 +50,7 @@ else
     local i, left, previous, expiry, n = 0, sum, 0
     repeat
         --@use ring.read expiry, n | '<I8I3' | (head + i) % capacity
-        n = n % 131072
+        n = n % LEASE_UNIT
         --@use ring.check expiry | n | left | len - 1 - i | previous | at + DURATION_MAX
         excess, i, left, previous = excess - n, i + 1, left - n, expiry
     until excess <= 0
@@ -61,7 +61,7 @@ end
 --@block charge ID
 local expiry, high = t + period, ID / 128
 high = high - high % 1
-cell = pack('<I8I3I5', expiry, ID % 128 * 131072 + cost, high)
+cell = pack('<I8I3I5', expiry, ID % 128 * LEASE_UNIT + cost, high)
 local i = len
 while i > 0 do
     local other
@@ -98,7 +98,7 @@ while id > 0 and not found do
     local p = find(line, mark, from, true)
     if not p or p > len * 16 then break end
     local low = p % 16 == 12 and unpack('<I3', line, p - 3)
-    if low and (low - low % 131072) / 131072 == id % 128 then found, slots = (p - 12) / 16, low % 131072 end
+    if low and (low - low % LEASE_UNIT) / LEASE_UNIT == id % 128 then found, slots = (p - 12) / 16, low % LEASE_UNIT end
     from = p + 1
 end
 

@@ -1,4 +1,4 @@
--- Fixed windows: aligned to the epoch (kind 3), or opened by their first charged request (kind 4). `at` is
+-- Fixed windows: aligned to the epoch (fixed-window), or opened by their first charged request (from-first). `at` is
 -- the start, `amount` the count.
 
 --@block derive
@@ -18,7 +18,7 @@ if present and at > here then here = at end
 if not present or here >= at + period then
     present = false
     amount = 0
-    at = kind == 4 and here or here - here % period
+    at = kind == FROM_FIRST and here or here - here % period
 end
 
 --@block judge

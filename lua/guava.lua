@@ -1,10 +1,10 @@
--- Guava's RateLimiter (31.1), SmoothBursty (kind 8) and SmoothWarmingUp (kind 9), operation for operation
+-- Guava's RateLimiter (31.1), SmoothBursty and SmoothWarmingUp, operation for operation
 -- in doubles. `at` is the next free time, `stored` the permits.
 
 --@block derive
 local pps = count * 1000000 / period
 stable = 1000000 / pps
-if kind == 8 then
+if kind == SMOOTH then
     top = extra / 1000000 * pps
     cooldown = stable
 else
@@ -17,7 +17,7 @@ end
 
 --@block check
 sound = sound and extra >= 1 and extra <= DURATION_MAX and extra % 1 == 0
-    and (kind == 8 or (cold > 1000000 and cold <= 1000000000 and cold % 1 == 0))
+    and (kind == SMOOTH or (cold > 1000000 and cold <= 1000000000 and cold % 1 == 0))
 
 -- How long until a limiter left alone has saved all it can, rounded up.
 --@block filling RET STORED
@@ -28,7 +28,7 @@ if RET >= EXACT_MAX then RET = EXACT_MAX else RET = RET + -RET % 1 end
 --@block fresh
 --@use guava.filling fresh | stored
 fresh = at + fresh
-if kind == 8 then fresh = fresh + DAY end
+if kind == SMOOTH then fresh = fresh + DAY end
 if fresh > EXACT_MAX then fresh = EXACT_MAX end
 
 --@block absent
@@ -39,12 +39,12 @@ if present then
     if stored > top then stored = top end
     local filling
     --@use guava.filling filling | stored
-    if kind == 8 then filling = filling + DAY end
+    if kind == SMOOTH then filling = filling + DAY end
     if now >= at + filling then present = false end
 end
 if not present then
     at = now
-    stored = kind == 8 and 0 or top
+    stored = kind == SMOOTH and 0 or top
 end
 
 --@block judge
@@ -75,7 +75,7 @@ local spend = cost < stored and cost or stored
 local rest = (cost - spend) * stable
 --@use guava.whole rest
 local time = 0
-if kind == 9 then
+if kind == WARMUP then
     local left, above = spend, stored - threshold
     if above > 0 then
         local n = above < spend and above or spend

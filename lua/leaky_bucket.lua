@@ -6,7 +6,7 @@
 
 --@block check
 --@use bucket.check
-sound = sound and extra >= 0 and extra <= burst and extra % 1 == 0 and (flags == 0 or flags == 1)
+sound = sound and extra >= 0 and extra <= burst and extra % 1 == 0 and (flags == 0 or flags == NODELAY)
 
 --@block judge
 limit = burst + 1

@@ -14,7 +14,7 @@ if size >= 74 then
     local mark, same, precision, room, first, n, newest, total, zero = unpack('<I3I6I6I4I4I4I7I7I1', value)
     local whole = 2
     while whole < room and whole < 262142 do whole = whole * 2 + 2 end
-    if mark == MARK and (same == period or kind == 10 and same >= 1 and same <= DURATION_MAX)
+    if mark == MARK and (same == period or kind == CONCURRENT and same >= 1 and same <= DURATION_MAX)
         and precision == PRECISION and size == 42 + room * 16 and room == whole
         and first < room and n >= 1 and n <= room and n <= CELLS_MAX and total >= 1 and total <= EXACT_MAX
         and newest <= EXACT_MAX and zero == 0 then
@@ -53,7 +53,7 @@ end
 --@block fresh_leases
 local n
 --@use ring.peep last, n | '<I8I3' | (head + len - 1) % capacity
-n = n % 131072
+n = n % LEASE_UNIT
 if last > at + DURATION_MAX or n < 1 or n > sum then
     --@use state.refuse
 end

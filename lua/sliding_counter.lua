@@ -9,7 +9,7 @@ parts = period / grain
 parts = parts - parts % 1
 
 --@block check
-sound = sound and count <= 1000000000
+sound = sound and count <= COUNTER_COUNT_MAX
 
 --@block fresh
 fresh = (at + (amount > 0 and 2 or 1)) * period - grain + 1

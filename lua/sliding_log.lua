@@ -3,7 +3,7 @@
 --@block derive
 
 --@block check
-sound = sound and count <= 100000
+sound = sound and count <= LOG_COUNT_MAX
 
 --@block charge
 --@use stamps.charge stamp == t

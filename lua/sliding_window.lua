@@ -3,7 +3,7 @@
 --@block derive
 
 --@block check
-sound = sound and extra >= 1 and extra <= period and period <= extra * 10000 and extra % 1 == 0
+sound = sound and extra >= 1 and extra <= period and period <= extra * SLOTS_MAX and extra % 1 == 0
 
 --@block charge
 --@use stamps.charge stamp - stamp % extra == t - t % extra

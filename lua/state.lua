@@ -39,7 +39,7 @@ while pos <= size do
     end
     local at_hand, left = pos - skip, size - pos + 1
     local kind = byte(value, at_hand)
-    if kind == 11 then
+    if kind == MARKS_KIND then
         local n = 0
         if left >= 23 then marks_until, n = unpack('<I7I2', value, at_hand + 1) end
         if n < 1 or n > 64 or left ~= 10 + n * 13 or marks_until > EXACT_MAX then
@@ -50,27 +50,27 @@ while pos <= size do
     end
     local period, extra, fresh, at, amount, before, stored, capacity, head, len, sum, last, bytes, count
     local sound = false
-    if kind <= 2 then
+    if kind <= LEAKY_BUCKET then
         if left >= 26 then
             local tick
             period, count, at, amount = unpack('<I6I5I7I7', value, at_hand + 1)
-            tick = (period <= MINUTE or kind == 1) and 1 or 1000
+            tick = (period <= MINUTE or kind == STEPPED) and 1 or 1000
             if count >= 1 and amount >= 1 and amount <= EXACT_MAX and at * tick <= EXACT_MAX then
                 sound, bytes = true, 26
-                if kind == 1 then
+                if kind == STEPPED then
                     --@use stepped.fresh count
                 else
                     --@use bucket.fresh count
                 end
             end
         end
-    elseif kind <= 4 then
+    elseif kind <= FROM_FIRST then
         if left >= 21 then
             period, at, amount = unpack('<I6I7I7', value, at_hand + 1)
             sound, bytes = amount >= 1 and amount <= EXACT_MAX and at <= EXACT_MAX, 21
             --@use fixed_window.fresh
         end
-    elseif kind == 7 then
+    elseif kind == SLIDING_COUNTER then
         if left >= 22 then
             period, at, before, amount = unpack('<I6I7I4I4', value, at_hand + 1)
             bytes = 22
@@ -83,7 +83,7 @@ while pos <= size do
                 --@use sliding_counter.fresh
             end
         end
-    elseif kind <= 6 or kind == 10 then
+    elseif kind <= SLIDING_WINDOW or kind == CONCURRENT then
         if left >= 40 then
             local zero, whole = nil, 2
             period, extra, capacity, head, len, at, sum, zero = unpack('<I6I6I4I4I4I7I7I1', value, at_hand + 1)
@@ -92,13 +92,13 @@ while pos <= size do
             sound = bytes <= left and capacity == whole
                 and head < capacity and len >= 1 and len <= capacity and len <= CELLS_MAX
                 and sum >= 1 and sum <= EXACT_MAX
-                and at <= EXACT_MAX and zero == 0 and (extra > 0) == (kind == 6)
+                and at <= EXACT_MAX and zero == 0 and (extra > 0) == (kind == SLIDING_WINDOW)
             if sound then
                 local n
                 local base = at_hand + 40
-                if kind == 10 then
+                if kind == CONCURRENT then
                     --@use ring.peep last, n | '<I8I3' | (head + len - 1) % capacity
-                    n = n % 131072
+                    n = n % LEASE_UNIT
                     sound = last <= at + DURATION_MAX
                     --@use concurrent.fresh
                 else
@@ -109,7 +109,7 @@ while pos <= size do
                 sound = sound and n >= 1 and n <= sum
             end
         end
-    elseif kind <= 9 then
+    elseif kind <= WARMUP then
         if left >= 29 then
             period, fresh, at, stored = unpack('<I6I7I7d', value, at_hand + 1)
             sound, bytes = stored >= 0 and stored < 1e300 and at <= EXACT_MAX, 29
@@ -130,7 +130,7 @@ end
 for i = 1, #sections do
     local s = sections[i]
     if s[S_KIND] == kind
-        and (kind == 10 or (s[S_PERIOD] == period and (kind ~= 6 or s[S_EXTRA] == extra))) then
+        and (kind == CONCURRENT or (s[S_PERIOD] == period and (kind ~= SLIDING_WINDOW or s[S_EXTRA] == extra))) then
         section = s
         break
     end
@@ -138,16 +138,16 @@ end
 
 -- A section's bytes.
 --@block pack
-if kind <= 2 then
+if kind <= LEAKY_BUCKET then
     bytes = pack('<I1I6I5I7I7', kind, period, count, at, amount)
-elseif kind <= 4 then
+elseif kind <= FROM_FIRST then
     bytes = pack('<I1I6I7I7', kind, period, at, amount)
-elseif kind == 7 then
+elseif kind == SLIDING_COUNTER then
     bytes = pack('<I1I6I7I4I4', kind, period, at, before, amount)
-elseif kind == 8 or kind == 9 then
+elseif kind == SMOOTH or kind == WARMUP then
     bytes = pack('<I1I6I7I7d', kind, period, fresh, at, stored)
 else
-    local precision = kind == 6 and extra or 0
+    local precision = kind == SLIDING_WINDOW and extra or 0
     bytes = pack('<I1I6I6I4I4I4I7I7I1', kind, period, precision, capacity, head, len, at, sum, 0)
 end
 
@@ -239,7 +239,7 @@ end
 
 -- Whether the receipt `named` was settled on this state before; `name` is what it is called here.
 --@block marked
-name = redis.sha1hex(format('%s:%.0f:%.0f:%.0f', named, kind, period, kind == 6 and extra or 0))
+name = redis.sha1hex(format('%s:%.0f:%.0f:%.0f', named, kind, period, kind == SLIDING_WINDOW and extra or 0))
 name = pack('<I6', tonumber(sub(name, 1, 12), 16))
 if holder.marks_pos and not holder.old then
     local whole
@@ -270,5 +270,5 @@ for p = 1, #kept, 13 do
     local lapse = unpack('<I7', kept, p + 6)
     if lapse > latest then latest = lapse end
 end
-holder.marks, holder.marks_until = pack('<I1I7I2', 11, latest, #kept / 13) .. kept, latest
+holder.marks, holder.marks_until = pack('<I1I7I2', MARKS_KIND, latest, #kept / 13) .. kept, latest
 holder.changed, holder.rebuilt = true, true

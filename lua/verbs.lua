@@ -88,10 +88,7 @@ return gone
 -- where it holds them.
 --@block show
 local key, shown = KEYS[1], {}
-local names = {
-    'token-bucket', 'token-bucket stepped', 'leaky-bucket', 'fixed-window', 'fixed-window from-first', 'sliding-log',
-    'sliding-window', 'sliding-counter', 'smooth', 'warmup', 'concurrent',
-}
+local names = {KIND_NAMES}
 for i = 1, #held[1].sections do
     local section = held[1].sections[i]
     local kind, period, fresh, at = section[S_KIND], section[S_PERIOD], section[S_FRESH], section[S_AT]
@@ -100,25 +97,25 @@ for i = 1, #held[1].sections do
     local value, skip, capacity, head = held[1].value, held[1].skip, section[S_CAPACITY], section[S_HEAD]
     local len, sum, base = section[S_LEN] or 0, section[S_SUM] or 0, section[S_POS] + 40 - held[1].skip
     local count, spent, present, t, tick = section[S_COUNT] or 0, amount, now < fresh, now, 1
-    if kind == 0 or kind == 2 then
+    if kind == TOKEN_BUCKET or kind == LEAKY_BUCKET then
         tick = period <= MINUTE and 1 or 1000
         --@use bucket.load
         spent = amount / (period / tick)
         spent, at = spent + -spent % 1, section[S_AT] * tick
-    elseif kind == 1 then
+    elseif kind == STEPPED then
         --@use stepped.load
         spent, at = amount, section[S_AT]
-    elseif kind == 7 then
+    elseif kind == SLIDING_COUNTER then
         local grain, parts, weight
         --@use sliding_counter.derive
         --@use sliding_counter.load
         spent = (before * weight + amount * parts) / parts
         spent, at = spent + -spent % 1, section[S_AT] * period
-    elseif kind == 5 or kind == 6 then
+    elseif kind == SLIDING_LOG or kind == SLIDING_WINDOW then
         if not present then len, sum = 0, 0 end
         --@use stamps.load
         spent = sum
-    elseif kind == 10 then
+    elseif kind == CONCURRENT then
         if not present then len, sum = 0, 0 end
         --@use concurrent.load
         spent = sum
@@ -126,7 +123,7 @@ for i = 1, #held[1].sections do
     if at > EXACT_MAX then at = EXACT_MAX end
     if fresh > EXACT_MAX then fresh = EXACT_MAX end
     shown[i] = {
-        'algorithm', names[kind + 1], 'period', period, 'precision', kind == 6 and section[S_EXTRA] or 0, 'count', count,
+        'algorithm', names[kind + 1], 'period', period, 'precision', kind == SLIDING_WINDOW and section[S_EXTRA] or 0, 'count', count,
         'spent', present and spent or 0, 'stored', stored, 'entries', len, 'at', at, 'fresh', fresh,
     }
 end
@@ -177,27 +174,27 @@ from = from + 7
 if not (kind and count and period and burst and extra and flags and cold) or from > given + 1 then
     return redis.error_reply('ERR a limit is seven numbers: kind count period burst extra flags cold')
 end
-local sound = kind >= 0 and kind <= 10 and kind % 1 == 0
+local sound = kind >= 0 and kind <= KIND_LAST and kind % 1 == 0
 local tick, ticks, cap
 --@use rule.check
 if not sound then
-elseif kind == 0 then
+elseif kind == TOKEN_BUCKET then
     --@use token_bucket.derive
     --@use token_bucket.check
-elseif kind == 1 then
+elseif kind == STEPPED then
     --@use stepped.check
-elseif kind == 2 then
+elseif kind == LEAKY_BUCKET then
     --@use leaky_bucket.derive
     --@use leaky_bucket.check
-elseif kind == 5 then
+elseif kind == SLIDING_LOG then
     --@use sliding_log.check
-elseif kind == 6 then
+elseif kind == SLIDING_WINDOW then
     --@use sliding_window.check
-elseif kind == 7 then
+elseif kind == SLIDING_COUNTER then
     --@use sliding_counter.check
-elseif kind == 8 or kind == 9 then
+elseif kind == SMOOTH or kind == WARMUP then
     --@use guava.check
-elseif kind == 10 then
+elseif kind == CONCURRENT then
     --@use concurrent.check
 end
 limit_count = limit_count + 1
@@ -208,12 +205,12 @@ end
 for i = 1, #ops do
     local other = ops[i]
     if other[O_HOLDER] == holder and other[O_KIND] == kind
-        and (kind == 10 or (other[O_PERIOD] == period and (kind ~= 6 or other[O_EXTRA] == extra))) then
+        and (kind == CONCURRENT or (other[O_PERIOD] == period and (kind ~= SLIDING_WINDOW or other[O_EXTRA] == extra))) then
         return redis.error_reply('WEIRSHARED two limits of one key are of the same kind and period and would'
             .. ' share a state; use another period or key')
     end
 end
-if kind == 10 then leased = true end
+if kind == CONCURRENT then leased = true end
 
 -- A limit's state, brought up to now.
 --@block load
@@ -230,33 +227,33 @@ if section then
         sum, last = section[S_SUM], section[S_LAST]
     end
 end
-if kind == 0 or kind == 2 then
+if kind == TOKEN_BUCKET or kind == LEAKY_BUCKET then
     if present then
         --@use bucket.absent
     end
     --@use bucket.load
-elseif kind == 1 then
+elseif kind == STEPPED then
     if present then
         --@use stepped.absent
     end
     --@use stepped.load
-elseif kind == 3 or kind == 4 then
+elseif kind == FIXED_WINDOW or kind == FROM_FIRST then
     if present then
         --@use fixed_window.absent
     end
     --@use fixed_window.load
-elseif kind == 5 or kind == 6 then
+elseif kind == SLIDING_LOG or kind == SLIDING_WINDOW then
     if present then
         --@use stamps.absent
     end
     --@use stamps.load
-elseif kind == 7 then
+elseif kind == SLIDING_COUNTER then
     --@use sliding_counter.derive
     if present then
         --@use sliding_counter.absent
     end
     --@use sliding_counter.load
-elseif kind == 10 then
+elseif kind == CONCURRENT then
     if present then
         --@use concurrent.absent
     end
@@ -272,23 +269,23 @@ end
 --@block judge
 local wait = wait_for
 if wait < 0 then
-    local shapes = kind == 2 or kind == 8 or kind == 9
+    local shapes = kind == LEAKY_BUCKET or kind == SMOOTH or kind == WARMUP
     wait = shapes and EXACT_MAX or wait == -2 and DURATION_MAX or 0
 end
 local allowed, limit, retry, delay = 0, 0, 0, 0
-if kind == 0 then
+if kind == TOKEN_BUCKET then
     --@use token_bucket.judge
-elseif kind == 1 then
+elseif kind == STEPPED then
     --@use stepped.judge
-elseif kind == 2 then
+elseif kind == LEAKY_BUCKET then
     --@use leaky_bucket.judge
-elseif kind == 3 or kind == 4 then
+elseif kind == FIXED_WINDOW or kind == FROM_FIRST then
     --@use fixed_window.judge
-elseif kind == 5 or kind == 6 then
+elseif kind == SLIDING_LOG or kind == SLIDING_WINDOW then
     --@use stamps.judge
-elseif kind == 7 then
+elseif kind == SLIDING_COUNTER then
     --@use sliding_counter.judge
-elseif kind == 10 then
+elseif kind == CONCURRENT then
     --@use concurrent.judge
 else
     --@use guava.judge
@@ -313,27 +310,27 @@ local key, value, skip = holder.key, holder.value or '', holder.skip
 local base = op[14] - skip
 local remaining, reset, fresh = 0, 0, 0
 local changed, cells, place, cell = charging and cost > 0, nil, nil, nil
-if kind == 0 or kind == 2 then
+if kind == TOKEN_BUCKET or kind == LEAKY_BUCKET then
     if changed then
         --@use bucket.charge
         --@use bucket.fresh count
     end
     --@use bucket.report
-elseif kind == 1 then
+elseif kind == STEPPED then
     if changed then
         --@use stepped.charge
         --@use stepped.fresh count
     end
     --@use stepped.report
-elseif kind == 3 or kind == 4 then
+elseif kind == FIXED_WINDOW or kind == FROM_FIRST then
     if changed then
         --@use fixed_window.charge
         --@use fixed_window.fresh
     end
     --@use fixed_window.report
-elseif kind == 5 or kind == 6 then
+elseif kind == SLIDING_LOG or kind == SLIDING_WINDOW then
     if changed then
-        if kind == 5 then
+        if kind == SLIDING_LOG then
             --@use sliding_log.charge
         else
             --@use sliding_window.charge
@@ -341,13 +338,13 @@ elseif kind == 5 or kind == 6 then
         --@use stamps.fresh
     end
     --@use stamps.report
-elseif kind == 7 then
+elseif kind == SLIDING_COUNTER then
     if changed then
         --@use sliding_counter.charge
         --@use sliding_counter.fresh
     end
     --@use sliding_counter.report
-elseif kind == 10 then
+elseif kind == CONCURRENT then
     if changed then
         local named_by = verb == ACQUIRE and id or 0
         --@use concurrent.charge named_by
@@ -363,7 +360,7 @@ else
 end
 row[3], row[5] = remaining, reset
 if i == 1 then
-    if kind == 8 or kind == 9 then
+    if kind == SMOOTH or kind == WARMUP then
         --@use guava.salt salt
     else
         salt = capacity > 0 and sum or amount
@@ -385,31 +382,31 @@ if named then
     if settled then change = 0 end
 end
 local changed, cells, place, cell = false, nil, nil, nil
-if kind == 5 or kind == 6 then
+if kind == SLIDING_LOG or kind == SLIDING_WINDOW then
     --@use stamps.check_all
-elseif kind == 10 then
+elseif kind == CONCURRENT then
     --@use concurrent.check_all
 end
-if change == 0 and kind ~= 10 then
-elseif kind == 0 or kind == 2 then
+if change == 0 and kind ~= CONCURRENT then
+elseif kind == TOKEN_BUCKET or kind == LEAKY_BUCKET then
     --@use bucket.settle
     --@use bucket.fresh count
-elseif kind == 1 then
+elseif kind == STEPPED then
     --@use stepped.settle
     --@use stepped.fresh count
-elseif kind == 3 or kind == 4 then
+elseif kind == FIXED_WINDOW or kind == FROM_FIRST then
     --@use fixed_window.settle
     --@use fixed_window.fresh
-elseif kind == 5 then
+elseif kind == SLIDING_LOG then
     --@use sliding_log.settle
     --@use stamps.fresh
-elseif kind == 6 then
+elseif kind == SLIDING_WINDOW then
     --@use sliding_window.settle
     --@use stamps.fresh
-elseif kind == 7 then
+elseif kind == SLIDING_COUNTER then
     --@use sliding_counter.settle
     --@use sliding_counter.fresh
-elseif kind ~= 10 then
+elseif kind ~= CONCURRENT then
     --@use guava.settle
     --@use guava.fresh
 elseif verb == RENEW then

@@ -14,7 +14,8 @@
 #define WEIR__RING_CAPACITY_MAX ((UINT32_C(4) << 16) - 2)
 
 /* Receipts that were settled stand behind all sections. */
-#define WEIR__MARKS_KIND 11
+#define WEIR__MARKS_KIND 255 /* stands where a section has its kind */
+_Static_assert(WEIR__KIND_COUNT <= WEIR__MARKS_KIND, "no kind looks like marks");
 #define WEIR__MARKS_HEAD 10
 #define WEIR__MARK_SIZE 13
 #define WEIR__MARKS_MAX 64
