@@ -1,63 +1,33 @@
-/* A policy file in words. */
+/* A policy file, or a configuration of Envoy, in words and as JSON: what `weir check` prints. */
 #include "cli/check.h"
 
 #include "base/span.h"
+#include "cli/json.h"
 #include "limit/explain.h"
 #include "policy/set.h"
 
 #include <string.h>
 
-#define LABEL 13
-#define TEXT_MAX 100 /* columns of text, however wide the terminal is */
+#define LABEL 13 /* columns */
 
-/* ---- layout ---- */
-
-/* Text in lines of `room` bytes; all but the first are indented. */
-static void print_wrapped(const char *text, size_t room, int indent)
+static void check_print_row(const char *label, const char *text)
 {
-    while (strlen(text) > room) {
-        size_t cut = room;
-        while (cut > 0 && text[cut] != ' ')
-            cut--;
-        if (cut == 0)
-            cut = strcspn(text, " ");
-        printf("%.*s\n%*s", (int)cut, text, indent, "");
-        text += cut + (text[cut] == ' ');
-        if (!*text)
-            break;
-    }
-    printf("%s\n", text);
-}
-
-/* What a line holds behind an indent. */
-static size_t room_behind(int indent)
-{
-    return (size_t)weir__max(30, weir__min(cli_width(stdout) - indent, TEXT_MAX));
-}
-
-/* Wraps text behind a label; a long label has a line to itself. */
-static void print_row(const char *label, const char *text)
-{
-    struct cli_style style = cli_style_of(stdout);
-    printf("  %s%-*s%s", style.bold, LABEL - 2, label, style.off);
-    if (strlen(label) > LABEL - 3)
-        printf("\n%*s", LABEL, "");
-    print_wrapped(text, room_behind(LABEL), LABEL);
+    cli_print_labelled(label, LABEL, text);
 }
 
 /* ---- entries ---- */
 
-static void print_meaning(const weir_limit *limit)
+static void check_print_meaning(const weir_limit *limit)
 {
     for (size_t i = 0; i < limit->count; i++) {
         struct weir__facts facts;
         weir__explain(&limit->rules[i], &facts);
-        print_row("", facts.what);
+        check_print_row("", facts.what);
     }
 }
 
-static void put_cost(struct weir__buffer *buffer, const struct weir__cost *cost,
-                     const struct weir__attributes *attributes)
+static void check_put_cost_text(struct weir__buffer *buffer, const struct weir__cost *cost,
+                                const struct weir__attributes *attributes)
 {
     if (cost->attribute < 0) {
         weir__put_int(buffer, cost->otherwise);
@@ -67,58 +37,59 @@ static void put_cost(struct weir__buffer *buffer, const struct weir__cost *cost,
                      (long long)cost->least);
     if (cost->most < WEIR_COST_MAX)
         weir__put_format(buffer, ", at most %lld", (long long)cost->most);
-    weir__put_format(buffer, "; %lld where it is missing or no number", (long long)cost->otherwise);
+    weir__put_format(buffer, "; %lld if it is missing or not a number", (long long)cost->otherwise);
 }
 
-static void print_overrides(const struct weir__entry_body *body,
-                            const struct weir__attributes *attributes)
+static void check_print_overrides(const struct weir__entry_body *body,
+                                  const struct weir__attributes *attributes)
 {
     for (size_t i = 0; i < body->override_count; i++) {
         char text[640];
         struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
         weir__put_format(&buffer, "%s when ", weir_limit_text(body->overrides[i].limit));
         weir__put_conditions(&buffer, &body->overrides[i].when, attributes);
-        print_row(i == 0 ? "override" : "", text);
+        check_print_row(i == 0 ? "override" : "", text);
     }
 }
 
-static void print_entry(const struct weir__policy *policy, size_t i,
-                        const struct weir__policies *set)
+static void check_print_entry(const struct weir__policy *policy, size_t i,
+                              const struct weir__policies *set)
 {
-    static const char *const missing[] = {"", "; denied without it", "; empty without it"};
+    static const char *const missing[] = {"", "; denied if it is missing",
+                                          "; empty if it is missing"};
     const struct weir__entry *entry = &policy->entries[i];
     const struct weir__entry_body *body = &set->bodies[policy->index].entries[i];
     char text[4096];
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
     weir__put_format(&buffer, "%s%s", weir_limit_text(entry->limit),
-                     entry->shadow ? ", in shadow: counted, not enforced" : "");
-    print_row(strcmp(entry->name, policy->name) ? entry->name : "limit", text);
-    print_meaning(entry->limit);
+                     entry->shadow ? ", shadow: counted, not enforced" : "");
+    check_print_row(strcmp(entry->name, policy->name) ? entry->name : "limit", text);
+    check_print_meaning(entry->limit);
     buffer = weir__buffer_over(text, sizeof text);
     weir__put_format(&buffer, "%s%s", entry->key_text, missing[body->missing]);
-    print_row("key", text);
+    check_print_row("key", text);
     if (body->cost.attribute >= 0 || body->cost.otherwise != 1) {
         buffer = weir__buffer_over(text, sizeof text);
-        put_cost(&buffer, &body->cost, &set->attributes);
-        print_row("cost", text);
+        check_put_cost_text(&buffer, &body->cost, &set->attributes);
+        check_print_row("cost", text);
     }
-    print_overrides(body, &set->attributes);
+    check_print_overrides(body, &set->attributes);
 }
 
 /* ---- policies ---- */
 
-static void print_list(const char *label, const struct weir__any_of *any,
-                       const struct weir__attributes *attributes)
+static void check_print_list(const char *label, const struct weir__any_of *any,
+                             const struct weir__attributes *attributes)
 {
     for (size_t i = 0; i < any->count; i++) {
         char text[640];
         struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
         weir__put_conditions(&buffer, &any->items[i], attributes);
-        print_row(i == 0 ? label : "or", text);
+        check_print_row(i == 0 ? label : "or", text);
     }
 }
 
-static void print_policy(const struct weir__policies *set, size_t i)
+static void check_print_policy(const struct weir__policies *set, size_t i)
 {
     static const char *const styles[] = {"ietf", "ietf-06", "x-ratelimit", "off"};
     static const char *const fails[] = {"local", "open", "closed"};
@@ -126,26 +97,26 @@ static void print_policy(const struct weir__policies *set, size_t i)
     const struct weir__policy_body *body = &set->bodies[i];
     struct cli_style style = cli_style_of(stdout);
     printf("\n%s%s%s\n", style.bold, policy->name, style.off);
-    print_row("when", policy->match_text);
-    print_list("deny", &body->deny, &set->attributes);
-    print_list("allow", &body->allow, &set->attributes);
+    check_print_row("when", policy->match_text);
+    check_print_list("deny", &body->deny, &set->attributes);
+    check_print_list("allow", &body->allow, &set->attributes);
     for (size_t j = 0; j < policy->entry_count; j++)
-        print_entry(policy, j, set);
+        check_print_entry(policy, j, set);
     if (policy->fail != WEIR__FAIL_LOCAL)
-        print_row("fail", fails[policy->fail]);
+        check_print_row("fail", fails[policy->fail]);
     if (policy->style != set->style)
-        print_row("headers", styles[policy->style]);
+        check_print_row("headers", styles[policy->style]);
     if (policy->deny_status != WEIR__DENY_STATUS) {
         char status[16];
         snprintf(status, sizeof status, "%d", policy->deny_status);
-        print_row("status", status);
+        check_print_row("status", status);
     }
     if (policy->give_back)
-        print_row("cross slot", "give-back");
+        check_print_row("cross slot", "give-back");
 }
 
-/* An attribute that is never there limits nothing: a misspelt one should not go unseen. */
-static void print_notes(const struct weir__policies *set)
+/* A misspelt attribute is always missing and so limits nothing: point it out. */
+static void check_print_notes(const struct weir__policies *set)
 {
     static const char *const known[] = {"ip", "method", "path", "host", "user", NULL};
     for (size_t i = 0; i < set->attributes.count; i++) {
@@ -153,30 +124,30 @@ static void print_notes(const struct weir__policies *set)
         if (weir__attribute_known(attribute))
             continue;
         const char *nearest = weir__nearest(attribute->name, attribute->name_len, known);
-        printf("\nnote: \"%s\" is for callers to send; the server itself knows ip, method, path,\n"
+        printf("\nnote: callers must send \"%s\"; the server itself knows only ip, method, path,\n"
                "host, user and header.NAME%s%s%s\n",
                attribute->name, nearest ? " (did you mean " : "", nearest ? nearest : "",
                nearest ? "?)" : "");
     }
 }
 
-/* Behind a proxy all clients would share what is the proxy's. */
-static void print_untrusting(const struct weir__policies *set)
+/* Behind a proxy all clients would have the address of the proxy. */
+static void check_print_untrusting(const struct weir__policies *set)
 {
     bool needed = false;
     for (size_t i = 0; i < set->attributes.count; i++)
         needed = needed || (weir__attribute_known(&set->attributes.items[i]) &&
                             strncmp(set->attributes.items[i].name, "header.", 7) != 0);
     if (needed && set->trusted_count == 0)
-        printf("\nnote: no trusted_proxies: X-Forwarded-For and the like are ignored, whoever\n"
-               "sends them. Behind a proxy that asks by GET, name its address there.\n");
+        printf("\nnote: there are no trusted_proxies, so X-Forwarded-For and similar fields are\n"
+               "ignored. Behind a proxy, write its address there.\n");
 }
 
-static void print_warnings(const struct weir__policies *set)
+static void check_print_warnings(const struct weir__policies *set)
 {
     for (const struct weir__warning *it = set->warnings; it; it = it->next) {
         printf("\nwarning:\n");
-        print_wrapped(it->text, room_behind(0), 0);
+        cli_print_wrapped(it->text, 0);
     }
 }
 
@@ -187,15 +158,15 @@ void cli_print_policies(const struct cli_checked *checked)
            set->count == 1 ? "policy" : "policies", set->entries,
            set->entries == 1 ? "limit" : "limits");
     for (size_t i = 0; i < set->count; i++)
-        print_policy(set, i);
-    print_warnings(set);
-    print_notes(set);
-    print_untrusting(set);
+        check_print_policy(set, i);
+    check_print_warnings(set);
+    check_print_notes(set);
+    check_print_untrusting(set);
 }
 
-/* ---- Envoy's ---- */
+/* ---- configurations of Envoy ---- */
 
-static void put_rule(struct weir__buffer *buffer, const struct weir__envoy_rule *rule)
+static void check_put_rule_text(struct weir__buffer *buffer, const struct weir__envoy_rule *rule)
 {
     if (rule->unlimited)
         weir__put_text(buffer, "unlimited");
@@ -203,9 +174,9 @@ static void put_rule(struct weir__buffer *buffer, const struct weir__envoy_rule 
         weir__put_text(buffer, "denied");
     else
         weir__put_text(buffer, weir_limit_text(rule->limit));
-    weir__put_format(buffer, "%s%s%s", rule->shadow ? ", in shadow: answered OK in any case" : "",
+    weir__put_format(buffer, "%s%s%s", rule->shadow ? ", shadow: always answered OK" : "",
                      rule->quota ? ", a quota" : "",
-                     rule->charge_denied ? ", charged even where it denies" : "");
+                     rule->charge_denied ? ", charged even if it is denied" : "");
 }
 
 void cli_print_envoy(const struct cli_checked *checked)
@@ -213,7 +184,7 @@ void cli_print_envoy(const struct cli_checked *checked)
     size_t count = weir__envoy_count(checked->envoy);
     const char *domain = "";
     struct cli_style style = cli_style_of(stdout);
-    printf("%s: a configuration of Envoy's rate limit service, %zu %s\n",
+    printf("%s: a configuration for the rate limit service of Envoy, %zu %s\n",
            cli_show_text(checked->path).text, count, count == 1 ? "limit" : "limits");
     for (size_t i = 0; i < count; i++) {
         const struct weir__envoy_rule *rule = weir__envoy_at(checked->envoy, i);
@@ -222,10 +193,169 @@ void cli_print_envoy(const struct cli_checked *checked)
         if (strcmp(domain, rule->domain))
             printf("\n%s%s%s\n", style.bold, cli_show_text(rule->domain).text, style.off);
         domain = rule->domain;
-        put_rule(&buffer, rule);
+        check_put_rule_text(&buffer, rule);
         printf("  %s\n", cli_show_text(rule->name).text);
-        print_row("limit", text);
+        check_print_row("limit", text);
         if (rule->limit)
-            print_meaning(rule->limit);
+            check_print_meaning(rule->limit);
     }
+}
+
+/* ---- as JSON ---- */
+
+static void check_json_put_conditions(struct cli_json *json, const char *name,
+                                      const struct weir__conditions *conditions,
+                                      const struct weir__attributes *attributes)
+{
+    char text[640];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    weir__put_conditions(&buffer, conditions, attributes);
+    cli_json_text(json, name, text);
+}
+
+static void check_json_put_list(struct cli_json *json, const char *name,
+                                const struct weir__any_of *any,
+                                const struct weir__attributes *attributes)
+{
+    cli_json_open(json, name, '[');
+    for (size_t i = 0; i < any->count; i++)
+        check_json_put_conditions(json, NULL, &any->items[i], attributes);
+    cli_json_close(json, ']');
+}
+
+static void check_json_put_meaning(struct cli_json *json, const weir_limit *limit)
+{
+    cli_json_open(json, "meaning", '[');
+    for (size_t i = 0; i < limit->count; i++) {
+        struct weir__facts facts;
+        weir__explain(&limit->rules[i], &facts);
+        cli_json_text(json, NULL, facts.what);
+    }
+    cli_json_close(json, ']');
+}
+
+static void check_json_put_cost(struct cli_json *json, const struct weir__cost *cost,
+                                const struct weir__attributes *attributes)
+{
+    if (cost->attribute < 0) {
+        cli_json_int(json, "cost", cost->otherwise);
+        return;
+    }
+    cli_json_open(json, "cost", '{');
+    cli_json_text(json, "of", attributes->items[cost->attribute].text);
+    cli_json_int(json, "default", cost->otherwise);
+    cli_json_int(json, "min", cost->least);
+    cli_json_int(json, "max", cost->most);
+    cli_json_close(json, '}');
+}
+
+static void check_json_put_entry(struct cli_json *json, const struct weir__entry *entry,
+                                 const struct weir__entry_body *body,
+                                 const struct weir__attributes *attributes)
+{
+    static const char *const missing[] = {"skip", "deny", "empty"};
+    cli_json_open(json, NULL, '{');
+    cli_json_text(json, "name", entry->name);
+    cli_json_text(json, "key", entry->key_text);
+    cli_json_text(json, "limit", weir_limit_text(entry->limit));
+    check_json_put_meaning(json, entry->limit);
+    check_json_put_cost(json, &body->cost, attributes);
+    cli_json_text(json, "missing", missing[body->missing]);
+    cli_json_bool(json, "shadow", entry->shadow);
+    cli_json_open(json, "overrides", '[');
+    for (size_t i = 0; i < body->override_count; i++) {
+        cli_json_open(json, NULL, '{');
+        check_json_put_conditions(json, "when", &body->overrides[i].when, attributes);
+        cli_json_text(json, "limit", weir_limit_text(body->overrides[i].limit));
+        cli_json_close(json, '}');
+    }
+    cli_json_close(json, ']');
+    cli_json_close(json, '}');
+}
+
+static void check_json_put_policy(struct cli_json *json, const struct weir__policies *set, size_t i)
+{
+    static const char *const styles[] = {"ietf", "ietf-06", "x-ratelimit", "off"};
+    static const char *const fails[] = {"local", "open", "closed"};
+    const struct weir__policy *policy = &set->policies[i];
+    const struct weir__policy_body *body = &set->bodies[i];
+    cli_json_open(json, NULL, '{');
+    cli_json_text(json, "name", policy->name);
+    cli_json_text(json, "match", policy->match_text);
+    check_json_put_list(json, "deny", &body->deny, &set->attributes);
+    check_json_put_list(json, "allow", &body->allow, &set->attributes);
+    cli_json_open(json, "limits", '[');
+    for (size_t j = 0; j < policy->entry_count; j++)
+        check_json_put_entry(json, &policy->entries[j], &body->entries[j], &set->attributes);
+    cli_json_close(json, ']');
+    cli_json_text(json, "fail", fails[policy->fail]);
+    cli_json_text(json, "headers", styles[policy->style]);
+    cli_json_int(json, "deny_status", policy->deny_status);
+    cli_json_text(json, "cross_slot", policy->give_back ? "give-back" : "refuse");
+    cli_json_close(json, '}');
+}
+
+static void check_json_put_attributes(struct cli_json *json, const struct weir__policies *set)
+{
+    cli_json_open(json, "attributes", '[');
+    for (size_t i = 0; i < set->attributes.count; i++) {
+        cli_json_open(json, NULL, '{');
+        cli_json_text(json, "name", set->attributes.items[i].name);
+        cli_json_bool(json, "known", weir__attribute_known(&set->attributes.items[i]));
+        cli_json_close(json, '}');
+    }
+    cli_json_close(json, ']');
+}
+
+void cli_print_policies_json(const struct cli_checked *checked)
+{
+    struct cli_json json = {stdout, false};
+    cli_json_open(&json, NULL, '{');
+    cli_json_text(&json, "file", checked->path);
+    cli_json_bool(&json, "ok", true);
+    cli_json_text(&json, "kind", "policies");
+    cli_json_open(&json, "policies", '[');
+    for (size_t i = 0; i < checked->policies->count; i++)
+        check_json_put_policy(&json, checked->policies, i);
+    cli_json_close(&json, ']');
+    check_json_put_attributes(&json, checked->policies);
+    cli_json_open(&json, "warnings", '[');
+    for (const struct weir__warning *it = checked->policies->warnings; it; it = it->next)
+        cli_json_text(&json, NULL, it->text);
+    cli_json_close(&json, ']');
+    cli_json_close(&json, '}');
+    cli_json_end(&json);
+}
+
+static void check_json_put_rule(struct cli_json *json, const struct weir__envoy_rule *rule)
+{
+    cli_json_open(json, NULL, '{');
+    cli_json_text(json, "domain", rule->domain);
+    cli_json_text(json, "descriptor", rule->name);
+    if (rule->limit)
+        cli_json_text(json, "limit", weir_limit_text(rule->limit));
+    else
+        cli_json_null(json, "limit");
+    if (rule->limit)
+        check_json_put_meaning(json, rule->limit);
+    cli_json_bool(json, "unlimited", rule->unlimited);
+    cli_json_bool(json, "denies", rule->denies);
+    cli_json_bool(json, "shadow", rule->shadow);
+    cli_json_bool(json, "quota", rule->quota);
+    cli_json_close(json, '}');
+}
+
+void cli_print_envoy_json(const struct cli_checked *checked)
+{
+    struct cli_json json = {stdout, false};
+    cli_json_open(&json, NULL, '{');
+    cli_json_text(&json, "file", checked->path);
+    cli_json_bool(&json, "ok", true);
+    cli_json_text(&json, "kind", "envoy");
+    cli_json_open(&json, "limits", '[');
+    for (size_t i = 0; i < weir__envoy_count(checked->envoy); i++)
+        check_json_put_rule(&json, weir__envoy_at(checked->envoy, i));
+    cli_json_close(&json, ']');
+    cli_json_close(&json, '}');
+    cli_json_end(&json);
 }

@@ -2,7 +2,7 @@
  * What the subcommands of `weir` share: how arguments are read, how answers and errors are written,
  * how the store is found.
  *
- * Every function that can fail says why on stderr itself and returns an exit code, CLI_OK to go on.
+ * Every function that can fail prints the reason to stderr and returns an exit code; CLI_OK: go on.
  */
 #ifndef WEIR_CLI_H
 #define WEIR_CLI_H
@@ -13,10 +13,10 @@
 
 enum cli_exit {
     CLI_OK = 0,      /* allowed, or done */
-    CLI_DENIED = 1,  /* denied, or no such lease */
-    CLI_USAGE = 2,   /* usage or bad input; nothing was changed */
+    CLI_DENIED = 1,  /* denied, or the lease is not held */
+    CLI_USAGE = 2,   /* wrong usage or input; nothing was changed */
     CLI_FAILED = 3,  /* a store or a file failed */
-    CLI_LISTED = -1, /* of cli_parse: --list-options was answered; main makes it CLI_OK */
+    CLI_LISTED = -1, /* from cli_parse: --list-options was printed; main turns it into CLI_OK */
 };
 
 /* ---- commands ---- */
@@ -30,7 +30,7 @@ struct cli_command {
     int (*run)(const struct cli_call *call);
 };
 
-/* One run of a command: its arguments are what follows its name. */
+/* One call of a command: its arguments are what follows its name. */
 struct cli_call {
     const struct cli_command *command;
     int argc;
@@ -41,12 +41,12 @@ extern const struct cli_command cli_take, cli_peek, cli_wait, cli_settle, cli_re
     cli_renew, cli_release, cli_explain, cli_replay, cli_demo, cli_bench, cli_zone, cli_lua,
     cli_serve, cli_check, cli_top, cli_show_states;
 
-/* The exit codes, as every help text ends. */
+/* The exit codes, at the end of every help text. */
 #define CLI_EXIT_CODES                                                                             \
     "\nExit codes:\n"                                                                              \
     "  0  allowed, or done\n"                                                                      \
     "  1  denied\n"                                                                                \
-    "  2  usage or bad input; nothing was changed\n"                                               \
+    "  2  wrong usage or input; nothing was changed\n"                                             \
     "  3  a store or a file failed\n"
 
 /* The options that most commands share, as their help texts show them. */
@@ -54,14 +54,15 @@ extern const struct cli_command cli_take, cli_peek, cli_wait, cli_settle, cli_re
     "  --store URL   where the state is kept: file:/path or shm:/name, both with an\n"             \
     "                optional ?size=64m, memory:64m, or redis://host (also rediss://,\n"           \
     "                redis+cluster://, redis+sentinel://, redis+unix:///path).\n"                  \
-    "                Without it: weir/zone in $XDG_STATE_HOME, or in\n"                            \
-    "                ~/.local/state, so that one call remembers the last\n"
-#define CLI_JSON_HELP "  --json        print one JSON object; times are seconds, null is never\n"
+    "                Default: the file weir/zone in $XDG_STATE_HOME or in\n"                       \
+    "                ~/.local/state, so that calls remember each other\n"
+#define CLI_JSON_HELP                                                                              \
+    "  --json        print one JSON object; times are in seconds, null means never\n"
 #define CLI_LIMITS_HELP                                                                            \
-    "LIMITS is one limit or several, separated by commas; `weir explain LIMITS`\n"                 \
-    "tells what they do. A request is charged to all of them or to none.\n"
+    "LIMITS is one limit or several, separated by commas. `weir explain LIMITS` says\n"            \
+    "what they do. A request is charged to all of them or to none.\n"
 
-/* ---- options.c ---- */
+/* ---- arguments.c: options and operands ---- */
 
 enum cli_type {
     CLI_FLAG,    /* bool */
@@ -69,7 +70,7 @@ enum cli_type {
     CLI_COST,    /* int64_t, 0 … 10^12 */
     CLI_WAIT,    /* int64_t µs; `0`, a duration or `any` */
     CLI_SECONDS, /* int64_t µs; a duration, or a plain number of seconds */
-    CLI_DELAY,   /* the same, or none at all: 0 */
+    CLI_DELAY,   /* the same, or 0 */
     CLI_COUNT,   /* int64_t, 1 … most */
     CLI_RATIO,   /* int64_t, millionths: a number from 0 to 1 */
     CLI_LIST,    /* struct cli_list: may be given several times */
@@ -78,7 +79,7 @@ enum cli_type {
 #define CLI_LIST_MAX 64
 
 struct cli_list {
-    const char *texts[CLI_LIST_MAX];
+    const char *texts[CLI_LIST_MAX + 1]; /* room for a NULL at the end */
     size_t count;
 };
 
@@ -100,7 +101,7 @@ int cli_parse(const struct cli_call *call, const struct cli_option *options, siz
 #define CLI_PARSE(call, options, operands)                                                         \
     cli_parse(call, options, WEIR__COUNT(options), operands, WEIR__COUNT(operands))
 
-/* ---- values.c: one value out of its text; `what` names it in the complaint ---- */
+/* ---- arguments.c: one value from its text; `what` names it in the error ---- */
 
 int cli_read_cost(const struct cli_call *call, const char *what, const char *text, int64_t *ret);
 int cli_read_wait(const struct cli_call *call, const char *what, const char *text, int64_t *ret);
@@ -111,35 +112,35 @@ int cli_read_count(const struct cli_call *call, const char *what, const char *te
 int cli_read_ratio(const struct cli_call *call, const char *what, const char *text, int64_t *ret);
 int cli_read_lease(const struct cli_call *call, const char *text, uint64_t *ret);
 int cli_read_key(const struct cli_call *call, const char *text, weir_key *ret);
-/* The limit is the caller's to free. */
+/* The caller frees the limit. */
 int cli_read_limits(const struct cli_call *call, const char *text, weir_limit **ret);
 
-/* ---- desk.c: the store that a command works on ---- */
+/* ---- store.c: the store that a command works on ---- */
 
-/* Opens url, or the desk's own zone if url is NULL. */
+/* Opens url; NULL: the default zone of the user. */
 int cli_open_store(const struct cli_call *call, const char *url, weir_store **ret);
 /* The exit code for a WEIR_E…. */
 int cli_exit_for(int code);
-/* Says that the library refused, with what it or a server says about it, and returns the exit code. */
+/* Prints why the library or a server failed, and returns the exit code. */
 int cli_refused(const struct cli_call *call, weir_store *store, int code);
 
 /* ---- output.c ---- */
 
 /* `weir take: …` on stderr. Returns code, so that callers can return what it returns. */
 int cli_fail(const struct cli_call *call, int code, const char *format, ...) WEIR__PRINTF(3, 4);
-/* Flushes stdout; an answer that could not be written is a failure. */
+/* Flushes stdout; if that fails, the command has failed. */
 int cli_finish(const struct cli_call *call, int code);
 
-/* A text as it may be shown to people: cut where it is long, control characters masked. */
+/* A text that is safe to print: shortened if it is long, control characters masked. */
 struct cli_shown {
     char text[96];
 };
 struct cli_shown cli_show(const char *text, size_t len);
 struct cli_shown cli_show_text(const char *text);
-/* The whole of it to stdout, however long, masked likewise. */
+/* Prints all of a text to stdout, masked in the same way. */
 void cli_print_masked(const char *text, size_t len);
 
-/* A time for people: three digits or so, rounded up, so that it is never early. */
+/* A time for people: about three digits, rounded up, so that it is never too early. */
 struct cli_span {
     char text[32];
 };
@@ -147,7 +148,7 @@ struct cli_span cli_about(int64_t microseconds);
 /* A time for people, exact. */
 struct cli_span cli_exact(int64_t microseconds);
 
-/* Colours for a stream, all empty unless it is a terminal that wants them. */
+/* Colours for a stream; all empty unless it is a terminal with colours. */
 struct cli_style {
     const char *good, *bad, *dim, *bold, *off;
     bool colour;
@@ -155,5 +156,21 @@ struct cli_style {
 struct cli_style cli_style_of(FILE *stream);
 /* Columns of the terminal, 80 where there is none. */
 int cli_width(FILE *stream);
+
+/* Text wrapped to the width of the terminal; all lines but the first are indented. */
+void cli_print_wrapped(const char *text, int indent);
+/* The same after a label in its own column. A long label gets its own line. */
+void cli_print_labelled(const char *label, int column, const char *text);
+
+/* ---- plots, with their axes ---- */
+
+struct weir__plot;
+
+#define CLI_CHART_GUTTER 9 /* columns left of the plot */
+
+/* The texts stand below the axis: left at its beginning, right at its end. */
+void cli_print_chart(const struct weir__plot *plot, const char *left, const char *right);
+/* A sample of each kind with its words, on one line. */
+void cli_print_legend(bool colour, const char *through, const char *denied);
 
 #endif

@@ -1,10 +1,132 @@
-/* A small HTTP/1.1 client: requests and answers. */
+/* A small HTTP/1.1 client: addresses as people type them, then requests and answers. */
 #include "cli/http_client.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+/* ---- addresses ---- */
+
+static int http_bad_address(weir_error *err, const char *address, const char *what)
+{
+    return weir__fail(err, WEIR_EINVAL, 0,
+                      "invalid address \"%.200s\": %s; expected http://host:port, "
+                      "https://host:port, host:port or unix:/path",
+                      address, what);
+}
+
+/* Whether the text may stand in the head of a request. */
+static bool http_is_plain(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] <= ' ' || text[i] > '~')
+            return false;
+    }
+    return true;
+}
+
+static bool http_copy(char *to, size_t room, const char *text, size_t len)
+{
+    if (len >= room)
+        return false;
+    memcpy(to, text, len);
+    to[len] = '\0';
+    return true;
+}
+
+static int http_read_unix(const char *address, struct cli_http *ret, weir_error *err)
+{
+    const char *const path = address + strlen("unix:");
+    ret->where.kind = WEIR__REDIS_UNIX;
+    if (!*path || !http_copy(ret->where.path, sizeof ret->where.path, path, strlen(path)))
+        return http_bad_address(err, address, "the path of a socket has 1 to 107 bytes");
+    strcpy(ret->host, "localhost");
+    return WEIR_OK;
+}
+
+static bool http_read_port(const char *text, size_t len, uint16_t *ret)
+{
+    uint32_t port = 0;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] < '0' || text[i] > '9' || port > UINT16_MAX)
+            return false;
+        port = 10 * port + (uint32_t)(text[i] - '0');
+    }
+    if (port == 0 || port > UINT16_MAX)
+        return false;
+    *ret = (uint16_t)port;
+    return true;
+}
+
+/* "name", "name:1", "[::1]", "[::1]:1"; without a port *ret keeps its port. */
+static bool http_read_host(const char *text, size_t len, struct weir__redis_host *ret)
+{
+    const char *const end = text + len;
+    const char *name = text, *stop = memchr(text, ':', len);
+    if (*text == '[') {
+        name++;
+        stop = memchr(text, ']', len);
+        if (!stop)
+            return false;
+    }
+    stop = stop ? stop : end;
+    if (stop == name || !http_copy(ret->name, sizeof ret->name, name, (size_t)(stop - name)))
+        return false;
+    const char *const rest = *text == '[' ? stop + 1 : stop;
+    if (rest == end)
+        return true;
+    return *rest == ':' && http_read_port(rest + 1, (size_t)(end - rest - 1), &ret->port);
+}
+
+static int http_read_address(const char *address, struct cli_http *ret, weir_error *err)
+{
+    struct weir__redis_host *const host = &ret->where.hosts[0];
+    const char *rest = strstr(address, "://");
+    host->port = CLI_HTTP_PORT;
+    if (rest) {
+        ret->where.tls = !strncasecmp(address, "https://", 8);
+        if (!ret->where.tls && strncasecmp(address, "http://", 7) != 0)
+            return http_bad_address(err, address, "the scheme is not http or https");
+        host->port = ret->where.tls ? 443 : 80;
+    }
+    rest = rest ? rest + 3 : address;
+    const size_t len = strcspn(rest, "/");
+    const char *const path = rest + len;
+    size_t path_len = strlen(path);
+    while (path_len > 0 && path[path_len - 1] == '/')
+        path_len--;
+    if (!http_is_plain(rest, strlen(rest)) || strpbrk(rest, "?#@"))
+        return http_bad_address(err, address, "it contains a character that is not allowed");
+    if (len == 0 || !http_read_host(rest, len, host) ||
+        !http_copy(ret->host, sizeof ret->host, rest, len) ||
+        !http_copy(ret->prefix, sizeof ret->prefix, path, path_len))
+        return http_bad_address(err, address, "the host or the port is wrong");
+    ret->where.host_count = 1;
+    ret->where.verify = true;
+    return WEIR_OK;
+}
+
+int cli_http_open(const char *address, const char *token, struct cli_http *ret, weir_error *err)
+{
+    struct cli_http *const http = calloc(1, sizeof *http);
+    if (!http)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory");
+    int code = !strncmp(address, "unix:", 5) ? http_read_unix(address, http, err)
+                                             : http_read_address(address, http, err);
+    const size_t token_len = token ? strlen(token) : 0;
+    if (code == WEIR_OK && (token_len >= sizeof http->token || !http_is_plain(token, token_len)))
+        code = weir__fail(err, WEIR_EINVAL, 0,
+                          "invalid token: expected at most %zu printable bytes without spaces",
+                          sizeof http->token - 1);
+    if (code == WEIR_OK) {
+        http_copy(http->token, sizeof http->token, token_len ? token : "", token_len);
+        http->conn.fd = http->stop_fd = -1;
+        *ret = *http;
+    }
+    free(http);
+    return code;
+}
 
 void cli_http_close(struct cli_http *http)
 {
@@ -23,13 +145,13 @@ struct exchange {
     weir_error *err;
 };
 
-static int late(const struct exchange *exchange)
+static int http_fail_late(const struct exchange *exchange)
 {
     return weir__fail(exchange->err, WEIR_EUNREACHABLE, 0, "no answer within %d seconds",
                       (int)(CLI_HTTP_PATIENCE_US / 1000000));
 }
 
-static int send_all(const struct exchange *exchange, const char *data, size_t len)
+static int http_send_all(const struct exchange *exchange, const char *data, size_t len)
 {
     struct weir__conn *const conn = &exchange->http->conn;
     while (len > 0 || weir__conn_holds(conn)) {
@@ -39,13 +161,13 @@ static int send_all(const struct exchange *exchange, const char *data, size_t le
         data += n;
         len -= (size_t)n;
         if (n == 0 && weir__conn_wait(conn, POLLOUT, &exchange->patience) <= 0)
-            return late(exchange);
+            return http_fail_late(exchange);
     }
     return WEIR_OK;
 }
 
 /* Makes room for more bytes and a NUL. */
-static int grow(const struct exchange *exchange)
+static int http_make_room(const struct exchange *exchange)
 {
     struct cli_http *const http = exchange->http;
     if (http->len + 1 < http->room)
@@ -62,11 +184,11 @@ static int grow(const struct exchange *exchange)
     return WEIR_OK;
 }
 
-/* Receives at least a byte: 1; 0 at the end of the connection; or a WEIR_E…. */
-static int receive(const struct exchange *exchange)
+/* Receives at least one byte: 1; 0: the connection has ended; or a WEIR_E…. */
+static int http_receive(const struct exchange *exchange)
 {
     struct cli_http *const http = exchange->http;
-    const int code = grow(exchange);
+    const int code = http_make_room(exchange);
     if (code)
         return code;
     for (;;) {
@@ -81,7 +203,7 @@ static int receive(const struct exchange *exchange)
             return 1;
         }
         if (weir__conn_wait(&http->conn, POLLIN, &exchange->patience) <= 0)
-            return late(exchange);
+            return http_fail_late(exchange);
     }
 }
 
@@ -94,14 +216,14 @@ struct head {
     bool chunked, closes;
 };
 
-static int strange(const struct exchange *exchange, const char *what)
+static int http_fail_strange(const struct exchange *exchange, const char *what)
 {
-    return weir__fail(exchange->err, WEIR_EINVAL, 0, "what answers there does not speak HTTP: %s",
+    return weir__fail(exchange->err, WEIR_EINVAL, 0, "the server there does not speak HTTP: %s",
                       what);
 }
 
-/* The value of a field, if the line is of that name. */
-static const char *value_of(const char *line, const char *name)
+/* The value of the field, if the line has that name. */
+static const char *http_value_of(const char *line, const char *name)
 {
     const size_t len = strlen(name);
     if (strncasecmp(line, name, len) != 0 || line[len] != ':')
@@ -109,34 +231,34 @@ static const char *value_of(const char *line, const char *name)
     return line + len + 1 + strspn(line + len + 1, " \t");
 }
 
-static int read_fields(const struct exchange *exchange, const char *line, struct head *head)
+static int http_read_fields(const struct exchange *exchange, const char *line, struct head *head)
 {
     for (; *line != '\r'; line = strstr(line, "\r\n") + 2) {
         const char *value;
-        if ((value = value_of(line, "content-length"))) {
+        if ((value = http_value_of(line, "content-length"))) {
             char *stop;
             head->length = strtoll(value, &stop, 10);
             if (stop == value || head->length < 0 || head->length > (int64_t)CLI_HTTP_BODY_MAX)
-                return strange(exchange, "its Content-Length is odd, or too long");
-        } else if ((value = value_of(line, "transfer-encoding"))) {
+                return http_fail_strange(exchange, "its Content-Length is invalid or too large");
+        } else if ((value = http_value_of(line, "transfer-encoding"))) {
             head->chunked = !strncasecmp(value, "chunked", 7);
-        } else if ((value = value_of(line, "connection"))) {
+        } else if ((value = http_value_of(line, "connection"))) {
             head->closes = !strncasecmp(value, "close", 5);
         }
     }
     return WEIR_OK;
 }
 
-static int read_head(const struct exchange *exchange, struct head *head)
+static int http_read_head(const struct exchange *exchange, struct head *head)
 {
     struct cli_http *const http = exchange->http;
     const char *end;
     while (http->len == 0 || !(end = strstr(http->data, "\r\n\r\n"))) {
         if (http->len > CLI_HTTP_HEAD_MAX)
-            return strange(exchange, "its head does not end");
+            return http_fail_strange(exchange, "the head of its answer does not end");
         if (http->len >= 5 && memcmp(http->data, "HTTP/", 5) != 0)
-            return strange(exchange, "its answer does not begin with HTTP/");
-        const int more = receive(exchange);
+            return http_fail_strange(exchange, "its answer does not begin with HTTP/");
+        const int more = http_receive(exchange);
         if (more < 0)
             return more;
         if (more == 0)
@@ -145,21 +267,21 @@ static int read_head(const struct exchange *exchange, struct head *head)
     }
     int minor;
     if (sscanf(http->data, "HTTP/1.%1d %3d", &minor, &head->status) != 2)
-        return strange(exchange, "its first line is not HTTP/1's");
+        return http_fail_strange(exchange, "its first line is not HTTP/1");
     head->size = (size_t)(end + 4 - http->data);
     head->length = -1;
     head->closes = minor == 0;
-    const int code = read_fields(exchange, strstr(http->data, "\r\n") + 2, head);
+    const int code = http_read_fields(exchange, strstr(http->data, "\r\n") + 2, head);
     if (head->status == 204 || head->status == 304)
         head->length = 0;
     return code;
 }
 
-/* Receives until so many bytes are here. */
-static int need(const struct exchange *exchange, size_t len)
+/* Receives until there are that many bytes. */
+static int http_receive_until(const struct exchange *exchange, size_t len)
 {
     while (exchange->http->len < len) {
-        const int more = receive(exchange);
+        const int more = http_receive(exchange);
         if (more < 0)
             return more;
         if (more == 0)
@@ -169,12 +291,12 @@ static int need(const struct exchange *exchange, size_t len)
     return WEIR_OK;
 }
 
-/* The end of the line that begins at `at`, received if it must be; 0 or a WEIR_E…. */
-static int need_line(const struct exchange *exchange, size_t at, size_t *ret_end)
+/* Finds the end of the line that begins at `at`, and receives as much as needed; 0 or a WEIR_E…. */
+static int http_receive_line(const struct exchange *exchange, size_t at, size_t *ret_end)
 {
     struct cli_http *const http = exchange->http;
     for (size_t wanted = at + 2;; wanted = http->len + 1) {
-        const int code = need(exchange, wanted);
+        const int code = http_receive_until(exchange, wanted);
         if (code)
             return code;
         const char *const end = memmem(http->data + at, http->len - at, "\r\n", 2);
@@ -183,28 +305,28 @@ static int need_line(const struct exchange *exchange, size_t at, size_t *ret_end
             return WEIR_OK;
         }
         if (http->len - at > CLI_HTTP_HEAD_MAX)
-            return strange(exchange, "a line does not end");
+            return http_fail_strange(exchange, "a line does not end");
     }
 }
 
-/* Puts a chunked body together in place, behind the head; its length goes to *ret. */
-static int read_chunks(const struct exchange *exchange, const struct head *head, size_t *ret)
+/* Joins the chunks of a body in place, after the head. *ret becomes its length. */
+static int http_read_chunks(const struct exchange *exchange, const struct head *head, size_t *ret)
 {
     struct cli_http *const http = exchange->http;
     size_t at = head->size, body = 0;
     for (;;) {
         size_t line_end = 0;
-        int code = need_line(exchange, at, &line_end);
+        int code = http_receive_line(exchange, at, &line_end);
         if (code)
             return code;
         char *stop;
         const unsigned long long size = strtoull(http->data + at, &stop, 16);
         if (stop == http->data + at || size > CLI_HTTP_BODY_MAX - body)
-            return strange(exchange, "a chunk's size is odd, or too long");
+            return http_fail_strange(exchange, "the size of a chunk is invalid or too large");
         at = line_end + 2;
         if (size == 0)
             break;
-        code = need(exchange, at + size + 2);
+        code = http_receive_until(exchange, at + size + 2);
         if (code)
             return code;
         memmove(http->data + head->size + body, http->data + at, size);
@@ -213,7 +335,7 @@ static int read_chunks(const struct exchange *exchange, const struct head *head,
     }
     for (size_t line_end = 0; line_end != at;) { /* trailers, and an empty line */
         at = line_end ? line_end + 2 : at;
-        const int code = need_line(exchange, at, &line_end);
+        const int code = http_receive_line(exchange, at, &line_end);
         if (code)
             return code;
     }
@@ -221,18 +343,18 @@ static int read_chunks(const struct exchange *exchange, const struct head *head,
     return WEIR_OK;
 }
 
-static int read_body(const struct exchange *exchange, struct head *head, size_t *ret)
+static int http_read_body(const struct exchange *exchange, struct head *head, size_t *ret)
 {
     struct cli_http *const http = exchange->http;
     if (head->chunked)
-        return read_chunks(exchange, head, ret);
+        return http_read_chunks(exchange, head, ret);
     if (head->length >= 0) {
         *ret = (size_t)head->length;
-        return need(exchange, head->size + (size_t)head->length);
+        return http_receive_until(exchange, head->size + (size_t)head->length);
     }
     head->closes = true;
     int more;
-    while ((more = receive(exchange)) > 0)
+    while ((more = http_receive(exchange)) > 0)
         ;
     *ret = http->len - head->size;
     return more;
@@ -240,7 +362,7 @@ static int read_body(const struct exchange *exchange, struct head *head, size_t 
 
 /* ---- one request ---- */
 
-static int connect_now(const struct exchange *exchange)
+static int http_connect_now(const struct exchange *exchange)
 {
     struct cli_http *const http = exchange->http;
     char why[WEIR__WHY_SIZE];
@@ -250,8 +372,8 @@ static int connect_now(const struct exchange *exchange)
         return WEIR_OK;
     if (code == -2)
         return weir__fail(exchange->err, WEIR_EINVAL, 0,
-                          "%s; the environment's SSL_CERT_FILE names authorities to trust", why);
-    /* It begins with where, which the caller says anyway. */
+                          "%s; set SSL_CERT_FILE to a file of authorities to trust", why);
+    /* The reason begins with the address, which the caller prints anyway. */
     const bool local = http->where.kind == WEIR__REDIS_UNIX;
     const char *const where = local ? http->where.path : http->where.hosts[0].name;
     const bool said = !strncmp(why, where, strlen(where));
@@ -259,13 +381,13 @@ static int connect_now(const struct exchange *exchange)
     return weir__fail(exchange->err, WEIR_EUNREACHABLE, 0, "%s", reason ? reason + 2 : why);
 }
 
-/* What is asked for; a body of NULL is a GET. */
+/* One request; a body of NULL means GET. */
 struct question {
     const char *path, *body;
     size_t len;
 };
 
-static int ask(const struct exchange *exchange, const struct question *question)
+static int http_send_request(const struct exchange *exchange, const struct question *question)
 {
     const struct cli_http *const http = exchange->http;
     char text[2048];
@@ -278,18 +400,18 @@ static int ask(const struct exchange *exchange, const struct question *question)
     if (http->token[0])
         weir__put_format(&request, "Authorization: Bearer %s\r\n", http->token);
     weir__put_text(&request, "User-Agent: weir/" WEIR_VERSION "\r\n\r\n");
-    int code = send_all(exchange, text, request.len);
-    return code || !question->body ? code : send_all(exchange, question->body, question->len);
+    int code = http_send_all(exchange, text, request.len);
+    return code || !question->body ? code : http_send_all(exchange, question->body, question->len);
 }
 
-static int answer(const struct exchange *exchange, struct cli_http_reply *ret)
+static int http_read_reply(const struct exchange *exchange, struct cli_http_reply *ret)
 {
     struct cli_http *const http = exchange->http;
     struct head head = {0};
     size_t body = 0;
-    int code = read_head(exchange, &head);
+    int code = http_read_head(exchange, &head);
     if (code == WEIR_OK)
-        code = read_body(exchange, &head, &body);
+        code = http_read_body(exchange, &head, &body);
     if (code != WEIR_OK)
         return code;
     if (head.closes)
@@ -299,16 +421,16 @@ static int answer(const struct exchange *exchange, struct cli_http_reply *ret)
     return WEIR_OK;
 }
 
-static int exchange_once(const struct exchange *exchange, const struct question *question,
-                         struct cli_http_reply *ret)
+static int http_exchange_once(const struct exchange *exchange, const struct question *question,
+                              struct cli_http_reply *ret)
 {
     struct cli_http *const http = exchange->http;
-    int code = http->conn.fd >= 0 ? WEIR_OK : connect_now(exchange);
+    int code = http->conn.fd >= 0 ? WEIR_OK : http_connect_now(exchange);
     http->len = 0;
     if (code == WEIR_OK)
-        code = ask(exchange, question);
+        code = http_send_request(exchange, question);
     if (code == WEIR_OK)
-        code = answer(exchange, ret);
+        code = http_read_reply(exchange, ret);
     if (code != WEIR_OK)
         weir__conn_close(&http->conn);
     return code;
@@ -320,11 +442,11 @@ int cli_http_get(struct cli_http *http, const char *path, struct cli_http_reply 
     const struct exchange exchange = {
         http, {weir__mono_us() + CLI_HTTP_PATIENCE_US, http->stop_fd}, err};
     const struct question question = {path, NULL, 0};
-    /* A kept connection may have been closed meanwhile, which is no failure: once more, afresh. */
+    /* The server may have closed the kept connection, which is not a failure: try a new one once. */
     bool again = http->conn.fd >= 0;
-    int code = exchange_once(&exchange, &question, ret);
+    int code = http_exchange_once(&exchange, &question, ret);
     if (code != WEIR_OK && again && http->len == 0)
-        code = exchange_once(&exchange, &question, ret);
+        code = http_exchange_once(&exchange, &question, ret);
     return code;
 }
 
@@ -334,6 +456,6 @@ int cli_http_post(struct cli_http *http, const char *path, const char *body, siz
     const struct exchange exchange = {
         http, {weir__mono_us() + CLI_HTTP_PATIENCE_US, http->stop_fd}, err};
     const struct question question = {path, body, len};
-    weir__conn_close(&http->conn); /* a kept one may be closed by now, unnoticed */
-    return exchange_once(&exchange, &question, ret);
+    weir__conn_close(&http->conn); /* the server may have closed a kept one */
+    return http_exchange_once(&exchange, &question, ret);
 }

@@ -1,9 +1,10 @@
-/* See json.h. Each call writes one piece into memory that is large enough and passes it on. */
+/* JSON on a stream: see json.h. Each call writes one piece into memory that is large enough, and prints it. */
 #include "cli/json.h"
 
 #include "cli/cli.h"
 #include "wire/decision.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +15,9 @@ struct piece {
     struct weir__json json;
 };
 
-/* Makes room for a name, a text and what is around them; a byte may become six (\u001b). */
-static void start(struct piece *piece, const struct cli_json *json, const char *name, size_t len)
+/* Makes room for a name, a text and what is around them. One byte can become six (\u001b). */
+static void json_begin_piece(struct piece *piece, const struct cli_json *json, const char *name,
+                             size_t len)
 {
     size_t size = 6 * ((name ? strlen(name) : 0) + len) + 64;
     piece->memory = size <= sizeof piece->room ? piece->room : malloc(size);
@@ -27,8 +29,9 @@ static void start(struct piece *piece, const struct cli_json *json, const char *
     piece->json = (struct weir__json){&piece->buffer, json->comma};
 }
 
-static void finish(struct piece *piece, struct cli_json *json)
+static void json_end_piece(struct piece *piece, struct cli_json *json)
 {
+    assert(!piece->buffer.cut);
     fwrite(piece->buffer.data, 1, piece->buffer.len, json->stream);
     json->comma = piece->json.comma;
     if (piece->memory != piece->room)
@@ -38,17 +41,17 @@ static void finish(struct piece *piece, struct cli_json *json)
 void cli_json_open(struct cli_json *json, const char *name, char bracket)
 {
     struct piece piece;
-    start(&piece, json, name, 0);
+    json_begin_piece(&piece, json, name, 0);
     weir__json_open(&piece.json, name, bracket);
-    finish(&piece, json);
+    json_end_piece(&piece, json);
 }
 
 void cli_json_close(struct cli_json *json, char bracket)
 {
     struct piece piece;
-    start(&piece, json, NULL, 0);
+    json_begin_piece(&piece, json, NULL, 0);
     weir__json_close(&piece.json, bracket);
-    finish(&piece, json);
+    json_end_piece(&piece, json);
 }
 
 void cli_json_end(struct cli_json *json)
@@ -60,74 +63,74 @@ void cli_json_end(struct cli_json *json)
 void cli_json_int(struct cli_json *json, const char *name, int64_t number)
 {
     struct piece piece;
-    start(&piece, json, name, 0);
+    json_begin_piece(&piece, json, name, 0);
     weir__json_put_int(&piece.json, name, number);
-    finish(&piece, json);
+    json_end_piece(&piece, json);
 }
 
 void cli_json_double(struct cli_json *json, const char *name, double number)
 {
     struct piece piece;
-    start(&piece, json, name, 0);
+    json_begin_piece(&piece, json, name, 0);
     weir__json_put_double(&piece.json, name, number);
-    finish(&piece, json);
+    json_end_piece(&piece, json);
 }
 
 void cli_json_bool(struct cli_json *json, const char *name, bool value)
 {
     struct piece piece;
-    start(&piece, json, name, 0);
+    json_begin_piece(&piece, json, name, 0);
     weir__json_put_bool(&piece.json, name, value);
-    finish(&piece, json);
+    json_end_piece(&piece, json);
 }
 
 void cli_json_null(struct cli_json *json, const char *name)
 {
     struct piece piece;
-    start(&piece, json, name, 0);
+    json_begin_piece(&piece, json, name, 0);
     weir__json_put_null(&piece.json, name);
-    finish(&piece, json);
+    json_end_piece(&piece, json);
 }
 
 void cli_json_text(struct cli_json *json, const char *name, const char *text)
 {
     struct piece piece;
     size_t len = strlen(text);
-    start(&piece, json, name, len);
+    json_begin_piece(&piece, json, name, len);
     weir__json_put_text(&piece.json, name, text, len);
-    finish(&piece, json);
+    json_end_piece(&piece, json);
 }
 
 void cli_json_seconds(struct cli_json *json, const char *name, int64_t microseconds)
 {
     struct piece piece;
-    start(&piece, json, name, 0);
+    json_begin_piece(&piece, json, name, 0);
     weir__json_put_seconds(&piece.json, name, microseconds);
-    finish(&piece, json);
+    json_end_piece(&piece, json);
 }
 
 void cli_json_key(struct cli_json *json, const void *data, size_t len)
 {
     struct piece piece;
-    start(&piece, json, "key_base64", len);
+    json_begin_piece(&piece, json, "key_base64", len);
     weir__json_put_key(&piece.json, data, len);
-    finish(&piece, json);
+    json_end_piece(&piece, json);
 }
 
-#define NUMBERS_BYTES 512 /* a decision's or a state's members at most */
+#define NUMBERS_BYTES 512 /* at most, of a decision or of a state */
 
 void cli_json_decision(struct cli_json *json, const weir_decision *decision)
 {
     struct piece piece;
-    start(&piece, json, NULL, NUMBERS_BYTES);
+    json_begin_piece(&piece, json, NULL, NUMBERS_BYTES);
     weir__json_put_decision(&piece.json, decision);
-    finish(&piece, json);
+    json_end_piece(&piece, json);
 }
 
 void cli_json_state(struct cli_json *json, const struct weir__shown *state)
 {
     struct piece piece;
-    start(&piece, json, NULL, NUMBERS_BYTES);
+    json_begin_piece(&piece, json, NULL, NUMBERS_BYTES);
     weir__json_put_state(&piece.json, state);
-    finish(&piece, json);
+    json_end_piece(&piece, json);
 }

@@ -1,4 +1,4 @@
-/* `weir`: finds the subcommand, answers --help and --version. */
+/* `weir`: finds the subcommand, and handles --help and --version. */
 #include "cli/cli.h"
 
 #include "base/span.h"
@@ -12,7 +12,7 @@ static const struct cli_command *const commands[] = {
     &cli_zone,  &cli_lua,     &cli_serve,   &cli_top,    &cli_check, &cli_show_states,
 };
 
-static void print_usage(FILE *stream)
+static void main_print_usage(FILE *stream)
 {
     fputs("weir: one limit, one meaning, everywhere it is enforced.\n"
           "\n"
@@ -34,7 +34,7 @@ static void print_usage(FILE *stream)
           stream);
 }
 
-static const struct cli_command *find_command(const char *name)
+static const struct cli_command *main_find_command(const char *name)
 {
     for (size_t i = 0; i < WEIR__COUNT(commands); i++) {
         if (!strcmp(commands[i]->name, name))
@@ -43,7 +43,7 @@ static const struct cli_command *find_command(const char *name)
     return NULL;
 }
 
-static int unknown_command(const struct cli_call *call, const char *name)
+static int main_unknown_command(const struct cli_call *call, const char *name)
 {
     const char *names[WEIR__COUNT(commands) + 2] = {NULL};
     for (size_t i = 0; i < WEIR__COUNT(commands); i++)
@@ -52,13 +52,13 @@ static int unknown_command(const struct cli_call *call, const char *name)
     const char *nearest = weir__nearest(name, strlen(name), names);
     if (nearest)
         return cli_fail(call, CLI_USAGE,
-                        "unknown command \"%s\"; did you mean %s? `weir --help` lists all",
+                        "unknown command \"%s\"; did you mean %s? See `weir --help`",
                         cli_show_text(name).text, nearest);
-    return cli_fail(call, CLI_USAGE, "unknown command \"%s\"; `weir --help` lists all",
+    return cli_fail(call, CLI_USAGE, "unknown command \"%s\"; see `weir --help`",
                     cli_show_text(name).text);
 }
 
-static bool asks_for_help(const struct cli_call *call)
+static bool main_wants_help(const struct cli_call *call)
 {
     for (int i = 0; i < call->argc && strcmp(call->argv[i], "--"); i++) {
         if (!strcmp(call->argv[i], "--help") || !strcmp(call->argv[i], "-h"))
@@ -67,24 +67,24 @@ static bool asks_for_help(const struct cli_call *call)
     return false;
 }
 
-static int help(const struct cli_call *call, const char *name)
+static int main_print_help(const struct cli_call *call, const char *name)
 {
     if (!name) {
-        print_usage(stdout);
+        main_print_usage(stdout);
         return CLI_OK;
     }
-    const struct cli_command *command = find_command(name);
+    const struct cli_command *command = main_find_command(name);
     if (!command)
-        return unknown_command(call, name);
+        return main_unknown_command(call, name);
     fputs(command->help, stdout);
     return CLI_OK;
 }
 
-static int run(int argc, char **argv)
+static int main_run(int argc, char **argv)
 {
     struct cli_call call = {NULL, argc - 2, argv + 2};
     if (argc < 2) {
-        print_usage(stderr);
+        main_print_usage(stderr);
         return CLI_USAGE;
     }
     const char *first = argv[1];
@@ -93,20 +93,20 @@ static int run(int argc, char **argv)
         return CLI_OK;
     }
     if (!strcmp(first, "help"))
-        return help(&call, argc > 2 ? argv[2] : NULL);
+        return main_print_help(&call, argc > 2 ? argv[2] : NULL);
     if (!strcmp(first, "--help") || !strcmp(first, "-h"))
-        return help(&call, NULL);
-    call.command = find_command(first);
+        return main_print_help(&call, NULL);
+    call.command = main_find_command(first);
     if (!call.command)
-        return unknown_command(&call, first);
-    int code = asks_for_help(&call) ? help(&call, first) : call.command->run(&call);
+        return main_unknown_command(&call, first);
+    int code = main_wants_help(&call) ? main_print_help(&call, first) : call.command->run(&call);
     return code == CLI_LISTED ? CLI_OK : code;
 }
 
 int main(int argc, char **argv)
 {
     signal(SIGPIPE, SIG_DFL);
-    int code = run(argc, argv);
+    int code = main_run(argc, argv);
     struct cli_call whole = {NULL, 0, NULL};
     return cli_finish(&whole, code);
 }

@@ -1,10 +1,12 @@
-/* Writing to people: errors, masked text, rounded times, colour. */
+/* Writing to people: errors, masked and wrapped text, rounded times, colours, plots. */
 #include "cli/cli.h"
 
 #include "base/duration.h"
 #include "base/span.h"
+#include "sim/plot.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -28,7 +30,7 @@ int cli_finish(const struct cli_call *call, int code)
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
-    return cli_fail(call, CLI_FAILED, "cannot write the answer to stdout: %s",
+    return cli_fail(call, CLI_FAILED, "cannot write to standard output: %s",
                     errno ? strerror(errno) : "an earlier write failed");
 }
 
@@ -87,8 +89,8 @@ struct cli_span cli_exact(int64_t microseconds)
     return span;
 }
 
-/* How finely a time of this length is told. */
-static int64_t grain_us(int64_t microseconds)
+/* How precisely a time of this length is printed. */
+static int64_t output_grain_us(int64_t microseconds)
 {
     static const struct {
         int64_t from_us, grain_us;
@@ -111,7 +113,7 @@ struct cli_span cli_about(int64_t microseconds)
 {
     if (microseconds <= 0)
         return cli_exact(microseconds);
-    int64_t grain = grain_us(microseconds);
+    int64_t grain = output_grain_us(microseconds);
     int64_t rounded = weir__div_up(microseconds, grain) * grain;
     if (rounded < 1000000 || rounded >= 60000000)
         return cli_exact(rounded);
@@ -140,4 +142,87 @@ int cli_width(FILE *stream)
     if (isatty(fileno(stream)) && ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
         return size.ws_col;
     return 80;
+}
+
+/* ---- text ---- */
+
+#define TEXT_LEAST 30 /* columns of text, however narrow the terminal is */
+#define TEXT_MOST 96  /* and however wide */
+
+void cli_print_wrapped(const char *text, int indent)
+{
+    const int width = cli_width(stdout) - indent;
+    const size_t room = (size_t)weir__max(TEXT_LEAST, weir__min(width, TEXT_MOST));
+    while (strlen(text) > room) {
+        size_t cut = room;
+        while (cut > 0 && text[cut] != ' ')
+            cut--;
+        if (cut == 0)
+            cut = strcspn(text, " ");
+        printf("%.*s\n%*s", (int)cut, text, indent, "");
+        text += cut + (text[cut] == ' ');
+        if (!*text)
+            break;
+    }
+    printf("%s\n", text);
+}
+
+void cli_print_labelled(const char *label, int column, const char *text)
+{
+    struct cli_style style = cli_style_of(stdout);
+    printf("  %s%-*s%s", style.bold, column - 2, label, style.off);
+    if ((int)strlen(label) > column - 3)
+        printf("\n%*s", column, "");
+    cli_print_wrapped(text, column);
+}
+
+/* ---- plots ---- */
+
+#define ROW_BYTES 8192 /* a row of WEIR__BINS_MAX characters, each with its own colour */
+
+/* 1234567 as 1.2M: at most six characters. */
+static void chart_put_short(struct weir__buffer *buffer, int64_t number)
+{
+    static const char *const suffixes[] = {"", "k", "M", "G", "T", "P", "E"};
+    size_t i = 0;
+    double value = (double)number;
+    while (value >= 99999.5 || (i > 0 && value >= 999.5)) {
+        value /= 1000;
+        i++;
+    }
+    if (i == 0)
+        weir__put_format(buffer, "%" PRId64, number);
+    else
+        weir__put_format(buffer, value < 10 ? "%.1f%s" : "%.0f%s", value, suffixes[i]);
+}
+
+void cli_print_chart(const struct weir__plot *plot, const char *left, const char *right)
+{
+    struct cli_style style = cli_style_of(stdout);
+    char top[16], row[ROW_BYTES];
+    struct weir__buffer scale = weir__buffer_over(top, sizeof top);
+    chart_put_short(&scale, plot->scale);
+    for (int i = 0; i < plot->rows; i++) {
+        struct weir__buffer line = weir__buffer_over(row, sizeof row);
+        weir__plot_row(&line, plot, i);
+        printf("%s%*s %s%s%s\n", style.dim, CLI_CHART_GUTTER - 2, i == 0 ? top : "",
+               i == 0 ? "┤" : "│", style.off, row);
+    }
+    int width = (int)weir__plot_width(plot);
+    printf("%s%*s └", style.dim, CLI_CHART_GUTTER - 2, "0");
+    for (int i = 0; i < width; i++)
+        fputs("─", stdout);
+    int gap = width - (int)strlen(left) - (int)strlen(right);
+    printf("\n%*s%s%*s%s%s\n", CLI_CHART_GUTTER, "", left, gap > 1 ? gap : 1, "", right, style.off);
+}
+
+void cli_print_legend(bool colour, const char *through, const char *denied)
+{
+    char sample[64];
+    struct weir__buffer buffer = weir__buffer_over(sample, sizeof sample);
+    weir__plot_sample(&buffer, colour, false);
+    printf("%*s%s %s", CLI_CHART_GUTTER, "", sample, through);
+    buffer = weir__buffer_over(sample, sizeof sample);
+    weir__plot_sample(&buffer, colour, true);
+    printf("   %s %s\n", sample, denied);
 }

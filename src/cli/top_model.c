@@ -1,8 +1,9 @@
-/* From JSON to what `weir top` shows. */
-#include "cli/top_model.h"
+/* From the JSON of a server to the numbers that `weir top` shows: see top.h. */
+#include "cli/top.h"
 
 #include "wire/json.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,12 +11,12 @@
 
 struct reading {
     struct weir__json_node *nodes;
-    bool wrong; /* something that weir always says is not there */
+    bool wrong; /* a member that weir always sends is missing */
 };
 
-static bool open_reading(struct reading *reading, char *text, size_t len)
+static bool model_open_reading(struct reading *reading, char *text, size_t len)
 {
-    /* No node takes less than a byte and its comma. */
+    /* Every node takes at least one byte and its comma. */
     const size_t room = len / 2 + 16;
     *reading = (struct reading){.nodes = calloc(room, sizeof *reading->nodes)};
     if (reading->nodes && weir__json_read(text, len, reading->nodes, (uint32_t)room, NULL) > 0 &&
@@ -25,28 +26,28 @@ static bool open_reading(struct reading *reading, char *text, size_t len)
     return false;
 }
 
-static const struct weir__json_node *member(const struct reading *reading,
-                                            const struct weir__json_node *object, const char *name)
+static const struct weir__json_node *
+model_member(const struct reading *reading, const struct weir__json_node *object, const char *name)
 {
     return object && object->type == WEIR__JSON_OBJECT
                ? weir__json_member(reading->nodes, object, name)
                : NULL;
 }
 
-static uint64_t count_in(struct reading *reading, const struct weir__json_node *object,
-                         const char *name)
+static uint64_t model_count_in(struct reading *reading, const struct weir__json_node *object,
+                               const char *name)
 {
-    const struct weir__json_node *const node = member(reading, object, name);
+    const struct weir__json_node *const node = model_member(reading, object, name);
     int64_t number = 0;
     if (!node || !weir__json_integer(node, 0, INT64_MAX, &number))
         reading->wrong = true;
     return (uint64_t)number;
 }
 
-static double number_in(struct reading *reading, const struct weir__json_node *object,
-                        const char *name)
+static double model_number_in(struct reading *reading, const struct weir__json_node *object,
+                              const char *name)
 {
-    const struct weir__json_node *const node = member(reading, object, name);
+    const struct weir__json_node *const node = model_member(reading, object, name);
     if (!node || node->type != WEIR__JSON_NUMBER || node->len > 40) {
         reading->wrong = true;
         return 0;
@@ -57,10 +58,10 @@ static double number_in(struct reading *reading, const struct weir__json_node *o
     return strtod(text, NULL);
 }
 
-static struct cli_shown text_in(struct reading *reading, const struct weir__json_node *object,
-                                const char *name)
+static struct cli_shown model_text_in(struct reading *reading, const struct weir__json_node *object,
+                                      const char *name)
 {
-    const struct weir__json_node *const node = member(reading, object, name);
+    const struct weir__json_node *const node = model_member(reading, object, name);
     if (!node || node->type != WEIR__JSON_STRING) {
         reading->wrong = true;
         return (struct cli_shown){""};
@@ -68,19 +69,19 @@ static struct cli_shown text_in(struct reading *reading, const struct weir__json
     return cli_show(node->text, node->len);
 }
 
-static bool truth_in(const struct reading *reading, const struct weir__json_node *object,
-                     const char *name)
+static bool model_truth_in(const struct reading *reading, const struct weir__json_node *object,
+                           const char *name)
 {
-    const struct weir__json_node *const node = member(reading, object, name);
+    const struct weir__json_node *const node = model_member(reading, object, name);
     return node && node->type == WEIR__JSON_BOOL && node->truth;
 }
 
-/* The elements of an array: the first, and the one behind. */
-static const struct weir__json_node *first_of(struct reading *reading,
-                                              const struct weir__json_node *object,
-                                              const char *name, uint32_t *ret_count)
+/* The elements of an array: the first, and the next one. */
+static const struct weir__json_node *model_first_of(struct reading *reading,
+                                                    const struct weir__json_node *object,
+                                                    const char *name, uint32_t *ret_count)
 {
-    const struct weir__json_node *const array = member(reading, object, name);
+    const struct weir__json_node *const array = model_member(reading, object, name);
     *ret_count = 0;
     if (!array || array->type != WEIR__JSON_ARRAY) {
         reading->wrong = true;
@@ -90,101 +91,102 @@ static const struct weir__json_node *first_of(struct reading *reading,
     return array + 1;
 }
 
-static const struct weir__json_node *behind(const struct reading *reading,
-                                            const struct weir__json_node *node)
+static const struct weir__json_node *model_next_of(const struct reading *reading,
+                                                   const struct weir__json_node *node)
 {
     return reading->nodes + node->next;
 }
 
 /* ---- stats ---- */
 
-static void add_row(struct reading *reading, const struct weir__json_node *node,
-                    const struct cli_shown *policy, struct cli_top_model *top)
+static void model_add_row(struct reading *reading, const struct weir__json_node *node,
+                          const struct cli_shown *policy, struct cli_top_model *top)
 {
-    if (top->row_count == CLI_TOP_ROWS_MAX || truth_in(reading, node, "gone"))
+    if (top->row_count == CLI_TOP_ROWS_MAX || model_truth_in(reading, node, "gone"))
         return;
-    const struct cli_shown name = text_in(reading, node, "name");
+    const struct cli_shown name = model_text_in(reading, node, "name");
     top->rows[top->row_count++] = (struct cli_top_row){
         .policy = policy ? *policy : name,
         .limit = policy ? name : (struct cli_shown){""},
-        .shadow = truth_in(reading, node, "shadow"),
-        .allowed = count_in(reading, node, "allowed"),
-        .denied = count_in(reading, node, "denied"),
+        .shadow = model_truth_in(reading, node, "shadow"),
+        .allowed = model_count_in(reading, node, "allowed"),
+        .denied = model_count_in(reading, node, "denied"),
     };
 }
 
-static void read_policies(struct reading *reading, struct cli_top_model *top)
+static void model_read_policies(struct reading *reading, struct cli_top_model *top)
 {
     uint32_t policies, limits;
-    const struct weir__json_node *policy = first_of(reading, reading->nodes, "policies", &policies);
-    for (; policies > 0 && !reading->wrong; policies--, policy = behind(reading, policy)) {
-        const struct cli_shown name = text_in(reading, policy, "name");
-        add_row(reading, policy, NULL, top);
-        const struct weir__json_node *limit = first_of(reading, policy, "limits", &limits);
-        for (; limits > 0 && !truth_in(reading, policy, "gone"); limits--) {
-            add_row(reading, limit, &name, top);
-            limit = behind(reading, limit);
+    const struct weir__json_node *policy =
+        model_first_of(reading, reading->nodes, "policies", &policies);
+    for (; policies > 0 && !reading->wrong; policies--, policy = model_next_of(reading, policy)) {
+        const struct cli_shown name = model_text_in(reading, policy, "name");
+        model_add_row(reading, policy, NULL, top);
+        const struct weir__json_node *limit = model_first_of(reading, policy, "limits", &limits);
+        for (; limits > 0 && !model_truth_in(reading, policy, "gone"); limits--) {
+            model_add_row(reading, limit, &name, top);
+            limit = model_next_of(reading, limit);
         }
     }
 }
 
-static void read_counts(struct reading *reading, struct cli_top_model *top)
+static void model_read_counts(struct reading *reading, struct cli_top_model *top)
 {
     const struct weir__json_node *const root = reading->nodes;
-    const struct weir__json_node *const requests = member(reading, root, "requests");
-    const struct weir__json_node *const totals = member(reading, root, "totals");
-    const struct weir__json_node *const connections = member(reading, root, "connections");
-    const struct weir__json_node *const latency = member(reading, root, "latency");
-    top->http.value = count_in(reading, requests, "http");
-    top->resp.value = count_in(reading, requests, "resp");
-    top->grpc.value = count_in(reading, requests, "grpc");
-    top->allowed.value = count_in(reading, totals, "allowed");
-    top->denied.value = count_in(reading, totals, "denied");
-    top->failed.value = count_in(reading, totals, "failed");
-    top->shadow_denied.value = count_in(reading, totals, "shadow_denied");
-    top->open = count_in(reading, connections, "open");
-    top->refused = count_in(reading, connections, "refused");
-    top->latency_count = count_in(reading, latency, "count");
-    top->p50 = number_in(reading, latency, "p50");
-    top->p99 = number_in(reading, latency, "p99");
-    top->p999 = number_in(reading, latency, "p999");
+    const struct weir__json_node *const requests = model_member(reading, root, "requests");
+    const struct weir__json_node *const totals = model_member(reading, root, "totals");
+    const struct weir__json_node *const connections = model_member(reading, root, "connections");
+    const struct weir__json_node *const latency = model_member(reading, root, "latency");
+    top->http.value = model_count_in(reading, requests, "http");
+    top->resp.value = model_count_in(reading, requests, "resp");
+    top->grpc.value = model_count_in(reading, requests, "grpc");
+    top->allowed.value = model_count_in(reading, totals, "allowed");
+    top->denied.value = model_count_in(reading, totals, "denied");
+    top->failed.value = model_count_in(reading, totals, "failed");
+    top->shadow_denied.value = model_count_in(reading, totals, "shadow_denied");
+    top->open = model_count_in(reading, connections, "open");
+    top->refused = model_count_in(reading, connections, "refused");
+    top->latency_count = model_count_in(reading, latency, "count");
+    top->p50 = model_number_in(reading, latency, "p50");
+    top->p99 = model_number_in(reading, latency, "p99");
+    top->p999 = model_number_in(reading, latency, "p999");
 }
 
-static void read_store(struct reading *reading, struct cli_top_model *top)
+static void model_read_store(struct reading *reading, struct cli_top_model *top)
 {
-    const struct weir__json_node *const store = member(reading, reading->nodes, "store");
-    const struct weir__json_node *const zone = member(reading, reading->nodes, "zone");
-    top->store = text_in(reading, store, "kind");
-    top->degraded = truth_in(reading, store, "degraded");
+    const struct weir__json_node *const store = model_member(reading, reading->nodes, "store");
+    const struct weir__json_node *const zone = model_member(reading, reading->nodes, "zone");
+    top->store = model_text_in(reading, store, "kind");
+    top->degraded = model_truth_in(reading, store, "degraded");
     top->has_zone = zone != NULL;
     if (!zone)
         return;
-    top->zone_keys = count_in(reading, zone, "keys");
-    top->zone_capacity = count_in(reading, zone, "capacity");
-    top->zone_lost =
-        count_in(reading, zone, "evicted_unused") + count_in(reading, zone, "evicted_soonest");
+    top->zone_keys = model_count_in(reading, zone, "keys");
+    top->zone_capacity = model_count_in(reading, zone, "capacity");
+    top->zone_lost = model_count_in(reading, zone, "evicted_unused") +
+                     model_count_in(reading, zone, "evicted_soonest");
 }
 
 bool cli_top_read_stats(char *text, size_t len, struct cli_top_model *ret)
 {
     struct reading reading;
-    if (!open_reading(&reading, text, len))
+    if (!model_open_reading(&reading, text, len))
         return false;
     ret->row_count = 0;
-    ret->version = text_in(&reading, reading.nodes, "version");
-    ret->time = number_in(&reading, reading.nodes, "time");
-    ret->uptime = number_in(&reading, reading.nodes, "uptime");
-    read_counts(&reading, ret);
-    read_store(&reading, ret);
-    read_policies(&reading, ret);
+    ret->version = model_text_in(&reading, reading.nodes, "version");
+    ret->time = model_number_in(&reading, reading.nodes, "time");
+    ret->uptime = model_number_in(&reading, reading.nodes, "uptime");
+    model_read_counts(&reading, ret);
+    model_read_store(&reading, ret);
+    model_read_policies(&reading, ret);
     free(reading.nodes);
     return !reading.wrong;
 }
 
 /* ---- keys ---- */
 
-/* Puts a key where it belongs; the least falls out when there is no room. */
-static void add_key(struct cli_top_keys *keys, const struct cli_top_key *key)
+/* Inserts a key by its rate. Without room the smallest is dropped. */
+static void model_add_key(struct cli_top_keys *keys, const struct cli_top_key *key)
 {
     size_t at = keys->count;
     while (at > 0 && keys->rows[at - 1].rate < key->rate)
@@ -193,42 +195,44 @@ static void add_key(struct cli_top_keys *keys, const struct cli_top_key *key)
         return;
     if (keys->count < CLI_TOP_KEYS_MAX)
         keys->count++;
+    assert(at < keys->count && keys->count <= CLI_TOP_KEYS_MAX);
     memmove(&keys->rows[at + 1], &keys->rows[at], (keys->count - 1 - at) * sizeof *key);
     keys->rows[at] = *key;
 }
 
-static void read_list(struct reading *reading, const struct weir__json_node *policy,
-                      const char *name, struct cli_top_keys *ret)
+static void model_read_list(struct reading *reading, const struct weir__json_node *policy,
+                            const char *name, struct cli_top_keys *ret)
 {
-    struct cli_top_key key = {.policy = text_in(reading, policy, "name")};
+    struct cli_top_key key = {.policy = model_text_in(reading, policy, "name")};
     uint32_t count;
-    const struct weir__json_node *node = first_of(reading, policy, name, &count);
-    for (; count > 0 && !reading->wrong; count--, node = behind(reading, node)) {
-        const bool binary = member(reading, node, "key_base64") != NULL;
-        key.key = text_in(reading, node, binary ? "key_base64" : "key");
-        key.rate = number_in(reading, node, "rate");
+    const struct weir__json_node *node = model_first_of(reading, policy, name, &count);
+    for (; count > 0 && !reading->wrong; count--, node = model_next_of(reading, node)) {
+        const bool binary = model_member(reading, node, "key_base64") != NULL;
+        key.key = model_text_in(reading, node, binary ? "key_base64" : "key");
+        key.rate = model_number_in(reading, node, "rate");
         if (binary) {
             char text[160];
             snprintf(text, sizeof text, "base64:%s", key.key.text);
             key.key = cli_show_text(text);
         }
-        if (truth_in(reading, node, "cut") && strlen(key.key.text) + 4 < sizeof key.key.text)
+        if (model_truth_in(reading, node, "cut") && strlen(key.key.text) + 4 < sizeof key.key.text)
             strcat(key.key.text, "…");
-        add_key(ret, &key);
+        model_add_key(ret, &key);
     }
 }
 
 bool cli_top_read_keys(char *text, size_t len, struct cli_top_model *ret)
 {
     struct reading reading;
-    if (!open_reading(&reading, text, len))
+    if (!model_open_reading(&reading, text, len))
         return false;
     uint32_t count;
-    const struct weir__json_node *policy = first_of(&reading, reading.nodes, "policies", &count);
+    const struct weir__json_node *policy =
+        model_first_of(&reading, reading.nodes, "policies", &count);
     ret->hottest.count = ret->denied_keys.count = 0;
-    for (; count > 0 && !reading.wrong; count--, policy = behind(&reading, policy)) {
-        read_list(&reading, policy, "hottest", &ret->hottest);
-        read_list(&reading, policy, "denied", &ret->denied_keys);
+    for (; count > 0 && !reading.wrong; count--, policy = model_next_of(&reading, policy)) {
+        model_read_list(&reading, policy, "hottest", &ret->hottest);
+        model_read_list(&reading, policy, "denied", &ret->denied_keys);
     }
     free(reading.nodes);
     return !reading.wrong;
@@ -236,19 +240,20 @@ bool cli_top_read_keys(char *text, size_t len, struct cli_top_model *ret)
 
 /* ---- rates ---- */
 
-static double rate_of(uint64_t before, uint64_t now, double seconds)
+static double model_rate_of(uint64_t before, uint64_t now, double seconds)
 {
     return now >= before && seconds > 0 ? (double)(now - before) / seconds : 0;
 }
 
-static void set_rate(const struct cli_top_count *before, struct cli_top_count *now, double seconds)
+static void model_set_rate(const struct cli_top_count *before, struct cli_top_count *now,
+                           double seconds)
 {
-    now->rate = rate_of(before->value, now->value, seconds);
+    now->rate = model_rate_of(before->value, now->value, seconds);
 }
 
-/* The same row of an earlier reading: where it was, unless policies were reloaded. */
-static const struct cli_top_row *find_row(const struct cli_top_model *top,
-                                          const struct cli_top_row *row, size_t guess)
+/* The same row in an earlier reading: at the same place, unless policies were reloaded. */
+static const struct cli_top_row *model_same_row(const struct cli_top_model *top,
+                                                const struct cli_top_row *row, size_t guess)
 {
     for (size_t i = 0; i < top->row_count; i++) {
         const struct cli_top_row *const it = &top->rows[(guess + i) % top->row_count];
@@ -260,21 +265,21 @@ static const struct cli_top_row *find_row(const struct cli_top_model *top,
 
 void cli_top_compare(const struct cli_top_model *before, struct cli_top_model *now)
 {
-    /* A server that was started anew begins at zero. */
+    /* After a restart the counters begin at zero. */
     const bool same = now->uptime >= before->uptime;
     const double seconds = same ? now->time - before->time : 0;
     now->has_rates = seconds > 0;
-    set_rate(&before->http, &now->http, seconds);
-    set_rate(&before->resp, &now->resp, seconds);
-    set_rate(&before->grpc, &now->grpc, seconds);
-    set_rate(&before->allowed, &now->allowed, seconds);
-    set_rate(&before->denied, &now->denied, seconds);
-    set_rate(&before->failed, &now->failed, seconds);
-    set_rate(&before->shadow_denied, &now->shadow_denied, seconds);
+    model_set_rate(&before->http, &now->http, seconds);
+    model_set_rate(&before->resp, &now->resp, seconds);
+    model_set_rate(&before->grpc, &now->grpc, seconds);
+    model_set_rate(&before->allowed, &now->allowed, seconds);
+    model_set_rate(&before->denied, &now->denied, seconds);
+    model_set_rate(&before->failed, &now->failed, seconds);
+    model_set_rate(&before->shadow_denied, &now->shadow_denied, seconds);
     for (size_t i = 0; i < now->row_count; i++) {
         struct cli_top_row *const row = &now->rows[i];
-        const struct cli_top_row *const old = find_row(before, row, i);
-        row->allowed_rate = old ? rate_of(old->allowed, row->allowed, seconds) : 0;
-        row->denied_rate = old ? rate_of(old->denied, row->denied, seconds) : 0;
+        const struct cli_top_row *const old = model_same_row(before, row, i);
+        row->allowed_rate = old ? model_rate_of(old->allowed, row->allowed, seconds) : 0;
+        row->denied_rate = old ? model_rate_of(old->denied, row->denied, seconds) : 0;
     }
 }

@@ -22,7 +22,7 @@ has "check: its meaning" "A bucket with room for 200, refilled by 100 every 1s" 
 has "check: the key" "lower(header.x-login)" "$out"
 has "check: the cost" "header.x-cost, at least 1, at most 100" "$out"
 has "check: an override" "token-bucket 1000/s burst 2000 when user is gold-*" "$out"
-has "check: shadow" "in shadow: counted, not enforced" "$out"
+has "check: shadow" "shadow: counted, not enforced" "$out"
 has "check: deny" "ip is 203.0.113.0/24 or 2001:db8:bad::/48" "$out"
 has "check: fail" "closed" "$out"
 lacks "check: no colour in a pipe" $'\033' "$out"
@@ -60,7 +60,7 @@ takes "a login, spelt oddly" "path=//%6cogin?next=%2F&method=POST&ip=::ffff:192.
     "limits 1:login/per-ip/{ip=192.0.2.7} 1:login/per-user/{lower(header.x-login)=ann} 1:login/everybody/{all}"
 run check "$example" --request "path=/login&method=POST&ip=192.0.2.7"
 has "request: in words" "key login/per-ip/{ip=192.0.2.7}" "$out"
-has "request: shadow" "in shadow, counted and not enforced" "$out"
+has "request: shadow" "shadow limits, counted but not enforced" "$out"
 run check "$example" --request "user=a%C2%9Bb&path=/api/x"
 lacks "request: nothing that a terminal obeys" $'\xc2\x9b' "$out"
 refuses "request: a broken escape" 2 "encoded like a query" check "$example" --request "user=%zz"
@@ -108,7 +108,7 @@ run check "$tmp/a: 3:4: b.yaml" --json
 is "a name with colons: the place" "1 10" "$(field line column)"
 printf 'version: 1\npolicies:\n  - {name: p, key: usr, limit: smooth 5/s}\n' | write
 run check "$file"
-has "a note about what callers must send" '"usr" is for callers to send' "$out"
+has "a note about what callers must send" 'callers must send "usr"' "$out"
 has "a note: what may be meant" "did you mean user?" "$out"
 
 printf 'version: 1\npolicies:\n  - {name: p, key: ip, limit: smooth 5/s}\n' | write
@@ -166,7 +166,7 @@ has "envoy: its domain" "mongo_cps" "$out"
 has "envoy: its limit" "fixed-window 500/s" "$out"
 run check "$file" --json
 is "envoy: as JSON" "envoy mongo_cps fixed-window 500/s" "$(field kind limits.0.domain limits.0.limit)"
-refuses "envoy: no request" 2 "--request is for policies" check "$file" --request "a=b"
+refuses "envoy: no request" 2 "--request needs a policy file" check "$file" --request "a=b"
 printf 'domain: a\ndescriptors:\n  - key: k\n    rate_limit: {unit: secnd, requests_per_unit: 5}\n' | write
 wrong "envoy: a bad file" 4:24 ""
 

@@ -17,10 +17,10 @@ refuses "unknown option" 2 'unknown option "--csot"; did you mean --cost?' take 
 refuses "unknown short option" 2 'unknown option "-c"' take k "$limit" -c 3
 refuses "option of another command" 2 'unknown option "--max"' take k "$limit" --max 3s
 refuses "option without its value" 2 "--cost needs a value" take k "$limit" --cost
-refuses "flag with a value" 2 '--json takes no value, but "yes" was given' take k "$limit" --json=yes
+refuses "flag with a value" 2 'invalid value "yes": --json takes no value' take k "$limit" --json=yes
 refuses "option twice" 2 "--cost is given twice" take k "$limit" --cost 1 --cost 2
 refuses "unknown command" 2 'unknown command "tkae"; did you mean take?' tkae
-refuses "unknown command, nothing near" 2 'unknown command "frobnicate"; `weir --help`' frobnicate
+refuses "unknown command, nothing near" 2 'unknown command "frobnicate"; see `weir --help`' frobnicate
 refuses "help of an unknown command" 2 'unknown command "explian"; did you mean explain?' help explian
 run </dev/null
 is "no command is exit 2" 2 "$code"
@@ -59,25 +59,25 @@ refuses "too many keys" 2 '--keys "100000001"' bench --keys 100000001
 refuses "a bench without end" 2 "at most 10m" bench --seconds 601
 
 # ---- keys ----
-refuses "an empty key" 2 'the key "" is empty' take "" "$limit"
-refuses "a key too long" 2 "is 65537 bytes long" take "$long_key" "$limit"
-refuses "reset of an empty key" 2 'the key "" is empty' reset ""
+refuses "an empty key" 2 'invalid key ""' take "" "$limit"
+refuses "a key too long" 2 "of 65537 bytes: expected" take "$long_key" "$limit"
+refuses "reset of an empty key" 2 'invalid key ""' reset ""
 exits "the longest key" 0 take "$good_key" "$limit"
-refuses "controls in a message are masked" 2 'the key' take "$(printf '\033[31m%070000d' 0)" "$limit"
+refuses "controls in a message are masked" 2 'invalid key' take "$(printf '\033[31m%070000d' 0)" "$limit"
 lacks "controls in a message are masked indeed" $'\033' "$err"
 
 # ---- verbs that do not fit ----
 refuses "a receipt that is none" 2 '"zzz"' settle k "$limit" zzz 5
 refuses "settle of concurrent" 2 "release" settle k "concurrent 2" w1-1-1 5
 refuses "acquire of nothing" 2 '--cost "0": expected a whole number from 1' acquire k "concurrent 2" --cost 0
-refuses "acquire without concurrent" 2 'holds no `concurrent`' acquire k "$limit"
+refuses "acquire without concurrent" 2 'is not a `concurrent` limit' acquire k "$limit"
 refuses "take of concurrent" 2 'use `weir acquire`' take k "concurrent 2"
 refuses "take of concurrent among others" 2 'use `weir acquire`' take k "$limit, concurrent 2 lease 5s" --json
 refuses "wait for concurrent" 2 'use `weir acquire`' wait k "concurrent 2" --max 1s
 exits "peek at concurrent" 0 peek k "concurrent 2"
 exits "nothing of it was taken" 0 acquire k "concurrent 2" --cost 2
 exits "and it can be released" 0 reset k
-refuses "renew without concurrent" 2 'holds no `concurrent`' renew k "$limit" 7
+refuses "renew without concurrent" 2 'is not a `concurrent` limit' renew k "$limit" 7
 
 # ---- store addresses ----
 rm -rf "$tmp/state"

@@ -252,7 +252,7 @@ has "a store is remembered" "61.000000,a,2,0,2,1" "$out"
 awk 'BEGIN { for (i = 0; i < 20000; i++) print "60,k" i }' >"$tmp/many.csv"
 run replay "fixed-window 2/d" --store memory:64k "$tmp/many.csv"
 is "a store too small is exit 3" 3 "$code"
-has "a store too small: says so" "states were evicted while in use" "$err"
+has "a store too small: says so" "states in use were evicted" "$err"
 run replay "fixed-window 2/d, sliding-log 3/d, concurrent 2" "$tmp/many.csv" --json
 is "the private store never is" 0 "$code"
 is "and everything is allowed once" 20000 "$(field allowed)"

@@ -30,7 +30,7 @@ def alike(text):
     text = re.sub(r"\bw\d-[-\w]+", "RECEIPT", text)
     text = re.sub(r'("(?:lease|reset_after|retry_after|delay|at|fresh)"):[\d.]+', r"\1:N", text)
     text = re.sub(r"(?m)^\d{6,}$|lease \d{6,}", "LEASE", text)
-    return re.sub(r"\b(in|retry in|as new in|delay) (?:\d+(?:\.\d+)?(?:us|ms|[smhdw]))+", r"\1 TIME", text)
+    return re.sub(r"\b(in|retry in|resets in|delay) (?:\d+(?:\.\d+)?(?:us|ms|[smhdw]))+", r"\1 TIME", text)
 
 
 SEVERAL = "fixed-window 5/366d, sliding-log 2/366d"
@@ -202,7 +202,7 @@ def test_trouble(check):
             (("--server", "unix:/nowhere/at/all"), 3, "weir serve"),
             (("--server", "ftp://x"), 2, "http://host:port"),
             (("--server", "http://x y"), 2, "http://host:port"),
-            (("--server", "127.0.0.1:1", "--store", "memory:1m"), 2, "name one"),
+            (("--server", "127.0.0.1:1", "--store", "memory:1m"), 2, "exclude each other"),
             (("--token", "x"), 2, "--server"),
             (("--server", "127.0.0.1:1", "--token", "two words"), 2, "token")):
         for command in (("take", "k", "fixed-window 9/d"), ("reset", "k"), ("release", "k", "concurrent 1", "5"),

@@ -274,7 +274,7 @@ def test_top_elsewhere(check):
             for option in ("--once", "--json"):
                 done = weir_top(f"127.0.0.1:{stranger.server_port}", option)
                 check.equal((done.returncode, done.stdout), (3, ""), f"{kind} {option}")
-                check.contains(done.stderr, "not as weir does", f"{kind} {option}")
+                check.contains(done.stderr, "not a weir server", f"{kind} {option}")
             stranger.shutdown()
     for greeting, said in ((b"SSH-2.0-x\r\n", "does not speak HTTP"), (b"", "closed without an answer"), (None, "no answer within")):
         with socket.create_server(("127.0.0.1", 0)) as listener:

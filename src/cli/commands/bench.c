@@ -1,25 +1,197 @@
 /* `weir bench`: how fast the library decides here. A quick look, not a study. */
-#include "cli/bench_run.h"
+#include "cli/cli.h"
+
+#include "base/clock.h"
+#include "base/random.h"
 #include "cli/json.h"
 
 #include <inttypes.h>
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- one row: threads that take for a while ---- */
+
+#define BENCH_THREADS_MAX 64
+#define BENCH_BATCH_MAX 1024
+
+enum bench_how {
+    BENCH_HASHED, /* one key, hashed once */
+    BENCH_TEXT,   /* one key, hashed each time */
+    BENCH_RANDOM, /* random keys, one by one */
+    BENCH_BATCH,  /* random keys by weir_take_many */
+};
+
+struct bench_row {
+    const char *name, *limits;
+    enum bench_how how;
+};
+
+struct bench_job {
+    weir_store *store;
+    const weir_limit *limit;
+    enum bench_how how;
+    uint64_t keys;
+    size_t batch;
+    int64_t span_us;
+};
+
+struct bench_result {
+    int64_t takes, allowed;
+    double ns_per_take; /* for one thread */
+    double per_second;  /* for all threads */
+};
+
+#define TAKES_PER_LOOK 1024 /* between two looks at the clock */
+#define PREFIX "weir-bench:"
+#define DIGITS 8
+
+struct text_key {
+    char text[sizeof PREFIX - 1 + DIGITS];
+};
+
+struct worker {
+    const struct bench_job *job;
+    uint64_t random;
+    int64_t takes, allowed, spent_ns;
+    int code;
+    pthread_t thread;
+};
+
+/* Key number n as text: 8 hexadecimal digits are enough for all keys. */
+static void bench_write_key(struct text_key *key, uint64_t n)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < DIGITS; i++)
+        key->text[sizeof PREFIX - 1 + i] = digits[n >> (4 * i) & 15];
+}
+
+static uint64_t bench_random_key(struct worker *worker)
+{
+    uint64_t number = weir__random_next(&worker->random);
+    return (uint64_t)((unsigned __int128)number * worker->job->keys >> 64);
+}
+
+static int bench_take_hot(struct worker *worker)
+{
+    const struct bench_job *job = worker->job;
+    weir_key key = weir_key_text(PREFIX "hot");
+    weir_hashed hashed;
+    if (job->how == BENCH_HASHED)
+        key = weir_key_hash(job->store, key, &hashed);
+    for (int i = 0; i < TAKES_PER_LOOK; i++) {
+        weir_decision decision;
+        int code = weir_take(job->store, key, job->limit, 1, &decision);
+        if (code)
+            return code;
+        worker->allowed += decision.allowed;
+    }
+    worker->takes += TAKES_PER_LOOK;
+    return 0;
+}
+
+static int bench_take_random(struct worker *worker)
+{
+    const struct bench_job *job = worker->job;
+    struct text_key text = {PREFIX};
+    for (int i = 0; i < TAKES_PER_LOOK; i++) {
+        weir_decision decision;
+        bench_write_key(&text, bench_random_key(worker));
+        int code = weir_take(job->store, weir_key_bytes(text.text, sizeof text.text), job->limit, 1,
+                             &decision);
+        if (code)
+            return code;
+        worker->allowed += decision.allowed;
+    }
+    worker->takes += TAKES_PER_LOOK;
+    return 0;
+}
+
+static int bench_take_batch(struct worker *worker)
+{
+    const struct bench_job *job = worker->job;
+    struct text_key texts[BENCH_BATCH_MAX];
+    weir_request requests[BENCH_BATCH_MAX];
+    weir_decision decisions[BENCH_BATCH_MAX];
+    for (size_t i = 0; i < job->batch; i++) {
+        memcpy(texts[i].text, PREFIX, sizeof PREFIX - 1);
+        requests[i] =
+            weir_request_make(weir_key_bytes(texts[i].text, sizeof texts[i].text), job->limit);
+    }
+    for (size_t done = 0; done < TAKES_PER_LOOK; done += job->batch) {
+        for (size_t i = 0; i < job->batch; i++)
+            bench_write_key(&texts[i], bench_random_key(worker));
+        int code = weir_take_many(job->store, requests, job->batch, decisions);
+        if (code)
+            return code;
+        for (size_t i = 0; i < job->batch; i++)
+            worker->allowed += decisions[i].allowed;
+        worker->takes += (int64_t)job->batch;
+    }
+    return 0;
+}
+
+static void *bench_work(void *context)
+{
+    struct worker *worker = context;
+    static int (*const ways[])(struct worker *) = {
+        [BENCH_HASHED] = bench_take_hot,
+        [BENCH_TEXT] = bench_take_hot,
+        [BENCH_RANDOM] = bench_take_random,
+        [BENCH_BATCH] = bench_take_batch,
+    };
+    int64_t start = weir__mono_ns();
+    do {
+        worker->code = ways[worker->job->how](worker);
+        worker->spent_ns = weir__mono_ns() - start;
+    } while (worker->code == 0 && worker->spent_ns < worker->job->span_us * 1000);
+    return NULL;
+}
+
+static int bench_measure(const struct bench_job *job, size_t threads, struct bench_result *ret)
+{
+    struct worker workers[BENCH_THREADS_MAX];
+    struct bench_result result = {0};
+    size_t started = 0;
+    int code = 0;
+    for (; started < threads && code == 0; started++) {
+        workers[started] = (struct worker){.job = job, .random = started + 1};
+        if (pthread_create(&workers[started].thread, NULL, bench_work, &workers[started]))
+            code = WEIR_ESYSTEM;
+    }
+    started -= code != 0;
+    double spent_ns = 0;
+    for (size_t i = 0; i < started; i++) {
+        struct worker *worker = &workers[i];
+        pthread_join(worker->thread, NULL);
+        code = code ? code : worker->code;
+        result.takes += worker->takes;
+        result.allowed += worker->allowed;
+        spent_ns += (double)worker->spent_ns;
+        result.per_second += (double)worker->takes * 1e9 / (double)worker->spent_ns;
+    }
+    result.ns_per_take = spent_ns / (double)weir__max(1, result.takes);
+    if (code == 0)
+        *ret = result;
+    return code;
+}
+
+/* ---- the command ---- */
 
 #define KEYS_MAX INT64_C(100000000)
 #define SECONDS_MAX_US INT64_C(600000000)
-#define STATE_ROOM 64  /* bytes of a zone a key */
-#define LARGE_ROOM 512 /* and with a log, window or lease */
+#define STATE_ROOM 64  /* bytes of the zone per key */
+#define LARGE_ROOM 512 /* the same with a log, window or lease */
 #define SPARE_ROOM (16 << 20)
 
-/* Never denied, and always denied once its one token is spent. */
+/* The first never denies; the second always denies once its only token is used. */
 #define GENEROUS "token-bucket 1g/s"
 #define STINGY "token-bucket 1/d"
 
-static const struct cli_bench_row rows[] = {
-    {"one key, hashed once", GENEROUS, CLI_BENCH_HASHED},
-    {"one key, as text", GENEROUS, CLI_BENCH_TEXT},
-    {"one key, denied", STINGY, CLI_BENCH_HASHED},
-    {"random keys", GENEROUS, CLI_BENCH_RANDOM},
-    {"random keys, in batches", GENEROUS, CLI_BENCH_BATCH},
+static const struct bench_row rows[] = {
+    {"one key, hashed once", GENEROUS, BENCH_HASHED},   {"one key, as text", GENEROUS, BENCH_TEXT},
+    {"one key, denied", STINGY, BENCH_HASHED},          {"random keys", GENEROUS, BENCH_RANDOM},
+    {"random keys, in batches", GENEROUS, BENCH_BATCH},
 };
 
 struct settings {
@@ -28,8 +200,8 @@ struct settings {
     bool json;
 };
 
-static void print_row(const struct settings *settings, const struct cli_bench_row *row,
-                      const struct cli_bench_result *result, struct cli_json *json)
+static void bench_print_row(const struct settings *settings, const struct bench_row *row,
+                            const struct bench_result *result, struct cli_json *json)
 {
     double allowed = 100.0 * (double)result->allowed / (double)weir__max(1, result->takes);
     if (settings->json) {
@@ -48,14 +220,15 @@ static void print_row(const struct settings *settings, const struct cli_bench_ro
     }
 }
 
-static int measure(const struct cli_call *call, const struct settings *settings, weir_store *store,
-                   const struct cli_bench_row *row, int64_t span_us, struct cli_json *json)
+static int bench_measure_row(const struct cli_call *call, const struct settings *settings,
+                             weir_store *store, const struct bench_row *row, int64_t span_us,
+                             struct cli_json *json)
 {
     weir_limit *limit = NULL;
     int code = cli_read_limits(call, settings->limits ? settings->limits : row->limits, &limit);
     if (code)
         return code;
-    struct cli_bench_job job = {
+    struct bench_job job = {
         .store = store,
         .limit = limit,
         .how = row->how,
@@ -63,17 +236,17 @@ static int measure(const struct cli_call *call, const struct settings *settings,
         .batch = (size_t)settings->batch,
         .span_us = span_us,
     };
-    struct cli_bench_result result;
-    code = cli_bench_measure(&job, (size_t)settings->threads, &result);
+    struct bench_result result;
+    code = bench_measure(&job, (size_t)settings->threads, &result);
     weir_limit_free(limit);
     if (code)
         return cli_refused(call, store, code);
-    print_row(settings, row, &result, json);
+    bench_print_row(settings, row, &result, json);
     return CLI_OK;
 }
 
-static int measure_all(const struct cli_call *call, const struct settings *settings,
-                       weir_store *store)
+static int bench_measure_all(const struct cli_call *call, const struct settings *settings,
+                             weir_store *store)
 {
     struct cli_json json = {stdout, false};
     struct cli_style style = cli_style_of(stdout);
@@ -87,13 +260,13 @@ static int measure_all(const struct cli_call *call, const struct settings *setti
         printf("%s%" PRId64 " thread%s, %" PRId64 " keys, batches of %" PRId64 "%s\n", style.bold,
                settings->threads, settings->threads == 1 ? "" : "s", settings->keys,
                settings->batch, style.off);
-        printf("%s  %-26s %10s %14s %10s%s\n", style.dim, "", "ns a take", "million a s", "allowed",
+        printf("%s  %-26s %10s %14s %10s%s\n", style.dim, "", "ns per take", "million/s", "allowed",
                style.off);
     }
     int code = CLI_OK;
     for (size_t i = 0; i < WEIR__COUNT(rows) && code == CLI_OK; i++)
-        code = measure(call, settings, store, &rows[i],
-                       settings->span_us / (int64_t)WEIR__COUNT(rows), &json);
+        code = bench_measure_row(call, settings, store, &rows[i],
+                                 settings->span_us / (int64_t)WEIR__COUNT(rows), &json);
     if (settings->json) {
         cli_json_close(&json, ']');
         cli_json_close(&json, '}');
@@ -103,8 +276,8 @@ static int measure_all(const struct cli_call *call, const struct settings *setti
 }
 
 /* A private zone with room for every key. */
-static int open_store(const struct cli_call *call, const struct settings *settings,
-                      weir_store **ret)
+static int bench_open_store(const struct cli_call *call, const struct settings *settings,
+                            weir_store **ret)
 {
     char url[64];
     struct weir__buffer buffer = weir__buffer_over(url, sizeof url);
@@ -114,21 +287,21 @@ static int open_store(const struct cli_call *call, const struct settings *settin
     return cli_open_store(call, settings->url ? settings->url : url, ret);
 }
 
-static int run(const struct cli_call *call)
+static int cmd_bench(const struct cli_call *call)
 {
     struct settings settings = {.keys = 1000000, .threads = 1, .span_us = 3000000, .batch = 16};
     const struct cli_option options[] = {
         {"store", CLI_TEXT, &settings.url, 0},
         {"keys", CLI_COUNT, &settings.keys, KEYS_MAX},
-        {"threads", CLI_COUNT, &settings.threads, CLI_BENCH_THREADS_MAX},
+        {"threads", CLI_COUNT, &settings.threads, BENCH_THREADS_MAX},
         {"seconds", CLI_SECONDS, &settings.span_us, 0},
         {"limit", CLI_TEXT, &settings.limits, 0},
-        {"batch", CLI_COUNT, &settings.batch, CLI_BENCH_BATCH_MAX},
+        {"batch", CLI_COUNT, &settings.batch, BENCH_BATCH_MAX},
         {"json", CLI_FLAG, &settings.json, 0},
     };
     int code = cli_parse(call, options, WEIR__COUNT(options), NULL, 0);
     if (code == CLI_OK && settings.span_us > SECONDS_MAX_US)
-        code = cli_fail(call, CLI_USAGE, "--seconds \"%s\": at most 10m",
+        code = cli_fail(call, CLI_USAGE, "invalid --seconds \"%s\": expected at most 10m",
                         cli_exact(settings.span_us).text);
     weir_limit *limit = NULL;
     if (code == CLI_OK && settings.limits)
@@ -136,31 +309,32 @@ static int run(const struct cli_call *call)
     weir_limit_free(limit);
     weir_store *store = NULL;
     if (code == CLI_OK)
-        code = open_store(call, &settings, &store);
+        code = bench_open_store(call, &settings, &store);
     if (code == CLI_OK)
-        code = measure_all(call, &settings, store);
+        code = bench_measure_all(call, &settings, store);
     weir_store_close(store);
     return code;
 }
 
 const struct cli_command cli_bench = {
     .name = "bench",
-    .summary = "how fast the library decides here",
+    .summary = "measure how fast the library decides here",
     .help =
         "Usage: weir bench [--keys N] [--threads N] [--seconds T] [--limit LIMITS]\n"
         "                  [--batch N] [--store URL] [--json]\n"
         "\n"
-        "Measures takes of the local library: one hot key, random keys, batches by\n"
-        "weir_take_many. A thread's time for one take, and what all threads do in a\n"
-        "second.\n"
+        "Measures takes with the local library: one hot key, random keys, and batches\n"
+        "with weir_take_many. Prints the time of one take in one thread, and how many\n"
+        "takes all threads make per second.\n"
         "\n"
         "Options:\n"
-        "  --keys N      different keys, 1 to 100000000 (default 1000000)\n"
-        "  --threads N   1 to 64 (default 1)\n"
-        "  --seconds T   for all rows together, up to 10m, like 5 or 500ms (default 3)\n"
-        "  --limit L     measure these limits (default: a token bucket that allows all,\n"
-        "                and one that denies all)\n"
-        "  --batch N     requests a batch, 1 to 1024 (default 16)\n"
+        "  --keys N      number of keys, 1 to 100000000 (default 1000000)\n"
+        "  --threads N   number of threads, 1 to 64 (default 1)\n"
+        "  --seconds T   time for all rows together, up to 10m, like 5 or 500ms (default\n"
+        "                3)\n"
+        "  --limit L     measure these limits (default: a token bucket that always\n"
+        "                allows, and one that denies)\n"
+        "  --batch N     requests per batch, 1 to 1024 (default 16)\n"
         "  --store URL   measure this store (file:, shm:, memory: or redis://); its keys\n"
         "                begin with weir-bench: (default: a private memory: zone with\n"
         "                room for all keys)\n"
@@ -170,5 +344,5 @@ const struct cli_command cli_bench = {
         "  weir bench\n"
         "  weir bench --threads 2 --keys 10000000 --seconds 10\n"
         "  weir bench --store shm:/bench --limit \"sliding-window 100/m\" --json\n" CLI_EXIT_CODES,
-    .run = run,
+    .run = cmd_bench,
 };

@@ -1,11 +1,17 @@
-/* `weir check`: whether a policy file can be read, and what it says. */
+/*
+ * `weir check`: whether a policy file can be read, and what it says; or what one request would take
+ * by it. check_print.c prints a whole file.
+ */
 #include "cli/check.h"
 
 #include "cli/json.h"
+#include "policy/view.h"
 #include "policy/yaml.h"
 #include "store/region.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,8 +25,8 @@ struct job {
 
 /* ---- input ---- */
 
-/* All of a file, up to one byte more than may be read. */
-static int read_file(struct job *job)
+/* Reads all of a file, up to one byte more than allowed. */
+static int check_read_file(struct job *job)
 {
     FILE *file = strcmp(job->path, "-") ? fopen(job->path, "re") : stdin;
     if (!file)
@@ -41,8 +47,8 @@ static int read_file(struct job *job)
     return CLI_OK;
 }
 
-/* Whether the store is a Redis Cluster; its address must be one that can be read. */
-static int is_cluster(const struct job *job, bool *ret)
+/* Whether the store is a Redis Cluster. Its URL must be valid. */
+static int check_is_cluster(const struct job *job, bool *ret)
 {
     static struct weir__redis_url url;
     struct weir__region region;
@@ -58,16 +64,16 @@ static int is_cluster(const struct job *job, bool *ret)
     return CLI_OK;
 }
 
-/* ---- complaints ---- */
+/* ---- errors ---- */
 
-/* Where a message says that something is wrong, and what it says then. */
+/* The place that a message names, and the rest of the message. */
 struct place {
     int line, column; /* 0: nowhere */
     const char *rest;
 };
 
-/* "NAME:3:7: …"; the name may be cut, and have ": " in it. */
-static struct place place_of(const struct job *job, const char *message)
+/* "NAME:3:7: …"; the name may be shortened, and may contain ": ". */
+static struct place check_place_of(const struct job *job, const char *message)
 {
     struct place place = {0, 0, message};
     size_t name = strlen(job->path);
@@ -80,8 +86,8 @@ static struct place place_of(const struct job *job, const char *message)
     return place;
 }
 
-/* The line that a message is about, and a mark below the column. */
-static void show_line(const struct job *job, int line, int column)
+/* Prints the line of a message, and a mark below the column. */
+static void check_show_line(const struct job *job, int line, int column)
 {
     const char *at = job->text, *end = job->text + job->len;
     for (int i = 1; i < line && at < end; i++) {
@@ -93,10 +99,10 @@ static void show_line(const struct job *job, int line, int column)
                 "");
 }
 
-static int complain(const struct job *job, int code, const weir_error *err)
+static int check_fail(const struct job *job, int code, const weir_error *err)
 {
     const char *message = err->message[0] ? err->message : weir_strerror(code);
-    struct place place = place_of(job, message);
+    struct place place = check_place_of(job, message);
     if (job->json) {
         struct cli_json json = {stdout, false};
         cli_json_open(&json, NULL, '{');
@@ -110,9 +116,166 @@ static int complain(const struct job *job, int code, const weir_error *err)
     } else {
         cli_fail(job->call, 0, "%s", message);
         if (place.line > 0)
-            show_line(job, place.line, place.column);
+            check_show_line(job, place.line, place.column);
     }
     return cli_exit_for(code);
+}
+
+/* ---- one request ---- */
+
+#define ATTRIBUTES_MAX 64
+
+struct pairs {
+    struct {
+        struct weir__span name, value;
+    } items[ATTRIBUTES_MAX];
+    size_t count;
+};
+
+static enum weir__found check_attribute(const void *context, const char *name, size_t len,
+                                        struct weir__span *ret)
+{
+    const struct pairs *pairs = context;
+    for (size_t i = 0; i < pairs->count; i++) {
+        if (pairs->items[i].name.len == len && !memcmp(pairs->items[i].name.data, name, len)) {
+            *ret = pairs->items[i].value;
+            return WEIR__FOUND;
+        }
+    }
+    return WEIR__ABSENT;
+}
+
+/* Decodes into room, which is as long as the text. */
+static int check_read_pairs(const struct cli_call *call, const char *text, char *room,
+                            struct pairs *ret)
+{
+    struct weir__query query = {{text, strlen(text)}, false};
+    struct weir__span name, value;
+    while (weir__query_next(&query, room, &name, &value)) {
+        if (ret->count == ATTRIBUTES_MAX)
+            return cli_fail(call, CLI_USAGE, "invalid --request: expected at most %d attributes",
+                            ATTRIBUTES_MAX);
+        weir__attribute_fold((char *)name.data, name.len); /* decoded into our own memory */
+        struct weir__span before;
+        if (check_attribute(ret, name.data, name.len, &before) == WEIR__FOUND)
+            return cli_fail(call, CLI_USAGE,
+                            "invalid --request: the attribute \"%s\" is given twice",
+                            cli_show(name.data, name.len).text);
+        ret->items[ret->count].name = name;
+        ret->items[ret->count++].value = value;
+        room += name.len + value.len;
+    }
+    if (query.bad)
+        return cli_fail(
+            call, CLI_USAGE,
+            "invalid --request: expected NAME=VALUE&NAME=VALUE, encoded like a query, but "
+            "found \"%s\"",
+            cli_show(query.rest.data, query.rest.len).text);
+    return CLI_OK;
+}
+
+static int check_plan_request(const struct cli_call *call, const struct weir__policies *policies,
+                              const char *request, struct weir__plan *ret)
+{
+    static struct pairs pairs;
+    weir_error err = {0};
+    struct weir__subject subject = {check_attribute, &pairs};
+    char *room = malloc(strlen(request) + 1);
+    if (!room)
+        return cli_fail(call, CLI_FAILED, "out of memory");
+    pairs.count = 0;
+    int code = check_read_pairs(call, request, room, &pairs);
+    if (code == CLI_OK) {
+        int failed = weir__policies_plan(policies, NULL, &subject, NULL, -1, ret, &err);
+        if (failed)
+            code = cli_fail(call, cli_exit_for(failed), "--request: %s", err.message);
+    }
+    free(room);
+    return code;
+}
+
+/* ---- what is printed ---- */
+
+/* The values in a key come from strangers. */
+static void check_print_key(weir_key key)
+{
+    fputs("    key ", stdout);
+    cli_print_masked(key.data, key.len);
+    putchar('\n');
+}
+
+static void check_print_planned(const struct weir__item *planned, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        printf("  %" PRId64 " of %s\n", planned[i].cost, weir_limit_text(planned[i].limit));
+        check_print_key(planned[i].key);
+    }
+}
+
+static void check_print_plan(const struct weir__plan *plan, const char *request)
+{
+    const struct cli_shown asked = cli_show_text(request);
+    const char *shown = asked.text;
+    struct cli_style style = cli_style_of(stdout);
+    switch (plan->verdict) {
+    case WEIR__VERDICT_NONE:
+        printf("%sallowed%s: no policy applies to %s\n", style.good, style.off, shown);
+        break;
+    case WEIR__VERDICT_ALLOW:
+        printf("%sallowed%s: the allow list of %s matches %s\n", style.good, style.off,
+               plan->by->name, shown);
+        break;
+    case WEIR__VERDICT_DENY:
+        printf("%sdenied%s: the deny list of %s matches %s\n", style.bad, style.off, plan->by->name,
+               shown);
+        break;
+    case WEIR__VERDICT_LIMITS:
+        if (plan->enforced_count > 0)
+            printf("%s takes all of these, or nothing:\n", shown);
+        check_print_planned(plan->enforced, plan->enforced_count);
+        if (plan->shadow_count > 0)
+            printf("shadow limits, counted but not enforced:\n");
+        check_print_planned(plan->shadow, plan->shadow_count);
+        break;
+    case WEIR__VERDICT_MISSING:
+    case WEIR__VERDICT_UNREADABLE:
+        assert(!"a verdict of logs only");
+    }
+}
+
+static void check_put_planned(struct cli_json *json, const char *name,
+                              const struct weir__item *planned, size_t count)
+{
+    cli_json_open(json, name, '[');
+    for (size_t i = 0; i < count; i++) {
+        cli_json_open(json, NULL, '{');
+        cli_json_text(json, "policy", planned[i].policy->name);
+        cli_json_text(json, "name", planned[i].entry->name);
+        cli_json_key(json, planned[i].key.data, planned[i].key.len);
+        cli_json_text(json, "limit", weir_limit_text(planned[i].limit));
+        cli_json_int(json, "cost", planned[i].cost);
+        cli_json_close(json, '}');
+    }
+    cli_json_close(json, ']');
+}
+
+static void check_print_plan_json(const struct weir__plan *plan, const char *path,
+                                  const char *request)
+{
+    struct cli_json json = {stdout, false};
+    cli_json_open(&json, NULL, '{');
+    cli_json_text(&json, "file", path);
+    cli_json_bool(&json, "ok", true);
+    cli_json_text(&json, "request", request);
+    cli_json_text(&json, "verdict", weir__verdict_word(plan->verdict));
+    if (plan->by)
+        cli_json_text(&json, "policy", plan->by->name);
+    else
+        cli_json_null(&json, "policy");
+    check_put_planned(&json, "takes", plan->enforced, plan->enforced_count);
+    check_put_planned(&json, "shadow", plan->shadow, plan->shadow_count);
+    cli_json_close(&json, '}');
+    cli_json_end(&json);
 }
 
 /* ---- the two kinds of files ---- */
@@ -123,11 +286,11 @@ static int check_envoy(struct job *job)
     weir_error err = {0};
     if (job->request)
         return cli_fail(job->call, CLI_USAGE,
-                        "--request is for policies; %s is a configuration of Envoy's",
+                        "--request needs a policy file; %s is a configuration for Envoy",
                         cli_show_text(job->path).text);
     int code = weir__envoy_parse(job->text, job->len, job->path, &envoy, &err);
     if (code)
-        return complain(job, code, &err);
+        return check_fail(job, code, &err);
     struct cli_checked checked = {.path = job->path, .envoy = envoy};
     if (job->json)
         cli_print_envoy_json(&checked);
@@ -137,14 +300,14 @@ static int check_envoy(struct job *job)
     return CLI_OK;
 }
 
-static int show_request(const struct job *job, const struct weir__policies *policies)
+static int check_show_request(const struct job *job, const struct weir__policies *policies)
 {
     static struct weir__plan plan;
-    int code = cli_plan_request(job->call, policies, job->request, &plan);
+    int code = check_plan_request(job->call, policies, job->request, &plan);
     if (code == CLI_OK && job->json)
-        cli_print_plan_json(&plan, job->path, job->request);
+        check_print_plan_json(&plan, job->path, job->request);
     else if (code == CLI_OK)
-        cli_print_plan(&plan, job->request);
+        check_print_plan(&plan, job->request);
     return code;
 }
 
@@ -154,10 +317,10 @@ static int check_policies(struct job *job, bool cluster)
     weir_error err = {0};
     int code = weir__policies_parse(job->text, job->len, job->path, cluster, &policies, &err);
     if (code)
-        return complain(job, code, &err);
+        return check_fail(job, code, &err);
     struct cli_checked checked = {.path = job->path, .policies = policies};
     if (job->request)
-        code = show_request(job, policies);
+        code = check_show_request(job, policies);
     else if (job->json)
         cli_print_policies_json(&checked);
     else
@@ -166,24 +329,24 @@ static int check_policies(struct job *job, bool cluster)
     return code;
 }
 
-/* Envoy's files begin with their domain. */
-static int check(struct job *job)
+/* A file for Envoy has a domain. */
+static int check_file(struct job *job)
 {
     struct weir__yaml *yaml = NULL;
     bool cluster = false;
     weir_error err = {0};
-    int code = is_cluster(job, &cluster);
+    int code = check_is_cluster(job, &cluster);
     if (code)
         return code;
     code = weir__yaml_parse(job->text, job->len, job->path, &yaml, &err);
     if (code)
-        return complain(job, code, &err);
+        return check_fail(job, code, &err);
     bool envoy = weir__yaml_get(weir__yaml_root(yaml), "domain") != NULL;
     weir__yaml_free(yaml);
     return envoy ? check_envoy(job) : check_policies(job, cluster);
 }
 
-static int run(const struct cli_call *call)
+static int cmd_check(const struct cli_call *call)
 {
     struct job job = {.call = call};
     const struct cli_option options[] = {
@@ -194,35 +357,35 @@ static int run(const struct cli_call *call)
     const struct cli_operand operands[] = {{"FILE", &job.path, false}};
     int code = CLI_PARSE(call, options, operands);
     if (code == CLI_OK)
-        code = read_file(&job);
+        code = check_read_file(&job);
     if (code == CLI_OK)
-        code = check(&job);
+        code = check_file(&job);
     free(job.text);
     return code;
 }
 
 const struct cli_command cli_check = {
     .name = "check",
-    .summary = "whether a policy file can be read, and what it says",
+    .summary = "check a policy file, and say what it means",
     .help = "Usage: weir check FILE [--request ATTRIBUTES] [--store URL] [--json]\n"
             "\n"
-            "Reads a policy file as `weir serve` does (- is stdin) and says in words what it\n"
-            "limits; or what is wrong with it, where, and what to write instead. Configurations\n"
-            "of Envoy's rate limit service (those with a domain) are read, too.\n"
+            "Reads a policy file like `weir serve` does (- is standard input) and says in\n"
+            "words what it limits; or what is wrong, where, and what to write instead. Files\n"
+            "for the rate limit service of Envoy (those with a domain) can be checked, too.\n"
             "docs/POLICIES.md describes the language.\n"
             "\n"
             "Options:\n"
             "  --request ATTRIBUTES\n"
-            "                what one such request would take, and of which keys:\n"
+            "                what this request would take, and from which keys:\n"
             "                \"path=/login&user=ann&ip=10.1.2.3\", encoded like a query\n"
-            "  --store URL   the store that is meant, which is not opened: a Redis Cluster\n"
-            "                asks more of a file than others\n"
-            "  --json        print one JSON object, for errors too\n"
+            "  --store URL   the store that will be used; it is not opened. A Redis Cluster\n"
+            "                has more rules for a file than other stores\n"
+            "  --json        print one JSON object, also for errors\n"
             "\n"
             "Examples:\n"
             "  weir check policies.yaml\n"
             "  weir check policies.yaml --request \"path=/login&user=ann&ip=10.1.2.3\"\n"
             "  weir check policies.yaml --store redis+cluster://10.0.0.1:6379\n"
             "  weir check --json policies.yaml\n" CLI_EXIT_CODES,
-    .run = run,
+    .run = cmd_check,
 };

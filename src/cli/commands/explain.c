@@ -1,14 +1,19 @@
-/* `weir explain`: what a limit does and promises, in words, numbers and a plot. */
-#include "limit/explain.h"
-#include "cli/chart.h"
-#include "cli/explained.h"
+/*
+ * `weir explain`: what a limit does and promises, in words, numbers and a plot; or what a server
+ * answers about a key, a policy or a request.
+ */
+#include "cli/cli.h"
+
 #include "cli/json.h"
 #include "cli/server_store.h"
+#include "limit/explain.h"
 #include "sim/scenes.h"
+#include "wire/json.h"
 
 #include <inttypes.h>
 
 #define CHART_ROWS 6
+#define LABEL 15 /* columns */
 
 struct subject {
     char text[WEIR__RULE_TEXT_MAX];
@@ -19,7 +24,7 @@ struct subject {
 
 /* ---- for people ---- */
 
-static void print_burst(const struct subject *subject)
+static void explain_print_burst(const struct subject *subject)
 {
     char text[96];
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
@@ -29,23 +34,23 @@ static void print_burst(const struct subject *subject)
     else
         weir__put_format(&buffer, "at most %" PRId64 " at one instant%s", facts->worst_burst,
                          facts->requests_of_one ? ", if each costs 1" : "");
-    cli_print_labelled("worst burst", text);
+    cli_print_labelled("worst burst", LABEL, text);
 }
 
-static void print_memory(const struct subject *subject)
+static void explain_print_memory(const struct subject *subject)
 {
     char text[96];
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
     int64_t bytes = subject->facts.key_bytes;
     if (weir__is_large(subject->rule))
-        weir__put_format(&buffer, "up to %" PRId64 " bytes a key (about 104 for a single request)",
-                         bytes);
+        weir__put_format(&buffer,
+                         "up to %" PRId64 " bytes per key (about 104 for a single request)", bytes);
     else
-        weir__put_format(&buffer, "about %" PRId64 " bytes a key", bytes);
-    cli_print_labelled("memory", text);
+        weir__put_format(&buffer, "about %" PRId64 " bytes per key", bytes);
+    cli_print_labelled("memory", LABEL, text);
 }
 
-static void print_flood(const struct subject *subject)
+static void explain_print_flood(const struct subject *subject)
 {
     const struct weir__flood *flood = &subject->flood;
     const struct weir__timeline *timeline = &flood->timeline;
@@ -69,25 +74,25 @@ static void print_flood(const struct subject *subject)
 
     printf("\n  A flood of %" PRId64 " every %s, from a fresh state%s:\n",
            WEIR__FLOOD_TIMES * subject->rule->count, cli_exact(subject->rule->period_us).text,
-           weir__algorithm_of(subject->rule)->leases ? ", nothing released" : "");
+           weir__algorithm_of(subject->rule)->leases ? ", and nothing is released" : "");
     cli_print_chart(&plot, "0", cli_about(timeline->span_us).text);
     cli_print_legend(style.colour, through, denied);
 }
 
-static void print_subject(const struct subject *subject)
+static void explain_print_subject(const struct subject *subject)
 {
     struct cli_style style = cli_style_of(stdout);
     printf("%s%s%s\n", style.good, subject->text, style.off);
-    cli_print_labelled("what it does", subject->facts.what);
-    cli_print_labelled("guarantee", subject->facts.guarantee);
-    print_burst(subject);
-    print_memory(subject);
-    print_flood(subject);
+    cli_print_labelled("what it does", LABEL, subject->facts.what);
+    cli_print_labelled("guarantee", LABEL, subject->facts.guarantee);
+    explain_print_burst(subject);
+    explain_print_memory(subject);
+    explain_print_flood(subject);
 }
 
 /* ---- JSON ---- */
 
-static void put_bound(struct cli_json *json, const char *name, int64_t number)
+static void explain_put_bound(struct cli_json *json, const char *name, int64_t number)
 {
     if (number == WEIR__UNBOUNDED)
         cli_json_null(json, name);
@@ -95,7 +100,7 @@ static void put_bound(struct cli_json *json, const char *name, int64_t number)
         cli_json_int(json, name, number);
 }
 
-static void put_flood(struct cli_json *json, const struct weir__flood *flood)
+static void explain_put_flood(struct cli_json *json, const struct weir__flood *flood)
 {
     const struct weir__timeline *timeline = &flood->timeline;
     cli_json_open(json, "flood", '{');
@@ -118,25 +123,136 @@ static void put_flood(struct cli_json *json, const struct weir__flood *flood)
     cli_json_close(json, '}');
 }
 
-static void put_subject(struct cli_json *json, const struct subject *subject)
+static void explain_put_subject(struct cli_json *json, const struct subject *subject)
 {
     const struct weir__facts *facts = &subject->facts;
     cli_json_open(json, NULL, '{');
     cli_json_text(json, "text", subject->text);
     cli_json_text(json, "what", facts->what);
     cli_json_text(json, "guarantee", facts->guarantee);
-    put_bound(json, "most", facts->most);
+    explain_put_bound(json, "most", facts->most);
     cli_json_seconds(json, "in_any", facts->span_us);
-    put_bound(json, "worst_burst", facts->worst_burst);
+    explain_put_bound(json, "worst_burst", facts->worst_burst);
     cli_json_bool(json, "if_each_costs_1", facts->requests_of_one);
     cli_json_int(json, "bytes_a_key", facts->key_bytes);
-    put_flood(json, &subject->flood);
+    explain_put_flood(json, &subject->flood);
     cli_json_close(json, '}');
+}
+
+/* ---- the answer of a server, for people ---- */
+
+#define NODES_MAX 4096
+
+static struct weir__json_node nodes[NODES_MAX];
+
+static const struct weir__json_node *explained_member(const struct weir__json_node *object,
+                                                      const char *name, enum weir__json_type type)
+{
+    const struct weir__json_node *node = weir__json_member(nodes, object, name);
+    return node && node->type == type ? node : NULL;
+}
+
+static void explained_print_text(const struct weir__json_node *object, const char *name,
+                                 const char *before)
+{
+    const struct weir__json_node *node = explained_member(object, name, WEIR__JSON_STRING);
+    if (!node || node->len == 0)
+        return;
+    fputs(before, stdout);
+    cli_print_masked(node->text, node->len);
+}
+
+static int64_t explained_number(const struct weir__json_node *object, const char *name)
+{
+    const struct weir__json_node *node = weir__json_member(nodes, object, name);
+    int64_t ret = 0;
+    return node && weir__json_integer(node, 0, INT64_MAX, &ret) ? ret : 0;
+}
+
+static void explained_print_time(const struct weir__json_node *object, const char *name,
+                                 const char *before)
+{
+    const struct weir__json_node *node = weir__json_member(nodes, object, name);
+    int64_t us = WEIR_NEVER;
+    if (node && (node->type == WEIR__JSON_NULL || (weir__json_seconds(node, &us) && us > 0)))
+        printf("%s%s", before, cli_about(us).text);
+}
+
+static bool explained_is_true(const struct weir__json_node *object, const char *name)
+{
+    const struct weir__json_node *node = explained_member(object, name, WEIR__JSON_BOOL);
+    return node && node->truth;
+}
+
+static void explained_print_row(const struct weir__json_node *row, const struct cli_style *style)
+{
+    bool allowed = explained_is_true(row, "allowed");
+    printf("  %s%s%s", allowed ? style->good : style->bad, allowed ? "yes" : "no ", style->off);
+    explained_print_text(row, "text", "  ");
+    printf(": %" PRId64 " of %" PRId64 " left", explained_number(row, "remaining"),
+           explained_number(row, "limit"));
+    if (!allowed)
+        explained_print_time(row, "retry_after", ", retry in ");
+    explained_print_time(row, "reset_after", ", resets in ");
+    putchar('\n');
+    if (explained_member(row, "policy", WEIR__JSON_STRING)) {
+        explained_print_text(row, "policy", "       policy ");
+        explained_print_text(row, "name", ", limit ");
+        printf("%s\n", explained_is_true(row, "shadow") ? ", in shadow" : "");
+    }
+    explained_print_text(row, "key", "       key ");
+    explained_print_text(row, "key_base64", "       key in base64 ");
+    putchar('\n');
+    explained_print_text(row, "meaning", "       ");
+    putchar('\n');
+}
+
+static void explained_print_verdict(const struct weir__json_node *answer,
+                                    const struct cli_style *style)
+{
+    bool allowed = explained_is_true(answer, "allowed");
+    const struct weir__json_node *verdict = explained_member(answer, "verdict", WEIR__JSON_STRING);
+    const char *word = verdict ? verdict->text : "limits";
+    printf("%s%s%s: ", allowed ? style->good : style->bad, allowed ? "allowed" : "denied",
+           style->off);
+    switch (word[0]) {
+    case 'n':
+        puts("no policy applies");
+        break;
+    case 'a':
+        puts("the allow lists of all matching policies match");
+        break;
+    case 'd':
+        puts("the deny list of a policy matches");
+        break;
+    default:
+        printf("%" PRId64 " of %" PRId64 " left\n", explained_number(answer, "remaining"),
+               explained_number(answer, "limit"));
+    }
+}
+
+static int explained_print(const struct cli_call *call, struct weir__span answer, bool as_json)
+{
+    struct cli_style style = cli_style_of(stdout);
+    if (as_json) {
+        printf("%.*s\n", (int)answer.len, answer.data);
+        return CLI_OK;
+    }
+    int count = weir__json_read((char *)answer.data, answer.len, nodes, NODES_MAX, NULL);
+    if (count <= 0 || nodes[0].type != WEIR__JSON_OBJECT)
+        return cli_fail(call, CLI_FAILED, "the answer of the server is not JSON, or too long");
+    explained_print_verdict(nodes, &style);
+    const struct weir__json_node *rows = explained_member(nodes, "limits", WEIR__JSON_ARRAY);
+    const struct weir__json_node *row = rows ? rows + 1 : NULL;
+    for (uint32_t i = 0; rows && i < rows->len; i++, row = &nodes[row->next])
+        explained_print_row(row, &style);
+    return CLI_OK;
 }
 
 /* ---- the command ---- */
 
-static int study(const struct cli_call *call, const struct weir__rule *rule, struct subject *ret)
+static int explain_study(const struct cli_call *call, const struct weir__rule *rule,
+                         struct subject *ret)
 {
     struct weir__buffer buffer = weir__buffer_over(ret->text, sizeof ret->text);
     weir__put_rule(&buffer, rule);
@@ -147,7 +263,7 @@ static int study(const struct cli_call *call, const struct weir__rule *rule, str
     return code ? cli_fail(call, cli_exit_for(code), "%s: %s", ret->text, err.message) : CLI_OK;
 }
 
-static int explain(const struct cli_call *call, const weir_limit *limit, bool as_json)
+static int explain_limit(const struct cli_call *call, const weir_limit *limit, bool as_json)
 {
     struct cli_json json = {stdout, false};
     int code = CLI_OK;
@@ -158,11 +274,11 @@ static int explain(const struct cli_call *call, const weir_limit *limit, bool as
     }
     for (size_t i = 0; i < limit->count && code == CLI_OK; i++) {
         struct subject subject;
-        code = study(call, &limit->rules[i], &subject);
+        code = explain_study(call, &limit->rules[i], &subject);
         if (code == CLI_OK && as_json)
-            put_subject(&json, &subject);
+            explain_put_subject(&json, &subject);
         else if (code == CLI_OK)
-            print_subject(&subject);
+            explain_print_subject(&subject);
         if (!as_json && i + 1 < limit->count)
             putchar('\n');
     }
@@ -187,16 +303,17 @@ static int explain_here(const struct cli_call *call, const struct asked *asked)
     weir_limit *limit = NULL;
     if (!asked->limits)
         return cli_fail(call, CLI_USAGE,
-                        "LIMITS is missing; a server explains policies, too: "
+                        "LIMITS is missing; a server can explain policies, too: "
                         "--server URL --request ATTRIBUTES");
     int code = cli_read_limits(call, asked->limits, &limit);
     if (code == CLI_OK)
-        code = explain(call, limit, asked->as_json);
+        code = explain_limit(call, limit, asked->as_json);
     weir_limit_free(limit);
     return code;
 }
 
-/* What a limit does is the same everywhere. How a key stands, and what policies apply, a server knows. */
+/* What a limit does is the same everywhere. The server knows the state of a key, and which policies
+ * apply. */
 static int explain_there(const struct cli_call *call, const struct asked *asked)
 {
     weir_key key = {"weir-explain", 12};
@@ -206,9 +323,12 @@ static int explain_there(const struct cli_call *call, const struct asked *asked)
     struct weir__span answer;
     weir_error err = {0};
     if (asked->limits && (asked->policy || asked->request))
-        return cli_fail(call, CLI_USAGE, "LIMITS beside --policy or --request; leave one out");
+        return cli_fail(call, CLI_USAGE,
+                        "LIMITS and --policy or --request exclude each other; leave one out");
     if (!asked->limits && !asked->policy && !asked->request)
-        return cli_fail(call, CLI_USAGE, "name LIMITS, --policy NAME or --request ATTRIBUTES");
+        return cli_fail(
+            call, CLI_USAGE,
+            "nothing to explain: expected LIMITS, --policy NAME or --request ATTRIBUTES");
     weir_limit *limit = NULL;
     int code = asked->key ? cli_read_key(call, asked->key, &key) : CLI_OK;
     if (code == CLI_OK && asked->limits)
@@ -226,12 +346,12 @@ static int explain_there(const struct cli_call *call, const struct asked *asked)
     else if (only_limits)
         code = explain_here(call, asked);
     else
-        code = cli_print_explained(call, answer, asked->as_json);
+        code = explained_print(call, answer, asked->as_json);
     weir_store_close(store);
     return code;
 }
 
-static int run(const struct cli_call *call)
+static int cmd_explain(const struct cli_call *call)
 {
     struct asked asked = {0};
     const struct cli_option options[] = {
@@ -246,51 +366,50 @@ static int run(const struct cli_call *call)
     if (asked.server.url)
         return explain_there(call, &asked);
     if (asked.key || asked.policy || asked.request || asked.server.token)
-        return cli_fail(
-            call, CLI_USAGE,
-            "--key, --policy, --request and --token are asked of a server; name it with "
-            "--server URL");
+        return cli_fail(call, CLI_USAGE,
+                        "--key, --policy, --request and --token need a server: add --server URL");
     return explain_here(call, &asked);
 }
 
 const struct cli_command cli_explain = {
     .name = "explain",
-    .summary = "what a limit does and promises, with a plot",
+    .summary = "say what a limit does and promises, with a plot",
     .help =
         "Usage: weir explain LIMITS [--json]\n"
         "       weir explain --server URL [LIMITS] [--key KEY] [--policy NAME]\n"
         "                    [--request ATTRIBUTES] [--token TOKEN] [--json]\n"
         "\n"
-        "Says for each limit what it does, the most it ever lets through, the worst burst\n"
-        "and the memory a key takes, and plots what a flood gets through it (decided by\n"
-        "the library under a virtual clock). A span counts its first instant and not its\n"
-        "last. The promises are about what was charged: giving back by `weir settle`\n"
-        "makes room for more. The worst burst is that of callers who do not wait.\n"
+        "Says for each limit what it does, the most it lets through, the worst burst and\n"
+        "the memory per key. A plot shows a flood of requests, decided by the library\n"
+        "under a virtual clock. The first instant of a span belongs to it, the last does\n"
+        "not. The promises are about what was charged: what `weir settle` gives back can\n"
+        "be used again. The worst burst assumes callers who do not wait.\n"
         "\n"
-        "A server (--server) tells how a key stands under LIMITS or a policy, and which\n"
+        "A server (--server) shows the state of a key under LIMITS or a policy, and which\n"
         "policies apply to a request. Nothing is charged.\n"
         "\n"
         "Limits:\n"
-        "  token-bucket 10/s burst 20          a burst, then the rate; `stepped`: all\n"
-        "                                      refilled at once\n"
-        "  leaky-bucket 10/s burst 5           a queue (nginx's limit_req); `nodelay`, or\n"
-        "                                      `delay 3`\n"
-        "  fixed-window 100/m                  a count a window; `from-first`: opened by\n"
-        "                                      its first request\n"
-        "  sliding-log 5/m                     exact, one entry a request\n"
-        "  sliding-window 240/h precision 1m   never over, slots instead of entries\n"
+        "  token-bucket 10/s burst 20          a burst, then the rate; `stepped`:\n"
+        "                                      refilled all at once\n"
+        "  leaky-bucket 10/s burst 5           a queue, like limit_req of nginx;\n"
+        "                                      `nodelay`, or `delay 3`\n"
+        "  fixed-window 100/m                  one count per window; `from-first`: the\n"
+        "                                      first request opens the window\n"
+        "  sliding-log 5/m                     exact, one entry per request\n"
+        "  sliding-window 240/h precision 1m   never above the limit, slots instead of\n"
+        "                                      entries\n"
         "  sliding-counter 1000/h              an estimate in 16 bytes\n"
-        "  smooth 5/s burst-for 2s             Guava's SmoothBursty\n"
-        "  warmup 5/s over 3s cold 3           Guava's SmoothWarmingUp\n"
-        "  concurrent 20 lease 30s             at most so many at a time\n"
+        "  smooth 5/s burst-for 2s             SmoothBursty of Guava\n"
+        "  warmup 5/s over 3s cold 3           SmoothWarmingUp of Guava\n"
+        "  concurrent 20 lease 30s             at most 20 at the same time\n"
         "\n"
         "Options:\n"
-        "  --json        the same facts as one JSON object\n"
-        "  --key KEY     of a server: how this key stands\n"
+        "  --json        print one JSON object\n"
+        "  --key KEY     with --server: the state of this key\n"
         "  --policy NAME\n"
-        "                of a server: under this policy\n"
+        "                with --server: under this policy\n"
         "  --request ATTRIBUTES\n"
-        "                of a server: what this request meets, like\n"
+        "                with --server: the policies for this request, like\n"
         "                \"path=/login&user=ann&ip=10.1.2.3\", encoded like a "
         "query\n" CLI_SERVER_HELP "\n"
         "Examples:\n"
@@ -298,5 +417,5 @@ const struct cli_command cli_explain = {
         "  weir explain \"sliding-log 5/m, fixed-window 1000/d\" --json\n"
         "  weir explain --server localhost:7311 --request \"path=/login&ip=10.1.2.3\"\n"
         "  weir explain --server localhost:7311 \"fixed-window 9/h\" --key ann\n" CLI_EXIT_CODES,
-    .run = run,
+    .run = cmd_explain,
 };

@@ -1,4 +1,4 @@
-/* `weir lua`: the scripts for Redis and Valkey servers where modules are barred, and their arguments. */
+/* `weir lua`: the scripts for Redis and Valkey servers that allow no modules, and their arguments. */
 #include "base/span.h"
 #include "cli/cli.h"
 #include "cli/json.h"
@@ -12,14 +12,14 @@
 #define GENERAL "weir"
 #define LIBRARY "weir_library"
 
-/* What --args was asked for. */
+/* The take that --args describes. */
 struct take {
     const char *limits;
     int64_t cost;
     int64_t wait_us;
 };
 
-static const struct weir__script *find_script(const char *name)
+static const struct weir__script *lua_find_script(const char *name)
 {
     for (size_t i = 0; i < WEIR__COUNT(weir__scripts); i++) {
         if (!strcmp(weir__scripts[i].name, name))
@@ -28,33 +28,33 @@ static const struct weir__script *find_script(const char *name)
     return NULL;
 }
 
-static int unknown_script(const struct cli_call *call, const char *name)
+static int lua_unknown_script(const struct cli_call *call, const char *name)
 {
     const char *names[WEIR__COUNT(weir__scripts) + 1] = {NULL};
     for (size_t i = 0; i < WEIR__COUNT(weir__scripts); i++)
         names[i] = weir__scripts[i].name;
     const char *nearest = weir__nearest(name, strlen(name), names);
-    return cli_fail(call, CLI_USAGE, "there is no script \"%s\"%s%s; `weir lua --list` lists all",
+    return cli_fail(call, CLI_USAGE, "unknown script \"%s\"%s%s; see `weir lua --list`",
                     cli_show_text(name).text, nearest ? "; did you mean " : "",
                     nearest ? nearest : "");
 }
 
 /* ---- arguments ---- */
 
-/* The wait as scripts take it: -1 the default, -2 any. */
-static int64_t wait_number(int64_t wait_us)
+/* The wait as scripts expect it: -1 the default, -2 any. */
+static int64_t lua_wait_number(int64_t wait_us)
 {
     return wait_us == WEIR_WAIT_ANY ? -2 : wait_us;
 }
 
-static int64_t argument(const char *word, size_t len, const struct take *take,
-                        const struct weir__rule *rule)
+static int64_t lua_argument(const char *word, size_t len, const struct take *take,
+                            const struct weir__rule *rule)
 {
     const struct {
         const char *name;
         int64_t number;
     } all[] = {
-        {"cost", take->cost},   {"wait", wait_number(take->wait_us)},
+        {"cost", take->cost},   {"wait", lua_wait_number(take->wait_us)},
         {"count", rule->count}, {"period", rule->period_us},
         {"burst", rule->burst}, {"extra", rule->extra},
         {"flags", rule->flags}, {"cold", rule->cold_millionths},
@@ -66,29 +66,31 @@ static int64_t argument(const char *word, size_t len, const struct take *take,
     return 0;
 }
 
-/* A lean script's numbers, in the order it names them. */
-static int print_lean(const struct cli_call *call, const struct weir__script *script,
-                      const struct take *take, const weir_limit *limit)
+/* The numbers of a script for one kind of limit, in the order of its arguments. */
+static int lua_print_lean(const struct cli_call *call, const struct weir__script *script,
+                          const struct take *take, const weir_limit *limit)
 {
     const struct weir__rule *rule = &limit->rules[0];
     if (limit->count != 1 || rule->kind != script->kind)
-        return cli_fail(call, CLI_USAGE,
-                        "\"%s\": %s takes one limit of its own kind; without its name the numbers "
-                        "are those of the general script",
-                        cli_show_text(take->limits).text, script->name);
+        return cli_fail(
+            call, CLI_USAGE,
+            "invalid limit \"%s\": %s expects one limit of its kind; without this name you "
+            "get the numbers of the general script",
+            cli_show_text(take->limits).text, script->name);
     for (const char *word = script->arguments; *word;) {
         size_t len = strcspn(word, " ");
-        printf("%s%" PRId64, word == script->arguments ? "" : " ", argument(word, len, take, rule));
+        printf("%s%" PRId64, word == script->arguments ? "" : " ",
+               lua_argument(word, len, take, rule));
         word += len + (word[len] == ' ');
     }
     putchar('\n');
     return CLI_OK;
 }
 
-/* verb options wait lease, then cost, how many limits, and each limit's seven numbers. */
-static int print_general(const struct take *take, const weir_limit *limit)
+/* verb options wait lease, then the cost, the number of limits, and seven numbers per limit. */
+static int lua_print_general(const struct take *take, const weir_limit *limit)
 {
-    printf("0 0 %" PRId64 " 0 %" PRId64 " %zu", wait_number(take->wait_us), take->cost,
+    printf("0 0 %" PRId64 " 0 %" PRId64 " %zu", lua_wait_number(take->wait_us), take->cost,
            limit->count);
     for (size_t i = 0; i < limit->count; i++) {
         const struct weir__rule *rule = &limit->rules[i];
@@ -100,21 +102,22 @@ static int print_general(const struct take *take, const weir_limit *limit)
     return CLI_OK;
 }
 
-static int print_arguments(const struct cli_call *call, const struct weir__script *script,
-                           const struct take *take)
+static int lua_print_arguments(const struct cli_call *call, const struct weir__script *script,
+                               const struct take *take)
 {
     weir_limit *limit = NULL;
     int code = cli_read_limits(call, take->limits, &limit);
     if (code)
         return code;
-    code = script->kind >= 0 ? print_lean(call, script, take, limit) : print_general(take, limit);
+    code = script->kind >= 0 ? lua_print_lean(call, script, take, limit)
+                             : lua_print_general(take, limit);
     weir_limit_free(limit);
     return code;
 }
 
 /* ---- scripts ---- */
 
-static void put_json(struct cli_json *json, const struct weir__script *script, bool text)
+static void lua_put_json(struct cli_json *json, const struct weir__script *script, bool text)
 {
     cli_json_open(json, NULL, '{');
     cli_json_text(json, "name", script->name);
@@ -125,7 +128,7 @@ static void put_json(struct cli_json *json, const struct weir__script *script, b
     cli_json_close(json, '}');
 }
 
-static int print_list(bool as_json)
+static int lua_print_list(bool as_json)
 {
     struct cli_json json = {stdout, false};
     if (as_json)
@@ -133,7 +136,7 @@ static int print_list(bool as_json)
     for (size_t i = 0; i < WEIR__COUNT(weir__scripts); i++) {
         const struct weir__script *script = &weir__scripts[i];
         if (as_json)
-            put_json(&json, script, false);
+            lua_put_json(&json, script, false);
         else
             printf("%-26s %s  %s\n", script->name, script->sha1, script->arguments);
     }
@@ -144,23 +147,23 @@ static int print_list(bool as_json)
     return CLI_OK;
 }
 
-static int print_script(const struct weir__script *script, bool only_sha, bool as_json)
+static int lua_print_script(const struct weir__script *script, bool only_sha, bool as_json)
 {
     if (as_json) {
         struct cli_json json = {stdout, false};
-        put_json(&json, script, !only_sha);
+        lua_put_json(&json, script, !only_sha);
         cli_json_end(&json);
     } else if (only_sha) {
         puts(script->sha1);
     } else {
         fputs(script->text, stdout);
-        if (isatty(STDOUT_FILENO)) /* elsewhere the bytes must be those of the SHA1 */
+        if (isatty(STDOUT_FILENO)) /* otherwise the bytes must be exactly those of the SHA1 */
             putchar('\n');
     }
     return CLI_OK;
 }
 
-static int run(const struct cli_call *call)
+static int cmd_lua(const struct cli_call *call)
 {
     const char *name = NULL;
     struct take take = {NULL, 1, WEIR_WAIT_DEFAULT};
@@ -176,41 +179,42 @@ static int run(const struct cli_call *call)
     if (code)
         return code;
     if (list)
-        return print_list(as_json);
+        return lua_print_list(as_json);
     if (name && function)
-        return cli_fail(call, CLI_USAGE, "--function is one library of all scripts; leave out %s",
+        return cli_fail(call, CLI_USAGE,
+                        "--function prints one library of all scripts; leave out %s",
                         cli_show_text(name).text);
     if (!name)
         name = function && !take.limits ? LIBRARY : GENERAL;
-    const struct weir__script *script = find_script(name);
+    const struct weir__script *script = lua_find_script(name);
     if (!script)
-        return unknown_script(call, name);
+        return lua_unknown_script(call, name);
     if (take.limits)
-        return print_arguments(call, script, &take);
-    return print_script(script, only_sha, as_json);
+        return lua_print_arguments(call, script, &take);
+    return lua_print_script(script, only_sha, as_json);
 }
 
 const struct cli_command cli_lua = {
     .name = "lua",
-    .summary = "the scripts for Redis and Valkey, and their arguments",
+    .summary = "print the scripts for Redis and Valkey, and their arguments",
     .help = "Usage: weir lua [NAME] [--sha] [--json]\n"
             "       weir lua --function [--sha] [--json]\n"
             "       weir lua --list [--json]\n"
             "       weir lua [NAME] --args LIMITS [--cost N] [--wait T]\n"
             "\n"
-            "Prints the Lua script that keeps limits on a Redis or Valkey server without our\n"
-            "module: the general one (every verb, several limits and keys), or a lean one for\n"
-            "a take under one limit. With --args prints the numbers to call it with.\n"
+            "Prints the Lua script that decides on a Redis or Valkey server without the\n"
+            "module: the general script (every verb, several limits and keys), or a short one\n"
+            "for a take under one limit. With --args prints the numbers to call it with.\n"
             "docs/REDIS.md shows calls from redis-cli and several languages.\n"
             "\n"
             "Options:\n"
-            "  --args LIMITS  the numbers of a take under these limits, in order\n"
-            "  --cost N       the take's cost; 1 without it\n"
-            "  --wait T       the longest delay to accept: a duration, or any\n"
-            "  --function     all scripts as a Redis Function library, for FUNCTION LOAD\n"
-            "  --list         every script's name, SHA1 and arguments\n"
-            "  --sha          only the SHA1, for EVALSHA\n"
-            "  --json         print one JSON object (--list: an array of them)\n"
+            "  --args LIMITS  print the numbers for a take under these limits, in order\n"
+            "  --cost N       the cost of the take (default 1)\n"
+            "  --wait T       the longest delay to accept: a duration, 0 or `any`\n"
+            "  --function     print all scripts as a library for FUNCTION LOAD\n"
+            "  --list         print the name, SHA1 and arguments of every script\n"
+            "  --sha          print only the SHA1, for EVALSHA\n"
+            "  --json         print one JSON object; with --list an array of objects\n"
             "\n"
             "Examples:\n"
             "  weir lua | redis-cli -x script load\n"
@@ -218,5 +222,5 @@ const struct cli_command cli_lua = {
             "      $(weir lua --args \"token-bucket 10/s burst 20, fixed-window 1000/d\")\n"
             "  weir lua take_token_bucket --args \"token-bucket 10/s burst 20\"\n"
             "  weir lua --function | redis-cli -x function load replace\n" CLI_EXIT_CODES,
-    .run = run,
+    .run = cmd_lua,
 };

@@ -1,4 +1,4 @@
-/* `weir serve`: the server, from its options. */
+/* `weir serve`: starts the server with its options. */
 #include "cli/cli.h"
 
 #include "server/server.h"
@@ -41,9 +41,9 @@ static const struct options defaults = {
     .max_age_grace = 60 * SECOND,
 };
 
-/* A token of a file, or of the environment; its one line. */
-static int read_token(const struct cli_call *call, const char *path, const char *variable,
-                      char *ret)
+/* Reads a token from a file or from the environment: one line. */
+static int serve_read_token(const struct cli_call *call, const char *path, const char *variable,
+                            char *ret)
 {
     const char *given = getenv(variable);
     char text[SERVER_TOKEN_MAX + 1] = "";
@@ -62,23 +62,26 @@ static int read_token(const struct cli_call *call, const char *path, const char 
     }
     text[strcspn(text, "\r\n")] = 0;
     if (strlen(text) >= SERVER_TOKEN_MAX)
-        return cli_fail(call, CLI_USAGE, "a token has at most %d bytes", SERVER_TOKEN_MAX - 1);
+        return cli_fail(call, CLI_USAGE, "invalid token: expected at most %d bytes",
+                        SERVER_TOKEN_MAX - 1);
     if (path && !text[0])
-        return cli_fail(call, CLI_USAGE,
-                        "%s holds no token; write one, like `head -c 24 /dev/urandom "
-                        "| base64 > %s`",
-                        cli_show_text(path).text, cli_show_text(path).text);
+        return cli_fail(
+            call, CLI_USAGE,
+            "%s contains no token; create one, for example with `head -c 24 /dev/urandom "
+            "| base64 > %s`",
+            cli_show_text(path).text, cli_show_text(path).text);
     strcpy(ret, text);
     return CLI_OK;
 }
 
-static int set_listens(const struct cli_call *call, const struct options *options,
-                       struct server_config *config)
+static int serve_set_listens(const struct cli_call *call, const struct options *options,
+                             struct server_config *config)
 {
     static const char *const preset = "127.0.0.1:7311";
     size_t n = options->listens.count + options->tls_listens.count;
     if (n > SERVER_LISTENERS_MAX)
-        return cli_fail(call, CLI_USAGE, "at most %d addresses to listen on", SERVER_LISTENERS_MAX);
+        return cli_fail(call, CLI_USAGE, "too many addresses: expected at most %d to listen on",
+                        SERVER_LISTENERS_MAX);
     for (size_t i = 0; i < options->listens.count; i++)
         config->listens[config->listen_count++] =
             (struct server_listen){options->listens.texts[i], false};
@@ -92,11 +95,11 @@ static int set_listens(const struct cli_call *call, const struct options *option
         return cli_fail(call, CLI_USAGE, "--listen-tls needs --tls-cert FILE and --tls-key FILE");
     if (options->tls_client_ca && options->tls_listens.count == 0)
         return cli_fail(call, CLI_USAGE,
-                        "--tls-client-ca is given, but nothing listens with TLS; say "
+                        "--tls-client-ca is given, but nothing listens with TLS; add "
                         "--listen-tls ADDRESS");
     if (pair && options->tls_listens.count == 0)
         return cli_fail(call, CLI_USAGE,
-                        "--tls-cert is given, but nothing listens with it; say "
+                        "--tls-cert is given, but nothing listens with TLS; add "
                         "--listen-tls ADDRESS");
     config->tls_cert = options->tls_cert;
     config->tls_key = options->tls_key;
@@ -104,9 +107,9 @@ static int set_listens(const struct cli_call *call, const struct options *option
     return CLI_OK;
 }
 
-/* Bytes, with k, m or g behind them. */
-static int read_bytes(const struct cli_call *call, const char *what, const char *text,
-                      int64_t least, int64_t *ret)
+/* Bytes, with an optional k, m, g or t. */
+static int serve_read_bytes(const struct cli_call *call, const char *what, const char *text,
+                            int64_t least, int64_t *ret)
 {
     static const char units[] = "kmgt";
     char *end;
@@ -117,22 +120,22 @@ static int read_bytes(const struct cli_call *call, const char *what, const char 
     bool sound = text[0] >= '0' && text[0] <= '9' && errno == 0 && end > text &&
                  (unit ? end[1] == 0 : *end == 0) && number <= INT64_MAX >> shift;
     if (!sound || number << shift < least || number << shift > BYTES_MAX)
-        return cli_fail(call, CLI_USAGE, "%s must be %lldm to 1t bytes, like 256m, not \"%s\"",
-                        what, (long long)(least / MIB), cli_show_text(text).text);
+        return cli_fail(call, CLI_USAGE, "invalid %s \"%s\": expected %lldm to 1t bytes, like 256m",
+                        what, cli_show_text(text).text, (long long)(least / MIB));
     *ret = number << shift;
     return CLI_OK;
 }
 
-static int threads_of(int64_t asked)
+static int serve_threads_of(int64_t asked)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int64_t threads = asked > 0 ? asked : cores;
     return (int)weir__max(1, weir__min(threads, SERVER_THREADS_MAX));
 }
 
-static void set_bounds(const struct options *options, struct server_config *config)
+static void serve_set_bounds(const struct options *options, struct server_config *config)
 {
-    config->threads = threads_of(options->threads);
+    config->threads = serve_threads_of(options->threads);
     config->max_connections = options->max_connections;
     config->max_connections_per_client = options->max_per_client;
     config->max_head = options->max_head;
@@ -161,10 +164,10 @@ static void set_bounds(const struct options *options, struct server_config *conf
     config->policies_path = options->policies;
 }
 
-static int configure(const struct cli_call *call, struct options *options,
-                     struct server_config *config)
+static int serve_configure(const struct cli_call *call, struct options *options,
+                           struct server_config *config)
 {
-    set_bounds(options, config);
+    serve_set_bounds(options, config);
     options->hosts.texts[options->hosts.count] = NULL;
     config->allowed_hosts = options->hosts.texts;
     config->envoy_count = options->envoys.count;
@@ -173,21 +176,22 @@ static int configure(const struct cli_call *call, struct options *options,
     if (options->style &&
         !weir__field_style_read(options->style, strlen(options->style), &config->style))
         return cli_fail(call, CLI_USAGE,
-                        "--headers must be ietf, ietf-06, x-ratelimit or off, not \"%s\"",
+                        "invalid --headers \"%s\": expected ietf, ietf-06, x-ratelimit or off",
                         cli_show_text(options->style).text);
-    int code = set_listens(call, options, config);
+    int code = serve_set_listens(call, options, config);
     config->max_memory = 256 * MIB;
     if (code == CLI_OK && options->max_memory)
-        code = read_bytes(call, "--max-memory", options->max_memory, MEMORY_LEAST,
-                          &config->max_memory);
+        code = serve_read_bytes(call, "--max-memory", options->max_memory, MEMORY_LEAST,
+                                &config->max_memory);
     if (code == CLI_OK)
-        code = read_token(call, options->token_file, "WEIR_TOKEN", config->token);
+        code = serve_read_token(call, options->token_file, "WEIR_TOKEN", config->token);
     if (code == CLI_OK)
-        code = read_token(call, options->admin_token_file, "WEIR_ADMIN_TOKEN", config->admin_token);
+        code = serve_read_token(call, options->admin_token_file, "WEIR_ADMIN_TOKEN",
+                                config->admin_token);
     return code;
 }
 
-static int run(const struct cli_call *call)
+static int cmd_serve(const struct cli_call *call)
 {
     static struct options options;
     static struct server_config config;
@@ -234,63 +238,68 @@ static int run(const struct cli_call *call)
     };
     int code = cli_parse(call, known, WEIR__COUNT(known), NULL, 0);
     if (code == CLI_OK)
-        code = configure(call, &options, &config);
+        code = serve_configure(call, &options, &config);
     if (code != CLI_OK)
         return code;
-    return server_run(&config, call->argv - 2); /* the program's own, to start anew with */
+    return server_run(&config, call->argv - 2); /* of the program itself, for a restart */
 }
 
 const struct cli_command cli_serve = {
     .name = "serve",
-    .summary = "a server: HTTP, RESP and gRPC on one port, with a dashboard",
+    .summary = "run a server: HTTP, RESP and gRPC on one port, with a dashboard",
     .help = "Usage: weir serve [options]\n"
             "\n"
-            "Answers over HTTP/1.1, HTTP/2, RESP (any Redis client) and gRPC (Envoy's rate\n"
-            "limit service), all on one port. Without options: on 127.0.0.1:7311, in memory,\n"
-            "with a demonstration policy; the dashboard is at http://127.0.0.1:7311/.\n"
+            "Answers over HTTP/1.1, HTTP/2, RESP (any Redis client) and gRPC (the rate limit\n"
+            "service of Envoy), all on one port. Without options it listens on\n"
+            "127.0.0.1:7311, keeps its state in memory and uses a demonstration policy. The\n"
+            "dashboard is at http://127.0.0.1:7311/.\n"
             "\n"
             "Options:\n"
             "  --listen ADDRESS        127.0.0.1:7311, [::1]:7311 or unix:/path; repeatable\n"
-            "  --listen-tls ADDRESS    the same with TLS, by --tls-cert FILE and --tls-key FILE\n"
-            "  --tls-client-ca FILE    with TLS, clients need a certificate by one of these\n"
-            "  --store URL             memory:64m (default), shm:/name, file:/path or redis://…\n"
-            "  --policies FILE         what limits whom; `weir check FILE` reads it first\n"
+            "  --listen-tls ADDRESS    the same with TLS; needs --tls-cert and --tls-key\n"
+            "  --tls-cert FILE         the certificate chain, as PEM\n"
+            "  --tls-key FILE          its private key, as PEM\n"
+            "  --tls-client-ca FILE    TLS clients need a certificate from one of these\n"
+            "                          authorities\n"
+            "  --store URL             memory:64m (default), shm:/name, file:/path or\n"
+            "                          redis://…\n"
+            "  --policies FILE         the policies; `weir check FILE` checks them\n"
             "  --envoy PATH            configuration of envoyproxy/ratelimit: a file, or a\n"
             "                          directory of .yaml and .yml files; repeatable\n"
-            "  --envoy-merge-domains   put files of the same domain together\n"
-            "  --envoy-charge-denied   charge as envoyproxy/ratelimit does, denied or not\n"
+            "  --envoy-merge-domains   merge files of the same domain\n"
+            "  --envoy-charge-denied   charge denied requests, too, like envoyproxy/ratelimit\n"
             "  --envoy-headers         answer Envoy with RateLimit-Limit, -Remaining, -Reset\n"
-            "  --envoy-near-limit R    hits beyond this part of a limit count as near it in the\n"
-            "                          metrics; default 0.8\n"
+            "  --envoy-near-limit R    metrics count hits above this part of a limit as near\n"
+            "                          it; default 0.8\n"
             "  --headers STYLE         ietf (default), ietf-06, x-ratelimit or off\n"
-            "  --host NAME             answer for this name, too; repeatable\n"
-            "  --token-file FILE       clients must send this token (or $WEIR_TOKEN)\n"
-            "  --admin-token-file FILE statistics and changes need this one (or\n"
+            "  --host NAME             accept this host name, too; repeatable\n"
+            "  --token-file FILE       clients must send this token (or set $WEIR_TOKEN)\n"
+            "  --admin-token-file FILE statistics and changes need this token (or set\n"
             "                          $WEIR_ADMIN_TOKEN)\n"
             "  --public-without-token  listen on public addresses without a token\n"
-            "  --threads N             default: one a core\n"
+            "  --threads N             default: one per core\n"
             "  --max-connections N     default 20000\n"
-            "  --max-per-client N      connections of one address; default: no bound\n"
-            "  --max-head BYTES        of a request's line and fields; default 16384\n"
-            "  --max-body BYTES        of a request's body; default 131072\n"
-            "  --max-memory BYTES      kept for all connections together: 256m (default), 1g\n"
-            "  --max-delay T           the longest that an answer is held (hold=true); default 1m\n"
-            "  --idle-timeout T        a connection without requests; default 5m\n"
-            "  --request-timeout T     from a request's first byte to its last; default 10s\n"
-            "  --drain-timeout T       how long SIGTERM waits for what is under way; default 10s\n"
-            "  --shutdown-delay T      SIGTERM first fails /readyz for so long; default 0s\n"
-            "  --max-connection-age T  ask HTTP/2 clients to connect again after this time, 10 %\n"
-            "                          more or less; default: never\n"
+            "  --max-per-client N      connections from one address; default: no maximum\n"
+            "  --max-head BYTES        of the head of a request; default 16384\n"
+            "  --max-body BYTES        of the body of a request; default 131072\n"
+            "  --max-memory BYTES      for all connections together: 256m (default), 1g\n"
+            "  --max-delay T           hold answers (hold=true) at most this long; default 1m\n"
+            "  --idle-timeout T        close an idle connection after this; default 5m\n"
+            "  --request-timeout T     from first to last byte of a request; default 10s\n"
+            "  --drain-timeout T       time for pending requests at SIGTERM; default 10s\n"
+            "  --shutdown-delay T      at SIGTERM, only fail /readyz for T first; default 0s\n"
+            "  --max-connection-age T  tell HTTP/2 clients to connect again after this time,\n"
+            "                          plus or minus 10 %; default: never\n"
             "  --max-connection-age-grace T\n"
-            "                          what is under way then has so long; default 1m\n"
-            "  --health-store          not ready (/readyz, gRPC health) while the store cannot\n"
-            "                          decide\n"
-            "  --access-log FILE       decisions as lines of JSON; - is standard output\n"
-            "  --access-log-sample N   one in N; default 1\n"
-            "  --access-log-denials    every denial, of shadows too, whatever the sample\n"
-            "  --access-log-request    with the address, method and path of the request\n"
+            "                          time for pending requests after that; default 1m\n"
+            "  --health-store          report not ready (/readyz, gRPC health) while the\n"
+            "                          store cannot decide\n"
+            "  --access-log FILE       write decisions as lines of JSON; - is standard output\n"
+            "  --access-log-sample N   log one decision in N; default 1\n"
+            "  --access-log-denials    log every denial, also of shadow limits\n"
+            "  --access-log-request    log the address, method and path of the request, too\n"
             "  --no-watch              do not reload when a file changes; SIGHUP still does\n"
-            "  --demo-load             make-believe users, so that the dashboard shows life\n"
+            "  --demo-load             simulate users, so that the dashboard shows something\n"
             "  --test-clock            let clients set the time; for tests only\n"
             "\n"
             "Examples:\n"
@@ -299,5 +308,5 @@ const struct cli_command cli_serve = {
             "  weir serve --listen 127.0.0.1:8081 --envoy ratelimit.yaml\n"
             "  curl 'http://127.0.0.1:7311/v1/take?key=user:42&limit=token-bucket+10/s'\n"
             "  redis-cli -p 7311 WEIR.TAKE user:42 'token-bucket 10/s'\n" CLI_EXIT_CODES,
-    .run = run,
+    .run = cmd_serve,
 };

@@ -1,16 +1,16 @@
-/* `weir show`: every state that a key holds, in words or JSON. */
+/* `weir show`: every state of a key, in words or as JSON. */
 #include "base/clock.h"
 #include "base/duration.h"
-#include "cli/ask.h"
 #include "cli/json.h"
+#include "cli/request.h"
 #include "store/store.h"
 
 #include <inttypes.h>
 
 #define TEXT_MAX 256
 
-/* The limit it was last charged under, or as much of it as the store keeps. */
-static struct weir__buffer limit_text(const struct weir__shown *shown, char room[TEXT_MAX])
+/* The limit of the last charge, or the part of it that the store keeps. */
+static struct weir__buffer show_limit_text(const struct weir__shown *shown, char room[TEXT_MAX])
 {
     struct weir__buffer text = weir__buffer_over(room, TEXT_MAX);
     if (shown->whole) {
@@ -32,26 +32,26 @@ static struct weir__buffer limit_text(const struct weir__shown *shown, char room
     return text;
 }
 
-static void put_times(struct weir__buffer *text, const struct weir__shown *shown, int64_t now)
+static void show_put_times(struct weir__buffer *text, const struct weir__shown *shown, int64_t now)
 {
     bool permits = weir__algorithm_of(&shown->rule)->shape == WEIR__SHAPE_PERMITS;
     if (permits && shown->at_us > now) {
         weir__put_format(text, ", free in %s", cli_about(shown->at_us - now).text);
     }
     if (shown->fresh_us > now)
-        weir__put_format(text, ", gone in %s", cli_about(shown->fresh_us - now).text);
+        weir__put_format(text, ", expires in %s", cli_about(shown->fresh_us - now).text);
     else
-        weir__put_text(text, ", gone");
+        weir__put_text(text, ", expired");
 }
 
-static void print_state(const struct weir__shown *shown, int64_t now)
+static void show_print_state(const struct weir__shown *shown, int64_t now)
 {
     char room[TEXT_MAX], rest[TEXT_MAX];
     struct weir__buffer text = weir__buffer_over(rest, sizeof rest);
     if (weir__algorithm_of(&shown->rule)->shape == WEIR__SHAPE_PERMITS)
         weir__put_format(&text, "%" PRId64 " saved", shown->stored);
     else
-        weir__put_format(&text, "%" PRId64 " spent", shown->spent);
+        weir__put_format(&text, "%" PRId64 " used", shown->spent);
     if (shown->remaining >= 0)
         weir__put_format(&text, ", %" PRId64 " left", shown->remaining);
     if (weir__algorithm_of(&shown->rule)->leases)
@@ -60,16 +60,17 @@ static void print_state(const struct weir__shown *shown, int64_t now)
     else if (shown->entries > 0)
         weir__put_format(&text, ", %" PRId64 " entr%s", shown->entries,
                          shown->entries == 1 ? "y" : "ies");
-    put_times(&text, shown, now);
-    limit_text(shown, room);
+    show_put_times(&text, shown, now);
+    show_limit_text(shown, room);
     printf("%s: %s\n", room, rest);
 }
 
-static void print_json(const struct cli_ask *ask, const struct weir__shown *shown, size_t count)
+static void show_print_json(const struct cli_request *request, const struct weir__shown *shown,
+                            size_t count)
 {
     struct cli_json json = {stdout, false};
     cli_json_open(&json, NULL, '{');
-    cli_json_key(&json, ask->key.data, ask->key.len);
+    cli_json_key(&json, request->key.data, request->key.len);
     cli_json_open(&json, "states", '[');
     for (size_t i = 0; i < count; i++)
         cli_json_state(&json, &shown[i]);
@@ -78,43 +79,45 @@ static void print_json(const struct cli_ask *ask, const struct weir__shown *show
     cli_json_end(&json);
 }
 
-static int show(const struct cli_call *call, const struct cli_ask *ask)
+static int show_work(const struct cli_call *call, const struct cli_request *request, void *context)
 {
     struct weir__shown shown[WEIR__SHOWN_MAX];
     size_t count = 0;
-    int code = weir__store_show(ask->store, ask->key, shown, &count);
+    (void)context;
+    int code = weir__store_show(request->store, request->key, shown, &count);
     if (code)
-        return cli_refused(call, ask->store, code);
-    if (ask->json) {
-        print_json(ask, shown, count);
+        return cli_refused(call, request->store, code);
+    if (request->json) {
+        show_print_json(request, shown, count);
         return CLI_OK;
     }
     if (count == 0)
-        printf("%s holds no state: it is as new\n", cli_show(ask->key.data, ask->key.len).text);
+        printf("%s has no state\n", cli_show(request->key.data, request->key.len).text);
     for (size_t i = 0; i < count; i++)
-        print_state(&shown[i], weir__clock_us());
+        show_print_state(&shown[i], weir__clock_us());
     return CLI_OK;
 }
 
-static int run(const struct cli_call *call)
+static int cmd_show(const struct cli_call *call)
 {
-    return cli_ask_run_key(call, show);
+    return cli_request_run_key(call, show_work);
 }
 
 const struct cli_command cli_show_states = {
     .name = "show",
-    .summary = "describe every state that a key holds",
+    .summary = "show every state of a key",
     .help = "Usage: weir show KEY [--json]\n"
             "                 [--store URL] [--server URL [--token TOKEN]]\n"
             "\n"
-            "Prints one line for each limit that KEY was charged under: what is spent, how\n"
-            "many entries or leases it has, and when it is gone by itself. A zone keeps the\n"
-            "numbers of a limit and so tells what is left; Redis keeps only the period, and\n"
-            "the count of a bucket. With --json times are microseconds since the epoch.\n"
+            "Prints one line for each limit that KEY was charged under: what is used, how\n"
+            "many entries or leases there are, and when the state expires. A zone keeps the\n"
+            "numbers of the limit, so it also shows what is left. Redis keeps only the\n"
+            "period, and the count of a bucket. With --json times are microseconds since the\n"
+            "epoch.\n"
             "\n"
             "Options:\n" CLI_JSON_HELP CLI_STORE_HELP CLI_SERVER_HELP "\n"
             "Examples:\n"
             "  weir show user:42\n"
             "  weir show user:42 --store redis://127.0.0.1:6379 --json\n" CLI_EXIT_CODES,
-    .run = run,
+    .run = cmd_show,
 };

@@ -1,34 +1,225 @@
-/* `weir take`: decide and charge. */
-#include "cli/ask.h"
+/* `weir take`, `peek`, `wait` and `acquire`: each decides one request and prints the decision. */
+#include "cli/request.h"
 
-static int run(const struct cli_call *call)
+#include "store/store.h"
+
+#include <inttypes.h>
+
+/* take and wait print no lease. So nobody could release the slots of a concurrent limit. */
+static int take_check_limits(const struct cli_call *call, const struct cli_request *request)
 {
-    return cli_ask_run(call, weir_take_all, true);
+    if (!weir__has_leases(request->limit))
+        return CLI_OK;
+    return cli_fail(
+        call, CLI_USAGE,
+        "limit \"%s\": use `weir acquire` for a `concurrent` limit: it prints the lease "
+        "that `weir release` needs",
+        weir_limit_text(request->limit));
+}
+
+/* ---- take and peek ---- */
+
+/* weir_take_all or weir_peek_all. */
+typedef int take_verb(weir_store *store, const weir_request *requests, size_t n,
+                      weir_decision *ret);
+
+static int take_decide(const struct cli_call *call, const struct cli_request *request,
+                       take_verb *verb, bool charges)
+{
+    weir_decision decision, detail[WEIR_LIMITS_MAX];
+    weir_request single = weir_request_make(request->key, request->limit);
+    single.cost = request->cost;
+    single.wait_us = request->wait_us;
+    single.detail = request->detail ? detail : NULL;
+    int code = verb(request->store, &single, 1, &decision);
+    if (code)
+        return cli_refused(call, request->store, code);
+    return cli_print_decision(
+        request,
+        &(struct cli_decided){.decision = &decision, .detail = single.detail, .charged = charges});
+}
+
+static int take_work(const struct cli_call *call, const struct cli_request *request, void *context)
+{
+    (void)context;
+    int code = take_check_limits(call, request);
+    return code ? code : take_decide(call, request, weir_take_all, true);
+}
+
+static int peek_work(const struct cli_call *call, const struct cli_request *request, void *context)
+{
+    (void)context;
+    return take_decide(call, request, weir_peek_all, false);
+}
+
+static int take_run(const struct cli_call *call, cli_request_work *work)
+{
+    struct cli_request request = cli_request_default;
+    const struct cli_option options[] = {
+        {"cost", CLI_COST, &request.cost, 0},
+        {"wait", CLI_WAIT, &request.wait_us, 0},
+        {"detail", CLI_FLAG, &request.detail, 0},
+        CLI_REQUEST_OPTIONS(request),
+    };
+    const struct cli_operand operands[] = {CLI_REQUEST_OPERANDS(request)};
+    int code = CLI_PARSE(call, options, operands);
+    return code ? code : cli_request_run(call, &request, work, NULL);
+}
+
+static int cmd_take(const struct cli_call *call)
+{
+    return take_run(call, take_work);
+}
+
+static int cmd_peek(const struct cli_call *call)
+{
+    return take_run(call, peek_work);
 }
 
 const struct cli_command cli_take = {
     .name = "take",
-    .summary = "decide a request and charge it if allowed",
+    .summary = "decide a request, and charge it if it is allowed",
     .help =
         "Usage: weir take KEY LIMITS [--cost N] [--wait T|any] [--detail] [--json]\n"
         "                 [--store URL] [--server URL [--token TOKEN]]\n"
         "\n"
-        "Decides one request of KEY and charges it if it is allowed; a denied request\n"
+        "Decides one request of KEY. If it is allowed, it is charged. A denied request\n"
         "charges nothing.\n" CLI_LIMITS_HELP "\n"
         "Options:\n"
-        "  --cost N      what it costs, 0 to 1000000000000 (default 1; 0 only asks)\n"
-        "  --wait T      accept an answer that says to go ahead in up to T (`500ms`, `0`)\n"
-        "                or `any`; default: any for leaky-bucket, smooth and warmup, else\n"
-        "                0. take does not sleep; `weir wait` does\n"
-        "  --detail      show each limit's own answer too\n" CLI_JSON_HELP CLI_STORE_HELP
+        "  --cost N      what the request costs, 0 to 1000000000000 (default 1; 0 charges\n"
+        "                nothing)\n"
+        "  --wait T      accept a delay of up to T: a duration like 500ms, 0, or `any`.\n"
+        "                The answer then says when to go ahead. take does not sleep;\n"
+        "                `weir wait` does. Default: any for leaky-bucket, smooth and\n"
+        "                warmup, otherwise 0\n"
+        "  --detail      also print the answer of each limit\n" CLI_JSON_HELP CLI_STORE_HELP
             CLI_SERVER_HELP "\n"
-        "An allowed take has a receipt: give it to `weir settle` when the real cost is\n"
-        "known.\n"
+        "An allowed take prints a receipt. Give it to `weir settle` when you know the\n"
+        "real cost.\n"
         "\n"
         "Examples:\n"
         "  weir take user:42 \"token-bucket 10/s burst 20\"\n"
         "  weir take user:42 \"sliding-log 5/m, fixed-window 1000/d\" --cost 3 --detail\n"
         "  weir take api \"leaky-bucket 10/s burst 5\" --store file:/var/lib/app/zone\n"
         "  if weir take mail:ann \"fixed-window 20/h\" >/dev/null; then send; fi\n" CLI_EXIT_CODES,
-    .run = run,
+    .run = cmd_take,
+};
+
+const struct cli_command cli_peek = {
+    .name = "peek",
+    .summary = "show what take would answer, without charging",
+    .help = "Usage: weir peek KEY LIMITS [--cost N] [--wait T|any] [--detail] [--json]\n"
+            "                 [--store URL] [--server URL [--token TOKEN]]\n"
+            "\n"
+            "Shows whether a request would be allowed now, and what is left. It charges\n"
+            "nothing.\n" CLI_LIMITS_HELP "\n"
+            "Options:\n"
+            "  --cost N      what the request would cost, 0 to 1000000000000 (default 1)\n"
+            "  --wait T      the longest delay to accept: a duration, 0 or `any`\n"
+            "  --detail      also print the answer of each limit\n" CLI_JSON_HELP CLI_STORE_HELP
+                CLI_SERVER_HELP "\n"
+            "Examples:\n"
+            "  weir peek user:42 \"token-bucket 10/s burst 20\"\n"
+            "  weir peek user:42 \"sliding-log 5/m, fixed-window 1000/d\" --detail "
+            "--json\n" CLI_EXIT_CODES,
+    .run = cmd_peek,
+};
+
+/* ---- wait ---- */
+
+static int wait_work(const struct cli_call *call, const struct cli_request *request, void *context)
+{
+    const int64_t *max_us = context;
+    weir_decision decision;
+    int code = take_check_limits(call, request);
+    if (code)
+        return code;
+    code = weir_wait(request->store, request->key, request->limit, request->cost,
+                     weir__min(*max_us, WEIR_DURATION_MAX), &decision);
+    if (code)
+        return cli_refused(call, request->store, code);
+    return cli_print_decision(
+        request, &(struct cli_decided){.decision = &decision, .charged = true, .slept = true});
+}
+
+static int cmd_wait(const struct cli_call *call)
+{
+    struct cli_request request = cli_request_default;
+    int64_t max_us = WEIR_WAIT_ANY;
+    const struct cli_option options[] = {
+        {"cost", CLI_COST, &request.cost, 0},
+        {"max", CLI_WAIT, &max_us, 0},
+        CLI_REQUEST_OPTIONS(request),
+    };
+    const struct cli_operand operands[] = {CLI_REQUEST_OPERANDS(request)};
+    int code = CLI_PARSE(call, options, operands);
+    return code ? code : cli_request_run(call, &request, wait_work, &max_us);
+}
+
+const struct cli_command cli_wait = {
+    .name = "wait",
+    .summary = "take, and sleep until the request may go ahead",
+    .help = "Usage: weir wait KEY LIMITS [--cost N] [--max T|any] [--json]\n"
+            "                 [--store URL] [--server URL [--token TOKEN]]\n"
+            "\n"
+            "Takes like `weir take`, but sleeps until the request may go ahead. If it cannot\n"
+            "go ahead within --max, it is denied at once.\n" CLI_LIMITS_HELP "\n"
+            "Options:\n"
+            "  --cost N      what the request costs, 0 to 1000000000000 (default 1)\n"
+            "  --max T       sleep at most T in total: a duration, 0 or `any` (default: any,\n"
+            "                which is 366 days)\n" CLI_JSON_HELP CLI_STORE_HELP CLI_SERVER_HELP "\n"
+            "Examples:\n"
+            "  weir wait api.example.com \"token-bucket 2/s\" && curl https://api.example.com/\n"
+            "  weir wait backup \"fixed-window 1/d\" --max 1h\n" CLI_EXIT_CODES,
+    .run = cmd_wait,
+};
+
+/* ---- acquire ---- */
+
+static int acquire_work(const struct cli_call *call, const struct cli_request *request,
+                        void *context)
+{
+    weir_decision decision;
+    (void)context;
+    int code = weir_acquire(request->store, request->key, request->limit, request->cost, &decision);
+    if (code == WEIR_EUNSUPPORTED)
+        return cli_fail_concurrent(call, request->limit);
+    if (code)
+        return cli_refused(call, request->store, code);
+    if (request->json || !decision.allowed)
+        return cli_print_decision(request, &(struct cli_decided){.decision = &decision});
+    printf("%" PRIu64 "\n", decision.lease);
+    if (decision.delay_us > 0)
+        fprintf(stderr, "go ahead in %s\n", cli_about(decision.delay_us).text);
+    return CLI_OK;
+}
+
+static int cmd_acquire(const struct cli_call *call)
+{
+    struct cli_request request = cli_request_default;
+    const struct cli_option options[] = {
+        {"cost", CLI_COUNT, &request.cost, WEIR_COST_MAX},
+        CLI_REQUEST_OPTIONS(request),
+    };
+    const struct cli_operand operands[] = {CLI_REQUEST_OPERANDS(request)};
+    int code = CLI_PARSE(call, options, operands);
+    return code ? code : cli_request_run(call, &request, acquire_work, NULL);
+}
+
+const struct cli_command cli_acquire = {
+    .name = "acquire",
+    .summary = "hold slots of a concurrent limit; prints a lease",
+    .help = "Usage: weir acquire KEY LIMITS [--cost N] [--json]\n"
+            "                    [--store URL] [--server URL [--token TOKEN]]\n"
+            "\n"
+            "Takes N slots of the `concurrent` limit in LIMITS and prints the id of the lease\n"
+            "that holds them. `weir release` gives the slots back, `weir renew` extends the\n"
+            "lease. Otherwise the lease ends after its time.\n" CLI_LIMITS_HELP "\n"
+            "Options:\n"
+            "  --cost N      slots to hold, at least 1 (default 1)\n" CLI_JSON_HELP CLI_STORE_HELP
+                CLI_SERVER_HELP "\n"
+            "Examples:\n"
+            "  id=$(weir acquire deploy \"concurrent 1 lease 10m\") || exit\n"
+            "  ./deploy; weir release deploy \"concurrent 1 lease 10m\" \"$id\"\n" CLI_EXIT_CODES,
+    .run = cmd_acquire,
 };

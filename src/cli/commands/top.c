@@ -1,7 +1,7 @@
-/* `weir top`: what a server is doing, and to whom, once a second. */
+/* `weir top`: what a server decides, and for which keys, once a second. */
+#include "cli/top.h"
 #include "cli/http_client.h"
 #include "cli/server_store.h"
-#include "cli/top_view.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,30 +22,31 @@ struct watch {
     const struct cli_call *call;
     const char *address;
     struct cli_http http;
-    struct cli_top_model readings[2]; /* the last two, by turns */
+    struct cli_top_model readings[2]; /* the last two, in turn */
     int turn;
     char *frame; /* FRAME_BYTES */
 };
 
-/* ---- asking ---- */
+/* ---- readings ---- */
 
-/* Why a reading failed, as far as the server's answer says; an exit code. */
-static int refused(const struct cli_http_reply *reply, const char *path, weir_error *err)
+/* Says why a reading failed, by the answer of the server; an exit code. */
+static int top_fail_status(const struct cli_http_reply *reply, const char *path, weir_error *err)
 {
     if (reply->status == 401 || reply->status == 403)
         weir__fail(err, WEIR_EINVAL, 0,
-                   "it wants its admin token (status %d): say --token TOKEN, or set "
+                   "the server needs its admin token (status %d): use --token TOKEN, or set "
                    "WEIR_ADMIN_TOKEN or WEIR_TOKEN",
                    reply->status);
     else
         weir__fail(err, WEIR_EINVAL, 0,
-                   "something answers there, but not as weir does: status %d for %s; say the "
+                   "this is not a weir server: it answered with status %d to %s; use the "
                    "address of `weir serve`",
                    reply->status, path);
     return CLI_FAILED;
 }
 
-static int ask(struct watch *watch, const char *path, struct cli_http_reply *ret, weir_error *err)
+static int top_get(struct watch *watch, const char *path, struct cli_http_reply *ret,
+                   weir_error *err)
 {
     const int code = cli_http_get(&watch->http, path, ret, err);
     if (code == WEIR_EUNREACHABLE) {
@@ -55,36 +56,35 @@ static int ask(struct watch *watch, const char *path, struct cli_http_reply *ret
     }
     if (code)
         return CLI_FAILED;
-    return ret->status == 200 ? CLI_OK : refused(ret, path, err);
+    return ret->status == 200 ? CLI_OK : top_fail_status(ret, path, err);
 }
 
-static int not_weir(const char *path, weir_error *err)
+static int top_fail_json(const char *path, weir_error *err)
 {
     weir__fail(err, WEIR_EINVAL, 0,
-               "something answers there, but not as weir does: what %s gives is not its JSON",
-               path);
+               "this is not a weir server: its answer to %s is not the expected JSON", path);
     return CLI_FAILED;
 }
 
 /* One reading into *ret. */
-static int read_once(struct watch *watch, struct cli_top_model *ret, weir_error *err)
+static int top_read_once(struct watch *watch, struct cli_top_model *ret, weir_error *err)
 {
     struct cli_http_reply reply;
-    int code = ask(watch, "/v1/stats", &reply, err);
+    int code = top_get(watch, "/v1/stats", &reply, err);
     if (code == CLI_OK && !cli_top_read_stats(reply.body, reply.len, ret))
-        code = not_weir("/v1/stats", err);
+        code = top_fail_json("/v1/stats", err);
     if (code == CLI_OK)
-        code = ask(watch, KEYS_PATH, &reply, err);
+        code = top_get(watch, KEYS_PATH, &reply, err);
     if (code == CLI_OK && !cli_top_read_keys(reply.body, reply.len, ret))
-        code = not_weir("/v1/top", err);
+        code = top_fail_json("/v1/top", err);
     return code;
 }
 
 /* The next reading, compared with the last; the last stays if it fails. */
-static int read_next(struct watch *watch, bool first, weir_error *err)
+static int top_read_next(struct watch *watch, bool first, weir_error *err)
 {
     struct cli_top_model *const now = &watch->readings[!watch->turn];
-    const int code = read_once(watch, now, err);
+    const int code = top_read_once(watch, now, err);
     if (code)
         return code;
     if (!first)
@@ -93,14 +93,14 @@ static int read_next(struct watch *watch, bool first, weir_error *err)
     return CLI_OK;
 }
 
-static int fail(const struct watch *watch, int code, const weir_error *err)
+static int top_fail(const struct watch *watch, int code, const weir_error *err)
 {
     return cli_fail(watch->call, code, "%s: %s", cli_show_text(watch->address).text, err->message);
 }
 
 /* ---- once ---- */
 
-static void draw(struct watch *watch, int height, const char *trouble)
+static void top_draw(struct watch *watch, int height, const char *trouble)
 {
     struct weir__buffer out = weir__buffer_over(watch->frame, FRAME_BYTES);
     const struct cli_top_view view = {
@@ -120,74 +120,74 @@ static void draw(struct watch *watch, int height, const char *trouble)
     fflush(stdout);
 }
 
-/* Two readings, since a rate is the difference of two. */
-static int show_once(struct watch *watch)
+/* Two readings, because a rate is the difference of two. */
+static int top_show_once(struct watch *watch)
 {
     weir_error err = {0};
-    int code = read_next(watch, true, &err);
+    int code = top_read_next(watch, true, &err);
     if (code == CLI_OK) {
         poll(NULL, 0, PERIOD_US / 1000);
-        code = read_next(watch, false, &err);
+        code = top_read_next(watch, false, &err);
     }
     if (code)
-        return fail(watch, code, &err);
-    draw(watch, 0, NULL);
+        return top_fail(watch, code, &err);
+    top_draw(watch, 0, NULL);
     return cli_finish(watch->call, CLI_OK);
 }
 
-/* A body that is weir's, untouched; the caller frees it. NULL with the exit code in *ret. */
-static char *body_of(struct watch *watch, const char *path,
-                     bool (*read_it)(char *, size_t, struct cli_top_model *), int *ret,
-                     weir_error *err)
+/* A valid body, unchanged; the caller frees it. NULL: *ret is the exit code. */
+static char *top_body_of(struct watch *watch, const char *path,
+                         bool (*read_it)(char *, size_t, struct cli_top_model *), int *ret,
+                         weir_error *err)
 {
     struct cli_http_reply reply;
-    *ret = ask(watch, path, &reply, err);
+    *ret = top_get(watch, path, &reply, err);
     char *const body = *ret == CLI_OK ? strdup(reply.body) : NULL;
     if (*ret == CLI_OK && !body)
         *ret = cli_exit_for(weir__fail(err, WEIR_ENOMEM, 0, "out of memory"));
     if (*ret == CLI_OK && !read_it(reply.body, reply.len, &watch->readings[0]))
-        *ret = not_weir(path, err);
+        *ret = top_fail_json(path, err);
     if (*ret == CLI_OK)
         return body;
     free(body);
     return NULL;
 }
 
-/* What the server says, as it says it. */
-static int show_json(struct watch *watch)
+/* The answers of the server, unchanged. */
+static int top_show_json(struct watch *watch)
 {
     weir_error err = {0};
     int code;
-    char *const stats = body_of(watch, "/v1/stats", cli_top_read_stats, &code, &err);
-    char *const keys = stats ? body_of(watch, KEYS_PATH, cli_top_read_keys, &code, &err) : NULL;
+    char *const stats = top_body_of(watch, "/v1/stats", cli_top_read_stats, &code, &err);
+    char *const keys = stats ? top_body_of(watch, KEYS_PATH, cli_top_read_keys, &code, &err) : NULL;
     if (keys)
         printf("{\"stats\":%s,\"top\":%s}\n", stats, keys);
     free(stats);
     free(keys);
-    return code ? fail(watch, code, &err) : cli_finish(watch->call, CLI_OK);
+    return code ? top_fail(watch, code, &err) : cli_finish(watch->call, CLI_OK);
 }
 
 /* ---- live ---- */
 
 static int stop_pipe[2] = {-1, -1};
 
-static void on_signal(int number)
+static void top_on_signal(int number)
 {
     const int kept = errno;
     const char byte = (char)number;
     if (write(stop_pipe[1], &byte, 1) < 0)
-        errno = kept; /* the pipe is full: it was told */
+        errno = kept; /* the pipe is full: it has a byte already */
     errno = kept;
 }
 
-static int screen_height(void)
+static int top_screen_height(void)
 {
     struct winsize size;
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : 24;
 }
 
-/* Until the time, a signal or the letter q; whether to go on. */
-static bool wait_until(int64_t until_us)
+/* Waits until the time. False: a signal or the letter q came first. */
+static bool top_wait_until(int64_t until_us)
 {
     for (;;) {
         const int64_t left = until_us - weir__mono_us();
@@ -208,30 +208,30 @@ static bool wait_until(int64_t until_us)
     }
 }
 
-static void run_frames(struct watch *watch)
+static void top_run_frames(struct watch *watch)
 {
     weir_error err = {0};
     for (int64_t next = weir__mono_us();;) {
-        const int code = read_next(watch, false, &err);
-        draw(watch, screen_height(), code ? err.message : NULL);
+        const int code = top_read_next(watch, false, &err);
+        top_draw(watch, top_screen_height(), code ? err.message : NULL);
         const int64_t now = weir__mono_us();
         next = next + PERIOD_US > now ? next + PERIOD_US : now + PERIOD_US;
-        if (!wait_until(next))
+        if (!top_wait_until(next))
             return;
     }
 }
 
-/* The screen and the keys are ours while it runs, and given back as they were. */
-static int show_live(struct watch *watch)
+/* Takes over the screen and the keyboard, and restores them at the end. */
+static int top_show_live(struct watch *watch)
 {
     weir_error err = {0};
-    const int code = read_next(watch, true, &err);
+    const int code = top_read_next(watch, true, &err);
     if (code)
-        return fail(watch, code, &err);
+        return top_fail(watch, code, &err);
     if (pipe2(stop_pipe, O_CLOEXEC | O_NONBLOCK))
-        return cli_fail(watch->call, CLI_FAILED, "no pipe to be had: %s", strerror(errno));
+        return cli_fail(watch->call, CLI_FAILED, "cannot create a pipe: %s", strerror(errno));
     watch->http.stop_fd = stop_pipe[0];
-    const struct sigaction act = {.sa_handler = on_signal};
+    const struct sigaction act = {.sa_handler = top_on_signal};
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
     sigaction(SIGHUP, &act, NULL);
@@ -242,10 +242,10 @@ static int show_live(struct watch *watch)
         silent.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
         tcsetattr(STDIN_FILENO, TCSANOW, &silent);
     }
-    fputs("\033[?1049h\033[?25l", stdout); /* another page, no cursor */
-    draw(watch, screen_height(), NULL);
-    if (wait_until(weir__mono_us() + PERIOD_US))
-        run_frames(watch);
+    fputs("\033[?1049h\033[?25l", stdout); /* the second page, no cursor */
+    top_draw(watch, top_screen_height(), NULL);
+    if (top_wait_until(weir__mono_us() + PERIOD_US))
+        top_run_frames(watch);
     fputs("\033[?25h\033[?1049l", stdout);
     if (keys)
         tcsetattr(STDIN_FILENO, TCSANOW, &before);
@@ -254,7 +254,7 @@ static int show_live(struct watch *watch)
 
 /* ---- the command ---- */
 
-static int run(const struct cli_call *call)
+static int cmd_top(const struct cli_call *call)
 {
     const char *address = DEFAULT_ADDRESS, *token = NULL;
     bool once = false, json = false;
@@ -278,9 +278,9 @@ static int run(const struct cli_call *call)
         watch->call = call;
         watch->address = address;
         watch->frame = frame;
-        code = json                             ? show_json(watch)
-               : once || !isatty(STDOUT_FILENO) ? show_once(watch)
-                                                : show_live(watch);
+        code = json                             ? top_show_json(watch)
+               : once || !isatty(STDOUT_FILENO) ? top_show_once(watch)
+                                                : top_show_live(watch);
         cli_http_close(&watch->http);
     }
     free(frame);
@@ -294,21 +294,22 @@ const struct cli_command cli_top = {
     .help = "Usage: weir top [URL] [--token TOKEN] [--once] [--json]\n"
             "\n"
             "Watches a running `weir serve`, once a second: what it allows and denies, what\n"
-            "each policy says, and which keys are asked for and denied most. q ends it.\n"
-            "Without a terminal it looks once, as with --once.\n"
+            "each policy decides, and which keys are requested and denied most. Press q to\n"
+            "quit. Without a terminal it prints once, like --once.\n"
             "\n"
-            "URL is http://host:port, https://host:port, host:port or unix:/path; without it\n"
-            "http://127.0.0.1:7311, where `weir serve` listens.\n"
+            "URL is http://host:port, https://host:port, host:port or unix:/path. The default\n"
+            "is http://127.0.0.1:7311, where `weir serve` listens.\n"
             "\n"
             "Options:\n"
-            "  --token TOKEN  the server's admin token; better in $WEIR_ADMIN_TOKEN or\n"
+            "  --token TOKEN  the admin token of the server; better: set $WEIR_ADMIN_TOKEN or\n"
             "                 $WEIR_TOKEN, which other users cannot see\n"
-            "  --once         print one view, measured over a second\n"
-            "  --json         print what the server says as one JSON object: stats and top\n"
+            "  --once         print once, measured over one second\n"
+            "  --json         print the answers of the server as one JSON object: stats and\n"
+            "                 top\n"
             "\n"
             "Examples:\n"
             "  weir top\n"
             "  weir top http://10.0.0.7:7311 --once\n"
             "  weir top unix:/run/weir.sock --json\n" CLI_EXIT_CODES,
-    .run = run,
+    .run = cmd_top,
 };

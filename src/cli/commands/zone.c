@@ -1,4 +1,4 @@
-/* `weir zone`: what a zone holds, and whether it is sound. */
+/* `weir zone`: what a zone contains, and whether it is sound. */
 #include "cli/cli.h"
 #include "cli/json.h"
 
@@ -13,43 +13,44 @@
 
 #define URL_BYTES (PATH_MAX + 16)
 
-static bool begins(const char *text, const char *start)
+static bool zone_starts_with(const char *text, const char *start)
 {
     return !strncmp(text, start, strlen(start));
 }
 
-/* The address of what is named: a bare path is a file. */
-static int address(const struct cli_call *call, const char *name, char *ret)
+/* The URL of a zone. A path without a scheme is a file. */
+static int zone_address(const struct cli_call *call, const char *name, char *ret)
 {
     struct weir__buffer url = weir__buffer_over(ret, URL_BYTES);
-    bool addressed = begins(name, "file:") || begins(name, "shm:");
-    if (begins(name, "memory:"))
+    bool addressed = zone_starts_with(name, "file:") || zone_starts_with(name, "shm:");
+    if (zone_starts_with(name, "memory:"))
         return cli_fail(
             call, CLI_USAGE,
-            "\"%s\": a memory: zone lives and dies with its process; name a file: or shm: "
-            "zone",
+            "invalid zone \"%s\": a memory: zone exists only inside its process; expected a file: "
+            "or shm: zone",
             cli_show_text(name).text);
-    if (strstr(name, "://") && begins(name, "redis"))
+    if (strstr(name, "://") && zone_starts_with(name, "redis"))
         return cli_fail(call, CLI_USAGE,
-                        "\"%s\": Redis has no zone to check; name a file: or shm: zone, or ask "
-                        "Redis itself",
+                        "invalid zone \"%s\": Redis has no zone; expected a file: or shm: zone",
                         cli_show_text(name).text);
     if (!addressed)
         weir__put_text(&url, "file:");
     weir__put_text(&url, name);
     if (url.cut || (!addressed && strchr(name, '?')))
-        return cli_fail(call, CLI_USAGE,
-                        "\"%s\": expected a path without a question mark, file:/path or shm:/name",
-                        cli_show_text(name).text);
+        return cli_fail(
+            call, CLI_USAGE,
+            "invalid zone \"%s\": expected a path without a question mark, file:/path or "
+            "shm:/name",
+            cli_show_text(name).text);
     return CLI_OK;
 }
 
-/* Opening makes what is missing or empty; looking must not. */
-static int must_exist(const struct cli_call *call, const char *url)
+/* Opening would create a missing or empty zone. This command must not. */
+static int zone_must_exist(const struct cli_call *call, const char *url)
 {
     char path[URL_BYTES];
     struct weir__buffer buffer = weir__buffer_over(path, sizeof path);
-    bool shared = begins(url, "shm:");
+    bool shared = zone_starts_with(url, "shm:");
     const char *rest = strchr(url, ':') + 1;
     weir__put(&buffer, rest, strcspn(rest, "?"));
     struct stat status;
@@ -57,50 +58,52 @@ static int must_exist(const struct cli_call *call, const char *url)
                     : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return cli_fail(call, CLI_FAILED, "cannot open %s: %s%s", cli_show_text(path).text,
-                        strerror(errno), errno == ENOENT ? "; there is no zone to look at" : "");
+                        strerror(errno), errno == ENOENT ? "; there is no zone" : "");
     bool empty = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == 0;
     close(fd);
     if (empty)
-        return cli_fail(call, CLI_FAILED, "%s is empty, not a weir zone", cli_show_text(path).text);
+        return cli_fail(call, CLI_FAILED, "%s is not a weir zone: it is empty",
+                        cli_show_text(path).text);
     return CLI_OK;
 }
 
-/* ---- what is printed ---- */
+/* ---- printing ---- */
 
-static double share(uint64_t part, uint64_t all)
+static double zone_share(uint64_t part, uint64_t all)
 {
     return all ? 100.0 * (double)part / (double)all : 0;
 }
 
-static double bytes_a_key(const weir_zone_info *info)
+static double zone_bytes_per_key(const weir_zone_info *info)
 {
     return info->capacity ? (double)(info->size - info->large_bytes) / (double)info->capacity : 0;
 }
 
-static void print_info(const char *url, const weir_zone_info *info)
+static void zone_print_info(const char *url, const weir_zone_info *info)
 {
     struct cli_style style = cli_style_of(stdout);
     uint64_t live = info->evicted_unused + info->evicted_soonest;
     printf("%s%s%s\n", style.bold, url, style.off);
-    printf("  %ssound%s: every byte that can be checked was checked\n", style.good, style.off);
+    printf("  %ssound%s: everything that can be checked is right\n", style.good, style.off);
     printf("  size       %12" PRIu64 " bytes\n", info->size);
     printf("  states     %12" PRIu64 " of %" PRIu64 ", %.1f%% full, %.1f bytes each\n", info->keys,
-           info->capacity, share(info->keys, info->capacity), bytes_a_key(info));
+           info->capacity, zone_share(info->keys, info->capacity), zone_bytes_per_key(info));
     printf("  large      %12" PRIu64 " of %" PRIu64
            " bytes for logs, windows and leases, %.1f%% full\n",
-           info->large_used, info->large_bytes, share(info->large_used, info->large_bytes));
+           info->large_used, info->large_bytes, zone_share(info->large_used, info->large_bytes));
     printf("  limits     %12" PRIu64 " different\n", info->limits);
-    printf("  evicted    %12" PRIu64 " as good as new, nobody could tell\n", info->evicted_fresh);
-    printf("             %s%12" PRIu64 "%s in use, the least used\n", live ? style.bad : "",
+    printf("  evicted    %12" PRIu64 " expired states, which changes nothing\n",
+           info->evicted_fresh);
+    printf("             %s%12" PRIu64 "%s states in use: the least used\n", live ? style.bad : "",
            info->evicted_unused, live ? style.off : "");
-    printf("             %s%12" PRIu64 "%s in use, the soonest as new\n", live ? style.bad : "",
-           info->evicted_soonest, live ? style.off : "");
-    printf("  repairs    %12" PRIu64 " after processes that died\n", info->repairs);
+    printf("             %s%12" PRIu64 "%s states in use: the first to expire\n",
+           live ? style.bad : "", info->evicted_soonest, live ? style.off : "");
+    printf("  repairs    %12" PRIu64 " after a process died\n", info->repairs);
     if (live)
-        printf("  States in use were evicted: make the zone larger, or limits are too lenient.\n");
+        printf("  States in use were evicted, so limits were too lenient: make the zone larger.\n");
 }
 
-static void print_json(const char *url, const weir_zone_info *info)
+static void zone_print_json(const char *url, const weir_zone_info *info)
 {
     struct cli_json json = {stdout, false};
     cli_json_open(&json, NULL, '{');
@@ -109,7 +112,7 @@ static void print_json(const char *url, const weir_zone_info *info)
     cli_json_int(&json, "size", (int64_t)info->size);
     cli_json_int(&json, "keys", (int64_t)info->keys);
     cli_json_int(&json, "capacity", (int64_t)info->capacity);
-    cli_json_double(&json, "bytes_a_key", bytes_a_key(info));
+    cli_json_double(&json, "bytes_a_key", zone_bytes_per_key(info));
     cli_json_int(&json, "large_bytes", (int64_t)info->large_bytes);
     cli_json_int(&json, "large_used", (int64_t)info->large_used);
     cli_json_int(&json, "limits", (int64_t)info->limits);
@@ -123,8 +126,8 @@ static void print_json(const char *url, const weir_zone_info *info)
 
 /* ---- the command ---- */
 
-static int look(const struct cli_call *call, weir_store *store, const char *url, bool only_check,
-                bool as_json)
+static int zone_look(const struct cli_call *call, weir_store *store, const char *url,
+                     bool only_check, bool as_json)
 {
     weir_zone_info info;
     weir_error err = {0};
@@ -135,15 +138,15 @@ static int look(const struct cli_call *call, weir_store *store, const char *url,
     if (code)
         return cli_refused(call, store, code);
     if (as_json)
-        print_json(url, &info);
+        zone_print_json(url, &info);
     else if (only_check)
         printf("%s is sound\n", url);
     else
-        print_info(url, &info);
+        zone_print_info(url, &info);
     return CLI_OK;
 }
 
-static int run(const struct cli_call *call)
+static int cmd_zone(const struct cli_call *call)
 {
     const char *name = NULL;
     bool only_check = false, as_json = false;
@@ -156,34 +159,34 @@ static int run(const struct cli_call *call)
     weir_store *store = NULL;
     int code = CLI_PARSE(call, options, operands);
     if (code == CLI_OK)
-        code = address(call, name, url);
+        code = zone_address(call, name, url);
     if (code == CLI_OK)
-        code = must_exist(call, url);
+        code = zone_must_exist(call, url);
     if (code == CLI_OK)
         code = cli_open_store(call, url, &store);
     if (code == CLI_OK)
-        code = look(call, store, url, only_check, as_json);
+        code = zone_look(call, store, url, only_check, as_json);
     weir_store_close(store);
     return code;
 }
 
 const struct cli_command cli_zone = {
     .name = "zone",
-    .summary = "what a zone holds, and whether it is sound",
+    .summary = "show what a zone contains, and whether it is sound",
     .help = "Usage: weir zone PATH|URL [--check] [--json]\n"
             "\n"
-            "Checks every byte of a zone that can be checked, and prints its size, how full\n"
-            "it is, what was evicted and what was repaired. The zone may be in use meanwhile.\n"
-            "A zone that is missing is not made.\n"
+            "Checks a zone completely, and prints its size, how full it is, what was evicted\n"
+            "and what was repaired. The zone may be in use meanwhile. A missing zone is not\n"
+            "created.\n"
             "\n"
             "Options:\n"
-            "  --check       only check: one line if it is sound, else the damage and exit\n"
-            "                code 3\n"
+            "  --check       only check: print one line if the zone is sound, otherwise the\n"
+            "                damage and exit code 3\n"
             "  --json        print one JSON object\n"
             "\n"
             "Examples:\n"
             "  weir zone ~/.local/state/weir/zone\n"
             "  weir zone shm:/app --json\n"
             "  weir zone --check file:/var/lib/app/zone\n" CLI_EXIT_CODES,
-    .run = run,
+    .run = cmd_zone,
 };

@@ -1,9 +1,9 @@
 /*
- * The store that a command works on: the one named, or the desk's own zone, a file in the user's
- * state directory, so that repeated calls remember each other.
+ * The store that a command works on: the given one, or by default a zone in a file in the state
+ * directory of the user, so that calls remember each other.
  */
-#include "cli/server_store.h"
 #include "store/store.h"
+#include "cli/server_store.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -41,17 +41,18 @@ int cli_refused(const struct cli_call *call, weir_store *store, int code)
     return cli_fail(call, cli_exit_for(code), "%s (%s)", weir_strerror(code), weir_errname(code));
 }
 
-/* mkdir -p with mode 0700; path is written to meanwhile, and restored. */
-static int make_directories(const struct cli_call *call, char *path)
+/* mkdir -p with mode 0700. The path is changed meanwhile, and restored. */
+static int store_make_directories(const struct cli_call *call, char *path)
 {
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = 0;
         int failed = mkdir(path, 0700) && errno != EEXIST ? errno : 0;
         if (failed)
-            cli_fail(call, CLI_FAILED,
-                     "cannot create the directory %s for the default store: %s; name another store "
-                     "with --store",
-                     path, strerror(failed));
+            cli_fail(
+                call, CLI_FAILED,
+                "cannot create the directory %s for the default store: %s; choose another store "
+                "with --store",
+                path, strerror(failed));
         *slash = '/';
         if (failed)
             return CLI_FAILED;
@@ -59,8 +60,8 @@ static int make_directories(const struct cli_call *call, char *path)
     return CLI_OK;
 }
 
-/* The path of the desk's zone; its directories are made. */
-static int desk_path(const struct cli_call *call, char *ret, size_t size)
+/* The path of the default zone. Missing directories are created. */
+static int store_default_path(const struct cli_call *call, char *ret, size_t size)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     struct weir__buffer path = weir__buffer_over(ret, size);
@@ -71,25 +72,25 @@ static int desk_path(const struct cli_call *call, char *ret, size_t size)
     else
         return cli_fail(
             call, CLI_FAILED,
-            "neither XDG_STATE_HOME nor HOME says where to keep state; name a store with "
+            "no default store: neither XDG_STATE_HOME nor HOME is set; choose a store with "
             "--store, like --store file:/tmp/zone");
     if (path.cut || strchr(ret, '?'))
         return cli_fail(
             call, CLI_FAILED,
-            "the path of the default store, \"%s\", is too long or holds a question mark; "
-            "name another store with --store",
+            "invalid path of the default store \"%s\": it is too long or contains a question "
+            "mark; choose another store with --store",
             cli_show_text(ret).text);
-    return make_directories(call, ret);
+    return store_make_directories(call, ret);
 }
 
 int cli_open_store(const struct cli_call *call, const char *url, weir_store **ret)
 {
-    char desk[PATH_MAX + 8] = "file:";
+    char preset[PATH_MAX + 8] = "file:";
     if (!url) {
-        int code = desk_path(call, desk + 5, sizeof desk - 5);
+        int code = store_default_path(call, preset + 5, sizeof preset - 5);
         if (code)
             return code;
-        url = desk;
+        url = preset;
     }
     weir_error err = {0};
     int code = weir_store_open(url, ret, &err);

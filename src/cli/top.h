@@ -1,18 +1,18 @@
 /*
- * What `weir top` knows: the numbers of GET /v1/stats and /v1/top, and how fast they move, which is the
- * difference of two readings.
+ * What `weir top` knows and how it looks: the numbers of GET /v1/stats and /v1/top, how fast they
+ * change, which is the difference of two readings, and a frame drawn from them.
  */
-#ifndef WEIR_CLI_TOP_MODEL_H
-#define WEIR_CLI_TOP_MODEL_H
+#ifndef WEIR_CLI_TOP_H
+#define WEIR_CLI_TOP_H
 
 #include "cli/cli.h"
 
-#define CLI_TOP_ROWS_MAX 1000 /* policies and limits; more are not shown */
-#define CLI_TOP_KEYS_MAX 64   /* a list, over all policies */
+#define CLI_TOP_ROWS_MAX 1000 /* policies and limits; further ones are not shown */
+#define CLI_TOP_KEYS_MAX 64   /* per list, over all policies */
 
 /* A policy, or one of its limits. */
 struct cli_top_row {
-    struct cli_shown policy, limit; /* limit empty: the policy as a whole */
+    struct cli_shown policy, limit; /* limit empty: the whole policy */
     bool shadow;
     uint64_t allowed, denied;
     double allowed_rate, denied_rate; /* per second */
@@ -28,7 +28,7 @@ struct cli_top_keys {
     size_t count;
 };
 
-/* Counters, and what they were per second since the reading before. */
+/* A counter, and its rate per second since the last reading. */
 struct cli_top_count {
     uint64_t value;
     double rate;
@@ -48,11 +48,23 @@ struct cli_top_model {
     struct cli_top_keys hottest, denied_keys;
 };
 
-/* Fills the parts that /v1/stats tells; `text` is spoilt. false: it is not weir's. */
+/* Fills in the numbers of /v1/stats; `text` is changed. False: it is not an answer of weir. */
 bool cli_top_read_stats(char *text, size_t len, struct cli_top_model *ret);
-/* Fills the lists of keys from /v1/top, likewise. */
+/* Fills in the lists of keys of /v1/top, in the same way. */
 bool cli_top_read_keys(char *text, size_t len, struct cli_top_model *ret);
-/* The rates of `now` since `before`. */
+/* Sets the rates of `now`: the changes since `before`. */
 void cli_top_compare(const struct cli_top_model *before, struct cli_top_model *now);
+
+struct cli_top_view {
+    struct cli_style style;
+    int width, height; /* height 0: as many lines as needed */
+    const char *address;
+    const char *trouble; /* why the numbers are old; NULL: they are not */
+    bool live;           /* lines replace those of the last frame */
+};
+
+/* Draws one frame. */
+void cli_top_draw(const struct cli_top_view *view, const struct cli_top_model *top,
+                  struct weir__buffer *out);
 
 #endif
