@@ -19,8 +19,7 @@ enum { BATCH = 16, FLOOD_KEYS = 400000 };
 
 static weir_store *hot, *million, *full, *shared;
 static weir_limit *plenty, *tiny, *user, *slow;
-static weir_hashed hot_room, shared_room;
-static weir_key hot_key, shared_key;
+static weir_hashed_key hot_key, shared_key;
 
 static weir_store *open_store(const char *url)
 {
@@ -52,12 +51,21 @@ static inline uint64_t take(weir_store *store, weir_key key, const weir_limit *l
     return decision.allowed;
 }
 
+static inline uint64_t take_hashed(weir_store *store, const weir_hashed_key *key,
+                                   const weir_limit *limit)
+{
+    weir_decision decision;
+    if (weir_take_hashed(store, key, limit, 1, &decision))
+        abort();
+    return decision.allowed;
+}
+
 static uint64_t run_hot_allowed(uint64_t seed, uint64_t ops)
 {
     (void)seed;
     uint64_t n = 0;
     for (uint64_t i = 0; i < ops; i++)
-        n += take(hot, hot_key, plenty);
+        n += take_hashed(hot, &hot_key, plenty);
     return n;
 }
 
@@ -66,7 +74,7 @@ static uint64_t run_hot_denied(uint64_t seed, uint64_t ops)
     (void)seed;
     uint64_t n = 0;
     for (uint64_t i = 0; i < ops; i++)
-        n += take(hot, hot_key, tiny);
+        n += take_hashed(hot, &hot_key, tiny);
     return n;
 }
 
@@ -93,7 +101,7 @@ static uint64_t run_shm_allowed(uint64_t seed, uint64_t ops)
     uint64_t n = 0;
     (void)seed;
     for (uint64_t i = 0; i < ops; i++)
-        n += take(shared, shared_key, plenty);
+        n += take_hashed(shared, &shared_key, plenty);
     return n;
 }
 
@@ -194,9 +202,10 @@ int main(int argc, char **argv)
     full = open_store("memory:8m");
     shared = open_store(url);
     shm_unlink(name); /* it lives on as long as we do */
-    hot_key = weir_key_hash(hot, weir_key_text("hot"), &hot_room);
-    shared_key = weir_key_hash(shared, weir_key_text("hot"), &shared_room);
-    take(hot, hot_key, tiny);
+    if (weir_key_hash(hot, weir_key_text("hot"), &hot_key) ||
+        weir_key_hash(shared, weir_key_text("hot"), &shared_key))
+        abort();
+    take_hashed(hot, &hot_key, tiny);
     take(hot, weir_key_bytes(names[0], KEY_LEN), tiny);
     for (int i = 0; i < KEYS; i++)
         take(million, weir_key_bytes(names[i], KEY_LEN), user);

@@ -25,7 +25,7 @@ static const int64_t costs[] = {0, 1, 2, 100, 100001, WEIR_COST_MAX};
 static void check_answer(weir_store *store, const weir_limit *limit)
 {
     weir_decision rows[WEIR_LIMITS_MAX], folded;
-    weir_request request = {weir_key_text("k"), limit, 1, 0, rows, false};
+    weir_request request = {.key = weir_key_text("k"), .limit = limit, .detail = rows};
     EXPECT(weir_peek_all(store, &request, 1, &folded) == 0, "peek fails");
     for (size_t i = 0; i < weir_limit_count(limit); i++)
         EXPECT(rows[i].remaining >= 0 && rows[i].reset_after_us >= 0 &&

@@ -223,7 +223,11 @@ static void check_fold(const weir_decision *rows, size_t n, const weir_decision 
 static weir_decision peek(struct machine *m, const char *key, int64_t at, int64_t c, int64_t wait)
 {
     weir_decision rows[WEIR_LIMITS_MAX], folded;
-    weir_request request = {weir_key_text(key), m->limit, c, wait, rows, false};
+    weir_request request = {.key = weir_key_text(key),
+                            .limit = m->limit,
+                            .cost = c ? c : WEIR_COST_NONE,
+                            .wait_us = wait,
+                            .detail = rows};
     int64_t now = m->clock.now_us;
     m->clock.now_us = at;
     int code = weir_peek_all(m->store, &request, 1, &folded);
@@ -313,7 +317,12 @@ static void take(struct machine *m, bool acquire)
     if (acquire && weir__leased(m->limit) == m->limit->count)
         acquire = false;
     weir_decision before = peek(m, m->key, m->clock.now_us, c, wait);
-    weir_request request = {weir_key_text(m->key), m->limit, c, wait, rows, acquire};
+    weir_request request = {.key = weir_key_text(m->key),
+                            .limit = m->limit,
+                            .cost = c ? c : WEIR_COST_NONE,
+                            .wait_us = wait,
+                            .detail = rows,
+                            .acquire = acquire};
     bool short_form = !acquire && wait == WEIR_WAIT_DEFAULT;
     int code = short_form ? weir_take(m->store, request.key, m->limit, c, &d)
                           : weir_take_all(m->store, &request, 1, &d);

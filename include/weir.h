@@ -145,93 +145,127 @@ WEIR_API void weir_store_set_clock(weir_store *store, const weir_clock *clock);
 
 /* ---- keys --------------------------------------------------------------------------------- */
 
-/* What is limited: bytes, borrowed while the key is in use, or a key hashed before. Two words, made to
- * be passed by value. */
+/* What is limited: 1 to WEIR_KEY_MAX bytes, borrowed for the call. Any other length is WEIR_EINVAL.
+ * Two words, made to be passed by value. */
 typedef struct weir_key {
     const void *data;
-    size_t len; /* WEIR_HASHED: data is a weir_hashed */
+    size_t len;
 } weir_key;
 
-#define WEIR_HASHED SIZE_MAX
-
-/* A key hashed once. It borrows the key's bytes, too. */
-typedef struct weir_hashed {
-    weir_key key;
-    uint64_t hash[2];
-    uint64_t store; /* the store it was hashed for */
-} weir_hashed;
-
-/* Any bytes. */
+/* Makes a key of any bytes. */
 static inline weir_key weir_key_bytes(const void *data, size_t len)
 {
     weir_key key = {data, len};
     return key;
 }
 
-/* A NUL-terminated string. */
+/* Makes a key of a NUL-terminated string. NULL makes a key that every verb refuses. */
 static inline weir_key weir_key_text(const char *text)
 {
-    return weir_key_bytes(text, __builtin_strlen(text));
+    return weir_key_bytes(text, text ? __builtin_strlen(text) : 0);
 }
 
-/* Hashes a key once for this store, for hot paths: fills *room and returns the key that stands for
- * it, good as long as room and the key's bytes live. With another store it works too, hashed anew. */
-WEIR_API weir_key weir_key_hash(const weir_store *store, weir_key key, weir_hashed *room);
+/* A key that was hashed once, for hot paths. It borrows the key's bytes: they live as long as it is
+ * used. weir_key_hash fills it; its members are the library's own. */
+typedef struct weir_hashed_key {
+    weir_key key;
+    uint64_t hash[2];
+    uint64_t store; /* the store it was hashed for */
+    uint64_t spare;
+} weir_hashed_key;
+
+/* Hashes a key once for this store. weir_take_hashed and the member `hashed` of a request use it. It
+ * works with other stores, too: they hash the bytes again. */
+WEIR_API WEIR_MUST_CHECK int weir_key_hash(const weir_store *store, weir_key key,
+                                           weir_hashed_key *ret);
 
 /* ---- decisions ---------------------------------------------------------------------------- */
 
-#define WEIR_NEVER INT64_C(-1)        /* retry_after_us: the cost exceeds the limit */
-#define WEIR_WAIT_DEFAULT INT64_C(-1) /* any for leaky-bucket, smooth, warmup; 0 for token-bucket */
-#define WEIR_WAIT_ANY INT64_MAX       /* as long as it takes (token-bucket: 366 days) */
+#define WEIR_NEVER INT64_C(-1) /* retry_after_us: the cost exceeds the limit */
 
 typedef struct weir_decision {
-    int64_t limit;     /* the most that a fresh state admits at once */
-    int64_t remaining; /* what is left, in whole units */
-    int64_t
-        retry_after_us; /* 0 if allowed, WEIR_NEVER, or when the same request would be allowed */
+    int64_t limit;          /* the most that a fresh state admits at once */
+    int64_t remaining;      /* what is left, in whole units */
+    int64_t retry_after_us; /* 0 if allowed; when the same request would be allowed; WEIR_NEVER */
     int64_t reset_after_us; /* when the state cannot be told from a fresh one */
     int64_t delay_us;       /* how long to wait before going ahead */
     int64_t time_us;        /* when it was decided, by the store's clock */
     int64_t charged;        /* what it cost: the request's cost if allowed, else 0 */
     uint64_t lease;         /* weir_acquire: names the lease; otherwise 0 */
     bool allowed;           /* may it go ahead */
-    bool degraded;          /* decided by a stand-in, the store was out of reach */
+    bool degraded;          /* decided by a local fallback: the store was out of reach */
     uint8_t binding;        /* which limit bound: index into the limits, in the order given */
     uint8_t receipt[5];     /* weir_receipt's own: the id it has given */
+    int32_t code;           /* weir_take_many: 0, or why this request was not decided */
+    uint8_t spare_bytes[4];
+    uint64_t spare[2];
 } weir_decision;
 
-/* Decides and charges. Cost 0 asks without charging. */
+/* Decides and charges. Cost 0 asks without charging. Limits that shape (leaky-bucket, smooth, warmup)
+ * may answer with any delay, the others with none. */
 WEIR_API WEIR_MUST_CHECK int weir_take(weir_store *store, weir_key key, const weir_limit *limit,
                                        int64_t cost, weir_decision *ret);
 
-/* What take would answer, with remaining and reset_after as they stand; charges nothing. */
+/* weir_take with a key that was hashed before. */
+WEIR_API WEIR_MUST_CHECK int weir_take_hashed(weir_store *store, const weir_hashed_key *key,
+                                              const weir_limit *limit, int64_t cost,
+                                              weir_decision *ret);
+
+/* Says what take would answer, with remaining and reset_after as they stand. Charges nothing. */
 WEIR_API WEIR_MUST_CHECK int weir_peek(weir_store *store, weir_key key, const weir_limit *limit,
                                        int64_t cost, weir_decision *ret);
 
 /* Forgets a key, all its limits. */
 WEIR_API WEIR_MUST_CHECK int weir_reset(weir_store *store, weir_key key);
 
-/* The long form of a request. `detail` may be NULL; else it has room for a decision a limit. */
+/* weir_reset with a message on failure. */
+WEIR_API WEIR_MUST_CHECK int weir_reset_key(weir_store *store, weir_key key, weir_error *err);
+
+/* ---- requests: the long form -------------------------------------------------------------- */
+
+#define WEIR_COST_NONE INT64_MIN          /* cost: nothing is charged */
+#define WEIR_WAIT_DEFAULT (INT64_MIN + 1) /* wait_us: what weir_take does, see there */
+#define WEIR_WAIT_ANY INT64_MAX /* wait_us: as long as it takes (token-bucket: 366 days) */
+
+/* One request with everything that can be said. What is left out is 0 and has a meaning: in
+ *
+ *     weir_request request = {.key = weir_key_text("user:42"), .limit = limit};
+ *
+ * it costs 1 and accepts no delay. weir_request_make accepts the delays that weir_take does. */
 typedef struct weir_request {
     weir_key key;
     const weir_limit *limit;
-    int64_t cost;
-    int64_t wait_us; /* the longest acceptable delay, WEIR_WAIT_ANY or WEIR_WAIT_DEFAULT */
-    weir_decision *detail;
-    bool acquire; /* hold a lease of the `concurrent` limit: see weir_acquire */
+    int64_t cost;          /* 0: it costs 1; WEIR_COST_NONE: it asks without charging */
+    int64_t wait_us;       /* the longest acceptable delay, WEIR_WAIT_ANY or WEIR_WAIT_DEFAULT */
+    weir_decision *detail; /* NULL, or room for one decision per limit */
+    bool acquire;          /* hold a lease of the `concurrent` limit: see weir_acquire */
+    uint8_t spare_bytes[7];
+    const weir_hashed_key *hashed; /* NULL, or the key; then `key` is not read */
+    weir_error *error;             /* NULL, or filled where this request fails */
+    uint64_t spare[4];
 } weir_request;
 
-/* A request with the defaults: cost 1, default wait, no detail. */
+/* Makes a request with the defaults: cost 1, default wait, no detail. */
 static inline weir_request weir_request_make(weir_key key, const weir_limit *limit)
 {
-    weir_request request = {key, limit, 1, WEIR_WAIT_DEFAULT, (weir_decision *)0, false};
+    weir_request request = {key,
+                            limit,
+                            1,
+                            WEIR_WAIT_DEFAULT,
+                            (weir_decision *)0,
+                            false,
+                            {0},
+                            (const weir_hashed_key *)0,
+                            (weir_error *)0,
+                            {0}};
     return request;
 }
 
-/* All or nothing over several keys: charged to all or to none, at one instant. At most
- * WEIR_LIMITS_MAX limits together. `ret` is the folded answer; its binding counts the limits of all
- * requests in order, its charge is the first request's (each detail row has its own). With n = 1 this
- * is weir_take with a wait and detail. */
+/* Takes all or nothing over several keys: all are charged or none, at one instant. At most
+ * WEIR_LIMITS_MAX limits together. `ret` is the folded answer. Its binding counts the limits of all
+ * requests in order. Its charge is the first request's; each detail row has its own. With n = 1 this
+ * is weir_take with a wait, detail and a message. A failure that is no single request's fills the
+ * error of the first. */
 WEIR_API WEIR_MUST_CHECK int weir_take_all(weir_store *store, const weir_request *requests,
                                            size_t n, weir_decision *ret);
 
@@ -240,9 +274,9 @@ WEIR_API WEIR_MUST_CHECK int weir_peek_all(weir_store *store, const weir_request
                                            size_t n, weir_decision *ret);
 
 /* Many independent requests, each decided by itself, in order, all at one reading of the clock. Much
- * faster than one by one when the keys are many. `rets` has room for n. All requests are checked
- * before the first is decided; a failure after that (EFULL, EDAMAGED) leaves the decided ones charged
- * and the others with limit -1. */
+ * faster than one by one when the keys are many. `rets` has room for n. Returns 0, or the code of the
+ * first request that failed. A request that fails stops no other one: its decision has the code,
+ * the others have code 0 and are decided. */
 WEIR_API WEIR_MUST_CHECK int weir_take_many(weir_store *store, const weir_request *requests,
                                             size_t n, weir_decision *rets);
 
@@ -251,6 +285,11 @@ WEIR_API WEIR_MUST_CHECK int weir_take_many(weir_store *store, const weir_reques
  * it in time is denied at once. */
 WEIR_API WEIR_MUST_CHECK int weir_wait(weir_store *store, weir_key key, const weir_limit *limit,
                                        int64_t cost, int64_t max_wait_us, weir_decision *ret);
+
+/* weir_wait with a request: with detail and a message. Its wait_us must be left out. A request that
+ * acquires is refused with WEIR_EUNSUPPORTED. */
+WEIR_API WEIR_MUST_CHECK int weir_wait_for(weir_store *store, const weir_request *request,
+                                           int64_t max_wait_us, weir_decision *ret);
 
 /* ---- correcting a charge ------------------------------------------------------------------ */
 
@@ -275,9 +314,20 @@ WEIR_API WEIR_MUST_CHECK int weir_acquire(weir_store *store, weir_key key, const
 /* Starts the lease's time anew; WEIR_ENOLEASE if it has lapsed. */
 WEIR_API WEIR_MUST_CHECK int weir_renew(weir_store *store, weir_key key, const weir_limit *limit,
                                         uint64_t lease);
+
 /* Gives the slots back; WEIR_ENOLEASE if it has lapsed. */
 WEIR_API WEIR_MUST_CHECK int weir_release(weir_store *store, weir_key key, const weir_limit *limit,
                                           uint64_t lease);
+
+/* weir_renew with a message on failure. */
+WEIR_API WEIR_MUST_CHECK int weir_renew_lease(weir_store *store, weir_key key,
+                                              const weir_limit *limit, uint64_t lease,
+                                              weir_error *err);
+
+/* weir_release with a message on failure. */
+WEIR_API WEIR_MUST_CHECK int weir_release_lease(weir_store *store, weir_key key,
+                                                const weir_limit *limit, uint64_t lease,
+                                                weir_error *err);
 
 /* ---- what a zone holds -------------------------------------------------------------------- */
 
@@ -292,6 +342,7 @@ typedef struct weir_zone_info {
     uint64_t evicted_unused;  /* live states evicted for being the least used */
     uint64_t evicted_soonest; /* live states evicted for being the soonest fresh */
     uint64_t repairs;         /* times a dead process's work was put in order */
+    uint64_t spare[6];
 } weir_zone_info;
 
 WEIR_API WEIR_MUST_CHECK int weir_store_info(weir_store *store, weir_zone_info *ret);

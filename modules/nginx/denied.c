@@ -67,7 +67,7 @@ static void denied_hash(const ngx_http_weir_denied_t *denied, const ngx_http_wei
     } parts[LIMITS_MAX];
     for (ngx_uint_t i = 0; i < plan->count; i++) {
         const weir_request *request = &plan->requests[i];
-        weir_key key = weir__key_bytes(request->key);
+        weir_key key = request->key;
         const char *text = weir_limit_text(request->limit);
         weir__hash(denied->secret, key.data, key.len, parts[i].key);
         weir__hash(denied->secret, text, strlen(text), parts[i].limit);

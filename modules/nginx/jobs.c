@@ -35,7 +35,7 @@ ngx_http_weir_job_t *ngx_http_weir_job_make(ngx_http_weir_store_t *store, enum w
     size_t limits = 0, keys = 0;
     for (ngx_uint_t i = 0; i < n; i++) {
         limits += requests[i].limit->count;
-        keys += weir__key_bytes(requests[i].key).len;
+        keys += requests[i].key.len;
     }
     size_t at_requests = job_align(sizeof(ngx_http_weir_job_t));
     size_t at_turns = job_align(at_requests + n * sizeof *requests);
@@ -57,7 +57,7 @@ ngx_http_weir_job_t *ngx_http_weir_job_make(ngx_http_weir_store_t *store, enum w
                                   .rows = rows};
     for (ngx_uint_t i = 0; i < n; i++) {
         weir_request *request = &job->job.requests[i];
-        weir_key key = weir__key_bytes(requests[i].key);
+        weir_key key = requests[i].key;
         *request = requests[i];
         request->key = weir_key_bytes(memcpy(key_room, key.data, key.len), key.len);
         request->limit = weir__limit_ref(requests[i].limit);

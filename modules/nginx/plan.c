@@ -77,7 +77,7 @@ static struct plan_shown plan_show_value(const ngx_str_t *value)
 /* A variable's value may be set again while the key is still needed. */
 ngx_int_t ngx_http_weir_keep_key(ngx_pool_t *pool, weir_key *key)
 {
-    weir_key bytes = weir__key_bytes(*key);
+    weir_key bytes = *key;
     u_char *copy = ngx_pnalloc(pool, bytes.len);
     if (!copy)
         return NGX_ERROR;

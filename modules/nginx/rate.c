@@ -45,8 +45,7 @@ struct rate {
     ngx_send_pt send;             /* likewise, of an upgraded one; else NULL */
     weir_store *store;
     const weir_limit *limit; /* a reference */
-    weir_key key;
-    weir_hashed hashed;
+    weir_hashed_key key;
     int64_t piece, piece_most;
     int64_t credit;   /* bytes paid for; below 0: sent too much */
     int64_t reserved; /* bytes that will be paid for at due_us */
@@ -123,10 +122,11 @@ static void rate_give_up(struct rate *rate, int code)
 static int rate_take_bytes(struct rate *rate, int64_t most, int64_t wait_us, int64_t *ret_bytes,
                            weir_decision *ret)
 {
-    weir_request request = weir_request_make(rate->key, rate->limit);
+    weir_request request = weir_request_make(rate->key.key, rate->limit);
+    request.hashed = &rate->key;
     request.cost = ngx_min(rate->limit->rules[0].burst, most);
     request.wait_us = wait_us;
-    int code = weir_take_all(rate->store, &request, 1, ret);
+    int code = weir__take_all(rate->store, &request, 1, ret);
     if (code == 0 && ret->allowed) {
         rate->last = *ret;
         *ret_bytes += request.cost;
@@ -296,8 +296,8 @@ static ngx_int_t rate_set_key(struct rate *rate, weir_key key)
     if (!own)
         return NGX_ERROR;
     ngx_memcpy(ngx_cpymem(own, key.data, len), mark, sizeof mark);
-    rate->key = weir_key_hash(rate->store, weir_key_bytes(own, len + sizeof mark), &rate->hashed);
-    return NGX_OK;
+    weir_key whole = weir_key_bytes(own, len + sizeof mark);
+    return weir_key_hash(rate->store, whole, &rate->key) ? NGX_ERROR : NGX_OK;
 }
 
 /* The limit applies: from now on it is rate_send_chain that sends. */
@@ -381,7 +381,7 @@ static void rate_settle(struct rate *rate)
         ngx_http_weir_set_clock_to(rate->last.time_us);
     rate->last.charged = ngx_max(rate->last.charged, unused);
     weir__receipt_write(rate->last.time_us, rate->last.charged, 0, receipt);
-    if (weir_settle(rate->store, rate->key, rate->limit, receipt, rate->last.charged - unused,
+    if (weir_settle(rate->store, rate->key.key, rate->limit, receipt, rate->last.charged - unused,
                     &err))
         ngx_log_error(NGX_LOG_ERR, rate->connection->log, 0,
                       "weir: bytes that were not sent are not given back: %s", err.message);

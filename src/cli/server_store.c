@@ -248,7 +248,7 @@ static int server_decide(weir_store *store, const weir_request *requests, size_t
     (void)now;
     if (n != 1)
         return server_fail(server, WEIR_EUNSUPPORTED, "expected one key at a time");
-    if (!server_begin_body_for(&body, weir__key_bytes(requests->key), requests->limit, 0))
+    if (!server_begin_body_for(&body, requests->key, requests->limit, 0))
         return server_fail_memory(server);
     weir__json_put_int(&body.json, "cost", requests->cost);
     if (requests->wait_us == WEIR_WAIT_ANY)
@@ -273,7 +273,7 @@ static int server_change_lease(weir_store *store, weir_key key, const weir_limit
     struct server_store *server = server_of(store);
     struct body body;
     (void)i, (void)now;
-    if (!server_begin_body_for(&body, weir__key_bytes(key), limit, 0))
+    if (!server_begin_body_for(&body, key, limit, 0))
         return server_fail_memory(server);
     weir__json_put_uint(&body.json, "lease", lease);
     return server_post_and_read(server, verb == WEIR__RENEW ? "/v1/renew" : "/v1/release", &body);
@@ -284,7 +284,7 @@ static int server_reset(weir_store *store, weir_key key, int64_t now, bool *ret)
     struct server_store *server = server_of(store);
     struct body body;
     (void)now;
-    if (!server_begin_body_for(&body, weir__key_bytes(key), NULL, 0))
+    if (!server_begin_body_for(&body, key, NULL, 0))
         return server_fail_memory(server);
     int code = server_post_and_read(server, "/v1/reset", &body);
     if (code)
@@ -331,7 +331,7 @@ static int server_show(weir_store *store, weir_key key, int64_t now, struct weir
     struct server_store *server = server_of(store);
     struct body body;
     (void)now;
-    if (!server_begin_body_for(&body, weir__key_bytes(key), NULL, 0))
+    if (!server_begin_body_for(&body, key, NULL, 0))
         return server_fail_memory(server);
     int code = server_post_and_read(server, "/v1/show", &body);
     if (code)

@@ -253,6 +253,12 @@ static inline int64_t weir__wait_for(const struct weir__rule *rule, int64_t wait
     return wait_us;
 }
 
+/* A wait as scripts take it: -1 the default, -2 any. */
+static inline int64_t weir__script_wait(int64_t wait_us)
+{
+    return wait_us == WEIR_WAIT_DEFAULT ? -1 : wait_us == WEIR_WAIT_ANY ? -2 : wait_us;
+}
+
 /* Whether a state read from untrusted memory is within the bounds that all formulas rely on. */
 bool weir__state_sound(const struct weir__rule *rule, const struct weir__state *state);
 

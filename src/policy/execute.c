@@ -30,14 +30,15 @@ static int items_decide_each(weir_store *store, const struct weir__plan *plan,
     weir_decision decisions[WEIR__ENTRIES_MAX];
     int code = 0;
     assert(n <= WEIR__ENTRIES_MAX);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         requests[i] = item_request(plan, items[i], rows ? rows[i] : NULL);
-        decisions[i] = (weir_decision){.limit = -1};
-    }
     if (mode == WEIR__TAKE && n > 0)
-        code = weir_take_many(store, requests, n, decisions);
-    for (size_t i = 0; i < n && mode == WEIR__PEEK && code == 0; i++)
-        code = weir_peek_all(store, &requests[i], 1, &decisions[i]);
+        code = weir__take_many(store, requests, n, decisions);
+    for (size_t i = 0; i < n && mode == WEIR__PEEK; i++) {
+        code = code ? code : weir__peek_all(store, &requests[i], 1, &decisions[i]);
+        if (code)
+            decisions[i] = (weir_decision){.code = code};
+    }
     for (size_t i = 0; i < n; i++)
         items[i]->decision = decisions[i];
     return code;
@@ -176,8 +177,8 @@ static void together_begin(weir_store *store, struct weir__plan *plan, weir_deci
 /* All of them in one go. */
 static int together_ask(struct together *it, enum weir__mode mode, weir_decision *ret)
 {
-    int code = mode == WEIR__TAKE ? weir_take_all(it->store, it->requests, it->count, ret)
-                                  : weir_peek_all(it->store, it->requests, it->count, ret);
+    int code = mode == WEIR__TAKE ? weir__take_all(it->store, it->requests, it->count, ret)
+                                  : weir__peek_all(it->store, it->requests, it->count, ret);
     for (size_t i = 0; i < it->count && code == 0; i++) {
         weir_decision *decision = &it->items[i]->decision;
         weir__fold(it->requests[i].detail, it->requests[i].limit->count, decision);
@@ -289,8 +290,8 @@ static void shadows_decide(weir_store *store, struct weir__plan *plan, enum weir
         mode = WEIR__PEEK;
     int code = items_decide_each(store, plan, items, plan->shadow_count, mode, rows);
     for (size_t i = 0; i < plan->shadow_count && code; i++) {
-        if (items[i]->decision.limit < 0)
-            items[i]->decision = (weir_decision){.allowed = true, .limit = -1};
+        if (items[i]->decision.code)
+            items[i]->decision.allowed = true;
     }
 }
 

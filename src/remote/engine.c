@@ -195,6 +195,8 @@ static int engine_take_batch(struct weir__remote *remote, const weir_request *re
             rets[i] = answers[i];
         else if (codes[i] == WEIR_EUNREACHABLE)
             codes[i] = engine_fall_back(remote, &requests[i], 1, WEIR__TAKE, &rets[i]);
+        if (codes[i])
+            rets[i] = (weir_decision){.code = codes[i]};
         first = first ? first : codes[i];
     }
     return first;
@@ -204,12 +206,15 @@ static int engine_take_many(weir_store *store, const weir_request *requests, siz
                             weir_decision *rets)
 {
     struct weir__remote *remote = weir__remote_of(store);
-    int code = weir__remote_ensure_alive(remote);
-    for (size_t done = 0; done < n && code == 0; done += WEIR__JOBS_MAX)
-        code = engine_take_batch(remote, requests + done,
-                                 n - done < WEIR__JOBS_MAX ? n - done : WEIR__JOBS_MAX, now,
-                                 rets + done);
-    return code;
+    int dead = weir__remote_ensure_alive(remote), first = dead;
+    for (size_t i = 0; i < n && dead; i++)
+        rets[i] = (weir_decision){.code = dead};
+    for (size_t done = 0; done < n && !dead; done += WEIR__JOBS_MAX) {
+        size_t some = n - done < WEIR__JOBS_MAX ? n - done : WEIR__JOBS_MAX;
+        int code = engine_take_batch(remote, requests + done, some, now, rets + done);
+        first = first ? first : code;
+    }
+    return first;
 }
 
 /* ---- jobs ---- */
@@ -326,6 +331,7 @@ static int engine_show(weir_store *store, weir_key key, int64_t now, struct weir
 }
 
 const struct weir__engine weir__remote_engine = {
+    .blocks = true,
     .decide = engine_decide,
     .take_many = engine_take_many,
     .settle = engine_settle,

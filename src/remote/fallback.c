@@ -114,8 +114,8 @@ static int fallback_decide_locally(const struct weir__fallback *fallback,
         }
         count += requests[i].limit->count;
     }
-    int code = mode == WEIR__TAKE ? weir_take_all(fallback->local, shared, n, ret)
-                                  : weir_peek_all(fallback->local, shared, n, ret);
+    int code = mode == WEIR__TAKE ? weir__take_all(fallback->local, shared, n, ret)
+                                  : weir__peek_all(fallback->local, shared, n, ret);
     if (code)
         return code;
     uint64_t lease = ret->lease;

@@ -33,7 +33,6 @@ static uint16_t query_slot_of(const struct weir__redis_query *query, weir_key ke
     char prefix[sizeof WEIR__TEST_PREFIX + sizeof query->url->prefix];
     int len = snprintf(prefix, sizeof prefix, "%s%s", query->time_us >= 0 ? WEIR__TEST_PREFIX : "",
                        query->url->prefix);
-    key = weir__key_bytes(key);
     return weir__cluster_slot(prefix, (size_t)len, key.data, key.len);
 }
 

@@ -29,7 +29,6 @@ static void query_put_key(const struct weir__redis_query *query, weir_key key,
                           struct weir__buffer *buffer)
 {
     const char *test = query->time_us >= 0 ? WEIR__TEST_PREFIX : "";
-    key = weir__key_bytes(key);
     size_t test_len = strlen(test), prefix_len = strlen(query->url->prefix);
     weir__put_text(buffer, "$");
     weir__put_int(buffer, (int64_t)(test_len + prefix_len + key.len));
@@ -138,11 +137,6 @@ static bool query_is_lean(const struct weir__redis_query *query)
     return query->verb == WEIR__VERB_TAKE && query->limits == 1;
 }
 
-static int64_t query_script_wait(const struct weir__redis_query *query)
-{
-    return query->wait_us == WEIR_WAIT_ANY ? -2 : query->wait_us;
-}
-
 static size_t query_count_words(const char *text)
 {
     size_t words = *text != 0;
@@ -162,7 +156,7 @@ static int64_t query_lean_argument(const struct weir__redis_query *query, const 
                : name[2] == 'u' ? rule->count
                                 : (int64_t)rule->cold_millionths;
     case 'w':
-        return query_script_wait(query);
+        return weir__script_wait(query->wait_us);
     case 'p':
         return rule->period_us;
     case 'b':
@@ -210,7 +204,7 @@ static void query_put_general_arguments(const struct weir__redis_query *query,
     if (query->verb == WEIR__VERB_SETTLE)
         query_put_receipt(query->correction, buffer);
     else
-        query_put_number(buffer, query_script_wait(query));
+        query_put_number(buffer, weir__script_wait(query->wait_us));
     query_put_number(buffer, (int64_t)query->lease);
     for (size_t i = 0; i < query->count; i++) {
         const weir_limit *limit = query->requests[i].limit;

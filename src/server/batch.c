@@ -2,6 +2,7 @@
 #include "server/conn.h"
 
 #include "server/grpc/grpc.h"
+#include "store/store.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 struct batch_open {
     struct server_batch batch;
     weir_request simple[SERVER_BATCH_MAX];
-    weir_hashed hashed[SERVER_BATCH_MAX];
+    weir_hashed_key hashed[SERVER_BATCH_MAX];
     weir_decision decided[SERVER_BATCH_MAX];
     struct server_ask asks[SERVER_BATCH_MAX];
     size_t room_used;
@@ -107,8 +108,10 @@ void server_batch_hash(struct server_conn *conn)
     struct server_batch *batch = conn->thread->open_batch;
     size_t i = batch->count - 1;
     weir_request *request = &batch->simple[i];
-    if (!conn->thread->server->remote)
-        request->key = weir_key_hash(conn->thread->server->store, request->key, &batch->hashed[i]);
+    weir_store *store = conn->thread->server->store;
+    if (!store->engine->hash || weir_key_hash(store, request->key, &batch->hashed[i]))
+        return; /* hashing ahead is of no use, or the verb will refuse the key */
+    request->hashed = &batch->hashed[i];
 }
 
 char *server_batch_room(struct server_conn *conn, size_t n)

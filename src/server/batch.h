@@ -128,7 +128,7 @@ struct server_batch {
     size_t from, to; /* the asks to be counted and answered now */
     int64_t began_us;
     weir_request *simple;
-    weir_hashed *hashed; /* of simple takes with a local store: once for all uses */
+    weir_hashed_key *hashed; /* of simple takes with a local store: once for all uses */
     weir_decision *decided;
     struct server_ask *asks;
     bool slow;  /* a worker runs it: its last ask is work */

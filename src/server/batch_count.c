@@ -34,7 +34,7 @@ static void count_simple(struct server_thread *thread, const struct server_batch
                          const weir_request *request, const weir_decision *decision)
 {
     unsigned times = times_ranked(batch, i);
-    weir_key key = weir__key_bytes(request->key);
+    weir_key key = request->key;
     server_count_decision(thread->counters, SERVER_SERIES_TOTAL, decision->allowed,
                           decision->degraded);
     server_count_decision(thread->counters, SERVER_SERIES_ADHOC, decision->allowed,

@@ -126,18 +126,18 @@ static void pack_simple(struct pack *pack, struct server_batch *to, size_t j, si
                         const struct server_batch *from)
 {
     const weir_request *request = &from->simple[i];
-    bool hashed = request->key.len == WEIR_HASHED;
     if (to) {
         to->simple[j] = *request;
         to->hashed[j] = from->hashed[i];
     }
     if (!request->key.data)
         return;
-    weir_key key = pack_key(pack, hashed ? from->hashed[i].key : request->key);
+    weir_key key = pack_key(pack, request->key);
     if (!to)
         return;
-    to->simple[j].key = hashed ? (weir_key){&to->hashed[j], WEIR_HASHED} : key;
-    to->hashed[j].key = key;
+    to->simple[j].key = to->hashed[j].key = key;
+    if (request->hashed)
+        to->simple[j].hashed = &to->hashed[j];
 }
 
 static void pack_ask(struct pack *pack, struct server_batch *to, size_t j, size_t i,
@@ -170,7 +170,7 @@ static struct server_batch *pack_walk(struct pack *pack, struct server_batch *fr
     size_t n = end - first;
     struct server_batch *to = pack_room(pack, sizeof *to);
     weir_request *simple = pack_room(pack, n * sizeof *simple);
-    weir_hashed *hashed = pack_room(pack, n * sizeof *hashed);
+    weir_hashed_key *hashed = pack_room(pack, n * sizeof *hashed);
     weir_decision *decided = pack_room(pack, n * sizeof *decided);
     struct server_ask *asks = pack_room(pack, n * sizeof *asks);
     if (to)

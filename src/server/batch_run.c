@@ -15,12 +15,10 @@ static bool is_simple_take(const struct server_ask *ask)
 /* A run of independent takes: one reading of the clock, their cache misses side by side. */
 static void take_many(struct server *server, struct server_batch *batch, size_t from, size_t to)
 {
-    for (size_t i = from; i < to; i++)
-        batch->decided[i].limit = -1; /* what it stays where nothing was decided */
     int code =
-        weir_take_many(server->store, &batch->simple[from], to - from, &batch->decided[from]);
+        weir__take_many(server->store, &batch->simple[from], to - from, &batch->decided[from]);
     for (size_t i = from; i < to && WEIR__UNLIKELY(code); i++)
-        batch->asks[i].code = batch->decided[i].limit < 0 ? code : 0;
+        batch->asks[i].code = batch->decided[i].code;
 }
 
 /* ---- the other verbs ---- */
@@ -84,8 +82,8 @@ static int run_group(struct server *server, struct server_ask *ask, weir_decisio
         break;
     }
     return ask->verb == WEIR__VERB_PEEK
-               ? weir_peek_all(server->store, group->requests, group->count, ret)
-               : weir_take_all(server->store, group->requests, group->count, ret);
+               ? weir__peek_all(server->store, group->requests, group->count, ret)
+               : weir__take_all(server->store, group->requests, group->count, ret);
 }
 
 static int batch_show(struct server *server, struct server_ask *ask, weir_key key)
@@ -118,7 +116,7 @@ static int run_one(struct server *server, struct server_ask *ask, weir_request *
         return run_group(server, ask, ret);
     switch (ask->verb) {
     case WEIR__VERB_PEEK:
-        return weir_peek_all(server->store, request, 1, ret);
+        return weir__peek_all(server->store, request, 1, ret);
     case WEIR__VERB_SETTLE:
         return settle(server, ask, request);
     case WEIR__VERB_RESET:
@@ -130,7 +128,7 @@ static int run_one(struct server *server, struct server_ask *ask, weir_request *
     case WEIR__VERB_RELEASE:
         return weir_release(server->store, request->key, request->limit, ask->lease);
     default:
-        return weir_take_all(server->store, request, 1, ret);
+        return weir__take_all(server->store, request, 1, ret);
     }
 }
 

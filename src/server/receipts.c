@@ -23,7 +23,7 @@ static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 int server_receipts_open(struct server *server, weir_error *err)
 {
     const char *given = getenv("WEIR_RECEIPT_SECRET");
-    weir_hashed room = {0};
+    weir_hashed_key own = {0};
     if (given && *given) {
         static const uint64_t none[2];
         weir__hash(none, given, strlen(given), server->receipt_secret);
@@ -35,8 +35,9 @@ int server_receipts_open(struct server *server, weir_error *err)
             "others that use this Redis, and by itself after a restart; give all of them the same "
             "secret");
     if (server->store->engine->hash) {
-        weir_key_hash(server->store, weir_key_text("weir: the secret of receipts"), &room);
-        memcpy(server->receipt_secret, room.hash, sizeof server->receipt_secret);
+        own.key = weir_key_text("weir: the secret of receipts");
+        server->store->engine->hash(server->store, &own);
+        memcpy(server->receipt_secret, own.hash, sizeof server->receipt_secret);
         return 0;
     }
     if (weir__random_bytes(server->receipt_secret, sizeof server->receipt_secret))
@@ -51,30 +52,35 @@ struct charge {
 };
 
 /* A key's hash under the store's secret; a key that was hashed before brings it along. */
-static void receipt_hash_key(const struct server *server, weir_key key, uint64_t ret[2])
+static void receipt_hash_key(const struct server *server, const weir_request *request,
+                             uint64_t ret[2])
 {
-    weir_hashed room;
+    weir_hashed_key own = {.key = request->key};
+    const weir_hashed_key *hashed = request->hashed;
     if (!server->store->engine->hash) {
-        weir__hash(server->receipt_secret, key.data, key.len, ret);
+        weir__hash(server->receipt_secret, request->key.data, request->key.len, ret);
         return;
     }
-    if (key.len != WEIR_HASHED)
-        key = weir_key_hash(server->store, key, &room);
-    memcpy(ret, ((const weir_hashed *)key.data)->hash, 2 * sizeof *ret);
+    if (!hashed) {
+        server->store->engine->hash(server->store, &own);
+        hashed = &own;
+    }
+    memcpy(ret, hashed->hash, sizeof hashed->hash);
 }
 
 /* Over the hashes of key and limits and over what the receipt says. The limits of most requests are those
  * of the request before. */
 static uint64_t receipt_sign(const struct server *server, struct server_receipt_cache *cache,
-                             weir_key key, const weir_limit *limit, const struct charge *charge)
+                             const weir_request *request, const struct charge *charge)
 {
+    const weir_limit *limit = request->limit;
     uint64_t all[7], signature[2];
     if (cache->limit != limit) {
         const char *text = weir_limit_text(limit);
         weir__hash(server->receipt_secret, text, strlen(text), cache->limit_hash);
         cache->limit = limit;
     }
-    receipt_hash_key(server, key, all);
+    receipt_hash_key(server, request, all);
     memcpy(all + 2, cache->limit_hash, sizeof cache->limit_hash);
     all[4] = (uint64_t)charge->time_us;
     all[5] = (uint64_t)charge->amount;
@@ -89,10 +95,10 @@ static uint64_t receipt_sign_all(const struct server *server, struct server_rece
                                  const struct charge *charge)
 {
     assert(n > 0 && requests[0].limit);
-    uint64_t signature = receipt_sign(server, cache, requests[0].key, requests[0].limit, charge);
+    uint64_t signature = receipt_sign(server, cache, &requests[0], charge);
     for (size_t i = 1; i < n; i++) {
         struct charge chained = {(int64_t)signature, requests[i].cost, 0};
-        signature = receipt_sign(server, cache, requests[i].key, requests[i].limit, &chained);
+        signature = receipt_sign(server, cache, &requests[i], &chained);
     }
     return signature;
 }

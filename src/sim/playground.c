@@ -10,6 +10,7 @@
 #include "sim/plot.h"
 #include "sim/replay.h"
 #include "sim/virtual_clock.h"
+#include "store/store.h"
 #include "wire/json.h"
 
 #include <assert.h>
@@ -284,7 +285,7 @@ static int play_decide_all(struct play_run *run, const weir_limit *limit, weir_s
             return WEIR_EBUSY;
         clock.now_us = run->start_us + run->arrivals[i].at_us;
         request.key = weir_key_bytes(&run->arrivals[i].key, sizeof run->arrivals[i].key);
-        int code = weir_take_all(store, &request, 1, &decision);
+        int code = weir__take_all(store, &request, 1, &decision);
         if (code)
             return code;
         play_count_decision(run, &run->arrivals[i], &decision, ret);

@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "limit/limit.h"
 #include "sim/virtual_clock.h"
+#include "store/store.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -27,7 +28,7 @@ int weir__replay_run(const struct weir__replay *replay, const struct weir__trace
         clock.now_us = arrival.time_us;
         request.key = weir_key_bytes(arrival.key, arrival.key_len);
         request.cost = arrival.cost;
-        code = weir_take_all(replay->store, &request, 1, &decision);
+        code = weir__take_all(replay->store, &request, 1, &decision);
         if (code == 0 && decision.degraded) /* the local fallback decided, not the store */
             code = WEIR_EUNREACHABLE;
         if (code)

@@ -24,32 +24,49 @@ int weir__lease_id(uint64_t *ret)
 int weir_acquire(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
                  weir_decision *ret)
 {
-    weir_request request = {key, limit, cost, WEIR_WAIT_DEFAULT, NULL, true};
-    return weir_take_all(store, &request, 1, ret);
+    weir_request request = weir_request_make(key, limit);
+    request.cost = cost;
+    request.acquire = true;
+    return ret ? weir__take_all(store, &request, 1, ret) : WEIR_EINVAL;
 }
 
-static int change(weir_store *store, weir_key key, const weir_limit *limit, uint64_t lease,
-                  enum weir__lease_verb verb)
+static int lease_change(weir_store *store, weir_key key, const weir_limit *limit, uint64_t lease,
+                        enum weir__lease_verb verb, weir_error *err)
 {
-    if (!limit || !weir__key_in_bounds(key))
-        return WEIR_EINVAL;
-    size_t i = weir__leased(limit);
+    weir_request request = weir_request_make(key, limit);
+    request.acquire = true; /* one of its limits has leases */
+    int code = weir__request_check(store, &request, err);
+    if (code)
+        return code;
     int64_t now = weir__store_now(store);
-    if (i == limit->count)
-        return WEIR_EUNSUPPORTED;
     if (now < 0)
-        return WEIR_EINVAL;
+        return weir__store_fail(store, WEIR_EINVAL, err);
     if (lease == 0 || lease > WEIR__LEASE_MASK)
-        return WEIR_ENOLEASE;
-    return store->engine->change_lease(store, key, limit, i, lease, verb, now);
+        return weir__store_fail(store, WEIR_ENOLEASE, err);
+    int state = weir__store_begin(store);
+    code = store->engine->change_lease(store, key, limit, weir__leased(limit), lease, verb, now);
+    weir__store_end(store, state);
+    return code ? weir__store_fail(store, code, err) : 0;
+}
+
+int weir_renew_lease(weir_store *store, weir_key key, const weir_limit *limit, uint64_t lease,
+                     weir_error *err)
+{
+    return lease_change(store, key, limit, lease, WEIR__RENEW, err);
+}
+
+int weir_release_lease(weir_store *store, weir_key key, const weir_limit *limit, uint64_t lease,
+                       weir_error *err)
+{
+    return lease_change(store, key, limit, lease, WEIR__RELEASE, err);
 }
 
 int weir_renew(weir_store *store, weir_key key, const weir_limit *limit, uint64_t lease)
 {
-    return change(store, key, limit, lease, WEIR__RENEW);
+    return lease_change(store, key, limit, lease, WEIR__RENEW, NULL);
 }
 
 int weir_release(weir_store *store, weir_key key, const weir_limit *limit, uint64_t lease)
 {
-    return change(store, key, limit, lease, WEIR__RELEASE);
+    return lease_change(store, key, limit, lease, WEIR__RELEASE, NULL);
 }

@@ -2,18 +2,18 @@
 #include "limit/receipt.h"
 #include "store/store.h"
 
-static int check(weir_key key, const weir_limit *limit, const char *receipt, int64_t actual,
-                 struct weir__correction *ret, weir_error *err)
+static int settle_check(weir_store *store, weir_key key, const weir_limit *limit,
+                        const char *receipt, int64_t actual, struct weir__correction *ret,
+                        weir_error *err)
 {
-    if (!limit || !weir__key_in_bounds(key))
-        return weir__fail(err, WEIR_EINVAL, 0, "a key has 1 to %d bytes, a limit is needed",
-                          WEIR_KEY_MAX);
-    if (actual < 0 || actual > WEIR_COST_MAX)
-        return weir__fail(err, WEIR_EINVAL, 0, "the actual cost %lld is not within 0 … 10^12",
-                          (long long)actual);
+    weir_request request = weir_request_make(key, limit);
+    request.cost = actual;
+    int code = weir__request_check(store, &request, err);
+    if (code)
+        return code;
     if (!receipt || !weir__receipt_read(receipt, ret))
         return weir__fail(err, WEIR_ERECEIPT, 0,
-                          "\"%.64s\" is no receipt; pass what the take printed, like %s",
+                          "invalid receipt \"%.64s\": expected what the take gave, like %s",
                           receipt ? receipt : "", "w3-1700000000000000-1-68719476736");
     for (size_t i = 0; i < limit->count; i++) {
         if (!weir__algorithm_of(&limit->rules[i])->settle)
@@ -28,15 +28,14 @@ int weir_settle(weir_store *store, weir_key key, const weir_limit *limit, const 
                 int64_t actual_cost, weir_error *err)
 {
     struct weir__correction correction = {0};
-    int code = check(key, limit, receipt, actual_cost, &correction, err);
+    int code = settle_check(store, key, limit, receipt, actual_cost, &correction, err);
     if (code || (correction.actual == correction.charged && !correction.id))
         return code;
     correction.now_us = weir__store_now(store);
     if (correction.now_us < 0)
-        return weir__fail(err, WEIR_EINVAL, 0, "the clock is out of bounds");
+        return weir__store_fail(store, WEIR_EINVAL, err);
+    int state = weir__store_begin(store);
     code = store->engine->settle(store, key, limit, &correction);
-    weir_error why;
-    if (code && weir__store_why(store, &why))
-        return weir__fail(err, code, 0, "%s: %s", weir_strerror(code), why.message);
-    return code ? weir__fail(err, code, 0, "%s", weir_strerror(code)) : 0;
+    weir__store_end(store, state);
+    return code ? weir__store_fail(store, code, err) : 0;
 }

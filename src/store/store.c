@@ -8,8 +8,8 @@
 
 int weir_store_open(const char *url, weir_store **ret, weir_error *err)
 {
-    if (!url)
-        return weir__fail(err, WEIR_EURL, 0, "no store address given");
+    if (!url || !ret)
+        return weir__fail(err, WEIR_EINVAL, 0, "the %s is NULL", url ? "result" : "store address");
     if (strncmp(url, "redis", 5))
         return weir__zone_store_open(url, ret, err);
 #ifdef WEIR__WITH_REMOTE
@@ -38,39 +38,61 @@ int64_t weir__store_now(const weir_store *store)
     return now < WEIR__EXACT_MAX ? now : -1;
 }
 
-weir_key weir_key_hash(const weir_store *store, weir_key key, weir_hashed *room)
+int weir_key_hash(const weir_store *store, weir_key key, weir_hashed_key *ret)
 {
-    if (!weir__key_in_bounds(key) || !store->engine->hash)
-        return key;
-    *room = (weir_hashed){.key = weir__key_bytes(key)};
-    store->engine->hash(store, room);
-    return (weir_key){room, WEIR_HASHED};
+    if (!store || !ret || !weir__key_in_bounds(key))
+        return WEIR_EINVAL;
+    *ret = (weir_hashed_key){.key = key};
+    if (store->engine->hash)
+        store->engine->hash(store, ret);
+    return 0;
 }
 
 /* ---- bounds ---- */
 
-static inline bool cost_in_bounds(int64_t cost)
+int weir__request_check(const weir_store *store, const weir_request *request, weir_error *err)
 {
-    return cost >= 0 && cost <= WEIR_COST_MAX;
+    int code = store ? weir__request_code(request) : WEIR_EINVAL;
+    if (WEIR__LIKELY(code == 0) || !err)
+        return code;
+    if (!store)
+        return weir__fail(err, code, 0, "the store is NULL: open one with weir_store_open");
+    if (!request->limit)
+        return weir__fail(err, code, 0, "the limit is NULL: read one with weir_limit_parse");
+    if (!request->key.data)
+        return weir__fail(err, code, 0, "the key is NULL: expected 1 to %d bytes", WEIR_KEY_MAX);
+    if (!weir__key_in_bounds(request->key))
+        return weir__fail(err, code, 0, "invalid key of %zu bytes: expected 1 to %d",
+                          request->key.len, WEIR_KEY_MAX);
+    if (!weir__cost_in_bounds(request->cost))
+        return weir__fail(err, code, 0, "invalid cost %lld: expected 0 to %lld",
+                          (long long)request->cost, (long long)WEIR_COST_MAX);
+    if (!weir__wait_in_bounds(request->wait_us))
+        return weir__fail(err, code, 0, "invalid wait of %lld us: expected 0 to %lld",
+                          (long long)request->wait_us, (long long)WEIR_DURATION_MAX);
+    return weir__fail(err, code, 0, "no limit of \"%.200s\" has leases: expected concurrent",
+                      weir_limit_text(request->limit));
 }
 
-static int check_request(const weir_request *request)
+int weir__store_fail(weir_store *store, int code, weir_error *err)
 {
-    bool wait = request->wait_us == WEIR_WAIT_DEFAULT || request->wait_us == WEIR_WAIT_ANY ||
-                (request->wait_us >= 0 && request->wait_us <= WEIR_DURATION_MAX);
-    if (!request->limit || !weir__key_in_bounds(request->key) || !cost_in_bounds(request->cost) ||
-        !wait)
-        return WEIR_EINVAL;
-    if (request->acquire && weir__leased(request->limit) == request->limit->count)
-        return WEIR_EUNSUPPORTED;
-    return 0;
+    weir_error why;
+    if (!err)
+        return code;
+    if (store && weir__store_why(store, &why))
+        return weir__fail(err, code, 0, "%s: %.400s", weir_strerror(code), why.message);
+    if (code == WEIR_EINVAL && store && weir__store_now(store) < 0)
+        return weir__fail(err, code, 0, "the time of the store's clock is out of bounds");
+    return weir__fail(err, code, 0, "%s", weir_strerror(code));
 }
 
-static int check_requests(const weir_request *requests, size_t n)
+/* ---- take and peek, inside the library ---- */
+
+static int check_requests(const weir_store *store, const weir_request *requests, size_t n)
 {
     size_t limits = 0;
     for (size_t i = 0; i < n; i++) {
-        int code = check_request(&requests[i]);
+        int code = weir__request_check(store, &requests[i], NULL);
         if (code)
             return code;
         limits += requests[i].limit->count;
@@ -80,74 +102,122 @@ static int check_requests(const weir_request *requests, size_t n)
     return limits == 0 ? WEIR_EINVAL : 0;
 }
 
-/* ---- take and peek ---- */
-
 static int decide(weir_store *store, const weir_request *requests, size_t n, enum weir__mode mode,
                   weir_decision *ret)
 {
-    int code = check_requests(requests, n);
+    int code = check_requests(store, requests, n);
+    if (code)
+        return code;
     int64_t now = weir__store_now(store);
-    if (code == 0 && now < 0)
-        code = WEIR_EINVAL;
-    return code ? code : store->engine->decide(store, requests, n, mode, now, ret);
+    if (now < 0)
+        return WEIR_EINVAL;
+    int state = weir__store_begin(store);
+    code = store->engine->decide(store, requests, n, mode, now, ret);
+    weir__store_end(store, state);
+    return code;
 }
 
-int weir_take_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret)
+int weir__take_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret)
 {
     return decide(store, requests, n, WEIR__TAKE, ret);
 }
 
-int weir_peek_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret)
+int weir__peek_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret)
 {
     return decide(store, requests, n, WEIR__PEEK, ret);
+}
+
+int weir__take_many_at(weir_store *store, const weir_request *requests, size_t n, int64_t now,
+                       weir_decision *rets)
+{
+    int state = weir__store_begin(store);
+    int code = store->engine->take_many(store, requests, n, now, rets);
+    weir__store_end(store, state);
+    return code;
+}
+
+int weir__take_many(weir_store *store, const weir_request *requests, size_t n, weir_decision *rets)
+{
+    int64_t now = weir__store_now(store);
+    int code = now < 0 ? WEIR_EINVAL : 0;
+    for (size_t i = 0; i < n && WEIR__LIKELY(code == 0); i++)
+        code = weir__request_code(&requests[i]);
+    for (size_t i = 0; i < n && WEIR__UNLIKELY(code); i++)
+        rets[i] = (weir_decision){.code = code};
+    return code ? code : weir__take_many_at(store, requests, n, now, rets);
+}
+
+/* ---- take and peek ---- */
+
+static int decide_one(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
+                      enum weir__mode mode, weir_decision *ret)
+{
+    weir_request request = weir_request_make(key, limit);
+    request.cost = cost;
+    return decide(store, &request, 1, mode, ret);
 }
 
 int weir_peek(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
               weir_decision *ret)
 {
-    weir_request request = {key, limit, cost, WEIR_WAIT_DEFAULT, NULL, false};
-    return decide(store, &request, 1, WEIR__PEEK, ret);
+    return ret ? decide_one(store, key, limit, cost, WEIR__PEEK, ret) : WEIR_EINVAL;
 }
 
 int weir_take(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
               weir_decision *ret)
 {
-    if (WEIR__UNLIKELY(!limit || !weir__key_in_bounds(key) || !cost_in_bounds(cost)))
+    if (WEIR__UNLIKELY(!store || !ret || !limit || !weir__key_in_bounds(key) ||
+                       !weir__cost_in_bounds(cost)))
         return WEIR_EINVAL;
-    if (limit->count > 1 || !store->engine->take) {
-        weir_request request = {key, limit, cost, WEIR_WAIT_DEFAULT, NULL, false};
-        return decide(store, &request, 1, WEIR__TAKE, ret);
-    }
+    if (limit->count > 1 || !store->engine->take)
+        return decide_one(store, key, limit, cost, WEIR__TAKE, ret);
     return store->engine->take(store, key, limit, cost, ret);
 }
 
-int weir_take_many(weir_store *store, const weir_request *requests, size_t n, weir_decision *rets)
+int weir_take_hashed(weir_store *store, const weir_hashed_key *key, const weir_limit *limit,
+                     int64_t cost, weir_decision *ret)
 {
-    for (size_t i = 0; i < n; i++) {
-        int code = check_request(&requests[i]);
-        if (WEIR__UNLIKELY(code))
-            return code;
-    }
+    if (WEIR__UNLIKELY(!store || !ret || !limit || !key || !weir__key_in_bounds(key->key) ||
+                       !weir__cost_in_bounds(cost)))
+        return WEIR_EINVAL;
+    if (limit->count == 1 && store->engine->take_hashed)
+        return store->engine->take_hashed(store, key, limit, cost, ret);
+    weir_request request = weir_request_make(key->key, limit);
+    request.cost = cost;
+    request.hashed = key;
+    return decide(store, &request, 1, WEIR__TAKE, ret);
+}
+
+static int reset_key(weir_store *store, weir_key key, bool *ret_there, weir_error *err)
+{
+    if (!store || !weir__key_in_bounds(key))
+        return weir__fail(err, WEIR_EINVAL, 0,
+                          "the %s: expected a store and 1 to %d bytes of a key",
+                          store ? "key is out of bounds" : "store is NULL", WEIR_KEY_MAX);
     int64_t now = weir__store_now(store);
     if (now < 0)
-        return WEIR_EINVAL;
-    for (size_t i = 0; i < n; i++)
-        rets[i].limit = -1;
-    return store->engine->take_many(store, requests, n, now, rets);
+        return weir__store_fail(store, WEIR_EINVAL, err);
+    int state = weir__store_begin(store);
+    int code = store->engine->reset(store, key, now, ret_there);
+    weir__store_end(store, state);
+    return code ? weir__store_fail(store, code, err) : 0;
 }
 
 int weir__store_reset(weir_store *store, weir_key key, bool *ret_there)
 {
-    int64_t now = weir__store_now(store);
     *ret_there = false;
-    return weir__key_in_bounds(key) && now >= 0 ? store->engine->reset(store, key, now, ret_there)
-                                                : WEIR_EINVAL;
+    return reset_key(store, key, ret_there, NULL);
+}
+
+int weir_reset_key(weir_store *store, weir_key key, weir_error *err)
+{
+    bool there;
+    return reset_key(store, key, &there, err);
 }
 
 int weir_reset(weir_store *store, weir_key key)
 {
-    bool there;
-    return weir__store_reset(store, key, &there);
+    return weir_reset_key(store, key, NULL);
 }
 
 int weir__store_reserve(weir_store *store, const weir_limit *const *limits, size_t n,
@@ -160,11 +230,15 @@ int weir__store_reserve(weir_store *store, const weir_limit *const *limits, size
 
 int weir_store_info(weir_store *store, weir_zone_info *ret)
 {
+    if (!store || !ret)
+        return WEIR_EINVAL;
     return store->engine->info ? store->engine->info(store, ret) : WEIR_EUNSUPPORTED;
 }
 
 int weir_store_check(weir_store *store, weir_error *err)
 {
+    if (!store)
+        return weir__fail(err, WEIR_EINVAL, 0, "the store is NULL");
     if (store->engine->check)
         return store->engine->check(store, err);
     return weir__fail(err, WEIR_EUNSUPPORTED, 0, "only zones can be checked");

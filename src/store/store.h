@@ -9,6 +9,8 @@
 #include "core/show.h"
 #include "limit/limit.h"
 
+#include <pthread.h>
+
 #define WEIR__SHOWN_MAX 40 /* states of one key: as many as a zone keeps */
 
 enum weir__mode { WEIR__TAKE, WEIR__PEEK };
@@ -17,6 +19,7 @@ enum weir__lease_verb { WEIR__RENEW, WEIR__RELEASE };
 /* What arrives here is checked: keys, costs, waits, at most WEIR_LIMITS_MAX limits. `now` is by the
  * store's clock; an engine with a clock of its own heeds it only if store->clock.now is set. */
 struct weir__engine {
+    bool blocks; /* its calls wait for others with locks held: a thread in one is not cancelled */
     /* An all-or-nothing group at one instant, its details handed out, folded into ret. */
     int (*decide)(weir_store *, const weir_request *, size_t n, enum weir__mode, int64_t now,
                   weir_decision *ret);
@@ -24,6 +27,9 @@ struct weir__engine {
      * asked for the key's memory: the other way round a take of one in a million keys costs half as
      * much again (bench/: million). */
     int (*take)(weir_store *, weir_key, const weir_limit *, int64_t cost, weir_decision *ret);
+    int (*take_hashed)(weir_store *, const weir_hashed_key *, const weir_limit *, int64_t cost,
+                       weir_decision *ret);
+    /* Independent requests: every decision gets its own code. The first code that is not 0, or 0. */
     int (*take_many)(weir_store *, const weir_request *, size_t n, int64_t now,
                      weir_decision *rets);
     int (*settle)(weir_store *, weir_key, const weir_limit *, const struct weir__correction *);
@@ -37,8 +43,8 @@ struct weir__engine {
                    weir_error *err);
     /* Every state of a key, room for WEIR__SHOWN_MAX of them. NULL: it cannot be told. */
     int (*show)(weir_store *, weir_key, int64_t now, struct weir__shown *ret, size_t *ret_count);
-    /* Fills hash and store of a room whose key is set; NULL: hashing ahead is of no use. */
-    void (*hash)(const weir_store *, weir_hashed *room);
+    /* Fills hash and store of one whose key is set; NULL: hashing ahead is of no use. */
+    void (*hash)(const weir_store *, weir_hashed_key *);
     int (*info)(weir_store *, weir_zone_info *ret);
     int (*check)(weir_store *, weir_error *err);
     /* What a server said to the last call that it did not decide, or why none can be reached; false:
@@ -66,23 +72,81 @@ int64_t weir__store_now(const weir_store *store);
 /* Every state of a key, for people who look into it; room for WEIR__SHOWN_MAX. 0 or a code. */
 int weir__store_show(weir_store *store, weir_key key, struct weir__shown *ret, size_t *ret_count);
 
+/* Around calls of an engine that blocks: no thread is cancelled in them. */
+static inline int weir__store_begin(const weir_store *store)
+{
+    int state = PTHREAD_CANCEL_ENABLE;
+    if (store->engine->blocks)
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    return state;
+}
+
+static inline void weir__store_end(const weir_store *store, int state)
+{
+    if (store->engine->blocks)
+        pthread_setcancelstate(state, NULL);
+}
+
 /* The engine's why, if it has one. */
 static inline bool weir__store_why(weir_store *store, weir_error *err)
 {
     return store->engine->why && store->engine->why(store, err);
 }
 
-/* The bytes of a key, hashed before or not. */
-static inline weir_key weir__key_bytes(weir_key key)
-{
-    return key.len == WEIR_HASHED && key.data ? ((const weir_hashed *)key.data)->key : key;
-}
-
 static inline bool weir__key_in_bounds(weir_key key)
 {
-    key = weir__key_bytes(key);
     return key.data && key.len >= 1 && key.len <= WEIR_KEY_MAX;
 }
+
+/* Fills err (may be NULL) with what a code of a call means, and what a server said. Returns the code. */
+int weir__store_fail(weir_store *store, int code, weir_error *err);
+
+/* ---- lease.c ---- */
+
+/* The index of the limit that has leases (there is at most one a key), or the count. */
+size_t weir__leased(const weir_limit *limit);
+static inline bool weir__has_leases(const weir_limit *limit)
+{
+    return weir__leased(limit) < limit->count;
+}
+/* A new id, never 0; 0, or -1 without randomness. */
+int weir__lease_id(uint64_t *ret);
+
+static inline bool weir__cost_in_bounds(int64_t cost)
+{
+    return cost >= 0 && cost <= WEIR_COST_MAX;
+}
+
+static inline bool weir__wait_in_bounds(int64_t wait_us)
+{
+    return wait_us == WEIR_WAIT_DEFAULT || wait_us == WEIR_WAIT_ANY ||
+           (wait_us >= 0 && wait_us <= WEIR_DURATION_MAX);
+}
+
+/* 0, WEIR_EINVAL or WEIR_EUNSUPPORTED. */
+static inline int weir__request_code(const weir_request *request)
+{
+    if (!request->limit || !weir__key_in_bounds(request->key) ||
+        !weir__cost_in_bounds(request->cost) || !weir__wait_in_bounds(request->wait_us))
+        return WEIR_EINVAL;
+    return request->acquire && !weir__has_leases(request->limit) ? WEIR_EUNSUPPORTED : 0;
+}
+
+/* ---- requests inside the library ----
+ *
+ * They say everything: a cost of 0 is none, `key` has the bytes also where `hashed` is set, and `error` is not filled.
+ * The public verbs of the same names (requests.c) put the defaults in. */
+int weir__take_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret);
+int weir__peek_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret);
+int weir__take_many(weir_store *store, const weir_request *requests, size_t n, weir_decision *rets);
+/* The same for requests that are checked, at a time that was read. */
+int weir__take_many_at(weir_store *store, const weir_request *requests, size_t n, int64_t now,
+                       weir_decision *rets);
+/* Whether one of these is within its bounds; 0, or a code with the value in err. */
+int weir__request_check(const weir_store *store, const weir_request *request, weir_error *err);
+/* weir_wait for one of these; its wait_us is not read. */
+int weir__wait(weir_store *store, const weir_request *request, int64_t max_wait_us,
+               weir_decision *ret);
 
 /* A store in shared memory or a file answers WEIR_EBUSY where another process holds a lock for longer than this;
  * 0: it waits, as it does by default. Nothing is charged then. Before the store is used by several threads. */
@@ -98,16 +162,5 @@ enum weir__file_state weir__store_file_state(weir_store *store);
 
 /* redis: addresses, provided by remote/ in builds that have it (WEIR__WITH_REMOTE). */
 int weir__remote_open(const char *url, weir_store **ret, weir_error *err);
-
-/* ---- lease.c ---- */
-
-/* The index of the limit that has leases (there is at most one a key), or the count. */
-size_t weir__leased(const weir_limit *limit);
-static inline bool weir__has_leases(const weir_limit *limit)
-{
-    return weir__leased(limit) < limit->count;
-}
-/* A new id, never 0; 0, or -1 without randomness. */
-int weir__lease_id(uint64_t *ret);
 
 #endif

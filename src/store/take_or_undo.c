@@ -15,8 +15,8 @@ static int part_decide(const struct weir__taking *taking, struct weir__part *par
     if (taking->decide)
         return taking->decide(taking, part, mode);
     return mode == WEIR__TAKE
-               ? weir_take_all(part->store, part->requests, part->count, &part->decision)
-               : weir_peek_all(part->store, part->requests, part->count, &part->decision);
+               ? weir__take_all(part->store, part->requests, part->count, &part->decision)
+               : weir__peek_all(part->store, part->requests, part->count, &part->decision);
 }
 
 /* The slot that a request got; 0: none. */

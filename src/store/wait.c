@@ -6,6 +6,9 @@
 
 #include "base/clock.h"
 
+#include <assert.h>
+#include <string.h>
+
 static void sleep_for(const weir_store *store, int64_t us)
 {
     if (!store->clock.now)
@@ -38,7 +41,7 @@ static bool is_hopeless(weir_store *store, weir_request request, const weir_deci
     }
     request.cost = 0;
     request.detail = free_rows;
-    if (!full || weir_peek_all(store, &request, 1, &folded))
+    if (!full || weir__peek_all(store, &request, 1, &folded))
         return full;
     for (size_t i = 0; i < request.limit->count; i++) {
         if (weir__algorithm_of(&request.limit->rules[i])->overflows && !free_rows[i].allowed)
@@ -53,17 +56,18 @@ static int64_t left_until(const weir_store *store, int64_t deadline)
     return weir__max(0, deadline - weir__store_now(store));
 }
 
-int weir_wait(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
-              int64_t max_wait_us, weir_decision *ret)
+int weir__wait(weir_store *store, const weir_request *asked, int64_t max_wait_us,
+               weir_decision *ret)
 {
     weir_decision rows[WEIR_LIMITS_MAX], folded;
-    if (max_wait_us < 0)
-        return WEIR_EINVAL;
+    weir_request request = *asked;
     int64_t left = weir__min(max_wait_us, WEIR_DURATION_MAX);
     int64_t deadline = weir__store_now(store) + left;
+    assert(max_wait_us >= 0 && !asked->acquire);
+    request.detail = rows;
     for (;;) {
-        weir_request request = {key, limit, cost, left, rows, false};
-        int code = weir_take_all(store, &request, 1, &folded);
+        request.wait_us = left;
+        int code = weir__take_all(store, &request, 1, &folded);
         if (code)
             return code;
         if (folded.allowed || !can_sleep(store) || is_hopeless(store, request, rows) ||
@@ -74,6 +78,17 @@ int weir_wait(weir_store *store, weir_key key, const weir_limit *limit, int64_t 
     }
     if (folded.allowed && folded.delay_us > 0)
         sleep_for(store, folded.delay_us);
+    if (asked->detail)
+        memcpy(asked->detail, rows, asked->limit->count * sizeof *rows);
     *ret = folded;
     return 0;
+}
+
+int weir_wait(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
+              int64_t max_wait_us, weir_decision *ret)
+{
+    weir_request request = weir_request_make(key, limit);
+    request.cost = cost;
+    return store && ret && max_wait_us >= 0 ? weir__wait(store, &request, max_wait_us, ret)
+                                            : WEIR_EINVAL;
 }

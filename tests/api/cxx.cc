@@ -76,10 +76,10 @@ static void verbs(weir_store *store, int64_t &now)
               d.retry_after_us == WEIR_NEVER,
           "a cost over the limit is denied for ever");
     check(weir_take(store, key, bucket.get(), -1, &d) == WEIR_EINVAL, "a negative cost is refused");
-    weir_hashed room;
-    weir_key hashed = weir_key_hash(store, key, &room);
-    check(weir_take(store, hashed, bucket.get(), 1, &d) == 0 && d.allowed && d.remaining == 0,
-          "weir_key_hash");
+    weir_hashed_key hashed{};
+    check(weir_key_hash(store, key, &hashed) == 0 &&
+              weir_take_hashed(store, &hashed, bucket.get(), 1, &d) == 0 && d.allowed && d.remaining == 0,
+          "weir_key_hash, weir_take_hashed");
     int64_t before = now;
     check(weir_wait(store, key, bucket.get(), 1, 1000000, &d) == 0 && d.allowed &&
               now == before + 100000,

@@ -55,13 +55,14 @@ static inline long test_case_admits(const struct test_case *it, int phase, int n
 }
 
 /* Asks with the case's wait; by the short way where that is the default. */
-static inline int test_case_ask(weir_store *store, weir_key key, const struct test_case *it,
-                                const weir_limit *limit, weir_decision *ret)
+static inline int test_case_ask(weir_store *store, weir_key key, const weir_hashed_key *hashed,
+                                const struct test_case *it, const weir_limit *limit,
+                                weir_decision *ret)
 {
     if (it->wait_us == WEIR_WAIT_DEFAULT)
-        return weir_take(store, key, limit, 1, ret);
-    weir_request request = weir_request_make(key, limit);
-    request.wait_us = it->wait_us;
+        return hashed ? weir_take_hashed(store, hashed, limit, 1, ret)
+                      : weir_take(store, key, limit, 1, ret);
+    weir_request request = {.key = key, .limit = limit, .hashed = hashed, .wait_us = it->wait_us};
     return weir_take_all(store, &request, 1, ret);
 }
 

@@ -46,7 +46,7 @@ static void hammer(struct page *page, weir_store *store, const struct test_case 
         snprintf(name, sizeof name, "%s/%d/%d", it->limit, layout->keys, key);
         for (int j = 0; j < attempts; j++) {
             weir_decision decision;
-            if (test_case_ask(store, weir_key_text(name), it, limit, &decision))
+            if (test_case_ask(store, weir_key_text(name), NULL, it, limit, &decision))
                 page->failures++;
             else if (decision.allowed)
                 page->admitted[phase][key]++;

@@ -31,14 +31,15 @@ struct worker {
 static void ask(struct run *run, int phase, int number, int key)
 {
     char text[64];
-    weir_hashed room;
     weir_decision decision;
     snprintf(text, sizeof text, "%s/%d/%d", run->it->limit, run->round, key);
     weir_key name = weir_key_text(text);
-    if (number % 2)
-        name = weir_key_hash(run->store, name, &room);
+    weir_hashed_key hashed;
+    if (weir_key_hash(run->store, name, &hashed))
+        atomic_fetch_add(&run->failures, 1);
     for (int i = 0; i < run->attempts; i++) {
-        if (test_case_ask(run->store, name, run->it, run->limit, &decision))
+        if (test_case_ask(run->store, name, number % 2 ? &hashed : NULL, run->it, run->limit,
+                          &decision))
             atomic_fetch_add(&run->failures, 1);
         else if (decision.allowed)
             atomic_fetch_add(&run->admitted[phase][key], 1);

@@ -197,6 +197,8 @@ static void ask(const char *verb, char **words, int n)
     for (int i = 0; i + 2 < n; i += 3) {
         requests[count] = weir_request_make(weir_key_text(words[i]), parse(words[i + 1]));
         requests[count].cost = atoll(words[i + 2]);
+        if (requests[count].cost == 0)
+            requests[count].cost = WEIR_COST_NONE;
         requests[count++].acquire = !strcmp(verb, "acquire");
     }
     long start = now_us();

@@ -339,7 +339,7 @@ static int64_t plain_most(const char *text)
         weir_decision d;
         weir_request request = weir_request_make(
             weir_key_bytes(&arrivals[i].key, sizeof arrivals[i].key), played.limits[0]);
-        request.cost = played.load.cost;
+        request.cost = played.load.cost ? played.load.cost : WEIR_COST_NONE;
         request.wait_us = played.load.wait_us;
         clock.now_us = weir__load_start_us(&played.load) + arrivals[i].at_us;
         if (CHECK(weir_take_all(store, &request, 1, &d) == 0) && d.allowed)

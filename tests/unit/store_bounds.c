@@ -18,24 +18,28 @@ static void test_bad_requests(void)
     weir_limit *limit = test_limit("token-bucket 5/s"), *log = test_limit("sliding-log 5/s");
     const weir_key key = weir_key_text("key");
     const weir_request wrong[] = {
-        {key, NULL, 1, 0, NULL, false},
-        {weir_key_bytes(NULL, 3), limit, 1, 0, NULL, false},
-        {weir_key_bytes("", 0), limit, 1, 0, NULL, false},
-        {weir_key_bytes(big, sizeof big), limit, 1, 0, NULL, false},
-        {weir_key_bytes(NULL, WEIR_HASHED), limit, 1, 0, NULL, false},
-        {key, limit, -1, 0, NULL, false},
-        {key, limit, WEIR_COST_MAX + 1, 0, NULL, false},
-        {key, limit, INT64_MIN, 0, NULL, false},
-        {key, limit, 1, -2, NULL, false},
-        {key, limit, 1, WEIR_DURATION_MAX + 1, NULL, false},
+        {.key = key, .limit = NULL, .cost = 1},
+        {.key = weir_key_bytes(NULL, 3), .limit = limit, .cost = 1},
+        {.key = weir_key_bytes("", 0), .limit = limit, .cost = 1},
+        {.key = weir_key_bytes(big, sizeof big), .limit = limit, .cost = 1},
+        {.key = weir_key_bytes(big, SIZE_MAX), .limit = limit, .cost = 1}, /* recv() failed */
+        {.key = key, .limit = limit, .cost = -1},
+        {.key = key, .limit = limit, .cost = WEIR_COST_MAX + 1},
+        {.key = key, .limit = limit, .cost = INT64_MAX},
+        {.key = key, .limit = limit, .wait_us = -1},
+        {.key = key, .limit = limit, .wait_us = WEIR_DURATION_MAX + 1},
+        {.key = key, .limit = limit, .spare = {0, 0, 0, 1}},
+        {.key = key, .limit = limit, .spare_bytes = {[6] = 1}},
     };
-    weir_decision decision = {.limit = 42};
+    weir_decision decision = {.limit = 42}, both[2];
     for (size_t i = 0; i < COUNT(wrong); i++) {
         weir_request pair[] = {weir_request_make(weir_key_text("other"), log), wrong[i]};
         CHECK_INT(weir_take_all(store, &wrong[i], 1, &decision), WEIR_EINVAL);
         CHECK_INT(weir_peek_all(store, &wrong[i], 1, &decision), WEIR_EINVAL);
         CHECK_INT(weir_take_all(store, pair, 2, &decision), WEIR_EINVAL);
-        CHECK_INT(weir_take_many(store, pair, 2, &decision), WEIR_EINVAL);
+        CHECK_INT(weir_take_many(store, pair, 2, both), WEIR_EINVAL);
+        CHECK(both[0].code == 0 && both[0].allowed && both[1].code == WEIR_EINVAL);
+        CHECK_INT(weir_reset(store, weir_key_text("other")), 0);
         if (i < 8) {
             CHECK_INT(weir_take(store, wrong[i].key, wrong[i].limit, wrong[i].cost, &decision),
                       WEIR_EINVAL);
@@ -68,7 +72,8 @@ static void test_bad_requests(void)
         now = times[i];
         CHECK_INT(weir_take(store, key, limit, 1, &decision), WEIR_EINVAL);
         CHECK_INT(weir_take_all(store, twice + 1, 1, &decision), WEIR_EINVAL);
-        CHECK_INT(weir_take_many(store, twice + 1, 1, &decision), WEIR_EINVAL);
+        CHECK_INT(weir_take_many(store, twice + 1, 1, both), WEIR_EINVAL);
+        CHECK_INT(both[0].code, WEIR_EINVAL);
     }
     CHECK_INT(decision.limit, 42);
     CHECK_INT(test_info(store).keys, 0);

@@ -288,7 +288,7 @@ static void test_leases(void)
     CHECK(!rows[0][0].lease && !parts[0].decision.lease);
     weir_decision after[2];
     weir_request look = weir_request_make(weir_key_text("k"), limits[0]);
-    look.cost = 0;
+    look.cost = WEIR_COST_NONE;
     look.detail = after;
     weir_decision folded;
     CHECK_INT(weir_peek_all(doors[0].inner, &look, 1, &folded), 0);

@@ -137,22 +137,37 @@ static void test_batch(void)
     }
     CHECK_INT(weir_take_many(store, requests, 0, decisions), 0);
 
-    /* A bad one anywhere: nothing is decided. */
+    /* A wrong one and one without room: they have their codes, the others are decided. */
     CHECK_INT(weir_reset(store, weir_key_text("key")), 0);
-    memset(decisions, 7, sizeof decisions);
-    weir_decision before = decisions[0];
+    weir_error errors[2] = {{0}, {0}};
     requests[MANY - 1].cost = -1;
-    CHECK_INT(weir_take_many(store, requests, MANY, decisions), WEIR_EINVAL);
-    CHECK(!memcmp(&decisions[0], &before, sizeof before));
-    CHECK_INT(test_info(store).keys, 0);
-
-    /* One without room: those before it are charged, it and those after it are not. */
-    requests[MANY - 1].cost = 1;
+    requests[MANY - 1].error = &errors[0];
     requests[40] = weir_request_make(weir_key_text("other"), never);
+    requests[40].error = &errors[1];
+    readings = 0;
     CHECK_INT(weir_take_many(store, requests, MANY, decisions), WEIR_EFULL);
-    for (int i = 0; i < MANY; i++)
-        CHECK_INT(decisions[i].limit, i < 40 ? 60 : -1);
-    CHECK_INT(test_peek(store, "key", limit, 0).remaining, 20);
+    CHECK_INT(readings, 1);
+    for (int i = 0; i < MANY; i++) {
+        CHECK_INT(decisions[i].code, i == 40 ? WEIR_EFULL : i == MANY - 1 ? WEIR_EINVAL : 0);
+        CHECK_INT(decisions[i].limit, decisions[i].code ? 0 : 60);
+    }
+    CHECK(!strcmp(errors[0].message, "invalid cost -1: expected 0 to 1000000000000"));
+    CHECK_INT(errors[1].code, WEIR_EFULL);
+    CHECK_INT(test_peek(store, "key", limit, 0).remaining, 0);
+
+    /* The same where all are sound, and where none says its cost. */
+    requests[MANY - 1].cost = 1;
+    for (int said = 1; said >= 0; said--) {
+        CHECK_INT(weir_reset(store, weir_key_text("key")), 0);
+        for (int i = 0; i < MANY; i++)
+            requests[i].cost = said;
+        errors[1] = (weir_error){0};
+        CHECK_INT(weir_take_many(store, requests, MANY, decisions), WEIR_EFULL);
+        CHECK_INT(errors[1].code, WEIR_EFULL);
+        for (int i = 0; i < MANY; i++)
+            CHECK(decisions[i].code ? i == 40 : decisions[i].allowed == (i < 61));
+    }
+    CHECK_INT(test_peek(store, "key", limit, 0).remaining, 0);
     weir_limit_free(limit);
     weir_limit_free(never);
     weir_store_close(store);
@@ -166,30 +181,37 @@ static void test_keys(void)
     weir_store *store = open_store(), *other = open_store();
     weir_limit *limit = test_limit("fixed-window 9/m");
     weir_decision decision;
-    weir_hashed rooms[2];
+    weir_hashed_key hashed, again;
     const weir_key keys[] = {
         weir_key_bytes("\0", 1),           weir_key_bytes("\0\0", 2),
         weir_key_bytes("a\0b", 3),         weir_key_bytes("a", 1),
         weir_key_bytes(big, WEIR_KEY_MAX), weir_key_bytes(big, WEIR_KEY_MAX - 1)};
     for (size_t i = 0; i < COUNT(keys); i++) { /* all different */
-        weir_key hashed = weir_key_hash(store, keys[i], &rooms[0]);
+        CHECK_INT(weir_key_hash(store, keys[i], &hashed), 0);
         CHECK_INT(weir_take(store, keys[i], limit, 1, &decision), 0);
         CHECK_INT(decision.remaining, 8);
-        CHECK_INT(weir_take(store, hashed, limit, 1, &decision), 0);
+        CHECK_INT(weir_take_hashed(store, &hashed, limit, 1, &decision), 0);
         CHECK_INT(decision.remaining, 7);
-        CHECK_INT(weir_take(other, hashed, limit, 1, &decision), 0); /* hashed anew */
+        CHECK_INT(weir_take_hashed(other, &hashed, limit, 1, &decision), 0); /* hashed again */
         CHECK_INT(decision.remaining, 8);
         CHECK_INT(weir_take(other, keys[i], limit, 1, &decision), 0);
         CHECK_INT(decision.remaining, 7);
-        weir_key again = weir_key_hash(other, hashed, &rooms[1]);
-        CHECK_INT(weir_take(other, again, limit, 1, &decision), 0);
+        CHECK_INT(weir_key_hash(other, keys[i], &again), 0);
+        CHECK_INT(weir_take_hashed(other, &again, limit, 1, &decision), 0);
         CHECK_INT(decision.remaining, 6);
-        CHECK_INT(weir_reset(store, hashed), 0);
+        weir_request request = {.hashed = &hashed, .limit = limit};
+        CHECK_INT(weir_take_all(store, &request, 1, &decision), 0);
+        CHECK_INT(decision.remaining, 6);
+        CHECK_INT(weir_take_many(store, &request, 1, &decision), 0);
+        CHECK_INT(decision.remaining, 5);
+        CHECK_INT(weir_reset(store, keys[i]), 0);
         CHECK_INT(test_info(store).keys, 0);
     }
     CHECK_INT(test_info(other).keys, COUNT(keys));
-    weir_key bad = weir_key_hash(store, weir_key_bytes(NULL, 0), &rooms[0]);
-    CHECK_INT(weir_take(store, bad, limit, 1, &decision), WEIR_EINVAL);
+    again.key.len = SIZE_MAX;
+    CHECK_INT(weir_take_hashed(other, &again, limit, 1, &decision), WEIR_EINVAL);
+    CHECK_INT(weir_key_hash(store, weir_key_bytes(NULL, 0), &hashed), WEIR_EINVAL);
+    CHECK_INT(weir_key_hash(store, weir_key_bytes("k", SIZE_MAX), &hashed), WEIR_EINVAL);
     weir_limit_free(limit);
     weir_store_close(store);
     weir_store_close(other);

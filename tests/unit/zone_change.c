@@ -106,7 +106,7 @@ static void ask_both(weir_store *kept, weir_store *evicting, const weir_limit *l
     snprintf(key, sizeof key, "key %d", (int)random_below(KEYS));
     int64_t verb = random_below(10), cost = random_below(5);
     weir_request request = weir_request_make(weir_key_text(key), limit);
-    request.cost = cost;
+    request.cost = cost ? cost : WEIR_COST_NONE;
     request.wait_us = random_below(3) ? WEIR_WAIT_DEFAULT : random_below(20) * SECOND;
     int (*decide)(weir_store *, const weir_request *, size_t, weir_decision *) =
         verb < 2 ? weir_peek_all : weir_take_all;

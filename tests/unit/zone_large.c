@@ -147,7 +147,7 @@ static void test_settle_when_full(void)
         CHECK_INT(weir_take_all(store, &request, 1, &taken), 0);
         weir_receipt(&taken, receipt);
         CHECK_INT(weir_settle(store, weir_key_text(key), several, receipt, 4, NULL), 0);
-        request.cost = 0;
+        request.cost = WEIR_COST_NONE;
         CHECK_INT(weir_peek_all(store, &request, 1, &taken), 0);
         for (int row = 0; row < 5; row++)
             CHECK_INT(rows[row].limit - rows[row].remaining, 4);

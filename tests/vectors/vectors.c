@@ -64,8 +64,11 @@ static void ask(struct runner *runner, const char *verb, char *rest, const char 
     if (sscanf(rest, "%lld %lld %31s", &t, &cost, wait) != 3)
         return fail(runner, "unreadable request");
     runner->now = t;
-    weir_request request = {
-        weir_key_text(runner->key), runner->limit, cost, read_wait(wait), runner->rows, false};
+    weir_request request = {.key = weir_key_text(runner->key),
+                            .limit = runner->limit,
+                            .cost = cost ? cost : WEIR_COST_NONE,
+                            .wait_us = read_wait(wait),
+                            .detail = runner->rows};
     int code = !strcmp(verb, "peek") ? weir_peek_all(runner->store, &request, 1, &runner->last)
                                      : weir_take_all(runner->store, &request, 1, &runner->last);
     if (code)
@@ -87,8 +90,12 @@ static void acquire(struct runner *runner, char *rest, const char *expected)
     if (sscanf(rest, "%lld %lld %31s %31s", &t, &cost, name, wait) != 4)
         return fail(runner, "unreadable acquire");
     runner->now = t;
-    weir_request request = {
-        weir_key_text(runner->key), runner->limit, cost, read_wait(wait), runner->rows, true};
+    weir_request request = {.key = weir_key_text(runner->key),
+                            .limit = runner->limit,
+                            .cost = cost ? cost : WEIR_COST_NONE,
+                            .wait_us = read_wait(wait),
+                            .detail = runner->rows,
+                            .acquire = true};
     int code = weir_take_all(runner->store, &request, 1, &runner->last);
     if (code)
         return fail(runner, weir_strerror(code));

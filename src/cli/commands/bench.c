@@ -76,12 +76,15 @@ static int bench_take_hot(struct worker *worker)
 {
     const struct bench_job *job = worker->job;
     weir_key key = weir_key_text(PREFIX "hot");
-    weir_hashed hashed;
-    if (job->how == BENCH_HASHED)
-        key = weir_key_hash(job->store, key, &hashed);
+    weir_hashed_key hashed;
+    int code = weir_key_hash(job->store, key, &hashed);
+    if (code)
+        return code;
     for (int i = 0; i < TAKES_PER_LOOK; i++) {
         weir_decision decision;
-        int code = weir_take(job->store, key, job->limit, 1, &decision);
+        code = job->how == BENCH_HASHED
+                   ? weir_take_hashed(job->store, &hashed, job->limit, 1, &decision)
+                   : weir_take(job->store, key, job->limit, 1, &decision);
         if (code)
             return code;
         worker->allowed += decision.allowed;

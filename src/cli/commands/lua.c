@@ -41,12 +41,6 @@ static int lua_unknown_script(const struct cli_call *call, const char *name)
 
 /* ---- arguments ---- */
 
-/* The wait as scripts expect it: -1 the default, -2 any. */
-static int64_t lua_wait_number(int64_t wait_us)
-{
-    return wait_us == WEIR_WAIT_ANY ? -2 : wait_us;
-}
-
 static int64_t lua_argument(const char *word, size_t len, const struct take *take,
                             const struct weir__rule *rule)
 {
@@ -54,7 +48,7 @@ static int64_t lua_argument(const char *word, size_t len, const struct take *tak
         const char *name;
         int64_t number;
     } all[] = {
-        {"cost", take->cost},   {"wait", lua_wait_number(take->wait_us)},
+        {"cost", take->cost},   {"wait", weir__script_wait(take->wait_us)},
         {"count", rule->count}, {"period", rule->period_us},
         {"burst", rule->burst}, {"extra", rule->extra},
         {"flags", rule->flags}, {"cold", rule->cold_millionths},
@@ -90,7 +84,7 @@ static int lua_print_lean(const struct cli_call *call, const struct weir__script
 /* verb options wait lease, then the cost, the number of limits, and seven numbers per limit. */
 static int lua_print_general(const struct take *take, const weir_limit *limit)
 {
-    printf("0 0 %" PRId64 " 0 %" PRId64 " %zu", lua_wait_number(take->wait_us), take->cost,
+    printf("0 0 %" PRId64 " 0 %" PRId64 " %zu", weir__script_wait(take->wait_us), take->cost,
            limit->count);
     for (size_t i = 0; i < limit->count; i++) {
         const struct weir__rule *rule = &limit->rules[i];

@@ -19,7 +19,7 @@ static int take_check_limits(const struct cli_call *call, const struct cli_reque
 
 /* ---- take and peek ---- */
 
-/* weir_take_all or weir_peek_all. */
+/* weir__take_all or weir__peek_all. */
 typedef int take_verb(weir_store *store, const weir_request *requests, size_t n,
                       weir_decision *ret);
 
@@ -43,13 +43,13 @@ static int take_work(const struct cli_call *call, const struct cli_request *requ
 {
     (void)context;
     int code = take_check_limits(call, request);
-    return code ? code : take_decide(call, request, weir_take_all, true);
+    return code ? code : take_decide(call, request, weir__take_all, true);
 }
 
 static int peek_work(const struct cli_call *call, const struct cli_request *request, void *context)
 {
     (void)context;
-    return take_decide(call, request, weir_peek_all, false);
+    return take_decide(call, request, weir__peek_all, false);
 }
 
 static int take_run(const struct cli_call *call, cli_request_work *work)

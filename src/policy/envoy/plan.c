@@ -366,7 +366,7 @@ void weir__rls_end(struct weir__rls_call *call)
 
 static void rls_conclude_rule(struct weir__rls_asked *asked)
 {
-    if (asked->item && asked->item->decision.limit < 0) {
+    if (asked->item && asked->item->decision.code) {
         asked->limit = NULL; /* a shadow that could not be decided: as if there were no rule */
         asked->item = NULL;
     }

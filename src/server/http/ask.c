@@ -170,8 +170,11 @@ static void put_plan(struct server_group *group, int64_t wait_us)
     group->plan.wait_us = wait_us;
     for (size_t i = 0; i < group->count; i++) {
         const struct weir__item *it = &group->plan.enforced[i];
-        group->requests[i] = (weir_request){
-            it->key, it->limit, it->cost, wait_us, group->rows + group->row_count, false};
+        group->requests[i] = (weir_request){.key = it->key,
+                                            .limit = it->limit,
+                                            .cost = it->cost,
+                                            .wait_us = wait_us,
+                                            .detail = group->rows + group->row_count};
         group->row_count += weir_limit_count(it->limit);
     }
 }

@@ -68,12 +68,12 @@ static void put_group(struct server_group *group, const struct weir__command *co
     group->count = command->count;
     for (size_t i = 0; i < command->count; i++) {
         const struct weir__command_ask *it = &command->asks[i];
-        group->requests[i] = (weir_request){it->key,
-                                            it->limit,
-                                            it->cost,
-                                            command->wait_us,
-                                            group->rows + group->row_count,
-                                            command->verb == WEIR__VERB_ACQUIRE};
+        group->requests[i] = (weir_request){.key = it->key,
+                                            .limit = it->limit,
+                                            .cost = it->cost,
+                                            .wait_us = command->wait_us,
+                                            .detail = group->rows + group->row_count,
+                                            .acquire = command->verb == WEIR__VERB_ACQUIRE};
         group->row_count += weir_limit_count(it->limit);
     }
 }

@@ -20,14 +20,19 @@ static inline struct weir__zone *zone_of(weir_store *store)
 
 static inline void hash_key(const struct weir__zone *zone, weir_key key, uint64_t ret[2])
 {
-    const weir_hashed *hashed = key.len == WEIR_HASHED ? key.data : NULL;
-    if (hashed && hashed->store == zone->serial) {
-        ret[0] = hashed->hash[0];
-        ret[1] = hashed->hash[1];
+    weir__hash(zone->secret, key.data, key.len, ret);
+}
+
+/* The hash of a key, as it was hashed before if that was for this zone. */
+static inline void hash_again(const struct weir__zone *zone, weir_key key,
+                              const weir_hashed_key *hashed, uint64_t ret[2])
+{
+    if (!hashed || hashed->store != zone->serial) {
+        hash_key(zone, key, ret);
         return;
     }
-    key = weir__key_bytes(key);
-    weir__hash(zone->secret, key.data, key.len, ret);
+    ret[0] = hashed->hash[0];
+    ret[1] = hashed->hash[1];
 }
 
 /* A log grows by moving to a block twice the size, and blocks lie at multiples of it: with two places
@@ -153,7 +158,7 @@ static int build(struct weir__zone *zone, const weir_request *requests, size_t n
     group->count = 0;
     for (size_t i = 0; i < n; i++) {
         uint64_t hash[2];
-        hash_key(zone, requests[i].key, hash);
+        hash_again(zone, requests[i].key, requests[i].hashed, hash);
         weir__prefetch_home(zone, weir__home_of(zone, hash[1]));
         int added = add_ops(zone, &requests[i], hash, now_us, group->ops + group->count,
                             group->rows + group->count);
@@ -251,17 +256,31 @@ static inline int take_one(weir_store *store, const weir_limit *limit, const uin
     return WEIR_EFULL;
 }
 
-static int take(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
-                weir_decision *ret)
+static inline int take_at(weir_store *store, const uint64_t hash[2], const weir_limit *limit,
+                          int64_t cost, weir_decision *ret)
 {
     struct weir__zone *zone = zone_of(store);
-    uint64_t hash[2];
-    hash_key(zone, key, hash);
     weir__prefetch_home(zone, weir__home_of(zone, hash[1]));
     int64_t now = weir__store_now(store);
     if (WEIR__UNLIKELY(now < 0))
         return WEIR_EINVAL;
     return take_one(store, limit, hash, now, cost, WEIR_WAIT_DEFAULT, ret);
+}
+
+static int take(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
+                weir_decision *ret)
+{
+    uint64_t hash[2];
+    hash_key(zone_of(store), key, hash);
+    return take_at(store, hash, limit, cost, ret);
+}
+
+static int take_hashed(weir_store *store, const weir_hashed_key *key, const weir_limit *limit,
+                       int64_t cost, weir_decision *ret)
+{
+    uint64_t hash[2];
+    hash_again(zone_of(store), key->key, key, hash);
+    return take_at(store, hash, limit, cost, ret);
 }
 
 /* A batch: hash all, prefetch all, then decide all. */
@@ -270,10 +289,12 @@ static int take_batch(weir_store *store, const weir_request *requests, size_t n,
 {
     struct weir__zone *zone = zone_of(store);
     uint64_t hashes[BATCH][2];
+    int first = 0;
     for (size_t i = 0; i < n; i++)
-        __builtin_prefetch(requests[i].key.data);
+        __builtin_prefetch(requests[i].hashed ? (const void *)requests[i].hashed
+                                              : requests[i].key.data);
     for (size_t i = 0; i < n; i++) {
-        hash_key(zone, requests[i].key, hashes[i]);
+        hash_again(zone, requests[i].key, requests[i].hashed, hashes[i]);
         weir__prefetch_home(zone, weir__home_of(zone, hashes[i][1]));
     }
     for (size_t i = 0; i < n; i++) {
@@ -282,20 +303,24 @@ static int take_batch(weir_store *store, const weir_request *requests, size_t n,
         int code = simple
                        ? take_one(store, it->limit, hashes[i], now, it->cost, it->wait_us, &rets[i])
                        : decide(store, it, 1, WEIR__TAKE, now, &rets[i]);
-        if (WEIR__UNLIKELY(code))
-            return code;
+        if (WEIR__UNLIKELY(code)) {
+            rets[i] = (weir_decision){.code = code};
+            first = first ? first : code;
+        }
     }
-    return 0;
+    return first;
 }
 
 static int take_many(weir_store *store, const weir_request *requests, size_t n, int64_t now,
                      weir_decision *rets)
 {
-    int code = 0;
-    for (size_t done = 0; done < n && code == 0; done += BATCH)
-        code = take_batch(store, requests + done, n - done < BATCH ? n - done : BATCH, now,
-                          rets + done);
-    return code;
+    int first = 0;
+    for (size_t done = 0; done < n; done += BATCH) {
+        int code = take_batch(store, requests + done, n - done < BATCH ? n - done : BATCH, now,
+                              rets + done);
+        first = first ? first : code;
+    }
+    return first;
 }
 
 /* ---- the other verbs ---- */
@@ -427,7 +452,7 @@ static int reserve(weir_store *store, const weir_limit *const *limits, size_t n,
     return weir__fail(err, told(code), 0, "%s", weir_strerror(told(code)));
 }
 
-static void hash(const weir_store *store, weir_hashed *room)
+static void hash(const weir_store *store, weir_hashed_key *room)
 {
     const struct weir__zone *zone = &((const struct weir__zone_store *)store)->region.zone;
     weir__hash(zone->secret, room->key.data, room->key.len, room->hash);
@@ -455,6 +480,7 @@ static void close_zone(weir_store *store)
 static const struct weir__engine engine = {
     .decide = decide,
     .take = take,
+    .take_hashed = take_hashed,
     .take_many = take_many,
     .settle = settle,
     .change_lease = change_lease,

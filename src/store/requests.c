@@ -1,0 +1,174 @@
+/*
+ * The long forms of the verbs. Programs leave out what they do not need, so a cost of 0 is the default here, 1, and
+ * WEIR_COST_NONE is none. Inside the library requests say everything (store.h): this file is
+ * where the one becomes the other, and where a request's error is filled.
+ */
+#include "store/store.h"
+
+#include <assert.h>
+
+#define CHUNK 32 /* requests of weir_take_many that are put into words at once */
+
+static inline bool request_has_spare(const weir_request *request)
+{
+    uint64_t any = request->spare[0] | request->spare[1] | request->spare[2] | request->spare[3];
+    for (size_t i = 0; i < sizeof request->spare_bytes; i++)
+        any |= request->spare_bytes[i];
+    return any != 0;
+}
+
+/* What a request of a program says, with its defaults. 0 or a code, with the request's error filled. */
+static int request_read(const weir_store *store, const weir_request *request, weir_request *ret)
+{
+    *ret = *request;
+    ret->error = NULL;
+    if (request->hashed)
+        ret->key = request->hashed->key;
+    ret->cost = request->cost == 0 ? 1 : request->cost == WEIR_COST_NONE ? 0 : request->cost;
+    if (request_has_spare(request))
+        return weir__fail(request->error, WEIR_EINVAL, 0,
+                          "the spare room of the request is not zero: initialise all of it");
+    return weir__request_check(store, ret, request->error);
+}
+
+/* ---- all or nothing ---- */
+
+/* Why a call failed that has no wrong request. */
+static int requests_fail(weir_store *store, const weir_request *requests, size_t n, int code)
+{
+    size_t limits = 0;
+    for (size_t i = 0; i < n; i++)
+        limits += weir_limit_count(requests[i].limit);
+    if (code == WEIR_EINVAL && limits > WEIR_LIMITS_MAX)
+        return weir__fail(requests->error, code, 0, "%zu limits in one call: expected 1 to %d",
+                          limits, WEIR_LIMITS_MAX);
+    return weir__store_fail(store, code, requests->error);
+}
+
+static int decide_all(weir_store *store, const weir_request *requests, size_t n,
+                      enum weir__mode mode, weir_decision *ret)
+{
+    weir_request said[WEIR_LIMITS_MAX];
+    int code = 0;
+    if (!requests || n == 0)
+        return WEIR_EINVAL;
+    if (!ret)
+        return weir__fail(requests->error, WEIR_EINVAL, 0, "the room for the decision is NULL");
+    if (n > WEIR_LIMITS_MAX)
+        return weir__fail(requests->error, WEIR_EINVAL, 0,
+                          "%zu requests in one call: expected 1 to %d", n, WEIR_LIMITS_MAX);
+    for (size_t i = 0; i < n && code == 0; i++)
+        code = request_read(store, &requests[i], &said[i]);
+    if (code)
+        return code;
+    code = mode == WEIR__TAKE ? weir__take_all(store, said, n, ret)
+                              : weir__peek_all(store, said, n, ret);
+    return code ? requests_fail(store, requests, n, code) : 0;
+}
+
+int weir_take_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret)
+{
+    return decide_all(store, requests, n, WEIR__TAKE, ret);
+}
+
+int weir_peek_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret)
+{
+    return decide_all(store, requests, n, WEIR__PEEK, ret);
+}
+
+int weir_wait_for(weir_store *store, const weir_request *request, int64_t max_wait_us,
+                  weir_decision *ret)
+{
+    weir_request said;
+    if (!request)
+        return WEIR_EINVAL;
+    int code = request_read(store, request, &said);
+    if (code)
+        return code;
+    if (!ret || max_wait_us < 0)
+        return weir__fail(request->error, WEIR_EINVAL, 0,
+                          ret ? "invalid wait of %lld us: expected 0 or more"
+                              : "the room for the decision is NULL",
+                          (long long)max_wait_us);
+    if (said.wait_us != 0 && said.wait_us != WEIR_WAIT_DEFAULT)
+        return weir__fail(request->error, WEIR_EINVAL, 0,
+                          "the request has a wait_us: leave it out, max_wait_us says how long");
+    if (said.acquire)
+        return weir__fail(request->error, WEIR_EUNSUPPORTED, 0, "a lease cannot be waited for");
+    code = weir__wait(store, &said, max_wait_us, ret);
+    return code ? weir__store_fail(store, code, request->error) : 0;
+}
+
+/* ---- many ---- */
+
+/* Whether a request is sound and says everything, as those of weir_request_make do: it needs no copy. */
+static inline bool request_is_whole(const weir_request *request)
+{
+    return request->cost > 0 && !request->hashed && !request_has_spare(request) &&
+           weir__request_code(request) == 0;
+}
+
+static int many_fail(weir_store *store, const weir_request *requests, size_t n,
+                     const weir_decision *rets)
+{
+    int first = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (rets[i].code == 0)
+            continue;
+        weir__store_fail(store, rets[i].code, requests[i].error);
+        first = first ? first : rets[i].code;
+    }
+    return first;
+}
+
+/* Up to CHUNK requests. Those that are sound are decided together. */
+static int take_chunk(weir_store *store, const weir_request *requests, size_t n, int64_t now,
+                      weir_decision *rets)
+{
+    weir_request said[CHUNK];
+    weir_decision answers[CHUNK];
+    size_t at[CHUNK], count = 0;
+    int first = 0;
+    assert(n <= CHUNK);
+    for (size_t i = 0; i < n; i++) {
+        int code = request_read(store, &requests[i], &said[count]);
+        rets[i] = (weir_decision){.code = code};
+        if (code == 0)
+            at[count++] = i;
+    }
+    int code = count > 0 ? weir__take_many_at(store, said, count, now, answers) : 0;
+    for (size_t i = 0; i < count; i++) {
+        rets[at[i]] = answers[i];
+        if (code && answers[i].code)
+            weir__store_fail(store, answers[i].code, requests[at[i]].error);
+    }
+    for (size_t i = 0; i < n && first == 0; i++)
+        first = rets[i].code;
+    return first;
+}
+
+int weir_take_many(weir_store *store, const weir_request *requests, size_t n, weir_decision *rets)
+{
+    if (!store || (n > 0 && (!requests || !rets)))
+        return WEIR_EINVAL;
+    int64_t now = weir__store_now(store);
+    bool whole = true;
+    for (size_t i = 0; i < n && whole; i++)
+        whole = request_is_whole(&requests[i]);
+    if (WEIR__UNLIKELY(now < 0)) {
+        for (size_t i = 0; i < n; i++)
+            rets[i] = (weir_decision){.code = WEIR_EINVAL};
+        return many_fail(store, requests, n, rets);
+    }
+    if (WEIR__LIKELY(whole)) {
+        int code = weir__take_many_at(store, requests, n, now, rets);
+        return WEIR__LIKELY(code == 0) ? 0 : many_fail(store, requests, n, rets);
+    }
+    int first = 0;
+    for (size_t done = 0; done < n; done += CHUNK) {
+        int code = take_chunk(store, requests + done, n - done < CHUNK ? n - done : CHUNK, now,
+                              rets + done);
+        first = first ? first : code;
+    }
+    return first;
+}
