@@ -4,14 +4,15 @@
  *     decided: charged, as any limit ─► the answer's head ─► it counts: the charge stays
  *                                                        └─► it does not: given back
  *
- * The charge comes first, so that a limit is never exceeded: requests that are in progress at the same
- * time count as if they will be charged. If an answer never had a head (its client left), the charge
- * stays: otherwise whoever hangs up early could guess passwords for free.
+ * The charge comes first, so that a limit is never exceeded: requests that are in progress at the
+ * same time count as if they will be charged. If an answer never had a head (its client left), the
+ * charge stays: otherwise whoever hangs up early could guess passwords for free.
  *
  * What holds:
- *   1. A charge is judged once, by the status that the client gets ($status), and given back at most once.
- *   2. Where two limits of the request had equal keys and became one, the charge stays: the other one may
- *      count every request.
+ *   1. A charge is judged once, by the status that the client gets ($status), and given back at
+ *      most once.
+ *   2. Where two limits of the request had equal keys and became one, the charge stays: the other
+ *      one may count every request.
  */
 #include "ngx_http_weir.h"
 

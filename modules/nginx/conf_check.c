@@ -1,7 +1,7 @@
 /*
- * What only the whole configuration shows about the limits that a location decides together: whether
- * there are too many, whether their zones can hold them, whether two of them would share a state, and
- * whether the store can decide them in one call.
+ * What only the whole configuration shows about the limits that a location decides together:
+ * whether there are too many, whether their zones can hold them, whether two of them would share a
+ * state, and whether the store can decide them in one call.
  */
 #include "ngx_http_weir.h"
 

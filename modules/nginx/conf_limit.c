@@ -385,7 +385,8 @@ static char *limit_append(ngx_conf_t *cf, ngx_array_t **list, ngx_http_weir_limi
 
 /* ---- the directives ---- */
 
-/* "off" alone: an empty list, which undoes what an outer level has. NGX_DECLINED: it is not that. */
+/* "off" alone: an empty list, which undoes what an outer level has. NGX_DECLINED: it is not
+ * that. */
 static ngx_int_t limit_read_off(ngx_conf_t *cf, ngx_array_t **list)
 {
     const ngx_str_t *words = cf->args->elts;
@@ -417,8 +418,8 @@ char *ngx_http_weir_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     if (!limit || limit_read_text(&it) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
     if (limit_has_leases(limit))
-        return limit_fail(&it, "weir_limit does not limit requests in progress", &it.text,
-                          "use weir_conn");
+        return limit_fail(&it, "invalid limit", &it.text,
+                          "requests in progress are limited by weir_conn");
     return limit_append(cf, &conf->limits, limit);
 }
 
@@ -445,7 +446,7 @@ char *ngx_http_weir_conn(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     if (!limit || limit_complete_number(&it) != NGX_CONF_OK || limit_read_text(&it) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
     if (limit->limit && (limit->limit->count > 1 || !limit_has_leases(limit)))
-        return limit_fail(&it, "requests in progress cannot be limited by", &it.text,
+        return limit_fail(&it, "invalid limit", &it.text,
                           "expected a number, or \"concurrent 20 lease 30s\"");
     return limit_append(cf, &conf->conns, limit);
 }

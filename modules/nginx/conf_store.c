@@ -2,10 +2,10 @@
  * weir_zone NAME SIZE [large=N%]; weir_store URL [deadline=50ms] [fail=open|closed|local] [peers=N]
  * [denial_cache=500ms]; weir_store off: where states are kept.
  *
- * A zone is memory that nginx shares between its workers and keeps over reloads. The address of a store
- * is the library's, with its own options; those of the directive win over them. Stores that are written
- * alike are one, with one connection per worker, wherever in the configuration they are.
- * What holds: no password ever gets into a message.
+ * A zone is memory that nginx shares between its workers and keeps over reloads. The address of a
+ * store is the library's, with its own options; those of the directive win over them. Stores that
+ * are written alike are one, with one connection per worker, wherever in the configuration they
+ * are. What holds: no password ever gets into a message.
  */
 #include "ngx_http_weir.h"
 
@@ -133,8 +133,8 @@ static const ngx_http_weir_zone_t *zone_running(ngx_conf_t *cf, const ngx_str_t 
     return NULL;
 }
 
-/* Memory with another layout is not taken over. (If only large= changes, nginx thinks that the old memory is
- * still in use, and keeps it until nginx ends.) */
+/* Memory with another layout is not taken over. (If only large= changes, nginx thinks that the old
+ * memory is still in use, and keeps it until nginx ends.) */
 static void zone_compare(ngx_conf_t *cf, const ngx_http_weir_zone_t *zone)
 {
     const ngx_http_weir_zone_t *old = zone_running(cf, &zone->name);

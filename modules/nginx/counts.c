@@ -1,23 +1,23 @@
 /*
- * How many requests passed, were delayed and were rejected, for each zone: counted by all workers, kept
- * over reloads and over changes of the zone's size.
+ * How many requests passed, were delayed and were rejected, for each zone: counted by all workers,
+ * kept over reloads and over changes of the zone's size.
  *
- * A worker counts in a line of its own, so that workers do not wait for each other; while one takes over
- * from another both may use the same, so it is counted atomically.
+ * A worker counts in a line of its own, so that workers do not wait for each other. While one takes
+ * over from another, both may use the same line: so it is counted atomically.
  */
 #include "ngx_http_weir.h"
 
 #define LINES 64
 
 /* One cache line. */
-struct line {
+struct counts_line {
     ngx_atomic_t counts[NGX_HTTP_WEIR_KINDS][NGX_HTTP_WEIR_OUTCOMES];
 };
 
-_Static_assert(sizeof(struct line) <= 64, "workers would share a cache line");
+_Static_assert(sizeof(struct counts_line) <= 64, "workers would share a cache line");
 
 struct ngx_http_weir_counts_s {
-    struct line lines[LINES];
+    struct counts_line lines[LINES];
 };
 
 /* ---- the memory ---- */
@@ -54,7 +54,7 @@ ngx_int_t ngx_http_weir_counts_declare(ngx_conf_t *cf, ngx_http_weir_zone_t *zon
 static void counts_add(const ngx_http_weir_zone_t *zone, ngx_http_weir_kind_e kind,
                        ngx_http_weir_outcome_e outcome)
 {
-    struct line *line = &zone->counts->lines[ngx_worker % LINES];
+    struct counts_line *line = &zone->counts->lines[ngx_worker % LINES];
     (void)ngx_atomic_fetch_add(&line->counts[kind][outcome], 1);
 }
 
@@ -89,7 +89,7 @@ void ngx_http_weir_count(const ngx_http_weir_plan_t *plan, bool dry_run)
         ngx_uint_t first = 0;
         while (plan->confs[first]->zone != zone)
             first++;
-        if (first < i) /* it was counted */
+        if (first < i) /* this zone was counted already */
             continue;
         counts_add(zone, kind,
                    counts_delays(plan, zone) ? NGX_HTTP_WEIR_DID_DELAY : NGX_HTTP_WEIR_DID_PASS);

@@ -1,17 +1,17 @@
 /*
- * Deciding a plan: in its zones at once, or in Redis later, with the zones as the local fallback while
- * Redis is out of reach.
+ * Deciding a plan: in its zones at once, or in Redis later, with the zones as the local fallback
+ * while Redis is out of reach.
  *
  * The limits of one zone are decided in one go. Where a location's limits are in several zones,
- * weir__take_or_undo takes from them one after the other, or gives back what was taken: a request that
- * is denied is charged nothing.
+ * weir__take_or_undo takes from them one after the other, or gives back what was taken: a request
+ * that is denied is charged nothing.
  */
 #include "ngx_http_weir.h"
 
 #include "base/clock.h"
 #include "store/take_or_undo.h"
 
-/* ---- the clock of tests ---- */
+/* ---- the test clock ---- */
 
 static int64_t decide_test_now_us = -1;
 
@@ -165,8 +165,8 @@ static void decide_take_answer(const ngx_http_weir_job_t *job, ngx_http_weir_pla
                                   store->denial_cache_us);
 }
 
-/* Redis refused the query itself, which a client may have caused by its keys. Then the zone decides,
- * whatever fail= says. */
+/* Redis refused the query itself, which a client may have caused by its keys. Then the zone
+ * decides, whatever fail= says. */
 static bool decide_is_query_at_fault(int code)
 {
     return code == WEIR_ESLOTS || code == WEIR_ESHARED || code == WEIR_EFULL || code == WEIR_EINVAL;

@@ -1,15 +1,17 @@
 /*
- * Denials remembered by a worker, so that a client that hammers does not reach Redis with every request.
+ * Denials remembered by a worker, so that a client that hammers does not reach Redis with every
+ * request.
  *
- * A table of fixed size, four places a question. A question is known by a keyed hash, 128 bits, of its
- * keys, limits and waits; a denial of one request holds for its cost and any higher one, that of several
- * only for the same costs (they are part of the hash).
+ * A table of fixed size, with four places per plan. A plan is identified by a keyed hash, 128 bits,
+ * of its keys, limits and waits. The denial of one request holds for its cost and any higher one,
+ * that of several only for the same costs (which are part of the hash).
  *
  * What holds:
- *   1. Nothing is denied here that Redis would have allowed, but for a key that was reset or settled
- *      meanwhile: a denial is forgotten when its retry_after is over, counted from before it was made.
- *   2. What the stand-in denied is not remembered: Redis may be back.
- *   3. `never`, too, is forgotten after a while: limits may change.
+ *   1. Nothing is denied here that Redis would have allowed, except for a key that was reset or
+ *      settled meanwhile: a denial is forgotten when its retry_after is over, counted from before
+ *      it was made.
+ *   2. What the local fallback denied is not remembered: Redis may be back.
+ *   3. A `never` is forgotten after a while, too: limits may change.
  */
 #include "ngx_http_weir.h"
 
@@ -18,11 +20,11 @@
 
 #define PLACES 4
 #define SETS 1024
-#define LIMITS_MAX 4  /* questions of more limits are not remembered */
-#define WORTH_US 1000 /* nor denials that are over sooner */
+#define LIMITS_MAX 4  /* plans with more limits are not remembered */
+#define WORTH_US 1000 /* and neither are denials that are over sooner */
 #define LONGEST_US 1000000
 
-struct entry {
+struct denied_entry {
     uint64_t hash[2];
     int64_t cost; /* of a single request; 0 where there are several */
     int64_t asked_us, until_us;
@@ -31,7 +33,7 @@ struct entry {
 
 struct ngx_http_weir_denied_s {
     uint64_t secret[2];
-    struct entry entries[SETS][PLACES];
+    struct denied_entry entries[SETS][PLACES];
 };
 
 ngx_http_weir_denied_t *ngx_http_weir_denied_make(void)
@@ -77,7 +79,7 @@ static void denied_hash(const ngx_http_weir_denied_t *denied, const ngx_http_wei
     weir__hash(denied->secret, parts, plan->count * sizeof parts[0], ret);
 }
 
-static bool denied_is_hash_of(const struct entry *entry, const uint64_t hash[2])
+static bool denied_is_hash_of(const struct denied_entry *entry, const uint64_t hash[2])
 {
     return entry->hash[0] == hash[0] && entry->hash[1] == hash[1];
 }
@@ -89,8 +91,8 @@ static int64_t denied_cost_of(const ngx_http_weir_plan_t *plan)
 
 /* ---- the answer ---- */
 
-/* A higher cost waits for longer, how long is not known: until the state is fresh is never too early.
- * A limit that judges by time alone admits it just the same. */
+/* A higher cost has to wait for longer. How long is not known, but when the state is fresh is never
+ * too early. A limit that judges by time alone allows it just the same. */
 static void denied_raise_cost(const struct weir__rule *rule, weir_decision *row, int64_t cost)
 {
     if (weir__algorithm_of(rule)->by_time || (row->allowed && row->remaining >= cost))
@@ -112,7 +114,8 @@ static weir_decision denied_later(const weir_decision *row, int64_t passed_us)
     return ret;
 }
 
-static void denied_answer(const struct entry *entry, int64_t now_us, ngx_http_weir_plan_t *plan)
+static void denied_answer(const struct denied_entry *entry, int64_t now_us,
+                          ngx_http_weir_plan_t *plan)
 {
     for (ngx_uint_t i = 0; i < plan->limits; i++) {
         plan->rows[i] = denied_later(&entry->rows[i], now_us - entry->asked_us);
@@ -130,7 +133,7 @@ bool ngx_http_weir_denied_find(ngx_http_weir_denied_t *denied, ngx_http_weir_pla
     if (!denied_is_small(plan))
         return false;
     denied_hash(denied, plan, hash);
-    struct entry *set = denied->entries[hash[1] % SETS];
+    struct denied_entry *set = denied->entries[hash[1] % SETS];
     for (size_t i = 0; i < PLACES; i++) {
         if (denied_is_hash_of(&set[i], hash) && now_us < set[i].until_us &&
             denied_cost_of(plan) >= set[i].cost) {
@@ -143,9 +146,10 @@ bool ngx_http_weir_denied_find(ngx_http_weir_denied_t *denied, ngx_http_weir_pla
 
 /* ---- remembering ---- */
 
-static struct entry *denied_place_for(struct entry set[PLACES], const uint64_t hash[2])
+static struct denied_entry *denied_place_for(struct denied_entry set[PLACES],
+                                             const uint64_t hash[2])
 {
-    struct entry *best = &set[0];
+    struct denied_entry *best = &set[0];
     for (size_t i = 0; i < PLACES; i++) {
         if (denied_is_hash_of(&set[i], hash))
             return &set[i];
@@ -168,10 +172,11 @@ void ngx_http_weir_denied_note(ngx_http_weir_denied_t *denied, const ngx_http_we
     if (holds_us < WORTH_US)
         return;
     denied_hash(denied, plan, hash);
-    struct entry *entry = denied_place_for(denied->entries[hash[1] % SETS], hash);
-    *entry = (struct entry){.hash = {hash[0], hash[1]},
-                            .cost = denied_cost_of(plan),
-                            .asked_us = asked_us,
-                            .until_us = asked_us + holds_us};
+    assert(plan->limits <= LIMITS_MAX);
+    struct denied_entry *entry = denied_place_for(denied->entries[hash[1] % SETS], hash);
+    *entry = (struct denied_entry){.hash = {hash[0], hash[1]},
+                                   .cost = denied_cost_of(plan),
+                                   .asked_us = asked_us,
+                                   .until_us = asked_us + holds_us};
     ngx_memcpy(entry->rows, plan->rows, plan->limits * sizeof *plan->rows);
 }

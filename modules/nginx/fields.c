@@ -87,8 +87,8 @@ static bool fields_is_ours(const ngx_table_elt_t *field, bool retry_after)
     return false;
 }
 
-/* Removes what an upstream said about its own limits. Its Retry-After stays, unless we add one: then
- * the upstream only wrote our error page. */
+/* Removes what an upstream said about its own limits. Its Retry-After stays, unless we add one:
+ * then the upstream only wrote our error page. */
 static void fields_remove_others(ngx_http_request_t *r, bool retry_after)
 {
     for (ngx_list_part_t *part = &r->headers_out.headers.part; part; part = part->next) {

@@ -1,21 +1,23 @@
 /*
- * Redis, asked by a few threads of the worker: the library's store waits for its answers, a worker never
- * does.
+ * Redis, queried by a few threads of the worker: the library's store waits for its answers, a
+ * worker never does.
  *
- *     worker: job_send ─► queue ─► an asker takes up to 32 ─► the store: all sent, then all awaited
+ *     worker: job_send ─► queue ─► a thread takes up to 32 ─► the store: all sent, then all awaited
  *                                                                │
  *     worker: done(job) ◄── eventfd ◄────── answered jobs ◄──────┘
  *
  * What holds:
- *   1. A job belongs to the worker before it is sent and when it is done, in between to the threads; the
- *      lock covers the two lists and nothing else. Counters are the worker's alone.
- *   2. Every job sent is done once, by its deadline (and what the scheduler adds), or freed at the end.
- *   3. The eventfd is written when the first job gets onto the list of answered ones, so one wake brings
- *      all that are there.
- *   4. While no server can be reached nothing is sent at all.
- *   5. A worker that shuts down waits for jobs under way, and for nothing else of ours: the timer that
- *      looks after the log can be cancelled. What is owed then is tried once more, for a deadline in all.
- *   6. Questions of one key are put in order (order.c); those that wait count as under way.
+ *   1. A job belongs to the worker before it is sent and when it is done, and to the threads in
+ *      between. The lock covers the two lists and nothing else. Counters are the worker's alone.
+ *   2. Every job sent is done once, by its deadline (plus what the scheduler adds), or freed at the
+ *      end.
+ *   3. The eventfd is written when the list of answered jobs was empty: one wake brings all of
+ *      them.
+ *   4. While no server can be reached, nothing is sent at all.
+ *   5. A worker that shuts down waits for jobs in progress, and for nothing else of ours: the timer
+ *      that writes the log can be cancelled. What is owed then is tried once more, with one
+ *      deadline for all.
+ *   6. Jobs of one key are sent in order (jobs.c). Those that wait count as in progress.
  */
 #include "ngx_http_weir.h"
 
@@ -26,11 +28,10 @@
 #include <sys/eventfd.h>
 
 #define THREADS 4
-#define QUEUE_MAX 4096 /* jobs under way */
-#define OWED_MAX                                                                                   \
-    4096 /* releases and settles kept for a Redis that is away; more lapse by themselves */
-#define LOOK_MS 1000        /* how often the log is told of changes, at most */
-#define REFUSALS_US 1000000 /* and how often of refusals */
+#define QUEUE_MAX 4096      /* jobs in progress */
+#define OWED_MAX 4096       /* releases and settles kept for a Redis that is away */
+#define LOOK_MS 1000        /* how often changes are logged, at most */
+#define REFUSALS_US 1000000 /* and how often refusals */
 
 struct ngx_http_weir_worker_s {
     ngx_http_weir_store_t *store;
@@ -40,35 +41,35 @@ struct ngx_http_weir_worker_s {
     pthread_t threads[THREADS];
     ngx_uint_t thread_count;
     /* under the lock */
-    pthread_mutex_t lock;
+    struct weir__lock lock;
     pthread_cond_t some;
     ngx_http_weir_jobs_t queued, answered;
-    ngx_uint_t idle; /* askers that wait */
+    ngx_uint_t idle; /* threads that wait */
     bool stopping;
     /* the worker's alone */
-    ngx_event_t alive; /* while jobs are under way: keeps a worker that shuts down waiting */
+    ngx_event_t alive; /* while jobs are in progress: a worker that shuts down waits for it */
     ngx_event_t look;
     ngx_uint_t in_progress;
     ngx_http_weir_order_t order;
     ngx_http_weir_jobs_t owed;
     ngx_uint_t owed_count;
     uint64_t asked, done, unreachable;
-    uint64_t seen_done, seen_unreachable; /* when last looked */
-    int64_t refusal_us;                   /* when one was logged */
+    uint64_t seen_done, seen_unreachable; /* at the last look */
+    int64_t refusal_us;                   /* when a refusal was last logged */
     uint64_t down_unreachable;            /* before it went down */
-    bool told_down;
-    char why[WEIR__ERROR_MAX]; /* what a server said that did not decide; empty: nothing */
+    bool logged_down;
+    char why[WEIR__ERROR_MAX]; /* what a server said that did not decide, or empty */
 };
 
 /* ---- sending ---- */
 
 static void fleet_queue(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
 {
-    pthread_mutex_lock(&worker->lock);
+    weir__lock_take(&worker->lock);
     ngx_http_weir_jobs_put(&worker->queued, job);
     if (worker->idle > 0)
         pthread_cond_signal(&worker->some);
-    pthread_mutex_unlock(&worker->lock);
+    weir__lock_release(&worker->lock);
 }
 
 static bool fleet_can_send(const ngx_http_weir_worker_t *worker)
@@ -78,6 +79,7 @@ static bool fleet_can_send(const ngx_http_weir_worker_t *worker)
 
 static void fleet_send(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
 {
+    assert(!job->owed && job->blocked == 0 && worker->in_progress <= QUEUE_MAX);
     job->job.deadline_us = weir__mono_us() + worker->store->url.deadline_us;
     worker->in_progress++;
     ngx_add_timer(&worker->alive, worker->store->url.deadline_us / 1000 + NGX_HTTP_WEIR_GUARD_MS);
@@ -88,7 +90,7 @@ static void fleet_send(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
     fleet_queue(worker, job);
 }
 
-/* What was owed to Redis goes first: then the next question of that key waits for it. */
+/* What is owed to Redis is sent first: then the next job of that key waits for it. */
 static void fleet_pay(ngx_http_weir_worker_t *worker)
 {
     ngx_http_weir_jobs_t owed = worker->owed;
@@ -127,13 +129,14 @@ ngx_int_t ngx_http_weir_job_send(ngx_http_weir_job_t *job)
 
 static void fleet_leave(ngx_http_weir_worker_t *worker)
 {
+    assert(worker->in_progress > 0);
     if (--worker->in_progress == 0 && worker->alive.timer_set)
         ngx_del_timer(&worker->alive);
 }
 
 /* ---- giving back ---- */
 
-/* Those that waited for the job go on. */
+/* The jobs that waited for this one are sent. */
 static void fleet_give_way(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
 {
     ngx_http_weir_jobs_t free = {0};
@@ -149,7 +152,7 @@ void ngx_http_weir_job_end(ngx_http_weir_job_t *job)
     ngx_http_weir_job_free(job);
 }
 
-/* Keeps what Redis did not get, or may not have got. Where Redis is there, but late, it is not hurried. */
+/* Keeps what Redis did not get, or may not have got. If Redis is only late, it gets some time. */
 static void fleet_owe(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
 {
     int64_t now_us = weir__mono_us();
@@ -164,7 +167,7 @@ static void fleet_owe(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *job)
     worker->owed_count++;
 }
 
-/* A lease is released once, and a receipt settled once: neither is harmed where Redis got it after all. */
+/* A lease is released once, and a receipt settled once: sending them again does no harm. */
 static void fleet_given(ngx_http_weir_job_t *job)
 {
     if (job->job.code == WEIR_EUNREACHABLE)
@@ -200,22 +203,22 @@ void ngx_http_weir_job_abandon(ngx_http_weir_job_t *job)
 
 /* ---- the threads ---- */
 
-/* Waits for jobs; none: it is over. */
+/* Waits for jobs; 0: the thread ends. */
 static size_t fleet_take_queued(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *ret[])
 {
     size_t n = 0;
-    pthread_mutex_lock(&worker->lock);
+    weir__lock_take(&worker->lock);
     worker->idle++;
     while (!worker->queued.first && !worker->stopping)
-        pthread_cond_wait(&worker->some, &worker->lock);
+        weir__cond_wait(&worker->some, &worker->lock, WEIR__NO_DEADLINE);
     worker->idle--;
     while (n < WEIR__JOBS_MAX && worker->queued.first)
         ret[n++] = ngx_http_weir_jobs_take(&worker->queued);
-    pthread_mutex_unlock(&worker->lock);
+    weir__lock_release(&worker->lock);
     return n;
 }
 
-/* Those whose time is over were queued for too long: they are not asked. */
+/* Sends jobs and waits for their answers. Those that were queued for too long are not sent. */
 static void fleet_query(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t *const jobs[], size_t n)
 {
     struct weir__job *asked[WEIR__JOBS_MAX];
@@ -236,11 +239,12 @@ static void fleet_bring_back(ngx_http_weir_worker_t *worker, ngx_http_weir_job_t
                              size_t n)
 {
     uint64_t one = 1;
-    pthread_mutex_lock(&worker->lock);
+    weir__lock_take(&worker->lock);
     bool first = !worker->answered.first;
+    assert(n <= WEIR__JOBS_MAX);
     for (size_t i = 0; i < n; i++)
         ngx_http_weir_jobs_put(&worker->answered, jobs[i]);
-    pthread_mutex_unlock(&worker->lock);
+    weir__lock_release(&worker->lock);
     if (first)
         (void)!write(worker->wake_fd, &one, sizeof one);
 }
@@ -257,7 +261,7 @@ static void *fleet_run_thread(void *argument)
     return NULL;
 }
 
-/* Signals are for nginx's own thread. */
+/* Signals go to nginx's own thread. */
 static ngx_int_t fleet_start_threads(ngx_http_weir_worker_t *worker)
 {
     sigset_t all, before;
@@ -302,15 +306,15 @@ static void fleet_take_answers(ngx_event_t *event)
     ngx_http_weir_worker_t *worker = connection->data;
     uint64_t count;
     (void)!read(worker->wake_fd, &count, sizeof count);
-    pthread_mutex_lock(&worker->lock);
+    weir__lock_take(&worker->lock);
     ngx_http_weir_jobs_t jobs = worker->answered;
     worker->answered = (ngx_http_weir_jobs_t){0};
-    pthread_mutex_unlock(&worker->lock);
+    weir__lock_release(&worker->lock);
     for (ngx_http_weir_job_t *job; (job = ngx_http_weir_jobs_take(&jobs));)
         fleet_finish(worker, job);
 }
 
-/* Only there to be there. */
+/* The timer only has to exist. */
 static void fleet_stay_alive(ngx_event_t *event)
 {
     ngx_http_weir_worker_t *worker = event->data;
@@ -322,30 +326,26 @@ static void fleet_stay_alive(ngx_event_t *event)
 
 static const char *fleet_meanwhile(const ngx_http_weir_store_t *store)
 {
-    switch (store->url.fail) {
-    case WEIR__FAIL_OPEN:
-        return "everything passes meanwhile";
-    case WEIR__FAIL_CLOSED:
-        return "everything is rejected meanwhile";
-    default:
-        return "the zone decides meanwhile";
-    }
+    static const char *const words[] = {
+        [WEIR__FAIL_LOCAL] = "the zone decides meanwhile",
+        [WEIR__FAIL_OPEN] = "everything passes meanwhile",
+        [WEIR__FAIL_CLOSED] = "everything is rejected meanwhile",
+    };
+    return words[store->url.fail];
 }
 
 /* The same when it is over, before a number of requests. */
 static const char *fleet_decided_by(const ngx_http_weir_store_t *store)
 {
-    switch (store->url.fail) {
-    case WEIR__FAIL_OPEN:
-        return "requests that passed";
-    case WEIR__FAIL_CLOSED:
-        return "requests that were rejected";
-    default:
-        return "requests that the zone decided";
-    }
+    static const char *const words[] = {
+        [WEIR__FAIL_LOCAL] = "requests that the zone decided",
+        [WEIR__FAIL_OPEN] = "requests that passed",
+        [WEIR__FAIL_CLOSED] = "requests that were rejected",
+    };
+    return words[store->url.fail];
 }
 
-/* Whether the store decides, as far as its last questions tell; else why not. */
+/* Whether the store decides, judged by its last jobs; else why not. */
 static bool fleet_is_up(const ngx_http_weir_worker_t *worker, struct weir__buffer *why)
 {
     weir_error error;
@@ -367,7 +367,7 @@ static bool fleet_is_up(const ngx_http_weir_worker_t *worker, struct weir__buffe
     return false;
 }
 
-/* What changed since it last looked goes into the log. */
+/* Logs what has changed since the last look. */
 static void fleet_look(ngx_event_t *event)
 {
     ngx_http_weir_worker_t *worker = event->data;
@@ -375,16 +375,16 @@ static void fleet_look(ngx_event_t *event)
     char room[WEIR__WHY_SIZE];
     struct weir__buffer why = weir__buffer_over(room, sizeof room);
     bool up = fleet_is_up(worker, &why);
-    if (!up && !worker->told_down)
+    if (!up && !worker->logged_down)
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: %s; %s", &store->text, room,
                       fleet_meanwhile(store));
-    if (up && worker->told_down)
+    if (up && worker->logged_down)
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: decides again; meanwhile %s: %uL",
                       &store->text, fleet_decided_by(store),
                       (uint64_t)(worker->unreachable - worker->down_unreachable));
     if (up)
         worker->down_unreachable = worker->unreachable;
-    worker->told_down = !up;
+    worker->logged_down = !up;
     worker->seen_done = worker->done;
     worker->seen_unreachable = worker->unreachable;
     if (worker->owed_count > 0)
@@ -396,7 +396,7 @@ static void fleet_look(ngx_event_t *event)
 void ngx_http_weir_fleet_info(const ngx_http_weir_store_t *store, ngx_http_weir_fleet_info_t *ret)
 {
     const ngx_http_weir_worker_t *worker = store->worker;
-    weir_error error = {.message = "not asked by this process"};
+    weir_error error = {.message = "not used by this process"};
     ngx_memzero(ret, sizeof *ret);
     ret->cached_denials = store->cached_denials;
     if (worker) {
@@ -438,8 +438,9 @@ static void fleet_start_timers(ngx_http_weir_worker_t *worker, ngx_log_t *log)
     ngx_add_timer(&worker->look, LOOK_MS);
 }
 
-/* A slot that was got while the worker ended, or a release that Redis did not get. */
-static bool fleet_is_held(ngx_http_weir_job_t *job)
+/* Whether there is something to give back: a slot that was acquired while the worker ended, or a
+ * release that Redis did not get. Then the job becomes that release. */
+static bool fleet_gives_last(ngx_http_weir_job_t *job)
 {
     struct weir__job *it = &job->job;
     if (it->verb == WEIR__VERB_ACQUIRE && it->code == 0 && it->ret->lease) {
@@ -450,7 +451,7 @@ static bool fleet_is_held(ngx_http_weir_job_t *job)
     return job->owed || (it->verb == WEIR__VERB_RELEASE && it->code == WEIR_EUNREACHABLE);
 }
 
-/* The last that the worker gives back, by its own thread: one deadline for all of it. */
+/* The last things that the worker gives back, by its own thread, with one deadline for all. */
 static void fleet_give_last(ngx_http_weir_worker_t *worker, ngx_http_weir_jobs_t *jobs)
 {
     int64_t deadline_us = weir__mono_us() + worker->store->url.deadline_us;
@@ -459,7 +460,7 @@ static void fleet_give_last(ngx_http_weir_worker_t *worker, ngx_http_weir_jobs_t
     while (job && weir__remote_reachable(worker->remote) && weir__mono_us() < deadline_us) {
         size_t n = 0;
         for (; job && n < WEIR__JOBS_MAX; job = job->next) {
-            if (!fleet_is_held(job))
+            if (!fleet_gives_last(job))
                 continue;
             job->job.deadline_us = deadline_us;
             batch[n++] = &job->job;
@@ -469,7 +470,7 @@ static void fleet_give_last(ngx_http_weir_worker_t *worker, ngx_http_weir_jobs_t
     }
 }
 
-/* Frees all jobs: those asked, those owed, and those that wait for them. */
+/* Frees all jobs: those sent, those owed, and those that wait for them. */
 static void fleet_clear(ngx_http_weir_worker_t *worker)
 {
     ngx_http_weir_jobs_t all = worker->answered;
@@ -487,10 +488,10 @@ static void fleet_clear(ngx_http_weir_worker_t *worker)
 
 static void fleet_stop_worker(ngx_http_weir_worker_t *worker)
 {
-    pthread_mutex_lock(&worker->lock);
+    weir__lock_take(&worker->lock);
     worker->stopping = true;
     pthread_cond_broadcast(&worker->some);
-    pthread_mutex_unlock(&worker->lock);
+    weir__lock_release(&worker->lock);
     for (ngx_uint_t i = 0; i < worker->thread_count; i++)
         pthread_join(worker->threads[i], NULL);
     if (worker->alive.timer_set)
@@ -504,7 +505,7 @@ static void fleet_stop_worker(ngx_http_weir_worker_t *worker)
     fleet_clear(worker);
     weir_store_close(worker->remote);
     pthread_cond_destroy(&worker->some);
-    pthread_mutex_destroy(&worker->lock);
+    pthread_mutex_destroy(&worker->lock.mutex);
     free(worker);
 }
 
@@ -519,20 +520,20 @@ static ngx_http_weir_worker_t *fleet_start_worker(ngx_http_weir_store_t *store, 
     }
     worker->store = store;
     worker->wake_fd = -1;
-    pthread_mutex_init(&worker->lock, NULL);
-    pthread_cond_init(&worker->some, NULL);
+    weir__lock_init(&worker->lock);
+    weir__cond_init(&worker->some);
     if (ngx_http_weir_order_init(&worker->order) == NGX_OK &&
         fleet_start_waking(worker, log) == NGX_OK && fleet_start_threads(worker) == NGX_OK) {
         fleet_start_timers(worker, log);
         return worker;
     }
-    ngx_log_error(NGX_LOG_ALERT, log, ngx_errno, "weir: %V: no threads to ask it, %s", &store->text,
-                  fleet_meanwhile(store));
+    ngx_log_error(NGX_LOG_ALERT, log, ngx_errno, "weir: %V: no threads for its queries, %s",
+                  &store->text, fleet_meanwhile(store));
     fleet_stop_worker(worker);
     return NULL;
 }
 
-/* A store that cannot be asked is one out of reach: the worker works without it. */
+/* A store without threads is out of reach: the worker works without it. */
 ngx_int_t ngx_http_weir_fleet_start(ngx_cycle_t *cycle, ngx_http_weir_main_conf_t *conf)
 {
     ngx_http_weir_store_t **stores = conf->stores.elts;

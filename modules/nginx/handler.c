@@ -1,12 +1,12 @@
 /*
  * A request's way through its limits, in the two phases that decide:
  *
- *     overload ─► slots (weir_conn) ─► limits ─► limits in dry run ─► delay ─► on
+ *     overload ─► slots (weir_conn) ─► limits ─► limits in dry run ─► delay ─► go on
  *                     └── rejected ──────┴──► the slots are given back, the answer is the status
  *
- * Every step may have to wait, for Redis or for its time. The phase handler then says NGX_AGAIN, and is
- * called again, at the same step, by ngx_http_weir_resume. While it waits, a client that leaves ends the
- * request, and with it all that hangs on its context.
+ * Every step may have to wait, for Redis or for its time. The phase handler then returns NGX_AGAIN,
+ * and is called again at the same step by ngx_http_weir_resume. While it waits, a client that
+ * leaves ends the request, and its context's cleanup releases everything.
  */
 #include "ngx_http_weir.h"
 
@@ -14,7 +14,7 @@
 
 /* ---- the context ---- */
 
-/* It does not wait any more, and nobody is to wake it. */
+/* The request does not wait any more, and nothing may wake it. */
 static void handler_abandon(ngx_http_weir_ctx_t *ctx)
 {
     if (ctx->waits && ctx->timer.timer_set)
@@ -66,8 +66,8 @@ ngx_http_weir_ctx_t *ngx_http_weir_ctx_make(ngx_http_request_t *r)
 
 /* ---- waiting ---- */
 
-/* What a request that waits does with a socket that can be written to: nothing. That it is this function
- * says that it still waits: its client may have left meanwhile, and a post_action be under way. */
+/* The write handler of a request that waits: it does nothing. While it is set, the request still
+ * waits; otherwise its client may have left, and a post_action may be in progress. */
 static void handler_stay(ngx_http_request_t *r)
 {
     (void)r;
@@ -88,13 +88,14 @@ static void handler_go_on(ngx_http_weir_ctx_t *ctx)
 
 void ngx_http_weir_resume(ngx_http_weir_ctx_t *ctx)
 {
+    assert(ctx->waits && ctx->plan && !ctx->job);
     if (ctx->timer.timer_set)
         ngx_del_timer(&ctx->timer);
     ctx->answered = 1;
     handler_go_on(ctx);
 }
 
-/* The answer is long overdue: its deadline is kept by threads, which must have been held up. */
+/* The answer is long overdue: the threads that keep its deadline must have been held up. */
 static void handler_miss(ngx_http_weir_ctx_t *ctx)
 {
     ngx_http_weir_store_t *store = ctx->job->store;
@@ -123,7 +124,7 @@ static ngx_int_t handler_suspend(ngx_http_weir_ctx_t *ctx, int64_t milliseconds)
 {
     ngx_http_request_t *r = ctx->request;
     ngx_event_t *read = r->connection->read;
-    if (read->ready) { /* its client may have left already, of which no further event would tell */
+    if (read->ready) { /* its client may have left already; there would be no further event */
         ngx_post_event(read, &ngx_posted_events);
     } else if (ngx_handle_read_event(read, 0) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -197,8 +198,8 @@ static void handler_note_shadow(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_lo
 
 /* ---- the steps ---- */
 
-/* What was put to a request once is not put to it again, wherever it is redirected to; what no location
- * on its way has asked yet still is. */
+/* A step is decided once per request, wherever it is redirected to. A step that no location on its
+ * way has decided yet is still decided. */
 static ngx_uint_t handler_step_bit(ngx_http_weir_step_e step, ngx_uint_t phase)
 {
     return (ngx_uint_t)1 << (2 * step + phase);
@@ -215,7 +216,8 @@ static void handler_note_step(ngx_http_weir_ctx_t *ctx, ngx_http_weir_step_e ste
     ctx->done_steps |= handler_step_bit(step, phase);
 }
 
-/* Whether the main request has asked the same already: a subrequest's location may have inherited it. */
+/* Whether the main request has decided the same already: a subrequest's location may have inherited
+ * it. */
 static bool handler_step_is_done_above(const ngx_http_weir_ctx_t *ctx,
                                        const ngx_http_weir_loc_conf_t *conf,
                                        ngx_http_weir_step_e step, ngx_uint_t phase)
@@ -230,8 +232,8 @@ static bool handler_step_is_done_above(const ngx_http_weir_ctx_t *ctx,
                                              : other->limits == conf->limits;
 }
 
-/* Puts the question of some limits, or takes up the answer that was awaited. NGX_OK: *ret is decided,
- * or NULL where none applies. */
+/* Plans and decides some limits, or continues with the answer that was awaited. NGX_OK: *ret is
+ * decided, or NULL if none of them applies. */
 static ngx_int_t handler_decide(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
                                 ngx_http_weir_limit_t *const *limits, ngx_uint_t n,
                                 enum weir__verb verb, ngx_http_weir_plan_t **ret)
@@ -273,8 +275,8 @@ static ngx_int_t handler_step_overload(ngx_http_weir_ctx_t *ctx,
     return (ngx_int_t)conf->overload->status;
 }
 
-/* A slot comes free when a request ends, and nobody knows when that will be: the leases only tell when it
- * is at the latest. So no time is told, but where fail=closed has one. */
+/* A slot becomes free when a request ends, and nobody knows when that will be: the leases only show
+ * the latest time. So no time is shown, except the one of fail=closed. */
 static void handler_forget_when(const ngx_http_weir_loc_conf_t *conf, ngx_http_weir_plan_t *plan)
 {
     bool closed =
@@ -361,7 +363,7 @@ static ngx_int_t handler_step_dry_run(ngx_http_weir_ctx_t *ctx, ngx_http_weir_lo
         handler_step_is_done_above(ctx, conf, NGX_HTTP_WEIR_AT_DRY_RUN, phase))
         return NGX_OK;
     ngx_int_t rc = handler_decide(ctx, conf, group->elts, group->nelts, WEIR__VERB_TAKE, &plan);
-    if (rc != NGX_OK || !plan) /* what cannot be read was logged, and rejects nothing here */
+    if (rc != NGX_OK || !plan) /* what is invalid was logged, and rejects nothing here */
         return rc == NGX_AGAIN ? rc : NGX_OK;
     handler_note_step(ctx, NGX_HTTP_WEIR_AT_DRY_RUN, phase);
     handler_note_status(ctx, plan->folded.degraded ? NGX_HTTP_WEIR_DEGRADED : NGX_HTTP_WEIR_PASSED);
@@ -382,7 +384,7 @@ static ngx_int_t handler_step_delay(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_
     int64_t left_us = ctx->due_us - weir__mono_us();
     if (left_us <= 0)
         return NGX_OK;
-    ngx_time_update(); /* timers count from nginx's own idea of now */
+    ngx_time_update(); /* timers count from nginx's own time */
     return handler_suspend(ctx, (left_us + 999) / 1000);
 }
 
@@ -398,9 +400,13 @@ static ngx_int_t handler_take_step(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_c
         return handler_step_limit(ctx, conf, phase);
     case NGX_HTTP_WEIR_AT_DRY_RUN:
         return handler_step_dry_run(ctx, conf, phase);
-    default:
+    case NGX_HTTP_WEIR_AT_DELAY:
         return handler_step_delay(ctx, conf);
+    case NGX_HTTP_WEIR_AT_END:
+        break;
     }
+    assert(!"the end is not a step");
+    return NGX_DECLINED;
 }
 
 static ngx_int_t handler_run_phase(ngx_http_request_t *r, ngx_uint_t phase)
@@ -420,7 +426,7 @@ static ngx_int_t handler_run_phase(ngx_http_request_t *r, ngx_uint_t phase)
         if (r->write_event_handler == handler_stay)
             return NGX_AGAIN;
         handler_abandon(ctx);
-        ctx->rejected = 1; /* its client has left; this is what is done behind it */
+        ctx->rejected = 1; /* its client has left; this is a post_action */
         return NGX_DECLINED;
     }
     if (ctx->confs[phase] != conf) {
@@ -432,9 +438,9 @@ static ngx_int_t handler_run_phase(ngx_http_request_t *r, ngx_uint_t phase)
     while (ctx->steps[phase] != NGX_HTTP_WEIR_AT_END) {
         bool delay = ctx->steps[phase] == NGX_HTTP_WEIR_AT_DELAY;
         ngx_int_t rc = handler_take_step(ctx, conf, phase);
-        if (rc == NGX_OK || delay) /* a delay is taken up behind it */
+        if (rc == NGX_OK || delay) /* after a delay it continues behind it */
             ctx->steps[phase]++;
-        if (rc >= NGX_HTTP_BAD_REQUEST) /* whatever it was: its error page is not limited */
+        if (rc >= NGX_HTTP_BAD_REQUEST) /* whatever it was, its error page is not limited */
             ctx->rejected = 1;
         if (rc != NGX_OK)
             return rc;

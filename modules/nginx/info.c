@@ -236,7 +236,7 @@ static void info_text_stores(struct weir__buffer *to, const ngx_http_weir_main_c
          offsetof(ngx_http_weir_fleet_info_t, cached_denials)},
         {"nginx_weir_store_queue", "gauge", "Questions in progress.",
          offsetof(ngx_http_weir_fleet_info_t, queue)},
-        {"nginx_weir_store_owed", "gauge", "To be given back when Redis is there again.",
+        {"nginx_weir_store_owed", "gauge", "To be given back when Redis is back.",
          offsetof(ngx_http_weir_fleet_info_t, owed)},
         {"nginx_weir_store_up", "gauge", "Whether Redis can be reached.", SIZE_MAX},
     };
@@ -266,7 +266,7 @@ static void info_put_text(struct weir__buffer *to, const ngx_http_weir_main_conf
 
 /* ---- the answer ---- */
 
-/* The answer's body; NULL: there is no room for it. */
+/* The answer's body; NULL: no memory. */
 static ngx_buf_t *info_make_body(ngx_http_request_t *r, bool text)
 {
     const ngx_http_weir_main_conf_t *conf = ngx_http_get_module_main_conf(r, ngx_http_weir_module);

@@ -3,10 +3,10 @@
  * common: what gives something back comes before the next query.
  *
  * Redis is queried by several threads, and a query may have to be sent twice (a script that must be
- * loaded first, a slot of a cluster that has moved). So a release and the next acquire of the same key
- * could overtake each other, and a client would be rejected because of its own slot. Therefore a job
- * waits here while something of one of its keys is being given back. Jobs that give nothing back do not
- * wait for each other, and jobs of other keys are not affected.
+ * loaded first, a slot of a cluster that has moved). So a release and the next acquire of the same
+ * key could overtake each other, and a client would be rejected because of its own slot. Therefore
+ * a job waits here while something of one of its keys is being given back. Jobs that give nothing
+ * back do not wait for each other, and jobs of other keys are not affected.
  *
  *     bucket ─► give (newest) ─► give ─► … (oldest)      every give with the jobs behind it:
  *                 └─ waiters      └─ waiters              they wait for it and for all older ones
@@ -79,6 +79,7 @@ void ngx_http_weir_job_free(ngx_http_weir_job_t *job)
 
 void ngx_http_weir_jobs_put(ngx_http_weir_jobs_t *jobs, ngx_http_weir_job_t *job)
 {
+    assert(!jobs->first == !jobs->last && job->blocked == 0);
     job->next = NULL;
     if (jobs->last)
         jobs->last->next = job;
@@ -126,7 +127,7 @@ static void order_hash(const ngx_http_weir_order_t *order, ngx_http_weir_turn_t 
     turn->hash = hash[0];
 }
 
-/* The next give of that key, from behind `it` on, older and older; NULL: there is none. */
+/* The next older give of that key, after `it`; NULL: there is none. */
 static ngx_http_weir_turn_t *order_find(ngx_queue_t *bucket, ngx_queue_t *it,
                                         const ngx_http_weir_turn_t *wanted)
 {

@@ -268,9 +268,9 @@ __attribute__((visibility("default"))) ngx_module_t ngx_http_weir_module = {
     NGX_MODULE_V1_PADDING,
 };
 
-/* ---- what nginx looks for in a file that it loads; nginx's own build writes this by itself ---- */
+/* ---- what nginx looks for in a file that it loads ---- */
 
-#ifdef NGX_HTTP_WEIR_STANDALONE
+#ifdef NGX_HTTP_WEIR_STANDALONE /* else nginx's own build writes this */
 extern ngx_module_t *ngx_modules[];
 extern char *ngx_module_names[];
 extern char *ngx_module_order[];

@@ -9,10 +9,11 @@
  *     answer  ◄─ rate.c (bandwidth) ◄── charge.c ◄── fields.c (and variables) ◄── context
  *
  * What holds:
- *   1. A worker never blocks: zones are decided at once, Redis is queried by threads (fleet.c), delays
- *      are timers.
- *   2. A main request is decided once per phase. Its context is found again after internal redirects,
- *      which clear nginx's own pointer to it: it is the data of a cleanup of the request's pool.
+ *   1. A worker never blocks: zones are decided at once, Redis is queried by threads (fleet.c),
+ *      delays are timers.
+ *   2. A main request is decided once per phase. Its context is found again after internal
+ *      redirects, which clear nginx's own pointer to it: it is the data of a cleanup of the
+ *      request's pool.
  *   3. Whatever outlives a request (a query in progress) is memory of its own, and knows when the
  *      request is gone.
  *   4. Limits, zones and stores belong to the configuration's cycle, which outlives its requests.
@@ -162,7 +163,8 @@ typedef enum {
     NGX_HTTP_WEIR_OVERLOADED,
 } ngx_http_weir_status_e; /* the later one wins */
 
-/* What a request takes under limits that are decided together, and the answer. In the request's pool. */
+/* What a request takes under limits that are decided together, and the answer. In the request's
+ * pool. */
 typedef struct {
     enum weir__verb verb;                /* TAKE or ACQUIRE */
     ngx_uint_t count;                    /* requests */
@@ -224,14 +226,15 @@ typedef struct {
 
 ngx_int_t ngx_http_weir_preaccess_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_precontent_handler(ngx_http_request_t *r);
-/* The context of a request; NULL: it has none. A subrequest has one where weir_subrequests is on. */
+/* The context of a request; NULL: it has none. A subrequest has one where weir_subrequests is
+ * on. */
 ngx_http_weir_ctx_t *ngx_http_weir_ctx(ngx_http_request_t *r);
 /* The same; made if there is none. NULL: no memory. */
 ngx_http_weir_ctx_t *ngx_http_weir_ctx_make(ngx_http_request_t *r);
 /* An answer that was awaited has come: go on with the request. */
 void ngx_http_weir_resume(ngx_http_weir_ctx_t *ctx);
-/* How long after its deadline an answer is still waited for. The threads keep deadlines; this is only
- * for the case that they are held up. */
+/* How long after its deadline an answer is still waited for. The threads keep deadlines; this is
+ * only for the case that they are held up. */
 #define NGX_HTTP_WEIR_GUARD_MS 1000
 
 /* ---- plan.c ---- */
@@ -283,8 +286,8 @@ typedef struct {
 struct ngx_http_weir_job_s {
     ngx_http_weir_job_t *next;
     struct weir__job job;
-    /* Called in the worker when it is answered, or could not be sent (job.code). `ctx` NULL: the request
-     * is gone. Ends the job, or keeps it. */
+    /* Called in the worker when it is answered, or could not be sent (job.code). `ctx` NULL: the
+     * request is gone. Ends the job, or keeps it. */
     void (*done)(ngx_http_weir_job_t *job);
     ngx_http_weir_ctx_t *ctx;
     ngx_http_weir_store_t *store;
@@ -325,15 +328,16 @@ void ngx_http_weir_order_cancel(ngx_http_weir_job_t *job);
 void ngx_http_weir_order_done(ngx_http_weir_order_t *order, ngx_http_weir_job_t *job,
                               ngx_http_weir_jobs_t *ret);
 
-/* Sends it, in the order of its keys; `done` is called later, never from within this call. NGX_DECLINED:
- * too many are in progress, or the store is known to be out of reach; the job is still the caller's. */
+/* Sends it, in the order of its keys; `done` is called later, never from within this call.
+ * NGX_DECLINED: too many are in progress, or the store is known to be out of reach; the job is
+ * still the caller's. */
 ngx_int_t ngx_http_weir_job_send(ngx_http_weir_job_t *job);
-/* Sends a job that gives something back (a release, a settlement) and that nobody waits for; it is the
- * fleet's from then on. What Redis did not get is kept, and sent when Redis is back, until its
+/* Sends a job that gives something back (a release, a settlement) and that nobody waits for; it is
+ * the fleet's from then on. What Redis did not get is kept, and sent when Redis is back, until its
  * until_us. */
 void ngx_http_weir_job_give(ngx_http_weir_job_t *job);
-/* The request that waited for the job is gone. A job that was not sent yet is freed. A slot that it gets
- * is given back before the next job of that key. */
+/* The request that waited for the job is gone. A job that was not sent yet is freed. A slot that it
+ * gets is given back before the next job of that key. */
 void ngx_http_weir_job_abandon(ngx_http_weir_job_t *job);
 /* The end of a job that was sent: those that waited for it go on. */
 void ngx_http_weir_job_end(ngx_http_weir_job_t *job);
@@ -357,8 +361,8 @@ void ngx_http_weir_denied_free(ngx_http_weir_denied_t *denied);
 /* Whether the same was denied a moment ago: then the answer is in the plan. */
 bool ngx_http_weir_denied_find(ngx_http_weir_denied_t *denied, ngx_http_weir_plan_t *plan,
                                int64_t now_us);
-/* Remembers a denial for `longest_us` at most. `asked_us`: when the query was sent, so that the denial is
- * never remembered for longer than it holds. */
+/* Remembers a denial for `longest_us` at most. `asked_us`: when the query was sent, so that the
+ * denial is never remembered for longer than it holds. */
 void ngx_http_weir_denied_note(ngx_http_weir_denied_t *denied, const ngx_http_weir_plan_t *plan,
                                int64_t asked_us, int64_t longest_us);
 
@@ -386,8 +390,8 @@ bool ngx_http_weir_charge_read(u_char set[NGX_HTTP_WEIR_STATUSES], const ngx_str
 /* A plan was decided: remembers what of it depends on the answer. */
 ngx_int_t ngx_http_weir_charge_note(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,
                                     ngx_http_weir_plan_t *plan);
-/* The answer's status is known, and may still change unless it is the `last` time: gives back what it
- * does not charge. */
+/* The answer's status is known, and may still change unless it is the `last` time: gives back what
+ * it does not charge. */
 void ngx_http_weir_charge_judge(ngx_http_weir_ctx_t *ctx, bool last);
 
 /* ---- overload.c ---- */

@@ -1,6 +1,6 @@
 /*
- * The plan of a request under some limits of its location: the keys, limits and costs that are decided
- * together.
+ * The plan of a request under some limits of its location: the keys, limits and costs that are
+ * decided together.
  */
 #include "ngx_http_weir.h"
 
@@ -16,7 +16,8 @@ void ngx_http_weir_plan_end(void)
     weir__limit_cache_clear(&plan_texts);
 }
 
-/* Text with variables that are all empty. That is no exemption: all such requests share one state. */
+/* Text with variables that are all empty. That is no exemption: all such requests share one
+ * state. */
 static void plan_warn_bare(ngx_http_request_t *r, ngx_http_weir_limit_t *limit,
                            const ngx_str_t *key)
 {
@@ -212,13 +213,13 @@ static ngx_int_t plan_add(ngx_http_request_t *r, ngx_http_weir_limit_t *conf,
 /*
  * Two keys of a request may turn out to be equal under limits that would share a state: an API key
  * that is somebody's address, an account named like its only user. `nginx -t` warns of
- * configurations in which that can happen. Then one limit is left, no laxer than either: the smaller
- * of their counts and bursts, the larger of their costs. So nobody gains anything by sending such a
- * key.
+ * configurations in which that can happen. Then one limit is left, no laxer than either: the
+ * smaller of their counts and bursts, the larger of their costs. So nobody gains anything by
+ * sending such a key.
  */
 
-/* A copy of a request's limit, to be changed. It has references of its own, since a query to Redis may
- * outlive the request. NULL: no memory. */
+/* A copy of a request's limit, to be changed. It has references of its own, since a query to Redis
+ * may outlive the request. NULL: no memory. */
 static weir_limit *plan_own_limit(ngx_pool_t *pool, weir_request *request)
 {
     weir_limit *copy = calloc(1, sizeof *copy + MERGED_TEXT_ROOM);

@@ -2,25 +2,27 @@
  * weir_rate: bandwidth that all responses of a key share.
  *
  *     filters ─► nginx's write filter ─► rate_send_chain() ─► the connection's own send_chain
- *                        ▲                    │
- *                        └── the write event ◄┴─ nothing paid for: delayed until the timer
+ *                        ▲                       │
+ *                        └── the write event ◄───┴─ nothing paid for: delayed until the timer
  *
- * The connection's send_chain is replaced while a response with a rate is sent, from its first piece
- * of body (HTTP/2 sets its own when it sends the head) until the request ends. What follows 101 Switching
- * Protocols (WebSockets) nginx sends by the connection's send, which then is replaced, too.
+ * The connection's send_chain is replaced while a response with a rate is sent, from the first
+ * piece of its body (HTTP/2 sets its own when it sends the head) until the request ends. After 101
+ * Switching Protocols (WebSockets) nginx uses the connection's send, which is then replaced, too.
  *
  * What holds:
- *   1. Bytes are paid for before they are sent: a piece is taken from the key's bucket, with a delay
- *      if need be, which reserves it; so responses go on in the order in which they came. sendfile
- *      rounds up to whole pages; what that was too much is paid for before the next piece.
- *   2. What counts is what left the chain: the body, with what HTTP/1 puts around it, not TLS's and
- *      HTTP/2's frames.
+ *   1. Bytes are paid for before they are sent: a piece is taken from the key's bucket, if
+ *      necessary with a delay, which reserves it. So responses continue in the order in which they
+ *      came. sendfile rounds up to whole pages; what was sent too much is paid for before the next
+ *      piece.
+ *   2. What left the chain counts: the body, with what HTTP/1 puts around it, but not the frames of
+ *      TLS and HTTP/2.
  *   3. A piece is usable when its time has come by the clock, whoever wakes the connection up.
- *   4. While it waits here, the connection's own timer is not set: its client is not to blame.
+ *   4. While it waits here, the connection's own timer is not set: the client did nothing wrong.
  *   5. A request that ends gives back what it paid for and did not send.
- *   6. nginx's timers count in milliseconds. A bucket whose burst is less than what flows in a few of them
- *      would be full before anybody is awake again, and the rest be lost. There, many small pieces are paid
- *      for in one go, and the next ones before those are due (ahead); none is sent before its time.
+ *   6. nginx's timers count in milliseconds. A bucket whose burst is less than what flows in a few
+ *      of them would be full before the timer fires, and the rest would be lost. For such a bucket
+ *      many small pieces are paid for in one go, and the next ones before those are due (ahead).
+ *      None is sent before its time.
  */
 #include "ngx_http_weir.h"
 
@@ -29,12 +31,12 @@
 #define PIECE_LEAST 1024
 #define PIECE_MOST (64 * 1024)
 #define PIECE_US 100000         /* how much of the rate a piece is */
-#define CALL_MOST (1024 * 1024) /* bytes sent in one go: others are to have their turn */
+#define CALL_MOST (1024 * 1024) /* bytes sent in one go, so that others have their turn */
 #define TIMER_MOST_MS 60000
 #define SMALL_US 20000   /* a burst that flows in less than this is small */
 #define AHEAD_US 10000   /* how much of the rate is paid for in one go then */
-#define TAKES_MOST 256   /* in so many pieces at most */
-#define FLOWS_LEAST 8192 /* so much in one go, and not the last of it: more will follow */
+#define TAKES_MOST 256   /* in at most so many pieces */
+#define FLOWS_LEAST 8192 /* so much in one go that is not the last: more will follow */
 #define UNLIMITED (INT64_C(1) << 62)
 
 struct rate {
@@ -49,7 +51,7 @@ struct rate {
     int64_t piece, piece_most;
     int64_t credit;   /* bytes paid for; below 0: sent too much */
     int64_t reserved; /* bytes that will be paid for at due_us */
-    int64_t due_us;   /* monotonic; 0: there is nothing to wait for */
+    int64_t due_us;   /* monotonic; 0: nothing to wait for */
     int64_t ahead;    /* bytes that will be paid for at ahead_due_us, behind those */
     int64_t ahead_due_us;
     bool small;         /* the burst */
@@ -57,7 +59,7 @@ struct rate {
     ngx_event_t timer;
 };
 
-static ngx_http_output_body_filter_pt next_body_filter;
+static ngx_http_output_body_filter_pt rate_next_filter;
 
 /* ---- the limit ---- */
 
@@ -98,9 +100,9 @@ char *ngx_http_weir_rate_check(ngx_conf_t *cf, const ngx_http_weir_limit_t *limi
 
 /* ---- taking ---- */
 
-/* The next piece is the smaller the longer this one is waited for, so that however many share a key,
- * each gets some soon. All of a key see about the same delay, and so get the same; halfway there, or
- * they would swing together. */
+/* The longer the wait for this piece, the smaller the next one: so each response gets some bytes
+ * soon, however many share a key. All of a key see about the same delay, and so get the same. The
+ * size moves only half the way, or all of them would swing together. */
 static void rate_adapt_piece(struct rate *rate, int64_t delay_us)
 {
     int64_t least = ngx_min(PIECE_LEAST, rate->piece_most);
@@ -118,7 +120,7 @@ static void rate_give_up(struct rate *rate, int code)
     rate->last.charged = 0;
 }
 
-/* Asks for up to `most` bytes, which are added to *ret_bytes. */
+/* Takes up to `most` bytes, which are added to *ret_bytes. */
 static int rate_take_bytes(struct rate *rate, int64_t most, int64_t wait_us, int64_t *ret_bytes,
                            weir_decision *ret)
 {
@@ -134,7 +136,7 @@ static int rate_take_bytes(struct rate *rate, int64_t most, int64_t wait_us, int
     return code;
 }
 
-/* Places in the queue, for `most` bytes: the last one's time is that of all. */
+/* Takes places in the queue for `most` bytes. All are due when the last one is. */
 static int rate_queue_for(struct rate *rate, int64_t most, int64_t *ret_bytes, weir_decision *ret)
 {
     int code, takes = rate->small ? TAKES_MOST : 1;
@@ -144,7 +146,7 @@ static int rate_queue_for(struct rate *rate, int64_t most, int64_t *ret_bytes, w
     return code;
 }
 
-/* Takes the next piece: a large one where that is to be had at once, or a place in the queue. */
+/* Takes the next piece: a large one if it is available at once, else a place in the queue. */
 static void rate_take(struct rate *rate, off_t size)
 {
     bool is_test = ngx_http_weir_set_clock(rate->request, rate->conf); /* then nothing waits */
@@ -218,7 +220,8 @@ static void rate_wake_up(ngx_event_t *timer)
         return;
     }
     const ngx_http_request_t *active = rate->connection->data;
-    if (write->timer_set && active->limit_rate) /* which delays it as well, and ends that itself */
+    if (write->timer_set &&
+        active->limit_rate) /* limit_rate delays it as well, and ends that itself */
         return;
     if (write->timer_set)
         ngx_del_timer(write);
@@ -236,8 +239,8 @@ static off_t rate_size_of(const ngx_chain_t *chain)
     return size;
 }
 
-/* What is worth paying for. nginx hands over a file or a proxied answer buffer by buffer: where the burst is
- * small, waiting for the next one would lose its time. What is not sent in the end is given back. */
+/* How much to pay for. nginx passes a file or a proxied answer buffer by buffer: if the burst is
+ * small, waiting for the next one would lose time. What is not sent in the end is given back. */
 static off_t rate_worth_of(const struct rate *rate, const ngx_chain_t *chain, off_t size)
 {
     if (!rate->small || size < FLOWS_LEAST)
@@ -249,7 +252,7 @@ static off_t rate_worth_of(const struct rate *rate, const ngx_chain_t *chain, of
 
 static ngx_chain_t *rate_send_chain(ngx_connection_t *c, ngx_chain_t *in, off_t limit)
 {
-    ngx_http_request_t *r = c->data; /* the active one: the main request, or one below it */
+    ngx_http_request_t *r = c->data; /* the active one: the main request or a subrequest */
     struct rate *rate = ngx_http_weir_ctx(r->main)->rate;
     off_t room = limit && limit < CALL_MOST ? limit : CALL_MOST, size = rate_size_of(in), sent;
     do {
@@ -257,6 +260,7 @@ static ngx_chain_t *rate_send_chain(ngx_connection_t *c, ngx_chain_t *in, off_t 
             return rate->send_chain(c, in, limit);
         if (!rate_may_send(rate, rate_worth_of(rate, in, size)))
             return in;
+        assert(rate->credit > 0);
         in = rate->send_chain(c, in, ngx_min(room, rate->credit));
         if (in == NGX_CHAIN_ERROR)
             return in;
@@ -268,7 +272,7 @@ static ngx_chain_t *rate_send_chain(ngx_connection_t *c, ngx_chain_t *in, off_t 
     return in;
 }
 
-/* Of an upgraded connection. What is left is tried again by the write event: that of the socket, or ours. */
+/* Of an upgraded connection. The write event sends what is left: that of the socket, or ours. */
 static ssize_t rate_send_bytes(ngx_connection_t *c, u_char *data, size_t size)
 {
     ngx_http_request_t *r = c->data;
@@ -287,7 +291,7 @@ static ssize_t rate_send_bytes(ngx_connection_t *c, u_char *data, size_t size)
 
 /* ---- the life of a response ---- */
 
-/* The key of a state of its own: a weir_limit of the same key does not count bytes. */
+/* The state has a key of its own: a weir_limit of the same key does not count bytes. */
 static ngx_int_t rate_set_key(struct rate *rate, weir_key key)
 {
     static const char mark[] = "\0rate";
@@ -340,7 +344,7 @@ static ngx_int_t rate_begin(ngx_http_request_t *r, const ngx_http_weir_loc_conf_
     rate->conf = conf;
     ctx->rate = rate;
     ngx_int_t rc = ngx_http_weir_plan_make(r, limits, 1, WEIR__VERB_TAKE, &plan);
-    if (rc != NGX_OK || !plan) /* a text that cannot be read was logged; the head is gone already */
+    if (rc != NGX_OK || !plan) /* an invalid text was logged; the head was sent already */
         return rc == NGX_ERROR ? rc : NGX_OK;
     if (rate_is_rate(plan->requests[0].limit))
         return rate_take_over(rate, &plan->requests[0]);
@@ -357,19 +361,19 @@ static ngx_int_t rate_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     const ngx_http_weir_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
     if (conf->rate && r == r->main && rate_begin(r, conf) != NGX_OK)
         return NGX_ERROR;
-    return next_body_filter(r, in);
+    return rate_next_filter(r, in);
 }
 
 ngx_int_t ngx_http_weir_rate_init(ngx_conf_t *cf)
 {
     (void)cf;
-    next_body_filter = ngx_http_top_body_filter;
+    rate_next_filter = ngx_http_top_body_filter;
     ngx_http_top_body_filter = rate_body_filter;
     return NGX_OK;
 }
 
-/* Corrects the charges to what was sent: of the last pieces, which may have been paid for together, those
- * that are left; or of the last one, where more was sent than paid for. */
+/* Corrects the charges to what was sent: gives back those of the last pieces that are left, which
+ * may have been paid for together; or charges the last one more, if more was sent than paid for. */
 static void rate_settle(struct rate *rate)
 {
     int64_t unused = rate->credit + rate->reserved + rate->ahead;

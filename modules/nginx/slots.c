@@ -1,7 +1,7 @@
 /*
- * The slots of weir_conn that a request holds. They are given back when it ends, however it ends. A slot is
- * a lease. It is renewed three times per period while the request lives: so slots are lost only by a worker
- * that dies, and only until their leases expire.
+ * The slots of weir_conn that a request holds. They are given back when it ends, however it ends. A
+ * slot is a lease. It is renewed three times per period while the request lives: so slots are lost
+ * only by a worker that dies, and only until their leases expire.
  */
 #include "ngx_http_weir.h"
 

@@ -8,10 +8,11 @@
  * Every such decision is marked degraded, and its `charged` is 0: the servers were charged
  * nothing. So settling its receipt later charges them the real cost.
  *
- * The bound on what fail=local allows: each process allows at most its share of the limit. If peers=
- * is at least the number of processes, all of them together allow per period at most the limit itself
- * (or one request each, where that is more), in addition to what the servers allow. A call that a
- * server charged but did not answer in time is decided again here: that makes it stricter.
+ * The bound on what fail=local allows: each process allows at most its share of the limit. If
+ * peers= is at least the number of processes, all of them together allow per period at most the
+ * limit itself (or one request each, where that is more), in addition to what the servers allow. A
+ * call that a server charged but did not answer in time is decided again here: that makes it
+ * stricter.
  */
 #include "remote/remote.h"
 

@@ -1,7 +1,7 @@
 /*
- * The servers of a store, as this process sees them: one node per server with its link, the map from
- * cluster slots to nodes, and the keeper's thread, which makes and repairs all of it. There is one
- * fleet per store and process: after fork the child makes its own.
+ * The servers of a store, as this process sees them: one node per server with its link, the map
+ * from cluster slots to nodes, and the keeper's thread, which makes and repairs all of it. There is
+ * one fleet per store and process: after fork the child makes its own.
  *
  * Who writes what: links have their own locks. The table of nodes grows under `lock`, and a node is
  * never freed before the fleet is, so that callers need no lock to use one. The map is written slot
@@ -75,7 +75,8 @@ bool weir__fleet_reachable(struct weir__fleet *fleet);
 /* The index of a node; the count if it is not one of them. */
 unsigned weir__fleet_index(const struct weir__fleet *fleet, const struct weir__node *node);
 
-/* Whether this thread is the keeper, which alone connects and closes. Asked by the keeper's side. */
+/* Whether this thread is the keeper, which alone connects and closes. Asked by the keeper's
+ * side. */
 static inline bool weir__fleet_is_keeper(const struct weir__fleet *fleet)
 {
     return pthread_equal(fleet->keeper_self, pthread_self());

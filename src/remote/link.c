@@ -13,8 +13,8 @@
  *      answered <= asked <= answered + size. A call that gave up left NULL there.
  *   2. At most one thread leads. It alone reads the socket, without the lock. It is the thread of a
  *      waiting call, or the keeper's. When its own call is over it wakes another one to lead.
- *   3. At most one thread flushes. It alone writes to the socket, without the lock, and `sending` is
- *      its own meanwhile. What other threads submit goes out with its next write: so calls share
+ *   3. At most one thread flushes. It alone writes to the socket, without the lock, and `sending`
+ *      is its own meanwhile. What other threads submit goes out with its next write: so calls share
  *      round trips.
  *   4. The socket is closed by the keeper alone, when the link is DOWN and users is 0.
  *   5. No thread waits beyond its own deadline, whatever the others do.

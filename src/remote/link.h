@@ -112,7 +112,8 @@ void weir__link_tend(struct weir__link *link);
 
 /* ---- the callers' side ---- */
 
-/* WAITING: the call must be awaited, and it is the link's until then. DOWN or FULL: it was not sent. */
+/* WAITING: the call must be awaited, and it is the link's until then. DOWN or FULL: it was not
+ * sent. */
 enum weir__call_status weir__link_submit(struct weir__link *link, struct weir__call *call);
 void weir__link_flush(struct weir__link *link, int64_t deadline_us);
 /* Only after submit said WAITING. What became of it. */

@@ -78,7 +78,8 @@ static int net_connect_unix(const char *path, const struct weir__patience *patie
     return net_connect_to((const struct sockaddr *)&address, sizeof address, patience);
 }
 
-/* Every address of a name in turn. The time left is divided, so that the first does not use it up. */
+/* Every address of a name in turn. The time left is divided, so that the first does not use it
+ * up. */
 static int net_connect_host(const struct weir__redis_host *host,
                             const struct weir__patience *patience, char why[WEIR__WHY_SIZE])
 {

@@ -2,13 +2,13 @@
  * What becomes of a query. Once its bytes are sent it is not repeated, since it may have been
  * charged. The exceptions are replies by which a server says that it did nothing:
  *
- *     NOSCRIPT                 load the script on that server and send the query again there; where
- *                              loading is refused, send the script's text with it
- *     unknown command          the module is gone: send it again as a script
- *     MOVED                    send it to the server named; our map is wrong
- *     ASK                      send it to the server named, this once
- *     TRYAGAIN                 send it again in a moment: its keys are being moved
- *     LOADING READONLY …       drop the connection; send it again if the keeper has a new one in time
+ *     NOSCRIPT              load the script on that server and send the query again there; where
+ *                           loading is refused, send the script's text with it
+ *     unknown command       the module is gone: send it again as a script
+ *     MOVED                 send it to the server named; our map is wrong
+ *     ASK                   send it to the server named, this once
+ *     TRYAGAIN              send it again in a moment: its keys are being moved
+ *     LOADING READONLY …    drop the connection; send it again if the keeper has a new one in time
  *
  * All of this happens within the deadline. Everything else is either a refusal (a code) or no
  * decision at all (WEIR_EUNREACHABLE): then the local fallback decides.
@@ -154,8 +154,8 @@ static int query_reconnect(struct weir__redis_query *query, const char *why)
 }
 
 /* The server does not have the script or the function: it did nothing. One call of a link loads it,
- * since a script is long; the others try again meanwhile. A library that cannot be loaded is left to
- * the keeper, which knows about versions. */
+ * since a script is long; the others try again meanwhile. A library that cannot be loaded is left
+ * to the keeper, which knows about versions. */
 static int query_load_script(struct weir__redis_query *query)
 {
     bool function = query->url->engine == WEIR__ENGINE_FUNCTION && query->time_us < 0;

@@ -1,7 +1,7 @@
 /*
  * One question to a server, as bytes and back:
  *
- *     struct weir__redis_query ─► commands (query_write.c) ─► link ─► replies ─► answer (query_read.c)
+ *     query ─► commands (query_write.c) ─► link ─► replies ─► answer (query_read.c)
  *
  * and what becomes of it (query.c): sent to another server, sent again where a server says that it
  * did nothing, or given up.

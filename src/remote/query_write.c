@@ -1,6 +1,7 @@
 /*
  * From queries to commands: WEIR.* where the server has the module, else EVALSHA or FCALL. There is
- * a lean script per algorithm for a take of one key under one limit, and a general one for the rest.
+ * a lean script per algorithm for a take of one key under one limit, and a general one for the
+ * rest.
  */
 #include "remote/query.h"
 

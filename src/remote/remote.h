@@ -81,7 +81,8 @@ struct weir__job {
 };
 
 #define WEIR__JOBS_MAX 32
-/* Up to WEIR__JOBS_MAX jobs: all are sent, then each is awaited until its own deadline. Any thread. */
+/* Up to WEIR__JOBS_MAX jobs: all are sent, then each is awaited until its own deadline. Any
+ * thread. */
 void weir__remote_do(weir_store *store, struct weir__job *const jobs[], size_t n);
 /* Whether a query makes sense: some server has a connection, or is tried for the first time. Any
  * thread; never waits. */
@@ -106,8 +107,8 @@ void weir__remote_look(weir_store *store, struct weir__remote_look *ret);
 
 /* ---- fallback.c: while no server decides ---- */
 
-/* Decides in the servers' place; rows go into the requests' details. `now` is for open and closed: a
- * zone has its own clock. */
+/* Decides in the servers' place; rows go into the requests' details. `now` is for open and closed:
+ * a zone has its own clock. */
 int weir__fallback_decide(const struct weir__fallback *fallback, const weir_request *requests,
                           size_t n, enum weir__mode mode, int64_t now, weir_decision *ret);
 /* Renews or releases a lease that the fallback gave. 0, WEIR_ENOLEASE, or WEIR_EUNREACHABLE where

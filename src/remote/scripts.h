@@ -19,8 +19,8 @@ const char *weir__script_sha1(const struct weir__script *script);
 const char *weir__script_arguments(const struct weir__script *script);
 const char *weir__script_text(const struct weir__script *script);
 
-/* All scripts as a library of functions, its version, which calls it serves, and the name of a script
- * in it. */
+/* All scripts as a library of functions, its version, which calls it serves, and the name of a
+ * script in it. */
 const char *weir__script_library(void);
 int weir__script_library_version(void);
 int weir__script_library_serves(void);

@@ -141,9 +141,9 @@ static bool talk_read_password(const char *path, char ret[4096])
     return true;
 }
 
-/* An error reply becomes the reason. It is a refusal if it is about us: who we are, or (`asked`) what
- * we asked for beyond a sign of life. Everything else is an outage, which passes: LOADING, MISCONF, a
- * server that has no more room for clients, a proxy without a server. */
+/* An error reply becomes the reason. It is a refusal if it is about us: who we are, or (`asked`)
+ * what we asked for beyond a sign of life. Everything else is an outage, which passes: LOADING,
+ * MISCONF, a server that has no more room for clients, a proxy without a server. */
 static enum weir__talk_result talk_refused(struct weir__talk *talk, const char *what, bool asked)
 {
     static const char *const about_us[] = {"NOAUTH", "WRONGPASS", "NOPERM", "DENIED"};

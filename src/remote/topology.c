@@ -1,7 +1,7 @@
 /*
  * Which server has which keys: the cluster slot of a key, and who has which slot. The nodes of a
- * cluster are asked for CLUSTER SLOTS, Sentinels for the address of the master that they watch. That
- * is done over short connections of its own: links carry calls and nothing else.
+ * cluster are asked for CLUSTER SLOTS, Sentinels for the address of the master that they watch.
+ * That is done over short connections of its own: links carry calls and nothing else.
  */
 #include "remote/fleet.h"
 

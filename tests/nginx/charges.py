@@ -169,7 +169,7 @@ def test_redis(check):
 
 
 def test_without_redis(check):
-    """The zone stands in, with a share of the limit, and is given back to."""
+    """The zone decides as the local fallback, with a share of the limit; charges are given back to it."""
     locations = """location /a { weir_limit key=$arg_k zone=z "token-bucket 6/100d" on=404; }
         location /info { weir_info; }"""
     with serve(locations, address(ports.take(), "peers=2")) as nginx:

@@ -512,7 +512,7 @@ def test_stop_at_once(check):
 
 
 def test_too_many(check):
-    """More questions than may be under way: those beyond are decided at once, by the zone."""
+    """More queries than may be in progress: the others are decided at once, by the zone."""
     with redis_server.Server() as redis, Proxy(redis.port) as proxy, \
             limited(proxy.port, "deadline=10s", "fixed-window 1g/366d", connections=10000) as nginx:
         nginx.get("/?k=settle-in")
@@ -522,7 +522,7 @@ def test_too_many(check):
             clients.append(socket.create_connection(("127.0.0.1", nginx.port)))
             clients[-1].sendall(get("/?k=ann"))
         check(nginx.wait_for(lambda: store(nginx)["unreachable"] == 4200 - 4096), "too many: decided at once")
-        check.equal(store(nginx)["queue"], 4096, "too many: under way")
+        check.equal(store(nginx)["queue"], 4096, "too many: in progress")
         for client in clients:
             client.close()
         redis.kill()
@@ -537,15 +537,15 @@ def test_directive(check):
             ("redis://:secret@host:99999", "column 22: the port \"99999\" is not a number"),
             ("memcached://host", "column 1: no such scheme"),
             ("redis://host?colour=red", "unknown option \"colour\""),
-            ("redis://host deadline=soon", "\"deadline=soon\": deadline= is a duration"),
+            ("redis://host deadline=soon", "\"deadline=soon\": expected a duration"),
             ("redis://host deadline=1m", "up to 10s"),
-            ("redis://host?deadline=1m", "deadline= over 10s"),
-            ("redis://host fail=shut", "fail= is local"),
+            ("redis://host?deadline=1m", "expected at most 10s"),
+            ("redis://host fail=shut", "expected local"),
             ("redis://host peers=0", "from 1 to 1000000"),
             ("redis://host peers=2 peers=3", "given twice"),
-            ("redis://host denial_cache=2s", "denial_cache= is a duration up to 1s"),
-            ("redis://host colour=red", "no such option"),
-            ("redis://host redis://:secret@other", "no such option"),
+            ("redis://host denial_cache=2s", "expected a duration up to 1s"),
+            ("redis://host colour=red", "unknown option"),
+            ("redis://host redis://:secret@other", "unknown option"),
             ("off fail=open", "nothing may follow"),
             ("redis://host; weir_store off", "is duplicate")):
         code, output = Nginx.check("weir_zone z 1m;", f"location / {{\nweir_store {text};\n}}")

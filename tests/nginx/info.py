@@ -158,7 +158,7 @@ def test_stores(check):
             weir_store redis://:secret@127.0.0.1:{port} deadline=200ms; }}
         """
     with Nginx("weir_zone z 1m;", server, files=FILES) as nginx:
-        check.equal(nginx.statuses(["/a?k=a"] * 2), [200, 429], "the zone stands in")
+        check.equal(nginx.statuses(["/a?k=a"] * 2), [200, 429], "the zone decides")
 
         def stores():
             return nginx.get("/info").json["stores"]

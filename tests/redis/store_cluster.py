@@ -172,7 +172,7 @@ def fail_over(check, name, options, harm):
         check.equal(total.errors, 0, f"{name}: errors")
         check.at_most(total.worst_us, 50000 + SLACK_US + total.held_us, f"{name}: the longest call, us")
         check(total.degraded > 0, f"{name}: decisions were degraded meanwhile")
-        # the server's 100 and the stand-in's 100; what the replica had not heard of is admitted again
+        # the server's 100 and the local fallback's 100; what the replica had not heard of is admitted again
         check.at_most(total.allowed, 250, f"{name}: admitted")
         check(driver.take("elsewhere", "fixed-window 5/366d").code == 0, f"{name}: other keys")
 

@@ -277,7 +277,7 @@ def test_out_of_memory(check):
                 driver.take("k", FROZEN.format(10))
                 client.call("CONFIG", "SET", "maxmemory", "1")
                 d = driver.take("k", FROZEN.format(10))
-                check.equal((d.code, d.allowed, d.degraded), (0, 1, 1), f"oom, {name}: the stand-in decides")
+                check.equal((d.code, d.allowed, d.degraded), (0, 1, 1), f"oom, {name}: the local fallback decides")
                 check.equal(d.charged, 0, f"oom, {name}: the servers were charged nothing")
                 client.call("CONFIG", "SET", "maxmemory", "0")
                 d = driver.take("k", FROZEN.format(10))
@@ -306,7 +306,7 @@ def test_away_at_open(check):
         held_us = machine.since_us(driver.begun)
         check.at_most(driver.open_us, 1000000 + SLACK_US + held_us, "away: opening, us")
         d = driver.take("k", "fixed-window 3/366d")
-        check.equal((d.code, d.allowed, d.degraded), (0, 1, 1), "away: the stand-in decides")
+        check.equal((d.code, d.allowed, d.degraded), (0, 1, 1), "away: the local fallback decides")
         check.equal(driver.code_of("check"), EUNREACHABLE, "away: check")
         with server:
             watch_recovery(driver, check, "away")

@@ -8,7 +8,7 @@ import redis_server
 from store_client import BUILD, MODULE, ROOT, Checks
 
 VECTORS = sorted((ROOT / "tests" / "vectors").glob("*.vec"))
-# fail=closed: a stand-in's answer would be wrong, and be seen
+# fail=closed: an answer of the local fallback would be wrong, and be seen
 CASES = (("module", f"--loadmodule {MODULE} test-clock", "engine=module"),
          ("scripts", "", "engine=lua"),
          ("functions", "", "engine=function"),
