@@ -306,7 +306,7 @@ def test_show(check):
                         {"token-bucket": (3, 0), "fixed-window": (3, 0), "sliding-log": (3, 1), "smooth": (0, 0),
                          "concurrent": (2, 1)}, f"{engine}: spent and entries")
             words = weir("show", "k", "--store", store)[1]
-            check("concurrent" in words and "2 spent" in words and "1 lease" in words and "gone in" in words, f"{engine}: {words}")
+            check("concurrent" in words and "2 used" in words and "1 lease" in words and "expires in" in words, f"{engine}: {words}")
     check.equal(rows["zone"]["token-bucket"]["remaining"], 17, "a zone knows what is left")
     check.equal(rows["zone"]["token-bucket"]["limit"], "token-bucket 10/52w2d burst 20", "and the limit")
     check.equal([rows[engine]["token-bucket"]["count"] for engine in rows], [10] * 4, "all know a bucket's count")
