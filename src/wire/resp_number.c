@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_digit(char c)
+static bool resp_is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
@@ -19,7 +19,7 @@ bool weir__resp_read_integer(const char *text, size_t len, int64_t *ret)
     /* Counted downwards, since the least integer has no positive counterpart. */
     int64_t number = 0;
     for (; at < len; at++) {
-        if (!is_digit(text[at]) || __builtin_mul_overflow(number, 10, &number) ||
+        if (!resp_is_digit(text[at]) || __builtin_mul_overflow(number, 10, &number) ||
             __builtin_sub_overflow(number, text[at] - '0', &number))
             return false;
     }
@@ -29,23 +29,23 @@ bool weir__resp_read_integer(const char *text, size_t len, int64_t *ret)
     return true;
 }
 
-static size_t skip_digits(const char *text, size_t len, size_t at)
+static size_t resp_skip_digits(const char *text, size_t len, size_t at)
 {
-    while (at < len && is_digit(text[at]))
+    while (at < len && resp_is_digit(text[at]))
         at++;
     return at;
 }
 
 /* digits[.digits][e[+-]digits], and where its point is (len: nowhere). */
-static bool is_decimal(const char *text, size_t len, size_t *ret_point)
+static bool resp_is_decimal(const char *text, size_t len, size_t *ret_point)
 {
     *ret_point = len;
-    size_t at = skip_digits(text, len, 0);
+    size_t at = resp_skip_digits(text, len, 0);
     if (at == 0)
         return false;
     if (at < len && text[at] == '.') {
         *ret_point = at++;
-        size_t end = skip_digits(text, len, at);
+        size_t end = resp_skip_digits(text, len, at);
         if (end == at)
             return false;
         at = end;
@@ -53,7 +53,7 @@ static bool is_decimal(const char *text, size_t len, size_t *ret_point)
     if (at < len && (text[at] == 'e' || text[at] == 'E')) {
         at++;
         at += at < len && (text[at] == '-' || text[at] == '+');
-        size_t end = skip_digits(text, len, at);
+        size_t end = resp_skip_digits(text, len, at);
         if (end == at)
             return false;
         at = end;
@@ -74,7 +74,7 @@ bool weir__resp_read_double(const char *text, size_t len, double *ret)
         number = __builtin_inf();
     } else if (len == 3 && !memcmp(text, "nan", 3)) {
         number = __builtin_nan("");
-    } else if (len <= WEIR__RESP_DOUBLE_MAX && is_decimal(text, len, &point)) {
+    } else if (len <= WEIR__RESP_DOUBLE_MAX && resp_is_decimal(text, len, &point)) {
         char local[8] = "", copy[WEIR__RESP_DOUBLE_MAX + sizeof local];
         struct weir__buffer buffer = weir__buffer_over(copy, sizeof copy);
         weir__put(&buffer, text, point);
@@ -92,13 +92,13 @@ bool weir__resp_read_double(const char *text, size_t len, double *ret)
 }
 
 /* The number as libc prints it with that many digits, the point a full stop. */
-static size_t print(double number, int digits, char *text, size_t size)
+static size_t resp_print_double(double number, int digits, char *text, size_t size)
 {
     snprintf(text, size, "%.*g", digits, number);
     char *to = text;
     bool point = false;
     for (const char *from = text; *from; from++) {
-        bool other = !is_digit(*from) && !strchr("+-e", *from);
+        bool other = !resp_is_digit(*from) && !strchr("+-e", *from);
         if (other && !point)
             *to++ = '.';
         if (!other)
@@ -121,7 +121,7 @@ void weir__resp_put_double(struct weir__buffer *buffer, double number, int proto
     } else {
         int digits = 15;
         do
-            len = print(number, digits, text, sizeof text);
+            len = resp_print_double(number, digits, text, sizeof text);
         while (digits++ < 17 && weir__resp_read_double(text, len, &again) && again != number);
     }
     if (protocol < 3) {

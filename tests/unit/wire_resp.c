@@ -183,8 +183,8 @@ static void test_requests(void)
     REQUEST("*0\r\n*-1\r\n\r\n\n*1\r\n$4\r\nPING\r\n", "*[];*[];*[];*[];*[$PING];");
     REQUEST("*1\r\n:1\r\n", "!expected '$', found byte 0x3a");
     REQUEST("*1\r\n*0\r\n", "!expected '$', found byte 0x2a");
-    REQUEST("*1\r\n$-1\r\n", "!\"-1\" is no length of a bulk string");
-    REQUEST("*-2\r\n", "!\"-2\" is no count of elements");
+    REQUEST("*1\r\n$-1\r\n", "!invalid length of a bulk string \"-1\"");
+    REQUEST("*-2\r\n", "!invalid count of elements \"-2\"");
 }
 
 static void test_inline(void)
@@ -212,10 +212,10 @@ static void test_inline(void)
 
 static void test_broken_lines(void)
 {
-    REPLY("?\r\n", "!no type starts with byte 0x3f");
-    REPLY("\r\n", "!no type starts with byte 0x0d");
-    REPLY("\0", "!no type starts with byte 0x00");
-    REPLY("+OK\r\nHTTP/1.1 400\r\n", "+OK;!no type starts with byte 0x48");
+    REPLY("?\r\n", "!invalid type byte 0x3f");
+    REPLY("\r\n", "!invalid type byte 0x0d");
+    REPLY("\0", "!invalid type byte 0x00");
+    REPLY("+OK\r\nHTTP/1.1 400\r\n", "+OK;!invalid type byte 0x48");
     REPLY("+OK\n", "!a line must end in CR LF and have neither inside");
     REPLY("+\n", "!a line must end in CR LF and have neither inside");
     REPLY("+O\rK\r\n", "!a line must end in CR LF and have neither inside");
@@ -226,24 +226,24 @@ static void test_broken_lines(void)
 
 static void test_broken_numbers(void)
 {
-    REPLY(":\r\n", "!\"\" is no 64-bit integer");
-    REPLY(":-\r\n", "!\"-\" is no 64-bit integer");
-    REPLY(": 1\r\n", "!\" 1\" is no 64-bit integer");
-    REPLY(":1x\r\n", "!\"1x\" is no 64-bit integer");
-    REPLY(":9223372036854775808\r\n", "!\"9223372036854775808\" is no 64-bit integer");
-    REPLY(":-9223372036854775809\r\n", "!\"-9223372036854775809\" is no 64-bit integer");
-    REPLY(":99999999999999999999999\r\n", "!\"99999999999999999999999\" is no 64-bit integer");
-    REPLY(",\r\n", "!\"\" is no double");
-    REPLY(",1.\r\n", "!\"1.\" is no double");
-    REPLY(",.5\r\n", "!\".5\" is no double");
-    REPLY(",1e\r\n", "!\"1e\" is no double");
-    REPLY(",1e+\r\n", "!\"1e+\" is no double");
-    REPLY(",0x10\r\n", "!\"0x10\" is no double");
-    REPLY(",1,5\r\n", "!\"1,5\" is no double");
-    REPLY(",infinity\r\n", "!\"infinity\" is no double");
-    REPLY("#\r\n", "!\"\" is no boolean, t or f");
-    REPLY("#x\r\n", "!\"x\" is no boolean, t or f");
-    REPLY("#tt\r\n", "!\"tt\" is no boolean, t or f");
+    REPLY(":\r\n", "!invalid integer \"\": expected 64 bits");
+    REPLY(":-\r\n", "!invalid integer \"-\": expected 64 bits");
+    REPLY(": 1\r\n", "!invalid integer \" 1\": expected 64 bits");
+    REPLY(":1x\r\n", "!invalid integer \"1x\": expected 64 bits");
+    REPLY(":9223372036854775808\r\n", "!invalid integer \"9223372036854775808\": expected 64 bits");
+    REPLY(":-9223372036854775809\r\n", "!invalid integer \"-9223372036854775809\": expected 64 bits");
+    REPLY(":99999999999999999999999\r\n", "!invalid integer \"99999999999999999999999\": expected 64 bits");
+    REPLY(",\r\n", "!invalid double \"\"");
+    REPLY(",1.\r\n", "!invalid double \"1.\"");
+    REPLY(",.5\r\n", "!invalid double \".5\"");
+    REPLY(",1e\r\n", "!invalid double \"1e\"");
+    REPLY(",1e+\r\n", "!invalid double \"1e+\"");
+    REPLY(",0x10\r\n", "!invalid double \"0x10\"");
+    REPLY(",1,5\r\n", "!invalid double \"1,5\"");
+    REPLY(",infinity\r\n", "!invalid double \"infinity\"");
+    REPLY("#\r\n", "!invalid boolean \"\": expected t or f");
+    REPLY("#x\r\n", "!invalid boolean \"x\": expected t or f");
+    REPLY("#tt\r\n", "!invalid boolean \"tt\": expected t or f");
     REPLY("_x\r\n", "!a null has no text, found \"x\"");
     REPLY("(\r\n", "!a big number without digits");
     REPLY("(-\r\n", "!a big number without digits");
@@ -252,27 +252,27 @@ static void test_broken_numbers(void)
 
 static void test_broken_lengths(void)
 {
-    REPLY("$\r\n", "!\"\" is no length of a bulk string");
-    REPLY("$-2\r\n", "!\"-2\" is no length of a bulk string");
-    REPLY("$-0\r\n", "!\"-0\" is no length of a bulk string");
-    REPLY("$+1\r\n", "!\"+1\" is no length of a bulk string");
-    REPLY("$?\r\n", "!\"?\" is no length of a bulk string");
-    REPLY("$9223372036854775808\r\n", "!\"9223372036854775808\" is no length of a bulk string");
+    REPLY("$\r\n", "!invalid length of a bulk string \"\"");
+    REPLY("$-2\r\n", "!invalid length of a bulk string \"-2\"");
+    REPLY("$-0\r\n", "!invalid length of a bulk string \"-0\"");
+    REPLY("$+1\r\n", "!invalid length of a bulk string \"+1\"");
+    REPLY("$?\r\n", "!invalid length of a bulk string \"?\"");
+    REPLY("$9223372036854775808\r\n", "!invalid length of a bulk string \"9223372036854775808\"");
     REPLY("$9223372036854775807\r\n",
           "!a bulk string of 9223372036854775807 bytes, the most is 4096");
     REPLY("$3\r\nabcd\r\n", "!no CR LF behind a bulk string of 3 bytes");
     REPLY("$3\r\nabc\rx", "!no CR LF behind a bulk string of 3 bytes");
-    REPLY("!-1\r\n", "!\"-1\" is no length of a bulk string");
-    REPLY("=-1\r\n", "!\"-1\" is no length of a bulk string");
+    REPLY("!-1\r\n", "!invalid length of a bulk string \"-1\"");
+    REPLY("=-1\r\n", "!invalid length of a bulk string \"-1\"");
     REPLY("=3\r\ntxt\r\n", "!a verbatim string must start with its format, like txt:");
     REPLY("=5\r\ntext:\r\n", "!a verbatim string must start with its format, like txt:");
-    REPLY("*\r\n", "!\"\" is no count of elements");
-    REPLY("*-2\r\n", "!\"-2\" is no count of elements");
-    REPLY("*?\r\n", "!\"?\" is no count of elements");
-    REPLY("%-1\r\n", "!\"-1\" is no count of elements");
-    REPLY("~-1\r\n", "!\"-1\" is no count of elements");
-    REPLY(">-1\r\n", "!\"-1\" is no count of elements");
-    REPLY("|-1\r\n", "!\"-1\" is no count of elements");
+    REPLY("*\r\n", "!invalid count of elements \"\"");
+    REPLY("*-2\r\n", "!invalid count of elements \"-2\"");
+    REPLY("*?\r\n", "!invalid count of elements \"?\"");
+    REPLY("%-1\r\n", "!invalid count of elements \"-1\"");
+    REPLY("~-1\r\n", "!invalid count of elements \"-1\"");
+    REPLY(">-1\r\n", "!invalid count of elements \"-1\"");
+    REPLY("|-1\r\n", "!invalid count of elements \"-1\"");
     REPLY("*9223372036854775807\r\n", "!9223372036854775807 elements, a message has room for 32");
     REPLY("%9223372036854775807\r\n", "!9223372036854775807 elements, a message has room for 32");
     REPLY("|9223372036854775807\r\n", "!9223372036854775807 elements, a message has room for 32");
