@@ -1,19 +1,75 @@
-/* See command.h. */
+/* See command.h; and the table of verbs.h. */
 #include "wire/command.h"
 
 #include "core/core.h"
 
-#define SHOWN_MAX 40 /* bytes of a wrong argument that are repeated */
+/* ---- verbs ---- */
 
-static int wrong_count(enum weir__verb verb, weir_error *err)
+enum { LUA = WEIR__VERB_LUA, MODULE = WEIR__VERB_MODULE, RESP = WEIR__VERB_RESP };
+enum { HTTP = WEIR__VERB_HTTP };
+
+#define X(constant, number, family, word, keys, caller, homes)                                     \
+    [number] = {family word, word, WEIR__VERB_##keys, WEIR__VERB_##caller, homes},
+const struct weir__verb_facts weir__verbs[WEIR__VERB_COUNT] = {WEIR__VERBS(X)};
+#undef X
+
+/* Numbers are given in order, without gaps: the table has no empty row. */
+enum {
+#define X(constant, ...) VERB_AT_##constant,
+    WEIR__VERBS(X)
+#undef X
+};
+#define X(constant, number, ...) _Static_assert(VERB_AT_##constant == (number), "numbers in order");
+WEIR__VERBS(X)
+#undef X
+
+bool weir__verb_of_name(const char *name, size_t len, enum weir__verb *ret)
+{
+    if (WEIR__LIKELY(len == 9 &&
+                     (!memcmp(name, "WEIR.TAKE", 9) || !memcmp(name, "weir.take", 9)))) {
+        *ret = WEIR__VERB_TAKE; /* nearly every command, as nearly everybody writes it */
+        return true;
+    }
+    for (int verb = 0; verb < WEIR__VERB_COUNT; verb++) {
+        const char *known = weir__verbs[verb].name;
+        size_t i = 0; /* letter by letter: one call per name would take longer */
+        while (i < len && known[i] &&
+               (name[i] == known[i] ||
+                (name[i] >= 'A' && name[i] <= 'Z' && (name[i] | 32) == known[i])))
+            i++;
+        if (i == len && !known[i]) {
+            *ret = (enum weir__verb)verb;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool weir__verb_of_word(const char *word, size_t len, enum weir__verb *ret)
+{
+    for (int verb = 0; verb < WEIR__VERB_COUNT; verb++) {
+        const char *known = weir__verbs[verb].word;
+        if (strlen(known) == len && !memcmp(known, word, len)) {
+            *ret = (enum weir__verb)verb;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- arguments ---- */
+
+#define COMMAND_SHOWN_MAX 40 /* bytes of a wrong argument that are repeated */
+
+static int command_wrong_count(enum weir__verb verb, weir_error *err)
 {
     return weir__fail(err, WEIR_EINVAL, 0, "wrong number of arguments for '%s' command",
                       weir__verbs[verb].name);
 }
 
-static int shown(struct weir__span text)
+static int command_shown(struct weir__span text)
 {
-    return (int)(text.len > SHOWN_MAX ? SHOWN_MAX : text.len);
+    return (int)(text.len > COMMAND_SHOWN_MAX ? COMMAND_SHOWN_MAX : text.len);
 }
 
 int weir__read_whole(struct weir__span text, const char *what, int64_t least, int64_t most,
@@ -29,7 +85,7 @@ int weir__read_whole(struct weir__span text, const char *what, int64_t least, in
     if (!sound || number < least || number > most)
         return weir__fail(err, WEIR_EINVAL, 0,
                           "%s must be a whole number from %lld to %lld, not \"%.*s\"", what,
-                          (long long)least, (long long)most, shown(text), text.data);
+                          (long long)least, (long long)most, command_shown(text), text.data);
     *ret = number;
     return 0;
 }
@@ -43,8 +99,8 @@ int weir__check_key(struct weir__span text, weir_key *ret, weir_error *err)
     return 0;
 }
 
-static int read_limit(struct weir__limit_cache *cache, struct weir__span text,
-                      const weir_limit **ret, weir_error *err)
+static int command_read_limit(struct weir__limit_cache *cache, struct weir__span text,
+                              const weir_limit **ret, weir_error *err)
 {
     weir_error inner;
     const weir_limit *limit = weir__limit_cached(cache, text.data, text.len, &inner);
@@ -54,7 +110,7 @@ static int read_limit(struct weir__limit_cache *cache, struct weir__span text,
     return 0;
 }
 
-static int read_wait(struct weir__span text, int64_t *ret, weir_error *err)
+static int command_read_wait(struct weir__span text, int64_t *ret, weir_error *err)
 {
     if (weir__span_is_word(text, "any")) {
         *ret = WEIR_WAIT_ANY;
@@ -64,8 +120,8 @@ static int read_wait(struct weir__span text, int64_t *ret, weir_error *err)
 }
 
 /* [COST n] [WAIT us|any] [DETAIL], each once. */
-static int read_options(const struct weir__span *args, size_t n, bool with_cost,
-                        struct weir__command *ret, weir_error *err)
+static int command_read_options(const struct weir__span *args, size_t n, bool with_cost,
+                                struct weir__command *ret, weir_error *err)
 {
     bool cost = false, wait = false;
     int code = 0;
@@ -76,7 +132,7 @@ static int read_options(const struct weir__span *args, size_t n, bool with_cost,
             at += 1;
         } else if (weir__span_is_word(args[at], "WAIT") && value && !wait) {
             wait = true;
-            code = read_wait(args[at + 1], &ret->wait_us, err);
+            code = command_read_wait(args[at + 1], &ret->wait_us, err);
             at += 2;
         } else if (with_cost && weir__span_is_word(args[at], "COST") && value && !cost) {
             cost = true;
@@ -86,30 +142,32 @@ static int read_options(const struct weir__span *args, size_t n, bool with_cost,
         } else {
             return weir__fail(err, WEIR_EINVAL, 0,
                               "expected %s[WAIT us|any] [DETAIL], each once, found \"%.*s\"",
-                              with_cost ? "[COST n] " : "", shown(args[at]), args[at].data);
+                              with_cost ? "[COST n] " : "", command_shown(args[at]), args[at].data);
         }
     }
     return code;
 }
 
-static int read_take(const struct weir__span *args, size_t n, struct weir__limit_cache *cache,
-                     struct weir__command *ret, weir_error *err)
+static int command_read_take(const struct weir__span *args, size_t n,
+                             struct weir__limit_cache *cache, struct weir__command *ret,
+                             weir_error *err)
 {
     if (n < 3)
-        return wrong_count(ret->verb, err);
+        return command_wrong_count(ret->verb, err);
     int code = weir__check_key(args[1], &ret->asks[0].key, err);
     if (code == 0 && n > 3)
-        code = read_options(args + 3, n - 3, true, ret, err);
-    return code ? code : read_limit(cache, args[2], &ret->asks[0].limit, err);
+        code = command_read_options(args + 3, n - 3, true, ret, err);
+    return code ? code : command_read_limit(cache, args[2], &ret->asks[0].limit, err);
 }
 
-static int read_take_all(const struct weir__span *args, size_t n, struct weir__limit_cache *cache,
-                         struct weir__command *ret, weir_error *err)
+static int command_read_take_all(const struct weir__span *args, size_t n,
+                                 struct weir__limit_cache *cache, struct weir__command *ret,
+                                 weir_error *err)
 {
     int64_t keys = 0;
     size_t limits = 0;
     if (n < 5)
-        return wrong_count(ret->verb, err);
+        return command_wrong_count(ret->verb, err);
     int code = weir__read_whole(args[1], "the number of keys", 1, WEIR_LIMITS_MAX, &keys, err);
     if (code)
         return code;
@@ -124,39 +182,42 @@ static int read_take_all(const struct weir__span *args, size_t n, struct weir__l
         if (code == 0)
             code = weir__read_whole(it[2], "a cost", 0, WEIR_COST_MAX, &ask->cost, err);
         if (code == 0)
-            code = read_limit(cache, it[1], &ask->limit, err);
+            code = command_read_limit(cache, it[1], &ask->limit, err);
         limits += code ? 0 : weir_limit_count(ask->limit);
     }
     if (code == 0 && limits > WEIR_LIMITS_MAX)
         return weir__fail(err, WEIR_EINVAL, 0, "at most %d limits a request, these are %zu",
                           WEIR_LIMITS_MAX, limits);
     return code ? code
-                : read_options(args + 2 + 3 * ret->count, n - 2 - 3 * ret->count, false, ret, err);
+                : command_read_options(args + 2 + 3 * ret->count, n - 2 - 3 * ret->count, false,
+                                       ret, err);
 }
 
-static int read_settle(const struct weir__span *args, size_t n, struct weir__limit_cache *cache,
-                       struct weir__command *ret, weir_error *err)
+static int command_read_settle(const struct weir__span *args, size_t n,
+                               struct weir__limit_cache *cache, struct weir__command *ret,
+                               weir_error *err)
 {
     if (n != 5)
-        return wrong_count(ret->verb, err);
+        return command_wrong_count(ret->verb, err);
     int code = weir__check_key(args[1], &ret->asks[0].key, err);
     if (code == 0)
-        code = read_limit(cache, args[2], &ret->asks[0].limit, err);
+        code = command_read_limit(cache, args[2], &ret->asks[0].limit, err);
     if (code == 0)
         code = weir__read_whole(args[4], "the actual cost", 0, WEIR_COST_MAX, &ret->actual, err);
     ret->receipt = args[3];
     return code;
 }
 
-static int read_lease(const struct weir__span *args, size_t n, struct weir__limit_cache *cache,
-                      struct weir__command *ret, weir_error *err)
+static int command_read_lease(const struct weir__span *args, size_t n,
+                              struct weir__limit_cache *cache, struct weir__command *ret,
+                              weir_error *err)
 {
     int64_t id = 0;
     if (n != 4)
-        return wrong_count(ret->verb, err);
+        return command_wrong_count(ret->verb, err);
     int code = weir__check_key(args[1], &ret->asks[0].key, err);
     if (code == 0)
-        code = read_limit(cache, args[2], &ret->asks[0].limit, err);
+        code = command_read_limit(cache, args[2], &ret->asks[0].limit, err);
     if (code == 0)
         code = weir__read_whole(args[3], "a lease id", 1, (int64_t)WEIR__LEASE_MASK, &id, err);
     ret->lease = (uint64_t)id;
@@ -164,12 +225,13 @@ static int read_lease(const struct weir__span *args, size_t n, struct weir__limi
 }
 
 /* Through limit text, so that the cache and the bounds are those of every limit. */
-static int read_throttle(const struct weir__span *args, size_t n, struct weir__limit_cache *cache,
-                         struct weir__command *ret, weir_error *err)
+static int command_read_throttle(const struct weir__span *args, size_t n,
+                                 struct weir__limit_cache *cache, struct weir__command *ret,
+                                 weir_error *err)
 {
     int64_t burst = 0, count = 0, seconds = 0;
     if (n != 5 && n != 6)
-        return wrong_count(ret->verb, err);
+        return command_wrong_count(ret->verb, err);
     int code = weir__check_key(args[1], &ret->asks[0].key, err);
     if (code == 0)
         code = weir__read_whole(args[2], "max_burst", 0, WEIR_COST_MAX - 1, &burst, err);
@@ -189,7 +251,8 @@ static int read_throttle(const struct weir__span *args, size_t n, struct weir__l
     weir__put_int(&buffer, seconds);
     weir__put_text(&buffer, "s burst ");
     weir__put_int(&buffer, burst + 1);
-    return read_limit(cache, (struct weir__span){text, buffer.len}, &ret->asks[0].limit, err);
+    return command_read_limit(cache, (struct weir__span){text, buffer.len}, &ret->asks[0].limit,
+                              err);
 }
 
 int weir__command_read(enum weir__verb verb, const struct weir__span *args, size_t n,
@@ -207,19 +270,20 @@ int weir__command_read(enum weir__verb verb, const struct weir__span *args, size
     case WEIR__VERB_TAKE:
     case WEIR__VERB_PEEK:
     case WEIR__VERB_ACQUIRE:
-        return read_take(args, n, cache, ret, err);
+        return command_read_take(args, n, cache, ret, err);
     case WEIR__VERB_TAKEALL:
-        return read_take_all(args, n, cache, ret, err);
+        return command_read_take_all(args, n, cache, ret, err);
     case WEIR__VERB_SETTLE:
-        return read_settle(args, n, cache, ret, err);
+        return command_read_settle(args, n, cache, ret, err);
     case WEIR__VERB_RENEW:
     case WEIR__VERB_RELEASE:
-        return read_lease(args, n, cache, ret, err);
+        return command_read_lease(args, n, cache, ret, err);
     case WEIR__VERB_THROTTLE:
-        return read_throttle(args, n, cache, ret, err);
+        return command_read_throttle(args, n, cache, ret, err);
     case WEIR__VERB_RESET:
     case WEIR__VERB_SHOW:
-        return n == 2 ? weir__check_key(args[1], &ret->asks[0].key, err) : wrong_count(verb, err);
+        return n == 2 ? weir__check_key(args[1], &ret->asks[0].key, err)
+                      : command_wrong_count(verb, err);
     case WEIR__VERB_CLOCK: /* has no keys; each home reads it by itself */
         break;
     }

@@ -138,7 +138,7 @@ refuses "no file" 2 "FILE is missing" check
 refuses "an option misspelt" 2 "did you mean --store" check "$example" --stor x
 exits "a cluster" 0 check "$example" --store redis+cluster://127.0.0.1:1
 exits "any store" 0 check "$example" --store memory:1m
-refuses "a bad store" 2 "no such scheme" check "$example" --store redis+clutser://x
+refuses "a bad store" 2 "unknown scheme" check "$example" --store redis+clutser://x
 refuses "a bad zone" 2 "size" check "$example" --store "memory:x"
 write <<'END'
 version: 1

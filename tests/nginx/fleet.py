@@ -535,7 +535,7 @@ def test_directive(check):
     """What is wrong is said, with a fix; never a password."""
     for text, said in (
             ("redis://:secret@host:99999", "column 22: the port \"99999\" is not a number"),
-            ("memcached://host", "column 1: no such scheme"),
+            ("memcached://host", "column 1: unknown scheme"),
             ("redis://host?colour=red", "unknown option \"colour\""),
             ("redis://host deadline=soon", "\"deadline=soon\": expected a duration"),
             ("redis://host deadline=1m", "up to 10s"),

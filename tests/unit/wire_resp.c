@@ -231,8 +231,10 @@ static void test_broken_numbers(void)
     REPLY(": 1\r\n", "!invalid integer \" 1\": expected 64 bits");
     REPLY(":1x\r\n", "!invalid integer \"1x\": expected 64 bits");
     REPLY(":9223372036854775808\r\n", "!invalid integer \"9223372036854775808\": expected 64 bits");
-    REPLY(":-9223372036854775809\r\n", "!invalid integer \"-9223372036854775809\": expected 64 bits");
-    REPLY(":99999999999999999999999\r\n", "!invalid integer \"99999999999999999999999\": expected 64 bits");
+    REPLY(":-9223372036854775809\r\n",
+          "!invalid integer \"-9223372036854775809\": expected 64 bits");
+    REPLY(":99999999999999999999999\r\n",
+          "!invalid integer \"99999999999999999999999\": expected 64 bits");
     REPLY(",\r\n", "!invalid double \"\"");
     REPLY(",1.\r\n", "!invalid double \"1.\"");
     REPLY(",.5\r\n", "!invalid double \".5\"");
