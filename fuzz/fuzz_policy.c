@@ -78,7 +78,7 @@ static void check_set(const struct weir__policies *set)
 
 /* ---- plans ---- */
 
-static void check_planned(const struct weir__plan *plan, const struct weir__planned *planned)
+static void check_planned(const struct weir__plan *plan, const struct weir__item *planned)
 {
     const char *key = planned->key.data;
     size_t name = strlen(planned->policy->name), len = planned->key.len;
@@ -122,7 +122,7 @@ static bool same_key(weir_key a, weir_key b)
 /* No two entries of a plan share a key. */
 static void check_distinct(const struct weir__plan *plan)
 {
-    const struct weir__planned *all[2 * WEIR__ENTRIES_MAX];
+    const struct weir__item *all[2 * WEIR__ENTRIES_MAX];
     size_t n = 0;
     for (size_t i = 0; i < plan->enforced_count; i++)
         all[n++] = &plan->enforced[i];
