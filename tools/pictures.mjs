@@ -1,0 +1,140 @@
+#!/usr/bin/env node
+/*
+ * Makes the pictures of the README from the running program, light and dark, into docs/images.
+ *
+ *     tools/pictures.mjs [edge|dashboard]      WEIR=build/weir
+ *
+ * edge: `weir replay` decides the same requests around a full hour under two limits; the bars count its decisions.
+ * dashboard: the page of `weir serve --demo-load` in Chromium, after it has run for a while.
+ */
+import { execFileSync, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
+const images = path.join(root, "docs", "images");
+const weir = path.resolve(process.env.WEIR || path.join(root, "build", "weir"));
+
+/* ---- the window's edge ---- */
+
+const HOUR = 1760000400; /* a full hour, in seconds since the epoch */
+const BIN_SECONDS = 7.5;
+const PANELS = [
+  { limit: "fixed-window 240/h", title: "fixed window", note: "A new window begins: two quotas in two minutes." },
+  { limit: "sliding-log 240/h", title: "sliding log", note: "Never more than 240 in any hour." },
+];
+const COLOURS = {
+  light: { ground: "#ffffff", ink: "#1f2430", faint: "#8a93a5", line: "#d5dae3", allowed: "#2f6fde", denied: "#e3a29b" },
+  dark: { ground: "#0d1117", ink: "#e6e9ef", faint: "#8b94a7", line: "#30363f", allowed: "#6ea2ff", denied: "#7c4340" },
+};
+
+/* 200 requests in the last minute before the hour, 240 in the first minute after it. */
+function trace() {
+  const times = [];
+  for (let i = 0; i < 200; i++) times.push(HOUR - 60 + (i + 0.5) * (60 / 200));
+  for (let i = 0; i < 240; i++) times.push(HOUR + (i + 0.5) * (60 / 240));
+  return times.map((time) => `${time.toFixed(6)},client\n`).join("");
+}
+
+/* [{allowed, denied}] for each bin, as weir decides. */
+function decide(limit) {
+  const said = execFileSync(weir, ["replay", limit, "--decisions"], { input: trace(), encoding: "utf8" });
+  const [header, ...lines] = said.trim().split("\n").map((line) => line.split(","));
+  const bins = Array.from({ length: 16 }, () => ({ allowed: 0, denied: 0 }));
+  for (const line of lines) {
+    const bin = Math.floor((Number(line[header.indexOf("time")]) - (HOUR - 60)) / BIN_SECONDS);
+    bins[bin][line[header.indexOf("allowed")] === "1" ? "allowed" : "denied"]++;
+  }
+  return bins;
+}
+
+function drawPanel({ title, note, bins }, left, colours) {
+  const [top, height, step, bar] = [84, 120, 22, 17];
+  const scale = height / 32;
+  const out = [];
+  const sum = (what) => bins.reduce((total, bin) => total + bin[what], 0);
+  const text = (x, y, size, colour, words, extra = "") =>
+    out.push(`<text x="${x}" y="${y}" font-size="${size}" fill="${colour}" ${extra}>${words}</text>`);
+  text(left, 34, 17, colours.ink, title, 'font-weight="600"');
+  text(left, 58, 14, colours.faint, `admits ${sum("allowed")} of ${sum("allowed") + sum("denied")}`);
+  bins.forEach((bin, i) => {
+    const x = left + i * step;
+    const allowed = bin.allowed * scale;
+    const denied = bin.denied * scale;
+    const floor = top + height;
+    out.push(`<rect x="${x}" y="${floor - allowed}" width="${bar}" height="${allowed}" fill="${colours.allowed}"/>`);
+    if (denied)
+      out.push(`<rect x="${x}" y="${floor - allowed - denied}" width="${bar}" height="${denied}" fill="${colours.denied}"/>`);
+  });
+  const middle = left + 8 * step - 2.5;
+  out.push(`<line x1="${left}" x2="${left + 16 * step}" y1="${top + height}" y2="${top + height}" stroke="${colours.line}"/>`);
+  out.push(`<line x1="${middle}" x2="${middle}" y1="${top - 12}" y2="${top + height + 8}" stroke="${colours.faint}" stroke-dasharray="3 3"/>`);
+  text(left, top + height + 24, 12, colours.faint, "10:59");
+  text(middle, top + height + 24, 12, colours.faint, "11:00", 'text-anchor="middle"');
+  text(left + 16 * step - 5, top + height + 24, 12, colours.faint, "11:01", 'text-anchor="end"');
+  text(left, top + height + 52, 13, colours.ink, note);
+  return out.join("\n");
+}
+
+function edge() {
+  const panels = PANELS.map((panel) => ({ ...panel, bins: decide(panel.limit) }));
+  for (const [theme, colours] of Object.entries(COLOURS)) {
+    const drawn = panels.map((panel, i) => drawPanel(panel, 28 + i * 400, colours)).join("\n");
+    const key = [["allowed", "admitted"], ["denied", "denied"]].map(([name, word], i) =>
+      `<rect x="${640 + i * 90}" y="10" width="11" height="11" fill="${colours[name]}"/>` +
+      `<text x="${657 + i * 90}" y="20" font-size="12" fill="${colours.faint}">${word}</text>`).join("");
+    writeFileSync(path.join(images, `edge-${theme}.svg`),
+      `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 808 276" font-family="system-ui, sans-serif" role="img" ` +
+      `aria-label="440 requests around eleven o'clock: a fixed window admits all, a sliding log 240">\n` +
+      `<rect width="808" height="276" rx="8" fill="${colours.ground}"/>\n${drawn}\n${key}\n</svg>\n`);
+  }
+}
+
+/* ---- the dashboard ---- */
+
+const WARM_MS = 75000; /* so that the curves have a past */
+
+/* A server with the demonstration's load; resolves to its address when it listens. */
+function serve(folder) {
+  const process = spawn(weir, ["serve", "--demo-load", "--listen", "127.0.0.1:0"],
+    { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
+  return new Promise((resolve, reject) => {
+    let said = "";
+    process.on("exit", (code) => reject(new Error(`weir serve ended with ${code}`)));
+    process.stdout.on("data", (data) => {
+      said += data;
+      const found = /dashboard: (http\S+)/.exec(said);
+      if (found) resolve({ process, base: found[1] });
+    });
+  });
+}
+
+async function dashboard() {
+  const { launch } = await import("../tests/web/harness.mjs");
+  const folder = mkdtempSync(path.join(tmpdir(), "weir-pictures-"));
+  const server = await serve(folder);
+  const browser = await launch();
+  try {
+    const pages = [];
+    for (const theme of ["light", "dark"]) {
+      const page = await browser.newPage({ viewport: { width: 1240, height: 800 }, colorScheme: theme, deviceScaleFactor: 1 });
+      await page.goto(server.base);
+      pages.push([theme, page]);
+    }
+    await new Promise((resolve) => setTimeout(resolve, WARM_MS));
+    for (const [theme, page] of pages)
+      await page.screenshot({ path: path.join(images, `dashboard-${theme}.png`) });
+  } finally {
+    await browser.close();
+    server.process.removeAllListeners("exit");
+    server.process.kill();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+mkdirSync(images, { recursive: true });
+const wanted = process.argv[2];
+if (!wanted || wanted === "edge") edge();
+if (!wanted || wanted === "dashboard") await dashboard();
