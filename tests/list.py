@@ -155,7 +155,8 @@ def browser():
 def library():
     return [Test(f"library: {name}", "release", f"tests/api/{name}.sh")
             for name in ("cxx", "symbols", "pkgconfig", "examples", "layers", "words")] + \
-        [Test("library: how tests are run", "release", "tests/api/runner.py")]
+        [Test("library: how tests are run", "release", "tests/api/runner.py"),
+         Test("library: files that are mentioned", "release", "tests/api/mentions.py")]
 
 
 def coverage():
