@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -55,9 +56,17 @@ func main() {
 	if url == "" {
 		url = "redis://127.0.0.1:6379"
 	}
+	deadline := 50 * time.Millisecond
+	if text := os.Getenv("WEIR_DEADLINE"); text != "" {
+		seconds, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			log.Fatal(err)
+		}
+		deadline = time.Duration(seconds * float64(time.Second))
+	}
 	l := limiter{pool: &redis.Pool{MaxIdle: 8, Dial: func() (redis.Conn, error) {
 		return redis.DialURL(url, redis.DialConnectTimeout(time.Second),
-			redis.DialReadTimeout(50*time.Millisecond), redis.DialWriteTimeout(50*time.Millisecond))
+			redis.DialReadTimeout(deadline), redis.DialWriteTimeout(deadline))
 	}}}
 	if len(os.Args) > 1 {
 		text, err := os.ReadFile(os.Args[1])

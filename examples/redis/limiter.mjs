@@ -12,7 +12,7 @@ import { createClient } from "redis";
 
 const LIMIT = "token-bucket 3/h";
 const NUMBERS = "0 0 -1 0 1 1 0 3 3600000000 3 0 0 0".split(" "); // weir lua --args "token-bucket 3/h"
-const DEADLINE_MS = 50;
+const DEADLINE_MS = 1000 * (process.env.WEIR_DEADLINE ?? 0.05);
 
 class Limiter {
   constructor(client, script) {

@@ -14,6 +14,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 LIMIT = "token-bucket 3/h"
+DEADLINE = float(os.environ.get("WEIR_DEADLINE", 0.05))  # seconds
 NUMBERS = "0 0 -1 0 1 1 0 3 3600000000 3 0 0 0".split()  # weir lua --args "token-bucket 3/h"
 
 Decision = collections.namedtuple(
@@ -25,7 +26,7 @@ class Limiter:
     def __init__(self, url, script=None):
         # No repetition: a take whose answer was lost may have been charged.
         self.redis = redis.Redis.from_url(url, decode_responses=True, socket_connect_timeout=1,
-                                          socket_timeout=0.05, retry=Retry(NoBackoff(), 0))
+                                          socket_timeout=DEADLINE, retry=Retry(NoBackoff(), 0))
         # Sends EVALSHA, and the text only where a server does not know it.
         self.script = self.redis.register_script(script) if script else None
 

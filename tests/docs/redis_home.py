@@ -119,7 +119,7 @@ class Home:
 
     def environment(self, server, env):
         return dict(env, PATH=f"{self.bin}:{env['PATH']}", DOCS_PORT=str(server.port),
-                    REDIS_URL=f"redis://127.0.0.1:{server.port}")
+                    REDIS_URL=f"redis://127.0.0.1:{server.port}", WEIR_DEADLINE="30")
 
     def check_conf(self, block):
         """What is wrong with lines for redis.conf or sentinel.conf, or None: a server must start with them."""
