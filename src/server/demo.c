@@ -1,4 +1,4 @@
-/* See demo.h. Rates rise and fall, a few users ask for far more than their share. */
+/* The built-in load: artificial users. Rates rise and fall, and a few users ask for much more than their share. */
 #include "server/server.h"
 
 #include "base/clock.h"

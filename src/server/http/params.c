@@ -1,4 +1,4 @@
-/* Parameters of a request by their names, from a query or from JSON. See http/ask.h. */
+/* Parameters of a request by their names, from a query or from JSON. See http.h. */
 #include "server/http/http.h"
 
 #include "base/duration.h"
