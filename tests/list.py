@@ -122,13 +122,13 @@ def redis(build):
 
 def server(build):
     """Real clients against a real server."""
-    names = """vectors vectors_json http_api http_wire http_pipelines http_access http_policies http_around http_nginx
+    names = """vectors vectors_json http_api http_wire http_pipelines http_access http_policies policies_everywhere http_around http_nginx
         resp_commands resp_clients
         grpc_service grpc_envoy cli_server h2_abuse h2_fuzz abuse_bytes long_work unauthorized recipes seeing settle_once turns under_way redis_store
         http_decisions http_connections life reload h2_basics tls_serve abuse_slow abuse_flood abuse_connections
         operation_log operation_restart operation_stop zone_kill monitoring zone_held""".split()
     if build == "asan":  # where memory is handled in other ways than the rest of them try
-        names = """http_api http_wire http_pipelines http_decisions http_policies http_around resp_commands reload
+        names = """http_api http_wire http_pipelines http_decisions http_policies policies_everywhere http_around resp_commands reload
             grpc_service grpc_envoy cli_server
             h2_abuse h2_fuzz tls_serve abuse_bytes long_work settle_once turns under_way""".split()
     return [Test(f"server: {name} ({build})", build, f"tests/server/{name}.py") for name in names]

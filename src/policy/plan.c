@@ -19,7 +19,7 @@ struct planning {
     uint32_t owner; /* the bit of the descriptor that is planned */
     bool refund;    /* it gives back */
     size_t items;   /* of this descriptor */
-    size_t enforced_before, limits_before, shadows_before, separate_before;
+    size_t enforced_before, limits_before, shadows_before, separate_before, exempted_before;
     struct {
         struct weir__item *item;
         int64_t cost;
@@ -210,6 +210,7 @@ static void deny(struct planning *planning, const struct weir__policy *policy,
     plan->limit_count = planning->limits_before;
     plan->shadow_count = planning->shadows_before;
     plan->separate_count = planning->separate_before;
+    plan->exempted_count = planning->exempted_before;
     planning->keys.len = 0;
     for (size_t i = 0; i < planning->joined_count; i++) {
         planning->joined[i].item->cost -= planning->joined[i].cost;
@@ -414,6 +415,7 @@ static int plan_subject(const struct weir__policies *policies, const struct weir
     planning.limits_before = plan->limit_count;
     planning.shadows_before = plan->shadow_count;
     planning.separate_before = plan->separate_count;
+    planning.exempted_before = plan->exempted_count;
     planning.allowed = planning.over = NULL;
     planning.conflict = 0;
     planning.err = err;

@@ -163,6 +163,17 @@ void server_batch_hash(struct server_conn *conn);
 void server_batch_drop(struct server_conn *conn);
 /* A group for an ask; NULL: no memory. */
 struct server_group *server_group_take(struct server_thread *thread);
+/* What is asked of the policies. */
+struct server_plan_question {
+    struct weir__span policy; /* its name; empty: all that match */
+    const struct weir__subject *subject;
+    const weir_key *key; /* of a named policy, or NULL */
+    int64_t cost;        /* -1: the policies' own */
+    int64_t wait_us;
+};
+/* Plans a group that was just taken (plan.c). 0, or a code and why. */
+int server_group_plan(struct server_conn *conn, const struct server_plan_question *question,
+                      struct server_group *group, weir_error *err);
 /* Runs what is open and answers. False: it is under way (conn->inflight), or held. */
 bool server_batch_finish(struct server_conn *conn);
 /* Counts, answers and frees a batch that is back. By its loop. */

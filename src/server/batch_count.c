@@ -155,7 +155,7 @@ static void count_plan(struct server_thread *thread, const struct server_batch *
     const struct weir__plan *plan = &group->plan;
     if (plan->verdict == WEIR__VERDICT_DENY)
         server_count_listed(thread->counters, rules->series.policies[plan->by->index], false);
-    for (size_t i = 0; i < plan->exempted_count && plan->verdict != WEIR__VERDICT_DENY; i++)
+    for (size_t i = 0; i < plan->exempted_count; i++)
         server_count_listed(thread->counters, rules->series.policies[plan->exempted[i]->index],
                             true); /* also where others have limits for the request */
     if (plan->verdict == WEIR__VERDICT_ALLOW || plan->verdict == WEIR__VERDICT_DENY) {

@@ -284,7 +284,8 @@ int weir__command_read(enum weir__verb verb, const struct weir__span *args, size
     case WEIR__VERB_SHOW:
         return n == 2 ? weir__check_key(args[1], &ret->asks[0].key, err)
                       : command_wrong_count(verb, err);
-    case WEIR__VERB_CLOCK: /* has no keys; each home reads it by itself */
+    case WEIR__VERB_CLOCK: /* these have no keys; each home reads them by itself */
+    case WEIR__VERB_DECIDE:
         break;
     }
     return weir__fail(err, WEIR_EINVAL, 0, "'%s' cannot be used here", weir__verbs[verb].name);

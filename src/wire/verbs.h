@@ -30,7 +30,8 @@
     X(SHOW, 7, "weir.", "show", READS, DATA, LUA | MODULE | RESP | HTTP)                           \
     X(TAKEALL, 8, "weir.", "takeall", WRITES, DATA, MODULE | RESP | HTTP)                          \
     X(THROTTLE, 9, "cl.", "throttle", WRITES, DATA, MODULE | RESP)                                 \
-    X(CLOCK, 10, "weir.", "clock", NO_KEYS, ADMIN, MODULE | RESP)
+    X(CLOCK, 10, "weir.", "clock", NO_KEYS, ADMIN, MODULE | RESP)                                  \
+    X(DECIDE, 11, "weir.", "decide", NO_KEYS, DATA, RESP)
 
 enum weir__verb {
 #define X(constant, number, ...) WEIR__VERB_##constant = (number),
@@ -68,6 +69,7 @@ static inline bool weir__verb_decides(enum weir__verb verb)
     case WEIR__VERB_TAKEALL:
     case WEIR__VERB_ACQUIRE:
     case WEIR__VERB_THROTTLE:
+    case WEIR__VERB_DECIDE:
         return true;
     case WEIR__VERB_SETTLE:
     case WEIR__VERB_RESET:

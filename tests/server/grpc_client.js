@@ -287,7 +287,17 @@ async function tls(address, authority) {
     stranger.close();
 }
 
-const scenarios = { rules, errors, bypass, watch, watches, health, load: load_, cancels, token, long_token, no_rules, drain, aging, tls };
+// Requests as JSON, one per line of the input; each is answered by a line of JSON.
+async function pipe(address) {
+    const client = new RateLimitService(address, grpc.credentials.createInsecure());
+    for await (const line of require('readline').createInterface({ input: process.stdin })) {
+        const answer = await should(client, JSON.parse(line));
+        console.log(JSON.stringify(answer.error ? { error: answer.error.code, details: answer.error.details } : answer));
+    }
+    client.close();
+}
+
+const scenarios = { pipe, rules, errors, bypass, watch, watches, health, load: load_, cancels, token, long_token, no_rules, drain, aging, tls };
 const [name, port, ...words] = process.argv.slice(2);
 scenarios[name](`127.0.0.1:${port}`, ...words)
     .catch((error) => check(false, `${name}: ${error.stack}`))

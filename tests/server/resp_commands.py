@@ -9,7 +9,7 @@ import http_client
 RedisError = weir_server.resp.RedisError
 WINDOW = "fixed-window 10/h"
 VERBS = ("weir.take", "weir.peek", "weir.takeall", "weir.settle", "weir.reset", "weir.acquire", "weir.renew",
-         "weir.release", "cl.throttle", "weir.show")
+         "weir.release", "cl.throttle", "weir.show", "weir.decide")
 
 
 def at(server, protocol=2):

@@ -163,22 +163,6 @@ static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb ve
 
 /* ---- policies ---- */
 
-/* The plan's enforced entries as requests, with a row a limit. */
-static void put_plan(struct server_group *group, int64_t wait_us)
-{
-    group->count = group->plan.enforced_count;
-    group->plan.wait_us = wait_us;
-    for (size_t i = 0; i < group->count; i++) {
-        const struct weir__item *it = &group->plan.enforced[i];
-        group->requests[i] = (weir_request){.key = it->key,
-                                            .limit = it->limit,
-                                            .cost = it->cost,
-                                            .wait_us = wait_us,
-                                            .detail = group->rows + group->row_count};
-        group->row_count += weir_limit_count(it->limit);
-    }
-}
-
 /* The one request whose limits have leases; false: none, or several. */
 static bool find_leased(struct server_group *group)
 {
@@ -190,26 +174,6 @@ static bool find_leased(struct server_group *group)
         }
     }
     return found == 1;
-}
-
-/* Notes one attribute for the access log, as much of it as there is room for. */
-static uint8_t see(struct server_seen *seen, size_t at, size_t most,
-                   const struct weir__subject *finder, const char *name)
-{
-    char room[WEIR__VIEW_SCRATCH];
-    struct weir__span value;
-    if (weir__attribute_text(finder, weir__span_of(name), room, sizeof room, &value) != WEIR__FOUND)
-        return 0;
-    size_t len = value.len < most ? value.len : most;
-    memcpy(seen->text + at, value.data, len);
-    return (uint8_t)len;
-}
-
-static void see_request(struct server_seen *seen, const struct weir__subject *finder)
-{
-    seen->ip_len = see(seen, 0, 48, finder, "ip");
-    seen->method_len = see(seen, seen->ip_len, 16, finder, "method");
-    seen->path_len = see(seen, (size_t)seen->ip_len + seen->method_len, 200, finder, "path");
 }
 
 static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb verb,
@@ -228,15 +192,17 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
     ask->group = server_group_take(conn->thread);
     if (!ask->group)
         return no_memory(conn, ret);
-    ask->group->planned = true;
     server_subject_begin(&subject, conn, request, params);
     if (params->has_key && params->policy.len == 0)
         return undo(conn, ret, "%s", "a key needs a limit or a policy beside it");
     if (params->has_key && (key.len < 1 || key.len > WEIR_KEY_MAX))
         return undo(conn, ret, "%s", "a key has 1 to 65536 bytes");
-    if (weir__policies_plan(conn->thread->rules->policies,
-                            params->policy.len ? &params->policy : NULL, &finder,
-                            params->has_key ? &key : NULL, params->cost, &ask->group->plan, &err)) {
+    const struct server_plan_question question = {.policy = params->policy,
+                                                  .subject = &finder,
+                                                  .key = params->has_key ? &key : NULL,
+                                                  .cost = params->cost,
+                                                  .wait_us = wait_of(conn, params)};
+    if (server_group_plan(conn, &question, ask->group, &err)) {
         if (!params->has_policy) /* a proxy, or a policy file, that needs mending */
             server_report_once(conn->peer_text,
                                "a request that %s asks for is refused with 400: %s; told once for "
@@ -244,10 +210,6 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
                                conn->peer_text, err.message);
         return undo(conn, ret, "%s", err.message);
     }
-    put_plan(ask->group, wait_of(conn, params));
-    ask->group->seen.ip_len = ask->group->seen.method_len = ask->group->seen.path_len = 0;
-    if (conn->thread->log && conn->thread->server->config.access_log_request)
-        see_request(&ask->group->seen, &finder);
     const struct weir__policy *by = ask->group->plan.by;
     if (ask->group->plan.verdict == WEIR__VERDICT_DENY && !params->deny_status)
         ask->http.deny_status = (int16_t)by->deny_status;

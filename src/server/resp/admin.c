@@ -200,10 +200,11 @@ static void put_command(const struct context *it, enum weir__verb verb)
         [WEIR__VERB_TAKE] = -3,  [WEIR__VERB_PEEK] = -3,   [WEIR__VERB_TAKEALL] = -5,
         [WEIR__VERB_SETTLE] = 5, [WEIR__VERB_RESET] = 2,   [WEIR__VERB_ACQUIRE] = -3,
         [WEIR__VERB_RENEW] = 4,  [WEIR__VERB_RELEASE] = 4, [WEIR__VERB_THROTTLE] = -5,
-        [WEIR__VERB_SHOW] = 2,
+        [WEIR__VERB_SHOW] = 2,   [WEIR__VERB_DECIDE] = -3,
     };
     assert(is_listed(verb) && arities[verb]);
-    int protocol = it->conn->resp_protocol, key = verb == WEIR__VERB_TAKEALL ? 0 : 1;
+    int protocol = it->conn->resp_protocol,
+        key = verb == WEIR__VERB_TAKEALL || weir__verbs[verb].keys == WEIR__VERB_NO_KEYS ? 0 : 1;
     weir__resp_put_header(it->out, WEIR__RESP_ARRAY, 6, protocol);
     put_text(it->out, weir__verbs[verb].name);
     weir__resp_put_integer(it->out, arities[verb]);

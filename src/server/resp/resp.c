@@ -127,6 +127,11 @@ static void add_ask(struct server_conn *conn, enum weir__verb verb, const struct
     struct weir__command command;
     weir_error err;
     const char *why;
+    if (verb == WEIR__VERB_DECIDE) {
+        if (server_resp_decide(conn, args, n, &err))
+            say_error(conn, err.message);
+        return;
+    }
     if (weir__command_read(verb, args, n, &conn->thread->cache, &command, &err))
         why = err.message;
     else
@@ -178,14 +183,16 @@ static void put_decision(struct server_conn *conn, const struct server_ask *ask,
                          struct weir__buffer *out)
 {
     char receipt[SERVER_RECEIPT_SIZE];
-    bool lease = ask->verb == WEIR__VERB_ACQUIRE;
-    size_t rows = ask->resp.detail ? ask->group->row_count : 0;
-    if (WEIR__LIKELY(!lease && !rows)) {
+    bool lease = ask->verb == WEIR__VERB_ACQUIRE, planned = ask->group && ask->group->planned;
+    size_t rows = ask->resp.detail ? ask->group->row_count : 0, len = 0;
+    if (WEIR__LIKELY(!lease && !rows && !planned)) {
         put_plain(conn, request, decision, out);
         return;
     }
-    size_t len = server_receipt_write(conn->thread->server, &conn->thread->receipts, request, 1,
-                                      decision, receipt);
+    size_t n = planned ? ask->group->count : 1;
+    if (n > 0) /* without a limit there is nothing to settle */
+        len = server_receipt_write(conn->thread->server, &conn->thread->receipts,
+                                   planned ? ask->group->requests : request, n, decision, receipt);
     weir__resp_put_decision(out, decision, (struct weir__span){receipt, len}, lease,
                             rows ? ask->group->rows : NULL, rows);
 }

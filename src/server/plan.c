@@ -1,0 +1,60 @@
+/* From a request's attributes to what its group takes: the same for every protocol that asks the policies. */
+#include "server/conn.h"
+
+#include "policy/view.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* The plan's enforced items as requests, with one row per limit. */
+static void plan_put_requests(struct server_group *group, int64_t wait_us)
+{
+    group->plan.wait_us = wait_us;
+    group->count = group->plan.enforced_count;
+    for (size_t i = 0; i < group->count; i++) {
+        const struct weir__item *it = &group->plan.enforced[i];
+        group->requests[i] = (weir_request){.key = it->key,
+                                            .limit = it->limit,
+                                            .cost = it->cost,
+                                            .wait_us = wait_us,
+                                            .detail = group->rows + group->row_count};
+        group->row_count += weir_limit_count(it->limit);
+    }
+    assert(group->row_count <= WEIR_LIMITS_MAX);
+}
+
+/* Notes one attribute for the access log, as much of it as there is room for. */
+static uint8_t plan_see(struct server_seen *seen, size_t at, size_t most,
+                        const struct weir__subject *finder, const char *name)
+{
+    char room[WEIR__VIEW_SCRATCH];
+    struct weir__span value;
+    if (weir__attribute_text(finder, weir__span_of(name), room, sizeof room, &value) != WEIR__FOUND)
+        return 0;
+    size_t len = value.len < most ? value.len : most;
+    memcpy(seen->text + at, value.data, len);
+    return (uint8_t)len;
+}
+
+static void plan_see_request(struct server_seen *seen, const struct weir__subject *finder)
+{
+    seen->ip_len = plan_see(seen, 0, 48, finder, "ip");
+    seen->method_len = plan_see(seen, seen->ip_len, 16, finder, "method");
+    seen->path_len = plan_see(seen, (size_t)seen->ip_len + seen->method_len, 200, finder, "path");
+}
+
+int server_group_plan(struct server_conn *conn, const struct server_plan_question *question,
+                      struct server_group *group, weir_error *err)
+{
+    group->planned = true;
+    int code = weir__policies_plan(
+        conn->thread->rules->policies, question->policy.len ? &question->policy : NULL,
+        question->subject, question->key, question->cost, &group->plan, err);
+    if (code)
+        return code;
+    plan_put_requests(group, question->wait_us);
+    group->seen.ip_len = group->seen.method_len = group->seen.path_len = 0;
+    if (conn->thread->log && conn->thread->server->config.access_log_request)
+        plan_see_request(&group->seen, question->subject);
+    return 0;
+}
