@@ -6,7 +6,7 @@
 Sections: one (all requests have one key, all pass), many (100,000 random keys, all pass), denied (both, none passes) and
 memory, all four unless some are named; instructions, if named (needs valgrind), alone or with those it is to be for.
 One nginx with one worker on one core, wrk on the other; rows in rounds, each round in a random order of its own. A
-figure is the worker's CPU time a request: its CPU clock and its own count of requests, before and after. Differences are
+figure is the worker's CPU time per request: its CPU clock and its own count of requests, before and after. Differences are
 those of one round, their medians with 95 % intervals (by order: no assumption of how they are spread). What weir loses is
 printed as well; nothing here fails on a time, but a row that is answered otherwise than it says ends the run. README.md
 says more.
@@ -163,7 +163,7 @@ def show_group(rows, cpu_ns):
 def show(bench, given):
     version = subprocess.run(["nginx", "-v"], text=True, stderr=subprocess.PIPE, check=True).stderr.split("/")[1].split()[0]
     print(f"nginx {version}, one worker, {os.cpu_count()} cores, wrk with {CONNECTIONS} connections, {given.rounds} "
-          f"interleaved rounds of {given.seconds:g} s, medians [95 %]\nthe worker's CPU time a request; it was busy "
+          f"interleaved rounds of {given.seconds:g} s, medians [95 %]\nthe worker's CPU time per request; it was busy "
           f"{statistics.median(bench.busy):.0%} of the time")
     for group in dict.fromkeys(row.group for row in bench.rows):
         show_group([row for row in bench.rows if row.group == group], bench.cpu_ns)

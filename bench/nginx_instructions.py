@@ -1,4 +1,4 @@
-"""Instructions a request takes in nginx's process, by valgrind's callgrind, and which functions have them. For
+"""Instructions that a request takes in nginx's process, by valgrind's callgrind, and which functions have them. For
 bench/nginx.py. What the kernel does is not in it, nor what memory costs; but the figures are the same on a busy machine.
 """
 import collections
@@ -58,7 +58,7 @@ def measure(nginx, row):
 
 
 def show(build, rows, with_functions):
-    print(f"\ninstructions a request in nginx's process (one after the other; where keys are random, {KEYS:,} of them)")
+    print(f"\ninstructions per request in nginx's process (one after the other; where keys are random, {KEYS:,} of them)")
     random.seed(1)
     found = {}
     options = dict(master=False, command=["valgrind", "-q", "--tool=callgrind", "--callgrind-out-file=callgrind.%p"])

@@ -1,4 +1,4 @@
-"""Bytes a key: how many keys a zone of one size has when it forgets the first of them. For bench/nginx.py."""
+"""Bytes per key: how many keys a zone of one size has when it forgets the first of them. For bench/nginx.py."""
 import collections
 import dataclasses
 import sys
@@ -66,7 +66,7 @@ def first_forgotten(nginx, client, it):
 
 
 def forgotten(nginx, it, count):
-    """Of so many keys in the second zone, those that are as new when they are asked for again."""
+    """Of so many keys in the second zone, those that are fresh when they are asked for again."""
     keys = it.keys(0, count)
     ask_all(nginx, it.port_name(2), keys)
     return ask_all(nginx, it.port_name(2), keys).count(200)
@@ -75,7 +75,7 @@ def forgotten(nginx, it, count):
 def show(build):
     size = int(SIZE[:-1]) << 20
     print(f"\nkeys in a zone of {SIZE} when the first is forgotten (to {STEP}), and how many of as many in a second zone are "
-          f"when all are asked for again\n  {'':42} {'keys':>9} {'bytes a key':>12} {'forgotten':>10}")
+          f"when all are asked for again\n  {'':42} {'keys':>9} {'bytes per key':>13} {'forgotten':>10}")
     with nginx_rows.start(build, "".join(it.text(1) + it.text(2) for it in all_kept())) as nginx:
         with nginx.client() as client:
             for it in all_kept():

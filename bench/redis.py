@@ -43,7 +43,7 @@ class Row:
     expect: str = ANY
     then: tuple = None      # a second command for the same key
     fill: tuple = None      # writes every key once; the command itself unless given
-    prepare: object = None  # makes a command that writes every key anew, each round
+    prepare: object = None  # makes a command that writes every key again, each round
     keys: int = KEYS
     zero_is_allowed: bool = False
     group: str = ""
@@ -253,7 +253,7 @@ def build_load():
     return program
 
 
-# ---- bytes a key ----
+# ---- bytes per key ----
 
 SIZED = [("plain", "INCR"), ("plain", "SET PX"), ("module", "token-bucket"), ("module", "fixed-window"),
          ("naive Lua", "hash token bucket"), ("naive Lua", "GCRA, one key")]
@@ -336,7 +336,7 @@ def verdicts(benches, bytes_a_key):
             if {row, base} <= measured:
                 verdict(name + suffix, [bench.ratio(row, base, pipeline) for pipeline in PIPELINES], aim)
     if ("module", "token-bucket") in bytes_a_key:
-        verdict("bytes a key, module token-bucket", [bytes_a_key[("module", "token-bucket")]], 200)
+        verdict("bytes per key, module token-bucket", [bytes_a_key[("module", "token-bucket")]], 200)
 
 
 def start(options, module=BUILD / "weir_redis.so"):
@@ -375,7 +375,7 @@ def run(given, load):
     benches = [(bench, "")]
     if not given.no_replica:
         benches.append((replicated(given, load), ", replicated"))
-    print("\nbytes a key, 16-byte names, all but INCR with a time to live")
+    print("\nbytes per key, 16-byte names, all but INCR with a time to live")
     for (group, name), value in bytes_a_key.items():
         print(f"    {group + ', ' + name:44} {value:6.1f}")
     verdicts(benches, bytes_a_key)

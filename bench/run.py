@@ -135,7 +135,7 @@ def verdicts(figures, peers):
 
 
 def memory(workers, peers):
-    print("\nbytes a key")
+    print("\nbytes per key")
     ours = subprocess.run([str(BUILD / "bench/bench-weir"), "memory"], check=True, text=True,
                           stdout=subprocess.PIPE).stdout.strip()
     print("  " + ours.replace("\n", "\n  "))

@@ -4,7 +4,7 @@
     bench/server.py [SECTION…] [--rounds N] [--quick] [--peers] [--build DIR]
 
 Sections: resp, http, grpc, latency, flood, beside, cross; all unless some are named. All servers are up and idle but the
-one that is asked; they run on one core, the client on another. Figures are the server's CPU time a request and
+one that is asked; they run on one core, the client on another. Figures are the server's CPU time per request and
 requests a second, medians of interleaved rounds; a ratio is the median of the rounds' ratios. What weir loses is printed
 as well; nothing here fails on a time, but answers other than those a row is about end the run. README.md says more.
 """
@@ -55,7 +55,7 @@ def show_table(figures, title, base, table):
     present = [row for row in table if figures.has(row.key())]
     names = list(dict.fromkeys(row.name for row in present))
     against = base if figures.has((base, 1)) else None
-    print(f"\n{title}: server CPU a request" + (f", how many times that of {against}" if against else ""))
+    print(f"\n{title}: server CPU per request" + (f", how many times that of {against}" if against else ""))
     print(f"  {'':30} {'pipelined 16':^34}   {'one at a time':^34}")
     head = f"{'µs':>7} {'ratio':>8} {'a second':>10} {'idle':>5}"
     print(f"  {'':30} {head}     {head}")

@@ -1,7 +1,7 @@
 """The same servers asked by wrk and h2load, so that nobody need trust the load generator of this folder.
 
 wrk does not pipeline and asks for one key; h2load sends one body. Both take more of the client's core than bench-load:
-where they ask for less than the server can do, its CPU time a request is what can be compared.
+where they ask for less than the server can do, its CPU time per request is what can be compared.
 """
 import re
 import statistics

@@ -1,6 +1,6 @@
 """Rows asked in interleaved rounds, and what came of them.
 
-A figure is the server's CPU time a request, read from its process's CPU clock right before and after; a ratio is
+A figure is the server's CPU time per request, read from its process's CPU clock right before and after; a ratio is
 the median of the rounds' ratios. A row whose answers are not what it is about ends the run.
 """
 import dataclasses
