@@ -14,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Starts the library's randomness anew. */
+/* Starts the library's randomness again. */
 void fuzz_random_reset(void);
 
 /* What must hold, whatever the input; says what did not, and stops. */

@@ -1,6 +1,6 @@
 /*
  * Messages of the rate limit service: refused with a place, or decoded within bounds; what was decoded,
- * encoded anew, decodes to the same. Framing and health checks on the way.
+ * encoded again, decodes to the same. Framing and health checks on the way.
  */
 #include "fuzz.h"
 
@@ -112,10 +112,10 @@ static void check_again(const struct weir__rls_request *request)
         put_descriptor(&out, &request->descriptors[i]);
     put_number(&out, 3, request->hits_addend);
     int code = weir__rls_read((struct weir__span){room, out.len}, &again, NULL);
-    EXPECT(code == 0, "encoded anew it is refused");
+    EXPECT(code == 0, "encoded again it is refused");
     EXPECT(same_span(again.domain, request->domain) && again.hits_addend == request->hits_addend &&
                again.descriptor_count == request->descriptor_count,
-           "encoded anew it is another");
+           "encoded again it is another");
     for (uint32_t i = 0; i < request->descriptor_count; i++)
         EXPECT(same(&again.descriptors[i], &request->descriptors[i]), "descriptor %u", i);
 }

@@ -149,8 +149,8 @@ static void rewrite(const struct weir__http_request *request)
 /* ---- in portions ---- */
 
 /* Reads up to `cut`, then on in steps, each time from memory that ends there. */
-static void tell(const struct weir__http1_limits *limits, const uint8_t *data, size_t size,
-                 size_t cut, size_t step, struct story *story)
+static void http1_describe(const struct weir__http1_limits *limits, const uint8_t *data,
+                           size_t size, size_t cut, size_t step, struct story *story)
 {
     static struct weir__http_request request;
     struct weir__http1_reader reader;
@@ -208,12 +208,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t cut = fuzz_byte(&input);
     struct weir__http1_limits limits = {sizes[choice & 3], sizes[choice >> 2 & 3],
                                         sizes[choice >> 4 & 3]};
-    tell(&limits, input.data, input.size, input.size, 1, &whole);
-    tell(&limits, input.data, input.size, cut < input.size ? cut : input.size / 2, input.size,
-         &parts);
+    http1_describe(&limits, input.data, input.size, input.size, 1, &whole);
+    http1_describe(&limits, input.data, input.size, cut < input.size ? cut : input.size / 2,
+                   input.size, &parts);
     compare(&whole, &parts);
     if (input.size <= 512) { /* byte by byte, every time in new memory: too slow beyond */
-        tell(&limits, input.data, input.size, 0, 1, &parts);
+        http1_describe(&limits, input.data, input.size, 0, 1, &parts);
         compare(&whole, &parts);
     }
     return 0;

@@ -61,7 +61,7 @@ static void expect_sound(const char *text, size_t len, const struct weir__json_n
         EXPECT(node->text >= text && node->text + node->len <= text + len, "node %u outside", i);
         EXPECT(node->type != WEIR__JSON_STRING ||
                    (weir__utf8_valid(node->text, node->len) && node->text[node->len] == 0),
-               "node %u is no text", i);
+               "node %u is not a text", i);
     }
 }
 

@@ -40,8 +40,8 @@ static void note(struct story *story, const struct weir__resp_reader *reader, si
 }
 
 /* Reads up to `cut`, then on in steps, each time from memory that ends there. */
-static void tell(const struct setting *setting, const uint8_t *data, size_t size, size_t cut,
-                 size_t step, struct story *story)
+static void resp_describe(const struct setting *setting, const uint8_t *data, size_t size,
+                          size_t cut, size_t step, struct story *story)
 {
     struct weir__resp_node *nodes = malloc(setting->room * sizeof *nodes);
     struct weir__resp_reader reader;
@@ -221,15 +221,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                               {1 + side / 2 % WEIR__RESP_DEPTH_MAX, limits[limit & 3],
                                limits[limit >> 2 & 3], limits[limit >> 4 & 3]},
                               1 + room % ROOM_MAX};
-    tell(&setting, input.data, input.size, input.size, 1, &whole);
+    resp_describe(&setting, input.data, input.size, input.size, 1, &whole);
     for (uint32_t i = 0; i < whole.messages; i++)
         rewrite(&setting, &whole, i);
     cut = cut < input.size ? cut : input.size;
-    tell(&setting, input.data, input.size, cut, input.size, &parts);
+    resp_describe(&setting, input.data, input.size, cut, input.size, &parts);
     compare(&whole, &parts);
     free(parts.stream);
     if (input.size <= 512) { /* byte by byte, every time in new memory: too slow beyond */
-        tell(&setting, input.data, input.size, 0, 1, &parts);
+        resp_describe(&setting, input.data, input.size, 0, 1, &parts);
         compare(&whole, &parts);
         free(parts.stream);
     }

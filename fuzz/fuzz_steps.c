@@ -199,7 +199,7 @@ static int64_t binds(const weir_decision *row, bool allowed)
     return row->retry_after_us == WEIR_NEVER ? INT64_MAX : row->retry_after_us;
 }
 
-/* The folded answer out of the rows, worked out anew. */
+/* The folded answer out of the rows, worked out again. */
 static void check_fold(const weir_decision *rows, size_t n, const weir_decision *folded)
 {
     bool allowed = true;

@@ -46,7 +46,7 @@ UNITS = """base_buffer base_duration base_error base_hash base_random core_bucke
     policy_parts policy_plan policy_yaml remote_share remote_slot server_access_log server_doors server_histogram
     server_memory server_metrics
     server_rls server_rls_model server_rls_stores server_rls_wire server_top sim_playground store_bounds store_settled store_take_or_undo store_verbs
-    store_wait wire_fields wire_grpc wire_http1 wire_json wire_resp wire_resp_write wire_sha wire_state wire_url
+    store_wait wire_decision wire_fields wire_grpc wire_http1 wire_json wire_resp wire_resp_write wire_sha wire_state wire_url
     wire_verbs
     zone_change zone_evict zone_file zone_large zone_limits zone_space""".split()
 FUZZ = """duration envoy grpc http1 json limit policy receipt redis_url replay resp state steps url zone""".split()

@@ -28,7 +28,7 @@ static inline int64_t weir__max(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* A duration or count as answers tell it: 2^53 means "this much or more". */
+/* A duration or count as answers have it: 2^53 means "this much or more". */
 static inline int64_t weir__saturated(int64_t x)
 {
     return x < WEIR__EXACT_MAX ? x : WEIR__EXACT_MAX;

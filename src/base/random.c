@@ -41,7 +41,7 @@ _Static_assert(sizeof(struct random_stock) == 4096, "one page");
 
 static struct random_stock *_Atomic shared_stock;
 
-/* The stock, made once; NULL: there is none to be had. */
+/* The stock, made once; NULL: there is no memory for it. */
 static struct random_stock *random_stock(void)
 {
     struct random_stock *it = atomic_load_explicit(&shared_stock, memory_order_acquire);

@@ -10,7 +10,7 @@
 int weir__random_bytes(void *ret, size_t len);
 /* A word of the same, from a stock: hundreds of words per system call. Any thread, also after fork. */
 int weir__random_word(uint64_t *ret);
-/* A word that differs from others, but is no secret: whoever saw one can tell the next. It costs no
+/* A word that differs from others, but is not a secret: whoever saw one can guess the next. It costs no
  * system call and no shared write, and never fails. Any thread, also after fork. */
 uint64_t weir__random_distinct(void);
 

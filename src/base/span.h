@@ -44,7 +44,7 @@ static inline int weir__hex_digit(char c)
 size_t weir__utf8_length(const char *text, size_t len);
 
 /* The first full-width character of a text, as input methods write them (`／`, `１`), and what it is in
- * ASCII: its length in bytes, or 0: there is none. */
+ * ASCII: its length in bytes, or 0: there is no such character. */
 size_t weir__full_width(const char *text, size_t len, size_t *ret_at, char *ret_ascii);
 
 /* Whether all of it is UTF-8. */

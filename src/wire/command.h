@@ -1,7 +1,7 @@
 /*
  * The WEIR.* commands and CL.THROTTLE: arguments to requests. One reader for the server and the Redis
- * module. Everything is checked before anything is looked up; what is wrong is told with its value and
- * what was expected.
+ * module. Everything is checked before anything is looked up. An error names the value and what was
+ * expected.
  *
  *     WEIR.TAKE key limits [COST n] [WAIT us|any] [DETAIL]      WEIR.PEEK, WEIR.ACQUIRE likewise
  *     WEIR.TAKEALL n {key limits cost} … [WAIT us|any] [DETAIL]

@@ -39,7 +39,7 @@ static bool same_start(const char *a, const char *b, size_t len)
     return true;
 }
 
-/* Whether name is base, with "-number" behind it where number is not 0. */
+/* Whether name is base, with "-number" after it where number is not 0. */
 static bool is_numbered(struct weir__span name, struct weir__span base, int number)
 {
     char digits[8] = "";
@@ -59,7 +59,7 @@ static bool is_taken(const struct weir__rated *rated, size_t n, struct weir__spa
     return false;
 }
 
-/* What goes behind the name of limit i, so that no two are alike: 0, nothing, or 2 and up. */
+/* What goes after the name of limit i, so that no two are alike: 0, nothing, or 2 and up. */
 static int number_of(const struct weir__rated *rated, size_t n, size_t i)
 {
     struct weir__span base = name_of(&rated[i]);

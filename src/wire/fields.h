@@ -25,13 +25,13 @@ bool weir__field_style_read(const char *text, size_t len, enum weir__field_style
 struct weir__rated {
     const char
         *name; /* NULL: the algorithm's word. Its first 64 bytes, escaped as a structured field's
-                         string; the second of one name gets "-2" behind it */
+                         string; the second of one name gets "-2" after it */
     const struct weir__rule *rule;
     const weir_decision *row; /* its own answer */
 };
 
 #define WEIR__RATE_FIELDS_MAX 4
-#define WEIR__RATE_FIELDS_ROOM 4096 /* 16 limits with names of 64 bytes fit, whatever the numbers */
+#define WEIR__RATE_FIELDS_ROOM 4096 /* 16 limits with names of 64 bytes fit, with any numbers */
 
 /* Values point into room: not to be copied. */
 struct weir__rate_fields {

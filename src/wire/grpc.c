@@ -33,7 +33,7 @@ int weir__grpc_unframe(const void *body, size_t len, struct weir__span *ret, wei
     const unsigned char *bytes = body;
     if (len < WEIR__GRPC_PREFIX)
         return weir__fail(err, WEIR_EINVAL, 1,
-                          "%zu bytes are no message; one begins with a prefix of %d", len,
+                          "%zu bytes are too few: a message begins with a prefix of %d", len,
                           WEIR__GRPC_PREFIX);
     if (bytes[0] == 1)
         return weir__fail(err, WEIR_EUNSUPPORTED, 1,

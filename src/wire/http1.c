@@ -90,7 +90,7 @@ static inline size_t http1_run(unsigned char class, struct weir__span text)
     return i;
 }
 
-/* Whether text is word, which is in lower case, whatever the case of text's letters. */
+/* Whether text is word, which is in lower case, in any case. */
 static inline bool http1_is(struct weir__span text, const char *word, size_t len)
 {
     if (text.len != len)
@@ -154,7 +154,7 @@ static inline enum weir__http1_status http1_line(struct weir__http1_reader *read
 
 /* ---- the request line ---- */
 
-#define EMPTY_LINES_MAX 4 /* before a request line, as some clients send behind a body */
+#define EMPTY_LINES_MAX 4 /* before a request line, as some clients send after a body */
 
 static enum weir__http_method http1_method(struct weir__span text)
 {
@@ -270,7 +270,7 @@ static enum weir__http1_status http1_field(struct weir__http1_reader *reader,
         char c = line.data[len];
         bool blank = c == ' ' || c == '\t';
         const char *what = len == 0 && blank ? "a folded line"
-                           : blank           ? "a blank in or behind a field's name"
+                           : blank           ? "a blank in or after a field's name"
                                              : "not NAME: VALUE";
         return http1_broken(reader, 400, "%s: \"%.*s\"", what, HTTP1_QUOTED(line));
     }
@@ -348,10 +348,10 @@ static void http1_read_connection(struct weir__http1_state *state, struct weir__
     }
 }
 
-/* Heeds the fields that the reader itself goes by; they are told apart by length first. */
-static enum weir__http1_status http1_heed(struct weir__http1_reader *reader,
-                                          const struct weir__http_field *field,
-                                          struct weir__http_request *ret)
+/* The fields that the reader itself needs; their lengths are compared first. */
+static enum weir__http1_status http1_use_field(struct weir__http1_reader *reader,
+                                               const struct weir__http_field *field,
+                                               struct weir__http_request *ret)
 {
     struct weir__span name = field->name;
     switch (name.len) {
@@ -418,7 +418,7 @@ static enum weir__http1_status http1_fields(struct weir__http1_reader *reader, c
         struct weir__http_field *field = &ret->fields[state->field_count++];
         status = http1_field(reader, line, field);
         if (WEIR__LIKELY(status == WEIR__HTTP1_REQUEST))
-            status = http1_heed(reader, field, ret);
+            status = http1_use_field(reader, field, ret);
     } while (status == WEIR__HTTP1_REQUEST);
     return status;
 }
@@ -516,7 +516,7 @@ static enum weir__http1_status http1_end_chunk(struct weir__http1_reader *reader
     if (http1_room_left(reader) < 2)
         return http1_broken(reader, 413, "%s", too_much);
     if (memcmp(data + state->at, "\r\n", here))
-        return http1_broken(reader, 400, "no CR LF behind a chunk");
+        return http1_broken(reader, 400, "no CR LF after a chunk");
     if (here < 2)
         return WEIR__HTTP1_NEED_MORE;
     state->at = state->scanned = state->at + 2;

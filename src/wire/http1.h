@@ -20,7 +20,7 @@
  *   4. Whatever two readers could understand differently is refused (RFC 9112): Transfer-Encoding
  *      beside Content-Length, several or odd Content-Lengths, spaces before the colon, folded lines,
  *      bare CR or LF in a head, control characters, no or several Hosts, encodings but a final chunked.
- *   5. Bytes are read, never written, but for a chunked body, which is put together in place. Trailers
+ *   5. Bytes are read, never written, except a chunked body, which is put together in place. Trailers
  *      are checked and forgotten.
  *   6. Errors are found as early as the line they are in is whole, a control character at once.
  *   7. `ret` holds something on REQUEST only, and is written to before.
@@ -53,13 +53,13 @@ struct weir__http_request {
     enum weir__http_method method;
     struct weir__span method_text;
     struct weir__span path;  /* "/v1/take", still percent-encoded; "*" for OPTIONS * */
-    struct weir__span query; /* behind the '?', still encoded; data NULL: there is none */
+    struct weir__span query; /* after the '?', still encoded; data NULL: there is no query */
     struct weir__span host;  /* of Host, :authority or an absolute target */
     struct weir__span body;
     struct weir__http_field fields[WEIR__HTTP_FIELDS_MAX];
     size_t field_count;
     int minor;       /* 0 or 1, for HTTP/1.0 and 1.1 (1.2 is answered as 1.1); 2 for HTTP/2 */
-    bool keep_alive; /* the connection goes on behind the answer */
+    bool keep_alive; /* the connection goes on after the answer */
 };
 
 struct weir__http1_limits {
@@ -104,13 +104,13 @@ enum weir__http1_status weir__http1_next(struct weir__http1_reader *reader, char
 void weir__http1_head_so_far(const struct weir__http1_reader *reader, const char *data,
                              struct weir__http_request *ret, size_t *ret_body, bool *ret_chunked);
 
-/* The value of a field by its lower-case name, the first one's; false: there is none. */
+/* The value of a field by its lower-case name, the first one's; false: there is no such field. */
 bool weir__http_field(const struct weir__http_request *request, const char *name,
                       struct weir__span *ret);
 
 /* ---- query strings ---- */
 
-/* The next name=value of a query, both decoded (percent and '+') into room, one behind the other; room
+/* The next name=value of a query, both decoded (percent and '+') into room, one after the other; room
  * is as long as what is left of the query. Empty pairs are passed over; without '=' the value is empty.
  * False at the end, and where an escape is broken: then `bad` is set and nothing more comes. */
 struct weir__query {

@@ -2,9 +2,9 @@
  * JSON, strict (RFC 8259), bounded, without allocation.
  *
  * Reading: a text becomes nodes, parents before children, as in wire/resp.h. Strings are unescaped in
- * place and get a NUL behind them, also where the text is refused in the end. What is refused: anything
- * behind the value, duplicate names in an object, depth beyond WEIR__JSON_DEPTH_MAX, more nodes than
- * there is room for, strings that are not UTF-8, lone surrogates. The work is linear, but for the names
+ * place and get a NUL after them, also where the text is refused in the end. What is refused: anything
+ * after the value, duplicate names in an object, depth beyond WEIR__JSON_DEPTH_MAX, more nodes than
+ * there is room for, strings that are not UTF-8, lone surrogates. The work is linear, except for the names
  * of one object, which are compared with each other: room bounds that.
  *
  * Writing goes into a struct weir__buffer; `name` is NULL for a value of an array. The writer keeps only
@@ -30,10 +30,10 @@ enum weir__json_type {
 
 struct weir__json_node {
     enum weir__json_type type;
-    uint32_t next;    /* the node behind this one and all its children */
+    uint32_t next;    /* the node after this one and all its children */
     uint32_t len;     /* string: its bytes; number: of its text; array: elements; object: members */
     bool truth;       /* BOOL */
-    const char *text; /* string: decoded, a NUL behind it; number: as written */
+    const char *text; /* string: decoded, a NUL after it; number: as written */
 };
 
 /* Reads a whole text; the count of nodes, or WEIR_EINVAL with err->column the byte (from 1). */
@@ -43,7 +43,7 @@ int weir__json_read(char *text, size_t len, struct weir__json_node *nodes, uint3
 const struct weir__json_node *weir__json_member(const struct weir__json_node *nodes,
                                                 const struct weir__json_node *object,
                                                 const char *name);
-/* A whole number within bounds; false where it is none (1e3 and 1.0 are whole). */
+/* A whole number within bounds; false where it is not one (1e3 and 1.0 are whole). */
 bool weir__json_integer(const struct weir__json_node *node, int64_t least, int64_t most,
                         int64_t *ret);
 /* Seconds with up to six decimals, exact, as microseconds; not negative; false otherwise. */
@@ -60,7 +60,7 @@ void weir__json_open(struct weir__json *json, const char *name, char bracket);
 void weir__json_close(struct weir__json *json, char bracket);
 void weir__json_put_int(struct weir__json *json, const char *name, int64_t number);
 void weir__json_put_uint(struct weir__json *json, const char *name, uint64_t number);
-/* Six digits; null for what is no number. */
+/* Six digits; null for what is not a number. */
 void weir__json_put_double(struct weir__json *json, const char *name, double number);
 void weir__json_put_bool(struct weir__json *json, const char *name, bool value);
 void weir__json_put_null(struct weir__json *json, const char *name);

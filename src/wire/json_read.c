@@ -111,7 +111,7 @@ static int json_read_code(struct json_reader *r, size_t *to)
     int32_t code = json_read_unit(r, r->at + 2);
     size_t size = 6;
     if (code < 0)
-        return JSON_FAIL(r, r->at, "expected four hex digits behind \\u");
+        return JSON_FAIL(r, r->at, "expected four hex digits after \\u");
     if (code >= 0xd800 && code <= 0xdfff) {
         int32_t low = -1;
         if (code < 0xdc00 && r->len - r->at >= 8 && !memcmp(r->text + r->at + 6, "\\u", 2))
@@ -363,7 +363,7 @@ struct json_decimal {
     bool fits; /* in 64 bits */
 };
 
-/* The part behind the 'e'. */
+/* The part after the 'e'. */
 static int64_t json_read_exponent(const char *p, const char *end)
 {
     bool negative = *p == '-';

@@ -28,7 +28,7 @@
  *   4. NEED_MORE is answered only below limits.message bytes: a buffer of that size is enough.
  *   5. Every number is range-checked, and every length and count is held against its limit when its
  *      header is read, before anything is awaited or stored.
- *   6. Bytes are read, never written, but for one case: escapes in an inline command ("a\"b") are
+ *   6. Bytes are read, never written, with one exception: escapes in an inline command ("a\"b") are
  *      decoded in place once its line is complete.
  *
  * Writing goes into a struct weir__buffer, whose `cut` says that something did not fit.
@@ -59,7 +59,7 @@ enum weir__resp_type {
  * before its children, and nodes[0] is the message itself. */
 struct weir__resp_node {
     enum weir__resp_type type;
-    uint32_t next; /* the node behind this one and all its children: nodes[i].next is i's sibling */
+    uint32_t next; /* the node after this one and all its children: nodes[i].next is i's sibling */
     uint32_t at;   /* text: where it starts, from the message's first byte */
     uint32_t len;  /* text: its bytes; array, set, push: its children; map: its keys and values */
     union {
@@ -81,7 +81,7 @@ struct weir__resp_limits {
     uint32_t depth;   /* aggregates within one another, attributes too; 1 to WEIR__RESP_DEPTH_MAX */
     uint32_t bulk;    /* bytes of a bulk string */
     uint32_t line;    /* bytes of a simple string, an error, a big number or an inline command */
-    uint32_t message; /* bytes of a message, all told; at most WEIR__RESP_MESSAGE_MAX */
+    uint32_t message; /* bytes of a whole message; at most WEIR__RESP_MESSAGE_MAX */
 };
 
 enum weir__resp_side {
@@ -123,7 +123,7 @@ void weir__resp_begin(struct weir__resp_reader *reader, enum weir__resp_side sid
                       uint32_t room);
 
 /* `data` is the first byte of the message being read, `len` all that is there. After MESSAGE the
- * next call is for the bytes behind it. An empty request (a blank line, "*0", "*-1") is an array of
+ * next call is for the bytes after it. An empty request (a blank line, "*0", "*-1") is an array of
  * none; servers pass over it. Attributes are skipped. */
 enum weir__resp_status weir__resp_next(struct weir__resp_reader *reader, char *data, size_t len);
 
@@ -150,14 +150,16 @@ bool weir__resp_put_command(struct weir__buffer *buffer, const struct weir__resp
 
 #define WEIR__RESP_NUMBER_LINE (1 + WEIR__DIGITS + 2) /* bytes of a number's line at most */
 
-/* Writes ":NUMBER\r\n" where there are WEIR__RESP_NUMBER_LINE bytes; the byte behind it. Most numbers
+/* Writes ":NUMBER\r\n" where there are WEIR__RESP_NUMBER_LINE bytes; returns the byte after it. Most numbers
  * are short and are written where they belong. */
 static inline char *weir__resp_write_number(char *p, char type, int64_t number)
 {
     *p++ = type;
-    if (WEIR__LIKELY(number >= 0 && number < 1000000)) {
+    if ((uint64_t)number < 10) {
+        *p++ = (char)('0' + number);
+    } else if (WEIR__LIKELY((uint64_t)number < 1000000)) {
         uint32_t rest = (uint32_t)number;
-        p += 1 + (rest > 9) + (rest > 99) + (rest > 999) + (rest > 9999) + (rest > 99999);
+        p += 2 + (rest > 99) + (rest > 999) + (rest > 9999) + (rest > 99999);
         char *digit = p;
         do
             *--digit = (char)('0' + rest % 10);
@@ -181,7 +183,7 @@ void weir__resp_put_bulk(struct weir__buffer *buffer, const void *data, size_t l
 /* The integer as a bulk string, as arguments are written. */
 void weir__resp_put_bulk_integer(struct weir__buffer *buffer, int64_t integer);
 void weir__resp_put_integer(struct weir__buffer *buffer, int64_t integer);
-/* One line: control characters become spaces, lest the text ends it early. */
+/* One line: control characters become spaces, so that the text cannot end it early. */
 void weir__resp_put_simple(struct weir__buffer *buffer, const char *text, size_t len);
 /* Likewise. The first word is the error's code: "ERR …". */
 void weir__resp_put_error(struct weir__buffer *buffer, const char *text, size_t len);

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A complete line: its text between the type byte and CR LF, and the offset behind it. */
+/* A complete line: its text between the type byte and CR LF, and the offset after it. */
 struct resp_line {
     const char *text;
     size_t len;
@@ -84,7 +84,7 @@ static enum weir__resp_status resp_read_line(struct weir__resp_reader *reader, c
     return WEIR__RESP_MESSAGE;
 }
 
-/* ---- elements: what stands behind each type byte, checked, and put into its node ---- */
+/* ---- elements: what stands after each type byte, checked, and put into its node ---- */
 
 /* Digits only, or "-1": what lengths and counts are. */
 static bool resp_read_length(const struct resp_line *line, int64_t *ret)
@@ -198,7 +198,7 @@ static enum weir__resp_status resp_take_bulk(struct weir__resp_reader *reader, c
     if (len < end)
         return resp_need(reader, end - len);
     if (memcmp(data + end - 2, "\r\n", 2))
-        return resp_broken(reader, "no CR LF behind a bulk string of %zu bytes", size);
+        return resp_broken(reader, "no CR LF after a bulk string of %zu bytes", size);
     if (type == '!')
         return resp_add_text(reader, WEIR__RESP_ERROR, text, size, end);
     if (type == '$')
@@ -295,7 +295,7 @@ static bool resp_is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* The escape behind a backslash at data[at]; returns how many bytes it has. */
+/* The escape after a backslash at data[at]; returns how many bytes it has. */
 static size_t resp_unescape(const char *data, size_t at, size_t len, char *ret)
 {
     static const char names[] = "nrtba", bytes[] = "\n\r\t\b\a";
@@ -311,7 +311,7 @@ static size_t resp_unescape(const char *data, size_t at, size_t len, char *ret)
 }
 
 /* The text between quotes, data[*at] the opening one; written at data[*to]. False: never closed, or
- * something other than space behind it. */
+ * something other than space after it. */
 static bool resp_read_quoted(char *data, size_t len, size_t *at, size_t *to)
 {
     char quote = data[(*at)++];

@@ -13,7 +13,7 @@
 #define WEIR__RING_HEAD 40
 #define WEIR__RING_CAPACITY_MAX ((UINT32_C(4) << 16) - 2)
 
-/* Receipts that were settled stand behind all sections. */
+/* Receipts that were settled stand after all sections. */
 #define WEIR__MARKS_KIND 255 /* stands where a section has its kind */
 _Static_assert(WEIR__KIND_COUNT <= WEIR__MARKS_KIND, "no kind looks like marks");
 #define WEIR__MARKS_HEAD 10
@@ -50,7 +50,7 @@ bool weir__value_parse(uint8_t *bytes, size_t len, struct weir__value *ret);
 /* The section of a rule's state, or NULL. */
 struct weir__section *weir__value_find(struct weir__value *value, const struct weir__rule *rule);
 
-/* Every cell counts as read, whatever the cost. */
+/* Every cell counts as read, for any cost. */
 #define WEIR__EVERY_CELL (-1)
 /* Whether the cells that loading a section's ring at a time and judging a cost read are sound: parsing
  * looks at the newest alone, so that a take costs the same at any size. True for other shapes. */

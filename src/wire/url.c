@@ -17,10 +17,10 @@
 /* An address being read. */
 struct url_reader {
     const char *text;
-    const char *quotable; /* nothing before it is quoted: behind the last '@' */
+    const char *quotable; /* nothing before it is quoted: after the last '@' */
     struct weir__redis_url *url;
     bool password_given;
-    unsigned seen; /* a bit an option */
+    unsigned seen; /* one bit per option */
     weir_error *err;
 };
 
@@ -70,7 +70,7 @@ static int url_decode(const struct url_reader *reader, const char *what, const c
             if (i + 2 >= len || weir__hex_digit(part[i + 1]) < 0 ||
                 weir__hex_digit(part[i + 2]) < 0)
                 return url_fail(reader, part + i,
-                                "no two hex digits behind the %% in the %s; write a %% itself "
+                                "expected two hex digits after the %% in the %s; write a %% itself "
                                 "as %%25",
                                 what);
             c = (char)(weir__hex_digit(part[i + 1]) << 4 | weir__hex_digit(part[i + 2]));
@@ -188,7 +188,7 @@ static size_t url_read_host_name(const char *part, size_t len, char ret[254])
     return strspn(ret, letters) == n ? n : 0;
 }
 
-/* A host for a message, without what is behind its colon: see take_port. */
+/* A host for a message, without what is after its colon: see url_take_port. */
 static struct url_quote url_quote_host(const struct url_reader *reader, const char *part,
                                        size_t len)
 {
@@ -386,7 +386,7 @@ static int url_take_db(struct url_reader *reader, const struct url_option *optio
 {
     int64_t db;
     if (reader->url->kind == WEIR__REDIS_SINGLE)
-        return url_fail(reader, value, "%s= goes behind the host here: redis://host/1",
+        return url_fail(reader, value, "%s= goes after the host here: redis://host/1",
                         option->name);
     if (!url_number(value, len, 0, INT32_MAX, &db))
         return url_fail(reader, value, "invalid database \"%s\": expected a number, like %s=0",

@@ -58,10 +58,10 @@ struct weir__redis_url {
     char master[256];           /* SENTINEL: the name of the master */
     int32_t db;                 /* 0, the default; a cluster has no other */
     char prefix[256];           /* before every key; prefix=, weir: */
-    int64_t deadline_us;        /* for an answer, all told; deadline=, 50ms */
+    int64_t deadline_us;        /* for an answer; deadline=, 50ms */
     enum weir__redis_fail fail; /* fail=local, the default, open or closed */
     int32_t peers;              /* how many share a limit while each is on its own; peers=, 1 */
-    uint64_t size;              /* bytes of the local stand-in's zone; size=, 16m */
+    uint64_t size;              /* bytes of the local fallback's zone; size=, 16m */
     enum weir__redis_engine engine; /* engine=auto, the default, module, lua or function */
     char ca[1024];                  /* TLS: ca=, a file; empty: the system's */
     char cert[1024];                /* TLS: cert= and key=, who we are; both or none */
@@ -75,7 +75,7 @@ bool weir__is_redis_url(const char *text);
 int weir__redis_url_parse(const char *text, struct weir__redis_url *ret, weir_error *err);
 
 /* The address in one canonical spelling, options at their defaults left out, the password as ***.
- * It reads as the same struct but for the password. */
+ * It reads as the same struct except the password. */
 void weir__put_redis_url(struct weir__buffer *buffer, const struct weir__redis_url *url);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * The one list of verbs: what can be asked of weir, whatever the protocol.
+ * The one list of verbs: what can be asked of weir, in any protocol.
  *
  * Each row is X(constant, number, family, word, keys, caller, homes):
  *

@@ -162,9 +162,9 @@ static void test_strings(void)
     BAD("\"\\x41\"", 2, "invalid escape; write a backslash as \\\\");
     BAD("\"\\", 2, "invalid escape; write a backslash as \\\\");
     BAD("\"\\\0\"", 2, "invalid escape; write a backslash as \\\\");
-    BAD("\"\\u12", 2, "expected four hex digits behind \\u");
-    BAD("\"\\u12g4\"", 2, "expected four hex digits behind \\u");
-    BAD("\"\\u\"", 2, "expected four hex digits behind \\u");
+    BAD("\"\\u12", 2, "expected four hex digits after \\u");
+    BAD("\"\\u12g4\"", 2, "expected four hex digits after \\u");
+    BAD("\"\\u\"", 2, "expected four hex digits after \\u");
     BAD("\"\\ud800\"", 2, "half a surrogate pair");
     BAD("\"\\udc00\"", 2, "half a surrogate pair");
     BAD("\"\\udc00\\ud800\"", 2, "half a surrogate pair");

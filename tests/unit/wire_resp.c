@@ -262,8 +262,8 @@ static void test_broken_lengths(void)
     REPLY("$9223372036854775808\r\n", "!invalid length of a bulk string \"9223372036854775808\"");
     REPLY("$9223372036854775807\r\n",
           "!a bulk string of 9223372036854775807 bytes, the most is 4096");
-    REPLY("$3\r\nabcd\r\n", "!no CR LF behind a bulk string of 3 bytes");
-    REPLY("$3\r\nabc\rx", "!no CR LF behind a bulk string of 3 bytes");
+    REPLY("$3\r\nabcd\r\n", "!no CR LF after a bulk string of 3 bytes");
+    REPLY("$3\r\nabc\rx", "!no CR LF after a bulk string of 3 bytes");
     REPLY("!-1\r\n", "!invalid length of a bulk string \"-1\"");
     REPLY("=-1\r\n", "!invalid length of a bulk string \"-1\"");
     REPLY("=3\r\ntxt\r\n", "!a verbatim string must start with its format, like txt:");

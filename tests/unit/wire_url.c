@@ -225,7 +225,7 @@ static void test_refused_options(void)
     refuses("redis://h?size=", 16, "invalid size \"\": expected one like 16m, at least 64k");
     refuses("redis://h?size=1m?large=3", 16,
             "invalid size \"1m?large=3\": expected one like 16m, at least 64k");
-    refuses("redis://h?db=1", 14, "db= goes behind the host here: redis://host/1");
+    refuses("redis://h?db=1", 14, "db= goes after the host here: redis://host/1");
     refuses("redis+unix:///s?db=x", 20, "invalid database \"x\": expected a number, like db=0");
     refuses("redis+cluster://h?db=1", 22, "a cluster has database 0 only, found 1; leave it out");
     refuses("redis://h?ca=/a", 11, "option ca is for TLS; write rediss instead of redis");
@@ -236,9 +236,9 @@ static void test_refused_options(void)
     refuses("redis://:p@h?password-file=/a", 14,
             "a password and password-file= as well; leave one of them out");
     refuses("redis://h?prefix=a%2", 19,
-            "no two hex digits behind the % in the prefix; write a % itself as %25");
+            "expected two hex digits after the % in the prefix; write a % itself as %25");
     refuses("redis://h?prefix=%zz", 18,
-            "no two hex digits behind the % in the prefix; write a % itself as %25");
+            "expected two hex digits after the % in the prefix; write a % itself as %25");
 }
 
 /* A field takes what it has room for, and not a byte more. */
