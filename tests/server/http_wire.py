@@ -56,7 +56,7 @@ def test_refusals(check):
         (request("POST", "/v1/take", [("content-length", "+2")], b"{}"), 400, "invalid Content-Length", "a signed length"),
         (request("POST", "/v1/take", [("transfer-encoding", "gzip, chunked")], b""), 501, "chunked", "gzip"),
         (request("POST", "/v1/take", [("transfer-encoding", "chunked")], b"zz\r\n"), 400, "chunk size", "no chunk size"),
-        (request("POST", "/v1/take", [("transfer-encoding", "chunked")], b"2\r\n{}xx"), 400, "behind a chunk",
+        (request("POST", "/v1/take", [("transfer-encoding", "chunked")], b"2\r\n{}xx"), 400, "after a chunk",
          "a chunk too long"),
         (request("POST", "/v1/take", version="HTTP/1.0"), 411, "Content-Length", "HTTP/1.0 without length"),
         (request("POST", "/v1/take", {"content-length": 131073}), 413, "131072", "a body too long"),

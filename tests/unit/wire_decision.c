@@ -39,16 +39,14 @@ static void test_resp(void)
     struct weir__buffer out = begin();
     struct weir__span receipt = weir__span_of("w1-2-3");
     weir__resp_put_decision(&out, &denied, receipt, false, NULL, 0);
-    CHECK_TEXT(written,
-               "*7\r\n:0\r\n:12\r\n:0\r\n:1000001\r\n:123456789\r\n:0\r\n$6\r\nw1-2-3\r\n");
+    CHECK_ROOM("*7\r\n:0\r\n:12\r\n:0\r\n:1000001\r\n:123456789\r\n:0\r\n$6\r\nw1-2-3\r\n");
     out = begin();
     weir__resp_put_decision(&out, &allowed, receipt, true, NULL, 0);
     CHECK_ROOM("*8\r\n:1\r\n:10\r\n:9\r\n:0\r\n:100000\r\n:0\r\n$6\r\nw1-2-3\r\n:77\r\n");
     out = begin();
     const weir_decision rows[] = {allowed, denied};
     weir__resp_put_decision(&out, &denied, receipt, false, rows, 2);
-    CHECK_TEXT(room,
-               "*10\r\n:0\r\n:12\r\n:0\r\n:1000001\r\n:123456789\r\n:0\r\n$6\r\nw1-2-3\r\n:1\r\n"
+    CHECK_ROOM("*10\r\n:0\r\n:12\r\n:0\r\n:1000001\r\n:123456789\r\n:0\r\n$6\r\nw1-2-3\r\n:1\r\n"
                "*6\r\n:1\r\n:10\r\n:9\r\n:0\r\n:100000\r\n:0\r\n"
                "*6\r\n:0\r\n:12\r\n:0\r\n:1000001\r\n:123456789\r\n:0\r\n");
 }
