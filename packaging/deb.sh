@@ -6,12 +6,7 @@ set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 out=${1:-$root/build/deb}
-version=$(sed -n "s/^ *version: '\([^']*\)'.*/\1/p" "$root/meson.build" | head -n 1)
-told=$(sed -n '1s/^weir (\(.*\)-[0-9]*).*/\1/p' "$root/packaging/debian/changelog")
-if [ "$version" != "$told" ]; then
-    echo "deb: meson.build has version $version, packaging/debian/changelog $told: add an entry to the latter" >&2
-    exit 2
-fi
+version=$("$root/tools/version.sh")
 
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -30,6 +25,7 @@ files | (cd "$root" && xargs -0 sh -c 'for file; do [ -e "$file" ] && printf "%s
     tar --null --no-recursion -cf - -T -) | tar -C "$work/weir" -xf -
 cd "$work/weir"
 cp -R packaging/debian debian
+sed -i "1s/@VERSION@/$version/" debian/changelog
 for unit in service socket; do
     cp "packaging/systemd/weir.$unit" debian/
 done

@@ -18,7 +18,7 @@ export PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1
 for file in "$stage$prefix/include/weir.h" "$libdir/libweir.a" "$libdir/libweir.so" "$libdir/libweir.so.0"; do
     check "installed: ${file##*/}" [ -e "$file" ]
 done
-version=$(sed -n 's/^#define WEIR_VERSION "\(.*\)"/\1/p' include/weir.h)
+version=$(tools/version.sh)
 check "pkg-config knows version $version" pkg-config "--exact-version=$version" weir
 none "no path of the checkout in weir.pc" "$(grep -nF "$root" "$pc")"
 

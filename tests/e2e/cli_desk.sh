@@ -52,7 +52,7 @@ has "bench: a table" "random keys, in batches" "$out"
 
 # ---- help ----
 run --version
-is "version" "weir 0.1.0" "$out"
+is "version" "weir $(tools/version.sh)" "$out"
 run --help
 is "help: exit 0" 0 "$code"
 general=$out
