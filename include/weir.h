@@ -18,14 +18,41 @@
  * Rules that hold for every function here
  *   - 0 is success, a negative WEIR_E… is failure. "Denied" is a decision, never a failure.
  *   - `ret` parameters are written on success only; on failure they are left as they were.
- *   - A weir_error may be NULL. If given, it is filled on failure with a message for people.
- *   - Stores and limits may be used by many threads at once. Free or close them when no call runs.
+ *   - A weir_error may be NULL. If given, it is filled on failure with a message for people. Every verb
+ *     has a form with one: a parameter `err`, or the member `error` of a weir_request.
+ *   - NULL where a store, a limit, a text or room for a result is expected gives WEIR_EINVAL.
+ *     Functions that return no code and must not get NULL are marked WEIR_NONNULL.
  *   - Free and close functions accept NULL. The library never prints, never exits, sets no handlers.
  *   - Times are microseconds. Points in time count from the Unix epoch.
+ *   - -1 means one thing: WEIR_NEVER.
+ *
+ * Structures that grow
+ *   - weir_request, weir_decision and weir_zone_info have spare room. New members take it, so sizes
+ *     and offsets never change while the soname is libweir.so.0. A program may be newer or older
+ *     than the library.
+ *   - What a program leaves out of a request is zero, spare room included: use an initialiser,
+ *     weir_request_make or memset. Anything else in the spare room is WEIR_EINVAL. Zero always
+ *     means "as before".
+ *   - The library sets the spare room of what it returns to zero.
+ *
+ * Threads, fork, cancellation and signals
+ *                 memory:                    shm:, file:               redis://
+ *   threads       any number at once, in all kinds of stores. Close a store, free a limit and set a
+ *                 clock only when no call runs.
+ *   fork          the child has a copy that  the child shares it       the child connects by itself
+ *                 shares nothing             with its parent           in its first call
+ *   fork with     do not use it in the       as above                  as above
+ *   other threads child: one of them may
+ *                 have held a lock
+ *   kill -9       nothing is left            others go on; no charge   a call that was sent may be
+ *                                            is lost                   charged
+ *   cancellation  a verb may be cancelled only in weir_wait and weir_wait_for while they sleep, with
+ *                 nothing held. No other verb is a cancellation point. Asynchronous cancellation is
+ *                 not supported.
+ *   signals       no function may be called from a signal handler. A handler that returns disturbs
+ *                 nothing: calls and sleeps go on.
  *
  * Caveats
- *   - A `memory:` store belongs to one process. After fork() the child has a copy that shares nothing;
- *     use `shm:` or `file:` between processes.
  *   - `shm:` and `file:` zones hold robust mutexes of this C library: processes of one host share
  *     them, hosts (network file systems) do not.
  *   - A zone has a fixed size. When it is full, states that are back to fresh go first (nobody can
@@ -40,19 +67,36 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WEIR_VERSION "0.1.0"
+/* The version of this header. Everything else that has a version reads it here. */
+#define WEIR_VERSION_MAJOR 0
+#define WEIR_VERSION_MINOR 1
+#define WEIR_VERSION_PATCH 0
+#define WEIR_VERSION_NUMBER                                                                        \
+    (WEIR_VERSION_MAJOR * 10000 + WEIR_VERSION_MINOR * 100 + WEIR_VERSION_PATCH)
+#define WEIR_STRING_(x) #x
+#define WEIR_STRING(x) WEIR_STRING_(x)
+#define WEIR_VERSION                                                                               \
+    WEIR_STRING(WEIR_VERSION_MAJOR)                                                                \
+    "." WEIR_STRING(WEIR_VERSION_MINOR) "." WEIR_STRING(WEIR_VERSION_PATCH)
 
 #if defined(__GNUC__)
 #define WEIR_API __attribute__((visibility("default")))
 #define WEIR_MUST_CHECK __attribute__((warn_unused_result))
+#define WEIR_NONNULL __attribute__((nonnull))
+#define WEIR_NONNULL_FIRST __attribute__((nonnull(1)))
 #else
 #define WEIR_API
 #define WEIR_MUST_CHECK
+#define WEIR_NONNULL
+#define WEIR_NONNULL_FIRST
 #endif
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* The version of the library that runs, as text. WEIR_VERSION is the header's. Never NULL. */
+WEIR_API const char *weir_version(void);
 
 /* ---- errors ------------------------------------------------------------------------------- */
 
@@ -93,12 +137,13 @@ typedef struct weir_error {
 
 /* The short text of a code ("the zone is damaged"); never NULL. */
 WEIR_API const char *weir_strerror(int code);
+
 /* The name of a code ("EDAMAGED"); never NULL. */
 WEIR_API const char *weir_errname(int code);
 
 /* ---- limits ------------------------------------------------------------------------------- */
 
-#define WEIR_LIMITS_MAX 16 /* limits a request, over all its keys */
+#define WEIR_LIMITS_MAX 16 /* limits of one call, over all its keys */
 #define WEIR_KEY_MAX 65536 /* bytes of a key; at least 1 */
 #define WEIR_COST_MAX INT64_C(1000000000000)
 #define WEIR_DURATION_MAX INT64_C(31622400000000) /* 366 days */
@@ -108,11 +153,32 @@ typedef struct weir_limit weir_limit;
 
 /* Reads limit text (NUL-terminated). On failure err->column says where. */
 WEIR_API WEIR_MUST_CHECK int weir_limit_parse(const char *text, weir_limit **ret, weir_error *err);
+
+/* Reads limit text of a given length, which need not end with a NUL. */
+WEIR_API WEIR_MUST_CHECK int weir_limit_parse_n(const char *text, size_t len, weir_limit **ret,
+                                                weir_error *err);
+
+/* Frees a limit. NULL is fine. */
 WEIR_API void weir_limit_free(weir_limit *limit);
-/* How many limits it holds, 1 to WEIR_LIMITS_MAX. */
+
+/* How many limits it holds, 1 to WEIR_LIMITS_MAX; 0 of NULL. */
 WEIR_API size_t weir_limit_count(const weir_limit *limit);
-/* The canonical text; lives as long as the limit. */
+
+/* The canonical text, which lives as long as the limit; "" of NULL. */
 WEIR_API const char *weir_limit_text(const weir_limit *limit);
+
+/* The name of limit i, counted from 0 ("token-bucket"); NULL if there is no such limit. */
+WEIR_API const char *weir_limit_kind(const weir_limit *limit, size_t i);
+
+/* How much limit i admits in a period, the 100 of "100/s"; of `concurrent` how much at once. 0 if there
+ * is no such limit. */
+WEIR_API int64_t weir_limit_amount(const weir_limit *limit, size_t i);
+
+/* The period of limit i, a second in "100/s"; of `concurrent` the lease. 0 if there is no such limit. */
+WEIR_API int64_t weir_limit_period_us(const weir_limit *limit, size_t i);
+
+/* The burst of limit i; 0 if it has none, or if there is no such limit. */
+WEIR_API int64_t weir_limit_burst(const weir_limit *limit, size_t i);
 
 /* ---- stores ------------------------------------------------------------------------------- */
 
@@ -129,19 +195,21 @@ typedef struct weir_store weir_store;
  * zone kept for logs, windows and leases; new zones get 12%.
  */
 WEIR_API WEIR_MUST_CHECK int weir_store_open(const char *url, weir_store **ret, weir_error *err);
+
+/* Closes a store. NULL is fine. */
 WEIR_API void weir_store_close(weir_store *store);
 
-/*
- * Replaces the store's clock: for replay and tests, never in production, where the owner of the state
- * owns the clock. `now` gives microseconds since the epoch; `sleep` is what weir_wait sleeps with
- * (NULL: it returns at once). Not thread-safe against running calls.
- */
+/* A clock of your own. `now` gives microseconds since the epoch; `sleep` is what weir_wait sleeps with
+ * (NULL: it returns at once). */
 typedef struct weir_clock {
     int64_t (*now)(void *context);
     void (*sleep)(void *context, int64_t microseconds);
     void *context;
 } weir_clock;
-WEIR_API void weir_store_set_clock(weir_store *store, const weir_clock *clock);
+
+/* Replaces the store's clock: for replay and tests, never in production, where the owner of the state
+ * owns the clock. NULL is the system's clock. Not while calls run. */
+WEIR_API WEIR_NONNULL_FIRST void weir_store_set_clock(weir_store *store, const weir_clock *clock);
 
 /* ---- keys --------------------------------------------------------------------------------- */
 
@@ -297,7 +365,7 @@ WEIR_API WEIR_MUST_CHECK int weir_wait_for(weir_store *store, const weir_request
 
 /* Writes the receipt of a take: opaque text, NUL-terminated, to hand to weir_settle later. The first call
  * gives the decision a random id, and later ones repeat it: take receipts of one decision, not of copies. */
-WEIR_API void weir_receipt(weir_decision *decision, char ret[WEIR_RECEIPT_SIZE]);
+WEIR_API WEIR_NONNULL void weir_receipt(weir_decision *decision, char ret[WEIR_RECEIPT_SIZE]);
 
 /* Corrects the charge named by the receipt to the real cost, once: WEIR_ESETTLED says that it was done
  * before and that nothing changed, so a settle whose answer got lost may be sent again. docs/SPEC.md says for how
@@ -307,11 +375,12 @@ WEIR_API WEIR_MUST_CHECK int weir_settle(weir_store *store, weir_key key, const 
 
 /* ---- leases: `concurrent` ----------------------------------------------------------------- */
 
-/* Takes; on success ret->lease names what is held. The limits must hold one `concurrent`. The long
+/* Takes and holds a lease: on success ret->lease names what is held. The limits must hold one `concurrent`. The long
  * form is weir_take_all with `acquire` set; then each detail row carries its own lease. */
 WEIR_API WEIR_MUST_CHECK int weir_acquire(weir_store *store, weir_key key, const weir_limit *limit,
                                           int64_t cost, weir_decision *ret);
-/* Starts the lease's time anew; WEIR_ENOLEASE if it has lapsed. */
+
+/* Starts the lease's time again; WEIR_ENOLEASE if it has lapsed. */
 WEIR_API WEIR_MUST_CHECK int weir_renew(weir_store *store, weir_key key, const weir_limit *limit,
                                         uint64_t lease);
 
@@ -345,22 +414,27 @@ typedef struct weir_zone_info {
     uint64_t spare[6];
 } weir_zone_info;
 
+/* How full a zone is, and what was evicted. WEIR_EUNSUPPORTED for redis:// stores. */
 WEIR_API WEIR_MUST_CHECK int weir_store_info(weir_store *store, weir_zone_info *ret);
+
 /* Checks every byte that can be checked; WEIR_EDAMAGED with the place in err. */
 WEIR_API WEIR_MUST_CHECK int weir_store_check(weir_store *store, weir_error *err);
 
-/* ---- short names ------------------------------------------------------------------------- */
+/* ---- short names -------------------------------------------------------------------------- */
 
+/* weir_key_text, shorter. */
 static inline weir_key weir_text(const char *text)
 {
     return weir_key_text(text);
 }
 
+/* weir_key_bytes, shorter. */
 static inline weir_key weir_bytes(const void *data, size_t len)
 {
     return weir_key_bytes(data, len);
 }
 
+/* weir_request_make, shorter. */
 static inline weir_request weir_ask(weir_key key, const weir_limit *limit)
 {
     return weir_request_make(key, limit);

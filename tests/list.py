@@ -45,7 +45,7 @@ UNITS = """base_buffer base_duration base_error base_hash base_random core_bucke
     limit_language limit_memory limit_receipt limit_sound policy_envoy policy_envoy_memory policy_memory policy_parse
     policy_parts policy_plan policy_yaml remote_share remote_slot server_access_log server_doors server_histogram
     server_memory server_metrics
-    server_rls server_rls_model server_rls_stores server_rls_wire server_top sim_playground store_bounds store_settled store_take_or_undo store_verbs
+    server_rls server_rls_model server_rls_stores server_rls_wire server_top sim_playground header_promises store_bounds store_settled store_take_or_undo store_verbs
     store_wait wire_decision wire_fields wire_grpc wire_http1 wire_json wire_resp wire_resp_write wire_sha wire_state wire_url
     wire_verbs
     zone_change zone_evict zone_file zone_large zone_limits zone_space""".split()
@@ -154,7 +154,7 @@ def browser():
 
 def library():
     return [Test(f"library: {name}", "release", f"tests/api/{name}.sh")
-            for name in ("cxx", "symbols", "pkgconfig", "examples", "layers", "words")] + \
+            for name in ("cxx", "symbols", "pkgconfig", "cmake", "version", "man", "examples", "layers", "words")] + \
         [Test("library: how tests are run", "release", "tests/api/runner.py"),
          Test("library: files that are mentioned", "release", "tests/api/mentions.py")]
 

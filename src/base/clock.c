@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
@@ -56,12 +57,16 @@ static int detect(void)
     if (!__get_cpuid(0x80000007, &a, &b, &c, &d) || !(d & 1u << 8))
         return SLOW;
     char source[8] = "";
+    ssize_t n = 0;
+    int state; /* reading a file is a cancellation point, which verbs are not */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     int fd = open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
                   O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return SLOW;
-    ssize_t n = read(fd, source, sizeof source - 1);
-    close(fd);
+    if (fd >= 0) {
+        n = read(fd, source, sizeof source - 1);
+        close(fd);
+    }
+    pthread_setcancelstate(state, NULL);
     return n >= 4 && !memcmp(source, "tsc\n", 4) ? FAST : SLOW;
 }
 

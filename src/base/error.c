@@ -1,7 +1,12 @@
-/* Error codes, names and texts, all from the one list in weir.h. */
+/* Error codes, names and texts, all from the one list in weir.h; the version. */
 #include "base/base.h"
 
 #include <stdio.h>
+
+const char *weir_version(void)
+{
+    return WEIR_VERSION;
+}
 
 const char *weir_strerror(int code)
 {

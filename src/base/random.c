@@ -7,15 +7,15 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
-int weir__random_bytes(void *ret, size_t len)
+static int random_fill(uint8_t *p, size_t len)
 {
-    uint8_t *p = ret;
     while (len > 0) {
         ssize_t n = getrandom(p, len, 0);
         if (n < 0 && errno != EINTR)
@@ -26,6 +26,15 @@ int weir__random_bytes(void *ret, size_t len)
         }
     }
     return 0;
+}
+
+int weir__random_bytes(void *ret, size_t len)
+{
+    int state; /* getrandom is a cancellation point, which verbs are not */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    int code = random_fill(ret, len);
+    pthread_setcancelstate(state, NULL);
+    return code;
 }
 
 /* ---- the stock ---- */

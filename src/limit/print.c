@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TEXT_MAX 65536 /* bytes of a limit text that says its length */
+
 static void put_decimal(struct weir__buffer *buffer, int64_t millionths)
 {
     weir__put_int(buffer, millionths / 1000000);
@@ -78,8 +80,8 @@ void weir__put_rule(struct weir__buffer *buffer, const struct weir__rule *rule)
 int weir_limit_parse(const char *text, weir_limit **ret, weir_error *err)
 {
     struct weir_limit parsed = {0};
-    if (!text)
-        return weir__fail(err, WEIR_EINVAL, 0, "no limit text given");
+    if (!text || !ret)
+        return weir__fail(err, WEIR_EINVAL, 0, "the %s is NULL", text ? "result" : "limit text");
     int code = weir__rules_parse(text, parsed.rules, &parsed.count, err);
     if (code)
         return code;
@@ -100,6 +102,23 @@ int weir_limit_parse(const char *text, weir_limit **ret, weir_error *err)
     return 0;
 }
 
+int weir_limit_parse_n(const char *text, size_t len, weir_limit **ret, weir_error *err)
+{
+    if (!text || len > TEXT_MAX)
+        return weir__fail(err, WEIR_EINVAL, 0, "invalid limit text of %zu bytes: expected 1 to %d",
+                          len, TEXT_MAX);
+    const char *nul = memchr(text, 0, len);
+    if (nul)
+        return weir__fail(err, WEIR_ESYNTAX, (int)(nul - text) + 1, "column %d: a NUL byte",
+                          (int)(nul - text) + 1);
+    char *copy = strndup(text, len);
+    if (!copy)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a limit");
+    int code = weir_limit_parse(copy, ret, err);
+    free(copy);
+    return code;
+}
+
 const weir_limit *weir__limit_ref(const weir_limit *limit)
 {
     atomic_fetch_add(&((weir_limit *)limit)->others, 1);
@@ -114,10 +133,40 @@ void weir_limit_free(weir_limit *limit)
 
 size_t weir_limit_count(const weir_limit *limit)
 {
-    return limit->count;
+    return limit ? limit->count : 0;
 }
 
 const char *weir_limit_text(const weir_limit *limit)
 {
-    return limit->text;
+    return limit ? limit->text : "";
+}
+
+/* Rule i; NULL: there is none. */
+static const struct weir__rule *limit_rule(const weir_limit *limit, size_t i)
+{
+    return limit && i < limit->count ? &limit->rules[i] : NULL;
+}
+
+const char *weir_limit_kind(const weir_limit *limit, size_t i)
+{
+    const struct weir__rule *rule = limit_rule(limit, i);
+    return rule ? weir__algorithm_of(rule)->name : NULL;
+}
+
+int64_t weir_limit_amount(const weir_limit *limit, size_t i)
+{
+    const struct weir__rule *rule = limit_rule(limit, i);
+    return rule ? rule->count : 0;
+}
+
+int64_t weir_limit_period_us(const weir_limit *limit, size_t i)
+{
+    const struct weir__rule *rule = limit_rule(limit, i);
+    return rule ? rule->period_us : 0;
+}
+
+int64_t weir_limit_burst(const weir_limit *limit, size_t i)
+{
+    const struct weir__rule *rule = limit_rule(limit, i);
+    return rule ? rule->burst : 0;
 }

@@ -11,10 +11,12 @@ static int settle_check(weir_store *store, weir_key key, const weir_limit *limit
     int code = weir__request_check(store, &request, err);
     if (code)
         return code;
-    if (!receipt || !weir__receipt_read(receipt, ret))
+    if (!receipt)
+        return weir__fail(err, WEIR_EINVAL, 0, "the receipt is NULL");
+    if (!weir__receipt_read(receipt, ret))
         return weir__fail(err, WEIR_ERECEIPT, 0,
                           "invalid receipt \"%.64s\": expected what the take gave, like %s",
-                          receipt ? receipt : "", "w3-1700000000000000-1-68719476736");
+                          receipt, "w3-1700000000000000-1-68719476736");
     for (size_t i = 0; i < limit->count; i++) {
         if (!weir__algorithm_of(&limit->rules[i])->settle)
             return weir__fail(err, WEIR_EUNSUPPORTED, 0,

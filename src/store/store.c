@@ -6,10 +6,8 @@
 
 #include <string.h>
 
-int weir_store_open(const char *url, weir_store **ret, weir_error *err)
+static int store_open(const char *url, weir_store **ret, weir_error *err)
 {
-    if (!url || !ret)
-        return weir__fail(err, WEIR_EINVAL, 0, "the %s is NULL", url ? "result" : "store address");
     if (strncmp(url, "redis", 5))
         return weir__zone_store_open(url, ret, err);
 #ifdef WEIR__WITH_REMOTE
@@ -19,10 +17,24 @@ int weir_store_open(const char *url, weir_store **ret, weir_error *err)
 #endif
 }
 
+int weir_store_open(const char *url, weir_store **ret, weir_error *err)
+{
+    if (!url || !ret)
+        return weir__fail(err, WEIR_EINVAL, 0, "the %s is NULL", url ? "result" : "store address");
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    int code = store_open(url, ret, err);
+    pthread_setcancelstate(state, NULL);
+    return code;
+}
+
 void weir_store_close(weir_store *store)
 {
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     if (store)
         store->engine->close(store);
+    pthread_setcancelstate(state, NULL);
 }
 
 void weir_store_set_clock(weir_store *store, const weir_clock *clock)
@@ -239,9 +251,12 @@ int weir_store_check(weir_store *store, weir_error *err)
 {
     if (!store)
         return weir__fail(err, WEIR_EINVAL, 0, "the store is NULL");
-    if (store->engine->check)
-        return store->engine->check(store, err);
-    return weir__fail(err, WEIR_EUNSUPPORTED, 0, "only zones can be checked");
+    if (!store->engine->check)
+        return weir__fail(err, WEIR_EUNSUPPORTED, 0, "only zones can be checked");
+    int state = weir__store_begin(store);
+    int code = store->engine->check(store, err);
+    weir__store_end(store, state);
+    return code;
 }
 
 int weir__store_show(weir_store *store, weir_key key, struct weir__shown *ret, size_t *ret_count)

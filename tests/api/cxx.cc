@@ -51,6 +51,13 @@ static void limits()
     check(two && weir_limit_count(two.get()) == 2, "weir_limit_parse, weir_limit_count");
     check(std::string(weir_limit_text(two.get())) == "token-bucket 10/s burst 20, fixed-window 1000/m",
           "weir_limit_text");
+    check(!std::strcmp(weir_limit_kind(two.get(), 1), "fixed-window") && weir_limit_amount(two.get(), 1) == 1000 &&
+              weir_limit_period_us(two.get(), 1) == 60000000 && weir_limit_burst(two.get(), 0) == 20,
+          "weir_limit_kind, weir_limit_amount, weir_limit_period_us, weir_limit_burst");
+    weir_limit *some = nullptr;
+    check(weir_limit_parse_n("smooth 1/s and more", 10, &some, &err) == 0, "weir_limit_parse_n");
+    weir_limit_free(some);
+    check(!std::strcmp(weir_version(), WEIR_VERSION), "weir_version");
     int code = weir_limit_parse("token-bucket 10", &untouched, &err);
     check(code == WEIR_ESYNTAX && err.code == code && err.column == 14 && !untouched,
           "a syntax error has a code and a column, and leaves ret alone");
@@ -84,6 +91,11 @@ static void verbs(weir_store *store, int64_t &now)
     check(weir_wait(store, key, bucket.get(), 1, 1000000, &d) == 0 && d.allowed &&
               now == before + 100000,
           "weir_wait");
+    weir_request request{};
+    request.key = key;
+    request.limit = bucket.get();
+    check(weir_wait_for(store, &request, 1000000, &d) == 0 && d.allowed && now == before + 200000, "weir_wait_for");
+    check(weir_reset_key(store, key, nullptr) == 0, "weir_reset_key");
     check(weir_reset(store, key) == 0 && weir_peek(store, key, bucket.get(), 1, &d) == 0 &&
               d.remaining == 2 && d.reset_after_us == 0,
           "weir_reset");
@@ -124,7 +136,10 @@ static void settling(weir_store *store)
     check(weir_acquire(store, key, slots.get(), 1, &d) == 0 && !d.allowed && d.lease == 0,
           "no second slot");
     check(weir_renew(store, key, slots.get(), lease) == 0, "weir_renew");
+    check(weir_renew_lease(store, key, slots.get(), lease, &err) == 0, "weir_renew_lease");
     check(weir_release(store, key, slots.get(), lease) == 0, "weir_release");
+    check(weir_release_lease(store, key, slots.get(), lease, &err) == WEIR_ENOLEASE && err.message[0],
+          "weir_release_lease");
     check(weir_release(store, key, slots.get(), lease) == WEIR_ENOLEASE, "released once only");
 }
 

@@ -174,7 +174,7 @@ static void test_no_text(void)
     weir_error err = {0};
     CHECK_INT(weir_limit_parse(NULL, &limit, &err), WEIR_EINVAL);
     CHECK_INT(err.column, 0);
-    CHECK(!strcmp(err.message, "no limit text given"));
+    CHECK(!strcmp(err.message, "the limit text is NULL"));
     CHECK_INT(weir_limit_parse(NULL, &limit, NULL), WEIR_EINVAL);
 }
 

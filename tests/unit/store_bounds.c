@@ -106,7 +106,7 @@ static void test_bad_settles(void)
         CHECK_INT(weir_settle(store, key, limit, receipts[i], 3, &err), WEIR_ERECEIPT);
         CHECK(err.code == WEIR_ERECEIPT && strstr(err.message, "w3-17"));
     }
-    CHECK_INT(weir_settle(store, key, limit, NULL, 3, NULL), WEIR_ERECEIPT);
+    CHECK_INT(weir_settle(store, key, limit, NULL, 3, NULL), WEIR_EINVAL);
     CHECK_INT(weir_settle(store, key, limit, "w1-1-1", -1, &err), WEIR_EINVAL);
     CHECK_INT(weir_settle(store, key, limit, "w1-1-1", WEIR_COST_MAX + 1, &err), WEIR_EINVAL);
     CHECK_INT(weir_settle(store, key, NULL, "w1-1-1", 1, &err), WEIR_EINVAL);

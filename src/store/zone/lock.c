@@ -43,7 +43,10 @@ static void word_lock_slow(_Atomic uint32_t *word)
         } else if (tries < SPINS + YIELDS) {
             sched_yield();
         } else {
+            int state; /* other stripes may be locked: no thread is cancelled here */
+            pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
             weir__clock_sleep_us(NAP_US);
+            pthread_setcancelstate(state, NULL);
         }
     }
 }
