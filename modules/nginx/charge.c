@@ -150,7 +150,8 @@ static void charge_return_redis(const ngx_http_weir_charge_t *charge, const char
     ngx_http_weir_job_give(job);
 }
 
-/* Corrects what the answer's fields and variables show. Limits that judge by time have times only. */
+/* Corrects what the answer's fields and variables show. Limits that judge by time have times only.
+ * */
 static void charge_show(ngx_http_weir_plan_t *plan, const weir_request *request)
 {
     for (size_t i = 0; i < request->limit->count; i++) {

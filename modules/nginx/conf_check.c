@@ -116,11 +116,11 @@ static char *check_store(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf,
 /* ---- a location ---- */
 
 static char *check_together(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf,
-                            const ngx_array_t *group)
+                            const ngx_array_t *together)
 {
-    ngx_http_weir_limit_t **limits = group->elts;
+    ngx_http_weir_limit_t **limits = together->elts;
     size_t rules = 0;
-    for (ngx_uint_t i = 0; i < group->nelts; i++) {
+    for (ngx_uint_t i = 0; i < together->nelts; i++) {
         rules += limits[i]->limit ? limits[i]->limit->count : 1;
         if (rules > WEIR_LIMITS_MAX)
             return check_fail(
@@ -169,7 +169,7 @@ char *ngx_http_weir_check_location(ngx_conf_t *cf, const ngx_http_weir_loc_conf_
         return NGX_CONF_ERROR;
     for (int phase = 0; phase < 2; phase++) {
         for (int dry = 0; dry < 2; dry++) {
-            if (check_together(cf, conf, &conf->groups[phase][dry]) != NGX_CONF_OK)
+            if (check_together(cf, conf, &conf->limits_of[phase][dry]) != NGX_CONF_OK)
                 return NGX_CONF_ERROR;
         }
     }

@@ -26,24 +26,6 @@ struct limit_reader {
     ngx_str_t text; /* of the limits, words joined */
 };
 
-ngx_http_weir_place_t ngx_http_weir_place(const ngx_conf_t *cf)
-{
-    return (ngx_http_weir_place_t){cf->conf_file->file.name, cf->conf_file->line};
-}
-
-ngx_int_t ngx_http_weir_duration(const ngx_str_t *text, int64_t *ret)
-{
-    const char *why;
-    size_t len = weir__duration_parse((const char *)text->data, text->len, ret, &why);
-    return len && len == text->len ? NGX_OK : NGX_ERROR;
-}
-
-ngx_int_t ngx_http_weir_read_status(const ngx_str_t *text)
-{
-    ngx_int_t status = ngx_atoi(text->data, text->len);
-    return status >= 400 && status <= 599 ? status : NGX_ERROR;
-}
-
 /* "weir_limit: invalid cost "x": expected 0 to 10^12". */
 static char *limit_fail(const struct limit_reader *it, const char *what, const ngx_str_t *value,
                         const char *fix)

@@ -211,24 +211,20 @@ ngx_int_t ngx_http_weir_zones_check(ngx_conf_t *cf)
 #define DEADLINE_MAX_US 10000000 /* nobody needs a request that waits for longer */
 #define DENIAL_CACHE_MAX_US 1000000
 
-static char *store_fail(ngx_conf_t *cf, const ngx_str_t *word, const char *expected)
+static char *store_read_deadline(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t *value,
+                                 void *data)
 {
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "weir_store: \"%V\": %s", word, expected);
-    return NGX_CONF_ERROR;
-}
-
-static char *store_read_deadline(ngx_conf_t *cf, const ngx_str_t *word, const ngx_str_t *value,
-                                 ngx_http_weir_store_t *store)
-{
+    ngx_http_weir_store_t *store = data;
     if (ngx_http_weir_duration(value, &store->url.deadline_us) != NGX_OK ||
         store->url.deadline_us > DEADLINE_MAX_US)
-        return store_fail(cf, word, "expected a duration up to 10s, like deadline=50ms");
+        return ngx_http_weir_word_fail(cf, word,
+                                       "expected a duration up to 10s, like deadline=50ms");
     return NGX_CONF_OK;
 }
 
-static char *store_read_fail(ngx_conf_t *cf, const ngx_str_t *word, const ngx_str_t *value,
-                             ngx_http_weir_store_t *store)
+static char *store_read_fail(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t *value, void *data)
 {
+    ngx_http_weir_store_t *store = data;
     static const struct {
         ngx_str_t name;
         enum weir__redis_fail fail;
@@ -244,65 +240,60 @@ static char *store_read_fail(ngx_conf_t *cf, const ngx_str_t *word, const ngx_st
             return NGX_CONF_OK;
         }
     }
-    return store_fail(
+    return ngx_http_weir_word_fail(
         cf, word,
         "expected local (the zone decides while Redis does not), open (everything passes) or "
         "closed (everything is rejected)");
 }
 
-static char *store_read_peers(ngx_conf_t *cf, const ngx_str_t *word, const ngx_str_t *value,
-                              ngx_http_weir_store_t *store)
+static char *store_read_peers(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t *value, void *data)
 {
+    ngx_http_weir_store_t *store = data;
     ngx_int_t peers = ngx_atoi(value->data, value->len);
     if (peers < 1 || peers > PEERS_MAX)
-        return store_fail(cf, word, "expected how many nginx share the limits, from 1 to 1000000");
+        return ngx_http_weir_word_fail(
+            cf, word, "expected how many nginx share the limits, from 1 to 1000000");
     store->url.peers = (int32_t)peers;
     return NGX_CONF_OK;
 }
 
-static char *store_read_denial_cache(ngx_conf_t *cf, const ngx_str_t *word, const ngx_str_t *value,
-                                     ngx_http_weir_store_t *store)
+static char *store_read_denial_cache(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t *value,
+                                     void *data)
 {
+    ngx_http_weir_store_t *store = data;
     if (value->len == 3 && !ngx_strncmp(value->data, "off", 3)) {
         store->denial_cache_us = 0;
         return NGX_CONF_OK;
     }
     if (ngx_http_weir_duration(value, &store->denial_cache_us) != NGX_OK ||
         store->denial_cache_us > DENIAL_CACHE_MAX_US)
-        return store_fail(cf, word,
-                          "expected a duration up to 1s, like denial_cache=500ms, or off");
+        return ngx_http_weir_word_fail(
+            cf, word, "expected a duration up to 1s, like denial_cache=500ms, or off");
     return NGX_CONF_OK;
 }
 
-static const struct store_option {
-    ngx_str_t name;
-    char *(*take)(ngx_conf_t *cf, const ngx_str_t *word, const ngx_str_t *value,
-                  ngx_http_weir_store_t *store);
-} store_options[] = {
+static const ngx_http_weir_option_t store_options[] = {
     {ngx_string("deadline="), store_read_deadline},
     {ngx_string("fail="), store_read_fail},
     {ngx_string("peers="), store_read_peers},
     {ngx_string("denial_cache="), store_read_denial_cache},
 };
 
-static char *store_read_option(ngx_conf_t *cf, const ngx_str_t *word, ngx_uint_t *seen,
+static char *store_read_option(ngx_conf_t *cf, const ngx_str_t *word, unsigned *seen,
                                ngx_http_weir_store_t *store)
 {
-    for (size_t i = 0; i < WEIR__COUNT(store_options); i++) {
-        const ngx_str_t *name = &store_options[i].name;
-        if (word->len < name->len || ngx_strncmp(word->data, name->data, name->len))
-            continue;
-        if (*seen & 1u << i)
-            return store_fail(cf, word, "the option is given twice; leave one out");
-        *seen |= 1u << i;
-        ngx_str_t value = {word->len - name->len, word->data + name->len};
-        return store_options[i].take(cf, word, &value, store);
-    }
-    /* An address in a wrong place may hold a password. */
+    /* An address in a wrong place may contain a password. */
     static const ngx_str_t hidden = ngx_string("***");
-    return store_fail(cf, ngx_strlchr(word->data, word->data + word->len, '@') ? &hidden : word,
-                      "unknown option; after the address there may be deadline=, fail=, peers= and "
-                      "denial_cache=");
+    bool secret = ngx_strlchr(word->data, word->data + word->len, '@') != NULL;
+    for (size_t i = 0; secret && i < WEIR__COUNT(store_options); i++) {
+        const ngx_str_t *name = &store_options[i].name;
+        secret = word->len < name->len || ngx_strncmp(word->data, name->data, name->len);
+    }
+    return ngx_http_weir_read_option(cf, store_options, WEIR__COUNT(store_options),
+                                     secret ? &hidden : word, seen,
+                                     "unknown option; after the address there may be deadline=, "
+                                     "fail=, peers= and denial_cache=",
+                                     store);
 }
 
 /* ---- its address ---- */
@@ -374,13 +365,14 @@ char *ngx_http_weir_store(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
         return "is duplicate";
     if (words[1].len == 3 && !ngx_strncmp(words[1].data, "off", 3)) {
         conf->store = NULL;
-        return cf->args->nelts == 2 ? NGX_CONF_OK
-                                    : store_fail(cf, &words[2], "nothing may follow \"off\"");
+        return cf->args->nelts == 2
+                   ? NGX_CONF_OK
+                   : ngx_http_weir_word_fail(cf, &words[2], "nothing may follow \"off\"");
     }
     ngx_http_weir_store_t *store = ngx_pcalloc(cf->pool, sizeof *store);
     if (!store || store_read_url(cf, &words[1], store) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
-    ngx_uint_t seen = 0;
+    unsigned seen = 0;
     for (ngx_uint_t i = 2; i < cf->args->nelts; i++) {
         if (store_read_option(cf, &words[i], &seen, store) != NGX_CONF_OK)
             return NGX_CONF_ERROR;

@@ -323,18 +323,32 @@ static ngx_int_t handler_step_conn(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_c
     return NGX_OK;
 }
 
+/* Decides the limits of a step, enforced or in dry run, unless that was done before. As
+ * handler_decide. */
+static ngx_int_t handler_decide_step(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf,
+                                     ngx_uint_t phase, ngx_http_weir_step_e step,
+                                     ngx_http_weir_plan_t **ret)
+{
+    bool dry = step == NGX_HTTP_WEIR_AT_DRY_RUN;
+    ngx_array_t *limits =
+        &conf->limits_of[phase][dry ? NGX_HTTP_WEIR_SHADOW : NGX_HTTP_WEIR_ENFORCED];
+    *ret = NULL;
+    if (handler_step_is_done(ctx, step, phase) ||
+        handler_step_is_done_above(ctx, conf, step, phase))
+        return NGX_OK;
+    ngx_int_t rc = handler_decide(ctx, conf, limits->elts, limits->nelts, WEIR__VERB_TAKE, ret);
+    if (rc == NGX_OK && *ret)
+        handler_note_step(ctx, step, phase);
+    return rc;
+}
+
 static ngx_int_t handler_step_limit(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf,
                                     ngx_uint_t phase)
 {
-    ngx_array_t *group = &conf->groups[phase][NGX_HTTP_WEIR_ENFORCED];
     ngx_http_weir_plan_t *plan;
-    if (handler_step_is_done(ctx, NGX_HTTP_WEIR_AT_LIMIT, phase) ||
-        handler_step_is_done_above(ctx, conf, NGX_HTTP_WEIR_AT_LIMIT, phase))
-        return NGX_OK;
-    ngx_int_t rc = handler_decide(ctx, conf, group->elts, group->nelts, WEIR__VERB_TAKE, &plan);
+    ngx_int_t rc = handler_decide_step(ctx, conf, phase, NGX_HTTP_WEIR_AT_LIMIT, &plan);
     if (rc != NGX_OK || !plan)
         return rc;
-    handler_note_step(ctx, NGX_HTTP_WEIR_AT_LIMIT, phase);
     if (!plan->folded.allowed)
         return handler_reject(ctx, conf, phase, plan);
     ngx_http_weir_count(plan, false);
@@ -357,15 +371,10 @@ static ngx_int_t handler_step_limit(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_
 static ngx_int_t handler_step_dry_run(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc_conf_t *conf,
                                       ngx_uint_t phase)
 {
-    ngx_array_t *group = &conf->groups[phase][NGX_HTTP_WEIR_SHADOW];
     ngx_http_weir_plan_t *plan;
-    if (handler_step_is_done(ctx, NGX_HTTP_WEIR_AT_DRY_RUN, phase) ||
-        handler_step_is_done_above(ctx, conf, NGX_HTTP_WEIR_AT_DRY_RUN, phase))
-        return NGX_OK;
-    ngx_int_t rc = handler_decide(ctx, conf, group->elts, group->nelts, WEIR__VERB_TAKE, &plan);
+    ngx_int_t rc = handler_decide_step(ctx, conf, phase, NGX_HTTP_WEIR_AT_DRY_RUN, &plan);
     if (rc != NGX_OK || !plan) /* what is invalid was logged, and rejects nothing here */
         return rc == NGX_AGAIN ? rc : NGX_OK;
-    handler_note_step(ctx, NGX_HTTP_WEIR_AT_DRY_RUN, phase);
     handler_note_status(ctx, plan->folded.degraded ? NGX_HTTP_WEIR_DEGRADED : NGX_HTTP_WEIR_PASSED);
     if (!plan->failed)
         ctx->shadow[phase] = plan;

@@ -6,6 +6,62 @@
 
 #include "wire/json.h"
 
+/* ---- the numbers ---- */
+
+/* A number, by its name in JSON and as a metric. */
+struct info_number {
+    const char *name;          /* NULL: JSON says it in another way */
+    const char *metric, *more; /* and a further label */
+    const char *type, *help;   /* NULL: of the same metric as the one before */
+    size_t offset;
+};
+
+#define OF_ZONE(field) offsetof(weir_zone_info, field)
+static const struct info_number info_zone_numbers[] = {
+    {"keys", "nginx_weir_zone_keys", "", "gauge", "States in the zone.", OF_ZONE(keys)},
+    {"capacity", "nginx_weir_zone_capacity", "", "gauge", "Places for states.", OF_ZONE(capacity)},
+    {"limits", "nginx_weir_zone_limits", "", "gauge", "Different limits in use.", OF_ZONE(limits)},
+    {"large_bytes", "nginx_weir_zone_large_bytes", "", "gauge",
+     "The share for logs, windows and leases.", OF_ZONE(large_bytes)},
+    {"large_used", "nginx_weir_zone_large_used_bytes", "", "gauge", "What of it is used.",
+     OF_ZONE(large_used)},
+    {"evicted_fresh", "nginx_weir_zone_evicted_total", ",kind=\"fresh\"", "counter",
+     "States forgotten because there was no room.", OF_ZONE(evicted_fresh)},
+    {"evicted_unused", "nginx_weir_zone_evicted_total", ",kind=\"unused\"", NULL, NULL,
+     OF_ZONE(evicted_unused)},
+    {"evicted_soonest", "nginx_weir_zone_evicted_total", ",kind=\"soonest\"", NULL, NULL,
+     OF_ZONE(evicted_soonest)},
+    {"repairs", "nginx_weir_zone_repairs_total", "", "counter", "Repairs after workers that died.",
+     OF_ZONE(repairs)},
+};
+
+#define OF_STORE(field) offsetof(ngx_http_weir_fleet_info_t, field)
+static const struct info_number info_store_numbers[] = {
+    {"asked", "nginx_weir_store_asked_total", "", "counter", "Queries.", OF_STORE(asked)},
+    {"answered", "nginx_weir_store_answered_total", "", "counter", "Queries that Redis answered.",
+     OF_STORE(answered)},
+    {"unreachable", "nginx_weir_store_unreachable_total", "", "counter",
+     "Queries that Redis did not answer.", OF_STORE(unreachable)},
+    {"cached_denials", "nginx_weir_store_cached_denials_total", "", "counter",
+     "Answered from the denial cache.", OF_STORE(cached_denials)},
+    {"queue", "nginx_weir_store_queue", "", "gauge", "Queries in progress.", OF_STORE(queue)},
+    {"owed", "nginx_weir_store_owed", "", "gauge", "To be given back when Redis is back.",
+     OF_STORE(owed)},
+    {NULL, "nginx_weir_store_up", "", "gauge", "Whether Redis can be reached.", OF_STORE(up)},
+};
+
+static uint64_t info_number(const void *info, size_t offset)
+{
+    uint64_t number;
+    memcpy(&number, (const char *)info + offset, sizeof number);
+    return number;
+}
+
+static double info_bytes_per_key(const weir_zone_info *info)
+{
+    return info->capacity ? (double)(info->size - info->large_bytes) / (double)info->capacity : 0;
+}
+
 /* ---- JSON ---- */
 
 /* Room for one entry: every number at its longest, every byte of a text escaped as \u0000. */
@@ -31,19 +87,13 @@ static void info_put_zone(struct weir__json *json, const ngx_http_weir_zone_t *z
     weir__json_open(json, NULL, '{');
     weir__json_put_text(json, "name", (const char *)zone->name.data, zone->name.len);
     if (weir_store_info(zone->store, &info) == 0) {
-        double bytes =
-            info.capacity ? (double)(info.size - info.large_bytes) / (double)info.capacity : 0;
         weir__json_put_uint(json, "size", info.size);
-        weir__json_put_uint(json, "keys", info.keys);
-        weir__json_put_uint(json, "capacity", info.capacity);
-        weir__json_put_double(json, "bytes_per_key", bytes);
-        weir__json_put_uint(json, "limits", info.limits);
-        weir__json_put_uint(json, "large_bytes", info.large_bytes);
-        weir__json_put_uint(json, "large_used", info.large_used);
-        weir__json_put_uint(json, "evicted_fresh", info.evicted_fresh);
-        weir__json_put_uint(json, "evicted_unused", info.evicted_unused);
-        weir__json_put_uint(json, "evicted_soonest", info.evicted_soonest);
-        weir__json_put_uint(json, "repairs", info.repairs);
+        for (size_t i = 0; i < WEIR__COUNT(info_zone_numbers); i++) {
+            weir__json_put_uint(json, info_zone_numbers[i].name,
+                                info_number(&info, info_zone_numbers[i].offset));
+            if (info_zone_numbers[i].offset == offsetof(weir_zone_info, capacity))
+                weir__json_put_double(json, "bytes_per_key", info_bytes_per_key(&info));
+        }
     }
     static const struct {
         const char *name;
@@ -73,12 +123,9 @@ static void info_put_store(struct weir__json *json, const ngx_http_weir_store_t 
     const char *state = info.up ? "up" : "down";
     weir__json_put_text(json, "state", state, ngx_strlen(state));
     weir__json_put_text(json, "why", info.why, ngx_strlen(info.why));
-    weir__json_put_uint(json, "asked", info.asked);
-    weir__json_put_uint(json, "answered", info.answered);
-    weir__json_put_uint(json, "unreachable", info.unreachable);
-    weir__json_put_uint(json, "cached_denials", info.cached_denials);
-    weir__json_put_uint(json, "queue", info.queue);
-    weir__json_put_uint(json, "owed", info.owed);
+    for (size_t i = 0; i < WEIR__COUNT(info_store_numbers) && info_store_numbers[i].name; i++)
+        weir__json_put_uint(json, info_store_numbers[i].name,
+                            info_number(&info, info_store_numbers[i].offset));
     weir__json_close(json, '}');
 }
 
@@ -120,10 +167,12 @@ static size_t info_text_most(const ngx_http_weir_main_conf_t *conf)
     return size;
 }
 
+/* `type` NULL: the metric has its head already. */
 static void info_text_head(struct weir__buffer *to, const char *name, const char *type,
                            const char *help)
 {
-    weir__put_format(to, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+    if (type)
+        weir__put_format(to, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
 static void info_text_label(struct weir__buffer *to, const char *name, const ngx_str_t *value)
@@ -158,45 +207,6 @@ static void info_text_requests(struct weir__buffer *to, const ngx_http_weir_zone
     }
 }
 
-static void info_text_zone_sample(struct weir__buffer *to, const char *name,
-                                  const ngx_http_weir_zone_t *zone, const char *more,
-                                  uint64_t value)
-{
-    weir__put_format(to, "%s{", name);
-    info_text_label(to, "zone", &zone->name);
-    weir__put_format(to, "%s} %llu\n", more, (unsigned long long)value);
-}
-
-static const struct {
-    const char *name, *type, *help, *more;
-    size_t offset;
-} info_zone_samples[] = {
-    {"nginx_weir_zone_keys", "gauge", "States in the zone.", "", offsetof(weir_zone_info, keys)},
-    {"nginx_weir_zone_capacity", "gauge", "Places for states.", "",
-     offsetof(weir_zone_info, capacity)},
-    {"nginx_weir_zone_limits", "gauge", "Different limits in use.", "",
-     offsetof(weir_zone_info, limits)},
-    {"nginx_weir_zone_large_bytes", "gauge", "The share for logs, windows and leases.", "",
-     offsetof(weir_zone_info, large_bytes)},
-    {"nginx_weir_zone_large_used_bytes", "gauge", "What of it is used.", "",
-     offsetof(weir_zone_info, large_used)},
-    {"nginx_weir_zone_evicted_total", "counter", "States forgotten for want of room.",
-     ",kind=\"fresh\"", offsetof(weir_zone_info, evicted_fresh)},
-    {"nginx_weir_zone_evicted_total", NULL, NULL, ",kind=\"unused\"",
-     offsetof(weir_zone_info, evicted_unused)},
-    {"nginx_weir_zone_evicted_total", NULL, NULL, ",kind=\"soonest\"",
-     offsetof(weir_zone_info, evicted_soonest)},
-    {"nginx_weir_zone_repairs_total", "counter", "Repairs after workers that died.", "",
-     offsetof(weir_zone_info, repairs)},
-};
-
-static uint64_t info_text_number(const weir_zone_info *info, size_t offset)
-{
-    uint64_t number;
-    memcpy(&number, (const char *)info + offset, sizeof number);
-    return number;
-}
-
 static void info_text_zones(struct weir__buffer *to, const ngx_http_weir_main_conf_t *conf)
 {
     ngx_http_weir_zone_t *const *zones = conf->zones.elts;
@@ -205,15 +215,16 @@ static void info_text_zones(struct weir__buffer *to, const ngx_http_weir_main_co
                    "Requests by what became of them, by limits and by slots.");
     for (ngx_uint_t i = 0; i < conf->zones.nelts; i++)
         info_text_requests(to, zones[i]);
-    for (size_t k = 0; k < WEIR__COUNT(info_zone_samples); k++) {
-        if (info_zone_samples[k].type)
-            info_text_head(to, info_zone_samples[k].name, info_zone_samples[k].type,
-                           info_zone_samples[k].help);
+    for (size_t k = 0; k < WEIR__COUNT(info_zone_numbers); k++) {
+        const struct info_number *it = &info_zone_numbers[k];
+        info_text_head(to, it->metric, it->type, it->help);
         for (ngx_uint_t i = 0; i < conf->zones.nelts; i++) {
-            if (weir_store_info(zones[i]->store, &info) == 0)
-                info_text_zone_sample(to, info_zone_samples[k].name, zones[i],
-                                      info_zone_samples[k].more,
-                                      info_text_number(&info, info_zone_samples[k].offset));
+            if (weir_store_info(zones[i]->store, &info))
+                continue;
+            weir__put_format(to, "%s{", it->metric);
+            info_text_label(to, "zone", &zones[i]->name);
+            weir__put_format(to, "%s} %llu\n", it->more,
+                             (unsigned long long)info_number(&info, it->offset));
         }
     }
 }
@@ -222,38 +233,17 @@ static void info_text_zones(struct weir__buffer *to, const ngx_http_weir_main_co
 
 static void info_text_stores(struct weir__buffer *to, const ngx_http_weir_main_conf_t *conf)
 {
-    static const struct {
-        const char *name, *type, *help;
-        size_t offset;
-    } samples[] = {
-        {"nginx_weir_store_asked_total", "counter", "Questions.",
-         offsetof(ngx_http_weir_fleet_info_t, asked)},
-        {"nginx_weir_store_answered_total", "counter", "Questions that Redis answered.",
-         offsetof(ngx_http_weir_fleet_info_t, answered)},
-        {"nginx_weir_store_unreachable_total", "counter", "Questions that Redis did not answer.",
-         offsetof(ngx_http_weir_fleet_info_t, unreachable)},
-        {"nginx_weir_store_cached_denials_total", "counter", "Answered from the denial cache.",
-         offsetof(ngx_http_weir_fleet_info_t, cached_denials)},
-        {"nginx_weir_store_queue", "gauge", "Questions in progress.",
-         offsetof(ngx_http_weir_fleet_info_t, queue)},
-        {"nginx_weir_store_owed", "gauge", "To be given back when Redis is back.",
-         offsetof(ngx_http_weir_fleet_info_t, owed)},
-        {"nginx_weir_store_up", "gauge", "Whether Redis can be reached.", SIZE_MAX},
-    };
     ngx_http_weir_store_t *const *stores = conf->stores.elts;
-    for (size_t k = 0; k < WEIR__COUNT(samples) && conf->stores.nelts > 0; k++) {
-        info_text_head(to, samples[k].name, samples[k].type, samples[k].help);
+    for (size_t k = 0; k < WEIR__COUNT(info_store_numbers) && conf->stores.nelts > 0; k++) {
+        const struct info_number *it = &info_store_numbers[k];
+        info_text_head(to, it->metric, it->type, it->help);
         for (ngx_uint_t i = 0; i < conf->stores.nelts; i++) {
             ngx_http_weir_fleet_info_t info;
-            uint64_t number;
             ngx_http_weir_fleet_info(stores[i], &info);
-            number = info.up ? 1 : 0;
-            if (samples[k].offset != SIZE_MAX)
-                memcpy(&number, (const char *)&info + samples[k].offset, sizeof number);
-            weir__put_format(to, "%s{", samples[k].name);
+            weir__put_format(to, "%s{", it->metric);
             info_text_label(to, "store", &stores[i]->text);
             weir__put_format(to, ",worker=\"%llu\"} %llu\n", (unsigned long long)ngx_worker,
-                             (unsigned long long)number);
+                             (unsigned long long)info_number(&info, it->offset));
         }
     }
 }

@@ -1,6 +1,8 @@
 /* The module as nginx sees it: its directives, how their levels merge, where it hooks in. */
 #include "ngx_http_weir.h"
 
+#include "base/duration.h"
+
 /* ---- configurations ---- */
 
 static void *module_create_main(ngx_conf_t *cf)
@@ -35,25 +37,25 @@ static char *module_sort_limits(ngx_conf_t *cf, ngx_http_weir_loc_conf_t *conf)
     ngx_uint_t n = conf->limits ? conf->limits->nelts : 0;
     for (int phase = 0; phase < 2; phase++) {
         for (int dry = 0; dry < 2; dry++) {
-            if (ngx_array_init(&conf->groups[phase][dry], cf->pool, n ? n : 1, sizeof(void *)) !=
+            if (ngx_array_init(&conf->limits_of[phase][dry], cf->pool, n ? n : 1, sizeof(void *)) !=
                 NGX_OK)
                 return NGX_CONF_ERROR;
         }
     }
     for (ngx_uint_t i = 0; i < n; i++) {
         ngx_array_t *to =
-            &conf->groups[limits[i]->precontent][ngx_http_weir_is_dry(conf, limits[i])];
+            &conf->limits_of[limits[i]->precontent][ngx_http_weir_is_dry(conf, limits[i])];
         *(ngx_http_weir_limit_t **)ngx_array_push(to) = limits[i];
     }
     bool conns = conf->conns && conf->conns->nelts > 0;
     conf->applies[NGX_HTTP_WEIR_PREACCESS] = conns || conf->overload ||
-                                             conf->groups[NGX_HTTP_WEIR_PREACCESS][0].nelts ||
-                                             conf->groups[NGX_HTTP_WEIR_PREACCESS][1].nelts;
+                                             conf->limits_of[NGX_HTTP_WEIR_PREACCESS][0].nelts ||
+                                             conf->limits_of[NGX_HTTP_WEIR_PREACCESS][1].nelts;
     if (!conns && !conf->overload)
         conf->first_step[NGX_HTTP_WEIR_PREACCESS] = NGX_HTTP_WEIR_AT_LIMIT;
     conf->first_step[NGX_HTTP_WEIR_PRECONTENT] = NGX_HTTP_WEIR_AT_LIMIT;
-    conf->applies[NGX_HTTP_WEIR_PRECONTENT] = conf->groups[NGX_HTTP_WEIR_PRECONTENT][0].nelts ||
-                                              conf->groups[NGX_HTTP_WEIR_PRECONTENT][1].nelts;
+    conf->applies[NGX_HTTP_WEIR_PRECONTENT] = conf->limits_of[NGX_HTTP_WEIR_PRECONTENT][0].nelts ||
+                                              conf->limits_of[NGX_HTTP_WEIR_PRECONTENT][1].nelts;
     return NGX_CONF_OK;
 }
 
@@ -78,8 +80,53 @@ static char *module_merge_location(ngx_conf_t *cf, void *parent, void *child)
         return NGX_CONF_ERROR;
     bool inherited = conf->limits == prev->limits && conf->conns == prev->conns &&
                      conf->store == prev->store && conf->dry_run == prev->dry_run &&
-                     prev->groups[0][0].elts;
+                     prev->limits_of[0][0].elts;
     return inherited ? NGX_CONF_OK : ngx_http_weir_check_location(cf, conf);
+}
+
+/* ---- what readers of directives share ---- */
+
+ngx_http_weir_place_t ngx_http_weir_place(const ngx_conf_t *cf)
+{
+    return (ngx_http_weir_place_t){cf->conf_file->file.name, cf->conf_file->line};
+}
+
+ngx_int_t ngx_http_weir_duration(const ngx_str_t *text, int64_t *ret)
+{
+    const char *why;
+    size_t len = weir__duration_parse((const char *)text->data, text->len, ret, &why);
+    return len && len == text->len ? NGX_OK : NGX_ERROR;
+}
+
+ngx_int_t ngx_http_weir_read_status(const ngx_str_t *text)
+{
+    ngx_int_t status = ngx_atoi(text->data, text->len);
+    return status >= 400 && status <= 599 ? status : NGX_ERROR;
+}
+
+char *ngx_http_weir_word_fail(ngx_conf_t *cf, const ngx_str_t *word, const char *expected)
+{
+    ngx_str_t *words = cf->args->elts;
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%V: \"%V\": %s", &words[0], word, expected);
+    return NGX_CONF_ERROR;
+}
+
+char *ngx_http_weir_read_option(ngx_conf_t *cf, const ngx_http_weir_option_t *options, size_t n,
+                                const ngx_str_t *word, unsigned *seen, const char *unknown,
+                                void *conf)
+{
+    assert(n <= 8 * sizeof *seen);
+    for (size_t i = 0; i < n; i++) {
+        const ngx_str_t *name = &options[i].name;
+        if (word->len < name->len || ngx_strncmp(word->data, name->data, name->len))
+            continue;
+        if (*seen & 1u << i)
+            return ngx_http_weir_word_fail(cf, word, "the option is given twice; give it once");
+        *seen |= 1u << i;
+        ngx_str_t value = {word->len - name->len, word->data + name->len};
+        return options[i].read(cf, word, &value, conf);
+    }
+    return ngx_http_weir_word_fail(cf, word, unknown);
 }
 
 /* ---- small directives ---- */

@@ -115,9 +115,9 @@ typedef struct {
     ngx_flag_t subrequests;
     ngx_flag_t info_text; /* weir_info prometheus */
     /* merged: what is decided together, by phase and by dry run */
-    ngx_array_t groups[2][2]; /* of ngx_http_weir_limit_t * */
-    ngx_flag_t applies[2];    /* whether a phase has anything to do */
-    ngx_uint_t first_step[2]; /* and with which step it begins */
+    ngx_array_t limits_of[2][2]; /* of ngx_http_weir_limit_t * */
+    ngx_flag_t applies[2];       /* whether a phase has anything to do */
+    ngx_uint_t first_step[2];    /* and with which step it begins */
 } ngx_http_weir_loc_conf_t;
 
 /* A flag beside the style: fields that an upstream sent are removed. */
@@ -125,6 +125,26 @@ typedef struct {
 
 enum { NGX_HTTP_WEIR_PREACCESS, NGX_HTTP_WEIR_PRECONTENT };
 enum { NGX_HTTP_WEIR_ENFORCED, NGX_HTTP_WEIR_SHADOW };
+
+/* ---- module.c: what readers of directives share ---- */
+
+ngx_http_weir_place_t ngx_http_weir_place(const ngx_conf_t *cf);
+/* Reads a duration ("50ms"); or NGX_ERROR. */
+ngx_int_t ngx_http_weir_duration(const ngx_str_t *text, int64_t *ret);
+/* The status of a rejection, 400 to 599; or NGX_ERROR. */
+ngx_int_t ngx_http_weir_read_status(const ngx_str_t *text);
+/* Logs what is wrong with a word of the directive that is being read; NGX_CONF_ERROR. */
+char *ngx_http_weir_word_fail(ngx_conf_t *cf, const ngx_str_t *word, const char *expected);
+
+typedef struct {
+    ngx_str_t name; /* with its "=" */
+    char *(*read)(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t *value, void *conf);
+} ngx_http_weir_option_t;
+/* Reads a word by the option that it begins with. `seen` has one bit per option: each is given
+ * once. `unknown`: what to say about a word that begins with none of them. */
+char *ngx_http_weir_read_option(ngx_conf_t *cf, const ngx_http_weir_option_t *options, size_t n,
+                                const ngx_str_t *word, unsigned *seen, const char *unknown,
+                                void *conf);
 
 /* ---- conf_store.c ---- */
 
@@ -140,11 +160,6 @@ ngx_int_t ngx_http_weir_zones_check(ngx_conf_t *cf);
 char *ngx_http_weir_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_weir_conn(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_weir_rate(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-ngx_http_weir_place_t ngx_http_weir_place(const ngx_conf_t *cf);
-/* The status of a rejection, 400 to 599; or NGX_ERROR. */
-ngx_int_t ngx_http_weir_read_status(const ngx_str_t *text);
-/* Reads a duration ("50ms"); or NGX_ERROR. */
-ngx_int_t ngx_http_weir_duration(const ngx_str_t *text, int64_t *ret);
 
 /* ---- conf_check.c: what only the whole configuration shows ---- */
 
@@ -346,7 +361,7 @@ ngx_int_t ngx_http_weir_fleet_start(ngx_cycle_t *cycle, ngx_http_weir_main_conf_
 void ngx_http_weir_fleet_stop(ngx_http_weir_main_conf_t *conf);
 
 typedef struct {
-    ngx_flag_t up;
+    uint64_t up; /* 1, or 0 */
     char why[WEIR__WHY_SIZE];
     uint64_t asked, answered, unreachable, cached_denials;
     uint64_t queue; /* in progress now */

@@ -15,70 +15,51 @@ extern ngx_atomic_t *ngx_stat_active __attribute__((weak));
 
 /* ---- the directive ---- */
 
-static char *overload_fail(ngx_conf_t *cf, const ngx_str_t *word, const char *expected)
+static char *overload_read_connections(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t *value,
+                                       void *data)
 {
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "weir_overload: \"%V\": %s", word, expected);
-    return NGX_CONF_ERROR;
-}
-
-static char *overload_read_connections(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t value,
-                                       ngx_http_weir_overload_t *ret)
-{
-    ngx_int_t connections = ngx_atoi(value.data, value.len);
+    ngx_http_weir_overload_t *ret = data;
+    ngx_int_t connections = ngx_atoi(value->data, value->len);
     if (connections < 1)
-        return overload_fail(cf, word, "expected a number from 1, like connections=10000");
+        return ngx_http_weir_word_fail(cf, word,
+                                       "expected a number from 1, like connections=10000");
     if (!&ngx_stat_active)
-        return overload_fail(cf, word,
-                             "this nginx does not count connections, it was built without "
-                             "--with-http_stub_status_module; use load= or another nginx");
+        return ngx_http_weir_word_fail(
+            cf, word,
+            "this nginx does not count connections, it was built without "
+            "--with-http_stub_status_module; use load= or another nginx");
     ret->connections = (ngx_uint_t)connections;
     return NGX_CONF_OK;
 }
 
-static char *overload_read_load(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t value,
-                                ngx_http_weir_overload_t *ret)
+static char *overload_read_load(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t *value, void *data)
 {
-    ngx_int_t hundredths = ngx_atofp(value.data, value.len, 2);
+    ngx_http_weir_overload_t *ret = data;
+    ngx_int_t hundredths = ngx_atofp(value->data, value->len, 2);
     if (hundredths < 1 || hundredths > LOAD_MOST)
-        return overload_fail(cf, word, "expected a load average from 0.01 to 10000, like load=8.5");
+        return ngx_http_weir_word_fail(cf, word,
+                                       "expected a load average from 0.01 to 10000, like load=8.5");
     ret->load = (double)hundredths / 100;
     return NGX_CONF_OK;
 }
 
-static char *overload_read_status(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t value,
-                                  ngx_http_weir_overload_t *ret)
+static char *overload_read_status(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t *value,
+                                  void *data)
 {
-    ngx_int_t status = ngx_http_weir_read_status(&value);
+    ngx_http_weir_overload_t *ret = data;
+    ngx_int_t status = ngx_http_weir_read_status(value);
     if (status == NGX_ERROR)
-        return overload_fail(cf, word, "expected a status of 400 to 599, like status=503");
+        return ngx_http_weir_word_fail(cf, word,
+                                       "expected a status of 400 to 599, like status=503");
     ret->status = (ngx_uint_t)status;
     return NGX_CONF_OK;
 }
 
-static const struct {
-    ngx_str_t name;
-    char *(*read)(ngx_conf_t *, const ngx_str_t *word, ngx_str_t value, ngx_http_weir_overload_t *);
-} overload_options[] = {
+static const ngx_http_weir_option_t overload_options[] = {
     {ngx_string("connections="), overload_read_connections},
     {ngx_string("load="), overload_read_load},
     {ngx_string("status="), overload_read_status},
 };
-
-static char *overload_read_word(ngx_conf_t *cf, const ngx_str_t *word, unsigned *seen,
-                                ngx_http_weir_overload_t *ret)
-{
-    for (unsigned i = 0; i < WEIR__COUNT(overload_options); i++) {
-        const ngx_str_t *name = &overload_options[i].name;
-        if (word->len < name->len || ngx_strncmp(word->data, name->data, name->len))
-            continue;
-        if (*seen & 1u << i)
-            return overload_fail(cf, word, "give every option once");
-        *seen |= 1u << i;
-        ngx_str_t value = {word->len - name->len, word->data + name->len};
-        return overload_options[i].read(cf, word, value, ret);
-    }
-    return overload_fail(cf, word, "there are connections=, load=, status=, and off alone");
-}
 
 char *ngx_http_weir_overload(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
@@ -97,7 +78,9 @@ char *ngx_http_weir_overload(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
         return NGX_CONF_ERROR;
     overload->status = NGX_HTTP_SERVICE_UNAVAILABLE;
     for (ngx_uint_t i = 1; i < cf->args->nelts; i++) {
-        if (overload_read_word(cf, &words[i], &seen, overload) != NGX_CONF_OK)
+        if (ngx_http_weir_read_option(
+                cf, overload_options, WEIR__COUNT(overload_options), &words[i], &seen,
+                "there are connections=, load=, status=, and off alone", overload) != NGX_CONF_OK)
             return NGX_CONF_ERROR;
     }
     if (!overload->connections && overload->load == 0)
