@@ -14,7 +14,7 @@ enum { UNKNOWN, FAST, SLOW };
 
 static _Atomic int mode;
 
-static int64_t real_ns(void)
+static int64_t clock_real_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -23,7 +23,7 @@ static int64_t real_ns(void)
 
 int64_t weir__clock_real_us(void)
 {
-    return real_ns() / 1000;
+    return clock_real_ns() / 1000;
 }
 
 void weir__clock_sleep_us(int64_t microseconds)
@@ -51,7 +51,7 @@ struct anchor {
 static _Thread_local struct anchor anchor __attribute__((tls_model("initial-exec")));
 
 /* The kernel validates the TSC across cores before it uses it as its clock source: trust it then. */
-static int detect(void)
+static int clock_detect(void)
 {
     unsigned a, b, c, d;
     if (!__get_cpuid(0x80000007, &a, &b, &c, &d) || !(d & 1u << 8))
@@ -72,10 +72,10 @@ static int detect(void)
 
 /* Reads the real clock and learns the rate from the last anchor if that is recent enough. A thread
  * held up in the middle of it knows the time, but not at which tick that was: no anchor then. */
-static int64_t drop_anchor(void)
+static int64_t clock_drop_anchor(void)
 {
     uint64_t before = __rdtsc();
-    int64_t ns = real_ns();
+    int64_t ns = clock_real_ns();
     uint64_t reading = __rdtsc() - before;
     if (reading > READING_TICKS_MAX)
         return ns;
@@ -102,10 +102,10 @@ int64_t weir__clock_us(void)
         uint64_t since = tsc - anchor.tsc;
         if (WEIR__LIKELY(since < anchor.window))
             return (anchor.ns + (int64_t)(since * anchor.ns_per_tick_q32 >> 32)) / 1000;
-        return drop_anchor() / 1000;
+        return clock_drop_anchor() / 1000;
     }
     if (how == UNKNOWN)
-        atomic_store_explicit(&mode, detect(), memory_order_relaxed);
+        atomic_store_explicit(&mode, clock_detect(), memory_order_relaxed);
     return weir__clock_real_us();
 }
 #else

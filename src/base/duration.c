@@ -36,7 +36,7 @@ struct number {
 };
 
 /* At most 15 digits in all: enough for 366 days in microseconds, and no sum overflows. */
-static struct number read_number(const char *text, size_t len)
+static struct number duration_read_number(const char *text, size_t len)
 {
     struct number number = {0, 1, 0};
     size_t digits = 0;
@@ -58,25 +58,25 @@ static struct number read_number(const char *text, size_t len)
     return number;
 }
 
-static bool is_name(const char *text, size_t letters, const char *name)
+static bool duration_is_name(const char *text, size_t letters, const char *name)
 {
     return letters == strlen(name) && !strncasecmp(text, name, letters);
 }
 
 /* The unit at the start of text whose name no letter follows but a digit or the end may. */
-static size_t read_unit(const char *text, size_t len, size_t *ret_length)
+static size_t duration_read_unit(const char *text, size_t len, size_t *ret_length)
 {
     size_t letters = 0;
     while (letters < len && isalpha((unsigned char)text[letters]))
         letters++;
     for (size_t i = 0; i < WEIR__COUNT(units); i++) {
-        if (is_name(text, letters, units[i].name)) {
+        if (duration_is_name(text, letters, units[i].name)) {
             *ret_length = letters;
             return i;
         }
     }
     for (size_t i = 0; i < WEIR__COUNT(long_names); i++) {
-        if (is_name(text, letters, long_names[i].name)) {
+        if (duration_is_name(text, letters, long_names[i].name)) {
             *ret_length = letters;
             return long_names[i].unit;
         }
@@ -85,7 +85,7 @@ static size_t read_unit(const char *text, size_t len, size_t *ret_length)
 }
 
 /* number * unit in microseconds, or -1 where that is not whole, -2 where it is too long. */
-static int64_t scaled(struct number number, int64_t unit_us)
+static int64_t duration_scaled(struct number number, int64_t unit_us)
 {
     __int128 product = (__int128)number.digits * unit_us;
     if (product % number.scale)
@@ -94,19 +94,20 @@ static int64_t scaled(struct number number, int64_t unit_us)
     return product > WEIR_DURATION_MAX ? -2 : (int64_t)product;
 }
 
-static size_t parse(const char *text, size_t len, bool zero, int64_t *ret_us, const char **ret_why)
+static size_t duration_parse(const char *text, size_t len, bool zero, int64_t *ret_us,
+                             const char **ret_why)
 {
     size_t at = 0;
     size_t next_unit = 0; /* units must come largest first */
     int64_t total = 0;
     do {
-        struct number number = read_number(text + at, len - at);
+        struct number number = duration_read_number(text + at, len - at);
         if (number.len == 0 && at == 0)
             number = (struct number){1, 1, 0}; /* a bare unit */
         else if (number.len == 0)
             break;
         size_t length = 0;
-        size_t unit = read_unit(text + at + number.len, len - at - number.len, &length);
+        size_t unit = duration_read_unit(text + at + number.len, len - at - number.len, &length);
         if (unit == WEIR__COUNT(units)) {
             *ret_why = "a duration needs a unit: us, ms, s, m, h, d or w";
             return 0;
@@ -120,7 +121,7 @@ static size_t parse(const char *text, size_t len, bool zero, int64_t *ret_us, co
             *ret_why = "units come largest first, each once, like 1h30m";
             return 0;
         }
-        int64_t part = scaled(number, units[unit].us);
+        int64_t part = duration_scaled(number, units[unit].us);
         if (part == -1) {
             *ret_why = "a duration must be whole microseconds";
             return 0;
@@ -145,7 +146,7 @@ static size_t parse(const char *text, size_t len, bool zero, int64_t *ret_us, co
 
 size_t weir__duration_parse(const char *text, size_t len, int64_t *ret_us, const char **ret_why)
 {
-    return parse(text, len, false, ret_us, ret_why);
+    return duration_parse(text, len, false, ret_us, ret_why);
 }
 
 size_t weir__wait_parse(const char *text, size_t len, int64_t *ret_us, const char **ret_why)
@@ -154,7 +155,7 @@ size_t weir__wait_parse(const char *text, size_t len, int64_t *ret_us, const cha
         *ret_us = 0;
         return 1;
     }
-    return parse(text, len, true, ret_us, ret_why);
+    return duration_parse(text, len, true, ret_us, ret_why);
 }
 
 void weir__put_duration(struct weir__buffer *buffer, int64_t microseconds, bool bare)

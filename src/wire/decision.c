@@ -19,7 +19,7 @@ const char *weir__verdict_word(enum weir__verdict verdict)
 
 /* ---- numbers ---- */
 
-static int64_t throttle_seconds(int64_t us)
+static int64_t decision_throttle_seconds(int64_t us)
 {
     return us < 0 ? -1 : weir__div_up(us, 1000000);
 }
@@ -29,8 +29,8 @@ void weir__throttle_numbers(const weir_decision *decision, int64_t ret[WEIR__THR
     ret[0] = !decision->allowed;
     ret[1] = decision->limit;
     ret[2] = decision->remaining;
-    ret[3] = decision->allowed ? -1 : throttle_seconds(decision->retry_after_us);
-    ret[4] = throttle_seconds(decision->reset_after_us);
+    ret[3] = decision->allowed ? -1 : decision_throttle_seconds(decision->retry_after_us);
+    ret[4] = decision_throttle_seconds(decision->reset_after_us);
 }
 
 /* ---- RESP ---- */

@@ -18,57 +18,58 @@ int64_t weir__rule_window_us(const struct weir__rule *rule)
     return weir__algorithm_of(rule)->window_us(rule);
 }
 
-static struct weir__span name_of(const struct weir__rated *rated)
+static struct weir__span fields_name_of(const struct weir__rated *rated)
 {
     const char *name = rated->name ? rated->name : weir__algorithm_of(rated->rule)->name;
     return (struct weir__span){name, strnlen(name, NAME_MAX_BYTES)};
 }
 
 /* A structured field's string holds printable ASCII. */
-static inline char shown(char c)
+static inline char fields_shown(char c)
 {
     return c >= ' ' && c <= '~' ? c : '?';
 }
 
-static bool same_start(const char *a, const char *b, size_t len)
+static bool fields_same_start(const char *a, const char *b, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
-        if (shown(a[i]) != shown(b[i]))
+        if (fields_shown(a[i]) != fields_shown(b[i]))
             return false;
     }
     return true;
 }
 
 /* Whether name is base, with "-number" after it where number is not 0. */
-static bool is_numbered(struct weir__span name, struct weir__span base, int number)
+static bool fields_is_numbered(struct weir__span name, struct weir__span base, int number)
 {
     char digits[8] = "";
     struct weir__buffer suffix = weir__buffer_over(digits, sizeof digits);
     if (number)
         weir__put_int(&suffix, -number);
-    return name.len == base.len + suffix.len && same_start(name.data, base.data, base.len) &&
+    return name.len == base.len + suffix.len && fields_same_start(name.data, base.data, base.len) &&
            !memcmp(name.data + base.len, digits, suffix.len);
 }
 
-static bool is_taken(const struct weir__rated *rated, size_t n, struct weir__span base, int number)
+static bool fields_is_taken(const struct weir__rated *rated, size_t n, struct weir__span base,
+                            int number)
 {
     for (size_t i = 0; i < n; i++) {
-        if (is_numbered(name_of(&rated[i]), base, number))
+        if (fields_is_numbered(fields_name_of(&rated[i]), base, number))
             return true;
     }
     return false;
 }
 
 /* What goes after the name of limit i, so that no two are alike: 0, nothing, or 2 and up. */
-static int number_of(const struct weir__rated *rated, size_t n, size_t i)
+static int fields_number_of(const struct weir__rated *rated, size_t n, size_t i)
 {
-    struct weir__span base = name_of(&rated[i]);
+    struct weir__span base = fields_name_of(&rated[i]);
     int number = 0;
     for (size_t k = 0; k < i; k++) {
-        if (!is_numbered(name_of(&rated[k]), base, 0))
+        if (!fields_is_numbered(fields_name_of(&rated[k]), base, 0))
             continue;
         number = number ? number + 1 : 2;
-        while (is_taken(rated, n, base, number))
+        while (fields_is_taken(rated, n, base, number))
             number++;
     }
     return number;
@@ -76,76 +77,78 @@ static int number_of(const struct weir__rated *rated, size_t n, size_t i)
 
 /* ---- writing; the caller made sure that there is room ---- */
 
-static inline char *put_bytes(char *to, const char *text, size_t len)
+static inline char *fields_put_bytes(char *to, const char *text, size_t len)
 {
     memcpy(to, text, len);
     return to + len;
 }
-#define PUT(to, literal) put_bytes(to, literal, sizeof(literal) - 1)
+#define PUT(to, literal) fields_put_bytes(to, literal, sizeof(literal) - 1)
 
-static inline char *put_number(char *to, int64_t number)
+static inline char *fields_put_number(char *to, int64_t number)
 {
     char digits[16], *p = digits + sizeof digits;
     uint64_t rest = (uint64_t)weir__min(weir__max(number, 0), INTEGER_MAX);
     do
         *--p = (char)('0' + rest % 10);
     while (rest /= 10);
-    return put_bytes(to, p, (size_t)(digits + sizeof digits - p));
+    return fields_put_bytes(to, p, (size_t)(digits + sizeof digits - p));
 }
 
-static inline int64_t seconds_up(int64_t microseconds)
+static inline int64_t fields_seconds_up(int64_t microseconds)
 {
     return (int64_t)((uint64_t)microseconds / 1000000 + ((uint64_t)microseconds % 1000000 != 0));
 }
 
-static char *put_name(char *to, const struct weir__rated *rated, int number)
+static char *fields_put_name(char *to, const struct weir__rated *rated, int number)
 {
-    struct weir__span name = name_of(rated);
+    struct weir__span name = fields_name_of(rated);
     *to++ = '"';
     for (size_t i = 0; i < name.len; i++) {
-        char c = shown(name.data[i]);
+        char c = fields_shown(name.data[i]);
         if (WEIR__UNLIKELY(c == '"' || c == '\\'))
             *to++ = '\\';
         *to++ = c;
     }
     if (number) {
         *to++ = '-';
-        to = put_number(to, number);
+        to = fields_put_number(to, number);
     }
     *to++ = '"';
     return to;
 }
 
-static char *put_policy(char *to, const struct weir__rated *rated)
+static char *fields_put_policy(char *to, const struct weir__rated *rated)
 {
     to = PUT(to, ";q=");
-    to = put_number(to, rated->row->limit);
+    to = fields_put_number(to, rated->row->limit);
     if (weir__algorithm_of(rated->rule)->leases)
         to = PUT(to, ";qu=\"concurrent-requests\"");
     to = PUT(to, ";w=");
-    return put_number(to, weir__max(1, seconds_up(weir__rule_window_us(rated->rule))));
+    return fields_put_number(to,
+                             weir__max(1, fields_seconds_up(weir__rule_window_us(rated->rule))));
 }
 
 /* When there will be more, or WEIR_NEVER. */
-static inline int64_t more_in_us(const weir_decision *row)
+static inline int64_t fields_more_in_us(const weir_decision *row)
 {
     return row->allowed ? row->reset_after_us : row->retry_after_us;
 }
 
-static char *put_left(char *to, const struct weir__rated *rated)
+static char *fields_put_left(char *to, const struct weir__rated *rated)
 {
-    int64_t more_us = more_in_us(rated->row);
+    int64_t more_us = fields_more_in_us(rated->row);
     to = PUT(to, ";r=");
-    to = put_number(to, rated->row->remaining);
+    to = fields_put_number(to, rated->row->remaining);
     if (more_us < 0)
         return to;
     to = PUT(to, ";t=");
-    return put_number(to, seconds_up(more_us));
+    return fields_put_number(to, fields_seconds_up(more_us));
 }
 
 /* ---- fields ---- */
 
-static void add(struct weir__rate_fields *ret, const char *name, const char *value, const char *end)
+static void fields_add(struct weir__rate_fields *ret, const char *name, const char *value,
+                       const char *end)
 {
     ret->items[ret->count].name = name;
     ret->items[ret->count].value = value;
@@ -153,36 +156,37 @@ static void add(struct weir__rate_fields *ret, const char *name, const char *val
 }
 
 /* Limits as a list: what each is called, with its number, and what `put` says of it. */
-static char *add_list(struct weir__rate_fields *ret, char *to, const char *field,
-                      const struct weir__rated *rated, const int *numbers, size_t n,
-                      char *(*put)(char *, const struct weir__rated *))
+static char *fields_add_list(struct weir__rate_fields *ret, char *to, const char *field,
+                             const struct weir__rated *rated, const int *numbers, size_t n,
+                             char *(*put)(char *, const struct weir__rated *))
 {
     const char *value = to, *end = ret->room + sizeof ret->room;
     for (size_t i = 0; i < n && end - to >= ITEM_MAX; i++) {
         if (i > 0)
             *to++ = ',';
-        to = put_name(to, &rated[i], numbers[i]);
+        to = fields_put_name(to, &rated[i], numbers[i]);
         to = put(to, &rated[i]);
     }
     if (to > value)
-        add(ret, field, value, to);
+        fields_add(ret, field, value, to);
     return to;
 }
 
-static char *add_number(struct weir__rate_fields *ret, char *to, const char *field, int64_t number)
+static char *fields_add_number(struct weir__rate_fields *ret, char *to, const char *field,
+                               int64_t number)
 {
-    char *end = put_number(to, number);
-    add(ret, field, to, end);
+    char *end = fields_put_number(to, number);
+    fields_add(ret, field, to, end);
     return end;
 }
 
-static char *add_triple(struct weir__rate_fields *ret, char *to, const char *const names[3],
-                        const weir_decision *row)
+static char *fields_add_triple(struct weir__rate_fields *ret, char *to, const char *const names[3],
+                               const weir_decision *row)
 {
-    to = add_number(ret, to, names[0], row->limit);
-    to = add_number(ret, to, names[1], row->remaining);
-    if (more_in_us(row) >= 0)
-        to = add_number(ret, to, names[2], seconds_up(more_in_us(row)));
+    to = fields_add_number(ret, to, names[0], row->limit);
+    to = fields_add_number(ret, to, names[1], row->remaining);
+    if (fields_more_in_us(row) >= 0)
+        to = fields_add_number(ret, to, names[2], fields_seconds_up(fields_more_in_us(row)));
     return to;
 }
 
@@ -199,17 +203,17 @@ void weir__rate_fields(enum weir__field_style style, const struct weir__rated *r
     if (style == WEIR__FIELDS_OFF || n == 0)
         return;
     if (!folded->allowed && folded->retry_after_us >= 0)
-        to = add_number(ret, to, "retry-after", seconds_up(folded->retry_after_us));
+        to = fields_add_number(ret, to, "retry-after", fields_seconds_up(folded->retry_after_us));
     if (style == WEIR__FIELDS_IETF) {
         int numbers[WEIR_LIMITS_MAX];
         for (size_t i = 0; i < n; i++)
-            numbers[i] = number_of(rated, n, i);
-        to = add_list(ret, to, "ratelimit", rated, numbers, n, put_left);
-        add_list(ret, to, "ratelimit-policy", rated, numbers, n, put_policy);
+            numbers[i] = fields_number_of(rated, n, i);
+        to = fields_add_list(ret, to, "ratelimit", rated, numbers, n, fields_put_left);
+        fields_add_list(ret, to, "ratelimit-policy", rated, numbers, n, fields_put_policy);
         return;
     }
     const weir_decision *row = rated[folded->binding < n ? folded->binding : 0].row;
-    add_triple(ret, to, style == WEIR__FIELDS_X ? x : ietf_06, row);
+    fields_add_triple(ret, to, style == WEIR__FIELDS_X ? x : ietf_06, row);
 }
 
 bool weir__field_style_read(const char *text, size_t len, enum weir__field_style *ret)

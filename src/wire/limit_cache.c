@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t place_of(const char *text, size_t len)
+static size_t limit_cache_place_of(const char *text, size_t len)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < len; i++)
@@ -13,13 +13,14 @@ static size_t place_of(const char *text, size_t len)
     return (hash ^ hash >> 32) % WEIR__LIMIT_CACHE_SIZE;
 }
 
-static bool holds(const struct weir__limit_cached *slot, const char *text, size_t len)
+static bool limit_cache_holds(const struct weir__limit_cached *slot, const char *text, size_t len)
 {
     return slot->limit && slot->len == len && !memcmp(slot->text, text, len);
 }
 
-static const weir_limit *read_into(struct weir__limit_cache *cache, struct weir__limit_cached *slot,
-                                   const char *text, size_t len, weir_error *err)
+static const weir_limit *limit_cache_read_into(struct weir__limit_cache *cache,
+                                               struct weir__limit_cached *slot, const char *text,
+                                               size_t len, weir_error *err)
 {
     weir_limit *limit = NULL;
     if (len >= WEIR__LIMIT_TEXT_MAX || memchr(text, 0, len)) {
@@ -47,11 +48,12 @@ static const weir_limit *read_into(struct weir__limit_cache *cache, struct weir_
 const weir_limit *weir__limit_cached(struct weir__limit_cache *cache, const char *text, size_t len,
                                      weir_error *err)
 {
-    if (WEIR__LIKELY(cache->last && holds(cache->last, text, len)))
+    if (WEIR__LIKELY(cache->last && limit_cache_holds(cache->last, text, len)))
         return cache->last->limit;
-    struct weir__limit_cached *slot = &cache->slots[place_of(text, len)];
+    struct weir__limit_cached *slot = &cache->slots[limit_cache_place_of(text, len)];
     cache->last = slot;
-    return holds(slot, text, len) ? slot->limit : read_into(cache, slot, text, len, err);
+    return limit_cache_holds(slot, text, len) ? slot->limit
+                                              : limit_cache_read_into(cache, slot, text, len, err);
 }
 
 void weir__limit_cache_turn(struct weir__limit_cache *cache)

@@ -5,6 +5,7 @@
 #include "core/ring.h"
 #include "wire/sha.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define DEBT_SIZE 26
@@ -12,14 +13,15 @@
 #define PAIR_SIZE 22
 #define PERMITS_SIZE 29
 
-static enum weir__shape shape_of(const struct weir__rule *rule)
+static enum weir__shape state_shape_of(const struct weir__rule *rule)
 {
     return weir__algorithm_of(rule)->shape;
 }
 
-static int64_t get(const uint8_t *at, int bytes)
+static int64_t state_get(const uint8_t *at, int bytes)
 {
     uint64_t value = 0;
+    assert(bytes >= 1 && bytes <= 8);
     memcpy(&value, at, (size_t)bytes);
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     value = __builtin_bswap64(value);
@@ -27,9 +29,10 @@ static int64_t get(const uint8_t *at, int bytes)
     return (int64_t)value;
 }
 
-static void put(uint8_t *at, int bytes, int64_t number)
+static void state_put(uint8_t *at, int bytes, int64_t number)
 {
     uint64_t value = (uint64_t)number;
+    assert(bytes >= 1 && bytes <= 8 && (bytes == 8 || value >> 8 * bytes == 0));
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     value = __builtin_bswap64(value);
 #endif
@@ -41,7 +44,7 @@ uint32_t weir__ring_next_capacity(uint32_t capacity)
     return capacity < WEIR__RING_CAPACITY_MAX ? capacity * 2 + 2 : 0;
 }
 
-static bool is_capacity(int64_t capacity)
+static bool state_is_capacity(int64_t capacity)
 {
     int64_t blocks = capacity + 2;
     return capacity >= 2 && capacity <= WEIR__RING_CAPACITY_MAX && !(blocks & (blocks - 1));
@@ -49,7 +52,7 @@ static bool is_capacity(int64_t capacity)
 
 size_t weir__section_size(const struct weir__rule *rule, uint32_t capacity)
 {
-    switch (shape_of(rule)) {
+    switch (state_shape_of(rule)) {
     case WEIR__SHAPE_DEBT:
         return DEBT_SIZE;
     case WEIR__SHAPE_COUNT:
@@ -67,8 +70,8 @@ size_t weir__section_size(const struct weir__rule *rule, uint32_t capacity)
 /* ---- reading ---- */
 
 /* A cell holds 1 … most, and no stamp is newer than the ring. */
-static bool is_cell(const struct weir__section *section, const struct weir__cell *cell,
-                    int64_t most)
+static bool state_is_cell(const struct weir__section *section, const struct weir__cell *cell,
+                          int64_t most)
 {
     int64_t count = weir__cell_weight(&section->rule, cell);
     int64_t ahead = weir__algorithm_of(&section->rule)->leases ? WEIR_DURATION_MAX : 0;
@@ -76,10 +79,10 @@ static bool is_cell(const struct weir__section *section, const struct weir__cell
            count <= most;
 }
 
-static bool is_newest(const struct weir__section *section)
+static bool state_is_newest(const struct weir__section *section)
 {
     const struct weir__cell *cell = weir__ring_last(&section->state.ring);
-    return is_cell(section, cell, section->state.ring.sum) &&
+    return state_is_cell(section, cell, section->state.ring.sum) &&
            (weir__algorithm_of(&section->rule)->leases || cell->stamp == section->state.at);
 }
 
@@ -95,7 +98,7 @@ bool weir__section_readable(const struct weir__section *section, const struct we
     for (uint32_t i = 0; i < ring->len; i++) {
         const struct weir__cell *cell = weir__ring_cell(ring, i);
         int64_t others = ring->len - i - 1; /* each holds 1 at least */
-        if (!is_cell(section, cell, left - others) || cell->stamp < before)
+        if (!state_is_cell(section, cell, left - others) || cell->stamp < before)
             return false;
         if (lapsing && cell->stamp + span > weir__max(now_us, at)) {
             lapsing = false;
@@ -112,50 +115,50 @@ bool weir__section_readable(const struct weir__section *section, const struct we
     return left == 0;
 }
 
-static bool read_ring(uint8_t *at, size_t left, struct weir__section *section)
+static bool state_read_ring(uint8_t *at, size_t left, struct weir__section *section)
 {
     struct weir__ring *ring = &section->state.ring;
-    int64_t capacity = left < WEIR__RING_HEAD ? 0 : get(at + 13, 4);
-    if (!is_capacity(capacity))
+    int64_t capacity = left < WEIR__RING_HEAD ? 0 : state_get(at + 13, 4);
+    if (!state_is_capacity(capacity))
         return false;
     section->len = weir__section_size(&section->rule, (uint32_t)capacity);
-    section->rule.extra = get(at + 7, 6);
-    *ring =
-        (struct weir__ring){(struct weir__cell *)(at + WEIR__RING_HEAD), (uint32_t)capacity,
-                            (uint32_t)get(at + 17, 4), (uint32_t)get(at + 21, 4), get(at + 32, 7)};
-    section->state.at = get(at + 25, 7);
+    section->rule.extra = state_get(at + 7, 6);
+    *ring = (struct weir__ring){(struct weir__cell *)(at + WEIR__RING_HEAD), (uint32_t)capacity,
+                                (uint32_t)state_get(at + 17, 4), (uint32_t)state_get(at + 21, 4),
+                                state_get(at + 32, 7)};
+    section->state.at = state_get(at + 25, 7);
     bool slots = weir__algorithm_of(&section->rule)->extra == WEIR__EXTRA_PRECISION;
     return section->len <= left && ring->head < ring->capacity && ring->len >= 1 &&
            ring->len <= weir__min(ring->capacity, WEIR__CELLS_MAX) && ring->sum >= 1 &&
            ring->sum <= WEIR__EXACT_MAX && section->state.at <= WEIR__EXACT_MAX && at[39] == 0 &&
-           (slots ? section->rule.extra > 0 : section->rule.extra == 0) && is_newest(section);
+           (slots ? section->rule.extra > 0 : section->rule.extra == 0) && state_is_newest(section);
 }
 
-static bool read_small(const uint8_t *at, size_t left, struct weir__section *section)
+static bool state_read_small(const uint8_t *at, size_t left, struct weir__section *section)
 {
     struct weir__state *state = &section->state;
     section->len = weir__section_size(&section->rule, 0);
     if (section->len > left)
         return false;
-    switch (shape_of(&section->rule)) {
+    switch (state_shape_of(&section->rule)) {
     case WEIR__SHAPE_COUNT:
-        state->at = get(at + 7, 7);
-        state->amount = get(at + 14, 7);
+        state->at = state_get(at + 7, 7);
+        state->amount = state_get(at + 14, 7);
         return state->amount >= 1;
     case WEIR__SHAPE_PAIR:
-        state->at = get(at + 7, 7);
-        state->before = get(at + 14, 4);
-        state->amount = get(at + 18, 4);
+        state->at = state_get(at + 7, 7);
+        state->before = state_get(at + 14, 4);
+        state->amount = state_get(at + 18, 4);
         return state->before + state->amount >= 1;
     case WEIR__SHAPE_PERMITS:
-        section->fresh_at = get(at + 7, 7);
-        state->at = get(at + 14, 7);
+        section->fresh_at = state_get(at + 7, 7);
+        state->at = state_get(at + 14, 7);
         memcpy(&state->stored, at + 21, 8);
         return state->stored >= 0 && state->stored < 1e300;
     case WEIR__SHAPE_DEBT:
-        section->rule.count = get(at + 7, 5);
-        state->at = get(at + 12, 7);
-        state->amount = get(at + 19, 7);
+        section->rule.count = state_get(at + 7, 5);
+        state->at = state_get(at + 12, 7);
+        state->amount = state_get(at + 19, 7);
         return section->rule.count >= 1 && state->amount >= 1;
     case WEIR__SHAPE_RING:
         break;
@@ -163,30 +166,31 @@ static bool read_small(const uint8_t *at, size_t left, struct weir__section *sec
     return false;
 }
 
-static bool read_section(uint8_t *at, size_t left, struct weir__section *ret)
+static bool state_read_section(uint8_t *at, size_t left, struct weir__section *ret)
 {
     if (left < 7 || at[0] >= WEIR__KIND_COUNT)
         return false;
-    *ret = (struct weir__section){.rule = {.kind = at[0], .period_us = get(at + 1, 6), .count = 1}};
+    *ret = (struct weir__section){
+        .rule = {.kind = at[0], .period_us = state_get(at + 1, 6), .count = 1}};
     ret->state.present = true;
     if (ret->rule.period_us < 1 || ret->rule.period_us > WEIR_DURATION_MAX)
         return false;
     bool ring = weir__is_large(&ret->rule);
-    if (!(ring ? read_ring(at, left, ret) : read_small(at, left, ret)) ||
+    if (!(ring ? state_read_ring(at, left, ret) : state_read_small(at, left, ret)) ||
         !weir__state_sound(&ret->rule, &ret->state))
         return false;
-    if (shape_of(&ret->rule) != WEIR__SHAPE_PERMITS)
+    if (state_shape_of(&ret->rule) != WEIR__SHAPE_PERMITS)
         ret->fresh_at = weir__state_fresh_at(&ret->rule, &ret->state);
     return true;
 }
 
 /* Marks end a value. */
-static bool read_marks(const uint8_t *at, size_t left, struct weir__value *ret)
+static bool state_read_marks(const uint8_t *at, size_t left, struct weir__value *ret)
 {
     if (left < WEIR__MARKS_HEAD)
         return false;
-    ret->marks_until_us = get(at + 1, 7);
-    ret->marks_count = (size_t)get(at + 8, 2);
+    ret->marks_until_us = state_get(at + 1, 7);
+    ret->marks_count = (size_t)state_get(at + 8, 2);
     return ret->marks_until_us <= WEIR__EXACT_MAX && ret->marks_count >= 1 &&
            ret->marks_count <= WEIR__MARKS_MAX &&
            left == WEIR__MARKS_HEAD + ret->marks_count * WEIR__MARK_SIZE;
@@ -207,9 +211,9 @@ bool weir__value_parse(uint8_t *bytes, size_t len, struct weir__value *ret)
         struct weir__section *section = &ret->sections[ret->count];
         if (bytes[at] == WEIR__MARKS_KIND) {
             ret->marks_at = at;
-            return read_marks(bytes + at, len - at, ret);
+            return state_read_marks(bytes + at, len - at, ret);
         }
-        if (ret->count == WEIR_LIMITS_MAX || !read_section(bytes + at, len - at, section))
+        if (ret->count == WEIR_LIMITS_MAX || !state_read_section(bytes + at, len - at, section))
             return false;
         section->offset = at;
         at += section->len;
@@ -245,7 +249,7 @@ uint64_t weir__mark_name(const struct weir__rule *rule, const struct weir__corre
     return name;
 }
 
-static const uint8_t *mark_at(const struct weir__value *value, size_t i)
+static const uint8_t *state_mark_at(const struct weir__value *value, size_t i)
 {
     return value->bytes + value->marks_at + WEIR__MARKS_HEAD + i * WEIR__MARK_SIZE;
 }
@@ -253,8 +257,8 @@ static const uint8_t *mark_at(const struct weir__value *value, size_t i)
 bool weir__value_marked(const struct weir__value *value, uint64_t name, int64_t now_us)
 {
     for (size_t i = 0; i < value->marks_count; i++) {
-        const uint8_t *mark = mark_at(value, i);
-        if ((uint64_t)get(mark, 6) == name && get(mark + 6, 7) > now_us)
+        const uint8_t *mark = state_mark_at(value, i);
+        if ((uint64_t)state_get(mark, 6) == name && state_get(mark + 6, 7) > now_us)
             return true;
     }
     return false;
@@ -262,7 +266,7 @@ bool weir__value_marked(const struct weir__value *value, uint64_t name, int64_t 
 
 int64_t weir__marks_until(const uint8_t *marks)
 {
-    return get(marks + 1, 7);
+    return state_get(marks + 1, 7);
 }
 
 size_t weir__marks_write(const struct weir__value *value, const struct weir__mark *added, size_t n,
@@ -272,26 +276,26 @@ size_t weir__marks_write(const struct weir__value *value, const struct weir__mar
     size_t kept = 0;
     int64_t latest = 0;
     for (size_t i = 0; i < value->marks_count; i++)
-        kept += get(mark_at(value, i) + 6, 7) > now_us;
+        kept += state_get(state_mark_at(value, i) + 6, 7) > now_us;
     size_t over = kept + n > WEIR__MARKS_MAX ? kept + n - WEIR__MARKS_MAX : 0;
     for (size_t i = 0; i < value->marks_count; i++) {
-        int64_t until = get(mark_at(value, i) + 6, 7);
+        int64_t until = state_get(state_mark_at(value, i) + 6, 7);
         if (until <= now_us || over > 0) {
             over -= until > now_us;
             continue;
         }
-        memcpy(p, mark_at(value, i), WEIR__MARK_SIZE);
+        memcpy(p, state_mark_at(value, i), WEIR__MARK_SIZE);
         latest = weir__max(latest, until);
         p += WEIR__MARK_SIZE;
     }
     for (size_t i = 0; i < n; i++, p += WEIR__MARK_SIZE) {
-        put(p, 6, (int64_t)added[i].name);
-        put(p + 6, 7, added[i].until_us);
+        state_put(p, 6, (int64_t)added[i].name);
+        state_put(p + 6, 7, added[i].until_us);
         latest = weir__max(latest, added[i].until_us);
     }
     to[0] = WEIR__MARKS_KIND;
-    put(to + 1, 7, latest);
-    put(to + 8, 2, (p - to - WEIR__MARKS_HEAD) / WEIR__MARK_SIZE);
+    state_put(to + 1, 7, latest);
+    state_put(to + 8, 2, (p - to - WEIR__MARKS_HEAD) / WEIR__MARK_SIZE);
     return (size_t)(p - to);
 }
 
@@ -302,14 +306,15 @@ int64_t weir__state_fresh_at(const struct weir__rule *rule, const struct weir__s
     return weir__min(weir__algorithm_of(rule)->fresh_at(rule, state), WEIR__EXACT_MAX);
 }
 
-static void write_ring(const struct weir__rule *rule, const struct weir__state *state, uint8_t *to)
+static void state_write_ring(const struct weir__rule *rule, const struct weir__state *state,
+                             uint8_t *to)
 {
-    put(to + 7, 6, weir__precision(rule));
-    put(to + 13, 4, state->ring.capacity);
-    put(to + 17, 4, state->ring.head);
-    put(to + 21, 4, state->ring.len);
-    put(to + 25, 7, state->at);
-    put(to + 32, 7, state->ring.sum);
+    state_put(to + 7, 6, weir__precision(rule));
+    state_put(to + 13, 4, state->ring.capacity);
+    state_put(to + 17, 4, state->ring.head);
+    state_put(to + 21, 4, state->ring.len);
+    state_put(to + 25, 7, state->at);
+    state_put(to + 32, 7, state->ring.sum);
     to[39] = 0;
 }
 
@@ -317,29 +322,29 @@ void weir__section_write(const struct weir__rule *rule, const struct weir__state
                          uint8_t *to)
 {
     to[0] = rule->kind;
-    put(to + 1, 6, rule->period_us);
-    switch (shape_of(rule)) {
+    state_put(to + 1, 6, rule->period_us);
+    switch (state_shape_of(rule)) {
     case WEIR__SHAPE_COUNT:
-        put(to + 7, 7, state->at);
-        put(to + 14, 7, state->amount);
+        state_put(to + 7, 7, state->at);
+        state_put(to + 14, 7, state->amount);
         break;
     case WEIR__SHAPE_PAIR:
-        put(to + 7, 7, state->at);
-        put(to + 14, 4, state->before);
-        put(to + 18, 4, state->amount);
+        state_put(to + 7, 7, state->at);
+        state_put(to + 14, 4, state->before);
+        state_put(to + 18, 4, state->amount);
         break;
     case WEIR__SHAPE_PERMITS:
-        put(to + 7, 7, weir__state_fresh_at(rule, state));
-        put(to + 14, 7, state->at);
+        state_put(to + 7, 7, weir__state_fresh_at(rule, state));
+        state_put(to + 14, 7, state->at);
         memcpy(to + 21, &state->stored, 8);
         break;
     case WEIR__SHAPE_RING:
-        write_ring(rule, state, to);
+        state_write_ring(rule, state, to);
         break;
     case WEIR__SHAPE_DEBT:
-        put(to + 7, 5, rule->count);
-        put(to + 12, 7, state->at);
-        put(to + 19, 7, state->amount);
+        state_put(to + 7, 5, rule->count);
+        state_put(to + 12, 7, state->at);
+        state_put(to + 19, 7, state->amount);
         break;
     }
 }
@@ -349,7 +354,7 @@ bool weir__value_show(const struct weir__value *value, int64_t now_us, struct we
     for (size_t i = 0; i < value->count; i++) {
         const struct weir__section *section = &value->sections[i];
         struct weir__rule rule = section->rule;
-        bool debt = shape_of(&rule) == WEIR__SHAPE_DEBT;
+        bool debt = state_shape_of(&rule) == WEIR__SHAPE_DEBT;
         rule.count = debt ? rule.count : WEIR__EXACT_MAX; /* not known, and not needed */
         weir__rule_derive(&rule);
         rule.horizon_us = INT64_MAX;
