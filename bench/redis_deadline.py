@@ -4,7 +4,7 @@
     bench/redis_deadline.py
 
 Threads take from a real server; it is stopped (SIGSTOP) for a while, then goes on. Printed: the longest call,
-the calls that a stand-in decided, and how soon the server decided again. Nothing here fails on a time.
+the calls that the local fallback decided, and how soon the server decided again. Nothing here fails on a time.
 """
 import pathlib
 import signal
@@ -42,7 +42,7 @@ def main():
         back = f"{seconds * 1000:.0f} ms" if seconds is not None else "not in time"
         print(f"  {threads:2} threads: longest call {worst_us / 1000:.1f} ms, over by {max(over, 0):.1f} ms "
               f"(aim <= {AIM_MS}: {'met' if over <= AIM_MS else 'MISSED'}); {degraded} of {calls} calls decided "
-              f"by the stand-in; the server decided again after {back}")
+              f"by the local fallback; the server decided again after {back}")
 
 
 if __name__ == "__main__":

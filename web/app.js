@@ -65,7 +65,7 @@ function showNotices() {
         start();
       },
     }, "Enter token")),
-    degraded: () => notice("warn", "The store is out of reach.", `Until ${live.stats.store.kind} is back, a stand-in decides, or the policy's own rule for that case.`),
+    degraded: () => notice("warn", "The store is out of reach.", `Until ${live.stats.store.kind} is back, the local fallback decides, or the policy's own rule for that case.`),
   };
   fill(at("notices"), list.map((name) => makers[name]()));
 }

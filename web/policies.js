@@ -100,7 +100,7 @@ function beat() {
     entry.pulse.show(history && history.points, now);
     const degraded = (counters.get(entry.name) || {}).degraded || 0;
     entry.degraded.hidden = degraded === 0;
-    say(entry.degraded, `${short(degraded)} decided by a stand-in`);
+    say(entry.degraded, `${short(degraded)} decided by the local fallback`);
     for (const limit of entry.limits) {
       const points = history && history.limits.get(limit.name);
       const renamed = limit.shadow && points ? points.map((point) => ({ ...point, shadow: point.denied })) : points;

@@ -1,6 +1,6 @@
 /*
  * Receipts name a charge: `w3-<time µs>-<charged>-<id>`, the id 40 random bits. Where nothing was charged, and in the
- * older form, there is none: `w1-<time µs>-<charged>`. What a stand-in allowed has an id, and 0 as charged: a settle
+ * older form, there is none: `w1-<time µs>-<charged>`. What the local fallback allowed has an id, and 0 as charged: a settle
  * charges its real cost, once. Opaque to callers, trusted by library and Redis.
  */
 #ifndef WEIR_RECEIPT_H

@@ -36,7 +36,7 @@ struct weir__policy {
     enum weir__field_style style;
     bool styled;     /* the file chose the style; otherwise it is the server's */
     int deny_status; /* of HTTP, where it refuses without a limit: a deny list, missing: deny */
-    /* What to do with what a stand-in decided (decision.degraded), the store being out of reach: the
+    /* What to do with what the local fallback decided (decision.degraded), the store being out of reach: the
      * words of the store's own fail= */
     enum weir__redis_fail fail;
     bool

@@ -362,7 +362,7 @@ def test_health_store(check):
 
 
 def test_health_without_store(check):
-    """Without the option a store out of reach changes nothing: its stand-in decides."""
+    """Without the option a store out of reach changes nothing: its local fallback decides."""
     with redis_server.Server() as redis, \
             Server("--envoy", "{folder}/rules.yaml", files={"rules.yaml": RULES},
                    store=f"redis://127.0.0.1:{redis.port}?fail=open") as server:

@@ -118,7 +118,7 @@ def test_redis(check):
 
 
 def test_redis_gone(check):
-    """The store is out of reach: an error that says so, or a stand-in's answer; never silence."""
+    """The store is out of reach: an error that says so, or an answer of the local fallback; never silence."""
     with redis_server.Server() as redis, serve(store=f"redis://127.0.0.1:{redis.port}?fail=closed") as server:
         with h2.Peer(server.port) as peer:
             message = rate_limit_request("shop", [("user", "x")])

@@ -29,7 +29,7 @@ def said(server, words, count=1):
     return server.stderr().count(words)
 
 
-def outage(check, fail, standin):
+def outage(check, fail, meanwhile):
     with redis_server.Server() as redis, \
             weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?fail={fail}") as server, \
             server.client() as client:
@@ -37,20 +37,20 @@ def outage(check, fail, standin):
         check.equal(server.stderr().count("the store"), 0, f"fail={fail}: nothing is said while all is well")
         redis.kill()
         check.equal(said(server, "the store cannot be reached: "), 1, f"fail={fail}: one line when it goes")
-        check(f"127.0.0.1:{redis.port}" in server.stderr() and f"; meanwhile {standin}" in server.stderr(),
+        check(f"127.0.0.1:{redis.port}" in server.stderr() and f"; meanwhile {meanwhile}" in server.stderr(),
               f"fail={fail}: with where, and who decides: {server.stderr()}")
         for _ in range(20):
             client.call("WEIR.TAKE", "k", WINDOW)
         redis.start()
         check.equal(said(server, "the store decides again, after "), 1, f"fail={fail}: one line when it is back")
-        check("meanwhile (%s): 20" % standin in server.stderr(), f"fail={fail}: with how many: {server.stderr()}")
+        check("meanwhile (%s): 20" % meanwhile in server.stderr(), f"fail={fail}: with how many: {server.stderr()}")
         check.equal(server.stderr().count("the store"), 2, f"fail={fail}: and no more")
 
 
 def test_goes_and_comes_back(check):
-    for fail, standin in (("local", "a zone of this process decides"), ("open", "everything is allowed"),
+    for fail, meanwhile in (("local", "a zone of this process decides"), ("open", "everything is allowed"),
                           ("closed", "everything is denied")):
-        outage(check, fail, standin)
+        outage(check, fail, meanwhile)
 
 
 def test_away_at_start(check):

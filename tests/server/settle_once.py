@@ -140,7 +140,7 @@ def test_stand_in(check):
         there.call("CONFIG", "SET", "maxmemory", "1")
         first, second = (client.post("/v1/take", {**ask, "cost": 300}).json for _ in range(2))
         several = client.post("/v1/takeall", {"requests": pair}).json
-        check.equal([it["degraded"] for it in (first, second, several)], [True] * 3, "the stand-in decides")
+        check.equal([it["degraded"] for it in (first, second, several)], [True] * 3, "the local fallback decides")
         there.call("CONFIG", "SET", "maxmemory", "0")
         check.equal(client.post("/v1/settle", {**ask, "cost": 300, "receipt": first["receipt"], "actual": 0}).status, 200, "settled")
         check.equal(rows(), [600] * 3, "what was not charged is not refunded")

@@ -48,7 +48,7 @@ static void test_ids(void)
     CHECK_TEXT(first, "w1-7-0");
     weir_receipt(&denied, first);
     CHECK_TEXT(first, "w1-7-0");
-    /* a stand-in's is charged by its settle: once */
+    /* that of the local fallback is charged by its settle: once */
     weir_decision owed = {.time_us = 7, .allowed = true, .degraded = true};
     weir_receipt(&owed, first);
     CHECK(weir__receipt_read(first, &got) && got.id > 0 && got.charged == 0);

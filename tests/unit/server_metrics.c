@@ -321,7 +321,7 @@ static void test_latency(void)
     server_metrics_destroy(metrics);
 }
 
-/* A stand-in's decision is news for ten seconds. */
+/* A decision of the local fallback is news for ten seconds. */
 static void test_degraded_fades(void)
 {
     struct server_metrics *const metrics = make(1, NULL);

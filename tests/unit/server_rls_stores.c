@@ -176,7 +176,7 @@ static void test_refund_failures(void)
     CHECK(refund("five", 1) && left(0) == 5);
 }
 
-/* A stand-in's decisions are not settled: the servers were charged nothing. */
+/* Decisions of the local fallback are not settled: the servers were charged nothing. */
 static void test_degraded(void)
 {
     open_gate();
