@@ -88,6 +88,7 @@ void server_batch_say(struct server_conn *conn, const char *bytes, size_t len, b
     }
     said->len = len;
     memcpy(said->bytes, bytes, len);
+    ask->kind = SERVER_ASK_SAID;
     ask->said = said;
     ask->close = close;
 }
@@ -124,34 +125,128 @@ char *server_batch_room(struct server_conn *conn, size_t n)
     return room;
 }
 
-/* ---- groups: as many as an open batch has asks ---- */
+/* ---- asks ---- */
 
-struct group_room {
-    struct server_group group;
+enum server_ask_kind server_ask_kind_of(enum weir__verb verb)
+{
+    switch (verb) {
+    case WEIR__VERB_TAKE:
+    case WEIR__VERB_PEEK:
+    case WEIR__VERB_ACQUIRE:
+    case WEIR__VERB_THROTTLE:
+        return SERVER_ASK_ONE;
+    case WEIR__VERB_TAKEALL:
+        return SERVER_ASK_SEVERAL;
+    case WEIR__VERB_SETTLE:
+        return SERVER_ASK_SETTLE;
+    case WEIR__VERB_RESET:
+        return SERVER_ASK_RESET;
+    case WEIR__VERB_RENEW:
+    case WEIR__VERB_RELEASE:
+        return SERVER_ASK_LEASE;
+    case WEIR__VERB_SHOW:
+        return SERVER_ASK_SHOW;
+    case WEIR__VERB_CLOCK:  /* asks nothing of the store */
+    case WEIR__VERB_DECIDE: /* asks about a plan */
+        break;
+    }
+    assert(!"a verb that asks about a key");
+    return SERVER_ASK_ONE;
+}
+
+enum server_ask_kind server_ask_kind_of_plan(enum weir__verb verb)
+{
+    switch (verb) {
+    case WEIR__VERB_TAKE:
+    case WEIR__VERB_PEEK:
+    case WEIR__VERB_ACQUIRE:
+    case WEIR__VERB_DECIDE:
+        return SERVER_ASK_PLAN;
+    case WEIR__VERB_SETTLE:
+        return SERVER_ASK_SETTLE_PLAN;
+    case WEIR__VERB_RESET:
+        return SERVER_ASK_RESET_PLAN;
+    case WEIR__VERB_RENEW:
+    case WEIR__VERB_RELEASE:
+        return SERVER_ASK_LEASE_PLAN;
+    case WEIR__VERB_TAKEALL:
+    case WEIR__VERB_THROTTLE:
+    case WEIR__VERB_SHOW:
+    case WEIR__VERB_CLOCK:
+        break;
+    }
+    assert(!"a verb that policies know");
+    return SERVER_ASK_PLAN;
+}
+
+struct decision_room {
+    struct server_planned planned;
     weir_decision shadow_rows[WEIR__ENTRIES_MAX][WEIR_LIMITS_MAX];
 };
 
-struct server_group *server_group_take(struct server_thread *thread)
+struct server_several *server_several_take(struct server_thread *thread)
 {
-    struct group_room *room = server_pool_take(&thread->groups, sizeof *room);
+    struct server_several *several =
+        server_pool_take(&thread->decisions, sizeof(struct decision_room));
+    if (several)
+        several->count = several->row_count = 0;
+    return several;
+}
+
+struct server_planned *server_planned_take(struct server_thread *thread)
+{
+    struct decision_room *room = (struct decision_room *)server_several_take(thread);
     if (!room)
         return NULL;
-    struct server_group *group = &room->group;
-    group->shadow_rows = room->shadow_rows;
-    group->count = group->row_count = group->leased = 0;
-    group->planned = false;
-    group->plan.enforced_count = group->plan.shadow_count = 0;
-    return group;
+    struct server_planned *planned = &room->planned;
+    planned->leased = 0;
+    planned->seen.ip_len = planned->seen.method_len = planned->seen.path_len = 0;
+    planned->shadow_rows = room->shadow_rows;
+    weir__plan_begin(&planned->plan);
+    return planned;
+}
+
+void server_ask_end(struct server_conn *conn, struct server_ask *ask)
+{
+    switch (ask->kind) {
+    case SERVER_ASK_ONE:
+    case SERVER_ASK_SEVERAL:
+    case SERVER_ASK_PLAN:
+    case SERVER_ASK_SETTLE:
+    case SERVER_ASK_SETTLE_PLAN:
+    case SERVER_ASK_RESET:
+    case SERVER_ASK_RESET_PLAN:
+    case SERVER_ASK_LEASE:
+    case SERVER_ASK_LEASE_PLAN:
+        return;
+    case SERVER_ASK_SHOW:
+        free(ask->shown);
+        break;
+    case SERVER_ASK_CALL:
+        server_grpc_end(ask);
+        break;
+    case SERVER_ASK_WORK:
+        server_work_end(conn, ask->work);
+        break;
+    case SERVER_ASK_SAID:
+        free(ask->said);
+        break;
+    }
+    ask->said = NULL; /* whichever it is */
 }
 
 static void batch_end_ask(struct server_batch *open, struct server_ask *ask)
 {
-    struct server_thread *thread = open->thread;
-    if (ask->group) {
-        server_pool_give(&thread->groups, ask->group, SERVER_BATCH_MAX);
-        ask->group = NULL;
-    }
+    struct server_several *several = server_ask_several(ask);
+    if (several)
+        server_pool_give(&open->thread->decisions, several, SERVER_BATCH_MAX);
     server_ask_end(open->conn, ask);
+}
+
+/* Whether a worker runs it: its last ask is work. */
+static bool batch_is_work(const struct server_batch *batch)
+{
+    return batch->asks[batch->count - 1].kind == SERVER_ASK_WORK;
 }
 
 void server_batch_drop(struct server_conn *conn)
@@ -166,7 +261,6 @@ static void batch_clear(struct server_batch *open)
     for (size_t i = 0; i < open->count; i++)
         batch_end_ask(open, &open->asks[i]);
     open->count = 0;
-    open->slow = false;
     batch_turn(open->thread);
 }
 
@@ -191,7 +285,7 @@ static void batch_answer(struct server_batch *batch, size_t from, size_t to)
 static void batch_refuse(struct server_ask *ask)
 {
     ask->code = SERVER_EOVERLOAD;
-    if (!ask->work && ask->verb == WEIR__VERB_COUNT)
+    if (ask->kind == SERVER_ASK_CALL)
         server_grpc_overload(ask);
 }
 
@@ -200,18 +294,18 @@ static bool batch_send_away(struct server_conn *conn, struct server_batch *open)
 {
     struct server_batch *away = server_batch_pack(conn, open, 0, open->count);
     if (away) {
-        bool slow = open->slow;
+        bool is_work = batch_is_work(open);
         batch_clear(open);
         assert(conn->inflight == 0 || conn->protocol == &server_h2);
         conn->inflight++;
-        if (slow)
+        if (is_work)
             server_workers_give(conn->thread->server->workers, away);
         else
             server_askers_give(conn->thread->server->askers, away);
         return false;
     }
     for (size_t i = 0; i < open->count; i++) {
-        if (!open->asks[i].said)
+        if (open->asks[i].kind != SERVER_ASK_SAID)
             batch_refuse(&open->asks[i]);
     }
     batch_answer(open, 0, open->count);
@@ -243,7 +337,7 @@ bool server_batch_finish(struct server_conn *conn)
         return true;
     assert(open->conn == conn);
     open->began_us = weir__mono_us();
-    if (conn->thread->server->remote || open->slow)
+    if (conn->thread->server->remote || batch_is_work(open))
         return batch_send_away(conn, open);
     size_t before = open->count - 1;
     if (WEIR__UNLIKELY(open->asks[before].hold)) {

@@ -5,7 +5,7 @@
  *
  *     batch = server_batch_of(conn)               the thread's open batch
  *     ask = server_batch_add(conn)                NULL: it is full, finish first
- *     fill ask, batch->simple[i]; or ask->group for several keys, limits with rows, or a plan
+ *     fill ask: its kind, and what that needs
  *     server_batch_say(conn, bytes, len)           an answer that is known already, in its turn
  *     server_batch_finish(conn)                   runs it; false: askers have it, go on when it is back
  *
@@ -42,21 +42,26 @@
     "a slot that nobody can release"
 
 struct server_conn;
+struct server_grpc_call;
 
-/* What the long kind of ask needs: several requests decided together. */
-struct server_group {
+/* Requests that are decided together, with one row for each of their limits. */
+struct server_several {
     weir_request requests[WEIR_LIMITS_MAX];
-    weir_decision rows[WEIR_LIMITS_MAX]; /* a row a limit */
-    size_t count;                        /* requests */
+    weir_decision rows[WEIR_LIMITS_MAX];
+    size_t count; /* requests */
     size_t row_count;
-    size_t leased; /* planned: the request whose limits have leases */
-    bool planned;  /* plan is in use, and owns the limits */
+};
+
+/* A plan of the policies. */
+struct server_planned {
+    struct server_several several; /* the enforced items; first: both kinds come from one pool */
+    size_t leased;                 /* the item whose limits have leases */
     struct server_seen {
         uint8_t ip_len, method_len, path_len; /* one behind the other */
         char text[48 + 16 + 200];
-    } seen; /* planned: what the request was, for the access log */
+    } seen; /* what the request was, for the access log */
     weir_decision (*shadow_rows)[WEIR_LIMITS_MAX];
-    struct weir__plan plan; /* last: packed, it ends before its keys, or is not there at all */
+    struct weir__plan plan; /* last: packed, it ends before its separate items and keys */
 };
 
 /* An answer that was known when its request was read, in its place among the others. */
@@ -88,22 +93,47 @@ struct server_shown {
     struct weir__shown states[];
 };
 
+/* What an ask is, and which members of struct server_ask it uses. `simple` is its request in the batch. */
+enum server_ask_kind {
+    SERVER_ASK_ONE,         /* decides `simple` */
+    SERVER_ASK_SEVERAL,     /* decides `several` */
+    SERVER_ASK_PLAN,        /* decides `planned` */
+    SERVER_ASK_SETTLE,      /* settles `simple` by `settle` */
+    SERVER_ASK_SETTLE_PLAN, /* settles `planned` by `settle` */
+    SERVER_ASK_RESET,       /* forgets the key of `simple` */
+    SERVER_ASK_RESET_PLAN,  /* forgets the keys of `planned` */
+    SERVER_ASK_LEASE,       /* renews or releases `lease` of `simple` */
+    SERVER_ASK_LEASE_PLAN,  /* renews or releases `lease` of `planned` */
+    SERVER_ASK_SHOW,        /* finds what the key of `simple` holds: `shown` */
+    SERVER_ASK_CALL,        /* decides a `call` of Envoy's rate limit service */
+    SERVER_ASK_WORK,        /* has a worker do `work`; the last of its batch */
+    SERVER_ASK_SAID,        /* asks nothing: `said` is the answer */
+};
+
 struct server_ask {
-    struct server_work *work;   /* not NULL: this is to be done */
-    struct server_said *said;   /* not NULL: this is the answer, nothing is asked */
-    struct server_shown *shown; /* SHOW, answered: what the key holds */
-    enum weir__verb verb;
-    int code;                   /* 0, or a WEIR_E…, or SERVER_EOVERLOAD */
-    struct server_group *group; /* NULL: batch->simple[i] is the request */
-    struct weir__span receipt;  /* SETTLE */
-    int64_t actual;
-    uint64_t lease;
+    enum server_ask_kind kind;
+    enum weir__verb verb; /* of what is decided, settled, forgotten, leased or shown */
+    int code;             /* 0, or a WEIR_E…, or SERVER_EOVERLOAD */
+    union {               /* what it owns */
+        struct server_several *several;
+        struct server_planned *planned;
+        struct server_shown *shown; /* NULL: not found yet */
+        struct server_grpc_call *call;
+        struct server_work *work;
+        struct server_said *said;
+    };
+    union {
+        struct {
+            struct weir__span receipt;
+            int64_t actual;
+        } settle;
+        uint64_t lease;
+        bool there; /* RESET, answered: there was something to forget */
+    };
     int64_t held_us; /* how long the answer was held: its delay is over */
-    bool resettled;  /* plan: settle every enforced entry */
-    bool explain;    /* charges nothing, tells everything */
+    bool explain;    /* charges nothing, explains everything */
     bool hold;       /* answer when the delay is over; the last of its batch */
     bool close;      /* its answer is the connection's last */
-    bool there;      /* RESET: there was something to forget */
     /* how to answer */
     union {
         struct {
@@ -116,9 +146,35 @@ struct server_ask {
             bool head, detail, old;
             int32_t stream; /* HTTP/2 */
         } http;
-        void *other;
     };
 };
+
+/* The kind of an ask about one key, or about several; of one about a plan. */
+enum server_ask_kind server_ask_kind_of(enum weir__verb verb);
+enum server_ask_kind server_ask_kind_of_plan(enum weir__verb verb);
+/* The requests that are decided together, with their rows; NULL: the ask decides `simple`, or nothing. */
+static inline struct server_several *server_ask_several(const struct server_ask *ask)
+{
+    switch (ask->kind) {
+    case SERVER_ASK_SEVERAL:
+        return ask->several;
+    case SERVER_ASK_PLAN:
+    case SERVER_ASK_SETTLE_PLAN:
+    case SERVER_ASK_RESET_PLAN:
+    case SERVER_ASK_LEASE_PLAN:
+        return &ask->planned->several;
+    case SERVER_ASK_ONE:
+    case SERVER_ASK_SETTLE:
+    case SERVER_ASK_RESET:
+    case SERVER_ASK_LEASE:
+    case SERVER_ASK_SHOW:
+    case SERVER_ASK_CALL:
+    case SERVER_ASK_WORK:
+    case SERVER_ASK_SAID:
+        break;
+    }
+    return NULL;
+}
 
 struct server_batch {
     struct server_batch *next;
@@ -131,7 +187,6 @@ struct server_batch {
     weir_hashed_key *hashed; /* of simple takes with a local store: once for all uses */
     weir_decision *decided;
     struct server_ask *asks;
-    bool slow;  /* a worker runs it: its last ask is work */
     size_t ran; /* asks that askers are done with */
     /* packed */
     struct server_rules *rules; /* held */
@@ -161,8 +216,9 @@ void server_batch_say(struct server_conn *conn, const char *bytes, size_t len, b
 void server_batch_hash(struct server_conn *conn);
 /* Takes the last ask back. */
 void server_batch_drop(struct server_conn *conn);
-/* A group for an ask; NULL: no memory. */
-struct server_group *server_group_take(struct server_thread *thread);
+/* For an ask, from the thread's pool; NULL: no memory. */
+struct server_several *server_several_take(struct server_thread *thread);
+struct server_planned *server_planned_take(struct server_thread *thread);
 /* What is asked of the policies. */
 struct server_plan_question {
     struct weir__span policy; /* its name; empty: all that match */
@@ -171,9 +227,9 @@ struct server_plan_question {
     int64_t cost;        /* -1: the policies' own */
     int64_t wait_us;
 };
-/* Plans a group that was just taken (plan.c). 0, or a code and why. */
-int server_group_plan(struct server_conn *conn, const struct server_plan_question *question,
-                      struct server_group *group, weir_error *err);
+/* Makes the plan of one that was just taken (plan.c). 0, or a code and why. */
+int server_planned_make(struct server_conn *conn, const struct server_plan_question *question,
+                        struct server_planned *planned, weir_error *err);
 /* Runs what is open and answers. False: it is under way (conn->inflight), or held. */
 bool server_batch_finish(struct server_conn *conn);
 /* Counts, answers and frees a batch that is back. By its loop. */
@@ -189,7 +245,7 @@ struct server_batch *server_batch_pack(struct server_conn *conn, struct server_b
                                        size_t from, size_t to);
 /* Frees a packed batch. */
 void server_batch_unpack(struct server_batch *batch);
-/* Frees what an ask has, besides its group. */
+/* Frees what an ask owns, but for `several` and `planned`. */
 void server_ask_end(struct server_conn *conn, struct server_ask *ask);
 
 /* ---- held.c: answers that are held until their delay is over ---- */
@@ -243,7 +299,7 @@ void server_plan_log(struct server_conn *conn, const struct weir__plan *plan,
 void server_batch_give_up(struct server_batch *batch);
 /* Hands a batch back to its loop. By any thread. */
 void server_batch_bring_back(struct server_batch *batch);
-/* Runs an ask of gRPC's (verb WEIR__VERB_COUNT, ask->other): grpc.c. */
+/* Decides the call of an ask: grpc/call.c. */
 void server_grpc_run(struct server *server, struct server_ask *ask);
 /* One that is not run: it fails. */
 void server_grpc_give_up(struct server_ask *ask);

@@ -149,10 +149,10 @@ void server_plan_log(struct server_conn *conn, const struct weir__plan *plan,
 }
 
 static void count_plan(struct server_thread *thread, const struct server_batch *batch,
-                       const struct server_group *group, const weir_decision *decision)
+                       const struct server_planned *planned, const weir_decision *decision)
 {
     const struct server_rules *rules = batch->rules ? batch->rules : thread->rules;
-    const struct weir__plan *plan = &group->plan;
+    const struct weir__plan *plan = &planned->plan;
     if (plan->verdict == WEIR__VERDICT_DENY)
         server_count_listed(thread->counters, rules->series.policies[plan->by->index], false);
     for (size_t i = 0; i < plan->exempted_count; i++)
@@ -168,17 +168,32 @@ static void count_plan(struct server_thread *thread, const struct server_batch *
     if (thread->log && server_access_log_wants(thread->log, decision->allowed &&
                                                                 !server_plan_shadow_denied(plan))) {
         const struct server_plan_line line = {plan->verdict, plan->denial, plan->by,
-                                              bound(plan, decision->binding), &group->seen};
+                                              bound(plan, decision->binding), &planned->seen};
         server_plan_log(batch->conn, plan, batch->conn->protocol->counted_as, &line, decision);
     }
 }
 
-static bool decides(const struct server_ask *ask)
+/* Whether it decides and charges. */
+static bool count_wants(const struct server_ask *ask)
 {
-    if (ask->said || ask->work)
+    switch (ask->kind) {
+    case SERVER_ASK_ONE:
+    case SERVER_ASK_SEVERAL:
+    case SERVER_ASK_PLAN:
+        return ask->verb != WEIR__VERB_PEEK;
+    case SERVER_ASK_SETTLE:
+    case SERVER_ASK_SETTLE_PLAN:
+    case SERVER_ASK_RESET:
+    case SERVER_ASK_RESET_PLAN:
+    case SERVER_ASK_LEASE:
+    case SERVER_ASK_LEASE_PLAN:
+    case SERVER_ASK_SHOW:
+    case SERVER_ASK_CALL: /* counted when it is answered */
+    case SERVER_ASK_WORK:
+    case SERVER_ASK_SAID:
         return false;
-    return ask->verb == WEIR__VERB_TAKE || ask->verb == WEIR__VERB_TAKEALL ||
-           ask->verb == WEIR__VERB_ACQUIRE || ask->verb == WEIR__VERB_THROTTLE;
+    }
+    return false;
 }
 
 void server_batch_count(const struct server_batch *batch)
@@ -186,17 +201,18 @@ void server_batch_count(const struct server_batch *batch)
     struct server_thread *thread = batch->thread;
     for (size_t i = batch->from; i < batch->to; i++) {
         const struct server_ask *ask = &batch->asks[i];
-        if (!decides(ask))
+        if (!count_wants(ask))
             continue;
         if (WEIR__UNLIKELY(ask->code)) {
             server_count_failed(thread->counters, SERVER_SERIES_TOTAL);
             continue;
         }
-        if (ask->group && ask->group->planned)
-            count_plan(thread, batch, ask->group, &batch->decided[i]);
+        if (ask->kind == SERVER_ASK_PLAN)
+            count_plan(thread, batch, ask->planned, &batch->decided[i]);
         else
             count_simple(thread, batch, i,
-                         ask->group ? &ask->group->requests[0] : &batch->simple[i],
+                         ask->kind == SERVER_ASK_ONE ? &batch->simple[i]
+                                                     : &ask->several->requests[0],
                          &batch->decided[i]);
     }
     uint64_t us = (uint64_t)weir__max(0, weir__mono_us() - batch->began_us);

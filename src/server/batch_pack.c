@@ -50,17 +50,35 @@ static weir_key pack_key(struct pack *pack, weir_key key)
     return weir_key_bytes(pack_bytes(pack, key.data, key.len), key.len);
 }
 
-/* ---- groups ---- */
+/* ---- what is decided together ---- */
 
-static size_t pack_group_size(const struct server_group *group)
+/* Rows lie behind their requests; keys come later. */
+static void pack_rows(struct server_several *to, const struct server_several *from)
 {
-    return group->planned
-               ? offsetof(struct server_group, plan) + offsetof(struct weir__plan, separate)
-               : offsetof(struct server_group, plan);
+    for (size_t i = 0; to && i < from->count; i++) {
+        if (from->requests[i].detail)
+            to->requests[i].detail = to->rows + (from->requests[i].detail - from->rows);
+    }
 }
 
-static void pack_planned(struct pack *pack, struct weir__item *to, const struct weir__item *from,
-                         size_t n)
+static struct server_several *pack_several(struct pack *pack, const struct server_several *from)
+{
+    struct server_several *to = pack_room(pack, sizeof *to);
+    if (to)
+        *to = *from;
+    pack_rows(to, from);
+    for (size_t i = 0; i < from->count; i++) {
+        weir_key key = pack_key(pack, from->requests[i].key);
+        if (!to)
+            continue;
+        to->requests[i].key = key;
+        weir__limit_ref(to->requests[i].limit);
+    }
+    return to;
+}
+
+static void pack_items(struct pack *pack, struct weir__item *to, const struct weir__item *from,
+                       size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         weir_key key = pack_key(pack, from[i].key);
@@ -69,98 +87,113 @@ static void pack_planned(struct pack *pack, struct weir__item *to, const struct 
     }
 }
 
-/* The keys of a plan, and the requests that take from them. */
-static void pack_plan(struct pack *pack, struct server_group *to, const struct server_group *from)
+/* The plan, and the requests that take from its keys. The rules own its limits. */
+static struct server_planned *pack_planned(struct pack *pack, const struct server_planned *from)
 {
     const struct weir__plan *plan = &from->plan;
-    assert(from->count <= plan->enforced_count && plan->separate_count == 0);
-    pack_planned(pack, to ? to->plan.enforced : NULL, plan->enforced, plan->enforced_count);
-    pack_planned(pack, to ? to->plan.shadow : NULL, plan->shadow, plan->shadow_count);
-    for (size_t i = 0; to && i < from->count; i++) {
-        assert(from->requests[i].key.data == plan->enforced[i].key.data);
-        to->requests[i].key = to->plan.enforced[i].key;
-    }
-}
-
-static struct server_group *pack_group(struct pack *pack, const struct server_group *from)
-{
-    size_t size = pack_group_size(from), shadows = from->planned ? from->plan.shadow_count : 0;
-    struct server_group *to = pack_room(pack, size);
-    weir_decision(*rows)[WEIR_LIMITS_MAX] = pack_room(pack, shadows * sizeof *from->shadow_rows);
+    const struct server_several *several = &from->several;
+    size_t size = offsetof(struct server_planned, plan) + offsetof(struct weir__plan, separate);
+    struct server_planned *to = pack_room(pack, size);
+    weir_decision(*rows)[WEIR_LIMITS_MAX] = pack_room(pack, plan->shadow_count * sizeof *rows);
+    assert(several->count <= plan->enforced_count && plan->separate_count == 0);
     if (to) {
         memcpy(to, from, size);
         to->shadow_rows = rows;
     }
-    for (size_t i = 0; to && i < from->count; i++) {
-        if (from->requests[i].detail)
-            to->requests[i].detail = to->rows + (from->requests[i].detail - from->rows);
+    pack_rows(to ? &to->several : NULL, several);
+    pack_items(pack, to ? to->plan.enforced : NULL, plan->enforced, plan->enforced_count);
+    pack_items(pack, to ? to->plan.shadow : NULL, plan->shadow, plan->shadow_count);
+    for (size_t i = 0; to && i < several->count; i++) {
+        assert(several->requests[i].key.data == plan->enforced[i].key.data);
+        to->several.requests[i].key = to->plan.enforced[i].key;
     }
-    if (from->planned)
-        pack_plan(pack, to, from);
-    for (size_t i = 0; !from->planned && i < from->count; i++) {
-        weir_key key = pack_key(pack, from->requests[i].key);
-        if (!to)
-            continue;
-        to->requests[i].key = key;
-        weir__limit_ref(to->requests[i].limit);
-    }
-    pack_align(pack);
     return to;
 }
 
 /* ---- asks ---- */
 
-/* What it has in memory of its own goes with it. */
-static size_t pack_ask_bytes(const struct server_ask *ask)
-{
-    if (ask->said)
-        return sizeof *ask->said + ask->said->len;
-    if (ask->verb == WEIR__VERB_SHOW) /* what it will find */
-        return sizeof *ask->shown + WEIR__SHOWN_MAX * sizeof ask->shown->states[0];
-    bool call = ask->verb == WEIR__VERB_COUNT && !ask->work; /* work is counted by itself */
-    return call ? sizeof(struct server_grpc_call) : 0;
-}
-
-/* The request of an ask; that of a group is the group's first, for receipts. */
+/* The request of an ask about one key. */
 static void pack_simple(struct pack *pack, struct server_batch *to, size_t j, size_t i,
                         const struct server_batch *from)
 {
     const weir_request *request = &from->simple[i];
-    if (to) {
-        to->simple[j] = *request;
-        to->hashed[j] = from->hashed[i];
-    }
-    if (!request->key.data)
-        return;
     weir_key key = pack_key(pack, request->key);
     if (!to)
         return;
+    to->simple[j] = *request;
+    to->hashed[j] = from->hashed[i];
     to->simple[j].key = to->hashed[j].key = key;
     if (request->hashed)
         to->simple[j].hashed = &to->hashed[j];
+    if (request->limit)
+        weir__limit_ref(request->limit);
 }
 
+static void pack_settle(struct pack *pack, struct server_ask *to, const struct server_ask *from)
+{
+    const struct weir__span receipt = from->settle.receipt;
+    const char *copy = pack_bytes(pack, receipt.data, receipt.len);
+    if (to)
+        to->settle.receipt.data = copy;
+}
+
+/* What it uses is copied; what it owns in memory of its own goes with it, and is counted. */
 static void pack_ask(struct pack *pack, struct server_batch *to, size_t j, size_t i,
                      struct server_batch *from)
 {
-    struct server_ask *ask = &from->asks[i];
-    pack->elsewhere += pack_ask_bytes(ask);
-    if (to)
-        to->asks[j] = *ask;
-    pack_simple(pack, to, j, i, from);
-    const char *receipt = pack_bytes(pack, ask->receipt.data, ask->receipt.len);
+    struct server_ask *ask = &from->asks[i], *packed = to ? &to->asks[j] : NULL;
+    struct server_several *several = NULL;
+    struct server_planned *planned = NULL;
+    if (to) {
+        *packed = *ask;
+        to->simple[j] = (weir_request){.cost = 0};
+    }
+    switch (ask->kind) {
+    case SERVER_ASK_SETTLE:
+        pack_settle(pack, packed, ask);
+        pack_simple(pack, to, j, i, from);
+        break;
+    case SERVER_ASK_ONE:
+    case SERVER_ASK_RESET:
+    case SERVER_ASK_LEASE:
+        pack_simple(pack, to, j, i, from);
+        break;
+    case SERVER_ASK_SHOW:
+        assert(!ask->shown);
+        pack_simple(pack, to, j, i, from);
+        pack->elsewhere += sizeof *ask->shown + WEIR__SHOWN_MAX * sizeof ask->shown->states[0];
+        break;
+    case SERVER_ASK_SEVERAL:
+        several = pack_several(pack, ask->several);
+        if (to)
+            packed->several = several;
+        break;
+    case SERVER_ASK_SETTLE_PLAN:
+    case SERVER_ASK_PLAN:
+    case SERVER_ASK_RESET_PLAN:
+    case SERVER_ASK_LEASE_PLAN:
+        planned = pack_planned(pack, ask->planned);
+        if (to)
+            packed->planned = planned;
+        if (ask->kind == SERVER_ASK_SETTLE_PLAN)
+            pack_settle(pack, packed, ask);
+        break;
+    case SERVER_ASK_CALL:
+        pack->elsewhere += sizeof *ask->call;
+        if (to)
+            ask->call = NULL; /* the packed ask's from here on, as the next two */
+        break;
+    case SERVER_ASK_WORK: /* counted by itself */
+        if (to)
+            ask->work = NULL;
+        break;
+    case SERVER_ASK_SAID:
+        pack->elsewhere += sizeof *ask->said + ask->said->len;
+        if (to)
+            ask->said = NULL;
+        break;
+    }
     pack_align(pack);
-    struct server_group *group = ask->group ? pack_group(pack, ask->group) : NULL;
-    if (!to)
-        return;
-    to->asks[j].receipt.data = receipt;
-    to->asks[j].group = group;
-    if (!group && to->simple[j].limit)
-        weir__limit_ref(to->simple[j].limit);
-    ask->said = NULL; /* the packed ask's from here on */
-    ask->work = NULL;
-    if (ask->verb == WEIR__VERB_COUNT)
-        ask->other = NULL;
 }
 
 /* Walks over all of it once. NULL: it was only measured. */
@@ -241,31 +274,13 @@ struct server_batch *server_batch_pack(struct server_conn *conn, struct server_b
     return batch;
 }
 
-void server_ask_end(struct server_conn *conn, struct server_ask *ask)
-{
-    free(ask->said);
-    ask->said = NULL;
-    free(ask->shown);
-    ask->shown = NULL;
-    if (ask->work) {
-        server_work_leave(conn, ask->work->lane, ask->work->kept);
-        free(ask->work->body);
-        free(ask->work->answer);
-        free(ask->work);
-        ask->work = NULL;
-    } else if (ask->verb == WEIR__VERB_COUNT) {
-        server_grpc_end(ask);
-    }
-}
-
 void server_batch_unpack(struct server_batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++) {
-        struct server_group *group = batch->asks[i].group;
-        if (!group && batch->simple[i].limit)
-            weir_limit_free((weir_limit *)batch->simple[i].limit);
-        for (size_t j = 0; group && !group->planned && j < group->count; j++)
-            weir_limit_free((weir_limit *)group->requests[j].limit);
+        const struct server_ask *ask = &batch->asks[i];
+        weir_limit_free((weir_limit *)batch->simple[i].limit); /* where it has one */
+        for (size_t j = 0; ask->kind == SERVER_ASK_SEVERAL && j < ask->several->count; j++)
+            weir_limit_free((weir_limit *)ask->several->requests[j].limit);
         server_ask_end(batch->conn, &batch->asks[i]);
     }
     server_rules_release(batch->rules);

@@ -3,17 +3,19 @@
 
 #include "policy/execute.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_simple_take(const struct server_ask *ask)
+static bool batch_is_plain_take(const struct server_ask *ask)
 {
-    return !ask->group && !ask->said && !ask->work && ask->code == 0 &&
+    return ask->kind == SERVER_ASK_ONE && ask->code == 0 &&
            (ask->verb == WEIR__VERB_TAKE || ask->verb == WEIR__VERB_THROTTLE);
 }
 
 /* A run of independent takes: one reading of the clock, their cache misses side by side. */
-static void take_many(struct server *server, struct server_batch *batch, size_t from, size_t to)
+static void batch_take_many(struct server *server, struct server_batch *batch, size_t from,
+                            size_t to)
 {
     int code =
         weir__take_many(server->store, &batch->simple[from], to - from, &batch->decided[from]);
@@ -21,69 +23,52 @@ static void take_many(struct server *server, struct server_batch *batch, size_t 
         batch->asks[i].code = batch->decided[i].code;
 }
 
-/* ---- the other verbs ---- */
+/* ---- the other kinds ---- */
 
-static int settle(struct server *server, const struct server_ask *ask, const weir_request *request)
+static int batch_decide(struct server *server, const struct server_ask *ask,
+                        const weir_request *requests, size_t n, weir_decision *ret)
 {
-    char receipt[WEIR_RECEIPT_SIZE];
-    if (!server_receipt_read(server, request, 1, ask->receipt, receipt))
-        return WEIR_ERECEIPT;
-    return weir_settle(server->store, request->key, request->limit, receipt, ask->actual, NULL);
+    return ask->verb == WEIR__VERB_PEEK ? weir__peek_all(server->store, requests, n, ret)
+                                        : weir__take_all(server->store, requests, n, ret);
 }
 
-static int settle_plan(struct server *server, const struct server_ask *ask)
+static int batch_decide_plan(struct server *server, struct server_ask *ask, weir_decision *ret)
 {
-    const struct server_group *group = ask->group;
-    char receipt[WEIR_RECEIPT_SIZE];
-    if (group->count == 0)
-        return WEIR_EINVAL;
-    if (!server_receipt_read(server, group->requests, group->count, ask->receipt, receipt))
-        return WEIR_ERECEIPT;
-    return weir__plan_settle(server->store, &group->plan, receipt, ask->actual);
-}
-
-static int reset_key(struct server *server, struct server_ask *ask, weir_key key)
-{
-    bool there = false;
-    int code = weir__store_reset(server->store, key, &there);
-    ask->there = ask->there || there;
-    return code;
-}
-
-static int decide_plan(struct server *server, struct server_ask *ask, weir_decision *ret)
-{
-    struct server_group *group = ask->group;
-    const struct weir__plan_rows rows = {group->rows, group->shadow_rows};
+    struct server_planned *planned = ask->planned;
+    const struct weir__plan_rows rows = {planned->several.rows, planned->shadow_rows};
     enum weir__mode mode = ask->verb == WEIR__VERB_PEEK ? WEIR__PEEK : WEIR__TAKE;
-    return weir__plan_decide(server->store, &group->plan, mode, &rows, ret);
+    return weir__plan_decide(server->store, &planned->plan, mode, &rows, ret);
 }
 
-static int run_group(struct server *server, struct server_ask *ask, weir_decision *ret)
+static int batch_settle(struct server *server, const struct server_ask *ask,
+                        const weir_request *request)
 {
-    struct server_group *group = ask->group;
-    switch (ask->verb) {
-    case WEIR__VERB_SETTLE:
-        return settle_plan(server, ask);
-    case WEIR__VERB_RESET:
-        return weir__plan_reset(server->store, &group->plan, &ask->there);
-    case WEIR__VERB_RENEW:
-        return weir_renew(server->store, group->requests[group->leased].key,
-                          group->requests[group->leased].limit, ask->lease);
-    case WEIR__VERB_RELEASE:
-        return weir_release(server->store, group->requests[group->leased].key,
-                            group->requests[group->leased].limit, ask->lease);
-    case WEIR__VERB_PEEK:
-    case WEIR__VERB_TAKE:
-    case WEIR__VERB_ACQUIRE:
-        if (group->planned)
-            return decide_plan(server, ask, ret);
-        break;
-    default:
-        break;
-    }
-    return ask->verb == WEIR__VERB_PEEK
-               ? weir__peek_all(server->store, group->requests, group->count, ret)
-               : weir__take_all(server->store, group->requests, group->count, ret);
+    char receipt[WEIR_RECEIPT_SIZE];
+    if (!server_receipt_read(server, request, 1, ask->settle.receipt, receipt))
+        return WEIR_ERECEIPT;
+    return weir_settle(server->store, request->key, request->limit, receipt, ask->settle.actual,
+                       NULL);
+}
+
+static int batch_settle_plan(struct server *server, const struct server_ask *ask)
+{
+    const struct server_several *several = &ask->planned->several;
+    char receipt[WEIR_RECEIPT_SIZE];
+    if (several->count == 0)
+        return WEIR_EINVAL;
+    if (!server_receipt_read(server, several->requests, several->count, ask->settle.receipt,
+                             receipt))
+        return WEIR_ERECEIPT;
+    return weir__plan_settle(server->store, &ask->planned->plan, receipt, ask->settle.actual);
+}
+
+static int batch_lease(struct server *server, const struct server_ask *ask,
+                       const weir_request *request)
+{
+    assert(ask->verb == WEIR__VERB_RENEW || ask->verb == WEIR__VERB_RELEASE);
+    return ask->verb == WEIR__VERB_RENEW
+               ? weir_renew(server->store, request->key, request->limit, ask->lease)
+               : weir_release(server->store, request->key, request->limit, ask->lease);
 }
 
 static int batch_show(struct server *server, struct server_ask *ask, weir_key key)
@@ -101,64 +86,69 @@ static int batch_show(struct server *server, struct server_ask *ask, weir_key ke
     return 0;
 }
 
-static int run_one(struct server *server, struct server_ask *ask, weir_request *request,
-                   weir_decision *ret)
+static int batch_run_one(struct server *server, struct server_ask *ask, weir_request *request,
+                         weir_decision *ret)
 {
-    if (ask->work) {
-        ask->work->run(server, ask->work);
-        return 0;
-    }
-    if (ask->verb == WEIR__VERB_COUNT) {
+    switch (ask->kind) {
+    case SERVER_ASK_ONE:
+        return batch_decide(server, ask, request, 1, ret);
+    case SERVER_ASK_SEVERAL:
+        return batch_decide(server, ask, ask->several->requests, ask->several->count, ret);
+    case SERVER_ASK_PLAN:
+        return batch_decide_plan(server, ask, ret);
+    case SERVER_ASK_SETTLE:
+        return batch_settle(server, ask, request);
+    case SERVER_ASK_SETTLE_PLAN:
+        return batch_settle_plan(server, ask);
+    case SERVER_ASK_RESET:
+        return weir__store_reset(server->store, request->key, &ask->there);
+    case SERVER_ASK_RESET_PLAN:
+        return weir__plan_reset(server->store, &ask->planned->plan, &ask->there);
+    case SERVER_ASK_LEASE:
+        return batch_lease(server, ask, request);
+    case SERVER_ASK_LEASE_PLAN:
+        return batch_lease(server, ask, &ask->planned->several.requests[ask->planned->leased]);
+    case SERVER_ASK_SHOW:
+        return batch_show(server, ask, request->key);
+    case SERVER_ASK_CALL:
         server_grpc_run(server, ask);
         return 0;
+    case SERVER_ASK_WORK:
+        ask->work->run(server, ask->work);
+        return 0;
+    case SERVER_ASK_SAID:
+        return 0;
     }
-    if (ask->group)
-        return run_group(server, ask, ret);
-    switch (ask->verb) {
-    case WEIR__VERB_PEEK:
-        return weir__peek_all(server->store, request, 1, ret);
-    case WEIR__VERB_SETTLE:
-        return settle(server, ask, request);
-    case WEIR__VERB_RESET:
-        return reset_key(server, ask, request->key);
-    case WEIR__VERB_SHOW:
-        return batch_show(server, ask, request->key);
-    case WEIR__VERB_RENEW:
-        return weir_renew(server->store, request->key, request->limit, ask->lease);
-    case WEIR__VERB_RELEASE:
-        return weir_release(server->store, request->key, request->limit, ask->lease);
-    default:
-        return weir__take_all(server->store, request, 1, ret);
-    }
+    return 0;
 }
 
 /* The next ask, or the next run of takes; the first one behind it. */
-static size_t run_next(struct server *server, struct server_batch *batch, size_t i)
+static size_t batch_run_next(struct server *server, struct server_batch *batch, size_t i)
 {
     size_t end = i;
-    while (end < batch->count && is_simple_take(&batch->asks[end]))
+    while (end < batch->count && batch_is_plain_take(&batch->asks[end]))
         end++;
     if (end > i) {
-        take_many(server, batch, i, end);
+        batch_take_many(server, batch, i, end);
         return end;
     }
-    if (!batch->asks[i].said && batch->asks[i].code == 0)
+    if (batch->asks[i].code == 0)
         batch->asks[i].code =
-            run_one(server, &batch->asks[i], &batch->simple[i], &batch->decided[i]);
+            batch_run_one(server, &batch->asks[i], &batch->simple[i], &batch->decided[i]);
     return i + 1;
 }
 
 void server_batch_run(struct server *server, struct server_batch *batch)
 {
     for (size_t i = 0; i < batch->count;)
-        i = run_next(server, batch, i);
+        i = batch_run_next(server, batch, i);
 }
 
 bool server_batch_run_some(struct server *server, struct server_batch *batch)
 {
     int64_t until_us = weir__mono_us() + SERVER_ASKING_US;
     do
-        batch->ran = run_next(server, batch, batch->ran);
+        batch->ran = batch_run_next(server, batch, batch->ran);
     while (batch->ran < batch->count && weir__mono_us() < until_us);
     return batch->ran == batch->count;
 }
@@ -168,7 +158,7 @@ void server_batch_give_up(struct server_batch *batch)
     for (size_t i = batch->ran; i < batch->count; i++) {
         struct server_ask *ask = &batch->asks[i];
         ask->code = WEIR_EUNREACHABLE;
-        if (ask->verb == WEIR__VERB_COUNT && !ask->work && !ask->said)
+        if (ask->kind == SERVER_ASK_CALL)
             server_grpc_give_up(ask);
     }
 }

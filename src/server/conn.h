@@ -156,7 +156,7 @@ struct server_thread {
     size_t listener_count;
     struct server_conn *conns;
     struct server_batch *open_batch;                /* of the connection being fed */
-    struct server_pool groups, streams, calls;      /* of asks, of HTTP/2, of gRPC */
+    struct server_pool decisions, streams, calls;   /* of asks, of HTTP/2, of gRPC */
     _Atomic(struct server_batch *) back;            /* a stack that askers push to */
     struct server_batch *returned, **returned_last; /* taken off it, in order */
     struct server_conn *queue_first, *queue_last;   /* those whose turn was over */
@@ -300,6 +300,8 @@ int server_workers_create(struct server *server, struct server_workers **ret, we
 bool server_work_admit(struct server_conn *conn, enum server_lane lane, size_t bytes);
 /* Takes that back. */
 void server_work_leave(struct server_conn *conn, enum server_lane lane, size_t bytes);
+/* Takes that back and frees the work; NULL: there is none. */
+void server_work_end(struct server_conn *conn, struct server_work *work);
 /* A batch whose last ask is work. */
 void server_workers_give(struct server_workers *workers, struct server_batch *batch);
 /* Has the administrators' worker do an errand of the server's own. One that waits already is done once, for

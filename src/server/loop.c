@@ -202,7 +202,7 @@ static void loop_free(struct server_thread *thread)
     server_held_end(thread);
     free(thread->in);
     free(thread->out.data);
-    server_pool_clear(&thread->groups);
+    server_pool_clear(&thread->decisions);
     server_pool_clear(&thread->streams);
     server_pool_clear(&thread->calls);
     free(thread->request);

@@ -1,4 +1,4 @@
-/* From a request's attributes to what its group takes: the same for every protocol that asks the policies. */
+/* From a request's attributes to what it takes: the same for every protocol that asks the policies. */
 #include "server/conn.h"
 
 #include "policy/view.h"
@@ -6,21 +6,22 @@
 #include <assert.h>
 #include <string.h>
 
-/* The plan's enforced items as requests, with one row per limit. */
-static void plan_put_requests(struct server_group *group, int64_t wait_us)
+/* The enforced items of a plan as requests, with one row per limit. */
+static void plan_put_requests(struct server_planned *planned, int64_t wait_us)
 {
-    group->plan.wait_us = wait_us;
-    group->count = group->plan.enforced_count;
-    for (size_t i = 0; i < group->count; i++) {
-        const struct weir__item *it = &group->plan.enforced[i];
-        group->requests[i] = (weir_request){.key = it->key,
-                                            .limit = it->limit,
-                                            .cost = it->cost,
-                                            .wait_us = wait_us,
-                                            .detail = group->rows + group->row_count};
-        group->row_count += weir_limit_count(it->limit);
+    struct server_several *several = &planned->several;
+    planned->plan.wait_us = wait_us;
+    several->count = planned->plan.enforced_count;
+    for (size_t i = 0; i < several->count; i++) {
+        const struct weir__item *it = &planned->plan.enforced[i];
+        several->requests[i] = (weir_request){.key = it->key,
+                                              .limit = it->limit,
+                                              .cost = it->cost,
+                                              .wait_us = wait_us,
+                                              .detail = several->rows + several->row_count};
+        several->row_count += weir_limit_count(it->limit);
     }
-    assert(group->row_count <= WEIR_LIMITS_MAX);
+    assert(several->row_count <= WEIR_LIMITS_MAX);
 }
 
 /* Notes one attribute for the access log, as much of it as there is room for. */
@@ -43,18 +44,16 @@ static void plan_see_request(struct server_seen *seen, const struct weir__subjec
     seen->path_len = plan_see(seen, (size_t)seen->ip_len + seen->method_len, 200, finder, "path");
 }
 
-int server_group_plan(struct server_conn *conn, const struct server_plan_question *question,
-                      struct server_group *group, weir_error *err)
+int server_planned_make(struct server_conn *conn, const struct server_plan_question *question,
+                        struct server_planned *planned, weir_error *err)
 {
-    group->planned = true;
     int code = weir__policies_plan(
         conn->thread->rules->policies, question->policy.len ? &question->policy : NULL,
-        question->subject, question->key, question->cost, &group->plan, err);
+        question->subject, question->key, question->cost, &planned->plan, err);
     if (code)
         return code;
-    plan_put_requests(group, question->wait_us);
-    group->seen.ip_len = group->seen.method_len = group->seen.path_len = 0;
+    plan_put_requests(planned, question->wait_us);
     if (conn->thread->log && conn->thread->server->config.access_log_request)
-        plan_see_request(&group->seen, question->subject);
+        plan_see_request(&planned->seen, question->subject);
     return 0;
 }

@@ -43,9 +43,9 @@ struct server_workers {
 
 static struct server_work *work_of(const struct server_batch *batch)
 {
-    struct server_work *work = batch->asks[batch->count - 1].work; /* the last of its batch */
-    assert(work);
-    return work;
+    const struct server_ask *last = &batch->asks[batch->count - 1];
+    assert(last->kind == SERVER_ASK_WORK && last->work);
+    return last->work;
 }
 
 /* ---- the threads ---- */
@@ -153,6 +153,16 @@ void server_work_leave(struct server_conn *conn, enum server_lane which, size_t 
     pthread_mutex_lock(&server->workers->lock);
     server->workers->lanes[which].count--;
     pthread_mutex_unlock(&server->workers->lock);
+}
+
+void server_work_end(struct server_conn *conn, struct server_work *work)
+{
+    if (!work)
+        return;
+    server_work_leave(conn, work->lane, work->kept);
+    free(work->body);
+    free(work->answer);
+    free(work);
 }
 
 void server_workers_give(struct server_workers *workers, struct server_batch *batch)

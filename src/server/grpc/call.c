@@ -41,14 +41,14 @@ void server_grpc_call_end(struct server_grpc_call *call)
 
 void server_grpc_overload(struct server_ask *ask)
 {
-    struct server_grpc_call *call = ask->other;
+    struct server_grpc_call *call = ask->call;
     call->code = weir__fail(&call->error, WEIR_EBUSY, 0, SERVER_OVERLOAD_TEXT);
 }
 
 void server_grpc_end(struct server_ask *ask)
 {
-    struct server_grpc_call *call = ask->other;
-    ask->other = NULL;
+    struct server_grpc_call *call = ask->call;
+    ask->call = NULL;
     if (call)
         server_grpc_call_end(call);
 }
@@ -118,13 +118,13 @@ struct server_grpc_call *server_grpc_plan(struct server_conn *conn,
 
 void server_grpc_run(struct server *server, struct server_ask *ask)
 {
-    struct server_grpc_call *call = ask->other;
+    struct server_grpc_call *call = ask->call;
     call->code = weir__rls_decide(server->store, &call->rls, &call->error);
 }
 
 void server_grpc_give_up(struct server_ask *ask)
 {
-    struct server_grpc_call *call = ask->other;
+    struct server_grpc_call *call = ask->call;
     call->code = weir__fail(&call->error, WEIR_EUNREACHABLE, 0, "the server stops; ask another");
 }
 

@@ -201,8 +201,8 @@ static enum server_routed should_rate_limit(struct server_conn *conn, struct wei
         return SERVER_BUSY;
     }
     call->stream = stream;
-    ask->verb = (enum weir__verb)WEIR__VERB_COUNT;
-    ask->other = call;
+    ask->kind = SERVER_ASK_CALL;
+    ask->call = call;
     return SERVER_ASKED;
 }
 
@@ -210,8 +210,8 @@ void server_grpc_finish(struct server_conn *conn, struct server_ask *ask,
                         struct server_grpc_reply *ret)
 {
     begin_reply(ret);
-    put_answer(conn, ask->other, ret);
-    ask->other = NULL;
+    put_answer(conn, ask->call, ret);
+    ask->call = NULL;
 }
 
 bool server_grpc_refuse(struct server_conn *conn, const struct weir__http_request *request,

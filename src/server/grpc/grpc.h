@@ -1,7 +1,7 @@
 /*
  * Envoy's rate limit service over gRPC and as POST /json, and gRPC's health checks: from a whole request
- * to an answer. With a local store it is decided at once. With a remote one it becomes an ask of the verb
- * WEIR__VERB_COUNT whose `other` is a struct server_grpc_call:
+ * to an answer. With a local store it is decided at once. With a remote one it becomes an ask of the kind
+ * SERVER_ASK_CALL:
  *
  *     server_grpc_answer, server_grpc_json     SERVER_ASKED: the call is in the batch
  *     server_grpc_run                          by an asker
@@ -67,7 +67,7 @@ void server_grpc_finish(struct server_conn *conn, struct server_ask *ask,
 /* SERVER_ASKED: server_grpc_json_respond makes the response of this ask. The body is changed. */
 enum server_routed server_grpc_json(struct server_conn *conn, struct weir__http_request *request,
                                     int32_t stream, struct server_response *ret);
-/* The response to an ask of verb WEIR__VERB_COUNT; its call is ended. */
+/* The response to an ask of the kind SERVER_ASK_CALL; its call is ended. */
 void server_grpc_json_respond(struct server_conn *conn, struct server_ask *ask,
                               struct server_response *ret);
 

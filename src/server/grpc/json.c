@@ -50,16 +50,16 @@ enum server_routed server_grpc_json(struct server_conn *conn, struct weir__http_
         respond(conn, call, ret);
         return SERVER_RESPONDED;
     }
-    ask->verb = (enum weir__verb)WEIR__VERB_COUNT;
+    ask->kind = SERVER_ASK_CALL;
     ask->close = !request->keep_alive;
-    ask->other = call;
+    ask->call = call;
     return SERVER_ASKED;
 }
 
 void server_grpc_json_respond(struct server_conn *conn, struct server_ask *ask,
                               struct server_response *ret)
 {
-    respond(conn, ask->other, ret);
+    respond(conn, ask->call, ret);
     ret->close = ask->close;
-    ask->other = NULL;
+    ask->call = NULL;
 }

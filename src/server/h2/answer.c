@@ -290,7 +290,7 @@ static bool h2_last_is_final(const struct server_conn *conn)
     if (!server_batch_is_open(conn))
         return false;
     const struct server_ask *last = &batch->asks[batch->count - 1];
-    return last->hold || last->work;
+    return last->hold || last->kind == SERVER_ASK_WORK;
 }
 
 static void h2_dispatch_http(struct server_h2_stream *stream, struct weir__http_request *request)

@@ -403,7 +403,7 @@ static void h2_answer_grpc(struct server_h2 *h2, struct server_ask *ask)
 {
     struct server_grpc_reply reply = {
         .message = weir__buffer_over(h2->conn->thread->grpc_room, SERVER_GRPC_ROOM)};
-    int32_t id = ((const struct server_grpc_call *)ask->other)->stream;
+    int32_t id = ask->call->stream;
     server_grpc_finish(h2->conn, ask, &reply);
     struct server_h2_stream *stream = nghttp2_session_get_stream_user_data(h2->session, id);
     if (stream && !stream->answered)
@@ -427,8 +427,7 @@ static void h2_answer(struct server_conn *conn, struct server_batch *batch)
     struct server_h2 *h2 = conn->state;
     for (size_t i = batch->from; i < batch->to; i++) {
         struct server_ask *ask = &batch->asks[i];
-        const struct server_grpc_call *call =
-            ask->verb == WEIR__VERB_COUNT && !ask->work ? ask->other : NULL;
+        const struct server_grpc_call *call = ask->kind == SERVER_ASK_CALL ? ask->call : NULL;
         if (call && !call->json)
             h2_answer_grpc(h2, ask);
         else

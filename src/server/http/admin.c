@@ -211,11 +211,10 @@ static enum server_routed admin_work(const struct call *call, enum server_lane l
     it->run = run;
     it->body = body;
     it->len = call->request->body.len;
-    ask->verb = (enum weir__verb)WEIR__VERB_COUNT;
+    ask->kind = SERVER_ASK_WORK;
     ask->work = it;
     ask->close = !call->request->keep_alive;
     ask->http.stream = call->stream;
-    server_batch_of(conn)->slow = true;
     return SERVER_ASKED;
 }
 

@@ -4,6 +4,7 @@
 #include "policy/view.h"
 #include "store/store.h"
 
+#include <assert.h>
 #include <string.h>
 
 static enum server_routed bad(struct server_conn *conn, struct server_response *ret, int status,
@@ -33,9 +34,6 @@ static void set_answer(struct server_ask *ask, enum weir__verb verb,
                        int32_t stream)
 {
     ask->verb = verb;
-    ask->receipt = params->receipt;
-    ask->actual = params->actual;
-    ask->lease = (uint64_t)params->lease;
     ask->explain = params->explain;
     ask->hold = params->hold && (verb == WEIR__VERB_TAKE || verb == WEIR__VERB_ACQUIRE);
     ask->http.style = params->style;
@@ -45,6 +43,19 @@ static void set_answer(struct server_ask *ask, enum weir__verb verb,
     ask->http.detail = params->detail;
     ask->http.old = request->minor == 0;
     ask->http.stream = stream;
+}
+
+/* Its kind, and what that needs of the parameters. */
+static void set_kind(struct server_ask *ask, enum server_ask_kind kind,
+                     const struct server_params *params)
+{
+    ask->kind = kind;
+    if (kind == SERVER_ASK_SETTLE || kind == SERVER_ASK_SETTLE_PLAN) {
+        ask->settle.receipt = params->receipt;
+        ask->settle.actual = params->actual;
+    } else if (kind == SERVER_ASK_LEASE || kind == SERVER_ASK_LEASE_PLAN) {
+        ask->lease = (uint64_t)params->lease;
+    }
 }
 
 /* Waits: as asked; a held answer waits no longer than the server holds one. */
@@ -106,12 +117,13 @@ static bool needs_rows(const struct server_params *params, const weir_limit *lim
            (limit->count > 1 && params->style != WEIR__FIELDS_OFF);
 }
 
-static void put_row_group(struct server_group *group, const weir_request *request)
+/* One request with rows. */
+static void put_with_rows(struct server_several *several, const weir_request *request)
 {
-    group->count = 1;
-    group->row_count = weir_limit_count(request->limit);
-    group->requests[0] = *request;
-    group->requests[0].detail = group->rows;
+    several->count = 1;
+    several->row_count = weir_limit_count(request->limit);
+    several->requests[0] = *request;
+    several->requests[0].detail = several->rows;
 }
 
 static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb verb,
@@ -126,6 +138,7 @@ static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb ve
     struct server_batch *batch = server_batch_of(conn);
     weir_request *it = &batch->simple[batch->count - 1];
     set_answer(ask, verb, params, request, stream);
+    set_kind(ask, server_ask_kind_of(verb), params);
     const char *why = find_key(conn, params, request, &it->key);
     if (why)
         return undo(conn, ret, params->has_key_from ? "key_from: %s" : "%s", why);
@@ -149,12 +162,13 @@ static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb ve
     if (leases && verb == WEIR__VERB_SETTLE)
         return undo(conn, ret, "%s",
                     "concurrent limits cannot be settled: release the lease instead");
-    bool decides = weir__verb_decides(verb);
-    if (decides && needs_rows(params, it->limit)) {
-        ask->group = server_group_take(conn->thread);
-        if (!ask->group)
+    if (ask->kind == SERVER_ASK_ONE && needs_rows(params, it->limit)) {
+        struct server_several *several = server_several_take(conn->thread);
+        if (!several)
             return no_memory(conn, ret);
-        put_row_group(ask->group, it);
+        put_with_rows(several, it);
+        ask->kind = SERVER_ASK_SEVERAL;
+        ask->several = several;
     } else {
         server_batch_hash(conn);
     }
@@ -164,12 +178,12 @@ static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb ve
 /* ---- policies ---- */
 
 /* The one request whose limits have leases; false: none, or several. */
-static bool find_leased(struct server_group *group)
+static bool find_leased(struct server_planned *planned)
 {
     size_t found = 0;
-    for (size_t i = 0; i < group->count; i++) {
-        if (weir__has_leases(group->requests[i].limit)) {
-            group->leased = i;
+    for (size_t i = 0; i < planned->several.count; i++) {
+        if (weir__has_leases(planned->several.requests[i].limit)) {
+            planned->leased = i;
             found++;
         }
     }
@@ -189,9 +203,11 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
     if (!ask)
         return SERVER_BUSY;
     set_answer(ask, verb, params, request, stream);
-    ask->group = server_group_take(conn->thread);
-    if (!ask->group)
+    struct server_planned *planned = server_planned_take(conn->thread);
+    if (!planned)
         return no_memory(conn, ret);
+    set_kind(ask, server_ask_kind_of_plan(verb), params);
+    ask->planned = planned;
     server_subject_begin(&subject, conn, request, params);
     if (params->has_key && params->policy.len == 0)
         return undo(conn, ret, "%s", "a key needs a limit or a policy beside it");
@@ -202,7 +218,7 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
                                                   .key = params->has_key ? &key : NULL,
                                                   .cost = params->cost,
                                                   .wait_us = wait_of(conn, params)};
-    if (server_group_plan(conn, &question, ask->group, &err)) {
+    if (server_planned_make(conn, &question, planned, &err)) {
         if (!params->has_policy) /* a proxy, or a policy file, that needs mending */
             server_report_once(conn->peer_text,
                                "a request that %s asks for is refused with 400: %s; told once for "
@@ -210,22 +226,22 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
                                conn->peer_text, err.message);
         return undo(conn, ret, "%s", err.message);
     }
-    const struct weir__policy *by = ask->group->plan.by;
-    if (ask->group->plan.verdict == WEIR__VERDICT_DENY && !params->deny_status)
+    const struct weir__policy *by = planned->plan.by;
+    if (planned->plan.verdict == WEIR__VERDICT_DENY && !params->deny_status)
         ask->http.deny_status = (int16_t)by->deny_status;
     if (by && by->styled && !params->styled)
         ask->http.style = by->style;
     bool leases = weir__verb_leases(verb);
-    for (size_t i = 0; i < ask->group->count && verb == WEIR__VERB_TAKE; i++) {
-        if (weir__has_leases(ask->group->requests[i].limit))
+    for (size_t i = 0; i < planned->several.count && verb == WEIR__VERB_TAKE; i++) {
+        if (weir__has_leases(planned->several.requests[i].limit))
             return undo(conn, ret, "%s", SERVER_NEEDS_ACQUIRE);
     }
-    if (leases && !find_leased(ask->group))
+    if (leases && !find_leased(planned))
         return undo(
             conn, ret, "%s",
             "exactly one concurrent limit must apply, for its lease; name the policy that has it");
     if (verb == WEIR__VERB_ACQUIRE)
-        ask->group->plan.enforced[ask->group->leased].acquire = true;
+        planned->plan.enforced[planned->leased].acquire = true;
     return SERVER_ASKED;
 }
 
@@ -249,11 +265,11 @@ static bool has_known_members(const struct weir__json_node *nodes,
 
 /* One element of takeall's requests: {"key" or "key_base64", "limit", "cost"}. */
 static const char *read_element(struct server_conn *conn, const struct server_params *params,
-                                const struct weir__json_node *node, struct server_group *group,
+                                const struct weir__json_node *node, struct server_several *several,
                                 weir_error *err)
 {
     const struct weir__json_node *key, *limit, *cost;
-    weir_request *it = &group->requests[group->count];
+    weir_request *it = &several->requests[several->count];
     if (node->type != WEIR__JSON_OBJECT || !has_known_members(params->nodes, node))
         return "each request is an object with key or key_base64, limit and cost, and nothing else";
     key = weir__json_member(params->nodes, node, "key");
@@ -282,11 +298,11 @@ static const char *read_element(struct server_conn *conn, const struct server_pa
         return err->message;
     if (weir__has_leases(it->limit))
         return SERVER_NEEDS_ACQUIRE;
-    if (group->row_count + it->limit->count > WEIR_LIMITS_MAX)
+    if (several->row_count + it->limit->count > WEIR_LIMITS_MAX)
         return "at most 16 limits a request";
-    it->detail = group->rows + group->row_count;
-    group->row_count += it->limit->count;
-    group->count++;
+    it->detail = several->rows + several->row_count;
+    several->row_count += it->limit->count;
+    several->count++;
     return NULL;
 }
 
@@ -304,12 +320,14 @@ static enum server_routed ask_several(struct server_conn *conn, const struct ser
     if (!ask)
         return SERVER_BUSY;
     set_answer(ask, WEIR__VERB_TAKEALL, params, request, stream);
-    ask->group = server_group_take(conn->thread);
-    if (!ask->group)
+    struct server_several *several = server_several_take(conn->thread);
+    if (!several)
         return no_memory(conn, ret);
+    ask->kind = SERVER_ASK_SEVERAL;
+    ask->several = several;
     uint32_t at = (uint32_t)(params->requests - params->nodes) + 1;
     for (; at < params->requests->next; at = params->nodes[at].next) {
-        const char *why = read_element(conn, params, &params->nodes[at], ask->group, &err);
+        const char *why = read_element(conn, params, &params->nodes[at], several, &err);
         if (why)
             return undo(conn, ret, "%s", why);
     }

@@ -113,7 +113,7 @@ static void http1_answer(struct server_conn *conn, struct server_batch *batch)
 {
     struct server_response *response = conn->thread->response;
     for (size_t i = batch->from; i < batch->to && !conn->closing; i++) {
-        if (batch->asks[i].said) {
+        if (batch->asks[i].kind == SERVER_ASK_SAID) {
             http1_write_said(conn, &batch->asks[i]);
             continue;
         }
@@ -199,8 +199,9 @@ static bool http1_last_is_final(const struct server_conn *conn)
     if (!server_batch_is_open(conn))
         return conn->closing;
     const struct server_ask *last = &batch->asks[batch->count - 1];
-    bool is_long = last->said && last->said->len >= SERVER_OUT_RESERVE; /* one at a time */
-    return last->hold || last->close || last->work || is_long;
+    bool is_long =
+        last->kind == SERVER_ASK_SAID && last->said->len >= SERVER_OUT_RESERVE; /* one at a time */
+    return last->hold || last->close || last->kind == SERVER_ASK_WORK || is_long;
 }
 
 static size_t http1_feed(struct server_conn *conn, char *data, size_t len)

@@ -45,18 +45,19 @@ static void put_planned_rows(struct weir__json *json, const struct weir__item *p
 
 static void put_rows(struct weir__json *json, const struct server_ask *ask)
 {
-    const struct server_group *group = ask->group;
     weir__json_open(json, "limits", '[');
-    if (group->planned) {
-        put_planned_rows(json, group->plan.enforced, group->plan.enforced_count, group->rows, 0,
+    if (ask->kind == SERVER_ASK_PLAN) {
+        const struct server_planned *it = ask->planned;
+        put_planned_rows(json, it->plan.enforced, it->plan.enforced_count, it->several.rows, 0,
                          ask->explain);
-        put_planned_rows(json, group->plan.shadow, group->plan.shadow_count, group->shadow_rows[0],
+        put_planned_rows(json, it->plan.shadow, it->plan.shadow_count, it->shadow_rows[0],
                          WEIR_LIMITS_MAX, ask->explain);
     } else {
-        const weir_decision *row = group->rows;
-        for (size_t i = 0; i < group->count; i++) {
-            for (size_t j = 0; j < group->requests[i].limit->count; j++)
-                put_row(json, NULL, &group->requests[i].limit->rules[j], row++, ask->explain);
+        const struct server_several *it = ask->several;
+        const weir_decision *row = it->rows;
+        for (size_t i = 0; i < it->count; i++) {
+            for (size_t j = 0; j < it->requests[i].limit->count; j++)
+                put_row(json, NULL, &it->requests[i].limit->rules[j], row++, ask->explain);
         }
     }
     weir__json_close(json, ']');
@@ -67,19 +68,20 @@ static void put_rows(struct weir__json *json, const struct server_ask *ask)
 static size_t gather_rated(const struct server_ask *ask, const weir_request *request,
                            const weir_decision *decision, struct weir__rated *ret)
 {
-    const struct server_group *group = ask->group;
-    if (!group) {
+    const struct server_several *several = server_ask_several(ask);
+    if (!several) {
         ret[0] = (struct weir__rated){NULL, &request->limit->rules[0], decision};
         return request->limit->count == 1;
     }
     size_t n = 0;
-    for (size_t i = 0; i < group->count; i++) {
-        const weir_limit *limit = group->requests[i].limit;
+    for (size_t i = 0; i < several->count; i++) {
+        const weir_limit *limit = several->requests[i].limit;
+        const char *name =
+            ask->kind == SERVER_ASK_PLAN ? ask->planned->plan.enforced[i].entry->name : NULL;
         for (size_t j = 0; j < limit->count; j++, n++)
-            ret[n] =
-                (struct weir__rated){group->planned ? group->plan.enforced[i].entry->name : NULL,
-                                     &limit->rules[j], &group->rows[n]};
+            ret[n] = (struct weir__rated){name, &limit->rules[j], &several->rows[n]};
     }
+    assert(n <= WEIR_LIMITS_MAX);
     return n;
 }
 
@@ -102,21 +104,22 @@ static void add_rate_fields(struct server_response *ret, const struct server_ask
 static const char *reason_of(const struct server_ask *ask, const weir_decision *decision)
 {
     static const char *const denials[] = {"deny", "missing"};
-    const struct server_group *group = ask->group;
-    if (group && group->planned && group->plan.verdict == WEIR__VERDICT_DENY)
-        return denials[group->plan.denial];
-    if (!group || !group->planned || !decision->degraded)
+    if (ask->kind != SERVER_ASK_PLAN)
         return "limit";
-    bool closed = true; /* what the local fallback limiter allowed by itself */
-    for (size_t i = 0; i < group->row_count; i++)
-        closed = closed && group->rows[i].allowed;
+    const struct server_planned *it = ask->planned;
+    if (it->plan.verdict == WEIR__VERDICT_DENY)
+        return denials[it->plan.denial];
+    if (!decision->degraded)
+        return "limit";
+    bool closed = true; /* what the local fallback allowed by itself */
+    for (size_t i = 0; i < it->several.row_count; i++)
+        closed = closed && it->several.rows[i].allowed;
     return closed ? "closed" : "limit";
 }
 
 static void put_problem(struct weir__json *json, const struct server_ask *ask,
                         const weir_decision *decision)
 {
-    const struct server_group *group = ask->group;
     const char *reason = reason_of(ask, decision);
     if (!strcmp(reason, "limit"))
         weir__json_put_text(json, "type", QUOTA_EXCEEDED, sizeof QUOTA_EXCEEDED - 1);
@@ -124,18 +127,19 @@ static void put_problem(struct weir__json *json, const struct server_ask *ask,
     weir__json_put_text(json, "title", title, strlen(title));
     weir__json_put_int(json, "status", ask->http.deny_status);
     weir__json_put_text(json, "reason", reason, strlen(reason));
-    if (!group || !group->planned)
+    if (ask->kind != SERVER_ASK_PLAN)
         return;
+    const struct weir__plan *plan = &ask->planned->plan;
     weir__json_open(json, "violated-policies", '[');
-    if (group->plan.verdict == WEIR__VERDICT_DENY)
-        weir__json_put_text(json, NULL, group->plan.by->name, strlen(group->plan.by->name));
+    if (plan->verdict == WEIR__VERDICT_DENY)
+        weir__json_put_text(json, NULL, plan->by->name, strlen(plan->by->name));
     size_t row = 0;
-    for (size_t i = 0; i < group->plan.enforced_count && !decision->allowed; i++) {
-        const struct weir__item *it = &group->plan.enforced[i];
+    for (size_t i = 0; i < plan->enforced_count && !decision->allowed; i++) {
+        const struct weir__item *it = &plan->enforced[i];
         size_t limits = weir_limit_count(it->limit);
         bool denied = false;
         for (size_t j = 0; j < limits; j++, row++)
-            denied = denied || !group->rows[row].allowed;
+            denied = denied || !ask->planned->several.rows[row].allowed;
         if (denied)
             weir__json_put_text(json, NULL, it->entry->name, strlen(it->entry->name));
     }
@@ -147,14 +151,15 @@ static void put_receipt(struct server_conn *conn, struct weir__json *json,
                         const weir_decision *decision)
 {
     char receipt[SERVER_RECEIPT_SIZE];
-    const weir_request *request = ask->group ? ask->group->requests : simple;
+    const struct server_several *several = server_ask_several(ask);
+    const weir_request *request = several ? several->requests : simple;
     bool charged =
-        decision->allowed && ask->verb != WEIR__VERB_PEEK && (!ask->group || ask->group->count > 0);
+        decision->allowed && ask->verb != WEIR__VERB_PEEK && (!several || several->count > 0);
     if (!charged) {
         weir__json_put_null(json, "receipt");
         return;
     }
-    size_t n = ask->group && ask->group->planned ? ask->group->count : 1;
+    size_t n = ask->kind == SERVER_ASK_PLAN ? several->count : 1;
     weir_decision named = *decision;
     uint64_t id = weir__receipt_id(&named);
     size_t len = server_receipt_write(conn->thread->server, &conn->thread->receipts, request, n,
@@ -162,8 +167,8 @@ static void put_receipt(struct server_conn *conn, struct weir__json *json,
     weir__json_put_text(json, "receipt", receipt, len);
     if (ask->verb != WEIR__VERB_TAKEALL)
         return;
-    weir__json_open(json, "receipts", '['); /* one a key: each is settled by itself */
-    for (size_t i = 0; i < ask->group->count; i++) {
+    weir__json_open(json, "receipts", '['); /* one per key: each is settled by itself */
+    for (size_t i = 0; i < several->count; i++) {
         weir_decision one = {.time_us = decision->time_us,
                              .charged = decision->degraded ? 0 : request[i].cost};
         weir__receipt_set_id(&one, id); /* the same: settled in either way, it is settled */
@@ -179,8 +184,8 @@ static void put_decision(struct server_conn *conn, struct weir__json *json,
 {
     const struct server_ask *ask = &batch->asks[i];
     const weir_decision *decision = &batch->decided[i];
-    if (ask->group && ask->group->planned) {
-        const char *verdict = weir__verdict_word(ask->group->plan.verdict);
+    if (ask->kind == SERVER_ASK_PLAN) {
+        const char *verdict = weir__verdict_word(ask->planned->plan.verdict);
         weir__json_put_text(json, "verdict", verdict, strlen(verdict));
     }
     weir__json_put_decision(json, decision);
@@ -195,7 +200,8 @@ static void put_decision(struct server_conn *conn, struct weir__json *json,
         const char *reason = reason_of(ask, decision);
         weir__json_put_text(json, "reason", reason, strlen(reason));
     }
-    if (ask->group && (ask->http.detail || ask->explain || ask->verb == WEIR__VERB_TAKEALL))
+    if (ask->kind != SERVER_ASK_ONE &&
+        (ask->http.detail || ask->explain || ask->verb == WEIR__VERB_TAKEALL))
         put_rows(json, ask);
 }
 
@@ -289,7 +295,8 @@ static const char *failure_text(const struct server_ask *ask)
     if (ask->code == WEIR_ERECEIPT)
         return "this is no receipt of these keys and limits; pass what the take answered, and the "
                "same key, limit, policy, cost and attributes; " SERVER_SECRET_HINT;
-    if (ask->code == WEIR_EINVAL && ask->group && ask->group->planned)
+    if (ask->code == WEIR_EINVAL &&
+        (ask->kind == SERVER_ASK_SETTLE_PLAN || ask->kind == SERVER_ASK_RESET_PLAN))
         return "no policy applies, so there is nothing to settle or reset; give key and limit, "
                "policy, or "
                "attributes";
@@ -317,22 +324,47 @@ static void respond_worked(struct server_work *work, struct server_response *ret
     work->answer = NULL;
 }
 
+static void respond_asked(struct server_conn *conn, struct server_batch *batch, size_t i,
+                          struct server_response *ret)
+{
+    const struct server_ask *ask = &batch->asks[i];
+    switch (ask->kind) {
+    case SERVER_ASK_ONE:
+    case SERVER_ASK_SEVERAL:
+    case SERVER_ASK_PLAN:
+        respond_decision(conn, batch, i, ret);
+        return;
+    case SERVER_ASK_SETTLE:
+    case SERVER_ASK_SETTLE_PLAN:
+    case SERVER_ASK_RESET:
+    case SERVER_ASK_RESET_PLAN:
+    case SERVER_ASK_LEASE:
+    case SERVER_ASK_LEASE_PLAN:
+        respond_done(ask, ret);
+        return;
+    case SERVER_ASK_SHOW:
+        respond_shown(ask, ret);
+        return;
+    case SERVER_ASK_CALL:
+    case SERVER_ASK_WORK:
+    case SERVER_ASK_SAID:
+        break;
+    }
+    assert(!"an ask that is answered elsewhere");
+}
+
 void server_http_respond(struct server_conn *conn, struct server_batch *batch, size_t i,
                          struct server_response *ret)
 {
     const struct server_ask *ask = &batch->asks[i];
-    if (WEIR__UNLIKELY(ask->work && ask->code != SERVER_EOVERLOAD))
-        respond_worked(ask->work, ret);
-    else if (WEIR__UNLIKELY(ask->verb == WEIR__VERB_COUNT && !ask->work))
+    if (WEIR__UNLIKELY(ask->kind == SERVER_ASK_CALL))
         server_grpc_json_respond(conn, &batch->asks[i], ret);
+    else if (WEIR__UNLIKELY(ask->kind == SERVER_ASK_WORK && ask->code != SERVER_EOVERLOAD))
+        respond_worked(ask->work, ret);
     else if (WEIR__UNLIKELY(ask->code && ask->code != WEIR_ESETTLED))
         server_response_problem(ret, status_of(ask->code), "%s", failure_text(ask));
-    else if (ask->verb == WEIR__VERB_SHOW)
-        respond_shown(ask, ret);
-    else if (!weir__verb_decides(ask->verb))
-        respond_done(ask, ret);
     else
-        respond_decision(conn, batch, i, ret);
+        respond_asked(conn, batch, i, ret);
     if (WEIR__UNLIKELY(ask->code == SERVER_EOVERLOAD))
         server_count(
             &conn->thread->counters->faults[conn->protocol->counted_as][SERVER_FAULT_OVERLOAD], 1);

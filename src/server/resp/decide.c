@@ -173,21 +173,21 @@ static int decide_read(const struct weir__span *args, size_t n, struct decide *r
 /* ---- the ask ---- */
 
 static int decide_plan(struct server_conn *conn, const struct decide *decide,
-                       struct server_group *group, weir_error *err)
+                       struct server_planned *planned, weir_error *err)
 {
     const struct weir__subject subject = {decide_find, decide};
     const struct server_plan_question question = {.policy = decide->policy,
                                                   .subject = &subject,
                                                   .cost = decide->cost,
                                                   .wait_us = decide->wait_us};
-    int code = server_group_plan(conn, &question, group, err);
+    int code = server_planned_make(conn, &question, planned, err);
     if (code)
         return code;
-    if (decide->settles && group->count == 0)
+    if (decide->settles && planned->several.count == 0)
         return weir__fail(err, WEIR_EINVAL, 0,
                           "no limit of a policy applies, so there is nothing to settle");
-    for (size_t i = 0; i < group->count; i++) {
-        if (weir__has_leases(group->requests[i].limit))
+    for (size_t i = 0; i < planned->several.count; i++) {
+        if (weir__has_leases(planned->several.requests[i].limit))
             return weir__fail(err, WEIR_EINVAL, 0, "%s", SERVER_NEEDS_ACQUIRE);
     }
     return 0;
@@ -204,11 +204,18 @@ int server_resp_decide(struct server_conn *conn, const struct weir__span *args, 
     ask->verb = decide.settles ? WEIR__VERB_SETTLE : WEIR__VERB_TAKE;
     ask->resp.protocol = conn->resp_protocol;
     ask->resp.detail = decide.detail;
-    ask->receipt = decide.settles ? decide.receipt : (struct weir__span){NULL, 0};
-    ask->actual = decide.settles ? decide.actual : 0;
-    ask->group = server_group_take(conn->thread);
-    code = ask->group ? decide_plan(conn, &decide, ask->group, err)
-                      : weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the request; try again");
+    struct server_planned *planned = server_planned_take(conn->thread);
+    if (planned) {
+        ask->kind = server_ask_kind_of_plan(ask->verb);
+        ask->planned = planned;
+        code = decide_plan(conn, &decide, planned, err);
+    } else {
+        code = weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the request; try again");
+    }
+    if (decide.settles) {
+        ask->settle.receipt = decide.receipt;
+        ask->settle.actual = decide.actual;
+    }
     if (code)
         server_batch_drop(conn);
     return code;

@@ -7,6 +7,7 @@
 #include "store/store.h"
 #include "wire/decision.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,32 +50,39 @@ void server_resp_error(struct server_conn *conn, struct weir__buffer *out, enum 
 
 /* ---- commands to asks ---- */
 
-static void put_single(struct server_batch *batch, struct server_ask *ask,
-                       const struct weir__command *command)
+static void put_one(struct server_batch *batch, struct server_ask *ask,
+                    const struct weir__command *command)
 {
     weir_request *request = &batch->simple[batch->count - 1];
+    ask->kind = server_ask_kind_of(command->verb);
+    if (ask->kind == SERVER_ASK_SETTLE) {
+        ask->settle.receipt = command->receipt;
+        ask->settle.actual = command->actual;
+    } else if (ask->kind == SERVER_ASK_LEASE) {
+        ask->lease = command->lease;
+    }
     request->key = command->asks[0].key;
     request->limit = command->asks[0].limit;
     request->cost = command->asks[0].cost;
     request->wait_us = command->wait_us;
     request->acquire = command->verb == WEIR__VERB_ACQUIRE;
-    ask->receipt = command->receipt;
-    ask->actual = command->actual;
-    ask->lease = command->lease;
 }
 
-static void put_group(struct server_group *group, const struct weir__command *command)
+static void put_several(struct server_ask *ask, struct server_several *several,
+                        const struct weir__command *command)
 {
-    group->count = command->count;
+    ask->kind = SERVER_ASK_SEVERAL;
+    ask->several = several;
+    several->count = command->count;
     for (size_t i = 0; i < command->count; i++) {
         const struct weir__command_ask *it = &command->asks[i];
-        group->requests[i] = (weir_request){.key = it->key,
-                                            .limit = it->limit,
-                                            .cost = it->cost,
-                                            .wait_us = command->wait_us,
-                                            .detail = group->rows + group->row_count,
-                                            .acquire = command->verb == WEIR__VERB_ACQUIRE};
-        group->row_count += weir_limit_count(it->limit);
+        several->requests[i] = (weir_request){.key = it->key,
+                                              .limit = it->limit,
+                                              .cost = it->cost,
+                                              .wait_us = command->wait_us,
+                                              .detail = several->rows + several->row_count,
+                                              .acquire = command->verb == WEIR__VERB_ACQUIRE};
+        several->row_count += weir_limit_count(it->limit);
     }
 }
 
@@ -136,9 +144,9 @@ static void add_ask(struct server_conn *conn, enum weir__verb verb, const struct
         why = err.message;
     else
         why = unfit(&command);
-    bool grouped = !why && (verb == WEIR__VERB_TAKEALL || command.detail);
-    struct server_group *group = grouped ? server_group_take(conn->thread) : NULL;
-    if (grouped && !group)
+    bool with_rows = !why && (verb == WEIR__VERB_TAKEALL || command.detail);
+    struct server_several *several = with_rows ? server_several_take(conn->thread) : NULL;
+    if (with_rows && !several)
         why = "out of memory for the request; try again";
     if (why) {
         say_error(conn, why);
@@ -146,14 +154,14 @@ static void add_ask(struct server_conn *conn, enum weir__verb verb, const struct
     }
     struct server_ask *ask = server_batch_add(conn);
     ask->verb = verb;
-    ask->group = group;
     ask->resp.protocol = conn->resp_protocol;
     ask->resp.detail = command.detail;
-    put_single(server_batch_of(conn), ask, &command);
-    if (grouped)
-        put_group(group, &command);
-    else
+    if (with_rows) {
+        put_several(ask, several, &command);
+    } else {
+        put_one(server_batch_of(conn), ask, &command);
         server_batch_hash(conn);
+    }
 }
 
 /* ---- answers ---- */
@@ -178,23 +186,25 @@ static void put_plain(struct server_conn *conn, const weir_request *request,
     out->len += (size_t)(p + 2 - start);
 }
 
+/* `n` requests are what the receipt proves. */
 static void put_decision(struct server_conn *conn, const struct server_ask *ask,
-                         const weir_request *request, const weir_decision *decision,
+                         const weir_request *requests, size_t n, const weir_decision *decision,
                          struct weir__buffer *out)
 {
     char receipt[SERVER_RECEIPT_SIZE];
-    bool lease = ask->verb == WEIR__VERB_ACQUIRE, planned = ask->group && ask->group->planned;
-    size_t rows = ask->resp.detail ? ask->group->row_count : 0, len = 0;
-    if (WEIR__LIKELY(!lease && !rows && !planned)) {
-        put_plain(conn, request, decision, out);
+    bool lease = ask->verb == WEIR__VERB_ACQUIRE;
+    const struct server_several *rows = ask->resp.detail ? server_ask_several(ask) : NULL;
+    size_t len = 0;
+    if (WEIR__LIKELY(n == 1 && !lease && !rows)) {
+        put_plain(conn, requests, decision, out);
         return;
     }
-    size_t n = planned ? ask->group->count : 1;
     if (n > 0) /* without a limit there is nothing to settle */
-        len = server_receipt_write(conn->thread->server, &conn->thread->receipts,
-                                   planned ? ask->group->requests : request, n, decision, receipt);
+        len = server_receipt_write(conn->thread->server, &conn->thread->receipts, requests, n,
+                                   decision, receipt);
     weir__resp_put_decision(out, decision, (struct weir__span){receipt, len}, lease,
-                            rows ? ask->group->rows : NULL, rows);
+                            rows && rows->row_count > 0 ? rows->rows : NULL,
+                            rows ? rows->row_count : 0);
 }
 
 static void put_failure(struct server_conn *conn, const struct server_ask *ask,
@@ -216,7 +226,8 @@ static void put_failure(struct server_conn *conn, const struct server_ask *ask,
         server_resp_error(conn, out, SERVER_FAULT_INVALID,
                           "ERR \"%.*s\" is no receipt of this key and these limits; pass what the "
                           "take replied; " SERVER_SECRET_HINT,
-                          (int)(ask->receipt.len > 64 ? 64 : ask->receipt.len), ask->receipt.data);
+                          (int)weir__min((int64_t)ask->settle.receipt.len, 64),
+                          ask->settle.receipt.data);
         return;
     }
     /* The first word tells programs which it is, as the Redis module's errors do. */
@@ -227,40 +238,59 @@ static void put_failure(struct server_conn *conn, const struct server_ask *ask,
     server_resp_error(conn, out, SERVER_FAULT_INVALID, "%s %s", word, weir_strerror(ask->code));
 }
 
+static void put_said(struct server_conn *conn, const struct server_ask *ask,
+                     struct weir__buffer *out)
+{
+    weir__put(out, ask->said->bytes, ask->said->len);
+    if (ask->close)
+        server_conn_close(conn);
+}
+
 static void put_answer(struct server_conn *conn, const struct server_batch *batch, size_t i,
                        struct weir__buffer *out)
 {
     const struct server_ask *ask = &batch->asks[i];
-    if (WEIR__UNLIKELY(ask->said != NULL)) {
-        weir__put(out, ask->said->bytes, ask->said->len);
-        if (ask->close)
-            server_conn_close(conn);
-        return;
-    }
-    if (WEIR__UNLIKELY(ask->code)) {
+    if (WEIR__UNLIKELY(ask->code && ask->kind != SERVER_ASK_SAID)) {
         put_failure(conn, ask, out);
         return;
     }
-    switch (ask->verb) {
-    case WEIR__VERB_SETTLE:
+    switch (ask->kind) {
+    case SERVER_ASK_ONE:
+        if (WEIR__LIKELY(ask->verb != WEIR__VERB_THROTTLE))
+            put_decision(conn, ask, &batch->simple[i], 1, &batch->decided[i], out);
+        else
+            weir__resp_put_throttle(out, &batch->decided[i]);
+        return;
+    case SERVER_ASK_SEVERAL:
+        put_decision(conn, ask, ask->several->requests, 1, &batch->decided[i], out);
+        return;
+    case SERVER_ASK_PLAN:
+        put_decision(conn, ask, ask->planned->several.requests, ask->planned->several.count,
+                     &batch->decided[i], out);
+        return;
+    case SERVER_ASK_SETTLE:
+    case SERVER_ASK_SETTLE_PLAN:
         weir__resp_put_simple(out, "OK", 2);
         return;
-    case WEIR__VERB_RESET:
+    case SERVER_ASK_RESET:
         weir__resp_put_integer(out, ask->there);
         return;
-    case WEIR__VERB_RENEW:
-    case WEIR__VERB_RELEASE:
+    case SERVER_ASK_LEASE:
         weir__resp_put_integer(out, 1);
         return;
-    case WEIR__VERB_THROTTLE:
-        weir__resp_put_throttle(out, &batch->decided[i]);
-        return;
-    case WEIR__VERB_SHOW:
+    case SERVER_ASK_SHOW:
         weir__resp_put_states(out, ask->shown->states, ask->shown->count);
         return;
-    default:
-        put_decision(conn, ask, &batch->simple[i], &batch->decided[i], out);
+    case SERVER_ASK_SAID:
+        put_said(conn, ask, out);
+        return;
+    case SERVER_ASK_RESET_PLAN:
+    case SERVER_ASK_LEASE_PLAN:
+    case SERVER_ASK_CALL:
+    case SERVER_ASK_WORK:
+        break;
     }
+    assert(!"an ask that RESP makes");
 }
 
 static void answer(struct server_conn *conn, struct server_batch *batch)
