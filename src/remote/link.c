@@ -10,7 +10,7 @@
  *
  * What holds while the lock is held:
  *   1. Replies come in the order of the commands: reply number n belongs to ring[n mod size], and
- *      answered <= asked <= answered + size. A call that gave up left NULL there.
+ *      answered <= submitted <= answered + size. A call that gave up left NULL there.
  *   2. At most one thread leads. It alone reads the socket, without the lock. It is the thread of a
  *      waiting call, or the keeper's. When its own call is over it wakes another one to lead.
  *   3. At most one thread flushes. It alone writes to the socket, without the lock, and `sending`
@@ -65,7 +65,7 @@ void weir__link_destroy(struct weir__link *link, bool forked)
 static void link_check(const struct weir__link *link)
 {
     WEIR__ASSERT_LOCKED(&link->lock);
-    assert(link->answered <= link->asked && link->asked - link->answered <= WEIR__LINK_RING);
+    assert(link->answered <= link->submitted && link->submitted - link->answered <= WEIR__LINK_RING);
     assert(link->sending_at <= link->sending_len && link->sending_len <= link->sending_size);
     assert(link->out_len <= link->out_size && link->in_start <= link->in_end);
     (void)link;
@@ -85,7 +85,7 @@ static void link_go_down(struct weir__link *link, const char *why)
         return;
     link->state = WEIR__LINK_DOWN;
     snprintf(link->why, sizeof link->why, "%s", why);
-    for (; link->answered < link->asked; link->answered++) {
+    for (; link->answered < link->submitted; link->answered++) {
         struct weir__call *call = link->ring[link->answered % WEIR__LINK_RING];
         if (call && call->status == WEIR__CALL_WAITING)
             link_finish_call(call, WEIR__CALL_LOST);
@@ -137,7 +137,7 @@ static bool link_hand_out(struct weir__link *link, const char *data)
 {
     if (link->nodes[0].type == WEIR__RESP_PUSH)
         return true;
-    if (link->answered == link->asked)
+    if (link->answered == link->submitted)
         return false;
     struct weir__call *call = link->ring[link->answered++ % WEIR__LINK_RING];
     if (!call)
@@ -266,7 +266,7 @@ static unsigned link_append(struct weir__link *link, struct weir__call *call)
         struct weir__buffer buffer = {link->out, link->out_size, link->out_len, false};
         unsigned replies = call->write(call, &link->server, &buffer);
         if (!buffer.cut) {
-            if (link->asked + replies - link->answered > WEIR__LINK_RING)
+            if (link->submitted + replies - link->answered > WEIR__LINK_RING)
                 return 0;
             assert(replies > 0 && buffer.len > link->out_len && buffer.len <= link->out_size);
             link->out_len = buffer.len;
@@ -285,11 +285,11 @@ enum weir__call_status weir__link_submit(struct weir__link *link, struct weir__c
     weir__lock_take(&link->lock);
     if (link->state == WEIR__LINK_UP) {
         call->replies = link_append(link, call);
-        call->first = link->asked;
+        call->first = link->submitted;
         call->connection = link->connection;
         call->status = call->replies ? WEIR__CALL_WAITING : WEIR__CALL_FULL;
         for (unsigned i = 0; i < call->replies; i++)
-            link->ring[link->asked++ % WEIR__LINK_RING] = call;
+            link->ring[link->submitted++ % WEIR__LINK_RING] = call;
     }
     enum weir__call_status status = call->status;
     if (status == WEIR__CALL_WAITING)
@@ -303,7 +303,7 @@ enum weir__call_status weir__link_submit(struct weir__link *link, struct weir__c
 /* The oldest call that still waits leads from now on. */
 static void link_pass_lead(struct weir__link *link)
 {
-    for (uint64_t i = link->answered; i < link->asked && !link->led; i++) {
+    for (uint64_t i = link->answered; i < link->submitted && !link->led; i++) {
         struct weir__call *call = link->ring[i % WEIR__LINK_RING];
         if (call && call->status == WEIR__CALL_WAITING) {
             pthread_cond_signal(&call->wake);
@@ -352,7 +352,7 @@ static void link_give_up(struct weir__link *link, struct weir__call *call)
     /* Calls that were in progress together miss together: that is one miss. */
     if (call->first >= link->miss_mark && !call->quiet) {
         link->misses++;
-        link->miss_mark = link->asked;
+        link->miss_mark = link->submitted;
     }
     if (link->misses >= WEIR__LINK_MISSES)
         link_go_down(link, "the server does not answer in time");
@@ -413,7 +413,7 @@ void weir__link_start(struct weir__link *link, const struct weir__conn *conn,
     link->connection++;
     link->misses = 0;
     link->out_len = link->sending_len = link->sending_at = 0;
-    link->asked = link->answered = link->miss_mark = 0;
+    link->submitted = link->answered = link->miss_mark = 0;
     link->in_start = link->in_end = 0;
     weir__resp_begin(&link->reader, WEIR__RESP_REPLIES, &link_limits, link->nodes,
                      WEIR__LINK_NODES);

@@ -146,38 +146,32 @@ static size_t query_count_words(const char *text)
     return words;
 }
 
-/* One argument of a lean script, by its name. */
-static int64_t query_lean_argument(const struct weir__redis_query *query, const char *name)
-{
-    const struct weir__rule *rule = &query->requests[0].limit->rules[0];
-    switch (name[0]) {
-    case 'c':
-        return name[1] != 'o'   ? 0
-               : name[2] == 's' ? query->requests[0].cost
-               : name[2] == 'u' ? rule->count
-                                : (int64_t)rule->cold_millionths;
-    case 'w':
-        return weir__script_wait(query->wait_us);
-    case 'p':
-        return rule->period_us;
-    case 'b':
-        return rule->burst;
-    case 'e':
-        return rule->extra;
-    default:
-        return rule->flags;
-    }
-}
-
+/* A lean script's arguments, by their names. */
 static void query_put_lean_arguments(const struct weir__redis_query *query, const char *names,
                                      struct weir__buffer *buffer)
 {
-    for (;;) {
-        query_put_number(buffer, query_lean_argument(query, names));
-        names = strchr(names, ' ');
-        if (!names)
-            return;
-        names++;
+    const struct weir__rule *rule = &query->requests[0].limit->rules[0];
+    const struct {
+        const char *name;
+        int64_t value;
+    } values[] = {
+        {"cost", query->requests[0].cost},
+        {"wait", weir__script_wait(query->wait_us)},
+        {"count", rule->count},
+        {"period", rule->period_us},
+        {"burst", rule->burst},
+        {"extra", rule->extra},
+        {"cold", rule->cold_millionths},
+        {"flags", rule->flags},
+    };
+    while (*names) {
+        size_t len = strcspn(names, " "), i = 0;
+        while (i < WEIR__COUNT(values) &&
+               (strncmp(values[i].name, names, len) || values[i].name[len]))
+            i++;
+        assert(i < WEIR__COUNT(values));
+        query_put_number(buffer, values[i].value);
+        names += len + (names[len] == ' ');
     }
 }
 
