@@ -250,11 +250,18 @@ def over_http1(dice, number, numbers, count, longest, token):
     return steps + [*wants, *[send(number, part) for part in chunks(dice, batch)]]
 
 
-def grpc_message(n):
+def grpc_message(dice, n):
+    """Of a domain of Envoy's rules, or one that policies decide."""
     def field(tag, data):
         return bytes([tag]) + h2.number(len(data), 8)[:1] + data
-    entry = field(0x0a, b"user") + field(0x12, f"e{n}".encode())
-    message = field(0x0a, b"shop") + field(0x12, field(0x0a, entry))
+    def entries(**pairs):
+        return b"".join(field(0x0a, field(0x0a, name.encode()) + field(0x12, value.encode())) for name, value in pairs.items())
+    if dice.random() < 0.5:
+        message = field(0x0a, b"shop") + field(0x12, entries(user=f"e{n}"))
+    else:
+        users = [f"u{n}"] * dice.randrange(1, 3) + [f"u{n}.{i}" for i in range(dice.randrange(3))]
+        message = field(0x0a, b"edge") + b"".join(
+            field(0x12, entries(path=dice.choice(("/u", "/u", "/shaped")), user=user)) for user in users)
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 
@@ -275,7 +282,7 @@ def over_http2(dice, number, numbers, count, longest, token):
         if data is not None:
             fields.append(("content-type", "application/json"))
         if dice.random() < 0.1:
-            target, data, want, method = METHOD, grpc_message(numbers.next()), ("any",), "POST"
+            target, data, want, method = METHOD, grpc_message(dice, numbers.next()), ("any",), "POST"
             fields = [("content-type", "application/grpc"), ("te", "trailers"), *fields[:1 if token else 0]]
         if want[0] == "head":
             want = ("any",)
@@ -304,6 +311,16 @@ def over_http2(dice, number, numbers, count, longest, token):
     return steps + [*wants, *[send(number, part) for part in chunks(dice, batch)]]
 
 
+def decide(dice, user):
+    """WEIR.DECIDE of a user that nobody asked about before: the binding limit admits 1000 at once."""
+    pairs = [("path", "/u"), ("user", user), ("header.X-Any", "COST"), ("attr.detail", "DETAIL" + padding(dice))]
+    pairs = pairs[:2] + [pair for pair in pairs[2:] if dice.random() < 0.5]
+    dice.shuffle(pairs)
+    words = ["WEIR.DECIDE", *(["POLICY", "users"] if dice.random() < 0.2 else [])]
+    words += [word for pair in pairs for word in pair]
+    return (*words, *(["COST", "2"] if dice.random() < 0.3 else []))
+
+
 def resp_question(dice, n):
     """(words, want)"""
     m = limit_of(n)
@@ -320,6 +337,10 @@ def resp_question(dice, n):
         (("WEIR.ACQUIRE", f"c{n}", f"concurrent {m - 990} lease 10s"), ("limit", m - 990)),
         (("WEIR.RELEASE", f"c{n}", f"concurrent {m - 990} lease 10s", "4711"), ("int",)),
         (("WEIR.SETTLE", key, limit, f"w2-{n}-1-0", "0"), ("any",)),
+        (decide(dice, f"u{n}"), ("limit", 1000)),
+        (decide(dice, f"u{n}"), ("limit", 1000)),
+        (("WEIR.DECIDE", "path", "/u", "user", f"u{n}", dice.choice(("user", "header.x", "attr.cost"))), ("text", "has no value")),
+        ((*decide(dice, f"u{n}"), "SETTLE", f"w2-{n}-1-0", "0"), ("any",)),
         (("CL.THROTTLE", f"t{n}", str(m - 1), "30", "60"), ("limit", m)),
         (("ECHO", f"e{n}{padding(dice)}"), ("text", f"e{n}")),
         (("PING", f"e{n}"), ("text", f"e{n}")),
