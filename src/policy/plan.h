@@ -63,14 +63,13 @@ struct weir__plan {
     bool denied;         /* in: whatever the items say, it is denied; out: whether it is */
     bool shadows_follow; /* shadows are charged only where the request goes ahead */
     size_t quotas_spent; /* quotas besides the items, all of them used up */
-    struct weir__item enforced[WEIR__ENTRIES_MAX];
-    size_t enforced_count, limit_count; /* of items, and of all their limits */
-    struct weir__item shadow[WEIR__ENTRIES_MAX];
-    size_t shadow_count;
-    /* A packed plan ends here: policies have no separate items, and its keys lie elsewhere. */
-    size_t separate_count;
-    struct weir__item separate[WEIR__ENTRIES_MAX];
+    /* In its rooms, or where it was copied to without them. At most WEIR__ENTRIES_MAX of each. */
+    struct weir__item *enforced, *shadow, *separate;
+    size_t enforced_count, shadow_count, separate_count;
+    size_t limit_count; /* of all enforced items */
     size_t keys_len;
+    /* Last: a copy ends before them. */
+    struct weir__item room[3 * WEIR__ENTRIES_MAX];
     char keys[WEIR__PLAN_KEYS_ROOM];
 };
 
@@ -84,8 +83,11 @@ static inline void weir__plan_begin(struct weir__plan *plan)
     plan->together = WEIR__TOGETHER;
     plan->denied = plan->shadows_follow = false;
     plan->quotas_spent = 0;
-    plan->enforced_count = plan->limit_count = 0;
-    plan->shadow_count = plan->separate_count = plan->keys_len = 0;
+    plan->enforced = plan->room;
+    plan->shadow = plan->room + WEIR__ENTRIES_MAX;
+    plan->separate = plan->room + 2 * WEIR__ENTRIES_MAX;
+    plan->enforced_count = plan->shadow_count = plan->separate_count = 0;
+    plan->limit_count = plan->keys_len = 0;
 }
 
 /* Adds an enforced item. One with the key and the limits of another descriptor's is taken once, with the cost of both;

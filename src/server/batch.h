@@ -61,7 +61,7 @@ struct server_planned {
         char text[48 + 16 + 200];
     } seen; /* what the request was, for the access log */
     weir_decision (*shadow_rows)[WEIR_LIMITS_MAX];
-    struct weir__plan plan; /* last: packed, it ends before its separate items and keys */
+    struct weir__plan plan; /* last: packed, it ends before its rooms */
 };
 
 /* An answer that was known when its request was read, in its place among the others. */

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #define PACK_ALIGN 16
-_Static_assert(offsetof(struct weir__plan, separate) < offsetof(struct weir__plan, keys),
-               "a packed plan has neither separate items nor keys: both come last");
+_Static_assert(offsetof(struct weir__plan, room) < offsetof(struct weir__plan, keys),
+               "a packed plan has neither rooms nor keys: both come last");
 
 /* A block being measured (start is NULL) or filled. */
 struct pack {
@@ -77,35 +77,42 @@ static struct server_several *pack_several(struct pack *pack, const struct serve
     return to;
 }
 
-static void pack_items(struct pack *pack, struct weir__item *to, const struct weir__item *from,
-                       size_t n)
+static struct weir__item *pack_items(struct pack *pack, const struct weir__item *from, size_t n)
 {
+    struct weir__item *to = pack_room(pack, n * sizeof *to);
     for (size_t i = 0; i < n; i++) {
         weir_key key = pack_key(pack, from[i].key);
-        if (to)
-            to[i].key = key;
+        if (!to)
+            continue;
+        to[i] = from[i];
+        to[i].key = key;
     }
+    pack_align(pack);
+    return to;
 }
 
-/* The plan, and the requests that take from its keys. The rules own its limits. */
+/* The plan with the items that it has, and the requests that take from their keys. The rules own its limits. */
 static struct server_planned *pack_planned(struct pack *pack, const struct server_planned *from)
 {
     const struct weir__plan *plan = &from->plan;
     const struct server_several *several = &from->several;
-    size_t size = offsetof(struct server_planned, plan) + offsetof(struct weir__plan, separate);
+    size_t size = offsetof(struct server_planned, plan) + offsetof(struct weir__plan, room);
     struct server_planned *to = pack_room(pack, size);
     weir_decision(*rows)[WEIR_LIMITS_MAX] = pack_room(pack, plan->shadow_count * sizeof *rows);
+    struct weir__item *enforced = pack_items(pack, plan->enforced, plan->enforced_count);
+    struct weir__item *shadow = pack_items(pack, plan->shadow, plan->shadow_count);
     assert(several->count <= plan->enforced_count && plan->separate_count == 0);
-    if (to) {
-        memcpy(to, from, size);
-        to->shadow_rows = rows;
-    }
-    pack_rows(to ? &to->several : NULL, several);
-    pack_items(pack, to ? to->plan.enforced : NULL, plan->enforced, plan->enforced_count);
-    pack_items(pack, to ? to->plan.shadow : NULL, plan->shadow, plan->shadow_count);
-    for (size_t i = 0; to && i < several->count; i++) {
+    if (!to)
+        return NULL;
+    memcpy(to, from, size);
+    to->shadow_rows = rows;
+    to->plan.enforced = enforced;
+    to->plan.shadow = shadow;
+    to->plan.separate = NULL;
+    pack_rows(&to->several, several);
+    for (size_t i = 0; i < several->count; i++) {
         assert(several->requests[i].key.data == plan->enforced[i].key.data);
-        to->several.requests[i].key = to->plan.enforced[i].key;
+        to->several.requests[i].key = enforced[i].key;
     }
     return to;
 }
