@@ -6,15 +6,21 @@
 #include "store/store.h"
 
 #include <assert.h>
+#include <string.h>
 
 #define CHUNK 32 /* requests of weir_take_many that are put into words at once */
 
 static inline bool request_has_spare(const weir_request *request)
 {
-    uint64_t any = request->spare[0] | request->spare[1] | request->spare[2] | request->spare[3];
-    for (size_t i = 0; i < sizeof request->spare_bytes; i++)
-        any |= request->spare_bytes[i];
-    return any != 0;
+    static const uint8_t none[sizeof request->spare_bytes];
+    return (request->spare[0] | request->spare[1] | request->spare[2] | request->spare[3]) != 0 ||
+           memcmp(request->spare_bytes, none, sizeof none) != 0;
+}
+
+/* Whether a request says everything, as those of weir_request_make do: it needs no copy. */
+static inline bool request_is_whole(const weir_request *request)
+{
+    return request->cost > 0 && !request->hashed && !request_has_spare(request);
 }
 
 /* What a request of a program says, with its defaults. 0 or a code, with the request's error filled. */
@@ -33,23 +39,49 @@ static int request_read(const weir_store *store, const weir_request *request, we
 
 /* ---- all or nothing ---- */
 
-/* Why a call failed that has no wrong request. */
+/* Fills the error of the request that is wrong, or of the first. */
 static int requests_fail(weir_store *store, const weir_request *requests, size_t n, int code)
 {
     size_t limits = 0;
-    for (size_t i = 0; i < n; i++)
-        limits += weir_limit_count(requests[i].limit);
+    weir_request said;
+    for (size_t i = 0; i < n; i++) {
+        if (request_read(store, &requests[i], &said))
+            return code;
+        limits += said.limit->count;
+    }
     if (code == WEIR_EINVAL && limits > WEIR_LIMITS_MAX)
         return weir__fail(requests->error, code, 0, "%zu limits in one call: expected 1 to %d",
                           limits, WEIR_LIMITS_MAX);
     return weir__store_fail(store, code, requests->error);
 }
 
+static int requests_decide(weir_store *store, const weir_request *requests, size_t n,
+                           enum weir__mode mode, weir_decision *ret)
+{
+    return mode == WEIR__TAKE ? weir__take_all(store, requests, n, ret)
+                              : weir__peek_all(store, requests, n, ret);
+}
+
+/* The same for requests that leave something out. */
+static __attribute__((noinline)) int requests_decide_copies(weir_store *store,
+                                                            const weir_request *requests, size_t n,
+                                                            enum weir__mode mode,
+                                                            weir_decision *ret)
+{
+    weir_request said[WEIR_LIMITS_MAX];
+    assert(n <= WEIR_LIMITS_MAX);
+    for (size_t i = 0; i < n; i++) {
+        int code = request_read(store, &requests[i], &said[i]);
+        if (code)
+            return code;
+    }
+    return requests_decide(store, said, n, mode, ret);
+}
+
 static int decide_all(weir_store *store, const weir_request *requests, size_t n,
                       enum weir__mode mode, weir_decision *ret)
 {
-    weir_request said[WEIR_LIMITS_MAX];
-    int code = 0;
+    bool whole = true;
     if (!requests || n == 0)
         return WEIR_EINVAL;
     if (!ret)
@@ -57,13 +89,11 @@ static int decide_all(weir_store *store, const weir_request *requests, size_t n,
     if (n > WEIR_LIMITS_MAX)
         return weir__fail(requests->error, WEIR_EINVAL, 0,
                           "%zu requests in one call: expected 1 to %d", n, WEIR_LIMITS_MAX);
-    for (size_t i = 0; i < n && code == 0; i++)
-        code = request_read(store, &requests[i], &said[i]);
-    if (code)
-        return code;
-    code = mode == WEIR__TAKE ? weir__take_all(store, said, n, ret)
-                              : weir__peek_all(store, said, n, ret);
-    return code ? requests_fail(store, requests, n, code) : 0;
+    for (size_t i = 0; i < n && whole; i++)
+        whole = request_is_whole(&requests[i]);
+    int code = whole ? requests_decide(store, requests, n, mode, ret)
+                     : requests_decide_copies(store, requests, n, mode, ret);
+    return WEIR__LIKELY(code == 0) ? 0 : requests_fail(store, requests, n, code);
 }
 
 int weir_take_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret)
@@ -100,13 +130,6 @@ int weir_wait_for(weir_store *store, const weir_request *request, int64_t max_wa
 }
 
 /* ---- many ---- */
-
-/* Whether a request is sound and says everything, as those of weir_request_make do: it needs no copy. */
-static inline bool request_is_whole(const weir_request *request)
-{
-    return request->cost > 0 && !request->hashed && !request_has_spare(request) &&
-           weir__request_code(request) == 0;
-}
 
 static int many_fail(weir_store *store, const weir_request *requests, size_t n,
                      const weir_decision *rets)
@@ -154,7 +177,7 @@ int weir_take_many(weir_store *store, const weir_request *requests, size_t n, we
     int64_t now = weir__store_now(store);
     bool whole = true;
     for (size_t i = 0; i < n && whole; i++)
-        whole = request_is_whole(&requests[i]);
+        whole = request_is_whole(&requests[i]) && weir__request_code(&requests[i]) == 0;
     if (WEIR__UNLIKELY(now < 0)) {
         for (size_t i = 0; i < n; i++)
             rets[i] = (weir_decision){.code = WEIR_EINVAL};

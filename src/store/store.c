@@ -161,8 +161,10 @@ int weir__take_many(weir_store *store, const weir_request *requests, size_t n, w
 
 /* ---- take and peek ---- */
 
-static int decide_one(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
-                      enum weir__mode mode, weir_decision *ret)
+/* Not inlined: the way of one limit in a zone needs no room for a request. */
+static __attribute__((noinline)) int decide_one(weir_store *store, weir_key key,
+                                                const weir_limit *limit, int64_t cost,
+                                                enum weir__mode mode, weir_decision *ret)
 {
     weir_request request = weir_request_make(key, limit);
     request.cost = cost;
@@ -186,18 +188,25 @@ int weir_take(weir_store *store, weir_key key, const weir_limit *limit, int64_t 
     return store->engine->take(store, key, limit, cost, ret);
 }
 
+static __attribute__((noinline)) int decide_hashed(weir_store *store, const weir_hashed_key *key,
+                                                   const weir_limit *limit, int64_t cost,
+                                                   weir_decision *ret)
+{
+    weir_request request = weir_request_make(key->key, limit);
+    request.cost = cost;
+    request.hashed = key;
+    return decide(store, &request, 1, WEIR__TAKE, ret);
+}
+
 int weir_take_hashed(weir_store *store, const weir_hashed_key *key, const weir_limit *limit,
                      int64_t cost, weir_decision *ret)
 {
     if (WEIR__UNLIKELY(!store || !ret || !limit || !key || !weir__key_in_bounds(key->key) ||
                        !weir__cost_in_bounds(cost)))
         return WEIR_EINVAL;
-    if (limit->count == 1 && store->engine->take_hashed)
-        return store->engine->take_hashed(store, key, limit, cost, ret);
-    weir_request request = weir_request_make(key->key, limit);
-    request.cost = cost;
-    request.hashed = key;
-    return decide(store, &request, 1, WEIR__TAKE, ret);
+    if (limit->count > 1 || !store->engine->take_hashed)
+        return decide_hashed(store, key, limit, cost, ret);
+    return store->engine->take_hashed(store, key, limit, cost, ret);
 }
 
 static int reset_key(weir_store *store, weir_key key, bool *ret_there, weir_error *err)
