@@ -1,11 +1,11 @@
-/* The server's API: JSON both ways, a token where it asks for one. */
+/* The API of the server: JSON in both directions, and a token if the server needs one. */
 
 import { at, say } from "./dom.js";
 
 const TOKEN = "weir-token";
 const PATIENCE_MS = 8000;
 
-/* The server answered, and refused. */
+/* The server answered with an error. */
 export class Refused extends Error {
   constructor(status, problem) {
     super(problem.detail || problem.title || `the server answered ${status}`);
@@ -19,7 +19,7 @@ export class Unreachable extends Error {}
 /* No token was given. */
 export class NoToken extends Error {
   constructor() {
-    super("the server asks for a token");
+    super("the server needs a token");
   }
 }
 
@@ -27,7 +27,7 @@ let token = null;
 try {
   token = sessionStorage.getItem(TOKEN);
 } catch {
-  /* storage is barred: the token lasts as long as the page */
+  /* storage is blocked: the token lasts as long as the page */
 }
 
 function keep(value) {
@@ -39,7 +39,7 @@ function keep(value) {
   }
 }
 
-/* One prompt at a time, however many calls were refused. */
+/* One prompt at a time, even if several calls need a token. */
 let asking = null;
 let declined = false;
 
@@ -68,7 +68,7 @@ function ask(why) {
   return asking;
 }
 
-/* After the prompt was dismissed, nothing prompts again until somebody wants it to. */
+/* After the user closed the prompt, it appears again only when the user asks for it. */
 export function askAgain() {
   declined = false;
 }
@@ -96,17 +96,17 @@ async function decode(response) {
     const answer = await response.json();
     return answer !== null && typeof answer === "object" ? answer : {};
   } catch {
-    if (response.ok) throw new Unreachable("the answer broke off");
+    if (response.ok) throw new Unreachable("the answer is incomplete");
     return {};
   }
 }
 
-/* No token, a wrong one, or one that opens less than this (403: "this needs the admin token"). */
+/* No token, a wrong one, or one that is not enough (403: the admin token is needed). */
 function lacksToken(status, answer) {
   return status === 401 || (status === 403 && /\btoken\b/.test(answer.detail || ""));
 }
 
-/* The decoded answer. 429 is an answer where a take was asked for: a denial is a decision. */
+/* The decoded answer. 429 is a valid answer to a take: a denial is a decision. */
 export async function call(method, path, body) {
   for (;;) {
     const used = token;

@@ -1,4 +1,4 @@
-/* Which section is on show, and whether the server is there. */
+/* Which section is visible, and whether the server answers. */
 
 import { askAgain } from "./api.js";
 import { at, fill, h, say } from "./dom.js";
@@ -48,7 +48,7 @@ const notice = (tone, title, text, ...more) =>
 
 let notices = "";
 
-/* Told once when it comes and not again every second. */
+/* Announced once when it appears, not again every second. */
 function showNotices() {
   const list = [];
   if (live.state === "lost") list.push("lost");
@@ -57,15 +57,15 @@ function showNotices() {
   if (list.join() === notices) return;
   notices = list.join();
   const makers = {
-    lost: () => notice("bad", "The server does not answer.", "What is on show is the last that it said. Trying again every few seconds."),
-    locked: () => notice("warn", "The server asks for a token.", "", h("button", {
+    lost: () => notice("bad", "The server does not answer.", "This page shows its last answer. It tries again every few seconds."),
+    locked: () => notice("warn", "The server needs a token.", "", h("button", {
       type: "button",
       onclick: () => {
         askAgain();
         start();
       },
     }, "Enter token")),
-    degraded: () => notice("warn", "The store is out of reach.", `Until ${live.stats.store.kind} is back, the local fallback decides, or the policy's own rule for that case.`),
+    degraded: () => notice("warn", "The store is unreachable.", `Until ${live.stats.store.kind} is back, the local fallback decides, or what the policy says for this case.`),
   };
   fill(at("notices"), list.map((name) => makers[name]()));
 }

@@ -1,12 +1,12 @@
-/* The playground's plots: what goes ahead upwards, what is denied downwards, what comes as an outline.
- * All of them share one scale and one cursor. */
+/* The plots of the playground: up is what goes ahead, down is what is denied, the outline is what arrives.
+ * All plots share one scale and one cursor. */
 
 import { h, s, say } from "./dom.js";
 import { count, span, time } from "./format.js";
 import { linear, ticks, timeTicks } from "./scale.js";
 
 const MARGIN = { left: 40, right: 10, top: 22, bottom: 20 };
-const EDGES_MOST = 40; /* more window edges than that would be a grey wall */
+const EDGES_MOST = 40; /* more edges than that could not be told apart */
 
 /* Bars from `from(i)` to `to(i)`, one path. */
 function bars(length, x, y, from, to) {
@@ -21,7 +21,7 @@ function bars(length, x, y, from, to) {
   return path;
 }
 
-/* The outline of what comes. */
+/* The outline of what arrives. */
 function outline(values, x, y) {
   let path = `M${x(0).toFixed(2)} ${y(0).toFixed(2)}`;
   values.forEach((value, i) => {
@@ -30,7 +30,7 @@ function outline(values, x, y) {
   return `${path}V${y(0).toFixed(2)}`;
 }
 
-/* The scale that holds every plot of an answer. */
+/* The scale that fits every plot of an answer. */
 export function scaleOf(answer) {
   let up = 1;
   let down = 0;
@@ -45,7 +45,7 @@ export function scaleOf(answer) {
 }
 
 export class Bars {
-  /* `moved` is told of the bin pointed at, or null. */
+  /* `moved` gets the bin under the pointer, or null. */
   constructor(answer, limit, scale, moved) {
     Object.assign(this, { answer, limit, scale });
     this.grid = s("g", { class: "grid" });
@@ -122,7 +122,7 @@ export class Bars {
     this.grid.replaceChildren(...parts);
   }
 
-  /* A bracket over the fullest span of the limit's own period. */
+  /* A bracket over the fullest span of the period of the limit. */
   drawCrowd() {
     const rule = this.limit.rules[0];
     const end = this.answer.bin * this.answer.arrivals.length;
@@ -158,7 +158,7 @@ export class Bars {
     const { answer, limit } = this;
     const denied = answer.arrivals[i] - limit.admitted_bins[i];
     const waited = limit.waited_bins[i] > 0 ? ` (${count(limit.waited_bins[i])} after a wait)` : "";
-    return `${time(i * answer.bin)}: ${count(answer.arrivals[i])} came, ${count(limit.ahead_bins[i])} went ahead${waited}, ${count(denied)} denied`;
+    return `${time(i * answer.bin)}: ${count(answer.arrivals[i])} arrived, ${count(limit.ahead_bins[i])} went ahead${waited}, ${count(denied)} denied`;
   }
 
   show(i) {

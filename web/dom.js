@@ -1,4 +1,4 @@
-/* Elements from code. Text always goes in as text: keys and names come from anywhere. */
+/* Elements from code. Text is always inserted as text: keys and names can come from strangers. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -26,7 +26,7 @@ export function s(tag, attributes, ...children) {
 
 export const at = (id) => document.getElementById(id);
 
-/* Sets text only where it differs: selections and screen readers are left in peace. */
+/* Sets text only if it differs, so that selections and screen readers are not disturbed. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -37,7 +37,7 @@ export function fill(element, ...children) {
 
 const drawn = new WeakMap();
 
-/* Fills anew only when what it shows has changed. */
+/* Fills the element again only if its content has changed. */
 export function fillWhen(element, facts, make) {
   const key = JSON.stringify(facts);
   if (drawn.get(element) === key) return;

@@ -41,7 +41,7 @@ export function bytes(number) {
 
 const parts = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
 
-/* Seconds in two units: "12 µs", "3.4 ms", "4.2 s", "3 m 20 s", "2 d 3 h"; null is never. */
+/* Seconds in two units: "12 µs", "3.4 ms", "4.2 s", "3 m 20 s", "2 d 3 h"; null means never. */
 export function time(seconds) {
   if (seconds === null || seconds === undefined) return "never";
   if (seconds <= 0) return "0 s";
@@ -62,7 +62,7 @@ function digits(number) {
   return String(Number(number.toFixed(number < 10 ? 2 : number < 100 ? 1 : 0)));
 }
 
-/* A span of a limit: "1 m" reads "m" in limits, here always with its number, and exact. */
+/* A span of a limit, exact and always with its number: "1 m". */
 export function span(seconds) {
   if (seconds < 1) return time(seconds);
   let rest = Math.round(seconds * 1e6) / 1e6;

@@ -1,4 +1,4 @@
-/* The inspector: how one key stands, what a take would get, and the two things one may do about it. */
+/* The inspector: the state of one key, what a request would get, and two actions: take and reset. */
 
 import { post, Refused, Unreachable } from "./api.js";
 import { at, fill, h, say } from "./dom.js";
@@ -7,19 +7,19 @@ import { looking, onLive } from "./live.js";
 import { guessQuestion, readName } from "./names.js";
 import { limitOf, policyNames } from "./policies.js";
 
-let asked = null; /* the body of the question on show, or null */
-let sent = 0; /* questions so far, and the newest one answered: a late answer changes nothing */
+let asked = null; /* the body of the visible question, or null */
+let sent = 0; /* questions so far; a late answer to an older one changes nothing */
 let answered = 0;
 let waiting = 0; /* questions without an answer yet */
-let mistaken = false; /* the form cannot be asked as it stands; what was asked before is still followed */
+let mistaken = false; /* the form has a mistake; the last valid question is still followed */
 let rows = []; /* of the table, updated in place */
 let shape = "";
-let keys = new Map(); /* of the answer on show: what a reset may forget */
+let keys = new Map(); /* of the visible answer: what a reset can forget */
 
 const form = () => at("inspect-form");
 const mode = () => form().elements.mode.value;
 
-/* Where a state of a policy is inspected. */
+/* The address that inspects a state of a policy. */
 export function inspectLink(policy, entry) {
   const words = new URLSearchParams({ policy });
   if (entry.key_base64 !== undefined) words.set("state_base64", entry.key_base64);
@@ -27,7 +27,7 @@ export function inspectLink(policy, entry) {
   return `#inspector?${words}`;
 }
 
-/* The question about a state: as its callers ask, if that leads to it, else by its bare name and limit. */
+/* The question about a state: by the attributes of its callers if that leads to it, otherwise by name and limit. */
 async function questionAbout(policy, name) {
   const guess = guessQuestion(policy, name);
   try {
@@ -40,7 +40,7 @@ async function questionAbout(policy, name) {
   return { key: name, limit: await limitOf(policy, read ? read.entry : policy) };
 }
 
-/* The question that an address with the name of a state stands for; null: it is spelled out. */
+/* The question for an address with the name of a state; null: the address has the question itself. */
 async function questionIn(words) {
   const policy = words.get("policy");
   if (words.has("state")) return questionAbout(policy, words.get("state"));
@@ -64,10 +64,10 @@ function attributes(text) {
   text.split("\n").forEach((line, i) => {
     if (line.trim() === "") return;
     const cut = line.indexOf("=");
-    if (cut < 1) throw new Mistake("attributes", `Line ${i + 1} is “${line.trim()}”: expected name=value, such as ip=192.0.2.7.`);
+    if (cut < 1) throw new Mistake("attributes", `Invalid line ${i + 1} “${line.trim()}”: expected name=value, such as ip=192.0.2.7.`);
     found[line.slice(0, cut).trim()] = line.slice(cut + 1);
   });
-  if (Object.keys(found).length === 0) throw new Mistake("attributes", "Expected at least one line name=value, such as ip=192.0.2.7.");
+  if (Object.keys(found).length === 0) throw new Mistake("attributes", "Expected at least one line like ip=192.0.2.7.");
   return found;
 }
 
@@ -76,7 +76,7 @@ function keyOf(fields) {
   return fields.binary.checked ? { key_base64: fields.key.value } : { key: fields.key.value };
 }
 
-/* What the form asks, as the API takes it. */
+/* The question of the form, as the API expects it. */
 function question() {
   const fields = form().elements;
   const body = {};
@@ -85,19 +85,19 @@ function question() {
     if (fields.limit.value.trim() === "") throw new Mistake("limit", "Expected a limit, such as token-bucket 10/s burst 20.");
     body.limit = fields.limit.value.trim();
   } else if (mode() === "policy") {
-    if (fields.policy.value === "") throw new Mistake("policy", "Expected a policy; the server has none of which to choose.");
+    if (fields.policy.value === "") throw new Mistake("policy", "Expected a policy, but the server has no policies.");
     Object.assign(body, { policy: fields.policy.value }, keyOf(fields));
   } else {
     if (fields.scope.value !== "") body.policy = fields.scope.value;
     body.attributes = attributes(fields.attributes.value);
   }
   const cost = fields.cost.value.trim();
-  if (!/^\d{1,13}$/.test(cost)) throw new Mistake("cost", `The cost is “${cost}”: expected a whole number, 0 to 1000000000000.`);
+  if (!/^\d{1,13}$/.test(cost)) throw new Mistake("cost", `Invalid cost “${cost}”: expected a whole number, 0 to 1000000000000.`);
   if (cost !== "1") body.cost = Number(cost);
   return body;
 }
 
-/* The form's words in the address, so that a reload or a link asks the same. */
+/* The form in the address, so that a reload or a link asks the same. */
 function address(body) {
   const words = new URLSearchParams();
   for (const name of ["policy", "key", "key_base64", "limit", "cost"]) {
@@ -148,24 +148,24 @@ function complain(error) {
 /* ---- the answer ---- */
 
 const verdicts = {
-  allow: ["allowed", "Allowed: an allow list has it. Nothing is charged."],
-  deny: ["denied", "Denied: a deny list has it."],
+  allow: ["allowed", "Allowed by an allow list. Nothing is charged."],
+  deny: ["denied", "Denied by a deny list."],
   none: ["allowed", "Allowed: no policy applies. Nothing is charged."],
 };
 
 function verdict(answer, cost) {
   if (verdicts[answer.verdict]) return verdicts[answer.verdict];
-  const what = cost === 1 ? "A take" : `A take of cost ${count(cost)}`;
+  const what = cost === 1 ? "A request" : `A request of cost ${count(cost)}`;
   if (answer.allowed) {
     return answer.delay > 0
       ? ["waits", `${what} would go ahead after ${time(answer.delay)}.`] : ["allowed", `${what} would be allowed.`];
   }
   return answer.retry_after === null
-    ? ["denied", `${what} would never be allowed: it costs more than the limit admits.`]
-    : ["denied", `${what} would be denied; allowed in ${time(answer.retry_after)}.`];
+    ? ["denied", `${what} would never be allowed: it costs more than the limit.`]
+    : ["denied", `${what} would be denied. It would be allowed in ${time(answer.retry_after)}.`];
 }
 
-/* One limit: what it is, and below it how it stands. */
+/* One limit: what it is, and below it its state. */
 class LimitRow {
   constructor(limit) {
     this.says = h("td", {});
@@ -194,7 +194,7 @@ class LimitRow {
     say(this.says, limit.allowed ? wait : limit.shadow ? "would deny" : "denied");
     this.says.className = `says ${limit.allowed ? (limit.delay > 0 ? "ink-waited" : "ink-allowed") : limit.shadow ? "ink-shadow" : "ink-denied"}`;
     say(this.retry, limit.allowed ? "–" : time(limit.retry_after));
-    say(this.reset, limit.reset_after === 0 ? "as new" : time(limit.reset_after));
+    say(this.reset, limit.reset_after === 0 ? "no state" : time(limit.reset_after));
   }
 }
 
@@ -234,9 +234,9 @@ async function ask(body) {
   }
 }
 
-/* ---- doing something about it ---- */
+/* ---- take and reset ---- */
 
-/* The keys of the answer on show, each once: {key} or {key_base64}, as the API takes them. */
+/* The keys of the visible answer, each once: {key} or {key_base64}, as the API expects them. */
 function keysOf(limits) {
   const found = new Map();
   for (const limit of limits) {
@@ -255,7 +255,7 @@ async function take() {
     const left = decision.remaining !== undefined ? `, ${count(decision.remaining)} left` : "";
     const after = decision.delay > 0 ? ` after ${time(decision.delay)}` : "";
     say(at("done"), decision.allowed
-      ? `Taken: allowed${after}${left}.` : `Denied, nothing was charged; retry in ${time(decision.retry_after)}.`);
+      ? `Taken: allowed${after}${left}.` : `Denied. Nothing was charged. Retry in ${time(decision.retry_after)}.`);
     complain(null);
   } catch (error) {
     say(at("done"), "");
@@ -264,7 +264,7 @@ async function take() {
   if (asked === body) await ask(body);
 }
 
-/* Which keys to forget: one of them may be shared by everybody. */
+/* Which keys to reset: one of them may be shared by everybody. */
 function confirmReset() {
   const dialog = at("reset-dialog");
   fill(at("reset-keys"), [...keys.keys()].map((text) =>
@@ -279,7 +279,7 @@ async function reset() {
   try {
     let there = false;
     for (const text of chosen) there = (await post("v1/reset", keys.get(text))).reset || there;
-    say(at("done"), chosen.length === 0 ? "" : there ? "Reset: as new." : "Nothing to reset: it was as new.");
+    say(at("done"), chosen.length === 0 ? "" : there ? "Reset done." : "Nothing to reset: there was no state.");
     complain(null);
   } catch (error) {
     say(at("done"), "");
@@ -304,20 +304,20 @@ function submit(event) {
   ask(asked);
 }
 
-/* The policies there are, with what was chosen kept. */
+/* The policies; the current choice is kept. */
 async function fillPolicies() {
   const names = await policyNames().catch(() => []);
   const fields = form().elements;
   for (const select of [fields.policy, fields.scope]) {
     const chosen = select.value;
-    fill(select, select === fields.scope ? h("option", { value: "" }, "All that match") : null,
+    fill(select, select === fields.scope ? h("option", { value: "" }, "All matching policies") : null,
       names.map((name) => h("option", { value: name }, name)));
     if (names.includes(chosen)) select.value = chosen;
   }
   return names;
 }
 
-/* #inspector, or with words: what to ask, or the name of a state. */
+/* #inspector, or with a query: the question, or the name of a state. */
 async function arrive(words) {
   const names = await fillPolicies();
   if ([...words].length === 0) {

@@ -1,5 +1,5 @@
-/* The keys: per policy the hottest, the most limited, and those that limits in shadow would limit. A list keeps its order while somebody points at
- * it or has the focus in it, so that a click never lands on another key than the one seen. */
+/* The keys: for each policy the hottest, the most denied, and those that shadow limits would deny. A list keeps
+ * its order while the pointer or the focus is in it, so that a click always hits the key that was seen. */
 
 import { get } from "./api.js";
 import { at, fill, h, say } from "./dom.js";
@@ -18,8 +18,8 @@ let names = "";
 
 const idOf = (entry) => (entry.key_base64 !== undefined ? `b ${entry.key_base64}` : `k ${entry.key}`);
 
-/* What has no policy came with its own limits. */
-const titleOf = (policy) => policy || "Limits sent along";
+/* Without a policy: the request named its limits itself. */
+const titleOf = (policy) => policy || "Limits in requests";
 
 class Row {
   constructor(policy, entry) {
@@ -44,7 +44,7 @@ class List {
     this.policy = policy;
     this.rows = new Map();
     this.items = h("ol", { class: `keys keys-${kind}` });
-    this.note = h("p", { class: "quiet" }, kind === "denied" ? "Nobody is being limited." : "No keys yet.");
+    this.note = h("p", { class: "quiet" }, kind === "denied" ? "No key is denied." : "No keys yet.");
   }
 
   held() {
@@ -75,13 +75,13 @@ function card(policy, index) {
   const hottest = new List(policy.name, "hottest");
   const denied = new List(policy.name, "denied");
   const shadow = new List(policy.name, "denied");
-  shadow.part = h("div", { hidden: true }, h("h4", {}, "Limited if shadows were enforced"), shadow.items);
+  shadow.part = h("div", { hidden: true }, h("h4", {}, "Would be denied by shadow limits"), shadow.items);
   lists.set(policy.name, { hottest, denied, shadow });
   return h("article", { class: "card", "aria-labelledby": id },
     h("h3", { id }, titleOf(policy.name)),
     h("div", { class: "halves" },
       h("div", {}, h("h4", {}, "Hottest"), hottest.items, hottest.note),
-      h("div", {}, h("h4", {}, "Most limited"), denied.items, denied.note), shadow.part));
+      h("div", {}, h("h4", {}, "Most denied"), denied.items, denied.note), shadow.part));
 }
 
 function showAnswer(answer) {
@@ -104,8 +104,8 @@ function showAnswer(answer) {
     shown.shadow.part.hidden = shown.shadow.rows.size === 0;
   }
   let note = "";
-  if (all.length === 0) note = "No keys yet: nothing has been asked.";
-  else if (wanted === "" && all.length > SHOWN_MOST) note = `The first ${SHOWN_MOST} of ${all.length} policies; choose one to see it.`;
+  if (all.length === 0) note = "No keys yet: there were no requests.";
+  else if (wanted === "" && all.length > SHOWN_MOST) note = `The first ${SHOWN_MOST} of ${all.length} policies. Select one to see others.`;
   say(at("keys-note"), note);
 }
 
@@ -123,7 +123,7 @@ async function read() {
   try {
     showAnswer(await get("v1/top"));
   } catch (error) {
-    say(at("keys-note"), `The keys cannot be read: ${error.message}.`);
+    say(at("keys-note"), `Cannot read the keys: ${error.message}.`);
   }
   reading = false;
 }

@@ -3,10 +3,10 @@
 import { h, s, say } from "./dom.js";
 import { decades, linear, ticks } from "./scale.js";
 
-const GAP_S = 6; /* points further apart are not joined; polls are a second apart, five when retrying */
+const GAP_S = 6; /* points further apart are not joined; polls come every second, or every five seconds when retrying */
 const MARGIN = { left: 46, right: 10, top: 8 };
 
-/* "M…h0L…" through points; a null or a long pause lifts the pen. h0 makes a lone point a dot. */
+/* "M…h0L…" through points; a null or a long pause makes a gap. h0 makes a single point visible as a dot. */
 export function trace(points, name, x, y) {
   let path = "";
   let last = null;
@@ -37,7 +37,7 @@ function extremes(points, series) {
   return { least, most };
 }
 
-/* The ground under a line: each stretch of it closed along the bottom. */
+/* The area under a line: each part is closed along the bottom. */
 function under(path, bottom) {
   return path.split("M").filter((stretch) => stretch.includes("L")).map((stretch) => {
     const from = stretch.split(" ")[0];
@@ -47,7 +47,7 @@ function under(path, bottom) {
 }
 
 /*
- * A chart in `host`. series: [{name, label}], drawn with the class "line-NAME"; format: a value's text;
+ * A chart in `host`. series: [{name, label}], drawn with the class "line-NAME"; format: makes the text of a value;
  * log: decades instead of a linear scale; times: whether the axis has them; spoken: what it is called.
  */
 export class Lines {
@@ -113,7 +113,7 @@ export class Lines {
     this.grid.replaceChildren(...parts);
   }
 
-  /* The nearest point to where somebody points. */
+  /* The point nearest to the pointer. */
   point(clientX) {
     this.cursor = clientX === null ? null : clientX - this.host.getBoundingClientRect().left;
     if (this.x) this.drawCursor();

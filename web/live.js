@@ -1,4 +1,4 @@
-/* The server's counters, read once a second while somebody looks, kept as rates for two minutes. */
+/* The counters of the server, read once a second while the page is visible, kept as rates for two minutes. */
 
 import { get, NoToken } from "./api.js";
 
@@ -17,7 +17,7 @@ export const live = {
   state: "starting", /* starting, live, paused, hidden, lost, locked */
   why: "", /* lost: the reason */
   stats: null, /* the newest answer */
-  points: [], /* {t, allowed, denied, shadow, p50, p99, p999}; null where there is nothing to tell */
+  points: [], /* {t, allowed, denied, shadow, p50, p99, p999}; null: unknown */
   policies: new Map(), /* name → {points: [{t, allowed, denied, shadow}], limits: Map(name → points)} */
   restarted: false,
   paused: false,
@@ -40,7 +40,7 @@ function enter(state, why = "") {
 
 /* ---- counters ─► rates ---- */
 
-/* Per second, or null where the counter began anew. */
+/* Per second, or null if the counter was reset. */
 function rate(now, then, seconds) {
   return then === undefined || now < then ? null : (now - then) / seconds;
 }
@@ -163,7 +163,7 @@ export function setPaused(paused) {
   }
 }
 
-/* Whether views that ask for more should do so now. */
+/* Whether views that need more data should get it now. */
 export function looking() {
   return !live.paused && !document.hidden && live.state === "live";
 }

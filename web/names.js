@@ -1,6 +1,6 @@
 /*
- * The names of states, as policies make them: POLICY/ENTRY/{NAME=VALUE,…}, or without ENTRY where it is
- * named as its policy. Values are escaped (%XX); long ones end in a hash and cannot be read back.
+ * The names of states, as policies make them: POLICY/ENTRY/{NAME=VALUE,…}, or without ENTRY if it has the
+ * name of its policy. Values are escaped (%XX); long ones end in a hash and cannot be read back.
  */
 
 function decode(text) {
@@ -11,7 +11,7 @@ function decode(text) {
   }
 }
 
-/* {entry, parts: ["user=ann", …]} of a policy's state, or null where the name is none of its. */
+/* {entry, parts: ["user=ann", …]} for a state of a policy, or null if the name does not belong to it. */
 export function readName(policy, name) {
   if (!name.startsWith(`${policy}/`) || !name.endsWith("}")) return null;
   const open = name.indexOf("{");
@@ -25,7 +25,7 @@ export function labelOf(policy, name) {
   return read ? { text: read.parts.map(decode).join(", "), entry: read.entry === policy ? null : read.entry } : { text: name, entry: null };
 }
 
-/* A question that probably leads to this state, by attributes; null: none that a form can hold. Only asking tells: a hashed value, a network or a lower case letter may stand for many. */
+/* A question by attributes that probably leads to this state; null: the form cannot hold it. Only the answer shows: a hashed value, a network or a lower-case letter can stand for many. */
 export function guessQuestion(policy, name) {
   const read = readName(policy, name);
   if (!read || /%0[AD]/.test(name)) return null;

@@ -1,4 +1,4 @@
-/* The overview: what is decided now, how fast, and how full the memory is. */
+/* The overview: current decisions, latency, and how full the memory is. */
 
 import { at, fill, fillWhen, h, say } from "./dom.js";
 import { bytes, count, percent, short, time } from "./format.js";
@@ -16,7 +16,7 @@ function spoken(points, series) {
   const part = ({ name, label }) => {
     const values = points.map((point) => point[name]).filter((value) => value !== null);
     if (values.length === 0) return `${label}: nothing yet`;
-    return `${label}: now ${short(values.at(-1))} a second, between ${short(Math.min(...values))} and ${short(Math.max(...values))}`;
+    return `${label}: now ${short(values.at(-1))} per second, between ${short(Math.min(...values))} and ${short(Math.max(...values))}`;
   };
   return `The last two minutes. ${series.map(part).join(". ")}.`;
 }
@@ -26,17 +26,17 @@ function showTiles(stats, last) {
   say(at("rate-allowed"), shown(last && last.allowed, short));
   say(at("rate-denied"), shown(last && last.denied, short));
   say(at("rate-shadow"), shown(last && last.shadow, short));
-  say(at("total-allowed"), `${count(totals.allowed)} in all`);
+  say(at("total-allowed"), `${count(totals.allowed)} in total`);
   const sum = last ? (last.allowed || 0) + (last.denied || 0) : 0;
-  say(at("total-denied"), sum > 0 ? `${percent(last.denied || 0, sum)} of decisions, ${count(totals.denied)} in all` : `${count(totals.denied)} in all`);
-  say(at("total-shadow"), `${count(totals.shadow_denied)} in all, none enforced`);
+  say(at("total-denied"), sum > 0 ? `${percent(last.denied || 0, sum)} of decisions, ${count(totals.denied)} in total` : `${count(totals.denied)} in total`);
+  say(at("total-shadow"), `${count(totals.shadow_denied)} in total, not enforced`);
   const latency = stats.latency || {};
   const quiet = !(latency.count > 0);
   say(at("tile-p99"), quiet ? "–" : time(latency.p99));
-  say(at("tile-p50"), quiet ? "no decisions lately" : `half within ${time(latency.p50)}`);
+  say(at("tile-p50"), quiet ? "no recent decisions" : `half within ${time(latency.p50)}`);
   say(at("tile-open"), count(stats.connections.open));
   say(at("tile-refused"), stats.connections.refused > 0
-    ? `${count(stats.connections.refused)} refused so far` : `${count(stats.connections.accepted)} accepted so far`);
+    ? `${count(stats.connections.refused)} refused` : `${count(stats.connections.accepted)} accepted`);
 }
 
 function showLatency(stats) {
@@ -65,7 +65,7 @@ const figure = (label, value, note, warn) =>
 
 function zoneParts(zone, kind) {
   if (!zone) {
-    return [h("p", { class: "quiet" }, `The state is kept by ${kind || "another server"}; how full it is, that server knows.`)];
+    return [h("p", { class: "quiet" }, `The state is kept in ${kind || "another server"}. Ask that server how full it is.`)];
   }
   const alive = zone.evicted_unused + zone.evicted_soonest;
   const states = `${count(zone.keys)} of ${count(zone.capacity)} (${percent(zone.keys, zone.capacity)})`;
@@ -74,13 +74,13 @@ function zoneParts(zone, kind) {
     meter("States", zone.keys, zone.capacity, states),
     zone.large_bytes > 0 ? meter("Logs, windows, leases", zone.large_used, zone.large_bytes, large) : null,
     h("dl", { class: "pairs" },
-      figure("Evicted fresh", count(zone.evicted_fresh), "nobody can tell"),
-      figure("Evicted unused", count(zone.evicted_unused), "the least used", zone.evicted_unused > 0),
-      figure("Evicted soonest", count(zone.evicted_soonest), "nearest to fresh", zone.evicted_soonest > 0),
-      figure("Repairs", count(zone.repairs), "after a death"),
+      figure("Evicted, expired", count(zone.evicted_fresh), "changes nothing"),
+      figure("Evicted in use", count(zone.evicted_unused), "the least used", zone.evicted_unused > 0),
+      figure("Evicted in use", count(zone.evicted_soonest), "the first to expire", zone.evicted_soonest > 0),
+      figure("Repairs", count(zone.repairs), "after a process died"),
       figure("Size", bytes(zone.size), kind)),
     alive > 0
-      ? h("p", { class: "hint" }, "States that still counted were evicted: those keys got a fresh start. Give the store more room.")
+      ? h("p", { class: "hint" }, "States in use were evicted: those keys started again. Make the store larger.")
       : null,
   ];
 }
@@ -138,11 +138,11 @@ function show() {
 
 export function startOverview() {
   decisions = new Lines(at("decisions"), {
-    series: [{ name: "allowed", label: "allowed" }], format: short, seconds: WINDOW_S, times: false, spoken: "Allowed a second",
+    series: [{ name: "allowed", label: "allowed" }], format: short, seconds: WINDOW_S, times: false, spoken: "Allowed per second",
   });
   denials = new Lines(at("denials"), {
-    series: [{ name: "denied", label: "denied" }, { name: "shadow", label: "denied in shadow" }],
-    format: short, seconds: WINDOW_S, spoken: "Denied a second",
+    series: [{ name: "denied", label: "denied" }, { name: "shadow", label: "denied by shadow limits" }],
+    format: short, seconds: WINDOW_S, spoken: "Denied per second",
   });
   decisions.peers = [denials];
   denials.peers = [decisions];

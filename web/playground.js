@@ -1,4 +1,4 @@
-/* The playground: a load, some limits, and what each limit makes of it, as the server plays it. All of it
+/* The playground: a load, some limits, and what each limit decides about it, simulated by the server. All of it
  * is in the address, so that a link shows the same to others. */
 
 import { post } from "./api.js";
@@ -61,9 +61,9 @@ function numberLimits() {
 function showKind() {
   const shown = new Set([...FIELDS[kind()], ...COMMON]);
   for (const part of form().querySelectorAll("[data-field]")) part.hidden = !shown.has(part.dataset.field);
-  say(at("rate-label"), kind() === "bursts" || kind() === "edge" ? "Beside that, steadily" : "Requests");
+  say(at("rate-label"), kind() === "bursts" || kind() === "edge" ? "Steady background" : "Requests");
   say(at("every-label"), kind() === "edge" ? "Window of" : "Every");
-  say(at("burst-label"), kind() === "edge" ? "On either side" : "At once");
+  say(at("burst-label"), kind() === "edge" ? "On each side" : "At once");
 }
 
 function setForm(load, limits) {
@@ -75,7 +75,7 @@ function setForm(load, limits) {
   showKind();
 }
 
-/* Only what differs from the defaults goes along. */
+/* Only values that differ from the defaults are included. */
 function words() {
   const fields = form().elements;
   const said = new URLSearchParams({ kind: kind() });
@@ -102,13 +102,13 @@ function body(said) {
     if (name === "wait" && value.toLowerCase() === "any") load.wait = "any";
     else if (Number.isFinite(number)) load[name] = number;
     else throw new Mistake(name, name === "wait"
-      ? `The longest wait is “${value}”: expected seconds, or any, or nothing for each limit's own.`
-      : `“${value}” is not a number.`);
+      ? `Invalid longest wait “${value}”: expected seconds or any; empty means the default of each limit.`
+      : `Invalid value “${value}”: expected a number.`);
   }
   return { limits: said.getAll("limit"), load };
 }
 
-/* The field that a refusal speaks of: "load.rate is …", "limits[2] …". */
+/* The field that an error names: "load.rate is …", "limits[2] …". */
 function blame(message) {
   const limit = /^limits\[(\d+)\]/.exec(message);
   if (limit) return limitInputs()[Number(limit[1])];
@@ -144,7 +144,7 @@ function panel(answer, limit, scale, index) {
       h("span", { class: "quiet" }, `Promise: ${rule.guarantee}.`))));
 }
 
-/* The most in any span of its period; by how much that is more than the number in the limit. */
+/* The most in any span of its period, and how many times the number in the limit that is. */
 function worst(rule) {
   const times = rule.most / rule.count;
   return h("div", {}, h("strong", { class: "num" }, count(rule.most)), ` in ${span(rule.span)} `,
@@ -184,7 +184,7 @@ function binsTable(answer) {
     const head = answer.limits.map((limit) => h("th", { scope: "col" }, h("code", {}, limit.limit)));
     const rows = answer.arrivals.map((arrived, i) => h("tr", {}, h("th", { scope: "row", class: "num" }, time(i * answer.bin)),
       h("td", { class: "num" }, count(arrived)), answer.limits.map((limit) => h("td", { class: "num" }, count(limit.ahead_bins[i])))));
-    fill(table, h("table", {}, h("caption", {}, `Requests that came and that went ahead, per ${span(answer.bin)}`),
+    fill(table, h("table", {}, h("caption", {}, `Requests that arrived and that went ahead, per ${span(answer.bin)}`),
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "From"), h("th", { scope: "col" }, "Came"), head)), h("tbody", {}, rows)));
   });
   return details;
@@ -194,7 +194,7 @@ function showAnswer(answer) {
   plots = [];
   const scale = scaleOf(answer);
   fill(at("play-rows"), answer.limits.map((limit) => row(answer, limit)));
-  say(at("play-caption"), `What became of ${summary(answer)}`);
+  say(at("play-caption"), `Results for ${summary(answer)}`);
   fill(at("play-panels"), answer.limits.map((limit, i) => panel(answer, limit, scale, i)));
   fill(at("play-bins"), binsTable(answer));
   say(at("play-key"), `Bars are requests per ${span(answer.bin)}.`);
@@ -212,7 +212,7 @@ async function play() {
     if (number !== plays) return;
     complain(null);
     showAnswer(answer);
-    say(at("play-spoken"), `Played ${summary(answer)} against ${answer.limits.length === 1 ? "one limit" : `${answer.limits.length} limits`}.`);
+    say(at("play-spoken"), `Played ${summary(answer)} with ${answer.limits.length === 1 ? "one limit" : `${answer.limits.length} limits`}.`);
   } catch (error) {
     if (number === plays) complain(error);
   } finally {

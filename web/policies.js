@@ -1,5 +1,5 @@
-/* The policies: each in words, with what it decides now. The file may change under the server, so the
- * list is read again now and then. */
+/* The policies: each in words, with its current decisions. The file can change, so the list is read again now and
+ * then. */
 
 import { get } from "./api.js";
 import { at, fill, h, say } from "./dom.js";
@@ -16,12 +16,12 @@ let reading = false;
 let cards = []; /* what is on the page */
 
 const FAIL = {
-  local: "decided locally if the store is out of reach",
-  open: "allowed if the store is out of reach",
-  closed: "denied if the store is out of reach",
+  local: "decided by the local fallback if the store is unreachable",
+  open: "allowed if the store is unreachable",
+  closed: "denied if the store is unreachable",
 };
 
-const WORDS = { allowed: "allowed/s", denied: "denied/s", shadow: "in shadow/s" };
+const WORDS = { allowed: "allowed/s", denied: "denied/s", shadow: "shadow denied/s" };
 
 /* A sparkline and its rates, updated in place. */
 class Pulse {
@@ -70,7 +70,7 @@ function card(policy, index) {
       pulse.element),
     limits.length > 0
       ? h("ul", { class: "limits" }, limits.map((limit) => limit.row))
-      : h("p", { class: "limit-words" }, "It has no limits, only lists of whom to allow or deny."));
+      : h("p", { class: "limit-words" }, "It has no limits, only allow and deny lists."));
   return { name: policy.name, pulse, limits, element, degraded };
 }
 
@@ -84,9 +84,9 @@ function build() {
   cards = chosen.map(card);
   fill(at("policy-list"), cards.map((entry) => entry.element));
   let note = "";
-  if (all.length === 0) note = "The server has no policies: requests bring their limits along.";
-  else if (matching.length === 0) note = `None of ${all.length} policies has “${wanted}” in its name or match.`;
-  else if (matching.length > SHOWN_MOST) note = `The first ${SHOWN_MOST} of ${matching.length}; filter to see the others.`;
+  if (all.length === 0) note = "The server has no policies: requests name their limits themselves.";
+  else if (matching.length === 0) note = `No policy of ${all.length} has “${wanted}” in its name or match.`;
+  else if (matching.length > SHOWN_MOST) note = `The first ${SHOWN_MOST} of ${matching.length}. Filter to see the others.`;
   say(at("policy-note"), note);
   at("policy-filter-row").hidden = all.length < 2;
   beat();
@@ -119,7 +119,7 @@ async function read() {
     list = answer;
     if (changed) build();
   } catch (error) {
-    if (!list) say(at("policy-note"), `The policies cannot be read: ${error.message}.`);
+    if (!list) say(at("policy-note"), `Cannot read the policies: ${error.message}.`);
   }
   reading = false;
 }
@@ -130,7 +130,7 @@ function show() {
   beat();
 }
 
-/* The names there are, for the other views' lists. */
+/* All names, for the lists of other views. */
 export async function policyNames() {
   if (!list) await read();
   return list ? list.policies.map((policy) => policy.name) : [];

@@ -1,4 +1,4 @@
-/* From values to pixels, and where the ticks stand. */
+/* From values to pixels, and the positions of the ticks. */
 
 /* Steps of 1, 2 or 5 that cut 0 … most into at most `pieces`. */
 export function ticks(most, pieces = 4, whole = false) {
@@ -23,7 +23,7 @@ export function linear(from, to, low, high) {
   return (value) => low + ((value - from) / width) * (high - low);
 }
 
-/* Decades that hold all values. */
+/* Decades that contain all values. */
 export function decades(least, most) {
   const low = Math.floor(Math.log10(least) + 1e-9);
   const high = Math.max(low + 1, Math.ceil(Math.log10(most) - 1e-9));
@@ -37,7 +37,7 @@ const TIMES = [
   120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 5184000,
 ];
 
-/* Times for an axis of so many seconds. */
+/* Times for an axis of that many seconds. */
 export function timeTicks(seconds, pieces) {
   const step = TIMES.find((candidate) => seconds / candidate <= pieces) || seconds / pieces;
   const list = [];

@@ -1,12 +1,12 @@
-/* Light, dark, or as the system has it; remembered. Runs before the page is drawn, so that it never
- * flashes in the other one. */
+/* Light, dark, or like the system; remembered. Runs before the page is drawn, so that it does not flash in
+ * the other theme. */
 (() => {
   const choices = ["auto", "light", "dark"];
   let choice = "auto";
   try {
     choice = localStorage.getItem("weir-theme") || "auto";
   } catch {
-    /* storage is barred: the choice lasts as long as the page */
+    /* storage is blocked: the choice lasts as long as the page */
   }
   const show = () => {
     if (choice === "auto") document.documentElement.removeAttribute("data-theme");

@@ -59,7 +59,7 @@ export async function figures(harness, server) {
     await until(async () => {
       const stats = await server.get("v1/stats");
       return number(await text(page, "#total-allowed")) === stats.totals.allowed
-        && (await text(page, "#total-denied")).includes(`${stats.totals.denied.toLocaleString("en")} in all`)
+        && (await text(page, "#total-denied")).includes(`${stats.totals.denied.toLocaleString("en")} in total`)
         && (await text(page, "#zone")).includes(`${stats.zone.keys.toLocaleString("en")} of ${stats.zone.capacity.toLocaleString("en")}`);
     }, "the figures to agree");
     assert.ok(number(await text(page, "#tile-open")) >= 1);
@@ -143,7 +143,7 @@ export async function figures(harness, server) {
     await link.click();
     await until(async () => (await page.inputValue("#inspect-attributes")) === `user=${evil}`, "the inspector to have the key");
     await page.locator("#inspect-limits").getByText("api / per-user").waitFor();
-    await until(async () => (await text(page, "#verdict")).startsWith("A take would be"), "a verdict");
+    await until(async () => (await text(page, "#verdict")).startsWith("A request would be"), "a verdict");
     assert.equal(await page.locator("main img").count(), 0);
     assert.notEqual(await page.title(), "owned");
     await stop();

@@ -12,14 +12,14 @@ export async function inspecting(harness, server) {
     await page.locator("#inspect-policy").selectOption("login");
     await page.getByLabel("Key", { exact: true }).fill("198.51.100.7");
     await page.getByRole("button", { name: "Inspect" }).click();
-    await page.getByText("A take would be allowed.").waitFor();
+    await page.getByText("A request would be allowed.").waitFor();
     assert.equal(await left(page), "5 of 5");
     await page.locator("#inspect-limits").getByText("fixed-window 5/h from-first").waitFor();
     for (let i = 4; i >= 0; i--) {
       await page.getByRole("button", { name: "Take one" }).click();
       await until(async () => (await left(page)) === `${i} of 5`, `${i} left`);
     }
-    await page.getByText(/A take would be denied; allowed in (1 h|59 m)/).waitFor();
+    await page.getByText(/A request would be denied. It would be allowed in (1 h|59 m)/).waitFor();
     await page.getByRole("button", { name: "Take one" }).click();
     await page.getByText("Denied, nothing was charged").waitFor();
     const api = (await server.post("v1/explain", { policy: "login", key: "198.51.100.7" })).body;
@@ -28,18 +28,18 @@ export async function inspecting(harness, server) {
     await shot(page, "inspector-denied");
 
     await page.getByRole("button", { name: "Reset…" }).click();
-    const dialog = page.getByRole("dialog", { name: "Forget what was used?" });
+    const dialog = page.getByRole("dialog", { name: "Reset these keys?" });
     await dialog.getByRole("checkbox", { name: "login/{ip=198.51.100.7}" }).waitFor();
     await dialog.getByRole("button", { name: "Keep" }).click();
     assert.equal((await server.post("v1/explain", { policy: "login", key: "198.51.100.7" })).body.allowed, false);
     await page.getByRole("button", { name: "Reset…" }).click();
     await dialog.getByRole("button", { name: "Reset" }).click();
-    await page.getByText("Reset: as new.").waitFor();
+    await page.getByText("Reset done.").waitFor();
     await until(async () => (await left(page)) === "5 of 5", "all of it back");
     assert.equal((await server.post("v1/explain", { policy: "login", key: "198.51.100.7" })).body.allowed, true);
     await page.getByRole("button", { name: "Reset…" }).click();
     await dialog.getByRole("button", { name: "Reset" }).click();
-    await page.getByText("Nothing to reset: it was as new.").waitFor();
+    await page.getByText("Nothing to reset: there was no state.").waitFor();
     await server.post("v1/take", { attributes: { path: "/login", method: "POST", ip: "198.51.100.7" } });
     await until(async () => (await left(page)) === "4 of 5", "what its requests take is what is on show");
     await page.getByLabel("Key", { exact: true }).fill("ann");
@@ -65,16 +65,16 @@ export async function inspecting(harness, server) {
 
   await harness.test("inspector: attributes find their policies", server, async (page) => {
     await page.getByRole("radio", { name: "Attributes" }).check();
-    await page.getByLabel("Attributes, one a line").fill("path=/api/things\nuser=ann=1");
+    await page.getByLabel("Attributes, one per line").fill("path=/api/things\nuser=ann=1");
     await page.getByRole("button", { name: "Inspect" }).click();
     await page.locator("#inspect-limits").getByText("api / per-user").waitFor();
     await page.locator("#inspect-limits").getByText("api / stricter").waitFor();
     await page.getByRole("button", { name: "Take one" }).click();
     await page.getByText("Taken: allowed").waitFor();
-    await page.getByLabel("Attributes, one a line").fill("path=/nobody");
+    await page.getByLabel("Attributes, one per line").fill("path=/nobody");
     await page.getByRole("button", { name: "Inspect" }).click();
     await page.getByText("no policy applies").waitFor();
-    await page.getByLabel("Attributes, one a line").fill("nonsense");
+    await page.getByLabel("Attributes, one per line").fill("nonsense");
     await page.getByRole("button", { name: "Inspect" }).click();
     await page.getByText("expected name=value").waitFor();
     await page.waitForResponse(/v1\/explain/); /* what was asked before is followed, and does not wipe it away */
@@ -89,7 +89,7 @@ export async function inspecting(harness, server) {
     await page.getByRole("button", { name: "Reset…" }).click();
     await page.getByRole("checkbox", { name: "shared/everybody/{all}" }).uncheck();
     await page.getByRole("dialog").getByRole("button", { name: "Reset" }).click();
-    await page.getByText("Reset: as new.").waitFor();
+    await page.getByText("Reset done.").waitFor();
     const limits = (await server.post("v1/explain", { attributes })).body.limits;
     assert.deepEqual(limits.map((limit) => [limit.name, limit.remaining]), [["mine", 10], ["everybody", 97]]);
   }, { open: "#inspector" });

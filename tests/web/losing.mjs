@@ -33,7 +33,7 @@ async function serverGone(harness) {
 async function tokenAsked(harness) {
   const server = await Server.start({ token: "a-token-of-the-tests-1234567890" });
   const refused = [/status of 40[13]/];
-  const dialog = (page) => page.getByRole("dialog", { name: "This server asks for a token" });
+  const dialog = (page) => page.getByRole("dialog", { name: "This server needs a token" });
   try {
     await harness.test("loss: a token is asked for, checked and kept for the tab", server, async (page, room) => {
       await dialog(page).waitFor();

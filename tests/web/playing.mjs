@@ -78,7 +78,7 @@ export async function playing(harness, server) {
     await page.getByRole("radio", { name: "Bursts" }).check();
     await page.getByLabel("At once").fill("25");
     await page.getByLabel("Every").fill("2");
-    await page.getByLabel("Beside that, steadily").fill("3");
+    await page.getByLabel("Steady background").fill("3");
     await page.getByLabel("For", { exact: true }).fill("20");
     while ((await page.getByRole("button", { name: /^Remove limit/ }).count()) > 1) {
       await page.getByRole("button", { name: /^Remove limit/ }).last().click();
@@ -116,10 +116,10 @@ export async function playing(harness, server) {
     await page.getByText("load.seconds is -1").waitFor();
     assert.equal(await page.getAttribute("#play-seconds", "aria-invalid"), "true");
     await page.getByLabel("For", { exact: true }).fill("120");
-    await page.getByLabel("On either side").fill("100000");
+    await page.getByLabel("On each side").fill("100000");
     await page.getByRole("button", { name: "Play" }).click();
     await page.getByText("lower load.seconds").waitFor();
-    await page.getByLabel("On either side").fill("10");
+    await page.getByLabel("On each side").fill("10");
     await page.getByRole("button", { name: "Play" }).click();
     await until(async () => (await text(page, "#play-caption")).includes("20 requests"), "it to play again");
     assert.equal(await page.locator("#play-error:visible").count(), 0);

@@ -148,7 +148,7 @@ export async function reaching(harness, server) {
     await page.keyboard.press("Tab");
     await page.keyboard.type("keyboard");
     await page.keyboard.press("Enter");
-    await page.getByText("A take would be allowed.").waitFor();
+    await page.getByText("A request would be allowed.").waitFor();
     await page.locator("#take").focus();
     await page.keyboard.press("Space");
     await page.getByText("Taken: allowed").waitFor();

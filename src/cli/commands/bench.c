@@ -263,7 +263,7 @@ static int bench_measure_all(const struct cli_call *call, const struct settings 
         printf("%s%" PRId64 " thread%s, %" PRId64 " keys, batches of %" PRId64 "%s\n", style.bold,
                settings->threads, settings->threads == 1 ? "" : "s", settings->keys,
                settings->batch, style.off);
-        printf("%s  %-26s %10s %14s %10s%s\n", style.dim, "", "ns per take", "million/s", "allowed",
+        printf("%s  %-26s %10s %14s %10s%s\n", style.dim, "", "ns/take", "million/s", "allowed",
                style.off);
     }
     int code = CLI_OK;
