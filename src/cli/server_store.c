@@ -472,7 +472,7 @@ static int server_open(const struct cli_call *call, const struct cli_server *whe
         return cli_fail(call, CLI_FAILED, "out of memory");
     if (cli_http_open(where->url, cli_token(where->token), &server->http, &err)) {
         free(server);
-        return cli_fail(call, CLI_USAGE, "--server %s", err.message);
+        return cli_fail(call, CLI_USAGE, "--server: %s", err.message);
     }
     server->base.engine = &server_engine;
     server->address = where->url;
