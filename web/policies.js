@@ -21,7 +21,7 @@ const FAIL = {
   closed: "denied if the store is unreachable",
 };
 
-const WORDS = { allowed: "allowed/s", denied: "denied/s", shadow: "shadow denied/s" };
+const WORDS = { allowed: "allowed/s", denied: "denied/s", shadow: "shadow/s" };
 
 /* A sparkline and its rates, updated in place. */
 class Pulse {

@@ -48,7 +48,7 @@ export async function figures(harness, server) {
     await until(async () => (await page.getAttribute("#denials .line-denied", "d")) !== before, "the chart to move");
     assert.match(await text(page, "#tile-p99"), /^[\d.]+ (µs|ms|s)$/);
     assert.match(await text(page, "#latency-p999"), /^[\d.]+ (µs|ms|s)$/);
-    assert.match(await page.getAttribute("#decisions svg", "aria-label"), /Allowed|allowed: now [\d.]+k? a second/);
+    assert.match(await page.getAttribute("#decisions svg", "aria-label"), /Allowed|allowed: now [\d.]+k? per second/);
     await shot(page, "overview-light");
     await stop();
     await until(async () => number(await text(page, "#rate-allowed")) === 0, "the rate to fall to 0");
@@ -122,7 +122,7 @@ export async function figures(harness, server) {
     await page.getByLabel("Filter").fill("log");
     assert.equal(await page.getByRole("article").filter({ visible: true }).count(), 1);
     await page.getByLabel("Filter").fill("nothing like it");
-    await page.getByText("None of 4 policies").waitFor();
+    await page.getByText("No policy of 4").waitFor();
   }, { open: "#policies" });
 
   await harness.test("keys: the hottest and the most limited, and what is in them is text", server, async (page) => {

@@ -21,7 +21,7 @@ export async function inspecting(harness, server) {
     }
     await page.getByText(/A request would be denied. It would be allowed in (1 h|59 m)/).waitFor();
     await page.getByRole("button", { name: "Take one" }).click();
-    await page.getByText("Denied, nothing was charged").waitFor();
+    await page.getByText("Denied. Nothing was charged").waitFor();
     const api = (await server.post("v1/explain", { policy: "login", key: "198.51.100.7" })).body;
     assert.equal(api.allowed, false);
     assert.equal(api.limits[0].remaining, 0);
@@ -30,7 +30,7 @@ export async function inspecting(harness, server) {
     await page.getByRole("button", { name: "Reset…" }).click();
     const dialog = page.getByRole("dialog", { name: "Reset these keys?" });
     await dialog.getByRole("checkbox", { name: "login/{ip=198.51.100.7}" }).waitFor();
-    await dialog.getByRole("button", { name: "Keep" }).click();
+    await dialog.getByRole("button", { name: "Cancel" }).click();
     assert.equal((await server.post("v1/explain", { policy: "login", key: "198.51.100.7" })).body.allowed, false);
     await page.getByRole("button", { name: "Reset…" }).click();
     await dialog.getByRole("button", { name: "Reset" }).click();

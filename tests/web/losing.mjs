@@ -42,7 +42,7 @@ async function tokenAsked(harness) {
       await page.keyboard.press("Enter");
       await page.getByText("does not accept this token").waitFor();
       await page.getByRole("textbox", { name: "Token" }).fill(server.options.token);
-      await page.getByRole("button", { name: "Use it" }).click();
+      await page.getByRole("button", { name: "Use token" }).click();
       await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
       await page.reload();
       await until(async () => (await text(page, "#state-text")) === "Live", "the token to be remembered");
@@ -55,7 +55,7 @@ async function tokenAsked(harness) {
     await harness.test("loss: no token, no nagging", server, async (page) => {
       await dialog(page).waitFor();
       await page.keyboard.press("Escape");
-      await page.getByRole("alert").filter({ hasText: "asks for a token" }).waitFor();
+      await page.getByRole("alert").filter({ hasText: "needs a token" }).waitFor();
       assert.equal(await text(page, "#state-text"), "Locked");
       await page.waitForTimeout(2500);
       assert.equal(await dialog(page).count(), 0);
@@ -80,9 +80,9 @@ async function storeLost(harness) {
       await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
       const load = server.load(30, (i) => ({ policy: "api", key: `u${i % 5}` }));
       await until(async () => number(await text(page, "#rate-allowed")) > 2, "a rate");
-      assert.match(await text(page, "#zone"), /The state is kept by redis/);
+      assert.match(await text(page, "#zone"), /The state is kept in redis/);
       await redis.stop("SIGKILL");
-      await page.getByRole("alert").filter({ hasText: "The store is out of reach" }).waitFor();
+      await page.getByRole("alert").filter({ hasText: "The store is unreachable" }).waitFor();
       await shot(page, "degraded");
       await load();
     });

@@ -132,12 +132,12 @@ export async function playing(harness, server) {
     await plot.focus();
     await page.keyboard.press("End");
     await page.keyboard.press("ArrowLeft");
-    await until(async () => /0 came, 0 went ahead/.test(await text(page, "#play-spoken")), "a spoken bin");
+    await until(async () => /0 arrived, 0 went ahead/.test(await text(page, "#play-spoken")), "a spoken bin");
     for (let i = 0; i < 58; i++) await page.keyboard.press("ArrowLeft");
-    assert.match(await text(page, "#play-spoken"), /^1 m: 20 came, 20 went ahead, 0 denied$/);
+    assert.match(await text(page, "#play-spoken"), /^1 m: 20 arrived, 20 went ahead, 0 denied$/);
     await plot.hover();
-    assert.match(await page.locator(".bars-readout").first().textContent(), /20 came/);
-    assert.match(await page.locator(".bars-readout").last().textContent(), /20 came/, "all plots share the cursor");
+    assert.match(await page.locator(".bars-readout").first().textContent(), /20 arrived/);
+    assert.match(await page.locator(".bars-readout").last().textContent(), /20 arrived/, "all plots share the cursor");
     await page.getByText("All bins as a table").click();
     const table = page.getByRole("table", { name: /that went ahead, per 1 s/ });
     await until(async () => (await table.locator("tbody tr").count()) === 120, "a row a bin");
