@@ -180,7 +180,7 @@ class LimitRow {
         h("span", { class: "limit-words" },
           limit.policy ? `${limit.policy} / ${limit.name} ` : null,
           limit.shadow ? [h("span", { class: "tag tag-shadow" }, "shadow"), " "] : null,
-          "by ", h("code", {}, key)),
+          "key ", h("code", {}, key)),
         h("span", { class: "limit-words quiet" }, limit.meaning || ""))),
       h("tr", {},
         h("td", { class: "left" }, this.left, h("span", { class: "meter", "aria-hidden": "true" }, this.bar)),
@@ -194,7 +194,7 @@ class LimitRow {
     say(this.says, limit.allowed ? wait : limit.shadow ? "would deny" : "denied");
     this.says.className = `says ${limit.allowed ? (limit.delay > 0 ? "ink-waited" : "ink-allowed") : limit.shadow ? "ink-shadow" : "ink-denied"}`;
     say(this.retry, limit.allowed ? "–" : time(limit.retry_after));
-    say(this.reset, limit.reset_after === 0 ? "no state" : time(limit.reset_after));
+    say(this.reset, limit.reset_after === 0 ? "–" : time(limit.reset_after));
   }
 }
 

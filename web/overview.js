@@ -33,7 +33,7 @@ function showTiles(stats, last) {
   const latency = stats.latency || {};
   const quiet = !(latency.count > 0);
   say(at("tile-p99"), quiet ? "–" : time(latency.p99));
-  say(at("tile-p50"), quiet ? "no recent decisions" : `half within ${time(latency.p50)}`);
+  say(at("tile-p50"), quiet ? "no recent decisions" : `median ${time(latency.p50)}`);
   say(at("tile-open"), count(stats.connections.open));
   say(at("tile-refused"), stats.connections.refused > 0
     ? `${count(stats.connections.refused)} refused` : `${count(stats.connections.accepted)} accepted`);

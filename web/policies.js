@@ -46,7 +46,7 @@ function limitRow(limit) {
     h("div", { class: "limit-text" },
       h("p", { class: "limit-name" }, h("strong", {}, limit.name),
         limit.shadow ? h("span", { class: "tag tag-shadow" }, "shadow") : null,
-        h("span", { class: "quiet" }, " by "), h("code", {}, limit.key)),
+        h("span", { class: "quiet" }, " key "), h("code", {}, limit.key)),
       h("p", {}, h("code", { class: "limit-code" }, limit.limit)),
       h("p", { class: "limit-words" }, limit.meaning),
       limit.guarantee ? h("p", { class: "limit-words quiet" }, `Promise: ${limit.guarantee}.`) : null),
