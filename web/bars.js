@@ -6,7 +6,7 @@ import { count, span, time } from "./format.js";
 import { linear, ticks, timeTicks } from "./scale.js";
 
 const MARGIN = { left: 40, right: 10, top: 22, bottom: 20 };
-const EDGES_MOST = 40; /* more edges than that could not be told apart */
+const EDGES_MOST = 40; /* more edges than that would be too dense */
 
 /* Bars from `from(i)` to `to(i)`, one path. */
 function bars(length, x, y, from, to) {

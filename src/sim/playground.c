@@ -200,7 +200,7 @@ struct outcome {
     int64_t denied, delayed, after_end, longest_delay_us;
     int64_t admitted_bins[WEIR__BINS_MAX]; /* by when they came */
     int64_t ahead_bins[WEIR__BINS_MAX];    /* by when they go ahead */
-    int64_t waited_bins[WEIR__BINS_MAX];   /* those of them that were told to wait */
+    int64_t waited_bins[WEIR__BINS_MAX];   /* those of them that had to wait */
 };
 
 /* ---- bins ---- */

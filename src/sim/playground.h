@@ -36,8 +36,8 @@ int weir__simulate(char *body, size_t len, const atomic_bool *stop, struct weir_
 
 enum weir__load_kind {
     WEIR__STEADY,  /* evenly spaced */
-    WEIR__BURSTS,  /* so many at one instant, every so often */
-    WEIR__EDGES,   /* so many just before and so many just after every second edge of a window */
+    WEIR__BURSTS,  /* many at one instant, repeated */
+    WEIR__EDGES,   /* many just before and just after every second edge of a window */
     WEIR__POISSON, /* at random, independently of each other */
 };
 

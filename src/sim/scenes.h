@@ -10,7 +10,7 @@
 
 /* ---- the flood: a steady one, of several times the rate of the limit ---- */
 
-#define WEIR__FLOOD_TIMES 3 /* the limit's own rate */
+#define WEIR__FLOOD_TIMES 3 /* times the rate of the limit */
 #define WEIR__FLOOD_BINS_MAX 69
 
 struct weir__flood {

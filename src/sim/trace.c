@@ -112,7 +112,7 @@ void weir__trace_close(struct weir__trace *trace)
     *trace = (struct weir__trace){0};
 }
 
-/* A field as it stands in the input, its quotes taken off. */
+/* A field of the input, without its quotes. */
 struct field {
     const char *text;
     size_t len;
@@ -167,7 +167,7 @@ static void trace_next_line(struct weir__trace_reader *reader)
     reader->line_start = reader->at;
 }
 
-/* A quoted field; the reader stands on its opening quote. */
+/* A quoted field; the reader is at its opening quote. */
 static int trace_read_quoted(struct weir__trace_reader *reader, struct field *ret, weir_error *err)
 {
     const struct weir__trace *trace = reader->trace;

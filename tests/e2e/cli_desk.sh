@@ -34,7 +34,7 @@ refuses "zone: missing shared memory is exit 3" 3 "/weir-none-$$" zone "shm:/wei
 report "zone: and is not made either" "$([[ ! -e /dev/shm/weir-none-$$ ]] && echo 1)"
 : >"$tmp/empty"
 chmod 600 "$tmp/empty"
-refuses "zone: an empty file is none" 3 "is not a weir zone: it is empty" zone "$tmp/empty"
+refuses "zone: an empty file is not a zone" 3 "is not a weir zone: it is empty" zone "$tmp/empty"
 is "zone: and stays empty" 0 "$(stat -c %s "$tmp/empty")"
 refuses "zone: private memory is nowhere to look" 2 "memory:" zone memory:1m
 refuses "zone: a name that is needed" 2 "PATH or URL is missing" zone

@@ -67,7 +67,7 @@ refuses "controls in a message are masked" 2 'invalid key' take "$(printf '\033[
 lacks "controls in a message are masked indeed" $'\033' "$err"
 
 # ---- verbs that do not fit ----
-refuses "a receipt that is none" 2 '"zzz"' settle k "$limit" zzz 5
+refuses "not a receipt" 2 '"zzz"' settle k "$limit" zzz 5
 refuses "settle of concurrent" 2 "release" settle k "concurrent 2" w1-1-1 5
 refuses "acquire of nothing" 2 '--cost "0": expected a whole number from 1' acquire k "concurrent 2" --cost 0
 refuses "acquire without concurrent" 2 'is not a `concurrent` limit' acquire k "$limit"
@@ -140,7 +140,7 @@ defaults=$("$WEIR" serve --help | tr '\n' ' ' | grep -oE -- '--[a-z-]+ [A-Z]+ [^
 is "the help names defaults" 11 "$(wc -l <<<"$defaults")"
 # shellcheck disable=SC2086
 refuses "defaults may be given" 3 "/nowhere" serve --listen 127.0.0.1:0 $defaults --max-memory=256m --headers=ietf --policies /nowhere
-refuses "a delay of 0 is none" 3 "/nowhere" serve --listen 127.0.0.1:0 --shutdown-delay 0 --policies /nowhere
+refuses "a delay of 0 is allowed" 3 "/nowhere" serve --listen 127.0.0.1:0 --shutdown-delay 0 --policies /nowhere
 refuses "a timeout of 0" 2 '--drain-timeout "0s": a duration must not be zero' serve --drain-timeout 0s
 refuses "zone: Redis has none" 2 "Redis has no zone" zone redis://localhost
 

@@ -241,7 +241,7 @@ is "summary --json: of nothing, exit 0" 0 "$code"
 run replay "$one" </dev/null
 is "summary: of nothing, exit 0" 0 "$code"
 run replay "sliding-log 1/5s" --decisions --json "$tmp/trace.csv"
-is "decisions --json: an object a line" 5 "$(wc -l <<<"$out")"
+is "decisions --json: one object per line" 5 "$(wc -l <<<"$out")"
 out=$(tail -n 1 <<<"$out")
 is "decisions --json: keys" "c,d" "$(field key)"
 

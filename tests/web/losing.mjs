@@ -76,7 +76,7 @@ async function storeLost(harness) {
   await until(() => redis.said.includes("Ready to accept connections"), "redis-server");
   const server = await Server.start({ store: `redis://127.0.0.1:${port}` });
   try {
-    await harness.test("loss: a store out of reach is told", server, async (page) => {
+    await harness.test("loss: an unreachable store is reported", server, async (page) => {
       await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
       const load = server.load(30, (i) => ({ policy: "api", key: `u${i % 5}` }));
       await until(async () => number(await text(page, "#rate-allowed")) > 2, "a rate");

@@ -140,7 +140,7 @@ export async function playing(harness, server) {
     assert.match(await page.locator(".bars-readout").last().textContent(), /20 arrived/, "all plots share the cursor");
     await page.getByText("All bins as a table").click();
     const table = page.getByRole("table", { name: /that went ahead, per 1 s/ });
-    await until(async () => (await table.locator("tbody tr").count()) === 120, "a row a bin");
+    await until(async () => (await table.locator("tbody tr").count()) === 120, "one row per bin");
     assert.equal(await table.locator("tbody tr").nth(60).locator("td").first().textContent(), "20");
   }, { open: "#playground" });
 }

@@ -103,7 +103,7 @@ static struct server_log_item *access_log_item_at(struct server_log_ring *ring, 
     return (struct server_log_item *)(ring->data + (at & ACCESS_LOG_MASK));
 }
 
-/* Whether so many bytes are free after head. Reads tail only when it must. */
+/* Whether that many bytes are free after head. Reads tail only if it must. */
 static bool access_log_has_room(struct server_log_ring *ring, size_t size)
 {
     if (SERVER_LOG_RING - (ring->head - ring->tail_seen) >= size)
