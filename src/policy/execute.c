@@ -181,7 +181,10 @@ static int together_ask(struct together *it, enum weir__mode mode, weir_decision
                                   : weir__peek_all(it->store, it->requests, it->count, ret);
     for (size_t i = 0; i < it->count && code == 0; i++) {
         weir_decision *decision = &it->items[i]->decision;
-        weir__fold(it->requests[i].detail, it->requests[i].limit->count, decision);
+        if (it->requests[i].limit->count == 1)
+            *decision = it->requests[i].detail[0];
+        else
+            weir__fold(it->requests[i].detail, it->requests[i].limit->count, decision);
         decision->degraded = ret->degraded;
     }
     return code;
@@ -331,7 +334,8 @@ int weir__plan_decide(weir_store *store, struct weir__plan *plan, enum weir__mod
             enforced_decide(store, plan, mode, rows && rows->enforced ? rows->enforced : room, ret);
     if (code)
         return code;
-    plan->denied = plan_is_denied(plan);
+    if (!ret->allowed || plan->separate_count > 0 || plan->quotas_spent > 0)
+        plan->denied = plan_is_denied(plan); /* else every item is allowed */
     if (ret->degraded && plan->by) {
         weir__plan_apply_fail(plan, UINT32_MAX, ret);
         plan->denied = !ret->allowed;

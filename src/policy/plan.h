@@ -37,7 +37,7 @@ struct weir__item {
     bool refund;        /* separate: gives its cost back */
     bool charge_denied; /* separate: charged even when it denies */
     bool shadow;        /* separate: its denial does not count */
-    weir_decision decision; /* executed: all its limits in one; limit -1: nothing was decided */
+    weir_decision decision; /* executed: all its limits in one; a code: nothing was decided */
 };
 
 /* Why a verdict is DENY. */

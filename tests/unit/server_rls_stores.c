@@ -38,6 +38,8 @@ static int gated_take_many(weir_store *it, const weir_request *requests, size_t 
                            weir_decision *rets)
 {
     (void)it;
+    for (size_t i = 0; i < n && gate.take_many; i++)
+        rets[i] = (weir_decision){.code = gate.take_many};
     if (gate.take_many)
         return gate.take_many;
     int code = gate.inner->engine->take_many(gate.inner, requests, n, time_us, rets);
