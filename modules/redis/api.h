@@ -148,7 +148,4 @@ enum {
 RM_FUNCTIONS(RM_DECLARE)
 #undef RM_DECLARE
 
-/* Loads all of them; the name of a missing one that is needed, or NULL. */
-const char *rm_load(RedisModuleCtx *ctx);
-
 #endif

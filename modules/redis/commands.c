@@ -1,15 +1,15 @@
 /* The WEIR.* commands: arguments in, replies out. */
 #include "weir_redis.h"
 
-#include "base/random.h"
 #include "limit/receipt.h"
+#include "store/store.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static uint64_t test_lease;
 
-static void reply_row(RedisModuleCtx *ctx, const weir_decision *row)
+static void command_reply_row(RedisModuleCtx *ctx, const weir_decision *row)
 {
     int64_t numbers[WEIR__ROW_NUMBERS];
     weir__row_numbers(row, numbers);
@@ -29,7 +29,7 @@ int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, bool ta
     weir_receipt(&folded, receipt);
     rm_ReplyWithArray(ctx, (long)(WEIR__ROW_NUMBERS + 1 + (lease != 0) +
                                   (request->command.detail ? 1 + limits : 0)));
-    reply_row(ctx, &folded);
+    command_reply_row(ctx, &folded);
     rm_ReplyWithStringBuffer(ctx, receipt, strlen(receipt));
     if (lease)
         rm_ReplyWithLongLong(ctx, folded.allowed && request->command.asks[0].cost ? (long long)lease
@@ -39,7 +39,7 @@ int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, bool ta
     rm_ReplyWithLongLong(ctx, folded.binding);
     for (size_t i = 0; i < limits; i++) {
         rm_ReplyWithArray(ctx, WEIR__ROW_NUMBERS);
-        reply_row(ctx, &rows[i]);
+        command_reply_row(ctx, &rows[i]);
     }
     return RM_OK;
 }
@@ -76,13 +76,21 @@ int take_all_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     return decide_and_reply(ctx, &request, true, 0);
 }
 
-/* The index of the limit that has leases, or the count. */
-static size_t leased(const weir_limit *limit)
+/* CL.THROTTLE: redis-cell's command and reply, on a token bucket. Seconds are rounded up, never early. A
+ * quantity beyond the limit is limited with retry_after -1 and charges nothing; quantity 0 peeks. */
+int throttle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-    size_t i = 0;
-    while (i < limit->count && !weir__algorithm_of(&limit->rules[i])->leases)
-        i++;
-    return i;
+    struct request request;
+    weir_decision row, folded;
+    if (!read_request(ctx, WEIR__VERB_THROTTLE, argv, argc, &request) ||
+        !decide(ctx, &request, true, 0, &row, &folded))
+        return RM_OK;
+    int64_t numbers[WEIR__THROTTLE_NUMBERS];
+    weir__throttle_numbers(&folded, numbers);
+    rm_ReplyWithArray(ctx, WEIR__THROTTLE_NUMBERS);
+    for (size_t i = 0; i < WEIR__THROTTLE_NUMBERS; i++)
+        rm_ReplyWithLongLong(ctx, numbers[i]);
+    return RM_OK;
 }
 
 /* WEIR.ACQUIRE key limits [COST n] [WAIT us|any] [DETAIL] */
@@ -93,15 +101,12 @@ int acquire_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     if (!read_request(ctx, WEIR__VERB_ACQUIRE, argv, argc, &request))
         return RM_OK;
     const weir_limit *limit = request.command.asks[0].limit;
-    if (leased(limit) == limit->count)
+    if (weir__leased(limit) == limit->count)
         return reply_error(ctx,
                            "ERR there is nothing to acquire: none of the limits is concurrent");
-    if (test_lease)
-        id = test_lease;
-    else if (weir__random_bytes(&id, sizeof id))
+    if (!test_lease && weir__lease_id(&id))
         return reply_error(ctx, "ERR no randomness for a lease");
-    id &= WEIR__LEASE_MASK;
-    return decide_and_reply(ctx, &request, true, id | !id);
+    return decide_and_reply(ctx, &request, true, test_lease ? test_lease : id);
 }
 
 /* key limits id: loads the leases and changes one. */
@@ -112,23 +117,23 @@ static int change_lease(RedisModuleCtx *ctx, RedisModuleString **argv, int argc,
         return RM_OK;
     const weir_limit *limit = request.command.asks[0].limit;
     uint64_t id = request.command.lease;
-    size_t i = leased(limit);
+    size_t i = weir__leased(limit);
     if (i == limit->count)
         return reply_error(ctx, "ERR there are no leases: none of the limits is concurrent");
     struct held held;
     int64_t now = now_us();
-    if (!hold(ctx, argv[1], true, &held))
+    if (!held_open(ctx, argv[1], true, &held))
         return RM_OK;
     struct op op = {.held = &held, .rule = &limit->rules[i]};
-    if (!load_op(ctx, &op, now, WEIR__EVERY_CELL)) {
-        let_go(&held);
+    if (!op_load(ctx, &op, now, WEIR__EVERY_CELL)) {
+        held_close(&held);
         return RM_OK;
     }
     op.changed =
         renew ? weir__lease_renew(op.rule, &op.state, id) : weir__lease_release(&op.state, id);
     op.many_cells = true;
-    write_back(ctx, &held, &op, 1, now);
-    let_go(&held);
+    held_write(ctx, &held, &op, 1, now);
+    held_close(&held);
     return rm_ReplyWithLongLong(ctx, op.changed);
 }
 
@@ -144,8 +149,9 @@ int release_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 
 /* Remembers that an op's receipt is settled: until its state is fresh, with the correction or without it, and
  * an hour at most. */
-static void mark(const struct op *op, int64_t before_us, const struct weir__correction *correction,
-                 struct weir__mark *marks, size_t *count)
+static void settle_mark(const struct op *op, int64_t before_us,
+                        const struct weir__correction *correction, struct weir__mark *marks,
+                        size_t *count)
 {
     bool differs = correction->actual != correction->charged;
     int64_t after_us =
@@ -157,14 +163,14 @@ static void mark(const struct op *op, int64_t before_us, const struct weir__corr
 }
 
 /* Loads what is to be settled; the number of limits that were not settled before, -1: an error was replied. */
-static int load_unsettled(RedisModuleCtx *ctx, struct held *held, const weir_limit *limit,
-                          const struct weir__correction *correction, struct op *ops, bool *settled)
+static int settle_load(RedisModuleCtx *ctx, struct held *held, const weir_limit *limit,
+                       const struct weir__correction *correction, struct op *ops, bool *settled)
 {
     int left = 0;
     for (size_t i = 0; i < limit->count; i++) {
         struct op *op = &ops[i];
         *op = (struct op){.held = held, .rule = &limit->rules[i]};
-        if (!load_op(ctx, op, correction->now_us, WEIR__EVERY_CELL))
+        if (!op_load(ctx, op, correction->now_us, WEIR__EVERY_CELL))
             return -1;
         settled[i] = correction->id &&
                      weir__value_marked(&held->value, weir__mark_name(op->rule, correction),
@@ -187,12 +193,12 @@ static void settle_ops(struct held *held, struct op *ops, size_t n, const bool *
         if (settled[i])
             continue;
         if (correction->actual != correction->charged) {
-            reserve_cell(op, correction->charged_at_us);
+            op_reserve_cell(op, correction->charged_at_us);
             op->changed = weir__algorithm_of(op->rule)->settle(op->rule, &op->state, correction);
             op->many_cells = true;
         }
         if (correction->id)
-            mark(op, before_us, correction, marks, &marked);
+            settle_mark(op, before_us, correction, marks, &marked);
     }
     if (marked == 0)
         return;
@@ -208,21 +214,21 @@ static int settle_all(RedisModuleCtx *ctx, RedisModuleString *key, const weir_li
     struct op ops[WEIR_LIMITS_MAX];
     uint8_t room[WEIR__MARKS_ROOM];
     bool settled[WEIR_LIMITS_MAX];
-    if (!hold(ctx, key, true, &held))
+    if (!held_open(ctx, key, true, &held))
         return RM_OK;
-    int left = load_unsettled(ctx, &held, limit, correction, ops, settled);
+    int left = settle_load(ctx, &held, limit, correction, ops, settled);
     if (left <= 0) {
-        let_go(&held);
+        held_close(&held);
         return left < 0 ? RM_OK : rm_ReplyWithSimpleString(ctx, "SETTLED");
     }
-    bool fits = has_room(&held, ops, limit->count, correction->now_us);
+    bool fits = held_has_room(&held, ops, limit->count, correction->now_us);
     if (fits) {
         settle_ops(&held, ops, limit->count, settled, correction, room);
-        write_back(ctx, &held, ops, limit->count, correction->now_us);
+        held_write(ctx, &held, ops, limit->count, correction->now_us);
     }
     for (size_t i = 0; i < limit->count; i++)
-        free_op(&ops[i]);
-    let_go(&held);
+        op_free(&ops[i]);
+    held_close(&held);
     return fits ? rm_ReplyWithSimpleString(ctx, "OK") : reply_no_room(ctx);
 }
 
@@ -240,10 +246,10 @@ int settle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
         memcpy(text, receipt.data, receipt.len);
     if (receipt.len >= sizeof text || strlen(text) != receipt.len ||
         !weir__receipt_read(text, &correction))
-        return reply_error(ctx, "ERR \"%.*s\" is no receipt; pass what the take replied",
+        return reply_error(ctx, "ERR \"%.*s\" is not a receipt; pass what the take replied",
                            (int)(receipt.len > 64 ? 64 : receipt.len), receipt.data);
     correction.actual = request.command.actual;
-    if (leased(limit) < limit->count)
+    if (weir__leased(limit) < limit->count)
         return reply_error(ctx,
                            "ERR concurrent limits cannot be settled: release the lease instead");
     correction.now_us = now_us();
@@ -256,14 +262,14 @@ int reset_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     struct held held;
     struct request request;
     if (!read_request(ctx, WEIR__VERB_RESET, argv, argc, &request) ||
-        !hold(ctx, argv[1], true, &held))
+        !held_open(ctx, argv[1], true, &held))
         return RM_OK;
     bool present = held.value.count > 0;
     if (held.value.len > 0) {
-        delete_key(ctx, &held);
+        held_delete(ctx, &held);
         rm_SignalModifiedKey(ctx, argv[1]);
     }
-    let_go(&held);
+    held_close(&held);
     return rm_ReplyWithLongLong(ctx, present);
 }
 
@@ -274,14 +280,14 @@ int show_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     struct request request;
     int64_t now = now_us();
     if (!read_request(ctx, WEIR__VERB_SHOW, argv, argc, &request) ||
-        !hold(ctx, argv[1], false, &held))
+        !held_open(ctx, argv[1], false, &held))
         return RM_OK;
     struct weir__shown shown[WEIR_LIMITS_MAX];
     size_t count = held.value.count;
     bool sound = weir__value_show(&held.value, now, shown);
     if (!sound)
         reply_damaged(ctx, held.name);
-    let_go(&held);
+    held_close(&held);
     if (!sound)
         return RM_OK;
     rm_ReplyWithArray(ctx, (long)count);

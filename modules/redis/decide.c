@@ -15,29 +15,30 @@ struct decision_run {
     size_t op_count;
 };
 
-static bool same_name(RedisModuleString *a, RedisModuleString *b)
+static bool decide_same_name(RedisModuleString *a, RedisModuleString *b)
 {
     size_t a_len, b_len;
     const char *a_text = rm_StringPtrLen(a, &a_len), *b_text = rm_StringPtrLen(b, &b_len);
     return a_len == b_len && !memcmp(a_text, b_text, a_len);
 }
 
-/* The key of an ask, held once however often it is named. */
-static struct held *hold_key(RedisModuleCtx *ctx, struct decision_run *run, RedisModuleString *name,
-                             bool writing)
+/* The key of a request, held once however often it is named. */
+static struct held *decide_hold(RedisModuleCtx *ctx, struct decision_run *run,
+                                RedisModuleString *name, bool writing)
 {
     for (size_t i = 0; i < run->held_count; i++) {
-        if (same_name(run->held[i].name, name))
+        if (decide_same_name(run->held[i].name, name))
             return &run->held[i];
     }
+    WEIR__CHECK(run->held_count < WEIR_LIMITS_MAX);
     struct held *held = &run->held[run->held_count];
-    if (!hold(ctx, name, writing, held))
+    if (!held_open(ctx, name, writing, held))
         return NULL;
     run->held_count++;
     return held;
 }
 
-static bool shares_state(const struct decision_run *run, const struct op *op)
+static bool decide_shares_state(const struct decision_run *run, const struct op *op)
 {
     for (size_t i = 0; i < run->op_count; i++) {
         if (run->ops[i].held == op->held && weir__rule_same_state(run->ops[i].rule, op->rule))
@@ -46,28 +47,29 @@ static bool shares_state(const struct decision_run *run, const struct op *op)
     return false;
 }
 
-static bool load_all(RedisModuleCtx *ctx, struct decision_run *run, const struct request *request,
-                     bool writing, int64_t now)
+static bool decide_load(RedisModuleCtx *ctx, struct decision_run *run,
+                        const struct request *request, bool writing, int64_t now)
 {
     run->held_count = run->op_count = 0;
     const struct weir__command *command = &request->command;
     for (size_t i = 0; i < command->count; i++) {
         const struct weir__command_ask *ask = &command->asks[i];
-        struct held *held = hold_key(ctx, run, request->names[i], writing);
+        struct held *held = decide_hold(ctx, run, request->names[i], writing);
         if (!held)
             return false;
         for (size_t j = 0; j < ask->limit->count; j++) {
+            WEIR__CHECK(run->op_count < WEIR_LIMITS_MAX);
             struct op *op = &run->ops[run->op_count];
             op->held = held;
             op->rule = &ask->limit->rules[j];
-            if (command->count > 1 && shares_state(run, op)) {
+            if (command->count > 1 && decide_shares_state(run, op)) {
                 reply_error(
                     ctx,
                     "WEIRSHARED two limits of one key are of the same kind and period and would "
                     "share a state; use another period or key");
                 return false;
             }
-            if (!load_op(ctx, op, now, ask->cost))
+            if (!op_load(ctx, op, now, ask->cost))
                 return false;
             run->asked[run->op_count++] =
                 (struct weir__request){now, ask->cost, weir__wait_for(op->rule, command->wait_us)};
@@ -76,8 +78,8 @@ static bool load_all(RedisModuleCtx *ctx, struct decision_run *run, const struct
     return true;
 }
 
-static void charge(struct op *op, const struct weir__request *asked, uint64_t lease,
-                   weir_decision *row)
+static void decide_charge(struct op *op, const struct weir__request *asked, uint64_t lease,
+                          weir_decision *row)
 {
     const struct weir__algorithm *algorithm = weir__algorithm_of(op->rule);
     if (algorithm->leases) {
@@ -93,22 +95,22 @@ static void charge(struct op *op, const struct weir__request *asked, uint64_t le
     op->changed = true;
 }
 
-static void charge_all(struct decision_run *run, uint64_t lease, weir_decision *rows)
+static void decide_charge_all(struct decision_run *run, uint64_t lease, weir_decision *rows)
 {
     for (size_t i = 0; i < run->op_count; i++) {
         if (run->asked[i].cost == 0)
             continue;
-        reserve_cell(&run->ops[i], INT64_MAX);
-        charge(&run->ops[i], &run->asked[i], lease, &rows[i]);
+        op_reserve_cell(&run->ops[i], INT64_MAX);
+        decide_charge(&run->ops[i], &run->asked[i], lease, &rows[i]);
     }
 }
 
-static bool all_have_room(struct decision_run *run, int64_t now)
+static bool decide_has_room(struct decision_run *run, int64_t now)
 {
     for (size_t i = 0; i < run->op_count; i++)
         run->ops[i].changed = run->asked[i].cost > 0;
     for (size_t i = 0; i < run->held_count; i++) {
-        if (!has_room(&run->held[i], run->ops, run->op_count, now))
+        if (!held_has_room(&run->held[i], run->ops, run->op_count, now))
             return false;
     }
     return true;
@@ -121,8 +123,8 @@ int reply_no_room(RedisModuleCtx *ctx)
 }
 
 /* Writing comes last: it may move a value, and with it the cells that states point to. */
-static bool judge_all(RedisModuleCtx *ctx, struct decision_run *run, bool take, uint64_t lease,
-                      int64_t now, weir_decision *rows)
+static bool decide_judge(RedisModuleCtx *ctx, struct decision_run *run, bool take, uint64_t lease,
+                         int64_t now, weir_decision *rows)
 {
     bool allowed = true;
     for (size_t i = 0; i < run->op_count; i++) {
@@ -132,18 +134,18 @@ static bool judge_all(RedisModuleCtx *ctx, struct decision_run *run, bool take, 
         allowed = allowed && rows[i].allowed;
     }
     bool charging = allowed && take;
-    if (charging && !all_have_room(run, now)) {
+    if (charging && !decide_has_room(run, now)) {
         reply_no_room(ctx);
         return false;
     }
     if (charging)
-        charge_all(run, lease, rows);
+        decide_charge_all(run, lease, rows);
     for (size_t i = 0; i < run->op_count; i++) {
         const struct op *op = &run->ops[i];
         weir__algorithm_of(op->rule)->report(op->rule, &op->state, now, &rows[i]);
     }
     for (size_t i = 0; i < run->held_count && charging; i++)
-        write_back(ctx, &run->held[i], run->ops, run->op_count, now);
+        held_write(ctx, &run->held[i], run->ops, run->op_count, now);
     return true;
 }
 
@@ -152,12 +154,12 @@ bool decide(RedisModuleCtx *ctx, const struct request *request, bool take, uint6
 {
     struct decision_run run;
     int64_t now = now_us();
-    bool done =
-        load_all(ctx, &run, request, take, now) && judge_all(ctx, &run, take, lease, now, rows);
+    bool done = decide_load(ctx, &run, request, take, now) &&
+                decide_judge(ctx, &run, take, lease, now, rows);
     for (size_t i = 0; i < run.op_count; i++)
-        free_op(&run.ops[i]);
+        op_free(&run.ops[i]);
     for (size_t i = 0; i < run.held_count; i++)
-        let_go(&run.held[i]);
+        held_close(&run.held[i]);
     if (!done)
         return false;
     weir__fold(rows, run.op_count, ret);

@@ -1,5 +1,5 @@
 /*
- * Keys held open: their values as sections, written back in place where the layout stays, else anew.
+ * Keys held open: their values as sections, written back in place where the layout stays, else as a whole.
  * What is replicated is small: the whole value while it is short, of a long ring only the header and
  * the cell that changed.
  */
@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "core/ring.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define DIGITS 24
@@ -23,7 +24,7 @@ void reply_damaged(RedisModuleCtx *ctx, RedisModuleString *name)
                 (int)(len > 200 ? 200 : len), text);
 }
 
-bool hold(RedisModuleCtx *ctx, RedisModuleString *name, bool writing, struct held *ret)
+bool held_open(RedisModuleCtx *ctx, RedisModuleString *name, bool writing, struct held *ret)
 {
     int mode = writing ? RM_READ | RM_WRITE : RM_READ;
     size_t len = 0;
@@ -38,19 +39,20 @@ bool hold(RedisModuleCtx *ctx, RedisModuleString *name, bool writing, struct hel
         weir__value_parse(bytes, len, &ret->value) && (type == RM_TYPE_EMPTY || len > 0))
         return true;
     reply_damaged(ctx, name);
-    let_go(ret);
+    held_close(ret);
     return false;
 }
 
-void let_go(struct held *held)
+void held_close(struct held *held)
 {
     if (held->key)
         rm_CloseKey(held->key);
     held->key = NULL;
 }
 
-bool load_op(RedisModuleCtx *ctx, struct op *op, int64_t now, int64_t cost)
+bool op_load(RedisModuleCtx *ctx, struct op *op, int64_t now, int64_t cost)
 {
+    assert(op->held && op->held->name);
     op->section = weir__value_find(&op->held->value, op->rule);
     op->moved = NULL;
     op->changed = op->many_cells = false;
@@ -70,9 +72,10 @@ bool load_op(RedisModuleCtx *ctx, struct op *op, int64_t now, int64_t cost)
     return true;
 }
 
-void reserve_cell(struct op *op, int64_t charged_at)
+void op_reserve_cell(struct op *op, int64_t charged_at)
 {
     struct weir__ring *ring = &op->state.ring;
+    assert(!op->moved && ring->len <= ring->capacity);
     const struct weir__algorithm *algorithm = weir__algorithm_of(op->rule);
     if (!weir__is_large(op->rule) || ring->len < ring->capacity)
         return;
@@ -88,15 +91,15 @@ void reserve_cell(struct op *op, int64_t charged_at)
     *ring = (struct weir__ring){op->moved, capacity, 0, ring->len, ring->sum};
 }
 
-void free_op(struct op *op)
+void op_free(struct op *op)
 {
     if (op->moved)
         rm_Free(op->moved);
     op->moved = NULL;
 }
 
-static struct op *op_of(struct op *ops, size_t n, const struct held *held,
-                        const struct weir__section *section)
+static struct op *held_op_of(struct op *ops, size_t n, const struct held *held,
+                             const struct weir__section *section)
 {
     for (size_t i = 0; i < n; i++) {
         if (ops[i].held == held && ops[i].changed && ops[i].section == section)
@@ -106,7 +109,7 @@ static struct op *op_of(struct op *ops, size_t n, const struct held *held,
 }
 
 /* Appends one op's section; the bytes it took. */
-static size_t append_op(const struct op *op, uint8_t *to)
+static size_t op_append(const struct op *op, uint8_t *to)
 {
     const struct weir__ring *ring = &op->state.ring;
     weir__section_write(op->rule, &op->state, to);
@@ -115,7 +118,7 @@ static size_t append_op(const struct op *op, uint8_t *to)
     return weir__section_size(op->rule, ring->capacity);
 }
 
-bool has_room(const struct held *held, const struct op *ops, size_t n, int64_t now)
+bool held_has_room(const struct held *held, const struct op *ops, size_t n, int64_t now)
 {
     size_t live = 0, added = 0;
     for (size_t i = 0; i < held->value.count; i++)
@@ -131,20 +134,20 @@ bool has_room(const struct held *held, const struct op *ops, size_t n, int64_t n
     return added == 0 || live + added <= WEIR_LIMITS_MAX;
 }
 
-/* The value anew, into bytes of enough room: kept sections in their places, new ones behind. */
-static size_t rebuild(struct held *held, struct op *ops, size_t n, int64_t now, bool adding,
-                      uint8_t *to)
+/* The whole value, into bytes of enough room: kept sections in their places, new ones behind. */
+static size_t held_rebuild(struct held *held, struct op *ops, size_t n, int64_t now, bool adding,
+                           uint8_t *to)
 {
     size_t at = WEIR__VALUE_HEAD;
     to[0] = WEIR__VALUE_MAGIC;
     to[1] = WEIR__VALUE_VERSION;
     for (size_t i = 0; i < held->value.count; i++) {
         const struct weir__section *section = &held->value.sections[i];
-        const struct op *op = op_of(ops, n, held, section);
+        const struct op *op = held_op_of(ops, n, held, section);
         if (op ? !op->state.present : adding && now >= section->fresh_at)
             continue;
         if (op) {
-            at += append_op(op, to + at);
+            at += op_append(op, to + at);
         } else {
             memcpy(to + at, held->value.bytes + section->offset, section->len);
             at += section->len;
@@ -153,7 +156,7 @@ static size_t rebuild(struct held *held, struct op *ops, size_t n, int64_t now, 
     for (size_t i = 0; i < n; i++) {
         if (ops[i].held != held || !ops[i].changed || ops[i].section || !ops[i].state.present)
             continue;
-        at += append_op(&ops[i], to + at);
+        at += op_append(&ops[i], to + at);
     }
     bool lapsed = now >= held->value.marks_until_us;
     if (held->marks) {
@@ -168,11 +171,11 @@ static size_t rebuild(struct held *held, struct op *ops, size_t n, int64_t now, 
 }
 
 /* From when on nothing in the value counts any more. */
-static int64_t fresh_at(const struct held *held, struct op *ops, size_t n)
+static int64_t held_fresh_at(const struct held *held, struct op *ops, size_t n)
 {
     int64_t latest = held->marks ? held->marks_until_us : held->value.marks_until_us;
     for (size_t i = 0; i < held->value.count; i++) {
-        if (!op_of(ops, n, held, &held->value.sections[i]))
+        if (!held_op_of(ops, n, held, &held->value.sections[i]))
             latest = weir__max(latest, held->value.sections[i].fresh_at);
     }
     for (size_t i = 0; i < n; i++) {
@@ -183,46 +186,49 @@ static int64_t fresh_at(const struct held *held, struct op *ops, size_t n)
 }
 
 /* A number as text: the server makes one allocation of it, of a number two. */
-static const char *in_digits(int64_t number, char ret[DIGITS])
+static const char *held_digits(int64_t number, char ret[DIGITS])
 {
     struct weir__buffer text = weir__buffer_over(ret, DIGITS);
     weir__put_int(&text, number);
     return ret;
 }
 
-static void replicate_value(RedisModuleCtx *ctx, struct held *held, const uint8_t *bytes,
-                            size_t len, int64_t expire_ms)
+static void held_replicate(RedisModuleCtx *ctx, struct held *held, const uint8_t *bytes, size_t len,
+                           int64_t expire_ms)
 {
     static RedisModuleString *pxat; /* made once: a string less to allocate at each charge */
     char digits[DIGITS];
     if (!pxat)
         pxat = rm_CreateString(NULL, "PXAT", 4);
-    rm_Replicate(ctx, "SET", "sbsc", held->name, bytes, len, pxat, in_digits(expire_ms, digits));
+    rm_Replicate(ctx, "SET", "sbsc", held->name, bytes, len, pxat, held_digits(expire_ms, digits));
 }
 
 /* What SET with PXAT and SETRANGE with PEXPIREAT would tell those who watch the key, as the scripts' do. */
-static void notify_written(RedisModuleCtx *ctx, const struct held *held, const char *event)
+static void held_notify(RedisModuleCtx *ctx, const struct held *held, const char *event)
 {
     rm_NotifyKeyspaceEvent(ctx, RM_NOTIFY_STRING, event, held->name);
     rm_NotifyKeyspaceEvent(ctx, RM_NOTIFY_GENERIC, "expire", held->name);
 }
 
 /* A long ring: its header, the newest cell, the expiry, together. */
-static void replicate_ring(RedisModuleCtx *ctx, const struct op *op, int64_t expire_ms)
+static void op_replicate_ring(RedisModuleCtx *ctx, const struct op *op, int64_t expire_ms)
 {
     const struct held *held = op->held;
     const uint8_t *section = held->value.bytes + op->section->offset;
     const uint8_t *cell = (const uint8_t *)weir__ring_last(&op->state.ring);
+    assert(!op->moved); /* the cell lies in the value */
     char digits[DIGITS];
     rm_Replicate(ctx, "SETRANGE", "scb", held->name,
-                 in_digits((int64_t)op->section->offset, digits), section, (size_t)WEIR__RING_HEAD);
-    rm_Replicate(ctx, "SETRANGE", "scb", held->name, in_digits(cell - held->value.bytes, digits),
+                 held_digits((int64_t)op->section->offset, digits), section,
+                 (size_t)WEIR__RING_HEAD);
+    rm_Replicate(ctx, "SETRANGE", "scb", held->name, held_digits(cell - held->value.bytes, digits),
                  cell, sizeof(struct weir__cell));
-    rm_Replicate(ctx, "PEXPIREAT", "sc", held->name, in_digits(expire_ms, digits));
+    rm_Replicate(ctx, "PEXPIREAT", "sc", held->name, held_digits(expire_ms, digits));
 }
 
 /* Whether nothing but existing sections' own bytes change. */
-static bool fits_in_place(const struct held *held, const struct op *ops, size_t n, bool *ret_adding)
+static bool held_fits_in_place(const struct held *held, const struct op *ops, size_t n,
+                               bool *ret_adding)
 {
     bool fits = !held->marks;
     *ret_adding = false;
@@ -235,9 +241,9 @@ static bool fits_in_place(const struct held *held, const struct op *ops, size_t 
     return fits;
 }
 
-static void write_in_place(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n)
+static void held_write_in_place(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n)
 {
-    int64_t expire_ms = expire_at_ms(fresh_at(held, ops, n));
+    int64_t expire_ms = expire_at_ms(held_fresh_at(held, ops, n));
     const struct op *only = NULL;
     size_t changed = 0;
     for (size_t i = 0; i < n; i++) {
@@ -250,15 +256,15 @@ static void write_in_place(RedisModuleCtx *ctx, struct held *held, struct op *op
     rm_SetAbsExpire(held->key, expire_ms);
     bool one_cell = changed == 1 && weir__is_large(only->rule) && !only->many_cells;
     if (one_cell && held->value.len > SHORT_VALUE) {
-        replicate_ring(ctx, only, expire_ms);
-        notify_written(ctx, held, "setrange");
+        op_replicate_ring(ctx, only, expire_ms);
+        held_notify(ctx, held, "setrange");
     } else {
-        replicate_value(ctx, held, held->value.bytes, held->value.len, expire_ms);
-        notify_written(ctx, held, "set");
+        held_replicate(ctx, held, held->value.bytes, held->value.len, expire_ms);
+        held_notify(ctx, held, "set");
     }
 }
 
-static size_t room_for(const struct held *held, const struct op *ops, size_t n)
+static size_t held_room(const struct held *held, const struct op *ops, size_t n)
 {
     size_t room = WEIR__VALUE_HEAD + held->value.len + (held->marks ? held->marks_len : 0);
     for (size_t i = 0; i < n; i++) {
@@ -268,41 +274,45 @@ static size_t room_for(const struct held *held, const struct op *ops, size_t n)
     return room;
 }
 
-void delete_key(RedisModuleCtx *ctx, struct held *held)
+void held_delete(RedisModuleCtx *ctx, struct held *held)
 {
     rm_DeleteKey(held->key);
     rm_Replicate(ctx, "DEL", "s", held->name);
     rm_NotifyKeyspaceEvent(ctx, RM_NOTIFY_GENERIC, "del", held->name);
 }
 
-static void write_anew(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n,
-                       int64_t now, bool adding)
+static void held_write_whole(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n,
+                             int64_t now, bool adding)
 {
-    uint8_t *bytes = rm_Alloc(room_for(held, ops, n));
-    int64_t expire_ms = expire_at_ms(fresh_at(held, ops, n));
-    size_t size, len = rebuild(held, ops, n, now, adding, bytes);
+    size_t room = held_room(held, ops, n);
+    uint8_t *bytes = rm_Alloc(room);
+    int64_t expire_ms = expire_at_ms(held_fresh_at(held, ops, n));
+    size_t size, len = held_rebuild(held, ops, n, now, adding, bytes);
+    WEIR__CHECK(len <= room && held->key);
     if (len == WEIR__VALUE_HEAD) {
-        delete_key(ctx, held);
+        held_delete(ctx, held);
     } else {
         rm_StringTruncate(held->key, len);
-        memcpy(rm_StringDMA(held->key, &size, RM_WRITE), bytes, len);
+        char *value = rm_StringDMA(held->key, &size, RM_WRITE);
+        WEIR__CHECK(value && size == len);
+        memcpy(value, bytes, len);
         rm_SetAbsExpire(held->key, expire_ms);
-        replicate_value(ctx, held, bytes, len, expire_ms);
-        notify_written(ctx, held, "set");
+        held_replicate(ctx, held, bytes, len, expire_ms);
+        held_notify(ctx, held, "set");
     }
     rm_Free(bytes);
 }
 
-void write_back(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n, int64_t now)
+void held_write(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n, int64_t now)
 {
     bool adding, changed = held->marks != NULL;
     for (size_t i = 0; i < n; i++)
         changed = changed || (ops[i].held == held && ops[i].changed);
     if (!changed)
         return;
-    if (fits_in_place(held, ops, n, &adding))
-        write_in_place(ctx, held, ops, n);
+    if (held_fits_in_place(held, ops, n, &adding))
+        held_write_in_place(ctx, held, ops, n);
     else
-        write_anew(ctx, held, ops, n, now, adding);
+        held_write_whole(ctx, held, ops, n, now, adding);
     rm_SignalModifiedKey(ctx, held->name);
 }

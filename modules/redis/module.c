@@ -38,6 +38,28 @@ static const struct rm_info_version info_version = {
 #define REMOVES (RM_KEY_RM | RM_KEY_DELETE)
 #define COST_NOTE "O(1); sliding limits O(entries that lapsed)"
 
+/* ---- the API ---- */
+
+#define DEFINE(name, optional, result, parameters) result(*rm_##name) parameters;
+RM_FUNCTIONS(DEFINE)
+#undef DEFINE
+
+typedef int get_api(const char *name, void *ret);
+
+/* Finds all functions: the first word of a context is the function that finds them. The name of one
+ * that is missing and needed, or NULL. */
+static const char *module_find_api(RedisModuleCtx *ctx)
+{
+    get_api *get = *(get_api **)ctx;
+    const char *missing = NULL;
+#define LOAD(name, optional, result, parameters)                                                   \
+    if (get("RedisModule_" #name, &rm_##name) != RM_OK && !(optional))                             \
+        missing = #name;
+    RM_FUNCTIONS(LOAD)
+#undef LOAD
+    return missing;
+}
+
 /* ---- arguments, for COMMAND DOCS ---- */
 
 #define KEY                                                                                        \
@@ -117,7 +139,7 @@ struct command {
     const struct rm_argument *arguments;
 };
 
-static bool tell(RedisModuleCtx *ctx, const struct command *it)
+static bool module_describe(RedisModuleCtx *ctx, const struct command *it)
 {
     RedisModuleCommand *command =
         rm_GetCommand ? rm_GetCommand(ctx, weir__verbs[it->verb].name) : NULL;
@@ -135,7 +157,7 @@ static bool tell(RedisModuleCtx *ctx, const struct command *it)
     return !rm_SetCommandInfo || rm_SetCommandInfo(command, &info) == RM_OK;
 }
 
-static bool add(RedisModuleCtx *ctx, const struct command *it)
+static bool module_add(RedisModuleCtx *ctx, const struct command *it)
 {
     static const char *const kinds[] = {[WEIR__VERB_READS] = "readonly ",
                                         [WEIR__VERB_WRITES] = "write ",
@@ -148,10 +170,10 @@ static bool add(RedisModuleCtx *ctx, const struct command *it)
     assert((facts->homes & WEIR__VERB_MODULE) && !text.cut);
     return rm_CreateCommand(ctx, facts->name, it->run, flags, it->first_key, it->first_key,
                             it->first_key ? 1 : 0) == RM_OK &&
-           tell(ctx, it);
+           module_describe(ctx, it);
 }
 
-static bool add_all(RedisModuleCtx *ctx)
+static bool module_add_all(RedisModuleCtx *ctx)
 {
     const struct command commands[] = {
         {WEIR__VERB_TAKE, take_command, "fast deny-oom", 1, -3,
@@ -176,14 +198,14 @@ static bool add_all(RedisModuleCtx *ctx)
          ONE_KEY(READS), key_arguments},
     };
     for (size_t i = 0; i < WEIR__COUNT(commands); i++) {
-        if (!add(ctx, &commands[i]))
+        if (!module_add(ctx, &commands[i]))
             return false;
     }
     return true;
 }
 
 /* redis-cell's command, unless somebody has it already. */
-static void add_throttle(RedisModuleCtx *ctx)
+static void module_add_throttle(RedisModuleCtx *ctx)
 {
     const struct command throttle = {WEIR__VERB_THROTTLE,
                                      throttle_command,
@@ -193,12 +215,12 @@ static void add_throttle(RedisModuleCtx *ctx)
                                      "redis-cell's command, on a token bucket",
                                      ONE_KEY(WRITES),
                                      throttle_arguments};
-    if (!add(ctx, &throttle))
+    if (!module_add(ctx, &throttle))
         rm_Log(ctx, "warning", "CL.THROTTLE belongs to another module: loaded without it");
 }
 
 /* Load arguments: test-clock. */
-static bool read_arguments(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+static bool module_read_arguments(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     for (int i = 0; i < argc; i++) {
         size_t len;
@@ -213,7 +235,7 @@ static bool read_arguments(RedisModuleCtx *ctx, RedisModuleString **argv, int ar
     return true;
 }
 
-static void tell_info(RedisModuleInfoCtx *ctx, int for_crash_report)
+static void module_fill_info(RedisModuleInfoCtx *ctx, int for_crash_report)
 {
     (void)for_crash_report;
     rm_InfoAddSection(ctx, "decisions");
@@ -228,7 +250,7 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     const struct command clock = {WEIR__VERB_CLOCK,      clock_command, "fast", 0, -2,
                                   "Sets the test clock", NULL,          NULL};
-    const char *missing = rm_load(ctx);
+    const char *missing = module_find_api(ctx);
     if (missing) {
         if (rm_Log)
             rm_Log(ctx, "warning", "this server lacks RedisModule_%s; Redis 7.0 or newer is needed",
@@ -237,14 +259,14 @@ int RedisModule_OnLoad(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     }
     rm_SetModuleAttribs(ctx, MODULE_NAME, MODULE_VERSION, RM_API_VERSION);
     rm_SetModuleOptions(ctx, RM_NO_IMPLICIT_SIGNAL);
-    if (!read_arguments(ctx, argv, argc))
+    if (!module_read_arguments(ctx, argv, argc))
         return 1;
     if (rm_AddACLCategory)
         rm_AddACLCategory(ctx, CATEGORY);
-    if (!add_all(ctx) || (test_clock_enabled && !add(ctx, &clock)))
+    if (!module_add_all(ctx) || (test_clock_enabled && !module_add(ctx, &clock)))
         return 1;
-    add_throttle(ctx);
+    module_add_throttle(ctx);
     if (rm_RegisterInfoFunc && rm_InfoAddSection && rm_InfoAddFieldULongLong)
-        rm_RegisterInfoFunc(ctx, tell_info);
+        rm_RegisterInfoFunc(ctx, module_fill_info);
     return RM_OK;
 }

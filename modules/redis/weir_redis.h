@@ -4,6 +4,8 @@
  *   arguments ─► request (request.c) ─► ops on loaded values (decide.c) ─► reply (commands.c)
  *                                          │ held keys (keys.c): bytes ⇄ sections, replication
  *
+ * module.c loads it.
+ *
  * What holds: decisions are made on the primary alone, by the server's clock; what is replicated is
  * their effect, with absolute times, and only when something changed. A value that is not weir's is
  * never written to.
@@ -17,7 +19,7 @@
 #include "wire/decision.h"
 #include "wire/state.h"
 
-/* ---- request.c: arguments ---- */
+/* ---- request.c: arguments and the time ---- */
 
 struct request {
     struct weir__command command;
@@ -30,8 +32,6 @@ bool read_request(RedisModuleCtx *ctx, enum weir__verb verb, RedisModuleString *
 /* A whole number of an argument within bounds; false: an error naming `what` was replied. */
 bool read_number(RedisModuleCtx *ctx, RedisModuleString *argument, const char *what, int64_t least,
                  int64_t most, int64_t *ret);
-
-/* ---- clock.c ---- */
 
 /* Microseconds since the epoch, by the server's clock or the test clock. */
 int64_t now_us(void);
@@ -65,28 +65,28 @@ struct op {
 };
 
 /* Opens a key and reads its value; false: an error was replied. */
-bool hold(RedisModuleCtx *ctx, RedisModuleString *name, bool writing, struct held *ret);
-void let_go(struct held *held);
+bool held_open(RedisModuleCtx *ctx, RedisModuleString *name, bool writing, struct held *ret);
+void held_close(struct held *held);
 void reply_damaged(RedisModuleCtx *ctx, RedisModuleString *name);
 /* Finds an op's section and loads its state at a time, to judge a cost (WEIR__EVERY_CELL: to change any
  * part of it); false: it is damaged, and an error was replied. */
-bool load_op(RedisModuleCtx *ctx, struct op *op, int64_t now, int64_t cost);
+bool op_load(RedisModuleCtx *ctx, struct op *op, int64_t now, int64_t cost);
 /* Room in a ring for the cell that a charge now needs (a settle: if the entry of `charged_at` is gone;
  * else INT64_MAX); does nothing where none is. */
-void reserve_cell(struct op *op, int64_t charged_at);
+void op_reserve_cell(struct op *op, int64_t charged_at);
 /* Whether the sections that the ops marked as changed may add fit into the key's value. */
-bool has_room(const struct held *held, const struct op *ops, size_t n, int64_t now);
+bool held_has_room(const struct held *held, const struct op *ops, size_t n, int64_t now);
 /* Writes the changed ops of one held key, replicates, sets its expiry. There is room. */
-void write_back(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n, int64_t now);
-void free_op(struct op *op);
+void held_write(RedisModuleCtx *ctx, struct held *held, struct op *ops, size_t n, int64_t now);
+void op_free(struct op *op);
 /* Deletes a held key, replicates and notifies; signalling is the caller's. */
-void delete_key(RedisModuleCtx *ctx, struct held *held);
+void held_delete(RedisModuleCtx *ctx, struct held *held);
 
-/* ---- commands.c, throttle.c ---- */
+/* ---- commands.c, decide.c ---- */
 
 /* Decides, charges if take, and replies. */
 int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, bool take, uint64_t lease);
-/* Decides one request; false: an error was replied. rows has room for a row a limit. */
+/* Decides one request; false: an error was replied. rows has room for one row per limit. */
 bool decide(RedisModuleCtx *ctx, const struct request *request, bool take, uint64_t lease,
             weir_decision *rows, weir_decision *ret);
 int reply_error(RedisModuleCtx *ctx, const char *format, ...) WEIR__PRINTF(2, 3);
@@ -95,8 +95,6 @@ int reply_no_room(RedisModuleCtx *ctx);
 
 rm_command take_command, peek_command, take_all_command, settle_command, reset_command,
     acquire_command, renew_command, release_command, throttle_command, clock_command, show_command;
-
-/* ---- decide.c ---- */
 
 /* Charging decisions since the module was loaded, for INFO. */
 extern uint64_t allowed_count, denied_count;

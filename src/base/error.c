@@ -1,7 +1,8 @@
-/* Error codes, names and texts, all from the one list in weir.h; the version. */
+/* Error codes, names and texts, all from the one list in weir.h; the version; failed checks. */
 #include "base/base.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 const char *weir_version(void)
 {
@@ -47,4 +48,10 @@ int weir__fail(weir_error *err, int code, int column, const char *format, ...)
     vsnprintf(err->message, sizeof err->message, format, args);
     va_end(args);
     return code;
+}
+
+void weir__check_failed(const char *what, const char *file, int line)
+{
+    fprintf(stderr, "weir: %s:%d: \"%s\" does not hold; this is a bug in weir\n", file, line, what);
+    abort();
 }

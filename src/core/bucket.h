@@ -102,6 +102,7 @@ static inline void weir__bucket_judge(const struct weir__rule *rule,
 static inline void weir__bucket_charge(const struct weir__rule *rule, struct weir__state *state,
                                        const struct weir__request *request)
 {
+    assert(state->amount >= 0 && request->cost >= 1);
     state->amount += request->cost * rule->ticks;
     state->present = true;
 }

@@ -58,6 +58,7 @@ static uint32_t lease_insert(struct weir__state *state, struct weir__cell cell)
 void weir__lease_acquire(const struct weir__rule *rule, struct weir__state *state, int64_t cost,
                          uint64_t id)
 {
+    assert(cost >= 1 && cost < 1 << WEIR__LEASE_SHIFT && id <= WEIR__LEASE_MASK);
     struct weir__cell cell = {state->now_us + rule->period_us,
                               {.lease = id << WEIR__LEASE_SHIFT | (uint64_t)cost}};
     lease_insert(state, cell);

@@ -22,7 +22,7 @@ static inline struct weir__cell *weir__ring_last(const struct weir__ring *ring)
 /* Writes a cell behind the last; the store has made room. */
 static inline void weir__ring_append(struct weir__ring *ring, struct weir__cell cell)
 {
-    assert(ring->len < ring->capacity);
+    WEIR__CHECK(ring->len < ring->capacity);
     ring->len++;
     *weir__ring_last(ring) = cell;
 }

@@ -79,6 +79,7 @@ static void sliding_counter_charge(const struct weir__rule *rule, struct weir__s
                                    const struct weir__request *request)
 {
     (void)rule;
+    assert(request->cost >= 1 && state->amount + request->cost <= WEIR__PAIR_MAX);
     state->amount += request->cost;
     state->present = true;
 }

@@ -3,6 +3,7 @@
 
 #include "base/duration.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 
@@ -299,4 +300,5 @@ void weir__explain(const struct weir__rule *rule, struct weir__facts *ret)
     explain_span(writer.period, sizeof writer.period, rule->period_us);
     explain_span(writer.extra, sizeof writer.extra, rule->extra);
     explainers[rule->kind](&writer);
+    assert(!writer.what.cut && !writer.guarantee.cut);
 }

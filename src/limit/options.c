@@ -1,6 +1,7 @@
 /* See options.h. Canonical text has options in the order of this table. */
 #include "limit/options.h"
 
+#include <assert.h>
 #include <string.h>
 
 static int64_t preset_count(const struct weir__rule *rule)
@@ -59,6 +60,7 @@ int64_t weir__option_value(const struct weir__option *option, const struct weir_
 {
     int64_t value;
     uint32_t decimal;
+    assert(option->type != WEIR__OPTION_FLAG && option->type != WEIR__OPTION_KIND);
     if (option->type == WEIR__OPTION_DECIMAL) {
         memcpy(&decimal, (const char *)rule + option->field, sizeof decimal);
         return decimal;
@@ -70,6 +72,7 @@ int64_t weir__option_value(const struct weir__option *option, const struct weir_
 void weir__option_set(const struct weir__option *option, struct weir__rule *rule, int64_t value)
 {
     uint32_t decimal = (uint32_t)value;
+    assert(option->type != WEIR__OPTION_FLAG && option->type != WEIR__OPTION_KIND);
     if (option->type == WEIR__OPTION_DECIMAL)
         memcpy((char *)rule + option->field, &decimal, sizeof decimal);
     else

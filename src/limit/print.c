@@ -92,6 +92,7 @@ int weir_limit_parse(const char *text, weir_limit **ret, weir_error *err)
             weir__put_text(&buffer, ", ");
         weir__put_rule(&buffer, &parsed.rules[i]);
     }
+    WEIR__CHECK(!buffer.cut);
     struct weir_limit *limit = malloc(sizeof *limit + buffer.len + 1);
     if (!limit)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a limit");
