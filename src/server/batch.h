@@ -272,7 +272,7 @@ void server_held_answer_early(struct server_thread *thread);
 void server_held_forget(struct server_conn *conn);
 void server_held_end(struct server_thread *thread);
 
-/* ---- batch_run.c, batch_count.c ---- */
+/* ---- batch.c: asks against the store; batch_count.c ---- */
 
 /* Decides every ask. By any thread. */
 void server_batch_run(struct server *server, struct server_batch *batch);

@@ -10,8 +10,8 @@
 #define LONG_BATCH 8
 #define RANKED_ONE_IN 4
 
-static void log_decision(const struct server_conn *conn, enum server_protocol protocol,
-                         struct server_log_record *record, const weir_decision *decision)
+static void count_log_decision(const struct server_conn *conn, enum server_protocol protocol,
+                               struct server_log_record *record, const weir_decision *decision)
 {
     record->time_us = decision->time_us ? decision->time_us : weir__clock_us(); /* none was asked */
     record->protocol = protocol;
@@ -23,7 +23,7 @@ static void log_decision(const struct server_conn *conn, enum server_protocol pr
 
 /* Of a long pipeline every fourth key is ranked, and stands for four: ranking one takes as long as
  * deciding it. Where the first is, the batch's time tells, which nobody chooses. */
-static unsigned times_ranked(const struct server_batch *batch, size_t i)
+static unsigned count_times_ranked(const struct server_batch *batch, size_t i)
 {
     if (batch->count < LONG_BATCH)
         return 1;
@@ -33,7 +33,7 @@ static unsigned times_ranked(const struct server_batch *batch, size_t i)
 static void count_simple(struct server_thread *thread, const struct server_batch *batch, size_t i,
                          const weir_request *request, const weir_decision *decision)
 {
-    unsigned times = times_ranked(batch, i);
+    unsigned times = count_times_ranked(batch, i);
     weir_key key = request->key;
     server_count_decision(thread->counters, SERVER_SERIES_TOTAL, decision->allowed,
                           decision->degraded);
@@ -45,7 +45,7 @@ static void count_simple(struct server_thread *thread, const struct server_batch
     if (thread->log && server_access_log_wants(thread->log, decision->allowed)) {
         struct server_log_record record = {
             .key = {key.data, key.len}, .cost = request->cost, .verdict = WEIR__VERDICT_LIMITS};
-        log_decision(batch->conn, batch->conn->protocol->counted_as, &record, decision);
+        count_log_decision(batch->conn, batch->conn->protocol->counted_as, &record, decision);
     }
 }
 
@@ -83,7 +83,7 @@ uint32_t server_plan_shadow_denied(const struct weir__plan *plan)
 }
 
 /* What limits in shadow would have denied: policy, limit and key of each, as many as there is room for. */
-static struct weir__span put_shadows(const struct weir__plan *plan, char *room, size_t size)
+static struct weir__span count_put_shadows(const struct weir__plan *plan, char *room, size_t size)
 {
     struct weir__buffer out = weir__buffer_over(room, size);
     size_t whole = 0;
@@ -107,7 +107,7 @@ static struct weir__span put_shadows(const struct weir__plan *plan, char *room, 
 }
 
 /* The enforced entry whose limit bound. */
-static const struct weir__item *bound(const struct weir__plan *plan, size_t binding)
+static const struct weir__item *count_bound(const struct weir__plan *plan, size_t binding)
 {
     for (size_t i = 0; i < plan->enforced_count; i++) {
         size_t limits = weir_limit_count(plan->enforced[i].limit);
@@ -138,14 +138,14 @@ void server_plan_log(struct server_conn *conn, const struct weir__plan *plan,
     }
     record.shadow_denied = server_plan_shadow_denied(plan);
     if (record.shadow_denied > 0)
-        record.shadows = put_shadows(plan, shadows, sizeof shadows);
+        record.shadows = count_put_shadows(plan, shadows, sizeof shadows);
     if (seen) {
         record.ip = (struct weir__span){seen->text, seen->ip_len};
         record.method = (struct weir__span){seen->text + seen->ip_len, seen->method_len};
         record.path =
             (struct weir__span){seen->text + seen->ip_len + seen->method_len, seen->path_len};
     }
-    log_decision(conn, protocol, &record, decision);
+    count_log_decision(conn, protocol, &record, decision);
 }
 
 static void count_plan(struct server_thread *thread, const struct server_batch *batch,
@@ -168,7 +168,7 @@ static void count_plan(struct server_thread *thread, const struct server_batch *
     if (thread->log && server_access_log_wants(thread->log, decision->allowed &&
                                                                 !server_plan_shadow_denied(plan))) {
         const struct server_plan_line line = {plan->verdict, plan->denial, plan->by,
-                                              bound(plan, decision->binding), &planned->seen};
+                                              count_bound(plan, decision->binding), &planned->seen};
         server_plan_log(batch->conn, plan, batch->conn->protocol->counted_as, &line, decision);
     }
 }

@@ -196,7 +196,7 @@ bool server_health_stop(struct server *server);
 /* Whether a balancer may send requests here. */
 bool server_is_ready(const struct server *server);
 
-/* ---- rules_envoy.c ---- */
+/* ---- rules.c: Envoy ---- */
 
 /* Reads all files of Envoy's rules; *ret stays as it is where there are none. */
 int server_envoy_load(const struct server_config *config, struct weir__envoy **ret,

@@ -7,8 +7,8 @@
 #include <assert.h>
 #include <string.h>
 
-static enum server_routed bad(struct server_conn *conn, struct server_response *ret, int status,
-                              const char *format, const char *what)
+static enum server_routed ask_refuse(struct server_conn *conn, struct server_response *ret,
+                                     int status, const char *format, const char *what)
 {
     server_count(&conn->thread->counters->faults[SERVER_HTTP][SERVER_FAULT_INVALID], 1);
     server_response_problem(ret, status, format, what);
@@ -16,22 +16,22 @@ static enum server_routed bad(struct server_conn *conn, struct server_response *
 }
 
 /* Takes the last ask back and says why. */
-static enum server_routed undo(struct server_conn *conn, struct server_response *ret,
-                               const char *format, const char *what)
+static enum server_routed ask_undo(struct server_conn *conn, struct server_response *ret,
+                                   const char *format, const char *what)
 {
     server_batch_drop(conn);
-    return bad(conn, ret, 400, format, what);
+    return ask_refuse(conn, ret, 400, format, what);
 }
 
-static enum server_routed no_memory(struct server_conn *conn, struct server_response *ret)
+static enum server_routed ask_no_memory(struct server_conn *conn, struct server_response *ret)
 {
     server_batch_drop(conn);
-    return bad(conn, ret, 503, "%s", "out of memory for the request; try again");
+    return ask_refuse(conn, ret, 503, "%s", "out of memory for the request; try again");
 }
 
-static void set_answer(struct server_ask *ask, enum weir__verb verb,
-                       const struct server_params *params, const struct weir__http_request *request,
-                       int32_t stream)
+static void ask_set_answer(struct server_ask *ask, enum weir__verb verb,
+                           const struct server_params *params,
+                           const struct weir__http_request *request, int32_t stream)
 {
     ask->verb = verb;
     ask->explain = params->explain;
@@ -46,8 +46,8 @@ static void set_answer(struct server_ask *ask, enum weir__verb verb,
 }
 
 /* Its kind, and what that needs of the parameters. */
-static void set_kind(struct server_ask *ask, enum server_ask_kind kind,
-                     const struct server_params *params)
+static void ask_set_kind(struct server_ask *ask, enum server_ask_kind kind,
+                         const struct server_params *params)
 {
     ask->kind = kind;
     if (kind == SERVER_ASK_SETTLE || kind == SERVER_ASK_SETTLE_PLAN) {
@@ -59,7 +59,7 @@ static void set_kind(struct server_ask *ask, enum server_ask_kind kind,
 }
 
 /* Waits: as asked; a held answer waits no longer than the server holds one. */
-static int64_t wait_of(const struct server_conn *conn, const struct server_params *params)
+static int64_t ask_wait_of(const struct server_conn *conn, const struct server_params *params)
 {
     int64_t most = conn->thread->server->config.max_delay_us;
     if (!params->hold)
@@ -70,8 +70,9 @@ static int64_t wait_of(const struct server_conn *conn, const struct server_param
 /* ---- limits that the request brings ---- */
 
 /* The value of the attribute that key_from names, copied where it lives as long as the batch. */
-static const char *find_key_from(struct server_conn *conn, const struct server_params *params,
-                                 const struct weir__http_request *request, struct weir__span *ret)
+static const char *ask_find_key_from(struct server_conn *conn, const struct server_params *params,
+                                     const struct weir__http_request *request,
+                                     struct weir__span *ret)
 {
     char room[WEIR__VIEW_SCRATCH];
     struct server_subject subject;
@@ -94,12 +95,12 @@ static const char *find_key_from(struct server_conn *conn, const struct server_p
 }
 
 /* The key: as given, or the value of an attribute. It lives as long as the batch. */
-static const char *find_key(struct server_conn *conn, const struct server_params *params,
-                            const struct weir__http_request *request, weir_key *ret)
+static const char *ask_find_key(struct server_conn *conn, const struct server_params *params,
+                                const struct weir__http_request *request, weir_key *ret)
 {
     struct weir__span key = params->key;
     if (params->has_key_from) {
-        const char *why = find_key_from(conn, params, request, &key);
+        const char *why = ask_find_key_from(conn, params, request, &key);
         if (why)
             return why;
     } else if (!params->has_key) {
@@ -111,14 +112,14 @@ static const char *find_key(struct server_conn *conn, const struct server_params
     return NULL;
 }
 
-static bool needs_rows(const struct server_params *params, const weir_limit *limit)
+static bool ask_needs_rows(const struct server_params *params, const weir_limit *limit)
 {
     return params->detail || params->explain ||
            (limit->count > 1 && params->style != WEIR__FIELDS_OFF);
 }
 
 /* One request with rows. */
-static void put_with_rows(struct server_several *several, const weir_request *request)
+static void ask_put_with_rows(struct server_several *several, const weir_request *request)
 {
     several->count = 1;
     several->row_count = weir_limit_count(request->limit);
@@ -137,36 +138,36 @@ static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb ve
         return SERVER_BUSY;
     struct server_batch *batch = server_batch_of(conn);
     weir_request *it = &batch->simple[batch->count - 1];
-    set_answer(ask, verb, params, request, stream);
-    set_kind(ask, server_ask_kind_of(verb), params);
-    const char *why = find_key(conn, params, request, &it->key);
+    ask_set_answer(ask, verb, params, request, stream);
+    ask_set_kind(ask, server_ask_kind_of(verb), params);
+    const char *why = ask_find_key(conn, params, request, &it->key);
     if (why)
-        return undo(conn, ret, params->has_key_from ? "key_from: %s" : "%s", why);
+        return ask_undo(conn, ret, params->has_key_from ? "key_from: %s" : "%s", why);
     if (verb == WEIR__VERB_RESET || verb == WEIR__VERB_SHOW)
         return SERVER_ASKED;
     if (params->limit.len == 0)
-        return undo(conn, ret, "%s", "a limit is needed, like token-bucket 100/s, or a policy");
+        return ask_undo(conn, ret, "%s", "a limit is needed, like token-bucket 100/s, or a policy");
     it->limit =
         weir__limit_cached(&conn->thread->cache, params->limit.data, params->limit.len, &err);
     if (!it->limit)
-        return undo(conn, ret, "limit: %s", err.message);
+        return ask_undo(conn, ret, "limit: %s", err.message);
     it->cost = params->cost == SERVER_COST_UNSAID ? 1 : params->cost;
-    it->wait_us = wait_of(conn, params);
+    it->wait_us = ask_wait_of(conn, params);
     it->acquire = verb == WEIR__VERB_ACQUIRE;
     bool leases = weir__has_leases(it->limit);
     if (leases && verb == WEIR__VERB_TAKE)
-        return undo(conn, ret, "%s", SERVER_NEEDS_ACQUIRE);
+        return ask_undo(conn, ret, "%s", SERVER_NEEDS_ACQUIRE);
     if (!leases &&
         (verb == WEIR__VERB_ACQUIRE || verb == WEIR__VERB_RENEW || verb == WEIR__VERB_RELEASE))
-        return undo(conn, ret, "%s", "there are no leases: none of the limits is concurrent");
+        return ask_undo(conn, ret, "%s", "there are no leases: none of the limits is concurrent");
     if (leases && verb == WEIR__VERB_SETTLE)
-        return undo(conn, ret, "%s",
-                    "concurrent limits cannot be settled: release the lease instead");
-    if (ask->kind == SERVER_ASK_ONE && needs_rows(params, it->limit)) {
+        return ask_undo(conn, ret, "%s",
+                        "concurrent limits cannot be settled: release the lease instead");
+    if (ask->kind == SERVER_ASK_ONE && ask_needs_rows(params, it->limit)) {
         struct server_several *several = server_several_take(conn->thread);
         if (!several)
-            return no_memory(conn, ret);
-        put_with_rows(several, it);
+            return ask_no_memory(conn, ret);
+        ask_put_with_rows(several, it);
         ask->kind = SERVER_ASK_SEVERAL;
         ask->several = several;
     } else {
@@ -178,7 +179,7 @@ static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb ve
 /* ---- policies ---- */
 
 /* The one request whose limits have leases; false: none, or several. */
-static bool find_leased(struct server_planned *planned)
+static bool ask_find_leased(struct server_planned *planned)
 {
     size_t found = 0;
     for (size_t i = 0; i < planned->several.count; i++) {
@@ -202,29 +203,29 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
     struct server_ask *ask = server_batch_add(conn);
     if (!ask)
         return SERVER_BUSY;
-    set_answer(ask, verb, params, request, stream);
+    ask_set_answer(ask, verb, params, request, stream);
     struct server_planned *planned = server_planned_take(conn->thread);
     if (!planned)
-        return no_memory(conn, ret);
-    set_kind(ask, server_ask_kind_of_plan(verb), params);
+        return ask_no_memory(conn, ret);
+    ask_set_kind(ask, server_ask_kind_of_plan(verb), params);
     ask->planned = planned;
     server_subject_begin(&subject, conn, request, params);
     if (params->has_key && params->policy.len == 0)
-        return undo(conn, ret, "%s", "a key needs a limit or a policy beside it");
+        return ask_undo(conn, ret, "%s", "a key needs a limit or a policy beside it");
     if (params->has_key && (key.len < 1 || key.len > WEIR_KEY_MAX))
-        return undo(conn, ret, "%s", "a key has 1 to 65536 bytes");
+        return ask_undo(conn, ret, "%s", "a key has 1 to 65536 bytes");
     const struct server_plan_question question = {.policy = params->policy,
                                                   .subject = &finder,
                                                   .key = params->has_key ? &key : NULL,
                                                   .cost = params->cost,
-                                                  .wait_us = wait_of(conn, params)};
+                                                  .wait_us = ask_wait_of(conn, params)};
     if (server_planned_make(conn, &question, planned, &err)) {
         if (!params->has_policy) /* a proxy, or a policy file, that needs mending */
             server_report_once(conn->peer_text,
                                "a request that %s asks for is refused with 400: %s; told once for "
                                "this address",
                                conn->peer_text, err.message);
-        return undo(conn, ret, "%s", err.message);
+        return ask_undo(conn, ret, "%s", err.message);
     }
     const struct weir__policy *by = planned->plan.by;
     if (planned->plan.verdict == WEIR__VERDICT_DENY && !params->deny_status)
@@ -234,10 +235,10 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
     bool leases = weir__verb_leases(verb);
     for (size_t i = 0; i < planned->several.count && verb == WEIR__VERB_TAKE; i++) {
         if (weir__has_leases(planned->several.requests[i].limit))
-            return undo(conn, ret, "%s", SERVER_NEEDS_ACQUIRE);
+            return ask_undo(conn, ret, "%s", SERVER_NEEDS_ACQUIRE);
     }
-    if (leases && !find_leased(planned))
-        return undo(
+    if (leases && !ask_find_leased(planned))
+        return ask_undo(
             conn, ret, "%s",
             "exactly one concurrent limit must apply, for its lease; name the policy that has it");
     if (verb == WEIR__VERB_ACQUIRE)
@@ -247,8 +248,8 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
 
 /* ---- several keys ---- */
 
-static bool has_known_members(const struct weir__json_node *nodes,
-                              const struct weir__json_node *object)
+static bool ask_has_known_members(const struct weir__json_node *nodes,
+                                  const struct weir__json_node *object)
 {
     static const char *const known[] = {"key", "key_base64", "limit", "cost"};
     uint32_t i = (uint32_t)(object - nodes) + 1;
@@ -264,18 +265,18 @@ static bool has_known_members(const struct weir__json_node *nodes,
 }
 
 /* One element of takeall's requests: {"key" or "key_base64", "limit", "cost"}. */
-static const char *read_element(struct server_conn *conn, const struct server_params *params,
-                                const struct weir__json_node *node, struct server_several *several,
-                                weir_error *err)
+static const char *ask_read_element(struct server_conn *conn, const struct server_params *params,
+                                    const struct weir__json_node *node,
+                                    struct server_several *several, weir_error *err)
 {
     const struct weir__json_node *key, *limit, *cost;
     weir_request *it = &several->requests[several->count];
-    if (node->type != WEIR__JSON_OBJECT || !has_known_members(params->nodes, node))
+    if (node->type != WEIR__JSON_OBJECT || !ask_has_known_members(params->nodes, node))
         return "each request is an object with key or key_base64, limit and cost, and nothing else";
     key = weir__json_member(params->nodes, node, "key");
     limit = weir__json_member(params->nodes, node, "limit");
     cost = weir__json_member(params->nodes, node, "cost");
-    *it = (weir_request){.cost = 1, .wait_us = wait_of(conn, params)};
+    *it = (weir_request){.cost = 1, .wait_us = ask_wait_of(conn, params)};
     if (key && weir__json_member(params->nodes, node, "key_base64"))
         return "each request has key or key_base64, not both";
     if (key && key->type == WEIR__JSON_STRING) {
@@ -313,30 +314,31 @@ static enum server_routed ask_several(struct server_conn *conn, const struct ser
     weir_error err;
     struct server_ask *ask;
     if (!params->requests || params->requests->len == 0 || params->requests->len > WEIR_LIMITS_MAX)
-        return bad(conn, ret, 400, "%s", "requests must be an array of 1 to 16 objects");
+        return ask_refuse(conn, ret, 400, "%s", "requests must be an array of 1 to 16 objects");
     if (params->hold)
-        return bad(conn, ret, 400, "%s", "takeall cannot hold its answer; wait as long as it says");
+        return ask_refuse(conn, ret, 400, "%s",
+                          "takeall cannot hold its answer; wait as long as it says");
     ask = server_batch_add(conn);
     if (!ask)
         return SERVER_BUSY;
-    set_answer(ask, WEIR__VERB_TAKEALL, params, request, stream);
+    ask_set_answer(ask, WEIR__VERB_TAKEALL, params, request, stream);
     struct server_several *several = server_several_take(conn->thread);
     if (!several)
-        return no_memory(conn, ret);
+        return ask_no_memory(conn, ret);
     ask->kind = SERVER_ASK_SEVERAL;
     ask->several = several;
     uint32_t at = (uint32_t)(params->requests - params->nodes) + 1;
     for (; at < params->requests->next; at = params->nodes[at].next) {
-        const char *why = read_element(conn, params, &params->nodes[at], several, &err);
+        const char *why = ask_read_element(conn, params, &params->nodes[at], several, &err);
         if (why)
-            return undo(conn, ret, "%s", why);
+            return ask_undo(conn, ret, "%s", why);
     }
     return SERVER_ASKED;
 }
 
 /* What stands beside what it has no meaning with: ignoring it would let requests through that somebody meant
  * to limit. NULL: nothing. */
-static const char *misplaced(enum weir__verb verb, const struct server_params *params)
+static const char *ask_misplaced(enum weir__verb verb, const struct server_params *params)
 {
     bool several = verb == WEIR__VERB_TAKEALL;
     bool leases = weir__verb_leases(verb);
@@ -369,17 +371,18 @@ enum server_routed server_http_ask(struct server_conn *conn, enum weir__verb ver
                                    const struct weir__http_request *request, int32_t stream,
                                    struct server_response *ret)
 {
-    const char *why = misplaced(verb, params);
+    const char *why = ask_misplaced(verb, params);
     if (why)
-        return bad(conn, ret, 400, "%s", why);
+        return ask_refuse(conn, ret, 400, "%s", why);
     if (verb == WEIR__VERB_TAKEALL)
         return ask_several(conn, params, request, stream, ret);
     if (verb == WEIR__VERB_SETTLE && (!params->has_receipt || params->actual < 0))
-        return bad(conn, ret, 400, "%s", "settle needs receipt and actual");
+        return ask_refuse(conn, ret, 400, "%s", "settle needs receipt and actual");
     if ((verb == WEIR__VERB_RENEW || verb == WEIR__VERB_RELEASE) && params->lease == 0)
-        return bad(conn, ret, 400, "%s", "a lease is needed: the number that acquire answered");
+        return ask_refuse(conn, ret, 400, "%s",
+                          "a lease is needed: the number that acquire answered");
     if (verb == WEIR__VERB_SHOW && (params->has_limit || params->has_policy))
-        return bad(conn, ret, 400, "%s", "show takes a key alone: it tells of every limit");
+        return ask_refuse(conn, ret, 400, "%s", "show takes a key alone: it tells of every limit");
     bool bare = verb == WEIR__VERB_SHOW || (verb == WEIR__VERB_RESET && !params->has_policy &&
                                             (params->has_key || params->has_key_from));
     bool by_limit = params->has_limit || bare;

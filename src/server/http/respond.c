@@ -1,19 +1,132 @@
-/* Decisions as HTTP responses: JSON, rate limit fields, 200 or 429. */
+/* Responses: status, fields and body; and decisions as such: JSON, rate limit fields, 200 or 429. See http.h. */
 #include "server/http/http.h"
 
 #include "limit/explain.h"
 #include "limit/receipt.h"
 #include "server/grpc/grpc.h"
 #include "wire/decision.h"
+#include "wire/json.h"
 
 #include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
+
+static const struct {
+    int status;
+    const char *text;
+} texts[] = {
+    {200, "OK"},
+    {204, "No Content"},
+    {304, "Not Modified"},
+    {400, "Bad Request"},
+    {401, "Unauthorized"},
+    {403, "Forbidden"},
+    {404, "Not Found"},
+    {405, "Method Not Allowed"},
+    {408, "Request Timeout"},
+    {409, "Conflict"},
+    {411, "Length Required"},
+    {413, "Content Too Large"},
+    {414, "URI Too Long"},
+    {415, "Unsupported Media Type"},
+    {421, "Misdirected Request"},
+    {429, "Too Many Requests"},
+    {431, "Request Header Fields Too Large"},
+    {500, "Internal Server Error"},
+    {501, "Not Implemented"},
+    {503, "Service Unavailable"},
+    {505, "HTTP Version Not Supported"},
+};
+
+const char *server_status_text(int status)
+{
+    for (size_t i = 0; i < WEIR__COUNT(texts); i++) {
+        if (texts[i].status == status)
+            return texts[i].text;
+    }
+    return status < 400 ? "OK" : "Error";
+}
+
+const char *server_date(struct server_thread *thread)
+{
+    time_t now = (time_t)(weir__clock_us() / 1000000);
+    if (WEIR__UNLIKELY(now != thread->date_s)) {
+        struct tm tm;
+        gmtime_r(&now, &tm);
+        size_t len =
+            strftime(thread->date, sizeof thread->date, "date: %a, %d %b %Y %H:%M:%S GMT\r\n", &tm);
+        assert(len == SERVER_DATE_LINE);
+        (void)len;
+        thread->date_s = now;
+    }
+    return thread->date;
+}
+
+void server_response_begin(struct server_response *response, int status)
+{
+    response->status = status;
+    response->field_count = 0;
+    response->body = (struct weir__span){NULL, 0};
+    response->owned = NULL;
+    response->close = response->head = response->old = false;
+    response->room_used = 0;
+}
+
+void server_response_field(struct server_response *response, const char *name, const char *value,
+                           size_t len)
+{
+    if (response->field_count < SERVER_FIELDS_MAX)
+        response->fields[response->field_count++] = (struct server_field){name, value, len};
+}
+
+struct weir__buffer server_response_buffer(struct server_response *response)
+{
+    return weir__buffer_over(response->room + response->room_used,
+                             sizeof response->room - response->room_used);
+}
+
+void server_response_body(struct server_response *response, const char *content_type,
+                          const struct weir__buffer *body)
+{
+    server_response_field(response, "content-type", content_type, strlen(content_type));
+    response->body = (struct weir__span){body->data, body->len};
+    response->room_used += body->len + 1;
+}
+
+void server_response_problem(struct server_response *response, int status, const char *format, ...)
+{
+    char detail[700];
+    va_list args;
+    va_start(args, format);
+    int len = vsnprintf(detail, sizeof detail, format, args);
+    va_end(args);
+    if (len >= (int)sizeof detail)
+        len = sizeof detail - 1;
+    server_response_begin(response, status);
+    struct weir__buffer body = server_response_buffer(response);
+    struct weir__json json = {&body, false};
+    const char *title = server_status_text(status);
+    weir__json_open(&json, NULL, '{');
+    weir__json_put_text(&json, "title", title, strlen(title));
+    weir__json_put_int(&json, "status", status);
+    weir__json_put_text(&json, "detail", detail, (size_t)len);
+    weir__json_close(&json, '}');
+    weir__put(&body, "\n", 1);
+    server_response_field(response, "cache-control", "no-store", 8);
+    if (status == 503)
+        server_response_field(response, "retry-after", "1", 1);
+    server_response_body(response, "application/problem+json", &body);
+}
+
+/* ---- decisions ---- */
 
 #define QUOTA_EXCEEDED "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
 /* One limit's row, and where it is from. */
-static void put_row(struct weir__json *json, const struct weir__item *planned,
-                    const struct weir__rule *rule, const weir_decision *row, bool explain)
+static void respond_put_row(struct weir__json *json, const struct weir__item *planned,
+                            const struct weir__rule *rule, const weir_decision *row, bool explain)
 {
     weir__json_open(json, NULL, '{');
     if (planned) {
@@ -32,32 +145,33 @@ static void put_row(struct weir__json *json, const struct weir__item *planned,
     weir__json_close(json, '}');
 }
 
-static void put_planned_rows(struct weir__json *json, const struct weir__item *planned, size_t n,
-                             const weir_decision *rows, size_t stride, bool explain)
+static void respond_put_planned_rows(struct weir__json *json, const struct weir__item *planned,
+                                     size_t n, const weir_decision *rows, size_t stride,
+                                     bool explain)
 {
     for (size_t i = 0; i < n; i++) {
         size_t limits = weir_limit_count(planned[i].limit);
         for (size_t j = 0; j < limits; j++)
-            put_row(json, &planned[i], &planned[i].limit->rules[j], &rows[j], explain);
+            respond_put_row(json, &planned[i], &planned[i].limit->rules[j], &rows[j], explain);
         rows += stride ? stride : limits;
     }
 }
 
-static void put_rows(struct weir__json *json, const struct server_ask *ask)
+static void respond_put_rows(struct weir__json *json, const struct server_ask *ask)
 {
     weir__json_open(json, "limits", '[');
     if (ask->kind == SERVER_ASK_PLAN) {
         const struct server_planned *it = ask->planned;
-        put_planned_rows(json, it->plan.enforced, it->plan.enforced_count, it->several.rows, 0,
-                         ask->explain);
-        put_planned_rows(json, it->plan.shadow, it->plan.shadow_count, it->shadow_rows[0],
-                         WEIR_LIMITS_MAX, ask->explain);
+        respond_put_planned_rows(json, it->plan.enforced, it->plan.enforced_count, it->several.rows,
+                                 0, ask->explain);
+        respond_put_planned_rows(json, it->plan.shadow, it->plan.shadow_count, it->shadow_rows[0],
+                                 WEIR_LIMITS_MAX, ask->explain);
     } else {
         const struct server_several *it = ask->several;
         const weir_decision *row = it->rows;
         for (size_t i = 0; i < it->count; i++) {
             for (size_t j = 0; j < it->requests[i].limit->count; j++)
-                put_row(json, NULL, &it->requests[i].limit->rules[j], row++, ask->explain);
+                respond_put_row(json, NULL, &it->requests[i].limit->rules[j], row++, ask->explain);
         }
     }
     weir__json_close(json, ']');
@@ -65,8 +179,8 @@ static void put_rows(struct weir__json *json, const struct server_ask *ask)
 
 /* ---- fields ---- */
 
-static size_t gather_rated(const struct server_ask *ask, const weir_request *request,
-                           const weir_decision *decision, struct weir__rated *ret)
+static size_t respond_gather_rated(const struct server_ask *ask, const weir_request *request,
+                                   const weir_decision *decision, struct weir__rated *ret)
 {
     const struct server_several *several = server_ask_several(ask);
     if (!several) {
@@ -85,11 +199,11 @@ static size_t gather_rated(const struct server_ask *ask, const weir_request *req
     return n;
 }
 
-static void add_rate_fields(struct server_response *ret, const struct server_ask *ask,
-                            const weir_request *request, const weir_decision *decision)
+static void respond_add_rate_fields(struct server_response *ret, const struct server_ask *ask,
+                                    const weir_request *request, const weir_decision *decision)
 {
     struct weir__rated rated[WEIR_LIMITS_MAX];
-    size_t n = gather_rated(ask, request, decision, rated);
+    size_t n = respond_gather_rated(ask, request, decision, rated);
     enum weir__field_style style = n > 0 ? ask->http.style : WEIR__FIELDS_OFF;
     weir__rate_fields(style, rated, n, decision, &ret->rates);
     for (size_t i = 0; i < ret->rates.count; i++)
@@ -101,7 +215,7 @@ static void add_rate_fields(struct server_response *ret, const struct server_ask
 
 /* Why it was refused: a limit, which time heals; a deny list or an attribute that is missing, which it does not;
  * or the store is out of reach, and the policy says closed. */
-static const char *reason_of(const struct server_ask *ask, const weir_decision *decision)
+static const char *respond_reason_of(const struct server_ask *ask, const weir_decision *decision)
 {
     static const char *const denials[] = {"deny", "missing"};
     if (ask->kind != SERVER_ASK_PLAN)
@@ -117,10 +231,10 @@ static const char *reason_of(const struct server_ask *ask, const weir_decision *
     return closed ? "closed" : "limit";
 }
 
-static void put_problem(struct weir__json *json, const struct server_ask *ask,
-                        const weir_decision *decision)
+static void respond_put_problem(struct weir__json *json, const struct server_ask *ask,
+                                const weir_decision *decision)
 {
-    const char *reason = reason_of(ask, decision);
+    const char *reason = respond_reason_of(ask, decision);
     if (!strcmp(reason, "limit"))
         weir__json_put_text(json, "type", QUOTA_EXCEEDED, sizeof QUOTA_EXCEEDED - 1);
     const char *title = server_status_text(ask->http.deny_status);
@@ -146,9 +260,9 @@ static void put_problem(struct weir__json *json, const struct server_ask *ask,
     weir__json_close(json, ']');
 }
 
-static void put_receipt(struct server_conn *conn, struct weir__json *json,
-                        const struct server_ask *ask, const weir_request *simple,
-                        const weir_decision *decision)
+static void respond_put_receipt(struct server_conn *conn, struct weir__json *json,
+                                const struct server_ask *ask, const weir_request *simple,
+                                const weir_decision *decision)
 {
     char receipt[SERVER_RECEIPT_SIZE];
     const struct server_several *several = server_ask_several(ask);
@@ -179,8 +293,8 @@ static void put_receipt(struct server_conn *conn, struct weir__json *json,
     weir__json_close(json, ']');
 }
 
-static void put_decision(struct server_conn *conn, struct weir__json *json,
-                         const struct server_batch *batch, size_t i)
+static void respond_put_decision(struct server_conn *conn, struct weir__json *json,
+                                 const struct server_batch *batch, size_t i)
 {
     const struct server_ask *ask = &batch->asks[i];
     const weir_decision *decision = &batch->decided[i];
@@ -194,18 +308,18 @@ static void put_decision(struct server_conn *conn, struct weir__json *json,
     weir__json_put_int(json, "binding", decision->binding);
     if (ask->verb == WEIR__VERB_ACQUIRE)
         weir__json_put_int(json, "lease", (int64_t)decision->lease);
-    put_receipt(conn, json, ask, &batch->simple[i], decision);
+    respond_put_receipt(conn, json, ask, &batch->simple[i], decision);
     weir__json_put_bool(json, "degraded", decision->degraded);
     if (ask->explain && !decision->allowed) {
-        const char *reason = reason_of(ask, decision);
+        const char *reason = respond_reason_of(ask, decision);
         weir__json_put_text(json, "reason", reason, strlen(reason));
     }
     if (ask->kind != SERVER_ASK_ONE &&
         (ask->http.detail || ask->explain || ask->verb == WEIR__VERB_TAKEALL))
-        put_rows(json, ask);
+        respond_put_rows(json, ask);
 }
 
-static int status_of(int code)
+static int respond_status_of(int code)
 {
     switch (code) {
     case WEIR_EINVAL:
@@ -273,22 +387,22 @@ static void respond_decision(struct server_conn *conn, struct server_batch *batc
     server_response_begin(ret, allowed ? 200 : ask->http.deny_status);
     server_response_field(ret, "cache-control", "no-store", 8);
     if (!allowed) {
-        const char *reason = reason_of(ask, decision);
+        const char *reason = respond_reason_of(ask, decision);
         server_response_field(ret, "weir-reason", reason, strlen(reason));
     }
-    add_rate_fields(ret, ask, &batch->simple[i], decision);
+    respond_add_rate_fields(ret, ask, &batch->simple[i], decision);
     struct weir__buffer body = server_response_buffer(ret);
     struct weir__json json = {&body, false};
     weir__json_open(&json, NULL, '{');
     if (!allowed)
-        put_problem(&json, ask, decision);
-    put_decision(conn, &json, batch, i);
+        respond_put_problem(&json, ask, decision);
+    respond_put_decision(conn, &json, batch, i);
     weir__json_close(&json, '}');
     weir__put(&body, "\n", 1);
     server_response_body(ret, allowed ? "application/json" : "application/problem+json", &body);
 }
 
-static const char *failure_text(const struct server_ask *ask)
+static const char *respond_failure_text(const struct server_ask *ask)
 {
     if (ask->code == SERVER_EOVERLOAD)
         return SERVER_OVERLOAD_TEXT;
@@ -362,7 +476,7 @@ void server_http_respond(struct server_conn *conn, struct server_batch *batch, s
     else if (WEIR__UNLIKELY(ask->kind == SERVER_ASK_WORK && ask->code != SERVER_EOVERLOAD))
         respond_worked(ask->work, ret);
     else if (WEIR__UNLIKELY(ask->code && ask->code != WEIR_ESETTLED))
-        server_response_problem(ret, status_of(ask->code), "%s", failure_text(ask));
+        server_response_problem(ret, respond_status_of(ask->code), "%s", respond_failure_text(ask));
     else
         respond_asked(conn, batch, i, ret);
     if (WEIR__UNLIKELY(ask->code == SERVER_EOVERLOAD))

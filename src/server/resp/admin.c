@@ -16,17 +16,17 @@ struct context {
     struct weir__buffer *out;
 };
 
-static void put_ok(struct weir__buffer *out)
+static void resp_put_ok(struct weir__buffer *out)
 {
     weir__resp_put_simple(out, "OK", 2);
 }
 
-static void put_text(struct weir__buffer *out, const char *text)
+static void resp_put_text(struct weir__buffer *out, const char *text)
 {
     weir__resp_put_bulk(out, text, strlen(text));
 }
 
-static void wrong_count(const struct context *it)
+static void resp_wrong_count(const struct context *it)
 {
     char name[32];
     size_t len = it->args[0].len < sizeof name ? it->args[0].len : sizeof name - 1;
@@ -36,33 +36,33 @@ static void wrong_count(const struct context *it)
                       "ERR wrong number of arguments for '%.*s' command", (int)len, name);
 }
 
-static bool needs_token(const struct server_conn *conn)
+static bool resp_needs_token(const struct server_conn *conn)
 {
     static const struct weir__span no_token = {"", 0};
     return conn->access == SERVER_NOBODY &&
            server_access_of(conn->thread->server, no_token) == SERVER_NOBODY;
 }
 
-static void ping(const struct context *it)
+static void resp_ping(const struct context *it)
 {
     if (it->n > 2)
-        wrong_count(it);
+        resp_wrong_count(it);
     else if (it->n == 2)
         weir__resp_put_bulk(it->out, it->args[1].data, it->args[1].len);
     else
         weir__resp_put_simple(it->out, "PONG", 4);
 }
 
-static void echo(const struct context *it)
+static void resp_echo(const struct context *it)
 {
     if (it->n != 2)
-        wrong_count(it);
+        resp_wrong_count(it);
     else
         weir__resp_put_bulk(it->out, it->args[1].data, it->args[1].len);
 }
 
 /* The user's name is not asked for: the token alone opens. */
-static bool authenticate(const struct context *it, struct weir__span token)
+static bool resp_authenticate(const struct context *it, struct weir__span token)
 {
     enum server_access access = server_conn_access(it->conn, token);
     if (access == SERVER_NOBODY) {
@@ -74,40 +74,40 @@ static bool authenticate(const struct context *it, struct weir__span token)
     return true;
 }
 
-static void auth(const struct context *it)
+static void resp_auth(const struct context *it)
 {
     const struct server_config *config = &it->conn->thread->server->config;
     if (it->n != 2 && it->n != 3)
-        wrong_count(it);
+        resp_wrong_count(it);
     else if (!config->token[0] && !config->admin_token[0])
         server_resp_error(it->conn, it->out, SERVER_FAULT_INVALID,
                           "ERR AUTH was sent, but this server asks for no token");
-    else if (authenticate(it, it->args[it->n - 1]))
-        put_ok(it->out);
+    else if (resp_authenticate(it, it->args[it->n - 1]))
+        resp_put_ok(it->out);
 }
 
-static void put_hello(const struct context *it)
+static void resp_put_hello(const struct context *it)
 {
     int protocol = it->conn->resp_protocol;
     weir__resp_put_header(it->out, WEIR__RESP_MAP, 7, protocol);
-    put_text(it->out, "server");
-    put_text(it->out, "weir");
-    put_text(it->out, "version");
-    put_text(it->out, WEIR_VERSION);
-    put_text(it->out, "proto");
+    resp_put_text(it->out, "server");
+    resp_put_text(it->out, "weir");
+    resp_put_text(it->out, "version");
+    resp_put_text(it->out, WEIR_VERSION);
+    resp_put_text(it->out, "proto");
     weir__resp_put_integer(it->out, protocol);
-    put_text(it->out, "id");
+    resp_put_text(it->out, "id");
     weir__resp_put_integer(it->out, (int64_t)it->conn->id);
-    put_text(it->out, "mode");
-    put_text(it->out, "standalone");
-    put_text(it->out, "role");
-    put_text(it->out, "master");
-    put_text(it->out, "modules");
+    resp_put_text(it->out, "mode");
+    resp_put_text(it->out, "standalone");
+    resp_put_text(it->out, "role");
+    resp_put_text(it->out, "master");
+    resp_put_text(it->out, "modules");
     weir__resp_put_header(it->out, WEIR__RESP_ARRAY, 0, protocol);
 }
 
 /* HELLO [protover [AUTH user token] [SETNAME name]] */
-static void hello(const struct context *it)
+static void resp_hello(const struct context *it)
 {
     int64_t protocol = it->conn->resp_protocol;
     weir_error err;
@@ -119,7 +119,7 @@ static void hello(const struct context *it)
     bool named = false, authenticated = false;
     for (size_t i = 2; i < it->n;) {
         if (weir__span_is_word(it->args[i], "AUTH") && i + 2 < it->n && !authenticated) {
-            if (!authenticate(it, it->args[i + 2]))
+            if (!resp_authenticate(it, it->args[i + 2]))
                 return;
             authenticated = true;
             i += 3;
@@ -132,25 +132,25 @@ static void hello(const struct context *it)
             return;
         }
     }
-    if (needs_token(it->conn)) {
+    if (resp_needs_token(it->conn)) {
         server_resp_error(it->conn, it->out, SERVER_FAULT_UNAUTHORIZED,
                           "NOAUTH HELLO must be called with the token: HELLO 3 AUTH default TOKEN");
         return;
     }
     it->conn->resp_protocol = (int)protocol;
-    put_hello(it);
+    resp_put_hello(it);
 }
 
-static void client(const struct context *it)
+static void resp_client(const struct context *it)
 {
     if (it->n < 2) {
-        wrong_count(it);
+        resp_wrong_count(it);
         return;
     }
     struct weir__span what = it->args[1];
     if (weir__span_is_word(what, "SETNAME") || weir__span_is_word(what, "SETINFO") ||
         weir__span_is_word(what, "NO-EVICT") || weir__span_is_word(what, "NO-TOUCH"))
-        put_ok(it->out);
+        resp_put_ok(it->out);
     else if (weir__span_is_word(what, "ID"))
         weir__resp_put_integer(it->out, (int64_t)it->conn->id);
     else if (weir__span_is_word(what, "GETNAME"))
@@ -167,34 +167,34 @@ static void client(const struct context *it)
                           (int)(what.len > 40 ? 40 : what.len), what.data);
 }
 
-static void select_database(const struct context *it)
+static void resp_select_database(const struct context *it)
 {
     if (it->n != 2)
-        wrong_count(it);
+        resp_wrong_count(it);
     else if (weir__span_is(it->args[1], "0"))
-        put_ok(it->out);
+        resp_put_ok(it->out);
     else
         server_resp_error(it->conn, it->out, SERVER_FAULT_INVALID,
                           "ERR DB index is out of range: there is only 0");
 }
 
 /* What COMMAND lists: everything but the test clock. */
-static bool is_listed(enum weir__verb verb)
+static bool resp_is_listed(enum weir__verb verb)
 {
     return (weir__verbs[verb].homes & WEIR__VERB_RESP) &&
            weir__verbs[verb].caller == WEIR__VERB_DATA;
 }
 
-static size_t count_listed(void)
+static size_t resp_count_listed(void)
 {
     size_t count = 0;
     for (int i = 0; i < WEIR__VERB_COUNT; i++)
-        count += is_listed((enum weir__verb)i);
+        count += resp_is_listed((enum weir__verb)i);
     return count;
 }
 
 /* name arity flags first last step, as Redis describes its commands. */
-static void put_command(const struct context *it, enum weir__verb verb)
+static void resp_put_command(const struct context *it, enum weir__verb verb)
 {
     static const int arities[WEIR__VERB_COUNT] = {
         [WEIR__VERB_TAKE] = -3,  [WEIR__VERB_PEEK] = -3,   [WEIR__VERB_TAKEALL] = -5,
@@ -202,11 +202,11 @@ static void put_command(const struct context *it, enum weir__verb verb)
         [WEIR__VERB_RENEW] = 4,  [WEIR__VERB_RELEASE] = 4, [WEIR__VERB_THROTTLE] = -5,
         [WEIR__VERB_SHOW] = 2,   [WEIR__VERB_DECIDE] = -3,
     };
-    assert(is_listed(verb) && arities[verb]);
+    assert(resp_is_listed(verb) && arities[verb]);
     int protocol = it->conn->resp_protocol,
         key = verb == WEIR__VERB_TAKEALL || weir__verbs[verb].keys == WEIR__VERB_NO_KEYS ? 0 : 1;
     weir__resp_put_header(it->out, WEIR__RESP_ARRAY, 6, protocol);
-    put_text(it->out, weir__verbs[verb].name);
+    resp_put_text(it->out, weir__verbs[verb].name);
     weir__resp_put_integer(it->out, arities[verb]);
     weir__resp_put_header(it->out, WEIR__RESP_SET, 1, protocol);
     weir__resp_put_simple(it->out, "fast", 4);
@@ -215,56 +215,56 @@ static void put_command(const struct context *it, enum weir__verb verb)
     weir__resp_put_integer(it->out, key);
 }
 
-static void put_commands(const struct context *it)
+static void resp_put_commands(const struct context *it)
 {
-    weir__resp_put_header(it->out, WEIR__RESP_ARRAY, count_listed(), it->conn->resp_protocol);
+    weir__resp_put_header(it->out, WEIR__RESP_ARRAY, resp_count_listed(), it->conn->resp_protocol);
     for (int i = 0; i < WEIR__VERB_COUNT; i++) {
-        if (is_listed((enum weir__verb)i))
-            put_command(it, (enum weir__verb)i);
+        if (resp_is_listed((enum weir__verb)i))
+            resp_put_command(it, (enum weir__verb)i);
     }
 }
 
 /* Those that are named, null for what is not a command. */
-static void put_named_commands(const struct context *it)
+static void resp_put_named_commands(const struct context *it)
 {
     enum weir__verb verb;
     weir__resp_put_header(it->out, WEIR__RESP_ARRAY, it->n - 2, it->conn->resp_protocol);
     for (size_t i = 2; i < it->n; i++) {
-        if (weir__verb_of_name(it->args[i].data, it->args[i].len, &verb) && is_listed(verb))
-            put_command(it, verb);
+        if (weir__verb_of_name(it->args[i].data, it->args[i].len, &verb) && resp_is_listed(verb))
+            resp_put_command(it, verb);
         else
             weir__resp_put_null(it->out, it->conn->resp_protocol);
     }
 }
 
-static void put_command_names(const struct context *it)
+static void resp_put_command_names(const struct context *it)
 {
-    weir__resp_put_header(it->out, WEIR__RESP_ARRAY, count_listed(), it->conn->resp_protocol);
+    weir__resp_put_header(it->out, WEIR__RESP_ARRAY, resp_count_listed(), it->conn->resp_protocol);
     for (int i = 0; i < WEIR__VERB_COUNT; i++) {
-        if (is_listed((enum weir__verb)i))
-            put_text(it->out, weir__verbs[i].name);
+        if (resp_is_listed((enum weir__verb)i))
+            resp_put_text(it->out, weir__verbs[i].name);
     }
 }
 
-static void command(const struct context *it)
+static void resp_command(const struct context *it)
 {
     struct weir__span what = it->n > 1 ? it->args[1] : weir__span_of("INFO");
     if (weir__span_is_word(what, "COUNT"))
-        weir__resp_put_integer(it->out, (int64_t)count_listed());
+        weir__resp_put_integer(it->out, (int64_t)resp_count_listed());
     else if (weir__span_is_word(what, "DOCS"))
         weir__resp_put_header(it->out, WEIR__RESP_MAP, 0, it->conn->resp_protocol);
     else if (weir__span_is_word(what, "LIST"))
-        put_command_names(it);
+        resp_put_command_names(it);
     else if (!weir__span_is_word(what, "INFO"))
         server_resp_error(it->conn, it->out, SERVER_FAULT_INVALID,
                           "ERR COMMAND has COUNT, DOCS, INFO and LIST here");
     else if (it->n > 2)
-        put_named_commands(it);
+        resp_put_named_commands(it);
     else
-        put_commands(it);
+        resp_put_commands(it);
 }
 
-static void info(const struct context *it)
+static void resp_info(const struct context *it)
 {
     struct server *server = it->conn->thread->server;
     char text[1024];
@@ -282,13 +282,13 @@ static void info(const struct context *it)
     weir__resp_put_bulk(it->out, text, body.len);
 }
 
-static void quit(const struct context *it)
+static void resp_quit(const struct context *it)
 {
-    put_ok(it->out);
+    resp_put_ok(it->out);
     server_conn_close(it->conn);
 }
 
-static void reset(const struct context *it)
+static void resp_reset(const struct context *it)
 {
     it->conn->access = SERVER_NOBODY;
     it->conn->resp_protocol = 2;
@@ -296,7 +296,7 @@ static void reset(const struct context *it)
 }
 
 /* WEIR.CLOCK us: the test clock, there only where it was enabled. */
-static void set_clock(const struct context *it)
+static void resp_set_clock(const struct context *it)
 {
     struct server *server = it->conn->thread->server;
     int64_t us;
@@ -311,12 +311,12 @@ static void set_clock(const struct context *it)
         server_resp_error(it->conn, it->out, SERVER_FAULT_UNAUTHORIZED,
                           "NOPERM WEIR.CLOCK needs the admin token");
     else if (it->n != 2)
-        wrong_count(it);
+        resp_wrong_count(it);
     else if (weir__read_whole(it->args[1], "the time", 0, WEIR__EXACT_MAX - 1, &us, &err))
         server_resp_error(it->conn, it->out, SERVER_FAULT_INVALID, "ERR %s", err.message);
     else {
         atomic_store(&server->test_now_us, us);
-        put_ok(it->out);
+        resp_put_ok(it->out);
     }
 }
 
@@ -325,10 +325,11 @@ static const struct {
     void (*run)(const struct context *);
     bool open; /* without a token, too */
 } commands[] = {
-    {"ping", ping, false},       {"echo", echo, false},     {"hello", hello, true},
-    {"auth", auth, true},        {"client", client, false}, {"select", select_database, false},
-    {"command", command, false}, {"info", info, false},     {"quit", quit, true},
-    {"reset", reset, true},
+    {"ping", resp_ping, false},       {"echo", resp_echo, false},
+    {"hello", resp_hello, true},      {"auth", resp_auth, true},
+    {"client", resp_client, false},   {"select", resp_select_database, false},
+    {"command", resp_command, false}, {"info", resp_info, false},
+    {"quit", resp_quit, true},        {"reset", resp_reset, true},
 };
 
 const char *server_resp_command(size_t i)
@@ -337,12 +338,12 @@ const char *server_resp_command(size_t i)
 }
 
 /* ERR unknown command 'x'; there are WEIR.TAKE, … */
-static void unknown_command(const struct context *it)
+static void resp_unknown_command(const struct context *it)
 {
     char names[WEIR__VERB_COUNT * 24];
     struct weir__buffer list = weir__buffer_over(names, sizeof names);
     for (int i = 0; i < WEIR__VERB_COUNT; i++) {
-        if (!is_listed((enum weir__verb)i))
+        if (!resp_is_listed((enum weir__verb)i))
             continue;
         weir__put_text(&list, list.len ? ", " : "");
         weir__put_text(&list, weir__verbs[i].name);
@@ -366,17 +367,17 @@ void server_resp_admin(struct server_conn *conn, const struct weir__span *args, 
     for (size_t i = 0; i < WEIR__COUNT(commands); i++) {
         if (!weir__span_is_word(args[0], commands[i].name))
             continue;
-        if (commands[i].open || !needs_token(conn)) {
+        if (commands[i].open || !resp_needs_token(conn)) {
             commands[i].run(&it);
             return;
         }
         break;
     }
-    if (needs_token(conn))
+    if (resp_needs_token(conn))
         server_resp_error(conn, out, SERVER_FAULT_UNAUTHORIZED,
                           "NOAUTH Authentication required: AUTH with the server's token");
     else if (weir__verb_of_name(args[0].data, args[0].len, &verb) && verb == WEIR__VERB_CLOCK)
-        set_clock(&it);
+        resp_set_clock(&it);
     else
-        unknown_command(&it);
+        resp_unknown_command(&it);
 }

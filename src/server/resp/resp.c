@@ -50,8 +50,8 @@ void server_resp_error(struct server_conn *conn, struct weir__buffer *out, enum 
 
 /* ---- commands to asks ---- */
 
-static void put_one(struct server_batch *batch, struct server_ask *ask,
-                    const struct weir__command *command)
+static void resp_put_one(struct server_batch *batch, struct server_ask *ask,
+                         const struct weir__command *command)
 {
     weir_request *request = &batch->simple[batch->count - 1];
     ask->kind = server_ask_kind_of(command->verb);
@@ -68,8 +68,8 @@ static void put_one(struct server_batch *batch, struct server_ask *ask,
     request->acquire = command->verb == WEIR__VERB_ACQUIRE;
 }
 
-static void put_several(struct server_ask *ask, struct server_several *several,
-                        const struct weir__command *command)
+static void resp_put_several(struct server_ask *ask, struct server_several *several,
+                             const struct weir__command *command)
 {
     ask->kind = SERVER_ASK_SEVERAL;
     ask->several = several;
@@ -87,7 +87,7 @@ static void put_several(struct server_ask *ask, struct server_several *several,
 }
 
 /* What only the limits can tell; NULL: all is well. */
-static const char *unfit(const struct weir__command *command)
+static const char *resp_unfit(const struct weir__command *command)
 {
     bool leases = command->asks[0].limit && weir__has_leases(command->asks[0].limit);
     switch (command->verb) {
@@ -110,7 +110,7 @@ static const char *unfit(const struct weir__command *command)
 }
 
 /* What was written behind `from` waits for those before it. */
-static void say(struct server_conn *conn, struct weir__buffer *out, size_t from)
+static void resp_say(struct server_conn *conn, struct weir__buffer *out, size_t from)
 {
     if (!server_batch_is_open(conn))
         return;
@@ -120,36 +120,36 @@ static void say(struct server_conn *conn, struct weir__buffer *out, size_t from)
     conn->closing = false; /* it closes when it is said */
 }
 
-static void say_error(struct server_conn *conn, const char *why)
+static void resp_say_error(struct server_conn *conn, const char *why)
 {
     struct weir__buffer *out = server_out(conn);
     size_t from = out->len;
     server_resp_error(conn, out, SERVER_FAULT_INVALID, "ERR %s", why);
-    say(conn, out, from);
+    resp_say(conn, out, from);
 }
 
 /* Decodes a command into the batch, which has room. */
-static void add_ask(struct server_conn *conn, enum weir__verb verb, const struct weir__span *args,
-                    size_t n)
+static void resp_add_ask(struct server_conn *conn, enum weir__verb verb,
+                         const struct weir__span *args, size_t n)
 {
     struct weir__command command;
     weir_error err;
     const char *why;
     if (verb == WEIR__VERB_DECIDE) {
         if (server_resp_decide(conn, args, n, &err))
-            say_error(conn, err.message);
+            resp_say_error(conn, err.message);
         return;
     }
     if (weir__command_read(verb, args, n, &conn->thread->cache, &command, &err))
         why = err.message;
     else
-        why = unfit(&command);
+        why = resp_unfit(&command);
     bool with_rows = !why && (verb == WEIR__VERB_TAKEALL || command.detail);
     struct server_several *several = with_rows ? server_several_take(conn->thread) : NULL;
     if (with_rows && !several)
         why = "out of memory for the request; try again";
     if (why) {
-        say_error(conn, why);
+        resp_say_error(conn, why);
         return;
     }
     struct server_ask *ask = server_batch_add(conn);
@@ -157,9 +157,9 @@ static void add_ask(struct server_conn *conn, enum weir__verb verb, const struct
     ask->resp.protocol = conn->resp_protocol;
     ask->resp.detail = command.detail;
     if (with_rows) {
-        put_several(ask, several, &command);
+        resp_put_several(ask, several, &command);
     } else {
-        put_one(server_batch_of(conn), ask, &command);
+        resp_put_one(server_batch_of(conn), ask, &command);
         server_batch_hash(conn);
     }
 }
@@ -167,8 +167,8 @@ static void add_ask(struct server_conn *conn, enum weir__verb verb, const struct
 /* ---- answers ---- */
 
 /* The reply to a plain take, nearly all there are: written in one go, where there is room for it. */
-static void put_plain(struct server_conn *conn, const weir_request *request,
-                      const weir_decision *decision, struct weir__buffer *out)
+static void resp_put_plain(struct server_conn *conn, const weir_request *request,
+                           const weir_decision *decision, struct weir__buffer *out)
 {
     static const char head[4] = {'*', '7', '\r', '\n'};
     char *start = out->data + out->len, *p = start;
@@ -187,16 +187,16 @@ static void put_plain(struct server_conn *conn, const weir_request *request,
 }
 
 /* `n` requests are what the receipt proves. */
-static void put_decision(struct server_conn *conn, const struct server_ask *ask,
-                         const weir_request *requests, size_t n, const weir_decision *decision,
-                         struct weir__buffer *out)
+static void resp_put_decision(struct server_conn *conn, const struct server_ask *ask,
+                              const weir_request *requests, size_t n, const weir_decision *decision,
+                              struct weir__buffer *out)
 {
     char receipt[SERVER_RECEIPT_SIZE];
     bool lease = ask->verb == WEIR__VERB_ACQUIRE;
     const struct server_several *rows = ask->resp.detail ? server_ask_several(ask) : NULL;
     size_t len = 0;
     if (WEIR__LIKELY(n == 1 && !lease && !rows)) {
-        put_plain(conn, requests, decision, out);
+        resp_put_plain(conn, requests, decision, out);
         return;
     }
     if (n > 0) /* without a limit there is nothing to settle */
@@ -207,8 +207,8 @@ static void put_decision(struct server_conn *conn, const struct server_ask *ask,
                             rows ? rows->row_count : 0);
 }
 
-static void put_failure(struct server_conn *conn, const struct server_ask *ask,
-                        struct weir__buffer *out)
+static void resp_put_failure(struct server_conn *conn, const struct server_ask *ask,
+                             struct weir__buffer *out)
 {
     if (ask->code == WEIR_ENOLEASE) {
         weir__resp_put_integer(out, 0);
@@ -238,35 +238,35 @@ static void put_failure(struct server_conn *conn, const struct server_ask *ask,
     server_resp_error(conn, out, SERVER_FAULT_INVALID, "%s %s", word, weir_strerror(ask->code));
 }
 
-static void put_said(struct server_conn *conn, const struct server_ask *ask,
-                     struct weir__buffer *out)
+static void resp_put_said(struct server_conn *conn, const struct server_ask *ask,
+                          struct weir__buffer *out)
 {
     weir__put(out, ask->said->bytes, ask->said->len);
     if (ask->close)
         server_conn_close(conn);
 }
 
-static void put_answer(struct server_conn *conn, const struct server_batch *batch, size_t i,
-                       struct weir__buffer *out)
+static void resp_put_answer(struct server_conn *conn, const struct server_batch *batch, size_t i,
+                            struct weir__buffer *out)
 {
     const struct server_ask *ask = &batch->asks[i];
     if (WEIR__UNLIKELY(ask->code && ask->kind != SERVER_ASK_SAID)) {
-        put_failure(conn, ask, out);
+        resp_put_failure(conn, ask, out);
         return;
     }
     switch (ask->kind) {
     case SERVER_ASK_ONE:
         if (WEIR__LIKELY(ask->verb != WEIR__VERB_THROTTLE))
-            put_decision(conn, ask, &batch->simple[i], 1, &batch->decided[i], out);
+            resp_put_decision(conn, ask, &batch->simple[i], 1, &batch->decided[i], out);
         else
             weir__resp_put_throttle(out, &batch->decided[i]);
         return;
     case SERVER_ASK_SEVERAL:
-        put_decision(conn, ask, ask->several->requests, 1, &batch->decided[i], out);
+        resp_put_decision(conn, ask, ask->several->requests, 1, &batch->decided[i], out);
         return;
     case SERVER_ASK_PLAN:
-        put_decision(conn, ask, ask->planned->several.requests, ask->planned->several.count,
-                     &batch->decided[i], out);
+        resp_put_decision(conn, ask, ask->planned->several.requests, ask->planned->several.count,
+                          &batch->decided[i], out);
         return;
     case SERVER_ASK_SETTLE:
     case SERVER_ASK_SETTLE_PLAN:
@@ -282,7 +282,7 @@ static void put_answer(struct server_conn *conn, const struct server_batch *batc
         weir__resp_put_states(out, ask->shown->states, ask->shown->count);
         return;
     case SERVER_ASK_SAID:
-        put_said(conn, ask, out);
+        resp_put_said(conn, ask, out);
         return;
     case SERVER_ASK_RESET_PLAN:
     case SERVER_ASK_LEASE_PLAN:
@@ -293,15 +293,15 @@ static void put_answer(struct server_conn *conn, const struct server_batch *batc
     assert(!"an ask that RESP makes");
 }
 
-static void answer(struct server_conn *conn, struct server_batch *batch)
+static void resp_answer(struct server_conn *conn, struct server_batch *batch)
 {
     for (size_t i = batch->from; i < batch->to; i++)
-        put_answer(conn, batch, i, server_out(conn));
+        resp_put_answer(conn, batch, i, server_out(conn));
 }
 
 /* ---- bytes to commands ---- */
 
-static bool may_ask(struct server_conn *conn)
+static bool resp_may_ask(struct server_conn *conn)
 {
     static const struct weir__span no_token = {"", 0};
     if (WEIR__UNLIKELY(conn->access == SERVER_NOBODY))
@@ -309,16 +309,16 @@ static bool may_ask(struct server_conn *conn)
     return conn->access >= SERVER_DATA;
 }
 
-static void refuse(struct server_conn *conn, const char *why)
+static void resp_refuse(struct server_conn *conn, const char *why)
 {
     struct weir__buffer *out = server_out(conn);
     size_t from = out->len;
     server_resp_error(conn, out, SERVER_FAULT_MALFORMED, "ERR Protocol error: %s", why);
     server_conn_close(conn);
-    say(conn, out, from);
+    resp_say(conn, out, from);
 }
 
-static void handle(struct server_conn *conn, const char *data, const struct resp_state *state)
+static void resp_handle(struct server_conn *conn, const char *data, const struct resp_state *state)
 {
     struct weir__span args[SERVER_RESP_ARGS_MAX];
     enum weir__verb verb;
@@ -328,12 +328,12 @@ static void handle(struct server_conn *conn, const char *data, const struct resp
     if (n == 0)
         return;
     if (WEIR__LIKELY(weir__verb_of_name(args[0].data, args[0].len, &verb)) &&
-        verb != WEIR__VERB_CLOCK && may_ask(conn)) {
-        add_ask(conn, verb, args, n);
+        verb != WEIR__VERB_CLOCK && resp_may_ask(conn)) {
+        resp_add_ask(conn, verb, args, n);
         return;
     }
     if (weir__span_is_word(args[0], "POST") || weir__span_is_word(args[0], "Host:")) {
-        refuse(conn, "this is HTTP on a connection that speaks RESP");
+        resp_refuse(conn, "this is HTTP on a connection that speaks RESP");
         return;
     }
     if (conn->thread->server->config.test_clock && !conn->thread->server->remote)
@@ -341,10 +341,10 @@ static void handle(struct server_conn *conn, const char *data, const struct resp
     struct weir__buffer *out = server_out(conn);
     size_t from = out->len;
     server_resp_admin(conn, args, n, out);
-    say(conn, out, from);
+    resp_say(conn, out, from);
 }
 
-static struct resp_state *state_of(struct server_conn *conn)
+static struct resp_state *resp_state_of(struct server_conn *conn)
 {
     struct resp_state *state = conn->state;
     if (state)
@@ -362,15 +362,15 @@ static struct resp_state *state_of(struct server_conn *conn)
 }
 
 /* Whether the last thing said ends the connection. */
-static bool is_over(const struct server_conn *conn)
+static bool resp_is_over(const struct server_conn *conn)
 {
     const struct server_batch *batch = conn->thread->open_batch;
     return server_batch_is_open(conn) ? batch->asks[batch->count - 1].close : conn->closing;
 }
 
-static size_t feed(struct server_conn *conn, char *data, size_t len)
+static size_t resp_feed(struct server_conn *conn, char *data, size_t len)
 {
-    struct resp_state *state = state_of(conn);
+    struct resp_state *state = resp_state_of(conn);
     size_t at = 0;
     if (conn->reserved_us) { /* in Redis's words, which clients know */
         weir__resp_put_error(server_out(conn), SERVER_FULL_RESP, sizeof SERVER_FULL_RESP - 1);
@@ -378,7 +378,7 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
         return len;
     }
     uint64_t commands = 0;
-    while (state && at < len && server_conn_goes_on(conn) && !is_over(conn)) {
+    while (state && at < len && server_conn_goes_on(conn) && !resp_is_over(conn)) {
         if (!server_batch_has_room(conn) && !server_batch_finish(conn))
             break;
         if (commands > 0 && commands % SERVER_BATCH_MAX == 0 && server_turn_is_over(conn))
@@ -389,11 +389,11 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
         if (status == WEIR__RESP_NEED_MORE)
             break;
         if (status == WEIR__RESP_BROKEN) {
-            refuse(conn, state->reader.why);
+            resp_refuse(conn, state->reader.why);
             at = len;
             break;
         }
-        handle(conn, data + at, state);
+        resp_handle(conn, data + at, state);
         at += state->reader.size;
         commands++;
     }
@@ -405,7 +405,7 @@ static size_t feed(struct server_conn *conn, char *data, size_t len)
     return at;
 }
 
-static void free_state(struct server_conn *conn)
+static void resp_free_state(struct server_conn *conn)
 {
     free(conn->state);
 }
@@ -413,7 +413,7 @@ static void free_state(struct server_conn *conn)
 const struct server_protocol_ops server_resp = {
     .name = "resp",
     .counted_as = SERVER_RESP,
-    .feed = feed,
-    .answer = answer,
-    .free = free_state,
+    .feed = resp_feed,
+    .answer = resp_answer,
+    .free = resp_free_state,
 };
