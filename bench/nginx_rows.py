@@ -96,8 +96,8 @@ def all_rows():
 
 def server_module(build):
     os.environ["WEIR_BUILD"] = str(build)
-    sys.path.insert(0, str(ROOT / "tests" / "nginx"))
-    import nginx_server
+    sys.path.insert(0, str(ROOT / "tests"))
+    from lib import nginx_server
     return nginx_server
 
 

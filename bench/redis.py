@@ -20,11 +20,9 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
-sys.path.insert(0, str(ROOT / "tests" / "redis"))
+sys.path.insert(0, str(ROOT / "tests"))
 
-import lua_cases  # noqa: E402
-import redis_server  # noqa: E402
-import resp  # noqa: E402
+from lib import lua_cases, redis_server, resp
 
 CONNECTIONS = 50
 PIPELINES = {16: 30_000, 1: 8_000}  # commands a measurement

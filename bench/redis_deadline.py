@@ -12,10 +12,9 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "redis"))
-sys.dont_write_bytecode = True
-import redis_server  # noqa: E402
-from store_client import Driver, recovered  # noqa: E402
+sys.path.insert(0, str(ROOT / "tests"))
+from lib import redis_server
+from lib.store_client import Driver, recovered
 
 DEADLINE_MS = 50
 AIM_MS = 5

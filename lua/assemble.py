@@ -72,7 +72,7 @@ CONSTANTS = {
     "MARKS_KIND": number(STATE, "WEIR__MARKS_KIND"),
     "NODELAY": number(CORE, "WEIR__NODELAY"),
 }
-# The function library: raise the version with every change of it (tests/redis/lua_function.py insists). What it serves
+# The function library: raise the version with every change of it (tests/homes/redis/lua_function.py insists). What it serves
 # changes only when calls of older programs would be misunderstood.
 LIBRARY_VERSION, LIBRARY_SERVES = 4, 1
 # row: (algorithm, what loads and reports, shape of the state, waits, arguments)

@@ -87,9 +87,9 @@ def clocks(build):
 
 
 def command_line(build):
-    return [Test(f"command line: {name} ({build})", build, f"tests/e2e/cli_{name}.sh")
+    return [Test(f"command line: {name} ({build})", build, f"tests/homes/cli/cli_{name}.sh")
             for name in ("verbs", "errors", "replay", "explain", "desk", "check")] + \
-        [Test(f"command line: completion ({build})", build, "tests/e2e/cli_completion.py")]
+        [Test(f"command line: completion ({build})", build, "tests/homes/cli/cli_completion.py")]
 
 
 def model(build, rounds):
@@ -117,7 +117,7 @@ def redis(build):
     names = """lua_vectors lua_script lua_function lua_acl lua_args lua_random module_vectors module_commands
         module_replica module_aof module_hammer module_fuzz state_damage store_vectors store_replay store_engines homes_random settle_once
         store_faults store_cluster store_sentinel store_tls""".split()
-    return [Test(f"redis: {name} ({build})", build, f"tests/redis/{name}.py") for name in names]
+    return [Test(f"redis: {name} ({build})", build, f"tests/homes/redis/{name}.py") for name in names]
 
 
 def server(build):
@@ -131,7 +131,7 @@ def server(build):
         names = """http_api http_wire http_pipelines http_decisions http_policies policies_everywhere http_around resp_commands reload
             grpc_service grpc_envoy cli_server
             h2_abuse h2_fuzz tls_serve abuse_bytes long_work settle_once turns under_way""".split()
-    return [Test(f"server: {name} ({build})", build, f"tests/server/{name}.py") for name in names]
+    return [Test(f"server: {name} ({build})", build, f"tests/homes/server/{name}.py") for name in names]
 
 
 SLOW_NGINX = "rate config vectors shaping".split()  # under sanitizers
@@ -141,15 +141,15 @@ def nginx(build):
     """A real nginx with the module."""
     names = "rate limits headers redirects edges vectors config overload info conns charges shaping fleet".split()
     if build == "asan":  # the slow ones are for make soak
-        return [*[Test(f"nginx: {name} ({build})", build, f"tests/nginx/{name}.py", 900) for name in names
+        return [*[Test(f"nginx: {name} ({build})", build, f"tests/homes/nginx/{name}.py", 900) for name in names
                   if name not in SLOW_NGINX],
-                Test(f"nginx: faults ({build})", build, "tests/nginx/faults.py --short", 900)]
-    return [Test(f"nginx: {name} ({build})", build, f"tests/nginx/{name}.py", 900)
+                Test(f"nginx: faults ({build})", build, "tests/homes/nginx/faults.py --short", 900)]
+    return [Test(f"nginx: {name} ({build})", build, f"tests/homes/nginx/{name}.py", 900)
             for name in names + ["exact", "faults", "twins", "building"]]
 
 
 def browser():
-    return [Test("dashboard: in Chromium", "release", "tests/web/run.mjs", 900)]
+    return [Test("dashboard: in Chromium", "release", "tests/homes/web/run.mjs", 900)]
 
 
 def library():
@@ -182,13 +182,13 @@ def listed(kind):
             Test("deaths: while opening", "release", "{build}/tests/kill_open 2000", 3600),
             Test("deaths: at every instruction", "release", "{build}/tests/kill_step all", 3600),
             Test("limits changed live", "release", "{build}/tests/zone_change 200000", 3600),
-            *[Test(f"server: {name}, long", "release", f"tests/server/{name}.py --long", 3600, True)
+            *[Test(f"server: {name}, long", "release", f"tests/homes/server/{name}.py --long", 3600, True)
               for name in ("abuse_flood", "abuse_bytes", "abuse_connections", "operation_restart", "zone_kill")],
-            Test("nginx: faults, long", "release", "tests/nginx/faults.py --long", 3600, True),
-            *[Test(f"nginx: {name} (asan)", "asan", f"tests/nginx/{name}.py", 1800) for name in SLOW_NGINX],
-            Test("nginx: under valgrind", "release", "tests/nginx/valgrind.py", 1800, True),
-            Test("packages", "release", "tests/server/operation_deb.sh", 1800, True),
-            *[Test(f"redis: {name}, long", "release", f"tests/redis/{name}.py --long", 3600)
+            Test("nginx: faults, long", "release", "tests/homes/nginx/faults.py --long", 3600, True),
+            *[Test(f"nginx: {name} (asan)", "asan", f"tests/homes/nginx/{name}.py", 1800) for name in SLOW_NGINX],
+            Test("nginx: under valgrind", "release", "tests/homes/nginx/valgrind.py", 1800, True),
+            Test("packages", "release", "tests/homes/server/operation_deb.sh", 1800, True),
+            *[Test(f"redis: {name}, long", "release", f"tests/homes/redis/{name}.py --long", 3600)
               for name in ("module_replica", "module_aof", "module_hammer", "module_fuzz", "state_damage")],
         ]
     return [
@@ -196,8 +196,8 @@ def listed(kind):
         *vectors("release"), *vectors("asan"), *programs("unit", UNITS, "release"), *programs("unit", UNITS, "asan"),
         *shared("release"), *shared("asan"), *programs("threads", THREADS, "tsan"), *clocks("release"),
         *command_line("asan"), *model("release", 2), *fuzz("asan"), *connections(10), *redis("release"),
-        Test("redis: module under sanitizers", "asan", "tests/redis/module_asan.py"),
-        *server("release"), *server("asan"), Test("server: threads (tsan)", "tsan", "tests/server/threads.py"),
+        Test("redis: module under sanitizers", "asan", "tests/homes/redis/module_asan.py"),
+        *server("release"), *server("asan"), Test("server: threads (tsan)", "tsan", "tests/homes/server/threads.py"),
         *nginx("release"), *nginx("asan"),
         *browser(),
         *coverage(), *library(), *documentation(),

@@ -112,7 +112,7 @@ function serve(folder) {
 }
 
 async function dashboard() {
-  const { launch } = await import("../tests/web/harness.mjs");
+  const { launch } = await import("../tests/homes/web/harness.mjs");
   const folder = mkdtempSync(path.join(tmpdir(), "weir-pictures-"));
   const server = await serve(folder);
   const browser = await launch();

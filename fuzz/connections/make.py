@@ -4,8 +4,8 @@ import json
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "server"))
-import h2_frames as h2  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests"))
+from lib import h2_frames as h2
 from script import Step, send  # noqa: E402
 
 TOKEN = "fuzz-token"

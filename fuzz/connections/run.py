@@ -26,13 +26,9 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(ROOT / "tests" / "server"), str(ROOT / "tests" / "redis")]
-sys.dont_write_bytecode = True
+sys.path[:0] = [str(HERE), str(ROOT / "tests")]
 
-import weir_server  # noqa: E402
-import http_client  # noqa: E402
-import redis_server  # noqa: E402
-import resp  # noqa: E402
+from lib import http_client, redis_server, resp, weir_server
 import make  # noqa: E402
 import script  # noqa: E402
 from play import Finding, Player  # noqa: E402

@@ -91,7 +91,7 @@ sys.stdin.read()"""
 
 def test_ports():
     """Processes that take ports at the same time get different ones; those of one that was killed are free again."""
-    env = dict(os.environ, PYTHONPATH=str(ROOT / "tests" / "redis"))
+    env = dict(os.environ, PYTHONPATH=str(ROOT / "tests" / "lib"))
     for _ in range(3):
         takers = [subprocess.Popen([sys.executable, "-B", "-c", TAKING], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                    text=True) for _ in range(4)]

@@ -20,9 +20,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tests/nginx"))
+sys.path.insert(0, str(ROOT / "tests"))
 
-import nginx_server  # noqa: E402
+from lib import nginx_server
 import redis_home  # noqa: E402
 
 PORTS = {"8080": "port", "8081": "port2"}

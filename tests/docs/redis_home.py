@@ -10,7 +10,6 @@
 a terminal what goes to the block's own output; python3, node and go find their Redis client, or say which Debian
 package is missing.
 """
-import os
 import pathlib
 import re
 import shutil
@@ -18,9 +17,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tests/redis"))
+sys.path.insert(0, str(ROOT / "tests"))
 
-import redis_server  # noqa: E402
+from lib import redis_server
 
 INSTALLED = "/usr/local/lib/x86_64-linux-gnu/weir/weir_redis.so"
 SCRIPTS = "/usr/local/share/weir/lua"

@@ -42,7 +42,6 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
 BUILD = BUILD if BUILD.is_absolute() else ROOT / BUILD
 sys.path.insert(0, str(ROOT / "tests/docs"))
-sys.dont_write_bytecode = True
 
 import nginx_home  # noqa: E402
 import redis_home  # noqa: E402

@@ -13,10 +13,10 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tests/server"))
+sys.path.insert(0, str(ROOT / "tests"))
 
 import redis_home  # noqa: E402
-import weir_server  # noqa: E402
+from lib import weir_server
 
 PORT = "7311"
 

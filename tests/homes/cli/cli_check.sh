@@ -1,0 +1,173 @@
+#!/bin/bash
+# check: what a policy file says, in words and as JSON, what is wrong with one, and what a request takes.
+# shellcheck source-path=SCRIPTDIR disable=SC2016,SC2015,SC2317
+source "$(dirname "$0")/cli_helpers.bash"
+
+example=$(dirname "$0")/../../../examples/policies.yaml
+file=$tmp/policies.yaml
+
+write() { # stdin becomes the file
+    cat >"$file"
+}
+
+# ---- a good file, in words ----
+run check "$example"
+is "check: exit 0" 0 "$code"
+is "check: nothing on stderr" "" "$err"
+has "check: how many" "5 policies, 7 limits" "$out"
+has "check: when" "path is /login or /password/* and method is POST" "$out"
+has "check: by name" "asked for by name" "$out"
+has "check: the limit" "token-bucket 100/s burst 200" "$out"
+has "check: its meaning" "A bucket with room for 200, refilled by 100 every 1s" "$out"
+has "check: the key" "lower(header.x-login)" "$out"
+has "check: the cost" "header.x-cost, at least 1, at most 100" "$out"
+has "check: an override" "token-bucket 1000/s burst 2000 when user is gold-*" "$out"
+has "check: shadow" "shadow: counted, not enforced" "$out"
+has "check: deny" "ip is 203.0.113.0/24 or 2001:db8:bad::/48" "$out"
+has "check: fail" "closed" "$out"
+lacks "check: no colour in a pipe" $'\033' "$out"
+report "check: fits 80 columns" \
+    "$(python3 -c 'import sys; print(int(all(len(l) <= 80 for l in sys.argv[1].split("\n"))))' "$out")"
+words=$out
+out=$("$WEIR" check - <"$example")
+is "check: stdin says the same" "${words#*:}" "${out#*:}"
+
+# ---- as JSON ----
+run check "$example" --json
+is "check --json: exit 0" 0 "$code"
+valid_json "check --json: is JSON" "$out"
+is "check --json: what it holds" "True policies api user login closed 4" \
+    "$(field ok kind policies.1.name policies.1.limits.0.key policies.3.name policies.3.fail) $(
+        python3 -c 'import json, sys; print(len(json.loads(sys.argv[1])["policies"][3]["limits"]))' "$out")"
+is "check --json: cost and override" "header.x-cost 100 user is gold-*" \
+    "$(field policies.1.limits.0.cost.of policies.1.limits.0.cost.max policies.1.limits.0.overrides.0.when)"
+
+# ---- what a request takes ----
+takes() { # NAME REQUEST EXPECTED: verdict, and the keys with their costs
+    run check "$example" --json --request "$2"
+    is "request: $1" "$3" "$(python3 -c 'import json, sys
+plan = json.loads(sys.argv[1])
+print(plan["verdict"], *["%d:%s" % (t["cost"], t["key"]) for t in plan["takes"]])' "$out")"
+}
+takes "no policy" "path=/&ip=192.0.2.1" "none"
+takes "a user" "path=/api/x&user=ann&ip=192.0.2.1" "limits 1:api/{user=ann}"
+takes "a cost" "path=/api/x&user=ann&header.x-cost=7" "limits 7:api/{user=ann}"
+takes "a cost over its bound" "path=/api/x&user=ann&header.x-cost=700" "limits 100:api/{user=ann}"
+takes "nobody" "path=/api/x&ip=192.0.2.1" "limits 1:anonymous/{ip=192.0.2.0/24}"
+takes "an exempt one" "path=/api/x&user=ann&ip=10.0.0.1&header.x-internal=yes" "allow"
+takes "a blocked one" "path=/api/x&user=ann&ip=203.0.113.9" "deny"
+takes "a login, spelt oddly" "path=//%6cogin?next=%2F&method=POST&ip=::ffff:192.0.2.7&header.x-login=ANN" \
+    "limits 1:login/per-ip/{ip=192.0.2.7} 1:login/per-user/{lower(header.x-login)=ann} 1:login/everybody/{all}"
+run check "$example" --request "path=/login&method=POST&ip=192.0.2.7"
+has "request: in words" "key login/per-ip/{ip=192.0.2.7}" "$out"
+has "request: shadow" "shadow limits, counted but not enforced" "$out"
+run check "$example" --request "user=a%C2%9Bb&path=/api/x"
+lacks "request: nothing that a terminal obeys" $'\xc2\x9b' "$out"
+refuses "request: a broken escape" 2 "encoded like a query" check "$example" --request "user=%zz"
+
+# The key that is shown is the one in the store.
+run check "$example" --json --request "path=/api/x&user=ann"
+key=$(field takes.0.key) limit=$(field takes.0.limit)
+"$WEIR" take "$key" "$limit" --cost 150 >/dev/null
+run peek "$key" "$limit" --json
+report "request: its key is asked for" "$(($(field remaining) < 200))"
+
+# ---- bad files: the place, the line, a mark ----
+wrong() { # NAME PLACE NEEDLE: of the file
+    refuses "$1" 2 "$file:$2: $3" check "$file"
+}
+write <<'END'
+version: 1
+policies:
+  - name: api
+    key: ip
+    limit: token-bucket 10/x
+END
+wrong "a limit" 5:28 "a duration needs a unit"
+has "a limit: the line and a mark" $'        limit: token-bucket 10/x\n                               ^' "$err"
+run check "$file" --json
+is "a limit: as JSON" "2 False 5 28" "$code $(field ok line column)"
+has "a limit: as JSON, the message" "a duration needs a unit" "$(field message)"
+is "a limit: as JSON, nothing on stderr" "" "$err"
+printf 'version: 1\npolicies:\n  - {name: p, keey: ip}\n' | write
+wrong "a key misspelt" 3:15 'unknown key "keey"; did you mean key?'
+printf 'a: &x 1\nb: *x\n' | write
+wrong "an anchor" 1:4 "anchors (&x) are not supported"
+printf 'a: 1\na: 2\n' | write
+wrong "a key twice" 2:1 '"a" stands twice'
+printf '' | write
+wrong "an empty file" 1:1 "the file is empty"
+printf 'version: 1\npolicies:\n  - {name: "\xff"}\n' | write
+wrong "not UTF-8" 3:13 "not UTF-8 text"
+python3 -c 'print("[" * 100000)' | write
+wrong "a deep one" 1:33 "more than 32 lists and maps"
+printf 'version: 1\npolicies: []\n' >"$tmp/a: 3:4: b.yaml"
+exits "a name with colons" 0 check "$tmp/a: 3:4: b.yaml"
+printf 'version: 2\npolicies: []\n' >"$tmp/a: 3:4: b.yaml"
+run check "$tmp/a: 3:4: b.yaml" --json
+is "a name with colons: the place" "1 10" "$(field line column)"
+printf 'version: 1\npolicies:\n  - {name: p, key: usr, limit: smooth 5/s}\n' | write
+run check "$file"
+has "a note about what callers must send" 'callers must send "usr"' "$out"
+has "a note: what may be meant" "did you mean user?" "$out"
+
+printf 'version: 1\npolicies:\n  - {name: p, key: ip, limit: smooth 5/s}\n' | write
+run check "$file"
+has "a note: nobody is trusted" "no trusted_proxies" "$out"
+for cost in 0 '{of: n, min: 0}' '{of: n, default: 0}'; do
+    printf 'version: 1\npolicies:\n  - {name: p, key: ip, cost: %s, limit: smooth 5/s}\n' "$cost" | write
+    run check "$file"
+    has "a cost of 0: $cost" "warning:"$'\n'"$file:3:30: a " "$out"
+    run check "$file" --json
+    has "a cost of 0, as JSON: $cost" '"warnings":["' "$out"
+done
+printf 'version: 1\npolicies:\n  - {name: p, key: ip, limit: concurrent 5}\n' | write
+run check "$file"
+has "a concurrent limit" "needs acquire and release" "$(tr '\n' ' ' <<<"$out")"
+printf 'version: 1\npolicies:\n  - {name: p, match: by-name, key: ip, limit: concurrent 5}\n' | write
+run check "$file"
+lacks "a concurrent limit that is asked for by name" "warning" "$out"
+printf 'version: 1\npolicies:\n  - {name: p, key: ip, cost: 3, limit: smooth 5/s}\n' | write
+run check "$file" --json
+has "nothing to warn of" '"warnings":[]' "$out"
+
+# ---- files that cannot be read; stores ----
+refuses "no such file" 3 "cannot open $tmp/none" check "$tmp/none"
+refuses "a folder" 3 "cannot read $tmp" check "$tmp"
+refuses "no file" 2 "FILE is missing" check
+refuses "an option misspelt" 2 "did you mean --store" check "$example" --stor x
+exits "a cluster" 0 check "$example" --store redis+cluster://127.0.0.1:1
+exits "any store" 0 check "$example" --store memory:1m
+refuses "a bad store" 2 "unknown scheme" check "$example" --store redis+clutser://x
+refuses "a bad zone" 2 "size" check "$example" --store "memory:x"
+write <<'END'
+version: 1
+policies:
+  - name: p
+    limits:
+      - {name: a, key: ip, limit: smooth 5/s}
+      - {name: b, key: user, limit: smooth 5/s}
+END
+exits "several keys" 0 check "$file"
+refuses "several keys in a cluster" 2 "add cross_slot: give-back" check "$file" \
+    --store redis+cluster://127.0.0.1:1
+
+# ---- Envoy's configuration ----
+write <<'END'
+domain: mongo_cps
+descriptors:
+  - key: database
+    value: users
+    rate_limit: {unit: second, requests_per_unit: 500}
+END
+run check "$file"
+is "envoy: exit 0" 0 "$code"
+has "envoy: its domain" "mongo_cps" "$out"
+has "envoy: its limit" "fixed-window 500/s" "$out"
+run check "$file" --json
+is "envoy: as JSON" "envoy mongo_cps fixed-window 500/s" "$(field kind limits.0.domain limits.0.limit)"
+refuses "envoy: no request" 2 "--request needs a policy file" check "$file" --request "a=b"
+printf 'domain: a\ndescriptors:\n  - key: k\n    rate_limit: {unit: secnd, requests_per_unit: 5}\n' | write
+wrong "envoy: a bad file" 4:24 ""
+
+finish

@@ -1,0 +1,572 @@
+#!/usr/bin/env python3
+"""weir_store in real nginxes over a real Redis, by the module and by scripts: one limit for several nginx, to the
+request; a Redis that is killed, stopped, slow, refuses; denials remembered; clients and workers that leave.
+
+    fleet.py [WORD …]    only the tests with such a word in their name
+"""
+import signal
+import socket
+import sys
+import threading
+import time
+
+from lib import checks, nginx_server, ports, redis_server, sanitizers
+from lib.build import REDIS_MODULE
+from lib.nginx_server import Nginx, get, poll, serve
+from lib.redis_cluster import Cluster
+from lib.store_client import SLACK_US, machine, recovered
+from lib.store_proxy import Proxy
+
+
+# a plain redis-server takes only a plain module: that of the build around
+PLAIN = REDIS_MODULE.parent.parent / REDIS_MODULE.name if sanitizers.is_sanitized(REDIS_MODULE) else REDIS_MODULE
+ENGINES = (("module", f"--loadmodule {PLAIN}"), ("lua", ""))
+PATIENT = "deadline=10s"  # where nothing is to be late
+INFO = "location /info { weir_info; }"
+
+
+def address(port, options=""):
+    return f"weir_store redis://127.0.0.1:{port} {options};"
+
+
+def limited(port, options=PATIENT, limit="fixed-window 100/366d", more="", **others):
+    """An nginx whose / is limited by Redis, ?k= being the key and ?c= the cost."""
+    return serve(f'location / {{ weir_limit key=$arg_k zone=z cost=$arg_c "{limit}"; {more} }} {INFO}',
+                 address(port, options), **others)
+
+
+def store(nginx):
+    """What weir_info says of the first store."""
+    return nginx.get("/info").json["stores"][0]
+
+
+def wait_for_state(nginx, check, state):
+    check(nginx.wait_for(lambda: store(nginx)["state"] == state), f"weir_info says {state}: {store(nginx)}")
+
+
+def logged(nginx, text):
+    return sum(text in line for line in nginx.errors().splitlines())
+
+
+def timed(nginx, path):
+    """(answer, microseconds it took)."""
+    start = time.monotonic()
+    answer = nginx.get(path)
+    return answer, (time.monotonic() - start) * 1e6
+
+
+class Load:
+    """Requests one after the other over some connections, until stop()."""
+
+    def __init__(self, nginx, path, clients=4):
+        self.nginx, self.path, self.open, self.answers, self.broken = nginx, path, True, [], []
+        self.threads = [threading.Thread(target=self.ask, daemon=True) for _ in range(clients)]
+        for thread in self.threads:
+            thread.start()
+
+    def ask(self):
+        while self.open:
+            try:
+                self.answers.append(self.nginx.get(self.path))
+            except OSError as error:
+                self.broken.append(error)
+
+    def wait(self, more):
+        """Until there are so many more answers."""
+        wanted = len(self.answers) + more
+        return poll(lambda: len(self.answers) >= wanted)
+
+    def stop(self):
+        self.open = False
+        for thread in self.threads:
+            thread.join()
+        return self
+
+    def count(self, status):
+        return sum(answer.status == status for answer in self.answers)
+
+    def degraded(self):
+        return sum(answer.weir["degraded"] == "1" for answer in self.answers)
+
+
+# ---- one limit for all ----
+
+def test_shared(check):
+    """Two nginx of two workers each, exactly the limit between them."""
+    for name, options in ENGINES:
+        with redis_server.Server(options) as redis, limited(redis.port, workers=2) as one, \
+                limited(redis.port, workers=2) as other:
+            loads = [Load(nginx, "/?k=ann") for nginx in (one, other)]
+            for load in loads:
+                load.wait(200)
+            for load in loads:
+                load.stop()
+            check.equal(sum(load.count(200) for load in loads), 100, f"{name}: let through by both")
+            check.equal(sum(load.degraded() for load in loads), 0, f"{name}: decided without Redis")
+            check(all(load.count(200) > 0 for load in loads), f"{name}: both let some through")
+            check.equal(sum(len(load.broken) for load in loads), 0, f"{name}: broken connections")
+            with redis.client() as client:
+                check.equal(client.call("KEYS", "*"), [b"weir:ann"], f"{name}: keys in Redis")
+
+
+def test_answers(check):
+    """Costs, several limits and keys, delays: what Redis answers is what is shown."""
+    locations = """
+        location /two { weir_limit key=$arg_k zone=z cost=$arg_c "fixed-window 10/366d, sliding-log 5/366d"; }
+        location /keys { weir_limit key=a:$arg_k zone=z "fixed-window 3/366d" name=first;
+                         weir_limit key=b:$arg_j zone=z "fixed-window 2/366d" name=second status=503; }
+        location /slow { weir_limit key=slow zone=z "leaky-bucket 10/s burst 5"; }
+        """
+    for name, options in ENGINES:
+        with redis_server.Server(options) as redis, serve(locations, address(redis.port, PATIENT)) as nginx:
+            answer = nginx.get("/two?k=ann&c=3")
+            check.equal((answer.status, answer.weir["limit"], answer.weir["remaining"], answer.weir["status"]),
+                        (200, "5", "2", "PASSED"), f"{name}: cost 3 of two limits")
+            answer = nginx.get("/two?k=ann&c=3")
+            check.equal((answer.status, answer.weir["binding"], answer.weir["retry_after"]),
+                        (429, "sliding-log 5/52w2d", answer.fields["retry-after"]), f"{name}: the second binds")
+            check.equal([nginx.get(f"/keys?k=ann&j={i // 2}").status for i in range(4)], [200, 200, 200, 429],
+                        f"{name}: two keys, the first denied")
+            answer = [nginx.get("/keys?k=bob&j=0"), nginx.get("/keys?k=bob&j=7"), nginx.get("/keys?k=eve&j=7"),
+                      nginx.get("/keys?k=joe&j=7")][-1]
+            check.equal((answer.status, answer.weir["binding"]), (503, "second"), f"{name}: two keys, the second denied")
+            first, (second, took_us) = nginx.get("/slow"), timed(nginx, "/slow")
+            check.equal((first.weir["status"], second.weir["status"]), ("PASSED", "DELAYED"), f"{name}: delays")
+            check(took_us >= int(second.weir["delay_us"]) > 0, f"{name}: delayed by {took_us} us")
+
+
+def test_single_process(check):
+    """Without a master process."""
+    with redis_server.Server() as redis, limited(redis.port, limit="fixed-window 3/366d", master=False) as nginx:
+        answers = [nginx.get("/?k=ann") for _ in range(4)]
+        check.equal([answer.status for answer in answers], [200, 200, 200, 429], "alone: statuses")
+        check.equal({answer.weir["degraded"] for answer in answers}, {"0"}, "alone: decided by Redis")
+
+
+def test_cluster(check):
+    """Keys all over a cluster, by two nginx; keys of one request in one slot."""
+    locations = """
+        location /one { weir_limit key=$arg_k zone=z "fixed-window 3/366d"; }
+        location /two { weir_limit "key=a:{$arg_k}" zone=z "fixed-window 3/366d";
+                        weir_limit "key=b:{$arg_k}" zone=z "fixed-window 2/366d"; }
+        """
+    with Cluster(ENGINES[0][1]) as cluster:
+        http = f'weir_store "{cluster.url()}" {PATIENT};'
+        with serve(locations, http) as one, serve(locations, http) as other:
+            statuses = [nginx.get(f"/one?k={key}").status for key in range(40) for nginx in (one, other, one, other)]
+            check.equal(statuses, [200, 200, 200, 429] * 40, "each key by itself")
+            statuses = [nginx.get(f"/two?k={key}").status for key in range(20) for nginx in (one, other, one)]
+            check.equal(statuses, [200, 200, 429] * 20, "two keys in one slot")
+
+
+# ---- Redis out of reach ----
+
+def outage(check, name, nginx, harm, repair):
+    """No request takes longer than the deadline, whatever happens; the zone decides meanwhile; Redis does again."""
+    check(nginx.wait_for(lambda: nginx.get("/?k=settle-in").weir["degraded"] == "0"), f"{name}: Redis decides")
+    mark = machine.mark()
+    harm()
+    worst_us = degraded = 0
+    for _ in range(100):
+        answer, took_us = timed(nginx, "/?k=meanwhile")
+        worst_us, degraded = max(worst_us, took_us), degraded + (answer.weir["degraded"] == "1")
+        check(answer.status in (200, 429), f"{name}: answered {answer.status}")
+    check.at_most(worst_us, 50000 + SLACK_US + machine.since_us(mark), f"{name}: the longest request, us")
+    wait_for_state(nginx, check, "down")
+    start = time.monotonic()
+    answers = [nginx.get("/?k=dead") for _ in range(101)]
+    check.equal({answer.weir["degraded"] for answer in answers}, {"1"}, f"{name}: decided without Redis")
+    check.equal([answer.status for answer in answers].count(200), 25, f"{name}: a share of 100 among 4 is let through")
+    check.equal((answers[0].weir["status"], answers[-1].weir["status"]), ("DEGRADED", "REJECTED"), f"{name}: $weir_status")
+    check.at_most(time.monotonic() - start, 2.0 + machine.since(mark), f"{name}: a dead server costs nothing, s")
+    check(nginx.wait_for(lambda: logged(nginx, "the zone decides meanwhile")), f"{name}: the log says so")
+    repair()
+    took = recovered(lambda: nginx.get("/?k=probe").weir["degraded"] == "0")
+    check(took is not None, f"{name}: Redis decides again within two seconds")
+    check(nginx.wait_for(lambda: logged(nginx, "decides again")), f"{name}: the log says that, too")
+    check.equal((logged(nginx, "the zone decides meanwhile"), logged(nginx, "decides again")), (1, 1), f"{name}: each once")
+
+
+def test_killed(check):
+    for name, options in ENGINES:
+        with redis_server.Server(options) as redis, limited(redis.port, "peers=4") as nginx:
+            outage(check, f"killed, {name}", nginx, redis.kill, redis.start)
+
+
+def test_stopped(check):
+    for name, options in ENGINES:
+        with redis_server.Server(options) as redis, limited(redis.port, "peers=4") as nginx:
+            outage(check, f"stopped, {name}", nginx, lambda: redis.signal(signal.SIGSTOP),
+                   lambda: redis.signal(signal.SIGCONT))
+
+
+def test_slow(check):
+    """Answers that come after the deadline are as none at all; Redis was charged all the same."""
+    with redis_server.Server() as redis, Proxy(redis.port) as proxy, limited(proxy.port, "deadline=100ms") as nginx:
+        check(nginx.wait_for(lambda: nginx.get("/?k=settle-in").weir["degraded"] == "0"), "slow: Redis decides")
+        proxy.mode, proxy.delay = "slow", 0.3
+        mark = machine.mark()
+        answer, took_us = timed(nginx, "/?k=late")
+        check.equal((answer.status, answer.weir["status"]), (200, "DEGRADED"), "slow: the zone decides")
+        check(took_us >= 100000, f"slow: after the deadline, {took_us} us")
+        check.at_most(took_us, 100000 + SLACK_US + machine.since_us(mark), "slow: but not long after, us")
+        proxy.mode = "pass"
+        check(recovered(lambda: nginx.get("/?k=probe").weir["degraded"] == "0") is not None, "slow: and back")
+        check(nginx.wait_for(lambda: store(nginx)["queue"] == 0), "slow: nothing is under way")
+
+
+def test_fail(check):
+    """What each fail= does while there is no Redis at all."""
+    port = ports.take()
+    for fail, passes, status in (("open", 10, "DEGRADED"), ("closed", 0, "REJECTED"), ("local", 3, "REJECTED")):
+        with limited(port, f"fail={fail} peers=2", "fixed-window 6/366d") as nginx:
+            wait_for_state(nginx, check, "down")
+            answers = [nginx.get("/?k=ann") for _ in range(10)]
+            check.equal([answer.status for answer in answers], [200] * passes + [429] * (10 - passes), f"{fail}: statuses")
+            check.equal(answers[-1].weir["status"], status, f"{fail}: $weir_status")
+            check.equal({answer.weir["degraded"] for answer in answers}, {"1"}, f"{fail}: $weir_degraded")
+            if fail == "closed":
+                check.equal(answers[0].fields["retry-after"], "1", "closed: to be tried again in a second")
+            check.contains(store(nginx)["why"], "Connection refused", f"{fail}: why")
+            check.equal((store(nginx)["asked"], store(nginx)["unreachable"]), (10, 10), f"{fail}: counted")
+
+
+def test_slots_without_redis(check):
+    """Slots that the zone gave are given back to the zone, in shares of the limit."""
+    with nginx_server.Backend(lambda head: gate.wait(60) and nginx_server.Backend.answer()) as backend:
+        gate = threading.Event()
+        locations = f"""
+            location /slow {{ proxy_pass http://127.0.0.1:{backend.port}; weir_conn key=k zone=z 4; }}
+            location /quick {{ weir_conn key=k zone=z 4; }} {INFO}
+            """
+        with serve(locations, address(ports.take(), "peers=2")) as nginx:
+            wait_for_state(nginx, check, "down")
+            clients = [nginx.client() for _ in range(2)]
+            for client in clients:
+                client.send(get("/slow"))
+            nginx.wait_for(lambda: len(backend.heads) == 2)
+            check.equal(nginx.get("/quick").status, 429, "both slots of the share are held")
+            gate.set()
+            check.equal([client.read().status for client in clients], [200, 200], "the requests end")
+            check(nginx.wait_for(lambda: nginx.get("/quick").status == 200), "and give their slots back")
+            for client in clients:
+                client.close()
+
+
+# ---- Redis that refuses ----
+
+def test_password(check):
+    """A wrong password: told, never shown; right once Redis has it."""
+    with redis_server.Server("--requirepass right-one") as redis:
+        url = f"weir_store redis://:wrong-one@127.0.0.1:{redis.port};"
+        with serve(f'location / {{ weir_limit key=k zone=z "fixed-window 9/366d"; }} {INFO}', url) as nginx:
+            check(nginx.wait_for(lambda: logged(nginx, "WRONGPASS")), "password: the log has the server's words")
+            check.equal(nginx.get("/").weir["status"], "DEGRADED", "password: the zone decides")
+            check.contains(store(nginx)["why"], "WRONGPASS", "password: weir_info has them, too")
+            check.contains(store(nginx)["url"], "redis://:***@127.0.0.1", "password: and hides it")
+            with redis.client() as client:
+                client.call("AUTH", "right-one")
+                client.call("CONFIG", "SET", "requirepass", "wrong-one")
+            check(recovered(lambda: nginx.get("/").weir["degraded"] == "0") is not None, "password: Redis decides")
+            check("wrong-one" not in nginx.errors(), "password: it is nowhere in the log")
+
+
+def test_refusals(check):
+    """What Redis refuses the zone decides; the log says why, once a second at most."""
+    with redis_server.Server() as redis, limited(redis.port) as nginx, redis.client() as client:
+        client.call("SET", "weir:foreign", "not weir's")
+        start = time.monotonic()
+        answers = [nginx.get("/?k=foreign") for _ in range(50)]
+        most = 1 + int(time.monotonic() - start + 1)
+        check.equal({(answer.status, answer.weir["status"]) for answer in answers}, {(200, "DEGRADED")}, "refused: decided")
+        check(1 <= logged(nginx, "the server refused: WEIRSTATE") <= most, f"refused: logged {logged(nginx, 'refused')}")
+        check.equal((store(nginx)["state"], nginx.get("/?k=ann").weir["degraded"]), ("up", "0"), "refused: others are well")
+        check.equal(client.call("GET", "weir:foreign"), b"not weir's", "refused: the value is as it was")
+
+
+# ---- denials remembered ----
+
+ROUNDS = 20  # until the machine lets one pass in time
+
+
+def test_denial_cache(check):
+    with redis_server.Server() as redis, \
+            limited(redis.port, f"{PATIENT} denial_cache=1s", "fixed-window 10/366d") as nginx:
+        def ask(path):
+            """(status, whether Redis was asked)."""
+            before, answer = store(nginx), nginx.get(path)
+            after = store(nginx)
+            check.equal(after["asked"] - before["asked"] + after["cached_denials"] - before["cached_denials"], 1,
+                        f"{path}: asked, or remembered")
+            return answer.status, after["asked"] > before["asked"]
+        for number in range(ROUNDS):
+            key = f"ann{number}"
+            check.equal(ask(f"/?k={key}&c=8"), (200, True), "cost 8")
+            start = time.monotonic()
+            got = [ask(f"/?k={key}&c={cost}") for cost in (5, 5, 7, 2)]
+            if time.monotonic() - start < 0.9:  # else the machine held us up for longer than a denial is remembered
+                break
+        check.equal(got, [(429, True), (429, False), (429, False), (200, True)],
+                    "cost 5 is denied, again and for a higher cost from memory, a lower cost is asked for")
+        check.equal(ask("/?k=bob&c=5"), (200, True), "another key")
+        start, mark = time.monotonic(), machine.mark()
+        check(nginx.wait_for(lambda: ask(f"/?k={key}&c=5") == (429, True)), "it is forgotten")
+        check.at_most(time.monotonic() - start, 1.5 + machine.since(mark), "after a second")
+
+
+def test_denial_cache_answers(check):
+    """What is remembered runs on with the time, and is never denied for longer than Redis would."""
+    locations = f"""
+        location / {{ weir_limit key=$arg_k zone=z "token-bucket 2/s burst 1"; }}
+        location /two {{ weir_limit key=a:$arg_k zone=z cost=$arg_c "fixed-window 10/366d";
+                         weir_limit key=b:$arg_k zone=z "fixed-window 10/366d, sliding-log 20/366d"; }} {INFO}
+        """
+    with redis_server.Server() as redis, serve(locations, address(redis.port, f"{PATIENT} denial_cache=1s")) as nginx:
+        for number in range(ROUNDS):
+            key, start = f"ann{number}", time.monotonic()
+            check.equal(nginx.get(f"/?k={key}").status, 200, "one of a bucket of one")
+            denied = [nginx.get(f"/?k={key}") for _ in range(5)]
+            if time.monotonic() - start < 0.4:  # else the next one has come meanwhile
+                break
+        first_us = int(denied[0].weir["retry_after_us"])
+        start, mark = time.monotonic(), machine.mark()
+        check(store(nginx)["cached_denials"] >= 4, "the others are remembered")
+        waits = [int(answer.weir["retry_after_us"]) for answer in denied]
+        check(all(a > b > 0 for a, b in zip(waits, waits[1:])), f"retry_after runs on: {waits}")
+        check.equal({(answer.status, answer.weir["remaining"], answer.weir["degraded"]) for answer in denied},
+                    {(429, "0", "0")}, "all answer alike")
+        check(nginx.wait_for(lambda: nginx.get(f"/?k={key}").status == 200), "allowed when it is time")
+        check.at_most(time.monotonic() - start, first_us / 1e6 + 0.15 + machine.since(mark), "and not later, s")
+        check.equal(nginx.get("/two?k=ann&c=8").status, 200, "two keys")
+        before = store(nginx)
+        answers = [nginx.get(f"/two?k=ann&c={cost}") for cost in (5, 5, 6, 6, 2)]
+        check.equal([answer.status for answer in answers], [429] * 4 + [200], "two keys, denied and not")
+        check.equal(store(nginx)["cached_denials"] - before["cached_denials"], 2, "two keys: the same costs only")
+        check.equal(answers[0].fields["ratelimit-policy"], answers[1].fields["ratelimit-policy"], "two keys: the fields")
+
+
+# ---- who leaves while Redis is asked ----
+
+def leave(nginx, path, number):
+    """Clients that ask and go."""
+    for _ in range(number):
+        with socket.create_connection(("127.0.0.1", nginx.port)) as client:
+            client.sendall(get(path))
+
+
+def test_clients_leave(check):
+    with redis_server.Server() as redis, Proxy(redis.port) as proxy, limited(proxy.port, "deadline=1s") as nginx:
+        check(nginx.wait_for(lambda: nginx.get("/?k=settle-in").weir["degraded"] == "0"), "leaving: Redis decides")
+        before = store(nginx)["asked"]
+        proxy.mode, proxy.delay = "slow", 0.2
+        leave(nginx, "/?k=gone", 50)
+        check(nginx.wait_for(lambda: store(nginx)["asked"] == before + 50), "leaving: all were asked")
+        check(nginx.wait_for(lambda: store(nginx)["queue"] == 0), "leaving: all were answered")
+        proxy.mode = "pass"
+        check(nginx.wait_for(lambda: nginx.get("/?k=gone").weir["degraded"] == "0"), "leaving: it goes on")
+
+
+SLOT = 'weir_conn key=$arg_k zone=z "concurrent 1 lease 1h";'
+
+
+def settle_in(nginx, check):
+    """Redis decides, and nothing is under way."""
+    check(nginx.wait_for(lambda: nginx.get("/?k=settle-in").weir["status"] == "PASSED"), "Redis decides")
+    check(nginx.wait_for(lambda: store(nginx)["queue"] == 0), "nothing is under way")
+
+
+def test_slots_come_back(check):
+    """A slot that Redis gave to a request that is gone is given back, as is that of one that ends: in order, so that
+    the next request of the same key has it. Nobody waits here."""
+    for name, options in ENGINES:
+        with redis_server.Server(options) as redis, Proxy(redis.port) as proxy:
+            with serve(f"location / {{ {SLOT} }} {INFO}", address(proxy.port, PATIENT)) as nginx:
+                settle_in(nginx, check)
+                check.equal([nginx.get("/?k=a").status for _ in range(3)], [200] * 3, f"{name}: one after the other")
+                proxy.mode, proxy.delay = "slow", 0.2
+                leave(nginx, "/?k=a", 3)
+                check(nginx.wait_for(lambda: store(nginx)["queue"] >= 1), f"{name}: asked")
+                proxy.mode = "pass"
+                answer = nginx.get("/?k=a")
+                check.equal((answer.status, answer.weir["status"]), (200, "PASSED"), f"{name}: the slot is free")
+                check(nginx.wait_for(lambda: store(nginx)["queue"] == 0), f"{name}: nothing is left under way")
+
+
+def test_slots_in_order(check):
+    """A release and the next acquire of its key never overtake each other, scripts that must be loaded included; keys
+    do not wait for others."""
+    for name, options in ENGINES:
+        with redis_server.Server(options) as redis, redis.client() as client, \
+                serve(f"location / {{ {SLOT} }} {INFO}", address(redis.port, PATIENT)) as nginx:
+            settle_in(nginx, check)
+            loads = [Load(nginx, f"/?k=load{i}", 1) for i in range(3)]
+            refused = 0
+            for i in range(30):
+                client.call("SCRIPT", "FLUSH")
+                refused += nginx.statuses(["/?k=a"] * 20).count(429)
+            for load in loads:
+                load.stop()
+                check.equal((load.count(200), load.broken), (len(load.answers), []), f"{name}: beside it")
+            check.equal(refused, 0, f"{name}: of 600 requests one after the other were refused")
+
+
+def test_slots_are_owed(check):
+    """What ends while Redis is away is given back when it is there again, before the key's next question."""
+    with redis_server.Server() as redis, redis.client() as client, \
+            nginx_server.Backend(lambda head: gate.wait(60) and nginx_server.Backend.answer()) as backend:
+        gate = threading.Event()
+        locations = f"""location /slow {{ proxy_pass http://127.0.0.1:{backend.port}; {SLOT} }}
+            location / {{ {SLOT} }} {INFO}"""
+        with serve(locations, address(redis.port, "deadline=2s"), workers=1) as nginx:
+            settle_in(nginx, check)
+            with nginx.client() as held:
+                held.send(get("/slow?k=a"))
+                check(nginx.wait_for(lambda: backend.heads), "owed: it is under way")
+                check.equal(nginx.get("/?k=a").status, 429, "owed: its slot is held")
+                client.call("CONFIG", "SET", "requirepass", "away")
+                client.call("AUTH", "away")
+                client.call("CLIENT", "KILL", "TYPE", "normal")
+                wait_for_state(nginx, check, "down")
+                gate.set()
+                check.equal(held.read().status, 200, "owed: it ends")
+                check(nginx.wait_for(lambda: store(nginx)["owed"] == 1), f"owed: one release: {store(nginx)}")
+            client.call("CONFIG", "SET", "requirepass", "")
+            wait_for_state(nginx, check, "up")
+            answer = nginx.get("/?k=a")
+            check.equal((answer.status, answer.weir["status"]), (200, "PASSED"), "owed: the slot is free at once")
+            check.equal(store(nginx)["owed"], 0, "owed: nothing any more")
+
+
+def test_slots_at_the_end(check):
+    """SIGTERM while slots are held, and while one is asked for: the next nginx has them."""
+    with redis_server.Server() as redis, Proxy(redis.port) as proxy, \
+            nginx_server.Backend(lambda head: gate.wait(60) and nginx_server.Backend.answer()) as backend:
+        gate = threading.Event()
+        locations = f"""location /slow {{ proxy_pass http://127.0.0.1:{backend.port}; {SLOT} }}
+            location / {{ {SLOT} }} {INFO}"""
+        with serve(locations, address(proxy.port, PATIENT)) as nginx:
+            settle_in(nginx, check)
+            clients = [nginx.client() for _ in range(2)]
+            clients[0].send(get("/slow?k=held"))
+            check(nginx.wait_for(lambda: backend.heads), "the end: one is held")
+            proxy.mode, proxy.delay = "slow", 0.3
+            clients[1].send(get("/?k=asked"))
+            check(nginx.wait_for(lambda: store(nginx)["queue"] >= 1), "the end: one is asked for")
+            nginx.stop(signal.SIGTERM)
+            for it in clients:
+                it.close()
+        gate.set()
+        with serve(locations, address(redis.port, PATIENT)) as nginx:
+            settle_in(nginx, check)
+            check.equal([nginx.get(f"/?k={key}").status for key in ("held", "asked")], [200, 200], "the end: both are free")
+
+
+def test_reload(check):
+    """Under load: nothing is lost, nothing is decided without Redis, and workers leave nothing behind."""
+    with redis_server.Server(ENGINES[0][1]) as redis, \
+            limited(redis.port, limit="fixed-window 1g/366d", workers=2) as nginx:
+        load = Load(nginx, "/?k=ann")
+        for _ in range(4):
+            check(load.wait(100), "reload: requests are answered")
+            check(nginx.reload(), "reload: it is taken over")
+        check(load.wait(100), "reload: they still are")
+        load.stop()
+        check.equal(load.count(200), len(load.answers), "reload: all let through")
+        check.equal(load.degraded(), 0, "reload: none without Redis")
+        check.equal(load.broken, [], "reload: no connection was broken")
+
+
+def test_worker_ends_while_asking(check):
+    """A worker that shuts down answers what is under way first, and no longer than that."""
+    with redis_server.Server() as redis, Proxy(redis.port) as proxy, limited(proxy.port, "deadline=10s") as nginx:
+        nginx.get("/?k=settle-in")
+        proxy.mode, proxy.delay = "slow", 0.5
+        with nginx.client() as client:
+            client.send(get("/?k=ann", {"connection": "close"}))
+            nginx.wait_for(lambda: store(nginx)["queue"] >= 1)
+            nginx.reload(wait=False)
+            answer = client.read()
+            check.equal((answer.status, answer.weir["degraded"]), (200, "0"), "ending: answered by Redis")
+        proxy.mode = "pass"
+        nginx.reload()
+
+
+def test_stop_at_once(check):
+    """SIGTERM while answers are awaited that never come: over by the deadline."""
+    with redis_server.Server() as redis, Proxy(redis.port) as proxy, limited(proxy.port, "deadline=500ms") as nginx:
+        check(nginx.wait_for(lambda: nginx.get("/?k=settle-in").weir["degraded"] == "0"), "SIGTERM: Redis decides")
+        proxy.mode = "hold"
+        clients = [nginx.client() for _ in range(20)]
+        for client in clients:
+            client.send(get("/?k=ann"))
+        start, mark = time.monotonic(), machine.mark()
+        nginx.stop(signal.SIGTERM)
+        check.at_most(time.monotonic() - start, 1.0 + machine.since(mark), "SIGTERM: the end takes, s")
+        for client in clients:
+            client.close()
+
+
+def test_too_many(check):
+    """More queries than may be in progress: the others are decided at once, by the zone."""
+    with redis_server.Server() as redis, Proxy(redis.port) as proxy, \
+            limited(proxy.port, "deadline=10s", "fixed-window 1g/366d", connections=10000) as nginx:
+        nginx.get("/?k=settle-in")
+        proxy.mode = "hold"
+        clients = []
+        for _ in range(4200):
+            clients.append(socket.create_connection(("127.0.0.1", nginx.port)))
+            clients[-1].sendall(get("/?k=ann"))
+        check(nginx.wait_for(lambda: store(nginx)["unreachable"] == 4200 - 4096), "too many: decided at once")
+        check.equal(store(nginx)["queue"], 4096, "too many: in progress")
+        for client in clients:
+            client.close()
+        redis.kill()
+        check(nginx.wait_for(lambda: store(nginx)["queue"] == 0), "too many: a connection that is lost ends them all")
+
+
+# ---- the configuration ----
+
+def test_directive(check):
+    """What is wrong is said, with a fix; never a password."""
+    for text, said in (
+            ("redis://:secret@host:99999", "column 22: the port \"99999\" is not a number"),
+            ("memcached://host", "column 1: unknown scheme"),
+            ("redis://host?colour=red", "unknown option \"colour\""),
+            ("redis://host deadline=soon", "\"deadline=soon\": expected a duration"),
+            ("redis://host deadline=1m", "up to 10s"),
+            ("redis://host?deadline=1m", "expected at most 10s"),
+            ("redis://host fail=shut", "expected local"),
+            ("redis://host peers=0", "from 1 to 1000000"),
+            ("redis://host peers=2 peers=3", "given twice"),
+            ("redis://host denial_cache=2s", "expected a duration up to 1s"),
+            ("redis://host colour=red", "unknown option"),
+            ("redis://host redis://:secret@other", "unknown option"),
+            ("off fail=open", "nothing may follow"),
+            ("redis://host; weir_store off", "is duplicate")):
+        code, output = Nginx.check("weir_zone z 1m;", f"location / {{\nweir_store {text};\n}}")
+        check.equal(code, 1, f"{text}: refused")
+        check.contains(output, said, text)
+        check.contains(output, "server.conf:2", f"{text}: the line")
+        check("secret" not in output, f"{text}: no password is told")
+
+
+def test_shared_stores(check):
+    """The same address and options: one store. Any other: its own. off: none."""
+    port = ports.take()
+    locations = f"""
+        location /a {{ weir_store redis://127.0.0.1:{port}; weir_limit key=k zone=z "fixed-window 1/366d"; }}
+        location /b {{ weir_store redis://127.0.0.1:{port}/0 deadline=50ms; weir_limit key=k zone=z "fixed-window 1/366d"; }}
+        location /c {{ weir_store redis://127.0.0.1:{port} fail=open; weir_limit key=k zone=z "fixed-window 1/366d"; }}
+        location /d {{ weir_store off; weir_limit key=d zone=z "fixed-window 1/366d"; }}
+        {INFO}
+        """
+    with serve(locations, f"weir_store redis://127.0.0.1:{port};") as nginx:
+        urls = [it["url"] for it in nginx.get("/info").json["stores"]]
+        check.equal(urls, [f"redis://127.0.0.1:{port}/0", f"redis://127.0.0.1:{port}/0?fail=open"], "stores")
+        wait_for_state(nginx, check, "down")
+        check.equal([nginx.get(path).weir["degraded"] for path in ("/a", "/b", "/c", "/d")], ["1", "1", "1", "0"], "off")
+
+
+if __name__ == "__main__":
+    with machine:
+        sys.exit(checks.run([it for name, it in list(globals().items()) if name.startswith("test_")], sys.argv[1:]))

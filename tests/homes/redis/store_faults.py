@@ -1,0 +1,387 @@
+#!/usr/bin/env python3
+"""The redis:// store against a single real server that is killed, stopped, restarted, demoted, filled up and
+lied about.
+
+    store_faults.py [WORD …]    only the tests with such a word in their name
+
+Each holds the store to the same promises: no call outlives its deadline (and what the scheduler adds), none
+fails, decisions made meanwhile are marked degraded, the servers decide again within two seconds of their
+return, and what was admitted stays within the documented bound.
+"""
+import pathlib
+import signal
+import sys
+import time
+
+from lib import checks, ports, redis_server
+from lib.build import REDIS_MODULE
+from lib.store_client import (EFOREIGN, ENOLEASE, ESHARED, ESYSTEM, EUNREACHABLE, EUNSUPPORTED, RECOVERY_SECONDS,
+                          SLACK_US, Driver, machine, recovered)
+from lib.store_proxy import Proxy
+
+DEADLINE_US = 50000
+PATIENT = "deadline=30s"  # where no decision may be degraded
+FROZEN = "token-bucket 1/d burst {}"
+WITH_MODULE = f"--loadmodule {REDIS_MODULE}"
+ENGINES = (("module", WITH_MODULE), ("lua", ""))
+
+
+def address(server, options=""):
+    return f"redis://127.0.0.1:{server.port}{'?' if options else ''}{options}"
+
+
+def settle_in(driver, check, name):
+    """Waits until the servers decide; a busy machine may have missed the first deadline."""
+    check(recovered(lambda: not driver.take("settle-in", "fixed-window 1g/h").degraded) is not None,
+          f"{name}: the server decides")
+
+
+def watch_recovery(driver, check, name):
+    took = recovered(lambda: driver.take("probe", "fixed-window 1g/h").degraded == 0)
+    check(took is not None, f"{name}: the server decides again within {RECOVERY_SECONDS} s of its return")
+
+
+def bounded(check, name, tally, deadline_us=DEADLINE_US):
+    check.equal(tally.errors, 0, f"{name}: calls that failed")
+    check.at_most(tally.worst_us, deadline_us + SLACK_US + tally.held_us, f"{name}: the longest call, us")
+
+
+def all_degraded(check, name, tally):
+    """Up to a call of each thread that was just being counted."""
+    check.at_most(abs(tally.calls - tally.degraded), 4, f"{name}: decisions not marked degraded")
+
+
+def outage(check, name, options, harm, repair, during=0.8):
+    """Takes under load while something happens to the server."""
+    with redis_server.Server(options) as server, Driver(address(server)) as driver:
+        settle_in(driver, check, name)
+        driver.hammer("load", FROZEN.format(100))
+        time.sleep(0.2)
+        bounded(check, f"{name}, before", driver.tally("report"))
+        harm(server)
+        time.sleep(0.4)
+        bounded(check, f"{name}, as it happens", driver.tally("report"))
+        time.sleep(during)
+        dead = driver.tally("report")
+        bounded(check, f"{name}, meanwhile", dead)
+        all_degraded(check, name, dead)
+        check(dead.calls > during * 500, f"{name}: a dead server costs nothing: {dead.calls} calls")
+        repair(server)
+        watch_recovery(driver, check, name)
+        driver.call("report")
+        time.sleep(0.2)
+        after = driver.tally("report")
+        bounded(check, f"{name}, after", after)
+        total = driver.tally("stop")
+        check.at_most(total.allowed, 200, f"{name}: admitted, once by the server and once without it")
+        check(total.allowed >= 100, f"{name}: admitted {total.allowed}")
+        check.at_most(driver.close(), 10.0, f"{name}: closing, seconds")
+
+
+def test_killed(check):
+    """With its data kept, so that the server itself admits nothing twice."""
+    for name, options in ENGINES:
+        outage(check, f"killed, {name}", f"{options} --appendonly yes --appendfsync always", lambda server: server.kill(),
+               lambda server: server.start())
+
+
+def test_stopped(check):
+    for name, options in ENGINES:
+        outage(check, f"stopped, {name}", options, lambda server: server.signal(signal.SIGSTOP),
+               lambda server: server.signal(signal.SIGCONT))
+
+
+def test_restarted(check):
+    """In good order, with its data: nothing is admitted twice by the server itself."""
+    with redis_server.Server(f"{WITH_MODULE} --appendonly yes") as server:
+        with Driver(address(server, "fail=closed")) as driver:
+            settle_in(driver, check, "restarted")
+            driver.hammer("load", FROZEN.format(50))
+            time.sleep(0.3)
+            server.stop()
+            server.start()
+            watch_recovery(driver, check, "restarted")
+            time.sleep(0.2)
+            total = driver.tally("stop")
+            bounded(check, "restarted", total)
+            check.at_most(total.allowed, 50, "restarted: admitted")
+
+
+def test_script_flush(check):
+    with redis_server.Server() as server, Driver(address(server, PATIENT)) as driver:
+        driver.hammer("load", FROZEN.format(1000), threads=8, pause_us=100)
+        with server.client() as client:
+            for _ in range(20):
+                time.sleep(0.02)
+                client.call("SCRIPT", "FLUSH")
+        total = driver.tally("stop")
+        check.equal(total.errors, 0, "script flush: calls that failed")
+        check.equal(total.degraded, 0, "script flush: degraded decisions")
+        check.equal(total.allowed, min(1000, total.calls), "script flush: admitted")
+
+
+def test_module_comes_and_goes(check):
+    """Which of the two decides is found out anew at every connection; both write the same bytes."""
+    with redis_server.Server(WITH_MODULE + " --appendonly yes") as server:
+        with Driver(address(server, f"fail=closed&{PATIENT}")) as driver:
+            for name, options in (("module", WITH_MODULE), ("lua", ""), ("module again", WITH_MODULE)):
+                settle_in(driver, check, name)
+                d = driver.take("k", FROZEN.format(3))
+                check.equal((d.code, d.allowed), (0, 1), f"{name}: a token of three")
+                with server.client() as client:
+                    stats = client.call("INFO", "commandstats").decode()
+                check(("cmdstat_weir.take" in stats) == bool(options), f"{name}: decides")
+                server.stop()
+                server.options = f"{'' if options else WITH_MODULE} --appendonly yes"
+                server.start()
+            settle_in(driver, check, "lua again")
+            check.equal(driver.take("k", FROZEN.format(3)).allowed, 0, "the fourth token")
+
+
+def harmed(check, name, mode, delay=0.0):
+    with redis_server.Server(WITH_MODULE) as server, Proxy(server.port) as proxy:
+        with Driver(f"redis://127.0.0.1:{proxy.port}") as driver:
+            settle_in(driver, check, name)
+            driver.hammer("load", FROZEN.format(100))
+            time.sleep(0.2)
+            for _ in range(5):
+                proxy.mode, proxy.delay = mode, delay
+                time.sleep(0.3)
+                proxy.mode = "pass"
+                watch_recovery(driver, check, name)
+            total = driver.tally("stop")
+            bounded(check, name, total)
+            check(total.degraded > 0, f"{name}: some decisions were degraded")
+            check.at_most(total.allowed, 200, f"{name}: admitted")
+
+
+def test_cut_within_a_reply(check):
+    harmed(check, "cut", "cut")
+
+
+def test_garbage(check):
+    harmed(check, "garbage", "garbage")
+
+
+def test_slow_replies(check):
+    harmed(check, "slow", "slow", 0.12)
+
+
+def test_replies_held_back(check):
+    harmed(check, "held back", "hold")
+
+
+def test_late_replies_go_to_nobody(check):
+    """A reply that comes after its call gave up must not answer the next one."""
+    with redis_server.Server(WITH_MODULE) as server, Proxy(server.port) as proxy:
+        with Driver(f"redis://127.0.0.1:{proxy.port}?deadline=30ms") as driver:
+            settle_in(driver, check, "late")
+            proxy.mode, proxy.delay = "slow", 0.045
+            wrong = late = 0
+            for i in range(20):
+                d = driver.take(f"late:{i}", f"fixed-window {i + 1}/h")
+                wrong += d.limit != i + 1
+                late += d.degraded
+            check.equal(wrong, 0, "late: answers that were another call's")
+            check(late > 0, "late: some replies came late")
+
+
+def test_passwords(check):
+    with redis_server.Server(WITH_MODULE) as server:
+        with server.client() as client:
+            client.call("CONFIG", "SET", "requirepass", "s3cret~:@/")
+        right = "s3cret~%3A%40%2F"
+        for name, who, code in (("right", f":{right}@", 0), ("wrong", ":other@", ESYSTEM), ("none", "", ESYSTEM),
+                                ("unknown user", f"nobody:{right}@", ESYSTEM)):
+            with Driver(f"redis://{who}127.0.0.1:{server.port}") as driver:
+                check.equal(driver.code, code, f"password, {name}: opening ({driver.message})")
+                check("s3cret" not in driver.message and "other" not in driver.message, "no password is told")
+                if code == 0:
+                    settle_in(driver, check, "password")
+        secret = pathlib.Path(server.folder) / "secret"
+        secret.write_text("s3cret~:@/\n")
+        with Driver(address(server, f"password-file={secret}")) as driver:
+            settle_in(driver, check, "password file")
+            secret.write_text("renewed\n")
+            with server.client(user="default", password="s3cret~:@/") as client:
+                client.call("CONFIG", "SET", "requirepass", "renewed")
+                client.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            time.sleep(0.05)
+            watch_recovery(driver, check, "a renewed password file")
+
+
+def test_few_rights(check):
+    """A user who may do what weir does and nothing else, not even PING."""
+    rights = {"module": "+weir.take +weir.peek +weir.takeall +weir.settle +weir.reset +weir.acquire +weir.renew "
+                        "+weir.release",
+              "lua": "+evalsha +script|load +get +set +del +time +getrange +setrange +pexpireat +exists"}
+    for name, options in ENGINES:
+        with redis_server.Server(options, f"user limiter on >pw ~weir:* {rights[name]}") as server:
+            with Driver(f"redis://limiter:pw@127.0.0.1:{server.port}?fail=closed&{PATIENT}") as driver:
+                check.equal((driver.code, driver.message), (0, ""), f"few rights, {name}: opening")
+                settle_in(driver, check, f"few rights, {name}")
+                for limit in ("token-bucket 5/s", "sliding-log 5/m", "concurrent 3", "smooth 5/s, fixed-window 9/366d"):
+                    d = driver.take(f"k:{limit[:4]}", limit)
+                    check.equal((d.code, d.allowed, d.degraded), (0, 1, 0), f"few rights, {name}: {limit}")
+            with Driver(f"redis://limiter:pw@127.0.0.1:{server.port}?prefix=other%3A&{PATIENT}") as driver:
+                check.equal(driver.take("k", "token-bucket 5/s").code, ESYSTEM, f"few rights, {name}: another prefix")
+                check("NOPERM" in driver.call("check")[1], f"few rights, {name}: check says why")
+
+
+def test_readonly(check):
+    """A server that is demoted under load, and promoted again."""
+    for name, options in ENGINES:
+        with redis_server.Server(options) as server, redis_server.Server(options) as other:
+            with Driver(address(server)) as driver, server.client() as client:
+                settle_in(driver, check, f"readonly, {name}")
+                driver.hammer("load", FROZEN.format(100))
+                time.sleep(0.2)
+                client.call("REPLICAOF", "127.0.0.1", other.port)
+                # scripts that deny do not write: found out by the keeper, once a second
+                check(recovered(lambda: "replica" in driver.call("check")[1]) is not None, f"readonly, {name}: found out")
+                driver.call("report")
+                time.sleep(0.3)
+                meanwhile = driver.tally("report")
+                bounded(check, f"readonly, {name}", meanwhile)
+                all_degraded(check, f"readonly, {name}", meanwhile)
+                check(meanwhile.calls > 150, f"readonly, {name}: costs nothing: {meanwhile.calls} calls")
+                client.call("REPLICAOF", "NO", "ONE")
+                watch_recovery(driver, check, f"readonly, {name}")
+                bounded(check, f"readonly, {name}", driver.tally("stop"))
+
+
+def test_loading(check):
+    with redis_server.Server("--appendonly yes --key-load-delay 0") as server:
+        with server.client() as client:
+            client.pipeline([("SET", f"filler:{i}", "x" * 100) for i in range(3000)])
+        with Driver(address(server)) as driver:
+            settle_in(driver, check, "loading")
+            driver.hammer("load", FROZEN.format(100))
+            server.stop()
+            server.options = "--appendonly yes --key-load-delay 500 --loading-process-events-interval-bytes 1024"
+            started = time.monotonic()
+            server.start()
+            loading = time.monotonic() - started
+            watch_recovery(driver, check, "loading")
+            check(loading > 0.5, f"loading: took {loading:.2f} s")
+            total = driver.tally("stop")
+            bounded(check, "loading", total)
+            check(total.degraded > 0, "loading: decisions were degraded meanwhile")
+
+
+def test_out_of_memory(check):
+    for name, options in ENGINES:
+        with redis_server.Server(options) as server, server.client() as client:
+            with Driver(address(server, f"fail=local&{PATIENT}")) as driver:
+                settle_in(driver, check, f"oom, {name}")
+                driver.take("k", FROZEN.format(10))
+                client.call("CONFIG", "SET", "maxmemory", "1")
+                d = driver.take("k", FROZEN.format(10))
+                check.equal((d.code, d.allowed, d.degraded), (0, 1, 1), f"oom, {name}: the local fallback decides")
+                check.equal(d.charged, 0, f"oom, {name}: the servers were charged nothing")
+                client.call("CONFIG", "SET", "maxmemory", "0")
+                d = driver.take("k", FROZEN.format(10))
+                check.equal((d.code, d.degraded, d.remaining), (0, 0, 8), f"oom, {name}: the server again")
+
+
+def test_exact(check):
+    """As many as the limit says, by threads and by processes, with both engines."""
+    for name, options in ENGINES:
+        with redis_server.Server(options) as server, Driver(address(server, PATIENT)) as driver:
+            for what, words in (("8 threads", ("exact", 8, 500)), ("8 processes", ("fork", 8, 300))):
+                total = driver.tally(*words, what, FROZEN.format(777))
+                check.equal(total.allowed, 777, f"exact, {name}, {what}: admitted of {total.calls}")
+                check.equal((total.degraded, total.errors), (0, 0), f"exact, {name}, {what}: degraded, errors")
+            many = driver.call("many", 500, "m", "fixed-window 1/366d")
+            check.equal(many[:3], ["0", "500", "0"], f"exact, {name}: a batch")
+            many = driver.call("many", 500, "m", "fixed-window 1/366d")
+            check.equal(many[:3], ["0", "0", "0"], f"exact, {name}: the batch again")
+
+
+def test_away_at_open(check):
+    """A store opens without its server, which is taken into service when it comes."""
+    server = redis_server.Server(WITH_MODULE)
+    with Driver(address(server)) as driver:
+        check.equal(driver.code, 0, "away: opening")
+        held_us = machine.since_us(driver.begun)
+        check.at_most(driver.open_us, 1000000 + SLACK_US + held_us, "away: opening, us")
+        d = driver.take("k", "fixed-window 3/366d")
+        check.equal((d.code, d.allowed, d.degraded), (0, 1, 1), "away: the local fallback decides")
+        check.equal(driver.code_of("check"), EUNREACHABLE, "away: check")
+        with server:
+            watch_recovery(driver, check, "away")
+            check(recovered(lambda: driver.code_of("check") == 0) is not None, "back: check")
+
+
+def test_fail_policies(check):
+    port = ports.take()
+    limit = "token-bucket 1/d burst 8"
+    receipt = "w1-1700000000000000-1"
+    for fail, allowed in (("open", 1), ("closed", 0)):
+        with Driver(f"redis://127.0.0.1:{port}?fail={fail}") as driver:
+            for _ in range(20):
+                d = driver.take("k", limit)
+                check.equal((d.code, d.allowed, d.degraded, d.charged, d.limit), (0, allowed, 1, 0, 8), fail)
+                check.equal(d.retry > 0, not allowed, f"{fail}: when to try again")
+            for words in (("settle", "k", limit, receipt, 5), ("reset", "k"),
+                          ("renew", "k", "concurrent 5", 7), ("release", "k", "concurrent 5", 7)):
+                check.equal(driver.code_of(*words), EUNREACHABLE, f"{fail}: {words[0]}")
+            check.equal(driver.call("many", 50, "m", limit)[:3], ["0", str(50 * allowed), "50"],
+                        f"{fail}: a batch")
+    with Driver(f"redis://127.0.0.1:{port}?peers=4") as driver:
+        allowed = [driver.take("k", limit).allowed for _ in range(8)]
+        check.equal(sum(allowed), 2, "local: a quarter of the burst")
+        d = driver.take("whole", limit, 5)
+        check.equal((d.code, d.allowed, d.retry > 0), (0, 0, True), "local: a cost beyond the share, not never")
+        check.equal(driver.take("whole", limit, 9).retry, -1, "local: a cost beyond the limit is never")
+        d = driver.decide("acquire", "c", "concurrent 4", 1)
+        check.equal((d.code, d.allowed, d.degraded), (0, 1, 1), "local: a lease")
+        check.equal(driver.code_of("release", "c", "concurrent 4", d.lease), 0, "local: given back")
+        check.equal(driver.code_of("settle", "k", limit, receipt, 5), EUNREACHABLE, "local: settle")
+
+
+def test_verbs(check):
+    for name, options in ENGINES:
+        with redis_server.Server(options) as server, server.client() as client:
+            with Driver(address(server, f"{PATIENT}&prefix=p%3A")) as driver:
+                limit = "token-bucket 1/d burst 10"
+                d = driver.take("k", limit, 4)
+                check.equal((d.remaining, d.charged), (6, 4), f"{name}: take")
+                check.equal(driver.code_of("settle", "k", limit, d.receipt, 1), 0, f"{name}: settle")
+                check.equal(driver.peek("k", limit).remaining, 9, f"{name}: settled")
+                check.equal(client.call("EXISTS", "p:k"), 1, f"{name}: the key with its prefix")
+                check.equal(driver.code_of("reset", "k"), 0, f"{name}: reset")
+                check.equal(client.call("EXISTS", "p:k"), 0, f"{name}: forgotten")
+                d = driver.decide("acquire", "c", "concurrent 2 lease 1m", 2)
+                check.equal((d.allowed, d.lease > 0), (1, True), f"{name}: acquire")
+                check.equal(driver.take("c", "concurrent 2 lease 1m").allowed, 0, f"{name}: all held")
+                check.equal(driver.code_of("renew", "c", "concurrent 2 lease 1m", d.lease), 0, f"{name}: renew")
+                check.equal(driver.code_of("release", "c", "concurrent 2 lease 1m", d.lease), 0,
+                            f"{name}: release")
+                check.equal(driver.code_of("release", "c", "concurrent 2 lease 1m", d.lease), ENOLEASE,
+                            f"{name}: released already")
+                two = ("a", "fixed-window 5/366d", 2, "b", "fixed-window 1/366d", 1)
+                d = driver.decide("takeall", *two)
+                check.equal((d.allowed, d.binding), (1, 1), f"{name}: two keys")
+                d = driver.decide("peekall", *two)
+                check.equal((d.allowed, d.binding, d.charged), (0, 1, 0), f"{name}: two keys peeked")
+                d = driver.decide("takeall", *two)
+                check.equal((d.allowed, d.binding), (0, 1), f"{name}: two keys, one is empty")
+                check.equal(driver.peek("a", "fixed-window 5/366d").remaining, 3, f"{name}: charged to none")
+                d = driver.decide("takeall", "a", "fixed-window 5/366d", 1, "a", "fixed-window 9/366d", 1)
+                check.equal(d.code, ESHARED, f"{name}: a shared state")
+                d = driver.decide("acquire", "c", "concurrent 2", 1, "d", "concurrent 2", 1)
+                check.equal(d.code, EUNSUPPORTED, f"{name}: leases of two keys at once")
+                client.call("SET", "p:foreign", "hello")
+                check.equal(driver.take("foreign", limit).code, EFOREIGN, f"{name}: a foreign value")
+                check.equal(client.call("GET", "p:foreign"), b"hello", f"{name}: which stays as it is")
+
+
+TESTS = [test_verbs, test_exact, test_killed, test_stopped, test_restarted, test_script_flush,
+         test_module_comes_and_goes, test_cut_within_a_reply, test_garbage, test_slow_replies,
+         test_replies_held_back, test_late_replies_go_to_nobody, test_passwords, test_few_rights, test_readonly, test_loading,
+         test_out_of_memory, test_away_at_open, test_fail_policies]
+
+if __name__ == "__main__":
+    with machine:
+        sys.exit(checks.run(TESTS, sys.argv[1:]))

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""A zone that others misuse: one process holds its locks and is stopped, the file is truncated, deleted or replaced.
+The server answers for its health, says what is wrong, gives 503 for what it cannot decide, and obeys SIGTERM.
+
+    tests/homes/server/zone_held.py [NAME …]
+"""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from lib import build, checks, http_client, resp, weir_server
+
+HOLDER = str(build.BUILD / "tests" / "hold_zone")
+BUCKET, LOG = "token-bucket 1000/s", "sliding-log 1000/m"
+POLICIES = "version: 1\npolicies:\n  - {name: all, match: {path: /api}, key: user, limit: token-bucket 1000/s}\n"
+
+
+class Holder:
+    def __init__(self, url, which):
+        self.process = subprocess.Popen([HOLDER, url, which], stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        assert self.process.stdout.readline() == "held\n", "the locks are not held"
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
+        return self
+
+    def let_go(self):
+        self.process.send_signal(signal.SIGCONT)
+        return self.process.wait(weir_server.PATIENCE_SECONDS)
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+def take(server, key="k", limit=BUCKET):
+    with http_client.Client(server.port, timeout=20.0) as client:
+        return client.post("/v1/take", {"key": key, "limit": limit})
+
+
+def test_held_by_a_stopped_process(check):
+    for which in ("all", "rows", "blocks"):
+        with weir_server.Server("--threads 1 --store file:zone?size=1m", policies=POLICIES) as server:
+            url = f"file:{server.folder}/zone"
+            check.equal(take(server).status, 200, f"{which}: before")
+            check.equal(take(server, "log", LOG).status, 200, f"{which}: before, a log")
+            with Holder(url, which) as holder:
+                asked = {"all": (("k", BUCKET), ("other", BUCKET), ("log", LOG)), "rows": (("k", "fixed-window 7/m"),),
+                         "blocks": (("new log", LOG),)}[which]
+                for key, limit in asked:
+                    answer = take(server, key, limit)
+                    check(answer.status == 503 and answer.fields.get("retry-after"), f"{which}: {key} is told: {answer}")
+                    check("does not answer" in answer.json["detail"], f"{which}: why, {answer}")
+                with http_client.Client(server.port, timeout=20.0) as client:
+                    for path, status in (("/healthz", 200), ("/readyz", 200), ("/metrics", 200), ("/v1/stats", 200)):
+                        check.equal(client.get(path).status, status, f"{which}: {path}")
+                start = time.monotonic()
+                with http_client.Client(server.port, timeout=20.0) as client:
+                    statuses = {client.post("/v1/take", {"key": f"{key} {i}", "limit": limit}).status
+                                for i in range(50) for key, limit in asked}
+                took = time.monotonic() - start
+                check(503 in statuses and statuses <= {200, 503}, f"{which}: many, {statuses}")
+                check(took < 15, f"{which}: few of them wait, {took:.1f} s")
+                with resp.Client(server.port, timeout=20.0) as client:
+                    key, limit = asked[0]
+                    reply = client.pipeline([("WEIR.TAKE", f"{key} r{i}", limit) for i in range(20)])
+                    check(any("does not answer" in str(it) for it in reply), f"{which}: over RESP, {reply[0]!r}")
+                    check.equal(client.call("PING"), "PONG", f"{which}: and the connection goes on")
+                if which == "all":
+                    with http_client.Client(server.port, timeout=20.0) as client:
+                        answer = client.post("/v1/take", {"attributes": {"path": "/api", "user": "u"}})
+                        check.equal(answer.status, 503, f"{which}: a policy")
+                        check.equal(client.post("/v1/reset", {"key": "k"}).status, 503, f"{which}: a reset")
+                    took = server.stop()
+                    check(took < 15, f"{which}: SIGTERM is obeyed, {took:.1f} s")
+                    continue
+                check.equal(holder.let_go(), 0, f"{which}: it goes on")
+            check(server.wait_for(lambda asked=asked, server=server: take(server, *asked[0]).status == 200),
+                  f"{which}: afterwards it decides again")
+
+
+def test_killed_while_stopped(check):
+    """Its locks are inherited, as those of any dead process."""
+    with weir_server.Server("--threads 1 --store file:zone?size=1m") as server:
+        with Holder(f"file:{server.folder}/zone", "all") as holder:
+            check.equal(take(server).status, 503, "held")
+            holder.process.kill()
+            holder.process.wait()
+            check(server.wait_for(lambda: take(server).status == 200), "its heirs decide")
+
+
+# ---- files ----
+
+def test_truncated(check):
+    """Memory that is gone cannot be read: it ends, but says why."""
+    for store in ("file", "shm"):
+        name = f"/weir-test-{os.getpid()}"
+        url = "file:zone?size=4m" if store == "file" else f"shm:{name}?size=4m"
+        server = weir_server.Server(f"--threads 1 --store {url}")
+        try:
+            server.start()
+            os.truncate(server.folder / "zone" if store == "file" else f"/dev/shm{name}", 4096)
+            try:
+                take(server)
+            except (OSError, AssertionError, ValueError, IndexError):
+                pass  # it ended before it could answer
+            check(server.wait_for(lambda server=server: server.process.poll() is not None), f"{store}: it ends")
+            server.stop(code=3)
+            check("truncated" in server.stderr() and f"{store}:" in server.stderr(), f"{store}: why, {server.stderr()!r}")
+        finally:
+            server.kill()
+            shutil.rmtree(server.folder)
+            if store == "shm" and os.path.exists(f"/dev/shm{name}"):
+                os.unlink(f"/dev/shm{name}")
+
+
+def test_deleted(check):
+    """It goes on with what it has, and says once that nobody else will find it."""
+    with weir_server.Server("--threads 1 --store file:zone?size=1m") as server:
+        check.equal(take(server).status, 200, "before")
+        (server.folder / "zone").unlink()
+        check(server.wait_for(lambda: "zone" in server.stderr() and "deleted" in server.stderr()), f"{server.stderr()!r}")
+        check.equal(take(server).status, 200, "it goes on")
+        time.sleep(1.5)  # longer than it takes to look again
+        check.equal(server.stderr().count("deleted"), 1, "it is said once")
+    with weir_server.Server("--threads 1 --store file:zone?size=1m") as server:
+        (server.folder / "other").write_bytes(b"x" * 65536)
+        os.replace(server.folder / "other", server.folder / "zone")
+        check(server.wait_for(lambda: "deleted or replaced" in server.stderr()), f"replaced: {server.stderr()!r}")
+
+
+TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]
+
+if __name__ == "__main__":
+    sys.exit(checks.run(TESTS, sys.argv[1:]))

@@ -1,0 +1,13 @@
+"""Where everything is. $WEIR_BUILD names another build folder than `build`, $WEIR another program than the one in it."""
+import os
+import pathlib
+import sys
+
+sys.dont_write_bytecode = True
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build")).absolute()
+WEIR = os.path.abspath(os.environ.get("WEIR", BUILD / "weir"))
+REDIS_MODULE = BUILD / "weir_redis.so"
+NGINX_MODULE = BUILD / "ngx_http_weir_module.so"
+DRIVER = BUILD / "tests" / "store_driver"

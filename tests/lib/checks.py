@@ -1,0 +1,67 @@
+"""Counting what held, and running tests. A test file ends in
+
+    if __name__ == "__main__":
+        sys.exit(checks.run(TESTS, sys.argv[1:]))
+
+where each of TESTS is a function that is given the Checks. Every program of tests prints "N passed, N failed" at its end.
+"""
+import re
+import sys
+import time
+import traceback
+
+COUNTS = re.compile(r"^(\d+) passed, (\d+) failed$", re.M)
+MOST_PRINTED = 50
+
+
+class Checks:
+    """Counts what held and prints what did not."""
+
+    def __init__(self):
+        self.passed = self.failed = 0
+
+    def __call__(self, right, what):
+        if right:
+            self.passed += 1
+        else:
+            self.failed += 1
+            if self.failed <= MOST_PRINTED:
+                print(f"FAIL {what}", flush=True)
+        return right
+
+    def equal(self, got, wanted, what):
+        return self(got == wanted, f"{what}: got {got!r}, expected {wanted!r}")
+
+    def contains(self, text, part, what):
+        return self(part in text, f"{what}: {part!r} is not in {text!r}")
+
+    def at_most(self, got, most, what):
+        return self(got <= most, f"{what}: {got} is over {most}")
+
+    def within(self, got, least, most, what):
+        return self(least <= got <= most, f"{what}: {got} is not within {least} … {most}")
+
+    def end(self):
+        """Prints the counts; the exit code."""
+        print(f"{self.passed} passed, {self.failed} failed")
+        return 1 if self.failed else 0
+
+
+def run_one(check, test):
+    """A test that ends early is one failure; the others still run."""
+    start = time.monotonic()
+    try:
+        test(check)
+    except Exception as error:
+        check(False, f"{test.__name__}: {error!r}")
+        traceback.print_exc(file=sys.stdout)
+    print(f"{test.__name__}: {time.monotonic() - start:.1f} s", flush=True)
+
+
+def run(tests, arguments):
+    """Runs the tests whose name contains one of the words given, or all; the exit code. Options (--long) are not words."""
+    check, words = Checks(), [word for word in arguments if not word.startswith("-")]
+    for test in tests:
+        if not words or any(word in test.__name__ for word in words):
+            run_one(check, test)
+    return check.end()
