@@ -156,7 +156,8 @@ def library():
     return [Test(f"library: {name}", "release", f"tests/api/{name}.sh")
             for name in ("cxx", "symbols", "pkgconfig", "cmake", "version", "man", "examples", "layers", "words")] + \
         [Test("library: how tests are run", "release", "tests/api/runner.py"),
-         Test("library: files that are mentioned", "release", "tests/api/mentions.py")]
+         Test("library: files that are mentioned", "release", "tests/api/mentions.py"),
+         Test("library: steps of CONTRIBUTING", "release", "tests/api/steps.py")]
 
 
 def coverage():

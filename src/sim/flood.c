@@ -1,0 +1,1 @@
+/* WEIR__SMOOTH */
