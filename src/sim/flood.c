@@ -1,1 +1,0 @@
-/* WEIR__SMOOTH */
