@@ -18,6 +18,7 @@
  *     stop                          the same, since hammer
  *     exact THREADS TAKES KEY LIMIT            as many takes by each thread; the same five
  *     fork CHILDREN TAKES KEY LIMIT            as many takes by each child; the same five
+ *     cancel THREADS TAKES KEY LIMIT           by threads that are cancelled already; the same five
  */
 #include "weir.h"
 
@@ -157,6 +158,25 @@ static void fork_children(int children, long takes, const char *key, const char 
     munmap(crew, sizeof *crew);
 }
 
+/* Any cancellation point ends such a thread before it has counted what it took. */
+static void *work_cancelled(void *crew)
+{
+    pthread_cancel(pthread_self());
+    return work(crew);
+}
+
+static void cancel_threads(int n, long takes, const char *key, const char *limit)
+{
+    struct crew crew = {.limit = parse(limit), .key = key, .keys = 1, .takes = takes};
+    for (int i = 0; i < n; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, work_cancelled, &crew) == 0)
+            pthread_join(thread, NULL);
+    }
+    print_tally(&crew.total);
+    weir_limit_free(crew.limit);
+}
+
 static void take_many(long n, const char *key, weir_limit *limit)
 {
     static char keys[MANY_MAX][256];
@@ -261,6 +281,8 @@ static void run(char **words, int n)
         end_crew(start_crew(atoi(words[1]), 0, 1, atol(words[2]), words[3], words[4]), false);
     } else if (!strcmp(verb, "fork") && n == 5) {
         fork_children(atoi(words[1]), atol(words[2]), words[3], words[4]);
+    } else if (!strcmp(verb, "cancel") && n == 5) {
+        cancel_threads(atoi(words[1]), atol(words[2]), words[3], words[4]);
     } else if (!strcmp(verb, "many") && n == 4) {
         weir_limit *limit = parse(words[3]);
         take_many(atol(words[1]), words[2], limit);

@@ -288,9 +288,11 @@ def test_exact(check):
     """As many as the limit says, by threads and by processes, with both engines."""
     for name, options in ENGINES:
         with redis_server.Server(options) as server, Driver(address(server, PATIENT)) as driver:
-            for what, words in (("8 threads", ("exact", 8, 500)), ("8 processes", ("fork", 8, 300))):
+            for what, words in (("8 threads", ("exact", 8, 500)), ("8 processes", ("fork", 8, 300)),
+                                ("4 cancelled threads", ("cancel", 4, 300))):
                 total = driver.tally(*words, what, FROZEN.format(777))
                 check.equal(total.allowed, 777, f"exact, {name}, {what}: admitted of {total.calls}")
+                check.equal(total.calls, words[1] * words[2], f"exact, {name}, {what}: nobody is lost")
                 check.equal((total.degraded, total.errors), (0, 0), f"exact, {name}, {what}: degraded, errors")
             many = driver.call("many", 500, "m", "fixed-window 1/366d")
             check.equal(many[:3], ["0", "500", "0"], f"exact, {name}: a batch")
