@@ -101,7 +101,7 @@ static inline bool weir__key_in_bounds(weir_key key)
 /* Fills err (may be NULL) with what a code of a call means, and what a server said. Returns the code. */
 int weir__store_fail(weir_store *store, int code, weir_error *err);
 
-/* ---- lease.c ---- */
+/* ---- verbs.c ---- */
 
 /* The index of the limit that has leases (there is at most one a key), or the count. */
 size_t weir__leased(const weir_limit *limit);
@@ -152,7 +152,7 @@ int weir__wait(weir_store *store, const weir_request *request, int64_t max_wait_
  * 0: it waits, as it does by default. Nothing is charged then. Before the store is used by several threads. */
 void weir__store_be_patient(weir_store *store, int64_t us);
 
-/* ---- guard.c ---- */
+/* ---- region.c ---- */
 
 /* From now on a zone's file that is truncated under our feet ends the program with words and exit code 3. */
 void weir__store_guard(weir_store *store, const char *program, const char *url);
