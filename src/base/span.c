@@ -1,7 +1,23 @@
 /* See span.h. */
 #include "base/span.h"
 
-#include <stdint.h>
+#include <assert.h>
+
+bool weir__span_whole(struct weir__span text, int64_t least, int64_t most, int64_t *ret)
+{
+    int64_t number = 0;
+    assert(least >= 0);
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.data[i];
+        if (c < '0' || c > '9' || number > (INT64_MAX - 9) / 10)
+            return false;
+        number = number * 10 + (c - '0');
+    }
+    if (text.len == 0 || number < least || number > most)
+        return false;
+    *ret = number;
+    return true;
+}
 
 /* ---- UTF-8 ---- */
 

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 #include <strings.h>
 
@@ -23,12 +24,15 @@ static inline bool weir__span_is(struct weir__span span, const char *text)
     return span.len == len && !memcmp(span.data, text, len);
 }
 
-/* Whatever the case of ASCII letters. */
+/* In any case of ASCII letters. */
 static inline bool weir__span_is_word(struct weir__span span, const char *word)
 {
     size_t len = strlen(word);
     return span.len == len && !strncasecmp(span.data, word, len);
 }
+
+/* A whole number, digits only, within bounds; false: it is not one. least is not negative. */
+bool weir__span_whole(struct weir__span text, int64_t least, int64_t most, int64_t *ret);
 
 /* What a hex digit stands for, or -1. */
 static inline int weir__hex_digit(char c)

@@ -75,18 +75,10 @@ static int command_shown(struct weir__span text)
 int weir__read_whole(struct weir__span text, const char *what, int64_t least, int64_t most,
                      int64_t *ret, weir_error *err)
 {
-    int64_t number = 0;
-    bool sound = text.len > 0 && text.len < 20;
-    for (size_t i = 0; i < text.len && sound; i++) {
-        char c = text.data[i];
-        sound = c >= '0' && c <= '9' && number <= (INT64_MAX - 9) / 10;
-        number = sound ? number * 10 + (c - '0') : 0;
-    }
-    if (!sound || number < least || number > most)
+    if (text.len >= 20 || !weir__span_whole(text, least, most, ret))
         return weir__fail(err, WEIR_EINVAL, 0,
                           "%s must be a whole number from %lld to %lld, not \"%.*s\"", what,
                           (long long)least, (long long)most, command_shown(text), text.data);
-    *ret = number;
     return 0;
 }
 
@@ -186,11 +178,19 @@ static int command_read_take_all(const struct weir__span *args, size_t n,
         limits += code ? 0 : weir_limit_count(ask->limit);
     }
     if (code == 0 && limits > WEIR_LIMITS_MAX)
-        return weir__fail(err, WEIR_EINVAL, 0, "at most %d limits a request, these are %zu",
+        return weir__fail(err, WEIR_EINVAL, 0, "at most %d limits per request, these are %zu",
                           WEIR_LIMITS_MAX, limits);
     return code ? code
                 : command_read_options(args + 2 + 3 * ret->count, n - 2 - 3 * ret->count, false,
                                        ret, err);
+}
+
+static int command_read_key_and_limit(const struct weir__span *args,
+                                      struct weir__limit_cache *cache, struct weir__command *ret,
+                                      weir_error *err)
+{
+    int code = weir__check_key(args[1], &ret->asks[0].key, err);
+    return code ? code : command_read_limit(cache, args[2], &ret->asks[0].limit, err);
 }
 
 static int command_read_settle(const struct weir__span *args, size_t n,
@@ -199,9 +199,7 @@ static int command_read_settle(const struct weir__span *args, size_t n,
 {
     if (n != 5)
         return command_wrong_count(ret->verb, err);
-    int code = weir__check_key(args[1], &ret->asks[0].key, err);
-    if (code == 0)
-        code = command_read_limit(cache, args[2], &ret->asks[0].limit, err);
+    int code = command_read_key_and_limit(args, cache, ret, err);
     if (code == 0)
         code = weir__read_whole(args[4], "the actual cost", 0, WEIR_COST_MAX, &ret->actual, err);
     ret->receipt = args[3];
@@ -215,9 +213,7 @@ static int command_read_lease(const struct weir__span *args, size_t n,
     int64_t id = 0;
     if (n != 4)
         return command_wrong_count(ret->verb, err);
-    int code = weir__check_key(args[1], &ret->asks[0].key, err);
-    if (code == 0)
-        code = command_read_limit(cache, args[2], &ret->asks[0].limit, err);
+    int code = command_read_key_and_limit(args, cache, ret, err);
     if (code == 0)
         code = weir__read_whole(args[3], "a lease id", 1, (int64_t)WEIR__LEASE_MASK, &id, err);
     ret->lease = (uint64_t)id;

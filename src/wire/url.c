@@ -101,23 +101,6 @@ static void url_encode(struct weir__buffer *buffer, const char *text, const char
     }
 }
 
-/* A whole number of digits only, within bounds. */
-static bool url_number(const char *part, size_t len, int64_t least, int64_t most, int64_t *ret)
-{
-    int64_t number = 0;
-    for (size_t i = 0; i < len; i++) {
-        if (part[i] < '0' || part[i] > '9')
-            return false;
-        number = number * 10 + (part[i] - '0');
-        if (number > most)
-            return false;
-    }
-    if (len == 0 || number < least)
-        return false;
-    *ret = number;
-    return true;
-}
-
 #define PORT 6379
 #define SENTINEL_PORT 26379
 #define EXAMPLES                                                                                   \
@@ -155,7 +138,7 @@ static int url_take_login(struct url_reader *reader, const char *part, size_t le
 static int url_take_port(struct url_reader *reader, const char *part, size_t len, uint16_t *ret)
 {
     int64_t port;
-    if (url_number(part, len, 1, 65535, &port)) {
+    if (weir__span_whole((struct weir__span){part, len}, 1, 65535, &port)) {
         *ret = (uint16_t)port;
         return 0;
     }
@@ -273,7 +256,7 @@ static int url_take_path(struct url_reader *reader, const char *part, size_t len
                         "redis+sentinel://host/master, and ?db=1 for a database");
     if (url->kind == WEIR__REDIS_SENTINEL)
         return url_decode(reader, "master's name", name, n, url->master, sizeof url->master);
-    if (n > 0 && !url_number(name, n, 0, INT32_MAX, &db))
+    if (n > 0 && !weir__span_whole((struct weir__span){name, n}, 0, INT32_MAX, &db))
         return url_fail(reader, name, "invalid database \"%s\": expected a number, like /0",
                         url_quote(reader, name, n).text);
     if (url->kind == WEIR__REDIS_CLUSTER && db != 0)
@@ -357,7 +340,7 @@ static int url_take_peers(struct url_reader *reader, const struct url_option *op
                           const char *value, size_t len)
 {
     int64_t peers;
-    if (!url_number(value, len, 1, PEERS_MAX, &peers))
+    if (!weir__span_whole((struct weir__span){value, len}, 1, PEERS_MAX, &peers))
         return url_fail(reader, value, "invalid %s \"%s\": expected a number from 1 to %d",
                         option->name, url_quote(reader, value, len).text, PEERS_MAX);
     reader->url->peers = (int32_t)peers;
@@ -388,7 +371,7 @@ static int url_take_db(struct url_reader *reader, const struct url_option *optio
     if (reader->url->kind == WEIR__REDIS_SINGLE)
         return url_fail(reader, value, "%s= goes after the host here: redis://host/1",
                         option->name);
-    if (!url_number(value, len, 0, INT32_MAX, &db))
+    if (!weir__span_whole((struct weir__span){value, len}, 0, INT32_MAX, &db))
         return url_fail(reader, value, "invalid database \"%s\": expected a number, like %s=0",
                         url_quote(reader, value, len).text, option->name);
     if (reader->url->kind == WEIR__REDIS_CLUSTER && db != 0)
