@@ -4,14 +4,14 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-static int bits_of(const struct weir__address *address)
+static int address_bits_of(const struct weir__address *address)
 {
     return address->family == 4 ? 32 : 128;
 }
 
 /* ---- reading ---- */
 
-static bool read_v4(const char *text, size_t len, uint8_t ret[4])
+static bool address_read_v4(const char *text, size_t len, uint8_t ret[4])
 {
     size_t at = 0;
     for (int part = 0; part < 4; part++) {
@@ -28,7 +28,7 @@ static bool read_v4(const char *text, size_t len, uint8_t ret[4])
     return at == len;
 }
 
-static bool read_v6(const char *text, size_t len, struct weir__address *ret)
+static bool address_read_v6(const char *text, size_t len, struct weir__address *ret)
 {
     static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     char copy[INET6_ADDRSTRLEN];
@@ -47,7 +47,7 @@ static bool read_v6(const char *text, size_t len, struct weir__address *ret)
     return true;
 }
 
-static bool is_port(const char *text, size_t len)
+static bool address_is_port(const char *text, size_t len)
 {
     if (len < 2 || len > 6 || text[0] != ':')
         return false;
@@ -59,12 +59,12 @@ static bool is_port(const char *text, size_t len)
 }
 
 /* Without its brackets and port, without its zone. False: something else stands around it. */
-static bool trim(const char **text, size_t *len)
+static bool address_trim(const char **text, size_t *len)
 {
     if (*len > 0 && **text == '[') {
         const char *end = memchr(*text, ']', *len);
         size_t behind = end ? *len - (size_t)(end + 1 - *text) : 0;
-        if (!end || (behind > 0 && !is_port(end + 1, behind)))
+        if (!end || (behind > 0 && !address_is_port(end + 1, behind)))
             return false;
         *len = (size_t)(end - *text) - 1;
         ++*text;
@@ -83,24 +83,24 @@ bool weir__address_read(const char *text, size_t len, struct weir__address *ret)
     const char *colon = memchr(text, ':', len);
     size_t host = colon ? (size_t)(colon - text) : len;
     bool only_colon = colon && !memchr(colon + 1, ':', len - host - 1);
-    if (!colon || (only_colon && is_port(colon, len - host))) {
-        if (!read_v4(text, host, found.bytes))
+    if (!colon || (only_colon && address_is_port(colon, len - host))) {
+        if (!address_read_v4(text, host, found.bytes))
             return false;
-    } else if (!trim(&text, &len) || !read_v6(text, len, &found)) {
+    } else if (!address_trim(&text, &len) || !address_read_v6(text, len, &found)) {
         return false;
     }
     *ret = found;
     return true;
 }
 
-static bool has_rest(const struct weir__address *address, int bits)
+static bool address_has_rest(const struct weir__address *address, int bits)
 {
     struct weir__address masked = *address;
     weir__address_mask(&masked, bits);
     return memcmp(masked.bytes, address->bytes, sizeof masked.bytes) != 0;
 }
 
-static bool read_bits(const char *text, size_t len, int *ret)
+static bool address_read_bits(const char *text, size_t len, int *ret)
 {
     int bits = 0;
     if (len == 0 || len > 3 || (len > 1 && text[0] == '0'))
@@ -120,14 +120,15 @@ const char *weir__network_read(const char *text, size_t len, struct weir__networ
     const char *slash = memchr(text, '/', len);
     size_t host = slash ? (size_t)(slash - text) : len;
     bool v6 = memchr(text, ':', host) != NULL;
-    if (v6 ? !read_v6(text, host, &found.address) : !read_v4(text, host, found.address.bytes))
+    if (v6 ? !address_read_v6(text, host, &found.address)
+           : !address_read_v4(text, host, found.address.bytes))
         return "expected an address like 10.1.2.3 or 2001:db8::1, or a network like 10.0.0.0/8";
     if (v6 && found.address.family == 4)
         return "an IPv4 address inside IPv6 counts as IPv4; write it like 10.1.2.3";
-    int all = bits_of(&found.address), bits = all;
-    if (slash && (!read_bits(slash + 1, len - host - 1, &bits) || bits > all))
+    int all = address_bits_of(&found.address), bits = all;
+    if (slash && (!address_read_bits(slash + 1, len - host - 1, &bits) || bits > all))
         return v6 ? "expected 0 to 128 behind the /" : "expected 0 to 32 behind the /";
-    if (has_rest(&found.address, bits))
+    if (address_has_rest(&found.address, bits))
         return "bits are set behind the network's prefix; write them as 0, like 10.0.0.0/8";
     found.bits = (uint8_t)bits;
     *ret = found;
@@ -136,7 +137,7 @@ const char *weir__network_read(const char *text, size_t len, struct weir__networ
 
 /* ---- comparing ---- */
 
-static bool same_bits(const uint8_t *a, const uint8_t *b, int bits)
+static bool address_same_bits(const uint8_t *a, const uint8_t *b, int bits)
 {
     int whole = bits / 8, rest = bits % 8;
     return !memcmp(a, b, (size_t)whole) && (rest == 0 || (a[whole] ^ b[whole]) >> (8 - rest) == 0);
@@ -145,7 +146,7 @@ static bool same_bits(const uint8_t *a, const uint8_t *b, int bits)
 bool weir__network_has(const struct weir__network *network, const struct weir__address *address)
 {
     return network->address.family == address->family &&
-           same_bits(network->address.bytes, address->bytes, network->bits);
+           address_same_bits(network->address.bytes, address->bytes, network->bits);
 }
 
 bool weir__networks_overlap(const struct weir__network *a, const struct weir__network *b)
@@ -166,7 +167,7 @@ void weir__address_mask(struct weir__address *address, int bits)
 
 /* ---- writing ---- */
 
-static void put_v4(struct weir__buffer *buffer, const uint8_t *bytes)
+static void address_put_v4(struct weir__buffer *buffer, const uint8_t *bytes)
 {
     for (int i = 0; i < 4; i++) {
         weir__put_int(buffer, bytes[i]);
@@ -175,7 +176,7 @@ static void put_v4(struct weir__buffer *buffer, const uint8_t *bytes)
     }
 }
 
-static void put_group(struct weir__buffer *buffer, int group)
+static void address_put_group(struct weir__buffer *buffer, int group)
 {
     static const char digits[] = "0123456789abcdef";
     int shift = 12;
@@ -185,7 +186,7 @@ static void put_group(struct weir__buffer *buffer, int group)
         weir__put(buffer, &digits[(group >> shift) & 15], 1);
 }
 
-static void put_v6(struct weir__buffer *buffer, const uint8_t *bytes)
+static void address_put_v6(struct weir__buffer *buffer, const uint8_t *bytes)
 {
     int cut = 8, cut_length = 1; /* the first of the longest runs of zeros, two at least */
     for (int i = 0, run = 0; i < 8; i++) {
@@ -203,22 +204,22 @@ static void put_v6(struct weir__buffer *buffer, const uint8_t *bytes)
         }
         if (i > 0 && i != cut + cut_length)
             weir__put(buffer, ":", 1);
-        put_group(buffer, bytes[2 * i] << 8 | bytes[2 * i + 1]);
+        address_put_group(buffer, bytes[2 * i] << 8 | bytes[2 * i + 1]);
     }
 }
 
 void weir__put_address(struct weir__buffer *buffer, const struct weir__address *address)
 {
     if (address->family == 4)
-        put_v4(buffer, address->bytes);
+        address_put_v4(buffer, address->bytes);
     else
-        put_v6(buffer, address->bytes);
+        address_put_v6(buffer, address->bytes);
 }
 
 void weir__put_network(struct weir__buffer *buffer, const struct weir__network *network)
 {
     weir__put_address(buffer, &network->address);
-    if (network->bits == bits_of(&network->address))
+    if (network->bits == address_bits_of(&network->address))
         return;
     weir__put(buffer, "/", 1);
     weir__put_int(buffer, network->bits);

@@ -14,7 +14,7 @@ struct weir__arena_block {
     alignas(max_align_t) char data[];
 };
 
-static int grow(struct weir__arena *arena, size_t least)
+static int arena_grow(struct weir__arena *arena, size_t least)
 {
     size_t size = arena->size ? arena->size * 2 : FIRST_BLOCK;
     if (size > LARGEST_BLOCK)
@@ -39,7 +39,7 @@ void *weir__arena_new(struct weir__arena *arena, size_t count, size_t size)
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - mask)
         return NULL;
     bytes = (bytes + mask) & ~mask;
-    if ((!arena->blocks || arena->size - arena->used < bytes) && grow(arena, bytes))
+    if ((!arena->blocks || arena->size - arena->used < bytes) && arena_grow(arena, bytes))
         return NULL;
     void *found = arena->blocks->data + arena->used;
     arena->used += bytes;

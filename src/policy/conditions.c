@@ -8,7 +8,8 @@
 
 /* ---- deciding ---- */
 
-static bool matches_address(const struct weir__condition *condition, const struct weir__view *view)
+static bool conditions_matches_address(const struct weir__condition *condition,
+                                       const struct weir__view *view)
 {
     struct weir__address address = weir__view_address(view, condition->attribute);
     for (size_t i = 0; i < condition->network_count; i++) {
@@ -18,14 +19,14 @@ static bool matches_address(const struct weir__condition *condition, const struc
     return false;
 }
 
-static bool matches(const struct weir__condition *condition, struct weir__view *view)
+static bool conditions_matches(const struct weir__condition *condition, struct weir__view *view)
 {
     if (!weir__view_has(view, condition->attribute))
         return false;
     if (condition->any)
         return true;
     if (condition->network_count > 0)
-        return matches_address(condition, view);
+        return conditions_matches_address(condition, view);
     struct weir__span value = view->values[condition->attribute];
     for (size_t i = 0; i < condition->wild_count; i++) {
         if (weir__pattern_has(&condition->wild[i], value))
@@ -37,7 +38,7 @@ static bool matches(const struct weir__condition *condition, struct weir__view *
 bool weir__conditions_hold(const struct weir__conditions *conditions, struct weir__view *view)
 {
     for (size_t i = 0; i < conditions->count; i++) {
-        if (matches(&conditions->items[i], view) == conditions->items[i].negated)
+        if (conditions_matches(&conditions->items[i], view) == conditions->items[i].negated)
             return false;
     }
     return true;
@@ -54,7 +55,8 @@ bool weir__any_of_holds(const struct weir__any_of *any, struct weir__view *view)
 
 /* ---- comparing ---- */
 
-static bool patterns_overlap(const struct weir__condition *a, const struct weir__condition *b)
+static bool conditions_patterns_overlap(const struct weir__condition *a,
+                                        const struct weir__condition *b)
 {
     if (a->pattern_count * b->pattern_count > COMPARED_MAX)
         return true;
@@ -67,7 +69,8 @@ static bool patterns_overlap(const struct weir__condition *a, const struct weir_
     return false;
 }
 
-static bool networks_overlap(const struct weir__condition *a, const struct weir__condition *b)
+static bool conditions_networks_overlap(const struct weir__condition *a,
+                                        const struct weir__condition *b)
 {
     if (a->network_count * b->network_count > COMPARED_MAX)
         return true;
@@ -80,7 +83,7 @@ static bool networks_overlap(const struct weir__condition *a, const struct weir_
     return false;
 }
 
-static bool overlap(const struct weir__condition *a, const struct weir__condition *b)
+static bool conditions_overlap(const struct weir__condition *a, const struct weir__condition *b)
 {
     if (a->negated && b->negated)
         return true;
@@ -88,7 +91,8 @@ static bool overlap(const struct weir__condition *a, const struct weir__conditio
         return !(a->negated ? a : b)->any; /* absent and present are all that is compared */
     if (a->any || b->any)
         return true;
-    return a->network_count > 0 ? networks_overlap(a, b) : patterns_overlap(a, b);
+    return a->network_count > 0 ? conditions_networks_overlap(a, b)
+                                : conditions_patterns_overlap(a, b);
 }
 
 bool weir__conditions_overlap(const struct weir__conditions *a, const struct weir__conditions *b)
@@ -96,7 +100,7 @@ bool weir__conditions_overlap(const struct weir__conditions *a, const struct wei
     for (size_t i = 0; i < a->count; i++) {
         for (size_t j = 0; j < b->count; j++) {
             if (a->items[i].attribute == b->items[j].attribute &&
-                !overlap(&a->items[i], &b->items[j]))
+                !conditions_overlap(&a->items[i], &b->items[j]))
                 return false;
         }
     }
@@ -105,7 +109,7 @@ bool weir__conditions_overlap(const struct weir__conditions *a, const struct wei
 
 /* ---- words ---- */
 
-static void put_literal(struct weir__buffer *buffer, struct weir__span text)
+static void conditions_put_literal(struct weir__buffer *buffer, struct weir__span text)
 {
     for (size_t i = 0; i < text.len; i++) {
         if (text.data[i] == '*' || text.data[i] == '\\')
@@ -114,28 +118,29 @@ static void put_literal(struct weir__buffer *buffer, struct weir__span text)
     }
 }
 
-static void put_pattern(struct weir__buffer *buffer, const struct weir__pattern *pattern)
+static void conditions_put_pattern(struct weir__buffer *buffer, const struct weir__pattern *pattern)
 {
     if (pattern->exact &&
         (pattern->head.len == 0 || memchr(pattern->head.data, ' ', pattern->head.len))) {
         weir__put(buffer, "\"", 1);
-        put_literal(buffer, pattern->head);
+        conditions_put_literal(buffer, pattern->head);
         weir__put(buffer, "\"", 1);
         return;
     }
-    put_literal(buffer, pattern->head);
+    conditions_put_literal(buffer, pattern->head);
     if (pattern->exact)
         return;
     for (size_t i = 0; i < pattern->piece_count; i++) {
         weir__put(buffer, "*", 1);
-        put_literal(buffer, pattern->pieces[i]);
+        conditions_put_literal(buffer, pattern->pieces[i]);
     }
     weir__put(buffer, "*", 1);
-    put_literal(buffer, pattern->tail);
+    conditions_put_literal(buffer, pattern->tail);
 }
 
-static void put_condition(struct weir__buffer *buffer, const struct weir__condition *condition,
-                          const struct weir__attributes *attributes)
+static void conditions_put_condition(struct weir__buffer *buffer,
+                                     const struct weir__condition *condition,
+                                     const struct weir__attributes *attributes)
 {
     size_t count = condition->pattern_count + condition->network_count;
     weir__put_text(buffer, attributes->items[condition->attribute].text);
@@ -151,14 +156,14 @@ static void put_condition(struct weir__buffer *buffer, const struct weir__condit
         if (condition->network_count > 0)
             weir__put_network(buffer, &condition->networks[i]);
         else
-            put_pattern(buffer, &condition->patterns[i]);
+            conditions_put_pattern(buffer, &condition->patterns[i]);
     }
     if (shown < count)
         weir__put_format(buffer, " or %zu others", count - shown);
 }
 
 /* Not in the middle of a character. */
-static void mark_cut(struct weir__buffer *buffer)
+static void conditions_mark_cut(struct weir__buffer *buffer)
 {
     static const char more[] = "…";
     size_t end = buffer->len > sizeof more ? buffer->len - sizeof more : 0;
@@ -174,8 +179,36 @@ void weir__put_conditions(struct weir__buffer *buffer, const struct weir__condit
     for (size_t i = 0; i < conditions->count; i++) {
         if (i > 0)
             weir__put_text(buffer, " and ");
-        put_condition(buffer, &conditions->items[i], attributes);
+        conditions_put_condition(buffer, &conditions->items[i], attributes);
     }
     if (buffer->cut)
-        mark_cut(buffer);
+        conditions_mark_cut(buffer);
+}
+
+/* ---- gates ---- */
+
+/* The text that every value begins with that fulfils the condition; empty: none. */
+static struct weir__span conditions_gate_beginning(const struct weir__condition *condition)
+{
+    if (condition->negated || condition->any || condition->pattern_count != 1)
+        return (struct weir__span){"", 0};
+    return condition->patterns[0].head;
+}
+
+struct weir__gate weir__gate_of(const struct weir__conditions *conditions)
+{
+    struct weir__gate gate = {.attribute = -1};
+    size_t longest = 0;
+    for (size_t i = 0; i < conditions->count; i++) {
+        struct weir__span head = conditions_gate_beginning(&conditions->items[i]);
+        if (head.len <= longest || head.len > UINT32_MAX)
+            continue;
+        longest = head.len;
+        gate.attribute = conditions->items[i].attribute;
+        gate.least = (uint32_t)head.len;
+        gate.count = (uint32_t)(head.len < sizeof gate.bytes ? head.len : sizeof gate.bytes);
+        gate.at = gate.least - gate.count; /* the end of it: beginnings are often alike */
+        memcpy(gate.bytes, head.data + gate.at, gate.count);
+    }
+    return gate;
 }

@@ -14,7 +14,7 @@
 
 /* ---- escaping ---- */
 
-static bool is_special(unsigned char c)
+static bool keys_is_special(unsigned char c)
 {
     return c <= ' ' || c == 0x7f || c == '%' || c == ',' || c == '=' || c == '{' || c == '}' ||
            c == '~';
@@ -25,7 +25,7 @@ void weir__put_escaped(struct weir__buffer *buffer, const char *text, size_t len
     static const char digits[] = "0123456789ABCDEF";
     for (size_t start = 0; start < len;) {
         size_t at = start;
-        while (at < len && !is_special((unsigned char)text[at]))
+        while (at < len && !keys_is_special((unsigned char)text[at]))
             at++;
         weir__put(buffer, text + start, at - start);
         if (at < len) {
@@ -37,14 +37,14 @@ void weir__put_escaped(struct weir__buffer *buffer, const char *text, size_t len
 }
 
 /* Not in the middle of a character: a key that was UTF-8 stays so. */
-static size_t cut_before(const char *text, size_t most)
+static size_t keys_cut_before(const char *text, size_t most)
 {
     while (most > 0 && ((unsigned char)text[most] & 0xc0) == 0x80)
         most--;
     return most;
 }
 
-static void put_value(struct weir__buffer *buffer, const char *text, size_t len)
+static void keys_put_value(struct weir__buffer *buffer, const char *text, size_t len)
 {
     if (len <= WEIR__KEY_VALUE_MAX) {
         weir__put_escaped(buffer, text, len);
@@ -52,7 +52,7 @@ static void put_value(struct weir__buffer *buffer, const char *text, size_t len)
     }
     char hex[WEIR__SHA1_HEX_SIZE];
     weir__sha1_hex(text, len, hex);
-    weir__put_escaped(buffer, text, cut_before(text, VALUE_SHOWN));
+    weir__put_escaped(buffer, text, keys_cut_before(text, VALUE_SHOWN));
     weir__put(buffer, "~", 1);
     weir__put(buffer, hex, HASH);
 }
@@ -62,8 +62,8 @@ static void put_value(struct weir__buffer *buffer, const char *text, size_t len)
 /* Longest text of all parts before it is hashed: names, "lower()", '=', ',', escaped values. */
 #define PARTS_ROOM (WEIR__KEY_FORM_MAX * (WEIR__ATTRIBUTE_NAME_MAX + 32 + 3 * WEIR__KEY_VALUE_MAX))
 
-static void put_whole(struct weir__buffer *buffer, const char *policy, const char *entry,
-                      const struct weir__buffer *parts)
+static void keys_put_whole(struct weir__buffer *buffer, const char *policy, const char *entry,
+                           const struct weir__buffer *parts)
 {
     weir__put_text(buffer, policy);
     weir__put(buffer, "/", 1);
@@ -77,15 +77,15 @@ static void put_whole(struct weir__buffer *buffer, const char *policy, const cha
     } else {
         char hex[WEIR__SHA1_HEX_SIZE];
         weir__sha1_hex(parts->data, parts->len, hex);
-        weir__put(buffer, parts->data, cut_before(parts->data, PARTS_SHOWN));
+        weir__put(buffer, parts->data, keys_cut_before(parts->data, PARTS_SHOWN));
         weir__put(buffer, "~~", 2);
         weir__put(buffer, hex, HASH);
     }
     weir__put(buffer, "}", 1);
 }
 
-static void put_address(struct weir__buffer *buffer, const struct weir__key_part *part,
-                        const struct weir__view *view)
+static void keys_put_address(struct weir__buffer *buffer, const struct weir__key_part *part,
+                             const struct weir__view *view)
 {
     struct weir__network network = {.address = weir__view_address(view, part->attribute)};
     network.bits = network.address.family == 4 ? part->bits4 : part->bits6;
@@ -93,24 +93,25 @@ static void put_address(struct weir__buffer *buffer, const struct weir__key_part
     weir__put_network(buffer, &network);
 }
 
-static void put_part(struct weir__buffer *buffer, const struct weir__key_part *part,
-                     const struct weir__view *view)
+static void keys_put_part(struct weir__buffer *buffer, const struct weir__key_part *part,
+                          const struct weir__view *view)
 {
     if (view->attributes->items[part->attribute].spelling == WEIR__AS_ADDRESS)
-        put_address(buffer, part, view);
+        keys_put_address(buffer, part, view);
     else
-        put_value(buffer, view->values[part->attribute].data, view->values[part->attribute].len);
+        keys_put_value(buffer, view->values[part->attribute].data,
+                       view->values[part->attribute].len);
 }
 
 /* Of what would stand there. Nobody without the secret can tell the value by trying, and it is the same for as long
  * as the secret is. */
-static void put_hashed(struct weir__buffer *buffer, const struct weir__key_part *part,
-                       const uint64_t *secret, const struct weir__view *view)
+static void keys_put_hashed(struct weir__buffer *buffer, const struct weir__key_part *part,
+                            const uint64_t *secret, const struct weir__view *view)
 {
     char room[3 * WEIR__KEY_VALUE_MAX + WEIR__SHA1_HEX_SIZE];
     struct weir__buffer value = weir__buffer_over(room, sizeof room);
     uint64_t hash[2];
-    put_part(&value, part, view);
+    keys_put_part(&value, part, view);
     assert(!value.cut);
     if (!secret) {
         weir__put(buffer, "?", 1);
@@ -137,11 +138,11 @@ enum weir__key_made weir__put_key(struct weir__buffer *buffer, const char *polic
             if (!empty)
                 return WEIR__KEY_MISSING;
         } else if (part->hashed) {
-            put_hashed(&parts, part, secret, view);
+            keys_put_hashed(&parts, part, secret, view);
         } else {
-            put_part(&parts, part, view);
+            keys_put_part(&parts, part, view);
         }
     }
-    put_whole(buffer, policy, entry, &parts);
+    keys_put_whole(buffer, policy, entry, &parts);
     return WEIR__KEY_MADE;
 }

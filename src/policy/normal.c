@@ -5,7 +5,7 @@
 
 /* ---- paths ---- */
 
-static int digit(char c)
+static int normal_digit(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -13,21 +13,22 @@ static int digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static bool is_escape(const char *text, size_t left)
+static bool normal_is_escape(const char *text, size_t left)
 {
-    return left >= 3 && text[0] == '%' && digit(text[1]) >= 0 && digit(text[2]) >= 0;
+    return left >= 3 && text[0] == '%' && normal_digit(text[1]) >= 0 && normal_digit(text[2]) >= 0;
 }
 
 /* Copies what stands before a query, without parameters and decoded. Broken escapes stay as they are. */
-static size_t path_decode(struct weir__span text, bool parameters, char *room)
+static size_t normal_path_decode(struct weir__span text, bool parameters, char *room)
 {
     size_t n = 0;
     for (size_t i = 0; i < text.len; i++) {
         if (text.data[i] == ';' && !parameters) {
             while (i + 1 < text.len && text.data[i + 1] != '/')
                 i++;
-        } else if (is_escape(text.data + i, text.len - i)) {
-            room[n++] = (char)(digit(text.data[i + 1]) * 16 + digit(text.data[i + 2]));
+        } else if (normal_is_escape(text.data + i, text.len - i)) {
+            room[n++] =
+                (char)(normal_digit(text.data[i + 1]) * 16 + normal_digit(text.data[i + 2]));
             i += 2;
         } else {
             room[n++] = text.data[i];
@@ -38,7 +39,7 @@ static size_t path_decode(struct weir__span text, bool parameters, char *room)
 
 /* What a segment is compared as: without parameters that came encoded, blanks around it, dots at its end. One
  * of nothing but dots stays. */
-static struct weir__span segment_of(const char *text, size_t len, bool parameters)
+static struct weir__span normal_segment_of(const char *text, size_t len, bool parameters)
 {
     const char *cut = parameters ? NULL : memchr(text, ';', len);
     len = cut ? (size_t)(cut - text) : len;
@@ -53,13 +54,13 @@ static struct weir__span segment_of(const char *text, size_t len, bool parameter
 }
 
 /* The segments of a path that begins with a slash, in place; the root has no parent. */
-static size_t path_resolve(char *path, size_t len, bool parameters)
+static size_t normal_path_resolve(char *path, size_t len, bool parameters)
 {
     size_t n = 1; /* behind a slash, always */
     for (size_t at = 1; at < len;) {
         const char *slash = memchr(path + at, '/', len - at);
         size_t end = slash ? (size_t)(slash - path) : len;
-        struct weir__span segment = segment_of(path + at, end - at, parameters);
+        struct weir__span segment = normal_segment_of(path + at, end - at, parameters);
         if (weir__span_is(segment, "..")) {
             while (n > 1 && path[n - 2] != '/')
                 n--;
@@ -76,7 +77,7 @@ static size_t path_resolve(char *path, size_t len, bool parameters)
 }
 
 /* "http://host/path" is the path. */
-static struct weir__span behind_authority(struct weir__span text)
+static struct weir__span normal_behind_authority(struct weir__span text)
 {
     size_t at = 0;
     while (at < text.len && text.data[at] != ':' && text.data[at] != '/' && text.data[at] != '?')
@@ -90,7 +91,7 @@ static struct weir__span behind_authority(struct weir__span text)
 }
 
 /* Cuts what is no path off, and says whether the rest may need another spelling. */
-static bool path_is_odd(struct weir__span *text, bool parameters)
+static bool normal_path_is_odd(struct weir__span *text, bool parameters)
 {
     bool odd = text->len == 0 || text->data[0] != '/';
     for (size_t i = 0; i < text->len; i++) {
@@ -107,7 +108,7 @@ static bool path_is_odd(struct weir__span *text, bool parameters)
     return odd || text->len == 0 || text->data[text->len - 1] == '.';
 }
 
-static bool has_control(struct weir__span text)
+static bool normal_has_control(struct weir__span text)
 {
     for (size_t i = 0; i < text.len; i++) {
         if ((unsigned char)text.data[i] < ' ' || text.data[i] == 0x7f)
@@ -120,18 +121,18 @@ const char *weir__normal_path(struct weir__span text, bool parameters, char *roo
                               struct weir__span *ret)
 {
     if (text.len > 0 && text.data[0] != '/')
-        text = behind_authority(text);
-    if (path_is_odd(&text, parameters)) {
+        text = normal_behind_authority(text);
+    if (normal_path_is_odd(&text, parameters)) {
         bool rooted = text.len > 0 && text.data[0] == '/';
         if (text.len + !rooted > size)
             return "is too long";
         if (!rooted)
             room[0] = '/';
-        text.len = path_decode(text, parameters, room + !rooted) + !rooted;
+        text.len = normal_path_decode(text, parameters, room + !rooted) + !rooted;
         text.data = room;
-        if (has_control(text))
+        if (normal_has_control(text))
             return "has a control character";
-        text.len = path_resolve(room, text.len, parameters);
+        text.len = normal_path_resolve(room, text.len, parameters);
     }
     *ret = text;
     return NULL;
@@ -146,12 +147,12 @@ const char *weir__normal_path_pattern(struct weir__span text, bool parameters, c
     for (size_t i = 0; i < text.len; i++) {
         if (text.data[i] == '?' || text.data[i] == '#')
             return "paths are compared without what follows a ? or #";
-        if (is_escape(text.data + i, text.len - i))
+        if (normal_is_escape(text.data + i, text.len - i))
             return "paths are compared decoded; write the character itself, not %XX";
         if (text.data[i] == '/' && i + 1 < text.len && text.data[i + 1] == '/')
             return "paths are compared with // made /";
     }
-    if (has_control(text))
+    if (normal_has_control(text))
         return "a path has no control characters";
     /* A star is any letter here: what is wrong with the others is wrong whatever it stands for. */
     size_t skip = text.data[0] != '/';
@@ -188,7 +189,7 @@ bool weir__normal_lower(struct weir__span text, char *room, size_t size, struct 
     return true;
 }
 
-static bool is_digit_of_address(char c)
+static bool normal_is_digit_of_address(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F') || c == ':' ||
            c == '.';
@@ -196,7 +197,7 @@ static bool is_digit_of_address(char c)
 
 /* A name, or an address with or without brackets. What else a proxy lets through, like "user@host", "host:x" or
  * "%68ost", it may have understood as a host that policies know by another spelling. */
-static bool is_host(struct weir__span text)
+static bool normal_is_host(struct weir__span text)
 {
     static const char never[] = "/\\@%,:[]?#\"<>^`{|}";
     bool brackets = text.len > 1 && text.data[0] == '[' && text.data[text.len - 1] == ']';
@@ -207,7 +208,7 @@ static bool is_host(struct weir__span text)
         return false;
     for (size_t i = 0; i < inner.len; i++) {
         unsigned char c = (unsigned char)inner.data[i];
-        if (several ? !is_digit_of_address(inner.data[i])
+        if (several ? !normal_is_digit_of_address(inner.data[i])
                     : c <= ' ' || c == 0x7f || strchr(never, c))
             return false;
     }
@@ -229,7 +230,7 @@ const char *weir__normal_host(struct weir__span text, char *room, size_t size,
         text.len--;
     if (!weir__normal_lower(text, room, size, ret))
         return "is too long";
-    return is_host(*ret) ? NULL : "is not a host";
+    return normal_is_host(*ret) ? NULL : "is not a host";
 }
 
 const char *weir__normal_host_pattern(struct weir__span text, char *room,

@@ -6,7 +6,8 @@
 /* ---- making ---- */
 
 /* Copies up to the next star, escapes resolved; *at stands behind what was read. */
-static const char *read_piece(const char *text, size_t len, size_t *at, char *room, size_t *ret_len)
+static const char *pattern_read_piece(const char *text, size_t len, size_t *at, char *room,
+                                      size_t *ret_len)
 {
     size_t n = 0;
     while (*at < len && text[*at] != '*') {
@@ -31,7 +32,7 @@ const char *weir__pattern_read(struct weir__arena *arena, const char *text, size
     struct weir__pattern found = {.pieces = pieces, .exact = true};
     for (size_t at = 0;; at++) {
         struct weir__span piece = {room, 0};
-        const char *wrong = read_piece(text, len, &at, room, &piece.len);
+        const char *wrong = pattern_read_piece(text, len, &at, room, &piece.len);
         if (wrong)
             return wrong;
         bool last = at == len;
@@ -53,12 +54,12 @@ const char *weir__pattern_read(struct weir__arena *arena, const char *text, size
 
 /* ---- matching ---- */
 
-static bool begins(struct weir__span text, struct weir__span head)
+static bool pattern_begins(struct weir__span text, struct weir__span head)
 {
     return text.len >= head.len && !memcmp(text.data, head.data, head.len);
 }
 
-static bool ends(struct weir__span text, struct weir__span tail)
+static bool pattern_ends(struct weir__span text, struct weir__span tail)
 {
     return tail.len == 0 ||
            (text.len >= tail.len && !memcmp(text.data + text.len - tail.len, tail.data, tail.len));
@@ -66,11 +67,11 @@ static bool ends(struct weir__span text, struct weir__span tail)
 
 bool weir__pattern_has(const struct weir__pattern *pattern, struct weir__span text)
 {
-    if (text.len < pattern->least || !begins(text, pattern->head))
+    if (text.len < pattern->least || !pattern_begins(text, pattern->head))
         return false;
     if (pattern->exact)
         return text.len == pattern->head.len;
-    if (!ends(text, pattern->tail))
+    if (!pattern_ends(text, pattern->tail))
         return false;
     const char *at = text.data + pattern->head.len;
     const char *end = text.data + text.len - pattern->tail.len;
@@ -89,13 +90,13 @@ bool weir__patterns_overlap(const struct weir__pattern *a, const struct weir__pa
         return weir__pattern_has(b, a->head);
     if (b->exact)
         return weir__pattern_has(a, b->head);
-    return (begins(a->head, b->head) || begins(b->head, a->head)) &&
-           (ends(a->tail, b->tail) || ends(b->tail, a->tail));
+    return (pattern_begins(a->head, b->head) || pattern_begins(b->head, a->head)) &&
+           (pattern_ends(a->tail, b->tail) || pattern_ends(b->tail, a->tail));
 }
 
 /* ---- many exact ones ---- */
 
-static int order(struct weir__span a, struct weir__span b)
+static int pattern_order(struct weir__span a, struct weir__span b)
 {
     if (a.len != b.len)
         return a.len < b.len ? -1 : 1;
@@ -104,7 +105,8 @@ static int order(struct weir__span a, struct weir__span b)
 
 int weir__pattern_order(const void *a, const void *b)
 {
-    return order(((const struct weir__pattern *)a)->head, ((const struct weir__pattern *)b)->head);
+    return pattern_order(((const struct weir__pattern *)a)->head,
+                         ((const struct weir__pattern *)b)->head);
 }
 
 bool weir__pattern_find(const struct weir__pattern *sorted, size_t count, struct weir__span text)
@@ -112,7 +114,7 @@ bool weir__pattern_find(const struct weir__pattern *sorted, size_t count, struct
     size_t low = 0;
     while (count > 0) {
         size_t half = count / 2;
-        int sign = order(sorted[low + half].head, text);
+        int sign = pattern_order(sorted[low + half].head, text);
         if (sign == 0)
             return true;
         if (sign < 0) {

@@ -85,7 +85,7 @@ int weir__plan_enforce(struct weir__plan *plan, const struct weir__item *item,
 /* ---- costs ---- */
 
 /* Whole numbers; what is none is `otherwise`, what is too large is the most. */
-static int64_t read_cost(const struct weir__cost *cost, struct weir__span text)
+static int64_t plan_read_cost(const struct weir__cost *cost, struct weir__span text)
 {
     int64_t number = 0;
     for (size_t i = 0; i < text.len; i++) {
@@ -98,19 +98,19 @@ static int64_t read_cost(const struct weir__cost *cost, struct weir__span text)
     return weir__max(cost->least, weir__min(number, cost->most));
 }
 
-static int64_t cost_of(struct planning *planning, const struct weir__cost *cost)
+static int64_t plan_cost_of(struct planning *planning, const struct weir__cost *cost)
 {
     if (planning->cost >= 0)
         return planning->cost;
     if (cost->attribute < 0 || !weir__view_has(&planning->view, cost->attribute))
         return cost->otherwise;
-    return read_cost(cost, planning->view.values[cost->attribute]);
+    return plan_read_cost(cost, planning->view.values[cost->attribute]);
 }
 
 /* ---- entries ---- */
 
-static const weir_limit *limit_of(struct planning *planning, const struct weir__entry *entry,
-                                  const struct weir__entry_body *body)
+static const weir_limit *plan_limit_of(struct planning *planning, const struct weir__entry *entry,
+                                       const struct weir__entry_body *body)
 {
     for (size_t i = 0; i < body->override_count; i++) {
         if (weir__conditions_hold(&body->overrides[i].when, &planning->view))
@@ -120,9 +120,10 @@ static const weir_limit *limit_of(struct planning *planning, const struct weir__
 }
 
 /* Writes the key behind those before it. */
-static enum weir__key_made make_key(struct planning *planning, const struct weir__policy *policy,
-                                    const struct weir__entry *entry,
-                                    const struct weir__entry_body *body, weir_key *ret)
+static enum weir__key_made plan_make_key(struct planning *planning,
+                                         const struct weir__policy *policy,
+                                         const struct weir__entry *entry,
+                                         const struct weir__entry_body *body, weir_key *ret)
 {
     struct weir__buffer *keys = &planning->keys;
     size_t start = keys->len;
@@ -133,7 +134,7 @@ static enum weir__key_made make_key(struct planning *planning, const struct weir
     return made;
 }
 
-static int fail_too_many(const struct planning *planning)
+static int plan_fail_too_many(const struct planning *planning)
 {
     return weir__fail(planning->err, WEIR_EINVAL, 0,
                       "the policies that apply, from \"%s\" to \"%s\", have more than %d limits "
@@ -143,7 +144,7 @@ static int fail_too_many(const struct planning *planning)
 }
 
 /* Adds an item. Whether its key is needed. */
-static bool add_item(struct planning *planning, const struct weir__item *item)
+static bool plan_add_item(struct planning *planning, const struct weir__item *item)
 {
     struct weir__plan *plan = planning->plan;
     struct weir__item *taken = NULL;
@@ -184,23 +185,23 @@ static void plan_entry(struct planning *planning, const struct weir__policy *pol
     if (entry->shadow && (planning->plan->shadow_count == WEIR__ENTRIES_MAX || planning->refund))
         return; /* what is only watched fails nobody, and is not refunded */
     size_t start = planning->keys.len;
-    enum weir__key_made made = make_key(planning, policy, entry, body, &planned.key);
+    enum weir__key_made made = plan_make_key(planning, policy, entry, body, &planned.key);
     if (made == WEIR__KEY_MISSING) {
         planning->keys.len = start;
         *ret_denied |= body->missing == WEIR__MISSING_DENY && !entry->shadow;
         return;
     }
-    planned.limit = limit_of(planning, entry, body);
-    planned.cost = cost_of(planning, &body->cost);
+    planned.limit = plan_limit_of(planning, entry, body);
+    planned.cost = plan_cost_of(planning, &body->cost);
     planned.variable = planning->cost >= 0 || body->cost.attribute >= 0;
-    if (!add_item(planning, &planned))
+    if (!plan_add_item(planning, &planned))
         planning->keys.len = start;
 }
 
 /* ---- policies ---- */
 
-static void deny(struct planning *planning, const struct weir__policy *policy,
-                 enum weir__denial denial)
+static void plan_deny(struct planning *planning, const struct weir__policy *policy,
+                      enum weir__denial denial)
 {
     struct weir__plan *plan = planning->plan;
     plan->verdict = WEIR__VERDICT_DENY;
@@ -223,7 +224,7 @@ static void plan_policy(struct planning *planning, const struct weir__policy *po
     const struct weir__policy_body *body = &planning->set->bodies[policy->index];
     struct weir__plan *plan = planning->plan;
     if (weir__any_of_holds(&body->deny, &planning->view)) {
-        deny(planning, policy, WEIR__DENIED_LISTED);
+        plan_deny(planning, policy, WEIR__DENIED_LISTED);
         return;
     }
     if (weir__any_of_holds(&body->allow, &planning->view)) {
@@ -238,7 +239,7 @@ static void plan_policy(struct planning *planning, const struct weir__policy *po
     for (size_t i = 0; i < policy->entry_count && !denied; i++)
         plan_entry(planning, policy, &policy->entries[i], &body->entries[i], &denied);
     if (denied) {
-        deny(planning, policy, WEIR__DENIED_MISSING);
+        plan_deny(planning, policy, WEIR__DENIED_MISSING);
     } else if (plan->verdict == WEIR__VERDICT_NONE && planning->items > before) {
         plan->verdict = WEIR__VERDICT_LIMITS;
         plan->by = policy;
@@ -269,8 +270,8 @@ struct given {
     struct weir__span name, value;
 };
 
-static enum weir__found find_given(const void *context, const char *name, size_t len,
-                                   struct weir__span *ret)
+static enum weir__found plan_find_given(const void *context, const char *name, size_t len,
+                                        struct weir__span *ret)
 {
     const struct given *given = context;
     if (given->name.len == len && !memcmp(given->name.data, name, len)) {
@@ -282,8 +283,8 @@ static enum weir__found find_given(const void *context, const char *name, size_t
                                     : WEIR__ABSENT;
 }
 
-static void put_attributes(struct weir__buffer *buffer, const struct planning *planning,
-                           const struct weir__policy *policy)
+static void plan_put_attributes(struct weir__buffer *buffer, const struct planning *planning,
+                                const struct weir__policy *policy)
 {
     const struct weir__policy_body *body = &planning->set->bodies[policy->index];
     for (size_t i = 0; i < policy->entry_count; i++) {
@@ -293,8 +294,8 @@ static void put_attributes(struct weir__buffer *buffer, const struct planning *p
 }
 
 /* The one attribute of all keys of a policy: its name, empty where they are constants. */
-static int find_attribute(const struct planning *planning, const struct weir__policy *policy,
-                          struct weir__span *ret)
+static int plan_find_attribute(const struct planning *planning, const struct weir__policy *policy,
+                               struct weir__span *ret)
 {
     const struct weir__policy_body *body = &planning->set->bodies[policy->index];
     char list[256];
@@ -311,7 +312,7 @@ static int find_attribute(const struct planning *planning, const struct weir__po
                 *ret = (struct weir__span){it->name, it->name_len};
             if (weir__span_is(*ret, it->name))
                 continue;
-            put_attributes(&buffer, planning, policy);
+            plan_put_attributes(&buffer, planning, policy);
             return weir__fail(planning->err, WEIR_EINVAL, 0,
                               "the keys of \"%s\" are made of more than one attribute (%s); give "
                               "these as attributes in place of a key",
@@ -325,9 +326,9 @@ static int plan_named(struct planning *planning, const struct weir__span *name, 
 {
     const struct weir__policy *policy = weir__policies_find(planning->set, name->data, name->len);
     struct given given = {planning->view.subject, {"", 0}, {"", 0}};
-    struct weir__subject subject = {find_given, &given};
+    struct weir__subject subject = {plan_find_given, &given};
     if (policy && key) {
-        int code = find_attribute(planning, policy, &given.name);
+        int code = plan_find_attribute(planning, policy, &given.name);
         if (code)
             return code;
         given.value = (struct weir__span){key->data, key->len};
@@ -344,24 +345,25 @@ static int plan_named(struct planning *planning, const struct weir__span *name, 
 /* ---- the whole ---- */
 
 /* What stands in the braces of a key, which a cluster places it by. */
-static struct weir__span tag_of(weir_key key)
+static struct weir__span plan_tag_of(weir_key key)
 {
     const char *brace = memchr(key.data, '{', key.len);
     return (struct weir__span){brace, key.len - (size_t)(brace - (const char *)key.data)};
 }
 
-static bool needs_give_back(const struct planning *planning)
+static bool plan_needs_give_back(const struct planning *planning)
 {
     const struct weir__plan *plan = planning->plan;
     for (size_t i = 1; i < plan->enforced_count && planning->set->cluster; i++) {
-        struct weir__span a = tag_of(plan->enforced[0].key), b = tag_of(plan->enforced[i].key);
+        struct weir__span a = plan_tag_of(plan->enforced[0].key),
+                          b = plan_tag_of(plan->enforced[i].key);
         if (a.len != b.len || memcmp(a.data, b.data, a.len))
             return true;
     }
     return false;
 }
 
-static int fail_unreadable(const struct planning *planning)
+static int plan_fail_unreadable(const struct planning *planning)
 {
     const struct weir__view *view = &planning->view;
     const char *name = planning->set->attributes.items[view->wrong].text;
@@ -371,15 +373,15 @@ static int fail_unreadable(const struct planning *planning)
                       weir__yaml_quote(view->said.data, view->said.len).text);
 }
 
-static int finish(struct planning *planning)
+static int plan_finish(struct planning *planning)
 {
     struct weir__plan *plan = planning->plan;
     if (plan->verdict == WEIR__VERDICT_DENY)
         return 0;
     if (planning->view.wrong >= 0)
-        return fail_unreadable(planning);
+        return plan_fail_unreadable(planning);
     if (planning->over)
-        return fail_too_many(planning);
+        return plan_fail_too_many(planning);
     if (planning->conflict == WEIR_ESHARED)
         return weir__fail(planning->err, WEIR_ESHARED, 0,
                           "two descriptors count in one place against different limits");
@@ -390,7 +392,7 @@ static int finish(struct planning *planning)
         plan->verdict = WEIR__VERDICT_ALLOW;
         plan->by = planning->allowed;
     }
-    if (needs_give_back(planning))
+    if (plan_needs_give_back(planning))
         plan->together = WEIR__APART;
     return 0;
 }
@@ -428,7 +430,7 @@ static int plan_subject(const struct weir__policies *policies, const struct weir
         plan_all(&planning);
     assert(!planning.keys.cut); /* keys.h sees to it that there is room for all items */
     plan->keys_len += planning.keys.len;
-    return code ? code : finish(&planning);
+    return code ? code : plan_finish(&planning);
 }
 
 int weir__policies_plan(const struct weir__policies *policies, const struct weir__span *policy,

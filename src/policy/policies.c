@@ -8,7 +8,8 @@
 
 /* ---- reading ---- */
 
-static int read_version(const struct weir__reader *reader, const struct weir__yaml_node *root)
+static int policies_read_version(const struct weir__reader *reader,
+                                 const struct weir__yaml_node *root)
 {
     const struct weir__yaml_node *node = weir__yaml_get(root, "version");
     struct weir__span text = {"", 0};
@@ -21,13 +22,13 @@ static int read_version(const struct weir__reader *reader, const struct weir__ya
     return code;
 }
 
-static int compare_names(const void *a, const void *b)
+static int policies_compare_names(const void *a, const void *b)
 {
     return strcmp((*(const struct weir__policy *const *)a)->name,
                   (*(const struct weir__policy *const *)b)->name);
 }
 
-static int read_policies(struct weir__reader *reader, const struct weir__yaml_node *list)
+static int policies_read_all(struct weir__reader *reader, const struct weir__yaml_node *list)
 {
     struct weir__policies *set = reader->set;
     size_t count = weir__node_count(list);
@@ -49,11 +50,11 @@ static int read_policies(struct weir__reader *reader, const struct weir__yaml_no
         set->count++;
     }
     if (count > 0)
-        qsort(set->by_name, count, sizeof(struct weir__policy *), compare_names);
+        qsort(set->by_name, count, sizeof(struct weir__policy *), policies_compare_names);
     return 0;
 }
 
-static int read_file(struct weir__reader *reader, const struct weir__yaml_node *root)
+static int policies_read_file(struct weir__reader *reader, const struct weir__yaml_node *root)
 {
     static const char *const allowed[] = {
         "version", "headers", "trusted_proxies", "path_parameters", "tiers", "policies", NULL};
@@ -64,7 +65,7 @@ static int read_file(struct weir__reader *reader, const struct weir__yaml_node *
     struct weir__policies *set = reader->set;
     int code = weir__yaml_only(reader->yaml, root, allowed, reader->err);
     if (code == 0)
-        code = read_version(reader, root);
+        code = policies_read_version(reader, root);
     if (code == 0)
         code = weir__read_style(reader, weir__yaml_get(root, "headers"), &set->style);
     set->styled = weir__yaml_get(root, "headers") != NULL;
@@ -81,7 +82,7 @@ static int read_file(struct weir__reader *reader, const struct weir__yaml_node *
         code = weir__yaml_fail(reader->yaml, list ? list : root, reader->err,
                                "expected policies: and a list of them");
     if (code == 0)
-        code = read_policies(reader, list);
+        code = policies_read_all(reader, list);
     if (code == 0 && set->cluster)
         code = weir__check_slots(reader, list);
     return code;
@@ -99,7 +100,7 @@ int weir__policies_parse(const char *text, size_t len, const char *name, bool cl
     int code = weir__yaml_parse(text, len, name, &yaml, err);
     if (code == 0) {
         struct weir__reader reader = {.yaml = yaml, .set = set, .err = err};
-        code = read_file(&reader, weir__yaml_root(yaml));
+        code = policies_read_file(&reader, weir__yaml_root(yaml));
     }
     weir__yaml_free(yaml);
     if (code)
@@ -175,7 +176,7 @@ const struct weir__policy *weir__policies_at(const struct weir__policies *polici
     return &policies->policies[i];
 }
 
-static int compare_name(const char *ours, const char *name, size_t len)
+static int policies_compare_name(const char *ours, const char *name, size_t len)
 {
     size_t ours_len = strlen(ours);
     int sign = memcmp(ours, name, ours_len < len ? ours_len : len);
@@ -188,7 +189,7 @@ const struct weir__policy *weir__policies_find(const struct weir__policies *poli
     size_t low = 0, count = len > 0 ? policies->count : 0;
     while (count > 0) {
         const struct weir__policy *policy = policies->by_name[low + count / 2];
-        int sign = compare_name(policy->name, name, len);
+        int sign = policies_compare_name(policy->name, name, len);
         if (sign == 0)
             return policy;
         if (sign < 0) {

@@ -9,7 +9,6 @@
 #define WEIR_SET_H
 
 #include "policy/conditions.h"
-#include "policy/gate.h"
 #include "policy/keys.h"
 
 /* A cost: a number, or an attribute's value within bounds. */

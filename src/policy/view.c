@@ -10,7 +10,7 @@
 
 #define GRAMMAR "expected an attribute like user, header.x-tenant, lower(NAME) or ip(NAME)"
 
-static bool is_name(const char *text, size_t len)
+static bool view_is_name(const char *text, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
         char c = text[i], small = (char)(c | 0x20);
@@ -22,7 +22,7 @@ static bool is_name(const char *text, size_t len)
 }
 
 /* The name within FUNCTION(NAME); false: it is no call of that function. */
-static bool is_call(const char *function, const char **text, size_t *len)
+static bool view_is_call(const char *function, const char **text, size_t *len)
 {
     size_t skip = strlen(function);
     if (*len < skip + 2 || memcmp(*text, function, skip) || (*text)[skip] != '(' ||
@@ -33,7 +33,7 @@ static bool is_call(const char *function, const char **text, size_t *len)
     return true;
 }
 
-static enum weir__spelling spelling_of(const char *name)
+static enum weir__spelling view_spelling_of(const char *name)
 {
     if (!strcmp(name, "ip"))
         return WEIR__AS_ADDRESS;
@@ -54,12 +54,12 @@ void weir__attribute_fold(char *name, size_t len)
 }
 
 /* Reads an expression into ret, its name into room, in the request's spelling. */
-static const char *read_expression(const char *text, size_t len,
-                                   char room[WEIR__ATTRIBUTE_NAME_MAX + 1],
-                                   struct weir__attribute *ret)
+static const char *view_read_expression(const char *text, size_t len,
+                                        char room[WEIR__ATTRIBUTE_NAME_MAX + 1],
+                                        struct weir__attribute *ret)
 {
-    bool lower = is_call("lower", &text, &len), ip = !lower && is_call("ip", &text, &len);
-    if (!is_name(text, len))
+    bool lower = view_is_call("lower", &text, &len), ip = !lower && view_is_call("ip", &text, &len);
+    if (!view_is_name(text, len))
         return GRAMMAR;
     if (len > WEIR__ATTRIBUTE_NAME_MAX)
         return "an attribute's name has at most 64 letters";
@@ -68,14 +68,14 @@ static const char *read_expression(const char *text, size_t len,
     weir__attribute_fold(room, len);
     ret->name = room;
     ret->name_len = len;
-    ret->spelling = ip ? WEIR__AS_ADDRESS : spelling_of(room);
+    ret->spelling = ip ? WEIR__AS_ADDRESS : view_spelling_of(room);
     ret->lower = lower && ret->spelling != WEIR__AS_HOST;
     if (ret->lower && ret->spelling == WEIR__AS_ADDRESS)
         return "an address has no upper case; leave out lower()";
     return NULL;
 }
 
-static const char *text_of(const struct weir__attribute *attribute, struct weir__arena *arena)
+static const char *view_text_of(const struct weir__attribute *attribute, struct weir__arena *arena)
 {
     char room[WEIR__ATTRIBUTE_NAME_MAX + 16];
     struct weir__buffer buffer = weir__buffer_over(room, sizeof room);
@@ -93,7 +93,7 @@ int weir__attribute_read(struct weir__attributes *attributes, struct weir__arena
 {
     char room[WEIR__ATTRIBUTE_NAME_MAX + 1];
     struct weir__attribute found = {0};
-    *ret_wrong = read_expression(text, len, room, &found);
+    *ret_wrong = view_read_expression(text, len, room, &found);
     if (*ret_wrong)
         return -1;
     for (size_t i = 0; i < attributes->count; i++) {
@@ -106,7 +106,7 @@ int weir__attribute_read(struct weir__attributes *attributes, struct weir__arena
         *ret_wrong = "more than 64 different attributes in one file";
         return -1;
     }
-    found.text = text_of(&found, arena);
+    found.text = view_text_of(&found, arena);
     found.name = weir__arena_text(arena, room, found.name_len);
     if (!found.text || !found.name) {
         *ret_wrong = "";
@@ -146,7 +146,7 @@ static bool view_refuse(struct weir__view *view, int i, const char *why, struct 
 }
 
 /* Rewrites a value where it has another spelling. NULL, or what is wrong. */
-static const char *respell(struct weir__view *view, int i, struct weir__span *value)
+static const char *view_respell(struct weir__view *view, int i, struct weir__span *value)
 {
     const struct weir__attribute *attribute = &view->attributes->items[i];
     char *room = view->scratch + view->used;
@@ -193,7 +193,7 @@ bool weir__view_ask(struct weir__view *view, int i)
     bool as_it_is = attribute->spelling == WEIR__AS_IT_IS && !attribute->lower;
     const char *wrong = value.len > WEIR__VALUE_MAX ? "is too long"
                         : as_it_is                  ? NULL
-                                                    : respell(view, i, &value);
+                                                    : view_respell(view, i, &value);
     if (wrong)
         return view_refuse(view, i, wrong, said);
     view->values[i] = value;
@@ -206,7 +206,7 @@ enum weir__found weir__attribute_text(const struct weir__subject *subject, struc
 {
     char text[WEIR__ATTRIBUTE_NAME_MAX + 1] = "";
     memcpy(text, name.data, name.len < sizeof text ? name.len : 0);
-    enum weir__spelling spelling = spelling_of(text);
+    enum weir__spelling spelling = view_spelling_of(text);
     enum weir__found found = subject->find(subject->context, name.data, name.len, ret);
     struct weir__network network;
     const char *wrong = NULL;

@@ -10,7 +10,7 @@
 #define NAME_SHOWN 120 /* bytes of a file's name, its end */
 
 /* Bytes of the character that begins here; 0: none that may be shown. */
-static size_t shown_length(const char *text, size_t len)
+static size_t yaml_shown_length(const char *text, size_t len)
 {
     size_t n = weir__utf8_length(text, len);
     bool control = n == 1
@@ -25,7 +25,7 @@ struct weir__yaml_quote weir__yaml_quote(const char *text, size_t len)
     struct weir__yaml_quote quote;
     struct weir__buffer buffer = weir__buffer_over(quote.text, sizeof quote.text);
     for (size_t at = 0; at < len;) {
-        size_t n = shown_length(text + at, len - at);
+        size_t n = yaml_shown_length(text + at, len - at);
         if (buffer.len + (n ? n : 1) > sizeof quote.text - sizeof more) {
             weir__put_text(&buffer, more);
             break;
@@ -37,11 +37,11 @@ struct weir__yaml_quote weir__yaml_quote(const char *text, size_t len)
 }
 
 /* Masks what a terminal would obey, and drops half a character at the end of a message that was cut. */
-static void clean(char *text)
+static void yaml_clean(char *text)
 {
     size_t len = strlen(text);
     for (size_t at = 0; at < len;) {
-        size_t n = shown_length(text + at, len - at);
+        size_t n = yaml_shown_length(text + at, len - at);
         if (n == 0 && len - at < 4 && (text[at] & 0x80) &&
             len >= sizeof((weir_error *)0)->message - 1)
             text[len = at] = 0;
@@ -51,8 +51,8 @@ static void clean(char *text)
     }
 }
 
-static int fail_at(const struct weir__yaml *yaml, int line, int column, weir_error *err,
-                   const char *format, va_list args)
+static int yaml_fail_at(const struct weir__yaml *yaml, int line, int column, weir_error *err,
+                        const char *format, va_list args)
 {
     if (!err || !format)
         return WEIR_EINVAL;
@@ -63,7 +63,7 @@ static int fail_at(const struct weir__yaml *yaml, int line, int column, weir_err
                long_name ? name + len - NAME_SHOWN : name, line, column);
     size_t used = strlen(err->message);
     vsnprintf(err->message + used, sizeof err->message - used, format, args);
-    clean(err->message);
+    yaml_clean(err->message);
     return WEIR_EINVAL;
 }
 
@@ -72,7 +72,7 @@ int weir__yaml_fail(const struct weir__yaml *yaml, const struct weir__yaml_node 
 {
     va_list args;
     va_start(args, format);
-    int code = fail_at(yaml, node->line, node->column, err, format, args);
+    int code = yaml_fail_at(yaml, node->line, node->column, err, format, args);
     va_end(args);
     return code;
 }
@@ -88,12 +88,12 @@ int weir__yaml_fail_within(const struct weir__yaml *yaml, const struct weir__yam
     }
     va_list args;
     va_start(args, format);
-    int code = fail_at(yaml, node->line, column, err, format, args);
+    int code = yaml_fail_at(yaml, node->line, column, err, format, args);
     va_end(args);
     return code;
 }
 
-static bool is_one_of(const char *word, const char *const *names)
+static bool yaml_is_one_of(const char *word, const char *const *names)
 {
     while (*names && strcmp(word, *names))
         names++;
@@ -106,7 +106,7 @@ int weir__yaml_only(const struct weir__yaml *yaml, const struct weir__yaml_node 
     if (map->type != WEIR__YAML_MAP)
         return weir__yaml_fail(yaml, map, err, "expected a map (\"%s: …\")", allowed[0]);
     const struct weir__yaml_node *key = map->child;
-    while (key && is_one_of(key->text, allowed))
+    while (key && yaml_is_one_of(key->text, allowed))
         key = key->next;
     if (!key)
         return 0;

@@ -12,7 +12,7 @@
 
 /* When to come back: what was denied waits for what lets it in, everything else for a fresh state. What
  * nothing will let in is told the unit: there is no reason to come back earlier. */
-static int64_t exact_reset_of(const struct weir__rls_asked *asked)
+static int64_t rls_exact_reset_of(const struct weir__rls_asked *asked)
 {
     const weir_decision *decision = &asked->decision;
     if (asked->denies)
@@ -26,25 +26,25 @@ static int64_t exact_reset_of(const struct weir__rls_asked *asked)
 
 /* In whole seconds, rounded up: Envoy drops what is less than one, and a client that comes early is
  * denied again. */
-static int64_t reset_seconds(const struct weir__rls_asked *asked)
+static int64_t rls_reset_seconds(const struct weir__rls_asked *asked)
 {
-    return weir__div_up(weir__max(0, exact_reset_of(asked)), MICROSECONDS);
+    return weir__div_up(weir__max(0, rls_exact_reset_of(asked)), MICROSECONDS);
 }
 
 /* Whether there is a limit to report: deny lists of policies have none. */
-static bool has_limit(const struct weir__rls_asked *asked)
+static bool rls_has_limit(const struct weir__rls_asked *asked)
 {
     return asked->limit || (asked->denies && asked->verdict != WEIR__VERDICT_DENY);
 }
 
-static struct weir__rls_status status_of(const struct weir__rls_asked *asked)
+static struct weir__rls_status rls_status_of(const struct weir__rls_asked *asked)
 {
     struct weir__rls_status status = {.code = WEIR__RLS_OK};
     if (asked->outcome == WEIR__RLS_DENIED)
         status.code = WEIR__RLS_OVER_LIMIT;
     if (asked->outcome == WEIR__RLS_UNLIMITED)
         status.remaining = UINT32_MAX;
-    if (!has_limit(asked))
+    if (!rls_has_limit(asked))
         return status;
     status.has_limit = true;
     status.unit = asked->unit;
@@ -52,7 +52,7 @@ static struct weir__rls_status status_of(const struct weir__rls_asked *asked)
     if (asked->requests_per_unit == 0 && !asked->denies)
         status.requests_per_unit = (uint32_t)weir__min(asked->decision.limit, UINT32_MAX);
     status.remaining = (uint32_t)weir__min(asked->decision.remaining, UINT32_MAX);
-    status.reset_us = reset_seconds(asked) * MICROSECONDS;
+    status.reset_us = rls_reset_seconds(asked) * MICROSECONDS;
     if (asked->rule)
         status.name = weir__span_of(asked->rule->limit_name);
     else if (asked->item && asked->item->entry)
@@ -62,29 +62,29 @@ static struct weir__rls_status status_of(const struct weir__rls_asked *asked)
 
 /* ---- headers ---- */
 
-static bool denies_by_itself(const struct weir__rls_asked *asked)
+static bool rls_denies_by_itself(const struct weir__rls_asked *asked)
 {
     return asked->outcome == WEIR__RLS_DENIED && !asked->quota;
 }
 
 /* Whether the client is better told of a than of b: of what denies, and of that what denies longest; else
  * of what has least left. */
-static bool is_nearer(const struct weir__rls_asked *a, const struct weir__rls_asked *b)
+static bool rls_is_nearer(const struct weir__rls_asked *a, const struct weir__rls_asked *b)
 {
-    if (denies_by_itself(a) != denies_by_itself(b))
-        return denies_by_itself(a);
-    if (denies_by_itself(a))
-        return exact_reset_of(a) > exact_reset_of(b);
+    if (rls_denies_by_itself(a) != rls_denies_by_itself(b))
+        return rls_denies_by_itself(a);
+    if (rls_denies_by_itself(a))
+        return rls_exact_reset_of(a) > rls_exact_reset_of(b);
     return a->decision.remaining < b->decision.remaining;
 }
 
 /* The descriptor that the headers are about; NULL: none has a limit. */
-static const struct weir__rls_asked *nearest(const struct weir__rls_call *call)
+static const struct weir__rls_asked *rls_nearest(const struct weir__rls_call *call)
 {
     const struct weir__rls_asked *best = NULL;
     for (size_t i = 0; i < call->count; i++) {
         const struct weir__rls_asked *asked = &call->asked[i];
-        if (has_limit(asked) && (!best || is_nearer(asked, best)))
+        if (rls_has_limit(asked) && (!best || rls_is_nearer(asked, best)))
             best = asked;
     }
     return best;
@@ -96,16 +96,16 @@ struct headers {
     size_t count;
 };
 
-static void set_headers(const struct weir__rls_call *call, struct headers *ret)
+static void rls_set_headers(const struct weir__rls_call *call, struct headers *ret)
 {
     static const char *const names[HEADERS] = {"RateLimit-Limit", "RateLimit-Remaining",
                                                "RateLimit-Reset"};
-    const struct weir__rls_asked *asked = call->options.headers ? nearest(call) : NULL;
+    const struct weir__rls_asked *asked = call->options.headers ? rls_nearest(call) : NULL;
     ret->count = asked ? HEADERS : 0;
     if (!asked)
         return;
     const int64_t numbers[HEADERS] = {asked->decision.limit, asked->decision.remaining,
-                                      reset_seconds(asked)};
+                                      rls_reset_seconds(asked)};
     for (size_t i = 0; i < HEADERS; i++) {
         snprintf(ret->values[i], sizeof ret->values[i], "%lld", (long long)numbers[i]);
         ret->items[i] = (struct weir__rls_header){names[i], ret->values[i]};
@@ -124,8 +124,8 @@ static void rls_make_answer(const struct weir__rls_call *call, struct answer *re
 {
     bool over = call->over && !call->options.shadow;
     for (size_t i = 0; i < call->count; i++)
-        ret->statuses[i] = status_of(&call->asked[i]);
-    set_headers(call, &ret->headers);
+        ret->statuses[i] = rls_status_of(&call->asked[i]);
+    rls_set_headers(call, &ret->headers);
     ret->response = (struct weir__rls_response){
         .overall = over ? WEIR__RLS_OVER_LIMIT : WEIR__RLS_OK,
         .statuses = ret->statuses,
@@ -152,48 +152,48 @@ void weir__rls_answer_unread(struct weir__buffer *out)
     weir__grpc_frame_end(out, begun);
 }
 
-static void put_text(struct weir__json *json, const char *name, const char *text)
+static void rls_put_text(struct weir__json *json, const char *name, const char *text)
 {
     weir__json_put_text(json, name, text, strlen(text));
 }
 
-static const char *code_name(enum weir__rls_code code)
+static const char *rls_code_name(enum weir__rls_code code)
 {
     return code == WEIR__RLS_OVER_LIMIT ? "OVER_LIMIT" : "OK";
 }
 
 /* Protobuf's durations; ours are of whole seconds. */
-static void put_duration(struct weir__json *json, const char *name, int64_t us)
+static void rls_put_duration(struct weir__json *json, const char *name, int64_t us)
 {
     char text[32];
     snprintf(text, sizeof text, "%llds", (long long)(us / MICROSECONDS));
-    put_text(json, name, text);
+    rls_put_text(json, name, text);
 }
 
-static void put_status(struct weir__json *json, const struct weir__rls_status *status)
+static void rls_put_status(struct weir__json *json, const struct weir__rls_status *status)
 {
     weir__json_open(json, NULL, '{');
-    put_text(json, "code", code_name(status->code));
+    rls_put_text(json, "code", rls_code_name(status->code));
     if (status->has_limit) {
         weir__json_open(json, "currentLimit", '{');
         if (status->name.len > 0)
             weir__json_put_text(json, "name", status->name.data, status->name.len);
         weir__json_put_uint(json, "requestsPerUnit", status->requests_per_unit);
-        put_text(json, "unit", weir__envoy_unit_name(status->unit));
+        rls_put_text(json, "unit", weir__envoy_unit_name(status->unit));
         weir__json_close(json, '}');
     }
     if (status->has_limit || status->remaining > 0)
         weir__json_put_uint(json, "limitRemaining", status->remaining);
     if (status->has_limit)
-        put_duration(json, "durationUntilReset", status->reset_us);
+        rls_put_duration(json, "durationUntilReset", status->reset_us);
     weir__json_close(json, '}');
 }
 
-static void put_header(struct weir__json *json, const struct weir__rls_header *header)
+static void rls_put_header(struct weir__json *json, const struct weir__rls_header *header)
 {
     weir__json_open(json, NULL, '{');
-    put_text(json, "key", header->key);
-    put_text(json, "value", header->value);
+    rls_put_text(json, "key", header->key);
+    rls_put_text(json, "value", header->value);
     weir__json_close(json, '}');
 }
 
@@ -203,15 +203,15 @@ int weir__rls_answer_json(const struct weir__rls_call *call, struct weir__buffer
     struct weir__json json = {out, false};
     rls_make_answer(call, &answer);
     weir__json_open(&json, NULL, '{');
-    put_text(&json, "overallCode", code_name(answer.response.overall));
+    rls_put_text(&json, "overallCode", rls_code_name(answer.response.overall));
     weir__json_open(&json, "statuses", '[');
     for (size_t i = 0; i < call->count; i++)
-        put_status(&json, &answer.statuses[i]);
+        rls_put_status(&json, &answer.statuses[i]);
     weir__json_close(&json, ']');
     if (answer.headers.count > 0) {
         weir__json_open(&json, "responseHeadersToAdd", '[');
         for (size_t i = 0; i < answer.headers.count; i++)
-            put_header(&json, &answer.headers.items[i]);
+            rls_put_header(&json, &answer.headers.items[i]);
         weir__json_close(&json, ']');
     }
     weir__json_close(&json, '}');

@@ -36,7 +36,7 @@ struct weir__envoy_rule {
     bool quota;               /* over only where all quotas of a request are */
     bool charge_denied;       /* decided by itself, and charged even where it denies */
     enum weir__rls_unit unit; /* as the answer names it; UNKNOWN_UNIT: its period is none of them */
-    uint32_t requests_per_unit;     /* likewise; 0: the decision's limit */
+    uint32_t requests_per_unit;  /* likewise; 0: the decision's limit */
     const char *const *replaces; /* names of limits that it puts out of force */
     size_t replace_count;
     uint32_t index; /* among all rules of the set: for counters */

@@ -17,29 +17,29 @@ struct field {
     int (*take)(struct reader *, const struct weir__json_node *, void *message);
 };
 
-static int bad(struct reader *reader, const char *what)
+static int json_bad(struct reader *reader, const char *what)
 {
     return weir__fail(reader->err, WEIR_EINVAL, 0, "not a RateLimitRequest: %s", what);
 }
 
-static bool is(const struct weir__json_node *node, const char *name)
+static bool json_is(const struct weir__json_node *node, const char *name)
 {
     return node->len == strlen(name) && !memcmp(node->text, name, node->len);
 }
 
-static const struct field *find(const struct field *fields, size_t n,
-                                const struct weir__json_node *name)
+static const struct field *json_find(const struct field *fields, size_t n,
+                                     const struct weir__json_node *name)
 {
     for (size_t i = 0; i < n; i++) {
-        if (is(name, fields[i].name) || is(name, fields[i].other))
+        if (json_is(name, fields[i].name) || json_is(name, fields[i].other))
             return &fields[i];
     }
     return NULL;
 }
 
 /* Hands each member to its field. `what` names the object in messages. */
-static int take_object(struct reader *reader, const struct weir__json_node *object,
-                       const char *what, const struct field *fields, size_t n, void *message)
+static int json_take_object(struct reader *reader, const struct weir__json_node *object,
+                            const char *what, const struct field *fields, size_t n, void *message)
 {
     if (object->type != WEIR__JSON_OBJECT)
         return weir__fail(reader->err, WEIR_EINVAL, 0,
@@ -47,7 +47,7 @@ static int take_object(struct reader *reader, const struct weir__json_node *obje
     const struct weir__json_node *name = object + 1;
     for (uint32_t i = 0; i < object->len; i++) {
         const struct weir__json_node *value = name + 1;
-        const struct field *field = find(fields, n, name);
+        const struct field *field = json_find(fields, n, name);
         if (!field)
             return weir__fail(reader->err, WEIR_EINVAL, 0,
                               "not a RateLimitRequest: %s has no field \"%.*s\"", what,
@@ -62,17 +62,17 @@ static int take_object(struct reader *reader, const struct weir__json_node *obje
 
 /* ---- values ---- */
 
-static int take_text(struct reader *reader, const struct weir__json_node *node,
-                     struct weir__span *ret)
+static int json_take_text(struct reader *reader, const struct weir__json_node *node,
+                          struct weir__span *ret)
 {
     if (node->type != WEIR__JSON_STRING)
-        return bad(reader, "domain, key and value are texts");
+        return json_bad(reader, "domain, key and value are texts");
     *ret = (struct weir__span){node->text, node->len};
     return 0;
 }
 
 /* 5, or "5" as protobuf writes 64 bits. */
-static bool read_number(const struct weir__json_node *node, int64_t most, int64_t *ret)
+static bool json_read_number(const struct weir__json_node *node, int64_t most, int64_t *ret)
 {
     struct weir__json_node number = *node;
     if (node->type == WEIR__JSON_STRING) {
@@ -85,33 +85,37 @@ static bool read_number(const struct weir__json_node *node, int64_t most, int64_
     return number.len > 0 && weir__json_integer(&number, 0, most, ret);
 }
 
-static int take_uint32(struct reader *reader, const struct weir__json_node *node, uint32_t *ret)
+static int json_take_uint32(struct reader *reader, const struct weir__json_node *node,
+                            uint32_t *ret)
 {
     int64_t number;
-    if (!read_number(node, UINT32_MAX, &number))
-        return bad(reader, "hitsAddend and requestsPerUnit are whole numbers within 0 … 2^32-1");
+    if (!json_read_number(node, UINT32_MAX, &number))
+        return json_bad(reader,
+                        "hitsAddend and requestsPerUnit are whole numbers within 0 … 2^32-1");
     *ret = (uint32_t)number;
     return 0;
 }
 
 /* ---- entries ---- */
 
-static int take_key(struct reader *reader, const struct weir__json_node *node, void *entry)
+static int json_take_key(struct reader *reader, const struct weir__json_node *node, void *entry)
 {
-    return take_text(reader, node, &((struct weir__rls_entry *)entry)->key);
+    return json_take_text(reader, node, &((struct weir__rls_entry *)entry)->key);
 }
 
-static int take_value(struct reader *reader, const struct weir__json_node *node, void *entry)
+static int json_take_value(struct reader *reader, const struct weir__json_node *node, void *entry)
 {
-    return take_text(reader, node, &((struct weir__rls_entry *)entry)->value);
+    return json_take_text(reader, node, &((struct weir__rls_entry *)entry)->value);
 }
 
-static int take_entries(struct reader *reader, const struct weir__json_node *node, void *message)
+static int json_take_entries(struct reader *reader, const struct weir__json_node *node,
+                             void *message)
 {
-    static const struct field fields[] = {{"key", "key", take_key}, {"value", "value", take_value}};
+    static const struct field fields[] = {{"key", "key", json_take_key},
+                                          {"value", "value", json_take_value}};
     struct weir__rls_descriptor *descriptor = message;
     if (node->type != WEIR__JSON_ARRAY)
-        return bad(reader, "entries must be an array");
+        return json_bad(reader, "entries must be an array");
     if (node->len > WEIR__RLS_ENTRIES_MAX)
         return weir__fail(reader->err, WEIR_EINVAL, 0, "more than %d entries in a descriptor",
                           WEIR__RLS_ENTRIES_MAX);
@@ -119,7 +123,7 @@ static int take_entries(struct reader *reader, const struct weir__json_node *nod
     for (uint32_t i = 0; i < node->len; i++, item = &reader->nodes[item->next]) {
         struct weir__rls_entry *entry = &descriptor->entries[descriptor->entry_count++];
         *entry = (struct weir__rls_entry){{"", 0}, {"", 0}};
-        int code = take_object(reader, item, "an entry", fields, WEIR__COUNT(fields), entry);
+        int code = json_take_object(reader, item, "an entry", fields, WEIR__COUNT(fields), entry);
         if (code)
             return code;
     }
@@ -128,64 +132,68 @@ static int take_entries(struct reader *reader, const struct weir__json_node *nod
 
 /* ---- limits ---- */
 
-static int take_requests(struct reader *reader, const struct weir__json_node *node, void *message)
+static int json_take_requests(struct reader *reader, const struct weir__json_node *node,
+                              void *message)
 {
-    return take_uint32(reader, node, &((struct weir__rls_descriptor *)message)->requests_per_unit);
+    return json_take_uint32(reader, node,
+                            &((struct weir__rls_descriptor *)message)->requests_per_unit);
 }
 
-static int take_unit(struct reader *reader, const struct weir__json_node *node, void *message)
+static int json_take_unit(struct reader *reader, const struct weir__json_node *node, void *message)
 {
     struct weir__rls_descriptor *descriptor = message;
     if (node->type == WEIR__JSON_NUMBER)
-        return take_uint32(reader, node, &descriptor->unit);
+        return json_take_uint32(reader, node, &descriptor->unit);
     descriptor->unit = node->type == WEIR__JSON_STRING ? weir__envoy_unit(node->text, node->len)
                                                        : WEIR__RLS_UNKNOWN_UNIT;
     if (descriptor->unit == WEIR__RLS_UNKNOWN_UNIT)
-        return bad(reader, "unit is SECOND, MINUTE, HOUR, DAY, WEEK, MONTH or YEAR");
+        return json_bad(reader, "unit is SECOND, MINUTE, HOUR, DAY, WEEK, MONTH or YEAR");
     return 0;
 }
 
-static int take_limit(struct reader *reader, const struct weir__json_node *node, void *message)
+static int json_take_limit(struct reader *reader, const struct weir__json_node *node, void *message)
 {
-    static const struct field fields[] = {{"requestsPerUnit", "requests_per_unit", take_requests},
-                                          {"unit", "unit", take_unit}};
+    static const struct field fields[] = {
+        {"requestsPerUnit", "requests_per_unit", json_take_requests},
+        {"unit", "unit", json_take_unit}};
     ((struct weir__rls_descriptor *)message)->has_limit = true;
-    return take_object(reader, node, "limit", fields, WEIR__COUNT(fields), message);
+    return json_take_object(reader, node, "limit", fields, WEIR__COUNT(fields), message);
 }
 
 /* ---- descriptors ---- */
 
-static int take_hits(struct reader *reader, const struct weir__json_node *node, void *message)
+static int json_take_hits(struct reader *reader, const struct weir__json_node *node, void *message)
 {
     struct weir__rls_descriptor *descriptor = message;
     int64_t number;
-    if (!read_number(node, INT64_MAX, &number))
-        return bad(reader, "hitsAddend of a descriptor is a whole number, not negative");
+    if (!json_read_number(node, INT64_MAX, &number))
+        return json_bad(reader, "hitsAddend of a descriptor is a whole number, not negative");
     descriptor->has_hits = true;
     descriptor->hits_addend = (uint64_t)number;
     return 0;
 }
 
-static int take_negative(struct reader *reader, const struct weir__json_node *node, void *message)
+static int json_take_negative(struct reader *reader, const struct weir__json_node *node,
+                              void *message)
 {
     if (node->type != WEIR__JSON_BOOL)
-        return bad(reader, "isNegativeHits is true or false");
+        return json_bad(reader, "isNegativeHits is true or false");
     ((struct weir__rls_descriptor *)message)->is_negative_hits = node->truth;
     return 0;
 }
 
-static int take_descriptors(struct reader *reader, const struct weir__json_node *node,
-                            void *message)
+static int json_take_descriptors(struct reader *reader, const struct weir__json_node *node,
+                                 void *message)
 {
     static const struct field fields[] = {
-        {"entries", "entries", take_entries},
-        {"limit", "limit", take_limit},
-        {"hitsAddend", "hits_addend", take_hits},
-        {"isNegativeHits", "is_negative_hits", take_negative},
+        {"entries", "entries", json_take_entries},
+        {"limit", "limit", json_take_limit},
+        {"hitsAddend", "hits_addend", json_take_hits},
+        {"isNegativeHits", "is_negative_hits", json_take_negative},
     };
     struct weir__rls_request *request = message;
     if (node->type != WEIR__JSON_ARRAY)
-        return bad(reader, "descriptors must be an array");
+        return json_bad(reader, "descriptors must be an array");
     if (node->len > WEIR__RLS_DESCRIPTORS_MAX)
         return weir__fail(reader->err, WEIR_EINVAL, 0, "more than %d descriptors in a request",
                           WEIR__RLS_DESCRIPTORS_MAX);
@@ -195,7 +203,7 @@ static int take_descriptors(struct reader *reader, const struct weir__json_node 
             &request->descriptors[request->descriptor_count++];
         weir__rls_clear(descriptor);
         int code =
-            take_object(reader, item, "a descriptor", fields, WEIR__COUNT(fields), descriptor);
+            json_take_object(reader, item, "a descriptor", fields, WEIR__COUNT(fields), descriptor);
         if (code)
             return code;
     }
@@ -204,23 +212,25 @@ static int take_descriptors(struct reader *reader, const struct weir__json_node 
 
 /* ---- the request ---- */
 
-static int take_domain(struct reader *reader, const struct weir__json_node *node, void *message)
+static int json_take_domain(struct reader *reader, const struct weir__json_node *node,
+                            void *message)
 {
-    return take_text(reader, node, &((struct weir__rls_request *)message)->domain);
+    return json_take_text(reader, node, &((struct weir__rls_request *)message)->domain);
 }
 
-static int take_all_hits(struct reader *reader, const struct weir__json_node *node, void *message)
+static int json_take_all_hits(struct reader *reader, const struct weir__json_node *node,
+                              void *message)
 {
-    return take_uint32(reader, node, &((struct weir__rls_request *)message)->hits_addend);
+    return json_take_uint32(reader, node, &((struct weir__rls_request *)message)->hits_addend);
 }
 
 int weir__rls_read_json(char *text, size_t len, struct weir__json_node *nodes, uint32_t room,
                         struct weir__rls_request *ret, weir_error *err)
 {
     static const struct field fields[] = {
-        {"domain", "domain", take_domain},
-        {"descriptors", "descriptors", take_descriptors},
-        {"hitsAddend", "hits_addend", take_all_hits},
+        {"domain", "domain", json_take_domain},
+        {"descriptors", "descriptors", json_take_descriptors},
+        {"hitsAddend", "hits_addend", json_take_all_hits},
     };
     int count = weir__json_read(text, len, nodes, room, err);
     if (count < 0)
@@ -228,5 +238,5 @@ int weir__rls_read_json(char *text, size_t len, struct weir__json_node *nodes, u
     struct reader reader = {nodes, err};
     ret->domain = (struct weir__span){"", 0};
     ret->hits_addend = ret->descriptor_count = 0;
-    return take_object(&reader, nodes, "it", fields, WEIR__COUNT(fields), ret);
+    return json_take_object(&reader, nodes, "it", fields, WEIR__COUNT(fields), ret);
 }

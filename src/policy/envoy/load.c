@@ -1,12 +1,12 @@
 /* Loading Envoy's configuration: files to domains to nodes. See envoy.h; envoy/rule.c reads the limits. */
-#include "policy/envoy/parts.h"
+#include "policy/envoy/set.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- the table ---- */
 
-static int grow(struct weir__envoy_loading *loading)
+static int load_grow(struct weir__envoy_loading *loading)
 {
     struct weir__envoy *envoy = loading->envoy;
     size_t count = envoy->bucket_count ? envoy->bucket_count * 2 : 64;
@@ -26,10 +26,10 @@ static int grow(struct weir__envoy_loading *loading)
     return 0;
 }
 
-static int insert(struct weir__envoy_loading *loading, struct weir__envoy_node *node)
+static int load_insert(struct weir__envoy_loading *loading, struct weir__envoy_node *node)
 {
     struct weir__envoy *envoy = loading->envoy;
-    int code = envoy->node_count == envoy->bucket_count ? grow(loading) : 0;
+    int code = envoy->node_count == envoy->bucket_count ? load_grow(loading) : 0;
     if (code)
         return code;
     node->hash = weir__envoy_hash(node->parent, (struct weir__span){node->key, node->key_len},
@@ -42,8 +42,8 @@ static int insert(struct weir__envoy_loading *loading, struct weir__envoy_node *
 }
 
 /* Adds a copy of a node to its parent, behind the wildcards that are there. */
-static int add_node(struct weir__envoy_loading *loading, struct weir__envoy_node *parent,
-                    const struct weir__envoy_node *like, struct weir__envoy_node **ret)
+static int load_add_node(struct weir__envoy_loading *loading, struct weir__envoy_node *parent,
+                         const struct weir__envoy_node *like, struct weir__envoy_node **ret)
 {
     struct weir__envoy_node *node = weir__arena_new(&loading->envoy->arena, 1, sizeof *node);
     if (!node)
@@ -56,14 +56,14 @@ static int add_node(struct weir__envoy_loading *loading, struct weir__envoy_node
         parent->last_wildcard = node;
     }
     *ret = node;
-    return insert(loading, node);
+    return load_insert(loading, node);
 }
 
 /* ---- descriptors ---- */
 
 /* "key_value", or "key", behind the place of the list it stands in. */
-static int name_node(struct weir__envoy_loading *loading, const char *prefix,
-                     const struct weir__envoy_node *node, const char **ret)
+static int load_name_node(struct weir__envoy_loading *loading, const char *prefix,
+                          const struct weir__envoy_node *node, const char **ret)
 {
     size_t size = strlen(prefix) + node->key_len + node->value_len + 3;
     char *name = weir__arena_new(&loading->envoy->arena, size, 1);
@@ -81,8 +81,8 @@ static int name_node(struct weir__envoy_loading *loading, const char *prefix,
     return 0;
 }
 
-static int read_key(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
-                    struct weir__envoy_node *ret)
+static int load_read_key(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
+                         struct weir__envoy_node *ret)
 {
     struct weir__span key, value;
     int code = weir__envoy_read_text(loading, map, "key", WEIR__ENVOY_TEXT_MAX, &key);
@@ -108,7 +108,8 @@ static int read_key(struct weir__envoy_loading *loading, const struct weir__yaml
     return 0;
 }
 
-static int check_metadata(struct weir__envoy_loading *loading, const struct weir__yaml_node *map)
+static int load_check_metadata(struct weir__envoy_loading *loading,
+                               const struct weir__yaml_node *map)
 {
     const struct weir__yaml_node *metadata = weir__envoy_get(map, "metadata");
     if (metadata && metadata->type != WEIR__YAML_MAP)
@@ -116,8 +117,8 @@ static int check_metadata(struct weir__envoy_loading *loading, const struct weir
     return 0;
 }
 
-static int fail_twice(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
-                      const char *name, const struct weir__envoy_node *first)
+static int load_fail_twice(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
+                           const char *name, const struct weir__envoy_node *first)
 {
     bool elsewhere = first->file != loading->file;
     return weir__yaml_fail(loading->yaml, map, loading->err,
@@ -126,11 +127,12 @@ static int fail_twice(struct weir__envoy_loading *loading, const struct weir__ya
                            elsewhere ? " " : "", first->line);
 }
 
-static int read_list(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
-                     const char *domain, const char *prefix, struct weir__envoy_node *parent);
+static int load_read_list(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
+                          const char *domain, const char *prefix, struct weir__envoy_node *parent);
 
-static int read_descriptor(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
-                           const char *domain, const char *prefix, struct weir__envoy_node *parent)
+static int load_read_descriptor(struct weir__envoy_loading *loading,
+                                const struct weir__yaml_node *map, const char *domain,
+                                const char *prefix, struct weir__envoy_node *parent)
 {
     static const char *const keys[] = {"key",
                                        "value",
@@ -149,27 +151,27 @@ static int read_descriptor(struct weir__envoy_loading *loading, const struct wei
     const char *name = NULL;
     int code = weir__yaml_only(loading->yaml, map, keys, loading->err);
     if (code == 0)
-        code = read_key(loading, map, &node);
+        code = load_read_key(loading, map, &node);
     if (code == 0)
-        code = name_node(loading, prefix, &node, &name);
+        code = load_name_node(loading, prefix, &node, &name);
     if (code)
         return code;
     const struct weir__envoy_node *first =
         weir__envoy_child(loading->envoy, parent, (struct weir__span){node.key, node.key_len},
                           (struct weir__span){node.value, node.value_len});
     if (first)
-        return fail_twice(loading, map, name, first);
-    code = check_metadata(loading, map);
+        return load_fail_twice(loading, map, name, first);
+    code = load_check_metadata(loading, map);
     if (code == 0)
         code = weir__envoy_read_rule(loading, map, domain, name, &node.rule);
     if (code == 0)
-        code = add_node(loading, parent, &node, &added);
-    return code ? code : read_list(loading, map, domain, name, added);
+        code = load_add_node(loading, parent, &node, &added);
+    return code ? code : load_read_list(loading, map, domain, name, added);
 }
 
 /* The descriptors of a map, if it has any. YAML's own depth bounds this one's. */
-static int read_list(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
-                     const char *domain, const char *prefix, struct weir__envoy_node *parent)
+static int load_read_list(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
+                          const char *domain, const char *prefix, struct weir__envoy_node *parent)
 {
     const struct weir__yaml_node *list = weir__envoy_get(map, "descriptors");
     if (!list)
@@ -179,14 +181,14 @@ static int read_list(struct weir__envoy_loading *loading, const struct weir__yam
                                "descriptors must be a list of \"- key: …\"");
     int code = 0;
     for (const struct weir__yaml_node *item = list->child; item && code == 0; item = item->next)
-        code = read_descriptor(loading, item, domain, prefix, parent);
+        code = load_read_descriptor(loading, item, domain, prefix, parent);
     return code;
 }
 
 /* ---- files ---- */
 
-static int make_domain(struct weir__envoy_loading *loading, struct weir__span name,
-                       struct weir__envoy_domain **ret)
+static int load_make_domain(struct weir__envoy_loading *loading, struct weir__span name,
+                            struct weir__envoy_domain **ret)
 {
     struct weir__envoy *envoy = loading->envoy;
     struct weir__envoy_domain *domain = weir__arena_new(&envoy->arena, 1, sizeof *domain);
@@ -200,11 +202,11 @@ static int make_domain(struct weir__envoy_loading *loading, struct weir__span na
     *(envoy->last_domain ? &envoy->last_domain->next : &envoy->first_domain) = domain;
     envoy->last_domain = domain;
     *ret = domain;
-    return insert(loading, &domain->node);
+    return load_insert(loading, &domain->node);
 }
 
-static int add_domain(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
-                      struct weir__envoy_domain **ret)
+static int load_add_domain(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
+                           struct weir__envoy_domain **ret)
 {
     struct weir__span name;
     int code = weir__envoy_read_text(loading, map, "domain", WEIR__ENVOY_TEXT_MAX, &name);
@@ -221,22 +223,22 @@ static int add_domain(struct weir__envoy_loading *loading, const struct weir__ya
                                "with --envoy-merge-domains",
                                weir__yaml_quote(name.data, name.len).text, domain->node.file);
     if (!domain)
-        return make_domain(loading, name, ret);
+        return load_make_domain(loading, name, ret);
     *ret = domain;
     return 0;
 }
 
-static int read_file(struct weir__envoy_loading *loading)
+static int load_read_file(struct weir__envoy_loading *loading)
 {
     static const char *const keys[] = {"domain", "descriptors", NULL};
     const struct weir__yaml_node *root = weir__yaml_root(loading->yaml);
     struct weir__envoy_domain *domain = NULL;
     int code = weir__yaml_only(loading->yaml, root, keys, loading->err);
     if (code == 0)
-        code = add_domain(loading, root, &domain);
+        code = load_add_domain(loading, root, &domain);
     if (code || !domain)
         return code;
-    return read_list(loading, root, domain->node.key, "", &domain->node);
+    return load_read_list(loading, root, domain->node.key, "", &domain->node);
 }
 
 static int load_file(struct weir__envoy *envoy, const struct weir__envoy_file *file, bool merge,
@@ -250,7 +252,7 @@ static int load_file(struct weir__envoy *envoy, const struct weir__envoy_file *f
     if (code)
         return code;
     struct weir__envoy_loading loading = {envoy, yaml, name, merge, err};
-    code = read_file(&loading);
+    code = load_read_file(&loading);
     weir__yaml_free(yaml);
     return code;
 }

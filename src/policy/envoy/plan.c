@@ -148,7 +148,7 @@ static void rls_replace(struct weir__rls_call *call)
     }
 }
 
-static int fail_enforced(int code, size_t i, const struct weir__item *like, weir_error *err)
+static int rls_fail_enforced(int code, size_t i, const struct weir__item *like, weir_error *err)
 {
     size_t first = like ? (size_t)__builtin_ctz(like->owners) + 1 : 0;
     if (!like)
@@ -180,7 +180,7 @@ static int rls_add_item(struct weir__rls_call *call, size_t i, weir_error *err)
     plan->verdict = WEIR__VERDICT_LIMITS;
     if (!asked->alone && !asked->shadow && !asked->refund) {
         int code = weir__plan_enforce(plan, &item, &asked->item);
-        return code ? fail_enforced(code, i, asked->item, err) : 0;
+        return code ? rls_fail_enforced(code, i, asked->item, err) : 0;
     }
     asked->item = asked->alone || asked->refund ? &plan->separate[plan->separate_count++]
                                                 : &plan->shadow[plan->shadow_count++];

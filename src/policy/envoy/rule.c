@@ -1,11 +1,69 @@
-/* From a descriptor's rate_limit, or our `limit`, to a rule: see envoy/parts.h. */
-#include "policy/envoy/parts.h"
+/* From a descriptor's rate_limit, or our `limit`, to a rule; and single values of a configuration, as its YAML readers
+ * have always taken them: see envoy/set.h. */
+#include "policy/envoy/set.h"
 
 #include "base/hash.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+/* ---- values ---- */
+
+int weir__envoy_no_memory(weir_error *err)
+{
+    return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the configuration");
+}
+
+static bool text_is_null(const struct weir__yaml_node *node)
+{
+    return node->type == WEIR__YAML_SCALAR && node->plain &&
+           (node->len == 0 || !strcmp(node->text, "~") || !strcasecmp(node->text, "null"));
+}
+
+const struct weir__yaml_node *weir__envoy_get(const struct weir__yaml_node *map, const char *key)
+{
+    const struct weir__yaml_node *node = weir__yaml_get(map, key);
+    return node && text_is_null(node) ? NULL : node;
+}
+
+int weir__envoy_read_text(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
+                          const char *key, size_t most, struct weir__span *ret)
+{
+    const struct weir__yaml_node *node = weir__envoy_get(map, key);
+    if (!node) {
+        *ret = (struct weir__span){"", 0};
+        return 0;
+    }
+    if (node->type != WEIR__YAML_SCALAR)
+        return weir__yaml_fail(loading->yaml, node, loading->err, "%s must be a text", key);
+    if (node->len > most)
+        return weir__yaml_fail(loading->yaml, node, loading->err,
+                               "%s has %zu bytes, at most %zu fit", key, node->len, most);
+    char *copy = weir__arena_text(&loading->envoy->arena, node->text, node->len);
+    if (!copy)
+        return weir__envoy_no_memory(loading->err);
+    *ret = (struct weir__span){copy, node->len};
+    return 0;
+}
+
+int weir__envoy_read_bool(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
+                          const char *key, bool *ret)
+{
+    static const char *const words[] = {"true", "yes", "on", "false", "no", "off"};
+    const struct weir__yaml_node *node = weir__envoy_get(map, key);
+    *ret = false;
+    if (!node)
+        return 0;
+    for (size_t i = 0; i < WEIR__COUNT(words) && node->type == WEIR__YAML_SCALAR && node->plain;
+         i++) {
+        if (!strcasecmp(node->text, words[i])) {
+            *ret = i < 3;
+            return 0;
+        }
+    }
+    return weir__yaml_fail(loading->yaml, node, loading->err, "%s must be true or false", key);
+}
 
 /* ---- units ---- */
 
@@ -62,7 +120,8 @@ void weir__envoy_put_limit(struct weir__buffer *buffer, uint32_t requests, enum 
 /* ---- limits ---- */
 
 /* The set's own limit that means the same; takes over `limit`. */
-static int intern(struct weir__envoy_loading *loading, weir_limit *limit, const weir_limit **ret)
+static int rule_intern(struct weir__envoy_loading *loading, weir_limit *limit,
+                       const weir_limit **ret)
 {
     const char *text = weir_limit_text(limit);
     uint64_t hash[2];
@@ -88,14 +147,14 @@ static int intern(struct weir__envoy_loading *loading, weir_limit *limit, const 
 }
 
 /* What the answers call a limit of our language. */
-static void name_unit(struct weir__envoy_rule *rule)
+static void rule_name_unit(struct weir__envoy_rule *rule)
 {
     if (rule->limit->count == 1)
         rule->unit = weir__envoy_unit_of(&rule->limit->rules[0], &rule->requests_per_unit);
 }
 
-static int read_extension(struct weir__envoy_loading *loading, const struct weir__yaml_node *node,
-                          struct weir__envoy_rule *rule)
+static int rule_read_extension(struct weir__envoy_loading *loading,
+                               const struct weir__yaml_node *node, struct weir__envoy_rule *rule)
 {
     weir_limit *limit = NULL;
     weir_error err = {0};
@@ -119,16 +178,16 @@ static int read_extension(struct weir__envoy_loading *loading, const struct weir
                                    "limit would never be released; use a limit over time");
         }
     }
-    code = intern(loading, limit, &rule->limit);
+    code = rule_intern(loading, limit, &rule->limit);
     if (code == 0)
-        name_unit(rule);
+        rule_name_unit(rule);
     return code;
 }
 
 /* ---- rate_limit ---- */
 
-static int read_requests(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
-                         uint32_t *ret)
+static int rule_read_requests(struct weir__envoy_loading *loading,
+                              const struct weir__yaml_node *map, uint32_t *ret)
 {
     const struct weir__yaml_node *node = weir__envoy_get(map, "requests_per_unit");
     if (!node)
@@ -150,8 +209,8 @@ static int read_requests(struct weir__envoy_loading *loading, const struct weir_
     return 0;
 }
 
-static int read_unit(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
-                     enum weir__rls_unit *ret)
+static int rule_read_unit(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
+                          enum weir__rls_unit *ret)
 {
     static const char all[] = "there are second, minute, hour, day, week, month and year";
     const struct weir__yaml_node *node = weir__envoy_get(map, "unit");
@@ -164,8 +223,8 @@ static int read_unit(struct weir__envoy_loading *loading, const struct weir__yam
     return 0;
 }
 
-static int read_amount(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
-                       struct weir__envoy_rule *rule)
+static int rule_read_amount(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
+                            struct weir__envoy_rule *rule)
 {
     int code = weir__envoy_read_bool(loading, map, "unlimited", &rule->unlimited);
     if (code)
@@ -176,9 +235,9 @@ static int read_amount(struct weir__envoy_loading *loading, const struct weir__y
                                "a unit beside unlimited: true; leave one of them out");
     if (rule->unlimited)
         return 0;
-    code = read_unit(loading, map, &rule->unit);
+    code = rule_read_unit(loading, map, &rule->unit);
     if (code == 0)
-        code = read_requests(loading, map, &rule->requests_per_unit);
+        code = rule_read_requests(loading, map, &rule->requests_per_unit);
     rule->denies = code == 0 && rule->requests_per_unit == 0;
     if (code || rule->denies)
         return code;
@@ -188,12 +247,12 @@ static int read_amount(struct weir__envoy_loading *loading, const struct weir__y
     weir__envoy_put_limit(&buffer, rule->requests_per_unit, rule->unit);
     code = weir_limit_parse(text, &limit, loading->err);
     if (code == 0)
-        code = intern(loading, limit, &rule->limit);
+        code = rule_intern(loading, limit, &rule->limit);
     return code;
 }
 
-static int read_replaced(struct weir__envoy_loading *loading, const struct weir__yaml_node *item,
-                         const char *own, const char **ret)
+static int rule_read_replaced(struct weir__envoy_loading *loading,
+                              const struct weir__yaml_node *item, const char *own, const char **ret)
 {
     static const char *const keys[] = {"name", NULL};
     struct weir__span name;
@@ -213,8 +272,8 @@ static int read_replaced(struct weir__envoy_loading *loading, const struct weir_
     return 0;
 }
 
-static int read_replaces(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
-                         struct weir__envoy_rule *rule)
+static int rule_read_replaces(struct weir__envoy_loading *loading,
+                              const struct weir__yaml_node *map, struct weir__envoy_rule *rule)
 {
     const struct weir__yaml_node *list = weir__envoy_get(map, "replaces");
     if (!list)
@@ -229,7 +288,7 @@ static int read_replaces(struct weir__envoy_loading *loading, const struct weir_
     if (!names)
         return weir__envoy_no_memory(loading->err);
     for (const struct weir__yaml_node *item = list->child; item; item = item->next) {
-        int code = read_replaced(loading, item, rule->limit_name, &names[rule->replace_count]);
+        int code = rule_read_replaced(loading, item, rule->limit_name, &names[rule->replace_count]);
         if (code)
             return code;
         rule->replace_count++;
@@ -238,8 +297,8 @@ static int read_replaces(struct weir__envoy_loading *loading, const struct weir_
     return 0;
 }
 
-static int read_rate_limit(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
-                           struct weir__envoy_rule *rule)
+static int rule_read_rate_limit(struct weir__envoy_loading *loading,
+                                const struct weir__yaml_node *map, struct weir__envoy_rule *rule)
 {
     static const char *const keys[] = {"unit",  "requests_per_unit", "unlimited", "name",
                                        "limit", "replaces",          NULL};
@@ -256,12 +315,12 @@ static int read_rate_limit(struct weir__envoy_loading *loading, const struct wei
         return weir__yaml_fail(loading->yaml, limit, loading->err,
                                "limit stands for unit, requests_per_unit and unlimited; leave "
                                "them out");
-    code = limit ? read_extension(loading, limit, rule) : read_amount(loading, map, rule);
-    return code ? code : read_replaces(loading, map, rule);
+    code = limit ? rule_read_extension(loading, limit, rule) : rule_read_amount(loading, map, rule);
+    return code ? code : rule_read_replaces(loading, map, rule);
 }
 
-static int read_flags(struct weir__envoy_loading *loading, const struct weir__yaml_node *descriptor,
-                      struct weir__envoy_rule *rule)
+static int rule_read_flags(struct weir__envoy_loading *loading,
+                           const struct weir__yaml_node *descriptor, struct weir__envoy_rule *rule)
 {
     bool metrics; /* detailed_metric, value_to_metric: see docs/ENVOY.md */
     int code = weir__envoy_read_bool(loading, descriptor, "shadow_mode", &rule->shadow);
@@ -276,7 +335,7 @@ static int read_flags(struct weir__envoy_loading *loading, const struct weir__ya
     return code;
 }
 
-static int add_rule(struct weir__envoy_loading *loading, struct weir__envoy_rule *rule)
+static int rule_add(struct weir__envoy_loading *loading, struct weir__envoy_rule *rule)
 {
     struct weir__envoy *envoy = loading->envoy;
     if (envoy->rule_count == envoy->rule_room) {
@@ -303,13 +362,13 @@ int weir__envoy_read_rule(struct weir__envoy_loading *loading,
     if (rate_limit && limit)
         return weir__yaml_fail(loading->yaml, limit, loading->err,
                                "limit beside rate_limit; one of them is enough");
-    int code = read_flags(loading, descriptor, &rule);
+    int code = rule_read_flags(loading, descriptor, &rule);
     if (code || (!rate_limit && !limit)) {
         *ret = NULL;
         return code;
     }
-    code =
-        limit ? read_extension(loading, limit, &rule) : read_rate_limit(loading, rate_limit, &rule);
+    code = limit ? rule_read_extension(loading, limit, &rule)
+                 : rule_read_rate_limit(loading, rate_limit, &rule);
     if (code)
         return code;
     struct weir__envoy_rule *kept = weir__arena_new(&loading->envoy->arena, 1, sizeof *kept);
@@ -317,5 +376,5 @@ int weir__envoy_read_rule(struct weir__envoy_loading *loading,
         return weir__envoy_no_memory(loading->err);
     *kept = rule;
     *ret = kept;
-    return add_rule(loading, kept);
+    return rule_add(loading, kept);
 }

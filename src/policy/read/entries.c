@@ -16,8 +16,8 @@ struct defaults {
     bool by_name; /* of the policy: who asks for it knows to acquire */
 };
 
-static int read_defaults(struct weir__reader *reader, const struct weir__yaml_node *map,
-                         struct defaults *ret)
+static int entries_read_defaults(struct weir__reader *reader, const struct weir__yaml_node *map,
+                                 struct defaults *ret)
 {
     const struct weir__yaml_node *key = weir__yaml_get(map, "key");
     int code = key ? weir__read_key(reader, key, &ret->key) : 0;
@@ -32,8 +32,8 @@ static int read_defaults(struct weir__reader *reader, const struct weir__yaml_no
 }
 
 /* Proxies take, and cannot release. */
-static int warn_of_leases(const struct weir__reader *reader, const struct weir__yaml_node *node,
-                          const weir_limit *limit)
+static int entries_warn_of_leases(const struct weir__reader *reader,
+                                  const struct weir__yaml_node *node, const weir_limit *limit)
 {
     if (!weir__has_leases(limit))
         return 0;
@@ -44,9 +44,9 @@ static int warn_of_leases(const struct weir__reader *reader, const struct weir__
 }
 
 /* One entry; map is the policy's own where it has just one limit. */
-static int read_entry(struct weir__reader *reader, const struct weir__yaml_node *map,
-                      const struct defaults *given, struct weir__entry *entry,
-                      struct weir__entry_body *body)
+static int entries_read_one(struct weir__reader *reader, const struct weir__yaml_node *map,
+                            const struct defaults *given, struct weir__entry *entry,
+                            struct weir__entry_body *body)
 {
     char owner[WEIR__POLICY_NAME_MAX + 16];
     snprintf(owner, sizeof owner, "\"%s\"", entry->name);
@@ -58,7 +58,7 @@ static int read_entry(struct weir__reader *reader, const struct weir__yaml_node 
     int code = weir__read_limit(reader, map, owner, &entry->limit);
     if (code)
         return code;
-    code = given->by_name ? 0 : warn_of_leases(reader, map, entry->limit);
+    code = given->by_name ? 0 : entries_warn_of_leases(reader, map, entry->limit);
     if (code)
         return code;
     entry->key_text = given->key.text;
@@ -71,9 +71,9 @@ static int read_entry(struct weir__reader *reader, const struct weir__yaml_node 
     return 0;
 }
 
-static int read_listed(struct weir__reader *reader, const struct weir__yaml_node *map,
-                       struct defaults given, struct weir__entry *entries, size_t i,
-                       struct weir__entry_body *body)
+static int entries_read_listed(struct weir__reader *reader, const struct weir__yaml_node *map,
+                               struct defaults given, struct weir__entry *entries, size_t i,
+                               struct weir__entry_body *body)
 {
     static const char *const allowed[] = {"name",    "key",    "limit", "tier",
                                           "missing", "shadow", "cost",  NULL};
@@ -90,14 +90,14 @@ static int read_listed(struct weir__reader *reader, const struct weir__yaml_node
             code = weir__reader_fail(reader, name, "two limits of one policy have this name");
     }
     if (code == 0)
-        code = read_defaults(reader, map, &given);
-    return code ? code : read_entry(reader, map, &given, &entries[i], body);
+        code = entries_read_defaults(reader, map, &given);
+    return code ? code : entries_read_one(reader, map, &given, &entries[i], body);
 }
 
 /* ---- overrides ---- */
 
-static int find_entry(const struct weir__reader *reader, const struct weir__yaml_node *map,
-                      const struct weir__policy *policy, size_t *ret)
+static int entries_find(const struct weir__reader *reader, const struct weir__yaml_node *map,
+                        const struct weir__policy *policy, size_t *ret)
 {
     const struct weir__yaml_node *node = weir__yaml_get(map, "entry");
     struct weir__span name = {"", 0};
@@ -120,9 +120,9 @@ static int find_entry(const struct weir__reader *reader, const struct weir__yaml
     return weir__reader_fail(reader, node, "no limit of this policy has that name");
 }
 
-static int read_override(struct weir__reader *reader, const struct weir__yaml_node *map,
-                         const struct weir__policy *policy, bool by_name,
-                         struct weir__override *ret, size_t *ret_entry)
+static int entries_read_override(struct weir__reader *reader, const struct weir__yaml_node *map,
+                                 const struct weir__policy *policy, bool by_name,
+                                 struct weir__override *ret, size_t *ret_entry)
 {
     static const char *const allowed[] = {"when", "entry", "limit", "tier", NULL};
     const struct weir__yaml_node *when = weir__yaml_get(map, "when");
@@ -133,16 +133,16 @@ static int read_override(struct weir__reader *reader, const struct weir__yaml_no
     if (code == 0)
         code = weir__read_conditions(reader, when, &ret->when);
     if (code == 0)
-        code = find_entry(reader, map, policy, ret_entry);
+        code = entries_find(reader, map, policy, ret_entry);
     if (code == 0)
         code = weir__read_limit(reader, map, "the override", &ret->limit);
-    return code || by_name ? code : warn_of_leases(reader, map, ret->limit);
+    return code || by_name ? code : entries_warn_of_leases(reader, map, ret->limit);
 }
 
 /* Each entry gets those that are for it, in the file's order. */
-static int read_overrides(struct weir__reader *reader, const struct weir__yaml_node *list,
-                          const struct weir__policy *policy, bool by_name,
-                          struct weir__entry_body *bodies)
+static int entries_read_overrides(struct weir__reader *reader, const struct weir__yaml_node *list,
+                                  const struct weir__policy *policy, bool by_name,
+                                  struct weir__entry_body *bodies)
 {
     struct weir__override *lists[WEIR__ENTRIES_MAX];
     if (list->type != WEIR__YAML_LIST)
@@ -161,7 +161,7 @@ static int read_overrides(struct weir__reader *reader, const struct weir__yaml_n
     for (const struct weir__yaml_node *node = list->child; node; node = node->next) {
         struct weir__override found = {.limit = NULL};
         size_t entry = 0;
-        int code = read_override(reader, node, policy, by_name, &found, &entry);
+        int code = entries_read_override(reader, node, policy, by_name, &found, &entry);
         if (code)
             return code;
         struct weir__entry_body *body = &bodies[entry];
@@ -174,8 +174,9 @@ static int read_overrides(struct weir__reader *reader, const struct weir__yaml_n
 
 /* ---- all of them ---- */
 
-static int check_total(const struct weir__reader *reader, const struct weir__yaml_node *map,
-                       const struct weir__policy *policy, const struct weir__policy_body *body)
+static int entries_check_total(const struct weir__reader *reader, const struct weir__yaml_node *map,
+                               const struct weir__policy *policy,
+                               const struct weir__policy_body *body)
 {
     size_t total = 0;
     for (size_t i = 0; i < policy->entry_count; i++)
@@ -208,16 +209,16 @@ int weir__read_entries(struct weir__reader *reader, const struct weir__yaml_node
     body->entries = weir__arena_new(arena, count, sizeof(struct weir__entry_body));
     if (!entries || !body->entries)
         return weir__reader_no_memory(reader);
-    int code = read_defaults(reader, map, &given);
+    int code = entries_read_defaults(reader, map, &given);
     policy->entries = entries;
     policy->entry_count = count;
     entries[0].name = policy->name;
     if (code == 0 && !list)
-        code = read_entry(reader, map, &given, &entries[0], &body->entries[0]);
+        code = entries_read_one(reader, map, &given, &entries[0], &body->entries[0]);
     const struct weir__yaml_node *node = list ? list->child : NULL;
     for (size_t i = 0; node && code == 0; i++, node = node->next)
-        code = read_listed(reader, node, given, entries, i, &body->entries[i]);
+        code = entries_read_listed(reader, node, given, entries, i, &body->entries[i]);
     if (code == 0 && overrides)
-        code = read_overrides(reader, overrides, policy, body->by_name, body->entries);
-    return code ? code : check_total(reader, list ? list : map, policy, body);
+        code = entries_read_overrides(reader, overrides, policy, body->by_name, body->entries);
+    return code ? code : entries_check_total(reader, list ? list : map, policy, body);
 }

@@ -5,8 +5,8 @@
 
 /* ---- parts ---- */
 
-static int read_constant(struct weir__reader *reader, const struct weir__yaml_node *node,
-                         struct weir__key_part *ret)
+static int key_read_constant(struct weir__reader *reader, const struct weir__yaml_node *node,
+                             struct weir__key_part *ret)
 {
     char room[3 * WEIR__KEY_VALUE_MAX + 1];
     struct weir__buffer buffer = weir__buffer_over(room, sizeof room);
@@ -20,7 +20,7 @@ static int read_constant(struct weir__reader *reader, const struct weir__yaml_no
 }
 
 /* The number at the start of text, up to a slash or the end; 0: none, or too large. */
-static int take_bits(const char **text, int most)
+static int key_take_bits(const char **text, int most)
 {
     int bits = 0;
     const char *start = *text;
@@ -30,14 +30,14 @@ static int take_bits(const char **text, int most)
 }
 
 /* "/24/64" behind an address. */
-static int read_bits(struct weir__reader *reader, const struct weir__yaml_node *node,
-                     const char *slash, struct weir__key_part *ret)
+static int key_read_bits(struct weir__reader *reader, const struct weir__yaml_node *node,
+                         const char *slash, struct weir__key_part *ret)
 {
     const char *at = slash + 1;
-    int bits4 = take_bits(&at, 32), bits6 = WEIR__IP_BITS6;
+    int bits4 = key_take_bits(&at, 32), bits6 = WEIR__IP_BITS6;
     if (bits4 && *at == '/') {
         at++;
-        bits6 = take_bits(&at, 128);
+        bits6 = key_take_bits(&at, 128);
     }
     if (!bits4 || !bits6 || *at)
         return weir__yaml_fail_within(reader->yaml, node, (size_t)(slash - node->text), reader->err,
@@ -49,8 +49,8 @@ static int read_bits(struct weir__reader *reader, const struct weir__yaml_node *
     return 0;
 }
 
-static int read_attribute(struct weir__reader *reader, const struct weir__yaml_node *node,
-                          struct weir__key_part *ret)
+static int key_read_attribute(struct weir__reader *reader, const struct weir__yaml_node *node,
+                              struct weir__key_part *ret)
 {
     struct weir__policies *set = reader->set;
     const char *slash = strchr(node->text, '/'), *wrong = NULL;
@@ -74,12 +74,12 @@ static int read_attribute(struct weir__reader *reader, const struct weir__yaml_n
                                attribute->text, attribute->text);
     ret->bits4 = WEIR__IP_BITS4;
     ret->bits6 = WEIR__IP_BITS6;
-    return slash ? read_bits(reader, node, slash, ret) : 0;
+    return slash ? key_read_bits(reader, node, slash, ret) : 0;
 }
 
 /* What stands in hash(…), as a node of its own. */
-static bool is_hash(struct weir__reader *reader, const struct weir__yaml_node *node,
-                    struct weir__yaml_node *ret)
+static bool key_is_hash(struct weir__reader *reader, const struct weir__yaml_node *node,
+                        struct weir__yaml_node *ret)
 {
     static const char call[] = "hash(";
     size_t len = sizeof call - 1;
@@ -91,8 +91,8 @@ static bool is_hash(struct weir__reader *reader, const struct weir__yaml_node *n
     return true;
 }
 
-static int read_part(struct weir__reader *reader, const struct weir__yaml_node *node,
-                     struct weir__key_part *ret)
+static int key_read_part(struct weir__reader *reader, const struct weir__yaml_node *node,
+                         struct weir__key_part *ret)
 {
     struct weir__span text = {"", 0};
     struct weir__yaml_node inner;
@@ -100,12 +100,12 @@ static int read_part(struct weir__reader *reader, const struct weir__yaml_node *
     if (code)
         return code;
     if (text.len >= 2 && text.data[0] == '\'' && text.data[text.len - 1] == '\'')
-        return read_constant(reader, node, ret);
-    ret->hashed = is_hash(reader, node, &inner);
+        return key_read_constant(reader, node, ret);
+    ret->hashed = key_is_hash(reader, node, &inner);
     reader->set->hashes = reader->set->hashes || ret->hashed;
     if (ret->hashed && !inner.text)
         return weir__reader_no_memory(reader);
-    code = read_attribute(reader, ret->hashed ? &inner : node, ret);
+    code = key_read_attribute(reader, ret->hashed ? &inner : node, ret);
     if (code)
         return code;
     char room[WEIR__ATTRIBUTE_NAME_MAX + 32];
@@ -118,8 +118,8 @@ static int read_part(struct weir__reader *reader, const struct weir__yaml_node *
 
 /* ---- the whole ---- */
 
-static void put_part(struct weir__buffer *buffer, const struct weir__key_part *part,
-                     const struct weir__attributes *attributes)
+static void key_put_part(struct weir__buffer *buffer, const struct weir__key_part *part,
+                         const struct weir__attributes *attributes)
 {
     if (part->attribute < 0) {
         weir__put_format(buffer, "'%s'", part->text);
@@ -133,15 +133,15 @@ static void put_part(struct weir__buffer *buffer, const struct weir__key_part *p
     weir__put_text(buffer, part->hashed ? ")" : "");
 }
 
-static const char *text_of(const struct weir__reader *reader, const struct weir__key_part *parts,
-                           size_t count)
+static const char *key_text_of(const struct weir__reader *reader,
+                               const struct weir__key_part *parts, size_t count)
 {
     char room[WEIR__KEY_FORM_MAX * (3 * WEIR__KEY_VALUE_MAX + 16)];
     struct weir__buffer buffer = weir__buffer_over(room, sizeof room);
     for (size_t i = 0; i < count; i++) {
         if (i > 0)
             weir__put_text(&buffer, ", ");
-        put_part(&buffer, &parts[i], &reader->set->attributes);
+        key_put_part(&buffer, &parts[i], &reader->set->attributes);
     }
     return weir__arena_text(&reader->set->arena, room, buffer.len);
 }
@@ -161,7 +161,7 @@ int weir__read_key(struct weir__reader *reader, const struct weir__yaml_node *no
         return weir__reader_no_memory(reader);
     const struct weir__yaml_node *part = weir__node_first(node);
     for (size_t i = 0; i < count; i++, part = part->next) {
-        int code = read_part(reader, part, &parts[i]);
+        int code = key_read_part(reader, part, &parts[i]);
         if (code)
             return code;
         for (size_t j = 0; j < i; j++) {
@@ -171,6 +171,6 @@ int weir__read_key(struct weir__reader *reader, const struct weir__yaml_node *no
     }
     ret->parts = parts;
     ret->count = count;
-    ret->text = text_of(reader, parts, count);
+    ret->text = key_text_of(reader, parts, count);
     return ret->text ? 0 : weir__reader_no_memory(reader);
 }

@@ -9,7 +9,7 @@
 /* ---- limits ---- */
 
 /* Keeps a limit with the set, which frees it. */
-static int own(struct weir__reader *reader, weir_limit *limit)
+static int limit_own(struct weir__reader *reader, weir_limit *limit)
 {
     struct weir__policies *set = reader->set;
     if (set->limit_count == set->limit_room) {
@@ -25,7 +25,7 @@ static int own(struct weir__reader *reader, weir_limit *limit)
 }
 
 /* The library's message without its "column 14: ": the place stands before it already. */
-static const char *behind_column(const char *message)
+static const char *limit_behind_column(const char *message)
 {
     if (strncmp(message, "column ", 7))
         return message;
@@ -33,7 +33,7 @@ static const char *behind_column(const char *message)
     return strncmp(at, ": ", 2) ? message : at + 2;
 }
 
-static int parse_limit(struct weir__reader *reader, const struct weir__yaml_node *node,
+static int limit_parse(struct weir__reader *reader, const struct weir__yaml_node *node,
                        const weir_limit **ret)
 {
     struct weir__span text = {"", 0};
@@ -47,8 +47,8 @@ static int parse_limit(struct weir__reader *reader, const struct weir__yaml_node
         return weir__reader_no_memory(reader);
     if (code)
         return weir__yaml_fail_within(reader->yaml, node, (size_t)weir__max(0, err.column - 1),
-                                      reader->err, "%s", behind_column(err.message));
-    code = own(reader, limit);
+                                      reader->err, "%s", limit_behind_column(err.message));
+    code = limit_own(reader, limit);
     if (code)
         weir_limit_free(limit);
     else
@@ -56,8 +56,8 @@ static int parse_limit(struct weir__reader *reader, const struct weir__yaml_node
     return code;
 }
 
-static int find_tier(struct weir__reader *reader, const struct weir__yaml_node *node,
-                     const weir_limit **ret)
+static int limit_find_tier(struct weir__reader *reader, const struct weir__yaml_node *node,
+                           const weir_limit **ret)
 {
     const struct weir__policies *set = reader->set;
     struct weir__span text = {"", 0};
@@ -86,7 +86,7 @@ int weir__read_limit(struct weir__reader *reader, const struct weir__yaml_node *
         return weir__yaml_fail(reader->yaml, map, reader->err,
                                "%s has no limit; add limit: token-bucket 100/s, or tier: NAME",
                                owner);
-    return limit ? parse_limit(reader, limit, ret) : find_tier(reader, tier, ret);
+    return limit ? limit_parse(reader, limit, ret) : limit_find_tier(reader, tier, ret);
 }
 
 int weir__read_tiers(struct weir__reader *reader, const struct weir__yaml_node *map)
@@ -107,7 +107,7 @@ int weir__read_tiers(struct weir__reader *reader, const struct weir__yaml_node *
         struct weir__tier *tier = &set->tiers[set->tier_count];
         int code = weir__read_name(reader, key, "a tier's name", &tier->name);
         if (code == 0)
-            code = parse_limit(reader, key->value, &tier->limit);
+            code = limit_parse(reader, key->value, &tier->limit);
         if (code)
             return code;
         set->tier_count++;
@@ -117,12 +117,13 @@ int weir__read_tiers(struct weir__reader *reader, const struct weir__yaml_node *
 
 /* ---- costs ---- */
 
-static bool is_number(const struct weir__yaml_node *node)
+static bool limit_is_number(const struct weir__yaml_node *node)
 {
     return node->text[0] == '-' || (node->text[0] >= '0' && node->text[0] <= '9');
 }
 
-static int read_attribute(struct weir__reader *reader, const struct weir__yaml_node *node, int *ret)
+static int limit_read_attribute(struct weir__reader *reader, const struct weir__yaml_node *node,
+                                int *ret)
 {
     const char *wrong = NULL;
     struct weir__span text = {"", 0};
@@ -140,8 +141,8 @@ static int read_attribute(struct weir__reader *reader, const struct weir__yaml_n
 }
 
 /* {of: ATTRIBUTE, default: 1, min: 1, max: 1000} */
-static int read_cost_map(struct weir__reader *reader, const struct weir__yaml_node *map,
-                         struct weir__cost *ret)
+static int limit_read_cost_map(struct weir__reader *reader, const struct weir__yaml_node *map,
+                               struct weir__cost *ret)
 {
     static const char *const allowed[] = {"of", "default", "min", "max", NULL};
     const struct weir__yaml_node *of = weir__yaml_get(map, "of");
@@ -151,7 +152,7 @@ static int read_cost_map(struct weir__reader *reader, const struct weir__yaml_no
             weir__yaml_fail(reader->yaml, map, reader->err,
                             "a cost's map needs of: ATTRIBUTE, like {of: header.x-cost, max: 100}");
     if (code == 0)
-        code = read_attribute(reader, of, &ret->attribute);
+        code = limit_read_attribute(reader, of, &ret->attribute);
     if (code == 0)
         code = weir__read_number(reader, weir__yaml_get(map, "default"), "default", 0,
                                  WEIR_COST_MAX, &ret->otherwise);
@@ -172,11 +173,11 @@ int weir__read_cost(struct weir__reader *reader, const struct weir__yaml_node *n
     if (!node)
         return 0;
     if (node->type == WEIR__YAML_MAP)
-        code = read_cost_map(reader, node, &cost);
-    else if (node->type == WEIR__YAML_SCALAR && is_number(node))
+        code = limit_read_cost_map(reader, node, &cost);
+    else if (node->type == WEIR__YAML_SCALAR && limit_is_number(node))
         code = weir__read_number(reader, node, "cost", 0, WEIR_COST_MAX, &cost.otherwise);
     else
-        code = read_attribute(reader, node, &cost.attribute);
+        code = limit_read_attribute(reader, node, &cost.attribute);
     if (code == 0 && (cost.otherwise == 0 || cost.least == 0))
         code = weir__reader_warn(reader, node,
                                  cost.least == 0

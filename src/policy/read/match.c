@@ -8,8 +8,8 @@
 /* ---- one condition ---- */
 
 /* A pattern that no value in its one spelling can match limits nothing: it is refused, with the right one. */
-static int check_spelling(struct weir__reader *reader, const struct weir__yaml_node *node,
-                          const struct weir__attribute *attribute, struct weir__span text)
+static int match_check_spelling(struct weir__reader *reader, const struct weir__yaml_node *node,
+                                const struct weir__attribute *attribute, struct weir__span text)
 {
     const char *wrong = NULL;
     struct weir__span right = {"", 0};
@@ -33,13 +33,13 @@ static int check_spelling(struct weir__reader *reader, const struct weir__yaml_n
 }
 
 /* The pattern in the spelling that values are compared in. */
-static int read_pattern(struct weir__reader *reader, const struct weir__yaml_node *node,
-                        const struct weir__attribute *attribute, struct weir__pattern *ret)
+static int match_read_pattern(struct weir__reader *reader, const struct weir__yaml_node *node,
+                              const struct weir__attribute *attribute, struct weir__pattern *ret)
 {
     struct weir__span text = {"", 0};
     int code = weir__read_text(reader, node, attribute->text, &text);
     if (code == 0)
-        code = check_spelling(reader, node, attribute, text);
+        code = match_check_spelling(reader, node, attribute, text);
     if (code)
         return code;
     if (attribute->lower || attribute->spelling == WEIR__AS_HOST) {
@@ -52,8 +52,8 @@ static int read_pattern(struct weir__reader *reader, const struct weir__yaml_nod
     return wrong ? weir__reader_fail(reader, node, wrong) : 0;
 }
 
-static int read_patterns(struct weir__reader *reader, const struct weir__yaml_node *node,
-                         size_t count, struct weir__condition *ret)
+static int match_read_patterns(struct weir__reader *reader, const struct weir__yaml_node *node,
+                               size_t count, struct weir__condition *ret)
 {
     const struct weir__attribute *attribute = &reader->set->attributes.items[ret->attribute];
     struct weir__pattern *all =
@@ -63,7 +63,7 @@ static int read_patterns(struct weir__reader *reader, const struct weir__yaml_no
     struct weir__pattern *exact = all + count, *wild = exact + count;
     node = weir__node_first(node);
     for (size_t i = 0; i < count; i++, node = node->next) {
-        int code = read_pattern(reader, node, attribute, &all[i]);
+        int code = match_read_pattern(reader, node, attribute, &all[i]);
         if (code)
             return code;
         if (all[i].exact)
@@ -80,8 +80,8 @@ static int read_patterns(struct weir__reader *reader, const struct weir__yaml_no
     return 0;
 }
 
-static int read_address(struct weir__reader *reader, const struct weir__yaml_node *node,
-                        const char *what, struct weir__network *ret)
+static int match_read_address(struct weir__reader *reader, const struct weir__yaml_node *node,
+                              const char *what, struct weir__network *ret)
 {
     struct weir__span text = {"", 0};
     int code = weir__read_text(reader, node, what, &text);
@@ -102,7 +102,7 @@ int weir__read_networks(struct weir__reader *reader, const struct weir__yaml_nod
         return weir__reader_no_memory(reader);
     const struct weir__yaml_node *node = weir__node_first(list);
     for (size_t i = 0; i < count; i++, node = node->next) {
-        int code = read_address(reader, node, what, &networks[i]);
+        int code = match_read_address(reader, node, what, &networks[i]);
         if (code)
             return code;
     }
@@ -112,7 +112,7 @@ int weir__read_networks(struct weir__reader *reader, const struct weir__yaml_nod
 }
 
 /* Whether a "*" is among the values: whatever it is, it is there. */
-static bool has_star(const struct weir__yaml_node *node, size_t count)
+static bool match_has_star(const struct weir__yaml_node *node, size_t count)
 {
     const struct weir__yaml_node *it = weir__node_first(node);
     for (size_t i = 0; i < count; i++, it = it->next) {
@@ -123,8 +123,8 @@ static bool has_star(const struct weir__yaml_node *node, size_t count)
 }
 
 /* A text, or a list of which any may match. */
-static int read_values(struct weir__reader *reader, const struct weir__yaml_node *node,
-                       struct weir__condition *ret)
+static int match_read_values(struct weir__reader *reader, const struct weir__yaml_node *node,
+                             struct weir__condition *ret)
 {
     const struct weir__attribute *attribute = &reader->set->attributes.items[ret->attribute];
     size_t count = weir__node_count(node);
@@ -136,16 +136,16 @@ static int read_values(struct weir__reader *reader, const struct weir__yaml_node
         return weir__yaml_fail(reader->yaml, node, reader->err, "more than %d values for %s",
                                WEIR__PATTERNS_MAX, attribute->text);
     if (attribute->spelling != WEIR__AS_ADDRESS)
-        return read_patterns(reader, node, count, ret);
-    if (has_star(node, count)) {
+        return match_read_patterns(reader, node, count, ret);
+    if (match_has_star(node, count)) {
         ret->any = true;
         return 0;
     }
     return weir__read_networks(reader, node, attribute->text, &ret->networks, &ret->network_count);
 }
 
-static int read_special(struct weir__reader *reader, const struct weir__yaml_node *map,
-                        struct weir__condition *ret)
+static int match_read_special(struct weir__reader *reader, const struct weir__yaml_node *map,
+                              struct weir__condition *ret)
 {
     static const char *const allowed[] = {"not", "absent", NULL};
     int code = weir__yaml_only(reader->yaml, map, allowed, reader->err);
@@ -160,7 +160,7 @@ static int read_special(struct weir__reader *reader, const struct weir__yaml_nod
         if (value->type == WEIR__YAML_MAP)
             return weir__yaml_fail(reader->yaml, value, reader->err,
                                    "not takes a text or a list of texts");
-        return read_values(reader, value, ret);
+        return match_read_values(reader, value, ret);
     }
     code = weir__read_bool(reader, value, "absent", &ret->any);
     if (code == 0 && !ret->any)
@@ -169,8 +169,8 @@ static int read_special(struct weir__reader *reader, const struct weir__yaml_nod
     return code;
 }
 
-static int read_condition(struct weir__reader *reader, const struct weir__yaml_node *key,
-                          struct weir__condition *ret)
+static int match_read_condition(struct weir__reader *reader, const struct weir__yaml_node *key,
+                                struct weir__condition *ret)
 {
     const char *wrong = NULL;
     ret->attribute = weir__attribute_read(&reader->set->attributes, &reader->set->arena, key->text,
@@ -178,8 +178,8 @@ static int read_condition(struct weir__reader *reader, const struct weir__yaml_n
     if (ret->attribute < 0)
         return weir__reader_fail(reader, key, wrong);
     if (key->value->type == WEIR__YAML_MAP)
-        return read_special(reader, key->value, ret);
-    return read_values(reader, key->value, ret);
+        return match_read_special(reader, key->value, ret);
+    return match_read_values(reader, key->value, ret);
 }
 
 /* ---- maps of them ---- */
@@ -200,7 +200,7 @@ int weir__read_conditions(struct weir__reader *reader, const struct weir__yaml_n
         return weir__reader_no_memory(reader);
     size_t i = 0;
     for (const struct weir__yaml_node *key = map->child; key; key = key->next, i++) {
-        int code = read_condition(reader, key, &items[i]);
+        int code = match_read_condition(reader, key, &items[i]);
         if (code)
             return code;
         for (size_t j = 0; j < i; j++) {

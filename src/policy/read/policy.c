@@ -1,4 +1,4 @@
-/* One policy of a file. */
+/* One policy of a file, and what a Redis Cluster asks of all of them. */
 #include "policy/read/reader.h"
 
 #include <string.h>
@@ -7,7 +7,8 @@
 static const char *const limit_keys[] = {"key",       "cost",  "shadow",     "missing",
                                          "overrides", "allow", "cross_slot", NULL};
 
-static int read_name(struct weir__reader *reader, const struct weir__yaml_node *map, size_t index)
+static int policy_read_name(struct weir__reader *reader, const struct weir__yaml_node *map,
+                            size_t index)
 {
     struct weir__policies *set = reader->set;
     const struct weir__yaml_node *node = weir__yaml_get(map, "name");
@@ -22,8 +23,8 @@ static int read_name(struct weir__reader *reader, const struct weir__yaml_node *
     return code;
 }
 
-static int read_match(struct weir__reader *reader, const struct weir__yaml_node *node,
-                      struct weir__policy_body *body)
+static int policy_read_match(struct weir__reader *reader, const struct weir__yaml_node *node,
+                             struct weir__policy_body *body)
 {
     static const char *const words[] = {"any", "by-name", NULL};
     if (node && node->type != WEIR__YAML_SCALAR)
@@ -35,8 +36,8 @@ static int read_match(struct weir__reader *reader, const struct weir__yaml_node 
     return code;
 }
 
-static int read_words(struct weir__reader *reader, const struct weir__yaml_node *map,
-                      struct weir__policy *policy)
+static int policy_read_words(struct weir__reader *reader, const struct weir__yaml_node *map,
+                             struct weir__policy *policy)
 {
     static const char *const fails[] = {"local", "open", "closed", NULL};
     static const char *const crosses[] = {"refuse", "give-back", NULL};
@@ -60,8 +61,8 @@ static int read_words(struct weir__reader *reader, const struct weir__yaml_node 
 }
 
 /* Whether it limits at all; a policy may also just deny. */
-static int check_use(const struct weir__reader *reader, const struct weir__yaml_node *map,
-                     const struct weir__policy *policy, bool limited)
+static int policy_check_use(const struct weir__reader *reader, const struct weir__yaml_node *map,
+                            const struct weir__policy *policy, bool limited)
 {
     const struct weir__yaml_node *limit = weir__yaml_get(map, "limit");
     const struct weir__yaml_node *tier = weir__yaml_get(map, "tier");
@@ -87,8 +88,8 @@ static int check_use(const struct weir__reader *reader, const struct weir__yaml_
     return 0;
 }
 
-static int read_lists(struct weir__reader *reader, const struct weir__yaml_node *map,
-                      struct weir__policy_body *body)
+static int policy_read_lists(struct weir__reader *reader, const struct weir__yaml_node *map,
+                             struct weir__policy_body *body)
 {
     const struct weir__yaml_node *deny = weir__yaml_get(map, "deny");
     bool shadow = false;
@@ -104,8 +105,8 @@ static int read_lists(struct weir__reader *reader, const struct weir__yaml_node 
     return code;
 }
 
-static int put_match_text(struct weir__reader *reader, struct weir__policy *policy,
-                          const struct weir__policy_body *body)
+static int policy_put_match_text(struct weir__reader *reader, struct weir__policy *policy,
+                                 const struct weir__policy_body *body)
 {
     char room[512];
     struct weir__buffer buffer = weir__buffer_over(room, sizeof room);
@@ -131,16 +132,109 @@ int weir__read_policy(struct weir__reader *reader, const struct weir__yaml_node 
     policy->index = (uint32_t)index;
     int code = weir__yaml_only(reader->yaml, map, allowed, reader->err);
     if (code == 0)
-        code = read_name(reader, map, index);
+        code = policy_read_name(reader, map, index);
     if (code == 0)
-        code = check_use(reader, map, policy, limited);
+        code = policy_check_use(reader, map, policy, limited);
     if (code == 0)
-        code = read_match(reader, weir__yaml_get(map, "match"), body);
+        code = policy_read_match(reader, weir__yaml_get(map, "match"), body);
     if (code == 0)
-        code = read_words(reader, map, policy);
+        code = policy_read_words(reader, map, policy);
     if (code == 0)
-        code = read_lists(reader, map, body);
+        code = policy_read_lists(reader, map, body);
     if (code == 0 && limited)
         code = weir__read_entries(reader, map, policy, body);
-    return code ? code : put_match_text(reader, policy, body);
+    return code ? code : policy_put_match_text(reader, policy, body);
+}
+
+/* ---- slots of a cluster ---- */
+
+/* Keys that one request takes together live in one slot, which those with the same key form do, or their policies agree
+ * to give back what was taken before a denial. */
+/* Whether a request that has no such attribute is all that a policy applies to. */
+static bool slots_wants_absent(const struct weir__conditions *match, int attribute)
+{
+    for (size_t i = 0; i < match->count; i++) {
+        const struct weir__condition *item = &match->items[i];
+        if (item->attribute == attribute && item->negated && item->any)
+            return true;
+    }
+    return false;
+}
+
+/* Whether an entry's key cannot be made where another policy applies. */
+static bool slots_never_under(const struct weir__entry_body *entry,
+                              const struct weir__conditions *match)
+{
+    for (size_t i = 0; i < entry->key.count; i++) {
+        int attribute = entry->key.parts[i].attribute;
+        if (attribute >= 0 && entry->missing != WEIR__MISSING_EMPTY &&
+            slots_wants_absent(match, attribute))
+            return true;
+    }
+    return false;
+}
+
+/* Whether two entries, both enforced, may be taken by one request under keys of different forms. */
+static bool slots_cross(const struct weir__policies *set, size_t a, size_t i, size_t b, size_t j)
+{
+    const struct weir__entry *x = &set->policies[a].entries[i], *y = &set->policies[b].entries[j];
+    return !x->shadow && !y->shadow && strcmp(x->key_text, y->key_text) &&
+           !slots_never_under(&set->bodies[a].entries[i], &set->bodies[b].match) &&
+           !slots_never_under(&set->bodies[b].entries[j], &set->bodies[a].match);
+}
+
+/* An entry of b that crosses one of a, or NULL. */
+static const struct weir__entry *slots_find_cross(const struct weir__policies *set, size_t a,
+                                                  size_t b)
+{
+    for (size_t i = 0; i < set->policies[a].entry_count; i++) {
+        for (size_t j = 0; j < set->policies[b].entry_count; j++) {
+            if (slots_cross(set, a, i, b, j))
+                return &set->policies[b].entries[j];
+        }
+    }
+    return NULL;
+}
+
+static int slots_check_alone(const struct weir__reader *reader, const struct weir__yaml_node *node,
+                             size_t i)
+{
+    const struct weir__policy *policy = &reader->set->policies[i];
+    const struct weir__entry *other =
+        policy->give_back ? NULL : slots_find_cross(reader->set, i, i);
+    if (!other)
+        return 0;
+    return weir__yaml_fail(reader->yaml, node, reader->err,
+                           "the keys of \"%s\" live in different slots of the cluster (\"%s\" has "
+                           "another than those before it); add cross_slot: give-back, or give all "
+                           "limits one key",
+                           policy->name, other->name);
+}
+
+static int slots_check_pair(const struct weir__reader *reader, const struct weir__yaml_node *node,
+                            size_t i, size_t j)
+{
+    const struct weir__policies *set = reader->set;
+    const struct weir__policy *a = &set->policies[i], *b = &set->policies[j];
+    if ((a->give_back && b->give_back) || set->bodies[i].by_name || set->bodies[j].by_name ||
+        !weir__conditions_overlap(&set->bodies[i].match, &set->bodies[j].match) ||
+        !slots_find_cross(set, i, j))
+        return 0;
+    return weir__yaml_fail(reader->yaml, node, reader->err,
+                           "\"%s\" and \"%s\" may apply to one request, and their keys live in "
+                           "different slots of the cluster; add cross_slot: give-back to both",
+                           a->name, b->name);
+}
+
+int weir__check_slots(const struct weir__reader *reader, const struct weir__yaml_node *policies)
+{
+    size_t j = 0;
+    for (const struct weir__yaml_node *node = policies->child; node; node = node->next, j++) {
+        int code = slots_check_alone(reader, node, j);
+        for (size_t i = 0; i < j && code == 0; i++)
+            code = slots_check_pair(reader, node, i, j);
+        if (code)
+            return code;
+    }
+    return 0;
 }

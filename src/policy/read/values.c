@@ -54,7 +54,7 @@ const struct weir__yaml_node *weir__node_first(const struct weir__yaml_node *nod
     return node->type == WEIR__YAML_LIST ? node->child : node;
 }
 
-static bool is_null(const struct weir__yaml_node *node)
+static bool values_is_null(const struct weir__yaml_node *node)
 {
     return node->plain &&
            (node->len == 0 || !strcmp(node->text, "~") || !strcmp(node->text, "null"));
@@ -68,7 +68,7 @@ int weir__read_text(const struct weir__reader *reader, const struct weir__yaml_n
     if (node->type != WEIR__YAML_SCALAR)
         return weir__yaml_fail(reader->yaml, node, reader->err, "%s is a text, not a list or map",
                                what);
-    if (is_null(node))
+    if (values_is_null(node))
         return weir__yaml_fail(reader->yaml, node, reader->err,
                                "%s has no value; write one, or \"\" for the empty text", what);
     *ret = (struct weir__span){node->text, node->len};
@@ -107,7 +107,7 @@ int weir__read_number(const struct weir__reader *reader, const struct weir__yaml
     return 0;
 }
 
-static void put_words(struct weir__buffer *buffer, const char *const *words)
+static void values_put_words(struct weir__buffer *buffer, const char *const *words)
 {
     for (size_t i = 0; words[i]; i++)
         weir__put_format(buffer, "%s%s", i == 0 ? "" : words[i + 1] ? ", " : " or ", words[i]);
@@ -128,7 +128,7 @@ int weir__read_word(const struct weir__reader *reader, const struct weir__yaml_n
             return 0;
         }
     }
-    put_words(&buffer, words);
+    values_put_words(&buffer, words);
     const char *nearest = weir__nearest(text.data, text.len, words);
     return weir__yaml_fail(reader->yaml, node, reader->err, "%s is %s, found \"%s\"%s%s%s", what,
                            list, weir__yaml_quote(text.data, text.len).text,
@@ -148,7 +148,7 @@ int weir__read_style(const struct weir__reader *reader, const struct weir__yaml_
     return 0;
 }
 
-static bool is_name(struct weir__span text)
+static bool values_is_name(struct weir__span text)
 {
     for (size_t i = 0; i < text.len; i++) {
         char c = text.data[i], small = (char)(c | 0x20);
@@ -166,7 +166,7 @@ int weir__read_name(const struct weir__reader *reader, const struct weir__yaml_n
     int code = weir__read_text(reader, node, what, &text);
     if (code || !node)
         return code;
-    if (!is_name(text))
+    if (!values_is_name(text))
         return weir__yaml_fail(reader->yaml, node, reader->err,
                                "%s is 1 to %d letters, digits, \".\", \"_\" and \"-\", the first a "
                                "letter or digit, found \"%s\"",

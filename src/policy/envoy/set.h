@@ -1,6 +1,6 @@
-/* What the files of the Envoy configuration share. */
-#ifndef WEIR_ENVOY_PARTS_H
-#define WEIR_ENVOY_PARTS_H
+/* Inside a set of Envoy's rules: what the files that load and match it share. */
+#ifndef WEIR_ENVOY_SET_H
+#define WEIR_ENVOY_SET_H
 
 #include "policy/arena.h"
 #include "policy/envoy/envoy.h"
@@ -75,7 +75,7 @@ int weir__envoy_read_rule(struct weir__envoy_loading *loading,
                           const struct weir__yaml_node *descriptor, const char *domain,
                           const char *name, const struct weir__envoy_rule **ret);
 
-/* ---- envoy/text.c: values of a map; a `null` is as good as absent ---- */
+/* ---- envoy/rule.c: values of a map; a `null` is as good as absent ---- */
 
 /* A map's value, or NULL. */
 const struct weir__yaml_node *weir__envoy_get(const struct weir__yaml_node *map, const char *key);
