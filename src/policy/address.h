@@ -1,8 +1,8 @@
 /*
  * IP addresses and networks as policies mean them.
  *
- * What an address looks like to a client is many things; here it is one of two: IPv4, also where it came
- * mapped into IPv6 (::ffff:1.2.3.4), or IPv6. A zone (%eth0) and a port behind it are dropped.
+ * What an address looks like to a client is many things; here it is one of two: IPv4, also where it
+ * came mapped into IPv6 (::ffff:1.2.3.4), or IPv6. A zone (%eth0) and a port behind it are dropped.
  */
 #ifndef WEIR_ADDRESS_H
 #define WEIR_ADDRESS_H
@@ -23,8 +23,8 @@ struct weir__network {
 /* "1.2.3.4", "1.2.3.4:80", "2001:db8::1", "fe80::1%eth0", "[2001:db8::1]:80"; false: none of these.
  * Numbers of IPv4 with leading zeros are refused: some read them as octal. */
 bool weir__address_read(const char *text, size_t len, struct weir__address *ret);
-/* An address or ADDRESS/BITS as a file says it: no ports, zones or mapped addresses, no bits set behind the
- * prefix. NULL, or what is wrong. */
+/* An address or ADDRESS/BITS as a file says it: no ports, zones or mapped addresses, no bits set
+ * behind the prefix. NULL, or what is wrong. */
 const char *weir__network_read(const char *text, size_t len, struct weir__network *ret);
 bool weir__network_has(const struct weir__network *network, const struct weir__address *address);
 bool weir__networks_overlap(const struct weir__network *a, const struct weir__network *b);

@@ -1,6 +1,6 @@
 /*
- * Memory that lives and dies together: what a file becomes is made in one arena and freed in one call.
- * Everything handed out is zeroed and aligned for any type.
+ * Memory that lives and dies together: what a file becomes is made in one arena and freed in one
+ * call. Everything handed out is zeroed and aligned for any type.
  */
 #ifndef WEIR_ARENA_H
 #define WEIR_ARENA_H

@@ -1,6 +1,7 @@
 /*
- * Conditions on a request: all of a map must hold, each a set of patterns (or networks, for addresses) of
- * which any may match. An attribute that is missing matches nothing, and so fulfils what is negated.
+ * Conditions on a request: all of a map must hold, each a set of patterns (or networks, for
+ * addresses) of which any may match. An attribute that is missing matches nothing, and so fulfils
+ * what is negated.
  */
 #ifndef WEIR_CONDITIONS_H
 #define WEIR_CONDITIONS_H
@@ -48,9 +49,10 @@ void weir__put_conditions(struct weir__buffer *buffer, const struct weir__condit
 /* ---- gates ---- */
 
 /*
- * The short look before the long one: of a policy's conditions the most telling, as eight bytes that a value
- * must have at one place. Files have hundreds of policies, and a request falls under few of them; a gate
- * turns the others away in two nanoseconds. What passes is judged by the conditions themselves.
+ * The short look before the long one: of a policy's conditions the most telling, as eight bytes
+ * that a value must have at one place. Files have hundreds of policies, and a request falls under
+ * few of them; a gate turns the others away in two nanoseconds. What passes is judged by the
+ * conditions themselves.
  */
 struct weir__gate {
     int attribute;  /* -1: always open */

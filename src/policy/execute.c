@@ -20,8 +20,8 @@ static weir_request item_request(const struct weir__plan *plan, const struct wei
                           .acquire = item->acquire};
 }
 
-/* Several items, each for itself. Those that are taken are taken at one reading of the clock, and in one round trip
- * to a store that is far away. */
+/* Several items, each for itself. Those that are taken are taken at one reading of the clock, and
+ * in one round trip to a store that is far away. */
 static int items_decide_each(weir_store *store, const struct weir__plan *plan,
                              struct weir__item *const items[], size_t n, enum weir__mode mode,
                              weir_decision (*rows)[WEIR_LIMITS_MAX])
@@ -46,8 +46,8 @@ static int items_decide_each(weir_store *store, const struct weir__plan *plan,
 
 /* ---- separate: refunds ---- */
 
-/* A log or window is given back from its oldest entry that still counts. A bucket's debt and the window of now need
- * no such care. */
+/* A log or window is given back from its oldest entry that still counts. A bucket's debt and the
+ * window of now need no such care. */
 static int64_t refund_time(const struct weir__rule *rule, int64_t now_us)
 {
     if (weir__is_large(rule))
@@ -84,7 +84,8 @@ static int refund_item(weir_store *store, struct weir__item *item)
 
 /* ---- separate: charged even when denied ---- */
 
-/* Whether charging more changes neither when it is let in nor when it resets: the end of a window. */
+/* Whether charging more changes neither when it is let in nor when it resets: the end of a window.
+ * */
 static bool ends_as_reported(const struct weir__item *item)
 {
     const weir_decision *decision = &item->decision;
@@ -92,9 +93,9 @@ static bool ends_as_reported(const struct weir__item *item)
            decision->retry_after_us != WEIR_NEVER && decision->reset_after_us > 0;
 }
 
-/* Charges what was denied, over the limit: settles a charge of nothing to the whole. The decision stands whether or
- * not this works. What could never be allowed is not let in by anything, but from now on the limit is used up, and
- * when that ends is worth reporting. */
+/* Charges what was denied, over the limit: settles a charge of nothing to the whole. The decision
+ * stands whether or not this works. What could never be allowed is not let in by anything, but from
+ * now on the limit is used up, and when that ends is worth reporting. */
 static void charge_denied(weir_store *store, struct weir__item *item)
 {
     char receipt[WEIR_RECEIPT_SIZE];
@@ -218,8 +219,8 @@ static int together_ask_apart(struct together *it, weir_decision *ret)
     return 0;
 }
 
-/* After a denial, which charged nothing: leaves the quotas that denied out. False: it is denied without them, or by
- * all of them. */
+/* After a denial, which charged nothing: leaves the quotas that denied out. False: it is denied
+ * without them, or by all of them. */
 static bool together_drop_quotas(struct together *it)
 {
     size_t kept = 0, denied = 0;
@@ -358,7 +359,8 @@ static bool is_settled(const struct weir__plan *plan, size_t i)
     return !any || plan->enforced[i].variable;
 }
 
-/* The receipt tells when, and proves the rest: each item was charged what is planned for it again. */
+/* The receipt tells when, and proves the rest: each item was charged what is planned for it again.
+ * */
 int weir__plan_settle(weir_store *store, const struct weir__plan *plan, const char *receipt,
                       int64_t actual)
 {
@@ -368,7 +370,8 @@ int weir__plan_settle(weir_store *store, const struct weir__plan *plan, const ch
         return WEIR_EINVAL;
     if (!weir__receipt_read(receipt, &first))
         return WEIR_ERECEIPT;
-    /* A local fallback charged the store nothing, neither here nor under the other keys: nothing is refunded. */
+    /* A local fallback charged the store nothing, neither here nor under the other keys: nothing is
+     * refunded. */
     bool degraded = first.charged == 0 && (first.id || plan->enforced[0].cost > 0);
     int code = 0;
     size_t before = 0, done = 0; /* sent again after a failure, it settles the rest */

@@ -103,8 +103,8 @@ static void keys_put_part(struct weir__buffer *buffer, const struct weir__key_pa
                        view->values[part->attribute].len);
 }
 
-/* Of what would stand there. Nobody without the secret can tell the value by trying, and it is the same for as long
- * as the secret is. */
+/* Of what would stand there. Nobody without the secret can tell the value by trying, and it is the
+ * same for as long as the secret is. */
 static void keys_put_hashed(struct weir__buffer *buffer, const struct weir__key_part *part,
                             const uint64_t *secret, const struct weir__view *view)
 {

@@ -2,13 +2,14 @@
  * The key of an entry: its shape in a file, and its text for a request,
  *
  *     POLICY/ENTRY/{NAME=VALUE,…}     login/per-user/{user=ann}
- *     POLICY/{NAME=VALUE,…}           api/{user=ann,ip=10.1.2.0/24}, where the entry is named as its policy
+ *     POLICY/{NAME=VALUE,…}           api/{user=ann,ip=10.1.2.0/24}: the entry is named as its policy
  *
- * What holds: different entries and different values have different keys, whatever the values are. All
- * that means something here is escaped in values (%XX); hash(NAME)=… has 16 digits of a keyed hash in place of it; a value over WEIR__KEY_VALUE_MAX bytes becomes its
- * beginning, '~' and its SHA-1, and if what stands in the braces is still longer than WEIR__KEY_PARTS_MAX,
- * that becomes its beginning, '~~' and its SHA-1. What stands in the braces is what a Redis Cluster places
- * keys by, so that entries with the same key form share a slot.
+ * What holds: different entries and different values have different keys, whatever the values are.
+ * All that means something here is escaped in values (%XX); hash(NAME)=… has 16 digits of a keyed
+ * hash in place of it; a value over WEIR__KEY_VALUE_MAX bytes becomes its beginning, '~' and its
+ * SHA-1, and if what stands in the braces is still longer than WEIR__KEY_PARTS_MAX, that becomes
+ * its beginning, '~~' and its SHA-1. What stands in the braces is what a Redis Cluster places keys
+ * by, so that entries with the same key form share a slot.
  */
 #ifndef WEIR_KEYS_H
 #define WEIR_KEYS_H
@@ -38,8 +39,9 @@ struct weir__key_form {
 
 enum weir__key_made { WEIR__KEY_MADE, WEIR__KEY_MISSING };
 
-/* Writes a request's key. An attribute that is missing or empty counts as empty if `empty`, and otherwise
- * ends it: KEY_MISSING. Values of hash(…) are hashed by the secret; without one (NULL) they are "?". */
+/* Writes a request's key. An attribute that is missing or empty counts as empty if `empty`, and
+ * otherwise ends it: KEY_MISSING. Values of hash(…) are hashed by the secret; without one (NULL)
+ * they are "?". */
 enum weir__key_made weir__put_key(struct weir__buffer *buffer, const char *policy,
                                   const char *entry, const struct weir__key_form *form, bool empty,
                                   const uint64_t *secret, struct weir__view *view);

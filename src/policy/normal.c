@@ -18,7 +18,8 @@ static bool normal_is_escape(const char *text, size_t left)
     return left >= 3 && text[0] == '%' && normal_digit(text[1]) >= 0 && normal_digit(text[2]) >= 0;
 }
 
-/* Copies what stands before a query, without parameters and decoded. Broken escapes stay as they are. */
+/* Copies what stands before a query, without parameters and decoded. Broken escapes stay as they
+ * are. */
 static size_t normal_path_decode(struct weir__span text, bool parameters, char *room)
 {
     size_t n = 0;
@@ -37,8 +38,8 @@ static size_t normal_path_decode(struct weir__span text, bool parameters, char *
     return n;
 }
 
-/* What a segment is compared as: without parameters that came encoded, blanks around it, dots at its end. One
- * of nothing but dots stays. */
+/* What a segment is compared as: without parameters that came encoded, blanks around it, dots at
+ * its end. One of nothing but dots stays. */
 static struct weir__span normal_segment_of(const char *text, size_t len, bool parameters)
 {
     const char *cut = parameters ? NULL : memchr(text, ';', len);
@@ -195,8 +196,8 @@ static bool normal_is_digit_of_address(char c)
            c == '.';
 }
 
-/* A name, or an address with or without brackets. What else a proxy lets through, like "user@host", "host:x" or
- * "%68ost", it may have understood as a host that policies know by another spelling. */
+/* A name, or an address with or without brackets. What else a proxy lets through, like "user@host",
+ * "host:x" or "%68ost", it may have understood as a host that policies know by another spelling. */
 static bool normal_is_host(struct weir__span text)
 {
     static const char never[] = "/\\@%,:[]?#\"<>^`{|}";

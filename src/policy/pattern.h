@@ -1,7 +1,7 @@
 /*
- * Patterns of text: exact, or with '*' anywhere, which stands for any bytes, none too. A backslash before
- * a '*' or a backslash makes it ordinary. Matching is linear in the text: between the stars each piece is
- * taken where it first occurs, which is right for as long as stars are all there is.
+ * Patterns of text: exact, or with '*' anywhere, which stands for any bytes, none too. A backslash
+ * before a '*' or a backslash makes it ordinary. Matching is linear in the text: between the stars
+ * each piece is taken where it first occurs, which is right for as long as stars are all there is.
  */
 #ifndef WEIR_PATTERN_H
 #define WEIR_PATTERN_H

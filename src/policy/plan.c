@@ -1,6 +1,7 @@
 /*
- * A plan: what one request takes. Policies are gone through in the file's order; each that applies denies,
- * exempts, or adds its entries. A denial goes before everything else that may be wrong with the request.
+ * A plan: what one request takes. Policies are gone through in the file's order; each that applies
+ * denies, exempts, or adds its entries. A denial goes before everything else that may be wrong with
+ * the request.
  */
 #include "policy/policy.h"
 
@@ -246,7 +247,8 @@ static void plan_policy(struct planning *planning, const struct weir__policy *po
     }
 }
 
-/* To the end, unless one denies: a request that is denied is denied, whatever is wrong with the others. */
+/* To the end, unless one denies: a request that is denied is denied, whatever is wrong with the
+ * others. */
 static void plan_all(struct planning *planning)
 {
     const struct weir__policies *set = planning->set;

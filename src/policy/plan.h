@@ -1,13 +1,13 @@
 /*
- * A plan: what one request takes. Policies make it of a request's attributes, Envoy's rules of its descriptors.
- * execute.h decides it; this is the same for both.
+ * A plan: what one request takes. Policies make it of a request's attributes, Envoy's rules of its
+ * descriptors. execute.h decides it; this is the same for both.
  *
  *     enforced   decided together, all or nothing
  *     shadow     decided and counted, never enforced
  *     separate   each decided for itself: refunds, and rules that are charged even when they deny
  *
- * What holds: a plan borrows from the set of policies or rules that made it, and its keys lie in itself. Making and
- * executing it allocates nothing.
+ * What holds: a plan borrows from the set of policies or rules that made it, and its keys lie in
+ * itself. Making and executing it allocates nothing.
  */
 #ifndef WEIR_PLAN_H
 #define WEIR_PLAN_H
@@ -90,9 +90,10 @@ static inline void weir__plan_begin(struct weir__plan *plan)
     plan->limit_count = plan->keys_len = 0;
 }
 
-/* Adds an enforced item. One with the key and the limits of another descriptor's is taken once, with the cost of both;
- * *ret is the item that takes it. WEIR_EINVAL: more limits (then *ret is NULL) or cost than a request may have;
- * WEIR_ESHARED: it would count in one place with *ret, against different limits. */
+/* Adds an enforced item. One with the key and the limits of another descriptor's is taken once,
+ * with the cost of both; *ret is the item that takes it. WEIR_EINVAL: more limits (then *ret is
+ * NULL) or cost than a request may have; WEIR_ESHARED: it would count in one place with *ret,
+ * against different limits. */
 int weir__plan_enforce(struct weir__plan *plan, const struct weir__item *item,
                        struct weir__item **ret);
 

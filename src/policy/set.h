@@ -1,6 +1,6 @@
 /*
- * Inside a set of policies. What the server sees of a policy (policy.h) and what planning needs of it
- * stand beside each other, at the same index.
+ * Inside a set of policies. What the server sees of a policy (policy.h) and what planning needs of
+ * it stand beside each other, at the same index.
  *
  *     set ── policies[i]  name, words, entries        bodies[i]  match, deny, allow
  *                          └ entries[j]  name, limit      └ entries[j]  key form, cost, overrides

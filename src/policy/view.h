@@ -1,8 +1,9 @@
 /*
- * A request's attributes as a set of policies sees them: each asked for once at most, in its one spelling.
+ * A request's attributes as a set of policies sees them: each asked for once at most, in its one
+ * spelling.
  *
- * Attributes are named in files by an expression: NAME, lower(NAME), ip(NAME). All that a set names are
- * numbered; a view has a place for each.
+ * Attributes are named in files by an expression: NAME, lower(NAME), ip(NAME). All that a set names
+ * are numbered; a view has a place for each.
  */
 #ifndef WEIR_VIEW_H
 #define WEIR_VIEW_H
@@ -39,21 +40,21 @@ struct weir__attributes {
     bool keep_parameters; /* of paths: what follows a ; in a segment */
 };
 
-/* Names of HTTP fields and of what every request has are the same in any case: "Header.X-Api-Key" becomes
- * "header.x-api-key", "Path" becomes "path", in place. Names reach find() in this spelling only, so everything
- * that takes a request's attributes in spells them by this. */
+/* Names of HTTP fields and of what every request has are the same in any case: "Header.X-Api-Key"
+ * becomes "header.x-api-key", "Path" becomes "path", in place. Names reach find() in this spelling
+ * only, so everything that takes a request's attributes in spells them by this. */
 void weir__attribute_fold(char *name, size_t len);
 
-/* The number of the attribute that an expression names, a new one if need be. -1: *ret_wrong says why; ""
- * is out of memory. */
+/* The number of the attribute that an expression names, a new one if need be. -1: *ret_wrong says
+ * why; "" is out of memory. */
 int weir__attribute_read(struct weir__attributes *attributes, struct weir__arena *arena,
                          const char *text, size_t len, const char **ret_wrong);
 
 /* Whether the server fills it in by itself. */
 bool weir__attribute_known(const struct weir__attribute *attribute);
 
-/* One attribute of a request as a key by itself: in its one spelling, an address as `key: ip` has it. The value is
- * a part of the request's, or written to room. */
+/* One attribute of a request as a key by itself: in its one spelling, an address as `key: ip` has
+ * it. The value is a part of the request's, or written to room. */
 enum weir__found weir__attribute_text(const struct weir__subject *subject, struct weir__span name,
                                       char *room, size_t size, struct weir__span *ret);
 
@@ -73,9 +74,10 @@ void weir__view_begin(struct weir__view *view, const struct weir__attributes *at
                       const struct weir__subject *subject);
 bool weir__view_ask(struct weir__view *view, int attribute);
 
-/* Whether the request has the attribute; then view->values[attribute] is it. One that cannot be read, an address
- * that is none or an empty one, is not there either, but sets view->wrong: a request is refused for it, since
- * otherwise a client could choose not to have what it is limited by. */
+/* Whether the request has the attribute; then view->values[attribute] is it. One that cannot be
+ * read, an address that is none or an empty one, is not there either, but sets view->wrong: a
+ * request is refused for it, since otherwise a client could choose not to have what it is limited
+ * by. */
 static inline bool weir__view_has(struct weir__view *view, int attribute)
 {
     uint64_t bit = UINT64_C(1) << attribute;

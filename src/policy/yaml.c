@@ -1,9 +1,9 @@
 /*
- * From libyaml's events to a tree of nodes. Not from its documents: events come one at a time, so that an alias, a
- * tag, a level too deep or a node too many ends the reading where it stands.
+ * From libyaml's events to a tree of nodes. Not from its documents: events come one at a time, so
+ * that an alias, a tag, a level too deep or a node too many ends the reading where it stands.
  *
- * A node belongs to the innermost open list or map; a stack of at most WEIR__YAML_DEPTH_MAX of them is all
- * the state there is.
+ * A node belongs to the innermost open list or map; a stack of at most WEIR__YAML_DEPTH_MAX of them
+ * is all the state there is.
  */
 #include "policy/yaml.h"
 

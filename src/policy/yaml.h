@@ -1,6 +1,7 @@
 /*
- * YAML (libyaml) to a tree of nodes that know their line and column. Strict and bounded: no anchors or
- * aliases, no tags, no duplicate keys, one document, at most WEIR__YAML_* bytes, nodes and depth.
+ * YAML (libyaml) to a tree of nodes that know their line and column. Strict and bounded: no anchors
+ * or aliases, no tags, no duplicate keys, one document, at most WEIR__YAML_* bytes, nodes and
+ * depth.
  */
 #ifndef WEIR_YAML_H
 #define WEIR_YAML_H
@@ -50,8 +51,8 @@ struct weir__yaml_quote {
     char text[80];
 };
 struct weir__yaml_quote weir__yaml_quote(const char *text, size_t len);
-/* Every key of a map must be one of these (NULL-terminated), else a failure naming it, its place and the
- * nearest allowed one. */
+/* Every key of a map must be one of these (NULL-terminated), else a failure naming it, its place
+ * and the nearest allowed one. */
 int weir__yaml_only(const struct weir__yaml *yaml, const struct weir__yaml_node *map,
                     const char *const *allowed, weir_error *err);
 

@@ -1,4 +1,5 @@
-/* Messages about a file: the place first, then what is wrong, nothing in it that a terminal obeys. */
+/* Messages about a file: the place first, then what is wrong, nothing in it that a terminal obeys.
+ * */
 #include "policy/yaml.h"
 
 #include "base/buffer.h"
@@ -36,7 +37,8 @@ struct weir__yaml_quote weir__yaml_quote(const char *text, size_t len)
     return quote;
 }
 
-/* Masks what a terminal would obey, and drops half a character at the end of a message that was cut. */
+/* Masks what a terminal would obey, and drops half a character at the end of a message that was
+ * cut. */
 static void yaml_clean(char *text)
 {
     size_t len = strlen(text);

@@ -40,7 +40,8 @@ static int part_settle(const struct weir__part *part, const weir_request *reques
     return weir_settle(part->store, request->key, limit, receipt, 0, NULL);
 }
 
-/* The same for a key with a concurrent limit: its slot is released, the limits beside it are settled. */
+/* The same for a key with a concurrent limit: its slot is released, the limits beside it are
+ * settled. */
 static int part_release(const struct weir__part *part, const weir_request *request,
                         const weir_limit *limit, uint64_t lease)
 {
@@ -76,8 +77,8 @@ static void part_uncharge(weir_decision *decision, int64_t cost)
     decision->lease = 0;
 }
 
-/* Gives back the requests of a part. What a local fallback decided charged its store nothing, unless the caller
- * knows better. */
+/* Gives back the requests of a part. What a local fallback decided charged its store nothing,
+ * unless the caller knows better. */
 static void part_undo(const struct weir__taking *taking, struct weir__part *part)
 {
     assert(part->taken && part->decision.allowed);

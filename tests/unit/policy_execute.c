@@ -1,6 +1,7 @@
 /*
- * Plans of policies, executed: all or nothing also where keys lie in different slots of a cluster, what the policies
- * want where a local fallback decided, settling, and the plans of several descriptors.
+ * Plans of policies, executed: all or nothing also where keys lie in different slots of a cluster,
+ * what the policies want where a local fallback decided, settling, and the plans of several
+ * descriptors.
  */
 #include "policy/execute.h"
 #include "policy/policy.h"
@@ -20,7 +21,8 @@
 
 static _Atomic int64_t now = START;
 
-/* A store that takes from one key at a time, as a cluster does whose keys lie in different slots. */
+/* A store that takes from one key at a time, as a cluster does whose keys lie in different slots.
+ * */
 static struct {
     struct weir_store base;
     weir_store *inner;

@@ -1,6 +1,7 @@
 /*
- * Taking from several parts: charged in all of them, or in none. Each part is a store of its own here; what a store
- * was asked is counted at its door, and what was charged is looked up in the store afterwards.
+ * Taking from several parts: charged in all of them, or in none. Each part is a store of its own
+ * here; what a store was asked is counted at its door, and what was charged is looked up in the
+ * store afterwards.
  */
 #include "store/take_or_undo.h"
 

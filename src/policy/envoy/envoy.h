@@ -1,14 +1,14 @@
 /*
- * The configuration of Envoy's rate limit service: files of envoyproxy/ratelimit, as they are, become an
- * immutable set of rules; a domain and a descriptor's entries lead to at most one of them.
- * docs/ENVOY.md is the manual.
+ * The configuration of Envoy's rate limit service: files of envoyproxy/ratelimit, as they are,
+ * become an immutable set of rules; a domain and a descriptor's entries lead to at most one of
+ * them. docs/ENVOY.md is the manual.
  *
  *     domain ── descriptors, level by level:  exact key and value ► wildcards, in the file's order ► key
  *                                             alone; nobody goes back up; the depth must be the same
  *
- * What holds: a set is made whole or not at all; matching allocates nothing and its time does not depend
- * on how many values a level has (wildcards of one level are tried one after the other); a rule and
- * its limits live as long as the set.
+ * What holds: a set is made whole or not at all; matching allocates nothing and its time does not
+ * depend on how many values a level has (wildcards of one level are tried one after the other); a
+ * rule and its limits live as long as the set.
  */
 #ifndef WEIR_ENVOY_H
 #define WEIR_ENVOY_H
@@ -48,8 +48,8 @@ struct weir__envoy_file {
     size_t len;
 };
 
-/* Reads files into one set. Two with the same domain are an error that names both, or with `merge` put
- * together. */
+/* Reads files into one set. Two with the same domain are an error that names both, or with `merge`
+ * put together. */
 int weir__envoy_load(const struct weir__envoy_file *files, size_t n, bool merge,
                      struct weir__envoy **ret, weir_error *err);
 /* One file. */
@@ -74,25 +74,26 @@ uint32_t weir__envoy_domain_index(const struct weir__envoy_domain *domain);
 /* NULL: there is no such domain. */
 const struct weir__envoy_domain *weir__envoy_domain(const struct weir__envoy *envoy,
                                                     struct weir__span name);
-/* The rule for a descriptor, or NULL. shared[i] is the pattern that stands for the value of entry i where
- * all its values count together (share_threshold); its data is NULL where the value stands for itself. */
+/* The rule for a descriptor, or NULL. shared[i] is the pattern that stands for the value of entry i
+ * where all its values count together (share_threshold); its data is NULL where the value stands
+ * for itself. */
 const struct weir__envoy_rule *weir__envoy_match(const struct weir__envoy *envoy,
                                                  const struct weir__envoy_domain *domain,
                                                  const struct weir__rls_entry *entries, size_t n,
                                                  struct weir__span *shared);
 
-/* The key of a descriptor's state: "envoy:domain|key=value|key=value". What could be mistaken for these
- * marks, braces (Redis Cluster's), stars and control characters are percent-encoded; a shared pattern
- * keeps its stars. A text over WEIR__ENVOY_PART_MAX bytes becomes its beginning, "%~" and its SHA-256; if
- * the key is longer than its room all the same, all behind the domain becomes "|%~" and a SHA-256. So
- * different descriptors have different keys, whatever their texts are. `shared` may be NULL. Whether
- * something was long. */
+/* The key of a descriptor's state: "envoy:domain|key=value|key=value". What could be mistaken for
+ * these marks, braces (Redis Cluster's), stars and control characters are percent-encoded; a shared
+ * pattern keeps its stars. A text over WEIR__ENVOY_PART_MAX bytes becomes its beginning, "%~" and
+ * its SHA-256; if the key is longer than its room all the same, all behind the domain becomes "|%~"
+ * and a SHA-256. So different descriptors have different keys, whatever their texts are. `shared`
+ * may be NULL. Whether something was long. */
 bool weir__envoy_put_key(char room[WEIR__ENVOY_KEY_ROOM], struct weir__span domain,
                          const struct weir__rls_entry *entries, size_t n,
                          const struct weir__span *shared, size_t *ret_len);
 
-/* The text of a limit of `requests` (at least 1) a unit, in windows aligned to the epoch: a month has 30
- * days, a year 365. */
+/* The text of a limit of `requests` (at least 1) a unit, in windows aligned to the epoch: a month
+ * has 30 days, a year 365. */
 void weir__envoy_put_limit(struct weir__buffer *buffer, uint32_t requests,
                            enum weir__rls_unit unit);
 /* The unit that is a rule's period, and its count; UNKNOWN_UNIT and 0: it is not one of them. */

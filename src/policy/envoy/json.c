@@ -1,6 +1,7 @@
 /*
- * A RateLimitRequest in protobuf's JSON: see service.h. Names as in the API or in camelCase, 64-bit numbers
- * also as text, enums by name or number, null as good as absent; a name that is none is refused.
+ * A RateLimitRequest in protobuf's JSON: see service.h. Names as in the API or in camelCase, 64-bit
+ * numbers also as text, enums by name or number, null as good as absent; a name that is none is
+ * refused.
  */
 #include "policy/envoy/service.h"
 

@@ -1,4 +1,5 @@
-/* Loading Envoy's configuration: files to domains to nodes. See envoy.h; envoy/rule.c reads the limits. */
+/* Loading Envoy's configuration: files to domains to nodes. See envoy.h; envoy/rule.c reads the
+ * limits. */
 #include "policy/envoy/set.h"
 
 #include <stdlib.h>

@@ -38,8 +38,8 @@ struct weir__envoy_node *weir__envoy_child(const struct weir__envoy *envoy,
     return node;
 }
 
-/* Whether a text is what a pattern says, each * standing for any bytes or none. Every part between stars
- * is looked for behind the one before: linear. */
+/* Whether a text is what a pattern says, each * standing for any bytes or none. Every part between
+ * stars is looked for behind the one before: linear. */
 static bool match_is_like(struct weir__span text, const char *pattern, size_t len)
 {
     const char *star = memchr(pattern, '*', len);
@@ -110,8 +110,8 @@ const struct weir__envoy_rule *weir__envoy_match(const struct weir__envoy *envoy
 
 /* ---- keys ---- */
 
-/* Texts come from whoever sends requests through Envoy, and may be of any bytes and any length: what is too long is
- * told apart by its SHA-256. */
+/* Texts come from whoever sends requests through Envoy, and may be of any bytes and any length:
+ * what is too long is told apart by its SHA-256. */
 #define DIGITS (WEIR__SHA256_HEX_SIZE - 1)
 #define BEGINNING 64   /* bytes of a long text that are shown before its digest */
 #define LONG_MARK "%~" /* nothing that is escaped has a % without two digits */

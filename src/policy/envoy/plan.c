@@ -1,4 +1,5 @@
-/* From a request of the rate limit service to a plan, and what its decisions mean: see service.h. */
+/* From a request of the rate limit service to a plan, and what its decisions mean: see service.h.
+ * */
 #include "policy/envoy/service.h"
 
 #include "policy/execute.h"
@@ -15,8 +16,8 @@ _Static_assert(WEIR__RLS_DESCRIPTORS_MAX <= WEIR__ENTRIES_MAX &&
 
 /* ---- one descriptor by Envoy's rules ---- */
 
-/* A reference to the limit of an item that brought its own. The cache may be full of what others still
- * use: then it is read for this plan alone. */
+/* A reference to the limit of an item that brought its own. The cache may be full of what others
+ * still use: then it is read for this plan alone. */
 static int rls_read_limit(struct weir__limit_cache *cache, const struct weir__rls_asked *asked,
                           const weir_limit **ret, weir_error *err)
 {

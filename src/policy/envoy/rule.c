@@ -1,5 +1,5 @@
-/* From a descriptor's rate_limit, or our `limit`, to a rule; and single values of a configuration, as its YAML readers
- * have always taken them: see envoy/set.h. */
+/* From a descriptor's rate_limit, or our `limit`, to a rule; and single values of a configuration,
+ * as its YAML readers have always taken them: see envoy/set.h. */
 #include "policy/envoy/set.h"
 
 #include "base/hash.h"

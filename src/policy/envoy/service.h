@@ -1,6 +1,7 @@
 /*
- * Envoy's rate limit service without I/O: a decoded request becomes a plan, a store decides it, the plan becomes an
- * answer. Deciding may block (a store can be far away) and is a step of its own, so that another thread may do it.
+ * Envoy's rate limit service without I/O: a decoded request becomes a plan, a store decides it, the
+ * plan becomes an answer. Deciding may block (a store can be far away) and is a step of its own, so
+ * that another thread may do it.
  *
  *     bytes ─► weir__rls_read, or weir__rls_read_json ─► request
  *     weir__rls_plan(setup, request, call)         matches, makes keys; no store
@@ -9,17 +10,19 @@
  *     weir__rls_tally(asked, …)                    for each descriptor: what to count
  *     weir__rls_end(call)                          once, after a plan that was made
  *
- * A domain that Envoy's files name is decided by their rules. Any other domain goes to the policies: each descriptor is
- * a subject whose attributes are `domain` and the descriptor's entries.
+ * A domain that Envoy's files name is decided by their rules. Any other domain goes to the
+ * policies: each descriptor is a subject whose attributes are `domain` and the descriptor's
+ * entries.
  *
  * What holds:
- *   1. A call borrows from the configuration (keep it until the end) and from itself, not from the request's bytes.
- *      Limits that a request brings come from the cache, and the call holds them. Nothing is allocated but for those
- *      that the cache does not have.
- *   2. All descriptors are charged, or none; what is not charged reports itself so. Separate from that, each decided
- *      for itself: shadows, refunds, and rules with charge_denied, or all with the option: these are charged even when
- *      they deny, as envoyproxy/ratelimit does.
- *   3. Quotas that are used up neither deny nor are charged, unless all quotas of the request are used up.
+ *   1. A call borrows from the configuration (keep it until the end) and from itself, not from the
+ *      request's bytes. Limits that a request brings come from the cache, and the call holds them.
+ *      Nothing is allocated but for those that the cache does not have.
+ *   2. All descriptors are charged, or none; what is not charged reports itself so. Separate from
+ *      that, each decided for itself: shadows, refunds, and rules with charge_denied, or all with
+ *      the option: these are charged even when they deny, as envoyproxy/ratelimit does.
+ *   3. Quotas that are used up neither deny nor are charged, unless all quotas of the request are
+ *      used up.
  *   4. A call is decided once.
  */
 #ifndef WEIR_ENVOY_SERVICE_H
@@ -89,8 +92,9 @@ struct weir__rls_call {
     struct weir__plan plan;
 };
 
-/* WEIR_EINVAL: no domain, no descriptors, too many limits or hits, a limit without a unit, an attribute that cannot be
- * read; WEIR_ESHARED: two descriptors that would count in one place against different numbers. */
+/* WEIR_EINVAL: no domain, no descriptors, too many limits or hits, a limit without a unit, an
+ * attribute that cannot be read; WEIR_ESHARED: two descriptors that would count in one place
+ * against different numbers. */
 int weir__rls_plan(const struct weir__rls_setup *setup, const struct weir__rls_request *request,
                    struct weir__rls_call *ret, weir_error *err);
 void weir__rls_end(struct weir__rls_call *call);
@@ -106,13 +110,14 @@ int weir__rls_decide(weir_store *store, struct weir__rls_call *call, weir_error 
 
 /* The framed gRPC message; false: it does not fit. */
 bool weir__rls_answer(const struct weir__rls_call *call, struct weir__buffer *out);
-/* The same to a request that could not be read or planned: OVER_LIMIT. Envoy lets pass what is answered by an error,
- * unless it is configured otherwise. */
+/* The same to a request that could not be read or planned: OVER_LIMIT. Envoy lets pass what is
+ * answered by an error, unless it is configured otherwise. */
 void weir__rls_answer_unread(struct weir__buffer *out);
 /* The same in protobuf's JSON; the HTTP status: 200, or 429 for OVER_LIMIT. */
 int weir__rls_answer_json(const struct weir__rls_call *call, struct weir__buffer *out);
 
-/* What envoyproxy/ratelimit would count for a descriptor that a rule is for, or a limit of its own. */
+/* What envoyproxy/ratelimit would count for a descriptor that a rule is for, or a limit of its own.
+ * */
 struct weir__rls_tally {
     uint64_t hits, over, near, within, shadow;
 };

@@ -7,7 +7,8 @@
 
 /* ---- one condition ---- */
 
-/* A pattern that no value in its one spelling can match limits nothing: it is refused, with the right one. */
+/* A pattern that no value in its one spelling can match limits nothing: it is refused, with the
+ * right one. */
 static int match_check_spelling(struct weir__reader *reader, const struct weir__yaml_node *node,
                                 const struct weir__attribute *attribute, struct weir__span text)
 {

@@ -148,8 +148,8 @@ int weir__read_policy(struct weir__reader *reader, const struct weir__yaml_node 
 
 /* ---- slots of a cluster ---- */
 
-/* Keys that one request takes together live in one slot, which those with the same key form do, or their policies agree
- * to give back what was taken before a denial. */
+/* Keys that one request takes together live in one slot, which those with the same key form do, or
+ * their policies agree to give back what was taken before a denial. */
 /* Whether a request that has no such attribute is all that a policy applies to. */
 static bool slots_wants_absent(const struct weir__conditions *match, int attribute)
 {

@@ -1,4 +1,5 @@
-/* What all parts of reading a policy file share: the file, the set that it becomes, where errors go. */
+/* What all parts of reading a policy file share: the file, the set that it becomes, where errors
+ * go. */
 #ifndef WEIR_READER_H
 #define WEIR_READER_H
 
@@ -19,7 +20,8 @@ int weir__reader_warn(const struct weir__reader *reader, const struct weir__yaml
                       const char *what);
 int weir__reader_no_memory(const struct weir__reader *reader);
 
-/* Single values. `what` names the value in the complaint ("shadow"). A NULL node leaves ret as it is. */
+/* Single values. `what` names the value in the complaint ("shadow"). A NULL node leaves ret as it
+ * is. */
 int weir__read_text(const struct weir__reader *reader, const struct weir__yaml_node *node,
                     const char *what, struct weir__span *ret);
 int weir__read_bool(const struct weir__reader *reader, const struct weir__yaml_node *node,

@@ -55,7 +55,8 @@ void server_grpc_end(struct server_ask *ask)
 
 /* ---- planning ---- */
 
-/* What no rule is for counts for the domain as a whole, a limit that the request brought by itself. */
+/* What no rule is for counts for the domain as a whole, a limit that the request brought by itself.
+ * */
 static void grpc_name_counters(const struct server_rules *rules, struct server_grpc_call *call)
 {
     const struct server_envoy_domain *domain =
@@ -220,7 +221,8 @@ static void grpc_count_rules(struct server_conn *conn, const struct server_grpc_
         grpc_log_rules(conn, call);
 }
 
-/* As batch_count.c counts what HTTP and RESP ask of policies. A request of several descriptors is one decision. */
+/* As batch_count.c counts what HTTP and RESP ask of policies. A request of several descriptors is
+ * one decision. */
 static void grpc_count_policies(struct server_conn *conn, const struct server_grpc_call *call)
 {
     struct server_thread *thread = conn->thread;

@@ -74,8 +74,9 @@ static void fail_as(struct server_conn *conn, struct server_grpc_reply *ret, con
     fail(conn, ret, weir__grpc_code_of(err->code), fault, err->message);
 }
 
-/* A request to the rate limit service that cannot be read is denied: whoever sends requests through Envoy
- * has a say in how long and how many their texts are, and Envoy lets pass what is answered by an error. */
+/* A request to the rate limit service that cannot be read is denied: whoever sends requests through
+ * Envoy has a say in how long and how many their texts are, and Envoy lets pass what is answered by
+ * an error. */
 static void deny_unread(struct server_conn *conn, struct server_grpc_reply *ret,
                         enum server_unread reason)
 {
@@ -158,8 +159,8 @@ static bool is_full(const struct weir__rls_request *request)
            (n > 0 && request->descriptors[n - 1].entry_count == WEIR__RLS_ENTRIES_MAX);
 }
 
-/* What asks for nothing, or what the server is to blame for, is an error; all else that was not read or
- * planned is denied. */
+/* What asks for nothing, or what the server is to blame for, is an error; all else that was not
+ * read or planned is denied. */
 static void refuse_request(struct server_conn *conn, const struct weir__rls_request *request,
                            bool read, const weir_error *err, struct server_grpc_reply *ret)
 {

@@ -1,7 +1,7 @@
 /*
- * Envoy's rate limit service over gRPC and as POST /json, and gRPC's health checks: from a whole request
- * to an answer. With a local store it is decided at once. With a remote one it becomes an ask of the kind
- * SERVER_ASK_CALL:
+ * Envoy's rate limit service over gRPC and as POST /json, and gRPC's health checks: from a whole
+ * request to an answer. With a local store it is decided at once. With a remote one it becomes an
+ * ask of the kind SERVER_ASK_CALL:
  *
  *     server_grpc_answer, server_grpc_json     SERVER_ASKED: the call is in the batch
  *     server_grpc_run                          by an asker
@@ -9,9 +9,9 @@
  *     server_grpc_json_respond                 JSON's, by server_http_respond
  *     server_grpc_end                          where nobody is left to be answered
  *
- * What holds: a call belongs to the thread that made it, and one asker at a time touches it. Calls, and what
- * reading a request needs, are made once a thread and used again. A call borrows nothing of its request;
- * its batch holds the rules that it was planned by.
+ * What holds: a call belongs to the thread that made it, and one asker at a time touches it. Calls,
+ * and what reading a request needs, are made once a thread and used again. A call borrows nothing
+ * of its request; its batch holds the rules that it was planned by.
  */
 #ifndef WEIR_SERVER_GRPC_H
 #define WEIR_SERVER_GRPC_H
@@ -54,8 +54,8 @@ bool server_grpc_wants(const struct weir__http_request *request);
 enum server_routed server_grpc_answer(struct server_conn *conn,
                                       const struct weir__http_request *request, int32_t stream,
                                       struct server_grpc_reply *ret);
-/* The answer to a request that goes beyond a bound, of which the head may be cut short (`headless`).
- * False: it is not one of the rate limit service. */
+/* The answer to a request that goes beyond a bound, of which the head may be cut short
+ * (`headless`). False: it is not one of the rate limit service. */
 bool server_grpc_refuse(struct server_conn *conn, const struct weir__http_request *request,
                         bool headless, struct server_grpc_reply *ret);
 /* The answer to an ask that is back; its call is ended. */

@@ -1,4 +1,5 @@
-/* POST /json: Envoy's rate limit service without gRPC, as envoyproxy/ratelimit has it. See grpc.h. */
+/* POST /json: Envoy's rate limit service without gRPC, as envoyproxy/ratelimit has it. See grpc.h.
+ * */
 #include "server/grpc/grpc.h"
 
 static void respond(struct server_conn *conn, struct server_grpc_call *call,

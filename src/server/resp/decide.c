@@ -4,9 +4,10 @@
  *     WEIR.DECIDE [POLICY name] attribute value [attribute value …] [COST n] [WAIT us|any] [DETAIL]
  *     WEIR.DECIDE … [COST n] SETTLE receipt actual
  *
- * What holds: names and values take turns, so a value is never read as an option, whatever it is. A name that is one of
- * the options' words is an option; "attr." before a name makes it an attribute in any case ("attr.cost"). Names are
- * folded as in HTTP, and an attribute that comes twice is an error.
+ * What holds: names and values take turns, so a value is never read as an option, whatever it is. A
+ * name that is one of the options' words is an option; "attr." before a name makes it an attribute
+ * in any case ("attr.cost"). Names are folded as in HTTP, and an attribute that comes twice is an
+ * error.
  */
 #include "server/resp/resp.h"
 

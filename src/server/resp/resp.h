@@ -1,5 +1,5 @@
-/* What the parts of the RESP protocol share: resp.c reads and answers, decide.c asks the policies, admin.c answers the
- * rest. */
+/* What the parts of the RESP protocol share: resp.c reads and answers, decide.c asks the policies,
+ * admin.c answers the rest. */
 #ifndef WEIR_SERVER_RESP_H
 #define WEIR_SERVER_RESP_H
 
@@ -13,7 +13,8 @@ void server_resp_admin(struct server_conn *conn, const struct weir__span *args, 
                        struct weir__buffer *out);
 /* The names of these, one after the other, in lower case; NULL: there are no more. */
 const char *server_resp_command(size_t i);
-/* WEIR.DECIDE as an ask of the open batch, which has room. 0, or a code and why; then there is no ask. */
+/* WEIR.DECIDE as an ask of the open batch, which has room. 0, or a code and why; then there is no
+ * ask. */
 int server_resp_decide(struct server_conn *conn, const struct weir__span *args, size_t n,
                        weir_error *err);
 void server_resp_error(struct server_conn *conn, struct weir__buffer *out, enum server_fault fault,
