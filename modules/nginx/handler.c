@@ -333,7 +333,7 @@ static ngx_int_t handler_decide_step(ngx_http_weir_ctx_t *ctx, ngx_http_weir_loc
     ngx_array_t *limits =
         &conf->limits_of[phase][dry ? NGX_HTTP_WEIR_SHADOW : NGX_HTTP_WEIR_ENFORCED];
     *ret = NULL;
-    if (handler_step_is_done(ctx, step, phase) ||
+    if (limits->nelts == 0 || handler_step_is_done(ctx, step, phase) ||
         handler_step_is_done_above(ctx, conf, step, phase))
         return NGX_OK;
     ngx_int_t rc = handler_decide(ctx, conf, limits->elts, limits->nelts, WEIR__VERB_TAKE, ret);
