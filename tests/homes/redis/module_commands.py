@@ -517,14 +517,14 @@ def check_show(tally, client):
 
 def check_loading(tally):
     with redis_server.Server(config="enable-module-command yes") as server, server.client() as client:
-        expect_errors(tally, client, [(("REDIS_MODULE", "LOAD", module_cases.REDIS_MODULE, "tset-clock"), "Error loading")])
+        expect_errors(tally, client, [(("MODULE", "LOAD", module_cases.REDIS_MODULE, "tset-clock"), "Error loading")])
         tally('unknown argument "tset-clock"' in server.log(), "the log names a wrong argument")
-        tally.equal(client.call("REDIS_MODULE", "LOAD", module_cases.REDIS_MODULE), "OK", "loading at run time")
+        tally.equal(client.call("MODULE", "LOAD", module_cases.REDIS_MODULE), "OK", "loading at run time")
         client.call("WEIR.TAKE", "k", "sliding-log 9/d")
-        tally.equal(client.call("REDIS_MODULE", "LIST")[0][1], b"weir", "its name")
-        tally.equal(client.call("REDIS_MODULE", "UNLOAD", "weir"), "OK", "unloading")
+        tally.equal(client.call("MODULE", "LIST")[0][1], b"weir", "its name")
+        tally.equal(client.call("MODULE", "UNLOAD", "weir"), "OK", "unloading")
         tally.equal(client.call("STRLEN", "k"), 74, "values outlive the module")
-        tally.equal(client.call("REDIS_MODULE", "LOAD", module_cases.REDIS_MODULE), "OK", "loading again")
+        tally.equal(client.call("MODULE", "LOAD", module_cases.REDIS_MODULE), "OK", "loading again")
         tally.equal(client.call("WEIR.PEEK", "k", "sliding-log 9/d")[:3], [1, 9, 8], "and go on")
 
 

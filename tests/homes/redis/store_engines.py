@@ -52,7 +52,7 @@ def test_module_unloaded(check):
                 limit, leases = FROZEN.format(9), "concurrent 3 lease 1h"
                 d = driver.take("k", limit, 4)
                 held = driver.decide("acquire", "c", leases, 1)
-                client.call("REDIS_MODULE", "UNLOAD", "weir")
+                client.call("MODULE", "UNLOAD", "weir")
                 for name, words in (("settle", ("settle", "k", limit, d.receipt, 2)),
                                     ("renew", ("renew", "c", leases, held.lease)),
                                     ("release", ("release", "c", leases, held.lease))):
@@ -80,7 +80,7 @@ def test_module_unloaded_in_a_batch(check):
     """Of a pipeline that the unloading cuts in two, nothing is charged twice."""
     with redis_server.Server(WITH_MODULE) as server, server.client() as client, Driver(address(server)) as driver:
         driver.take("k", FROZEN.format(1))
-        client.call("REDIS_MODULE", "UNLOAD", "weir")
+        client.call("MODULE", "UNLOAD", "weir")
         check.equal(driver.call("many", 300, "m", FROZEN.format(2))[:3], ["0", "300", "0"], "a batch after the unloading")
         values = client.pipeline([("STRLEN", f"weir:m:{i}") for i in range(300)])
         check.equal(set(values), {28}, "every key was charged")
@@ -94,9 +94,9 @@ def test_module_comes_and_goes_under_load(check):
 
         def swap():
             while not stop.is_set():
-                client.pipeline([("REDIS_MODULE", "UNLOAD", "weir")])
+                client.pipeline([("MODULE", "UNLOAD", "weir")])
                 time.sleep(0.003)
-                client.pipeline([("REDIS_MODULE", "LOAD", str(REDIS_MODULE))])
+                client.pipeline([("MODULE", "LOAD", str(REDIS_MODULE))])
                 time.sleep(0.003)
 
         thread = threading.Thread(target=swap)
@@ -112,11 +112,11 @@ def test_engine_module_without_it(check):
     with redis_server.Server(WITH_MODULE) as server, server.client() as client:
         with Driver(address(server, "engine=module&fail=open&deadline=300ms")) as driver:
             check(recovered(lambda: driver.take("k", FROZEN.format(1)).degraded == 0) is not None, "the module decides")
-            client.call("REDIS_MODULE", "UNLOAD", "weir")
+            client.call("MODULE", "UNLOAD", "weir")
             d = driver.take("k", FROZEN.format(1))
             check.equal((d.code, d.allowed, d.degraded), (0, 1, 1), "engine=module, unloaded: fail=open decides")
             check(recovered(lambda: "engine=module" in driver.call("check")[1]) is not None, "and check says why")
-            client.call("REDIS_MODULE", "LOAD", str(REDIS_MODULE))
+            client.call("MODULE", "LOAD", str(REDIS_MODULE))
             check(recovered(lambda: driver.take("k", FROZEN.format(1)).degraded == 0) is not None, "loaded again")
 
 
