@@ -298,6 +298,7 @@ static int options_read_operand(struct parser *parser)
                         "unexpected argument \"%s\"; write a limit in quotes, like "
                         "\"token-bucket 10/s burst 20\"",
                         cli_show_text(argument).text);
+    assert(parser->operands_read < parser->operand_count);
     *parser->operands[parser->operands_read++].ret = argument;
     return CLI_OK;
 }
@@ -326,6 +327,7 @@ int cli_parse(const struct cli_call *call, const struct cli_option *options, siz
         .operand_count = operand_count,
     };
     bool options_ended = false;
+    assert(option_count <= OPTIONS_MAX); /* one bit each in `seen` */
     if (call->argc == 1 && !strcmp(call->argv[0], "--list-options")) {
         options_list_options(&parser);
         return CLI_LISTED;

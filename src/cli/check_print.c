@@ -6,6 +6,7 @@
 #include "limit/explain.h"
 #include "policy/set.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define LABEL 13 /* columns */
@@ -96,6 +97,7 @@ static void check_print_policy(const struct weir__policies *set, size_t i)
     const struct weir__policy *policy = &set->policies[i];
     const struct weir__policy_body *body = &set->bodies[i];
     struct cli_style style = cli_style_of(stdout);
+    assert(policy->fail < WEIR__COUNT(fails) && policy->style < WEIR__COUNT(styles));
     printf("\n%s%s%s\n", style.bold, policy->name, style.off);
     check_print_row("when", policy->match_text);
     check_print_list("deny", &body->deny, &set->attributes);

@@ -1,6 +1,7 @@
 /* A small HTTP/1.1 client: addresses as people type them, then requests and answers. */
 #include "cli/http_client.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,6 +159,7 @@ static int http_send_all(const struct exchange *exchange, const char *data, size
         const long n = weir__conn_write(conn, data, len);
         if (n < 0)
             return weir__fail(exchange->err, WEIR_EUNREACHABLE, 0, "the connection was closed");
+        assert((size_t)n <= len);
         data += n;
         len -= (size_t)n;
         if (n == 0 && weir__conn_wait(conn, POLLOUT, &exchange->patience) <= 0)
@@ -199,6 +201,7 @@ static int http_receive(const struct exchange *exchange)
             return 0;
         if (n > 0) {
             http->len += (size_t)n;
+            assert(http->len < http->room); /* there is room for the NUL */
             http->data[http->len] = '\0';
             return 1;
         }
@@ -329,6 +332,7 @@ static int http_read_chunks(const struct exchange *exchange, const struct head *
         code = http_receive_until(exchange, at + size + 2);
         if (code)
             return code;
+        assert(head->size + body <= at && at + size <= http->len);
         memmove(http->data + head->size + body, http->data + at, size);
         body += size;
         at += size + 2;

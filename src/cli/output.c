@@ -5,6 +5,7 @@
 #include "base/span.h"
 #include "sim/plot.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -169,6 +170,7 @@ void cli_print_wrapped(const char *text, int indent)
 
 void cli_print_labelled(const char *label, int column, const char *text)
 {
+    assert(column > 3);
     struct cli_style style = cli_style_of(stdout);
     printf("  %s%-*s%s", style.bold, column - 2, label, style.off);
     if ((int)strlen(label) > column - 3)
@@ -205,6 +207,7 @@ void cli_print_chart(const struct weir__plot *plot, const char *left, const char
     for (int i = 0; i < plot->rows; i++) {
         struct weir__buffer line = weir__buffer_over(row, sizeof row);
         weir__plot_row(&line, plot, i);
+        assert(!line.cut);
         printf("%s%*s %s%s%s\n", style.dim, CLI_CHART_GUTTER - 2, i == 0 ? top : "",
                i == 0 ? "┤" : "│", style.off, row);
     }

@@ -7,6 +7,7 @@
 #include "wire/http1.h"
 #include "wire/json.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,8 +27,11 @@ struct server_store {
     struct weir__json_node nodes[NODES_MAX];
 };
 
+static const struct weir__engine server_engine;
+
 static struct server_store *server_of(weir_store *store)
 {
+    assert(store->engine == &server_engine);
     return (struct server_store *)store;
 }
 

@@ -105,6 +105,7 @@ static void model_add_row(struct reading *reading, const struct weir__json_node 
     if (top->row_count == CLI_TOP_ROWS_MAX || model_truth_in(reading, node, "gone"))
         return;
     const struct cli_shown name = model_text_in(reading, node, "name");
+    assert(top->row_count < CLI_TOP_ROWS_MAX);
     top->rows[top->row_count++] = (struct cli_top_row){
         .policy = policy ? *policy : name,
         .limit = policy ? name : (struct cli_shown){""},

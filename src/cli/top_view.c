@@ -4,6 +4,7 @@
  */
 #include "cli/top.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -41,6 +42,7 @@ static void lines_put_up_to(struct lines *drawing, const char *text, int most)
     if (shown < length)
         weir__put_text(drawing->out, "…");
     drawing->column += shown < length ? shown + 1 : length;
+    assert(drawing->column <= drawing->width);
 }
 
 static void lines_put_text(struct lines *drawing, const char *text)

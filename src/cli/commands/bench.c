@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "cli/json.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
@@ -156,6 +157,7 @@ static int bench_measure(const struct bench_job *job, size_t threads, struct ben
     struct worker workers[BENCH_THREADS_MAX];
     struct bench_result result = {0};
     size_t started = 0;
+    assert(threads >= 1 && threads <= BENCH_THREADS_MAX && job->batch <= BENCH_BATCH_MAX);
     int code = 0;
     for (; started < threads && code == 0; started++) {
         workers[started] = (struct worker){.job = job, .random = started + 1};

@@ -113,6 +113,7 @@ static int decisions_put(struct decisions *decisions, const struct weir__arrival
     struct weir__buffer *buffer = &decisions->buffer;
     if (buffer->size - buffer->len < LINE_MAX_BYTES)
         decisions_flush(decisions);
+    assert(buffer->size - buffer->len >= LINE_MAX_BYTES);
     weir__put_seconds(buffer, arrival->time_us);
     weir__put(buffer, ",", 1);
     weir__put_csv(buffer, arrival->key, arrival->key_len);

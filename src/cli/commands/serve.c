@@ -3,6 +3,7 @@
 
 #include "server/server.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -90,6 +91,7 @@ static int serve_set_listens(const struct cli_call *call, const struct options *
             (struct server_listen){options->tls_listens.texts[i], true};
     if (n == 0)
         config->listens[config->listen_count++] = (struct server_listen){preset, false};
+    assert(config->listen_count >= 1 && config->listen_count <= SERVER_LISTENERS_MAX);
     bool pair = options->tls_cert && options->tls_key;
     if (options->tls_listens.count > 0 && !pair)
         return cli_fail(call, CLI_USAGE, "--listen-tls needs --tls-cert FILE and --tls-key FILE");

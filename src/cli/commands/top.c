@@ -3,6 +3,7 @@
 #include "cli/http_client.h"
 #include "cli/server_store.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -89,6 +90,7 @@ static int top_read_next(struct watch *watch, bool first, weir_error *err)
         return code;
     if (!first)
         cli_top_compare(&watch->readings[watch->turn], now);
+    assert(watch->turn == 0 || watch->turn == 1);
     watch->turn = !watch->turn;
     return CLI_OK;
 }

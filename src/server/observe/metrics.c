@@ -351,6 +351,7 @@ static void metrics_add_counters(void *to, const void *from, size_t n)
 
 void server_metrics_sum(struct server_metrics *metrics)
 {
+    assert(server_lock_is_held(&metrics->lock));
     struct server_counters *const sums = &metrics->sums;
     memset(sums, 0, offsetof(struct server_counters, series));
     memset(sums->series, 0, metrics->series.count * sizeof *sums->series);
@@ -378,6 +379,7 @@ void server_metrics_window(const struct server_metrics *metrics, int64_t now_us,
         return;
     const struct server_metrics_moment *const oldest =
         &metrics->moments[metrics->ticks % SERVER_METRICS_WINDOW];
+    assert(oldest->degraded <= ret->degraded);
     server_histogram_subtract(&ret->latency, &oldest->latency);
     ret->degraded -= oldest->degraded;
     ret->span_us = now_us - oldest->time_us;

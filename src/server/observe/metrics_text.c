@@ -10,6 +10,7 @@
 
 #include "server/observe/access_log.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -53,6 +54,7 @@ static void lines_put_heading(struct server_lines *lines, const char *word, cons
 static void lines_family(struct server_lines *lines, enum server_family type, const char *name,
                          const char *unit, const char *help)
 {
+    assert(type < WEIR__COUNT(TYPES));
     lines->name = name;
     lines->ending = ENDINGS[type];
     lines_put_heading(lines, "# HELP ", help);
@@ -93,6 +95,7 @@ static void lines_put_name(struct server_lines *lines, const struct server_label
 
 static void lines_put(struct server_lines *lines, const struct server_label *labels, uint64_t value)
 {
+    assert(lines->name); /* a family was begun */
     lines_put_name(lines, labels);
     weir__put_format(lines->out, "%" PRIu64 "\n", value);
 }

@@ -73,6 +73,15 @@ struct server_metrics_window {
 void server_metrics_window(const struct server_metrics *metrics, int64_t now_us,
                            struct server_metrics_window *ret);
 
+/* Whether the lock is held, by this thread or another one: for assertions. */
+static inline bool server_lock_is_held(pthread_mutex_t *lock)
+{
+    if (pthread_mutex_trylock(lock) != 0)
+        return true;
+    pthread_mutex_unlock(lock);
+    return false;
+}
+
 /* ---- texts ---- */
 
 /* How many of len bytes to keep, at most `most`. UTF-8 text does not end in half of a character. */

@@ -453,11 +453,13 @@ static size_t top_gather(struct server_top *top, uint32_t id, enum server_top_li
     struct server_top_row *const rows = top->rows;
     int64_t oldest_us = 0;
     size_t n = 0, kept = 0;
+    assert(id < top->count && server_lock_is_held(&top->lock));
     for (size_t i = 0; i < top->thread_count; i++) {
         int64_t age_us;
         n += top_read_thread(&top->threads[i], id, list, now_us, rows + n, &age_us);
         oldest_us = weir__max(oldest_us, age_us);
     }
+    assert(n <= top->thread_count * SERVER_TOP_HOT_SLOTS);
     qsort(rows, n, sizeof *rows, top_by_hash);
     for (size_t i = 0; i < n; i++) {
         if (kept && rows[kept - 1].hash == rows[i].hash)
