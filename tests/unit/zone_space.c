@@ -153,7 +153,7 @@ static void test_addresses(void)
         CHECK_INT(weir_store_open(wrong[i].address, &store, NULL), WEIR_EURL);
     }
     weir_store *store = NULL;
-    CHECK_INT(weir_store_open(NULL, &store, NULL), WEIR_EURL);
+    CHECK_INT(weir_store_open(NULL, &store, NULL), WEIR_EINVAL);
     char longest[5000] = "file:/";
     memset(longest + 6, 'x', sizeof longest - 7);
     CHECK_INT(weir_store_open(longest, &store, NULL), WEIR_EURL);
