@@ -51,7 +51,7 @@ static void stamps_charge(const struct weir__rule *rule, struct weir__state *sta
                           const struct weir__request *request)
 {
     struct weir__ring *ring = &state->ring;
-    assert(request->cost >= 1 && state->now_us >= state->at); /* it was loaded */
+    assert(request->cost >= 1 && (!state->present || state->now_us >= state->at)); /* loaded */
     if (weir__stamps_join(rule, state)) {
         weir__ring_last(ring)->count += request->cost;
         weir__ring_last(ring)->stamp = state->now_us;
