@@ -42,7 +42,7 @@ def load(name):
 VECTORS = "tests/vectors/*.vec"
 UNITS = """base_buffer base_duration base_error base_hash base_random core_buckets core_definitions core_fold
     core_guava core_leases core_load core_never_more core_ring core_rows core_show core_sound core_windows limit_errors limit_explain
-    limit_language limit_memory limit_receipt limit_sound policy_envoy policy_envoy_memory policy_execute policy_memory policy_parse
+    limit_language limit_memory limit_receipt limit_sound policy_envoy policy_envoy_memory policy_execute policy_keys policy_memory policy_parse
     policy_parts policy_plan policy_yaml remote_share remote_slot server_access_log server_doors server_histogram
     server_memory server_metrics
     server_rls server_rls_model server_rls_stores server_rls_wire server_top sim_playground header_promises store_bounds store_settled store_take_or_undo store_verbs
