@@ -85,7 +85,7 @@ int weir__plan_enforce(struct weir__plan *plan, const struct weir__item *item,
 
 /* ---- costs ---- */
 
-/* Whole numbers; what is none is `otherwise`, what is too large is the most. */
+/* Whole numbers; what is not one is `otherwise`, what is too large is the most. */
 static int64_t plan_read_cost(const struct weir__cost *cost, struct weir__span text)
 {
     int64_t number = 0;

@@ -452,10 +452,10 @@ static void test_limit_refusals(void)
         "rl.yaml:3:26: unit is missing; there are second, minute, hour, day, week, month and year");
     refuses(
         ONE("{key: k, rate_limit: {unit: fortnight, requests_per_unit: 5}}"),
-        "rl.yaml:3:33: no such unit; there are second, minute, hour, day, week, month and year");
+        "rl.yaml:3:33: unknown unit; there are second, minute, hour, day, week, month and year");
     refuses(
         ONE("{key: k, rate_limit: {unit: unknown, requests_per_unit: 5}}"),
-        "rl.yaml:3:33: no such unit; there are second, minute, hour, day, week, month and year");
+        "rl.yaml:3:33: unknown unit; there are second, minute, hour, day, week, month and year");
     refuses(
         ONE("{key: k, rate_limit: {unit: day}}"),
         "rl.yaml:3:26: requests_per_unit is missing; 0 denies everything, unlimited: true nothing");

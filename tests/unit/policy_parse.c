@@ -398,7 +398,7 @@ static const struct {
      "p.yaml:3:55: cost is a whole number from 0 to 1000000000000, found \"1.5\""},
     {TOP P LIMIT ", cost: 1000000000001}\n",
      "p.yaml:3:55: cost is a whole number from 0 to 1000000000000, found \"1000000000001\""},
-    {TOP P LIMIT ", cost: ip}\n", "p.yaml:3:55: \"ip\": an address is no cost"},
+    {TOP P LIMIT ", cost: ip}\n", "p.yaml:3:55: \"ip\": an address is not a cost"},
     {TOP P LIMIT ", cost: a b}\n", "p.yaml:3:55: \"a b\": " EXPRESSION},
     {TOP P LIMIT ", cost: [1]}\n", "p.yaml:3:55: cost is a text, not a list or map"},
     {TOP P LIMIT ", cost: {max: 3}}\n",

@@ -11,7 +11,7 @@
 /* ---- statuses ---- */
 
 /* When to come back: what was denied waits for what lets it in, everything else for a fresh state.
- * What nothing will let in is told the unit: there is no reason to come back earlier. */
+ * What nothing will let in is reported the unit: there is no reason to come back earlier. */
 static int64_t rls_exact_reset_of(const struct weir__rls_asked *asked)
 {
     const weir_decision *decision = &asked->decision;
@@ -67,7 +67,7 @@ static bool rls_denies_by_itself(const struct weir__rls_asked *asked)
     return asked->outcome == WEIR__RLS_DENIED && !asked->quota;
 }
 
-/* Whether the client is better told of a than of b: of what denies, and of that what denies
+/* Whether the client is better shown a than b: of what denies, and of that what denies
  * longest; else of what has least left. */
 static bool rls_is_nearer(const struct weir__rls_asked *a, const struct weir__rls_asked *b)
 {

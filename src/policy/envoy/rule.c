@@ -219,7 +219,7 @@ static int rule_read_unit(struct weir__envoy_loading *loading, const struct weir
     if (node->type == WEIR__YAML_SCALAR)
         *ret = weir__envoy_unit(node->text, node->len);
     if (node->type != WEIR__YAML_SCALAR || *ret == WEIR__RLS_UNKNOWN_UNIT)
-        return weir__yaml_fail(loading->yaml, node, loading->err, "no such unit; %s", all);
+        return weir__yaml_fail(loading->yaml, node, loading->err, "unknown unit; %s", all);
     return 0;
 }
 

@@ -135,7 +135,7 @@ static int limit_read_attribute(struct weir__reader *reader, const struct weir__
     if (found < 0)
         return weir__reader_fail(reader, node, wrong);
     if (set->attributes.items[found].spelling == WEIR__AS_ADDRESS)
-        return weir__reader_fail(reader, node, "an address is no cost");
+        return weir__reader_fail(reader, node, "an address is not a cost");
     *ret = found;
     return 0;
 }
