@@ -1,5 +1,8 @@
 """What tests/run.py runs. {build} is the build folder; words with * are globbed from the root."""
 import collections
+import pathlib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # seconds: when to give up; alone: not beside others, because it is about the clock or all cores; load: how many cores it
 # keeps busy on average (run.py prints time and work), so that those that mostly wait run side by side.
@@ -7,18 +10,18 @@ Test = collections.namedtuple("Test", "name build command seconds alone load", d
 
 # What tests need that are no programs of the build, by the first word of their name; others need everything.
 NEEDS = {
-    "vectors": ["tests/vectors"],
+    "vectors": ["tests/vectors", "tests/tails.vec"],
     "command line": ["weir"],
-    "model": ["weir", "tests/vectors"],
+    "model": ["weir", "tests/vectors", "tests/tails.vec"],
     "fuzz": ["weir"],
-    "redis": ["weir", "weir_redis.so", "tests/store_driver", "tests/vectors", "lua/weir.lua"],
-    "server": ["weir", "weir_redis.so"],
-    "nginx": ["weir", "ngx_http_weir_module.so", "weir_redis.so"],
+    "redis": ["weir", "weir_redis.so", "tests/store_driver", "tests/vectors", "tests/tails.vec", "lua/weir.lua"],
+    "server": ["weir", "weir_redis.so", "tests/tails.vec"],
+    "nginx": ["weir", "ngx_http_weir_module.so", "weir_redis.so", "tests/tails.vec"],
     "dashboard": ["weir"],
     "coverage": [],  # it compiles what it counts
 }
 
-# How many cores a test keeps busy on average, as run.py told (work by time), where that is much less than one, or more.
+# How many cores a test keeps busy on average, as run.py printed it (work by time), where that is much less than one, or more.
 LOADS = {
     "server: http_access": 0.1, "server: seeing": 0.1, "server: http_decisions": 0.1, "server: http_connections": 0.1,
     "server: life": 0.1, "server: h2_basics": 0.2, "server: abuse_slow": 0.2, "server: h2_abuse": 0.2,
@@ -39,17 +42,14 @@ def load(name):
     return LOADS.get(name.partition(" (")[0], 1.0)
 
 
-VECTORS = "tests/vectors/*.vec"
-UNITS = """base_buffer base_duration base_error base_hash base_random core_buckets core_definitions core_fold
-    core_guava core_leases core_load core_never_more core_ring core_rows core_show core_sound core_windows limit_errors limit_explain
-    limit_language limit_memory limit_receipt limit_sound policy_envoy policy_envoy_memory policy_execute policy_keys policy_memory policy_parse
-    policy_parts policy_plan policy_yaml remote_share remote_slot server_access_log server_doors server_histogram
-    server_memory server_metrics
-    server_rls server_rls_model server_rls_stores server_rls_wire server_top sim_playground header_promises store_bounds store_settled store_take_or_undo store_verbs
-    store_wait wire_decision wire_fields wire_grpc wire_http1 wire_json wire_resp wire_resp_write wire_sha wire_state wire_url
-    wire_verbs
-    zone_change zone_evict zone_file zone_large zone_limits zone_space""".split()
-FUZZ = """duration envoy grpc http1 json limit policy receipt redis_url replay resp state steps url zone""".split()
+def names(pattern, without=()):
+    """Every file is a test: what a folder holds, by name. tests/api/runner.py finds files that nobody runs."""
+    return [path.stem for path in sorted(ROOT.glob(pattern)) if path.stem not in without]
+
+
+VECTORS = "tests/vectors/*.vec {build}/tests/tails.vec"
+UNITS = names("tests/unit/*.c", without=["clock"])
+FUZZ = [name.removeprefix("fuzz_") for name in names("fuzz/fuzz_*.c")]
 THREADS = "threads threads_chaos threads_groups remote_link".split()
 
 
@@ -87,9 +87,8 @@ def clocks(build):
 
 
 def command_line(build):
-    return [Test(f"command line: {name} ({build})", build, f"tests/homes/cli/cli_{name}.sh")
-            for name in ("verbs", "errors", "replay", "explain", "desk", "check")] + \
-        [Test(f"command line: completion ({build})", build, "tests/homes/cli/cli_completion.py")]
+    return [Test(f"command line: {path.stem.removeprefix('cli_')} ({build})", build, f"tests/homes/cli/{path.name}")
+            for path in sorted((ROOT / "tests/homes/cli").glob("cli_*")) if path.suffix in (".py", ".sh")]
 
 
 def model(build, rounds):
@@ -112,40 +111,34 @@ def connections(seconds):
     return [Test(f"fuzz: connections, {seconds} s", "asan", f"fuzz/connections/run.py --seconds {seconds}", seconds + 600)]
 
 
+def homes(folder, names, build):
+    return [Test(f"{folder}: {name} ({build})", build, f"tests/homes/{folder}/{name}.py") for name in names]
+
+
 def redis(build):
     """Real servers: the scripts, the module, the store."""
-    names = """lua_vectors lua_script lua_function lua_acl lua_args lua_random module_vectors module_commands
-        module_replica module_aof module_hammer module_fuzz state_damage store_vectors store_replay store_engines homes_random settle_once
-        store_faults store_cluster store_sentinel store_tls""".split()
-    return [Test(f"redis: {name} ({build})", build, f"tests/homes/redis/{name}.py") for name in names]
+    return homes("redis", names("tests/homes/redis/*.py", without=["module_asan"]), build)
 
 
 def server(build):
     """Real clients against a real server."""
-    names = """vectors vectors_json http_api http_wire http_pipelines http_access http_policies policies_everywhere http_around http_nginx
-        resp_commands resp_clients
-        grpc_service grpc_envoy cli_server h2_abuse h2_fuzz abuse_bytes long_work unauthorized recipes seeing settle_once turns under_way redis_store
-        http_decisions http_connections life reload h2_basics tls_serve abuse_slow abuse_flood abuse_connections
-        operation_log operation_restart operation_stop zone_kill monitoring zone_held""".split()
     if build == "asan":  # where memory is handled in other ways than the rest of them try
-        names = """http_api http_wire http_pipelines http_decisions http_policies policies_everywhere http_around resp_commands reload
-            grpc_service grpc_envoy cli_server
-            h2_abuse h2_fuzz tls_serve abuse_bytes long_work settle_once turns under_way""".split()
-    return [Test(f"server: {name} ({build})", build, f"tests/homes/server/{name}.py") for name in names]
+        return homes("server", """http_api http_wire http_pipelines http_decisions http_policies policies_everywhere http_around
+            resp_commands reload grpc_service grpc_envoy cli_server h2_abuse h2_fuzz tls_serve abuse_bytes long_work settle_once
+            turns under_way""".split(), build)
+    return homes("server", names("tests/homes/server/*.py", without=["threads", "operation_deb_inside", "mounted_python"]), build)
 
 
-SLOW_NGINX = "rate config vectors shaping".split()  # under sanitizers
+SLOW_NGINX = "rate config vectors shaping".split()  # under sanitizers; they are for make soak
 
 
 def nginx(build):
     """A real nginx with the module."""
-    names = "rate limits headers redirects edges vectors config overload info conns charges shaping fleet".split()
-    if build == "asan":  # the slow ones are for make soak
-        return [*[Test(f"nginx: {name} ({build})", build, f"tests/homes/nginx/{name}.py", 900) for name in names
-                  if name not in SLOW_NGINX],
-                Test(f"nginx: faults ({build})", build, "tests/homes/nginx/faults.py --short", 900)]
-    return [Test(f"nginx: {name} ({build})", build, f"tests/homes/nginx/{name}.py", 900)
-            for name in names + ["exact", "faults", "twins", "building"]]
+    if build == "asan":
+        apart = ["faults", "exact", "twins", "building", "valgrind", *SLOW_NGINX]
+        return [*homes("nginx", names("tests/homes/nginx/*.py", without=apart), build),
+                Test(f"nginx: faults ({build})", build, "tests/homes/nginx/faults.py --short")]
+    return homes("nginx", names("tests/homes/nginx/*.py", without=["valgrind"]), build)
 
 
 def browser():

@@ -13,6 +13,7 @@ A line is printed for each test when it ends, with its time and what of it was w
 work, as many as there are cores; beside them those that mostly wait (Test.load). What is alone comes last, one by one.
 """
 import collections
+import glob
 import os
 import pathlib
 import queue
@@ -55,7 +56,7 @@ def targets(tests):
     found = set()
     for test in tests:
         words = test.command.split()
-        programs = [word[8:] for word in words if word.startswith("{build}/")]
+        programs = [word.removeprefix("{build}/") for word in words if word.startswith("{build}/")]
         found.update(programs)
         if not words[0].startswith("{build}/"):
             found.update(tests_list.NEEDS.get(test.name.partition(":")[0], ["all"]))
@@ -84,7 +85,7 @@ def command_of(test):
     words = [word.replace("{build}", str(folder(test.build))) for word in shlex.split(test.command)]
     out = []
     for word in words:
-        out += sorted(map(str, ROOT.glob(word))) if "*" in word else [word]
+        out += sorted(glob.glob(str(ROOT / word))) if "*" in word else [word]
     return out
 
 

@@ -24,6 +24,7 @@ flags="-std=gnu11 -D_GNU_SOURCE -g -O0 --coverage -ffp-contract=off -fno-strict-
     -Iinclude -Isrc"
 rm -rf "$work"
 mkdir -p "$work"
+python3 -B tests/model/vectors.py --part tails --out "$work" >/dev/null
 for source in $sources $tests; do
     echo "$source $work/$(echo "${source%.c}" | tr / _).o"
 done | xargs -P "$(nproc)" -n 2 sh -c "$cc $(echo $flags) -c \"\$0\" -o \"\$1\""
@@ -36,7 +37,7 @@ for test in $tests; do
     wrap=
     arguments=
     [ "$(basename "$test")" != limit_memory.c ] || wrap=-Wl,--wrap=malloc
-    [ "$(basename "$test")" != vectors.c ] || arguments=$(ls tests/vectors/*.vec)
+    [ "$(basename "$test")" != vectors.c ] || arguments="$(ls tests/vectors/*.vec) $work/tails.vec"
     # shellcheck disable=SC2086
     $cc --coverage $wrap "$work/$(echo "${test%.c}" | tr / _).o" "$work/libweir.a" -lpthread -lm \
         -o "$program"

@@ -15,6 +15,10 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[1] / "tests"))
+
+from lib import ports  # noqa: E402
+
 SERVER_CORE, CLIENT_CORE = 0, 1
 START_SECONDS = 10
 os.environ["PATH"] += os.pathsep + "/usr/sbin"  # nginx is there, and not everybody looks
@@ -22,12 +26,6 @@ os.environ["PATH"] += os.pathsep + "/usr/sbin"  # nginx is there, and not everyb
 
 def pinned(core, command):
     return [*(("taskset", "-c", str(core)) if os.cpu_count() > 1 else ()), *map(str, command)]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def tail(path):
@@ -113,12 +111,12 @@ class Servers(dict):
         return self[name].wait()
 
     def redis(self, name, *options):
-        port = free_port()
+        port = ports.take()
         self.add(name, ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
                         *options], port)
 
     def nginx(self):
-        port, folder = free_port(), self.root / "nginx"
+        port, folder = ports.take(), self.root / "nginx"
         folder.mkdir()
         folder.chmod(0o755)
         self.root.chmod(0o755)
@@ -130,7 +128,7 @@ class Servers(dict):
         server.pid = int(children.split()[0])
 
     def weir(self, name, size, *options):
-        port = free_port()
+        port = ports.take()
         self.add(name, [self.build / "weir", "serve", "--listen", f"127.0.0.1:{port}", "--threads", "1", "--store",
                         f"memory:{size}", "--envoy", HERE / "ratelimit.yaml", *options], port)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """tests/run.py itself: lines come while others still run, failures of all kinds count, those that wait run side by side and
-never on the same port; and `make run` builds the program alone."""
+never on the same port; every file in tests/ is run by somebody; and `make run` builds the program alone."""
 import importlib.util
 import os
 import pathlib
@@ -102,6 +102,46 @@ def test_ports():
             taker.communicate()
 
 
+HELPERS = {"run.py", "lib.sh", "lib/ports.py", "guava/run.sh"}  # run by hand, by make or by other tests of theirs
+
+
+def is_run(path, commands, texts):
+    """Whether a command of the list runs this file, or another test does."""
+    name = f"{{build}}/tests/{path.stem}" if path.suffix == ".c" else str(path.relative_to(ROOT))
+    if any(name in command.split() for command in commands):
+        return True
+    others = {other: text for other, text in texts.items() if other != path and other.name not in ("list.py", "runner.py")}
+    if path.suffix == ".c":
+        return any(f'"{path.stem}"' in text or f"/{path.stem}" in text for other, text in others.items() if other.suffix == ".py")
+    return any(path.name in text for other, text in others.items() if other.parent == path.parent)
+
+
+def forgotten(tests, commands):
+    """Test programs and scripts that nothing runs."""
+    scripts = [path for path in tests.rglob("*") if path.is_file() and os.access(path, os.X_OK) and path.suffix != ".c"]
+    texts = {path: path.read_text(encoding="utf-8") for path in tests.rglob("*") if path.suffix in (".py", ".sh", ".mjs", ".c", ".h")}
+    programs = [path for path, text in texts.items() if path.suffix == ".c" and "int main(" in text]
+    return sorted(str(path.relative_to(tests)) for path in {*scripts, *programs}
+                  if path.name not in HELPERS and str(path.relative_to(tests)) not in HELPERS and not is_run(path, commands, texts))
+
+
+def test_every_file_is_run():
+    """The list takes what is in the folders: a file that nobody runs, or a name without a file, is an error."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    import list as tests_list
+    commands = [test.command for kind in ("quick", "test", "soak") for test in tests_list.listed(kind)]
+    check(forgotten(ROOT / "tests", commands) == [], f"nobody runs {forgotten(ROOT / 'tests', commands)}")
+    for path in ("tests/unit/core_fold.c", "tests/concurrent/kill_open.c", "tests/homes/server/threads.py", "tests/api/words.sh"):
+        less = [command for command in commands if pathlib.Path(path).stem not in command]
+        check(path.removeprefix("tests/") in forgotten(ROOT / "tests", less), f"{path} is missed when it is not listed")
+    files = {word for command in commands for word in command.split() if word.startswith("tests/") and "*" not in word}
+    check(all((ROOT / word).exists() for word in files), f"no such file: {[word for word in files if not (ROOT / word).exists()]}")
+    programs = {word.removeprefix("{build}/tests/") for command in commands for word in command.split()
+                if word.startswith("{build}/tests/") and not word.endswith(".vec")}
+    built = (ROOT / "tests" / "meson.build").read_text(encoding="utf-8")
+    check(all(f"'{name}'" in built for name in programs), f"not built: {sorted(programs)}")
+
+
 def test_make_run():
     told = subprocess.run(["make", "-n", "run"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
     check("ninja -C build weir\n" in told and "ninja -C build\n" not in told, f"make run: {told}")
@@ -114,7 +154,7 @@ def test_make_run():
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--inner"]:
         sys.exit(inner(sys.argv[2:]))
-    for test in (test_progress, test_failures, test_side_by_side, test_ports, test_make_run):
+    for test in (test_progress, test_failures, test_side_by_side, test_ports, test_every_file_is_run, test_make_run):
         test()
     print(f"{passed} passed, {failed} failed")
     sys.exit(1 if failed else 0)

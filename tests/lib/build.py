@@ -11,3 +11,11 @@ WEIR = os.path.abspath(os.environ.get("WEIR", BUILD / "weir"))
 REDIS_MODULE = BUILD / "weir_redis.so"
 NGINX_MODULE = BUILD / "ngx_http_weir_module.so"
 DRIVER = BUILD / "tests" / "store_driver"
+TAILS = BUILD / "tests" / "tails.vec"  # what the model adds to the vectors that are kept
+
+
+def vectors():
+    """All files of golden vectors: those that are kept, and the tails."""
+    if not TAILS.exists():
+        sys.exit(f"{TAILS} is missing; make it with: ninja -C {BUILD} tests/tails.vec\n0 passed, 1 failed")
+    return [*sorted((ROOT / "tests" / "vectors").glob("*.vec")), TAILS]

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The model's own checks: what it finds by searching against the contract's formulas, and its vectors.
-out=$(python3 "$(dirname "$0")/selfcheck.py" 2>&1)
+# The model's own checks: what it finds by searching against the contract's formulas, and the vectors.
+out=$(python3 "$(dirname "$0")/selfcheck.py" "${WEIR_BUILD:-build}/tests/tails.vec" 2>&1)
 code=$?
 echo "$out"
 if [ $code -eq 0 ]; then

@@ -28,7 +28,7 @@ COUNTS = re.compile(r"^(\d+) passed, (\d+) failed$", re.M)
 
 def vectors(folder, seed):
     """(passed, failed) of the library on the model's vectors of this seed."""
-    subprocess.run([sys.executable, str(HERE / "vectors.py"), "--out", folder, "--seed", str(seed)],
+    subprocess.run([sys.executable, str(HERE / "vectors.py"), "--out", folder, "--part", "all", "--seed", str(seed)],
                    check=True, stdout=subprocess.DEVNULL)
     files = sorted(map(str, pathlib.Path(folder).glob("*.vec")))
     passed = failed = 0

@@ -1,9 +1,14 @@
-"""Writes the golden vectors: `python3 tests/model/vectors.py --out tests/vectors --seed N`.
+"""Writes the golden vectors; the format is in tests/vectors/README.md. The same seed writes the same bytes.
 
-One file an algorithm and some for what crosses them; the format is in tests/vectors/README.md.
-The same seed writes the same bytes.  Hand-picked cases come first, then random ones.
+    vectors.py --out tests/vectors          what is kept: per file the named edge cases and a few random ones
+    vectors.py --out DIR --part tails       tails.vec: all other random cases
+    vectors.py --out DIR --part all --seed N
+
+The tails are not kept, only their checksum (tests/vectors/tails.sha256, written with what is kept). A model that writes
+other tails than before is an error until that file is written again, on purpose.
 """
 import argparse
+import hashlib
 import os
 import random
 
@@ -67,18 +72,19 @@ def hostile(rng, family, name):
                          leasing=family == "concurrent", jumping=True)
 
 
-MAKERS = {  # file: (how to make one random case, of which families, how many of each)
-    "fold": (several, (None,), 34),
-    "changes": (changed, FAMILIES, 8),
-    "settle": (settled, [f for f in FAMILIES if f != "concurrent"], 9),
-    "articles": (None, (), 0),
-    **{family: (one, (family,), 40) for family in FAMILIES},
+MAKERS = {  # file: (how to make one random case, of which families, how many of each, how many of these are kept)
+    "fold": (several, (None,), 34, 4),
+    "changes": (changed, FAMILIES, 8, 1),
+    "settle": (settled, [f for f in FAMILIES if f != "concurrent"], 9, 1),
+    "articles": (None, (), 0, 0),
+    **{family: (one, (family,), 40, 3) for family in FAMILIES},
 }
+SUM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "vectors", "tails.sha256")
 
 
-def random_cases(name, seed):
+def random_cases(name, seed, part):
     """Cases whose answers all homes can give; the others are thrown away."""
-    make, families, count = MAKERS[name]
+    make, families, count, kept = MAKERS[name]
     for family in families:
         made = tried = 0
         while made < count:
@@ -87,19 +93,41 @@ def random_cases(name, seed):
             script = make(rng, family, f"random-{family or 'mix'}-{tried}")
             if script.same_evicted:
                 made += 1
-                yield script
+                if part == "all" or (part == "kept") == (made <= kept):
+                    yield script
 
 
-def vector_file(name, seed):
+def vector_file(name, seed, part):
     about = ABOUT.get(name, name.replace("_", " "))
     lines = [f"# weir vectors: {about}. Format: README.md.",
              f"# Made by tests/model/vectors.py --seed {seed}; do not edit."]
     seen = set()
-    for script in list(EDGES[name]()) + list(random_cases(name, seed)):
+    for script in list(EDGES[name]()) + list(random_cases(name, seed, part)):
         assert script.name not in seen and script.same_evicted, script.name
         seen.add(script.name)
         lines += [""] + script.lines
     return lines
+
+
+def tails_file(seed):
+    lines = ["# weir vectors: random cases of all files. Format: tests/vectors/README.md.",
+             f"# Made by tests/model/vectors.py --part tails --seed {seed}."]
+    for name in MAKERS:
+        for script in random_cases(name, seed, "tails"):
+            lines += [""] + script.lines
+            lines[lines.index(f"case {script.name}", len(lines) - len(script.lines))] = f"case {name}-{script.name}"
+    return lines
+
+
+def checksum(lines):
+    return hashlib.sha256(("\n".join(lines) + "\n").encode()).hexdigest() + "  tails.vec\n"
+
+
+def hold_to_checksum(lines):
+    with open(SUM, encoding="ascii") as kept:
+        if kept.read() != checksum(lines):
+            raise SystemExit("tests/vectors/tails.sha256: the model writes other vectors than it did. If that is on purpose:\n"
+                             "    python3 tests/model/vectors.py --out tests/vectors")
 
 
 def hostile_file(seed, count):
@@ -131,13 +159,21 @@ def main():
     ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     ask.add_argument("--out", required=True, help="directory for the .vec files")
     ask.add_argument("--seed", type=int, default=SEED)
+    ask.add_argument("--part", choices=("kept", "tails", "all"), default="kept")
     ask.add_argument("--hostile", type=int, default=0, help="only hostile.vec, with so many cases of each")
     args = ask.parse_args()
     if args.hostile:
         files = {"hostile": hostile_file(args.seed, args.hostile)}
+    elif args.part == "tails":
+        files = {"tails": tails_file(args.seed)}
+        if args.seed == SEED:
+            hold_to_checksum(files["tails"])
     else:
-        files = {name: vector_file(name, args.seed) for name in MAKERS}
+        files = {name: vector_file(name, args.seed, args.part) for name in MAKERS}
         files["parse"] = parse_file(args.seed)
+        if args.part == "kept" and args.seed == SEED:
+            with open(os.path.join(args.out, "tails.sha256"), "w", encoding="ascii") as out:
+                out.write(checksum(tails_file(SEED)))
     for name, lines in sorted(files.items()):
         path = os.path.join(args.out, f"{name}.vec")
         with open(path, "w", encoding="ascii", newline="\n") as out:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The vectors on a file, opened anew for each of them: file.sh BUILD FILE…
+# The vectors on a file, opened again for each of them: file.sh BUILD FILE…
 folder=$(mktemp -d)
 build=$1
 shift

@@ -23,7 +23,7 @@ def main(arguments):
     dump = None
     if arguments[:1] == ["--dump"]:
         dump, arguments = arguments[1], arguments[2:]
-    paths = arguments or sorted((build.ROOT / "tests" / "vectors").glob("*.vec"))
+    paths = arguments or build.vectors()
     reader = lua_cases.Reader()
     for path in paths:
         reader.read(path)

@@ -39,7 +39,7 @@ def run(client, steps, sha, by_module):
 
 def main(paths):
     reader = lua_cases.Reader()
-    for path in paths or sorted((build.ROOT / "tests" / "vectors").glob("*.vec")):
+    for path in paths or build.vectors():
         reader.read(path)
     steps, tally = reader.steps, checks.Checks()
     with redis_server.Server(f"--loadmodule {REDIS_MODULE} test-clock") as server, server.client() as client:

@@ -327,7 +327,7 @@ def run_texts(server, texts, check):
 
 def main(paths):
     reader = Reader()
-    for path in paths or sorted((build.ROOT / "tests" / "vectors").glob("*.vec")):
+    for path in paths or build.vectors():
         reader.read(path)
     check, steps = checks.Checks(), reader.steps
     homes = (("RESP2", lambda judge: Resp(judge, False), steps),

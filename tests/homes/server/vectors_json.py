@@ -62,7 +62,7 @@ def compare(check, step, answer):
 
 def main():
     reader, check = vectors.Reader(), checks.Checks()
-    for path in sorted((build.ROOT / "tests" / "vectors").glob("*.vec")):
+    for path in build.vectors():
         reader.read(path)
     cases = list(playable(reader.steps))
     texts = sorted({text for _, text, _ in cases})
