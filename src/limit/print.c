@@ -112,9 +112,11 @@ int weir_limit_parse_n(const char *text, size_t len, weir_limit **ret, weir_erro
     if (nul)
         return weir__fail(err, WEIR_ESYNTAX, (int)(nul - text) + 1, "column %d: a NUL byte",
                           (int)(nul - text) + 1);
-    char *copy = strndup(text, len);
+    char *copy = malloc(len + 1);
     if (!copy)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a limit");
+    memcpy(copy, text, len);
+    copy[len] = 0;
     int code = weir_limit_parse(copy, ret, err);
     free(copy);
     return code;

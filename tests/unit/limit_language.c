@@ -139,8 +139,34 @@ static void test_shared(void)
     weir_limit_free(limit);
 }
 
+/* Text of a given length, and what a limit says of itself. */
+static void test_public(void)
+{
+    static const char text[] = "token-bucket 10/s burst 20, concurrent 3!";
+    weir_limit *limit = NULL;
+    CHECK_INT(weir_limit_parse(NULL, &limit, NULL), WEIR_EINVAL);
+    CHECK_INT(weir_limit_parse(text, NULL, NULL), WEIR_EINVAL);
+    CHECK_INT(weir_limit_parse_n(NULL, 1, &limit, NULL), WEIR_EINVAL);
+    CHECK_INT(weir_limit_parse_n(text, SIZE_MAX, &limit, NULL), WEIR_EINVAL);
+    CHECK_INT(weir_limit_parse_n(text, sizeof text, &limit, NULL), WEIR_ESYNTAX);
+    CHECK_INT(weir_limit_parse_n(text, sizeof text - 2, &limit, NULL), 0);
+    CHECK_TEXT(weir_limit_kind(limit, 0), "token-bucket");
+    CHECK_TEXT(weir_limit_kind(limit, 1), "concurrent");
+    CHECK_INT(weir_limit_amount(limit, 1), 3);
+    CHECK_INT(weir_limit_period_us(limit, 0), SECOND);
+    CHECK_INT(weir_limit_burst(limit, 0), 20);
+    CHECK(!weir_limit_kind(limit, 2) && !weir_limit_kind(NULL, 0));
+    CHECK_INT(weir_limit_amount(limit, 2), 0);
+    CHECK_INT(weir_limit_period_us(limit, 2), 0);
+    CHECK_INT(weir_limit_burst(limit, 2), 0);
+    CHECK(weir_limit_count(limit) == 2 && weir_limit_count(NULL) == 0);
+    CHECK_TEXT(weir_limit_text(NULL), "");
+    weir_limit_free(limit);
+}
+
 int main(void)
 {
+    test_public();
     test_fields();
     test_counts();
     test_bounds();

@@ -21,8 +21,10 @@ int main(void)
     weir_error err = {0};
     exhausted = true;
     int code = weir_limit_parse("token-bucket 10/s", &limit, &err);
+    int code_n = weir_limit_parse_n("token-bucket 10/s", 17, &limit, &err);
     exhausted = false;
     CHECK_INT(code, WEIR_ENOMEM);
+    CHECK_INT(code_n, WEIR_ENOMEM);
     CHECK_INT(err.code, WEIR_ENOMEM);
     CHECK(err.message[0]);
     CHECK(!limit);
