@@ -316,6 +316,33 @@ def test_settle(check):
         check.equal(ask(*policy, "COST", 2, "SETTLE", receipt, 0), "OK", "and the other way round")
 
 
+def test_redis_store(check):
+    """Decisions that leave the loop: what they need travels with them, and pipelines keep their order."""
+    with grpc_service.redis_server.Server() as redis:
+        store = f"--store redis://127.0.0.1:{redis.port}?deadline=1m"
+        policy = POLICIES.replace("fixed-window 6/m", "fixed-window 600/366d").replace("sliding-log 7/m", "fixed-window 900/366d")
+        asker, other = Resp(store), Grpc(store)
+        for it in (asker, other):
+            it.server.write("policies.yaml", policy)
+            it.server.options = [word for word in it.server.options if word != "--test-clock"]
+        with asker, other:
+            words = ["WEIR.DECIDE", "path", "/api/x", "header.x-api-key", "k", "tenant", "small", "method", "GET", "COST", 1,
+                     "DETAIL"]
+            replies = asker.client.pipeline([words] * 300 + [["WEIR.DECIDE", "path", "/api/x"], ["PING"]])
+            check.equal([reply[8][2] for reply in replies[:300]], list(range(599, 299, -1)), "300 in a pipeline, in order")
+            check.equal([reply[9][2] for reply in replies[:300]], list(range(899, 599, -1)), "their second rows")
+            check.equal(replies[300:], [[0, 0, 0, -1, 0, 0, b""], "PONG"], "what needs no store, in its place")
+            answer = other.ask({"path": "/api/x", "header.x-api-key": "k", "tenant": "small", "method": "GET"}, 10)
+            check.equal([codes(answer), answer["statuses"][0]["limit_remaining"]], [["OK", "OK"], 290], "another server, by gRPC")
+            receipt = replies[299][6]
+            check.equal(asker.client.call(*words[:-1], "SETTLE", receipt, 0), "OK", "settled there")
+            answer = other.ask({"path": "/api/x", "header.x-api-key": "k", "tenant": "small", "method": "GET"}, 1)
+            check.equal(answer["statuses"][0]["limit_remaining"], 290, "and given back")
+            for it in (asker, other):
+                it.server.stop()
+            check.equal(len(logged(asker)), 301, "each is logged")
+
+
 # ---- gRPC ----
 
 ENVOY = """domain: shop
@@ -391,5 +418,5 @@ policies:
 
 if __name__ == "__main__":
     MODULES = grpc_service.modules()
-    sys.exit(checks.run([test_same, test_same_over_grpc, test_redis_cli, test_syntax, test_settle, test_descriptors,
+    sys.exit(checks.run([test_same, test_same_over_grpc, test_redis_cli, test_syntax, test_settle, test_redis_store, test_descriptors,
                               test_domains], sys.argv[1:]))
