@@ -54,12 +54,12 @@ def unpacked(folder, configured=False):
 
 def limits(check, module, what):
     """The module works."""
-    before, nginx_server.MODULE = nginx_server.MODULE, module
+    before, nginx_server.NGINX_MODULE = nginx_server.NGINX_MODULE, module
     try:
         with Nginx("weir_zone z 1m;", 'location / { empty_gif; weir_limit key=k zone=z "fixed-window 2/100d"; }') as nginx:
             check.equal(nginx.statuses(["/"] * 3), [200, 200, 429], f"{what}: in nginx")
     finally:
-        nginx_server.MODULE = before
+        nginx_server.NGINX_MODULE = before
 
 
 def test_nginx_build(check):
