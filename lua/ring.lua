@@ -1,6 +1,6 @@
 -- Cells in order of their stamps: what log, window and leases are made of. `base` is where place 0
 -- stands in `value`; cell i stands at place (head + i) mod capacity. A change leaves its bytes in
--- `cell` for `place`, or all places anew in `cells`.
+-- `cell` for `place`, or all places again in `cells`.
 
 -- Reads a cell. If it is not in the window, the window moves there: neighbours are often next.
 --@block read RETS FORMAT PLACE

@@ -180,7 +180,7 @@ end
 
 --@block keep_none
 
--- The value anew, `parts` of it: sections that changed (their bytes: what they are now, false: gone) in their
+-- The whole value, `parts` of it: sections that changed (their bytes: what they are now, false: gone) in their
 -- places, added ones behind. `holder.fresh` becomes the latest of all.
 --@block compose
 local value, skip, size, added = holder.value, holder.skip, holder.size, holder.added

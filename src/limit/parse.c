@@ -26,16 +26,16 @@ struct word {
 
 #define SHOWN_MAX 40 /* of a wrong word in a message */
 
-static void skip_spaces(struct reader *reader)
+static void parse_skip_spaces(struct reader *reader)
 {
     while (reader->text[reader->at] == ' ')
         reader->at++;
 }
 
 /* The next word, up to a space, a comma or the end; empty at a comma or the end. */
-static struct word next_word(struct reader *reader)
+static struct word parse_next_word(struct reader *reader)
 {
-    skip_spaces(reader);
+    parse_skip_spaces(reader);
     struct word word = {reader->text + reader->at, 0, (int)reader->at + 1};
     while (word.text[word.len] && word.text[word.len] != ' ' && word.text[word.len] != ',')
         word.len++;
@@ -43,13 +43,13 @@ static struct word next_word(struct reader *reader)
     return word;
 }
 
-static bool word_is(struct word word, const char *text)
+static bool parse_word_is(struct word word, const char *text)
 {
     return word.len == strlen(text) && !strncasecmp(word.text, text, word.len);
 }
 
 /* A word in quotes as it can be shown: UTF-8 as it is, other bytes and what cannot be printed as `?`. */
-static void show_word(struct word word, char ret[SHOWN_MAX + 8])
+static void parse_show_word(struct word word, char ret[SHOWN_MAX + 8])
 {
     size_t at = 0;
     *ret++ = '"';
@@ -71,7 +71,7 @@ static void show_word(struct word word, char ret[SHOWN_MAX + 8])
 }
 
 /* The column in characters. */
-static int column_of(const struct reader *reader, const char *place)
+static int parse_column_of(const struct reader *reader, const char *place)
 {
     int column = 1;
     for (const char *p = reader->text; p < place; p++)
@@ -80,19 +80,19 @@ static int column_of(const struct reader *reader, const char *place)
 }
 
 /* Complains about a word: what is wrong, what stands there, an example. */
-static int refuse(struct reader *reader, struct word word, const char *verb, const char *what,
-                  const char *example)
+static int parse_refuse(struct reader *reader, struct word word, const char *verb, const char *what,
+                        const char *example)
 {
     char shown[SHOWN_MAX + 8] = "the end", ascii;
     size_t at;
     if (word.len > 0)
-        show_word(word, shown);
+        parse_show_word(word, shown);
     else if (word.text[0] == ',')
         strcpy(shown, "\",\"");
-    int column = column_of(reader, word.text);
+    int column = parse_column_of(reader, word.text);
     size_t wide = weir__full_width(word.text, word.len, &at, &ascii);
     if (wide) {
-        column = column_of(reader, word.text + at);
+        column = parse_column_of(reader, word.text + at);
         return weir__fail(
             reader->err, WEIR_ESYNTAX, column,
             "column %d: \"%.*s\" is a full-width character, write \"%c\" instead; found %s; "
@@ -103,14 +103,14 @@ static int refuse(struct reader *reader, struct word word, const char *verb, con
                       column, verb, what, shown, example);
 }
 
-static int complain(struct reader *reader, struct word word, const char *expected,
-                    const char *example)
+static int parse_complain(struct reader *reader, struct word word, const char *expected,
+                          const char *example)
 {
-    return refuse(reader, word, "expected ", expected, example);
+    return parse_refuse(reader, word, "expected ", expected, example);
 }
 
 /* A count with its optional suffixes; the length read, or 0. */
-static size_t read_count(const char *text, size_t len, int64_t *ret)
+static size_t parse_read_count(const char *text, size_t len, int64_t *ret)
 {
     size_t at = 0;
     int64_t count = 0;
@@ -131,27 +131,27 @@ static size_t read_count(const char *text, size_t len, int64_t *ret)
     return at;
 }
 
-static int count_in_bounds(struct reader *reader, struct word word, int64_t count, int64_t least,
-                           const char *example)
+static int parse_count_in_bounds(struct reader *reader, struct word word, int64_t count,
+                                 int64_t least, const char *example)
 {
     if (count < least)
-        return complain(reader, word, "a count of at least 1", example);
+        return parse_complain(reader, word, "a count of at least 1", example);
     if (count > WEIR_COST_MAX)
-        return complain(reader, word, "a count of at most 1000g (10^12)", example);
+        return parse_complain(reader, word, "a count of at most 1000g (10^12)", example);
     return 0;
 }
 
 /* `10/s`, or for concurrent `20`. */
-static int read_amount(struct reader *reader, const struct weir__algorithm *algorithm,
-                       struct weir__rule *rule)
+static int parse_read_amount(struct reader *reader, const struct weir__algorithm *algorithm,
+                             struct weir__rule *rule)
 {
-    struct word word = next_word(reader);
+    struct word word = parse_next_word(reader);
     bool rate = !algorithm->leases;
-    size_t at = read_count(word.text, word.len, &rule->count);
+    size_t at = parse_read_count(word.text, word.len, &rule->count);
     const char *expected = rate ? "a rate like 10/s" : "a count like 20";
     if (at == 0 || (rate ? at >= word.len || word.text[at] != '/' : at != word.len))
-        return complain(reader, word, expected, algorithm->example);
-    int code = count_in_bounds(reader, word, rule->count, 1, algorithm->example);
+        return parse_complain(reader, word, expected, algorithm->example);
+    int code = parse_count_in_bounds(reader, word, rule->count, 1, algorithm->example);
     if (code || !rate)
         return code;
     const char *why = NULL;
@@ -159,14 +159,14 @@ static int read_amount(struct reader *reader, const struct weir__algorithm *algo
     struct word period = {word.text + at, word.len - at, word.column + (int)at};
     size_t used = weir__duration_parse(period.text, period.len, &rule->period_us, &why);
     if (used == 0)
-        return refuse(reader, period, "", why, algorithm->example);
+        return parse_refuse(reader, period, "", why, algorithm->example);
     if (used != period.len)
-        return complain(reader, period, "a period like s, 10s or 1h30m", algorithm->example);
+        return parse_complain(reader, period, "a period like s, 10s or 1h30m", algorithm->example);
     return 0;
 }
 
 /* A decimal of at most six places, in millionths. */
-static bool read_millionths(struct word word, int64_t *ret)
+static bool parse_read_millionths(struct word word, int64_t *ret)
 {
     uint64_t value = 0;
     int decimals = -1;
@@ -190,35 +190,35 @@ static bool read_millionths(struct word word, int64_t *ret)
 }
 
 /* An option's value into the rule's field for it. */
-static int read_value(struct reader *reader, const struct weir__algorithm *algorithm,
-                      const struct weir__option *option, struct weir__rule *rule)
+static int parse_read_value(struct reader *reader, const struct weir__algorithm *algorithm,
+                            const struct weir__option *option, struct weir__rule *rule)
 {
-    struct word word = next_word(reader);
+    struct word word = parse_next_word(reader);
     int64_t value = 0;
     int code = 0;
     if (option->type == WEIR__OPTION_DURATION) {
         const char *why = NULL;
         size_t used = weir__duration_parse(word.text, word.len, &value, &why);
         if (used == 0)
-            return refuse(reader, word, "", why, algorithm->example);
+            return parse_refuse(reader, word, "", why, algorithm->example);
         if (used != word.len)
-            return complain(reader, word, "a duration like 30s", algorithm->example);
+            return parse_complain(reader, word, "a duration like 30s", algorithm->example);
     } else if (option->type == WEIR__OPTION_DECIMAL) {
-        if (!read_millionths(word, &value))
-            return complain(reader, word, "a number like 3 or 2.5 (at most six decimals)",
-                            algorithm->example);
+        if (!parse_read_millionths(word, &value))
+            return parse_complain(reader, word, "a number like 3 or 2.5 (at most six decimals)",
+                                  algorithm->example);
     } else {
         assert(option->type == WEIR__OPTION_COUNT);
-        if (word.len == 0 || read_count(word.text, word.len, &value) != word.len)
-            return complain(reader, word, "a count like 20", algorithm->example);
-        code = count_in_bounds(reader, word, value, option->least, algorithm->example);
+        if (word.len == 0 || parse_read_count(word.text, word.len, &value) != word.len)
+            return parse_complain(reader, word, "a count like 20", algorithm->example);
+        code = parse_count_in_bounds(reader, word, value, option->least, algorithm->example);
     }
     weir__option_set(option, rule, value);
     return code;
 }
 
 /* "burst, stepped or the end": what may follow this limit. */
-static void expected_options(enum weir__kind kind, char *ret, size_t size)
+static void parse_expected_options(enum weir__kind kind, char *ret, size_t size)
 {
     struct weir__buffer buffer = weir__buffer_over(ret, size);
     for (size_t i = 0; i < WEIR__OPTIONS; i++) {
@@ -229,7 +229,7 @@ static void expected_options(enum weir__kind kind, char *ret, size_t size)
 }
 
 /* Whether an option was read that this one cannot stand with: they name the same exclusion. */
-static bool excluded(const struct weir__option *option, unsigned seen)
+static bool parse_excluded(const struct weir__option *option, unsigned seen)
 {
     for (size_t i = 0; i < WEIR__OPTIONS && option->excludes; i++) {
         if (seen & 1u << i && &weir__options[i] != option &&
@@ -240,18 +240,18 @@ static bool excluded(const struct weir__option *option, unsigned seen)
 }
 
 /* Reads an option into the rule; *seen has a bit for each that was read. */
-static int read_option(struct reader *reader, const struct weir__algorithm *algorithm,
-                       struct word word, unsigned *seen, struct weir__rule *rule)
+static int parse_read_option(struct reader *reader, const struct weir__algorithm *algorithm,
+                             struct word word, unsigned *seen, struct weir__rule *rule)
 {
     for (size_t i = 0; i < WEIR__OPTIONS; i++) {
         const struct weir__option *option = &weir__options[i];
-        if (!weir__option_fits(option, rule->kind) || !word_is(word, option->text))
+        if (!weir__option_fits(option, rule->kind) || !parse_word_is(word, option->text))
             continue;
         if (*seen & 1u << i)
-            return complain(reader, word, "each option once", algorithm->example);
+            return parse_complain(reader, word, "each option once", algorithm->example);
         *seen |= 1u << i;
-        if (excluded(option, *seen))
-            return complain(reader, word, option->excludes, algorithm->example);
+        if (parse_excluded(option, *seen))
+            return parse_complain(reader, word, option->excludes, algorithm->example);
         switch (option->type) {
         case WEIR__OPTION_FLAG:
             rule->flags |= option->flag;
@@ -264,14 +264,14 @@ static int read_option(struct reader *reader, const struct weir__algorithm *algo
         case WEIR__OPTION_DECIMAL:
             break;
         }
-        return read_value(reader, algorithm, option, rule);
+        return parse_read_value(reader, algorithm, option, rule);
     }
     char expected[160];
-    expected_options(rule->kind, expected, sizeof expected);
-    return complain(reader, word, expected, algorithm->example);
+    parse_expected_options(rule->kind, expected, sizeof expected);
+    return parse_complain(reader, word, expected, algorithm->example);
 }
 
-static void set_presets(struct weir__rule *rule, unsigned seen)
+static void parse_set_presets(struct weir__rule *rule, unsigned seen)
 {
     for (size_t i = 0; i < WEIR__OPTIONS; i++) {
         const struct weir__option *option = &weir__options[i];
@@ -281,18 +281,18 @@ static void set_presets(struct weir__rule *rule, unsigned seen)
 }
 
 /* The first kind of that name; its siblings are reached by options. */
-static enum weir__kind find_kind(struct word word)
+static enum weir__kind parse_find_kind(struct word word)
 {
     int kind = 0;
-    if (word_is(word, "gcra"))
+    if (parse_word_is(word, "gcra"))
         return WEIR__TOKEN_BUCKET;
-    while (kind < WEIR__KIND_COUNT && !word_is(word, weir__algorithms[kind]->name))
+    while (kind < WEIR__KIND_COUNT && !parse_word_is(word, weir__algorithms[kind]->name))
         kind++;
     return (enum weir__kind)kind;
 }
 
 /* "the name of a limit (token-bucket, leaky-bucket, …)" */
-static void expected_names(char *ret, size_t size)
+static void parse_expected_names(char *ret, size_t size)
 {
     struct weir__buffer buffer = weir__buffer_over(ret, size);
     for (int kind = 0; kind < WEIR__KIND_COUNT; kind++) {
@@ -306,28 +306,28 @@ static void expected_names(char *ret, size_t size)
     weir__put_text(&buffer, ")");
 }
 
-static int read_rule(struct reader *reader, struct weir__rule *rule)
+static int parse_read_rule(struct reader *reader, struct weir__rule *rule)
 {
-    struct word first = next_word(reader);
-    enum weir__kind kind = find_kind(first);
+    struct word first = parse_next_word(reader);
+    enum weir__kind kind = parse_find_kind(first);
     if (kind == WEIR__KIND_COUNT) {
         char expected[256];
-        expected_names(expected, sizeof expected);
-        return complain(reader, first, expected, weir__algorithms[0]->example);
+        parse_expected_names(expected, sizeof expected);
+        return parse_complain(reader, first, expected, weir__algorithms[0]->example);
     }
     const struct weir__algorithm *algorithm = weir__algorithms[kind];
     *rule = (struct weir__rule){.kind = (uint8_t)kind};
-    int code = read_amount(reader, algorithm, rule);
+    int code = parse_read_amount(reader, algorithm, rule);
     unsigned seen = 0;
     while (code == 0) {
-        struct word word = next_word(reader);
+        struct word word = parse_next_word(reader);
         if (word.len == 0)
             break;
-        code = read_option(reader, algorithm, word, &seen, rule);
+        code = parse_read_option(reader, algorithm, word, &seen, rule);
     }
     if (code)
         return code;
-    set_presets(rule, seen);
+    parse_set_presets(rule, seen);
     const char *flaw = weir__rule_check(rule);
     if (!flaw)
         return 0;
@@ -335,8 +335,8 @@ static int read_rule(struct reader *reader, struct weir__rule *rule)
                       first.column, flaw, algorithm->example);
 }
 
-static int refuse_shared(struct reader *reader, const struct weir__rule *rules, size_t i,
-                         int column)
+static int parse_refuse_shared(struct reader *reader, const struct weir__rule *rules, size_t i,
+                               int column)
 {
     for (size_t j = 0; j < i; j++) {
         if (weir__rule_same_state(&rules[j], &rules[i]))
@@ -354,14 +354,14 @@ int weir__rules_parse(const char *text, struct weir__rule *ret_rules, size_t *re
 {
     struct reader reader = {text, 0, err};
     for (size_t i = 0;; i++) {
-        skip_spaces(&reader);
+        parse_skip_spaces(&reader);
         int column = (int)reader.at + 1;
         if (i == WEIR_LIMITS_MAX)
             return weir__fail(err, WEIR_ESYNTAX, column, "column %d: at most %d limits", column,
                               WEIR_LIMITS_MAX);
-        int code = read_rule(&reader, &ret_rules[i]);
+        int code = parse_read_rule(&reader, &ret_rules[i]);
         if (code == 0)
-            code = refuse_shared(&reader, ret_rules, i, column);
+            code = parse_refuse_shared(&reader, ret_rules, i, column);
         if (code)
             return code;
         if (text[reader.at] == 0) {

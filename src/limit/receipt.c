@@ -47,7 +47,7 @@ void weir_receipt(weir_decision *decision, char ret[WEIR_RECEIPT_SIZE])
 }
 
 /* A whole number up to `most`, ended by `end`. */
-static bool read_number(const char **text, char end, int64_t most, int64_t *ret)
+static bool receipt_read_number(const char **text, char end, int64_t most, int64_t *ret)
 {
     const char *p = *text;
     int64_t number = 0;
@@ -70,9 +70,9 @@ bool weir__receipt_read(const char *text, struct weir__correction *ret)
     if (!has_id && strncmp(text, "w1-", 3))
         return false;
     text += 3;
-    if (!read_number(&text, '-', WEIR__EXACT_MAX - 1, &ret->charged_at_us) ||
-        !read_number(&text, has_id ? '-' : 0, WEIR_COST_MAX, &ret->charged) ||
-        (has_id && (!read_number(&text, 0, WEIR__RECEIPT_ID_MAX, &id) || id == 0)))
+    if (!receipt_read_number(&text, '-', WEIR__EXACT_MAX - 1, &ret->charged_at_us) ||
+        !receipt_read_number(&text, has_id ? '-' : 0, WEIR_COST_MAX, &ret->charged) ||
+        (has_id && (!receipt_read_number(&text, 0, WEIR__RECEIPT_ID_MAX, &id) || id == 0)))
         return false;
     ret->id = (uint64_t)id;
     return true;

@@ -1,7 +1,8 @@
 /*
- * Receipts name a charge: `w3-<time µs>-<charged>-<id>`, the id 40 random bits. Where nothing was charged, and in the
- * older form, there is none: `w1-<time µs>-<charged>`. What the local fallback allowed has an id, and 0 as charged: a settle
- * charges its real cost, once. Opaque to callers, trusted by library and Redis.
+ * Receipts name a charge: `w3-<time µs>-<charged>-<id>`, the id 40 random bits. Where nothing was
+ * charged, and in the older form, the id is missing: `w1-<time µs>-<charged>`. What the local fallback
+ * allowed has an id, and 0 as charged: a settle charges its real cost, once. Opaque to callers, trusted
+ * by library and Redis.
  */
 #ifndef WEIR_RECEIPT_H
 #define WEIR_RECEIPT_H
@@ -10,7 +11,7 @@
 
 #define WEIR__RECEIPT_ID_MAX ((UINT64_C(1) << 40) - 1)
 
-/* Reads a receipt; false: it is none. weir_receipt (weir.h) writes them. */
+/* Reads a receipt; false: it is not a receipt. weir_receipt (weir.h) writes them. */
 bool weir__receipt_read(const char *text, struct weir__correction *ret);
 /* The receipt of a charge, with its id if that is not 0. */
 void weir__receipt_write(int64_t time_us, int64_t charged, uint64_t id,
