@@ -84,7 +84,7 @@ class Dressed(nginx_server.Nginx):
         made = (self.folder / "nginx.conf").read_text()
         head = " ".join(line for line in made.split("events")[0].splitlines() if "load_module" not in line)
         inside = " ".join(line for line in made.splitlines() if "_temp_path" in line or line.startswith("access_log"))
-        text = MODULE.sub(str(nginx_server.MODULE), self.http).replace("http {", f"http {{ {inside}", 1)
+        text = MODULE.sub(str(nginx_server.NGINX_MODULE), self.http).replace("http {", f"http {{ {inside}", 1)
         self.write("nginx.conf", f"{head} {text}")
 
     def test(self):
@@ -99,7 +99,7 @@ class Dressed(nginx_server.Nginx):
 
     def back(self, text):
         text = text.replace(f"{self.folder}/http.conf", "/etc/nginx/conf.d/site.conf")
-        text = text.replace(f"{self.folder}/html", "/var/www/html").replace(str(nginx_server.MODULE), MODULE_THERE)
+        text = text.replace(f"{self.folder}/html", "/var/www/html").replace(str(nginx_server.NGINX_MODULE), MODULE_THERE)
         text = re.sub(rf"{self.folder}/(?=\w+\.log)", "/var/log/nginx/", text).replace(str(self.folder), "/etc/nginx")
         for number, name in PORTS.items():
             if name in self.ports:
