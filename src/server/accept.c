@@ -1,6 +1,6 @@
 /*
- * Connections come and go: accepted within bounds, told apart by their first bytes, closed, freed when nothing of
- * them is pending.
+ * Connections come and go: accepted within bounds, told apart by their first bytes, closed, freed
+ * when nothing of them is pending.
  */
 #include "server/conn.h"
 
@@ -33,8 +33,8 @@ static void conn_note_peer(struct server_conn *conn)
 
 /* ---- within bounds ---- */
 
-/* Whether it may be one more. Counted before it is judged: threads that accept at the same moment must
- * not both be the last. */
+/* Whether it may be one more. Counted before it is judged: threads that accept at the same moment
+ * must not both be the last. */
 static bool conn_enters(struct server *server, const struct sockaddr_storage *peer)
 {
     if (atomic_fetch_add(&server->connections, 1) < server->config.max_connections &&
@@ -53,8 +53,8 @@ static void conn_leave_reserved(struct server_conn *conn)
     conn->thread->reserved_count--;
 }
 
-/* Beyond the bounds: only for health and metrics, for a moment. The oldest of these makes room, so that a
- * probe is let in whoever else tries. */
+/* Beyond the bounds: only for health and metrics, for a moment. The oldest of these makes room, so
+ * that a probe is let in whoever else tries. */
 static void conn_enter_reserved(struct server_thread *thread, struct server_conn *conn)
 {
     if (thread->reserved_count == SERVER_RESERVED)
@@ -126,8 +126,7 @@ static void conn_enter(struct server_thread *thread, struct server_conn *conn)
     server_count(&thread->counters->silent_began, 1);
     if (epoll_ctl(thread->epoll, EPOLL_CTL_ADD, conn->fd, &event))
         server_conn_kill(conn);
-    else if (
-        conn->reserved_us) /* what it asks is there, most likely; it must not wait for those behind it */
+    else if (conn->reserved_us) /* its request is there, most likely: it must not wait */
         server_conn_event(conn, EPOLLIN);
 }
 
@@ -185,7 +184,7 @@ void server_conn_kill_for_memory(struct server_conn *conn)
     server_conn_kill(conn);
 }
 
-/* Those with a batch under way stay until it is back. */
+/* Those with a batch pending stay until it is back. */
 void server_conn_bury(struct server_thread *thread)
 {
     struct server_conn **at = &thread->graves;
@@ -211,12 +210,13 @@ void server_conn_bury(struct server_thread *thread)
 /* ---- which protocol ---- */
 
 /*
- * * Which protocol a connection speaks, by its first bytes.
+ * Which protocol a connection speaks, by its first bytes.
  *
- * A page in a browser can make it send HTTP to any port, and what follows the request line is the page's own.
- * So what is not surely RESP is HTTP, which reads nothing behind a request that it refuses. RESP begins with
- * an array, or with a whole line whose first word is one of our commands and that does not end as a request
- * line of HTTP does. Whatever the method, `Host:` or `POST`, no line of HTTP becomes a command.
+ * A page in a browser can make it send HTTP to any port, and what follows the request line is the
+ * page's own. So what is not surely RESP is HTTP, which reads nothing behind a request that it
+ * refuses. RESP begins with an array, or with a whole line whose first word is one of our commands
+ * and that does not end as a request line of HTTP does. Whatever the method, `Host:` or `POST`, no
+ * line of HTTP becomes a command.
  */
 
 #define EMPTY_LINES_MAX 16          /* before a connection's first request */
@@ -240,7 +240,8 @@ static size_t protocol_skip_empty_lines(const char *data, size_t len)
     return at;
 }
 
-/* Whether `len` bytes are a command's name, in any case; whole: all of it, or else its beginning. */
+/* Whether `len` bytes are a command's name, in any case; whole: all of it, or else its
+ * beginning. */
 static bool protocol_is_command(const char *command, const char *word, size_t len, bool whole)
 {
     size_t size = strlen(command);

@@ -1,8 +1,9 @@
 /*
- * Askers: threads that carry batches to a remote store and wait for it, so that no loop does. The store
- * itself puts their requests together on few connections. The queue holds what connections may have under way
- * (batch.h). Connections take turns: one whose batches are many, or have questions that go to the store one after
- * the other, waits behind the others again and again, so that a few do not keep all askers busy.
+ * Askers: threads that carry batches to a remote store and wait for it, so that no loop does. The
+ * store itself puts their requests together on few connections. The queue holds what connections
+ * may have pending (batch.h). Connections take turns: one whose batches are many, or have questions
+ * that go to the store one after the other, waits behind the others again and again, so that a few
+ * do not keep all askers busy.
  */
 #include "server/conn.h"
 

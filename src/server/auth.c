@@ -1,9 +1,11 @@
 /*
- * Who is let in: tokens, which hosts a request may have been meant for, wrong tokens, connections of one client.
+ * Who is let in: tokens, which hosts a request may have been meant for, wrong tokens, connections
+ * of one client.
  *
- * A page that a browser opens can send requests to a server on the same machine, and by DNS rebinding even
- * read the answers, under a name of the attacker's. So Host must name us, and so must Origin, if there is
- * one. An address cannot be rebound, a name can: names are the loopback ones and those configured.
+ * A page that a browser opens can send requests to a server on the same machine, and by DNS
+ * rebinding even read the answers, under a name of the attacker's. So Host must name us, and so
+ * must Origin, if there is one. An address cannot be rebound, a name can: names are the loopback
+ * ones and those configured.
  */
 #include "server/listen.h"
 
@@ -20,7 +22,8 @@
 
 /* ---- tokens ---- */
 
-/* Takes as long whatever the token is: only the secret's length shows. An empty secret is nobody's. */
+/* Takes as long whatever the token is: only the secret's length shows. An empty secret is
+ * nobody's. */
 static bool auth_is_secret(const char secret[SERVER_TOKEN_MAX], struct weir__span token)
 {
     size_t len = strnlen(secret, SERVER_TOKEN_MAX);
@@ -147,8 +150,8 @@ static bool auth_is_ours(const struct server *server, struct weir__span name)
             auth_is_configured(server, name) || server_listens_on(server, name.data, name.len));
 }
 
-/* None at all is no browser: HTTP/1.0 has no Host. Who listens everywhere has addresses that nobody told
- * us, and no address can be rebound. */
+/* None at all is no browser: HTTP/1.0 has no Host. Who listens everywhere has addresses that nobody
+ * told us, and no address can be rebound. */
 bool server_host_allowed(const struct server *server, struct weir__span host)
 {
     if (host.len == 0)
@@ -177,12 +180,12 @@ bool server_origin_allowed(const struct server *server, struct weir__span origin
 /* ---- wrong tokens ---- */
 
 /*
- * * Wrong tokens: who guesses is slowed down and, on one connection, stopped.
+ * Wrong tokens: who guesses is slowed down and, on one connection, stopped.
  *
- * Each address has a small allowance that comes back with time (IPv6: each /64). Beyond it the answer is held
- * back, longer the more it guesses, and the connection is not read meanwhile. That costs the loop nothing:
- * the sweep lets the answer go. The right token is always let in at once, whoever else guesses from the
- * same address: only failures wait.
+ * Each address has a small allowance that comes back with time (IPv6: each /64). Beyond it the
+ * answer is held back, longer the more it guesses, and the connection is not read meanwhile. That
+ * costs the loop nothing: the sweep lets the answer go. The right token is always let in at once,
+ * whoever else guesses from the same address: only failures wait.
  *
  * A table of fixed size; where it is full, whoever waits least is forgotten.
  */
@@ -307,10 +310,10 @@ enum server_access server_conn_access(struct server_conn *conn, struct weir__spa
 /* ---- connections of a client ---- */
 
 /*
- * * How many connections each client has: by IPv4 address, or by the first 64 bits of an IPv6 one, which is
- * what a single host is given. A table of fixed size under a lock that is taken when connections come and
- * go; a client is in it while it has any, and places come from a keyed hash, since clients choose their
- * addresses. Unix sockets are not counted.
+ * How many connections each client has: by IPv4 address, or by the first 64 bits of an IPv6 one,
+ * which is what a single host is given. A table of fixed size under a lock that is taken when
+ * connections come and go; a client is in it while it has any, and places come from a keyed hash,
+ * since clients choose their addresses. Unix sockets are not counted.
  */
 
 struct client {

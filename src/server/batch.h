@@ -1,20 +1,20 @@
 /*
- * Asks and batches. A protocol decodes requests into asks; consecutive ones travel as a batch, so that
- * a pipeline costs one reading of the clock and its cache misses overlap; then the protocol answers all
- * of them in their order.
+ * Asks and batches. A protocol decodes requests into asks; consecutive ones travel as a batch, so
+ * that a pipeline costs one reading of the clock and its cache misses overlap; then the protocol
+ * answers all of them in their order.
  *
  *     batch = server_batch_of(conn)               the thread's open batch
  *     ask = server_batch_add(conn)                NULL: it is full, finish first
  *     fill ask: its kind, and what that needs
  *     server_batch_say(conn, bytes, len)           an answer that is known already, in its turn
- *     server_batch_finish(conn)                   runs it; false: askers have it, go on when it is back
+ *     server_batch_finish(conn)                   runs it; false: askers have it until it is back
  *
  * What holds:
- *   1. The open batch is the thread's and never leaves it. Its asks borrow from the connection's input,
- *      which stays as it is until the batch is finished: nothing is read in between.
- *   2. What leaves the loop, because askers run it or its answer is held, is packed (batch_pack.c): a
- *      block of its own that has all it needs, byte for byte, and is counted as memory kept. Nothing
- *      of the connection's input, nor of HTTP/2's streams, is borrowed any more.
+ *   1. The open batch is the thread's and never leaves it. Its asks borrow from the connection's
+ *      input, which stays as it is until the batch is finished: nothing is read in between.
+ *   2. What leaves the loop, because askers run it or its answer is held, is packed (batch_pack.c):
+ *      a block of its own that has all it needs, byte for byte, and is counted as memory kept.
+ *      Nothing of the connection's input, nor of HTTP/2's streams, is borrowed any more.
  *   3. What may be kept is asked before anything is charged. Who holds too much is refused (503).
  */
 #ifndef WEIR_SERVER_BATCH_H
@@ -33,7 +33,7 @@
 #define SERVER_AWAY_ASKS 256     /* of one connection, packed */
 #define SERVER_ASKING_US 2000    /* so long a batch goes on at the store while others wait */
 #define SERVER_EOVERLOAD (-1000) /* an ask's code: too much is kept already */
-#define SERVER_OVERLOAD_TEXT "too much is under way; try again in a second"
+#define SERVER_OVERLOAD_TEXT "too much is pending; try again in a second"
 
 /* Why a take of a concurrent limit is refused. */
 #define SERVER_NEEDS_ACQUIRE                                                                       \
@@ -93,7 +93,8 @@ struct server_shown {
     struct weir__shown states[];
 };
 
-/* What an ask is, and which members of struct server_ask it uses. `simple` is its request in the batch. */
+/* What an ask is, and which members of struct server_ask it uses. `simple` is its request in the
+ * batch. */
 enum server_ask_kind {
     SERVER_ASK_ONE,         /* decides `simple` */
     SERVER_ASK_SEVERAL,     /* decides `several` */
@@ -152,7 +153,8 @@ struct server_ask {
 /* The kind of an ask about one key, or about several; of one about a plan. */
 enum server_ask_kind server_ask_kind_of(enum weir__verb verb);
 enum server_ask_kind server_ask_kind_of_plan(enum weir__verb verb);
-/* The requests that are decided together, with their rows; NULL: the ask decides `simple`, or nothing. */
+/* The requests that are decided together, with their rows; NULL: the ask decides `simple`, or
+ * nothing. */
 static inline struct server_several *server_ask_several(const struct server_ask *ask)
 {
     switch (ask->kind) {
@@ -205,8 +207,8 @@ void server_batch_destroy(struct server_thread *thread);
 struct server_batch *server_batch_of(struct server_conn *conn);
 /* The next ask, zeroed, its simple request set to the defaults; NULL: full, finish first. */
 struct server_ask *server_batch_add(struct server_conn *conn);
-/* Whether an ask with what it decodes to fits into the open batch. To be asked before each request is
- * decoded: what nobody uses any more is given back. */
+/* Whether an ask with what it decodes to fits into the open batch. To be asked before each request
+ * is decoded: what nobody uses any more is given back. */
 bool server_batch_has_room(struct server_conn *conn);
 /* Whether answers are due before anything else may be said. */
 bool server_batch_is_open(const struct server_conn *conn);
@@ -230,7 +232,7 @@ struct server_plan_question {
 /* Makes the plan of one that was just taken (plan.c). 0, or a code and why. */
 int server_planned_make(struct server_conn *conn, const struct server_plan_question *question,
                         struct server_planned *planned, weir_error *err);
-/* Runs what is open and answers. False: it is under way (conn->inflight), or held. */
+/* Runs what is open and answers. False: it is pending (conn->inflight), or held. */
 bool server_batch_finish(struct server_conn *conn);
 /* Counts, answers and frees a batch that is back. By its loop. */
 void server_batch_back(struct server_batch *batch);
@@ -239,8 +241,8 @@ char *server_batch_room(struct server_conn *conn, size_t n);
 
 /* ---- batch_pack.c ---- */
 
-/* Asks [from, to) of the open batch as a batch of their own, which borrows nothing; the open one keeps no
- * hold of them. NULL: there is no memory, or the connection holds too much. */
+/* Asks [from, to) of the open batch as a batch of their own, which borrows nothing; the open one
+ * keeps no hold of them. NULL: there is no memory, or the connection holds too much. */
 struct server_batch *server_batch_pack(struct server_conn *conn, struct server_batch *open,
                                        size_t from, size_t to);
 /* Frees a packed batch. */

@@ -82,7 +82,8 @@ uint32_t server_plan_shadow_denied(const struct weir__plan *plan)
     return denied;
 }
 
-/* What limits in shadow would have denied: policy, limit and key of each, as many as there is room for. */
+/* What limits in shadow would have denied: policy, limit and key of each, as many as there is room
+ * for. */
 static struct weir__span count_put_shadows(const struct weir__plan *plan, char *room, size_t size)
 {
     struct weir__buffer out = weir__buffer_over(room, size);

@@ -1,6 +1,7 @@
 /*
- * Batches that outlive the call that made them: one block each, with everything its asks use. It is laid
- * out and filled in one walk over the asks, which is walked twice: first it only measures, then it copies.
+ * Batches that outlive the call that made them: one block each, with everything its asks use. It is
+ * laid out and filled in one walk over the asks, which is walked twice: first it only measures,
+ * then it copies.
  */
 #include "server/conn.h"
 
@@ -91,7 +92,8 @@ static struct weir__item *pack_items(struct pack *pack, const struct weir__item 
     return to;
 }
 
-/* The plan with the items that it has, and the requests that take from their keys. The rules own its limits. */
+/* The plan with the items that it has, and the requests that take from their keys. The rules own
+ * its limits. */
 static struct server_planned *pack_planned(struct pack *pack, const struct server_planned *from)
 {
     const struct weir__plan *plan = &from->plan;
@@ -229,9 +231,9 @@ static struct server_batch *pack_walk(struct pack *pack, struct server_batch *fr
 
 /* ---- bounds ---- */
 
-/* Whether a connection may have so many bytes more with its packed batches. A little each may have in any
- * case. Beyond that, nobody has more than a part of what is left: so those who hold much leave room for
- * the others, however many they are. */
+/* Whether a connection may have so many bytes more with its packed batches. A little each may have
+ * in any case. Beyond that, nobody has more than a part of what is left: so those who hold much
+ * leave room for the others, however many they are. */
 static bool pack_keep(struct server_conn *conn, size_t bytes, size_t asks)
 {
     struct server *server = conn->thread->server;

@@ -19,8 +19,8 @@ static bool conn_is_multiplexed(const struct server_conn *conn)
     return conn->protocol == &server_h2;
 }
 
-/* Whether it is to be read at all; one that waits for its turn stays watched, and its events are ignored:
- * that is cheaper than telling epoll twice. */
+/* Whether it is to be read at all; one that waits for its turn stays watched, and its events are
+ * ignored: that is cheaper than telling epoll twice. */
 static bool conn_takes_input(const struct server_conn *conn)
 {
     if (conn->lingering)
@@ -66,7 +66,8 @@ void server_conn_close(struct server_conn *conn)
     conn->closing = true;
 }
 
-/* All is written and nothing is under way: say so, then wait a little, lest a reset overtakes the answer. */
+/* All is written and nothing is pending: say so, then wait a little, or a reset could overtake the
+ * answer. */
 static void conn_part(struct server_conn *conn)
 {
     if (conn->dead || !conn->closing || conn->blocked || conn->inflight > 0 || conn->lingering)
@@ -81,16 +82,17 @@ static void conn_part(struct server_conn *conn)
 
 /* ---- reading and feeding ---- */
 
-/* The open batch borrows from the input of the connection that is fed: until it is finished, nobody reads into that,
- * moves it or frees it. */
+/* The open batch borrows from the input of the connection that is fed: until it is finished, nobody
+ * reads into that, moves it or frees it. */
 static void conn_assert_not_lent(const struct server_conn *conn)
 {
     assert(conn->thread->open_batch->count == 0);
     (void)conn;
 }
 
-/* Memory that peers make us keep is bounded all told: who would go beyond is let go. A little is free for
- * each, lest a few with long requests shut out everybody whose short one comes in two parts. */
+/* Memory that peers make us keep is bounded all told: who would go beyond is let go. A little is
+ * free for each: a few with long requests must not shut out everybody whose short one comes in two
+ * parts. */
 bool server_keep(struct server *server, size_t bytes)
 {
     if (atomic_fetch_add(&server->kept, bytes) + bytes <= server->max_memory)
@@ -274,8 +276,8 @@ static void conn_go_on(struct server_conn *conn)
 }
 
 /* Flushes. What a connection that died meanwhile would have been told must not reach the next one:
- * server_flush empties the buffer in any case. A socket that was full may have room again just now, and
- * then no event would tell: whoever stopped for it goes on. */
+ * server_flush empties the buffer in any case. A socket that was full may have room again just now,
+ * and then no event would tell: whoever stopped for it goes on. */
 static void conn_settle(struct server_conn *conn)
 {
     for (;;) {
@@ -300,7 +302,8 @@ void server_conn_resume(struct server_conn *conn)
     conn_settle(conn);
 }
 
-/* What is left over first, then what has come since. Who has neither is watched for events again. */
+/* What is left over first, then what has come since. Who has neither is watched for events
+ * again. */
 void server_conn_turn(struct server_conn *conn)
 {
     bool rest = conn->in_end > conn->in_start;
@@ -330,8 +333,8 @@ static void conn_end_quiet(struct server_conn *conn)
         server_conn_resume(conn);
 }
 
-/* Who says nothing more has left, most likely, and nobody plays for him. If he still listens, he is told so, and
- * all else that he asked for is answered. */
+/* Who says nothing more has left, most likely, and nobody plays for him. If he still listens, he is
+ * told so, and all else that he asked for is answered. */
 static void conn_end_half(struct server_conn *conn)
 {
     conn->half = true;
@@ -411,7 +414,7 @@ static void conn_count_late(struct server_conn *conn)
 }
 
 /* How long an idle connection is kept. A server that drains keeps it for as long as a request may
- * take, if one is under way. */
+ * take, if one is pending. */
 static int64_t conn_idle_most_us(const struct server_conn *conn)
 {
     const struct server_config *config = &conn->thread->server->config;

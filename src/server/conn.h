@@ -2,13 +2,13 @@
  * Connections and the loop they live in. A connection's life:
  *
  *     accepted ─► told apart by its first bytes ─► fed, answered … ─► closing ─► freed
- *                                                      │  ▲              when nothing of it is under way
- *                                          under way (inflight): not read, not fed, but for HTTP/2
+ *                                                      │  ▲            when nothing of it is pending
+ *                                          pending (inflight): not read, not fed, but for HTTP/2
  *
- * Reading: into the thread's buffer; what a protocol leaves over is kept in conn->in. A batch that is
- * under way borrows from neither.
- * Writing: protocols append to server_out(conn); it is flushed after each feed. What the socket does not
- * take is kept in conn->out, and the connection is fed again only when that is gone.
+ * Reading: into the thread's buffer; what a protocol leaves over is kept in conn->in. A batch that
+ * is pending borrows from neither. Writing: protocols append to server_out(conn); it is flushed
+ * after each feed. What the socket does not take is kept in conn->out, and the connection is fed
+ * again only when that is gone.
  */
 #ifndef WEIR_SERVER_CONN_H
 #define WEIR_SERVER_CONN_H
@@ -37,20 +37,21 @@
 struct server_protocol_ops {
     const char *name;
     enum server_protocol counted_as;
-    /* Takes requests off the front of data and answers them, or fills the batch; how many bytes it is
-     * done with. May stop early: inflight, blocked, closing. */
+    /* Takes requests off the front of data and answers them, or fills the batch; how many bytes it
+     * is done with. May stop early: inflight, blocked, closing. */
     size_t (*feed)(struct server_conn *conn, char *data, size_t len);
     /* Writes the answers to a batch's asks. */
     void (*answer)(struct server_conn *conn, struct server_batch *batch);
     /* The socket takes more: writes on what it still has. May be NULL. */
     void (*more)(struct server_conn *conn);
-    /* The request under way did not come in time: a last word, then it is closed. May be NULL. */
+    /* The request pending did not come in time: a last word, then it is closed. May be NULL. */
     void (*late)(struct server_conn *conn);
     /* The server drains: say so where the protocol can (h2 GOAWAY). May be NULL. */
     void (*drain)(struct server_conn *conn);
     /* Once a second, whatever the peer does. May be NULL. */
     void (*tick)(struct server_conn *conn);
-    /* Requests are under way that wait for the peer, though all of its bytes are taken. May be NULL. */
+    /* Requests are pending that wait for the peer, though all of its bytes are taken. May be
+     * NULL. */
     bool (*waits)(const struct server_conn *conn);
     void (*free)(struct server_conn *conn); /* what conn->state holds; may be NULL */
 };
@@ -65,7 +66,7 @@ struct server_conn {
     struct server_tls_conn *tls;                /* NULL: plain */
     struct server_conn *prev, *next;            /* all of the thread */
     struct server_conn *queue_prev, *queue_next;
-    unsigned inflight;                             /* batches under way or held */
+    unsigned inflight;                             /* batches pending or held */
     struct server_batch *held;                     /* those that are held */
     size_t away, away_asks;                        /* bytes and asks of them all */
     struct server_batch *asked_first, *asked_last; /* those that wait for an asker */
@@ -73,13 +74,13 @@ struct server_conn {
     unsigned works[SERVER_LANES];                  /* pieces of long work that wait or run */
     uint32_t events;                               /* what epoll watches for */
     bool blocked;                                  /* conn->out must go first */
-    bool closing;   /* nothing more is fed; closed when all is written and nothing is under way */
+    bool closing;   /* nothing more is fed; closed when all is written and nothing is pending */
     bool yields;    /* its turn was over: there is more to feed */
     bool queued;    /* it waits for its next turn */
     bool bulk;      /* its last turn took long */
-    bool half;      /* the peer has said its last word while a simulation was under way */
+    bool half;      /* the peer has said its last word while a simulation was pending */
     bool lingering; /* all is written: what still comes is thrown away for a while */
-    bool dead;      /* the socket is gone; freed when nothing is under way */
+    bool dead;      /* the socket is gone; freed when nothing is pending */
     enum server_access access; /* RESP: after AUTH */
     int resp_protocol;
     unsigned failures;      /* wrong tokens in a row */
@@ -248,7 +249,8 @@ void server_turn_begin(struct server_thread *thread, bool queued);
 void server_turn_end(struct server_conn *conn, bool rest);
 /* Whether it took long the last time, and others are there now. */
 bool server_turn_must_wait(struct server_conn *conn);
-/* Whether a connection has been fed for long enough: then it stops, and is fed on behind the others. */
+/* Whether a connection has been fed for long enough: then it stops, and is fed on behind the
+ * others. */
 bool server_turn_is_over(struct server_conn *conn);
 /* It is fed on when its turn comes. */
 void server_turn_queue(struct server_conn *conn);
@@ -304,11 +306,12 @@ void server_work_leave(struct server_conn *conn, enum server_lane lane, size_t b
 void server_work_end(struct server_conn *conn, struct server_work *work);
 /* A batch whose last ask is work. */
 void server_workers_give(struct server_workers *workers, struct server_batch *batch);
-/* Has the administrators' worker do an errand of the server's own. One that waits already is done once, for
- * the greater of the reasons. */
+/* Has the administrators' worker do an errand of the server's own. One that waits already is done
+ * once, for the greater of the reasons. */
 void server_workers_errand(struct server_workers *workers, void (*errand)(struct server *, int),
                            int reason);
-/* The connection is gone, or one of its streams: its simulations are dropped or stopped, and come back. */
+/* The connection is gone, or one of its streams: its simulations are dropped or stopped, and come
+ * back. */
 void server_work_cancel(struct server_conn *conn, int32_t stream);
 /* Nothing begins any more; what waits comes back as dropped. */
 void server_workers_drain(struct server_workers *workers);

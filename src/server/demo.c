@@ -1,4 +1,5 @@
-/* The built-in load: artificial users. Rates rise and fall, and a few users ask for much more than their share. */
+/* The built-in load: artificial users. Rates rise and fall, and a few users ask for much more than
+ * their share. */
 #include "server/server.h"
 
 #include "base/clock.h"

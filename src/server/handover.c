@@ -1,6 +1,6 @@
 /*
- * Sockets from one process to another: taken over from systemd or a predecessor (LISTEN_FDS), handed over to
- * a successor. All of them go, those of every thread: connections wait in each.
+ * Sockets from one process to another: taken over from systemd or a predecessor (LISTEN_FDS),
+ * handed over to a successor. All of them go, those of every thread: connections wait in each.
  */
 #include "server/listen.h"
 
@@ -59,8 +59,8 @@ static int handover_adopt_one(int fd, const struct server_config *config, weir_e
     int listening = 0;
     socklen_t len = sizeof listening;
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &len) || !listening)
-        return weir__fail(err, WEIR_EINVAL, 0, "descriptor %d of LISTEN_FDS is no listening socket",
-                          fd);
+        return weir__fail(err, WEIR_EINVAL, 0,
+                          "descriptor %d of LISTEN_FDS is not a listening socket", fd);
     struct server_address *address = handover_address_of(fd, config);
     if (!address)
         return weir__fail(err, WEIR_EINVAL, 0,
@@ -89,7 +89,7 @@ int server_sockets_adopt(const struct server_config *config, weir_error *err)
     const char *ready = getenv(READY);
     if (n > 0 && ready) {
         taken_over_from = atoi(ready);
-        if (fcntl(taken_over_from, F_SETFD, FD_CLOEXEC)) /* it is none */
+        if (fcntl(taken_over_from, F_SETFD, FD_CLOEXEC)) /* it is not a descriptor */
             taken_over_from = -1;
     }
     unsetenv(READY);
@@ -141,7 +141,8 @@ const char *server_program(void)
     return program;
 }
 
-/* Our environment with what a successor must know besides, malloc'ed as one piece; pid is filled in later. */
+/* Our environment with what a successor must know besides, malloc'ed as one piece; pid is filled in
+ * later. */
 struct environment {
     char pid[32], count[32], keeps[32], ready[32];
     char *all[];
@@ -257,14 +258,15 @@ void server_listeners_taken_over(void)
 /* ---- the successor ---- */
 
 /*
- * * SIGUSR2: another process takes over. It is started from where this one was started and has our sockets; when it
- * says that it is ready, this one drains. Whatever goes wrong is told, and this one goes on.
+ * SIGUSR2: another process takes over. It is started from where this one was started and has our
+ * sockets; when it says that it is ready, this one drains. Whatever goes wrong is told, and this
+ * one goes on.
  */
 
 #define SUCCESSOR_US INT64_C(60000000) /* until one that is started must be ready */
 
 static struct {
-    pid_t pid; /* 0: none is under way */
+    pid_t pid; /* 0: none is pending */
     bool ended;
     int ready; /* it says there that it is ready */
     int64_t until_us;

@@ -1,7 +1,7 @@
 /*
- * Whether the server can do its work, for balancers: /readyz and gRPC's health. With --health-store a thread
- * asks the store once a second, since only an answer shows that it is there; what was never asked
- * about counts as gone.
+ * Whether the server can do its work, for balancers: /readyz and gRPC's health. With --health-store
+ * a thread asks the store once a second, since only an answer shows that it is there; what was
+ * never asked about counts as gone.
  */
 #include "server/server.h"
 
@@ -26,7 +26,7 @@ struct server_health {
     pthread_cond_t wake;
     bool stops;
     atomic_bool store_decides;
-    _Atomic int64_t asked_s; /* when the question under way was asked; 0: none is */
+    _Atomic int64_t asked_s; /* when the question pending was asked; 0: none is */
 };
 
 static int64_t health_now_s(void)
@@ -130,9 +130,9 @@ bool server_health_stop(struct server *server)
 /* ---- a remote store that is away ---- */
 
 /*
- * * Tells operators when the servers of a remote store stop deciding, and when they decide again: one line
- * each on stderr, with who decides in between. A thread looks a few times a second; whatever happens
- * between two looks is one change at most.
+ * Tells operators when the servers of a remote store stop deciding, and when they decide again:
+ * one line each on stderr, with who decides in between. A thread looks a few times a second;
+ * whatever happens between two looks is one change at most.
  */
 
 #define LOOK_MS 200

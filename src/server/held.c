@@ -1,9 +1,10 @@
 /*
- * Held answers: a take that must wait is answered when its delay is over. The batch whose last answer is held stands
- * in the heap of its thread, by when it is due, and in the list of its connection.
+ * Held answers: a take that must wait is answered when its delay is over. The batch whose last
+ * answer is held stands in the heap of its thread, by when it is due, and in the list of its
+ * connection.
  *
- * What holds: a batch that is held is packed, its other answers are written, and it counts as one in conn->inflight
- * until it is answered or its connection is gone.
+ * What holds: a batch that is held is packed, its other answers are written, and it counts as one
+ * in conn->inflight until it is answered or its connection is gone.
  */
 #include "server/conn.h"
 

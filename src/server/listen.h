@@ -1,7 +1,8 @@
 /*
- * Listening sockets. Each thread has one of its own for each address (SO_REUSEPORT), so that the kernel
- * spreads connections. Sockets handed over by systemd or by a predecessor (LISTEN_FDS) are dealt out to the
- * threads, which lets a restart lose nobody: the sockets, and who waits in them, outlive the process.
+ * Listening sockets. Each thread has one of its own for each address (SO_REUSEPORT), so that the
+ * kernel spreads connections. Sockets handed over by systemd or by a predecessor (LISTEN_FDS) are
+ * dealt out to the threads, which lets a restart lose nobody: the sockets, and who waits in them,
+ * outlive the process.
  */
 #ifndef WEIR_SERVER_LISTEN_H
 #define WEIR_SERVER_LISTEN_H
@@ -40,8 +41,9 @@ void server_address_note_file(struct server_address *address);
 /* Takes the sockets of LISTEN_FDS, if there are any for us. */
 int server_sockets_adopt(const struct server_config *config, weir_error *err);
 
-/* Whether every address can be listened on as the configuration says: public ones only with a token.
- * Opens the first thread's sockets, so that a port that is taken is told of before anything starts. */
+/* Whether every address can be listened on as the configuration says: public ones only with a
+ * token. Opens the first thread's sockets, so that a port that is taken is told of before anything
+ * starts. */
 int server_listeners_open(struct server *server, weir_error *err);
 /* The sockets of a thread, malloc'ed. */
 int server_listeners_for(struct server *server, int thread, struct server_listener **ret,
@@ -53,8 +55,9 @@ bool server_listeners_are_shared(void);
 /* Remembers where the program was started from. Before anything changes the working directory. */
 void server_program_note(void);
 const char *server_program(void);
-/* Starts what stands there now, with the same sockets; the new process's id, or -1 with errno. Behind ret_ready
- * comes one int: SERVER_READY, or the errno why it could not be started; or the end: it has ended. */
+/* Starts what stands there now, with the same sockets; the new process's id, or -1 with errno.
+ * Behind ret_ready comes one int: SERVER_READY, or the errno why it could not be started; or the
+ * end: it has ended. */
 int server_listeners_hand_over(char *const *argv, int *ret_ready);
 #define SERVER_READY (-1)
 /* ---- handover.c ---- */

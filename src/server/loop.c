@@ -287,15 +287,16 @@ void server_thread_join(struct server_thread *thread)
 /* ---- turns ---- */
 
 /*
- * * Turns: how long one connection may keep a thread busy while others wait. Bounded by the time that its
- * requests take, not by their bytes: forty bytes may ask for the metrics.
+ * Turns: how long one connection may keep a thread busy while others wait. Bounded by the time
+ * that its requests take, not by their bytes: forty bytes may ask for the metrics.
  *
  *     event ─► fed ─► all done                                           ─► epoll
- *       │        └─► its turn is over ─► queue ─► fed, one turn at a time ─┘  when it has nothing left
+ *       │        └─► its turn is over ─► queue ─► fed, one turn at a time ─┘  when nothing is left
  *       └─► it took long the last time ───┘
  *
- * What holds: a connection in the queue is not read. After a turn of the queue, or a few short ones, the loop
- * looks for events, so whoever asks little waits for one turn, however many ask much. Who is alone goes on.
+ * What holds: a connection in the queue is not read. After a turn of the queue, or a few short
+ * ones, the loop looks for events, so whoever asks little waits for one turn, however many ask
+ * much. Who is alone goes on.
  */
 
 #define TURN_US 200 /* of the queue */

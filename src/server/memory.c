@@ -1,10 +1,11 @@
 /*
- * How much memory connections may make us keep: what was asked for, and no more than a container leaves.
+ * How much memory connections may make us keep: what was asked for, and no more than a container
+ * leaves.
  *
- * A cgroup's bound is the least of its own and of those around it. Of it, the store has its size, the program a
- * fixed part, and of the rest one half is for what is kept, the other for connections as such (descriptors,
- * sockets' buffers, what each may have whatever the others do). The kernel kills who goes beyond, so this is
- * on the careful side.
+ * A cgroup's bound is the least of its own and of those around it. Of it, the store has its size,
+ * the program a fixed part, and of the rest one half is for what is kept, the other for connections
+ * as such (descriptors, sockets' buffers, what each may have whatever the others do). The kernel
+ * kills who goes beyond, so this is on the careful side.
  */
 #include "server/server.h"
 
@@ -51,8 +52,8 @@ static uint64_t memory_lesser(uint64_t a, uint64_t b)
     return a == 0 ? b : b == 0 ? a : a < b ? a : b;
 }
 
-/* The least of a folder's bound and of those above it, up to the mount; 0: none. A path that is not there, since a
- * container sees only its own part of the tree, leaves the mount's. */
+/* The least of a folder's bound and of those above it, up to the mount; 0: none. A path that is not
+ * there, since a container sees only its own part of the tree, leaves the mount's. */
 static uint64_t memory_least_bound(const char *mount, const char *path, const char *file)
 {
     char folder[1024], name[2048];

@@ -1,5 +1,5 @@
-/* From a request's attributes to what it takes: the same for every protocol that asks the policies.
- * */
+/* From a request's attributes to what it takes: the same for every protocol that asks the
+ * policies. */
 #include "server/conn.h"
 
 #include "policy/view.h"

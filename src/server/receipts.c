@@ -1,9 +1,10 @@
 /*
- * Receipts of the server: `w4-<time µs>-<charged>-<id>-<signature>`, the last two in 7 and 11 letters of base64url.
- * The signature is over what was charged, to which keys, under which limits (the number is the first key's charge).
- * The older form, `w2-` without the id, is still read; what was charged nothing has it, too. The secret is drawn from the zone's own, so that it
- * outlives a restart with a `file:` zone and is shared by servers of one zone; with a remote store it is
- * drawn again at every start, unless one is given.
+ * Receipts of the server: `w4-<time µs>-<charged>-<id>-<signature>`, the last two in 7 and 11
+ * letters of base64url. The signature is over what was charged, to which keys, under which limits
+ * (the number is the first key's charge). The older form, `w2-` without the id, is still read; what
+ * was charged nothing has it, too. The secret is drawn from the zone's own, so that it outlives a
+ * restart with a `file:` zone and is shared by servers of one zone; with a remote store it is drawn
+ * again at every start, unless one is given.
  */
 #include "server/server.h"
 
@@ -68,8 +69,8 @@ static void receipt_hash_key(const struct server *server, const weir_request *re
     memcpy(ret, hashed->hash, sizeof hashed->hash);
 }
 
-/* Over the hashes of key and limits and over what the receipt says. The limits of most requests are those
- * of the request before. */
+/* Over the hashes of key and limits and over what the receipt says. The limits of most requests are
+ * those of the request before. */
 static uint64_t receipt_sign(const struct server *server, struct server_receipt_cache *cache,
                              const weir_request *request, const struct charge *charge)
 {

@@ -1,10 +1,11 @@
 /*
- * What operators are reported, on stderr and by systemd, and what is looked after for it: files, certificate, zone, log.
+ * What operators are reported, on stderr and by systemd, and what is looked after for it: files,
+ * certificate, zone, log.
  *
- * Lines of the loops come once for each address: a mistake in a configuration shows in every request, and one line
- * of it is enough. At most SERVER_REPORTED_MAX of them are written in a server's life, so that nobody can fill a log, or
- * block a loop by a reader that is slow. A worker looks after files and disks, so that signals are heard whatever
- * these do.
+ * Lines of the loops come once for each address: a mistake in a configuration shows in every
+ * request, and one line of it is enough. At most SERVER_REPORTED_MAX of them are written in a
+ * server's life, so that nobody can fill a log, or block a loop by a reader that is slow. A worker
+ * looks after files and disks, so that signals are heard whatever these do.
  */
 #include "server/conn.h"
 
@@ -92,8 +93,8 @@ void server_notify(const char *state)
 /* ---- what is looked after ---- */
 
 /*
- * * What a server looks after beside serving: its files, its certificate, its zone, its log. By a worker, so that
- * signals are heard whatever the files and disks are.
+ * What a server looks after beside serving: its files, its certificate, its zone, its log. By a
+ * worker, so that signals are heard whatever the files and disks are.
  */
 
 #define LOST_LINES_US INT64_C(10000000) /* between two lines about lost ones */

@@ -1,7 +1,7 @@
 /*
- * Everything that is read again while the server runs: policies, Envoy's rules, certificates. Loaded whole or
- * not at all, and handed to the loops. One lock guards which is the newest; loops ask for it only when the
- * generation has changed.
+ * Everything that is read again while the server runs: policies, Envoy's rules, certificates.
+ * Loaded whole or not at all, and handed to the loops. One lock guards which is the newest; loops
+ * ask for it only when the generation has changed.
  */
 #include "server/conn.h"
 
@@ -86,8 +86,8 @@ static struct stamp rules_stamp_of(const char *path)
     return (struct stamp){info.st_mtim, info.st_size, info.st_ino, 0};
 }
 
-/* Whether somebody has the file open for writing: then what is there may be half of it. Linux tells by refusing
- * a lease; where there are none, or the file is another user's, nobody is said to. */
+/* Whether somebody has the file open for writing: then what is there may be half of it. Linux tells
+ * by refusing a lease; where there are none, or the file is another user's, nobody is said to. */
 static bool rules_is_being_written(int fd)
 {
     if (fcntl(fd, F_SETLEASE, F_RDLCK) == 0) {
@@ -97,8 +97,8 @@ static bool rules_is_being_written(int fd)
     return errno == EAGAIN;
 }
 
-/* A file that changed a moment ago, or that somebody still writes, is not to be read yet: half of it may be there,
- * and half of it may be a good file. */
+/* A file that changed a moment ago, or that somebody still writes, is not to be read yet: half of
+ * it may be there, and half of it may be a good file. */
 static bool rules_is_ready(const char *path, const struct stamp *stamp)
 {
     int64_t age_us =
@@ -200,7 +200,8 @@ int server_rules_read_file(const char *path, char **ret, size_t *ret_len, weir_e
 
 /* ---- loading ---- */
 
-/* Keys with a hash(…) need a secret that is the same tomorrow, and on every server that shares the store. */
+/* Keys with a hash(…) need a secret that is the same tomorrow, and on every server that shares the
+ * store. */
 static int rules_give_secret(const struct server *server, struct weir__policies *policies,
                              weir_error *err)
 {
@@ -276,8 +277,8 @@ static int rules_resolve_counters(struct server *server, struct server_rules *ru
     return server_envoy_resolve(server, rules, err);
 }
 
-/* The limits of policies and Envoy's rules have their places in the store from now on, whatever limits
- * clients make up. */
+/* The limits of policies and Envoy's rules have their places in the store from now on, whatever
+ * limits clients make up. */
 static int rules_reserve_limits(struct server *server, struct server_rules *rules, weir_error *err)
 {
     const char *path = server->config.policies_path;
@@ -407,8 +408,8 @@ struct server_rules *server_rules_newest(struct server *server, struct server_ru
 /* ---- Envoy's rules ---- */
 
 /*
- * * Envoy's rules as files: those that were named, and all *.yaml and *.yml of directories that were; and the
- * ids of what is counted by rule and by domain. See server.h; rules.c decides when.
+ * Envoy's rules as files: those that were named, and all *.yaml and *.yml of directories that
+ * were; and the ids of what is counted by rule and by domain. See server.h; rules.c decides when.
  */
 
 #define TOP_PREFIX "envoy:"

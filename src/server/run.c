@@ -1,11 +1,11 @@
 /*
  * A server's life: open everything, start the loops, wait for signals, drain.
  *
- *     SIGTERM, SIGINT   not ready any more; after --shutdown-delay stop accepting, answer what is under
- *                       way, end; once more: end at once
+ *     SIGTERM, SIGINT   not ready any more; after --shutdown-delay stop accepting, answer what is
+ *                       pending, end; once more: end at once
  *     SIGHUP            read policies and certificates again, open the access log again
- *     SIGUSR2           start the program again, from where it was started, on the same sockets; when that
- *                       says that it is ready, drain
+ *     SIGUSR2           start the program again, from where it was started, on the same sockets;
+ *                       when that says that it is ready, drain
  */
 #include "server/conn.h"
 
@@ -148,7 +148,8 @@ static int run_open_all(weir_error *err)
     return code;
 }
 
-/* False: a worker hangs in the system, or an asker at the store, and nothing can be freed under it. */
+/* False: a worker hangs in the system, or an asker at the store, and nothing can be freed under
+ * it. */
 static bool run_stop_threads(void)
 {
     atomic_store(&server.stopping, true);
@@ -344,8 +345,9 @@ static void run_serve(const sigset_t *signals, char *const *argv)
         close(told);
 }
 
-/* What clients made us keep goes back to the system when they are gone, and memory in use is what is kept:
- * glibc would raise this bound by itself, and keep holes between blocks that are still in use. */
+/* What clients made us keep goes back to the system when they are gone, and memory in use is what
+ * is kept: glibc would raise this bound by itself, and keep holes between blocks that are still in
+ * use. */
 static void run_return_large_blocks(void)
 {
 #ifdef __GLIBC__

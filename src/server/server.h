@@ -1,19 +1,20 @@
 /*
  * `weir serve`: the parts of a running server and who owns what.
  *
- *     listener ─► connection ─► protocol.feed ─► asks (a batch) ─► store ─► protocol.answer ─► bytes out
- *                 (conn.c)      http, resp, h2    (batch.c)        │           of the same connection
- *                                                                  └ a remote store: by the askers (askers.c)
+ *     listener ─► connection ─► protocol.feed ─► asks (a batch) ─► store ─► protocol.answer ─► bytes
+ *                 (conn.c)      http, resp, h2    (batch.c)        │           of the connection
+ *                                                                  └ remote: by askers (askers.c)
  *
  * What holds:
- *   1. A thread per core, each with its own epoll, listeners, connections, counters and caches. Nothing
- *      of a connection is touched by another thread, but for a batch that askers carry to a remote store.
- *   2. Policies, Envoy's rules and their counters' ids are one immutable struct server_rules; a reload
- *      makes a new one, whole or not at all. Threads take it up between two wake-ups, so that one request
- *      sees one of them only; the old one goes when its last user lets go.
+ *   1. A thread per core, each with its own epoll, listeners, connections, counters and caches.
+ *      Nothing of a connection is touched by another thread, but for a batch that askers carry to a
+ *      remote store.
+ *   2. Policies, Envoy's rules and their counters' ids are one immutable struct server_rules; a
+ *      reload makes a new one, whole or not at all. Threads take it up between two wake-ups, so
+ *      that one request sees one of them only; the old one goes when its last user lets go.
  *   3. Everything a client can make us hold is bounded by struct server_config.
- *   4. An idle connection owns no buffers: reading and writing go through the thread's, and only what is
- *      incomplete, or could not be written, is kept.
+ *   4. An idle connection owns no buffers: reading and writing go through the thread's, and only
+ *      what is incomplete, or could not be written, is kept.
  */
 #ifndef WEIR_SERVER_H
 #define WEIR_SERVER_H
@@ -63,7 +64,7 @@ struct server_config {
     int64_t request_timeout_us; /* from a request's first byte to its last; also for writing */
     int64_t drain_timeout_us;
     int64_t max_age_us;        /* of an HTTP/2 connection; 0: any */
-    int64_t max_age_grace_us;  /* what is under way then has so long */
+    int64_t max_age_grace_us;  /* what is pending then has so long */
     int64_t shutdown_delay_us; /* not ready any more, but still listening */
     int64_t max_delay_us;      /* the longest wait that a request may ask for */
     enum weir__field_style style;
@@ -126,7 +127,8 @@ struct server {
 
 /* ---- run.c ---- */
 
-/* Starts, serves until SIGTERM or SIGINT, drains. An exit code as cli.h has them; says why on stderr. */
+/* Starts, serves until SIGTERM or SIGINT, drains. An exit code as cli.h has them; says why on
+ * stderr. */
 int server_run(const struct server_config *config, char *const *argv);
 
 /* ---- report.c ---- */
@@ -140,41 +142,44 @@ void server_report_once(const char *address, const char *format, ...) WEIR__PRIN
 void server_notify(const char *state);
 enum { SERVER_BY_TIME = 1, SERVER_BY_SIGNAL };
 
-/* Reads files again if they have changed, or if a signal asks for it; tells what has become of the zone's file. By
- * a worker: it may wait for disks. */
+/* Reads files again if they have changed, or if a signal asks for it; tells what has become of the
+ * zone's file. By a worker: it may wait for disks. */
 void server_errands(struct server *server, int reason);
 /* Tells if the certificate expires soon. */
 void server_warn_of_expiry(const struct server *server);
-/* Tells how many lines the access log has lost since it last did; at most every ten seconds, or for the last time. */
+/* Tells how many lines the access log has lost since it last did; at most every ten seconds, or for
+ * the last time. */
 void server_look_at_log(const struct server *server, bool last);
 
 /* ---- memory.c ---- */
 
-/* The least bound on memory of the cgroups that this process is in, in bytes; 0: none. `root` is "", or where a
- * test has its files. */
+/* The least bound on memory of the cgroups that this process is in, in bytes; 0: none. `root` is
+ * "", or where a test has its files. */
 uint64_t server_cgroup_bound(const char *root);
 
 struct server_memory {
     uint64_t kept;        /* bytes for what connections make us keep */
     uint64_t connections; /* how many */
 };
-/* Lowers both to what fits into a bound beside a store of that size; whether that changed anything. */
+/* Lowers both to what fits into a bound beside a store of that size; whether that changed
+ * anything. */
 bool server_memory_fit(uint64_t bound, uint64_t store_bytes, bool tls,
                        struct server_memory *memory);
 
-/* ---- demo.c: requests of made-up users to the demonstration's policies, over a real connection ---- */
+/* ---- demo.c: requests of made-up users to the demonstration's policies ---- */
 
 int server_demo_start(struct server *server);
 void server_demo_stop(void);
 
 /* ---- rules.c ---- */
 
-/* Reads the files, certificates included, and puts them in force, or changes nothing. The report is for people and
- * JSON. */
+/* Reads the files, certificates included, and puts them in force, or changes nothing. The report is
+ * for people and JSON. */
 int server_rules_load(struct server *server, weir_error *err);
 void server_rules_release(struct server_rules *rules);
 struct server_rules *server_rules_hold(struct server_rules *rules);
-/* What the calling loop goes by from now on: the newest, in place of the old one, which may be NULL. */
+/* What the calling loop goes by from now on: the newest, in place of the old one, which may be
+ * NULL. */
 struct server_rules *server_rules_newest(struct server *server, struct server_rules *old);
 /* Whether one of the files has changed since it was read. */
 bool server_rules_stale(struct server *server);
@@ -225,8 +230,8 @@ struct server_receipt_cache {
 size_t server_receipt_write(const struct server *server, struct server_receipt_cache *cache,
                             const weir_request *requests, size_t n, const weir_decision *decision,
                             char ret[SERVER_RECEIPT_SIZE]);
-/* Checks it and gives the library's own, of the first; false: it is none of ours, or of other keys,
- * limits or, but for the first, costs. */
+/* Checks it and gives the library's own, of the first; false: it is not one of ours, or of other
+ * keys, limits or, but for the first, costs. */
 bool server_receipt_read(const struct server *server, const weir_request *requests, size_t n,
                          struct weir__span text, char ret[WEIR_RECEIPT_SIZE]);
 
@@ -247,7 +252,8 @@ void server_clients_destroy(struct server_clients *clients);
 /* Counts one more connection of an address; false: it has as many as it may. */
 bool server_clients_enter(struct server_clients *clients, const struct sockaddr *address);
 void server_clients_leave(struct server_clients *clients, const struct sockaddr *address);
-/* Whom an address stands for: an IPv4 address, or 64 bits of an IPv6 one. False: of this host, zeros. */
+/* Whom an address stands for: an IPv4 address, or 64 bits of an IPv6 one. False: of this host,
+ * zeros. */
 bool server_client_address(const struct sockaddr *address, unsigned char ret[8], bool *ret_v4);
 
 int server_failures_create(struct server_failures **ret);

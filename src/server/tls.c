@@ -2,15 +2,15 @@
  * TLS for what listens: OpenSSL over the connection's own socket, TLS 1.2 and 1.3.
  *
  * What holds:
- *   1. A client is told apart by its first bytes, with or without ALPN; one that offers only protocols
- *      that nobody here speaks is refused in the handshake.
+ *   1. A client is told apart by its first bytes, with or without ALPN; one that offers only
+ *      protocols that nobody here speaks is refused in the handshake.
  *   2. No renegotiation, no compression; tickets are stateless, so that sessions cost no memory.
  *   3. An idle connection keeps no record buffers.
  *   4. Writing to a socket that is gone raises no signal.
  *   5. A certificate can be renewed while it serves: connections keep the one they began with.
  *   6. Where clients must have certificates, nobody is read from before his is verified.
- *   7. A handshake keeps little: OpenSSL makes room for a whole message of up to 128 KiB as soon as it knows the
- *      length, so that is looked at first.
+ *   7. A handshake keeps little: OpenSSL makes room for a whole message of up to 128 KiB as soon as
+ *      it knows the length, so that is looked at first.
  */
 #include "server/conn.h"
 
@@ -39,7 +39,8 @@ struct server_tls_context {
     int64_t expires; /* the first of the certificates, in seconds since the epoch; 0: unknown */
 };
 
-/* What a client says before anything is encrypted, followed as far as the lengths of its messages. */
+/* What a client says before anything is encrypted, followed as far as the lengths of its
+ * messages. */
 struct tls_hello {
     unsigned char record[5], message[4]; /* heads; so many bytes of them are there */
     uint8_t record_len, message_len;
@@ -56,8 +57,8 @@ struct server_tls_conn {
 
 /* ---- how a handshake begins ---- */
 
-/* A record's head is whole. A client that has to say hello twice (TLS 1.3) may change its cipher in between, as
- * a matter of form; before TLS 1.3 that is where encryption begins. */
+/* A record's head is whole. A client that has to say hello twice (TLS 1.3) may change its cipher in
+ * between, as a matter of form; before TLS 1.3 that is where encryption begins. */
 static void tls_hello_record(struct server_tls_conn *tls)
 {
     struct tls_hello *hello = &tls->hello;
@@ -217,7 +218,7 @@ static int tls_read_certificate(struct server_tls_context *ret, const char *path
         return code;
     if (!tls_use_chain(ret, file))
         code = weir__fail(err, WEIR_EINVAL, 0,
-                          "%s is no certificate: %s; expected PEM, the server's own first, then "
+                          "%s is not a certificate: %s; expected PEM, the server's own first, then "
                           "those that vouch for it",
                           path, tls_reason());
     BIO_free(file);
@@ -289,7 +290,7 @@ static int tls_read_key(SSL_CTX *context, const char *path, const char *cert_pat
                           "-out OTHER) and let file permissions protect it",
                           path);
     else if (!key)
-        code = weir__fail(err, WEIR_EINVAL, 0, "%s is no private key: %s; expected PEM", path,
+        code = weir__fail(err, WEIR_EINVAL, 0, "%s is not a private key: %s; expected PEM", path,
                           tls_reason());
     else if (X509_check_private_key(SSL_CTX_get0_certificate(context), key) != 1 ||
              SSL_CTX_use_PrivateKey(context, key) != 1)
@@ -326,7 +327,8 @@ static bool tls_set_up(SSL_CTX *context)
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_max_cert_list(context, CHAIN_MAX);
     SSL_CTX_set_alpn_select_cb(context, tls_choose_protocol, NULL);
-    /* TLS 1.2 as HTTP/2 wants it (RFC 9113, 9.2.2): forward secrecy and authenticated ciphers only. */
+    /* TLS 1.2 as HTTP/2 wants it (RFC 9113, 9.2.2): forward secrecy and authenticated ciphers
+     * only. */
     return SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) == 1 &&
            SSL_CTX_set_cipher_list(context, "ECDHE+AESGCM:ECDHE+CHACHA20") == 1 &&
            SSL_CTX_set_session_id_context(context, name, sizeof name - 1) == 1 &&

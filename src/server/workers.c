@@ -1,12 +1,13 @@
 /*
- * Workers: threads for long work that is no decision. Simulations have one, reloads have another, so that neither
- * an administrator nor a signal waits for the playground.
+ * Workers: threads for long work that is no decision. Simulations have one, reloads have another,
+ * so that neither an administrator nor a signal waits for the playground.
  *
  * What holds:
- *   1. A queue has a bound: for all, for one address, for one connection. Who goes beyond is told to come back,
- *      before anything is kept for him (server_work_admit).
+ *   1. A queue has a bound: for all, for one address, for one connection. Who goes beyond is told
+ *      to come back, before anything is kept for him (server_work_admit).
  *   2. What waits is counted as memory kept, with the room for its answer.
- *   3. A simulation for a connection or stream that is gone is dropped, or stopped if it runs. A reload is done.
+ *   3. A simulation for a connection or stream that is gone is dropped, or stopped if it runs. A
+ *      reload is done.
  *   4. A server that drains drops what has not begun, and one that stops waits for no work.
  */
 #include "server/conn.h"

@@ -1,4 +1,5 @@
-/* What nghttp2 tells of: fields, data, frames, ends; and who asks for too much of what costs him nothing. */
+/* What nghttp2 tells of: fields, data, frames, ends; and who asks for too much of what costs him
+ * nothing. */
 #include "server/h2/h2.h"
 
 #include <assert.h>
@@ -13,7 +14,8 @@
 /* Deadlines of honest clients reset streams too, all at once when a store hangs. */
 #define RESETS_BURST 1000
 #define RESETS_PER_S 200
-/* A few bytes can name the same long field over and over: beyond so many times a head, nobody listens. */
+/* A few bytes can name the same long field over and over: beyond so many times a head, nobody
+ * listens. */
 #define HEADS_MAX 16
 
 /* Only in releases that know rapid resets. The library's own bound is stricter than ours. */
@@ -32,7 +34,8 @@ static bool h2_spend(struct server_h2_bucket *bucket, int64_t now_us, int64_t bu
     return bucket->left-- > 0;
 }
 
-/* Data that brings something is bounded by bodies; everything else costs. A failure ends the session. */
+/* Data that brings something is bounded by bodies; everything else costs. A failure ends the
+ * session. */
 static int h2_on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, void *context)
 {
     struct server_h2 *h2 = context;
@@ -449,8 +452,8 @@ static void h2_more(struct server_conn *conn)
 
 /* ---- the end ---- */
 
-/* Two words, lest a request that is on its way is lost: first that the end is near, then, when the peer has
- * heard it, which stream is the last. */
+/* Two frames, so that no request on its way is lost: first that the end is near, then, when the
+ * peer has heard it, which stream is the last. */
 static void h2_drain(struct server_conn *conn)
 {
     struct server_h2 *h2 = conn->state;
@@ -466,8 +469,8 @@ static void h2_drain(struct server_conn *conn)
     server_conn_resume(conn);
 }
 
-/* Once a second. An old connection is ended like one of a server that drains: its peer makes a new one,
- * perhaps to another server. */
+/* Once a second. An old connection is ended like one of a server that drains: its peer makes a new
+ * one, perhaps to another server. */
 static void h2_tick(struct server_conn *conn)
 {
     struct server_h2 *h2 = conn->state;

@@ -3,19 +3,21 @@
  *
  *     feed ─► nghttp2 ─► h2/h2.c: frames ─► h2/stream.c: its bytes, a whole request
  *                                                        │
- *     h2_send ◄─ nghttp2 ◄─ h2/answer.c: responses ◄─────┴─ router, gRPC: at once, or when a batch is back
+ *     h2_send ◄─ nghttp2 ◄─ h2/answer.c: responses ◄─────┴─ router, gRPC: at once, or later
  *
  * What holds:
- *   1. A stream's request and response live in its room. Whole requests are handed on behind nghttp2's
- *      callbacks, and their batch is finished before it is called again: so no stream ends while an ask
- *      borrows from its room.
- *   2. nghttp2 is not sent from inside its own callbacks: answers are submitted there and written behind.
- *   3. A connection has at most SERVER_H2_STREAMS open, and asks under way within batch.h's bounds, also
- *      for streams that were reset meanwhile; it holds at most SERVER_H2_HELD bytes of bodies and responses, one largest request beyond it; all connections
- *      together, what server_keep lets them. What nghttp2 itself holds (a long field that comes in parts)
- *      is counted, too.
- *   4. Frames that bring nothing (pings, settings, empty data, window updates, priorities) and resets are
- *      paid for out of two buckets; requests pay in. Who has nothing left is sent away (GOAWAY).
+ *   1. A stream's request and response live in its room. Whole requests are handed on behind
+ *      nghttp2's callbacks, and their batch is finished before it is called again: so no stream
+ *      ends while an ask borrows from its room.
+ *   2. nghttp2 is not sent from inside its own callbacks: answers are submitted there and written
+ *      behind.
+ *   3. A connection has at most SERVER_H2_STREAMS open, and asks pending within batch.h's bounds,
+ *      also for streams that were reset meanwhile; it holds at most SERVER_H2_HELD bytes of bodies
+ *      and responses, one largest request beyond it; all connections together, what server_keep
+ *      lets them. What nghttp2 itself holds (a long field that comes in parts) is counted, too.
+ *   4. Frames that bring nothing (pings, settings, empty data, window updates, priorities) and
+ *      resets are paid for out of two buckets; requests pay in. Who has nothing left is sent away
+ *      (GOAWAY).
  */
 #ifndef WEIR_SERVER_H2_H
 #define WEIR_SERVER_H2_H
@@ -133,7 +135,8 @@ int server_h2_request(struct server_h2_stream *stream, struct weir__http_request
 
 /* Answers a stream with our health now and whenever it changes. False: too many do so already. */
 bool server_h2_watch(struct server_h2_stream *stream, bool known);
-/* Tells those that watch if it has changed, or for the last time; whether something is to be sent. */
+/* Tells those that watch if it has changed, or for the last time; whether something is to be
+ * sent. */
 bool server_h2_tell_watchers(struct server_h2 *h2, bool last);
 /* How old the connection may grow: --max-connection-age, spread a little. */
 int64_t server_h2_age_us(const struct server_h2 *h2);
@@ -154,7 +157,7 @@ nghttp2_mem server_h2_memory(struct server_h2 *h2);
 void server_h2_dispatch(struct server_h2_stream *stream);
 /* The head is there, its body is not: false, and answered, if that is not wanted. */
 bool server_h2_admit(struct server_h2_stream *stream);
-/* Answers a request that goes beyond a bound, or is none. */
+/* Answers a request that goes beyond a bound, or is not one. */
 void server_h2_refuse(struct server_h2_stream *stream);
 /* Answers, or resets, one whose body cannot be held. */
 void server_h2_refuse_for_memory(struct server_h2_stream *stream);

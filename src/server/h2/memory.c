@@ -1,11 +1,13 @@
 /*
- * What nghttp2 allocates for a connection, counted: a field that comes in parts is kept by it, up to 64 KiB of
- * name and as much of value, twice that where it is Huffman-coded. Nothing of it is seen before it is whole.
+ * What nghttp2 allocates for a connection, counted: a field that comes in parts is kept by it, up
+ * to 64 KiB of name and as much of value, twice that where it is Huffman-coded. Nothing of it is
+ * seen before it is whole.
  *
  * What holds:
- *   1. SERVER_H2_SESSION_FREE bytes each connection may have in any case. What is beyond counts as memory kept.
- *   2. Beyond, nobody has more than a part of what is left, and somebody without a token only what a head of
- *      ordinary length takes, while half of everything is left.
+ *   1. SERVER_H2_SESSION_FREE bytes each connection may have in any case. What is beyond counts as
+ *      memory kept.
+ *   2. Beyond, nobody has more than a part of what is left, and somebody without a token only what
+ *      a head of ordinary length takes, while half of everything is left.
  *   3. A session that was refused memory is not used any more: its connection ends.
  */
 #include "server/h2/h2.h"

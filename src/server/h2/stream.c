@@ -213,8 +213,8 @@ char *server_h2_stream_room(struct server_h2_stream *stream, size_t n)
     return room;
 }
 
-/* Requests of one portion are taken before the first of them is answered: so it is asked here once more.
- * One such body each may have; more only while much is left. */
+/* Requests of one portion are taken before the first of them is answered: so it is asked here once
+ * more. One such body each may have; more only while much is left. */
 bool server_h2_stream_own(struct server_h2_stream *stream, char *memory, struct weir__span body)
 {
     struct server_h2 *h2 = stream->h2;
@@ -235,11 +235,12 @@ bool server_h2_stream_own(struct server_h2_stream *stream, char *memory, struct 
 /* ---- requests ---- */
 
 /*
- * * From a stream's fields and data to a request as HTTP/1 would have brought it. nghttp2 has seen to the
- * form (RFC 9113, 8.2 and 8.3): names in lower case, no connection's own fields, every pseudo field once
- * and first, a Content-Length that is true.
+ * From a stream's fields and data to a request as HTTP/1 would have brought it. nghttp2 has seen
+ * to the form (RFC 9113, 8.2 and 8.3): names in lower case, no connection's own fields, every
+ * pseudo field once and first, a Content-Length that is true.
  *
- * In the room, fields stand one behind the other, each behind a mark; pseudo fields have no name there.
+ * In the room, fields stand one behind the other, each behind a mark; pseudo fields have no name
+ * there.
  */
 
 struct mark {
@@ -341,7 +342,8 @@ static bool h2_read_target(const struct server_h2_stream *stream, struct weir__h
     return weir__span_is(target, "*") && ret->method == WEIR__HTTP_OPTIONS;
 }
 
-/* A cookie may come in crumbs, each a field of its own: here they are one again (RFC 9113, 8.2.3). */
+/* A cookie may come in crumbs, each a field of its own: here they are one again (RFC 9113,
+ * 8.2.3). */
 static void h2_read_fields(const struct server_h2_stream *stream, char *cookie,
                            struct weir__http_request *ret)
 {

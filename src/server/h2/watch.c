@@ -1,9 +1,10 @@
 /*
- * What happens on an HTTP/2 connection without a request: the health that a peer watches changes, and
- * the connection grows old. See h2.h.
+ * What happens on an HTTP/2 connection without a request: the health that a peer watches changes,
+ * and the connection grows old. See h2.h.
  *
- * A watched stream is sent a status whenever it is another one, the newest only, however slowly the peer
- * reads. It ends when the server drains or the connection is old; the peer then asks another one.
+ * A watched stream is sent a status whenever it is another one, the newest only, however slowly the
+ * peer reads. It ends when the server drains or the connection is old; the peer then asks another
+ * one.
  */
 #include "server/h2/h2.h"
 

@@ -200,7 +200,7 @@ static enum server_routed admin_work(const struct call *call, enum server_lane l
         server_work_leave(conn, lane, kept);
         free(body);
         free(it);
-        server_response_problem(call->ret, 503, "too much is under way; try again");
+        server_response_problem(call->ret, 503, "too much is pending; try again");
         return SERVER_RESPONDED;
     }
     it->lane = lane;

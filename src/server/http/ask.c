@@ -1,4 +1,5 @@
-/* Parameters to asks: a limit given in the request, a policy by name, or all policies that match. */
+/* Parameters to asks: a limit given in the request, a policy by name, or all policies that
+ * match. */
 #include "server/http/http.h"
 
 #include "policy/view.h"
@@ -221,10 +222,11 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
                                                   .wait_us = ask_wait_of(conn, params)};
     if (server_planned_make(conn, &question, planned, &err)) {
         if (!params->has_policy) /* a proxy, or a policy file, that needs mending */
-            server_report_once(conn->peer_text,
-                               "a request that %s asks for is refused with 400: %s; told once for "
-                               "this address",
-                               conn->peer_text, err.message);
+            server_report_once(
+                conn->peer_text,
+                "a request that %s asks for is refused with 400: %s; reported once for "
+                "this address",
+                conn->peer_text, err.message);
         return ask_undo(conn, ret, "%s", err.message);
     }
     const struct weir__policy *by = planned->plan.by;
@@ -336,8 +338,8 @@ static enum server_routed ask_several(struct server_conn *conn, const struct ser
     return SERVER_ASKED;
 }
 
-/* What stands beside what it has no meaning with: ignoring it would let requests through that somebody meant
- * to limit. NULL: nothing. */
+/* What stands beside what it has no meaning with: ignoring it would let requests through that
+ * somebody meant to limit. NULL: nothing. */
 static const char *ask_misplaced(enum weir__verb verb, const struct server_params *params)
 {
     bool several = verb == WEIR__VERB_TAKEALL;

@@ -1,7 +1,7 @@
 /*
- * HTTP requests to asks and answers, the same over HTTP/1 and HTTP/2. The protocol reads a request, has it
- * routed, and either gets a response at once or an ask in the connection's batch; when the batch is
- * back, server_http_respond makes the ask's response. The protocol then writes it.
+ * HTTP requests to asks and answers, the same over HTTP/1 and HTTP/2. The protocol reads a request,
+ * has it routed, and either gets a response at once or an ask in the connection's batch; when the
+ * batch is back, server_http_respond makes the ask's response. The protocol then writes it.
  */
 #ifndef WEIR_SERVER_HTTP_H
 #define WEIR_SERVER_HTTP_H
@@ -47,8 +47,8 @@ void server_http_respond(struct server_conn *conn, struct server_batch *batch, s
 enum server_access server_http_access(struct server_conn *conn,
                                       const struct weir__http_request *request);
 
-/* Whether a request whose body is still to come may send it: told as soon as the head is read. Who brings no
- * token may send a little, to what needs none. SERVER_NOT_ADMITTED: ret says why. */
+/* Whether a request whose body is still to come may send it: told as soon as the head is read. Who
+ * brings no token may send a little, to what needs none. SERVER_NOT_ADMITTED: ret says why. */
 enum server_admission { SERVER_ADMITTED, SERVER_ADMITTED_LITTLE, SERVER_NOT_ADMITTED };
 enum server_admission server_http_admit(struct server_conn *conn,
                                         const struct weir__http_request *request,
@@ -78,8 +78,7 @@ const char *server_status_text(int status);
 #define SERVER_DATE_LINE 37 /* all of it */
 const char *server_date(struct server_thread *thread);
 
-/* ---- asks: what an HTTP request asks, read from a query or from JSON (http/params.c), turned into an ask
- * in one place (http/ask.c) ---- */
+/* ---- http/params.c reads what a request asks, from a query or JSON; http/ask.c asks it ---- */
 
 #define SERVER_JSON_NODES 512
 #define SERVER_ATTRIBUTES_MAX 32 /* attr.NAME=value of a query */

@@ -300,7 +300,8 @@ static void params_set_attributes(struct server_params *params,
                              params_shown(name), name.data,
                              type == WEIR__JSON_OBJECT ? "an object" : "an array");
     }
-    /* Names that JSON told apart may be the same now. Only fields' and a server's own are folded. */
+    /* Names that JSON told apart may be the same now. Only fields' and a server's own are
+     * folded. */
     for (uint32_t i = first; i < object->next && why->len == 0; i = nodes[i + 1].next) {
         bool folds = nodes[i].len > 7 ? !memcmp(nodes[i].text, "header.", 7) : nodes[i].len <= 6;
         if (folds && params_is_twice(nodes, object, i))

@@ -1,4 +1,5 @@
-/* Responses: status, fields and body; and decisions as such: JSON, rate limit fields, 200 or 429. See http.h. */
+/* Responses: status, fields and body; and decisions as such: JSON, rate limit fields, 200 or 429.
+ * See http.h. */
 #include "server/http/http.h"
 
 #include "limit/explain.h"
@@ -213,8 +214,8 @@ static void respond_add_rate_fields(struct server_response *ret, const struct se
 
 /* ---- bodies ---- */
 
-/* Why it was refused: a limit, which time heals; a deny list or an attribute that is missing, which it does not;
- * or the store is out of reach, and the policy says closed. */
+/* Why it was refused: a limit, which time heals; a deny list or an attribute that is missing, which
+ * it does not; or the store is out of reach, and the policy says closed. */
 static const char *respond_reason_of(const struct server_ask *ask, const weir_decision *decision)
 {
     static const char *const denials[] = {"deny", "missing"};
@@ -407,7 +408,8 @@ static const char *respond_failure_text(const struct server_ask *ask)
     if (ask->code == SERVER_EOVERLOAD)
         return SERVER_OVERLOAD_TEXT;
     if (ask->code == WEIR_ERECEIPT)
-        return "this is no receipt of these keys and limits; pass what the take answered, and the "
+        return "this is not a receipt of these keys and limits; pass what the take answered, and "
+               "the "
                "same key, limit, policy, cost and attributes; " SERVER_SECRET_HINT;
     if (ask->code == WEIR_EINVAL &&
         (ask->kind == SERVER_ASK_SETTLE_PLAN || ask->kind == SERVER_ASK_RESET_PLAN))

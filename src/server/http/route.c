@@ -1,7 +1,7 @@
 /*
- * Paths to what they do. Decisions become asks; the rest is told and changed by http/admin.c. What changes
- * state is POST with JSON only, and only from pages of our own: browsers send no cross-site JSON without
- * asking first, and Host and Origin are checked besides.
+ * Paths to what they do. Decisions become asks; the rest is told and changed by http/admin.c. What
+ * changes state is POST with JSON only, and only from pages of our own: browsers send no cross-site
+ * JSON without asking first, and Host and Origin are checked besides.
  */
 #include "server/http/http.h"
 

@@ -1,11 +1,13 @@
 /*
- * What a request says of itself. For a decision that a proxy asks for (GET, forward authentication) the
- * attributes are the original request's, as the proxy's headers tell, but only where the proxy is one
- * that the policies trust; otherwise they are the peer's own. JSON brings its attributes along.
+ * What a request says of itself. For a decision that a proxy asks for (GET, forward authentication)
+ * the attributes are the original request's, as the proxy's headers tell, but only where the proxy
+ * is one that the policies trust; otherwise they are the peer's own. JSON brings its attributes
+ * along.
  *
- * What holds: a client cannot choose between two readings of its request. A field that is asked for and was
- * sent twice, fields that tell one thing in two ways, a list of hosts, a client's address that is none: all
- * of these are refused, since whoever stands behind may read them otherwise.
+ * What holds: a client cannot choose between two readings of its request. A field that is asked for
+ * and was sent twice, fields that tell one thing in two ways, a list of hosts, a client's address
+ * that is not an address: all of these are refused, since whoever stands behind may read them
+ * otherwise.
  */
 #include "server/http/http.h"
 
@@ -29,7 +31,8 @@ static bool subject_is_forwarded(struct weir__span name)
     return false;
 }
 
-/* An operator who forgot trusted_proxies has every client share the proxy's limits, and should be told. */
+/* An operator who forgot trusted_proxies has every client share the proxy's limits, and should be
+ * told. */
 static void subject_tell_ignored(const struct server_subject *subject)
 {
     const struct weir__http_request *request = subject->request;
@@ -40,7 +43,7 @@ static void subject_tell_ignored(const struct server_subject *subject)
         return;
     server_report_once(subject->conn->peer_text,
                        "%s sends %.*s, which is ignored: it is not one of the policies' "
-                       "trusted_proxies; told once for this address",
+                       "trusted_proxies; reported once for this address",
                        subject->conn->peer_text,
                        (int)weir__min((int64_t)request->fields[i].name.len, 40),
                        request->fields[i].name.data);
@@ -67,7 +70,8 @@ static enum weir__found subject_refuse(const char *why, struct weir__span *ret)
     return WEIR__UNUSABLE;
 }
 
-/* A field by its name. Of several, servers behind take the first, the last, or all of them as a list. */
+/* A field by its name. Of several, servers behind take the first, the last, or all of them as a
+ * list. */
 static enum weir__found subject_find_field(const struct server_subject *subject, const char *name,
                                            struct weir__span *ret)
 {
@@ -84,7 +88,8 @@ static enum weir__found subject_find_field(const struct server_subject *subject,
     return found ? WEIR__FOUND : WEIR__ABSENT;
 }
 
-/* What a trusted proxy says by one of several names. Where it says it by two, one may be its client's. */
+/* What a trusted proxy says by one of several names. Where it says it by two, one may be its
+ * client's. */
 static enum weir__found subject_find_told(const struct server_subject *subject,
                                           const char *const *names, struct weir__span *ret)
 {
@@ -116,9 +121,9 @@ static struct weir__span subject_trim(struct weir__span text)
     return text;
 }
 
-/* The last hop that is not one of the trusted proxies: who they say they serve. Several fields are one
- * list: proxies that add a line of their own add it behind the client's. Empty elements are none, as in every
- * list of HTTP. False: there is no such field. An empty hop: it names nobody. */
+/* The last hop that is not one of the trusted proxies: who they say they serve. Several fields are
+ * one list: proxies that add a line of their own add it behind the client's. Empty elements are
+ * none, as in every list of HTTP. False: there is no such field. An empty hop: it names nobody. */
 static bool subject_last_untrusted(const struct server_subject *subject, struct weir__span *ret)
 {
     const struct weir__policies *policies = subject->conn->thread->rules->policies;
@@ -158,7 +163,7 @@ static enum weir__found subject_find_ip(const struct server_subject *subject,
         if (found != WEIR__ABSENT)
             return found;
         if (listed)
-            return subject_refuse("is told by an X-Forwarded-For without an address", ret);
+            return subject_refuse("comes in an X-Forwarded-For without an address", ret);
     }
     *ret = (struct weir__span){subject->conn->peer_text, subject->conn->peer_text_len};
     return WEIR__FOUND;

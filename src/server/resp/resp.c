@@ -1,6 +1,6 @@
 /*
- * RESP: WEIR.* and CL.THROTTLE become asks; a pipeline of them is decided as one batch. What else comes is
- * answered in its turn, behind the batch.
+ * RESP: WEIR.* and CL.THROTTLE become asks; a pipeline of them is decided as one batch. What else
+ * comes is answered in its turn, behind the batch.
  */
 #include "server/resp/resp.h"
 
@@ -166,7 +166,8 @@ static void resp_add_ask(struct server_conn *conn, enum weir__verb verb,
 
 /* ---- answers ---- */
 
-/* The reply to a plain take, nearly all there are: written in one go, where there is room for it. */
+/* The reply to a plain take, nearly all there are: written in one go, where there is room for
+ * it. */
 static void resp_put_plain(struct server_conn *conn, const weir_request *request,
                            const weir_decision *decision, struct weir__buffer *out)
 {
@@ -223,11 +224,11 @@ static void resp_put_failure(struct server_conn *conn, const struct server_ask *
         return;
     }
     if (ask->code == WEIR_ERECEIPT) {
-        server_resp_error(conn, out, SERVER_FAULT_INVALID,
-                          "ERR \"%.*s\" is no receipt of this key and these limits; pass what the "
-                          "take replied; " SERVER_SECRET_HINT,
-                          (int)weir__min((int64_t)ask->settle.receipt.len, 64),
-                          ask->settle.receipt.data);
+        server_resp_error(
+            conn, out, SERVER_FAULT_INVALID,
+            "ERR \"%.*s\" is not a receipt of this key and these limits; pass what the "
+            "take replied; " SERVER_SECRET_HINT,
+            (int)weir__min((int64_t)ask->settle.receipt.len, 64), ask->settle.receipt.data);
         return;
     }
     /* The first word tells programs which it is, as the Redis module's errors do. */

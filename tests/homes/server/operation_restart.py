@@ -84,7 +84,7 @@ def test_several_sockets(check):
         with operation_tools.Activated([deaf]):
             check(False, "a socket that does not listen is refused")
     except weir_server.WrongEnd as error:
-        check.contains(str(error), "no listening socket", "a socket that does not listen is refused")
+        check.contains(str(error), "not a listening socket", "a socket that does not listen is refused")
 
 
 def test_sockets_with_tls(check):
