@@ -115,7 +115,7 @@ def test_bypass(check):
         for reason, least in (("too_large", 4), ("too_many", 4)):
             check((server.metric("weir_envoy_unreadable_total", reason=reason) or 0) >= least, f"{reason} is counted")
         check((server.metric("weir_envoy_hashed_keys_total") or 0) >= 12, "long values are counted")
-        log = pathlib.Path(server.folder.name) / "log"
+        log = server.folder / "log"
         check(eventually(lambda: '"verdict":"unreadable"' in log.read_text()), "and told in the access log")
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         check(all(len(it.get("key") or "") < 1024 for it in lines), "no key is long")

@@ -316,7 +316,7 @@ def test_reload(check):
     """Rules that change while calls are under way."""
     with serve() as server, h2.Peer(server.port) as peer:
         message = rate_limit_request("shop", [("user", "x")])
-        rules = pathlib.Path(server.folder.name) / "rules.yaml"
+        rules = server.folder / "rules.yaml"
         for stream in range(1, 3, 2):
             peer.send(grpc_frames(stream, METHOD, message))
             check(trailers(peer, stream) is not None, "before")
