@@ -25,7 +25,7 @@ def said(server, words, count=1):
 
 def outage(check, fail, meanwhile):
     with redis_server.Server() as redis, \
-            weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?fail={fail}") as server, \
+            weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?fail={fail}&deadline=2s") as server, \
             server.client() as client:
         client.call("WEIR.TAKE", "k", WINDOW)
         check.equal(server.stderr().count("the store"), 0, f"fail={fail}: nothing is said while all is well")

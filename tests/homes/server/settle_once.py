@@ -96,7 +96,7 @@ def test_zone(check):
 
 def test_redis(check):
     with redis_server.Server() as redis:
-        store = f"--store redis://127.0.0.1:{redis.port}"
+        store = f"--store redis://127.0.0.1:{redis.port}?deadline=10s"
         with weir_server.Server(store, POLICIES, env=SECRET) as server, http_client.Client(server.port) as client:
             settle_three_times(check, server, client, "Redis")
             settle_at_once(check, server, client, "Redis")
