@@ -16,6 +16,7 @@ from lib.http_client import get, post
 LIMIT = "fixed-window 100000/366d"
 SLOW = "leaky-bucket 1/50s burst 1000"  # the second take waits for 50 seconds
 MANY = "leaky-bucket 3/s burst 1000"  # the hundredth waits for half a minute
+LONG = "leaky-bucket 3/m burst 1000"  # the third waits for 40 seconds, the hundredth for half an hour
 ASKERS = 64
 
 
@@ -212,7 +213,7 @@ def big_streams(port, name, count, size):
     """A connection whose held answers have long keys."""
     peer = h2_frames.Peer(port)
     peer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    body = json.dumps({"key": (name + "-").ljust(size, "x"), "limit": MANY, "hold": True}).encode()
+    body = json.dumps({"key": (name + "-").ljust(size, "x"), "limit": LONG, "hold": True}).encode()
     head = block([(":method", "POST"), (":scheme", "http"), (":path", "/v1/take"), (":authority", "127.0.0.1"),
                   ("content-type", "application/json")])
     parts = [body[i:i + 16384] for i in range(0, len(body), 16384)]
@@ -232,7 +233,7 @@ def test_held_bytes(check):
     """Long keys that are held: the memory kept stays in its bound, and is what the process has; who holds much is
     refused, others are not."""
     size, count = 60000, 100
-    with weir_server.Server("--threads 1 --store memory:1m --max-memory 64m", policies=POLICIES) as server, \
+    with weir_server.Server("--threads 1 --store memory:1m --max-memory 64m --max-delay 1h", policies=POLICIES) as server, \
             http_client.Client(server.port) as client:
         before = abuse_tools.memory(server)
         peers = []
