@@ -63,7 +63,7 @@ for target in $targets; do
     if [ "${FUZZ_KEEP:-0}" = 1 ]; then
         rm -rf "$work/merged-$target"
         mkdir "$work/merged-$target"
-        "$fuzzer" -merge=1 -use_counters=0 -max_len=4096 "$work/merged-$target" "fuzz/corpus/$target" \
+        "$fuzzer" -set_cover_merge=1 -use_counters=0 -max_len=4096 "$work/merged-$target" "fuzz/corpus/$target" \
             "$work/corpus-$target" >>"$log" 2>&1
         find "fuzz/corpus/$target" -type f -regex '.*/[0-9a-f]*' -delete
         cp "$work/merged-$target"/* "fuzz/corpus/$target"
