@@ -1,6 +1,6 @@
 // Express with the middleware of examples/server mounted at /api; recipes.py starts it.
 import { createRequire } from "node:module";
-import { limited } from "../../examples/server/weir-limits.mjs";
+import { limited } from "../../../examples/server/weir-limits.mjs";
 
 const express = createRequire(`${process.env.NODE_PATH}/`)("express");
 const app = express();
