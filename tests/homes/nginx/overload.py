@@ -73,7 +73,7 @@ def fake_load(folder):
     (folder / "fake.c").write_text(FAKE)
     subprocess.run(["cc", "-shared", "-fPIC", f'-DPATH="{folder}/load"', "-o", folder / "fake.so", folder / "fake.c"],
                    check=True)
-    first = nginx_server.sanitizers(folder).get("LD_PRELOAD")
+    first = nginx_server.sanitized_environment(folder).get("LD_PRELOAD")
     return {"LD_PRELOAD": ":".join(filter(None, (first, str(folder / "fake.so"))))}
 
 
