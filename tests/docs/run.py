@@ -176,7 +176,7 @@ class Scratch:
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="weir-docs-"))
         for name in ("include", "examples"):
             shutil.copytree(ROOT / name, self.path / name)
-        for name in ("tests", "bench", "fuzz", "tools", "docs", "src", "Makefile", "README.md"):
+        for name in ("tests", "bench", "fuzz", "tools", "docs", "src", "modules", "Makefile", "README.md"):
             if (ROOT / name).exists():
                 (self.path / name).symlink_to(ROOT / name)
         (self.path / "build").symlink_to(BUILD)
@@ -346,7 +346,7 @@ def check_block(scratch, block):
         return f"took more than {PATIENCE_SECONDS} seconds"
     except (RuntimeError, OSError, server_home.weir_server.WrongEnd) as error:
         return error
-    return f"unknown tag \"{block.kind}\"; there are sh, c, conf, yaml, nginx, output, {', '.join((*CLIENTS, *READ_ONLY))}"
+    return f"unknown tag \"{block.kind}\": expected one of sh, c, conf, yaml, nginx, output, {', '.join((*CLIENTS, *READ_ONLY))}"
 
 
 def check_pages():
@@ -488,9 +488,9 @@ def check_module():
     if not wanted("module"):
         return
     sources = {name: (ROOT / f"modules/nginx/{name}.c").read_text(encoding="utf-8")
-               for name in ("module", "variables", "conf_limit", "conf_store", "overload")}
+               for name in ("module", "fields", "conf_limit", "conf_store", "overload")}
     directives = set(re.findall(r'ngx_string\("(weir_\w+)"\)', sources["module"]))
-    variables = {f"${name}" for name in re.findall(r'ngx_string\("(weir_\w+)"\)', sources["variables"])}
+    variables = {f"${name}" for name in re.findall(r'ngx_string\("(weir_\w+)"\)', sources["fields"])}
     options = {word for name in ("conf_limit", "conf_store", "overload")
                for word in re.findall(r'"([a-z_]+=)"', sources[name])}
     for page in ("docs/NGINX.md", "docs/man/weir-nginx.7.scd"):
