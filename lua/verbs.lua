@@ -45,8 +45,8 @@ if verb ~= RESET and verb ~= SHOW then
         if not t0 then t0, c0, named = string.match(ARGV[3], '^w3%-(%d+)%-(%d+)%-(%d+)$') end
         t0, c0, named = tonumber(t0), tonumber(c0), tonumber(named)
         if not t0 or t0 >= EXACT_MAX or c0 > COST_MAX or (named and not (named >= 1 and named < 1099511627776)) then
-            return redis.error_reply('ERR "' .. sub(ARGV[3], 1, 64)
-                .. '" is not a receipt; pass what the take replied')
+            return redis.error_reply('ERR invalid receipt "' .. sub(ARGV[3], 1, 64)
+                .. '": expected what the take replied')
         end
         if named then named = format('%.0f-%.0f-%.0f', t0, c0, named) end
     elseif verb <= PEEK or verb == ACQUIRE then

@@ -214,7 +214,7 @@ static char *limit_fail_unknown(const struct limit_reader *it, const ngx_str_t *
         if (options[i].bit & it->options)
             weir__put_format(&known, "%s%s", known.len ? ", " : "", options[i].word);
     }
-    ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: unknown option \"%V\"; there are %s",
+    ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: unknown option \"%V\": expected one of %s",
                        it->directive, word, room);
     return NGX_CONF_ERROR;
 }
@@ -249,8 +249,7 @@ static char *limit_read_word(struct limit_reader *it, ngx_str_t *word)
         if (options[i].bit & it->seen)
             return limit_fail(it, "repeated option", word, "give every option once");
         if (!value.len && !flag)
-            return limit_fail(it, "there is no value in", word,
-                              "give one, or leave the option out");
+            return limit_fail(it, "missing value in", word, "give one, or leave the option out");
         it->seen |= options[i].bit;
         return options[i].read(it, &value);
     }
@@ -440,7 +439,7 @@ char *ngx_http_weir_rate(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     struct limit_reader it;
     (void)cmd;
     if (conf->rate != NGX_CONF_UNSET_PTR)
-        return "is there twice; give one weir_rate per level";
+        return "is given twice; give one weir_rate per level";
     if (cf->args->nelts == 2 && !ngx_strcmp(words[1].data, "off")) {
         conf->rate = NULL;
         return NGX_CONF_OK;

@@ -142,8 +142,8 @@ static void zone_compare(ngx_conf_t *cf, const ngx_http_weir_zone_t *zone)
         return;
     zone->shm->noreuse = 1;
     ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
-                       "weir_zone: zone \"%V\" has another size or another large= than before: it "
-                       "starts afresh",
+                       "weir_zone: zone \"%V\" has another size or another large= than before: its "
+                       "states start again from fresh",
                        &zone->name);
 }
 

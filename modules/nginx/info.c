@@ -23,7 +23,7 @@ static const struct info_number info_zone_numbers[] = {
     {"limits", "nginx_weir_zone_limits", "", "gauge", "Different limits in use.", OF_ZONE(limits)},
     {"large_bytes", "nginx_weir_zone_large_bytes", "", "gauge",
      "The share for logs, windows and leases.", OF_ZONE(large_bytes)},
-    {"large_used", "nginx_weir_zone_large_used_bytes", "", "gauge", "What of it is used.",
+    {"large_used", "nginx_weir_zone_large_used_bytes", "", "gauge", "The used part of it.",
      OF_ZONE(large_used)},
     {"evicted_fresh", "nginx_weir_zone_evicted_total", ",kind=\"fresh\"", "counter",
      "States forgotten because there was no room.", OF_ZONE(evicted_fresh)},
@@ -212,7 +212,7 @@ static void info_text_zones(struct weir__buffer *to, const ngx_http_weir_main_co
     ngx_http_weir_zone_t *const *zones = conf->zones.elts;
     weir_zone_info info;
     info_text_head(to, "nginx_weir_requests_total", "counter",
-                   "Requests by what became of them, by limits and by slots.");
+                   "Requests by result, of limits and of slots.");
     for (ngx_uint_t i = 0; i < conf->zones.nelts; i++)
         info_text_requests(to, zones[i]);
     for (size_t k = 0; k < WEIR__COUNT(info_zone_numbers); k++) {
@@ -327,6 +327,6 @@ char *ngx_http_weir_info(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     if (cf->args->nelts == 1 || conf->info_text || !ngx_strcmp(words[1].data, "json"))
         return NGX_CONF_OK;
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "weir_info: unknown format \"%V\"; there are json, prometheus", &words[1]);
+                       "weir_info: unknown format \"%V\": expected json or prometheus", &words[1]);
     return NGX_CONF_ERROR;
 }

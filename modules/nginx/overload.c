@@ -68,7 +68,7 @@ char *ngx_http_weir_overload(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     unsigned seen = 0;
     (void)cmd;
     if (conf->overload != NGX_CONF_UNSET_PTR)
-        return "is there twice; give one weir_overload per level";
+        return "is given twice; give one weir_overload per level";
     if (cf->args->nelts == 2 && !ngx_strcmp(words[1].data, "off")) {
         conf->overload = NULL;
         return NGX_CONF_OK;
@@ -80,7 +80,7 @@ char *ngx_http_weir_overload(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     for (ngx_uint_t i = 1; i < cf->args->nelts; i++) {
         if (ngx_http_weir_read_option(
                 cf, overload_options, WEIR__COUNT(overload_options), &words[i], &seen,
-                "there are connections=, load=, status=, and off alone", overload) != NGX_CONF_OK)
+                "expected connections=, load= and status=, or off alone", overload) != NGX_CONF_OK)
             return NGX_CONF_ERROR;
     }
     if (!overload->connections && overload->load == 0)

@@ -246,7 +246,7 @@ int settle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
         memcpy(text, receipt.data, receipt.len);
     if (receipt.len >= sizeof text || strlen(text) != receipt.len ||
         !weir__receipt_read(text, &correction))
-        return reply_error(ctx, "ERR \"%.*s\" is not a receipt; pass what the take replied",
+        return reply_error(ctx, "ERR invalid receipt \"%.*s\": expected what the take replied",
                            (int)(receipt.len > 64 ? 64 : receipt.len), receipt.data);
     correction.actual = request.command.actual;
     if (weir__leased(limit) < limit->count)

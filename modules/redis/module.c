@@ -36,7 +36,7 @@ static const struct rm_info_version info_version = {
 #define WRITES (RM_KEY_RW | RM_KEY_ACCESS | RM_KEY_UPDATE)
 #define READS (RM_KEY_RO | RM_KEY_ACCESS)
 #define REMOVES (RM_KEY_RM | RM_KEY_DELETE)
-#define COST_NOTE "O(1); sliding limits O(entries that lapsed)"
+#define COST_NOTE "O(1); sliding limits O(entries that expired)"
 
 /* ---- the API ---- */
 
@@ -226,7 +226,7 @@ static bool module_read_arguments(RedisModuleCtx *ctx, RedisModuleString **argv,
         size_t len;
         const char *text = rm_StringPtrLen(argv[i], &len);
         if (len != strlen("test-clock") || memcmp(text, "test-clock", len)) {
-            rm_Log(ctx, "warning", "unknown argument \"%.*s\"; there is only test-clock", (int)len,
+            rm_Log(ctx, "warning", "unknown argument \"%.*s\": expected test-clock", (int)len,
                    text);
             return false;
         }

@@ -63,7 +63,8 @@ bool read_request(RedisModuleCtx *ctx, enum weir__verb verb, RedisModuleString *
     struct weir__span args[WEIR__COMMAND_ARGS_MAX];
     weir_error err;
     if (argc > WEIR__COMMAND_ARGS_MAX) {
-        reply_error(ctx, "ERR at most %d arguments, these are %d", WEIR__COMMAND_ARGS_MAX, argc);
+        reply_error(ctx, "ERR expected at most %d arguments, found %d", WEIR__COMMAND_ARGS_MAX,
+                    argc);
         return false;
     }
     for (int i = 0; i < argc; i++)

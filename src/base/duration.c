@@ -137,7 +137,7 @@ static size_t duration_parse(const char *text, size_t len, bool zero, int64_t *r
             break;
     } while (at < len);
     if (total == 0 && !zero) {
-        *ret_why = "a duration must not be zero";
+        *ret_why = "a duration must be more than zero";
         return 0;
     }
     *ret_us = total;

@@ -127,9 +127,9 @@ const char *weir__network_read(const char *text, size_t len, struct weir__networ
         return "an IPv4 address inside IPv6 counts as IPv4; write it like 10.1.2.3";
     int all = address_bits_of(&found.address), bits = all;
     if (slash && (!address_read_bits(slash + 1, len - host - 1, &bits) || bits > all))
-        return v6 ? "expected 0 to 128 behind the /" : "expected 0 to 32 behind the /";
+        return v6 ? "expected 0 to 128 after the /" : "expected 0 to 32 after the /";
     if (address_has_rest(&found.address, bits))
-        return "bits are set behind the network's prefix; write them as 0, like 10.0.0.0/8";
+        return "bits are set after the prefix of the network; write them as 0, like 10.0.0.0/8";
     found.bits = (uint8_t)bits;
     *ret = found;
     return NULL;

@@ -147,11 +147,11 @@ const char *weir__normal_path_pattern(struct weir__span text, bool parameters, c
         return "a path begins with /";
     for (size_t i = 0; i < text.len; i++) {
         if (text.data[i] == '?' || text.data[i] == '#')
-            return "paths are compared without what follows a ? or #";
+            return "paths are compared without the text after a ? or #";
         if (normal_is_escape(text.data + i, text.len - i))
             return "paths are compared decoded; write the character itself, not %XX";
         if (text.data[i] == '/' && i + 1 < text.len && text.data[i + 1] == '/')
-            return "paths are compared with // made /";
+            return "paths are compared with / instead of //";
     }
     if (normal_has_control(text))
         return "a path has no control characters";
@@ -164,9 +164,8 @@ const char *weir__normal_path_pattern(struct weir__span text, bool parameters, c
         *ret_right = (struct weir__span){"", 0};
         return NULL;
     }
-    return "paths are compared without dot segments, without blanks and dots at the end of a "
-           "segment, "
-           "and without what follows a ;";
+    return "paths are compared without dot segments, without spaces and dots at the end of a "
+           "segment, and without the text after a ;";
 }
 
 /* ---- hosts ---- */
@@ -252,5 +251,5 @@ const char *weir__normal_host_pattern(struct weir__span text, char *room,
     weir__normal_host(found, room, text.len + 1, ret_right);
     if (ret_right->len == text.len)
         return NULL;
-    return "hosts are compared without scheme, port, path and closing dot";
+    return "hosts are compared without scheme, port, path and final dot";
 }

@@ -12,7 +12,7 @@ static const char *pattern_read_piece(const char *text, size_t len, size_t *at, 
     size_t n = 0;
     while (*at < len && text[*at] != '*') {
         if (text[*at] == '\\' && (++*at == len || (text[*at] != '*' && text[*at] != '\\')))
-            return "a \\ stands before * or another \\ only";
+            return "a \\ may only stand before * or another \\";
         room[n++] = text[(*at)++];
     }
     *ret_len = n;

@@ -386,10 +386,10 @@ static int plan_finish(struct planning *planning)
         return plan_fail_too_many(planning);
     if (planning->conflict == WEIR_ESHARED)
         return weir__fail(planning->err, WEIR_ESHARED, 0,
-                          "two descriptors count in one place against different limits");
+                          "two descriptors count under one key with different limits");
     if (planning->conflict)
         return weir__fail(planning->err, WEIR_EINVAL, 0,
-                          "the costs of descriptors that count in one place are more than 10^12");
+                          "the costs of descriptors that count under one key are more than 10^12");
     if (plan->verdict == WEIR__VERDICT_NONE && planning->allowed) {
         plan->verdict = WEIR__VERDICT_ALLOW;
         plan->by = planning->allowed;

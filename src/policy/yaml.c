@@ -125,7 +125,7 @@ static int yaml_check_keys(const struct reading *reading, const struct open_node
     for (size_t i = 1; i < n && code == 0; i++) {
         if (!strcmp(keys[i - 1]->text, keys[i]->text))
             code = weir__yaml_fail(reading->yaml, keys[i], reading->err,
-                                   "\"%s\" stands twice in one map, first on line %d; keep one",
+                                   "\"%s\" is given twice in one map, first on line %d; keep one",
                                    weir__yaml_quote(keys[i]->text, keys[i]->len).text,
                                    keys[i - 1]->line);
     }
@@ -188,8 +188,7 @@ static int yaml_add(struct reading *reading, const yaml_event_t *event,
     if (code || node->type == WEIR__YAML_SCALAR)
         return code;
     if (reading->depth == WEIR__YAML_DEPTH_MAX)
-        return weir__yaml_fail(yaml, node, reading->err,
-                               "more than %d lists and maps within each other",
+        return weir__yaml_fail(yaml, node, reading->err, "lists and maps nested more than %d deep",
                                WEIR__YAML_DEPTH_MAX);
     reading->open[reading->depth++] = (struct open_node){node, &node->child, NULL, 0};
     return 0;

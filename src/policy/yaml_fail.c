@@ -124,6 +124,6 @@ int weir__yaml_only(const struct weir__yaml *yaml, const struct weir__yaml_node 
                          : allowed[i + 1] ? ", "
                                           : " and ",
                          allowed[i]);
-    return weir__yaml_fail(yaml, key, err, "unknown key \"%s\"; there are %s",
+    return weir__yaml_fail(yaml, key, err, "unknown key \"%s\": expected one of %s",
                            weir__yaml_quote(key->text, key->len).text, list);
 }

@@ -33,13 +33,12 @@
 #define SERVER_AWAY_ASKS 256     /* of one connection, packed */
 #define SERVER_ASKING_US 2000    /* so long a batch goes on at the store while others wait */
 #define SERVER_EOVERLOAD (-1000) /* an ask's code: too much is kept already */
-#define SERVER_OVERLOAD_TEXT "too much is pending; try again in a second"
+#define SERVER_OVERLOAD_TEXT "too many requests are in progress; try again in a second"
 
 /* Why a take of a concurrent limit is refused. */
 #define SERVER_NEEDS_ACQUIRE                                                                       \
-    "a concurrent limit needs acquire, which answers the lease to release it by; a take would "    \
-    "hold "                                                                                        \
-    "a slot that nobody can release"
+    "a concurrent limit needs acquire, whose answer has the lease that releases the slot; a take " \
+    "would hold a slot that nobody can release"
 
 struct server_conn;
 struct server_grpc_call;

@@ -30,7 +30,7 @@
 #define SERVER_RESERVED                                                                            \
     8 /* connections of a thread for health and metrics, when no others are let in */
 #define SERVER_FULL_TEXT                                                                           \
-    "as many connections are open as may be; only health and metrics are answered on this one"
+    "the maximum number of connections is open; this one answers only health and metrics"
 #define SERVER_FULL_RESP "ERR max number of clients reached"
 #define SERVER_RESP_MESSAGE_MAX (1280u << 10) /* sixteen of the longest keys fit */
 

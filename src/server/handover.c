@@ -64,8 +64,8 @@ static int handover_adopt_one(int fd, const struct server_config *config, weir_e
     struct server_address *address = handover_address_of(fd, config);
     if (!address)
         return weir__fail(err, WEIR_EINVAL, 0,
-                          "descriptor %d of LISTEN_FDS is too much: %d addresses with %d sockets "
-                          "each can be handed over",
+                          "descriptor %d of LISTEN_FDS is one too many: %d addresses with %d "
+                          "sockets each can be handed over",
                           fd, SERVER_LISTENERS_MAX, SERVER_THREADS_MAX);
     if (!server_address_is_private(&address->bound) && !config->token[0] &&
         !config->public_without_token)
@@ -289,7 +289,7 @@ void server_hand_over(char *const *argv)
     }
     int pid = server_listeners_hand_over(argv, &successor.ready);
     if (pid < 0) {
-        server_report("SIGUSR2: cannot start %s: %s; this process goes on", server_program(),
+        server_report("SIGUSR2: cannot start %s: %s; this process continues", server_program(),
                       strerror(errno));
         return;
     }
@@ -310,12 +310,12 @@ bool server_successor_is_ready(void)
         return true;
     }
     if (got == sizeof failed)
-        server_report("SIGUSR2: cannot start %s: %s; this process goes on", server_program(),
+        server_report("SIGUSR2: cannot start %s: %s; this process continues", server_program(),
                       strerror(failed));
     else
-        server_report("process %d could not take over: it ended before it was ready; this process "
-                      "goes on",
-                      successor.pid);
+        server_report(
+            "process %d could not take over: it ended before it was ready; this process continues",
+            successor.pid);
     if (!successor.ended)
         kill(successor.pid, SIGKILL); /* one that has let go of us will never say more */
     handover_forget_successor();
@@ -331,7 +331,7 @@ void server_look_after_successor(void)
 {
     if (successor.pid == 0 || weir__mono_us() < successor.until_us)
         return;
-    server_report("process %d is not ready after %d s and is killed; this process goes on",
+    server_report("process %d is not ready after %d s and is killed; this process continues",
                   successor.pid, (int)(SUCCESSOR_US / 1000000));
     if (!successor.ended)
         kill(successor.pid, SIGKILL);

@@ -37,11 +37,10 @@ static int listen_read_address(const char *text, struct sockaddr_storage *ret, s
     int64_t port;
     if (!colon || len >= sizeof host ||
         weir__read_whole(weir__span_of(colon + 1), "a port", 0, UINT16_MAX, &port, NULL))
-        return weir__fail(
-            err, WEIR_EINVAL, 0,
-            "invalid address \"%s\": expected 127.0.0.1:%d, [::1]:%d or unix:/path, with "
-            "a port up to 65535",
-            text, SERVER_PORT, SERVER_PORT);
+        return weir__fail(err, WEIR_EINVAL, 0,
+                          "invalid address \"%s\": expected 127.0.0.1:%d, [::1]:%d or unix:/path, "
+                          "with a port up to 65535",
+                          text, SERVER_PORT, SERVER_PORT);
     bool bracketed = len >= 2 && text[0] == '[' && text[len - 1] == ']';
     len -= bracketed ? 2 : 0;
     memcpy(host, text + bracketed, len);

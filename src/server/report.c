@@ -136,14 +136,14 @@ static void report_look_at_zone(struct server *it)
     last_state = state;
     if (state == WEIR__FILE_GONE)
         server_report(
-            "the store %s was deleted or replaced while it is in use: this server goes on "
-            "with what it has, others will not find it, and it is gone when this one ends",
+            "the store %s was deleted or replaced while it is in use: this server continues with "
+            "its copy, other programs do not find it, and it is lost when this server ends",
             it->config.store_url);
     else if (state == WEIR__FILE_TRUNCATED)
         server_report("the store %s was truncated while it is in use; remove it and start again",
                       it->config.store_url);
     else
-        server_report("the store %s is where it was again", it->config.store_url);
+        server_report("the store %s is back at its path", it->config.store_url);
 }
 
 void server_look_at_log(const struct server *it, bool last)
@@ -162,7 +162,7 @@ void server_look_at_log(const struct server *it, bool last)
                   (unsigned long long)(lost - lost_before),
                   lost - lost_before == 1 ? " was" : "s were",
                   state.failed && state.last_errno ? strerror(state.last_errno)
-                                                   : "it is not written as fast as lines come");
+                                                   : "lines come faster than they can be written");
     lost_before = lost;
     reported_us = now;
 }

@@ -183,7 +183,7 @@ int server_rules_read_file(const char *path, char **ret, size_t *ret_len, weir_e
     if (half) {
         free(text);
         return weir__fail(err, WEIR_EBUSY, 0,
-                          "%s is being written, and may be there by half; write another file and "
+                          "%s is being written and may be incomplete; write another file and "
                           "rename it to this name",
                           path);
     }
@@ -247,7 +247,7 @@ static void rules_tell_warnings(const struct weir__policies *policies)
     for (const char *text; i < WARNINGS_TOLD && (text = weir__policies_warning(policies, i)); i++)
         server_report("warning: %s", text);
     if (weir__policies_warning(policies, i))
-        server_report("warning: there is more; `weir check` says all of it");
+        server_report("warning: there are more warnings; `weir check` prints all of them");
 }
 
 static uint32_t rules_shadow_top(struct server *server, const struct weir__policy *policy)
@@ -479,8 +479,8 @@ static int rules_add_file(struct loading *loading, const char *path, weir_error 
 {
     size_t i = loading->count;
     if (i == WEIR__ENVOY_FILES_MAX)
-        return weir__fail(err, WEIR_EINVAL, 0, "%s: more than %d files make one configuration",
-                          path, WEIR__ENVOY_FILES_MAX);
+        return weir__fail(err, WEIR_EINVAL, 0, "%s: a configuration has at most %d files", path,
+                          WEIR__ENVOY_FILES_MAX);
     loading->paths[i] = strdup(path);
     loading->texts[i] = NULL;
     if (!loading->paths[i])

@@ -83,10 +83,10 @@ static void run_fit_into_cgroup(void)
     server.max_memory = memory.kept;
     server.config.max_connections = (int64_t)memory.connections;
     if (less)
-        server_report("the cgroup allows %llu MiB: %llu connections, %llu MiB for what they make "
-                      "this server keep",
-                      (unsigned long long)(bound >> 20), (unsigned long long)memory.connections,
-                      (unsigned long long)(memory.kept >> 20));
+        server_report(
+            "the cgroup allows %llu MiB: %llu connections, %llu MiB for their requests and answers",
+            (unsigned long long)(bound >> 20), (unsigned long long)memory.connections,
+            (unsigned long long)(memory.kept >> 20));
 }
 
 static int run_open_log(weir_error *err)

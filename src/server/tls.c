@@ -218,8 +218,8 @@ static int tls_read_certificate(struct server_tls_context *ret, const char *path
         return code;
     if (!tls_use_chain(ret, file))
         code = weir__fail(err, WEIR_EINVAL, 0,
-                          "%s is not a certificate: %s; expected PEM, the server's own first, then "
-                          "those that vouch for it",
+                          "%s is not a certificate: %s; expected PEM, the certificate of the "
+                          "server first, then those of its authorities",
                           path, tls_reason());
     BIO_free(file);
     free(text);
@@ -255,8 +255,8 @@ static int tls_read_client_ca(SSL_CTX *context, const char *path, weir_error *er
         return code;
     if (!tls_trust_all(context, file))
         code = weir__fail(err, WEIR_EINVAL, 0,
-                          "%s holds no certificates: %s; expected PEM, those that vouch for "
-                          "clients' certificates",
+                          "%s has no certificates: %s; expected PEM, the authorities that sign the "
+                          "certificates of clients",
                           path, tls_reason());
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     BIO_free(file);

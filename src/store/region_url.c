@@ -99,8 +99,8 @@ static int take_options(const char *url, const char *text, struct weir__region *
         } else {
             int column = (int)(text - url) + 1;
             code = weir__fail(err, WEIR_EURL, column,
-                              "store address \"%s\", column %d: unknown option \"%.*s\"; there are "
-                              "size=64m and large=12%%",
+                              "store address \"%s\", column %d: unknown option \"%.*s\": expected "
+                              "size=64m or large=12%%",
                               url, column, (int)len, text);
         }
         if (code)
@@ -139,8 +139,8 @@ int weir__region_parse(const char *url, struct weir__region *ret, weir_error *er
     while (kind < WEIR__COUNT(schemes) && strncmp(url, schemes[kind], strlen(schemes[kind])))
         kind++;
     if (kind == WEIR__COUNT(schemes))
-        return weir__fail(err, WEIR_EURL, 1,
-                          "store address \"%.200s\" makes no sense; expected " EXAMPLES, url);
+        return weir__fail(err, WEIR_EURL, 1, "invalid store address \"%.200s\": expected " EXAMPLES,
+                          url);
     ret->kind = (enum weir__region_kind)kind;
     const char *rest = url + strlen(schemes[kind]);
     size_t len = strcspn(rest, "?");

@@ -98,7 +98,7 @@ static int settle_check(weir_store *store, weir_key key, const weir_limit *limit
         return weir__fail(err, WEIR_EINVAL, 0, "the receipt is NULL");
     if (!weir__receipt_read(receipt, ret))
         return weir__fail(err, WEIR_ERECEIPT, 0,
-                          "invalid receipt \"%.64s\": expected what the take gave, like %s",
+                          "invalid receipt \"%.64s\": expected what the take replied, like %s",
                           receipt, "w3-1700000000000000-1-68719476736");
     for (size_t i = 0; i < limit->count; i++) {
         if (!weir__algorithm_of(&limit->rules[i])->settle)

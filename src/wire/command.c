@@ -178,7 +178,7 @@ static int command_read_take_all(const struct weir__span *args, size_t n,
         limits += code ? 0 : weir_limit_count(ask->limit);
     }
     if (code == 0 && limits > WEIR_LIMITS_MAX)
-        return weir__fail(err, WEIR_EINVAL, 0, "at most %d limits per request, these are %zu",
+        return weir__fail(err, WEIR_EINVAL, 0, "expected at most %d limits per request, found %zu",
                           WEIR_LIMITS_MAX, limits);
     return code ? code
                 : command_read_options(args + 2 + 3 * ret->count, n - 2 - 3 * ret->count, false,

@@ -117,7 +117,7 @@ static enum weir__http1_status http1_control(struct weir__http1_reader *reader, 
         return http1_broken(reader, 400, "a %s alone; lines end in CR LF",
                             c == '\n' ? "line feed" : "carriage return");
     if (c == 0x16 && reader->state.at == 0)
-        return http1_broken(reader, 400, "this looks like TLS; here is plain HTTP");
+        return http1_broken(reader, 400, "this looks like TLS, but this port speaks plain HTTP");
     return http1_broken(reader, 400, "control character 0x%02x in a line", c);
 }
 
@@ -179,7 +179,8 @@ static enum weir__http1_status http1_read_version(struct weir__http1_reader *rea
         return http1_broken(reader, 400, "the request line is not METHOD TARGET HTTP/1.1: \"%.*s\"",
                             HTTP1_QUOTED(*line));
     if (version[6] != '1')
-        return http1_broken(reader, 505, "%.8s; here is HTTP/1.1", version + 1);
+        return http1_broken(reader, 505, "%.8s is not supported; this server speaks HTTP/1.1",
+                            version + 1);
     reader->state.minor = version[8] != '0';
     line->len -= 9;
     return WEIR__HTTP1_REQUEST;
@@ -270,7 +271,7 @@ static enum weir__http1_status http1_field(struct weir__http1_reader *reader,
         char c = line.data[len];
         bool blank = c == ' ' || c == '\t';
         const char *what = len == 0 && blank ? "a folded line"
-                           : blank           ? "a blank in or after a field's name"
+                           : blank           ? "a space in or after the name of a field"
                                              : "not NAME: VALUE";
         return http1_broken(reader, 400, "%s: \"%.*s\"", what, HTTP1_QUOTED(line));
     }
@@ -326,7 +327,7 @@ static enum weir__http1_status http1_read_encoding(struct weir__http1_reader *re
         return http1_broken(reader, 400, "a second Transfer-Encoding, \"%.*s\"",
                             HTTP1_QUOTED(value));
     if (!HTTP1_IS(value, "chunked"))
-        return http1_broken(reader, 501, "Transfer-Encoding \"%.*s\"; here it is chunked",
+        return http1_broken(reader, 501, "unsupported Transfer-Encoding \"%.*s\": expected chunked",
                             HTTP1_QUOTED(value));
     reader->state.chunked = true;
     return WEIR__HTTP1_REQUEST;
@@ -383,7 +384,7 @@ static enum weir__http1_status http1_end_head(struct weir__http1_reader *reader,
 {
     struct weir__http1_state *state = &reader->state;
     if (state->minor > 0 && !state->has_host)
-        return http1_broken(reader, 400, "no Host, which HTTP/1.1 needs");
+        return http1_broken(reader, 400, "the Host field is missing; HTTP/1.1 needs it");
     if (state->chunked && (state->has_length || state->minor == 0))
         return http1_broken(reader, 400, "Transfer-Encoding %s",
                             state->has_length ? "beside Content-Length" : "in HTTP/1.0");

@@ -25,11 +25,11 @@ struct json_reader {
 static int json_unexpected(struct json_reader *r, const char *expected)
 {
     if (r->at == r->len)
-        return JSON_FAIL(r, r->at, "the text ends where %s is due", expected);
+        return JSON_FAIL(r, r->at, "the text ends where %s is expected", expected);
     unsigned char c = (unsigned char)r->text[r->at];
     if (c > ' ' && c < 0x7f)
-        return JSON_FAIL(r, r->at, "'%c' where %s is due", c, expected);
-    return JSON_FAIL(r, r->at, "byte 0x%02x where %s is due", c, expected);
+        return JSON_FAIL(r, r->at, "'%c' where %s is expected", c, expected);
+    return JSON_FAIL(r, r->at, "byte 0x%02x where %s is expected", c, expected);
 }
 
 /* Whether c stands here; then it is passed. */
@@ -271,7 +271,7 @@ static int json_read_member(struct json_reader *r, uint32_t object, int depth)
     if (code)
         return code;
     if (json_is_twice(r, object, name))
-        return JSON_FAIL(r, start, "\"%.40s\" for the second time", r->nodes[name].text);
+        return JSON_FAIL(r, start, "\"%.40s\" is given twice", r->nodes[name].text);
     json_skip_blanks(r);
     if (!json_pass(r, ':'))
         return json_unexpected(r, "':'");
@@ -284,7 +284,7 @@ static int json_read_brackets(struct json_reader *r, enum weir__json_type type, 
     uint32_t brackets = r->count;
     bool object = type == WEIR__JSON_OBJECT;
     if (depth == WEIR__JSON_DEPTH_MAX)
-        return JSON_FAIL(r, r->at, "more than %d brackets in each other", WEIR__JSON_DEPTH_MAX);
+        return JSON_FAIL(r, r->at, "brackets nested more than %d deep", WEIR__JSON_DEPTH_MAX);
     if (!json_add(r, type))
         return WEIR_EINVAL;
     r->at++;

@@ -24,7 +24,8 @@ static const weir_limit *limit_cache_read_into(struct weir__limit_cache *cache,
 {
     weir_limit *limit = NULL;
     if (len >= WEIR__LIMIT_TEXT_MAX || memchr(text, 0, len)) {
-        weir__fail(err, WEIR_EINVAL, 0, "limit text must be under %d bytes and hold no zero byte",
+        weir__fail(err, WEIR_EINVAL, 0,
+                   "a limit text must have fewer than %d bytes, and no zero byte",
                    WEIR__LIMIT_TEXT_MAX);
         return NULL;
     }

@@ -79,7 +79,7 @@ static enum weir__resp_status resp_read_line(struct weir__resp_reader *reader, c
     ret->end = end + 1;
     const char *cr = memchr(ret->text, '\r', ret->len);
     if (!cr || (size_t)(cr - ret->text) != ret->len - 1)
-        return resp_broken(reader, "a line must end in CR LF and have neither inside");
+        return resp_broken(reader, "a line must end in CR LF and contain neither of them");
     ret->len--;
     return WEIR__RESP_MESSAGE;
 }

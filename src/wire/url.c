@@ -423,7 +423,7 @@ static int url_take_option(struct url_reader *reader, const char *text, size_t l
            (strlen(url_options[i].name) != name || memcmp(url_options[i].name, text, name)))
         i++;
     if (i == WEIR__COUNT(url_options))
-        return url_fail(reader, text, "unknown option \"%s\"; there are " NAMES,
+        return url_fail(reader, text, "unknown option \"%s\": expected one of " NAMES,
                         url_quote(reader, text, name).text);
     if (!equals)
         return url_fail(reader, text, "option %s has no value; write %s=", url_options[i].name,

@@ -78,8 +78,8 @@ static void test_refusals(void)
     refuses("1s1s", "units come largest first, each once, like 1h30m");
     refuses("1.5us", "a duration must be whole microseconds");
     refuses("0.0000001s", "a duration must be whole microseconds");
-    refuses("0s", "a duration must not be zero");
-    refuses("0h0m0.0s", "a duration must not be zero");
+    refuses("0s", "a duration must be more than zero");
+    refuses("0h0m0.0s", "a duration must be more than zero");
 }
 
 /* The longest duration at the start of a text; what follows is the caller's. */

@@ -403,11 +403,11 @@ static void test_files(void)
     CHECK_TEXT(limit_of("d", "a=1"), "fixed-window 1/m");
     CHECK_TEXT(limit_of("d", "b=1"), "fixed-window 3/m");
     CHECK_INT(load_two(one, more, false), WEIR_EINVAL);
-    CHECK(is(err.message, "b.yaml:1:9: the domain \"d\" is that of a.yaml already; rename one, or "
+    CHECK(is(err.message, "b.yaml:1:9: the domain \"d\" is already used by a.yaml; rename one, or "
                           "merge them with --envoy-merge-domains"));
     CHECK_INT(load_two(one, one, true), WEIR_EINVAL);
     CHECK(is(err.message,
-             "b.yaml:2:15: the descriptor a is there already, a.yaml on line 2; keep one of them"));
+             "b.yaml:2:15: the descriptor a exists already, a.yaml on line 2; keep one of them"));
     CHECK(!envoy);
     CHECK_INT(weir__envoy_load(NULL, 0, false, &envoy, &err), 0);
     CHECK_INT(weir__envoy_count(envoy), 0);
@@ -433,9 +433,9 @@ static void test_refusals(void)
     refuses(ONE("{key: k, values: v}"),
             "rl.yaml:3:14: unknown key \"values\"; did you mean value?");
     refuses(ONE("{key: k, value: v}\n  - {key: k, value: v}"),
-            "rl.yaml:4:5: the descriptor k_v is there already, on line 3; keep one of them");
+            "rl.yaml:4:5: the descriptor k_v exists already, on line 3; keep one of them");
     refuses(ONE("{key: k}\n  - {key: k, value: ''}"),
-            "rl.yaml:4:5: the descriptor k is there already, on line 3; keep one of them");
+            "rl.yaml:4:5: the descriptor k exists already, on line 3; keep one of them");
     refuses(ONE("{key: k, shadow_mode: 1}"), "rl.yaml:3:27: shadow_mode must be true or false");
     refuses(ONE("{key: k, quota_mode: 'true'}"), "rl.yaml:3:26: quota_mode must be true or false");
     refuses(ONE("{key: k, metadata: x}"), "rl.yaml:3:24: metadata must be a map");
@@ -449,13 +449,11 @@ static void test_limit_refusals(void)
     refuses(ONE("{key: k, rate_limit: 5}"), "rl.yaml:3:26: expected a map (\"unit: …\")");
     refuses(
         ONE("{key: k, rate_limit: {requests_per_unit: 5}}"),
-        "rl.yaml:3:26: unit is missing; there are second, minute, hour, day, week, month and year");
-    refuses(
-        ONE("{key: k, rate_limit: {unit: fortnight, requests_per_unit: 5}}"),
-        "rl.yaml:3:33: unknown unit; there are second, minute, hour, day, week, month and year");
-    refuses(
-        ONE("{key: k, rate_limit: {unit: unknown, requests_per_unit: 5}}"),
-        "rl.yaml:3:33: unknown unit; there are second, minute, hour, day, week, month and year");
+        "rl.yaml:3:26: unit is missing: expected second, minute, hour, day, week, month or year");
+    refuses(ONE("{key: k, rate_limit: {unit: fortnight, requests_per_unit: 5}}"),
+            "rl.yaml:3:33: unknown unit: expected second, minute, hour, day, week, month or year");
+    refuses(ONE("{key: k, rate_limit: {unit: unknown, requests_per_unit: 5}}"),
+            "rl.yaml:3:33: unknown unit: expected second, minute, hour, day, week, month or year");
     refuses(
         ONE("{key: k, rate_limit: {unit: day}}"),
         "rl.yaml:3:26: requests_per_unit is missing; 0 denies everything, unlimited: true nothing");
@@ -470,7 +468,7 @@ static void test_limit_refusals(void)
                 "decimal digits without a leading 0");
     }
     refuses(ONE("{key: k, rate_limit: {unlimited: true, unit: day}}"),
-            "rl.yaml:3:50: a unit beside unlimited: true; leave one of them out");
+            "rl.yaml:3:50: unit and unlimited: true exclude each other; leave one of them out");
     refuses(ONE("{key: k, rate_limit: {unit: day, requests_per_unit: 1, replaces: x}}"),
             "rl.yaml:3:70: replaces must be a list of \"- name: …\"");
     refuses(ONE("{key: k, rate_limit: {unit: day, requests_per_unit: 1, replaces: [{}]}}"),
@@ -479,9 +477,9 @@ static void test_limit_refusals(void)
                 "[{name: a}]}}"),
             "rl.yaml:3:80: a limit cannot replace itself (\"a\")");
     refuses(ONE("{key: k, limit: fixed-window 1/m, rate_limit: {}}"),
-            "rl.yaml:3:21: limit beside rate_limit; one of them is enough");
+            "rl.yaml:3:21: limit and rate_limit together; leave one of them out");
     refuses(ONE("{key: k, rate_limit: {limit: fixed-window 1/m, unit: day}}"),
-            "rl.yaml:3:34: limit stands for unit, requests_per_unit and unlimited; leave them out");
+            "rl.yaml:3:34: limit replaces unit, requests_per_unit and unlimited; leave them out");
     refuses(ONE("{key: k, limit: [a]}"),
             "rl.yaml:3:21: limit must be a text like \"sliding-window 100/m\"");
     refuses(

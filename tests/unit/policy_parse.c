@@ -165,14 +165,13 @@ static void test_words(void)
 #define NAME_IS                                                                                    \
     " is 1 to 64 letters, digits, \".\", \"_\" and \"-\", the first a letter or digit, found "
 #define BITS                                                                                       \
-    "behind an address stand the lengths of its network, for IPv4 (1 to 32) and IPv6 (1 to 128), " \
+    "after an address write the lengths of its network, for IPv4 (1 to 32) and IPv6 (1 to 128), "  \
     "like ip/24/64"
 
 #define PATHS                                                                                      \
-    "paths are compared without dot segments, without blanks and dots at the end of a segment, "   \
-    "and "                                                                                         \
-    "without what follows a ;"
-#define HOSTS "hosts are compared without scheme, port, path and closing dot"
+    "paths are compared without dot segments, without spaces and dots at the end of a segment, "   \
+    "and without the text after a ;"
+#define HOSTS "hosts are compared without scheme, port, path and final dot"
 
 static const struct {
     const char *text, *message;
@@ -189,8 +188,8 @@ static const struct {
      "p.yaml:2:10: headers is ietf, ietf-06, x-ratelimit or off, found \"itf\"; did you mean "
      "ietf?"},
     {"version: 1\ntrusted_proxies: [10.0.0.1/8]\npolicies: []\n",
-     "p.yaml:2:19: \"10.0.0.1/8\": bits are set behind the network's prefix; write them as 0, like "
-     "10.0.0.0/8"},
+     "p.yaml:2:19: \"10.0.0.1/8\": bits are set after the prefix of the network; write them as 0, "
+     "like 10.0.0.0/8"},
     {"version: 1\ntrusted_proxies: [localhost]\npolicies: []\n",
      "p.yaml:2:19: \"localhost\": expected an address like 10.1.2.3 or 2001:db8::1, or a network "
      "like 10.0.0.0/8"},
@@ -214,8 +213,8 @@ static const struct {
     {TOP P LIMIT "}\n" P LIMIT "}\n", "p.yaml:4:12: \"p\": two policies have this name"},
     {TOP P "limt: x}\n", "p.yaml:3:24: unknown key \"limt\"; did you mean limit?"},
     {TOP P "colour: x}\n",
-     "p.yaml:3:24: unknown key \"colour\"; there are name, match, key, limit, tier, limits, cost, "
-     "deny, allow, shadow, overrides, fail, missing, headers, cross_slot and deny_status"},
+     "p.yaml:3:24: unknown key \"colour\": expected one of name, match, key, limit, tier, limits, "
+     "cost, deny, allow, shadow, overrides, fail, missing, headers, cross_slot and deny_status"},
     {TOP "  - {name: p, key: ip}\n",
      "p.yaml:3:5: \"p\" has no limit; add limit: token-bucket 100/s, or limits: for several"},
     {TOP "  - {name: p, " LIMIT "}\n",
@@ -232,10 +231,10 @@ static const struct {
     {TOP P LIMIT ", missing: drop}\n",
      "p.yaml:3:58: missing is skip, deny or empty, found \"drop\""},
     {TOP P LIMIT ", limits: [{name: a, " LIMIT "}]}\n",
-     "p.yaml:3:31: \"p\" has limits, and another one beside them; put it into the list"},
+     "p.yaml:3:31: \"p\" has limit and limits; put the single one into the list"},
     {TOP P LIMIT ", tier: x}\n",
-     "p.yaml:3:55: limit and tier both say the limit of \"p\"; keep one"},
-    {TOP P "tier: x}\n", "p.yaml:3:30: no tier \"x\"; name it under tiers: at the top"},
+     "p.yaml:3:55: limit and tier both set the limit of \"p\"; keep one"},
+    {TOP P "tier: x}\n", "p.yaml:3:30: unknown tier \"x\": define it under tiers: at the top"},
     /* limits: the place within */
     {TOP P "limit: token-bucket 10/x burst 5}\n",
      "p.yaml:3:47: a duration needs a unit: us, ms, s, m, h, d or w, found \"x\"; example: "
@@ -296,11 +295,11 @@ static const struct {
      "p.yaml:3:56: expected a map of attributes, like {path: /api/*, method: GET}"},
     {TOP P LIMIT ", match: {path: api}}\n", "p.yaml:3:63: \"api\": a path begins with /"},
     {TOP P LIMIT ", match: {path: /a?b}}\n",
-     "p.yaml:3:63: \"/a?b\": paths are compared without what follows a ? or #"},
+     "p.yaml:3:63: \"/a?b\": paths are compared without the text after a ? or #"},
     {TOP P LIMIT ", match: {path: /a%20b}}\n",
      "p.yaml:3:63: \"/a%20b\": paths are compared decoded; write the character itself, not %XX"},
     {TOP P LIMIT ", match: {path: //b}}\n",
-     "p.yaml:3:63: \"//b\": paths are compared with // made /"},
+     "p.yaml:3:63: \"//b\": paths are compared with / instead of //"},
     {TOP P LIMIT ", match: {path: /a/../b}}\n",
      "p.yaml:3:63: \"/a/../b\": " PATHS "; write \"/b\""},
     {TOP P LIMIT ", match: {path: /a/.}}\n", "p.yaml:3:63: \"/a/.\": " PATHS "; write \"/a/\""},
@@ -329,7 +328,7 @@ static const struct {
      "p.yaml:3:63: an empty list for user matches nothing; name a value"},
     {TOP P LIMIT ", match: {user: [[a]]}}\n", "p.yaml:3:64: user is a text, not a list or map"},
     {TOP P LIMIT ", match: {user: a\\b}}\n",
-     "p.yaml:3:63: \"a\\b\": a \\ stands before * or another \\ only"},
+     "p.yaml:3:63: \"a\\b\": a \\ may only stand before * or another \\"},
     {TOP P LIMIT ", match: {user: {nott: a}}}\n",
      "p.yaml:3:64: unknown key \"nott\"; did you mean not?"},
     {TOP P LIMIT ", match: {user: {}}}\n",
@@ -346,14 +345,14 @@ static const struct {
     {TOP P LIMIT ", match: {lower(ip): c}}\n",
      "p.yaml:3:57: \"lower(ip)\": an address has no upper case; leave out lower()"},
     {TOP P LIMIT ", match: {header.X: a, header.x: b}}\n",
-     "p.yaml:3:70: \"header.x\": stands twice in one map, in another spelling"},
+     "p.yaml:3:70: \"header.x\": is given twice in one map, in another spelling"},
     {TOP P LIMIT ", match: {ip: 10.*}}\n",
      "p.yaml:3:61: \"10.*\": expected an address like 10.1.2.3 or 2001:db8::1, or a network like "
      "10.0.0.0/8"},
     {TOP P LIMIT ", deny: x}\n",
      "p.yaml:3:55: deny is a list of maps, like [{ip: 10.0.0.0/8}, {user: ann}]"},
     {TOP P LIMIT ", allow: [{}]}\n",
-     "p.yaml:3:57: an empty map in allow would hold for every request; name an attribute"},
+     "p.yaml:3:57: an empty map in allow would match every request; name an attribute"},
     {TOP P LIMIT
      ", match: {a: x, b: x, c: x, d: x, e: x, f: x, g: x, h: x, i: x, j: x, k: x, l: x, "
      "m: x, n: x, o: x, p: x, q: x}}\n",
@@ -375,7 +374,7 @@ static const struct {
     {TOP "  - {name: p, key: \"''\", " LIMIT "}\n",
      "p.yaml:3:20: \"''\": a constant has 1 to 128 bytes"},
     {TOP "  - {name: p, key: [user, user], " LIMIT "}\n",
-     "p.yaml:3:27: \"user\": stands twice in one key"},
+     "p.yaml:3:27: \"user\": is given twice in one key"},
     {TOP "  - {name: p, key: user/24, " LIMIT "}\n",
      "p.yaml:3:20: \"user/24\": only addresses have networks; write ip(NAME)/24/64"},
     {TOP "  - {name: p, key: hash(), " LIMIT "}\n",
@@ -383,7 +382,7 @@ static const struct {
     {TOP "  - {name: p, key: hash(a b), " LIMIT "}\n",
      "p.yaml:3:20: \"a b\": " EXPRESSION ", or a constant like \"'all'\""},
     {TOP "  - {name: p, key: [user, hash(user)], " LIMIT "}\n",
-     "p.yaml:3:27: \"hash(user)\": stands twice in one key"},
+     "p.yaml:3:27: \"hash(user)\": is given twice in one key"},
     {TOP P LIMIT ", match: {hash(user): x}}\n", "p.yaml:3:57: \"hash(user)\": " EXPRESSION},
     {TOP "  - {name: p, key: ip/33, " LIMIT "}\n", "p.yaml:3:22: \"ip/33\": " BITS},
     {TOP "  - {name: p, key: ip/0, " LIMIT "}\n", "p.yaml:3:22: \"ip/0\": " BITS},

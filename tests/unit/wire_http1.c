@@ -162,7 +162,7 @@ static void test_request_lines(void)
     READ("GET / HTTP/1.1\r\r\n", "!400 a carriage return alone; lines end in CR LF");
     READ("GET /\0 HTTP/1.1\r\n", "!400 control character 0x00 in a line");
     READ("GET /\x7f HTTP/1.1\r\n", "!400 control character 0x7f in a line");
-    READ("\x16\x03\x01\x02", "!400 this looks like TLS; here is plain HTTP");
+    READ("\x16\x03\x01\x02", "!400 this looks like TLS, but this port speaks plain HTTP");
     READ("GET /\r\n", "!400 the request line is not METHOD TARGET HTTP/1.1: \"GET /\"");
     READ("hello\r\n", "!400 the request line is not METHOD TARGET HTTP/1.1: \"hello\"");
     READ("GET / http/1.1\r\n",
@@ -171,8 +171,9 @@ static void test_request_lines(void)
          "!400 the request line is not METHOD TARGET HTTP/1.1: \"GET / HTTP/1.1 \"");
     READ("GET / HTTP/1.10\r\n",
          "!400 the request line is not METHOD TARGET HTTP/1.1: \"GET / HTTP/1.10\"");
-    READ("GET / HTTP/2.0\r\n", "!505 HTTP/2.0; here is HTTP/1.1");
-    READ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "!505 HTTP/2.0; here is HTTP/1.1");
+    READ("GET / HTTP/2.0\r\n", "!505 HTTP/2.0 is not supported; this server speaks HTTP/1.1");
+    READ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+         "!505 HTTP/2.0 is not supported; this server speaks HTTP/1.1");
     READ(" HTTP/1.1\r\n", "!400 no method and target in \"\"");
     READ("GET HTTP/1.1\r\n", "!400 no method and target in \"GET\"");
     READ(" GET / HTTP/1.1\r\n", "!400 no method and target in \" GET /\"");
@@ -207,7 +208,7 @@ static void test_targets(void)
     TARGET("http://me@other/", "!400 target \"http://me@other/\": no host in it");
     TARGET("http://a\\b/", "!400 target \"http://a\\b/\": no host in it");
     TARGET("ftp://other/", "!400 target \"ftp://other/\": it starts with / or http://");
-    READ("GET http://other/ HTTP/1.1\r\n\r\n", "!400 no Host, which HTTP/1.1 needs");
+    READ("GET http://other/ HTTP/1.1\r\n\r\n", "!400 the Host field is missing; HTTP/1.1 needs it");
 }
 
 static void test_fields(void)
@@ -216,9 +217,9 @@ static void test_fields(void)
     FIELDS("Caf\xe9: x\r\n", "!400 not NAME: VALUE: \"Caf?: x\"");
     FIELDS("A: caf\xc3\xa9 \x80\xff\r\n", "GET / @h Host=h A=caf\xc3\xa9 \x80\xff {};");
     FIELDS("A: a:b: c\r\n", "GET / @h Host=h A=a:b: c {};");
-    FIELDS("A : x\r\n", "!400 a blank in or after a field's name: \"A : x\"");
-    FIELDS("A\t: x\r\n", "!400 a blank in or after a field's name: \"A?: x\"");
-    FIELDS("A B: x\r\n", "!400 a blank in or after a field's name: \"A B: x\"");
+    FIELDS("A : x\r\n", "!400 a space in or after the name of a field: \"A : x\"");
+    FIELDS("A\t: x\r\n", "!400 a space in or after the name of a field: \"A?: x\"");
+    FIELDS("A B: x\r\n", "!400 a space in or after the name of a field: \"A B: x\"");
     FIELDS("A: x\r\n folded\r\n", "!400 a folded line: \" folded\"");
     FIELDS("A: x\r\n\tfolded\r\n", "!400 a folded line: \"?folded\"");
     READ("GET / HTTP/1.1\r\n Host: h\r\n\r\n", "!400 a folded line: \" Host: h\"");
@@ -238,7 +239,7 @@ static void test_fields(void)
 
 static void test_hosts(void)
 {
-    READ("GET / HTTP/1.1\r\n\r\n", "!400 no Host, which HTTP/1.1 needs");
+    READ("GET / HTTP/1.1\r\n\r\n", "!400 the Host field is missing; HTTP/1.1 needs it");
     READ("GET / HTTP/1.0\r\n\r\n", "GET / @- {} 1.0 close;");
     READ("GET / HTTP/1.1\r\nhOST:\r\n\r\n", "GET / @ hOST= {};");
     FIELDS("Host: h\r\n", "!400 a second Host, \"h\"");
@@ -294,16 +295,16 @@ static void test_encodings(void)
     FIELDS("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
            "!400 a second Transfer-Encoding, \"chunked\"");
     FIELDS("Transfer-Encoding: chunked, chunked\r\n",
-           "!501 Transfer-Encoding \"chunked, chunked\"; here it is chunked");
+           "!501 unsupported Transfer-Encoding \"chunked, chunked\": expected chunked");
     FIELDS("Transfer-Encoding: gzip, chunked\r\n",
-           "!501 Transfer-Encoding \"gzip, chunked\"; here it is chunked");
+           "!501 unsupported Transfer-Encoding \"gzip, chunked\": expected chunked");
     FIELDS("Transfer-Encoding: xchunked\r\n",
-           "!501 Transfer-Encoding \"xchunked\"; here it is chunked");
+           "!501 unsupported Transfer-Encoding \"xchunked\": expected chunked");
     FIELDS("Transfer-Encoding: chunked;q=1\r\n",
-           "!501 Transfer-Encoding \"chunked;q=1\"; here it is chunked");
+           "!501 unsupported Transfer-Encoding \"chunked;q=1\": expected chunked");
     FIELDS("Transfer-Encoding: identity\r\n",
-           "!501 Transfer-Encoding \"identity\"; here it is chunked");
-    FIELDS("Transfer-Encoding:\r\n", "!501 Transfer-Encoding \"\"; here it is chunked");
+           "!501 unsupported Transfer-Encoding \"identity\": expected chunked");
+    FIELDS("Transfer-Encoding:\r\n", "!501 unsupported Transfer-Encoding \"\": expected chunked");
     FIELDS("Transfer-Encoding: \x0b"
            "chunked\r\n",
            "!400 control character 0x0b in a line");
@@ -332,7 +333,7 @@ static void test_broken_chunks(void)
     CHUNKS("fffffffffffffffe\r\n", "!413 the body is longer than 1024 bytes");
     CHUNKS("10000000000000001\r\n", "!413 the body is longer than 1024 bytes");
     CHUNKS("1\r\na\r\n400\r\n", "!413 the body is longer than 1024 bytes");
-    CHUNKS("0\r\nA : b\r\n\r\n", "!400 a blank in or after a field's name: \"A : b\"");
+    CHUNKS("0\r\nA : b\r\n\r\n", "!400 a space in or after the name of a field: \"A : b\"");
     CHUNKS("0\r\nA: b\r\n c\r\n\r\n", "!400 a folded line: \" c\"");
     CHUNKS("0\r\nA: b\n\r\n", "!400 a line feed alone; lines end in CR LF");
     CHUNKS("0\r\nA\r\n", "!400 not NAME: VALUE: \"A\"");

@@ -108,39 +108,39 @@ static void test_values(void)
 
 static void test_syntax(void)
 {
-    BAD("", 1, "the text ends where a value is due");
-    BAD("  ", 3, "the text ends where a value is due");
-    BAD("\xef\xbb\xbf{}", 1, "byte 0xef where a value is due");
-    BAD("nul", 1, "'n' where a value is due");
-    BAD("nulL", 1, "'n' where a value is due");
-    BAD("True", 1, "'T' where a value is due");
-    BAD("NaN", 1, "'N' where a value is due");
-    BAD("'a'", 1, "''' where a value is due");
-    BAD("{} x", 4, "'x' where the end is due");
-    BAD("1 2", 3, "'2' where the end is due");
-    BAD("null\0", 5, "byte 0x00 where the end is due");
-    BAD("nullx", 5, "'x' where the end is due");
-    BAD("[1", 3, "the text ends where ',' or ']' is due");
-    BAD("[1}", 3, "'}' where ',' or ']' is due");
-    BAD("[1 2]", 4, "'2' where ',' or ']' is due");
-    BAD("[1,]", 4, "']' where a value is due");
-    BAD("[,1]", 2, "',' where a value is due");
-    BAD("[", 2, "the text ends where a value is due");
-    BAD("]", 1, "']' where a value is due");
-    BAD("{\"a\":1", 7, "the text ends where ',' or '}' is due");
-    BAD("{\"a\":1]", 7, "']' where ',' or '}' is due");
-    BAD("{\"a\":1,}", 8, "'}' where a name in quotes is due");
-    BAD("{a:1}", 2, "'a' where a name in quotes is due");
-    BAD("{1:1}", 2, "'1' where a name in quotes is due");
-    BAD("{", 2, "the text ends where a name in quotes is due");
-    BAD("{\"a\"}", 5, "'}' where ':' is due");
-    BAD("{\"a\"", 5, "the text ends where ':' is due");
-    BAD("{\"a\":}", 6, "'}' where a value is due");
-    BAD("{\"a\":", 6, "the text ends where a value is due");
-    BAD("[1,// two\n2]", 4, "'/' where a value is due");
-    BAD("{\"a\":1,\"a\":2}", 8, "\"a\" for the second time");
-    BAD("{\"a\":1,\"b\":2,\"\\u0061\":3}", 14, "\"a\" for the second time");
-    BAD("{\"a\":[{\"b\":1}],\"c\":2,\"a\":2}", 22, "\"a\" for the second time");
+    BAD("", 1, "the text ends where a value is expected");
+    BAD("  ", 3, "the text ends where a value is expected");
+    BAD("\xef\xbb\xbf{}", 1, "byte 0xef where a value is expected");
+    BAD("nul", 1, "'n' where a value is expected");
+    BAD("nulL", 1, "'n' where a value is expected");
+    BAD("True", 1, "'T' where a value is expected");
+    BAD("NaN", 1, "'N' where a value is expected");
+    BAD("'a'", 1, "''' where a value is expected");
+    BAD("{} x", 4, "'x' where the end is expected");
+    BAD("1 2", 3, "'2' where the end is expected");
+    BAD("null\0", 5, "byte 0x00 where the end is expected");
+    BAD("nullx", 5, "'x' where the end is expected");
+    BAD("[1", 3, "the text ends where ',' or ']' is expected");
+    BAD("[1}", 3, "'}' where ',' or ']' is expected");
+    BAD("[1 2]", 4, "'2' where ',' or ']' is expected");
+    BAD("[1,]", 4, "']' where a value is expected");
+    BAD("[,1]", 2, "',' where a value is expected");
+    BAD("[", 2, "the text ends where a value is expected");
+    BAD("]", 1, "']' where a value is expected");
+    BAD("{\"a\":1", 7, "the text ends where ',' or '}' is expected");
+    BAD("{\"a\":1]", 7, "']' where ',' or '}' is expected");
+    BAD("{\"a\":1,}", 8, "'}' where a name in quotes is expected");
+    BAD("{a:1}", 2, "'a' where a name in quotes is expected");
+    BAD("{1:1}", 2, "'1' where a name in quotes is expected");
+    BAD("{", 2, "the text ends where a name in quotes is expected");
+    BAD("{\"a\"}", 5, "'}' where ':' is expected");
+    BAD("{\"a\"", 5, "the text ends where ':' is expected");
+    BAD("{\"a\":}", 6, "'}' where a value is expected");
+    BAD("{\"a\":", 6, "the text ends where a value is expected");
+    BAD("[1,// two\n2]", 4, "'/' where a value is expected");
+    BAD("{\"a\":1,\"a\":2}", 8, "\"a\" is given twice");
+    BAD("{\"a\":1,\"b\":2,\"\\u0061\":3}", 14, "\"a\" is given twice");
+    BAD("{\"a\":[{\"b\":1}],\"c\":2,\"a\":2}", 22, "\"a\" is given twice");
 }
 
 static void test_strings(void)
@@ -154,9 +154,9 @@ static void test_strings(void)
     READ("\"plain for more than sixteen bytes, then \\n and plain for as many again\"",
          "plain for more than sixteen bytes, then \n and plain for as many again");
     READ("{\"\\u006bey\":\"a\\tb\",\"l\":\"\\\\\"}", "{key:a\tb l:\\}");
-    BAD("\"", 2, "the text ends where a string's closing quote is due");
-    BAD("\"abc", 5, "the text ends where a string's closing quote is due");
-    BAD("\"caf\xc3\xa9", 7, "the text ends where a string's closing quote is due");
+    BAD("\"", 2, "the text ends where a string's closing quote is expected");
+    BAD("\"abc", 5, "the text ends where a string's closing quote is expected");
+    BAD("\"caf\xc3\xa9", 7, "the text ends where a string's closing quote is expected");
     BAD("\"a\nb\"", 3, "control character 0x0a in a string; write \\u000a");
     BAD("\"a\0b\"", 3, "control character 0x00 in a string; write \\u0000");
     BAD("\"\\x41\"", 2, "invalid escape; write a backslash as \\\\");
@@ -184,17 +184,17 @@ static void test_strings(void)
 static void test_number_syntax(void)
 {
     READ("[0,-0,10,-1.5,1e5,1E-5,1.25e+10]", "[0 -0 10 -1.5 1e5 1E-5 1.25e+10]");
-    BAD("01", 2, "'1' where the end is due");
-    BAD("-", 2, "the text ends where a digit is due");
-    BAD("-a", 2, "'a' where a digit is due");
-    BAD("+1", 1, "'+' where a value is due");
-    BAD(".5", 1, "'.' where a value is due");
-    BAD("1.", 3, "the text ends where a digit is due");
-    BAD("1.e5", 3, "'e' where a digit is due");
-    BAD("1e", 3, "the text ends where a digit is due");
-    BAD("1e+-5", 4, "'-' where a digit is due");
-    BAD("0x10", 2, "'x' where the end is due");
-    BAD("1_000", 2, "'_' where the end is due");
+    BAD("01", 2, "'1' where the end is expected");
+    BAD("-", 2, "the text ends where a digit is expected");
+    BAD("-a", 2, "'a' where a digit is expected");
+    BAD("+1", 1, "'+' where a value is expected");
+    BAD(".5", 1, "'.' where a value is expected");
+    BAD("1.", 3, "the text ends where a digit is expected");
+    BAD("1.e5", 3, "'e' where a digit is expected");
+    BAD("1e", 3, "the text ends where a digit is expected");
+    BAD("1e+-5", 4, "'-' where a digit is expected");
+    BAD("0x10", 2, "'x' where the end is expected");
+    BAD("1_000", 2, "'_' where the end is expected");
 }
 
 static void test_bounds(void)
@@ -204,10 +204,10 @@ static void test_bounds(void)
     memset(text + WEIR__JSON_DEPTH_MAX, ']', WEIR__JSON_DEPTH_MAX);
     check(text, 2 * WEIR__JSON_DEPTH_MAX, ROOM, "[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]");
     memset(text, '[', 64);
-    check(text, 64, ROOM, "!JSON, byte 17: more than 16 brackets in each other");
+    check(text, 64, ROOM, "!JSON, byte 17: brackets nested more than 16 deep");
     for (int i = 0; i < 20; i++)
         memcpy(text + 5 * i, "{\"a\":", 5);
-    check(text, 100, ROOM, "!JSON, byte 81: more than 16 brackets in each other");
+    check(text, 100, ROOM, "!JSON, byte 81: brackets nested more than 16 deep");
     check("[1,2]", 5, 3, "[1 2]");
     check("[1,2,3]", 7, 3, "!JSON, byte 6: more than 3 values and names; send less at once");
     check("{\"a\":1}", 7, 2, "!JSON, byte 6: more than 2 values and names; send less at once");

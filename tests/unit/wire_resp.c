@@ -216,12 +216,12 @@ static void test_broken_lines(void)
     REPLY("\r\n", "!invalid type byte 0x0d");
     REPLY("\0", "!invalid type byte 0x00");
     REPLY("+OK\r\nHTTP/1.1 400\r\n", "+OK;!invalid type byte 0x48");
-    REPLY("+OK\n", "!a line must end in CR LF and have neither inside");
-    REPLY("+\n", "!a line must end in CR LF and have neither inside");
-    REPLY("+O\rK\r\n", "!a line must end in CR LF and have neither inside");
-    REPLY("+OK\r\r\n", "!a line must end in CR LF and have neither inside");
-    REPLY(":1\n", "!a line must end in CR LF and have neither inside");
-    REPLY("*1\r\n+a\n", "!a line must end in CR LF and have neither inside");
+    REPLY("+OK\n", "!a line must end in CR LF and contain neither of them");
+    REPLY("+\n", "!a line must end in CR LF and contain neither of them");
+    REPLY("+O\rK\r\n", "!a line must end in CR LF and contain neither of them");
+    REPLY("+OK\r\r\n", "!a line must end in CR LF and contain neither of them");
+    REPLY(":1\n", "!a line must end in CR LF and contain neither of them");
+    REPLY("*1\r\n+a\n", "!a line must end in CR LF and contain neither of them");
 }
 
 static void test_broken_numbers(void)

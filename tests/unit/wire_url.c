@@ -194,9 +194,8 @@ static void test_refused_addresses(void)
 }
 
 #define OPTIONS                                                                                    \
-    "; there are prefix, deadline, fail, peers, size, engine, db, password-file, ca, cert, key "   \
-    "and "                                                                                         \
-    "verify"
+    ": expected one of prefix, deadline, fail, peers, size, engine, db, password-file, ca, cert, " \
+    "key and verify"
 
 static void test_refused_options(void)
 {

@@ -123,7 +123,7 @@ static int load_fail_twice(struct weir__envoy_loading *loading, const struct wei
 {
     bool elsewhere = first->file != loading->file;
     return weir__yaml_fail(loading->yaml, map, loading->err,
-                           "the descriptor %s is there already, %s%son line %d; keep one of them",
+                           "the descriptor %s exists already, %s%son line %d; keep one of them",
                            weir__yaml_quote(name, strlen(name)).text, elsewhere ? first->file : "",
                            elsewhere ? " " : "", first->line);
 }
@@ -220,7 +220,7 @@ static int load_add_domain(struct weir__envoy_loading *loading, const struct wei
         (struct weir__envoy_domain *)weir__envoy_domain(loading->envoy, name);
     if (domain && !loading->merge)
         return weir__yaml_fail(loading->yaml, weir__yaml_get(map, "domain"), loading->err,
-                               "the domain \"%s\" is that of %s already; rename one, or merge them "
+                               "the domain \"%s\" is already used by %s; rename one, or merge them "
                                "with --envoy-merge-domains",
                                weir__yaml_quote(name.data, name.len).text, domain->node.file);
     if (!domain)
@@ -262,7 +262,7 @@ int weir__envoy_load(const struct weir__envoy_file *files, size_t n, bool merge,
                      struct weir__envoy **ret, weir_error *err)
 {
     if (n > WEIR__ENVOY_FILES_MAX)
-        return weir__fail(err, WEIR_EINVAL, 0, "%zu files; at most %d make one configuration", n,
+        return weir__fail(err, WEIR_EINVAL, 0, "%zu files: a configuration has at most %d", n,
                           WEIR__ENVOY_FILES_MAX);
     struct weir__envoy *envoy = calloc(1, sizeof *envoy);
     if (!envoy)

@@ -45,12 +45,14 @@ static int rls_bring_limit(const struct weir__rls_setup *setup,
 {
     struct weir__rls_asked *asked = &call->asked[i];
     if (descriptor->unit == WEIR__RLS_UNKNOWN_UNIT || descriptor->unit >= WEIR__RLS_UNITS)
-        return weir__fail(err, WEIR_EINVAL, 0,
-                          "descriptor %zu brings a limit of the unit %u; there are 1 (second) to 7",
-                          i + 1, descriptor->unit);
+        return weir__fail(
+            err, WEIR_EINVAL, 0,
+            "descriptor %zu brings a limit with the unit %u: expected 1 (second) to 7", i + 1,
+            descriptor->unit);
     if (!setup->cache)
         return weir__fail(err, WEIR_EINVAL, 0,
-                          "descriptor %zu brings a limit, which this server does not take", i + 1);
+                          "descriptor %zu brings a limit, which this server does not accept",
+                          i + 1);
     asked->unit = (enum weir__rls_unit)descriptor->unit;
     asked->requests_per_unit = descriptor->requests_per_unit;
     asked->denies = descriptor->requests_per_unit == 0;
@@ -153,13 +155,11 @@ static int rls_fail_enforced(int code, size_t i, const struct weir__item *like, 
 {
     size_t first = like ? (size_t)__builtin_ctz(like->owners) + 1 : 0;
     if (!like)
-        return weir__fail(err, WEIR_EINVAL, 0,
-                          "the descriptors are under more than %d limits, which are not decided "
-                          "together",
+        return weir__fail(err, WEIR_EINVAL, 0, "more than %d limits apply to the descriptors",
                           WEIR_LIMITS_MAX);
     if (code == WEIR_ESHARED)
         return weir__fail(err, WEIR_ESHARED, 0,
-                          "descriptors %zu and %zu count in one place against different limits",
+                          "descriptors %zu and %zu count under one key with different limits",
                           first, i + 1);
     return weir__fail(err, WEIR_EINVAL, 0,
                       "the hits of descriptor %zu and those like it are more than 10^12", first);

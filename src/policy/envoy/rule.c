@@ -212,14 +212,14 @@ static int rule_read_requests(struct weir__envoy_loading *loading,
 static int rule_read_unit(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
                           enum weir__rls_unit *ret)
 {
-    static const char all[] = "there are second, minute, hour, day, week, month and year";
+    static const char all[] = "expected second, minute, hour, day, week, month or year";
     const struct weir__yaml_node *node = weir__envoy_get(map, "unit");
     if (!node)
-        return weir__yaml_fail(loading->yaml, map, loading->err, "unit is missing; %s", all);
+        return weir__yaml_fail(loading->yaml, map, loading->err, "unit is missing: %s", all);
     if (node->type == WEIR__YAML_SCALAR)
         *ret = weir__envoy_unit(node->text, node->len);
     if (node->type != WEIR__YAML_SCALAR || *ret == WEIR__RLS_UNKNOWN_UNIT)
-        return weir__yaml_fail(loading->yaml, node, loading->err, "unknown unit; %s", all);
+        return weir__yaml_fail(loading->yaml, node, loading->err, "unknown unit: %s", all);
     return 0;
 }
 
@@ -231,8 +231,9 @@ static int rule_read_amount(struct weir__envoy_loading *loading, const struct we
         return code;
     const struct weir__yaml_node *unit = weir__envoy_get(map, "unit");
     if (rule->unlimited && unit)
-        return weir__yaml_fail(loading->yaml, unit, loading->err,
-                               "a unit beside unlimited: true; leave one of them out");
+        return weir__yaml_fail(
+            loading->yaml, unit, loading->err,
+            "unit and unlimited: true exclude each other; leave one of them out");
     if (rule->unlimited)
         return 0;
     code = rule_read_unit(loading, map, &rule->unit);
@@ -312,9 +313,9 @@ static int rule_read_rate_limit(struct weir__envoy_loading *loading,
     const struct weir__yaml_node *limit = weir__envoy_get(map, "limit");
     if (limit && (weir__envoy_get(map, "unit") || weir__envoy_get(map, "requests_per_unit") ||
                   weir__envoy_get(map, "unlimited")))
-        return weir__yaml_fail(loading->yaml, limit, loading->err,
-                               "limit stands for unit, requests_per_unit and unlimited; leave "
-                               "them out");
+        return weir__yaml_fail(
+            loading->yaml, limit, loading->err,
+            "limit replaces unit, requests_per_unit and unlimited; leave them out");
     code = limit ? rule_read_extension(loading, limit, rule) : rule_read_amount(loading, map, rule);
     return code ? code : rule_read_replaces(loading, map, rule);
 }
@@ -361,7 +362,7 @@ int weir__envoy_read_rule(struct weir__envoy_loading *loading,
     const struct weir__yaml_node *limit = weir__envoy_get(descriptor, "limit");
     if (rate_limit && limit)
         return weir__yaml_fail(loading->yaml, limit, loading->err,
-                               "limit beside rate_limit; one of them is enough");
+                               "limit and rate_limit together; leave one of them out");
     int code = rule_read_flags(loading, descriptor, &rule);
     if (code || (!rate_limit && !limit)) {
         *ret = NULL;

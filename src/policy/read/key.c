@@ -41,7 +41,7 @@ static int key_read_bits(struct weir__reader *reader, const struct weir__yaml_no
     }
     if (!bits4 || !bits6 || *at)
         return weir__yaml_fail_within(reader->yaml, node, (size_t)(slash - node->text), reader->err,
-                                      "\"%s\": behind an address stand the lengths of its network, "
+                                      "\"%s\": after an address write the lengths of its network, "
                                       "for IPv4 (1 to 32) and IPv6 (1 to 128), like ip/24/64",
                                       weir__yaml_quote(node->text, node->len).text);
     ret->bits4 = (uint8_t)bits4;
@@ -166,7 +166,7 @@ int weir__read_key(struct weir__reader *reader, const struct weir__yaml_node *no
             return code;
         for (size_t j = 0; j < i; j++) {
             if (parts[i].attribute >= 0 && parts[i].attribute == parts[j].attribute)
-                return weir__reader_fail(reader, part, "stands twice in one key");
+                return weir__reader_fail(reader, part, "is given twice in one key");
         }
     }
     ret->parts = parts;

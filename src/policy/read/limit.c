@@ -70,7 +70,7 @@ static int limit_find_tier(struct weir__reader *reader, const struct weir__yaml_
     }
     return code ? code
                 : weir__yaml_fail(reader->yaml, node, reader->err,
-                                  "no tier \"%s\"; name it under tiers: at the top",
+                                  "unknown tier \"%s\": define it under tiers: at the top",
                                   weir__yaml_quote(text.data, text.len).text);
 }
 
@@ -81,7 +81,7 @@ int weir__read_limit(struct weir__reader *reader, const struct weir__yaml_node *
     const struct weir__yaml_node *tier = weir__yaml_get(map, "tier");
     if (limit && tier)
         return weir__yaml_fail(reader->yaml, tier, reader->err,
-                               "limit and tier both say the limit of %s; keep one", owner);
+                               "limit and tier both set the limit of %s; keep one", owner);
     if (!limit && !tier)
         return weir__yaml_fail(reader->yaml, map, reader->err,
                                "%s has no limit; add limit: token-bucket 100/s, or tier: NAME",

@@ -207,7 +207,7 @@ int weir__read_conditions(struct weir__reader *reader, const struct weir__yaml_n
         for (size_t j = 0; j < i; j++) {
             if (items[j].attribute == items[i].attribute)
                 return weir__reader_fail(reader, key,
-                                         "stands twice in one map, in another spelling");
+                                         "is given twice in one map, in another spelling");
         }
     }
     ret->items = items;
@@ -234,10 +234,9 @@ int weir__read_any_of(struct weir__reader *reader, const struct weir__yaml_node 
         if (code)
             return code;
         if (items[i].count == 0)
-            return weir__yaml_fail(reader->yaml, node, reader->err,
-                                   "an empty map in %s would hold for every request; name an "
-                                   "attribute",
-                                   what);
+            return weir__yaml_fail(
+                reader->yaml, node, reader->err,
+                "an empty map in %s would match every request; name an attribute", what);
     }
     ret->items = items;
     ret->count = count;

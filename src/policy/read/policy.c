@@ -68,8 +68,7 @@ static int policy_check_use(const struct weir__reader *reader, const struct weir
     const struct weir__yaml_node *tier = weir__yaml_get(map, "tier");
     if (weir__yaml_get(map, "limits") && (limit || tier))
         return weir__yaml_fail(reader->yaml, limit ? limit : tier, reader->err,
-                               "\"%s\" has limits, and another one beside them; put it into the "
-                               "list",
+                               "\"%s\" has limit and limits; put the single one into the list",
                                policy->name);
     if (limited)
         return 0;

@@ -127,7 +127,7 @@ static void check_health(struct server_conn *conn, struct weir__span message, bo
         return;
     if (!known) {
         fail(conn, ret, WEIR__GRPC_NOT_FOUND, SERVER_FAULT_UNKNOWN,
-             "unknown service; there is ratelimit");
+             "unknown service: expected ratelimit");
         return;
     }
     size_t begun = weir__grpc_frame_begin(&ret->message);
@@ -248,7 +248,7 @@ enum server_routed server_grpc_answer(struct server_conn *conn,
         fail_token(conn, ret);
     } else if (!health && !weir__span_is(request->path, WEIR__RLS_METHOD)) {
         fail(conn, ret, WEIR__GRPC_UNIMPLEMENTED, SERVER_FAULT_UNKNOWN,
-             "unknown method; there are " WEIR__RLS_METHOD ", " WEIR__HEALTH_METHOD
+             "unknown method: this server has " WEIR__RLS_METHOD ", " WEIR__HEALTH_METHOD
              " and " WEIR__HEALTH_WATCH);
     } else if (unframe(conn, request, &message, ret)) {
         if (!health)

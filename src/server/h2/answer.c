@@ -191,10 +191,9 @@ static void h2_say_why(const struct server_h2_stream *stream, char *room, size_t
         snprintf(room, size, "the fields take more than %lld bytes, or are more than %d",
                  (long long)config->max_head, WEIR__HTTP_FIELDS_MAX);
     else
-        snprintf(
-            room, size,
-            "the path must begin with / and hold no blanks, controls, # or bytes beyond ASCII; "
-            "Host must be what :authority is");
+        snprintf(room, size,
+                 "the path must begin with / and must not contain spaces, control characters, # or "
+                 "non-ASCII bytes; Host must be the same as :authority");
 }
 
 /* As gRPC, by as much of the head as was taken. False: it is not gRPC's. */

@@ -190,7 +190,8 @@ static enum server_routed admin_work(const struct call *call, enum server_lane l
     if (!conn->thread->server->remote && server_batch_is_open(conn))
         return SERVER_BUSY;
     if (!server_work_admit(conn, lane, kept)) {
-        server_response_problem(call->ret, 503, "too much of this is waiting already; try again");
+        server_response_problem(call->ret, 503,
+                                "too many of these requests are waiting; try again");
         return SERVER_RESPONDED;
     }
     struct server_work *it = calloc(1, sizeof *it);
@@ -200,7 +201,7 @@ static enum server_routed admin_work(const struct call *call, enum server_lane l
         server_work_leave(conn, lane, kept);
         free(body);
         free(it);
-        server_response_problem(call->ret, 503, "too much is pending; try again");
+        server_response_problem(call->ret, 503, "too many requests are in progress; try again");
         return SERVER_RESPONDED;
     }
     it->lane = lane;

@@ -212,7 +212,7 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
     ask->planned = planned;
     server_subject_begin(&subject, conn, request, params);
     if (params->has_key && params->policy.len == 0)
-        return ask_undo(conn, ret, "%s", "a key needs a limit or a policy beside it");
+        return ask_undo(conn, ret, "%s", "a key needs a limit or a policy");
     if (params->has_key && (key.len < 1 || key.len > WEIR_KEY_MAX))
         return ask_undo(conn, ret, "%s", "a key has 1 to 65536 bytes");
     const struct server_plan_question question = {.policy = params->policy,
@@ -222,11 +222,10 @@ static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb v
                                                   .wait_us = ask_wait_of(conn, params)};
     if (server_planned_make(conn, &question, planned, &err)) {
         if (!params->has_policy) /* a proxy, or a policy file, that needs mending */
-            server_report_once(
-                conn->peer_text,
-                "a request that %s asks for is refused with 400: %s; reported once for "
-                "this address",
-                conn->peer_text, err.message);
+            server_report_once(conn->peer_text,
+                               "a request that %s asks for is refused with 400: %s; reported once "
+                               "for this address",
+                               conn->peer_text, err.message);
         return ask_undo(conn, ret, "%s", err.message);
     }
     const struct weir__policy *by = planned->plan.by;
@@ -302,7 +301,7 @@ static const char *ask_read_element(struct server_conn *conn, const struct serve
     if (weir__has_leases(it->limit))
         return SERVER_NEEDS_ACQUIRE;
     if (several->row_count + it->limit->count > WEIR_LIMITS_MAX)
-        return "at most 16 limits a request";
+        return "at most 16 limits per request";
     it->detail = several->rows + several->row_count;
     several->row_count += it->limit->count;
     several->count++;
@@ -356,7 +355,7 @@ static const char *ask_misplaced(enum weir__verb verb, const struct server_param
         return "give key or key_from, not both";
     if (params->has_key_from && !params->has_limit && verb != WEIR__VERB_RESET &&
         verb != WEIR__VERB_SHOW)
-        return "key_from needs a limit beside it; the keys of policies are made as their file says";
+        return "key_from needs a limit; a policy makes its keys itself";
     if (params->requests && !several)
         return "requests is for takeall";
     if (several &&
@@ -384,7 +383,7 @@ enum server_routed server_http_ask(struct server_conn *conn, enum weir__verb ver
         return ask_refuse(conn, ret, 400, "%s",
                           "a lease is needed: the number that acquire answered");
     if (verb == WEIR__VERB_SHOW && (params->has_limit || params->has_policy))
-        return ask_refuse(conn, ret, 400, "%s", "show takes a key alone: it tells of every limit");
+        return ask_refuse(conn, ret, 400, "%s", "show takes only a key: it shows every limit");
     bool bare = verb == WEIR__VERB_SHOW || (verb == WEIR__VERB_RESET && !params->has_policy &&
                                             (params->has_key || params->has_key_from));
     bool by_limit = params->has_limit || bare;

@@ -134,7 +134,7 @@ static bool http1_handle(struct server_conn *conn, struct weir__http_request *re
     if (routed == SERVER_ASKED)
         return true;
     if (routed == SERVER_BUSY) { /* no memory for a batch */
-        server_response_problem(response, 503, "too much is pending; try again");
+        server_response_problem(response, 503, "too many requests are in progress; try again");
         response->close = true;
     }
     response->head = request->method == WEIR__HTTP_HEAD;

@@ -223,7 +223,7 @@ static void params_add_said(struct server_params *params, struct weir__span name
         }
     }
     if (params->said_count == SERVER_ATTRIBUTES_MAX) {
-        weir__put_text(why, "at most 32 attributes a request");
+        weir__put_text(why, "at most 32 attributes per request");
         return;
     }
     params->said[params->said_count].name = name;
@@ -247,11 +247,10 @@ bool server_params_query(struct server_conn *conn, const struct weir__http_reque
         if (name.len > 5 && !memcmp(name.data, "attr.", 5))
             params_add_said(params, (struct weir__span){name.data + 5, name.len - 5}, value, &why);
         else if (!server_params_set(params, name, value, &why))
-            weir__put_format(
-                &why,
-                "unknown parameter \"%.*s\"; there are key, key_from, limit, policy, cost, "
-                "wait, hold, detail, headers, deny_status and attr.NAME",
-                params_shown(name), name.data);
+            weir__put_format(&why,
+                             "unknown parameter \"%.*s\": expected key, key_from, limit, policy, "
+                             "cost, wait, hold, detail, headers, deny_status or attr.NAME",
+                             params_shown(name), name.data);
         if (why.len > 0)
             return params_bad(conn, ret, text);
     }

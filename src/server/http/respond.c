@@ -408,9 +408,8 @@ static const char *respond_failure_text(const struct server_ask *ask)
     if (ask->code == SERVER_EOVERLOAD)
         return SERVER_OVERLOAD_TEXT;
     if (ask->code == WEIR_ERECEIPT)
-        return "this is not a receipt of these keys and limits; pass what the take answered, and "
-               "the "
-               "same key, limit, policy, cost and attributes; " SERVER_SECRET_HINT;
+        return "invalid receipt for these keys and limits: expected what the take replied, with "
+               "the same key, limit, policy, cost and attributes; " SERVER_SECRET_HINT;
     if (ask->code == WEIR_EINVAL &&
         (ask->kind == SERVER_ASK_SETTLE_PLAN || ask->kind == SERVER_ASK_RESET_PLAN))
         return "no policy applies, so there is nothing to settle or reset; give key and limit, "
@@ -423,8 +422,7 @@ static void respond_worked(struct server_work *work, struct server_response *ret
 {
     if (work->dropped) {
         server_response_problem(
-            ret, 503,
-            "given up before it was begun, since the server stops or the client does; try again");
+            ret, 503, "not started, because the server stops or the client left; try again");
         return;
     }
     if (!work->answer) {

@@ -163,7 +163,7 @@ static enum weir__found subject_find_ip(const struct server_subject *subject,
         if (found != WEIR__ABSENT)
             return found;
         if (listed)
-            return subject_refuse("comes in an X-Forwarded-For without an address", ret);
+            return subject_refuse("comes from an X-Forwarded-For without an address", ret);
     }
     *ret = (struct weir__span){subject->conn->peer_text, subject->conn->peer_text_len};
     return WEIR__FOUND;

@@ -81,7 +81,7 @@ static void resp_auth(const struct context *it)
         resp_wrong_count(it);
     else if (!config->token[0] && !config->admin_token[0])
         server_resp_error(it->conn, it->out, SERVER_FAULT_INVALID,
-                          "ERR AUTH was sent, but this server asks for no token");
+                          "ERR AUTH was sent, but this server needs no token");
     else if (resp_authenticate(it, it->args[it->n - 1]))
         resp_put_ok(it->out);
 }
@@ -113,7 +113,7 @@ static void resp_hello(const struct context *it)
     weir_error err;
     if (it->n > 1 && (weir__read_whole(it->args[1], "the protocol", 2, 3, &protocol, &err))) {
         server_resp_error(it->conn, it->out, SERVER_FAULT_INVALID,
-                          "NOPROTO unsupported protocol version; there are 2 and 3");
+                          "NOPROTO unsupported protocol version: expected 2 or 3");
         return;
     }
     bool named = false, authenticated = false;
@@ -355,7 +355,7 @@ static void resp_unknown_command(const struct context *it)
     }
     struct weir__span name = it->args[0];
     server_resp_error(it->conn, it->out, SERVER_FAULT_UNKNOWN,
-                      "ERR unknown command '%.*s'; there are %.*s",
+                      "ERR unknown command '%.*s': expected one of %.*s",
                       (int)(name.len > 40 ? 40 : name.len), name.data, (int)list.len, names);
 }
 

@@ -128,8 +128,7 @@ static int decide_read_options(const struct weir__span *args, size_t n, struct d
         if (option == DECIDE_OPTIONS || given & 1u << option || n - at - 1 < values[option])
             return weir__fail(err, WEIR_EINVAL, 0,
                               "expected [COST n] [WAIT us|any] [DETAIL], or [COST n] SETTLE "
-                              "receipt actual, each once and behind all attributes, found "
-                              "\"%.*s\"",
+                              "receipt actual, each once and after all attributes, found \"%.*s\"",
                               decide_shown(args[at]), args[at].data);
         given |= 1u << option;
         int code = decide_set(ret, option, args + at + 1, err);
@@ -138,7 +137,7 @@ static int decide_read_options(const struct weir__span *args, size_t n, struct d
         at += 1 + values[option];
     }
     if (ret->settles && given & (1u << DECIDE_WAIT | 1u << DECIDE_DETAIL))
-        return weir__fail(err, WEIR_EINVAL, 0, "WAIT and DETAIL have no meaning beside SETTLE");
+        return weir__fail(err, WEIR_EINVAL, 0, "WAIT and DETAIL cannot be used with SETTLE");
     return 0;
 }
 

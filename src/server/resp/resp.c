@@ -224,11 +224,11 @@ static void resp_put_failure(struct server_conn *conn, const struct server_ask *
         return;
     }
     if (ask->code == WEIR_ERECEIPT) {
-        server_resp_error(
-            conn, out, SERVER_FAULT_INVALID,
-            "ERR \"%.*s\" is not a receipt of this key and these limits; pass what the "
-            "take replied; " SERVER_SECRET_HINT,
-            (int)weir__min((int64_t)ask->settle.receipt.len, 64), ask->settle.receipt.data);
+        server_resp_error(conn, out, SERVER_FAULT_INVALID,
+                          "ERR invalid receipt \"%.*s\" for this key and these limits: expected "
+                          "what the take replied; " SERVER_SECRET_HINT,
+                          (int)weir__min((int64_t)ask->settle.receipt.len, 64),
+                          ask->settle.receipt.data);
         return;
     }
     /* The first word tells programs which it is, as the Redis module's errors do. */

@@ -77,11 +77,11 @@ static int check_slot(struct survey *survey, uint64_t g, unsigned slot)
     if (group->tags[slot] == 0)
         return 0;
     if (weir__packed_row(group->states[slot]) > atomic_load(&zone->header->rows_used))
-        return damaged(survey, g, slot, "a state of no limit");
+        return damaged(survey, g, slot, "a state without a limit");
     if (!weir__unpack(zone, group->states[slot], &rule, &state, &unit, &order) ||
         !weir__state_sound(rule, &state) ||
         (weir__is_mark(rule) && (state.at == 0 || state.amount != 1)))
-        return damaged(survey, g, slot, "a state makes no sense");
+        return damaged(survey, g, slot, "a state is invalid");
     if (!weir__is_large(rule))
         return 0;
     return check_ring(survey, g, slot, rule, &state, unit, order);
@@ -119,8 +119,7 @@ static int check_rows(struct survey *survey)
         if (rule && !weir__rule_sound(rule))
             return weir__fail(
                 survey->err, WEIR_EDAMAGED, 0,
-                "the zone is damaged: limit %u makes no sense; remove it and let weir "
-                "make a new one",
+                "the zone is damaged: limit %u is invalid; remove it and let weir make a new one",
                 i);
     }
     return 0;

@@ -88,7 +88,7 @@ int weir__zone_format(uint8_t *base, uint64_t size, unsigned large_percent, bool
 {
     struct weir__zone_header *header = (struct weir__zone_header *)base;
     if (!weir__zone_plan(size, large_percent, &header->layout))
-        return weir__fail(err, WEIR_EURL, 0, "a zone of %llu bytes is of no use",
+        return weir__fail(err, WEIR_EURL, 0, "a zone of %llu bytes is too small",
                           (unsigned long long)size);
     if (weir__random_bytes(header->secret, sizeof header->secret))
         return weir__fail(err, WEIR_ESYSTEM, 0, "no randomness for the zone's secret: %m");

@@ -94,7 +94,7 @@ wrong "a key misspelt" 3:15 'unknown key "keey"; did you mean key?'
 printf 'a: &x 1\nb: *x\n' | write
 wrong "an anchor" 1:4 "anchors (&x) are not supported"
 printf 'a: 1\na: 2\n' | write
-wrong "a key twice" 2:1 '"a" stands twice'
+wrong "a key twice" 2:1 '"a" is given twice'
 printf '' | write
 wrong "an empty file" 1:1 "the file is empty"
 printf 'version: 1\npolicies:\n  - {name: "\xff"}\n' | write

@@ -104,7 +104,7 @@ def test_options(command, truth):
             check(mine[name][1] == again, f"zsh: {command} {name}: may be repeated")
         if name in theirs:
             check(theirs[name][0] == takes, f"fish: {command} {name}: a value")
-        if takes:  # options are not offered where a value is due
+        if takes:  # options are not offered where a value is expected
             check(not any(word.startswith("--") for word in bash(["weir", command, name, ""])), f"bash: {command} {name}: a value")
 
 

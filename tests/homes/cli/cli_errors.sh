@@ -141,7 +141,7 @@ is "the help names defaults" 11 "$(wc -l <<<"$defaults")"
 # shellcheck disable=SC2086
 refuses "defaults may be given" 3 "/nowhere" serve --listen 127.0.0.1:0 $defaults --max-memory=256m --headers=ietf --policies /nowhere
 refuses "a delay of 0 is allowed" 3 "/nowhere" serve --listen 127.0.0.1:0 --shutdown-delay 0 --policies /nowhere
-refuses "a timeout of 0" 2 '--drain-timeout "0s": a duration must not be zero' serve --drain-timeout 0s
+refuses "a timeout of 0" 2 '--drain-timeout "0s": a duration must be more than zero' serve --drain-timeout 0s
 refuses "zone: Redis has none" 2 "Redis has no zone" zone redis://localhost
 
 finish

@@ -86,7 +86,7 @@ def test_another_share(check):
         nginx.reload(http="weir_zone z 1m; weir_zone y 500k large=90%;",
                      server="location / { empty_gif; " + limit.format("sliding-log 3/100d") + " }")
         check.equal(nginx.statuses(["/"] * 5), [200, 200, 200, 429, 429], "after")
-        check.contains(nginx.errors(), "starts afresh", "and it is told")
+        check.contains(nginx.errors(), "start again from fresh", "and it is told")
         check(nginx.reload(), "once more, as it is")
         check.equal(nginx.statuses(["/"] * 2), [429] * 2, "that is taken over")
 

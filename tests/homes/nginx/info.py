@@ -171,7 +171,7 @@ def test_stores(check):
 
 
 def test_configuration(check):
-    for text, message in (("weir_info;", "not allowed here"), ("location / { weir_info on; }", "there are json, prometheus")):
+    for text, message in (("weir_info;", "not allowed here"), ("location / { weir_info on; }", "expected json or prometheus")):
         code, said = Nginx.check("", text)
         check.equal(code, 1, f"{text} is refused")
         check.contains(said, message, text)

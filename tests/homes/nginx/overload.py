@@ -103,7 +103,7 @@ def test_configuration(check):
              ("load=-1", "from 0.01"), ("load=0.001", "from 0.01"), ("load=10000.01", "from 0.01"),
              ("load=1 status=200", "400 to 599"),
              ("load=1 status=600", "400 to 599"), ("load=1 load=2", "given twice"), ("load=1 off", "off alone"),
-             ("memory=1", "there are connections="), ("Load=1", "there are connections="),
+             ("memory=1", "expected connections="), ("Load=1", "expected connections="),
              ("load=1; weir_overload load=2", "twice"), ("off; weir_overload off", "twice")]
     for words, message in wrong:
         code, said = Nginx.check("", f"weir_overload {words};")

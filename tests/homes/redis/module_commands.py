@@ -93,7 +93,7 @@ def option_errors():
     yield ("WEIR.TAKEALL", 2, "k", LOG, 1), "ERR expected 2 times: key limits cost"
     for receipt in ("", "x", "w1", "w1-1", "w1--1-1", "w2-1-1", "w1-1-1-1", "w3-1-1", "w3-1-1-0", "w3-1-1-x", "w3-1-1-1099511627776", "w1-1-9999999999999", "w1-1-1 ", "w" * 300,
                     b"w1-1-1\x00", f"w1-{1 << 53}-1"):
-        yield ("WEIR.SETTLE", "k", LOG, receipt, 1), "is not a receipt"
+        yield ("WEIR.SETTLE", "k", LOG, receipt, 1), "invalid receipt"
 
 
 def limit_errors():

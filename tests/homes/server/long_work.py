@@ -74,8 +74,8 @@ def test_streams_are_bounded(check):
             if it is None:
                 break
             if it.kind == h2.DATA and it.flags & h2.END_STREAM:
-                refused += b"too much of this" in it.payload
-                done += b"too much of this" not in it.payload
+                refused += b"too many of these" in it.payload
+                done += b"too many of these" not in it.payload
         check(refused > 0 and done > 0 and refused + done == len(streams), f"{done} done, {refused} refused")
         first = streams[-1] + 2
         mine = range(first, first + 8, 2)

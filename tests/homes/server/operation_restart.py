@@ -147,7 +147,7 @@ def test_hand_over_that_fails(check):
             server.write("policies.yaml", "version: 1\npolicies: none of these\n")
             server.signal(signal.SIGUSR2)
             check(server.wait_for(lambda: "policies.yaml" in server.stderr()), "the successor says what is wrong")
-            check(server.wait_for(lambda: "goes on" in server.stderr()), f"the old one goes on: {server.stderr()}")
+            check(server.wait_for(lambda: "this process continues" in server.stderr()), f"the old one goes on: {server.stderr()}")
             check.equal(client.call("PING"), "PONG", "and does")
             with server.client() as another:
                 check.equal(another.call("PING"), "PONG", "also for new connections")
