@@ -100,7 +100,7 @@ wrong "an empty file" 1:1 "the file is empty"
 printf 'version: 1\npolicies:\n  - {name: "\xff"}\n' | write
 wrong "not UTF-8" 3:13 "not UTF-8 text"
 python3 -c 'print("[" * 100000)' | write
-wrong "a deep one" 1:33 "more than 32 lists and maps"
+wrong "a deep one" 1:33 "lists and maps nested more than 32 deep"
 printf 'version: 1\npolicies: []\n' >"$tmp/a: 3:4: b.yaml"
 exits "a name with colons" 0 check "$tmp/a: 3:4: b.yaml"
 printf 'version: 2\npolicies: []\n' >"$tmp/a: 3:4: b.yaml"

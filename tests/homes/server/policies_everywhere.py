@@ -282,7 +282,7 @@ def test_syntax(check):
                  (("POLICY", ""), "is empty"), (("POLICY", "nothing", "user", "a"), "no policy is named"),
                  ((*bot, "10.1.1.1.1"), "ip"), (("path", "/\0"), "control character"),
                  (tuple(text for i in range(33) for text in (f"a{i}", "x")), "at most 32 attributes"),
-                 (("user", "a", "SETTLE", "w", 1, "DETAIL"), "beside SETTLE")]
+                 (("user", "a", "SETTLE", "w", 1, "DETAIL"), "with SETTLE")]
         for words, why in wrong:
             reply = ask(*words)
             check(isinstance(reply, weir_server.resp.RedisError) and why in str(reply), f"{words}: {reply!r}, not {why}")
