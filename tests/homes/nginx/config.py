@@ -110,7 +110,7 @@ LOCATION = {
     'weir_headers ietf replace now;': ["weir_headers", "number of arguments"],
     'weir_dry_run maybe;': ["maybe", "weir_dry_run"],
     'weir_zone inner 1m;': ["weir_zone", "not allowed here"],
-    'weir_info now;': ["now", "json, prometheus"],
+    'weir_info now;': ["now", "json or prometheus"],
     'weir_info json now;': ["weir_info", "number of arguments"],
     'weir_limits key=$arg_k;': ["weir_limits", "unknown directive"],
     # Redis
