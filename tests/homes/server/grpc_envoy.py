@@ -13,7 +13,7 @@ import time
 import urllib.request
 
 import grpc_service as rls
-from lib import checks, h2_frames as h2, redis_server
+from lib import checks, h2_frames as h2, redis_server, resp
 from lib.build import BUILD, ROOT
 from lib.h2_server import Server
 from grpc_service import METHOD, field, framed, grpc_frames, post_json, rate_limit_request, trailers, varint
@@ -109,8 +109,15 @@ def eventually(condition):
 
 # ---- nothing gets around a limit ----
 
+def stop_the_clock(server):
+    """The example has windows of a minute: none of them ends during the test."""
+    with resp.Client(server.port) as client:
+        client.call("WEIR.CLOCK", 1700000000000000)
+
+
 def test_bypass(check):
-    with Server("--envoy", EXAMPLE, "--access-log", "{folder}/log") as server:
+    with Server("--envoy", EXAMPLE, "--access-log", "{folder}/log", "--test-clock") as server:
+        stop_the_clock(server)
         rls.client(check, "bypass", server.port)
         for reason, least in (("too_large", 4), ("too_many", 4)):
             check((server.metric("weir_envoy_unreadable_total", reason=reason) or 0) >= least, f"{reason} is counted")
@@ -125,7 +132,8 @@ def test_bypass(check):
 def test_bypass_redis(check):
     """The same with a store over the network; streams that wait for it hold none of their long requests."""
     with redis_server.Server() as redis, \
-            Server("--envoy", EXAMPLE, store=f"redis://127.0.0.1:{redis.port}?deadline=1m") as server:
+            Server("--envoy", EXAMPLE, "--test-clock", store=f"redis://127.0.0.1:{redis.port}?deadline=1m") as server:
+        stop_the_clock(server)
         rls.client(check, "bypass", server.port)
         with LongPeer(server.port) as peer:
             redis.process.send_signal(signal.SIGSTOP)  # all of these wait at the same time
