@@ -1,4 +1,4 @@
-# Everything that can be done with weir, each by one word. Meson does the building.
+# One word for each task. Meson builds.
 .POSIX:
 .PHONY: all run test check lint bench bench-redis bench-server bench-nginx coverage fuzz soak guava-traces deb install clean
 
@@ -7,30 +7,30 @@ all:
 	tools/configure.sh build
 	ninja -C build
 
-# The main job, without any configuration; builds nothing else, and needs nothing else.
+# Runs the server without any configuration. Builds and needs only the program.
 run:
 	tools/deps.sh run
 	tools/configure.sh build
 	ninja -C build weir
 	build/weir serve --demo-load
 
-# All tests, sanitizers included; ends in "N passed, N failed".
+# All tests, with sanitizers. The last line is "N passed, N failed".
 test:
 	tools/deps.sh build test
 	tests/run.py
 
-# The quick part of the tests: no sanitizers, seconds; and what `make lint` says to files that were changed.
+# The quick tests, without sanitizers, in seconds; and `make lint` for changed files.
 check:
 	tools/deps.sh build
 	tests/run.py --quick
 	tools/lint.sh --changed
 
-# Format and static analysis, all files, all cores.
+# Format and static analysis of all files, on all cores.
 lint:
 	tools/deps.sh build
 	tools/lint.sh
 
-# Peers and weir side by side.
+# Other libraries and weir side by side.
 bench: all
 	bench/run.py
 
@@ -54,22 +54,22 @@ coverage:
 	tools/deps.sh build test
 	tools/coverage.sh
 
-# Every fuzz target for SECONDS_EACH, whole connections included.
+# Every fuzz target for SECONDS_EACH, and whole connections.
 SECONDS_EACH = 60
 fuzz:
 	tools/deps.sh build fuzz
 	fuzz/run.sh $(SECONDS_EACH)
 
-# Long runs: kills by the thousand, model against core for minutes.
+# Long runs: thousands of kills, model against core for minutes.
 soak:
 	tools/deps.sh build test deb soak
 	tests/run.py --soak
 
-# The vectors made with the real Guava, anew.
+# Makes the vectors of the real Guava again.
 guava-traces:
 	tests/guava/run.sh
 
-# Debian packages of the tree as it is, into build/deb.
+# Debian packages of the current tree, in build/deb.
 deb:
 	tools/deps.sh build deb
 	packaging/deb.sh

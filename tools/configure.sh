@@ -1,5 +1,6 @@
 #!/bin/sh
-# Sets up a build folder, or sets it up again where something is there now that was missing then (nginx's headers, scdoc).
+# Sets up a build folder. Sets it up again if something was missing the last time and is there
+# now (the headers of nginx, scdoc).
 #
 #     tools/configure.sh FOLDER [OPTION …]     options are Meson's
 set -eu

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Line and branch coverage of src/core and src/limit, as the unit tests of base, core and limit and the
-# golden vectors reach it. Fails where a line or a branch of either is missed. Two branches are not counted: the one by
-# which an assertion fails, and the one by which a switch over an enum matches no case (its cases are lines).
+# Line and branch coverage of src/core and src/limit by the unit tests of base, core and limit and
+# by the golden vectors. Fails if a line or a branch is missed. Two branches are not counted: a
+# failing assertion, and a switch over an enum that matches no case (its cases are lines).
 #
 #     tools/coverage.sh [--html]      details in build/coverage/index.html
 set -eu
@@ -17,7 +17,7 @@ if ! command -v gcovr >/dev/null 2>&1; then
     fi
 fi
 
-# The library without Redis. Unoptimised: every branch stands.
+# The library without Redis, not optimised, so that every branch exists.
 sources=$(ls src/base/*.c src/core/*.c src/limit/*.c src/store/*.c src/store/zone/*.c)
 tests=$(ls tests/unit/core_*.c tests/unit/limit_*.c tests/unit/base_*.c tests/vectors/vectors.c)
 flags="-std=gnu11 -D_GNU_SOURCE -g -O0 --coverage -ffp-contract=off -fno-strict-aliasing

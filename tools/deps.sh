@@ -1,6 +1,9 @@
 #!/bin/sh
-# Makes sure the Debian packages of a purpose are there: tools/deps.sh run|build|test|lint|fuzz|soak|bench|deb
-# Installs what is missing when run as root on Debian or Ubuntu; otherwise says exactly what to install.
+# Makes sure that the Debian packages for a task are installed:
+#
+#     tools/deps.sh run|build|test|lint|fuzz|soak|bench|deb
+#
+# As root on Debian or Ubuntu it installs what is missing. Otherwise it says what to install.
 set -eu
 
 missing=
@@ -39,14 +42,14 @@ for purpose in "$@"; do
         /usr/bin/python3 -c 'import redis' 2>/dev/null || missing="$missing python3-redis"
         need node nodejs
         need npm npm
-        # Frameworks that the examples of the server are mounted in.
+        # Frameworks for the examples of the server.
         /usr/bin/python3 -c 'import flask' 2>/dev/null || missing="$missing python3-flask"
         /usr/bin/python3 -c 'import starlette' 2>/dev/null || missing="$missing python3-starlette"
         /usr/bin/python3 -c 'import uvicorn' 2>/dev/null || missing="$missing python3-uvicorn"
         # promtool reads the rules for Prometheus.
         need promtool prometheus
         /usr/bin/python3 -c 'import yaml' 2>/dev/null || missing="$missing python3-yaml"
-        # Other people's HTTP/2 and TLS, against the server's.
+        # Other implementations of HTTP/2 and TLS, to test the server with.
         need curl curl
         need h2load nghttp2-client
         need openssl openssl

@@ -2,7 +2,7 @@
 # Format and static analysis, on all cores.
 #
 #     tools/lint.sh              every file
-#     tools/lint.sh --changed    what differs from the branch that this one came from, and what is not committed
+#     tools/lint.sh --changed    files that differ from the parent branch or are not committed
 set -eu
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -38,7 +38,7 @@ echo "$files" | xargs clang-format --dry-run --Werror
 if [ -n "$analysed" ]; then
     tools/configure.sh build
     ninja -C build weir weir_redis.so $(grep -q nginx build/found && echo ngx_http_weir_module.so) >/dev/null # headers that are made
-    # Two files at a time: long ones do not hold up the end.
+    # Two files at a time, so that a long one does not delay the end.
     echo "$analysed" | xargs -P "$(nproc)" -n 2 clang-tidy -quiet -p build 2>&1 |
         { grep -v -E '^[0-9]+ warnings? generated\.$|^Suppressed |^Use -header-filter' || true; } >build/lint.log
     cat build/lint.log
