@@ -41,7 +41,7 @@ def test_refusals(check):
         ("--store redis://127.0.0.1:1?nonsense=1", 2, "nonsense"),
         ("--store file:/nonexistent/zone", 3, "/nonexistent/zone"), ("--policies /nonexistent.yaml", 3, "/nonexistent.yaml"),
         ("--envoy /nonexistent.yaml", 3, "/nonexistent.yaml"), ("--token-file /nonexistent", 3, "/nonexistent"),
-        ("--token-file /dev/null", 2, "contains no token"), ("--admin-token-file /dev/null", 2, "holds no token"),
+        ("--token-file /dev/null", 2, "contains no token"), ("--admin-token-file /dev/null", 2, "contains no token"),
         ("--token-file /etc", 3, "/etc"), ("--policies /etc", 3, "/etc"), ("--policies /dev/zero", 3, "4 MiB"),
         ("--access-log /nonexistent/log", 3, "/nonexistent/log"), ("--listen-tls 127.0.0.1:0", 2, "--tls-cert"),
         ("--tls-cert a --tls-key b", 2, "--listen-tls"), ("--listen-tls 127.0.0.1:0 --tls-cert /nope --tls-key /nope", 3, "/nope"),
