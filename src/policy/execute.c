@@ -322,7 +322,8 @@ int weir__plan_decide(weir_store *store, struct weir__plan *plan, enum weir__mod
                       const struct weir__plan_rows *rows, weir_decision *ret)
 {
     weir_decision room[WEIR_LIMITS_MAX];
-    *ret = (weir_decision){.allowed = plan->verdict != WEIR__VERDICT_DENY && !plan->denied};
+    bool listed = plan->denied; /* by what needs no store */
+    *ret = (weir_decision){.allowed = plan->verdict != WEIR__VERDICT_DENY && !listed};
     if (!ret->allowed)
         ret->retry_after_us = WEIR_NEVER;
     if (plan->verdict != WEIR__VERDICT_LIMITS) {
@@ -339,7 +340,7 @@ int weir__plan_decide(weir_store *store, struct weir__plan *plan, enum weir__mod
         plan->denied = plan_is_denied(plan); /* else every item is allowed */
     if (ret->degraded && plan->by) {
         weir__plan_apply_fail(plan, UINT32_MAX, ret);
-        plan->denied = !ret->allowed;
+        plan->denied = listed || !ret->allowed;
     }
     for (size_t i = 0; i < plan->enforced_count; i++)
         ret->lease = plan->enforced[i].acquire ? plan->enforced[i].decision.lease : ret->lease;

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 import grpc_service
-from lib import checks, http_client, weir_server
+from lib import checks, http_client, ports, weir_server
 
 POLICIES = """version: 1
 policies:
@@ -395,6 +395,26 @@ def test_descriptors(check):
         check(grpc.send(long)["overall_code"] in ("OK", "OVER_LIMIT"), "a long value is answered")
 
 
+def test_out_of_reach(check):
+    """While no store decides, `fail` of the policies holds for limits. A deny list needs no store: it denies as ever."""
+    bot = {"header.user-agent": "bot", "ip": "10.9.0.1"}
+    limited = {"path": "/api/x", "header.x-api-key": "a"}
+    nowhere = f"--store redis://127.0.0.1:{ports.take()}"
+    for fail in ("open", "closed", "local"):
+        asker = Grpc(nowhere)
+        asker.server.write("policies.yaml", POLICIES.replace("    key: ip\n", f"    fail: {fail}\n    key: ip\n")
+                           .replace("    limits:\n", f"    fail: {fail}\n    limits:\n"))
+        asker.server.options = [word for word in asker.server.options if word != "--test-clock"]
+        with asker:
+            say = lambda *descriptors: codes(asker.send(message_of("edge", descriptors)))
+            code = "OVER_LIMIT" if fail == "closed" else "OK"
+            check.equal(say(limited), [code, code], f"fail: {fail}")
+            check.equal(say(bot), ["OVER_LIMIT"] * 2, f"fail: {fail}: a deny list")
+            check.equal(say(bot, limited), ["OVER_LIMIT", "OVER_LIMIT", code], f"fail: {fail}: beside a limit")
+            check.equal(say(limited, bot), ["OVER_LIMIT", code, "OVER_LIMIT"], f"fail: {fail}: behind a limit")
+            check.equal(say(limited, {"path": "/api/x"}), ["OVER_LIMIT", code, "OVER_LIMIT"], f"fail: {fail}: a missing attribute")
+
+
 def test_domains(check):
     """A domain of Envoy's file is decided by that file; the others by the policies, with the domain as an attribute."""
     policies = """version: 1
@@ -419,4 +439,4 @@ policies:
 if __name__ == "__main__":
     MODULES = grpc_service.modules()
     sys.exit(checks.run([test_same, test_same_over_grpc, test_redis_cli, test_syntax, test_settle, test_redis_store, test_descriptors,
-                              test_domains], sys.argv[1:]))
+                              test_out_of_reach, test_domains], sys.argv[1:]))
