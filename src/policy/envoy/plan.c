@@ -263,6 +263,23 @@ static enum weir__found rls_find(const void *context, const char *name, size_t l
     return found;
 }
 
+/* Neither taken from nor given back to: refunds, which are separate, know of no lease. */
+static int rls_check_leases(const struct weir__plan *plan, weir_error *err)
+{
+    size_t n = plan->enforced_count + plan->separate_count;
+    for (size_t i = 0; i < n; i++) {
+        const struct weir__item *item = i < plan->enforced_count
+                                            ? &plan->enforced[i]
+                                            : &plan->separate[i - plan->enforced_count];
+        if (weir__has_leases(item->limit))
+            return weir__fail(err, WEIR_EINVAL, 0,
+                              "Envoy does not say when a request ends, so the concurrent limit of "
+                              "\"%s\" would never be released",
+                              item->policy->name);
+    }
+    return 0;
+}
+
 static int rls_plan_policy(const struct weir__rls_setup *setup,
                            const struct weir__rls_request *request, size_t i,
                            struct weir__rls_call *call, weir_error *err)
@@ -282,14 +299,7 @@ static int rls_plan_policy(const struct weir__rls_setup *setup,
     asked->denial = call->plan.denial;
     asked->by = call->plan.by;
     asked->denies = asked->verdict == WEIR__VERDICT_DENY && !asked->refund;
-    for (size_t j = 0; j < call->plan.enforced_count && code == 0; j++) {
-        if (weir__has_leases(call->plan.enforced[j].limit))
-            code = weir__fail(err, WEIR_EINVAL, 0,
-                              "Envoy does not say when a request ends, so the concurrent limit of "
-                              "\"%s\" would never be released",
-                              call->plan.enforced[j].policy->name);
-    }
-    return code;
+    return code ? code : rls_check_leases(&call->plan, err);
 }
 
 static int rls_plan_policies(const struct weir__rls_setup *setup,

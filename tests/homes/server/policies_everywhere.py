@@ -34,6 +34,10 @@ policies:
     key: lower(user)
     missing: empty
     limit: leaky-bucket 1/s burst 2
+  - name: slots
+    match: {slots: "*"}
+    key: slots
+    limit: concurrent 2 lease 30s
   - name: by-name
     match: by-name
     key: user
@@ -391,6 +395,10 @@ def test_descriptors(check):
         check.equal(codes(grpc.send(many)), ["OK"] * 17, "16 limits")
         many = message_of("edge", [key(f"m{i}") | {"tenant": "t", "method": "GET"} for i in range(16)])
         check.equal(grpc.send(many)["overall_code"], "OVER_LIMIT", "more than 16 limits")
+        slots = message_of("edge", [{"slots": "s"}])
+        check.equal(grpc.send(slots)["overall_code"], "OVER_LIMIT", "a concurrent limit")
+        slots["descriptors"][0]["is_negative_hits"] = True
+        check.equal(grpc.send(slots)["overall_code"], "OVER_LIMIT", "a refund of it")
         long = message_of("edge", [key("x" * 20000)])
         check(grpc.send(long)["overall_code"] in ("OK", "OVER_LIMIT"), "a long value is answered")
 
