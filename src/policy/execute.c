@@ -259,6 +259,17 @@ static int enforced_decide(weir_store *store, struct weir__plan *plan, enum weir
     return 0;
 }
 
+/* Whose cost a receipt of the whole tells: of the first that was charged something. 0 tells that
+ * nothing was charged to anybody. */
+static const struct weir__item *plan_told_item(const struct weir__plan *plan)
+{
+    for (size_t i = 0; i < plan->enforced_count; i++) {
+        if (plan->enforced[i].cost > 0)
+            return &plan->enforced[i];
+    }
+    return &plan->enforced[0];
+}
+
 /* ---- all of them ---- */
 
 static void items_count(const struct weir__item *items, size_t n, bool *ret_denied,
@@ -336,6 +347,8 @@ int weir__plan_decide(weir_store *store, struct weir__plan *plan, enum weir__mod
             enforced_decide(store, plan, mode, rows && rows->enforced ? rows->enforced : room, ret);
     if (code)
         return code;
+    if (mode == WEIR__TAKE && ret->allowed && !ret->degraded && plan->enforced_count > 0)
+        ret->charged = plan_told_item(plan)->cost;
     if (!ret->allowed || plan->separate_count > 0 || plan->quotas_spent > 0)
         plan->denied = plan_is_denied(plan); /* else every item is allowed */
     if (ret->degraded && plan->by) {
@@ -371,16 +384,15 @@ int weir__plan_settle(weir_store *store, const struct weir__plan *plan, const ch
         return WEIR_EINVAL;
     if (!weir__receipt_read(receipt, &first))
         return WEIR_ERECEIPT;
-    /* A local fallback charged the store nothing, neither here nor under the other keys: nothing is
-     * refunded. */
-    bool degraded = first.charged == 0 && (first.id || plan->enforced[0].cost > 0);
+    const struct weir__item *told = plan_told_item(plan);
     int code = 0;
     size_t before = 0, done = 0; /* sent again after a failure, it settles the rest */
     for (size_t i = 0; i < plan->enforced_count && code == 0; i++) {
         const struct weir__item *item = &plan->enforced[i];
-        int64_t charged = i == 0 || degraded ? first.charged : item->cost;
-        if (!is_settled(plan, i))
-            continue;
+        /* What was denied, or decided by a local fallback, charged nobody: nothing is refunded. */
+        int64_t charged = item == told || first.charged == 0 ? first.charged : item->cost;
+        if (!is_settled(plan, i) || (charged == 0 && actual == 0))
+            continue; /* what changes nothing is not remembered */
         weir__receipt_write(first.charged_at_us, charged, first.id, one);
         code = weir_settle(store, item->key, item->limit, one, actual, NULL);
         before += code == WEIR_ESETTLED;

@@ -97,7 +97,8 @@ static uint64_t receipt_sign_all(const struct server *server, struct server_rece
 {
     assert(n > 0 && requests[0].limit);
     uint64_t signature = receipt_sign(server, cache, &requests[0], charge);
-    for (size_t i = 1; i < n; i++) {
+    /* The cost of the first is what the receipt says, or is covered like those of the others. */
+    for (size_t i = requests[0].cost == charge->amount; i < n && n > 1; i++) {
         struct charge chained = {(int64_t)signature, requests[i].cost, 0};
         signature = receipt_sign(server, cache, &requests[i], &chained);
     }

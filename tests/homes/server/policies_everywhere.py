@@ -42,6 +42,11 @@ policies:
     match: by-name
     key: user
     limit: token-bucket 1/m burst 3
+  - name: usage
+    match: by-name
+    limits:
+      - {name: bytes, key: user, limit: fixed-window 100/h, cost: {of: bytes, default: 0, max: 50}}
+      - {name: tokens, key: user, limit: fixed-window 10/h, cost: {of: tokens, default: 1, max: 50}}
 """
 NOW = 1700000000000000
 START = 1700000000
@@ -320,6 +325,30 @@ def test_settle(check):
         check.equal(ask(*policy, "COST", 2, "SETTLE", receipt, 0), "OK", "and the other way round")
 
 
+def test_settle_costs(check):
+    """Limits with costs of their own, the first of them nothing: what was charged is given back, once, and nothing else."""
+    with Resp() as resp:
+        resp.clock(NOW)
+        ask = lambda *words: resp.client.pipeline([("WEIR.DECIDE", "POLICY", "usage", "user", "ann", *words)])[0]
+        left = lambda: ask("COST", 0, "DETAIL")[9][2]
+        use = ("tokens", 4)
+        receipt, _ = ask(*use)[6], ask(*use)
+        check.equal(left(), 2, "two of four")
+        check("is not a receipt" in str(ask("bytes", 4, *use, "SETTLE", receipt, 0)), "the costs are those of the decision")
+        check("is not a receipt" in str(ask("tokens", 5, "SETTLE", receipt, 0)), "all of them")
+        check.equal([ask(*use, "SETTLE", receipt, 0), ask(*use, "SETTLE", receipt, 0)], ["OK", "SETTLED"], "settled once")
+        check.equal(left(), 6, "and given back once")
+        denied = ask("tokens", 7)
+        check.equal(denied[0], 0, "denied")
+        check.equal(ask("tokens", 7, "SETTLE", denied[6], 0), "OK", "its receipt")
+        check.equal(left(), 6, "was charged nothing, so nothing is given back")
+        body = {"policy": "usage", "attributes": {"user": "ann", "bytes": 3, "tokens": 5}}
+        receipt = resp.http.post("/v1/take", body).json["receipt"]
+        settle = lambda **more: resp.http.post("/v1/settle", {**body, "receipt": receipt, "actual": 0, **more}).status
+        other = {"attributes": {"user": "ann", "bytes": 0, "tokens": 5}}
+        check.equal([settle(**other), left(), settle(), settle(), left()], [400, 1, 200, 200, 6], "over HTTP")
+
+
 def test_redis_store(check):
     """Decisions that leave the loop: what they need travels with them, and pipelines keep their order."""
     with grpc_service.redis_server.Server() as redis:
@@ -446,5 +475,5 @@ policies:
 
 if __name__ == "__main__":
     MODULES = grpc_service.modules()
-    sys.exit(checks.run([test_same, test_same_over_grpc, test_redis_cli, test_syntax, test_settle, test_redis_store, test_descriptors,
-                              test_out_of_reach, test_domains], sys.argv[1:]))
+    sys.exit(checks.run([test_same, test_same_over_grpc, test_redis_cli, test_syntax, test_settle, test_settle_costs,
+                         test_redis_store, test_descriptors, test_out_of_reach, test_domains], sys.argv[1:]))
