@@ -157,6 +157,11 @@ static void test_fail(void)
         make((struct subject){"/open", NULL, "ann", NULL}, -1);
         CHECK(decide(WEIR__TAKE) && answer.retry_after_us == 0);
     }
+    make((struct subject){"/open", NULL, "ann", NULL}, -1);
+    plan.denied = true; /* another descriptor's deny list */
+    const struct weir__plan_rows into = {rows, shadow_rows};
+    CHECK_INT(weir__plan_decide(&cluster.base, &plan, WEIR__TAKE, &into, &answer), 0);
+    CHECK(plan.denied);
 }
 
 static void test_settle_and_reset(void)
@@ -173,6 +178,15 @@ static void test_settle_and_reset(void)
     CHECK_INT(weir__plan_settle(&cluster.base, &plan, "nonsense", 0), WEIR_ERECEIPT);
     make(ann, 2);
     CHECK(decide(WEIR__TAKE) && rows[0].remaining == 3); /* what was settled is back */
+    make(ann, 2);
+    plan.enforced[0].cost = 0; /* the first costs nothing, the others do */
+    CHECK(!decide(WEIR__TAKE) && answer.charged == 0);
+    weir_receipt(&answer, receipt);
+    CHECK_INT(weir__plan_settle(&cluster.base, &plan, receipt, 0),
+              0); /* denied: nothing is refunded */
+    CHECK(!decide(WEIR__TAKE));
+    make(ann, 0);
+    CHECK(decide(WEIR__TAKE) && answer.charged == 0);
     CHECK_INT(weir__plan_reset(&cluster.base, &plan, &there), 0);
     CHECK(there);
     CHECK_INT(weir__plan_reset(&cluster.base, &plan, &there), 0);
