@@ -6,7 +6,7 @@ from lib import checks, lua_cases, redis_server
 from lib.lua_cases import assemble, evaluate, general, parse
 
 # A library that differs from this one must have another version: stores replace older ones by it.
-LIBRARY = (4, "0535d48d631c5200f93887b25a06824c0d851e06")
+LIBRARY = (5, "2068515dd3fadfc4aa49177d76321aa2e855f760")
 LIMITS = ["token-bucket 2/h burst 9", "token-bucket 2/h burst 9 stepped", "leaky-bucket 2/h burst 9",
           "fixed-window 9/d", "fixed-window 9/h from-first", "sliding-log 9/h",
           "sliding-window 9/h precision 10m", "sliding-counter 9/h", "smooth 2/h burst-for 2h",
