@@ -314,11 +314,14 @@ void weir__plan_apply_fail(const struct weir__plan *plan, uint32_t owners, weir_
 {
     bool closed = false, open = true;
     for (size_t i = 0; i < plan->enforced_count; i++) {
-        const struct weir__policy *policy = plan->enforced[i].policy;
-        if (!(plan->enforced[i].owners & owners))
+        const struct weir__item *item = &plan->enforced[i];
+        const struct weir__policy *policy = item->policy;
+        if (!(item->owners & owners))
             continue;
+        /* One by one, some may have been decided by the store: where it denied, it is denied. */
+        bool denied = !item->decision.allowed && !item->decision.degraded;
         closed = closed || (policy && policy->fail == WEIR__FAIL_CLOSED);
-        open = open && policy && policy->fail == WEIR__FAIL_OPEN;
+        open = open && policy && policy->fail == WEIR__FAIL_OPEN && !denied;
     }
     if (closed) {
         decision->allowed = false;

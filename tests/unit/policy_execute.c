@@ -17,6 +17,10 @@
     "      - {name: s, key: ip, limit: fixed-window 1/m, shadow: true}\n"                          \
     "  - {name: shut, match: {path: /shut}, key: user, fail: closed, limit: fixed-window 1/m}\n"   \
     "  - {name: open, match: {path: /open}, key: user, fail: open, limit: fixed-window 1/m}\n"     \
+    "  - name: both\n    match: {path: /both}\n    cross_slot: give-back\n    fail: open\n    "    \
+    "limits:\n"                                                                                    \
+    "      - {name: u, key: user, limit: fixed-window 1/m}\n"                                      \
+    "      - {name: t, key: tenant, limit: fixed-window 9/m}\n"                                    \
     "  - {name: bad, match: {tenant: evil}, deny: [{tenant: evil}]}\n"
 
 static _Atomic int64_t now = START;
@@ -28,6 +32,7 @@ static struct {
     weir_store *inner;
     int takes, settles;
     bool degraded;
+    const char *away; /* the node of keys that have this text does not answer */
 } cluster;
 
 static int cluster_decide(weir_store *it, const weir_request *requests, size_t n,
@@ -38,7 +43,9 @@ static int cluster_decide(weir_store *it, const weir_request *requests, size_t n
         return WEIR_ESLOTS;
     cluster.takes += mode == WEIR__TAKE;
     int code = cluster.inner->engine->decide(cluster.inner, requests, n, mode, time_us, ret);
-    ret->degraded = cluster.degraded;
+    ret->degraded =
+        cluster.degraded || (cluster.away && memmem(requests[0].key.data, requests[0].key.len,
+                                                    cluster.away, strlen(cluster.away)));
     return code;
 }
 
@@ -157,6 +164,15 @@ static void test_fail(void)
         make((struct subject){"/open", NULL, "ann", NULL}, -1);
         CHECK(decide(WEIR__TAKE) && answer.retry_after_us == 0);
     }
+    cluster.degraded = false;
+    cluster.away = "tenant="; /* one node of several is away: what the others deny is denied */
+    const struct subject both = {"/both", NULL, "ann", "t"};
+    make(both, -1);
+    CHECK(decide(WEIR__TAKE) && answer.degraded);
+    make(both, -1);
+    CHECK(!decide(WEIR__TAKE) && answer.degraded);
+    cluster.away = NULL;
+    cluster.degraded = true;
     make((struct subject){"/open", NULL, "ann", NULL}, -1);
     plan.denied = true; /* another descriptor's deny list */
     const struct weir__plan_rows into = {rows, shadow_rows};
