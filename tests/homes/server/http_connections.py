@@ -143,7 +143,7 @@ def test_many_connections(check):
         check.equal([client.get("/healthz").status for client in clients], [200] * 20, "as many as may be")
         with http_client.Client(server.port) as further:
             further.send(get("/v1/take", key="k", limit="fixed-window 1/s"))
-            problem(check, further.read(), 503, "as many connections", "one more is told")
+            problem(check, further.read(), 503, "the maximum number of connections", "one more is told")
             check(further.at_end(), "and closed")
         silent = [socket.create_connection(("127.0.0.1", server.port), PATIENCE) for _ in range(60)]
         for path in ("/healthz", "/readyz", "/metrics"):
@@ -153,7 +153,7 @@ def test_many_connections(check):
             probe.send(h2_frames.headers(1, h2_frames.request("/healthz")) + h2_frames.headers(
                 3, h2_frames.request("/v1/take?key=k&limit=fixed-window+1/s")))
             first, second = probe.answer(1), probe.answer(3)
-            check.equal((first[0], b"as many connections" in second[1]), (200, True), "over HTTP/2, too")
+            check.equal((first[0], b"the maximum number of connections" in second[1]), (200, True), "over HTTP/2, too")
         with server.client() as redis:
             try:
                 redis.call("PING")
