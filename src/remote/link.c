@@ -65,7 +65,8 @@ void weir__link_destroy(struct weir__link *link, bool forked)
 static void link_check(const struct weir__link *link)
 {
     WEIR__ASSERT_LOCKED(&link->lock);
-    assert(link->answered <= link->submitted && link->submitted - link->answered <= WEIR__LINK_RING);
+    assert(link->answered <= link->submitted &&
+           link->submitted - link->answered <= WEIR__LINK_RING);
     assert(link->sending_at <= link->sending_len && link->sending_len <= link->sending_size);
     assert(link->out_len <= link->out_size && link->in_start <= link->in_end);
     (void)link;

@@ -83,7 +83,7 @@ struct weir__link {
     char *out, *sending;           /* being filled; being written */
     size_t out_size, sending_size; /* their room */
     size_t out_len, sending_len, sending_at;
-    uint64_t submitted, answered;              /* replies, counted since the connection was made */
+    uint64_t submitted, answered;             /* replies, counted since the connection was made */
     struct weir__call *ring[WEIR__LINK_RING]; /* by reply; NULL: nobody wants it any more */
     struct weir__resp_reader reader;
     struct weir__resp_node nodes[WEIR__LINK_NODES];
