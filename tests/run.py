@@ -186,12 +186,19 @@ def run_together(tests, report):
 
 def chosen(words):
     kinds = {"--quick": "quick", "--soak": "soak"}
+    if "--help" in words:
+        sys.exit(print(__doc__.strip()))
+    unknown = [word for word in words if word.startswith("-") and word not in kinds]
+    if unknown:
+        sys.exit(f"unknown option {unknown[0]}; there are {', '.join(kinds)} and --help\n0 passed, 1 failed")
     kind = next((kinds[word] for word in words if word in kinds), "test")
     names = [word for word in words if not word.startswith("--")]
     tests = [test for test in tests_list.tests(kind)
              if not names or any(name in test.name for name in names)]
-    if not tests:
-        sys.exit(f"no test has a name with {' or '.join(names)} in it\n0 passed, 1 failed")
+    unmatched = [name for name in names if not any(name in test.name for test in tests)]
+    if unmatched:
+        hint = "; only few tests are in --quick: leave it out" if kind == "quick" else ""
+        sys.exit(f"no test has a name with {' or '.join(unmatched)} in it{hint}\n0 passed, 1 failed")
     twice = [name for name, count in collections.Counter(test.name for test in tests).items() if count > 1]
     if twice:
         sys.exit(f"tests/list.py has {twice[0]} twice\n0 passed, 1 failed")

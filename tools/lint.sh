@@ -42,6 +42,8 @@ if [ -n "$analysed" ]; then
     echo "$analysed" | xargs -P "$(nproc)" -n 2 clang-tidy -quiet -p build 2>&1 |
         { grep -v -E '^[0-9]+ warnings? generated\.$|^Suppressed |^Use -header-filter' || true; } >build/lint.log
     cat build/lint.log
-    ! grep -q -E ': (warning|error): ' build/lint.log
+    if grep -q -E ': (warning|error): ' build/lint.log; then
+        exit 1
+    fi
 fi
 echo "lint: $(echo "$files" | wc -l) files, nothing to say"

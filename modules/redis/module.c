@@ -197,10 +197,14 @@ static bool module_add_all(RedisModuleCtx *ctx)
         {WEIR__VERB_SHOW, show_command, "fast", 1, 2, "Describes every state that a key holds",
          ONE_KEY(READS), key_arguments},
     };
+    unsigned added = 1u << WEIR__VERB_THROTTLE | 1u << WEIR__VERB_CLOCK; /* by themselves */
     for (size_t i = 0; i < WEIR__COUNT(commands); i++) {
         if (!module_add(ctx, &commands[i]))
             return false;
+        added |= 1u << commands[i].verb;
     }
+    for (int verb = 0; verb < WEIR__VERB_COUNT; verb++) /* the list has no more for us */
+        WEIR__CHECK((added >> verb & 1) || !(weir__verbs[verb].homes & WEIR__VERB_MODULE));
     return true;
 }
 

@@ -47,5 +47,13 @@ static inline int64_t weir__div_up(int64_t a, int64_t b)
 
 /* Fills err (may be NULL) and returns code, so that callers can `return weir__fail(...)`. */
 int weir__fail(weir_error *err, int code, int column, const char *format, ...) WEIR__PRINTF(4, 5);
+#ifdef __clang_analyzer__ /* it cannot look into error.c: the result is the code */
+static inline int weir__the_code(int code)
+{
+    return code;
+}
+#define weir__fail(err, code, ...)                                                                 \
+    weir__the_code(((void)weir__fail(err, code, __VA_ARGS__), (code)))
+#endif
 
 #endif

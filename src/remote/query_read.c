@@ -76,7 +76,7 @@ static bool query_read_receipt(const char *data, const struct weir__resp_node *n
 static void query_complete_rows(const struct weir__redis_query *query, const weir_decision *folded,
                                 weir_decision *rows)
 {
-    bool charged = folded->allowed && query->verb != WEIR__VERB_PEEK;
+    bool charged = folded->allowed && !weir__verb_reads(query->verb);
     for (size_t i = 0; i < query->count; i++) {
         const weir_limit *limit = query->requests[i].limit;
         size_t leased = weir__leased(limit);

@@ -314,8 +314,10 @@ static enum weir__talk_result talk_bring_library(struct weir__talk *talk)
     int64_t ours = weir__script_library_version();
     struct talk_library there;
     enum weir__talk_result result = talk_ask_library(talk, &there);
+    if (result)
+        return result;
     bool serves = there.serves == weir__script_library_serves();
-    if (result || (serves && there.version >= ours))
+    if (serves && there.version >= ours)
         return result;
     if (there.version >= ours) {
         snprintf(talk->why, WEIR__WHY_SIZE,

@@ -397,15 +397,15 @@ static void batch_take_many(struct server *server, struct server_batch *batch, s
 static int batch_decide(struct server *server, const struct server_ask *ask,
                         const weir_request *requests, size_t n, weir_decision *ret)
 {
-    return ask->verb == WEIR__VERB_PEEK ? weir__peek_all(server->store, requests, n, ret)
-                                        : weir__take_all(server->store, requests, n, ret);
+    return weir__verb_reads(ask->verb) ? weir__peek_all(server->store, requests, n, ret)
+                                       : weir__take_all(server->store, requests, n, ret);
 }
 
 static int batch_decide_plan(struct server *server, struct server_ask *ask, weir_decision *ret)
 {
     struct server_planned *planned = ask->planned;
     const struct weir__plan_rows rows = {planned->several.rows, planned->shadow_rows};
-    enum weir__mode mode = ask->verb == WEIR__VERB_PEEK ? WEIR__PEEK : WEIR__TAKE;
+    enum weir__mode mode = weir__verb_reads(ask->verb) ? WEIR__PEEK : WEIR__TAKE;
     return weir__plan_decide(server->store, &planned->plan, mode, &rows, ret);
 }
 

@@ -181,7 +181,7 @@ static bool count_wants(const struct server_ask *ask)
     case SERVER_ASK_ONE:
     case SERVER_ASK_SEVERAL:
     case SERVER_ASK_PLAN:
-        return ask->verb != WEIR__VERB_PEEK;
+        return !weir__verb_reads(ask->verb);
     case SERVER_ASK_SETTLE:
     case SERVER_ASK_SETTLE_PLAN:
     case SERVER_ASK_RESET:

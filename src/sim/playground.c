@@ -470,7 +470,7 @@ int weir__simulate(char *body, size_t len, const atomic_bool *stop, struct weir_
         run.bin_us = play_choose_width(&play.load);
         run.bins = (size_t)weir__div_up(play.load.span_us, run.bin_us);
         assert(run.bins <= WEIR__BINS_MAX);
-        run.departures = malloc(run.count * sizeof *run.departures);
+        run.departures = malloc((run.count + 1) * sizeof *run.departures); /* never of nothing */
         code = run.departures ? play_all(&play, &run, ret, err)
                               : weir__fail(err, WEIR_ENOMEM, 0, "%s", weir_strerror(WEIR_ENOMEM));
     }

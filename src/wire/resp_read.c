@@ -300,9 +300,11 @@ static size_t resp_unescape(const char *data, size_t at, size_t len, char *ret)
 {
     static const char names[] = "nrtba", bytes[] = "\n\r\t\b\a";
     char c = data[at];
-    if (c == 'x' && at + 2 < len && weir__hex_digit(data[at + 1]) >= 0 &&
-        weir__hex_digit(data[at + 2]) >= 0) {
-        *ret = (char)(weir__hex_digit(data[at + 1]) << 4 | weir__hex_digit(data[at + 2]));
+    bool hex = c == 'x' && at + 2 < len;
+    int high = hex ? weir__hex_digit(data[at + 1]) : -1;
+    int low = hex ? weir__hex_digit(data[at + 2]) : -1;
+    if (high >= 0 && low >= 0) {
+        *ret = (char)(high << 4 | low);
         return 3;
     }
     const char *name = c ? strchr(names, c) : NULL;

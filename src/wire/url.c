@@ -67,13 +67,14 @@ static int url_decode(const struct url_reader *reader, const char *what, const c
     for (size_t i = 0; i < len; i++) {
         char c = part[i];
         if (c == '%') {
-            if (i + 2 >= len || weir__hex_digit(part[i + 1]) < 0 ||
-                weir__hex_digit(part[i + 2]) < 0)
+            int high = i + 2 < len ? weir__hex_digit(part[i + 1]) : -1;
+            int low = i + 2 < len ? weir__hex_digit(part[i + 2]) : -1;
+            if (high < 0 || low < 0)
                 return url_fail(reader, part + i,
                                 "expected two hex digits after the %% in the %s; write a %% itself "
                                 "as %%25",
                                 what);
-            c = (char)(weir__hex_digit(part[i + 1]) << 4 | weir__hex_digit(part[i + 2]));
+            c = (char)(high << 4 | low);
             if (c == 0)
                 return url_fail(reader, part + i, "a %%00 in the %s; leave it out", what);
             i += 2;

@@ -60,6 +60,12 @@ extern const struct weir__verb_facts {
     unsigned homes; /* of enum weir__verb_home */
 } weir__verbs[WEIR__VERB_COUNT];
 
+/* Whether it only looks: nothing is charged. */
+static inline bool weir__verb_reads(enum weir__verb verb)
+{
+    return weir__verbs[verb].keys == WEIR__VERB_READS;
+}
+
 /* Whether the answer is a decision. */
 static inline bool weir__verb_decides(enum weir__verb verb)
 {

@@ -256,7 +256,7 @@ static int rule_read_replaced(struct weir__envoy_loading *loading,
                               const struct weir__yaml_node *item, const char *own, const char **ret)
 {
     static const char *const keys[] = {"name", NULL};
-    struct weir__span name;
+    struct weir__span name = {NULL, 0};
     int code = weir__yaml_only(loading->yaml, item, keys, loading->err);
     if (code == 0)
         code = weir__envoy_read_text(loading, item, "name", WEIR__RLS_NAME_MAX, &name);
@@ -303,7 +303,7 @@ static int rule_read_rate_limit(struct weir__envoy_loading *loading,
 {
     static const char *const keys[] = {"unit",  "requests_per_unit", "unlimited", "name",
                                        "limit", "replaces",          NULL};
-    struct weir__span name;
+    struct weir__span name = {NULL, 0};
     int code = weir__yaml_only(loading->yaml, map, keys, loading->err);
     if (code == 0)
         code = weir__envoy_read_text(loading, map, "name", WEIR__RLS_NAME_MAX, &name);

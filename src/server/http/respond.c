@@ -269,7 +269,7 @@ static void respond_put_receipt(struct server_conn *conn, struct weir__json *jso
     const struct server_several *several = server_ask_several(ask);
     const weir_request *request = several ? several->requests : simple;
     bool charged =
-        decision->allowed && ask->verb != WEIR__VERB_PEEK && (!several || several->count > 0);
+        decision->allowed && !weir__verb_reads(ask->verb) && (!several || several->count > 0);
     if (!charged) {
         weir__json_put_null(json, "receipt");
         return;

@@ -202,7 +202,7 @@ static void resp_put_command(const struct context *it, enum weir__verb verb)
         [WEIR__VERB_RENEW] = 4,  [WEIR__VERB_RELEASE] = 4, [WEIR__VERB_THROTTLE] = -5,
         [WEIR__VERB_SHOW] = 2,   [WEIR__VERB_DECIDE] = -3,
     };
-    assert(resp_is_listed(verb) && arities[verb]);
+    WEIR__CHECK(resp_is_listed(verb) && arities[verb] != 0);
     int protocol = it->conn->resp_protocol,
         key = verb == WEIR__VERB_TAKEALL || weir__verbs[verb].keys == WEIR__VERB_NO_KEYS ? 0 : 1;
     weir__resp_put_header(it->out, WEIR__RESP_ARRAY, 6, protocol);

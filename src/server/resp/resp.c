@@ -104,9 +104,15 @@ static const char *resp_unfit(const struct weir__command *command)
         return leases ? NULL : "there are no leases: none of the limits is concurrent";
     case WEIR__VERB_SETTLE:
         return leases ? "concurrent limits cannot be settled: release the lease instead" : NULL;
-    default:
-        return NULL;
+    case WEIR__VERB_PEEK:
+    case WEIR__VERB_RESET:
+    case WEIR__VERB_SHOW:
+    case WEIR__VERB_THROTTLE:
+    case WEIR__VERB_CLOCK:
+    case WEIR__VERB_DECIDE:
+        break;
     }
+    return NULL;
 }
 
 /* What was written behind `from` waits for those before it. */
