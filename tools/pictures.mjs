@@ -94,7 +94,7 @@ function edge() {
 
 /* ---- the dashboard ---- */
 
-const WARM_MS = 75000; /* so that the curves have a past */
+const WARM_MS = 130000; /* so that the curves have a past */
 
 /* A server with the demonstration's load; resolves to its address when it listens. */
 function serve(folder) {
