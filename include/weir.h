@@ -401,7 +401,7 @@ WEIR_API WEIR_MUST_CHECK int weir_release_lease(weir_store *store, weir_key key,
 /* ---- what a zone holds -------------------------------------------------------------------- */
 
 typedef struct weir_zone_info {
-    uint64_t size;            /* bytes, all told */
+    uint64_t size;            /* bytes in total */
     uint64_t keys;            /* states held (a key under three limits counts three) */
     uint64_t capacity;        /* states there is room for */
     uint64_t large_bytes;     /* room for logs, windows and leases */

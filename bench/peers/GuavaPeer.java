@@ -20,7 +20,7 @@ import java.util.concurrent.CyclicBarrier;
  * million      a million limiters of 1000/s in a ConcurrentHashMap by name ("user:0000000"), random order, a prng a thread.
  *              The names to look up are the very String objects in the map, with their hash already in them: the peer
  *              never hashes nor compares text here, which flatters it.
- * memory       bytes a key: heap after collection, with a million limiters in a map less without; the names not counted
+ * memory       bytes per key: heap after collection, with a million limiters in a map less without; the names not counted
  */
 public final class GuavaPeer {
     static final int KEYS = 1_000_000;

@@ -14,7 +14,7 @@
 //	million      a million limiters of 1000/s, burst 1000, in a sync.Map by name ("user:0000000"), random order, a prng each.
 //	             The names to look up are already in interfaces (else each lookup would allocate one) and share their
 //	             bytes with the map's, so that none is compared: both flatter the peer.
-//	memory       bytes a key: heap after collection, with a million limiters in a map less without; the names not counted
+//	memory       bytes per key: heap after collection, with a million limiters in a map less without; the names not counted
 package main
 
 import (

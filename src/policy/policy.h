@@ -89,7 +89,7 @@ struct weir__subject {
 };
 
 /* The plan for a subject: of one policy by its name, whether its match applies or not (WEIR_EINVAL:
- * there is none of that name), or with `policy` NULL of all that match, in the file's order. `key`,
+ * no policy has that name), or with `policy` NULL of all that match, in the file's order. `key`,
  * if its data is not NULL, is the value of the one attribute that all keys of a named policy are
  * made of. `cost` -1: the policy's own. On failure (WEIR_EINVAL: more than 16 limits together, a
  * value that cannot be read or is too long, a bad argument) *ret is of no use. Keys are written as

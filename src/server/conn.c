@@ -90,7 +90,7 @@ static void conn_assert_not_lent(const struct server_conn *conn)
     (void)conn;
 }
 
-/* Memory that peers make us keep is bounded all told: who would go beyond is let go. A little is
+/* The memory that all peers make us keep is bounded: a peer that would exceed it is closed. A little is
  * free for each: a few with long requests must not shut out everybody whose short one comes in two
  * parts. */
 bool server_keep(struct server *server, size_t bytes)

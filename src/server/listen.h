@@ -15,7 +15,7 @@ struct server_socket {
     atomic_uint users;
 };
 
-/* An address and its sockets: one for all threads, or one a thread. */
+/* An address and its sockets: one for all threads, or one per thread. */
 struct server_address {
     struct sockaddr_storage bound;
     socklen_t bound_len;

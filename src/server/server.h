@@ -31,7 +31,7 @@
 
 #define SERVER_PORT 7311
 #define SERVER_LISTENERS_MAX 16 /* addresses */
-#define SERVER_SOCKETS_MAX 1024 /* one a thread and address */
+#define SERVER_SOCKETS_MAX 1024 /* one per thread and address */
 #define SERVER_ENVOY_FILES_MAX 64
 #define SERVER_THREADS_MAX 64
 #define SERVER_TOKEN_MAX 256

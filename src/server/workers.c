@@ -59,7 +59,7 @@ static void work_drop(struct server_batch *batch)
     server_batch_bring_back(batch);
 }
 
-/* Under the lock, which is let go of meanwhile. */
+/* The lock is held before and after, but not during the work. */
 static void work_run_errand(struct server_workers *workers)
 {
     void (*errand)(struct server *, int) = workers->errand;

@@ -103,7 +103,7 @@ int weir__store_fail(weir_store *store, int code, weir_error *err);
 
 /* ---- verbs.c ---- */
 
-/* The index of the limit that has leases (there is at most one a key), or the count. */
+/* The index of the limit that has leases (there is at most one per key), or the count. */
 size_t weir__leased(const weir_limit *limit);
 static inline bool weir__has_leases(const weir_limit *limit)
 {

@@ -101,7 +101,7 @@ enum weir__rls_unit weir__envoy_unit_of(const struct weir__rule *rule, uint32_t 
 /* A unit's length, and its name in capitals, as in the API; 0 and "UNKNOWN" for UNKNOWN_UNIT. */
 int64_t weir__envoy_unit_us(enum weir__rls_unit unit);
 const char *weir__envoy_unit_name(enum weir__rls_unit unit);
-/* A unit by its name, in letters of any case; UNKNOWN_UNIT: there is none of that name. */
+/* A unit by its name, in letters of any case; UNKNOWN_UNIT: no unit has that name. */
 enum weir__rls_unit weir__envoy_unit(const char *name, size_t len);
 
 #endif

@@ -2,7 +2,7 @@
  * Blocks for large states: a buddy allocator over units of 64 bytes. map[unit] is order+1 where a used
  * block starts, FREE | order+1 where a free one does, else 0. Free blocks are linked through their
  * first bytes. The blocks lock is held inside; a death in here makes the lists suspect, and
- * weir__blocks_rebuild makes them anew from the table.
+ * weir__blocks_rebuild rebuilds them from the table.
  */
 #include "store/zone/zone.h"
 

@@ -13,7 +13,7 @@ struct survey {
     uint8_t *taken;
 };
 
-/* Counts a ring anew; false if its cells are out of order or without weight. */
+/* Counts a ring again; false if its cells are out of order or without weight. */
 static bool recount(const struct weir__rule *rule, const struct weir__ring *ring, int64_t *ret_sum)
 {
     int64_t sum = 0, last = 0;
@@ -55,7 +55,7 @@ static int check_ring(struct survey *survey, uint64_t g, unsigned slot,
     }
     if (!recount(rule, &state->ring, &sum) || sum != state->ring.sum)
         return damaged(survey, g, slot, "a log's entries do not add up");
-    if (state->ring.len == 0) /* what a death may leave of a log that began anew */
+    if (state->ring.len == 0) /* what a death may leave of a log that began again */
         return 0;
     int64_t newest = weir__ring_last(&state->ring)->stamp;
     bool leases = weir__algorithm_of(rule)->leases;

@@ -17,7 +17,7 @@
  *   4. A state is written by one 16-byte store: it is the old one or the new one, never a mix.
  *      A large state's block is complete before its slot names it; its header is one store, too.
  *   5. A death between the stores of one charge leaves a charge nobody was told of, an entry or lease
- *      twice, an empty log, or a sum that the repair of the stripe counts anew. Never a charge less.
+ *      twice, an empty log, or a sum that the repair of the stripe counts again. Never a charge less.
  *   6. A block belongs to exactly one slot, to the free lists, or (after a death) to nobody until
  *      the next rebuild, which comes with the next block asked for.
  *
@@ -402,7 +402,7 @@ void weir__block_free(struct weir__zone *zone, uint32_t unit, unsigned order);
 bool weir__block_is_used(const struct weir__zone *zone, uint32_t unit, unsigned order);
 /* The next used block from the hand on; false if there is none. */
 bool weir__block_next_used(struct weir__zone *zone, uint32_t *ret_unit, unsigned *ret_order);
-/* Makes the free lists anew from the table. All stripes held. */
+/* Rebuilds the free lists from the table. All stripes held. */
 void weir__blocks_rebuild(struct weir__zone *zone);
 unsigned weir__order_for(int64_t cells);
 
