@@ -313,19 +313,22 @@ typedef struct weir_request {
     uint64_t spare[4];
 } weir_request;
 
-/* Makes a request with the defaults: cost 1, default wait, no detail. */
+/* Makes a request with the defaults: cost 1, default wait, no detail. (Member by member, so that compilers
+ * write it where it is wanted instead of copying it.) */
 static inline weir_request weir_request_make(weir_key key, const weir_limit *limit)
 {
-    weir_request request = {key,
-                            limit,
-                            1,
-                            WEIR_WAIT_DEFAULT,
-                            (weir_decision *)0,
-                            false,
-                            {0},
-                            (const weir_hashed_key *)0,
-                            (weir_error *)0,
-                            {0}};
+    weir_request request;
+    request.key = key;
+    request.limit = limit;
+    request.cost = 1;
+    request.wait_us = WEIR_WAIT_DEFAULT;
+    request.detail = (weir_decision *)0;
+    request.acquire = false;
+    for (size_t i = 0; i < sizeof request.spare_bytes; i++)
+        request.spare_bytes[i] = 0;
+    request.hashed = (const weir_hashed_key *)0;
+    request.error = (weir_error *)0;
+    request.spare[0] = request.spare[1] = request.spare[2] = request.spare[3] = 0;
     return request;
 }
 
