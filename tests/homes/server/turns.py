@@ -75,9 +75,9 @@ def test_probe_beside_much(check):
             check(done < 100, f"beside metrics in a pipeline: {done} were told first")
         with Redis(server) as client:
             client.call("PING")
-            takes = resp.encode(("WEIR.TAKE", "k", LIMIT)) * 1500
+            takes = resp.encode(("WEIR.TAKE", "k", LIMIT)) * 2500
             done = done_before(server, probe, "resp", lambda: client.socket.sendall(takes))
-            check(done < 600, f"beside takes in a pipeline: {done} were done first")
+            check(done < 2000, f"beside takes in a pipeline: {done} were done first")
         with local(server) as peer:
             peer.sendall(h2_frames.PREFACE + h2_frames.settings())
             peer.recv(1 << 16)
@@ -87,15 +87,16 @@ def test_probe_beside_much(check):
 
 
 def test_probe_beside_many(check):
-    """Those who ask much wait in line, so that a probe waits for little of each, not for all."""
+    """Those who ask much wait in line, so that a probe waits for one turn of each at most, not for all. (One turn is about
+    800 takes. A probe that lost its core in its last request counts as one who asks much, and waits for one turn of each.)"""
     with weir_server.Server("--threads 1 --listen unix:weir.sock") as server, Web(server) as probe:
         crowd = [Redis(server) for _ in range(16)]
-        takes = [("WEIR.TAKE", "k", LIMIT)] * 1000
+        takes = [("WEIR.TAKE", "k", LIMIT)] * 2000
         for client in crowd:
             client.pipeline(takes, len(takes))
         burst = b"".join(map(resp.encode, takes))
         done = done_before(server, probe, "resp", lambda: [client.socket.sendall(burst) for client in crowd])
-        check(done < 12000, f"of 16,000 takes {done} were done first")
+        check(done < 24000, f"of 32,000 takes {done} were done first")
 
 
 def test_all_in_order(check):
