@@ -47,7 +47,7 @@ enum { WEIR__NODELAY = 1, WEIR__MARK = 2 };
 struct weir__rule {
     uint8_t kind;  /* enum weir__kind */
     uint8_t flags; /* WEIR__NODELAY, WEIR__MARK */
-    uint16_t zero;
+    uint16_t generation; /* of a row in a zone; 0 everywhere else */
     uint32_t cold_millionths; /* warmup: cold factor */
     int64_t count;            /* N */
     int64_t period_us;        /* W; concurrent: the lease */

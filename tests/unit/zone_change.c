@@ -32,9 +32,9 @@ static long evict_fresh(weir_store *store)
             uint32_t unit;
             unsigned order;
             struct weir__group *group = &zone->groups[g];
-            if (group->tags[slot] == 0)
+            if (weir__slot_tag(group, slot) == 0)
                 continue;
-            if (!weir__unpack(zone, group->states[slot], &rule, &state, &unit, &order) ||
+            if (!weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order) ||
                 !weir__is_fresh(rule, &state, now))
                 continue;
             weir__slot_clear(zone, group, slot);

@@ -109,7 +109,7 @@ static void look(weir_store *store, const char *key, struct book *ret)
     ret->info = test_info(store);
     for (uint32_t d = 0; d < WEIR__REACH; d++) {
         struct weir__group *group =
-            weir__group_at(zone, weir__home_of(zone, hash[1]), hash[0] | !hash[0], d);
+            weir__group_at(zone, weir__home_of(zone, weir__tag_of(hash)), weir__tag_of(hash), d);
         ret->groups[d] = group;
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
             const struct weir__rule *rule = NULL;
@@ -118,12 +118,12 @@ static void look(weir_store *store, const char *key, struct book *ret)
             unsigned order;
             struct seen *it = &ret->slots[d * WEIR__SLOTS + slot];
             *it = (struct seen){.tag = group->tags[slot],
-                                .row = weir__packed_row(group->states[slot]),
+                                .row = weir__slot_row(zone, group, slot),
                                 .use = weir__slot_use(group, slot)};
             ret->room = ret->room || it->tag == 0;
             if (it->tag == 0)
                 continue;
-            CHECK(weir__unpack(zone, group->states[slot], &rule, &state, &unit, &order));
+            CHECK(weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order));
             it->fresh = weir__is_fresh(rule, &state, now);
             it->fresh_at = weir__algorithm_of(rule)->fresh_at(rule, &state);
         }
@@ -149,7 +149,7 @@ static void compare(weir_store *store, const struct book *book)
         const struct weir__group *group = book->groups[i / WEIR__SLOTS];
         const struct seen *it = &book->slots[i];
         if (group->tags[i % WEIR__SLOTS] == it->tag &&
-            weir__packed_row(group->states[i % WEIR__SLOTS]) == it->row)
+            weir__slot_row(test_zone(store), group, i % WEIR__SLOTS) == it->row)
             continue;
         gone = it;
         changed++;

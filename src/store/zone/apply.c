@@ -78,7 +78,7 @@ static int reserve(struct weir__zone *zone, struct weir__op *op, struct weir__op
 static void give_back(struct weir__zone *zone, struct weir__op *ops, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (ops[i].has_block && ops[i].group && ops[i].group->tags[ops[i].slot] == 0)
+        if (ops[i].has_block && ops[i].group && weir__slot_tag(ops[i].group, ops[i].slot) == 0)
             weir__block_free(zone, ops[i].unit, ops[i].order);
     }
 }
@@ -309,47 +309,44 @@ int weir__zone_lease(struct weir__zone *zone, struct weir__op *op, enum weir__le
     return code;
 }
 
-int weir__zone_reset(struct weir__zone *zone, const uint64_t hash[2], int64_t now_us,
-                     bool *ret_live)
+int weir__zone_reset(struct weir__zone *zone, uint64_t tag, int64_t now_us, bool *ret_live)
 {
-    uint32_t home = weir__home_of(zone, hash[1]);
-    uint32_t stripe = weir__stripe_of(zone, home);
+    uint32_t stripe = weir__stripe_of(zone, weir__home_of(zone, tag));
     if (!weir__stripe_lock(zone, stripe))
         return WEIR__HELD;
-    *ret_live = weir__table_reset(zone, hash[0] | !hash[0], home, now_us);
+    *ret_live = weir__table_reset(zone, tag, now_us);
     weir__stripe_unlock(zone, stripe);
     return 0;
 }
 
 /* One slot's state, if it is sound and not empty. */
-static bool show_slot(const struct weir__zone *zone, struct weir__packed packed, int64_t now_us,
-                      struct weir__shown *ret)
+static bool show_slot(const struct weir__zone *zone, const struct weir__group *group, unsigned slot,
+                      int64_t now_us, struct weir__shown *ret)
 {
     const struct weir__rule *rule;
     struct weir__state state = {0};
     uint32_t unit;
     unsigned order;
-    if (!weir__unpack(zone, packed, &rule, &state, &unit, &order) ||
+    if (!weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order) ||
         !weir__state_sound(rule, &state) || (weir__is_large(rule) && state.ring.len == 0))
         return false;
     weir__show(rule, true, &state, weir__algorithm_of(rule)->fresh_at(rule, &state), now_us, ret);
     return true;
 }
 
-int weir__zone_show(struct weir__zone *zone, const uint64_t hash[2], int64_t now_us,
-                    struct weir__shown *ret, size_t *ret_count)
+int weir__zone_show(struct weir__zone *zone, uint64_t tag, int64_t now_us, struct weir__shown *ret,
+                    size_t *ret_count)
 {
     _Static_assert(WEIR__REACH * WEIR__SLOTS <= WEIR__SHOWN_MAX, "room for all");
-    uint64_t tag = hash[0] | !hash[0];
-    uint32_t home = weir__home_of(zone, hash[1]), stripe = weir__stripe_of(zone, home);
+    uint32_t home = weir__home_of(zone, tag), stripe = weir__stripe_of(zone, home);
     size_t count = 0;
     if (!weir__stripe_lock(zone, stripe))
         return WEIR__HELD;
     for (uint32_t d = 0; d < WEIR__REACH; d++) {
         const struct weir__group *group = weir__group_at(zone, home, tag, d);
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
-            if (group->tags[slot] == tag)
-                count += show_slot(zone, group->states[slot], now_us, &ret[count]);
+            if (weir__slot_tag(group, slot) == tag)
+                count += show_slot(zone, group, slot, now_us, &ret[count]);
         }
     }
     weir__stripe_unlock(zone, stripe);

@@ -200,7 +200,7 @@ static void mark_block(struct weir__zone *zone, const struct weir__group *group,
     struct weir__state state = {0};
     uint32_t unit = 0;
     unsigned order = 0;
-    if (!weir__unpack(zone, group->states[slot], &rule, &state, &unit, &order) ||
+    if (!weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order) ||
         !weir__is_large(rule))
         return;
     for (uint32_t i = 0; i < 1u << order; i++) {
@@ -218,7 +218,7 @@ void weir__blocks_rebuild(struct weir__zone *zone)
     memset(zone->map, 0, zone->layout.units);
     for (uint64_t g = 0; g < zone->group_count; g++) {
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
-            if (zone->groups[g].tags[slot])
+            if (weir__slot_tag(&zone->groups[g], slot))
                 mark_block(zone, &zone->groups[g], slot);
         }
     }

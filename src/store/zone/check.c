@@ -74,11 +74,11 @@ static int check_slot(struct survey *survey, uint64_t g, unsigned slot)
     uint32_t unit;
     unsigned order;
     struct weir__group *group = &zone->groups[g];
-    if (group->tags[slot] == 0)
+    if (weir__slot_tag(group, slot) == 0)
         return 0;
-    if (weir__packed_row(group->states[slot]) > atomic_load(&zone->header->rows_used))
+    if (weir__slot_row(zone, group, slot) > atomic_load(&zone->header->rows_used))
         return damaged(survey, g, slot, "a state without a limit");
-    if (!weir__unpack(zone, group->states[slot], &rule, &state, &unit, &order) ||
+    if (!weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order) ||
         !weir__state_sound(rule, &state) ||
         (weir__is_mark(rule) && (state.at == 0 || state.amount != 1)))
         return damaged(survey, g, slot, "a state is invalid");
@@ -165,14 +165,15 @@ static void repair_slot(struct weir__zone *zone, struct weir__group *group, unsi
     struct weir__state state = {0};
     uint32_t unit;
     unsigned order;
-    if (!weir__unpack(zone, group->states[slot], &rule, &state, &unit, &order) ||
+    if (!weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order) ||
         !weir__is_large(rule) || !recount(rule, &state.ring, &state.ring.sum))
         return;
     weir__block_at(zone, unit)->sum = state.ring.sum;
     if (state.ring.len > 0)
         state.at = newest_time(rule, &state);
     weir__store16(&group->states[slot],
-                  weir__pack(rule, weir__packed_row(group->states[slot]), &state, unit, order));
+                  weir__pack(zone, rule, weir__slot_row(zone, group, slot),
+                             weir__slot_tag(group, slot), &state, unit, order));
 }
 
 void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe)
@@ -183,11 +184,11 @@ void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe)
         for (uint64_t g = page << bits; g < (page + 1) << bits; g++) {
             for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
                 const struct weir__group *group = &zone->groups[g];
-                if (group->tags[slot] == 0)
+                if (weir__slot_tag(group, slot) == 0)
                     continue;
                 repair_slot(zone, &zone->groups[g], slot);
                 const struct weir__rule *rule =
-                    weir__row_at(zone, weir__packed_row(group->states[slot]));
+                    weir__row_at(zone, weir__slot_row(zone, group, slot));
                 keys += !rule || !weir__is_mark(rule);
             }
         }

@@ -46,8 +46,8 @@ static void evict_owner(const struct search *search, struct weir__group *group, 
     struct weir__state state = {0};
     uint32_t owned;
     unsigned order;
-    if (group->tags[slot] == 0 || is_pinned(search, group, slot) ||
-        !weir__unpack(zone, group->states[slot], &rule, &state, &owned, &order) ||
+    if (weir__slot_tag(group, slot) == 0 || is_pinned(search, group, slot) ||
+        !weir__slot_unpack(zone, group, slot, &rule, &state, &owned, &order) ||
         !weir__is_large(rule) || owned != unit)
         return;
     bool fresh = weir__is_fresh(rule, &state, search->now_us);
@@ -152,7 +152,7 @@ int weir__ring_reserve(struct weir__zone *zone, struct weir__op *op, const struc
     if (!moves)
         return 0;
     weir__store16(&op->group->states[op->slot],
-                  weir__pack(op->rule, op->row, &op->state, unit, order));
+                  weir__pack(zone, op->rule, op->row, op->tag, &op->state, unit, order));
     weir__block_free(zone, old_unit, old_order);
     return 0;
 }

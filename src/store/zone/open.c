@@ -13,12 +13,24 @@
 #define LARGE_ZONE (UINT64_C(1) << 20)
 #define LARGE_PAGE_BITS 8
 #define SMALL_PAGE_BITS 5
+#define STRIPES_ENOUGH 1024
+#define STRIPE_SIZE_MAX (UINT64_C(1) << 20)
 
 _Static_assert(sizeof(struct weir__zone_header) <= HEADER_SIZE, "the header fits its page");
 
 static uint64_t align(uint64_t offset, uint64_t to)
 {
     return (offset + to - 1) / to * to;
+}
+
+/* As many as threads could ever want, and one per MiB at least: whoever goes through a stripe is done in no time. */
+static uint32_t plan_stripes(uint64_t size, uint64_t page_size)
+{
+    uint32_t stripes = 1;
+    while ((stripes < STRIPES_ENOUGH || stripes * STRIPE_SIZE_MAX < size) &&
+           stripes * UINT64_C(2) <= size / page_size / 2)
+        stripes *= 2;
+    return stripes;
 }
 
 bool weir__zone_plan(uint64_t size, unsigned large_percent, struct weir__layout *ret)
@@ -28,14 +40,12 @@ bool weir__zone_plan(uint64_t size, unsigned large_percent, struct weir__layout 
     struct weir__layout layout = {.size = size};
     layout.page_bits = size < LARGE_ZONE ? SMALL_PAGE_BITS : LARGE_PAGE_BITS;
     uint64_t page_size = sizeof(struct weir__group) << layout.page_bits;
-    uint64_t wanted = size / page_size / 2;
-    layout.stripes = 1;
-    while (layout.stripes < WEIR__STRIPES_MAX && layout.stripes * 2 <= wanted)
-        layout.stripes *= 2;
+    layout.stripes = plan_stripes(size, page_size);
     uint64_t rows = size / 4096;
     layout.rows = (uint32_t)(rows < 64 ? 64 : rows > WEIR__ROWS_MAX ? WEIR__ROWS_MAX : rows) + 1;
     layout.stripes_at = HEADER_SIZE;
-    layout.rows_at = layout.stripes_at + (layout.stripes + 2) * sizeof(struct weir__stripe);
+    layout.rows_at =
+        layout.stripes_at + (layout.stripes + UINT64_C(2)) * sizeof(struct weir__stripe);
     layout.table_at = align(layout.rows_at + layout.rows * sizeof(struct weir__rule), 4096);
     uint64_t rest = size - layout.table_at;
     uint64_t units = rest / 100 * large_percent / (WEIR__BLOCK_UNIT + 1);

@@ -1,11 +1,17 @@
 /*
  * States in 16 bytes. Bits from the lowest:
  *
- *   all shapes     row 11 │ newest time 54 │ …
- *   DEBT, COUNT                            │ amount, less one 53
- *   PAIR                                   │ previous 31 │ current 31
- *   PERMITS                                │ stored permits: a double without its sign 63
- *   RING                                   │ block's first unit 32 │ order 5
+ *   all shapes     row, low part 11 │ newest time 54 │ …                                      │ frozen 1
+ *   DEBT, COUNT                                      │ amount, less one 53     │ row, high part 9
+ *   RING                                             │ block's first unit 32 │ order 5 │ …   row, high part 9
+ *   PAIR                                             │ previous 31 │ current 31
+ *   PERMITS                                          │ stored permits 62
+ *
+ * The row tells the shape: that of a low part alone is known (weir__packed_row). Stored permits are a double without
+ * its sign and with its exponent moved: 0, or 2^-510 up to 2^513. What is smaller becomes 0.
+ *
+ * In a slot a state is sealed (weir__seal). The frozen bit is never set by weir__pack: it belongs to who holds the
+ * stripe's lock (zone/table.c).
  */
 #include "store/zone/zone.h"
 
@@ -14,48 +20,74 @@
 typedef unsigned __int128 bits;
 
 #define REST_AT WEIR__REST_AT
+#define PERMITS_BITS 62
+#define PERMITS_SHIFT (UINT64_C(512) << 52) /* of the exponent */
+#define PERMITS_LEAST 0x1p-510
+#define PERMITS_MOST 0x1p513
 
-static bits field(uint64_t value, int at)
+static bits pack_field(uint64_t value, int at)
 {
     return (bits)value << at;
 }
 
-static uint64_t get(bits packed, int at, int width)
+static uint64_t pack_get(bits packed, int at, int width)
 {
     return (uint64_t)(packed >> at) & ((UINT64_C(1) << width) - 1);
 }
 
-struct weir__packed weir__pack(const struct weir__rule *rule, uint32_t row,
-                               const struct weir__state *state, uint32_t unit, unsigned order)
+static uint64_t pack_permits(double stored)
 {
-    bits packed = row | field((uint64_t)state->at, WEIR__ROW_BITS);
+    uint64_t word;
+    assert(stored >= 0 && stored < PERMITS_MOST);
+    if (stored < PERMITS_LEAST)
+        return 0;
+    memcpy(&word, &stored, sizeof word);
+    return word - PERMITS_SHIFT;
+}
+
+static double pack_permits_of(uint64_t word)
+{
+    double stored;
+    if (word == 0)
+        return 0;
+    word += PERMITS_SHIFT;
+    memcpy(&stored, &word, sizeof stored);
+    return stored;
+}
+
+struct weir__packed weir__pack(const struct weir__zone *zone, const struct weir__rule *rule,
+                               uint32_t row, uint64_t tag, const struct weir__state *state,
+                               uint32_t unit, unsigned order)
+{
+    uint32_t generation = weir__row_generation(zone, row);
+    bits packed = (row & WEIR__ROW_LOW_MASK) | pack_field((uint64_t)state->at, WEIR__ROW_LOW_BITS) |
+                  pack_field(row >> WEIR__ROW_LOW_BITS, WEIR__ROW_HIGH_AT);
+    assert(!weir__is_narrow(rule) || row <= WEIR__ROW_LOW_MASK);
     switch (weir__algorithm_of(rule)->shape) {
     case WEIR__SHAPE_DEBT:
     case WEIR__SHAPE_COUNT:
-        return weir__pack_amount(row, state->at, state->amount);
+        return weir__seal(weir__pack_amount(row, state->at, state->amount), tag, generation);
     case WEIR__SHAPE_PAIR:
-        packed |=
-            field((uint64_t)state->before, REST_AT) | field((uint64_t)state->amount, REST_AT + 31);
+        packed |= pack_field((uint64_t)state->before, REST_AT) |
+                  pack_field((uint64_t)state->amount, REST_AT + 31);
         break;
-    case WEIR__SHAPE_PERMITS: {
-        uint64_t stored;
-        memcpy(&stored, &state->stored, sizeof stored);
-        packed |= field(stored, REST_AT);
+    case WEIR__SHAPE_PERMITS:
+        packed |= pack_field(pack_permits(state->stored), REST_AT);
         break;
-    }
     case WEIR__SHAPE_RING:
-        packed |= field(unit, REST_AT) | field(order, REST_AT + 32);
+        packed |= pack_field(unit, REST_AT) | pack_field(order, REST_AT + 32);
         break;
     }
-    return (struct weir__packed){(uint64_t)packed, (uint64_t)(packed >> 64)};
+    return weir__seal((struct weir__packed){(uint64_t)packed, (uint64_t)(packed >> 64)}, tag,
+                      generation);
 }
 
 /* A large state: its block must lie in the zone and its header make sense. */
-static bool unpack_ring(const struct weir__zone *zone, bits packed, struct weir__state *ret,
-                        uint32_t *ret_unit, unsigned *ret_order)
+static bool pack_read_ring(const struct weir__zone *zone, bits packed, struct weir__state *ret,
+                           uint32_t *ret_unit, unsigned *ret_order)
 {
-    uint32_t unit = (uint32_t)get(packed, REST_AT, 32);
-    unsigned order = (unsigned)get(packed, REST_AT + 32, 5);
+    uint32_t unit = (uint32_t)pack_get(packed, REST_AT, 32);
+    unsigned order = (unsigned)pack_get(packed, REST_AT + 32, 5);
     if (order > WEIR__ORDER_MAX || (uint64_t)unit + (UINT64_C(1) << order) > zone->layout.units)
         return false;
     struct weir__block *block = weir__block_at(zone, unit);
@@ -70,33 +102,45 @@ static bool unpack_ring(const struct weir__zone *zone, bits packed, struct weir_
     return true;
 }
 
-bool weir__unpack(const struct weir__zone *zone, struct weir__packed from,
+bool weir__unpack(const struct weir__zone *zone, uint64_t tag, struct weir__packed sealed,
                   const struct weir__rule **ret_rule, struct weir__state *ret, uint32_t *ret_unit,
                   unsigned *ret_order)
 {
-    const struct weir__rule *rule = weir__row_at(zone, weir__packed_row(from));
+    uint32_t row = weir__packed_row(zone, sealed);
+    const struct weir__rule *rule = weir__row_at(zone, row);
     if (WEIR__UNLIKELY(!rule))
         return false;
-    bits packed = (bits)from.hi << 64 | from.lo;
-    ret->present = true;
-    ret->at = weir__packed_at(from);
+    struct weir__packed clear = weir__seal(sealed, tag, weir__row_generation(zone, row));
     *ret_rule = rule;
+    if (weir__is_large(rule)) {
+        ret->present = true;
+        ret->at = weir__packed_at(clear);
+        return pack_read_ring(zone, (bits)clear.hi << 64 | clear.lo, ret, ret_unit, ret_order);
+    }
+    weir__unpack_small(rule, clear, ret);
+    return true;
+}
+
+void weir__unpack_small(const struct weir__rule *rule, struct weir__packed clear,
+                        struct weir__state *ret)
+{
+    bits packed = (bits)clear.hi << 64 | clear.lo;
+    ret->present = true;
+    ret->at = weir__packed_at(clear);
     switch (weir__algorithm_of(rule)->shape) {
     case WEIR__SHAPE_DEBT:
     case WEIR__SHAPE_COUNT:
-        ret->amount = weir__packed_amount(from);
-        return true;
+        ret->amount = weir__packed_amount(clear);
+        break;
     case WEIR__SHAPE_PAIR:
-        ret->before = (int64_t)get(packed, REST_AT, 31);
-        ret->amount = (int64_t)get(packed, REST_AT + 31, 31);
-        return true;
-    case WEIR__SHAPE_PERMITS: {
-        uint64_t stored = get(packed, REST_AT, 63);
-        memcpy(&ret->stored, &stored, sizeof stored);
-        return ret->stored >= 0 && ret->stored < 1e300;
-    }
+        ret->before = (int64_t)pack_get(packed, REST_AT, 31);
+        ret->amount = (int64_t)pack_get(packed, REST_AT + 31, 31);
+        break;
+    case WEIR__SHAPE_PERMITS:
+        ret->stored = pack_permits_of(pack_get(packed, REST_AT, PERMITS_BITS));
+        break;
     case WEIR__SHAPE_RING:
-        return unpack_ring(zone, packed, ret, ret_unit, ret_order);
+        assert(!"a small state");
+        break;
     }
-    return false;
 }

@@ -51,15 +51,15 @@ static void count_live(struct weir__zone *zone, int64_t now_us, uint32_t live[WE
     for (uint64_t g = 0; g < zone->group_count; g++) {
         struct weir__group *group = &zone->groups[g];
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
-            if (group->tags[slot] == 0)
+            if (weir__slot_tag(group, slot) == 0)
                 continue;
             const struct weir__rule *rule;
             struct weir__state state = {0};
             uint32_t unit;
             unsigned order;
-            bool sound = weir__unpack(zone, group->states[slot], &rule, &state, &unit, &order);
+            bool sound = weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order);
             if (sound && !weir__is_fresh(rule, &state, now_us))
-                live[weir__packed_row(group->states[slot])] +=
+                live[weir__slot_row(zone, group, slot)] +=
                     1 + USE_WEIGHT * weir__slot_use(group, slot);
             else
                 weir__slot_clear(zone, group, slot);
@@ -92,7 +92,7 @@ static void evict_states(struct weir__zone *zone, const bool evicted[WEIR__ROWS_
         struct weir__group *group = &zone->groups[g];
         uint32_t stripe = weir__stripe_of(zone, (uint32_t)g);
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
-            if (group->tags[slot] == 0 || !evicted[weir__packed_row(group->states[slot])])
+            if (weir__slot_tag(group, slot) == 0 || !evicted[weir__slot_row(zone, group, slot)])
                 continue;
             zone->stripes[stripe].counters[WEIR__EVICTED_UNUSED]++;
             weir__slot_clear(zone, group, slot);

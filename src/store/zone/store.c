@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define BATCH 32 /* requests of weir_take_many under way at once */
-#define HINT_SERIAL_AT (WEIR__ROW_BITS + WEIR__SWEEPS_BITS)
+#define HINT_SERIAL_AT (WEIR__ROW_LOW_BITS + WEIR__SWEEPS_BITS)
 #define STALE_RETRIES 16 /* rows swept away between finding and using them */
 #define BEHIND_RETRIES 8 /* others served between reading the clock and locking */
 
@@ -55,7 +55,7 @@ static uint64_t find_row(struct weir__zone *zone, const weir_limit *limit, size_
     uint64_t row = weir__row_find(zone, &limit->rules[i], now_us, &sweeps);
     if (row)
         row |= zone->serial << HINT_SERIAL_AT | (uint64_t)(sweeps & WEIR__SWEEPS_MASK)
-                                                    << WEIR__ROW_BITS;
+                                                    << WEIR__ROW_LOW_BITS;
     /* Whoever reads the hint may name the row in a slot: it must see the row whole. */
     atomic_store_explicit((_Atomic uint64_t *)&limit->hints[i], row, memory_order_release);
     return row;
@@ -69,7 +69,7 @@ static inline bool set_row(struct weir__zone *zone, const weir_limit *limit, siz
     if (WEIR__UNLIKELY((hint ^ zone->serial << HINT_SERIAL_AT) >> HINT_SERIAL_AT || !hint))
         hint = find_row(zone, limit, i, now_us);
     op->row = (uint32_t)hint & WEIR__ROWS_MAX;
-    op->sweeps = (uint32_t)(hint >> WEIR__ROW_BITS) & WEIR__SWEEPS_MASK;
+    op->sweeps = (uint32_t)(hint >> WEIR__ROW_LOW_BITS) & WEIR__SWEEPS_MASK;
     return op->row != 0;
 }
 
@@ -104,8 +104,8 @@ static inline bool set_op(struct weir__zone *zone, const weir_limit *limit, size
                           struct weir__op *op)
 {
     op->rule = &limit->rules[i];
-    op->tag = hash[0] | !hash[0]; /* 0 means empty */
-    op->home = weir__home_of(zone, hash[1]);
+    op->tag = weir__tag_of(hash);
+    op->home = weir__home_of(zone, op->tag);
     op->request.now_us = now_us;
     op->request.cost = cost;
     op->request.wait_us = weir__wait_for(op->rule, wait_us);
@@ -145,7 +145,7 @@ static bool shares_state(const struct group *group)
     for (size_t i = 1; i < group->count; i++) {
         for (size_t j = 0; j < i; j++) {
             const struct weir__op *a = &group->ops[i], *b = &group->ops[j];
-            if (a->tag == b->tag && a->home == b->home && weir__rule_same_state(a->rule, b->rule))
+            if (a->tag == b->tag && weir__rule_same_state(a->rule, b->rule))
                 return true;
         }
     }
@@ -159,7 +159,7 @@ static int build(struct weir__zone *zone, const weir_request *requests, size_t n
     for (size_t i = 0; i < n; i++) {
         uint64_t hash[2];
         hash_again(zone, requests[i].key, requests[i].hashed, hash);
-        weir__prefetch_home(zone, weir__home_of(zone, hash[1]));
+        weir__prefetch_home(zone, weir__home_of(zone, weir__tag_of(hash)));
         int added = add_ops(zone, &requests[i], hash, now_us, group->ops + group->count,
                             group->rows + group->count);
         if (added < 0)
@@ -260,7 +260,7 @@ static inline int take_at(weir_store *store, const uint64_t hash[2], const weir_
                           int64_t cost, weir_decision *ret)
 {
     struct weir__zone *zone = zone_of(store);
-    weir__prefetch_home(zone, weir__home_of(zone, hash[1]));
+    weir__prefetch_home(zone, weir__home_of(zone, weir__tag_of(hash)));
     int64_t now = weir__store_now(store);
     if (WEIR__UNLIKELY(now < 0))
         return WEIR_EINVAL;
@@ -295,7 +295,7 @@ static int take_batch(weir_store *store, const weir_request *requests, size_t n,
                                               : requests[i].key.data);
     for (size_t i = 0; i < n; i++) {
         hash_again(zone, requests[i].key, requests[i].hashed, hashes[i]);
-        weir__prefetch_home(zone, weir__home_of(zone, hashes[i][1]));
+        weir__prefetch_home(zone, weir__home_of(zone, weir__tag_of(hashes[i])));
     }
     for (size_t i = 0; i < n; i++) {
         const weir_request *it = &requests[i];
@@ -350,8 +350,8 @@ static void set_mark(struct weir__zone *zone, const uint64_t key[2], const struc
                                (uint64_t)weir__precision(rule)};
     weir__hash(zone->secret, all, sizeof all, hash);
     *op = (struct weir__op){.rule = &weir__mark_rule,
-                            .tag = hash[0] | !hash[0],
-                            .home = weir__home_of(zone, hash[1]),
+                            .tag = weir__tag_of(hash),
+                            .home = weir__home_of(zone, weir__tag_of(hash)),
                             .row = WEIR__MARK_ROW,
                             .sweeps = sweeps,
                             .request = {correction->now_us, 1, 0}};
@@ -399,14 +399,14 @@ static int show(weir_store *store, weir_key key, int64_t now, struct weir__shown
 {
     uint64_t hash[2];
     hash_key(zone_of(store), key, hash);
-    return told(weir__zone_show(zone_of(store), hash, now, ret, ret_count));
+    return told(weir__zone_show(zone_of(store), weir__tag_of(hash), now, ret, ret_count));
 }
 
 static int reset(weir_store *store, weir_key key, int64_t now, bool *ret)
 {
     uint64_t hash[2];
     hash_key(zone_of(store), key, hash);
-    return told(weir__zone_reset(zone_of(store), hash, now, ret));
+    return told(weir__zone_reset(zone_of(store), weir__tag_of(hash), now, ret));
 }
 
 /* Every rule once. */

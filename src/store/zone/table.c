@@ -8,13 +8,6 @@
 #include "core/ring.h"
 #include "store/zone/zone.h"
 
-#define FAR_MASK UINT64_C(7)
-
-static inline uint32_t far_of(const struct weir__group *group)
-{
-    return group->head & FAR_MASK;
-}
-
 static inline uint64_t *counter(struct weir__zone *zone, const struct weir__group *group,
                                 enum weir__counter which)
 {
@@ -26,7 +19,7 @@ static inline uint64_t *counter(struct weir__zone *zone, const struct weir__grou
 static bool adopt(struct weir__zone *zone, struct weir__op *op, struct weir__group *group,
                   unsigned slot, int *ret_code)
 {
-    uint32_t row = weir__packed_row(group->states[slot]);
+    uint32_t row = weir__slot_row(zone, group, slot);
     const struct weir__rule *rule = weir__row_at(zone, row);
     if (WEIR__UNLIKELY(!rule || (row == WEIR__MARK_ROW) != weir__is_mark(op->rule))) {
         *ret_code = WEIR_EDAMAGED;
@@ -35,8 +28,8 @@ static bool adopt(struct weir__zone *zone, struct weir__op *op, struct weir__gro
     if (row != op->row && !weir__rule_same_state(rule, op->rule))
         return false;
     *ret_code = 0;
-    if (WEIR__UNLIKELY(!weir__unpack(zone, group->states[slot], &op->written_under, &op->state,
-                                     &op->unit, &op->order)))
+    if (WEIR__UNLIKELY(!weir__slot_unpack(zone, group, slot, &op->written_under, &op->state,
+                                          &op->unit, &op->order)))
         *ret_code = WEIR_EDAMAGED;
     if (row == op->row)
         op->written_under = op->rule;
@@ -52,12 +45,12 @@ int weir__table_find(struct weir__zone *zone, struct weir__op *op)
     op->state.present = false;
     op->state.ring = (struct weir__ring){0};
     op->state.ring_header = NULL;
-    uint32_t far = far_of(&zone->groups[op->home]);
+    uint32_t far = weir__group_far(&zone->groups[op->home]);
     for (uint32_t d = 0; d <= far; d++) {
         struct weir__group *group = weir__group_at(zone, op->home, op->tag, d);
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
             int code;
-            if (group->tags[slot] == op->tag && adopt(zone, op, group, slot, &code))
+            if (weir__slot_tag(group, slot) == op->tag && adopt(zone, op, group, slot, &code))
                 return code;
         }
     }
@@ -70,8 +63,8 @@ void weir__slot_clear(struct weir__zone *zone, struct weir__group *group, unsign
     struct weir__state state = {0};
     uint32_t unit;
     unsigned order;
-    bool sound = weir__unpack(zone, group->states[slot], &rule, &state, &unit, &order);
-    group->tags[slot] = 0;
+    bool sound = weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order);
+    weir__slot_set_tag(group, slot, 0);
     atomic_signal_fence(memory_order_seq_cst); /* the slot lets go before its block is free */
     weir__slot_set_use(group, slot, 0);
     if (!sound || !weir__is_mark(rule))
@@ -109,7 +102,7 @@ static bool consider(struct weir__zone *zone, struct weir__group *group, unsigne
     uint32_t unit;
     unsigned order;
     struct victim it = {group, slot, d, INT64_MIN, WEIR__EVICTED_FRESH};
-    if (!weir__unpack(zone, group->states[slot], &rule, &state, &unit, &order) ||
+    if (!weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order) ||
         weir__is_fresh(rule, &state, now_us)) {
         *best = it;
         return true;
@@ -149,7 +142,7 @@ static struct victim choose(struct weir__zone *zone, const struct weir__op *op,
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
             if (is_pinned(ops, n, group, slot))
                 continue;
-            if (group->tags[slot] == 0)
+            if (weir__slot_tag(group, slot) == 0)
                 return (struct victim){group, slot, d, 0, WEIR__KEYS};
         }
     }
@@ -177,8 +170,8 @@ int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct
             age(zone, op->home, op->tag);
     }
     struct weir__group *home = &zone->groups[op->home];
-    if (it.distance > far_of(home))
-        home->head = (home->head & ~FAR_MASK) | it.distance;
+    if (it.distance > weir__group_far(home))
+        weir__group_set(home, WEIR__FAR_MASK, it.distance);
     op->group = it.group;
     op->slot = it.slot;
     return 0;
@@ -187,7 +180,7 @@ int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct
 void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used)
 {
     struct weir__group *group = op->group;
-    bool occupied = group->tags[op->slot] != 0;
+    bool occupied = weir__slot_tag(group, op->slot) != 0;
     if (!op->state.present) {
         if (occupied) {
             weir__slot_clear(zone, group, op->slot);
@@ -200,37 +193,39 @@ void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used)
         weir__ring_publish(&op->state);
     }
     weir__store16(&group->states[op->slot],
-                  weir__pack(op->rule, op->row, &op->state, op->unit, op->order));
+                  weir__pack(zone, op->rule, op->row, op->tag, &op->state, op->unit, op->order));
     if (!occupied) {
         weir__slot_set_use(group, op->slot, 0);
         if (!weir__is_mark(op->rule))
             ++*counter(zone, group, WEIR__KEYS);
         atomic_signal_fence(memory_order_seq_cst); /* the tag last: before it the slot is empty */
-        group->tags[op->slot] = op->tag;
+        weir__slot_set_tag(group, op->slot, op->tag);
     } else if (used) {
         weir__slot_touch(group, op->slot);
     }
 }
 
-static bool is_live(const struct weir__zone *zone, struct weir__packed packed, int64_t now_us)
+static bool is_live(const struct weir__zone *zone, const struct weir__group *group, unsigned slot,
+                    int64_t now_us)
 {
     const struct weir__rule *rule;
     struct weir__state state = {0};
     uint32_t unit;
     unsigned order;
-    return weir__unpack(zone, packed, &rule, &state, &unit, &order) &&
+    return weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order) &&
            !weir__is_fresh(rule, &state, now_us);
 }
 
-bool weir__table_reset(struct weir__zone *zone, uint64_t tag, uint32_t home, int64_t now_us)
+bool weir__table_reset(struct weir__zone *zone, uint64_t tag, int64_t now_us)
 {
+    uint32_t home = weir__home_of(zone, tag);
     bool live = false;
     for (uint32_t d = 0; d < WEIR__REACH; d++) {
         struct weir__group *group = weir__group_at(zone, home, tag, d);
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
-            if (group->tags[slot] != tag)
+            if (weir__slot_tag(group, slot) != tag)
                 continue;
-            live = is_live(zone, group->states[slot], now_us) || live;
+            live = is_live(zone, group, slot, now_us) || live;
             weir__slot_clear(zone, group, slot);
         }
     }

@@ -15,13 +15,15 @@ bool weir__zone_take_quick(struct weir__zone *zone, const struct weir__op *op)
         return false; /* the long way says so */
     unsigned slot = 0;
     while (slot < WEIR__SLOTS &&
-           (group->tags[slot] != op->tag || weir__packed_row(group->states[slot]) != op->row))
+           (weir__slot_tag(group, slot) != op->tag || weir__slot_row(zone, group, slot) != op->row))
         slot++;
     uint32_t sweeps = atomic_load_explicit(&zone->header->sweeps, memory_order_relaxed);
     if (WEIR__UNLIKELY(slot == WEIR__SLOTS || (sweeps & WEIR__SWEEPS_MASK) != op->sweeps))
         goto long_way;
 
-    struct weir__packed packed = group->states[slot];
+    uint32_t generation = weir__row_generation(zone, op->row);
+    struct weir__packed packed =
+        weir__seal(weir__load16(&group->states[slot]), op->tag, generation);
     struct weir__state state = {
         .present = true, .at = weir__packed_at(packed), .amount = weir__packed_amount(packed)};
     if (WEIR__UNLIKELY(state.at * weir__tick_us(op->rule) - op->request.now_us >
@@ -34,7 +36,9 @@ bool weir__zone_take_quick(struct weir__zone *zone, const struct weir__op *op)
     if (ret->allowed && op->request.cost > 0) {
         weir__bucket_charge(op->rule, &state, &op->request);
         ret->charged = op->request.cost;
-        weir__store16(&group->states[slot], weir__pack_amount(op->row, state.at, state.amount));
+        weir__store16(
+            &group->states[slot],
+            weir__seal(weir__pack_amount(op->row, state.at, state.amount), op->tag, generation));
         weir__slot_touch(group, slot);
     }
     weir__stripe_unlock(zone, stripe);

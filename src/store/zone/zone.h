@@ -29,31 +29,27 @@
 
 #include "core/core.h"
 #include "store/store.h"
+#include "store/zone/swap.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 #define WEIR__ZONE_MAGIC UINT64_C(0x656e6f5a72696577)  /* "weirZone" */
 #define WEIR__ZONE_UNMADE UINT64_C(0x3f6e6f5a72696577) /* "weirZon?": in the making */
-#define WEIR__ZONE_VERSION 1
+#define WEIR__ZONE_VERSION 2
 #define WEIR__ZONE_SIZE_MIN (UINT64_C(64) << 10)
 #define WEIR__ZONE_SIZE_MAX (UINT64_C(1) << 38)
 
 #define WEIR__SLOTS 5       /* in a group */
 #define WEIR__REACH 8       /* groups a key may lie in */
 #define WEIR__ROWS_MAX 2047 /* 11 bits; row 0 is that of marks, of no limit */
-#define WEIR__STRIPES_MAX 1024
 #define WEIR__BLOCK_UNIT 64
 #define WEIR__ORDER_MAX 16 /* the largest block: 4 MiB, 262,142 cells */
 
-/* A packed state: row, newest time, and what the kind needs (zone/pack.c). */
-struct weir__packed {
-    uint64_t lo, hi;
-} __attribute__((aligned(16)));
-
+/* Slots hold sealed states (zone/pack.c). */
 struct weir__group {
-    uint64_t head; /* bits 0–2: far; bits 8–17: use of each slot, 2 bits each */
-    uint64_t tags[WEIR__SLOTS];
+    _Atomic uint64_t head; /* bits 0–2: far; 8–17: use of each slot, 2 bits each; 24–28: denied */
+    _Atomic uint64_t tags[WEIR__SLOTS];
     struct weir__packed states[WEIR__SLOTS];
 };
 _Static_assert(sizeof(struct weir__group) == 128, "a group is two cache lines");
@@ -262,24 +258,84 @@ static inline const struct weir__rule *weir__row_at(const struct weir__zone *zon
     return WEIR__LIKELY(sound) ? rule : NULL;
 }
 
+/* Of the row's use: even while it is in use, odd when retired. What a state is sealed with. */
+static inline uint32_t weir__row_generation(const struct weir__zone *zone, uint32_t row)
+{
+    return row == WEIR__MARK_ROW ? 0 : zone->rows[row].generation;
+}
+
 /* ---- zone/pack.c ---- */
 
-#define WEIR__ROW_BITS 11
+#define WEIR__ROW_LOW_BITS 11
+#define WEIR__ROW_HIGH_BITS 9
+#define WEIR__ROW_LOW_MASK ((UINT32_C(1) << WEIR__ROW_LOW_BITS) - 1)
+#define WEIR__ROW_HIGH_MASK ((UINT32_C(1) << WEIR__ROW_HIGH_BITS) - 1)
 #define WEIR__TIME_BITS 54
-#define WEIR__REST_AT (WEIR__ROW_BITS + WEIR__TIME_BITS)
+#define WEIR__REST_AT (WEIR__ROW_LOW_BITS + WEIR__TIME_BITS)
+#define WEIR__ROW_HIGH_AT 118
+#define WEIR__FROZEN (UINT64_C(1) << 63) /* in hi */
 
-/* Buckets and fixed windows: newest time, and debt or count less one. */
+/* Shapes that need the bits of the row's high part for themselves. */
+static inline bool weir__is_narrow(const struct weir__rule *rule)
+{
+    enum weir__shape shape = weir__algorithm_of(rule)->shape;
+    return shape == WEIR__SHAPE_PAIR || shape == WEIR__SHAPE_PERMITS;
+}
+
+/* The row of a state, sealed or not. Where the row of its low part is a narrow one, there is no high part. */
+static inline uint32_t weir__packed_row(const struct weir__zone *zone, struct weir__packed packed)
+{
+    uint32_t low = packed.lo & WEIR__ROW_LOW_MASK;
+    uint32_t high = packed.hi >> (WEIR__ROW_HIGH_AT - 64) & WEIR__ROW_HIGH_MASK;
+    if (WEIR__LIKELY(high == 0))
+        return low;
+    const struct weir__rule *rule = weir__row_at(zone, low);
+    return rule && weir__is_narrow(rule) ? low : low | high << WEIR__ROW_LOW_BITS;
+}
+
+/* Whether a state is one of this row, whose rule is that of row `row`. */
+static inline bool weir__packed_is_of(struct weir__packed packed, const struct weir__rule *rule,
+                                      uint32_t row)
+{
+    uint64_t high = packed.hi >> (WEIR__ROW_HIGH_AT - 64) & WEIR__ROW_HIGH_MASK;
+    return ((packed.lo ^ row) & WEIR__ROW_LOW_MASK) == 0 &&
+           (high == row >> WEIR__ROW_LOW_BITS || weir__is_narrow(rule));
+}
+
+static inline bool weir__is_frozen(struct weir__packed packed)
+{
+    return packed.hi & WEIR__FROZEN;
+}
+
+/* A state as it lies in a slot: all but row and frozen bit (and what narrow shapes keep in the place of the row's
+ * high part) XOR a pad of the tag and the row's generation. So one state is never the same bytes for two keys,
+ * nor for two limits that had one row. Sealing twice gives the state back. */
+static inline struct weir__packed weir__seal(struct weir__packed packed, uint64_t tag,
+                                             uint32_t generation)
+{
+    uint64_t use = generation >> 1;
+    uint64_t lo = tag ^ use * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t hi = (tag << 32 | tag >> 32) ^ use * UINT64_C(0xd1342543de82ef95);
+    packed.lo ^= lo & ~(uint64_t)WEIR__ROW_LOW_MASK;
+    packed.hi ^= hi & ((UINT64_C(1) << (WEIR__ROW_HIGH_AT - 64)) - 1);
+    return packed;
+}
+
+/* Buckets and fixed windows: newest time, and debt or count less one. Not sealed. */
 static inline struct weir__packed weir__pack_amount(uint32_t row, int64_t at, int64_t amount)
 {
     uint64_t time = (uint64_t)at, rest = (uint64_t)amount - 1;
-    return (struct weir__packed){row | time << WEIR__ROW_BITS,
-                                 time >> (64 - WEIR__ROW_BITS) | rest << (WEIR__REST_AT - 64)};
+    uint64_t low = row & WEIR__ROW_LOW_MASK, high = row >> WEIR__ROW_LOW_BITS;
+    assert(amount >= 1 && amount <= WEIR__EXACT_MAX);
+    return (struct weir__packed){low | time << WEIR__ROW_LOW_BITS,
+                                 time >> (64 - WEIR__ROW_LOW_BITS) | rest << (WEIR__REST_AT - 64) |
+                                     high << (WEIR__ROW_HIGH_AT - 64)};
 }
 
 static inline int64_t weir__packed_at(struct weir__packed packed)
 {
     uint64_t high = packed.hi & ((UINT64_C(1) << (WEIR__REST_AT - 64)) - 1);
-    return (int64_t)(packed.lo >> WEIR__ROW_BITS | high << (64 - WEIR__ROW_BITS));
+    return (int64_t)(packed.lo >> WEIR__ROW_LOW_BITS | high << (64 - WEIR__ROW_LOW_BITS));
 }
 
 static inline int64_t weir__packed_amount(struct weir__packed packed)
@@ -288,17 +344,18 @@ static inline int64_t weir__packed_amount(struct weir__packed packed)
     return (int64_t)rest + 1;
 }
 
-struct weir__packed weir__pack(const struct weir__rule *rule, uint32_t row,
-                               const struct weir__state *state, uint32_t unit, unsigned order);
-/* Reads a slot's state; false where it makes no sense. *ret_unit and *ret_order: large states'. */
-bool weir__unpack(const struct weir__zone *zone, struct weir__packed packed,
+/* A state of a key under a row, sealed and not frozen. */
+struct weir__packed weir__pack(const struct weir__zone *zone, const struct weir__rule *rule,
+                               uint32_t row, uint64_t tag, const struct weir__state *state,
+                               uint32_t unit, unsigned order);
+/* Reads a sealed state of a key; false where it makes no sense. *ret_unit and *ret_order: large states'. */
+bool weir__unpack(const struct weir__zone *zone, uint64_t tag, struct weir__packed sealed,
                   const struct weir__rule **ret_rule, struct weir__state *ret, uint32_t *ret_unit,
                   unsigned *ret_order);
 
-static inline uint32_t weir__packed_row(struct weir__packed packed)
-{
-    return packed.lo & WEIR__ROWS_MAX;
-}
+/* Reads a small state that is not sealed. */
+void weir__unpack_small(const struct weir__rule *rule, struct weir__packed clear,
+                        struct weir__state *ret);
 
 /* One store instruction: a process killed anywhere has done it or not. */
 static inline void weir__store16(struct weir__packed *to, struct weir__packed value)
@@ -315,9 +372,15 @@ bool weir__zone_take_quick(struct weir__zone *zone, const struct weir__op *op);
 
 /* ---- zone/table.c ---- */
 
-static inline uint32_t weir__home_of(const struct weir__zone *zone, uint64_t hash)
+/* A key's place follows from its tag alone: the top bits say where it begins to look, the low ones how it goes on. */
+static inline uint32_t weir__home_of(const struct weir__zone *zone, uint64_t tag)
 {
-    return (uint32_t)((unsigned __int128)hash * zone->group_count >> 64);
+    return (uint32_t)((unsigned __int128)tag * zone->group_count >> 64);
+}
+
+static inline uint64_t weir__tag_of(const uint64_t hash[2])
+{
+    return hash[0] | !hash[0]; /* 0 means empty */
 }
 
 static inline uint32_t weir__stripe_of(const struct weir__zone *zone, uint32_t group)
@@ -330,7 +393,7 @@ static inline struct weir__group *weir__group_at(const struct weir__zone *zone, 
                                                  uint64_t tag, uint32_t d)
 {
     uint32_t mask = (1u << zone->layout.page_bits) - 1;
-    uint32_t step = (uint32_t)(tag >> 32) | 1; /* odd: never the same group twice */
+    uint32_t step = (uint32_t)tag | 1; /* odd: never the same group twice */
     return &zone->groups[(home & ~mask) | ((home + d * step) & mask)];
 }
 
@@ -341,17 +404,36 @@ static inline void weir__prefetch_home(const struct weir__zone *zone, uint32_t h
     __builtin_prefetch(group + 64, 1);
 }
 
-#define WEIR__USE_MAX 3
+#define WEIR__FAR_MASK UINT64_C(7)
+#define WEIR__USE_MAX UINT64_C(3)
+#define WEIR__USE_AT 8
+#define WEIR__DENIED_AT 24
+
+/* How many groups beyond home keys of this home were ever put in. It only grows, under the lock. */
+static inline uint32_t weir__group_far(const struct weir__group *group)
+{
+    return atomic_load_explicit(&group->head, memory_order_relaxed) & WEIR__FAR_MASK;
+}
+
+/* Changes some bits of the head; others may set theirs meanwhile. */
+static inline void weir__group_set(struct weir__group *group, uint64_t mask, uint64_t bits)
+{
+    uint64_t head = atomic_load_explicit(&group->head, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&group->head, &head, (head & ~mask) | bits,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
 
 static inline unsigned weir__slot_use(const struct weir__group *group, unsigned slot)
 {
-    return group->head >> (8 + 2 * slot) & WEIR__USE_MAX;
+    uint64_t head = atomic_load_explicit(&group->head, memory_order_relaxed);
+    return head >> (WEIR__USE_AT + 2 * slot) & WEIR__USE_MAX;
 }
 
 static inline void weir__slot_set_use(struct weir__group *group, unsigned slot, unsigned use)
 {
-    uint64_t shift = 8 + 2 * slot;
-    group->head = (group->head & ~((uint64_t)WEIR__USE_MAX << shift)) | (uint64_t)use << shift;
+    unsigned shift = WEIR__USE_AT + 2 * slot;
+    weir__group_set(group, WEIR__USE_MAX << shift, (uint64_t)use << shift);
 }
 
 /* A slot was charged again. */
@@ -360,6 +442,46 @@ static inline void weir__slot_touch(struct weir__group *group, unsigned slot)
     unsigned use = weir__slot_use(group, slot);
     if (WEIR__UNLIKELY(use < WEIR__USE_MAX))
         weir__slot_set_use(group, slot, use + 1);
+}
+
+/* Whether the slot's key was denied since it came. A guess: it may be the last owner's. */
+static inline bool weir__slot_denied(const struct weir__group *group, unsigned slot)
+{
+    uint64_t head = atomic_load_explicit(&group->head, memory_order_relaxed);
+    return head >> (WEIR__DENIED_AT + slot) & 1;
+}
+
+static inline void weir__slot_deny(struct weir__group *group, unsigned slot)
+{
+    if (!weir__slot_denied(group, slot))
+        atomic_fetch_or_explicit(&group->head, UINT64_C(1) << (WEIR__DENIED_AT + slot),
+                                 memory_order_relaxed);
+}
+
+static inline uint64_t weir__slot_tag(const struct weir__group *group, unsigned slot)
+{
+    return atomic_load_explicit(&group->tags[slot], memory_order_acquire);
+}
+
+static inline void weir__slot_set_tag(struct weir__group *group, unsigned slot, uint64_t tag)
+{
+    atomic_store_explicit(&group->tags[slot], tag, memory_order_release);
+}
+
+/* Reads a slot that is not empty; false where its state makes no sense. */
+static inline bool weir__slot_unpack(const struct weir__zone *zone, const struct weir__group *group,
+                                     unsigned slot, const struct weir__rule **ret_rule,
+                                     struct weir__state *ret, uint32_t *ret_unit,
+                                     unsigned *ret_order)
+{
+    return weir__unpack(zone, weir__slot_tag(group, slot), weir__load16(&group->states[slot]),
+                        ret_rule, ret, ret_unit, ret_order);
+}
+
+static inline uint32_t weir__slot_row(const struct weir__zone *zone,
+                                      const struct weir__group *group, unsigned slot)
+{
+    return weir__packed_row(zone, weir__load16(&group->states[slot]));
 }
 
 /* Finds an op's state and unpacks it; absent: group NULL and a state not present. */
@@ -372,7 +494,7 @@ void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used);
 /* Empties a slot and frees its block. */
 void weir__slot_clear(struct weir__zone *zone, struct weir__group *group, unsigned slot);
 /* All states of a key; whether one of them was not fresh. */
-bool weir__table_reset(struct weir__zone *zone, uint64_t tag, uint32_t home, int64_t now_us);
+bool weir__table_reset(struct weir__zone *zone, uint64_t tag, int64_t now_us);
 
 /* ---- zone/block.c ---- */
 
@@ -439,10 +561,9 @@ int weir__zone_settle(struct weir__zone *zone, struct weir__op *ops, size_t n,
                       const struct weir__correction *correction);
 int weir__zone_lease(struct weir__zone *zone, struct weir__op *op, enum weir__lease_verb verb);
 /* *ret_live: whether there was a state that is not fresh. */
-int weir__zone_reset(struct weir__zone *zone, const uint64_t hash[2], int64_t now_us,
-                     bool *ret_live);
+int weir__zone_reset(struct weir__zone *zone, uint64_t tag, int64_t now_us, bool *ret_live);
 /* Every state of a key as it stands now, room for WEIR__SHOWN_MAX. */
-int weir__zone_show(struct weir__zone *zone, const uint64_t hash[2], int64_t now_us,
-                    struct weir__shown *ret, size_t *ret_count);
+int weir__zone_show(struct weir__zone *zone, uint64_t tag, int64_t now_us, struct weir__shown *ret,
+                    size_t *ret_count);
 
 #endif

@@ -1,0 +1,84 @@
+/*
+ * Sixteen bytes at once: how a state is read, and how it is changed only if it is still the one that was read.
+ *
+ * x86-64: cmpxchg16b, and one aligned load, which every processor with AVX promises to be whole. aarch64: the
+ * compiler's exclusive pair or CASP. Elsewhere a swap is two stores, which is right only under the stripe's lock,
+ * so that a zone there takes the lock for everything (weir__zone_has_swap).
+ */
+#ifndef WEIR_ZONE_SWAP_H
+#define WEIR_ZONE_SWAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+struct weir__packed {
+    uint64_t lo, hi;
+} __attribute__((aligned(16)));
+
+typedef unsigned __int128 weir__word16 __attribute__((may_alias));
+
+static inline bool weir__packed_same(struct weir__packed a, struct weir__packed b)
+{
+    return ((a.lo ^ b.lo) | (a.hi ^ b.hi)) == 0;
+}
+
+static inline weir__word16 weir__word16_of(struct weir__packed packed)
+{
+    return (weir__word16)packed.hi << 64 | packed.lo;
+}
+
+#if defined(__GCC_HAVE_SYNC_COMPARE_AND_SWAP_16) || defined(__aarch64__)
+#define WEIR__HAS_SWAP 1
+#else
+#define WEIR__HAS_SWAP 0
+#endif
+
+/* Puts `next` there if `old` is there; a full barrier. */
+static inline bool weir__swap16(struct weir__packed *at, struct weir__packed old,
+                                struct weir__packed next)
+{
+#if WEIR__HAS_SWAP
+    return __sync_bool_compare_and_swap((weir__word16 *)at, weir__word16_of(old),
+                                        weir__word16_of(next));
+#else
+    if (!weir__packed_same(*at, old))
+        return false;
+    *(volatile struct weir__packed *)at = next;
+    return true;
+#endif
+}
+
+/* All sixteen bytes as they were at one moment. */
+static inline struct weir__packed weir__load16(const struct weir__packed *from)
+{
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    typedef uint64_t pair __attribute__((vector_size(16)));
+    pair value = *(const volatile pair *)from;
+    __asm__ volatile(
+        "" ::
+            : "memory"); /* loads stay in order on this processor; in the compiler, too */
+    return (struct weir__packed){value[0], value[1]};
+#elif WEIR__HAS_SWAP
+    struct weir__packed *at = (struct weir__packed *)(uintptr_t)from;
+    weir__word16 value = __sync_val_compare_and_swap((weir__word16 *)at, 0, 0);
+    return (struct weir__packed){(uint64_t)value, (uint64_t)(value >> 64)};
+#else
+    return *(const volatile struct weir__packed *)from;
+#endif
+}
+
+/* Whether states may be swapped without a lock here. */
+static inline bool weir__zone_has_swap(void)
+{
+#if defined(__x86_64__) && WEIR__HAS_SWAP
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_AVX) && (c & bit_CMPXCHG16B);
+#else
+    return WEIR__HAS_SWAP;
+#endif
+}
+
+#endif
