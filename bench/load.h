@@ -1,17 +1,19 @@
 /*
- * A load generator lean enough that the server is what is measured: one thread that never sleeps, so
- * that the server pays for no wake-up of ours, request bytes made beforehand, replies read in place.
+ * A load generator lean enough that the server is what is measured: one thread that never sleeps,
+ * so that the server pays for no wake-up of ours, request bytes made beforehand, replies read in
+ * place.
  *
  *   load_main.c     the command line and the line of results
  *   load_loop.c     sockets, closed loop and open loop
  *   load_requests.c the bytes of requests, one for each key
- *   load_resp.c load_http.c load_h2.c  what each protocol sends and reads (load_hpack.c: header blocks)
+ *   load_resp.c load_http.c load_h2.c  what each protocol sends and reads (load_hpack.c: headers)
  *   load_latency.c  the histogram
  *
- * A load is one kind of request over some connections. A connection sends `batch` requests at once and
- * has up to `depth` unanswered: a pipeline is sent whole and awaited whole (batch = depth), streams of
- * HTTP/2 one by one (batch = 1). In a closed loop the next batch follows the answer; in an open loop
- * batches have fixed times, and a latency is counted from when the request was due, sent or not.
+ * A load is one kind of request over some connections. A connection sends `batch` requests at once
+ * and has up to `depth` unanswered: a pipeline is sent whole and awaited whole (batch = depth),
+ * streams of HTTP/2 one by one (batch = 1). In a closed loop the next batch follows the answer; in
+ * an open loop batches have fixed times, and a latency is counted from when the request was due,
+ * sent or not.
  */
 #ifndef WEIR_BENCH_LOAD_H
 #define WEIR_BENCH_LOAD_H
@@ -76,7 +78,8 @@ struct protocol {
     const char *words; /* what the command line gives */
     /* The template of a request from the words of the command line. */
     void (*compose)(struct load *load, char **words, int count, struct template *ret);
-    /* Says hello on a new connection; the connection is in use when it is `ready`. NULL: at once. */
+    /* Says hello on a new connection; the connection is in use when it is `ready`. NULL: at
+     * once. */
     void (*greet)(struct connection *it);
     /* Puts a batch into `out`; false: not now, as the server has not made room. */
     bool (*put)(struct connection *it, unsigned count);
@@ -132,7 +135,8 @@ void load_answered_number(struct connection *it, uint64_t number, enum answer an
 void load_complain(struct connection *it, const char *what, const char *text, size_t len);
 
 void load_open(struct load *it, uint16_t port);
-/* Runs all loads for so long, or until each has sent what is left; the share of time without work. */
+/* Runs all loads for so long, or until each has sent what is left; the share of time without
+ * work. */
 double load_run(struct load *loads, unsigned count, double seconds);
 int64_t load_now_ns(void);
 

@@ -3,8 +3,9 @@
  *
  *   bench-echo resp|http      prints its port, serves on loopback until standard input ends
  *
- * resp sends every byte back (a command comes back as an array, which is a reply); http counts empty
- * lines and sends a fixed answer for each. Neither looks at anything else; requests have no bodies.
+ * resp sends every byte back (a command comes back as an array, which is a reply); http counts
+ * empty lines and sends a fixed answer for each. Neither looks at anything else; requests have no
+ * bodies.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,10 +1,11 @@
 /*
- * gRPC over HTTP/2 without TLS: ShouldRateLimit of Envoy's rate limit service, one stream a request.
+ * gRPC over HTTP/2 without TLS: ShouldRateLimit of Envoy's rate limit service, one stream a
+ * request.
  *
- * A request is one HEADERS and one DATA frame, copied together with its stream's number; frames of the
- * answer are read in place. The server's window for a connection is honoured, its window for a stream
- * must hold a whole message. An answer counts when its trailers say grpc-status 0 and its message begins
- * with an overall code: 1 is allowed, 2 denied. Request n has stream 2n + 1.
+ * A request is one HEADERS and one DATA frame, copied together with its stream's number; frames of
+ * the answer are read in place. The server's window for a connection is honoured, its window for a
+ * stream must hold a whole message. An answer counts when its trailers say grpc-status 0 and its
+ * message begins with an overall code: 1 is allowed, 2 denied. Request n has stream 2n + 1.
  */
 #include "load_hpack.h"
 

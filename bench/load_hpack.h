@@ -1,7 +1,7 @@
 /*
- * As much of HPACK (RFC 7541) as a client of one gRPC method needs: request blocks of four own fields,
- * literal in a connection's first request and indices after that, as any client sends them; and response
- * blocks read for :status and grpc-status alone.
+ * As much of HPACK (RFC 7541) as a client of one gRPC method needs: request blocks of four own
+ * fields, literal in a connection's first request and indices after that, as any client sends them;
+ * and response blocks read for :status and grpc-status alone.
  */
 #ifndef WEIR_BENCH_LOAD_HPACK_H
 #define WEIR_BENCH_LOAD_HPACK_H
@@ -17,8 +17,8 @@ struct hpack_field {
     bool good; /* 200, or 0 */
 };
 
-/* The server's dynamic table, the newest entry at `count - 1`. An entry the server has evicted is never
- * referred to, so that nothing need be known about sizes. */
+/* The server's dynamic table, the newest entry at `count - 1`. An entry the server has evicted is
+ * never referred to, so that nothing need be known about sizes. */
 struct hpack {
     struct hpack_field entries[HPACK_ENTRIES];
     unsigned count;

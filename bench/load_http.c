@@ -1,6 +1,6 @@
 /*
- * HTTP/1.1: a request from method, path and body, responses read by their Content-Length. Status 200 is
- * allowed, 429 denied, any other a failure.
+ * HTTP/1.1: a request from method, path and body, responses read by their Content-Length. Status
+ * 200 is allowed, 429 denied, any other a failure.
  */
 #include "load.h"
 

@@ -1,6 +1,6 @@
 /*
- * Latencies in cells: exact below 64 ns, above that 64 cells to every doubling, so that a percentile is
- * told to within 1.6 percent however long the tail.
+ * Latencies in cells: exact below 64 ns, above that 64 cells to every doubling, so that a
+ * percentile is told to within 1.6 percent however long the tail.
  */
 #include "load.h"
 

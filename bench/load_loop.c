@@ -1,7 +1,7 @@
 /*
- * Sockets and the two loops. It never sleeps: a server that wakes a client pays for it, and does so more
- * or less often as the two happen to run. Sockets are edge-triggered, so that a wait costs no more for
- * what was there before.
+ * Sockets and the two loops. It never sleeps: a server that wakes a client pays for it, and does so
+ * more or less often as the two happen to run. Sockets are edge-triggered, so that a wait costs no
+ * more for what was there before.
  */
 #include "load.h"
 

@@ -1,10 +1,11 @@
 /*
  *   bench-load --port N --proto resp|http|grpc [options] -- WORDS [--and [options] -- WORDS]
  *
- * WORDS are the request: a command and its arguments; a method, a path and perhaps a body; or a domain and
- * key=value entries of Envoy's rate limit service. Ten '#' in them stand for a key's number. After --and
- * stands a second load for the same time (its own connections, rate, keys), told of in "and". One line of
- * JSON is printed; it fails when the server cannot be talked to, not by what it answers.
+ * WORDS are the request: a command and its arguments; a method, a path and perhaps a body; or a
+ * domain and key=value entries of Envoy's rate limit service. Ten '#' in them stand for a key's
+ * number. After --and stands a second load for the same time (its own connections, rate, keys),
+ * told of in "and". One line of JSON is printed; it fails when the server cannot be talked to, not
+ * by what it answers.
  */
 #include "load.h"
 

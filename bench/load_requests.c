@@ -1,8 +1,8 @@
 /*
- * The bytes of requests, made before the clock starts. Ten '#' in a template stand for a key's number.
- * All keys lie shuffled side by side; a random batch begins at a random one, so that every key is as
- * likely as any other and sending is one call without a copy. Fresh keys are written into the next
- * places of a ring that is longer than all that can be unsent.
+ * The bytes of requests, made before the clock starts. Ten '#' in a template stand for a key's
+ * number. All keys lie shuffled side by side; a random batch begins at a random one, so that every
+ * key is as likely as any other and sending is one call without a copy. Fresh keys are written into
+ * the next places of a ring that is longer than all that can be unsent.
  */
 #include "load.h"
 

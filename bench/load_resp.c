@@ -1,5 +1,6 @@
 /*
- * RESP: a command from words, replies read whole. A reply's first integer tells: 1 is allowed, 0 denied.
+ * RESP: a command from words, replies read whole. A reply's first integer tells: 1 is allowed, 0
+ * denied.
  */
 #include "load.h"
 

@@ -3,15 +3,15 @@
  *
  *   redis-load PORT DB CONNECTIONS PIPELINE COMMANDS KEYS ORDER REPLICAS TEMPLATE [THEN]
  *
- * TEMPLATE is a file with one command in RESP, whose runs of ten '#' stand for a key's number: random
- * below KEYS, or every one in turn (ORDER is random or each). Each connection sends PIPELINE commands,
- * awaits their replies, and so on. With THEN, a second command for the same keys follows each such
- * batch; fifteen '@' in it stand for the last integer of the first one's reply (a lease). Thirteen '~'
- * are the time in milliseconds, for scripts that live by the client's clock.
+ * TEMPLATE is a file with one command in RESP, whose runs of ten '#' stand for a key's number:
+ * random below KEYS, or every one in turn (ORDER is random or each). Each connection sends PIPELINE
+ * commands, awaits their replies, and so on. With THEN, a second command for the same keys follows
+ * each such batch; fifteen '@' in it stand for the last integer of the first one's reply (a lease).
+ * Thirteen '~' are the time in milliseconds, for scripts that live by the client's clock.
  *
- * It prints: seconds, the server's CPU microseconds, replies whose first integer is 1, is 0, others,
- * errors. The CPU is that of INFO, from after the connections were made until all was answered and, with
- * REPLICAS, had got to them.
+ * It prints: seconds, the server's CPU microseconds, replies whose first integer is 1, is 0,
+ * others, errors. The CPU is that of INFO, from after the connections were made until all was
+ * answered and, with REPLICAS, had got to them.
  */
 #include <arpa/inet.h>
 #include <errno.h>

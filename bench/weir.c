@@ -165,7 +165,8 @@ static const struct scenario scenarios[] = {
     {NULL, NULL, 0},
 };
 
-/* Ten million token buckets in 399 MB: how many are held, and how many bytes a key takes in total. */
+/* Ten million token buckets in 399 MB: how many are held, and how many bytes a key takes in
+ * total. */
 static int show_memory(void)
 {
     enum { TEN_MILLION = 10000000 };

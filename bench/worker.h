@@ -1,6 +1,6 @@
 /*
- * A benchmark worker: scenarios by name, each run by some threads, driven line by line over stdin so
- * that a driver can interleave several workers. It prints "ready", then reads
+ * A benchmark worker: scenarios by name, each run by some threads, driven line by line over stdin
+ * so that a driver can interleave several workers. It prints "ready", then reads
  *
  *   run SCENARIO THREADS OPS
  *   quit

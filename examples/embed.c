@@ -3,8 +3,8 @@
  *
  *     cc embed.c $(pkg-config --cflags --libs weir) -o embed && ./embed
  *
- * Three requests are allowed at once, then one more every 20 seconds. The answer to "no" comes with the
- * time at which it would be "yes".
+ * Three requests are allowed at once, then one more every 20 seconds. The answer to "no" comes with
+ * the time at which it would be "yes".
  */
 #include <stdio.h>
 #include <weir.h>

@@ -1,7 +1,7 @@
 /*
- * At most three at a time: eight threads share a backend that bears three calls at once. A slot is held
- * by a lease, so that a holder that crashes gives it back when the lease runs out, here after 30 seconds.
- * On an shm: or file: store the same code guards the backend across processes.
+ * At most three at a time: eight threads share a backend that bears three calls at once. A slot is
+ * held by a lease, so that a holder that crashes gives it back when the lease runs out, here after
+ * 30 seconds. On an shm: or file: store the same code guards the backend across processes.
  *
  *     cc pool.c $(pkg-config --cflags --libs weir) -lpthread -o pool && ./pool
  */
@@ -35,8 +35,9 @@ static void call_backend(void)
     atomic_fetch_add(&done, 1);
 }
 
-/* Tries until a slot is free. retry_after_us says when the oldest lease would lapse by itself, at worst;
- * slots are usually released long before, so look again soon. A server would rather refuse the request. */
+/* Tries until a slot is free. retry_after_us says when the oldest lease would lapse by itself, at
+ * worst; slots are usually released long before, so look again soon. A server would rather refuse
+ * the request. */
 static uint64_t acquire(void)
 {
     for (;;) {
@@ -54,8 +55,8 @@ static void *worker(void *unused)
     for (int i = 0; i < JOBS; i++) {
         uint64_t lease = acquire();
         call_backend();
-        /* Work that may outlast its lease calls weir_renew() now and then. WEIR_ENOLEASE from either
-         * means that the lease has lapsed and somebody else may have the slot. */
+        /* Work that may outlast its lease calls weir_renew() now and then. WEIR_ENOLEASE from
+         * either means that the lease has lapsed and somebody else may have the slot. */
         if (weir_release(store, weir_key_text("backend"), limit, lease))
             exit(1);
     }

@@ -1,7 +1,8 @@
 /*
- * Processes that share one limit, as the workers of a pre-fork server do: four children, each trying 500
- * times, under a limit of 1000 an hour for all of them together. Exactly 1000 get through, however the
- * children are scheduled, and a child that is killed in the middle of a call holds up nobody.
+ * Processes that share one limit, as the workers of a pre-fork server do: four children, each
+ * trying 500 times, under a limit of 1000 an hour for all of them together. Exactly 1000 get
+ * through, however the children are scheduled, and a child that is killed in the middle of a call
+ * holds up nobody.
  *
  *     cc prefork.c $(pkg-config --cflags --libs weir) -o prefork && ./prefork
  */
@@ -35,8 +36,9 @@ int main(void)
     weir_error err;
     int results[2], total = 0;
 
-    /* A name of its own, so that two runs do not meet. A real server uses a fixed one: then its state
-     * also survives a restart of all its processes, and unrelated programs can open it by name. */
+    /* A name of its own, so that two runs do not meet. A real server uses a fixed one: then its
+     * state also survives a restart of all its processes, and unrelated programs can open it by
+     * name. */
     snprintf(name, sizeof name, "/weir-prefork-%ld", (long)getpid());
     snprintf(url, sizeof url, "shm:%s?size=1m", name);
     if (weir_store_open(url, &store, &err) ||
@@ -47,7 +49,8 @@ int main(void)
     if (pipe(results))
         return 1;
 
-    /* Opened before fork(): the children inherit it. With memory: each would have a copy of its own. */
+    /* Opened before fork(): the children inherit it. With memory: each would have a copy of its
+     * own. */
     for (int i = 0; i < CHILDREN; i++) {
         pid_t child = fork();
         if (child < 0)

@@ -1,7 +1,7 @@
 /*
- * A sender that never exceeds its receiver's rate: 50 messages a second, evenly spaced, whoever else
- * sends on the same store. weir_wait sleeps exactly as long as needed; a message that could not make
- * its deadline is refused at once instead of after a futile sleep.
+ * A sender that never exceeds its receiver's rate: 50 messages a second, evenly spaced, whoever
+ * else sends on the same store. weir_wait sleeps exactly as long as needed; a message that could
+ * not make its deadline is refused at once instead of after a futile sleep.
  *
  *     cc sender.c $(pkg-config --cflags --libs weir) -o sender && ./sender
  */
@@ -41,8 +41,9 @@ int main(void)
     /* The first goes at once and each of the other nine 20 ms after the one before. */
     printf("10 messages took %.0f ms, at least 180: %s\n", took, took > 179 ? "yes" : "no");
 
-    /* weir_take never sleeps: it books the place in the queue and leaves the waiting (d.delay_us) to the
-     * caller, an event loop perhaps. This one is a mailing that weighs as much as 50 messages. */
+    /* weir_take never sleeps: it books the place in the queue and leaves the waiting (d.delay_us)
+     * to the caller, an event loop perhaps. This one is a mailing that weighs as much as 50
+     * messages. */
     if (weir_take(store, peer, limit, 50, &d))
         return 1;
     printf("a mailing of 50: %s\n", d.allowed ? "booked" : "refused");

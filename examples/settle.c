@@ -1,7 +1,7 @@
 /*
  * A cost that is known only afterwards: a language model bills by the token, and how many tokens an
- * answer has is known when it is finished. Charge an estimate first, so that nobody overdraws by asking
- * many times at once, and settle it to the truth later, in either direction.
+ * answer has is known when it is finished. Charge an estimate first, so that nobody overdraws by
+ * asking many times at once, and settle it to the truth later, in either direction.
  *
  *     cc settle.c $(pkg-config --cflags --libs weir) -o settle && ./settle
  */

@@ -1,4 +1,5 @@
-/* Stands in for the system's randomness: the same bytes in every run, so that every crash repeats. */
+/* Stands in for the system's randomness: the same bytes in every run, so that every crash
+ * repeats. */
 #include "base/random.h"
 #include "fuzz.h"
 

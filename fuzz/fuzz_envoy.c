@@ -1,7 +1,8 @@
 /*
- * Envoy's configuration and a request to it. The input is a byte of options, a configuration up to a zero
- * byte, and a request, in JSON if it begins with '{', else in protobuf. Whatever comes: a configuration is
- * refused with words or whole; an answer has a status a descriptor; nothing of a denied group is charged.
+ * Envoy's configuration and a request to it. The input is a byte of options, a configuration up to
+ * a zero byte, and a request, in JSON if it begins with '{', else in protobuf. Whatever comes: a
+ * configuration is refused with words or whole; an answer has a status a descriptor; nothing of a
+ * denied group is charged.
  */
 #include "fuzz.h"
 

@@ -1,6 +1,6 @@
 /*
- * Messages of the rate limit service: refused with a place, or decoded within bounds; what was decoded,
- * encoded again, decodes to the same. Framing and health checks on the way.
+ * Messages of the rate limit service: refused with a place, or decoded within bounds; what was
+ * decoded, encoded again, decodes to the same. Framing and health checks on the way.
  */
 #include "fuzz.h"
 

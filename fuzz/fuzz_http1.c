@@ -1,7 +1,7 @@
 /*
- * HTTP/1 streams: read whole, cut in two and byte by byte they are the same requests and the same error;
- * memory stays bounded; spans lie in the request; what was read, written out plainly and read again, is
- * the same. Byte 0 chooses limits, byte 1 the cut, the rest is the stream.
+ * HTTP/1 streams: read whole, cut in two and byte by byte they are the same requests and the same
+ * error; memory stays bounded; spans lie in the request; what was read, written out plainly and
+ * read again, is the same. Byte 0 chooses limits, byte 1 the cut, the rest is the stream.
  */
 #include "fuzz.h"
 

@@ -1,6 +1,6 @@
 /*
- * JSON: refused with a place, or nodes that hold together; written and read again they are the same;
- * numbers are what libc says they are. Byte 0 chooses how many nodes there is room for.
+ * JSON: refused with a place, or nodes that hold together; written and read again they are the
+ * same; numbers are what libc says they are. Byte 0 chooses how many nodes there is room for.
  */
 #include "fuzz.h"
 

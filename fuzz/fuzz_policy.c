@@ -1,7 +1,8 @@
 /*
- * A policy file and requests to it. The input is a file up to a zero byte, the attributes of a request as
- * a query up to another, and those of a second one. Whatever comes: a file is refused with words and a
- * place, or whole; a plan stays within its bounds; what is told apart has different keys.
+ * A policy file and requests to it. The input is a file up to a zero byte, the attributes of a
+ * request as a query up to another, and those of a second one. Whatever comes: a file is refused
+ * with words and a place, or whole; a plan stays within its bounds; what is told apart has
+ * different keys.
  */
 #include "fuzz.h"
 
@@ -149,7 +150,8 @@ static bool plan_request(const struct weir__policies *set, const struct request 
     return code == 0;
 }
 
-/* Whether the key is one attribute that is compared as it is: no path, host or address, no function. */
+/* Whether the key is one attribute that is compared as it is: no path, host or address, no
+ * function. */
 static bool is_plain(const char *key_text)
 {
     static const char *const spelled[] = {"ip", "path", "host"};
@@ -160,7 +162,8 @@ static bool is_plain(const char *key_text)
     return !strpbrk(key_text, "(',/");
 }
 
-/* Two keys of callers, under every policy by its name: the values of the attribute that it is made of. */
+/* Two keys of callers, under every policy by its name: the values of the attribute that it is made
+ * of. */
 static void check_given(const struct weir__policies *set, const char *a, const char *b)
 {
     static struct weir__plan first, second;

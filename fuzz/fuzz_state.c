@@ -1,7 +1,7 @@
 /*
  * The value of a Redis key, any bytes: refused, or every section writes its own bytes again and can
- * be loaded, judged, charged, settled and released at any time. What a change writes is read again as
- * it was left. The value lies at an odd address and ends where its memory does.
+ * be loaded, judged, charged, settled and released at any time. What a change writes is read again
+ * as it was left. The value lies at an odd address and ends where its memory does.
  *
  * The first four bytes choose the limit's numbers, the time, the cost and the verb; the rest is the
  * value.

@@ -189,7 +189,8 @@ static void check_bounds(const struct machine *m, const weir_decision *d)
            shown(d));
 }
 
-/* How much a row binds: of the denied the longest wait, never above all; else what is left, the least first. */
+/* How much a row binds: of the denied the longest wait, never above all; else what is left, the
+ * least first. */
 static int64_t binds(const weir_decision *row, bool allowed)
 {
     if (allowed)
@@ -281,7 +282,8 @@ static void try_reset(struct machine *m, const weir_decision *d)
     }
 }
 
-/* remaining: that much goes at once, one more does not; of a denial it is the binding limit's alone. */
+/* remaining: that much goes at once, one more does not; of a denial it is the binding limit's
+ * alone. */
 static void try_remaining(struct machine *m, const weir_decision *d)
 {
     if (!d->allowed || is_guava(m->limit) || d->remaining < 1 || d->remaining >= WEIR_COST_MAX)

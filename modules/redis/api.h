@@ -1,7 +1,7 @@
 /*
- * The part of the Redis module API that weir uses, declared by ourselves from its documentation: one
- * list yields the pointers and their loading. Valkey offers the same names. Functions marked optional
- * may be missing on a server and are NULL then.
+ * The part of the Redis module API that weir uses, declared by ourselves from its documentation:
+ * one list yields the pointers and their loading. Valkey offers the same names. Functions marked
+ * optional may be missing on a server and are NULL then.
  */
 #ifndef WEIR_REDIS_API_H
 #define WEIR_REDIS_API_H

@@ -76,8 +76,9 @@ int take_all_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     return decide_and_reply(ctx, &request, true, 0);
 }
 
-/* CL.THROTTLE: redis-cell's command and reply, on a token bucket. Seconds are rounded up, never early. A
- * quantity beyond the limit is limited with retry_after -1 and charges nothing; quantity 0 peeks. */
+/* CL.THROTTLE: redis-cell's command and reply, on a token bucket. Seconds are rounded up, never
+ * early. A quantity beyond the limit is limited with retry_after -1 and charges nothing; quantity 0
+ * peeks. */
 int throttle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     struct request request;
@@ -147,8 +148,8 @@ int release_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     return change_lease(ctx, argv, argc, false);
 }
 
-/* Remembers that an op's receipt is settled: until its state is fresh, with the correction or without it, and
- * an hour at most. */
+/* Remembers that an op's receipt is settled: until its state is fresh, with the correction or
+ * without it, and an hour at most. */
 static void settle_mark(const struct op *op, int64_t before_us,
                         const struct weir__correction *correction, struct weir__mark *marks,
                         size_t *count)
@@ -162,7 +163,8 @@ static void settle_mark(const struct op *op, int64_t before_us,
         marks[(*count)++] = (struct weir__mark){weir__mark_name(op->rule, correction), until_us};
 }
 
-/* Loads what is to be settled; the number of limits that were not settled before, -1: an error was replied. */
+/* Loads what is to be settled; the number of limits that were not settled before, -1: an error was
+ * replied. */
 static int settle_load(RedisModuleCtx *ctx, struct held *held, const weir_limit *limit,
                        const struct weir__correction *correction, struct op *ops, bool *settled)
 {

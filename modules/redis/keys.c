@@ -1,7 +1,7 @@
 /*
- * Keys held open: their values as sections, written back in place where the layout stays, else as a whole.
- * What is replicated is small: the whole value while it is short, of a long ring only the header and
- * the cell that changed.
+ * Keys held open: their values as sections, written back in place where the layout stays, else as a
+ * whole. What is replicated is small: the whole value while it is short, of a long ring only the
+ * header and the cell that changed.
  */
 #include "weir_redis.h"
 
@@ -203,7 +203,8 @@ static void held_replicate(RedisModuleCtx *ctx, struct held *held, const uint8_t
     rm_Replicate(ctx, "SET", "sbsc", held->name, bytes, len, pxat, held_digits(expire_ms, digits));
 }
 
-/* What SET with PXAT and SETRANGE with PEXPIREAT would tell those who watch the key, as the scripts' do. */
+/* What SET with PXAT and SETRANGE with PEXPIREAT would tell those who watch the key, as the
+ * scripts' do. */
 static void held_notify(RedisModuleCtx *ctx, const struct held *held, const char *event)
 {
     rm_NotifyKeyspaceEvent(ctx, RM_NOTIFY_STRING, event, held->name);

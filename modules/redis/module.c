@@ -21,8 +21,8 @@ static const struct rm_info_version info_version = {
          .find.range = {0, 1, 0}},                                                                 \
             {0},                                                                                   \
     }
-/* To be marked incomplete: Redis 7.0 forgets the step and would find the first key only, so it must ask
- * the command. */
+/* To be marked incomplete: Redis 7.0 forgets the step and would find the first key only, so it must
+ * ask the command. */
 #define COUNTED_KEYS(key_flags)                                                                    \
     (const struct rm_key_spec[])                                                                   \
     {                                                                                              \

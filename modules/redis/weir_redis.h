@@ -38,8 +38,8 @@ int64_t now_us(void);
 /* Whether the test clock may be set at all: a load argument. */
 extern bool test_clock_enabled;
 void test_clock_set(int64_t microseconds);
-/* When a key whose states are fresh from `fresh_us` on may go, in ms: rounded up. Under the test clock
- * a day from the real now. */
+/* When a key whose states are fresh from `fresh_us` on may go, in ms: rounded up. Under the test
+ * clock a day from the real now. */
 int64_t expire_at_ms(int64_t fresh_us);
 
 /* ---- keys.c: values held open ---- */
@@ -68,11 +68,11 @@ struct op {
 bool held_open(RedisModuleCtx *ctx, RedisModuleString *name, bool writing, struct held *ret);
 void held_close(struct held *held);
 void reply_damaged(RedisModuleCtx *ctx, RedisModuleString *name);
-/* Finds an op's section and loads its state at a time, to judge a cost (WEIR__EVERY_CELL: to change any
- * part of it); false: it is damaged, and an error was replied. */
+/* Finds an op's section and loads its state at a time, to judge a cost (WEIR__EVERY_CELL: to change
+ * any part of it); false: it is damaged, and an error was replied. */
 bool op_load(RedisModuleCtx *ctx, struct op *op, int64_t now, int64_t cost);
-/* Room in a ring for the cell that a charge now needs (a settle: if the entry of `charged_at` is gone;
- * else INT64_MAX); does nothing where none is. */
+/* Room in a ring for the cell that a charge now needs (a settle: if the entry of `charged_at` is
+ * gone; else INT64_MAX); does nothing where none is. */
 void op_reserve_cell(struct op *op, int64_t charged_at);
 /* Whether the sections that the ops marked as changed may add fit into the key's value. */
 bool held_has_room(const struct held *held, const struct op *ops, size_t n, int64_t now);

@@ -13,8 +13,8 @@
 #define WEIR__LIKELY(x) __builtin_expect(!!(x), 1)
 #define WEIR__UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define WEIR__COUNT(array) (sizeof(array) / sizeof((array)[0]))
-/* An invariant that is cheap to check and dear to miss: it is checked in every build. assert() is for
- * the others, which only debug builds and tests check. */
+/* An invariant that is cheap to check and dear to miss: it is checked in every build. assert() is
+ * for the others, which only debug builds and tests check. */
 #define WEIR__CHECK(holds)                                                                         \
     (WEIR__LIKELY(holds) ? (void)0 : weir__check_failed(#holds, __FILE__, __LINE__))
 _Noreturn void weir__check_failed(const char *what, const char *file, int line);

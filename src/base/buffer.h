@@ -1,6 +1,6 @@
 /*
- * The one buffer type: a bounded text writer over memory of the caller's. It never allocates, always
- * keeps a terminating NUL, and remembers whether anything was cut.
+ * The one buffer type: a bounded text writer over memory of the caller's. It never allocates,
+ * always keeps a terminating NUL, and remembers whether anything was cut.
  */
 #ifndef WEIR_BUFFER_H
 #define WEIR_BUFFER_H

@@ -50,7 +50,8 @@ struct anchor {
 
 static _Thread_local struct anchor anchor __attribute__((tls_model("initial-exec")));
 
-/* The kernel validates the TSC across cores before it uses it as its clock source: trust it then. */
+/* The kernel validates the TSC across cores before it uses it as its clock source: trust it
+ * then. */
 static int clock_detect(void)
 {
     unsigned a, b, c, d;

@@ -1,13 +1,15 @@
 /*
  * The one clock: microseconds since the Unix epoch, CLOCK_REALTIME.
  *
- * Reading the vDSO makes a take of 30 ns one of 44. Where the kernel itself keeps time by
- * an invariant TSC, each thread reads CLOCK_REALTIME once a millisecond and in between adds the ticks
+ * Reading the vDSO makes a take of 30 ns one of 44. Where the kernel itself keeps time by an
+ * invariant TSC, each thread reads CLOCK_REALTIME once a millisecond and in between adds the ticks
  * since. What holds:
- *   1. An answer is off by at most the drift of one millisecond (well under 1 µs) while the TSC ticks
+ *   1. An answer is off by at most the drift of one millisecond (well under 1 µs) while the TSC
+ *      ticks
  *      as the kernel says it does.
  *   2. A step of the system clock is seen within a millisecond.
- *   3. A TSC that jumps (a migrated guest) or runs back makes the thread read the real clock at once.
+ *   3. A TSC that jumps (a migrated guest) or runs back makes the thread read the real clock at
+ *      once.
  *   4. Without such a TSC every call reads the real clock.
  * Threads may disagree by under a microsecond; the rule that time never runs backwards for a key
  * absorbs that.

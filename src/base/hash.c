@@ -36,7 +36,8 @@ static inline uint64_t hash_load_le(const uint8_t *p)
     return word;
 }
 
-/* 0 to 7 bytes, low byte first: for keys shorter than a word, which no overlapping load can reach. */
+/* 0 to 7 bytes, low byte first: for keys shorter than a word, which no overlapping load can
+ * reach. */
 static inline uint64_t hash_load_tail(const uint8_t *p, size_t len)
 {
     uint64_t word = 0;

@@ -1,10 +1,10 @@
 /*
  * The keyed hash of keys: SipHash-1-3.
  *
- * Keys come from attackers, and two keys with one hash would share a quota. Without the secret nobody
- * can make such a pair. ret[0] is SipHash-1-3 itself, what keys are told apart by; ret[1] is another
- * half of the same final state, for placing them: a second squeeze, as 128-bit SipHash has it, would
- * add 4 ns to a take and nothing that the first does not give.
+ * Keys come from attackers, and two keys with one hash would share a quota. Without the secret
+ * nobody can make such a pair. ret[0] is SipHash-1-3 itself, what keys are told apart by; ret[1] is
+ * another half of the same final state, for placing them: a second squeeze, as 128-bit SipHash has
+ * it, would add 4 ns to a take and nothing that the first does not give.
  */
 #ifndef WEIR_HASH_H
 #define WEIR_HASH_H

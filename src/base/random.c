@@ -1,7 +1,7 @@
 /*
- * See random.h. Random words come from a stock, hundreds per system call, for leases. Words that differ
- * come from a generator per thread, for receipts. Neither repeats in a child of fork, which finds the
- * page of the stock zeroed.
+ * See random.h. Random words come from a stock, hundreds per system call, for leases. Words that
+ * differ come from a generator per thread, for receipts. Neither repeats in a child of fork, which
+ * finds the page of the stock zeroed.
  */
 #include "base/random.h"
 

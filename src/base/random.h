@@ -1,4 +1,5 @@
-/* Randomness: the system's for secrets, a small seeded generator for everything that must replay. */
+/* Randomness: the system's for secrets, a small seeded generator for everything that must
+ * replay. */
 #ifndef WEIR_RANDOM_H
 #define WEIR_RANDOM_H
 
@@ -8,10 +9,11 @@
 
 /* Fills with the system's randomness; 0, or -1 with errno. */
 int weir__random_bytes(void *ret, size_t len);
-/* A word of the same, from a stock: hundreds of words per system call. Any thread, also after fork. */
+/* A word of the same, from a stock: hundreds of words per system call. Any thread, also after
+ * fork. */
 int weir__random_word(uint64_t *ret);
-/* A word that differs from others, but is not a secret: whoever saw one can guess the next. It costs no
- * system call and no shared write, and never fails. Any thread, also after fork. */
+/* A word that differs from others, but is not a secret: whoever saw one can guess the next. It
+ * costs no system call and no shared write, and never fails. Any thread, also after fork. */
 uint64_t weir__random_distinct(void);
 
 /* splitmix64: every seed is good, one word of state. */

@@ -81,7 +81,8 @@ bool weir__utf8_valid(const char *text, size_t len)
     return true;
 }
 
-/* ---- the nearest name: how many strokes apart two are, counted row by row; three rows are enough ---- */
+/* ---- the nearest name: how many strokes apart two are, counted row by row; three rows are enough
+ * ---- */
 
 #define NEAREST_WORD_MAX 32
 

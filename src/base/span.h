@@ -1,4 +1,5 @@
-/* Borrowed bytes, and what text needs: words in any case, hex digits, UTF-8, names that were mistyped. */
+/* Borrowed bytes, and what text needs: words in any case, hex digits, UTF-8, names that were
+ * mistyped. */
 #ifndef WEIR_SPAN_H
 #define WEIR_SPAN_H
 
@@ -47,8 +48,8 @@ static inline int weir__hex_digit(char c)
  * anything beyond U+10FFFF are not characters). */
 size_t weir__utf8_length(const char *text, size_t len);
 
-/* The first full-width character of a text, as input methods write them (`／`, `１`), and what it is in
- * ASCII: its length in bytes, or 0: there is no such character. */
+/* The first full-width character of a text, as input methods write them (`／`, `１`), and what it is
+ * in ASCII: its length in bytes, or 0: there is no such character. */
 size_t weir__full_width(const char *text, size_t len, size_t *ret_at, char *ret_ascii);
 
 /* Whether all of it is UTF-8. */

@@ -446,7 +446,8 @@ int cli_http_get(struct cli_http *http, const char *path, struct cli_http_reply 
     const struct exchange exchange = {
         http, {weir__mono_us() + CLI_HTTP_PATIENCE_US, http->stop_fd}, err};
     const struct question question = {path, NULL, 0};
-    /* The server may have closed the kept connection, which is not a failure: try a new one once. */
+    /* The server may have closed the kept connection, which is not a failure: try a new one
+     * once. */
     bool again = http->conn.fd >= 0;
     int code = http_exchange_once(&exchange, &question, ret);
     if (code != WEIR_OK && again && http->len == 0)

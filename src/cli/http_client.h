@@ -38,7 +38,8 @@ int cli_http_open(const char *address, const char *token, struct cli_http *ret, 
 /* Gets a path ("/v1/stats"). 0, or a WEIR_E…: there was no answer, or it was not HTTP. */
 int cli_http_get(struct cli_http *http, const char *path, struct cli_http_reply *ret,
                  weir_error *err);
-/* Posts a JSON body to a path. It is sent once: without an answer nobody knows whether it was done. */
+/* Posts a JSON body to a path. It is sent once: without an answer nobody knows whether it was
+ * done. */
 int cli_http_post(struct cli_http *http, const char *path, const char *body, size_t len,
                   struct cli_http_reply *ret, weir_error *err);
 void cli_http_close(struct cli_http *http);

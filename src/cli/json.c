@@ -1,4 +1,5 @@
-/* JSON on a stream: see json.h. Each call writes one piece into memory that is large enough, and prints it. */
+/* JSON on a stream: see json.h. Each call writes one piece into memory that is large enough, and
+ * prints it. */
 #include "cli/json.h"
 
 #include "cli/cli.h"

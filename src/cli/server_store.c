@@ -1,4 +1,5 @@
-/* A running server as a store: see server_store.h. docs/SERVER.md describes requests and answers. */
+/* A running server as a store: see server_store.h. docs/SERVER.md describes requests and
+ * answers. */
 #include "cli/server_store.h"
 
 #include "base/span.h"

@@ -1,7 +1,7 @@
 /*
- * Concurrency: a sliding log whose entries can be released early. A cell is a lease: its expiry, its
- * id and the slots it holds; cells stand in the order of their expiries. `at` is the newest acquire
- * or renewal.
+ * Concurrency: a sliding log whose entries can be released early. A cell is a lease: its expiry,
+ * its id and the slots it holds; cells stand in the order of their expiries. `at` is the newest
+ * acquire or renewal.
  */
 #include "core/ring.h"
 
@@ -92,8 +92,8 @@ static uint32_t lease_find(const struct weir__ring *ring, uint64_t id)
     return id == 0 ? ring->len : i;
 }
 
-/* Moves lease i to where its new expiry belongs. Where others look, and there is a cell to spare, the
- * new one is in before the old one goes. */
+/* Moves lease i to where its new expiry belongs. Where others look, and there is a cell to spare,
+ * the new one is in before the old one goes. */
 static void lease_move(struct weir__state *state, uint32_t i, struct weir__cell cell)
 {
     struct weir__ring *ring = &state->ring;

@@ -266,8 +266,8 @@ bool weir__state_sound(const struct weir__rule *rule, const struct weir__state *
 bool weir__is_fresh(const struct weir__rule *rule, const struct weir__state *state, int64_t now_us);
 
 /* load, with two rules of every store before it: a state whose newest time lies beyond the horizon
- * is absent, and so is one that had come back to fresh under the rule it was written under (NULL: the
- * caller has seen to that). */
+ * is absent, and so is one that had come back to fresh under the rule it was written under (NULL:
+ * the caller has seen to that). */
 void weir__load(const struct weir__rule *rule, const struct weir__rule *written_under,
                 struct weir__state *state, int64_t now_us);
 

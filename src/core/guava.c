@@ -1,7 +1,7 @@
 /*
  * Guava's RateLimiter (31.1), SmoothBursty and SmoothWarmingUp, operation for operation in doubles:
- * compiled without floating-point contraction. `at` is the next free time, `stored` the permits. The
- * request goes at the next free time; the one after it pays.
+ * compiled without floating-point contraction. `at` is the next free time, `stored` the permits.
+ * The request goes at the next free time; the one after it pays.
  */
 #include "core/core.h"
 
@@ -39,16 +39,16 @@ static int64_t guava_truncated(double x)
     return x >= (double)WEIR__EXACT_MAX ? WEIR__EXACT_MAX : (int64_t)x;
 }
 
-/* When a limiter left alone has saved all it can, rounded up. (A state from a damaged zone may claim
- * more than that.) */
+/* When a limiter left alone has saved all it can, rounded up. (A state from a damaged zone may
+ * claim more than that.) */
 static int64_t guava_full_at(const struct guava_shape *shape, const struct weir__state *state)
 {
     double missing = fmax(0.0, shape->max - state->stored);
     return state->at + guava_truncated(ceil(missing * shape->cooldown));
 }
 
-/* From when on a state is absent: a fresh warmup is full, while a smooth one's savings are worth keeping
- * for another day. */
+/* From when on a state is absent: a fresh warmup is full, while a smooth one's savings are worth
+ * keeping for another day. */
 static int64_t guava_forgotten_at(const struct weir__rule *rule, const struct guava_shape *shape,
                                   const struct weir__state *state)
 {

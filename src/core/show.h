@@ -17,8 +17,8 @@ struct weir__shown {
     int64_t fresh_us;  /* from when on it counts as absent */
 };
 
-/* Describes a sound state that was written under a rule, of which all numbers are known or not. Writes
- * nothing but ret. */
+/* Describes a sound state that was written under a rule, of which all numbers are known or not.
+ * Writes nothing but ret. */
 void weir__show(const struct weir__rule *rule, bool whole, const struct weir__state *stored,
                 int64_t fresh_us, int64_t now_us, struct weir__shown *ret);
 

@@ -91,8 +91,8 @@ static uint32_t stamps_find(const struct weir__ring *ring, int64_t t0)
     return low;
 }
 
-/* A surcharge whose entry is gone. A log that settles have filled to the brim renews its newest cell
- * instead of adding one: stricter, and bounded. */
+/* A surcharge whose entry is gone. A log that settles have filled to the brim renews its newest
+ * cell instead of adding one: stricter, and bounded. */
 static void stamps_charge_now(const struct weir__rule *rule, struct weir__state *state,
                               const struct weir__correction *correction, int64_t cost)
 {

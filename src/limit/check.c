@@ -11,8 +11,8 @@ const char *weir__rule_check(struct weir__rule *rule)
     return flaw;
 }
 
-/* What it prints must read as the same bytes again; whatever is out of bounds prints as text that is
- * refused or reads as something else. */
+/* What it prints must read as the same bytes again; whatever is out of bounds prints as text that
+ * is refused or reads as something else. */
 bool weir__rule_sound(const struct weir__rule *rule)
 {
     if (rule->kind >= WEIR__KIND_COUNT)

@@ -1,4 +1,5 @@
-/* See explain.h. The bounds follow from docs/SPEC.md; tests/homes/cli/cli_explain.sh attacks them. */
+/* See explain.h. The bounds follow from docs/SPEC.md; tests/homes/cli/cli_explain.sh attacks
+ * them. */
 #include "limit/explain.h"
 
 #include "base/duration.h"

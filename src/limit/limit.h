@@ -1,6 +1,6 @@
 /*
- * The limit language: text ⇄ rules. Parsing reads one limit at a time, checks it against its bounds,
- * and uses nothing of a text that has an error anywhere.
+ * The limit language: text ⇄ rules. Parsing reads one limit at a time, checks it against its
+ * bounds, and uses nothing of a text that has an error anywhere.
  */
 #ifndef WEIR_LIMIT_H
 #define WEIR_LIMIT_H
@@ -14,8 +14,8 @@
 struct weir_limit {
     size_t count;
     struct weir__rule rules[WEIR_LIMITS_MAX];
-    /* Where a zone keeps each rule: row, count of sweeps and the zone's serial, as many bits of each as
-     * fit (store/zone/store.c); 0: unknown. A guess, verified at every use. */
+    /* Where a zone keeps each rule: row, count of sweeps and the zone's serial, as many bits of
+     * each as fit (store/zone/store.c); 0: unknown. A guess, verified at every use. */
     _Atomic uint64_t hints[WEIR_LIMITS_MAX];
     _Atomic uint32_t others; /* references beside the first */
     char *text;

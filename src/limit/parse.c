@@ -48,7 +48,8 @@ static bool parse_word_is(struct word word, const char *text)
     return word.len == strlen(text) && !strncasecmp(word.text, text, word.len);
 }
 
-/* A word in quotes as it can be shown: UTF-8 as it is, other bytes and what cannot be printed as `?`. */
+/* A word in quotes as it can be shown: UTF-8 as it is, other bytes and what cannot be printed as
+ * `?`. */
 static void parse_show_word(struct word word, char ret[SHOWN_MAX + 8])
 {
     size_t at = 0;

@@ -1,8 +1,8 @@
 /*
  * Receipts name a charge: `w3-<time µs>-<charged>-<id>`, the id 40 random bits. Where nothing was
- * charged, and in the older form, the id is missing: `w1-<time µs>-<charged>`. What the local fallback
- * allowed has an id, and 0 as charged: a settle charges its real cost, once. Opaque to callers, trusted
- * by library and Redis.
+ * charged, and in the older form, the id is missing: `w1-<time µs>-<charged>`. What the local
+ * fallback allowed has an id, and 0 as charged: a settle charges its real cost, once. Opaque to
+ * callers, trusted by library and Redis.
  */
 #ifndef WEIR_RECEIPT_H
 #define WEIR_RECEIPT_H

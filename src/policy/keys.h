@@ -2,7 +2,7 @@
  * The key of an entry: its shape in a file, and its text for a request,
  *
  *     POLICY/ENTRY/{NAME=VALUE,…}     login/per-user/{user=ann}
- *     POLICY/{NAME=VALUE,…}           api/{user=ann,ip=10.1.2.0/24}: the entry is named as its policy
+ *     POLICY/{NAME=VALUE,…}           api/{user=ann,ip=10.1.2.0/24}: entry named as its policy
  *
  * What holds: different entries and different values have different keys, whatever the values are.
  * All that means something here is escaped in values (%XX); hash(NAME)=… has 16 digits of a keyed

@@ -90,9 +90,9 @@ static void conn_assert_not_lent(const struct server_conn *conn)
     (void)conn;
 }
 
-/* The memory that all peers make us keep is bounded: a peer that would exceed it is closed. A little is
- * free for each: a few with long requests must not shut out everybody whose short one comes in two
- * parts. */
+/* The memory that all peers make us keep is bounded: a peer that would exceed it is closed. A
+ * little is free for each: a few with long requests must not shut out everybody whose short one
+ * comes in two parts. */
 bool server_keep(struct server *server, size_t bytes)
 {
     if (atomic_fetch_add(&server->kept, bytes) + bytes <= server->max_memory)

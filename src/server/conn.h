@@ -2,7 +2,7 @@
  * Connections and the loop they live in. A connection's life:
  *
  *     accepted ─► told apart by its first bytes ─► fed, answered … ─► closing ─► freed
- *                                                      │  ▲            when nothing of it is pending
+ *                                                      │  ▲         when nothing is pending
  *                                          pending (inflight): not read, not fed, but for HTTP/2
  *
  * Reading: into the thread's buffer; what a protocol leaves over is kept in conn->in. A batch that

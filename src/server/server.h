@@ -1,7 +1,8 @@
 /*
  * `weir serve`: the parts of a running server and who owns what.
  *
- *     listener ─► connection ─► protocol.feed ─► asks (a batch) ─► store ─► protocol.answer ─► bytes
+ *     listener ─► connection ─► protocol.feed ─► asks (a batch) ─► store ─► protocol.answer ─►
+ *     bytes
  *                 (conn.c)      http, resp, h2    (batch.c)        │           of the connection
  *                                                                  └ remote: by askers (askers.c)
  *

@@ -1,15 +1,15 @@
 /*
- * The WEIR.* commands and CL.THROTTLE: arguments to requests. One reader for the server and the Redis
- * module. Everything is checked before anything is looked up. An error names the value and what was
- * expected.
+ * The WEIR.* commands and CL.THROTTLE: arguments to requests. One reader for the server and the
+ * Redis module. Everything is checked before anything is looked up. An error names the value and
+ * what was expected.
  *
  *     WEIR.TAKE key limits [COST n] [WAIT us|any] [DETAIL]      WEIR.PEEK, WEIR.ACQUIRE likewise
  *     WEIR.TAKEALL n {key limits cost} … [WAIT us|any] [DETAIL]
  *     WEIR.SETTLE key limits receipt actual
  *     WEIR.RENEW key limits id                                  WEIR.RELEASE likewise
  *     WEIR.RESET key                                            WEIR.SHOW likewise
- *     CL.THROTTLE key max_burst count period [quantity]         redis-cell's: a token bucket of count per
- *                                                               period seconds, burst max_burst + 1
+ *     CL.THROTTLE key max_burst count period [quantity]         redis-cell's: a token bucket of
+ *                                         count per period seconds, burst max_burst + 1
  */
 #ifndef WEIR_COMMAND_H
 #define WEIR_COMMAND_H
@@ -41,8 +41,8 @@ static inline size_t weir__command_key_at(enum weir__verb verb, size_t i)
     return verb == WEIR__VERB_TAKEALL ? 2 + 3 * i : 1;
 }
 
-/* Reads a command's arguments, args[0] being its name. 0, or a negative WEIR_E… with err. The caller has
- * seen to it that the cache needs no turn. */
+/* Reads a command's arguments, args[0] being its name. 0, or a negative WEIR_E… with err. The
+ * caller has seen to it that the cache needs no turn. */
 int weir__command_read(enum weir__verb verb, const struct weir__span *args, size_t n,
                        struct weir__limit_cache *cache, struct weir__command *ret, weir_error *err);
 

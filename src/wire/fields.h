@@ -1,9 +1,10 @@
 /*
- * A decision as HTTP fields: RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers), the
- * older triples, Retry-After. Shared by the server, over HTTP/1 and 2, and nginx. Whole seconds,
- * rounded up. q = limit, w = period (buckets: the time to refill from empty), r = remaining, t =
- * retry_after when denied, else reset_after. Never is left out: no t, no -Reset, no Retry-After, which
- * is there only when denied. Numbers are cut to the 15 digits of a structured field's integer.
+ * A decision as HTTP fields: RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers),
+ * the older triples, Retry-After. Shared by the server, over HTTP/1 and 2, and nginx. Whole
+ * seconds, rounded up. q = limit, w = period (buckets: the time to refill from empty), r =
+ * remaining, t = retry_after when denied, else reset_after. Never is left out: no t, no -Reset, no
+ * Retry-After, which is there only when denied. Numbers are cut to the 15 digits of a structured
+ * field's integer.
  */
 #ifndef WEIR_FIELDS_H
 #define WEIR_FIELDS_H
@@ -44,8 +45,8 @@ struct weir__rate_fields {
     char room[WEIR__RATE_FIELDS_ROOM];
 };
 
-/* Fields of one folded decision over n limits. The triples show the binding limit's row. Limits that do
- * not fit (by the dozen, with names full of quotes) are left out whole. */
+/* Fields of one folded decision over n limits. The triples show the binding limit's row. Limits
+ * that do not fit (by the dozen, with names full of quotes) are left out whole. */
 void weir__rate_fields(enum weir__field_style style, const struct weir__rated *rated, size_t n,
                        const weir_decision *folded, struct weir__rate_fields *ret);
 

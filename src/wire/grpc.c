@@ -84,8 +84,8 @@ void weir__grpc_put_message_text(struct weir__buffer *buffer, const char *text)
 
 /* ---- protobuf to structs ----
  *
- * A message is a run of fields. grpc_next_field takes a whole one with its value, so that an unknown field
- * is passed over by doing nothing with it. */
+ * A message is a run of fields. grpc_next_field takes a whole one with its value, so that an
+ * unknown field is passed over by doing nothing with it. */
 
 enum grpc_type { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
 
@@ -315,8 +315,8 @@ int weir__health_read(struct weir__span message, struct weir__span *ret_service,
 
 /* ---- structs to protobuf ----
  *
- * A message within a message is made in its own room, since its length stands before it. What is 0 or
- * empty is left out, as proto3 has it. */
+ * A message within a message is made in its own room, since its length stands before it. What is 0
+ * or empty is left out, as proto3 has it. */
 
 #define LIMIT_ROOM (WEIR__RLS_NAME_MAX + 32)
 #define STATUS_ROOM (LIMIT_ROOM + 64)

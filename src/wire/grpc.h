@@ -5,8 +5,10 @@
  * What holds:
  *   1. A decoded request borrows its texts from the message's bytes, which are read, never written.
  *   2. Every varint and length is checked before it is used; the work is linear in the bytes.
- *   3. As protobuf has it: unknown fields, and known ones of another wire type, are passed over; of a
- *      field that comes twice the last counts, and embedded messages merge; numbers are cut to their
+ *   3. As protobuf has it: unknown fields, and known ones of another wire type, are passed over; of
+ *      a
+ *      field that comes twice the last counts, and embedded messages merge; numbers are cut to
+ *      their
  *      type's bits. Groups, which proto3 does not have, are refused.
  *   4. More descriptors or entries than there is room for are an error, never a part of them.
  *   5. Texts may be any bytes: Envoy sends header values as they come.
@@ -37,8 +39,8 @@ enum weir__grpc_code weir__grpc_code_of(int code);
 
 #define WEIR__GRPC_PREFIX 5 /* bytes before a message: compressed or not, and its length */
 
-/* The one message of a whole unary body. WEIR_EUNSUPPORTED: it is compressed; WEIR_EINVAL: no message,
- * several, or a part of one. */
+/* The one message of a whole unary body. WEIR_EUNSUPPORTED: it is compressed; WEIR_EINVAL: no
+ * message, several, or a part of one. */
 int weir__grpc_unframe(const void *body, size_t len, struct weir__span *ret, weir_error *err);
 
 /* Room for the prefix; what is put between these two is the message. False: something was cut. */

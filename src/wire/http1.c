@@ -3,9 +3,9 @@
  *
  *     next ─► head: request line, fields line by line ─► body: by length, or chunks ─► request
  *
- * A head is read line by line, each once, when it is whole. What matters of it is kept in the state, since
- * the bytes may move before the next call. Spans are made by the call that completes the request: where an
- * earlier call read the head, it is read once more.
+ * A head is read line by line, each once, when it is whole. What matters of it is kept in the
+ * state, since the bytes may move before the next call. Spans are made by the call that completes
+ * the request: where an earlier call read the head, it is read once more.
  */
 #include "wire/http1.h"
 
@@ -121,8 +121,8 @@ static enum weir__http1_status http1_control(struct weir__http1_reader *reader, 
     return http1_broken(reader, 400, "control character 0x%02x in a line", c);
 }
 
-/* No line ends here: why it is BROKEN, or NEED_MORE. The first control character of data[0 … end) is at
- * stop; bounded: the line may not go on beyond end. */
+/* No line ends here: why it is BROKEN, or NEED_MORE. The first control character of data[0 … end)
+ * is at stop; bounded: the line may not go on beyond end. */
 static enum weir__http1_status http1_no_line(struct weir__http1_reader *reader, const char *data,
                                              size_t stop, size_t end, bool bounded,
                                              const struct http1_bound *bound)
@@ -446,12 +446,13 @@ static enum weir__http1_status http1_head(struct weir__http1_reader *reader, con
 
 /* ---- chunked bodies ----
  *
- * They are put together in place: the body grows from the head's end, the bytes not understood yet start
- * at state.at, and what lies between is of no use any more.
+ * They are put together in place: the body grows from the head's end, the bytes not understood yet
+ * start at state.at, and what lies between is of no use any more.
  *
- *     head | body so far | … | at: SIZE[;extension] CR LF  bytes CR LF … 0 CR LF [trailer CR LF …] CR LF
+ *     head | body so far | … | at: SIZE[;extension] CR LF bytes CR LF … 0 CR LF [trailer CR LF …]
+ *     CR LF
  *
- * All that is not body (sizes, extensions, trailers) may be as long as the longest head and body. */
+ * What is not body (sizes, extensions, trailers) may be as long as the longest head and body. */
 
 #define CHUNK_LINE_MAX 256 /* bytes of a size and its extensions, CR LF included */
 

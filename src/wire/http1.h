@@ -1,27 +1,28 @@
 /*
  * HTTP/1.x requests: bytes to messages, no sockets, no allocation.
  *
- * The caller owns a buffer of received bytes, appends what arrives and asks for the next request, as
- * with RESP (wire/resp.h):
+ * The caller owns a buffer of received bytes, appends what arrives and asks for the next request,
+ * as with RESP (wire/resp.h):
  *
  *     weir__http1_begin(&reader, &limits);
  *     switch (weir__http1_next(&reader, data + start, end - start, &request)) {
  *     case WEIR__HTTP1_REQUEST:   // request, in reader.size bytes; its spans point into data
  *     case WEIR__HTTP1_NEED_MORE: // append and ask again; reader.expects_continue: send 100 first
- *     case WEIR__HTTP1_BROKEN:    // reader.status (400, 411, 413, 414, 431, 501, 505), reader.why; close
+ *     case WEIR__HTTP1_BROKEN:    // reader.status (400, 411, 413, 414, …), reader.why; close
  *     }
  *
  * What holds:
  *   1. While a request is incomplete its bytes stay as they are; the buffer may move and grow.
  *   2. What was scanned is not scanned again: the work is linear in the bytes, in whatever portions
  *      they arrive, and how they are cut changes nothing.
- *   3. NEED_MORE is answered only below limits.head + limits.body bytes, or twice that where the body
- *      is chunked: what chunks and trailers add may be as much again.
+ *   3. NEED_MORE is answered only below limits.head + limits.body bytes, or twice that where the
+ *      body is chunked: what chunks and trailers add may be as much again.
  *   4. Whatever two readers could understand differently is refused (RFC 9112): Transfer-Encoding
- *      beside Content-Length, several or odd Content-Lengths, spaces before the colon, folded lines,
- *      bare CR or LF in a head, control characters, no or several Hosts, encodings but a final chunked.
- *   5. Bytes are read, never written, except a chunked body, which is put together in place. Trailers
- *      are checked and forgotten.
+ *      beside Content-Length, several or odd Content-Lengths, spaces before the colon, folded
+ *      lines, bare CR or LF in a head, control characters, no or several Hosts, encodings but a
+ *      final chunked.
+ *   5. Bytes are read, never written, except a chunked body, which is put together in place.
+ *      Trailers are checked and forgotten.
  *   6. Errors are found as early as the line they are in is whole, a control character at once.
  *   7. `ret` holds something on REQUEST only, and is written to before.
  */
@@ -99,8 +100,8 @@ void weir__http1_begin(struct weir__http1_reader *reader, const struct weir__htt
 enum weir__http1_status weir__http1_next(struct weir__http1_reader *reader, char *data, size_t len,
                                          struct weir__http_request *ret);
 
-/* NEED_MORE, once the head is whole: the request without its body. How long that will be, or 0 if it is chunked or
- * there is none, is in *ret_body. */
+/* NEED_MORE, once the head is whole: the request without its body. How long that will be, or 0 if
+ * it is chunked or there is none, is in *ret_body. */
 void weir__http1_head_so_far(const struct weir__http1_reader *reader, const char *data,
                              struct weir__http_request *ret, size_t *ret_body, bool *ret_chunked);
 
@@ -110,9 +111,10 @@ bool weir__http_field(const struct weir__http_request *request, const char *name
 
 /* ---- query strings ---- */
 
-/* The next name=value of a query, both decoded (percent and '+') into room, one after the other; room
- * is as long as what is left of the query. Empty pairs are passed over; without '=' the value is empty.
- * False at the end, and where an escape is broken: then `bad` is set and nothing more comes. */
+/* The next name=value of a query, both decoded (percent and '+') into room, one after the other;
+ * room is as long as what is left of the query. Empty pairs are passed over; without '=' the value
+ * is empty. False at the end, and where an escape is broken: then `bad` is set and nothing more
+ * comes. */
 struct weir__query {
     struct weir__span rest;
     bool bad;

@@ -1,14 +1,14 @@
 /*
  * JSON, strict (RFC 8259), bounded, without allocation.
  *
- * Reading: a text becomes nodes, parents before children, as in wire/resp.h. Strings are unescaped in
- * place and get a NUL after them, also where the text is refused in the end. What is refused: anything
- * after the value, duplicate names in an object, depth beyond WEIR__JSON_DEPTH_MAX, more nodes than
- * there is room for, strings that are not UTF-8, lone surrogates. The work is linear, except for the names
- * of one object, which are compared with each other: room bounds that.
+ * Reading: a text becomes nodes, parents before children, as in wire/resp.h. Strings are unescaped
+ * in place and get a NUL after them, also where the text is refused in the end. What is refused:
+ * anything after the value, duplicate names in an object, depth beyond WEIR__JSON_DEPTH_MAX, more
+ * nodes than there is room for, strings that are not UTF-8, lone surrogates. The work is linear,
+ * except for the names of one object, which are compared with each other: room bounds that.
  *
- * Writing goes into a struct weir__buffer; `name` is NULL for a value of an array. The writer keeps only
- * whether a comma is due; that brackets match is the caller's business.
+ * Writing goes into a struct weir__buffer; `name` is NULL for a value of an array. The writer keeps
+ * only whether a comma is due; that brackets match is the caller's business.
  */
 #ifndef WEIR_JSON_H
 #define WEIR_JSON_H
@@ -75,7 +75,8 @@ void weir__json_put_key(struct weir__json *json, const void *data, size_t len);
 
 /* Encodes, with padding. */
 void weir__put_base64(struct weir__buffer *buffer, const void *data, size_t len);
-/* Decodes in place; the length, or -1. Padding may be missing; bits that mean nothing are to be 0. */
+/* Decodes in place; the length, or -1. Padding may be missing; bits that mean nothing are to be
+ * 0. */
 int64_t weir__base64_decode(char *text, size_t len);
 
 #endif

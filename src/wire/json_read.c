@@ -63,8 +63,8 @@ static void json_skip_blanks(struct json_reader *r)
 
 /* ---- strings ----
  *
- * They are decoded towards their start: what is written never overtakes what is still to be read. Most
- * are plain ASCII and only looked at. */
+ * They are decoded towards their start: what is written never overtakes what is still to be read.
+ * Most are plain ASCII and only looked at. */
 
 /* Four hex digits, or -1. */
 static int32_t json_read_unit(const struct json_reader *r, size_t at)

@@ -1,9 +1,10 @@
 /*
- * Limit texts already read: bounded, for one thread. A server sees the same few texts over and over.
+ * Limit texts already read: bounded, for one thread. A server sees the same few texts over and
+ * over.
  *
- * What is handed out lives until the next weir__limit_cache_turn, even if another text takes its place;
- * so a batch of requests turns once, before it begins. One that outlives the turn takes a reference
- * (weir__limit_ref).
+ * What is handed out lives until the next weir__limit_cache_turn, even if another text takes its
+ * place; so a batch of requests turns once, before it begins. One that outlives the turn takes a
+ * reference (weir__limit_ref).
  */
 #ifndef WEIR_LIMIT_CACHE_H
 #define WEIR_LIMIT_CACHE_H

@@ -150,8 +150,8 @@ bool weir__resp_put_command(struct weir__buffer *buffer, const struct weir__resp
 
 #define WEIR__RESP_NUMBER_LINE (1 + WEIR__DIGITS + 2) /* bytes of a number's line at most */
 
-/* Writes ":NUMBER\r\n" where there are WEIR__RESP_NUMBER_LINE bytes; returns the byte after it. Most numbers
- * are short and are written where they belong. */
+/* Writes ":NUMBER\r\n" where there are WEIR__RESP_NUMBER_LINE bytes; returns the byte after it.
+ * Most numbers are short and are written where they belong. */
 static inline char *weir__resp_write_number(char *p, char type, int64_t number)
 {
     *p++ = type;

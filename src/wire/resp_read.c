@@ -250,8 +250,8 @@ static enum weir__resp_status resp_take_aggregate(struct weir__resp_reader *read
     return resp_push(reader, type, (uint32_t)(count * pair), line->end);
 }
 
-/* The element at reader->at, whose first line is given. MESSAGE: it is complete and counted, and reader->at
- * is behind it. */
+/* The element at reader->at, whose first line is given. MESSAGE: it is complete and counted, and
+ * reader->at is behind it. */
 static enum weir__resp_status resp_take_element(struct weir__resp_reader *reader, const char *data,
                                                 size_t len, const struct resp_line *line)
 {
@@ -384,8 +384,8 @@ static enum weir__resp_status resp_read_inline(struct weir__resp_reader *reader,
 
 /* ---- the short way for requests ----
  *
- * A whole array of bulk strings that is there already, as nearly all requests of a pipeline are. What is
- * incomplete, odd or out of bounds is left to the reader proper, which says why. */
+ * A whole array of bulk strings that is there already, as nearly all requests of a pipeline are.
+ * What is incomplete, odd or out of bounds is left to the reader proper, which says why. */
 
 /* Digits and CR LF; bytes they took, 0: not such a number, or not in six digits. */
 static inline size_t resp_read_count(const char *text, size_t len, uint32_t *ret)
@@ -400,7 +400,8 @@ static inline size_t resp_read_count(const char *text, size_t len, uint32_t *ret
     return i + 2;
 }
 
-/* Reads a request that is whole and plain: count, size and nodes are set. False: nothing was read. */
+/* Reads a request that is whole and plain: count, size and nodes are set. False: nothing was
+ * read. */
 static bool resp_read_request(struct weir__resp_reader *reader, const char *data, size_t len)
 {
     uint32_t n, size;

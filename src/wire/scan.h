@@ -1,6 +1,6 @@
 /*
- * Finding the first byte that needs a look: sixteen bytes at a time where the machine has SSE2. Nothing
- * outside data[0 … end) is read. `stop` is to be a constant where these are called.
+ * Finding the first byte that needs a look: sixteen bytes at a time where the machine has SSE2.
+ * Nothing outside data[0 … end) is read. `stop` is to be a constant where these are called.
  */
 #ifndef WEIR_SCAN_H
 #define WEIR_SCAN_H

@@ -106,7 +106,8 @@ static void sha256_take_block(uint32_t state[8], const uint8_t *block)
 
 typedef void sha_take_block(uint32_t *state, const uint8_t *block);
 
-/* All blocks of data; the last one or two hold what is left, a 1 bit, zeros and the length in bits. */
+/* All blocks of data; the last one or two hold what is left, a 1 bit, zeros and the length in
+ * bits. */
 static void sha_digest(sha_take_block *take, uint32_t *state, const void *data, size_t len,
                        uint8_t *ret, size_t ret_len)
 {

@@ -1,6 +1,7 @@
 /*
- * The state of a key as one string of bytes, shared by Lua scripts and module: docs/STATE.md. Bytes in,
- * sections out and back; no I/O, no allocation. Every length and number is checked before it is used.
+ * The state of a key as one string of bytes, shared by Lua scripts and module: docs/STATE.md. Bytes
+ * in, sections out and back; no I/O, no allocation. Every length and number is checked before it is
+ * used.
  */
 #ifndef WEIR_STATE_H
 #define WEIR_STATE_H
@@ -52,8 +53,9 @@ struct weir__section *weir__value_find(struct weir__value *value, const struct w
 
 /* Every cell counts as read, for any cost. */
 #define WEIR__EVERY_CELL (-1)
-/* Whether the cells that loading a section's ring at a time and judging a cost read are sound: parsing
- * looks at the newest alone, so that a take costs the same at any size. True for other shapes. */
+/* Whether the cells that loading a section's ring at a time and judging a cost read are sound:
+ * parsing looks at the newest alone, so that a take costs the same at any size. True for other
+ * shapes. */
 bool weir__section_readable(const struct weir__section *section, const struct weir__rule *rule,
                             int64_t now_us, int64_t cost);
 
@@ -64,8 +66,8 @@ bool weir__value_show(const struct weir__value *value, int64_t now_us, struct we
 uint64_t weir__mark_name(const struct weir__rule *rule, const struct weir__correction *correction);
 /* Whether a value remembers it at this time. */
 bool weir__value_marked(const struct weir__value *value, uint64_t name, int64_t now_us);
-/* The marks of a value that still count, and n more (at most WEIR_LIMITS_MAX), the oldest left out where they are
- * too many: bytes written to at least WEIR__MARKS_ROOM of them. */
+/* The marks of a value that still count, and n more (at most WEIR_LIMITS_MAX), the oldest left out
+ * where they are too many: bytes written to at least WEIR__MARKS_ROOM of them. */
 size_t weir__marks_write(const struct weir__value *value, const struct weir__mark *added, size_t n,
                          int64_t now_us, uint8_t *to);
 

@@ -58,8 +58,8 @@ static int url_fail(const struct url_reader *reader, const char *part, const cha
                       message);
 }
 
-/* Percent-decodes a part into a field of `size` bytes; `what` names it in messages, which never quote the
- * part itself. */
+/* Percent-decodes a part into a field of `size` bytes; `what` names it in messages, which never
+ * quote the part itself. */
 static int url_decode(const struct url_reader *reader, const char *what, const char *part,
                       size_t len, char *ret, size_t size)
 {

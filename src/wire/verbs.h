@@ -12,7 +12,8 @@
  *   homes    Where it exists: LUA (the general script), MODULE (the Redis module), RESP and HTTP
  *            (the server).
  *
- * Arity and syntax belong to each protocol: wire/command.h, server/http, modules/redis, lua/verbs.lua.
+ * Arity and syntax belong to each protocol: wire/command.h, server/http, modules/redis,
+ * lua/verbs.lua.
  */
 #ifndef WEIR_VERBS_H
 #define WEIR_VERBS_H

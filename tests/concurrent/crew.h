@@ -1,4 +1,5 @@
-/* A crew of threads that start together and are waited for, each with a number and its own chance. */
+/* A crew of threads that start together and are waited for, each with a number and its own
+ * chance. */
 #ifndef WEIR_CREW_H
 #define WEIR_CREW_H
 

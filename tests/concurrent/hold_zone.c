@@ -1,5 +1,6 @@
 /*
- * Holds locks of a zone and stops, as a process does that is suspended or debugged at the wrong moment.
+ * Holds locks of a zone and stops, as a process does that is suspended or debugged at the wrong
+ * moment.
  *
  *     hold_zone URL all|rows|blocks
  *

@@ -1,7 +1,7 @@
 /*
- * Processes killed while they make, open or close a zone: whatever they leave, the next one opens it, at
- * once and soundly, and a charge that was told is there. First right before and after each system call
- * of a maker (where tracing is allowed), then at random moments.
+ * Processes killed while they make, open or close a zone: whatever they leave, the next one opens
+ * it, at once and soundly, and a charge that was told is there. First right before and after each
+ * system call of a maker (where tracing is allowed), then at random moments.
  *
  *     kill_open [ROUNDS [SEED]]
  */
@@ -78,8 +78,8 @@ static void kill_at_random(enum test_kind kind, const char *url, _Atomic long *t
     expect_usable(url, *told);
 }
 
-/* A maker stopped for the n-th time at the start or end of a system call, and killed there. False: it
- * had ended before. */
+/* A maker stopped for the n-th time at the start or end of a system call, and killed there. False:
+ * it had ended before. */
 static bool kill_at_call(enum test_kind kind, const char *url, long n)
 {
     test_remove(kind, "kill-open");

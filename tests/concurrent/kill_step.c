@@ -1,10 +1,11 @@
 /*
- * A process killed at every instruction that matters. A child carries out one action on a shared zone,
- * one machine instruction at a time; the zone is copied whenever its bytes have changed. Each copy is
- * what a death right there would have left. It is put back, the locks the child held are marked as the
- * kernel marks a dead owner's, and others go on: nothing blocks, the zone is sound, what was told is
- * charged, what the dead one asked is at most charged on top, no room is lost. The same for a zone that
- * is opened again when all are dead. Some of the deaths are then died for real.
+ * A process killed at every instruction that matters. A child carries out one action on a shared
+ * zone, one machine instruction at a time; the zone is copied whenever its bytes have changed. Each
+ * copy is what a death right there would have left. It is put back, the locks the child held are
+ * marked as the kernel marks a dead owner's, and others go on: nothing blocks, the zone is sound,
+ * what was told is charged, what the dead one asked is at most charged on top, no room is lost. The
+ * same for a zone that is opened again when all are dead. Some of the deaths are then died for
+ * real.
  *
  *     kill_step [all|quick [SCENARIO]]
  *

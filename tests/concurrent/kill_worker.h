@@ -1,9 +1,10 @@
 /*
- * What the processes do that kill.c kills: charge limits of every kind in one zone, where every answer
- * is counted, and disturb another, far too small one, where things are evicted all the time.
+ * What the processes do that kill.c kills: charge limits of every kind in one zone, where every
+ * answer is counted, and disturb another, far too small one, where things are evicted all the time.
  *
- * A worker counts an answer after it was told. Killed in between, it leaves a charge nobody was told of;
- * so at any moment what is counted is at most what is charged, and that is at most the limit.
+ * A worker counts an answer after it was told. Killed in between, it leaves a charge nobody was
+ * told of; so at any moment what is counted is at most what is charged, and that is at most the
+ * limit.
  */
 #ifndef WEIR_KILL_WORKER_H
 #define WEIR_KILL_WORKER_H

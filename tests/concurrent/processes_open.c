@@ -1,6 +1,6 @@
 /*
- * Opening and closing by several processes: all at once, inherited, in any order. Whoever opens a zone
- * that others still use must never believe to be alone with it, and must never be kept out.
+ * Opening and closing by several processes: all at once, inherited, in any order. Whoever opens a
+ * zone that others still use must never believe to be alone with it, and must never be kept out.
  *
  *     processes_open [ROUNDS]
  */

@@ -1,6 +1,7 @@
 /*
- * Many threads, few keys and many, every algorithm, every kind of store: what is admitted in total is
- * exactly what the limit allows. The clock stands still, is moved on while nobody asks, stands still.
+ * Many threads, few keys and many, every algorithm, every kind of store: what is admitted in total
+ * is exactly what the limit allows. The clock stands still, is moved on while nobody asks, stands
+ * still.
  *
  *     threads [ROUNDS]
  */
@@ -109,7 +110,8 @@ static void run_case(weir_store *store, const struct test_case *it, int keys, in
     weir_limit_free(limit);
 }
 
-/* One megabyte makes 32 stripes: the lock-order detector of ThreadSanitizer follows up to 64 locks. */
+/* One megabyte makes 32 stripes: the lock-order detector of ThreadSanitizer follows up to 64
+ * locks. */
 int main(int argc, char **argv)
 {
     int rounds = argc > 1 ? atoi(argv[1]) : 1;

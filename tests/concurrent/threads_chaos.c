@@ -1,7 +1,8 @@
 /*
  * Everything at once in a zone far too small: keys and logs that evict each other, more limits than
- * there are rows, resets, leases, corrections, checks and counts, all by many threads. Nothing crashes,
- * deadlocks or is damaged, and nothing is lost: when all keys are forgotten all room is free again.
+ * there are rows, resets, leases, corrections, checks and counts, all by many threads. Nothing
+ * crashes, deadlocks or is damaged, and nothing is lost: when all keys are forgotten all room is
+ * free again.
  *
  *     threads_chaos [TURNS [SEED]]
  */

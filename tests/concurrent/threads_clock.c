@@ -1,7 +1,7 @@
 /*
- * The real clock and threads that are held up between reading it and deciding: within any span never
- * more is admitted than the rate allows and the burst. More threads than cores see to some of that,
- * a clock that dozes off after it was read sees to the rest.
+ * The real clock and threads that are held up between reading it and deciding: within any span
+ * never more is admitted than the rate allows and the burst. More threads than cores see to some of
+ * that, a clock that dozes off after it was read sees to the rest.
  *
  *     threads_clock [MILLISECONDS]
  */

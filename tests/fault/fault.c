@@ -1,7 +1,8 @@
 /*
- * Every allocation and system call that can fail is failed once, in every scenario, until none is left
- * to fail. Each failure is reported with a code and a message that names the path, leaves the result
- * untouched, leaks nothing and leaves nothing behind that cannot be opened; the next try works.
+ * Every allocation and system call that can fail is failed once, in every scenario, until none is
+ * left to fail. Each failure is reported with a code and a message that names the path, leaves the
+ * result untouched, leaks nothing and leaves nothing behind that cannot be opened; the next try
+ * works.
  */
 #include "wrap.h"
 

@@ -1,7 +1,7 @@
 /*
  * Every allocation and system call of the library that can fail goes through here: the linker puts
- * __wrap_x in the place of x (-Wl,--wrap=x, the list is in the build file). While armed, the n-th of them
- * fails. What is got and given back is counted, failed or not.
+ * __wrap_x in the place of x (-Wl,--wrap=x, the list is in the build file). While armed, the n-th
+ * of them fails. What is got and given back is counted, failed or not.
  */
 #ifndef WEIR_WRAP_H
 #define WEIR_WRAP_H

@@ -1,7 +1,7 @@
 /*
  * The fast clock against the real one, on several threads for about a second: every answer lies
- * between two readings of the real clock (give or take the drift it is allowed), and a thread's clock
- * never runs back by more than a microsecond.
+ * between two readings of the real clock (give or take the drift it is allowed), and a thread's
+ * clock never runs back by more than a microsecond.
  *
  *     clock [MILLISECONDS]
  */

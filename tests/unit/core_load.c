@@ -1,4 +1,5 @@
-/* A state as it is loaded: the clock runs behind it, its numbers changed by much, nobody says what it was written under. */
+/* A state as it is loaded: the clock runs behind it, its numbers changed by much, nobody says what
+ * it was written under. */
 #include "core_rig.h"
 
 static struct rig rig;

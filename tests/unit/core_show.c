@@ -1,4 +1,5 @@
-/* What a state amounts to, for people who look: every kind of limit, whole and by what a store keeps. */
+/* What a state amounts to, for people who look: every kind of limit, whole and by what a store
+ * keeps. */
 #include "core_rig.h"
 
 #include "core/show.h"

@@ -1,6 +1,6 @@
 /*
- * What include/weir.h promises about every function: NULL, structures that grow, defaults of a request, messages, fork,
- * cancellation. The verbs themselves are tested elsewhere.
+ * What include/weir.h promises about every function: NULL, structures that grow, defaults of a
+ * request, messages, fork, cancellation. The verbs themselves are tested elsewhere.
  */
 #include "store_test.h"
 

@@ -1,6 +1,6 @@
 /*
- * Envoy's configuration: files of envoyproxy/ratelimit load as they are; which rule a descriptor leads to;
- * keys; every refusal with its place and words.
+ * Envoy's configuration: files of envoyproxy/ratelimit load as they are; which rule a descriptor
+ * leads to; keys; every refusal with its place and words.
  */
 #include "test.h"
 

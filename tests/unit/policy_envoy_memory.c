@@ -1,5 +1,5 @@
-/* No memory for Envoy's configuration, whichever allocation it is: an error, nothing leaked, nothing half
- * made. Linked with --wrap for what allocates. */
+/* No memory for Envoy's configuration, whichever allocation it is: an error, nothing leaked,
+ * nothing half made. Linked with --wrap for what allocates. */
 #include "policy/envoy/envoy.h"
 #include "test.h"
 

@@ -1,5 +1,5 @@
-/* Keys of plans: how they are made of a request's attributes, and what happens where these are missing, unreadable or
- * given by hand. */
+/* Keys of plans: how they are made of a request's attributes, and what happens where these are
+ * missing, unreadable or given by hand. */
 #include "policy_test.h"
 
 /* ---- keys ---- */
@@ -156,7 +156,8 @@ static void test_missing(void)
     CHECK_INT(plan.verdict, WEIR__VERDICT_DENY);
 }
 
-/* What cannot be read is an error: otherwise a client could choose not to have what it is limited by. */
+/* What cannot be read is an error: otherwise a client could choose not to have what it is limited
+ * by. */
 static void test_unreadable(void)
 {
     use(TOP "  - {name: p, key: ip, " LIMIT "}\n"
@@ -255,7 +256,8 @@ static void test_named(void)
         WEIR_EINVAL);
 }
 
-/* A key that a caller gives is one attribute's value, spelled as that is; where there are several it is none. */
+/* A key that a caller gives is one attribute's value, spelled as that is; where there are several
+ * it is none. */
 static void test_given_keys(void)
 {
     use(TOP "  - {name: net, match: by-name, key: [\"'v1'\", ip/24/48], " LIMIT "}\n"

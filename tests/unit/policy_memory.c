@@ -1,5 +1,5 @@
-/* No memory for a set of policies, whichever allocation it is: an error, nothing leaked, nothing half made.
- * Linked with --wrap for what allocates. */
+/* No memory for a set of policies, whichever allocation it is: an error, nothing leaked, nothing
+ * half made. Linked with --wrap for what allocates. */
 #include "policy/policy.h"
 #include "test.h"
 

@@ -1,4 +1,5 @@
-/* Policy files: what a set says of itself, and every refusal with its whole message and its place. */
+/* Policy files: what a set says of itself, and every refusal with its whole message and its
+ * place. */
 #include "policy/policy.h"
 #include "test.h"
 
@@ -136,7 +137,8 @@ static void test_lookups(void)
     weir__policies_free(set);
 }
 
-/* When a policy applies, in words: long lists are cut short, and so are long texts, between characters. */
+/* When a policy applies, in words: long lists are cut short, and so are long texts, between
+ * characters. */
 static void test_words(void)
 {
     struct weir__policies *set =
@@ -452,7 +454,8 @@ static void test_bounds(void)
     free(text);
 }
 
-/* Sixteen limits a request: counted over entries, with the longest override of each, shadows apart. */
+/* Sixteen limits a request: counted over entries, with the longest override of each, shadows
+ * apart. */
 static void test_totals(void)
 {
 #define FIVE                                                                                       \

@@ -356,7 +356,8 @@ static void test_give_back(void)
 
 /* ---- economy ---- */
 
-/* An attribute is asked for once, however many policies look at it, and not at all if none needs it. */
+/* An attribute is asked for once, however many policies look at it, and not at all if none needs
+ * it. */
 static void test_asked_once(void)
 {
     char *text = NULL;

@@ -1,5 +1,6 @@
 /*
- * What the tests of plans share: a set of policies, requests by attributes, and the plan of the last one.
+ * What the tests of plans share: a set of policies, requests by attributes, and the plan of the
+ * last one.
  */
 #ifndef WEIR_POLICY_TEST_H
 #define WEIR_POLICY_TEST_H

@@ -1,5 +1,6 @@
-/* While no server decides. A limit's share of one of several processes: sound, at least 1, together at
- * most the limit. the local fallback: what each fail= answers, and in a zone what a share lets through. */
+/* While no server decides. A limit's share of one of several processes: sound, at least 1, together
+ * at most the limit. the local fallback: what each fail= answers, and in a zone what a share lets
+ * through. */
 #include "limit/limit.h"
 #include "remote/remote.h"
 

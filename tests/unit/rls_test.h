@@ -1,6 +1,6 @@
 /*
- * What the tests of the rate limit service share: a configuration with a rule of every kind, a store whose
- * clock stands where it is put, requests put together and asked.
+ * What the tests of the rate limit service share: a configuration with a rule of every kind, a
+ * store whose clock stands where it is put, requests put together and asked.
  */
 #ifndef WEIR_RLS_TEST_H
 #define WEIR_RLS_TEST_H

@@ -1,6 +1,6 @@
 /*
- * The access log: lines say what was decided, are whole whatever happens to the file, and none is lost
- * uncounted; the loops never wait.
+ * The access log: lines say what was decided, are whole whatever happens to the file, and none is
+ * lost uncounted; the loops never wait.
  */
 #include "server/observe/access_log.h"
 
@@ -305,7 +305,8 @@ static void test_full(void)
     server_access_log_close(log);
 }
 
-/* A file that may not grow ends in half a line; once it may, that line is finished before others. */
+/* A file that may not grow ends in half a line; once it may, that line is finished before
+ * others. */
 static void test_half_written(void)
 {
     const char *const path = path_of("half");

@@ -1,4 +1,5 @@
-/* Who may come in: connections counted by client against a plain model, tokens, hosts and origins. */
+/* Who may come in: connections counted by client against a plain model, tokens, hosts and
+ * origins. */
 #include "base/random.h"
 #include "server/listen.h"
 #include "test.h"

@@ -1,4 +1,5 @@
-/* What a cgroup leaves: version 1, version 2, nested, in a container that sees only its part of the tree. */
+/* What a cgroup leaves: version 1, version 2, nested, in a container that sees only its part of the
+ * tree. */
 #include "server/server.h"
 
 #include "test.h"

@@ -1,6 +1,6 @@
 /*
- * Metrics: every count arrives in every report under its right name, names survive reloads, reports fit
- * where room says, and threads may count while reports are made.
+ * Metrics: every count arrives in every report under its right name, names survive reloads, reports
+ * fit where room says, and threads may count while reports are made.
  */
 #include "server/observe/metrics.h"
 
@@ -450,7 +450,8 @@ static void test_policies_reloaded(void)
     server_metrics_destroy(metrics);
 }
 
-/* What both formats demand: each family announced once, before its samples, which stand together. */
+/* What both formats demand: each family announced once, before its samples, which stand
+ * together. */
 static void test_formats(void)
 {
     struct server_metrics *const metrics = make(1, NULL);
@@ -543,7 +544,8 @@ static void *count_much(void *context)
     return NULL;
 }
 
-/* Counting goes on while reports are made and names are added; nothing is lost, nothing goes back. */
+/* Counting goes on while reports are made and names are added; nothing is lost, nothing goes
+ * back. */
 static void test_threads(void)
 {
     struct server_metrics *const metrics = make(3, NULL);

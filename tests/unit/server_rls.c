@@ -1,6 +1,6 @@
 /*
- * The rate limit service as Envoy meets it: what is answered, what is charged, all or nothing; quotas,
- * shadows, refunds, limits that requests bring.
+ * The rate limit service as Envoy meets it: what is answered, what is charged, all or nothing;
+ * quotas, shadows, refunds, limits that requests bring.
  */
 #include "rls_test.h"
 

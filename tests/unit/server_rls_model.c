@@ -1,6 +1,6 @@
 /*
- * The rate limit service against a model of a few lines, which counts in an array: random requests, hits
- * and steps of time, every outcome and every remainder compared.
+ * The rate limit service against a model of a few lines, which counts in an array: random requests,
+ * hits and steps of time, every outcome and every remainder compared.
  *
  *     server_rls_model [SEED [ROUNDS]]
  */

@@ -1,6 +1,7 @@
 /*
- * The rate limit service on stores that have their ways: keys in different slots of a cluster cannot be
- * taken together, servers are out of reach, a zone is full. What is charged then, and what is answered.
+ * The rate limit service on stores that have their ways: keys in different slots of a cluster
+ * cannot be taken together, servers are out of reach, a zone is full. What is charged then, and
+ * what is answered.
  */
 #include "store/store.h"
 

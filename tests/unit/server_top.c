@@ -1,6 +1,7 @@
 /*
- * Hottest keys: rates are right where there is room, the frequent stay visible in floods of keys that
- * never come back, no key is told hotter than it was, and threads may record while reports are made.
+ * Hottest keys: rates are right where there is room, the frequent stay visible in floods of keys
+ * that never come back, no key is told hotter than it was, and threads may record while reports are
+ * made.
  */
 #include "server/observe/top.h"
 

@@ -1,6 +1,6 @@
 /*
- * The playground: what a simulation answers, held against the arithmetic of a load, the promises of the
- * limits and a second, plainer count; and what it refuses.
+ * The playground: what a simulation answers, held against the arithmetic of a load, the promises of
+ * the limits and a second, plainer count; and what it refuses.
  *
  *     sim_playground [SEED]
  */

@@ -1,4 +1,5 @@
-/* A receipt settles once: repeated, at the same time, under several limits, out of a zone that is full. */
+/* A receipt settles once: repeated, at the same time, under several limits, out of a zone that is
+ * full. */
 #include "store_test.h"
 #include "weir.h"
 
@@ -125,7 +126,8 @@ static void test_forgotten(weir_store *store)
     weir_limit_free(slow);
 }
 
-/* Limits that others make up take every row. A receipt is settled once all the same, and no limit's state goes for it. */
+/* Limits that others make up take every row. A receipt is settled once all the same, and no limit's
+ * state goes for it. */
 static void test_crowded(void)
 {
     weir_store *store = open_store("memory:64k");

@@ -1,5 +1,6 @@
 /*
- * The verbs' contracts: what a group answers and which limit bound, batches, leases, keys hashed ahead.
+ * The verbs' contracts: what a group answers and which limit bound, batches, leases, keys hashed
+ * ahead.
  */
 #include "store_test.h"
 

@@ -1,6 +1,6 @@
 /*
- * weir_wait under a virtual clock: buckets serve first come, first served, windows are asked again, the
- * deadline holds, what is hopeless is denied at once and not slept for.
+ * weir_wait under a virtual clock: buckets serve first come, first served, windows are asked again,
+ * the deadline holds, what is hopeless is denied at once and not slept for.
  */
 #include "store_test.h"
 

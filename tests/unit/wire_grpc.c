@@ -1,6 +1,6 @@
 /*
- * The rate limit service's messages: bytes that Google's protobuf library made are read and written alike;
- * everything cut, overlong or too much is refused; framing, codes and texts of gRPC.
+ * The rate limit service's messages: bytes that Google's protobuf library made are read and written
+ * alike; everything cut, overlong or too much is refused; framing, codes and texts of gRPC.
  */
 #include "test.h"
 

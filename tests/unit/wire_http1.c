@@ -1,7 +1,8 @@
 /*
- * The HTTP/1 reader: requests of every form, everything that two readers could understand differently,
- * every limit, and that portions do not matter. Each case is read whole, in two portions cut at every
- * byte, and byte by byte, from memory that moves each time and ends where the bytes end.
+ * The HTTP/1 reader: requests of every form, everything that two readers could understand
+ * differently, every limit, and that portions do not matter. Each case is read whole, in two
+ * portions cut at every byte, and byte by byte, from memory that moves each time and ends where the
+ * bytes end.
  */
 #include "test.h"
 
@@ -47,8 +48,8 @@ static void show(struct weir__buffer *out, const struct weir__http_request *requ
                      request->keep_alive ? "" : " close");
 }
 
-/* Takes the requests that are in stream[start … end), from a copy that ends there; what the reader did
- * to the copy is kept. */
+/* Takes the requests that are in stream[start … end), from a copy that ends there; what the reader
+ * did to the copy is kept. */
 static size_t take(struct weir__http1_reader *reader, char *stream, size_t start, size_t end,
                    struct outcome *outcome)
 {
@@ -436,8 +437,8 @@ static void test_body_limits(void)
     check(&wide, text, strlen(text), "!400 a chunk's size and extensions are too long");
 }
 
-/* What was scanned is not scanned again: fed byte by byte, the bytes before the last are unfit to be
- * read until the line is whole, and those of the lines before it until the request is. */
+/* What was scanned is not scanned again: fed byte by byte, the bytes before the last are unfit to
+ * be read until the line is whole, and those of the lines before it until the request is. */
 static void test_scans_once(void)
 {
     static struct weir__http_request request;

@@ -1,6 +1,6 @@
 /*
- * JSON: what RFC 8259 allows and nothing else, where the first fault is, numbers exactly; what the writer
- * writes, and that the reader reads it; base64.
+ * JSON: what RFC 8259 allows and nothing else, where the first fault is, numbers exactly; what the
+ * writer writes, and that the reader reads it; base64.
  */
 #include "test.h"
 

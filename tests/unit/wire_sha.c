@@ -1,4 +1,5 @@
-/* SHA-1 and SHA-256 against FIPS 180's vectors, every padding, and a digest that Redis itself gave. */
+/* SHA-1 and SHA-256 against FIPS 180's vectors, every padding, and a digest that Redis itself
+ * gave. */
 #include "test.h"
 
 #include "wire/sha.h"

@@ -1,7 +1,7 @@
 /*
- * Limits changed live. Two stores get the same requests at the same times; one of them throws out every
- * state the moment that eviction would be allowed to. They must give the same answers, field for field,
- * whatever count, burst, lease or delay the limit is changed to in between.
+ * Limits changed live. Two stores get the same requests at the same times; one of them throws out
+ * every state the moment that eviction would be allowed to. They must give the same answers, field
+ * for field, whatever count, burst, lease or delay the limit is changed to in between.
  *
  *     zone_change [STEPS [SEED]]
  */

@@ -1,7 +1,7 @@
 /*
- * What a full zone does with new keys: it never grows, throws out what nobody can miss first, then the
- * least used that is soonest fresh, then the soonest fresh; counts each; looks no further than the new
- * key's reach. Every single eviction is held to that.
+ * What a full zone does with new keys: it never grows, throws out what nobody can miss first, then
+ * the least used that is soonest fresh, then the soonest fresh; counts each; looks no further than
+ * the new key's reach. Every single eviction is held to that.
  */
 #include "store_inside.h"
 #include "store_test.h"

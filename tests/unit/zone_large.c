@@ -1,6 +1,7 @@
 /*
- * Room for logs, windows and leases: fresh ones make way first, a log that outgrows the room is refused
- * whole, what is given back is whole again. And corrections in a full zone: a refund needs no room.
+ * Room for logs, windows and leases: fresh ones make way first, a log that outgrows the room is
+ * refused whole, what is given back is whole again. And corrections in a full zone: a refund needs
+ * no room.
  */
 #include "store_inside.h"
 #include "store_test.h"

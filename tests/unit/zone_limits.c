@@ -1,7 +1,7 @@
 /*
- * More limits than there are rows: a zone of 64k has 64, one of 64m 2047. Rows whose states are fresh are
- * swept, at most once a second; where all are needed, those with the fewest states give theirs up. Between
- * two sweeps a new limit may be refused, and the others go on.
+ * More limits than there are rows: a zone of 64k has 64, one of 64m 2047. Rows whose states are
+ * fresh are swept, at most once a second; where all are needed, those with the fewest states give
+ * theirs up. Between two sweeps a new limit may be refused, and the others go on.
  */
 #include "store_inside.h"
 #include "store_test.h"
@@ -155,7 +155,8 @@ static void test_same_rows(void)
     weir_store_close(store);
 }
 
-/* Limits that were reserved keep their rows, with or without states; the next call's take their place. */
+/* Limits that were reserved keep their rows, with or without states; the next call's take their
+ * place. */
 static void test_reserved(void)
 {
     enum { ROWS = 64 };

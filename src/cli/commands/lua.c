@@ -1,4 +1,5 @@
-/* `weir lua`: the scripts for Redis and Valkey servers that allow no modules, and their arguments. */
+/* `weir lua`: the scripts for Redis and Valkey servers that allow no modules, and their
+ * arguments. */
 #include "base/span.h"
 #include "cli/cli.h"
 #include "cli/json.h"

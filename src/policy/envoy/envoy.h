@@ -3,8 +3,9 @@
  * become an immutable set of rules; a domain and a descriptor's entries lead to at most one of
  * them. docs/ENVOY.md is the manual.
  *
- *     domain ── descriptors, level by level:  exact key and value ► wildcards, in the file's order ► key
- *                                             alone; nobody goes back up; the depth must be the same
+ *     domain ── descriptors, level by level:
+ *               exact key and value ► wildcards, in the file's order ► key alone;
+ *               nobody goes back up; the depth must be the same
  *
  * What holds: a set is made whole or not at all; matching allocates nothing and its time does not
  * depend on how many values a level has (wildcards of one level are tried one after the other); a
