@@ -196,6 +196,8 @@ elseif kind == SMOOTH or kind == WARMUP then
     --@use guava.check
 elseif kind == CONCURRENT then
     --@use concurrent.check
+elseif kind ~= FIXED_WINDOW and kind ~= FROM_FIRST then
+    sound = false -- a kind without branches here is refused, not taken for another
 end
 limit_count = limit_count + 1
 if not sound then
