@@ -22,7 +22,7 @@ int main(int argc, char **argv)
     }
     struct weir__zone *zone = &((struct weir__zone_store *)store)->region.zone;
     bool all = !strcmp(argv[2], "all");
-    uint32_t one = !strcmp(argv[2], "rows") ? weir__rows_stripe(zone) : weir__blocks_stripe(zone);
+    uint32_t one = !strcmp(argv[2], "rows") ? weir__rows_stripe(zone) : weir__arena_lock(zone, 0);
     bool has = all ? weir__stripes_lock_all(zone) : weir__stripe_lock(zone, one);
     printf("%s\n", has ? "held" : "not held");
     fflush(stdout);

@@ -146,7 +146,7 @@ static pid_t watch(const struct scenario *it, const uint8_t *base, size_t size)
 /* What the kernel does with the robust mutexes of the dead. */
 static void bury(struct weir__zone *zone, pid_t dead)
 {
-    for (uint32_t i = 0; i < zone->layout.stripes + 2; i++) {
+    for (uint32_t i = 0; i < weir__lock_count(&zone->layout); i++) {
         int *word = &zone->stripes[i].robust.__data.__lock;
         if ((*word & FUTEX_TID_MASK) == dead)
             *word = (*word & (int)FUTEX_WAITERS) | FUTEX_OWNER_DIED;

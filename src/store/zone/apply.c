@@ -4,8 +4,6 @@
  */
 #include "store/zone/zone.h"
 
-#define REBUILDS_MAX 8 /* a rebuild that never helps is damage, not bad luck */
-
 struct locked {
     uint32_t stripes[2 * WEIR_LIMITS_MAX];
     size_t count;
@@ -79,7 +77,7 @@ static void give_back(struct weir__zone *zone, struct weir__op *ops, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (ops[i].has_block && ops[i].group && weir__slot_tag(ops[i].group, ops[i].slot) == 0)
-            weir__block_free(zone, ops[i].unit, ops[i].order);
+            weir__block_free(zone, ops[i].unit, ops[i].order, ops[i].group, ops[i].slot);
     }
 }
 
@@ -143,33 +141,16 @@ static int decide(struct weir__zone *zone, struct weir__op *ops, size_t n, enum 
     return code;
 }
 
-/* Runs an action under the ops' locks; where the free lists are suspect, rebuilds them and repeats. */
+/* Runs an action under the ops' locks. */
 #define WITH_LOCKS(zone, ops, n, code, action)                                                     \
-    for (int tries = 0;; tries++) {                                                                \
+    do {                                                                                           \
         struct locked locked;                                                                      \
-        if (!lock_stripes(zone, ops, n, &locked)) {                                                \
-            code = WEIR__HELD;                                                                     \
-            break;                                                                                 \
+        code = WEIR__HELD;                                                                         \
+        if (lock_stripes(zone, ops, n, &locked)) {                                                 \
+            code = (action);                                                                       \
+            unlock_stripes(zone, &locked);                                                         \
         }                                                                                          \
-        code = (action);                                                                           \
-        unlock_stripes(zone, &locked);                                                             \
-        if (WEIR__LIKELY(code != WEIR_EBUSY))                                                      \
-            break;                                                                                 \
-        if (tries == REBUILDS_MAX) {                                                               \
-            code = WEIR_EDAMAGED;                                                                  \
-            break;                                                                                 \
-        }                                                                                          \
-        if (!weir__stripes_lock_all(zone)) {                                                       \
-            code = WEIR__HELD;                                                                     \
-            break;                                                                                 \
-        }                                                                                          \
-        weir__blocks_rebuild(zone);                                                                \
-        weir__stripes_unlock_all(zone);                                                            \
-        if (WEIR__UNLIKELY(weir__zone_is_held(zone))) { /* they may be suspect still */            \
-            code = WEIR__HELD;                                                                     \
-            break;                                                                                 \
-        }                                                                                          \
-    }
+    } while (0)
 
 /* One limit with a small state, nearly every request: nothing can fail once it is judged. */
 static int take_small(struct weir__zone *zone, struct weir__op *op)

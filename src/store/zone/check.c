@@ -1,16 +1,18 @@
-/* Whether a zone is sound, and putting in order what a dead process left. */
+/*
+ * Whether a zone is sound, and putting in order what a dead process left. Everybody else goes on
+ * meanwhile: a check has one lock at a time, for one page of the table, some rows, or the map of one
+ * arena. What it finds is true of each of them by itself: a block names the one slot it is for, so that
+ * two states with one block are found at the one that the block does not name.
+ */
 #include "core/ring.h"
 #include "limit/limit.h"
 #include "store/zone/zone.h"
 
-#include <stdlib.h>
-#include <string.h>
+#define LISTED 512 /* used blocks that are looked at between two locks */
 
-/* What a check has seen of the blocks: a bit a unit. */
 struct survey {
     struct weir__zone *zone;
     weir_error *err;
-    uint8_t *taken;
 };
 
 /* Counts a ring again; false if its cells are out of order or without weight. */
@@ -45,14 +47,11 @@ static int check_ring(struct survey *survey, uint64_t g, unsigned slot,
                       unsigned order)
 {
     int64_t sum;
-    if (!weir__block_is_used(survey->zone, unit, order) &&
-        !atomic_load(&survey->zone->header->blocks_suspect))
+    const struct weir__block *block = weir__block_at(survey->zone, unit);
+    if (!weir__block_is_used(survey->zone, unit, order))
         return damaged(survey, g, slot, "a large state's block is not marked as used");
-    for (uint32_t i = unit; i < unit + (1u << order); i++) {
-        if (survey->taken[i / 8] & 1u << i % 8)
-            return damaged(survey, g, slot, "two states claim one block");
-        survey->taken[i / 8] |= (uint8_t)(1u << i % 8);
-    }
+    if (atomic_load(&block->group) != g || atomic_load(&block->slot) != slot)
+        return damaged(survey, g, slot, "a large state's block is another's");
     if (!recount(rule, &state->ring, &sum) || sum != state->ring.sum)
         return damaged(survey, g, slot, "a log's entries do not add up");
     if (state->ring.len == 0) /* what a death may leave of a log that began again */
@@ -87,21 +86,69 @@ static int check_slot(struct survey *survey, uint64_t g, unsigned slot)
     return check_ring(survey, g, slot, rule, &state, unit, order);
 }
 
-/* The groups of one stripe's pages, its lock held. */
-static int check_stripe(struct survey *survey, uint32_t stripe)
+static int held(struct survey *survey)
+{
+    return weir__fail(survey->err, WEIR_EBUSY, 0,
+                      "another process holds a lock of the zone; is it stopped?");
+}
+
+static int check_page(struct survey *survey, uint64_t page)
 {
     struct weir__zone *zone = survey->zone;
-    uint32_t bits = zone->layout.page_bits;
-    for (uint64_t page = stripe; page < zone->layout.pages; page += zone->layout.stripes) {
-        for (uint64_t g = page << bits; g < (page + 1) << bits; g++) {
-            for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
-                int code = check_slot(survey, g, slot);
-                if (code)
-                    return code;
-            }
-        }
+    uint32_t bits = zone->layout.page_bits,
+             stripe = weir__stripe_of(zone, (uint32_t)(page << bits));
+    int code = 0;
+    if (!weir__stripe_lock(zone, stripe))
+        return held(survey);
+    for (uint64_t g = page << bits; g < (page + 1) << bits && code == 0; g++) {
+        for (unsigned slot = 0; slot < WEIR__SLOTS && code == 0; slot++)
+            code = check_slot(survey, g, slot);
     }
-    return 0;
+    weir__stripe_unlock(zone, stripe);
+    return code;
+}
+
+/* A slot is read without its lock here, so this is a guess; who thinks that a block is nobody's looks again. The
+ * race is meant. */
+__attribute__((no_sanitize("thread"))) static bool seems_named(const struct weir__zone *zone,
+                                                               const struct weir__sample *it)
+{
+    return weir__slot_names(zone, &zone->groups[it->group], it->slot, it->unit);
+}
+
+/* Frees a block that is nobody's; false: its stripe is held. */
+static bool free_nobodys(struct weir__zone *zone, struct weir__sample *it)
+{
+    weir__block_guess(zone, it);
+    if (it->group >= zone->group_count || it->slot >= WEIR__SLOTS || seems_named(zone, it))
+        return true;
+    uint32_t stripe = weir__stripe_of(zone, it->group);
+    if (!weir__stripe_lock(zone, stripe))
+        return false;
+    if (!weir__slot_names(zone, &zone->groups[it->group], it->slot, it->unit))
+        weir__block_free_owned(zone, it->unit, it->order, it->group, it->slot);
+    weir__stripe_unlock(zone, stripe);
+    return true;
+}
+
+static int check_arena(struct survey *survey, uint32_t arena)
+{
+    struct weir__zone *zone = survey->zone;
+    struct weir__sample blocks[LISTED];
+    bool is_held;
+    if (!weir__arena_is_sound(zone, arena, &is_held))
+        return weir__fail(survey->err, WEIR_EDAMAGED, 0,
+                          "the zone is damaged: the map of large states makes no sense (part %u); "
+                          "remove it and let weir make a new one",
+                          arena);
+    uint32_t unit = arena << WEIR__ARENA_BITS;
+    while (!is_held && unit < zone->layout.units && unit >> WEIR__ARENA_BITS == arena) {
+        size_t n = weir__block_list(zone, &unit, blocks, LISTED);
+        is_held = n == SIZE_MAX;
+        for (size_t i = 0; i < n && !is_held; i++)
+            is_held = !free_nobodys(zone, &blocks[i]);
+    }
+    return is_held ? held(survey) : 0;
 }
 
 static int check_rows(struct survey *survey)
@@ -125,27 +172,17 @@ static int check_rows(struct survey *survey)
     return 0;
 }
 
-/* All stripes at once: a block that moves between two of them must not be seen twice. The rows, too:
- * one that is being made makes no sense yet. */
 int weir__zone_check(struct weir__zone *zone, weir_error *err)
 {
-    struct survey survey = {zone, err, calloc(zone->layout.units / 8 + 1, 1)};
-    if (!survey.taken)
-        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for checking the zone");
-    bool rows = weir__stripe_lock(zone, weir__rows_stripe(zone));
-    if (!rows || !weir__stripes_lock_all(zone)) {
-        if (rows)
-            weir__stripe_unlock(zone, weir__rows_stripe(zone));
-        free(survey.taken);
-        return weir__fail(err, WEIR_EBUSY, 0,
-                          "another process holds a lock of the zone; is it stopped?");
-    }
-    int code = check_rows(&survey);
-    for (uint32_t i = 0; i < zone->layout.stripes && code == 0; i++)
-        code = check_stripe(&survey, i);
-    weir__stripes_unlock_all(zone);
+    struct survey survey = {zone, err};
+    if (!weir__stripe_lock(zone, weir__rows_stripe(zone)))
+        return held(&survey);
+    int code = check_rows(&survey); /* locked: one that is being made makes no sense yet */
     weir__stripe_unlock(zone, weir__rows_stripe(zone));
-    free(survey.taken);
+    for (uint64_t page = 0; page < zone->layout.pages && code == 0; page++)
+        code = check_page(&survey, page);
+    for (uint32_t i = 0; i < zone->layout.arenas && code == 0; i++)
+        code = check_arena(&survey, i);
     return code;
 }
 

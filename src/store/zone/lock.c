@@ -58,13 +58,13 @@ static void inherit(struct weir__zone *zone, uint32_t stripe)
     zone->stripes[stripe].counters[WEIR__REPAIRS]++;
     if (stripe < zone->layout.stripes)
         weir__stripe_repair(zone, stripe);
-    if (stripe != weir__rows_stripe(zone)) /* the lists may be torn, or a block be nobody's */
-        atomic_store(&zone->header->blocks_suspect, 1);
+    if (stripe > weir__rows_stripe(zone))
+        weir__arena_repair(zone, stripe - weir__rows_stripe(zone) - 1);
 }
 
 void weir__stripes_init(struct weir__zone *zone)
 {
-    for (uint32_t i = 0; i < zone->layout.stripes + 2; i++) {
+    for (uint32_t i = 0; i < weir__lock_count(&zone->layout); i++) {
         struct weir__stripe *stripe = &zone->stripes[i];
         if (!zone->shared) {
             atomic_store(&stripe->word, 0);

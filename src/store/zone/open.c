@@ -33,6 +33,11 @@ static uint32_t plan_stripes(uint64_t size, uint64_t page_size)
     return stripes;
 }
 
+static uint32_t arenas_for(uint64_t units)
+{
+    return (uint32_t)((units + (1u << WEIR__ARENA_BITS) - 1) >> WEIR__ARENA_BITS);
+}
+
 bool weir__zone_plan(uint64_t size, unsigned large_percent, struct weir__layout *ret)
 {
     if (size < WEIR__ZONE_SIZE_MIN || size > WEIR__ZONE_SIZE_MAX || large_percent > 90)
@@ -44,19 +49,22 @@ bool weir__zone_plan(uint64_t size, unsigned large_percent, struct weir__layout 
     uint64_t rows = size / 4096;
     layout.rows = (uint32_t)(rows < 64 ? 64 : rows > WEIR__ROWS_MAX ? WEIR__ROWS_MAX : rows) + 1;
     layout.stripes_at = HEADER_SIZE;
-    layout.rows_at =
-        layout.stripes_at + (layout.stripes + UINT64_C(2)) * sizeof(struct weir__stripe);
+    layout.arenas = arenas_for(size / 100 * large_percent / (WEIR__BLOCK_UNIT + 1)); /* at most */
+    layout.arenas_at = layout.stripes_at + weir__lock_count(&layout) * sizeof(struct weir__stripe);
+    layout.rows_at = layout.arenas_at + layout.arenas * sizeof(struct weir__arena);
     layout.table_at = align(layout.rows_at + layout.rows * sizeof(struct weir__rule), 4096);
     uint64_t rest = size - layout.table_at;
     uint64_t units = rest / 100 * large_percent / (WEIR__BLOCK_UNIT + 1);
-    uint64_t most =
-        (rest - page_size - WEIR__BLOCK_UNIT) / (WEIR__BLOCK_UNIT + 1); /* one page stays */
+    uint64_t apart = WEIR__BLOCK_UNIT + layout.arenas;
+    uint64_t most = (rest - page_size - apart) / (WEIR__BLOCK_UNIT + 1); /* one page stays */
     units = units > most ? most : units;
     layout.units = (uint32_t)(units > UINT32_MAX - 1 ? UINT32_MAX - 1 : units);
-    rest -= (uint64_t)layout.units * (WEIR__BLOCK_UNIT + 1) + WEIR__BLOCK_UNIT;
+    assert(arenas_for(layout.units) <= layout.arenas);
+    layout.arenas = arenas_for(layout.units);
+    rest -= (uint64_t)layout.units * (WEIR__BLOCK_UNIT + 1) + apart;
     layout.pages = (uint32_t)(rest / page_size);
     layout.map_at = layout.table_at + layout.pages * page_size;
-    layout.blocks_at = align(layout.map_at + layout.units, WEIR__BLOCK_UNIT);
+    layout.blocks_at = align(layout.map_at + layout.units + layout.arenas, WEIR__BLOCK_UNIT);
     *ret = layout;
     return true;
 }
@@ -83,7 +91,9 @@ static void view(uint8_t *base, const struct weir__layout *layout, bool shared,
         .stripes = (struct weir__stripe *)(base + layout->stripes_at),
         .rows = (struct weir__rule *)(base + layout->rows_at),
         .groups = (struct weir__group *)(base + layout->table_at),
-        .map = base + layout->map_at,
+        .arenas = (struct weir__arena *)(base + layout->arenas_at),
+        .map = (_Atomic uint8_t *)(base + layout->map_at),
+        .room = (_Atomic uint8_t *)(base + layout->map_at + layout->units),
         .blocks = base + layout->blocks_at,
         .group_count = (uint64_t)layout->pages << layout->page_bits,
         .serial = atomic_fetch_add(&serials, 1) + 1,
@@ -150,7 +160,7 @@ int weir__zone_recover(struct weir__zone *zone, weir_error *err)
         for (uint32_t i = 0; i < zone->layout.stripes; i++)
             weir__stripe_repair(zone, i);
     }
-    weir__blocks_rebuild(zone); /* always: a damaged map or free list could not be told otherwise */
+    weir__blocks_recover(zone); /* always: a damaged map or free list could not be told otherwise */
     return weir__zone_check(zone, err);
 }
 
@@ -169,8 +179,9 @@ int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret)
         .size = zone->layout.size,
         .capacity = zone->group_count * WEIR__SLOTS,
         .large_bytes = (uint64_t)zone->layout.units * WEIR__BLOCK_UNIT,
+        .large_used = weir__blocks_used(zone),
     };
-    for (uint32_t i = 0; i < zone->layout.stripes + 2; i++) {
+    for (uint32_t i = 0; i < weir__lock_count(&zone->layout); i++) {
         if (!weir__stripe_lock(zone, i))
             return WEIR_EBUSY;
         const uint64_t *counters = zone->stripes[i].counters;
@@ -181,8 +192,6 @@ int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret)
         info.repairs += counters[WEIR__REPAIRS];
         if (i == weir__rows_stripe(zone))
             info.limits = count_rows(zone);
-        if (i == weir__blocks_stripe(zone))
-            info.large_used = (uint64_t)zone->header->used_units * WEIR__BLOCK_UNIT;
         weir__stripe_unlock(zone, i);
     }
     *ret = info;

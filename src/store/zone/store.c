@@ -36,14 +36,18 @@ static inline void hash_again(const struct weir__zone *zone, weir_key key,
 }
 
 /* A log grows by moving to a block twice the size, and blocks lie at multiples of it: with two places
- * for the largest, one is never in its own way. */
+ * for the largest, one is never in its own way. Leases fill half of the units at most, and while they
+ * move they have both blocks. */
 bool weir__zone_fits(const struct weir__layout *layout, const struct weir__rule *rule)
 {
     if (!weir__is_large(rule))
         return true;
-    int64_t cells = weir__rule_cells(rule) + weir__algorithm_of(rule)->leases; /* one to spare */
-    unsigned order = weir__order_for(cells);
-    return UINT64_C(1) << (order + (order > 0)) <= layout->units;
+    bool leases = weir__algorithm_of(rule)->leases;
+    unsigned order = weir__order_for(weir__rule_cells(rule) + leases); /* one to spare */
+    uint64_t size = UINT64_C(1) << order;
+    if (leases && (size + (order > 0 ? size / 2 : 0)) * 2 > layout->units)
+        return false;
+    return size << (order > 0) <= layout->units;
 }
 
 /* Finds the row of a limit the hint knows nothing of; 0: no room. */

@@ -57,20 +57,26 @@ int weir__table_find(struct weir__zone *zone, struct weir__op *op)
     return 0;
 }
 
-void weir__slot_clear(struct weir__zone *zone, struct weir__group *group, unsigned slot)
+bool weir__slot_drop(struct weir__zone *zone, struct weir__group *group, unsigned slot,
+                     uint32_t *ret_unit, unsigned *ret_order)
 {
     const struct weir__rule *rule;
     struct weir__state state = {0};
-    uint32_t unit;
-    unsigned order;
-    bool sound = weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order);
+    bool sound = weir__slot_unpack(zone, group, slot, &rule, &state, ret_unit, ret_order);
     weir__slot_set_tag(group, slot, 0);
     atomic_signal_fence(memory_order_seq_cst); /* the slot lets go before its block is free */
     weir__slot_set_use(group, slot, 0);
     if (!sound || !weir__is_mark(rule))
         --*counter(zone, group, WEIR__KEYS);
-    if (sound && weir__is_large(rule))
-        weir__block_free(zone, unit, order);
+    return sound && weir__is_large(rule);
+}
+
+void weir__slot_clear(struct weir__zone *zone, struct weir__group *group, unsigned slot)
+{
+    uint32_t unit;
+    unsigned order;
+    if (weir__slot_drop(zone, group, slot, &unit, &order))
+        weir__block_free(zone, unit, order, group, slot);
 }
 
 /* A slot of this request, placed or about to be. */
@@ -188,10 +194,8 @@ void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used)
         }
         return;
     }
-    if (weir__is_large(op->rule)) {
-        weir__block_own(zone, weir__block_at(zone, op->unit), group, op->slot);
+    if (weir__is_large(op->rule))
         weir__ring_publish(&op->state);
-    }
     weir__store16(&group->states[op->slot],
                   weir__pack(zone, op->rule, op->row, op->tag, &op->state, op->unit, op->order));
     if (!occupied) {

@@ -2,11 +2,12 @@
  * The zone: limit states in one contiguous region, the same code over private memory, shared memory,
  * a mapped file and nginx's shared zone.
  *
- *   ┌────────┬──────────┬──────┬──────────────────────────┬───────────┬──────────────────┐
- *   │ header │ stripes  │ rows │ table: pages of groups   │ block map │ blocks           │
- *   └────────┴──────────┴──────┴──────────────────────────┴───────────┴──────────────────┘
- *     secret   locks,     the    pages of 256 (or 32)       a byte a    logs, windows,
- *     layout   counters   rules  groups of 5 slots          64 bytes    leases
+ *   ┌────────┬──────────┬────────┬──────┬──────────────────────────┬───────────┬──────────────────┐
+ *   │ header │ stripes  │ arenas │ rows │ table: pages of groups   │ block map │ blocks           │
+ *   └────────┴──────────┴────────┴──────┴──────────────────────────┴───────────┴──────────────────┘
+ *     secret   locks,     lists    the    pages of 256 (or 32)       a byte a    logs, windows,
+ *     layout   counters   of free  rules  groups of 5 slots          64 bytes    leases
+ *                         blocks
  *
  * What holds, whenever no lock is held (and, with the repairs named, after a process died):
  *   1. Offsets only, never pointers; every one read from the region is checked before use.
@@ -18,10 +19,11 @@
  *      A large state's block is complete before its slot names it; its header is one store, too.
  *   5. A death between the stores of one charge leaves a charge nobody was told of, an entry or lease
  *      twice, an empty log, or a sum that the repair of the stripe counts again. Never a charge less.
- *   6. A block belongs to exactly one slot, to the free lists, or (after a death) to nobody until
- *      the next rebuild, which comes with the next block asked for.
+ *   6. A used block names the one slot it is for, and has done so since it was allocated, by somebody who
+ *      held that slot's stripe. So whoever holds that stripe and sees that the slot does not name the
+ *      block knows that it is nobody's (a death left it), and may free it.
  *
- * Locks, in this order: rows, stripes by number, blocks. In a private zone a word to spin on; in a
+ * Locks, in this order: rows, stripes by number, one arena. In a private zone a word to spin on; in a
  * shared one a robust process-shared mutex, whose next owner repairs what a dead one left.
  */
 #ifndef WEIR_ZONE_H
@@ -44,7 +46,8 @@
 #define WEIR__REACH 8       /* groups a key may lie in */
 #define WEIR__ROWS_MAX 2047 /* 11 bits; row 0 is that of marks, of no limit */
 #define WEIR__BLOCK_UNIT 64
-#define WEIR__ORDER_MAX 16 /* the largest block: 4 MiB, 262,142 cells */
+#define WEIR__ORDER_MAX 16  /* the largest block: 4 MiB, 262,142 cells */
+#define WEIR__ARENA_BITS 16 /* log2 of an arena's units: one block of the largest order */
 
 /* Slots hold sealed states (zone/pack.c). */
 struct weir__group {
@@ -83,8 +86,8 @@ struct weir__layout {
     uint32_t pages;
     uint32_t page_bits; /* log2 of a page's groups */
     uint32_t units;     /* of 64 bytes, for blocks */
-    uint32_t zero;
-    uint64_t stripes_at, rows_at, table_at, map_at, blocks_at;
+    uint32_t arenas;    /* of 4 MiB of them, the last one may be smaller */
+    uint64_t stripes_at, arenas_at, rows_at, table_at, map_at, blocks_at;
 };
 
 struct weir__zone_header {
@@ -97,14 +100,25 @@ struct weir__zone_header {
     uint64_t check;         /* over all above but boot */
     _Atomic uint32_t dirty; /* opened and not closed since */
     uint32_t large_percent;
-    _Atomic uint32_t sweeps;         /* how often rows were freed: a row found before is stale */
-    _Atomic uint32_t rows_used;      /* rows 1 … rows_used exist or were freed */
-    _Atomic uint32_t blocks_suspect; /* a death may have torn the free lists: rebuild before use */
-    uint32_t free[WEIR__ORDER_MAX + 1]; /* first free block of each order, unit + 1; 0: none */
-    uint32_t used_units;
-    int64_t swept_us; /* when rows were last swept */
-    uint32_t hand;    /* where the search for blocks to evict goes on */
+    _Atomic uint32_t sweeps;     /* how often rows were freed: a row found before is stale */
+    _Atomic uint32_t rows_used;  /* rows 1 … rows_used exist or were freed */
+    int64_t swept_us;            /* when rows were last swept */
+    _Atomic int64_t lease_units; /* in blocks of leases: the arenas' together */
 };
+
+/* What follows from an arena's part of the map; its lock (weir__arena_lock) covers both. */
+struct weir__arena {
+    uint32_t free[WEIR__ORDER_MAX + 1]; /* first free block of each order, unit + 1; 0: none */
+    uint32_t orders;                    /* a bit for each order of which there is a free one */
+    uint32_t hand;         /* where the search for blocks to evict goes on, from its first unit */
+    uint32_t place;        /* likewise, for places to be cleared */
+    uint32_t chance;       /* the last random number */
+    uint32_t damaged;      /* its map cannot be read: nothing is taken from it or given to it */
+    _Atomic uint32_t used; /* units; read without the lock, too */
+    _Atomic uint32_t leases;
+    uint32_t spare[8];
+};
+_Static_assert(sizeof(struct weir__arena) == 128, "an arena is two cache lines");
 
 /* At the start of every block; cells follow. */
 struct weir__block {
@@ -121,10 +135,12 @@ struct weir__zone {
     uint8_t *base;
     struct weir__layout layout;
     struct weir__zone_header *header;
-    struct weir__stripe *stripes; /* then two more: rows, blocks */
+    struct weir__stripe *stripes; /* then one for the rows, then one for each arena */
+    struct weir__arena *arenas;
     struct weir__rule *rows;
     struct weir__group *groups;
-    uint8_t *map;
+    _Atomic uint8_t *map;  /* of units */
+    _Atomic uint8_t *room; /* of arenas: 1 + order of the largest free block, 0: none; a guess */
     uint8_t *blocks;
     uint64_t group_count;
     uint64_t secret[2];
@@ -214,9 +230,16 @@ static inline uint32_t weir__rows_stripe(const struct weir__zone *zone)
     return zone->layout.stripes;
 }
 
-static inline uint32_t weir__blocks_stripe(const struct weir__zone *zone)
+static inline uint32_t weir__arena_lock(const struct weir__zone *zone, uint32_t arena)
 {
-    return zone->layout.stripes + 1;
+    assert(arena < zone->layout.arenas);
+    return zone->layout.stripes + 1 + arena;
+}
+
+/* Locks of all sorts. */
+static inline uint32_t weir__lock_count(const struct weir__layout *layout)
+{
+    return layout->stripes + 1 + layout->arenas;
 }
 
 /* ---- marks: settled receipts ---- */
@@ -491,6 +514,9 @@ int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct
                       size_t n);
 /* Writes an op's state into its slot, or empties the slot of one no longer present. */
 void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used);
+/* Empties a slot; true: it had this block, which is nobody's now. */
+bool weir__slot_drop(struct weir__zone *zone, struct weir__group *group, unsigned slot,
+                     uint32_t *ret_unit, unsigned *ret_order);
 /* Empties a slot and frees its block. */
 void weir__slot_clear(struct weir__zone *zone, struct weir__group *group, unsigned slot);
 /* All states of a key; whether one of them was not fresh. */
@@ -498,17 +524,53 @@ bool weir__table_reset(struct weir__zone *zone, uint64_t tag, int64_t now_us);
 
 /* ---- zone/block.c ---- */
 
+/* A byte of the map, where a block starts; 0 inside of one. */
+#define WEIR__MAP_FREE 0x80
+#define WEIR__MAP_LEASE 0x40 /* never evicted while a lease in it lasts */
+#define WEIR__MAP_ROWS 0x20  /* a chunk of rows: never evicted */
+#define WEIR__MAP_ORDER 0x1f /* order + 1 */
+
+#define WEIR__NO_GROUP UINT32_MAX /* owner of a chunk of rows; its slot is the chunk's number */
+#define WEIR__NO_UNIT UINT32_MAX
+
+/* A block to be had. Its owner's stripe (or the rows' lock) is held. */
+struct weir__want {
+    uint32_t group, slot; /* owner */
+    unsigned order;
+    unsigned flags; /* WEIR__MAP_LEASE or WEIR__MAP_ROWS */
+    uint32_t has;   /* the block the owner has now, which stays; WEIR__NO_UNIT: none */
+};
+
+/* A used block that was looked at, and whose it says it is. */
+struct weir__sample {
+    uint32_t unit;
+    unsigned order;
+    uint32_t group;
+    unsigned slot;
+};
+
+/* What a search stops at. */
+struct weir__sampling {
+    unsigned order; /* at least */
+    bool leases_only;
+    size_t by_hand; /* so many from the arena's hand on, the others at random */
+    unsigned steps; /* that the hand does at most */
+};
+
+#define WEIR__SAMPLED_MARKS 1024 /* bytes of the map that are looked at under one lock */
+#define WEIR__SAMPLED_AT_RANDOM 32
+#define WEIR__SAMPLED_LEASES 2 /* among others: they go only if they have lapsed */
+#define WEIR__CLEARED_MAX 1024 /* blocks that are evicted for one larger one */
+
 static inline struct weir__block *weir__block_at(const struct weir__zone *zone, uint32_t unit)
 {
     return (struct weir__block *)(zone->blocks + (uint64_t)unit * WEIR__BLOCK_UNIT);
 }
 
-static inline void weir__block_own(const struct weir__zone *zone, struct weir__block *block,
-                                   const struct weir__group *group, unsigned slot)
+static inline uint8_t weir__map_at(const struct weir__zone *zone, uint32_t unit)
 {
-    uint32_t number = (uint32_t)(group - zone->groups);
-    atomic_store_explicit(&block->group, number, memory_order_relaxed);
-    atomic_store_explicit(&block->slot, slot, memory_order_relaxed);
+    assert(unit < zone->layout.units);
+    return atomic_load_explicit(&zone->map[unit], memory_order_acquire);
 }
 
 static inline uint32_t weir__block_cells(unsigned order)
@@ -516,29 +578,83 @@ static inline uint32_t weir__block_cells(unsigned order)
     return (4u << order) - 2;
 }
 
+static inline unsigned weir__block_flags(const struct weir__rule *rule)
+{
+    return weir__algorithm_of(rule)->leases ? WEIR__MAP_LEASE : 0;
+}
+
+unsigned weir__order_for(int64_t cells);
+
 void weir__blocks_init(struct weir__zone *zone);
-/* A block of that order, or false: none free, or the lists are suspect. */
-bool weir__block_alloc(struct weir__zone *zone, unsigned order, uint32_t *ret_unit);
-void weir__block_free(struct weir__zone *zone, uint32_t unit, unsigned order);
+/* The arena where an owner's blocks are looked for first. There is one at least. */
+uint32_t weir__arena_for(const struct weir__zone *zone, const struct weir__want *want);
+/* A block that is free; WEIR_EFULL: there is none. Or WEIR__HELD. */
+int weir__block_alloc(struct weir__zone *zone, const struct weir__want *want, uint32_t *ret_unit);
+/* Gives a block back that the slot has let go of, or never named. Its stripe is held. Where the arena's
+ * lock is not to be had, the block is nobody's until somebody looks for such. */
+void weir__block_free(struct weir__zone *zone, uint32_t unit, unsigned order,
+                      const struct weir__group *group, unsigned slot);
+/* Likewise, where the block says it is that slot's; whether it did. */
+bool weir__block_free_owned(struct weir__zone *zone, uint32_t unit, unsigned order, uint32_t group,
+                            unsigned slot);
 /* Whether a used block of that order starts there. */
 bool weir__block_is_used(const struct weir__zone *zone, uint32_t unit, unsigned order);
-/* The next used block from the hand on; false if there is none. */
-bool weir__block_next_used(struct weir__zone *zone, uint32_t *ret_unit, unsigned *ret_order);
-/* Rebuilds the free lists from the table. All stripes held. */
-void weir__blocks_rebuild(struct weir__zone *zone);
-unsigned weir__order_for(int64_t cells);
+/* Some used blocks of an arena, in a bounded number of steps. */
+size_t weir__block_sample(struct weir__zone *zone, uint32_t arena,
+                          const struct weir__sampling *sampling, struct weir__sample *ret,
+                          size_t room);
+/* The used blocks from a unit on, to the end of its arena at most; moves the unit on. SIZE_MAX: held. */
+size_t weir__block_list(struct weir__zone *zone, uint32_t *unit, struct weir__sample *ret,
+                        size_t room);
+
+/* An aligned place for a large block is chosen, and what is free of it becomes the owner's. The others' blocks
+ * of it become the owner's one by one, when their slots have let go of them. Then all of them are joined, or
+ * given back. SIZE_MAX: give up. */
+bool weir__place_choose(struct weir__zone *zone, uint32_t arena, const struct weir__want *want,
+                        uint32_t *ret_place);
+size_t weir__place_others(struct weir__zone *zone, uint32_t place, const struct weir__want *want,
+                          struct weir__sample *ret, size_t room);
+bool weir__place_own(struct weir__zone *zone, const struct weir__sample *it,
+                     const struct weir__want *want);
+bool weir__place_join(struct weir__zone *zone, uint32_t place, const struct weir__want *want);
+void weir__place_give(struct weir__zone *zone, uint32_t place, const struct weir__want *want);
+
+/* Leases fill half of the units at most. */
+bool weir__leases_fit(struct weir__zone *zone, unsigned order);
+void weir__leases_recount(struct weir__zone *zone);
+/* Bytes in use. */
+uint64_t weir__blocks_used(struct weir__zone *zone);
+/* After a death: lists and counts from the map. The arena's lock is held. */
+void weir__arena_repair(struct weir__zone *zone, uint32_t arena);
+bool weir__arena_is_sound(struct weir__zone *zone, uint32_t arena, bool *ret_held);
+/* Nobody else has the zone open: map, owners and lists from the table. */
+void weir__blocks_recover(struct weir__zone *zone);
+/* For that: a block that is there; false where it cannot be. */
+bool weir__block_claim(struct weir__zone *zone, uint32_t unit, const struct weir__want *want);
+
+/* ---- zone/hunt.c ---- */
+
+/* A block, free or made so by evicting others; none of `ops`, whose stripes are held, is evicted. Other
+ * stripes are only tried. WEIR_EFULL: there is no room, or no more for leases. Or WEIR__HELD. */
+int weir__block_get(struct weir__zone *zone, const struct weir__op *ops, size_t n, int64_t now_us,
+                    const struct weir__want *want, uint32_t *ret_unit);
+/* Reads whose a block says it is, without a lock: a guess. */
+void weir__block_guess(const struct weir__zone *zone, struct weir__sample *it);
+/* Whether a slot names a block; its stripe is held. */
+bool weir__slot_names(const struct weir__zone *zone, const struct weir__group *group, unsigned slot,
+                      uint32_t unit);
 
 /* ---- zone/large.c ---- */
 
 /* Gives an op's ring room for one more cell (leases: two, a renewal needs one), evicting if need be;
- * none of `ops` is evicted. WEIR_EFULL, or WEIR_EBUSY: the free lists are suspect, rebuild and try
- * again. The op's slot must be placed; a block got for an absent state is the caller's to free if the request fails. */
+ * none of `ops` is evicted. WEIR_EFULL or WEIR__HELD. The op's slot must be placed; a block got for an absent
+ * state is the caller's to free if the request fails. */
 int weir__ring_reserve(struct weir__zone *zone, struct weir__op *op, const struct weir__op *ops,
                        size_t n);
 
 /* ---- zone/check.c ---- */
 
-/* Everything that can be checked, stripes locked one by one. */
+/* Everything that can be checked, page by page, one lock at a time. Blocks that are nobody's are freed. */
 int weir__zone_check(struct weir__zone *zone, weir_error *err);
 /* After a death: sums, newest times and counts of the stripe's states. Its lock is held. */
 void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe);
