@@ -50,7 +50,7 @@ def names(pattern, without=()):
 VECTORS = "tests/vectors/*.vec {build}/tests/tails.vec"
 UNITS = names("tests/unit/*.c", without=["clock"])
 FUZZ = [name.removeprefix("fuzz_") for name in names("fuzz/fuzz_*.c")]
-THREADS = "threads threads_chaos threads_groups remote_link".split()
+THREADS = "threads threads_chaos threads_counts threads_groups remote_link".split()
 
 
 def programs(group, names, build):
@@ -66,12 +66,18 @@ def vectors(build):
     ]
 
 
+def histories(build, calls):
+    """Every answer on hot keys explained by one order of all calls."""
+    return [Test(f"histories: {calls} calls ({build})", build, f"{{build}}/tests/history {calls}", 3600)]
+
+
 def shared(build):
     """Threads and processes together, killed and failed."""
     kills = {"release": 3000, "asan": 300}[build]
     return [
         *programs("threads", THREADS, build),
         *programs("processes", ("processes", "processes_open"), build),
+        *histories(build, {"release": 200000, "asan": 50000}[build]),
         *[Test(f"deaths: at random, {home} ({build})", build, f"{{build}}/tests/kill {kills} random {home}")
           for home in ("shm", "file")],
         Test(f"deaths: while opening ({build})", build, "{build}/tests/kill_open"),
@@ -175,6 +181,7 @@ def listed(kind):
               for home in ("shm", "file")],
             Test("deaths: while opening", "release", "{build}/tests/kill_open 2000", 3600),
             Test("deaths: at every instruction", "release", "{build}/tests/kill_step all", 3600),
+            *histories("release", 1000000),
             Test("limits changed live", "release", "{build}/tests/zone_change 200000", 3600),
             *[Test(f"server: {name}, long", "release", f"tests/homes/server/{name}.py --long", 3600, True)
               for name in ("abuse_flood", "abuse_bytes", "abuse_connections", "operation_restart", "zone_kill")],
@@ -188,7 +195,7 @@ def listed(kind):
     return [
         Test("deaths: at every instruction", "release", "{build}/tests/kill_step"),
         *vectors("release"), *vectors("asan"), *programs("unit", UNITS, "release"), *programs("unit", UNITS, "asan"),
-        *shared("release"), *shared("asan"), *programs("threads", THREADS, "tsan"), *clocks("release"),
+        *shared("release"), *shared("asan"), *programs("threads", THREADS, "tsan"), *histories("tsan", 30000), *clocks("release"),
         *command_line("asan"), *model("release", 2), *fuzz("asan"), *connections(10), *redis("release"),
         Test("redis: module under sanitizers", "asan", "tests/homes/redis/module_asan.py"),
         *server("release"), *server("asan"), Test("server: threads (tsan)", "tsan", "tests/homes/server/threads.py"),
