@@ -401,6 +401,24 @@ WEIR_API WEIR_MUST_CHECK int weir_release_lease(weir_store *store, weir_key key,
                                                 const weir_limit *limit, uint64_t lease,
                                                 weir_error *err);
 
+/* ---- what a store was asked --------------------------------------------------------------- */
+
+/* Takes of this process on one store, since it was opened. */
+typedef struct weir_counts {
+    uint64_t allowed;  /* may go ahead; with those that have to wait first */
+    uint64_t denied;   /* may not */
+    uint64_t delayed;  /* of the allowed: those with a delay */
+    uint64_t failed;   /* not decided: the call returned a code, such as WEIR_EFULL or WEIR_EBUSY */
+    uint64_t degraded; /* of the allowed and denied: decided by a local fallback */
+    uint64_t spare[3];
+} weir_counts;
+
+/* Adds up how the store decided every take: weir_take, weir_take_all, weir_take_many, weir_acquire, and each time that a
+ * wait asks. Peeks do not count, nor do calls with invalid arguments. Every store can tell, also a redis:// one.
+ * Counting costs takes next to nothing: each thread counts by itself. While other threads take, the sum is that of a
+ * moment within the call; once they are done it is exact. A child of fork goes on from its parent's counts. */
+WEIR_API WEIR_MUST_CHECK int weir_store_counts(const weir_store *store, weir_counts *ret);
+
 /* ---- what a zone holds -------------------------------------------------------------------- */
 
 typedef struct weir_zone_info {

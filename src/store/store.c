@@ -126,6 +126,8 @@ static int decide(weir_store *store, const weir_request *requests, size_t n, enu
     int state = weir__store_begin(store);
     code = store->engine->decide(store, requests, n, mode, now, ret);
     weir__store_end(store, state);
+    if (mode == WEIR__TAKE)
+        weir__store_count(store, code, ret);
     return code;
 }
 
@@ -145,6 +147,7 @@ int weir__take_many_at(weir_store *store, const weir_request *requests, size_t n
     int state = weir__store_begin(store);
     int code = store->engine->take_many(store, requests, n, now, rets);
     weir__store_end(store, state);
+    weir__store_count_many(store, rets, n);
     return code;
 }
 

@@ -6,6 +6,7 @@
 #ifndef WEIR_STORE_H
 #define WEIR_STORE_H
 
+#include "base/seat.h"
 #include "core/show.h"
 #include "limit/limit.h"
 
@@ -53,10 +54,20 @@ struct weir__engine {
     void (*close)(weir_store *);
 };
 
+/* What the threads of one seat were answered. Seats lie so far apart that no two of them share a cache line, wherever
+ * the store lies. */
+struct weir__seat_counts {
+    _Atomic uint64_t decided[2]; /* denied, allowed */
+    _Atomic uint64_t delayed, failed, degraded;
+    uint64_t apart[11];
+};
+_Static_assert(sizeof(struct weir__seat_counts) == WEIR__SEAT_BYTES, "one per seat");
+
 /* Engines begin with this. */
 struct weir_store {
     const struct weir__engine *engine;
     weir_clock clock; /* now NULL: the system's */
+    struct weir__seat_counts seats[WEIR__SEATS];
 };
 
 /* weir_reset, and whether there was anything to forget. */
@@ -85,6 +96,38 @@ static inline void weir__store_end(const weir_store *store, int state)
 {
     if (store->engine->blocks)
         pthread_setcancelstate(state, NULL);
+}
+
+/* ---- counting (count.c) ----
+ *
+ * Every take is counted once, by its answer: in store.c, but for those of an engine's take and take_hashed, which count
+ * themselves. A thread adds to the counts of its own seat: no two threads write to one cache line, nothing is lost. */
+
+/* One take: its code, and its decision where that is 0. */
+void weir__store_count(weir_store *store, int code, const weir_decision *decision);
+/* Those of weir_take_many. */
+void weir__store_count_many(weir_store *store, const weir_decision *decisions, size_t n);
+
+static inline void weir__count_add(_Atomic uint64_t *own, uint64_t by)
+{
+    atomic_store_explicit(own, atomic_load_explicit(own, memory_order_relaxed) + by,
+                          memory_order_relaxed);
+}
+
+/* weir__store_count for hot paths of engines that are never degraded. */
+static inline void weir__store_count_quick(weir_store *store, int code,
+                                           const weir_decision *decision)
+{
+    uint32_t seat = weir__seat;
+    if (WEIR__UNLIKELY(seat == 0 || code)) {
+        weir__store_count(store, code, decision);
+        return;
+    }
+    struct weir__seat_counts *own = (struct weir__seat_counts *)((char *)store->seats + seat);
+    assert(!decision->degraded);
+    weir__count_add(&own->decided[decision->allowed], 1);
+    if (WEIR__UNLIKELY(decision->delay_us))
+        weir__count_add(&own->delayed, 1);
 }
 
 /* The engine's why, if it has one. */

@@ -159,6 +159,9 @@ int main()
     weir_zone_info info{};
     check(weir_store_info(store.get(), &info) == 0 && info.keys > 0 && info.size == 1 << 20,
           "weir_store_info");
+    weir_counts counts{};
+    check(weir_store_counts(store.get(), &counts) == 0 && counts.allowed > 0 && counts.failed == 0,
+          "weir_store_counts");
     check(weir_store_check(store.get(), &err) == 0, "weir_store_check");
     std::printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;

@@ -74,6 +74,10 @@ static void test_spare_room(void)
     weir_zone_info info, none = {0};
     memset(&info, 0xff, sizeof info);
     CHECK(weir_store_info(store, &info) == 0 && !memcmp(info.spare, none.spare, sizeof info.spare));
+    weir_counts counts, no_counts = {0};
+    memset(&counts, 0xff, sizeof counts);
+    CHECK(weir_store_counts(store, &counts) == 0 &&
+          !memcmp(counts.spare, no_counts.spare, sizeof counts.spare));
     weir_store_close(store);
 }
 
@@ -120,6 +124,9 @@ static void test_null_stores_and_limits(void)
     CHECK_INT(weir_release(store, key, NULL, 1), WEIR_EINVAL);
     CHECK_INT(weir_store_info(NULL, &info), WEIR_EINVAL);
     CHECK_INT(weir_store_info(store, NULL), WEIR_EINVAL);
+    weir_counts counts;
+    CHECK_INT(weir_store_counts(NULL, &counts), WEIR_EINVAL);
+    CHECK_INT(weir_store_counts(store, NULL), WEIR_EINVAL);
     CHECK_INT(weir_store_check(NULL, NULL), WEIR_EINVAL);
     CHECK(weir_limit_count(NULL) == 0 && !*weir_limit_text(NULL) && !weir_limit_kind(NULL, 0));
     CHECK(weir_limit_burst(NULL, 0) == 0 && weir_limit_amount(NULL, 0) == 0 &&

@@ -268,7 +268,9 @@ static inline int take_at(weir_store *store, const uint64_t hash[2], const weir_
     int64_t now = weir__store_now(store);
     if (WEIR__UNLIKELY(now < 0))
         return WEIR_EINVAL;
-    return take_one(store, limit, hash, now, cost, WEIR_WAIT_DEFAULT, ret);
+    int code = take_one(store, limit, hash, now, cost, WEIR_WAIT_DEFAULT, ret);
+    weir__store_count_quick(store, code, ret);
+    return code;
 }
 
 static int take(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
