@@ -1,7 +1,10 @@
-/* Store addresses: memory:64m, shm:/name?size=64m, file:/path?size=64m&large=25% */
+/* Store addresses: memory:64m, shm:/name?size=64m, file:/path?size=64m&large=25%&mode=0660&group=app */
 #include "store/region.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <grp.h>
+#include <stdlib.h>
 #include <string.h>
 
 #ifdef WEIR__WITH_REMOTE
@@ -11,7 +14,7 @@
 #endif
 
 /* 64k, 64m, 1g, 65536; powers of 1024. */
-static bool read_size(const char *text, size_t len, uint64_t *ret)
+static bool url_read_size(const char *text, size_t len, uint64_t *ret)
 {
     uint64_t size = 0;
     size_t at = 0;
@@ -37,12 +40,12 @@ static bool read_size(const char *text, size_t len, uint64_t *ret)
     return at == len && size <= WEIR__ZONE_SIZE_MAX;
 }
 
-static int take_size(const char *url, const char *text, size_t len, struct weir__region *region,
-                     weir_error *err)
+static int url_take_size(const char *url, const char *text, size_t len, struct weir__region *region,
+                         weir_error *err)
 {
     int column = (int)(text - url) + 1;
     uint64_t size;
-    if (!read_size(text, len, &size))
+    if (!url_read_size(text, len, &size))
         return weir__fail(
             err, WEIR_EURL, column,
             "store address \"%s\", column %d: expected a size like 64m, found \"%.*s\"", url,
@@ -57,8 +60,8 @@ static int take_size(const char *url, const char *text, size_t len, struct weir_
     return 0;
 }
 
-static int take_large(const char *url, const char *text, size_t len, struct weir__region *region,
-                      weir_error *err)
+static int url_take_large(const char *url, const char *text, size_t len,
+                          struct weir__region *region, weir_error *err)
 {
     int percent = 0;
     size_t at = 0;
@@ -77,41 +80,131 @@ static int take_large(const char *url, const char *text, size_t len, struct weir
     return 0;
 }
 
-/* name=value pairs behind the question mark. */
-static int take_options(const char *url, const char *text, struct weir__region *region,
-                        weir_error *err)
+static int url_take_mode(const char *url, const char *text, size_t len, struct weir__region *region,
+                         weir_error *err)
 {
-    while (*text) {
-        size_t len = strcspn(text, "&");
-        int code;
-        bool twice = (region->size && !strncmp(text, "size=", 5)) ||
-                     (region->large_percent >= 0 && !strncmp(text, "large=", 6));
-        if (twice) {
-            int column = (int)(text - url) + 1;
-            code = weir__fail(err, WEIR_EURL, column,
-                              "store address \"%s\", column %d: \"%.*s\" is given twice; leave one "
-                              "out",
-                              url, column, (int)strcspn(text, "=&"), text);
-        } else if (len > 5 && !strncmp(text, "size=", 5)) {
-            code = take_size(url, text + 5, len - 5, region, err);
-        } else if (len > 6 && !strncmp(text, "large=", 6)) {
-            code = take_large(url, text + 6, len - 6, region, err);
-        } else {
-            int column = (int)(text - url) + 1;
-            code = weir__fail(err, WEIR_EURL, column,
-                              "store address \"%s\", column %d: unknown option \"%.*s\": expected "
-                              "size=64m or large=12%%",
-                              url, column, (int)len, text);
-        }
-        if (code)
-            return code;
-        text += len + (text[len] == '&');
+    const char *digits = text + (len == 4 && text[0] == '0');
+    size_t count = len - (size_t)(digits - text);
+    if (count == 3 && !strncmp(digits, "600", 3))
+        region->mode = WEIR__MODE_OWN;
+    else if (count == 3 && !strncmp(digits, "660", 3))
+        region->mode = WEIR__MODE_GROUP;
+    else {
+        int column = (int)(text - url) + 1;
+        return weir__fail(
+            err, WEIR_EURL, column,
+            "store address \"%s\", column %d: invalid mode \"%.*s\": expected 0600, or "
+            "0660 with a group; who may write a zone may change every count",
+            url, column, (int)len, text);
     }
     return 0;
 }
 
-static int take_path(const char *url, const char *text, size_t len, struct weir__region *region,
-                     weir_error *err)
+#define GROUP_ROOM_MIN 1024
+#define GROUP_ROOM_MAX (1 << 20) /* a group with more members than that is not looked for */
+
+/* The number of a group, by name or number; false: there is no such group. */
+static bool url_group_number(const char *name, gid_t *ret)
+{
+    struct group group, *found = NULL;
+    char *end;
+    errno = 0;
+    unsigned long number = strtoul(name, &end, 10);
+    if (isdigit((unsigned char)name[0]) && !*end && !errno && number < (gid_t)-1) {
+        *ret = (gid_t)number;
+        return true;
+    }
+    int code = ERANGE;
+    for (size_t room = GROUP_ROOM_MIN; code == ERANGE && room <= GROUP_ROOM_MAX; room *= 4) {
+        char *names = malloc(room);
+        if (!names)
+            return false;
+        code = getgrnam_r(name, &group, names, room, &found);
+        if (found)
+            *ret = found->gr_gid;
+        free(names);
+    }
+    return found != NULL;
+}
+
+static int url_take_group(const char *url, const char *text, size_t len,
+                          struct weir__region *region, weir_error *err)
+{
+    char name[256] = "";
+    int column = (int)(text - url) + 1;
+    if (len < sizeof name)
+        memcpy(name, text, len);
+    if (!name[0] || !url_group_number(name, &region->group))
+        return weir__fail(err, WEIR_EURL, column,
+                          "store address \"%s\", column %d: there is no group \"%.*s\": expected "
+                          "its name or number, like group=www-data",
+                          url, column, (int)len, text);
+    return 0;
+}
+
+/* An option of an address, and where it stands. */
+struct option {
+    const char *name;
+    int (*take)(const char *url, const char *text, size_t len, struct weir__region *region,
+                weir_error *err);
+    bool shared; /* only where other processes can open the zone */
+};
+
+enum { SIZE, LARGE, MODE, GROUP, OPTIONS };
+static const struct option options[OPTIONS] = {[SIZE] = {"size=", url_take_size, false},
+                                               [LARGE] = {"large=", url_take_large, false},
+                                               [MODE] = {"mode=", url_take_mode, true},
+                                               [GROUP] = {"group=", url_take_group, true}};
+
+static int url_take_option(const char *url, const char *text, size_t len,
+                           struct weir__region *region, bool given[OPTIONS], weir_error *err)
+{
+    int column = (int)(text - url) + 1, i = 0;
+    while (i < OPTIONS && strncmp(text, options[i].name, strlen(options[i].name)))
+        i++;
+    if (i == OPTIONS || len == strlen(options[i].name))
+        return weir__fail(err, WEIR_EURL, column,
+                          "store address \"%s\", column %d: unknown option \"%.*s\": expected "
+                          "size=64m, large=12%%, or mode=0660&group=NAME",
+                          url, column, (int)len, text);
+    if (given[i])
+        return weir__fail(err, WEIR_EURL, column,
+                          "store address \"%s\", column %d: \"%.*s\" is given twice; leave one "
+                          "out",
+                          url, column, (int)strlen(options[i].name) - 1, text);
+    if (options[i].shared && region->kind == WEIR__MEMORY)
+        return weir__fail(err, WEIR_EURL, column,
+                          "store address \"%s\", column %d: \"%.*s\": no other process can open a "
+                          "memory: store; use shm: or file:",
+                          url, column, (int)len, text);
+    given[i] = true;
+    size_t name = strlen(options[i].name);
+    return options[i].take(url, text + name, len - name, region, err);
+}
+
+/* name=value pairs behind the question mark. */
+static int url_take_options(const char *url, const char *text, struct weir__region *region,
+                            weir_error *err)
+{
+    bool given[OPTIONS] = {[SIZE] = region->size > 0};
+    int column = (int)(text - url) + 1;
+    while (*text) {
+        size_t len = strcspn(text, "&");
+        int code = url_take_option(url, text, len, region, given, err);
+        if (code)
+            return code;
+        text += len + (text[len] == '&');
+    }
+    if ((region->mode == WEIR__MODE_GROUP) != given[GROUP])
+        return weir__fail(err, WEIR_EURL, column,
+                          "store address \"%s\", column %d: mode=0660 and group=NAME need each "
+                          "other; give both, like mode=0660&group=www-data, or none",
+                          url, column);
+    return 0;
+}
+
+static int url_take_path(const char *url, const char *text, size_t len, struct weir__region *region,
+                         weir_error *err)
 {
     int column = (int)(text - url) + 1;
     bool named = len > 1 && text[0] == '/';
@@ -132,7 +225,8 @@ static int take_path(const char *url, const char *text, size_t len, struct weir_
 
 int weir__region_parse(const char *url, struct weir__region *ret, weir_error *err)
 {
-    *ret = (struct weir__region){.kind = WEIR__MEMORY, .large_percent = -1, .fd = -1};
+    *ret = (struct weir__region){
+        .kind = WEIR__MEMORY, .large_percent = -1, .mode = WEIR__MODE_OWN, .fd = -1};
     static const char *const schemes[] = {
         [WEIR__MEMORY] = "memory:", [WEIR__SHM] = "shm:", [WEIR__FILE] = "file:"};
     size_t kind = 0;
@@ -146,10 +240,10 @@ int weir__region_parse(const char *url, struct weir__region *ret, weir_error *er
     size_t len = strcspn(rest, "?");
     int code = 0;
     if (ret->kind != WEIR__MEMORY)
-        code = take_path(url, rest, len, ret, err);
+        code = url_take_path(url, rest, len, ret, err);
     else if (len > 0)
-        code = take_size(url, rest, len, ret, err);
+        code = url_take_size(url, rest, len, ret, err);
     if (code == 0 && rest[len] == '?')
-        code = take_options(url, rest + len + 1, ret, err);
+        code = url_take_options(url, rest + len + 1, ret, err);
     return code;
 }

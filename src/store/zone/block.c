@@ -28,7 +28,7 @@ struct link {
 /* An arena whose lock is held. */
 struct heap {
     struct weir__zone *zone;
-    struct weir__arena *it;
+    struct weir__block_arena *it;
     uint32_t number, first, end; /* its units */
 };
 
@@ -116,7 +116,7 @@ static bool heap_pull(const struct heap *heap, uint32_t unit, unsigned order)
 
 static void heap_count(const struct heap *heap, uint8_t mark, int64_t units)
 {
-    struct weir__arena *it = heap->it;
+    struct weir__block_arena *it = heap->it;
     uint32_t used = atomic_load_explicit(&it->used, memory_order_relaxed) + (uint32_t)units;
     atomic_store_explicit(&it->used, used, memory_order_relaxed);
     if (!(mark & WEIR__MAP_LEASE))
@@ -156,7 +156,7 @@ static void heap_tell_room(const struct heap *heap)
 /* Lists and counts, from the map alone. Where that is damaged, the arena gives and takes nothing. */
 static void heap_relist(const struct heap *heap)
 {
-    struct weir__arena *it = heap->it;
+    struct weir__block_arena *it = heap->it;
     uint32_t used = 0, leases = 0, gap = heap->first, unit = heap->first;
     memset(it->free, 0, sizeof it->free);
     it->orders = it->hand = 0;

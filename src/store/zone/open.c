@@ -51,7 +51,7 @@ bool weir__zone_plan(uint64_t size, unsigned large_percent, struct weir__layout 
     layout.stripes_at = HEADER_SIZE;
     layout.arenas = arenas_for(size / 100 * large_percent / (WEIR__BLOCK_UNIT + 1)); /* at most */
     layout.arenas_at = layout.stripes_at + weir__lock_count(&layout) * sizeof(struct weir__stripe);
-    layout.rows_at = layout.arenas_at + layout.arenas * sizeof(struct weir__arena);
+    layout.rows_at = layout.arenas_at + layout.arenas * sizeof(struct weir__block_arena);
     layout.table_at = align(layout.rows_at + layout.rows * sizeof(struct weir__rule), 4096);
     uint64_t rest = size - layout.table_at;
     uint64_t units = rest / 100 * large_percent / (WEIR__BLOCK_UNIT + 1);
@@ -91,7 +91,7 @@ static void view(uint8_t *base, const struct weir__layout *layout, bool shared,
         .stripes = (struct weir__stripe *)(base + layout->stripes_at),
         .rows = (struct weir__rule *)(base + layout->rows_at),
         .groups = (struct weir__group *)(base + layout->table_at),
-        .arenas = (struct weir__arena *)(base + layout->arenas_at),
+        .arenas = (struct weir__block_arena *)(base + layout->arenas_at),
         .map = (_Atomic uint8_t *)(base + layout->map_at),
         .room = (_Atomic uint8_t *)(base + layout->map_at + layout->units),
         .blocks = base + layout->blocks_at,
@@ -122,6 +122,13 @@ int weir__zone_format(uint8_t *base, uint64_t size, unsigned large_percent, bool
     atomic_signal_fence(memory_order_seq_cst);
     header->magic = WEIR__ZONE_MAGIC; /* from here on it is a zone */
     return 0;
+}
+
+void weir__zone_set_secret(struct weir__zone *zone, const uint64_t secret[2])
+{
+    memcpy(zone->header->secret, secret, sizeof zone->header->secret);
+    memcpy(zone->secret, secret, sizeof zone->secret);
+    zone->header->check = checksum(zone->header);
 }
 
 int weir__zone_attach(uint8_t *base, uint64_t size, bool shared, struct weir__zone *ret,

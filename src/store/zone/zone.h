@@ -107,7 +107,7 @@ struct weir__zone_header {
 };
 
 /* What follows from an arena's part of the map; its lock (weir__arena_lock) covers both. */
-struct weir__arena {
+struct weir__block_arena {
     uint32_t free[WEIR__ORDER_MAX + 1]; /* first free block of each order, unit + 1; 0: none */
     uint32_t orders;                    /* a bit for each order of which there is a free one */
     uint32_t hand;         /* where the search for blocks to evict goes on, from its first unit */
@@ -118,7 +118,7 @@ struct weir__arena {
     _Atomic uint32_t leases;
     uint32_t spare[8];
 };
-_Static_assert(sizeof(struct weir__arena) == 128, "an arena is two cache lines");
+_Static_assert(sizeof(struct weir__block_arena) == 128, "an arena is two cache lines");
 
 /* At the start of every block; cells follow. */
 struct weir__block {
@@ -136,7 +136,7 @@ struct weir__zone {
     struct weir__layout layout;
     struct weir__zone_header *header;
     struct weir__stripe *stripes; /* then one for the rows, then one for each arena */
-    struct weir__arena *arenas;
+    struct weir__block_arena *arenas;
     struct weir__rule *rows;
     struct weir__group *groups;
     _Atomic uint8_t *map;  /* of units */
@@ -181,6 +181,8 @@ bool weir__zone_plan(uint64_t size, unsigned large_percent, struct weir__layout 
 /* Makes an empty zone in memory that is zeroed but for the magic. */
 int weir__zone_format(uint8_t *base, uint64_t size, unsigned large_percent, bool shared,
                       struct weir__zone *ret, weir_error *err);
+/* Before the first key: the tags of these keys were made with another one. Nobody else has the zone open. */
+void weir__zone_set_secret(struct weir__zone *zone, const uint64_t secret[2]);
 /* Opens one that is there: checks header and layout, not the contents. */
 int weir__zone_attach(uint8_t *base, uint64_t size, bool shared, struct weir__zone *ret,
                       weir_error *err);
