@@ -10,11 +10,12 @@ struct locked {
 };
 
 /* Locks the stripes of all ops, ascending, each once; false: one of them is held, and none is ours. */
-static bool lock_stripes(struct weir__zone *zone, const struct weir__op *ops, size_t n,
+static bool lock_stripes(struct weir__zone *zone, struct weir__op *ops, size_t n,
                          struct locked *ret)
 {
     ret->count = 0;
     for (size_t i = 0; i < n; i++) {
+        ops[i].frozen = false;
         uint32_t stripe = weir__stripe_of(zone, ops[i].home);
         size_t at = ret->count;
         while (at > 0 && ret->stripes[at - 1] > stripe)
@@ -35,8 +36,10 @@ static bool lock_stripes(struct weir__zone *zone, const struct weir__op *ops, si
     return true;
 }
 
-static void unlock_stripes(struct weir__zone *zone, const struct locked *locked)
+static void unlock_stripes(struct weir__zone *zone, struct weir__op *ops, size_t n,
+                           const struct locked *locked)
 {
+    weir__table_thaw(ops, n);
     for (size_t i = locked->count; i > 0; i--)
         weir__stripe_unlock(zone, locked->stripes[i - 1]);
 }
@@ -44,8 +47,7 @@ static void unlock_stripes(struct weir__zone *zone, const struct locked *locked)
 /* Finds the state and brings it up to now. */
 static int load(struct weir__zone *zone, struct weir__op *op)
 {
-    uint32_t sweeps = atomic_load_explicit(&zone->header->sweeps, memory_order_relaxed);
-    if (WEIR__UNLIKELY((sweeps & WEIR__SWEEPS_MASK) != op->sweeps))
+    if (WEIR__UNLIKELY(weir__op_is_stale(zone, op)))
         return WEIR__STALE;
     int code = weir__table_find(zone, op);
     if (WEIR__UNLIKELY(code))
@@ -133,6 +135,8 @@ static int decide(struct weir__zone *zone, struct weir__op *ops, size_t n, enum 
             return WEIR__BEHIND;
         judge(&ops[i]);
         allowed = allowed && ops[i].ret->allowed;
+        if (!ops[i].ret->allowed && mode == WEIR__TAKE && ops[i].group)
+            weir__slot_deny(ops[i].group, ops[i].slot);
     }
     int code = allowed && mode == WEIR__TAKE ? charge_all(zone, ops, n) : 0;
     for (size_t i = 0; i < n && code == 0; i++)
@@ -148,29 +152,33 @@ static int decide(struct weir__zone *zone, struct weir__op *ops, size_t n, enum 
         code = WEIR__HELD;                                                                         \
         if (lock_stripes(zone, ops, n, &locked)) {                                                 \
             code = (action);                                                                       \
-            unlock_stripes(zone, &locked);                                                         \
+            unlock_stripes(zone, ops, n, &locked);                                                 \
         }                                                                                          \
     } while (0)
 
-/* One limit with a small state, nearly every request: nothing can fail once it is judged. */
-static int take_small(struct weir__zone *zone, struct weir__op *op)
+/* One limit with a small state that needs the lock: nothing can fail once it is judged. */
+static int take_small(struct weir__zone *zone, struct weir__op *op, enum weir__mode mode)
 {
     const struct weir__algorithm *algorithm = weir__algorithm_of(op->rule);
     uint32_t stripe = weir__stripe_of(zone, op->home);
     if (WEIR__UNLIKELY(!weir__stripe_lock(zone, stripe)))
         return WEIR__HELD;
+    op->frozen = false;
     int code = load(zone, op);
     if (WEIR__LIKELY(code == 0)) {
         judge(op);
-        if (op->ret->allowed && op->request.cost > 0) {
+        if (op->ret->allowed && mode == WEIR__TAKE && op->request.cost > 0) {
             if (!op->group)
                 weir__table_place(zone, op, op, 1);
             algorithm->charge(op->rule, &op->state, &op->request);
             op->ret->charged = op->request.cost;
             weir__table_write(zone, op, true);
+        } else if (!op->ret->allowed && mode == WEIR__TAKE && op->group) {
+            weir__slot_deny(op->group, op->slot);
         }
         algorithm->report(op->rule, &op->state, op->request.now_us, op->ret);
     }
+    weir__table_thaw(op, 1);
     weir__stripe_unlock(zone, stripe);
     return code;
 }
@@ -178,8 +186,10 @@ static int take_small(struct weir__zone *zone, struct weir__op *op)
 int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode)
 {
     int code;
-    if (n == 1 && mode == WEIR__TAKE && !weir__is_large(ops->rule))
-        return take_small(zone, ops);
+    if (n == 1 && !weir__is_large(ops->rule)) {
+        code = weir__zone_take_free(zone, ops, mode);
+        return code == WEIR__LOCKED ? take_small(zone, ops, mode) : code;
+    }
     WITH_LOCKS(zone, ops, n, code, decide(zone, ops, n, mode));
     return code;
 }

@@ -208,9 +208,9 @@ static void repair_slot(struct weir__zone *zone, struct weir__group *group, unsi
     weir__block_at(zone, unit)->sum = state.ring.sum;
     if (state.ring.len > 0)
         state.at = newest_time(rule, &state);
-    weir__store16(&group->states[slot],
-                  weir__pack(zone, rule, weir__slot_row(zone, group, slot),
-                             weir__slot_tag(group, slot), &state, unit, order));
+    weir__slot_put(group, slot,
+                   weir__pack(zone, rule, weir__slot_row(zone, group, slot),
+                              weir__slot_tag(group, slot), &state, unit, order));
 }
 
 void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe)
@@ -223,6 +223,7 @@ void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe)
                 const struct weir__group *group = &zone->groups[g];
                 if (weir__slot_tag(group, slot) == 0)
                     continue;
+                weir__slot_thaw(&zone->groups[g], slot); /* the old state, or the new one */
                 repair_slot(zone, &zone->groups[g], slot);
                 const struct weir__rule *rule =
                     weir__row_at(zone, weir__slot_row(zone, group, slot));

@@ -41,8 +41,8 @@ int weir__ring_reserve(struct weir__zone *zone, struct weir__op *op, const struc
     op->order = want.order;
     if (!moves)
         return 0;
-    weir__store16(&op->group->states[op->slot],
-                  weir__pack(zone, op->rule, op->row, op->tag, &op->state, unit, want.order));
+    weir__slot_put(op->group, op->slot,
+                   weir__pack(zone, op->rule, op->row, op->tag, &op->state, unit, want.order));
     weir__block_free(zone, old_unit, old_order, op->group, op->slot);
     return 0;
 }

@@ -13,6 +13,7 @@
 #define LARGE_ZONE (UINT64_C(1) << 20)
 #define LARGE_PAGE_BITS 8
 #define SMALL_PAGE_BITS 5
+#define PATIENCE_US 100000 /* for a lock: its holder works for microseconds, dies, or is stopped */
 #define STRIPES_ENOUGH 1024
 #define STRIPE_SIZE_MAX (UINT64_C(1) << 20)
 
@@ -98,6 +99,8 @@ static void view(uint8_t *base, const struct weir__layout *layout, bool shared,
         .group_count = (uint64_t)layout->pages << layout->page_bits,
         .serial = atomic_fetch_add(&serials, 1) + 1,
         .shared = shared,
+        .swaps = weir__zone_has_swap(),
+        .patience_us = PATIENCE_US,
     };
     memcpy(zone.secret, zone.header->secret, sizeof zone.secret);
     *ret = zone;

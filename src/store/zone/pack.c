@@ -55,18 +55,15 @@ static double pack_permits_of(uint64_t word)
     return stored;
 }
 
-struct weir__packed weir__pack(const struct weir__zone *zone, const struct weir__rule *rule,
-                               uint32_t row, uint64_t tag, const struct weir__state *state,
-                               uint32_t unit, unsigned order)
+struct weir__packed weir__pack_small(const struct weir__rule *rule, uint32_t row,
+                                     const struct weir__state *state)
 {
-    uint32_t generation = weir__row_generation(zone, row);
-    bits packed = (row & WEIR__ROW_LOW_MASK) | pack_field((uint64_t)state->at, WEIR__ROW_LOW_BITS) |
-                  pack_field(row >> WEIR__ROW_LOW_BITS, WEIR__ROW_HIGH_AT);
+    bits packed = (row & WEIR__ROW_LOW_MASK) | pack_field((uint64_t)state->at, WEIR__ROW_LOW_BITS);
     assert(!weir__is_narrow(rule) || row <= WEIR__ROW_LOW_MASK);
     switch (weir__algorithm_of(rule)->shape) {
     case WEIR__SHAPE_DEBT:
     case WEIR__SHAPE_COUNT:
-        return weir__seal(weir__pack_amount(row, state->at, state->amount), tag, generation);
+        return weir__pack_amount(row, state->at, state->amount);
     case WEIR__SHAPE_PAIR:
         packed |= pack_field((uint64_t)state->before, REST_AT) |
                   pack_field((uint64_t)state->amount, REST_AT + 31);
@@ -75,11 +72,27 @@ struct weir__packed weir__pack(const struct weir__zone *zone, const struct weir_
         packed |= pack_field(pack_permits(state->stored), REST_AT);
         break;
     case WEIR__SHAPE_RING:
-        packed |= pack_field(unit, REST_AT) | pack_field(order, REST_AT + 32);
+        assert(!"a small state");
         break;
     }
-    return weir__seal((struct weir__packed){(uint64_t)packed, (uint64_t)(packed >> 64)}, tag,
-                      generation);
+    return (struct weir__packed){(uint64_t)packed, (uint64_t)(packed >> 64)};
+}
+
+static struct weir__packed pack_ring(uint32_t row, int64_t at, uint32_t unit, unsigned order)
+{
+    bits packed = (row & WEIR__ROW_LOW_MASK) | pack_field((uint64_t)at, WEIR__ROW_LOW_BITS) |
+                  pack_field(unit, REST_AT) | pack_field(order, REST_AT + 32) |
+                  pack_field(row >> WEIR__ROW_LOW_BITS, WEIR__ROW_HIGH_AT);
+    return (struct weir__packed){(uint64_t)packed, (uint64_t)(packed >> 64)};
+}
+
+struct weir__packed weir__pack(const struct weir__zone *zone, const struct weir__rule *rule,
+                               uint32_t row, uint64_t tag, const struct weir__state *state,
+                               uint32_t unit, unsigned order)
+{
+    struct weir__packed clear = weir__is_large(rule) ? pack_ring(row, state->at, unit, order)
+                                                     : weir__pack_small(rule, row, state);
+    return weir__seal(clear, tag, weir__row_generation(zone, row));
 }
 
 /* A large state: its block must lie in the zone and its header make sense. */

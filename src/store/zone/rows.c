@@ -57,12 +57,13 @@ static void count_live(struct weir__zone *zone, int64_t now_us, uint32_t live[WE
             struct weir__state state = {0};
             uint32_t unit;
             unsigned order;
-            bool sound = weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order);
-            if (sound && !weir__is_fresh(rule, &state, now_us))
-                live[weir__slot_row(zone, group, slot)] +=
+            struct weir__packed sealed = weir__load16(&group->states[slot]);
+            bool sound = weir__unpack(zone, weir__slot_tag(group, slot), sealed, &rule, &state,
+                                      &unit, &order);
+            bool fresh = !sound || weir__is_fresh(rule, &state, now_us);
+            if (!fresh || !weir__slot_clear_if(zone, group, slot, sealed))
+                live[weir__packed_row(zone, sealed)] +=
                     1 + USE_WEIGHT * weir__slot_use(group, slot);
-            else
-                weir__slot_clear(zone, group, slot);
         }
     }
 }

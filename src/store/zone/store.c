@@ -74,6 +74,7 @@ static inline bool set_row(struct weir__zone *zone, const weir_limit *limit, siz
         hint = find_row(zone, limit, i, now_us);
     op->row = (uint32_t)hint & WEIR__ROWS_MAX;
     op->sweeps = (uint32_t)(hint >> WEIR__ROW_LOW_BITS) & WEIR__SWEEPS_MASK;
+    op->generation = 0;
     return op->row != 0;
 }
 

@@ -14,6 +14,14 @@
 #include <cpuid.h>
 #endif
 
+#if defined(__SANITIZE_THREAD__)
+#define WEIR__THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define WEIR__THREAD_SANITIZER 1
+#endif
+#endif
+
 struct weir__packed {
     uint64_t lo, hi;
 } __attribute__((aligned(16)));
@@ -54,7 +62,7 @@ static inline bool weir__swap16(struct weir__packed *at, struct weir__packed old
 /* All sixteen bytes as they were at one moment. */
 static inline struct weir__packed weir__load16(const struct weir__packed *from)
 {
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && !defined(WEIR__THREAD_SANITIZER)
     typedef uint64_t pair __attribute__((vector_size(16)));
     pair value = *(const volatile pair *)from;
     __asm__ volatile(
@@ -67,6 +75,20 @@ static inline struct weir__packed weir__load16(const struct weir__packed *from)
     return (struct weir__packed){(uint64_t)value, (uint64_t)(value >> 64)};
 #else
     return *(const volatile struct weir__packed *)from;
+#endif
+}
+
+/* All sixteen bytes at once, whatever was there. One store instruction: a process killed anywhere has done it or not. */
+static inline void weir__store16(struct weir__packed *to, struct weir__packed value)
+{
+#if WEIR__HAS_SWAP && (!defined(__x86_64__) || defined(WEIR__THREAD_SANITIZER))
+    while (!weir__swap16(to, weir__load16(to), value))
+        ;
+#else
+    typedef uint64_t pair __attribute__((vector_size(16)));
+    __asm__ volatile("" ::: "memory");
+    *(volatile pair *)to = (pair){value.lo, value.hi};
+    __asm__ volatile("" ::: "memory");
 #endif
 }
 

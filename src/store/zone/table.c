@@ -8,6 +8,8 @@
 #include "core/ring.h"
 #include "store/zone/zone.h"
 
+#define CHOICES_MAX 16 /* of victims that were charged meanwhile */
+
 static inline uint64_t *counter(struct weir__zone *zone, const struct weir__group *group,
                                 enum weir__counter which)
 {
@@ -15,11 +17,12 @@ static inline uint64_t *counter(struct weir__zone *zone, const struct weir__grou
     return &zone->stripes[stripe].counters[which];
 }
 
-/* Fills the op from a slot with its tag; false if the slot is another limit's. */
-static bool adopt(struct weir__zone *zone, struct weir__op *op, struct weir__group *group,
-                  unsigned slot, int *ret_code)
+/* Fills the op from a slot with its tag; false if the slot is another limit's. A small state is frozen from now on. */
+static bool table_adopt(struct weir__zone *zone, struct weir__op *op, struct weir__group *group,
+                        unsigned slot, int *ret_code)
 {
-    uint32_t row = weir__slot_row(zone, group, slot);
+    struct weir__packed sealed = weir__load16(&group->states[slot]);
+    uint32_t row = weir__packed_row(zone, sealed);
     const struct weir__rule *rule = weir__row_at(zone, row);
     if (WEIR__UNLIKELY(!rule || (row == WEIR__MARK_ROW) != weir__is_mark(op->rule))) {
         *ret_code = WEIR_EDAMAGED;
@@ -27,14 +30,18 @@ static bool adopt(struct weir__zone *zone, struct weir__op *op, struct weir__gro
     }
     if (row != op->row && !weir__rule_same_state(rule, op->rule))
         return false;
+    op->group = group;
+    op->slot = slot;
+    if (!weir__is_large(rule)) {
+        sealed = weir__slot_freeze(group, slot);
+        op->frozen = true;
+    }
     *ret_code = 0;
-    if (WEIR__UNLIKELY(!weir__slot_unpack(zone, group, slot, &op->written_under, &op->state,
-                                          &op->unit, &op->order)))
+    if (WEIR__UNLIKELY(!weir__unpack(zone, op->tag, sealed, &op->written_under, &op->state,
+                                     &op->unit, &op->order)))
         *ret_code = WEIR_EDAMAGED;
     if (row == op->row)
         op->written_under = op->rule;
-    op->group = group;
-    op->slot = slot;
     return true;
 }
 
@@ -50,7 +57,7 @@ int weir__table_find(struct weir__zone *zone, struct weir__op *op)
         struct weir__group *group = weir__group_at(zone, op->home, op->tag, d);
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
             int code;
-            if (weir__slot_tag(group, slot) == op->tag && adopt(zone, op, group, slot, &code))
+            if (weir__slot_tag(group, slot) == op->tag && table_adopt(zone, op, group, slot, &code))
                 return code;
         }
     }
@@ -62,9 +69,9 @@ bool weir__slot_drop(struct weir__zone *zone, struct weir__group *group, unsigne
 {
     const struct weir__rule *rule;
     struct weir__state state = {0};
+    weir__slot_freeze(group, slot); /* first: from now on nobody charges it */
     bool sound = weir__slot_unpack(zone, group, slot, &rule, &state, ret_unit, ret_order);
     weir__slot_set_tag(group, slot, 0);
-    atomic_signal_fence(memory_order_seq_cst); /* the slot lets go before its block is free */
     weir__slot_set_use(group, slot, 0);
     if (!sound || !weir__is_mark(rule))
         --*counter(zone, group, WEIR__KEYS);
@@ -77,6 +84,15 @@ void weir__slot_clear(struct weir__zone *zone, struct weir__group *group, unsign
     unsigned order;
     if (weir__slot_drop(zone, group, slot, &unit, &order))
         weir__block_free(zone, unit, order, group, slot);
+}
+
+bool weir__slot_clear_if(struct weir__zone *zone, struct weir__group *group, unsigned slot,
+                         struct weir__packed judged)
+{
+    if (!weir__slot_freeze_if(group, slot, judged))
+        return false;
+    weir__slot_clear(zone, group, slot);
+    return true;
 }
 
 /* A slot of this request, placed or about to be. */
@@ -97,6 +113,7 @@ struct victim {
     uint32_t distance;
     int64_t fresh_at;
     enum weir__counter kind;
+    struct weir__packed judged; /* by this state */
 };
 
 /* Judges one occupied slot; true if it is fresh, and so the victim. */
@@ -107,8 +124,9 @@ static bool consider(struct weir__zone *zone, struct weir__group *group, unsigne
     struct weir__state state = {0};
     uint32_t unit;
     unsigned order;
-    struct victim it = {group, slot, d, INT64_MIN, WEIR__EVICTED_FRESH};
-    if (!weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order) ||
+    struct weir__packed sealed = weir__load16(&group->states[slot]);
+    struct victim it = {group, slot, d, INT64_MIN, WEIR__EVICTED_FRESH, sealed};
+    if (!weir__unpack(zone, weir__slot_tag(group, slot), sealed, &rule, &state, &unit, &order) ||
         weir__is_fresh(rule, &state, now_us)) {
         *best = it;
         return true;
@@ -149,7 +167,8 @@ static struct victim choose(struct weir__zone *zone, const struct weir__op *op,
             if (is_pinned(ops, n, group, slot))
                 continue;
             if (weir__slot_tag(group, slot) == 0)
-                return (struct victim){group, slot, d, 0, WEIR__KEYS};
+                return (struct victim){
+                    .group = group, .slot = slot, .distance = d, .kind = WEIR__KEYS};
         }
     }
     for (uint32_t d = 0; d < WEIR__REACH; d++) {
@@ -166,15 +185,23 @@ static struct victim choose(struct weir__zone *zone, const struct weir__op *op,
 int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct weir__op *ops,
                       size_t n)
 {
-    struct victim it = choose(zone, op, ops, n);
-    if (weir__is_mark(op->rule) && it.kind > WEIR__EVICTED_FRESH)
-        return WEIR_EFULL; /* no limit's state goes for it */
-    if (it.kind != WEIR__KEYS) {
-        ++*counter(zone, it.group, it.kind);
-        weir__slot_clear(zone, it.group, it.slot);
-        if (it.kind == WEIR__EVICTED_SOONEST)
-            age(zone, op->home, op->tag);
+    struct victim it;
+    bool done = false;
+    for (int tries = 0; !done; tries++) {
+        it = choose(zone, op, ops, n);
+        if (weir__is_mark(op->rule) && it.kind > WEIR__EVICTED_FRESH)
+            return WEIR_EFULL; /* no limit's state goes for it */
+        done = it.kind == WEIR__KEYS ||
+               weir__slot_clear_if(zone, it.group, it.slot, it.judged); /* else charged meanwhile */
+        if (!done && tries == CHOICES_MAX) {
+            weir__slot_clear(zone, it.group, it.slot);
+            done = true;
+        }
     }
+    if (it.kind != WEIR__KEYS)
+        ++*counter(zone, it.group, it.kind);
+    if (it.kind == WEIR__EVICTED_SOONEST)
+        age(zone, op->home, op->tag);
     struct weir__group *home = &zone->groups[op->home];
     if (it.distance > weir__group_far(home))
         weir__group_set(home, WEIR__FAR_MASK, it.distance);
@@ -183,10 +210,25 @@ int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct
     return 0;
 }
 
+/* A new state: frozen until its tag is there. Who died in between has left an empty slot, and a state that nobody can
+ * swap. */
+static void table_insert(struct weir__zone *zone, const struct weir__op *op,
+                         struct weir__packed sealed)
+{
+    struct weir__packed frozen = {sealed.lo, sealed.hi | WEIR__FROZEN};
+    weir__slot_set_use(op->group, op->slot, 0);
+    weir__slot_put(op->group, op->slot, frozen);
+    weir__slot_set_tag(op->group, op->slot, op->tag);
+    weir__slot_put(op->group, op->slot, sealed);
+    if (!weir__is_mark(op->rule))
+        ++*counter(zone, op->group, WEIR__KEYS);
+}
+
 void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used)
 {
     struct weir__group *group = op->group;
     bool occupied = weir__slot_tag(group, op->slot) != 0;
+    op->frozen = false;
     if (!op->state.present) {
         if (occupied) {
             weir__slot_clear(zone, group, op->slot);
@@ -196,16 +238,23 @@ void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used)
     }
     if (weir__is_large(op->rule))
         weir__ring_publish(&op->state);
-    weir__store16(&group->states[op->slot],
-                  weir__pack(zone, op->rule, op->row, op->tag, &op->state, op->unit, op->order));
+    struct weir__packed sealed =
+        weir__pack(zone, op->rule, op->row, op->tag, &op->state, op->unit, op->order);
     if (!occupied) {
-        weir__slot_set_use(group, op->slot, 0);
-        if (!weir__is_mark(op->rule))
-            ++*counter(zone, group, WEIR__KEYS);
-        atomic_signal_fence(memory_order_seq_cst); /* the tag last: before it the slot is empty */
-        weir__slot_set_tag(group, op->slot, op->tag);
-    } else if (used) {
+        table_insert(zone, op, sealed);
+        return;
+    }
+    weir__slot_put(group, op->slot, sealed); /* frozen, so far */
+    if (used)
         weir__slot_touch(group, op->slot);
+}
+
+void weir__table_thaw(struct weir__op *ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (ops[i].frozen)
+            weir__slot_thaw(ops[i].group, ops[i].slot);
+        ops[i].frozen = false;
     }
 }
 
@@ -229,6 +278,7 @@ bool weir__table_reset(struct weir__zone *zone, uint64_t tag, int64_t now_us)
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
             if (weir__slot_tag(group, slot) != tag)
                 continue;
+            weir__slot_freeze(group, slot);
             live = is_live(zone, group, slot, now_us) || live;
             weir__slot_clear(zone, group, slot);
         }

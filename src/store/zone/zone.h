@@ -149,6 +149,7 @@ struct weir__zone {
         *pinned; /* whose rows no sweep of this view frees: sorted; the rows' lock guards it */
     size_t pinned_count;
     bool shared;
+    bool swaps;                    /* states may be swapped without a lock */
     int64_t patience_us;           /* for a lock; 0: as long as it takes (weir__zone_be_patient) */
     _Atomic int64_t held_until_us; /* one was held longer: until then nobody waits for long */
 };
@@ -157,7 +158,8 @@ struct weir__zone {
 struct weir__op {
     const struct weir__rule *rule;
     uint32_t row;
-    uint32_t sweeps; /* when the row was found: WEIR__SWEEPS_MASK of them */
+    uint32_t sweeps;     /* when the row was found: WEIR__SWEEPS_MASK of them */
+    uint32_t generation; /* of the row */
     uint64_t tag;
     uint32_t home;
     struct weir__request request;
@@ -169,6 +171,7 @@ struct weir__op {
     const struct weir__rule *written_under;
     struct weir__group *group; /* NULL: absent */
     unsigned slot;
+    bool frozen;    /* small: the slot's state is, by us */
     bool has_block; /* large: unit and order are its block's */
     unsigned order;
     uint32_t unit;
@@ -289,6 +292,13 @@ static inline uint32_t weir__row_generation(const struct weir__zone *zone, uint3
     return row == WEIR__MARK_ROW ? 0 : zone->rows[row].generation;
 }
 
+/* Whether the row that an op was given is no longer its limit's. Asked after the state was read. */
+static inline bool weir__op_is_stale(const struct weir__zone *zone, const struct weir__op *op)
+{
+    uint32_t sweeps = atomic_load_explicit(&zone->header->sweeps, memory_order_relaxed);
+    return (sweeps & WEIR__SWEEPS_MASK) != op->sweeps;
+}
+
 /* ---- zone/pack.c ---- */
 
 #define WEIR__ROW_LOW_BITS 11
@@ -369,6 +379,9 @@ static inline int64_t weir__packed_amount(struct weir__packed packed)
     return (int64_t)rest + 1;
 }
 
+/* A small state under a row, not sealed. */
+struct weir__packed weir__pack_small(const struct weir__rule *rule, uint32_t row,
+                                     const struct weir__state *state);
 /* A state of a key under a row, sealed and not frozen. */
 struct weir__packed weir__pack(const struct weir__zone *zone, const struct weir__rule *rule,
                                uint32_t row, uint64_t tag, const struct weir__state *state,
@@ -382,18 +395,14 @@ bool weir__unpack(const struct weir__zone *zone, uint64_t tag, struct weir__pack
 void weir__unpack_small(const struct weir__rule *rule, struct weir__packed clear,
                         struct weir__state *ret);
 
-/* One store instruction: a process killed anywhere has done it or not. */
-static inline void weir__store16(struct weir__packed *to, struct weir__packed value)
-{
-    typedef uint64_t pair __attribute__((vector_size(16)));
-    *(volatile pair *)to = (pair){value.lo, value.hi};
-}
-
 /* ---- zone/take.c ---- */
 
 /* weir_take's short cut: one token or leaky bucket whose state is there, in the first place to look. False:
  * nothing was done, take the long way. */
 bool weir__zone_take_quick(struct weir__zone *zone, const struct weir__op *op);
+/* The same for every limit with a small state, wherever it lies. 0, WEIR__STALE, or WEIR__LOCKED: nothing was done, it
+ * needs the stripe's lock. */
+int weir__zone_take_free(struct weir__zone *zone, const struct weir__op *op, enum weir__mode mode);
 
 /* ---- zone/table.c ---- */
 
@@ -503,13 +512,50 @@ static inline bool weir__slot_unpack(const struct weir__zone *zone, const struct
                         ret_rule, ret, ret_unit, ret_order);
 }
 
+/* ---- what the holder of a stripe's lock does to a slot ----
+ *
+ * Others swap small states without the lock, so whoever reads one in order to write it freezes it first. From then on
+ * it is still, and others wait for the lock. A slot that is empty has a frozen state, or zeros if it was never used. */
+
+static inline _Atomic uint64_t *weir__slot_high(struct weir__group *group, unsigned slot)
+{
+    return (_Atomic uint64_t *)&group->states[slot].hi;
+}
+
+/* Freezes a state, whatever it is; the state. */
+static inline struct weir__packed weir__slot_freeze(struct weir__group *group, unsigned slot)
+{
+    atomic_fetch_or(weir__slot_high(group, slot), WEIR__FROZEN);
+    return weir__load16(&group->states[slot]);
+}
+
+/* Freezes a state if it is still that one. */
+static inline bool weir__slot_freeze_if(struct weir__group *group, unsigned slot,
+                                        struct weir__packed sealed)
+{
+    struct weir__packed frozen = {sealed.lo, sealed.hi | WEIR__FROZEN};
+    return weir__swap16(&group->states[slot], sealed, frozen);
+}
+
+static inline void weir__slot_thaw(struct weir__group *group, unsigned slot)
+{
+    atomic_fetch_and(weir__slot_high(group, slot), ~WEIR__FROZEN);
+}
+
+/* The new state of a slot that is frozen, large or empty: nobody else writes it. */
+static inline void weir__slot_put(struct weir__group *group, unsigned slot,
+                                  struct weir__packed sealed)
+{
+    weir__store16(&group->states[slot], sealed);
+}
+
 static inline uint32_t weir__slot_row(const struct weir__zone *zone,
                                       const struct weir__group *group, unsigned slot)
 {
     return weir__packed_row(zone, weir__load16(&group->states[slot]));
 }
 
-/* Finds an op's state and unpacks it; absent: group NULL and a state not present. */
+/* Finds an op's state, freezes it if it is small, and unpacks it; absent: group NULL and a state not present. */
 int weir__table_find(struct weir__zone *zone, struct weir__op *op);
 /* A slot for an op that has none, evicting if need be; none of `ops` is evicted. */
 int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct weir__op *ops,
@@ -519,8 +565,13 @@ void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used);
 /* Empties a slot; true: it had this block, which is nobody's now. */
 bool weir__slot_drop(struct weir__zone *zone, struct weir__group *group, unsigned slot,
                      uint32_t *ret_unit, unsigned *ret_order);
+/* Thaws what weir__table_find froze and nobody wrote. */
+void weir__table_thaw(struct weir__op *ops, size_t n);
 /* Empties a slot and frees its block. */
 void weir__slot_clear(struct weir__zone *zone, struct weir__group *group, unsigned slot);
+/* The same, if its state is still the one that was judged; false: somebody charged it meanwhile. */
+bool weir__slot_clear_if(struct weir__zone *zone, struct weir__group *group, unsigned slot,
+                         struct weir__packed judged);
 /* All states of a key; whether one of them was not fresh. */
 bool weir__table_reset(struct weir__zone *zone, uint64_t tag, int64_t now_us);
 
@@ -667,6 +718,8 @@ void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe);
 #define WEIR__STALE (-1000)
 /* Internal: a lock is held longer than we wait for it; WEIR_EBUSY for callers. */
 #define WEIR__HELD (-1001)
+/* Internal: this needs the stripe's lock. */
+#define WEIR__LOCKED (-1003)
 /* Internal: the clock was read before the locks were ours, and others were served in between. A log
  * or window has an entry of ops->ahead_us, which is later. The caller reads the clock again. */
 #define WEIR__BEHIND (-1002)
