@@ -7,6 +7,10 @@
  * - million-batch: the same through weir_take_many, sixteen at a time.
  * - flood: never-seen keys into a zone that is full of live states.
  * - settled: takes of the keys of such a full zone, for comparison with flood.
+ * - log-known, window-known, lease-known: logs of one or two entries, windows of one slot, leases acquired and
+ *   released, of keys that a zone holds whose area for large states is in use.
+ * - log-flood, window-flood, lease-flood: likewise for keys never seen before, where it is full. Half of the area is
+ *   leases at most; a lease that is refused for that counts as a decision, too.
  * - shm-allowed: as hot-allowed, on shared memory (robust mutexes).
  */
 #include "weir.h"
@@ -18,7 +22,10 @@
 enum { BATCH = 16, FLOOD_KEYS = 400000 };
 
 static weir_store *hot, *million, *full, *shared;
-static weir_limit *plenty, *tiny, *user, *slow;
+static weir_store *logs, *windows, *leases;                /* nearly full */
+static weir_store *full_logs, *full_windows, *full_leases; /* beyond that */
+static weir_limit *plenty, *tiny, *user, *slow, *log_limit, *window_limit, *lease_limit;
+static uint64_t large_keys, lease_keys; /* that the first three hold */
 static weir_hashed_key hot_key, shared_key;
 
 static weir_store *open_store(const char *url)
@@ -152,6 +159,121 @@ static uint64_t run_settled(uint64_t seed, uint64_t ops)
     return n;
 }
 
+/* A known key of a store whose area for large states is in use. */
+static inline weir_key pick_large(uint64_t *seed, uint64_t keys, uint64_t *key)
+{
+    *key = (xorshift(seed) >> 32) * keys >> 32;
+    return weir_key_bytes(key, sizeof *key);
+}
+
+static uint64_t run_large_known(weir_store *store, const weir_limit *limit, uint64_t seed,
+                                uint64_t ops)
+{
+    uint64_t n = 0, key;
+    for (uint64_t i = 0; i < ops; i++)
+        n += take(store, pick_large(&seed, large_keys, &key), limit);
+    return n;
+}
+
+static uint64_t run_large_flood(weir_store *store, const weir_limit *limit, uint64_t seed,
+                                uint64_t ops)
+{
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < ops; i++) {
+        uint64_t key = xorshift(&seed);
+        n += take(store, weir_key_bytes(&key, sizeof key), limit);
+    }
+    return n;
+}
+
+static uint64_t run_log_known(uint64_t seed, uint64_t ops)
+{
+    return run_large_known(logs, log_limit, seed, ops);
+}
+
+static uint64_t run_log_flood(uint64_t seed, uint64_t ops)
+{
+    return run_large_flood(full_logs, log_limit, seed, ops);
+}
+
+static uint64_t run_window_known(uint64_t seed, uint64_t ops)
+{
+    return run_large_known(windows, window_limit, seed, ops);
+}
+
+static uint64_t run_window_flood(uint64_t seed, uint64_t ops)
+{
+    return run_large_flood(full_windows, window_limit, seed, ops);
+}
+
+static uint64_t run_lease_known(uint64_t seed, uint64_t ops)
+{
+    uint64_t n = 0, key;
+    for (uint64_t i = 0; i < ops; i++) {
+        weir_decision decision;
+        weir_key name = pick_large(&seed, lease_keys, &key);
+        if (weir_acquire(leases, name, lease_limit, 1, &decision))
+            abort();
+        n += decision.allowed;
+        if (decision.allowed && weir_release(leases, name, lease_limit, decision.lease))
+            abort();
+    }
+    return n;
+}
+
+static uint64_t run_lease_flood(uint64_t seed, uint64_t ops)
+{
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < ops; i++) {
+        uint64_t key = xorshift(&seed);
+        weir_decision decision = {0};
+        int code =
+            weir_acquire(full_leases, weir_key_bytes(&key, sizeof key), lease_limit, 1, &decision);
+        if (code && code != WEIR_EFULL)
+            abort();
+        n += decision.allowed;
+    }
+    return n;
+}
+
+/* How many blocks of the smallest size there are. */
+static uint64_t large_blocks(weir_store *store)
+{
+    weir_zone_info info;
+    if (weir_store_info(store, &info))
+        abort();
+    return info.large_bytes / 64;
+}
+
+static void fill_large(void)
+{
+    logs = open_store("memory:8m?large=50%");
+    windows = open_store("memory:8m?large=50%");
+    leases = open_store("memory:8m?large=50%");
+    full_logs = open_store("memory:8m?large=50%");
+    full_windows = open_store("memory:8m?large=50%");
+    full_leases = open_store("memory:8m?large=50%");
+    log_limit = parse("sliding-log 2/h");
+    window_limit = parse("sliding-window 1000000/h precision 30m");
+    lease_limit = parse("concurrent 2 lease 1h");
+    uint64_t blocks = large_blocks(logs);
+    large_keys = blocks * 9 / 10;
+    lease_keys =
+        blocks / 6; /* two leases and one to spare need two units; half is theirs at most */
+    for (uint64_t key = 0; key < large_keys; key++) {
+        weir_decision decision;
+        take(logs, weir_key_bytes(&key, sizeof key), log_limit);
+        take(windows, weir_key_bytes(&key, sizeof key), window_limit);
+        if (key < lease_keys &&
+            weir_acquire(leases, weir_key_bytes(&key, sizeof key), lease_limit, 1, &decision))
+            abort();
+    }
+    run_large_flood(full_logs, log_limit, 1, blocks * 2);
+    run_large_flood(full_windows, window_limit, 1, blocks * 2);
+    run_large_flood(full_leases, log_limit, 1, blocks * 2);
+    run_lease_flood(1, blocks * 2);
+}
+
 static const struct scenario scenarios[] = {
     {"hot-allowed", run_hot_allowed, 1},
     {"hot-denied", run_hot_denied, 0},
@@ -162,6 +284,12 @@ static const struct scenario scenarios[] = {
     {"million-batch", run_million_batch, -1},
     {"flood", run_flood, -1},
     {"settled", run_settled, -1},
+    {"log-known", run_log_known, -1},
+    {"log-flood", run_log_flood, -1},
+    {"window-known", run_window_known, 1},
+    {"window-flood", run_window_flood, 1},
+    {"lease-known", run_lease_known, 1},
+    {"lease-flood", run_lease_flood, -1},
     {NULL, NULL, 0},
 };
 
@@ -212,5 +340,6 @@ int main(int argc, char **argv)
         take(million, weir_key_bytes(names[i], KEY_LEN), user);
     for (uint64_t key = 0; key < FLOOD_KEYS; key++)
         take(full, weir_key_bytes(&key, sizeof key), slow);
+    fill_large();
     return serve(scenarios);
 }

@@ -14,7 +14,7 @@
 #define ROUNDS 64        /* of looking at some … */
 #define ROUNDS_RANDOM 16 /* … then only by hand, with as many steps as may be */
 #define ROUNDS_LARGER 8  /* for a block of a higher order; then a place is cleared */
-#define ROUNDS_LEASES 8  /* for leases that have lapsed, where no more leases fit */
+#define ROUNDS_LEASES 2  /* for leases that have lapsed, where no more leases fit */
 #define PLACES 4         /* that it is tried to clear */
 #define CLEARED_AT_ONCE 32
 
