@@ -27,12 +27,12 @@
  *   - -1 means one thing: WEIR_NEVER.
  *
  * Structures that grow
- *   - weir_request, weir_decision and weir_zone_info have spare room. New members take it, so sizes
- *     and offsets never change while the soname is libweir.so.0. A program may be newer or older
- *     than the library.
- *   - What a program leaves out of a request is zero, spare room included: use an initialiser,
- *     weir_request_make or memset. Anything else in the spare room is WEIR_EINVAL. Zero always
- *     means "as before".
+ *   - weir_request, weir_wait_options, weir_decision and weir_zone_info have spare room. New
+ *     members take it, so sizes and offsets never change while the soname is libweir.so.0. A
+ *     program may be newer or older than the library.
+ *   - What a program leaves out of a request or of options is zero, spare room included: use an
+ *     initialiser, weir_request_make or memset. Anything else in the spare room is WEIR_EINVAL.
+ *     Zero always means "as before".
  *   - The library sets the spare room of what it returns to zero.
  *
  * Threads, fork, cancellation and signals
@@ -46,11 +46,13 @@
  *                 have held a lock
  *   kill -9       nothing is left            others go on; no charge   a call that was sent may be
  *                                            is lost                   charged
- *   cancellation  a verb may be cancelled only in weir_wait and weir_wait_for while they sleep, with
- *                 nothing held. No other verb is a cancellation point. Asynchronous cancellation is
- *                 not supported.
+ *   cancellation  a verb may be cancelled (pthread_cancel) only where a wait sleeps: weir_wait,
+ *                 weir_wait_for, weir_wait_with, weir_acquire_wait. It then leaves its queue and
+ *                 gives back what it was charged. No other verb is a cancellation point.
+ *                 Asynchronous cancellation is not supported.
  *   signals       no function may be called from a signal handler. A handler that returns disturbs
- *                 nothing: calls and sleeps go on.
+ *                 nothing: calls and sleeps go on. A wait can ask to be interrupted: see
+ *                 weir_wait_with.
  *
  * Caveats
  *   - `shm:` and `file:` zones hold robust mutexes of this C library: processes of one host share
@@ -120,7 +122,9 @@ WEIR_API const char *weir_version(void);
     X(ESHARED, 16, "two limits of one key would share a state")                                    \
     X(ESLOTS, 17, "the keys live in different slots of the cluster; give them one {hash tag}")     \
     X(EUNREACHABLE, 18, "no server could be reached in time")                                      \
-    X(ESETTLED, 19, "settled before, nothing changed")
+    X(ESETTLED, 19, "settled before, nothing changed")                                             \
+    X(ECANCELED, 20, "the wait was cancelled, nothing is charged")                                 \
+    X(EINTR, 21, "a signal interrupted the wait, nothing is charged")
 
 enum weir_code {
     WEIR_OK = 0,
@@ -351,16 +355,60 @@ WEIR_API WEIR_MUST_CHECK int weir_peek_all(weir_store *store, const weir_request
 WEIR_API WEIR_MUST_CHECK int weir_take_many(weir_store *store, const weir_request *requests,
                                             size_t n, weir_decision *rets);
 
+/* ---- waiting ------------------------------------------------------------------------------ */
+
 /* Takes, sleeping the delay or retry_after, until allowed or max_wait_us (0 or more, or
- * WEIR_WAIT_ANY) has passed. Bucket limits serve first come, first served. A request that cannot make
- * it in time is denied at once. */
+ * WEIR_WAIT_ANY) has passed. The threads of a process that wait for a state of a key are served
+ * first come, first served, whatever each asks for: the first waits for its cost, the others behind
+ * it. Between processes only the limits that give reservations (token-bucket, leaky-bucket, smooth,
+ * warmup) keep the order. weir_take does not wait, so it does not queue. A request that cannot make
+ * it in time is denied at once if that is known, otherwise at its deadline. It is charged nothing
+ * then. */
 WEIR_API WEIR_MUST_CHECK int weir_wait(weir_store *store, weir_key key, const weir_limit *limit,
                                        int64_t cost, int64_t max_wait_us, weir_decision *ret);
 
-/* weir_wait with a request: with detail and a message. Its wait_us must be left out. A request that
- * acquires is refused with WEIR_EUNSUPPORTED. */
+/* weir_wait with a request: with detail, a message, and with `acquire` for a lease: see
+ * weir_acquire_wait. Its wait_us must be left out. */
 WEIR_API WEIR_MUST_CHECK int weir_wait_for(weir_store *store, const weir_request *request,
                                            int64_t max_wait_us, weir_decision *ret);
+
+/* What waits can be cancelled by from another thread. One may serve many waits, at the same time or
+ * one after the other. It belongs to the process that made it. */
+typedef struct weir_waiter weir_waiter;
+
+/* Makes a waiter. */
+WEIR_API WEIR_MUST_CHECK int weir_waiter_create(weir_waiter **ret, weir_error *err);
+
+/* Cancels every wait that uses it, and every later one. Any thread may call it, any number of
+ * times. A wait that was just served is not cancelled: what the wait returns says which of both
+ * happened. NULL is fine. */
+WEIR_API void weir_waiter_cancel(weir_waiter *waiter);
+
+/* Frees a waiter that no wait uses any more. NULL is fine. */
+WEIR_API void weir_waiter_free(weir_waiter *waiter);
+
+/* How long to wait, and what ends a wait early. What is left out is 0 and has a meaning: in
+ *
+ *     weir_wait_options options = {.max_wait_us = 2000000, .cancel_fd = &fd};
+ *
+ * nobody else can cancel it, and signals do not interrupt it. */
+typedef struct weir_wait_options {
+    int64_t max_wait_us;  /* as in weir_wait: 0 or more, or WEIR_WAIT_ANY */
+    weir_waiter *waiter;  /* NULL, or what other threads cancel it by */
+    const int *cancel_fd; /* NULL, or a descriptor that cancels it by being readable or closed by
+                             its peer: an eventfd, a pipe, a client's socket */
+    bool interruptible;   /* a signal whose handler returns during a sleep ends it: WEIR_EINTR */
+    uint8_t spare_bytes[7];
+    uint64_t spare[4];
+} weir_wait_options;
+
+/* weir_wait_for that can be cancelled. WEIR_ECANCELED: it was, and what had been reserved for it is
+ * given back. WEIR_EINTR: the same by a signal; one that comes just before the sleep is missed, and
+ * a descriptor is not. 0: it was decided, and the decision counts, also if it was cancelled too
+ * late. If the store cannot be reached to give a reservation back, that code comes back and the
+ * charge stays. */
+WEIR_API WEIR_MUST_CHECK int weir_wait_with(weir_store *store, const weir_request *request,
+                                            const weir_wait_options *options, weir_decision *ret);
 
 /* ---- correcting a charge ------------------------------------------------------------------ */
 
@@ -383,6 +431,15 @@ WEIR_API WEIR_MUST_CHECK int weir_settle(weir_store *store, weir_key key, const 
 WEIR_API WEIR_MUST_CHECK int weir_acquire(weir_store *store, weir_key key, const weir_limit *limit,
                                           int64_t cost, weir_decision *ret);
 
+/* weir_acquire that waits until there are slots, first come, first served within the process, or
+ * until max_wait_us has passed. A release wakes it: at once in this process, and in a zone also
+ * from other processes. A lease that expires wakes it, too. On redis:// one thread of the process
+ * asks again, after 10 ms at first and up to 250 ms later. The long form is weir_wait_for with
+ * `acquire` set. */
+WEIR_API WEIR_MUST_CHECK int weir_acquire_wait(weir_store *store, weir_key key,
+                                               const weir_limit *limit, int64_t cost,
+                                               int64_t max_wait_us, weir_decision *ret);
+
 /* Starts the lease's time again; WEIR_ENOLEASE if it has lapsed. */
 WEIR_API WEIR_MUST_CHECK int weir_renew(weir_store *store, weir_key key, const weir_limit *limit,
                                         uint64_t lease);
@@ -400,6 +457,33 @@ WEIR_API WEIR_MUST_CHECK int weir_renew_lease(weir_store *store, weir_key key,
 WEIR_API WEIR_MUST_CHECK int weir_release_lease(weir_store *store, weir_key key,
                                                 const weir_limit *limit, uint64_t lease,
                                                 weir_error *err);
+
+/* ---- event loops -------------------------------------------------------------------------- */
+
+/* A descriptor for an event loop, which cannot sleep in weir_acquire_wait. It tells of slots of a
+ * key that were released. It belongs to the process that opened it. */
+typedef struct weir_wakeup weir_wakeup;
+
+/* Opens a wake-up for the leases of a key. The limits must hold one `concurrent`. Close it before
+ * the store. The first one of a `shm:` or `file:` store starts a thread, which ends when the store
+ * is closed. */
+WEIR_API WEIR_MUST_CHECK int weir_wakeup_open(weir_store *store, weir_key key,
+                                              const weir_limit *limit, weir_wakeup **ret,
+                                              weir_error *err);
+
+/* The descriptor to poll for reading (never read, write or close it); -1 of NULL. It is readable
+ * from the first release on that comes after weir_wakeup_open or weir_wakeup_arm. Then call
+ * weir_wakeup_arm and acquire again. If that is denied, wait for the descriptor again, but no
+ * longer than retry_after_us, because a lease that expires is no release. It may also be readable
+ * without a reason: `shm:` and `file:` after a second, `redis://` after 50 to 100 ms, since nobody
+ * tells it what other processes do. */
+WEIR_API int weir_wakeup_fd(const weir_wakeup *wakeup);
+
+/* Makes the descriptor quiet until the next release. Call it before acquiring, not after it. */
+WEIR_API WEIR_MUST_CHECK int weir_wakeup_arm(weir_wakeup *wakeup);
+
+/* Closes a wake-up. NULL is fine. */
+WEIR_API void weir_wakeup_close(weir_wakeup *wakeup);
 
 /* ---- what a store was asked --------------------------------------------------------------- */
 

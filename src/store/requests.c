@@ -106,8 +106,15 @@ int weir_peek_all(weir_store *store, const weir_request *requests, size_t n, wei
     return decide_all(store, requests, n, WEIR__PEEK, ret);
 }
 
-int weir_wait_for(weir_store *store, const weir_request *request, int64_t max_wait_us,
-                  weir_decision *ret)
+static bool options_have_spare(const weir_wait_options *options)
+{
+    static const uint8_t none[sizeof options->spare_bytes];
+    return (options->spare[0] | options->spare[1] | options->spare[2] | options->spare[3]) != 0 ||
+           memcmp(options->spare_bytes, none, sizeof none) != 0;
+}
+
+int weir_wait_with(weir_store *store, const weir_request *request, const weir_wait_options *options,
+                   weir_decision *ret)
 {
     weir_request said;
     if (!request)
@@ -115,18 +122,23 @@ int weir_wait_for(weir_store *store, const weir_request *request, int64_t max_wa
     int code = request_read(store, request, &said);
     if (code)
         return code;
-    if (!ret || max_wait_us < 0)
+    if (!ret || !options)
+        return weir__fail(request->error, WEIR_EINVAL, 0, "the %s NULL",
+                          ret ? "options of the wait are" : "room for the decision is");
+    if (options_have_spare(options))
         return weir__fail(request->error, WEIR_EINVAL, 0,
-                          ret ? "invalid wait of %lld us: expected 0 or more"
-                              : "the room for the decision is NULL",
-                          (long long)max_wait_us);
+                          "the spare room of the options is not zero: initialise all of it");
     if (said.wait_us != 0 && said.wait_us != WEIR_WAIT_DEFAULT)
         return weir__fail(request->error, WEIR_EINVAL, 0,
                           "the request has a wait_us: leave it out, max_wait_us says how long");
-    if (said.acquire)
-        return weir__fail(request->error, WEIR_EUNSUPPORTED, 0, "a lease cannot be waited for");
-    code = weir__wait(store, &said, max_wait_us, ret);
-    return code ? weir__store_fail(store, code, request->error) : 0;
+    return weir__wait(store, &said, options, ret, request->error);
+}
+
+int weir_wait_for(weir_store *store, const weir_request *request, int64_t max_wait_us,
+                  weir_decision *ret)
+{
+    const weir_wait_options options = {.max_wait_us = max_wait_us};
+    return weir_wait_with(store, request, &options, ret);
 }
 
 /* ---- many ---- */

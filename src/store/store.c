@@ -32,8 +32,10 @@ void weir_store_close(weir_store *store)
 {
     int state;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    if (store)
+    if (store) {
+        weir__wait_close(store);
         store->engine->close(store);
+    }
     pthread_setcancelstate(state, NULL);
 }
 
@@ -224,6 +226,8 @@ static int reset_key(weir_store *store, weir_key key, bool *ret_there, weir_erro
     int state = weir__store_begin(store);
     int code = store->engine->reset(store, key, now, ret_there);
     weir__store_end(store, state);
+    if (code == 0)
+        weir__wait_freed(store, key);
     return code ? weir__store_fail(store, code, err) : 0;
 }
 

@@ -11,11 +11,27 @@
 #include "limit/limit.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #define WEIR__SHOWN_MAX 40 /* states of one key: as many as a zone keeps */
 
 enum weir__mode { WEIR__TAKE, WEIR__PEEK };
 enum weir__lease_verb { WEIR__RENEW, WEIR__RELEASE };
+
+/* Eight bytes by which releases of leases are noticed, also by other processes. Who wants to sleep
+ * reads `rung`, sets `wanted`, asks for a slot, and if there is none sleeps while `rung` is the
+ * same. A release that finds `wanted` set clears it, changes `rung` and wakes the sleepers. So a
+ * release that nobody waits for costs no system call. */
+struct weir__bell {
+    _Atomic uint32_t rung;
+    _Atomic uint32_t wanted;
+};
+
+struct weir__bells {
+    struct weir__bell *key; /* rung for this key, and perhaps for some others */
+    struct weir__bell *all; /* rung whenever one of the store's is */
+    bool shared;            /* with other processes */
+};
 
 /* What arrives here is checked: keys, costs, waits, at most WEIR_LIMITS_MAX limits. `now` is by the
  * store's clock; an engine with a clock of its own heeds it only if store->clock.now is set. */
@@ -44,6 +60,9 @@ struct weir__engine {
                    weir_error *err);
     /* Every state of a key, room for WEIR__SHOWN_MAX of them. NULL: it cannot be told. */
     int (*show)(weir_store *, weir_key, int64_t now, struct weir__shown *ret, size_t *ret_count);
+    /* The bells of a key. NULL: the store has none, and who waits for a slot asks again and again.
+     * */
+    void (*bells)(const weir_store *, weir_key, struct weir__bells *ret);
     /* Fills hash and store of one whose key is set; NULL: hashing ahead is of no use. */
     void (*hash)(const weir_store *, weir_hashed_key *);
     int (*info)(weir_store *, weir_zone_info *ret);
@@ -66,7 +85,8 @@ _Static_assert(sizeof(struct weir__seat_counts) == WEIR__SEAT_BYTES, "one per se
 /* Engines begin with this. */
 struct weir_store {
     const struct weir__engine *engine;
-    weir_clock clock; /* now NULL: the system's */
+    weir_clock clock;                        /* now NULL: the system's */
+    _Atomic(struct weir__waiting *) waiting; /* who waits in this process; NULL: nobody ever did */
     struct weir__seat_counts seats[WEIR__SEATS];
 };
 
@@ -187,9 +207,18 @@ int weir__take_many_at(weir_store *store, const weir_request *requests, size_t n
                        weir_decision *rets);
 /* Whether one of these is within its bounds; 0, or a code with the value in err. */
 int weir__request_check(const weir_store *store, const weir_request *request, weir_error *err);
-/* weir_wait for one of these; its wait_us is not read. */
-int weir__wait(weir_store *store, const weir_request *request, int64_t max_wait_us,
-               weir_decision *ret);
+/* weir_wait_with for one of these; its wait_us is not read. */
+int weir__wait(weir_store *store, const weir_request *request, const weir_wait_options *options,
+               weir_decision *ret, weir_error *err);
+/* Something of a key was given back: who waits for it in this process asks again. */
+void weir__wait_wake(weir_store *store, weir_key key);
+static inline void weir__wait_freed(weir_store *store, weir_key key)
+{
+    if (WEIR__UNLIKELY(atomic_load_explicit(&store->waiting, memory_order_acquire) != NULL))
+        weir__wait_wake(store, key);
+}
+/* Before a store is closed: ends what its waits have started. */
+void weir__wait_close(weir_store *store);
 
 /* A store in shared memory or a file answers WEIR_EBUSY where another process holds a lock for longer than this;
  * 0: it waits, as it does by default. Nothing is charged then. Before the store is used by several threads. */

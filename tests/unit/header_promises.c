@@ -37,6 +37,10 @@ static void test_layout(void)
     CHECK_INT(offsetof(weir_decision, degraded), 65);
     CHECK_INT(offsetof(weir_decision, binding), 66);
     CHECK_INT(offsetof(weir_decision, code), 72);
+    CHECK_INT(sizeof(weir_wait_options), 64);
+    CHECK_INT(offsetof(weir_wait_options, waiter), 8);
+    CHECK_INT(offsetof(weir_wait_options, cancel_fd), 16);
+    CHECK_INT(offsetof(weir_wait_options, interruptible), 24);
     CHECK_INT(sizeof(weir_zone_info), 128);
     CHECK_INT(offsetof(weir_zone_info, repairs), 72);
 }
@@ -122,6 +126,17 @@ static void test_null_stores_and_limits(void)
     CHECK_INT(weir_acquire(store, key, limit, 1, NULL), WEIR_EINVAL);
     CHECK_INT(weir_renew(NULL, key, limit, 1), WEIR_EINVAL);
     CHECK_INT(weir_release(store, key, NULL, 1), WEIR_EINVAL);
+    CHECK_INT(weir_acquire_wait(NULL, key, limit, 1, 0, &d), WEIR_EINVAL);
+    CHECK_INT(weir_acquire_wait(store, key, limit, 1, 0, &d), WEIR_EUNSUPPORTED);
+    CHECK_INT(weir_acquire_wait(store, key, limit, 1, 0, NULL), WEIR_EINVAL);
+    CHECK_INT(weir_waiter_create(NULL, &err), WEIR_EINVAL);
+    CHECK_INT(weir_wakeup_open(NULL, key, limit, NULL, &err), WEIR_EINVAL);
+    CHECK_INT(weir_wakeup_open(store, key, limit, NULL, &err), WEIR_EUNSUPPORTED);
+    CHECK_INT(weir_wakeup_arm(NULL), WEIR_EINVAL);
+    CHECK_INT(weir_wakeup_fd(NULL), -1);
+    weir_wakeup_close(NULL);
+    weir_waiter_cancel(NULL);
+    weir_waiter_free(NULL);
     CHECK_INT(weir_store_info(NULL, &info), WEIR_EINVAL);
     CHECK_INT(weir_store_info(store, NULL), WEIR_EINVAL);
     weir_counts counts;
@@ -197,6 +212,33 @@ static bool says(const weir_error *err, int code, const char *text)
     return false;
 }
 
+/* Of weir_wait_with. */
+static void test_wait_messages(weir_store *store, weir_request request)
+{
+    weir_decision d;
+    const int closed = 1000000, none = -1;
+    weir_wait_options options = {.cancel_fd = &none};
+    CHECK(weir_wait_with(store, &request, &options, &d) == WEIR_EINVAL &&
+          says(request.error, WEIR_EINVAL, "invalid cancel_fd -1: expected an open descriptor"));
+    options.cancel_fd = &closed;
+    CHECK(
+        weir_wait_with(store, &request, &options, &d) == WEIR_EINVAL &&
+        says(request.error, WEIR_EINVAL, "invalid cancel_fd 1000000: expected an open descriptor"));
+    options = (weir_wait_options){.spare = {0, 0, 0, 1}};
+    CHECK(weir_wait_with(store, &request, &options, &d) == WEIR_EINVAL &&
+          says(request.error, WEIR_EINVAL,
+               "the spare room of the options is not zero: initialise all of it"));
+    CHECK(weir_wait_with(store, &request, NULL, &d) == WEIR_EINVAL &&
+          says(request.error, WEIR_EINVAL, "the options of the wait are NULL"));
+    options = (weir_wait_options){0};
+    CHECK(weir_wait_with(store, &request, &options, NULL) == WEIR_EINVAL &&
+          says(request.error, WEIR_EINVAL, "the room for the decision is NULL"));
+    request.wait_us = 5;
+    CHECK(weir_wait_with(store, &request, &options, &d) == WEIR_EINVAL &&
+          says(request.error, WEIR_EINVAL,
+               "the request has a wait_us: leave it out, max_wait_us says how long"));
+}
+
 static void test_messages(void)
 {
     weir_store *store = test_open("memory:1m", &now);
@@ -228,9 +270,13 @@ static void test_messages(void)
     CHECK(weir_take_all(store, &request, 1, &d) == WEIR_EUNSUPPORTED &&
           says(&err, WEIR_EUNSUPPORTED,
                "no limit of \"token-bucket 5/s\" has leases: expected concurrent"));
-    request.limit = slots;
     CHECK(weir_wait_for(store, &request, 0, &d) == WEIR_EUNSUPPORTED &&
-          says(&err, WEIR_EUNSUPPORTED, "a lease cannot be waited for"));
+          says(&err, WEIR_EUNSUPPORTED,
+               "no limit of \"token-bucket 5/s\" has leases: expected concurrent"));
+    request.limit = slots;
+    CHECK(weir_wait_for(store, &request, 0, &d) == 0 && d.allowed && d.lease);
+    CHECK_INT(weir_release(store, request.key, slots, d.lease), 0);
+    test_wait_messages(store, request);
     CHECK(weir_renew_lease(store, request.key, slots, 9, &err) == WEIR_ENOLEASE &&
           says(&err, WEIR_ENOLEASE, "no such lease"));
     CHECK(weir_release_lease(store, request.key, slots, 0, &err) == WEIR_ENOLEASE &&

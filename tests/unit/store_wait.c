@@ -92,7 +92,6 @@ static void test_windows(void)
                  {"sliding-log 2/s", SECOND},
                  {"sliding-window 2/s", SECOND},
                  {"sliding-counter 2/s", SECOND + SECOND / 2},
-                 {"concurrent 2 lease 1s", SECOND},
                  {"leaky-bucket 1/s burst 1 nodelay", SECOND}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         weir_limit *limit = test_limit(cases[i].text);
@@ -110,6 +109,26 @@ static void test_windows(void)
         end();
         weir_limit_free(limit);
     }
+}
+
+/* A slot may be released at any time: no deadline is known to be too early. */
+static void test_slots(void)
+{
+    weir_limit *limit = test_limit("concurrent 2 lease 1s");
+    begin(count_and_sleep);
+    WAIT(limit, 2, 0, true, 0);
+    CHECK_INT(WAIT(limit, 1, SECOND - 1, false, SECOND - 1).retry_after_us, 1);
+    CHECK_INT(sleeps, 1);
+    WAIT(limit, 3, WEIR_WAIT_ANY, false, SECOND - 1); /* never */
+    CHECK_INT(sleeps, 1);
+    CHECK_INT(WAIT(limit, 1, SECOND, true, SECOND).lease, 0); /* a take: nobody can name it */
+    CHECK_INT(sleeps, 2);
+    end();
+    begin(NULL); /* nobody moves this clock: no use to ask again */
+    WAIT(limit, 2, 0, true, 0);
+    WAIT(limit, 1, WEIR_WAIT_ANY, false, 0);
+    end();
+    weir_limit_free(limit);
 }
 
 /* A full queue makes room, or takes too long. */
@@ -191,6 +210,7 @@ int main(void)
     test_token_bucket();
     test_first_come();
     test_windows();
+    test_slots();
     test_leaky_queue();
     test_competition();
     test_several();

@@ -297,6 +297,8 @@ int weir__zone_lease(struct weir__zone *zone, struct weir__op *op, enum weir__le
 {
     int code;
     WITH_LOCKS(zone, op, 1, code, change_lease(zone, op, verb));
+    if (code == 0 && verb == WEIR__RELEASE)
+        weir__zone_ring(zone, weir__stripe_of(zone, op->home));
     return code;
 }
 
@@ -307,6 +309,7 @@ int weir__zone_reset(struct weir__zone *zone, uint64_t tag, int64_t now_us, bool
         return WEIR__HELD;
     *ret_live = weir__table_reset(zone, tag, now_us);
     weir__stripe_unlock(zone, stripe);
+    weir__zone_ring(zone, stripe);
     return 0;
 }
 

@@ -9,7 +9,9 @@
 #include "store/zone/zone.h"
 
 #include "base/clock.h"
+#include "base/futex.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <time.h>
@@ -171,4 +173,25 @@ void weir__stripes_unlock_all(struct weir__zone *zone)
 {
     for (uint32_t i = zone->layout.stripes; i > 0; i--)
         weir__stripe_unlock(zone, i - 1);
+}
+
+/* ---- bells ---- */
+
+/* `wanted` is cleared before `rung` changes: who sets it again after that reads the new `rung` or
+ * is woken (store.h). */
+static bool bell_ring(struct weir__bell *bell, bool shared)
+{
+    if (WEIR__LIKELY(!atomic_load(&bell->wanted)))
+        return false;
+    atomic_store(&bell->wanted, 0);
+    atomic_fetch_add(&bell->rung, 1);
+    weir__futex_wake(&bell->rung, shared);
+    return true;
+}
+
+void weir__zone_ring(struct weir__zone *zone, uint32_t stripe)
+{
+    assert(stripe < zone->layout.stripes);
+    if (bell_ring(&zone->stripes[stripe].bell, zone->shared))
+        bell_ring(&zone->header->bell, zone->shared);
 }

@@ -466,6 +466,15 @@ static void hash(const weir_store *store, weir_hashed_key *room)
     room->store = zone->serial;
 }
 
+static void bells(const weir_store *store, weir_key key, struct weir__bells *ret)
+{
+    const struct weir__zone *zone = &((const struct weir__zone_store *)store)->region.zone;
+    uint64_t hash[2];
+    hash_key(zone, key, hash);
+    uint32_t stripe = weir__stripe_of(zone, weir__home_of(zone, weir__tag_of(hash)));
+    *ret = (struct weir__bells){&zone->stripes[stripe].bell, &zone->header->bell, zone->shared};
+}
+
 static int info(weir_store *store, weir_zone_info *ret)
 {
     return weir__zone_info(zone_of(store), ret);
@@ -494,6 +503,7 @@ static const struct weir__engine engine = {
     .reset = reset,
     .reserve = reserve,
     .show = show,
+    .bells = bells,
     .hash = hash,
     .info = info,
     .check = check,

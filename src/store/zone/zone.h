@@ -74,7 +74,8 @@ struct weir__stripe {
         uint8_t room[64];
     };
     uint64_t counters[WEIR__COUNTERS];
-    uint64_t spare[8 - WEIR__COUNTERS];
+    struct weir__bell bell; /* rung when leases of its keys are released */
+    uint64_t spare[7 - WEIR__COUNTERS];
 };
 _Static_assert(sizeof(struct weir__stripe) == 128, "a stripe is two cache lines");
 
@@ -104,6 +105,7 @@ struct weir__zone_header {
     _Atomic uint32_t rows_used;  /* rows 1 … rows_used exist or were freed */
     int64_t swept_us;            /* when rows were last swept */
     _Atomic int64_t lease_units; /* in blocks of leases: the arenas' together */
+    struct weir__bell bell; /* rung with every stripe's, where a thread listens for many keys */
 };
 
 /* What follows from an arena's part of the map; its lock (weir__arena_lock) covers both. */
@@ -731,6 +733,8 @@ int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, en
 int weir__zone_settle(struct weir__zone *zone, struct weir__op *ops, size_t n,
                       const struct weir__correction *correction);
 int weir__zone_lease(struct weir__zone *zone, struct weir__op *op, enum weir__lease_verb verb);
+/* Leases of a stripe's keys were released: who waits for one is woken. No lock is held. */
+void weir__zone_ring(struct weir__zone *zone, uint32_t stripe);
 /* *ret_live: whether there was a state that is not fresh. */
 int weir__zone_reset(struct weir__zone *zone, uint64_t tag, int64_t now_us, bool *ret_live);
 /* Every state of a key as it stands now, room for WEIR__SHOWN_MAX. */

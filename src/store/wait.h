@@ -1,0 +1,94 @@
+/*
+ * Who waits, in this process. Shared by wait.c (a wait), spots.c (the order) and wakeup.c
+ * (descriptors).
+ *
+ *     store.waiting ─► shelves, one lock each ─► spots in the order of arrival
+ *
+ * A spot is a wait that stands in a queue, or a wake-up descriptor, which only looks on. It lies on
+ * the stack of its thread (a descriptor: on the heap), so the table needs no room per waiter. What
+ * holds:
+ *   1. A spot's key lives as long as the spot is taken.
+ *   2. `ahead` is the number of spots of the same key that came before and want a state that this
+ *      one wants, too. Only who has none ahead asks the store. The one that came first of all has
+ *      none ahead, so somebody always goes on.
+ *   3. A spot is woken after something has changed that its owner looks at: `ahead`, a
+ *      cancellation, or the store.
+ *   4. Lock order: a waiter's lock or a shelf's lock, never both; no lock is held while a store is
+ *      asked.
+ *   5. The table belongs to the process that made it. A child makes another one, because the spots
+ *      that it inherits are those of threads that it does not have.
+ */
+#ifndef WEIR_WAIT_H
+#define WEIR_WAIT_H
+
+#include "store/store.h"
+
+#include <sys/types.h>
+
+struct weir__spot {
+    struct weir__spot *next, *prev;     /* on its shelf */
+    struct weir__spot *beside, *before; /* of the same waiter: wait.c */
+    weir_key key;
+    uint64_t hash;           /* of the key */
+    const weir_limit *limit; /* NULL: it stands in no queue */
+    _Atomic uint32_t ahead;
+    _Atomic uint32_t word;                 /* changed by each wake-up */
+    _Atomic(_Atomic uint32_t *) sleeps_on; /* `word`, or the bell's */
+    struct weir__bells bells;              /* key NULL: it listens to none */
+    uint32_t heard; /* bells.key->rung when it was armed; its shelf's lock guards it */
+    int alarm;      /* a timer's descriptor that a wake-up makes readable; -1: none */
+};
+
+/* ---- spots.c ---- */
+
+/* A spot of nobody yet. */
+void weir__spot_init(struct weir__spot *spot, weir_key key);
+/* The table of this process, made if need be; NULL: no memory. */
+struct weir__waiting *weir__waiting_of(weir_store *store);
+/* How many have a spot; a guess by the time it is read. */
+uint32_t weir__waiting_count(weir_store *store);
+void weir__spot_take(struct weir__waiting *waiting, struct weir__spot *spot);
+/* Those who stood behind it move up. */
+void weir__spot_leave(struct weir__waiting *waiting, struct weir__spot *spot);
+void weir__spot_wake(struct weir__spot *spot);
+/* From now on the bell rings for it. A spot with an alarm: it is quiet until then, or for so long
+ * (0: for ever). */
+void weir__spot_arm(struct weir__waiting *waiting, struct weir__spot *spot, int64_t quiet_us);
+/* Whether a limit needs a queue. The others give out their turns in order by themselves. */
+bool weir__limit_queues(const weir_limit *limit);
+
+/* ---- wakeup.c ---- */
+
+/* An alarm, quiet; -1 with errno. */
+int weir__alarm_open(void);
+/* Readable after so long; 0: no longer, and not again. */
+void weir__alarm_set(int alarm, int64_t us);
+void weir__alarm_ring(int alarm);
+/* Spots with an alarm that listen to bells which are shared: a thread listens for them. 0 or a
+ * code. */
+int weir__watch_start(struct weir__waiting *waiting, const struct weir__bells *bells,
+                      weir_error *err);
+
+/* How a spot asks again where nobody tells it of a release: after 10 ms, then twice as long each
+ * time, up to 250 ms, less up to a half at random. */
+int64_t weir__pace_us(unsigned asked);
+/* How long a bell that other processes ring is trusted: one of them may be killed between its
+ * release and its ringing. */
+#define WEIR__BELL_TRUST_US INT64_C(1000000)
+
+/* ---- of spots.c, for the thread of wakeup.c ---- */
+
+struct weir__watch {
+    pthread_mutex_t lock; /* for starting it */
+    bool running;
+    pthread_t thread;
+    struct weir__bells bells;
+    _Atomic bool stop;
+};
+struct weir__watch *weir__waiting_watch(struct weir__waiting *waiting);
+/* Rings the alarms of those whose bell has rung. */
+void weir__spots_listen(struct weir__waiting *waiting);
+/* Stops the thread, if it is this process's. */
+void weir__watch_stop(struct weir__watch *watch);
+
+#endif
