@@ -40,7 +40,7 @@ static void test_each_field(void)
         CHECK(!SOUND_WITH(limits[i], kind, WEIR__KIND_COUNT));
         CHECK(!SOUND_WITH(limits[i], kind, UINT8_MAX));
         CHECK(!SOUND_WITH(limits[i], flags, 2));
-        CHECK(!SOUND_WITH(limits[i], zero, 1));
+        CHECK(!SOUND_WITH(limits[i], generation, 1));
         CHECK(!SOUND_WITH(limits[i], cold_millionths, 1));
         CHECK(!SOUND_WITH(limits[i], count, 0));
         CHECK(!SOUND_WITH(limits[i], count, -1));
