@@ -293,6 +293,7 @@ uint32_t weir__arena_for(const struct weir__zone *zone, const struct weir__want 
 {
     if (want->group == WEIR__NO_GROUP)
         return want->slot % zone->layout.arenas;
+    assert(want->group < zone->group_count && want->slot < WEIR__SLOTS);
     return (uint32_t)((uint64_t)want->group * zone->layout.arenas / zone->group_count);
 }
 
@@ -631,7 +632,7 @@ void weir__leases_recount(struct weir__zone *zone)
     atomic_store_explicit(&zone->header->lease_units, units, memory_order_relaxed);
 }
 
-uint64_t weir__blocks_used(struct weir__zone *zone)
+uint64_t weir__blocks_used(const struct weir__zone *zone)
 {
     uint64_t units = 0;
     for (uint32_t i = 0; i < zone->layout.arenas; i++)

@@ -56,13 +56,16 @@ static bool hunt_has_stripe(const struct hunt *hunt, uint32_t stripe)
     return false;
 }
 
+/* Blocks of this request stay; what only says that it is the asking slot's was left by a death. */
 static bool hunt_is_pinned(const struct hunt *hunt, const struct weir__sample *it)
 {
+    if (it->group == hunt->want->group && it->slot == hunt->want->slot)
+        return it->unit == hunt->want->has;
     for (size_t i = 0; i < hunt->n; i++) {
         if (hunt->ops[i].group == &hunt->zone->groups[it->group] && hunt->ops[i].slot == it->slot)
             return true;
     }
-    return it->group == hunt->want->group && it->slot == hunt->want->slot;
+    return false;
 }
 
 /* The stripe of a block's owner, without waiting. */

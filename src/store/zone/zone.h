@@ -678,7 +678,7 @@ void weir__place_give(struct weir__zone *zone, uint32_t place, const struct weir
 bool weir__leases_fit(struct weir__zone *zone, unsigned order);
 void weir__leases_recount(struct weir__zone *zone);
 /* Bytes in use. */
-uint64_t weir__blocks_used(struct weir__zone *zone);
+uint64_t weir__blocks_used(const struct weir__zone *zone);
 /* After a death: lists and counts from the map. The arena's lock is held. */
 void weir__arena_repair(struct weir__zone *zone, uint32_t arena);
 bool weir__arena_is_sound(struct weir__zone *zone, uint32_t arena, bool *ret_held);
