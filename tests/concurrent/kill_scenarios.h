@@ -191,6 +191,22 @@ static void full_room(void)
     }
 }
 
+/* No room left, all of it in logs of the smallest size; the key's own one is full. */
+static void full_of_small(void)
+{
+    take("key", LOG, 1);
+    now += SECOND;
+    take("key", LOG, 1);
+    now += SECOND;
+    full_room();
+}
+
+/* The only log: what it was split off is whole again when it is forgotten. */
+static void only_log(void)
+{
+    take("key", LOG, 1);
+}
+
 static const struct scenario scenarios[] = {
     {"a bucket charged again", one_bucket, {TAKE, BUCKET, 1}, 1, 2, 0, NULL},
     {"a bucket's short cut", one_bucket, {TAKE, BUCKET, 1}, 1, 2, SECOND, NULL},
@@ -208,6 +224,9 @@ static const struct scenario scenarios[] = {
     {"a window lets old slots go", six_slots, {TAKE, WINDOW, 1}, 4, 5, MINUTE - 10 * SECOND, NULL},
     {"a log takes a block from others", full_room, {TAKE, LOG, 1}, 0, 1, 0, NULL},
     {"a log takes a fresh one's block", full_room, {TAKE, LOG, 1}, 0, 1, MINUTE, NULL},
+    {"a log clears a place to grow", full_of_small, {TAKE, LOG, 1}, 2, 3, 0, NULL},
+    {"an only log forgotten", only_log, {RESET, LOG, 0}, 0, 1, 0, NULL},
+    {"a lease takes a block from others", full_room, {ACQUIRE, LEASE, 1}, 0, 1, 0, NULL},
     {"the last entry refunded", last_of_three, {SETTLE, LOG, 0}, 2, 5, SECOND, NULL},
     {"the last entry refunded in part", last_of_three, {SETTLE, LOG, 1}, 3, 5, SECOND, NULL},
     {"the first entry refunded", first_of_three, {SETTLE, LOG, 0}, 2, 6, SECOND, NULL},

@@ -153,6 +153,19 @@ static void bury(struct weir__zone *zone, pid_t dead)
     }
 }
 
+/* The map as a death left it, before anybody repairs: it can be read from the first unit to the last. */
+static void expect_map(const struct scenario *it, const struct weir__zone *zone)
+{
+    uint32_t unit = 0;
+    bool sound = true;
+    while (sound && unit < zone->layout.units) {
+        unsigned mark = weir__map_at(zone, unit) & WEIR__MAP_ORDER;
+        sound = mark > 0 && mark <= WEIR__ORDER_MAX + 1 && unit % (1u << (mark - 1)) == 0;
+        unit += sound ? 1u << (mark - 1) : 0;
+    }
+    test_check(sound && unit == zone->layout.units, __FILE__, __LINE__, it->name);
+}
+
 static void expect_charged(const struct scenario *it, const char *key, const char *text)
 {
     weir_limit *limit = test_limit(text);
@@ -246,6 +259,7 @@ static void run(const struct scenario *it, bool quick)
         const uint8_t *left = copies[chosen(i, looked_at)].bytes;
         memcpy(zone->base, left, size);
         bury(zone, dead);
+        expect_map(it, zone);
         go_on(it);
         memcpy(zone->base, left, size);
         weir_error err = {0};
