@@ -133,10 +133,12 @@ struct dump_page {
 /* Room for n more of an array's members; false: there is no memory. */
 static bool dump_grow(void **array, size_t size, size_t count, size_t n, size_t *room)
 {
-    size_t wanted = *room;
+    size_t wanted = *room ? *room : 256;
+    if (count + n <= *room)
+        return true;
     while (wanted < count + n)
-        wanted = wanted ? wanted * 2 : 256;
-    void *grown = wanted == *room ? *array : reallocarray(*array, wanted, size);
+        wanted *= 2;
+    void *grown = reallocarray(*array, wanted, size);
     if (!grown)
         return false;
     *array = grown;

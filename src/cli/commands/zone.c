@@ -1,4 +1,5 @@
 /* `weir zone`: what a zone contains, and whether it is sound. */
+#include "cli/zone.h"
 #include "cli/cli.h"
 #include "cli/json.h"
 
@@ -146,34 +147,53 @@ static int zone_look(const struct cli_call *call, weir_store *store, const char 
     return CLI_OK;
 }
 
-static int cmd_zone(const struct cli_call *call)
+/* What the command is asked to do. */
+struct zone_task {
+    const char *name, *load;
+    bool check, json, dump;
+};
+
+static int zone_open_and(const struct cli_call *call, const struct zone_task *task, const char *url)
 {
-    const char *name = NULL;
-    bool only_check = false, as_json = false;
-    const struct cli_option options[] = {
-        {"check", CLI_FLAG, &only_check, 0},
-        {"json", CLI_FLAG, &as_json, 0},
-    };
-    const struct cli_operand operands[] = {{"PATH or URL", &name, false}};
-    char url[URL_BYTES];
     weir_store *store = NULL;
-    int code = CLI_PARSE(call, options, operands);
-    if (code == CLI_OK)
-        code = zone_address(call, name, url);
-    if (code == CLI_OK)
-        code = zone_must_exist(call, url);
+    int code = zone_must_exist(call, url);
     if (code == CLI_OK)
         code = cli_open_store(call, url, &store);
     if (code == CLI_OK)
-        code = zone_look(call, store, url, only_check, as_json);
+        code = task->dump ? cli_zone_dump(call, store, url)
+                          : zone_look(call, store, url, task->check, task->json);
     weir_store_close(store);
     return code;
 }
 
+static int cmd_zone(const struct cli_call *call)
+{
+    struct zone_task task = {0};
+    const struct cli_option options[] = {
+        {"check", CLI_FLAG, &task.check, 0},
+        {"json", CLI_FLAG, &task.json, 0},
+        {"dump", CLI_FLAG, &task.dump, 0},
+        {"load", CLI_TEXT, &task.load, 0},
+    };
+    const struct cli_operand operands[] = {{"PATH or URL", &task.name, false}};
+    char url[URL_BYTES];
+    int code = CLI_PARSE(call, options, operands);
+    if (code == CLI_OK && (task.dump || task.load) &&
+        (task.check || task.json || (task.dump && task.load)))
+        return cli_fail(call, CLI_USAGE, "--dump and --load go with no other option; choose one");
+    if (code == CLI_OK)
+        code = zone_address(call, task.name, url);
+    if (code)
+        return code;
+    return task.load ? cli_zone_load(call, url, task.load) : zone_open_and(call, &task, url);
+}
+
 const struct cli_command cli_zone = {
     .name = "zone",
-    .summary = "show what a zone contains, and whether it is sound",
+    .summary = "show what a zone contains, and whether it is sound; dump and load it",
     .help = "Usage: weir zone PATH|URL [--check] [--json]\n"
+            "       weir zone PATH|URL --dump > FILE\n"
+            "       weir zone PATH|URL --load FILE\n"
             "\n"
             "Checks a zone completely, and prints its size, how full it is, what was evicted\n"
             "and what was repaired. The zone may be in use meanwhile. A missing zone is not\n"
@@ -183,10 +203,17 @@ const struct cli_command cli_zone = {
             "  --check       only check: print one line if the zone is sound, otherwise the\n"
             "                damage and exit code 3\n"
             "  --json        print one JSON object\n"
+            "  --dump        print every state, one JSON object per line, with the secret of\n"
+            "                the zone: keep it as safe as the zone. The zone may be in use\n"
+            "  --load FILE   put the states of a dump into the zone, which is created if it\n"
+            "                is missing; FILE may be - for the standard input. No other\n"
+            "                process may have the zone open. All of it is loaded, or nothing\n"
             "\n"
             "Examples:\n"
             "  weir zone ~/.local/state/weir/zone\n"
             "  weir zone shm:/app --json\n"
-            "  weir zone --check file:/var/lib/app/zone\n" CLI_EXIT_CODES,
+            "  weir zone --check file:/var/lib/app/zone\n"
+            "  umask 077; weir zone /var/lib/app/zone --dump > zone.dump\n"
+            "  weir zone 'file:/var/lib/app/zone?size=1g' --load zone.dump\n" CLI_EXIT_CODES,
     .run = cmd_zone,
 };
