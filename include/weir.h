@@ -195,8 +195,10 @@ typedef struct weir_store weir_store;
  *   file:/path?size=64m           a mapped file, survives restarts
  *   redis://host:6379             Redis or Valkey, a whole fleet; docs/REDIS-STORE.md has the options
  * Sizes take k, m, g (powers of 1024). Without a size a new zone gets 64m, an existing one keeps its
- * own; another size than the existing one's is refused. `large=25%` (0 to 90) sets the share of the
- * zone kept for logs, windows and leases; new zones get 12%.
+ * own. With another size than the existing one's, its states are carried over into a zone of that size,
+ * if nobody else has it open; otherwise it is refused. `large=25%` (0 to 90) sets the share of the
+ * zone kept for logs, windows and leases; new zones get 12%. `mode=0660&group=NAME` (or a number) shares
+ * a zone with the members of a group; otherwise it is its owner's only.
  */
 WEIR_API WEIR_MUST_CHECK int weir_store_open(const char *url, weir_store **ret, weir_error *err);
 

@@ -11,7 +11,7 @@ _weir_options() {
     demo) echo "--json --help" ;;
     replay) echo "--wait --decisions --json --store --help" ;;
     bench) echo "--keys --threads --seconds --limit --batch --store --json --help" ;;
-    zone) echo "--check --json --help" ;;
+    zone) echo "--check --json --dump --load --help" ;;
     lua) echo "--args --cost --wait --function --list --sha --json --help" ;;
     check) echo "--request --json --store --help" ;;
     serve)
@@ -49,7 +49,7 @@ _weir() {
         mapfile -t COMPREPLY < <(compgen -W "$homes" -- "$current")
         return
         ;;
-    --policies | --envoy | --token-file | --admin-token-file | --tls-cert | --tls-key | --tls-client-ca | --access-log)
+    --load | --policies | --envoy | --token-file | --admin-token-file | --tls-cert | --tls-key | --tls-client-ca | --access-log)
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
         return

@@ -20,7 +20,7 @@ complete -c weir -n $none -a explain -d "Say what a limit does and promises, wit
 complete -c weir -n $none -a replay -d "Show what a limit would have decided for a log"
 complete -c weir -n $none -a demo -d "Show what limits let through at the edge of a window"
 complete -c weir -n $none -a bench -d "Measure how fast the library decides here"
-complete -c weir -n $none -a zone -d "Show what a zone contains, and whether it is sound"
+complete -c weir -n $none -a zone -d "Show what a zone contains, and whether it is sound; dump and load it"
 complete -c weir -n $none -a lua -d "Print the scripts for Redis and Valkey, and their arguments"
 complete -c weir -n $none -a top -d "Watch a server"
 complete -c weir -n $none -a serve -d "Run a server: HTTP, RESP and gRPC on one port, with a dashboard"
@@ -51,6 +51,8 @@ complete -c weir -n "__fish_seen_subcommand_from replay" -l decisions -d "Print 
 complete -c weir -n "__fish_seen_subcommand_from replay zone check" -F
 complete -c weir -n "__fish_seen_subcommand_from check explain" -l request -x -d "Attributes of a request"
 complete -c weir -n "__fish_seen_subcommand_from zone" -l check -d "Only check"
+complete -c weir -n "__fish_seen_subcommand_from zone" -l dump -d "Print every state"
+complete -c weir -n "__fish_seen_subcommand_from zone" -l load -r -F -d "Put the states of a dump into the zone"
 complete -c weir -n "__fish_seen_subcommand_from bench" -l keys -x -d "Number of keys"
 complete -c weir -n "__fish_seen_subcommand_from bench" -l threads -x -d "Number of threads"
 complete -c weir -n "__fish_seen_subcommand_from bench" -l seconds -x -d "Time for all rows together"

@@ -93,7 +93,12 @@ is "nothing was made by all that" "$tmp/stderr" "$(echo "$tmp"/*)"
 
 # ---- files that fail ----
 exits "a store is made" 0 take k "$limit" --store "file:$tmp/zone?size=1m"
-refuses "another size than it has" 2 "$tmp/zone" take k "$limit" --store "file:$tmp/zone?size=2m"
+exits "another size than it has: the states are carried over" 0 take k "$limit" --store "file:$tmp/zone?size=2m"
+refuses "a mode that lets everybody write" 2 "expected 0600, or 0660" take k "$limit" --store "file:$tmp/zone?mode=0666&group=0"
+refuses "a dump that is not there" 3 "$tmp/no.dump" zone "$tmp/zone2" --load "$tmp/no.dump"
+refuses "a dump that is another file" 2 "line 1" zone "$tmp/zone2" --load /etc/passwd
+refuses "--dump and --load at once" 2 "choose one" zone "$tmp/zone" --dump --load x
+refuses "a dump of no zone" 3 "$tmp/zone2" zone "$tmp/zone2" --dump
 chmod 400 "$tmp/zone"
 refuses "a read-only file" 3 "$tmp/zone" take k "$limit" --store "file:$tmp/zone"
 chmod 644 "$tmp/zone"
