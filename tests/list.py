@@ -76,7 +76,7 @@ def shared(build):
     kills = {"release": 3000, "asan": 300}[build]
     return [
         *programs("threads", THREADS, build),
-        *programs("processes", ("processes", "processes_open"), build),
+        *programs("processes", ("processes", "processes_open", "lock_sections"), build),
         *histories(build, {"release": 200000, "asan": 50000}[build]),
         *[Test(f"deaths: at random, {home} ({build})", build, f"{{build}}/tests/kill {kills} random {home}")
           for home in ("shm", "file")],
