@@ -130,21 +130,6 @@ static void test_full(weir_store *store)
     weir_limit_free(large);
 }
 
-/* More limits than there are rows. */
-static void test_limits(weir_store *store)
-{
-    watch(store);
-    for (int i = 0; i < 3000; i++) {
-        weir_limit *limit = test_limit_of("fixed-window %d/s", i + 1);
-        weir_decision decision;
-        int code = weir_take(store, weir_key_text("limits"), limit, 1, &decision);
-        CHECK(code == 0 || code == WEIR_EFULL);
-        weir_limit_free(limit);
-        now += SECOND;
-    }
-    expect("a sweep of limits", 1, 2);
-}
-
 /* A process that died with locks: each is repaired by itself, when it is asked for. */
 static void test_death(weir_store *store)
 {
@@ -178,7 +163,6 @@ int main(void)
     test_looking(store);
     test_full(store);
     test_death(store);
-    test_limits(store);
     test_sound(store);
     seen.zone = NULL;
     weir_store_close(store);

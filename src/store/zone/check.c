@@ -108,19 +108,11 @@ static int check_page(struct survey *survey, uint64_t page)
     return code;
 }
 
-/* A slot is read without its lock here, so this is a guess; who thinks that a block is nobody's looks again. The
- * race is meant. */
-__attribute__((no_sanitize("thread"))) static bool seems_named(const struct weir__zone *zone,
-                                                               const struct weir__sample *it)
-{
-    return weir__slot_names(zone, &zone->groups[it->group], it->slot, it->unit);
-}
-
 /* Frees a block that is nobody's; false: its stripe is held. */
 static bool free_nobodys(struct weir__zone *zone, struct weir__sample *it)
 {
     weir__block_guess(zone, it);
-    if (it->group >= zone->group_count || it->slot >= WEIR__SLOTS || seems_named(zone, it))
+    if (it->group >= zone->group_count || it->slot >= WEIR__SLOTS)
         return true;
     uint32_t stripe = weir__stripe_of(zone, it->group);
     if (!weir__stripe_lock(zone, stripe))
