@@ -199,6 +199,8 @@ typedef struct weir_store weir_store;
  * if nobody else has it open; otherwise it is refused. `large=25%` (0 to 90) sets the share of the
  * zone kept for logs, windows and leases; new zones get 12%. `mode=0660&group=NAME` (or a number) shares
  * a zone with the members of a group; otherwise it is its owner's only.
+ * `full=deny`: where a new key finds no room, the call fails with WEIR_EFULL. Without it, or with
+ * `full=evict`, the zone forgets another key that is in use (docs/ZONE.md).
  */
 WEIR_API WEIR_MUST_CHECK int weir_store_open(const char *url, weir_store **ret, weir_error *err);
 
@@ -271,7 +273,8 @@ typedef struct weir_decision {
     uint8_t binding;        /* which limit bound: index into the limits, in the order given */
     uint8_t receipt[5];     /* weir_receipt's own: the id it has given */
     int32_t code;           /* weir_take_many: 0, or why this request was not decided */
-    uint8_t spare_bytes[4];
+    bool full;              /* servers only: denied because the store has no room, not by a limit */
+    uint8_t spare_bytes[3];
     uint64_t spare[2];
 } weir_decision;
 
@@ -515,10 +518,11 @@ typedef struct weir_zone_info {
     uint64_t large_used;      /* of it in use */
     uint64_t limits;          /* different limits in use */
     uint64_t evicted_fresh;   /* evictions nobody could notice */
-    uint64_t evicted_unused;  /* live states evicted for being the least used */
-    uint64_t evicted_soonest; /* live states evicted for being the soonest fresh */
+    uint64_t evicted_unused;  /* live states evicted whose last take was not denied */
+    uint64_t evicted_soonest; /* live states evicted while they were being denied */
     uint64_t repairs;         /* times a dead process's work was put in order */
-    uint64_t spare[6];
+    uint64_t refused;         /* full=deny: new states refused, because no live one was to go */
+    uint64_t spare[5];
 } weir_zone_info;
 
 /* How full a zone is, and what was evicted. WEIR_EUNSUPPORTED for redis:// stores. */

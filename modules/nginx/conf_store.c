@@ -72,7 +72,7 @@ static ngx_int_t zone_init(ngx_shm_zone_t *shm, void *old)
         pool->data = NULL;
     shm->noreuse = 0; /* that was for this time: the next reload takes the memory over */
     u_char *base = zone_memory(pool, &size);
-    if (!base || weir__zone_store_over(base, size, zone->large_percent, &zone->store, &err)) {
+    if (!base || weir__zone_store_over(base, size, zone->large_percent, zone->keeps, &zone->store, &err)) {
         ngx_log_error(NGX_LOG_EMERG, shm->shm.log, 0, "weir_zone \"%V\": %s in %V:%ui", &zone->name,
                       base ? err.message : "no memory for it", &zone->place.file, zone->place.line);
         return NGX_ERROR;

@@ -84,6 +84,16 @@ bool weir__is_fresh(const struct weir__rule *rule, const struct weir__state *sta
            state_is_nonsense(rule, state, now_us);
 }
 
+uint32_t weir__state_share(const struct weir__rule *rule, const struct weir__state *state,
+                           int64_t now_us)
+{
+    if (WEIR__UNLIKELY(state_is_nonsense(rule, state, now_us)))
+        return 0;
+    uint32_t share = weir__algorithm_of(rule)->share(rule, state, now_us);
+    assert(share <= WEIR__SHARE_ONE && (share == 0) == weir__is_fresh(rule, state, now_us));
+    return share;
+}
+
 void weir__load(const struct weir__rule *rule, const struct weir__rule *written_under,
                 struct weir__state *state, int64_t now_us)
 {

@@ -21,6 +21,16 @@ static int64_t bucket_fresh_at(const struct weir__rule *rule, const struct weir_
     return (state->at + weir__div_up(state->amount, rule->count)) * weir__tick_us(rule);
 }
 
+static uint32_t bucket_share(const struct weir__rule *rule, const struct weir__state *state,
+                             int64_t now_us)
+{
+    int64_t tick = weir__tick_us(rule), now = tick == 1 ? now_us : now_us / tick, earned;
+    int64_t elapsed = weir__max(0, now - state->at);
+    if (__builtin_mul_overflow(elapsed, rule->count, &earned) || earned >= state->amount)
+        return now >= state->at ? 0 : 1;
+    return weir__share_of(state->amount - earned, rule->cap);
+}
+
 /* ---- what others need to know ---- */
 
 /* burst tokens of w units each must stay below 2^53. */
@@ -81,6 +91,7 @@ const struct weir__algorithm weir__algorithm_token_bucket = {
     .report = weir__bucket_report,
     .settle = bucket_settle,
     .fresh_at = bucket_fresh_at,
+    .share = bucket_share,
     .flaw = bucket_flaw,
     .most = token_bucket_most,
     .window_us = bucket_window_us,
@@ -105,6 +116,7 @@ const struct weir__algorithm weir__algorithm_leaky_bucket = {
     .report = weir__bucket_report,
     .settle = bucket_settle,
     .fresh_at = bucket_fresh_at,
+    .share = bucket_share,
     .flaw = leaky_bucket_flaw,
     .most = leaky_bucket_most,
     .window_us = bucket_window_us,

@@ -138,6 +138,15 @@ static int64_t concurrent_fresh_at(const struct weir__rule *rule, const struct w
     return state->ring.len > 0 ? weir__ring_last(&state->ring)->stamp : 0;
 }
 
+/* For those who compare: stores evict no leases. */
+static uint32_t concurrent_share(const struct weir__rule *rule, const struct weir__state *state,
+                                 int64_t now_us)
+{
+    if (now_us >= concurrent_fresh_at(rule, state))
+        return 0;
+    return weir__share_of(state->ring.sum, rule->count);
+}
+
 static const char *concurrent_flaw(const struct weir__rule *rule)
 {
     return rule->count > WEIR__LOG_COUNT_MAX ? "the count is at most 100k here" : NULL;
@@ -154,6 +163,7 @@ const struct weir__algorithm weir__algorithm_concurrent = {
     .charge = concurrent_charge,
     .report = concurrent_report,
     .fresh_at = concurrent_fresh_at,
+    .share = concurrent_share,
     .flaw = concurrent_flaw,
     .most = weir__rule_count,
     .window_us = weir__rule_period_us,

@@ -45,9 +45,9 @@ enum { WEIR__NODELAY = 1, WEIR__MARK = 2 };
 /* One limit in numbers: what its text says, then what follows from it. No padding and no pointers:
  * rules are compared bytewise and kept in zones. */
 struct weir__rule {
-    uint8_t kind;  /* enum weir__kind */
-    uint8_t flags; /* WEIR__NODELAY, WEIR__MARK */
-    uint16_t generation; /* of a row in a zone; 0 everywhere else */
+    uint8_t kind;             /* enum weir__kind */
+    uint8_t flags;            /* WEIR__NODELAY, WEIR__MARK */
+    uint16_t generation;      /* of a row in a zone; 0 everywhere else */
     uint32_t cold_millionths; /* warmup: cold factor */
     int64_t count;            /* N */
     int64_t period_us;        /* W; concurrent: the lease */
@@ -163,6 +163,9 @@ struct weir__algorithm {
                    const struct weir__correction *);
     /* From when on a stored state is as good as absent, whatever comes; before load. */
     int64_t (*fresh_at)(const struct weir__rule *, const struct weir__state *);
+    /* How much of its limit a stored state withholds now, in 1/2^20 of it: what its user would get back if it were
+     * forgotten. From fresh_at on 0, until then at least 1. Before load; large states: about. */
+    uint32_t (*share)(const struct weir__rule *, const struct weir__state *, int64_t now_us);
 
     /* What is wrong with a rule that parsed, so that all arithmetic stays exact below 2^53; NULL:
      * nothing. The rest needs a good rule. */
@@ -187,6 +190,21 @@ static inline const struct weir__algorithm *weir__algorithm_of(const struct weir
 {
     assert(rule->kind < WEIR__KIND_COUNT);
     return weir__algorithms[rule->kind];
+}
+
+#define WEIR__SHARE_ONE (UINT32_C(1) << 20)
+
+/* part of whole as a share: 1 … WEIR__SHARE_ONE, for a state that is not fresh. */
+static inline uint32_t weir__share_of(int64_t part, int64_t whole)
+{
+    assert(whole >= 1);
+    if (part >= whole)
+        return WEIR__SHARE_ONE;
+    uint64_t share = whole < INT64_C(1) << 43 ? (uint64_t)part * WEIR__SHARE_ONE / (uint64_t)whole
+                                              : (uint64_t)part / ((uint64_t)whole >> 20);
+    return part <= 0 || share == 0   ? 1
+           : share > WEIR__SHARE_ONE ? WEIR__SHARE_ONE
+                                     : (uint32_t)share;
 }
 
 /* The usual answers of a row. */
@@ -264,6 +282,10 @@ bool weir__state_sound(const struct weir__rule *rule, const struct weir__state *
 
 /* Whether a stored state is as good as absent: back to fresh under its rule, or nonsense. */
 bool weir__is_fresh(const struct weir__rule *rule, const struct weir__state *state, int64_t now_us);
+
+/* The share of its limit that a stored state withholds now; 0 exactly where weir__is_fresh. */
+uint32_t weir__state_share(const struct weir__rule *rule, const struct weir__state *state,
+                           int64_t now_us);
 
 /* load, with two rules of every store before it: a state whose newest time lies beyond the horizon
  * is absent, and so is one that had come back to fresh under the rule it was written under (NULL:

@@ -62,6 +62,14 @@ static int64_t fixed_window_fresh_at(const struct weir__rule *rule, const struct
     return state->at + rule->period_us;
 }
 
+static uint32_t fixed_window_share(const struct weir__rule *rule, const struct weir__state *state,
+                                   int64_t now_us)
+{
+    if (now_us >= fixed_window_fresh_at(rule, state))
+        return 0;
+    return weir__share_of(state->amount, rule->count);
+}
+
 const struct weir__algorithm weir__algorithm_fixed_window = {
     .name = "fixed-window",
     .full_name = "fixed-window",
@@ -75,6 +83,7 @@ const struct weir__algorithm weir__algorithm_fixed_window = {
     .report = fixed_window_report,
     .settle = fixed_window_settle,
     .fresh_at = fixed_window_fresh_at,
+    .share = fixed_window_share,
     .flaw = weir__rule_no_flaw,
     .most = weir__rule_count,
     .window_us = weir__rule_period_us,
@@ -94,6 +103,7 @@ const struct weir__algorithm weir__algorithm_from_first = {
     .report = fixed_window_report,
     .settle = fixed_window_settle,
     .fresh_at = fixed_window_fresh_at,
+    .share = fixed_window_share,
     .flaw = weir__rule_no_flaw,
     .most = weir__rule_count,
     .window_us = weir__rule_period_us,

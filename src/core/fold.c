@@ -36,6 +36,7 @@ void weir__fold(const weir_decision *rows, size_t n, weir_decision *ret)
     folded.limit = rows[folded.binding].limit;
     folded.remaining = rows[folded.binding].remaining;
     folded.retry_after_us = rows[folded.binding].retry_after_us;
+    folded.full = rows[folded.binding].full;
     if (!folded.allowed)
         folded.delay_us = 0;
     *ret = folded;

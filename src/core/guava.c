@@ -153,6 +153,22 @@ static int64_t guava_fresh_at(const struct weir__rule *rule, const struct weir__
     return guava_forgotten_at(rule, &shape, state);
 }
 
+/* What they save up, or one permit where they save none. */
+static int64_t guava_window_us(const struct weir__rule *rule)
+{
+    return weir__max(rule->extra, weir__div_up(rule->period_us, rule->count));
+}
+
+/* What is owed: how far the next free time is ahead. Forgetting savings, or that a limiter is warm, gives its user
+ * nothing. */
+static uint32_t guava_share(const struct weir__rule *rule, const struct weir__state *state,
+                            int64_t now_us)
+{
+    if (now_us >= guava_fresh_at(rule, state))
+        return 0;
+    return weir__share_of(state->at - now_us, guava_window_us(rule));
+}
+
 static const char *warmup_flaw(const struct weir__rule *rule)
 {
     if (rule->extra == 0)
@@ -166,12 +182,6 @@ static int64_t guava_most(const struct weir__rule *rule)
 {
     (void)rule;
     return INT64_MAX;
-}
-
-/* What they save up, or one permit where they save none. */
-static int64_t guava_window_us(const struct weir__rule *rule)
-{
-    return weir__max(rule->extra, weir__div_up(rule->period_us, rule->count));
 }
 
 /* One request of a high cost moves the next free time as far as it likes. */
@@ -201,6 +211,7 @@ const struct weir__algorithm weir__algorithm_smooth = {
     .report = guava_report,
     .settle = guava_settle,
     .fresh_at = guava_fresh_at,
+    .share = guava_share,
     .flaw = weir__rule_no_flaw,
     .most = guava_most,
     .window_us = guava_window_us,
@@ -223,6 +234,7 @@ const struct weir__algorithm weir__algorithm_warmup = {
     .report = guava_report,
     .settle = guava_settle,
     .fresh_at = guava_fresh_at,
+    .share = guava_share,
     .flaw = warmup_flaw,
     .most = guava_most,
     .window_us = guava_window_us,

@@ -120,6 +120,16 @@ static int64_t sliding_counter_fresh_at(const struct weir__rule *rule,
     return counter_weightless_at(rule, state);
 }
 
+static uint32_t sliding_counter_share(const struct weir__rule *rule,
+                                      const struct weir__state *state, int64_t now_us)
+{
+    if (now_us >= sliding_counter_fresh_at(rule, state))
+        return 0;
+    struct weir__state now = *state;
+    sliding_counter_load(rule, &now, now_us);
+    return weir__share_of(counter_used(rule, &now), rule->count * counter_parts(rule));
+}
+
 static const char *sliding_counter_flaw(const struct weir__rule *rule)
 {
     return rule->count > COUNT_MAX ? "the count is at most 1g here" : NULL;
@@ -143,6 +153,7 @@ const struct weir__algorithm weir__algorithm_sliding_counter = {
     .report = sliding_counter_report,
     .settle = sliding_counter_settle,
     .fresh_at = sliding_counter_fresh_at,
+    .share = sliding_counter_share,
     .flaw = sliding_counter_flaw,
     .most = weir__rule_count,
     .window_us = weir__rule_period_us,

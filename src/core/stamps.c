@@ -91,8 +91,24 @@ static uint32_t stamps_find(const struct weir__ring *ring, int64_t t0)
     return low;
 }
 
-/* A surcharge whose entry is gone. A log that settles have filled to the brim renews its newest
- * cell instead of adding one: stricter, and bounded. */
+/* Where some cells have gone, the others are taken to weigh as much on average: the sum of a long log is not
+ * counted for this. */
+static uint32_t stamps_share(const struct weir__rule *rule, const struct weir__state *state,
+                             int64_t now_us)
+{
+    const struct weir__ring *ring = &state->ring;
+    if (now_us >= stamps_fresh_at(rule, state))
+        return 0;
+    if (ring->len == 0)
+        return 1; /* what a death left of one */
+    int64_t last_gone = now_us - rule->period_us, sum = ring->sum;
+    if (weir__ring_cell(ring, 0)->stamp <= last_gone)
+        sum = (int64_t)((__int128)sum * (ring->len - stamps_find(ring, last_gone + 1)) / ring->len);
+    return weir__share_of(sum, rule->count);
+}
+
+/* A surcharge whose entry is gone. A log that settles have filled to the brim renews its newest cell
+ * instead of adding one: stricter, and bounded. */
 static void stamps_charge_now(const struct weir__rule *rule, struct weir__state *state,
                               const struct weir__correction *correction, int64_t cost)
 {
@@ -156,6 +172,7 @@ const struct weir__algorithm weir__algorithm_sliding_log = {
     .report = stamps_report,
     .settle = stamps_settle,
     .fresh_at = stamps_fresh_at,
+    .share = stamps_share,
     .flaw = sliding_log_flaw,
     .most = weir__rule_count,
     .window_us = weir__rule_period_us,
@@ -175,6 +192,7 @@ const struct weir__algorithm weir__algorithm_sliding_window = {
     .report = stamps_report,
     .settle = stamps_settle,
     .fresh_at = stamps_fresh_at,
+    .share = stamps_share,
     .flaw = sliding_window_flaw,
     .most = weir__rule_count,
     .window_us = weir__rule_period_us,

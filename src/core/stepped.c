@@ -85,6 +85,16 @@ static int64_t stepped_fresh_at(const struct weir__rule *rule, const struct weir
     return stepped_tokens_in(rule, state, state->amount, 0);
 }
 
+static uint32_t stepped_share(const struct weir__rule *rule, const struct weir__state *state,
+                              int64_t now_us)
+{
+    if (now_us >= stepped_fresh_at(rule, state))
+        return 0;
+    struct weir__state now = *state;
+    stepped_load(rule, &now, now_us);
+    return weir__share_of(now.amount, rule->burst);
+}
+
 static const char *stepped_flaw(const struct weir__rule *rule)
 {
     if ((__int128)weir__div_up(rule->burst, rule->count) * rule->period_us >= WEIR__EXACT_MAX)
@@ -120,6 +130,7 @@ const struct weir__algorithm weir__algorithm_stepped = {
     .report = stepped_report,
     .settle = stepped_settle,
     .fresh_at = stepped_fresh_at,
+    .share = stepped_share,
     .flaw = stepped_flaw,
     .most = stepped_most,
     .window_us = stepped_window_us,

@@ -26,6 +26,7 @@ struct weir__region {
     char path[4096];   /* without the scheme; empty for memory */
     uint64_t size;     /* 0: not given */
     int large_percent; /* -1: not given */
+    bool keeps;        /* full=deny */
     unsigned mode;     /* WEIR__MODE_OWN or WEIR__MODE_GROUP */
     gid_t group;       /* WEIR__MODE_GROUP: whose */
     int fd;            /* -1: none */

@@ -142,6 +142,19 @@ static int url_take_group(const char *url, const char *text, size_t len,
     return 0;
 }
 
+static int url_take_full(const char *url, const char *text, size_t len, struct weir__region *region,
+                         weir_error *err)
+{
+    int column = (int)(text - url) + 1;
+    region->keeps = len == 4 && !strncmp(text, "deny", 4);
+    if (!region->keeps && !(len == 5 && !strncmp(text, "evict", 5)))
+        return weir__fail(err, WEIR_EURL, column,
+                          "store address \"%s\", column %d: invalid full \"%.*s\": expected deny "
+                          "or evict",
+                          url, column, (int)len, text);
+    return 0;
+}
+
 /* An option of an address, and where it stands. */
 struct option {
     const char *name;
@@ -150,9 +163,10 @@ struct option {
     bool shared; /* only where other processes can open the zone */
 };
 
-enum { SIZE, LARGE, MODE, GROUP, OPTIONS };
+enum { SIZE, LARGE, FULL, MODE, GROUP, OPTIONS };
 static const struct option options[OPTIONS] = {[SIZE] = {"size=", url_take_size, false},
                                                [LARGE] = {"large=", url_take_large, false},
+                                               [FULL] = {"full=", url_take_full, false},
                                                [MODE] = {"mode=", url_take_mode, true},
                                                [GROUP] = {"group=", url_take_group, true}};
 
@@ -165,7 +179,7 @@ static int url_take_option(const char *url, const char *text, size_t len,
     if (i == OPTIONS || len == strlen(options[i].name))
         return weir__fail(err, WEIR_EURL, column,
                           "store address \"%s\", column %d: unknown option \"%.*s\": expected "
-                          "size=64m, large=12%%, or mode=0660&group=NAME",
+                          "size=64m, large=12%%, full=deny, or mode=0660&group=NAME",
                           url, column, (int)len, text);
     if (given[i])
         return weir__fail(err, WEIR_EURL, column,

@@ -223,6 +223,9 @@ void weir__wait_close(weir_store *store);
 /* A store in shared memory or a file answers WEIR_EBUSY where another process holds a lock for longer than this;
  * 0: it waits, as it does by default. Nothing is charged then. Before the store is used by several threads. */
 void weir__store_be_patient(weir_store *store, int64_t us);
+/* For servers: where a zone has no room for a new key, its takes are denied, with `full` in the decision, and do not
+ * fail with WEIR_EFULL. Other stores have none of their own. */
+void weir__store_deny_full(weir_store *store);
 
 /* ---- region.c ---- */
 

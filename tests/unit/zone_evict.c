@@ -1,8 +1,9 @@
 /*
- * What a full zone does with new keys: it never grows, throws out what nobody can miss first, then
- * the least used that is soonest fresh, then the soonest fresh; counts each; looks no further than
- * the new key's reach. Every single eviction is held to that.
+ * What a full zone does with new keys: it never grows, and looks no further than the new key's reach. First goes what
+ * nobody can miss, then a state of the limit with most states in reach, one that is not being denied, with the smallest
+ * share. Every single eviction is held to that. With full=deny no live state goes at all.
  */
+#include "store/zone/evict.h"
 #include "store_inside.h"
 #include "store_test.h"
 
@@ -15,7 +16,7 @@ static _Atomic int64_t now = START;
 
 static void name_key(char key[24], const char *what, long i)
 {
-    snprintf(key, 24, "%.8s %ld", what, i);
+    snprintf(key, 24, "%.8s %u", what, (unsigned)i);
 }
 
 static long resident_kb(void)
@@ -56,8 +57,8 @@ static void test_flood(void)
     weir_store_close(store);
 }
 
-/* Who was charged again and again outlives any number of keys seen once. */
-static void test_least_used_first(void)
+/* Who has used up more of the limit outlives any number of keys that used less of it. */
+static void test_smallest_share_first(void)
 {
     enum { POPULAR = 60 };
     weir_store *store = test_open("memory:64k", &now);
@@ -88,9 +89,8 @@ static void test_least_used_first(void)
 struct seen {
     uint64_t tag;
     uint32_t row;
-    bool fresh;
-    unsigned use;
-    int64_t fresh_at;
+    bool fresh, denied;
+    uint32_t share;
 };
 
 struct book {
@@ -119,25 +119,37 @@ static void look(weir_store *store, const char *key, struct book *ret)
             struct seen *it = &ret->slots[d * WEIR__SLOTS + slot];
             *it = (struct seen){.tag = group->tags[slot],
                                 .row = weir__slot_row(zone, group, slot),
-                                .use = weir__slot_use(group, slot)};
+                                .denied = weir__slot_denied(group, slot)};
             ret->room = ret->room || it->tag == 0;
             if (it->tag == 0)
                 continue;
             CHECK(weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order));
             it->fresh = weir__is_fresh(rule, &state, now);
-            it->fresh_at = weir__algorithm_of(rule)->fresh_at(rule, &state);
+            it->share = weir__state_share(rule, &state, now);
+            CHECK_INT(it->share == 0, it->fresh);
         }
     }
 }
 
-/* Whether a should go before b. */
-static bool goes_first(const struct seen *a, const struct seen *b)
+/* How many slots in reach are of the same row. */
+static unsigned count_row(const struct book *book, uint32_t row)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < REACH_SLOTS; i++)
+        n += book->slots[i].row == row;
+    return n;
+}
+
+/* Whether a must go before b. Shares within a quarter may count as equal. */
+static bool goes_first(const struct book *book, const struct seen *a, const struct seen *b)
 {
     if (a->fresh != b->fresh)
         return a->fresh;
-    if ((a->use == 0) != (b->use == 0))
-        return a->use == 0;
-    return a->fresh_at < b->fresh_at;
+    if (a->row != b->row)
+        return count_row(book, a->row) > count_row(book, b->row);
+    if (a->denied != b->denied)
+        return !a->denied;
+    return (uint64_t)a->share * 5 < (uint64_t)b->share * 4;
 }
 
 /* Which slot the new key got, and whether its last owner was the right one to go. */
@@ -161,7 +173,7 @@ static void compare(weir_store *store, const struct book *book)
     }
     for (unsigned i = 0; i < REACH_SLOTS; i++) {
         if (!gone->fresh)
-            CHECK(!goes_first(&book->slots[i], gone));
+            CHECK(!goes_first(book, &book->slots[i], gone));
     }
     bool any_fresh = false;
     for (unsigned i = 0; i < REACH_SLOTS; i++)
@@ -169,8 +181,8 @@ static void compare(weir_store *store, const struct book *book)
     CHECK_INT(gone->fresh, any_fresh);
     weir_zone_info info = test_info(store);
     CHECK_INT(info.evicted_fresh - book->info.evicted_fresh, gone->fresh);
-    CHECK_INT(info.evicted_unused - book->info.evicted_unused, !gone->fresh && gone->use == 0);
-    CHECK_INT(info.evicted_soonest - book->info.evicted_soonest, !gone->fresh && gone->use > 0);
+    CHECK_INT(info.evicted_unused - book->info.evicted_unused, !gone->fresh && !gone->denied);
+    CHECK_INT(info.evicted_soonest - book->info.evicted_soonest, !gone->fresh && gone->denied);
     CHECK_INT(info.keys, book->info.keys);
 }
 
@@ -201,16 +213,230 @@ static void test_by_the_book(void)
             info.evicted_fresh + info.evicted_unused + info.evicted_soonest >
                 book.info.evicted_fresh + book.info.evicted_unused + book.info.evicted_soonest)
             compare(store, &book);
-        if (!news) /* it is used, from now on */
+        for (int again = 0; again < 9 && !news; again++) /* until it is denied, mostly */
             test_take(store, key, limit, 1);
         now += (int64_t)(weir__random_next(&chance) % 20000);
     }
     CHECK(info.evicted_fresh > 1000);
     CHECK(info.evicted_unused > 1000);
-    CHECK(info.evicted_soonest > 100);
     test_sound(store);
     for (int i = 0; i < LIMITS; i++)
         weir_limit_free(limits[i]);
+    weir_store_close(store);
+}
+
+/* ---- who stays ---- */
+
+static void flood_with(weir_store *store, const weir_limit *limit, long n, int charges)
+{
+    char key[24];
+    for (long i = 0; i < n; i++) {
+        name_key(key, "flood", i);
+        for (int j = 0; j < charges; j++)
+            test_take(store, key, limit, 1);
+    }
+}
+
+/* Who is being denied stays, whatever comes that is not; a charge, or a denial of a cost that never fits, does not
+ * help. */
+static void test_denied_stay(void)
+{
+    enum { KEYS = 60 };
+    weir_limit *limit = test_limit("fixed-window 2/h from-first");
+    weir_store *store = test_open("memory:64k", &now);
+    char key[24];
+    long lost = 0;
+    for (int i = 0; i < KEYS; i++) {
+        name_key(key, "denied", i);
+        CHECK_INT(test_take(store, key, limit, 2).allowed, true);
+        CHECK_INT(test_take(store, key, limit, 1).allowed, false);
+        name_key(key, "used up", i);
+        CHECK_INT(test_take(store, key, limit, 2).allowed, true);
+        name_key(key, "greedy", i);
+        CHECK_INT(test_take(store, key, limit, 1).allowed, true);
+        CHECK_INT(test_take(store, key, limit, 9).allowed, false);
+    }
+    flood_with(store, limit, 50000, 2); /* as much as they have, and never denied */
+    for (int i = 0; i < KEYS; i++) {
+        name_key(key, "denied", i);
+        CHECK_INT(test_take(store, key, limit, 1).allowed, false);
+        name_key(key, "used up", i);
+        lost += test_take(store, key, limit, 1).allowed;
+    }
+    CHECK(lost > KEYS * 9 / 10); /* at random, 25 times as many as there is room for */
+    CHECK_INT(test_info(store).evicted_soonest, 0);
+    weir_limit_free(limit);
+    weir_store_close(store);
+}
+
+/* A flood under one limit pays with states of that limit, also where those of another withhold less. */
+static void test_row_pays(void)
+{
+    enum { KEYS = 200 };
+    weir_limit *few = test_limit("token-bucket 1000/h"), *flood = test_limit("fixed-window 1/h");
+    weir_store *store = test_open("memory:64k", &now);
+    char key[24];
+    for (int i = 0; i < KEYS; i++) {
+        name_key(key, "few", i);
+        CHECK_INT(test_take(store, key, few, 1).allowed, true);
+    }
+    flood_with(store, flood, 50000, 2);
+    for (int i = 0; i < KEYS; i++) {
+        name_key(key, "few", i);
+        CHECK_INT(test_peek(store, key, few, 0).remaining, 999);
+    }
+    weir_limit_free(few);
+    weir_limit_free(flood);
+    weir_store_close(store);
+}
+
+/* Leases never go. */
+static void test_leases_stay(void)
+{
+    enum { KEYS = 50 };
+    weir_limit *slots = test_limit("concurrent 1 lease 1h"),
+               *flood = test_limit("fixed-window 1/h");
+    weir_store *store = test_open("memory:64k?large=50%", &now);
+    char key[24];
+    for (int i = 0; i < KEYS; i++) {
+        name_key(key, "lease", i);
+        CHECK_INT(test_take(store, key, slots, 1).allowed, true);
+    }
+    flood_with(store, flood, 50000, 1);
+    for (int i = 0; i < KEYS; i++) {
+        name_key(key, "lease", i);
+        CHECK_INT(test_take(store, key, slots, 1).allowed, false);
+    }
+    weir_limit_free(slots);
+    weir_limit_free(flood);
+    weir_store_close(store);
+}
+
+/* ---- full=deny ---- */
+
+/* New keys until the zone refuses some; how many came in. */
+static long fill(weir_store *store, const weir_limit *limit, long n)
+{
+    char key[24];
+    long in = 0;
+    for (long i = 0; i < n; i++) {
+        weir_decision decision;
+        memset(&decision, 7, sizeof decision);
+        weir_decision before = decision;
+        name_key(key, "fill", i);
+        int code = weir_take(store, weir_key_text(key), limit, 1, &decision);
+        CHECK(code == 0 || code == WEIR_EFULL);
+        if (code)
+            CHECK(!memcmp(&before, &decision, sizeof before)); /* nothing is said */
+        in += code == 0;
+    }
+    return in;
+}
+
+/* A key that the zone refuses. */
+static long find_refused(weir_store *store, const weir_limit *limit, long from, char key[24])
+{
+    weir_decision decision;
+    for (long i = from; i < from + 10000; i++) {
+        name_key(key, "other", i);
+        if (weir_take(store, weir_key_text(key), limit, 1, &decision) == WEIR_EFULL)
+            return i + 1;
+    }
+    CHECK(!"a zone that is full refuses somebody");
+    return from;
+}
+
+/* Nobody is forgotten, known keys go on as ever, and what becomes fresh makes room. */
+static void test_full_denies(void)
+{
+    weir_limit *limit = test_limit("fixed-window 2/h from-first");
+    weir_store *store = test_open("memory:64k?full=deny", &now);
+    char key[24];
+    long in = fill(store, limit, 20000);
+    weir_zone_info info = test_info(store);
+    CHECK(in > (long)info.capacity * 9 / 10 && in <= (long)info.capacity);
+    CHECK_INT(info.keys, in);
+    CHECK_INT(info.refused, 20000 - in);
+    CHECK_INT(info.evicted_fresh + info.evicted_unused + info.evicted_soonest, 0);
+    long found = 0;
+    for (long i = 0; i < 20000; i++) {
+        name_key(key, "fill", i);
+        found += test_peek(store, key, limit, 0).remaining == 1;
+    }
+    CHECK_INT(found, in);
+    now += INT64_C(3600000000);
+    CHECK(fill(store, limit, 1000) == 1000);
+    test_sound(store);
+    weir_limit_free(limit);
+    weir_store_close(store);
+}
+
+/* A group that finds no room for one of its limits leaves no trace of the others; so do settle and acquire. */
+static void test_full_denies_whole(void)
+{
+    weir_limit *limit = test_limit("fixed-window 2/h from-first");
+    weir_limit *both = test_limit("fixed-window 2/h from-first, token-bucket 5/h");
+    weir_limit *slots = test_limit("concurrent 1 lease 1h, token-bucket 5/h");
+    weir_store *store = test_open("memory:64k?full=deny&large=30%", &now);
+    weir_decision decision;
+    char key[24];
+    fill(store, limit, 20000);
+    long from = 0;
+    for (int i = 0; i < 100; i++) {
+        from = find_refused(store, limit, from, key);
+        weir_zone_info before = test_info(store);
+        weir_request requests[] = {weir_request_make(weir_key_text("fill 0"), limit),
+                                   weir_request_make(weir_key_text(key), both)};
+        CHECK_INT(weir_take_all(store, requests, 2, &decision), WEIR_EFULL);
+        CHECK_INT(weir_acquire(store, weir_key_text(key), slots, 1, &decision), WEIR_EFULL);
+        CHECK_INT(weir_settle(store, weir_key_text(key), limit, "w3-1700000000000000-1-68719476736",
+                              2, NULL),
+                  WEIR_EFULL);
+        CHECK_INT(weir_settle(store, weir_key_text(key), limit, "w3-1700000000000000-1-68719476736",
+                              0, NULL),
+                  0);
+        CHECK_INT(weir_peek(store, weir_key_text(key), both, 1, &decision), 0);
+        CHECK_INT(test_peek(store, "fill 0", limit, 0).remaining, 1);
+        CHECK_INT(test_info(store).keys, before.keys);
+        CHECK_INT(test_info(store).large_used, before.large_used);
+    }
+    test_sound(store);
+    weir_limit_free(limit);
+    weir_limit_free(both);
+    weir_limit_free(slots);
+    weir_store_close(store);
+}
+
+/* For servers it is a denial, with its own reason and a time at which there is room. */
+static void test_full_is_a_denial(void)
+{
+    weir_limit *limit = test_limit("fixed-window 2/h from-first");
+    weir_limit *both = test_limit("token-bucket 5/h, fixed-window 2/h from-first");
+    weir_store *store = test_open("memory:64k?full=deny", &now);
+    char key[24];
+    fill(store, limit, 20000);
+    find_refused(store, limit, 0, key);
+    weir__store_deny_full(store);
+    for (int i = 0; i < 2; i++) {
+        weir_decision decision = test_take(store, key, i ? both : limit, 1);
+        CHECK_INT(decision.allowed, false);
+        CHECK_INT(decision.full, true);
+        CHECK_INT(decision.charged, 0);
+        CHECK_INT(decision.delay_us, 0);
+        CHECK(decision.retry_after_us > INT64_C(3590000000) &&
+              decision.retry_after_us <= INT64_C(3600000000));
+    }
+    weir_request many[] = {weir_request_make(weir_key_text(key), limit),
+                           weir_request_make(weir_key_text("fill 0"), limit)};
+    weir_decision decisions[2];
+    CHECK_INT(weir_take_many(store, many, 2, decisions), 0);
+    CHECK_INT(decisions[0].allowed, false);
+    CHECK_INT(decisions[0].full, true);
+    CHECK_INT(decisions[1].allowed, true);
+    CHECK_INT(decisions[1].full, false);
+    CHECK_INT(test_take(store, "fill 0", limit, 1).full, false); /* by its limit */
+    weir_limit_free(limit);
+    weir_limit_free(both);
     weir_store_close(store);
 }
 
@@ -244,8 +470,14 @@ static void test_reset(void)
 int main(void)
 {
     test_flood();
-    test_least_used_first();
+    test_smallest_share_first();
     test_by_the_book();
+    test_denied_stay();
+    test_row_pays();
+    test_leases_stay();
+    test_full_denies();
+    test_full_denies_whole();
+    test_full_is_a_denial();
     test_reset();
     return test_report();
 }

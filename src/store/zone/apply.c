@@ -92,7 +92,19 @@ static void charge(struct weir__zone *zone, struct weir__op *op)
         weir__algorithm_of(op->rule)->charge(op->rule, &op->state, &op->request);
     }
     op->ret->charged = op->request.cost;
-    weir__table_write(zone, op, true);
+    weir__table_write(zone, op);
+}
+
+/* There is no room for an op. Where the zone's user wants to be told so by a denial, that is its answer. */
+static int refuse(struct weir__zone *zone, struct weir__op *op, int code)
+{
+    if (code != WEIR_EFULL || !zone->full_denies)
+        return code;
+    op->ret->allowed = false;
+    op->ret->full = true;
+    op->ret->delay_us = 0;
+    op->ret->retry_after_us = weir__table_room_in(zone, op);
+    return 0;
 }
 
 static int charge_all(struct weir__zone *zone, struct weir__op *ops, size_t n)
@@ -101,7 +113,7 @@ static int charge_all(struct weir__zone *zone, struct weir__op *ops, size_t n)
         int code = ops[i].request.cost > 0 ? reserve(zone, &ops[i], ops, n) : 0;
         if (WEIR__UNLIKELY(code)) {
             give_back(zone, ops, n);
-            return code;
+            return refuse(zone, &ops[i], code);
         }
     }
     for (size_t i = 0; i < n; i++) {
@@ -135,13 +147,14 @@ static int decide(struct weir__zone *zone, struct weir__op *ops, size_t n, enum 
             return WEIR__BEHIND;
         judge(&ops[i]);
         allowed = allowed && ops[i].ret->allowed;
-        if (!ops[i].ret->allowed && mode == WEIR__TAKE && ops[i].group)
-            weir__slot_deny(ops[i].group, ops[i].slot);
     }
     int code = allowed && mode == WEIR__TAKE ? charge_all(zone, ops, n) : 0;
-    for (size_t i = 0; i < n && code == 0; i++)
-        weir__algorithm_of(ops[i].rule)
-            ->report(ops[i].rule, &ops[i].state, ops[i].request.now_us, ops[i].ret);
+    for (size_t i = 0; i < n && code == 0; i++) {
+        const struct weir__op *op = &ops[i];
+        weir__algorithm_of(op->rule)->report(op->rule, &op->state, op->request.now_us, op->ret);
+        if (mode == WEIR__TAKE && op->group && !op->ret->full)
+            weir__slot_note(op->group, op->slot, op->ret);
+    }
     return code;
 }
 
@@ -156,6 +169,27 @@ static int decide(struct weir__zone *zone, struct weir__op *ops, size_t n, enum 
         }                                                                                          \
     } while (0)
 
+/* One limit without a state: there may be no room for it, and then the answer stays as it was. */
+static int take_new(struct weir__zone *zone, struct weir__op *op, enum weir__mode mode)
+{
+    const struct weir__algorithm *algorithm = weir__algorithm_of(op->rule);
+    weir_decision *ret = op->ret, row;
+    op->ret = &row;
+    judge(op);
+    if (row.allowed && mode == WEIR__TAKE && op->request.cost > 0) {
+        int code = weir__table_place(zone, op, op, 1);
+        if (code)
+            code = refuse(zone, op, code);
+        else
+            charge(zone, op);
+        if (code)
+            return code;
+    }
+    algorithm->report(op->rule, &op->state, op->request.now_us, &row);
+    *ret = row;
+    return 0;
+}
+
 /* One limit with a small state that needs the lock: nothing can fail once it is judged. */
 static int take_small(struct weir__zone *zone, struct weir__op *op, enum weir__mode mode)
 {
@@ -165,18 +199,18 @@ static int take_small(struct weir__zone *zone, struct weir__op *op, enum weir__m
         return WEIR__HELD;
     op->frozen = false;
     int code = load(zone, op);
-    if (WEIR__LIKELY(code == 0)) {
+    if (WEIR__UNLIKELY(code == 0 && !op->group)) {
+        code = take_new(zone, op, mode);
+    } else if (WEIR__LIKELY(code == 0)) {
         judge(op);
         if (op->ret->allowed && mode == WEIR__TAKE && op->request.cost > 0) {
-            if (!op->group)
-                weir__table_place(zone, op, op, 1);
             algorithm->charge(op->rule, &op->state, &op->request);
             op->ret->charged = op->request.cost;
-            weir__table_write(zone, op, true);
-        } else if (!op->ret->allowed && mode == WEIR__TAKE && op->group) {
-            weir__slot_deny(op->group, op->slot);
+            weir__table_write(zone, op);
         }
         algorithm->report(op->rule, &op->state, op->request.now_us, op->ret);
+        if (mode == WEIR__TAKE)
+            weir__slot_note(op->group, op->slot, op->ret);
     }
     weir__table_thaw(op, 1);
     weir__stripe_unlock(zone, stripe);
@@ -218,7 +252,7 @@ static void put_mark(struct weir__zone *zone, struct weir__op *ops, size_t n, si
     mark->state.at = weir__max(1, until - WEIR__SETTLED_US); /* a slot of zeros is damage */
     mark->state.amount = 1;
     mark->state.present = true;
-    weir__table_write(zone, mark, false);
+    weir__table_write(zone, mark);
 }
 
 /* Loads limits and their marks; the number of those that were not settled before, or a code. */
@@ -261,7 +295,7 @@ static int settle_all(struct weir__zone *zone, struct weir__op *ops, size_t n,
             put_mark(zone, ops, n, i, correction);
         if (differs && op->group &&
             weir__algorithm_of(op->rule)->settle(op->rule, &op->state, correction))
-            weir__table_write(zone, op, false);
+            weir__table_write(zone, op);
     }
     for (size_t i = 0; i < n; i++) {
         if (!ops[i].state.present)
@@ -289,7 +323,7 @@ static int change_lease(struct weir__zone *zone, struct weir__op *op, enum weir_
                                      : weir__lease_release(&op->state, op->lease_id);
     if (!found)
         return WEIR_ENOLEASE;
-    weir__table_write(zone, op, false);
+    weir__table_write(zone, op);
     return 0;
 }
 

@@ -163,7 +163,7 @@ static int carry_put(struct weir__zone *zone, struct weir__op *op, const struct 
         code = carry_put_ring(zone, op, &it->state.ring);
     if (code)
         return code;
-    weir__table_write(zone, op, false);
+    weir__table_write(zone, op);
     if (it->denied)
         weir__slot_deny(op->group, op->slot);
     return 0;

@@ -38,13 +38,13 @@ enum found {
 struct prey {
     struct weir__sample block;
     enum found found;
-    int64_t fresh_at;
+    int64_t cost; /* the share that it withholds; of larger blocks, when it will be fresh */
 };
 
 /* Which of two goes first. */
 static bool hunt_prefers(const struct prey *a, const struct prey *b)
 {
-    return a->found != b->found ? a->found < b->found : a->fresh_at < b->fresh_at;
+    return a->found != b->found ? a->found < b->found : a->cost < b->cost;
 }
 
 static bool hunt_has_stripe(const struct hunt *hunt, uint32_t stripe)
@@ -126,11 +126,13 @@ static void hunt_look(const struct hunt *hunt, struct prey *ret)
         ret->found = NOBODY;
         return;
     }
-    ret->fresh_at = weir__algorithm_of(rule)->fresh_at(rule, &state);
-    if (weir__is_fresh(rule, &state, hunt->now_us))
+    uint32_t share = weir__state_share(rule, &state, hunt->now_us);
+    ret->cost =
+        hunt->want->order > 0 ? weir__algorithm_of(rule)->fresh_at(rule, &state) : (int64_t)share;
+    if (share == 0)
         ret->found = FRESH;
-    else if (!weir__algorithm_of(rule)->leases)
-        ret->found = weir__slot_use(group, slot) == 0 ? UNUSED : USED;
+    else if (!weir__algorithm_of(rule)->leases && !hunt->zone->keeps)
+        ret->found = weir__slot_denied(group, slot) ? USED : UNUSED;
 }
 
 static void hunt_tally(const struct hunt *hunt, const struct prey *prey)

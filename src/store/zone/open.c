@@ -103,6 +103,7 @@ static void view(uint8_t *base, const struct weir__layout *layout, bool shared,
         .patience_us = PATIENCE_US,
     };
     memcpy(zone.secret, zone.header->secret, sizeof zone.secret);
+    zone.chance = weir__random_distinct();
     *ret = zone;
 }
 
@@ -200,6 +201,7 @@ int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret)
         info.evicted_unused += counters[WEIR__EVICTED_UNUSED];
         info.evicted_soonest += counters[WEIR__EVICTED_SOONEST];
         info.repairs += counters[WEIR__REPAIRS];
+        info.refused += counters[WEIR__REFUSED];
         if (i == weir__rows_stripe(zone))
             info.limits = count_rows(zone);
         weir__stripe_unlock(zone, i);

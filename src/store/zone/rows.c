@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define FREE_ROW UINT8_MAX /* as a kind */
-#define USE_WEIGHT 8       /* one state in use weighs as much as so many that were asked for once */
+#define USE_WEIGHT 8       /* one state that is being denied weighs as much as so many others */
 #define EVICTED_SHARE 8    /* one row in so many is freed where none is free */
 
 static uint32_t find(const struct weir__zone *zone, const struct weir__rule *rule)
@@ -63,7 +63,7 @@ static void count_live(struct weir__zone *zone, int64_t now_us, uint32_t live[WE
             bool fresh = !sound || weir__is_fresh(rule, &state, now_us);
             if (!fresh || !weir__slot_clear_if(zone, group, slot, sealed))
                 live[weir__packed_row(zone, sealed)] +=
-                    1 + USE_WEIGHT * weir__slot_use(group, slot);
+                    1 + USE_WEIGHT * weir__slot_denied(group, slot);
         }
     }
 }

@@ -90,6 +90,29 @@ static int no_row(struct weir__zone *zone)
     return weir__zone_is_held(zone) ? WEIR_EBUSY : WEIR_EFULL;
 }
 
+/* No row was found for a limit that would fit: it is denied, as one whose state finds no room. */
+static bool deny_full(const struct weir__zone *zone, const weir_limit *limit, int64_t now_us,
+                      int64_t cost, weir_decision *rows)
+{
+    for (size_t i = 0; i < limit->count; i++) {
+        const struct weir__rule *rule = &limit->rules[i];
+        const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
+        struct weir__state state = {0};
+        struct weir__request request = {now_us, cost, weir__wait_for(rule, WEIR_WAIT_ANY)};
+        if (!zone->full_denies || !weir__zone_fits(&zone->layout, rule))
+            return false;
+        rows[i] = (weir_decision){.time_us = now_us};
+        weir__load(rule, NULL, &state, now_us);
+        algorithm->judge(rule, &state, &request, &rows[i]);
+        algorithm->report(rule, &state, now_us, &rows[i]);
+        rows[i].allowed = false;
+        rows[i].full = true;
+        rows[i].delay_us = 0;
+        rows[i].retry_after_us = WEIR__FULL_RETRY_US;
+    }
+    return true;
+}
+
 static inline bool is_retried(int code)
 {
     return code == WEIR__STALE || code == WEIR__BEHIND;
@@ -192,6 +215,20 @@ static uint64_t lease_of(const struct group *group)
     return 0;
 }
 
+/* The same for all limits of a group. */
+static bool deny_all_full(const struct weir__zone *zone, const weir_request *requests, size_t n,
+                          int64_t now_us, struct group *group)
+{
+    group->count = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!deny_full(zone, requests[i].limit, now_us, requests[i].cost,
+                       group->rows + group->count))
+            return false;
+        group->count += requests[i].limit->count;
+    }
+    return true;
+}
+
 /* After WEIR__BEHIND: the time as it is now, or where the clock runs back, what is ahead of it. */
 static void catch_up(weir_store *store, const struct weir__op *ops, int tries, int64_t *now,
                      int64_t *ahead)
@@ -222,6 +259,9 @@ static int decide(weir_store *store, const weir_request *requests, size_t n, enu
         if (code == WEIR__BEHIND)
             catch_up(store, group.ops, tries, &now, &ahead);
     }
+    if (WEIR__UNLIKELY(told(code) == WEIR_EFULL && mode == WEIR__TAKE) &&
+        deny_all_full(zone, requests, n, now, &group))
+        code = 0;
     if (code)
         return told(code);
     hand_out(requests, n, group.rows);
@@ -242,8 +282,10 @@ static inline int take_one(weir_store *store, const weir_limit *limit, const uin
     const struct weir__algorithm *algorithm = weir__algorithm_of(&limit->rules[0]);
     bool small = algorithm->shape != WEIR__SHAPE_RING; /* fails before it writes */
     for (int tries = 0; tries < STALE_RETRIES; tries++) {
-        if (WEIR__UNLIKELY(!set_op(zone, limit, 0, hash, now_us, cost, wait_us, &op)))
-            return no_row(zone);
+        if (WEIR__UNLIKELY(!set_op(zone, limit, 0, hash, now_us, cost, wait_us, &op))) {
+            int code = no_row(zone);
+            return code == WEIR_EFULL && deny_full(zone, limit, now_us, cost, ret) ? 0 : code;
+        }
         op.ret = small ? ret : &row;
         op.ahead_us = ahead;
         if (algorithm->quick && weir__zone_take_quick(zone, &op))
@@ -521,6 +563,12 @@ void weir__store_be_patient(weir_store *store, int64_t us)
         weir__zone_be_patient(zone_of(store), us);
 }
 
+void weir__store_deny_full(weir_store *store)
+{
+    if (store->engine == &engine)
+        zone_of(store)->full_denies = true;
+}
+
 int weir__zone_store_open(const char *url, weir_store **ret, weir_error *err)
 {
     struct weir__zone_store *store = calloc(1, sizeof *store);
@@ -534,12 +582,13 @@ int weir__zone_store_open(const char *url, weir_store **ret, weir_error *err)
         free(store);
         return code;
     }
+    store->region.zone.keeps = store->region.keeps;
     *ret = &store->base;
     return 0;
 }
 
-int weir__zone_store_over(uint8_t *base, uint64_t size, unsigned large_percent, weir_store **ret,
-                          weir_error *err)
+int weir__zone_store_over(uint8_t *base, uint64_t size, unsigned large_percent, bool keeps,
+                          weir_store **ret, weir_error *err)
 {
     struct weir__zone_store *store = calloc(1, sizeof *store);
     if (!store)
@@ -553,6 +602,7 @@ int weir__zone_store_over(uint8_t *base, uint64_t size, unsigned large_percent, 
         free(store);
         return code;
     }
+    store->region.zone.keeps = keeps;
     *ret = &store->base;
     return 0;
 }

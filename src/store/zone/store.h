@@ -13,9 +13,9 @@ struct weir__zone_store {
 /* memory:, shm: and file: addresses. */
 int weir__zone_store_open(const char *url, weir_store **ret, weir_error *err);
 /* A zone in memory that others lend, shared by their processes: nginx's. Opens the one that is there, or
- * makes one in memory that is all zeros. Closing it leaves the memory as it is. */
-int weir__zone_store_over(uint8_t *base, uint64_t size, unsigned large_percent, weir_store **ret,
-                          weir_error *err);
+ * makes one in memory that is all zeros. Closing it leaves the memory as it is. keeps: as full=deny. */
+int weir__zone_store_over(uint8_t *base, uint64_t size, unsigned large_percent, bool keeps,
+                          weir_store **ret, weir_error *err);
 
 /* Whether a zone of that layout could hold a rule's largest state. */
 bool weir__zone_fits(const struct weir__layout *layout, const struct weir__rule *rule);

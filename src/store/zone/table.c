@@ -1,12 +1,10 @@
 /*
  * The table: where a key's states lie, how room is made for new ones.
  *
- * Eviction looks at the whole reach of the new key, never further: first a state that is back to fresh
- * (nobody can tell), then a mark of a settled receipt, then among the least used the soonest fresh, then the
- * soonest fresh of all. New states start unused, so a flood of new keys evicts itself before it evicts anybody who came back.
+ * Where a new key's reach has no empty slot, zone/evict.c says whose state goes. It is looked for in that reach only.
  */
 #include "core/ring.h"
-#include "store/zone/zone.h"
+#include "store/zone/evict.h"
 
 #define CHOICES_MAX 16 /* of victims that were charged meanwhile */
 
@@ -72,7 +70,7 @@ bool weir__slot_drop(struct weir__zone *zone, struct weir__group *group, unsigne
     weir__slot_freeze(group, slot); /* first: from now on nobody charges it */
     bool sound = weir__slot_unpack(zone, group, slot, &rule, &state, ret_unit, ret_order);
     weir__slot_set_tag(group, slot, 0);
-    weir__slot_set_use(group, slot, 0);
+    weir__slot_allow(group, slot);
     if (!sound || !weir__is_mark(rule))
         --*counter(zone, group, WEIR__KEYS);
     return sound && weir__is_large(rule);
@@ -106,107 +104,90 @@ static bool is_pinned(const struct weir__op *ops, size_t n, const struct weir__g
     return false;
 }
 
-/* The best slot to evict so far. */
-struct victim {
+/* A slot in reach, and how far it is. */
+struct spot {
     struct weir__group *group;
     unsigned slot;
     uint32_t distance;
-    int64_t fresh_at;
-    enum weir__counter kind;
-    struct weir__packed judged; /* by this state */
 };
 
-/* Judges one occupied slot; true if it is fresh, and so the victim. */
-static bool consider(struct weir__zone *zone, struct weir__group *group, unsigned slot, uint32_t d,
-                     int64_t now_us, struct victim *best)
+static bool table_find_empty(const struct weir__zone *zone, const struct weir__op *op,
+                             const struct weir__op *ops, size_t n, struct spot *ret)
 {
-    const struct weir__rule *rule;
-    struct weir__state state = {0};
-    uint32_t unit;
-    unsigned order;
-    struct weir__packed sealed = weir__load16(&group->states[slot]);
-    struct victim it = {group, slot, d, INT64_MIN, WEIR__EVICTED_FRESH, sealed};
-    if (!weir__unpack(zone, weir__slot_tag(group, slot), sealed, &rule, &state, &unit, &order) ||
-        weir__is_fresh(rule, &state, now_us)) {
-        *best = it;
-        return true;
-    }
-    it.kind = weir__is_mark(rule)                ? WEIR__EVICTED_FRESH /* before any limit's */
-              : weir__slot_use(group, slot) == 0 ? WEIR__EVICTED_UNUSED
-                                                 : WEIR__EVICTED_SOONEST;
-    if (best->group && best->kind < it.kind)
-        return false;
-    it.fresh_at = weir__algorithm_of(rule)->fresh_at(rule, &state);
-    if (!best->group || it.kind < best->kind || it.fresh_at < best->fresh_at)
-        *best = it;
-    return false;
-}
-
-/* Everybody in reach was in use: a little less from now on. */
-static void age(struct weir__zone *zone, uint32_t home, uint64_t tag)
-{
-    for (uint32_t d = 0; d < WEIR__REACH; d++) {
-        struct weir__group *group = weir__group_at(zone, home, tag, d);
-        for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
-            if (weir__slot_use(group, slot) > 0)
-                weir__slot_set_use(group, slot, weir__slot_use(group, slot) - 1);
-        }
-    }
-}
-
-/* An empty slot, or the best to evict. */
-static struct victim choose(struct weir__zone *zone, const struct weir__op *op,
-                            const struct weir__op *ops, size_t n)
-{
-    struct victim best = {0};
     for (uint32_t d = 0; d < WEIR__REACH; d++) {
         struct weir__group *group = weir__group_at(zone, op->home, op->tag, d);
         for (uint32_t next = 2; d == 1 && next < WEIR__REACH; next++)
             __builtin_prefetch(weir__group_at(zone, op->home, op->tag, next), 1);
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
-            if (is_pinned(ops, n, group, slot))
+            if (weir__slot_tag(group, slot) != 0 || is_pinned(ops, n, group, slot))
                 continue;
-            if (weir__slot_tag(group, slot) == 0)
-                return (struct victim){
-                    .group = group, .slot = slot, .distance = d, .kind = WEIR__KEYS};
+            *ret = (struct spot){group, slot, d};
+            return true;
         }
     }
+    return false;
+}
+
+/* All slots in reach are taken: whose goes, -1 for none. */
+static int table_choose(struct weir__zone *zone, const struct weir__op *op,
+                        const struct weir__op *ops, size_t n, struct weir__candidates *ret)
+{
+    weir__candidates_begin(ret);
     for (uint32_t d = 0; d < WEIR__REACH; d++) {
         struct weir__group *group = weir__group_at(zone, op->home, op->tag, d);
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
             if (!is_pinned(ops, n, group, slot) &&
-                consider(zone, group, slot, d, op->request.now_us, &best))
-                return best;
+                weir__candidates_add(zone, ret, group, slot, op->request.now_us))
+                return weir__candidates_choose(zone, ret);
         }
     }
-    return best;
+    if (weir__is_mark(op->rule) && ret->lowest > WEIR__STANDS_MARK)
+        return -1; /* no limit's state goes for it */
+    return weir__candidates_choose(zone, ret);
+}
+
+/* Makes room in reach; false: nobody may go. One who was charged since it was judged is judged again, a few times. */
+static bool table_make_empty(struct weir__zone *zone, const struct weir__op *op,
+                             const struct weir__op *ops, size_t n, struct spot *ret)
+{
+    struct weir__candidates all;
+    enum weir__counter as;
+    for (int tries = 0;; tries++) {
+        int chosen = table_choose(zone, op, ops, n, &all);
+        if (chosen < 0)
+            return false;
+        *ret = (struct spot){all.groups[chosen], all.slots[chosen], 0};
+        as = weir__evicted_as((enum weir__standing)all.standings[chosen]);
+        bool gone = weir__slot_clear_if(zone, ret->group, ret->slot, all.judged[chosen]);
+        if (!gone && tries == CHOICES_MAX) {
+            if (!weir__may_go(zone, WEIR__STANDS_QUIET))
+                return false;
+            weir__slot_clear(zone, ret->group, ret->slot);
+            gone = true;
+        }
+        if (gone)
+            break;
+    }
+    ++*counter(zone, ret->group, as);
+    while (weir__group_at(zone, op->home, op->tag, ret->distance) != ret->group)
+        ret->distance++;
+    return true;
 }
 
 int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct weir__op *ops,
                       size_t n)
 {
-    struct victim it;
-    bool done = false;
-    for (int tries = 0; !done; tries++) {
-        it = choose(zone, op, ops, n);
-        if (weir__is_mark(op->rule) && it.kind > WEIR__EVICTED_FRESH)
-            return WEIR_EFULL; /* no limit's state goes for it */
-        done = it.kind == WEIR__KEYS ||
-               weir__slot_clear_if(zone, it.group, it.slot, it.judged); /* else charged meanwhile */
-        if (!done && tries == CHOICES_MAX) {
-            weir__slot_clear(zone, it.group, it.slot);
-            done = true;
-        }
+    struct spot spot;
+    if (!table_find_empty(zone, op, ops, n, &spot) && !table_make_empty(zone, op, ops, n, &spot)) {
+        if (!weir__is_mark(op->rule))
+            ++*counter(zone, &zone->groups[op->home], WEIR__REFUSED);
+        return WEIR_EFULL;
     }
-    if (it.kind != WEIR__KEYS)
-        ++*counter(zone, it.group, it.kind);
-    if (it.kind == WEIR__EVICTED_SOONEST)
-        age(zone, op->home, op->tag);
     struct weir__group *home = &zone->groups[op->home];
-    if (it.distance > weir__group_far(home))
-        weir__group_set(home, WEIR__FAR_MASK, it.distance);
-    op->group = it.group;
-    op->slot = it.slot;
+    if (spot.distance > weir__group_far(home))
+        weir__group_set(home, WEIR__FAR_MASK, spot.distance);
+    op->group = spot.group;
+    op->slot = spot.slot;
     return 0;
 }
 
@@ -216,7 +197,7 @@ static void table_insert(struct weir__zone *zone, const struct weir__op *op,
                          struct weir__packed sealed)
 {
     struct weir__packed frozen = {sealed.lo, sealed.hi | WEIR__FROZEN};
-    weir__slot_set_use(op->group, op->slot, 0);
+    weir__slot_allow(op->group, op->slot);
     weir__slot_put(op->group, op->slot, frozen);
     weir__slot_set_tag(op->group, op->slot, op->tag);
     weir__slot_put(op->group, op->slot, sealed);
@@ -224,7 +205,25 @@ static void table_insert(struct weir__zone *zone, const struct weir__op *op,
         ++*counter(zone, op->group, WEIR__KEYS);
 }
 
-void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used)
+int64_t weir__table_room_in(const struct weir__zone *zone, const struct weir__op *op)
+{
+    int64_t soonest = INT64_MAX;
+    for (uint32_t d = 0; d < WEIR__REACH; d++) {
+        const struct weir__group *group = weir__group_at(zone, op->home, op->tag, d);
+        for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
+            const struct weir__rule *rule;
+            struct weir__state state = {0};
+            uint32_t unit;
+            unsigned order;
+            if (weir__slot_tag(group, slot) != 0 &&
+                weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order))
+                soonest = weir__min(soonest, weir__algorithm_of(rule)->fresh_at(rule, &state));
+        }
+    }
+    return weir__max(WEIR__FULL_RETRY_US, weir__saturated(soonest - op->request.now_us));
+}
+
+void weir__table_write(struct weir__zone *zone, struct weir__op *op)
 {
     struct weir__group *group = op->group;
     bool occupied = weir__slot_tag(group, op->slot) != 0;
@@ -245,8 +244,6 @@ void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used)
         return;
     }
     weir__slot_put(group, op->slot, sealed); /* frozen, so far */
-    if (used)
-        weir__slot_touch(group, op->slot);
 }
 
 void weir__table_thaw(struct weir__op *ops, size_t n)

@@ -71,13 +71,12 @@ static bool take_try(const struct weir__op *op, const struct take_seen *seen,
         if (!weir__swap16(&seen->group->states[seen->slot], seen->sealed, next))
             return false;
         ret->charged = op->request.cost;
-        weir__slot_touch(seen->group, seen->slot);
     } else if (!take_confirm(op, seen)) {
         return false;
-    } else if (!ret->allowed && mode == WEIR__TAKE) {
-        weir__slot_deny(seen->group, seen->slot);
     }
     algorithm->report(op->rule, state, op->request.now_us, ret);
+    if (mode == WEIR__TAKE)
+        weir__slot_note(seen->group, seen->slot, ret);
     return true;
 }
 
@@ -130,13 +129,11 @@ bool weir__zone_take_quick(struct weir__zone *zone, const struct weir__op *op)
                                          weir__seal(next, op->tag, op->generation))))
             return false;
         ret.charged = op->request.cost;
-        weir__slot_touch(group, slot);
     } else if (WEIR__UNLIKELY(!take_confirm(op, &seen))) {
         return false;
-    } else if (!ret.allowed) {
-        weir__slot_deny(group, slot);
     }
     weir__bucket_report(op->rule, &state, op->request.now_us, &ret);
+    weir__slot_note(group, slot, &ret);
     *op->ret = ret;
     return true;
 }

@@ -51,7 +51,7 @@
 
 /* Slots hold sealed states (zone/pack.c). */
 struct weir__group {
-    _Atomic uint64_t head; /* bits 0–2: far; 8–17: use of each slot, 2 bits each; 24–28: denied */
+    _Atomic uint64_t head; /* bits 0–2: far; 24–28: whether a slot's last take was denied */
     _Atomic uint64_t tags[WEIR__SLOTS];
     struct weir__packed states[WEIR__SLOTS];
 };
@@ -63,6 +63,7 @@ enum weir__counter {
     WEIR__EVICTED_UNUSED,
     WEIR__EVICTED_SOONEST,
     WEIR__REPAIRS,
+    WEIR__REFUSED, /* new states, where no live one may go for them */
     WEIR__COUNTERS
 };
 
@@ -154,6 +155,10 @@ struct weir__zone {
     bool swaps;                    /* states may be swapped without a lock */
     int64_t patience_us;           /* for a lock; 0: as long as it takes (weir__zone_be_patient) */
     _Atomic int64_t held_until_us; /* one was held longer: until then nobody waits for long */
+    bool keeps;                    /* full=deny: no live state is forgotten for another */
+    bool full_denies;              /* no room is told as a denial, not as WEIR_EFULL */
+    uint8_t apart[64];       /* what is written at every eviction, from what every take reads */
+    _Atomic uint64_t chance; /* who goes, of equals */
 };
 
 /* One limit of a request, as the zone sees it. */
@@ -441,8 +446,6 @@ static inline void weir__prefetch_home(const struct weir__zone *zone, uint32_t h
 }
 
 #define WEIR__FAR_MASK UINT64_C(7)
-#define WEIR__USE_MAX UINT64_C(3)
-#define WEIR__USE_AT 8
 #define WEIR__DENIED_AT 24
 
 /* How many groups beyond home keys of this home were ever put in. It only grows, under the lock. */
@@ -460,27 +463,7 @@ static inline void weir__group_set(struct weir__group *group, uint64_t mask, uin
         ;
 }
 
-static inline unsigned weir__slot_use(const struct weir__group *group, unsigned slot)
-{
-    uint64_t head = atomic_load_explicit(&group->head, memory_order_relaxed);
-    return head >> (WEIR__USE_AT + 2 * slot) & WEIR__USE_MAX;
-}
-
-static inline void weir__slot_set_use(struct weir__group *group, unsigned slot, unsigned use)
-{
-    unsigned shift = WEIR__USE_AT + 2 * slot;
-    weir__group_set(group, WEIR__USE_MAX << shift, (uint64_t)use << shift);
-}
-
-/* A slot was charged again. */
-static inline void weir__slot_touch(struct weir__group *group, unsigned slot)
-{
-    unsigned use = weir__slot_use(group, slot);
-    if (WEIR__UNLIKELY(use < WEIR__USE_MAX))
-        weir__slot_set_use(group, slot, use + 1);
-}
-
-/* Whether the slot's key was denied since it came. A guess: it may be the last owner's. */
+/* Whether the last take of a slot's state was denied. A hint for eviction: it may be the last owner's. */
 static inline bool weir__slot_denied(const struct weir__group *group, unsigned slot)
 {
     uint64_t head = atomic_load_explicit(&group->head, memory_order_relaxed);
@@ -492,6 +475,24 @@ static inline void weir__slot_deny(struct weir__group *group, unsigned slot)
     if (!weir__slot_denied(group, slot))
         atomic_fetch_or_explicit(&group->head, UINT64_C(1) << (WEIR__DENIED_AT + slot),
                                  memory_order_relaxed);
+}
+
+static inline void weir__slot_allow(struct weir__group *group, unsigned slot)
+{
+    if (weir__slot_denied(group, slot))
+        atomic_fetch_and_explicit(&group->head, ~(UINT64_C(1) << (WEIR__DENIED_AT + slot)),
+                                  memory_order_relaxed);
+}
+
+/* Notes what was decided about a slot's state. A denial counts where half of the limit is used up or more: a cost that
+ * does not fit into the rest says little about the key. */
+static inline void weir__slot_note(struct weir__group *group, unsigned slot,
+                                   const weir_decision *decision)
+{
+    if (decision->charged > 0)
+        weir__slot_allow(group, slot);
+    else if (!decision->allowed && decision->remaining <= decision->limit / 2)
+        weir__slot_deny(group, slot);
 }
 
 static inline uint64_t weir__slot_tag(const struct weir__group *group, unsigned slot)
@@ -559,11 +560,14 @@ static inline uint32_t weir__slot_row(const struct weir__zone *zone,
 
 /* Finds an op's state, freezes it if it is small, and unpacks it; absent: group NULL and a state not present. */
 int weir__table_find(struct weir__zone *zone, struct weir__op *op);
-/* A slot for an op that has none, evicting if need be; none of `ops` is evicted. */
+/* A slot for an op that has none, evicting if need be; none of `ops` is evicted. WEIR_EFULL: none may go. */
 int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct weir__op *ops,
                       size_t n);
+#define WEIR__FULL_RETRY_US 1000000 /* nobody whom the zone refused need ask again before */
+/* After WEIR_EFULL: how long until a state in an op's reach is fresh, or a while. */
+int64_t weir__table_room_in(const struct weir__zone *zone, const struct weir__op *op);
 /* Writes an op's state into its slot, or empties the slot of one no longer present. */
-void weir__table_write(struct weir__zone *zone, struct weir__op *op, bool used);
+void weir__table_write(struct weir__zone *zone, struct weir__op *op);
 /* Empties a slot; true: it had this block, which is nobody's now. */
 bool weir__slot_drop(struct weir__zone *zone, struct weir__group *group, unsigned slot,
                      uint32_t *ret_unit, unsigned *ret_order);

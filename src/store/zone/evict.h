@@ -1,0 +1,64 @@
+/*
+ * Who goes where there is no room: one order for slots of the table and for blocks.
+ *
+ *   1. states that are fresh: nobody can tell;
+ *   2. marks of settled receipts;
+ *   3. states of the row that has most of those in reach: a flood pays with the states of its own limit. Leases never go;
+ *   4. of these one whose last take was not denied, before those that are being denied;
+ *   5. the smallest share of its limit that forgetting gives back, in steps of a quarter or less;
+ *   6. at random. Any other rule, like the oldest first, tells a flood how to push out a certain key.
+ *
+ * Whether a state was denied is one bit in its group's head: set by a denial, cleared by the next charge. Where nearly
+ * all are being denied, some of them lose their bit. Who keeps asking gets it back before the next one has to go; a
+ * flood of keys that were denied once does not.
+ */
+#ifndef WEIR_ZONE_EVICT_H
+#define WEIR_ZONE_EVICT_H
+
+#include "store/zone/zone.h"
+
+#define WEIR__CANDIDATES_MAX (WEIR__REACH * WEIR__SLOTS)
+
+/* In the order in which they go. */
+enum weir__standing {
+    WEIR__STANDS_FRESH,
+    WEIR__STANDS_MARK,
+    WEIR__STANDS_QUIET,  /* live, its last take was not denied */
+    WEIR__STANDS_DENIED, /* live, its last take was denied */
+    WEIR__STANDS_KEPT    /* a live lease */
+};
+
+/* The occupied slots that one of has to go, in any order. Its user adds each once, under the lock of its stripe. */
+struct weir__candidates {
+    unsigned count;
+    enum weir__standing lowest;
+    uint8_t standings[WEIR__CANDIDATES_MAX];
+    uint8_t slots[WEIR__CANDIDATES_MAX];
+    uint8_t levels[WEIR__CANDIDATES_MAX]; /* of the share */
+    uint32_t rows[WEIR__CANDIDATES_MAX];
+    struct weir__group *groups[WEIR__CANDIDATES_MAX];
+    struct weir__packed judged[WEIR__CANDIDATES_MAX]; /* by this state; it may be another by now */
+};
+
+static inline void weir__candidates_begin(struct weir__candidates *it)
+{
+    it->count = 0;
+    it->lowest = WEIR__STANDS_KEPT;
+}
+
+/* Adds a slot that is not empty. True: it is fresh, and so the last one added is the one to go. */
+bool weir__candidates_add(struct weir__zone *zone, struct weir__candidates *it,
+                          struct weir__group *group, unsigned slot, int64_t now_us);
+/* Which of them goes: an index, or -1 where none may (with full=deny no live one). May clear bits of others. */
+int weir__candidates_choose(struct weir__zone *zone, const struct weir__candidates *it);
+
+/* Whether a state of that standing may go in this zone: with full=deny no live one does. */
+static inline bool weir__may_go(const struct weir__zone *zone, enum weir__standing standing)
+{
+    return standing <= (zone->keeps ? WEIR__STANDS_MARK : WEIR__STANDS_DENIED);
+}
+
+/* What an eviction is counted as. */
+enum weir__counter weir__evicted_as(enum weir__standing standing);
+
+#endif
