@@ -1,5 +1,5 @@
 /*
- * weir_zone NAME SIZE [large=N%]; weir_store URL [deadline=50ms] [fail=open|closed|local] [peers=N]
+ * weir_zone NAME SIZE [large=N%] [full=deny]; weir_store URL [deadline=50ms] [fail=open|closed|local] [peers=N]
  * [denial_cache=500ms]; weir_store off: where states are kept.
  *
  * A zone is memory that nginx shares between its workers and keeps over reloads. The address of a
@@ -72,11 +72,13 @@ static ngx_int_t zone_init(ngx_shm_zone_t *shm, void *old)
         pool->data = NULL;
     shm->noreuse = 0; /* that was for this time: the next reload takes the memory over */
     u_char *base = zone_memory(pool, &size);
-    if (!base || weir__zone_store_over(base, size, zone->large_percent, zone->keeps, &zone->store, &err)) {
+    if (!base ||
+        weir__zone_store_over(base, size, zone->large_percent, zone->keeps, &zone->store, &err)) {
         ngx_log_error(NGX_LOG_EMERG, shm->shm.log, 0, "weir_zone \"%V\": %s in %V:%ui", &zone->name,
                       base ? err.message : "no memory for it", &zone->place.file, zone->place.line);
         return NGX_ERROR;
     }
+    weir__store_deny_full(zone->store); /* who is not counted does not pass */
     return NGX_OK;
 }
 
@@ -90,13 +92,41 @@ static char *zone_read_large(ngx_conf_t *cf, ngx_http_weir_zone_t *zone, const n
                             : NGX_ERROR;
     if (percent < 0 || percent > LARGE_MAX) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "weir_zone: invalid option \"%V\": expected a share for logs, windows "
-                           "and leases of 0%% to "
+                           "weir_zone: invalid option \"%V\": expected full=deny, or a share for "
+                           "logs, windows and leases of 0%% to "
                            "%d%%, like large=25%%",
                            text, LARGE_MAX);
         return NGX_CONF_ERROR;
     }
     zone->large_percent = (unsigned)percent;
+    return NGX_CONF_OK;
+}
+
+/* large= and full=, each once at most. */
+static char *zone_read_options(ngx_conf_t *cf, ngx_http_weir_zone_t *zone)
+{
+    const ngx_str_t *words = cf->args->elts;
+    bool large = false, full = false;
+    for (ngx_uint_t i = 3; i < cf->args->nelts; i++) {
+        bool is_full = words[i].len >= 5 && !ngx_strncmp(words[i].data, "full=", 5);
+        bool denies = words[i].len == 9 && !ngx_strncmp(words[i].data, "full=deny", 9);
+        bool evicts = words[i].len == 10 && !ngx_strncmp(words[i].data, "full=evict", 10);
+        if (is_full && !denies && !evicts) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "weir_zone: invalid option \"%V\": expected full=deny or full=evict",
+                               &words[i]);
+            return NGX_CONF_ERROR;
+        }
+        if (!is_full && zone_read_large(cf, zone, &words[i]) != NGX_CONF_OK)
+            return NGX_CONF_ERROR;
+        if (is_full ? full : large) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "weir_zone: \"%V\" is given twice", &words[i]);
+            return NGX_CONF_ERROR;
+        }
+        full = full || is_full;
+        large = large || !is_full;
+        zone->keeps = zone->keeps || denies;
+    }
     return NGX_CONF_OK;
 }
 
@@ -182,7 +212,7 @@ char *ngx_http_weir_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
     zone->large_percent = LARGE_PERCENT;
     if (zone_read_size(cf, zone, &words[2]) != NGX_CONF_OK ||
-        (cf->args->nelts == 4 && zone_read_large(cf, zone, &words[3]) != NGX_CONF_OK))
+        zone_read_options(cf, zone) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
     return zone_declare(cf, zone);
 }

@@ -235,9 +235,10 @@ static ngx_int_t variable_get_status(ngx_http_request_t *r, ngx_http_variable_va
                                      uintptr_t data)
 {
     static const char *const words[] = {
-        [NGX_HTTP_WEIR_PASSED] = "PASSED",     [NGX_HTTP_WEIR_DELAYED] = "DELAYED",
-        [NGX_HTTP_WEIR_DEGRADED] = "DEGRADED", [NGX_HTTP_WEIR_DRY_RUN] = "DRY_RUN",
-        [NGX_HTTP_WEIR_REJECTED] = "REJECTED", [NGX_HTTP_WEIR_OVERLOADED] = "OVERLOADED"};
+        [NGX_HTTP_WEIR_PASSED] = "PASSED",        [NGX_HTTP_WEIR_DELAYED] = "DELAYED",
+        [NGX_HTTP_WEIR_DEGRADED] = "DEGRADED",    [NGX_HTTP_WEIR_DRY_RUN] = "DRY_RUN",
+        [NGX_HTTP_WEIR_REJECTED] = "REJECTED",    [NGX_HTTP_WEIR_FULL] = "FULL",
+        [NGX_HTTP_WEIR_OVERLOADED] = "OVERLOADED"};
     const ngx_http_weir_ctx_t *ctx = variable_ctx(r);
     (void)data;
     if (!ctx || ctx->status == NGX_HTTP_WEIR_NONE)

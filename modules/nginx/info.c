@@ -31,6 +31,8 @@ static const struct info_number info_zone_numbers[] = {
      OF_ZONE(evicted_unused)},
     {"evicted_soonest", "nginx_weir_zone_evicted_total", ",kind=\"soonest\"", NULL, NULL,
      OF_ZONE(evicted_soonest)},
+    {"refused", "nginx_weir_zone_refused_total", "", "counter",
+     "New states refused because there was no room (full=deny).", OF_ZONE(refused)},
     {"repairs", "nginx_weir_zone_repairs_total", "", "counter", "Repairs after workers that died.",
      OF_ZONE(repairs)},
 };

@@ -213,8 +213,8 @@ static char *module_set_test_clock(ngx_conf_t *cf, ngx_command_t *cmd, void *dat
 #define LOCATION(field) NGX_HTTP_LOC_CONF_OFFSET, offsetof(ngx_http_weir_loc_conf_t, field)
 
 static ngx_command_t module_commands[] = {
-    {ngx_string("weir_zone"), NGX_HTTP_MAIN_CONF | NGX_CONF_TAKE23, ngx_http_weir_zone,
-     NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL},
+    {ngx_string("weir_zone"), NGX_HTTP_MAIN_CONF | (NGX_CONF_TAKE23 | NGX_CONF_TAKE4),
+     ngx_http_weir_zone, NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL},
     {ngx_string("weir_limit"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_limit, LOCATION(limits),
      NULL},
     {ngx_string("weir_conn"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_conn, LOCATION(conns),

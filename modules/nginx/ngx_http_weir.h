@@ -46,6 +46,7 @@ typedef struct {
     ngx_str_t name;
     size_t size; /* 0: named, not declared yet */
     unsigned large_percent;
+    bool keeps;                  /* full=deny */
     ngx_http_weir_place_t place; /* of its declaration, or of its first use */
     struct weir__layout layout;  /* what the size will hold, to check limits against */
     ngx_shm_zone_t *shm;
@@ -175,6 +176,7 @@ typedef enum {
     NGX_HTTP_WEIR_DEGRADED,
     NGX_HTTP_WEIR_DRY_RUN,
     NGX_HTTP_WEIR_REJECTED,
+    NGX_HTTP_WEIR_FULL, /* rejected, too: its zone had no room */
     NGX_HTTP_WEIR_OVERLOADED,
 } ngx_http_weir_status_e; /* the later one wins */
 

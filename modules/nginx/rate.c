@@ -30,6 +30,7 @@
 
 #define PIECE_LEAST 1024
 #define PIECE_MOST (64 * 1024)
+#define FULL_RETRY_US 1000000
 #define PIECE_US 100000         /* how much of the rate a piece is */
 #define CALL_MOST (1024 * 1024) /* bytes sent in one go, so that others have their turn */
 #define TIMER_MOST_MS 60000
@@ -164,6 +165,8 @@ static void rate_take(struct rate *rate, off_t size)
         return;
     }
     int64_t delay_us = decision.delay_us + decision.retry_after_us;
+    if (decision.full) /* the zone has no room for its key: the response waits, but not for long */
+        delay_us = ngx_min(delay_us, FULL_RETRY_US);
     if (delay_us && !is_test)
         rate->due_us = weir__mono_us() + delay_us;
 }

@@ -133,6 +133,10 @@ static void decision_print(const struct cli_request *request, const struct cli_d
         decision_print_allowed(decided, &style);
     else
         decision_print_denied(request, d, &style);
+    if (d->full)
+        printf("%sfull%s: the store has no room for this key, and keeps those it has; use a larger "
+               "size\n",
+               style.bad, style.off);
     if (d->degraded)
         printf("%sdegraded%s: the store is unreachable, the local fallback decided\n", style.bad,
                style.off);
@@ -176,6 +180,8 @@ static void decision_put(const struct cli_request *request, const struct cli_dec
         cli_json_null(&json, "receipt");
     }
     cli_json_bool(&json, "degraded", d->degraded);
+    if (d->full)
+        cli_json_text(&json, "reason", "full");
     if (decided->detail)
         decision_put_rows(&json, request, decided->detail);
     cli_json_close(&json, '}');

@@ -94,8 +94,10 @@ int cli_open_store(const struct cli_call *call, const char *url, weir_store **re
     }
     weir_error err = {0};
     int code = weir_store_open(url, ret, &err);
-    if (code == 0)
+    if (code == 0) {
         weir__store_guard(*ret, "weir", url);
+        weir__store_deny_full(*ret); /* exit 1, not 3: scripts may take a failure for a yes */
+    }
     if (code == 0)
         return CLI_OK;
     return cli_fail(call, cli_exit_for(code), "%s",

@@ -59,6 +59,8 @@ static int run_open_store(weir_error *err)
     if (code)
         return code;
     weir__store_be_patient(server.store, STORE_PATIENCE_US);
+    weir__store_deny_full(
+        server.store); /* clients take a failure of the limiter for a yes, often */
     weir__store_guard(server.store, "weir serve", server.config.store_url);
     server.store_kind = run_kind_of(server.config.store_url);
     server.remote = !strcmp(server.store_kind, "redis");

@@ -95,13 +95,18 @@ static void zone_print_info(const char *url, const weir_zone_info *info)
     printf("  limits     %12" PRIu64 " different\n", info->limits);
     printf("  evicted    %12" PRIu64 " expired states, which changes nothing\n",
            info->evicted_fresh);
-    printf("             %s%12" PRIu64 "%s states in use: the least used\n", live ? style.bad : "",
+    printf("             %s%12" PRIu64 "%s states in use\n", live ? style.bad : "",
            info->evicted_unused, live ? style.off : "");
-    printf("             %s%12" PRIu64 "%s states in use: the first to expire\n",
+    printf("             %s%12" PRIu64 "%s states in use, while they were denied\n",
            live ? style.bad : "", info->evicted_soonest, live ? style.off : "");
+    if (info->refused)
+        printf("  refused    %s%12" PRIu64 "%s new keys, because there was no room\n", style.bad,
+               info->refused, style.off);
     printf("  repairs    %12" PRIu64 " after a process died\n", info->repairs);
     if (live)
         printf("  States in use were evicted, so limits were too lenient: make the zone larger.\n");
+    if (info->refused)
+        printf("  New keys were refused, so limits were too strict: make the zone larger.\n");
 }
 
 static void zone_print_json(const char *url, const weir_zone_info *info)
@@ -120,6 +125,7 @@ static void zone_print_json(const char *url, const weir_zone_info *info)
     cli_json_int(&json, "evicted_fresh", (int64_t)info->evicted_fresh);
     cli_json_int(&json, "evicted_unused", (int64_t)info->evicted_unused);
     cli_json_int(&json, "evicted_soonest", (int64_t)info->evicted_soonest);
+    cli_json_int(&json, "refused", (int64_t)info->refused);
     cli_json_int(&json, "repairs", (int64_t)info->repairs);
     cli_json_close(&json, '}');
     cli_json_end(&json);

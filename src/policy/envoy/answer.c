@@ -92,23 +92,35 @@ static const struct weir__rls_asked *rls_nearest(const struct weir__rls_call *ca
 
 struct headers {
     char values[HEADERS][24];
-    struct weir__rls_header items[HEADERS];
+    struct weir__rls_header items[HEADERS + 1];
     size_t count;
 };
+
+/* Whether a descriptor is denied for want of room in the store. */
+static bool rls_is_full(const struct weir__rls_call *call)
+{
+    for (size_t i = 0; i < call->count; i++) {
+        if (call->asked[i].outcome == WEIR__RLS_DENIED && call->asked[i].decision.full)
+            return true;
+    }
+    return false;
+}
 
 static void rls_set_headers(const struct weir__rls_call *call, struct headers *ret)
 {
     static const char *const names[HEADERS] = {"RateLimit-Limit", "RateLimit-Remaining",
                                                "RateLimit-Reset"};
     const struct weir__rls_asked *asked = call->options.headers ? rls_nearest(call) : NULL;
-    ret->count = asked ? HEADERS : 0;
+    ret->count = 0;
+    if (rls_is_full(call)) /* whatever the options say: it is not the client's doing */
+        ret->items[ret->count++] = (struct weir__rls_header){"weir-reason", "full"};
     if (!asked)
         return;
     const int64_t numbers[HEADERS] = {asked->decision.limit, asked->decision.remaining,
                                       rls_reset_seconds(asked)};
     for (size_t i = 0; i < HEADERS; i++) {
         snprintf(ret->values[i], sizeof ret->values[i], "%lld", (long long)numbers[i]);
-        ret->items[i] = (struct weir__rls_header){names[i], ret->values[i]};
+        ret->items[ret->count++] = (struct weir__rls_header){names[i], ret->values[i]};
     }
 }
 

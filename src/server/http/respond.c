@@ -219,6 +219,8 @@ static void respond_add_rate_fields(struct server_response *ret, const struct se
 static const char *respond_reason_of(const struct server_ask *ask, const weir_decision *decision)
 {
     static const char *const denials[] = {"deny", "missing"};
+    if (decision->full)
+        return "full";
     if (ask->kind != SERVER_ASK_PLAN)
         return "limit";
     const struct server_planned *it = ask->planned;

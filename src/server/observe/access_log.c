@@ -50,7 +50,7 @@ struct server_log_item {
     uint32_t size; /* of the whole record, a multiple of 8 */
     uint8_t gap;   /* this is not a record but a gap of that size */
     uint8_t protocol;
-    bool allowed, decided, degraded, key_cut;
+    bool allowed, decided, degraded, full, key_cut;
     uint16_t client_len, policy_len, entry_len, key_len;
     uint16_t ip_len, method_len, path_len, shadows_len;
     uint32_t shadow_denied;
@@ -204,6 +204,8 @@ static void access_log_put_line(const struct server_log_item *item, struct weir_
                                         .delay_us = item->delay_us};
         weir__json_put_numbers(&json, &decision);
         weir__json_put_bool(&json, "degraded", item->degraded);
+        if (item->full)
+            weir__json_put_bool(&json, "full", true);
     }
     weir__json_put_uint(&json, "shadow_denied", item->shadow_denied);
     if (item->shadows_len) {
@@ -565,6 +567,7 @@ static void access_log_fill(struct server_log_item *item, const struct server_lo
         return;
     item->decided = true;
     item->degraded = decision->degraded;
+    item->full = decision->full;
     item->limit = decision->limit;
     item->remaining = decision->remaining;
     item->retry_after_us = decision->retry_after_us;

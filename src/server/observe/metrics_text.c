@@ -317,11 +317,14 @@ static void text_put_zone(struct server_lines *lines, const weir_zone_info *zone
     for (size_t i = 0; i < WEIR__COUNT(gauges); i++)
         lines_single(lines, SERVER_GAUGE, gauges[i].name, gauges[i].unit, gauges[i].help,
                      gauges[i].value);
-    COUNTER("weir_zone_evictions",
-            "States evicted; \"fresh\" ones held nothing, the others were in use.");
+    COUNTER("weir_zone_evictions", "States evicted; \"fresh\" ones held nothing, the others were "
+                                   "in use: \"soonest\" ones were "
+                                   "being denied, \"unused\" ones were not.");
     PUT(zone->evicted_fresh, {"kind", "fresh"});
     PUT(zone->evicted_unused, {"kind", "unused"});
     PUT(zone->evicted_soonest, {"kind", "soonest"});
+    lines_single(lines, SERVER_COUNTER, "weir_zone_refused", NULL,
+                 "New states refused because there was no room (full=deny).", zone->refused);
     lines_single(lines, SERVER_COUNTER, "weir_zone_repairs", NULL,
                  "Repairs after a process died while it changed the zone.", zone->repairs);
 }

@@ -152,6 +152,8 @@ static int decide(struct weir__zone *zone, struct weir__op *ops, size_t n, enum 
     for (size_t i = 0; i < n && code == 0; i++) {
         const struct weir__op *op = &ops[i];
         weir__algorithm_of(op->rule)->report(op->rule, &op->state, op->request.now_us, op->ret);
+        if (WEIR__UNLIKELY(op->ret->full))
+            op->ret->remaining = 0;
         if (mode == WEIR__TAKE && op->group && !op->ret->full)
             weir__slot_note(op->group, op->slot, op->ret);
     }
@@ -186,6 +188,8 @@ static int take_new(struct weir__zone *zone, struct weir__op *op, enum weir__mod
             return code;
     }
     algorithm->report(op->rule, &op->state, op->request.now_us, &row);
+    if (row.full)
+        row.remaining = 0; /* for whom there is no room */
     *ret = row;
     return 0;
 }

@@ -107,7 +107,7 @@ static bool deny_full(const struct weir__zone *zone, const weir_limit *limit, in
         algorithm->report(rule, &state, now_us, &rows[i]);
         rows[i].allowed = false;
         rows[i].full = true;
-        rows[i].delay_us = 0;
+        rows[i].delay_us = rows[i].remaining = 0;
         rows[i].retry_after_us = WEIR__FULL_RETRY_US;
     }
     return true;
