@@ -6,7 +6,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # seconds: when to give up; alone: not beside others, because it is about the clock or all cores; load: how many cores it
 # keeps busy on average (run.py prints time and work), so that those that mostly wait run side by side.
-Test = collections.namedtuple("Test", "name build command seconds alone load", defaults=(900, False, 1.0))
+Test = collections.namedtuple("Test", "name build command seconds alone load", defaults=(3600, False, 1.0))
 
 # What tests need that are no programs of the build, by the first word of their name; others need everything.
 NEEDS = {
@@ -148,7 +148,7 @@ def nginx(build):
 
 
 def browser():
-    return [Test("dashboard: in Chromium", "release", "tests/homes/web/run.mjs", 900)]
+    return [Test("dashboard: in Chromium", "release", "tests/homes/web/run.mjs", 3600)]
 
 
 def library():
@@ -186,9 +186,9 @@ def listed(kind):
             *[Test(f"server: {name}, long", "release", f"tests/homes/server/{name}.py --long", 3600, True)
               for name in ("abuse_flood", "abuse_bytes", "abuse_connections", "operation_restart", "zone_kill")],
             Test("nginx: faults, long", "release", "tests/homes/nginx/faults.py --long", 3600, True),
-            *[Test(f"nginx: {name} (asan)", "asan", f"tests/homes/nginx/{name}.py", 1800) for name in SLOW_NGINX],
-            Test("nginx: under valgrind", "release", "tests/homes/nginx/valgrind.py", 1800, True),
-            Test("packages", "release", "tests/homes/server/operation_deb.sh", 1800, True),
+            *[Test(f"nginx: {name} (asan)", "asan", f"tests/homes/nginx/{name}.py", 3600) for name in SLOW_NGINX],
+            Test("nginx: under valgrind", "release", "tests/homes/nginx/valgrind.py", 3600, True),
+            Test("packages", "release", "tests/homes/server/operation_deb.sh", 3600, True),
             *[Test(f"redis: {name}, long", "release", f"tests/homes/redis/{name}.py --long", 3600)
               for name in ("module_replica", "module_aof", "module_hammer", "module_fuzz", "state_damage")],
         ]

@@ -5,7 +5,7 @@
 # expect NAME, the expected output on stdin
 expect() {
     cat >"$scratch/expected"
-    if ! timeout 20 "$build/examples/$1" >"$scratch/out" 2>&1; then
+    if ! timeout 600 "$build/examples/$1" >"$scratch/out" 2>&1; then
         bad "$1 ends well" "$(cat "$scratch/out")"
         return
     fi

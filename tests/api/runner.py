@@ -32,7 +32,7 @@ def inner(words):
         path = pathlib.Path(os.environ["FOLDER"]) / name
         path.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
         path.chmod(0o755)
-        tests.append(run.tests_list.Test(name, "release", str(path), 5 if name == "late" else 60, load=float(load)))
+        tests.append(run.tests_list.Test(name, "release", str(path), 20 if name == "late" else 600, load=float(load)))
     run.tests_list.tests = lambda kind: tests
     run.make = lambda build, tests: 0.0
     return run.main([])
@@ -65,7 +65,7 @@ def test_progress():
 def test_failures():
     with tempfile.TemporaryDirectory(prefix="weir-runner-") as folder:
         it = start(folder, "good=1=echo 4 passed, 0 failed", "bad=1=echo 1 passed, 2 failed; exit 1",
-                   "silent=1=true", "ends=1=echo 1 passed, 0 failed; exit 3", "late=1=echo 1 passed, 0 failed; sleep 60",
+                   "silent=1=true", "ends=1=echo 1 passed, 0 failed; exit 3", "late=1=echo 1 passed, 0 failed; sleep 600",
                    "crash=1=kill -SEGV $$")
         said = it.communicate()[0]
         check(said.endswith("\n7 passed, 6 failed\n") and it.returncode == 1, f"every failure counts: {said[-300:]!r}")

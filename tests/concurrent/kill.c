@@ -14,7 +14,7 @@
 
 #define PAUSE_US 5000  /* between kills, at most */
 #define ALL_AT_ONCE 60 /* every so many kills */
-#define PATIENCE_S 20  /* who does nothing that long is blocked */
+#define PATIENCE_S 60  /* who does nothing that long is blocked */
 #define UNTOLD_MAX 4   /* what one death may leave charged to a key beyond what was told */
 
 static struct page *page;

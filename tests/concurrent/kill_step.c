@@ -284,7 +284,7 @@ static void stay_on_one_core(void)
 
 int main(int argc, char **argv)
 {
-    alarm(300); /* whoever blocks forever has failed */
+    alarm(3000); /* whoever blocks forever has failed */
     stay_on_one_core();
     for (size_t i = 0; i < SCENARIOS; i++) {
         if (argc < 3 || strstr(scenarios[i].name, argv[2]))

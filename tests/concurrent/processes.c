@@ -12,7 +12,7 @@
 
 #define WORKERS 4
 #define KEYS_MAX 100
-#define PATIENCE_S 60 /* whoever blocks longer is killed, and the test fails */
+#define PATIENCE_S 600 /* whoever blocks longer is killed, and the test fails */
 
 struct page {
     pthread_barrier_t barrier;

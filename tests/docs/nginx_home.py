@@ -40,13 +40,24 @@ gone() { grep -c "exited with code" "$DOCS_NGINX_FOLDER/error.log"; }
 before=$(count) left=$(gone)
 "$DOCS_NGINX" -p "$DOCS_NGINX_FOLDER/" -c nginx.conf -e "$DOCS_NGINX_FOLDER/error.log" "$@" || exit
 case "$*" in *reload*)
-    for _ in $(seq 1500); do
+    for _ in $(seq 3000); do
         [ "$(count)" -gt "$before" ] && [ "$(gone)" -gt "$left" ] && exit 0
         sleep 0.02
     done
     echo "nginx does not reload" >&2
     exit 1
 esac
+"""
+
+# nginx answers a request before it logs it. Its one worker has done so when it has seen that another connection was closed.
+READING = """#!/bin/sh
+case "$*" in *.log*)
+    python3 -c 'import socket, sys
+it = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 60)
+it.shutdown(socket.SHUT_WR)
+it.recv(1)' "$DOCS_NGINX_PORT" || exit
+esac
+exec /bin/cat "$@"
 """
 
 
@@ -107,12 +118,13 @@ class Dressed(nginx_server.Nginx):
         return re.sub(rf"\b{self.redis_port}\b", REDIS_PORT, text)
 
     def environment_of(self, env, folder):
-        """For shell beside it: its nginx comes first."""
-        path = folder / "nginx"
-        path.write_text(RELOADING, encoding="ascii")
-        path.chmod(0o755)
+        """For shell beside it: its nginx comes first, and so does a cat that waits for the log."""
+        for name, text in (("nginx", RELOADING), ("cat", READING)):
+            path = folder / name
+            path.write_text(text, encoding="ascii")
+            path.chmod(0o755)
         return dict(env, PATH=f"{folder}:{env['PATH']}", DOCS_NGINX=nginx_server.NGINX,
-                    DOCS_NGINX_FOLDER=str(self.folder))
+                    DOCS_NGINX_FOLDER=str(self.folder), DOCS_NGINX_PORT=str(self.port))
 
 
 class Home:

@@ -49,7 +49,7 @@ import server_home  # noqa: E402
 
 READ_ONLY = ("text", "csv", "java", "mermaid")
 CLIENTS = ("python", "js", "go")
-PATIENCE_SECONDS = 120  # the first Go block builds what it needs
+PATIENCE_SECONDS = 600  # the first Go block builds what it needs
 FRAGMENT = """
 #include <weir.h>
 #include <inttypes.h>

@@ -253,7 +253,7 @@ static void fail_stock(void)
 
 int main(void)
 {
-    alarm(60);
+    alarm(600);
     fail_stock();
     limit = test_limit("token-bucket 10/s, sliding-log 5/m");
     leases = test_limit("concurrent 3");

@@ -76,28 +76,72 @@ class Honest(threading.Thread):
     answer that is missing, late or wrong. Its key counts down by one a request: a charge that is lost,
     doubled or evicted shows."""
 
-    def __init__(self, port, key="honest", pause=HONEST_PAUSE, reconnect=True, in_parts=False):
+    def __init__(self, port, key="honest", pause=HONEST_PAUSE, reconnect=True, in_parts=False, idle=None):
+        """idle: a connection that is silent for so many seconds may be let go. Where the machine held this client up for
+        half of that, it asks once more on a new one; its count tells if that was charged twice."""
         super().__init__(daemon=True)
         self.port, self.key, self.pause, self.reconnect, self.in_parts = port, key, pause, reconnect, in_parts
+        self.idle = idle
         self.over = threading.Event()
         self.latencies, self.wrong = [], []
         self.remaining = None
+        self.kept, self.spoke = {}, {}  # by kind: the connection that is kept, and when it was spoken to before this time
 
     def run(self):
         try:
-            with resp.Client(self.port) as redis, http_client.Client(self.port) as web:
-                ways = [lambda: self.by_resp(redis), lambda: self.by_http(web)]
-                if self.reconnect:
-                    ways += [self.by_new_resp, self.by_new_http]
-                turn = 0
-                while not self.over.is_set():
-                    start = time.monotonic()
-                    self.note(ways[turn % len(ways)]())
-                    self.latencies.append(time.monotonic() - start)
-                    turn += 1
-                    time.sleep(self.pause)
+            kinds = [resp.Client, http_client.Client]
+            ways = [lambda kind=kind: self.by_kept(kind) for kind in kinds]
+            if self.reconnect:
+                ways += [lambda kind=kind: self.by_new(kind) for kind in kinds]
+            for kind in kinds:
+                self.connect(kind)
+            turn = 0
+            while not self.over.is_set():
+                start = time.monotonic()
+                self.note(self.patiently(ways[turn % len(ways)]))
+                self.latencies.append(time.monotonic() - start)
+                turn += 1
+                time.sleep(self.pause)
         except Exception as error:  # any: the client was let down
             self.wrong.append(repr(error))
+        for client in self.kept.values():
+            client.close()
+
+    def patiently(self, way):
+        while True:
+            try:
+                return way()
+            except ConnectionError:
+                if not self.idle or self.silence < self.idle / 2:
+                    raise
+
+    def connect(self, kind):
+        self.spoke[kind] = time.monotonic()
+        self.kept[kind] = kind(self.port)
+
+    def by_kept(self, kind):
+        client, spoke, now = self.kept[kind], self.spoke[kind], time.monotonic()
+        try:
+            answer = self.ask(kind, client)
+        except ConnectionError:
+            self.silence = time.monotonic() - spoke
+            client.close()
+            self.connect(kind)
+            raise
+        self.spoke[kind] = now
+        return answer
+
+    def by_new(self, kind):
+        start = time.monotonic()
+        try:
+            with kind(self.port) as client:
+                return self.ask(kind, client)
+        except ConnectionError:
+            self.silence = time.monotonic() - start
+            raise
+
+    def ask(self, kind, client):
+        return self.by_resp(client) if kind is resp.Client else self.by_http(client)
 
     def send(self, client, data):
         """As a whole, or in two parts, as the network cuts it now and then."""
@@ -116,14 +160,6 @@ class Honest(threading.Thread):
         self.send(client, http_client.get("/v1/take", key=self.key, limit=HONEST_LIMIT))
         answer = client.read()
         return answer.status == 200 and answer.json["allowed"], answer.json.get("remaining")
-
-    def by_new_resp(self):
-        with resp.Client(self.port) as client:
-            return self.by_resp(client)
-
-    def by_new_http(self):
-        with http_client.Client(self.port) as client:
-            return self.by_http(client)
 
     def note(self, answer):
         allowed, remaining = answer
@@ -190,7 +226,7 @@ class Attack:
         words = [sys.executable, module, "--attack", function, *map(str, arguments)]
         self.processes = [subprocess.Popen([*words, str(i)], stdout=subprocess.PIPE, text=True) for i in range(count)]
 
-    def ends(self, seconds=60):
+    def ends(self, seconds=600):
         told = []
         for process in self.processes:
             try:

@@ -38,7 +38,7 @@ class Server(weir_server.Server):
         except OSError:
             return False
 
-    def get(self, path, timeout=30):
+    def get(self, path, timeout=weir_server.PATIENCE_SECONDS):
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=timeout) as answer:
                 return answer.status, answer.read().decode()

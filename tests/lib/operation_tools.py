@@ -88,9 +88,14 @@ class Load:
         return sum(self.told.values())
 
     def go_on(self, answers):
-        """Waits for so many answers more, and for the end of what is scarce; or until a request is lost."""
-        most, end = self.answers() + answers, time.monotonic() + weir_server.PATIENCE_SECONDS
-        while (self.answers() < most or not self.told[SCARCE, False]) and not self.lost and time.monotonic() < end:
+        """Waits for so many answers more, and for the end of what is scarce; or until a request is lost, or none is
+        answered any more."""
+        most, seen, end = self.answers() + answers, 0, 0.0
+        while (self.answers() < most or not self.told[SCARCE, False]) and not self.lost:
+            if self.answers() != seen:
+                seen, end = self.answers(), time.monotonic() + weir_server.PATIENCE_SECONDS
+            if time.monotonic() > end:
+                return
             time.sleep(0.01)
 
     def run(self, way):
@@ -123,7 +128,9 @@ class Load:
 
     def speak(self, client, data):
         """Sends, and waits for the beginning of an answer. False: there is none, since the machine had held us up for
-        so long that a server that drains need not have waited for us."""
+        so long that a server that drains need not have waited for us. For all that we know it has waited since we last sent
+        something: its answer may have been there for as long."""
+        asked = time.monotonic()
         try:
             client.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
@@ -136,12 +143,12 @@ class Load:
         if not answered and not was_silent:
             raise ConnectionError("closed without an answer")
         self.asked_again += not answered
+        client.heard = asked
         return answered
 
     def read_http(self, client, key):
         """Whether the connection is good for another request."""
         answer = client.read()
-        client.heard = time.monotonic()
         if answer.status not in (200, 429):
             raise ValueError(f"status {answer.status}: {answer.body[:100]}")
         self.tell(key, answer.status == 200)

@@ -3,20 +3,21 @@
     with Cluster(options) as cluster: cluster.url(), cluster.nodes[0].kill()
 """
 import contextlib
+import re
 import time
 
 from . import redis_server
 
 READY_SECONDS = 120
-NODE_TIMEOUT_MS = 1000
+NODE_TIMEOUT_MS = 15000  # where no node is to fail, a busy machine is not to be taken for a dead one
 
 
 class Cluster:
     """Six servers; node i + 3 replicates node i."""
 
-    def __init__(self, options=""):
+    def __init__(self, options="", node_timeout_ms=NODE_TIMEOUT_MS):
         self.nodes = [redis_server.Server(
-            f"--cluster-enabled yes --cluster-node-timeout {NODE_TIMEOUT_MS} "
+            f"--cluster-enabled yes --cluster-node-timeout {node_timeout_ms} "
             f"--cluster-replica-validity-factor 0 --repl-diskless-sync-delay 0 {options}") for _ in range(6)]
         self.stack = contextlib.ExitStack()
 
@@ -46,6 +47,12 @@ class Cluster:
 
     def info(self, i):
         return self.clients[i].call("CLUSTER", "INFO").decode()
+
+    def has_copied(self, i):
+        """Whether the replica of a node has all of its states."""
+        offsets = [re.search(rb"(?:master|slave)_repl_offset:(\d+)", self.clients[at].call("INFO", "replication"))[1]
+                   for at in (i, i + 3)]
+        return offsets[0] == offsets[1]
 
     def wait(self, ready):
         end = time.monotonic() + READY_SECONDS

@@ -26,7 +26,6 @@ from .build import WEIR
 START_SECONDS = 60  # a sanitized build on a busy machine
 STOP_SECONDS = 60
 PATIENCE_SECONDS = 60.0  # for what must come, however slow the machine
-LAST_WORDS_SECONDS = 2.0  # by then what a process said before it ended is read
 REPORTS = re.compile(r"Sanitizer|runtime error:|SUMMARY:")
 
 
@@ -137,12 +136,24 @@ class Server:
         """Whether ask() comes true in time, while the server lives, or by what it said last."""
         end = time.monotonic() + seconds
         while not ask():
-            if self.process.poll() is not None:
-                end = min(end, time.monotonic() + LAST_WORDS_SECONDS)
-            if time.monotonic() > end:
+            if time.monotonic() > end or self.has_said_all():
                 return bool(ask())
             time.sleep(0.005)
         return True
+
+    def wait_for_work(self, ask, done):
+        """As wait_for, for what takes work: patient for as long as done() changes."""
+        seen = None
+        while not ask():
+            if done() == seen:
+                return bool(ask())
+            seen = done()
+            self.wait_for(lambda: ask() or done() != seen)
+        return True
+
+    def has_said_all(self):
+        """It has ended, and all that it said is read. One that took over may have its output, and say more."""
+        return self.process.poll() is not None and not any(thread.is_alive() for thread in self.threads)
 
     def stderr(self):
         return "\n".join(self.errors)

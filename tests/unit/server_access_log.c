@@ -68,7 +68,7 @@ static struct server_access_log_state state_of(struct server_access_log *log)
 /* Waits until so many lines had their fate; the writer is a thread of its own. */
 static bool wait_for(struct server_access_log *log, uint64_t lines)
 {
-    for (int i = 0; i < 30000; i++) {
+    for (int i = 0; i < 60000; i++) {
         const struct server_access_log_state state = state_of(log);
         if (state.written + state.failed + state.dropped >= lines)
             return true;
@@ -217,7 +217,7 @@ static void test_reopen(void)
     CHECK(wait_for(log, 1));
     CHECK_INT(rename(path, moved), 0);
     server_access_log_reopen(log);
-    for (int i = 0; i < 30000 && access(path, F_OK); i++)
+    for (int i = 0; i < 60000 && access(path, F_OK); i++)
         weir__clock_sleep_us(1000);
     put(log, 0, "behind");
     CHECK(wait_for(log, 2));
@@ -231,7 +231,7 @@ static void test_reopen(void)
     unlink(path);
     CHECK_INT(mkdir(path, 0700), 0);
     server_access_log_reopen(log);
-    for (int i = 0; i < 30000 && !state_of(log).reopen_failures; i++)
+    for (int i = 0; i < 60000 && !state_of(log).reopen_failures; i++)
         weir__clock_sleep_us(1000);
     put(log, 0, "on");
     CHECK(wait_for(log, 3));
@@ -270,7 +270,7 @@ static void test_slow_reader(void)
     static char received[1 << 22];
     size_t len = 0;
     struct server_access_log_state state = state_of(log);
-    for (int i = 0; i < 30000 && state.written + state.dropped < count; i++) {
+    for (int i = 0; i < 60000 && state.written + state.dropped < count; i++) {
         const ssize_t n = read(reader, received + len, sizeof received - 1 - len);
         len += n > 0 ? (size_t)n : 0;
         if (n <= 0)
@@ -288,7 +288,7 @@ static void test_slow_reader(void)
         put(log, 0, "a key of some length, so that the ring is full before long");
     const int64_t before = weir__clock_us();
     server_access_log_close(log);
-    CHECK(weir__clock_us() - before < 20000000);
+    CHECK(weir__clock_us() - before < 60000000);
     close(reader);
 }
 

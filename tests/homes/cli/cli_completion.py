@@ -19,7 +19,7 @@ def equal(got, wanted, what):
 
 
 def weir(*words):
-    return subprocess.run([WEIR, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=30,
+    return subprocess.run([WEIR, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
                           stdin=subprocess.DEVNULL, check=False).stdout
 
 
@@ -45,7 +45,7 @@ def stores():
 
 def bash(words):
     script = f'compopt() {{ :; }}; source {TOOLS}/weir.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _weir; printf "%s\\n" "${{COMPREPLY[@]}}"'
-    done = subprocess.run(["bash", "-c", script, "bash", *words], stdout=subprocess.PIPE, text=True, timeout=30, check=True)
+    done = subprocess.run(["bash", "-c", script, "bash", *words], stdout=subprocess.PIPE, text=True, timeout=60, check=True)
     return set(done.stdout.split())
 
 

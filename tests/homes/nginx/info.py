@@ -75,7 +75,7 @@ def test_counts(check):
         location /text { weir_info prometheus; }
         location /limit { empty_gif; weir_limit key=$arg_k zone=z "fixed-window 2/100d"; }
         location /two { empty_gif; weir_limit key=b:$arg_k zone=z "fixed-window 9/100d"; weir_limit key=c:$arg_k zone=other "fixed-window 2/100d"; }
-        location /slow { empty_gif; weir_limit key=d:$arg_k zone=z "leaky-bucket 100/s burst 9"; weir_limit key=d:$arg_k zone=other "fixed-window 9/100d"; }
+        location /slow { empty_gif; weir_limit key=d:$arg_k zone=z "leaky-bucket 1/s burst 9"; weir_limit key=d:$arg_k zone=other "fixed-window 9/100d"; }
         location /conn { empty_gif; weir_conn key=$arg_k zone=other 9; }
         location /full { empty_gif; weir_limit key=e:$arg_k zone=z "fixed-window 1/100d" cost=5 dry_run; weir_conn key=f 'zone=wei"rd' 1; }
         """

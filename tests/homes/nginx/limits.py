@@ -389,7 +389,7 @@ def test_log_levels(check):
     locations = "".join(f"""
         location /{level} {{ weir_log_level {level}; weir_limit key=$arg_k zone=z "fixed-window 1/100d" name=n-{level}; }}
         location /dry-{level} {{ weir_log_level {level}; weir_limit key=$arg_k zone=z "fixed-window 1/100d" dry_run name=d-{level}; }}
-        location /delay-{level} {{ weir_log_level {level}; weir_limit key=$arg_k zone=z "leaky-bucket 5/s burst 9" name=y-{level}; }}
+        location /delay-{level} {{ weir_log_level {level}; weir_limit key=$arg_k zone=z "leaky-bucket 1/2s burst 9" name=y-{level}; }}
         """ for level in levels) + 'location /default { weir_limit key=$arg_k zone=z "fixed-window 1/100d" name=n-default; }'
     with serve(locations, log="debug") as nginx:
         for level in levels:

@@ -50,7 +50,7 @@ class Meter:
     def check_speed(self, check, what):
         """Loosely: neither a stall nor a fraction of the rate."""
         ideal = max(0, self.bytes - self.most) / self.rate
-        check(self.seconds < 3 * ideal + 10, f"{what}: {self.bytes} bytes took {self.seconds:.1f} s, not {ideal:.1f}")
+        check(self.seconds < 3 * ideal + 60, f"{what}: {self.bytes} bytes took {self.seconds:.1f} s, not {ideal:.1f}")
 
 
 def connect(port, tls=False, **options):
@@ -162,15 +162,17 @@ def test_not_counted_twice(check):
 
 
 def test_many(check):
-    """With many of a key, each gets smaller pieces: with the usual tenth of a second the last would wait for 20 s."""
-    with Nginx(ZONE, location("/", limit="token-bucket 100k/s burst 10k"), files={"html/noise": NOISE}) as nginx:
-        meter = Meter(100000, 10000, 200)
-        connections = [connect(nginx.port) for _ in range(200)]
+    """With many of a key, each gets smaller pieces: with the usual tenth of a second the last would wait for 90 s."""
+    number = 900
+    with Nginx(ZONE, location("/", limit="token-bucket 100k/s burst 10k"), files={"html/noise": NOISE}, connections=4000,
+               main="worker_rlimit_nofile 4096;") as nginx:
+        meter = Meter(100000, 10000, number)
+        connections = [connect(nginx.port) for _ in range(number)]
         for it in connections:
             it.sendall(get("/noise?k=a"))
         came = [len(it.recv(100)) for it in connections]
-        check.equal(came, [100] * 200, "everyone gets something")
-        check(meter.seconds < 10, f"the last one waited for {meter.seconds:.1f} s")
+        check.equal(came, [100] * number, "everyone gets something")
+        check(meter.seconds < 60, f"the last one waited for {meter.seconds:.1f} s")
         for it in connections:
             it.close()
 
@@ -197,7 +199,7 @@ def writing(nginx):
 
 def test_small_burst(check):
     """A burst that flows in less than a millisecond loses no bandwidth, and is kept all the same. The machine may be busy: it
-    is enough that one of some downloads is fast, which none was that lost a third to the timers."""
+    is enough that one of many downloads is fast, which none was that lost a third to the timers."""
     body = NOISE * 3
     ideal = (len(body) - 4000) / 10e6
     with Backend(lambda head: Backend.answer(body=body)) as backend:
@@ -207,7 +209,7 @@ def test_small_burst(check):
         with Nginx(ZONE, server, files={"html/file": body}) as nginx:
             for path in ("/file", "/proxy"):
                 best = 99
-                for i in range(12):
+                for i in range(200):
                     meter = Meter(10_000_000, 4000)
                     head, got = download(nginx, f"{path}?k={i}", meter)
                     check(got == body, f"{path}: the body is whole")
@@ -231,12 +233,12 @@ def aborted(check, limit, size):
         check(nginx.wait_for(lambda: active(nginx) == 1), "all have left")
         start = time.monotonic()
         check.equal(nginx.get("/small?k=a").body, b"x" * size, "the next one gets its answer")
-        check(time.monotonic() - start < 5, f"the next one waited for {time.monotonic() - start:.1f} s")
+        check(time.monotonic() - start < 60, f"the next one waited for {time.monotonic() - start:.1f} s")
 
 
 def test_small_burst_abort(check):
-    """What was paid for ahead is given back: otherwise the next one would wait for 15 s and more."""
-    aborted(check, "token-bucket 10k/s burst 100", 100)
+    """What was paid for ahead is given back: otherwise the next one would wait for 150 s and more."""
+    aborted(check, "token-bucket 1k/s burst 10", 100)
 
 
 def test_upgraded(check):
@@ -272,8 +274,8 @@ def test_upgraded(check):
 
 
 def test_abort(check):
-    """What was reserved for those that left is there for the next one: otherwise it would wait for 10 s and more."""
-    aborted(check, "token-bucket 10k/s burst 10k", 1000)
+    """What was reserved for those that left is there for the next one: otherwise it would wait for 140 s and more."""
+    aborted(check, "token-bucket 1k/s burst 1k", 100)
 
 
 def test_abort_burst(check):
@@ -299,9 +301,9 @@ def test_keepalive(check):
                 check.equal(client.get("/slow/part?k=a").body, NOISE[:200000], "limited")
                 check(time.monotonic() - start > 0.9, f"limited: {time.monotonic() - start:.1f} s")
                 start = time.monotonic()
-                for _ in range(3):
+                for _ in range(20):
                     check.equal(client.get("/noise").body, NOISE, "not limited")
-                check(time.monotonic() - start < 10, f"not limited: {time.monotonic() - start:.1f} s, not 30")
+                check(time.monotonic() - start < 60, f"not limited: {time.monotonic() - start:.1f} s, not 200")
             answers = client.pipeline([get(path) for path in ("/slow/part?k=b", "/noise", "/slow/part?k=c", "/noise")])
             check.equal([len(it.body) for it in answers], [200000, len(NOISE)] * 2, "pipelined")
 
@@ -525,8 +527,8 @@ def test_h2(check):
 
 def test_h2_reset(check):
     """A stream that is reset gives back what it reserved; the others of its connection go on."""
-    server = location("/", limit="token-bucket 10k/s burst 10k")
-    with Nginx(ZONE, server, listen="http2", files={"html/noise": NOISE, "html/small": b"x" * 1000}) as nginx:
+    server = location("/", limit="token-bucket 1k/s burst 1k")
+    with Nginx(ZONE, server, listen="http2", files={"html/noise": NOISE, "html/small": b"x" * 100}) as nginx:
         with h2_frames.Peer(nginx.port) as peer:
             for stream in range(1, 241, 2):
                 peer.send(h2_frames.headers(stream, h2_frames.request("/noise?k=a")))
@@ -539,7 +541,7 @@ def test_h2_reset(check):
             peer.send(h2_frames.headers(241, h2_frames.request("/small?k=a")))
             last = peer.until(lambda it: it.stream == 241 and it.kind == h2_frames.DATA and it.flags & 1)
             check(last is not None, "another stream gets its answer")
-            check(time.monotonic() - start < 5, f"another stream waited for {time.monotonic() - start:.1f} s")
+            check(time.monotonic() - start < 60, f"another stream waited for {time.monotonic() - start:.1f} s, not 120")
 
 
 # ---- the directive ----
@@ -553,7 +555,7 @@ def test_texts(check):
         for text in "bcd-":
             start = time.monotonic()
             check.equal(download(nginx, f"/noise?k={text}&l={text}")[1], NOISE, f"limit {text}")
-            check(time.monotonic() - start < 10, f"limit {text} is none")
+            check(time.monotonic() - start < 60, f"limit {text} is none")
         log = nginx.errors()
         check(re.search(r'"token-bucket 1m/s burst".*column \d+: .*server.conf:1', log), "the other is told, and where")
         check.equal(log.count("weir_rate needs one token-bucket"), 2, "those that are of another kind are told")
@@ -585,9 +587,9 @@ def test_inheritance(check):
     with Nginx(ZONE, server, files={"html/noise": NOISE}) as nginx:
         check_one(check, nginx, "/noise", "inherited", fields={"x-k": "a"})
         start = time.monotonic()
-        for _ in range(20):
+        for _ in range(200):
             check(download(nginx, "/off/noise", fields={"x-k": "a"})[1] == NOISE, "off")
-        check(time.monotonic() - start < 10, f"off: {time.monotonic() - start:.1f} s, not 20")
+        check(time.monotonic() - start < 60, f"off: {time.monotonic() - start:.1f} s, not 200")
         for path in ("/error/", "/try/"):
             meter = Meter()
             check(download(nginx, path, meter, fields={"x-k": path})[1] == NOISE, f"{path}: the body is whole")

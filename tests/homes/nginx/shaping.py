@@ -24,8 +24,8 @@ RATES = {
 class Asked:
     """A request that is under way, and when it was sent."""
 
-    def __init__(self, nginx, path):
-        self.client = nginx.client()
+    def __init__(self, nginx, path, client=None):
+        self.client = client or nginx.client()
         self.sent = time.monotonic()
         self.client.send(get(path))
 
@@ -34,6 +34,16 @@ class Asked:
         self.took_us = (time.monotonic() - self.sent) * 1e6
         self.client.close()
         return self
+
+
+def at_once(nginx, paths):
+    """Requests that are all there before nginx sees the first: it stands still while they are sent."""
+    clients, worker = [nginx.client() for _ in paths], nginx.workers()[0]
+    nginx.send(signal.SIGSTOP, worker)
+    try:
+        return [Asked(nginx, path, client) for path, client in zip(paths, clients)]
+    finally:
+        nginx.send(signal.SIGCONT, worker)
 
 
 def read_all(asked):
@@ -52,7 +62,7 @@ def test_never_early(check):
     with serve(locations) as nginx:
         for round in range(4):
             names = [name for _ in range(7) for name in RATES]
-            asked = read_all([Asked(nginx, f"/{name}?k={round}") for name in names])
+            asked = read_all(at_once(nginx, [f"/{name}?k={round}" for name in names]))
             delayed = dict.fromkeys(RATES, 0)
             for name, it in zip(names, asked):
                 delay = int(it.answer.weir["delay_us"])
@@ -120,9 +130,8 @@ def test_abort(check):
         check(int(found[-1]) > 30 * 3600, f"charges stay: {found[-1]} s after thirty that left")
         asked.client.close()
         nginx.wait_for(lambda: sum(" 499 " in line for line in nginx.access()) >= 31)
-        start = time.monotonic()
         nginx.stop()
-        check(time.monotonic() - start < 50, "nothing holds the worker")
+        check.equal(nginx.process.returncode, 0, "nothing holds the worker")
 
 
 def test_graceful(check):
@@ -190,7 +199,7 @@ def test_largest(check):
     with serve(locations) as nginx:
         answers = [nginx.get(f"/two?k=1&t={nginx_server.T0}") for _ in range(3)]
         check.equal([it.weir["delay_us"] for it in answers], ["0", "200000", "400000"], "the slower one's")
-        asked = read_all([Asked(nginx, "/phases?k=1") for _ in range(4)])
+        asked = read_all(at_once(nginx, ["/phases?k=1"] * 4))
         check.equal([it.answer.status for it in asked], [200] * 4, "both phases")
         check(all(it.took_us >= int(it.answer.weir["delay_us"]) for it in asked), "none early")
         waits = {}

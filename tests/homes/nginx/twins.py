@@ -29,7 +29,7 @@ MARGIN_MS = 5        # nginx tells wall time in milliseconds, limit_req goes by 
 APART_MS = 0.1       # weir's delays, from limit_req's arithmetic at weir's times
 PLAN_MARGIN_MS = 25  # so that a machine that is a little late does not spoil the pattern
 PAIRS = 150          # of each setting, at least
-RUNS_MAX = 60
+RUNS_MAX = 400
 
 Setting = collections.namedtuple("Setting", "name rate burst mode")
 SETTINGS = [Setting("none", 10, 0, ""), Setting("burst", 10, 4, ""), Setting("nodelay", 8, 5, "nodelay"),
@@ -232,11 +232,15 @@ def test_lockstep(check, seed):
     locations = f"limit_req_dry_run on; weir_dry_run on; weir_test_clock $nginx_us;\n{nginx_server.SHOWN}\n" + "".join(
         f'location /{it.name} {{ empty_gif; {own(it)} {weirs(it)} add_header X-Own "$msec $limit_req_status"; '
         f"{nginx_server.SHOWN} }}\n" for it in settings)
-    end = time.monotonic() + 12
+    end, patience = time.monotonic() + 12, time.monotonic() + 300
+
+    def is_enough():
+        return all(tally.pairs[it] > 20 for it in settings) and min(tally.outcomes[it] for it in WORDS.values()) > 20
+
     clock = "map $msec $nginx_us { ~^(?<nginx_s>\\d+)[.](?<nginx_ms>\\d+)$ ${nginx_s}${nginx_ms}000; }"
     with Nginx(f"weir_zone z 1m;\nkeepalive_requests 1000000;\n{clock}\n{zones}", locations) as nginx, nginx.client() as client:
         models, keys = {it: Model(it) for it in settings}, dict.fromkeys(settings, 0)
-        while time.monotonic() < end:
+        while time.monotonic() < end or not (is_enough() or time.monotonic() > patience):
             for setting in chance.choices(settings, k=chance.choice([1, 2, 5, 30])):
                 model = models[setting]
                 answer = client.get(f"/{setting.name}?k={keys[setting]}")

@@ -5,7 +5,7 @@ lied about.
     store_faults.py [WORD …]    only the tests with such a word in their name
 
 Each holds the store to the same promises: no call outlives its deadline (and what the scheduler adds), none
-fails, decisions made meanwhile are marked degraded, the servers decide again within two seconds of their
+fails, decisions made meanwhile are marked degraded, the servers decide again soon after their
 return, and what was admitted stays within the documented bound.
 """
 import pathlib
@@ -16,10 +16,12 @@ import time
 from lib import checks, ports, redis_server
 from lib.build import REDIS_MODULE
 from lib.store_client import (EFOREIGN, ENOLEASE, ESHARED, ESYSTEM, EUNREACHABLE, EUNSUPPORTED, RECOVERY_SECONDS,
-                          SLACK_US, Driver, machine, recovered)
+                          SLACK_US, Driver, machine, opened, recovered)
 from lib.store_proxy import Proxy
 
-DEADLINE_US = 50000
+DEADLINE_US = 1000000
+DEADLINE = "deadline=1s"
+SHORT_US = 50000  # where none is named
 PATIENT = "deadline=30s"  # where no decision may be degraded
 FROZEN = "token-bucket 1/d burst {}"
 WITH_MODULE = f"--loadmodule {REDIS_MODULE}"
@@ -51,21 +53,21 @@ def all_degraded(check, name, tally):
     check.at_most(abs(tally.calls - tally.degraded), 4, f"{name}: decisions not marked degraded")
 
 
-def outage(check, name, options, harm, repair, during=0.8):
-    """Takes under load while something happens to the server."""
-    with redis_server.Server(options) as server, Driver(address(server)) as driver:
+def outage(check, name, options, harm, repair, during=3.0):
+    """Takes under load while something happens to the server, for longer than a call may last."""
+    with redis_server.Server(options) as server, Driver(address(server, DEADLINE)) as driver:
         settle_in(driver, check, name)
         driver.hammer("load", FROZEN.format(100))
         time.sleep(0.2)
         bounded(check, f"{name}, before", driver.tally("report"))
         harm(server)
-        time.sleep(0.4)
+        time.sleep(0.4 + DEADLINE_US / 1e6)
         bounded(check, f"{name}, as it happens", driver.tally("report"))
         time.sleep(during)
         dead = driver.tally("report")
         bounded(check, f"{name}, meanwhile", dead)
         all_degraded(check, name, dead)
-        check(dead.calls > during * 500, f"{name}: a dead server costs nothing: {dead.calls} calls")
+        check(dead.calls > during * 50, f"{name}: a dead server costs nothing: {dead.calls} calls, not {4 * during:.0f}")
         repair(server)
         watch_recovery(driver, check, name)
         driver.call("report")
@@ -75,7 +77,7 @@ def outage(check, name, options, harm, repair, during=0.8):
         total = driver.tally("stop")
         check.at_most(total.allowed, 200, f"{name}: admitted, once by the server and once without it")
         check(total.allowed >= 100, f"{name}: admitted {total.allowed}")
-        check.at_most(driver.close(), 10.0, f"{name}: closing, seconds")
+        check.at_most(driver.close(), 60.0, f"{name}: closing, seconds")
 
 
 def test_killed(check):
@@ -103,7 +105,7 @@ def test_restarted(check):
             watch_recovery(driver, check, "restarted")
             time.sleep(0.2)
             total = driver.tally("stop")
-            bounded(check, "restarted", total)
+            bounded(check, "restarted", total, SHORT_US)
             check.at_most(total.allowed, 50, "restarted: admitted")
 
 
@@ -150,7 +152,7 @@ def harmed(check, name, mode, delay=0.0):
                 proxy.mode = "pass"
                 watch_recovery(driver, check, name)
             total = driver.tally("stop")
-            bounded(check, name, total)
+            bounded(check, name, total, SHORT_US)
             check(total.degraded > 0, f"{name}: some decisions were degraded")
             check.at_most(total.allowed, 200, f"{name}: admitted")
 
@@ -193,7 +195,7 @@ def test_passwords(check):
         right = "s3cret~%3A%40%2F"
         for name, who, code in (("right", f":{right}@", 0), ("wrong", ":other@", ESYSTEM), ("none", "", ESYSTEM),
                                 ("unknown user", f"nobody:{right}@", ESYSTEM)):
-            with Driver(f"redis://{who}127.0.0.1:{server.port}") as driver:
+            with opened(f"redis://{who}127.0.0.1:{server.port}") as driver:
                 check.equal(driver.code, code, f"password, {name}: opening ({driver.message})")
                 check("s3cret" not in driver.message and "other" not in driver.message, "no password is told")
                 if code == 0:
@@ -232,7 +234,7 @@ def test_readonly(check):
     """A server that is demoted under load, and promoted again."""
     for name, options in ENGINES:
         with redis_server.Server(options) as server, redis_server.Server(options) as other:
-            with Driver(address(server)) as driver, server.client() as client:
+            with Driver(address(server, DEADLINE)) as driver, server.client() as client:
                 settle_in(driver, check, f"readonly, {name}")
                 driver.hammer("load", FROZEN.format(100))
                 time.sleep(0.2)
@@ -240,11 +242,11 @@ def test_readonly(check):
                 # scripts that deny do not write: found out by the keeper, once a second
                 check(recovered(lambda: "replica" in driver.call("check")[1]) is not None, f"readonly, {name}: found out")
                 driver.call("report")
-                time.sleep(0.3)
+                time.sleep(1.0)
                 meanwhile = driver.tally("report")
                 bounded(check, f"readonly, {name}", meanwhile)
                 all_degraded(check, f"readonly, {name}", meanwhile)
-                check(meanwhile.calls > 150, f"readonly, {name}: costs nothing: {meanwhile.calls} calls")
+                check(meanwhile.calls > 50, f"readonly, {name}: costs nothing: {meanwhile.calls} calls")
                 client.call("REPLICAOF", "NO", "ONE")
                 watch_recovery(driver, check, f"readonly, {name}")
                 bounded(check, f"readonly, {name}", driver.tally("stop"))
@@ -265,7 +267,7 @@ def test_loading(check):
             watch_recovery(driver, check, "loading")
             check(loading > 0.5, f"loading: took {loading:.2f} s")
             total = driver.tally("stop")
-            bounded(check, "loading", total)
+            bounded(check, "loading", total, SHORT_US)
             check(total.degraded > 0, "loading: decisions were degraded meanwhile")
 
 

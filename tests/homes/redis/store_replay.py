@@ -38,7 +38,7 @@ def main():
         for name, options in SERVERS.items():
             with redis_server.Server(options) as server:
                 for limits in LIMITS:
-                    got = replay(limits, path, "--store", f"redis://127.0.0.1:{server.port}?deadline=5s")
+                    got = replay(limits, path, "--store", f"redis://127.0.0.1:{server.port}?deadline=30s")
                     tally(got[0] == 0 and got[1] == expected[limits], f"{name}: {limits}: {got[0]} {got[2]}")
         tally(all(text.count("\n") == LINES + 1 for text in expected.values()), "every line is decided")
         gone = replay(LIMITS[0], path, "--store", f"redis://127.0.0.1:{ports.take()}")

@@ -8,7 +8,7 @@ import time
 
 from lib import checks, ports, redis_server
 from lib.build import REDIS_MODULE
-from lib.store_client import ESYSTEM, SLACK_US, Driver, machine, recovered
+from lib.store_client import ESYSTEM, SLACK_US, Driver, machine, opened, recovered
 
 FROZEN = "token-bucket 1/d burst 500"
 
@@ -56,13 +56,13 @@ def test_certificates(check):
                     ("unknown authority", "127.0.0.1", "", ESYSTEM),
                     ("not verified", "127.0.0.1", "verify=no", 0),
                     ("no such file", "127.0.0.1", "ca=/nonexistent", ESYSTEM)):
-                with Driver(f"rediss://{host}:{server.tls_port}?{options}") as driver:
+                with opened(f"rediss://{host}:{server.tls_port}?{options}") as driver:
                     check.equal(driver.code, code, f"{name}: opening ({driver.message})")
                     check(code or decides(driver), f"{name}: decides")
             with Driver(f"rediss://127.0.0.1:{server.port}?{ca}") as driver:
                 check.equal(driver.code, 0, "a plain port: opens, as if nobody were there")
                 check(recovered(lambda: "TLS" in driver.call("check")[1]) is not None, "a plain port: check says so")
-        with TlsServer(folder, "other") as server, Driver(f"rediss://localhost:{server.tls_port}?{ca}") as driver:
+        with TlsServer(folder, "other") as server, opened(f"rediss://localhost:{server.tls_port}?{ca}") as driver:
             check.equal(driver.code, ESYSTEM, f"another host's certificate: opening ({driver.message})")
         with TlsServer(folder, clients="yes") as server:
             mine = f"cert={folder}/client.crt&key={folder}/client.key"

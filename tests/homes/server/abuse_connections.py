@@ -10,7 +10,7 @@ import selectors
 import sys
 import time
 
-from lib import abuse_tools, http_client, weir_server
+from lib import abuse_tools, checks, http_client, weir_server
 from lib.abuse_tools import MIB
 
 SPARE_FILES = 200
@@ -30,7 +30,7 @@ def raise_files():
 def test_idle_connections(check):
     """Ten thousand that have asked once and are kept, as pools of clients do."""
     wanted = min(10000, raise_files() - SPARE_FILES)
-    with weir_server.Server("--threads 2 --max-connections 15000") as server:
+    with weir_server.Server("--threads 2 --max-connections 15000 --idle-timeout 1h") as server:
         with abuse_tools.Watch(server, check, "idle", 96 * MIB, pause=0.0005):
             before = abuse_tools.memory(server)
             idle = [abuse_tools.connect(server.port, source=f"127.0.0.{2 + i % 4}") for i in range(wanted)]
@@ -82,22 +82,23 @@ def let_go(server):
 
 # ---- those that never read ----
 
-def send_until_full(sockets, data, most, quiet=1.5):
-    """Sends copies of data down all of them until nothing has gone for a while, or each has had `most` bytes; how
-    many went."""
+def send_until_full(sockets, data, most, quiet=15):
+    """Sends copies of data down all of them until none takes more at so many looks in a row, or each has had `most` bytes;
+    how many went."""
     block = data * (65536 // len(data))
     sent = dict.fromkeys(sockets, 0)
     selector = selectors.DefaultSelector()
     for it in sockets:
         it.setblocking(False)
         selector.register(it, selectors.EVENT_WRITE)
-    moved = time.monotonic()
-    while selector.get_map() and time.monotonic() - moved < quiet:
+    looks = 0
+    while selector.get_map() and looks < quiet:
+        looks += 1
         for key, _ in selector.select(0.1):
             it = key.fileobj
             try:
                 sent[it] += it.send(block[sent[it] % len(block):])
-                moved = time.monotonic()
+                looks = 0
             except BlockingIOError:
                 continue
             except OSError:  # it was let go
@@ -148,9 +149,10 @@ def test_half_requests_fill_all_memory(check):
     two parts does not notice."""
     key = b"$65536\r\n" + b"k" * 65536 + b"\r\n$6\r\ngcra 1\r\n$1\r\n1\r\n"
     half = b"*50\r\n$12\r\nWEIR.TAKEALL\r\n$2\r\n16\r\n" + key * 15
-    with weir_server.Server("--threads 2 --request-timeout 12s") as server:  # in less they are all sent
-        with abuse_tools.Watch(server, check, "half requests", 340 * MIB, in_parts=True):
-            greedy = [abuse_tools.connect(server.port) for _ in range(350)]
+    # they are all sent in much less than the timeout
+    with weir_server.Server("--threads 2 --request-timeout 20s --max-memory 32m") as server:
+        with abuse_tools.Watch(server, check, "half requests", 116 * MIB, in_parts=True):
+            greedy = [abuse_tools.connect(server.port) for _ in range(60)]
             for it in greedy:
                 try:
                     it.sendall(half)
@@ -168,17 +170,30 @@ def test_half_requests_fill_all_memory(check):
 
 def test_slow_reading_is_served(check):
     """One that reads slowly, but reads, gets every answer."""
-    with weir_server.Server("--threads 2 --request-timeout 2s") as server, \
+    checks.in_time(lambda scale: slow_reading(check, 2 * scale))
+
+
+def slow_reading(check, timeout):
+    """For two timeouts. False: the machine kept us from reading for so long that we did not read at all."""
+    with weir_server.Server(f"--threads 2 --request-timeout {timeout}s") as server, \
             abuse_tools.connect(server.port, receive=4096) as it:
         it.sendall(TAKE * 2000)
-        got, start = b"", time.monotonic()
+        got, start, gap = b"", time.monotonic(), 0.0
+        read = start
         while got.count(b"*7\r\n") < 2000:
-            part = it.recv(2000 if time.monotonic() - start < 4 else 65536)
+            try:
+                part = it.recv(2000 if time.monotonic() - start < 2 * timeout else 65536)
+            except ConnectionError:
+                part = b""
+            gap, read = max(gap, time.monotonic() - read), time.monotonic()
             if not part:
                 break
             got += part
-            time.sleep(0.02 if time.monotonic() - start < 4 else 0)
+            time.sleep(0.01 * timeout if time.monotonic() - start < 2 * timeout else 0)
+        if gap > timeout / 2:
+            return False
         check.equal(got.count(b"*7\r\n"), 2000, "a slow reader: answers")
+    return True
 
 
 # ---- held answers ----

@@ -14,6 +14,8 @@ from lib.abuse_tools import MIB
 PIPELINE = 200
 RESP_LINES = 9  # of a reply to WEIR.TAKE
 SECONDS = 30 if abuse_tools.is_long() else 4
+LEAST = {"resp_long_keys": 600}  # so many requests each attacker sends, however long that takes; the others ENOUGH
+ENOUGH = 20000
 ZONE = "--store memory:1m --threads 2"
 # The program, two threads' buffers and batches, counters for 32768 series, the hottest keys, the zone.
 MOST = 48 * MIB
@@ -30,12 +32,12 @@ policies:
 
 # ---- attackers ----
 
-def pump(port, seconds, batches, count_answers):
-    """Sends batches as fast as they are answered; (requests, answers, errors)."""
+def pump(port, seconds, batches, count_answers, least=ENOUGH):
+    """Sends batches as fast as they are answered, for a time and at least so many; (requests, answers, errors)."""
     end = time.monotonic() + seconds
     asked = answered = failed = 0
     with abuse_tools.connect(port) as it:
-        while time.monotonic() < end:
+        while time.monotonic() < end or asked < least:
             data, count = next(batches)
             it.sendall(data)
             asked += count
@@ -100,7 +102,7 @@ def resp_long_keys(port, seconds, index):
     def batches():
         for number in itertools.count():
             yield words(b"WEIR.TAKE", b"%d:%d:%s" % (index, number, pad), b"token-bucket 10/s"), 1
-    return pump(port, seconds, batches(), count_lines)
+    return pump(port, seconds, batches(), count_lines, LEAST["resp_long_keys"])
 
 
 def resp_limits(port, seconds, index):
@@ -139,7 +141,7 @@ def flood(check, name, attack, options=ZONE, policies=None, errors_expected=Fals
     with weir_server.Server(f"{options} --access-log /dev/null", policies=policies) as server:
         with abuse_tools.Watch(server, check, name, most):
             time.sleep(0.2)
-            told = abuse_tools.Attack(__file__, attack, server.port, SECONDS, count=2).ends(SECONDS + 40)
+            told = abuse_tools.Attack(__file__, attack, server.port, SECONDS, count=2).ends()
         counts = [tuple(map(int, it)) for it in told if len(it) == 3]
         if not check(len(counts) == 2, f"{name}: the attackers: {told}"):
             return {}

@@ -195,8 +195,9 @@ def answer_once(text):
 
 
 def test_trouble(check):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        closed = listener.getsockname()[1]
+    nobody = socket.socket()
+    nobody.bind(("127.0.0.1", 0))  # bound, but nobody listens, and nobody else gets it
+    closed = nobody.getsockname()[1]
     for words, wanted, word in (
             (("--server", f"127.0.0.1:{closed}"), 3, "weir serve"),
             (("--server", "unix:/nowhere/at/all"), 3, "weir serve"),
@@ -210,6 +211,7 @@ def test_trouble(check):
             code, out, err = weir(*command, *words)
             check(code == wanted and not out and word in err and err.startswith(f"weir {command[0]}: "),
                   f"{command[0]} {words}: {code} {out} {err}")
+    nobody.close()
     for text in (b"", b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
                  b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n[1,2]", b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno",
                  b'HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n{"allowed":true}', b"HTTP/1.1 500 x\r\n\r\n",

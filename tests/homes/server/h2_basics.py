@@ -176,7 +176,7 @@ def many_policies():
 
 def test_slow_reader(check):
     """Much more than the socket takes, to a peer that reads late: nothing is lost, nothing is mixed up."""
-    with Server("--policies", "{folder}/p.yaml", "--no-watch", files={"p.yaml": many_policies()}) as server:
+    with Server("--request-timeout", "1h", "--policies", "{folder}/p.yaml", "--no-watch", files={"p.yaml": many_policies()}) as server:
         length = int(curl(server.port, "/metrics", "-I")[1]["content-length"])
         count = 2
         check.within(length, 3 << 20, 7 << 20, "two reports are more than a socket's buffer, one fits into ours")

@@ -260,7 +260,7 @@ def test_resets(check):
 
 def test_resets_in_redis(check):
     """The same with the states in Redis, by scripts."""
-    with redis_server.Server() as redis, asked(f"--store redis://127.0.0.1:{redis.port}?deadline=10s") as (server, client), \
+    with redis_server.Server() as redis, asked(f"--store redis://127.0.0.1:{redis.port}?deadline=1m") as (server, client), \
             server.client() as resp:
         for ask in (lambda: client.post("/v1/reset", {"key": "k"}).json["reset"], lambda: resp.call("WEIR.RESET", "k") == 1):
             client.post("/v1/take", {"key": "k", "limit": "fixed-window 5/366d"})

@@ -98,19 +98,25 @@ def test_turned_over_under_load(check):
 
 def test_no_room_for_the_log(check):
     """A full disk: lines are lost and counted, answers are not."""
+    begun = time.monotonic()
     with weir_server.Server("--threads 2 --access-log /dev/full") as server, server.client() as client:
         for _ in range(1000):
             client.call("WEIR.TAKE", "k", LIMIT)
         check.equal(client.call("WEIR.PEEK", "k", LIMIT)[2], 1000000 - 1000, "all are answered")
-        failed = lambda: abuse_tools.total(abuse_tools.metrics(server), "weir_access_log_lines_total", result="failed")
-        check(server.wait_for(lambda: failed() >= 1000), f"the lines are counted as lost: {failed()}")
+
+        def lost_lines():
+            """Those that could not be written, and those that came while the writer had no time for them."""
+            values = abuse_tools.metrics(server)
+            return sum(abuse_tools.total(values, "weir_access_log_lines_total", result=it) for it in ("failed", "dropped"))
+        check(server.wait_for(lambda: lost_lines() >= 1000), f"the lines are counted as lost: {lost_lines()}")
         said = lambda: [line for line in server.errors if "/dev/full" in line and "lost" in line]  # noqa: E731
         check(server.wait_for(said), f"and it is said: {server.errors}")
-        check("No space left" in said()[0], f"with the reason: {said()}")
+        check(any("No space left" in line for line in said()), f"with the reason: {said()}")
         server.stop()
         lost = sum(int(re.search(r": (\d+) line", line)[1]) for line in said())
         check.equal(lost, 1000, f"how many, all told: {said()}")
-        check(len(said()) <= 3, f"but not each of them: {said()}")
+        most = 3 + (time.monotonic() - begun) // 10  # the first, one in ten seconds, the last
+        check(len(said()) <= most, f"but not each of them: {said()}")
 
 
 def test_log_that_cannot_be_opened(check):

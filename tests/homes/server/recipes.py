@@ -27,7 +27,7 @@ from lib.build import ROOT
 PAGE = (ROOT / "docs/SERVER.md").read_text(encoding="utf-8")
 EXAMPLES = ROOT / "examples/server"
 HERE = ROOT / "tests/homes/server"
-START_SECONDS = 60  # go builds first
+START_SECONDS = 600  # go builds first
 NGINX = """daemon off; master_process off; pid {folder}/nginx.pid; error_log stderr;
 events {{}}
 http {{
@@ -48,7 +48,7 @@ def fetch(port, path="/", fields=None, body=None):
     """Status and fields of an answer; with a body it is a POST."""
     request = urllib.request.Request(f"http://localhost:{port}{path}", body, fields or {})
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=weir_server.PATIENCE_SECONDS) as answer:
             return answer.status, answer.headers
     except urllib.error.HTTPError as error:
         with error:
@@ -96,7 +96,7 @@ class Program:
     def __exit__(self, *_):
         if self.process.poll() is None:
             self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(weir_server.STOP_SECONDS)
         self.log.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -115,7 +115,8 @@ def proxied(check, name, start):
     """A proxy before a backend, by the page's policies: five logins a minute and address."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Backend) as backend:
         threading.Thread(target=backend.serve_forever, daemon=True).start()
-        with weir_server.Server(policies=block("Behind a proxy", "yaml proxied.yaml")) as server:
+        with weir_server.Server("--test-clock", policies=block("Behind a proxy", "yaml proxied.yaml")) as server:
+            stop_the_clock(server)
             with start(server.port, backend.server_address[1]) as proxy:
                 check_proxy(check, name, proxy)
                 server.kill()
@@ -123,6 +124,12 @@ def proxied(check, name, start):
                 check.equal(away, 200 if name == "nginx" else 502, f"{name}: while weir is away")
                 server.start()  # so that it ends as it should
         backend.shutdown()
+
+
+def stop_the_clock(server):
+    """What is spent does not come back, however long a busy machine takes."""
+    with server.client() as client:
+        client.call("WEIR.CLOCK", 1700000000000000)
 
 
 def check_proxy(check, name, proxy):
@@ -155,7 +162,7 @@ def test_nginx(check):
         port = ports.take()
         text = block("nginx", "nginx").replace("127.0.0.1:7311", f"127.0.0.1:{weir}")
         text = text.replace("127.0.0.1:8080", f"127.0.0.1:{port}").replace("127.0.0.1:8000", f"127.0.0.1:{backend}")
-        text = text.replace("50ms", "10s")  # a busy machine
+        text = text.replace("50ms", "60s")  # a busy machine
         program = Program(["nginx", "-c", "{folder}/nginx.conf", "-p", "{folder}"], port,
                           {"PATH": os.environ["PATH"] + ":/usr/sbin"})
         (program.folder / "nginx.conf").write_text(NGINX.format(folder=program.folder, text=text), encoding="utf-8")
@@ -181,8 +188,9 @@ def test_caddy(check):
 def middleware(check, name, words):
     """A program of examples/server: three pages a minute and address."""
     policies = (EXAMPLES / "policies.yaml").read_text(encoding="utf-8")
-    with weir_server.Server(policies=policies) as server:
-        env = {"PORT": str(ports.take()), "WEIR_URL": f"http://127.0.0.1:{server.port}", "WEIR_DEADLINE": "10"}
+    with weir_server.Server("--test-clock", policies=policies) as server:
+        stop_the_clock(server)
+        env = {"PORT": str(ports.take()), "WEIR_URL": f"http://127.0.0.1:{server.port}", "WEIR_DEADLINE": "60"}
         with Program(words, int(env["PORT"]), env) as program:
             for path in ("/a" + "/" * 17000,):  # what weir refuses is not let through
                 status = fetch(program.port, path)[0]
@@ -228,7 +236,7 @@ def answers(check, name, words):
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as asked:
         threading.Thread(target=asked.serve_forever, daemon=True).start()
-        env = {"PORT": str(ports.take()), "WEIR_DEADLINE": "10",
+        env = {"PORT": str(ports.take()), "WEIR_DEADLINE": "60",
                "WEIR_URL": f"http://127.0.0.1:{asked.server_address[1]}"}
         with Program(words, int(env["PORT"]), env) as program:
             for status, wanted in ((200, 200), (500, 200), (503, 200), (400, 400), (401, 401), (403, 403), (404, 404),
@@ -249,7 +257,7 @@ policies:
 
 def whole_address(port):
     """A request whose target is a whole address, as clients of proxies send it: its status."""
-    with socket.create_connection(("localhost", port), 30) as it:
+    with socket.create_connection(("localhost", port), weir_server.PATIENCE_SECONDS) as it:
         it.sendall(f"GET http://localhost:{port}/api/login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         return int(it.makefile("rb").readline().split()[1])
 
@@ -257,7 +265,7 @@ def whole_address(port):
 def mounted(check, name, words, **more):
     """The middleware in a framework, mounted at /api: policies see the path that the client sent."""
     with weir_server.Server(policies=MOUNTED) as server:
-        env = {"PORT": str(ports.take()), "WEIR_URL": f"http://127.0.0.1:{server.port}", "WEIR_DEADLINE": "10",
+        env = {"PORT": str(ports.take()), "WEIR_URL": f"http://127.0.0.1:{server.port}", "WEIR_DEADLINE": "60",
                **more}
         with Program(words, int(env["PORT"]), env) as program:
             check.equal(fetch(program.port, "/api/other")[0], 200, f"{name}: what no policy is about\n{program.said()}")

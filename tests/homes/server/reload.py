@@ -302,7 +302,7 @@ def test_under_load(check):
 
 def test_under_load_remote(check):
     with redis_server.Server() as redis:
-        put_under_load(check, f"--store redis://127.0.0.1:{redis.port}?deadline=10s", "redis")
+        put_under_load(check, f"--store redis://127.0.0.1:{redis.port}?deadline=1m", "redis")
 
 
 def test_many_reloads(check):

@@ -96,7 +96,7 @@ def test_zone(check):
 
 def test_redis(check):
     with redis_server.Server() as redis:
-        store = f"--store redis://127.0.0.1:{redis.port}?deadline=10s"
+        store = f"--store redis://127.0.0.1:{redis.port}?deadline=1m"
         with weir_server.Server(store, POLICIES, env=SECRET) as server, http_client.Client(server.port) as client:
             settle_three_times(check, server, client, "Redis")
             settle_at_once(check, server, client, "Redis")
@@ -109,7 +109,7 @@ def test_redis(check):
                 said = [it.post("/v1/settle", {**body, "receipt": receipt, "actual": 0}).json for it in (there, client)]
                 check.equal(said, [{"settled": True}, {"settled": True, "before": True}], "once for all servers")
             with weir_server.Server(store) as other, http_client.Client(other.port) as there:
-                check(any("warning" in line and "WEIR_RECEIPT_SECRET" in line for line in other.errors),
+                check(other.wait_for(lambda: any("warning" in line and "WEIR_RECEIPT_SECRET" in line for line in other.errors)),
                       f"a server without the secret says so: {other.stderr()}")
                 receipt = client.post("/v1/take", {**body, "cost": 400}).json["receipt"]
                 problem(check, there.post("/v1/settle", {**body, "receipt": receipt, "actual": 0}), 400,
@@ -127,7 +127,7 @@ def test_stand_in(check):
     """What was allowed while Redis could not decide was charged nothing there: a settle charges its real cost, once, and
     refunds nothing, under no key."""
     with redis_server.Server() as redis, redis.client() as there, \
-            weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?deadline=5s", POLICIES, env=SECRET) as server, \
+            weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?deadline=1m", POLICIES, env=SECRET) as server, \
             http_client.Client(server.port) as client:
         ask = {"attributes": {"user": "ann"}}
         pair = [{"key": "{g}1", "limit": LIMIT, "cost": 10}, {"key": "{g}2", "limit": LIMIT, "cost": 20}]

@@ -37,7 +37,7 @@ def fetch(server, path, body=None):
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(server.url(path), data, {"Content-Type": "application/json"} if data else {})
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=weir_server.PATIENCE_SECONDS) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
@@ -80,7 +80,7 @@ def test_local_store(check):
 
 def test_redis(check):
     with redis_server.Server() as redis:
-        hammer(check, f"--store redis://127.0.0.1:{redis.port}?deadline=5s")
+        hammer(check, f"--store redis://127.0.0.1:{redis.port}?deadline=1m")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ PATIENCE_SECONDS = 60
 
 def said_by(words, text=""):
     """What a command prints, given that input."""
-    return subprocess.run(words, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+    return subprocess.run(words, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600,
                           check=False).stdout
 
 
@@ -292,7 +292,7 @@ def test_files(check):
                 ("a key with a passphrase", (good[0], certificates.path("locked.key")), ("locked.key", "encrypted"))):
             done = subprocess.run([str(BUILD / "weir"), "serve", "--listen-tls", "127.0.0.1:0", "--store",
                                    "memory:1m", "--tls-cert", pair[0], "--tls-key", pair[1]], stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=20, check=False)
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE_SECONDS, check=False)
             check(done.returncode in (2, 3), f"{name}: exit code {done.returncode}")
             check(all(word in done.stdout for word in words), f"{name}: {words} in {done.stdout!r}")
 

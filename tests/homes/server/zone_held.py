@@ -15,6 +15,7 @@ from lib import build, checks, http_client, resp, weir_server
 
 HOLDER = str(build.BUILD / "tests" / "hold_zone")
 BUCKET, LOG = "token-bucket 1000/s", "sliding-log 1000/m"
+PATIENCE = 0.25  # so long a server waits for a lock
 POLICIES = "version: 1\npolicies:\n  - {name: all, match: {path: /api}, key: user, limit: token-bucket 1000/s}\n"
 
 
@@ -38,7 +39,7 @@ class Holder:
 
 
 def take(server, key="k", limit=BUCKET):
-    with http_client.Client(server.port, timeout=20.0) as client:
+    with http_client.Client(server.port, timeout=weir_server.PATIENCE_SECONDS) as client:
         return client.post("/v1/take", {"key": key, "limit": limit})
 
 
@@ -55,28 +56,30 @@ def test_held_by_a_stopped_process(check):
                     answer = take(server, key, limit)
                     check(answer.status == 503 and answer.fields.get("retry-after"), f"{which}: {key} is told: {answer}")
                     check("does not answer" in answer.json["detail"], f"{which}: why, {answer}")
-                with http_client.Client(server.port, timeout=20.0) as client:
+                with http_client.Client(server.port, timeout=weir_server.PATIENCE_SECONDS) as client:
                     for path, status in (("/healthz", 200), ("/readyz", 200), ("/metrics", 200), ("/v1/stats", 200)):
                         check.equal(client.get(path).status, status, f"{which}: {path}")
-                start = time.monotonic()
-                with http_client.Client(server.port, timeout=20.0) as client:
-                    statuses = {client.post("/v1/take", {"key": f"{key} {i}", "limit": limit}).status
-                                for i in range(50) for key, limit in asked}
-                took = time.monotonic() - start
+                statuses, times = set(), []
+                with http_client.Client(server.port, timeout=weir_server.PATIENCE_SECONDS) as client:
+                    for key, limit in [(f"{key} {i}", limit) for i in range(50) for key, limit in asked]:
+                        start = time.monotonic()
+                        statuses.add(client.post("/v1/take", {"key": key, "limit": limit}).status)
+                        times.append(time.monotonic() - start)
                 check(503 in statuses and statuses <= {200, 503}, f"{which}: many, {statuses}")
-                check(took < 15, f"{which}: few of them wait, {took:.1f} s")
-                with resp.Client(server.port, timeout=20.0) as client:
+                slow = sum(it >= PATIENCE for it in times)
+                check(slow <= len(times) // 2, f"{which}: few of them wait, {slow} of {len(times)}")
+                with resp.Client(server.port, timeout=weir_server.PATIENCE_SECONDS) as client:
                     key, limit = asked[0]
                     reply = client.pipeline([("WEIR.TAKE", f"{key} r{i}", limit) for i in range(20)])
                     check(any("does not answer" in str(it) for it in reply), f"{which}: over RESP, {reply[0]!r}")
                     check.equal(client.call("PING"), "PONG", f"{which}: and the connection goes on")
                 if which == "all":
-                    with http_client.Client(server.port, timeout=20.0) as client:
+                    with http_client.Client(server.port, timeout=weir_server.PATIENCE_SECONDS) as client:
                         answer = client.post("/v1/take", {"attributes": {"path": "/api", "user": "u"}})
                         check.equal(answer.status, 503, f"{which}: a policy")
                         check.equal(client.post("/v1/reset", {"key": "k"}).status, 503, f"{which}: a reset")
-                    took = server.stop()
-                    check(took < 15, f"{which}: SIGTERM is obeyed, {took:.1f} s")
+                    server.stop()
+                    check.equal(server.process.returncode, 0, f"{which}: SIGTERM is obeyed")
                     continue
                 check.equal(holder.let_go(), 0, f"{which}: it goes on")
             check(server.wait_for(lambda asked=asked, server=server: take(server, *asked[0]).status == 200),

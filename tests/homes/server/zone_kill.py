@@ -98,7 +98,7 @@ def test_kill_under_load(check):
         answers = lambda: sum(sum(it.told.values()) + sum(it.denied.values()) for it in clients)  # noqa: E731
         used_up = lambda key: sum(client.denied[key] for client in clients) > 0  # noqa: E731
         most = answers() + 5000  # a slow machine takes its time for these, and to use up what is scarce
-        server.wait_for(lambda: answers() > most and used_up("scarce") and used_up("log"))
+        server.wait_for_work(lambda: answers() > most and used_up("scarce") and used_up("log"), answers)
         over.set()
         for client in clients:
             client.join(weir_server.PATIENCE_SECONDS)

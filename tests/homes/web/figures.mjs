@@ -1,7 +1,7 @@
 /* Overview, policies and keys: the page shows what the server counts, and it moves. */
 import assert from "node:assert/strict";
 import { number, shot, text } from "./harness.mjs";
-import { until } from "./server.mjs";
+import { Server, until } from "./server.mjs";
 
 const ask = (i) => (i % 10 === 0
   ? { policy: "login", key: "192.0.2.1" }
@@ -79,14 +79,14 @@ export async function figures(harness, server) {
     await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
     let asked = 0;
     page.on("request", () => asked++);
-    const quiet = async () => {
-      await page.waitForTimeout(300);
+    /* What was being asked comes to its end first, however long that takes. A page that is not paused asks every second. */
+    const quiet = () => until(async () => {
       asked = 0;
       await page.waitForTimeout(2500);
-      return asked;
-    };
+      return asked === 0;
+    }, "the page to ask nothing");
     await page.getByRole("button", { name: "Pause" }).click();
-    assert.equal(await quiet(), 0);
+    await quiet();
     assert.equal(await text(page, "#state-text"), "Paused");
     await page.getByRole("button", { name: "Resume" }).click();
     await until(() => asked > 1, "it to go on");
@@ -94,7 +94,7 @@ export async function figures(harness, server) {
       Object.defineProperty(document, "hidden", { configurable: true, get: () => true });
       document.dispatchEvent(new Event("visibilitychange"));
     });
-    assert.equal(await quiet(), 0);
+    await quiet();
     await page.evaluate(() => {
       delete document.hidden;
       document.dispatchEvent(new Event("visibilitychange"));
@@ -149,19 +149,32 @@ export async function figures(harness, server) {
     await stop();
   }, { open: "#keys" });
 
-  await harness.test("keys: from a key's name back to the request that makes it", server, async (page) => {
-    const cases = [
-      [{ policy: "search", attributes: { ip: "203.0.113.9" } }, "ip=203.0.113.9", "attributes"],
-      [{ policy: "api", attributes: { user: "Ann, {100%} = ~" } }, "user=Ann, {100%} = ~", "attributes"],
-      [{ policy: "api", attributes: { user: "x".repeat(300) } }, /^user=x{32}~/, "limit"],
-    ];
-    for (const [body] of cases) for (let i = 0; i < 20; i++) await server.post("v1/take", body);
-    for (const [body, name, mode] of cases) {
-      await page.goto(`${server.base}#keys`);
-      await page.getByRole("article", { name: body.policy }).locator(".keys-hottest").getByRole("link", { name }).first().click();
-      await until(async () => (await page.locator("#inspect-form [name=mode]:checked").inputValue()) === mode, `mode ${mode} for ${name}`);
-      const whole = (await server.post("v1/explain", body)).body.limits[0];
-      await until(async () => (await text(page, "#inspect-limits")).includes(whole.key), `${whole.key} to be on show`);
-    }
-  }, { open: "#keys", expected: [/status of 400/] });
+  await namesLeadBack(harness);
+}
+
+/* On a server of its own: how hot other keys are depends on how long a machine takes for what comes before. */
+async function namesLeadBack(harness) {
+  const server = await Server.start();
+  try {
+    await harness.test("keys: from a key's name back to the request that makes it", server, (page) => leadsBack(page, server),
+      { open: "#keys", expected: [/status of 400/] });
+  } finally {
+    await server.close();
+  }
+}
+
+async function leadsBack(page, server) {
+  const cases = [
+    [{ policy: "search", attributes: { ip: "203.0.113.9" } }, "ip=203.0.113.9", "attributes"],
+    [{ policy: "api", attributes: { user: "Ann, {100%} = ~" } }, "user=Ann, {100%} = ~", "attributes"],
+    [{ policy: "api", attributes: { user: "x".repeat(300) } }, /^user=x{32}~/, "limit"],
+  ];
+  for (const [body] of cases) for (let i = 0; i < 20; i++) await server.post("v1/take", body);
+  for (const [body, name, mode] of cases) {
+    await page.goto(`${server.base}#keys`);
+    await page.getByRole("article", { name: body.policy }).locator(".keys-hottest").getByRole("link", { name }).first().click();
+    await until(async () => (await page.locator("#inspect-form [name=mode]:checked").inputValue()) === mode, `mode ${mode} for ${name}`);
+    const whole = (await server.post("v1/explain", body)).body.limits[0];
+    await until(async () => (await text(page, "#inspect-limits")).includes(whole.key), `${whole.key} to be on show`);
+  }
 }

@@ -10,7 +10,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 
 const here = path.dirname(fileURLToPath(import.meta.url));
-const CASE_MS = 200000;
+const CASE_MS = 900000;
 const STEP_MS = 60000;
 
 /* Where screenshots go, if anywhere. */

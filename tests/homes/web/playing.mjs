@@ -134,10 +134,10 @@ export async function playing(harness, server) {
     await page.keyboard.press("ArrowLeft");
     await until(async () => /0 arrived, 0 went ahead/.test(await text(page, "#play-spoken")), "a spoken bin");
     for (let i = 0; i < 58; i++) await page.keyboard.press("ArrowLeft");
-    assert.match(await text(page, "#play-spoken"), /^1 m: 20 arrived, 20 went ahead, 0 denied$/);
+    await until(async () => /^1 m: 20 arrived, 20 went ahead, 0 denied$/.test(await text(page, "#play-spoken")), "the bin behind the edge");
     await plot.hover();
-    assert.match(await page.locator(".bars-readout").first().textContent(), /20 arrived/);
-    assert.match(await page.locator(".bars-readout").last().textContent(), /20 arrived/, "all plots share the cursor");
+    await until(async () => /20 arrived/.test(await page.locator(".bars-readout").first().textContent()), "what the pointer is at");
+    await until(async () => /20 arrived/.test(await page.locator(".bars-readout").last().textContent()), "all plots to share the cursor");
     await page.getByText("All bins as a table").click();
     const table = page.getByRole("table", { name: /that went ahead, per 1 s/ });
     await until(async () => (await table.locator("tbody tr").count()) === 120, "one row per bin");
