@@ -140,15 +140,15 @@ def test_module_comes_and_goes(check):
             check.equal(driver.take("k", FROZEN.format(3)).allowed, 0, "the fourth token")
 
 
-def harmed(check, name, mode, delay=0.0):
+def harmed(check, name, mode, delay=0.0, rounds=5, lasting=0.3):
     with redis_server.Server(WITH_MODULE) as server, Proxy(server.port) as proxy:
         with Driver(f"redis://127.0.0.1:{proxy.port}") as driver:
             settle_in(driver, check, name)
             driver.hammer("load", FROZEN.format(100))
             time.sleep(0.2)
-            for _ in range(5):
+            for _ in range(rounds):
                 proxy.mode, proxy.delay = mode, delay
-                time.sleep(0.3)
+                time.sleep(lasting)
                 proxy.mode = "pass"
                 watch_recovery(driver, check, name)
             total = driver.tally("stop")
@@ -170,7 +170,7 @@ def test_slow_replies(check):
 
 
 def test_replies_held_back(check):
-    harmed(check, "held back", "hold")
+    harmed(check, "held back", "hold", rounds=2, lasting=3.0)  # longer than any call may last
 
 
 def test_late_replies_go_to_nobody(check):

@@ -55,6 +55,10 @@ class Redis(resp.Client):
         self.socket = local(server)
         self.stream = self.socket.makefile("rb", 1 << 16)
 
+    def close(self):
+        self.socket.shutdown(socket.SHUT_RDWR)  # whoever reads ends
+        super().close()
+
 
 def read_on(client):
     """Somebody reads its answers, so that it is not the full socket that makes the server stop."""
