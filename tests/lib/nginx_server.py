@@ -37,6 +37,7 @@ from .weir_server import PATIENCE_SECONDS, WrongEnd
 NGINX = os.environ.get("NGINX_BINARY") or shutil.which("nginx") or "/usr/sbin/nginx"
 PLACES = re.compile(r"\{(port\d*|folder)\}")
 BAD_LINES = re.compile(r"^.*\[(?:alert|emerg)\].*$", re.M)
+KILLED = r"worker process \d+ exited on signal 9"
 TEMPORARY = "client_body proxy fastcgi uwsgi scgi".split()
 T0 = 1_800_000_000_000_000  # a time for weir_test_clock, at which windows of all usual lengths begin
 
@@ -262,6 +263,12 @@ class Nginx:
             raise WrongEnd(f"exit code {self.process.returncode}, not {code}:\n{self.said()}\n{self.reports()}")
         self.judge()
 
+    def stop_at_once(self):
+        """SIGTERM. False: a worker did not end within a second or two, so that nginx killed it, as it does."""
+        self.allow(KILLED)
+        self.stop(signal.SIGTERM)
+        return not re.search(KILLED, self.errors())
+
     def judge(self):
         """Raises where something was logged that must not be."""
         bad = [line for line in BAD_LINES.findall(self.errors()) if not any(it.search(line) for it in self.allowed)]
@@ -326,6 +333,15 @@ class Nginx:
 
     def url(self, path="/", port="port"):
         return f"http://127.0.0.1:{self.port_of(port)}{path}"
+
+
+def until_at_once(attempt):
+    """For what must end by itself at SIGTERM: attempt() returns stop_at_once()'s False where nginx did not wait for it. A busy
+    machine may be too slow now and then, a worker that holds something up always is."""
+    for _ in range(10):
+        if attempt() is not False:
+            return
+    raise WrongEnd("workers do not end at SIGTERM: nginx kills them")
 
 
 def serve(locations, http="", **options):

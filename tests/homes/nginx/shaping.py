@@ -153,13 +153,18 @@ def test_graceful(check):
 
 def test_fast_end(check):
     """SIGTERM ends nginx although some wait for an hour."""
+    nginx_server.until_at_once(lambda: fast_end(check))
+
+
+def fast_end(check):
     with serve('location / { weir_limit key=$arg_k zone=z "leaky-bucket 1/h burst 5"; weir_conn key=$arg_k zone=z 9; }') as nginx:
         asked = [Asked(nginx, "/?k=a") for _ in range(4)]
         nginx.wait_for(lambda: nginx.errors().count("weir: delayed") >= 3)
-        nginx.stop(signal.SIGTERM)
+        by_itself = nginx.stop_at_once()
         for it in asked:
             it.client.close()
         check(True, "ended")
+    return by_itself
 
 
 def test_waits(check):
