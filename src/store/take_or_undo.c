@@ -40,23 +40,31 @@ static int part_settle(const struct weir__part *part, const weir_request *reques
     return weir_settle(part->store, request->key, limit, receipt, 0, NULL);
 }
 
+void weir__limit_beside_leases(const weir_limit *limit, char text[WEIR__LIMIT_TEXT_MAX],
+                               weir_limit *ret)
+{
+    struct weir__buffer buffer = weir__buffer_over(text, WEIR__LIMIT_TEXT_MAX);
+    size_t leased = weir__leased(limit);
+    *ret = (weir_limit){.text = text};
+    text[0] = 0;
+    for (size_t i = 0; i < limit->count; i++) {
+        if (i == leased)
+            continue;
+        weir__put_text(&buffer, ret->count ? ", " : "");
+        weir__put_rule(&buffer, &limit->rules[i]);
+        ret->rules[ret->count++] = limit->rules[i];
+    }
+    assert(!buffer.cut);
+}
+
 /* The same for a key with a concurrent limit: its slot is released, the limits beside it are
  * settled. */
 static int part_release(const struct weir__part *part, const weir_request *request,
                         const weir_limit *limit, uint64_t lease)
 {
-    char text[WEIR_LIMITS_MAX * WEIR__RULE_TEXT_MAX];
-    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    weir_limit others = {.text = text};
-    size_t leased = weir__leased(limit);
-    for (size_t i = 0; i < limit->count; i++) {
-        if (i == leased)
-            continue;
-        weir__put_text(&buffer, others.count ? ", " : "");
-        weir__put_rule(&buffer, &limit->rules[i]);
-        others.rules[others.count++] = limit->rules[i];
-    }
-    assert(!buffer.cut);
+    char text[WEIR__LIMIT_TEXT_MAX];
+    weir_limit others;
+    weir__limit_beside_leases(limit, text, &others);
     int released = weir_release(part->store, request->key, limit, lease);
     int settled = others.count ? part_settle(part, request, &others) : 0;
     return released ? released : settled;

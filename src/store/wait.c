@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #define FOREVER_US WEIR_DURATION_MAX
+#define GIVE_BACK_TRIES 12 /* while the zone is held: for more than a second */
 
 /* What waits can be cancelled by. Cancelled once, it stays so. */
 struct weir_waiter {
@@ -342,7 +343,9 @@ static int wait_for_turn(struct wait *wait, bool *ret)
     if (*ret)
         return 0;
     code = wait_peek(wait);
-    if (code || wait_is_hopeless(wait) || wait_pause_us(wait, &slots) < 0)
+    if (code == WEIR_EBUSY)
+        code = 0; /* it cannot be told now */
+    else if (code || wait_is_hopeless(wait) || wait_pause_us(wait, &slots) < 0)
         return code;
     while (code == 0) {
         wait_prepare(wait, NULL);
@@ -375,6 +378,11 @@ static int wait_ask(struct wait *wait)
         wait_prepare(wait, wait->waiting ? wait->spot.bells.key : NULL);
         wait->request.wait_us = wait_left(wait);
         code = weir__take_all(wait->store, &wait->request, 1, &wait->folded);
+        if (code == WEIR_EBUSY && wait_left(wait) > 0 && wait_can_sleep(wait)) {
+            int64_t pace = weir__pace_us(wait->asked++);
+            code = wait_pause(wait, weir__min(pace, wait_left(wait)));
+            continue;
+        }
         if (code)
             return weir__store_fail(wait->store, code, wait->err);
         if (wait->folded.allowed || !wait_can_sleep(wait) || wait_is_hopeless(wait))
@@ -393,20 +401,62 @@ static int wait_ask(struct wait *wait)
     return code;
 }
 
-/* Gives back what was charged. 0, or why it could not be. */
+/* ---- giving back ---- */
+
+/* Whether to try once more after a code: another process holds a lock, and nothing was changed. */
+static bool wait_retries(int code, unsigned tries)
+{
+    if (code != WEIR_EBUSY || tries >= GIVE_BACK_TRIES)
+        return false;
+    weir__clock_sleep_us(weir__pace_us(tries));
+    return true;
+}
+
+static int wait_release(const struct wait *wait)
+{
+    int code;
+    for (unsigned tries = 0;; tries++) {
+        code =
+            weir_release(wait->store, wait->request.key, wait->request.limit, wait->folded.lease);
+        if (!wait_retries(code, tries))
+            return code;
+    }
+}
+
+static int wait_settle(const struct wait *wait, const weir_limit *limit)
+{
+    char receipt[WEIR_RECEIPT_SIZE];
+    weir_decision charged = wait->folded;
+    int code;
+    weir_receipt(&charged, receipt);
+    for (unsigned tries = 0;; tries++) {
+        code = weir_settle(wait->store, wait->request.key, limit, receipt, 0, NULL);
+        if (!wait_retries(code, tries))
+            return code;
+    }
+}
+
+/* Gives back what was charged, once. 0, or why it could not be. What a local fallback charged is its
+ * own; only its slots are released. No cancellation point. */
 static int wait_give_back(struct wait *wait)
 {
-    const struct weir__part part = {.store = wait->store, .decision = wait->folded};
+    char text[WEIR__LIMIT_TEXT_MAX];
+    weir_limit others;
+    int state, released = 0, settled = 0;
     wait->granted = false;
-    if (wait->request.cost == 0 || (wait->folded.degraded && !wait->folded.lease))
+    if (wait->request.cost == 0)
         return 0;
-    if (wait->folded.degraded) /* the fallback counts for itself */
-        return weir_release(wait->store, wait->request.key, wait->request.limit,
-                            wait->folded.lease);
-    if (!wait->store->engine->settle)
-        return WEIR_EUNSUPPORTED;
-    return weir__part_give_back(&part, &wait->request, wait->request.limit);
+    weir__limit_beside_leases(wait->request.limit, text, &others);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    if (wait->folded.lease)
+        released = wait_release(wait);
+    if (others.count > 0 && !wait->folded.degraded)
+        settled = wait->store->engine->settle ? wait_settle(wait, &others) : WEIR_EUNSUPPORTED;
+    pthread_setcancelstate(state, NULL);
+    return released ? released : settled;
 }
+
+/* ---- a wait, from its beginning to its end ---- */
 
 /* What a wait holds besides its charge. */
 static void wait_end(struct wait *wait)

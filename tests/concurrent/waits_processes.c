@@ -45,6 +45,16 @@ static void child_join(pid_t child)
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* A machine that is busy may keep a lock's holder from its core for longer than others wait for it. */
+static int release(weir_store *store, uint64_t lease)
+{
+    int code;
+    do
+        code = weir_release(store, key, slot, lease);
+    while (code == WEIR_EBUSY);
+    return code;
+}
+
 /* Until somebody sleeps on the key's bell. */
 static void await_sleeper(weir_store *store)
 {
@@ -77,7 +87,7 @@ static void *worker_run(void *argument)
             sched_yield();
         atomic_fetch_sub(&shared->holders, 1);
         atomic_fetch_add(&shared->turns[it->process][it->thread], 1);
-        if (weir_release(it->store, key, slot, d.lease))
+        if (release(it->store, d.lease))
             atomic_fetch_add(&shared->failed, 1);
     }
     return NULL;
@@ -138,11 +148,11 @@ static void test_woken(weir_store *store, bool by_descriptor)
             weir_decision d = {0};
             int code = weir_wait_with(own, &request, &options, &d);
             atomic_store(&shared->at_us, weir__mono_us());
-            _exit(code || !d.allowed || weir_release(own, key, slot, d.lease));
+            _exit(code || !d.allowed || release(own, d.lease));
         }
         await_sleeper(store);
         int64_t released = weir__mono_us();
-        CHECK_INT(weir_release(store, key, slot, held.lease), 0);
+        CHECK_INT(release(store, held.lease), 0);
         child_join(child);
         quick += shared->at_us - released < WEIR__BELL_TRUST_US / 2;
     }
@@ -169,7 +179,7 @@ static void test_wakeup(weir_store *store)
             while (atomic_load(&shared->lease))
                 sched_yield();
             atomic_store(&shared->at_us, weir__mono_us());
-            _exit(weir_release(own, key, slot, d.lease) != 0);
+            _exit(release(own, d.lease) != 0);
         }
         while (!atomic_load(&shared->lease))
             sched_yield();
@@ -184,7 +194,7 @@ static void test_wakeup(weir_store *store)
             CHECK_INT(weir_wakeup_arm(wakeup), 0);
             CHECK_INT(weir_acquire(store, key, slot, 1, &d), 0);
         } while (!d.allowed);
-        CHECK_INT(weir_release(store, key, slot, d.lease), 0);
+        CHECK_INT(release(store, d.lease), 0);
         child_join(child);
     }
     CHECK(quick > rounds / 2);
@@ -233,7 +243,7 @@ static void test_killed_waiters(weir_store *store)
         if (children[i] == 0) {
             weir_store *own = open_zone();
             int code = weir_acquire_wait(own, key, slot, 1, WEIR_WAIT_ANY, &d);
-            _exit(code || !d.allowed || weir_release(own, key, slot, d.lease));
+            _exit(code || !d.allowed || release(own, d.lease));
         }
         await_sleeper(store);
     }
@@ -241,10 +251,10 @@ static void test_killed_waiters(weir_store *store)
         kill(children[i], SIGKILL);
         waitpid(children[i], NULL, 0);
     }
-    CHECK_INT(weir_release(store, key, slot, held.lease), 0);
+    CHECK_INT(release(store, held.lease), 0);
     child_join(children[3]);
     CHECK(weir_acquire_wait(store, key, slot, 1, WEIR_WAIT_ANY, &d) == 0 && d.allowed);
-    CHECK_INT(weir_release(store, key, slot, d.lease), 0);
+    CHECK_INT(release(store, d.lease), 0);
 }
 
 /* ---- fork ---- */
@@ -254,7 +264,7 @@ static void *parent_wait(void *argument)
     weir_store *store = argument;
     weir_decision d = {0};
     if (weir_acquire_wait(store, key, slot, 1, WEIR_WAIT_ANY, &d) || !d.allowed ||
-        weir_release(store, key, slot, d.lease))
+        release(store, d.lease))
         atomic_fetch_add(&shared->failed, 1);
     return NULL;
 }
@@ -285,9 +295,9 @@ static void test_fork(weir_store *store)
         weir_waiter_free(waiter);
         for (int i = 0; i < 3; i++)
             wrong |= weir_wait(store, key, other, 1, WEIR_WAIT_ANY, &d) || !d.allowed;
-        wrong |= weir_release(store, key, slot, held.lease); /* the parent's threads go on */
+        wrong |= release(store, held.lease); /* the parent's threads go on */
         wrong |= weir_acquire_wait(store, key, slot, 1, WEIR_WAIT_ANY, &d) || !d.allowed;
-        wrong |= weir_release(store, key, slot, d.lease);
+        wrong |= release(store, d.lease);
         weir_store_close(store);
         _exit(wrong);
     }
