@@ -77,6 +77,8 @@ def shared(build):
     return [
         *programs("threads", THREADS, build),
         *programs("processes", ("processes", "processes_open", "lock_sections"), build),
+        *[Test(f"processes: waits, {home} ({build})", build, f"{{build}}/tests/waits_processes {home}")
+          for home in ("shm", "file")],
         *histories(build, {"release": 200000, "asan": 50000}[build]),
         *[Test(f"deaths: at random, {home} ({build})", build, f"{{build}}/tests/kill {kills} random {home}")
           for home in ("shm", "file")],

@@ -19,6 +19,9 @@
  *     exact THREADS TAKES KEY LIMIT            as many takes by each thread; the same five
  *     fork CHILDREN TAKES KEY LIMIT            as many takes by each child; the same five
  *     cancel THREADS TAKES KEY LIMIT           by threads that are cancelled already; the same five
+ *     wait KEY LIMIT COST MAX_US CANCEL_US     like take; cancelled after so long, -1: never
+ *     hold KEY LIMIT COST MAX_US CANCEL_US     like acquire
+ *     slots THREADS TURNS KEY LIMIT            waits for slots: turns, errors, the most holders at once
  */
 #include "weir.h"
 
@@ -250,6 +253,82 @@ static void check(void)
     printf("%d\t%s\n", code, err.message);
 }
 
+/* ---- waiting ---- */
+
+struct canceller {
+    weir_waiter *waiter;
+    long after_us;
+};
+
+static void *cancel_later(void *context)
+{
+    const struct canceller *it = context;
+    usleep((useconds_t)it->after_us);
+    weir_waiter_cancel(it->waiter);
+    return NULL;
+}
+
+static void wait_one(bool acquire, char **words)
+{
+    weir_limit *limit = parse(words[1]);
+    weir_request request = {.key = weir_key_text(words[0]), .limit = limit, .acquire = acquire};
+    struct canceller canceller = {.after_us = atol(words[4])};
+    weir_decision d = {0};
+    pthread_t thread;
+    if (weir_waiter_create(&canceller.waiter, NULL))
+        exit(2);
+    weir_wait_options options = {.max_wait_us = atoll(words[3]), .waiter = canceller.waiter};
+    request.cost = atoll(words[2]);
+    long start = now_us();
+    if (canceller.after_us >= 0 && pthread_create(&thread, NULL, cancel_later, &canceller))
+        exit(2);
+    int code = weir_wait_with(store, &request, &options, &d);
+    print_decision(code, &d, now_us() - start);
+    if (canceller.after_us >= 0)
+        pthread_join(thread, NULL);
+    weir_waiter_free(canceller.waiter);
+    weir_limit_free(limit);
+}
+
+struct turns {
+    weir_limit *limit;
+    weir_key key;
+    long rounds;
+    _Atomic long turns, errors, holders, most;
+};
+
+static void *take_turns(void *context)
+{
+    struct turns *it = context;
+    for (long i = 0; i < it->rounds; i++) {
+        weir_decision d = {0};
+        if (weir_acquire_wait(store, it->key, it->limit, 1, WEIR_WAIT_ANY, &d) || !d.allowed) {
+            it->errors++;
+            continue;
+        }
+        long holders = ++it->holders, most = it->most;
+        while (holders > most && !atomic_compare_exchange_weak(&it->most, &most, holders))
+            ;
+        it->turns++;
+        it->holders--;
+        it->errors += weir_release(store, it->key, it->limit, d.lease) != 0;
+    }
+    return NULL;
+}
+
+static void slots(int threads, long rounds, const char *key, const char *limit)
+{
+    struct turns turns = {.limit = parse(limit), .key = weir_key_text(key), .rounds = rounds};
+    pthread_t crew[THREADS_MAX];
+    threads = threads < THREADS_MAX ? threads : THREADS_MAX;
+    for (int i = 0; i < threads; i++)
+        pthread_create(&crew[i], NULL, take_turns, &turns);
+    for (int i = 0; i < threads; i++)
+        pthread_join(crew[i], NULL);
+    printf("%ld\t%ld\t%ld\n", turns.turns, turns.errors, turns.most);
+    weir_limit_free(turns.limit);
+}
+
 /* ---- the loop ---- */
 
 static struct crew *hammering;
@@ -283,6 +362,10 @@ static void run(char **words, int n)
         fork_children(atoi(words[1]), atol(words[2]), words[3], words[4]);
     } else if (!strcmp(verb, "cancel") && n == 5) {
         cancel_threads(atoi(words[1]), atol(words[2]), words[3], words[4]);
+    } else if ((!strcmp(verb, "wait") || !strcmp(verb, "hold")) && n == 6) {
+        wait_one(verb[0] == 'h', words + 1);
+    } else if (!strcmp(verb, "slots") && n == 5) {
+        slots(atoi(words[1]), atol(words[2]), words[3], words[4]);
     } else if (!strcmp(verb, "many") && n == 4) {
         weir_limit *limit = parse(words[3]);
         take_many(atol(words[1]), words[2], limit);
