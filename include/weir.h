@@ -124,7 +124,8 @@ WEIR_API const char *weir_version(void);
     X(EUNREACHABLE, 18, "no server could be reached in time")                                      \
     X(ESETTLED, 19, "settled before, nothing changed")                                             \
     X(ECANCELED, 20, "the wait was cancelled, nothing is charged")                                 \
-    X(EINTR, 21, "a signal interrupted the wait, nothing is charged")
+    X(EINTR, 21, "a signal interrupted the wait, nothing is charged")                              \
+    X(EGONE, 22, "another zone is at the path by now; close the store and open it again")
 
 enum weir_code {
     WEIR_OK = 0,

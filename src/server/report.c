@@ -136,10 +136,16 @@ static void report_look_at_zone(struct server *it)
     last_state = state;
     if (state == WEIR__FILE_GONE)
         server_report(
-            "the store %s was deleted or replaced while it is in use: this server continues with "
-            "its copy, other programs do not find it, and it is lost when this server ends",
+            "the store %s was deleted while it is in use: this server continues with its copy, "
+            "other programs do not find it, and it is lost when this server ends",
             it->config.store_url);
-    else if (state == WEIR__FILE_TRUNCATED)
+    else if (state == WEIR__FILE_REPLACED) {
+        server_report(
+            "the store %s was replaced while it is in use: other programs count in another one by "
+            "now, so this server ends; start it again",
+            it->config.store_url);
+        atomic_store(&it->store_replaced, true);
+    } else if (state == WEIR__FILE_TRUNCATED)
         server_report("the store %s was truncated while it is in use; remove it and start again",
                       it->config.store_url);
     else

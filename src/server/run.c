@@ -336,6 +336,7 @@ static void run_serve(const sigset_t *signals, char *const *argv)
             over = true;
         }
         server_look_after_successor();
+        over = over || atomic_load(&server.store_replaced);
         if (weir__mono_us() - ticked < 1000000)
             continue;
         ticked += 1000000;
@@ -391,5 +392,5 @@ int server_run(const struct server_config *config, char *const *argv)
     run_drain(&signals);
     server_look_at_log(&server, true);
     run_close_all();
-    return 0;
+    return atomic_load(&server.store_replaced) ? EXIT_STORE : 0;
 }

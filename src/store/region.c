@@ -422,6 +422,7 @@ static int region_open_locked(struct weir__region *region, bool alone, weir_erro
 
 int weir__region_open(struct weir__region *region, weir_error *err)
 {
+    assert(region->fd < 0 && !region->zone.base);
     if (region->kind == WEIR__MEMORY)
         return region_open_memory(region, err);
     bool alone = false;
@@ -434,6 +435,8 @@ int weir__region_open(struct weir__region *region, weir_error *err)
     }
     if (code && region->fd >= 0)
         close(region->fd);
+    if (code == 0)
+        weir__region_watch(region);
     return code;
 }
 

@@ -21,6 +21,8 @@ enum weir__region_kind { WEIR__MEMORY, WEIR__SHM, WEIR__FILE, WEIR__BORROWED };
 #define WEIR__MODE_OWN 0600
 #define WEIR__MODE_GROUP 0660
 
+#define WEIR__REGION_PATH_MAX (4096 + 16)
+
 struct weir__region {
     enum weir__region_kind kind;
     char path[4096];   /* without the scheme; empty for memory */
@@ -31,6 +33,11 @@ struct weir__region {
     gid_t group;       /* WEIR__MODE_GROUP: whose */
     int fd;            /* -1: none */
     struct weir__zone zone;
+    /* Where the file was when it was opened, and which one it was; empty: nobody looks. */
+    char watched[2 * WEIR__REGION_PATH_MAX];
+    dev_t device;
+    ino_t inode;
+    atomic_bool replaced; /* another one is there by now */
 };
 
 /* Reads the address only. */
@@ -38,6 +45,15 @@ int weir__region_parse(const char *url, struct weir__region *ret, weir_error *er
 /* Maps it and opens the zone. On failure nothing is left open; a new file is removed. */
 int weir__region_open(struct weir__region *region, weir_error *err);
 void weir__region_close(struct weir__region *region);
+
+/* ---- region_watch.c: a file that is replaced under a zone that is in use ---- */
+
+#define WEIR__LOOK_EVERY_US 1000000
+
+/* From now on its path is looked at, once a second at most, when the zone is used (zone->look_at_us). */
+void weir__region_watch(struct weir__region *region);
+/* Looks, if it is time: 0, or WEIR_EGONE, which it says from then on. */
+int weir__region_look(struct weir__region *region, int64_t now_us);
 
 /* ---- region_remake.c: the states of a zone in a new one ---- */
 
@@ -64,7 +80,6 @@ int weir__region_upgrade(struct weir__region *region, uint64_t size, weir_error 
 /* What the region is called in messages. */
 const char *weir__region_shown(const struct weir__region *region);
 /* The path of the file behind it. */
-#define WEIR__REGION_PATH_MAX (4096 + 16)
 void weir__region_path(const struct weir__region *region, char ret[WEIR__REGION_PATH_MAX]);
 /* Fails with what the system said. */
 int weir__region_fail(const struct weir__region *region, const char *doing, weir_error *err);

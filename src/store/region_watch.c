@@ -2,6 +2,7 @@
 #include "store/region.h"
 #include "store/zone/store.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,17 +48,59 @@ void weir__store_guard(weir_store *store, const char *program, const char *url)
     sigaction(SIGBUS, &action, NULL);
 }
 
+void weir__region_watch(struct weir__region *region)
+{
+    struct stat open_one;
+    char path[WEIR__REGION_PATH_MAX], directory[WEIR__REGION_PATH_MAX] = "";
+    if (fstat(region->fd, &open_one))
+        return;
+    weir__region_path(region, path);
+    if (path[0] != '/' && !getcwd(directory, sizeof directory))
+        return; /* a path that cannot be told once the process goes elsewhere */
+    snprintf(region->watched, sizeof region->watched, "%s%s%s", directory, directory[0] ? "/" : "",
+             path);
+    region->device = open_one.st_dev;
+    region->inode = open_one.st_ino;
+    atomic_store(&region->zone.look_at_us, 0);
+}
+
+/* Nothing at the path is no harm: whoever comes makes another zone there, and then it is seen. */
+static enum weir__file_state region_compare(const struct weir__region *region)
+{
+    struct stat there;
+    if (atomic_load(&region->replaced))
+        return WEIR__FILE_REPLACED;
+    if (!region->watched[0])
+        return WEIR__FILE_THERE;
+    if (stat(region->watched, &there))
+        return errno == ENOENT || errno == ENOTDIR ? WEIR__FILE_GONE : WEIR__FILE_THERE;
+    return there.st_dev == region->device && there.st_ino == region->inode ? WEIR__FILE_THERE
+                                                                           : WEIR__FILE_REPLACED;
+}
+
+int weir__region_look(struct weir__region *region, int64_t now_us)
+{
+    _Atomic int64_t *look_at_us = &region->zone.look_at_us;
+    int64_t at = atomic_load(look_at_us);
+    if (atomic_load(&region->replaced))
+        return WEIR_EGONE;
+    if (now_us < at ||
+        !atomic_compare_exchange_strong(look_at_us, &at, now_us + WEIR__LOOK_EVERY_US))
+        return 0; /* another thread does */
+    if (region_compare(region) != WEIR__FILE_REPLACED)
+        return 0;
+    atomic_store(&region->replaced, true);
+    atomic_store(look_at_us, INT64_MIN); /* every call comes here */
+    return WEIR_EGONE;
+}
+
 enum weir__file_state weir__store_file_state(weir_store *store)
 {
     const struct weir__region *region = weir__store_region(store);
-    struct stat open_one, there;
-    char path[sizeof region->path + 16];
+    struct stat open_one;
     if (!region || region->fd < 0 || fstat(region->fd, &open_one))
         return WEIR__FILE_THERE;
     if ((uint64_t)open_one.st_size < region->zone.layout.size)
         return WEIR__FILE_TRUNCATED;
-    snprintf(path, sizeof path, "%s%s", region->kind == WEIR__SHM ? "/dev/shm" : "", region->path);
-    bool same = stat(path, &there) == 0 && there.st_dev == open_one.st_dev &&
-                there.st_ino == open_one.st_ino;
-    return same ? WEIR__FILE_THERE : WEIR__FILE_GONE;
+    return region_compare(region);
 }

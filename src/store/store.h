@@ -232,7 +232,12 @@ void weir__store_deny_full(weir_store *store);
 /* From now on a zone's file that is truncated under our feet ends the program with words and exit code 3. */
 void weir__store_guard(weir_store *store, const char *program, const char *url);
 /* What has become of a zone's file; WEIR__FILE_THERE where there is none. */
-enum weir__file_state { WEIR__FILE_THERE, WEIR__FILE_GONE, WEIR__FILE_TRUNCATED };
+enum weir__file_state {
+    WEIR__FILE_THERE,
+    WEIR__FILE_GONE,     /* nothing is at its path: it is used by those who have it open */
+    WEIR__FILE_REPLACED, /* another file is: every verb answers WEIR_EGONE */
+    WEIR__FILE_TRUNCATED
+};
 enum weir__file_state weir__store_file_state(weir_store *store);
 
 /* redis: addresses, provided by remote/ in builds that have it (WEIR__WITH_REMOTE). */

@@ -21,6 +21,7 @@ enum weir__grpc_code weir__grpc_code_of(int code)
     case WEIR_ENOMEM:
         return WEIR__GRPC_RESOURCE_EXHAUSTED;
     case WEIR_EBUSY:
+    case WEIR_EGONE:
     case WEIR_EUNREACHABLE:
         return WEIR__GRPC_UNAVAILABLE;
     default:

@@ -237,6 +237,82 @@ static void test_wrong_things(void)
                  "not an ordinary file");
 }
 
+/* ---- what becomes of it in use ---- */
+
+static void expect_gone(weir_store *store, const weir_limit *limit)
+{
+    weir_key key = weir_key_text("k");
+    weir_decision decision = {0}, many[40];
+    weir_request requests[40];
+    char receipt[WEIR_RECEIPT_SIZE];
+    for (int i = 0; i < 40; i++)
+        requests[i] = (weir_request){.key = key, .limit = limit, .cost = 1};
+    decision.charged = 1;
+    decision.time_us = now;
+    weir_receipt(&decision, receipt);
+    CHECK_INT(weir_take(store, key, limit, 1, &decision), WEIR_EGONE);
+    CHECK_INT(weir_peek(store, key, limit, 1, &decision), WEIR_EGONE);
+    CHECK_INT(weir_take_many(store, requests, 40, many), WEIR_EGONE);
+    for (int i = 0; i < 40; i++)
+        CHECK_INT(many[i].code, WEIR_EGONE);
+    CHECK_INT(weir_settle(store, key, limit, receipt, 2, NULL), WEIR_EGONE);
+    CHECK_INT(weir_reset(store, key), WEIR_EGONE);
+    weir_limit *slots = test_limit("concurrent 3");
+    CHECK_INT(weir_acquire(store, key, slots, 1, &decision), WEIR_EGONE);
+    CHECK_INT(weir_release(store, key, slots, 7), WEIR_EGONE);
+    weir_limit_free(slots);
+}
+
+/* Two zones would each allow the whole limit. Whoever has the old one open is told within a second. */
+static void test_replaced(enum test_kind kind)
+{
+    weir_limit *limit = test_limit("token-bucket 10/d");
+    weir_store *old = test_open(test_url(kind, NAME, "size=64k"), &now);
+    test_take(old, "k", limit, 1);
+    test_remove(kind, NAME);
+    now += 5 * SECOND;
+    CHECK_INT(test_take(old, "k", limit, 1).remaining, 8); /* removed: there is no other one */
+    weir_store *young = test_open(test_url(kind, NAME, "size=64k"), &now);
+    CHECK_INT(test_take(young, "k", limit, 1).remaining, 9);
+    now += SECOND;
+    expect_gone(old, limit);
+    CHECK_INT(test_take(young, "k", limit, 1).remaining, 8);
+    weir_store_close(old);
+    old = test_open(test_url(kind, NAME, "size=64k"), &now);
+    CHECK_INT(test_take(old, "k", limit, 1).remaining, 7);
+    weir_store_close(old);
+    weir_store_close(young);
+    weir_limit_free(limit);
+    test_remove(kind, NAME);
+}
+
+/* A path is what it was when the zone was opened, wherever the process goes. */
+static void test_elsewhere(void)
+{
+    weir_limit *limit = test_limit("token-bucket 10/d");
+    char here[4096], other[300];
+    CHECK(getcwd(here, sizeof here) != NULL);
+    CHECK_INT(chdir(test_directory()), 0);
+    weir_store *store = test_open("file:zone?size=64k", &now);
+    snprintf(other, sizeof other, "%s/other", test_directory());
+    CHECK_INT(mkdir(other, 0700), 0);
+    CHECK_INT(chdir(other), 0);
+    now += SECOND;
+    CHECK_INT(test_take(store, "k", limit, 1).remaining, 9);
+    int fd = open("zone", O_WRONLY | O_CREAT, 0600);
+    close(fd);
+    now += SECOND;
+    CHECK_INT(test_take(store, "k", limit, 1).remaining, 8);
+    CHECK_INT(rename("zone", "../zone"), 0);
+    now += SECOND;
+    expect_gone(store, limit);
+    CHECK_INT(chdir(here), 0);
+    rmdir(other);
+    unlink(path());
+    weir_store_close(store);
+    weir_limit_free(limit);
+}
+
 int main(void)
 {
     test_reopen();
@@ -248,6 +324,9 @@ int main(void)
     test_damaged_contents();
     test_permissions();
     test_wrong_things();
+    test_replaced(TEST_FILE);
+    test_replaced(TEST_SHM);
+    test_elsewhere();
     unlink(path());
     test_remove_directory();
     return test_report();

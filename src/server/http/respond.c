@@ -337,6 +337,7 @@ static int respond_status_of(int code)
     case WEIR_EFULL:
     case WEIR_EBUSY:
     case WEIR_EUNREACHABLE:
+    case WEIR_EGONE:
     case SERVER_EOVERLOAD:
         return 503;
     default:

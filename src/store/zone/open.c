@@ -99,6 +99,7 @@ static void view(uint8_t *base, const struct weir__layout *layout, bool shared,
         .group_count = (uint64_t)layout->pages << layout->page_bits,
         .serial = atomic_fetch_add(&serials, 1) + 1,
         .shared = shared,
+        .look_at_us = INT64_MAX,
         .swaps = weir__zone_has_swap(),
         .patience_us = PATIENCE_US,
     };

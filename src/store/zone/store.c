@@ -159,6 +159,14 @@ static int add_ops(struct weir__zone *zone, const weir_request *request, const u
     return (int)request->limit->count;
 }
 
+/* Another zone may be at the path by now: two of them would each allow the whole limit. */
+static inline int look(weir_store *store, int64_t now_us)
+{
+    struct weir__region *region = &((struct weir__zone_store *)store)->region;
+    int64_t at = atomic_load_explicit(&region->zone.look_at_us, memory_order_relaxed);
+    return WEIR__UNLIKELY(now_us >= at) ? weir__region_look(region, now_us) : 0;
+}
+
 /* ---- take and peek ---- */
 
 struct group {
@@ -248,7 +256,7 @@ static int decide(weir_store *store, const weir_request *requests, size_t n, enu
     struct weir__zone *zone = zone_of(store);
     struct group group;
     int64_t ahead = 0;
-    int code = WEIR__STALE;
+    int code = look(store, now) ? WEIR_EGONE : WEIR__STALE;
     for (int tries = 0; tries < STALE_RETRIES && is_retried(code); tries++) {
         code = build(zone, requests, n, now, &group);
         group.ops[0].ahead_us = ahead;
@@ -311,7 +319,9 @@ static inline int take_at(weir_store *store, const uint64_t hash[2], const weir_
     int64_t now = weir__store_now(store);
     if (WEIR__UNLIKELY(now < 0))
         return WEIR_EINVAL;
-    int code = take_one(store, limit, hash, now, cost, WEIR_WAIT_DEFAULT, ret);
+    int code = look(store, now);
+    if (WEIR__LIKELY(code == 0))
+        code = take_one(store, limit, hash, now, cost, WEIR_WAIT_DEFAULT, ret);
     weir__store_count_quick(store, code, ret);
     return code;
 }
@@ -338,7 +348,11 @@ static int take_batch(weir_store *store, const weir_request *requests, size_t n,
 {
     struct weir__zone *zone = zone_of(store);
     uint64_t hashes[BATCH][2];
-    int first = 0;
+    int first = look(store, now);
+    for (size_t i = 0; WEIR__UNLIKELY(first) && i < n; i++)
+        rets[i] = (weir_decision){.code = first};
+    if (WEIR__UNLIKELY(first))
+        return first;
     for (size_t i = 0; i < n; i++)
         __builtin_prefetch(requests[i].hashed ? (const void *)requests[i].hashed
                                               : requests[i].key.data);
@@ -410,7 +424,7 @@ static int settle(weir_store *store, weir_key key, const weir_limit *limit,
                   const struct weir__correction *correction)
 {
     struct weir__zone *zone = zone_of(store);
-    int code = WEIR__STALE;
+    int code = look(store, correction->now_us) ? WEIR_EGONE : WEIR__STALE;
     uint64_t hash[2];
     hash_key(zone, key, hash);
     for (int tries = 0; tries < STALE_RETRIES && code == WEIR__STALE; tries++) {
@@ -429,7 +443,7 @@ static int change_lease(weir_store *store, weir_key key, const weir_limit *limit
                         uint64_t lease, enum weir__lease_verb verb, int64_t now)
 {
     struct weir__zone *zone = zone_of(store);
-    int code = WEIR__STALE;
+    int code = look(store, now) ? WEIR_EGONE : WEIR__STALE;
     for (int tries = 0; tries < STALE_RETRIES && code == WEIR__STALE; tries++) {
         struct weir__op ops[WEIR_LIMITS_MAX];
         code = ops_of(zone, key, limit, now, ops);
@@ -448,6 +462,8 @@ static int show(weir_store *store, weir_key key, int64_t now, struct weir__shown
 {
     uint64_t hash[2];
     hash_key(zone_of(store), key, hash);
+    if (look(store, now))
+        return WEIR_EGONE;
     return told(weir__zone_show(zone_of(store), weir__tag_of(hash), now, ret, ret_count));
 }
 
@@ -455,6 +471,8 @@ static int reset(weir_store *store, weir_key key, int64_t now, bool *ret)
 {
     uint64_t hash[2];
     hash_key(zone_of(store), key, hash);
+    if (look(store, now))
+        return WEIR_EGONE;
     return told(weir__zone_reset(zone_of(store), weir__tag_of(hash), now, ret));
 }
 

@@ -147,6 +147,7 @@ struct weir__zone {
     uint8_t *blocks;
     uint64_t group_count;
     uint64_t secret[2];
+    _Atomic int64_t look_at_us; /* when to look what became of its file: INT64_MAX never */
     uint64_t serial; /* of this view, never 0: what hints and hashed keys are good for */
     struct weir__rule
         *pinned; /* whose rows no sweep of this view frees: sorted; the rows' lock guards it */

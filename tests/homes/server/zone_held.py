@@ -132,10 +132,31 @@ def test_deleted(check):
         check.equal(take(server).status, 200, "it goes on")
         time.sleep(1.5)  # longer than it takes to look again
         check.equal(server.stderr().count("deleted"), 1, "it is said once")
-    with weir_server.Server("--threads 1 --store file:zone?size=1m") as server:
-        (server.folder / "other").write_bytes(b"x" * 65536)
-        os.replace(server.folder / "other", server.folder / "zone")
-        check(server.wait_for(lambda: "deleted or replaced" in server.stderr()), f"replaced: {server.stderr()!r}")
+
+
+def test_replaced(check):
+    """Two zones would allow twice the limit. So a server whose zone is not the one at its path decides nothing more."""
+    def by_junk(folder):
+        (folder / "other").write_bytes(b"x" * 65536)
+        os.replace(folder / "other", folder / "zone")
+
+    def by_a_zone(folder):
+        (folder / "zone").unlink()
+        subprocess.run([build.WEIR, "take", "k", BUCKET, "--store", f"file:{folder}/zone?size=1m"], check=True,
+                       stdout=subprocess.DEVNULL)
+
+    for replace in (by_junk, by_a_zone):
+        server = weir_server.Server("--threads 1 --store file:zone?size=1m")
+        try:
+            server.start()
+            check.equal(take(server).status, 200, "before")
+            replace(server.folder)
+            check(server.wait_for(lambda server=server: server.process.poll() is not None), f"{replace.__name__}: it ends")
+            check("replaced" in server.stderr() and "start it again" in server.stderr(), f"why: {server.stderr()!r}")
+            server.stop(code=3)
+        finally:
+            server.kill()
+            shutil.rmtree(server.folder)
 
 
 TESTS = [test for name, test in list(globals().items()) if name.startswith("test_")]
