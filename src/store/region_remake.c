@@ -246,7 +246,7 @@ int weir__region_upgrade(struct weir__region *region, uint64_t size, weir_error 
                                                   : (unsigned)region->large_percent,
                              .secret = old.secret,
                              .from1 = &old,
-                             .may_evict = wanted >= old.size,
+                             .may_evict = wanted >= old.size && !region->keeps,
                              .keeps = region->kind == WEIR__FILE};
         code = remake(region, &how, err);
     }
