@@ -1,12 +1,11 @@
 /*
  * Room for a block where none is free. Some used blocks of an arena are looked at, some of them where
- * a hand goes around, some at random, and the one that costs least is evicted, as in the table. The work is bounded. Other stripes
- * are only tried, never waited for, one at a time.
+ * a hand goes around, some at random. zone/evict.h says which of them goes, as in the table. The work is
+ * bounded. Other stripes are only tried, never waited for, one at a time.
  *
  * Live leases are never evicted, nor are chunks of rows.
  */
-#include "core/ring.h"
-#include "store/zone/zone.h"
+#include "store/zone/evict.h"
 
 #define LOOKED_AT 8      /* blocks, of which the cheapest goes … */
 #define BY_HAND 4        /* … so many of them in a row, so that none is left out for ever */
@@ -26,26 +25,12 @@ struct hunt {
     const struct weir__want *want;
 };
 
-/* What a look at a block found. */
+/* Whose a block is, as a look found out. */
 enum found {
-    KEPT,   /* cannot be evicted, or by now is another's */
+    KEPT,   /* this request's */
     NOBODY, /* its slot does not name it */
-    FRESH,
-    UNUSED,
-    USED
+    NAMED
 };
-
-struct prey {
-    struct weir__sample block;
-    enum found found;
-    int64_t cost; /* the share that it withholds; of larger blocks, when it will be fresh */
-};
-
-/* Which of two goes first. */
-static bool hunt_prefers(const struct prey *a, const struct prey *b)
-{
-    return a->found != b->found ? a->found < b->found : a->cost < b->cost;
-}
 
 static bool hunt_has_stripe(const struct hunt *hunt, uint32_t stripe)
 {
@@ -93,141 +78,136 @@ __attribute__((no_sanitize("thread"))) void weir__block_guess(const struct weir_
     it->slot = *(const volatile uint32_t *)&block->slot;
 }
 
-/* The large state in a slot, if it is in that block. */
-static bool slot_read(const struct weir__zone *zone, const struct weir__group *group, unsigned slot,
-                      uint32_t unit, const struct weir__rule **ret_rule, struct weir__state *ret)
-{
-    uint32_t named;
-    unsigned order;
-    return weir__slot_tag(group, slot) != 0 &&
-           weir__slot_unpack(zone, group, slot, ret_rule, ret, &named, &order) &&
-           weir__is_large(*ret_rule) && named == unit;
-}
-
 bool weir__slot_names(const struct weir__zone *zone, const struct weir__group *group, unsigned slot,
                       uint32_t unit)
 {
     const struct weir__rule *rule;
     struct weir__state state = {0};
-    return slot_read(zone, group, slot, unit, &rule, &state);
+    uint32_t named;
+    unsigned order;
+    return weir__slot_tag(group, slot) != 0 &&
+           weir__slot_unpack(zone, group, slot, &rule, &state, &named, &order) &&
+           weir__is_large(rule) && named == unit;
 }
 
-/* What evicting a block would cost. Its stripe is held. */
-static void hunt_look(const struct hunt *hunt, struct prey *ret)
+static struct weir__group *hunt_group(const struct hunt *hunt, const struct weir__sample *it)
 {
-    const struct weir__rule *rule;
-    struct weir__state state = {0};
-    const struct weir__group *group = &hunt->zone->groups[ret->block.group];
-    unsigned slot = ret->block.slot;
-    ret->found = KEPT;
-    if (hunt_is_pinned(hunt, &ret->block))
-        return;
-    if (!slot_read(hunt->zone, group, slot, ret->block.unit, &rule, &state)) {
-        ret->found = NOBODY;
-        return;
-    }
-    uint32_t share = weir__state_share(rule, &state, hunt->now_us);
-    ret->cost =
-        hunt->want->order > 0 ? weir__algorithm_of(rule)->fresh_at(rule, &state) : (int64_t)share;
-    if (share == 0)
-        ret->found = FRESH;
-    else if (!weir__algorithm_of(rule)->leases && !hunt->zone->keeps)
-        ret->found = weir__slot_denied(group, slot) ? USED : UNUSED;
+    return &hunt->zone->groups[it->group];
 }
 
-static void hunt_tally(const struct hunt *hunt, const struct prey *prey)
+/* Its stripe is held. */
+static enum found hunt_look(const struct hunt *hunt, const struct weir__sample *it)
 {
-    uint32_t stripe = weir__stripe_of(hunt->zone, prey->block.group);
-    enum weir__counter kind = prey->found == FRESH    ? WEIR__EVICTED_FRESH
-                              : prey->found == UNUSED ? WEIR__EVICTED_UNUSED
-                                                      : WEIR__EVICTED_SOONEST;
-    hunt->zone->stripes[stripe].counters[kind]++;
+    if (hunt_is_pinned(hunt, it))
+        return KEPT;
+    return weir__slot_names(hunt->zone, hunt_group(hunt, it), it->slot, it->unit) ? NAMED : NOBODY;
 }
 
-/* Frees a block that was looked at; false if it turns out to be another's. Its stripe is held. */
-static bool hunt_evict(const struct hunt *hunt, const struct prey *prey)
+static void hunt_tally(const struct hunt *hunt, const struct weir__sample *it,
+                       enum weir__standing standing)
 {
-    const struct weir__sample *it = &prey->block;
-    assert(prey->found != KEPT);
-    if (prey->found == NOBODY)
-        return weir__block_free_owned(hunt->zone, it->unit, it->order, it->group, it->slot);
-    hunt_tally(hunt, prey);
-    weir__slot_clear(hunt->zone, &hunt->zone->groups[it->group], it->slot);
-    return true;
+    uint32_t stripe = weir__stripe_of(hunt->zone, it->group);
+    hunt->zone->stripes[stripe].counters[weir__evicted_as(standing)]++;
 }
 
 /* Reads the owners of some blocks; keeps those that can be. Fetches what a look needs. */
-static size_t hunt_guess(const struct hunt *hunt, const struct weir__sample *blocks, size_t n,
-                         struct prey *ret)
+static size_t hunt_guess(const struct hunt *hunt, struct weir__sample *blocks, size_t n)
 {
     struct weir__zone *zone = hunt->zone;
     size_t count = 0;
     for (size_t i = 0; i < n; i++)
         __builtin_prefetch(weir__block_at(zone, blocks[i].unit));
     for (size_t i = 0; i < n; i++) {
-        struct prey it = {.block = blocks[i]};
-        weir__block_guess(zone, &it.block);
-        if (it.block.group >= zone->group_count || it.block.slot >= WEIR__SLOTS)
+        struct weir__sample it = blocks[i];
+        weir__block_guess(zone, &it);
+        if (it.group >= zone->group_count || it.slot >= WEIR__SLOTS)
             continue;
-        weir__prefetch_home(zone, it.block.group);
-        __builtin_prefetch(&zone->stripes[weir__stripe_of(zone, it.block.group)], 1);
-        ret[count++] = it;
+        weir__prefetch_home(zone, it.group);
+        __builtin_prefetch(&zone->stripes[weir__stripe_of(zone, it.group)], 1);
+        blocks[count++] = it;
     }
     return count;
+}
+
+/* Frees a block that is nobody's or fresh, or adds it to those that one of may go. Its stripe is held. */
+static bool hunt_consider(const struct hunt *hunt, const struct weir__sample *it,
+                          struct weir__candidates *all)
+{
+    struct weir__zone *zone = hunt->zone;
+    enum found found = hunt_look(hunt, it);
+    if (found == NOBODY)
+        return weir__block_free_owned(zone, it->unit, it->order, it->group, it->slot);
+    if (found == KEPT ||
+        !weir__candidates_add(zone, all, hunt_group(hunt, it), it->slot, hunt->now_us))
+        return false;
+    hunt_tally(hunt, it, WEIR__STANDS_FRESH);
+    weir__slot_clear(zone, hunt_group(hunt, it), it->slot);
+    return true;
+}
+
+/* Evicts one of those that were looked at; false: none may go, or it was charged meanwhile. */
+static bool hunt_choose(const struct hunt *hunt, const struct weir__candidates *all,
+                        const struct weir__sample *added)
+{
+    int chosen = weir__candidates_choose(hunt->zone, all);
+    if (chosen < 0 || !hunt_lock(hunt, &added[chosen]))
+        return false;
+    const struct weir__sample *it = &added[chosen];
+    bool gone =
+        hunt_look(hunt, it) == NAMED &&
+        weir__slot_clear_if(hunt->zone, hunt_group(hunt, it), it->slot, all->judged[chosen]);
+    if (gone)
+        hunt_tally(hunt, it, (enum weir__standing)all->standings[chosen]);
+    hunt_unlock(hunt, it);
+    return gone;
 }
 
 /* Looks at some blocks of an arena and evicts one; false: none of them. */
 static bool hunt_round(const struct hunt *hunt, uint32_t arena,
                        const struct weir__sampling *sampling)
 {
-    struct weir__sample blocks[LOOKED_AT];
-    struct prey prey[LOOKED_AT];
-    size_t best = SIZE_MAX;
+    struct weir__sample blocks[LOOKED_AT], added[LOOKED_AT];
+    struct weir__candidates all;
     size_t n = weir__block_sample(hunt->zone, arena, sampling, blocks, LOOKED_AT);
-    n = hunt_guess(hunt, blocks, n, prey);
+    n = hunt_guess(hunt, blocks, n);
+    weir__candidates_begin(&all);
     for (size_t i = 0; i < n; i++) {
-        if (!hunt_lock(hunt, &prey[i].block))
+        if (!hunt_lock(hunt, &blocks[i]))
             continue;
-        hunt_look(hunt, &prey[i]);
-        bool done =
-            (prey[i].found == NOBODY || prey[i].found == FRESH) && hunt_evict(hunt, &prey[i]);
-        hunt_unlock(hunt, &prey[i].block);
+        added[all.count] = blocks[i];
+        bool done = hunt_consider(hunt, &blocks[i], &all);
+        hunt_unlock(hunt, &blocks[i]);
         if (done)
             return true;
-        if (prey[i].found > FRESH && (best == SIZE_MAX || hunt_prefers(&prey[i], &prey[best])))
-            best = i;
     }
-    if (best == SIZE_MAX || !hunt_lock(hunt, &prey[best].block))
-        return false;
-    hunt_look(hunt, &prey[best]); /* it may be another's by now */
-    bool done = prey[best].found != KEPT && hunt_evict(hunt, &prey[best]);
-    hunt_unlock(hunt, &prey[best].block);
-    return done;
+    return hunt_choose(hunt, &all, added);
 }
 
 /* ---- clearing a place ---- */
 
-/* A block of a place becomes ours: its slot lets go of it first. */
-static bool hunt_take_over(const struct hunt *hunt, const struct weir__sample *block)
+/* The slot of a block lets go of it, if its state may go; its stripe is held. */
+static bool hunt_drop(const struct hunt *hunt, const struct weir__sample *it)
 {
-    struct weir__zone *zone = hunt->zone;
-    struct prey prey = {.block = *block};
-    bool done = false;
-    weir__block_guess(zone, &prey.block);
-    if (prey.block.group >= zone->group_count || prey.block.slot >= WEIR__SLOTS ||
-        !hunt_lock(hunt, &prey.block))
+    struct weir__candidates one;
+    uint32_t unit;
+    unsigned order;
+    weir__candidates_begin(&one);
+    weir__candidates_add(hunt->zone, &one, hunt_group(hunt, it), it->slot, hunt->now_us);
+    if (!weir__may_go(hunt->zone, one.lowest))
         return false;
-    hunt_look(hunt, &prey);
-    if (prey.found == NOBODY) {
-        done = weir__place_own(zone, &prey.block, hunt->want);
-    } else if (prey.found != KEPT) {
-        uint32_t unit;
-        unsigned order;
-        hunt_tally(hunt, &prey);
-        if (weir__slot_drop(zone, &zone->groups[prey.block.group], prey.block.slot, &unit, &order))
-            done = weir__place_own(zone, &prey.block, hunt->want);
-    }
-    hunt_unlock(hunt, &prey.block);
+    hunt_tally(hunt, it, one.lowest);
+    return weir__slot_drop(hunt->zone, hunt_group(hunt, it), it->slot, &unit, &order);
+}
+
+/* A block of a place becomes ours. */
+static bool hunt_take_over(const struct hunt *hunt, struct weir__sample *it)
+{
+    if (hunt_guess(hunt, it, 1) == 0 || !hunt_lock(hunt, it))
+        return false;
+    enum found found = hunt_look(hunt, it);
+    bool done = (found == NOBODY || (found == NAMED && hunt_drop(hunt, it))) &&
+                weir__place_own(hunt->zone, it, hunt->want);
+    hunt_unlock(hunt, it);
     return done;
 }
 
