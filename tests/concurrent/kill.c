@@ -57,8 +57,8 @@ static void end(int number)
 
 static void open_both(void)
 {
-    counted = test_open(urls[0], &page->now);
-    small = test_open(urls[1], &page->now);
+    counted = test_open_patiently(urls[0], &page->now);
+    small = test_open_patiently(urls[1], &page->now);
 }
 
 /* ---- what must hold ---- */

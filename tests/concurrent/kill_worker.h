@@ -9,6 +9,7 @@
 #ifndef WEIR_KILL_WORKER_H
 #define WEIR_KILL_WORKER_H
 
+#include "../unit/store_inside.h"
 #include "../unit/store_test.h"
 #include "base/random.h"
 
@@ -193,8 +194,8 @@ static inline void worker_run(struct page *page, int number, uint64_t seed, cons
 {
     struct worker worker = {.page = page, .number = number, .chance = seed};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    worker.counted = test_open(counted, &page->now);
-    worker.small = test_open(small, &page->now);
+    worker.counted = test_open_patiently(counted, &page->now);
+    worker.small = test_open_patiently(small, &page->now);
     for (size_t i = 0; i < KINDS; i++)
         worker.limits[i] = test_limit(kinds[i].limit);
     for (int i = 0; i < 80; i++)

@@ -5,6 +5,7 @@
  *
  *     processes [ROUNDS]
  */
+#include "../unit/store_inside.h"
 #include "cases.h"
 
 #include <pthread.h>
@@ -124,7 +125,7 @@ static int work_unrelated(char **argv)
 {
     alarm(PATIENCE_S);
     struct page *page = map_page(atoi(argv[2]));
-    weir_store *store = test_open(argv[3], NULL);
+    weir_store *store = test_open_patiently(argv[3], NULL);
     work(page, store, atoi(argv[4]));
     weir_store_close(store);
     return test_failed ? 1 : 0;
@@ -166,7 +167,7 @@ static void run(enum test_kind kind, const char *program, bool inherited)
     struct page *page = map_page(fd);
     init_barrier(page);
     const char *url = test_url(kind, "processes", "size=1m&large=75%");
-    weir_store *store = test_open(url, NULL);
+    weir_store *store = test_open_patiently(url, NULL);
     if (inherited)
         start_children(page, store, pids);
     else

@@ -6,6 +6,7 @@
  *
  *     threads_chaos [TURNS [SEED]]
  */
+#include "../unit/store_inside.h"
 #include "../unit/store_test.h"
 #include "crew.h"
 
@@ -148,7 +149,7 @@ static void work(struct hand *hand)
 static void run(enum test_kind kind, int turns, uint64_t seed)
 {
     _Atomic int64_t now = START;
-    weir_store *store = test_open(test_url(kind, "chaos", "size=64k&large=30%"), &now);
+    weir_store *store = test_open_patiently(test_url(kind, "chaos", "size=64k&large=30%"), &now);
     struct job job = {.store = store, .now = &now, .turns = turns};
     for (int i = 0; i < LIMITS; i++)
         job.limits[i] = limit_number(i);

@@ -4,6 +4,7 @@
  *
  *     threads_groups [ROUNDS [SEED]]
  */
+#include "../unit/store_inside.h"
 #include "../unit/store_test.h"
 #include "crew.h"
 
@@ -255,7 +256,8 @@ int main(int argc, char **argv)
     _Atomic int64_t now = START;
     printf("seed %llu\n", (unsigned long long)seed);
     for (int kind = 0; kind < TEST_KINDS; kind++) {
-        weir_store *store = test_open(test_url(kind, "groups", "size=1m&large=50%"), &now);
+        weir_store *store =
+            test_open_patiently(test_url(kind, "groups", "size=1m&large=50%"), &now);
         for (int round = 0; round < rounds; round++) {
             struct job job = {.store = store, .turns = 2000};
             test_groups(&job, seed + (uint64_t)round);
