@@ -1,10 +1,16 @@
 /*
- * The zone's locks. Private zones: one word, taken by one compare-and-swap and given back by a plain
- * store, then spinning, yielding and napping rather than a futex: less to get right. (It is no faster:
- * giving back by an exchange measured the same.) That will do, since threads of one process die
- * together. Shared zones: robust process-shared mutexes; the one who finds
- * its owner dead repairs the stripe before using it. A lock word holding a pid would not do: between
- * unrelated processes pids are reused and live in namespaces.
+ * The zone's locks. Private zones: one word, taken by one compare-and-swap and given back by a plain store, then
+ * spinning, yielding and napping rather than a futex: less to get right. Shared zones: robust process-shared mutexes.
+ * A lock word with a pid would not do for them: between unrelated processes pids are reused and live in namespaces.
+ *
+ * Nobody waits without end. A holder works for microseconds, dies, or is stopped; after the zone's patience (100 ms)
+ * the request fails and has changed nothing. Patience counts naps, not the clock: if the whole machine stood still,
+ * the holder did not get its chance either. Who runs out of patience leaves a note in the stripe, so that others do not
+ * wait in full for the same holder. The next one who gets the lock takes the note away.
+ *
+ * Whoever finds the owner of a lock dead repairs what it covers before using it. Owners of shared locks die with
+ * their process, as the kernel says. Owners of private ones die with a fork: the child has none of its parent's other
+ * threads (zone/fork.c).
  */
 #include "store/zone/zone.h"
 
@@ -18,10 +24,13 @@
 
 #define SPINS 500 /* some microseconds: many decisions */
 #define YIELDS 20
-#define NAP_US 50
-#define SLEEP_MAX_NS 5000000 /* for a shared lock, before it is looked at again */
-#define HELD_US 1000000      /* for so long after patience ended … */
-#define HELD_PATIENCE_US 200 /* … others wait only so long */
+#define NAPS_SHORT 20
+#define NAP_SHORT_US 50
+#define NAP_US 1000
+#define SLEEP_MAX_NS 5000000    /* for a shared lock, before it is looked at again */
+#define HELD_US 1000000         /* for so long after patience ended … */
+#define HELD_PATIENCE_US 200    /* … others wait only so long for it, … */
+#define OTHERS_PATIENCE_US 5000 /* … and so long for other locks */
 
 #ifdef __SANITIZE_THREAD__ /* which knows of no clocklock */
 #define SLEEP_CLOCK CLOCK_REALTIME
@@ -31,33 +40,50 @@
 #define lock_until(mutex, until) pthread_mutex_clocklock(mutex, SLEEP_CLOCK, until)
 #endif
 
-/* The holder is a thread of this process: at work, so spin; or waiting for a core, so let it have
- * ours, in the end by sleeping, which helps it whatever the priorities. */
-static void word_lock_slow(_Atomic uint32_t *word)
+/* The holder is a thread of this process: at work, so spin; or waiting for a core, so let it have ours, in the end by
+ * sleeping, which helps it whatever the priorities. Returns how it was got: 0, EOWNERDEAD or EBUSY. */
+int weir__word_lock(_Atomic uint32_t *word, uint32_t to, int64_t most_us)
 {
+    int64_t waited_us = 0;
     for (unsigned tries = 0;; tries++) {
-        if (atomic_load_explicit(word, memory_order_relaxed) == 0 && weir__word_trylock(word))
-            return;
+        uint32_t found = atomic_load_explicit(word, memory_order_relaxed);
+        if ((found == WEIR__WORD_FREE || found == WEIR__WORD_DEAD) &&
+            weir__word_swap(word, found, to))
+            return found == WEIR__WORD_DEAD ? EOWNERDEAD : 0;
         if (tries < SPINS) {
 #if defined(__x86_64__)
             __builtin_ia32_pause();
 #endif
         } else if (tries < SPINS + YIELDS) {
             sched_yield();
+        } else if (most_us > 0 && waited_us >= most_us) {
+            return EBUSY;
         } else {
+            int64_t nap_us = tries < SPINS + YIELDS + NAPS_SHORT ? NAP_SHORT_US : NAP_US;
             int state; /* other stripes may be locked: no thread is cancelled here */
             pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-            weir__clock_sleep_us(NAP_US);
+            weir__clock_sleep_us(nap_us);
             pthread_setcancelstate(state, NULL);
+            waited_us += nap_us;
         }
     }
 }
 
-/* The lock is ours and its last owner is dead. */
-static void inherit(struct weir__zone *zone, uint32_t stripe)
+/* Whether this is the first that is heard of the death of that owner. A process may have died with several locks. */
+static bool lock_is_new_death(struct weir__zone *zone, uint64_t owner)
 {
-    pthread_mutex_consistent(&zone->stripes[stripe].robust);
-    zone->stripes[stripe].counters[WEIR__REPAIRS]++;
+    _Atomic uint64_t *place = &zone->header->dead[owner % WEIR__COUNT(zone->header->dead)];
+    return owner == 0 || atomic_exchange(place, owner) != owner;
+}
+
+/* The lock is ours and its last owner is dead. */
+static void lock_inherit(struct weir__zone *zone, uint32_t stripe)
+{
+    struct weir__stripe *it = &zone->stripes[stripe];
+    if (zone->shared)
+        pthread_mutex_consistent(&it->robust);
+    if (lock_is_new_death(zone, it->owner))
+        it->counters[WEIR__REPAIRS]++;
     if (stripe < zone->layout.stripes)
         weir__stripe_repair(zone, stripe);
     if (stripe > weir__rows_stripe(zone))
@@ -68,6 +94,8 @@ void weir__stripes_init(struct weir__zone *zone)
 {
     for (uint32_t i = 0; i < weir__lock_count(&zone->layout); i++) {
         struct weir__stripe *stripe = &zone->stripes[i];
+        stripe->owner = 0;
+        atomic_store(&stripe->held_until_us, 0);
         if (!zone->shared) {
             atomic_store(&stripe->word, 0);
             continue;
@@ -112,49 +140,77 @@ bool weir__zone_is_held(struct weir__zone *zone)
     return until > 0 && weir__mono_us() < until;
 }
 
-/* Somebody else has it. Only the first one to find it held waits in full. */
-static int lock_contended(struct weir__zone *zone, pthread_mutex_t *mutex)
+/* How long to wait for a lock of a shared zone: in full, unless its holder, or one of another lock, was waited for in
+ * full a moment ago. (A thread of this process may have to wait for a core, but it is not stopped alone.) */
+static int64_t lock_patience(struct weir__zone *zone, const struct weir__stripe *it)
 {
-    if (zone->patience_us == 0)
-        return robust_wait(mutex, 0);
-    bool held = weir__zone_is_held(zone);
-    int code = robust_wait(mutex, held ? HELD_PATIENCE_US : zone->patience_us);
-    if (code == ETIMEDOUT || code == EBUSY) {
-        if (!held)
-            atomic_store(&zone->held_until_us, weir__mono_us() + HELD_US);
-        return EBUSY;
+    int64_t now = weir__mono_us(), noted = atomic_load(&it->held_until_us);
+    if (!zone->shared || zone->patience_us == 0)
+        return zone->patience_us;
+    if (noted > now && noted <= now + HELD_US)
+        return weir__min(HELD_PATIENCE_US, zone->patience_us);
+    if (atomic_load(&zone->held_until_us) > now)
+        return weir__min(OTHERS_PATIENCE_US, zone->patience_us);
+    return zone->patience_us;
+}
+
+/* Somebody else has it. */
+static int lock_contended(struct weir__zone *zone, struct weir__stripe *it)
+{
+    int64_t most_us = lock_patience(zone, it);
+    int code = zone->shared ? robust_wait(&it->robust, most_us)
+                            : weir__word_lock(&it->word, WEIR__WORD_HELD, most_us);
+    if (code != ETIMEDOUT && code != EBUSY)
+        return code;
+    int64_t until = weir__mono_us() + HELD_US;
+    if (most_us > HELD_PATIENCE_US)
+        atomic_store(&it->held_until_us, until);
+    if (most_us == zone->patience_us)
+        atomic_store(&zone->held_until_us, until);
+    return EBUSY;
+}
+
+/* What every new owner does. */
+static void lock_own(struct weir__zone *zone, uint32_t stripe, int code)
+{
+    struct weir__stripe *it = &zone->stripes[stripe];
+    assert(code == 0 || code == EOWNERDEAD);
+    if (WEIR__UNLIKELY(code == EOWNERDEAD))
+        lock_inherit(zone, stripe);
+    if (WEIR__UNLIKELY(atomic_load_explicit(&it->held_until_us, memory_order_relaxed))) {
+        atomic_store_explicit(&it->held_until_us, 0, memory_order_relaxed);
+        atomic_store_explicit(&zone->held_until_us, 0, memory_order_relaxed);
     }
-    return code;
+    if (!zone->shared)
+        return;
+    it->owner = zone->owner;
+    if (WEIR__UNLIKELY(!zone->header->dirty)) /* closed by a parent, still used by its child */
+        zone->header->dirty = 1;
 }
 
 bool weir__stripe_lock_slow(struct weir__zone *zone, uint32_t stripe)
 {
     struct weir__stripe *it = &zone->stripes[stripe];
-    if (!zone->shared) {
-        word_lock_slow(&it->word);
-        return true;
-    }
-    int code = pthread_mutex_trylock(&it->robust);
+    int code = zone->shared ? pthread_mutex_trylock(&it->robust) : EBUSY;
     if (WEIR__UNLIKELY(code == EBUSY))
-        code = lock_contended(zone, &it->robust);
+        code = lock_contended(zone, it);
     if (WEIR__UNLIKELY(code == EBUSY))
         return false;
-    if (WEIR__UNLIKELY(code == EOWNERDEAD))
-        inherit(zone, stripe);
-    if (WEIR__UNLIKELY(!zone->header->dirty)) /* closed by a parent, still used by its child */
-        zone->header->dirty = 1;
+    lock_own(zone, stripe, code);
     return true;
 }
 
 bool weir__stripe_trylock(struct weir__zone *zone, uint32_t stripe)
 {
     struct weir__stripe *it = &zone->stripes[stripe];
-    if (!zone->shared)
-        return weir__word_trylock(&it->word);
-    int code = pthread_mutex_trylock(&it->robust);
-    if (code == EOWNERDEAD)
-        inherit(zone, stripe);
-    return code == 0 || code == EOWNERDEAD;
+    int code = zone->shared ? pthread_mutex_trylock(&it->robust)
+               : weir__word_swap(&it->word, WEIR__WORD_FREE, WEIR__WORD_HELD) ? 0
+               : weir__word_swap(&it->word, WEIR__WORD_DEAD, WEIR__WORD_HELD) ? EOWNERDEAD
+                                                                              : EBUSY;
+    if (code != 0 && code != EOWNERDEAD)
+        return false;
+    lock_own(zone, stripe, code);
+    return true;
 }
 
 bool weir__stripes_lock_all(struct weir__zone *zone)

@@ -100,6 +100,7 @@ static void view(uint8_t *base, const struct weir__layout *layout, bool shared,
         .serial = atomic_fetch_add(&serials, 1) + 1,
         .shared = shared,
         .look_at_us = INT64_MAX,
+        .owner = weir__random_distinct() | 1,
         .swaps = weir__zone_has_swap(),
         .patience_us = PATIENCE_US,
     };

@@ -548,6 +548,7 @@ static int check(weir_store *store, weir_error *err)
 static void close_zone(weir_store *store)
 {
     struct weir__zone_store *it = (struct weir__zone_store *)store;
+    weir__zone_leave_forks(&it->region.zone);
     free(it->region.zone.pinned);
     weir__region_close(&it->region);
     free(it);
@@ -587,6 +588,21 @@ void weir__store_deny_full(weir_store *store)
         zone_of(store)->full_denies = true;
 }
 
+/* A store whose region is open, or was not opened. */
+static int zone_store_done(struct weir__zone_store *store, int code, weir_store **ret,
+                           weir_error *err)
+{
+    if (code == 0 && weir__zone_watch_forks(&store->region.zone)) {
+        weir__region_close(&store->region);
+        code = weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a store");
+    }
+    if (code)
+        free(store);
+    else
+        *ret = &store->base;
+    return code;
+}
+
 int weir__zone_store_open(const char *url, weir_store **ret, weir_error *err)
 {
     struct weir__zone_store *store = calloc(1, sizeof *store);
@@ -596,13 +612,8 @@ int weir__zone_store_open(const char *url, weir_store **ret, weir_error *err)
     int code = weir__region_parse(url, &store->region, err);
     if (code == 0)
         code = weir__region_open(&store->region, err);
-    if (code) {
-        free(store);
-        return code;
-    }
     store->region.zone.keeps = store->region.keeps;
-    *ret = &store->base;
-    return 0;
+    return zone_store_done(store, code, ret, err);
 }
 
 int weir__zone_store_over(uint8_t *base, uint64_t size, unsigned large_percent, bool keeps,
@@ -616,11 +627,6 @@ int weir__zone_store_over(uint8_t *base, uint64_t size, unsigned large_percent, 
     bool there = ((const struct weir__zone_header *)base)->magic == WEIR__ZONE_MAGIC;
     int code = there ? weir__zone_attach(base, size, true, &store->region.zone, err)
                      : weir__zone_format(base, size, large_percent, true, &store->region.zone, err);
-    if (code) {
-        free(store);
-        return code;
-    }
     store->region.zone.keeps = keeps;
-    *ret = &store->base;
-    return 0;
+    return zone_store_done(store, code, ret, err);
 }

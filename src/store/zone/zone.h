@@ -72,8 +72,10 @@ struct weir__stripe {
     union {
         pthread_mutex_t robust;
         _Atomic uint32_t word;
-        uint8_t room[64];
+        uint8_t room[48];
     };
+    uint64_t owner;                /* the weir__zone.owner of who has it; 0: nobody */
+    _Atomic int64_t held_until_us; /* it was held for too long: nobody waits in full until then */
     uint64_t counters[WEIR__COUNTERS];
     struct weir__bell bell; /* rung when leases of its keys are released */
     uint64_t spare[7 - WEIR__COUNTERS];
@@ -105,6 +107,7 @@ struct weir__zone_header {
     _Atomic uint32_t sweeps;     /* how often rows were freed: a row found before is stale */
     _Atomic uint32_t rows_used;  /* rows 1 … rows_used exist or were freed */
     int64_t swept_us;            /* when rows were last swept */
+    _Atomic uint64_t dead[64];   /* owners whose death was counted, by their number */
     _Atomic int64_t lease_units; /* in blocks of leases: the arenas' together */
     struct weir__bell bell; /* rung with every stripe's, where a thread listens for many keys */
 };
@@ -148,14 +151,16 @@ struct weir__zone {
     uint64_t group_count;
     uint64_t secret[2];
     _Atomic int64_t look_at_us; /* when to look what became of its file: INT64_MAX never */
-    uint64_t serial; /* of this view, never 0: what hints and hashed keys are good for */
+    uint64_t serial;            /* of this view, never 0: what hints and hashed keys are good for */
     struct weir__rule
         *pinned; /* whose rows no sweep of this view frees: sorted; the rows' lock guards it */
     size_t pinned_count;
     bool shared;
+    uint64_t owner;                /* names this process in the locks that it has; random */
+    struct weir__zone *next;       /* in the list of those that forks look at (zone/lock.c) */
     bool swaps;                    /* states may be swapped without a lock */
     int64_t patience_us;           /* for a lock; 0: as long as it takes (weir__zone_be_patient) */
-    _Atomic int64_t held_until_us; /* one was held longer: until then nobody waits for long */
+    _Atomic int64_t held_until_us; /* patience ended a moment ago: why a request failed */
     bool keeps;                    /* full=deny: no live state is forgotten for another */
     bool full_denies;              /* no room is told as a denial, not as WEIR_EFULL */
     uint8_t apart[64];       /* what is written at every eviction, from what every take reads */
@@ -204,11 +209,21 @@ int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret);
 /* ---- zone/lock.c ---- */
 
 void weir__stripes_init(struct weir__zone *zone);
-/* Who locks a shared zone waits at most so long; 0: as long as it takes, which is how a zone begins. Beyond it the
- * request fails with WEIR__HELD and nothing is changed. After that, for a second, others wait only a moment. */
+/* Who locks waits at most so long, 100 ms unless this is called; 0: as long as it takes. Beyond it the request fails
+ * with WEIR__HELD and nothing is changed. After that, for a second, others wait only a moment for the same lock. */
 void weir__zone_be_patient(struct weir__zone *zone, int64_t us);
 /* Whether somebody was found to hold a lock too long just now. */
 bool weir__zone_is_held(struct weir__zone *zone);
+/* Words of private zones. */
+enum { WEIR__WORD_FREE, WEIR__WORD_HELD, WEIR__WORD_DEAD, WEIR__WORD_FORKING };
+/* Puts `to` into a word that is free or dead; 0, EOWNERDEAD or EBUSY. */
+int weir__word_lock(_Atomic uint32_t *word, uint32_t to, int64_t most_us);
+static inline bool weir__word_swap(_Atomic uint32_t *word, uint32_t from, uint32_t to)
+{
+    return atomic_compare_exchange_strong_explicit(word, &from, to, memory_order_acq_rel,
+                                                   memory_order_relaxed);
+}
+
 /* These: false where patience ended. */
 bool weir__stripe_lock_slow(struct weir__zone *zone, uint32_t stripe);
 bool weir__stripe_trylock(struct weir__zone *zone, uint32_t stripe);
@@ -232,9 +247,10 @@ __attribute__((warn_unused_result)) static inline bool weir__stripe_lock(struct 
 
 static inline void weir__stripe_unlock(struct weir__zone *zone, uint32_t stripe)
 {
-    if (zone->shared)
+    if (zone->shared) {
+        zone->stripes[stripe].owner = 0;
         pthread_mutex_unlock(&zone->stripes[stripe].robust);
-    else
+    } else
         atomic_store_explicit(&zone->stripes[stripe].word, 0, memory_order_release);
 }
 
@@ -254,6 +270,13 @@ static inline uint32_t weir__lock_count(const struct weir__layout *layout)
 {
     return layout->stripes + 1 + layout->arenas;
 }
+
+/* ---- zone/fork.c ---- */
+
+/* From now on, until it is left, a child of fork finds the private locks free, or inherits what they cover. The zone
+ * must stay where it is. 0 or WEIR_ENOMEM. */
+int weir__zone_watch_forks(struct weir__zone *zone);
+void weir__zone_leave_forks(struct weir__zone *zone);
 
 /* ---- marks: settled receipts ---- */
 
