@@ -14,7 +14,7 @@ NEEDS = {
     "command line": ["weir"],
     "model": ["weir", "tests/vectors", "tests/tails.vec"],
     "fuzz": ["weir"],
-    "redis": ["weir", "weir_redis.so", "tests/store_driver", "tests/vectors", "tests/tails.vec", "lua/weir.lua"],
+    "redis": ["weir", "weir_redis.so", "tests/cancel", "tests/store_driver", "tests/vectors", "tests/tails.vec", "lua/weir.lua"],
     "server": ["weir", "weir_redis.so", "tests/tails.vec"],
     "nginx": ["weir", "ngx_http_weir_module.so", "weir_redis.so", "tests/tails.vec"],
     "dashboard": ["weir"],
@@ -50,7 +50,7 @@ def names(pattern, without=()):
 VECTORS = "tests/vectors/*.vec {build}/tests/tails.vec"
 UNITS = names("tests/unit/*.c", without=["clock"])
 FUZZ = [name.removeprefix("fuzz_") for name in names("fuzz/fuzz_*.c")]
-THREADS = "threads threads_chaos threads_counts threads_groups waits remote_link".split()
+THREADS = "cancel threads threads_chaos threads_counts threads_groups waits remote_link".split()
 
 
 def programs(group, names, build):
@@ -76,7 +76,7 @@ def shared(build):
     kills = {"release": 3000, "asan": 300}[build]
     return [
         *programs("threads", THREADS, build),
-        *programs("processes", ("processes", "processes_open", "lock_sections"), build),
+        *programs("processes", ("processes", "processes_open", "lock_sections", "fork_memory", "stop"), build),
         *[Test(f"processes: waits, {home} ({build})", build, f"{{build}}/tests/waits_processes {home}")
           for home in ("shm", "file")],
         *histories(build, {"release": 200000, "asan": 50000}[build]),
@@ -184,6 +184,9 @@ def listed(kind):
             Test("deaths: while opening", "release", "{build}/tests/kill_open 2000", 3600),
             Test("deaths: at every instruction", "release", "{build}/tests/kill_step all", 3600),
             *histories("release", 1000000),
+            Test("cancellations: thousands", "release", "{build}/tests/cancel 10000", 3600),
+            Test("forks: hundreds", "release", "{build}/tests/fork_memory 500", 3600),
+            Test("stops: a thousand", "release", "{build}/tests/stop 1000", 3600),
             Test("limits changed live", "release", "{build}/tests/zone_change 200000", 3600),
             *[Test(f"server: {name}, long", "release", f"tests/homes/server/{name}.py --long", 3600, True)
               for name in ("abuse_flood", "abuse_bytes", "abuse_connections", "operation_restart", "zone_kill")],
@@ -192,7 +195,7 @@ def listed(kind):
             Test("nginx: under valgrind", "release", "tests/homes/nginx/valgrind.py", 3600, True),
             Test("packages", "release", "tests/homes/server/operation_deb.sh", 3600, True),
             *[Test(f"redis: {name}, long", "release", f"tests/homes/redis/{name}.py --long", 3600)
-              for name in ("module_replica", "module_aof", "module_hammer", "module_fuzz", "state_damage")],
+              for name in ("store_cancel", "module_replica", "module_aof", "module_hammer", "module_fuzz", "state_damage")],
         ]
     return [
         Test("deaths: at every instruction", "release", "{build}/tests/kill_step"),

@@ -59,6 +59,7 @@ static int take_once(const char *url)
     weir_store *store = test_open(url, NULL);
     weir_limit *limit = test_limit("fixed-window 1000/366d");
     weir_decision decision = {0};
+    weir__store_be_patient(store, SECOND);
     int code = weir_take(store, weir_key_text("key"), limit, 1, &decision);
     weir_limit_free(limit);
     weir_store_close(store);

@@ -5,9 +5,9 @@
 #ifndef WEIR_STORE_TEST_H
 #define WEIR_STORE_TEST_H
 
-#include "weir.h"
-
+#include "store/store.h"
 #include "test.h"
+#include "weir.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -46,12 +46,16 @@ static inline void test_give_up(const char *what, const char *why)
     exit(1);
 }
 
+#define TEST_PATIENCE                                                                              \
+    (60 * SECOND) /* for a lock: this machine may be busy, which is not what is tested */
+
 static inline weir_store *test_open(const char *url, _Atomic int64_t *now)
 {
     weir_store *store = NULL;
     weir_error err = {0};
     if (weir_store_open(url, &store, &err))
         test_give_up(url, err.message);
+    weir__store_be_patient(store, TEST_PATIENCE);
     if (now)
         test_use_clock(store, now);
     return store;
