@@ -27,12 +27,12 @@
  *   - -1 means one thing: WEIR_NEVER.
  *
  * Structures that grow
- *   - weir_request, weir_wait_options, weir_decision and weir_zone_info have spare room. New
- *     members take it, so sizes and offsets never change while the soname is libweir.so.0. A
- *     program may be newer or older than the library.
- *   - What a program leaves out of a request or of options is zero, spare room included: use an
- *     initialiser, weir_request_make or memset. Anything else in the spare room is WEIR_EINVAL.
- *     Zero always means "as before".
+ *   - weir_request, weir_wait_options, weir_decision, weir_limit_numbers and weir_zone_info have
+ *     spare room. New members take it, so sizes and offsets never change while the soname is
+ *     libweir.so.0. A program may be newer or older than the library.
+ *   - What a program leaves out of a request, of options or of a limit's numbers is zero, spare
+ *     room included: use an initialiser, weir_request_make or memset. Anything else in the spare
+ *     room is WEIR_EINVAL. Zero always means "as before".
  *   - The library sets the spare room of what it returns to zero.
  *
  * Threads, fork, cancellation and signals
@@ -162,6 +162,48 @@ WEIR_API WEIR_MUST_CHECK int weir_limit_parse(const char *text, weir_limit **ret
 /* Reads limit text of a given length, which need not end with a NUL. */
 WEIR_API WEIR_MUST_CHECK int weir_limit_parse_n(const char *text, size_t len, weir_limit **ret,
                                                 weir_error *err);
+
+/* The kinds of limits, as numbers. */
+enum weir_kind {
+    WEIR_TOKEN_BUCKET = 1,
+    WEIR_STEPPED, /* token-bucket … stepped */
+    WEIR_LEAKY_BUCKET,
+    WEIR_FIXED_WINDOW,
+    WEIR_FROM_FIRST, /* fixed-window … from-first */
+    WEIR_SLIDING_LOG,
+    WEIR_SLIDING_WINDOW,
+    WEIR_SLIDING_COUNTER,
+    WEIR_SMOOTH,
+    WEIR_WARMUP,
+    WEIR_CONCURRENT
+};
+
+/* One limit in numbers. What is left out is 0 and means what leaving it out of the text means. What
+ * the kind does not have must be 0. In
+ *
+ *     weir_limit_numbers numbers = {.kind = WEIR_TOKEN_BUCKET, .count = 100, .period_us = 1000000};
+ *
+ * it is "token-bucket 100/s". */
+typedef struct weir_limit_numbers {
+    int32_t kind; /* a weir_kind */
+    bool nodelay; /* leaky-bucket */
+    uint8_t spare_bytes[3];
+    int64_t count;           /* the 100 of "100/s"; concurrent: how much at once */
+    int64_t period_us;       /* concurrent: the lease, or 0: a minute */
+    int64_t burst;           /* token-bucket (0: the count), leaky-bucket */
+    int64_t delay;           /* leaky-bucket: so many go ahead without delay */
+    int64_t precision_us;    /* sliding-window; 0: a tenth of the period */
+    int64_t burst_for_us;    /* smooth; 0: a second */
+    int64_t over_us;         /* warmup: must be given */
+    int64_t cold_millionths; /* warmup, 2500000 is "cold 2.5"; 0: 3 */
+    uint64_t spare[7];
+} weir_limit_numbers;
+
+/* Makes a limit of 1 to WEIR_LIMITS_MAX of them, without text to read: for limits from a database.
+ * It is the same as the limit that weir_limit_parse makes of its text. Numbers out of bounds are
+ * WEIR_EINVAL, and the message names the member. */
+WEIR_API WEIR_MUST_CHECK int weir_limit_make(const weir_limit_numbers *numbers, size_t n,
+                                             weir_limit **ret, weir_error *err);
 
 /* Frees a limit. NULL is fine. */
 WEIR_API void weir_limit_free(weir_limit *limit);
@@ -523,7 +565,8 @@ typedef struct weir_zone_info {
     uint64_t evicted_soonest; /* live states evicted while they were being denied */
     uint64_t repairs;         /* times a dead process's work was put in order */
     uint64_t refused;         /* full=deny: new states refused, because no live one was to go */
-    uint64_t spare[5];
+    uint64_t limits_max;      /* different limits there is room for */
+    uint64_t spare[4];
 } weir_zone_info;
 
 /* How full a zone is, and what was evicted. WEIR_EUNSUPPORTED for redis:// stores. */

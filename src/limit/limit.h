@@ -1,6 +1,6 @@
 /*
- * The limit language: text ⇄ rules. Parsing reads one limit at a time, checks it against its
- * bounds, and uses nothing of a text that has an error anywhere.
+ * The limit language: text ⇄ rules; and rules from numbers. Parsing reads one limit at a time,
+ * checks it against its bounds, and uses nothing of a text that has an error anywhere.
  */
 #ifndef WEIR_LIMIT_H
 #define WEIR_LIMIT_H
@@ -10,16 +10,22 @@
 
 #include <stdatomic.h>
 
-/* A parsed limit list. Immutable but for the hints. */
+/* A limit list. Immutable but for the hints. One that weir__limit_of_rules made has only `count`
+ * rules, and its text behind them: tenants have limits by the hundred thousand. So nobody copies it
+ * whole. */
 struct weir_limit {
     size_t count;
-    struct weir__rule rules[WEIR_LIMITS_MAX];
-    /* Where a zone keeps each rule: row, count of sweeps and the zone's serial, as many bits of
-     * each as fit (store/zone/store.c); 0: unknown. A guess, verified at every use. */
-    _Atomic uint64_t hints[WEIR_LIMITS_MAX];
-    _Atomic uint32_t others; /* references beside the first */
     char *text;
+    _Atomic uint32_t others; /* references beside the first */
+    /* Where a zone keeps each rule: row, its generation and the zone's serial, as many bits of each
+     * as fit (store/zone/store.c); 0: unknown. A guess, verified at every use. */
+    _Atomic uint64_t hints[WEIR_LIMITS_MAX];
+    struct weir__rule rules[WEIR_LIMITS_MAX];
 };
+
+/* A limit of 1 to WEIR_LIMITS_MAX rules that were checked. */
+int weir__limit_of_rules(const struct weir__rule *rules, size_t n, weir_limit **ret,
+                         weir_error *err);
 
 /* Another reference, given back by weir_limit_free like the first. */
 const weir_limit *weir__limit_ref(const weir_limit *limit);

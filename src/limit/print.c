@@ -3,6 +3,8 @@
 #include "limit/limit.h"
 #include "limit/options.h"
 
+#include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,30 +79,39 @@ void weir__put_rule(struct weir__buffer *buffer, const struct weir__rule *rule)
     }
 }
 
-int weir_limit_parse(const char *text, weir_limit **ret, weir_error *err)
+int weir__limit_of_rules(const struct weir__rule *rules, size_t n, weir_limit **ret,
+                         weir_error *err)
 {
-    struct weir_limit parsed = {0};
-    if (!text || !ret)
-        return weir__fail(err, WEIR_EINVAL, 0, "the %s is NULL", text ? "result" : "limit text");
-    int code = weir__rules_parse(text, parsed.rules, &parsed.count, err);
-    if (code)
-        return code;
     char canonical[WEIR_LIMITS_MAX * WEIR__RULE_TEXT_MAX];
     struct weir__buffer buffer = weir__buffer_over(canonical, sizeof canonical);
-    for (size_t i = 0; i < parsed.count; i++) {
+    assert(n >= 1 && n <= WEIR_LIMITS_MAX);
+    for (size_t i = 0; i < n; i++) {
         if (i > 0)
             weir__put_text(&buffer, ", ");
-        weir__put_rule(&buffer, &parsed.rules[i]);
+        weir__put_rule(&buffer, &rules[i]);
     }
     WEIR__CHECK(!buffer.cut);
-    struct weir_limit *limit = malloc(sizeof *limit + buffer.len + 1);
-    if (!limit)
+    size_t size = offsetof(struct weir_limit, rules) + n * sizeof *rules;
+    char *room = malloc(size + buffer.len + 1);
+    if (!room)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a limit");
-    memcpy(limit, &parsed, sizeof *limit);
-    limit->text = (char *)(limit + 1);
+    struct weir_limit *limit = memset(room, 0, size);
+    limit->count = n;
+    limit->text = room + size;
+    memcpy(limit->rules, rules, n * sizeof *rules);
     memcpy(limit->text, canonical, buffer.len + 1);
     *ret = limit;
     return 0;
+}
+
+int weir_limit_parse(const char *text, weir_limit **ret, weir_error *err)
+{
+    struct weir__rule rules[WEIR_LIMITS_MAX];
+    size_t count;
+    if (!text || !ret)
+        return weir__fail(err, WEIR_EINVAL, 0, "the %s is NULL", text ? "result" : "limit text");
+    int code = weir__rules_parse(text, rules, &count, err);
+    return code ? code : weir__limit_of_rules(rules, count, ret, err);
 }
 
 int weir_limit_parse_n(const char *text, size_t len, weir_limit **ret, weir_error *err)

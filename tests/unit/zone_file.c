@@ -182,7 +182,8 @@ static void test_damaged_contents(void)
     weir_store_close(store);
     uint8_t wrong[64];
     memset(wrong, 0xa5, sizeof wrong);
-    overwrite((off_t)(layout.rows_at + 64), wrong, 64); /* row 1 */
+    for (uint64_t at = layout.rows_at + 64; at < layout.taken_at; at += 64)
+        overwrite((off_t)at, wrong, 64); /* every row */
     REFUSED(url(""), WEIR_EDAMAGED, "remove it");
     make();
     for (uint64_t at = layout.table_at; at < layout.map_at; at += 128)

@@ -437,7 +437,7 @@ size_t weir__block_list(struct weir__zone *zone, uint32_t *unit, struct weir__sa
             *unit = heap.end;
             break;
         }
-        if (!(mark & (WEIR__MAP_FREE | WEIR__MAP_ROWS)))
+        if (!(mark & WEIR__MAP_FREE))
             ret[n++] = (struct weir__sample){.unit = *unit, .order = order};
         *unit += 1u << order;
     }
@@ -703,6 +703,12 @@ static void claim_for(struct weir__zone *zone, uint32_t group, unsigned slot)
 void weir__blocks_recover(struct weir__zone *zone)
 {
     memset((uint8_t *)zone->map, 0, zone->layout.units);
+    for (uint32_t c = 0; c < zone->layout.chunks; c++) {
+        struct weir__want want = weir__chunk_want(c);
+        uint32_t unit = atomic_load_explicit(&zone->chunks[c], memory_order_relaxed);
+        if (unit)
+            weir__block_claim(zone, unit - 1, &want);
+    }
     for (uint64_t g = 0; g < zone->group_count; g++) {
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
             if (weir__slot_tag(&zone->groups[g], slot))

@@ -180,7 +180,7 @@ int weir__zone_put(struct weir__zone *zone, const struct weir__carried *it, int6
                           .request = {now_us, 1, 0}};
     assert(!weir__carried_flaw(it));
     if (!mark)
-        op.row = weir__row_find(zone, &it->rule, now_us, &op.sweeps);
+        op.row = weir__row_find(zone, &it->rule, now_us, &op.generation);
     if (!mark && !op.row)
         return weir__fail(err, WEIR_EFULL, 0,
                           "it has no room for so many different limits; use a "

@@ -6,7 +6,7 @@
  */
 #include "core/ring.h"
 #include "limit/limit.h"
-#include "store/zone/zone.h"
+#include "store/zone/rows.h"
 
 #define LISTED 512 /* used blocks that are looked at between two locks */
 
@@ -75,7 +75,9 @@ static int check_slot(struct survey *survey, uint64_t g, unsigned slot)
     struct weir__group *group = &zone->groups[g];
     if (weir__slot_tag(group, slot) == 0)
         return 0;
-    if (weir__slot_row(zone, group, slot) > atomic_load(&zone->header->rows_used))
+    uint32_t row = weir__slot_row(zone, group, slot);
+    if (row != WEIR__MARK_ROW &&
+        (!weir__row_place(zone, row) || !weir__row_is_taken(zone, weir__bit_of_row(zone, row))))
         return damaged(survey, g, slot, "a state without a limit");
     if (!weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order) ||
         !weir__state_sound(rule, &state) ||
@@ -112,6 +114,8 @@ static int check_page(struct survey *survey, uint64_t page)
 static bool free_nobodys(struct weir__zone *zone, struct weir__sample *it)
 {
     weir__block_guess(zone, it);
+    if (it->group == WEIR__NO_GROUP)
+        return weir__chunk_free_nobodys(zone, it);
     if (it->group >= zone->group_count || it->slot >= WEIR__SLOTS)
         return true;
     uint32_t stripe = weir__stripe_of(zone, it->group);
@@ -145,32 +149,19 @@ static int check_arena(struct survey *survey, uint32_t arena)
 
 static int check_rows(struct survey *survey)
 {
-    struct weir__zone *zone = survey->zone;
-    uint32_t used = atomic_load(&zone->header->rows_used);
-    if (used >= zone->layout.rows)
+    uint32_t row;
+    int code = weir__rows_check(survey->zone, &row);
+    if (code == WEIR_EDAMAGED)
         return weir__fail(
             survey->err, WEIR_EDAMAGED, 0,
-            "the zone is damaged: %u limits in room for %u; remove it and let weir make "
-            "a new one",
-            used, zone->layout.rows - 1);
-    for (uint32_t i = 1; i <= used; i++) {
-        const struct weir__rule *rule = weir__row_at(zone, i);
-        if (rule && !weir__rule_sound(rule))
-            return weir__fail(
-                survey->err, WEIR_EDAMAGED, 0,
-                "the zone is damaged: limit %u is invalid; remove it and let weir make a new one",
-                i);
-    }
-    return 0;
+            "the zone is damaged: limit %u is invalid; remove it and let weir make a new one", row);
+    return code == WEIR__HELD ? held(survey) : code;
 }
 
 int weir__zone_check(struct weir__zone *zone, weir_error *err)
 {
     struct survey survey = {zone, err};
-    if (!weir__stripe_lock(zone, weir__rows_stripe(zone)))
-        return held(&survey);
-    int code = check_rows(&survey); /* locked: one that is being made makes no sense yet */
-    weir__stripe_unlock(zone, weir__rows_stripe(zone));
+    int code = check_rows(&survey);
     for (uint64_t page = 0; page < zone->layout.pages && code == 0; page++)
         code = check_page(&survey, page);
     for (uint32_t i = 0; i < zone->layout.arenas && code == 0; i++)

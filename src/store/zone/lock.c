@@ -86,6 +86,8 @@ static void lock_inherit(struct weir__zone *zone, uint32_t stripe)
         it->counters[WEIR__REPAIRS]++;
     if (stripe < zone->layout.stripes)
         weir__stripe_repair(zone, stripe);
+    if (stripe == weir__rows_stripe(zone))
+        weir__rows_repair(zone);
     if (stripe > weir__rows_stripe(zone))
         weir__arena_repair(zone, stripe - weir__rows_stripe(zone) - 1);
 }

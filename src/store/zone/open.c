@@ -39,6 +39,31 @@ static uint32_t arenas_for(uint64_t units)
     return (uint32_t)((units + (1u << WEIR__ARENA_BITS) - 1) >> WEIR__ARENA_BITS);
 }
 
+/* Rows: one in the layout for every 4 KiB, and with those in chunks one for every 640 bytes, as far
+ * as these need no more than seven eighths of the large area and only the upper half of the low
+ * parts. Returns what finding them takes beyond the rows: the large area's share, too, so that
+ * small states have the room they always had. */
+static uint64_t plan_rows(unsigned large_percent, struct weir__layout *layout)
+{
+    uint64_t rows = layout->size / 4096, all = layout->size / 640;
+    rows = rows < 64 ? 64 : rows > WEIR__ROWS_MAX ? WEIR__ROWS_MAX : rows;
+    layout->rows = (uint32_t)rows + 1;
+    uint64_t chunks = all > rows ? (all - rows + WEIR__CHUNK_ROWS - 2) / (WEIR__CHUNK_ROWS - 1) : 0;
+    uint64_t room = layout->size / 100 * large_percent / 8 * 7 /
+                    ((uint64_t)WEIR__BLOCK_UNIT << WEIR__CHUNK_ORDER);
+    uint64_t most = layout->rows / 2 * (uint64_t)WEIR__LOW_CHUNKS;
+    chunks = layout->size < LARGE_ZONE ? 0 : chunks;
+    chunks = chunks > room ? room : chunks;
+    layout->chunks = (uint32_t)(chunks > most ? most : chunks);
+    layout->index_words = weir__rows_all(layout) / 4 * 5 + 4;
+    layout->taken_at = layout->rows_at + layout->rows * sizeof(struct weir__rule);
+    layout->index_at =
+        layout->taken_at + ((WEIR__ROW_LOW_MASK + 1) / 64 + layout->chunks) * sizeof(uint64_t);
+    layout->chunks_at = layout->index_at + layout->index_words * sizeof(uint32_t);
+    layout->table_at = align(layout->chunks_at + layout->chunks * sizeof(uint32_t), 4096);
+    return layout->chunks > 0 ? layout->table_at - layout->taken_at : 0;
+}
+
 bool weir__zone_plan(uint64_t size, unsigned large_percent, struct weir__layout *ret)
 {
     if (size < WEIR__ZONE_SIZE_MIN || size > WEIR__ZONE_SIZE_MAX || large_percent > 90)
@@ -47,15 +72,14 @@ bool weir__zone_plan(uint64_t size, unsigned large_percent, struct weir__layout 
     layout.page_bits = size < LARGE_ZONE ? SMALL_PAGE_BITS : LARGE_PAGE_BITS;
     uint64_t page_size = sizeof(struct weir__group) << layout.page_bits;
     layout.stripes = plan_stripes(size, page_size);
-    uint64_t rows = size / 4096;
-    layout.rows = (uint32_t)(rows < 64 ? 64 : rows > WEIR__ROWS_MAX ? WEIR__ROWS_MAX : rows) + 1;
     layout.stripes_at = HEADER_SIZE;
     layout.arenas = arenas_for(size / 100 * large_percent / (WEIR__BLOCK_UNIT + 1)); /* at most */
     layout.arenas_at = layout.stripes_at + weir__lock_count(&layout) * sizeof(struct weir__stripe);
     layout.rows_at = layout.arenas_at + layout.arenas * sizeof(struct weir__block_arena);
-    layout.table_at = align(layout.rows_at + layout.rows * sizeof(struct weir__rule), 4096);
+    uint64_t rows_extra = plan_rows(large_percent, &layout);
     uint64_t rest = size - layout.table_at;
-    uint64_t units = rest / 100 * large_percent / (WEIR__BLOCK_UNIT + 1);
+    uint64_t large = (rest + rows_extra) / 100 * large_percent;
+    uint64_t units = (large > rows_extra ? large - rows_extra : 0) / (WEIR__BLOCK_UNIT + 1);
     uint64_t apart = WEIR__BLOCK_UNIT + layout.arenas;
     uint64_t most = (rest - page_size - apart) / (WEIR__BLOCK_UNIT + 1); /* one page stays */
     units = units > most ? most : units;
@@ -91,6 +115,9 @@ static void view(uint8_t *base, const struct weir__layout *layout, bool shared,
         .header = (struct weir__zone_header *)base,
         .stripes = (struct weir__stripe *)(base + layout->stripes_at),
         .rows = (struct weir__rule *)(base + layout->rows_at),
+        .taken = (_Atomic uint64_t *)(base + layout->taken_at),
+        .index = (_Atomic uint32_t *)(base + layout->index_at),
+        .chunks = (_Atomic uint32_t *)(base + layout->chunks_at),
         .groups = (struct weir__group *)(base + layout->table_at),
         .arenas = (struct weir__block_arena *)(base + layout->arenas_at),
         .map = (_Atomic uint8_t *)(base + layout->map_at),
@@ -173,17 +200,9 @@ int weir__zone_recover(struct weir__zone *zone, weir_error *err)
         for (uint32_t i = 0; i < zone->layout.stripes; i++)
             weir__stripe_repair(zone, i);
     }
+    weir__rows_recover(zone);
     weir__blocks_recover(zone); /* always: a damaged map or free list could not be told otherwise */
     return weir__zone_check(zone, err);
-}
-
-static uint64_t count_rows(const struct weir__zone *zone)
-{
-    uint64_t count = 0;
-    uint32_t used = atomic_load(&zone->header->rows_used);
-    for (uint32_t i = 1; i <= used && i < zone->layout.rows; i++)
-        count += weir__row_at(zone, i) != NULL;
-    return count;
 }
 
 int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret)
@@ -191,6 +210,7 @@ int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret)
     weir_zone_info info = {
         .size = zone->layout.size,
         .capacity = zone->group_count * WEIR__SLOTS,
+        .limits_max = weir__rows_all(&zone->layout),
         .large_bytes = (uint64_t)zone->layout.units * WEIR__BLOCK_UNIT,
         .large_used = weir__blocks_used(zone),
     };
@@ -205,7 +225,7 @@ int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret)
         info.repairs += counters[WEIR__REPAIRS];
         info.refused += counters[WEIR__REFUSED];
         if (i == weir__rows_stripe(zone))
-            info.limits = count_rows(zone);
+            info.limits = atomic_load(&zone->header->rows_taken);
         weir__stripe_unlock(zone, i);
     }
     *ret = info;

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #define BATCH 32 /* requests of weir_take_many under way at once */
-#define HINT_SERIAL_AT (WEIR__ROW_LOW_BITS + WEIR__SWEEPS_BITS)
+#define HINT_GENERATION_AT WEIR__ROW_BITS
+#define HINT_SERIAL_AT (HINT_GENERATION_AT + 16)
 #define STALE_RETRIES 16 /* rows swept away between finding and using them */
 #define BEHIND_RETRIES 8 /* others served between reading the clock and locking */
 
@@ -53,13 +54,12 @@ bool weir__zone_fits(const struct weir__layout *layout, const struct weir__rule 
 /* Finds the row of a limit the hint knows nothing of; 0: no room. */
 static uint64_t find_row(struct weir__zone *zone, const weir_limit *limit, size_t i, int64_t now_us)
 {
-    uint32_t sweeps;
+    uint32_t generation;
     if (!weir__zone_fits(&zone->layout, &limit->rules[i]))
         return 0;
-    uint64_t row = weir__row_find(zone, &limit->rules[i], now_us, &sweeps);
+    uint64_t row = weir__row_find(zone, &limit->rules[i], now_us, &generation);
     if (row)
-        row |= zone->serial << HINT_SERIAL_AT | (uint64_t)(sweeps & WEIR__SWEEPS_MASK)
-                                                    << WEIR__ROW_LOW_BITS;
+        row |= zone->serial << HINT_SERIAL_AT | (uint64_t)generation << HINT_GENERATION_AT;
     /* Whoever reads the hint may name the row in a slot: it must see the row whole. */
     atomic_store_explicit((_Atomic uint64_t *)&limit->hints[i], row, memory_order_release);
     return row;
@@ -72,9 +72,8 @@ static inline bool set_row(struct weir__zone *zone, const weir_limit *limit, siz
     uint64_t hint = atomic_load_explicit(&limit->hints[i], memory_order_acquire);
     if (WEIR__UNLIKELY((hint ^ zone->serial << HINT_SERIAL_AT) >> HINT_SERIAL_AT || !hint))
         hint = find_row(zone, limit, i, now_us);
-    op->row = (uint32_t)hint & WEIR__ROWS_MAX;
-    op->sweeps = (uint32_t)(hint >> WEIR__ROW_LOW_BITS) & WEIR__SWEEPS_MASK;
-    op->generation = 0;
+    op->row = (uint32_t)hint & ((UINT32_C(1) << WEIR__ROW_BITS) - 1);
+    op->generation = (uint32_t)(hint >> HINT_GENERATION_AT) & UINT16_MAX;
     return op->row != 0;
 }
 
@@ -400,8 +399,7 @@ static int ops_of(struct weir__zone *zone, weir_key key, const weir_limit *limit
 
 /* The mark of a settled receipt on one state of a key. */
 static void set_mark(struct weir__zone *zone, const uint64_t key[2], const struct weir__rule *rule,
-                     const struct weir__correction *correction, uint32_t sweeps,
-                     struct weir__op *op)
+                     const struct weir__correction *correction, struct weir__op *op)
 {
     uint64_t hash[2], all[] = {key[0],
                                key[1],
@@ -416,7 +414,6 @@ static void set_mark(struct weir__zone *zone, const uint64_t key[2], const struc
                             .tag = weir__tag_of(hash),
                             .home = weir__home_of(zone, weir__tag_of(hash)),
                             .row = WEIR__MARK_ROW,
-                            .sweeps = sweeps,
                             .request = {correction->now_us, 1, 0}};
 }
 
@@ -431,7 +428,7 @@ static int settle(weir_store *store, weir_key key, const weir_limit *limit,
         struct weir__op ops[2 * WEIR_LIMITS_MAX];
         int n = ops_of(zone, key, limit, correction->now_us, ops);
         for (int i = 0; i < n && correction->id; i++)
-            set_mark(zone, hash, &limit->rules[i], correction, ops[i].sweeps, &ops[n + i]);
+            set_mark(zone, hash, &limit->rules[i], correction, &ops[n + i]);
         code = n < 0 ? n : weir__zone_settle(zone, ops, (size_t)n, correction);
         if (code == WEIR__STALE)
             forget_hints(limit);
@@ -489,11 +486,31 @@ static size_t sort_rules(struct weir__rule *rules, size_t n)
     return kept;
 }
 
+/* Whether the zone could have a row for each of these rules at once. */
+static int check_room(const struct weir__zone *zone, const struct weir__rule *rules, size_t n,
+                      weir_error *err)
+{
+    size_t counts[2] = {0, 0};
+    for (size_t i = 0; i < n; i++)
+        counts[weir__is_narrow(&rules[i])]++;
+    for (int narrow = 0; narrow < 2; narrow++) {
+        size_t most = weir__rows_most(zone, narrow);
+        if (counts[narrow] > most || (zone->layout.chunks == 0 && n > most))
+            return weir__fail(
+                err, WEIR_EFULL, 0,
+                "%zu different limits%s, and the store has rows for %zu; use fewer, or a larger "
+                "store",
+                zone->layout.chunks ? counts[narrow] : n,
+                narrow ? " of sliding-counter, smooth and warmup" : "", most);
+    }
+    return 0;
+}
+
 static int reserve(weir_store *store, const weir_limit *const *limits, size_t n, int64_t now,
                    weir_error *err)
 {
     struct weir__zone *zone = zone_of(store);
-    size_t count = 0, rows = zone->layout.rows - 1;
+    size_t count = 0;
     for (size_t i = 0; i < n; i++)
         count += limits[i]->count;
     struct weir__rule *rules = calloc(count + 1, sizeof *rules);
@@ -505,18 +522,15 @@ static int reserve(weir_store *store, const weir_limit *const *limits, size_t n,
         count += limits[i]->count;
     }
     count = sort_rules(rules, count);
-    if (count > rows) {
-        free(rules);
-        return weir__fail(err, WEIR_EFULL, 0,
-                          "%zu different limits, and the store has rows for %zu; use fewer, or a "
-                          "larger store: one row for every 4 KiB, 64 to %d of them",
-                          count, rows, WEIR__ROWS_MAX);
+    int code = check_room(zone, rules, count, err);
+    if (code == 0) {
+        code = weir__rows_pin(zone, rules, count, now);
+        if (code)
+            weir__fail(err, told(code), 0, "%s", weir_strerror(told(code)));
     }
-    int code = weir__rows_pin(zone, rules, count, now);
-    if (code == 0)
-        return 0;
-    free(rules);
-    return weir__fail(err, told(code), 0, "%s", weir_strerror(told(code)));
+    if (code)
+        free(rules);
+    return code ? told(code) : 0;
 }
 
 static void hash(const weir_store *store, weir_hashed_key *room)
@@ -550,6 +564,7 @@ static void close_zone(weir_store *store)
     struct weir__zone_store *it = (struct weir__zone_store *)store;
     weir__zone_leave_forks(&it->region.zone);
     free(it->region.zone.pinned);
+    free(it->region.zone.sweep.verdicts);
     weir__region_close(&it->region);
     free(it);
 }

@@ -44,7 +44,7 @@
 
 #define WEIR__SLOTS 5       /* in a group */
 #define WEIR__REACH 8       /* groups a key may lie in */
-#define WEIR__ROWS_MAX 2047 /* 11 bits; row 0 is that of marks, of no limit */
+#define WEIR__ROWS_MAX 2047 /* in the layout: 11 bits; row 0 is that of marks, of no limit */
 #define WEIR__BLOCK_UNIT 64
 #define WEIR__ORDER_MAX 16  /* the largest block: 4 MiB, 262,142 cells */
 #define WEIR__ARENA_BITS 16 /* log2 of an arena's units: one block of the largest order */
@@ -86,12 +86,15 @@ _Static_assert(sizeof(struct weir__stripe) == 128, "a stripe is two cache lines"
 struct weir__layout {
     uint64_t size;
     uint32_t stripes; /* a power of two */
-    uint32_t rows;    /* row 0 included */
+    uint32_t rows;    /* of those in the layout; row 0 included */
     uint32_t pages;
     uint32_t page_bits; /* log2 of a page's groups */
     uint32_t units;     /* of 64 bytes, for blocks */
     uint32_t arenas;    /* of 4 MiB of them, the last one may be smaller */
-    uint64_t stripes_at, arenas_at, rows_at, table_at, map_at, blocks_at;
+    uint32_t chunks;    /* of further rows: how many there may be */
+    uint32_t index_words;
+    uint64_t stripes_at, arenas_at, rows_at, taken_at, index_at, chunks_at, table_at, map_at,
+        blocks_at;
 };
 
 struct weir__zone_header {
@@ -104,9 +107,14 @@ struct weir__zone_header {
     uint64_t check;         /* over all above but boot */
     _Atomic uint32_t dirty; /* opened and not closed since */
     uint32_t large_percent;
-    _Atomic uint32_t sweeps;     /* how often rows were freed: a row found before is stale */
-    _Atomic uint32_t rows_used;  /* rows 1 … rows_used exist or were freed */
-    int64_t swept_us;            /* when rows were last swept */
+    _Atomic uint32_t sweeps;         /* for rows to free, that came to their end */
+    _Atomic uint32_t rows_taken;     /* in use or retired */
+    _Atomic uint32_t chunks_made;    /* of the layout's */
+    _Atomic uint32_t chunks_refused; /* the large area had no room for the last one */
+    uint32_t chunk_hand;             /* where the search for a free row goes on */
+    uint32_t spare;
+    _Atomic int64_t swept_us;    /* when rows were last swept */
+    _Atomic int64_t evicted_us;  /* when live states last went for rows */
     _Atomic uint64_t dead[64];   /* owners whose death was counted, by their number */
     _Atomic int64_t lease_units; /* in blocks of leases: the arenas' together */
     struct weir__bell bell; /* rung with every stripe's, where a thread listens for many keys */
@@ -136,6 +144,22 @@ struct weir__block {
 };
 _Static_assert(sizeof(struct weir__block) == 32, "two cells' worth");
 
+/* What this process knows of its sweep for rows to free; whoever owns it also guards what is
+ * pinned (zone/sweep.c). */
+struct weir__sweep {
+    _Atomic int32_t owner; /* the process whose thread is at it; 0: nobody is */
+    uint32_t stage;
+    uint64_t cursor; /* the next page, rule or row of the stage */
+    int64_t begun_us, now_us;
+    bool forced;                      /* whatever was evicted lately */
+    bool evicts;                      /* live states went */
+    bool wanted[2];                   /* rows of wide, of narrow limits are short */
+    uint32_t lightest;                /* rows that weigh so much go with their live states … */
+    uint32_t quota;                   /* … so many of them */
+    uint16_t *verdicts, *generations; /* for each row; malloc'ed together */
+    uint64_t *known;                  /* rows that were taken when it began */
+};
+
 /* A process's view of a zone. The layout is its own copy: nobody can change it under its feet. */
 struct weir__zone {
     uint8_t *base;
@@ -144,6 +168,9 @@ struct weir__zone {
     struct weir__stripe *stripes; /* then one for the rows, then one for each arena */
     struct weir__block_arena *arenas;
     struct weir__rule *rows;
+    _Atomic uint64_t *taken;  /* a bit for each row (zone/rows.h) */
+    _Atomic uint32_t *index;  /* from rules to rows */
+    _Atomic uint32_t *chunks; /* their first units, plus one; 0: not made yet */
     struct weir__group *groups;
     _Atomic uint8_t *map;  /* of units */
     _Atomic uint8_t *room; /* of arenas: 1 + order of the largest free block, 0: none; a guess */
@@ -152,9 +179,9 @@ struct weir__zone {
     uint64_t secret[2];
     _Atomic int64_t look_at_us; /* when to look what became of its file: INT64_MAX never */
     uint64_t serial;            /* of this view, never 0: what hints and hashed keys are good for */
-    struct weir__rule
-        *pinned; /* whose rows no sweep of this view frees: sorted; the rows' lock guards it */
+    struct weir__rule *pinned;  /* sorted: whose rows no sweep of this view frees */
     size_t pinned_count;
+    struct weir__sweep sweep;
     bool shared;
     uint64_t owner;                /* names this process in the locks that it has; random */
     struct weir__zone *next;       /* in the list of those that forks look at (zone/lock.c) */
@@ -171,8 +198,7 @@ struct weir__zone {
 struct weir__op {
     const struct weir__rule *rule;
     uint32_t row;
-    uint32_t sweeps;     /* when the row was found: WEIR__SWEEPS_MASK of them */
-    uint32_t generation; /* of the row */
+    uint32_t generation; /* of the row when it was found */
     uint64_t tag;
     uint32_t home;
     struct weir__request request;
@@ -293,49 +319,104 @@ static inline bool weir__is_mark(const struct weir__rule *rule)
 
 /* ---- zone/rows.c ---- */
 
-/* How much of the count of sweeps a hint keeps: at one a second it comes round in 17 years. */
-#define WEIR__SWEEPS_BITS 29
-#define WEIR__SWEEPS_MASK ((UINT32_C(1) << WEIR__SWEEPS_BITS) - 1)
+/* A row's number: 11 bits of low part, 9 of high part. */
+#define WEIR__ROW_LOW_BITS 11
+#define WEIR__ROW_HIGH_BITS 9
+#define WEIR__ROW_BITS (WEIR__ROW_LOW_BITS + WEIR__ROW_HIGH_BITS)
+#define WEIR__ROW_LOW_MASK ((UINT32_C(1) << WEIR__ROW_LOW_BITS) - 1)
+#define WEIR__ROW_HIGH_MASK ((UINT32_C(1) << WEIR__ROW_HIGH_BITS) - 1)
 
-/* The row of a rule, made if need be; 0 where there is no room. It is good until the next sweep. */
+/* Rows beyond those of the layout lie in blocks. The first of a chunk's places is the block's
+ * header, so there is no row whose high part is a multiple of 64 other than 0. */
+#define WEIR__CHUNK_ORDER 6
+#define WEIR__CHUNK_ROWS 64
+#define WEIR__LOW_CHUNKS 8 /* chunks with rows of one low part */
+_Static_assert(WEIR__CHUNK_ROWS *WEIR__LOW_CHUNKS == WEIR__ROW_HIGH_MASK + 1, "all high parts");
+_Static_assert(sizeof(struct weir__rule) * WEIR__CHUNK_ROWS == 64 << WEIR__CHUNK_ORDER, "fits");
+
+/* The row of a rule, made if need be; 0 where there is no room. It is good while the row has that
+ * generation. */
 uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, int64_t now_us,
-                        uint32_t *ret_sweeps);
+                        uint32_t *ret_generation);
 
-/* Gives each of these rules a row, and has this process keep it, until the next call: n are sorted by
- * weir__rule_order, no two alike, and no more than there are rows. They are malloc'ed and the zone's from now on,
- * unless WEIR__HELD comes back. */
+/* Gives each of these rules a row, and has this process keep it, until the next call: n are sorted
+ * by weir__rule_order, no two alike. They are malloc'ed, and the zone's from now on unless a code
+ * comes back: WEIR__HELD, or WEIR_EFULL. */
 int weir__rows_pin(struct weir__zone *zone, struct weir__rule *rules, size_t n, int64_t now_us);
 int weir__rule_order(const void *a, const void *b);
+
+/* How many rows there can be of rules of that class; and of both together. */
+uint32_t weir__rows_most(const struct weir__zone *zone, bool narrow);
+static inline uint32_t weir__rows_all(const struct weir__layout *layout)
+{
+    return layout->rows - 1 + layout->chunks * (WEIR__CHUNK_ROWS - 1);
+}
+
+/* After a death with the rows' lock held: counts. The lock is held. */
+void weir__rows_repair(struct weir__zone *zone);
+/* Whether every row makes sense, some at a time; no lock is held. WEIR_EDAMAGED: *ret_row does
+ * not; or WEIR__HELD. */
+int weir__rows_check(struct weir__zone *zone, uint32_t *ret_row);
+/* A block that says it is a chunk of rows, or was to be one: frees it where it is not. No lock is
+ * held. False: a lock is held by somebody. */
+struct weir__sample;
+bool weir__chunk_free_nobodys(struct weir__zone *zone, const struct weir__sample *it);
+/* Nobody else has the zone open: builds the index again. */
+void weir__rows_recover(struct weir__zone *zone);
+
+/* The number of the chunk that a row would lie in; it may be beyond all chunks. */
+static inline uint32_t weir__row_chunk(const struct weir__zone *zone, uint32_t row)
+{
+    uint32_t low = row & WEIR__ROW_LOW_MASK, high = row >> WEIR__ROW_LOW_BITS;
+    return (zone->layout.rows - 1 - low) * WEIR__LOW_CHUNKS + high / WEIR__CHUNK_ROWS;
+}
+
+static inline struct weir__block *weir__block_at(const struct weir__zone *zone, uint32_t unit);
+
+/* Where a row lies; NULL: nowhere. */
+static inline struct weir__rule *weir__row_place(const struct weir__zone *zone, uint32_t row)
+{
+    if (WEIR__LIKELY(row < zone->layout.rows))
+        return &zone->rows[row];
+    uint32_t chunk = weir__row_chunk(zone, row),
+             in = (row >> WEIR__ROW_LOW_BITS) % WEIR__CHUNK_ROWS;
+    if ((row & WEIR__ROW_LOW_MASK) >= zone->layout.rows || chunk >= zone->layout.chunks || in == 0)
+        return NULL;
+    uint32_t unit = atomic_load_explicit(&zone->chunks[chunk], memory_order_acquire);
+    if (unit == 0 || unit - 1 + (UINT64_C(1) << WEIR__CHUNK_ORDER) > zone->layout.units)
+        return NULL;
+    return (struct weir__rule *)weir__block_at(zone, unit - 1) + in;
+}
 
 /* The row a slot names, or NULL where it cannot be. */
 static inline const struct weir__rule *weir__row_at(const struct weir__zone *zone, uint32_t row)
 {
-    if (WEIR__UNLIKELY(row == WEIR__MARK_ROW || row >= zone->layout.rows))
-        return row == WEIR__MARK_ROW ? &weir__mark_rule : NULL;
-    const struct weir__rule *rule = &zone->rows[row];
-    bool sound = rule->kind < WEIR__KIND_COUNT && rule->count > 0 && rule->period_us > 0;
+    if (WEIR__UNLIKELY(row == WEIR__MARK_ROW))
+        return &weir__mark_rule;
+    const struct weir__rule *rule = weir__row_place(zone, row);
+    bool sound = rule && rule->kind < WEIR__KIND_COUNT && rule->count > 0 && rule->period_us > 0;
     return WEIR__LIKELY(sound) ? rule : NULL;
 }
 
-/* Of the row's use: even while it is in use, odd when retired. What a state is sealed with. */
+/* Of the row's use: even while it is in use, odd when retired. What a state is sealed with. Of a
+ * row that is nowhere: one that no row has. */
 static inline uint32_t weir__row_generation(const struct weir__zone *zone, uint32_t row)
 {
-    return row == WEIR__MARK_ROW ? 0 : zone->rows[row].generation;
+    if (row == WEIR__MARK_ROW)
+        return 0;
+    const struct weir__rule *rule = weir__row_place(zone, row);
+    return WEIR__LIKELY(rule != NULL) ? __atomic_load_n(&rule->generation, __ATOMIC_ACQUIRE)
+                                      : UINT32_MAX;
 }
 
 /* Whether the row that an op was given is no longer its limit's. Asked after the state was read. */
 static inline bool weir__op_is_stale(const struct weir__zone *zone, const struct weir__op *op)
 {
-    uint32_t sweeps = atomic_load_explicit(&zone->header->sweeps, memory_order_relaxed);
-    return (sweeps & WEIR__SWEEPS_MASK) != op->sweeps;
+    return weir__row_generation(zone, op->row) != op->generation;
 }
 
 /* ---- zone/pack.c ---- */
 
-#define WEIR__ROW_LOW_BITS 11
-#define WEIR__ROW_HIGH_BITS 9
-#define WEIR__ROW_LOW_MASK ((UINT32_C(1) << WEIR__ROW_LOW_BITS) - 1)
-#define WEIR__ROW_HIGH_MASK ((UINT32_C(1) << WEIR__ROW_HIGH_BITS) - 1)
 #define WEIR__TIME_BITS 54
 #define WEIR__REST_AT (WEIR__ROW_LOW_BITS + WEIR__TIME_BITS)
 #define WEIR__ROW_HIGH_AT 118
@@ -648,6 +729,13 @@ struct weir__sampling {
 static inline struct weir__block *weir__block_at(const struct weir__zone *zone, uint32_t unit)
 {
     return (struct weir__block *)(zone->blocks + (uint64_t)unit * WEIR__BLOCK_UNIT);
+}
+
+/* The block of a chunk of rows. */
+static inline struct weir__want weir__chunk_want(uint32_t chunk)
+{
+    return (struct weir__want){WEIR__NO_GROUP, chunk, WEIR__CHUNK_ORDER, WEIR__MAP_ROWS,
+                               WEIR__NO_UNIT};
 }
 
 static inline uint8_t weir__map_at(const struct weir__zone *zone, uint32_t unit)

@@ -1,0 +1,188 @@
+/*
+ * Limits from numbers, without text to read. A member is what the limit language calls an option,
+ * so the same table (options.h) says which kinds have it, its bounds and what it is where it is
+ * left out.
+ */
+#include "limit/limit.h"
+#include "limit/options.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* A member of weir_limit_numbers that is an option's value. */
+struct numbers_member {
+    const char *option;
+    const char *name;
+    size_t at;
+};
+
+#define MEMBER(option, name)                                                                       \
+    {                                                                                              \
+        option, #name, offsetof(weir_limit_numbers, name)                                          \
+    }
+
+static const struct numbers_member members[] = {
+    MEMBER("burst", burst),
+    MEMBER("delay", delay),
+    MEMBER("lease", period_us),
+    MEMBER("precision", precision_us),
+    MEMBER("burst-for", burst_for_us),
+    MEMBER("over", over_us),
+    MEMBER("cold", cold_millionths),
+};
+
+/* Where the numbers of one limit are read to. */
+struct numbers_reader {
+    const weir_limit_numbers *numbers;
+    size_t i; /* which limit of the list */
+    struct weir__rule *rule;
+    weir_error *err;
+};
+
+#define LEASE 2 /* of the members: the period of all limits that have no leases */
+
+static int numbers_refuse(const struct numbers_reader *reader, const char *name, int64_t value,
+                          const char *expected)
+{
+    return weir__fail(reader->err, WEIR_EINVAL, 0, "limit %zu: invalid %s %lld: expected %s",
+                      reader->i + 1, name, (long long)value, expected);
+}
+
+static int numbers_check_count(const struct numbers_reader *reader, const char *name, int64_t value,
+                               int64_t least)
+{
+    assert(least == 0 || least == 1);
+    if (value >= least && value <= WEIR_COST_MAX)
+        return 0;
+    return numbers_refuse(reader, name, value, least ? "1 to 10^12" : "0 to 10^12");
+}
+
+static int numbers_check_duration(const struct numbers_reader *reader, const char *name,
+                                  int64_t value)
+{
+    if (value >= 1 && value <= WEIR_DURATION_MAX)
+        return 0;
+    return numbers_refuse(reader, name, value, "1 to 31622400000000 (366 days) microseconds");
+}
+
+/* The option of that name that this kind may have; NULL: none. */
+static const struct weir__option *numbers_option(const char *text, enum weir__kind kind)
+{
+    for (size_t i = 0; i < WEIR__OPTIONS; i++) {
+        if (weir__option_fits(&weir__options[i], kind) && !strcmp(weir__options[i].text, text))
+            return &weir__options[i];
+    }
+    return NULL;
+}
+
+static int numbers_read_option(const struct numbers_reader *reader,
+                               const struct numbers_member *member)
+{
+    const struct weir__algorithm *algorithm = weir__algorithm_of(reader->rule);
+    const struct weir__option *option = numbers_option(member->option, reader->rule->kind);
+    int64_t value;
+    int code = 0;
+    memcpy(&value, (const char *)reader->numbers + member->at, sizeof value);
+    if (!option && value != 0 && member != &members[LEASE])
+        return weir__fail(reader->err, WEIR_EINVAL, 0,
+                          "limit %zu: invalid %s %lld: expected 0, since %s has no %s",
+                          reader->i + 1, member->name, (long long)value, algorithm->full_name,
+                          member->option);
+    if (!option)
+        return 0;
+    if (value == 0)
+        value = weir__option_preset(option, reader->rule);
+    else if (option->type == WEIR__OPTION_COUNT)
+        code = numbers_check_count(reader, member->name, value, option->least);
+    else if (option->type == WEIR__OPTION_DURATION)
+        code = numbers_check_duration(reader, member->name, value);
+    else if (value < 0 || value > UINT32_MAX)
+        code = numbers_refuse(reader, member->name, value, "1000001 to 1000000000");
+    if (code == 0)
+        weir__option_set(option, reader->rule, value);
+    return code;
+}
+
+static int numbers_read_nodelay(const struct numbers_reader *reader)
+{
+    const weir_limit_numbers *numbers = reader->numbers;
+    if (!numbers->nodelay)
+        return 0;
+    const struct weir__option *option = numbers_option("nodelay", reader->rule->kind);
+    if (!option)
+        return numbers_refuse(reader, "nodelay", 1, "0, since only leaky-bucket has it");
+    if (numbers->delay != 0)
+        return numbers_refuse(reader, "delay", numbers->delay, "0 beside nodelay");
+    reader->rule->flags |= option->flag;
+    return 0;
+}
+
+static bool numbers_spare_is_zero(const weir_limit_numbers *numbers)
+{
+    uint64_t any = 0;
+    for (size_t i = 0; i < sizeof numbers->spare_bytes; i++)
+        any |= numbers->spare_bytes[i];
+    for (size_t i = 0; i < WEIR__COUNT(numbers->spare); i++)
+        any |= numbers->spare[i];
+    return any == 0;
+}
+
+static int numbers_read(const struct numbers_reader *reader)
+{
+    const weir_limit_numbers *numbers = reader->numbers;
+    _Static_assert((int)WEIR_CONCURRENT == (int)WEIR__KIND_COUNT, "the same kinds in both lists");
+    if (numbers->kind < 1 || numbers->kind > WEIR__KIND_COUNT)
+        return numbers_refuse(reader, "kind", numbers->kind,
+                              "a WEIR_TOKEN_BUCKET … WEIR_CONCURRENT");
+    if (!numbers_spare_is_zero(numbers))
+        return weir__fail(reader->err, WEIR_EINVAL, 0,
+                          "limit %zu: its spare room is not zero; use an initialiser",
+                          reader->i + 1);
+    *reader->rule =
+        (struct weir__rule){.kind = (uint8_t)(numbers->kind - 1), .count = numbers->count};
+    int code = numbers_check_count(reader, "count", numbers->count, 1);
+    if (code == 0 && !weir__algorithm_of(reader->rule)->leases) {
+        code = numbers_check_duration(reader, "period_us", numbers->period_us);
+        reader->rule->period_us = numbers->period_us;
+    }
+    for (size_t i = 0; i < WEIR__COUNT(members) && code == 0; i++)
+        code = numbers_read_option(reader, &members[i]);
+    if (code == 0)
+        code = numbers_read_nodelay(reader);
+    if (code)
+        return code;
+    const char *flaw = weir__rule_check(reader->rule);
+    if (!flaw)
+        return 0;
+    char text[WEIR__RULE_TEXT_MAX];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    weir__put_rule(&buffer, reader->rule);
+    return weir__fail(reader->err, WEIR_EINVAL, 0, "limit %zu: invalid \"%s\": %s", reader->i + 1,
+                      text, flaw);
+}
+
+int weir_limit_make(const weir_limit_numbers *numbers, size_t n, weir_limit **ret, weir_error *err)
+{
+    struct weir__rule rules[WEIR_LIMITS_MAX];
+    if (!numbers || !ret)
+        return weir__fail(err, WEIR_EINVAL, 0, "the %s NULL",
+                          numbers ? "result is" : "numbers are");
+    if (n < 1 || n > WEIR_LIMITS_MAX)
+        return weir__fail(err, WEIR_EINVAL, 0, "invalid number of limits %zu: expected 1 to %d", n,
+                          WEIR_LIMITS_MAX);
+    for (size_t i = 0; i < n; i++) {
+        struct numbers_reader reader = {&numbers[i], i, &rules[i], err};
+        int code = numbers_read(&reader);
+        if (code)
+            return code;
+        for (size_t j = 0; j < i; j++) {
+            if (weir__rule_same_state(&rules[j], &rules[i]))
+                return weir__fail(
+                    err, WEIR_EINVAL, 0,
+                    "limit %zu is of the same kind and period as limit %zu and would "
+                    "share its state; use another kind or period_us, or a key of its own",
+                    i + 1, j + 1);
+        }
+    }
+    return weir__limit_of_rules(rules, n, ret, err);
+}
