@@ -92,7 +92,8 @@ static void zone_print_info(const char *url, const weir_zone_info *info)
     printf("  large      %12" PRIu64 " of %" PRIu64
            " bytes for logs, windows and leases, %.1f%% full\n",
            info->large_used, info->large_bytes, zone_share(info->large_used, info->large_bytes));
-    printf("  limits     %12" PRIu64 " different\n", info->limits);
+    printf("  limits     %12" PRIu64 " different, of at most %" PRIu64 "\n", info->limits,
+           info->limits_max);
     printf("  evicted    %12" PRIu64 " expired states, which changes nothing\n",
            info->evicted_fresh);
     printf("             %s%12" PRIu64 "%s states in use\n", live ? style.bad : "",
@@ -122,6 +123,7 @@ static void zone_print_json(const char *url, const weir_zone_info *info)
     cli_json_int(&json, "large_bytes", (int64_t)info->large_bytes);
     cli_json_int(&json, "large_used", (int64_t)info->large_used);
     cli_json_int(&json, "limits", (int64_t)info->limits);
+    cli_json_int(&json, "limits_max", (int64_t)info->limits_max);
     cli_json_int(&json, "evicted_fresh", (int64_t)info->evicted_fresh);
     cli_json_int(&json, "evicted_unused", (int64_t)info->evicted_unused);
     cli_json_int(&json, "evicted_soonest", (int64_t)info->evicted_soonest);
