@@ -76,7 +76,7 @@ def shared(build):
     kills = {"release": 3000, "asan": 300}[build]
     return [
         *programs("threads", THREADS, build),
-        *programs("processes", ("processes", "processes_open", "lock_sections", "fork_memory", "stop"), build),
+        *programs("processes", ("processes", "processes_open", "processes_limits", "lock_sections", "fork_memory", "stop"), build),
         *[Test(f"processes: waits, {home} ({build})", build, f"{{build}}/tests/waits_processes {home}")
           for home in ("shm", "file")],
         *histories(build, {"release": 200000, "asan": 50000}[build]),
