@@ -40,10 +40,10 @@ static int part_settle(const struct weir__part *part, const weir_request *reques
     return weir_settle(part->store, request->key, limit, receipt, 0, NULL);
 }
 
-void weir__limit_beside_leases(const weir_limit *limit, char text[WEIR__LIMIT_TEXT_MAX],
+void weir__limit_beside_leases(const weir_limit *limit, char text[WEIR__LIMITS_TEXT_MAX],
                                weir_limit *ret)
 {
-    struct weir__buffer buffer = weir__buffer_over(text, WEIR__LIMIT_TEXT_MAX);
+    struct weir__buffer buffer = weir__buffer_over(text, WEIR__LIMITS_TEXT_MAX);
     size_t leased = weir__leased(limit);
     *ret = (weir_limit){.text = text};
     text[0] = 0;
@@ -62,7 +62,7 @@ void weir__limit_beside_leases(const weir_limit *limit, char text[WEIR__LIMIT_TE
 static int part_release(const struct weir__part *part, const weir_request *request,
                         const weir_limit *limit, uint64_t lease)
 {
-    char text[WEIR__LIMIT_TEXT_MAX];
+    char text[WEIR__LIMITS_TEXT_MAX];
     weir_limit others;
     weir__limit_beside_leases(limit, text, &others);
     int released = weir_release(part->store, request->key, limit, lease);

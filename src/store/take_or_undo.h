@@ -58,8 +58,8 @@ int weir__part_give_back(const struct weir__part *part, const weir_request *requ
                          const weir_limit *limit);
 
 /* A limit without the one that has leases; its count may be 0. It lives as long as `text`. */
-#define WEIR__LIMIT_TEXT_MAX (WEIR_LIMITS_MAX * WEIR__RULE_TEXT_MAX)
-void weir__limit_beside_leases(const weir_limit *limit, char text[WEIR__LIMIT_TEXT_MAX],
+#define WEIR__LIMITS_TEXT_MAX (WEIR_LIMITS_MAX * WEIR__RULE_TEXT_MAX)
+void weir__limit_beside_leases(const weir_limit *limit, char text[WEIR__LIMITS_TEXT_MAX],
                                weir_limit *ret);
 
 #endif

@@ -440,7 +440,7 @@ static int wait_settle(const struct wait *wait, const weir_limit *limit)
  * own; only its slots are released. No cancellation point. */
 static int wait_give_back(struct wait *wait)
 {
-    char text[WEIR__LIMIT_TEXT_MAX];
+    char text[WEIR__LIMITS_TEXT_MAX];
     weir_limit others;
     int state, released = 0, settled = 0;
     wait->granted = false;
