@@ -76,10 +76,90 @@ static void test_many(enum weir_kind kind, int n)
     weir_store_close(store);
 }
 
+/* Large states beside as many rows of the same area: the oldest of them may go, no limit is refused. */
+static void test_many_large(enum weir_kind kind, int n)
+{
+    weir_store *store = test_open("memory:64m", &now);
+    CHECK_INT(take_from(store, kind, 0, n), 0);
+    CHECK_INT(forgotten(store, kind, n - 10, n, 1), 0);
+    test_sound(store);
+    weir_store_close(store);
+}
+
+/* Limits that need one of the first rows, beside many that do not, in any order. */
+static void test_narrow_beside_wide(void)
+{
+    static const enum weir_kind narrow[] = {WEIR_SLIDING_COUNTER, WEIR_SMOOTH, WEIR_WARMUP};
+    weir_store *store = test_open("memory:64m", &now);
+    CHECK_INT(take_from(store, WEIR_FIXED_WINDOW, 0, 20000), 0);
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(take_from(store, narrow[i], 0, 666), 0);
+    CHECK_INT(take_from(store, WEIR_FIXED_WINDOW, 20000, 23000), 0);
+    CHECK_INT(test_info(store).limits, 24998);
+    CHECK_INT(forgotten(store, WEIR_FIXED_WINDOW, 0, 23000, 11), 0);
+    CHECK_INT(forgotten(store, WEIR_SLIDING_COUNTER, 0, 666, 1), 0);
+    test_sound(store);
+    weir_store_close(store);
+}
+
+/* Somebody makes up limits without end. A limit that is denied and one that was reserved stay. */
+static void test_flood(enum weir_kind kind, int n)
+{
+    weir_store *store = test_open("memory:1m", &now);
+    weir_limit *known = test_limit("fixed-window 3/366d from-first");
+    const weir_limit *kept = test_limit("sliding-counter 100/366d");
+    weir_decision decision;
+    CHECK_INT(weir__store_reserve(store, &kept, 1, NULL), 0);
+    for (int i = 0; i < 5; i++)
+        CHECK_INT(test_take(store, "known", known, 1).allowed, i < 3);
+    CHECK_INT(test_take(store, "kept", kept, 40).allowed, true);
+    int full = 0;
+    for (int i = 0; i < n; i += 100) {
+        now += SECOND / 10; /* a thousand in a second: more than go in a second */
+        full += take_from(store, kind, i, i + 100);
+        CHECK_INT(weir_take(store, weir_key_text("known"), known, 1, &decision), 0);
+        CHECK(!decision.allowed);
+    }
+    CHECK(full < n);
+    CHECK_INT(test_peek(store, "kept", kept, 0).remaining, 60);
+    CHECK(test_info(store).limits <= test_info(store).limits_max);
+    test_sound(store);
+    weir_limit_free(known);
+    weir_limit_free((weir_limit *)kept);
+    weir_store_close(store);
+}
+
+/* Rows whose states are fresh are found without anybody's losing one: ten times as many as fit, a few at a
+ * time. */
+static void test_passing(void)
+{
+    weir_store *store = test_open("memory:1m", &now);
+    weir_limit *known = test_limit("fixed-window 3/366d from-first");
+    int full = 0;
+    for (int i = 0; i < 5; i++)
+        CHECK_INT(test_take(store, "known", known, 1).allowed, i < 3);
+    for (int i = 0; i < 16000; i += 100) {
+        now += 10 * MINUTE; /* six hundred of them are live */
+        full += take_from(store, i / 100 % 4 ? WEIR_TOKEN_BUCKET : WEIR_FIXED_WINDOW, i, i + 100);
+    }
+    CHECK_INT(full, 0);
+    CHECK_INT(test_info(store).evicted_unused + test_info(store).evicted_soonest, 0);
+    CHECK(!test_take(store, "known", known, 1).allowed);
+    test_sound(store);
+    weir_limit_free(known);
+    weir_store_close(store);
+}
+
 int main(void)
 {
     test_many(WEIR_TOKEN_BUCKET, 100000);
     test_many(WEIR_FROM_FIRST, 100000);
     test_many(WEIR_SLIDING_COUNTER, 2000);
+    test_many_large(WEIR_SLIDING_LOG, 100000);
+    test_many_large(WEIR_SLIDING_WINDOW, 100000);
+    test_narrow_beside_wide();
+    test_passing();
+    test_flood(WEIR_FIXED_WINDOW, 100000);
+    test_flood(WEIR_SLIDING_COUNTER, 30000);
     return test_report();
 }

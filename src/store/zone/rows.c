@@ -23,10 +23,11 @@
 #include <sched.h>
 #include <string.h>
 
-#define EARLY_SHARE 8  /* fewer than one row in so many is free: look for rows to free */
-#define SHORT_SHARE 64 /* fewer than one in so many: free rows even if they have live states */
-#define FIRST_LOWS 44  /* one low part in so many is for wide limits before any chunk is made */
-#define STEPS 4        /* of a sweep for each new row while rows are scarce */
+#define EARLY_SHARE 8     /* fewer than one row in so many is free: look for rows to free */
+#define SHORT_SHARE 64    /* fewer than one in so many: free rows even if they have live states */
+#define NARROW_SHARE 1024 /* the same, of those for narrow limits */
+#define FIRST_LOWS 44     /* one low part in so many is for wide limits before any chunk is made */
+#define STEPS 4           /* of a sweep for each new row while rows are scarce */
 #define STEPS_NONE_FREE 128 /* and where there is none */
 #define CHECKED_AT_ONCE 128 /* rows, while the lock is held */
 #define SWEEPS_TO_PIN 8     /* that may find nothing before a rule has no row */
@@ -250,10 +251,12 @@ static uint32_t rows_get(struct weir__zone *zone, const struct weir__rule *rule,
     return row;
 }
 
+/* Narrow limits have few rows, and are promised nearly all of them. */
 static enum weir__sweep_need rows_need(const struct weir__zone *zone, bool narrow)
 {
     struct weir__row_room room = weir__rows_room(zone, narrow);
-    return room.free <= room.usable / SHORT_SHARE  ? WEIR__SWEEP_SHORT
+    uint32_t least = room.usable / (narrow && zone->layout.chunks ? NARROW_SHARE : SHORT_SHARE);
+    return room.free <= least                      ? WEIR__SWEEP_SHORT
            : room.free < room.usable / EARLY_SHARE ? WEIR__SWEEP_EARLY
                                                    : WEIR__SWEEP_GO_ON;
 }
