@@ -2,6 +2,7 @@
 #include "store/region.h"
 
 #include "base/clock.h"
+#include "store/zone/carry.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -388,7 +389,7 @@ int weir__region_open_zone(struct weir__region *region, uint64_t size, bool alon
             err, WEIR_ETRUNCATED, 0,
             "%s: it is truncated to %llu bytes; remove it and let weir make a new one",
             weir__region_shown(region), (unsigned long long)size);
-    if (start.version != WEIR__ZONE_VERSION - 1)
+    if (start.version != WEIR__ZONE1_VERSION)
         return region_open_present(region, size, alone, err);
     if (!alone)
         return weir__fail(

@@ -1,7 +1,7 @@
 /*
- * Processes killed while they make, open or close a zone: whatever they leave, the next one opens
- * it, at once and soundly, and a charge that was told is there. First right before and after each
- * system call of a maker (where tracing is allowed), then at random moments.
+ * Processes killed while they make, open or close a zone, or make it again in another size: whatever they leave, the
+ * next one opens it, at once and soundly, and a charge that was told is there. First right before and after each
+ * system call (where tracing is allowed), then at random moments.
  *
  *     kill_open [ROUNDS [SEED]]
  */
@@ -78,11 +78,23 @@ static void kill_at_random(enum test_kind kind, const char *url, _Atomic long *t
     expect_usable(url, *told);
 }
 
-/* A maker stopped for the n-th time at the start or end of a system call, and killed there. False:
- * it had ended before. */
-static bool kill_at_call(enum test_kind kind, const char *url, long n)
+/* A zone in which one is charged. */
+static void make_charged(const char *url)
+{
+    weir_limit *limit = test_limit(LIMIT);
+    weir_store *store = test_open(url, NULL);
+    CHECK(test_take(store, "key", limit, 1).allowed);
+    weir_store_close(store);
+    weir_limit_free(limit);
+}
+
+/* A process that opens `url`, stopped for the n-th time at the start or end of a system call, and killed there. There
+ * is no zone, or the one at `before`, with a charge. False: it had ended before. */
+static bool kill_at_call(enum test_kind kind, const char *before, const char *url, long n)
 {
     test_remove(kind, "kill-open");
+    if (before)
+        make_charged(before);
     fflush(stdout);
     pid_t pid = fork();
     if (pid == 0) {
@@ -105,8 +117,21 @@ static bool kill_at_call(enum test_kind kind, const char *url, long n)
     } else {
         CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77));
     }
-    expect_usable(url, 0);
+    if (!before) {
+        expect_usable(url, 0);
+    } else {
+        expect_usable(test_url(kind, "kill-open", ""), 1); /* the old one or the new one */
+        expect_usable(url, 1);                             /* and what was left is no hindrance */
+    }
     return stopped;
+}
+
+static long kill_at_calls(enum test_kind kind, const char *before, const char *url)
+{
+    long calls = 1;
+    while (calls < 1000 && kill_at_call(kind, before, url, calls))
+        calls++;
+    return calls - 1;
 }
 
 int main(int argc, char **argv)
@@ -117,11 +142,14 @@ int main(int argc, char **argv)
     _Atomic long *told =
         mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int kind = TEST_SHM; kind < TEST_KINDS; kind++) {
-        const char *url = test_url(kind, "kill-open", "size=1m");
-        long calls = 1;
-        while (calls < 1000 && kill_at_call(kind, url, calls))
-            calls++;
-        printf("%ld stops at system calls, %ld random kills\n", calls - 1, 2 * rounds);
+        char url[512], larger[512];
+        snprintf(url, sizeof url, "%s", test_url(kind, "kill-open", "size=1m"));
+        snprintf(larger, sizeof larger, "%s", test_url(kind, "kill-open", "size=2m&large=20%"));
+        long made = kill_at_calls(kind, NULL, url), remade = kill_at_calls(kind, url, larger);
+        CHECK(made == 0 || remade > made);
+        printf("%ld stops at system calls, %ld more in another size, %ld random kills\n", made,
+               remade, 2 * rounds);
+        test_remove(kind, "kill-open");
         for (long i = 0; i < rounds && test_failed == 0; i++) {
             kill_at_random(kind, url, told, true);
             kill_at_random(kind, url, told, false);

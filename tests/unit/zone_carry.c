@@ -120,6 +120,31 @@ static void test_too_small(enum test_kind kind)
     test_remove(kind, NAME);
 }
 
+/* More limits than have rows of their own in the layout. */
+static void test_many_limits(enum test_kind kind)
+{
+    weir_store *store = NULL;
+    char key[16];
+    test_remove(kind, NAME);
+    for (int round = 0; round < 3; round++) { /* charged, carried over, carried over again */
+        static const char *const sizes[] = {"size=16m", "size=8m", "size=32m&large=20%"};
+        store = test_open(test_url(kind, NAME, sizes[round]), &now);
+        for (int i = 1; i <= 5000; i++) {
+            weir_limit *limit = test_limit_of(i % 2 ? "fixed-window %d/d" : "sliding-log %d/d", i);
+            snprintf(key, sizeof key, "key %d", i);
+            weir_decision decision =
+                round == 0 ? test_take(store, key, limit, 1) : test_peek(store, key, limit, 0);
+            CHECK_INT(decision.remaining, i - 1);
+            weir_limit_free(limit);
+        }
+        CHECK_INT(test_info(store).keys, 5000);
+        CHECK_INT(test_info(store).limits, 5000);
+        test_sound(store);
+        weir_store_close(store);
+    }
+    test_remove(kind, NAME);
+}
+
 static void write_text(const char *path, const void *text, size_t len)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -298,6 +323,7 @@ int main(int argc, char **argv)
         test_sizes(kind);
         test_in_use(kind);
         test_too_small(kind);
+        test_many_limits(kind);
         test_leftover(kind);
         test_killed(kind);
         test_old(kind, fixture);

@@ -34,6 +34,8 @@ int weir__zone_put(struct weir__zone *zone, const struct weir__carried *it, int6
 
 /* ---- zone/version1.c: zones of version 1, which earlier programs made ---- */
 
+#define WEIR__ZONE1_VERSION 1
+
 struct weir__zone1 {
     const uint8_t *base;
     uint64_t size;

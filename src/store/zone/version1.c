@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#define VERSION 1
+#define VERSION WEIR__ZONE1_VERSION
 #define HEADER_SIZE 4096
 #define SLOTS 5
 #define ROW_BITS 11
