@@ -21,13 +21,14 @@
 #ifndef WEIR_WAIT_H
 #define WEIR_WAIT_H
 
+#include "base/clock.h"
 #include "store/store.h"
 
 #include <sys/types.h>
 
 struct weir__spot {
     struct weir__spot *next, *prev;     /* on its shelf */
-    struct weir__spot *beside, *before; /* of the same waiter: wait.c */
+    struct weir__spot *beside, *before; /* of the same waiter: wait_sleep.c */
     weir_key key;
     uint64_t hash;           /* of the key */
     const weir_limit *limit; /* NULL: it stands in no queue */
@@ -37,6 +38,23 @@ struct weir__spot {
     struct weir__bells bells;              /* key NULL: it listens to none */
     uint32_t heard; /* bells.key->rung when it was armed; its shelf's lock guards it */
     int alarm;      /* a timer's descriptor that a wake-up makes readable; -1: none */
+};
+
+/* A wait under way, on the stack of its thread. */
+struct weir__wait {
+    weir_store *store;
+    weir_request request; /* its details are `rows` */
+    const weir_wait_options *options;
+    struct weir__waiting *waiting; /* NULL: it has no spot */
+    struct weir__spot spot;
+    int64_t deadline_us; /* by weir__wait_now */
+    unsigned asked;      /* times it was denied a slot */
+    uint32_t seen;       /* of the word it will sleep on */
+    bool granted;        /* charged, and not given back */
+    weir_decision folded;
+    weir_decision rows[WEIR_LIMITS_MAX];
+    weir_error *err;
+    int code;
 };
 
 /* ---- spots.c ---- */
@@ -56,6 +74,47 @@ void weir__spot_wake(struct weir__spot *spot);
 void weir__spot_arm(struct weir__waiting *waiting, struct weir__spot *spot, int64_t quiet_us);
 /* Whether a limit needs a queue. The others give out their turns in order by themselves. */
 bool weir__limit_queues(const weir_limit *limit);
+
+/* ---- wait_sleep.c ---- */
+
+static inline bool weir__wait_is_virtual(const struct weir__wait *wait)
+{
+    return wait->store->clock.now != NULL;
+}
+
+/* A virtual clock that cannot be slept by: then nothing is gained by asking again. */
+static inline bool weir__wait_can_sleep(const struct weir__wait *wait)
+{
+    return !weir__wait_is_virtual(wait) || wait->store->clock.sleep;
+}
+
+/* By this process's clock alone: a store elsewhere may have another. */
+static inline int64_t weir__wait_now(const struct weir__wait *wait)
+{
+    return weir__wait_is_virtual(wait) ? weir__store_now(wait->store) : weir__mono_us();
+}
+
+static inline int64_t weir__wait_left(const struct weir__wait *wait)
+{
+    return weir__max(0, wait->deadline_us - weir__wait_now(wait));
+}
+
+/* Whether a waiter was made by this process. */
+bool weir__waiter_is_ours(const weir_waiter *waiter);
+/* A wait that it cancels from now on, or no longer. */
+void weir__waiter_add(weir_waiter *waiter, struct weir__spot *spot);
+void weir__waiter_remove(weir_waiter *waiter, struct weir__spot *spot);
+/* Before a wait looks whether there is something to do: who has something for it from now on wakes
+ * it. `bell`: NULL, or that of its key. */
+void weir__wait_prepare(struct weir__wait *wait, struct weir__bell *bell);
+/* These: 0, or the code with which the wait ends. Whether it is cancelled, without sleeping; */
+int weir__wait_look(const struct weir__wait *wait);
+/* sleeps in real time until it is woken, once prepared, and at most so long; */
+int weir__wait_doze(struct weir__wait *wait, int64_t us);
+/* the same by the store's clock; */
+int weir__wait_pause(struct weir__wait *wait, int64_t us);
+/* sleeps the whole of its decision's delay. */
+int weir__wait_delay(struct weir__wait *wait);
 
 /* ---- wakeup.c ---- */
 

@@ -5,7 +5,7 @@ _weir_options() {
     case $1 in
     take | peek) echo "--cost --wait --detail --json --store $server --help" ;;
     wait) echo "--cost --max --json --store $server --help" ;;
-    acquire) echo "--cost --json --store $server --help" ;;
+    acquire) echo "--cost --wait --json --store $server --help" ;;
     settle | reset | show | renew | release) echo "--json --store $server --help" ;;
     explain) echo "--json --key --policy --request $server --help" ;;
     demo) echo "--json --help" ;;

@@ -46,6 +46,7 @@ complete -c weir -n "__fish_seen_subcommand_from take peek wait acquire lua" -l 
 complete -c weir -n "__fish_seen_subcommand_from take peek replay lua" -l wait -x -a "any 0 1s" \
     -d "Longest delay to accept"
 complete -c weir -n "__fish_seen_subcommand_from take peek" -l detail -d "Show the answer of each limit"
+complete -c weir -n "__fish_seen_subcommand_from acquire" -l wait -x -a "any 0 1s" -d "Longest sleep"
 complete -c weir -n "__fish_seen_subcommand_from wait" -l max -x -a "any 0 1s" -d "Longest sleep"
 complete -c weir -n "__fish_seen_subcommand_from replay" -l decisions -d "Print one line per request"
 complete -c weir -n "__fish_seen_subcommand_from replay zone check" -F

@@ -181,15 +181,20 @@ static int acquire_work(const struct cli_call *call, const struct cli_request *r
 {
     weir_decision decision;
     (void)context;
-    int code = weir_acquire(request->store, request->key, request->limit, request->cost, &decision);
+    const bool waits = request->wait_us != WEIR_WAIT_DEFAULT;
+    int code = waits ? weir_acquire_wait(request->store, request->key, request->limit,
+                                         request->cost, request->wait_us, &decision)
+                     : weir_acquire(request->store, request->key, request->limit, request->cost,
+                                    &decision);
     if (code == WEIR_EUNSUPPORTED)
         return cli_fail_concurrent(call, request->limit);
     if (code)
         return cli_refused(call, request->store, code);
     if (request->json || !decision.allowed)
-        return cli_print_decision(request, &(struct cli_decided){.decision = &decision});
+        return cli_print_decision(request,
+                                  &(struct cli_decided){.decision = &decision, .slept = waits});
     printf("%" PRIu64 "\n", decision.lease);
-    if (decision.delay_us > 0)
+    if (decision.delay_us > 0 && !waits)
         fprintf(stderr, "go ahead in %s\n", cli_about(decision.delay_us).text);
     return CLI_OK;
 }
@@ -199,6 +204,7 @@ static int cmd_acquire(const struct cli_call *call)
     struct cli_request request = cli_request_default;
     const struct cli_option options[] = {
         {"cost", CLI_COUNT, &request.cost, WEIR_COST_MAX},
+        {"wait", CLI_WAIT, &request.wait_us, 0},
         CLI_REQUEST_OPTIONS(request),
     };
     const struct cli_operand operands[] = {CLI_REQUEST_OPERANDS(request)};
@@ -209,16 +215,20 @@ static int cmd_acquire(const struct cli_call *call)
 const struct cli_command cli_acquire = {
     .name = "acquire",
     .summary = "hold slots of a concurrent limit; prints a lease",
-    .help = "Usage: weir acquire KEY LIMITS [--cost N] [--json]\n"
+    .help = "Usage: weir acquire KEY LIMITS [--cost N] [--wait T|any] [--json]\n"
             "                    [--store URL] [--server URL [--token TOKEN]]\n"
             "\n"
             "Takes N slots of the `concurrent` limit in LIMITS and prints the id of the lease\n"
             "that holds them. `weir release` gives the slots back, `weir renew` extends the\n"
             "lease. Otherwise the lease ends after its time.\n" CLI_LIMITS_HELP "\n"
             "Options:\n"
-            "  --cost N      slots to hold, at least 1 (default 1)\n" CLI_JSON_HELP CLI_STORE_HELP
+            "  --cost N      slots to hold, at least 1 (default 1)\n"
+            "  --wait T      sleep until there is a slot, at most T: a duration, 0 or `any`.\n"
+            "                A release ends the sleep at once, or in Redis and with --server\n"
+            "                within a quarter of a second\n" CLI_JSON_HELP CLI_STORE_HELP
                 CLI_SERVER_HELP "\n"
             "Examples:\n"
+            "  id=$(weir acquire deploy \"concurrent 1 lease 10m\" --wait 5m) || exit\n"
             "  id=$(weir acquire deploy \"concurrent 1 lease 10m\") || exit\n"
             "  ./deploy; weir release deploy \"concurrent 1 lease 10m\" \"$id\"\n" CLI_EXIT_CODES,
     .run = cmd_acquire,

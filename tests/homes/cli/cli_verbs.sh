@@ -172,6 +172,20 @@ is "renew --json: gone is exit 1" 1 "$code"
 is "renew --json: says so" False "$(field renewed)"
 run acquire job "$lease" "${store[@]}"
 is "acquire: there is room again" 0 "$code"
+
+# Waiting for a slot: until the deadline, or until somebody releases one.
+one="concurrent 1 lease 1h"
+run acquire queue "$one" "${store[@]}"
+held=$out
+run acquire queue "$one" --wait 10ms "${store[@]}"
+is "acquire --wait: denied at its deadline" 1 "$code"
+"$WEIR" acquire queue "$one" --wait any "${store[@]}" >"$tmp/waited" &
+waiter=$!
+run release queue "$one" "$held" "${store[@]}"
+wait "$waiter"
+is "acquire --wait: a release ends it" 0 "$?"
+run release queue "$one" "$(cat "$tmp/waited")" "${store[@]}"
+is "acquire --wait: it prints the lease" 0 "$code"
 run release job "$lease" "$second" --json "${store[@]}"
 is "release --json: released" True "$(field released)"
 

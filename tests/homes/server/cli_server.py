@@ -114,6 +114,15 @@ def settle_and_leases(check, where, env=None):
     check.equal((code, out), (2, ""), f"a receipt that is none of the server's: {err}")
     lease = weir("acquire", "deploy", "concurrent 1 lease 10m", *where, env=env)[1].strip()
     check.equal(weir("acquire", "deploy", "concurrent 1 lease 10m", *where, env=env)[0], 1, "nothing is left to acquire")
+    check.equal(weir("acquire", "deploy", "concurrent 1 lease 10m", "--wait", "50ms", *where, env=env)[0], 1,
+                "nor within 50 ms")
+    waited, first = [], weir("acquire", "queue", "concurrent 1 lease 10m", *where, env=env)[1].strip()
+    waiter = threading.Thread(target=lambda: waited.append(
+        weir("acquire", "queue", "concurrent 1 lease 10m", "--wait", "any", *where, env=env)))
+    waiter.start()
+    weir("release", "queue", "concurrent 1 lease 10m", first, *where, env=env)
+    waiter.join()
+    check.equal(waited[0][0], 0, "who waits for a slot gets it after the release")
     check.equal(weir("renew", "deploy", "concurrent 1 lease 10m", lease, *where, env=env)[:2], (0, f"renewed: lease {lease}\n"),
                 "renew")
     check.equal(weir("release", "deploy", "concurrent 1 lease 10m", lease, *where, env=env)[:2],
