@@ -200,7 +200,8 @@ def listed(kind):
     return [
         Test("deaths: at every instruction", "release", "{build}/tests/kill_step"),
         *vectors("release"), *vectors("asan"), *programs("unit", UNITS, "release"), *programs("unit", UNITS, "asan"),
-        *shared("release"), *shared("asan"), *programs("threads", THREADS, "tsan"), *histories("tsan", 30000), *clocks("release"),
+        *shared("release"), *shared("asan"), *programs("threads", THREADS, "tsan"), *histories("tsan", 30000),
+        Test("histories: something is broken", "release", "{build}/tests/history_broken", 3600), *clocks("release"),
         *command_line("asan"), *model("release", 2), *fuzz("asan"), *connections(10), *redis("release"),
         Test("redis: module under sanitizers", "asan", "tests/homes/redis/module_asan.py"),
         *server("release"), *server("asan"), Test("server: threads (tsan)", "tsan", "tests/homes/server/threads.py"),

@@ -13,12 +13,12 @@
 #include "limit/limit.h"
 
 #define HISTORY_HANDS 8    /* threads or processes */
-#define HISTORY_EVENTS 400 /* of one of them */
+#define HISTORY_EVENTS 500 /* of one of them */
 #define HISTORY_KEYS 3
 #define HISTORY_RULES 2 /* of one key */
 #define HISTORY_STATES (HISTORY_KEYS * HISTORY_RULES)
 #define HISTORY_VARIANTS 2
-#define HISTORY_SETTLES 40 /* in one history */
+#define HISTORY_SETTLES 24 /* in one history */
 
 enum history_verb { HISTORY_TAKE, HISTORY_PEEK, HISTORY_RESET, HISTORY_SETTLE };
 
@@ -113,6 +113,30 @@ static inline int64_t history_cost(const struct history_event *event)
     for (uint32_t i = 0; i < event->count; i++)
         cost += event->parts[i].cost;
     return cost;
+}
+
+/* How many calls of a hand were under way together with one of another hand. */
+static inline long history_overlaps_of(const struct history *history, size_t hand, size_t other)
+{
+    long overlaps = 0;
+    const struct history_event *it = history->events[hand], *its = history->events[other];
+    for (uint32_t i = 0, j = 0; i < history->count[hand]; i++) {
+        while (j < history->count[other] && its[j].return_ns < it[i].call_ns)
+            j++;
+        overlaps += j < history->count[other] && its[j].call_ns <= it[i].return_ns;
+    }
+    return overlaps;
+}
+
+/* Pairs of hands that were at it at once, summed over their calls. */
+static inline long history_overlaps(const struct history *history)
+{
+    long overlaps = 0;
+    for (size_t i = 0; i < history->hands; i++) {
+        for (size_t j = 0; j < history->hands; j++)
+            overlaps += i == j ? 0 : history_overlaps_of(history, i, j);
+    }
+    return overlaps;
 }
 
 /* ---- words ---- */

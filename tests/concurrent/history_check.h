@@ -2,15 +2,14 @@
  * Is a history linearizable? That is: is there one order of all its calls in which a call that returned before another
  * was made comes first, and in which the sequential model gives every call the very answer that it got?
  *
- * The search keeps every way to explain the calls so far, level by level. A way is how many calls of each hand are
- * explained, and the states that result; two ways that agree in both are one. A level has one more call that may change
- * something than the one before it. What holds:
+ * A way is how many calls of each hand are explained so far, and the states that result. The search goes on from the
+ * way that came furthest, and goes back where it ends; it never looks at the same way twice. What holds:
  *   1. A hand's calls come in its own order, so the next call of each hand are all the candidates. A candidate may come
  *      next unless another one had returned before it was made.
  *   2. A candidate whose answer says that it changed nothing (a peek, a denial) comes next at once if it is explained
  *      now: in any order that has it later it can be moved here. So only the others make the search branch. (A reset
  *      may change nothing here and something later: it is one of the others.) Answers say so much of a state that
- *      nearly every way ends at once, and a level has few of them.
+ *      nearly every wrong way ends at once.
  *   3. The order is not that of the clock readings. A call reads the clock, and then may be delayed before it decides;
  *      SPEC's t' = max(t, at) says what that means, and the core does it.
  */
@@ -28,18 +27,16 @@ struct check_way {
     struct model model;
 };
 
-struct check_level {
-    struct check_way *ways;
-    size_t count, room;
-    uint32_t *index; /* by hash: way + 1; 0: none */
-    size_t index_room;
-};
-
 struct check {
     const struct history_world *world;
     const struct history *history;
-    struct check_level levels[2];
-    size_t widest; /* ways of a level */
+    struct check_way *ways; /* all that were found */
+    size_t count, room;
+    uint32_t *todo; /* of these, those to go on from; the last one first */
+    size_t todo_count;
+    uint32_t *index; /* by hash: way + 1; 0: none */
+    size_t index_room;
+    size_t most; /* ways of any history */
 };
 
 static inline void *check_grow(void *memory, size_t bytes)
@@ -50,7 +47,7 @@ static inline void *check_grow(void *memory, size_t bytes)
     return grown;
 }
 
-/* ---- levels ---- */
+/* ---- ways ---- */
 
 /* The bytes in use: marks fill the end. */
 static inline size_t check_way_len(const struct check_way *way)
@@ -71,47 +68,43 @@ static inline uint64_t check_way_hash(const struct check_way *way)
     return hash;
 }
 
-static inline void check_index_put(struct check_level *level, uint64_t hash, size_t way)
+static inline void check_index_put(struct check *check, uint64_t hash, size_t way)
 {
-    size_t at = hash & (level->index_room - 1);
-    while (level->index[at])
-        at = (at + 1) & (level->index_room - 1);
-    level->index[at] = (uint32_t)way + 1;
+    size_t at = hash & (check->index_room - 1);
+    while (check->index[at])
+        at = (at + 1) & (check->index_room - 1);
+    check->index[at] = (uint32_t)way + 1;
 }
 
-static inline void check_level_clear(struct check_level *level)
+static inline void check_make_room(struct check *check)
 {
-    level->count = 0;
-    memset(level->index, 0, level->index_room * sizeof *level->index);
-}
-
-static inline void check_level_grow(struct check_level *level)
-{
-    if (level->count < level->room)
+    if (check->count < check->room)
         return;
-    level->room = level->room ? 2 * level->room : 64;
-    level->ways = check_grow(level->ways, level->room * sizeof *level->ways);
-    level->index_room = 4 * level->room;
-    level->index = check_grow(level->index, level->index_room * sizeof *level->index);
-    memset(level->index, 0, level->index_room * sizeof *level->index);
-    for (size_t i = 0; i < level->count; i++)
-        check_index_put(level, check_way_hash(&level->ways[i]), i);
+    check->room = check->room ? 2 * check->room : 4096;
+    check->ways = check_grow(check->ways, check->room * sizeof *check->ways);
+    check->todo = check_grow(check->todo, check->room * sizeof *check->todo);
+    check->index_room = 4 * check->room;
+    check->index = check_grow(check->index, check->index_room * sizeof *check->index);
+    memset(check->index, 0, check->index_room * sizeof *check->index);
+    for (size_t i = 0; i < check->count; i++)
+        check_index_put(check, check_way_hash(&check->ways[i]), i);
 }
 
-/* Adds a way unless it is there. */
-static inline void check_level_add(struct check_level *level, const struct check_way *way)
+/* Adds a way to those to go on from, unless it was found before. */
+static inline void check_add(struct check *check, const struct check_way *way)
 {
-    check_level_grow(level);
+    check_make_room(check);
     uint64_t hash = check_way_hash(way);
     size_t len = check_way_len(way);
-    for (size_t at = hash & (level->index_room - 1); level->index[at];
-         at = (at + 1) & (level->index_room - 1)) {
-        const struct check_way *it = &level->ways[level->index[at] - 1];
+    for (size_t at = hash & (check->index_room - 1); check->index[at];
+         at = (at + 1) & (check->index_room - 1)) {
+        const struct check_way *it = &check->ways[check->index[at] - 1];
         if (check_way_len(it) == len && !memcmp(it, way, len))
             return;
     }
-    memcpy(&level->ways[level->count], way, len);
-    check_index_put(level, hash, level->count++);
+    memcpy(&check->ways[check->count], way, len);
+    check_index_put(check, hash, check->count);
+    check->todo[check->todo_count++] = (uint32_t)check->count++;
 }
 
 /* ---- candidates ---- */
@@ -192,31 +185,40 @@ static inline void check_settle_down(const struct check *check, struct check_way
 
 /* ---- the search ---- */
 
-/* Every way to go on from this one by a call that may change something. */
-static inline void check_branch(const struct check *check, const struct check_way *way,
-                                struct check_level *ret)
+/* Every way to go on from this one by a call that may change something. The call that returned first is tried first. */
+static inline void check_branch(struct check *check, const struct check_way *way)
 {
     int64_t first = check_first_return(check, way);
-    struct check_way next;
+    size_t hands[HISTORY_HANDS], count = 0;
     for (size_t hand = 0; hand < check->history->hands; hand++) {
-        if (!check_step(check, way, hand, first, false, &next))
+        const struct history_event *event = check_next(check, way, hand);
+        if (!event || event->call_ns > first)
+            continue;
+        size_t at = count++;
+        for (; at > 0 && check_next(check, way, hands[at - 1])->return_ns < event->return_ns; at--)
+            hands[at] = hands[at - 1];
+        hands[at] = hand;
+    }
+    for (size_t i = 0; i < count; i++) { /* the last added is the first to go on from */
+        struct check_way next;
+        if (!check_step(check, way, hands[i], first, false, &next))
             continue;
         check_settle_down(check, &next);
-        check_level_add(ret, &next);
+        check_add(check, &next);
     }
 }
 
 /* The calls that nobody can explain: the candidates of the way that came furthest. */
-static inline void check_print(const struct check *check, const struct check_level *level)
+static inline void check_print(const struct check *check)
 {
     const struct check_way *best = NULL;
     size_t most = 0;
-    for (size_t i = 0; i < level->count; i++) {
+    for (size_t i = 0; i < check->count; i++) {
         size_t done = 0;
         for (size_t hand = 0; hand < check->history->hands; hand++)
-            done += level->ways[i].done[hand];
+            done += check->ways[i].done[hand];
         if (!best || done > most) {
-            best = &level->ways[i];
+            best = &check->ways[i];
             most = done;
         }
     }
@@ -242,37 +244,43 @@ static inline void check_print(const struct check *check, const struct check_lev
     }
 }
 
-/* Whether there is an order that explains the history. */
-static inline bool check_history(struct check *check, const struct history_world *world,
-                                 const struct history *history, bool tell)
+enum check_verdict {
+    CHECK_EXPLAINED,
+    CHECK_UNEXPLAINED, /* there is no such order */
+    CHECK_UNDECIDED    /* there were too many ways to look at */
+};
+
+/* Whether there is an order that explains the history; `tell`: says why not. */
+static inline enum check_verdict check_history(struct check *check,
+                                               const struct history_world *world,
+                                               const struct history *history, bool tell)
 {
-    struct check_way start = {0};
-    struct check_level *now = &check->levels[0], *then = &check->levels[1];
+    struct check_way way = {0};
     check->world = world;
     check->history = history;
-    check_level_clear(now);
-    check_settle_down(check, &start);
-    check_level_add(now, &start);
-    for (;;) {
-        check_level_clear(then);
-        for (size_t i = 0; i < now->count; i++) {
-            if (check_is_done(check, &now->ways[i]))
-                return true;
-            check_branch(check, &now->ways[i], then);
-        }
-        if (then->count > check->widest)
-            check->widest = then->count;
-        if (then->count == 0 || then->count > CHECK_WAYS_MAX)
+    check->count = check->todo_count = 0;
+    memset(check->index, 0, check->index_room * sizeof *check->index);
+    check_settle_down(check, &way);
+    check_add(check, &way);
+    while (check->todo_count > 0 && check->count <= CHECK_WAYS_MAX) {
+        const struct check_way *it = &check->ways[check->todo[--check->todo_count]];
+        memcpy(&way, it, check_way_len(it)); /* the ways move as they grow */
+        if (check_is_done(check, &way))
             break;
-        struct check_level *swap = now;
-        now = then;
-        then = swap;
+        check_branch(check, &way);
     }
-    if (tell && then->count > CHECK_WAYS_MAX)
-        printf("too many ways to explain this history to look at all of them\n");
-    else if (tell)
-        check_print(check, now);
-    return false;
+    if (check->count > check->most)
+        check->most = check->count;
+    if (check_is_done(check, &way))
+        return CHECK_EXPLAINED;
+    if (check->count > CHECK_WAYS_MAX) {
+        if (tell)
+            printf("more than %d ways to explain a part of this history\n", CHECK_WAYS_MAX);
+        return CHECK_UNDECIDED;
+    }
+    if (tell)
+        check_print(check);
+    return CHECK_UNEXPLAINED;
 }
 
 static inline struct check *check_new(void)
@@ -280,17 +288,15 @@ static inline struct check *check_new(void)
     struct check *check = calloc(1, sizeof *check);
     if (!check)
         test_give_up("calloc", "out of memory");
-    check_level_grow(&check->levels[0]);
-    check_level_grow(&check->levels[1]);
+    check_make_room(check);
     return check;
 }
 
 static inline void check_free(struct check *check)
 {
-    for (int i = 0; i < 2; i++) {
-        free(check->levels[i].ways);
-        free(check->levels[i].index);
-    }
+    free(check->ways);
+    free(check->todo);
+    free(check->index);
     free(check);
 }
 

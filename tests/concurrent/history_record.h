@@ -11,6 +11,7 @@
 #include "limit/receipt.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/wait.h>
 
 #define RECORD_RECEIPTS 16 /* that any hand may settle */
@@ -23,7 +24,7 @@ enum record_clock { RECORD_SYSTEM, RECORD_OWN, RECORD_VIRTUAL, RECORD_CLOCKS };
 
 /* What all hands share, processes too. */
 struct record_page {
-    pthread_barrier_t barrier;
+    _Atomic size_t waiting; /* hands that have not begun */
     _Atomic int64_t now;
     _Atomic uint32_t receipts[RECORD_RECEIPTS]; /* hand << 16 | event, of takes; + 1 */
     struct history history;
@@ -35,6 +36,7 @@ struct record {
     weir_store *store;
     enum record_clock clock;
     int64_t pace_us; /* VIRTUAL: what a reading moves it on by, at most */
+    uint64_t resets; /* in a hundred calls */
     uint64_t seed;
 };
 
@@ -80,6 +82,8 @@ static inline int64_t record_now(void *context)
     if (!hand)
         return START;
     hand->reading = hand->record->clock == RECORD_OWN ? weir__clock_us() : record_virtual_now(hand);
+    if (record_random(hand, 8) == 0) /* in the middle of a call: now others call */
+        sched_yield();
     return hand->reading;
 }
 
@@ -277,14 +281,16 @@ static inline void record_work(struct record_hand *hand)
     const uint32_t *count = &history->count[hand->number];
     bool grouped = hand->record->world->keys > 1;
     record_self = hand;
-    pthread_barrier_wait(&hand->record->page->barrier);
+    atomic_fetch_sub(&hand->record->page->waiting, 1);
+    while (atomic_load(&hand->record->page->waiting) > 0) /* awake, or the first is done first */
+        sched_yield();
     while (*count < HISTORY_EVENTS) {
         uint64_t chance = record_random(hand, 100);
         if (chance < (grouped ? 25 : 10))
             record_group(hand);
         else if (chance < 20 + (grouped ? 15 : 0))
             record_batch(hand, HISTORY_EVENTS - *count);
-        else if (chance < 96)
+        else if (chance < 97 - hand->record->resets)
             record_short(hand);
         else if (chance < 97)
             record_reset(hand);
@@ -292,6 +298,8 @@ static inline void record_work(struct record_hand *hand)
             record_settle(hand);
         if (*count > 0 && record_random(hand, 8) == 0)
             record_offer(hand);
+        if (record_random(hand, 50) == 0)
+            sched_yield();
     }
     record_self = NULL;
 }
@@ -345,12 +353,8 @@ static inline void record_run(struct record *record, size_t n, const char *url)
 {
     struct record_page *page = record->page;
     struct record_hand hands[HISTORY_HANDS];
-    pthread_barrierattr_t shared;
     assert(n >= 1 && n <= HISTORY_HANDS);
-    pthread_barrierattr_init(&shared);
-    pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
-    pthread_barrier_init(&page->barrier, &shared, (unsigned)n);
-    pthread_barrierattr_destroy(&shared);
+    page->waiting = n;
     memset(page->history.count, 0, sizeof page->history.count);
     page->history.hands = n;
     page->now = START + HOUR + (int64_t)(record->seed % HISTORY_PERIOD_US);
@@ -366,7 +370,6 @@ static inline void record_run(struct record *record, size_t n, const char *url)
         record_processes(hands, n, url);
     else
         record_threads(hands, n);
-    pthread_barrier_destroy(&page->barrier);
 }
 
 static inline struct record_page *record_page_new(void)
