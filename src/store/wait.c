@@ -25,6 +25,9 @@
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 
 #define FOREVER_US WEIR_DURATION_MAX
 #define GIVE_BACK_TRIES 12 /* while the zone is held: for more than a second */
@@ -276,6 +279,10 @@ static void wait_end(struct weir__wait *wait)
 static void wait_abandon(void *argument)
 {
     struct weir__wait *wait = argument;
+#ifdef __SANITIZE_ADDRESS__ /* does not see that the frames of the sleep are gone */
+    const size_t deep = 16384;
+    __asan_unpoison_memory_region((char *)__builtin_frame_address(0) - deep, deep);
+#endif
     wait_end(wait);
     if (wait->granted)
         wait_give_back(wait);
