@@ -55,14 +55,30 @@ static int release(weir_store *store, uint64_t lease)
     return code;
 }
 
-/* Until somebody sleeps on the key's bell. */
-static void await_sleeper(weir_store *store)
+/* Until somebody listens to the key's bell. */
+static void await_listener(weir_store *store)
 {
     struct weir__bells bells;
     store->engine->bells(store, key, &bells);
     while (!atomic_load(&bells.key->wanted))
         sched_yield();
-    /* It has still to ask and to go to sleep. What comes in between is noticed, too: nothing to wait for. */
+}
+
+/* Until the first thread of a process that listens sleeps. */
+static void await_sleeper(weir_store *store, pid_t child)
+{
+    char path[64], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)child);
+    await_listener(store);
+    for (const char *state = text; !state || strncmp(state, ") S", 3) != 0;) {
+        FILE *file = fopen(path, "r");
+        size_t len = file ? fread(text, 1, sizeof text - 1, file) : 0;
+        if (file)
+            fclose(file);
+        text[len] = 0;
+        state = strrchr(text, ')');
+        sched_yield();
+    }
 }
 
 /* ---- everybody gets its turns ---- */
@@ -150,7 +166,7 @@ static void test_woken(weir_store *store, bool by_descriptor)
             atomic_store(&shared->at_us, weir__mono_us());
             _exit(code || !d.allowed || release(own, d.lease));
         }
-        await_sleeper(store);
+        await_sleeper(store, child);
         int64_t released = weir__mono_us();
         CHECK_INT(release(store, held.lease), 0);
         child_join(child);
@@ -245,7 +261,7 @@ static void test_killed_waiters(weir_store *store)
             int code = weir_acquire_wait(own, key, slot, 1, WEIR_WAIT_ANY, &d);
             _exit(code || !d.allowed || release(own, d.lease));
         }
-        await_sleeper(store);
+        await_sleeper(store, children[i]);
     }
     for (int i = 0; i < 3; i++) {
         kill(children[i], SIGKILL);
