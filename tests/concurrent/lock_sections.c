@@ -1,6 +1,12 @@
 /*
- * Nobody stops the world: how many locks each piece of work has at once, and how often it lets go of them. The
- * mutexes of a shared zone are counted here, so the answer does not depend on how fast the machine is.
+ * Nobody stops the world: how many locks each piece of work has at once, and how often it lets go of
+ * them. The mutexes of a shared zone are counted here, so the answer does not depend on how fast the
+ * machine is.
+ *
+ *     lock_sections [SIZE KEYS]
+ *
+ * With a size it also says how much processor time somebody had a lock for, in a zone of that size
+ * with so many keys (1g 3000000). How long others wait is more if that one loses its core meanwhile.
  */
 #include "../unit/store_inside.h"
 #include "../unit/store_test.h"
@@ -15,7 +21,10 @@ static struct {
     int stripes, others;           /* held now */
     int most_stripes, most_others; /* held at once */
     long stripe_locks;             /* how often */
+    const pthread_mutex_t *held[16];
+    int64_t since_ns[16], longest_ns; /* of processor time */
 } seen;
+static bool timed;
 
 static _Atomic int64_t now = START;
 
@@ -40,10 +49,33 @@ static bool is_watched(const pthread_mutex_t *mutex)
            at < first + weir__lock_count(&seen.zone->layout) * sizeof(struct weir__stripe);
 }
 
+static int64_t worked_ns(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
+    return (int64_t)at.tv_sec * 1000000000 + at.tv_nsec;
+}
+
+static void time_lock(const pthread_mutex_t *mutex, bool locked)
+{
+    for (int i = 0; i < 16; i++) {
+        if (seen.held[i] != (locked ? NULL : mutex))
+            continue;
+        int64_t now_ns = worked_ns(), took_ns = now_ns - seen.since_ns[i];
+        seen.held[i] = locked ? mutex : NULL;
+        seen.since_ns[i] = now_ns;
+        if (!locked && took_ns > seen.longest_ns)
+            seen.longest_ns = took_ns;
+        return;
+    }
+}
+
 static int count(pthread_mutex_t *mutex, int code)
 {
     if (!is_watched(mutex) || (code != 0 && code != EOWNERDEAD))
         return code;
+    if (timed)
+        time_lock(mutex, true);
     if (is_stripe(mutex)) {
         seen.stripe_locks++;
         seen.stripes++;
@@ -68,6 +100,8 @@ int __wrap_pthread_mutex_trylock(pthread_mutex_t *mutex)
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
     if (is_watched(mutex)) {
+        if (timed)
+            time_lock(mutex, false);
         if (is_stripe(mutex))
             seen.stripes--;
         else
@@ -85,6 +119,8 @@ static void expect(const char *what, int stripes, int others)
                words);
     CHECK_INT(seen.stripes, 0);
     CHECK_INT(seen.others, 0);
+    if (timed)
+        printf("%-30s had a lock for %8.1f µs at most\n", what, (double)seen.longest_ns / 1e3);
 }
 
 static const char *name_key(const char *what, int i)
@@ -94,10 +130,10 @@ static const char *name_key(const char *what, int i)
     return key;
 }
 
-static void fill(weir_store *store)
+static void fill(weir_store *store, int keys)
 {
     weir_limit *bucket = test_limit("token-bucket 10/d"), *log = test_limit("sliding-log 10/d");
-    for (int i = 0; i < 20000; i++)
+    for (int i = 0; i < keys; i++)
         test_take(store, name_key("key", i), i % 4 ? bucket : log, 1);
     weir_limit_free(bucket);
     weir_limit_free(log);
@@ -125,7 +161,8 @@ static void test_full(weir_store *store)
     for (int i = 0; i < 500; i++, now++)
         test_take(store, "large", large, 1);
     expect("a full area for large states", 2, 1);
-    CHECK(test_info(store).evicted_unused + test_info(store).evicted_soonest > 1000);
+    if (!timed)
+        CHECK(test_info(store).evicted_unused + test_info(store).evicted_soonest > 1000);
     weir_limit_free(log);
     weir_limit_free(large);
 }
@@ -156,10 +193,13 @@ static void test_death(weir_store *store)
     weir_limit_free(log);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    weir_store *store = test_open(test_url(TEST_SHM, "sections", "size=2m&large=30%"), &now);
-    fill(store);
+    char options[64];
+    timed = argc > 2;
+    snprintf(options, sizeof options, "size=%.16s&large=30%%", timed ? argv[1] : "2m");
+    weir_store *store = test_open(test_url(TEST_SHM, "sections", options), &now);
+    fill(store, timed ? atoi(argv[2]) : 20000);
     test_looking(store);
     test_full(store);
     test_death(store);

@@ -82,7 +82,7 @@ static void work(struct hand *hand)
 
 int main(int argc, char **argv)
 {
-    int turns = argc > 1 ? atoi(argv[1]) : 3000;
+    int turns = argc > 1 ? atoi(argv[1]) : 1000;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     for (int kind = 0; kind < TEST_KINDS; kind++) {
         static struct job job;
