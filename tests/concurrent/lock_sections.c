@@ -10,6 +10,7 @@
  */
 #include "../unit/store_inside.h"
 #include "../unit/store_test.h"
+#include "store/zone/rows.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -167,6 +168,27 @@ static void test_full(weir_store *store)
     weir_limit_free(large);
 }
 
+/* More limits than there are rows (in a small zone), and a whole sweep. */
+static void test_limits(weir_store *store)
+{
+    watch(store);
+    for (int i = 0; i < 8000; i++) {
+        weir_limit *limit = test_limit_of("fixed-window %d/s", i + 1);
+        weir_decision decision;
+        int code = weir_take(store, weir_key_text("limits"), limit, 1, &decision);
+        CHECK(code == 0 || code == WEIR_EFULL);
+        weir_limit_free(limit);
+        now += SECOND;
+    }
+    struct weir__zone *zone = test_zone(store);
+    now += SECOND;
+    CHECK(weir__sweep_help(zone, now, WEIR__SWEEP_NOW, 1));
+    while (weir__sweep_help(zone, now, WEIR__SWEEP_GO_ON, 1000))
+        ;
+    CHECK(seen.stripe_locks > 2 * (long)zone->layout.pages);
+    expect("a sweep of limits", 1, 2);
+}
+
 /* A process that died with locks: each is repaired by itself, when it is asked for. */
 static void test_death(weir_store *store)
 {
@@ -203,6 +225,7 @@ int main(int argc, char **argv)
     test_looking(store);
     test_full(store);
     test_death(store);
+    test_limits(store);
     test_sound(store);
     seen.zone = NULL;
     weir_store_close(store);
