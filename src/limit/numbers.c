@@ -65,7 +65,7 @@ static int numbers_check_duration(const struct numbers_reader *reader, const cha
     return numbers_refuse(reader, name, value, "1 to 31622400000000 (366 days) microseconds");
 }
 
-/* The option of that name that this kind may have; NULL: none. */
+/* The option of that name that this kind may have; NULL: none. Kinds have three at most. */
 static const struct weir__option *numbers_option(const char *text, enum weir__kind kind)
 {
     for (size_t i = 0; i < WEIR__OPTIONS; i++) {

@@ -29,6 +29,7 @@
 #define FIRST_LOWS 44     /* one low part in so many is for wide limits before any chunk is made */
 #define STEPS 4           /* of a sweep for each new row while rows are scarce */
 #define STEPS_NONE_FREE 128 /* and where there is none */
+#define COUNTED_EVERY 16    /* new rows: whether rows are scarce */
 #define CHECKED_AT_ONCE 128 /* rows, while the lock is held */
 #define SWEEPS_TO_PIN 8     /* that may find nothing before a rule has no row */
 
@@ -266,6 +267,20 @@ bool weir__rows_are_short(const struct weir__zone *zone, bool narrow)
     return rows_need(zone, narrow) == WEIR__SWEEP_SHORT;
 }
 
+/* A portion of a sweep, if rows are scarce. Counting those that are free takes a while, so where
+ * there are many, that is not done for each new one. */
+static void rows_help(struct weir__zone *zone, bool narrow, int64_t now_us)
+{
+    uint32_t taken = atomic_load_explicit(&zone->header->rows_taken, memory_order_relaxed);
+    if (atomic_load_explicit(&zone->sweep.is_idle, memory_order_relaxed) &&
+        zone->layout.chunks > 0 && taken % COUNTED_EVERY != 0)
+        return;
+    enum weir__sweep_need need = rows_need(zone, narrow);
+    bool helps = weir__sweep_help(zone, now_us, need, STEPS);
+    atomic_store_explicit(&zone->sweep.is_idle, need == WEIR__SWEEP_GO_ON && !helps,
+                          memory_order_relaxed);
+}
+
 uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, int64_t now_us,
                         uint32_t *ret_generation)
 {
@@ -273,7 +288,7 @@ uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, 
     if (WEIR__LIKELY(row))
         return row;
     bool held;
-    weir__sweep_help(zone, now_us, rows_need(zone, weir__is_narrow(rule)), STEPS);
+    rows_help(zone, weir__is_narrow(rule), now_us);
     for (unsigned steps = 0;; steps += STEPS) {
         row = rows_get(zone, rule, now_us, ret_generation, &held);
         if (row || held || steps >= STEPS_NONE_FREE ||

@@ -147,6 +147,7 @@ _Static_assert(sizeof(struct weir__block) == 32, "two cells' worth");
 /* What this process knows of its sweep for rows to free; whoever owns it also guards what is
  * pinned (zone/sweep.c). */
 struct weir__sweep {
+    _Atomic bool is_idle;  /* rows were not scarce when somebody last looked */
     _Atomic int32_t owner; /* the process whose thread is at it; 0: nobody is */
     uint32_t stage;
     uint64_t cursor; /* the next page, rule or row of the stage */
