@@ -267,6 +267,35 @@ def test_full(check):
         check("[alert]" not in nginx.errors() and "no room" not in nginx.errors(), "nothing to complain of")
 
 
+def test_full_denies(check):
+    """full=deny: a key without room is rejected, and says why; those that are there go on."""
+    locations = INFO + """
+        location = /new { weir_limit key=$request_id zone=small "fixed-window 1/100d from-first"; }
+        location = /key { weir_limit key=$arg_k zone=small "fixed-window 2/100d from-first"; add_header X-Why $weir_status always; }
+        location = /conn { weir_conn key=$arg_k zone=small 2; add_header X-Why $weir_status always; }
+        location = /rate { weir_rate key=$arg_k zone=small "token-bucket 1g/s"; add_header X-Why $weir_status always; }
+        """
+    with serve(locations, "weir_zone small 80k full=deny large=20%;\n", workers=2) as nginx:
+        check.equal(nginx.get("/key?k=first").status, 200, "the first")
+        rejected = flood(nginx, "/new", KEYS // 5)
+        info = zone(nginx, "small")
+        check(0 < rejected < KEYS // 5 and info["refused"] == rejected, f"some are rejected: {rejected}, {info}")
+        check.equal((info["evicted_unused"], info["evicted_soonest"]), (0, 0), "nobody was forgotten")
+        for path in ("/key", "/conn"):
+            answers = [nginx.get(f"{path}?k=new{i}") for i in range(100)]
+            full = [it for it in answers if it.status == 429]
+            check(len(full) > 50, f"{path}: most are rejected: {len(full)}")
+            check(all(it.fields["x-why"] == "FULL" for it in full), f"{path}: with that reason")
+            check(all(int(it.fields["retry-after"]) >= 1 for it in full), f"{path}: and a time")
+        check.equal([nginx.get("/key?k=first").status for _ in range(2)], [200, 429], "who is there goes on")
+        check("no room for a new key" in nginx.errors(), "the log says so")
+        check(nginx.reload(http="weir_zone small 80k large=20%;\n"), "without full=deny")
+        check.equal(flood(nginx, "/new", 500), 0, "everybody is let in again")
+    for words in ("full=never", "full=", "full=deny full=deny", "large=20% large=20%", "full=deny large=20% full=evict"):
+        code, said = nginx_server.Nginx.check(f"weir_zone z 1m {words};\n", "location / { empty_gif; }")
+        check(code == 1 and "weir_zone" in said, f"weir_zone {words}: {said}")
+
+
 def test_master_killed(check):
     """nginx as a whole killed and started again: it starts afresh, with nothing left to stumble over."""
     with serve('location / { weir_limit key=$arg_k zone=z "fixed-window 3/100d"; }', workers=2) as nginx:
@@ -277,7 +306,7 @@ def test_master_killed(check):
 
 
 TESTS = [test_killed, test_killed_with_logs, test_killed_while_locked, test_slots_of_the_dead, test_reload_under_load,
-         test_changes, test_full, test_master_killed]
+         test_changes, test_full, test_full_denies, test_master_killed]
 
 if __name__ == "__main__":
     if "--short" in sys.argv:
