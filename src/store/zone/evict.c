@@ -19,37 +19,69 @@ static uint8_t share_level(uint32_t share)
     return (uint8_t)(power << 2 | ((share << 2 >> power) & 3));
 }
 
-static enum weir__standing standing_of(const struct weir__group *group, unsigned slot,
-                                       const struct weir__rule *rule)
+static enum weir__standing standing_of(const struct weir__candidates *it,
+                                       const struct weir__group *group, unsigned slot)
 {
-    if (weir__is_mark(rule))
+    if (WEIR__UNLIKELY(it->row == WEIR__MARK_ROW))
         return WEIR__STANDS_MARK;
-    if (weir__algorithm_of(rule)->leases)
+    if (!it->plain && weir__algorithm_of(it->rule)->leases)
         return WEIR__STANDS_KEPT;
     return weir__slot_denied(group, slot) ? WEIR__STANDS_DENIED : WEIR__STANDS_QUIET;
+}
+
+/* Looks a row up, for all candidates in a row that have it. */
+static void know_row(const struct weir__zone *zone, struct weir__candidates *it, uint32_t row)
+{
+    it->mixed = it->mixed || it->count > 0;
+    it->row = row;
+    it->rule = weir__row_at(zone, row);
+    it->plain = false;
+    if (!it->rule)
+        return;
+    enum weir__shape shape = weir__algorithm_of(it->rule)->shape;
+    it->plain = shape == WEIR__SHAPE_DEBT || shape == WEIR__SHAPE_COUNT;
+    it->generation = weir__row_generation(zone, row);
+}
+
+/* The share of a slot's state: weir__unpack and weir__state_share, with a short way for amounts. */
+static uint32_t share_of(const struct weir__zone *zone, const struct weir__candidates *it,
+                         uint64_t tag, struct weir__packed sealed, int64_t now_us)
+{
+    struct weir__state state;
+    const struct weir__rule *rule;
+    uint32_t unit;
+    unsigned order;
+    if (WEIR__LIKELY(it->plain)) {
+        struct weir__packed clear = weir__seal(sealed, tag, it->generation);
+        state.present = true;
+        state.at = weir__packed_at(clear);
+        state.amount = weir__packed_amount(clear);
+        return weir__state_share(it->rule, &state, now_us);
+    }
+    state = (struct weir__state){0};
+    if (!it->rule || !weir__unpack(zone, tag, sealed, &rule, &state, &unit, &order))
+        return 0;
+    return weir__state_share(rule, &state, now_us);
 }
 
 bool weir__candidates_add(struct weir__zone *zone, struct weir__candidates *it,
                           struct weir__group *group, unsigned slot, int64_t now_us)
 {
-    const struct weir__rule *rule;
-    struct weir__state state;
-    uint32_t unit;
-    unsigned order;
-    unsigned i = it->count++;
+    unsigned i = it->count;
     assert(i < WEIR__CANDIDATES_MAX && slot < WEIR__SLOTS);
-    state.amount = state.before = 0;
-    state.ring.len = 0;
-    it->judged[i] = weir__load16(&group->states[slot]);
-    bool sound = weir__unpack(zone, weir__slot_tag(group, slot), it->judged[i], &rule, &state,
-                              &unit, &order);
-    uint32_t share = sound ? weir__state_share(rule, &state, now_us) : 0;
-    enum weir__standing standing = share ? standing_of(group, slot, rule) : WEIR__STANDS_FRESH;
+    struct weir__packed sealed = weir__load16(&group->states[slot]);
+    uint32_t row = weir__packed_row(zone, sealed);
+    if (row != it->row || i == 0)
+        know_row(zone, it, row);
+    uint32_t share = share_of(zone, it, weir__slot_tag(group, slot), sealed, now_us);
+    enum weir__standing standing = share ? standing_of(it, group, slot) : WEIR__STANDS_FRESH;
+    it->count = i + 1;
     it->groups[i] = group;
+    it->judged[i] = sealed;
     it->slots[i] = (uint8_t)slot;
     it->standings[i] = (uint8_t)standing;
     it->levels[i] = share ? share_level(share) : 0;
-    it->rows[i] = weir__packed_row(zone, it->judged[i]);
+    it->rows[i] = row;
     if (standing < it->lowest)
         it->lowest = standing;
     return standing == WEIR__STANDS_FRESH;
@@ -77,6 +109,8 @@ static uint32_t fullest_row(struct weir__zone *zone, const struct weir__candidat
     uint32_t rows[WEIR__CANDIDATES_MAX];
     uint8_t counts[WEIR__CANDIDATES_MAX];
     unsigned n = 0, best = 0;
+    if (WEIR__LIKELY(!it->mixed))
+        return it->rows[0];
     for (unsigned i = 0; i < it->count; i++) {
         unsigned r = 0;
         while (r < n && rows[r] != it->rows[i])

@@ -32,17 +32,23 @@ enum weir__standing {
 struct weir__candidates {
     unsigned count;
     enum weir__standing lowest;
+    bool mixed; /* of several rows */
     uint8_t standings[WEIR__CANDIDATES_MAX];
     uint8_t slots[WEIR__CANDIDATES_MAX];
     uint8_t levels[WEIR__CANDIDATES_MAX]; /* of the share */
     uint32_t rows[WEIR__CANDIDATES_MAX];
     struct weir__group *groups[WEIR__CANDIDATES_MAX];
     struct weir__packed judged[WEIR__CANDIDATES_MAX]; /* by this state; it may be another by now */
+    /* what is known of the row of the last one added */
+    uint32_t row, generation;
+    const struct weir__rule *rule; /* NULL: damage */
+    bool plain;                    /* a time and an amount */
 };
 
 static inline void weir__candidates_begin(struct weir__candidates *it)
 {
     it->count = 0;
+    it->mixed = false;
     it->lowest = WEIR__STANDS_KEPT;
 }
 
