@@ -58,7 +58,8 @@
  *   - `shm:` and `file:` zones hold robust mutexes of this C library: processes of one host share
  *     them, hosts (network file systems) do not.
  *   - A zone has a fixed size. When it is full, states that are back to fresh go first (nobody can
- *     tell), then the least used. Size it so that the latter does not happen; `weir zone` counts both.
+ *     tell), then those that cost least. Size it so that the latter does not happen; `weir zone`
+ *     counts both. With `full=deny` the latter never happens: new keys get WEIR_EFULL.
  *   - Keys are kept as a keyed hash (64 bits and their place) under the zone's random secret, never
  *     as text.
  */

@@ -75,8 +75,8 @@ function zoneParts(zone, kind) {
     zone.large_bytes > 0 ? meter("Logs, windows, leases", zone.large_used, zone.large_bytes, large) : null,
     h("dl", { class: "pairs" },
       figure("Evicted, expired", count(zone.evicted_fresh), "changes nothing"),
-      figure("Evicted in use", count(zone.evicted_unused), "the least used", zone.evicted_unused > 0),
-      figure("Evicted in use", count(zone.evicted_soonest), "the first to expire", zone.evicted_soonest > 0),
+      figure("Evicted in use", count(zone.evicted_unused), "in use", zone.evicted_unused > 0),
+      figure("Evicted in use", count(zone.evicted_soonest), "while denied", zone.evicted_soonest > 0),
       figure("Repairs", count(zone.repairs), "after a process died"),
       figure("Size", bytes(zone.size), kind)),
     alive > 0

@@ -199,10 +199,13 @@ static bool sweep_knows(const struct weir__sweep *sweep, uint32_t bit)
     return sweep->known[bit / 64] >> bit % 64 & 1;
 }
 
-/* Whether a row with live states may go for those that need one. */
+/* Whether a row with live states may go for those that need one. Leases never go; with full=deny nobody does. */
 static bool sweep_may_evict(const struct weir__zone *zone, uint32_t bit, const bool wanted[2])
 {
     uint32_t row = weir__row_of_bit(zone, bit);
+    const struct weir__rule *rule = weir__row_at(zone, row);
+    if (zone->keeps || (rule && weir__algorithm_of(rule)->leases))
+        return false;
     return (wanted[0] && weir__row_suits(zone, row, false)) ||
            (wanted[1] && weir__row_suits(zone, row, true));
 }
