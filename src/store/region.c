@@ -430,14 +430,15 @@ int weir__region_open(struct weir__region *region, weir_error *err)
     int code = weir__region_open_file(region, &alone, err);
     if (code == 0)
         code = region_open_locked(region, alone, err);
-    if (code == 0 && alone && weir__region_try_lock(region, F_RDLCK)) {
+    bool mapped = code == 0;
+    if (mapped)
+        code = weir__region_watch(region, err);
+    if (code == 0 && alone && weir__region_try_lock(region, F_RDLCK))
         code = weir__region_fail(region, "share it", err);
+    if (code && mapped)
         munmap(region->zone.base, region->zone.layout.size);
-    }
     if (code && region->fd >= 0)
         close(region->fd);
-    if (code == 0)
-        weir__region_watch(region);
     return code;
 }
 

@@ -51,7 +51,7 @@ void weir__region_close(struct weir__region *region);
 #define WEIR__LOOK_EVERY_US 1000000
 
 /* From now on its path is looked at, once a second at most, when the zone is used (zone->look_at_us). */
-void weir__region_watch(struct weir__region *region);
+int weir__region_watch(struct weir__region *region, weir_error *err);
 /* Looks, if it is time: 0, or WEIR_EGONE, which it says from then on. */
 int weir__region_look(struct weir__region *region, int64_t now_us);
 

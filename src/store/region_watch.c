@@ -48,20 +48,21 @@ void weir__store_guard(weir_store *store, const char *program, const char *url)
     sigaction(SIGBUS, &action, NULL);
 }
 
-void weir__region_watch(struct weir__region *region)
+int weir__region_watch(struct weir__region *region, weir_error *err)
 {
     struct stat open_one;
     char path[WEIR__REGION_PATH_MAX], directory[WEIR__REGION_PATH_MAX] = "";
     if (fstat(region->fd, &open_one))
-        return;
+        return weir__region_fail(region, "look at it", err);
     weir__region_path(region, path);
     if (path[0] != '/' && !getcwd(directory, sizeof directory))
-        return; /* a path that cannot be told once the process goes elsewhere */
+        return weir__region_fail(region, "find the directory that its path begins in", err);
     snprintf(region->watched, sizeof region->watched, "%s%s%s", directory, directory[0] ? "/" : "",
              path);
     region->device = open_one.st_dev;
     region->inode = open_one.st_ino;
     atomic_store(&region->zone.look_at_us, 0);
+    return 0;
 }
 
 /* Nothing at the path is no harm: whoever comes makes another zone there, and then it is seen. */
