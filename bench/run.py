@@ -118,6 +118,9 @@ def verdicts(figures, peers):
     lines = [
         ("million keys / floor", figure("million", "weir") / figure("floor-million", "floor"), "<=", 1.3),
         ("weir_take_many, ns", figure("million-batch", "weir"), "<=", 80),
+        ("weir_take_many / floor", figure("million-batch", "weir") / figure("floor-million-batch", "floor"), "<=", 1.4),
+        ("a hot key, two threads / floor", figure("hot-allowed", "weir", 2) / figure("floor-hot-allowed", "floor", 2), "<=", 1.15),
+        ("shared / private memory", figure("shm-allowed", "weir") / figure("hot-allowed", "weir"), "<=", 1.3),
         ("two threads' scaling / the floor's", figure("million", "weir") / figure("million", "weir", 2)
          * figure("floor-million", "floor", 2) / figure("floor-million", "floor"), ">=", 0.95),
         ("flood / settled", figure("flood", "weir") / figure("settled", "weir"), "<=", 3),

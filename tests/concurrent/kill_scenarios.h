@@ -31,6 +31,8 @@ struct scenario {
 };
 
 #define BUCKET "token-bucket 100/d"
+#define FIXED "fixed-window 100/h"
+#define PAIR "sliding-counter 100/h"
 #define WINDOW "sliding-window 100/m precision 1s"
 #define LOG "sliding-log 100/h"
 #define LEASE "concurrent 100 lease 1h"
@@ -69,6 +71,22 @@ static void nothing(void)
 static void one_bucket(void)
 {
     take("key", BUCKET, 1);
+}
+
+static void one_window(void)
+{
+    take("key", FIXED, 1);
+}
+
+static void one_pair(void)
+{
+    take("key", PAIR, 1);
+}
+
+static void small_group(void)
+{
+    take("key", BUCKET, 3);
+    take("other", FIXED, 3);
 }
 
 /* So many keys that every slot is taken. */
@@ -210,6 +228,11 @@ static void only_log(void)
 static const struct scenario scenarios[] = {
     {"a bucket charged again", one_bucket, {TAKE, BUCKET, 1}, 1, 2, 0, NULL},
     {"a bucket's short cut", one_bucket, {TAKE, BUCKET, 1}, 1, 2, SECOND, NULL},
+    {"a window charged again", one_window, {TAKE, FIXED, 1}, 1, 2, 0, NULL},
+    {"a pair charged again", one_pair, {TAKE, PAIR, 1}, 1, 2, 0, NULL},
+    {"a state under other numbers", one_bucket, {TAKE, "token-bucket 60/d", 1}, 1, 2, 0, NULL},
+    {"small keys at once", small_group, {GROUP, BUCKET, 1}, 3, 4, 0, FIXED},
+    {"a small key forgotten", one_window, {RESET, FIXED, 0}, 0, 1, 0, NULL},
     {"a first charge", nothing, {TAKE, BUCKET, 1}, 0, 1, 0, NULL},
     {"a first charge evicts", full_table, {TAKE, BUCKET, 1}, 0, 1, 0, NULL},
     {"a new limit sweeps the others", full_rows, {TAKE, BUCKET, 1}, 0, 1, HOUR, NULL},

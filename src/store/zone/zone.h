@@ -14,14 +14,19 @@
  *   2. A key's states lie in its reach: the group its hash names (home) and up to 7 others of the same
  *      page, in an order of the key's own. home.far says how far to look. One stripe's lock covers a
  *      page.
- *   3. A slot with tag 0 is empty. Otherwise its 16-byte state names a row that exists.
- *   4. A state is written by one 16-byte store: it is the old one or the new one, never a mix.
+ *   3. A slot with tag 0 is empty, and its state is frozen or zeros. Otherwise its 16-byte state names a
+ *      row that exists, and is sealed with the tag and the generation of that row.
+ *   4. A state is written by one 16-byte store or swap: it is the old one or the new one, never a mix.
  *      A large state's block is complete before its slot names it; its header is one store, too.
+ *      Small states change without a lock, by swaps (zone/take.c), unless they are frozen. Only who holds
+ *      the stripe freezes one, and thaws it before it lets go. Large ones change under the lock.
  *   5. A death between the stores of one charge leaves a charge nobody was told of, an entry or lease
  *      twice, an empty log, or a sum that the repair of the stripe counts again. Never a charge less.
  *   6. A used block names the one slot it is for, and has done so since it was allocated, by somebody who
  *      held that slot's stripe. So whoever holds that stripe and sees that the slot does not name the
  *      block knows that it is nobody's (a death left it), and may free it.
+ *
+ * docs/THREADS.md argues why no charge is lost.
  *
  * Locks, in this order: rows, stripes by number, one arena. In a private zone a word to spin on; in a
  * shared one a robust process-shared mutex, whose next owner repairs what a dead one left.
