@@ -83,6 +83,11 @@ static int open_new(void)
     return open_url(test_url(kind, "fault", "size=256k"));
 }
 
+static int open_larger(void)
+{
+    return open_url(test_url(kind, "fault", "size=512k"));
+}
+
 static int open_default(void)
 {
     return open_url(test_url(kind, "fault", ""));
@@ -176,6 +181,7 @@ static const struct scenario {
 } scenarios[] = {
     {"a new zone", no_zone, open_new, no_zone, true},
     {"an existing zone", a_zone, open_new, no_zone, true},
+    {"a zone of another size", a_zone, open_larger, no_zone, true},
     {"a zone left dirty", a_dirty_zone, open_default, no_zone, true},
     {"a limit", nothing, parse, nothing, false},
     {"take, peek and settle", an_open_store, verbs, close_it, false},

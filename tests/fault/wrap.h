@@ -127,7 +127,8 @@ int WIDE_WRAP(open)(const char *path, int flags, ...)
     mode_t mode = va_arg(rest, mode_t);
     va_end(rest);
     if (fault_strikes("open")) {
-        fault.optional = !strncmp(path, "/proc/", 6) || !strncmp(path, "/sys/", 5);
+        fault.optional = !strncmp(path, "/proc/", 6) || !strncmp(path, "/sys/", 5) ||
+                         flags & O_DIRECTORY; /* a directory is only written to the disk */
         errno = EMFILE;
         return -1;
     }
