@@ -33,12 +33,6 @@
 #define CHECKED_AT_ONCE 128 /* rows, while the lock is held */
 #define SWEEPS_TO_PIN 8     /* that may find nothing before a rule has no row */
 
-/* What is read from the zone may be nonsense. */
-static bool rows_is_narrow(const struct weir__rule *rule)
-{
-    return rule->kind < WEIR__KIND_COUNT && weir__is_narrow(rule);
-}
-
 static bool rows_low_is_taken(const struct weir__zone *zone, uint32_t low)
 {
     return weir__row_is_taken(zone, low);
@@ -83,7 +77,7 @@ static struct weir__row_room rows_room_over(const struct weir__zone *zone, uint3
     bool taken = rows_low_is_taken(zone, low);
     uint32_t first = (zone->layout.rows - 1 - low) * WEIR__LOW_CHUNKS;
     struct weir__row_room room = {1, !taken};
-    if (taken && rows_is_narrow(&zone->rows[low]))
+    if (taken && weir__low_is_narrow(zone, low))
         return (struct weir__row_room){0, 0};
     for (uint32_t c = first; c < first + WEIR__LOW_CHUNKS && c < zone->layout.chunks; c++) {
         if (!growing && !atomic_load_explicit(&zone->chunks[c], memory_order_relaxed))
@@ -136,7 +130,7 @@ static uint32_t rows_free_narrow(const struct weir__zone *zone)
 static bool rows_chunk_is_wide(const struct weir__zone *zone, uint32_t chunk)
 {
     uint32_t low = zone->layout.rows - 1 - chunk / WEIR__LOW_CHUNKS;
-    return !rows_low_is_taken(zone, low) || !rows_is_narrow(&zone->rows[low]);
+    return !rows_low_is_taken(zone, low) || !weir__low_is_narrow(zone, low);
 }
 
 /* Makes a chunk, evicting large states if need be. */
@@ -221,7 +215,9 @@ static uint32_t rows_make(struct weir__zone *zone, const struct weir__rule *rule
     assert(place && rule->generation == 0);
     weir__row_set_generation(place, rows_odd(place));
     weir__row_set_taken(zone, weir__bit_of_row(zone, row), true);
-    if (direct != place && rows_is_narrow(direct)) { /* free: it told that no row shares its part */
+    if (direct != place &&
+        weir__low_is_narrow(
+            zone, row & WEIR__ROW_LOW_MASK)) { /* free: it told that no row shares its part */
         static const struct weir__rule none;
         rows_write(direct, &none, rows_odd(direct));
     }

@@ -435,6 +435,16 @@ static inline bool weir__is_narrow(const struct weir__rule *rule)
     return shape == WEIR__SHAPE_PAIR || shape == WEIR__SHAPE_PERMITS;
 }
 
+/* Whether a low part is that of a narrow row, in use or last. That row may be written meanwhile, but
+ * then no state has this low part, or it stays wide. */
+static inline bool weir__low_is_narrow(const struct weir__zone *zone, uint32_t low)
+{
+    if (low == WEIR__MARK_ROW || low >= zone->layout.rows)
+        return false;
+    struct weir__rule rule = {.kind = __atomic_load_n(&zone->rows[low].kind, __ATOMIC_RELAXED)};
+    return rule.kind < WEIR__KIND_COUNT && weir__is_narrow(&rule);
+}
+
 /* The row of a state, sealed or not. Where the row of its low part is a narrow one, there is no high part. */
 static inline uint32_t weir__packed_row(const struct weir__zone *zone, struct weir__packed packed)
 {
@@ -442,8 +452,7 @@ static inline uint32_t weir__packed_row(const struct weir__zone *zone, struct we
     uint32_t high = packed.hi >> (WEIR__ROW_HIGH_AT - 64) & WEIR__ROW_HIGH_MASK;
     if (WEIR__LIKELY(high == 0))
         return low;
-    const struct weir__rule *rule = weir__row_at(zone, low);
-    return rule && weir__is_narrow(rule) ? low : low | high << WEIR__ROW_LOW_BITS;
+    return weir__low_is_narrow(zone, low) ? low : low | high << WEIR__ROW_LOW_BITS;
 }
 
 /* Whether a state is one of this row, whose rule is that of row `row`. */
