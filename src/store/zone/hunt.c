@@ -1,7 +1,7 @@
 /*
- * Room for a block where none is free. Some used blocks of an arena are looked at, some of them where
- * a hand goes around, some at random. zone/evict.h says which of them goes, as in the table. The work is
- * bounded. Other stripes are only tried, never waited for, one at a time.
+ * Room for a block where none is free. Some used blocks of an arena are looked at, some of them
+ * where a hand goes around, some at random. zone/evict.h says which of them goes, as in the table.
+ * The work is bounded. Other stripes are only tried, never waited for, one at a time.
  *
  * Live leases are never evicted, nor are chunks of rows.
  */
@@ -67,9 +67,9 @@ static void hunt_unlock(const struct hunt *hunt, const struct weir__sample *it)
         weir__stripe_unlock(hunt->zone, stripe);
 }
 
-/* The block may have been freed and may be in the middle of another's cells by now, so this is a guess, and may
- * be nonsense: it is checked under the lock of the stripe it names. That race is meant, so the thread sanitizer
- * does not look. */
+/* The block may have been freed and may be in the middle of another's cells by now, so this is a
+ * guess, and may be nonsense: it is checked under the lock of the stripe it names. That race is
+ * meant, so the thread sanitizer does not look. */
 __attribute__((no_sanitize("thread"))) void weir__block_guess(const struct weir__zone *zone,
                                                               struct weir__sample *it)
 {
@@ -129,7 +129,7 @@ static size_t hunt_guess(const struct hunt *hunt, struct weir__sample *blocks, s
     return count;
 }
 
-/* Frees a block that is nobody's or fresh, or adds it to those that one of may go. Its stripe is held. */
+/* Frees a block that is nobody's or fresh, or adds it to the candidates. Its stripe is held. */
 static bool hunt_consider(const struct hunt *hunt, const struct weir__sample *it,
                           struct weir__candidates *all)
 {

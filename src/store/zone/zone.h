@@ -701,7 +701,7 @@ bool weir__slot_clear_if(struct weir__zone *zone, struct weir__group *group, uns
 /* All states of a key; whether one of them was not fresh. */
 bool weir__table_reset(struct weir__zone *zone, uint64_t tag, int64_t now_us);
 
-/* ---- zone/block.c ---- */
+/* ---- zone/arena.c, zone/block.c, zone/place.c ---- */
 
 /* A byte of the map, where a block starts; 0 inside of one. */
 #define WEIR__MAP_FREE 0x80
