@@ -120,25 +120,27 @@ bool weir__zone_take_quick(struct weir__zone *zone, const struct weir__op *op)
                        (uint64_t)op->request.now_us + (uint64_t)op->rule->horizon_us))
         return false;
     weir__bucket_load(op->rule, &state, op->request.now_us);
-    weir_decision *ret = op->ret; /* filled in place: a copy of fresh stores stalls for 20 ns */
-    const weir_decision before = *ret;
-    *ret = (weir_decision){.time_us = op->request.now_us};
-    weir__bucket_judge(op->rule, &state, &op->request, ret);
-    if (ret->allowed && op->request.cost > 0) {
+    weir_decision it = {0}; /* in registers: a copy of fresh stores stalls for 20 ns */
+    weir__bucket_judge(op->rule, &state, &op->request, &it);
+    if (it.allowed && op->request.cost > 0) {
         weir__bucket_charge(op->rule, &state, &op->request);
         struct weir__packed next = weir__pack_amount(op->row, state.at, state.amount);
         if (WEIR__UNLIKELY(!weir__swap16(&group->states[slot], seen.sealed,
                                          weir__seal(next, op->tag, op->generation))))
-            goto others_were_faster;
-        ret->charged = op->request.cost;
+            return false;
+        it.charged = op->request.cost;
     } else if (WEIR__UNLIKELY(!take_confirm(op, &seen))) {
-        goto others_were_faster;
+        return false;
     }
-    weir__bucket_report(op->rule, &state, op->request.now_us, ret);
-    weir__slot_note(group, slot, ret);
+    weir__bucket_report(op->rule, &state, op->request.now_us, &it);
+    *op->ret = (weir_decision){.limit = it.limit,
+                               .remaining = it.remaining,
+                               .retry_after_us = it.retry_after_us,
+                               .reset_after_us = it.reset_after_us,
+                               .delay_us = it.delay_us,
+                               .time_us = op->request.now_us,
+                               .charged = it.charged,
+                               .allowed = it.allowed};
+    weir__slot_note(group, slot, op->ret);
     return true;
-
-others_were_faster: /* the long way may fail, and then it is as it was */
-    *ret = before;
-    return false;
 }
