@@ -10,6 +10,13 @@
 #include <stdarg.h>
 #include <stdint.h>
 
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "weir needs a little-endian machine: its states in zones and in Redis are little-endian"
+#endif
+#if UINTPTR_MAX < UINT64_MAX
+#error "weir needs a 64-bit machine: its states are swapped and counted in 64-bit words"
+#endif
+
 #define WEIR__LIKELY(x) __builtin_expect(!!(x), 1)
 #define WEIR__UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define WEIR__COUNT(array) (sizeof(array) / sizeof((array)[0]))

@@ -19,7 +19,7 @@
 struct weir__node {
     struct weir__link link;
     struct weir__redis_host host; /* under the fleet's lock; only the keeper changes it */
-    _Atomic bool owns;            /* it has slots, or is the only server */
+    _Atomic uint32_t owns;        /* it has slots, or is the only server */
     _Atomic int64_t wanted_us;    /* somebody was sent there: a connection is wanted until then */
     /* the keeper's */
     int64_t next_try_us, next_check_us, up_since_us;
@@ -34,7 +34,7 @@ struct weir__fleet {
     struct weir__node *nodes[WEIR__NODES_MAX];
     _Atomic unsigned count;
     _Atomic uint16_t slots[WEIR__CLUSTER_SLOTS]; /* index of a node plus 1; 0: not known */
-    _Atomic bool stale;                          /* somebody found the map wrong */
+    _Atomic uint32_t stale;                      /* somebody found the map wrong */
     int wake_fd, stop_fd;                        /* eventfds: go round now; stop */
     bool tried;                                  /* the first round is over; under the lock */
     enum weir__talk_result result; /* of the last round's worst attempt; under the lock */

@@ -77,7 +77,7 @@ struct weir__link {
     unsigned connection;           /* its number */
     unsigned users;                /* threads at the socket without the lock */
     bool led, flushing;            /* somebody reads; somebody writes */
-    _Atomic bool loading;          /* a call brings its script along */
+    _Atomic uint32_t loading;      /* a call brings its script along */
     unsigned misses;               /* deadlines missed since the last reply in time */
     uint64_t miss_mark;            /* only calls submitted from here on count as a new miss */
     char *out, *sending;           /* being filled; being written */

@@ -22,7 +22,7 @@ struct weir__remote {
     struct weir__fleet *fleet;      /* of the process `owner` */
     struct weir__fallback fallback; /* its zone is of that process, too */
     _Atomic pid_t owner;
-    _Atomic bool decided;         /* a server did, since the last weir__remote_look */
+    _Atomic uint32_t decided;     /* a server did, since the last weir__remote_look */
     _Atomic uint64_t by_fallback; /* calls that the fallback decided */
     struct {                      /* what weir__remote_look found last */
         uint64_t by_fallback;
@@ -30,7 +30,7 @@ struct weir__remote {
         bool undecided; /* but decide nothing, until one does */
     } look;
     _Atomic pid_t reviver;         /* the process for which one thread makes fleet and fallback */
-    _Atomic bool refused;          /* there is such a text */
+    _Atomic uint32_t refused;      /* there is such a text */
     struct weir__lock lock;        /* for the text only */
     char refusal[WEIR__ERROR_MAX]; /* what a server said to the last call if it did not decide it */
 };

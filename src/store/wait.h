@@ -142,7 +142,7 @@ struct weir__watch {
     bool running;
     pthread_t thread;
     struct weir__bells bells;
-    _Atomic bool stop;
+    _Atomic uint32_t stop;
 };
 struct weir__watch *weir__waiting_watch(struct weir__waiting *waiting);
 /* Rings the alarms of those whose bell has rung. */

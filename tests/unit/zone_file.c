@@ -150,6 +150,25 @@ static void test_version(void)
     REFUSED(url(""), WEIR_EVERSION, "remove it");
 }
 
+/* Programs with other locks, words or swaps are refused, with the names of both. */
+static void test_platform(void)
+{
+    const uint8_t libc = WEIR__LIBC == WEIR__MUSL ? WEIR__GLIBC : WEIR__MUSL;
+    const uint8_t machines[] = {4, WEIR__MACHINE ^ WEIR__MACHINE_BIG,
+                                WEIR__MACHINE ^ WEIR__MACHINE_SWAPS};
+    static const char *const named[] = {"32 bits", "big-endian", "16-byte swaps"};
+    make();
+    overwrite(offsetof(struct weir__zone_header, libc), &libc, 1);
+    test_refused(__FILE__, __LINE__, url(""), WEIR_EVERSION, "musl, 64 bits, little-endian",
+                 "glibc, 64 bits, little-endian");
+    REFUSED(url(""), WEIR_EVERSION, "use one kind for all");
+    for (size_t i = 0; i < WEIR__COUNT(machines); i++) {
+        make();
+        overwrite(offsetof(struct weir__zone_header, machine), &machines[i], 1);
+        test_refused(__FILE__, __LINE__, url(""), WEIR_EVERSION, named[i], "remove it");
+    }
+}
+
 /* Every byte that the header's checksum covers, and the checksum. */
 static void test_damaged_header(void)
 {
@@ -321,6 +340,7 @@ int main(void)
     test_foreign();
     test_truncated();
     test_version();
+    test_platform();
     test_damaged_header();
     test_damaged_contents();
     test_permissions();

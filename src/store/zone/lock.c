@@ -32,7 +32,7 @@
 #define HELD_PATIENCE_US 200    /* … others wait only so long for it, … */
 #define OTHERS_PATIENCE_US 5000 /* … and so long for other locks */
 
-#ifdef __SANITIZE_THREAD__ /* which knows of no clocklock */
+#if defined(__SANITIZE_THREAD__) || !defined(__GLIBC__) /* which know of no clocklock */
 #define SLEEP_CLOCK CLOCK_REALTIME
 #define lock_until(mutex, until) pthread_mutex_timedlock(mutex, until)
 #else

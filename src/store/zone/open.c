@@ -5,6 +5,7 @@
 #include "base/random.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #define HEADER_SIZE 4096
@@ -147,6 +148,8 @@ int weir__zone_format(uint8_t *base, uint64_t size, unsigned large_percent, bool
         return weir__fail(err, WEIR_ESYSTEM, 0, "no randomness for the zone's secret: %m");
     header->version = WEIR__ZONE_VERSION;
     header->mutex_size = sizeof(pthread_mutex_t);
+    header->libc = WEIR__LIBC;
+    header->machine = WEIR__MACHINE;
     header->large_percent = large_percent;
     view(base, &header->layout, shared, ret);
     weir__stripes_init(ret);
@@ -164,6 +167,29 @@ void weir__zone_set_secret(struct weir__zone *zone, const uint64_t secret[2])
     zone->header->check = checksum(zone->header);
 }
 
+/* "glibc, 64 bits, little-endian, swaps" */
+static void open_put_platform(unsigned libc, unsigned machine, char *ret, size_t room)
+{
+    static const char *const names[] = {"an unknown C library", "glibc", "musl", "bionic",
+                                        "uClibc"};
+    snprintf(ret, room, "%s, %u bits, %s, %s", libc < WEIR__COUNT(names) ? names[libc] : names[0],
+             (machine & WEIR__MACHINE_BYTES) * 8,
+             machine & WEIR__MACHINE_BIG ? "big-endian" : "little-endian",
+             machine & WEIR__MACHINE_SWAPS ? "16-byte swaps" : "no 16-byte swaps");
+}
+
+static int open_refuse_platform(const struct weir__zone_header *header, weir_error *err)
+{
+    char its[80], ours[80];
+    open_put_platform(header->libc, header->machine, its, sizeof its);
+    open_put_platform(WEIR__LIBC, WEIR__MACHINE, ours, sizeof ours);
+    return weir__fail(err, WEIR_EVERSION, 0,
+                      "it was made by another kind of program (%s) than this one (%s), and they "
+                      "cannot share its locks; use one kind for all, or remove it and let weir "
+                      "make a new one",
+                      its, ours);
+}
+
 int weir__zone_attach(uint8_t *base, uint64_t size, bool shared, struct weir__zone *ret,
                       weir_error *err)
 {
@@ -171,12 +197,15 @@ int weir__zone_attach(uint8_t *base, uint64_t size, bool shared, struct weir__zo
     struct weir__layout planned;
     if (size < HEADER_SIZE || header->magic != WEIR__ZONE_MAGIC)
         return weir__fail(err, WEIR_EFOREIGN, 0, "it is not a weir zone; choose another path");
-    if (header->version != WEIR__ZONE_VERSION || header->mutex_size != sizeof(pthread_mutex_t))
+    if (header->version != WEIR__ZONE_VERSION)
         return weir__fail(
             err, WEIR_EVERSION, 0,
             "it is a zone of version %u, this weir makes version %u; remove it and let "
             "weir make a new one",
             header->version, WEIR__ZONE_VERSION);
+    if (header->libc != WEIR__LIBC || header->machine != WEIR__MACHINE ||
+        header->mutex_size != sizeof(pthread_mutex_t))
+        return open_refuse_platform(header, err);
     if (header->check != checksum(header))
         return weir__fail(err, WEIR_EDAMAGED, 0,
                           "its header is damaged; remove it and let weir make a new one");

@@ -102,10 +102,33 @@ struct weir__layout {
         blocks_at;
 };
 
+/* Programs share a zone only if they agree on what its locks are, on the order of its bytes, and on whether states are
+ * swapped without a lock. */
+enum weir__libc { WEIR__LIBC_UNKNOWN, WEIR__GLIBC, WEIR__MUSL, WEIR__BIONIC, WEIR__UCLIBC };
+
+#if defined(__UCLIBC__)
+#define WEIR__LIBC WEIR__UCLIBC
+#elif defined(__GLIBC__)
+#define WEIR__LIBC WEIR__GLIBC
+#elif defined(__BIONIC__)
+#define WEIR__LIBC WEIR__BIONIC
+#else
+#define WEIR__LIBC WEIR__MUSL /* which has no name of its own */
+#endif
+
+#define WEIR__MACHINE_BYTES 0x0f /* of a word */
+#define WEIR__MACHINE_BIG 0x10   /* big-endian */
+#define WEIR__MACHINE_SWAPS 0x20 /* states are swapped without a lock */
+#define WEIR__MACHINE                                                                              \
+    (sizeof(void *) | (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? WEIR__MACHINE_BIG : 0) |           \
+     (WEIR__HAS_SWAP ? WEIR__MACHINE_SWAPS : 0))
+
 struct weir__zone_header {
     uint64_t magic;
     uint32_t version;
-    uint32_t mutex_size; /* of this C library */
+    uint16_t mutex_size; /* of its C library */
+    uint8_t libc;        /* whose locks these are: enum weir__libc */
+    uint8_t machine;     /* WEIR__MACHINE of who made it */
     struct weir__layout layout;
     uint64_t secret[2];
     uint64_t boot[2];       /* which boot of the machine wrote last */
