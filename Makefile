@@ -1,6 +1,6 @@
 # One word for each task. Meson builds.
 .POSIX:
-.PHONY: all run test check lint bench bench-redis bench-server bench-nginx coverage fuzz soak guava-traces deb install clean
+.PHONY: all run test check lint portable bench bench-redis bench-server bench-nginx coverage fuzz soak guava-traces deb install clean
 
 all:
 	tools/deps.sh build
@@ -60,6 +60,11 @@ SECONDS_EACH = 60
 fuzz:
 	tools/deps.sh build fuzz
 	fuzz/run.sh $(SECONDS_EACH)
+
+# The library and its C tests with clang and musl, on aarch64 and riscv64.
+portable:
+	tools/deps.sh build portable
+	tools/portable.sh
 
 # Long runs: thousands of kills, model against core for minutes.
 soak:

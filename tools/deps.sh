@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes sure that the Debian packages for a task are installed:
 #
-#     tools/deps.sh run|build|test|lint|fuzz|soak|bench|deb
+#     tools/deps.sh run|build|test|lint|fuzz|soak|bench|deb|portable
 #
 # As root on Debian or Ubuntu it installs what is missing. Otherwise it says what to install.
 set -eu
@@ -83,8 +83,17 @@ for purpose in "$@"; do
         need dh debhelper
         need lintian lintian
         ;;
+    portable)
+        need clang clang
+        need musl-gcc musl-tools
+        need qemu-aarch64 qemu-user
+        need aarch64-linux-gnu-gcc "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+        need riscv64-linux-gnu-gcc "gcc-riscv64-linux-gnu libc6-dev-riscv64-cross"
+        need i686-linux-gnu-gcc "gcc-i686-linux-gnu libc6-dev-i386-cross"
+        need s390x-linux-gnu-gcc "gcc-s390x-linux-gnu libc6-dev-s390x-cross"
+        ;;
     *)
-        echo "deps: unknown purpose $purpose; there are run, build, test, lint, fuzz, soak, bench and deb" >&2
+        echo "deps: unknown purpose $purpose; there are run, build, test, lint, fuzz, soak, bench, deb and portable" >&2
         exit 2
         ;;
     esac
