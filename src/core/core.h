@@ -163,8 +163,9 @@ struct weir__algorithm {
                    const struct weir__correction *);
     /* From when on a stored state is as good as absent, whatever comes; before load. */
     int64_t (*fresh_at)(const struct weir__rule *, const struct weir__state *);
-    /* How much of its limit a stored state withholds now, in 1/2^20 of it: what its user would get back if it were
-     * forgotten. From fresh_at on 0, until then at least 1. Before load; large states: about. */
+    /* How much of its limit a stored state withholds now, in 1/2^20 of it: what its user would
+     * get back if it were forgotten. From fresh_at on 0, until then at least 1. Before load;
+     * large states: about. */
     uint32_t (*share)(const struct weir__rule *, const struct weir__state *, int64_t now_us);
 
     /* What is wrong with a rule that parsed, so that all arithmetic stays exact below 2^53; NULL:

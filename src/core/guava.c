@@ -159,8 +159,8 @@ static int64_t guava_window_us(const struct weir__rule *rule)
     return weir__max(rule->extra, weir__div_up(rule->period_us, rule->count));
 }
 
-/* What is owed: how far the next free time is ahead. Forgetting savings, or that a limiter is warm, gives its user
- * nothing. */
+/* What is owed: how far the next free time is ahead. Forgetting savings, or that a limiter is
+ * warm, gives its user nothing. */
 static uint32_t guava_share(const struct weir__rule *rule, const struct weir__state *state,
                             int64_t now_us)
 {

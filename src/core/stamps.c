@@ -91,8 +91,8 @@ static uint32_t stamps_find(const struct weir__ring *ring, int64_t t0)
     return low;
 }
 
-/* Where some cells have gone, the others are taken to weigh as much on average: the sum of a long log is not
- * counted for this. */
+/* Where some cells have gone, the others are taken to weigh as much on average: the sum of a
+ * long log is not counted for this. */
 static uint32_t stamps_share(const struct weir__rule *rule, const struct weir__state *state,
                              int64_t now_us)
 {
@@ -107,8 +107,8 @@ static uint32_t stamps_share(const struct weir__rule *rule, const struct weir__s
     return weir__share_of(sum, rule->count);
 }
 
-/* A surcharge whose entry is gone. A log that settles have filled to the brim renews its newest cell
- * instead of adding one: stricter, and bounded. */
+/* A surcharge whose entry is gone. A log that settles have filled to the brim renews its newest
+ * cell instead of adding one: stricter, and bounded. */
 static void stamps_charge_now(const struct weir__rule *rule, struct weir__state *state,
                               const struct weir__correction *correction, int64_t cost)
 {

@@ -237,8 +237,8 @@ static void flood_with(weir_store *store, const weir_limit *limit, long n, int c
     }
 }
 
-/* Who is being denied stays, whatever comes that is not; a charge, or a denial of a cost that never fits, does not
- * help. */
+/* Who is being denied stays, whatever comes that is not; a charge, or a denial of a cost that
+ * never fits, does not help. */
 static void test_denied_stay(void)
 {
     enum { KEYS = 60 };
@@ -269,7 +269,8 @@ static void test_denied_stay(void)
     weir_store_close(store);
 }
 
-/* A flood under one limit pays with states of that limit, also where those of another withhold less. */
+/* A flood under one limit pays with states of that limit, also where those of another withhold
+ * less. */
 static void test_row_pays(void)
 {
     enum { KEYS = 200 };
@@ -371,7 +372,8 @@ static void test_full_denies(void)
     weir_store_close(store);
 }
 
-/* A group that finds no room for one of its limits leaves no trace of the others; so do settle and acquire. */
+/* A group that finds no room for one of its limits leaves no trace of the others; so do settle
+ * and acquire. */
 static void test_full_denies_whole(void)
 {
     weir_limit *limit = test_limit("fixed-window 2/h from-first");

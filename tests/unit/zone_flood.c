@@ -137,8 +137,9 @@ static void print_table(long rounds)
     }
 }
 
-/* What each of them may cost, of 200 victims. 0: none, with these secrets and nearly all others. Where flood and victims
- * are alike, chance costs 103 on average; who asks again is told from a flood. */
+/* What each of them may cost, of 200 victims. 0: none, with these secrets and nearly all others.
+ * Where flood and victims are alike, chance costs 103 on average; who asks again is told from a
+ * flood. */
 static void test_floods(void)
 {
     static const struct {

@@ -5,13 +5,15 @@
 
 #include <assert.h>
 
-/* Where no more than FEW of a row are not being denied, up to AGED others lose their bit. Chosen by the floods of
- * tests/unit/zone_flood.c: more of either protects who keeps asking better, and who stays away worse. */
+/* Where no more than FEW of a row are not being denied, up to AGED others lose their bit. Chosen
+ * by the floods of tests/unit/zone_flood.c: more of either protects who keeps asking better, and
+ * who stays away worse. */
 #define FEW 1
 #define AGED 8
 
-/* Shares in steps: four for every power of two, so that shares within an eighth to a quarter count as equal. Finer
- * steps would make a bucket's oldest state the next to go, which is what a flood of equal keys is after. */
+/* Shares in steps: four for every power of two, so that shares within an eighth to a quarter
+ * count as equal. Finer steps would make a bucket's oldest state the next to go, which is what a
+ * flood of equal keys is after. */
 static uint8_t share_level(uint32_t share)
 {
     assert(share >= 1 && share <= WEIR__SHARE_ONE);
@@ -89,7 +91,8 @@ bool weir__candidates_add(struct weir__zone *zone, struct weir__candidates *it,
 
 /* ---- the choice ---- */
 
-/* Which of n is a matter of chance, which only this process knows. Threads that draw at once may draw the same. */
+/* Which of n is a matter of chance, which only this process knows. Threads that draw at once may
+ * draw the same. */
 static unsigned draw(struct weir__zone *zone, unsigned n)
 {
     uint64_t chance = atomic_load_explicit(&zone->chance, memory_order_relaxed);

@@ -3,14 +3,15 @@
  *
  *   1. states that are fresh: nobody can tell;
  *   2. marks of settled receipts;
- *   3. states of the row that has most of those in reach: a flood pays with the states of its own limit. Leases never go;
+ *   3. states of the row that has most of those in reach: a flood pays with the states of its own
+ *      limit. Leases never go;
  *   4. of these one whose last take was not denied, before those that are being denied;
  *   5. the smallest share of its limit that forgetting gives back, in steps of a quarter or less;
  *   6. at random. Any other rule, like the oldest first, tells a flood how to push out a certain key.
  *
- * Whether a state was denied is one bit in its group's head: set by a denial, cleared by the next charge. Where nearly
- * all are being denied, some of them lose their bit. Who keeps asking gets it back before the next one has to go; a
- * flood of keys that were denied once does not.
+ * Whether a state was denied is one bit in its group's head: set by a denial, cleared by the next
+ * charge. Where nearly all are being denied, some of them lose their bit. Who keeps asking gets it
+ * back before the next one has to go; a flood of keys that were denied once does not.
  */
 #ifndef WEIR_ZONE_EVICT_H
 #define WEIR_ZONE_EVICT_H
@@ -28,7 +29,8 @@ enum weir__standing {
     WEIR__STANDS_KEPT    /* a live lease */
 };
 
-/* The occupied slots that one of has to go, in any order. Its user adds each once, under the lock of its stripe. */
+/* The occupied slots that one of has to go, in any order. Its user adds each once, under the
+ * lock of its stripe. */
 struct weir__candidates {
     unsigned count;
     enum weir__standing lowest;
@@ -55,7 +57,8 @@ static inline void weir__candidates_begin(struct weir__candidates *it)
 /* Adds a slot that is not empty. True: it is fresh, and so the last one added is the one to go. */
 bool weir__candidates_add(struct weir__zone *zone, struct weir__candidates *it,
                           struct weir__group *group, unsigned slot, int64_t now_us);
-/* Which of them goes: an index, or -1 where none may (with full=deny no live one). May clear bits of others. */
+/* Which of them goes: an index, or -1 where none may (with full=deny no live one). May clear
+ * bits of others. */
 int weir__candidates_choose(struct weir__zone *zone, const struct weir__candidates *it);
 
 /* Whether a state of that standing may go in this zone: with full=deny no live one does. */
