@@ -12,7 +12,7 @@ static void canonical(const char *text, const char *expected)
     CHECK_TEXT(weir_limit_text(limit), expected);
     CHECK_INT(weir_limit_parse(expected, &again, NULL), 0);
     CHECK_TEXT(weir_limit_text(again), expected);
-    CHECK(!memcmp(again->rules, limit->rules, sizeof limit->rules));
+    CHECK(!memcmp(again->rules, limit->rules, limit->count * sizeof limit->rules[0]));
     weir_limit_free(limit);
     weir_limit_free(again);
 }
