@@ -11,7 +11,7 @@ Test = collections.namedtuple("Test", "name build command seconds alone load", d
 # What tests need that are no programs of the build, by the first word of their name; others need everything.
 NEEDS = {
     "vectors": ["tests/vectors", "tests/tails.vec"],
-    "command line": ["weir"],
+    "command line": ["weir", "tests/hold_zone"],
     "model": ["weir", "tests/vectors", "tests/tails.vec"],
     "fuzz": ["weir"],
     "redis": ["weir", "weir_redis.so", "tests/cancel", "tests/store_driver", "tests/vectors", "tests/tails.vec", "lua/weir.lua"],

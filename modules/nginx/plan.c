@@ -227,7 +227,7 @@ static weir_limit *plan_own_limit(ngx_pool_t *pool, weir_request *request)
         return NULL;
     copy->text = (char *)(copy + 1);
     copy->count = request->limit->count;
-    ngx_memcpy(copy->rules, request->limit->rules, sizeof copy->rules);
+    ngx_memcpy(copy->rules, request->limit->rules, copy->count * sizeof copy->rules[0]);
     request->limit = copy;
     return copy;
 }

@@ -270,7 +270,7 @@ int main(int argc, char **argv)
         weir_zone_info info = test_info(store);
         CHECK_INT(info.evicted_unused + info.evicted_soonest, 0);
         CHECK_INT(info.keys, 0);
-        CHECK_INT(info.large_used, 0);
+        CHECK_INT(info.large_used, 4096); /* of states nothing: a chunk of rows stays */
         weir_store_close(store);
         test_remove(kind, "groups");
     }
