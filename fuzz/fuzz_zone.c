@@ -54,7 +54,9 @@ static weir_store *store_over(const struct weir__zone *zone, struct weir__virtua
     static weir_store *store;
     if (!store)
         EXPECT(weir_store_open("memory:64k", &store, NULL) == 0, "open");
-    ((struct weir__zone_store *)store)->region.zone = *zone;
+    struct weir__zone *last = &((struct weir__zone_store *)store)->region.zone;
+    free(last->sweep.verdicts);
+    *last = *zone;
     weir__virtual_clock_install(clock, store);
     return store;
 }

@@ -59,7 +59,7 @@ class Signer:
     def of_zone(cls, path):
         """From a `file:` zone, whose secret stands behind magic, version and layout (src/store/zone/zone.h)."""
         with open(path, "rb") as zone:
-            zone.seek(88)
+            zone.seek(128)
             return cls(struct.unpack("<QQ", zone.read(16)))
 
     def hash(self, secret, data):

@@ -152,7 +152,7 @@ SEVERAL = [
 HTTP = [
     ("weir_zone;", 1, ["weir_zone", "number of arguments"]),
     ("weir_zone z;", 1, ["weir_zone", "number of arguments"]),
-    ("weir_zone z 1m large=5% more;", 1, ["weir_zone", "number of arguments"]),
+    ("weir_zone z 1m large=5% more;", 1, ["weir_zone", "invalid option \"more\""]),
     ("weir_zone z big;", 1, ["big", "10m"]),
     ("weir_zone z -1m;", 1, ["-1m", "10m"]),
     ("weir_zone z 79k;", 1, ["79k", "80k"]),
