@@ -1,12 +1,12 @@
 /*
- * How long a take waits for others: a zone in shared memory with millions of keys, one thread that takes known
- * keys and looks at the clock before and after each, and other processes that check the zone, sweep its limits,
- * flood it with new logs, or are killed in the middle of their work.
+ * How long a take waits for others: a zone in shared memory with millions of keys, one thread that
+ * takes known keys and looks at the clock before and after each, and other processes that check the
+ * zone, sweep its limits, flood it with new logs, or are killed in the middle of their work.
  *
  *     bench-stalls [SIZE [KEYS [KILLS]]]        1g, 3000000, 100
  *
- * It needs idle cores: two at least. A take during which the kernel gave the core to somebody else says nothing
- * about the zone; such takes are counted apart.
+ * It needs idle cores: two at least. A take during which the kernel gave the core to somebody else
+ * says nothing about the zone; such takes are counted apart.
  */
 #include "weir.h"
 

@@ -7,9 +7,11 @@
  * - million-batch: the same through weir_take_many, sixteen at a time.
  * - flood: never-seen keys into a zone that is full of live states.
  * - settled: takes of the keys of such a full zone, for comparison with flood.
- * - log-known, window-known, lease-known: logs of one or two entries, windows of one slot, leases acquired and
+ * - log-known, window-known, lease-known: logs of one or two entries, windows of one slot, leases
+ *   acquired and
  *   released, of keys that a zone holds whose area for large states is in use.
- * - log-flood, window-flood, lease-flood: likewise for keys never seen before, where it is full. Half of the area is
+ * - log-flood, window-flood, lease-flood: likewise for keys never seen before, where it is full.
+ *   Half of the area is
  *   leases at most; a lease that is refused for that counts as a decision, too.
  * - shm-allowed: as hot-allowed, on shared memory (robust mutexes).
  */

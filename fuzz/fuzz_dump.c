@@ -1,6 +1,6 @@
 /*
- * Dumps of zones (wire/dump.h): lines of any bytes, put into a zone. Whatever they are, the zone is sound afterwards,
- * and what it then dumps loads into another one.
+ * Dumps of zones (wire/dump.h): lines of any bytes, put into a zone. Whatever they are, the zone is
+ * sound afterwards, and what it then dumps loads into another one.
  */
 #include "fuzz.h"
 
@@ -36,7 +36,8 @@ static uint8_t *make_zone(struct weir__zone *ret)
     return base;
 }
 
-/* Each line alone in memory that ends where it ends; a wrong one is passed over. The number that were good. */
+/* Each line alone in memory that ends where it ends; a wrong one is passed over. The number that
+ * were good. */
 static uint64_t read_lines(const uint8_t *data, size_t size, struct weir__zone *zone, bool strict)
 {
     struct weir__dump_reader reader = {0};

@@ -18,11 +18,13 @@
  * Rules that hold for every function here
  *   - 0 is success, a negative WEIR_E… is failure. "Denied" is a decision, never a failure.
  *   - `ret` parameters are written on success only; on failure they are left as they were.
- *   - A weir_error may be NULL. If given, it is filled on failure with a message for people. Every verb
+ *   - A weir_error may be NULL. If given, it is filled on failure with a message for people. Every
+ *     verb
  *     has a form with one: a parameter `err`, or the member `error` of a weir_request.
  *   - NULL where a store, a limit, a text or room for a result is expected gives WEIR_EINVAL.
  *     Functions that return no code and must not get NULL are marked WEIR_NONNULL.
- *   - Free and close functions accept NULL. The library never prints, never exits, sets no handlers.
+ *   - Free and close functions accept NULL. The library never prints, never exits, sets no
+ *     handlers.
  *   - Times are microseconds. Points in time count from the Unix epoch.
  *   - -1 means one thing: WEIR_NEVER.
  *
@@ -218,11 +220,12 @@ WEIR_API const char *weir_limit_text(const weir_limit *limit);
 /* The name of limit i, counted from 0 ("token-bucket"); NULL if there is no such limit. */
 WEIR_API const char *weir_limit_kind(const weir_limit *limit, size_t i);
 
-/* How much limit i admits in a period, the 100 of "100/s"; of `concurrent` how much at once. 0 if there
- * is no such limit. */
+/* How much limit i admits in a period, the 100 of "100/s"; of `concurrent` how much at once. 0 if
+ * there is no such limit. */
 WEIR_API int64_t weir_limit_amount(const weir_limit *limit, size_t i);
 
-/* The period of limit i, a second in "100/s"; of `concurrent` the lease. 0 if there is no such limit. */
+/* The period of limit i, a second in "100/s"; of `concurrent` the lease. 0 if there is no such
+ * limit. */
 WEIR_API int64_t weir_limit_period_us(const weir_limit *limit, size_t i);
 
 /* The burst of limit i; 0 if it has none, or if there is no such limit. */
@@ -237,12 +240,12 @@ typedef struct weir_store weir_store;
  *   memory:64m                    private memory, this process only
  *   shm:/name?size=64m            shared memory, processes of one host, until reboot
  *   file:/path?size=64m           a mapped file, survives restarts
- *   redis://host:6379             Redis or Valkey, a whole fleet; docs/REDIS-STORE.md has the options
- * Sizes take k, m, g (powers of 1024). Without a size a new zone gets 64m, an existing one keeps its
- * own. With another size than the existing one's, its states are carried over into a zone of that size,
- * if nobody else has it open; otherwise it is refused. `large=25%` (0 to 90) sets the share of the
- * zone kept for logs, windows and leases; new zones get 12%. `mode=0660&group=NAME` (or a number) shares
- * a zone with the members of a group; otherwise it is its owner's only.
+ *   redis://host:6379             Redis or Valkey, a whole fleet; options: docs/REDIS-STORE.md
+ * Sizes take k, m, g (powers of 1024). Without a size a new zone gets 64m, an existing one keeps
+ * its own. With another size than the existing one's, its states are carried over into a zone of
+ * that size, if nobody else has it open; otherwise it is refused. `large=25%` (0 to 90) sets the
+ * share of the zone kept for logs, windows and leases; new zones get 12%. `mode=0660&group=NAME`
+ * (or a number) shares a zone with the members of a group; otherwise it is its owner's only.
  * `full=deny`: where a new key finds no room, the call fails with WEIR_EFULL. Without it, or with
  * `full=evict`, the zone forgets another key that is in use (docs/ZONE.md).
  */
@@ -251,16 +254,16 @@ WEIR_API WEIR_MUST_CHECK int weir_store_open(const char *url, weir_store **ret, 
 /* Closes a store. NULL is fine. */
 WEIR_API void weir_store_close(weir_store *store);
 
-/* A clock of your own. `now` gives microseconds since the epoch; `sleep` is what weir_wait sleeps with
- * (NULL: it returns at once). */
+/* A clock of your own. `now` gives microseconds since the epoch; `sleep` is what weir_wait sleeps
+ * with (NULL: it returns at once). */
 typedef struct weir_clock {
     int64_t (*now)(void *context);
     void (*sleep)(void *context, int64_t microseconds);
     void *context;
 } weir_clock;
 
-/* Replaces the store's clock: for replay and tests, never in production, where the owner of the state
- * owns the clock. NULL is the system's clock. Not while calls run. */
+/* Replaces the store's clock: for replay and tests, never in production, where the owner of the
+ * state owns the clock. NULL is the system's clock. Not while calls run. */
 WEIR_API WEIR_NONNULL_FIRST void weir_store_set_clock(weir_store *store, const weir_clock *clock);
 
 /* ---- keys --------------------------------------------------------------------------------- */
@@ -294,8 +297,8 @@ typedef struct weir_hashed_key {
     uint64_t spare;
 } weir_hashed_key;
 
-/* Hashes a key once for this store. weir_take_hashed and the member `hashed` of a request use it. It
- * works with other stores, too: they hash the bytes again. */
+/* Hashes a key once for this store. weir_take_hashed and the member `hashed` of a request use it.
+ * It works with other stores, too: they hash the bytes again. */
 WEIR_API WEIR_MUST_CHECK int weir_key_hash(const weir_store *store, weir_key key,
                                            weir_hashed_key *ret);
 
@@ -322,8 +325,8 @@ typedef struct weir_decision {
     uint64_t spare[2];
 } weir_decision;
 
-/* Decides and charges. Cost 0 asks without charging. Limits that shape (leaky-bucket, smooth, warmup)
- * may answer with any delay, the others with none. */
+/* Decides and charges. Cost 0 asks without charging. Limits that shape (leaky-bucket, smooth,
+ * warmup) may answer with any delay, the others with none. */
 WEIR_API WEIR_MUST_CHECK int weir_take(weir_store *store, weir_key key, const weir_limit *limit,
                                        int64_t cost, weir_decision *ret);
 
@@ -366,8 +369,8 @@ typedef struct weir_request {
     uint64_t spare[4];
 } weir_request;
 
-/* Makes a request with the defaults: cost 1, default wait, no detail. (Member by member, so that compilers
- * write it where it is wanted instead of copying it.) */
+/* Makes a request with the defaults: cost 1, default wait, no detail. (Member by member, so that
+ * compilers write it where it is wanted instead of copying it.) */
 static inline weir_request weir_request_make(weir_key key, const weir_limit *limit)
 {
     weir_request request;
@@ -387,9 +390,9 @@ static inline weir_request weir_request_make(weir_key key, const weir_limit *lim
 
 /* Takes all or nothing over several keys: all are charged or none, at one instant. At most
  * WEIR_LIMITS_MAX limits together. `ret` is the folded answer. Its binding counts the limits of all
- * requests in order. Its charge is the first request's; each detail row has its own. With n = 1 this
- * is weir_take with a wait, detail and a message. A failure that is no single request's fills the
- * error of the first. */
+ * requests in order. Its charge is the first request's; each detail row has its own. With n = 1
+ * this is weir_take with a wait, detail and a message. A failure that is no single request's fills
+ * the error of the first. */
 WEIR_API WEIR_MUST_CHECK int weir_take_all(weir_store *store, const weir_request *requests,
                                            size_t n, weir_decision *ret);
 
@@ -397,10 +400,10 @@ WEIR_API WEIR_MUST_CHECK int weir_take_all(weir_store *store, const weir_request
 WEIR_API WEIR_MUST_CHECK int weir_peek_all(weir_store *store, const weir_request *requests,
                                            size_t n, weir_decision *ret);
 
-/* Decides many independent requests, each by itself, in order, all at one reading of the clock. Much
- * faster than one by one when the keys are many. `rets` has room for n. Returns 0, or the code of the
- * first request that failed. A request that fails stops no other one: its decision has the code,
- * the others have code 0 and are decided. */
+/* Decides many independent requests, each by itself, in order, all at one reading of the clock.
+ * Much faster than one by one when the keys are many. `rets` has room for n. Returns 0, or the code
+ * of the first request that failed. A request that fails stops no other one: its decision has the
+ * code, the others have code 0 and are decided. */
 WEIR_API WEIR_MUST_CHECK int weir_take_many(weir_store *store, const weir_request *requests,
                                             size_t n, weir_decision *rets);
 
@@ -463,20 +466,23 @@ WEIR_API WEIR_MUST_CHECK int weir_wait_with(weir_store *store, const weir_reques
 
 #define WEIR_RECEIPT_SIZE 64
 
-/* Writes the receipt of a take: opaque text, NUL-terminated, to hand to weir_settle later. The first call
- * gives the decision a random id, and later ones repeat it: take receipts of one decision, not of copies. */
+/* Writes the receipt of a take: opaque text, NUL-terminated, to hand to weir_settle later. The
+ * first call gives the decision a random id, and later ones repeat it: take receipts of one
+ * decision, not of copies. */
 WEIR_API WEIR_NONNULL void weir_receipt(weir_decision *decision, char ret[WEIR_RECEIPT_SIZE]);
 
-/* Corrects the charge named by the receipt to the real cost, once: WEIR_ESETTLED says that it was done
- * before and that nothing changed, so a settle whose answer got lost may be sent again. docs/SPEC.md says for how
- * long receipts are remembered. Concurrent limits are refused (WEIR_EUNSUPPORTED). */
+/* Corrects the charge named by the receipt to the real cost, once: WEIR_ESETTLED says that it was
+ * done before and that nothing changed, so a settle whose answer got lost may be sent again.
+ * docs/SPEC.md says for how long receipts are remembered. Concurrent limits are refused
+ * (WEIR_EUNSUPPORTED). */
 WEIR_API WEIR_MUST_CHECK int weir_settle(weir_store *store, weir_key key, const weir_limit *limit,
                                          const char *receipt, int64_t actual_cost, weir_error *err);
 
 /* ---- leases: `concurrent` ----------------------------------------------------------------- */
 
-/* Takes and holds a lease: on success ret->lease names what is held. The limits must hold one `concurrent`. The long
- * form is weir_take_all with `acquire` set; then each detail row carries its own lease. */
+/* Takes and holds a lease: on success ret->lease names what is held. The limits must hold one
+ * `concurrent`. The long form is weir_take_all with `acquire` set; then each detail row carries its
+ * own lease. */
 WEIR_API WEIR_MUST_CHECK int weir_acquire(weir_store *store, weir_key key, const weir_limit *limit,
                                           int64_t cost, weir_decision *ret);
 
@@ -546,10 +552,11 @@ typedef struct weir_counts {
     uint64_t spare[3];
 } weir_counts;
 
-/* Adds up how the store decided every take: weir_take, weir_take_all, weir_take_many, weir_acquire, and each time that a
- * wait asks. Peeks do not count, nor do calls with invalid arguments. Every store can tell, also a redis:// one.
- * Counting costs takes next to nothing: each thread counts by itself. While other threads take, the sum is that of a
- * moment within the call; once they are done it is exact. A child of fork goes on from its parent's counts. */
+/* Adds up how the store decided every take: weir_take, weir_take_all, weir_take_many, weir_acquire,
+ * and each time that a wait asks. Peeks do not count, nor do calls with invalid arguments. Every
+ * store can tell, also a redis:// one. Counting costs takes next to nothing: each thread counts by
+ * itself. While other threads take, the sum is that of a moment within the call; once they are done
+ * it is exact. A child of fork goes on from its parent's counts. */
 WEIR_API WEIR_MUST_CHECK int weir_store_counts(const weir_store *store, weir_counts *ret);
 
 /* ---- what a zone holds -------------------------------------------------------------------- */

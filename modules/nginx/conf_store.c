@@ -1,6 +1,6 @@
 /*
- * weir_zone NAME SIZE [large=N%] [full=deny]; weir_store URL [deadline=50ms] [fail=open|closed|local] [peers=N]
- * [denial_cache=500ms]; weir_store off: where states are kept.
+ * weir_zone NAME SIZE [large=N%] [full=deny]; weir_store URL [deadline=50ms]
+ * [fail=open|closed|local] [peers=N] [denial_cache=500ms]; weir_store off: where states are kept.
  *
  * A zone is memory that nginx shares between its workers and keeps over reloads. The address of a
  * store is the library's, with its own options; those of the directive win over them. Stores that

@@ -278,7 +278,8 @@ static ngx_int_t handler_step_overload(ngx_http_weir_ctx_t *ctx,
 }
 
 /* A slot becomes free when a request ends, and nobody knows when that will be: the leases only show
- * the latest time. So no time is shown, except the one of fail=closed and of a zone without room. */
+ * the latest time. So no time is shown, except the one of fail=closed and of a zone without
+ * room. */
 static void handler_forget_when(const ngx_http_weir_loc_conf_t *conf, ngx_http_weir_plan_t *plan)
 {
     bool closed =

@@ -6,7 +6,8 @@
 
 /* Writes every state of a zone to stdout. */
 int cli_zone_dump(const struct cli_call *call, weir_store *store, const char *url);
-/* Puts the states of a dump (a path, or - for stdin) into the zone at url, which is made if need be. */
+/* Puts the states of a dump (a path, or - for stdin) into the zone at url, which is made if need
+ * be. */
 int cli_zone_load(const struct cli_call *call, const char *url, const char *path);
 
 #endif

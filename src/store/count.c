@@ -1,4 +1,5 @@
-/* How a store decided: each thread adds to the counts of its seat (store.h), and whoever asks adds them up. */
+/* How a store decided: each thread adds to the counts of its seat (store.h), and whoever asks adds
+ * them up. */
 #include "store/store.h"
 
 static void count_sum(weir_store *store, const struct weir__seat_counts *sum)

@@ -73,7 +73,8 @@ void weir__region_unlink(const struct weir__region *region)
         unlink(region->path);
 }
 
-/* Whether somebody of another user has just made the file, and has not given it to the group yet. */
+/* Whether somebody of another user has just made the file, and has not given it to the group
+ * yet. */
 static bool region_is_begun(const struct weir__region *region)
 {
     struct stat there;
@@ -83,8 +84,8 @@ static bool region_is_begun(const struct weir__region *region)
            (there.st_mode & 0777) != region->mode;
 }
 
-/* Opens what is there, or creates it. One after the other: in directories like /dev/shm the system does not open
- * files of others for who would create them. */
+/* Opens what is there, or creates it. One after the other: in directories like /dev/shm the system
+ * does not open files of others for who would create them. */
 static int region_open_or_create(struct weir__region *region, weir_error *err)
 {
     int64_t waited = 0;
@@ -110,8 +111,8 @@ static int region_open_or_create(struct weir__region *region, weir_error *err)
     return weir__region_fail(region, "open it for reading and writing", err);
 }
 
-/* Not flock: an upgrade it refuses costs the shared lock, and with that, after fork, the lock of everybody who
- * inherited the file. */
+/* Not flock: an upgrade it refuses costs the shared lock, and with that, after fork, the lock of
+ * everybody who inherited the file. */
 int weir__region_try_lock(const struct weir__region *region, short type)
 {
     struct flock whole = {.l_type = type, .l_whence = SEEK_SET};

@@ -1,10 +1,10 @@
 /*
- * Regions: the memory a zone lives in. Reads a store address, maps private memory, shared memory or a
- * file, and opens or makes the zone in it. Memory can be borrowed, too (weir__zone_store_over).
+ * Regions: the memory a zone lives in. Reads a store address, maps private memory, shared memory or
+ * a file, and opens or makes the zone in it. Memory can be borrowed, too (weir__zone_store_over).
  *
- * Every process keeps a shared lock (fcntl, of the open file) as long as it has it open. Who can get the
- * exclusive one is alone: it may make the zone, renew its locks, repair what the last one left, and make it again in
- * another size (region_remake.c).
+ * Every process keeps a shared lock (fcntl, of the open file) as long as it has it open. Who can
+ * get the exclusive one is alone: it may make the zone, renew its locks, repair what the last one
+ * left, and make it again in another size (region_remake.c).
  */
 #ifndef WEIR_REGION_H
 #define WEIR_REGION_H
@@ -16,8 +16,8 @@
 
 enum weir__region_kind { WEIR__MEMORY, WEIR__SHM, WEIR__FILE, WEIR__BORROWED };
 
-/* Who may open a zone: its owner, or the members of a group as well. There is nothing else: who may only read a zone
- * cannot use it, and would know its secret. */
+/* Who may open a zone: its owner, or the members of a group as well. There is nothing else: who may
+ * only read a zone cannot use it, and would know its secret. */
 #define WEIR__MODE_OWN 0600
 #define WEIR__MODE_GROUP 0660
 
@@ -50,7 +50,8 @@ void weir__region_close(struct weir__region *region);
 
 #define WEIR__LOOK_EVERY_US 1000000
 
-/* From now on its path is looked at, once a second at most, when the zone is used (zone->look_at_us). */
+/* From now on its path is looked at, once a second at most, when the zone is used
+ * (zone->look_at_us). */
 int weir__region_watch(struct weir__region *region, weir_error *err);
 /* Looks, if it is time: 0, or WEIR_EGONE, which it says from then on. */
 int weir__region_look(struct weir__region *region, int64_t now_us);
@@ -66,11 +67,12 @@ struct weir__load {
     void *context;
 };
 
-/* Adds states to the zone at an address, or to a new one there, while nobody else has it open. All or nothing. */
+/* Adds states to the zone at an address, or to a new one there, while nobody else has it open. All
+ * or nothing. */
 int weir__region_load(const char *url, const struct weir__load *load, weir_error *err);
 
-/* The zone as the address wants it, made again beside the old one and then put in its place. The region has the
- * exclusive lock; on failure it is as before. */
+/* The zone as the address wants it, made again beside the old one and then put in its place. The
+ * region has the exclusive lock; on failure it is as before. */
 int weir__region_resize(struct weir__region *region, weir_error *err);
 /* Likewise of the version before. Nothing is mapped yet. */
 int weir__region_upgrade(struct weir__region *region, uint64_t size, weir_error *err);
@@ -85,7 +87,8 @@ void weir__region_path(const struct weir__region *region, char ret[WEIR__REGION_
 int weir__region_fail(const struct weir__region *region, const char *doing, weir_error *err);
 /* F_WRLCK or F_RDLCK, without waiting; 0, or -1 and errno. */
 int weir__region_try_lock(const struct weir__region *region, short type);
-/* Opens and locks the file that the path names, made if need be; *ret_alone: whether nobody else has it open. */
+/* Opens and locks the file that the path names, made if need be; *ret_alone: whether nobody else
+ * has it open. */
 int weir__region_open_file(struct weir__region *region, bool *ret_alone, weir_error *err);
 /* Whether the file is one that the address speaks of. *ret_unmade: there is no zone in it yet. */
 int weir__region_check_file(struct weir__region *region, bool alone, struct stat *ret,

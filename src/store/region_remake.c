@@ -1,11 +1,12 @@
 /*
  * Zones made again: in another size, of the version before, or with states from elsewhere.
  *
- * The new zone is made beside the old one, complete and checked, under a name of its own, and then renamed over it.
- * Who does that holds the exclusive lock of both files: nobody has the old one open, and who opens the path meanwhile
- * waits, finds that its file is no longer there, and opens the new one. A crash leaves the old zone, or the new one;
- * and perhaps the beginning of a new one, which the next attempt removes. Power that fails does the same: the new file
- * is on the disk before it gets its name.
+ * The new zone is made beside the old one, complete and checked, under a name of its own, and then
+ * renamed over it. Who does that holds the exclusive lock of both files: nobody has the old one
+ * open, and who opens the path meanwhile waits, finds that its file is no longer there, and opens
+ * the new one. A crash leaves the old zone, or the new one; and perhaps the beginning of a new one,
+ * which the next attempt removes. Power that fails does the same: the new file is on the disk
+ * before it gets its name.
  */
 #include "store/region.h"
 
@@ -87,7 +88,8 @@ static int remake_name(const struct weir__region *region, const char *suffix,
     return 0;
 }
 
-/* Removes what a crash left under a name that is needed; anything but an unused zone is left, and refused. */
+/* Removes what a crash left under a name that is needed; anything but an unused zone is left, and
+ * refused. */
 static int remake_clear(struct weir__region *region, weir_error *err)
 {
     uint64_t magic = 0;

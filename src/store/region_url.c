@@ -1,4 +1,5 @@
-/* Store addresses: memory:64m, shm:/name?size=64m, file:/path?size=64m&large=25%&mode=0660&group=app */
+/* Store addresses: memory:64m, shm:/name?size=64m,
+ * file:/path?size=64m&large=25%&mode=0660&group=app */
 #include "store/region.h"
 
 #include <ctype.h>

@@ -10,8 +10,8 @@
 
 #define EXIT_STORE 3
 
-/* Memory behind a file that was truncated cannot be read: the kernel sends SIGBUS. A library installs
- * no handlers, so programs of ours ask for this one. */
+/* Memory behind a file that was truncated cannot be read: the kernel sends SIGBUS. A library
+ * installs no handlers, so programs of ours ask for this one. */
 static struct {
     const uint8_t *base;
     uint64_t size;

@@ -1,7 +1,7 @@
 /*
- * The long forms of the verbs. Programs leave out what they do not need, so a cost of 0 is the default here, 1, and
- * WEIR_COST_NONE is none. Inside the library requests say everything (store.h): this file is
- * where the one becomes the other, and where a request's error is filled.
+ * The long forms of the verbs. Programs leave out what they do not need, so a cost of 0 is the
+ * default here, 1, and WEIR_COST_NONE is none. Inside the library requests say everything
+ * (store.h): this file is where the one becomes the other, and where a request's error is filled.
  */
 #include "store/store.h"
 
@@ -23,7 +23,8 @@ static inline bool request_is_whole(const weir_request *request)
     return request->cost > 0 && !request->hashed && !request_has_spare(request);
 }
 
-/* What a request of a program says, with its defaults. 0 or a code, with the request's error filled. */
+/* What a request of a program says, with its defaults. 0 or a code, with the request's error
+ * filled. */
 static int request_read(const weir_store *store, const weir_request *request, weir_request *ret)
 {
     *ret = *request;

@@ -1,7 +1,7 @@
 /*
- * A store: an engine that keeps states, and a clock. The public verbs check every bound, read the clock
- * once, and hand over to the engine: a zone here, Redis in remote/. Adding a home means writing one of
- * these tables.
+ * A store: an engine that keeps states, and a clock. The public verbs check every bound, read the
+ * clock once, and hand over to the engine: a zone here, Redis in remote/. Adding a home means
+ * writing one of these tables.
  */
 #ifndef WEIR_STORE_H
 #define WEIR_STORE_H
@@ -40,13 +40,14 @@ struct weir__engine {
     /* An all-or-nothing group at one instant, its details handed out, folded into ret. */
     int (*decide)(weir_store *, const weir_request *, size_t n, enum weir__mode, int64_t now,
                   weir_decision *ret);
-    /* One limit, one key, default wait; NULL: decide does it. It reads the clock itself, once it has
-     * asked for the key's memory: the other way round a take of one in a million keys costs half as
-     * much again (bench/: million). */
+    /* One limit, one key, default wait; NULL: decide does it. It reads the clock itself, once it
+     * has asked for the key's memory: the other way round a take of one in a million keys costs
+     * half as much again (bench/: million). */
     int (*take)(weir_store *, weir_key, const weir_limit *, int64_t cost, weir_decision *ret);
     int (*take_hashed)(weir_store *, const weir_hashed_key *, const weir_limit *, int64_t cost,
                        weir_decision *ret);
-    /* Independent requests: every decision gets its own code. The first code that is not 0, or 0. */
+    /* Independent requests: every decision gets its own code. The first code that is not 0, or
+     * 0. */
     int (*take_many)(weir_store *, const weir_request *, size_t n, int64_t now,
                      weir_decision *rets);
     int (*settle)(weir_store *, weir_key, const weir_limit *, const struct weir__correction *);
@@ -55,7 +56,8 @@ struct weir__engine {
                         enum weir__lease_verb, int64_t now);
     /* *ret: whether there was anything but fresh states. */
     int (*reset)(weir_store *, weir_key, int64_t now, bool *ret);
-    /* Makes room for the rules of these limits for good, and for these only; NULL: there is always room. */
+    /* Makes room for the rules of these limits for good, and for these only; NULL: there is always
+     * room. */
     int (*reserve)(weir_store *, const weir_limit *const *limits, size_t n, int64_t now,
                    weir_error *err);
     /* Every state of a key, room for WEIR__SHOWN_MAX of them. NULL: it cannot be told. */
@@ -67,14 +69,14 @@ struct weir__engine {
     void (*hash)(const weir_store *, weir_hashed_key *);
     int (*info)(weir_store *, weir_zone_info *ret);
     int (*check)(weir_store *, weir_error *err);
-    /* What a server said to the last call that it did not decide, or why none can be reached; false:
-     * nothing. NULL: there are no servers. */
+    /* What a server said to the last call that it did not decide, or why none can be reached;
+     * false: nothing. NULL: there are no servers. */
     bool (*why)(weir_store *, weir_error *err);
     void (*close)(weir_store *);
 };
 
-/* What the threads of one seat were answered. Seats lie so far apart that no two of them share a cache line, wherever
- * the store lies. */
+/* What the threads of one seat were answered. Seats lie so far apart that no two of them share a
+ * cache line, wherever the store lies. */
 struct weir__seat_counts {
     _Atomic uint64_t decided[2]; /* denied, allowed */
     _Atomic uint64_t delayed, failed, degraded;
@@ -92,8 +94,9 @@ struct weir_store {
 
 /* weir_reset, and whether there was anything to forget. */
 int weir__store_reset(weir_store *store, weir_key key, bool *ret_there);
-/* These limits have what they need of the store from now on, whatever others ask for meanwhile; those of an earlier
- * call no longer. WEIR_EFULL: there are more of them than it has room for, and nothing changed. */
+/* These limits have what they need of the store from now on, whatever others ask for meanwhile;
+ * those of an earlier call no longer. WEIR_EFULL: there are more of them than it has room for, and
+ * nothing changed. */
 int weir__store_reserve(weir_store *store, const weir_limit *const *limits, size_t n,
                         weir_error *err);
 
@@ -120,8 +123,9 @@ static inline void weir__store_end(const weir_store *store, int state)
 
 /* ---- counting (count.c) ----
  *
- * Every take is counted once, by its answer: in store.c, but for those of an engine's take and take_hashed, which count
- * themselves. A thread adds to the counts of its own seat: no two threads write to one cache line, nothing is lost. */
+ * Every take is counted once, by its answer: in store.c, but for those of an engine's take and
+ * take_hashed, which count themselves. A thread adds to the counts of its own seat: no two threads
+ * write to one cache line, nothing is lost. */
 
 /* One take: its code, and its decision where that is 0. */
 void weir__store_count(weir_store *store, int code, const weir_decision *decision);
@@ -161,7 +165,8 @@ static inline bool weir__key_in_bounds(weir_key key)
     return key.data && key.len >= 1 && key.len <= WEIR_KEY_MAX;
 }
 
-/* Fills err (may be NULL) with what a code of a call means, and what a server said. Returns the code. */
+/* Fills err (may be NULL) with what a code of a call means, and what a server said. Returns the
+ * code. */
 int weir__store_fail(weir_store *store, int code, weir_error *err);
 
 /* ---- verbs.c ---- */
@@ -197,8 +202,8 @@ static inline int weir__request_code(const weir_request *request)
 
 /* ---- requests inside the library ----
  *
- * They say everything: a cost of 0 is none, `key` has the bytes also where `hashed` is set, and `error` is not filled.
- * The public verbs of the same names (requests.c) put the defaults in. */
+ * They say everything: a cost of 0 is none, `key` has the bytes also where `hashed` is set, and
+ * `error` is not filled. The public verbs of the same names (requests.c) put the defaults in. */
 int weir__take_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret);
 int weir__peek_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret);
 int weir__take_many(weir_store *store, const weir_request *requests, size_t n, weir_decision *rets);
@@ -220,16 +225,18 @@ static inline void weir__wait_freed(weir_store *store, weir_key key)
 /* Before a store is closed: ends what its waits have started. */
 void weir__wait_close(weir_store *store);
 
-/* A store in shared memory or a file answers WEIR_EBUSY where another process holds a lock for longer than this;
- * 0: it waits, as it does by default. Nothing is charged then. Before the store is used by several threads. */
+/* A store in shared memory or a file answers WEIR_EBUSY where another process holds a lock for
+ * longer than this; 0: it waits, as it does by default. Nothing is charged then. Before the store
+ * is used by several threads. */
 void weir__store_be_patient(weir_store *store, int64_t us);
-/* For servers: where a zone has no room for a new key, its takes are denied, with `full` in the decision, and do not
- * fail with WEIR_EFULL. Other stores have none of their own. */
+/* For servers: where a zone has no room for a new key, its takes are denied, with `full` in the
+ * decision, and do not fail with WEIR_EFULL. Other stores have none of their own. */
 void weir__store_deny_full(weir_store *store);
 
 /* ---- region.c ---- */
 
-/* From now on a zone's file that is truncated under our feet ends the program with words and exit code 3. */
+/* From now on a zone's file that is truncated under our feet ends the program with words and exit
+ * code 3. */
 void weir__store_guard(weir_store *store, const char *program, const char *url);
 /* What has become of a zone's file; WEIR__FILE_THERE where there is none. */
 enum weir__file_state {

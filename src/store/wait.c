@@ -240,8 +240,8 @@ static int wait_settle(const struct weir__wait *wait, const weir_limit *limit)
     }
 }
 
-/* Gives back what was charged, once. 0, or why it could not be. What a local fallback charged is its
- * own; only its slots are released. No cancellation point. */
+/* Gives back what was charged, once. 0, or why it could not be. What a local fallback charged is
+ * its own; only its slots are released. No cancellation point. */
 static int wait_give_back(struct weir__wait *wait)
 {
     char text[WEIR__LIMITS_TEXT_MAX];

@@ -1,7 +1,7 @@
 /*
- * How a wait sleeps, and what ends a sleep early: a wake-up of its spot, its deadline, another thread that
- * cancels it by its waiter, a descriptor, a signal. Without a descriptor it sleeps on a word, otherwise it
- * polls the descriptor together with its own alarm.
+ * How a wait sleeps, and what ends a sleep early: a wake-up of its spot, its deadline, another
+ * thread that cancels it by its waiter, a descriptor, a signal. Without a descriptor it sleeps on a
+ * word, otherwise it polls the descriptor together with its own alarm.
  */
 #include "store/wait.h"
 

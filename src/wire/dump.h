@@ -2,7 +2,7 @@
  * The states of a zone as text, one JSON object per line (docs/ZONE.md, "Dump"):
  *
  *   {"weir_zone":1,"secret":"…","size":…,"large":…}    the first line
- *   {"tag":"…","limit":"…","state":"…"}                a state: the bytes of docs/STATE.md in base64
+ *   {"tag":"…","limit":"…","state":"…"}                a state: docs/STATE.md in base64
  *   {"tag":"…","settled_until":…}                      a mark: a receipt that was settled
  *   {"states":…,"marks":…}                             the last line
  *
@@ -41,7 +41,8 @@ struct weir__dump_sink {
     size_t room;
 };
 
-/* A whole zone, page by page: it may be in use. A key's states are of one instant. No lock is held while it writes. */
+/* A whole zone, page by page: it may be in use. A key's states are of one instant. No lock is held
+ * while it writes. */
 int weir__dump_zone(struct weir__zone *zone, struct weir__dump_sink *sink, weir_error *err);
 
 /* ---- reading ---- */

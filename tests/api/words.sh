@@ -26,6 +26,8 @@ none "no words on how it was written" \
     "$(found '[Ss]ub-?agent|[Cc]laude|[Aa]nthropic|[Cc]hat-?GPT|[Cc]opilot|[Aa]s an AI|[Gg]enerated (with|by) (an? )?(AI|LLM)|[Cc]o-[Aa]uthored-[Bb]y')"
 none "no notes to self in src, include and modules" "$(found '(^|[^A-Za-z])(TODO|FIXME|XXX|HACK)([^A-Za-z]|$)' src include modules)"
 none "no code commented out by #if 0" "$(found '^[[:space:]]*#[[:space:]]*if[[:space:]]+0' src include modules)"
+none "no line of C over 100 characters, comments included" \
+    "$(tracked '*.c' '*.h' | xargs -0 -r env LC_ALL=C.UTF-8 grep -InE '^.{101,}$' -- | cut -c 1-160)"
 none "no conflict markers" "$(found '^(<<<<<<<|>>>>>>>) ')"
 none "no trailing blanks in src, include, examples and docs" "$(found '[[:blank:]]+$' 'src/*.[ch]' include examples docs/*.md README.md)"
 finish

@@ -1,7 +1,8 @@
 /*
- * The zone's code with one thing broken. meson.build compiles the files of src/store/zone that decide a second time, for
- * history_broken alone, with this file in front: it puts a broken function in the place of the real one. With
- * BROKEN_NOTHING only the schedule differs: threads give up their core in the middle of things.
+ * The zone's code with one thing broken. meson.build compiles the files of src/store/zone that
+ * decide a second time, for history_broken alone, with this file in front: it puts a broken
+ * function in the place of the real one. With BROKEN_NOTHING only the schedule differs: threads
+ * give up their core in the middle of things.
  */
 #ifndef WEIR_BROKEN_H
 #define WEIR_BROKEN_H

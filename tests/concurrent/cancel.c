@@ -1,7 +1,7 @@
 /*
- * Threads that are cancelled in the middle of verbs. No verb is a cancellation point, except for the sleep of a wait,
- * so a thread ends between two of them and leaves no lock behind: nobody hangs, and when all is quiet every verb works
- * on every key.
+ * Threads that are cancelled in the middle of verbs. No verb is a cancellation point, except for
+ * the sleep of a wait, so a thread ends between two of them and leaves no lock behind: nobody
+ * hangs, and when all is quiet every verb works on every key.
  *
  *     cancel [COUNT [URL]]
  *

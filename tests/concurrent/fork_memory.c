@@ -1,6 +1,7 @@
 /*
- * A process whose threads are inside verbs of a store in memory forks. The child has a copy of its own, whatever those
- * threads held: every verb works there, the zone is sound, and the parent goes on.
+ * A process whose threads are inside verbs of a store in memory forks. The child has a copy of its
+ * own, whatever those threads held: every verb works there, the zone is sound, and the parent goes
+ * on.
  *
  *     fork_memory [COUNT]
  */

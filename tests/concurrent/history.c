@@ -1,7 +1,8 @@
 /*
- * Every answer of a hot key is explained: histories of threads and processes, for every small kind of limit, with takes,
- * peeks, resets, settles, batches and groups, are linearizable. There is an order of all calls that respects real time,
- * and in which the core answers every call as it was answered, field for field (history_check.h).
+ * Every answer of a hot key is explained: histories of threads and processes, for every small kind
+ * of limit, with takes, peeks, resets, settles, batches and groups, are linearizable. There is an
+ * order of all calls that respects real time, and in which the core answers every call as it was
+ * answered, field for field (history_check.h).
  *
  *     history [CALLS [SEED [threads]]]
  *

@@ -1,9 +1,11 @@
 /*
- * Histories: what many threads or processes asked one store, and what each was answered, with the times of call and
- * return. history_record.h makes them, history_check.h explains them or says that nobody can.
+ * Histories: what many threads or processes asked one store, and what each was answered, with the
+ * times of call and return. history_record.h makes them, history_check.h explains them or says that
+ * nobody can.
  *
- * A world is what one history is about: up to three keys, each with one or two limits. The limits of a key have two
- * variants, which share their states but have other numbers. Nobody else uses these keys, so their states begin absent.
+ * A world is what one history is about: up to three keys, each with one or two limits. The limits
+ * of a key have two variants, which share their states but have other numbers. Nobody else uses
+ * these keys, so their states begin absent.
  */
 #ifndef WEIR_HISTORY_H
 #define WEIR_HISTORY_H
@@ -60,8 +62,8 @@ struct history {
 
 /* ---- worlds ---- */
 
-/* The small kinds, each in two variants. A period is a millisecond: a hot key comes to its limit within it, by the real
- * clock, too. */
+/* The small kinds, each in two variants. A period is a millisecond: a hot key comes to its limit
+ * within it, by the real clock, too. */
 static const char *const history_limits[][HISTORY_VARIANTS] = {
     {"token-bucket 400/ms burst 40", "token-bucket 300/ms burst 25"},
     {"token-bucket 400/ms burst 40 stepped", "token-bucket 300/ms burst 60 stepped"},

@@ -1,6 +1,7 @@
 /*
- * The checker of histories finds what is wrong: the zone's own code, with one thing broken after the other (broken.h),
- * makes histories that nobody can explain. With nothing broken, and the same unusual schedule, all of them are explained.
+ * The checker of histories finds what is wrong: the zone's own code, with one thing broken after
+ * the other (broken.h), makes histories that nobody can explain. With nothing broken, and the same
+ * unusual schedule, all of them are explained.
  *
  *     history_broken [TRIALS [SEED]]      at most so many for each
  */

@@ -1,16 +1,23 @@
 /*
- * Is a history linearizable? That is: is there one order of all its calls in which a call that returned before another
- * was made comes first, and in which the sequential model gives every call the very answer that it got?
+ * Is a history linearizable? That is: is there one order of all its calls in which a call that
+ * returned before another was made comes first, and in which the sequential model gives every call
+ * the very answer that it got?
  *
- * A way is how many calls of each hand are explained so far, and the states that result. The search goes on from the
- * way that came furthest, and goes back where it ends; it never looks at the same way twice. What holds:
- *   1. A hand's calls come in its own order, so the next call of each hand are all the candidates. A candidate may come
+ * A way is how many calls of each hand are explained so far, and the states that result. The search
+ * goes on from the way that came furthest, and goes back where it ends; it never looks at the same
+ * way twice. What holds:
+ *   1. A hand's calls come in its own order, so the next call of each hand are all the candidates.
+ *      A candidate may come
  *      next unless another one had returned before it was made.
- *   2. A candidate whose answer says that it changed nothing (a peek, a denial) comes next at once if it is explained
- *      now: in any order that has it later it can be moved here. So only the others make the search branch. (A reset
- *      may change nothing here and something later: it is one of the others.) Answers say so much of a state that
+ *   2. A candidate whose answer says that it changed nothing (a peek, a denial) comes next at once
+ *      if it is explained
+ *      now: in any order that has it later it can be moved here. So only the others make the search
+ *      branch. (A reset
+ *      may change nothing here and something later: it is one of the others.) Answers say so much
+ *      of a state that
  *      nearly every wrong way ends at once.
- *   3. The order is not that of the clock readings. A call reads the clock, and then may be delayed before it decides;
+ *   3. The order is not that of the clock readings. A call reads the clock, and then may be delayed
+ *      before it decides;
  *      SPEC's t' = max(t, at) says what that means, and the core does it.
  */
 #ifndef WEIR_HISTORY_CHECK_H
@@ -134,7 +141,8 @@ static inline bool check_is_done(const struct check *check, const struct check_w
     return check_first_return(check, way) == INT64_MAX;
 }
 
-/* Whether it changed nothing, wherever its place is. A call that was not decided in time (WEIR_EBUSY) did not. */
+/* Whether it changed nothing, wherever its place is. A call that was not decided in time
+ * (WEIR_EBUSY) did not. */
 static inline bool check_is_look(const struct history_event *event)
 {
     switch (event->verb) {
@@ -150,8 +158,8 @@ static inline bool check_is_look(const struct history_event *event)
     return false;
 }
 
-/* Explains the next call of a hand, if it may come next and is a look or not; false: it may not, or it was answered
- * differently. */
+/* Explains the next call of a hand, if it may come next and is a look or not; false: it may not, or
+ * it was answered differently. */
 static inline bool check_step(const struct check *check, const struct check_way *way, size_t hand,
                               int64_t first_return, bool look, struct check_way *ret)
 {
@@ -185,7 +193,8 @@ static inline void check_settle_down(const struct check *check, struct check_way
 
 /* ---- the search ---- */
 
-/* Every way to go on from this one by a call that may change something. The call that returned first is tried first. */
+/* Every way to go on from this one by a call that may change something. The call that returned
+ * first is tried first. */
 static inline void check_branch(struct check *check, const struct check_way *way)
 {
     int64_t first = check_first_return(check, way);

@@ -1,13 +1,15 @@
 /*
- * The sequential model: what one call does to the states of a world when nobody else calls. It drives the core as every
- * store does (load, judge, charge, report) over states in plain memory, without locks, slots or rows.
+ * The sequential model: what one call does to the states of a world when nobody else calls. It
+ * drives the core as every store does (load, judge, charge, report) over states in plain memory,
+ * without locks, slots or rows.
  */
 #ifndef WEIR_HISTORY_MODEL_H
 #define WEIR_HISTORY_MODEL_H
 
 #include "history.h"
 
-/* A state as a store keeps it. Compared bytewise: no padding, and what its shape does not have is 0. */
+/* A state as a store keeps it. Compared bytewise: no padding, and what its shape does not have is
+ * 0. */
 struct model_state {
     int64_t at, amount, before;
     double stored;

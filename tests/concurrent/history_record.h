@@ -1,6 +1,6 @@
 /*
- * Records histories: hands (threads, or processes that share a page) do random calls on the keys of a world, as fast as
- * they can, and write down what they asked, when, and what they were answered.
+ * Records histories: hands (threads, or processes that share a page) do random calls on the keys of
+ * a world, as fast as they can, and write down what they asked, when, and what they were answered.
  */
 #ifndef WEIR_HISTORY_RECORD_H
 #define WEIR_HISTORY_RECORD_H
@@ -18,8 +18,8 @@
 #define RECORD_BATCH 8
 #define RECORD_PATIENCE_S 120
 
-/* SYSTEM is the store's own way. OWN is the same time, but we see every reading. VIRTUAL is moved by all hands, and some
- * read it late. */
+/* SYSTEM is the store's own way. OWN is the same time, but we see every reading. VIRTUAL is moved
+ * by all hands, and some read it late. */
 enum record_clock { RECORD_SYSTEM, RECORD_OWN, RECORD_VIRTUAL, RECORD_CLOCKS };
 
 /* What all hands share, processes too. */

@@ -1,6 +1,6 @@
 /*
- * One trial: a world, a store of its own, a history of calls, and whether it is linearizable. The seed decides all but
- * the schedule.
+ * One trial: a world, a store of its own, a history of calls, and whether it is linearizable. The
+ * seed decides all but the schedule.
  */
 #ifndef WEIR_HISTORY_TRIAL_H
 #define WEIR_HISTORY_TRIAL_H
@@ -15,8 +15,9 @@ struct trial {
     enum record_clock clock;
     enum test_kind home;
     bool processes;
-    int shape; /* 0: one key, one limit; 1: one key, two limits; 2: three keys; 3: three keys that
-                * share a home and a limit, and are reset all the time: they use each other's slots */
+    /* 0: one key, one limit; 1: one key, two limits; 2: three keys; 3: three keys that share a home
+     * and a limit, and are reset all the time, so that they use each other's slots */
+    int shape;
     int64_t pace_us;
     uint64_t resets; /* in a hundred calls */
     uint64_t seed;

@@ -1,7 +1,8 @@
 /*
- * Processes killed while they make, open or close a zone, or make it again in another size: whatever they leave, the
- * next one opens it, at once and soundly, and a charge that was told is there. First right before and after each
- * system call (where tracing is allowed), then at random moments.
+ * Processes killed while they make, open or close a zone, or make it again in another size:
+ * whatever they leave, the next one opens it, at once and soundly, and a charge that was told is
+ * there. First right before and after each system call (where tracing is allowed), then at random
+ * moments.
  *
  *     kill_open [ROUNDS [SEED]]
  */
@@ -88,8 +89,9 @@ static void make_charged(const char *url)
     weir_limit_free(limit);
 }
 
-/* A process that opens `url`, stopped for the n-th time at the start or end of a system call, and killed there. There
- * is no zone, or the one at `before`, with a charge. False: it had ended before. */
+/* A process that opens `url`, stopped for the n-th time at the start or end of a system call, and
+ * killed there. There is no zone, or the one at `before`, with a charge. False: it had ended
+ * before. */
 static bool kill_at_call(enum test_kind kind, const char *before, const char *url, long n)
 {
     test_remove(kind, "kill-open");

@@ -153,7 +153,8 @@ static void bury(struct weir__zone *zone, pid_t dead)
     }
 }
 
-/* The map as a death left it, before anybody repairs: it can be read from the first unit to the last. */
+/* The map as a death left it, before anybody repairs: it can be read from the first unit to the
+ * last. */
 static void expect_map(const struct scenario *it, const struct weir__zone *zone)
 {
     uint32_t unit = 0;

@@ -1,12 +1,13 @@
 /*
- * Nobody stops the world: how many locks each piece of work has at once, and how often it lets go of
- * them. The mutexes of a shared zone are counted here, so the answer does not depend on how fast the
- * machine is.
+ * Nobody stops the world: how many locks each piece of work has at once, and how often it lets go
+ * of them. The mutexes of a shared zone are counted here, so the answer does not depend on how fast
+ * the machine is.
  *
  *     lock_sections [SIZE KEYS]
  *
  * With a size it also says how much processor time somebody had a lock for, in a zone of that size
- * with so many keys (1g 3000000). How long others wait is more if that one loses its core meanwhile.
+ * with so many keys (1g 3000000). How long others wait is more if that one loses its core
+ * meanwhile.
  */
 #include "../unit/store_inside.h"
 #include "../unit/store_test.h"

@@ -1,7 +1,7 @@
 /*
  * Processes that make up limits without end in one zone, sweep each other's, and are killed at any
- * moment. What they have in common is a limit that each of them has reserved: it keeps its row and its
- * count, so nothing above it is admitted, however many rows come and go.
+ * moment. What they have in common is a limit that each of them has reserved: it keeps its row and
+ * its count, so nothing above it is admitted, however many rows come and go.
  */
 #include "../unit/store_inside.h"
 #include "../unit/store_test.h"

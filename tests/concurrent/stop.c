@@ -1,12 +1,13 @@
 /*
- * Processes that are stopped (SIGSTOP) in the middle of whatever they do, one at a time, while the others go on.
+ * Processes that are stopped (SIGSTOP) in the middle of whatever they do, one at a time, while the
+ * others go on.
  *
  *     stop [COUNT]
  *
- * First all of them take from keys that are known, one hot key and many others: no take waits for a stopped process,
- * so none fails, and every other process gets on while the victim stands still. Then new keys, groups, logs and
- * refunds are among them: a call may fail with WEIR_EBUSY, and the others still get on. In the end each key is charged
- * exactly what was told.
+ * First all of them take from keys that are known, one hot key and many others: no take waits for a
+ * stopped process, so none fails, and every other process gets on while the victim stands still.
+ * Then new keys, groups, logs and refunds are among them: a call may fail with WEIR_EBUSY, and the
+ * others still get on. In the end each key is charged exactly what was told.
  */
 #include "../unit/store_test.h"
 #include "base/random.h"

@@ -1,7 +1,7 @@
 /*
- * weir_store_counts: every take is counted once, by its answer, whoever makes it. Threads count without an atomic
- * addition, so this is about what could be lost: more threads than there are seats, threads that end while others
- * begin, readers meanwhile.
+ * weir_store_counts: every take is counted once, by its answer, whoever makes it. Threads count
+ * without an atomic addition, so this is about what could be lost: more threads than there are
+ * seats, threads that end while others begin, readers meanwhile.
  *
  *     threads_counts [TURNS]
  */

@@ -1,6 +1,7 @@
 /*
- * One holder at a time, whatever others do to the room: threads hold leases of `concurrent 1` while they flood a
- * zone that is far too small with buckets and logs, let some logs grow, and check. Nobody is admitted beside a holder.
+ * One holder at a time, whatever others do to the room: threads hold leases of `concurrent 1` while
+ * they flood a zone that is far too small with buckets and logs, let some logs grow, and check.
+ * Nobody is admitted beside a holder.
  *
  *     threads_leases [TURNS [SEED]]
  */

@@ -1,6 +1,7 @@
 /*
- * Processes that wait for the slots of one zone: a release in one wakes the others, a holder or a waiter that is killed
- * stops nobody, a child does not inherit its parent's queue, and a descriptor tells of releases elsewhere.
+ * Processes that wait for the slots of one zone: a release in one wakes the others, a holder or a
+ * waiter that is killed stops nobody, a child does not inherit its parent's queue, and a descriptor
+ * tells of releases elsewhere.
  *
  *     waits_processes [shm|file] [rounds]
  */
@@ -23,8 +24,8 @@
 static enum test_kind kind = TEST_SHM;
 static char url[512]; /* the parent's, also in children */
 static weir_key key;
-static weir_limit *
-    slot; /* a lease that does not expire during the test: a wake-up that is lost is never made good */
+/* Its leases do not expire during the test: a wake-up that is lost is never made good. */
+static weir_limit *slot;
 
 /* What the processes share beside the zone. */
 static struct {
@@ -45,7 +46,8 @@ static void child_join(pid_t child)
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* A machine that is busy may keep a lock's holder from its core for longer than others wait for it. */
+/* A machine that is busy may keep a lock's holder from its core for longer than others wait for
+ * it. */
 static int release(weir_store *store, uint64_t lease)
 {
     int code;
@@ -145,8 +147,8 @@ static void test_turns(int rounds)
 
 /* ---- a release elsewhere ---- */
 
-/* A bell is not trusted for more than a second. So a wake-up that does not work would take about one second each time;
- * with one that does, most are quick on the busiest machine. */
+/* A bell is not trusted for more than a second. So a wake-up that does not work would take about
+ * one second each time; with one that does, most are quick on the busiest machine. */
 static void test_woken(weir_store *store, bool by_descriptor)
 {
     const int rounds = 10;

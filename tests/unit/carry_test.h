@@ -1,6 +1,6 @@
 /*
- * States of every kind, for tests that carry them from one zone to another: the same calls in two stores must leave
- * states that decide the same, at the same time and later.
+ * States of every kind, for tests that carry them from one zone to another: the same calls in two
+ * stores must leave states that decide the same, at the same time and later.
  */
 #ifndef WEIR_CARRY_TEST_H
 #define WEIR_CARRY_TEST_H

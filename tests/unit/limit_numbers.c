@@ -1,6 +1,6 @@
 /*
- * Limits from numbers: the same as those that are read from their text, and refused where these are,
- * with the name of the member.
+ * Limits from numbers: the same as those that are read from their text, and refused where these
+ * are, with the name of the member.
  */
 #include "core_rig.h"
 #include "limit/limit.h"

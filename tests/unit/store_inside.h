@@ -9,8 +9,9 @@ static inline struct weir__zone *test_zone(weir_store *store)
     return &((struct weir__zone_store *)store)->region.zone;
 }
 
-/* Opens a zone and waits for its locks as long as it takes: how busy the machine is does not matter.
- * Where somebody blocks for ever, the test's own patience ends. The caller has included store_test.h. */
+/* Opens a zone and waits for its locks as long as it takes: how busy the machine is does not
+ * matter. Where somebody blocks for ever, the test's own patience ends. The caller has included
+ * store_test.h. */
 #define test_open_patiently(url, now) test_be_patient(test_open(url, now))
 
 static inline weir_store *test_be_patient(weir_store *store)

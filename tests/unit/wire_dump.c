@@ -1,6 +1,6 @@
 /*
- * Zones as text and back: every kind of state decides the same after it, in a zone of another size; what is wrong is
- * named by its line, and changes nothing.
+ * Zones as text and back: every kind of state decides the same after it, in a zone of another size;
+ * what is wrong is named by its line, and changes nothing.
  */
 #include "carry_test.h"
 #include "store_inside.h"

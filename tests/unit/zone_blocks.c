@@ -1,6 +1,7 @@
 /*
- * Blocks by themselves: every unit can be had and is had once, what is given back is whole again, what
- * a death left is found, leases keep their half, and a damaged map leads nobody out of the zone.
+ * Blocks by themselves: every unit can be had and is had once, what is given back is whole again,
+ * what a death left is found, leases keep their half, and a damaged map leads nobody out of the
+ * zone.
  */
 #include "store_inside.h"
 #include "store_test.h"
@@ -26,7 +27,8 @@ static void give(struct weir__zone *zone, uint32_t group, uint32_t unit, unsigne
     CHECK(weir__block_free_owned(zone, unit, order, group, 0));
 }
 
-/* Every arena's map, read from its first unit on: blocks without gaps; and how many units are used. */
+/* Every arena's map, read from its first unit on: blocks without gaps; and how many units are
+ * used. */
 static uint64_t read_map(const struct weir__zone *zone)
 {
     uint64_t used = 0;
@@ -95,7 +97,8 @@ static void test_exhausted(void)
     weir_store_close(store);
 }
 
-/* Blocks of all sizes come and go, the lists are made again now and then: nothing overlaps, nothing is lost. */
+/* Blocks of all sizes come and go, the lists are made again now and then: nothing overlaps, nothing
+ * is lost. */
 static void test_fragmented(void)
 {
     enum { HELD = 3000 };
@@ -196,7 +199,8 @@ static int acquire(weir_store *store, const weir_limit *limit, int i, weir_decis
     return weir_acquire(store, weir_key_text(key), limit, 1, ret);
 }
 
-/* Half of the room, then no more; and whatever else is asked for, nobody is admitted beside who holds one. */
+/* Half of the room, then no more; and whatever else is asked for, nobody is admitted beside who
+ * holds one. */
 static void test_leases(void)
 {
     weir_store *store = test_open("memory:256k?large=40%", &now);

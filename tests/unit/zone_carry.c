@@ -1,6 +1,6 @@
 /*
- * Zones that are made again: in another size, of version 1, after a crash at any moment. Every key must decide as
- * before, and whatever goes wrong leaves the old zone as it was.
+ * Zones that are made again: in another size, of version 1, after a crash at any moment. Every key
+ * must decide as before, and whatever goes wrong leaves the old zone as it was.
  */
 #include "carry_test.h"
 #include "store_inside.h"

@@ -1,7 +1,8 @@
 /*
- * What a full zone does with new keys: it never grows, and looks no further than the new key's reach. First goes what
- * nobody can miss, then a state of the limit with most states in reach, one that is not being denied, with the smallest
- * share. Every single eviction is held to that. With full=deny no live state goes at all.
+ * What a full zone does with new keys: it never grows, and looks no further than the new key's
+ * reach. First goes what nobody can miss, then a state of the limit with most states in reach, one
+ * that is not being denied, with the smallest share. Every single eviction is held to that. With
+ * full=deny no live state goes at all.
  */
 #include "store/zone/evict.h"
 #include "store_inside.h"

@@ -283,7 +283,8 @@ static void expect_gone(weir_store *store, const weir_limit *limit)
     weir_limit_free(slots);
 }
 
-/* Two zones would each allow the whole limit. Whoever has the old one open is told within a second. */
+/* Two zones would each allow the whole limit. Whoever has the old one open is told within a
+ * second. */
 static void test_replaced(enum test_kind kind)
 {
     weir_limit *limit = test_limit("token-bucket 10/d");

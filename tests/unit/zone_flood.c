@@ -1,9 +1,11 @@
 /*
- * Floods of new keys in a full zone: how many of those who are blocked get in again because they were forgotten.
+ * Floods of new keys in a full zone: how many of those who are blocked get in again because they
+ * were forgotten.
  *
- * 200 victims use up their limit and are denied. Then 60,000 new keys come, with some charges each, into a zone with
- * room for 35,000. Meanwhile the victims stay away, or each asks again after every 200 new keys. At last each asks once.
- * Who knew the future would forget none of the victims. With full=deny none is forgotten, by construction.
+ * 200 victims use up their limit and are denied. Then 60,000 new keys come, with some charges each,
+ * into a zone with room for 35,000. Meanwhile the victims stay away, or each asks again after every
+ * 200 new keys. At last each asks once. Who knew the future would forget none of the victims. With
+ * full=deny none is forgotten, by construction.
  *
  *   zone_flood          a few floods with fixed secrets, against bounds
  *   zone_flood table    all of them, averaged over secrets, as docs/ZONE.md has them

@@ -91,8 +91,8 @@ static void test_passing_limits(void)
     weir_store_close(store);
 }
 
-/* A limit that has not been asked for while its row became another's, as often as its generation can
- * be told apart. */
+/* A limit that has not been asked for while its row became another's, as often as its generation
+ * can be told apart. */
 static void test_old_hint(void)
 {
     weir_store *store = test_open("memory:64k", &now);

@@ -76,7 +76,8 @@ static void test_many(enum weir_kind kind, int n)
     weir_store_close(store);
 }
 
-/* Large states beside as many rows of the same area: the oldest of them may go, no limit is refused. */
+/* Large states beside as many rows of the same area: the oldest of them may go, no limit is
+ * refused. */
 static void test_many_large(enum weir_kind kind, int n)
 {
     weir_store *store = test_open("memory:64m", &now);
@@ -129,8 +130,8 @@ static void test_flood(enum weir_kind kind, int n)
     weir_store_close(store);
 }
 
-/* Rows whose states are fresh are found without anybody's losing one: ten times as many as fit, a few at a
- * time. */
+/* Rows whose states are fresh are found without anybody's losing one: ten times as many as fit, a
+ * few at a time. */
 static void test_passing(void)
 {
     weir_store *store = test_open("memory:1m", &now);

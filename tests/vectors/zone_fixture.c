@@ -1,6 +1,6 @@
 /*
- * Prints a small zone as text: what tests/vectors/zone-v1.txt was made with, by the last program of version 1. Before
- * the format changes again, this keeps a zone of the version that is left behind.
+ * Prints a small zone as text: what tests/vectors/zone-v1.txt was made with, by the last program of
+ * version 1. Before the format changes again, this keeps a zone of the version that is left behind.
  *
  *     build/tests/zone_fixture > tests/vectors/zone-vN.txt
  */

@@ -1,6 +1,6 @@
 /*
- * What a zone does for a request: lock the stripes of its keys in order, load and judge every limit,
- * charge all or none, report, unlock.
+ * What a zone does for a request: lock the stripes of its keys in order, load and judge every
+ * limit, charge all or none, report, unlock.
  */
 #include "store/zone/zone.h"
 
@@ -9,7 +9,8 @@ struct locked {
     size_t count;
 };
 
-/* Locks the stripes of all ops, ascending, each once; false: one of them is held, and none is ours. */
+/* Locks the stripes of all ops, ascending, each once; false: one of them is held, and none is
+ * ours. */
 static bool lock_stripes(struct weir__zone *zone, struct weir__op *ops, size_t n,
                          struct locked *ret)
 {
@@ -95,7 +96,8 @@ static void charge(struct weir__zone *zone, struct weir__op *op)
     weir__table_write(zone, op);
 }
 
-/* There is no room for an op. Where the zone's user wants to be told so by a denial, that is its answer. */
+/* There is no room for an op. Where the zone's user wants to be told so by a denial, that is its
+ * answer. */
 static int refuse(struct weir__zone *zone, struct weir__op *op, int code)
 {
     if (code != WEIR_EFULL || !zone->full_denies)
@@ -123,9 +125,9 @@ static int charge_all(struct weir__zone *zone, struct weir__op *ops, size_t n)
     return 0;
 }
 
-/* Whether a loaded log or window is ahead of the request by more than the caller knows of. The charge
- * would join the newest entry, but its receipt would name an earlier time. A refund would then be taken
- * from another's entry, which may not have that much. */
+/* Whether a loaded log or window is ahead of the request by more than the caller knows of. The
+ * charge would join the newest entry, but its receipt would name an earlier time. A refund would
+ * then be taken from another's entry, which may not have that much. */
 static bool is_behind(struct weir__op *ops, const struct weir__op *op)
 {
     const struct weir__algorithm *algorithm = weir__algorithm_of(op->rule);
@@ -232,16 +234,17 @@ int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, en
     return code;
 }
 
-/* Aligned to nothing, one at most: there or not, however far the clock runs back. No padding, as in all rules. */
+/* Aligned to nothing, one at most: there or not, however far the clock runs back. No padding, as in
+ * all rules. */
 const struct weir__rule weir__mark_rule = {.kind = WEIR__FROM_FIRST,
                                            .flags = WEIR__MARK,
                                            .count = 1,
                                            .period_us = WEIR__SETTLED_US,
                                            .horizon_us = WEIR__EXACT_MAX};
 
-/* Remembers that a loaded state is settled, until it would be fresh and an hour at most; before it is
- * changed, so that a death in between leaves a charge that is not refunded, rather than one that is refunded
- * twice. Where there is no room, it is not remembered. */
+/* Remembers that a loaded state is settled, until it would be fresh and an hour at most; before it
+ * is changed, so that a death in between leaves a charge that is not refunded, rather than one that
+ * is refunded twice. Where there is no room, it is not remembered. */
 static void put_mark(struct weir__zone *zone, struct weir__op *ops, size_t n, size_t i,
                      const struct weir__correction *correction)
 {

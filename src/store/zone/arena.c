@@ -2,8 +2,9 @@
  * Blocks for large states: a buddy allocator over units of 64 bytes. The units are divided into
  * arenas of 4 MiB, each with a lock and lists of its own; no block crosses from one into another.
  *
- * The map is what counts: a byte where a block starts, 0 inside of it. Each change is one store of one
- * byte, so that the map can be read from an arena's first unit on at every moment, also after a death:
+ * The map is what counts: a byte where a block starts, 0 inside of it. Each change is one store of
+ * one byte, so that the map can be read from an arena's first unit on at every moment, also after a
+ * death:
  *
  *     split    the upper half's byte (inside so far), then the lower half's
  *     merge    the lower half's byte, then the upper half's is cleared
@@ -121,7 +122,8 @@ static void heap_tell_room(const struct weir__heap *heap)
         atomic_store_explicit(told, room, memory_order_relaxed);
 }
 
-/* Lists and counts, from the map alone. Where that is damaged, the arena gives and takes nothing. */
+/* Lists and counts, from the map alone. Where that is damaged, the arena gives and takes
+ * nothing. */
 void weir__heap_relist(const struct weir__heap *heap)
 {
     struct weir__block_arena *it = heap->it;

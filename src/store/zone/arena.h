@@ -1,4 +1,5 @@
-/* An arena of blocks whose lock is held: what zone/arena.c offers to zone/block.c and zone/place.c. */
+/* An arena of blocks whose lock is held: what zone/arena.c offers to zone/block.c and
+ * zone/place.c. */
 #ifndef WEIR_ZONE_ARENA_H
 #define WEIR_ZONE_ARENA_H
 

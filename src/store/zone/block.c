@@ -1,4 +1,5 @@
-/* Blocks of a zone: to be had, given back, looked at, and recovered (zone/arena.c has each arena). */
+/* Blocks of a zone: to be had, given back, looked at, and recovered (zone/arena.c has each
+ * arena). */
 #include "store/zone/arena.h"
 
 #include <string.h>

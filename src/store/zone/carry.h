@@ -1,7 +1,8 @@
 /*
- * States on their way from one zone to another, or to a text and back: one routine that walks every state of a zone,
- * and one that puts a state into another. A state's place follows from its tag, and its tag from the key and the
- * secret. So a zone with the same secret finds it, whatever its size is.
+ * States on their way from one zone to another, or to a text and back: one routine that walks every
+ * state of a zone, and one that puts a state into another. A state's place follows from its tag,
+ * and its tag from the key and the secret. So a zone with the same secret finds it, whatever its
+ * size is.
  */
 #ifndef WEIR_CARRY_H
 #define WEIR_CARRY_H
@@ -15,10 +16,12 @@ struct weir__carried {
     bool denied;
 };
 
-/* A state is borrowed for the call. With a lock held: it must not wait. 0, or a code that ends the walk. */
+/* A state is borrowed for the call. With a lock held: it must not wait. 0, or a code that ends the
+ * walk. */
 typedef int weir__visit(const struct weir__carried *it, void *context, weir_error *err);
 
-/* Every state and mark of a page, at one instant; pages: zone->layout.pages. A key lies in one page. */
+/* Every state and mark of a page, at one instant; pages: zone->layout.pages. A key lies in one
+ * page. */
 int weir__zone_walk_page(struct weir__zone *zone, uint32_t page, weir__visit *visit, void *context,
                          weir_error *err);
 /* Every page, one after the other. */
@@ -27,8 +30,9 @@ int weir__zone_walk(struct weir__zone *zone, weir__visit *visit, void *context, 
 /* What is wrong with one from elsewhere, whose rule is sound; NULL: nothing. */
 const char *weir__carried_flaw(const struct weir__carried *it);
 
-/* Puts one into a zone. Of two states of one key and limit the later stays; of two of the same time, the one with more
- * charged. WEIR_EFULL: there is no room for its limit or its cells. A mark without room is left out. */
+/* Puts one into a zone. Of two states of one key and limit the later stays; of two of the same
+ * time, the one with more charged. WEIR_EFULL: there is no room for its limit or its cells. A mark
+ * without room is left out. */
 int weir__zone_put(struct weir__zone *zone, const struct weir__carried *it, int64_t now_us,
                    weir_error *err);
 

@@ -1,8 +1,8 @@
 /*
  * Whether a zone is sound, and putting in order what a dead process left. Everybody else goes on
- * meanwhile: a check has one lock at a time, for one page of the table, some rows, or the map of one
- * arena. What it finds is true of each of them by itself: a block names the one slot it is for, so that
- * two states with one block are found at the one that the block does not name.
+ * meanwhile: a check has one lock at a time, for one page of the table, some rows, or the map of
+ * one arena. What it finds is true of each of them by itself: a block names the one slot it is for,
+ * so that two states with one block are found at the one that the block does not name.
  */
 #include "core/ring.h"
 #include "limit/limit.h"
@@ -169,8 +169,8 @@ int weir__zone_check(struct weir__zone *zone, weir_error *err)
     return code;
 }
 
-/* A log's newest entry is its newest time. Of a lease only this is known: it was acquired no longer ago
- * than any lease may last; its own length may be another limit's. */
+/* A log's newest entry is its newest time. Of a lease only this is known: it was acquired no longer
+ * ago than any lease may last; its own length may be another limit's. */
 static int64_t newest_time(const struct weir__rule *rule, const struct weir__state *state)
 {
     int64_t newest = weir__ring_last(&state->ring)->stamp;

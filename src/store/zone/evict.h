@@ -7,7 +7,8 @@
  *      limit. Leases never go;
  *   4. of these one whose last take was not denied, before those that are being denied;
  *   5. the smallest share of its limit that forgetting gives back, in steps of a quarter or less;
- *   6. at random. Any other rule, like the oldest first, tells a flood how to push out a certain key.
+ *   6. at random. Any other rule, like the oldest first, tells a flood how to push out a certain
+ *      key.
  *
  * Whether a state was denied is one bit in its group's head: set by a denial, cleared by the next
  * charge. Where nearly all are being denied, some of them lose their bit. Who keeps asking gets it

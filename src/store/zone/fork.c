@@ -1,10 +1,12 @@
 /*
- * Zones in a process that forks. A child has a copy of every private zone, and none of its parent's other threads. So
- * whoever forks takes all private locks first, for a moment: the copy is whole then, and the child has the locks. One
- * that was not to be had in time is dead in the child, and who gets it repairs what it covers, as after a death. Takes
- * without a lock go on meanwhile: each of them is one swap of 16 bytes, which is in the copy or is not.
+ * Zones in a process that forks. A child has a copy of every private zone, and none of its parent's
+ * other threads. So whoever forks takes all private locks first, for a moment: the copy is whole
+ * then, and the child has the locks. One that was not to be had in time is dead in the child, and
+ * who gets it repairs what it covers, as after a death. Takes without a lock go on meanwhile: each
+ * of them is one swap of 16 bytes, which is in the copy or is not.
  *
- * Of shared zones a child needs only a name of its own, so that its death is not taken for its parent's.
+ * Of shared zones a child needs only a name of its own, so that its death is not taken for its
+ * parent's.
  */
 #include "base/clock.h"
 #include "store/zone/zone.h"

@@ -1,11 +1,12 @@
 /*
- * Room for large states. A ring that is full moves to a block twice the size; the slot names the new
- * block before the old one is freed. Where no block is free, zone/hunt.c makes one free.
+ * Room for large states. A ring that is full moves to a block twice the size; the slot names the
+ * new block before the old one is freed. Where no block is free, zone/hunt.c makes one free.
  */
 #include "core/ring.h"
 #include "store/zone/zone.h"
 
-/* Copies the ring into a block, oldest first. The block's owner was written when it was allocated. */
+/* Copies the ring into a block, oldest first. The block's owner was written when it was
+ * allocated. */
 static void ring_move(struct weir__zone *zone, struct weir__op *op, uint32_t unit, unsigned order)
 {
     struct weir__ring *ring = &op->state.ring;

@@ -1,16 +1,18 @@
 /*
- * The zone's locks. Private zones: one word, taken by one compare-and-swap and given back by a plain store, then
- * spinning, yielding and napping rather than a futex: less to get right. Shared zones: robust process-shared mutexes.
- * A lock word with a pid would not do for them: between unrelated processes pids are reused and live in namespaces.
+ * The zone's locks. Private zones: one word, taken by one compare-and-swap and given back by a
+ * plain store, then spinning, yielding and napping rather than a futex: less to get right. Shared
+ * zones: robust process-shared mutexes. A lock word with a pid would not do for them: between
+ * unrelated processes pids are reused and live in namespaces.
  *
- * Nobody waits without end. A holder works for microseconds, dies, or is stopped; after the zone's patience (100 ms)
- * the request fails and has changed nothing. Patience counts naps, not the clock: if the whole machine stood still,
- * the holder did not get its chance either. Who runs out of patience leaves a note in the stripe, so that others do not
- * wait in full for the same holder. The next one who gets the lock takes the note away.
+ * Nobody waits without end. A holder works for microseconds, dies, or is stopped; after the zone's
+ * patience (100 ms) the request fails and has changed nothing. Patience counts naps, not the clock:
+ * if the whole machine stood still, the holder did not get its chance either. Who runs out of
+ * patience leaves a note in the stripe, so that others do not wait in full for the same holder. The
+ * next one who gets the lock takes the note away.
  *
- * Whoever finds the owner of a lock dead repairs what it covers before using it. Owners of shared locks die with
- * their process, as the kernel says. Owners of private ones die with a fork: the child has none of its parent's other
- * threads (zone/fork.c).
+ * Whoever finds the owner of a lock dead repairs what it covers before using it. Owners of shared
+ * locks die with their process, as the kernel says. Owners of private ones die with a fork: the
+ * child has none of its parent's other threads (zone/fork.c).
  */
 #include "store/zone/zone.h"
 
@@ -40,8 +42,9 @@
 #define lock_until(mutex, until) pthread_mutex_clocklock(mutex, SLEEP_CLOCK, until)
 #endif
 
-/* The holder is a thread of this process: at work, so spin; or waiting for a core, so let it have ours, in the end by
- * sleeping, which helps it whatever the priorities. Returns how it was got: 0, EOWNERDEAD or EBUSY. */
+/* The holder is a thread of this process: at work, so spin; or waiting for a core, so let it have
+ * ours, in the end by sleeping, which helps it whatever the priorities. Returns how it was got: 0,
+ * EOWNERDEAD or EBUSY. */
 int weir__word_lock(_Atomic uint32_t *word, uint32_t to, int64_t most_us)
 {
     int64_t waited_us = 0;
@@ -69,7 +72,8 @@ int weir__word_lock(_Atomic uint32_t *word, uint32_t to, int64_t most_us)
     }
 }
 
-/* Whether this is the first that is heard of the death of that owner. A process may have died with several locks. */
+/* Whether this is the first that is heard of the death of that owner. A process may have died with
+ * several locks. */
 static bool lock_is_new_death(struct weir__zone *zone, uint64_t owner)
 {
     _Atomic uint64_t *place = &zone->header->dead[owner % WEIR__COUNT(zone->header->dead)];
@@ -111,9 +115,9 @@ void weir__stripes_init(struct weir__zone *zone)
     }
 }
 
-/* A robust mutex can be free while somebody sleeps for it: a process is woken and killed before it has
- * the lock, a third takes it meanwhile, knowing of no sleeper, and wakes nobody. So no sleep is without
- * end; whoever wakes by the clock finds the lock free. */
+/* A robust mutex can be free while somebody sleeps for it: a process is woken and killed before it
+ * has the lock, a third takes it meanwhile, knowing of no sleeper, and wakes nobody. So no sleep is
+ * without end; whoever wakes by the clock finds the lock free. */
 static int robust_wait(pthread_mutex_t *mutex, int64_t most_us)
 {
     const int64_t most_ns = most_us > 0 ? most_us * 1000 : INT64_MAX;
@@ -142,8 +146,9 @@ bool weir__zone_is_held(struct weir__zone *zone)
     return until > 0 && weir__mono_us() < until;
 }
 
-/* How long to wait for a lock of a shared zone: in full, unless its holder, or one of another lock, was waited for in
- * full a moment ago. (A thread of this process may have to wait for a core, but it is not stopped alone.) */
+/* How long to wait for a lock of a shared zone: in full, unless its holder, or one of another lock,
+ * was waited for in full a moment ago. (A thread of this process may have to wait for a core, but
+ * it is not stopped alone.) */
 static int64_t lock_patience(struct weir__zone *zone, const struct weir__stripe *it)
 {
     int64_t now = weir__mono_us(), noted = atomic_load(&it->held_until_us);

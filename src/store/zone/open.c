@@ -9,8 +9,8 @@
 #include <string.h>
 
 #define HEADER_SIZE 4096
-/* Large pages fill evenly, so that a zone can be three quarters full and no key finds its reach full;
- * small zones cannot afford the remainder. */
+/* Large pages fill evenly, so that a zone can be three quarters full and no key finds its reach
+ * full; small zones cannot afford the remainder. */
 #define LARGE_ZONE (UINT64_C(1) << 20)
 #define LARGE_PAGE_BITS 8
 #define SMALL_PAGE_BITS 5
@@ -25,7 +25,8 @@ static uint64_t align(uint64_t offset, uint64_t to)
     return (offset + to - 1) / to * to;
 }
 
-/* As many as threads could ever want, and one per MiB at least: whoever goes through a stripe is done in no time. */
+/* As many as threads could ever want, and one per MiB at least: whoever goes through a stripe is
+ * done in no time. */
 static uint32_t plan_stripes(uint64_t size, uint64_t page_size)
 {
     uint32_t stripes = 1;

@@ -1,17 +1,18 @@
 /*
  * States in 16 bytes. Bits from the lowest:
  *
- *   all shapes     row, low part 11 │ newest time 54 │ …                                      │ frozen 1
- *   DEBT, COUNT                                      │ amount, less one 53     │ row, high part 9
- *   RING                                             │ block's first unit 32 │ order 5 │ …   row, high part 9
- *   PAIR                                             │ previous 31 │ current 31
- *   PERMITS                                          │ stored permits 62
+ *   all shapes    row, low part 11 │ newest time 54 │ …                                │ frozen 1
+ *   DEBT, COUNT                                     │ amount, less one 53 │ row, high part 9
+ *   RING                                            │ first unit 32 │ order 5 │ … row, high part 9
+ *   PAIR                                            │ previous 31 │ current 31
+ *   PERMITS                                         │ stored permits 62
  *
- * The row tells the shape: that of a low part alone is known (weir__packed_row). Stored permits are a double without
- * its sign and with its exponent moved: 0, or 2^-510 up to 2^513. What is smaller becomes 0.
+ * The row tells the shape: that of a low part alone is known (weir__packed_row). Stored permits are
+ * a double without its sign and with its exponent moved: 0, or 2^-510 up to 2^513. What is smaller
+ * becomes 0.
  *
- * In a slot a state is sealed (weir__seal). The frozen bit is never set by weir__pack: it belongs to who holds the
- * stripe's lock (zone/table.c).
+ * In a slot a state is sealed (weir__seal). The frozen bit is never set by weir__pack: it belongs
+ * to who holds the stripe's lock (zone/table.c).
  */
 #include "store/zone/zone.h"
 

@@ -36,9 +36,9 @@ static inline void hash_again(const struct weir__zone *zone, weir_key key,
     ret[1] = hashed->hash[1];
 }
 
-/* A log grows by moving to a block twice the size, and blocks lie at multiples of it: with two places
- * for the largest, one is never in its own way. Leases fill half of the units at most, and while they
- * move they have both blocks. */
+/* A log grows by moving to a block twice the size, and blocks lie at multiples of it: with two
+ * places for the largest, one is never in its own way. Leases fill half of the units at most, and
+ * while they move they have both blocks. */
 bool weir__zone_fits(const struct weir__layout *layout, const struct weir__rule *rule)
 {
     if (!weir__is_large(rule))

@@ -12,8 +12,9 @@ struct weir__zone_store {
 
 /* memory:, shm: and file: addresses. */
 int weir__zone_store_open(const char *url, weir_store **ret, weir_error *err);
-/* A zone in memory that others lend, shared by their processes: nginx's. Opens the one that is there, or
- * makes one in memory that is all zeros. Closing it leaves the memory as it is. keeps: as full=deny. */
+/* A zone in memory that others lend, shared by their processes: nginx's. Opens the one that is
+ * there, or makes one in memory that is all zeros. Closing it leaves the memory as it is. keeps: as
+ * full=deny. */
 int weir__zone_store_over(uint8_t *base, uint64_t size, unsigned large_percent, bool keeps,
                           weir_store **ret, weir_error *err);
 

@@ -1,9 +1,11 @@
 /*
- * Sixteen bytes at once: how a state is read, and how it is changed only if it is still the one that was read.
+ * Sixteen bytes at once: how a state is read, and how it is changed only if it is still the one
+ * that was read.
  *
- * x86-64: cmpxchg16b, and one aligned load, which every processor with AVX promises to be whole. aarch64: the
- * compiler's exclusive pair or CASP. Elsewhere a swap is two stores, which is right only under the stripe's lock,
- * so that a zone there takes the lock for everything (weir__zone_has_swap).
+ * x86-64: cmpxchg16b, and one aligned load, which every processor with AVX promises to be whole.
+ * aarch64: the compiler's exclusive pair or CASP. Elsewhere a swap is two stores, which is right
+ * only under the stripe's lock, so that a zone there takes the lock for everything
+ * (weir__zone_has_swap).
  */
 #ifndef WEIR_ZONE_SWAP_H
 #define WEIR_ZONE_SWAP_H
@@ -78,7 +80,8 @@ static inline struct weir__packed weir__load16(const struct weir__packed *from)
 #endif
 }
 
-/* All sixteen bytes at once, whatever was there. One store instruction: a process killed anywhere has done it or not. */
+/* All sixteen bytes at once, whatever was there. One store instruction: a process killed anywhere
+ * has done it or not. */
 static inline void weir__store16(struct weir__packed *to, struct weir__packed value)
 {
 #if WEIR__HAS_SWAP && (!defined(__x86_64__) || defined(WEIR__THREAD_SANITIZER))

@@ -5,10 +5,11 @@
  *
  *   COUNT    page by page: how many live states has each row?
  *   PIN      which rows are those of pinned rules?
- *   RETIRE   rows without live states (and if need be those with the fewest) are retired: their generation is odd,
- *            they are no longer found, and no state is written under them
- *   SCAN     page by page: fresh states of retired rows are emptied, and those of rows that must go. A row with
- *            live states stays retired: its limit gets another row and takes its states along, one by one
+ *   RETIRE   rows without live states (and if need be those with the fewest) are retired: their
+ *            generation is odd, they are no longer found, and no state is written under them
+ *   SCAN     page by page: fresh states of retired rows are emptied, and those of rows that must
+ *            go. A row with live states stays retired: its limit gets another row and takes its
+ *            states along, one by one
  *   FREE     retired rows that the whole scan found without states are free
  *
  * Nobody waits for a sweep. It goes on in portions, by those who make new rows. A step holds one
@@ -199,7 +200,8 @@ static bool sweep_knows(const struct weir__sweep *sweep, uint32_t bit)
     return sweep->known[bit / 64] >> bit % 64 & 1;
 }
 
-/* Whether a row with live states may go for those that need one. Leases never go; with full=deny nobody does. */
+/* Whether a row with live states may go for those that need one. Leases never go; with full=deny
+ * nobody does. */
 static bool sweep_may_evict(const struct weir__zone *zone, uint32_t bit, const bool wanted[2])
 {
     uint32_t row = weir__row_of_bit(zone, bit);

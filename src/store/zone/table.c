@@ -1,7 +1,8 @@
 /*
  * The table: where a key's states lie, how room is made for new ones.
  *
- * Where a new key's reach has no empty slot, zone/evict.c says whose state goes. It is looked for in that reach only.
+ * Where a new key's reach has no empty slot, zone/evict.c says whose state goes. It is looked for
+ * in that reach only.
  */
 #include "core/ring.h"
 #include "store/zone/evict.h"
@@ -15,7 +16,8 @@ static inline uint64_t *counter(struct weir__zone *zone, const struct weir__grou
     return &zone->stripes[stripe].counters[which];
 }
 
-/* Fills the op from a slot with its tag; false if the slot is another limit's. A small state is frozen from now on. */
+/* Fills the op from a slot with its tag; false if the slot is another limit's. A small state is
+ * frozen from now on. */
 static bool table_adopt(struct weir__zone *zone, struct weir__op *op, struct weir__group *group,
                         unsigned slot, int *ret_code)
 {
@@ -146,7 +148,8 @@ static int table_choose(struct weir__zone *zone, const struct weir__op *op,
     return weir__candidates_choose(zone, ret);
 }
 
-/* Makes room in reach; false: nobody may go. One who was charged since it was judged is judged again, a few times. */
+/* Makes room in reach; false: nobody may go. One who was charged since it was judged is judged
+ * again, a few times. */
 static bool table_make_empty(struct weir__zone *zone, const struct weir__op *op,
                              const struct weir__op *ops, size_t n, struct spot *ret)
 {
@@ -191,8 +194,8 @@ int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct
     return 0;
 }
 
-/* A new state: frozen until its tag is there. Who died in between has left an empty slot, and a state that nobody can
- * swap. */
+/* A new state: frozen until its tag is there. Who died in between has left an empty slot, and a
+ * state that nobody can swap. */
 static void table_insert(struct weir__zone *zone, const struct weir__op *op,
                          struct weir__packed sealed)
 {

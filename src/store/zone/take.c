@@ -1,13 +1,15 @@
 /*
- * The way of nearly every request, without any lock: one limit with a small state that is there already, under the row
- * of the request. Read 16 bytes, decide, swap. docs/THREADS.md argues why no charge is lost or lands on another key.
+ * The way of nearly every request, without any lock: one limit with a small state that is there
+ * already, under the row of the request. Read 16 bytes, decide, swap. docs/THREADS.md argues why no
+ * charge is lost or lands on another key.
  *
- * weir__zone_take_free does this for every small kind. weir__zone_take_quick is the same with nothing in between, for
- * buckets in their home group, which is worth a good third of the time (bench/: hot-allowed).
+ * weir__zone_take_free does this for every small kind. weir__zone_take_quick is the same with
+ * nothing in between, for buckets in their home group, which is worth a good third of the time
+ * (bench/: hot-allowed).
  *
- * Whatever is unusual goes the long way with the stripe's lock, and nothing was changed: a key that is new, a state
- * that was written under another row, one that is frozen (its stripe's holder is working on it), and one that others
- * swapped first SWAPS_MAX times in a row.
+ * Whatever is unusual goes the long way with the stripe's lock, and nothing was changed: a key that
+ * is new, a state that was written under another row, one that is frozen (its stripe's holder is
+ * working on it), and one that others swapped first SWAPS_MAX times in a row.
  */
 #include "core/bucket.h"
 #include "store/zone/zone.h"

@@ -1,15 +1,18 @@
 /*
- * Reading zones of version 1: what their bytes mean, and nothing else. The present format is zone.h's; these
- * constants never change. Everything is checked before use, and nothing is written.
+ * Reading zones of version 1: what their bytes mean, and nothing else. The present format is
+ * zone.h's; these constants never change. Everything is checked before use, and nothing is written.
  *
- *   header │ stripes │ rows: rules of 64 bytes │ table: groups of 128 bytes │ map │ blocks of 64 bytes and up
+ *   header │ stripes │ rows: rules of 64 bytes │ table: groups of 128 bytes │ map │ blocks of 64
+ *   bytes and up
  *
- * A group is a word, five tags and five states of 16 bytes. A state, from the lowest bit: row 11, newest time 54, then
+ * A group is a word, five tags and five states of 16 bytes. A state, from the lowest bit: row 11,
+ * newest time 54, then
  *   DEBT, COUNT   amount less one 53
  *   PAIR          previous 31, current 31
  *   PERMITS       a double without its sign 63
  *   RING          first unit of its block 32, order 5
- * A block: head and len u32, sum u64, 16 bytes that do not matter here, then (4 << order) - 2 cells.
+ * A block: head and len u32, sum u64, 16 bytes that do not matter here, then (4 << order) - 2
+ * cells.
  */
 #include "store/zone/carry.h"
 
@@ -122,8 +125,8 @@ static uint64_t version1_bits(struct state1 from, int at, int width)
     return (uint64_t)(all >> at) & ((UINT64_C(1) << width) - 1);
 }
 
-/* The ring of a state; false: it cannot be. The sum is counted again, and the newest time is what the entries say: a
- * process may have died in between. */
+/* The ring of a state; false: it cannot be. The sum is counted again, and the newest time is what
+ * the entries say: a process may have died in between. */
 static bool version1_ring(const struct weir__zone1 *zone, struct state1 from,
                           struct weir__carried *it)
 {
@@ -187,7 +190,8 @@ struct walk1 {
     bool sound[1 << ROW_BITS]; /* rows that were found to be so */
 };
 
-/* The rule of a row; false: it is not one. Most states share a few rows, and checking one takes a while. */
+/* The rule of a row; false: it is not one. Most states share a few rows, and checking one takes a
+ * while. */
 static bool version1_rule(struct walk1 *walk, uint32_t row, struct weir__rule *ret)
 {
     const struct layout1 *layout = &version1_header(walk->zone)->layout;

@@ -1,6 +1,6 @@
 /*
- * The zone: limit states in one contiguous region, the same code over private memory, shared memory,
- * a mapped file and nginx's shared zone.
+ * The zone: limit states in one contiguous region, the same code over private memory, shared
+ * memory, a mapped file and nginx's shared zone.
  *
  *   ┌────────┬──────────┬────────┬──────┬──────────────────────────┬───────────┬──────────────────┐
  *   │ header │ stripes  │ arenas │ rows │ table: pages of groups   │ block map │ blocks           │
@@ -11,25 +11,34 @@
  *
  * What holds, whenever no lock is held (and, with the repairs named, after a process died):
  *   1. Offsets only, never pointers; every one read from the region is checked before use.
- *   2. A key's states lie in its reach: the group its hash names (home) and up to 7 others of the same
- *      page, in an order of the key's own. home.far says how far to look. One stripe's lock covers a
+ *   2. A key's states lie in its reach: the group its hash names (home) and up to 7 others of the
+ *      same
+ *      page, in an order of the key's own. home.far says how far to look. One stripe's lock covers
+ *      a
  *      page.
- *   3. A slot with tag 0 is empty, and its state is frozen or zeros. Otherwise its 16-byte state names a
+ *   3. A slot with tag 0 is empty, and its state is frozen or zeros. Otherwise its 16-byte state
+ *      names a
  *      row that exists, and is sealed with the tag and the generation of that row.
- *   4. A state is written by one 16-byte store or swap: it is the old one or the new one, never a mix.
+ *   4. A state is written by one 16-byte store or swap: it is the old one or the new one, never a
+ *      mix.
  *      A large state's block is complete before its slot names it; its header is one store, too.
- *      Small states change without a lock, by swaps (zone/take.c), unless they are frozen. Only who holds
+ *      Small states change without a lock, by swaps (zone/take.c), unless they are frozen. Only who
+ *      holds
  *      the stripe freezes one, and thaws it before it lets go. Large ones change under the lock.
- *   5. A death between the stores of one charge leaves a charge nobody was told of, an entry or lease
- *      twice, an empty log, or a sum that the repair of the stripe counts again. Never a charge less.
- *   6. A used block names the one slot it is for, and has done so since it was allocated, by somebody who
- *      held that slot's stripe. So whoever holds that stripe and sees that the slot does not name the
+ *   5. A death between the stores of one charge leaves a charge nobody was told of, an entry or
+ *      lease
+ *      twice, an empty log, or a sum that the repair of the stripe counts again. Never a charge
+ *      less.
+ *   6. A used block names the one slot it is for, and has done so since it was allocated, by
+ *      somebody who
+ *      held that slot's stripe. So whoever holds that stripe and sees that the slot does not name
+ *      the
  *      block knows that it is nobody's (a death left it), and may free it.
  *
  * docs/THREADS.md argues why no charge is lost.
  *
- * Locks, in this order: rows, stripes by number, one arena. In a private zone a word to spin on; in a
- * shared one a robust process-shared mutex, whose next owner repairs what a dead one left.
+ * Locks, in this order: rows, stripes by number, one arena. In a private zone a word to spin on; in
+ * a shared one a robust process-shared mutex, whose next owner repairs what a dead one left.
  */
 #ifndef WEIR_ZONE_H
 #define WEIR_ZONE_H
@@ -102,8 +111,8 @@ struct weir__layout {
         blocks_at;
 };
 
-/* Programs share a zone only if they agree on what its locks are, on the order of its bytes, and on whether states are
- * swapped without a lock. */
+/* Programs share a zone only if they agree on what its locks are, on the order of its bytes, and on
+ * whether states are swapped without a lock. */
 enum weir__libc { WEIR__LIBC_UNKNOWN, WEIR__GLIBC, WEIR__MUSL, WEIR__BIONIC, WEIR__UCLIBC };
 
 #if defined(__UCLIBC__)
@@ -252,7 +261,8 @@ bool weir__zone_plan(uint64_t size, unsigned large_percent, struct weir__layout 
 /* Makes an empty zone in memory that is zeroed but for the magic. */
 int weir__zone_format(uint8_t *base, uint64_t size, unsigned large_percent, bool shared,
                       struct weir__zone *ret, weir_error *err);
-/* Before the first key: the tags of these keys were made with another one. Nobody else has the zone open. */
+/* Before the first key: the tags of these keys were made with another one. Nobody else has the zone
+ * open. */
 void weir__zone_set_secret(struct weir__zone *zone, const uint64_t secret[2]);
 /* Opens one that is there: checks header and layout, not the contents. */
 int weir__zone_attach(uint8_t *base, uint64_t size, bool shared, struct weir__zone *ret,
@@ -264,8 +274,9 @@ int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret);
 /* ---- zone/lock.c ---- */
 
 void weir__stripes_init(struct weir__zone *zone);
-/* Who locks waits at most so long, 100 ms unless this is called; 0: as long as it takes. Beyond it the request fails
- * with WEIR__HELD and nothing is changed. After that, for a second, others wait only a moment for the same lock. */
+/* Who locks waits at most so long, 100 ms unless this is called; 0: as long as it takes. Beyond it
+ * the request fails with WEIR__HELD and nothing is changed. After that, for a second, others wait
+ * only a moment for the same lock. */
 void weir__zone_be_patient(struct weir__zone *zone, int64_t us);
 /* Whether somebody was found to hold a lock too long just now. */
 bool weir__zone_is_held(struct weir__zone *zone);
@@ -328,16 +339,16 @@ static inline uint32_t weir__lock_count(const struct weir__layout *layout)
 
 /* ---- zone/fork.c ---- */
 
-/* From now on, until it is left, a child of fork finds the private locks free, or inherits what they cover. The zone
- * must stay where it is. 0 or WEIR_ENOMEM. */
+/* From now on, until it is left, a child of fork finds the private locks free, or inherits what
+ * they cover. The zone must stay where it is. 0 or WEIR_ENOMEM. */
 int weir__zone_watch_forks(struct weir__zone *zone);
 void weir__zone_leave_forks(struct weir__zone *zone);
 
 /* ---- marks: settled receipts ---- */
 
-/* A mark is a window of an hour in a place of its own, named by key, state and receipt. It is there while the
- * receipt is remembered, and is evicted before any limit's state. Marks need no row of the zone's: theirs is row 0,
- * so that limits cannot crowd them out, nor they a limit. */
+/* A mark is a window of an hour in a place of its own, named by key, state and receipt. It is there
+ * while the receipt is remembered, and is evicted before any limit's state. Marks need no row of
+ * the zone's: theirs is row 0, so that limits cannot crowd them out, nor they a limit. */
 #define WEIR__MARK_ROW 0
 extern const struct weir__rule weir__mark_rule;
 
@@ -458,8 +469,8 @@ static inline bool weir__is_narrow(const struct weir__rule *rule)
     return shape == WEIR__SHAPE_PAIR || shape == WEIR__SHAPE_PERMITS;
 }
 
-/* Whether a low part is that of a narrow row, in use or last. That row may be written meanwhile, but
- * then no state has this low part, or it stays wide. */
+/* Whether a low part is that of a narrow row, in use or last. That row may be written meanwhile,
+ * but then no state has this low part, or it stays wide. */
 static inline bool weir__low_is_narrow(const struct weir__zone *zone, uint32_t low)
 {
     if (low == WEIR__MARK_ROW || low >= zone->layout.rows)
@@ -468,7 +479,8 @@ static inline bool weir__low_is_narrow(const struct weir__zone *zone, uint32_t l
     return rule.kind < WEIR__KIND_COUNT && weir__is_narrow(&rule);
 }
 
-/* The row of a state, sealed or not. Where the row of its low part is a narrow one, there is no high part. */
+/* The row of a state, sealed or not. Where the row of its low part is a narrow one, there is no
+ * high part. */
 static inline uint32_t weir__packed_row(const struct weir__zone *zone, struct weir__packed packed)
 {
     uint32_t low = packed.lo & WEIR__ROW_LOW_MASK;
@@ -492,9 +504,10 @@ static inline bool weir__is_frozen(struct weir__packed packed)
     return packed.hi & WEIR__FROZEN;
 }
 
-/* A state as it lies in a slot: all but row and frozen bit (and what narrow shapes keep in the place of the row's
- * high part) XOR a pad of the tag and the row's generation. So one state is never the same bytes for two keys,
- * nor for two limits that had one row. Sealing twice gives the state back. */
+/* A state as it lies in a slot: all but row and frozen bit (and what narrow shapes keep in the
+ * place of the row's high part) XOR a pad of the tag and the row's generation. So one state is
+ * never the same bytes for two keys, nor for two limits that had one row. Sealing twice gives the
+ * state back. */
 static inline struct weir__packed weir__seal(struct weir__packed packed, uint64_t tag,
                                              uint32_t generation)
 {
@@ -536,7 +549,8 @@ struct weir__packed weir__pack_small(const struct weir__rule *rule, uint32_t row
 struct weir__packed weir__pack(const struct weir__zone *zone, const struct weir__rule *rule,
                                uint32_t row, uint64_t tag, const struct weir__state *state,
                                uint32_t unit, unsigned order);
-/* Reads a sealed state of a key; false where it makes no sense. *ret_unit and *ret_order: large states'. */
+/* Reads a sealed state of a key; false where it makes no sense. *ret_unit and *ret_order: large
+ * states'. */
 bool weir__unpack(const struct weir__zone *zone, uint64_t tag, struct weir__packed sealed,
                   const struct weir__rule **ret_rule, struct weir__state *ret, uint32_t *ret_unit,
                   unsigned *ret_order);
@@ -547,16 +561,17 @@ void weir__unpack_small(const struct weir__rule *rule, struct weir__packed clear
 
 /* ---- zone/take.c ---- */
 
-/* weir_take's short cut: one token or leaky bucket whose state is there, in the first place to look. False:
- * nothing was done, take the long way. */
+/* weir_take's short cut: one token or leaky bucket whose state is there, in the first place to
+ * look. False: nothing was done, take the long way. */
 bool weir__zone_take_quick(struct weir__zone *zone, const struct weir__op *op);
-/* The same for every limit with a small state, wherever it lies. 0, WEIR__STALE, or WEIR__LOCKED: nothing was done, it
- * needs the stripe's lock. */
+/* The same for every limit with a small state, wherever it lies. 0, WEIR__STALE, or WEIR__LOCKED:
+ * nothing was done, it needs the stripe's lock. */
 int weir__zone_take_free(struct weir__zone *zone, const struct weir__op *op, enum weir__mode mode);
 
 /* ---- zone/table.c ---- */
 
-/* A key's place follows from its tag alone: the top bits say where it begins to look, the low ones how it goes on. */
+/* A key's place follows from its tag alone: the top bits say where it begins to look, the low ones
+ * how it goes on. */
 static inline uint32_t weir__home_of(const struct weir__zone *zone, uint64_t tag)
 {
     return (uint32_t)((unsigned __int128)tag * zone->group_count >> 64);
@@ -572,7 +587,8 @@ static inline uint32_t weir__stripe_of(const struct weir__zone *zone, uint32_t g
     return group >> zone->layout.page_bits & (zone->layout.stripes - 1);
 }
 
-/* The d-th group to look for a key in: home, then on through its page by a step of the key's own. */
+/* The d-th group to look for a key in: home, then on through its page by a step of the key's
+ * own. */
 static inline struct weir__group *weir__group_at(const struct weir__zone *zone, uint32_t home,
                                                  uint64_t tag, uint32_t d)
 {
@@ -606,7 +622,8 @@ static inline void weir__group_set(struct weir__group *group, uint64_t mask, uin
         ;
 }
 
-/* Whether the last take of a slot's state was denied. A hint for eviction: it may be the last owner's. */
+/* Whether the last take of a slot's state was denied. A hint for eviction: it may be the last
+ * owner's. */
 static inline bool weir__slot_denied(const struct weir__group *group, unsigned slot)
 {
     uint64_t head = atomic_load_explicit(&group->head, memory_order_relaxed);
@@ -627,8 +644,8 @@ static inline void weir__slot_allow(struct weir__group *group, unsigned slot)
                                   memory_order_relaxed);
 }
 
-/* Notes what was decided about a slot's state. A denial counts where half of the limit is used up or more: a cost that
- * does not fit into the rest says little about the key. */
+/* Notes what was decided about a slot's state. A denial counts where half of the limit is used up
+ * or more: a cost that does not fit into the rest says little about the key. */
 static inline void weir__slot_note(struct weir__group *group, unsigned slot,
                                    const weir_decision *decision)
 {
@@ -660,8 +677,9 @@ static inline bool weir__slot_unpack(const struct weir__zone *zone, const struct
 
 /* ---- what the holder of a stripe's lock does to a slot ----
  *
- * Others swap small states without the lock, so whoever reads one in order to write it freezes it first. From then on
- * it is still, and others wait for the lock. A slot that is empty has a frozen state, or zeros if it was never used. */
+ * Others swap small states without the lock, so whoever reads one in order to write it freezes it
+ * first. From then on it is still, and others wait for the lock. A slot that is empty has a frozen
+ * state, or zeros if it was never used. */
 
 static inline _Atomic uint64_t *weir__slot_high(struct weir__group *group, unsigned slot)
 {
@@ -701,9 +719,11 @@ static inline uint32_t weir__slot_row(const struct weir__zone *zone,
     return weir__packed_row(zone, weir__load16(&group->states[slot]));
 }
 
-/* Finds an op's state, freezes it if it is small, and unpacks it; absent: group NULL and a state not present. */
+/* Finds an op's state, freezes it if it is small, and unpacks it; absent: group NULL and a state
+ * not present. */
 int weir__table_find(struct weir__zone *zone, struct weir__op *op);
-/* A slot for an op that has none, evicting if need be; none of `ops` is evicted. WEIR_EFULL: none may go. */
+/* A slot for an op that has none, evicting if need be; none of `ops` is evicted. WEIR_EFULL: none
+ * may go. */
 int weir__table_place(struct weir__zone *zone, struct weir__op *op, const struct weir__op *ops,
                       size_t n);
 #define WEIR__FULL_RETRY_US 1000000 /* nobody whom the zone refused need ask again before */
@@ -799,8 +819,8 @@ void weir__blocks_init(struct weir__zone *zone);
 uint32_t weir__arena_for(const struct weir__zone *zone, const struct weir__want *want);
 /* A block that is free; WEIR_EFULL: there is none. Or WEIR__HELD. */
 int weir__block_alloc(struct weir__zone *zone, const struct weir__want *want, uint32_t *ret_unit);
-/* Gives a block back that the slot has let go of, or never named. Its stripe is held. Where the arena's
- * lock is not to be had, the block is nobody's until somebody looks for such. */
+/* Gives a block back that the slot has let go of, or never named. Its stripe is held. Where the
+ * arena's lock is not to be had, the block is nobody's until somebody looks for such. */
 void weir__block_free(struct weir__zone *zone, uint32_t unit, unsigned order,
                       const struct weir__group *group, unsigned slot);
 /* Likewise, where the block says it is that slot's; whether it did. */
@@ -812,13 +832,14 @@ bool weir__block_is_used(const struct weir__zone *zone, uint32_t unit, unsigned 
 size_t weir__block_sample(struct weir__zone *zone, uint32_t arena,
                           const struct weir__sampling *sampling, struct weir__sample *ret,
                           size_t room);
-/* The used blocks from a unit on, to the end of its arena at most; moves the unit on. SIZE_MAX: held. */
+/* The used blocks from a unit on, to the end of its arena at most; moves the unit on. SIZE_MAX:
+ * held. */
 size_t weir__block_list(struct weir__zone *zone, uint32_t *unit, struct weir__sample *ret,
                         size_t room);
 
-/* An aligned place for a large block is chosen, and what is free of it becomes the owner's. The others' blocks
- * of it become the owner's one by one, when their slots have let go of them. Then all of them are joined, or
- * given back. SIZE_MAX: give up. */
+/* An aligned place for a large block is chosen, and what is free of it becomes the owner's. The
+ * others' blocks of it become the owner's one by one, when their slots have let go of them. Then
+ * all of them are joined, or given back. SIZE_MAX: give up. */
 bool weir__place_choose(struct weir__zone *zone, uint32_t arena, const struct weir__want *want,
                         uint32_t *ret_place);
 size_t weir__place_others(struct weir__zone *zone, uint32_t place, const struct weir__want *want,
@@ -843,8 +864,9 @@ bool weir__block_claim(struct weir__zone *zone, uint32_t unit, const struct weir
 
 /* ---- zone/hunt.c ---- */
 
-/* A block, free or made so by evicting others; none of `ops`, whose stripes are held, is evicted. Other
- * stripes are only tried. WEIR_EFULL: there is no room, or no more for leases. Or WEIR__HELD. */
+/* A block, free or made so by evicting others; none of `ops`, whose stripes are held, is evicted.
+ * Other stripes are only tried. WEIR_EFULL: there is no room, or no more for leases. Or
+ * WEIR__HELD. */
 int weir__block_get(struct weir__zone *zone, const struct weir__op *ops, size_t n, int64_t now_us,
                     const struct weir__want *want, uint32_t *ret_unit);
 /* Reads whose a block says it is, without a lock: a guess. */
@@ -855,15 +877,16 @@ bool weir__slot_names(const struct weir__zone *zone, const struct weir__group *g
 
 /* ---- zone/large.c ---- */
 
-/* Gives an op's ring room for one more cell (leases: two, a renewal needs one), evicting if need be;
- * none of `ops` is evicted. WEIR_EFULL or WEIR__HELD. The op's slot must be placed; a block got for an absent
- * state is the caller's to free if the request fails. */
+/* Gives an op's ring room for one more cell (leases: two, a renewal needs one), evicting if need
+ * be; none of `ops` is evicted. WEIR_EFULL or WEIR__HELD. The op's slot must be placed; a block got
+ * for an absent state is the caller's to free if the request fails. */
 int weir__ring_reserve(struct weir__zone *zone, struct weir__op *op, const struct weir__op *ops,
                        size_t n);
 
 /* ---- zone/check.c ---- */
 
-/* Everything that can be checked, page by page, one lock at a time. Blocks that are nobody's are freed. */
+/* Everything that can be checked, page by page, one lock at a time. Blocks that are nobody's are
+ * freed. */
 int weir__zone_check(struct weir__zone *zone, weir_error *err);
 /* After a death: sums, newest times and counts of the stripe's states. Its lock is held. */
 void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe);
@@ -880,7 +903,8 @@ void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe);
  * or window has an entry of ops->ahead_us, which is later. The caller reads the clock again. */
 #define WEIR__BEHIND (-1002)
 
-/* An all-or-nothing group at one instant: n ops, at most WEIR_LIMITS_MAX, each with its own answer. */
+/* An all-or-nothing group at one instant: n ops, at most WEIR_LIMITS_MAX, each with its own
+ * answer. */
 int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode);
 /* ops: of n limits, and where the receipt has an id of n marks behind them. A limit
  * whose mark is there was settled before; WEIR_ESETTLED: all of them were. */

@@ -21,7 +21,7 @@
  *     cancel THREADS TAKES KEY LIMIT           by threads that are cancelled already; the same five
  *     wait KEY LIMIT COST MAX_US CANCEL_US     like take; cancelled after so long, -1: never
  *     hold KEY LIMIT COST MAX_US CANCEL_US     like acquire
- *     slots THREADS TURNS KEY LIMIT            waits for slots: turns, errors, the most holders at once
+ *     slots THREADS TURNS KEY LIMIT            waits for slots: turns, errors, most holders
  */
 #include "weir.h"
 
