@@ -27,7 +27,7 @@ static uint32_t bucket_share(const struct weir__rule *rule, const struct weir__s
     int64_t tick = weir__tick_us(rule), now = tick == 1 ? now_us : now_us / tick, earned;
     int64_t elapsed = weir__max(0, now - state->at);
     if (__builtin_mul_overflow(elapsed, rule->count, &earned) || earned >= state->amount)
-        return now >= state->at ? 0 : 1;
+        return 0;
     return weir__share_of(state->amount - earned, rule->cap);
 }
 

@@ -203,9 +203,7 @@ static inline uint32_t weir__share_of(int64_t part, int64_t whole)
         return WEIR__SHARE_ONE;
     uint64_t share = whole < INT64_C(1) << 43 ? (uint64_t)part * WEIR__SHARE_ONE / (uint64_t)whole
                                               : (uint64_t)part / ((uint64_t)whole >> 20);
-    return part <= 0 || share == 0   ? 1
-           : share > WEIR__SHARE_ONE ? WEIR__SHARE_ONE
-                                     : (uint32_t)share;
+    return part <= 0 || share == 0 ? 1 : (uint32_t)share;
 }
 
 /* The usual answers of a row. */

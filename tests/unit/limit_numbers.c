@@ -117,6 +117,8 @@ static const struct {
     {OF(WEIR_WARMUP, 5, SECOND, .over_us = -1), "over_us", "-1"},
     {OF(WEIR_WARMUP, 5, SECOND, .over_us = SECOND, .cold_millionths = 1000000), "cold", "cold 1"},
     {OF(WEIR_WARMUP, 5, SECOND, .over_us = SECOND, .cold_millionths = -1), "cold_millionths", "-1"},
+    {OF(WEIR_WARMUP, 5, SECOND, .over_us = SECOND, .cold_millionths = INT64_C(1) << 32),
+     "cold_millionths", "4294967296"},
     {OF(WEIR_CONCURRENT, 100001, 0, ), "count", "100001"},
     {OF(WEIR_CONCURRENT, 5, -1, ), "period_us", "-1"},
 };

@@ -1,0 +1,86 @@
+/* The share of a limit that forgetting a state would give back: what eviction compares. */
+#include "core_rig.h"
+
+static struct rig rig;
+
+/* After a take of `cost` at T0: the share at t. */
+static uint32_t share_at(const char *limit, int64_t cost, int64_t t)
+{
+    rig_init(&rig, limit);
+    CHECK(take(&rig, T0, cost, 0).allowed);
+    return weir__state_share(&rig.rule, &rig.state, t);
+}
+
+static void check_near(uint32_t share, double wanted)
+{
+    double got = (double)share / WEIR__SHARE_ONE;
+    CHECK(got > wanted - 0.01 && got < wanted + 0.01);
+}
+
+/* Half of each limit is used, then all of it is fresh again. */
+static void test_kinds(void)
+{
+    static const struct {
+        const char *limit;
+        int64_t cost, fresh;
+    } kinds[] = {
+        {"token-bucket 100/s burst 200", 100, T0 + SECOND},
+        {"token-bucket 100/h burst 200", 100, T0 + HOUR},
+        {"token-bucket 100/s burst 200 stepped", 100, T0 + SECOND},
+        {"leaky-bucket 100/s burst 199 nodelay", 100, T0 + SECOND},
+        {"fixed-window 200/m", 100, T0 + MINUTE},
+        {"fixed-window 200/m from-first", 100, T0 + MINUTE},
+        {"sliding-log 200/m", 100, T0 + MINUTE},
+        {"sliding-window 200/m", 100, T0 + 2 * MINUTE},
+        {"sliding-counter 200/m", 100, T0 + 2 * MINUTE},
+        {"concurrent 200 lease 1m", 100, T0 + MINUTE},
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        check_near(share_at(kinds[i].limit, kinds[i].cost, T0), 0.5);
+        CHECK_INT(share_at(kinds[i].limit, kinds[i].cost, kinds[i].fresh), 0);
+        CHECK(share_at(kinds[i].limit, 1, T0) > 0);
+    }
+}
+
+/* Only what is owed counts, and a state that is not fresh has a share of 1 at least. */
+static void test_guava(void)
+{
+    CHECK(share_at("smooth 10/s", 5, T0) > 1);
+    CHECK_INT(share_at("smooth 10/s", 5, T0 + SECOND), 1);
+    CHECK_INT(share_at("smooth 10/s", 5, T0 + 3 * DAY), 0);
+    CHECK(share_at("warmup 10/s over 10s", 5, T0) > 1);
+}
+
+/* Some entries have gone: the others are taken to weigh as much on average. */
+static void test_gone(void)
+{
+    rig_init(&rig, "sliding-log 100/m");
+    for (int i = 0; i < 50; i++)
+        CHECK(take(&rig, T0 + i * SECOND, 1, 0).allowed);
+    check_near(weir__state_share(&rig.rule, &rig.state, T0 + 49 * SECOND), 0.5);
+    check_near(weir__state_share(&rig.rule, &rig.state, T0 + MINUTE + 24 * SECOND), 0.25);
+    rig.state.ring.len = 0; /* as a death may leave it */
+    rig.state.ring.sum = 0;
+    CHECK_INT(weir__algorithm_of(&rig.rule)->share(&rig.rule, &rig.state, T0 + 49 * SECOND), 1);
+}
+
+static void test_edges(void)
+{
+    CHECK_INT(share_at("fixed-window 3/m", 3, T0), WEIR__SHARE_ONE);
+    CHECK_INT(share_at("fixed-window 1000g/m", 1, T0), 1);
+    CHECK_INT(weir__share_of(INT64_C(1) << 52, INT64_C(1) << 53), WEIR__SHARE_ONE / 2);
+    CHECK_INT(weir__share_of((INT64_C(1) << 53) - 1, INT64_C(1) << 53), WEIR__SHARE_ONE - 1);
+    CHECK_INT(share_at("fixed-window 3/m", 3, T0 - 3 * DAY), 0); /* from a time that cannot be */
+    CHECK_INT(share_at("token-bucket 1/366d burst 20", 20, T0), WEIR__SHARE_ONE);
+    rig_change(&rig, "token-bucket 1000g/us");
+    CHECK_INT(weir__algorithm_of(&rig.rule)->share(&rig.rule, &rig.state, T0 + 360 * DAY), 0);
+}
+
+int main(void)
+{
+    test_kinds();
+    test_guava();
+    test_gone();
+    test_edges();
+    return test_report();
+}
