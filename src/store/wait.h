@@ -40,7 +40,7 @@ struct weir__spot {
     int alarm;      /* a timer's descriptor that a wake-up makes readable; -1: none */
 };
 
-/* A wait under way, on the stack of its thread. */
+/* A wait that has begun, on the stack of its thread. */
 struct weir__wait {
     weir_store *store;
     weir_request request; /* its details are `rows` */

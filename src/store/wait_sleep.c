@@ -19,7 +19,7 @@ struct weir_waiter {
     pthread_mutex_t lock;
     pid_t owner;
     _Atomic uint32_t cancelled;
-    struct weir__spot *spots; /* of the waits under way */
+    struct weir__spot *spots; /* of the waits that have begun */
 };
 
 /* ---- cancelling ---- */

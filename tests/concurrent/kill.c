@@ -1,7 +1,7 @@
 /*
  * Processes killed at random, thousands of times, while they share zones. Nothing blocks, the zones
  * stay sound, no limit is exceeded, at most one request a death is charged without being told. Now
- * and then all are killed at once and the zones opened anew.
+ * and then all are killed at once and the zones opened again.
  *
  *     kill [KILLS [SEED|random [shm|file]]]
  */

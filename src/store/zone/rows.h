@@ -98,13 +98,13 @@ void weir__index_remove(struct weir__zone *zone, const struct weir__rule *rule, 
 /* ---- sweep.c ---- */
 
 enum weir__sweep_need {
-    WEIR__SWEEP_GO_ON, /* only what is under way */
+    WEIR__SWEEP_GO_ON, /* only a sweep that has begun */
     WEIR__SWEEP_EARLY, /* rows get scarce */
     WEIR__SWEEP_SHORT, /* there are nearly none: live ones must go if no other can */
     WEIR__SWEEP_NOW    /* the same, and it does not matter when the last one was */
 };
 
-/* A bounded portion of the sweep that is under way, or of a new one if one is due; no lock is held.
+/* A bounded portion of the sweep that has begun, or of a new one if one is due; no lock is held.
  * False: nothing was done, since none is due, or since another thread of this process is at it. */
 bool weir__sweep_help(struct weir__zone *zone, int64_t now_us, enum weir__sweep_need need,
                       unsigned steps);
