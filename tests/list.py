@@ -115,7 +115,7 @@ def fuzz(build):
 
 
 def connections(seconds):
-    """Whole connections of every protocol, from a new seed each time."""
+    """Whole connections of every protocol."""
     return [Test(f"fuzz: connections, {seconds} s", "asan", f"fuzz/connections/run.py --seconds {seconds}", seconds + 600)]
 
 

@@ -41,6 +41,7 @@ BUILDS = {
     "tsan": ["-Dwerror=true", "-Dbuildtype=debugoptimized", "-Db_sanitize=thread",
              "-Db_lundef=false"],
 }
+SOAK = "--soak"
 GROUPS = set()  # of processes that are running, each with all that it started
 Result = collections.namedtuple("Result", "passed failed output seconds work")
 
@@ -91,7 +92,8 @@ def command_of(test):
 
 def environment(test):
     where = folder(test.build)
-    return dict(os.environ, WEIR=str(where / "weir"), WEIR_BUILD=str(where), LC_ALL="C.UTF-8",
+    seed = {} if "WEIR_SEED" in os.environ or SOAK in sys.argv else {"WEIR_SEED": "1"}
+    return dict(os.environ, **seed, WEIR=str(where / "weir"), WEIR_BUILD=str(where), LC_ALL="C.UTF-8",
                 ASAN_OPTIONS="abort_on_error=0:detect_leaks=1", UBSAN_OPTIONS="halt_on_error=1",
                 TSAN_OPTIONS="halt_on_error=1")
 
@@ -185,7 +187,7 @@ def run_together(tests, report):
 
 
 def chosen(words):
-    kinds = {"--quick": "quick", "--soak": "soak"}
+    kinds = {"--quick": "quick", SOAK: "soak"}
     if "--help" in words:
         sys.exit(print(__doc__.strip()))
     unknown = [word for word in words if word.startswith("-") and word not in kinds]

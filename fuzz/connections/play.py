@@ -28,6 +28,7 @@ import answers
 OVERLOAD = re.compile(r"too (much|many)|max number of clients|could be reached|busy|no room|not ready|out of reach|try again|overload|LOADING|later",
                       re.I)
 ANSWER_SECONDS = 60.0  # however busy the machine is
+LOOSE_SECONDS = 5.0    # of a client that may be sent away: held answers of its pipeline may take an hour in all
 READ_BYTES = 1 << 18
 
 
@@ -366,17 +367,17 @@ class Player:
             conn = self.live.get(number)
             if conn is None:
                 continue
-            if conn.reading and not conn.out and (not conn.due() or conn.loose and time.monotonic() - conn.moved > 0.3):
+            now = time.monotonic()
+            if (conn.reading and not conn.out and (not conn.due() or conn.loose and now - conn.moved > 0.3)
+                    or conn.loose and now - conn.born > LOOSE_SECONDS):
                 self.drop(conn)
                 continue
             waiting += 1
             if not conn.reading or conn.out and conn.loose:
                 self.do_read(conn)
-            if time.monotonic() - conn.moved > ANSWER_SECONDS:
-                if not conn.loose:
-                    raise Finding(f"connection {number}: {conn.due()} answers do not come, the first of them "
-                                  f"{list(conn.wants)[:1] or list(conn.streams.items())[:1]}")
-                self.drop(conn)
+            if now - conn.moved > ANSWER_SECONDS:
+                raise Finding(f"connection {number}: {conn.due()} answers do not come, the first of them "
+                              f"{list(conn.wants)[:1] or list(conn.streams.items())[:1]}")
         return waiting
 
     def finish(self):

@@ -28,7 +28,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "tests")]
 
-from lib import http_client, redis_server, resp, weir_server
+from lib import checks, http_client, redis_server, resp, weir_server
 import make  # noqa: E402
 import script  # noqa: E402
 from play import Finding, Player  # noqa: E402
@@ -244,13 +244,14 @@ def keep(name, seed, rounds):
 class Fuzzer:
     def __init__(self, seed, seconds, only):
         self.seed, self.end, self.only = seed, time.monotonic() + seconds, only
+        self.slice = max(1.5, min(60, seconds / (1 if only else len(WORLDS))))  # all of them, however short it is
         self.rounds, self.failed, self.passed, self.counts = 0, 0, 0, {}
 
     def run(self):
-        """One server after the other, of all kinds in turn, until the time is over."""
+        """One server after the other, of all kinds in turn, until the time is over; each kind once at least."""
         session = 0
         names = random.Random(self.seed).sample(list(WORLDS), len(WORLDS)) if not self.only else [self.only]
-        while time.monotonic() < self.end:
+        while session < len(names) or time.monotonic() < self.end:
             name = names[session % len(names)]
             seed = f"{self.seed}.{session}"
             self.session(name, seed)
@@ -265,7 +266,7 @@ class Fuzzer:
         numbers, connections = make.Numbers(), make.Numbers()
         played, world = [], World(name)
         player = Player(world)
-        slice_end = max(time.monotonic() + 1.5, min(self.end, time.monotonic() + 60))
+        slice_end = time.monotonic() + self.slice
         try:
             for lap in range(LAPS):
                 for number in range(LAP):
@@ -341,7 +342,7 @@ def main():
     scripts = options.files or sorted(CORPUS.glob("*.script"))
     passed, failed = replay(scripts, options.times)
     if not options.files:
-        fuzzer = Fuzzer(options.seed or str(random.SystemRandom().randrange(1 << 32)), options.seconds, options.world)
+        fuzzer = Fuzzer(options.seed or str(checks.seed()), options.seconds, options.world)
         print(f"connections: seed {fuzzer.seed}", flush=True)
         start = time.monotonic()
         fuzzer.run()

@@ -217,9 +217,8 @@ int main(int argc, char **argv)
                    argv[6]);
     long kills = argc > 1 ? atol(argv[1]) : 300;
     bool given = argc > 2 && strcmp(argv[2], "random") != 0;
-    chance = given ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
+    chance = test_seed(given ? argv[2] : NULL);
     where = argc > 3 && !strcmp(argv[3], "file") ? TEST_FILE : TEST_SHM;
-    printf("seed %llu\n", (unsigned long long)chance);
     page_fd = memfd_create("weir-test", 0);
     if (page_fd < 0 || ftruncate(page_fd, sizeof(struct page)))
         test_give_up("memfd_create", "no shared page");

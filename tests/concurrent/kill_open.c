@@ -139,8 +139,7 @@ static long kill_at_calls(enum test_kind kind, const char *before, const char *u
 int main(int argc, char **argv)
 {
     long rounds = argc > 1 ? atol(argv[1]) : 100;
-    chance = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)chance);
+    chance = test_seed(argc > 2 ? argv[2] : NULL);
     _Atomic long *told =
         mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int kind = TEST_SHM; kind < TEST_KINDS; kind++) {

@@ -5,6 +5,8 @@
 
 where each of TESTS is a function that is given the Checks. Every program of tests prints "N passed, N failed" at its end.
 """
+import os
+import random
 import re
 import sys
 import time
@@ -12,6 +14,11 @@ import traceback
 
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed$", re.M)
 MOST_PRINTED = 50
+
+
+def seed():
+    """Of a random test: $WEIR_SEED, which make test sets, so that it plays the same each time; otherwise a new one."""
+    return int(os.environ.get("WEIR_SEED") or random.SystemRandom().randrange(1 << 31))
 
 
 class Checks:

@@ -80,7 +80,7 @@ def replay(rng, folder, lines):
 
 def main():
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    options.add_argument("--seed", type=int, default=secrets.randbelow(2**31))
+    options.add_argument("--seed", type=int, default=int(os.environ.get("WEIR_SEED") or secrets.randbelow(2**31)))
     options.add_argument("--rounds", type=int, default=1)
     options.add_argument("--lines", type=int, default=2000)
     given = options.parse_args()

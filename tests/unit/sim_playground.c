@@ -491,8 +491,7 @@ static void test_longest(void)
 
 int main(int argc, char **argv)
 {
-    random_state = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)random_state);
+    random_state = test_seed(argc > 1 ? argv[1] : NULL);
     test_steady();
     test_edge();
     test_edge_of_odd_window();

@@ -8,7 +8,9 @@
 
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static long test_passed, test_failed;
 
@@ -22,6 +24,15 @@ static inline int test_check(int ok, const char *file, int line, const char *wha
         printf("FAIL %s:%d: %s\n", file, line, what);
     }
     return ok;
+}
+
+/* Of a random test: what was given, else $WEIR_SEED, which make test sets, else a new one. */
+static inline uint64_t test_seed(const char *given)
+{
+    const char *seed = given ? given : getenv("WEIR_SEED");
+    uint64_t value = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL);
+    printf("seed %llu\n", (unsigned long long)value);
+    return value;
 }
 
 #define CHECK(condition) test_check(!!(condition), __FILE__, __LINE__, #condition)

@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import io
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -37,7 +36,7 @@ def redis(tally, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
+    parser.add_argument("--seed", type=int, default=checks.seed())
     parser.add_argument("--cases", type=int, default=16)
     options = parser.parse_args()
     tally = checks.Checks()

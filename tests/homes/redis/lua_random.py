@@ -127,7 +127,7 @@ def agree(lua, module):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--seed", type=int, default=checks.seed())
     parser.add_argument("--steps", type=int, default=20_000)
     options = parser.parse_args()
     tally = checks.Checks()

@@ -119,7 +119,7 @@ def use_up(tally, server):
 
 
 def main(arguments):
-    seed = random.randrange(1 << 32)
+    seed = checks.seed()
     pick, tally = random.Random(seed), checks.Checks()
     kills = 60 if "--long" in arguments else 8
     workers = []

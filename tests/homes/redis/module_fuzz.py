@@ -177,7 +177,7 @@ def check_refusals(tally, client, fuzzer):
 
 
 def main(arguments):
-    seed = int(arguments[arguments.index("--seed") + 1]) if "--seed" in arguments else random.randrange(1 << 32)
+    seed = int(arguments[arguments.index("--seed") + 1]) if "--seed" in arguments else checks.seed()
     print(f"seed {seed}", flush=True)
     tally, fuzzer = checks.Checks(), Fuzzer(random.Random(seed))
     with module_cases.server(argument="test-clock") as server, server.client() as client:

@@ -161,7 +161,7 @@ def run(tally, client, pick, share):
 
 
 def main(arguments):
-    seed = int(arguments[arguments.index("--seed") + 1]) if "--seed" in arguments else random.randrange(1 << 32)
+    seed = int(arguments[arguments.index("--seed") + 1]) if "--seed" in arguments else checks.seed()
     pick, tally = random.Random(seed), checks.Checks()
     print(f"seed {seed}", flush=True)
     with module_cases.server(argument="test-clock") as server, server.client() as client:

@@ -9,7 +9,7 @@ import random
 import socket
 import sys
 
-from lib import abuse_tools, http_client, weir_server
+from lib import abuse_tools, checks, http_client, weir_server
 from lib.abuse_tools import MIB
 
 OPTIONS = "--threads 2 --request-timeout 3s"
@@ -144,7 +144,7 @@ def garbage(chance, round_number):
 
 
 def test_garbage(check):
-    seed = random.SystemRandom().randrange(1 << 32)
+    seed = checks.seed()
     print(f"  garbage: seed {seed}")
     chance = random.Random(seed)
     rounds = 20000 if abuse_tools.is_long() else 1500

@@ -75,7 +75,7 @@ def start_on(sockets, options):
 
 def test_kill_under_load(check):
     """The same socket all the time, so that clients only wait while nobody serves."""
-    seed = random.SystemRandom().randrange(1 << 32)
+    seed = checks.seed()
     print(f"  kills: seed {seed}")
     chance = random.Random(seed)
     folder = weir_server.Server("").folder
@@ -134,7 +134,7 @@ def judge(check, clients, port, seed):
 
 def test_kill_while_starting(check):
     """A server killed while it opens the zone leaves it for the next."""
-    chance = random.Random(random.SystemRandom().randrange(1 << 32))
+    chance = random.Random(checks.seed())
     folder = weir_server.Server("").folder
     zone = f"file:{folder}/zone?size=1m"
     try:
