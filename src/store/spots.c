@@ -13,6 +13,7 @@
 
 struct shelf {
     pthread_mutex_t lock;
+    pthread_cond_t unclaimed; /* claims have ended */
     struct weir__spot *first, *last;
 };
 
@@ -35,8 +36,10 @@ static struct weir__waiting *waiting_make(struct weir__waiting *past)
     waiting->owner = getpid();
     waiting->past = past;
     pthread_mutex_init(&waiting->watch.lock, NULL);
-    for (size_t i = 0; i < SHELVES; i++)
+    for (size_t i = 0; i < SHELVES; i++) {
         pthread_mutex_init(&waiting->shelves[i].lock, NULL);
+        pthread_cond_init(&waiting->shelves[i].unclaimed, NULL);
+    }
     return waiting;
 }
 
@@ -169,9 +172,21 @@ void weir__spot_take(struct weir__waiting *waiting, struct weir__spot *spot)
     pthread_mutex_unlock(&shelf->lock);
 }
 
-void weir__spot_leave(struct weir__waiting *waiting, struct weir__spot *spot)
+/* Awake, once a claim has ended; its shelf is locked. Whether it was served. A cancellation
+ * point. */
+static bool spot_rise(struct shelf *shelf, struct weir__spot *spot)
 {
-    struct shelf *shelf = shelf_lock(waiting, spot);
+    while (spot->turn == WEIR__SPOT_CLAIMED)
+        pthread_cond_wait(&shelf->unclaimed, &shelf->lock);
+    if (spot->turn == WEIR__SPOT_SERVED)
+        return true;
+    spot->turn = WEIR__SPOT_AWAKE;
+    return false;
+}
+
+/* Off its shelf, which is locked. Those who stood behind it move up. */
+static void spot_remove(struct weir__waiting *waiting, struct shelf *shelf, struct weir__spot *spot)
+{
     for (struct weir__spot *it = spot->next; it; it = it->next) {
         if (!spots_share_queue(it, spot))
             continue;
@@ -183,7 +198,19 @@ void weir__spot_leave(struct weir__waiting *waiting, struct weir__spot *spot)
     *(spot->next ? &spot->next->prev : &shelf->last) = spot->prev;
     assert(atomic_load(&waiting->count) > 0);
     atomic_fetch_sub(&waiting->count, 1);
+}
+
+bool weir__spot_leave(struct weir__waiting *waiting, struct weir__spot *spot)
+{
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    struct shelf *shelf = shelf_lock(waiting, spot);
+    bool served = spot_rise(shelf, spot);
+    if (!served)
+        spot_remove(waiting, shelf, spot);
     pthread_mutex_unlock(&shelf->lock);
+    pthread_setcancelstate(state, NULL);
+    return served;
 }
 
 void weir__spot_arm(struct weir__waiting *waiting, struct weir__spot *spot, int64_t quiet_us)
@@ -197,6 +224,70 @@ void weir__spot_arm(struct weir__waiting *waiting, struct weir__spot *spot, int6
     }
     pthread_mutex_unlock(&shelf->lock);
 }
+
+/* ---- claims ---- */
+
+void weir__spot_lie_down(struct weir__waiting *waiting, struct weir__spot *spot)
+{
+    struct shelf *shelf = shelf_lock(waiting, spot);
+    assert(spot->turn == WEIR__SPOT_AWAKE && spot->limit);
+    spot->turn = WEIR__SPOT_ASLEEP;
+    pthread_mutex_unlock(&shelf->lock);
+}
+
+bool weir__spot_get_up(struct weir__waiting *waiting, struct weir__spot *spot)
+{
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    struct shelf *shelf = shelf_lock(waiting, spot);
+    bool served = spot_rise(shelf, spot);
+    pthread_mutex_unlock(&shelf->lock);
+    pthread_setcancelstate(state, NULL);
+    return served;
+}
+
+size_t weir__spots_claim(struct weir__waiting *waiting, const struct weir__spot *spot, bool gone,
+                         struct weir__spot **ret, size_t most)
+{
+    struct shelf *shelf = shelf_lock(waiting, spot);
+    size_t count = 0;
+    assert(spot->turn == WEIR__SPOT_AWAKE && (!gone || atomic_load(&spot->ahead) == 0));
+    for (struct weir__spot *it = shelf->first; it && count < most; it = it->next) {
+        bool related = it == spot || spots_share_queue(it, spot);
+        uint32_t before = gone && related; /* of those ahead of it: gone, or claimed */
+        for (size_t i = 0; i < count; i++)
+            before += spots_share_queue(it, ret[i]);
+        if ((!related && before == 0) || (it == spot && gone))
+            continue;
+        assert(before <= atomic_load(&it->ahead));
+        if (before == atomic_load(&it->ahead) && (it == spot || it->turn == WEIR__SPOT_ASLEEP))
+            ret[count++] = it;
+    }
+    for (size_t i = 0; i < count; i++)
+        ret[i]->turn = WEIR__SPOT_CLAIMED;
+    pthread_mutex_unlock(&shelf->lock);
+    return count;
+}
+
+void weir__spots_unclaim(struct weir__waiting *waiting, struct weir__spot *const *claimed,
+                         size_t served, size_t count)
+{
+    if (count == 0)
+        return;
+    struct shelf *shelf = shelf_lock(waiting, claimed[0]);
+    for (size_t i = 0; i < count; i++) {
+        assert(claimed[i]->turn == WEIR__SPOT_CLAIMED && claimed[i]->hash == claimed[0]->hash);
+        claimed[i]->turn = i < served ? WEIR__SPOT_SERVED : WEIR__SPOT_ASLEEP;
+    }
+    for (size_t i = 0; i < served; i++) {
+        spot_remove(waiting, shelf, claimed[i]);
+        weir__spot_wake(claimed[i]); /* it cannot go away before the shelf is unlocked */
+    }
+    pthread_cond_broadcast(&shelf->unclaimed);
+    pthread_mutex_unlock(&shelf->lock);
+}
+
+/* ---- something was given back ---- */
 
 /* Whether its owner would ask the store again. */
 static bool spot_asks(const struct weir__spot *spot)

@@ -12,6 +12,8 @@
  *          │                                                     give it back
  *          ▼
  *        queue ─► first of it? ask ─ denied ─► sleep until the state or the deadline says so …
+ *          │       │               └ allowed ─► ask for those behind, too
+ *          │       └ not the first, and granted by the one that was: as if it had asked
  *          │ cancelled, or too late: leave, nothing is charged
  *
  * A wait ends in exactly one way: with a decision, or with a code and without a charge.
@@ -19,7 +21,6 @@
 #include "store/wait.h"
 
 #include "base/clock.h"
-#include "store/take_or_undo.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -30,7 +31,6 @@
 #endif
 
 #define FOREVER_US WEIR_DURATION_MAX
-#define GIVE_BACK_TRIES 12 /* while the zone is held: for more than a second */
 
 /* ---- what a denial means ---- */
 
@@ -109,10 +109,17 @@ static int wait_queue(struct weir__wait *wait)
     return 0;
 }
 
+/* Another thread asked for it meanwhile, and it was allowed: it holds that grant now. */
+static void wait_was_served(struct weir__wait *wait)
+{
+    assert(wait->waiting && wait->granted && wait->folded.allowed);
+    wait->waiting = NULL;
+}
+
 static void wait_leave_queue(struct weir__wait *wait)
 {
-    if (wait->waiting)
-        weir__spot_leave(wait->waiting, &wait->spot);
+    if (wait->waiting && weir__spot_leave(wait->waiting, &wait->spot))
+        wait_was_served(wait);
     wait->waiting = NULL;
 }
 
@@ -136,32 +143,66 @@ static int wait_peek(struct weir__wait *wait)
     return 0;
 }
 
-/* Sleeps until nobody is ahead. *ret: it is first; otherwise it came to its deadline or is
- * hopeless, and the decision says so. */
+/* Sleeps, where it has a spot so that others may ask for it. If it was served, it was, whatever
+ * else ended its sleep. */
+static int wait_rest(struct weir__wait *wait, int64_t us,
+                     int (*sleep)(struct weir__wait *wait, int64_t us))
+{
+    if (!wait->waiting)
+        return sleep(wait, us);
+    weir__spot_lie_down(wait->waiting, &wait->spot);
+    int code = sleep(wait, us);
+    if (!weir__spot_get_up(wait->waiting, &wait->spot))
+        return code;
+    wait_was_served(wait);
+    return 0;
+}
+
+/* How long to sleep behind others; negative: no use, and the decision says so. The first few keep
+ * watch: they sleep only until there should be something, because one of them may wake up before
+ * the first does. 0 or a code. */
+static int wait_expect(struct weir__wait *wait, int64_t *ret_us, bool *ret_watch)
+{
+    int64_t left = weir__wait_left(wait);
+    bool slots = false;
+    int code = wait_peek(wait);
+    *ret_watch = false;
+    *ret_us = weir__wait_is_virtual(wait) ? FOREVER_US : left; /* the first moves that clock */
+    if (code == WEIR_EBUSY && left > 0)
+        return 0; /* it cannot be told now */
+    int64_t pause = code == 0 && !wait_is_hopeless(wait) ? wait_pause_us(wait, &slots) : -1;
+    *ret_watch = pause > 0 && !slots && weir__wait_keeps_watch(wait);
+    if (pause < 0 || *ret_watch)
+        *ret_us = pause;
+    return code;
+}
+
+/* Sleeps until nobody is ahead. *ret: it is first; otherwise it was granted, or it came to its
+ * deadline or is hopeless, and the decision says so. */
 static int wait_for_turn(struct weir__wait *wait, bool *ret)
 {
-    bool slots;
-    int code = 0;
-    *ret = wait_is_first(wait);
-    if (*ret)
-        return 0;
-    code = wait_peek(wait);
-    if (code == WEIR_EBUSY)
-        code = 0; /* it cannot be told now */
-    else if (code || wait_is_hopeless(wait) || wait_pause_us(wait, &slots) < 0)
-        return code;
-    while (code == 0) {
+    int64_t us;
+    bool watch;
+    for (;;) {
+        *ret = wait_is_first(wait);
+        if (*ret)
+            return 0;
+        int code = wait_expect(wait, &us, &watch);
+        if (code || us < 0)
+            return code;
         weir__wait_prepare(wait, NULL);
         *ret = wait_is_first(wait);
         if (*ret)
             return 0;
-        if (weir__wait_left(wait) == 0)
-            return wait_peek(wait);
-        /* A virtual clock is moved by whoever is first. */
-        code =
-            weir__wait_doze(wait, weir__wait_is_virtual(wait) ? FOREVER_US : weir__wait_left(wait));
+        code = wait_rest(wait, us, weir__wait_doze);
+        if (code == 0 && !wait->granted && watch && !wait_is_first(wait)) {
+            weir__wait_serve(wait);
+            if (weir__spot_get_up(wait->waiting, &wait->spot))
+                wait_was_served(wait);
+        }
+        if (code || wait->granted)
+            return code;
     }
-    return code;
 }
 
 /* ---- a wait ---- */
@@ -174,7 +215,7 @@ static int wait_ask(struct weir__wait *wait)
                         weir__wait_can_sleep(wait);
     bool first = true, slots = false;
     int code = queues && weir__waiting_count(wait->store) > 0 ? wait_queue(wait) : 0;
-    while (code == 0) {
+    while (code == 0 && !wait->granted) {
         if (wait->waiting)
             code = wait_for_turn(wait, &first);
         if (code || !first)
@@ -184,12 +225,14 @@ static int wait_ask(struct weir__wait *wait)
         code = weir__take_all(wait->store, &wait->request, 1, &wait->folded);
         if (code == WEIR_EBUSY && weir__wait_left(wait) > 0 && weir__wait_can_sleep(wait)) {
             int64_t pace = weir__pace_us(wait->asked++);
-            code = weir__wait_pause(wait, weir__min(pace, weir__wait_left(wait)));
+            code = wait_rest(wait, weir__min(pace, weir__wait_left(wait)), weir__wait_pause);
             continue;
         }
         if (code)
             return weir__store_fail(wait->store, code, wait->err);
-        if (wait->folded.allowed || !weir__wait_can_sleep(wait) || wait_is_hopeless(wait))
+        if (wait->folded.allowed)
+            weir__wait_grant(wait);
+        if (wait->granted || !weir__wait_can_sleep(wait) || wait_is_hopeless(wait))
             return 0;
         int64_t pause = wait_pause_us(wait, &slots);
         if (pause < 0)
@@ -200,64 +243,9 @@ static int wait_ask(struct weir__wait *wait)
                 continue; /* it may have been released before anybody would have told us */
         }
         if (code == 0)
-            code = weir__wait_pause(wait, pause);
+            code = wait_rest(wait, pause, weir__wait_pause);
     }
     return code;
-}
-
-/* ---- giving back ---- */
-
-/* Whether to try once more after a code: another process holds a lock, and nothing was changed. */
-static bool wait_retries(int code, unsigned tries)
-{
-    if (code != WEIR_EBUSY || tries >= GIVE_BACK_TRIES)
-        return false;
-    weir__clock_sleep_us(weir__pace_us(tries));
-    return true;
-}
-
-static int wait_release(const struct weir__wait *wait)
-{
-    int code;
-    for (unsigned tries = 0;; tries++) {
-        code =
-            weir_release(wait->store, wait->request.key, wait->request.limit, wait->folded.lease);
-        if (!wait_retries(code, tries))
-            return code;
-    }
-}
-
-static int wait_settle(const struct weir__wait *wait, const weir_limit *limit)
-{
-    char receipt[WEIR_RECEIPT_SIZE];
-    weir_decision charged = wait->folded;
-    int code;
-    weir_receipt(&charged, receipt);
-    for (unsigned tries = 0;; tries++) {
-        code = weir_settle(wait->store, wait->request.key, limit, receipt, 0, NULL);
-        if (!wait_retries(code, tries))
-            return code;
-    }
-}
-
-/* Gives back what was charged, once. 0, or why it could not be. What a local fallback charged is
- * its own; only its slots are released. No cancellation point. */
-static int wait_give_back(struct weir__wait *wait)
-{
-    char text[WEIR__LIMITS_TEXT_MAX];
-    weir_limit others;
-    int state, released = 0, settled = 0;
-    wait->granted = false;
-    if (wait->request.cost == 0)
-        return 0;
-    weir__limit_beside_leases(wait->request.limit, text, &others);
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    if (wait->folded.lease)
-        released = wait_release(wait);
-    if (others.count > 0 && !wait->folded.degraded)
-        settled = wait->store->engine->settle ? wait_settle(wait, &others) : WEIR_EUNSUPPORTED;
-    pthread_setcancelstate(state, NULL);
-    return released ? released : settled;
 }
 
 /* ---- a wait, from its beginning to its end ---- */
@@ -285,7 +273,7 @@ static void wait_abandon(void *argument)
 #endif
     wait_end(wait);
     if (wait->granted)
-        wait_give_back(wait);
+        weir__wait_give_back(wait);
 }
 
 static int wait_run(struct weir__wait *wait)
@@ -293,14 +281,15 @@ static int wait_run(struct weir__wait *wait)
     int code = weir__wait_look(wait);
     if (code == 0)
         code = wait_ask(wait);
+    if (wait->granted && wait->waiting)
+        weir__wait_serve(wait);
     wait_leave_queue(wait);
-    if (code || !wait->folded.allowed)
+    if (!wait->granted)
         return code;
-    wait->granted = true;
     code = wait->folded.delay_us > 0 ? weir__wait_delay(wait) : 0;
     if (code == 0)
         return 0;
-    int kept = wait_give_back(wait);
+    int kept = weir__wait_give_back(wait);
     return kept ? weir__fail(wait->err, kept, 0,
                              "the wait was cancelled, but its charge could not be given back: %s",
                              weir_strerror(kept))
@@ -339,6 +328,7 @@ static void wait_begin(struct weir__wait *wait, weir_store *store, const weir_re
     wait->deadline_us = weir__wait_now(wait) + weir__min(options->max_wait_us, WEIR_DURATION_MAX);
     wait->asked = 0;
     wait->seen = 0;
+    wait->due_us = 0;
     wait->granted = false;
     wait->err = err;
     wait->code = 0;

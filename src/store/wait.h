@@ -1,6 +1,6 @@
 /*
- * Who waits, in this process. Shared by wait.c (a wait), spots.c (the order) and wakeup.c
- * (descriptors).
+ * Who waits, in this process. Shared by wait.c (a wait), wait_serve.c (who is served asks for those
+ * behind it), wait_back.c (a charge is given back), spots.c (the order) and wakeup.c (descriptors).
  *
  *     store.waiting ─► shelves, one lock each ─► spots in the order of arrival
  *
@@ -9,14 +9,16 @@
  * holds:
  *   1. A spot's key lives as long as the spot is taken.
  *   2. `ahead` is the number of spots of the same key that came before and want a state that this
- *      one wants, too. Only who has none ahead asks the store. The one that came first of all has
- *      none ahead, so somebody always goes on.
+ *      one wants, too. Only who has none ahead asks the store, or is asked for by another of its
+ *      queue. The one that came first of all has none ahead, so somebody always goes on.
  *   3. A spot is woken after something has changed that its owner looks at: `ahead`, a
  *      cancellation, or the store.
  *   4. Lock order: a waiter's lock or a shelf's lock, never both; no lock is held while a store is
  *      asked.
  *   5. The table belongs to the process that made it. A child makes another one, because the spots
  *      that it inherits are those of threads that it does not have.
+ *   6. Another thread uses a wait only while its spot is claimed. Its own thread sleeps then, or
+ *      waits until the claim has ended, whatever wakes it. A claim lasts for a few calls of a zone.
  */
 #ifndef WEIR_WAIT_H
 #define WEIR_WAIT_H
@@ -26,6 +28,19 @@
 
 #include <sys/types.h>
 
+/*
+ *     awake ⇄ asleep ⇄ claimed ─► served
+ *
+ * Its own thread lies down and gets up. Who has a claim asks for it, and serves it or lets it sleep
+ * on.
+ */
+enum weir__spot_turn {
+    WEIR__SPOT_AWAKE,
+    WEIR__SPOT_ASLEEP,  /* others may ask for it */
+    WEIR__SPOT_CLAIMED, /* somebody asks for it at this moment */
+    WEIR__SPOT_SERVED   /* its request was granted, and it has left its shelf */
+};
+
 struct weir__spot {
     struct weir__spot *next, *prev;     /* on its shelf */
     struct weir__spot *beside, *before; /* of the same waiter: wait_sleep.c */
@@ -33,6 +48,7 @@ struct weir__spot {
     uint64_t hash;           /* of the key */
     const weir_limit *limit; /* NULL: it stands in no queue */
     _Atomic uint32_t ahead;
+    enum weir__spot_turn turn;             /* its shelf's lock guards it */
     _Atomic uint32_t word;                 /* changed by each wake-up */
     _Atomic(_Atomic uint32_t *) sleeps_on; /* `word`, or the bell's */
     struct weir__bells bells;              /* key NULL: it listens to none */
@@ -50,6 +66,7 @@ struct weir__wait {
     int64_t deadline_us; /* by weir__wait_now */
     unsigned asked;      /* times it was denied a slot */
     uint32_t seen;       /* of the word it will sleep on */
+    int64_t due_us;      /* by the same clock: when the delay of a grant is over */
     bool granted;        /* charged, and not given back */
     weir_decision folded;
     weir_decision rows[WEIR_LIMITS_MAX];
@@ -66,8 +83,21 @@ struct weir__waiting *weir__waiting_of(weir_store *store);
 /* How many have a spot; a guess by the time it is read. */
 uint32_t weir__waiting_count(weir_store *store);
 void weir__spot_take(struct weir__waiting *waiting, struct weir__spot *spot);
-/* Those who stood behind it move up. */
-void weir__spot_leave(struct weir__waiting *waiting, struct weir__spot *spot);
+/* Those who stood behind it move up. Whether it was served before it could leave. */
+bool weir__spot_leave(struct weir__waiting *waiting, struct weir__spot *spot);
+/* It goes to sleep: from now on others may claim it. */
+void weir__spot_lie_down(struct weir__waiting *waiting, struct weir__spot *spot);
+/* It is awake, once a claim has ended. Whether it was served; then it stands in no queue any more.
+ * No cancellation point. */
+bool weir__spot_get_up(struct weir__waiting *waiting, struct weir__spot *spot);
+/* Claims those of the queues of `spot` who would be first if the claimed ones before them were gone,
+ * in order, at most `most` of them: `spot` itself, unless it is as good as gone, and others who are
+ * asleep. Who is awake asks for itself. */
+size_t weir__spots_claim(struct weir__waiting *waiting, const struct weir__spot *spot, bool gone,
+                         struct weir__spot **ret, size_t most);
+/* Ends the claims: the first `served` of them leave and are woken, the others sleep on. */
+void weir__spots_unclaim(struct weir__waiting *waiting, struct weir__spot *const *claimed,
+                         size_t served, size_t count);
 void weir__spot_wake(struct weir__spot *spot);
 /* From now on the bell rings for it. A spot with an alarm: it is quiet until then, or for so long
  * (0: for ever). */
@@ -113,8 +143,24 @@ int weir__wait_look(const struct weir__wait *wait);
 int weir__wait_doze(struct weir__wait *wait, int64_t us);
 /* the same by the store's clock; */
 int weir__wait_pause(struct weir__wait *wait, int64_t us);
-/* sleeps the whole of its decision's delay. */
+/* sleeps until its decision's delay is over. */
 int weir__wait_delay(struct weir__wait *wait);
+
+/* ---- wait_serve.c ---- */
+
+/* A wait was granted what it asked for. */
+void weir__wait_grant(struct weir__wait *wait);
+/* Whether it stands so far in front that it should serve its queue when it wakes up. */
+bool weir__wait_keeps_watch(const struct weir__wait *wait);
+/* Asks for those at the front of its queues who are asleep, and for itself unless it was granted
+ * before. It stands in the queue, awake. */
+void weir__wait_serve(struct weir__wait *wait);
+
+/* ---- wait_back.c ---- */
+
+/* Gives back what was charged, once. 0, or why it could not be. What a local fallback charged is
+ * its own; only its slots are released. No cancellation point. */
+int weir__wait_give_back(struct weir__wait *wait);
 
 /* ---- wakeup.c ---- */
 

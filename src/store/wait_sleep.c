@@ -154,12 +154,12 @@ int weir__wait_pause(struct weir__wait *wait, int64_t us)
 
 int weir__wait_delay(struct weir__wait *wait)
 {
-    int64_t until = weir__wait_now(wait) + wait->folded.delay_us;
     int code = 0;
+    assert(wait->granted);
     if (!weir__wait_can_sleep(wait))
         return 0;
     while (code == 0) {
-        int64_t left = until - weir__wait_now(wait);
+        int64_t left = wait->due_us - weir__wait_now(wait);
         if (left <= 0)
             break;
         weir__wait_prepare(wait, NULL);
