@@ -50,7 +50,7 @@ def names(pattern, without=()):
 VECTORS = "tests/vectors/*.vec {build}/tests/tails.vec"
 UNITS = names("tests/unit/*.c", without=["clock"])
 FUZZ = [name.removeprefix("fuzz_") for name in names("fuzz/fuzz_*.c")]
-THREADS = "cancel threads threads_chaos threads_counts threads_groups threads_leases waits remote_link".split()
+THREADS = "cancel threads threads_chaos threads_counts threads_groups threads_leases waits waits_cancel waits_served remote_link".split()
 
 
 def programs(group, names, build):

@@ -1,7 +1,8 @@
 /*
  * See random.h. Random words come from a stock, hundreds per system call, for leases. Words that
  * differ come from a generator per thread, for receipts. Neither repeats in a child of fork, which
- * finds the page of the stock zeroed.
+ * finds the page of the stock zeroed: by the kernel, and by ourselves, because there are emulators
+ * that say that they do it and do not.
  */
 #include "base/random.h"
 
@@ -9,6 +10,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
@@ -50,6 +52,12 @@ _Static_assert(sizeof(struct random_stock) == 4096, "one page");
 
 static struct random_stock *_Atomic shared_stock;
 
+/* In a child of fork. */
+static void random_forget(void)
+{
+    memset(shared_stock, 0, sizeof *shared_stock);
+}
+
 /* The stock, made once; NULL: there is no memory for it. */
 static struct random_stock *random_stock(void)
 {
@@ -65,6 +73,7 @@ static struct random_stock *random_stock(void)
         munmap(it, sizeof *it);
         return other;
     }
+    pthread_atfork(NULL, NULL, random_forget);
     return it;
 }
 

@@ -269,15 +269,14 @@ size_t weir__spots_claim(struct weir__waiting *waiting, const struct weir__spot 
     return count;
 }
 
-void weir__spots_unclaim(struct weir__waiting *waiting, struct weir__spot *const *claimed,
-                         size_t served, size_t count)
+void weir__spots_unclaim(struct weir__waiting *waiting, const struct weir__spot *spot,
+                         struct weir__spot *const *claimed, size_t served, size_t count)
 {
-    if (count == 0)
-        return;
-    struct shelf *shelf = shelf_lock(waiting, claimed[0]);
+    struct shelf *shelf = shelf_lock(waiting, spot);
     for (size_t i = 0; i < count; i++) {
-        assert(claimed[i]->turn == WEIR__SPOT_CLAIMED && claimed[i]->hash == claimed[0]->hash);
-        claimed[i]->turn = i < served ? WEIR__SPOT_SERVED : WEIR__SPOT_ASLEEP;
+        enum weir__spot_turn before = claimed[i] == spot ? WEIR__SPOT_AWAKE : WEIR__SPOT_ASLEEP;
+        assert(claimed[i]->turn == WEIR__SPOT_CLAIMED && spot_is_of(claimed[i], spot));
+        claimed[i]->turn = i < served ? WEIR__SPOT_SERVED : before;
     }
     for (size_t i = 0; i < served; i++) {
         spot_remove(waiting, shelf, claimed[i]);

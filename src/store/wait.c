@@ -197,7 +197,7 @@ static int wait_for_turn(struct weir__wait *wait, bool *ret)
         code = wait_rest(wait, us, weir__wait_doze);
         if (code == 0 && !wait->granted && watch && !wait_is_first(wait)) {
             weir__wait_serve(wait);
-            if (weir__spot_get_up(wait->waiting, &wait->spot))
+            if (wait->granted)
                 wait_was_served(wait);
         }
         if (code || wait->granted)

@@ -95,9 +95,9 @@ bool weir__spot_get_up(struct weir__waiting *waiting, struct weir__spot *spot);
  * asleep. Who is awake asks for itself. */
 size_t weir__spots_claim(struct weir__waiting *waiting, const struct weir__spot *spot, bool gone,
                          struct weir__spot **ret, size_t most);
-/* Ends the claims: the first `served` of them leave and are woken, the others sleep on. */
-void weir__spots_unclaim(struct weir__waiting *waiting, struct weir__spot *const *claimed,
-                         size_t served, size_t count);
+/* Ends the claims of `spot`: the first `served` leave and are woken, the others sleep on. */
+void weir__spots_unclaim(struct weir__waiting *waiting, const struct weir__spot *spot,
+                         struct weir__spot *const *claimed, size_t served, size_t count);
 void weir__spot_wake(struct weir__spot *spot);
 /* From now on the bell rings for it. A spot with an alarm: it is quiet until then, or for so long
  * (0: for ever). */

@@ -55,20 +55,29 @@ static bool wait_ask_for(struct weir__wait *wait)
     return true;
 }
 
+/* Whether there may be something left after a grant. If not, a denial is not worth a call. */
+static bool wait_left_some(const struct weir__wait *granted)
+{
+    return granted->folded.remaining > 0;
+}
+
 void weir__wait_serve(struct weir__wait *wait)
 {
     struct weir__spot *claimed[SERVE_MOST];
     const int64_t until = weir__mono_us() + SERVE_US;
+    size_t served = 0, count = 0;
+    bool more = wait_can_serve(wait) && (!wait->granted || wait_left_some(wait));
     assert(wait->waiting);
-    if (!wait_can_serve(wait))
-        return;
-    size_t served = 0, count = weir__spots_claim(wait->waiting, &wait->spot, wait->granted, claimed,
-                                                 SERVE_MOST);
-    while (served < count && weir__mono_us() <= until) {
+    if (more)
+        count = weir__spots_claim(wait->waiting, &wait->spot, wait->granted, claimed, SERVE_MOST);
+    while (more && served < count && weir__mono_us() <= until) {
         char *spot = (char *)claimed[served];
-        if (!wait_ask_for((struct weir__wait *)(spot - offsetof(struct weir__wait, spot))))
+        struct weir__wait *next = (struct weir__wait *)(spot - offsetof(struct weir__wait, spot));
+        if (!wait_ask_for(next))
             break;
+        more = wait_left_some(next);
         served++;
     }
-    weir__spots_unclaim(wait->waiting, claimed, served, count);
+    if (count > 0)
+        weir__spots_unclaim(wait->waiting, &wait->spot, claimed, served, count);
 }

@@ -4,9 +4,7 @@
  * order of all calls that respects real time, and in which the core answers every call as it was
  * answered, field for field (history_check.h).
  *
- *     history [CALLS [SEED [threads]]]
- *
- * `threads`: no processes, for emulators, whose 16-byte swaps are atomic within one process only.
+ *     history [CALLS [SEED]]
  *
  * history_broken shows that the checker finds what is wrong.
  */
@@ -21,7 +19,6 @@ int main(int argc, char **argv)
     struct check *check = check_new();
     while (sum.calls < calls) {
         struct trial trial = trial_of(seed + (uint64_t)sum.trials);
-        trial.processes = trial.processes && argc <= 3;
         alarm(RECORD_PATIENCE_S);
         enum check_verdict verdict = trial_run(&trial, page, check, true, &sum);
         test_check(verdict == CHECK_EXPLAINED, __FILE__, __LINE__, "the history is linearizable");
