@@ -90,9 +90,9 @@ void weir__spot_lie_down(struct weir__waiting *waiting, struct weir__spot *spot)
 /* It is awake, once a claim has ended. Whether it was served; then it stands in no queue any more.
  * No cancellation point. */
 bool weir__spot_get_up(struct weir__waiting *waiting, struct weir__spot *spot);
-/* Claims those of the queues of `spot` who would be first if the claimed ones before them were gone,
- * in order, at most `most` of them: `spot` itself, unless it is as good as gone, and others who are
- * asleep. Who is awake asks for itself. */
+/* Claims those of the queues of `spot` who would be first if the claimed ones before them were
+ * gone, in order, at most `most` of them: `spot` itself, unless it is as good as gone, and others
+ * who are asleep. Who is awake asks for itself. */
 size_t weir__spots_claim(struct weir__waiting *waiting, const struct weir__spot *spot, bool gone,
                          struct weir__spot **ret, size_t most);
 /* Ends the claims of `spot`: the first `served` leave and are woken, the others sleep on. */

@@ -4,11 +4,11 @@
  * next is asked, a queue would move only as fast as threads can be woken, and on a busy machine a
  * window would end before its permits are given out.
  *
- *     claim the front of the queue ─► ask for each, in order, until one is denied ─► wake the others
+ *     claim the front of the queue ─► ask for each, until one is denied ─► wake who was granted
  *
  * What holds:
- *   1. The order is the one in which they came. Nobody is asked for before everybody ahead of it was
- *      granted. The first that is denied sleeps on and asks for itself in time.
+ *   1. The order is the one in which they came. Nobody is asked for before everybody ahead of it
+ *      was granted. The first that is denied sleeps on and asks for itself in time.
  *   2. A grant belongs to the wait that it was asked for, from the moment it is charged. If that
  *      wait was cancelled meanwhile, it was served first: it goes on as if it had just asked by
  *      itself. If its thread was cancelled, the thread gives the grant back.
