@@ -166,7 +166,7 @@ static void run(enum test_kind kind, const char *program, bool inherited)
         test_give_up("memfd_create", "no shared page");
     struct page *page = map_page(fd);
     init_barrier(page);
-    const char *url = test_url(kind, "processes", "size=4m&large=75%");
+    const char *url = test_url(kind, "processes", "size=1m&large=75%");
     weir_store *store = test_open_patiently(url, NULL);
     if (inherited)
         start_children(page, store, pids);

@@ -119,7 +119,7 @@ int main(int argc, char **argv)
     for (int kind = 0; kind < TEST_KINDS; kind++) {
         for (int round = 0; round < rounds; round++) {
             weir_store *store =
-                test_open_patiently(test_url(kind, "threads", "size=4m&large=75%"), NULL);
+                test_open_patiently(test_url(kind, "threads", "size=1m&large=75%"), NULL);
             for (size_t i = 0; i < TEST_CASES; i++) {
                 run_case(store, &test_cases[i], 1, 4000, 0);
                 run_case(store, &test_cases[i], 3, 1000, 1);

@@ -88,6 +88,10 @@ void weir__heap_count(const struct weir__heap *heap, uint8_t mark, int64_t units
     struct weir__block_arena *it = heap->it;
     uint32_t used = atomic_load_explicit(&it->used, memory_order_relaxed) + (uint32_t)units;
     atomic_store_explicit(&it->used, used, memory_order_relaxed);
+    if (mark & WEIR__MAP_ROWS) {
+        uint32_t rows = atomic_load_explicit(&it->rows, memory_order_relaxed) + (uint32_t)units;
+        atomic_store_explicit(&it->rows, rows, memory_order_relaxed);
+    }
     if (!(mark & WEIR__MAP_LEASE))
         return;
     uint32_t leases = atomic_load_explicit(&it->leases, memory_order_relaxed) + (uint32_t)units;
@@ -127,9 +131,10 @@ static void heap_tell_room(const struct weir__heap *heap)
 void weir__heap_relist(const struct weir__heap *heap)
 {
     struct weir__block_arena *it = heap->it;
-    uint32_t used = 0, leases = 0, gap = heap->first, unit = heap->first;
+    uint32_t used = 0, leases = 0, rows = 0, gap = heap->first, unit = heap->first;
     memset(it->free, 0, sizeof it->free);
     it->orders = it->hand = 0;
+    weir__heap_forget_lapses(heap);
     it->damaged = 1; /* until it is read to its end */
     while (unit < heap->end) {
         uint8_t mark;
@@ -142,6 +147,7 @@ void weir__heap_relist(const struct weir__heap *heap)
             memset((uint8_t *)heap->zone->map + unit + 1, 0, size - 1);
             used += size;
             leases += mark & WEIR__MAP_LEASE ? size : 0;
+            rows += mark & WEIR__MAP_ROWS ? size : 0;
             gap = unit + size;
         }
         unit += size;
@@ -151,6 +157,7 @@ void weir__heap_relist(const struct weir__heap *heap)
         weir__heap_add_gap(heap, gap, heap->end, true);
     atomic_store_explicit(&it->used, used, memory_order_relaxed);
     atomic_store_explicit(&it->leases, leases, memory_order_relaxed);
+    atomic_store_explicit(&it->rows, rows, memory_order_relaxed);
     heap_tell_room(heap);
 }
 
@@ -180,6 +187,7 @@ void weir__heap_own(const struct weir__heap *heap, uint32_t unit, const struct w
     struct weir__block *block = weir__block_at(heap->zone, unit);
     atomic_store_explicit(&block->group, want->group, memory_order_relaxed);
     atomic_store_explicit(&block->slot, want->slot, memory_order_relaxed);
+    atomic_store_explicit(&block->lapses_us, 0, memory_order_relaxed);
 }
 
 static enum outcome heap_try(const struct weir__heap *heap, const struct weir__want *want,

@@ -53,6 +53,15 @@ void weir__heap_give(const struct weir__heap *heap, uint32_t unit, unsigned orde
 /* Takes a free block out of its list, the map still calls it free; false: the list is torn. */
 bool weir__heap_pull(const struct weir__heap *heap, uint32_t unit, unsigned order);
 
+/* What is known of when states are fresh is no longer known. */
+static inline void weir__heap_forget_lapses(const struct weir__heap *heap)
+{
+    for (int leases = 0; leases < 2; leases++) {
+        heap->it->lapse_hand[leases] = 0;
+        atomic_store(&heap->it->lapses_us[leases], 0);
+    }
+}
+
 /* Makes free blocks of units that are free or were never marked. */
 void weir__heap_add_gap(const struct weir__heap *heap, uint32_t from, uint32_t to, bool linked);
 /* Lists and counts, from the map alone. */

@@ -70,9 +70,7 @@ static bool is_wanted(uint8_t mark, unsigned order, const struct weir__sampling 
 {
     if (mark & (WEIR__MAP_FREE | WEIR__MAP_ROWS) || order < sampling->order)
         return false;
-    if (mark & WEIR__MAP_LEASE)
-        return sampling->leases_only || leases < WEIR__SAMPLED_LEASES;
-    return !sampling->leases_only;
+    return !(mark & WEIR__MAP_LEASE) || leases < WEIR__SAMPLED_LEASES;
 }
 
 /* The block that a unit lies in. Blocks start at multiples of their size; inside the map is 0. */
@@ -141,6 +139,103 @@ size_t weir__block_sample(struct weir__zone *zone, uint32_t arena,
     weir__heap_close(&heap);
     return n;
 }
+
+/* ---- those whose states are fresh ---- */
+
+bool weir__arena_has_others(const struct weir__zone *zone, uint32_t arena)
+{
+    const struct weir__block_arena *it = &zone->arenas[arena];
+    return atomic_load_explicit(&it->used, memory_order_relaxed) >
+           atomic_load_explicit(&it->leases, memory_order_relaxed) +
+               atomic_load_explicit(&it->rows, memory_order_relaxed);
+}
+
+static void lapses_lower(_Atomic int64_t *lapses, int64_t to)
+{
+    int64_t was = atomic_load(lapses);
+    while (to < was && !atomic_compare_exchange_weak(lapses, &was, to))
+        ;
+}
+
+/* A time that moves on, as most do, changes nothing for a search. Otherwise the block's own comes
+ * first: a search that begins behind us reads it, one that began before us keeps the arena's. */
+void weir__block_note(struct weir__zone *zone, uint32_t unit, bool leases, int64_t fresh_at)
+{
+    _Atomic int64_t *lapses = &weir__block_at(zone, unit)->lapses_us;
+    int64_t was = atomic_load_explicit(lapses, memory_order_relaxed);
+    if (WEIR__LIKELY(was != 0 && fresh_at >= was)) {
+        atomic_store_explicit(lapses, fresh_at, memory_order_relaxed);
+        return;
+    }
+    atomic_store(lapses, fresh_at);
+    lapses_lower(&zone->arenas[unit >> WEIR__ARENA_BITS].lapses_us[leases], fresh_at);
+}
+
+void weir__blocks_forget_lapses(struct weir__zone *zone)
+{
+    for (uint32_t i = 0; i < zone->layout.arenas; i++) {
+        for (int leases = 0; leases < 2; leases++)
+            atomic_store(&zone->arenas[i].lapses_us[leases], 0);
+    }
+}
+
+/* Where a search for fresh states goes on: blocks may have been joined since. */
+static uint32_t heap_lapse_hand(const struct weir__heap *heap, bool leases)
+{
+    uint32_t at = heap->it->lapse_hand[leases], unit;
+    uint8_t mark;
+    unsigned order;
+    if (at < heap->end - heap->first && heap_find(heap, heap->first + at, &unit, &mark, &order))
+        return unit;
+    return heap->first;
+}
+
+/* Looks at the next blocks. The arena's time gets as low as each block's. */
+static size_t heap_find_lapsed(const struct weir__heap *heap, bool leases, int64_t now_us,
+                               struct weir__sample *ret, size_t room)
+{
+    uint32_t unit = heap_lapse_hand(heap, leases), most = unit + WEIR__LAPSES_AT_ONCE;
+    _Atomic int64_t *lapses = &heap->it->lapses_us[leases];
+    size_t n = 0;
+    if (unit == heap->first)
+        atomic_store(lapses, INT64_MAX);
+    while (unit < heap->end && unit < most && n < room) {
+        uint8_t mark;
+        unsigned order;
+        if (!weir__heap_read(heap, unit, &mark, &order)) {
+            weir__heap_relist(heap);
+            return 0;
+        }
+        if (!(mark & (WEIR__MAP_FREE | WEIR__MAP_ROWS)) && !(mark & WEIR__MAP_LEASE) == !leases) {
+            int64_t at = atomic_load(&weir__block_at(heap->zone, unit)->lapses_us);
+            lapses_lower(lapses, at);
+            if (at <= now_us)
+                ret[n++] = (struct weir__sample){.unit = unit, .order = order};
+        }
+        unit += 1u << order;
+    }
+    heap->it->lapse_hand[leases] = unit < heap->end ? unit - heap->first : 0;
+    return n;
+}
+
+size_t weir__block_lapsed(struct weir__zone *zone, uint32_t arena, bool leases, int64_t now_us,
+                          struct weir__sample *ret, size_t room, bool *ret_more)
+{
+    struct weir__heap heap;
+    size_t n = 0;
+    *ret_more = false;
+    if (!weir__heap_open(zone, arena, &heap))
+        return 0;
+    if (!heap.it->damaged &&
+        (heap.it->lapse_hand[leases] || atomic_load(&heap.it->lapses_us[leases]) <= now_us)) {
+        n = heap_find_lapsed(&heap, leases, now_us, ret, room);
+        *ret_more = heap.it->lapse_hand[leases] != 0;
+    }
+    weir__heap_close(&heap);
+    return n;
+}
+
+/* ---- lists ---- */
 
 size_t weir__block_list(struct weir__zone *zone, uint32_t *unit, struct weir__sample *ret,
                         size_t room)

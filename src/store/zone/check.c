@@ -215,4 +215,5 @@ void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe)
         }
     }
     zone->stripes[stripe].counters[WEIR__KEYS] = keys;
+    weir__blocks_forget_lapses(zone);
 }

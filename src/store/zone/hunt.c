@@ -1,21 +1,33 @@
 /*
  * Room for a block where none is free. Some used blocks of an arena are looked at, some of them
  * where a hand goes around, some at random. zone/evict.h says which of them goes, as in the table.
- * The work is bounded. Other stripes are only tried, never waited for, one at a time.
+ * Where those are all leases or rows, the hand goes on until it finds another. Lapsed leases, and
+ * with full=deny fresh states, are found by the times that the blocks and arenas keep of them. So
+ * there is no room only where every block was seen to be needed.
+ *
+ * A larger block is made of an aligned place: what may go of it goes, what must stay moves
+ * elsewhere.
+ *
+ * The work is bounded. Other stripes are only tried, never waited for, one at a time; where one was
+ * held, all is tried again.
  *
  * Live leases are never evicted, nor are chunks of rows.
  */
+#include "core/ring.h"
 #include "store/zone/evict.h"
 
-#define LOOKED_AT 8      /* blocks, of which the cheapest goes … */
-#define BY_HAND 4        /* … so many of them in a row, so that none is left out for ever */
-#define STEPS 64         /* of the hand for that */
-#define ROUNDS 64        /* of looking at some … */
-#define ROUNDS_RANDOM 16 /* … then only by hand, with as many steps as may be */
-#define ROUNDS_LARGER 8  /* for a block of a higher order; then a place is cleared */
-#define ROUNDS_LEASES 2  /* for leases that have lapsed, where no more leases fit */
-#define PLACES 4         /* that it is tried to clear */
+#include <sched.h>
+
+#define LOOKED_AT 8     /* blocks, of which the cheapest goes … */
+#define BY_HAND 4       /* … so many of them in a row, so that none is left out for ever */
+#define STEPS 64        /* of the hand for that */
+#define ROUNDS_LARGER 8 /* of looking for a block of a higher order; then a place is cleared */
+#define ARENAS 256      /* that are looked at */
+#define PLACES 4        /* of an arena that it is tried to clear */
 #define CLEARED_AT_ONCE 32
+#define MOVE_TRIES 4  /* to have a block elsewhere for one that must stay */
+#define PASSES 256    /* in which a stripe that was needed was held */
+#define STOLEN_MAX 16 /* blocks that were made free and taken by another */
 
 struct hunt {
     struct weir__zone *zone;
@@ -23,6 +35,7 @@ struct hunt {
     size_t n;
     int64_t now_us;
     const struct weir__want *want;
+    bool was_held; /* a stripe that was needed */
 };
 
 /* Whose a block is, as a look found out. */
@@ -32,7 +45,7 @@ enum found {
     NAMED
 };
 
-static bool hunt_has_stripe(const struct hunt *hunt, uint32_t stripe)
+static bool hunt_has_stripe(struct hunt *hunt, uint32_t stripe)
 {
     for (size_t i = 0; i < hunt->n; i++) {
         if (weir__stripe_of(hunt->zone, hunt->ops[i].home) == stripe)
@@ -42,7 +55,7 @@ static bool hunt_has_stripe(const struct hunt *hunt, uint32_t stripe)
 }
 
 /* Blocks of this request stay; what only says that it is the asking slot's was left by a death. */
-static bool hunt_is_pinned(const struct hunt *hunt, const struct weir__sample *it)
+static bool hunt_is_pinned(struct hunt *hunt, const struct weir__sample *it)
 {
     if (it->group == hunt->want->group && it->slot == hunt->want->slot)
         return it->unit == hunt->want->has;
@@ -54,13 +67,15 @@ static bool hunt_is_pinned(const struct hunt *hunt, const struct weir__sample *i
 }
 
 /* The stripe of a block's owner, without waiting. */
-static bool hunt_lock(const struct hunt *hunt, const struct weir__sample *it)
+static bool hunt_lock(struct hunt *hunt, const struct weir__sample *it)
 {
     uint32_t stripe = weir__stripe_of(hunt->zone, it->group);
-    return hunt_has_stripe(hunt, stripe) || weir__stripe_trylock(hunt->zone, stripe);
+    bool locked = hunt_has_stripe(hunt, stripe) || weir__stripe_trylock(hunt->zone, stripe);
+    hunt->was_held = hunt->was_held || !locked;
+    return locked;
 }
 
-static void hunt_unlock(const struct hunt *hunt, const struct weir__sample *it)
+static void hunt_unlock(struct hunt *hunt, const struct weir__sample *it)
 {
     uint32_t stripe = weir__stripe_of(hunt->zone, it->group);
     if (!hunt_has_stripe(hunt, stripe))
@@ -90,20 +105,20 @@ bool weir__slot_names(const struct weir__zone *zone, const struct weir__group *g
            weir__is_large(rule) && named == unit;
 }
 
-static struct weir__group *hunt_group(const struct hunt *hunt, const struct weir__sample *it)
+static struct weir__group *hunt_group(struct hunt *hunt, const struct weir__sample *it)
 {
     return &hunt->zone->groups[it->group];
 }
 
 /* Its stripe is held. */
-static enum found hunt_look(const struct hunt *hunt, const struct weir__sample *it)
+static enum found hunt_look(struct hunt *hunt, const struct weir__sample *it)
 {
     if (hunt_is_pinned(hunt, it))
         return KEPT;
     return weir__slot_names(hunt->zone, hunt_group(hunt, it), it->slot, it->unit) ? NAMED : NOBODY;
 }
 
-static void hunt_tally(const struct hunt *hunt, const struct weir__sample *it,
+static void hunt_tally(struct hunt *hunt, const struct weir__sample *it,
                        enum weir__standing standing)
 {
     uint32_t stripe = weir__stripe_of(hunt->zone, it->group);
@@ -111,7 +126,7 @@ static void hunt_tally(const struct hunt *hunt, const struct weir__sample *it,
 }
 
 /* Reads the owners of some blocks; keeps those that can be. Fetches what a look needs. */
-static size_t hunt_guess(const struct hunt *hunt, struct weir__sample *blocks, size_t n)
+static size_t hunt_guess(struct hunt *hunt, struct weir__sample *blocks, size_t n)
 {
     struct weir__zone *zone = hunt->zone;
     size_t count = 0;
@@ -130,7 +145,7 @@ static size_t hunt_guess(const struct hunt *hunt, struct weir__sample *blocks, s
 }
 
 /* Frees a block that is nobody's or fresh, or adds it to the candidates. Its stripe is held. */
-static bool hunt_consider(const struct hunt *hunt, const struct weir__sample *it,
+static bool hunt_consider(struct hunt *hunt, const struct weir__sample *it,
                           struct weir__candidates *all)
 {
     struct weir__zone *zone = hunt->zone;
@@ -146,7 +161,7 @@ static bool hunt_consider(const struct hunt *hunt, const struct weir__sample *it
 }
 
 /* Evicts one of those that were looked at; false: none may go, or it was charged meanwhile. */
-static bool hunt_choose(const struct hunt *hunt, const struct weir__candidates *all,
+static bool hunt_choose(struct hunt *hunt, const struct weir__candidates *all,
                         const struct weir__sample *added)
 {
     int chosen = weir__candidates_choose(hunt->zone, all);
@@ -163,8 +178,7 @@ static bool hunt_choose(const struct hunt *hunt, const struct weir__candidates *
 }
 
 /* Looks at some blocks of an arena and evicts one; false: none of them. */
-static bool hunt_round(const struct hunt *hunt, uint32_t arena,
-                       const struct weir__sampling *sampling)
+static bool hunt_round(struct hunt *hunt, uint32_t arena, const struct weir__sampling *sampling)
 {
     struct weir__sample blocks[LOOKED_AT], added[LOOKED_AT];
     struct weir__candidates all;
@@ -183,10 +197,51 @@ static bool hunt_round(const struct hunt *hunt, uint32_t arena,
     return hunt_choose(hunt, &all, added);
 }
 
+/* ---- what is fresh ---- */
+
+/* A state that is live: its block says when it will be fresh. */
+static void hunt_note(struct hunt *hunt, const struct weir__sample *it)
+{
+    const struct weir__rule *rule;
+    struct weir__state state = {0};
+    uint32_t unit;
+    unsigned order;
+    if (hunt_look(hunt, it) != NAMED || !weir__slot_unpack(hunt->zone, hunt_group(hunt, it),
+                                                           it->slot, &rule, &state, &unit, &order))
+        return;
+    const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
+    weir__block_note(hunt->zone, it->unit, algorithm->leases, algorithm->fresh_at(rule, &state));
+}
+
+/* Frees some blocks of an arena whose states are fresh, of leases or others; false: there is
+ * none. */
+static bool hunt_lapsed(struct hunt *hunt, uint32_t arena, bool leases)
+{
+    bool any = false;
+    for (bool more = true; more && !any;) {
+        struct weir__sample blocks[LOOKED_AT];
+        size_t n =
+            weir__block_lapsed(hunt->zone, arena, leases, hunt->now_us, blocks, LOOKED_AT, &more);
+        n = hunt_guess(hunt, blocks, n);
+        for (size_t i = 0; i < n; i++) {
+            struct weir__candidates one;
+            weir__candidates_begin(&one);
+            if (!hunt_lock(hunt, &blocks[i]))
+                continue;
+            if (hunt_consider(hunt, &blocks[i], &one))
+                any = true;
+            else
+                hunt_note(hunt, &blocks[i]);
+            hunt_unlock(hunt, &blocks[i]);
+        }
+    }
+    return any;
+}
+
 /* ---- clearing a place ---- */
 
 /* The slot of a block lets go of it, if its state may go; its stripe is held. */
-static bool hunt_drop(const struct hunt *hunt, const struct weir__sample *it)
+static bool hunt_drop(struct hunt *hunt, const struct weir__sample *it)
 {
     struct weir__candidates one;
     uint32_t unit;
@@ -199,8 +254,8 @@ static bool hunt_drop(const struct hunt *hunt, const struct weir__sample *it)
     return weir__slot_drop(hunt->zone, hunt_group(hunt, it), it->slot, &unit, &order);
 }
 
-/* A block of a place becomes ours. */
-static bool hunt_take_over(const struct hunt *hunt, struct weir__sample *it)
+/* A block of a place becomes ours, if its state may go. */
+static bool hunt_take_over(struct hunt *hunt, struct weir__sample *it)
 {
     if (hunt_guess(hunt, it, 1) == 0 || !hunt_lock(hunt, it))
         return false;
@@ -211,76 +266,188 @@ static bool hunt_take_over(const struct hunt *hunt, struct weir__sample *it)
     return done;
 }
 
-/* Makes one block out of an aligned place in an arena, evicting all who have a part of it. */
-static bool hunt_clear(const struct hunt *hunt, uint32_t arena, uint32_t *ret_unit)
+/* A slot has its state in another block from now on; its stripe is held. */
+static bool hunt_move_to(struct hunt *hunt, const struct weir__sample *it, uint32_t to)
 {
     struct weir__zone *zone = hunt->zone;
-    uint32_t place;
-    if (!weir__place_choose(zone, arena, hunt->want, &place))
+    struct weir__group *group = hunt_group(hunt, it);
+    const struct weir__rule *rule;
+    struct weir__state state = {0};
+    uint32_t unit;
+    unsigned order;
+    if (!weir__slot_unpack(zone, group, it->slot, &rule, &state, &unit, &order) ||
+        unit != it->unit || order != it->order)
         return false;
-    for (size_t cleared = 0; cleared <= WEIR__CLEARED_MAX;) {
-        struct weir__sample others[CLEARED_AT_ONCE];
-        size_t n = weir__place_others(zone, place, hunt->want, others, CLEARED_AT_ONCE);
-        size_t done = 0;
-        if (n == 0 && weir__place_join(zone, place, hunt->want)) {
-            *ret_unit = place;
-            return true;
-        }
-        for (size_t i = 0; i < n && n != SIZE_MAX; i++)
-            done += hunt_take_over(hunt, &others[i]);
-        if (done == 0)
-            break;
-        cleared += done;
+    weir__ring_move(zone, &state, to, order);
+    weir__block_note(zone, to, weir__algorithm_of(rule)->leases,
+                     weir__algorithm_of(rule)->fresh_at(rule, &state));
+    weir__slot_put(group, it->slot,
+                   weir__pack(zone, rule, weir__slot_row(zone, group, it->slot),
+                              weir__slot_tag(group, it->slot), &state, to, order));
+    return true;
+}
+
+/* A block of a place becomes ours, its state moves elsewhere. WEIR_EFULL: there is no block for
+ * it. */
+static int hunt_move(struct hunt *hunt, struct weir__sample *it)
+{
+    struct weir__zone *zone = hunt->zone;
+    if (hunt_guess(hunt, it, 1) == 0 || !hunt_lock(hunt, it))
+        return WEIR__HELD;
+    unsigned flags = weir__map_at(zone, it->unit) & WEIR__MAP_LEASE;
+    struct weir__want want = {it->group, it->slot, it->order, flags, it->unit};
+    uint32_t to;
+    bool moved = false;
+    int code = hunt_look(hunt, it) == NAMED ? weir__block_alloc(zone, &want, &to) : WEIR__HELD;
+    if (code == 0) {
+        moved = hunt_move_to(hunt, it, to);
+        if (!moved)
+            weir__block_free_owned(zone, to, it->order, it->group, it->slot);
+        code = moved && weir__place_own(zone, it, hunt->want) ? 0 : WEIR__HELD;
     }
-    weir__place_give(zone, place, hunt->want);
+    hunt_unlock(hunt, it);
+    return code;
+}
+
+/* The same, and room is made where there is none. */
+static bool hunt_move_away(struct hunt *hunt, struct weir__sample *it)
+{
+    struct weir__sampling sampling = {.order = it->order, .by_hand = BY_HAND, .steps = STEPS};
+    uint32_t arena = it->unit >> WEIR__ARENA_BITS;
+    int code = WEIR_EFULL;
+    for (int i = 0; i < MOVE_TRIES && code == WEIR_EFULL; i++) {
+        code = hunt_move(hunt, it);
+        if (code == WEIR_EFULL && !hunt_round(hunt, arena, &sampling))
+            arena = arena + 1 < hunt->zone->layout.arenas ? arena + 1 : 0;
+    }
+    return code == 0;
+}
+
+/* Goes through the others' blocks of a place; false: one of them stays. */
+static bool hunt_go_through(struct hunt *hunt, uint32_t place,
+                            bool (*take)(struct hunt *, struct weir__sample *))
+{
+    uint32_t unit = place;
+    bool all = true;
+    for (size_t n = CLEARED_AT_ONCE; n == CLEARED_AT_ONCE;) {
+        struct weir__sample others[CLEARED_AT_ONCE];
+        n = weir__place_others(hunt->zone, place, hunt->want, &unit, others, CLEARED_AT_ONCE);
+        if (n == SIZE_MAX)
+            return false;
+        for (size_t i = 0; i < n; i++)
+            all = take(hunt, &others[i]) && all;
+    }
+    return all;
+}
+
+/* Makes one block out of an aligned place. */
+static bool hunt_clear(struct hunt *hunt, uint32_t place)
+{
+    bool all = hunt_go_through(hunt, place, hunt_take_over) ||
+               hunt_go_through(hunt, place, hunt_move_away);
+    if (all && weir__place_join(hunt->zone, place, hunt->want))
+        return true;
+    weir__place_give(hunt->zone, place, hunt->want);
+    return false;
+}
+
+/* Likewise, out of one of an arena's places. */
+static bool hunt_clear_in(struct hunt *hunt, uint32_t arena, uint32_t *ret_unit)
+{
+    int tries = 0;
+    for (uint32_t left = UINT32_MAX; left > 0 && tries < PLACES;) {
+        if (!weir__place_choose(hunt->zone, arena, hunt->want, &left, ret_unit))
+            continue;
+        if (hunt_clear(hunt, *ret_unit))
+            return true;
+        tries++;
+    }
     return false;
 }
 
 /* ---- all together ---- */
 
-/* Leases fill half of the room at most. Those that have lapsed make way for others. */
-static bool hunt_fits(const struct hunt *hunt, uint32_t arena)
+static uint32_t hunt_next(const struct weir__zone *zone, uint32_t arena)
 {
-    struct weir__sampling sampling = {.leases_only = true, .by_hand = BY_HAND, .steps = STEPS};
+    return arena + 1 < zone->layout.arenas ? arena + 1 : 0;
+}
+
+static uint32_t hunt_arenas(const struct weir__zone *zone)
+{
+    return zone->layout.arenas < ARENAS ? zone->layout.arenas : ARENAS;
+}
+
+/* Leases fill half of the room at most. Those that have lapsed make way for others. */
+static bool hunt_fits(struct hunt *hunt, uint32_t arena)
+{
     unsigned order = hunt->want->order;
     if (weir__leases_fit(hunt->zone, order))
         return true;
     weir__leases_recount(hunt->zone);
-    for (int i = 0; i < ROUNDS_LEASES && !weir__leases_fit(hunt->zone, order); i++) {
-        hunt_round(hunt, arena, &sampling);
-        arena = arena + 1 < hunt->zone->layout.arenas ? arena + 1 : 0;
+    for (uint32_t i = 0; i < hunt_arenas(hunt->zone); i++) {
+        while (!weir__leases_fit(hunt->zone, order) && hunt_lapsed(hunt, arena, true))
+            ;
+        arena = hunt_next(hunt->zone, arena);
     }
     return weir__leases_fit(hunt->zone, order);
+}
+
+/* Frees a block of an arena that is as large as need be; false: none may go. */
+static bool hunt_in(struct hunt *hunt, uint32_t arena)
+{
+    struct weir__sampling near = {.order = hunt->want->order, .by_hand = BY_HAND, .steps = STEPS};
+    struct weir__sampling far = {
+        .order = near.order, .by_hand = LOOKED_AT, .steps = 1u << WEIR__ARENA_BITS};
+    if (hunt->zone->keeps)
+        return hunt_lapsed(hunt, arena, false) || hunt_lapsed(hunt, arena, true);
+    return (weir__arena_has_others(hunt->zone, arena) &&
+            (hunt_round(hunt, arena, &near) ||
+             (near.order == 0 && hunt_round(hunt, arena, &far)))) ||
+           hunt_lapsed(hunt, arena, true);
+}
+
+/* One pass over the arenas. */
+static int hunt_pass(struct hunt *hunt, uint32_t arena, uint32_t *ret_unit)
+{
+    struct weir__zone *zone = hunt->zone;
+    const struct weir__want *want = hunt->want;
+    uint32_t own = arena, arenas = hunt_arenas(zone);
+    uint32_t rounds = want->order > 0 && !zone->keeps ? ROUNDS_LARGER : arenas;
+    int code = weir__block_alloc(zone, want, ret_unit), stolen = 0;
+    if (WEIR__UNLIKELY(code == WEIR_EFULL && weir__zone_is_held(zone)))
+        return WEIR__HELD;
+    for (uint32_t i = 0; i < rounds && code == WEIR_EFULL; i++) {
+        while (code == WEIR_EFULL && stolen < STOLEN_MAX && hunt_in(hunt, arena)) {
+            code = weir__block_alloc(zone, want, ret_unit);
+            stolen++;
+        }
+        arena = hunt_next(zone, arena);
+    }
+    arena = own;
+    for (uint32_t i = 0; i < arenas && want->order > 0 && code == WEIR_EFULL; i++) {
+        if (hunt_clear_in(hunt, arena, ret_unit))
+            code = 0;
+        arena = hunt_next(zone, arena);
+    }
+    return code;
 }
 
 int weir__block_get(struct weir__zone *zone, const struct weir__op *ops, size_t n, int64_t now_us,
                     const struct weir__want *want, uint32_t *ret_unit)
 {
-    struct hunt hunt = {zone, ops, n, now_us, want};
+    struct hunt hunt = {zone, ops, n, now_us, want, false};
     if (zone->layout.arenas == 0)
         return WEIR_EFULL;
     uint32_t arena = weir__arena_for(zone, want);
-    if (WEIR__UNLIKELY(want->flags & WEIR__MAP_LEASE && !hunt_fits(&hunt, arena)))
-        return WEIR_EFULL;
-    int code = weir__block_alloc(zone, want, ret_unit);
-    struct weir__sampling sampling = {.order = want->order, .by_hand = BY_HAND, .steps = STEPS};
-    int rounds = want->order > 0 ? ROUNDS_LARGER : ROUNDS;
-    for (int i = 0; i < rounds && code == WEIR_EFULL; i++) {
-        if (WEIR__UNLIKELY(weir__zone_is_held(zone)))
-            return WEIR__HELD;
-        if (i == ROUNDS_RANDOM) {
-            sampling.by_hand = LOOKED_AT;
-            sampling.steps = WEIR__SAMPLED_MARKS;
-        }
-        if (hunt_round(&hunt, arena, &sampling))
-            code = weir__block_alloc(zone, want, ret_unit);
-        else
-            arena = arena + 1 < zone->layout.arenas ? arena + 1 : 0;
+    int code = WEIR_EFULL;
+    for (int pass = 0; pass < PASSES && code == WEIR_EFULL; pass++) {
+        hunt.was_held = false;
+        if (pass > 0)
+            sched_yield();
+        if (WEIR__LIKELY(!(want->flags & WEIR__MAP_LEASE) || hunt_fits(&hunt, arena)))
+            code = hunt_pass(&hunt, arena, ret_unit);
+        if (WEIR__LIKELY(!hunt.was_held))
+            return code;
     }
-    for (int i = 0; i < PLACES && want->order > 0 && code == WEIR_EFULL; i++) {
-        if (hunt_clear(&hunt, arena, ret_unit))
-            code = 0;
-        arena = arena + 1 < zone->layout.arenas ? arena + 1 : 0;
-    }
-    return code;
+    return code == WEIR_EFULL ? WEIR__HELD : code;
 }

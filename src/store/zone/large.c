@@ -5,19 +5,19 @@
 #include "core/ring.h"
 #include "store/zone/zone.h"
 
-/* Copies the ring into a block, oldest first. The block's owner was written when it was
- * allocated. */
-static void ring_move(struct weir__zone *zone, struct weir__op *op, uint32_t unit, unsigned order)
+/* The block's owner was written when it was allocated. */
+void weir__ring_move(struct weir__zone *zone, struct weir__state *state, uint32_t unit,
+                     unsigned order)
 {
-    struct weir__ring *ring = &op->state.ring;
+    struct weir__ring *ring = &state->ring;
     struct weir__block *block = weir__block_at(zone, unit);
     struct weir__cell *cells = (struct weir__cell *)(block + 1);
-    assert(ring->len < weir__block_cells(order));
+    assert(ring->len <= weir__block_cells(order) && ring->cells != cells);
     for (uint32_t i = 0; i < ring->len; i++)
         cells[i] = *weir__ring_cell(ring, i);
     *ring = (struct weir__ring){cells, weir__block_cells(order), 0, ring->len, ring->sum};
-    op->state.ring_header = (uint64_t *)block;
-    weir__ring_publish(&op->state);
+    state->ring_header = (uint64_t *)block;
+    weir__ring_publish(state);
 }
 
 int weir__ring_reserve(struct weir__zone *zone, struct weir__op *op, const struct weir__op *ops,
@@ -36,7 +36,7 @@ int weir__ring_reserve(struct weir__zone *zone, struct weir__op *op, const struc
     int code = weir__block_get(zone, ops, n, op->request.now_us, &want, &unit);
     if (code)
         return code;
-    ring_move(zone, op, unit, want.order);
+    weir__ring_move(zone, &op->state, unit, want.order);
     op->has_block = true;
     op->unit = unit;
     op->order = want.order;

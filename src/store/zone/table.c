@@ -238,8 +238,12 @@ void weir__table_write(struct weir__zone *zone, struct weir__op *op)
         }
         return;
     }
-    if (weir__is_large(op->rule))
+    if (weir__is_large(op->rule)) {
+        const struct weir__algorithm *algorithm = weir__algorithm_of(op->rule);
         weir__ring_publish(&op->state);
+        weir__block_note(zone, op->unit, algorithm->leases,
+                         algorithm->fresh_at(op->rule, &op->state));
+    }
     struct weir__packed sealed =
         weir__pack(zone, op->rule, op->row, op->tag, &op->state, op->unit, op->order);
     if (!occupied) {

@@ -167,7 +167,12 @@ struct weir__block_arena {
     uint32_t damaged;      /* its map cannot be read: nothing is taken from it or given to it */
     _Atomic uint32_t used; /* units; read without the lock, too */
     _Atomic uint32_t leases;
-    uint32_t spare[8];
+    _Atomic uint32_t rows; /* of chunks */
+    /* For other blocks, and for those of leases: none of their states is fresh before, as long as no
+     * search for such is under way. And how far that has come; 0: none is. */
+    uint32_t lapse_hand[2];
+    uint32_t spare;
+    _Atomic int64_t lapses_us[2];
 };
 _Static_assert(sizeof(struct weir__block_arena) == 128, "an arena is two cache lines");
 
@@ -177,7 +182,7 @@ struct weir__block {
     int64_t sum;
     _Atomic uint32_t group; /* whose it is; read without its stripe's lock, so a guess */
     _Atomic uint32_t slot;
-    uint64_t spare;
+    _Atomic int64_t lapses_us; /* when its state is fresh, or 0: unknown; a guess, too */
 };
 _Static_assert(sizeof(struct weir__block) == 32, "two cells' worth");
 
@@ -774,15 +779,15 @@ struct weir__sample {
 /* What a search stops at. */
 struct weir__sampling {
     unsigned order; /* at least */
-    bool leases_only;
     size_t by_hand; /* so many from the arena's hand on, the others at random */
     unsigned steps; /* that the hand does at most */
 };
 
-#define WEIR__SAMPLED_MARKS 1024 /* bytes of the map that are looked at under one lock */
+#define WEIR__SAMPLED_MARKS 1024  /* bytes of the map that are looked at under one lock … */
+#define WEIR__LAPSES_AT_ONCE 4096 /* … and where one time of each block is */
 #define WEIR__SAMPLED_AT_RANDOM 32
 #define WEIR__SAMPLED_LEASES 2 /* among others: they go only if they have lapsed */
-#define WEIR__CLEARED_MAX 1024 /* blocks that are evicted for one larger one */
+#define WEIR__CLEARED_MAX 1024 /* blocks that are evicted or moved for one larger one */
 
 static inline struct weir__block *weir__block_at(const struct weir__zone *zone, uint32_t unit)
 {
@@ -832,6 +837,16 @@ bool weir__block_is_used(const struct weir__zone *zone, uint32_t unit, unsigned 
 size_t weir__block_sample(struct weir__zone *zone, uint32_t arena,
                           const struct weir__sampling *sampling, struct weir__sample *ret,
                           size_t room);
+/* Whether an arena has blocks that may be evicted: neither leases nor rows. */
+bool weir__arena_has_others(const struct weir__zone *zone, uint32_t arena);
+/* Some blocks, of leases or others, whose states may be fresh by now: goes on where the last such
+ * search stopped. *ret_more: it has not seen all of the arena. */
+size_t weir__block_lapsed(struct weir__zone *zone, uint32_t arena, bool leases, int64_t now_us,
+                          struct weir__sample *ret, size_t room, bool *ret_more);
+/* A used block's state was written, and is fresh from then on. Its stripe is held. */
+void weir__block_note(struct weir__zone *zone, uint32_t unit, bool leases, int64_t fresh_at);
+/* A death may have left blocks that are nobody's: searches look at all of them again. */
+void weir__blocks_forget_lapses(struct weir__zone *zone);
 /* The used blocks from a unit on, to the end of its arena at most; moves the unit on. SIZE_MAX:
  * held. */
 size_t weir__block_list(struct weir__zone *zone, uint32_t *unit, struct weir__sample *ret,
@@ -839,11 +854,15 @@ size_t weir__block_list(struct weir__zone *zone, uint32_t *unit, struct weir__sa
 
 /* An aligned place for a large block is chosen, and what is free of it becomes the owner's. The
  * others' blocks of it become the owner's one by one, when their slots have let go of them. Then
- * all of them are joined, or given back. SIZE_MAX: give up. */
+ * all of them are joined, or given back. */
+
+/* The best of the next places of an arena. *left: how many are still to be looked at, at first
+ * UINT32_MAX. False: none of those can be cleared. */
 bool weir__place_choose(struct weir__zone *zone, uint32_t arena, const struct weir__want *want,
-                        uint32_t *ret_place);
+                        uint32_t *left, uint32_t *ret_place);
+/* The others' blocks from a unit on, which moves on. SIZE_MAX: give up. */
 size_t weir__place_others(struct weir__zone *zone, uint32_t place, const struct weir__want *want,
-                          struct weir__sample *ret, size_t room);
+                          uint32_t *unit, struct weir__sample *ret, size_t room);
 bool weir__place_own(struct weir__zone *zone, const struct weir__sample *it,
                      const struct weir__want *want);
 bool weir__place_join(struct weir__zone *zone, uint32_t place, const struct weir__want *want);
@@ -877,6 +896,9 @@ bool weir__slot_names(const struct weir__zone *zone, const struct weir__group *g
 
 /* ---- zone/large.c ---- */
 
+/* Copies a ring into a block, oldest first; the state has it there from now on. */
+void weir__ring_move(struct weir__zone *zone, struct weir__state *state, uint32_t unit,
+                     unsigned order);
 /* Gives an op's ring room for one more cell (leases: two, a renewal needs one), evicting if need
  * be; none of `ops` is evicted. WEIR_EFULL or WEIR__HELD. The op's slot must be placed; a block got
  * for an absent state is the caller's to free if the request fails. */
