@@ -38,6 +38,7 @@ struct scenario {
 #define LEASE "concurrent 100 lease 1h"
 #define SHORT "concurrent 100 lease 1m"
 #define LONGEST "concurrent 100 lease 366d"
+#define LEASE_EVERY 4 /* keys of full_of_leases */
 #define SEVERAL "token-bucket 100/d, sliding-log 100/h, fixed-window 100/m, sliding-window 100/m"
 
 static void take(const char *key, const char *text, int64_t cost)
@@ -219,6 +220,21 @@ static void full_of_small(void)
     full_room();
 }
 
+/* No room left, and a lease wherever there could be a place for a larger block; the key's own log
+ * is full. */
+static void full_of_leases(void)
+{
+    take("key", LOG, 1);
+    now += SECOND;
+    take("key", LOG, 1);
+    now += SECOND;
+    for (int i = 0; i < 400; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "log %d", i);
+        take(key, i % LEASE_EVERY ? "sliding-log 2/h" : LEASE, 1);
+    }
+}
+
 /* The only log: what it was split off is whole again when it is forgotten. */
 static void only_log(void)
 {
@@ -248,6 +264,8 @@ static const struct scenario scenarios[] = {
     {"a log takes a block from others", full_room, {TAKE, LOG, 1}, 0, 1, 0, NULL},
     {"a log takes a fresh one's block", full_room, {TAKE, LOG, 1}, 0, 1, MINUTE, NULL},
     {"a log clears a place to grow", full_of_small, {TAKE, LOG, 1}, 2, 3, 0, NULL},
+    {"a log has a lease move to grow", full_of_leases, {TAKE, LOG, 1}, 2, 3, 0, NULL},
+    {"a lease lapses for another", full_of_leases, {ACQUIRE, LEASE, 1}, 0, 1, 2 * HOUR, NULL},
     {"an only log forgotten", only_log, {RESET, LOG, 0}, 0, 1, 0, NULL},
     {"a lease takes a block from others", full_room, {ACQUIRE, LEASE, 1}, 0, 1, 0, NULL},
     {"the last entry refunded", last_of_three, {SETTLE, LOG, 0}, 2, 5, SECOND, NULL},

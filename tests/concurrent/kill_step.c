@@ -213,8 +213,22 @@ static void expect_room(const struct scenario *it)
     test_check(used == 0, __FILE__, __LINE__, what);
 }
 
+/* Whatever happens around them, leases that have not lapsed are there. */
+static void expect_leases(const struct scenario *it)
+{
+    weir_limit *limit = test_limit(LEASE);
+    for (int i = 0; i < 400 && it->prepare == full_of_leases && it->at_once < HOUR;
+         i += LEASE_EVERY) {
+        char key[16];
+        snprintf(key, sizeof key, "log %d", i);
+        CHECK_INT(test_peek(store, key, limit, 0).remaining, 99);
+    }
+    weir_limit_free(limit);
+}
+
 static void go_on(const struct scenario *it)
 {
+    expect_leases(it);
     expect_charged(it, "key", it->action.limit);
     if (it->other)
         expect_charged(it, "other", it->other);

@@ -128,7 +128,7 @@ static void test_one_fresh(const char *url, uint64_t seed)
 }
 
 /* Logs fill the area, every eighth place has a small lease. A ring of leases and a log grow to
- * several hundred cells all the same; nobody's lease is lost. (The log may be evicted on the way.) */
+ * several hundred cells all the same; nobody's lease is lost. (The log may be, on the way.) */
 static void test_growth_between_leases(const char *url, uint64_t seed)
 {
     weir_store *store = open_seeded(url, seed);

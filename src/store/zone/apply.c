@@ -162,15 +162,19 @@ static int decide(struct weir__zone *zone, struct weir__op *ops, size_t n, enum 
     return code;
 }
 
-/* Runs an action under the ops' locks. */
+/* Runs an action under the ops' locks; again, where it needs what another has who may need ours. */
 #define WITH_LOCKS(zone, ops, n, code, action)                                                     \
     do {                                                                                           \
-        struct locked locked;                                                                      \
-        code = WEIR__HELD;                                                                         \
-        if (lock_stripes(zone, ops, n, &locked)) {                                                 \
-            code = (action);                                                                       \
-            unlock_stripes(zone, ops, n, &locked);                                                 \
-        }                                                                                          \
+        int64_t since_us = 0;                                                                      \
+        do {                                                                                       \
+            struct locked locked;                                                                  \
+            code = WEIR__HELD;                                                                     \
+            if (lock_stripes(zone, ops, n, &locked)) {                                             \
+                code = (action);                                                                   \
+                unlock_stripes(zone, ops, n, &locked);                                             \
+            }                                                                                      \
+        } while (WEIR__UNLIKELY(code == WEIR__WANTED) && weir__zone_waits(zone, &since_us));       \
+        code = code == WEIR__WANTED ? WEIR__HELD : code;                                           \
     } while (0)
 
 /* One limit without a state: there may be no room for it, and then the answer stays as it was. */

@@ -8,8 +8,8 @@
  * A larger block is made of an aligned place: what may go of it goes, what must stay moves
  * elsewhere.
  *
- * The work is bounded. Other stripes are only tried, never waited for, one at a time; where one was
- * held, all is tried again.
+ * The work is bounded. Other stripes are only tried, never waited for, one at a time. Where one was
+ * held all is tried again, and then by the caller, who lets go of his own first.
  *
  * Live leases are never evicted, nor are chunks of rows.
  */
@@ -26,7 +26,7 @@
 #define PLACES 4        /* of an arena that it is tried to clear */
 #define CLEARED_AT_ONCE 32
 #define MOVE_TRIES 4  /* to have a block elsewhere for one that must stay */
-#define PASSES 256    /* in which a stripe that was needed was held */
+#define PASSES 8      /* in which a stripe that was needed was held */
 #define STOLEN_MAX 16 /* blocks that were made free and taken by another */
 
 struct hunt {
@@ -449,5 +449,5 @@ int weir__block_get(struct weir__zone *zone, const struct weir__op *ops, size_t 
         if (WEIR__LIKELY(!hunt.was_held))
             return code;
     }
-    return code == WEIR_EFULL ? WEIR__HELD : code;
+    return code == WEIR_EFULL ? WEIR__WANTED : code;
 }

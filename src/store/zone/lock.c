@@ -140,6 +140,14 @@ void weir__zone_be_patient(struct weir__zone *zone, int64_t us)
     zone->patience_us = us;
 }
 
+bool weir__zone_waits(struct weir__zone *zone, int64_t *since_us)
+{
+    int64_t now = weir__mono_us();
+    *since_us = *since_us ? *since_us : now;
+    sched_yield();
+    return zone->patience_us == 0 || now - *since_us < zone->patience_us;
+}
+
 bool weir__zone_is_held(struct weir__zone *zone)
 {
     int64_t until = atomic_load_explicit(&zone->held_until_us, memory_order_relaxed);

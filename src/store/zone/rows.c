@@ -138,9 +138,13 @@ static bool rows_add_chunk(struct weir__zone *zone, uint32_t chunk, int64_t now_
 {
     struct weir__want want = weir__chunk_want(chunk);
     uint32_t unit;
-    bool made = weir__block_get(zone, NULL, 0, now_us, &want, &unit) == 0;
-    atomic_store(&zone->header->chunks_refused, !made);
-    if (!made)
+    int64_t since_us = 0;
+    int code;
+    do { /* who has a stripe does not wait for rows */
+        code = weir__block_get(zone, NULL, 0, now_us, &want, &unit);
+    } while (code == WEIR__WANTED && weir__zone_waits(zone, &since_us));
+    atomic_store(&zone->header->chunks_refused, code != 0);
+    if (code)
         return false;
     struct weir__rule *places = (struct weir__rule *)weir__block_at(zone, unit);
     memset(places + 1, 0, (WEIR__CHUNK_ROWS - 1) * sizeof *places);

@@ -168,8 +168,8 @@ struct weir__block_arena {
     _Atomic uint32_t used; /* units; read without the lock, too */
     _Atomic uint32_t leases;
     _Atomic uint32_t rows; /* of chunks */
-    /* For other blocks, and for those of leases: none of their states is fresh before, as long as no
-     * search for such is under way. And how far that has come; 0: none is. */
+    /* For other blocks, and for those of leases: how far the search for fresh states has come; 0:
+     * none is under way. And then none of their states is fresh before that time. */
     uint32_t lapse_hand[2];
     uint32_t spare;
     _Atomic int64_t lapses_us[2];
@@ -283,6 +283,8 @@ void weir__stripes_init(struct weir__zone *zone);
  * the request fails with WEIR__HELD and nothing is changed. After that, for a second, others wait
  * only a moment for the same lock. */
 void weir__zone_be_patient(struct weir__zone *zone, int64_t us);
+/* After WEIR__WANTED: lets others go on; whether patience lasts. *since_us: 0 at first. */
+bool weir__zone_waits(struct weir__zone *zone, int64_t *since_us);
 /* Whether somebody was found to hold a lock too long just now. */
 bool weir__zone_is_held(struct weir__zone *zone);
 /* Words of private zones. */
@@ -885,7 +887,7 @@ bool weir__block_claim(struct weir__zone *zone, uint32_t unit, const struct weir
 
 /* A block, free or made so by evicting others; none of `ops`, whose stripes are held, is evicted.
  * Other stripes are only tried. WEIR_EFULL: there is no room, or no more for leases. Or
- * WEIR__HELD. */
+ * WEIR__HELD, or WEIR__WANTED. */
 int weir__block_get(struct weir__zone *zone, const struct weir__op *ops, size_t n, int64_t now_us,
                     const struct weir__want *want, uint32_t *ret_unit);
 /* Reads whose a block says it is, without a lock: a guess. */
@@ -900,8 +902,8 @@ bool weir__slot_names(const struct weir__zone *zone, const struct weir__group *g
 void weir__ring_move(struct weir__zone *zone, struct weir__state *state, uint32_t unit,
                      unsigned order);
 /* Gives an op's ring room for one more cell (leases: two, a renewal needs one), evicting if need
- * be; none of `ops` is evicted. WEIR_EFULL or WEIR__HELD. The op's slot must be placed; a block got
- * for an absent state is the caller's to free if the request fails. */
+ * be; none of `ops` is evicted. Codes are those of weir__block_get. The op's slot must be placed; a
+ * block got for an absent state is the caller's to free if the request fails. */
 int weir__ring_reserve(struct weir__zone *zone, struct weir__op *op, const struct weir__op *ops,
                        size_t n);
 
@@ -921,6 +923,9 @@ void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe);
 #define WEIR__HELD (-1001)
 /* Internal: this needs the stripe's lock. */
 #define WEIR__LOCKED (-1003)
+/* Internal: room may be had under a stripe that another holds, who may want one of ours: let go of
+ * them and try again. Nothing was changed. */
+#define WEIR__WANTED (-1004)
 /* Internal: the clock was read before the locks were ours, and others were served in between. A log
  * or window has an entry of ops->ahead_us, which is later. The caller reads the clock again. */
 #define WEIR__BEHIND (-1002)
