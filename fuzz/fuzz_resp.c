@@ -165,10 +165,10 @@ static void put_node(struct weir__buffer *buffer, const char *data,
         weir__resp_put_null(buffer, node->next % 2 ? 2 : 3);
         break;
     case WEIR__RESP_BOOLEAN:
-        weir__resp_put_boolean(buffer, node->integer, 3);
+        weir__put_text(buffer, node->integer ? "#t\r\n" : "#f\r\n");
         break;
     case WEIR__RESP_DOUBLE:
-        weir__resp_put_double(buffer, node->number, 3);
+        weir__put_format(buffer, ",%.17g\r\n", node->number);
         break;
     case WEIR__RESP_BIG:
         put_raw(buffer, "(", NULL, text, node->len);

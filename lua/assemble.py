@@ -2,7 +2,7 @@
 """Assembles the pieces beside this file into the scripts that servers run.
 
     assemble.py --out DIR      writes every script as DIR/NAME.lua
-    assemble.py --header FILE  writes a C header with every script, its SHA1 and its arguments
+    assemble.py --header FILE  writes the C table of src/remote/scripts.h: every script, its SHA1 and its arguments
     assemble.py --list         prints the names
                  --installed   leaves out the scripts with a test clock
 
@@ -254,22 +254,14 @@ def quoted(text):
 
 def header(scripts):
     out = ["/* Made by lua/assemble.py from the pieces in lua/. */",
-           "#ifndef WEIR_LUA_SCRIPTS_H", "#define WEIR_LUA_SCRIPTS_H", "",
-           "/* A script: what it is called, its text and SHA1, and for a lean one (`take` of one key under one",
-           " * limit of a kind) that kind and its arguments in order. */",
-           "struct weir__script {",
-           "    const char *name;", "    const char *sha1; /* 40 hexadecimal digits */",
-           "    int kind;         /* enum weir__kind of a lean script, else -1 */",
-           "    const char *arguments;",
-           "    const char *text;", "};", "",
-           "/* The function library: its version, and the number of the calls that it understands. */",
-           f"enum {{ WEIR__LIBRARY_VERSION = {LIBRARY_VERSION}, WEIR__LIBRARY_SERVES = {LIBRARY_SERVES} }};", "",
-           "static const struct weir__script weir__scripts[] = {"]
+           "#include \"remote/scripts.h\"", "",
+           f"const int weir__library_version = {LIBRARY_VERSION}, weir__library_serves = {LIBRARY_SERVES};", "",
+           "const struct weir__script weir__scripts[] = {"]
     for name, (text, arguments) in scripts.items():
         digest = hashlib.sha1(text.encode()).hexdigest()
         kind = KIND_OF.get(name.removeprefix("take_").removesuffix("_test"), -1)
         out.append(f'    {{"{name}", "{digest}", {kind}, "{arguments}",\n{quoted(text)}}},')
-    out += ["};", "", "#endif", ""]
+    out += ["};", ""]
     return "\n".join(out)
 
 

@@ -12,27 +12,20 @@ static char *check_fail(ngx_conf_t *cf, const ngx_http_weir_limit_t *limit, cons
     return NGX_CONF_ERROR;
 }
 
-static bool check_same_text(const ngx_str_t *a, const ngx_str_t *b)
-{
-    return a->len == b->len && !ngx_memcmp(a->data, b->data, a->len);
-}
-
 /* ---- zones ---- */
 
 static char *check_fits(ngx_conf_t *cf, const ngx_http_weir_limit_t *limit)
 {
-    char text[512], rule[WEIR__RULE_TEXT_MAX];
+    char text[512];
     for (size_t i = 0; limit->zone->size && limit->limit && i < limit->limit->count; i++) {
         if (weir__zone_fits(&limit->zone->layout, &limit->limit->rules[i]))
             continue;
-        struct weir__buffer buffer = weir__buffer_over(rule, sizeof rule);
-        weir__put_rule(&buffer, &limit->limit->rules[i]);
-        buffer = weir__buffer_over(text, sizeof text);
+        struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
         weir__put_format(&buffer,
                          "\"%s\" does not fit into zone \"%.*s\" of %zuk; make the zone larger, or "
                          "give logs and windows a larger share of it with large=50%%",
-                         rule, (int)limit->zone->name.len, limit->zone->name.data,
-                         limit->zone->size / 1024);
+                         weir__rule_text(&limit->limit->rules[i]).text, (int)limit->zone->name.len,
+                         limit->zone->name.data, limit->zone->size / 1024);
         return check_fail(cf, limit, text);
     }
     return NGX_CONF_OK;
@@ -69,7 +62,7 @@ static char *check_pair(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf,
     bool one_memory = a->zone == b->zone || conf->store;
     if (!one_memory || !check_may_share_state(a, b))
         return NGX_CONF_OK;
-    if (check_same_text(&a->key_text, &b->key_text))
+    if (ngx_http_weir_same(&a->key_text, &b->key_text))
         return check_fail(
             cf, b,
             "two limits of one key with the same algorithm and period would share a state; "
@@ -105,7 +98,8 @@ static char *check_store(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf,
             cf, b, "limits that Redis decides together have one wait=; give them all the same,");
     ngx_str_t one = check_hash_tag(&a->key_text), other = check_hash_tag(&b->key_text);
     if (conf->store->url.kind == WEIR__REDIS_CLUSTER &&
-        !(one.len && check_same_text(&one, &other)) && !check_same_text(&a->key_text, &b->key_text))
+        !(one.len && ngx_http_weir_same(&one, &other)) &&
+        !ngx_http_weir_same(&a->key_text, &b->key_text))
         return check_fail(
             cf, b,
             "keys of a Redis Cluster that are decided together must live in one slot; give "
@@ -142,7 +136,7 @@ static char *check_conns(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf)
     for (ngx_uint_t i = 0; conns && i < conf->conns->nelts; i++) {
         for (ngx_uint_t j = 0; j < i; j++) {
             bool one_memory = conns[i]->zone == conns[j]->zone || conf->store;
-            if (one_memory && check_same_text(&conns[i]->key_text, &conns[j]->key_text))
+            if (one_memory && ngx_http_weir_same(&conns[i]->key_text, &conns[j]->key_text))
                 return check_fail(
                     cf, conns[i],
                     "two weir_conn of one key would share their slots; leave one out, or give "

@@ -30,9 +30,7 @@ struct limit_reader {
 static char *limit_fail(const struct limit_reader *it, const char *what, const ngx_str_t *value,
                         const char *fix)
 {
-    ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: %s \"%V\": %s", it->directive, what, value,
-                       fix);
-    return NGX_CONF_ERROR;
+    return ngx_http_weir_conf_fail(it->cf, "%s: %s \"%V\": %s", it->directive, what, value, fix);
 }
 
 /* ---- options ---- */
@@ -154,7 +152,7 @@ static char *limit_read_on(struct limit_reader *it, ngx_str_t *value)
 static char *limit_read_wait(struct limit_reader *it, ngx_str_t *value)
 {
     const char *why;
-    if (value->len == 3 && !ngx_strncmp(value->data, "any", 3))
+    if (ngx_http_weir_is(value, "any"))
         it->limit->wait_us = WEIR_WAIT_ANY;
     else if (weir__wait_parse((const char *)value->data, value->len, &it->limit->wait_us, &why) !=
                  value->len ||
@@ -175,8 +173,8 @@ static char *limit_read_status(struct limit_reader *it, ngx_str_t *value)
 
 static char *limit_read_phase(struct limit_reader *it, ngx_str_t *value)
 {
-    it->limit->precontent = value->len == 10 && !ngx_strncmp(value->data, "precontent", 10);
-    if (!it->limit->precontent && (value->len != 9 || ngx_strncmp(value->data, "preaccess", 9)))
+    it->limit->precontent = ngx_http_weir_is(value, "precontent");
+    if (!it->limit->precontent && !ngx_http_weir_is(value, "preaccess"))
         return limit_fail(it, "invalid phase", value, "expected preaccess or precontent");
     return NGX_CONF_OK;
 }
@@ -214,9 +212,8 @@ static char *limit_fail_unknown(const struct limit_reader *it, const ngx_str_t *
         if (options[i].bit & it->options)
             weir__put_format(&known, "%s%s", known.len ? ", " : "", options[i].word);
     }
-    ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: unknown option \"%V\": expected one of %s",
-                       it->directive, word, room);
-    return NGX_CONF_ERROR;
+    return ngx_http_weir_conf_fail(it->cf, "%s: unknown option \"%V\": expected one of %s",
+                                   it->directive, word, room);
 }
 
 /* A word that is not an option is part of the limits' text. */
@@ -295,14 +292,8 @@ static char *limit_parse_text(struct limit_reader *it)
         char hint[256];
         struct weir__buffer buffer = weir__buffer_over(hint, sizeof hint);
         limit_suggest_bytes(&it->text, &buffer);
-        if (buffer.len) {
-            ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: \"%V\": %s%s", it->directive,
-                               &it->text, err.message, hint);
-            return NGX_CONF_ERROR;
-        }
-        ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: \"%V\": %s", it->directive, &it->text,
-                           err.message);
-        return NGX_CONF_ERROR;
+        return ngx_http_weir_conf_fail(it->cf, "%s: \"%V\": %s%s", it->directive, &it->text,
+                                       err.message, hint);
     }
     return ngx_http_weir_free_with(it->cf->pool, it->limit->limit) == NGX_OK ? NGX_CONF_OK
                                                                              : NGX_CONF_ERROR;
@@ -310,13 +301,10 @@ static char *limit_parse_text(struct limit_reader *it)
 
 static char *limit_read_text(struct limit_reader *it)
 {
-    if (!it->text.len) {
-        ngx_conf_log_error(
-            NGX_LOG_EMERG, it->cf, 0,
-            "%s: the limit is missing; write one like \"token-bucket 10/s burst 20\"",
+    if (!it->text.len)
+        return ngx_http_weir_conf_fail(
+            it->cf, "%s: the limit is missing; write one like \"token-bucket 10/s burst 20\"",
             it->directive);
-        return NGX_CONF_ERROR;
-    }
     if (!ngx_http_script_variables_count(&it->text))
         return limit_parse_text(it);
     return limit_compile_into(it, &it->text, &it->limit->text);
@@ -326,8 +314,7 @@ static char *limit_require(const struct limit_reader *it, unsigned bit, const ch
 {
     if (it->seen & bit)
         return NGX_CONF_OK;
-    ngx_conf_log_error(NGX_LOG_EMERG, it->cf, 0, "%s: %s is missing", it->directive, example);
-    return NGX_CONF_ERROR;
+    return ngx_http_weir_conf_fail(it->cf, "%s: %s is missing", it->directive, example);
 }
 
 /* Reads a whole directive; NULL after an error, which was logged. */

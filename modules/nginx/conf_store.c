@@ -33,8 +33,7 @@ ngx_http_weir_zone_t *ngx_http_weir_zone_named(ngx_conf_t *cf, const ngx_str_t *
     ngx_http_weir_main_conf_t *conf = ngx_http_conf_get_module_main_conf(cf, ngx_http_weir_module);
     ngx_http_weir_zone_t **zones = conf->zones.elts;
     for (ngx_uint_t i = 0; i < conf->zones.nelts; i++) {
-        if (zones[i]->name.len == name->len &&
-            !ngx_memcmp(zones[i]->name.data, name->data, name->len))
+        if (ngx_http_weir_same(&zones[i]->name, name))
             return zones[i];
     }
     ngx_http_weir_zone_t *zone = ngx_pcalloc(cf->pool, sizeof *zone);
@@ -90,14 +89,13 @@ static char *zone_read_large(ngx_conf_t *cf, ngx_http_weir_zone_t *zone, const n
     ngx_int_t percent = digits && !ngx_strncmp(text->data, "large=", 6)
                             ? ngx_atoi(text->data + 6, digits)
                             : NGX_ERROR;
-    if (percent < 0 || percent > LARGE_MAX) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "weir_zone: invalid option \"%V\": expected full=deny, or a share for "
-                           "logs, windows and leases of 0%% to "
-                           "%d%%, like large=25%%",
-                           text, LARGE_MAX);
-        return NGX_CONF_ERROR;
-    }
+    if (percent < 0 || percent > LARGE_MAX)
+        return ngx_http_weir_conf_fail(
+            cf,
+            "weir_zone: invalid option \"%V\": expected full=deny, or a share for "
+            "logs, windows and leases of 0%% to "
+            "%d%%, like large=25%%",
+            text, LARGE_MAX);
     zone->large_percent = (unsigned)percent;
     return NGX_CONF_OK;
 }
@@ -109,20 +107,16 @@ static char *zone_read_options(ngx_conf_t *cf, ngx_http_weir_zone_t *zone)
     bool large = false, full = false;
     for (ngx_uint_t i = 3; i < cf->args->nelts; i++) {
         bool is_full = words[i].len >= 5 && !ngx_strncmp(words[i].data, "full=", 5);
-        bool denies = words[i].len == 9 && !ngx_strncmp(words[i].data, "full=deny", 9);
-        bool evicts = words[i].len == 10 && !ngx_strncmp(words[i].data, "full=evict", 10);
-        if (is_full && !denies && !evicts) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "weir_zone: invalid option \"%V\": expected full=deny or full=evict",
-                               &words[i]);
-            return NGX_CONF_ERROR;
-        }
+        bool denies = ngx_http_weir_is(&words[i], "full=deny");
+        bool evicts = ngx_http_weir_is(&words[i], "full=evict");
+        if (is_full && !denies && !evicts)
+            return ngx_http_weir_conf_fail(
+                cf, "weir_zone: invalid option \"%V\": expected full=deny or full=evict",
+                &words[i]);
         if (!is_full && zone_read_large(cf, zone, &words[i]) != NGX_CONF_OK)
             return NGX_CONF_ERROR;
-        if (is_full ? full : large) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "weir_zone: \"%V\" is given twice", &words[i]);
-            return NGX_CONF_ERROR;
-        }
+        if (is_full ? full : large)
+            return ngx_http_weir_conf_fail(cf, "weir_zone: \"%V\" is given twice", &words[i]);
         full = full || is_full;
         large = large || !is_full;
         zone->keeps = zone->keeps || denies;
@@ -133,17 +127,13 @@ static char *zone_read_options(ngx_conf_t *cf, ngx_http_weir_zone_t *zone)
 static char *zone_read_size(ngx_conf_t *cf, ngx_http_weir_zone_t *zone, ngx_str_t *text)
 {
     ssize_t size = ngx_parse_size(text);
-    if (size == NGX_ERROR) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "weir_zone: invalid size \"%V\": expected one like 10m or 512k", text);
-        return NGX_CONF_ERROR;
-    }
-    if (size < SIZE_MIN) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "weir_zone: zone \"%V\" is too small with %V; it needs at least %dk",
-                           &zone->name, text, (int)(SIZE_MIN / 1024));
-        return NGX_CONF_ERROR;
-    }
+    if (size == NGX_ERROR)
+        return ngx_http_weir_conf_fail(
+            cf, "weir_zone: invalid size \"%V\": expected one like 10m or 512k", text);
+    if (size < SIZE_MIN)
+        return ngx_http_weir_conf_fail(
+            cf, "weir_zone: zone \"%V\" is too small with %V; it needs at least %dk", &zone->name,
+            text, (int)(SIZE_MIN / 1024));
     zone->size = (size_t)size;
     return NGX_CONF_OK;
 }
@@ -155,8 +145,8 @@ static const ngx_http_weir_zone_t *zone_running(ngx_conf_t *cf, const ngx_str_t 
     for (; part; part = part->next) {
         const ngx_shm_zone_t *zones = part->elts;
         for (ngx_uint_t i = 0; i < part->nelts; i++) {
-            if (zones[i].tag == &ngx_http_weir_module && zones[i].shm.name.len == name->len &&
-                !ngx_memcmp(zones[i].shm.name.data, name->data, name->len))
+            if (zones[i].tag == &ngx_http_weir_module &&
+                ngx_http_weir_same(&zones[i].shm.name, name))
                 return zones[i].data;
         }
     }
@@ -179,11 +169,9 @@ static void zone_compare(ngx_conf_t *cf, const ngx_http_weir_zone_t *zone)
 
 static char *zone_declare(ngx_conf_t *cf, ngx_http_weir_zone_t *zone)
 {
-    if (!weir__zone_plan(zone_usable_size(zone->size), zone->large_percent, &zone->layout)) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "weir_zone: a zone of %uz bytes cannot be made",
-                           zone->size);
-        return NGX_CONF_ERROR;
-    }
+    if (!weir__zone_plan(zone_usable_size(zone->size), zone->large_percent, &zone->layout))
+        return ngx_http_weir_conf_fail(cf, "weir_zone: a zone of %uz bytes cannot be made",
+                                       zone->size);
     zone->shm = ngx_shared_memory_add(cf, &zone->name, zone->size, &ngx_http_weir_module);
     if (!zone->shm)
         return NGX_CONF_ERROR;
@@ -202,14 +190,12 @@ char *ngx_http_weir_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     (void)conf;
     if (!zone)
         return NGX_CONF_ERROR;
-    if (zone->size) {
-        ngx_conf_log_error(
-            NGX_LOG_EMERG, cf, 0,
+    if (zone->size)
+        return ngx_http_weir_conf_fail(
+            cf,
             "weir_zone: zone \"%V\" is already declared in %V:%ui, with %uzk; declare it "
             "once",
             &zone->name, &zone->place.file, zone->place.line, zone->size / 1024);
-        return NGX_CONF_ERROR;
-    }
     zone->large_percent = LARGE_PERCENT;
     if (zone_read_size(cf, zone, &words[2]) != NGX_CONF_OK ||
         zone_read_options(cf, zone) != NGX_CONF_OK)
@@ -255,18 +241,9 @@ static char *store_read_deadline(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_
 static char *store_read_fail(ngx_conf_t *cf, const ngx_str_t *word, ngx_str_t *value, void *data)
 {
     ngx_http_weir_store_t *store = data;
-    static const struct {
-        ngx_str_t name;
-        enum weir__redis_fail fail;
-    } table[] = {
-        {ngx_string("local"), WEIR__FAIL_LOCAL},
-        {ngx_string("open"), WEIR__FAIL_OPEN},
-        {ngx_string("closed"), WEIR__FAIL_CLOSED},
-    };
-    for (size_t i = 0; i < WEIR__COUNT(table); i++) {
-        if (value->len == table[i].name.len &&
-            !ngx_strncmp(value->data, table[i].name.data, value->len)) {
-            store->url.fail = table[i].fail;
+    for (int i = 0; weir__redis_fail_names[i]; i++) {
+        if (ngx_http_weir_is(value, weir__redis_fail_names[i])) {
+            store->url.fail = (enum weir__redis_fail)i;
             return NGX_CONF_OK;
         }
     }
@@ -291,7 +268,7 @@ static char *store_read_denial_cache(ngx_conf_t *cf, const ngx_str_t *word, ngx_
                                      void *data)
 {
     ngx_http_weir_store_t *store = data;
-    if (value->len == 3 && !ngx_strncmp(value->data, "off", 3)) {
+    if (ngx_http_weir_is(value, "off")) {
         store->denial_cache_us = 0;
         return NGX_CONF_OK;
     }
@@ -332,22 +309,16 @@ static char *store_read_option(ngx_conf_t *cf, const ngx_str_t *word, unsigned *
 static char *store_read_url(ngx_conf_t *cf, const ngx_str_t *word, ngx_http_weir_store_t *store)
 {
     weir_error error;
-    if (ngx_strlen(word->data) != word->len) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "weir_store: there is a NUL in the address; leave it out");
-        return NGX_CONF_ERROR;
-    }
-    if (weir__redis_url_parse((const char *)word->data, &store->url, &error)) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "weir_store: %s", error.message);
-        return NGX_CONF_ERROR;
-    }
-    if (store->url.deadline_us > DEADLINE_MAX_US) {
-        ngx_conf_log_error(
-            NGX_LOG_EMERG, cf, 0,
+    if (ngx_strlen(word->data) != word->len)
+        return ngx_http_weir_conf_fail(cf,
+                                       "weir_store: there is a NUL in the address; leave it out");
+    if (weir__redis_url_parse((const char *)word->data, &store->url, &error))
+        return ngx_http_weir_conf_fail(cf, "weir_store: %s", error.message);
+    if (store->url.deadline_us > DEADLINE_MAX_US)
+        return ngx_http_weir_conf_fail(
+            cf,
             "weir_store: invalid deadline= in the address: expected at most 10s, since requests "
             "wait for it; write one like deadline=50ms");
-        return NGX_CONF_ERROR;
-    }
     return NGX_CONF_OK;
 }
 
@@ -357,9 +328,8 @@ static char *store_put_text(ngx_conf_t *cf, ngx_http_weir_store_t *store)
     char room[URL_TEXT_MAX];
     struct weir__buffer buffer = weir__buffer_over(room, sizeof room);
     weir__put_redis_url(&buffer, &store->url);
-    ngx_str_t text = {buffer.len, (u_char *)room};
-    store->text.data = ngx_pstrdup(cf->pool, &text);
-    store->text.len = text.len;
+    store->text = (ngx_str_t){buffer.len, (u_char *)room};
+    store->text.data = ngx_pstrdup(cf->pool, &store->text);
     return store->text.data ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
@@ -367,8 +337,8 @@ static char *store_put_text(ngx_conf_t *cf, ngx_http_weir_store_t *store)
 
 static bool store_equals(const ngx_http_weir_store_t *a, const ngx_http_weir_store_t *b)
 {
-    return a->text.len == b->text.len && !ngx_strncmp(a->text.data, b->text.data, a->text.len) &&
-           !strcmp(a->url.password, b->url.password) && a->denial_cache_us == b->denial_cache_us;
+    return ngx_http_weir_same(&a->text, &b->text) && !strcmp(a->url.password, b->url.password) &&
+           a->denial_cache_us == b->denial_cache_us;
 }
 
 /* The equal store that there is already, or this one. */
@@ -393,7 +363,7 @@ char *ngx_http_weir_store(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     (void)cmd;
     if (conf->store != NGX_CONF_UNSET_PTR)
         return "is duplicate";
-    if (words[1].len == 3 && !ngx_strncmp(words[1].data, "off", 3)) {
+    if (ngx_http_weir_is(&words[1], "off")) {
         conf->store = NULL;
         return cf->args->nelts == 2
                    ? NGX_CONF_OK

@@ -32,26 +32,6 @@ static ngx_uint_t fields_shown_plans(const ngx_http_weir_ctx_t *ctx,
     return n;
 }
 
-ngx_int_t ngx_http_weir_shown(const ngx_http_weir_ctx_t *ctx, weir_decision *ret,
-                              const ngx_http_weir_limit_t **ret_binding,
-                              const struct weir__rule **ret_rule)
-{
-    const ngx_http_weir_plan_t *plans[2];
-    weir_decision each[2];
-    ngx_uint_t n = fields_shown_plans(ctx, plans);
-    if (n == 0)
-        return NGX_DECLINED;
-    for (ngx_uint_t i = 0; i < n; i++)
-        each[i] = plans[i]->folded;
-    if (n == 1)
-        *ret = each[0];
-    else
-        weir__fold(each, n, ret);
-    const ngx_http_weir_plan_t *bound = n > 1 && ret->binding == 1 ? plans[1] : plans[0];
-    *ret_rule = ngx_http_weir_rule(bound, bound->folded.binding, ret_binding);
-    return NGX_OK;
-}
-
 /* ---- the filter ---- */
 
 /* The names as people write them in HTTP/1; HTTP/2 has them in lower case anyway. */
@@ -204,9 +184,9 @@ ngx_int_t ngx_http_weir_fields_init(ngx_conf_t *cf)
 
 /* ---- the variables ---- */
 
-enum variable_number { LIMIT, REMAINING, RETRY_AFTER, RESET, DELAY, DEGRADED };
-
-#define IN_SECONDS 16 /* a flag beside the number: whole seconds, rounded up */
+/* What a variable shows: where in a decision its number stands, and a flag beside it. */
+#define NUMBER(field) offsetof(weir_decision, field)
+#define IN_SECONDS ((uintptr_t)1 << 16) /* whole seconds, rounded up */
 
 static ngx_int_t variable_set_nothing(ngx_http_variable_value_t *value)
 {
@@ -247,64 +227,75 @@ static ngx_int_t variable_get_status(ngx_http_request_t *r, ngx_http_variable_va
     return variable_set_text(value, (const u_char *)word, ngx_strlen(word));
 }
 
-/* What was decided; NULL: nothing was. */
-static const weir_decision *variable_decision(ngx_http_request_t *r, weir_decision *room,
-                                              const ngx_http_weir_limit_t **ret_binding,
-                                              const struct weir__rule **ret_rule)
+/* What was decided, and by which limit; false: nothing was. */
+static bool variable_decision(ngx_http_request_t *r, weir_decision *ret,
+                              const ngx_http_weir_limit_t **ret_binding,
+                              const struct weir__rule **ret_rule)
 {
     const ngx_http_weir_ctx_t *ctx = variable_ctx(r);
-    bool found = ctx && ngx_http_weir_shown(ctx, room, ret_binding, ret_rule) == NGX_OK;
-    return found ? room : NULL;
+    const ngx_http_weir_plan_t *plans[2];
+    weir_decision each[2];
+    ngx_uint_t n = ctx ? fields_shown_plans(ctx, plans) : 0;
+    if (n == 0)
+        return false;
+    for (ngx_uint_t i = 0; i < n; i++)
+        each[i] = plans[i]->folded;
+    if (n == 1)
+        *ret = each[0];
+    else
+        weir__fold(each, n, ret);
+    const ngx_http_weir_plan_t *bound = n > 1 && ret->binding == 1 ? plans[1] : plans[0];
+    *ret_rule = ngx_http_weir_rule(bound, bound->folded.binding, ret_binding);
+    return true;
 }
 
-static int64_t variable_pick(const weir_decision *decision, enum variable_number number)
+/* The decimal number as a text in the request's pool. */
+static ngx_int_t variable_set_number(ngx_http_request_t *r, ngx_http_variable_value_t *value,
+                                     int64_t number)
 {
-    switch (number) {
-    case LIMIT:
-        return decision->limit;
-    case REMAINING:
-        return decision->remaining;
-    case RETRY_AFTER:
-        return decision->retry_after_us;
-    case RESET:
-        return decision->reset_after_us;
-    case DELAY:
-        return decision->delay_us;
-    case DEGRADED:
-        return decision->degraded;
-    }
-    assert(!"every number has its case");
-    return WEIR_NEVER;
-}
-
-static ngx_int_t variable_get_number(ngx_http_request_t *r, ngx_http_variable_value_t *value,
-                                     uintptr_t data)
-{
-    weir_decision room;
-    const ngx_http_weir_limit_t *binding;
-    const struct weir__rule *rule;
-    const weir_decision *decision = variable_decision(r, &room, &binding, &rule);
-    int64_t number =
-        decision ? variable_pick(decision, (enum variable_number)(data & ~(uintptr_t)IN_SECONDS))
-                 : WEIR_NEVER;
-    if (number < 0)
-        return variable_set_nothing(value);
-    if (data & IN_SECONDS)
-        number = number / 1000000 + (number % 1000000 > 0);
     u_char *digits = ngx_pnalloc(r->pool, NGX_INT64_LEN);
     if (!digits)
         return NGX_ERROR;
     return variable_set_text(value, digits, (size_t)(ngx_sprintf(digits, "%L", number) - digits));
 }
 
-static ngx_int_t variable_get_binding(ngx_http_request_t *r, ngx_http_variable_value_t *value,
-                                      uintptr_t data)
+static ngx_int_t variable_get_number(ngx_http_request_t *r, ngx_http_variable_value_t *value,
+                                     uintptr_t data)
 {
-    weir_decision room;
+    weir_decision decision;
+    const ngx_http_weir_limit_t *binding;
+    const struct weir__rule *rule;
+    int64_t number;
+    if (!variable_decision(r, &decision, &binding, &rule))
+        return variable_set_nothing(value);
+    memcpy(&number, (const char *)&decision + (data & ~IN_SECONDS), sizeof number);
+    if (number < 0)
+        return variable_set_nothing(value);
+    if (data & IN_SECONDS)
+        number = number / 1000000 + (number % 1000000 > 0);
+    return variable_set_number(r, value, number);
+}
+
+static ngx_int_t variable_get_degraded(ngx_http_request_t *r, ngx_http_variable_value_t *value,
+                                       uintptr_t data)
+{
+    weir_decision decision;
     const ngx_http_weir_limit_t *binding;
     const struct weir__rule *rule;
     (void)data;
-    if (!variable_decision(r, &room, &binding, &rule))
+    return variable_decision(r, &decision, &binding, &rule)
+               ? variable_set_number(r, value, decision.degraded)
+               : variable_set_nothing(value);
+}
+
+static ngx_int_t variable_get_binding(ngx_http_request_t *r, ngx_http_variable_value_t *value,
+                                      uintptr_t data)
+{
+    weir_decision decision;
+    const ngx_http_weir_limit_t *binding;
+    const struct weir__rule *rule;
+    (void)data;
+    if (!variable_decision(r, &decision, &binding, &rule))
         return variable_set_nothing(value);
     if (binding->name.len)
         return variable_set_text(value, binding->name.data, binding->name.len);
@@ -324,15 +315,15 @@ ngx_int_t ngx_http_weir_variables_add(ngx_conf_t *cf)
         uintptr_t data;
     } all[] = {
         {ngx_string("weir_status"), variable_get_status, 0},
-        {ngx_string("weir_limit"), variable_get_number, LIMIT},
-        {ngx_string("weir_remaining"), variable_get_number, REMAINING},
-        {ngx_string("weir_retry_after"), variable_get_number, RETRY_AFTER | IN_SECONDS},
-        {ngx_string("weir_retry_after_us"), variable_get_number, RETRY_AFTER},
-        {ngx_string("weir_reset"), variable_get_number, RESET | IN_SECONDS},
-        {ngx_string("weir_reset_us"), variable_get_number, RESET},
-        {ngx_string("weir_delay"), variable_get_number, DELAY | IN_SECONDS},
-        {ngx_string("weir_delay_us"), variable_get_number, DELAY},
-        {ngx_string("weir_degraded"), variable_get_number, DEGRADED},
+        {ngx_string("weir_limit"), variable_get_number, NUMBER(limit)},
+        {ngx_string("weir_remaining"), variable_get_number, NUMBER(remaining)},
+        {ngx_string("weir_retry_after"), variable_get_number, NUMBER(retry_after_us) | IN_SECONDS},
+        {ngx_string("weir_retry_after_us"), variable_get_number, NUMBER(retry_after_us)},
+        {ngx_string("weir_reset"), variable_get_number, NUMBER(reset_after_us) | IN_SECONDS},
+        {ngx_string("weir_reset_us"), variable_get_number, NUMBER(reset_after_us)},
+        {ngx_string("weir_delay"), variable_get_number, NUMBER(delay_us) | IN_SECONDS},
+        {ngx_string("weir_delay_us"), variable_get_number, NUMBER(delay_us)},
+        {ngx_string("weir_degraded"), variable_get_degraded, 0},
         {ngx_string("weir_binding"), variable_get_binding, 0},
     };
     for (size_t i = 0; i < WEIR__COUNT(all); i++) {

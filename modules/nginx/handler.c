@@ -152,20 +152,20 @@ static void handler_log(ngx_http_weir_ctx_t *ctx, ngx_uint_t level, const char *
                         const ngx_http_weir_plan_t *plan)
 {
     const ngx_http_weir_limit_t *conf;
-    char text[WEIR__RULE_TEXT_MAX], seconds[64] = "";
+    char seconds[64] = "";
     ngx_log_t *log = ctx->request->connection->log;
     if (log->log_level < level)
         return;
-    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    weir__put_rule(&buffer, ngx_http_weir_rule(plan, plan->folded.binding, &conf));
-    buffer = weir__buffer_over(seconds, sizeof seconds);
+    const struct weir__rule *rule = ngx_http_weir_rule(plan, plan->folded.binding, &conf);
+    struct weir__buffer buffer = weir__buffer_over(seconds, sizeof seconds);
     int64_t time_us = plan->folded.allowed ? plan->folded.delay_us : plan->folded.retry_after_us;
     if (time_us != WEIR_NEVER) {
         weir__put_text(&buffer, plan->folded.allowed ? ", delay: " : ", retry after: ");
         weir__put_seconds(&buffer, time_us);
     }
     ngx_log_error(level, log, 0, "%s by %s%V%s%s%s, zone \"%V\"", what, conf->name.len ? "\"" : "",
-                  &conf->name, conf->name.len ? "\": " : "", text, seconds, &conf->zone->name);
+                  &conf->name, conf->name.len ? "\": " : "", weir__rule_text(rule).text, seconds,
+                  &conf->zone->name);
 }
 
 static ngx_int_t handler_reject(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,

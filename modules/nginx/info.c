@@ -328,7 +328,6 @@ char *ngx_http_weir_info(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     conf->info_text = cf->args->nelts == 2 && !ngx_strcmp(words[1].data, "prometheus");
     if (cf->args->nelts == 1 || conf->info_text || !ngx_strcmp(words[1].data, "json"))
         return NGX_CONF_OK;
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "weir_info: unknown format \"%V\": expected json or prometheus", &words[1]);
-    return NGX_CONF_ERROR;
+    return ngx_http_weir_conf_fail(
+        cf, "weir_info: unknown format \"%V\": expected json or prometheus", &words[1]);
 }

@@ -107,8 +107,7 @@ ngx_int_t ngx_http_weir_read_status(const ngx_str_t *text)
 char *ngx_http_weir_word_fail(ngx_conf_t *cf, const ngx_str_t *word, const char *expected)
 {
     ngx_str_t *words = cf->args->elts;
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%V: \"%V\": %s", &words[0], word, expected);
-    return NGX_CONF_ERROR;
+    return ngx_http_weir_conf_fail(cf, "%V: \"%V\": %s", &words[0], word, expected);
 }
 
 char *ngx_http_weir_read_option(ngx_conf_t *cf, const ngx_http_weir_option_t *options, size_t n,
@@ -159,9 +158,8 @@ static char *module_set_word(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
         }
         weir__put_format(&known, "%s%s", known.len ? ", " : "", it->name.data);
     }
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%V: invalid word \"%V\": expected one of %s",
-                       &words[0], &words[1], room);
-    return NGX_CONF_ERROR;
+    return ngx_http_weir_conf_fail(cf, "%V: invalid word \"%V\": expected one of %s", &words[0],
+                                   &words[1], room);
 }
 
 /* A style, and whether ours replace the fields of an upstream. */
@@ -172,14 +170,12 @@ static char *module_set_headers(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     char *said = module_set_word(cf, cmd, data);
     if (said != NGX_CONF_OK || cf->args->nelts == 2)
         return said;
-    if (ngx_strcmp(words[2].data, "replace") || conf->headers == WEIR__FIELDS_OFF) {
-        ngx_conf_log_error(
-            NGX_LOG_EMERG, cf, 0,
+    if (ngx_strcmp(words[2].data, "replace") || conf->headers == WEIR__FIELDS_OFF)
+        return ngx_http_weir_conf_fail(
+            cf,
             "weir_headers: invalid word \"%V\": after a style there may be \"replace\", which "
             "removes the fields of an upstream",
             &words[2]);
-        return NGX_CONF_ERROR;
-    }
     conf->headers |= NGX_HTTP_WEIR_REPLACE;
     return NGX_CONF_OK;
 }
@@ -192,12 +188,9 @@ static char *module_set_status(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     (void)cmd;
     if (conf->status != NGX_CONF_UNSET_UINT)
         return "is duplicate";
-    if (status == NGX_ERROR) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "weir_status: invalid status \"%V\": expected 400 to 599, like 429",
-                           &words[1]);
-        return NGX_CONF_ERROR;
-    }
+    if (status == NGX_ERROR)
+        return ngx_http_weir_conf_fail(
+            cf, "weir_status: invalid status \"%V\": expected 400 to 599, like 429", &words[1]);
     conf->status = (ngx_uint_t)status;
     return NGX_CONF_OK;
 }

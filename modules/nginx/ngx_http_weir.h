@@ -134,8 +134,21 @@ ngx_http_weir_place_t ngx_http_weir_place(const ngx_conf_t *cf);
 ngx_int_t ngx_http_weir_duration(const ngx_str_t *text, int64_t *ret);
 /* The status of a rejection, 400 to 599; or NGX_ERROR. */
 ngx_int_t ngx_http_weir_read_status(const ngx_str_t *text);
+/* Logs what is wrong with the directive that is being read; NGX_CONF_ERROR. */
+#define ngx_http_weir_conf_fail(cf, ...)                                                           \
+    (ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, __VA_ARGS__), NGX_CONF_ERROR)
 /* Logs what is wrong with a word of the directive that is being read; NGX_CONF_ERROR. */
 char *ngx_http_weir_word_fail(ngx_conf_t *cf, const ngx_str_t *word, const char *expected);
+
+static inline bool ngx_http_weir_same(const ngx_str_t *a, const ngx_str_t *b)
+{
+    return a->len == b->len && !ngx_memcmp(a->data, b->data, a->len);
+}
+
+static inline bool ngx_http_weir_is(const ngx_str_t *text, const char *word)
+{
+    return text->len == ngx_strlen(word) && !ngx_memcmp(text->data, word, text->len);
+}
 
 typedef struct {
     ngx_str_t name; /* with its "=" */
@@ -423,10 +436,6 @@ ngx_int_t ngx_http_weir_variables_add(ngx_conf_t *cf); /* preconfiguration */
 /* The rule of a row of a decided plan, and whose it is. */
 const struct weir__rule *ngx_http_weir_rule(const ngx_http_weir_plan_t *plan, ngx_uint_t row,
                                             const ngx_http_weir_limit_t **ret_conf);
-/* All plans that are shown, folded; NGX_DECLINED: there are none. */
-ngx_int_t ngx_http_weir_shown(const ngx_http_weir_ctx_t *ctx, weir_decision *ret,
-                              const ngx_http_weir_limit_t **ret_binding,
-                              const struct weir__rule **ret_rule);
 char *ngx_http_weir_info(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
 /* ---- counts.c ---- */

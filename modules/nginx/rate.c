@@ -91,12 +91,11 @@ char *ngx_http_weir_rate_check(ngx_conf_t *cf, const ngx_http_weir_limit_t *limi
 {
     if (rate_is_rate(limit->limit))
         return NGX_CONF_OK;
-    ngx_conf_log_error(
-        NGX_LOG_EMERG, cf, 0,
+    return ngx_http_weir_conf_fail(
+        cf,
         "weir_rate: bandwidth cannot be limited by \"%s\"; write one token-bucket of "
         "bytes, like \"token-bucket 1m/s burst 4m\"",
         weir_limit_text(limit->limit));
-    return NGX_CONF_ERROR;
 }
 
 /* ---- taking ---- */

@@ -2,12 +2,47 @@
 #include "base/buffer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define GROWING_FROM 1024
 
 struct weir__buffer weir__buffer_over(char *data, size_t size)
 {
     data[0] = 0;
-    return (struct weir__buffer){data, size, 0, false};
+    return (struct weir__buffer){.data = data, .size = size};
+}
+
+struct weir__buffer weir__buffer_growing(void)
+{
+    static char none[1];
+    char *data = malloc(GROWING_FROM);
+    struct weir__buffer buffer = weir__buffer_over(data ? data : none, data ? GROWING_FROM : 1);
+    buffer.grows = data != NULL;
+    buffer.cut = !data;
+    return buffer;
+}
+
+void weir__buffer_free(struct weir__buffer *buffer)
+{
+    if (buffer->grows)
+        free(buffer->data);
+    *buffer = (struct weir__buffer){0};
+}
+
+size_t weir__buffer_make_room(struct weir__buffer *buffer, size_t len)
+{
+    size_t size = buffer->size;
+    while (buffer->grows && size - 1 - buffer->len < len)
+        size *= 2;
+    char *data = buffer->grows ? realloc(buffer->data, size) : NULL;
+    if (!data) {
+        buffer->cut = true;
+        return buffer->size - 1 - buffer->len;
+    }
+    buffer->data = data;
+    buffer->size = size;
+    return len;
 }
 
 void weir__put_text(struct weir__buffer *buffer, const char *text)
@@ -44,12 +79,13 @@ void weir__put_int(struct weir__buffer *buffer, int64_t number)
 
 void weir__put_format(struct weir__buffer *buffer, const char *format, ...)
 {
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(buffer->data + buffer->len, buffer->size - buffer->len, format, args);
-    va_end(args);
-    size_t room = buffer->size - 1 - buffer->len;
-    if (n > 0 && (size_t)n > room)
-        buffer->cut = true;
-    buffer->len += n < 0 ? 0 : (size_t)n > room ? room : (size_t)n;
+    size_t room = buffer->size - 1 - buffer->len, wanted = 0;
+    do {
+        va_list args;
+        va_start(args, format);
+        int n = vsnprintf(buffer->data + buffer->len, room + 1, format, args);
+        va_end(args);
+        wanted = n < 0 ? 0 : (size_t)n;
+    } while (wanted > room && (room = weir__buffer_make_room(buffer, wanted)) == wanted);
+    buffer->len += wanted < room ? wanted : room;
 }

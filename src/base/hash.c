@@ -30,9 +30,6 @@ static inline uint64_t hash_load_le(const uint8_t *p)
 {
     uint64_t word;
     memcpy(&word, p, 8);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    word = __builtin_bswap64(word);
-#endif
     return word;
 }
 

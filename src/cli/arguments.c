@@ -59,8 +59,8 @@ int cli_read_cost(const struct cli_call *call, const char *what, const char *tex
     return CLI_OK;
 }
 
-int cli_read_count(const struct cli_call *call, const char *what, const char *text, int64_t most,
-                   int64_t *ret)
+static int values_read_count(const struct cli_call *call, const char *what, const char *text,
+                             int64_t most, int64_t *ret)
 {
     uint64_t number;
     if (!values_read_digits(text, (uint64_t)most, &number) || number == 0)
@@ -71,7 +71,8 @@ int cli_read_count(const struct cli_call *call, const char *what, const char *te
     return CLI_OK;
 }
 
-int cli_read_ratio(const struct cli_call *call, const char *what, const char *text, int64_t *ret)
+static int values_read_ratio(const struct cli_call *call, const char *what, const char *text,
+                             int64_t *ret)
 {
     const char *point = text[0] ? text + 1 : text;
     int64_t millionths = (text[0] - '0') * INT64_C(1000000), unit = 100000;
@@ -115,7 +116,8 @@ static int values_read_duration(const struct cli_call *call, const char *what, c
     return CLI_OK;
 }
 
-int cli_read_wait(const struct cli_call *call, const char *what, const char *text, int64_t *ret)
+static int values_read_wait(const struct cli_call *call, const char *what, const char *text,
+                            int64_t *ret)
 {
     if (!strcmp(text, "any")) {
         *ret = WEIR_WAIT_ANY;
@@ -124,8 +126,8 @@ int cli_read_wait(const struct cli_call *call, const char *what, const char *tex
     return values_read_duration(call, what, text, weir__wait_parse, ret);
 }
 
-int cli_read_seconds(const struct cli_call *call, const char *what, const char *text, bool zero,
-                     int64_t *ret)
+static int values_read_seconds(const struct cli_call *call, const char *what, const char *text,
+                               bool zero, int64_t *ret)
 {
     uint64_t seconds;
     if (!values_read_digits(text, WEIR_DURATION_MAX / 1000000, &seconds) || seconds == 0)
@@ -228,14 +230,15 @@ static int options_store_value(const struct parser *parser, const struct cli_opt
     case CLI_COST:
         return cli_read_cost(parser->call, what, text, option->ret);
     case CLI_WAIT:
-        return cli_read_wait(parser->call, what, text, option->ret);
+        return values_read_wait(parser->call, what, text, option->ret);
     case CLI_SECONDS:
     case CLI_DELAY:
-        return cli_read_seconds(parser->call, what, text, option->type == CLI_DELAY, option->ret);
+        return values_read_seconds(parser->call, what, text, option->type == CLI_DELAY,
+                                   option->ret);
     case CLI_RATIO:
-        return cli_read_ratio(parser->call, what, text, option->ret);
+        return values_read_ratio(parser->call, what, text, option->ret);
     case CLI_COUNT:
-        return cli_read_count(parser->call, what, text, option->most, option->ret);
+        return values_read_count(parser->call, what, text, option->most, option->ret);
     case CLI_TEXT:
         *(const char **)option->ret = text;
         return CLI_OK;

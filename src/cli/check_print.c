@@ -2,7 +2,6 @@
 #include "cli/check.h"
 
 #include "base/span.h"
-#include "cli/json.h"
 #include "limit/explain.h"
 #include "policy/set.h"
 
@@ -92,12 +91,10 @@ static void check_print_list(const char *label, const struct weir__any_of *any,
 
 static void check_print_policy(const struct weir__policies *set, size_t i)
 {
-    static const char *const styles[] = {"ietf", "ietf-06", "x-ratelimit", "off"};
-    static const char *const fails[] = {"local", "open", "closed"};
     const struct weir__policy *policy = &set->policies[i];
     const struct weir__policy_body *body = &set->bodies[i];
     struct cli_style style = cli_style_of(stdout);
-    assert(policy->fail < WEIR__COUNT(fails) && policy->style < WEIR__COUNT(styles));
+    assert(policy->fail <= WEIR__FAIL_CLOSED && policy->style <= WEIR__FIELDS_OFF);
     printf("\n%s%s%s\n", style.bold, policy->name, style.off);
     check_print_row("when", policy->match_text);
     check_print_list("deny", &body->deny, &set->attributes);
@@ -105,9 +102,9 @@ static void check_print_policy(const struct weir__policies *set, size_t i)
     for (size_t j = 0; j < policy->entry_count; j++)
         check_print_entry(policy, j, set);
     if (policy->fail != WEIR__FAIL_LOCAL)
-        check_print_row("fail", fails[policy->fail]);
+        check_print_row("fail", weir__redis_fail_names[policy->fail]);
     if (policy->style != set->style)
-        check_print_row("headers", styles[policy->style]);
+        check_print_row("headers", weir__field_styles[policy->style]);
     if (policy->deny_status != WEIR__DENY_STATUS) {
         char status[16];
         snprintf(status, sizeof status, "%d", policy->deny_status);
@@ -205,159 +202,151 @@ void cli_print_envoy(const struct cli_checked *checked)
 
 /* ---- as JSON ---- */
 
-static void check_json_put_conditions(struct cli_json *json, const char *name,
+static void check_json_put_conditions(struct weir__json *json, const char *name,
                                       const struct weir__conditions *conditions,
                                       const struct weir__attributes *attributes)
 {
     char text[640];
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
     weir__put_conditions(&buffer, conditions, attributes);
-    cli_json_text(json, name, text);
+    weir__json_put_string(json, name, text);
 }
 
-static void check_json_put_list(struct cli_json *json, const char *name,
+static void check_json_put_list(struct weir__json *json, const char *name,
                                 const struct weir__any_of *any,
                                 const struct weir__attributes *attributes)
 {
-    cli_json_open(json, name, '[');
+    weir__json_open(json, name, '[');
     for (size_t i = 0; i < any->count; i++)
         check_json_put_conditions(json, NULL, &any->items[i], attributes);
-    cli_json_close(json, ']');
+    weir__json_close(json, ']');
 }
 
-static void check_json_put_meaning(struct cli_json *json, const weir_limit *limit)
+static void check_json_put_meaning(struct weir__json *json, const weir_limit *limit)
 {
-    cli_json_open(json, "meaning", '[');
+    weir__json_open(json, "meaning", '[');
     for (size_t i = 0; i < limit->count; i++) {
         struct weir__facts facts;
         weir__explain(&limit->rules[i], &facts);
-        cli_json_text(json, NULL, facts.what);
+        weir__json_put_string(json, NULL, facts.what);
     }
-    cli_json_close(json, ']');
+    weir__json_close(json, ']');
 }
 
-static void check_json_put_cost(struct cli_json *json, const struct weir__cost *cost,
+static void check_json_put_cost(struct weir__json *json, const struct weir__cost *cost,
                                 const struct weir__attributes *attributes)
 {
     if (cost->attribute < 0) {
-        cli_json_int(json, "cost", cost->otherwise);
+        weir__json_put_int(json, "cost", cost->otherwise);
         return;
     }
-    cli_json_open(json, "cost", '{');
-    cli_json_text(json, "of", attributes->items[cost->attribute].text);
-    cli_json_int(json, "default", cost->otherwise);
-    cli_json_int(json, "min", cost->least);
-    cli_json_int(json, "max", cost->most);
-    cli_json_close(json, '}');
+    weir__json_open(json, "cost", '{');
+    weir__json_put_string(json, "of", attributes->items[cost->attribute].text);
+    weir__json_put_int(json, "default", cost->otherwise);
+    weir__json_put_int(json, "min", cost->least);
+    weir__json_put_int(json, "max", cost->most);
+    weir__json_close(json, '}');
 }
 
-static void check_json_put_entry(struct cli_json *json, const struct weir__entry *entry,
+static void check_json_put_entry(struct weir__json *json, const struct weir__entry *entry,
                                  const struct weir__entry_body *body,
                                  const struct weir__attributes *attributes)
 {
     static const char *const missing[] = {"skip", "deny", "empty"};
-    cli_json_open(json, NULL, '{');
-    cli_json_text(json, "name", entry->name);
-    cli_json_text(json, "key", entry->key_text);
-    cli_json_text(json, "limit", weir_limit_text(entry->limit));
+    weir__json_open(json, NULL, '{');
+    weir__json_put_string(json, "name", entry->name);
+    weir__json_put_string(json, "key", entry->key_text);
+    weir__json_put_string(json, "limit", weir_limit_text(entry->limit));
     check_json_put_meaning(json, entry->limit);
     check_json_put_cost(json, &body->cost, attributes);
-    cli_json_text(json, "missing", missing[body->missing]);
-    cli_json_bool(json, "shadow", entry->shadow);
-    cli_json_open(json, "overrides", '[');
+    weir__json_put_string(json, "missing", missing[body->missing]);
+    weir__json_put_bool(json, "shadow", entry->shadow);
+    weir__json_open(json, "overrides", '[');
     for (size_t i = 0; i < body->override_count; i++) {
-        cli_json_open(json, NULL, '{');
+        weir__json_open(json, NULL, '{');
         check_json_put_conditions(json, "when", &body->overrides[i].when, attributes);
-        cli_json_text(json, "limit", weir_limit_text(body->overrides[i].limit));
-        cli_json_close(json, '}');
+        weir__json_put_string(json, "limit", weir_limit_text(body->overrides[i].limit));
+        weir__json_close(json, '}');
     }
-    cli_json_close(json, ']');
-    cli_json_close(json, '}');
+    weir__json_close(json, ']');
+    weir__json_close(json, '}');
 }
 
-static void check_json_put_policy(struct cli_json *json, const struct weir__policies *set, size_t i)
+static void check_json_put_policy(struct weir__json *json, const struct weir__policies *set,
+                                  size_t i)
 {
-    static const char *const styles[] = {"ietf", "ietf-06", "x-ratelimit", "off"};
-    static const char *const fails[] = {"local", "open", "closed"};
     const struct weir__policy *policy = &set->policies[i];
     const struct weir__policy_body *body = &set->bodies[i];
-    cli_json_open(json, NULL, '{');
-    cli_json_text(json, "name", policy->name);
-    cli_json_text(json, "match", policy->match_text);
+    weir__json_open(json, NULL, '{');
+    weir__json_put_string(json, "name", policy->name);
+    weir__json_put_string(json, "match", policy->match_text);
     check_json_put_list(json, "deny", &body->deny, &set->attributes);
     check_json_put_list(json, "allow", &body->allow, &set->attributes);
-    cli_json_open(json, "limits", '[');
+    weir__json_open(json, "limits", '[');
     for (size_t j = 0; j < policy->entry_count; j++)
         check_json_put_entry(json, &policy->entries[j], &body->entries[j], &set->attributes);
-    cli_json_close(json, ']');
-    cli_json_text(json, "fail", fails[policy->fail]);
-    cli_json_text(json, "headers", styles[policy->style]);
-    cli_json_int(json, "deny_status", policy->deny_status);
-    cli_json_text(json, "cross_slot", policy->give_back ? "give-back" : "refuse");
-    cli_json_close(json, '}');
+    weir__json_close(json, ']');
+    weir__json_put_string(json, "fail", weir__redis_fail_names[policy->fail]);
+    weir__json_put_string(json, "headers", weir__field_styles[policy->style]);
+    weir__json_put_int(json, "deny_status", policy->deny_status);
+    weir__json_put_string(json, "cross_slot", policy->give_back ? "give-back" : "refuse");
+    weir__json_close(json, '}');
 }
 
-static void check_json_put_attributes(struct cli_json *json, const struct weir__policies *set)
+static void check_json_put_attributes(struct weir__json *json, const struct weir__policies *set)
 {
-    cli_json_open(json, "attributes", '[');
+    weir__json_open(json, "attributes", '[');
     for (size_t i = 0; i < set->attributes.count; i++) {
-        cli_json_open(json, NULL, '{');
-        cli_json_text(json, "name", set->attributes.items[i].name);
-        cli_json_bool(json, "known", weir__attribute_known(&set->attributes.items[i]));
-        cli_json_close(json, '}');
+        weir__json_open(json, NULL, '{');
+        weir__json_put_string(json, "name", set->attributes.items[i].name);
+        weir__json_put_bool(json, "known", weir__attribute_known(&set->attributes.items[i]));
+        weir__json_close(json, '}');
     }
-    cli_json_close(json, ']');
+    weir__json_close(json, ']');
 }
 
 void cli_print_policies_json(const struct cli_checked *checked)
 {
-    struct cli_json json = {stdout, false};
-    cli_json_open(&json, NULL, '{');
-    cli_json_text(&json, "file", checked->path);
-    cli_json_bool(&json, "ok", true);
-    cli_json_text(&json, "kind", "policies");
-    cli_json_open(&json, "policies", '[');
+    struct weir__json json = cli_json_begin('{');
+    weir__json_put_string(&json, "file", checked->path);
+    weir__json_put_bool(&json, "ok", true);
+    weir__json_put_string(&json, "kind", "policies");
+    weir__json_open(&json, "policies", '[');
     for (size_t i = 0; i < checked->policies->count; i++)
         check_json_put_policy(&json, checked->policies, i);
-    cli_json_close(&json, ']');
+    weir__json_close(&json, ']');
     check_json_put_attributes(&json, checked->policies);
-    cli_json_open(&json, "warnings", '[');
+    weir__json_open(&json, "warnings", '[');
     for (const struct weir__warning *it = checked->policies->warnings; it; it = it->next)
-        cli_json_text(&json, NULL, it->text);
-    cli_json_close(&json, ']');
-    cli_json_close(&json, '}');
-    cli_json_end(&json);
+        weir__json_put_string(&json, NULL, it->text);
+    weir__json_close(&json, ']');
+    cli_json_end(&json, '}');
 }
 
-static void check_json_put_rule(struct cli_json *json, const struct weir__envoy_rule *rule)
+static void check_json_put_rule(struct weir__json *json, const struct weir__envoy_rule *rule)
 {
-    cli_json_open(json, NULL, '{');
-    cli_json_text(json, "domain", rule->domain);
-    cli_json_text(json, "descriptor", rule->name);
-    if (rule->limit)
-        cli_json_text(json, "limit", weir_limit_text(rule->limit));
-    else
-        cli_json_null(json, "limit");
+    weir__json_open(json, NULL, '{');
+    weir__json_put_string(json, "domain", rule->domain);
+    weir__json_put_string(json, "descriptor", rule->name);
+    weir__json_put_string(json, "limit", rule->limit ? weir_limit_text(rule->limit) : NULL);
     if (rule->limit)
         check_json_put_meaning(json, rule->limit);
-    cli_json_bool(json, "unlimited", rule->unlimited);
-    cli_json_bool(json, "denies", rule->denies);
-    cli_json_bool(json, "shadow", rule->shadow);
-    cli_json_bool(json, "quota", rule->quota);
-    cli_json_close(json, '}');
+    weir__json_put_bool(json, "unlimited", rule->unlimited);
+    weir__json_put_bool(json, "denies", rule->denies);
+    weir__json_put_bool(json, "shadow", rule->shadow);
+    weir__json_put_bool(json, "quota", rule->quota);
+    weir__json_close(json, '}');
 }
 
 void cli_print_envoy_json(const struct cli_checked *checked)
 {
-    struct cli_json json = {stdout, false};
-    cli_json_open(&json, NULL, '{');
-    cli_json_text(&json, "file", checked->path);
-    cli_json_bool(&json, "ok", true);
-    cli_json_text(&json, "kind", "envoy");
-    cli_json_open(&json, "limits", '[');
+    struct weir__json json = cli_json_begin('{');
+    weir__json_put_string(&json, "file", checked->path);
+    weir__json_put_bool(&json, "ok", true);
+    weir__json_put_string(&json, "kind", "envoy");
+    weir__json_open(&json, "limits", '[');
     for (size_t i = 0; i < weir__envoy_count(checked->envoy); i++)
         check_json_put_rule(&json, weir__envoy_at(checked->envoy, i));
-    cli_json_close(&json, ']');
-    cli_json_close(&json, '}');
-    cli_json_end(&json);
+    weir__json_close(&json, ']');
+    cli_json_end(&json, '}');
 }

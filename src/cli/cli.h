@@ -7,7 +7,7 @@
 #ifndef WEIR_CLI_H
 #define WEIR_CLI_H
 
-#include "base/buffer.h"
+#include "wire/decision.h"
 
 #include <stdio.h>
 
@@ -22,12 +22,16 @@ enum cli_exit {
 /* ---- commands ---- */
 
 struct cli_call;
+struct cli_request;
 
 struct cli_command {
     const char *name;
     const char *summary; /* one line of `weir --help` */
     const char *help;    /* `weir NAME --help` */
     int (*run)(const struct cli_call *call);
+    /* of commands whose run is cli_request_run: see request.h */
+    unsigned takes;
+    int (*work)(const struct cli_call *call, const struct cli_request *request);
 };
 
 /* One call of a command: its arguments are what follows its name. */
@@ -104,12 +108,6 @@ int cli_parse(const struct cli_call *call, const struct cli_option *options, siz
 /* ---- arguments.c: one value from its text; `what` names it in the error ---- */
 
 int cli_read_cost(const struct cli_call *call, const char *what, const char *text, int64_t *ret);
-int cli_read_wait(const struct cli_call *call, const char *what, const char *text, int64_t *ret);
-int cli_read_seconds(const struct cli_call *call, const char *what, const char *text, bool zero,
-                     int64_t *ret);
-int cli_read_count(const struct cli_call *call, const char *what, const char *text, int64_t most,
-                   int64_t *ret);
-int cli_read_ratio(const struct cli_call *call, const char *what, const char *text, int64_t *ret);
 int cli_read_lease(const struct cli_call *call, const char *text, uint64_t *ret);
 int cli_read_key(const struct cli_call *call, const char *text, weir_key *ret);
 /* The caller frees the limit. */
@@ -130,6 +128,13 @@ int cli_refused(const struct cli_call *call, weir_store *store, int code);
 int cli_fail(const struct cli_call *call, int code, const char *format, ...) WEIR__PRINTF(3, 4);
 /* Flushes stdout; if that fails, the command has failed. */
 int cli_finish(const struct cli_call *call, int code);
+
+/* The same with the reason that the library gave, or the words of its code. */
+int cli_fail_with(const struct cli_call *call, int code, const weir_error *err);
+/* Begins a JSON text for stdout, with its outermost bracket; then closes it, and prints a newline.
+ * There is one at a time. */
+struct weir__json cli_json_begin(char bracket);
+void cli_json_end(struct weir__json *json, char bracket);
 
 /* A text that is safe to print: shortened if it is long, control characters masked. */
 struct cli_shown {

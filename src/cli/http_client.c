@@ -1,6 +1,8 @@
 /* A small HTTP/1.1 client: addresses as people type them, then requests and answers. */
 #include "cli/http_client.h"
 
+#include "base/span.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,20 +48,6 @@ static int http_read_unix(const char *address, struct cli_http *ret, weir_error 
     return WEIR_OK;
 }
 
-static bool http_read_port(const char *text, size_t len, uint16_t *ret)
-{
-    uint32_t port = 0;
-    for (size_t i = 0; i < len; i++) {
-        if (text[i] < '0' || text[i] > '9' || port > UINT16_MAX)
-            return false;
-        port = 10 * port + (uint32_t)(text[i] - '0');
-    }
-    if (port == 0 || port > UINT16_MAX)
-        return false;
-    *ret = (uint16_t)port;
-    return true;
-}
-
 /* "name", "name:1", "[::1]", "[::1]:1"; without a port *ret keeps its port. */
 static bool http_read_host(const char *text, size_t len, struct weir__redis_host *ret)
 {
@@ -77,7 +65,12 @@ static bool http_read_host(const char *text, size_t len, struct weir__redis_host
     const char *const rest = *text == '[' ? stop + 1 : stop;
     if (rest == end)
         return true;
-    return *rest == ':' && http_read_port(rest + 1, (size_t)(end - rest - 1), &ret->port);
+    int64_t port;
+    if (*rest != ':' || !weir__span_whole((struct weir__span){rest + 1, (size_t)(end - rest - 1)},
+                                          1, UINT16_MAX, &port))
+        return false;
+    ret->port = (uint16_t)port;
+    return true;
 }
 
 static int http_read_address(const char *address, struct cli_http *ret, weir_error *err)

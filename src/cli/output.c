@@ -35,6 +35,34 @@ int cli_finish(const struct cli_call *call, int code)
                     errno ? strerror(errno) : "an earlier write failed");
 }
 
+int cli_fail_with(const struct cli_call *call, int code, const weir_error *err)
+{
+    return cli_fail(call, cli_exit_for(code), "%s",
+                    err->message[0] ? err->message : weir_strerror(code));
+}
+
+static struct weir__buffer json_text;
+
+struct weir__json cli_json_begin(char bracket)
+{
+    struct weir__json json = {&json_text, false};
+    json_text = weir__buffer_growing();
+    weir__json_open(&json, NULL, bracket);
+    return json;
+}
+
+void cli_json_end(struct weir__json *json, char bracket)
+{
+    weir__json_close(json, bracket);
+    weir__put_text(json->out, "\n");
+    if (json->out->cut) {
+        fputs("weir: out of memory\n", stderr);
+        exit(CLI_FAILED);
+    }
+    fwrite(json->out->data, 1, json->out->len, stdout);
+    weir__buffer_free(json->out);
+}
+
 struct cli_shown cli_show(const char *text, size_t len)
 {
     struct cli_shown shown;

@@ -1,47 +1,79 @@
 /* Opening a request, and printing its decision: see request.h. */
 #include "cli/request.h"
 
-#include "cli/json.h"
 #include "limit/limit.h"
 
 #include <assert.h>
 #include <inttypes.h>
 
-const struct cli_request cli_request_default = {.cost = 1, .wait_us = WEIR_WAIT_DEFAULT};
-
-int cli_request_open(const struct cli_call *call, struct cli_request *request)
+/* The options and operands of a command, in the order in which they are listed and given. */
+static int request_parse(const struct cli_call *call, struct cli_request *request)
 {
-    int code = cli_read_key(call, request->key_text, &request->key);
-    if (code == CLI_OK && request->limits_text)
-        code = cli_read_limits(call, request->limits_text, &request->limit);
+    const struct {
+        unsigned takes;
+        struct cli_option option;
+    } options[] = {
+        {CLI_TAKES_COST, {"cost", CLI_COST, &request->cost, 0}},
+        {CLI_TAKES_SLOTS, {"cost", CLI_COUNT, &request->cost, WEIR_COST_MAX}},
+        {CLI_TAKES_WAIT, {"wait", CLI_WAIT, &request->wait_us, 0}},
+        {CLI_TAKES_MAX, {"max", CLI_WAIT, &request->wait_us, 0}},
+        {CLI_TAKES_DETAIL, {"detail", CLI_FLAG, &request->detail, 0}},
+        {0, {"json", CLI_FLAG, &request->json, 0}},
+        {0, {"store", CLI_TEXT, &request->url, 0}},
+        {0, {"server", CLI_TEXT, &request->server.url, 0}},
+        {0, {"token", CLI_TEXT, &request->server.token, 0}},
+    };
+    const struct {
+        unsigned takes;
+        struct cli_operand operand;
+    } operands[] = {
+        {0, {"KEY", &request->key_text, false}},
+        {CLI_TAKES_LIMITS, {"LIMITS", &request->limits_text, false}},
+        {CLI_TAKES_RECEIPT, {"RECEIPT", &request->receipt, false}},
+        {CLI_TAKES_RECEIPT, {"ACTUAL", &request->actual_text, false}},
+        {CLI_TAKES_LEASE, {"ID", &request->lease_text, false}},
+    };
+    struct cli_option own_options[WEIR__COUNT(options)];
+    struct cli_operand own_operands[WEIR__COUNT(operands)];
+    const unsigned other = ~call->command->takes;
+    size_t option_count = 0, operand_count = 0;
+    for (size_t i = 0; i < WEIR__COUNT(options); i++) {
+        if (!(options[i].takes & other))
+            own_options[option_count++] = options[i].option;
+    }
+    for (size_t i = 0; i < WEIR__COUNT(operands); i++) {
+        if (!(operands[i].takes & other))
+            own_operands[operand_count++] = operands[i].operand;
+    }
+    return cli_parse(call, own_options, option_count, own_operands, operand_count);
+}
+
+int cli_request_run(const struct cli_call *call)
+{
+    struct cli_request request = {.cost = 1, .wait_us = WEIR_WAIT_DEFAULT};
+    int code = request_parse(call, &request);
+    if (code == CLI_OK && request.actual_text)
+        code = cli_read_cost(call, "actual cost", request.actual_text, &request.actual);
+    if (code == CLI_OK && request.lease_text)
+        code = cli_read_lease(call, request.lease_text, &request.lease);
     if (code == CLI_OK)
-        code = cli_open_server_or_store(call, &request->server, request->url, &request->store);
+        code = cli_read_key(call, request.key_text, &request.key);
+    if (code == CLI_OK && request.limits_text)
+        code = cli_read_limits(call, request.limits_text, &request.limit);
+    if (code == CLI_OK)
+        code = cli_open_server_or_store(call, &request.server, request.url, &request.store);
+    if (code == CLI_OK)
+        code = call->command->work(call, &request);
+    weir_store_close(request.store);
+    weir_limit_free(request.limit);
     return code;
 }
 
-void cli_request_close(struct cli_request *request)
+struct weir__json cli_request_json(const struct cli_request *request)
 {
-    weir_store_close(request->store);
-    weir_limit_free(request->limit);
-}
-
-int cli_request_run(const struct cli_call *call, struct cli_request *request,
-                    cli_request_work *work, void *context)
-{
-    int code = cli_request_open(call, request);
-    if (code == CLI_OK)
-        code = work(call, request, context);
-    cli_request_close(request);
-    return code;
-}
-
-int cli_request_run_key(const struct cli_call *call, cli_request_work *work)
-{
-    struct cli_request request = cli_request_default;
-    const struct cli_option options[] = {CLI_REQUEST_OPTIONS(request)};
-    const struct cli_operand operands[] = {{"KEY", &request.key_text, false}};
-    int code = CLI_PARSE(call, options, operands);
-    return code ? code : cli_request_run(call, &request, work, NULL);
+    struct weir__json json = cli_json_begin('{');
+    weir__json_put_key(&json, request->key.data, request->key.len);
+    return json;
 }
 
 int cli_fail_concurrent(const struct cli_call *call, const weir_limit *limit)
@@ -53,20 +85,6 @@ int cli_fail_concurrent(const struct cli_call *call, const weir_limit *limit)
 }
 
 /* ---- the decision, for people ---- */
-
-/* The canonical text of one limit. */
-struct rule_text {
-    char text[WEIR__RULE_TEXT_MAX];
-};
-
-static struct rule_text decision_rule_text(const struct cli_request *request, size_t i)
-{
-    struct rule_text ret;
-    struct weir__buffer buffer = weir__buffer_over(ret.text, sizeof ret.text);
-    assert(i < weir_limit_count(request->limit));
-    weir__put_rule(&buffer, &request->limit->rules[i]);
-    return ret;
-}
 
 /* The receipt of the server, or of the store. */
 static const char *decision_receipt(const struct cli_request *request, const weir_decision *d,
@@ -85,7 +103,7 @@ static void decision_print_denied(const struct cli_request *request, const weir_
 {
     printf("%sdenied%s", style->bad, style->off);
     if (weir_limit_count(request->limit) > 1)
-        printf(" by %s", decision_rule_text(request, d->binding).text);
+        printf(" by %s", weir__rule_text(&request->limit->rules[d->binding]).text);
     if (d->retry_after_us == WEIR_NEVER)
         printf(": a cost of %" PRId64 " is never allowed, the limit is %" PRId64 "\n",
                request->cost, d->limit);
@@ -114,7 +132,7 @@ static void decision_print_rows(const struct cli_request *request, const weir_de
         const weir_decision *row = &detail[i];
         printf("  %s%s%s  %s: %" PRId64 " of %" PRId64 " left",
                row->allowed ? style->good : style->bad, row->allowed ? "yes" : "no ", style->off,
-               decision_rule_text(request, i).text, row->remaining, row->limit);
+               weir__rule_text(&request->limit->rules[i]).text, row->remaining, row->limit);
         if (!row->allowed)
             printf(", retry in %s", cli_about(row->retry_after_us).text);
         if (row->delay_us > 0)
@@ -150,42 +168,37 @@ static void decision_print(const struct cli_request *request, const struct cli_d
 
 /* ---- the decision, as JSON ---- */
 
-static void decision_put_rows(struct cli_json *json, const struct cli_request *request,
+static void decision_put_rows(struct weir__json *json, const struct cli_request *request,
                               const weir_decision *detail)
 {
-    cli_json_open(json, "limits", '[');
+    weir__json_open(json, "limits", '[');
     for (size_t i = 0; i < weir_limit_count(request->limit); i++) {
-        cli_json_open(json, NULL, '{');
-        cli_json_text(json, "text", decision_rule_text(request, i).text);
-        cli_json_decision(json, &detail[i]);
-        cli_json_close(json, '}');
+        weir__json_open(json, NULL, '{');
+        weir__json_put_rule(json, "text", &request->limit->rules[i]);
+        weir__json_put_decision(json, &detail[i]);
+        weir__json_close(json, '}');
     }
-    cli_json_close(json, ']');
+    weir__json_close(json, ']');
 }
 
 static void decision_put(const struct cli_request *request, const struct cli_decided *decided)
 {
-    struct cli_json json = {stdout, false};
     const weir_decision *d = decided->decision;
-    cli_json_open(&json, NULL, '{');
-    cli_json_key(&json, request->key.data, request->key.len);
-    cli_json_decision(&json, d);
-    cli_json_int(&json, "binding", d->binding);
+    char own[WEIR_RECEIPT_SIZE];
+    struct weir__json json = cli_request_json(request);
+    weir__json_put_decision(&json, d);
+    weir__json_put_int(&json, "binding", d->binding);
     if (d->lease)
-        cli_json_int(&json, "lease", (int64_t)d->lease);
-    if (decided->charged && d->allowed) {
-        char own[WEIR_RECEIPT_SIZE];
-        cli_json_text(&json, "receipt", decision_receipt(request, d, own));
-    } else {
-        cli_json_null(&json, "receipt");
-    }
-    cli_json_bool(&json, "degraded", d->degraded);
+        weir__json_put_int(&json, "lease", (int64_t)d->lease);
+    weir__json_put_string(&json, "receipt",
+                          decided->charged && d->allowed ? decision_receipt(request, d, own)
+                                                         : NULL);
+    weir__json_put_bool(&json, "degraded", d->degraded);
     if (d->full)
-        cli_json_text(&json, "reason", "full");
+        weir__json_put_string(&json, "reason", "full");
     if (decided->detail)
         decision_put_rows(&json, request, decided->detail);
-    cli_json_close(&json, '}');
-    cli_json_end(&json);
+    cli_json_end(&json, '}');
 }
 
 int cli_print_decision(const struct cli_request *request, const struct cli_decided *decided)

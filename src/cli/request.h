@@ -7,48 +7,39 @@
 
 #include "cli/server_store.h"
 
+/* What a command takes beside KEY, --json, --store, --server and --token. */
+enum cli_takes {
+    CLI_TAKES_LIMITS = 1 << 0,  /* LIMITS */
+    CLI_TAKES_RECEIPT = 1 << 1, /* RECEIPT ACTUAL */
+    CLI_TAKES_LEASE = 1 << 2,   /* ID */
+    CLI_TAKES_COST = 1 << 3,
+    CLI_TAKES_SLOTS = 1 << 4, /* a --cost of at least 1 */
+    CLI_TAKES_WAIT = 1 << 5,
+    CLI_TAKES_MAX = 1 << 6, /* the same, called --max */
+    CLI_TAKES_DETAIL = 1 << 7,
+};
+
 struct cli_request {
-    /* the arguments */
-    const char *key_text, *limits_text, *url;
+    const char *key_text, *limits_text, *receipt, *actual_text, *lease_text, *url;
     struct cli_server server;
-    int64_t cost, wait_us;
+    int64_t cost;    /* 1, if it is not given */
+    int64_t wait_us; /* WEIR_WAIT_DEFAULT, if it is not given */
     bool detail, json;
-    /* filled by cli_request_open */
+    /* read and opened */
     weir_key key;
     weir_limit *limit;
     weir_store *store;
+    int64_t actual;
+    uint64_t lease;
 };
 
-/* Cost 1, and the default wait of the limits. */
-extern const struct cli_request cli_request_default;
-
-/* The options that all of them have, at the end of a list of options. */
-#define CLI_REQUEST_OPTIONS(request)                                                               \
-    {"json", CLI_FLAG, &(request).json, 0}, {"store", CLI_TEXT, &(request).url, 0},                \
-        CLI_SERVER_OPTIONS((request).server)
-/* KEY and LIMITS, at the beginning of a list of operands. */
-#define CLI_REQUEST_OPERANDS(request)                                                              \
-    {"KEY", &(request).key_text, false},                                                           \
-    {                                                                                              \
-        "LIMITS", &(request).limits_text, false                                                    \
-    }
-
-/* Reads key and limits, opens the store or the server. Call cli_request_close afterwards, even if
- * it failed. */
-int cli_request_open(const struct cli_call *call, struct cli_request *request);
-void cli_request_close(struct cli_request *request);
-
-/* What a command does once the request is open; an exit code. */
-typedef int cli_request_work(const struct cli_call *call, const struct cli_request *request,
-                             void *context);
-/* Opens the request, does the work, closes. */
-int cli_request_run(const struct cli_call *call, struct cli_request *request,
-                    cli_request_work *work, void *context);
-/* All of a command that needs only a key: KEY [--json] [--store URL | --server URL]. */
-int cli_request_run_key(const struct cli_call *call, cli_request_work *work);
+/* Runs a command: reads what it takes, opens the store or server, does its work, closes. */
+int cli_request_run(const struct cli_call *call);
 
 /* For verbs of leases: says that no limit is a `concurrent` one. Returns the exit code. */
 int cli_fail_concurrent(const struct cli_call *call, const weir_limit *limit);
+/* Begins the JSON answer {"key": …. */
+struct weir__json cli_request_json(const struct cli_request *request);
 
 /* ---- the decision ---- */
 

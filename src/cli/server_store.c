@@ -14,9 +14,6 @@
 
 #define NODES_MAX 4096  /* of an answer */
 #define RECEIPT_MAX 512 /* bytes */
-#define BODY_SPARE 1024 /* of a request, without its texts */
-#define ESCAPED_MAX 6   /* bytes that one byte can become in JSON */
-#define ATTRIBUTES_MAX 64
 
 struct server_store {
     weir_store base;
@@ -24,6 +21,8 @@ struct server_store {
     const char *address;
     weir_error why; /* of the last call that failed */
     char receipt[RECEIPT_MAX];
+    struct weir__buffer body; /* of the request */
+    struct weir__json json;   /* over the body */
     struct cli_http_reply reply;
     struct weir__json_node nodes[NODES_MAX];
 };
@@ -38,39 +37,19 @@ static struct server_store *server_of(weir_store *store)
 
 /* ---- requests ---- */
 
-/* The body of a request. */
-struct body {
-    struct weir__buffer text;
-    struct weir__json json;
-};
-
-static bool server_begin_body(struct body *body, size_t bytes)
+/* Begins the body of a request, {"key":…,"limit":…; both may be NULL. */
+static struct weir__json *server_begin(struct server_store *server, const weir_key *key,
+                                       const char *limit)
 {
-    size_t room = bytes * ESCAPED_MAX + BODY_SPARE;
-    char *text = malloc(room);
-    if (!text)
-        return false;
-    body->text = weir__buffer_over(text, room);
-    body->json = (struct weir__json){&body->text, false};
-    weir__json_open(&body->json, NULL, '{');
-    return true;
-}
-
-static void server_put_text(struct body *body, const char *name, const char *text)
-{
-    weir__json_put_text(&body->json, name, text, strlen(text));
-}
-
-static bool server_begin_body_for(struct body *body, weir_key key, const weir_limit *limit,
-                                  size_t more)
-{
-    const char *text = limit ? weir_limit_text(limit) : "";
-    if (!server_begin_body(body, key.len + strlen(text) + more))
-        return false;
-    weir__json_put_key(&body->json, key.data, key.len);
+    weir__buffer_free(&server->body);
+    server->body = weir__buffer_growing();
+    server->json = (struct weir__json){&server->body, false};
+    weir__json_open(&server->json, NULL, '{');
+    if (key)
+        weir__json_put_key(&server->json, key->data, key->len);
     if (limit)
-        server_put_text(body, "limit", text);
-    return true;
+        weir__json_put_string(&server->json, "limit", limit);
+    return &server->json;
 }
 
 static int server_fail(struct server_store *server, int code, const char *format, ...)
@@ -86,10 +65,24 @@ static int server_fail(struct server_store *server, int code, const char *format
     return weir__fail(&server->why, code, 0, "%s: %s", cli_show_text(server->address).text, text);
 }
 
+/* Reads the answer into server->nodes; false: it is not a JSON object. */
+static bool server_read_answer(struct server_store *server)
+{
+    int count =
+        weir__json_read(server->reply.body, server->reply.len, server->nodes, NODES_MAX, NULL);
+    return count > 0 && server->nodes[0].type == WEIR__JSON_OBJECT;
+}
+
+static const struct weir__json_node *server_member(const struct server_store *server,
+                                                   const struct weir__json_node *object,
+                                                   const char *name, enum weir__json_type type)
+{
+    return weir__json_typed(server->nodes, object, name, type);
+}
+
 /* The code for an answer that is not a decision, with the words of the server. */
 static int server_fail_answer(struct server_store *server)
 {
-    const struct weir__json_node *detail = NULL;
     int status = server->reply.status;
     if (status == 401 || status == 403)
         return server_fail(
@@ -97,11 +90,11 @@ static int server_fail_answer(struct server_store *server)
             "the server needs a token (status %d): use --token TOKEN, or set WEIR_TOKEN or "
             "WEIR_ADMIN_TOKEN",
             status);
-    int count =
-        weir__json_read(server->reply.body, server->reply.len, server->nodes, NODES_MAX, NULL);
-    if (count > 0 && server->nodes[0].type == WEIR__JSON_OBJECT)
-        detail = weir__json_member(server->nodes, server->nodes, "detail");
-    if (!detail || detail->type != WEIR__JSON_STRING)
+    const struct weir__json_node *detail =
+        server_read_answer(server)
+            ? server_member(server, server->nodes, "detail", WEIR__JSON_STRING)
+            : NULL;
+    if (!detail)
         return server_fail(
             server, WEIR_ESYSTEM,
             "this is not a weir server: it answered with status %d; use the address of "
@@ -121,16 +114,16 @@ static int server_fail_answer(struct server_store *server)
     return server_fail(server, code, "%s", words);
 }
 
-/* Posts the body, and frees it. 0: the reply has the status of a decision. */
-static int server_post(struct server_store *server, const char *path, struct body *body)
+/* Posts what was begun. 0: the reply has the status of a decision. */
+static int server_post(struct server_store *server, const char *path)
 {
     weir_error err = {0};
-    weir__json_close(&body->json, '}');
+    weir__json_close(&server->json, '}');
     server->why.message[0] = 0;
-    int code = body->text.cut ? weir__fail(&err, WEIR_EINVAL, 0, "the request is too long")
-                              : cli_http_post(&server->http, path, body->text.data, body->text.len,
-                                              &server->reply, &err);
-    free(body->text.data);
+    if (server->body.cut)
+        return server_fail(server, WEIR_ENOMEM, "out of memory");
+    int code = cli_http_post(&server->http, path, server->body.data, server->body.len,
+                             &server->reply, &err);
     if (code == WEIR_EUNREACHABLE)
         return server_fail(server, code, "%.300s; is `weir serve` running there?", err.message);
     if (code) /* the arguments are not the reason */
@@ -146,21 +139,11 @@ static int server_fail_strange(struct server_store *server)
                        "this is not a weir server; use the address of `weir serve`");
 }
 
-/* The same, and reads the answer into server->nodes. */
-static int server_post_and_read(struct server_store *server, const char *path, struct body *body)
+/* The same, and reads the answer. */
+static int server_post_and_read(struct server_store *server, const char *path)
 {
-    int code = server_post(server, path, body);
-    if (code)
-        return code;
-    int count =
-        weir__json_read(server->reply.body, server->reply.len, server->nodes, NODES_MAX, NULL);
-    return count > 0 && server->nodes[0].type == WEIR__JSON_OBJECT ? 0
-                                                                   : server_fail_strange(server);
-}
-
-static int server_fail_memory(struct server_store *server)
-{
-    return server_fail(server, WEIR_ENOMEM, "out of memory");
+    int code = server_post(server, path);
+    return code || server_read_answer(server) ? code : server_fail_strange(server);
 }
 
 /* ---- decisions ---- */
@@ -169,18 +152,17 @@ static bool server_read_integer(const struct server_store *server,
                                 const struct weir__json_node *object, const char *name,
                                 int64_t *ret)
 {
-    const struct weir__json_node *node = weir__json_member(server->nodes, object, name);
+    const struct weir__json_node *node = server_member(server, object, name, WEIR__JSON_NUMBER);
     return node && weir__json_integer(node, 0, INT64_MAX, ret);
 }
 
 static bool server_read_bool(const struct server_store *server,
                              const struct weir__json_node *object, const char *name, bool *ret)
 {
-    const struct weir__json_node *node = weir__json_member(server->nodes, object, name);
-    if (!node || node->type != WEIR__JSON_BOOL)
-        return false;
-    *ret = node->truth;
-    return true;
+    const struct weir__json_node *node = server_member(server, object, name, WEIR__JSON_BOOL);
+    if (node)
+        *ret = node->truth;
+    return node;
 }
 
 static bool server_read_time(const struct server_store *server,
@@ -195,8 +177,7 @@ static bool server_read_decision(const struct server_store *server,
                                  const struct weir__json_node *object, weir_decision *ret)
 {
     *ret = (weir_decision){0};
-    return object->type == WEIR__JSON_OBJECT &&
-           server_read_bool(server, object, "allowed", &ret->allowed) &&
+    return server_read_bool(server, object, "allowed", &ret->allowed) &&
            server_read_integer(server, object, "limit", &ret->limit) &&
            server_read_integer(server, object, "remaining", &ret->remaining) &&
            server_read_time(server, object, "retry_after", &ret->retry_after_us) &&
@@ -206,8 +187,9 @@ static bool server_read_decision(const struct server_store *server,
 
 static bool server_read_rows(const struct server_store *server, size_t count, weir_decision *rows)
 {
-    const struct weir__json_node *list = weir__json_member(server->nodes, server->nodes, "limits");
-    if (!list || list->type != WEIR__JSON_ARRAY || list->len != count)
+    const struct weir__json_node *list =
+        server_member(server, server->nodes, "limits", WEIR__JSON_ARRAY);
+    if (!list || list->len != count)
         return false;
     const struct weir__json_node *item = list + 1;
     for (size_t i = 0; i < count; i++, item = &server->nodes[item->next]) {
@@ -220,9 +202,9 @@ static bool server_read_rows(const struct server_store *server, size_t count, we
 static void server_keep_receipt(struct server_store *server)
 {
     const struct weir__json_node *receipt =
-        weir__json_member(server->nodes, server->nodes, "receipt");
+        server_member(server, server->nodes, "receipt", WEIR__JSON_STRING);
     server->receipt[0] = 0;
-    if (receipt && receipt->type == WEIR__JSON_STRING && receipt->len < sizeof server->receipt)
+    if (receipt && receipt->len < sizeof server->receipt)
         memcpy(server->receipt, receipt->text, receipt->len + 1);
 }
 
@@ -249,24 +231,21 @@ static int server_decide(weir_store *store, const weir_request *requests, size_t
                          enum weir__mode mode, int64_t now, weir_decision *ret)
 {
     struct server_store *server = server_of(store);
-    struct body body;
     (void)now;
     if (n != 1)
         return server_fail(server, WEIR_EUNSUPPORTED, "expected one key at a time");
-    if (!server_begin_body_for(&body, requests->key, requests->limit, 0))
-        return server_fail_memory(server);
-    weir__json_put_int(&body.json, "cost", requests->cost);
+    struct weir__json *json =
+        server_begin(server, &requests->key, weir_limit_text(requests->limit));
+    weir__json_put_int(json, "cost", requests->cost);
     if (requests->wait_us == WEIR_WAIT_ANY)
-        server_put_text(&body, "wait", "any");
+        weir__json_put_string(json, "wait", "any");
     else if (requests->wait_us != WEIR_WAIT_DEFAULT)
-        weir__json_put_seconds(&body.json, "wait", requests->wait_us);
+        weir__json_put_seconds(json, "wait", requests->wait_us);
     if (requests->detail)
-        weir__json_put_bool(&body.json, "detail", true);
-    int code = server_post_and_read(server,
-                                    mode == WEIR__PEEK  ? "/v1/peek"
-                                    : requests->acquire ? "/v1/acquire"
-                                                        : "/v1/take",
-                                    &body);
+        weir__json_put_bool(json, "detail", true);
+    int code = server_post_and_read(server, mode == WEIR__PEEK  ? "/v1/peek"
+                                            : requests->acquire ? "/v1/acquire"
+                                                                : "/v1/take");
     return code ? code : server_take_answer(server, requests, ret);
 }
 
@@ -276,22 +255,17 @@ static int server_change_lease(weir_store *store, weir_key key, const weir_limit
                                uint64_t lease, enum weir__lease_verb verb, int64_t now)
 {
     struct server_store *server = server_of(store);
-    struct body body;
     (void)i, (void)now;
-    if (!server_begin_body_for(&body, key, limit, 0))
-        return server_fail_memory(server);
-    weir__json_put_uint(&body.json, "lease", lease);
-    return server_post_and_read(server, verb == WEIR__RENEW ? "/v1/renew" : "/v1/release", &body);
+    weir__json_put_uint(server_begin(server, &key, weir_limit_text(limit)), "lease", lease);
+    return server_post_and_read(server, verb == WEIR__RENEW ? "/v1/renew" : "/v1/release");
 }
 
 static int server_reset(weir_store *store, weir_key key, int64_t now, bool *ret)
 {
     struct server_store *server = server_of(store);
-    struct body body;
     (void)now;
-    if (!server_begin_body_for(&body, key, NULL, 0))
-        return server_fail_memory(server);
-    int code = server_post_and_read(server, "/v1/reset", &body);
+    server_begin(server, &key, NULL);
+    int code = server_post_and_read(server, "/v1/reset");
     if (code)
         return code;
     return server_read_bool(server, server->nodes, "reset", ret) ? 0 : server_fail_strange(server);
@@ -301,20 +275,19 @@ static int server_reset(weir_store *store, weir_key key, int64_t now, bool *ret)
 static bool server_read_shown(const struct server_store *server,
                               const struct weir__json_node *object, struct weir__shown *ret)
 {
+    const struct weir__json_node *name =
+        server_member(server, object, "algorithm", WEIR__JSON_STRING);
+    const struct weir__json_node *limit = weir__json_member(server->nodes, object, "limit");
     int64_t numbers[WEIR__SHOWN_NUMBERS];
     int kind = 0;
-    if (object->type != WEIR__JSON_OBJECT)
-        return false;
-    const struct weir__json_node *name = weir__json_member(server->nodes, object, "algorithm");
-    const struct weir__json_node *limit = weir__json_member(server->nodes, object, "limit");
-    while (name && name->type == WEIR__JSON_STRING && kind < WEIR__KIND_COUNT &&
+    while (name && kind < WEIR__KIND_COUNT &&
            strcmp(name->text, weir__kind_name((enum weir__kind)kind)) != 0)
         kind++;
     for (size_t i = 0; i < WEIR__SHOWN_NUMBERS; i++) {
         if (!server_read_integer(server, object, weir__shown_names[i], &numbers[i]))
             return false;
     }
-    if (!name || name->type != WEIR__JSON_STRING || kind == WEIR__KIND_COUNT)
+    if (!name || kind == WEIR__KIND_COUNT)
         return false;
     weir__shown_of(kind, numbers, ret);
     if (!server_read_integer(server, object, "remaining", &ret->remaining))
@@ -334,15 +307,14 @@ static int server_show(weir_store *store, weir_key key, int64_t now, struct weir
                        size_t *ret_count)
 {
     struct server_store *server = server_of(store);
-    struct body body;
     (void)now;
-    if (!server_begin_body_for(&body, key, NULL, 0))
-        return server_fail_memory(server);
-    int code = server_post_and_read(server, "/v1/show", &body);
+    server_begin(server, &key, NULL);
+    int code = server_post_and_read(server, "/v1/show");
     if (code)
         return code;
-    const struct weir__json_node *list = weir__json_member(server->nodes, server->nodes, "states");
-    if (!list || list->type != WEIR__JSON_ARRAY || list->len > WEIR__SHOWN_MAX)
+    const struct weir__json_node *list =
+        server_member(server, server->nodes, "states", WEIR__JSON_ARRAY);
+    if (!list || list->len > WEIR__SHOWN_MAX)
         return server_fail_strange(server);
     const struct weir__json_node *item = list + 1;
     for (size_t i = 0; i < list->len; i++, item = &server->nodes[item->next]) {
@@ -357,19 +329,15 @@ int cli_server_settle(weir_store *store, weir_key key, const weir_limit *limit, 
                       int64_t actual, weir_error *err)
 {
     struct server_store *server = server_of(store);
-    struct body body;
-    int code;
-    if (server_begin_body_for(&body, key, limit, strlen(receipt))) {
-        server_put_text(&body, "receipt", receipt);
-        weir__json_put_int(&body.json, "actual", actual);
-        code = server_post_and_read(server, "/v1/settle", &body);
-    } else {
-        code = server_fail_memory(server);
-    }
+    struct weir__json *json = server_begin(server, &key, weir_limit_text(limit));
+    weir__json_put_string(json, "receipt", receipt);
+    weir__json_put_int(json, "actual", actual);
+    int code = server_post_and_read(server, "/v1/settle");
     bool before = false;
     if (code == 0 && server_read_bool(server, server->nodes, "before", &before) && before)
         return WEIR_ESETTLED;
-    return code ? weir__fail(err, code, 0, "%s", server->why.message) : 0;
+    *err = server->why;
+    return code;
 }
 
 static bool server_why(weir_store *store, weir_error *err)
@@ -381,6 +349,7 @@ static bool server_why(weir_store *store, weir_error *err)
 static void server_close(weir_store *store)
 {
     cli_http_close(&server_of(store)->http);
+    weir__buffer_free(&server_of(store)->body);
     free(store);
 }
 
@@ -407,14 +376,14 @@ const char *cli_server_receipt(const weir_store *store)
 /* ---- explain ---- */
 
 /* "path=/login&user=ann" as an object. False: the text is wrong, or there is no memory. */
-static bool server_put_attributes(struct body *body, const char *text)
+static bool server_put_attributes(struct weir__json *json, const char *text)
 {
-    struct weir__query query = {{text, strlen(text)}, false};
+    struct weir__query query = {weir__span_of(text), false};
     struct weir__span name, value;
     char *room = malloc(strlen(text) + 1);
     if (!room)
         return false;
-    weir__json_open(&body->json, "attributes", '{');
+    weir__json_open(json, "attributes", '{');
     while (weir__query_next(&query, room, &name, &value)) {
         char word[256];
         if (name.len >= sizeof word || memchr(name.data, 0, name.len)) {
@@ -423,41 +392,29 @@ static bool server_put_attributes(struct body *body, const char *text)
         }
         memcpy(word, name.data, name.len);
         word[name.len] = 0;
-        weir__json_put_text(&body->json, word, value.data, value.len);
+        weir__json_put_text(json, word, value.data, value.len);
     }
-    weir__json_close(&body->json, '}');
+    weir__json_close(json, '}');
     free(room);
     return !query.bad;
 }
 
 int cli_server_explain(weir_store *store, const struct cli_server_question *question,
-                       struct weir__span *ret, weir_error *err)
+                       struct weir__span *ret)
 {
     struct server_store *server = server_of(store);
-    struct body body;
-    size_t bytes = (question->key ? question->key->len : 0) +
-                   (question->limits ? strlen(question->limits) : 0) +
-                   (question->policy ? strlen(question->policy) : 0) +
-                   (question->attributes ? 2 * strlen(question->attributes) : 0);
-    if (!server_begin_body(&body, bytes))
-        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory");
-    if (question->key)
-        weir__json_put_key(&body.json, question->key->data, question->key->len);
-    if (question->limits)
-        server_put_text(&body, "limit", question->limits);
+    struct weir__json *json = server_begin(server, question->key, question->limits);
     if (question->policy)
-        server_put_text(&body, "policy", question->policy);
-    if (question->attributes && !server_put_attributes(&body, question->attributes)) {
-        free(body.text.data);
+        weir__json_put_string(json, "policy", question->policy);
+    if (question->attributes && !server_put_attributes(json, question->attributes))
         return weir__fail(
-            err, WEIR_EINVAL, 0,
+            &server->why, WEIR_EINVAL, 0,
             "invalid --request \"%s\": expected NAME=VALUE&NAME=VALUE, encoded like a "
             "query",
             cli_show_text(question->attributes).text);
-    }
-    int code = server_post(server, "/v1/explain", &body);
+    int code = server_post(server, "/v1/explain");
     *ret = (struct weir__span){server->reply.body, server->reply.len};
-    return code ? weir__fail(err, code, 0, "%s", server->why.message) : 0;
+    return code;
 }
 
 /* ---- opening ---- */

@@ -15,11 +15,6 @@ struct cli_server {
     const char *token; /* NULL: from the environment */
 };
 
-#define CLI_SERVER_OPTIONS(server)                                                                 \
-    {"server", CLI_TEXT, &(server).url, 0},                                                        \
-    {                                                                                              \
-        "token", CLI_TEXT, &(server).token, 0                                                      \
-    }
 #define CLI_SERVER_HELP                                                                            \
     "  --server URL  use a running `weir serve` instead of a store: http://host:port,\n"           \
     "                https://host:port, host:port or unix:/path\n"                                 \
@@ -45,8 +40,8 @@ struct cli_server_question {
     const weir_key *key;
     const char *limits, *policy, *attributes; /* attributes: encoded like a query */
 };
-/* *ret is the answer, in the memory of the store until the next call; or a WEIR_E… and why. */
+/* *ret is the answer, in the memory of the store until the next call; or a WEIR_E…. */
 int cli_server_explain(weir_store *store, const struct cli_server_question *question,
-                       struct weir__span *ret, weir_error *err);
+                       struct weir__span *ret);
 
 #endif

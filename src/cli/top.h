@@ -28,6 +28,18 @@ struct cli_top_keys {
     size_t count;
 };
 
+/* The counters, in the order of the answer: requests, then decisions. */
+enum cli_top_counter {
+    CLI_TOP_HTTP,
+    CLI_TOP_RESP,
+    CLI_TOP_GRPC,
+    CLI_TOP_ALLOWED,
+    CLI_TOP_DENIED,
+    CLI_TOP_FAILED,
+    CLI_TOP_SHADOW_DENIED,
+    CLI_TOP_COUNTS,
+};
+
 /* A counter, and its rate per second since the last reading. */
 struct cli_top_count {
     uint64_t value;
@@ -37,8 +49,8 @@ struct cli_top_count {
 struct cli_top_model {
     struct cli_shown version, store;
     double time, uptime; /* seconds */
-    bool degraded, has_zone, has_rates;
-    struct cli_top_count http, resp, grpc, allowed, denied, failed, shadow_denied;
+    bool degraded, has_zone;
+    struct cli_top_count counts[CLI_TOP_COUNTS];
     uint64_t open, refused;
     uint64_t latency_count;
     double p50, p99, p999; /* seconds */

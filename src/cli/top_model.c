@@ -29,9 +29,17 @@ static bool model_open_reading(struct reading *reading, char *text, size_t len)
 static const struct weir__json_node *
 model_member(const struct reading *reading, const struct weir__json_node *object, const char *name)
 {
-    return object && object->type == WEIR__JSON_OBJECT
-               ? weir__json_member(reading->nodes, object, name)
-               : NULL;
+    return weir__json_member(reading->nodes, object, name);
+}
+
+/* One that weir always sends; NULL: it does not here. */
+static const struct weir__json_node *model_need(struct reading *reading,
+                                                const struct weir__json_node *object,
+                                                const char *name, enum weir__json_type type)
+{
+    const struct weir__json_node *const node = weir__json_typed(reading->nodes, object, name, type);
+    reading->wrong = reading->wrong || !node;
+    return node;
 }
 
 static uint64_t model_count_in(struct reading *reading, const struct weir__json_node *object,
@@ -47,33 +55,28 @@ static uint64_t model_count_in(struct reading *reading, const struct weir__json_
 static double model_number_in(struct reading *reading, const struct weir__json_node *object,
                               const char *name)
 {
-    const struct weir__json_node *const node = model_member(reading, object, name);
-    if (!node || node->type != WEIR__JSON_NUMBER || node->len > 40) {
-        reading->wrong = true;
-        return 0;
-    }
+    const struct weir__json_node *const node = model_need(reading, object, name, WEIR__JSON_NUMBER);
     char text[41];
-    memcpy(text, node->text, node->len);
-    text[node->len] = '\0';
-    return strtod(text, NULL);
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    if (node)
+        weir__put(&buffer, node->text, node->len);
+    reading->wrong = reading->wrong || buffer.cut;
+    return node && !buffer.cut ? strtod(text, NULL) : 0;
 }
 
 static struct cli_shown model_text_in(struct reading *reading, const struct weir__json_node *object,
                                       const char *name)
 {
-    const struct weir__json_node *const node = model_member(reading, object, name);
-    if (!node || node->type != WEIR__JSON_STRING) {
-        reading->wrong = true;
-        return (struct cli_shown){""};
-    }
-    return cli_show(node->text, node->len);
+    const struct weir__json_node *const node = model_need(reading, object, name, WEIR__JSON_STRING);
+    return node ? cli_show(node->text, node->len) : (struct cli_shown){""};
 }
 
 static bool model_truth_in(const struct reading *reading, const struct weir__json_node *object,
                            const char *name)
 {
-    const struct weir__json_node *const node = model_member(reading, object, name);
-    return node && node->type == WEIR__JSON_BOOL && node->truth;
+    const struct weir__json_node *const node =
+        weir__json_typed(reading->nodes, object, name, WEIR__JSON_BOOL);
+    return node && node->truth;
 }
 
 /* The elements of an array: the first, and the next one. */
@@ -81,14 +84,9 @@ static const struct weir__json_node *model_first_of(struct reading *reading,
                                                     const struct weir__json_node *object,
                                                     const char *name, uint32_t *ret_count)
 {
-    const struct weir__json_node *const array = model_member(reading, object, name);
-    *ret_count = 0;
-    if (!array || array->type != WEIR__JSON_ARRAY) {
-        reading->wrong = true;
-        return NULL;
-    }
-    *ret_count = array->len;
-    return array + 1;
+    const struct weir__json_node *const array = model_need(reading, object, name, WEIR__JSON_ARRAY);
+    *ret_count = array ? array->len : 0;
+    return array ? array + 1 : NULL;
 }
 
 static const struct weir__json_node *model_next_of(const struct reading *reading,
@@ -133,18 +131,16 @@ static void model_read_policies(struct reading *reading, struct cli_top_model *t
 
 static void model_read_counts(struct reading *reading, struct cli_top_model *top)
 {
+    static const char *const names[CLI_TOP_COUNTS] = {"http",   "resp",   "grpc",         "allowed",
+                                                      "denied", "failed", "shadow_denied"};
     const struct weir__json_node *const root = reading->nodes;
     const struct weir__json_node *const requests = model_member(reading, root, "requests");
     const struct weir__json_node *const totals = model_member(reading, root, "totals");
     const struct weir__json_node *const connections = model_member(reading, root, "connections");
     const struct weir__json_node *const latency = model_member(reading, root, "latency");
-    top->http.value = model_count_in(reading, requests, "http");
-    top->resp.value = model_count_in(reading, requests, "resp");
-    top->grpc.value = model_count_in(reading, requests, "grpc");
-    top->allowed.value = model_count_in(reading, totals, "allowed");
-    top->denied.value = model_count_in(reading, totals, "denied");
-    top->failed.value = model_count_in(reading, totals, "failed");
-    top->shadow_denied.value = model_count_in(reading, totals, "shadow_denied");
+    for (int i = 0; i < CLI_TOP_COUNTS; i++)
+        top->counts[i].value =
+            model_count_in(reading, i < CLI_TOP_ALLOWED ? requests : totals, names[i]);
     top->open = model_count_in(reading, connections, "open");
     top->refused = model_count_in(reading, connections, "refused");
     top->latency_count = model_count_in(reading, latency, "count");
@@ -246,12 +242,6 @@ static double model_rate_of(uint64_t before, uint64_t now, double seconds)
     return now >= before && seconds > 0 ? (double)(now - before) / seconds : 0;
 }
 
-static void model_set_rate(const struct cli_top_count *before, struct cli_top_count *now,
-                           double seconds)
-{
-    now->rate = model_rate_of(before->value, now->value, seconds);
-}
-
 /* The same row in an earlier reading: at the same place, unless policies were reloaded. */
 static const struct cli_top_row *model_same_row(const struct cli_top_model *top,
                                                 const struct cli_top_row *row, size_t guess)
@@ -269,14 +259,8 @@ void cli_top_compare(const struct cli_top_model *before, struct cli_top_model *n
     /* After a restart the counters begin at zero. */
     const bool same = now->uptime >= before->uptime;
     const double seconds = same ? now->time - before->time : 0;
-    now->has_rates = seconds > 0;
-    model_set_rate(&before->http, &now->http, seconds);
-    model_set_rate(&before->resp, &now->resp, seconds);
-    model_set_rate(&before->grpc, &now->grpc, seconds);
-    model_set_rate(&before->allowed, &now->allowed, seconds);
-    model_set_rate(&before->denied, &now->denied, seconds);
-    model_set_rate(&before->failed, &now->failed, seconds);
-    model_set_rate(&before->shadow_denied, &now->shadow_denied, seconds);
+    for (int i = 0; i < CLI_TOP_COUNTS; i++)
+        now->counts[i].rate = model_rate_of(before->counts[i].value, now->counts[i].value, seconds);
     for (size_t i = 0; i < now->row_count; i++) {
         struct cli_top_row *const row = &now->rows[i];
         const struct cli_top_row *const old = model_same_row(before, row, i);

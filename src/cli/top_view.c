@@ -190,19 +190,20 @@ static void view_put_rate(struct drawing *drawing, const char *name, double rate
 
 static void view_draw_traffic(struct drawing *drawing, const struct cli_top_model *top)
 {
-    const double decided = top->allowed.rate + top->denied.rate;
-    view_put_rate(drawing, "allowed", top->allowed.rate, false);
-    view_put_rate(drawing, "denied", top->denied.rate, true);
-    view_put_pair(drawing, "denied share", view_percent(top->denied.rate, decided).text,
-                  top->denied.rate > 0);
-    if (top->shadow_denied.value)
-        view_put_rate(drawing, "shadow denied", top->shadow_denied.rate, false);
-    if (top->failed.value)
-        view_put_rate(drawing, "failed", top->failed.rate, true);
+    const double decided = top->counts[CLI_TOP_ALLOWED].rate + top->counts[CLI_TOP_DENIED].rate;
+    view_put_rate(drawing, "allowed", top->counts[CLI_TOP_ALLOWED].rate, false);
+    view_put_rate(drawing, "denied", top->counts[CLI_TOP_DENIED].rate, true);
+    view_put_pair(drawing, "denied share",
+                  view_percent(top->counts[CLI_TOP_DENIED].rate, decided).text,
+                  top->counts[CLI_TOP_DENIED].rate > 0);
+    if (top->counts[CLI_TOP_SHADOW_DENIED].value)
+        view_put_rate(drawing, "shadow denied", top->counts[CLI_TOP_SHADOW_DENIED].rate, false);
+    if (top->counts[CLI_TOP_FAILED].value)
+        view_put_rate(drawing, "failed", top->counts[CLI_TOP_FAILED].rate, true);
     lines_end_line(&drawing->lines);
-    view_put_rate(drawing, "http", top->http.rate, false);
-    view_put_rate(drawing, "resp", top->resp.rate, false);
-    view_put_rate(drawing, "grpc", top->grpc.rate, false);
+    view_put_rate(drawing, "http", top->counts[CLI_TOP_HTTP].rate, false);
+    view_put_rate(drawing, "resp", top->counts[CLI_TOP_RESP].rate, false);
+    view_put_rate(drawing, "grpc", top->counts[CLI_TOP_GRPC].rate, false);
     view_put_pair(drawing, "connections", view_brief((double)top->open).text, false);
     if (top->refused)
         view_put_pair(drawing, "refused", view_brief((double)top->refused).text, true);

@@ -76,6 +76,13 @@ static int64_t bucket_flood_us(const struct weir__rule *rule)
 
 /* ---- the rows ---- */
 
+/* What both have in common. */
+#define BUCKET_FUNCTIONS                                                                           \
+    .load = weir__bucket_load, .judge = weir__bucket_judge, .charge = weir__bucket_charge,         \
+    .report = weir__bucket_report, .settle = bucket_settle, .fresh_at = bucket_fresh_at,           \
+    .share = bucket_share, .window_us = bucket_window_us, .ahead_us = bucket_window_us,            \
+    .flood_us = bucket_flood_us
+
 const struct weir__algorithm weir__algorithm_token_bucket = {
     .name = "token-bucket",
     .full_name = "token-bucket",
@@ -85,18 +92,9 @@ const struct weir__algorithm weir__algorithm_token_bucket = {
     .waits = true,
     .quick = true,
     .flows = true,
-    .load = weir__bucket_load,
-    .judge = weir__bucket_judge,
-    .charge = weir__bucket_charge,
-    .report = weir__bucket_report,
-    .settle = bucket_settle,
-    .fresh_at = bucket_fresh_at,
-    .share = bucket_share,
+    BUCKET_FUNCTIONS,
     .flaw = bucket_flaw,
     .most = token_bucket_most,
-    .window_us = bucket_window_us,
-    .ahead_us = bucket_window_us,
-    .flood_us = bucket_flood_us,
 };
 
 const struct weir__algorithm weir__algorithm_leaky_bucket = {
@@ -110,16 +108,7 @@ const struct weir__algorithm weir__algorithm_leaky_bucket = {
     .waits = true,
     .quick = true,
     .overflows = true,
-    .load = weir__bucket_load,
-    .judge = weir__bucket_judge,
-    .charge = weir__bucket_charge,
-    .report = weir__bucket_report,
-    .settle = bucket_settle,
-    .fresh_at = bucket_fresh_at,
-    .share = bucket_share,
+    BUCKET_FUNCTIONS,
     .flaw = leaky_bucket_flaw,
     .most = leaky_bucket_most,
-    .window_us = bucket_window_us,
-    .ahead_us = bucket_window_us,
-    .flood_us = bucket_flood_us,
 };

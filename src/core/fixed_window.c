@@ -70,6 +70,14 @@ static uint32_t fixed_window_share(const struct weir__rule *rule, const struct w
     return weir__share_of(state->amount, rule->count);
 }
 
+/* What both have in common. */
+#define WINDOW_FUNCTIONS                                                                           \
+    .load = fixed_window_load, .judge = fixed_window_judge, .charge = fixed_window_charge,         \
+    .report = fixed_window_report, .settle = fixed_window_settle,                                  \
+    .fresh_at = fixed_window_fresh_at, .share = fixed_window_share, .flaw = weir__rule_no_flaw,    \
+    .most = weir__rule_count, .window_us = weir__rule_period_us, .ahead_us = weir__rule_period_us, \
+    .flood_us = weir__rule_period_us
+
 const struct weir__algorithm weir__algorithm_fixed_window = {
     .name = "fixed-window",
     .full_name = "fixed-window",
@@ -77,18 +85,7 @@ const struct weir__algorithm weir__algorithm_fixed_window = {
     .shape = WEIR__SHAPE_COUNT,
     .aligned = true,
     .fixed_end = true,
-    .load = fixed_window_load,
-    .judge = fixed_window_judge,
-    .charge = fixed_window_charge,
-    .report = fixed_window_report,
-    .settle = fixed_window_settle,
-    .fresh_at = fixed_window_fresh_at,
-    .share = fixed_window_share,
-    .flaw = weir__rule_no_flaw,
-    .most = weir__rule_count,
-    .window_us = weir__rule_period_us,
-    .ahead_us = weir__rule_period_us,
-    .flood_us = weir__rule_period_us,
+    WINDOW_FUNCTIONS,
 };
 
 const struct weir__algorithm weir__algorithm_from_first = {
@@ -97,16 +94,5 @@ const struct weir__algorithm weir__algorithm_from_first = {
     .example = "fixed-window 100/m from-first",
     .shape = WEIR__SHAPE_COUNT,
     .fixed_end = true,
-    .load = fixed_window_load,
-    .judge = fixed_window_judge,
-    .charge = fixed_window_charge,
-    .report = fixed_window_report,
-    .settle = fixed_window_settle,
-    .fresh_at = fixed_window_fresh_at,
-    .share = fixed_window_share,
-    .flaw = weir__rule_no_flaw,
-    .most = weir__rule_count,
-    .window_us = weir__rule_period_us,
-    .ahead_us = weir__rule_period_us,
-    .flood_us = weir__rule_period_us,
+    WINDOW_FUNCTIONS,
 };

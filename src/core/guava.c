@@ -196,48 +196,26 @@ static int64_t guava_flood_us(const struct weir__rule *rule)
     return 2 * rule->extra;
 }
 
+/* What both have in common. */
+#define GUAVA_FACTS                                                                                \
+    .shape = WEIR__SHAPE_PERMITS, .extra = WEIR__EXTRA_SPAN, .shapes = true, .waits = true,        \
+    .by_time = true, .load = guava_load, .judge = guava_judge, .charge = guava_charge,             \
+    .report = guava_report, .settle = guava_settle, .fresh_at = guava_fresh_at,                    \
+    .share = guava_share, .most = guava_most, .window_us = guava_window_us,                        \
+    .ahead_us = guava_ahead_us, .flood_us = guava_flood_us
+
 const struct weir__algorithm weir__algorithm_smooth = {
     .name = "smooth",
     .full_name = "smooth",
     .example = "smooth 5/s burst-for 2s",
-    .shape = WEIR__SHAPE_PERMITS,
-    .extra = WEIR__EXTRA_SPAN,
-    .shapes = true,
-    .waits = true,
-    .by_time = true,
-    .load = guava_load,
-    .judge = guava_judge,
-    .charge = guava_charge,
-    .report = guava_report,
-    .settle = guava_settle,
-    .fresh_at = guava_fresh_at,
-    .share = guava_share,
+    GUAVA_FACTS,
     .flaw = weir__rule_no_flaw,
-    .most = guava_most,
-    .window_us = guava_window_us,
-    .ahead_us = guava_ahead_us,
-    .flood_us = guava_flood_us,
 };
 
 const struct weir__algorithm weir__algorithm_warmup = {
     .name = "warmup",
     .full_name = "warmup",
     .example = "warmup 5/s over 3s cold 3",
-    .shape = WEIR__SHAPE_PERMITS,
-    .extra = WEIR__EXTRA_SPAN,
-    .shapes = true,
-    .waits = true,
-    .by_time = true,
-    .load = guava_load,
-    .judge = guava_judge,
-    .charge = guava_charge,
-    .report = guava_report,
-    .settle = guava_settle,
-    .fresh_at = guava_fresh_at,
-    .share = guava_share,
+    GUAVA_FACTS,
     .flaw = warmup_flaw,
-    .most = guava_most,
-    .window_us = guava_window_us,
-    .ahead_us = guava_ahead_us,
-    .flood_us = guava_flood_us,
 };

@@ -161,23 +161,20 @@ static const char *sliding_window_flaw(const struct weir__rule *rule)
     return NULL;
 }
 
+/* What both have in common. */
+#define STAMPS_FUNCTIONS                                                                           \
+    .load = stamps_load, .judge = stamps_judge, .charge = stamps_charge, .report = stamps_report,  \
+    .settle = stamps_settle, .fresh_at = stamps_fresh_at, .share = stamps_share,                   \
+    .most = weir__rule_count, .window_us = weir__rule_period_us, .ahead_us = weir__rule_period_us, \
+    .flood_us = weir__rule_period_us
+
 const struct weir__algorithm weir__algorithm_sliding_log = {
     .name = "sliding-log",
     .full_name = "sliding-log",
     .example = "sliding-log 5/m",
     .shape = WEIR__SHAPE_RING,
-    .load = stamps_load,
-    .judge = stamps_judge,
-    .charge = stamps_charge,
-    .report = stamps_report,
-    .settle = stamps_settle,
-    .fresh_at = stamps_fresh_at,
-    .share = stamps_share,
+    STAMPS_FUNCTIONS,
     .flaw = sliding_log_flaw,
-    .most = weir__rule_count,
-    .window_us = weir__rule_period_us,
-    .ahead_us = weir__rule_period_us,
-    .flood_us = weir__rule_period_us,
 };
 
 const struct weir__algorithm weir__algorithm_sliding_window = {
@@ -186,16 +183,6 @@ const struct weir__algorithm weir__algorithm_sliding_window = {
     .example = "sliding-window 240/h precision 1m",
     .shape = WEIR__SHAPE_RING,
     .extra = WEIR__EXTRA_PRECISION,
-    .load = stamps_load,
-    .judge = stamps_judge,
-    .charge = stamps_charge,
-    .report = stamps_report,
-    .settle = stamps_settle,
-    .fresh_at = stamps_fresh_at,
-    .share = stamps_share,
+    STAMPS_FUNCTIONS,
     .flaw = sliding_window_flaw,
-    .most = weir__rule_count,
-    .window_us = weir__rule_period_us,
-    .ahead_us = weir__rule_period_us,
-    .flood_us = weir__rule_period_us,
 };

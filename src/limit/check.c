@@ -17,10 +17,9 @@ bool weir__rule_sound(const struct weir__rule *rule)
 {
     if (rule->kind >= WEIR__KIND_COUNT)
         return false;
-    char text[WEIR__RULE_TEXT_MAX];
-    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    struct weir__rule_text rule_text = weir__rule_text(rule);
     struct weir__rule read[WEIR_LIMITS_MAX];
     size_t count;
-    weir__put_rule(&buffer, rule);
-    return weir__rules_parse(text, read, &count, NULL) == 0 && !memcmp(read, rule, sizeof *rule);
+    return weir__rules_parse(rule_text.text, read, &count, NULL) == 0 &&
+           !memcmp(read, rule, sizeof *rule);
 }

@@ -44,5 +44,10 @@ bool weir__rule_sound(const struct weir__rule *rule);
 void weir__put_rule(struct weir__buffer *buffer, const struct weir__rule *rule);
 /* Longest canonical text of one rule, with room to spare. */
 #define WEIR__RULE_TEXT_MAX 128
+/* The same as a value: weir__rule_text(rule).text. */
+struct weir__rule_text {
+    char text[WEIR__RULE_TEXT_MAX];
+};
+struct weir__rule_text weir__rule_text(const struct weir__rule *rule);
 
 #endif

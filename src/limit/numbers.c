@@ -154,11 +154,8 @@ static int numbers_read(const struct numbers_reader *reader)
     const char *flaw = weir__rule_check(reader->rule);
     if (!flaw)
         return 0;
-    char text[WEIR__RULE_TEXT_MAX];
-    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    weir__put_rule(&buffer, reader->rule);
     return weir__fail(reader->err, WEIR_EINVAL, 0, "limit %zu: invalid \"%s\": %s", reader->i + 1,
-                      text, flaw);
+                      weir__rule_text(reader->rule).text, flaw);
 }
 
 int weir_limit_make(const weir_limit_numbers *numbers, size_t n, weir_limit **ret, weir_error *err)

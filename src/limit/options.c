@@ -14,24 +14,6 @@ static int64_t preset_tenth(const struct weir__rule *rule)
     return weir__div_up(rule->period_us, 10);
 }
 
-static int64_t preset_second(const struct weir__rule *rule)
-{
-    (void)rule;
-    return 1000000;
-}
-
-static int64_t preset_minute(const struct weir__rule *rule)
-{
-    (void)rule;
-    return 60000000;
-}
-
-static int64_t preset_three(const struct weir__rule *rule)
-{
-    (void)rule;
-    return 3000000;
-}
-
 #define KINDS(KIND) WEIR__KIND_BIT(WEIR__##KIND)
 #define FIELD(name) .field = offsetof(struct weir__rule, name)
 #define FLAG(bit) .type = WEIR__OPTION_FLAG, .flag = (bit)
@@ -43,17 +25,17 @@ static int64_t preset_three(const struct weir__rule *rule)
 static const char no_or_some_delay[] = "nodelay or delay, not both";
 
 const struct weir__option weir__options[WEIR__OPTIONS] = {
-    {"burst", KINDS(TOKEN_BUCKET) | KINDS(STEPPED), COUNT(burst, 1), .preset = preset_count},
+    {"burst", KINDS(TOKEN_BUCKET) | KINDS(STEPPED), COUNT(burst, 1), .preset_of = preset_count},
     {"burst", KINDS(LEAKY_BUCKET), COUNT(burst, 0)},
     {"stepped", KINDS(TOKEN_BUCKET) | KINDS(STEPPED), BECOMES(STEPPED)},
     {"nodelay", KINDS(LEAKY_BUCKET), FLAG(WEIR__NODELAY), .excludes = no_or_some_delay},
     {"delay", KINDS(LEAKY_BUCKET), COUNT(extra, 0), .excludes = no_or_some_delay},
     {"from-first", KINDS(FIXED_WINDOW) | KINDS(FROM_FIRST), BECOMES(FROM_FIRST)},
-    {"precision", KINDS(SLIDING_WINDOW), DURATION(extra), .preset = preset_tenth},
-    {"burst-for", KINDS(SMOOTH), DURATION(extra), .preset = preset_second},
+    {"precision", KINDS(SLIDING_WINDOW), DURATION(extra), .preset_of = preset_tenth},
+    {"burst-for", KINDS(SMOOTH), DURATION(extra), .preset = 1000000},
     {"over", KINDS(WARMUP), DURATION(extra)},
-    {"cold", KINDS(WARMUP), DECIMAL(cold_millionths), .preset = preset_three},
-    {"lease", KINDS(CONCURRENT), DURATION(period_us), .preset = preset_minute},
+    {"cold", KINDS(WARMUP), DECIMAL(cold_millionths), .preset = 3000000},
+    {"lease", KINDS(CONCURRENT), DURATION(period_us), .preset = 60000000},
 };
 
 int64_t weir__option_value(const struct weir__option *option, const struct weir__rule *rule)
@@ -81,5 +63,5 @@ void weir__option_set(const struct weir__option *option, struct weir__rule *rule
 
 int64_t weir__option_preset(const struct weir__option *option, const struct weir__rule *rule)
 {
-    return option->preset ? option->preset(rule) : 0;
+    return option->preset_of ? option->preset_of(rule) : option->preset;
 }

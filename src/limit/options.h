@@ -32,8 +32,9 @@ struct weir__option {
     size_t field;         /* of struct weir__rule, where the value goes */
     int64_t least;        /* COUNT */
     const char *excludes; /* options with the same text here cannot stand together; NULL: any can */
-    /* The value where the option is not given, which is not written either; NULL: 0. */
-    int64_t (*preset)(const struct weir__rule *);
+    /* The value where the option is not given, which is not written either. */
+    int64_t preset;
+    int64_t (*preset_of)(const struct weir__rule *); /* where it depends on the rule; else NULL */
 };
 
 #define WEIR__OPTIONS 11

@@ -276,8 +276,9 @@ static void parse_set_presets(struct weir__rule *rule, unsigned seen)
 {
     for (size_t i = 0; i < WEIR__OPTIONS; i++) {
         const struct weir__option *option = &weir__options[i];
-        if (option->preset && weir__option_fits(option, rule->kind) && !(seen & 1u << i))
-            weir__option_set(option, rule, option->preset(rule));
+        int64_t preset = weir__option_preset(option, rule);
+        if (preset && weir__option_fits(option, rule->kind) && !(seen & 1u << i))
+            weir__option_set(option, rule, preset);
     }
 }
 

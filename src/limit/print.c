@@ -79,6 +79,14 @@ void weir__put_rule(struct weir__buffer *buffer, const struct weir__rule *rule)
     }
 }
 
+struct weir__rule_text weir__rule_text(const struct weir__rule *rule)
+{
+    struct weir__rule_text ret;
+    struct weir__buffer buffer = weir__buffer_over(ret.text, sizeof ret.text);
+    weir__put_rule(&buffer, rule);
+    return ret;
+}
+
 int weir__limit_of_rules(const struct weir__rule *rules, size_t n, weir_limit **ret,
                          weir_error *err)
 {

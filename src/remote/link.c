@@ -264,7 +264,8 @@ static bool link_grow(struct weir__link *link)
 static unsigned link_append(struct weir__link *link, struct weir__call *call)
 {
     for (;;) {
-        struct weir__buffer buffer = {link->out, link->out_size, link->out_len, false};
+        struct weir__buffer buffer = {
+            .data = link->out, .size = link->out_size, .len = link->out_len};
         unsigned replies = call->write(call, &link->server, &buffer);
         if (!buffer.cut) {
             if (link->submitted + replies - link->answered > WEIR__LINK_RING)

@@ -138,54 +138,16 @@ static bool query_is_lean(const struct weir__redis_query *query)
     return query->verb == WEIR__VERB_TAKE && query->limits == 1;
 }
 
-static size_t query_count_words(const char *text)
+static void query_put_numbers(struct weir__buffer *buffer, const int64_t *numbers, size_t n)
 {
-    size_t words = *text != 0;
-    for (; *text; text++)
-        words += *text == ' ';
-    return words;
-}
-
-/* A lean script's arguments, by their names. */
-static void query_put_lean_arguments(const struct weir__redis_query *query, const char *names,
-                                     struct weir__buffer *buffer)
-{
-    const struct weir__rule *rule = &query->requests[0].limit->rules[0];
-    const struct {
-        const char *name;
-        int64_t value;
-    } values[] = {
-        {"cost", query->requests[0].cost},
-        {"wait", weir__script_wait(query->wait_us)},
-        {"count", rule->count},
-        {"period", rule->period_us},
-        {"burst", rule->burst},
-        {"extra", rule->extra},
-        {"cold", rule->cold_millionths},
-        {"flags", rule->flags},
-    };
-    while (*names) {
-        size_t len = strcspn(names, " "), i = 0;
-        while (i < WEIR__COUNT(values) &&
-               (strncmp(values[i].name, names, len) || values[i].name[len]))
-            i++;
-        assert(i < WEIR__COUNT(values));
-        query_put_number(buffer, values[i].value);
-        names += len + (names[len] == ' ');
-    }
+    for (size_t i = 0; i < n; i++)
+        query_put_number(buffer, numbers[i]);
 }
 
 static size_t query_general_words(const struct weir__redis_query *query)
 {
-    return query_needs_only_key(query) ? 1 : 4 + 2 * query->count + 7 * query->limits;
-}
-
-static void query_put_rule(const struct weir__rule *rule, struct weir__buffer *buffer)
-{
-    const int64_t numbers[] = {rule->kind,  rule->count, rule->period_us,      rule->burst,
-                               rule->extra, rule->flags, rule->cold_millionths};
-    for (size_t i = 0; i < WEIR__COUNT(numbers); i++)
-        query_put_number(buffer, numbers[i]);
+    return query_needs_only_key(query) ? 1
+                                       : 4 + 2 * query->count + WEIR__RULE_NUMBERS * query->limits;
 }
 
 static void query_put_general_arguments(const struct weir__redis_query *query,
@@ -206,8 +168,11 @@ static void query_put_general_arguments(const struct weir__redis_query *query,
         query_put_number(buffer, query->verb == WEIR__VERB_SETTLE ? query->correction->actual
                                                                   : query->requests[i].cost);
         query_put_number(buffer, (int64_t)limit->count);
-        for (size_t j = 0; j < limit->count; j++)
-            query_put_rule(&limit->rules[j], buffer);
+        for (size_t j = 0; j < limit->count; j++) {
+            int64_t numbers[WEIR__RULE_NUMBERS];
+            weir__script_rule_numbers(&limit->rules[j], numbers);
+            query_put_numbers(buffer, numbers, WEIR__RULE_NUMBERS);
+        }
     }
 }
 
@@ -221,7 +186,7 @@ static unsigned query_put_load(const struct weir__redis_query *query,
     query_put_header(buffer, 3);
     query_put_word(buffer, function ? "FUNCTION" : "SCRIPT");
     query_put_word(buffer, "LOAD");
-    query_put_word(buffer, function ? weir__script_library() : weir__script_text(script));
+    query_put_word(buffer, (function ? weir__script_named(WEIR__SCRIPT_LIBRARY) : script)->text);
     return 1;
 }
 
@@ -238,10 +203,10 @@ static void query_put_script_name(const struct weir__redis_query *query,
         query_put_word(buffer, reads ? "weir_peek" : name);
     } else if (query->load == WEIR__LOAD_WITH) {
         query_put_word(buffer, "EVAL");
-        query_put_word(buffer, weir__script_text(script));
+        query_put_word(buffer, script->text);
     } else {
         query_put_word(buffer, "EVALSHA");
-        query_put_word(buffer, weir__script_sha1(script));
+        query_put_word(buffer, script->sha1);
     }
 }
 
@@ -251,7 +216,9 @@ static const struct weir__script *query_script_for(const struct weir__redis_quer
     bool frees = query->verb == WEIR__VERB_RELEASE || query->verb == WEIR__VERB_RESET;
     if (query_is_lean(query))
         return weir__script_lean(query->requests[0].limit->rules[0].kind, test);
-    return frees && (function || query->spare) ? weir__script_free() : weir__script_general(test);
+    return weir__script_named(frees && (function || query->spare) ? WEIR__SCRIPT_FREE
+                              : test                              ? WEIR__SCRIPT_GENERAL "_test"
+                                                                  : WEIR__SCRIPT_GENERAL);
 }
 
 static void query_put_asking(const struct weir__redis_query *query, struct weir__buffer *buffer)
@@ -268,18 +235,20 @@ static unsigned query_put_script_call(const struct weir__redis_query *query,
     bool test = query->time_us >= 0, lean = query_is_lean(query);
     bool function = query->url->engine == WEIR__ENGINE_FUNCTION && !test;
     const struct weir__script *script = query_script_for(query, function, test);
-    const char *names = weir__script_arguments(script);
+    const weir_request *first = &query->requests[0];
+    int64_t numbers[WEIR__LEAN_NUMBERS];
+    size_t words = lean ? weir__script_lean_numbers(script, &first->limit->rules[0], first->cost,
+                                                    query->wait_us, numbers)
+                        : query_general_words(query);
     unsigned replies = query_put_load(query, script, function, buffer);
     query_put_asking(query, buffer);
-    query_put_header(buffer, 3 + query->count +
-                                 (lean ? query_count_words(names) : query_general_words(query)) +
-                                 test);
+    query_put_header(buffer, 3 + query->count + words + test);
     query_put_script_name(query, script, function, buffer);
     query_put_number(buffer, (int64_t)query->count);
     for (size_t i = 0; i < query->count; i++)
         query_put_key(query, query->requests[i].key, buffer);
     if (lean)
-        query_put_lean_arguments(query, names, buffer);
+        query_put_numbers(buffer, numbers, words);
     else
         query_put_general_arguments(query, buffer);
     if (test)

@@ -1,29 +1,18 @@
-/* The embedded scripts by name and kind: see scripts.h. */
-#include "remote/scripts.h"
-
-#include "wire/lua_scripts.h"
+/* The embedded scripts by name and kind, and their arguments: see scripts.h. */
+#include "remote/lua_scripts.h"
 
 #include <assert.h>
 #include <string.h>
 
-static const struct weir__script *script_named(const char *name)
+const size_t weir__script_count = WEIR__COUNT(weir__scripts);
+
+const struct weir__script *weir__script_named(const char *name)
 {
     for (size_t i = 0; i < WEIR__COUNT(weir__scripts); i++) {
         if (!strcmp(weir__scripts[i].name, name))
             return &weir__scripts[i];
     }
-    assert(!"every script that is asked for exists");
     return NULL;
-}
-
-const struct weir__script *weir__script_general(bool test)
-{
-    return script_named(test ? "weir_test" : "weir");
-}
-
-const struct weir__script *weir__script_free(void)
-{
-    return script_named("weir_free");
 }
 
 const struct weir__script *weir__script_lean(int kind, bool test)
@@ -39,39 +28,40 @@ const struct weir__script *weir__script_lean(int kind, bool test)
     return NULL;
 }
 
-const char *weir__script_library(void)
-{
-    return script_named("weir_library")->text;
-}
-
-int weir__script_library_version(void)
-{
-    return WEIR__LIBRARY_VERSION;
-}
-
-int weir__script_library_serves(void)
-{
-    return WEIR__LIBRARY_SERVES;
-}
-
-const char *weir__script_sha1(const struct weir__script *script)
-{
-    return script->sha1;
-}
-
-const char *weir__script_arguments(const struct weir__script *script)
-{
-    return script->arguments;
-}
-
-const char *weir__script_text(const struct weir__script *script)
-{
-    return script->text;
-}
-
 void weir__script_put_function(struct weir__buffer *buffer, const struct weir__script *script)
 {
     if (script->kind >= 0)
         weir__put_text(buffer, "weir_");
     weir__put_text(buffer, script->name);
+}
+
+size_t weir__script_lean_numbers(const struct weir__script *script, const struct weir__rule *rule,
+                                 int64_t cost, int64_t wait_us, int64_t ret[WEIR__LEAN_NUMBERS])
+{
+    const struct {
+        const char *name;
+        int64_t number;
+    } all[] = {
+        {"cost", cost},         {"wait", weir__script_wait(wait_us)},
+        {"count", rule->count}, {"period", rule->period_us},
+        {"burst", rule->burst}, {"extra", rule->extra},
+        {"flags", rule->flags}, {"cold", rule->cold_millionths},
+    };
+    size_t n = 0;
+    for (const char *word = script->arguments; *word;) {
+        size_t len = strcspn(word, " "), i = 0;
+        while (i < WEIR__COUNT(all) && (strncmp(all[i].name, word, len) || all[i].name[len]))
+            i++;
+        assert(i < WEIR__COUNT(all) && n < WEIR__LEAN_NUMBERS);
+        ret[n++] = all[i].number;
+        word += len + (word[len] == ' ');
+    }
+    return n;
+}
+
+void weir__script_rule_numbers(const struct weir__rule *rule, int64_t ret[WEIR__RULE_NUMBERS])
+{
+    const int64_t numbers[] = {rule->kind,  rule->count, rule->period_us,      rule->burst,
+                               rule->extra, rule->flags, rule->cold_millionths};
+    memcpy(ret, numbers, sizeof numbers);
 }

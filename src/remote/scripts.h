@@ -1,29 +1,46 @@
-/* The Lua scripts inside the library, and which of them a call needs. They are in a header that is
- * made from lua/ when weir is built. */
+/*
+ * The Lua scripts inside the library, which of them a call needs, and the numbers that it is called
+ * with. The table is made from lua/ when weir is built.
+ */
 #ifndef WEIR_SCRIPTS_H
 #define WEIR_SCRIPTS_H
 
 #include "base/buffer.h"
+#include "core/core.h"
 
-struct weir__script;
+/* A script. A lean one takes from one key under one limit of a kind. */
+struct weir__script {
+    const char *name;
+    const char *sha1;      /* 40 hexadecimal digits */
+    int kind;              /* enum weir__kind of a lean script, else -1 */
+    const char *arguments; /* of a lean script, in their order, separated by spaces */
+    const char *text;
+};
 
-/* The script for every verb, or the lean one that takes from one key under one limit of a kind.
- * `test`: the one that gets the time as its last argument. */
-const struct weir__script *weir__script_general(bool test);
+extern const struct weir__script weir__scripts[];
+extern const size_t weir__script_count;
+/* The function library: its version, and the number of the calls that it understands. */
+extern const int weir__library_version, weir__library_serves;
+
+/* The general script for every verb; the general one for reset and release alone, which a server
+ * without memory runs as well; all scripts as a library of functions. */
+#define WEIR__SCRIPT_GENERAL "weir"
+#define WEIR__SCRIPT_FREE "weir_free"
+#define WEIR__SCRIPT_LIBRARY "weir_library"
+
+/* NULL: there is no such script. */
+const struct weir__script *weir__script_named(const char *name);
+/* The lean script of a kind. `test`: the one that gets the time as its last argument. */
 const struct weir__script *weir__script_lean(int kind, bool test);
-/* The general one for reset and release alone, which a server without memory runs as well. */
-const struct weir__script *weir__script_free(void);
-
-const char *weir__script_sha1(const struct weir__script *script);
-/* A lean script's arguments in their order, separated by spaces. */
-const char *weir__script_arguments(const struct weir__script *script);
-const char *weir__script_text(const struct weir__script *script);
-
-/* All scripts as a library of functions, its version, which calls it serves, and the name of a
- * script in it. */
-const char *weir__script_library(void);
-int weir__script_library_version(void);
-int weir__script_library_serves(void);
+/* The name of a script in the library. */
 void weir__script_put_function(struct weir__buffer *buffer, const struct weir__script *script);
+
+#define WEIR__LEAN_NUMBERS 8 /* at most */
+/* The arguments of a lean script for a take; how many. */
+size_t weir__script_lean_numbers(const struct weir__script *script, const struct weir__rule *rule,
+                                 int64_t cost, int64_t wait_us, int64_t ret[WEIR__LEAN_NUMBERS]);
+#define WEIR__RULE_NUMBERS 7
+/* A rule as the general script takes it. */
+void weir__script_rule_numbers(const struct weir__rule *rule, int64_t ret[WEIR__RULE_NUMBERS]);
 
 #endif

@@ -11,7 +11,17 @@
 #include <strings.h>
 #include <unistd.h>
 
-#define WORD_EXTRA 32 /* bytes that a word of a command takes beside its own */
+/* Says why; returns the result. */
+WEIR__PRINTF(3, 4)
+static enum weir__talk_result talk_fail(struct weir__talk *talk, enum weir__talk_result result,
+                                        const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(talk->why, WEIR__WHY_SIZE, format, args);
+    va_end(args);
+    return result;
+}
 
 bool weir__node_starts(const char *data, const struct weir__resp_node *node, const char *word)
 {
@@ -29,10 +39,8 @@ enum weir__talk_result weir__talk_open(struct weir__talk *talk, const struct wei
         .conn = {-1, NULL}, .patience = *patience, .in_size = bytes, .why = why};
     talk->in = malloc(bytes);
     talk->nodes = malloc(nodes * sizeof *talk->nodes);
-    if (!talk->in || !talk->nodes) {
-        snprintf(why, WEIR__WHY_SIZE, "out of memory");
-        return WEIR__TALK_FAILED;
-    }
+    if (!talk->in || !talk->nodes)
+        return talk_fail(talk, WEIR__TALK_FAILED, "out of memory");
     weir__resp_begin(&talk->reader, WEIR__RESP_REPLIES, &limits, talk->nodes, nodes);
     int code = weir__conn_open(url, host, patience, &talk->conn, why);
     return code == 0 ? WEIR__TALK_OK : code == -1 ? WEIR__TALK_FAILED : WEIR__TALK_REFUSED;
@@ -49,14 +57,12 @@ static enum weir__talk_result talk_wait_for(struct weir__talk *talk, short event
 {
     if (weir__conn_wait(&talk->conn, events, &talk->patience) > 0)
         return WEIR__TALK_OK;
-    snprintf(talk->why, WEIR__WHY_SIZE, "the server does not answer in time");
-    return WEIR__TALK_FAILED;
+    return talk_fail(talk, WEIR__TALK_FAILED, "the server does not answer in time");
 }
 
 static enum weir__talk_result talk_closed(struct weir__talk *talk)
 {
-    snprintf(talk->why, WEIR__WHY_SIZE, "the server closed the connection");
-    return WEIR__TALK_FAILED;
+    return talk_fail(talk, WEIR__TALK_FAILED, "the server closed the connection");
 }
 
 static enum weir__talk_result talk_send_all(struct weir__talk *talk, const char *data, size_t len)
@@ -75,23 +81,14 @@ static enum weir__talk_result talk_send_all(struct weir__talk *talk, const char 
 
 enum weir__talk_result weir__talk_send(struct weir__talk *talk, size_t n, const char *const words[])
 {
-    struct weir__resp_arg args[WEIR__TALK_WORDS_MAX];
-    assert(n <= WEIR__TALK_WORDS_MAX && talk->conn.fd >= 0);
-    size_t room = WORD_EXTRA;
-    for (size_t i = 0; i < n; i++) {
-        args[i] = (struct weir__resp_arg){words[i], strlen(words[i]), 0};
-        room += args[i].len + WORD_EXTRA;
-    }
-    char *data = malloc(room);
-    if (!data) {
-        snprintf(talk->why, WEIR__WHY_SIZE, "out of memory");
-        return WEIR__TALK_FAILED;
-    }
-    struct weir__buffer buffer = weir__buffer_over(data, room);
-    weir__resp_put_command(&buffer, args, n);
-    assert(!buffer.cut);
-    enum weir__talk_result result = talk_send_all(talk, data, buffer.len);
-    free(data);
+    struct weir__buffer buffer = weir__buffer_growing();
+    assert(talk->conn.fd >= 0);
+    weir__resp_put_header(&buffer, WEIR__RESP_ARRAY, n, 2);
+    for (size_t i = 0; i < n; i++)
+        weir__resp_put_bulk(&buffer, words[i], strlen(words[i]));
+    enum weir__talk_result result = buffer.cut ? talk_fail(talk, WEIR__TALK_FAILED, "out of memory")
+                                               : talk_send_all(talk, buffer.data, buffer.len);
+    weir__buffer_free(&buffer);
     return result;
 }
 
@@ -111,10 +108,8 @@ enum weir__talk_result weir__talk_read(struct weir__talk *talk)
             talk->data = talk->in;
             return WEIR__TALK_OK;
         }
-        if (status == WEIR__RESP_BROKEN) {
-            snprintf(talk->why, WEIR__WHY_SIZE, "not a Redis server: %s", talk->reader.why);
-            return WEIR__TALK_FAILED;
-        }
+        if (status == WEIR__RESP_BROKEN)
+            return talk_fail(talk, WEIR__TALK_FAILED, "not a Redis server: %s", talk->reader.why);
         long n =
             weir__conn_read(&talk->conn, talk->in + talk->end, talk->in_size - talk->end, &drained);
         if (n < 0)
@@ -123,6 +118,12 @@ enum weir__talk_result weir__talk_read(struct weir__talk *talk)
         if (n == 0 && talk_wait_for(talk, POLLIN))
             return WEIR__TALK_FAILED;
     }
+}
+
+enum weir__talk_result weir__talk_ask(struct weir__talk *talk, size_t n, const char *const words[])
+{
+    enum weir__talk_result result = weir__talk_send(talk, n, words);
+    return result ? result : weir__talk_read(talk);
 }
 
 /* ---- who we are ---- */
@@ -160,9 +161,11 @@ static enum weir__talk_result talk_refused(struct weir__talk *talk, const char *
                                                                 : WEIR__TALK_FAILED;
 }
 
-static enum weir__talk_result talk_expect_ok(struct weir__talk *talk, const char *what)
+/* The same; `what`: what an error reply means. */
+static enum weir__talk_result talk_tell(struct weir__talk *talk, size_t n,
+                                        const char *const words[], const char *what)
 {
-    enum weir__talk_result result = weir__talk_read(talk);
+    enum weir__talk_result result = weir__talk_ask(talk, n, words);
     if (result == WEIR__TALK_OK && talk->nodes[0].type == WEIR__RESP_ERROR)
         return talk_refused(talk, what, true);
     return result;
@@ -172,17 +175,15 @@ enum weir__talk_result weir__talk_auth(struct weir__talk *talk, const struct wei
 {
     char password[4096];
     snprintf(password, sizeof password, "%s", url->password);
-    if (url->password_file[0] && !talk_read_password(url->password_file, password)) {
-        snprintf(talk->why, WEIR__WHY_SIZE, "the password file %.200s cannot be read",
-                 url->password_file);
-        return WEIR__TALK_REFUSED;
-    }
+    if (url->password_file[0] && !talk_read_password(url->password_file, password))
+        return talk_fail(talk, WEIR__TALK_REFUSED, "the password file %.200s cannot be read",
+                         url->password_file);
     if (!password[0])
         return WEIR__TALK_OK;
     const char *with_user[] = {"AUTH", url->user, password}, *without[] = {"AUTH", password};
-    enum weir__talk_result result =
-        url->user[0] ? weir__talk_send(talk, 3, with_user) : weir__talk_send(talk, 2, without);
-    return result ? result : talk_expect_ok(talk, "the server does not let us in");
+    const bool user = url->user[0];
+    return talk_tell(talk, user ? 3 : 2, user ? with_user : without,
+                     "the server does not let us in");
 }
 
 /* For CLIENT LIST. A server that does not know or allow it goes without. */
@@ -206,8 +207,7 @@ static enum weir__talk_result talk_select_db(struct weir__talk *talk, int32_t db
     char number[16];
     snprintf(number, sizeof number, "%d", (int)db);
     const char *words[] = {"SELECT", number};
-    enum weir__talk_result result = weir__talk_send(talk, 2, words);
-    return result ? result : talk_expect_ok(talk, "no such database");
+    return talk_tell(talk, 2, words, "no such database");
 }
 
 /* PING fails while a server loads its data. ROLE shows replicas, which decide nothing; where we may
@@ -227,8 +227,7 @@ static enum weir__talk_result talk_check_ready(struct weir__talk *talk, bool clu
     if (result || cluster || talk->nodes[0].type != WEIR__RESP_ARRAY || talk->reader.count < 2 ||
         !weir__node_starts(talk->data, &talk->nodes[1], "slave"))
         return result;
-    snprintf(talk->why, WEIR__WHY_SIZE, "the server is a replica, which cannot decide");
-    return WEIR__TALK_FAILED;
+    return talk_fail(talk, WEIR__TALK_FAILED, "the server is a replica, which cannot decide");
 }
 
 /* Whether we have the command that was just answered. Only the text of the error shows it. */
@@ -245,9 +244,7 @@ static bool talk_has_command(const struct weir__talk *talk)
 static enum weir__talk_result talk_probe_clock(struct weir__talk *talk, struct weir__server *ret)
 {
     const char *words[] = {"WEIR.CLOCK"};
-    enum weir__talk_result result = weir__talk_send(talk, 1, words);
-    if (result == WEIR__TALK_OK)
-        result = weir__talk_read(talk);
+    enum weir__talk_result result = weir__talk_ask(talk, 1, words);
     if (result == WEIR__TALK_OK)
         ret->test_clock = talk_has_command(talk);
     return result;
@@ -266,9 +263,7 @@ static enum weir__talk_result talk_probe_module(struct weir__talk *talk,
     ret->module = false;
     if (url->engine != WEIR__ENGINE_AUTO && url->engine != WEIR__ENGINE_MODULE)
         return WEIR__TALK_OK;
-    enum weir__talk_result result = weir__talk_send(talk, WEIR__COUNT(words), words);
-    if (result == WEIR__TALK_OK)
-        result = weir__talk_read(talk);
+    enum weir__talk_result result = weir__talk_ask(talk, WEIR__COUNT(words), words);
     if (result)
         return result;
     ret->module = talk_has_command(talk);
@@ -276,9 +271,8 @@ static enum weir__talk_result talk_probe_module(struct weir__talk *talk,
         return talk_probe_clock(talk, ret);
     if (url->engine == WEIR__ENGINE_AUTO)
         return WEIR__TALK_OK;
-    snprintf(talk->why, WEIR__WHY_SIZE,
-             "engine=module, but the server has not loaded weir_redis.so for us");
-    return WEIR__TALK_REFUSED;
+    return talk_fail(talk, WEIR__TALK_REFUSED,
+                     "engine=module, but the server has not loaded weir_redis.so for us");
 }
 
 /* ---- engine=function ---- */
@@ -291,9 +285,7 @@ struct talk_library {
 static enum weir__talk_result talk_ask_library(struct weir__talk *talk, struct talk_library *ret)
 {
     const char *words[] = {"FCALL", "weir_version", "0"};
-    enum weir__talk_result result = weir__talk_send(talk, WEIR__COUNT(words), words);
-    if (result == WEIR__TALK_OK)
-        result = weir__talk_read(talk);
+    enum weir__talk_result result = weir__talk_ask(talk, WEIR__COUNT(words), words);
     if (result)
         return result;
     const struct weir__resp_node *answer = talk->nodes;
@@ -311,25 +303,23 @@ static enum weir__talk_result talk_ask_library(struct weir__talk *talk, struct t
  * good; one that does not is refused. */
 static enum weir__talk_result talk_bring_library(struct weir__talk *talk)
 {
-    int64_t ours = weir__script_library_version();
+    int64_t ours = weir__library_version;
     struct talk_library there;
     enum weir__talk_result result = talk_ask_library(talk, &there);
     if (result)
         return result;
-    bool serves = there.serves == weir__script_library_serves();
+    bool serves = there.serves == weir__library_serves;
     if (serves && there.version >= ours)
         return result;
-    if (there.version >= ours) {
-        snprintf(talk->why, WEIR__WHY_SIZE,
-                 "engine=function: the server's library weir is version %lld, which does not serve "
-                 "version %lld; upgrade this program",
-                 (long long)there.version, (long long)ours);
-        return WEIR__TALK_REFUSED;
-    }
-    const char *words[] = {"FUNCTION", "LOAD", "REPLACE", weir__script_library()};
-    result = weir__talk_send(talk, WEIR__COUNT(words), words);
-    if (result == WEIR__TALK_OK)
-        result = weir__talk_read(talk);
+    if (there.version >= ours)
+        return talk_fail(
+            talk, WEIR__TALK_REFUSED,
+            "engine=function: the server's library weir is version %lld, which does not serve "
+            "version %lld; upgrade this program",
+            (long long)there.version, (long long)ours);
+    const char *words[] = {"FUNCTION", "LOAD", "REPLACE",
+                           weir__script_named(WEIR__SCRIPT_LIBRARY)->text};
+    result = weir__talk_ask(talk, WEIR__COUNT(words), words);
     if (result || talk->nodes[0].type != WEIR__RESP_ERROR || serves)
         return result;
     char what[96] = "engine=function: the library weir cannot be loaded";

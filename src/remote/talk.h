@@ -29,12 +29,13 @@ enum weir__talk_result weir__talk_open(struct weir__talk *talk, const struct wei
 /* Closes the connection, unless the caller took it over. */
 void weir__talk_close(struct weir__talk *talk);
 
-#define WEIR__TALK_WORDS_MAX 8
-/* Sends a command of up to WEIR__TALK_WORDS_MAX words. */
+/* Sends a command. */
 enum weir__talk_result weir__talk_send(struct weir__talk *talk, size_t n,
                                        const char *const words[]);
 /* The next reply, which may be an error reply. */
 enum weir__talk_result weir__talk_read(struct weir__talk *talk);
+/* Both. */
+enum weir__talk_result weir__talk_ask(struct weir__talk *talk, size_t n, const char *const words[]);
 
 /* AUTH with the address's user and password, or what its password file holds now. */
 enum weir__talk_result weir__talk_auth(struct weir__talk *talk, const struct weir__redis_url *url);

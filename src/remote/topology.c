@@ -163,9 +163,7 @@ static enum weir__talk_result topology_ask_cluster(struct weir__fleet *fleet,
     if (result == WEIR__TALK_OK)
         result = weir__talk_introduce(&talk);
     if (result == WEIR__TALK_OK)
-        result = weir__talk_send(&talk, 2, words);
-    if (result == WEIR__TALK_OK)
-        result = weir__talk_read(&talk);
+        result = weir__talk_ask(&talk, 2, words);
     if (result == WEIR__TALK_OK)
         result = topology_read_slots(fleet, &talk, host->name, why);
     weir__talk_close(&talk);
@@ -205,8 +203,7 @@ static enum weir__talk_result topology_look_at_cluster(struct weir__fleet *fleet
 static enum weir__talk_result topology_ask_master(struct weir__talk *talk, const char *master)
 {
     const char *words[] = {"SENTINEL", "get-master-addr-by-name", master};
-    enum weir__talk_result result = weir__talk_send(talk, 3, words);
-    return result ? result : weir__talk_read(talk);
+    return weir__talk_ask(talk, 3, words);
 }
 
 /* Sentinels seldom have a password; one that wants it gets that of the servers. */

@@ -11,7 +11,7 @@
 #include "sim/replay.h"
 #include "sim/virtual_clock.h"
 #include "store/store.h"
-#include "wire/json.h"
+#include "wire/decision.h"
 
 #include <assert.h>
 #include <math.h>
@@ -340,19 +340,16 @@ static void play_put_bins(struct weir__json *json, const char *name, const int64
 static void play_put_rule(struct weir__json *json, const struct weir__rule *rule,
                           const struct play_run *run, const struct outcome *outcome, bool alone)
 {
-    char text[WEIR__RULE_TEXT_MAX];
-    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
     struct weir__facts facts;
-    weir__put_rule(&buffer, rule);
     weir__explain(rule, &facts);
     bool bounded = facts.most != WEIR__UNBOUNDED &&
                    (!facts.requests_of_one || run->load->cost == 1) &&
                    (alone || outcome->delayed == 0);
     struct crowd most = play_most_in_span(run->departures, outcome->admitted, rule->period_us);
     weir__json_open(json, NULL, '{');
-    weir__json_put_text(json, "limit", text, buffer.len);
-    weir__json_put_text(json, "meaning", facts.what, strlen(facts.what));
-    weir__json_put_text(json, "guarantee", facts.guarantee, strlen(facts.guarantee));
+    weir__json_put_rule(json, "limit", rule);
+    weir__json_put_string(json, "meaning", facts.what);
+    weir__json_put_string(json, "guarantee", facts.guarantee);
     weir__json_put_int(json, "count", rule->count);
     weir__json_put_seconds(json, "span", rule->period_us);
     weir__json_put_int(json, "most", run->load->cost * most.requests);
@@ -372,9 +369,8 @@ static void play_put_rule(struct weir__json *json, const struct weir__rule *rule
 static void play_put_outcome(struct weir__json *json, const weir_limit *limit,
                              const struct play_run *run, const struct outcome *outcome)
 {
-    const char *text = weir_limit_text(limit);
     weir__json_open(json, NULL, '{');
-    weir__json_put_text(json, "limit", text, strlen(text));
+    weir__json_put_string(json, "limit", weir_limit_text(limit));
     weir__json_put_int(json, "admitted", (int64_t)outcome->admitted);
     weir__json_put_int(json, "denied", outcome->denied);
     weir__json_put_int(json, "delayed", outcome->delayed);

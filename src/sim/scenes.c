@@ -130,12 +130,9 @@ int weir__flood_run(const struct weir__rule *rule, struct weir__flood *ret, weir
     };
     weir__timeline_init(&ret->timeline, start_us, shape.span_us, bins);
 
-    char text[WEIR__RULE_TEXT_MAX];
-    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    weir__put_rule(&buffer, rule);
     weir_limit *limit = NULL;
     weir_store *store = NULL;
-    int code = weir_limit_parse(text, &limit, err);
+    int code = weir__limit_of_rules(rule, 1, &limit, err);
     if (code == 0)
         code = weir_store_open("memory:32m?large=50%", &store, err);
     if (code == 0)

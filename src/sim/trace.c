@@ -5,6 +5,7 @@
 #include "sim/trace.h"
 
 #include "base/buffer.h"
+#include "base/span.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -259,19 +260,11 @@ static int trace_read_time(const struct field *field, int64_t *ret, weir_error *
 
 static int trace_read_cost(const struct field *field, int64_t *ret, weir_error *err)
 {
-    int64_t number = 0;
-    bool good = field->len > 0;
-    for (size_t i = 0; i < field->len && good; i++) {
-        char c = field->text[i];
-        good = c >= '0' && c <= '9' && number <= WEIR_COST_MAX;
-        number = good ? number * 10 + (c - '0') : number;
-    }
-    if (!good || number > WEIR_COST_MAX)
-        return trace_fail(
-            err, field, "cost",
-            "a whole number from 0 to 1000000000000 (without a third field the cost is 1)");
-    *ret = number;
-    return 0;
+    if (weir__span_whole((struct weir__span){field->text, field->len}, 0, WEIR_COST_MAX, ret))
+        return 0;
+    return trace_fail(
+        err, field, "cost",
+        "a whole number from 0 to 1000000000000 (without a third field the cost is 1)");
 }
 
 /* The key; each doubled quote becomes one. */
@@ -300,7 +293,7 @@ static int trace_read_key(struct weir__trace_reader *reader, const struct field 
 
 static bool trace_field_is(const struct field *field, const char *text)
 {
-    return field->len == strlen(text) && !strncasecmp(field->text, text, field->len);
+    return weir__span_is_word((struct weir__span){field->text, field->len}, text);
 }
 
 /* Skips the header line if the trace begins with one: its first field is the word "time". */

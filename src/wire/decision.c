@@ -116,19 +116,15 @@ void weir__json_put_numbers(struct weir__json *json, const weir_decision *decisi
 
 void weir__json_put_rule(struct weir__json *json, const char *name, const struct weir__rule *rule)
 {
-    char text[WEIR__RULE_TEXT_MAX];
-    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    weir__put_rule(&buffer, rule);
-    weir__json_put_text(json, name, text, buffer.len);
+    weir__json_put_string(json, name, weir__rule_text(rule).text);
 }
 
 void weir__json_put_state(struct weir__json *json, const struct weir__shown *state)
 {
-    const char *name = weir__kind_name((enum weir__kind)state->rule.kind);
     int64_t numbers[WEIR__SHOWN_NUMBERS];
     weir__shown_numbers(state, numbers);
     weir__json_open(json, NULL, '{');
-    weir__json_put_text(json, "algorithm", name, strlen(name));
+    weir__json_put_string(json, "algorithm", weir__kind_name((enum weir__kind)state->rule.kind));
     if (state->whole)
         weir__json_put_rule(json, "limit", &state->rule);
     for (size_t i = 0; i < WEIR__SHOWN_NUMBERS; i++)

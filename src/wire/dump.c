@@ -3,7 +3,7 @@
 
 #include "core/ring.h"
 #include "limit/limit.h"
-#include "wire/json.h"
+#include "wire/decision.h"
 #include "wire/state.h"
 
 #include <stdlib.h>
@@ -26,7 +26,6 @@ static void dump_close(struct weir__json *json)
 {
     weir__json_close(json, '}');
     weir__put_text(json->out, "\n");
-    WEIR__CHECK(!json->out->cut);
 }
 
 static void dump_put_head(struct weir__buffer *out, const struct weir__dump_head *head)
@@ -63,12 +62,6 @@ static size_t dump_value_size(const struct weir__carried *it)
     return WEIR__VALUE_HEAD + weir__section_size(&it->rule, dump_capacity(it));
 }
 
-size_t weir__dump_room(const struct weir__carried *it)
-{
-    size_t size = weir__is_mark(&it->rule) ? 0 : dump_value_size(it);
-    return WEIR__DUMP_SHORT_MAX + (size + 2) / 3 * 4 + size;
-}
-
 /* The state as the one section of a value of docs/STATE.md, its oldest cell first. */
 static void dump_write_value(const struct weir__carried *it, uint8_t *to)
 {
@@ -88,37 +81,48 @@ static void dump_write_value(const struct weir__carried *it, uint8_t *to)
     weir__section_write(&it->rule, &state, section);
 }
 
-/* The value is made at the end of the room, behind the text that it becomes. */
-static void dump_put_state(struct weir__json *json, const struct weir__carried *it)
+/* The value is made in a room of its own, and becomes text. */
+static void dump_put_state(struct weir__json *json, const struct weir__carried *it,
+                           struct weir__buffer *value)
 {
     struct weir__buffer *out = json->out;
     size_t size = dump_value_size(it);
-    uint8_t *value = (uint8_t *)out->data + out->size - size;
+    value->len = 0;
+    if (weir__buffer_make_room(value, size) < size) {
+        out->cut = true;
+        return;
+    }
     weir__json_put_text(json, "state", "", 0);
     out->len--; /* the closing quote comes again, behind the value */
-    WEIR__CHECK(out->data + out->len + (size + 2) / 3 * 4 < (char *)value);
-    dump_write_value(it, value);
-    weir__put_base64(out, value, size);
+    dump_write_value(it, (uint8_t *)value->data);
+    weir__put_base64(out, value->data, size);
     weir__put_text(out, "\"");
 }
 
-void weir__dump_put(struct weir__buffer *out, const struct weir__carried *it)
+static void dump_put(struct weir__dump_sink *sink, const struct weir__carried *it)
 {
-    struct weir__json json = {out, false};
+    struct weir__json json = {&sink->line, false};
     weir__json_open(&json, NULL, '{');
     dump_put_hex(&json, "tag", &it->tag, 1);
     if (weir__is_mark(&it->rule)) {
         weir__json_put_int(&json, "settled_until", it->state.at + WEIR__SETTLED_US);
     } else {
-        char text[WEIR__RULE_TEXT_MAX];
-        struct weir__buffer limit = weir__buffer_over(text, sizeof text);
-        weir__put_rule(&limit, &it->rule);
-        weir__json_put_text(&json, "limit", text, limit.len);
+        weir__json_put_rule(&json, "limit", &it->rule);
         if (it->denied)
             weir__json_put_bool(&json, "denied", true);
-        dump_put_state(&json, it);
+        dump_put_state(&json, it, &sink->value);
     }
     dump_close(&json);
+}
+
+/* Writes the line, and begins another. */
+static int dump_send(struct weir__dump_sink *sink, weir_error *err)
+{
+    if (sink->line.cut)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a line");
+    int code = sink->write(sink->context, sink->line.data, sink->line.len, err);
+    sink->line.len = 0;
+    return code;
 }
 
 /* ---- a whole zone ---- */
@@ -171,14 +175,10 @@ static int dump_put_page(struct dump_page *page, struct weir__dump_sink *sink, w
             *ring = (struct weir__ring){cells, ring->len, 0, ring->len, ring->sum};
             cells += ring->len;
         }
-        size_t need = weir__dump_room(it);
-        if (!dump_grow((void **)&sink->text, 1, 0, need, &sink->room))
-            return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a line");
-        struct weir__buffer line = weir__buffer_over(sink->text, sink->room);
-        weir__dump_put(&line, it);
+        dump_put(sink, it);
         sink->states += !weir__is_mark(&it->rule);
         sink->marks += weir__is_mark(&it->rule);
-        int code = sink->write(sink->context, line.data, line.len, err);
+        int code = dump_send(sink, err);
         if (code)
             return code;
     }
@@ -188,26 +188,25 @@ static int dump_put_page(struct dump_page *page, struct weir__dump_sink *sink, w
 
 int weir__dump_zone(struct weir__zone *zone, struct weir__dump_sink *sink, weir_error *err)
 {
-    char text[WEIR__DUMP_SHORT_MAX];
-    struct weir__buffer line = weir__buffer_over(text, sizeof text);
     struct weir__dump_head head = {.size = zone->layout.size,
                                    .large_percent = zone->header->large_percent};
     struct dump_page page = {0};
     memcpy(head.secret, zone->secret, sizeof head.secret);
-    dump_put_head(&line, &head);
-    int code = sink->write(sink->context, line.data, line.len, err);
+    sink->line = weir__buffer_growing();
+    sink->value = weir__buffer_growing();
+    dump_put_head(&sink->line, &head);
+    int code = dump_send(sink, err);
     for (uint32_t i = 0; i < zone->layout.pages && code == 0; i++) {
         code = weir__zone_walk_page(zone, i, dump_copy, &page, err);
         if (code == 0)
             code = dump_put_page(&page, sink, err);
     }
-    line.len = 0;
-    dump_put_end(&line, sink->states, sink->marks);
+    dump_put_end(&sink->line, sink->states, sink->marks);
     if (code == 0)
-        code = sink->write(sink->context, line.data, line.len, err);
+        code = dump_send(sink, err);
     free(page.states);
     free(page.cells);
-    free(sink->text);
-    sink->text = NULL;
+    weir__buffer_free(&sink->line);
+    weir__buffer_free(&sink->value);
     return code;
 }

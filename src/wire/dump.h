@@ -17,8 +17,6 @@
 #define WEIR__DUMP_VERSION 1
 /* The longest line: a ring of the most cells in base64, and what stands around it. */
 #define WEIR__DUMP_LINE_MAX (4 * 1024 * 1024)
-/* Room for every line but that of a state with a ring. */
-#define WEIR__DUMP_SHORT_MAX 1024
 
 struct weir__dump_head {
     uint64_t secret[2];
@@ -28,17 +26,12 @@ struct weir__dump_head {
 
 /* ---- writing: each line with its newline ---- */
 
-/* The room that the line of a state needs. */
-size_t weir__dump_room(const struct weir__carried *it);
-void weir__dump_put(struct weir__buffer *out, const struct weir__carried *it);
-
 /* Where a dump goes: 0, or a code that ends it. */
 struct weir__dump_sink {
     int (*write)(void *context, const char *text, size_t len, weir_error *err);
     void *context;
-    uint64_t states, marks; /* how many were written */
-    char *text;             /* of the dump itself */
-    size_t room;
+    uint64_t states, marks;          /* how many were written */
+    struct weir__buffer line, value; /* of the dump itself */
 };
 
 /* A whole zone, page by page: it may be in use. A key's states are of one instant. No lock is held

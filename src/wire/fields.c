@@ -11,12 +11,7 @@
 /* The longest that one limit becomes: a name all escapes with its "-16", three parameters. */
 #define ITEM_MAX (2 * NAME_MAX_BYTES + 5 + 2 * 18 + 25 + 1)
 
-/* ---- what a rule is called and how long it lasts ---- */
-
-int64_t weir__rule_window_us(const struct weir__rule *rule)
-{
-    return weir__algorithm_of(rule)->window_us(rule);
-}
+/* ---- what a rule is called ---- */
 
 static struct weir__span fields_name_of(const struct weir__rated *rated)
 {
@@ -124,8 +119,9 @@ static char *fields_put_policy(char *to, const struct weir__rated *rated)
     if (weir__algorithm_of(rated->rule)->leases)
         to = PUT(to, ";qu=\"concurrent-requests\"");
     to = PUT(to, ";w=");
-    return fields_put_number(to,
-                             weir__max(1, fields_seconds_up(weir__rule_window_us(rated->rule))));
+    return fields_put_number(
+        to,
+        weir__max(1, fields_seconds_up(weir__algorithm_of(rated->rule)->window_us(rated->rule))));
 }
 
 /* When there will be more, or WEIR_NEVER. */
@@ -216,14 +212,15 @@ void weir__rate_fields(enum weir__field_style style, const struct weir__rated *r
     fields_add_triple(ret, to, style == WEIR__FIELDS_X ? x : ietf_06, row);
 }
 
+const char *const weir__field_styles[] = {[WEIR__FIELDS_IETF] = "ietf",
+                                          [WEIR__FIELDS_IETF_06] = "ietf-06",
+                                          [WEIR__FIELDS_X] = "x-ratelimit",
+                                          [WEIR__FIELDS_OFF] = "off"};
+
 bool weir__field_style_read(const char *text, size_t len, enum weir__field_style *ret)
 {
-    static const char *const names[] = {[WEIR__FIELDS_IETF] = "ietf",
-                                        [WEIR__FIELDS_IETF_06] = "ietf-06",
-                                        [WEIR__FIELDS_X] = "x-ratelimit",
-                                        [WEIR__FIELDS_OFF] = "off"};
-    for (size_t i = 0; i < WEIR__COUNT(names); i++) {
-        if (strlen(names[i]) == len && !memcmp(names[i], text, len)) {
+    for (size_t i = 0; i < WEIR__COUNT(weir__field_styles); i++) {
+        if (weir__span_is((struct weir__span){text, len}, weir__field_styles[i])) {
             *ret = (enum weir__field_style)i;
             return true;
         }

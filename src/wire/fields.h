@@ -19,6 +19,7 @@ enum weir__field_style {
     WEIR__FIELDS_OFF,     /* none, not even Retry-After */
 };
 
+extern const char *const weir__field_styles[WEIR__FIELDS_OFF + 1]; /* their names */
 /* "ietf", "ietf-06", "x-ratelimit", "off"; false: none of them. */
 bool weir__field_style_read(const char *text, size_t len, enum weir__field_style *ret);
 
@@ -49,8 +50,5 @@ struct weir__rate_fields {
  * that do not fit (by the dozen, with names full of quotes) are left out whole. */
 void weir__rate_fields(enum weir__field_style style, const struct weir__rated *rated, size_t n,
                        const weir_decision *folded, struct weir__rate_fields *ret);
-
-/* w of a rule, in microseconds: the period, a bucket's time to refill from empty, a lease. */
-int64_t weir__rule_window_us(const struct weir__rule *rule);
 
 #endif

@@ -39,10 +39,14 @@ struct weir__json_node {
 /* Reads a whole text; the count of nodes, or WEIR_EINVAL with err->column the byte (from 1). */
 int weir__json_read(char *text, size_t len, struct weir__json_node *nodes, uint32_t room,
                     weir_error *err);
-/* The value of a member, or NULL. */
+/* The value of a member, or NULL: there is none, or the object is NULL or something else. */
 const struct weir__json_node *weir__json_member(const struct weir__json_node *nodes,
                                                 const struct weir__json_node *object,
                                                 const char *name);
+/* The same, of that type. */
+const struct weir__json_node *weir__json_typed(const struct weir__json_node *nodes,
+                                               const struct weir__json_node *object,
+                                               const char *name, enum weir__json_type type);
 /* A whole number within bounds; false where it is not one (1e3 and 1.0 are whole). */
 bool weir__json_integer(const struct weir__json_node *node, int64_t least, int64_t most,
                         int64_t *ret);
@@ -66,6 +70,8 @@ void weir__json_put_bool(struct weir__json *json, const char *name, bool value);
 void weir__json_put_null(struct weir__json *json, const char *name);
 /* UTF-8 text; what is not becomes U+FFFD. */
 void weir__json_put_text(struct weir__json *json, const char *name, const char *text, size_t len);
+/* The same up to the NUL; NULL is null. */
+void weir__json_put_string(struct weir__json *json, const char *name, const char *text);
 /* Seconds with six decimals, exact; null for a negative time, which is never. */
 void weir__json_put_seconds(struct weir__json *json, const char *name, int64_t microseconds);
 /* A key as "key", or as "key_base64" where it is not UTF-8. */

@@ -342,7 +342,7 @@ const struct weir__json_node *weir__json_member(const struct weir__json_node *no
                                                 const struct weir__json_node *object,
                                                 const char *name)
 {
-    if (object->type != WEIR__JSON_OBJECT)
+    if (!object || object->type != WEIR__JSON_OBJECT)
         return NULL;
     size_t len = strlen(name);
     for (const struct weir__json_node *member = object + 1; member < nodes + object->next;
@@ -351,6 +351,14 @@ const struct weir__json_node *weir__json_member(const struct weir__json_node *no
             return member + 1;
     }
     return NULL;
+}
+
+const struct weir__json_node *weir__json_typed(const struct weir__json_node *nodes,
+                                               const struct weir__json_node *object,
+                                               const char *name, enum weir__json_type type)
+{
+    const struct weir__json_node *node = weir__json_member(nodes, object, name);
+    return node && node->type == type ? node : NULL;
 }
 
 #define JSON_EXPONENT_MAX INT64_C(10000000000) /* more than any count of digits there can be */

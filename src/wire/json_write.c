@@ -137,6 +137,14 @@ void weir__json_put_text(struct weir__json *json, const char *name, const char *
     json_put_string(json->out, text, len);
 }
 
+void weir__json_put_string(struct weir__json *json, const char *name, const char *text)
+{
+    if (text)
+        weir__json_put_text(json, name, text, strlen(text));
+    else
+        weir__json_put_null(json, name);
+}
+
 void weir__json_put_seconds(struct weir__json *json, const char *name, int64_t microseconds)
 {
     if (microseconds < 0) {

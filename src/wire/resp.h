@@ -134,18 +134,7 @@ bool weir__resp_read_double(const char *text, size_t len, double *ret);
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/* An argument of a command: bytes, or with data NULL the integer. */
-struct weir__resp_arg {
-    const void *data;
-    size_t len;
-    int64_t integer;
-};
-
-/* A whole command, or nothing: false, and the buffer as it was, where it does not fit. */
-bool weir__resp_put_command(struct weir__buffer *buffer, const struct weir__resp_arg *args,
-                            size_t n);
-
-/* The rest is for replies, and for commands piece by piece. Where a type is RESP3's, `protocol` (2
+/* Replies and commands piece by piece. Where a type is RESP3's, `protocol` (2
  * or 3) says what the reader understands; 2 gets what Redis gives it in its place. */
 
 #define WEIR__RESP_NUMBER_LINE (1 + WEIR__DIGITS + 2) /* bytes of a number's line at most */
@@ -188,8 +177,5 @@ void weir__resp_put_simple(struct weir__buffer *buffer, const char *text, size_t
 /* Likewise. The first word is the error's code: "ERR …". */
 void weir__resp_put_error(struct weir__buffer *buffer, const char *text, size_t len);
 void weir__resp_put_null(struct weir__buffer *buffer, int protocol);
-void weir__resp_put_boolean(struct weir__buffer *buffer, bool value, int protocol);
-/* The shortest text that reads as the same double. */
-void weir__resp_put_double(struct weir__buffer *buffer, double number, int protocol);
 
 #endif

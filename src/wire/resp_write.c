@@ -74,32 +74,3 @@ void weir__resp_put_null(struct weir__buffer *buffer, int protocol)
 {
     weir__put_text(buffer, protocol < 3 ? "$-1\r\n" : "_\r\n");
 }
-
-void weir__resp_put_boolean(struct weir__buffer *buffer, bool value, int protocol)
-{
-    if (protocol < 3)
-        resp_put_number(buffer, ':', value);
-    else
-        weir__put_text(buffer, value ? "#t\r\n" : "#f\r\n");
-}
-
-bool weir__resp_put_command(struct weir__buffer *buffer, const struct weir__resp_arg *args,
-                            size_t n)
-{
-    struct weir__buffer before = *buffer;
-    buffer->cut = false;
-    resp_put_number(buffer, '*', (int64_t)n);
-    for (size_t i = 0; i < n && !buffer->cut; i++) {
-        if (args[i].data)
-            weir__resp_put_bulk(buffer, args[i].data, args[i].len);
-        else
-            weir__resp_put_bulk_integer(buffer, args[i].integer);
-    }
-    bool fits = !buffer->cut;
-    if (!fits) {
-        buffer->len = before.len;
-        buffer->data[buffer->len] = 0;
-    }
-    buffer->cut = before.cut;
-    return fits;
-}

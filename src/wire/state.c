@@ -23,9 +23,6 @@ static int64_t state_get(const uint8_t *at, int bytes)
     uint64_t value = 0;
     assert(bytes >= 1 && bytes <= 8);
     memcpy(&value, at, (size_t)bytes);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    value = __builtin_bswap64(value);
-#endif
     return (int64_t)value;
 }
 
@@ -33,9 +30,6 @@ static void state_put(uint8_t *at, int bytes, int64_t number)
 {
     uint64_t value = (uint64_t)number;
     assert(bytes >= 1 && bytes <= 8 && (bytes == 8 || value >> 8 * bytes == 0));
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    value = __builtin_bswap64(value);
-#endif
     memcpy(at, &value, (size_t)bytes);
 }
 

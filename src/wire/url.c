@@ -274,7 +274,7 @@ static int url_take_path(struct url_reader *reader, const char *part, size_t len
 #define SIZE (UINT64_C(16) << 20)
 #define PEERS_MAX 1000000 /* a limit shared by more is not a limit */
 
-static const char *const url_fail_names[] = {
+const char *const weir__redis_fail_names[] = {
     [WEIR__FAIL_LOCAL] = "local", [WEIR__FAIL_OPEN] = "open", [WEIR__FAIL_CLOSED] = "closed", NULL};
 static const char *const url_engine_names[] = {[WEIR__ENGINE_AUTO] = "auto",
                                                [WEIR__ENGINE_MODULE] = "module",
@@ -400,7 +400,7 @@ _Static_assert(sizeof(enum weir__redis_fail) == sizeof(int) &&
 static const struct url_option url_options[] = {
     TEXT("prefix", prefix, false),
     {"deadline", url_take_deadline, 0, 0, NULL, false},
-    CHOICE("fail", fail, url_fail_names, false),
+    CHOICE("fail", fail, weir__redis_fail_names, false),
     {"peers", url_take_peers, 0, 0, NULL, false},
     {"size", url_take_size, 0, 0, NULL, false},
     CHOICE("engine", engine, url_engine_names, false),
@@ -500,7 +500,7 @@ static void url_put_options(struct weir__buffer *buffer, const struct weir__redi
         weir__put_duration(buffer, url->deadline_us, false);
     }
     if (url->fail != WEIR__FAIL_LOCAL)
-        url_put_choice(buffer, "fail", url_fail_names[url->fail], &mark);
+        url_put_choice(buffer, "fail", weir__redis_fail_names[url->fail], &mark);
     if (url->peers != 1) {
         url_put_name(buffer, "peers", &mark);
         weir__put_int(buffer, url->peers);

@@ -30,6 +30,7 @@ enum weir__redis_kind {
 
 /* What answers while Redis does not. */
 enum weir__redis_fail { WEIR__FAIL_LOCAL, WEIR__FAIL_OPEN, WEIR__FAIL_CLOSED };
+extern const char *const weir__redis_fail_names[]; /* by value; NULL at the end */
 
 /* What decides inside Redis; auto takes the module where it is loaded, else a script. */
 enum weir__redis_engine {

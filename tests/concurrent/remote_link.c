@@ -76,10 +76,10 @@ struct echo {
 static unsigned write_echo(struct weir__call *call, const struct weir__server *server,
                            struct weir__buffer *buffer)
 {
-    struct weir__resp_arg args[] = {{"ECHO", 4, 0}, {NULL, 0, ((struct echo *)call)->number}};
     (void)server;
-    if (!weir__resp_put_command(buffer, args, 2))
-        buffer->cut = true;
+    weir__resp_put_header(buffer, WEIR__RESP_ARRAY, 2, 2);
+    weir__resp_put_bulk(buffer, "ECHO", 4);
+    weir__resp_put_bulk_integer(buffer, ((struct echo *)call)->number);
     return 1;
 }
 

@@ -41,6 +41,19 @@ static void test_room_for_nothing(void)
     CHECK_TEXT(room, "");
 }
 
+static void test_growing(void)
+{
+    struct weir__buffer buffer = weir__buffer_growing();
+    for (int i = 0; i < 1000; i++)
+        weir__put_format(&buffer, "%d:%s;", i, "a text that makes the line longer");
+    weir__put(&buffer, "the end", 7);
+    CHECK(!buffer.cut && buffer.len < buffer.size);
+    CHECK_INT(strlen(buffer.data), buffer.len);
+    CHECK_TEXT(buffer.data + buffer.len - 45, "999:a text that makes the line longer;the end");
+    weir__buffer_free(&buffer);
+    CHECK(!buffer.data);
+}
+
 static void check_int(int64_t number, const char *expected)
 {
     char room[32];
@@ -81,6 +94,7 @@ int main(void)
 {
     test_fits();
     test_cut();
+    test_growing();
     test_room_for_nothing();
     test_ints();
     test_format();

@@ -108,7 +108,7 @@ static void check_window(const char *limit, int64_t expected_us)
     struct weir__rule rules[WEIR_LIMITS_MAX];
     size_t n;
     CHECK_INT(weir__rules_parse(limit, rules, &n, NULL), 0);
-    CHECK_INT(weir__rule_window_us(&rules[0]), expected_us);
+    CHECK_INT(weir__algorithm_of(&rules[0])->window_us(&rules[0]), expected_us);
 }
 
 static void test_windows(void)
@@ -140,7 +140,7 @@ static void test_windows(void)
 static void test_stepped(void)
 {
     struct weir__rule rule = {.kind = WEIR__STEPPED, .count = 10, .period_us = SECOND, .burst = 25};
-    CHECK_INT(weir__rule_window_us(&rule), 3 * SECOND);
+    CHECK_INT(weir__algorithm_of(&rule)->window_us(&rule), 3 * SECOND);
 }
 
 #define NAMES(expected_first, expected_second, expected_third)                                     \

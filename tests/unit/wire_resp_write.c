@@ -49,9 +49,6 @@ static void test_replies(void)
     WRITES(weir__resp_put_bulk_integer(&out, -17), "$3\r\n-17\r\n");
     WRITES(weir__resp_put_null(&out, 2), "$-1\r\n");
     WRITES(weir__resp_put_null(&out, 3), "_\r\n");
-    WRITES(weir__resp_put_boolean(&out, true, 3), "#t\r\n");
-    WRITES(weir__resp_put_boolean(&out, false, 3), "#f\r\n");
-    WRITES(weir__resp_put_boolean(&out, true, 2), ":1\r\n");
     WRITES(weir__resp_put_header(&out, WEIR__RESP_ARRAY, 7, 2), "*7\r\n");
     WRITES(weir__resp_put_header(&out, WEIR__RESP_ARRAY, 7, 3), "*7\r\n");
     WRITES(weir__resp_put_header(&out, WEIR__RESP_MAP, 7, 3), "%7\r\n");
@@ -61,26 +58,31 @@ static void test_replies(void)
     WRITES(weir__resp_put_header(&out, WEIR__RESP_PUSH, 2, 3), ">2\r\n");
 }
 
+/* Doubles are read, never written: as many digits as tell them apart. */
+static double reread_double(const char *printed)
+{
+    start();
+    weir__put_format(&out, ",%s\r\n", printed);
+    return reread(WEIR__RESP_REPLIES)->number;
+}
+
 static void test_doubles(void)
 {
-    WRITES(weir__resp_put_double(&out, 0.1, 3), ",0.1\r\n");
-    WRITES(weir__resp_put_double(&out, 0.1, 2), "$3\r\n0.1\r\n");
-    WRITES(weir__resp_put_double(&out, -0.0, 3), ",-0\r\n");
-    WRITES(weir__resp_put_double(&out, 1e300, 3), ",1e+300\r\n");
-    WRITES(weir__resp_put_double(&out, 0.1 + 0.2, 3), ",0.30000000000000004\r\n");
-    WRITES(weir__resp_put_double(&out, INFINITY, 3), ",inf\r\n");
-    WRITES(weir__resp_put_double(&out, -INFINITY, 2), "$4\r\n-inf\r\n");
-    WRITES(weir__resp_put_double(&out, -NAN, 3), ",nan\r\n");
+    CHECK(reread_double("0.1") == 0.1 && reread_double("1e+300") == 1e300);
+    CHECK(reread_double("inf") == INFINITY && reread_double("-inf") == -INFINITY);
+    CHECK(isnan(reread_double("nan")) && signbit(reread_double("-0")));
     uint64_t seed = 7;
     for (int i = 0; i < 20000; i++) {
         union {
             uint64_t bits;
             double number;
         } any = {weir__random_next(&seed)};
-        start();
-        weir__resp_put_double(&out, any.number, 3);
-        double again = reread(WEIR__RESP_REPLIES)->number;
-        CHECK(!memcmp(&again, &any.number, sizeof again) || (isnan(again) && isnan(any.number)));
+        char printed[40];
+        if (!isfinite(any.number))
+            continue;
+        snprintf(printed, sizeof printed, "%.17g", any.number);
+        double again = reread_double(printed);
+        CHECK(!memcmp(&again, &any.number, sizeof again));
     }
 }
 
@@ -91,8 +93,7 @@ static void test_locale(void)
     for (size_t i = 0; i < WEIR__COUNT(names); i++) {
         if (!setlocale(LC_NUMERIC, names[i]))
             continue;
-        WRITES(weir__resp_put_double(&out, 0.5, 3), ",0.5\r\n");
-        CHECK(reread(WEIR__RESP_REPLIES)->number == 0.5);
+        CHECK(reread_double("0.5") == 0.5);
     }
     setlocale(LC_NUMERIC, "C");
 }
@@ -105,12 +106,15 @@ static bool is_text(const struct weir__resp_node *node, const char *expected)
 
 static void test_commands(void)
 {
-    const struct weir__resp_arg args[] = {
-        {"EVALSHA", 7, 0}, {"", 0, 0}, {NULL, 0, 1}, {"weir:k", 6, 0}, {NULL, 0, INT64_MIN}};
     static const char expected[] = "*5\r\n$7\r\nEVALSHA\r\n$0\r\n\r\n$1\r\n1\r\n$6\r\nweir:k\r\n"
                                    "$20\r\n-9223372036854775808\r\n";
     start();
-    CHECK(weir__resp_put_command(&out, args, 5));
+    weir__resp_put_header(&out, WEIR__RESP_ARRAY, 5, 2);
+    weir__resp_put_bulk(&out, "EVALSHA", 7);
+    weir__resp_put_bulk(&out, "", 0);
+    weir__resp_put_bulk_integer(&out, 1);
+    weir__resp_put_bulk(&out, "weir:k", 6);
+    weir__resp_put_bulk_integer(&out, INT64_MIN);
     CHECK_TEXT(out.data, expected);
     const struct weir__resp_node *node = reread(WEIR__RESP_REQUESTS);
     int64_t integer = 0;
@@ -118,16 +122,6 @@ static void test_commands(void)
     CHECK(is_text(&node[1], "EVALSHA") && is_text(&node[2], "") && is_text(&node[4], "weir:k"));
     CHECK(weir__resp_read_integer(text + node[5].at, node[5].len, &integer));
     CHECK_INT(integer, INT64_MIN);
-    /* Into every room that is too small: as if nothing had been written. */
-    for (size_t size = 4; size <= sizeof expected + 3; size++) {
-        struct weir__buffer small = weir__buffer_over(text, size);
-        weir__put_text(&small, "abc");
-        bool fits = weir__resp_put_command(&small, args, 5);
-        CHECK_INT(fits, size == sizeof expected + 3);
-        CHECK(!small.cut && text[small.len] == 0);
-        CHECK_INT(small.len, fits ? 3 + sizeof expected - 1 : 3);
-        CHECK(!memcmp(text, "abc", 3) && (!fits || !strcmp(text + 3, expected)));
-    }
 }
 
 static void test_cut(void)
@@ -153,7 +147,7 @@ static void test_round_trip(void)
         weir__resp_put_header(&out, WEIR__RESP_ARRAY, 3, protocol);
         weir__resp_put_integer(&out, 42);
         weir__resp_put_null(&out, protocol);
-        weir__resp_put_boolean(&out, true, protocol);
+        weir__put_text(&out, protocol < 3 ? ":1\r\n" : "#t\r\n");
         weir__resp_put_bulk(&out, "k\0\r\n", 4);
         weir__resp_put_error(&out, "ERR x", 5);
         const struct weir__resp_node *node = reread(WEIR__RESP_REPLIES);

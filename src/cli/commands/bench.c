@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "cli/json.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -205,29 +204,30 @@ struct settings {
     bool json;
 };
 
-static void bench_print_row(const struct settings *settings, const struct bench_row *row,
-                            const struct bench_result *result, struct cli_json *json)
+static void bench_print_row(const struct bench_row *row, const struct bench_result *result)
 {
     double allowed = 100.0 * (double)result->allowed / (double)weir__max(1, result->takes);
-    if (settings->json) {
-        cli_json_open(json, NULL, '{');
-        cli_json_text(json, "what", row->name);
-        cli_json_text(json, "limits", settings->limits ? settings->limits : row->limits);
-        cli_json_double(json, "ns_per_take", result->ns_per_take);
-        cli_json_double(json, "takes_per_second", result->per_second);
-        cli_json_int(json, "takes", result->takes);
-        cli_json_int(json, "allowed", result->allowed);
-        cli_json_close(json, '}');
-    } else {
-        printf("  %-26s %10.1f %14.2f %9.1f%%\n", row->name, result->ns_per_take,
-               result->per_second / 1e6, allowed);
-        fflush(stdout);
-    }
+    printf("  %-26s %10.1f %14.2f %9.1f%%\n", row->name, result->ns_per_take,
+           result->per_second / 1e6, allowed);
+    fflush(stdout);
+}
+
+static void bench_put_row(struct weir__json *json, const struct settings *settings,
+                          const struct bench_row *row, const struct bench_result *result)
+{
+    weir__json_open(json, NULL, '{');
+    weir__json_put_string(json, "what", row->name);
+    weir__json_put_string(json, "limits", settings->limits ? settings->limits : row->limits);
+    weir__json_put_double(json, "ns_per_take", result->ns_per_take);
+    weir__json_put_double(json, "takes_per_second", result->per_second);
+    weir__json_put_int(json, "takes", result->takes);
+    weir__json_put_int(json, "allowed", result->allowed);
+    weir__json_close(json, '}');
 }
 
 static int bench_measure_row(const struct cli_call *call, const struct settings *settings,
-                             weir_store *store, const struct bench_row *row, int64_t span_us,
-                             struct cli_json *json)
+                             weir_store *store, const struct bench_row *row,
+                             struct bench_result *ret)
 {
     weir_limit *limit = NULL;
     int code = cli_read_limits(call, settings->limits ? settings->limits : row->limits, &limit);
@@ -239,44 +239,49 @@ static int bench_measure_row(const struct cli_call *call, const struct settings 
         .how = row->how,
         .keys = (uint64_t)settings->keys,
         .batch = (size_t)settings->batch,
-        .span_us = span_us,
+        .span_us = settings->span_us / (int64_t)WEIR__COUNT(rows),
     };
-    struct bench_result result;
-    code = bench_measure(&job, (size_t)settings->threads, &result);
+    code = bench_measure(&job, (size_t)settings->threads, ret);
     weir_limit_free(limit);
-    if (code)
-        return cli_refused(call, store, code);
-    bench_print_row(settings, row, &result, json);
-    return CLI_OK;
+    return code ? cli_refused(call, store, code) : CLI_OK;
 }
 
 static int bench_measure_all(const struct cli_call *call, const struct settings *settings,
                              weir_store *store)
 {
-    struct cli_json json = {stdout, false};
     struct cli_style style = cli_style_of(stdout);
-    if (settings->json) {
-        cli_json_open(&json, NULL, '{');
-        cli_json_int(&json, "threads", settings->threads);
-        cli_json_int(&json, "keys", settings->keys);
-        cli_json_int(&json, "batch", settings->batch);
-        cli_json_open(&json, "rows", '[');
-    } else {
-        printf("%s%" PRId64 " thread%s, %" PRId64 " keys, batches of %" PRId64 "%s\n", style.bold,
-               settings->threads, settings->threads == 1 ? "" : "s", settings->keys,
-               settings->batch, style.off);
-        printf("%s  %-26s %10s %14s %10s%s\n", style.dim, "", "ns/take", "million/s", "allowed",
-               style.off);
-    }
+    struct bench_result result;
     int code = CLI_OK;
-    for (size_t i = 0; i < WEIR__COUNT(rows) && code == CLI_OK; i++)
-        code = bench_measure_row(call, settings, store, &rows[i],
-                                 settings->span_us / (int64_t)WEIR__COUNT(rows), &json);
-    if (settings->json) {
-        cli_json_close(&json, ']');
-        cli_json_close(&json, '}');
-        cli_json_end(&json);
+    printf("%s%" PRId64 " thread%s, %" PRId64 " keys, batches of %" PRId64 "%s\n", style.bold,
+           settings->threads, settings->threads == 1 ? "" : "s", settings->keys, settings->batch,
+           style.off);
+    printf("%s  %-26s %10s %14s %10s%s\n", style.dim, "", "ns/take", "million/s", "allowed",
+           style.off);
+    for (size_t i = 0; i < WEIR__COUNT(rows) && code == CLI_OK; i++) {
+        code = bench_measure_row(call, settings, store, &rows[i], &result);
+        if (code == CLI_OK)
+            bench_print_row(&rows[i], &result);
     }
+    return code;
+}
+
+static int bench_measure_all_json(const struct cli_call *call, const struct settings *settings,
+                                  weir_store *store)
+{
+    struct bench_result result;
+    int code = CLI_OK;
+    struct weir__json json = cli_json_begin('{');
+    weir__json_put_int(&json, "threads", settings->threads);
+    weir__json_put_int(&json, "keys", settings->keys);
+    weir__json_put_int(&json, "batch", settings->batch);
+    weir__json_open(&json, "rows", '[');
+    for (size_t i = 0; i < WEIR__COUNT(rows) && code == CLI_OK; i++) {
+        code = bench_measure_row(call, settings, store, &rows[i], &result);
+        if (code == CLI_OK)
+            bench_put_row(&json, settings, &rows[i], &result);
+    }
+    weir__json_close(&json, ']');
+    cli_json_end(&json, '}');
     return code;
 }
 
@@ -316,7 +321,8 @@ static int cmd_bench(const struct cli_call *call)
     if (code == CLI_OK)
         code = bench_open_store(call, &settings, &store);
     if (code == CLI_OK)
-        code = bench_measure_all(call, &settings, store);
+        code = settings.json ? bench_measure_all_json(call, &settings, store)
+                             : bench_measure_all(call, &settings, store);
     weir_store_close(store);
     return code;
 }

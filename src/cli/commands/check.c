@@ -4,7 +4,6 @@
  */
 #include "cli/check.h"
 
-#include "cli/json.h"
 #include "policy/view.h"
 #include "policy/yaml.h"
 #include "store/region.h"
@@ -104,15 +103,13 @@ static int check_fail(const struct job *job, int code, const weir_error *err)
     const char *message = err->message[0] ? err->message : weir_strerror(code);
     struct place place = check_place_of(job, message);
     if (job->json) {
-        struct cli_json json = {stdout, false};
-        cli_json_open(&json, NULL, '{');
-        cli_json_text(&json, "file", job->path);
-        cli_json_bool(&json, "ok", false);
-        cli_json_int(&json, "line", place.line);
-        cli_json_int(&json, "column", place.column);
-        cli_json_text(&json, "message", place.rest);
-        cli_json_close(&json, '}');
-        cli_json_end(&json);
+        struct weir__json json = cli_json_begin('{');
+        weir__json_put_string(&json, "file", job->path);
+        weir__json_put_bool(&json, "ok", false);
+        weir__json_put_int(&json, "line", place.line);
+        weir__json_put_int(&json, "column", place.column);
+        weir__json_put_string(&json, "message", place.rest);
+        cli_json_end(&json, '}');
     } else {
         cli_fail(job->call, 0, "%s", message);
         if (place.line > 0)
@@ -243,39 +240,34 @@ static void check_print_plan(const struct weir__plan *plan, const char *request)
     }
 }
 
-static void check_put_planned(struct cli_json *json, const char *name,
+static void check_put_planned(struct weir__json *json, const char *name,
                               const struct weir__item *planned, size_t count)
 {
-    cli_json_open(json, name, '[');
+    weir__json_open(json, name, '[');
     for (size_t i = 0; i < count; i++) {
-        cli_json_open(json, NULL, '{');
-        cli_json_text(json, "policy", planned[i].policy->name);
-        cli_json_text(json, "name", planned[i].entry->name);
-        cli_json_key(json, planned[i].key.data, planned[i].key.len);
-        cli_json_text(json, "limit", weir_limit_text(planned[i].limit));
-        cli_json_int(json, "cost", planned[i].cost);
-        cli_json_close(json, '}');
+        weir__json_open(json, NULL, '{');
+        weir__json_put_string(json, "policy", planned[i].policy->name);
+        weir__json_put_string(json, "name", planned[i].entry->name);
+        weir__json_put_key(json, planned[i].key.data, planned[i].key.len);
+        weir__json_put_string(json, "limit", weir_limit_text(planned[i].limit));
+        weir__json_put_int(json, "cost", planned[i].cost);
+        weir__json_close(json, '}');
     }
-    cli_json_close(json, ']');
+    weir__json_close(json, ']');
 }
 
 static void check_print_plan_json(const struct weir__plan *plan, const char *path,
                                   const char *request)
 {
-    struct cli_json json = {stdout, false};
-    cli_json_open(&json, NULL, '{');
-    cli_json_text(&json, "file", path);
-    cli_json_bool(&json, "ok", true);
-    cli_json_text(&json, "request", request);
-    cli_json_text(&json, "verdict", weir__verdict_word(plan->verdict));
-    if (plan->by)
-        cli_json_text(&json, "policy", plan->by->name);
-    else
-        cli_json_null(&json, "policy");
+    struct weir__json json = cli_json_begin('{');
+    weir__json_put_string(&json, "file", path);
+    weir__json_put_bool(&json, "ok", true);
+    weir__json_put_string(&json, "request", request);
+    weir__json_put_string(&json, "verdict", weir__verdict_word(plan->verdict));
+    weir__json_put_string(&json, "policy", plan->by ? plan->by->name : NULL);
     check_put_planned(&json, "takes", plan->enforced, plan->enforced_count);
     check_put_planned(&json, "shadow", plan->shadow, plan->shadow_count);
-    cli_json_close(&json, '}');
-    cli_json_end(&json);
+    cli_json_end(&json, '}');
 }
 
 /* ---- the two kinds of files ---- */

@@ -1,6 +1,5 @@
 /* `weir demo`: the classic trap at the edge of a window, with four limits side by side. */
 #include "cli/cli.h"
-#include "cli/json.h"
 #include "sim/scenes.h"
 
 #include <errno.h>
@@ -148,20 +147,18 @@ static void demo_print_demo(void)
 
 static void demo_print_json(void)
 {
-    struct cli_json json = {stdout, false};
-    cli_json_open(&json, NULL, '{');
-    cli_json_int(&json, "requests", WEIR__EDGE_REQUESTS);
-    cli_json_open(&json, "limits", '[');
+    struct weir__json json = cli_json_begin('{');
+    weir__json_put_int(&json, "requests", WEIR__EDGE_REQUESTS);
+    weir__json_open(&json, "limits", '[');
     for (size_t i = 0; i < WEIR__COUNT(panels); i++) {
-        cli_json_open(&json, NULL, '{');
-        cli_json_text(&json, "text", panels[i].limits);
-        cli_json_int(&json, "admitted", panels[i].edge.admitted);
-        cli_json_int(&json, "denied", panels[i].edge.denied);
-        cli_json_close(&json, '}');
+        weir__json_open(&json, NULL, '{');
+        weir__json_put_string(&json, "text", panels[i].limits);
+        weir__json_put_int(&json, "admitted", panels[i].edge.admitted);
+        weir__json_put_int(&json, "denied", panels[i].edge.denied);
+        weir__json_close(&json, '}');
     }
-    cli_json_close(&json, ']');
-    cli_json_close(&json, '}');
-    cli_json_end(&json);
+    weir__json_close(&json, ']');
+    cli_json_end(&json, '}');
 }
 
 static int cmd_demo(const struct cli_call *call)

@@ -4,11 +4,9 @@
  */
 #include "cli/cli.h"
 
-#include "cli/json.h"
 #include "cli/server_store.h"
 #include "limit/explain.h"
 #include "sim/scenes.h"
-#include "wire/json.h"
 
 #include <inttypes.h>
 
@@ -16,7 +14,7 @@
 #define LABEL 15 /* columns */
 
 struct subject {
-    char text[WEIR__RULE_TEXT_MAX];
+    struct weir__rule_text text;
     const struct weir__rule *rule;
     struct weir__facts facts;
     struct weir__flood flood;
@@ -82,7 +80,7 @@ static void explain_print_flood(const struct subject *subject)
 static void explain_print_subject(const struct subject *subject)
 {
     struct cli_style style = cli_style_of(stdout);
-    printf("%s%s%s\n", style.good, subject->text, style.off);
+    printf("%s%s%s\n", style.good, subject->text.text, style.off);
     cli_print_labelled("what it does", LABEL, subject->facts.what);
     cli_print_labelled("guarantee", LABEL, subject->facts.guarantee);
     explain_print_burst(subject);
@@ -92,51 +90,51 @@ static void explain_print_subject(const struct subject *subject)
 
 /* ---- JSON ---- */
 
-static void explain_put_bound(struct cli_json *json, const char *name, int64_t number)
+static void explain_put_bound(struct weir__json *json, const char *name, int64_t number)
 {
     if (number == WEIR__UNBOUNDED)
-        cli_json_null(json, name);
+        weir__json_put_null(json, name);
     else
-        cli_json_int(json, name, number);
+        weir__json_put_int(json, name, number);
 }
 
-static void explain_put_flood(struct cli_json *json, const struct weir__flood *flood)
+static void explain_put_flood(struct weir__json *json, const struct weir__flood *flood)
 {
     const struct weir__timeline *timeline = &flood->timeline;
-    cli_json_open(json, "flood", '{');
-    cli_json_int(json, "times_the_rate", WEIR__FLOOD_TIMES);
-    cli_json_seconds(json, "span", timeline->span_us);
-    cli_json_int(json, "requests", flood->requests);
-    cli_json_int(json, "cost_each", flood->cost);
-    cli_json_int(json, "through", flood->through);
-    cli_json_int(json, "waiting", flood->waiting);
-    cli_json_int(json, "denied", flood->denied);
-    cli_json_seconds(json, "longest_delay", flood->longest_delay_us);
-    cli_json_open(json, "bins", '[');
+    weir__json_open(json, "flood", '{');
+    weir__json_put_int(json, "times_the_rate", WEIR__FLOOD_TIMES);
+    weir__json_put_seconds(json, "span", timeline->span_us);
+    weir__json_put_int(json, "requests", flood->requests);
+    weir__json_put_int(json, "cost_each", flood->cost);
+    weir__json_put_int(json, "through", flood->through);
+    weir__json_put_int(json, "waiting", flood->waiting);
+    weir__json_put_int(json, "denied", flood->denied);
+    weir__json_put_seconds(json, "longest_delay", flood->longest_delay_us);
+    weir__json_open(json, "bins", '[');
     for (size_t i = 0; i < timeline->count; i++) {
-        cli_json_open(json, NULL, '[');
-        cli_json_int(json, NULL, timeline->bins[i].through);
-        cli_json_int(json, NULL, timeline->bins[i].denied);
-        cli_json_close(json, ']');
+        weir__json_open(json, NULL, '[');
+        weir__json_put_int(json, NULL, timeline->bins[i].through);
+        weir__json_put_int(json, NULL, timeline->bins[i].denied);
+        weir__json_close(json, ']');
     }
-    cli_json_close(json, ']');
-    cli_json_close(json, '}');
+    weir__json_close(json, ']');
+    weir__json_close(json, '}');
 }
 
-static void explain_put_subject(struct cli_json *json, const struct subject *subject)
+static void explain_put_subject(struct weir__json *json, const struct subject *subject)
 {
     const struct weir__facts *facts = &subject->facts;
-    cli_json_open(json, NULL, '{');
-    cli_json_text(json, "text", subject->text);
-    cli_json_text(json, "what", facts->what);
-    cli_json_text(json, "guarantee", facts->guarantee);
+    weir__json_open(json, NULL, '{');
+    weir__json_put_string(json, "text", subject->text.text);
+    weir__json_put_string(json, "what", facts->what);
+    weir__json_put_string(json, "guarantee", facts->guarantee);
     explain_put_bound(json, "most", facts->most);
-    cli_json_seconds(json, "in_any", facts->span_us);
+    weir__json_put_seconds(json, "in_any", facts->span_us);
     explain_put_bound(json, "worst_burst", facts->worst_burst);
-    cli_json_bool(json, "if_each_costs_1", facts->requests_of_one);
-    cli_json_int(json, "bytes_a_key", facts->key_bytes);
+    weir__json_put_bool(json, "if_each_costs_1", facts->requests_of_one);
+    weir__json_put_int(json, "bytes_a_key", facts->key_bytes);
     explain_put_flood(json, &subject->flood);
-    cli_json_close(json, '}');
+    weir__json_close(json, '}');
 }
 
 /* ---- the answer of a server, for people ---- */
@@ -145,17 +143,10 @@ static void explain_put_subject(struct cli_json *json, const struct subject *sub
 
 static struct weir__json_node nodes[NODES_MAX];
 
-static const struct weir__json_node *explained_member(const struct weir__json_node *object,
-                                                      const char *name, enum weir__json_type type)
-{
-    const struct weir__json_node *node = weir__json_member(nodes, object, name);
-    return node && node->type == type ? node : NULL;
-}
-
 static void explained_print_text(const struct weir__json_node *object, const char *name,
                                  const char *before)
 {
-    const struct weir__json_node *node = explained_member(object, name, WEIR__JSON_STRING);
+    const struct weir__json_node *node = weir__json_typed(nodes, object, name, WEIR__JSON_STRING);
     if (!node || node->len == 0)
         return;
     fputs(before, stdout);
@@ -180,7 +171,7 @@ static void explained_print_time(const struct weir__json_node *object, const cha
 
 static bool explained_is_true(const struct weir__json_node *object, const char *name)
 {
-    const struct weir__json_node *node = explained_member(object, name, WEIR__JSON_BOOL);
+    const struct weir__json_node *node = weir__json_typed(nodes, object, name, WEIR__JSON_BOOL);
     return node && node->truth;
 }
 
@@ -195,7 +186,7 @@ static void explained_print_row(const struct weir__json_node *row, const struct 
         explained_print_time(row, "retry_after", ", retry in ");
     explained_print_time(row, "reset_after", ", resets in ");
     putchar('\n');
-    if (explained_member(row, "policy", WEIR__JSON_STRING)) {
+    if (weir__json_typed(nodes, row, "policy", WEIR__JSON_STRING)) {
         explained_print_text(row, "policy", "       policy ");
         explained_print_text(row, "name", ", limit ");
         printf("%s\n", explained_is_true(row, "shadow") ? ", in shadow" : "");
@@ -211,7 +202,8 @@ static void explained_print_verdict(const struct weir__json_node *answer,
                                     const struct cli_style *style)
 {
     bool allowed = explained_is_true(answer, "allowed");
-    const struct weir__json_node *verdict = explained_member(answer, "verdict", WEIR__JSON_STRING);
+    const struct weir__json_node *verdict =
+        weir__json_typed(nodes, answer, "verdict", WEIR__JSON_STRING);
     const char *word = verdict ? verdict->text : "limits";
     printf("%s%s%s: ", allowed ? style->good : style->bad, allowed ? "allowed" : "denied",
            style->off);
@@ -242,7 +234,7 @@ static int explained_print(const struct cli_call *call, struct weir__span answer
     if (count <= 0 || nodes[0].type != WEIR__JSON_OBJECT)
         return cli_fail(call, CLI_FAILED, "the answer of the server is not JSON, or too long");
     explained_print_verdict(nodes, &style);
-    const struct weir__json_node *rows = explained_member(nodes, "limits", WEIR__JSON_ARRAY);
+    const struct weir__json_node *rows = weir__json_typed(nodes, nodes, "limits", WEIR__JSON_ARRAY);
     const struct weir__json_node *row = rows ? rows + 1 : NULL;
     for (uint32_t i = 0; rows && i < rows->len; i++, row = &nodes[row->next])
         explained_print_row(row, &style);
@@ -254,41 +246,45 @@ static int explained_print(const struct cli_call *call, struct weir__span answer
 static int explain_study(const struct cli_call *call, const struct weir__rule *rule,
                          struct subject *ret)
 {
-    struct weir__buffer buffer = weir__buffer_over(ret->text, sizeof ret->text);
-    weir__put_rule(&buffer, rule);
+    ret->text = weir__rule_text(rule);
     ret->rule = rule;
     weir__explain(rule, &ret->facts);
     weir_error err = {0};
     int code = weir__flood_run(rule, &ret->flood, &err);
-    return code ? cli_fail(call, cli_exit_for(code), "%s: %s", ret->text, err.message) : CLI_OK;
+    return code ? cli_fail(call, cli_exit_for(code), "%s: %s", ret->text.text, err.message)
+                : CLI_OK;
 }
 
-static int explain_limit(const struct cli_call *call, const weir_limit *limit, bool as_json)
+static int explain_limit(const struct cli_call *call, const weir_limit *limit)
 {
-    struct cli_json json = {stdout, false};
-    int code = CLI_OK;
-    if (as_json) {
-        cli_json_open(&json, NULL, '{');
-        cli_json_text(&json, "text", weir_limit_text(limit));
-        cli_json_open(&json, "limits", '[');
+    for (size_t i = 0; i < limit->count; i++) {
+        struct subject subject;
+        int code = explain_study(call, &limit->rules[i], &subject);
+        if (code)
+            return code;
+        explain_print_subject(&subject);
+        if (i + 1 < limit->count)
+            putchar('\n');
     }
+    if (limit->count > 1)
+        printf("\nTogether: a request is charged to all %zu limits or to none.\n", limit->count);
+    return CLI_OK;
+}
+
+static int explain_limit_json(const struct cli_call *call, const weir_limit *limit)
+{
+    int code = CLI_OK;
+    struct weir__json json = cli_json_begin('{');
+    weir__json_put_string(&json, "text", weir_limit_text(limit));
+    weir__json_open(&json, "limits", '[');
     for (size_t i = 0; i < limit->count && code == CLI_OK; i++) {
         struct subject subject;
         code = explain_study(call, &limit->rules[i], &subject);
-        if (code == CLI_OK && as_json)
+        if (code == CLI_OK)
             explain_put_subject(&json, &subject);
-        else if (code == CLI_OK)
-            explain_print_subject(&subject);
-        if (!as_json && i + 1 < limit->count)
-            putchar('\n');
     }
-    if (as_json) {
-        cli_json_close(&json, ']');
-        cli_json_close(&json, '}');
-        cli_json_end(&json);
-    } else if (code == CLI_OK && limit->count > 1) {
-        printf("\nTogether: a request is charged to all %zu limits or to none.\n", limit->count);
-    }
+    weir__json_close(&json, ']');
+    cli_json_end(&json, '}');
     return code;
 }
 
@@ -307,7 +303,7 @@ static int explain_here(const struct cli_call *call, const struct asked *asked)
                         "--server URL --request ATTRIBUTES");
     int code = cli_read_limits(call, asked->limits, &limit);
     if (code == CLI_OK)
-        code = explain_limit(call, limit, asked->as_json);
+        code = asked->as_json ? explain_limit_json(call, limit) : explain_limit(call, limit);
     weir_limit_free(limit);
     return code;
 }
@@ -321,7 +317,6 @@ static int explain_there(const struct cli_call *call, const struct asked *asked)
     bool only_limits = asked->limits && !asked->key;
     weir_store *store = NULL;
     struct weir__span answer;
-    weir_error err = {0};
     if (asked->limits && (asked->policy || asked->request))
         return cli_fail(call, CLI_USAGE,
                         "LIMITS and --policy or --request exclude each other; leave one out");
@@ -340,9 +335,9 @@ static int explain_there(const struct cli_call *call, const struct asked *asked)
         code = cli_open_server_or_store(call, &asked->server, NULL, &store);
     if (code)
         return code;
-    int failed = cli_server_explain(store, &question, &answer, &err);
+    int failed = cli_server_explain(store, &question, &answer);
     if (failed)
-        code = cli_fail(call, cli_exit_for(failed), "%s", err.message);
+        code = cli_refused(call, store, failed);
     else if (only_limits)
         code = explain_here(call, asked);
     else
@@ -355,9 +350,9 @@ static int cmd_explain(const struct cli_call *call)
 {
     struct asked asked = {0};
     const struct cli_option options[] = {
-        {"json", CLI_FLAG, &asked.as_json, 0},  {"key", CLI_TEXT, &asked.key, 0},
-        {"policy", CLI_TEXT, &asked.policy, 0}, {"request", CLI_TEXT, &asked.request, 0},
-        CLI_SERVER_OPTIONS(asked.server),
+        {"json", CLI_FLAG, &asked.as_json, 0},      {"key", CLI_TEXT, &asked.key, 0},
+        {"policy", CLI_TEXT, &asked.policy, 0},     {"request", CLI_TEXT, &asked.request, 0},
+        {"server", CLI_TEXT, &asked.server.url, 0}, {"token", CLI_TEXT, &asked.server.token, 0},
     };
     const struct cli_operand operands[] = {{"LIMITS", &asked.limits, true}};
     int code = CLI_PARSE(call, options, operands);

@@ -2,16 +2,13 @@
  * arguments. */
 #include "base/span.h"
 #include "cli/cli.h"
-#include "cli/json.h"
 #include "limit/limit.h"
-#include "wire/lua_scripts.h"
+#include "remote/scripts.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
-
-#define GENERAL "weir"
-#define LIBRARY "weir_library"
 
 /* The take that --args describes. */
 struct take {
@@ -20,19 +17,11 @@ struct take {
     int64_t wait_us;
 };
 
-static const struct weir__script *lua_find_script(const char *name)
-{
-    for (size_t i = 0; i < WEIR__COUNT(weir__scripts); i++) {
-        if (!strcmp(weir__scripts[i].name, name))
-            return &weir__scripts[i];
-    }
-    return NULL;
-}
-
 static int lua_unknown_script(const struct cli_call *call, const char *name)
 {
-    const char *names[WEIR__COUNT(weir__scripts) + 1] = {NULL};
-    for (size_t i = 0; i < WEIR__COUNT(weir__scripts); i++)
+    const char *names[64] = {NULL};
+    assert(weir__script_count < WEIR__COUNT(names));
+    for (size_t i = 0; i < weir__script_count; i++)
         names[i] = weir__scripts[i].name;
     const char *nearest = weir__nearest(name, strlen(name), names);
     return cli_fail(call, CLI_USAGE, "unknown script \"%s\"%s%s; see `weir lua --list`",
@@ -41,25 +30,6 @@ static int lua_unknown_script(const struct cli_call *call, const char *name)
 }
 
 /* ---- arguments ---- */
-
-static int64_t lua_argument(const char *word, size_t len, const struct take *take,
-                            const struct weir__rule *rule)
-{
-    const struct {
-        const char *name;
-        int64_t number;
-    } all[] = {
-        {"cost", take->cost},   {"wait", weir__script_wait(take->wait_us)},
-        {"count", rule->count}, {"period", rule->period_us},
-        {"burst", rule->burst}, {"extra", rule->extra},
-        {"flags", rule->flags}, {"cold", rule->cold_millionths},
-    };
-    for (size_t i = 0; i < WEIR__COUNT(all); i++) {
-        if (strlen(all[i].name) == len && !memcmp(all[i].name, word, len))
-            return all[i].number;
-    }
-    return 0;
-}
 
 /* The numbers of a script for one kind of limit, in the order of its arguments. */
 static int lua_print_lean(const struct cli_call *call, const struct weir__script *script,
@@ -72,12 +42,10 @@ static int lua_print_lean(const struct cli_call *call, const struct weir__script
             "invalid limit \"%s\": %s expects one limit of its kind; without this name you "
             "get the numbers of the general script",
             cli_show_text(take->limits).text, script->name);
-    for (const char *word = script->arguments; *word;) {
-        size_t len = strcspn(word, " ");
-        printf("%s%" PRId64, word == script->arguments ? "" : " ",
-               lua_argument(word, len, take, rule));
-        word += len + (word[len] == ' ');
-    }
+    int64_t numbers[WEIR__LEAN_NUMBERS];
+    size_t n = weir__script_lean_numbers(script, rule, take->cost, take->wait_us, numbers);
+    for (size_t i = 0; i < n; i++)
+        printf("%s%" PRId64, i > 0 ? " " : "", numbers[i]);
     putchar('\n');
     return CLI_OK;
 }
@@ -88,10 +56,10 @@ static int lua_print_general(const struct take *take, const weir_limit *limit)
     printf("0 0 %" PRId64 " 0 %" PRId64 " %zu", weir__script_wait(take->wait_us), take->cost,
            limit->count);
     for (size_t i = 0; i < limit->count; i++) {
-        const struct weir__rule *rule = &limit->rules[i];
-        printf(" %d %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %d %" PRIu32, rule->kind,
-               rule->count, rule->period_us, rule->burst, rule->extra, rule->flags,
-               rule->cold_millionths);
+        int64_t numbers[WEIR__RULE_NUMBERS];
+        weir__script_rule_numbers(&limit->rules[i], numbers);
+        for (size_t j = 0; j < WEIR__RULE_NUMBERS; j++)
+            printf(" %" PRId64, numbers[j]);
     }
     putchar('\n');
     return CLI_OK;
@@ -112,42 +80,41 @@ static int lua_print_arguments(const struct cli_call *call, const struct weir__s
 
 /* ---- scripts ---- */
 
-static void lua_put_json(struct cli_json *json, const struct weir__script *script, bool text)
+static void lua_put_members(struct weir__json *json, const struct weir__script *script)
 {
-    cli_json_open(json, NULL, '{');
-    cli_json_text(json, "name", script->name);
-    cli_json_text(json, "sha1", script->sha1);
-    cli_json_text(json, "arguments", script->arguments);
-    if (text)
-        cli_json_text(json, "script", script->text);
-    cli_json_close(json, '}');
+    weir__json_put_string(json, "name", script->name);
+    weir__json_put_string(json, "sha1", script->sha1);
+    weir__json_put_string(json, "arguments", script->arguments);
 }
 
-static int lua_print_list(bool as_json)
+static int lua_print_list(void)
 {
-    struct cli_json json = {stdout, false};
-    if (as_json)
-        cli_json_open(&json, NULL, '[');
-    for (size_t i = 0; i < WEIR__COUNT(weir__scripts); i++) {
-        const struct weir__script *script = &weir__scripts[i];
-        if (as_json)
-            lua_put_json(&json, script, false);
-        else
-            printf("%-26s %s  %s\n", script->name, script->sha1, script->arguments);
+    for (size_t i = 0; i < weir__script_count; i++)
+        printf("%-26s %s  %s\n", weir__scripts[i].name, weir__scripts[i].sha1,
+               weir__scripts[i].arguments);
+    return CLI_OK;
+}
+
+static int lua_print_list_json(void)
+{
+    struct weir__json json = cli_json_begin('[');
+    for (size_t i = 0; i < weir__script_count; i++) {
+        weir__json_open(&json, NULL, '{');
+        lua_put_members(&json, &weir__scripts[i]);
+        weir__json_close(&json, '}');
     }
-    if (as_json) {
-        cli_json_close(&json, ']');
-        cli_json_end(&json);
-    }
+    cli_json_end(&json, ']');
     return CLI_OK;
 }
 
 static int lua_print_script(const struct weir__script *script, bool only_sha, bool as_json)
 {
     if (as_json) {
-        struct cli_json json = {stdout, false};
-        lua_put_json(&json, script, !only_sha);
-        cli_json_end(&json);
+        struct weir__json json = cli_json_begin('{');
+        lua_put_members(&json, script);
+        if (!only_sha)
+            weir__json_put_string(&json, "script", script->text);
+        cli_json_end(&json, '}');
     } else if (only_sha) {
         puts(script->sha1);
     } else {
@@ -174,14 +141,14 @@ static int cmd_lua(const struct cli_call *call)
     if (code)
         return code;
     if (list)
-        return lua_print_list(as_json);
+        return as_json ? lua_print_list_json() : lua_print_list();
     if (name && function)
         return cli_fail(call, CLI_USAGE,
                         "--function prints one library of all scripts; leave out %s",
                         cli_show_text(name).text);
     if (!name)
-        name = function && !take.limits ? LIBRARY : GENERAL;
-    const struct weir__script *script = lua_find_script(name);
+        name = function && !take.limits ? WEIR__SCRIPT_LIBRARY : WEIR__SCRIPT_GENERAL;
+    const struct weir__script *script = weir__script_named(name);
     if (!script)
         return lua_unknown_script(call, name);
     if (take.limits)

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
-#include "cli/json.h"
 #include "sim/replay.h"
 
 #include <assert.h>
@@ -63,57 +62,27 @@ static void progress_end(struct progress *progress)
 
 /* ---- one line per decision ---- */
 
-/* Lines for stdout, written in large pieces. */
-struct decisions {
-    struct weir__buffer buffer;
-    bool json; /* one object per line, instead of CSV */
-};
+#define FLUSH_BYTES (1 << 20) /* lines are written in large pieces */
 
-#define BUFFER_BYTES (1 << 20)
-#define LINE_MAX_BYTES (2 * WEIR_KEY_MAX + 256) /* every byte of a key can be a quote */
-
-static void decisions_flush(struct decisions *decisions)
+static void decisions_flush(struct weir__buffer *lines)
 {
-    fwrite(decisions->buffer.data, 1, decisions->buffer.len, stdout);
-    decisions->buffer.len = 0;
-}
-
-static int decisions_start(struct decisions *decisions, bool json)
-{
-    char *memory = malloc(BUFFER_BYTES);
-    if (!memory)
-        return WEIR_ENOMEM;
-    decisions->buffer = weir__buffer_over(memory, BUFFER_BYTES);
-    decisions->json = json;
-    if (!json)
-        weir__put_text(&decisions->buffer,
-                       "time,key,cost,allowed,limit,remaining,retry_after,reset_after,delay\n");
-    return 0;
+    fwrite(lines->data, 1, lines->len, stdout);
+    lines->len = 0;
 }
 
 static void decisions_put_json(const struct weir__arrival *arrival, const weir_decision *decision)
 {
-    struct cli_json json = {stdout, false};
-    cli_json_open(&json, NULL, '{');
-    cli_json_seconds(&json, "time", arrival->time_us);
-    cli_json_key(&json, arrival->key, arrival->key_len);
-    cli_json_int(&json, "cost", arrival->cost);
-    cli_json_decision(&json, decision);
-    cli_json_close(&json, '}');
-    cli_json_end(&json);
+    struct weir__json json = cli_json_begin('{');
+    weir__json_put_seconds(&json, "time", arrival->time_us);
+    weir__json_put_key(&json, arrival->key, arrival->key_len);
+    weir__json_put_int(&json, "cost", arrival->cost);
+    weir__json_put_decision(&json, decision);
+    cli_json_end(&json, '}');
 }
 
-static int decisions_put(struct decisions *decisions, const struct weir__arrival *arrival,
-                         const weir_decision *decision)
+static void decisions_put_csv(struct weir__buffer *buffer, const struct weir__arrival *arrival,
+                              const weir_decision *decision)
 {
-    if (decisions->json) {
-        decisions_put_json(arrival, decision);
-        return ferror(stdout) ? WEIR_ESYSTEM : 0;
-    }
-    struct weir__buffer *buffer = &decisions->buffer;
-    if (buffer->size - buffer->len < LINE_MAX_BYTES)
-        decisions_flush(decisions);
-    assert(buffer->size - buffer->len >= LINE_MAX_BYTES);
     weir__put_seconds(buffer, arrival->time_us);
     weir__put(buffer, ",", 1);
     weir__put_csv(buffer, arrival->key, arrival->key_len);
@@ -130,23 +99,25 @@ static int decisions_put(struct decisions *decisions, const struct weir__arrival
     weir__put(buffer, ",", 1);
     weir__put_seconds(buffer, decision->delay_us);
     weir__put(buffer, "\n", 1);
-    return ferror(stdout) ? WEIR_ESYSTEM : 0;
 }
 
-static void decisions_end(struct decisions *decisions)
-{
-    decisions_flush(decisions);
-    free(decisions->buffer.data);
-}
+/* ---- the command's state ---- */
+
+struct job {
+    const struct cli_call *call;
+    const char *limits_text, *url, *path;
+    int64_t wait_us;
+    bool decisions, json;
+    weir_limit *limit;
+    weir_store *store;
+    struct weir__trace trace;
+    struct weir__trace_facts facts;
+    struct weir__tally tally;
+    struct weir__buffer lines;
+    struct progress progress;
+};
 
 /* ---- the summary ---- */
-
-struct summary {
-    const weir_limit *limit;
-    const struct weir__trace *trace;
-    const struct weir__trace_facts *facts;
-    const struct weir__tally *tally;
-};
 
 #define SUMMARY_BINS 60
 
@@ -154,11 +125,11 @@ struct summary {
 #define CHART_ROWS 8
 
 /* Reads the text of a key again, at its place in the trace. */
-static struct weir__arrival summary_first_of(const struct summary *summary,
+static struct weir__arrival summary_first_of(const struct job *job,
                                              struct weir__trace_reader *reader, size_t offset)
 {
     struct weir__arrival arrival = {.key = "?", .key_len = 1};
-    weir__trace_begin(reader, summary->trace);
+    weir__trace_begin(reader, &job->trace);
     weir__trace_seek(reader, offset);
     weir__trace_next(reader, &arrival, NULL);
     return arrival;
@@ -171,28 +142,28 @@ static double summary_percent(int64_t part, int64_t all)
 
 /* ---- for people ---- */
 
-static void summary_print_top(const struct summary *summary)
+static void summary_print_top(const struct job *job)
 {
     struct weir__tally_key top[TOP_KEYS];
-    size_t n = weir__tally_most_denied(summary->tally, top, TOP_KEYS);
+    size_t n = weir__tally_most_denied(&job->tally, top, TOP_KEYS);
     struct weir__trace_reader reader;
     struct cli_style style = cli_style_of(stdout);
     if (n == 0)
         return;
     printf("\n%sMost denied%s\n", style.bold, style.off);
     for (size_t i = 0; i < n; i++) {
-        struct weir__arrival arrival = summary_first_of(summary, &reader, top[i].offset);
+        struct weir__arrival arrival = summary_first_of(job, &reader, top[i].offset);
         printf("  %10" PRId64 " of %-10" PRId64 " %s\n", top[i].denied, top[i].requests,
                cli_show(arrival.key, arrival.key_len).text);
     }
 }
 
-static void summary_print_totals(const struct summary *summary)
+static void summary_print_totals(const struct job *job)
 {
-    const struct weir__tally *tally = summary->tally;
+    const struct weir__tally *tally = &job->tally;
     struct cli_style style = cli_style_of(stdout);
-    int64_t span = tally->requests > 0 ? summary->facts->last_us - summary->facts->first_us : 0;
-    printf("%s%s%s\n", style.bold, weir_limit_text(summary->limit), style.off);
+    int64_t span = tally->requests > 0 ? job->facts.last_us - job->facts.first_us : 0;
+    printf("%s%s%s\n", style.bold, weir_limit_text(job->limit), style.off);
     printf("  requests       %10" PRId64 "  of %zu keys over %s\n", tally->requests, tally->keys,
            cli_about(span).text);
     printf("  allowed        %s%10" PRId64 "%s  %.2f%%\n", style.good, tally->allowed, style.off,
@@ -206,108 +177,99 @@ static void summary_print_totals(const struct summary *summary)
     printf("  longest delay  %10s\n", cli_about(tally->longest_delay_us).text);
 }
 
-static void summary_print_plot(const struct summary *summary)
+static void summary_print_plot(const struct job *job)
 {
-    const struct weir__timeline *timeline = &summary->tally->timeline;
+    const struct weir__timeline *timeline = &job->tally.timeline;
     struct cli_style style = cli_style_of(stdout);
     struct weir__plot plot = {timeline, 1, CHART_ROWS, weir__timeline_peak(timeline), style.colour};
     char first[32], last[32];
     struct weir__buffer buffer = weir__buffer_over(first, sizeof first);
-    weir__put_seconds(&buffer, summary->facts->first_us);
+    weir__put_seconds(&buffer, job->facts.first_us);
     buffer = weir__buffer_over(last, sizeof last);
-    weir__put_seconds(&buffer, summary->facts->last_us);
+    weir__put_seconds(&buffer, job->facts.last_us);
     putchar('\n');
     cli_print_chart(&plot, first, last);
     cli_print_legend(style.colour, "allowed", "denied");
 }
 
-static void summary_print(const struct summary *summary)
+static void summary_print(const struct job *job)
 {
-    summary_print_totals(summary);
-    if (summary->tally->requests > 0)
-        summary_print_plot(summary);
-    summary_print_top(summary);
+    summary_print_totals(job);
+    if (job->tally.requests > 0)
+        summary_print_plot(job);
+    summary_print_top(job);
 }
 
 /* ---- JSON ---- */
 
-static void summary_put_top(struct cli_json *json, const struct summary *summary)
+static void summary_put_top(struct weir__json *json, const struct job *job)
 {
     struct weir__tally_key top[TOP_KEYS];
-    size_t n = weir__tally_most_denied(summary->tally, top, TOP_KEYS);
+    size_t n = weir__tally_most_denied(&job->tally, top, TOP_KEYS);
     struct weir__trace_reader reader;
-    cli_json_open(json, "most_denied", '[');
+    weir__json_open(json, "most_denied", '[');
     for (size_t i = 0; i < n; i++) {
-        struct weir__arrival arrival = summary_first_of(summary, &reader, top[i].offset);
-        cli_json_open(json, NULL, '{');
-        cli_json_key(json, arrival.key, arrival.key_len);
-        cli_json_int(json, "requests", top[i].requests);
-        cli_json_int(json, "denied", top[i].denied);
-        cli_json_close(json, '}');
+        struct weir__arrival arrival = summary_first_of(job, &reader, top[i].offset);
+        weir__json_open(json, NULL, '{');
+        weir__json_put_key(json, arrival.key, arrival.key_len);
+        weir__json_put_int(json, "requests", top[i].requests);
+        weir__json_put_int(json, "denied", top[i].denied);
+        weir__json_close(json, '}');
     }
-    cli_json_close(json, ']');
+    weir__json_close(json, ']');
 }
 
-static void summary_put_timeline(struct cli_json *json, const struct weir__timeline *timeline)
+static void summary_put_timeline(struct weir__json *json, const struct weir__timeline *timeline)
 {
-    cli_json_open(json, "timeline", '{');
-    cli_json_seconds(json, "start", timeline->start_us);
-    cli_json_seconds(json, "span", timeline->span_us);
-    cli_json_open(json, "allowed", '[');
+    weir__json_open(json, "timeline", '{');
+    weir__json_put_seconds(json, "start", timeline->start_us);
+    weir__json_put_seconds(json, "span", timeline->span_us);
+    weir__json_open(json, "allowed", '[');
     for (size_t i = 0; i < timeline->count; i++)
-        cli_json_int(json, NULL, timeline->bins[i].through);
-    cli_json_close(json, ']');
-    cli_json_open(json, "denied", '[');
+        weir__json_put_int(json, NULL, timeline->bins[i].through);
+    weir__json_close(json, ']');
+    weir__json_open(json, "denied", '[');
     for (size_t i = 0; i < timeline->count; i++)
-        cli_json_int(json, NULL, timeline->bins[i].denied);
-    cli_json_close(json, ']');
-    cli_json_close(json, '}');
+        weir__json_put_int(json, NULL, timeline->bins[i].denied);
+    weir__json_close(json, ']');
+    weir__json_close(json, '}');
 }
 
-static void summary_print_json(const struct summary *summary)
+static void summary_print_json(const struct job *job)
 {
-    const struct weir__tally *tally = summary->tally;
+    const struct weir__tally *tally = &job->tally;
     bool any = tally->requests > 0;
-    struct cli_json json = {stdout, false};
-    cli_json_open(&json, NULL, '{');
-    cli_json_text(&json, "limits", weir_limit_text(summary->limit));
-    cli_json_int(&json, "requests", tally->requests);
-    cli_json_int(&json, "allowed", tally->allowed);
-    cli_json_int(&json, "denied", tally->denied);
-    cli_json_int(&json, "keys", (int64_t)tally->keys);
-    cli_json_int(&json, "cost_allowed", tally->cost_allowed);
-    cli_json_int(&json, "cost_denied", tally->cost_denied);
-    cli_json_seconds(&json, "longest_delay", tally->longest_delay_us);
-    cli_json_seconds(&json, "first", any ? summary->facts->first_us : -1);
-    cli_json_seconds(&json, "last", any ? summary->facts->last_us : -1);
-    summary_put_top(&json, summary);
+    struct weir__json json = cli_json_begin('{');
+    weir__json_put_string(&json, "limits", weir_limit_text(job->limit));
+    weir__json_put_int(&json, "requests", tally->requests);
+    weir__json_put_int(&json, "allowed", tally->allowed);
+    weir__json_put_int(&json, "denied", tally->denied);
+    weir__json_put_int(&json, "keys", (int64_t)tally->keys);
+    weir__json_put_int(&json, "cost_allowed", tally->cost_allowed);
+    weir__json_put_int(&json, "cost_denied", tally->cost_denied);
+    weir__json_put_seconds(&json, "longest_delay", tally->longest_delay_us);
+    weir__json_put_seconds(&json, "first", any ? job->facts.first_us : -1);
+    weir__json_put_seconds(&json, "last", any ? job->facts.last_us : -1);
+    summary_put_top(&json, job);
     summary_put_timeline(&json, &tally->timeline);
-    cli_json_close(&json, '}');
-    cli_json_end(&json);
+    cli_json_end(&json, '}');
 }
 
 /* ---- the command ---- */
-
-struct job {
-    const struct cli_call *call;
-    const char *limits_text, *url, *path;
-    int64_t wait_us;
-    bool decisions, json;
-    weir_limit *limit;
-    weir_store *store;
-    struct weir__trace trace;
-    struct weir__trace_facts facts;
-    struct weir__tally tally;
-    struct decisions lines;
-    struct progress progress;
-};
 
 static int replay_decided(void *context, const struct weir__arrival *arrival,
                           const weir_decision *decision)
 {
     struct job *job = context;
-    return job->decisions ? decisions_put(&job->lines, arrival, decision)
-                          : weir__tally_add(&job->tally, arrival, decision);
+    if (!job->decisions)
+        return weir__tally_add(&job->tally, arrival, decision);
+    if (job->json)
+        decisions_put_json(arrival, decision);
+    else
+        decisions_put_csv(&job->lines, arrival, decision);
+    if (job->lines.len > FLUSH_BYTES)
+        decisions_flush(&job->lines);
+    return ferror(stdout) ? WEIR_ESYSTEM : job->lines.cut ? WEIR_ENOMEM : 0;
 }
 
 static void replay_progressed(void *context, size_t done, size_t all)
@@ -326,7 +288,7 @@ static int replay_prepare(struct job *job)
     if (code == 0)
         code = weir__trace_check(&job->trace, &job->facts, &err);
     if (code)
-        return cli_fail(job->call, cli_exit_for(code), "%s", err.message);
+        return cli_fail_with(job->call, code, &err);
     char url[96];
     struct weir__buffer buffer = weir__buffer_over(url, sizeof url);
     weir__replay_store_url(job->limit, job->facts.requests, &buffer);
@@ -336,24 +298,26 @@ static int replay_prepare(struct job *job)
 static int replay_start_report(struct job *job)
 {
     weir_error err = {0};
-    int code = job->decisions ? decisions_start(&job->lines, job->json)
-                              : weir__tally_init(&job->tally, &job->facts, SUMMARY_BINS, &err);
-    return code ? cli_fail(job->call, CLI_FAILED, "%s",
-                           err.message[0] ? err.message : weir_strerror(code))
-                : CLI_OK;
+    if (job->decisions) {
+        job->lines = weir__buffer_growing();
+        if (!job->json)
+            weir__put_text(&job->lines,
+                           "time,key,cost,allowed,limit,remaining,retry_after,reset_after,delay\n");
+        return CLI_OK;
+    }
+    int code = weir__tally_init(&job->tally, &job->facts, SUMMARY_BINS, &err);
+    return code ? cli_fail(job->call, CLI_FAILED, "%s", err.message) : CLI_OK;
 }
 
 static void replay_end_report(struct job *job, bool good)
 {
-    struct summary summary = {job->limit, &job->trace, &job->facts, &job->tally};
-    if (job->decisions) {
-        decisions_end(&job->lines);
-        return;
-    }
-    if (good && job->json)
-        summary_print_json(&summary);
+    if (job->decisions)
+        decisions_flush(&job->lines);
+    else if (good && job->json)
+        summary_print_json(job);
     else if (good)
-        summary_print(&summary);
+        summary_print(job);
+    weir__buffer_free(&job->lines);
     weir__tally_free(&job->tally);
 }
 

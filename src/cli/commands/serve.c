@@ -16,30 +16,27 @@
 #define BYTES_MAX (INT64_C(1) << 40)
 #define MEMORY_LEAST (4 * MIB)
 
+/* What is not written into the configuration as it is given. */
 struct options {
     struct cli_list listens, tls_listens, envoys, hosts;
-    const char *store, *policies, *style, *token_file, *admin_token_file, *tls_cert, *tls_key,
-        *tls_client_ca, *access_log, *max_memory;
-    int64_t near_limit, max_age, max_age_grace;
-    int64_t threads, max_connections, max_per_client, max_head, max_body, idle, request, drain,
-        shutdown_delay, max_delay, sample;
-    bool public_without_token, charge_denied, envoy_headers, envoy_merge, health_store, no_watch,
-        test_clock, demo_load, denials, log_request;
+    const char *style, *token_file, *admin_token_file, *max_memory;
+    int64_t threads;
+    bool no_watch;
 };
 
-static const struct options defaults = {
-    .store = "memory:64m",
+static const struct server_config defaults = {
+    .store_url = "memory:64m",
     .max_connections = 20000,
-    .max_per_client = 0,
     .max_head = 16 * KIB,
     .max_body = 128 * KIB,
-    .idle = 300 * SECOND,
-    .request = 10 * SECOND,
-    .drain = 10 * SECOND,
-    .max_delay = 60 * SECOND,
-    .sample = 1,
-    .near_limit = 800000,
-    .max_age_grace = 60 * SECOND,
+    .max_memory = 256 * MIB,
+    .idle_timeout_us = 300 * SECOND,
+    .request_timeout_us = 10 * SECOND,
+    .drain_timeout_us = 10 * SECOND,
+    .max_delay_us = 60 * SECOND,
+    .access_log_sample = 1,
+    .envoy_near_ppm = 800000,
+    .max_age_grace_us = 60 * SECOND,
 };
 
 /* Reads a token from a file or from the environment: one line. */
@@ -92,10 +89,10 @@ static int serve_set_listens(const struct cli_call *call, const struct options *
     if (n == 0)
         config->listens[config->listen_count++] = (struct server_listen){preset, false};
     assert(config->listen_count >= 1 && config->listen_count <= SERVER_LISTENERS_MAX);
-    bool pair = options->tls_cert && options->tls_key;
+    bool pair = config->tls_cert && config->tls_key;
     if (options->tls_listens.count > 0 && !pair)
         return cli_fail(call, CLI_USAGE, "--listen-tls needs --tls-cert FILE and --tls-key FILE");
-    if (options->tls_client_ca && options->tls_listens.count == 0)
+    if (config->tls_client_ca && options->tls_listens.count == 0)
         return cli_fail(call, CLI_USAGE,
                         "--tls-client-ca is given, but nothing listens with TLS; add "
                         "--listen-tls ADDRESS");
@@ -103,9 +100,6 @@ static int serve_set_listens(const struct cli_call *call, const struct options *
         return cli_fail(call, CLI_USAGE,
                         "--tls-cert is given, but nothing listens with TLS; add "
                         "--listen-tls ADDRESS");
-    config->tls_cert = options->tls_cert;
-    config->tls_key = options->tls_key;
-    config->tls_client_ca = options->tls_client_ca;
     return CLI_OK;
 }
 
@@ -135,41 +129,11 @@ static int serve_threads_of(int64_t asked)
     return (int)weir__max(1, weir__min(threads, SERVER_THREADS_MAX));
 }
 
-static void serve_set_bounds(const struct options *options, struct server_config *config)
-{
-    config->threads = serve_threads_of(options->threads);
-    config->max_connections = options->max_connections;
-    config->max_connections_per_client = options->max_per_client;
-    config->max_head = options->max_head;
-    config->max_body = options->max_body;
-    config->idle_timeout_us = options->idle;
-    config->request_timeout_us = options->request;
-    config->drain_timeout_us = options->drain;
-    config->shutdown_delay_us = options->shutdown_delay;
-    config->max_delay_us = options->max_delay;
-    config->access_log = options->access_log;
-    config->access_log_sample = options->sample;
-    config->access_log_denials = options->denials;
-    config->access_log_request = options->log_request;
-    config->public_without_token = options->public_without_token;
-    config->envoy_charge_denied = options->charge_denied;
-    config->envoy_headers = options->envoy_headers;
-    config->envoy_merge = options->envoy_merge;
-    config->envoy_near_ppm = options->near_limit;
-    config->health_store = options->health_store;
-    config->max_age_us = options->max_age;
-    config->max_age_grace_us = options->max_age_grace;
-    config->watch = !options->no_watch;
-    config->test_clock = options->test_clock;
-    config->demo_load = options->demo_load;
-    config->store_url = options->store;
-    config->policies_path = options->policies;
-}
-
 static int serve_configure(const struct cli_call *call, struct options *options,
                            struct server_config *config)
 {
-    serve_set_bounds(options, config);
+    config->threads = serve_threads_of(options->threads);
+    config->watch = !options->no_watch;
     options->hosts.texts[options->hosts.count] = NULL;
     config->allowed_hosts = options->hosts.texts;
     config->envoy_count = options->envoys.count;
@@ -181,7 +145,6 @@ static int serve_configure(const struct cli_call *call, struct options *options,
                         "invalid --headers \"%s\": expected ietf, ietf-06, x-ratelimit or off",
                         cli_show_text(options->style).text);
     int code = serve_set_listens(call, options, config);
-    config->max_memory = 256 * MIB;
     if (code == CLI_OK && options->max_memory)
         code = serve_read_bytes(call, "--max-memory", options->max_memory, MEMORY_LEAST,
                                 &config->max_memory);
@@ -197,46 +160,46 @@ static int cmd_serve(const struct cli_call *call)
 {
     static struct options options;
     static struct server_config config;
-    options = defaults;
+    config = defaults;
     const struct cli_option known[] = {
         {"listen", CLI_LIST, &options.listens, 0},
         {"listen-tls", CLI_LIST, &options.tls_listens, 0},
-        {"tls-cert", CLI_TEXT, &options.tls_cert, 0},
-        {"tls-key", CLI_TEXT, &options.tls_key, 0},
-        {"tls-client-ca", CLI_TEXT, &options.tls_client_ca, 0},
-        {"store", CLI_TEXT, &options.store, 0},
-        {"policies", CLI_TEXT, &options.policies, 0},
+        {"tls-cert", CLI_TEXT, &config.tls_cert, 0},
+        {"tls-key", CLI_TEXT, &config.tls_key, 0},
+        {"tls-client-ca", CLI_TEXT, &config.tls_client_ca, 0},
+        {"store", CLI_TEXT, &config.store_url, 0},
+        {"policies", CLI_TEXT, &config.policies_path, 0},
         {"envoy", CLI_LIST, &options.envoys, 0},
-        {"envoy-charge-denied", CLI_FLAG, &options.charge_denied, 0},
-        {"envoy-headers", CLI_FLAG, &options.envoy_headers, 0},
-        {"envoy-merge-domains", CLI_FLAG, &options.envoy_merge, 0},
-        {"envoy-near-limit", CLI_RATIO, &options.near_limit, 0},
-        {"health-store", CLI_FLAG, &options.health_store, 0},
+        {"envoy-charge-denied", CLI_FLAG, &config.envoy_charge_denied, 0},
+        {"envoy-headers", CLI_FLAG, &config.envoy_headers, 0},
+        {"envoy-merge-domains", CLI_FLAG, &config.envoy_merge, 0},
+        {"envoy-near-limit", CLI_RATIO, &config.envoy_near_ppm, 0},
+        {"health-store", CLI_FLAG, &config.health_store, 0},
         {"headers", CLI_TEXT, &options.style, 0},
         {"host", CLI_LIST, &options.hosts, 0},
         {"token-file", CLI_TEXT, &options.token_file, 0},
         {"admin-token-file", CLI_TEXT, &options.admin_token_file, 0},
-        {"public-without-token", CLI_FLAG, &options.public_without_token, 0},
+        {"public-without-token", CLI_FLAG, &config.public_without_token, 0},
         {"threads", CLI_COUNT, &options.threads, SERVER_THREADS_MAX},
-        {"max-connections", CLI_COUNT, &options.max_connections, 1000000},
-        {"max-per-client", CLI_COUNT, &options.max_per_client, 1000000},
-        {"max-head", CLI_COUNT, &options.max_head, 64 * KIB},
-        {"max-body", CLI_COUNT, &options.max_body, 4 * MIB},
+        {"max-connections", CLI_COUNT, &config.max_connections, 1000000},
+        {"max-per-client", CLI_COUNT, &config.max_connections_per_client, 1000000},
+        {"max-head", CLI_COUNT, &config.max_head, 64 * KIB},
+        {"max-body", CLI_COUNT, &config.max_body, 4 * MIB},
         {"max-memory", CLI_TEXT, &options.max_memory, 0},
-        {"max-delay", CLI_SECONDS, &options.max_delay, 0},
-        {"idle-timeout", CLI_SECONDS, &options.idle, 0},
-        {"request-timeout", CLI_SECONDS, &options.request, 0},
-        {"drain-timeout", CLI_SECONDS, &options.drain, 0},
-        {"shutdown-delay", CLI_DELAY, &options.shutdown_delay, 0},
-        {"max-connection-age", CLI_SECONDS, &options.max_age, 0},
-        {"max-connection-age-grace", CLI_SECONDS, &options.max_age_grace, 0},
-        {"access-log", CLI_TEXT, &options.access_log, 0},
-        {"access-log-sample", CLI_COUNT, &options.sample, 1000000000},
-        {"access-log-denials", CLI_FLAG, &options.denials, 0},
-        {"access-log-request", CLI_FLAG, &options.log_request, 0},
+        {"max-delay", CLI_SECONDS, &config.max_delay_us, 0},
+        {"idle-timeout", CLI_SECONDS, &config.idle_timeout_us, 0},
+        {"request-timeout", CLI_SECONDS, &config.request_timeout_us, 0},
+        {"drain-timeout", CLI_SECONDS, &config.drain_timeout_us, 0},
+        {"shutdown-delay", CLI_DELAY, &config.shutdown_delay_us, 0},
+        {"max-connection-age", CLI_SECONDS, &config.max_age_us, 0},
+        {"max-connection-age-grace", CLI_SECONDS, &config.max_age_grace_us, 0},
+        {"access-log", CLI_TEXT, &config.access_log, 0},
+        {"access-log-sample", CLI_COUNT, &config.access_log_sample, 1000000000},
+        {"access-log-denials", CLI_FLAG, &config.access_log_denials, 0},
+        {"access-log-request", CLI_FLAG, &config.access_log_request, 0},
         {"no-watch", CLI_FLAG, &options.no_watch, 0},
-        {"demo-load", CLI_FLAG, &options.demo_load, 0},
-        {"test-clock", CLI_FLAG, &options.test_clock, 0},
+        {"demo-load", CLI_FLAG, &config.demo_load, 0},
+        {"test-clock", CLI_FLAG, &config.test_clock, 0},
     };
     int code = cli_parse(call, known, WEIR__COUNT(known), NULL, 0);
     if (code == CLI_OK)

@@ -2,79 +2,38 @@
  * `weir settle`, `renew`, `release` and `reset`: each changes what an earlier command left behind.
  * A charge is corrected, a lease is extended or ended, a key is forgotten.
  */
-#include "cli/json.h"
 #include "cli/request.h"
 
 #include "store/store.h"
 
 #include <inttypes.h>
 
-/* Begins the JSON answer {"key": …}, which settle_end_json ends. */
-static struct cli_json settle_begin_json(const struct cli_request *request)
-{
-    struct cli_json json = {stdout, false};
-    cli_json_open(&json, NULL, '{');
-    cli_json_key(&json, request->key.data, request->key.len);
-    return json;
-}
-
-static void settle_end_json(struct cli_json *json)
-{
-    cli_json_close(json, '}');
-    cli_json_end(json);
-}
-
 /* ---- settle ---- */
 
-struct settlement {
-    const char *receipt;
-    int64_t actual;
-};
-
-static int settle_work(const struct cli_call *call, const struct cli_request *request,
-                       void *context)
+static int settle_work(const struct cli_call *call, const struct cli_request *request)
 {
-    const struct settlement *it = context;
     weir_error err = {0};
     int code = cli_is_server(request->store)
-                   ? cli_server_settle(request->store, request->key, request->limit, it->receipt,
-                                       it->actual, &err)
-                   : weir_settle(request->store, request->key, request->limit, it->receipt,
-                                 it->actual, &err);
+                   ? cli_server_settle(request->store, request->key, request->limit,
+                                       request->receipt, request->actual, &err)
+                   : weir_settle(request->store, request->key, request->limit, request->receipt,
+                                 request->actual, &err);
     bool before = code == WEIR_ESETTLED;
     if (code && !before)
-        return cli_fail(call, cli_exit_for(code), "%s",
-                        err.message[0] ? err.message : weir_strerror(code));
+        return cli_fail_with(call, code, &err);
     if (request->json) {
-        struct cli_json json = settle_begin_json(request);
-        cli_json_bool(&json, "settled", true);
+        struct weir__json json = cli_request_json(request);
+        weir__json_put_bool(&json, "settled", true);
         if (before)
-            cli_json_bool(&json, "before", true);
-        cli_json_int(&json, "actual", it->actual);
-        settle_end_json(&json);
+            weir__json_put_bool(&json, "before", true);
+        weir__json_put_int(&json, "actual", request->actual);
+        cli_json_end(&json, '}');
     } else if (before) {
         puts("already settled: nothing changed");
     } else {
-        printf("settled: the charge is now %" PRId64 "\n", it->actual);
+        printf("settled: the charge is now %" PRId64 "\n", request->actual);
     }
     return CLI_OK;
-}
-
-static int cmd_settle(const struct cli_call *call)
-{
-    struct cli_request request = cli_request_default;
-    struct settlement it = {0};
-    const char *actual_text = NULL;
-    const struct cli_option options[] = {CLI_REQUEST_OPTIONS(request)};
-    const struct cli_operand operands[] = {
-        CLI_REQUEST_OPERANDS(request),
-        {"RECEIPT", &it.receipt, false},
-        {"ACTUAL", &actual_text, false},
-    };
-    int code = CLI_PARSE(call, options, operands);
-    if (code == CLI_OK)
-        code = cli_read_cost(call, "actual cost", actual_text, &it.actual);
-    return code ? code : cli_request_run(call, &request, settle_work, &it);
 }
 
 const struct cli_command cli_settle = {
@@ -94,21 +53,20 @@ const struct cli_command cli_settle = {
         "  weir take llm:ann \"token-bucket 100k/m\" --cost 4000   # prints a receipt\n"
         "  weir settle llm:ann \"token-bucket 100k/m\" RECEIPT 1234\n"
         "  receipt=$(weir take k \"fixed-window 9/m\" --json | jq -r .receipt)\n" CLI_EXIT_CODES,
-    .run = cmd_settle,
+    .run = cli_request_run,
+    .takes = CLI_TAKES_LIMITS | CLI_TAKES_RECEIPT,
+    .work = settle_work,
 };
 
 /* ---- renew and release ---- */
 
-struct lease_change {
-    int (*verb)(weir_store *store, weir_key key, const weir_limit *limit, uint64_t lease);
-    const char *done; /* "renewed", "released": the answer */
-    uint64_t lease;
-};
+/* weir_renew or weir_release; the answer says "renewed" or "released". */
+typedef int lease_verb(weir_store *store, weir_key key, const weir_limit *limit, uint64_t lease);
 
-static int lease_work(const struct cli_call *call, const struct cli_request *request, void *context)
+static int lease_change(const struct cli_call *call, const struct cli_request *request,
+                        lease_verb *verb, const char *done)
 {
-    const struct lease_change *it = context;
-    int code = it->verb(request->store, request->key, request->limit, it->lease);
+    int code = verb(request->store, request->key, request->limit, request->lease);
     if (code == WEIR_EUNSUPPORTED)
         return cli_fail_concurrent(call, request->limit);
     if (code && code != WEIR_ENOLEASE)
@@ -117,41 +75,26 @@ static int lease_work(const struct cli_call *call, const struct cli_request *req
         cli_fail(call, CLI_DENIED,
                  "\"%s\" does not hold the lease %" PRIu64 ": it has ended, was released, or "
                  "belongs to another key",
-                 cli_show(request->key.data, request->key.len).text, it->lease);
+                 cli_show(request->key.data, request->key.len).text, request->lease);
     if (request->json) {
-        struct cli_json json = settle_begin_json(request);
-        cli_json_int(&json, "lease", (int64_t)it->lease);
-        cli_json_bool(&json, it->done, code == 0);
-        settle_end_json(&json);
+        struct weir__json json = cli_request_json(request);
+        weir__json_put_int(&json, "lease", (int64_t)request->lease);
+        weir__json_put_bool(&json, done, code == 0);
+        cli_json_end(&json, '}');
     } else if (code == 0) {
-        printf("%s: lease %" PRIu64 "\n", it->done, it->lease);
+        printf("%s: lease %" PRIu64 "\n", done, request->lease);
     }
     return cli_exit_for(code);
 }
 
-static int lease_run(const struct cli_call *call, struct lease_change *it)
+static int renew_work(const struct cli_call *call, const struct cli_request *request)
 {
-    struct cli_request request = cli_request_default;
-    const char *id = NULL;
-    const struct cli_option options[] = {CLI_REQUEST_OPTIONS(request)};
-    const struct cli_operand operands[] = {
-        CLI_REQUEST_OPERANDS(request),
-        {"ID", &id, false},
-    };
-    int code = CLI_PARSE(call, options, operands);
-    if (code == CLI_OK)
-        code = cli_read_lease(call, id, &it->lease);
-    return code ? code : cli_request_run(call, &request, lease_work, it);
+    return lease_change(call, request, weir_renew, "renewed");
 }
 
-static int cmd_renew(const struct cli_call *call)
+static int release_work(const struct cli_call *call, const struct cli_request *request)
 {
-    return lease_run(call, &(struct lease_change){.verb = weir_renew, .done = "renewed"});
-}
-
-static int cmd_release(const struct cli_call *call)
-{
-    return lease_run(call, &(struct lease_change){.verb = weir_release, .done = "released"});
+    return lease_change(call, request, weir_release, "released");
 }
 
 const struct cli_command cli_renew = {
@@ -169,7 +112,9 @@ const struct cli_command cli_renew = {
             "  weir renew deploy \"concurrent 1 lease 10m\" \"$id\"\n"
             "  while sleep 60; do weir renew job \"concurrent 3\" \"$id\" || break; "
             "done\n" CLI_EXIT_CODES,
-    .run = cmd_renew,
+    .run = cli_request_run,
+    .takes = CLI_TAKES_LIMITS | CLI_TAKES_LEASE,
+    .work = renew_work,
 };
 
 const struct cli_command cli_release = {
@@ -186,32 +131,28 @@ const struct cli_command cli_release = {
             "Examples:\n"
             "  weir release deploy \"concurrent 1 lease 10m\" \"$id\"\n"
             "  trap 'weir release job \"concurrent 3\" \"$id\"' EXIT\n" CLI_EXIT_CODES,
-    .run = cmd_release,
+    .run = cli_request_run,
+    .takes = CLI_TAKES_LIMITS | CLI_TAKES_LEASE,
+    .work = release_work,
 };
 
 /* ---- reset ---- */
 
-static int reset_work(const struct cli_call *call, const struct cli_request *request, void *context)
+static int reset_work(const struct cli_call *call, const struct cli_request *request)
 {
     bool there = false;
-    (void)context;
     int code = weir__store_reset(request->store, request->key, &there);
     if (code)
         return cli_refused(call, request->store, code);
     if (request->json) {
-        struct cli_json json = settle_begin_json(request);
-        cli_json_bool(&json, "reset", there);
-        settle_end_json(&json);
+        struct weir__json json = cli_request_json(request);
+        weir__json_put_bool(&json, "reset", there);
+        cli_json_end(&json, '}');
     } else {
         printf(there ? "reset: %s\n" : "nothing to reset: %s had no state\n",
                cli_show(request->key.data, request->key.len).text);
     }
     return CLI_OK;
-}
-
-static int cmd_reset(const struct cli_call *call)
-{
-    return cli_request_run_key(call, reset_work);
 }
 
 const struct cli_command cli_reset = {
@@ -227,5 +168,6 @@ const struct cli_command cli_reset = {
             "Examples:\n"
             "  weir reset user:42\n"
             "  weir reset user:42 --store shm:/app --json\n" CLI_EXIT_CODES,
-    .run = cmd_reset,
+    .run = cli_request_run,
+    .work = reset_work,
 };

@@ -1,35 +1,32 @@
 /* `weir show`: every state of a key, in words or as JSON. */
 #include "base/clock.h"
 #include "base/duration.h"
-#include "cli/json.h"
 #include "cli/request.h"
 #include "store/store.h"
 
 #include <inttypes.h>
 
-#define TEXT_MAX 256
+#define TEXT_MAX 512
 
 /* The limit of the last charge, or the part of it that the store keeps. */
-static struct weir__buffer show_limit_text(const struct weir__shown *shown, char room[TEXT_MAX])
+static void show_put_limit(struct weir__buffer *text, const struct weir__shown *shown)
 {
-    struct weir__buffer text = weir__buffer_over(room, TEXT_MAX);
     if (shown->whole) {
-        weir__put_rule(&text, &shown->rule);
-        return text;
+        weir__put_rule(text, &shown->rule);
+        return;
     }
-    weir__put_text(&text, weir__kind_name((enum weir__kind)shown->rule.kind));
+    weir__put_text(text, weir__kind_name((enum weir__kind)shown->rule.kind));
     if (weir__algorithm_of(&shown->rule)->leases)
-        weir__put_text(&text, " lease ");
+        weir__put_text(text, " lease ");
     else if (shown->count > 0)
-        weir__put_format(&text, " %" PRId64 "/", shown->count);
+        weir__put_format(text, " %" PRId64 "/", shown->count);
     else
-        weir__put_text(&text, " …/");
-    weir__put_duration(&text, shown->rule.period_us, false);
+        weir__put_text(text, " …/");
+    weir__put_duration(text, shown->rule.period_us, false);
     if (weir__precision(&shown->rule) > 0) {
-        weir__put_text(&text, " precision ");
-        weir__put_duration(&text, shown->rule.extra, false);
+        weir__put_text(text, " precision ");
+        weir__put_duration(text, shown->rule.extra, false);
     }
-    return text;
 }
 
 static void show_put_times(struct weir__buffer *text, const struct weir__shown *shown, int64_t now)
@@ -46,12 +43,13 @@ static void show_put_times(struct weir__buffer *text, const struct weir__shown *
 
 static void show_print_state(const struct weir__shown *shown, int64_t now)
 {
-    char room[TEXT_MAX], rest[TEXT_MAX];
-    struct weir__buffer text = weir__buffer_over(rest, sizeof rest);
+    char line[TEXT_MAX];
+    struct weir__buffer text = weir__buffer_over(line, sizeof line);
+    show_put_limit(&text, shown);
     if (weir__algorithm_of(&shown->rule)->shape == WEIR__SHAPE_PERMITS)
-        weir__put_format(&text, "%" PRId64 " saved", shown->stored);
+        weir__put_format(&text, ": %" PRId64 " saved", shown->stored);
     else
-        weir__put_format(&text, "%" PRId64 " used", shown->spent);
+        weir__put_format(&text, ": %" PRId64 " used", shown->spent);
     if (shown->remaining >= 0)
         weir__put_format(&text, ", %" PRId64 " left", shown->remaining);
     if (weir__algorithm_of(&shown->rule)->leases)
@@ -61,34 +59,23 @@ static void show_print_state(const struct weir__shown *shown, int64_t now)
         weir__put_format(&text, ", %" PRId64 " entr%s", shown->entries,
                          shown->entries == 1 ? "y" : "ies");
     show_put_times(&text, shown, now);
-    show_limit_text(shown, room);
-    printf("%s: %s\n", room, rest);
+    puts(line);
 }
 
-static void show_print_json(const struct cli_request *request, const struct weir__shown *shown,
-                            size_t count)
-{
-    struct cli_json json = {stdout, false};
-    cli_json_open(&json, NULL, '{');
-    cli_json_key(&json, request->key.data, request->key.len);
-    cli_json_open(&json, "states", '[');
-    for (size_t i = 0; i < count; i++)
-        cli_json_state(&json, &shown[i]);
-    cli_json_close(&json, ']');
-    cli_json_close(&json, '}');
-    cli_json_end(&json);
-}
-
-static int show_work(const struct cli_call *call, const struct cli_request *request, void *context)
+static int show_work(const struct cli_call *call, const struct cli_request *request)
 {
     struct weir__shown shown[WEIR__SHOWN_MAX];
     size_t count = 0;
-    (void)context;
     int code = weir__store_show(request->store, request->key, shown, &count);
     if (code)
         return cli_refused(call, request->store, code);
     if (request->json) {
-        show_print_json(request, shown, count);
+        struct weir__json json = cli_request_json(request);
+        weir__json_open(&json, "states", '[');
+        for (size_t i = 0; i < count; i++)
+            weir__json_put_state(&json, &shown[i]);
+        weir__json_close(&json, ']');
+        cli_json_end(&json, '}');
         return CLI_OK;
     }
     if (count == 0)
@@ -96,11 +83,6 @@ static int show_work(const struct cli_call *call, const struct cli_request *requ
     for (size_t i = 0; i < count; i++)
         show_print_state(&shown[i], weir__clock_us());
     return CLI_OK;
-}
-
-static int cmd_show(const struct cli_call *call)
-{
-    return cli_request_run_key(call, show_work);
 }
 
 const struct cli_command cli_show_states = {
@@ -119,5 +101,6 @@ const struct cli_command cli_show_states = {
             "Examples:\n"
             "  weir show user:42\n"
             "  weir show user:42 --store redis://127.0.0.1:6379 --json\n" CLI_EXIT_CODES,
-    .run = cmd_show,
+    .run = cli_request_run,
+    .work = show_work,
 };

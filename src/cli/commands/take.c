@@ -39,41 +39,15 @@ static int take_decide(const struct cli_call *call, const struct cli_request *re
         &(struct cli_decided){.decision = &decision, .detail = single.detail, .charged = charges});
 }
 
-static int take_work(const struct cli_call *call, const struct cli_request *request, void *context)
+static int take_work(const struct cli_call *call, const struct cli_request *request)
 {
-    (void)context;
     int code = take_check_limits(call, request);
     return code ? code : take_decide(call, request, weir__take_all, true);
 }
 
-static int peek_work(const struct cli_call *call, const struct cli_request *request, void *context)
+static int peek_work(const struct cli_call *call, const struct cli_request *request)
 {
-    (void)context;
     return take_decide(call, request, weir__peek_all, false);
-}
-
-static int take_run(const struct cli_call *call, cli_request_work *work)
-{
-    struct cli_request request = cli_request_default;
-    const struct cli_option options[] = {
-        {"cost", CLI_COST, &request.cost, 0},
-        {"wait", CLI_WAIT, &request.wait_us, 0},
-        {"detail", CLI_FLAG, &request.detail, 0},
-        CLI_REQUEST_OPTIONS(request),
-    };
-    const struct cli_operand operands[] = {CLI_REQUEST_OPERANDS(request)};
-    int code = CLI_PARSE(call, options, operands);
-    return code ? code : cli_request_run(call, &request, work, NULL);
-}
-
-static int cmd_take(const struct cli_call *call)
-{
-    return take_run(call, take_work);
-}
-
-static int cmd_peek(const struct cli_call *call)
-{
-    return take_run(call, peek_work);
 }
 
 const struct cli_command cli_take = {
@@ -102,7 +76,9 @@ const struct cli_command cli_take = {
         "  weir take user:42 \"sliding-log 5/m, fixed-window 1000/d\" --cost 3 --detail\n"
         "  weir take api \"leaky-bucket 10/s burst 5\" --store file:/var/lib/app/zone\n"
         "  if weir take mail:ann \"fixed-window 20/h\" >/dev/null; then send; fi\n" CLI_EXIT_CODES,
-    .run = cmd_take,
+    .run = cli_request_run,
+    .takes = CLI_TAKES_LIMITS | CLI_TAKES_COST | CLI_TAKES_WAIT | CLI_TAKES_DETAIL,
+    .work = take_work,
 };
 
 const struct cli_command cli_peek = {
@@ -122,38 +98,26 @@ const struct cli_command cli_peek = {
             "  weir peek user:42 \"token-bucket 10/s burst 20\"\n"
             "  weir peek user:42 \"sliding-log 5/m, fixed-window 1000/d\" --detail "
             "--json\n" CLI_EXIT_CODES,
-    .run = cmd_peek,
+    .run = cli_request_run,
+    .takes = CLI_TAKES_LIMITS | CLI_TAKES_COST | CLI_TAKES_WAIT | CLI_TAKES_DETAIL,
+    .work = peek_work,
 };
 
 /* ---- wait ---- */
 
-static int wait_work(const struct cli_call *call, const struct cli_request *request, void *context)
+static int wait_work(const struct cli_call *call, const struct cli_request *request)
 {
-    const int64_t *max_us = context;
+    const bool any = request->wait_us == WEIR_WAIT_DEFAULT || request->wait_us > WEIR_DURATION_MAX;
     weir_decision decision;
     int code = take_check_limits(call, request);
     if (code)
         return code;
     code = weir_wait(request->store, request->key, request->limit, request->cost,
-                     weir__min(*max_us, WEIR_DURATION_MAX), &decision);
+                     any ? WEIR_DURATION_MAX : request->wait_us, &decision);
     if (code)
         return cli_refused(call, request->store, code);
     return cli_print_decision(
         request, &(struct cli_decided){.decision = &decision, .charged = true, .slept = true});
-}
-
-static int cmd_wait(const struct cli_call *call)
-{
-    struct cli_request request = cli_request_default;
-    int64_t max_us = WEIR_WAIT_ANY;
-    const struct cli_option options[] = {
-        {"cost", CLI_COST, &request.cost, 0},
-        {"max", CLI_WAIT, &max_us, 0},
-        CLI_REQUEST_OPTIONS(request),
-    };
-    const struct cli_operand operands[] = {CLI_REQUEST_OPERANDS(request)};
-    int code = CLI_PARSE(call, options, operands);
-    return code ? code : cli_request_run(call, &request, wait_work, &max_us);
 }
 
 const struct cli_command cli_wait = {
@@ -171,16 +135,16 @@ const struct cli_command cli_wait = {
             "Examples:\n"
             "  weir wait api.example.com \"token-bucket 2/s\" && curl https://api.example.com/\n"
             "  weir wait backup \"fixed-window 1/d\" --max 1h\n" CLI_EXIT_CODES,
-    .run = cmd_wait,
+    .run = cli_request_run,
+    .takes = CLI_TAKES_LIMITS | CLI_TAKES_COST | CLI_TAKES_MAX,
+    .work = wait_work,
 };
 
 /* ---- acquire ---- */
 
-static int acquire_work(const struct cli_call *call, const struct cli_request *request,
-                        void *context)
+static int acquire_work(const struct cli_call *call, const struct cli_request *request)
 {
     weir_decision decision;
-    (void)context;
     const bool waits = request->wait_us != WEIR_WAIT_DEFAULT;
     int code = waits ? weir_acquire_wait(request->store, request->key, request->limit,
                                          request->cost, request->wait_us, &decision)
@@ -197,19 +161,6 @@ static int acquire_work(const struct cli_call *call, const struct cli_request *r
     if (decision.delay_us > 0 && !waits)
         fprintf(stderr, "go ahead in %s\n", cli_about(decision.delay_us).text);
     return CLI_OK;
-}
-
-static int cmd_acquire(const struct cli_call *call)
-{
-    struct cli_request request = cli_request_default;
-    const struct cli_option options[] = {
-        {"cost", CLI_COUNT, &request.cost, WEIR_COST_MAX},
-        {"wait", CLI_WAIT, &request.wait_us, 0},
-        CLI_REQUEST_OPTIONS(request),
-    };
-    const struct cli_operand operands[] = {CLI_REQUEST_OPERANDS(request)};
-    int code = CLI_PARSE(call, options, operands);
-    return code ? code : cli_request_run(call, &request, acquire_work, NULL);
 }
 
 const struct cli_command cli_acquire = {
@@ -231,5 +182,7 @@ const struct cli_command cli_acquire = {
             "  id=$(weir acquire deploy \"concurrent 1 lease 10m\" --wait 5m) || exit\n"
             "  id=$(weir acquire deploy \"concurrent 1 lease 10m\") || exit\n"
             "  ./deploy; weir release deploy \"concurrent 1 lease 10m\" \"$id\"\n" CLI_EXIT_CODES,
-    .run = cmd_acquire,
+    .run = cli_request_run,
+    .takes = CLI_TAKES_LIMITS | CLI_TAKES_SLOTS | CLI_TAKES_WAIT,
+    .work = acquire_work,
 };

@@ -1,7 +1,6 @@
 /* `weir zone`: what a zone contains, and whether it is sound. */
 #include "cli/zone.h"
 #include "cli/cli.h"
-#include "cli/json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -112,25 +111,23 @@ static void zone_print_info(const char *url, const weir_zone_info *info)
 
 static void zone_print_json(const char *url, const weir_zone_info *info)
 {
-    struct cli_json json = {stdout, false};
-    cli_json_open(&json, NULL, '{');
-    cli_json_text(&json, "zone", url);
-    cli_json_bool(&json, "sound", true);
-    cli_json_int(&json, "size", (int64_t)info->size);
-    cli_json_int(&json, "keys", (int64_t)info->keys);
-    cli_json_int(&json, "capacity", (int64_t)info->capacity);
-    cli_json_double(&json, "bytes_a_key", zone_bytes_per_key(info));
-    cli_json_int(&json, "large_bytes", (int64_t)info->large_bytes);
-    cli_json_int(&json, "large_used", (int64_t)info->large_used);
-    cli_json_int(&json, "limits", (int64_t)info->limits);
-    cli_json_int(&json, "limits_max", (int64_t)info->limits_max);
-    cli_json_int(&json, "evicted_fresh", (int64_t)info->evicted_fresh);
-    cli_json_int(&json, "evicted_unused", (int64_t)info->evicted_unused);
-    cli_json_int(&json, "evicted_soonest", (int64_t)info->evicted_soonest);
-    cli_json_int(&json, "refused", (int64_t)info->refused);
-    cli_json_int(&json, "repairs", (int64_t)info->repairs);
-    cli_json_close(&json, '}');
-    cli_json_end(&json);
+    struct weir__json json = cli_json_begin('{');
+    weir__json_put_string(&json, "zone", url);
+    weir__json_put_bool(&json, "sound", true);
+    weir__json_put_int(&json, "size", (int64_t)info->size);
+    weir__json_put_int(&json, "keys", (int64_t)info->keys);
+    weir__json_put_int(&json, "capacity", (int64_t)info->capacity);
+    weir__json_put_double(&json, "bytes_a_key", zone_bytes_per_key(info));
+    weir__json_put_int(&json, "large_bytes", (int64_t)info->large_bytes);
+    weir__json_put_int(&json, "large_used", (int64_t)info->large_used);
+    weir__json_put_int(&json, "limits", (int64_t)info->limits);
+    weir__json_put_int(&json, "limits_max", (int64_t)info->limits_max);
+    weir__json_put_int(&json, "evicted_fresh", (int64_t)info->evicted_fresh);
+    weir__json_put_int(&json, "evicted_unused", (int64_t)info->evicted_unused);
+    weir__json_put_int(&json, "evicted_soonest", (int64_t)info->evicted_soonest);
+    weir__json_put_int(&json, "refused", (int64_t)info->refused);
+    weir__json_put_int(&json, "repairs", (int64_t)info->repairs);
+    cli_json_end(&json, '}');
 }
 
 /* ---- the command ---- */
