@@ -32,8 +32,8 @@ static weir_store *store(void)
 
 static void check_rules(const struct weir__envoy *envoy)
 {
-    for (size_t i = 0; i < weir__envoy_count(envoy); i++) {
-        const struct weir__envoy_rule *rule = weir__envoy_at(envoy, i);
+    for (size_t i = 0; i < envoy->rule_count; i++) {
+        const struct weir__envoy_rule *rule = envoy->rules[i];
         EXPECT(rule->index == i && rule->name[0] && rule->domain[0], "rule %zu", i);
         EXPECT((rule->limit != NULL) + rule->unlimited + rule->denies == 1, "rule %zu", i);
     }

@@ -65,8 +65,8 @@ static void check_refusal(int code, const weir_error *err)
 static void check_set(const struct weir__policies *set)
 {
     size_t entries = 0;
-    for (size_t i = 0; i < weir__policies_count(set); i++) {
-        const struct weir__policy *policy = weir__policies_at(set, i);
+    for (size_t i = 0; i < set->count; i++) {
+        const struct weir__policy *policy = &set->policies[i];
         EXPECT(policy->index == i && policy->match_text[0], "policy %zu", i);
         EXPECT(policy->entry_count <= WEIR__ENTRIES_MAX, "%zu entries", policy->entry_count);
         EXPECT(weir__policies_find(set, policy->name, strlen(policy->name)) == policy, "%s is lost",
@@ -74,7 +74,7 @@ static void check_set(const struct weir__policies *set)
         for (size_t j = 0; j < policy->entry_count; j++)
             EXPECT(policy->entries[j].index == entries++ && policy->entries[j].limit, "entry");
     }
-    EXPECT(weir__policies_entries(set) == entries, "%zu entries", entries);
+    EXPECT(set->entry_count == entries, "%zu entries", entries);
 }
 
 /* ---- plans ---- */
@@ -169,8 +169,8 @@ static void check_given(const struct weir__policies *set, const char *a, const c
     static struct weir__plan first, second;
     if (!a[0] || !b[0])
         return;
-    for (size_t i = 0; i < weir__policies_count(set); i++) {
-        const struct weir__policy *policy = weir__policies_at(set, i);
+    for (size_t i = 0; i < set->count; i++) {
+        const struct weir__policy *policy = &set->policies[i];
         struct weir__span name = {policy->name, strlen(policy->name)};
         weir_key x = weir_key_text(a), y = weir_key_text(b);
         if (weir__policies_plan(set, &name, NULL, &x, 1, &first, NULL) ||
@@ -184,7 +184,7 @@ static void check_given(const struct weir__policies *set, const char *a, const c
         for (size_t j = 0; j < first.enforced_count; j++) {
             bool same = same_key(first.enforced[j].key, second.enforced[j].key);
             EXPECT(strcmp(a, b) || same, "%s has two keys", a);
-            EXPECT(!strcmp(a, b) || !same || !is_plain(first.enforced[j].entry->key_text),
+            EXPECT(!strcmp(a, b) || !same || !is_plain(first.enforced[j].entry->key.text),
                    "%s and %s share a key", a, b);
         }
     }

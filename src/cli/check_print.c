@@ -3,7 +3,6 @@
 
 #include "base/span.h"
 #include "limit/explain.h"
-#include "policy/set.h"
 
 #include <assert.h>
 #include <string.h>
@@ -40,14 +39,14 @@ static void check_put_cost_text(struct weir__buffer *buffer, const struct weir__
     weir__put_format(buffer, "; %lld if it is missing or not a number", (long long)cost->otherwise);
 }
 
-static void check_print_overrides(const struct weir__entry_body *body,
+static void check_print_overrides(const struct weir__entry *entry,
                                   const struct weir__attributes *attributes)
 {
-    for (size_t i = 0; i < body->override_count; i++) {
+    for (size_t i = 0; i < entry->override_count; i++) {
         char text[640];
         struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-        weir__put_format(&buffer, "%s when ", weir_limit_text(body->overrides[i].limit));
-        weir__put_conditions(&buffer, &body->overrides[i].when, attributes);
+        weir__put_format(&buffer, "%s when ", weir_limit_text(entry->overrides[i].limit));
+        weir__put_conditions(&buffer, &entry->overrides[i].when, attributes);
         check_print_row(i == 0 ? "override" : "", text);
     }
 }
@@ -58,7 +57,6 @@ static void check_print_entry(const struct weir__policy *policy, size_t i,
     static const char *const missing[] = {"", "; denied if it is missing",
                                           "; empty if it is missing"};
     const struct weir__entry *entry = &policy->entries[i];
-    const struct weir__entry_body *body = &set->bodies[policy->index].entries[i];
     char text[4096];
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
     weir__put_format(&buffer, "%s%s", weir_limit_text(entry->limit),
@@ -66,14 +64,14 @@ static void check_print_entry(const struct weir__policy *policy, size_t i,
     check_print_row(strcmp(entry->name, policy->name) ? entry->name : "limit", text);
     check_print_meaning(entry->limit);
     buffer = weir__buffer_over(text, sizeof text);
-    weir__put_format(&buffer, "%s%s", entry->key_text, missing[body->missing]);
+    weir__put_format(&buffer, "%s%s", entry->key.text, missing[entry->missing]);
     check_print_row("key", text);
-    if (body->cost.attribute >= 0 || body->cost.otherwise != 1) {
+    if (entry->cost.attribute >= 0 || entry->cost.otherwise != 1) {
         buffer = weir__buffer_over(text, sizeof text);
-        check_put_cost_text(&buffer, &body->cost, &set->attributes);
+        check_put_cost_text(&buffer, &entry->cost, &set->attributes);
         check_print_row("cost", text);
     }
-    check_print_overrides(body, &set->attributes);
+    check_print_overrides(entry, &set->attributes);
 }
 
 /* ---- policies ---- */
@@ -92,13 +90,12 @@ static void check_print_list(const char *label, const struct weir__any_of *any,
 static void check_print_policy(const struct weir__policies *set, size_t i)
 {
     const struct weir__policy *policy = &set->policies[i];
-    const struct weir__policy_body *body = &set->bodies[i];
     struct cli_style style = cli_style_of(stdout);
     assert(policy->fail <= WEIR__FAIL_CLOSED && policy->style <= WEIR__FIELDS_OFF);
     printf("\n%s%s%s\n", style.bold, policy->name, style.off);
     check_print_row("when", policy->match_text);
-    check_print_list("deny", &body->deny, &set->attributes);
-    check_print_list("allow", &body->allow, &set->attributes);
+    check_print_list("deny", &policy->deny, &set->attributes);
+    check_print_list("allow", &policy->allow, &set->attributes);
     for (size_t j = 0; j < policy->entry_count; j++)
         check_print_entry(policy, j, set);
     if (policy->fail != WEIR__FAIL_LOCAL)
@@ -154,8 +151,8 @@ void cli_print_policies(const struct cli_checked *checked)
 {
     const struct weir__policies *set = checked->policies;
     printf("%s: %zu %s, %zu %s\n", cli_show_text(checked->path).text, set->count,
-           set->count == 1 ? "policy" : "policies", set->entries,
-           set->entries == 1 ? "limit" : "limits");
+           set->count == 1 ? "policy" : "policies", set->entry_count,
+           set->entry_count == 1 ? "limit" : "limits");
     for (size_t i = 0; i < set->count; i++)
         check_print_policy(set, i);
     check_print_warnings(set);
@@ -180,13 +177,13 @@ static void check_put_rule_text(struct weir__buffer *buffer, const struct weir__
 
 void cli_print_envoy(const struct cli_checked *checked)
 {
-    size_t count = weir__envoy_count(checked->envoy);
+    size_t count = checked->envoy->rule_count;
     const char *domain = "";
     struct cli_style style = cli_style_of(stdout);
     printf("%s: a configuration for the rate limit service of Envoy, %zu %s\n",
            cli_show_text(checked->path).text, count, count == 1 ? "limit" : "limits");
     for (size_t i = 0; i < count; i++) {
-        const struct weir__envoy_rule *rule = weir__envoy_at(checked->envoy, i);
+        const struct weir__envoy_rule *rule = checked->envoy->rules[i];
         char text[4096];
         struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
         if (strcmp(domain, rule->domain))
@@ -249,23 +246,22 @@ static void check_json_put_cost(struct weir__json *json, const struct weir__cost
 }
 
 static void check_json_put_entry(struct weir__json *json, const struct weir__entry *entry,
-                                 const struct weir__entry_body *body,
                                  const struct weir__attributes *attributes)
 {
     static const char *const missing[] = {"skip", "deny", "empty"};
     weir__json_open(json, NULL, '{');
     weir__json_put_string(json, "name", entry->name);
-    weir__json_put_string(json, "key", entry->key_text);
+    weir__json_put_string(json, "key", entry->key.text);
     weir__json_put_string(json, "limit", weir_limit_text(entry->limit));
     check_json_put_meaning(json, entry->limit);
-    check_json_put_cost(json, &body->cost, attributes);
-    weir__json_put_string(json, "missing", missing[body->missing]);
+    check_json_put_cost(json, &entry->cost, attributes);
+    weir__json_put_string(json, "missing", missing[entry->missing]);
     weir__json_put_bool(json, "shadow", entry->shadow);
     weir__json_open(json, "overrides", '[');
-    for (size_t i = 0; i < body->override_count; i++) {
+    for (size_t i = 0; i < entry->override_count; i++) {
         weir__json_open(json, NULL, '{');
-        check_json_put_conditions(json, "when", &body->overrides[i].when, attributes);
-        weir__json_put_string(json, "limit", weir_limit_text(body->overrides[i].limit));
+        check_json_put_conditions(json, "when", &entry->overrides[i].when, attributes);
+        weir__json_put_string(json, "limit", weir_limit_text(entry->overrides[i].limit));
         weir__json_close(json, '}');
     }
     weir__json_close(json, ']');
@@ -276,15 +272,14 @@ static void check_json_put_policy(struct weir__json *json, const struct weir__po
                                   size_t i)
 {
     const struct weir__policy *policy = &set->policies[i];
-    const struct weir__policy_body *body = &set->bodies[i];
     weir__json_open(json, NULL, '{');
     weir__json_put_string(json, "name", policy->name);
     weir__json_put_string(json, "match", policy->match_text);
-    check_json_put_list(json, "deny", &body->deny, &set->attributes);
-    check_json_put_list(json, "allow", &body->allow, &set->attributes);
+    check_json_put_list(json, "deny", &policy->deny, &set->attributes);
+    check_json_put_list(json, "allow", &policy->allow, &set->attributes);
     weir__json_open(json, "limits", '[');
     for (size_t j = 0; j < policy->entry_count; j++)
-        check_json_put_entry(json, &policy->entries[j], &body->entries[j], &set->attributes);
+        check_json_put_entry(json, &policy->entries[j], &set->attributes);
     weir__json_close(json, ']');
     weir__json_put_string(json, "fail", weir__redis_fail_names[policy->fail]);
     weir__json_put_string(json, "headers", weir__field_styles[policy->style]);

@@ -1,5 +1,5 @@
 /* IP addresses: text to bytes and back. */
-#include "policy/address.h"
+#include "policy/view.h"
 
 #include <arpa/inet.h>
 #include <string.h>

@@ -6,10 +6,39 @@
 #ifndef WEIR_CONDITIONS_H
 #define WEIR_CONDITIONS_H
 
-#include "policy/pattern.h"
 #include "policy/view.h"
 
 #include <string.h>
+
+/* ---- patterns ----
+ *
+ * Patterns of text: exact, or with '*' anywhere, which stands for any bytes, none too. A backslash
+ * before a '*' or a backslash makes it ordinary. Matching is linear in the text: between the stars
+ * each piece is taken where it first occurs, which is right for as long as stars are all there is.
+ */
+
+struct weir__pattern {
+    struct weir__span head;          /* before the first '*'; without one: all of it */
+    struct weir__span tail;          /* behind the last '*' */
+    const struct weir__span *pieces; /* between the stars, none of them empty */
+    size_t piece_count;
+    size_t least; /* bytes that a text must have */
+    bool exact;   /* no '*' */
+};
+
+/* Makes a pattern of text, in which a backslash is as any other byte unless it `escapes`. NULL, or
+ * what is wrong; "" is out of memory. */
+const char *weir__pattern_read(struct weir__arena *arena, const char *text, size_t len,
+                               bool escapes, struct weir__pattern *ret);
+bool weir__pattern_has(const struct weir__pattern *pattern, struct weir__span text);
+/* False: no text has both. True: some may. */
+bool weir__patterns_overlap(const struct weir__pattern *a, const struct weir__pattern *b);
+/* For sorting exact ones, and finding them by weir__pattern_find. */
+int weir__pattern_order(const void *a, const void *b);
+/* Whether one of these exact patterns, sorted, is the text. */
+bool weir__pattern_find(const struct weir__pattern *sorted, size_t count, struct weir__span text);
+
+/* ---- conditions ---- */
 
 #define WEIR__CONDITIONS_MAX 16  /* a map */
 #define WEIR__PATTERNS_MAX 10000 /* a condition; exact ones cost little */

@@ -1,8 +1,7 @@
-/* See execute.h. */
-#include "policy/execute.h"
+/* Executing a plan: see plan.h. */
+#include "policy/policy.h"
 
 #include "limit/receipt.h"
-#include "policy/policy.h"
 #include "store/take_or_undo.h"
 
 #include <assert.h>

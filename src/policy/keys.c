@@ -14,22 +14,34 @@
 
 /* ---- escaping ---- */
 
-static bool keys_is_special(unsigned char c)
-{
-    return c <= ' ' || c == 0x7f || c == '%' || c == ',' || c == '=' || c == '{' || c == '}' ||
-           c == '~';
-}
+#define ENVOY (WEIR__IN_ENVOY_NAME | WEIR__IN_ENVOY_VALUE | WEIR__IN_ENVOY_PATTERN)
+#define EVERYWHERE (WEIR__IN_POLICY_KEY | ENVOY)
 
-void weir__put_escaped(struct weir__buffer *buffer, const char *text, size_t len)
+/* Where a byte is escaped. */
+static const uint8_t escaped[256] = {
+    [0 ... 31] = EVERYWHERE,
+    [0x7f] = EVERYWHERE,
+    ['%'] = EVERYWHERE,
+    ['{'] = EVERYWHERE, /* braces are Redis Cluster's */
+    ['}'] = EVERYWHERE,
+    [' '] = WEIR__IN_POLICY_KEY,
+    [','] = WEIR__IN_POLICY_KEY,
+    ['~'] = WEIR__IN_POLICY_KEY,
+    ['='] = WEIR__IN_POLICY_KEY | WEIR__IN_ENVOY_NAME,
+    ['*'] = WEIR__IN_ENVOY_NAME | WEIR__IN_ENVOY_VALUE,
+    ['|'] = ENVOY,
+};
+
+void weir__put_escaped(struct weir__buffer *buffer, struct weir__span text, enum weir__place place)
 {
     static const char digits[] = "0123456789ABCDEF";
-    for (size_t start = 0; start < len;) {
+    for (size_t start = 0; start < text.len;) {
         size_t at = start;
-        while (at < len && !keys_is_special((unsigned char)text[at]))
+        while (at < text.len && !(escaped[(unsigned char)text.data[at]] & place))
             at++;
-        weir__put(buffer, text + start, at - start);
-        if (at < len) {
-            unsigned char c = (unsigned char)text[at++];
+        weir__put(buffer, text.data + start, at - start);
+        if (at < text.len) {
+            unsigned char c = (unsigned char)text.data[at++];
             weir__put(buffer, (char[]){'%', digits[c >> 4], digits[c & 15]}, 3);
         }
         start = at;
@@ -44,15 +56,16 @@ static size_t keys_cut_before(const char *text, size_t most)
     return most;
 }
 
-static void keys_put_value(struct weir__buffer *buffer, const char *text, size_t len)
+static void keys_put_value(struct weir__buffer *buffer, struct weir__span value)
 {
-    if (len <= WEIR__KEY_VALUE_MAX) {
-        weir__put_escaped(buffer, text, len);
+    if (value.len <= WEIR__KEY_VALUE_MAX) {
+        weir__put_escaped(buffer, value, WEIR__IN_POLICY_KEY);
         return;
     }
     char hex[WEIR__SHA1_HEX_SIZE];
-    weir__sha1_hex(text, len, hex);
-    weir__put_escaped(buffer, text, keys_cut_before(text, VALUE_SHOWN));
+    weir__sha1_hex(value.data, value.len, hex);
+    value.len = keys_cut_before(value.data, VALUE_SHOWN);
+    weir__put_escaped(buffer, value, WEIR__IN_POLICY_KEY);
     weir__put(buffer, "~", 1);
     weir__put(buffer, hex, HASH);
 }
@@ -99,8 +112,7 @@ static void keys_put_part(struct weir__buffer *buffer, const struct weir__key_pa
     if (view->attributes->items[part->attribute].spelling == WEIR__AS_ADDRESS)
         keys_put_address(buffer, part, view);
     else
-        keys_put_value(buffer, view->values[part->attribute].data,
-                       view->values[part->attribute].len);
+        keys_put_value(buffer, view->values[part->attribute]);
 }
 
 /* Of what would stand there. Nobody without the secret can tell the value by trying, and it is the
@@ -121,9 +133,9 @@ static void keys_put_hashed(struct weir__buffer *buffer, const struct weir__key_
     weir__put_format(buffer, "%016" PRIx64, hash[0]);
 }
 
-enum weir__key_made weir__put_key(struct weir__buffer *buffer, const char *policy,
-                                  const char *entry, const struct weir__key_form *form, bool empty,
-                                  const uint64_t *secret, struct weir__view *view)
+bool weir__put_key(struct weir__buffer *buffer, const char *policy, const char *entry,
+                   const struct weir__key_form *form, bool empty, const uint64_t *secret,
+                   struct weir__view *view)
 {
     char room[PARTS_ROOM];
     struct weir__buffer parts = weir__buffer_over(room, sizeof room);
@@ -136,7 +148,7 @@ enum weir__key_made weir__put_key(struct weir__buffer *buffer, const char *polic
             continue;
         if (!weir__view_has(view, part->attribute) || view->values[part->attribute].len == 0) {
             if (!empty)
-                return WEIR__KEY_MISSING;
+                return false;
         } else if (part->hashed) {
             keys_put_hashed(&parts, part, secret, view);
         } else {
@@ -144,5 +156,5 @@ enum weir__key_made weir__put_key(struct weir__buffer *buffer, const char *polic
         }
     }
     keys_put_whole(buffer, policy, entry, &parts);
-    return WEIR__KEY_MADE;
+    return true;
 }

@@ -14,8 +14,10 @@
 #ifndef WEIR_KEYS_H
 #define WEIR_KEYS_H
 
+#include "policy/plan.h"
 #include "policy/view.h"
 
+#define WEIR__POLICY_NAME_MAX 64
 #define WEIR__KEY_FORM_MAX 8 /* attributes and constants a key */
 #define WEIR__KEY_VALUE_MAX 128
 #define WEIR__KEY_PARTS_MAX 256
@@ -37,14 +39,21 @@ struct weir__key_form {
     const char *text; /* in one spelling: "user, ip/24/64" */
 };
 
-enum weir__key_made { WEIR__KEY_MADE, WEIR__KEY_MISSING };
-
 /* Writes a request's key. An attribute that is missing or empty counts as empty if `empty`, and
- * otherwise ends it: KEY_MISSING. Values of hash(…) are hashed by the secret; without one (NULL)
- * they are "?". */
-enum weir__key_made weir__put_key(struct weir__buffer *buffer, const char *policy,
-                                  const char *entry, const struct weir__key_form *form, bool empty,
-                                  const uint64_t *secret, struct weir__view *view);
-void weir__put_escaped(struct weir__buffer *buffer, const char *text, size_t len);
+ * otherwise ends it: false. Values of hash(…) are hashed by the secret; without one (NULL) they are
+ * "?". */
+bool weir__put_key(struct weir__buffer *buffer, const char *policy, const char *entry,
+                   const struct weir__key_form *form, bool empty, const uint64_t *secret,
+                   struct weir__view *view);
+
+/* What means something where a text stands, and so is written %XX; control characters are so
+ * everywhere. The last three are Envoy's (envoy/match.c). */
+enum weir__place {
+    WEIR__IN_POLICY_KEY = 1,
+    WEIR__IN_ENVOY_NAME = 2,
+    WEIR__IN_ENVOY_VALUE = 4,
+    WEIR__IN_ENVOY_PATTERN = 8,
+};
+void weir__put_escaped(struct weir__buffer *buffer, struct weir__span text, enum weir__place place);
 
 #endif

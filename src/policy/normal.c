@@ -1,21 +1,14 @@
 /* See normal.h. */
-#include "policy/normal.h"
+#include "policy/view.h"
 
 #include <string.h>
 
 /* ---- paths ---- */
 
-static int normal_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool normal_is_escape(const char *text, size_t left)
 {
-    return left >= 3 && text[0] == '%' && normal_digit(text[1]) >= 0 && normal_digit(text[2]) >= 0;
+    return left >= 3 && text[0] == '%' && weir__hex_digit(text[1]) >= 0 &&
+           weir__hex_digit(text[2]) >= 0;
 }
 
 /* Copies what stands before a query, without parameters and decoded. Broken escapes stay as they
@@ -29,7 +22,7 @@ static size_t normal_path_decode(struct weir__span text, bool parameters, char *
                 i++;
         } else if (normal_is_escape(text.data + i, text.len - i)) {
             room[n++] =
-                (char)(normal_digit(text.data[i + 1]) * 16 + normal_digit(text.data[i + 2]));
+                (char)(weir__hex_digit(text.data[i + 1]) * 16 + weir__hex_digit(text.data[i + 2]));
             i += 2;
         } else {
             room[n++] = text.data[i];

@@ -5,7 +5,6 @@
  */
 #include "policy/policy.h"
 
-#include "policy/set.h"
 #include "policy/yaml.h"
 
 #include <assert.h>
@@ -110,29 +109,13 @@ static int64_t plan_cost_of(struct planning *planning, const struct weir__cost *
 
 /* ---- entries ---- */
 
-static const weir_limit *plan_limit_of(struct planning *planning, const struct weir__entry *entry,
-                                       const struct weir__entry_body *body)
+static const weir_limit *plan_limit_of(struct planning *planning, const struct weir__entry *entry)
 {
-    for (size_t i = 0; i < body->override_count; i++) {
-        if (weir__conditions_hold(&body->overrides[i].when, &planning->view))
-            return body->overrides[i].limit;
+    for (size_t i = 0; i < entry->override_count; i++) {
+        if (weir__conditions_hold(&entry->overrides[i].when, &planning->view))
+            return entry->overrides[i].limit;
     }
     return entry->limit;
-}
-
-/* Writes the key behind those before it. */
-static enum weir__key_made plan_make_key(struct planning *planning,
-                                         const struct weir__policy *policy,
-                                         const struct weir__entry *entry,
-                                         const struct weir__entry_body *body, weir_key *ret)
-{
-    struct weir__buffer *keys = &planning->keys;
-    size_t start = keys->len;
-    enum weir__key_made made = weir__put_key(
-        keys, policy->name, entry->name, &body->key, body->missing == WEIR__MISSING_EMPTY,
-        planning->set->keyed ? planning->set->secret : NULL, &planning->view);
-    *ret = (weir_key){keys->data + start, keys->len - start};
-    return made;
 }
 
 static int plan_fail_too_many(const struct planning *planning)
@@ -177,26 +160,29 @@ static bool plan_add_item(struct planning *planning, const struct weir__item *it
     return false;
 }
 
+/* Its key goes behind those before it. */
 static void plan_entry(struct planning *planning, const struct weir__policy *policy,
-                       const struct weir__entry *entry, const struct weir__entry_body *body,
-                       bool *ret_denied)
+                       const struct weir__entry *entry, bool *ret_denied)
 {
     struct weir__item planned = {
         .policy = policy, .entry = entry, .owners = planning->owner, .refund = planning->refund};
     if (entry->shadow && (planning->plan->shadow_count == WEIR__ENTRIES_MAX || planning->refund))
         return; /* what is only watched fails nobody, and is not refunded */
-    size_t start = planning->keys.len;
-    enum weir__key_made made = plan_make_key(planning, policy, entry, body, &planned.key);
-    if (made == WEIR__KEY_MISSING) {
-        planning->keys.len = start;
-        *ret_denied |= body->missing == WEIR__MISSING_DENY && !entry->shadow;
+    struct weir__buffer *keys = &planning->keys;
+    size_t start = keys->len;
+    const uint64_t *secret = planning->set->keyed ? planning->set->secret : NULL;
+    if (!weir__put_key(keys, policy->name, entry->name, &entry->key,
+                       entry->missing == WEIR__MISSING_EMPTY, secret, &planning->view)) {
+        keys->len = start;
+        *ret_denied |= entry->missing == WEIR__MISSING_DENY && !entry->shadow;
         return;
     }
-    planned.limit = plan_limit_of(planning, entry, body);
-    planned.cost = plan_cost_of(planning, &body->cost);
-    planned.variable = planning->cost >= 0 || body->cost.attribute >= 0;
+    planned.key = (weir_key){keys->data + start, keys->len - start};
+    planned.limit = plan_limit_of(planning, entry);
+    planned.cost = plan_cost_of(planning, &entry->cost);
+    planned.variable = planning->cost >= 0 || entry->cost.attribute >= 0;
     if (!plan_add_item(planning, &planned))
-        planning->keys.len = start;
+        keys->len = start;
 }
 
 /* ---- policies ---- */
@@ -222,13 +208,12 @@ static void plan_deny(struct planning *planning, const struct weir__policy *poli
 
 static void plan_policy(struct planning *planning, const struct weir__policy *policy)
 {
-    const struct weir__policy_body *body = &planning->set->bodies[policy->index];
     struct weir__plan *plan = planning->plan;
-    if (weir__any_of_holds(&body->deny, &planning->view)) {
+    if (weir__any_of_holds(&policy->deny, &planning->view)) {
         plan_deny(planning, policy, WEIR__DENIED_LISTED);
         return;
     }
-    if (weir__any_of_holds(&body->allow, &planning->view)) {
+    if (weir__any_of_holds(&policy->allow, &planning->view)) {
         if (!planning->allowed)
             planning->allowed = policy;
         if (plan->exempted_count < WEIR__EXEMPTED_MAX)
@@ -238,7 +223,7 @@ static void plan_policy(struct planning *planning, const struct weir__policy *po
     size_t before = planning->items;
     bool denied = false;
     for (size_t i = 0; i < policy->entry_count && !denied; i++)
-        plan_entry(planning, policy, &policy->entries[i], &body->entries[i], &denied);
+        plan_entry(planning, policy, &policy->entries[i], &denied);
     if (denied) {
         plan_deny(planning, policy, WEIR__DENIED_MISSING);
     } else if (plan->verdict == WEIR__VERDICT_NONE && planning->items > before) {
@@ -255,10 +240,10 @@ static void plan_all(struct planning *planning)
     for (size_t i = 0; i < set->count; i++) {
         if (!weir__gate_opens(&set->gates[i], &planning->view))
             continue;
-        const struct weir__policy_body *body = &set->bodies[i];
-        if (body->by_name || !weir__conditions_hold(&body->match, &planning->view))
+        const struct weir__policy *policy = &set->policies[i];
+        if (policy->by_name || !weir__conditions_hold(&policy->match, &planning->view))
             continue;
-        plan_policy(planning, &set->policies[i]);
+        plan_policy(planning, policy);
         if (planning->plan->verdict == WEIR__VERDICT_DENY)
             return;
     }
@@ -285,13 +270,12 @@ static enum weir__found plan_find_given(const void *context, const char *name, s
                                     : WEIR__ABSENT;
 }
 
-static void plan_put_attributes(struct weir__buffer *buffer, const struct planning *planning,
-                                const struct weir__policy *policy)
+static void plan_put_attributes(struct weir__buffer *buffer, const struct weir__policy *policy)
 {
-    const struct weir__policy_body *body = &planning->set->bodies[policy->index];
+    const struct weir__entry *entries = policy->entries;
     for (size_t i = 0; i < policy->entry_count; i++) {
-        if (i == 0 || strcmp(policy->entries[i].key_text, policy->entries[i - 1].key_text))
-            weir__put_format(buffer, "%s%s", i ? "; " : "", body->entries[i].key.text);
+        if (i == 0 || strcmp(entries[i].key.text, entries[i - 1].key.text))
+            weir__put_format(buffer, "%s%s", i ? "; " : "", entries[i].key.text);
     }
 }
 
@@ -299,12 +283,11 @@ static void plan_put_attributes(struct weir__buffer *buffer, const struct planni
 static int plan_find_attribute(const struct planning *planning, const struct weir__policy *policy,
                                struct weir__span *ret)
 {
-    const struct weir__policy_body *body = &planning->set->bodies[policy->index];
     char list[256];
     struct weir__buffer buffer = weir__buffer_over(list, sizeof list);
     *ret = (struct weir__span){"", 0};
     for (size_t i = 0; i < policy->entry_count; i++) {
-        const struct weir__key_form *form = &body->entries[i].key;
+        const struct weir__key_form *form = &policy->entries[i].key;
         for (size_t j = 0; j < form->count; j++) {
             if (form->parts[j].attribute < 0)
                 continue;
@@ -314,7 +297,7 @@ static int plan_find_attribute(const struct planning *planning, const struct wei
                 *ret = (struct weir__span){it->name, it->name_len};
             if (weir__span_is(*ret, it->name))
                 continue;
-            plan_put_attributes(&buffer, planning, policy);
+            plan_put_attributes(&buffer, policy);
             return weir__fail(planning->err, WEIR_EINVAL, 0,
                               "the keys of \"%s\" are made of more than one attribute (%s); give "
                               "these as attributes in place of a key",

@@ -4,22 +4,105 @@
 #include "policy/read/reader.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+/* ---- slots of a cluster ----
+ *
+ * Keys that one request takes together live in one slot, which those with the same key form do, or
+ * their policies agree to give back what was taken before a denial. */
+
+/* Whether a request that has no such attribute is all that a policy applies to. */
+static bool slots_wants_absent(const struct weir__conditions *match, int attribute)
+{
+    for (size_t i = 0; i < match->count; i++) {
+        const struct weir__condition *item = &match->items[i];
+        if (item->attribute == attribute && item->negated && item->any)
+            return true;
+    }
+    return false;
+}
+
+/* Whether an entry's key cannot be made where another policy applies. */
+static bool slots_never_under(const struct weir__entry *entry, const struct weir__conditions *match)
+{
+    for (size_t i = 0; i < entry->key.count; i++) {
+        int attribute = entry->key.parts[i].attribute;
+        if (attribute >= 0 && entry->missing != WEIR__MISSING_EMPTY &&
+            slots_wants_absent(match, attribute))
+            return true;
+    }
+    return false;
+}
+
+/* Whether two entries, both enforced, may be taken by one request under keys of different forms. */
+static bool slots_cross(const struct weir__policies *set, size_t a, size_t i, size_t b, size_t j)
+{
+    const struct weir__entry *x = &set->policies[a].entries[i], *y = &set->policies[b].entries[j];
+    return !x->shadow && !y->shadow && strcmp(x->key.text, y->key.text) &&
+           !slots_never_under(x, &set->policies[b].match) &&
+           !slots_never_under(y, &set->policies[a].match);
+}
+
+/* An entry of b that crosses one of a, or NULL. */
+static const struct weir__entry *slots_find_cross(const struct weir__policies *set, size_t a,
+                                                  size_t b)
+{
+    for (size_t i = 0; i < set->policies[a].entry_count; i++) {
+        for (size_t j = 0; j < set->policies[b].entry_count; j++) {
+            if (slots_cross(set, a, i, b, j))
+                return &set->policies[b].entries[j];
+        }
+    }
+    return NULL;
+}
+
+static void slots_check_alone(struct weir__reader *reader, const struct weir__yaml_node *node,
+                              size_t i)
+{
+    const struct weir__policy *policy = &reader->set->policies[i];
+    const struct weir__entry *other =
+        policy->give_back ? NULL : slots_find_cross(reader->set, i, i);
+    if (other)
+        weir__yaml_fail(reader->yaml, node,
+                        "the keys of \"%s\" live in different slots of the cluster (\"%s\" has "
+                        "another than those before it); add cross_slot: give-back, or give all "
+                        "limits one key",
+                        policy->name, other->name);
+}
+
+static void slots_check_pair(struct weir__reader *reader, const struct weir__yaml_node *node,
+                             size_t i, size_t j)
+{
+    const struct weir__policy *a = &reader->set->policies[i], *b = &reader->set->policies[j];
+    if (!(a->give_back && b->give_back) && !a->by_name && !b->by_name &&
+        weir__conditions_overlap(&a->match, &b->match) && slots_find_cross(reader->set, i, j))
+        weir__yaml_fail(reader->yaml, node,
+                        "\"%s\" and \"%s\" may apply to one request, and their keys live in "
+                        "different slots of the cluster; add cross_slot: give-back to both",
+                        a->name, b->name);
+}
+
+static void slots_check(struct weir__reader *reader, const struct weir__yaml_node *policies)
+{
+    size_t j = 0;
+    for (const struct weir__yaml_node *node = policies->child; node && !reader->yaml->code;
+         node = node->next, j++) {
+        slots_check_alone(reader, node, j);
+        for (size_t i = 0; i < j && !reader->yaml->code; i++)
+            slots_check_pair(reader, node, i, j);
+    }
+}
 
 /* ---- reading ---- */
 
-static int policies_read_version(const struct weir__reader *reader,
-                                 const struct weir__yaml_node *root)
+static void policies_read_version(struct weir__reader *reader, const struct weir__yaml_node *root)
 {
     const struct weir__yaml_node *node = weir__yaml_get(root, "version");
-    struct weir__span text = {"", 0};
-    int code = weir__read_text(reader, node, "version", &text);
-    if (code == 0 && !node)
-        return weir__yaml_fail(reader->yaml, root, reader->err,
-                               "the version is missing; begin the file with version: 1");
-    if (code == 0 && strcmp(text.data, "1"))
-        return weir__reader_fail(reader, node, "this weir reads version 1");
-    return code;
+    struct weir__span text = weir__yaml_text(reader->yaml, node, "version");
+    if (!node)
+        weir__yaml_fail(reader->yaml, root,
+                        "the version is missing; begin the file with version: 1");
+    else if (strcmp(text.data, "1"))
+        weir__yaml_refuse(reader->yaml, node, "this weir reads version 1");
 }
 
 static int policies_compare_names(const void *a, const void *b)
@@ -28,64 +111,53 @@ static int policies_compare_names(const void *a, const void *b)
                   (*(const struct weir__policy *const *)b)->name);
 }
 
-static int policies_read_all(struct weir__reader *reader, const struct weir__yaml_node *list)
+static void policies_read_all(struct weir__reader *reader, const struct weir__yaml_node *list)
 {
     struct weir__policies *set = reader->set;
-    size_t count = weir__node_count(list);
+    size_t count = weir__yaml_count(list);
     if (count > WEIR__POLICIES_MAX)
-        return weir__yaml_fail(reader->yaml, list, reader->err, "more than %d policies",
-                               WEIR__POLICIES_MAX);
-    set->policies = weir__arena_new(&set->arena, count, sizeof(struct weir__policy));
-    set->bodies = weir__arena_new(&set->arena, count, sizeof(struct weir__policy_body));
-    set->gates = weir__arena_new(&set->arena, count, sizeof(struct weir__gate));
-    set->by_name = weir__arena_new(&set->arena, count, sizeof(struct weir__policy *));
-    if (!set->policies || !set->bodies || !set->gates || !set->by_name)
-        return weir__reader_no_memory(reader);
-    for (const struct weir__yaml_node *node = list->child; node; node = node->next) {
-        int code = weir__read_policy(reader, node, set->count);
-        if (code)
-            return code;
-        set->gates[set->count] = weir__gate_of(&set->bodies[set->count].match);
-        set->by_name[set->count] = &set->policies[set->count];
-        set->count++;
+        weir__yaml_fail(reader->yaml, list, "more than %d policies", WEIR__POLICIES_MAX);
+    set->policies = weir__yaml_new(reader->yaml, count, sizeof(struct weir__policy));
+    set->gates = weir__yaml_new(reader->yaml, count, sizeof(struct weir__gate));
+    set->by_name = weir__yaml_new(reader->yaml, count, sizeof(struct weir__policy *));
+    for (const struct weir__yaml_node *node = list->child; node && !reader->yaml->code;
+         node = node->next) {
+        struct weir__policy *policy = &set->policies[set->count];
+        policy->index = (uint32_t)set->count;
+        weir__read_policy(reader, node, policy);
+        set->gates[set->count] = weir__gate_of(&policy->match);
+        set->by_name[set->count++] = policy;
     }
-    if (count > 0)
+    if (count > 0 && !reader->yaml->code)
         qsort(set->by_name, count, sizeof(struct weir__policy *), policies_compare_names);
-    return 0;
 }
 
-static int policies_read_file(struct weir__reader *reader, const struct weir__yaml_node *root)
+static void policies_read_file(struct weir__reader *reader)
 {
     static const char *const allowed[] = {
         "version", "headers", "trusted_proxies", "path_parameters", "tiers", "policies", NULL};
     static const char *const parameters[] = {"ignore", "keep", NULL};
-    int keep = 0;
+    struct weir__yaml *yaml = reader->yaml;
+    struct weir__policies *set = reader->set;
+    const struct weir__yaml_node *root = yaml->root;
     const struct weir__yaml_node *trusted = weir__yaml_get(root, "trusted_proxies");
     const struct weir__yaml_node *list = weir__yaml_get(root, "policies");
-    struct weir__policies *set = reader->set;
-    int code = weir__yaml_only(reader->yaml, root, allowed, reader->err);
-    if (code == 0)
-        code = policies_read_version(reader, root);
-    if (code == 0)
-        code = weir__read_style(reader, weir__yaml_get(root, "headers"), &set->style);
+    if (!weir__yaml_only(yaml, root, allowed))
+        return;
+    policies_read_version(reader, root);
+    set->style = weir__read_style(reader, root, set->style);
     set->styled = weir__yaml_get(root, "headers") != NULL;
-    if (code == 0)
-        code = weir__read_word(reader, weir__yaml_get(root, "path_parameters"), "path_parameters",
-                               parameters, &keep);
-    set->attributes.keep_parameters = keep == 1;
-    if (code == 0 && trusted)
-        code = weir__read_networks(reader, trusted, "trusted_proxies", &set->trusted,
-                                   &set->trusted_count);
-    if (code == 0)
-        code = weir__read_tiers(reader, weir__yaml_get(root, "tiers"));
-    if (code == 0 && (!list || list->type != WEIR__YAML_LIST))
-        code = weir__yaml_fail(reader->yaml, list ? list : root, reader->err,
-                               "expected policies: and a list of them");
-    if (code == 0)
-        code = policies_read_all(reader, list);
-    if (code == 0 && set->cluster)
-        code = weir__check_slots(reader, list);
-    return code;
+    set->attributes.keep_parameters =
+        weir__yaml_get_word(yaml, root, "path_parameters", parameters, 0) == 1;
+    if (trusted)
+        weir__read_networks(reader, trusted, "trusted_proxies", &set->trusted, &set->trusted_count);
+    weir__read_tiers(reader, weir__yaml_get(root, "tiers"));
+    if (!list || list->type != WEIR__YAML_LIST)
+        weir__yaml_fail(yaml, list ? list : root, "expected policies: and a list of them");
+    if (!yaml->code)
+        policies_read_all(reader, list);
+    if (!yaml->code && set->cluster)
+        slots_check(reader, list);
 }
 
 int weir__policies_parse(const char *text, size_t len, const char *name, bool cluster,
@@ -99,8 +171,11 @@ int weir__policies_parse(const char *text, size_t len, const char *name, bool cl
     set->last_warning = &set->warnings;
     int code = weir__yaml_parse(text, len, name, &yaml, err);
     if (code == 0) {
-        struct weir__reader reader = {.yaml = yaml, .set = set, .err = err};
-        code = policies_read_file(&reader, weir__yaml_root(yaml));
+        struct weir__reader reader = {yaml, set};
+        yaml->arena = &set->arena;
+        yaml->becomes = "the policies";
+        policies_read_file(&reader);
+        code = yaml->code;
     }
     weir__yaml_free(yaml);
     if (code)
@@ -123,57 +198,10 @@ void weir__policies_free(struct weir__policies *policies)
 
 /* ---- asking ---- */
 
-size_t weir__policies_count(const struct weir__policies *policies)
-{
-    return policies->count;
-}
-
-size_t weir__policies_entries(const struct weir__policies *policies)
-{
-    return policies->entries;
-}
-
-size_t weir__policies_attributes(const struct weir__policies *policies)
-{
-    return policies->attributes.count;
-}
-
-const char *weir__policies_attribute(const struct weir__policies *policies, size_t i,
-                                     bool *ret_known)
-{
-    *ret_known = weir__attribute_known(&policies->attributes.items[i]);
-    return policies->attributes.items[i].text;
-}
-
-bool weir__policies_hash(const struct weir__policies *policies)
-{
-    return policies->hashes;
-}
-
 void weir__policies_set_secret(struct weir__policies *policies, const uint64_t secret[2])
 {
     memcpy(policies->secret, secret, sizeof policies->secret);
     policies->keyed = true;
-}
-
-const weir_limit *const *weir__policies_limits(const struct weir__policies *policies,
-                                               size_t *ret_count)
-{
-    *ret_count = policies->limit_count;
-    return (const weir_limit *const *)policies->limits;
-}
-
-const char *weir__policies_warning(const struct weir__policies *policies, size_t i)
-{
-    const struct weir__warning *warning = policies->warnings;
-    for (; warning && i > 0; i--)
-        warning = warning->next;
-    return warning ? warning->text : NULL;
-}
-
-const struct weir__policy *weir__policies_at(const struct weir__policies *policies, size_t i)
-{
-    return &policies->policies[i];
 }
 
 static int policies_compare_name(const char *ours, const char *name, size_t len)

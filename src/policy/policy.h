@@ -9,33 +9,56 @@
 #ifndef WEIR_POLICY_H
 #define WEIR_POLICY_H
 
+#include "policy/conditions.h"
+#include "policy/keys.h"
 #include "policy/plan.h"
 #include "wire/fields.h"
-#include "wire/http1.h"
 #include "wire/url.h"
 
-struct weir__policies; /* a set */
-
-#define WEIR__POLICY_NAME_MAX 64
 #define WEIR__POLICIES_MAX 1000
+#define WEIR__OVERRIDES_MAX 1000 /* a policy */
 #define WEIR__DENY_STATUS 403
+
+/* ---- a set, as a file became it ---- */
+
+/* A cost: a number, or an attribute's value within bounds. */
+struct weir__cost {
+    int attribute;     /* -1: none */
+    int64_t otherwise; /* without the attribute, or where it is no number */
+    int64_t least, most;
+};
+
+enum weir__missing { WEIR__MISSING_SKIP, WEIR__MISSING_DENY, WEIR__MISSING_EMPTY };
+
+struct weir__override {
+    struct weir__conditions when;
+    const weir_limit *limit;
+};
 
 /* One limit of a policy: its key, its limits. */
 struct weir__entry {
     const char *name;        /* unique in its policy */
     const weir_limit *limit; /* before overrides */
-    const char *key_text;    /* how the key is made, as the file says it */
-    bool shadow;             /* decided and counted, never enforced */
-    uint32_t index;          /* among all entries of the set: for counters */
+    struct weir__key_form key;
+    struct weir__cost cost;
+    enum weir__missing missing;
+    bool shadow;                      /* decided and counted, never enforced */
+    uint32_t index;                   /* among all entries of the set: for counters */
+    struct weir__override *overrides; /* the first that applies */
+    size_t override_count;
+    size_t limits_most; /* that it may take, overrides considered */
 };
 
 struct weir__policy {
     const char *name;
     const char *match_text; /* when it applies, in words */
-    const struct weir__entry *entries;
+    struct weir__conditions match;
+    struct weir__any_of deny, allow;
+    struct weir__entry *entries;
     size_t entry_count;
     enum weir__field_style style;
     bool styled;     /* the file chose the style; otherwise it is the server's */
+    bool by_name;    /* planned only when asked for by its name */
     int deny_status; /* of HTTP, where it refuses without a limit: a deny list, missing: deny */
     /* What to do with what the local fallback decided (decision.degraded), the store being out of
      * reach: the words of the store's own fail= */
@@ -45,48 +68,52 @@ struct weir__policy {
     uint32_t index; /* in the set */
 };
 
+/* What is no mistake, but hardly meant: "FILE:3:7: …". */
+struct weir__warning {
+    const char *text;
+    struct weir__warning *next;
+};
+
+struct weir__tier {
+    const char *name;
+    const weir_limit *limit;
+};
+
+struct weir__policies {
+    struct weir__arena arena;
+    struct weir__attributes attributes;
+    struct weir__policy *policies;
+    struct weir__gate *gates;            /* of each policy */
+    const struct weir__policy **by_name; /* sorted */
+    size_t count, entry_count;
+    const struct weir__network *trusted;
+    size_t trusted_count;
+    struct weir__tier *tiers;
+    size_t tier_count;
+    weir_limit **limits; /* all that it may hold requests against; owned */
+    size_t limit_count, limit_room;
+    enum weir__field_style style;
+    bool styled; /* the file chose a style for all */
+    bool cluster;
+    bool hashes;                                    /* a key has a hash(…) in it */
+    bool keyed;                                     /* secret is set */
+    uint64_t secret[2];                             /* of hash(…) */
+    struct weir__warning *warnings, **last_warning; /* in the file's order */
+};
+
 /* Reads a file's text. `name` is the file's, for messages. `cluster`: the store is a Redis Cluster,
  * so that policies of several keys must ask for give-back. */
 int weir__policies_parse(const char *text, size_t len, const char *name, bool cluster,
                          struct weir__policies **ret, weir_error *err);
 void weir__policies_free(struct weir__policies *policies);
-size_t weir__policies_count(const struct weir__policies *policies);
-/* The attributes that the file names ("ip", "lower(header.x-tenant)"), and whether the server fills
- * them in by itself (ip, method, path, host, user, header.…); the others are for callers to send.
- * */
-size_t weir__policies_attributes(const struct weir__policies *policies);
-const char *weir__policies_attribute(const struct weir__policies *policies, size_t i,
-                                     bool *ret_known);
-/* The file's i-th part that is allowed but hardly meant, with its place; NULL: there are no more.
- * */
-const char *weir__policies_warning(const struct weir__policies *policies, size_t i);
-/* Whether keys are hashed (hash(NAME)), and the secret to do it by: set it before the set is used.
- * */
-bool weir__policies_hash(const struct weir__policies *policies);
+/* The secret to hash keys by (hash(NAME)): before the set is used. */
 void weir__policies_set_secret(struct weir__policies *policies, const uint64_t secret[2]);
-/* All limits that it may hold requests against. */
-const weir_limit *const *weir__policies_limits(const struct weir__policies *policies,
-                                               size_t *ret_count);
-size_t weir__policies_entries(const struct weir__policies *policies); /* of all policies */
-const struct weir__policy *weir__policies_at(const struct weir__policies *policies, size_t i);
 const struct weir__policy *weir__policies_find(const struct weir__policies *policies,
                                                const char *name, size_t len);
 /* Whether an address may speak for others (X-Forwarded-For and friends). */
 bool weir__policies_trusts(const struct weir__policies *policies, const char *ip, size_t len);
 
-/* What a request says of itself: an attribute's value by its name ("ip", "method", "path", "host",
- * "user", "header.x-api-key", any name that a caller sends), names as weir__attribute_fold spells
- * them. Each is asked for once at most, and its bytes must stay as they are until the plan is made.
- * UNUSABLE: the request has it in a way that cannot be told from a way around (twice, with
- * different values); ret->data is what is wrong, a text that stays ("was sent twice"), and there is
- * no plan. */
-enum weir__found { WEIR__ABSENT, WEIR__FOUND, WEIR__UNUSABLE };
-
-struct weir__subject {
-    enum weir__found (*find)(const void *context, const char *name, size_t len,
-                             struct weir__span *ret);
-    const void *context;
-};
+/* ---- plans ---- */
 
 /* The plan for a subject: of one policy by its name, whether its match applies or not (WEIR_EINVAL:
  * no policy has that name), or with `policy` NULL of all that match, in the file's order. `key`,

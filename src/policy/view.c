@@ -1,9 +1,6 @@
 /* See view.h. */
 #include "policy/view.h"
 
-#include "policy/arena.h"
-#include "policy/normal.h"
-
 #include <string.h>
 
 /* ---- expressions ---- */

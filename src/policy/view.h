@@ -8,9 +8,86 @@
 #ifndef WEIR_VIEW_H
 #define WEIR_VIEW_H
 
-#include "policy/address.h"
+#include "base/buffer.h"
+#include "base/span.h"
 #include "policy/arena.h"
-#include "policy/policy.h"
+
+/* ---- subjects ---- */
+
+/* What a request says of itself: an attribute's value by its name ("ip", "method", "path", "host",
+ * "user", "header.x-api-key", any name that a caller sends), names as weir__attribute_fold spells
+ * them. Each is asked for once at most, and its bytes must stay as they are until the plan is made.
+ * UNUSABLE: the request has it in a way that cannot be told from a way around (twice, with
+ * different values); ret->data is what is wrong, a text that stays ("was sent twice"), and there is
+ * no plan. */
+enum weir__found { WEIR__ABSENT, WEIR__FOUND, WEIR__UNUSABLE };
+
+struct weir__subject {
+    enum weir__found (*find)(const void *context, const char *name, size_t len,
+                             struct weir__span *ret);
+    const void *context;
+};
+
+/* ---- addresses (address.c) ----
+ *
+ * What an address looks like to a client is many things; here it is one of two: IPv4, also where it
+ * came mapped into IPv6 (::ffff:1.2.3.4), or IPv6. A zone (%eth0) and a port behind it are dropped.
+ */
+
+struct weir__address {
+    uint8_t family; /* 4 or 6 */
+    uint8_t bytes[16];
+};
+
+/* A network: an address whose bits behind the first `bits` are 0. */
+struct weir__network {
+    struct weir__address address;
+    uint8_t bits;
+};
+
+/* "1.2.3.4", "1.2.3.4:80", "2001:db8::1", "fe80::1%eth0", "[2001:db8::1]:80"; false: none of these.
+ * Numbers of IPv4 with leading zeros are refused: some read them as octal. */
+bool weir__address_read(const char *text, size_t len, struct weir__address *ret);
+/* An address or ADDRESS/BITS as a file says it: no ports, zones or mapped addresses, no bits set
+ * behind the prefix. NULL, or what is wrong. */
+const char *weir__network_read(const char *text, size_t len, struct weir__network *ret);
+bool weir__network_has(const struct weir__network *network, const struct weir__address *address);
+bool weir__networks_overlap(const struct weir__network *a, const struct weir__network *b);
+
+/* Clears all but the first bits. */
+void weir__address_mask(struct weir__address *address, int bits);
+/* As RFC 5952 has it: lower case, the longest run of zeros cut. */
+void weir__put_address(struct weir__buffer *buffer, const struct weir__address *address);
+/* The address, and /bits unless that is all of them. */
+void weir__put_network(struct weir__buffer *buffer, const struct weir__network *network);
+
+/* ---- paths and hosts (normal.c) ----
+ *
+ * One spelling for what has many: paths and host names are compared, and put into keys, as most
+ * servers behind would understand them, so that /%6cogin, //login, /x/../login and /login;a=b are
+ * /login.
+ */
+
+/* Of an absolute URI its path; without query and fragment, %XX decoded once, // made /, dot
+ * segments resolved, blanks around a segment and dots at its end dropped, and what follows a ; in a
+ * segment unless `parameters` are kept. It begins with /, always. The answer is a part of the text,
+ * or written to room. NULL, or what is wrong: there is not enough room, or a control character. */
+const char *weir__normal_path(struct weir__span text, bool parameters, char *room, size_t size,
+                              struct weir__span *ret);
+/* In lower case, without port and closing dots. The answer is a part of the text, or written to
+ * room. NULL, or what is wrong: there is not enough room, or it is no host. */
+const char *weir__normal_host(struct weir__span text, char *room, size_t size,
+                              struct weir__span *ret);
+/* In lower case (ASCII). The answer likewise; false: there is not enough room. */
+bool weir__normal_lower(struct weir__span text, char *room, size_t size, struct weir__span *ret);
+/* NULL, or why no path in its one spelling, no host in its own, matches this pattern. Where
+ * ret_right is not empty then, it is the right spelling; room has len + 1 bytes for it. */
+const char *weir__normal_path_pattern(struct weir__span text, bool parameters, char *room,
+                                      struct weir__span *ret_right);
+const char *weir__normal_host_pattern(struct weir__span text, char *room,
+                                      struct weir__span *ret_right);
+
+/* ---- attributes (view.c) ---- */
 
 #define WEIR__IP_BITS4 32 /* what `ip` means by itself: one address of IPv4, one network of IPv6 */
 #define WEIR__IP_BITS6 64

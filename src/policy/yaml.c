@@ -7,18 +7,9 @@
  */
 #include "policy/yaml.h"
 
-#include "policy/arena.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
-
-struct weir__yaml {
-    struct weir__arena arena;
-    const char *name;
-    struct weir__yaml_node *root;
-    size_t nodes;
-};
 
 #define TAG_DIRECTIVES_MAX 16
 
@@ -35,17 +26,12 @@ struct reading {
     yaml_parser_t parser;
     struct open_node open[WEIR__YAML_DEPTH_MAX];
     size_t depth;
-    weir_error *err;
+    size_t nodes; /* there are so far */
 };
 
 static struct weir__yaml_node yaml_at_mark(yaml_mark_t mark)
 {
     return (struct weir__yaml_node){.line = (int)mark.line + 1, .column = (int)mark.column + 1};
-}
-
-static int yaml_no_memory(weir_error *err)
-{
-    return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the file");
 }
 
 /* ---- what libyaml refuses ---- */
@@ -75,27 +61,27 @@ static const char *yaml_hint_for(const yaml_parser_t *parser)
     return "";
 }
 
-static int yaml_fail_unreadable(const struct reading *reading, const char *text, size_t len)
+static int yaml_fail_unreadable(struct reading *reading, const char *text, size_t len)
 {
     const yaml_parser_t *parser = &reading->parser;
     if (parser->error == YAML_MEMORY_ERROR)
-        return yaml_no_memory(reading->err);
+        return weir__yaml_no_memory(reading->yaml);
     if (parser->error == YAML_READER_ERROR) {
         size_t at = parser->problem_offset < len ? parser->problem_offset : len;
         struct weir__yaml_node node = yaml_at_byte(text, at);
         if (!strncmp(parser->problem, "control", 7))
-            return weir__yaml_fail(reading->yaml, &node, reading->err,
+            return weir__yaml_fail(reading->yaml, &node,
                                    "a control character (0x%02x); leave it out",
                                    (unsigned)parser->problem_value);
-        return weir__yaml_fail(reading->yaml, &node, reading->err,
-                               "not UTF-8 text: %s; save the file as UTF-8", parser->problem);
+        return weir__yaml_fail(reading->yaml, &node, "not UTF-8 text: %s; save the file as UTF-8",
+                               parser->problem);
     }
     struct weir__yaml_node node = yaml_at_mark(parser->problem_mark);
     if (!parser->context)
-        return weir__yaml_fail(reading->yaml, &node, reading->err, "not YAML: %s", parser->problem);
-    return weir__yaml_fail(reading->yaml, &node, reading->err,
-                           "not YAML: %s %s (begun on line %zu)%s", parser->problem,
-                           parser->context, parser->context_mark.line + 1, yaml_hint_for(parser));
+        return weir__yaml_fail(reading->yaml, &node, "not YAML: %s", parser->problem);
+    return weir__yaml_fail(reading->yaml, &node, "not YAML: %s %s (begun on line %zu)%s",
+                           parser->problem, parser->context, parser->context_mark.line + 1,
+                           yaml_hint_for(parser));
 }
 
 /* ---- nodes ---- */
@@ -112,11 +98,11 @@ static int yaml_compare_keys(const void *a, const void *b)
 }
 
 /* No key twice. Sorted, as a map may have a hundred thousand. */
-static int yaml_check_keys(const struct reading *reading, const struct open_node *map)
+static int yaml_check_keys(struct reading *reading, const struct open_node *map)
 {
     struct weir__yaml_node **keys = malloc((map->count + 1) * sizeof(struct weir__yaml_node *));
     if (!keys)
-        return yaml_no_memory(reading->err);
+        return weir__yaml_no_memory(reading->yaml);
     size_t n = 0;
     for (struct weir__yaml_node *key = map->node->child; key; key = key->next)
         keys[n++] = key;
@@ -124,7 +110,7 @@ static int yaml_check_keys(const struct reading *reading, const struct open_node
     int code = 0;
     for (size_t i = 1; i < n && code == 0; i++) {
         if (!strcmp(keys[i - 1]->text, keys[i]->text))
-            code = weir__yaml_fail(reading->yaml, keys[i], reading->err,
+            code = weir__yaml_fail(reading->yaml, keys[i],
                                    "\"%s\" is given twice in one map, first on line %d; keep one",
                                    weir__yaml_quote(keys[i]->text, keys[i]->len).text,
                                    keys[i - 1]->line);
@@ -148,7 +134,7 @@ static int yaml_place(struct reading *reading, struct weir__yaml_node *node)
     }
     if (open->node->type == WEIR__YAML_MAP) {
         if (node->type != WEIR__YAML_SCALAR)
-            return weir__yaml_fail(reading->yaml, node, reading->err,
+            return weir__yaml_fail(reading->yaml, node,
                                    "a list or map as a key; keys are plain text (a value that "
                                    "begins with [ or { needs quotes)");
         open->key = node;
@@ -167,20 +153,18 @@ static int yaml_add(struct reading *reading, const yaml_event_t *event,
     struct weir__yaml_node here = yaml_at_mark(event->start_mark);
     if (anchor)
         return weir__yaml_fail(
-            yaml, &here, reading->err,
-            "anchors (&%s) are not supported; write the text where it is meant",
+            yaml, &here, "anchors (&%s) are not supported; write the text where it is meant",
             weir__yaml_quote((const char *)anchor, strlen((const char *)anchor)).text);
     if (tag)
-        return weir__yaml_fail(yaml, &here, reading->err,
+        return weir__yaml_fail(yaml, &here,
                                "tags (%s) are not supported; leave it out, quotes make text",
                                weir__yaml_quote((const char *)tag, strlen((const char *)tag)).text);
-    if (++yaml->nodes > WEIR__YAML_NODES_MAX)
-        return weir__yaml_fail(yaml, &here, reading->err,
-                               "more than %d values in one file; make it smaller",
+    if (++reading->nodes > WEIR__YAML_NODES_MAX)
+        return weir__yaml_fail(yaml, &here, "more than %d values in one file; make it smaller",
                                WEIR__YAML_NODES_MAX);
-    struct weir__yaml_node *node = weir__arena_new(&yaml->arena, 1, sizeof *node);
+    struct weir__yaml_node *node = weir__yaml_new(yaml, 1, sizeof *node);
     if (!node)
-        return yaml_no_memory(reading->err);
+        return yaml->code;
     *node = *like;
     node->line = here.line;
     node->column = here.column;
@@ -188,7 +172,7 @@ static int yaml_add(struct reading *reading, const yaml_event_t *event,
     if (code || node->type == WEIR__YAML_SCALAR)
         return code;
     if (reading->depth == WEIR__YAML_DEPTH_MAX)
-        return weir__yaml_fail(yaml, node, reading->err, "lists and maps nested more than %d deep",
+        return weir__yaml_fail(yaml, node, "lists and maps nested more than %d deep",
                                WEIR__YAML_DEPTH_MAX);
     reading->open[reading->depth++] = (struct open_node){node, &node->child, NULL, 0};
     return 0;
@@ -208,20 +192,19 @@ static int yaml_add_scalar(struct reading *reading, const yaml_event_t *event)
     size_t len = event->data.scalar.length;
     struct weir__yaml_node here = yaml_at_mark(event->start_mark);
     if (memchr(text, 0, len))
-        return weir__yaml_fail(reading->yaml, &here, reading->err,
-                               "a text with a NUL in it; leave out the \\0");
+        return weir__yaml_fail(reading->yaml, &here, "a text with a NUL in it; leave out the \\0");
     bool plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     bool one_line = event->start_mark.line == event->end_mark.line;
     struct weir__yaml_node like = {
         .type = WEIR__YAML_SCALAR,
-        .text = weir__arena_text(&reading->yaml->arena, text, len),
+        .text = weir__yaml_copy(reading->yaml, text, len),
         .len = len,
         .plain = plain,
         .verbatim = one_line && event->end_mark.column - event->start_mark.column ==
                                     yaml_characters(text, len) + (plain ? 0 : 2),
     };
     if (!like.text)
-        return yaml_no_memory(reading->err);
+        return reading->yaml->code;
     return yaml_add(reading, event, &like, event->data.scalar.anchor, event->data.scalar.tag);
 }
 
@@ -238,11 +221,11 @@ static int yaml_take_event(struct reading *reading, const yaml_event_t *event)
     switch (event->type) {
     case YAML_DOCUMENT_START_EVENT:
         if (reading->yaml->root)
-            return weir__yaml_fail(reading->yaml, &here, reading->err,
+            return weir__yaml_fail(reading->yaml, &here,
                                    "a second document begins; one file holds one");
         return 0;
     case YAML_ALIAS_EVENT:
-        return weir__yaml_fail(reading->yaml, &here, reading->err,
+        return weir__yaml_fail(reading->yaml, &here,
                                "aliases (*name) are not supported; write the text where it is "
                                "meant, in quotes if it begins with *");
     case YAML_SCALAR_EVENT:
@@ -276,19 +259,18 @@ static int yaml_read_events(struct reading *reading, const char *text, size_t le
     if (reading->yaml->root)
         return 0;
     struct weir__yaml_node first = {.line = 1, .column = 1};
-    return weir__yaml_fail(reading->yaml, &first, reading->err, "the file is empty");
+    return weir__yaml_fail(reading->yaml, &first, "the file is empty");
 }
 
 /* libyaml compares each %TAG with all before it: so many that this took minutes are not let in. */
-static int yaml_check_directives(const struct weir__yaml *yaml, const char *text, size_t len,
-                                 weir_error *err)
+static int yaml_check_directives(struct weir__yaml *yaml, const char *text, size_t len)
 {
     const char *at = text, *end = text + len;
     for (int i = 0; (at = memmem(at, (size_t)(end - at), "%TAG", 4)); at++) {
         if (++i <= TAG_DIRECTIVES_MAX)
             continue;
         struct weir__yaml_node here = yaml_at_byte(text, (size_t)(at - text));
-        return weir__yaml_fail(yaml, &here, err,
+        return weir__yaml_fail(yaml, &here,
                                "more than %d %%TAG directives; leave them out, tags are not "
                                "supported",
                                TAG_DIRECTIVES_MAX);
@@ -296,22 +278,22 @@ static int yaml_check_directives(const struct weir__yaml *yaml, const char *text
     return 0;
 }
 
-static int yaml_read(struct weir__yaml *yaml, const char *text, size_t len, weir_error *err)
+static int yaml_read(struct weir__yaml *yaml, const char *text, size_t len)
 {
-    struct reading reading = {.yaml = yaml, .err = err};
+    struct reading reading = {.yaml = yaml};
     struct weir__yaml_node first = {.line = 1, .column = 1};
     if (len > WEIR__YAML_BYTES_MAX)
-        return weir__yaml_fail(yaml, &first, err, "%zu bytes; a file has at most %u", len,
+        return weir__yaml_fail(yaml, &first, "%zu bytes; a file has at most %u", len,
                                WEIR__YAML_BYTES_MAX);
     if (len >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) { /* a byte order mark is no column */
         text += 3;
         len -= 3;
     }
-    int code = yaml_check_directives(yaml, text, len, err);
+    int code = yaml_check_directives(yaml, text, len);
     if (code)
         return code;
     if (!yaml_parser_initialize(&reading.parser))
-        return yaml_no_memory(err);
+        return weir__yaml_no_memory(yaml);
     yaml_parser_set_encoding(&reading.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&reading.parser, (const unsigned char *)text, len);
     code = yaml_read_events(&reading, text, len);
@@ -326,33 +308,25 @@ int weir__yaml_parse(const char *text, size_t len, const char *name, struct weir
 {
     struct weir__yaml *yaml = calloc(1, sizeof *yaml);
     if (!yaml)
-        return yaml_no_memory(err);
-    yaml->name = weir__arena_text(&yaml->arena, name, strlen(name));
-    int code = yaml->name ? yaml_read(yaml, text, len, err) : yaml_no_memory(err);
-    if (code) {
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the file");
+    yaml->err = err;
+    yaml->arena = &yaml->nodes;
+    yaml->becomes = "the file";
+    yaml->name = weir__yaml_copy(yaml, name, strlen(name));
+    int code = yaml->name ? yaml_read(yaml, text, len) : yaml->code;
+    if (code)
         weir__yaml_free(yaml);
-        return code;
-    }
-    *ret = yaml;
-    return 0;
+    else
+        *ret = yaml;
+    return code;
 }
 
 void weir__yaml_free(struct weir__yaml *yaml)
 {
     if (!yaml)
         return;
-    weir__arena_free(&yaml->arena);
+    weir__arena_free(&yaml->nodes);
     free(yaml);
-}
-
-const struct weir__yaml_node *weir__yaml_root(const struct weir__yaml *yaml)
-{
-    return yaml->root;
-}
-
-const char *weir__yaml_name(const struct weir__yaml *yaml)
-{
-    return yaml->name;
 }
 
 const struct weir__yaml_node *weir__yaml_get(const struct weir__yaml_node *map, const char *key)
@@ -364,4 +338,12 @@ const struct weir__yaml_node *weir__yaml_get(const struct weir__yaml_node *map, 
             return node->value;
     }
     return NULL;
+}
+
+size_t weir__yaml_count(const struct weir__yaml_node *node)
+{
+    size_t count = 0;
+    for (const struct weir__yaml_node *it = node->child; it; it = it->next)
+        count++;
+    return count;
 }

@@ -1,7 +1,6 @@
 /* Batches: filled, run here or given to the askers, answered. See batch.h. */
 #include "server/conn.h"
 
-#include "policy/execute.h"
 #include "server/grpc/grpc.h"
 #include "store/store.h"
 

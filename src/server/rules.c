@@ -208,7 +208,7 @@ static int rules_give_secret(const struct server *server, struct weir__policies 
     static const char purpose[] = "weir: the secret of hashed keys";
     uint64_t secret[2];
     const char *given = getenv("WEIR_RECEIPT_SECRET");
-    if (!weir__policies_hash(policies))
+    if (!policies->hashes)
         return 0;
     if (server->remote && (!given || !*given))
         return weir__fail(
@@ -243,10 +243,10 @@ static int rules_load_policies(const struct server *server, struct server_rules 
 /* Says what is hardly meant; the rest of a long list is for weir check. */
 static void rules_tell_warnings(const struct weir__policies *policies)
 {
-    size_t i = 0;
-    for (const char *text; i < WARNINGS_TOLD && (text = weir__policies_warning(policies, i)); i++)
-        server_report("warning: %s", text);
-    if (weir__policies_warning(policies, i))
+    const struct weir__warning *it = policies->warnings;
+    for (size_t i = 0; it && i < WARNINGS_TOLD; it = it->next, i++)
+        server_report("warning: %s", it->text);
+    if (it)
         server_report("warning: there are more warnings; `weir check` prints all of them");
 }
 
@@ -260,14 +260,14 @@ static uint32_t rules_shadow_top(struct server *server, const struct weir__polic
 static int rules_resolve_counters(struct server *server, struct server_rules *rules,
                                   weir_error *err)
 {
-    size_t count = weir__policies_count(rules->policies);
+    size_t count = rules->policies->count;
     rules->tops = calloc(count ? count : 1, sizeof *rules->tops);
     rules->shadow_tops = calloc(count ? count : 1, sizeof *rules->shadow_tops);
     if (!rules->tops || !rules->shadow_tops ||
         server_metrics_resolve(server->metrics, rules->policies, &rules->series))
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the policies' counters");
     for (size_t i = 0; i < count; i++) {
-        const struct weir__policy *policy = weir__policies_at(rules->policies, i);
+        const struct weir__policy *policy = &rules->policies->policies[i];
         bool shadow = false;
         for (size_t j = 0; j < policy->entry_count; j++)
             shadow = shadow || policy->entries[j].shadow;
@@ -282,14 +282,14 @@ static int rules_resolve_counters(struct server *server, struct server_rules *ru
 static int rules_reserve_limits(struct server *server, struct server_rules *rules, weir_error *err)
 {
     const char *path = server->config.policies_path;
-    size_t count, envoy_count = rules->envoy ? weir__envoy_limit_count(rules->envoy) : 0;
-    const weir_limit *const *policies = weir__policies_limits(rules->policies, &count);
+    size_t count = rules->policies->limit_count;
+    size_t envoy_count = rules->envoy ? rules->envoy->limit_count : 0;
     const weir_limit **all = malloc((count + envoy_count + 1) * sizeof(weir_limit *));
     weir_error why;
     if (!all)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the policies");
     if (count > 0)
-        memcpy(all, policies, count * sizeof(weir_limit *));
+        memcpy(all, rules->policies->limits, count * sizeof(weir_limit *));
     if (envoy_count > 0)
         weir__envoy_limits(rules->envoy, all + count);
     int code = weir__store_reserve(server->store, all, count + envoy_count, &why);
@@ -553,21 +553,21 @@ static uint32_t rules_top_of(struct server_top *top, const char *domain)
 int server_envoy_resolve(const struct server *server, struct server_rules *rules, weir_error *err)
 {
     const struct weir__envoy *envoy = rules->envoy;
-    const struct weir__envoy_domain *domain = NULL;
-    size_t rule_count = envoy ? weir__envoy_count(envoy) : 0;
-    size_t domain_count = envoy ? weir__envoy_domain_count(envoy) : 0;
+    size_t rule_count = envoy ? envoy->rule_count : 0;
+    size_t domain_count = envoy ? envoy->domain_count : 0;
     rules->envoy_rules = calloc(rule_count + 1, sizeof *rules->envoy_rules);
     rules->envoy_domains = calloc(domain_count + 1, sizeof *rules->envoy_domains);
     if (!rules->envoy_rules || !rules->envoy_domains)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the rules' counters");
     for (size_t i = 0; i < rule_count; i++) {
-        const struct weir__envoy_rule *rule = weir__envoy_at(envoy, i);
+        const struct weir__envoy_rule *rule = envoy->rules[i];
         rules->envoy_rules[rule->index] =
             server_metrics_rule(server->metrics, rule->domain, rule->name);
     }
-    while (envoy && (domain = weir__envoy_next_domain(envoy, domain))) {
-        const char *name = weir__envoy_domain_name(domain);
-        rules->envoy_domains[weir__envoy_domain_index(domain)] = (struct server_envoy_domain){
+    const struct weir__envoy_domain *domain = envoy ? envoy->first_domain : NULL;
+    for (; domain; domain = domain->next) {
+        const char *name = domain->node.key.data;
+        rules->envoy_domains[domain->index] = (struct server_envoy_domain){
             .whole = server_metrics_rule(server->metrics, name, ""),
             .brought = server_metrics_rule(server->metrics, name, SERVER_RULE_BROUGHT),
             .top = rules_top_of(server->top, name),

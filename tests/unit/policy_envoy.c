@@ -97,10 +97,10 @@ static void test_nested(void)
           "    rate_limit:\n"
           "      unit: DAY\n"
           "      requests_per_unit: 100\n");
-    CHECK_INT(weir__envoy_count(envoy), 2);
-    CHECK_TEXT(weir__envoy_at(envoy, 0)->name, "message_type_marketing.to_number");
-    CHECK_TEXT(weir__envoy_at(envoy, 0)->domain, "messaging");
-    CHECK_INT(weir__envoy_at(envoy, 1)->index, 1);
+    CHECK_INT(envoy->rule_count, 2);
+    CHECK_TEXT(envoy->rules[0]->name, "message_type_marketing.to_number");
+    CHECK_TEXT(envoy->rules[0]->domain, "messaging");
+    CHECK_INT(envoy->rules[1]->index, 1);
     CHECK_TEXT(limit_of("messaging", "message_type=marketing|to_number=2061234567"),
                "fixed-window 5/d");
     CHECK(is(key, "envoy:messaging|message_type=marketing|to_number=2061234567"));
@@ -369,7 +369,7 @@ static void test_many(void)
     envoy = NULL;
     CHECK_INT(weir__envoy_parse(text, len, "rl.yaml", &envoy, &err), 0);
     free(text);
-    CHECK_INT(weir__envoy_count(envoy), 20000);
+    CHECK_INT(envoy->rule_count, 20000);
     CHECK_TEXT(limit_of("d", "k=v12345"), "fixed-window 46/m");
     for (int i = 0; i < 20000; i++) {
         snprintf(name, sizeof name, "k=v%d", i);
@@ -410,7 +410,7 @@ static void test_files(void)
              "b.yaml:2:15: the descriptor a exists already, a.yaml on line 2; keep one of them"));
     CHECK(!envoy);
     CHECK_INT(weir__envoy_load(NULL, 0, false, &envoy, &err), 0);
-    CHECK_INT(weir__envoy_count(envoy), 0);
+    CHECK_INT(envoy->rule_count, 0);
     CHECK(!weir__envoy_domain(envoy, span("d")));
 }
 

@@ -3,7 +3,6 @@
  * what the policies want where a local fallback decided, settling, and the plans of several
  * descriptors.
  */
-#include "policy/execute.h"
 #include "policy/policy.h"
 
 #include "store_test.h"

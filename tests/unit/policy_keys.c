@@ -295,9 +295,8 @@ static void test_hashed_keys(void)
     char before[2][64] = {"", ""};
     use(TOP "  - {name: p, key: [hash(lower(header.X-Key)), user], " LIMIT "}\n"
             "  - {name: q, match: {ip: \"*\"}, key: hash(ip/24/48), " LIMIT "}\n");
-    CHECK_TEXT(weir__policies_at(policies, 0)->entries[0].key_text,
-               "hash(lower(header.x-key)), user");
-    CHECK_TEXT(weir__policies_at(policies, 1)->entries[0].key_text, "hash(ip/24/48)");
+    CHECK_TEXT(policies->policies[0].entries[0].key.text, "hash(lower(header.x-key)), user");
+    CHECK_TEXT(policies->policies[1].entries[0].key.text, "hash(ip/24/48)");
     ASK({"header.x-key", "Secret", 0}, USER("u"));
     are(keys(), "p/{hash(lower(header.x-key))=?,user=u}"); /* nobody gave a secret */
     for (size_t i = 0; i < WEIR__COUNT(secrets); i++) {

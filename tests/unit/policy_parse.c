@@ -69,26 +69,26 @@ static void test_whole(void)
     struct weir__policies *set = read_set(whole, true);
     if (!set)
         return;
-    CHECK_INT(weir__policies_count(set), 4);
-    CHECK_INT(weir__policies_entries(set), 6);
-    const struct weir__policy *api = weir__policies_at(set, 0), *login = weir__policies_at(set, 1);
-    const struct weir__policy *named = weir__policies_at(set, 2), *deny = weir__policies_at(set, 3);
+    CHECK_INT(set->count, 4);
+    CHECK_INT(set->entry_count, 6);
+    const struct weir__policy *api = &set->policies[0], *login = &set->policies[1];
+    const struct weir__policy *named = &set->policies[2], *deny = &set->policies[3];
     CHECK_TEXT(api->name, "api");
     CHECK_TEXT(api->match_text, "path is /api/* and method is POST or GET and host is "
                                 "*.example.com and header.x-debug is absent and user is not a or "
                                 "\"b c\"");
     CHECK_INT(api->entry_count, 1);
     CHECK_TEXT(api->entries[0].name, "api");
-    CHECK_TEXT(api->entries[0].key_text, "user, ip/24/48");
+    CHECK_TEXT(api->entries[0].key.text, "user, ip/24/48");
     CHECK_TEXT(weir_limit_text(api->entries[0].limit), "token-bucket 100/s burst 200");
     CHECK_INT(api->style, WEIR__FIELDS_X);
     CHECK_INT(api->fail, WEIR__FAIL_LOCAL);
     CHECK(!api->give_back);
     CHECK_INT(login->entry_count, 4);
-    CHECK_TEXT(login->entries[1].key_text, "lower(user)");
-    CHECK_TEXT(login->entries[2].key_text, "'all%20of%2C%20them'");
+    CHECK_TEXT(login->entries[1].key.text, "lower(user)");
+    CHECK_TEXT(login->entries[2].key.text, "'all%20of%2C%20them'");
     CHECK_TEXT(weir_limit_text(login->entries[2].limit), "token-bucket 1000/s");
-    CHECK_TEXT(login->entries[3].key_text, "ip/32/64");
+    CHECK_TEXT(login->entries[3].key.text, "ip/32/64");
     CHECK(login->entries[3].shadow && !login->entries[2].shadow);
     CHECK_INT(login->entries[3].index, 4);
     CHECK_INT(login->style, WEIR__FIELDS_OFF);
@@ -106,10 +106,10 @@ static void test_whole(void)
 static void test_lookups(void)
 {
     struct weir__policies *set = read_set(whole, false);
-    CHECK(weir__policies_find(set, "login", 5) == weir__policies_at(set, 1));
-    CHECK(weir__policies_find(set, "api", 3) == weir__policies_at(set, 0));
-    CHECK(weir__policies_find(set, "apis", 3) == weir__policies_at(set, 0));
-    CHECK(weir__policies_find(set, "blocked", 7) == weir__policies_at(set, 3));
+    CHECK(weir__policies_find(set, "login", 5) == &set->policies[1]);
+    CHECK(weir__policies_find(set, "api", 3) == &set->policies[0]);
+    CHECK(weir__policies_find(set, "apis", 3) == &set->policies[0]);
+    CHECK(weir__policies_find(set, "blocked", 7) == &set->policies[3]);
     CHECK(!weir__policies_find(set, "ap", 2));
     CHECK(!weir__policies_find(set, "apis", 4));
     CHECK(!weir__policies_find(set, "", 0));
@@ -123,15 +123,15 @@ static void test_lookups(void)
     CHECK(!weir__policies_trusts(set, "::2", 3));
     CHECK(!weir__policies_trusts(set, "unix:", 5));
     CHECK(!weir__policies_trusts(set, "", 0));
-    bool known = true;
-    CHECK_TEXT(weir__policies_attribute(set, 0, &known), "path");
-    CHECK(known);
-    CHECK_INT(weir__policies_attributes(set), 10);
-    CHECK_TEXT(weir__policies_attribute(set, 9, &known), "key");
-    CHECK(!known);
+    const struct weir__attribute *attributes = set->attributes.items;
+    CHECK_TEXT(attributes[0].text, "path");
+    CHECK(weir__attribute_known(&attributes[0]));
+    CHECK_INT(set->attributes.count, 10);
+    CHECK_TEXT(attributes[9].text, "key");
+    CHECK(!weir__attribute_known(&attributes[9]));
     weir__policies_free(set);
     set = read_set("version: 1\npolicies: []\n", true);
-    CHECK_INT(weir__policies_count(set), 0);
+    CHECK_INT(set->count, 0);
     CHECK(!weir__policies_find(set, "x", 1));
     CHECK(!weir__policies_trusts(set, "127.0.0.1", 9));
     weir__policies_free(set);
@@ -146,7 +146,7 @@ static void test_words(void)
                              "\"\"], x: \"a\\\\*b*c*\"}}\n",
                  false);
     CHECK_TEXT(
-        weir__policies_at(set, 0)->match_text,
+        set->policies[0].match_text,
         "ip is present and user is a, b, c, d or e and role is 1, 2, 3, 4 or 3 others and x is "
         "a\\*b*c*");
     weir__policies_free(set);
@@ -155,7 +155,7 @@ static void test_words(void)
         strcat(text, "\xc3\xa4");
     strcat(text, "}}\n");
     set = read_set(text, false);
-    const char *words = weir__policies_at(set, 0)->match_text;
+    const char *words = set->policies[0].match_text;
     CHECK(strlen(words) > 490 && strlen(words) < 512);
     CHECK(!strcmp(words + strlen(words) - 5, "\xc3\xa4…"));
     weir__policies_free(set);
@@ -426,11 +426,11 @@ static void test_bounds(void)
         fprintf(file, "  - {name: p%d, key: ip, " LIMIT "}\n", i);
     fflush(file);
     struct weir__policies *set = read_set(text, false);
-    CHECK_INT(weir__policies_count(set), WEIR__POLICIES_MAX);
+    CHECK_INT(set->count, WEIR__POLICIES_MAX);
     for (int i = 0; i < WEIR__POLICIES_MAX; i++) {
         char name[16];
         snprintf(name, sizeof name, "p%d", i);
-        CHECK(weir__policies_find(set, name, strlen(name)) == weir__policies_at(set, (size_t)i));
+        CHECK(weir__policies_find(set, name, strlen(name)) == &set->policies[(size_t)i]);
     }
     weir__policies_free(set);
     fprintf(file, P LIMIT "}\n");

@@ -1,8 +1,6 @@
 /* What policies are made of: addresses, patterns, and the one spelling of paths and hosts. */
 #include "base/span.h"
-#include "policy/address.h"
-#include "policy/normal.h"
-#include "policy/pattern.h"
+#include "policy/conditions.h"
 #include "test.h"
 
 #include <arpa/inet.h>
@@ -203,7 +201,8 @@ static void test_patterns(void)
     for (size_t i = 0; i < WEIR__COUNT(cases); i++) {
         struct weir__arena arena = {0};
         struct weir__pattern pattern;
-        CHECK(!weir__pattern_read(&arena, cases[i].pattern, strlen(cases[i].pattern), &pattern));
+        CHECK(!weir__pattern_read(&arena, cases[i].pattern, strlen(cases[i].pattern), true,
+                                  &pattern));
         for (size_t j = 0; j < 6 && cases[i].has[j]; j++) {
             if (!CHECK(weir__pattern_has(&pattern, span(cases[i].has[j]))))
                 printf("%s should have \"%s\"\n", cases[i].pattern, cases[i].has[j]);
@@ -216,8 +215,10 @@ static void test_patterns(void)
     }
     struct weir__arena arena = {0};
     struct weir__pattern pattern;
-    CHECK(weir__pattern_read(&arena, "a\\b", 3, &pattern));
-    CHECK(weir__pattern_read(&arena, "a\\", 2, &pattern));
+    CHECK(weir__pattern_read(&arena, "a\\b", 3, true, &pattern));
+    CHECK(weir__pattern_read(&arena, "a\\", 2, true, &pattern));
+    CHECK(!weir__pattern_read(&arena, "a\\*", 3, false, &pattern) && !pattern.exact);
+    CHECK(weir__pattern_has(&pattern, span("a\\b")) && !weir__pattern_has(&pattern, span("ab")));
     weir__arena_free(&arena);
 }
 
@@ -246,8 +247,8 @@ static void test_patterns_like_the_plainest(void)
         }
         struct weir__arena arena = {0};
         struct weir__pattern pattern, other;
-        CHECK(!weir__pattern_read(&arena, a, strlen(a), &pattern));
-        CHECK(!weir__pattern_read(&arena, b, strlen(b), &other));
+        CHECK(!weir__pattern_read(&arena, a, strlen(a), true, &pattern));
+        CHECK(!weir__pattern_read(&arena, b, strlen(b), true, &other));
         bool has = weir__pattern_has(&pattern, span(text));
         agreed += has == obviously(a, text);
         matched += has;
@@ -268,7 +269,7 @@ static void test_pattern_lists(void)
     char text[16];
     for (int i = 0; i < N; i++) {
         snprintf(text, sizeof text, "%d", 2 * i);
-        CHECK(!weir__pattern_read(&arena, text, strlen(text), &patterns[i]));
+        CHECK(!weir__pattern_read(&arena, text, strlen(text), true, &patterns[i]));
     }
     qsort(patterns, N, sizeof patterns[0], weir__pattern_order);
     long right = 0;
@@ -292,7 +293,7 @@ static void test_patterns_take_no_hours(void)
         stars[i] = i % 2 ? 'a' : '*';
     stars[sizeof stars - 1] = 'b';
     memset(text, 'a', sizeof text);
-    CHECK(!weir__pattern_read(&arena, stars, sizeof stars, &pattern));
+    CHECK(!weir__pattern_read(&arena, stars, sizeof stars, true, &pattern));
     for (int i = 0; i < 100; i++)
         CHECK(!weir__pattern_has(&pattern, (struct weir__span){text, sizeof text}));
     weir__arena_free(&arena);

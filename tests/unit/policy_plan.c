@@ -230,8 +230,8 @@ static void test_several(void)
     CHECK_TEXT(plan.by->name, "z");
     are(keys_of(plan.shadow, plan.shadow_count), "s/{ip=1.2.3.4}");
     CHECK(plan.shadow[0].entry->shadow && plan.shadow[0].entry->index == 2);
-    CHECK(plan.enforced[1].policy == weir__policies_at(policies, 1));
-    CHECK(plan.enforced[1].entry == &weir__policies_at(policies, 1)->entries[0]);
+    CHECK(plan.enforced[1].policy == &policies->policies[1]);
+    CHECK(plan.enforced[1].entry == &policies->policies[1].entries[0]);
     CHECK_INT(weir_limit_count(plan.enforced[1].limit), 2);
     CHECK_INT(plan.enforced[1].cost, 1);
     CHECK_INT(plan.together, WEIR__TOGETHER);

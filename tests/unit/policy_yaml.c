@@ -46,7 +46,7 @@ static void test_tree(void)
                                         "  lines\n");
     if (!yaml)
         return;
-    const struct weir__yaml_node *root = weir__yaml_root(yaml), *b = weir__yaml_get(root, "b");
+    const struct weir__yaml_node *root = yaml->root, *b = weir__yaml_get(root, "b");
     CHECK_INT(root->type, WEIR__YAML_MAP);
     CHECK_INT(root->line, 2);
     CHECK_INT(root->column, 1);
@@ -87,11 +87,11 @@ static void test_small_files(void)
     for (size_t i = 0; i < WEIR__COUNT(cases); i++) {
         struct weir__yaml *yaml = read_text(cases[i].text);
         if (yaml)
-            CHECK_TEXT(weir__yaml_root(yaml)->text, cases[i].root);
+            CHECK_TEXT(yaml->root->text, cases[i].root);
         weir__yaml_free(yaml);
     }
     struct weir__yaml *yaml = read_text("\xef\xbb\xbfx: y");
-    CHECK_INT(weir__yaml_root(yaml)->child->value->column, 4);
+    CHECK_INT(yaml->root->child->value->column, 4);
     weir__yaml_free(yaml);
     weir__yaml_free(NULL);
 }
@@ -241,8 +241,9 @@ static void test_only(void)
     for (size_t i = 0; i < WEIR__COUNT(cases); i++) {
         struct weir__yaml *yaml = read_text(cases[i].text);
         weir_error err = {0};
-        int code = weir__yaml_only(yaml, weir__yaml_root(yaml), allowed, &err);
-        CHECK_INT(code, cases[i].message ? WEIR_EINVAL : 0);
+        yaml->err = &err;
+        CHECK(weir__yaml_only(yaml, yaml->root, allowed) == !cases[i].message);
+        CHECK_INT(yaml->code, cases[i].message ? WEIR_EINVAL : 0);
         says(&err, cases[i].message ? cases[i].message : "");
         weir__yaml_free(yaml);
     }
@@ -252,8 +253,10 @@ static void check_within(const char *text, size_t at, const char *expected)
 {
     struct weir__yaml *yaml = read_text(text);
     weir_error err = {0};
-    const struct weir__yaml_node *node = weir__yaml_root(yaml)->child->value;
-    CHECK_INT(weir__yaml_fail_within(yaml, node, at, &err, "%s", "here"), WEIR_EINVAL);
+    const struct weir__yaml_node *node = yaml->root->child->value;
+    yaml->err = &err;
+    CHECK_INT(weir__yaml_fail_within(yaml, node, at, "%s", "here"), WEIR_EINVAL);
+    CHECK_INT(weir__yaml_fail(yaml, node, "only the first failure is told"), WEIR_EINVAL);
     says(&err, expected);
     weir__yaml_free(yaml);
 }
@@ -276,7 +279,8 @@ static void test_long_messages(void)
     struct weir__yaml *yaml = NULL;
     weir_error err = {0};
     CHECK_INT(weir__yaml_parse("a", 1, name, &yaml, NULL), 0);
-    weir__yaml_fail(yaml, weir__yaml_root(yaml), &err, "%s", value);
+    yaml->err = &err;
+    weir__yaml_fail(yaml, yaml->root, "%s", value);
     CHECK(!strncmp(err.message, "...d/d/", 7) && strstr(err.message, "/:1:1: "));
     size_t len = strlen(err.message);
     CHECK(len > 500 && !memcmp(err.message + len - 2, "\xc3\xa4", 2)); /* no half character */

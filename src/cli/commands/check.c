@@ -6,6 +6,7 @@
 
 #include "policy/view.h"
 #include "policy/yaml.h"
+#include "wire/http1.h"
 #include "store/region.h"
 
 #include <assert.h>
@@ -333,7 +334,7 @@ static int check_file(struct job *job)
     code = weir__yaml_parse(job->text, job->len, job->path, &yaml, &err);
     if (code)
         return check_fail(job, code, &err);
-    bool envoy = weir__yaml_get(weir__yaml_root(yaml), "domain") != NULL;
+    bool envoy = weir__yaml_get(yaml->root, "domain") != NULL;
     weir__yaml_free(yaml);
     return envoy ? check_envoy(job) : check_policies(job, cluster);
 }

@@ -15,10 +15,9 @@
 #define WEIR_ENVOY_H
 
 #include "limit/limit.h"
+#include "policy/conditions.h"
+#include "policy/yaml.h"
 #include "wire/grpc.h"
-
-struct weir__envoy; /* a set */
-struct weir__envoy_domain;
 
 #define WEIR__ENVOY_FILES_MAX 1000
 #define WEIR__ENVOY_TEXT_MAX 1024 /* bytes of a domain, a key or a value */
@@ -43,6 +42,50 @@ struct weir__envoy_rule {
     uint32_t index; /* among all rules of the set: for counters */
 };
 
+/* A descriptor of a file: a key, with a value, with a pattern, or for any value (an empty value). */
+struct weir__envoy_node {
+    const struct weir__envoy_node *parent; /* a domain's: NULL */
+    struct weir__span key, value;
+    const struct weir__envoy_rule *rule; /* NULL: none */
+    struct weir__envoy_node *wildcards;  /* among its children, in the file's order */
+    struct weir__envoy_node *last_wildcard;
+    struct weir__envoy_node *next_wildcard; /* of its parent */
+    struct weir__pattern pattern;           /* of a wildcard */
+    bool is_wildcard, share_threshold, has_children;
+    const char *file; /* where it stands */
+    int line;
+    uint64_t hash;
+    struct weir__envoy_node *next_in_bucket;
+};
+
+/* A domain is a node of its own, whose key is its name. */
+struct weir__envoy_domain {
+    struct weir__envoy_node node;
+    struct weir__envoy_domain *next;
+    uint32_t index;
+};
+
+/* One limit for all rules that mean the same. */
+struct weir__envoy_interned {
+    struct weir__envoy_interned *next;
+    weir_limit *limit;
+};
+
+#define WEIR__ENVOY_INTERNED 256
+
+/* A set. */
+struct weir__envoy {
+    struct weir__arena arena;
+    struct weir__envoy_node **buckets; /* all nodes, by parent, key and value */
+    size_t bucket_count, node_count;
+    const struct weir__envoy_rule **rules;
+    size_t rule_count, rule_room;
+    struct weir__envoy_domain *first_domain, *last_domain; /* in the order of files */
+    size_t domain_count;
+    struct weir__envoy_interned *interned[WEIR__ENVOY_INTERNED];
+    size_t limit_count; /* of those: the different limits of all rules */
+};
+
 struct weir__envoy_file {
     const char *name; /* for messages */
     const char *text;
@@ -58,19 +101,8 @@ int weir__envoy_parse(const char *text, size_t len, const char *name, struct wei
                       weir_error *err);
 void weir__envoy_free(struct weir__envoy *envoy);
 
-size_t weir__envoy_count(const struct weir__envoy *envoy); /* of rules */
-const struct weir__envoy_rule *weir__envoy_at(const struct weir__envoy *envoy, size_t i);
-
-/* The different limits of all rules: how many, and into room for as many. */
-size_t weir__envoy_limit_count(const struct weir__envoy *envoy);
+/* The different limits of all rules, into room for limit_count. */
 void weir__envoy_limits(const struct weir__envoy *envoy, const weir_limit **ret);
-
-size_t weir__envoy_domain_count(const struct weir__envoy *envoy);
-/* One behind the other, NULL before the first and behind the last. */
-const struct weir__envoy_domain *weir__envoy_next_domain(const struct weir__envoy *envoy,
-                                                         const struct weir__envoy_domain *last);
-const char *weir__envoy_domain_name(const struct weir__envoy_domain *domain);
-uint32_t weir__envoy_domain_index(const struct weir__envoy_domain *domain);
 
 /* NULL: there is no such domain. */
 const struct weir__envoy_domain *weir__envoy_domain(const struct weir__envoy *envoy,
@@ -104,5 +136,36 @@ int64_t weir__envoy_unit_us(enum weir__rls_unit unit);
 const char *weir__envoy_unit_name(enum weir__rls_unit unit);
 /* A unit by its name, in letters of any case; UNKNOWN_UNIT: no unit has that name. */
 enum weir__rls_unit weir__envoy_unit(const char *name, size_t len);
+
+/* ---- inside: loading ---- */
+
+/* A file on its way into a set. A failure stays with the file (policy/yaml.h). */
+struct weir__envoy_loading {
+    struct weir__envoy *envoy;
+    struct weir__yaml *yaml;
+    const char *file;
+    bool merge;
+};
+
+/* The child of a key and value (an empty one: of the key alone), or NULL. */
+struct weir__envoy_node *weir__envoy_child(const struct weir__envoy *envoy,
+                                           const struct weir__envoy_node *parent,
+                                           struct weir__span key, struct weir__span value);
+/* Where it belongs in the table. */
+uint64_t weir__envoy_hash(const struct weir__envoy_node *parent, struct weir__span key,
+                          struct weir__span value);
+/* The rule of a descriptor whose place is `name`; NULL where it has no limit. */
+const struct weir__envoy_rule *weir__envoy_read_rule(struct weir__envoy_loading *loading,
+                                                     const struct weir__yaml_node *descriptor,
+                                                     const char *domain, const char *name);
+/* A map's value, or NULL: a `null` is as good as absent. */
+const struct weir__yaml_node *weir__envoy_get(const struct weir__yaml_node *map, const char *key);
+/* A text of at most `most` bytes; absent: empty. */
+struct weir__span weir__envoy_read_text(struct weir__envoy_loading *loading,
+                                        const struct weir__yaml_node *map, const char *key,
+                                        size_t most);
+/* Absent: false. */
+bool weir__envoy_read_bool(struct weir__envoy_loading *loading, const struct weir__yaml_node *map,
+                           const char *key);
 
 #endif

@@ -1,15 +1,16 @@
 /* Which rule a descriptor leads to: see envoy.h. */
-#include "policy/envoy/set.h"
+#include "policy/envoy/envoy.h"
 
 #include "base/hash.h"
+#include "policy/keys.h"
 #include "wire/sha.h"
 
 #include <assert.h>
 #include <string.h>
 
-static bool match_equal(struct weir__span a, const char *text, size_t len)
+static bool match_equal(struct weir__span a, struct weir__span b)
 {
-    return a.len == len && (len == 0 || !memcmp(a.data, text, len));
+    return a.len == b.len && (a.len == 0 || !memcmp(a.data, b.data, a.len));
 }
 
 /* ---- finding ---- */
@@ -31,41 +32,18 @@ struct weir__envoy_node *weir__envoy_child(const struct weir__envoy *envoy,
         return NULL;
     uint64_t hash = weir__envoy_hash(parent, key, value);
     struct weir__envoy_node *node = envoy->buckets[hash & (envoy->bucket_count - 1)];
-    while (node && (node->hash != hash || node->parent != parent ||
-                    !match_equal(key, node->key, node->key_len) ||
-                    !match_equal(value, node->value, node->value_len)))
+    while (node && (node->hash != hash || node->parent != parent || !match_equal(key, node->key) ||
+                    !match_equal(value, node->value)))
         node = node->next_in_bucket;
     return node;
-}
-
-/* Whether a text is what a pattern says, each * standing for any bytes or none. Every part between
- * stars is looked for behind the one before: linear. */
-static bool match_is_like(struct weir__span text, const char *pattern, size_t len)
-{
-    const char *star = memchr(pattern, '*', len);
-    size_t head = (size_t)(star - pattern);
-    if (text.len < head || memcmp(text.data, pattern, head))
-        return false;
-    const char *at = text.data + head, *end = text.data + text.len;
-    const char *part = star + 1, *stop = pattern + len;
-    while ((star = memchr(part, '*', (size_t)(stop - part)))) {
-        size_t n = (size_t)(star - part);
-        const char *found = n ? memmem(at, (size_t)(end - at), part, n) : at;
-        if (!found)
-            return false;
-        at = found + n;
-        part = star + 1;
-    }
-    size_t tail = (size_t)(stop - part);
-    return (size_t)(end - at) >= tail && !memcmp(end - tail, part, tail);
 }
 
 static const struct weir__envoy_node *match_find_wildcard(const struct weir__envoy_node *parent,
                                                           const struct weir__rls_entry *entry)
 {
     const struct weir__envoy_node *node = parent->wildcards;
-    while (node && !(match_equal(entry->key, node->key, node->key_len) &&
-                     match_is_like(entry->value, node->value, node->value_len)))
+    while (node &&
+           !(match_equal(entry->key, node->key) && weir__pattern_has(&node->pattern, entry->value)))
         node = node->next_wildcard;
     return node;
 }
@@ -101,9 +79,7 @@ const struct weir__envoy_rule *weir__envoy_match(const struct weir__envoy *envoy
         node = node->has_children ? match_find(envoy, node, &entries[i]) : NULL;
         if (!node)
             return NULL;
-        shared[i] = (struct weir__span){NULL, 0};
-        if (node->share_threshold)
-            shared[i] = (struct weir__span){node->value, node->value_len};
+        shared[i] = node->share_threshold ? node->value : (struct weir__span){NULL, 0};
     }
     return node->rule;
 }
@@ -116,24 +92,6 @@ const struct weir__envoy_rule *weir__envoy_match(const struct weir__envoy *envoy
 #define BEGINNING 64   /* bytes of a long text that are shown before its digest */
 #define LONG_MARK "%~" /* nothing that is escaped has a % without two digits */
 
-static void key_put_escaped(struct weir__buffer *buffer, struct weir__span text, const char *marks)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    for (size_t at = 0; at < text.len;) {
-        size_t plain = at;
-        while (plain < text.len && (unsigned char)text.data[plain] >= ' ' &&
-               text.data[plain] != 0x7f && !strchr(marks, text.data[plain]))
-            plain++;
-        weir__put(buffer, text.data + at, plain - at);
-        if (plain < text.len) {
-            unsigned char byte = (unsigned char)text.data[plain++];
-            char escaped[] = {'%', digits[byte >> 4], digits[byte & 15]};
-            weir__put(buffer, escaped, sizeof escaped);
-        }
-        at = plain;
-    }
-}
-
 static void key_put_digest(struct weir__buffer *buffer, struct weir__span text)
 {
     char hex[WEIR__SHA256_HEX_SIZE];
@@ -142,13 +100,14 @@ static void key_put_digest(struct weir__buffer *buffer, struct weir__span text)
 }
 
 /* Whether the text was long, and so became its beginning and its digest. */
-static bool key_put_part(struct weir__buffer *buffer, struct weir__span text, const char *marks)
+static bool key_put_part(struct weir__buffer *buffer, struct weir__span text,
+                         enum weir__place place)
 {
     if (text.len <= WEIR__ENVOY_PART_MAX) {
-        key_put_escaped(buffer, text, marks);
+        weir__put_escaped(buffer, text, place);
         return false;
     }
-    key_put_escaped(buffer, (struct weir__span){text.data, BEGINNING}, marks);
+    weir__put_escaped(buffer, (struct weir__span){text.data, BEGINNING}, place);
     weir__put_text(buffer, LONG_MARK);
     key_put_digest(buffer, text);
     return true;
@@ -161,10 +120,10 @@ static bool key_put_parts(struct weir__buffer *buffer, const struct weir__rls_en
     for (size_t i = 0; i < n && !buffer->cut; i++) {
         bool pattern = shared && shared[i].data;
         weir__put(buffer, "|", 1);
-        is_long = key_put_part(buffer, entries[i].key, "%|{}*=") || is_long;
+        is_long = key_put_part(buffer, entries[i].key, WEIR__IN_ENVOY_NAME) || is_long;
         weir__put(buffer, "=", 1);
         is_long = key_put_part(buffer, pattern ? shared[i] : entries[i].value,
-                               pattern ? "%|{}" : "%|{}*") ||
+                               pattern ? WEIR__IN_ENVOY_PATTERN : WEIR__IN_ENVOY_VALUE) ||
                   is_long;
     }
     return is_long;
@@ -193,7 +152,7 @@ bool weir__envoy_put_key(char room[WEIR__ENVOY_KEY_ROOM], struct weir__span doma
 {
     struct weir__buffer key = weir__buffer_over(room, WEIR__ENVOY_KEY_ROOM);
     weir__put_text(&key, "envoy:");
-    bool is_long = key_put_part(&key, domain, "%|{}*");
+    bool is_long = key_put_part(&key, domain, WEIR__IN_ENVOY_VALUE);
     size_t begun = key.len;
     is_long = key_put_parts(&key, entries, n, shared) || is_long;
     if (key.cut) {

@@ -2,9 +2,6 @@
  * */
 #include "policy/envoy/service.h"
 
-#include "policy/execute.h"
-#include "policy/view.h"
-
 #include <assert.h>
 #include <string.h>
 

@@ -59,8 +59,7 @@ void server_grpc_end(struct server_ask *ask)
  * */
 static void grpc_name_counters(const struct server_rules *rules, struct server_grpc_call *call)
 {
-    const struct server_envoy_domain *domain =
-        &rules->envoy_domains[weir__envoy_domain_index(call->rls.domain)];
+    const struct server_envoy_domain *domain = &rules->envoy_domains[call->rls.domain->index];
     call->top_id = domain->top;
     for (size_t i = 0; i < call->rls.count; i++) {
         const struct weir__rls_asked *asked = &call->rls.asked[i];
@@ -77,7 +76,7 @@ struct server_grpc_call *server_grpc_plan(struct server_conn *conn,
     struct server_thread *thread = conn->thread;
     const struct server_config *config = &thread->server->config;
     const struct server_rules *rules = thread->rules;
-    bool policies = weir__policies_count(rules->policies) > 0;
+    bool policies = rules->policies->count > 0;
     const struct weir__rls_setup setup = {
         .envoy = rules->envoy,
         .policies = policies ? rules->policies : NULL,

@@ -136,7 +136,7 @@ static void admin_put_entry(struct weir__json *json, const struct weir__entry *e
     struct weir__facts facts;
     weir__json_open(json, NULL, '{');
     weir__json_put_text(json, "name", entry->name, strlen(entry->name));
-    weir__json_put_text(json, "key", entry->key_text, strlen(entry->key_text));
+    weir__json_put_text(json, "key", entry->key.text, strlen(entry->key.text));
     weir__json_put_text(json, "limit", weir_limit_text(entry->limit),
                         strlen(weir_limit_text(entry->limit)));
     weir__explain(&entry->limit->rules[0], &facts);
@@ -152,14 +152,14 @@ static enum server_routed admin_policies(const struct call *call)
     static const char *const fails[] = {"local", "open", "closed"};
     const struct weir__policies *set = call->conn->thread->rules->policies;
     struct weir__buffer body;
-    size_t room = (weir__policies_entries(set) + weir__policies_count(set) + 1) * POLICIES_ROOM;
+    size_t room = (set->entry_count + set->count + 1) * POLICIES_ROOM;
     if (!admin_begin_long(call, room, &body))
         return SERVER_RESPONDED;
     struct weir__json json = {&body, false};
     weir__json_open(&json, NULL, '{');
     weir__json_open(&json, "policies", '[');
-    for (size_t i = 0; i < weir__policies_count(set); i++) {
-        const struct weir__policy *it = weir__policies_at(set, i);
+    for (size_t i = 0; i < set->count; i++) {
+        const struct weir__policy *it = &set->policies[i];
         weir__json_open(&json, NULL, '{');
         weir__json_put_text(&json, "name", it->name, strlen(it->name));
         weir__json_put_text(&json, "match", it->match_text, strlen(it->match_text));

@@ -304,10 +304,10 @@ static void metrics_resolve_policy(struct server_metrics *metrics,
 int server_metrics_resolve(struct server_metrics *metrics, const struct weir__policies *policies,
                            struct server_series_ids *ret)
 {
-    const size_t count = weir__policies_count(policies);
+    const size_t count = policies->count;
     struct server_series_ids ids = {
         .policies = calloc(count + 1, sizeof *ids.policies),
-        .entries = calloc(weir__policies_entries(policies) + 1, sizeof *ids.entries),
+        .entries = calloc(policies->entry_count + 1, sizeof *ids.entries),
     };
     if (!ids.policies || !ids.entries) {
         server_series_ids_free(&ids);
@@ -317,7 +317,7 @@ int server_metrics_resolve(struct server_metrics *metrics, const struct weir__po
     for (uint32_t i = SERVER_SERIES_OTHER + 1; i < metrics->series.count; i++)
         metrics->series.names[i].gone = true;
     for (size_t i = 0; i < count; i++)
-        metrics_resolve_policy(metrics, weir__policies_at(policies, i), &ids);
+        metrics_resolve_policy(metrics, &policies->policies[i], &ids);
     metrics->policies_loaded = count;
     pthread_mutex_unlock(&metrics->lock);
     *ret = ids;
