@@ -134,9 +134,9 @@ enum server_ask_kind server_ask_kind_of(enum weir__verb verb)
     case WEIR__VERB_PEEK:
     case WEIR__VERB_ACQUIRE:
     case WEIR__VERB_THROTTLE:
-        return SERVER_ASK_ONE;
     case WEIR__VERB_TAKEALL:
-        return SERVER_ASK_SEVERAL;
+    case WEIR__VERB_DECIDE:
+        return SERVER_ASK_DECIDE;
     case WEIR__VERB_SETTLE:
         return SERVER_ASK_SETTLE;
     case WEIR__VERB_RESET:
@@ -146,37 +146,11 @@ enum server_ask_kind server_ask_kind_of(enum weir__verb verb)
         return SERVER_ASK_LEASE;
     case WEIR__VERB_SHOW:
         return SERVER_ASK_SHOW;
-    case WEIR__VERB_CLOCK:  /* asks nothing of the store */
-    case WEIR__VERB_DECIDE: /* asks about a plan */
-        break;
-    }
-    assert(!"a verb that asks about a key");
-    return SERVER_ASK_ONE;
-}
-
-enum server_ask_kind server_ask_kind_of_plan(enum weir__verb verb)
-{
-    switch (verb) {
-    case WEIR__VERB_TAKE:
-    case WEIR__VERB_PEEK:
-    case WEIR__VERB_ACQUIRE:
-    case WEIR__VERB_DECIDE:
-        return SERVER_ASK_PLAN;
-    case WEIR__VERB_SETTLE:
-        return SERVER_ASK_SETTLE_PLAN;
-    case WEIR__VERB_RESET:
-        return SERVER_ASK_RESET_PLAN;
-    case WEIR__VERB_RENEW:
-    case WEIR__VERB_RELEASE:
-        return SERVER_ASK_LEASE_PLAN;
-    case WEIR__VERB_TAKEALL:
-    case WEIR__VERB_THROTTLE:
-    case WEIR__VERB_SHOW:
     case WEIR__VERB_CLOCK:
         break;
     }
-    assert(!"a verb that policies know");
-    return SERVER_ASK_PLAN;
+    assert(!"a verb that asks something of the store");
+    return SERVER_ASK_DECIDE;
 }
 
 struct decision_room {
@@ -209,15 +183,10 @@ struct server_planned *server_planned_take(struct server_thread *thread)
 void server_ask_end(struct server_conn *conn, struct server_ask *ask)
 {
     switch (ask->kind) {
-    case SERVER_ASK_ONE:
-    case SERVER_ASK_SEVERAL:
-    case SERVER_ASK_PLAN:
+    case SERVER_ASK_DECIDE:
     case SERVER_ASK_SETTLE:
-    case SERVER_ASK_SETTLE_PLAN:
     case SERVER_ASK_RESET:
-    case SERVER_ASK_RESET_PLAN:
     case SERVER_ASK_LEASE:
-    case SERVER_ASK_LEASE_PLAN:
         return;
     case SERVER_ASK_SHOW:
         free(ask->shown);
@@ -377,7 +346,7 @@ void server_batch_back(struct server_batch *batch)
 
 static bool batch_is_plain_take(const struct server_ask *ask)
 {
-    return ask->kind == SERVER_ASK_ONE && ask->code == 0 &&
+    return ask->kind == SERVER_ASK_DECIDE && ask->about == SERVER_ABOUT_ONE && ask->code == 0 &&
            (ask->verb == WEIR__VERB_TAKE || ask->verb == WEIR__VERB_THROTTLE);
 }
 
@@ -393,47 +362,46 @@ static void batch_take_many(struct server *server, struct server_batch *batch, s
 
 /* ---- the other kinds ---- */
 
-static int batch_decide(struct server *server, const struct server_ask *ask,
-                        const weir_request *requests, size_t n, weir_decision *ret)
+static int batch_decide(struct server *server, struct server_ask *ask, const weir_request *simple,
+                        weir_decision *ret)
 {
-    return weir__verb_reads(ask->verb) ? weir__peek_all(server->store, requests, n, ret)
-                                       : weir__take_all(server->store, requests, n, ret);
-}
-
-static int batch_decide_plan(struct server *server, struct server_ask *ask, weir_decision *ret)
-{
-    struct server_planned *planned = ask->planned;
-    const struct weir__plan_rows rows = {planned->several.rows, planned->shadow_rows};
-    enum weir__mode mode = weir__verb_reads(ask->verb) ? WEIR__PEEK : WEIR__TAKE;
-    return weir__plan_decide(server->store, &planned->plan, mode, &rows, ret);
+    bool reads = weir__verb_reads(ask->verb);
+    if (ask->about == SERVER_ABOUT_PLAN) {
+        struct server_planned *planned = ask->planned;
+        const struct weir__plan_rows rows = {planned->several.rows, planned->shadow_rows};
+        return weir__plan_decide(server->store, &planned->plan, reads ? WEIR__PEEK : WEIR__TAKE,
+                                 &rows, ret);
+    }
+    const struct server_several *several = server_ask_several(ask);
+    const weir_request *requests = several ? several->requests : simple;
+    size_t n = several ? several->count : 1;
+    return reads ? weir__peek_all(server->store, requests, n, ret)
+                 : weir__take_all(server->store, requests, n, ret);
 }
 
 static int batch_settle(struct server *server, const struct server_ask *ask,
-                        const weir_request *request)
+                        const weir_request *simple)
 {
+    const struct server_several *several = server_ask_several(ask);
+    const weir_request *requests = several ? several->requests : simple;
+    size_t n = several ? several->count : 1;
     char receipt[WEIR_RECEIPT_SIZE];
-    if (!server_receipt_read(server, request, 1, ask->settle.receipt, receipt))
-        return WEIR_ERECEIPT;
-    return weir_settle(server->store, request->key, request->limit, receipt, ask->settle.actual,
-                       NULL);
-}
-
-static int batch_settle_plan(struct server *server, const struct server_ask *ask)
-{
-    const struct server_several *several = &ask->planned->several;
-    char receipt[WEIR_RECEIPT_SIZE];
-    if (several->count == 0)
+    if (n == 0)
         return WEIR_EINVAL;
-    if (!server_receipt_read(server, several->requests, several->count, ask->settle.receipt,
-                             receipt))
+    if (!server_receipt_read(server, requests, n, ask->settle.receipt, receipt))
         return WEIR_ERECEIPT;
-    return weir__plan_settle(server->store, &ask->planned->plan, receipt, ask->settle.actual);
+    return several
+               ? weir__plan_settle(server->store, &ask->planned->plan, receipt, ask->settle.actual)
+               : weir_settle(server->store, simple->key, simple->limit, receipt, ask->settle.actual,
+                             NULL);
 }
 
 static int batch_lease(struct server *server, const struct server_ask *ask,
                        const weir_request *request)
 {
     assert(ask->verb == WEIR__VERB_RENEW || ask->verb == WEIR__VERB_RELEASE);
+    if (ask->about == SERVER_ABOUT_PLAN)
+        request = &ask->planned->several.requests[ask->planned->leased];
     return ask->verb == WEIR__VERB_RENEW
                ? weir_renew(server->store, request->key, request->limit, ask->lease)
                : weir_release(server->store, request->key, request->limit, ask->lease);
@@ -458,24 +426,16 @@ static int batch_run_one(struct server *server, struct server_ask *ask, weir_req
                          weir_decision *ret)
 {
     switch (ask->kind) {
-    case SERVER_ASK_ONE:
-        return batch_decide(server, ask, request, 1, ret);
-    case SERVER_ASK_SEVERAL:
-        return batch_decide(server, ask, ask->several->requests, ask->several->count, ret);
-    case SERVER_ASK_PLAN:
-        return batch_decide_plan(server, ask, ret);
+    case SERVER_ASK_DECIDE:
+        return batch_decide(server, ask, request, ret);
     case SERVER_ASK_SETTLE:
         return batch_settle(server, ask, request);
-    case SERVER_ASK_SETTLE_PLAN:
-        return batch_settle_plan(server, ask);
     case SERVER_ASK_RESET:
-        return weir__store_reset(server->store, request->key, &ask->there);
-    case SERVER_ASK_RESET_PLAN:
-        return weir__plan_reset(server->store, &ask->planned->plan, &ask->there);
+        return ask->about == SERVER_ABOUT_PLAN
+                   ? weir__plan_reset(server->store, &ask->planned->plan, &ask->there)
+                   : weir__store_reset(server->store, request->key, &ask->there);
     case SERVER_ASK_LEASE:
         return batch_lease(server, ask, request);
-    case SERVER_ASK_LEASE_PLAN:
-        return batch_lease(server, ask, &ask->planned->several.requests[ask->planned->leased]);
     case SERVER_ASK_SHOW:
         return batch_show(server, ask, request->key);
     case SERVER_ASK_CALL:

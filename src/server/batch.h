@@ -92,26 +92,28 @@ struct server_shown {
     struct weir__shown states[];
 };
 
-/* What an ask is, and which members of struct server_ask it uses. `simple` is its request in the
- * batch. */
+/* What an ask is. */
 enum server_ask_kind {
-    SERVER_ASK_ONE,         /* decides `simple` */
-    SERVER_ASK_SEVERAL,     /* decides `several` */
-    SERVER_ASK_PLAN,        /* decides `planned` */
-    SERVER_ASK_SETTLE,      /* settles `simple` by `settle` */
-    SERVER_ASK_SETTLE_PLAN, /* settles `planned` by `settle` */
-    SERVER_ASK_RESET,       /* forgets the key of `simple` */
-    SERVER_ASK_RESET_PLAN,  /* forgets the keys of `planned` */
-    SERVER_ASK_LEASE,       /* renews or releases `lease` of `simple` */
-    SERVER_ASK_LEASE_PLAN,  /* renews or releases `lease` of `planned` */
-    SERVER_ASK_SHOW,        /* finds what the key of `simple` holds: `shown` */
-    SERVER_ASK_CALL,        /* decides a `call` of Envoy's rate limit service */
-    SERVER_ASK_WORK,        /* has a worker do `work`; the last of its batch */
-    SERVER_ASK_SAID,        /* asks nothing: `said` is the answer */
+    SERVER_ASK_DECIDE,
+    SERVER_ASK_SETTLE, /* by `settle` */
+    SERVER_ASK_RESET,  /* forgets the keys */
+    SERVER_ASK_LEASE,  /* renews or releases `lease` */
+    SERVER_ASK_SHOW,   /* finds what the key of `simple` holds: `shown` */
+    SERVER_ASK_CALL,   /* decides a `call` of Envoy's rate limit service */
+    SERVER_ASK_WORK,   /* has a worker do `work`; the last of its batch */
+    SERVER_ASK_SAID,   /* asks nothing: `said` is the answer */
+};
+
+/* What the first four are about. */
+enum server_ask_about {
+    SERVER_ABOUT_ONE,     /* `simple`, its request in the batch */
+    SERVER_ABOUT_SEVERAL, /* `several`; only decided */
+    SERVER_ABOUT_PLAN,    /* `planned` */
 };
 
 struct server_ask {
     enum server_ask_kind kind;
+    enum server_ask_about about;
     enum weir__verb verb; /* of what is decided, settled, forgotten, leased or shown */
     int code;             /* 0, or a WEIR_E…, or SERVER_EOVERLOAD */
     union {               /* what it owns */
@@ -149,32 +151,15 @@ struct server_ask {
     };
 };
 
-/* The kind of an ask about one key, or about several; of one about a plan. */
+/* The kind of an ask that a verb makes. */
 enum server_ask_kind server_ask_kind_of(enum weir__verb verb);
-enum server_ask_kind server_ask_kind_of_plan(enum weir__verb verb);
-/* The requests that are decided together, with their rows; NULL: the ask decides `simple`, or
+/* The requests that are decided together, with their rows; NULL: the ask is about `simple`, or
  * nothing. */
 static inline struct server_several *server_ask_several(const struct server_ask *ask)
 {
-    switch (ask->kind) {
-    case SERVER_ASK_SEVERAL:
-        return ask->several;
-    case SERVER_ASK_PLAN:
-    case SERVER_ASK_SETTLE_PLAN:
-    case SERVER_ASK_RESET_PLAN:
-    case SERVER_ASK_LEASE_PLAN:
+    if (ask->about == SERVER_ABOUT_PLAN)
         return &ask->planned->several;
-    case SERVER_ASK_ONE:
-    case SERVER_ASK_SETTLE:
-    case SERVER_ASK_RESET:
-    case SERVER_ASK_LEASE:
-    case SERVER_ASK_SHOW:
-    case SERVER_ASK_CALL:
-    case SERVER_ASK_WORK:
-    case SERVER_ASK_SAID:
-        break;
-    }
-    return NULL;
+    return ask->about == SERVER_ABOUT_SEVERAL ? ask->several : NULL;
 }
 
 struct server_batch {
@@ -231,6 +216,8 @@ struct server_plan_question {
 /* Makes the plan of one that was just taken (plan.c). 0, or a code and why. */
 int server_planned_make(struct server_conn *conn, const struct server_plan_question *question,
                         struct server_planned *planned, weir_error *err);
+/* How many of its requests have limits with leases; `leased` is the last of them. */
+size_t server_planned_leased(struct server_planned *planned);
 /* Runs what is open and answers. False: it is pending (conn->inflight), or held. */
 bool server_batch_finish(struct server_conn *conn);
 /* Counts, answers and frees a batch that is back. By its loop. */

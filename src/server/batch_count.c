@@ -174,46 +174,23 @@ static void count_plan(struct server_thread *thread, const struct server_batch *
     }
 }
 
-/* Whether it decides and charges. */
-static bool count_wants(const struct server_ask *ask)
-{
-    switch (ask->kind) {
-    case SERVER_ASK_ONE:
-    case SERVER_ASK_SEVERAL:
-    case SERVER_ASK_PLAN:
-        return !weir__verb_reads(ask->verb);
-    case SERVER_ASK_SETTLE:
-    case SERVER_ASK_SETTLE_PLAN:
-    case SERVER_ASK_RESET:
-    case SERVER_ASK_RESET_PLAN:
-    case SERVER_ASK_LEASE:
-    case SERVER_ASK_LEASE_PLAN:
-    case SERVER_ASK_SHOW:
-    case SERVER_ASK_CALL: /* counted when it is answered */
-    case SERVER_ASK_WORK:
-    case SERVER_ASK_SAID:
-        return false;
-    }
-    return false;
-}
-
 void server_batch_count(const struct server_batch *batch)
 {
     struct server_thread *thread = batch->thread;
     for (size_t i = batch->from; i < batch->to; i++) {
         const struct server_ask *ask = &batch->asks[i];
-        if (!count_wants(ask))
-            continue;
+        if (ask->kind != SERVER_ASK_DECIDE || weir__verb_reads(ask->verb))
+            continue; /* it charges nothing, or is counted when it is answered */
         if (WEIR__UNLIKELY(ask->code)) {
             server_count_failed(thread->counters, SERVER_SERIES_TOTAL);
             continue;
         }
-        if (ask->kind == SERVER_ASK_PLAN)
+        if (ask->about == SERVER_ABOUT_PLAN)
             count_plan(thread, batch, ask->planned, &batch->decided[i]);
         else
             count_simple(thread, batch, i,
-                         ask->kind == SERVER_ASK_ONE ? &batch->simple[i]
-                                                     : &ask->several->requests[0],
+                         ask->about == SERVER_ABOUT_ONE ? &batch->simple[i]
+                                                        : &ask->several->requests[0],
                          &batch->decided[i]);
     }
     uint64_t us = (uint64_t)weir__max(0, weir__mono_us() - batch->began_us);

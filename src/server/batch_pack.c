@@ -146,13 +146,35 @@ static void pack_settle(struct pack *pack, struct server_ask *to, const struct s
         to->settle.receipt.data = copy;
 }
 
+/* What it is about. */
+static void pack_about(struct pack *pack, struct server_batch *to, size_t j, size_t i,
+                       const struct server_batch *from)
+{
+    const struct server_ask *ask = &from->asks[i];
+    struct server_several *several = NULL;
+    struct server_planned *planned = NULL;
+    switch (ask->about) {
+    case SERVER_ABOUT_ONE:
+        pack_simple(pack, to, j, i, from);
+        return;
+    case SERVER_ABOUT_SEVERAL:
+        several = pack_several(pack, ask->several);
+        if (to)
+            to->asks[j].several = several;
+        return;
+    case SERVER_ABOUT_PLAN:
+        planned = pack_planned(pack, ask->planned);
+        if (to)
+            to->asks[j].planned = planned;
+        return;
+    }
+}
+
 /* What it uses is copied; what it owns in memory of its own goes with it, and is counted. */
 static void pack_ask(struct pack *pack, struct server_batch *to, size_t j, size_t i,
                      struct server_batch *from)
 {
     struct server_ask *ask = &from->asks[i], *packed = to ? &to->asks[j] : NULL;
-    struct server_several *several = NULL;
-    struct server_planned *planned = NULL;
     if (to) {
         *packed = *ask;
         to->simple[j] = (weir_request){.cost = 0};
@@ -160,32 +182,18 @@ static void pack_ask(struct pack *pack, struct server_batch *to, size_t j, size_
     switch (ask->kind) {
     case SERVER_ASK_SETTLE:
         pack_settle(pack, packed, ask);
-        pack_simple(pack, to, j, i, from);
+        pack_align(pack);
+        pack_about(pack, to, j, i, from);
         break;
-    case SERVER_ASK_ONE:
+    case SERVER_ASK_DECIDE:
     case SERVER_ASK_RESET:
     case SERVER_ASK_LEASE:
-        pack_simple(pack, to, j, i, from);
+        pack_about(pack, to, j, i, from);
         break;
     case SERVER_ASK_SHOW:
         assert(!ask->shown);
         pack_simple(pack, to, j, i, from);
         pack->elsewhere += sizeof *ask->shown + WEIR__SHOWN_MAX * sizeof ask->shown->states[0];
-        break;
-    case SERVER_ASK_SEVERAL:
-        several = pack_several(pack, ask->several);
-        if (to)
-            packed->several = several;
-        break;
-    case SERVER_ASK_SETTLE_PLAN:
-    case SERVER_ASK_PLAN:
-    case SERVER_ASK_RESET_PLAN:
-    case SERVER_ASK_LEASE_PLAN:
-        planned = pack_planned(pack, ask->planned);
-        if (to)
-            packed->planned = planned;
-        if (ask->kind == SERVER_ASK_SETTLE_PLAN)
-            pack_settle(pack, packed, ask);
         break;
     case SERVER_ASK_CALL:
         pack->elsewhere += sizeof *ask->call;
@@ -288,7 +296,7 @@ void server_batch_unpack(struct server_batch *batch)
     for (size_t i = 0; i < batch->count; i++) {
         const struct server_ask *ask = &batch->asks[i];
         weir_limit_free((weir_limit *)batch->simple[i].limit); /* where it has one */
-        for (size_t j = 0; ask->kind == SERVER_ASK_SEVERAL && j < ask->several->count; j++)
+        for (size_t j = 0; ask->about == SERVER_ABOUT_SEVERAL && j < ask->several->count; j++)
             weir_limit_free((weir_limit *)ask->several->requests[j].limit);
         server_ask_end(batch->conn, &batch->asks[i]);
     }

@@ -234,6 +234,12 @@ static inline size_t server_kept(size_t size)
 }
 /* Closes now a connection that wants more kept than may be. */
 void server_conn_kill_for_memory(struct server_conn *conn);
+/* Counts that what a client sent was not accepted. */
+static inline void server_count_fault(const struct server_conn *conn, enum server_protocol protocol,
+                                      enum server_fault fault)
+{
+    server_count(&conn->thread->counters->faults[protocol][fault], 1);
+}
 /* Whether the connection should be fed further now. */
 static inline bool server_conn_goes_on(const struct server_conn *conn)
 {

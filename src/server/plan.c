@@ -25,6 +25,18 @@ static void plan_put_requests(struct server_planned *planned, int64_t wait_us)
     assert(several->row_count <= WEIR_LIMITS_MAX);
 }
 
+size_t server_planned_leased(struct server_planned *planned)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < planned->several.count; i++) {
+        if (weir__has_leases(planned->several.requests[i].limit)) {
+            planned->leased = i;
+            found++;
+        }
+    }
+    return found;
+}
+
 /* Notes one attribute for the access log, as much of it as there is room for. */
 static uint8_t plan_see(struct server_seen *seen, size_t at, size_t most,
                         const struct weir__subject *finder, const char *name)

@@ -13,13 +13,6 @@
 #define POLICIES_ROOM ((size_t)2048) /* an entry, its meaning included */
 #define RELOAD_ROOM ((size_t)1024)
 
-struct call {
-    struct server_conn *conn;
-    struct weir__http_request *request;
-    int32_t stream;
-    struct server_response *ret;
-};
-
 static struct weir__span admin_accept_of(const struct weir__http_request *request)
 {
     struct weir__span value = {"", 0};
@@ -28,7 +21,8 @@ static struct weir__span admin_accept_of(const struct weir__http_request *reques
 }
 
 /* A body that may be long, in memory of its own. */
-static bool admin_begin_long(const struct call *call, size_t size, struct weir__buffer *body)
+static bool admin_begin_long(const struct server_http_call *call, size_t size,
+                             struct weir__buffer *body)
 {
     char *data = malloc(size);
     if (!data) {
@@ -41,7 +35,7 @@ static bool admin_begin_long(const struct call *call, size_t size, struct weir__
     return true;
 }
 
-static void admin_end_long(const struct call *call, const char *type,
+static void admin_end_long(const struct server_http_call *call, const char *type,
                            const struct weir__buffer *body)
 {
     server_response_field(call->ret, "content-type", type, strlen(type));
@@ -49,7 +43,8 @@ static void admin_end_long(const struct call *call, const char *type,
     call->ret->owned = body->data;
 }
 
-static enum server_routed admin_short_text(const struct call *call, int status, const char *text)
+static enum server_routed admin_short_text(const struct server_http_call *call, int status,
+                                           const char *text)
 {
     server_response_begin(call->ret, status);
     server_response_field(call->ret, "cache-control", "no-store", 8);
@@ -61,19 +56,19 @@ static enum server_routed admin_short_text(const struct call *call, int status, 
 
 /* ---- what is told ---- */
 
-static enum server_routed admin_healthy(const struct call *call)
+static enum server_routed admin_healthy(const struct server_http_call *call)
 {
     return admin_short_text(call, 200, "OK\n");
 }
 
-static enum server_routed admin_ready(const struct call *call)
+static enum server_routed admin_ready(const struct server_http_call *call)
 {
     bool is_ready = server_is_ready(call->conn->thread->server);
     return is_ready ? admin_short_text(call, 200, "ready\n")
                     : admin_short_text(call, 503, "not ready\n");
 }
 
-static enum server_routed admin_metrics(const struct call *call)
+static enum server_routed admin_metrics(const struct server_http_call *call)
 {
     struct server_metrics *all = call->conn->thread->server->metrics;
     struct weir__span accept = admin_accept_of(call->request);
@@ -86,7 +81,7 @@ static enum server_routed admin_metrics(const struct call *call)
     return SERVER_RESPONDED;
 }
 
-static enum server_routed admin_stats(const struct call *call)
+static enum server_routed admin_stats(const struct server_http_call *call)
 {
     struct server_metrics *all = call->conn->thread->server->metrics;
     struct weir__buffer body;
@@ -97,7 +92,7 @@ static enum server_routed admin_stats(const struct call *call)
     return SERVER_RESPONDED;
 }
 
-static enum server_routed admin_top(const struct call *call)
+static enum server_routed admin_top(const struct server_http_call *call)
 {
     struct server_top *all = call->conn->thread->server->top;
     struct weir__query query = {call->request->query, false};
@@ -146,7 +141,7 @@ static void admin_put_entry(struct weir__json *json, const struct weir__entry *e
     weir__json_close(json, '}');
 }
 
-static enum server_routed admin_policies(const struct call *call)
+static enum server_routed admin_policies(const struct server_http_call *call)
 {
     static const char *const styles[] = {"ietf", "ietf-06", "x-ratelimit", "off"};
     static const char *const fails[] = {"local", "open", "closed"};
@@ -181,7 +176,7 @@ static enum server_routed admin_policies(const struct call *call)
 /* ---- what is done ---- */
 
 /* Hands the body to a worker. It travels alone where the loop's buffer holds the others' keys. */
-static enum server_routed admin_work(const struct call *call, enum server_lane lane,
+static enum server_routed admin_work(const struct server_http_call *call, enum server_lane lane,
                                      size_t answer_room,
                                      void (*run)(struct server *, struct server_work *))
 {
@@ -270,22 +265,22 @@ static void admin_run_reload(struct server *server, struct server_work *work)
     work->answer_len = body.len;
 }
 
-static enum server_routed admin_simulate(const struct call *call)
+static enum server_routed admin_simulate(const struct server_http_call *call)
 {
     return admin_work(call, SERVER_LANE_PLAY, WEIR__PLAY_ROOM, admin_run_simulate);
 }
 
-static enum server_routed admin_reload(const struct call *call)
+static enum server_routed admin_reload(const struct server_http_call *call)
 {
     return admin_work(call, SERVER_LANE_ADMIN, RELOAD_ROOM, admin_run_reload);
 }
 
-static enum server_routed admin_envoy_json(const struct call *call)
+static enum server_routed admin_envoy_json(const struct server_http_call *call)
 {
     return server_grpc_json(call->conn, call->request, call->stream, call->ret);
 }
 
-static enum server_routed admin_set_clock(const struct call *call)
+static enum server_routed admin_set_clock(const struct server_http_call *call)
 {
     struct weir__json_node nodes[8];
     struct server *server = call->conn->thread->server;
@@ -376,7 +371,7 @@ static bool dashboard_respond(const struct weir__http_request *request, struct s
 
 static const struct {
     const char *path;
-    enum server_routed (*run)(const struct call *);
+    enum server_routed (*run)(const struct server_http_call *);
     bool post;
     enum server_access needs;
 } routes[] = {
@@ -393,7 +388,7 @@ static const struct {
     {"/json", admin_envoy_json, true, SERVER_DATA},
 };
 
-static bool admin_refuse(const struct call *call, bool post, enum server_access needs,
+static bool admin_refuse(const struct server_http_call *call, bool post, enum server_access needs,
                          enum server_access access)
 {
     enum weir__http_method method = call->request->method;
@@ -422,18 +417,16 @@ static bool admin_refuse(const struct call *call, bool post, enum server_access 
     return true;
 }
 
-bool server_http_admin(struct server_conn *conn, struct weir__http_request *request,
-                       enum server_access access, int32_t stream, struct server_response *ret,
+bool server_http_admin(const struct server_http_call *call, enum server_access access,
                        enum server_routed *ret_routed)
 {
-    struct call call = {conn, request, stream, ret};
     *ret_routed = SERVER_RESPONDED;
     for (size_t i = 0; i < WEIR__COUNT(routes); i++) {
-        if (!weir__span_is(request->path, routes[i].path))
+        if (!weir__span_is(call->request->path, routes[i].path))
             continue;
-        if (!admin_refuse(&call, routes[i].post, routes[i].needs, access))
-            *ret_routed = routes[i].run(&call);
+        if (!admin_refuse(call, routes[i].post, routes[i].needs, access))
+            *ret_routed = routes[i].run(call);
         return true;
     }
-    return dashboard_respond(request, ret);
+    return dashboard_respond(call->request, call->ret);
 }

@@ -8,53 +8,35 @@
 #include <assert.h>
 #include <string.h>
 
-static enum server_routed ask_refuse(struct server_conn *conn, struct server_response *ret,
-                                     int status, const char *format, const char *what)
+#define NO_MEMORY "out of memory for the request; try again"
+
+enum server_routed server_http_refuse(const struct server_http_call *call, int status,
+                                      const char *why)
 {
-    server_count(&conn->thread->counters->faults[SERVER_HTTP][SERVER_FAULT_INVALID], 1);
-    server_response_problem(ret, status, format, what);
+    server_count_fault(call->conn, SERVER_HTTP, SERVER_FAULT_INVALID);
+    server_response_problem(call->ret, status, "%s", why);
     return SERVER_RESPONDED;
 }
 
-/* Takes the last ask back and says why. */
-static enum server_routed ask_undo(struct server_conn *conn, struct server_response *ret,
-                                   const char *format, const char *what)
+/* Its kind and how to answer it, and what these need of the parameters. */
+static void ask_begin(const struct server_http_call *call, enum weir__verb verb,
+                      const struct server_params *params, struct server_ask *ask)
 {
-    server_batch_drop(conn);
-    return ask_refuse(conn, ret, 400, format, what);
-}
-
-static enum server_routed ask_no_memory(struct server_conn *conn, struct server_response *ret)
-{
-    server_batch_drop(conn);
-    return ask_refuse(conn, ret, 503, "%s", "out of memory for the request; try again");
-}
-
-static void ask_set_answer(struct server_ask *ask, enum weir__verb verb,
-                           const struct server_params *params,
-                           const struct weir__http_request *request, int32_t stream)
-{
+    ask->kind = server_ask_kind_of(verb);
     ask->verb = verb;
     ask->explain = params->explain;
     ask->hold = params->hold && (verb == WEIR__VERB_TAKE || verb == WEIR__VERB_ACQUIRE);
     ask->http.style = params->style;
     ask->http.deny_status = (int16_t)(params->deny_status ? params->deny_status : 429);
-    ask->http.head = request->method == WEIR__HTTP_HEAD;
-    ask->close = !request->keep_alive;
+    ask->http.head = call->request->method == WEIR__HTTP_HEAD;
+    ask->close = !call->request->keep_alive;
     ask->http.detail = params->detail;
-    ask->http.old = request->minor == 0;
-    ask->http.stream = stream;
-}
-
-/* Its kind, and what that needs of the parameters. */
-static void ask_set_kind(struct server_ask *ask, enum server_ask_kind kind,
-                         const struct server_params *params)
-{
-    ask->kind = kind;
-    if (kind == SERVER_ASK_SETTLE || kind == SERVER_ASK_SETTLE_PLAN) {
+    ask->http.old = call->request->minor == 0;
+    ask->http.stream = call->stream;
+    if (ask->kind == SERVER_ASK_SETTLE) {
         ask->settle.receipt = params->receipt;
         ask->settle.actual = params->actual;
-    } else if (kind == SERVER_ASK_LEASE || kind == SERVER_ASK_LEASE_PLAN) {
+    } else if (ask->kind == SERVER_ASK_LEASE) {
         ask->lease = (uint64_t)params->lease;
     }
 }
@@ -71,14 +53,13 @@ static int64_t ask_wait_of(const struct server_conn *conn, const struct server_p
 /* ---- limits that the request brings ---- */
 
 /* The value of the attribute that key_from names, copied where it lives as long as the batch. */
-static const char *ask_find_key_from(struct server_conn *conn, const struct server_params *params,
-                                     const struct weir__http_request *request,
-                                     struct weir__span *ret)
+static const char *ask_find_key_from(const struct server_http_call *call,
+                                     const struct server_params *params, struct weir__span *ret)
 {
     char room[WEIR__VIEW_SCRATCH];
     struct server_subject subject;
     struct weir__subject finder = {server_subject_find, &subject};
-    server_subject_begin(&subject, conn, request, params);
+    server_subject_begin(&subject, call->conn, call->request, params);
     switch (weir__attribute_text(&finder, params->key_from, room, sizeof room, ret)) {
     case WEIR__ABSENT:
         return "the request has no value for key_from";
@@ -87,7 +68,7 @@ static const char *ask_find_key_from(struct server_conn *conn, const struct serv
     case WEIR__FOUND:
         break;
     }
-    char *copy = ret->len <= WEIR_KEY_MAX ? server_batch_room(conn, ret->len) : NULL;
+    char *copy = ret->len <= WEIR_KEY_MAX ? server_batch_room(call->conn, ret->len) : NULL;
     if (!copy)
         return "the value for key_from is too long";
     memcpy(copy, ret->data, ret->len);
@@ -96,21 +77,22 @@ static const char *ask_find_key_from(struct server_conn *conn, const struct serv
 }
 
 /* The key: as given, or the value of an attribute. It lives as long as the batch. */
-static const char *ask_find_key(struct server_conn *conn, const struct server_params *params,
-                                const struct weir__http_request *request, weir_key *ret)
+static const char *ask_find_key(const struct server_http_call *call,
+                                const struct server_params *params, weir_key *ret, weir_error *err)
 {
     struct weir__span key = params->key;
-    if (params->has_key_from) {
-        const char *why = ask_find_key_from(conn, params, request, &key);
-        if (why)
-            return why;
-    } else if (!params->has_key) {
+    bool from = params->has[PARAM_KEY_FROM];
+    const char *why = from ? ask_find_key_from(call, params, &key) : NULL;
+    if (!from && !params->has[PARAM_KEY])
         return "a key is needed: key, or key_from with the name of an attribute";
+    if (!why && (key.len < 1 || key.len > WEIR_KEY_MAX))
+        why = "a key has 1 to 65536 bytes";
+    if (why && from) {
+        weir__fail(err, WEIR_EINVAL, 0, "key_from: %s", why);
+        return err->message;
     }
-    if (key.len < 1 || key.len > WEIR_KEY_MAX)
-        return "a key has 1 to 65536 bytes";
     *ret = weir_key_bytes(key.data, key.len);
-    return NULL;
+    return why;
 }
 
 static bool ask_needs_rows(const struct server_params *params, const weir_limit *limit)
@@ -120,131 +102,108 @@ static bool ask_needs_rows(const struct server_params *params, const weir_limit 
 }
 
 /* One request with rows. */
-static void ask_put_with_rows(struct server_several *several, const weir_request *request)
+static bool ask_give_rows(struct server_conn *conn, struct server_ask *ask,
+                          const weir_request *request)
 {
+    struct server_several *several = server_several_take(conn->thread);
+    if (!several)
+        return false;
     several->count = 1;
     several->row_count = weir_limit_count(request->limit);
     several->requests[0] = *request;
     several->requests[0].detail = several->rows;
+    ask->about = SERVER_ABOUT_SEVERAL;
+    ask->several = several;
+    return true;
 }
 
-static enum server_routed ask_limit(struct server_conn *conn, enum weir__verb verb,
-                                    const struct server_params *params,
-                                    const struct weir__http_request *request, int32_t stream,
-                                    struct server_response *ret)
+/* Each of these fills an ask. NULL, or why not. */
+static const char *ask_limit(const struct server_http_call *call,
+                             const struct server_params *params, struct server_ask *ask,
+                             weir_error *err)
 {
-    weir_error err;
-    struct server_ask *ask = server_batch_add(conn);
-    if (!ask)
-        return SERVER_BUSY;
-    struct server_batch *batch = server_batch_of(conn);
+    struct server_conn *conn = call->conn;
+    enum weir__verb verb = ask->verb;
+    const struct server_batch *batch = conn->thread->open_batch;
     weir_request *it = &batch->simple[batch->count - 1];
-    ask_set_answer(ask, verb, params, request, stream);
-    ask_set_kind(ask, server_ask_kind_of(verb), params);
-    const char *why = ask_find_key(conn, params, request, &it->key);
-    if (why)
-        return ask_undo(conn, ret, params->has_key_from ? "key_from: %s" : "%s", why);
-    if (verb == WEIR__VERB_RESET || verb == WEIR__VERB_SHOW)
-        return SERVER_ASKED;
+    const char *why = ask_find_key(call, params, &it->key, err);
+    if (why || verb == WEIR__VERB_RESET || verb == WEIR__VERB_SHOW)
+        return why;
     if (params->limit.len == 0)
-        return ask_undo(conn, ret, "%s", "a limit is needed, like token-bucket 100/s, or a policy");
+        return "a limit is needed, like token-bucket 100/s, or a policy";
+    weir_error wrong;
     it->limit =
-        weir__limit_cached(&conn->thread->cache, params->limit.data, params->limit.len, &err);
-    if (!it->limit)
-        return ask_undo(conn, ret, "limit: %s", err.message);
+        weir__limit_cached(&conn->thread->cache, params->limit.data, params->limit.len, &wrong);
+    if (!it->limit) {
+        weir__fail(err, WEIR_ESYNTAX, 0, "limit: %s", wrong.message);
+        return err->message;
+    }
     it->cost = params->cost == SERVER_COST_UNSAID ? 1 : params->cost;
     it->wait_us = ask_wait_of(conn, params);
     it->acquire = verb == WEIR__VERB_ACQUIRE;
     bool leases = weir__has_leases(it->limit);
     if (leases && verb == WEIR__VERB_TAKE)
-        return ask_undo(conn, ret, "%s", SERVER_NEEDS_ACQUIRE);
+        return SERVER_NEEDS_ACQUIRE;
     if (!leases &&
         (verb == WEIR__VERB_ACQUIRE || verb == WEIR__VERB_RENEW || verb == WEIR__VERB_RELEASE))
-        return ask_undo(conn, ret, "%s", "there are no leases: none of the limits is concurrent");
+        return "there are no leases: none of the limits is concurrent";
     if (leases && verb == WEIR__VERB_SETTLE)
-        return ask_undo(conn, ret, "%s",
-                        "concurrent limits cannot be settled: release the lease instead");
-    if (ask->kind == SERVER_ASK_ONE && ask_needs_rows(params, it->limit)) {
-        struct server_several *several = server_several_take(conn->thread);
-        if (!several)
-            return ask_no_memory(conn, ret);
-        ask_put_with_rows(several, it);
-        ask->kind = SERVER_ASK_SEVERAL;
-        ask->several = several;
-    } else {
+        return "concurrent limits cannot be settled: release the lease instead";
+    if (ask->kind != SERVER_ASK_DECIDE || !ask_needs_rows(params, it->limit))
         server_batch_hash(conn);
-    }
-    return SERVER_ASKED;
+    else if (!ask_give_rows(conn, ask, it))
+        return NO_MEMORY;
+    return NULL;
 }
 
 /* ---- policies ---- */
 
-/* The one request whose limits have leases; false: none, or several. */
-static bool ask_find_leased(struct server_planned *planned)
+static const char *ask_policy(const struct server_http_call *call,
+                              const struct server_params *params, struct server_ask *ask,
+                              weir_error *err)
 {
-    size_t found = 0;
-    for (size_t i = 0; i < planned->several.count; i++) {
-        if (weir__has_leases(planned->several.requests[i].limit)) {
-            planned->leased = i;
-            found++;
-        }
-    }
-    return found == 1;
-}
-
-static enum server_routed ask_policy(struct server_conn *conn, enum weir__verb verb,
-                                     const struct server_params *params,
-                                     const struct weir__http_request *request, int32_t stream,
-                                     struct server_response *ret)
-{
-    weir_error err;
+    struct server_conn *conn = call->conn;
     struct server_subject subject;
     struct weir__subject finder = {server_subject_find, &subject};
     weir_key key = weir_key_bytes(params->key.data, params->key.len);
-    struct server_ask *ask = server_batch_add(conn);
-    if (!ask)
-        return SERVER_BUSY;
-    ask_set_answer(ask, verb, params, request, stream);
+    bool has_key = params->has[PARAM_KEY];
     struct server_planned *planned = server_planned_take(conn->thread);
     if (!planned)
-        return ask_no_memory(conn, ret);
-    ask_set_kind(ask, server_ask_kind_of_plan(verb), params);
+        return NO_MEMORY;
+    ask->about = SERVER_ABOUT_PLAN;
     ask->planned = planned;
-    server_subject_begin(&subject, conn, request, params);
-    if (params->has_key && params->policy.len == 0)
-        return ask_undo(conn, ret, "%s", "a key needs a limit or a policy");
-    if (params->has_key && (key.len < 1 || key.len > WEIR_KEY_MAX))
-        return ask_undo(conn, ret, "%s", "a key has 1 to 65536 bytes");
+    server_subject_begin(&subject, conn, call->request, params);
+    if (has_key && params->policy.len == 0)
+        return "a key needs a limit or a policy";
+    if (has_key && (key.len < 1 || key.len > WEIR_KEY_MAX))
+        return "a key has 1 to 65536 bytes";
     const struct server_plan_question question = {.policy = params->policy,
                                                   .subject = &finder,
-                                                  .key = params->has_key ? &key : NULL,
+                                                  .key = has_key ? &key : NULL,
                                                   .cost = params->cost,
                                                   .wait_us = ask_wait_of(conn, params)};
-    if (server_planned_make(conn, &question, planned, &err)) {
-        if (!params->has_policy) /* a proxy, or a policy file, that needs mending */
+    if (server_planned_make(conn, &question, planned, err)) {
+        if (!params->has[PARAM_POLICY]) /* a proxy, or a policy file, that needs mending */
             server_report_once(conn->peer_text,
                                "a request that %s asks for is refused with 400: %s; reported once "
                                "for this address",
-                               conn->peer_text, err.message);
-        return ask_undo(conn, ret, "%s", err.message);
+                               conn->peer_text, err->message);
+        return err->message;
     }
     const struct weir__policy *by = planned->plan.by;
     if (planned->plan.verdict == WEIR__VERDICT_DENY && !params->deny_status)
         ask->http.deny_status = (int16_t)by->deny_status;
-    if (by && by->styled && !params->styled)
+    if (by && by->styled && !params->has[PARAM_HEADERS])
         ask->http.style = by->style;
-    bool leases = weir__verb_leases(verb);
-    for (size_t i = 0; i < planned->several.count && verb == WEIR__VERB_TAKE; i++) {
-        if (weir__has_leases(planned->several.requests[i].limit))
-            return ask_undo(conn, ret, "%s", SERVER_NEEDS_ACQUIRE);
-    }
-    if (leases && !ask_find_leased(planned))
-        return ask_undo(
-            conn, ret, "%s",
-            "exactly one concurrent limit must apply, for its lease; name the policy that has it");
-    if (verb == WEIR__VERB_ACQUIRE)
+    size_t leased = server_planned_leased(planned);
+    if (ask->verb == WEIR__VERB_TAKE && leased > 0)
+        return SERVER_NEEDS_ACQUIRE;
+    if (weir__verb_leases(ask->verb) && leased != 1)
+        return "exactly one concurrent limit must apply, for its lease; name the policy that has "
+               "it";
+    if (ask->verb == WEIR__VERB_ACQUIRE)
         planned->plan.enforced[planned->leased].acquire = true;
-    return SERVER_ASKED;
+    return NULL;
 }
 
 /* ---- several keys ---- */
@@ -308,85 +267,87 @@ static const char *ask_read_element(struct server_conn *conn, const struct serve
     return NULL;
 }
 
-static enum server_routed ask_several(struct server_conn *conn, const struct server_params *params,
-                                      const struct weir__http_request *request, int32_t stream,
-                                      struct server_response *ret)
+static const char *ask_several(const struct server_http_call *call,
+                               const struct server_params *params, struct server_ask *ask,
+                               weir_error *err)
 {
-    weir_error err;
-    struct server_ask *ask;
-    if (!params->requests || params->requests->len == 0 || params->requests->len > WEIR_LIMITS_MAX)
-        return ask_refuse(conn, ret, 400, "%s", "requests must be an array of 1 to 16 objects");
-    if (params->hold)
-        return ask_refuse(conn, ret, 400, "%s",
-                          "takeall cannot hold its answer; wait as long as it says");
-    ask = server_batch_add(conn);
-    if (!ask)
-        return SERVER_BUSY;
-    ask_set_answer(ask, WEIR__VERB_TAKEALL, params, request, stream);
-    struct server_several *several = server_several_take(conn->thread);
+    struct server_several *several = server_several_take(call->conn->thread);
     if (!several)
-        return ask_no_memory(conn, ret);
-    ask->kind = SERVER_ASK_SEVERAL;
+        return NO_MEMORY;
+    ask->about = SERVER_ABOUT_SEVERAL;
     ask->several = several;
+    const char *why = NULL;
     uint32_t at = (uint32_t)(params->requests - params->nodes) + 1;
-    for (; at < params->requests->next; at = params->nodes[at].next) {
-        const char *why = ask_read_element(conn, params, &params->nodes[at], several, &err);
-        if (why)
-            return ask_undo(conn, ret, "%s", why);
-    }
-    return SERVER_ASKED;
+    for (; at < params->requests->next && !why; at = params->nodes[at].next)
+        why = ask_read_element(call->conn, params, &params->nodes[at], several, err);
+    return why;
 }
 
-/* What stands beside what it has no meaning with: ignoring it would let requests through that
- * somebody meant to limit. NULL: nothing. */
+/* What is missing, or stands beside what it has no meaning with: ignoring it would let requests
+ * through that somebody meant to limit. NULL: nothing. */
 static const char *ask_misplaced(enum weir__verb verb, const struct server_params *params)
 {
     bool several = verb == WEIR__VERB_TAKEALL;
     bool leases = weir__verb_leases(verb);
-    if (params->has_limit && params->limit.len == 0)
+    if (params->has[PARAM_LIMIT] && params->limit.len == 0)
         return "limit is empty; leave it out, or give one like token-bucket 100/s";
-    if (params->has_policy && params->policy.len == 0)
+    if (params->has[PARAM_POLICY] && params->policy.len == 0)
         return "policy is empty; leave it out, or give a policy's name";
-    if (params->has_key_from && params->key_from.len == 0)
+    if (params->has[PARAM_KEY_FROM] && params->key_from.len == 0)
         return "key_from is empty; leave it out, or give an attribute's name";
-    if (params->has_limit && params->has_policy)
+    if (params->has[PARAM_LIMIT] && params->has[PARAM_POLICY])
         return "give limit or policy, not both";
-    if (params->has_key_from && params->has_key)
+    if (params->has[PARAM_KEY_FROM] && params->has[PARAM_KEY])
         return "give key or key_from, not both";
-    if (params->has_key_from && !params->has_limit && verb != WEIR__VERB_RESET &&
+    if (params->has[PARAM_KEY_FROM] && !params->has[PARAM_LIMIT] && verb != WEIR__VERB_RESET &&
         verb != WEIR__VERB_SHOW)
         return "key_from needs a limit; a policy makes its keys itself";
     if (params->requests && !several)
         return "requests is for takeall";
     if (several &&
-        (params->has_key || params->has_limit || params->has_policy || params->has_key_from ||
-         params->attributes || params->cost != SERVER_COST_UNSAID))
+        (params->has[PARAM_KEY] || params->has[PARAM_LIMIT] || params->has[PARAM_POLICY] ||
+         params->has[PARAM_KEY_FROM] || params->attributes || params->cost != SERVER_COST_UNSAID))
         return "takeall takes keys, limits and costs in requests only";
-    if (verb != WEIR__VERB_SETTLE && (params->has_receipt || params->actual >= 0))
+    if (verb != WEIR__VERB_SETTLE && (params->has[PARAM_RECEIPT] || params->actual >= 0))
         return "receipt and actual are for settle";
-    return params->lease && !leases ? "lease is for renew and release" : NULL;
+    if (params->lease && !leases)
+        return "lease is for renew and release";
+    if (several && (!params->requests || params->requests->len == 0 ||
+                    params->requests->len > WEIR_LIMITS_MAX))
+        return "requests must be an array of 1 to 16 objects";
+    if (several && params->hold)
+        return "takeall cannot hold its answer; wait as long as it says";
+    if (verb == WEIR__VERB_SETTLE && (!params->has[PARAM_RECEIPT] || params->actual < 0))
+        return "settle needs receipt and actual";
+    if ((verb == WEIR__VERB_RENEW || verb == WEIR__VERB_RELEASE) && params->lease == 0)
+        return "a lease is needed: the number that acquire answered";
+    if (verb == WEIR__VERB_SHOW && (params->has[PARAM_LIMIT] || params->has[PARAM_POLICY]))
+        return "show takes only a key: it shows every limit";
+    return NULL;
 }
 
-enum server_routed server_http_ask(struct server_conn *conn, enum weir__verb verb,
-                                   const struct server_params *params,
-                                   const struct weir__http_request *request, int32_t stream,
-                                   struct server_response *ret)
+enum server_routed server_http_ask(const struct server_http_call *call, enum weir__verb verb,
+                                   const struct server_params *params)
 {
+    weir_error err;
     const char *why = ask_misplaced(verb, params);
     if (why)
-        return ask_refuse(conn, ret, 400, "%s", why);
+        return server_http_refuse(call, 400, why);
+    struct server_ask *ask = server_batch_add(call->conn);
+    if (!ask)
+        return SERVER_BUSY;
+    ask_begin(call, verb, params, ask);
+    bool key = params->has[PARAM_KEY] || params->has[PARAM_KEY_FROM];
+    bool bare =
+        verb == WEIR__VERB_SHOW || (verb == WEIR__VERB_RESET && !params->has[PARAM_POLICY] && key);
     if (verb == WEIR__VERB_TAKEALL)
-        return ask_several(conn, params, request, stream, ret);
-    if (verb == WEIR__VERB_SETTLE && (!params->has_receipt || params->actual < 0))
-        return ask_refuse(conn, ret, 400, "%s", "settle needs receipt and actual");
-    if ((verb == WEIR__VERB_RENEW || verb == WEIR__VERB_RELEASE) && params->lease == 0)
-        return ask_refuse(conn, ret, 400, "%s",
-                          "a lease is needed: the number that acquire answered");
-    if (verb == WEIR__VERB_SHOW && (params->has_limit || params->has_policy))
-        return ask_refuse(conn, ret, 400, "%s", "show takes only a key: it shows every limit");
-    bool bare = verb == WEIR__VERB_SHOW || (verb == WEIR__VERB_RESET && !params->has_policy &&
-                                            (params->has_key || params->has_key_from));
-    bool by_limit = params->has_limit || bare;
-    return by_limit ? ask_limit(conn, verb, params, request, stream, ret)
-                    : ask_policy(conn, verb, params, request, stream, ret);
+        why = ask_several(call, params, ask, &err);
+    else if (params->has[PARAM_LIMIT] || bare)
+        why = ask_limit(call, params, ask, &err);
+    else
+        why = ask_policy(call, params, ask, &err);
+    if (!why)
+        return SERVER_ASKED;
+    server_batch_drop(call->conn);
+    return server_http_refuse(call, strcmp(why, NO_MEMORY) ? 400 : 503, why);
 }

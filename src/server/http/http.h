@@ -36,7 +36,15 @@ enum server_routed {
     SERVER_BUSY,      /* the batch is full: finish it, then route again */
 };
 
-/* Routes one request. `stream` is HTTP/2's, 0 for HTTP/1. An ask borrows the request's bytes. */
+/* A request on its way to an answer. */
+struct server_http_call {
+    struct server_conn *conn;
+    struct weir__http_request *request;
+    int32_t stream; /* HTTP/2's; 0: HTTP/1 */
+    struct server_response *ret;
+};
+
+/* Routes one request. An ask borrows the request's bytes. */
 enum server_routed server_http_route(struct server_conn *conn, struct weir__http_request *request,
                                      int32_t stream, struct server_response *ret);
 /* The response to ask i of a batch that is back. */
@@ -84,17 +92,33 @@ const char *server_date(struct server_thread *thread);
 #define SERVER_ATTRIBUTES_MAX 32 /* attr.NAME=value of a query */
 #define SERVER_COST_UNSAID INT64_C(-1)
 
+/* Every parameter there is; each may be given once. */
+enum server_param {
+    PARAM_KEY,
+    PARAM_LIMIT,
+    PARAM_POLICY,
+    PARAM_KEY_FROM,
+    PARAM_COST,
+    PARAM_WAIT,
+    PARAM_DENY_STATUS,
+    PARAM_HEADERS,
+    PARAM_HOLD,
+    PARAM_DETAIL,
+    PARAM_RECEIPT,
+    PARAM_ACTUAL,
+    PARAM_LEASE,
+    PARAMS
+};
+
 struct server_params {
+    bool has[PARAMS]; /* which were given */
     struct weir__span key, limit, policy, key_from, receipt;
-    bool has_key, has_limit, has_policy, has_key_from, has_receipt;
-    uint32_t given; /* which parameters were given: each once */
-    int64_t cost;   /* SERVER_COST_UNSAID: the default */
+    int64_t cost; /* SERVER_COST_UNSAID: the default */
     int64_t wait_us;
     int64_t actual;
     int64_t lease;
-    int deny_status; /* 0: 429 for limits, and what the policy says for the rest */
+    int64_t deny_status; /* 0: 429 for limits, and what the policy says for the rest */
     enum weir__field_style style;
-    bool styled; /* the request chose the style */
     bool hold, detail, explain;
     const struct weir__json_node *nodes;
     const struct weir__json_node *attributes; /* NULL: none */
@@ -106,21 +130,16 @@ struct server_params {
 };
 
 void server_params_begin(const struct server_conn *conn, struct server_params *ret);
-/* Both: true, or a problem in ret. */
-bool server_params_query(struct server_conn *conn, const struct weir__http_request *request,
-                         struct server_params *params, struct server_response *ret);
-bool server_params_json(struct server_conn *conn, struct weir__http_request *request,
-                        struct weir__json_node *nodes, struct server_params *params,
-                        struct server_response *ret);
-/* One member or parameter by its text; what is wrong goes to why. False: it is not known. */
-bool server_params_set(struct server_params *params, struct weir__span name,
-                       struct weir__span value, struct weir__buffer *why);
+/* Both: true, or a problem as the response. */
+bool server_params_query(const struct server_http_call *call, struct server_params *params);
+bool server_params_json(const struct server_http_call *call, struct server_params *params);
+/* Refuses what is asked for: counts it, and answers why. */
+enum server_routed server_http_refuse(const struct server_http_call *call, int status,
+                                      const char *why);
 
 /* Makes the ask. `verb` TAKE and PEEK, and with params->explain the telling kind of PEEK. */
-enum server_routed server_http_ask(struct server_conn *conn, enum weir__verb verb,
-                                   const struct server_params *params,
-                                   const struct weir__http_request *request, int32_t stream,
-                                   struct server_response *ret);
+enum server_routed server_http_ask(const struct server_http_call *call, enum weir__verb verb,
+                                   const struct server_params *params);
 
 /* What a request says of itself (http/subject.c). */
 struct server_subject {
@@ -135,11 +154,10 @@ void server_subject_begin(struct server_subject *subject, const struct server_co
 enum weir__found server_subject_find(const void *context, const char *name, size_t len,
                                      struct weir__span *ret);
 
-/* ---- http/admin.c: what is told and changed besides decisions; as server_http_route ---- */
+/* ---- http/admin.c: what is told and changed besides decisions ---- */
 
 /* False: there is nothing at this path. */
-bool server_http_admin(struct server_conn *conn, struct weir__http_request *request,
-                       enum server_access access, int32_t stream, struct server_response *ret,
+bool server_http_admin(const struct server_http_call *call, enum server_access access,
                        enum server_routed *ret_routed);
 
 #endif

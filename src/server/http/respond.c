@@ -161,7 +161,7 @@ static void respond_put_planned_rows(struct weir__json *json, const struct weir_
 static void respond_put_rows(struct weir__json *json, const struct server_ask *ask)
 {
     weir__json_open(json, "limits", '[');
-    if (ask->kind == SERVER_ASK_PLAN) {
+    if (ask->about == SERVER_ABOUT_PLAN) {
         const struct server_planned *it = ask->planned;
         respond_put_planned_rows(json, it->plan.enforced, it->plan.enforced_count, it->several.rows,
                                  0, ask->explain);
@@ -192,7 +192,7 @@ static size_t respond_gather_rated(const struct server_ask *ask, const weir_requ
     for (size_t i = 0; i < several->count; i++) {
         const weir_limit *limit = several->requests[i].limit;
         const char *name =
-            ask->kind == SERVER_ASK_PLAN ? ask->planned->plan.enforced[i].entry->name : NULL;
+            ask->about == SERVER_ABOUT_PLAN ? ask->planned->plan.enforced[i].entry->name : NULL;
         for (size_t j = 0; j < limit->count; j++, n++)
             ret[n] = (struct weir__rated){name, &limit->rules[j], &several->rows[n]};
     }
@@ -221,7 +221,7 @@ static const char *respond_reason_of(const struct server_ask *ask, const weir_de
     static const char *const denials[] = {"deny", "missing"};
     if (decision->full)
         return "full";
-    if (ask->kind != SERVER_ASK_PLAN)
+    if (ask->about != SERVER_ABOUT_PLAN)
         return "limit";
     const struct server_planned *it = ask->planned;
     if (it->plan.verdict == WEIR__VERDICT_DENY)
@@ -244,7 +244,7 @@ static void respond_put_problem(struct weir__json *json, const struct server_ask
     weir__json_put_text(json, "title", title, strlen(title));
     weir__json_put_int(json, "status", ask->http.deny_status);
     weir__json_put_text(json, "reason", reason, strlen(reason));
-    if (ask->kind != SERVER_ASK_PLAN)
+    if (ask->about != SERVER_ABOUT_PLAN)
         return;
     const struct weir__plan *plan = &ask->planned->plan;
     weir__json_open(json, "violated-policies", '[');
@@ -276,7 +276,7 @@ static void respond_put_receipt(struct server_conn *conn, struct weir__json *jso
         weir__json_put_null(json, "receipt");
         return;
     }
-    size_t n = ask->kind == SERVER_ASK_PLAN ? several->count : 1;
+    size_t n = ask->about == SERVER_ABOUT_PLAN ? several->count : 1;
     weir_decision named = *decision;
     uint64_t id = weir__receipt_id(&named);
     size_t len = server_receipt_write(conn->thread->server, &conn->thread->receipts, request, n,
@@ -301,7 +301,7 @@ static void respond_put_decision(struct server_conn *conn, struct weir__json *js
 {
     const struct server_ask *ask = &batch->asks[i];
     const weir_decision *decision = &batch->decided[i];
-    if (ask->kind == SERVER_ASK_PLAN) {
+    if (ask->about == SERVER_ABOUT_PLAN) {
         const char *verdict = weir__verdict_word(ask->planned->plan.verdict);
         weir__json_put_text(json, "verdict", verdict, strlen(verdict));
     }
@@ -317,7 +317,7 @@ static void respond_put_decision(struct server_conn *conn, struct weir__json *js
         const char *reason = respond_reason_of(ask, decision);
         weir__json_put_text(json, "reason", reason, strlen(reason));
     }
-    if (ask->kind != SERVER_ASK_ONE &&
+    if (ask->about != SERVER_ABOUT_ONE &&
         (ask->http.detail || ask->explain || ask->verb == WEIR__VERB_TAKEALL))
         respond_put_rows(json, ask);
 }
@@ -413,8 +413,8 @@ static const char *respond_failure_text(const struct server_ask *ask)
     if (ask->code == WEIR_ERECEIPT)
         return "invalid receipt for these keys and limits: expected what the take replied, with "
                "the same key, limit, policy, cost and attributes; " SERVER_SECRET_HINT;
-    if (ask->code == WEIR_EINVAL &&
-        (ask->kind == SERVER_ASK_SETTLE_PLAN || ask->kind == SERVER_ASK_RESET_PLAN))
+    if (ask->code == WEIR_EINVAL && ask->about == SERVER_ABOUT_PLAN &&
+        (ask->kind == SERVER_ASK_SETTLE || ask->kind == SERVER_ASK_RESET))
         return "no policy applies, so there is nothing to settle or reset; give key and limit, "
                "policy, or "
                "attributes";
@@ -446,17 +446,12 @@ static void respond_asked(struct server_conn *conn, struct server_batch *batch, 
 {
     const struct server_ask *ask = &batch->asks[i];
     switch (ask->kind) {
-    case SERVER_ASK_ONE:
-    case SERVER_ASK_SEVERAL:
-    case SERVER_ASK_PLAN:
+    case SERVER_ASK_DECIDE:
         respond_decision(conn, batch, i, ret);
         return;
     case SERVER_ASK_SETTLE:
-    case SERVER_ASK_SETTLE_PLAN:
     case SERVER_ASK_RESET:
-    case SERVER_ASK_RESET_PLAN:
     case SERVER_ASK_LEASE:
-    case SERVER_ASK_LEASE_PLAN:
         respond_done(ask, ret);
         return;
     case SERVER_ASK_SHOW:

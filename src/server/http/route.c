@@ -114,26 +114,12 @@ static bool route_is_foreign(struct server_conn *conn, const struct weir__http_r
     return false;
 }
 
-static enum server_routed route_decode(struct server_conn *conn, const struct route *route,
-                                       struct weir__http_request *request, int32_t stream,
-                                       struct server_response *ret)
+static enum server_routed route_ask(const struct server_http_call *call, const struct route *route)
 {
+    struct server_conn *conn = call->conn;
+    const struct weir__http_request *request = call->request;
+    struct server_response *ret = call->ret;
     struct server_params params;
-    bool get = request->method == WEIR__HTTP_GET || request->method == WEIR__HTTP_HEAD;
-    if (!server_batch_has_room(conn)) /* before a body is decoded in place */
-        return SERVER_BUSY;
-    server_params_begin(conn, &params);
-    params.explain = route->explain;
-    if (get ? !server_params_query(conn, request, &params, ret)
-            : !server_params_json(conn, request, conn->thread->nodes, &params, ret))
-        return SERVER_RESPONDED;
-    return server_http_ask(conn, route->verb, &params, request, stream, ret);
-}
-
-static enum server_routed route_ask(struct server_conn *conn, const struct route *route,
-                                    struct weir__http_request *request, int32_t stream,
-                                    struct server_response *ret)
-{
     bool get = request->method == WEIR__HTTP_GET || request->method == WEIR__HTTP_HEAD;
     if (get ? !route->get : request->method != WEIR__HTTP_POST)
         return route_method_not_allowed(conn, route->get ? "GET, HEAD, POST" : "POST", ret);
@@ -147,7 +133,13 @@ static enum server_routed route_ask(struct server_conn *conn, const struct route
     }
     if (!get && route_is_foreign(conn, request, ret))
         return SERVER_RESPONDED;
-    return route_decode(conn, route, request, stream, ret);
+    if (!server_batch_has_room(conn)) /* before a body is decoded in place */
+        return SERVER_BUSY;
+    server_params_begin(conn, &params);
+    params.explain = route->explain;
+    if (get ? !server_params_query(call, &params) : !server_params_json(call, &params))
+        return SERVER_RESPONDED;
+    return server_http_ask(call, route->verb, &params);
 }
 
 /* Probes come by whatever address they know, and these tell nothing. */
@@ -176,6 +168,7 @@ enum server_admission server_http_admit(struct server_conn *conn,
 enum server_routed server_http_route(struct server_conn *conn, struct weir__http_request *request,
                                      int32_t stream, struct server_response *ret)
 {
+    const struct server_http_call call = {conn, request, stream, ret};
     struct route route;
     if (conn->reserved_us && !route_is_health(request->path) &&
         !weir__span_is(request->path, "/metrics")) {
@@ -183,12 +176,12 @@ enum server_routed server_http_route(struct server_conn *conn, struct weir__http
         return SERVER_RESPONDED;
     }
     if (WEIR__LIKELY(route_find_route(request->path, &route)))
-        return route_ask(conn, &route, request, stream, ret);
+        return route_ask(&call, &route);
     enum server_access access = server_http_access(conn, request);
     if (!route_is_health(request->path) && route_is_foreign(conn, request, ret))
         return SERVER_RESPONDED;
     enum server_routed routed;
-    if (server_http_admin(conn, request, access, stream, ret, &routed))
+    if (server_http_admin(&call, access, &routed))
         return routed;
     route_count_fault(conn, SERVER_FAULT_UNKNOWN);
     server_response_problem(ret, 404, "there is nothing at %.*s",

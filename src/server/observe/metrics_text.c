@@ -313,8 +313,7 @@ static void text_put_zone(struct server_lines *lines, const weir_zone_info *zone
         {"weir_zone_large_used_bytes", "bytes",
          "Used part of the room for logs, windows and leases.", zone->large_used},
         {"weir_zone_limits", NULL, "Different limits in use.", zone->limits},
-        {"weir_zone_limits_max", NULL, "The maximum number of different limits.",
-         zone->limits_max},
+        {"weir_zone_limits_max", NULL, "The maximum number of different limits.", zone->limits_max},
     };
     for (size_t i = 0; i < WEIR__COUNT(gauges); i++)
         lines_single(lines, SERVER_GAUGE, gauges[i].name, gauges[i].unit, gauges[i].help,

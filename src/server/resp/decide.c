@@ -186,10 +186,8 @@ static int decide_plan(struct server_conn *conn, const struct decide *decide,
     if (decide->settles && planned->several.count == 0)
         return weir__fail(err, WEIR_EINVAL, 0,
                           "no limit of a policy applies, so there is nothing to settle");
-    for (size_t i = 0; i < planned->several.count; i++) {
-        if (weir__has_leases(planned->several.requests[i].limit))
-            return weir__fail(err, WEIR_EINVAL, 0, "%s", SERVER_NEEDS_ACQUIRE);
-    }
+    if (server_planned_leased(planned) > 0)
+        return weir__fail(err, WEIR_EINVAL, 0, "%s", SERVER_NEEDS_ACQUIRE);
     return 0;
 }
 
@@ -204,9 +202,10 @@ int server_resp_decide(struct server_conn *conn, const struct weir__span *args, 
     ask->verb = decide.settles ? WEIR__VERB_SETTLE : WEIR__VERB_TAKE;
     ask->resp.protocol = conn->resp_protocol;
     ask->resp.detail = decide.detail;
+    ask->kind = server_ask_kind_of(ask->verb);
     struct server_planned *planned = server_planned_take(conn->thread);
     if (planned) {
-        ask->kind = server_ask_kind_of_plan(ask->verb);
+        ask->about = SERVER_ABOUT_PLAN;
         ask->planned = planned;
         code = decide_plan(conn, &decide, planned, err);
     } else {

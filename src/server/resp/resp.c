@@ -54,7 +54,6 @@ static void resp_put_one(struct server_batch *batch, struct server_ask *ask,
                          const struct weir__command *command)
 {
     weir_request *request = &batch->simple[batch->count - 1];
-    ask->kind = server_ask_kind_of(command->verb);
     if (ask->kind == SERVER_ASK_SETTLE) {
         ask->settle.receipt = command->receipt;
         ask->settle.actual = command->actual;
@@ -71,7 +70,7 @@ static void resp_put_one(struct server_batch *batch, struct server_ask *ask,
 static void resp_put_several(struct server_ask *ask, struct server_several *several,
                              const struct weir__command *command)
 {
-    ask->kind = SERVER_ASK_SEVERAL;
+    ask->about = SERVER_ABOUT_SEVERAL;
     ask->several = several;
     several->count = command->count;
     for (size_t i = 0; i < command->count; i++) {
@@ -159,6 +158,7 @@ static void resp_add_ask(struct server_conn *conn, enum weir__verb verb,
         return;
     }
     struct server_ask *ask = server_batch_add(conn);
+    ask->kind = server_ask_kind_of(verb);
     ask->verb = verb;
     ask->resp.protocol = conn->resp_protocol;
     ask->resp.detail = command.detail;
@@ -193,14 +193,16 @@ static void resp_put_plain(struct server_conn *conn, const weir_request *request
     out->len += (size_t)(p + 2 - start);
 }
 
-/* `n` requests are what the receipt proves. */
 static void resp_put_decision(struct server_conn *conn, const struct server_ask *ask,
-                              const weir_request *requests, size_t n, const weir_decision *decision,
+                              const weir_request *simple, const weir_decision *decision,
                               struct weir__buffer *out)
 {
     char receipt[SERVER_RECEIPT_SIZE];
     bool lease = ask->verb == WEIR__VERB_ACQUIRE;
-    const struct server_several *rows = ask->resp.detail ? server_ask_several(ask) : NULL;
+    const struct server_several *several = server_ask_several(ask);
+    const struct server_several *rows = ask->resp.detail ? several : NULL;
+    const weir_request *requests = several ? several->requests : simple;
+    size_t n = ask->about == SERVER_ABOUT_PLAN ? several->count : 1; /* that a receipt proves */
     size_t len = 0;
     if (WEIR__LIKELY(n == 1 && !lease && !rows)) {
         resp_put_plain(conn, requests, decision, out);
@@ -262,21 +264,13 @@ static void resp_put_answer(struct server_conn *conn, const struct server_batch 
         return;
     }
     switch (ask->kind) {
-    case SERVER_ASK_ONE:
+    case SERVER_ASK_DECIDE:
         if (WEIR__LIKELY(ask->verb != WEIR__VERB_THROTTLE))
-            resp_put_decision(conn, ask, &batch->simple[i], 1, &batch->decided[i], out);
+            resp_put_decision(conn, ask, &batch->simple[i], &batch->decided[i], out);
         else
             weir__resp_put_throttle(out, &batch->decided[i]);
         return;
-    case SERVER_ASK_SEVERAL:
-        resp_put_decision(conn, ask, ask->several->requests, 1, &batch->decided[i], out);
-        return;
-    case SERVER_ASK_PLAN:
-        resp_put_decision(conn, ask, ask->planned->several.requests, ask->planned->several.count,
-                          &batch->decided[i], out);
-        return;
     case SERVER_ASK_SETTLE:
-    case SERVER_ASK_SETTLE_PLAN:
         weir__resp_put_simple(out, "OK", 2);
         return;
     case SERVER_ASK_RESET:
@@ -291,8 +285,6 @@ static void resp_put_answer(struct server_conn *conn, const struct server_batch 
     case SERVER_ASK_SAID:
         resp_put_said(conn, ask, out);
         return;
-    case SERVER_ASK_RESET_PLAN:
-    case SERVER_ASK_LEASE_PLAN:
     case SERVER_ASK_CALL:
     case SERVER_ASK_WORK:
         break;
