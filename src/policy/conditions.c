@@ -180,34 +180,6 @@ bool weir__any_of_holds(const struct weir__any_of *any, struct weir__view *view)
 
 /* ---- comparing ---- */
 
-static bool conditions_patterns_overlap(const struct weir__condition *a,
-                                        const struct weir__condition *b)
-{
-    if (a->pattern_count * b->pattern_count > COMPARED_MAX)
-        return true;
-    for (size_t i = 0; i < a->pattern_count; i++) {
-        for (size_t j = 0; j < b->pattern_count; j++) {
-            if (weir__patterns_overlap(&a->patterns[i], &b->patterns[j]))
-                return true;
-        }
-    }
-    return false;
-}
-
-static bool conditions_networks_overlap(const struct weir__condition *a,
-                                        const struct weir__condition *b)
-{
-    if (a->network_count * b->network_count > COMPARED_MAX)
-        return true;
-    for (size_t i = 0; i < a->network_count; i++) {
-        for (size_t j = 0; j < b->network_count; j++) {
-            if (weir__networks_overlap(&a->networks[i], &b->networks[j]))
-                return true;
-        }
-    }
-    return false;
-}
-
 static bool conditions_overlap(const struct weir__condition *a, const struct weir__condition *b)
 {
     if (a->negated && b->negated)
@@ -216,8 +188,17 @@ static bool conditions_overlap(const struct weir__condition *a, const struct wei
         return !(a->negated ? a : b)->any; /* absent and present are all that is compared */
     if (a->any || b->any)
         return true;
-    return a->network_count > 0 ? conditions_networks_overlap(a, b)
-                                : conditions_patterns_overlap(a, b);
+    bool networks = a->network_count > 0;
+    size_t n = networks ? a->network_count : a->pattern_count;
+    size_t m = networks ? b->network_count : b->pattern_count;
+    if (n * m > COMPARED_MAX)
+        return true;
+    for (size_t i = 0; i < n * m; i++) {
+        if (networks ? weir__networks_overlap(&a->networks[i / m], &b->networks[i % m])
+                     : weir__patterns_overlap(&a->patterns[i / m], &b->patterns[i % m]))
+            return true;
+    }
+    return false;
 }
 
 bool weir__conditions_overlap(const struct weir__conditions *a, const struct weir__conditions *b)

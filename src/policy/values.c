@@ -61,7 +61,7 @@ static int yaml_fail_at(struct weir__yaml *yaml, int line, int column, const cha
     if (yaml->code)
         return yaml->code;
     yaml->code = WEIR_EINVAL;
-    if (!err)
+    if (!err || !format)
         return WEIR_EINVAL;
     size_t len = strlen(yaml->name);
     bool long_name = len > NAME_SHOWN;

@@ -14,7 +14,7 @@
 #include <time.h>
 
 #define ASKERS 64
-#define STUCK_S 1 /* for a store that does not answer, on the way out */
+#define STUCK_MS 1000 /* for a store that does not answer, on the way out */
 
 struct server_askers {
     struct server *server;
@@ -131,15 +131,13 @@ int server_askers_create(struct server *server, struct server_askers **ret, weir
 
 bool server_askers_stop(struct server_askers *askers)
 {
-    struct timespec until;
     if (!askers)
         return true;
     pthread_mutex_lock(&askers->lock);
     askers->stopping = true;
     pthread_cond_broadcast(&askers->some);
     pthread_mutex_unlock(&askers->lock);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += STUCK_S;
+    struct timespec until = server_time_in(CLOCK_REALTIME, STUCK_MS);
     while (askers->count > 0 &&
            !pthread_timedjoin_np(askers->threads[askers->count - 1], NULL, &until))
         askers->count--;

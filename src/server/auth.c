@@ -97,20 +97,24 @@ static bool auth_is_loopback_name(struct weir__span name)
            (name.len > len && !strncasecmp(name.data + name.len - len, suffix, len));
 }
 
-static bool auth_is_loopback_address(struct weir__span name)
+/* An address as one of IPv6, IPv4 mapped into it. False: it is not one. */
+static bool auth_read_address(struct weir__span name, struct in6_addr *ret)
 {
     char text[INET6_ADDRSTRLEN];
-    struct in_addr v4;
-    struct in6_addr v6;
     if (name.len >= sizeof text)
         return false;
     memcpy(text, name.data, name.len);
     text[name.len] = 0;
-    if (inet_pton(AF_INET, text, &v4) == 1)
-        return ntohl(v4.s_addr) >> 24 == 127;
-    if (inet_pton(AF_INET6, text, &v6) != 1)
-        return false;
-    return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+    memcpy(ret->s6_addr, (const unsigned char[12]){[10] = 0xff, [11] = 0xff}, 12);
+    return inet_pton(AF_INET, text, ret->s6_addr + 12) == 1 || inet_pton(AF_INET6, text, ret) == 1;
+}
+
+static bool auth_is_loopback_address(struct weir__span name)
+{
+    struct in6_addr address;
+    return auth_read_address(name, &address) &&
+           (IN6_IS_ADDR_LOOPBACK(&address) ||
+            (IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr[12] == 127));
 }
 
 static bool auth_is_configured(const struct server *server, struct weir__span name)
@@ -121,17 +125,6 @@ static bool auth_is_configured(const struct server *server, struct weir__span na
             return true;
     }
     return false;
-}
-
-static bool auth_is_address(struct weir__span name)
-{
-    char text[INET6_ADDRSTRLEN];
-    struct in6_addr address;
-    if (name.len >= sizeof text)
-        return false;
-    memcpy(text, name.data, name.len);
-    text[name.len] = 0;
-    return inet_pton(AF_INET, text, &address) == 1 || inet_pton(AF_INET6, text, &address) == 1;
 }
 
 /* The name in a Host or Origin; len 0: it is malformed. */
@@ -145,9 +138,8 @@ static struct weir__span auth_name_of(struct weir__span host)
 
 static bool auth_is_ours(const struct server *server, struct weir__span name)
 {
-    return name.len > 0 &&
-           (auth_is_loopback_name(name) || auth_is_loopback_address(name) ||
-            auth_is_configured(server, name) || server_listens_on(server, name.data, name.len));
+    return name.len > 0 && (auth_is_loopback_name(name) || auth_is_loopback_address(name) ||
+                            auth_is_configured(server, name) || server_listens_on(name));
 }
 
 /* None at all is no browser: HTTP/1.0 has no Host. Who listens everywhere has addresses that nobody
@@ -157,7 +149,9 @@ bool server_host_allowed(const struct server *server, struct weir__span host)
     if (host.len == 0)
         return true;
     struct weir__span name = auth_name_of(host);
-    return auth_is_ours(server, name) || (auth_is_address(name) && server_listens_everywhere());
+    struct in6_addr address;
+    return auth_is_ours(server, name) ||
+           (auth_read_address(name, &address) && server_listens_everywhere());
 }
 
 /* A page of the same host is what Host is; of others, only those that Host could be. */
@@ -199,8 +193,7 @@ bool server_origin_allowed(const struct server *server, struct weir__span origin
 #define SAY_EVERY_US INT64_C(10000000)
 
 struct failing {
-    unsigned char address[8]; /* as server_client_address has it */
-    bool v4;
+    struct server_client client;
     int64_t paid_us; /* its failures are forgiven by then; 0: a free place */
 };
 
@@ -239,13 +232,10 @@ void server_failures_destroy(struct server_failures *failures)
 static struct failing *failures_place(struct server_failures *failures, const struct failing *who)
 {
     uint64_t hash[2];
-    unsigned char bytes[9];
-    memcpy(bytes, who->address, 8);
-    bytes[8] = who->v4;
-    weir__hash(failures->secret, bytes, sizeof bytes, hash);
+    weir__hash(failures->secret, who->client.bytes, sizeof who->client.bytes, hash);
     struct failing *set = failures->places[hash[0] % SETS], *least = set;
     for (size_t i = 0; i < WAYS; i++) {
-        if (set[i].paid_us && set[i].v4 == who->v4 && !memcmp(set[i].address, who->address, 8))
+        if (set[i].paid_us && server_client_is(&set[i].client, &who->client))
             return &set[i];
         if (set[i].paid_us < least->paid_us)
             least = &set[i];
@@ -259,7 +249,7 @@ static int64_t failures_delay(struct server_failures *failures, const struct ser
                               int64_t now_us, uint64_t *ret_say)
 {
     struct failing who = {.paid_us = 0};
-    server_client_address((const struct sockaddr *)&conn->peer, who.address, &who.v4);
+    server_client_of((const struct sockaddr *)&conn->peer, &who.client);
     pthread_mutex_lock(&failures->lock);
     struct failing *place = failures_place(failures, &who);
     place->paid_us = weir__max(place->paid_us, now_us) + EVERY_US;
@@ -316,10 +306,9 @@ enum server_access server_conn_access(struct server_conn *conn, struct weir__spa
  * since clients choose their addresses. Unix sockets are not counted.
  */
 
-struct client {
-    unsigned char address[8]; /* IPv4: four bytes, then zeros */
-    bool v4;
-    uint32_t count; /* 0: a free place */
+struct place {
+    struct server_client client;
+    uint32_t count; /* 0: it is free */
 };
 
 struct server_clients {
@@ -327,7 +316,7 @@ struct server_clients {
     int64_t most_each;
     uint64_t secret[2];
     size_t mask, used;
-    struct client places[];
+    struct place places[];
 };
 
 int server_clients_create(int64_t most_each, int64_t most, struct server_clients **ret)
@@ -357,52 +346,37 @@ void server_clients_destroy(struct server_clients *clients)
     free(clients);
 }
 
-bool server_client_address(const struct sockaddr *address, unsigned char ret[8], bool *ret_v4)
+bool server_client_of(const struct sockaddr *address, struct server_client *ret)
 {
-    memset(ret, 0, 8);
-    *ret_v4 = address->sa_family == AF_INET;
-    if (*ret_v4) {
-        memcpy(ret, &((const struct sockaddr_in *)address)->sin_addr, 4);
-        return true;
-    }
-    if (address->sa_family != AF_INET6)
-        return false;
+    unsigned char *bytes = ret->bytes;
+    memset(bytes, 0, sizeof ret->bytes);
     const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
-    *ret_v4 = IN6_IS_ADDR_V4MAPPED(v6);
-    if (*ret_v4)
-        memcpy(ret, v6->s6_addr + 12, 4);
+    if (address->sa_family != AF_INET && address->sa_family != AF_INET6)
+        return false;
+    if (address->sa_family == AF_INET)
+        memcpy(bytes, &((const struct sockaddr_in *)address)->sin_addr, 4);
+    else if (IN6_IS_ADDR_V4MAPPED(v6))
+        memcpy(bytes, v6->s6_addr + 12, 4);
     else
-        memcpy(ret, v6->s6_addr, 8);
+        memcpy(bytes, v6->s6_addr, 8);
+    bytes[8] = address->sa_family == AF_INET || IN6_IS_ADDR_V4MAPPED(v6);
     return true;
 }
 
-/* Whom an address stands for; false: it is not counted. */
-static bool clients_key_of(const struct sockaddr *address, struct client *ret)
-{
-    *ret = (struct client){0};
-    return server_client_address(address, ret->address, &ret->v4);
-}
-
-static bool clients_same(const struct client *a, const struct client *b)
-{
-    return a->v4 == b->v4 && !memcmp(a->address, b->address, sizeof a->address);
-}
-
-static size_t clients_home_of(const struct server_clients *clients, const struct client *client)
+static size_t clients_home_of(const struct server_clients *clients,
+                              const struct server_client *client)
 {
     uint64_t hash[2];
-    unsigned char bytes[9];
-    memcpy(bytes, client->address, 8);
-    bytes[8] = client->v4;
-    weir__hash(clients->secret, bytes, sizeof bytes, hash);
+    weir__hash(clients->secret, client->bytes, sizeof client->bytes, hash);
     return hash[0] & clients->mask;
 }
 
 /* Its place, or the free one where it belongs. One is always free. */
-static struct client *clients_place_of(struct server_clients *clients, const struct client *client)
+static struct place *clients_place_of(struct server_clients *clients,
+                                      const struct server_client *client)
 {
     size_t i = clients_home_of(clients, client);
-    while (clients->places[i].count > 0 && !clients_same(&clients->places[i], client))
+    while (clients->places[i].count > 0 && !server_client_is(&clients->places[i].client, client))
         i = (i + 1) & clients->mask;
     return &clients->places[i];
 }
@@ -417,7 +391,7 @@ static void clients_free_place(struct server_clients *clients, size_t hole)
         i = (i + 1) & clients->mask;
         if (clients->places[i].count == 0)
             return;
-        size_t home = clients_home_of(clients, &clients->places[i]);
+        size_t home = clients_home_of(clients, &clients->places[i].client);
         if (((i - home) & clients->mask) < ((i - hole) & clients->mask))
             continue;
         clients->places[hole] = clients->places[i];
@@ -428,15 +402,15 @@ static void clients_free_place(struct server_clients *clients, size_t hole)
 
 bool server_clients_enter(struct server_clients *clients, const struct sockaddr *address)
 {
-    struct client client;
-    if (clients->most_each == 0 || !clients_key_of(address, &client))
+    struct server_client client;
+    if (clients->most_each == 0 || !server_client_of(address, &client))
         return true;
     pthread_mutex_lock(&clients->lock);
-    struct client *place = clients_place_of(clients, &client);
+    struct place *place = clients_place_of(clients, &client);
     bool enters =
         place->count > 0 ? place->count < clients->most_each : clients->used < clients->mask;
     if (enters && place->count == 0) {
-        *place = client;
+        place->client = client;
         clients->used++;
     }
     if (enters)
@@ -447,11 +421,11 @@ bool server_clients_enter(struct server_clients *clients, const struct sockaddr 
 
 void server_clients_leave(struct server_clients *clients, const struct sockaddr *address)
 {
-    struct client client;
-    if (clients->most_each == 0 || !clients_key_of(address, &client))
+    struct server_client client;
+    if (clients->most_each == 0 || !server_client_of(address, &client))
         return;
     pthread_mutex_lock(&clients->lock);
-    struct client *place = clients_place_of(clients, &client);
+    struct place *place = clients_place_of(clients, &client);
     if (place->count > 0 && --place->count == 0)
         clients_free_place(clients, (size_t)(place - clients->places));
     pthread_mutex_unlock(&clients->lock);

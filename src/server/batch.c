@@ -174,7 +174,7 @@ struct server_planned *server_planned_take(struct server_thread *thread)
         return NULL;
     struct server_planned *planned = &room->planned;
     planned->leased = 0;
-    planned->seen.ip_len = planned->seen.method_len = planned->seen.path_len = 0;
+    memset(planned->seen.lens, 0, sizeof planned->seen.lens);
     planned->shadow_rows = room->shadow_rows;
     weir__plan_begin(&planned->plan);
     return planned;

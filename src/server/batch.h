@@ -25,6 +25,7 @@
 #include "wire/command.h"
 
 #define SERVER_BATCH_MAX 64
+#define SERVER_SEEN 3
 #define SERVER_BATCH_ROOM                                                                          \
     ((size_t)96 << 10) /* a longest key, and what an ordinary head decodes to */
 #define SERVER_AWAY_FREE                                                                           \
@@ -56,7 +57,7 @@ struct server_planned {
     struct server_several several; /* the enforced items; first: both kinds come from one pool */
     size_t leased;                 /* the item whose limits have leases */
     struct server_seen {
-        uint8_t ip_len, method_len, path_len; /* one behind the other */
+        uint8_t lens[SERVER_SEEN]; /* of address, method and path, one behind the other */
         char text[48 + 16 + 200];
     } seen; /* what the request was, for the access log */
     weir_decision (*shadow_rows)[WEIR_LIMITS_MAX];

@@ -15,7 +15,7 @@ static void count_log_decision(const struct server_conn *conn, enum server_proto
 {
     record->time_us = decision->time_us ? decision->time_us : weir__clock_us(); /* none was asked */
     record->protocol = protocol;
-    record->client = (struct weir__span){conn->peer_text, conn->peer_text_len};
+    record->texts[SERVER_LOG_CLIENT] = (struct weir__span){conn->peer_text, conn->peer_text_len};
     record->decision = decision;
     record->allowed = decision->allowed;
     server_access_log_put(conn->thread->log, record);
@@ -43,8 +43,9 @@ static void count_simple(struct server_thread *thread, const struct server_batch
         server_top_record_times(thread->top, SERVER_TOP_ADHOC, key.data, key.len,
                                 !decision->allowed, times);
     if (thread->log && server_access_log_wants(thread->log, decision->allowed)) {
-        struct server_log_record record = {
-            .key = {key.data, key.len}, .cost = request->cost, .verdict = WEIR__VERDICT_LIMITS};
+        struct server_log_record record = {.texts[SERVER_LOG_KEY] = {key.data, key.len},
+                                           .cost = request->cost,
+                                           .verdict = WEIR__VERDICT_LIMITS};
         count_log_decision(batch->conn, batch->conn->protocol->counted_as, &record, decision);
     }
 }
@@ -124,27 +125,27 @@ void server_plan_log(struct server_conn *conn, const struct weir__plan *plan,
                      const weir_decision *decision)
 {
     struct server_log_record record = {.verdict = line->verdict};
+    struct weir__span *texts = record.texts;
     const struct weir__item *item = line->item;
     const struct server_seen *seen = line->seen;
     char shadows[SERVER_LOG_SHADOWS_MAX + 1];
     if (line->verdict == WEIR__VERDICT_DENY && line->denial == WEIR__DENIED_MISSING)
         record.verdict = WEIR__VERDICT_MISSING;
     if (line->by)
-        record.policy = weir__span_of(line->by->name);
+        texts[SERVER_LOG_POLICY] = weir__span_of(line->by->name);
     if (item) {
-        record.policy = weir__span_of(item->policy->name);
-        record.entry = weir__span_of(item->entry->name);
-        record.key = (struct weir__span){item->key.data, item->key.len};
+        texts[SERVER_LOG_POLICY] = weir__span_of(item->policy->name);
+        texts[SERVER_LOG_ENTRY] = weir__span_of(item->entry->name);
+        texts[SERVER_LOG_KEY] = (struct weir__span){item->key.data, item->key.len};
         record.cost = item->cost;
     }
     record.shadow_denied = server_plan_shadow_denied(plan);
     if (record.shadow_denied > 0)
-        record.shadows = count_put_shadows(plan, shadows, sizeof shadows);
+        texts[SERVER_LOG_SHADOWS] = count_put_shadows(plan, shadows, sizeof shadows);
     if (seen) {
-        record.ip = (struct weir__span){seen->text, seen->ip_len};
-        record.method = (struct weir__span){seen->text + seen->ip_len, seen->method_len};
-        record.path =
-            (struct weir__span){seen->text + seen->ip_len + seen->method_len, seen->path_len};
+        const char *at = seen->text;
+        for (size_t i = 0; i < SERVER_SEEN; at += seen->lens[i++])
+            texts[SERVER_LOG_IP + i] = (struct weir__span){at, seen->lens[i]};
     }
     count_log_decision(conn, protocol, &record, decision);
 }

@@ -406,11 +406,10 @@ static bool conn_has_input(const struct server_conn *conn)
 
 static void conn_count_late(struct server_conn *conn)
 {
-    struct server_counters *counters = conn->thread->counters;
     if (conn->protocol)
-        server_count(&counters->faults[conn->protocol->counted_as][SERVER_FAULT_TIMEOUT], 1);
+        server_count_fault(conn, conn->protocol->counted_as, SERVER_FAULT_TIMEOUT);
     else if (conn->tls && !server_tls_is_up(conn->tls))
-        server_count(&counters->refused[SERVER_REFUSED_TLS], 1);
+        server_count(&conn->thread->counters->refused[SERVER_REFUSED_TLS], 1);
 }
 
 /* How long an idle connection is kept. A server that drains keeps it for as long as a request may

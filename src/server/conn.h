@@ -325,6 +325,11 @@ void server_workers_drain(struct server_workers *workers);
 bool server_workers_stop(struct server_workers *workers);
 void server_workers_destroy(struct server_workers *workers);
 
+/* A moment of a clock, so long from now. */
+struct timespec server_time_in(clockid_t clock, int64_t ms);
+/* Whether a thread has ended, or ends within the time. */
+bool server_join_within(pthread_t thread, int64_t ms);
+
 /* ---- askers.c ---- */
 
 int server_askers_create(struct server *server, struct server_askers **ret, weir_error *err);

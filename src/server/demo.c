@@ -26,12 +26,12 @@ static struct {
 /* The port of the first plain TCP listener on IPv4. */
 static int demo_find_port(void)
 {
-    for (size_t i = 0; i < server_listener_count(); i++) {
+    for (size_t i = 0; i < server_opened.count; i++) {
         char text[128];
         struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-        server_listener_text(demo.server, i, &buffer);
+        server_listener_text(i, &buffer);
         int port;
-        if (!server_listener_is_tls(i) && text[0] != '[' && strncmp(text, "unix:", 5) &&
+        if (!server_opened.addresses[i].tls && text[0] != '[' && strncmp(text, "unix:", 5) &&
             sscanf(strrchr(text, ':'), ":%d", &port) == 1)
             return port;
     }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define FIRST_PASSED 3
+#define IS_READY (-1)
 #define READY "WEIR_READY_FD"     /* where a successor says that it is ready */
 #define KEEPS "WEIR_SOCKETS_KEPT" /* 0: the predecessor is the only other one who has them */
 
@@ -136,11 +137,6 @@ void server_program_note(void)
              started ? started : "/proc/self/exe");
 }
 
-const char *server_program(void)
-{
-    return program;
-}
-
 /* Our environment with what a successor must know besides, malloc'ed as one piece; pid is filled in
  * later. */
 struct environment {
@@ -211,7 +207,10 @@ static int handover_start_successor(const int *copies, int n, int ready, char *c
     return pid;
 }
 
-int server_listeners_hand_over(char *const *argv, int *ret_ready)
+/* Starts what stands there now, with the same sockets; the new process's id, or -1 with errno.
+ * Behind ret_ready comes one int: IS_READY, or the errno why it could not be started; or the end:
+ * it has ended. */
+static int handover_start(char *const *argv, int *ret_ready)
 {
     static int copies[SERVER_SOCKETS_MAX];
     const int from =
@@ -246,7 +245,7 @@ int server_listeners_hand_over(char *const *argv, int *ret_ready)
 
 void server_listeners_taken_over(void)
 {
-    int ready = SERVER_READY;
+    int ready = IS_READY;
     if (taken_over_from < 0)
         return;
     ssize_t written = write(taken_over_from, &ready, sizeof ready);
@@ -287,16 +286,16 @@ void server_hand_over(char *const *argv)
                           : "SIGUSR2: as process 1 it cannot hand over, its container would end");
         return;
     }
-    int pid = server_listeners_hand_over(argv, &successor.ready);
+    int pid = handover_start(argv, &successor.ready);
     if (pid < 0) {
-        server_report("SIGUSR2: cannot start %s: %s; this process continues", server_program(),
+        server_report("SIGUSR2: cannot start %s: %s; this process continues", program,
                       strerror(errno));
         return;
     }
     successor.pid = pid;
     successor.ended = false;
     successor.until_us = weir__mono_us() + SUCCESSOR_US;
-    server_report("SIGUSR2: process %d is started from %s", pid, server_program());
+    server_report("SIGUSR2: process %d is started from %s", pid, program);
 }
 
 bool server_successor_is_ready(void)
@@ -305,12 +304,12 @@ bool server_successor_is_ready(void)
     ssize_t got = read(successor.ready, &failed, sizeof failed);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
-    if (got == sizeof failed && failed == SERVER_READY) {
+    if (got == sizeof failed && failed == IS_READY) {
         server_report("process %d takes over", successor.pid);
         return true;
     }
     if (got == sizeof failed)
-        server_report("SIGUSR2: cannot start %s: %s; this process continues", server_program(),
+        server_report("SIGUSR2: cannot start %s: %s; this process continues", program,
                       strerror(failed));
     else
         server_report(

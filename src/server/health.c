@@ -1,7 +1,13 @@
 /*
- * Whether the server can do its work, for balancers: /readyz and gRPC's health. With --health-store
- * a thread asks the store once a second, since only an answer shows that it is there; what was
- * never asked about counts as gone.
+ * Two threads that look at the store now and then.
+ *
+ * One finds out whether the server can do its work, for balancers: /readyz and gRPC's health. With
+ * --health-store it asks the store once a second, since only an answer shows that it is there; what
+ * was never asked about counts as gone.
+ *
+ * The other tells operators when the servers of a remote store stop deciding, and when they decide
+ * again: one line each on stderr, with who decides in between. It looks a few times a second;
+ * whatever happens between two looks is one change at most.
  */
 #include "server/server.h"
 
@@ -14,17 +20,72 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define EVERY_SECONDS 1
-#define SILENT_S 2 /* so long without an answer, and the store cannot decide */
-#define STUCK_S 1  /* for a store that does not answer, on the way out */
+#define ASK_EVERY_MS 1000
+#define LOOK_EVERY_MS 200
+#define SILENT_S 2    /* so long without an answer, and the store cannot decide */
+#define STUCK_MS 1000 /* for a store that does not answer, on the way out */
 
-struct server_health {
-    weir_store *store;
-    weir_limit *limit;
+/* ---- looking now and then ---- */
+
+struct looker {
+    void (*look)(struct looker *looker);
+    int every_ms;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
     bool stops;
+};
+
+static void *looker_run(void *argument)
+{
+    struct looker *it = argument;
+    pthread_mutex_lock(&it->lock);
+    while (!it->stops) {
+        pthread_mutex_unlock(&it->lock);
+        it->look(it);
+        struct timespec until = server_time_in(CLOCK_MONOTONIC, it->every_ms);
+        pthread_mutex_lock(&it->lock);
+        while (!it->stops && pthread_cond_timedwait(&it->wake, &it->lock, &until) == 0)
+            ;
+    }
+    pthread_mutex_unlock(&it->lock);
+    return NULL;
+}
+
+/* False: no thread. */
+static bool looker_start(struct looker *it, void (*look)(struct looker *), int every_ms)
+{
+    pthread_condattr_t monotonic;
+    it->look = look;
+    it->every_ms = every_ms;
+    pthread_mutex_init(&it->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&it->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return !pthread_create(&it->thread, NULL, looker_run, it);
+}
+
+/* False: it looks still, after the time there is. */
+static bool looker_stop(struct looker *it, int64_t most_ms)
+{
+    pthread_mutex_lock(&it->lock);
+    it->stops = true;
+    pthread_cond_signal(&it->wake);
+    pthread_mutex_unlock(&it->lock);
+    if (!server_join_within(it->thread, most_ms))
+        return false;
+    pthread_cond_destroy(&it->wake);
+    pthread_mutex_destroy(&it->lock);
+    return true;
+}
+
+/* ---- health ---- */
+
+struct server_health {
+    struct looker looker; /* first */
+    weir_store *store;
+    weir_limit *limit;
     atomic_bool store_decides;
     _Atomic int64_t asked_s; /* when the question pending was asked; 0: none is */
 };
@@ -49,78 +110,44 @@ bool server_is_ready(const struct server *server)
 }
 
 /* Looks, changes nothing. No room for one more state is no reason to go elsewhere. */
-static bool health_can_decide(const struct server_health *health)
+static void health_look(struct looker *looker)
 {
+    struct server_health *health = (struct server_health *)looker;
     weir_decision decision = {0};
+    atomic_store(&health->asked_s, health_now_s());
     int code =
         weir_peek(health->store, weir_key_bytes("weir:health", 11), health->limit, 0, &decision);
-    return code == WEIR_EFULL || (code == 0 && !decision.degraded);
-}
-
-static void *health_look(void *argument)
-{
-    struct server_health *health = argument;
-    pthread_mutex_lock(&health->lock);
-    while (!health->stops) {
-        struct timespec until;
-        pthread_mutex_unlock(&health->lock);
-        atomic_store(&health->asked_s, health_now_s());
-        atomic_store(&health->store_decides, health_can_decide(health));
-        atomic_store(&health->asked_s, 0);
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += EVERY_SECONDS;
-        pthread_mutex_lock(&health->lock);
-        while (!health->stops && pthread_cond_timedwait(&health->wake, &health->lock, &until) == 0)
-            ;
-    }
-    pthread_mutex_unlock(&health->lock);
-    return NULL;
+    atomic_store(&health->store_decides, code == WEIR_EFULL || (code == 0 && !decision.degraded));
+    atomic_store(&health->asked_s, 0);
 }
 
 int server_health_start(struct server *server, weir_error *err)
 {
-    pthread_condattr_t monotonic;
     if (!server->config.health_store)
         return 0;
     struct server_health *health = calloc(1, sizeof *health);
     if (!health)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for health checks");
-    int code = weir_limit_parse("fixed-window 1/s", &health->limit, err);
-    if (code) {
-        free(health);
-        return code;
-    }
     health->store = server->store;
-    pthread_mutex_init(&health->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&health->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    if (pthread_create(&health->thread, NULL, health_look, health)) {
-        weir_limit_free(health->limit);
-        free(health);
-        return weir__fail(err, WEIR_ESYSTEM, 0, "no thread for health checks");
+    int code = weir_limit_parse("fixed-window 1/s", &health->limit, err);
+    if (code == 0 && !looker_start(&health->looker, health_look, ASK_EVERY_MS))
+        code = weir__fail(err, WEIR_ESYSTEM, 0, "no thread for health checks");
+    if (code == 0) {
+        server->health = health;
+        return 0;
     }
-    server->health = health;
-    return 0;
+    weir_limit_free(health->limit);
+    free(health);
+    return code;
 }
 
 bool server_health_stop(struct server *server)
 {
     struct server_health *health = server->health;
-    struct timespec until;
     if (!health)
         return true;
-    pthread_mutex_lock(&health->lock);
-    health->stops = true;
-    pthread_cond_signal(&health->wake);
-    pthread_mutex_unlock(&health->lock);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += STUCK_S;
-    if (pthread_timedjoin_np(health->thread, NULL, &until))
+    if (!looker_stop(&health->looker, STUCK_MS))
         return false;
-    pthread_cond_destroy(&health->wake);
-    pthread_mutex_destroy(&health->lock);
     weir_limit_free(health->limit);
     free(health);
     server->health = NULL;
@@ -129,21 +156,9 @@ bool server_health_stop(struct server *server)
 
 /* ---- a remote store that is away ---- */
 
-/*
- * Tells operators when the servers of a remote store stop deciding, and when they decide again:
- * one line each on stderr, with who decides in between. A thread looks a few times a second;
- * whatever happens between two looks is one change at most.
- */
-
-#define LOOK_MS 200
-
 struct server_store_watch {
+    struct looker looker; /* first */
     weir_store *store;
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    bool stops;
-    /* the thread's */
     bool down;
     int64_t down_us;  /* since when */
     uint64_t decided; /* by the local fallback, before it was down */
@@ -169,8 +184,9 @@ static void watch_tell_up(struct server_store_watch *watch, const struct weir__r
                   look->meanwhile, (unsigned long long)(look->by_fallback - watch->decided));
 }
 
-static void watch_look(struct server_store_watch *watch)
+static void watch_look(struct looker *looker)
 {
+    struct server_store_watch *watch = (struct server_store_watch *)looker;
     struct weir__remote_look look;
     weir__remote_look(watch->store, &look);
     if (look.down && !watch->down)
@@ -181,39 +197,13 @@ static void watch_look(struct server_store_watch *watch)
         watch->decided = look.by_fallback;
 }
 
-static void *watch_run(void *argument)
-{
-    struct server_store_watch *watch = argument;
-    pthread_mutex_lock(&watch->lock);
-    while (!watch->stops) {
-        struct timespec until;
-        pthread_mutex_unlock(&watch->lock);
-        watch_look(watch);
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_MS * 1000000L;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        pthread_mutex_lock(&watch->lock);
-        while (!watch->stops && pthread_cond_timedwait(&watch->wake, &watch->lock, &until) == 0)
-            ;
-    }
-    pthread_mutex_unlock(&watch->lock);
-    return NULL;
-}
-
 int server_store_watch_start(struct server *server, weir_error *err)
 {
-    pthread_condattr_t monotonic;
     struct server_store_watch *watch = calloc(1, sizeof *watch);
     if (!watch)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for watching the store");
     watch->store = server->store;
-    pthread_mutex_init(&watch->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&watch->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    if (pthread_create(&watch->thread, NULL, watch_run, watch)) {
+    if (!looker_start(&watch->looker, watch_look, LOOK_EVERY_MS)) {
         free(watch);
         return weir__fail(err, WEIR_ESYSTEM, 0, "no thread for watching the store");
     }
@@ -226,13 +216,7 @@ void server_store_watch_stop(struct server *server)
     struct server_store_watch *watch = server->store_watch;
     if (!watch)
         return;
-    pthread_mutex_lock(&watch->lock);
-    watch->stops = true;
-    pthread_cond_signal(&watch->wake);
-    pthread_mutex_unlock(&watch->lock);
-    pthread_join(watch->thread, NULL);
-    pthread_cond_destroy(&watch->wake);
-    pthread_mutex_destroy(&watch->lock);
+    looker_stop(&watch->looker, INT32_MAX);
     free(watch);
     server->store_watch = NULL;
 }

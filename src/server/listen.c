@@ -247,18 +247,12 @@ void server_listeners_remove(const struct server *server)
     }
 }
 
-bool server_listeners_are_shared(void)
-{
-    return server_opened.shared;
-}
-
 /* ---- telling ---- */
 
-void server_listener_text(const struct server *server, size_t i, struct weir__buffer *ret)
+void server_listener_text(size_t i, struct weir__buffer *ret)
 {
     char host[INET6_ADDRSTRLEN] = "";
     const struct sockaddr_storage *address = &server_opened.addresses[i].bound;
-    (void)server;
     if (address->ss_family == AF_UNIX) {
         weir__put_format(ret, "unix:%s", ((const struct sockaddr_un *)address)->sun_path);
     } else if (address->ss_family == AF_INET) {
@@ -270,16 +264,6 @@ void server_listener_text(const struct server *server, size_t i, struct weir__bu
         inet_ntop(AF_INET6, &in->sin6_addr, host, sizeof host);
         weir__put_format(ret, "[%s]:%d", host, ntohs(in->sin6_port));
     }
-}
-
-size_t server_listener_count(void)
-{
-    return server_opened.count;
-}
-
-bool server_listener_is_tls(size_t i)
-{
-    return server_opened.addresses[i].tls;
 }
 
 bool server_listens_everywhere(void)
@@ -296,16 +280,16 @@ bool server_listens_everywhere(void)
     return false;
 }
 
-bool server_listens_on(const struct server *server, const char *host, size_t len)
+bool server_listens_on(struct weir__span host)
 {
     for (size_t i = 0; i < server_opened.count; i++) {
         char text[128];
         struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-        server_listener_text(server, i, &buffer);
+        server_listener_text(i, &buffer);
         const char *colon = strrchr(text, ':');
         const char *start = text[0] == '[' ? text + 1 : text;
         const char *end = text[0] == '[' ? colon - 1 : colon;
-        if (len == (size_t)(end - start) && !memcmp(start, host, len))
+        if (host.len == (size_t)(end - start) && !memcmp(start, host.data, host.len))
             return true;
     }
     return false;

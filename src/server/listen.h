@@ -31,7 +31,7 @@ struct server_opened {
     struct server_address addresses[SERVER_LISTENERS_MAX];
     size_t count;
     bool passed; /* handed over to us */
-    bool shared; /* by somebody who keeps them: systemd */
+    bool shared; /* by somebody who keeps them, systemd: nobody who waits is lost by letting go */
 };
 extern struct server_opened server_opened;
 
@@ -50,16 +50,8 @@ int server_listeners_for(struct server *server, int thread, struct server_listen
                          size_t *ret_count, weir_error *err);
 /* Lets go of it. Connections that wait in a socket which nobody else has are reset by that. */
 void server_listener_close(struct server_listener *listener);
-/* Whether another process has the sockets, too: who waits in them is not lost when we let go. */
-bool server_listeners_are_shared(void);
 /* Remembers where the program was started from. Before anything changes the working directory. */
 void server_program_note(void);
-const char *server_program(void);
-/* Starts what stands there now, with the same sockets; the new process's id, or -1 with errno.
- * Behind ret_ready comes one int: SERVER_READY, or the errno why it could not be started; or the
- * end: it has ended. */
-int server_listeners_hand_over(char *const *argv, int *ret_ready);
-#define SERVER_READY (-1)
 /* ---- handover.c ---- */
 
 void server_hand_over(char *const *argv);
@@ -78,10 +70,8 @@ void server_listeners_remove(const struct server *server);
 /* Whether one of the addresses is a wildcard, 0.0.0.0 or [::]. */
 bool server_listens_everywhere(void);
 /* Whether the address of a Host is one we listen on. */
-bool server_listens_on(const struct server *server, const char *host, size_t len);
-size_t server_listener_count(void);
-bool server_listener_is_tls(size_t i);
+bool server_listens_on(struct weir__span host);
 /* The address of listener i as people write it. */
-void server_listener_text(const struct server *server, size_t i, struct weir__buffer *ret);
+void server_listener_text(size_t i, struct weir__buffer *ret);
 
 #endif

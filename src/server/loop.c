@@ -87,7 +87,7 @@ static void loop_stop_accepting(struct server_thread *thread)
     for (size_t i = 0; i < thread->listener_count; i++) {
         struct server_listener *it = &thread->listeners[i];
         epoll_ctl(thread->epoll, EPOLL_CTL_DEL, it->fd, NULL);
-        if (!server_listeners_are_shared() && !atomic_load(&thread->server->handed_over))
+        if (!server_opened.shared && !atomic_load(&thread->server->handed_over))
             while (server_conn_accept(thread, it))
                 ;
         server_listener_close(it);

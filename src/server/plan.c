@@ -37,24 +37,21 @@ size_t server_planned_leased(struct server_planned *planned)
     return found;
 }
 
-/* Notes one attribute for the access log, as much of it as there is room for. */
-static uint8_t plan_see(struct server_seen *seen, size_t at, size_t most,
-                        const struct weir__subject *finder, const char *name)
-{
-    char room[WEIR__VIEW_SCRATCH];
-    struct weir__span value;
-    if (weir__attribute_text(finder, weir__span_of(name), room, sizeof room, &value) != WEIR__FOUND)
-        return 0;
-    size_t len = value.len < most ? value.len : most;
-    memcpy(seen->text + at, value.data, len);
-    return (uint8_t)len;
-}
-
+/* Notes what the request was for the access log, as much of it as there is room for. */
 static void plan_see_request(struct server_seen *seen, const struct weir__subject *finder)
 {
-    seen->ip_len = plan_see(seen, 0, 48, finder, "ip");
-    seen->method_len = plan_see(seen, seen->ip_len, 16, finder, "method");
-    seen->path_len = plan_see(seen, (size_t)seen->ip_len + seen->method_len, 200, finder, "path");
+    static const struct {
+        const char *name;
+        size_t most;
+    } seeable[SERVER_SEEN] = {{"ip", 48}, {"method", 16}, {"path", 200}};
+    char room[WEIR__VIEW_SCRATCH], *at = seen->text;
+    for (size_t i = 0; i < SERVER_SEEN; at += seen->lens[i++]) {
+        struct weir__span name = weir__span_of(seeable[i].name), value;
+        if (weir__attribute_text(finder, name, room, sizeof room, &value) != WEIR__FOUND)
+            value = (struct weir__span){"", 0};
+        seen->lens[i] = (uint8_t)weir__min((int64_t)value.len, (int64_t)seeable[i].most);
+        memcpy(at, value.data, seen->lens[i]);
+    }
 }
 
 int server_planned_make(struct server_conn *conn, const struct server_plan_question *question,

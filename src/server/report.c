@@ -43,20 +43,25 @@ static bool report_remember(uint64_t hash)
     return false;
 }
 
-void server_report(const char *format, ...)
+/* A line of at most so many bytes, in one go: other threads write, too. */
+static void report_line(size_t most, const char *format, va_list args)
 {
     char line[1024];
+    vsnprintf(line, most, format, args);
+    fprintf(stderr, "weir serve: %s\n", line);
+}
+
+void server_report(const char *format, ...)
+{
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    report_line(1024, format, args);
     va_end(args);
-    fprintf(stderr, "weir serve: %s\n", line);
 }
 
 void server_report_once(const char *address, const char *format, ...)
 {
     static const uint64_t unkeyed[2];
-    char line[512];
     uint64_t a[2], b[2];
     va_list args;
     weir__hash(unkeyed, address, strlen(address), a);
@@ -65,9 +70,8 @@ void server_report_once(const char *address, const char *format, ...)
     if (!report_remember(hash ? hash : 1))
         return;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    report_line(512, format, args);
     va_end(args);
-    fprintf(stderr, "weir serve: %s\n", line);
 }
 
 /* ---- systemd ---- */

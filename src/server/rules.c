@@ -24,6 +24,7 @@
 #define FILE_BYTES_MAX ((size_t)4 << 20)
 #define WARNINGS_TOLD 10
 #define SETTLE_US 500000
+#define TOP_PREFIX "envoy:"
 
 const char server_demo_policies[] =
     "version: 1\n"
@@ -59,6 +60,62 @@ static struct stamp {
 } stamps[FILES_MAX];
 static int gone[FILES_MAX]; /* looks in a row at which it was not there */
 
+/* ---- directories of Envoy's rules ----
+ *
+ * Envoy's rules are in the files that were named, and in all *.yaml and *.yml of directories that
+ * were. */
+
+static bool rules_ends_in(const char *name, const char *ending)
+{
+    size_t len = strlen(name), tail = strlen(ending);
+    return len > tail && !strcmp(name + len - tail, ending);
+}
+
+/* Hidden ones are editors' and Kubernetes' own. */
+static int rules_is_configuration(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.' &&
+           (rules_ends_in(entry->d_name, ".yaml") || rules_ends_in(entry->d_name, ".yml"));
+}
+
+static bool rules_is_directory(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static char *rules_join(const char *directory, const char *name)
+{
+    size_t size = strlen(directory) + strlen(name) + 2;
+    char *path = malloc(size);
+    if (path)
+        snprintf(path, size, "%s/%s", directory, name);
+    return path;
+}
+
+/* What the files of a directory are like: names, times, sizes. */
+static uint64_t rules_directory_stamp(const char *path)
+{
+    struct dirent **entries = NULL;
+    int n =
+        rules_is_directory(path) ? scandir(path, &entries, rules_is_configuration, alphasort) : -1;
+    uint64_t stamp[2] = {(uint64_t)n, 0};
+    for (int i = 0; i < n; i++) {
+        struct stat info = {0};
+        char *file = rules_join(path, entries[i]->d_name);
+        if (file && stat(file, &info) == 0) {
+            const uint64_t facts[] = {(uint64_t)info.st_mtim.tv_sec, (uint64_t)info.st_mtim.tv_nsec,
+                                      (uint64_t)info.st_size, (uint64_t)info.st_ino};
+            weir__hash(stamp, facts, sizeof facts, stamp);
+        }
+        weir__hash(stamp, entries[i]->d_name, strlen(entries[i]->d_name), stamp);
+        free(file);
+        free(entries[i]);
+    }
+    free(entries);
+    return stamp[0];
+}
+
 /* ---- files ---- */
 
 /* All files that are watched; how many. */
@@ -82,7 +139,7 @@ static struct stamp rules_stamp_of(const char *path)
     if (stat(path, &info))
         return (struct stamp){.size = -1};
     if (S_ISDIR(info.st_mode))
-        return (struct stamp){.inode = info.st_ino, .within = server_envoy_directory_stamp(path)};
+        return (struct stamp){.inode = info.st_ino, .within = rules_directory_stamp(path)};
     return (struct stamp){info.st_mtim, info.st_size, info.st_ino, 0};
 }
 
@@ -198,6 +255,118 @@ int server_rules_read_file(const char *path, char **ret, size_t *ret_len, weir_e
     return 0;
 }
 
+/* ---- Envoy's rules ---- */
+
+struct loading {
+    struct weir__envoy_file files[WEIR__ENVOY_FILES_MAX];
+    char *paths[WEIR__ENVOY_FILES_MAX], *texts[WEIR__ENVOY_FILES_MAX];
+    size_t count;
+};
+
+static int rules_add_file(struct loading *loading, const char *path, weir_error *err)
+{
+    size_t i = loading->count;
+    if (i == WEIR__ENVOY_FILES_MAX)
+        return weir__fail(err, WEIR_EINVAL, 0, "%s: a configuration has at most %d files", path,
+                          WEIR__ENVOY_FILES_MAX);
+    loading->paths[i] = strdup(path);
+    loading->texts[i] = NULL;
+    if (!loading->paths[i])
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for %s", path);
+    loading->count++;
+    int code = server_rules_read_file(path, &loading->texts[i], &loading->files[i].len, err);
+    loading->files[i].name = loading->paths[i];
+    loading->files[i].text = loading->texts[i];
+    return code;
+}
+
+static int rules_add_directory(struct loading *loading, const char *path, weir_error *err)
+{
+    struct dirent **entries = NULL;
+    int n = scandir(path, &entries, rules_is_configuration, alphasort), code = 0;
+    size_t before = loading->count;
+    if (n < 0)
+        return weir__fail(err, WEIR_ESYSTEM, 0, "cannot read %s: %s", path, strerror(errno));
+    for (int i = 0; i < n; i++) {
+        char *file = code == 0 ? rules_join(path, entries[i]->d_name) : NULL;
+        if (code == 0 && !file)
+            code = weir__fail(err, WEIR_ENOMEM, 0, "out of memory for %s", path);
+        if (code == 0 && !rules_is_directory(file))
+            code = rules_add_file(loading, file, err);
+        free(file);
+        free(entries[i]);
+    }
+    free(entries);
+    if (code == 0 && loading->count == before)
+        code = weir__fail(err, WEIR_EINVAL, 0,
+                          "%s holds no rules: expected files that end in .yaml or .yml", path);
+    return code;
+}
+
+/* *ret stays as it is where there are none. */
+static int rules_load_envoy(const struct server_config *config, struct weir__envoy **ret,
+                            weir_error *err)
+{
+    if (config->envoy_count == 0)
+        return 0;
+    struct loading *loading = malloc(sizeof *loading);
+    if (!loading)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for Envoy's rules");
+    loading->count = 0;
+    int code = 0;
+    for (size_t i = 0; i < config->envoy_count && code == 0; i++) {
+        const char *path = config->envoy_paths[i];
+        code = rules_is_directory(path) ? rules_add_directory(loading, path, err)
+                                        : rules_add_file(loading, path, err);
+    }
+    if (code == 0)
+        code = weir__envoy_load(loading->files, loading->count, config->envoy_merge, ret, err);
+    while (loading->count > 0) {
+        free(loading->texts[--loading->count]);
+        free(loading->paths[loading->count]);
+    }
+    free(loading);
+    return code;
+}
+
+/* ---- what is counted ---- */
+
+static uint32_t rules_top_of(struct server_top *top, const char *domain)
+{
+    char room[sizeof TOP_PREFIX + WEIR__ENVOY_TEXT_MAX];
+    struct weir__buffer name = weir__buffer_over(room, sizeof room);
+    weir__put_text(&name, TOP_PREFIX);
+    weir__put_text(&name, domain);
+    return server_top_policy(top, room);
+}
+
+static int rules_resolve_envoy(const struct server *server, struct server_rules *rules,
+                               weir_error *err)
+{
+    const struct weir__envoy *envoy = rules->envoy;
+    size_t rule_count = envoy ? envoy->rule_count : 0;
+    size_t domain_count = envoy ? envoy->domain_count : 0;
+    rules->envoy_rules = calloc(rule_count + 1, sizeof *rules->envoy_rules);
+    rules->envoy_domains = calloc(domain_count + 1, sizeof *rules->envoy_domains);
+    if (!rules->envoy_rules || !rules->envoy_domains)
+        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the rules' counters");
+    for (size_t i = 0; i < rule_count; i++) {
+        const struct weir__envoy_rule *rule = envoy->rules[i];
+        rules->envoy_rules[rule->index] =
+            server_metrics_rule(server->metrics, rule->domain, rule->name);
+    }
+    const struct weir__envoy_domain *domain = envoy ? envoy->first_domain : NULL;
+    for (; domain; domain = domain->next) {
+        const char *name = domain->node.key.data;
+        rules->envoy_domains[domain->index] = (struct server_envoy_domain){
+            .whole = server_metrics_rule(server->metrics, name, ""),
+            .brought = server_metrics_rule(server->metrics, name, SERVER_RULE_BROUGHT),
+            .top = rules_top_of(server->top, name),
+        };
+    }
+    return 0;
+}
+
 /* ---- loading ---- */
 
 /* Keys with a hash(…) need a secret that is the same tomorrow, and on every server that shares the
@@ -274,7 +443,7 @@ static int rules_resolve_counters(struct server *server, struct server_rules *ru
         rules->tops[i] = server_top_policy(server->top, policy->name);
         rules->shadow_tops[i] = shadow ? rules_shadow_top(server, policy) : SERVER_TOP_OTHER;
     }
-    return server_envoy_resolve(server, rules, err);
+    return rules_resolve_envoy(server, rules, err);
 }
 
 /* The limits of policies and Envoy's rules have their places in the store from now on, whatever
@@ -347,7 +516,7 @@ static int rules_load(struct server *server, weir_error *err)
     rules_note_stamps(&server->config);
     int code = rules_load_policies(server, rules, err);
     if (code == 0)
-        code = server_envoy_load(&server->config, &rules->envoy, err);
+        code = rules_load_envoy(&server->config, &rules->envoy, err);
     if (code == 0)
         code = rules_resolve_counters(server, rules, err);
     if (code == 0 && server->tls)
@@ -403,175 +572,4 @@ struct server_rules *server_rules_newest(struct server *server, struct server_ru
     if (old)
         server_rules_release(old);
     return newest;
-}
-
-/* ---- Envoy's rules ---- */
-
-/*
- * Envoy's rules as files: those that were named, and all *.yaml and *.yml of directories that
- * were; and the ids of what is counted by rule and by domain. See server.h; rules.c decides when.
- */
-
-#define TOP_PREFIX "envoy:"
-
-/* ---- directories ---- */
-
-static bool rules_ends_in(const char *name, const char *ending)
-{
-    size_t len = strlen(name), tail = strlen(ending);
-    return len > tail && !strcmp(name + len - tail, ending);
-}
-
-/* Hidden ones are editors' and Kubernetes' own. */
-static int rules_is_configuration(const struct dirent *entry)
-{
-    return entry->d_name[0] != '.' &&
-           (rules_ends_in(entry->d_name, ".yaml") || rules_ends_in(entry->d_name, ".yml"));
-}
-
-static bool rules_is_directory(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
-static char *rules_join(const char *directory, const char *name)
-{
-    size_t size = strlen(directory) + strlen(name) + 2;
-    char *path = malloc(size);
-    if (path)
-        snprintf(path, size, "%s/%s", directory, name);
-    return path;
-}
-
-/* What the files of a directory are like: names, times, sizes. */
-uint64_t server_envoy_directory_stamp(const char *path)
-{
-    struct dirent **entries = NULL;
-    int n =
-        rules_is_directory(path) ? scandir(path, &entries, rules_is_configuration, alphasort) : -1;
-    uint64_t stamp[2] = {(uint64_t)n, 0};
-    for (int i = 0; i < n; i++) {
-        struct stat info = {0};
-        char *file = rules_join(path, entries[i]->d_name);
-        if (file && stat(file, &info) == 0) {
-            const uint64_t facts[] = {(uint64_t)info.st_mtim.tv_sec, (uint64_t)info.st_mtim.tv_nsec,
-                                      (uint64_t)info.st_size, (uint64_t)info.st_ino};
-            weir__hash(stamp, facts, sizeof facts, stamp);
-        }
-        weir__hash(stamp, entries[i]->d_name, strlen(entries[i]->d_name), stamp);
-        free(file);
-        free(entries[i]);
-    }
-    free(entries);
-    return stamp[0];
-}
-
-/* ---- files ---- */
-
-struct loading {
-    struct weir__envoy_file files[WEIR__ENVOY_FILES_MAX];
-    char *paths[WEIR__ENVOY_FILES_MAX], *texts[WEIR__ENVOY_FILES_MAX];
-    size_t count;
-};
-
-static int rules_add_file(struct loading *loading, const char *path, weir_error *err)
-{
-    size_t i = loading->count;
-    if (i == WEIR__ENVOY_FILES_MAX)
-        return weir__fail(err, WEIR_EINVAL, 0, "%s: a configuration has at most %d files", path,
-                          WEIR__ENVOY_FILES_MAX);
-    loading->paths[i] = strdup(path);
-    loading->texts[i] = NULL;
-    if (!loading->paths[i])
-        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for %s", path);
-    loading->count++;
-    int code = server_rules_read_file(path, &loading->texts[i], &loading->files[i].len, err);
-    loading->files[i].name = loading->paths[i];
-    loading->files[i].text = loading->texts[i];
-    return code;
-}
-
-static int rules_add_directory(struct loading *loading, const char *path, weir_error *err)
-{
-    struct dirent **entries = NULL;
-    int n = scandir(path, &entries, rules_is_configuration, alphasort), code = 0;
-    size_t before = loading->count;
-    if (n < 0)
-        return weir__fail(err, WEIR_ESYSTEM, 0, "cannot read %s: %s", path, strerror(errno));
-    for (int i = 0; i < n; i++) {
-        char *file = code == 0 ? rules_join(path, entries[i]->d_name) : NULL;
-        if (code == 0 && !file)
-            code = weir__fail(err, WEIR_ENOMEM, 0, "out of memory for %s", path);
-        if (code == 0 && !rules_is_directory(file))
-            code = rules_add_file(loading, file, err);
-        free(file);
-        free(entries[i]);
-    }
-    free(entries);
-    if (code == 0 && loading->count == before)
-        code = weir__fail(err, WEIR_EINVAL, 0,
-                          "%s holds no rules: expected files that end in .yaml or .yml", path);
-    return code;
-}
-
-int server_envoy_load(const struct server_config *config, struct weir__envoy **ret, weir_error *err)
-{
-    if (config->envoy_count == 0)
-        return 0;
-    struct loading *loading = malloc(sizeof *loading);
-    if (!loading)
-        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for Envoy's rules");
-    loading->count = 0;
-    int code = 0;
-    for (size_t i = 0; i < config->envoy_count && code == 0; i++) {
-        const char *path = config->envoy_paths[i];
-        code = rules_is_directory(path) ? rules_add_directory(loading, path, err)
-                                        : rules_add_file(loading, path, err);
-    }
-    if (code == 0)
-        code = weir__envoy_load(loading->files, loading->count, config->envoy_merge, ret, err);
-    while (loading->count > 0) {
-        free(loading->texts[--loading->count]);
-        free(loading->paths[loading->count]);
-    }
-    free(loading);
-    return code;
-}
-
-/* ---- what is counted ---- */
-
-static uint32_t rules_top_of(struct server_top *top, const char *domain)
-{
-    char room[sizeof TOP_PREFIX + WEIR__ENVOY_TEXT_MAX];
-    struct weir__buffer name = weir__buffer_over(room, sizeof room);
-    weir__put_text(&name, TOP_PREFIX);
-    weir__put_text(&name, domain);
-    return server_top_policy(top, room);
-}
-
-int server_envoy_resolve(const struct server *server, struct server_rules *rules, weir_error *err)
-{
-    const struct weir__envoy *envoy = rules->envoy;
-    size_t rule_count = envoy ? envoy->rule_count : 0;
-    size_t domain_count = envoy ? envoy->domain_count : 0;
-    rules->envoy_rules = calloc(rule_count + 1, sizeof *rules->envoy_rules);
-    rules->envoy_domains = calloc(domain_count + 1, sizeof *rules->envoy_domains);
-    if (!rules->envoy_rules || !rules->envoy_domains)
-        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the rules' counters");
-    for (size_t i = 0; i < rule_count; i++) {
-        const struct weir__envoy_rule *rule = envoy->rules[i];
-        rules->envoy_rules[rule->index] =
-            server_metrics_rule(server->metrics, rule->domain, rule->name);
-    }
-    const struct weir__envoy_domain *domain = envoy ? envoy->first_domain : NULL;
-    for (; domain; domain = domain->next) {
-        const char *name = domain->node.key.data;
-        rules->envoy_domains[domain->index] = (struct server_envoy_domain){
-            .whole = server_metrics_rule(server->metrics, name, ""),
-            .brought = server_metrics_rule(server->metrics, name, SERVER_RULE_BROUGHT),
-            .top = rules_top_of(server->top, name),
-        };
-    }
-    return 0;
 }

@@ -227,13 +227,13 @@ static void run_raise_files(void)
 
 static void run_greet(void)
 {
-    for (size_t i = 0; i < server_listener_count(); i++) {
+    for (size_t i = 0; i < server_opened.count; i++) {
         char text[192];
         struct weir__buffer address = weir__buffer_over(text, sizeof text);
-        server_listener_text(&server, i, &address);
+        server_listener_text(i, &address);
         if (!strncmp(text, "unix:", 5))
             printf("listening on %s\n", text);
-        else if (server_listener_is_tls(i))
+        else if (server_opened.addresses[i].tls)
             printf("listening on %s (TLS), dashboard: https://%s/\n", text, text);
         else
             printf("listening on %s, dashboard: http://%s/\n", text, text);

@@ -203,16 +203,6 @@ bool server_health_stop(struct server *server);
 /* Whether a balancer may send requests here. */
 bool server_is_ready(const struct server *server);
 
-/* ---- rules.c: Envoy ---- */
-
-/* Reads all files of Envoy's rules; *ret stays as it is where there are none. */
-int server_envoy_load(const struct server_config *config, struct weir__envoy **ret,
-                      weir_error *err);
-/* The ids of everything in the rules that is counted. */
-int server_envoy_resolve(const struct server *server, struct server_rules *rules, weir_error *err);
-/* Another number whenever the files of a directory have changed. */
-uint64_t server_envoy_directory_stamp(const char *path);
-
 /* ---- receipts.c: signed, so that nobody can settle what was never charged ---- */
 
 #define SERVER_RECEIPT_SIZE 65
@@ -254,9 +244,16 @@ void server_clients_destroy(struct server_clients *clients);
 /* Counts one more connection of an address; false: it has as many as it may. */
 bool server_clients_enter(struct server_clients *clients, const struct sockaddr *address);
 void server_clients_leave(struct server_clients *clients, const struct sockaddr *address);
-/* Whom an address stands for: an IPv4 address, or 64 bits of an IPv6 one. False: of this host,
- * zeros. */
-bool server_client_address(const struct sockaddr *address, unsigned char ret[8], bool *ret_v4);
+/* Whom an address stands for: an IPv4 address, or 64 bits of an IPv6 one. */
+struct server_client {
+    unsigned char bytes[9]; /* IPv4: four bytes, then zeros, then 1 */
+};
+/* False: of this host, zeros. */
+bool server_client_of(const struct sockaddr *address, struct server_client *ret);
+static inline bool server_client_is(const struct server_client *a, const struct server_client *b)
+{
+    return !memcmp(a->bytes, b->bytes, sizeof a->bytes);
+}
 
 int server_failures_create(struct server_failures **ret);
 void server_failures_destroy(struct server_failures *failures);

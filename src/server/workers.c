@@ -111,11 +111,10 @@ static void *work_run_all(void *argument)
 
 static bool work_same_address(const struct server_conn *a, const struct server_conn *b)
 {
-    unsigned char x[8], y[8];
-    bool x_v4, y_v4;
-    server_client_address((const struct sockaddr *)&a->peer, x, &x_v4);
-    server_client_address((const struct sockaddr *)&b->peer, y, &y_v4);
-    return x_v4 == y_v4 && !memcmp(x, y, sizeof x);
+    struct server_client x, y;
+    server_client_of((const struct sockaddr *)&a->peer, &x);
+    server_client_of((const struct sockaddr *)&b->peer, &y);
+    return server_client_is(&x, &y);
 }
 
 /* How many of this address wait or run. */
@@ -254,18 +253,20 @@ void server_workers_drain(struct server_workers *workers)
         work_drop_all(out[i]);
 }
 
-/* Whether the thread has ended, or ends in a moment. */
-static bool work_join(struct lane *lane)
+struct timespec server_time_in(clockid_t clock, int64_t ms)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += STUCK_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    if (lane->begun && pthread_timedjoin_np(lane->thread, NULL, &until))
-        return false;
-    lane->begun = false;
-    return true;
+    struct timespec at;
+    clock_gettime(clock, &at);
+    at.tv_nsec += ms % 1000 * 1000000;
+    at.tv_sec += ms / 1000 + at.tv_nsec / 1000000000;
+    at.tv_nsec %= 1000000000;
+    return at;
+}
+
+bool server_join_within(pthread_t thread, int64_t ms)
+{
+    struct timespec until = server_time_in(CLOCK_REALTIME, ms);
+    return !pthread_timedjoin_np(thread, NULL, &until);
 }
 
 bool server_workers_stop(struct server_workers *workers)
@@ -282,8 +283,11 @@ bool server_workers_stop(struct server_workers *workers)
         pthread_cond_broadcast(&workers->lanes[i].some);
     }
     pthread_mutex_unlock(&workers->lock);
-    for (size_t i = 0; i < SERVER_LANES; i++)
-        ended = work_join(&workers->lanes[i]) && ended;
+    for (size_t i = 0; i < SERVER_LANES; i++) {
+        struct lane *lane = &workers->lanes[i];
+        lane->begun = lane->begun && !server_join_within(lane->thread, STUCK_MS);
+        ended = ended && !lane->begun;
+    }
     return ended;
 }
 

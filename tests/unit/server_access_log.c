@@ -47,9 +47,9 @@ static void put(struct server_access_log *log, size_t thread, const char *key)
     const struct server_log_record record = {
         .time_us = 1700000000123456,
         .protocol = SERVER_RESP,
-        .client = span("192.0.2.1"),
-        .policy = span("api"),
-        .key = span(key),
+        .texts[SERVER_LOG_CLIENT] = span("192.0.2.1"),
+        .texts[SERVER_LOG_POLICY] = span("api"),
+        .texts[SERVER_LOG_KEY] = span(key),
         .cost = 1,
         .decision = &decision,
         .allowed = true,
@@ -119,10 +119,10 @@ static void test_fields(void)
     server_access_log_put(thread, &(struct server_log_record){
                                       .time_us = 1700000000123456,
                                       .protocol = SERVER_HTTP,
-                                      .client = span("2001:db8::1"),
-                                      .policy = span("api"),
-                                      .entry = span("per-user"),
-                                      .key = span("user:\"4\"\n"),
+                                      .texts[SERVER_LOG_CLIENT] = span("2001:db8::1"),
+                                      .texts[SERVER_LOG_POLICY] = span("api"),
+                                      .texts[SERVER_LOG_ENTRY] = span("per-user"),
+                                      .texts[SERVER_LOG_KEY] = span("user:\"4\"\n"),
                                       .cost = 3,
                                       .decision = &denied,
                                       .verdict = WEIR__VERDICT_LIMITS,
@@ -131,7 +131,7 @@ static void test_fields(void)
     server_access_log_put(thread, &(struct server_log_record){
                                       .time_us = 1700000001000000,
                                       .protocol = SERVER_GRPC,
-                                      .key = {"\xff\x00", 2},
+                                      .texts[SERVER_LOG_KEY] = {"\xff\x00", 2},
                                       .cost = 1,
                                       .decision = &denied, /* no limit was asked */
                                       .allowed = true,
@@ -160,10 +160,10 @@ static void test_long_texts(void)
     const struct weir__span all = {bells, WEIR_KEY_MAX};
     for (int i = 0; i < 10; i++)
         server_access_log_put(server_access_log_thread(log, 0),
-                              &(struct server_log_record){.client = all,
-                                                          .policy = all,
-                                                          .entry = all,
-                                                          .key = all,
+                              &(struct server_log_record){.texts[SERVER_LOG_CLIENT] = all,
+                                                          .texts[SERVER_LOG_POLICY] = all,
+                                                          .texts[SERVER_LOG_ENTRY] = all,
+                                                          .texts[SERVER_LOG_KEY] = all,
                                                           .verdict = WEIR__VERDICT_NONE});
     server_access_log_close(log);
     char *const text = content_of(path);

@@ -148,10 +148,9 @@ bool server_listens_everywhere(void)
     return false;
 }
 
-bool server_listens_on(const struct server *it, const char *host, size_t len)
+bool server_listens_on(struct weir__span host)
 {
-    (void)it;
-    return len == 9 && !memcmp(host, "192.0.2.7", 9);
+    return weir__span_is(host, "192.0.2.7");
 }
 
 static int access_of(const char *token)

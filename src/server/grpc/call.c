@@ -176,12 +176,12 @@ static void grpc_log_rules(struct server_conn *conn, const struct server_grpc_ca
     struct server_log_record record = {
         .time_us = weir__clock_us(),
         .protocol = grpc_protocol(call),
-        .client = {conn->peer_text, conn->peer_text_len},
+        .texts[SERVER_LOG_CLIENT] = {conn->peer_text, conn->peer_text_len},
         .allowed = !call->rls.over,
         .verdict = asked ? WEIR__VERDICT_LIMITS : WEIR__VERDICT_NONE,
     };
     if (asked) {
-        record.key = (struct weir__span){asked->key.data, asked->key.len};
+        record.texts[SERVER_LOG_KEY] = (struct weir__span){asked->key.data, asked->key.len};
         record.cost = asked->hits;
         if (asked->limit) {
             record.decision = &asked->decision;
@@ -189,8 +189,8 @@ static void grpc_log_rules(struct server_conn *conn, const struct server_grpc_ca
         }
     }
     if (asked && asked->rule) {
-        record.policy = weir__span_of(asked->rule->domain);
-        record.entry = weir__span_of(asked->rule->name);
+        record.texts[SERVER_LOG_POLICY] = weir__span_of(asked->rule->domain);
+        record.texts[SERVER_LOG_ENTRY] = weir__span_of(asked->rule->name);
     }
     for (size_t i = 0; i < call->rls.count; i++)
         record.shadow_denied += call->rls.asked[i].outcome == WEIR__RLS_SHADOWED;
@@ -281,7 +281,7 @@ void server_grpc_count_unread(struct server_conn *conn, enum server_unread reaso
         const struct server_log_record record = {
             .time_us = weir__clock_us(),
             .protocol = SERVER_GRPC,
-            .client = {conn->peer_text, conn->peer_text_len},
+            .texts[SERVER_LOG_CLIENT] = {conn->peer_text, conn->peer_text_len},
             .verdict = WEIR__VERDICT_UNREADABLE,
         };
         server_access_log_put(thread->log, &record);

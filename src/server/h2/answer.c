@@ -5,14 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIXED (NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE)
-
-/* A field whose texts stay. */
-#define STATIC_FIELD(name, value)                                                                  \
-    {                                                                                              \
-        (uint8_t *)(name), (uint8_t *)(value), sizeof(name) - 1, sizeof(value) - 1, FIXED          \
-    }
-
 static nghttp2_nv h2_field(const char *name, const char *value, size_t len)
 {
     return (nghttp2_nv){(uint8_t *)name, (uint8_t *)value, strlen(name), len,
@@ -23,7 +15,7 @@ static nghttp2_nv h2_field(const char *name, const char *value, size_t len)
 
 static int h2_submit_trailers(nghttp2_session *session, int32_t id)
 {
-    static const nghttp2_nv ok = STATIC_FIELD("grpc-status", "0");
+    static const nghttp2_nv ok = SERVER_H2_FIELD("grpc-status", "0");
     return nghttp2_submit_trailer(session, id, &ok, 1);
 }
 
@@ -60,22 +52,28 @@ static bool h2_keep_body(struct server_h2_stream *stream, const char *body, size
     return true;
 }
 
-static void h2_reset(struct server_h2_stream *stream, uint32_t error)
+void server_h2_reset(struct server_h2_stream *stream, uint32_t error)
 {
     stream->answered = true;
     nghttp2_submit_rst_stream(stream->h2->session, NGHTTP2_FLAG_NONE, stream->id, error);
 }
 
-/* The answer is nghttp2's from here; without memory for it the stream is reset. */
+void server_h2_submit(struct server_h2_stream *stream, const nghttp2_nv *fields, size_t n,
+                      nghttp2_data_source_read_callback read)
+{
+    nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = read};
+    stream->answered = true;
+    if (nghttp2_submit_response(stream->h2->session, stream->id, fields, n,
+                                read ? &provider : NULL))
+        server_h2_reset(stream, NGHTTP2_INTERNAL_ERROR);
+}
+
+/* An answer that waits for the peer to read it. */
 static void h2_submit(struct server_h2_stream *stream, const nghttp2_nv *fields, size_t n,
                       bool body)
 {
-    nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = h2_read_body};
-    stream->answered = true;
-    server_h2_stream_wait(stream);
-    if (nghttp2_submit_response(stream->h2->session, stream->id, fields, n,
-                                body ? &provider : NULL))
-        h2_reset(stream, NGHTTP2_INTERNAL_ERROR);
+    server_h2_stream_move(stream, &stream->h2->waiting);
+    server_h2_submit(stream, fields, n, body ? h2_read_body : NULL);
 }
 
 /* ---- HTTP ---- */
@@ -93,7 +91,7 @@ static uint8_t h2_indexing_of(const char *name)
 static void h2_respond_overload(struct server_h2_stream *stream, struct server_response *response)
 {
     const struct server_conn *conn = stream->h2->conn;
-    server_count(&conn->thread->counters->faults[SERVER_HTTP][SERVER_FAULT_OVERLOAD], 1);
+    server_count_fault(conn, SERVER_HTTP, SERVER_FAULT_OVERLOAD);
     free(response->owned);
     server_response_problem(response, 503,
                             "answers that are not read fill the memory; read them, then ask again");
@@ -113,7 +111,7 @@ void server_h2_respond(struct server_h2_stream *stream, struct server_response *
         }
         response->owned = NULL;
     } else if (body && !h2_keep_body(stream, response->body.data, response->body.len)) {
-        h2_reset(stream, NGHTTP2_INTERNAL_ERROR);
+        server_h2_reset(stream, NGHTTP2_INTERNAL_ERROR);
         return;
     }
     server_count_status(stream->h2->conn->thread->counters, response->status);
@@ -150,9 +148,8 @@ static void h2_reply_without_grpc(struct server_h2_stream *stream,
 
 void server_h2_reply(struct server_h2_stream *stream, const struct server_grpc_reply *reply)
 {
-    static const nghttp2_nv head[] = {STATIC_FIELD(":status", "200"),
-                                      STATIC_FIELD("content-type", "application/grpc")};
-    static const nghttp2_nv encodings = STATIC_FIELD("grpc-accept-encoding", "identity");
+    static const nghttp2_nv head[] = SERVER_H2_GRPC_HEAD;
+    static const nghttp2_nv encodings = SERVER_H2_FIELD("grpc-accept-encoding", "identity");
     char text[3 * sizeof reply->text], code[12];
     if (reply->status != 200) {
         h2_reply_without_grpc(stream, reply);
@@ -160,7 +157,7 @@ void server_h2_reply(struct server_h2_stream *stream, const struct server_grpc_r
     }
     if (reply->watches) {
         if (!server_h2_watch(stream, reply->watches_known))
-            h2_reset(stream, NGHTTP2_REFUSED_STREAM);
+            server_h2_reset(stream, NGHTTP2_REFUSED_STREAM);
         return;
     }
     if (reply->code == WEIR__GRPC_OK) {
@@ -168,7 +165,7 @@ void server_h2_reply(struct server_h2_stream *stream, const struct server_grpc_r
         if (h2_keep_body(stream, reply->message.data, reply->message.len))
             h2_submit(stream, head, WEIR__COUNT(head), true);
         else
-            h2_reset(stream, NGHTTP2_INTERNAL_ERROR);
+            server_h2_reset(stream, NGHTTP2_INTERNAL_ERROR);
         return;
     }
     struct weir__buffer message = weir__buffer_over(text, sizeof text);
@@ -241,7 +238,7 @@ void server_h2_refuse(struct server_h2_stream *stream)
     if (stream->answered)
         return;
     enum server_fault fault = malformed ? SERVER_FAULT_MALFORMED : SERVER_FAULT_TOO_LARGE;
-    server_count(&conn->thread->counters->faults[conn->protocol->counted_as][fault], 1);
+    server_count_fault(conn, conn->protocol->counted_as, fault);
     h2_say_why(stream, reply.text, sizeof reply.text);
     if (!malformed && h2_refuse_grpc(stream, &reply))
         return;
@@ -259,7 +256,7 @@ void server_h2_refuse_for_memory(struct server_h2_stream *stream)
         server_grpc_refuse(stream->h2->conn, &request, false, &reply))
         server_h2_reply(stream, &reply);
     else
-        h2_reset(stream, NGHTTP2_REFUSED_STREAM);
+        server_h2_reset(stream, NGHTTP2_REFUSED_STREAM);
 }
 
 static void h2_dispatch_grpc(struct server_h2_stream *stream, struct weir__http_request *request)
@@ -277,7 +274,8 @@ static void h2_dispatch_grpc(struct server_h2_stream *stream, struct weir__http_
     if (routed == SERVER_RESPONDED)
         server_h2_reply(stream, &reply);
     else if (routed == SERVER_BUSY)
-        h2_reset(stream, NGHTTP2_REFUSED_STREAM); /* nothing was charged: it may be tried again */
+        server_h2_reset(stream,
+                        NGHTTP2_REFUSED_STREAM); /* nothing was charged: it may be tried again */
     else
         server_h2_stream_empty(stream); /* a call borrows nothing of its request */
 }
@@ -309,14 +307,14 @@ static void h2_dispatch_http(struct server_h2_stream *stream, struct weir__http_
         if (h2_last_is_final(conn))
             server_batch_finish(conn);
     } else {
-        h2_reset(stream, NGHTTP2_REFUSED_STREAM);
+        server_h2_reset(stream, NGHTTP2_REFUSED_STREAM);
     }
 }
 
 void server_h2_dispatch(struct server_h2_stream *stream)
 {
     struct weir__http_request request;
-    server_h2_stream_act(stream);
+    server_h2_stream_move(stream, &stream->h2->acting);
     stream->fault = server_h2_request(stream, &request);
     if (stream->fault)
         server_h2_refuse(stream);

@@ -22,6 +22,11 @@
 extern void nghttp2_option_set_stream_reset_rate_limit(nghttp2_option *option, uint64_t burst,
                                                        uint64_t rate) __attribute__((weak));
 
+static void h2_count_fault(const struct server_h2 *h2, enum server_fault fault)
+{
+    server_count_fault(h2->conn, h2->conn->protocol->counted_as, fault);
+}
+
 /* ---- nuisances ---- */
 
 static bool h2_spend(struct server_h2_bucket *bucket, int64_t now_us, int64_t burst, int64_t per_s)
@@ -49,11 +54,8 @@ static int h2_on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *h
 static int h2_on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, int code,
                                void *context)
 {
-    struct server_h2 *h2 = context;
-    struct server_conn *conn = h2->conn;
     (void)session, (void)frame, (void)code;
-    server_count(
-        &conn->thread->counters->faults[conn->protocol->counted_as][SERVER_FAULT_MALFORMED], 1);
+    h2_count_fault(context, SERVER_FAULT_MALFORMED);
     return 0;
 }
 
@@ -138,13 +140,12 @@ static void h2_request_came(struct server_h2_stream *stream)
     if (stream->answered)
         return;
     h2->frames.left = weir__min(FRAMES_BURST, h2->frames.left + FRAMES_A_REQUEST);
-    server_h2_stream_ready(stream);
+    server_h2_stream_move(stream, &h2->ready);
 }
 
 static void h2_head_came(struct server_h2_stream *stream, bool whole)
 {
-    static const nghttp2_nv go_on = {(uint8_t *)":status", (uint8_t *)"100", 7, 3,
-                                     NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
+    static const nghttp2_nv go_on = SERVER_H2_FIELD(":status", "100");
     if (stream->fault)
         server_h2_refuse(stream);
     else if (!whole && !server_h2_admit(stream))
@@ -326,12 +327,6 @@ static struct server_h2 *h2_begin(struct server_conn *conn)
     return h2;
 }
 
-static void h2_count_fault(struct server_h2 *h2, enum server_fault fault)
-{
-    struct server_conn *conn = h2->conn;
-    server_count(&conn->thread->counters->faults[conn->protocol->counted_as][fault], 1);
-}
-
 /* nghttp2 or a callback gives up on the connection: a last word, then the end. */
 static void h2_break_off(struct server_h2 *h2, int code)
 {
@@ -351,10 +346,9 @@ static bool h2_end_late_streams(struct server_h2 *h2)
     int64_t most = thread->server->config.request_timeout_us;
     struct server_h2_stream *stream;
     while ((stream = h2->waiting.first) && thread->now_us - stream->since_us > most) {
-        server_h2_stream_act(stream);
-        stream->answered = true;
+        server_h2_stream_move(stream, &h2->acting);
         h2_count_fault(h2, SERVER_FAULT_TIMEOUT);
-        nghttp2_submit_rst_stream(h2->session, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_CANCEL);
+        server_h2_reset(stream, NGHTTP2_CANCEL);
         any = true;
     }
     return any;

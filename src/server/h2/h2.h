@@ -102,18 +102,12 @@ struct server_h2_stream {
 struct server_h2_stream *server_h2_stream_take(struct server_h2 *h2, int32_t id);
 /* Gives it back. */
 void server_h2_stream_close(struct server_h2_stream *stream);
-/* From now on its request is whole. */
-void server_h2_stream_ready(struct server_h2_stream *stream);
+/* From now on it is in that list. */
+void server_h2_stream_move(struct server_h2_stream *stream, struct server_h2_list *list);
 /* Frees all of them, the session being gone. */
 void server_h2_streams_free(struct server_h2 *h2);
 /* Gives back what requests took that were handed on: nothing borrows from them any more. */
 void server_h2_streams_trim(struct server_h2 *h2);
-/* From now on it waits for the peer. */
-void server_h2_stream_wait(struct server_h2_stream *stream);
-/* From now on it is our turn. */
-void server_h2_stream_act(struct server_h2_stream *stream);
-/* From now on it watches. */
-void server_h2_stream_watch(struct server_h2_stream *stream);
 /* Takes over a body that lives in malloc'ed memory; false: too much is held already. */
 bool server_h2_stream_own(struct server_h2_stream *stream, char *memory, struct weir__span body);
 /* Gives back what it holds beyond its first room. Nobody borrows from it. */
@@ -152,6 +146,23 @@ nghttp2_session *server_h2_session(struct server_h2 *h2);
 nghttp2_mem server_h2_memory(struct server_h2 *h2);
 
 /* ---- h2/answer.c ---- */
+
+/* A field whose texts stay. */
+#define SERVER_H2_FIELD(name, value)                                                               \
+    {                                                                                              \
+        (uint8_t *)(name), (uint8_t *)(value), sizeof(name) - 1, sizeof(value) - 1,                \
+            NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE                           \
+    }
+/* The head of an answer of gRPC. */
+#define SERVER_H2_GRPC_HEAD                                                                        \
+    {                                                                                              \
+        SERVER_H2_FIELD(":status", "200"), SERVER_H2_FIELD("content-type", "application/grpc")     \
+    }
+void server_h2_reset(struct server_h2_stream *stream, uint32_t error);
+/* The answer is nghttp2's from here; without memory for it the stream is reset. `read` brings its
+ * body; NULL: it has none. */
+void server_h2_submit(struct server_h2_stream *stream, const nghttp2_nv *fields, size_t n,
+                      nghttp2_data_source_read_callback read);
 
 /* Hands a whole request on: answered, or asked. */
 void server_h2_dispatch(struct server_h2_stream *stream);

@@ -38,29 +38,11 @@ static void h2_enter(struct server_h2_stream *stream, struct server_h2_list *lis
     list->count++;
 }
 
-void server_h2_stream_wait(struct server_h2_stream *stream)
+void server_h2_stream_move(struct server_h2_stream *stream, struct server_h2_list *list)
 {
     h2_leave(stream);
     stream->since_us = stream->h2->conn->thread->now_us;
-    h2_enter(stream, &stream->h2->waiting);
-}
-
-void server_h2_stream_ready(struct server_h2_stream *stream)
-{
-    h2_leave(stream);
-    h2_enter(stream, &stream->h2->ready);
-}
-
-void server_h2_stream_act(struct server_h2_stream *stream)
-{
-    h2_leave(stream);
-    h2_enter(stream, &stream->h2->acting);
-}
-
-void server_h2_stream_watch(struct server_h2_stream *stream)
-{
-    h2_leave(stream);
-    h2_enter(stream, &stream->h2->watched);
+    h2_enter(stream, list);
 }
 
 /* ---- memory kept ---- */

@@ -37,10 +37,7 @@ static void h2_renew_body(struct server_h2_stream *stream)
 
 static ssize_t h2_end_watch(nghttp2_session *session, int32_t id, uint32_t *flags)
 {
-    static const char name[] = "grpc-status", unavailable[] = "14";
-    const nghttp2_nv trailer = {(uint8_t *)name, (uint8_t *)unavailable, sizeof name - 1,
-                                sizeof unavailable - 1,
-                                NGHTTP2_NV_FLAG_NO_COPY_NAME | NGHTTP2_NV_FLAG_NO_COPY_VALUE};
+    static const nghttp2_nv trailer = SERVER_H2_FIELD("grpc-status", "14"); /* unavailable */
     *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
     return nghttp2_submit_trailer(session, id, &trailer, 1) ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
                                                             : 0;
@@ -63,24 +60,16 @@ static ssize_t h2_read_status(nghttp2_session *session, int32_t id, uint8_t *roo
 
 bool server_h2_watch(struct server_h2_stream *stream, bool known)
 {
-    static const nghttp2_nv head[] = {
-        {(uint8_t *)":status", (uint8_t *)"200", 7, 3, NGHTTP2_NV_FLAG_NONE},
-        {(uint8_t *)"content-type", (uint8_t *)"application/grpc", 12, 16, NGHTTP2_NV_FLAG_NONE},
-    };
-    nghttp2_data_provider provider = {.source.ptr = stream, .read_callback = h2_read_status};
+    static const nghttp2_nv head[] = SERVER_H2_GRPC_HEAD;
     if (stream->h2->watched.count >= SERVER_H2_WATCHES)
         return false;
     server_h2_stream_empty(stream);
-    server_h2_stream_watch(stream);
-    stream->answered = true;
+    server_h2_stream_move(stream, &stream->h2->watched);
     stream->body_len = stream->body_at = 0;
     stream->watch.known = known;
     stream->watch.sent = WEIR__HEALTH_UNKNOWN;
     stream->watch.now = h2_status_of(stream);
-    if (nghttp2_submit_response(stream->h2->session, stream->id, head, WEIR__COUNT(head),
-                                &provider))
-        nghttp2_submit_rst_stream(stream->h2->session, NGHTTP2_FLAG_NONE, stream->id,
-                                  NGHTTP2_INTERNAL_ERROR);
+    server_h2_submit(stream, head, WEIR__COUNT(head), h2_read_status);
     return true;
 }
 

@@ -478,8 +478,7 @@ void server_http_respond(struct server_conn *conn, struct server_batch *batch, s
     else
         respond_asked(conn, batch, i, ret);
     if (WEIR__UNLIKELY(ask->code == SERVER_EOVERLOAD))
-        server_count(
-            &conn->thread->counters->faults[conn->protocol->counted_as][SERVER_FAULT_OVERLOAD], 1);
+        server_count_fault(conn, conn->protocol->counted_as, SERVER_FAULT_OVERLOAD);
     ret->head = ask->http.head;
     ret->old = ask->http.old;
     ret->close = ask->close;

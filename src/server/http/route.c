@@ -31,7 +31,7 @@ static bool route_find_route(struct weir__span path, struct route *ret)
 
 static void route_count_fault(struct server_conn *conn, enum server_fault fault)
 {
-    server_count(&conn->thread->counters->faults[conn->protocol->counted_as][fault], 1);
+    server_count_fault(conn, conn->protocol->counted_as, fault);
 }
 
 /* The one Authorization; two could be understood differently elsewhere, so they open nothing. */

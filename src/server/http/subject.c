@@ -169,47 +169,34 @@ static enum weir__found subject_find_ip(const struct server_subject *subject,
     return WEIR__FOUND;
 }
 
-static enum weir__found subject_find_path(const struct server_subject *subject,
-                                          struct weir__span *ret)
-{
-    static const char *const names[] = {"x-forwarded-uri", "x-original-uri", NULL};
-    enum weir__found found = subject_find_told(subject, names, ret);
-    if (found != WEIR__ABSENT)
-        return found;
-    *ret = subject->request->path;
-    return WEIR__FOUND;
-}
+/* What proxies tell by fields, and what the request says by itself. */
+enum told { TOLD_PATH, TOLD_METHOD, TOLD_HOST, TOLD_USER, TOLD };
 
-static enum weir__found subject_find_method(const struct server_subject *subject,
-                                            struct weir__span *ret)
-{
-    static const char *const names[] = {"x-forwarded-method", "x-original-method", NULL};
-    enum weir__found found = subject_find_told(subject, names, ret);
-    if (found != WEIR__ABSENT)
-        return found;
-    *ret = subject->request->method_text;
-    return WEIR__FOUND;
-}
+static const struct {
+    const char *name, *fields[4]; /* NULL-terminated */
+} told[TOLD] = {
+    [TOLD_PATH] = {"path", {"x-forwarded-uri", "x-original-uri"}},
+    [TOLD_METHOD] = {"method", {"x-forwarded-method", "x-original-method"}},
+    [TOLD_HOST] = {"host", {"x-forwarded-host", "x-original-host"}},
+    [TOLD_USER] = {"user", {"x-forwarded-user", "remote-user", "x-remote-user"}},
+};
 
-static enum weir__found subject_find_host(const struct server_subject *subject,
-                                          struct weir__span *ret)
+static enum weir__found subject_find_by_name(const struct server_subject *subject, enum told which,
+                                             struct weir__span *ret)
 {
-    static const char *const names[] = {"x-forwarded-host", "x-original-host", NULL};
-    enum weir__found found = subject_find_told(subject, names, ret);
-    if (found == WEIR__FOUND && memchr(ret->data, ',', ret->len))
+    const struct weir__http_request *request = subject->request;
+    const struct weir__span own[TOLD] = {
+        request->path, request->method_text, request->host, {"", 0}};
+    enum weir__found found = subject_find_told(subject, told[which].fields, ret);
+    if (which == TOLD_HOST && found == WEIR__FOUND && memchr(ret->data, ',', ret->len))
         return subject_refuse("is a list of hosts", ret);
-    if (found != WEIR__ABSENT)
-        return found;
-    *ret = subject->request->host;
-    return ret->len > 0 ? WEIR__FOUND : WEIR__ABSENT;
-}
-
-static enum weir__found subject_find_user(const struct server_subject *subject,
-                                          struct weir__span *ret)
-{
-    static const char *const names[] = {"x-forwarded-user", "remote-user", "x-remote-user", NULL};
-    enum weir__found found = subject_find_told(subject, names, ret);
-    return found == WEIR__FOUND && ret->len == 0 ? WEIR__ABSENT : found;
+    if (found == WEIR__ABSENT) {
+        *ret = own[which];
+        found = WEIR__FOUND;
+        if (which == TOLD_HOST && ret->len == 0)
+            return WEIR__ABSENT;
+    }
+    return which == TOLD_USER && found == WEIR__FOUND && ret->len == 0 ? WEIR__ABSENT : found;
 }
 
 /* attr.NAME=value of the query. */
@@ -269,14 +256,10 @@ enum weir__found server_subject_find(const void *context, const char *name, size
         return WEIR__FOUND;
     if (weir__span_is(wanted, "ip"))
         return subject_find_ip(subject, ret);
-    if (weir__span_is(wanted, "path"))
-        return subject_find_path(subject, ret);
-    if (weir__span_is(wanted, "method"))
-        return subject_find_method(subject, ret);
-    if (weir__span_is(wanted, "host"))
-        return subject_find_host(subject, ret);
-    if (weir__span_is(wanted, "user"))
-        return subject_find_user(subject, ret);
+    for (int i = 0; i < TOLD; i++) {
+        if (weir__span_is(wanted, told[i].name))
+            return subject_find_by_name(subject, (enum told)i, ret);
+    }
     if (len > 7 && !memcmp(name, "header.", 7))
         return subject_find_header(subject, (struct weir__span){name + 7, len - 7}, ret);
     return WEIR__ABSENT;

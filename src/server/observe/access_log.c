@@ -51,8 +51,7 @@ struct server_log_item {
     uint8_t gap;   /* this is not a record but a gap of that size */
     uint8_t protocol;
     bool allowed, decided, degraded, full, key_cut;
-    uint16_t client_len, policy_len, entry_len, key_len;
-    uint16_t ip_len, method_len, path_len, shadows_len;
+    uint16_t lens[SERVER_LOG_TEXTS];
     uint32_t shadow_denied;
     enum weir__verdict verdict;
     int64_t time_us, cost;
@@ -158,40 +157,24 @@ static const struct server_log_item *access_log_ring_peek(struct server_log_ring
 
 /* ---- the line of JSON ---- */
 
-/* Returns the end of the text, where the next one begins. */
-static const char *access_log_put_text(struct weir__json *json, const char *name, const char *text,
-                                       size_t len)
-{
-    weir__json_put_text(json, name, text, len);
-    return text + len;
-}
-
 static void access_log_put_line(const struct server_log_item *item, struct weir__buffer *out)
 {
     assert(item->protocol < SERVER_PROTOCOLS && !item->gap);
     const char *const protocol = server_protocol_names[item->protocol];
     struct weir__json json = {.out = out};
+    static const char *const names[] = {"client", "policy", "entry", "key", "ip", "method", "path"};
     const char *text = item->texts;
     weir__json_open(&json, NULL, '{');
     weir__json_put_seconds(&json, "time", item->time_us);
     weir__json_put_text(&json, "protocol", protocol, strlen(protocol));
-    text = access_log_put_text(&json, "client", text, item->client_len);
-    text = access_log_put_text(&json, "policy", text, item->policy_len);
-    if (item->entry_len)
-        text = access_log_put_text(&json, "entry", text, item->entry_len);
-    weir__json_put_key(&json, text, item->key_len);
-    text += item->key_len;
-    if (item->key_cut)
-        weir__json_put_bool(&json, "key_cut", true);
-    if (item->ip_len)
-        weir__json_put_text(&json, "ip", text, item->ip_len);
-    text += item->ip_len;
-    if (item->method_len)
-        weir__json_put_text(&json, "method", text, item->method_len);
-    text += item->method_len;
-    if (item->path_len)
-        weir__json_put_text(&json, "path", text, item->path_len);
-    text += item->path_len;
+    for (size_t i = 0; i < SERVER_LOG_SHADOWS; text += item->lens[i++]) {
+        if (i == SERVER_LOG_KEY)
+            weir__json_put_key(&json, text, item->lens[i]);
+        else if (i <= SERVER_LOG_POLICY || item->lens[i] > 0)
+            weir__json_put_text(&json, names[i], text, item->lens[i]);
+        if (i == SERVER_LOG_KEY && item->key_cut)
+            weir__json_put_bool(&json, "key_cut", true);
+    }
     weir__json_put_int(&json, "cost", item->cost);
     weir__json_put_bool(&json, "allowed", item->allowed);
     const char *verdict = weir__verdict_word(item->verdict);
@@ -208,9 +191,9 @@ static void access_log_put_line(const struct server_log_item *item, struct weir_
             weir__json_put_bool(&json, "full", true);
     }
     weir__json_put_uint(&json, "shadow_denied", item->shadow_denied);
-    if (item->shadows_len) {
+    if (item->lens[SERVER_LOG_SHADOWS] > 0) {
         weir__json_open(&json, "shadows", '[');
-        weir__put(out, text, item->shadows_len);
+        weir__put(out, text, item->lens[SERVER_LOG_SHADOWS]);
         weir__json_close(&json, ']');
     }
     weir__json_close(&json, '}');
@@ -533,29 +516,13 @@ void server_access_log_next_due(struct server_log_sampling *sampling)
         (uint32_t)weir__min((int64_t)(weir__random_next(&sampling->random) % span), UINT32_MAX);
 }
 
-static uint16_t access_log_kept_of(struct weir__span text, size_t most)
-{
-    return (uint16_t)server_cut(text.data, text.len, most);
-}
-
-static char *access_log_put_span(char *at, struct weir__span span, size_t len)
-{
-    if (len)
-        memcpy(at, span.data, len);
-    return at + len;
-}
-
 static void access_log_fill(struct server_log_item *item, const struct server_log_record *record)
 {
     char *at = item->texts;
-    at = access_log_put_span(at, record->client, item->client_len);
-    at = access_log_put_span(at, record->policy, item->policy_len);
-    at = access_log_put_span(at, record->entry, item->entry_len);
-    at = access_log_put_span(at, record->key, item->key_len);
-    at = access_log_put_span(at, record->ip, item->ip_len);
-    at = access_log_put_span(at, record->method, item->method_len);
-    at = access_log_put_span(at, record->path, item->path_len);
-    access_log_put_span(at, record->shadows, item->shadows_len);
+    for (size_t i = 0; i < SERVER_LOG_TEXTS; at += item->lens[i++]) {
+        if (item->lens[i] > 0)
+            memcpy(at, record->texts[i].data, item->lens[i]);
+    }
     item->protocol = (uint8_t)record->protocol;
     item->allowed = record->allowed;
     item->verdict = record->verdict;
@@ -577,20 +544,17 @@ static void access_log_fill(struct server_log_item *item, const struct server_lo
 
 void server_access_log_put(struct server_log_thread *thread, const struct server_log_record *record)
 {
-    struct server_log_item head = {
-        .client_len = access_log_kept_of(record->client, SERVER_LOG_NAME_MAX),
-        .policy_len = access_log_kept_of(record->policy, SERVER_LOG_NAME_MAX),
-        .entry_len = access_log_kept_of(record->entry, SERVER_LOG_NAME_MAX),
-        .key_len = access_log_kept_of(record->key, SERVER_LOG_KEY_MAX),
-        .key_cut = record->key.len > SERVER_LOG_KEY_MAX,
-        .ip_len = access_log_kept_of(record->ip, SERVER_LOG_NAME_MAX),
-        .method_len = access_log_kept_of(record->method, SERVER_LOG_NAME_MAX),
-        .path_len = access_log_kept_of(record->path, SERVER_LOG_NAME_MAX),
-        .shadows_len = (uint16_t)record->shadows.len,
-    };
-    assert(record->shadows.len <= SERVER_LOG_SHADOWS_MAX);
-    const size_t texts = (size_t)head.client_len + head.policy_len + head.entry_len + head.key_len +
-                         head.ip_len + head.method_len + head.path_len + head.shadows_len;
+    struct server_log_item head = {.key_cut =
+                                       record->texts[SERVER_LOG_KEY].len > SERVER_LOG_KEY_MAX};
+    size_t texts = 0;
+    for (size_t i = 0; i < SERVER_LOG_TEXTS; i++) {
+        const size_t most = i == SERVER_LOG_KEY       ? SERVER_LOG_KEY_MAX
+                            : i == SERVER_LOG_SHADOWS ? SERVER_LOG_SHADOWS_MAX
+                                                      : SERVER_LOG_NAME_MAX;
+        head.lens[i] = (uint16_t)server_cut(record->texts[i].data, record->texts[i].len, most);
+        texts += head.lens[i];
+    }
+    assert(record->texts[SERVER_LOG_SHADOWS].len <= SERVER_LOG_SHADOWS_MAX);
     head.size = (uint32_t)((sizeof head + texts + 7) / 8 * 8);
     struct server_log_item *const item = access_log_ring_reserve(&thread->ring, head.size);
     if (!item) {

@@ -33,21 +33,29 @@ struct server_access_log_setup {
     bool every_denial; /* denials are logged always */
 };
 
+/* The texts of a record, in the order of a line. */
+enum server_log_text {
+    SERVER_LOG_CLIENT, /* its address */
+    SERVER_LOG_POLICY, /* empty: the request named its limits itself */
+    SERVER_LOG_ENTRY,  /* whose limit decided */
+    SERVER_LOG_KEY,
+    SERVER_LOG_IP, /* of the request, with --access-log-request, and the next two */
+    SERVER_LOG_METHOD,
+    SERVER_LOG_PATH,
+    SERVER_LOG_SHADOWS, /* shadow entries that would have denied, as elements of a JSON array */
+    SERVER_LOG_TEXTS
+};
+
 /* One decision. Texts are copied; a missing one has len 0. */
 struct server_log_record {
     int64_t time_us;
     enum server_protocol protocol;
-    struct weir__span client; /* address */
-    struct weir__span policy; /* empty: the request named its limits itself */
-    struct weir__span entry;  /* whose limit decided */
-    struct weir__span key;
+    struct weir__span texts[SERVER_LOG_TEXTS];
     int64_t cost;
     const weir_decision *decision; /* used if the verdict is LIMITS; otherwise it may be NULL */
     bool allowed;                  /* what the caller got */
     enum weir__verdict verdict;
-    uint32_t shadow_denied;             /* shadow entries that would have denied */
-    struct weir__span shadows;          /* these, as the elements of a JSON array */
-    struct weir__span ip, method, path; /* of the request, with --access-log-request */
+    uint32_t shadow_denied; /* shadow entries that would have denied */
 };
 
 int server_access_log_open(const struct server_access_log_setup *setup,
