@@ -97,8 +97,8 @@ static struct weir__span count_put_shadows(const struct weir__plan *plan, char *
         if (whole > 0)
             weir__put(&out, ",", 1);
         weir__json_open(&json, NULL, '{');
-        weir__json_put_text(&json, "policy", it->policy->name, strlen(it->policy->name));
-        weir__json_put_text(&json, "entry", it->entry->name, strlen(it->entry->name));
+        weir__json_put_string(&json, "policy", it->policy->name);
+        weir__json_put_string(&json, "entry", it->entry->name);
         weir__json_put_key(&json, it->key.data, it->key.len);
         weir__json_close(&json, '}');
         if (out.cut)

@@ -164,11 +164,6 @@ void weir__rls_answer_unread(struct weir__buffer *out)
     weir__grpc_frame_end(out, begun);
 }
 
-static void rls_put_text(struct weir__json *json, const char *name, const char *text)
-{
-    weir__json_put_text(json, name, text, strlen(text));
-}
-
 static const char *rls_code_name(enum weir__rls_code code)
 {
     return code == WEIR__RLS_OVER_LIMIT ? "OVER_LIMIT" : "OK";
@@ -179,19 +174,19 @@ static void rls_put_duration(struct weir__json *json, const char *name, int64_t 
 {
     char text[32];
     snprintf(text, sizeof text, "%llds", (long long)(us / MICROSECONDS));
-    rls_put_text(json, name, text);
+    weir__json_put_string(json, name, text);
 }
 
 static void rls_put_status(struct weir__json *json, const struct weir__rls_status *status)
 {
     weir__json_open(json, NULL, '{');
-    rls_put_text(json, "code", rls_code_name(status->code));
+    weir__json_put_string(json, "code", rls_code_name(status->code));
     if (status->has_limit) {
         weir__json_open(json, "currentLimit", '{');
         if (status->name.len > 0)
             weir__json_put_text(json, "name", status->name.data, status->name.len);
         weir__json_put_uint(json, "requestsPerUnit", status->requests_per_unit);
-        rls_put_text(json, "unit", weir__envoy_unit_name(status->unit));
+        weir__json_put_string(json, "unit", weir__envoy_unit_name(status->unit));
         weir__json_close(json, '}');
     }
     if (status->has_limit || status->remaining > 0)
@@ -204,8 +199,8 @@ static void rls_put_status(struct weir__json *json, const struct weir__rls_statu
 static void rls_put_header(struct weir__json *json, const struct weir__rls_header *header)
 {
     weir__json_open(json, NULL, '{');
-    rls_put_text(json, "key", header->key);
-    rls_put_text(json, "value", header->value);
+    weir__json_put_string(json, "key", header->key);
+    weir__json_put_string(json, "value", header->value);
     weir__json_close(json, '}');
 }
 
@@ -215,7 +210,7 @@ int weir__rls_answer_json(const struct weir__rls_call *call, struct weir__buffer
     struct weir__json json = {out, false};
     rls_make_answer(call, &answer);
     weir__json_open(&json, NULL, '{');
-    rls_put_text(&json, "overallCode", rls_code_name(answer.response.overall));
+    weir__json_put_string(&json, "overallCode", rls_code_name(answer.response.overall));
     weir__json_open(&json, "statuses", '[');
     for (size_t i = 0; i < call->count; i++)
         rls_put_status(&json, &answer.statuses[i]);

@@ -8,7 +8,7 @@ static const char content_type[] = "application/grpc";
 
 /* ---- what a request is ---- */
 
-static bool begins(struct weir__span text, const char *word)
+static bool grpc_begins(struct weir__span text, const char *word)
 {
     size_t len = strlen(word);
     return text.len >= len && !strncasecmp(text.data, word, len);
@@ -17,20 +17,20 @@ static bool begins(struct weir__span text, const char *word)
 bool server_grpc_wants(const struct weir__http_request *request)
 {
     struct weir__span type;
-    return (weir__http_field(request, "content-type", &type) && begins(type, content_type)) ||
-           begins(request->path, "/envoy.service.ratelimit.") ||
-           begins(request->path, "/grpc.health.");
+    return (weir__http_field(request, "content-type", &type) && grpc_begins(type, content_type)) ||
+           grpc_begins(request->path, "/envoy.service.ratelimit.") ||
+           grpc_begins(request->path, "/grpc.health.");
 }
 
 /* "application/grpc", "application/grpc+proto", "application/grpc;…"; not grpc-web, nor +json. */
-static bool is_grpc_proto(const struct weir__http_request *request)
+static bool grpc_is_proto(const struct weir__http_request *request)
 {
     struct weir__span type;
-    if (!weir__http_field(request, "content-type", &type) || !begins(type, content_type))
+    if (!weir__http_field(request, "content-type", &type) || !grpc_begins(type, content_type))
         return false;
     type.data += sizeof content_type - 1;
     type.len -= sizeof content_type - 1;
-    if (begins(type, "+proto")) {
+    if (grpc_begins(type, "+proto")) {
         type.data += 6;
         type.len -= 6;
     }
@@ -40,53 +40,55 @@ static bool is_grpc_proto(const struct weir__http_request *request)
 /* ---- failures ---- */
 
 /* An answer that goes well so far. */
-static void begin_reply(struct server_grpc_reply *ret)
+static void grpc_begin_reply(struct server_grpc_reply *ret)
 {
     ret->status = 200;
     ret->code = WEIR__GRPC_OK;
     ret->names_encodings = ret->watches = false;
 }
 
-static void fail(struct server_conn *conn, struct server_grpc_reply *ret, enum weir__grpc_code code,
-                 enum server_fault fault, const char *text)
+static void grpc_fail(struct server_conn *conn, struct server_grpc_reply *ret,
+                      enum weir__grpc_code code, enum server_fault fault, const char *text)
 {
-    server_count(&conn->thread->counters->faults[SERVER_GRPC][fault], 1);
+    server_count_fault(conn, SERVER_GRPC, fault);
     ret->code = code;
     snprintf(ret->text, sizeof ret->text, "%s", text);
 }
 
-static void fail_http(struct server_conn *conn, struct server_grpc_reply *ret, int status,
-                      const char *text)
+static void grpc_fail_http(struct server_conn *conn, struct server_grpc_reply *ret, int status,
+                           const char *text)
 {
     ret->status = status;
-    fail(conn, ret, WEIR__GRPC_INTERNAL, SERVER_FAULT_INVALID, text);
+    grpc_fail(conn, ret, WEIR__GRPC_INTERNAL, SERVER_FAULT_INVALID, text);
 }
 
-static void fail_token(struct server_conn *conn, struct server_grpc_reply *ret)
+static void grpc_fail_token(struct server_conn *conn, struct server_grpc_reply *ret)
 {
-    fail(conn, ret, WEIR__GRPC_UNAUTHENTICATED, SERVER_FAULT_UNAUTHORIZED, SERVER_GRPC_NEEDS_TOKEN);
+    grpc_fail(conn, ret, WEIR__GRPC_UNAUTHENTICATED, SERVER_FAULT_UNAUTHORIZED,
+              SERVER_GRPC_NEEDS_TOKEN);
 }
 
-static void fail_as(struct server_conn *conn, struct server_grpc_reply *ret, const weir_error *err)
+static void grpc_fail_as(struct server_conn *conn, struct server_grpc_reply *ret,
+                         const weir_error *err)
 {
     enum server_fault fault =
         err->code == WEIR_EUNSUPPORTED ? SERVER_FAULT_UNKNOWN : SERVER_FAULT_INVALID;
-    fail(conn, ret, weir__grpc_code_of(err->code), fault, err->message);
+    grpc_fail(conn, ret, weir__grpc_code_of(err->code), fault, err->message);
 }
 
 /* A request to the rate limit service that cannot be read is denied: whoever sends requests through
  * Envoy has a say in how long and how many their texts are, and Envoy lets pass what is answered by
  * an error. */
-static void deny_unread(struct server_conn *conn, struct server_grpc_reply *ret,
-                        enum server_unread reason)
+static void grpc_deny_unread(struct server_conn *conn, struct server_grpc_reply *ret,
+                             enum server_unread reason)
 {
     server_grpc_count_unread(conn, reason);
     weir__rls_answer_unread(&ret->message);
 }
 
 /* The one message of the body. */
-static bool unframe(struct server_conn *conn, const struct weir__http_request *request,
-                    struct weir__span *ret_message, struct server_grpc_reply *ret)
+static bool grpc_unframe(struct server_conn *conn, const struct weir__http_request *request,
+                         struct weir__span *ret_message, struct server_grpc_reply *ret)
 {
     weir_error err;
     struct weir__span encoding;
@@ -96,10 +98,10 @@ static bool unframe(struct server_conn *conn, const struct weir__http_request *r
     if (code == 0)
         return true;
     if (code != WEIR_EUNSUPPORTED && weir__span_is(request->path, WEIR__RLS_METHOD)) {
-        deny_unread(conn, ret, SERVER_UNREAD_MALFORMED);
+        grpc_deny_unread(conn, ret, SERVER_UNREAD_MALFORMED);
         return false;
     }
-    fail_as(conn, ret, &err);
+    grpc_fail_as(conn, ret, &err);
     if (code != WEIR_EUNSUPPORTED)
         return false;
     ret->names_encodings = true;
@@ -110,13 +112,13 @@ static bool unframe(struct server_conn *conn, const struct weir__http_request *r
 
 /* ---- methods ---- */
 
-static void check_health(struct server_conn *conn, struct weir__span message, bool watch,
-                         struct server_grpc_reply *ret)
+static void grpc_check_health(struct server_conn *conn, struct weir__span message, bool watch,
+                              struct server_grpc_reply *ret)
 {
     struct weir__span service;
     weir_error err;
     if (weir__health_read(message, &service, &err)) {
-        fail_as(conn, ret, &err);
+        grpc_fail_as(conn, ret, &err);
         return;
     }
     bool known = service.len == 0 || weir__span_is(service, "ratelimit") ||
@@ -126,8 +128,8 @@ static void check_health(struct server_conn *conn, struct weir__span message, bo
     if (watch)
         return;
     if (!known) {
-        fail(conn, ret, WEIR__GRPC_NOT_FOUND, SERVER_FAULT_UNKNOWN,
-             "unknown service: expected ratelimit");
+        grpc_fail(conn, ret, WEIR__GRPC_NOT_FOUND, SERVER_FAULT_UNKNOWN,
+                  "unknown service: expected ratelimit");
         return;
     }
     size_t begun = weir__grpc_frame_begin(&ret->message);
@@ -137,8 +139,8 @@ static void check_health(struct server_conn *conn, struct weir__span message, bo
     weir__grpc_frame_end(&ret->message, begun);
 }
 
-static void put_answer(struct server_conn *conn, struct server_grpc_call *call,
-                       struct server_grpc_reply *ret)
+static void grpc_put_answer(struct server_conn *conn, struct server_grpc_call *call,
+                            struct server_grpc_reply *ret)
 {
     server_grpc_count(conn, call);
     if (call->code) {
@@ -152,7 +154,7 @@ static void put_answer(struct server_conn *conn, struct server_grpc_call *call,
 }
 
 /* As far as it was read: whether it stopped because there was no room for more. */
-static bool is_full(const struct weir__rls_request *request)
+static bool grpc_is_full(const struct weir__rls_request *request)
 {
     uint32_t n = request->descriptor_count;
     return n == WEIR__RLS_DESCRIPTORS_MAX ||
@@ -161,20 +163,21 @@ static bool is_full(const struct weir__rls_request *request)
 
 /* What asks for nothing, or what the server is to blame for, is an error; all else that was not
  * read or planned is denied. */
-static void refuse_request(struct server_conn *conn, const struct weir__rls_request *request,
-                           bool read, const weir_error *err, struct server_grpc_reply *ret)
+static void grpc_refuse_request(struct server_conn *conn, const struct weir__rls_request *request,
+                                bool read, const weir_error *err, struct server_grpc_reply *ret)
 {
     bool asks = !read || (request->domain.len > 0 && request->descriptor_count > 0);
     if (!asks || (err->code != WEIR_EINVAL && err->code != WEIR_ESHARED))
-        fail_as(conn, ret, err);
-    else if (read || is_full(request))
-        deny_unread(conn, ret, SERVER_UNREAD_TOO_MANY);
+        grpc_fail_as(conn, ret, err);
+    else if (read || grpc_is_full(request))
+        grpc_deny_unread(conn, ret, SERVER_UNREAD_TOO_MANY);
     else
-        deny_unread(conn, ret, SERVER_UNREAD_MALFORMED);
+        grpc_deny_unread(conn, ret, SERVER_UNREAD_MALFORMED);
 }
 
-static enum server_routed should_rate_limit(struct server_conn *conn, struct weir__span message,
-                                            int32_t stream, struct server_grpc_reply *ret)
+static enum server_routed grpc_should_rate_limit(struct server_conn *conn,
+                                                 struct weir__span message, int32_t stream,
+                                                 struct server_grpc_reply *ret)
 {
     struct server_grpc_reading *own = server_grpc_reading(conn->thread);
     struct server_ask *ask = NULL;
@@ -187,14 +190,14 @@ static enum server_routed should_rate_limit(struct server_conn *conn, struct wei
         call = server_grpc_plan(conn, &own->request, &err);
     if (!call) {
         if (own)
-            refuse_request(conn, &own->request, read, &err, ret);
+            grpc_refuse_request(conn, &own->request, read, &err, ret);
         else
-            fail_as(conn, ret, &err);
+            grpc_fail_as(conn, ret, &err);
         return SERVER_RESPONDED;
     }
     if (!conn->thread->server->remote) {
         server_grpc_decide(conn, call);
-        put_answer(conn, call, ret);
+        grpc_put_answer(conn, call, ret);
         return SERVER_RESPONDED;
     }
     if (!(ask = server_batch_add(conn))) {
@@ -210,8 +213,8 @@ static enum server_routed should_rate_limit(struct server_conn *conn, struct wei
 void server_grpc_finish(struct server_conn *conn, struct server_ask *ask,
                         struct server_grpc_reply *ret)
 {
-    begin_reply(ret);
-    put_answer(conn, ask->call, ret);
+    grpc_begin_reply(ret);
+    grpc_put_answer(conn, ask->call, ret);
     ask->call = NULL;
 }
 
@@ -220,11 +223,11 @@ bool server_grpc_refuse(struct server_conn *conn, const struct weir__http_reques
 {
     if (!weir__span_is(request->path, WEIR__RLS_METHOD))
         return false;
-    begin_reply(ret);
+    grpc_begin_reply(ret);
     if (!headless && server_http_access(conn, request) == SERVER_NOBODY)
-        fail_token(conn, ret);
+        grpc_fail_token(conn, ret);
     else
-        deny_unread(conn, ret, SERVER_UNREAD_TOO_LARGE);
+        grpc_deny_unread(conn, ret, SERVER_UNREAD_TOO_LARGE);
     return true;
 }
 
@@ -237,23 +240,82 @@ enum server_routed server_grpc_answer(struct server_conn *conn,
     struct weir__span message;
     bool watch = weir__span_is(request->path, WEIR__HEALTH_WATCH);
     bool health = watch || weir__span_is(request->path, WEIR__HEALTH_METHOD);
-    begin_reply(ret);
+    grpc_begin_reply(ret);
     if (request->method != WEIR__HTTP_POST) {
-        fail_http(conn, ret, 405, "gRPC is POST");
-    } else if (!is_grpc_proto(request)) {
-        fail_http(conn, ret, 415, "this path takes Content-Type: application/grpc");
+        grpc_fail_http(conn, ret, 405, "gRPC is POST");
+    } else if (!grpc_is_proto(request)) {
+        grpc_fail_http(conn, ret, 415, "this path takes Content-Type: application/grpc");
     } else if (!health && conn->reserved_us) {
-        fail(conn, ret, WEIR__GRPC_UNAVAILABLE, SERVER_FAULT_OVERLOAD, SERVER_FULL_TEXT);
+        grpc_fail(conn, ret, WEIR__GRPC_UNAVAILABLE, SERVER_FAULT_OVERLOAD, SERVER_FULL_TEXT);
     } else if (!health && server_http_access(conn, request) == SERVER_NOBODY) {
-        fail_token(conn, ret);
+        grpc_fail_token(conn, ret);
     } else if (!health && !weir__span_is(request->path, WEIR__RLS_METHOD)) {
-        fail(conn, ret, WEIR__GRPC_UNIMPLEMENTED, SERVER_FAULT_UNKNOWN,
-             "unknown method: this server has " WEIR__RLS_METHOD ", " WEIR__HEALTH_METHOD
-             " and " WEIR__HEALTH_WATCH);
-    } else if (unframe(conn, request, &message, ret)) {
+        grpc_fail(conn, ret, WEIR__GRPC_UNIMPLEMENTED, SERVER_FAULT_UNKNOWN,
+                  "unknown method: this server has " WEIR__RLS_METHOD ", " WEIR__HEALTH_METHOD
+                  " and " WEIR__HEALTH_WATCH);
+    } else if (grpc_unframe(conn, request, &message, ret)) {
         if (!health)
-            return should_rate_limit(conn, message, stream, ret);
-        check_health(conn, message, watch, ret);
+            return grpc_should_rate_limit(conn, message, stream, ret);
+        grpc_check_health(conn, message, watch, ret);
     }
     return SERVER_RESPONDED;
+}
+
+/* ---- POST /json: the rate limit service without gRPC, as envoyproxy/ratelimit has it ---- */
+
+static void grpc_respond_json(struct server_conn *conn, struct server_grpc_call *call,
+                              struct server_response *ret)
+{
+    server_grpc_count(conn, call);
+    if (call->code) {
+        server_response_problem(ret, weir__rls_http_status(call->code), "%s", call->error.message);
+    } else {
+        server_response_fresh(ret, 200);
+        struct weir__buffer body = server_response_buffer(ret);
+        ret->status = weir__rls_answer_json(&call->rls, &body);
+        server_response_body(ret, "application/json", &body);
+    }
+    server_grpc_call_end(call);
+}
+
+/* The place in the batch comes first: reading changes the body, so that there is no second try. */
+enum server_routed server_grpc_json(struct server_conn *conn, struct weir__http_request *request,
+                                    int32_t stream, struct server_response *ret)
+{
+    struct server_grpc_reading *own = server_grpc_reading(conn->thread);
+    struct server_grpc_call *call = NULL;
+    weir_error err = {.code = WEIR_ENOMEM, .message = "out of memory"};
+    bool remote = conn->thread->server->remote;
+    struct server_ask *ask = NULL;
+    if (!server_batch_has_room(conn) || (remote && !(ask = server_batch_add(conn))))
+        return SERVER_BUSY;
+    if (own && weir__rls_read_json((char *)request->body.data, request->body.len, own->nodes,
+                                   WEIR__RLS_JSON_NODES, &own->request, &err) == 0)
+        call = server_grpc_plan(conn, &own->request, &err);
+    if (!call) {
+        if (remote)
+            server_batch_drop(conn);
+        server_count_fault(conn, SERVER_HTTP, SERVER_FAULT_INVALID);
+        server_response_problem(ret, weir__rls_http_status(err.code), "%s", err.message);
+        return SERVER_RESPONDED;
+    }
+    call->json = true;
+    call->stream = stream;
+    if (!remote) {
+        server_grpc_decide(conn, call);
+        grpc_respond_json(conn, call, ret);
+        return SERVER_RESPONDED;
+    }
+    ask->kind = SERVER_ASK_CALL;
+    ask->close = !request->keep_alive;
+    ask->call = call;
+    return SERVER_ASKED;
+}
+
+void server_grpc_json_respond(struct server_conn *conn, struct server_ask *ask,
+                              struct server_response *ret)
+{
+    grpc_respond_json(conn, ask->call, ret);
+    ret->close = ask->close;
+    ask->call = NULL;
 }

@@ -62,7 +62,7 @@ bool server_grpc_refuse(struct server_conn *conn, const struct weir__http_reques
 void server_grpc_finish(struct server_conn *conn, struct server_ask *ask,
                         struct server_grpc_reply *ret);
 
-/* ---- grpc/json.c: POST /json ---- */
+/* ---- grpc.c: POST /json ---- */
 
 /* SERVER_ASKED: server_grpc_json_respond makes the response of this ask. The body is changed. */
 enum server_routed server_grpc_json(struct server_conn *conn, struct weir__http_request *request,

@@ -142,7 +142,7 @@ static void h2_reply_without_grpc(struct server_h2_stream *stream,
     struct server_response *response = stream->h2->conn->thread->response;
     server_response_problem(response, reply->status, "%s", reply->text);
     if (reply->status == 405)
-        server_response_field(response, "allow", "POST", 4);
+        server_response_text(response, "allow", "POST");
     server_h2_respond(stream, response);
 }
 

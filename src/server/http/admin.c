@@ -30,24 +30,14 @@ static bool admin_begin_long(const struct server_http_call *call, size_t size,
         return false;
     }
     *body = weir__buffer_over(data, size);
-    server_response_begin(call->ret, 200);
-    server_response_field(call->ret, "cache-control", "no-store", 8);
+    server_response_fresh(call->ret, 200);
     return true;
-}
-
-static void admin_end_long(const struct server_http_call *call, const char *type,
-                           const struct weir__buffer *body)
-{
-    server_response_field(call->ret, "content-type", type, strlen(type));
-    call->ret->body = (struct weir__span){body->data, body->len};
-    call->ret->owned = body->data;
 }
 
 static enum server_routed admin_short_text(const struct server_http_call *call, int status,
                                            const char *text)
 {
-    server_response_begin(call->ret, status);
-    server_response_field(call->ret, "cache-control", "no-store", 8);
+    server_response_fresh(call->ret, status);
     struct weir__buffer body = server_response_buffer(call->ret);
     weir__put_text(&body, text);
     server_response_body(call->ret, "text/plain; charset=utf-8", &body);
@@ -77,7 +67,8 @@ static enum server_routed admin_metrics(const struct server_http_call *call)
     if (!admin_begin_long(call, server_metrics_room(all), &body))
         return SERVER_RESPONDED;
     server_metrics_write(all, weir__clock_us(), open, &body);
-    admin_end_long(call, open ? SERVER_OPENMETRICS_TYPE : SERVER_METRICS_TYPE, &body);
+    server_response_own(call->ret, open ? SERVER_OPENMETRICS_TYPE : SERVER_METRICS_TYPE, body.data,
+                        body.len);
     return SERVER_RESPONDED;
 }
 
@@ -88,7 +79,7 @@ static enum server_routed admin_stats(const struct server_http_call *call)
     if (!admin_begin_long(call, server_metrics_room(all), &body))
         return SERVER_RESPONDED;
     server_metrics_json(all, weir__clock_us(), &body);
-    admin_end_long(call, "application/json", &body);
+    server_response_own(call->ret, "application/json", body.data, body.len);
     return SERVER_RESPONDED;
 }
 
@@ -122,7 +113,7 @@ static enum server_routed admin_top(const struct server_http_call *call)
     if (!admin_begin_long(call, server_top_room(all, (size_t)shown), &body))
         return SERVER_RESPONDED;
     server_top_json(all, one ? policy : NULL, (size_t)shown, weir__clock_us(), &body);
-    admin_end_long(call, "application/json", &body);
+    server_response_own(call->ret, "application/json", body.data, body.len);
     return SERVER_RESPONDED;
 }
 
@@ -130,13 +121,12 @@ static void admin_put_entry(struct weir__json *json, const struct weir__entry *e
 {
     struct weir__facts facts;
     weir__json_open(json, NULL, '{');
-    weir__json_put_text(json, "name", entry->name, strlen(entry->name));
-    weir__json_put_text(json, "key", entry->key.text, strlen(entry->key.text));
-    weir__json_put_text(json, "limit", weir_limit_text(entry->limit),
-                        strlen(weir_limit_text(entry->limit)));
+    weir__json_put_string(json, "name", entry->name);
+    weir__json_put_string(json, "key", entry->key.text);
+    weir__json_put_string(json, "limit", weir_limit_text(entry->limit));
     weir__explain(&entry->limit->rules[0], &facts);
-    weir__json_put_text(json, "meaning", facts.what, strlen(facts.what));
-    weir__json_put_text(json, "guarantee", facts.guarantee, strlen(facts.guarantee));
+    weir__json_put_string(json, "meaning", facts.what);
+    weir__json_put_string(json, "guarantee", facts.guarantee);
     weir__json_put_bool(json, "shadow", entry->shadow);
     weir__json_close(json, '}');
 }
@@ -156,10 +146,10 @@ static enum server_routed admin_policies(const struct server_http_call *call)
     for (size_t i = 0; i < set->count; i++) {
         const struct weir__policy *it = &set->policies[i];
         weir__json_open(&json, NULL, '{');
-        weir__json_put_text(&json, "name", it->name, strlen(it->name));
-        weir__json_put_text(&json, "match", it->match_text, strlen(it->match_text));
-        weir__json_put_text(&json, "headers", styles[it->style], strlen(styles[it->style]));
-        weir__json_put_text(&json, "fail", fails[it->fail], strlen(fails[it->fail]));
+        weir__json_put_string(&json, "name", it->name);
+        weir__json_put_string(&json, "match", it->match_text);
+        weir__json_put_string(&json, "headers", styles[it->style]);
+        weir__json_put_string(&json, "fail", fails[it->fail]);
         weir__json_open(&json, "limits", '[');
         for (size_t j = 0; j < it->entry_count; j++)
             admin_put_entry(&json, &it->entries[j]);
@@ -169,7 +159,7 @@ static enum server_routed admin_policies(const struct server_http_call *call)
     weir__json_close(&json, ']');
     weir__json_close(&json, '}');
     weir__put(&body, "\n", 1);
-    admin_end_long(call, "application/json", &body);
+    server_response_own(call->ret, "application/json", body.data, body.len);
     return SERVER_RESPONDED;
 }
 
@@ -217,14 +207,7 @@ static enum server_routed admin_work(const struct server_http_call *call, enum s
 static void admin_answer_problem(struct server_work *work, int status, const char *detail)
 {
     struct weir__buffer body = weir__buffer_over(work->answer, RELOAD_ROOM);
-    struct weir__json json = {&body, false};
-    const char *title = server_status_text(status);
-    weir__json_open(&json, NULL, '{');
-    weir__json_put_text(&json, "title", title, strlen(title));
-    weir__json_put_int(&json, "status", status);
-    weir__json_put_text(&json, "detail", detail, strlen(detail));
-    weir__json_close(&json, '}');
-    weir__put(&body, "\n", 1);
+    server_put_problem(&body, status, detail);
     work->status = status;
     work->answer_len = body.len;
 }
@@ -322,11 +305,6 @@ struct web_file {
     "'self'; "                                                                                     \
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-static void dashboard_add(struct server_response *ret, const char *name, const char *value)
-{
-    server_response_field(ret, name, value, strlen(value));
-}
-
 static void dashboard_serve(const struct weir__http_request *request, const struct web_file *file,
                             struct server_response *ret)
 {
@@ -336,17 +314,17 @@ static void dashboard_serve(const struct weir__http_request *request, const stru
     bool packed = weir__http_field(request, "accept-encoding", &value) &&
                   memmem(value.data, value.len, "gzip", 4);
     server_response_begin(ret, known ? 304 : 200);
-    dashboard_add(ret, "etag", file->tag);
-    dashboard_add(ret, "cache-control", "no-cache");
-    dashboard_add(ret, "vary", "accept-encoding");
+    server_response_text(ret, "etag", file->tag);
+    server_response_text(ret, "cache-control", "no-cache");
+    server_response_text(ret, "vary", "accept-encoding");
     if (known)
         return;
-    dashboard_add(ret, "content-type", file->type);
-    dashboard_add(ret, "content-security-policy", SECURITY);
-    dashboard_add(ret, "x-content-type-options", "nosniff");
-    dashboard_add(ret, "referrer-policy", "no-referrer");
+    server_response_text(ret, "content-type", file->type);
+    server_response_text(ret, "content-security-policy", SECURITY);
+    server_response_text(ret, "x-content-type-options", "nosniff");
+    server_response_text(ret, "referrer-policy", "no-referrer");
     if (packed)
-        dashboard_add(ret, "content-encoding", "gzip");
+        server_response_text(ret, "content-encoding", "gzip");
     ret->body = packed ? (struct weir__span){(const char *)file->packed, file->packed_len}
                        : (struct weir__span){(const char *)file->plain, file->plain_len};
 }
@@ -359,8 +337,7 @@ static bool dashboard_respond(const struct weir__http_request *request, struct s
         if (request->method == WEIR__HTTP_GET || request->method == WEIR__HTTP_HEAD) {
             dashboard_serve(request, &web_files[i], ret);
         } else {
-            server_response_problem(ret, 405, "this path answers GET, HEAD");
-            dashboard_add(ret, "allow", "GET, HEAD");
+            server_http_not_allowed(ret, "GET, HEAD");
         }
         return true;
     }
@@ -392,11 +369,8 @@ static bool admin_refuse(const struct server_http_call *call, bool post, enum se
                          enum server_access access)
 {
     enum weir__http_method method = call->request->method;
-    struct server_counters *counters = call->conn->thread->counters;
     if (post ? method != WEIR__HTTP_POST : method != WEIR__HTTP_GET && method != WEIR__HTTP_HEAD) {
-        const char *allowed = post ? "POST" : "GET, HEAD";
-        server_response_problem(call->ret, 405, "this path answers %s", allowed);
-        server_response_field(call->ret, "allow", allowed, strlen(allowed));
+        server_http_not_allowed(call->ret, post ? "POST" : "GET, HEAD");
         return true;
     }
     bool json = !post || server_http_is_json(call->request) ||
@@ -407,13 +381,8 @@ static bool admin_refuse(const struct server_http_call *call, bool post, enum se
     }
     if (access >= needs)
         return false;
-    server_count(&counters->faults[SERVER_HTTP][SERVER_FAULT_UNAUTHORIZED], 1);
-    if (access == SERVER_DATA) {
-        server_response_problem(call->ret, 403, "this needs the admin token");
-        return true;
-    }
-    server_response_problem(call->ret, 401, "a token is needed: Authorization: Bearer TOKEN");
-    server_response_field(call->ret, "www-authenticate", "Bearer realm=\"weir\"", 19);
+    server_count_fault(call->conn, SERVER_HTTP, SERVER_FAULT_UNAUTHORIZED);
+    server_http_unauthorized(call->ret, access);
     return true;
 }
 

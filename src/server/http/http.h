@@ -63,6 +63,11 @@ enum server_admission server_http_admit(struct server_conn *conn,
                                         struct server_response *ret);
 #define SERVER_LITTLE ((size_t)4 << 10) /* bytes of a body that nobody has vouched for */
 
+/* The path answers others: "GET, HEAD". */
+void server_http_not_allowed(struct server_response *ret, const char *allowed);
+/* Who has no more access than this may not. */
+void server_http_unauthorized(struct server_response *ret, enum server_access access);
+
 /* Whether the body says it is JSON: no page of another site can send that unasked. */
 bool server_http_is_json(const struct weir__http_request *request);
 
@@ -71,7 +76,14 @@ bool server_http_is_json(const struct weir__http_request *request);
 void server_response_begin(struct server_response *response, int status);
 void server_response_field(struct server_response *response, const char *name, const char *value,
                            size_t len);
+void server_response_text(struct server_response *response, const char *name, const char *value);
+/* Begins one that nobody keeps. */
+void server_response_fresh(struct server_response *response, int status);
+/* A body that is malloc'ed, and the response's from now on. */
+void server_response_own(struct server_response *response, const char *content_type, char *body,
+                         size_t len);
 /* problem+json: what is wrong and what to do. */
+void server_put_problem(struct weir__buffer *body, int status, const char *detail);
 void server_response_problem(struct server_response *response, int status, const char *format, ...)
     WEIR__PRINTF(3, 4);
 /* A buffer over the rest of the room, for a body; server_response_body takes it. */

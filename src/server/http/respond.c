@@ -82,6 +82,17 @@ void server_response_field(struct server_response *response, const char *name, c
         response->fields[response->field_count++] = (struct server_field){name, value, len};
 }
 
+void server_response_text(struct server_response *response, const char *name, const char *value)
+{
+    server_response_field(response, name, value, strlen(value));
+}
+
+void server_response_fresh(struct server_response *response, int status)
+{
+    server_response_begin(response, status);
+    server_response_field(response, "cache-control", "no-store", 8);
+}
+
 struct weir__buffer server_response_buffer(struct server_response *response)
 {
     return weir__buffer_over(response->room + response->room_used,
@@ -91,9 +102,28 @@ struct weir__buffer server_response_buffer(struct server_response *response)
 void server_response_body(struct server_response *response, const char *content_type,
                           const struct weir__buffer *body)
 {
-    server_response_field(response, "content-type", content_type, strlen(content_type));
+    server_response_text(response, "content-type", content_type);
     response->body = (struct weir__span){body->data, body->len};
     response->room_used += body->len + 1;
+}
+
+void server_response_own(struct server_response *response, const char *content_type, char *body,
+                         size_t len)
+{
+    server_response_text(response, "content-type", content_type);
+    response->body = (struct weir__span){body, len};
+    response->owned = body;
+}
+
+void server_put_problem(struct weir__buffer *body, int status, const char *detail)
+{
+    struct weir__json json = {body, false};
+    weir__json_open(&json, NULL, '{');
+    weir__json_put_string(&json, "title", server_status_text(status));
+    weir__json_put_int(&json, "status", status);
+    weir__json_put_string(&json, "detail", detail);
+    weir__json_close(&json, '}');
+    weir__put(body, "\n", 1);
 }
 
 void server_response_problem(struct server_response *response, int status, const char *format, ...)
@@ -101,21 +131,11 @@ void server_response_problem(struct server_response *response, int status, const
     char detail[700];
     va_list args;
     va_start(args, format);
-    int len = vsnprintf(detail, sizeof detail, format, args);
+    vsnprintf(detail, sizeof detail, format, args);
     va_end(args);
-    if (len >= (int)sizeof detail)
-        len = sizeof detail - 1;
-    server_response_begin(response, status);
+    server_response_fresh(response, status);
     struct weir__buffer body = server_response_buffer(response);
-    struct weir__json json = {&body, false};
-    const char *title = server_status_text(status);
-    weir__json_open(&json, NULL, '{');
-    weir__json_put_text(&json, "title", title, strlen(title));
-    weir__json_put_int(&json, "status", status);
-    weir__json_put_text(&json, "detail", detail, (size_t)len);
-    weir__json_close(&json, '}');
-    weir__put(&body, "\n", 1);
-    server_response_field(response, "cache-control", "no-store", 8);
+    server_put_problem(&body, status, detail);
     if (status == 503)
         server_response_field(response, "retry-after", "1", 1);
     server_response_body(response, "application/problem+json", &body);
@@ -131,8 +151,8 @@ static void respond_put_row(struct weir__json *json, const struct weir__item *pl
 {
     weir__json_open(json, NULL, '{');
     if (planned) {
-        weir__json_put_text(json, "policy", planned->policy->name, strlen(planned->policy->name));
-        weir__json_put_text(json, "name", planned->entry->name, strlen(planned->entry->name));
+        weir__json_put_string(json, "policy", planned->policy->name);
+        weir__json_put_string(json, "name", planned->entry->name);
         weir__json_put_key(json, planned->key.data, planned->key.len);
         weir__json_put_bool(json, "shadow", planned->entry->shadow);
     }
@@ -140,7 +160,7 @@ static void respond_put_row(struct weir__json *json, const struct weir__item *pl
     if (explain) {
         struct weir__facts facts;
         weir__explain(rule, &facts);
-        weir__json_put_text(json, "meaning", facts.what, strlen(facts.what));
+        weir__json_put_string(json, "meaning", facts.what);
     }
     weir__json_put_decision(json, row);
     weir__json_close(json, '}');
@@ -240,16 +260,15 @@ static void respond_put_problem(struct weir__json *json, const struct server_ask
     const char *reason = respond_reason_of(ask, decision);
     if (!strcmp(reason, "limit"))
         weir__json_put_text(json, "type", QUOTA_EXCEEDED, sizeof QUOTA_EXCEEDED - 1);
-    const char *title = server_status_text(ask->http.deny_status);
-    weir__json_put_text(json, "title", title, strlen(title));
+    weir__json_put_string(json, "title", server_status_text(ask->http.deny_status));
     weir__json_put_int(json, "status", ask->http.deny_status);
-    weir__json_put_text(json, "reason", reason, strlen(reason));
+    weir__json_put_string(json, "reason", reason);
     if (ask->about != SERVER_ABOUT_PLAN)
         return;
     const struct weir__plan *plan = &ask->planned->plan;
     weir__json_open(json, "violated-policies", '[');
     if (plan->verdict == WEIR__VERDICT_DENY)
-        weir__json_put_text(json, NULL, plan->by->name, strlen(plan->by->name));
+        weir__json_put_string(json, NULL, plan->by->name);
     size_t row = 0;
     for (size_t i = 0; i < plan->enforced_count && !decision->allowed; i++) {
         const struct weir__item *it = &plan->enforced[i];
@@ -258,7 +277,7 @@ static void respond_put_problem(struct weir__json *json, const struct server_ask
         for (size_t j = 0; j < limits; j++, row++)
             denied = denied || !ask->planned->several.rows[row].allowed;
         if (denied)
-            weir__json_put_text(json, NULL, it->entry->name, strlen(it->entry->name));
+            weir__json_put_string(json, NULL, it->entry->name);
     }
     weir__json_close(json, ']');
 }
@@ -302,8 +321,7 @@ static void respond_put_decision(struct server_conn *conn, struct weir__json *js
     const struct server_ask *ask = &batch->asks[i];
     const weir_decision *decision = &batch->decided[i];
     if (ask->about == SERVER_ABOUT_PLAN) {
-        const char *verdict = weir__verdict_word(ask->planned->plan.verdict);
-        weir__json_put_text(json, "verdict", verdict, strlen(verdict));
+        weir__json_put_string(json, "verdict", weir__verdict_word(ask->planned->plan.verdict));
     }
     weir__json_put_decision(json, decision);
     if (ask->held_us > 0)
@@ -313,10 +331,8 @@ static void respond_put_decision(struct server_conn *conn, struct weir__json *js
         weir__json_put_int(json, "lease", (int64_t)decision->lease);
     respond_put_receipt(conn, json, ask, &batch->simple[i], decision);
     weir__json_put_bool(json, "degraded", decision->degraded);
-    if (ask->explain && !decision->allowed) {
-        const char *reason = respond_reason_of(ask, decision);
-        weir__json_put_text(json, "reason", reason, strlen(reason));
-    }
+    if (ask->explain && !decision->allowed)
+        weir__json_put_string(json, "reason", respond_reason_of(ask, decision));
     if (ask->about != SERVER_ABOUT_ONE &&
         (ask->http.detail || ask->explain || ask->verb == WEIR__VERB_TAKEALL))
         respond_put_rows(json, ask);
@@ -353,8 +369,7 @@ static void respond_done(const struct server_ask *ask, struct server_response *r
         [WEIR__VERB_RENEW] = "{\"renewed\":true}\n",
         [WEIR__VERB_RELEASE] = "{\"released\":true}\n",
     };
-    server_response_begin(ret, 200);
-    server_response_field(ret, "cache-control", "no-store", 8);
+    server_response_fresh(ret, 200);
     struct weir__buffer body = server_response_buffer(ret);
     if (ask->verb == WEIR__VERB_RESET && !ask->there)
         weir__put_text(&body, "{\"reset\":false}\n"); /* there was nothing to forget */
@@ -367,8 +382,7 @@ static void respond_done(const struct server_ask *ask, struct server_response *r
 
 static void respond_shown(const struct server_ask *ask, struct server_response *ret)
 {
-    server_response_begin(ret, 200);
-    server_response_field(ret, "cache-control", "no-store", 8);
+    server_response_fresh(ret, 200);
     struct weir__buffer body = server_response_buffer(ret);
     struct weir__json json = {&body, false};
     weir__json_open(&json, NULL, '{');
@@ -388,12 +402,9 @@ static void respond_decision(struct server_conn *conn, struct server_batch *batc
     const struct server_ask *ask = &batch->asks[i];
     const weir_decision *decision = &batch->decided[i];
     bool allowed = decision->allowed || ask->explain;
-    server_response_begin(ret, allowed ? 200 : ask->http.deny_status);
-    server_response_field(ret, "cache-control", "no-store", 8);
-    if (!allowed) {
-        const char *reason = respond_reason_of(ask, decision);
-        server_response_field(ret, "weir-reason", reason, strlen(reason));
-    }
+    server_response_fresh(ret, allowed ? 200 : ask->http.deny_status);
+    if (!allowed)
+        server_response_text(ret, "weir-reason", respond_reason_of(ask, decision));
     respond_add_rate_fields(ret, ask, &batch->simple[i], decision);
     struct weir__buffer body = server_response_buffer(ret);
     struct weir__json json = {&body, false};
@@ -432,12 +443,9 @@ static void respond_worked(struct server_work *work, struct server_response *ret
         server_response_problem(ret, 503, "out of memory for the answer; try again");
         return;
     }
-    server_response_begin(ret, work->status);
-    server_response_field(ret, "cache-control", "no-store", 8);
+    server_response_fresh(ret, work->status);
     const char *type = work->status < 400 ? "application/json" : "application/problem+json";
-    server_response_field(ret, "content-type", type, strlen(type));
-    ret->body = (struct weir__span){work->answer, work->answer_len};
-    ret->owned = work->answer;
+    server_response_own(ret, type, work->answer, work->answer_len);
     work->answer = NULL;
 }
 

@@ -67,26 +67,20 @@ bool server_http_is_json(const struct weir__http_request *request)
            (type.len == 16 || type.data[16] == ';' || type.data[16] == ' ');
 }
 
-static enum server_routed route_method_not_allowed(struct server_conn *conn, const char *allowed,
-                                                   struct server_response *ret)
+void server_http_not_allowed(struct server_response *ret, const char *allowed)
 {
-    route_count_fault(conn, SERVER_FAULT_UNKNOWN);
     server_response_problem(ret, 405, "this path answers %s", allowed);
-    server_response_field(ret, "allow", allowed, strlen(allowed));
-    return SERVER_RESPONDED;
+    server_response_text(ret, "allow", allowed);
 }
 
-static enum server_routed route_unauthorized(struct server_conn *conn, enum server_access access,
-                                             struct server_response *ret)
+void server_http_unauthorized(struct server_response *ret, enum server_access access)
 {
-    route_count_fault(conn, SERVER_FAULT_UNAUTHORIZED);
     if (access == SERVER_DATA) {
         server_response_problem(ret, 403, "this needs the admin token");
-        return SERVER_RESPONDED;
+        return;
     }
     server_response_problem(ret, 401, "a token is needed: Authorization: Bearer TOKEN");
-    server_response_field(ret, "www-authenticate", "Bearer realm=\"weir\"", 19);
-    return SERVER_RESPONDED;
+    server_response_text(ret, "www-authenticate", "Bearer realm=\"weir\"");
 }
 
 /* Pages of other sites: by name (rebinding) or by their origin. */
@@ -121,11 +115,16 @@ static enum server_routed route_ask(const struct server_http_call *call, const s
     struct server_response *ret = call->ret;
     struct server_params params;
     bool get = request->method == WEIR__HTTP_GET || request->method == WEIR__HTTP_HEAD;
-    if (get ? !route->get : request->method != WEIR__HTTP_POST)
-        return route_method_not_allowed(conn, route->get ? "GET, HEAD, POST" : "POST", ret);
-    enum server_access access = server_http_access(conn, request);
-    if (access == SERVER_NOBODY)
-        return route_unauthorized(conn, access, ret);
+    if (get ? !route->get : request->method != WEIR__HTTP_POST) {
+        route_count_fault(conn, SERVER_FAULT_UNKNOWN);
+        server_http_not_allowed(ret, route->get ? "GET, HEAD, POST" : "POST");
+        return SERVER_RESPONDED;
+    }
+    if (server_http_access(conn, request) == SERVER_NOBODY) {
+        route_count_fault(conn, SERVER_FAULT_UNAUTHORIZED);
+        server_http_unauthorized(ret, SERVER_NOBODY);
+        return SERVER_RESPONDED;
+    }
     if (!get && !server_http_is_json(request)) {
         route_count_fault(conn, SERVER_FAULT_INVALID);
         server_response_problem(ret, 415, "POST takes Content-Type: application/json");
@@ -161,7 +160,8 @@ enum server_admission server_http_admit(struct server_conn *conn,
         return SERVER_ADMITTED_LITTLE;
     if (server_http_access(conn, request) != SERVER_NOBODY)
         return SERVER_ADMITTED;
-    route_unauthorized(conn, SERVER_NOBODY, ret);
+    route_count_fault(conn, SERVER_FAULT_UNAUTHORIZED);
+    server_http_unauthorized(ret, SERVER_NOBODY);
     return SERVER_NOT_ADMITTED;
 }
 

@@ -166,7 +166,7 @@ static void access_log_put_line(const struct server_log_item *item, struct weir_
     const char *text = item->texts;
     weir__json_open(&json, NULL, '{');
     weir__json_put_seconds(&json, "time", item->time_us);
-    weir__json_put_text(&json, "protocol", protocol, strlen(protocol));
+    weir__json_put_string(&json, "protocol", protocol);
     for (size_t i = 0; i < SERVER_LOG_SHADOWS; text += item->lens[i++]) {
         if (i == SERVER_LOG_KEY)
             weir__json_put_key(&json, text, item->lens[i]);
@@ -178,7 +178,7 @@ static void access_log_put_line(const struct server_log_item *item, struct weir_
     weir__json_put_int(&json, "cost", item->cost);
     weir__json_put_bool(&json, "allowed", item->allowed);
     const char *verdict = weir__verdict_word(item->verdict);
-    weir__json_put_text(&json, "verdict", verdict, strlen(verdict));
+    weir__json_put_string(&json, "verdict", verdict);
     if (item->decided) {
         const weir_decision decision = {.limit = item->limit,
                                         .remaining = item->remaining,

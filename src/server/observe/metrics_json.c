@@ -12,11 +12,6 @@ static uint64_t stats_sum_of(const uint64_t *counts, size_t n)
     return sum;
 }
 
-static void stats_put_name(struct weir__json *json, const char *name)
-{
-    weir__json_put_text(json, "name", name, strlen(name));
-}
-
 static void stats_put_traffic(struct weir__json *json, const struct server_counters *sums)
 {
     const uint64_t accepted = stats_sum_of(sums->accepted, SERVER_PROTOCOLS);
@@ -71,7 +66,7 @@ static void stats_put_store(struct weir__json *json, const struct server_metrics
         weir__json_close(json, '}');
     }
     weir__json_open(json, "store", '{');
-    weir__json_put_text(json, "kind", kind, strlen(kind));
+    weir__json_put_string(json, "kind", kind);
     weir__json_put_bool(json, "degraded", window->degraded > 0);
     weir__json_close(json, '}');
 }
@@ -81,7 +76,7 @@ static void stats_put_limit(struct weir__json *json, const struct server_name *n
 {
     const bool shadow = name->shadow;
     weir__json_open(json, NULL, '{');
-    stats_put_name(json, name->second);
+    weir__json_put_string(json, "name", name->second);
     weir__json_put_bool(json, "shadow", shadow);
     weir__json_put_uint(json, "allowed", shadow ? series->shadow_allowed : series->allowed);
     weir__json_put_uint(json, "denied", shadow ? series->shadow_denied : series->denied);
@@ -96,7 +91,7 @@ static void stats_put_policy(struct weir__json *json, const struct server_metric
     const struct server_name *const names = metrics->series.names;
     const struct server_series *const series = &metrics->sums.series[id];
     weir__json_open(json, NULL, '{');
-    stats_put_name(json, names[id].first);
+    weir__json_put_string(json, "name", names[id].first);
     weir__json_put_uint(json, "allowed", series->allowed + series->list_allowed);
     weir__json_put_uint(json, "denied", series->denied + series->list_denied);
     weir__json_put_uint(json, "degraded", series->degraded);
@@ -148,7 +143,7 @@ void server_metrics_json(struct server_metrics *metrics, int64_t now_us, struct 
     server_metrics_sum(metrics);
     server_metrics_window(metrics, now_us, &window);
     weir__json_open(&json, NULL, '{');
-    weir__json_put_text(&json, "version", WEIR_VERSION, strlen(WEIR_VERSION));
+    weir__json_put_string(&json, "version", WEIR_VERSION);
     weir__json_put_seconds(&json, "time", now_us);
     weir__json_put_seconds(&json, "uptime", weir__max(now_us - metrics->setup.now_us, 0));
     stats_put_traffic(&json, &metrics->sums);

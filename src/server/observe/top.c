@@ -515,7 +515,7 @@ static void top_put_policy(struct server_top *top, struct weir__json *json, uint
     if (n == 0 && !watched) /* a denied key is a requested key, too */
         return;
     weir__json_open(json, NULL, '{');
-    weir__json_put_text(json, "name", top->names[id], strlen(top->names[id]));
+    weir__json_put_string(json, "name", top->names[id]);
     top_put_list(json, "hottest", top->rows, n < shown ? n : shown);
     n = top_gather(top, id, SERVER_TOP_DENIED, now_us);
     top_put_list(json, "denied", top->rows, n < shown ? n : shown);
