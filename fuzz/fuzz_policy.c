@@ -7,6 +7,7 @@
 #include "fuzz.h"
 
 #include "policy/policy.h"
+#include "wire/http1.h"
 
 #include <stdbool.h>
 

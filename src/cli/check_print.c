@@ -340,8 +340,8 @@ void cli_print_envoy_json(const struct cli_checked *checked)
     weir__json_put_bool(&json, "ok", true);
     weir__json_put_string(&json, "kind", "envoy");
     weir__json_open(&json, "limits", '[');
-    for (size_t i = 0; i < weir__envoy_count(checked->envoy); i++)
-        check_json_put_rule(&json, weir__envoy_at(checked->envoy, i));
+    for (size_t i = 0; i < checked->envoy->rule_count; i++)
+        check_json_put_rule(&json, checked->envoy->rules[i]);
     weir__json_close(&json, ']');
     cli_json_end(&json, '}');
 }

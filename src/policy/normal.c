@@ -1,4 +1,4 @@
-/* See normal.h. */
+/* Paths and hosts in their one spelling: see view.h. */
 #include "policy/view.h"
 
 #include <string.h>

@@ -42,7 +42,7 @@ struct weir__envoy_rule {
     uint32_t index; /* among all rules of the set: for counters */
 };
 
-/* A descriptor of a file: a key, with a value, with a pattern, or for any value (an empty value). */
+/* A descriptor of a file: a key, with a value, with a pattern, or for any value (empty). */
 struct weir__envoy_node {
     const struct weir__envoy_node *parent; /* a domain's: NULL */
     struct weir__span key, value;
