@@ -113,6 +113,23 @@ kernel_headers() {
     ln -sfn "/usr/include/$(uname -m)-linux-gnu/asm" "$out/kernel/asm"
 }
 
+# The program without the server, linked statically: what Alpine needs nothing for.
+static_weir() {
+    code=0
+    [ -e "$out/weir/build.ninja" ] ||
+        CC=musl-gcc meson setup "$out/weir" -Dserver=false -Dwerror=true -Dc_link_args=-static -Dc_args="-isystem $out/kernel" \
+            >"$out/weir.log" 2>&1 || code=$?
+    [ $code != 0 ] || ninja -C "$out/weir" weir >>"$out/weir.log" 2>&1 || code=$?
+    [ $code = 0 ] || tail -n 20 "$out/weir.log"
+    result $code "musl: weir, without the server"
+    for test in verbs desk replay explain; do
+        code=0
+        WEIR=$out/weir/weir "tests/homes/cli/cli_$test.sh" >"$out/cli_$test.log" 2>&1 || code=$?
+        [ $code = 0 ] || grep FAIL "$out/cli_$test.log"
+        result $code "musl: command line: $test"
+    done
+}
+
 # A zone of a program with glibc is refused by one with musl, by name.
 strangers() {
     zone=$out/strangers.zone
@@ -140,6 +157,7 @@ for wanted in "$@"; do
         kernel_headers
         target musl "" musl-gcc -static -mcx16 -isystem "$out/kernel"
         strangers
+        static_weir
         ;;
     no-swap) target no-swap "" cc -mno-cx16 ;;
     aarch64) target aarch64 "qemu-aarch64 -L /usr/aarch64-linux-gnu" aarch64-linux-gnu-gcc ;;

@@ -14,7 +14,7 @@
 
 #define WORKERS 6
 #define KEYS 40
-#define PATIENCE_S 600 /* who takes that long hangs */
+#define PATIENCE_S 300 /* a thread that does not end in that time hangs */
 
 enum { WINDOW, BUCKET, LOG, PAIR, SLOTS, LIMITS };
 static const char *const texts[LIMITS] = {"fixed-window 1000000/h", "token-bucket 1000000/s",
@@ -183,6 +183,7 @@ static void run(const char *url, int count, uint64_t seed)
         start(&workers[i], weir__random_next(&seed));
     for (int i = 0; i < count; i++) {
         uint64_t chance = weir__random_next(&seed);
+        alarm(PATIENCE_S);
         for (volatile uint64_t spins = chance / WORKERS % 20000; spins > 0; spins--)
             ;
         stop(&workers[chance % WORKERS]);
@@ -197,7 +198,6 @@ static void run(const char *url, int count, uint64_t seed)
 int main(int argc, char **argv)
 {
     int count = argc > 1 ? atoi(argv[1]) : 200;
-    alarm(PATIENCE_S);
     for (int i = 0; i < LIMITS; i++)
         limits[i] = test_limit(texts[i]);
     if (argc > 2) {

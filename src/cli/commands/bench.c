@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -50,8 +51,16 @@ struct text_key {
     char text[sizeof PREFIX - 1 + DIGITS];
 };
 
+/* On the heap: a thread of musl has a stack of 128 KiB. */
+struct bench_batch {
+    struct text_key texts[BENCH_BATCH_MAX];
+    weir_request requests[BENCH_BATCH_MAX];
+    weir_decision decisions[BENCH_BATCH_MAX];
+};
+
 struct worker {
     const struct bench_job *job;
+    struct bench_batch *batch;
     uint64_t random;
     int64_t takes, allowed, spent_ns;
     int code;
@@ -113,9 +122,9 @@ static int bench_take_random(struct worker *worker)
 static int bench_take_batch(struct worker *worker)
 {
     const struct bench_job *job = worker->job;
-    struct text_key texts[BENCH_BATCH_MAX];
-    weir_request requests[BENCH_BATCH_MAX];
-    weir_decision decisions[BENCH_BATCH_MAX];
+    struct text_key *texts = worker->batch->texts;
+    weir_request *requests = worker->batch->requests;
+    weir_decision *decisions = worker->batch->decisions;
     for (size_t i = 0; i < job->batch; i++) {
         memcpy(texts[i].text, PREFIX, sizeof PREFIX - 1);
         requests[i] =
@@ -159,15 +168,22 @@ static int bench_measure(const struct bench_job *job, size_t threads, struct ben
     assert(threads >= 1 && threads <= BENCH_THREADS_MAX && job->batch <= BENCH_BATCH_MAX);
     int code = 0;
     for (; started < threads && code == 0; started++) {
-        workers[started] = (struct worker){.job = job, .random = started + 1};
-        if (pthread_create(&workers[started].thread, NULL, bench_work, &workers[started]))
+        struct worker *worker = &workers[started];
+        *worker = (struct worker){.job = job, .random = started + 1};
+        worker->batch = malloc(sizeof *worker->batch);
+        if (!worker->batch)
+            code = WEIR_ENOMEM;
+        else if (pthread_create(&worker->thread, NULL, bench_work, worker))
             code = WEIR_ESYSTEM;
+        if (code)
+            free(worker->batch);
     }
     started -= code != 0;
     double spent_ns = 0;
     for (size_t i = 0; i < started; i++) {
         struct worker *worker = &workers[i];
         pthread_join(worker->thread, NULL);
+        free(worker->batch);
         code = code ? code : worker->code;
         result.takes += worker->takes;
         result.allowed += worker->allowed;
