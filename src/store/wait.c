@@ -263,8 +263,13 @@ static void wait_end(struct weir__wait *wait)
     pthread_setcancelstate(state, NULL);
 }
 
-/* The thread was cancelled in its sleep. */
-static void wait_abandon(void *argument)
+/* The thread was cancelled in its sleep. musl 1.2.3 comes here straight from the instruction that
+ * was interrupted, so the stack may be off by eight bytes. */
+#ifdef __x86_64__
+__attribute__((force_align_arg_pointer))
+#endif
+static void
+wait_abandon(void *argument)
 {
     struct weir__wait *wait = argument;
 #ifdef __SANITIZE_ADDRESS__ /* does not see that the frames of the sleep are gone */
