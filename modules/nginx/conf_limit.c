@@ -15,6 +15,10 @@ enum {
     UNLESS = 256,
     ON = 512,
     CHARGE_IF = 1024,
+    /* what each directive takes */
+    OF_RATE = KEY | ZONE | NAME | UNLESS,
+    OF_CONN = OF_RATE | DRY_RUN | STATUS,
+    OF_LIMIT = OF_CONN | COST | WAIT | PHASE | ON | CHARGE_IF,
 };
 
 struct limit_reader {
@@ -372,25 +376,6 @@ static ngx_int_t limit_read_off(ngx_conf_t *cf, ngx_array_t **list)
     return *list ? NGX_OK : NGX_ERROR;
 }
 
-char *ngx_http_weir_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
-{
-    ngx_http_weir_loc_conf_t *conf = data;
-    struct limit_reader it;
-    (void)cmd;
-    ngx_int_t off = limit_read_off(cf, &conf->limits);
-    if (off != NGX_DECLINED)
-        return off == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
-    ngx_http_weir_limit_t *limit = limit_read_directive(
-        cf, KEY | ZONE | NAME | COST | WAIT | DRY_RUN | STATUS | PHASE | UNLESS | ON | CHARGE_IF,
-        &it);
-    if (!limit || limit_read_text(&it) != NGX_CONF_OK)
-        return NGX_CONF_ERROR;
-    if (limit_has_leases(limit))
-        return limit_fail(&it, "invalid limit", &it.text,
-                          "requests in progress are limited by weir_conn");
-    return limit_append(cf, &conf->limits, limit);
-}
-
 /* "20" is short for "concurrent 20". */
 static char *limit_complete_number(struct limit_reader *it)
 {
@@ -401,22 +386,26 @@ static char *limit_complete_number(struct limit_reader *it)
     return limit_add_text(it, &number);
 }
 
-char *ngx_http_weir_conn(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
+char *ngx_http_weir_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
     ngx_http_weir_loc_conf_t *conf = data;
+    ngx_array_t **list = (ngx_array_t **)((char *)data + cmd->offset);
+    bool conn = list == &conf->conns;
     struct limit_reader it;
-    (void)cmd;
-    ngx_int_t off = limit_read_off(cf, &conf->conns);
+    ngx_int_t off = limit_read_off(cf, list);
     if (off != NGX_DECLINED)
         return off == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
-    ngx_http_weir_limit_t *limit =
-        limit_read_directive(cf, KEY | ZONE | NAME | DRY_RUN | STATUS | UNLESS, &it);
-    if (!limit || limit_complete_number(&it) != NGX_CONF_OK || limit_read_text(&it) != NGX_CONF_OK)
+    ngx_http_weir_limit_t *limit = limit_read_directive(cf, conn ? OF_CONN : OF_LIMIT, &it);
+    if (!limit || (conn && limit_complete_number(&it) != NGX_CONF_OK) ||
+        limit_read_text(&it) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
-    if (limit->limit && (limit->limit->count > 1 || !limit_has_leases(limit)))
+    if (!conn && limit_has_leases(limit))
+        return limit_fail(&it, "invalid limit", &it.text,
+                          "requests in progress are limited by weir_conn");
+    if (conn && limit->limit && (limit->limit->count > 1 || !limit_has_leases(limit)))
         return limit_fail(&it, "invalid limit", &it.text,
                           "expected a number, or \"concurrent 20 lease 30s\"");
-    return limit_append(cf, &conf->conns, limit);
+    return limit_append(cf, list, limit);
 }
 
 char *ngx_http_weir_rate(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
@@ -431,7 +420,7 @@ char *ngx_http_weir_rate(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
         conf->rate = NULL;
         return NGX_CONF_OK;
     }
-    ngx_http_weir_limit_t *limit = limit_read_directive(cf, KEY | ZONE | NAME | UNLESS, &it);
+    ngx_http_weir_limit_t *limit = limit_read_directive(cf, OF_RATE, &it);
     if (!limit || limit_read_text(&it) != NGX_CONF_OK)
         return NGX_CONF_ERROR;
     conf->rate = limit;

@@ -122,9 +122,8 @@ static void info_put_store(struct weir__json *json, const ngx_http_weir_store_t 
     ngx_http_weir_fleet_info(store, &info);
     weir__json_open(json, NULL, '{');
     weir__json_put_text(json, "url", (const char *)store->text.data, store->text.len);
-    const char *state = info.up ? "up" : "down";
-    weir__json_put_text(json, "state", state, ngx_strlen(state));
-    weir__json_put_text(json, "why", info.why, ngx_strlen(info.why));
+    weir__json_put_string(json, "state", info.up ? "up" : "down");
+    weir__json_put_string(json, "why", info.why);
     for (size_t i = 0; i < WEIR__COUNT(info_store_numbers) && info_store_numbers[i].name; i++)
         weir__json_put_uint(json, info_store_numbers[i].name,
                             info_number(&info, info_store_numbers[i].offset));

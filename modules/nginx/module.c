@@ -210,7 +210,7 @@ static ngx_command_t module_commands[] = {
      ngx_http_weir_zone, NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL},
     {ngx_string("weir_limit"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_limit, LOCATION(limits),
      NULL},
-    {ngx_string("weir_conn"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_conn, LOCATION(conns),
+    {ngx_string("weir_conn"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_limit, LOCATION(conns),
      NULL},
     {ngx_string("weir_rate"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_rate, LOCATION(rate), NULL},
     {ngx_string("weir_overload"), ANY_LEVEL | NGX_CONF_1MORE, ngx_http_weir_overload,

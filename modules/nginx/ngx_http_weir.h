@@ -171,8 +171,7 @@ ngx_int_t ngx_http_weir_zones_check(ngx_conf_t *cf);
 
 /* ---- conf_limit.c ---- */
 
-char *ngx_http_weir_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_weir_conn(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_weir_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf); /* and weir_conn */
 char *ngx_http_weir_rate(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
 /* ---- conf_check.c: what only the whole configuration shows ---- */

@@ -17,7 +17,9 @@ static void command_reply_row(RedisModuleCtx *ctx, const weir_decision *row)
         rm_ReplyWithLongLong(ctx, numbers[i]);
 }
 
-int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, bool take, uint64_t lease)
+/* Decides, charges if take, and replies. */
+static int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, bool take,
+                            uint64_t lease)
 {
     weir_decision rows[WEIR_LIMITS_MAX], folded;
     char receipt[WEIR_RECEIPT_SIZE];
@@ -44,25 +46,27 @@ int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, bool ta
     return RM_OK;
 }
 
-int take_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+static int decide_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc,
+                          enum weir__verb verb)
 {
     struct request request;
-    return read_request(ctx, WEIR__VERB_TAKE, argv, argc, &request)
-               ? decide_and_reply(ctx, &request, true, 0)
+    return read_request(ctx, verb, argv, argc, &request)
+               ? decide_and_reply(ctx, &request, !weir__verb_reads(verb), 0)
                : RM_OK;
+}
+
+int take_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
+{
+    return decide_command(ctx, argv, argc, WEIR__VERB_TAKE);
 }
 
 int peek_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-    struct request request;
-    return read_request(ctx, WEIR__VERB_PEEK, argv, argc, &request)
-               ? decide_and_reply(ctx, &request, false, 0)
-               : RM_OK;
+    return decide_command(ctx, argv, argc, WEIR__VERB_PEEK);
 }
 
 int take_all_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
-    struct request request;
     if (rm_IsKeysPositionRequest(ctx)) {
         size_t len;
         const char *text = argc > 1 ? rm_StringPtrLen(argv[1], &len) : "";
@@ -71,9 +75,7 @@ int take_all_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
             rm_KeyAtPos(ctx, 2 + 3 * i);
         return RM_OK;
     }
-    if (!read_request(ctx, WEIR__VERB_TAKEALL, argv, argc, &request))
-        return RM_OK;
-    return decide_and_reply(ctx, &request, true, 0);
+    return decide_command(ctx, argv, argc, WEIR__VERB_TAKEALL);
 }
 
 /* CL.THROTTLE: redis-cell's command and reply, on a token bucket. Seconds are rounded up, never

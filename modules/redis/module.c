@@ -11,28 +11,20 @@
 static const struct rm_info_version info_version = {
     1, 2 * sizeof(char *), sizeof(struct rm_key_spec), sizeof(struct rm_argument)};
 
-#define ONE_KEY(key_flags)                                                                         \
+#define KEYS(key_flags, how, ...)                                                                  \
     (const struct rm_key_spec[])                                                                   \
     {                                                                                              \
         {.flags = (key_flags),                                                                     \
          .begin_search = RM_SPEC_INDEX,                                                            \
          .begin.index = {1},                                                                       \
-         .find_keys = RM_SPEC_RANGE,                                                               \
-         .find.range = {0, 1, 0}},                                                                 \
+         .find_keys = (how),                                                                       \
+         __VA_ARGS__},                                                                             \
             {0},                                                                                   \
     }
+#define ONE_KEY(flags) KEYS(flags, RM_SPEC_RANGE, .find.range = {0, 1, 0})
 /* To be marked incomplete: Redis 7.0 forgets the step and would find the first key only, so it must
  * ask the command. */
-#define COUNTED_KEYS(key_flags)                                                                    \
-    (const struct rm_key_spec[])                                                                   \
-    {                                                                                              \
-        {.flags = (key_flags),                                                                     \
-         .begin_search = RM_SPEC_INDEX,                                                            \
-         .begin.index = {1},                                                                       \
-         .find_keys = RM_SPEC_NUMBER,                                                              \
-         .find.number = {0, 1, 3}},                                                                \
-            {0},                                                                                   \
-    }
+#define COUNTED_KEYS(flags) KEYS(flags, RM_SPEC_NUMBER, .find.number = {0, 1, 3})
 #define WRITES (RM_KEY_RW | RM_KEY_ACCESS | RM_KEY_UPDATE)
 #define READS (RM_KEY_RO | RM_KEY_ACCESS)
 #define REMOVES (RM_KEY_RM | RM_KEY_DELETE)
@@ -66,65 +58,38 @@ static const char *module_find_api(RedisModuleCtx *ctx)
     {                                                                                              \
         .name = "key", .type = RM_ARG_KEY                                                          \
     }
-#define TEXT(word)                                                                                 \
+#define ARGUMENT(word, kind, ...)                                                                  \
     {                                                                                              \
-        .name = (word), .type = RM_ARG_STRING, .key_spec = -1                                      \
+        .name = (word), .type = RM_ARG_##kind, .key_spec = -1, __VA_ARGS__                         \
     }
-#define NUMBER(word)                                                                               \
-    {                                                                                              \
-        .name = (word), .type = RM_ARG_INTEGER, .key_spec = -1                                     \
-    }
+#define TEXT(word) ARGUMENT(word, STRING)
+#define NUMBER(word) ARGUMENT(word, INTEGER)
 #define END                                                                                        \
     {                                                                                              \
         0                                                                                          \
     }
 
-static const struct rm_argument waits[] = {
-    NUMBER("microseconds"),
-    {.name = "any", .type = RM_ARG_TOKEN, .key_spec = -1, .token = "ANY"},
-    END};
+static const struct rm_argument waits[] = {NUMBER("microseconds"),
+                                           ARGUMENT("any", TOKEN, .token = "ANY"), END};
 #define WAIT                                                                                       \
-    {                                                                                              \
-        .name = "wait", .type = RM_ARG_ONE_OF, .key_spec = -1, .token = "WAIT",                    \
-        .summary = "The longest delay to accept", .flags = RM_ARG_OPTIONAL, .parts = waits         \
-    }
+    ARGUMENT("wait", ONE_OF, .token = "WAIT", .summary = "The longest delay to accept",            \
+             .flags = RM_ARG_OPTIONAL, .parts = waits)
 #define DETAIL                                                                                     \
-    {                                                                                              \
-        .name = "detail", .type = RM_ARG_TOKEN, .key_spec = -1, .token = "DETAIL",                 \
-        .summary = "Reply a row for each limit, too", .flags = RM_ARG_OPTIONAL                     \
-    }
+    ARGUMENT("detail", TOKEN, .token = "DETAIL", .summary = "Reply a row for each limit, too",     \
+             .flags = RM_ARG_OPTIONAL)
+#define COST ARGUMENT("cost", INTEGER, .token = "COST", .flags = RM_ARG_OPTIONAL)
+#define ASKS ARGUMENT("ask", BLOCK, .flags = RM_ARG_MULTIPLE, .parts = ask_arguments)
+#define QUANTITY ARGUMENT("quantity", INTEGER, .flags = RM_ARG_OPTIONAL)
 
-static const struct rm_argument take_arguments[] = {KEY,
-                                                    TEXT("limits"),
-                                                    {.name = "cost",
-                                                     .type = RM_ARG_INTEGER,
-                                                     .key_spec = -1,
-                                                     .token = "COST",
-                                                     .flags = RM_ARG_OPTIONAL},
-                                                    WAIT,
-                                                    DETAIL,
-                                                    END};
+static const struct rm_argument take_arguments[] = {KEY, TEXT("limits"), COST, WAIT, DETAIL, END};
 static const struct rm_argument ask_arguments[] = {KEY, TEXT("limits"), NUMBER("cost"), END};
-static const struct rm_argument take_all_arguments[] = {NUMBER("numkeys"),
-                                                        {.name = "ask",
-                                                         .type = RM_ARG_BLOCK,
-                                                         .key_spec = -1,
-                                                         .flags = RM_ARG_MULTIPLE,
-                                                         .parts = ask_arguments},
-                                                        WAIT,
-                                                        DETAIL,
-                                                        END};
+static const struct rm_argument take_all_arguments[] = {NUMBER("numkeys"), ASKS, WAIT, DETAIL, END};
 static const struct rm_argument settle_arguments[] = {KEY, TEXT("limits"), TEXT("receipt"),
                                                       NUMBER("actual"), END};
 static const struct rm_argument key_arguments[] = {KEY, END};
 static const struct rm_argument lease_arguments[] = {KEY, TEXT("limits"), NUMBER("lease"), END};
 static const struct rm_argument throttle_arguments[] = {
-    KEY,
-    NUMBER("max_burst"),
-    NUMBER("count"),
-    NUMBER("period"),
-    {.name = "quantity", .type = RM_ARG_INTEGER, .key_spec = -1, .flags = RM_ARG_OPTIONAL},
-    END};
+    KEY, NUMBER("max_burst"), NUMBER("count"), NUMBER("period"), QUANTITY, END};
 
 /* ---- commands ---- */
 

@@ -84,8 +84,6 @@ void held_delete(RedisModuleCtx *ctx, struct held *held);
 
 /* ---- commands.c, decide.c ---- */
 
-/* Decides, charges if take, and replies. */
-int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, bool take, uint64_t lease);
 /* Decides one request; false: an error was replied. rows has room for one row per limit. */
 bool decide(RedisModuleCtx *ctx, const struct request *request, bool take, uint64_t lease,
             weir_decision *rows, weir_decision *ret);

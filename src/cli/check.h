@@ -6,16 +6,9 @@
 #include "policy/envoy/envoy.h"
 #include "policy/policy.h"
 
-/* What a file contains: one of the two. */
-struct cli_checked {
-    const char *path;
-    const struct weir__policies *policies;
-    const struct weir__envoy *envoy;
-};
-
-void cli_print_policies(const struct cli_checked *checked);
-void cli_print_policies_json(const struct cli_checked *checked);
-void cli_print_envoy(const struct cli_checked *checked);
-void cli_print_envoy_json(const struct cli_checked *checked);
+void cli_print_policies(const char *path, const struct weir__policies *set);
+void cli_print_policies_json(const char *path, const struct weir__policies *set);
+void cli_print_envoy(const char *path, const struct weir__envoy *envoy);
+void cli_print_envoy_json(const char *path, const struct weir__envoy *envoy);
 
 #endif

@@ -147,10 +147,9 @@ static void check_print_warnings(const struct weir__policies *set)
     }
 }
 
-void cli_print_policies(const struct cli_checked *checked)
+void cli_print_policies(const char *path, const struct weir__policies *set)
 {
-    const struct weir__policies *set = checked->policies;
-    printf("%s: %zu %s, %zu %s\n", cli_show_text(checked->path).text, set->count,
+    printf("%s: %zu %s, %zu %s\n", cli_show_text(path).text, set->count,
            set->count == 1 ? "policy" : "policies", set->entry_count,
            set->entry_count == 1 ? "limit" : "limits");
     for (size_t i = 0; i < set->count; i++)
@@ -175,15 +174,15 @@ static void check_put_rule_text(struct weir__buffer *buffer, const struct weir__
                      rule->charge_denied ? ", charged even if it is denied" : "");
 }
 
-void cli_print_envoy(const struct cli_checked *checked)
+void cli_print_envoy(const char *path, const struct weir__envoy *envoy)
 {
-    size_t count = checked->envoy->rule_count;
+    size_t count = envoy->rule_count;
     const char *domain = "";
     struct cli_style style = cli_style_of(stdout);
     printf("%s: a configuration for the rate limit service of Envoy, %zu %s\n",
-           cli_show_text(checked->path).text, count, count == 1 ? "limit" : "limits");
+           cli_show_text(path).text, count, count == 1 ? "limit" : "limits");
     for (size_t i = 0; i < count; i++) {
-        const struct weir__envoy_rule *rule = checked->envoy->rules[i];
+        const struct weir__envoy_rule *rule = envoy->rules[i];
         char text[4096];
         struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
         if (strcmp(domain, rule->domain))
@@ -300,19 +299,19 @@ static void check_json_put_attributes(struct weir__json *json, const struct weir
     weir__json_close(json, ']');
 }
 
-void cli_print_policies_json(const struct cli_checked *checked)
+void cli_print_policies_json(const char *path, const struct weir__policies *set)
 {
     struct weir__json json = cli_json_begin('{');
-    weir__json_put_string(&json, "file", checked->path);
+    weir__json_put_string(&json, "file", path);
     weir__json_put_bool(&json, "ok", true);
     weir__json_put_string(&json, "kind", "policies");
     weir__json_open(&json, "policies", '[');
-    for (size_t i = 0; i < checked->policies->count; i++)
-        check_json_put_policy(&json, checked->policies, i);
+    for (size_t i = 0; i < set->count; i++)
+        check_json_put_policy(&json, set, i);
     weir__json_close(&json, ']');
-    check_json_put_attributes(&json, checked->policies);
+    check_json_put_attributes(&json, set);
     weir__json_open(&json, "warnings", '[');
-    for (const struct weir__warning *it = checked->policies->warnings; it; it = it->next)
+    for (const struct weir__warning *it = set->warnings; it; it = it->next)
         weir__json_put_string(&json, NULL, it->text);
     weir__json_close(&json, ']');
     cli_json_end(&json, '}');
@@ -333,15 +332,15 @@ static void check_json_put_rule(struct weir__json *json, const struct weir__envo
     weir__json_close(json, '}');
 }
 
-void cli_print_envoy_json(const struct cli_checked *checked)
+void cli_print_envoy_json(const char *path, const struct weir__envoy *envoy)
 {
     struct weir__json json = cli_json_begin('{');
-    weir__json_put_string(&json, "file", checked->path);
+    weir__json_put_string(&json, "file", path);
     weir__json_put_bool(&json, "ok", true);
     weir__json_put_string(&json, "kind", "envoy");
     weir__json_open(&json, "limits", '[');
-    for (size_t i = 0; i < checked->envoy->rule_count; i++)
-        check_json_put_rule(&json, checked->envoy->rules[i]);
+    for (size_t i = 0; i < envoy->rule_count; i++)
+        check_json_put_rule(&json, envoy->rules[i]);
     weir__json_close(&json, ']');
     cli_json_end(&json, '}');
 }

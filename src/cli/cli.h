@@ -24,10 +24,10 @@ enum cli_exit {
 struct cli_call;
 struct cli_request;
 
+/* `weir NAME --help` prints help/NAME.txt. */
 struct cli_command {
     const char *name;
     const char *summary; /* one line of `weir --help` */
-    const char *help;    /* `weir NAME --help` */
     int (*run)(const struct cli_call *call);
     /* of commands whose run is cli_request_run: see request.h */
     unsigned takes;
@@ -44,27 +44,6 @@ struct cli_call {
 extern const struct cli_command cli_take, cli_peek, cli_wait, cli_settle, cli_reset, cli_acquire,
     cli_renew, cli_release, cli_explain, cli_replay, cli_demo, cli_bench, cli_zone, cli_lua,
     cli_serve, cli_check, cli_top, cli_show_states;
-
-/* The exit codes, at the end of every help text. */
-#define CLI_EXIT_CODES                                                                             \
-    "\nExit codes:\n"                                                                              \
-    "  0  allowed, or done\n"                                                                      \
-    "  1  denied\n"                                                                                \
-    "  2  wrong usage or input; nothing was changed\n"                                             \
-    "  3  a store or a file failed\n"
-
-/* The options that most commands share, as their help texts show them. */
-#define CLI_STORE_HELP                                                                             \
-    "  --store URL   where the state is kept: file:/path or shm:/name, both with an\n"             \
-    "                optional ?size=64m, memory:64m, or redis://host (also rediss://,\n"           \
-    "                redis+cluster://, redis+sentinel://, redis+unix:///path).\n"                  \
-    "                Default: the file weir/zone in $XDG_STATE_HOME or in\n"                       \
-    "                ~/.local/state, so that calls remember each other\n"
-#define CLI_JSON_HELP                                                                              \
-    "  --json        print one JSON object; times are in seconds, null means never\n"
-#define CLI_LIMITS_HELP                                                                            \
-    "LIMITS is one limit or several, separated by commas. `weir explain LIMITS` says\n"            \
-    "what they do. A request is charged to all of them or to none.\n"
 
 /* ---- arguments.c: options and operands ---- */
 

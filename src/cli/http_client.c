@@ -133,57 +133,49 @@ void cli_http_close(struct cli_http *http)
 
 /* ---- bytes ---- */
 
-struct exchange {
-    struct cli_http *http;
-    struct weir__patience patience;
-    weir_error *err;
-};
-
-static int http_fail_late(const struct exchange *exchange)
+static int http_fail_late(struct cli_http *http)
 {
-    return weir__fail(exchange->err, WEIR_EUNREACHABLE, 0, "no answer within %d seconds",
+    return weir__fail(http->err, WEIR_EUNREACHABLE, 0, "no answer within %d seconds",
                       (int)(CLI_HTTP_PATIENCE_US / 1000000));
 }
 
-static int http_send_all(const struct exchange *exchange, const char *data, size_t len)
+static int http_send_all(struct cli_http *http, const char *data, size_t len)
 {
-    struct weir__conn *const conn = &exchange->http->conn;
+    struct weir__conn *const conn = &http->conn;
     while (len > 0 || weir__conn_holds(conn)) {
         const long n = weir__conn_write(conn, data, len);
         if (n < 0)
-            return weir__fail(exchange->err, WEIR_EUNREACHABLE, 0, "the connection was closed");
+            return weir__fail(http->err, WEIR_EUNREACHABLE, 0, "the connection was closed");
         assert((size_t)n <= len);
         data += n;
         len -= (size_t)n;
-        if (n == 0 && weir__conn_wait(conn, POLLOUT, &exchange->patience) <= 0)
-            return http_fail_late(exchange);
+        if (n == 0 && weir__conn_wait(conn, POLLOUT, &http->patience) <= 0)
+            return http_fail_late(http);
     }
     return WEIR_OK;
 }
 
 /* Makes room for more bytes and a NUL. */
-static int http_make_room(const struct exchange *exchange)
+static int http_make_room(struct cli_http *http)
 {
-    struct cli_http *const http = exchange->http;
     if (http->len + 1 < http->room)
         return WEIR_OK;
     if (http->room >= CLI_HTTP_HEAD_MAX + CLI_HTTP_BODY_MAX)
-        return weir__fail(exchange->err, WEIR_EINVAL, 0, "the answer is longer than %zu MiB",
+        return weir__fail(http->err, WEIR_EINVAL, 0, "the answer is longer than %zu MiB",
                           CLI_HTTP_BODY_MAX >> 20);
     const size_t room = http->room ? http->room * 2 : CLI_HTTP_HEAD_MAX;
     char *const data = realloc(http->data, room);
     if (!data)
-        return weir__fail(exchange->err, WEIR_ENOMEM, 0, "out of memory");
+        return weir__fail(http->err, WEIR_ENOMEM, 0, "out of memory");
     http->data = data;
     http->room = room;
     return WEIR_OK;
 }
 
 /* Receives at least one byte: 1; 0: the connection has ended; or a WEIR_E…. */
-static int http_receive(const struct exchange *exchange)
+static int http_receive(struct cli_http *http)
 {
-    struct cli_http *const http = exchange->http;
-    const int code = http_make_room(exchange);
+    const int code = http_make_room(http);
     if (code)
         return code;
     for (;;) {
@@ -198,8 +190,8 @@ static int http_receive(const struct exchange *exchange)
             http->data[http->len] = '\0';
             return 1;
         }
-        if (weir__conn_wait(&http->conn, POLLIN, &exchange->patience) <= 0)
-            return http_fail_late(exchange);
+        if (weir__conn_wait(&http->conn, POLLIN, &http->patience) <= 0)
+            return http_fail_late(http);
     }
 }
 
@@ -212,10 +204,9 @@ struct head {
     bool chunked, closes;
 };
 
-static int http_fail_strange(const struct exchange *exchange, const char *what)
+static int http_fail_strange(struct cli_http *http, const char *what)
 {
-    return weir__fail(exchange->err, WEIR_EINVAL, 0, "the server there does not speak HTTP: %s",
-                      what);
+    return weir__fail(http->err, WEIR_EINVAL, 0, "the server there does not speak HTTP: %s", what);
 }
 
 /* The value of the field, if the line has that name. */
@@ -227,7 +218,7 @@ static const char *http_value_of(const char *line, const char *name)
     return line + len + 1 + strspn(line + len + 1, " \t");
 }
 
-static int http_read_fields(const struct exchange *exchange, const char *line, struct head *head)
+static int http_read_fields(struct cli_http *http, const char *line, struct head *head)
 {
     for (; *line != '\r'; line = strstr(line, "\r\n") + 2) {
         const char *value;
@@ -235,7 +226,7 @@ static int http_read_fields(const struct exchange *exchange, const char *line, s
             char *stop;
             head->length = strtoll(value, &stop, 10);
             if (stop == value || head->length < 0 || head->length > (int64_t)CLI_HTTP_BODY_MAX)
-                return http_fail_strange(exchange, "its Content-Length is invalid or too large");
+                return http_fail_strange(http, "its Content-Length is invalid or too large");
         } else if ((value = http_value_of(line, "transfer-encoding"))) {
             head->chunked = !strncasecmp(value, "chunked", 7);
         } else if ((value = http_value_of(line, "connection"))) {
@@ -245,54 +236,52 @@ static int http_read_fields(const struct exchange *exchange, const char *line, s
     return WEIR_OK;
 }
 
-static int http_read_head(const struct exchange *exchange, struct head *head)
+static int http_read_head(struct cli_http *http, struct head *head)
 {
-    struct cli_http *const http = exchange->http;
     const char *end;
     while (http->len == 0 || !(end = strstr(http->data, "\r\n\r\n"))) {
         if (http->len > CLI_HTTP_HEAD_MAX)
-            return http_fail_strange(exchange, "the head of its answer does not end");
+            return http_fail_strange(http, "the head of its answer does not end");
         if (http->len >= 5 && memcmp(http->data, "HTTP/", 5) != 0)
-            return http_fail_strange(exchange, "its answer does not begin with HTTP/");
-        const int more = http_receive(exchange);
+            return http_fail_strange(http, "its answer does not begin with HTTP/");
+        const int more = http_receive(http);
         if (more < 0)
             return more;
         if (more == 0)
-            return weir__fail(exchange->err, WEIR_EUNREACHABLE, 0,
+            return weir__fail(http->err, WEIR_EUNREACHABLE, 0,
                               "the connection was closed without an answer");
     }
     int minor;
     if (sscanf(http->data, "HTTP/1.%1d %3d", &minor, &head->status) != 2)
-        return http_fail_strange(exchange, "its first line is not HTTP/1");
+        return http_fail_strange(http, "its first line is not HTTP/1");
     head->size = (size_t)(end + 4 - http->data);
     head->length = -1;
     head->closes = minor == 0;
-    const int code = http_read_fields(exchange, strstr(http->data, "\r\n") + 2, head);
+    const int code = http_read_fields(http, strstr(http->data, "\r\n") + 2, head);
     if (head->status == 204 || head->status == 304)
         head->length = 0;
     return code;
 }
 
 /* Receives until there are that many bytes. */
-static int http_receive_until(const struct exchange *exchange, size_t len)
+static int http_receive_until(struct cli_http *http, size_t len)
 {
-    while (exchange->http->len < len) {
-        const int more = http_receive(exchange);
+    while (http->len < len) {
+        const int more = http_receive(http);
         if (more < 0)
             return more;
         if (more == 0)
-            return weir__fail(exchange->err, WEIR_EUNREACHABLE, 0,
+            return weir__fail(http->err, WEIR_EUNREACHABLE, 0,
                               "the connection was closed in the middle of the answer");
     }
     return WEIR_OK;
 }
 
 /* Finds the end of the line that begins at `at`, and receives as much as needed; 0 or a WEIR_E…. */
-static int http_receive_line(const struct exchange *exchange, size_t at, size_t *ret_end)
+static int http_receive_line(struct cli_http *http, size_t at, size_t *ret_end)
 {
-    struct cli_http *const http = exchange->http;
     for (size_t wanted = at + 2;; wanted = http->len + 1) {
-        const int code = http_receive_until(exchange, wanted);
+        const int code = http_receive_until(http, wanted);
         if (code)
             return code;
         const char *const end = memmem(http->data + at, http->len - at, "\r\n", 2);
@@ -301,28 +290,27 @@ static int http_receive_line(const struct exchange *exchange, size_t at, size_t 
             return WEIR_OK;
         }
         if (http->len - at > CLI_HTTP_HEAD_MAX)
-            return http_fail_strange(exchange, "a line does not end");
+            return http_fail_strange(http, "a line does not end");
     }
 }
 
 /* Joins the chunks of a body in place, after the head. *ret becomes its length. */
-static int http_read_chunks(const struct exchange *exchange, const struct head *head, size_t *ret)
+static int http_read_chunks(struct cli_http *http, const struct head *head, size_t *ret)
 {
-    struct cli_http *const http = exchange->http;
     size_t at = head->size, body = 0;
     for (;;) {
         size_t line_end = 0;
-        int code = http_receive_line(exchange, at, &line_end);
+        int code = http_receive_line(http, at, &line_end);
         if (code)
             return code;
         char *stop;
         const unsigned long long size = strtoull(http->data + at, &stop, 16);
         if (stop == http->data + at || size > CLI_HTTP_BODY_MAX - body)
-            return http_fail_strange(exchange, "the size of a chunk is invalid or too large");
+            return http_fail_strange(http, "the size of a chunk is invalid or too large");
         at = line_end + 2;
         if (size == 0)
             break;
-        code = http_receive_until(exchange, at + size + 2);
+        code = http_receive_until(http, at + size + 2);
         if (code)
             return code;
         assert(head->size + body <= at && at + size <= http->len);
@@ -332,7 +320,7 @@ static int http_read_chunks(const struct exchange *exchange, const struct head *
     }
     for (size_t line_end = 0; line_end != at;) { /* trailers, and an empty line */
         at = line_end ? line_end + 2 : at;
-        const int code = http_receive_line(exchange, at, &line_end);
+        const int code = http_receive_line(http, at, &line_end);
         if (code)
             return code;
     }
@@ -340,18 +328,17 @@ static int http_read_chunks(const struct exchange *exchange, const struct head *
     return WEIR_OK;
 }
 
-static int http_read_body(const struct exchange *exchange, struct head *head, size_t *ret)
+static int http_read_body(struct cli_http *http, struct head *head, size_t *ret)
 {
-    struct cli_http *const http = exchange->http;
     if (head->chunked)
-        return http_read_chunks(exchange, head, ret);
+        return http_read_chunks(http, head, ret);
     if (head->length >= 0) {
         *ret = (size_t)head->length;
-        return http_receive_until(exchange, head->size + (size_t)head->length);
+        return http_receive_until(http, head->size + (size_t)head->length);
     }
     head->closes = true;
     int more;
-    while ((more = http_receive(exchange)) > 0)
+    while ((more = http_receive(http)) > 0)
         ;
     *ret = http->len - head->size;
     return more;
@@ -359,23 +346,22 @@ static int http_read_body(const struct exchange *exchange, struct head *head, si
 
 /* ---- one request ---- */
 
-static int http_connect_now(const struct exchange *exchange)
+static int http_connect_now(struct cli_http *http)
 {
-    struct cli_http *const http = exchange->http;
     char why[WEIR__WHY_SIZE];
     const int code =
-        weir__conn_open(&http->where, &http->where.hosts[0], &exchange->patience, &http->conn, why);
+        weir__conn_open(&http->where, &http->where.hosts[0], &http->patience, &http->conn, why);
     if (code == 0)
         return WEIR_OK;
     if (code == -2)
-        return weir__fail(exchange->err, WEIR_EINVAL, 0,
+        return weir__fail(http->err, WEIR_EINVAL, 0,
                           "%s; set SSL_CERT_FILE to a file of authorities to trust", why);
     /* The reason begins with the address, which the caller prints anyway. */
     const bool local = http->where.kind == WEIR__REDIS_UNIX;
     const char *const where = local ? http->where.path : http->where.hosts[0].name;
     const bool said = !strncmp(why, where, strlen(where));
     const char *const reason = said ? strstr(why + strlen(where), ": ") : NULL;
-    return weir__fail(exchange->err, WEIR_EUNREACHABLE, 0, "%s", reason ? reason + 2 : why);
+    return weir__fail(http->err, WEIR_EUNREACHABLE, 0, "%s", reason ? reason + 2 : why);
 }
 
 /* One request; a body of NULL means GET. */
@@ -384,9 +370,8 @@ struct question {
     size_t len;
 };
 
-static int http_send_request(const struct exchange *exchange, const struct question *question)
+static int http_send_request(struct cli_http *http, const struct question *question)
 {
-    const struct cli_http *const http = exchange->http;
     char text[2048];
     struct weir__buffer request = weir__buffer_over(text, sizeof text);
     weir__put_format(&request, "%s %s%s HTTP/1.1\r\nHost: %s\r\nAccept: application/json\r\n",
@@ -397,18 +382,17 @@ static int http_send_request(const struct exchange *exchange, const struct quest
     if (http->token[0])
         weir__put_format(&request, "Authorization: Bearer %s\r\n", http->token);
     weir__put_text(&request, "User-Agent: weir/" WEIR_VERSION "\r\n\r\n");
-    int code = http_send_all(exchange, text, request.len);
-    return code || !question->body ? code : http_send_all(exchange, question->body, question->len);
+    int code = http_send_all(http, text, request.len);
+    return code || !question->body ? code : http_send_all(http, question->body, question->len);
 }
 
-static int http_read_reply(const struct exchange *exchange, struct cli_http_reply *ret)
+static int http_read_reply(struct cli_http *http, struct cli_http_reply *ret)
 {
-    struct cli_http *const http = exchange->http;
     struct head head = {0};
     size_t body = 0;
-    int code = http_read_head(exchange, &head);
+    int code = http_read_head(http, &head);
     if (code == WEIR_OK)
-        code = http_read_body(exchange, &head, &body);
+        code = http_read_body(http, &head, &body);
     if (code != WEIR_OK)
         return code;
     if (head.closes)
@@ -418,42 +402,45 @@ static int http_read_reply(const struct exchange *exchange, struct cli_http_repl
     return WEIR_OK;
 }
 
-static int http_exchange_once(const struct exchange *exchange, const struct question *question,
+static int http_exchange_once(struct cli_http *http, const struct question *question,
                               struct cli_http_reply *ret)
 {
-    struct cli_http *const http = exchange->http;
-    int code = http->conn.fd >= 0 ? WEIR_OK : http_connect_now(exchange);
+    int code = http->conn.fd >= 0 ? WEIR_OK : http_connect_now(http);
     http->len = 0;
     if (code == WEIR_OK)
-        code = http_send_request(exchange, question);
+        code = http_send_request(http, question);
     if (code == WEIR_OK)
-        code = http_read_reply(exchange, ret);
+        code = http_read_reply(http, ret);
     if (code != WEIR_OK)
         weir__conn_close(&http->conn);
     return code;
 }
 
+static void http_begin(struct cli_http *http, weir_error *err)
+{
+    http->patience = (struct weir__patience){weir__mono_us() + CLI_HTTP_PATIENCE_US, http->stop_fd};
+    http->err = err;
+}
+
 int cli_http_get(struct cli_http *http, const char *path, struct cli_http_reply *ret,
                  weir_error *err)
 {
-    const struct exchange exchange = {
-        http, {weir__mono_us() + CLI_HTTP_PATIENCE_US, http->stop_fd}, err};
+    http_begin(http, err);
     const struct question question = {path, NULL, 0};
     /* The server may have closed the kept connection, which is not a failure: try a new one
      * once. */
     bool again = http->conn.fd >= 0;
-    int code = http_exchange_once(&exchange, &question, ret);
+    int code = http_exchange_once(http, &question, ret);
     if (code != WEIR_OK && again && http->len == 0)
-        code = http_exchange_once(&exchange, &question, ret);
+        code = http_exchange_once(http, &question, ret);
     return code;
 }
 
 int cli_http_post(struct cli_http *http, const char *path, const char *body, size_t len,
                   struct cli_http_reply *ret, weir_error *err)
 {
-    const struct exchange exchange = {
-        http, {weir__mono_us() + CLI_HTTP_PATIENCE_US, http->stop_fd}, err};
+    http_begin(http, err);
     const struct question question = {path, body, len};
     weir__conn_close(&http->conn); /* the server may have closed a kept one */
-    return http_exchange_once(&exchange, &question, ret);
+    return http_exchange_once(http, &question, ret);
 }

@@ -23,6 +23,9 @@ struct cli_http {
     int stop_fd; /* stop waiting if it is readable; -1 (as at first): none */
     char *data;  /* what was received, with its capacity and length */
     size_t room, len;
+    /* of the request in progress */
+    struct weir__patience patience;
+    weir_error *err;
 };
 
 /* The body stays in the memory of the client until the next request, with a NUL after it. */

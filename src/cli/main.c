@@ -2,7 +2,9 @@
 #include "cli/cli.h"
 
 #include "base/span.h"
+#include "cli/help.h"
 
+#include <assert.h>
 #include <signal.h>
 #include <string.h>
 
@@ -12,26 +14,23 @@ static const struct cli_command *const commands[] = {
     &cli_zone,  &cli_lua,     &cli_serve,   &cli_top,    &cli_check, &cli_show_states,
 };
 
+/* The help of a command; "weir": what is around the list of all of them. */
+static const char *main_help_of(const char *name)
+{
+    size_t i = 0;
+    while (i < WEIR__COUNT(main_helps) && strcmp(main_helps[i].name, name))
+        i++;
+    assert(i < WEIR__COUNT(main_helps)); /* every command has its text */
+    return main_helps[i].text;
+}
+
 static void main_print_usage(FILE *stream)
 {
-    fputs("weir: one limit, one meaning, everywhere it is enforced.\n"
-          "\n"
-          "Usage: weir COMMAND [arguments]\n"
-          "       weir help COMMAND\n"
-          "       weir --version\n"
-          "\n"
-          "Commands:\n",
-          stream);
+    const char *text = main_help_of("weir"), *rest = strstr(text, "\nExamples:");
+    fwrite(text, 1, (size_t)(rest - text), stream);
     for (size_t i = 0; i < WEIR__COUNT(commands); i++)
         fprintf(stream, "  %-8s  %s\n", commands[i]->name, commands[i]->summary);
-    fputs("\n"
-          "Examples:\n"
-          "  weir serve\n"
-          "  weir demo\n"
-          "  weir explain \"token-bucket 10/s burst 20\"\n"
-          "  weir take user:42 \"token-bucket 10/s burst 20, fixed-window 1000/d\"\n"
-          "  weir replay \"sliding-window 240/h precision 1m\" < trace.csv\n" CLI_EXIT_CODES,
-          stream);
+    fputs(rest, stream);
 }
 
 static const struct cli_command *main_find_command(const char *name)
@@ -69,14 +68,12 @@ static bool main_wants_help(const struct cli_call *call)
 
 static int main_print_help(const struct cli_call *call, const char *name)
 {
-    if (!name) {
-        main_print_usage(stdout);
-        return CLI_OK;
-    }
-    const struct cli_command *command = main_find_command(name);
-    if (!command)
+    if (name && !main_find_command(name))
         return main_unknown_command(call, name);
-    fputs(command->help, stdout);
+    if (name)
+        fputs(main_help_of(name), stdout);
+    else
+        main_print_usage(stdout);
     return CLI_OK;
 }
 

@@ -15,12 +15,6 @@ struct cli_server {
     const char *token; /* NULL: from the environment */
 };
 
-#define CLI_SERVER_HELP                                                                            \
-    "  --server URL  use a running `weir serve` instead of a store: http://host:port,\n"           \
-    "                https://host:port, host:port or unix:/path\n"                                 \
-    "  --token TOKEN the token of the server; better: set $WEIR_TOKEN or\n"                        \
-    "                $WEIR_ADMIN_TOKEN, which other users cannot see\n"
-
 /* The given token, or $WEIR_ADMIN_TOKEN, or $WEIR_TOKEN; NULL: none. */
 const char *cli_token(const char *given);
 

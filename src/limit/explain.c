@@ -13,7 +13,6 @@
 #define BLOCK_HEADER_BYTES 32
 
 struct writer {
-    const struct weir__rule *rule;
     struct weir__facts *facts;
     struct weir__buffer what, guarantee;
     char period[48], extra[48];
@@ -33,9 +32,8 @@ static void explain_bound(struct weir__facts *facts, int64_t most, int64_t worst
 
 /* ---- buckets ---- */
 
-static void explain_token_bucket(struct writer *w)
+static void explain_token_bucket(struct writer *w, const struct weir__rule *rule)
 {
-    const struct weir__rule *rule = w->rule;
     explain_bound(w->facts, rule->burst + rule->count, rule->burst);
     weir__put_format(&w->what,
                      "A bucket with room for %" PRId64 ", refilled by %" PRId64
@@ -48,9 +46,8 @@ static void explain_token_bucket(struct writer *w)
         w->facts->most, w->period, rule->burst, rule->count, rule->burst, rule->count, w->period);
 }
 
-static void explain_stepped(struct writer *w)
+static void explain_stepped(struct writer *w, const struct weir__rule *rule)
 {
-    const struct weir__rule *rule = w->rule;
     explain_bound(w->facts, rule->burst + rule->count, rule->burst);
     weir__put_format(
         &w->what,
@@ -68,9 +65,8 @@ static void explain_stepped(struct writer *w)
                          2 * rule->burst);
 }
 
-static void explain_leaky_nodelay(struct writer *w)
+static void explain_leaky_nodelay(struct writer *w, const struct weir__rule *rule)
 {
-    const struct weir__rule *rule = w->rule;
     int64_t room = rule->burst + 1;
     explain_bound(w->facts, room + rule->count, room);
     weir__put_format(
@@ -86,11 +82,10 @@ static void explain_leaky_nodelay(struct writer *w)
 }
 
 /* Requests go ahead when what was before them has leaked down to the delay count. */
-static void explain_leaky_bucket(struct writer *w)
+static void explain_leaky_bucket(struct writer *w, const struct weir__rule *rule)
 {
-    const struct weir__rule *rule = w->rule;
     if (rule->flags & WEIR__NODELAY) {
-        explain_leaky_nodelay(w);
+        explain_leaky_nodelay(w, rule);
         return;
     }
     int64_t at_once = rule->extra + 1;
@@ -116,9 +111,8 @@ static void explain_leaky_bucket(struct writer *w)
 
 /* ---- windows ---- */
 
-static void explain_fixed_window(struct writer *w)
+static void explain_fixed_window(struct writer *w, const struct weir__rule *rule)
 {
-    const struct weir__rule *rule = w->rule;
     explain_bound(w->facts, 2 * rule->count, rule->count);
     weir__put_format(&w->what,
                      "Counts in windows of %s aligned to the clock (UTC); each admits %" PRId64
@@ -132,9 +126,8 @@ static void explain_fixed_window(struct writer *w)
 
 /* The request that opened the first of two windows lies outside any span that reaches the second.
  */
-static void explain_from_first(struct writer *w)
+static void explain_from_first(struct writer *w, const struct weir__rule *rule)
 {
-    const struct weir__rule *rule = w->rule;
     explain_bound(w->facts, 2 * rule->count - 1, rule->count);
     weir__put_format(&w->what,
                      "Counts in windows of %s, each opened by the first request after the last one "
@@ -146,9 +139,8 @@ static void explain_from_first(struct writer *w)
                      rule->count, w->facts->most, w->period);
 }
 
-static void explain_sliding_log(struct writer *w)
+static void explain_sliding_log(struct writer *w, const struct weir__rule *rule)
 {
-    const struct weir__rule *rule = w->rule;
     explain_bound(w->facts, rule->count, rule->count);
     weir__put_format(
         &w->what,
@@ -159,9 +151,8 @@ static void explain_sliding_log(struct writer *w)
                      w->period);
 }
 
-static void explain_sliding_window(struct writer *w)
+static void explain_sliding_window(struct writer *w, const struct weir__rule *rule)
 {
-    const struct weir__rule *rule = w->rule;
     explain_bound(w->facts, rule->count, rule->count);
     weir__put_format(&w->what,
                      "Counts in slots of %s and admits while those of the last %s come to at most "
@@ -174,9 +165,8 @@ static void explain_sliding_window(struct writer *w)
                      rule->count, w->period, w->extra);
 }
 
-static void explain_sliding_counter(struct writer *w)
+static void explain_sliding_counter(struct writer *w, const struct weir__rule *rule)
 {
-    const struct weir__rule *rule = w->rule;
     explain_bound(w->facts, 2 * rule->count, rule->count);
     weir__put_format(
         &w->what,
@@ -210,9 +200,8 @@ static void explain_unbounded(struct writer *w)
 static const char anyway[] =
     " (a request of any cost goes ahead in its turn, the next ones pay for it)";
 
-static void explain_smooth(struct writer *w)
+static void explain_smooth(struct writer *w, const struct weir__rule *rule)
 {
-    const struct weir__rule *rule = w->rule;
     double interval = least_interval_us(rule);
     double saved = (double)rule->extra * (double)rule->count / (double)rule->period_us;
     w->facts->requests_of_one = true;
@@ -238,9 +227,8 @@ static void explain_smooth(struct writer *w)
                      w->facts->most, w->period, anyway);
 }
 
-static void explain_warmup(struct writer *w)
+static void explain_warmup(struct writer *w, const struct weir__rule *rule)
 {
-    const struct weir__rule *rule = w->rule;
     double interval = least_interval_us(rule);
     w->facts->requests_of_one = true;
     weir__put_format(
@@ -261,9 +249,8 @@ static void explain_warmup(struct writer *w)
 
 /* ---- leases ---- */
 
-static void explain_concurrent(struct writer *w)
+static void explain_concurrent(struct writer *w, const struct weir__rule *rule)
 {
-    const struct weir__rule *rule = w->rule;
     explain_bound(w->facts, rule->count, rule->count);
     w->facts->span_us = 0;
     weir__put_format(&w->what,
@@ -275,7 +262,8 @@ static void explain_concurrent(struct writer *w)
 }
 
 #define EXPLAINER_OF(KIND, name) [WEIR__##KIND] = explain_##name,
-static void (*const explainers[WEIR__KIND_COUNT])(struct writer *) = {WEIR__KINDS(EXPLAINER_OF)};
+static void (*const explainers[WEIR__KIND_COUNT])(struct writer *, const struct weir__rule *) = {
+    WEIR__KINDS(EXPLAINER_OF)};
 
 /* A large state keeps its cells in a block that doubles as it grows; leases have one to spare. */
 static int64_t explain_key_bytes(const struct weir__rule *rule)
@@ -293,13 +281,12 @@ void weir__explain(const struct weir__rule *rule, struct weir__facts *ret)
 {
     *ret = (struct weir__facts){.span_us = rule->period_us, .key_bytes = explain_key_bytes(rule)};
     struct writer writer = {
-        .rule = rule,
         .facts = ret,
         .what = weir__buffer_over(ret->what, sizeof ret->what),
         .guarantee = weir__buffer_over(ret->guarantee, sizeof ret->guarantee),
     };
     explain_span(writer.period, sizeof writer.period, rule->period_us);
     explain_span(writer.extra, sizeof writer.extra, rule->extra);
-    explainers[rule->kind](&writer);
+    explainers[rule->kind](&writer, rule);
     assert(!writer.what.cut && !writer.guarantee.cut);
 }

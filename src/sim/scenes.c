@@ -67,9 +67,9 @@ static size_t flood_choose_bins(const struct weir__rule *rule, struct shape *sha
     return (size_t)weir__max(1, bins);
 }
 
-static void flood_count(struct weir__flood *flood, int64_t arrival_us,
-                        const weir_decision *decision)
+static void flood_count(void *scene, int64_t arrival_us, const weir_decision *decision)
 {
+    struct weir__flood *flood = scene;
     if (!decision->allowed) {
         flood->denied += flood->cost;
         weir__timeline_bin(&flood->timeline, arrival_us)->denied += flood->cost;
@@ -85,26 +85,36 @@ static void flood_count(struct weir__flood *flood, int64_t arrival_us,
 }
 
 /* Each request comes in the middle of its share of the span, well inside a bin. */
-static int64_t flood_arrival_us(const struct weir__flood *flood, int64_t i)
+static int64_t flood_arrival_us(const void *scene, int64_t i)
 {
+    const struct weir__flood *flood = scene;
     __int128 halves = (__int128)(2 * i + 1) * flood->timeline.span_us;
     return flood->timeline.start_us + (int64_t)(halves / (2 * flood->requests));
 }
 
-static int flood_pour(weir_store *store, const weir_limit *limit, struct weir__flood *flood,
-                      weir_error *err)
+/* Plays a scene in a store of its own: at each request's time, what becomes of it. */
+static int scene_play(const weir_limit *limit, const char *url, int64_t requests, int64_t cost,
+                      int64_t (*arrival_us)(const void *scene, int64_t i),
+                      void (*count)(void *scene, int64_t arrival_us, const weir_decision *decision),
+                      void *scene, weir_error *err)
 {
-    struct weir__virtual_clock clock = {flood->timeline.start_us};
+    struct weir__virtual_clock clock = {0};
+    weir_store *store = NULL;
+    int code = weir_store_open(url, &store, err);
+    if (code)
+        return code;
     weir__virtual_clock_install(&clock, store);
-    for (int64_t i = 0; i < flood->requests; i++) {
-        clock.now_us = flood_arrival_us(flood, i);
+    for (int64_t i = 0; i < requests && code == 0; i++) {
         weir_decision decision;
-        int code = weir_take(store, weir_key_text("flood"), limit, flood->cost, &decision);
+        clock.now_us = arrival_us(scene, i);
+        code = weir_take(store, weir_key_text("scene"), limit, cost, &decision);
         if (code)
-            return weir__fail(err, code, 0, "%s", weir_strerror(code));
-        flood_count(flood, clock.now_us, &decision);
+            weir__fail(err, code, 0, "%s", weir_strerror(code));
+        else
+            count(scene, clock.now_us, &decision);
     }
-    return 0;
+    weir_store_close(store);
+    return code;
 }
 
 /* The most that a fresh state admits at once. */
@@ -131,13 +141,10 @@ int weir__flood_run(const struct weir__rule *rule, struct weir__flood *ret, weir
     weir__timeline_init(&ret->timeline, start_us, shape.span_us, bins);
 
     weir_limit *limit = NULL;
-    weir_store *store = NULL;
     int code = weir__limit_of_rules(rule, 1, &limit, err);
     if (code == 0)
-        code = weir_store_open("memory:32m?large=50%", &store, err);
-    if (code == 0)
-        code = flood_pour(store, limit, ret, err);
-    weir_store_close(store);
+        code = scene_play(limit, "memory:32m?large=50%", ret->requests, ret->cost, flood_arrival_us,
+                          flood_count, ret, err);
     weir_limit_free(limit);
     return code;
 }
@@ -149,46 +156,32 @@ int weir__flood_run(const struct weir__rule *rule, struct weir__flood *ret, weir
 #define EDGE_US (HOUR_US * 480011) /* some day, 11:00 UTC */
 
 /* When request i comes: each minute's share evenly spread over it. */
-static int64_t edge_arrival_us(int64_t i)
+static int64_t edge_arrival_us(const void *scene, int64_t i)
 {
+    (void)scene;
     if (i < WEIR__EDGE_BEFORE)
         return EDGE_US - MINUTE_US + i * MINUTE_US / WEIR__EDGE_BEFORE;
     return EDGE_US + (i - WEIR__EDGE_BEFORE) * MINUTE_US / WEIR__EDGE_AFTER;
 }
 
-static int edge_play(weir_store *store, const weir_limit *limit, struct weir__edge *edge,
-                     weir_error *err)
+static void edge_count(void *scene, int64_t arrival_us, const weir_decision *decision)
 {
-    struct weir__virtual_clock clock = {0};
-    weir__virtual_clock_install(&clock, store);
-    for (int64_t i = 0; i < WEIR__EDGE_REQUESTS; i++) {
-        weir_decision decision;
-        clock.now_us = edge_arrival_us(i);
-        int code = weir_take(store, weir_key_text("edge"), limit, 1, &decision);
-        if (code)
-            return weir__fail(err, code, 0, "%s", weir_strerror(code));
-        struct weir__bin *bin = weir__timeline_bin(&edge->timeline, clock.now_us);
-        assert(bin); /* the timeline covers all arrivals */
-        bin->through += decision.allowed;
-        bin->denied += !decision.allowed;
-        edge->admitted += decision.allowed;
-        edge->denied += !decision.allowed;
-    }
-    return 0;
+    struct weir__edge *edge = scene;
+    struct weir__bin *bin = weir__timeline_bin(&edge->timeline, arrival_us);
+    assert(bin); /* the timeline covers all arrivals */
+    *(decision->allowed ? &bin->through : &bin->denied) += 1;
+    *(decision->allowed ? &edge->admitted : &edge->denied) += 1;
 }
 
 int weir__edge_run(const char *limits, size_t bins, struct weir__edge *ret, weir_error *err)
 {
     weir_limit *limit = NULL;
-    weir_store *store = NULL;
     *ret = (struct weir__edge){0};
     weir__timeline_init(&ret->timeline, EDGE_US - MINUTE_US, WEIR__EDGE_SPAN_US, bins);
     int code = weir_limit_parse(limits, &limit, err);
     if (code == 0)
-        code = weir_store_open("memory:1m?large=50%", &store, err);
-    if (code == 0)
-        code = edge_play(store, limit, ret, err);
-    weir_store_close(store);
+        code = scene_play(limit, "memory:1m?large=50%", WEIR__EDGE_REQUESTS, 1, edge_arrival_us,
+                          edge_count, ret, err);
     weir_limit_free(limit);
     return code;
 }

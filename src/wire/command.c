@@ -82,7 +82,7 @@ int weir__read_whole(struct weir__span text, const char *what, int64_t least, in
     return 0;
 }
 
-int weir__check_key(struct weir__span text, weir_key *ret, weir_error *err)
+static int command_read_key(struct weir__span text, weir_key *ret, weir_error *err)
 {
     if (text.len < 1 || text.len > WEIR_KEY_MAX)
         return weir__fail(err, WEIR_EINVAL, 0, "a key has 1 to %d bytes, this one has %zu",
@@ -146,7 +146,7 @@ static int command_read_take(const struct weir__span *args, size_t n,
 {
     if (n < 3)
         return command_wrong_count(ret->verb, err);
-    int code = weir__check_key(args[1], &ret->asks[0].key, err);
+    int code = command_read_key(args[1], &ret->asks[0].key, err);
     if (code == 0 && n > 3)
         code = command_read_options(args + 3, n - 3, true, ret, err);
     return code ? code : command_read_limit(cache, args[2], &ret->asks[0].limit, err);
@@ -170,7 +170,7 @@ static int command_read_take_all(const struct weir__span *args, size_t n,
     for (size_t i = 0; i < ret->count && code == 0; i++) {
         const struct weir__span *it = args + 2 + 3 * i;
         struct weir__command_ask *ask = &ret->asks[i];
-        code = weir__check_key(it[0], &ask->key, err);
+        code = command_read_key(it[0], &ask->key, err);
         if (code == 0)
             code = weir__read_whole(it[2], "a cost", 0, WEIR_COST_MAX, &ask->cost, err);
         if (code == 0)
@@ -189,7 +189,7 @@ static int command_read_key_and_limit(const struct weir__span *args,
                                       struct weir__limit_cache *cache, struct weir__command *ret,
                                       weir_error *err)
 {
-    int code = weir__check_key(args[1], &ret->asks[0].key, err);
+    int code = command_read_key(args[1], &ret->asks[0].key, err);
     return code ? code : command_read_limit(cache, args[2], &ret->asks[0].limit, err);
 }
 
@@ -228,7 +228,7 @@ static int command_read_throttle(const struct weir__span *args, size_t n,
     int64_t burst = 0, count = 0, seconds = 0;
     if (n != 5 && n != 6)
         return command_wrong_count(ret->verb, err);
-    int code = weir__check_key(args[1], &ret->asks[0].key, err);
+    int code = command_read_key(args[1], &ret->asks[0].key, err);
     if (code == 0)
         code = weir__read_whole(args[2], "max_burst", 0, WEIR_COST_MAX - 1, &burst, err);
     if (code == 0)
@@ -278,7 +278,7 @@ int weir__command_read(enum weir__verb verb, const struct weir__span *args, size
         return command_read_throttle(args, n, cache, ret, err);
     case WEIR__VERB_RESET:
     case WEIR__VERB_SHOW:
-        return n == 2 ? weir__check_key(args[1], &ret->asks[0].key, err)
+        return n == 2 ? command_read_key(args[1], &ret->asks[0].key, err)
                       : command_wrong_count(verb, err);
     case WEIR__VERB_CLOCK: /* these have no keys; each home reads them by itself */
     case WEIR__VERB_DECIDE:

@@ -49,7 +49,5 @@ int weir__command_read(enum weir__verb verb, const struct weir__span *args, size
 /* A whole number within bounds; a failure names `what`. */
 int weir__read_whole(struct weir__span text, const char *what, int64_t least, int64_t most,
                      int64_t *ret, weir_error *err);
-/* Whether a key may be one. */
-int weir__check_key(struct weir__span text, weir_key *ret, weir_error *err);
 
 #endif

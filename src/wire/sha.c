@@ -134,13 +134,6 @@ void weir__sha1(const void *data, size_t len, uint8_t ret[20])
     sha_digest(sha1_take_block, state, data, len, ret, 20);
 }
 
-void weir__sha256(const void *data, size_t len, uint8_t ret[32])
-{
-    uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                         0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-    sha_digest(sha256_take_block, state, data, len, ret, 32);
-}
-
 static void sha_put_hex(const uint8_t *digest, size_t len, char *ret)
 {
     for (size_t i = 0; i < 2 * len; i++)
@@ -157,7 +150,9 @@ void weir__sha1_hex(const void *data, size_t len, char ret[WEIR__SHA1_HEX_SIZE])
 
 void weir__sha256_hex(const void *data, size_t len, char ret[WEIR__SHA256_HEX_SIZE])
 {
+    uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                         0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     uint8_t digest[32];
-    weir__sha256(data, len, digest);
+    sha_digest(sha256_take_block, state, data, len, digest, sizeof digest);
     sha_put_hex(digest, sizeof digest, ret);
 }

@@ -12,7 +12,6 @@
 #define WEIR__SHA256_HEX_SIZE 65 /* 64 digits and a NUL */
 
 void weir__sha1(const void *data, size_t len, uint8_t ret[20]);
-void weir__sha256(const void *data, size_t len, uint8_t ret[32]);
 /* In lower case, as Redis writes it. */
 void weir__sha1_hex(const void *data, size_t len, char ret[WEIR__SHA1_HEX_SIZE]);
 void weir__sha256_hex(const void *data, size_t len, char ret[WEIR__SHA256_HEX_SIZE]);

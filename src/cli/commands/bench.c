@@ -346,30 +346,5 @@ static int cmd_bench(const struct cli_call *call)
 const struct cli_command cli_bench = {
     .name = "bench",
     .summary = "measure how fast the library decides here",
-    .help =
-        "Usage: weir bench [--keys N] [--threads N] [--seconds T] [--limit LIMITS]\n"
-        "                  [--batch N] [--store URL] [--json]\n"
-        "\n"
-        "Measures takes with the local library: one hot key, random keys, and batches\n"
-        "with weir_take_many. Prints the time of one take in one thread, and how many\n"
-        "takes all threads make per second.\n"
-        "\n"
-        "Options:\n"
-        "  --keys N      number of keys, 1 to 100000000 (default 1000000)\n"
-        "  --threads N   number of threads, 1 to 64 (default 1)\n"
-        "  --seconds T   time for all rows together, up to 10m, like 5 or 500ms (default\n"
-        "                3)\n"
-        "  --limit L     measure these limits (default: a token bucket that always\n"
-        "                allows, and one that denies)\n"
-        "  --batch N     requests per batch, 1 to 1024 (default 16)\n"
-        "  --store URL   measure this store (file:, shm:, memory: or redis://); its keys\n"
-        "                begin with weir-bench: (default: a private memory: zone with\n"
-        "                room for all keys)\n"
-        "  --json        print one JSON object\n"
-        "\n"
-        "Examples:\n"
-        "  weir bench\n"
-        "  weir bench --threads 2 --keys 10000000 --seconds 10\n"
-        "  weir bench --store shm:/bench --limit \"sliding-window 100/m\" --json\n" CLI_EXIT_CODES,
     .run = cmd_bench,
 };

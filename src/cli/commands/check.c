@@ -6,8 +6,8 @@
 
 #include "policy/view.h"
 #include "policy/yaml.h"
-#include "wire/http1.h"
 #include "store/region.h"
+#include "wire/http1.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -284,11 +284,7 @@ static int check_envoy(struct job *job)
     int code = weir__envoy_parse(job->text, job->len, job->path, &envoy, &err);
     if (code)
         return check_fail(job, code, &err);
-    struct cli_checked checked = {.path = job->path, .envoy = envoy};
-    if (job->json)
-        cli_print_envoy_json(&checked);
-    else
-        cli_print_envoy(&checked);
+    (job->json ? cli_print_envoy_json : cli_print_envoy)(job->path, envoy);
     weir__envoy_free(envoy);
     return CLI_OK;
 }
@@ -311,13 +307,10 @@ static int check_policies(struct job *job, bool cluster)
     int code = weir__policies_parse(job->text, job->len, job->path, cluster, &policies, &err);
     if (code)
         return check_fail(job, code, &err);
-    struct cli_checked checked = {.path = job->path, .policies = policies};
     if (job->request)
         code = check_show_request(job, policies);
-    else if (job->json)
-        cli_print_policies_json(&checked);
     else
-        cli_print_policies(&checked);
+        (job->json ? cli_print_policies_json : cli_print_policies)(job->path, policies);
     weir__policies_free(policies);
     return code;
 }
@@ -360,25 +353,5 @@ static int cmd_check(const struct cli_call *call)
 const struct cli_command cli_check = {
     .name = "check",
     .summary = "check a policy file, and say what it means",
-    .help = "Usage: weir check FILE [--request ATTRIBUTES] [--store URL] [--json]\n"
-            "\n"
-            "Reads a policy file like `weir serve` does (- is standard input) and says in\n"
-            "words what it limits; or what is wrong, where, and what to write instead. Files\n"
-            "for the rate limit service of Envoy (those with a domain) can be checked, too.\n"
-            "docs/POLICIES.md describes the language.\n"
-            "\n"
-            "Options:\n"
-            "  --request ATTRIBUTES\n"
-            "                what this request would take, and from which keys:\n"
-            "                \"path=/login&user=ann&ip=10.1.2.3\", encoded like a query\n"
-            "  --store URL   the store that will be used; it is not opened. A Redis Cluster\n"
-            "                has more rules for a file than other stores\n"
-            "  --json        print one JSON object, also for errors\n"
-            "\n"
-            "Examples:\n"
-            "  weir check policies.yaml\n"
-            "  weir check policies.yaml --request \"path=/login&user=ann&ip=10.1.2.3\"\n"
-            "  weir check policies.yaml --store redis+cluster://10.0.0.1:6379\n"
-            "  weir check --json policies.yaml\n" CLI_EXIT_CODES,
     .run = cmd_check,
 };

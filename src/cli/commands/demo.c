@@ -184,16 +184,5 @@ static int cmd_demo(const struct cli_call *call)
 const struct cli_command cli_demo = {
     .name = "demo",
     .summary = "show what limits let through at the edge of a window",
-    .help = "Usage: weir demo [--json]\n"
-            "\n"
-            "Sends the same 440 requests around a full hour to four kinds of limit, each of\n"
-            "240 per hour, and shows what they let through. Nothing is stored.\n"
-            "\n"
-            "Options:\n"
-            "  --json        print only the counts, as one JSON object\n"
-            "\n"
-            "Examples:\n"
-            "  weir demo\n"
-            "  NO_COLOR=1 weir demo | less\n" CLI_EXIT_CODES,
     .run = cmd_demo,
 };

@@ -159,30 +159,5 @@ static int cmd_lua(const struct cli_call *call)
 const struct cli_command cli_lua = {
     .name = "lua",
     .summary = "print the scripts for Redis and Valkey, and their arguments",
-    .help = "Usage: weir lua [NAME] [--sha] [--json]\n"
-            "       weir lua --function [--sha] [--json]\n"
-            "       weir lua --list [--json]\n"
-            "       weir lua [NAME] --args LIMITS [--cost N] [--wait T]\n"
-            "\n"
-            "Prints the Lua script that decides on a Redis or Valkey server without the\n"
-            "module: the general script (every verb, several limits and keys), or a short one\n"
-            "for a take under one limit. With --args prints the numbers to call it with.\n"
-            "docs/REDIS.md shows calls from redis-cli and several languages.\n"
-            "\n"
-            "Options:\n"
-            "  --args LIMITS  print the numbers for a take under these limits, in order\n"
-            "  --cost N       the cost of the take (default 1)\n"
-            "  --wait T       the longest delay to accept: a duration, 0 or `any`\n"
-            "  --function     print all scripts as a library for FUNCTION LOAD\n"
-            "  --list         print the name, SHA1 and arguments of every script\n"
-            "  --sha          print only the SHA1, for EVALSHA\n"
-            "  --json         print one JSON object; with --list an array of objects\n"
-            "\n"
-            "Examples:\n"
-            "  weir lua | redis-cli -x script load\n"
-            "  redis-cli evalsha $(weir lua --sha) 1 user:42 \\\n"
-            "      $(weir lua --args \"token-bucket 10/s burst 20, fixed-window 1000/d\")\n"
-            "  weir lua take_token_bucket --args \"token-bucket 10/s burst 20\"\n"
-            "  weir lua --function | redis-cli -x function load replace\n" CLI_EXIT_CODES,
     .run = cmd_lua,
 };

@@ -385,30 +385,5 @@ static int cmd_replay(const struct cli_call *call)
 const struct cli_command cli_replay = {
     .name = "replay",
     .summary = "show what a limit would have decided for a log",
-    .help = "Usage: weir replay LIMITS [--wait T|any] [--decisions] [--json] [--store URL]\n"
-            "                   [FILE]\n"
-            "\n"
-            "Reads a trace from FILE or standard input, decides every request at the time in\n"
-            "the trace, and sums up what would have been allowed and denied. All of the input\n"
-            "is checked first: if one line is wrong, nothing is decided.\n" CLI_LIMITS_HELP "\n"
-            "A line is `time,key[,cost]`. The time is in seconds with up to six decimals. A\n"
-            "key with a comma, a quote or a line break is quoted as in RFC 4180. A header\n"
-            "line `time,key,cost` and empty lines are skipped.\n"
-            "\n"
-            "Options:\n"
-            "  --wait T      the longest delay that callers accept: a duration, 0 or `any`\n"
-            "  --decisions   print one line per request, not the summary: time,key,cost,\n"
-            "                allowed,limit,remaining,retry_after,reset_after,delay\n"
-            "  --json        print the summary as one JSON object; with --decisions one\n"
-            "                object per line\n"
-            "  --store URL   use the states of this store (file:, shm:, memory: or redis://),\n"
-            "                with the times of the trace; without it nothing is kept\n"
-            "\n"
-            "Examples:\n"
-            "  weir replay \"token-bucket 10/s burst 20\" trace.csv\n"
-            "  weir replay \"sliding-log 5/m\" --decisions < trace.csv > decisions.csv\n"
-            "  awk '{print $1 \",\" $2}' access.log | weir replay \"fixed-window 100/m\" --json\n"
-            "\n"
-            "The exit code says whether the replay worked, not what it decided.\n" CLI_EXIT_CODES,
     .run = cmd_replay,
 };

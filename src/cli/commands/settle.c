@@ -39,20 +39,6 @@ static int settle_work(const struct cli_call *call, const struct cli_request *re
 const struct cli_command cli_settle = {
     .name = "settle",
     .summary = "correct a charge when the real cost is known",
-    .help =
-        "Usage: weir settle KEY LIMITS RECEIPT ACTUAL [--json]\n"
-        "                   [--store URL] [--server URL [--token TOKEN]]\n"
-        "\n"
-        "Changes the charge of an earlier take to ACTUAL, the real cost (0 to\n"
-        "1000000000000; 0 gives everything back). KEY and LIMITS are those of the take.\n"
-        "RECEIPT is what the take printed. Settling it again changes nothing.\n"
-        "For concurrent limits use `weir release` instead.\n"
-        "\n"
-        "Options:\n" CLI_JSON_HELP CLI_STORE_HELP CLI_SERVER_HELP "\n"
-        "Examples:\n"
-        "  weir take llm:ann \"token-bucket 100k/m\" --cost 4000   # prints a receipt\n"
-        "  weir settle llm:ann \"token-bucket 100k/m\" RECEIPT 1234\n"
-        "  receipt=$(weir take k \"fixed-window 9/m\" --json | jq -r .receipt)\n" CLI_EXIT_CODES,
     .run = cli_request_run,
     .takes = CLI_TAKES_LIMITS | CLI_TAKES_RECEIPT,
     .work = settle_work,
@@ -100,18 +86,6 @@ static int release_work(const struct cli_call *call, const struct cli_request *r
 const struct cli_command cli_renew = {
     .name = "renew",
     .summary = "start the time of a lease again",
-    .help = "Usage: weir renew KEY LIMITS ID [--json]\n"
-            "                  [--store URL] [--server URL [--token TOKEN]]\n"
-            "\n"
-            "Starts the time of the lease ID again, so that it does not end. KEY and LIMITS\n"
-            "are those of the `weir acquire` that printed ID. If the lease has ended already,\n"
-            "the exit code is 1.\n"
-            "\n"
-            "Options:\n" CLI_JSON_HELP CLI_STORE_HELP CLI_SERVER_HELP "\n"
-            "Examples:\n"
-            "  weir renew deploy \"concurrent 1 lease 10m\" \"$id\"\n"
-            "  while sleep 60; do weir renew job \"concurrent 3\" \"$id\" || break; "
-            "done\n" CLI_EXIT_CODES,
     .run = cli_request_run,
     .takes = CLI_TAKES_LIMITS | CLI_TAKES_LEASE,
     .work = renew_work,
@@ -120,17 +94,6 @@ const struct cli_command cli_renew = {
 const struct cli_command cli_release = {
     .name = "release",
     .summary = "give the slots of a lease back",
-    .help = "Usage: weir release KEY LIMITS ID [--json]\n"
-            "                    [--store URL] [--server URL [--token TOKEN]]\n"
-            "\n"
-            "Gives the slots of the lease ID back. KEY and LIMITS are those of the\n"
-            "`weir acquire` that printed ID. If the lease has ended already, the exit code\n"
-            "is 1.\n"
-            "\n"
-            "Options:\n" CLI_JSON_HELP CLI_STORE_HELP CLI_SERVER_HELP "\n"
-            "Examples:\n"
-            "  weir release deploy \"concurrent 1 lease 10m\" \"$id\"\n"
-            "  trap 'weir release job \"concurrent 3\" \"$id\"' EXIT\n" CLI_EXIT_CODES,
     .run = cli_request_run,
     .takes = CLI_TAKES_LIMITS | CLI_TAKES_LEASE,
     .work = release_work,
@@ -158,16 +121,6 @@ static int reset_work(const struct cli_call *call, const struct cli_request *req
 const struct cli_command cli_reset = {
     .name = "reset",
     .summary = "forget a key under all its limits",
-    .help = "Usage: weir reset KEY [--json]\n"
-            "                  [--store URL] [--server URL [--token TOKEN]]\n"
-            "\n"
-            "Forgets everything about KEY, under all limits. Its next request is decided like\n"
-            "the first one. Leases of concurrent limits are forgotten too.\n"
-            "\n"
-            "Options:\n" CLI_JSON_HELP CLI_STORE_HELP CLI_SERVER_HELP "\n"
-            "Examples:\n"
-            "  weir reset user:42\n"
-            "  weir reset user:42 --store shm:/app --json\n" CLI_EXIT_CODES,
     .run = cli_request_run,
     .work = reset_work,
 };

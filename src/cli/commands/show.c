@@ -88,19 +88,6 @@ static int show_work(const struct cli_call *call, const struct cli_request *requ
 const struct cli_command cli_show_states = {
     .name = "show",
     .summary = "show every state of a key",
-    .help = "Usage: weir show KEY [--json]\n"
-            "                 [--store URL] [--server URL [--token TOKEN]]\n"
-            "\n"
-            "Prints one line for each limit that KEY was charged under: what is used, how\n"
-            "many entries or leases there are, and when the state expires. A zone keeps the\n"
-            "numbers of the limit, so it also shows what is left. Redis keeps only the\n"
-            "period, and the count of a bucket. With --json times are microseconds since the\n"
-            "epoch.\n"
-            "\n"
-            "Options:\n" CLI_JSON_HELP CLI_STORE_HELP CLI_SERVER_HELP "\n"
-            "Examples:\n"
-            "  weir show user:42\n"
-            "  weir show user:42 --store redis://127.0.0.1:6379 --json\n" CLI_EXIT_CODES,
     .run = cli_request_run,
     .work = show_work,
 };

@@ -53,29 +53,6 @@ static int peek_work(const struct cli_call *call, const struct cli_request *requ
 const struct cli_command cli_take = {
     .name = "take",
     .summary = "decide a request, and charge it if it is allowed",
-    .help =
-        "Usage: weir take KEY LIMITS [--cost N] [--wait T|any] [--detail] [--json]\n"
-        "                 [--store URL] [--server URL [--token TOKEN]]\n"
-        "\n"
-        "Decides one request of KEY. If it is allowed, it is charged. A denied request\n"
-        "charges nothing.\n" CLI_LIMITS_HELP "\n"
-        "Options:\n"
-        "  --cost N      what the request costs, 0 to 1000000000000 (default 1; 0 charges\n"
-        "                nothing)\n"
-        "  --wait T      accept a delay of up to T: a duration like 500ms, 0, or `any`.\n"
-        "                The answer then says when to go ahead. take does not sleep;\n"
-        "                `weir wait` does. Default: any for leaky-bucket, smooth and\n"
-        "                warmup, otherwise 0\n"
-        "  --detail      also print the answer of each limit\n" CLI_JSON_HELP CLI_STORE_HELP
-            CLI_SERVER_HELP "\n"
-        "An allowed take prints a receipt. Give it to `weir settle` when you know the\n"
-        "real cost.\n"
-        "\n"
-        "Examples:\n"
-        "  weir take user:42 \"token-bucket 10/s burst 20\"\n"
-        "  weir take user:42 \"sliding-log 5/m, fixed-window 1000/d\" --cost 3 --detail\n"
-        "  weir take api \"leaky-bucket 10/s burst 5\" --store file:/var/lib/app/zone\n"
-        "  if weir take mail:ann \"fixed-window 20/h\" >/dev/null; then send; fi\n" CLI_EXIT_CODES,
     .run = cli_request_run,
     .takes = CLI_TAKES_LIMITS | CLI_TAKES_COST | CLI_TAKES_WAIT | CLI_TAKES_DETAIL,
     .work = take_work,
@@ -84,20 +61,6 @@ const struct cli_command cli_take = {
 const struct cli_command cli_peek = {
     .name = "peek",
     .summary = "show what take would answer, without charging",
-    .help = "Usage: weir peek KEY LIMITS [--cost N] [--wait T|any] [--detail] [--json]\n"
-            "                 [--store URL] [--server URL [--token TOKEN]]\n"
-            "\n"
-            "Shows whether a request would be allowed now, and what is left. It charges\n"
-            "nothing.\n" CLI_LIMITS_HELP "\n"
-            "Options:\n"
-            "  --cost N      what the request would cost, 0 to 1000000000000 (default 1)\n"
-            "  --wait T      the longest delay to accept: a duration, 0 or `any`\n"
-            "  --detail      also print the answer of each limit\n" CLI_JSON_HELP CLI_STORE_HELP
-                CLI_SERVER_HELP "\n"
-            "Examples:\n"
-            "  weir peek user:42 \"token-bucket 10/s burst 20\"\n"
-            "  weir peek user:42 \"sliding-log 5/m, fixed-window 1000/d\" --detail "
-            "--json\n" CLI_EXIT_CODES,
     .run = cli_request_run,
     .takes = CLI_TAKES_LIMITS | CLI_TAKES_COST | CLI_TAKES_WAIT | CLI_TAKES_DETAIL,
     .work = peek_work,
@@ -123,18 +86,6 @@ static int wait_work(const struct cli_call *call, const struct cli_request *requ
 const struct cli_command cli_wait = {
     .name = "wait",
     .summary = "take, and sleep until the request may go ahead",
-    .help = "Usage: weir wait KEY LIMITS [--cost N] [--max T|any] [--json]\n"
-            "                 [--store URL] [--server URL [--token TOKEN]]\n"
-            "\n"
-            "Takes like `weir take`, but sleeps until the request may go ahead. If it cannot\n"
-            "go ahead within --max, it is denied at once.\n" CLI_LIMITS_HELP "\n"
-            "Options:\n"
-            "  --cost N      what the request costs, 0 to 1000000000000 (default 1)\n"
-            "  --max T       sleep at most T in total: a duration, 0 or `any` (default: any,\n"
-            "                which is 366 days)\n" CLI_JSON_HELP CLI_STORE_HELP CLI_SERVER_HELP "\n"
-            "Examples:\n"
-            "  weir wait api.example.com \"token-bucket 2/s\" && curl https://api.example.com/\n"
-            "  weir wait backup \"fixed-window 1/d\" --max 1h\n" CLI_EXIT_CODES,
     .run = cli_request_run,
     .takes = CLI_TAKES_LIMITS | CLI_TAKES_COST | CLI_TAKES_MAX,
     .work = wait_work,
@@ -166,22 +117,6 @@ static int acquire_work(const struct cli_call *call, const struct cli_request *r
 const struct cli_command cli_acquire = {
     .name = "acquire",
     .summary = "hold slots of a concurrent limit; prints a lease",
-    .help = "Usage: weir acquire KEY LIMITS [--cost N] [--wait T|any] [--json]\n"
-            "                    [--store URL] [--server URL [--token TOKEN]]\n"
-            "\n"
-            "Takes N slots of the `concurrent` limit in LIMITS and prints the id of the lease\n"
-            "that holds them. `weir release` gives the slots back, `weir renew` extends the\n"
-            "lease. Otherwise the lease ends after its time.\n" CLI_LIMITS_HELP "\n"
-            "Options:\n"
-            "  --cost N      slots to hold, at least 1 (default 1)\n"
-            "  --wait T      sleep until there is a slot, at most T: a duration, 0 or `any`.\n"
-            "                A release ends the sleep at once, or in Redis and with --server\n"
-            "                within a quarter of a second\n" CLI_JSON_HELP CLI_STORE_HELP
-                CLI_SERVER_HELP "\n"
-            "Examples:\n"
-            "  id=$(weir acquire deploy \"concurrent 1 lease 10m\" --wait 5m) || exit\n"
-            "  id=$(weir acquire deploy \"concurrent 1 lease 10m\") || exit\n"
-            "  ./deploy; weir release deploy \"concurrent 1 lease 10m\" \"$id\"\n" CLI_EXIT_CODES,
     .run = cli_request_run,
     .takes = CLI_TAKES_LIMITS | CLI_TAKES_SLOTS | CLI_TAKES_WAIT,
     .work = acquire_work,

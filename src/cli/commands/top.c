@@ -293,25 +293,5 @@ static int cmd_top(const struct cli_call *call)
 const struct cli_command cli_top = {
     .name = "top",
     .summary = "watch a server: decisions, policies, the busiest keys",
-    .help = "Usage: weir top [URL] [--token TOKEN] [--once] [--json]\n"
-            "\n"
-            "Watches a running `weir serve`, once a second: what it allows and denies, what\n"
-            "each policy decides, and which keys are requested and denied most. Press q to\n"
-            "quit. Without a terminal it prints once, like --once.\n"
-            "\n"
-            "URL is http://host:port, https://host:port, host:port or unix:/path. The default\n"
-            "is http://127.0.0.1:7311, where `weir serve` listens.\n"
-            "\n"
-            "Options:\n"
-            "  --token TOKEN  the admin token of the server; better: set $WEIR_ADMIN_TOKEN or\n"
-            "                 $WEIR_TOKEN, which other users cannot see\n"
-            "  --once         print once, measured over one second\n"
-            "  --json         print the answers of the server as one JSON object: stats and\n"
-            "                 top\n"
-            "\n"
-            "Examples:\n"
-            "  weir top\n"
-            "  weir top http://10.0.0.7:7311 --once\n"
-            "  weir top unix:/run/weir.sock --json\n" CLI_EXIT_CODES,
     .run = cmd_top,
 };

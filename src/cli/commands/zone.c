@@ -196,29 +196,5 @@ static int cmd_zone(const struct cli_call *call)
 const struct cli_command cli_zone = {
     .name = "zone",
     .summary = "show what a zone contains, and whether it is sound; dump and load it",
-    .help = "Usage: weir zone PATH|URL [--check] [--json]\n"
-            "       weir zone PATH|URL --dump > FILE\n"
-            "       weir zone PATH|URL --load FILE\n"
-            "\n"
-            "Checks a zone completely, and prints its size, how full it is, what was evicted\n"
-            "and what was repaired. The zone may be in use meanwhile. A missing zone is not\n"
-            "created.\n"
-            "\n"
-            "Options:\n"
-            "  --check       only check: print one line if the zone is sound, otherwise the\n"
-            "                damage and exit code 3\n"
-            "  --json        print one JSON object\n"
-            "  --dump        print every state, one JSON object per line, with the secret of\n"
-            "                the zone: keep it as safe as the zone. The zone may be in use\n"
-            "  --load FILE   put the states of a dump into the zone, which is created if it\n"
-            "                is missing; FILE may be - for the standard input. No other\n"
-            "                process may have the zone open. All of it is loaded, or nothing\n"
-            "\n"
-            "Examples:\n"
-            "  weir zone ~/.local/state/weir/zone\n"
-            "  weir zone shm:/app --json\n"
-            "  weir zone --check file:/var/lib/app/zone\n"
-            "  umask 077; weir zone /var/lib/app/zone --dump > zone.dump\n"
-            "  weir zone 'file:/var/lib/app/zone?size=1g' --load zone.dump\n" CLI_EXIT_CODES,
     .run = cmd_zone,
 };
