@@ -324,26 +324,14 @@ static void fleet_stay_alive(ngx_event_t *event)
 
 /* ---- the log ---- */
 
-static const char *fleet_meanwhile(const ngx_http_weir_store_t *store)
-{
-    static const char *const words[] = {
-        [WEIR__FAIL_LOCAL] = "the zone decides meanwhile",
-        [WEIR__FAIL_OPEN] = "everything passes meanwhile",
-        [WEIR__FAIL_CLOSED] = "everything is rejected meanwhile",
-    };
-    return words[store->url.fail];
-}
-
-/* The same when it is over, before a number of requests. */
-static const char *fleet_decided_by(const ngx_http_weir_store_t *store)
-{
-    static const char *const words[] = {
-        [WEIR__FAIL_LOCAL] = "requests that the zone decided",
-        [WEIR__FAIL_OPEN] = "requests that passed",
-        [WEIR__FAIL_CLOSED] = "requests that were rejected",
-    };
-    return words[store->url.fail];
-}
+/* Who decides while Redis does not; and the same when it is over, before a number of requests. */
+static const struct {
+    const char *meanwhile, *was;
+} fleet_words[] = {
+    [WEIR__FAIL_LOCAL] = {"the zone decides meanwhile", "requests that the zone decided"},
+    [WEIR__FAIL_OPEN] = {"everything passes meanwhile", "requests that passed"},
+    [WEIR__FAIL_CLOSED] = {"everything is rejected meanwhile", "requests that were rejected"},
+};
 
 /* Whether the store decides, judged by its last jobs; else why not. */
 static bool fleet_is_up(const ngx_http_weir_worker_t *worker, struct weir__buffer *why)
@@ -377,10 +365,10 @@ static void fleet_look(ngx_event_t *event)
     bool up = fleet_is_up(worker, &why);
     if (!up && !worker->logged_down)
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: %s; %s", &store->text, room,
-                      fleet_meanwhile(store));
+                      fleet_words[store->url.fail].meanwhile);
     if (up && worker->logged_down)
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "weir: %V: decides again; meanwhile %s: %uL",
-                      &store->text, fleet_decided_by(store),
+                      &store->text, fleet_words[store->url.fail].was,
                       (uint64_t)(worker->unreachable - worker->down_unreachable));
     if (up)
         worker->down_unreachable = worker->unreachable;
@@ -528,7 +516,7 @@ static ngx_http_weir_worker_t *fleet_start_worker(ngx_http_weir_store_t *store, 
         return worker;
     }
     ngx_log_error(NGX_LOG_ALERT, log, ngx_errno, "weir: %V: no threads for its queries, %s",
-                  &store->text, fleet_meanwhile(store));
+                  &store->text, fleet_words[store->url.fail].meanwhile);
     fleet_stop_worker(worker);
     return NULL;
 }

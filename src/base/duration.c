@@ -94,6 +94,12 @@ static int64_t duration_scaled(struct number number, int64_t unit_us)
     return product > WEIR_DURATION_MAX ? -2 : (int64_t)product;
 }
 
+static size_t duration_refuse(const char **ret_why, const char *why)
+{
+    *ret_why = why;
+    return 0;
+}
+
 static size_t duration_parse(const char *text, size_t len, bool zero, int64_t *ret_us,
                              const char **ret_why)
 {
@@ -108,38 +114,26 @@ static size_t duration_parse(const char *text, size_t len, bool zero, int64_t *r
             break;
         size_t length = 0;
         size_t unit = duration_read_unit(text + at + number.len, len - at - number.len, &length);
-        if (unit == WEIR__COUNT(units)) {
-            *ret_why = "a duration needs a unit: us, ms, s, m, h, d or w";
-            return 0;
-        }
-        if (length == 1 && text[at + number.len] == 'M') {
-            *ret_why =
-                "a capital M may be minutes or months: write m or min for minutes, 30d for a month";
-            return 0;
-        }
-        if (unit < next_unit) {
-            *ret_why = "units come largest first, each once, like 1h30m";
-            return 0;
-        }
+        if (unit == WEIR__COUNT(units))
+            return duration_refuse(ret_why, "a duration needs a unit: us, ms, s, m, h, d or w");
+        if (length == 1 && text[at + number.len] == 'M')
+            return duration_refuse(ret_why, "a capital M may be minutes or months: write m or min "
+                                            "for minutes, 30d for a month");
+        if (unit < next_unit)
+            return duration_refuse(ret_why, "units come largest first, each once, like 1h30m");
         int64_t part = duration_scaled(number, units[unit].us);
-        if (part == -1) {
-            *ret_why = "a duration must be whole microseconds";
-            return 0;
-        }
-        if (part == -2 || total + part > WEIR_DURATION_MAX) {
-            *ret_why = "a duration is at most 366 days";
-            return 0;
-        }
+        if (part == -1)
+            return duration_refuse(ret_why, "a duration must be whole microseconds");
+        if (part == -2 || total + part > WEIR_DURATION_MAX)
+            return duration_refuse(ret_why, "a duration is at most 366 days");
         total += part;
         next_unit = unit + 1;
         at += number.len + length;
         if (number.len == 0)
             break;
     } while (at < len);
-    if (total == 0 && !zero) {
-        *ret_why = "a duration must be more than zero";
-        return 0;
-    }
+    if (total == 0 && !zero)
+        return duration_refuse(ret_why, "a duration must be more than zero");
     *ret_us = total;
     return at;
 }

@@ -39,16 +39,25 @@ static void check_put_cost_text(struct weir__buffer *buffer, const struct weir__
     weir__put_format(buffer, "; %lld if it is missing or not a number", (long long)cost->otherwise);
 }
 
+/* A row of conditions, behind the limit that they are for if there is one. */
+static void check_print_conditions(const char *label, const weir_limit *limit,
+                                   const struct weir__conditions *conditions,
+                                   const struct weir__attributes *attributes)
+{
+    char text[640];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    if (limit)
+        weir__put_format(&buffer, "%s when ", weir_limit_text(limit));
+    weir__put_conditions(&buffer, conditions, attributes);
+    check_print_row(label, text);
+}
+
 static void check_print_overrides(const struct weir__entry *entry,
                                   const struct weir__attributes *attributes)
 {
-    for (size_t i = 0; i < entry->override_count; i++) {
-        char text[640];
-        struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-        weir__put_format(&buffer, "%s when ", weir_limit_text(entry->overrides[i].limit));
-        weir__put_conditions(&buffer, &entry->overrides[i].when, attributes);
-        check_print_row(i == 0 ? "override" : "", text);
-    }
+    for (size_t i = 0; i < entry->override_count; i++)
+        check_print_conditions(i == 0 ? "override" : "", entry->overrides[i].limit,
+                               &entry->overrides[i].when, attributes);
 }
 
 static void check_print_entry(const struct weir__policy *policy, size_t i,
@@ -79,12 +88,8 @@ static void check_print_entry(const struct weir__policy *policy, size_t i,
 static void check_print_list(const char *label, const struct weir__any_of *any,
                              const struct weir__attributes *attributes)
 {
-    for (size_t i = 0; i < any->count; i++) {
-        char text[640];
-        struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-        weir__put_conditions(&buffer, &any->items[i], attributes);
-        check_print_row(i == 0 ? label : "or", text);
-    }
+    for (size_t i = 0; i < any->count; i++)
+        check_print_conditions(i == 0 ? label : "or", NULL, &any->items[i], attributes);
 }
 
 static void check_print_policy(const struct weir__policies *set, size_t i)

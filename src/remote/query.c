@@ -67,6 +67,14 @@ static bool query_read_redirect(struct weir__fleet *fleet, const struct weir__re
     return true;
 }
 
+/* On another server, or another connection. */
+static void query_start_over(struct weir__redis_query *query)
+{
+    query->asking = false;
+    query->load = WEIR__LOAD_NONE;
+    query->loads = 0;
+}
+
 static bool query_redirect(struct weir__fleet *fleet, struct weir__redis_query *query, bool moved)
 {
     struct weir__redis_host host;
@@ -76,10 +84,9 @@ static bool query_redirect(struct weir__fleet *fleet, struct weir__redis_query *
         return false;
     if (moved)
         weir__fleet_moved(fleet, query->slot, node);
+    query_start_over(query);
     query->node = node;
     query->asking = !moved;
-    query->load = WEIR__LOAD_NONE;
-    query->loads = 0;
     return true;
 }
 
@@ -146,9 +153,7 @@ static int query_refusal_code(const struct weir__redis_query *query)
 static int query_reconnect(struct weir__redis_query *query, const char *why)
 {
     weir__link_break(&query->call, why);
-    query->asking = false;
-    query->load = WEIR__LOAD_NONE;
-    query->loads = 0;
+    query_start_over(query);
     return weir__link_wait(&query->node->link, query->call.deadline_us, true) ? 0
                                                                               : WEIR_EUNREACHABLE;
 }
@@ -235,9 +240,7 @@ void weir__redis_query_begin(struct weir__fleet *fleet, struct weir__redis_query
     assert(!weir__verb_decides(query->verb) || query->ret);
     query->call.write = weir__redis_query_write;
     query->call.read = weir__redis_query_read;
-    query->asking = false;
-    query->load = WEIR__LOAD_NONE;
-    query->loads = 0;
+    query_start_over(query);
     query->node = weir__fleet_route(fleet, query->slot);
     if (!query->node && weir__fleet_wait(fleet, query->call.deadline_us))
         query->node = weir__fleet_route(fleet, query->slot);

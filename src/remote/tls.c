@@ -113,7 +113,8 @@ struct weir__tls {
     char held[CIPHER_ROOM];
 };
 
-static void tls_describe(char why[WEIR__WHY_SIZE], const char *what, const char *about)
+/* Says what is wrong with what; false. */
+static bool tls_describe(char why[WEIR__WHY_SIZE], const char *what, const char *about)
 {
     char text[160] = "refused";
     unsigned long code = openssl.ERR_get_error();
@@ -121,6 +122,7 @@ static void tls_describe(char why[WEIR__WHY_SIZE], const char *what, const char 
         openssl.ERR_error_string_n(code, text, sizeof text);
     snprintf(why, WEIR__WHY_SIZE, "TLS: %s %.60s: %s", what, about, text);
     openssl.ERR_clear_error();
+    return false;
 }
 
 static bool tls_set_certificates(SSL_CTX *context, const struct weir__redis_url *url,
@@ -128,21 +130,15 @@ static bool tls_set_certificates(SSL_CTX *context, const struct weir__redis_url 
 {
     bool found = url->ca[0] ? openssl.SSL_CTX_load_verify_locations(context, url->ca, NULL) == 1
                             : openssl.SSL_CTX_set_default_verify_paths(context) == 1;
-    if (!found) {
-        tls_describe(why, "the authorities of", url->ca[0] ? url->ca : "this system");
-        return false;
-    }
+    if (!found)
+        return tls_describe(why, "the authorities of", url->ca[0] ? url->ca : "this system");
     if (!url->cert[0])
         return true;
-    if (openssl.SSL_CTX_use_certificate_chain_file(context, url->cert) != 1) {
-        tls_describe(why, "the certificate", url->cert);
-        return false;
-    }
+    if (openssl.SSL_CTX_use_certificate_chain_file(context, url->cert) != 1)
+        return tls_describe(why, "the certificate", url->cert);
     if (openssl.SSL_CTX_use_PrivateKey_file(context, url->key, SSL_PEM) != 1 ||
-        openssl.SSL_CTX_check_private_key(context) != 1) {
-        tls_describe(why, "the key", url->key);
-        return false;
-    }
+        openssl.SSL_CTX_check_private_key(context) != 1)
+        return tls_describe(why, "the key", url->key);
     return true;
 }
 
@@ -168,10 +164,8 @@ static bool tls_make_session(struct weir__tls *tls, const struct weir__redis_url
     openssl.SSL_CTX_set_verify(tls->context, url->verify ? SSL_VERIFY_SERVER : SSL_VERIFY_NOTHING,
                                NULL);
     tls->session = openssl.SSL_new(tls->context);
-    if (!tls->session || !tls_set_host(tls->session, host)) {
-        tls_describe(why, "the host", host);
-        return false;
-    }
+    if (!tls->session || !tls_set_host(tls->session, host))
+        return tls_describe(why, "the host", host);
     tls->in = openssl.BIO_new(openssl.BIO_s_mem());
     tls->out = openssl.BIO_new(openssl.BIO_s_mem());
     if (!tls->in || !tls->out)

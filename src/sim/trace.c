@@ -228,10 +228,9 @@ static int trace_read_field(struct weir__trace_reader *reader, struct field *ret
 
 /* ---- values ---- */
 
-static int trace_read_time(const struct field *field, int64_t *ret, weir_error *err)
+/* Seconds as microseconds, below 2^53; -1: they are not. */
+static int64_t trace_microseconds(const struct field *field)
 {
-    static const char expected[] =
-        "seconds with up to six decimals, from 0 to 9007199254.740991, like 1700000000.25";
     int64_t number = 0;
     int decimals = -1;
     for (size_t i = 0; i < field->len; i++) {
@@ -241,19 +240,22 @@ static int trace_read_time(const struct field *field, int64_t *ret, weir_error *
             continue;
         }
         if (c < '0' || c > '9' || decimals == 6 || number > WEIR__EXACT_MAX)
-            return trace_fail(err, field, "time", expected);
+            return -1;
         number = number * 10 + (c - '0');
         decimals += decimals >= 0;
     }
-    if (field->len == 0 || decimals == 0 || number > WEIR__EXACT_MAX)
-        return trace_fail(err, field, "time", expected);
-    for (int i = decimals < 0 ? 0 : decimals; i < 6; i++) {
+    for (int i = decimals < 0 ? 0 : decimals; i < 6 && number < WEIR__EXACT_MAX; i++)
         number *= 10;
-        if (number >= WEIR__EXACT_MAX)
-            return trace_fail(err, field, "time", expected);
-    }
-    if (number >= WEIR__EXACT_MAX)
-        return trace_fail(err, field, "time", expected);
+    return field->len == 0 || decimals == 0 || number >= WEIR__EXACT_MAX ? -1 : number;
+}
+
+static int trace_read_time(const struct field *field, int64_t *ret, weir_error *err)
+{
+    int64_t number = trace_microseconds(field);
+    if (number < 0)
+        return trace_fail(
+            err, field, "time",
+            "seconds with up to six decimals, from 0 to 9007199254.740991, like 1700000000.25");
     *ret = number;
     return 0;
 }

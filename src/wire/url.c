@@ -241,12 +241,25 @@ static int url_take_authority(struct url_reader *reader, const char *part, size_
 
 /* ---- /db, /master-name, /path ---- */
 
+/* The number of a database; `like` shows one. */
+static int url_set_db(struct url_reader *reader, const char *part, size_t len, const char *like)
+{
+    int64_t db;
+    if (!weir__span_whole((struct weir__span){part, len}, 0, INT32_MAX, &db))
+        return url_fail(reader, part, "invalid database \"%s\": expected a number, like %s",
+                        url_quote(reader, part, len).text, like);
+    if (reader->url->kind == WEIR__REDIS_CLUSTER && db != 0)
+        return url_fail(reader, part, "a cluster has database 0 only, found %d; leave it out",
+                        (int)db);
+    reader->url->db = (int32_t)db;
+    return 0;
+}
+
 static int url_take_path(struct url_reader *reader, const char *part, size_t len)
 {
     struct weir__redis_url *url = reader->url;
     const char *name = part + (len > 0);
     size_t n = len - (len > 0);
-    int64_t db = 0;
     if (url->kind == WEIR__REDIS_UNIX && n == 0)
         return url_fail(reader, part, "no path of a socket; write redis+unix:///path");
     if (url->kind == WEIR__REDIS_UNIX)
@@ -257,14 +270,7 @@ static int url_take_path(struct url_reader *reader, const char *part, size_t len
                         "redis+sentinel://host/master, and ?db=1 for a database");
     if (url->kind == WEIR__REDIS_SENTINEL)
         return url_decode(reader, "master's name", name, n, url->master, sizeof url->master);
-    if (n > 0 && !weir__span_whole((struct weir__span){name, n}, 0, INT32_MAX, &db))
-        return url_fail(reader, name, "invalid database \"%s\": expected a number, like /0",
-                        url_quote(reader, name, n).text);
-    if (url->kind == WEIR__REDIS_CLUSTER && db != 0)
-        return url_fail(reader, name, "a cluster has database 0 only, found %d; leave it out",
-                        (int)db);
-    url->db = (int32_t)db;
-    return 0;
+    return n > 0 ? url_set_db(reader, name, n, "/0") : 0;
 }
 
 /* ---- options: one table says their names, where they go and how each is read ---- */
@@ -368,18 +374,10 @@ static int url_take_size(struct url_reader *reader, const struct url_option *opt
 static int url_take_db(struct url_reader *reader, const struct url_option *option,
                        const char *value, size_t len)
 {
-    int64_t db;
     if (reader->url->kind == WEIR__REDIS_SINGLE)
         return url_fail(reader, value, "%s= goes after the host here: redis://host/1",
                         option->name);
-    if (!weir__span_whole((struct weir__span){value, len}, 0, INT32_MAX, &db))
-        return url_fail(reader, value, "invalid database \"%s\": expected a number, like %s=0",
-                        url_quote(reader, value, len).text, option->name);
-    if (reader->url->kind == WEIR__REDIS_CLUSTER && db != 0)
-        return url_fail(reader, value, "a cluster has database 0 only, found %d; leave it out",
-                        (int)db);
-    reader->url->db = (int32_t)db;
-    return 0;
+    return url_set_db(reader, value, len, "db=0");
 }
 
 #define FIELD(member)                                                                              \
