@@ -1,6 +1,8 @@
 /* The rows of token bucket and leaky bucket; bucket.h says what they are. */
 #include "core/bucket.h"
 
+#include "core/scale.h"
+
 /* debt += (c1 - c0) * w, within 0 … 2^53. */
 static bool bucket_settle(const struct weir__rule *rule, struct weir__state *state,
                           const struct weir__correction *correction)
@@ -29,6 +31,13 @@ static uint32_t bucket_share(const struct weir__rule *rule, const struct weir__s
     if (__builtin_mul_overflow(elapsed, rule->count, &earned) || earned >= state->amount)
         return 0;
     return weir__share_of(state->amount - earned, rule->cap);
+}
+
+static void bucket_scale(const struct weir__rule *rule, int64_t now_us, struct weir__scale *ret)
+{
+    ret->now = now_us / weir__tick_us(rule);
+    ret->rate = rule->count;
+    ret->whole = rule->cap;
 }
 
 /* ---- what others need to know ---- */
@@ -80,8 +89,8 @@ static int64_t bucket_flood_us(const struct weir__rule *rule)
 #define BUCKET_FUNCTIONS                                                                           \
     .load = weir__bucket_load, .judge = weir__bucket_judge, .charge = weir__bucket_charge,         \
     .report = weir__bucket_report, .settle = bucket_settle, .fresh_at = bucket_fresh_at,           \
-    .share = bucket_share, .window_us = bucket_window_us, .ahead_us = bucket_window_us,            \
-    .flood_us = bucket_flood_us
+    .share = bucket_share, .scale = bucket_scale, .window_us = bucket_window_us,                   \
+    .ahead_us = bucket_window_us, .flood_us = bucket_flood_us
 
 const struct weir__algorithm weir__algorithm_token_bucket = {
     .name = "token-bucket",

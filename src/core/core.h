@@ -104,6 +104,8 @@ struct weir__request {
 };
 
 /* A correction of the charge c0 made at t0. */
+struct weir__scale;
+
 struct weir__correction {
     int64_t now_us, charged_at_us, charged, actual;
     uint64_t id; /* of the receipt; 0: none, so nobody knows whether it was settled before */
@@ -167,6 +169,8 @@ struct weir__algorithm {
      * get back if it were forgotten. From fresh_at on 0, until then at least 1. Before load;
      * large states: about. */
     uint32_t (*share)(const struct weir__rule *, const struct weir__state *, int64_t now_us);
+    /* The same for many states; NULL: they are asked one by one (core/scale.h). */
+    void (*scale)(const struct weir__rule *, int64_t now_us, struct weir__scale *ret);
 
     /* What is wrong with a rule that parsed, so that all arithmetic stays exact below 2^53; NULL:
      * nothing. The rest needs a good rule. */

@@ -1,5 +1,5 @@
 /* Fixed windows: aligned to the epoch, or opened by their first charged request (from-first). */
-#include "core/core.h"
+#include "core/scale.h"
 
 static void fixed_window_load(const struct weir__rule *rule, struct weir__state *state,
                               int64_t now_us)
@@ -70,13 +70,20 @@ static uint32_t fixed_window_share(const struct weir__rule *rule, const struct w
     return weir__share_of(state->amount, rule->count);
 }
 
+static void fixed_window_scale(const struct weir__rule *rule, int64_t now_us,
+                               struct weir__scale *ret)
+{
+    ret->gone = now_us - rule->period_us;
+    ret->whole = rule->count;
+}
+
 /* What both have in common. */
 #define WINDOW_FUNCTIONS                                                                           \
     .load = fixed_window_load, .judge = fixed_window_judge, .charge = fixed_window_charge,         \
     .report = fixed_window_report, .settle = fixed_window_settle,                                  \
-    .fresh_at = fixed_window_fresh_at, .share = fixed_window_share, .flaw = weir__rule_no_flaw,    \
-    .most = weir__rule_count, .window_us = weir__rule_period_us, .ahead_us = weir__rule_period_us, \
-    .flood_us = weir__rule_period_us
+    .fresh_at = fixed_window_fresh_at, .share = fixed_window_share, .scale = fixed_window_scale,   \
+    .flaw = weir__rule_no_flaw, .most = weir__rule_count, .window_us = weir__rule_period_us,       \
+    .ahead_us = weir__rule_period_us, .flood_us = weir__rule_period_us
 
 const struct weir__algorithm weir__algorithm_fixed_window = {
     .name = "fixed-window",

@@ -3,7 +3,7 @@
  * Weights are q of Wv parts, Wv at most 2^20, so that every product stays exact. `at` is the number
  * of the current window, `before` the previous count, `amount` the current.
  */
-#include "core/core.h"
+#include "core/scale.h"
 
 #define COUNT_MAX 1000000000
 
@@ -130,6 +130,17 @@ static uint32_t sliding_counter_share(const struct weir__rule *rule,
     return weir__share_of(counter_used(rule, &now), rule->count * counter_parts(rule));
 }
 
+static void sliding_counter_scale(const struct weir__rule *rule, int64_t now_us,
+                                  struct weir__scale *ret)
+{
+    struct weir__state now = {.at = now_us / rule->period_us, .now_us = now_us};
+    ret->now = now.at;
+    ret->gone = now.at - 2;
+    ret->weight = counter_weight(rule, &now);
+    ret->parts = counter_parts(rule);
+    ret->whole = rule->count * ret->parts;
+}
+
 static const char *sliding_counter_flaw(const struct weir__rule *rule)
 {
     return rule->count > COUNT_MAX ? "the count is at most 1g here" : NULL;
@@ -154,6 +165,7 @@ const struct weir__algorithm weir__algorithm_sliding_counter = {
     .settle = sliding_counter_settle,
     .fresh_at = sliding_counter_fresh_at,
     .share = sliding_counter_share,
+    .scale = sliding_counter_scale,
     .flaw = sliding_counter_flaw,
     .most = weir__rule_count,
     .window_us = weir__rule_period_us,

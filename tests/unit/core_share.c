@@ -1,6 +1,8 @@
 /* The share of a limit that forgetting a state would give back: what eviction compares. */
 #include "core_rig.h"
 
+#include "core/scale.h"
+
 static struct rig rig;
 
 /* After a take of `cost` at T0: the share at t. */
@@ -76,8 +78,54 @@ static void test_edges(void)
     CHECK_INT(weir__algorithm_of(&rig.rule)->share(&rig.rule, &rig.state, T0 + 360 * DAY), 0);
 }
 
+/* By a scale for many, a state is fresh exactly when it is by itself, and on the same level or the
+ * next. */
+static void check_scale(const struct weir__rule *rule, const struct weir__state *state, int64_t t)
+{
+    struct weir__scale scale;
+    uint32_t share = weir__state_share(rule, state, t);
+    CHECK(weir__scale_make(rule, t, &scale));
+    bool pair = weir__algorithm_of(rule)->shape == WEIR__SHAPE_PAIR;
+    if (pair && state->at > scale.now)
+        return; /* those are asked one by one */
+    int level = pair ? weir__scale_pair(&scale, state->at, state->before, state->amount)
+                     : weir__scale_amount(&scale, state->at, state->amount);
+    CHECK_INT(level == WEIR__LEVEL_FRESH, share == 0);
+    CHECK(abs(level - weir__share_level(share)) <= 1);
+}
+
+static void test_scales(void)
+{
+    static const char *const limits[] = {
+        "token-bucket 100/s burst 200", "token-bucket 7/h burst 200",
+        "token-bucket 1/366d burst 20", "leaky-bucket 100/s burst 199",
+        "fixed-window 200/m",           "fixed-window 3/d from-first",
+        "sliding-counter 200/m",        "sliding-counter 1000000/7d",
+        "sliding-counter 1/s",
+    };
+    uint64_t chance = 7;
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        struct weir__rule rule = rule_of(limits[i]);
+        for (int round = 0; round < 2000; round++) {
+            int64_t span = INT64_C(1) << (4 + weir__random_next(&chance) % 45), t = T0;
+            rig_init(&rig, limits[i]);
+            for (int j = 0; j < 4; j++) {
+                int64_t most = weir__max(1, weir__algorithm_of(&rule)->most(&rule) / 2);
+                take(&rig, t, 1 + (int64_t)(weir__random_next(&chance) % (uint64_t)most), 0);
+                t += (int64_t)(weir__random_next(&chance) % (uint64_t)span);
+                if (rig.state.present)
+                    check_scale(&rule, &rig.state, round % 8 ? t : t - span);
+            }
+        }
+    }
+    CHECK_INT(weir__share_level(0), WEIR__LEVEL_FRESH);
+    CHECK_INT(weir__share_level(1), WEIR__LEVEL_LEAST);
+    CHECK_INT(weir__share_level(WEIR__SHARE_ONE), WEIR__LEVEL_LEAST + 80);
+}
+
 int main(void)
 {
+    test_scales();
     test_kinds();
     test_guava();
     test_gone();

@@ -87,6 +87,42 @@ static void test_many_large(enum weir_kind kind, int n)
     weir_store_close(store);
 }
 
+/* Holds one slot of limits from … to, each of a key of its own; how many had no room. With `freed`
+ * each is released at once. */
+static int hold_from(weir_store *store, int from, int to, bool freed)
+{
+    int full = 0;
+    for (int i = from; i < to; i++) {
+        char room[32];
+        weir_decision decision = {0};
+        weir_limit *limit = numbered(WEIR_CONCURRENT, i);
+        weir_key key = key_of(room, WEIR_CONCURRENT, i);
+        int code = weir_acquire(store, key, limit, 1, &decision);
+        CHECK(code == WEIR_EFULL || (code == 0 && decision.allowed));
+        full += code == WEIR_EFULL;
+        if (freed && code == 0)
+            CHECK_INT(weir_release(store, key, limit, decision.lease), 0);
+        weir_limit_free(limit);
+    }
+    return full;
+}
+
+/* Leases never go. So a zone holds as many as fill half of its large area, beside the rows; and any
+ * number of limits whose leases are released. */
+static void test_many_leases(void)
+{
+    weir_store *store = test_open("memory:64m", &now);
+    CHECK_INT(hold_from(store, 0, 100000, true), 0);
+    test_sound(store);
+    weir_store_close(store);
+    store = test_open("memory:64m?large=32%", &now); /* 6.4 MB of leases, twice, and 6.5 of rows */
+    CHECK_INT(hold_from(store, 0, 100000, false), 0);
+    CHECK_INT(test_info(store).limits, 100000);
+    CHECK_INT(forgotten(store, WEIR_CONCURRENT, 0, 100000, 7), 0);
+    test_sound(store);
+    weir_store_close(store);
+}
+
 /* Limits that need one of the first rows, beside many that do not, in any order. */
 static void test_narrow_beside_wide(void)
 {
@@ -158,6 +194,7 @@ int main(void)
     test_many(WEIR_SLIDING_COUNTER, 2000);
     test_many_large(WEIR_SLIDING_LOG, 100000);
     test_many_large(WEIR_SLIDING_WINDOW, 100000);
+    test_many_leases();
     test_narrow_beside_wide();
     test_passing();
     test_flood(WEIR_FIXED_WINDOW, 100000);

@@ -11,82 +11,104 @@
 #define FEW 1
 #define AGED 8
 
-/* Shares in steps: four for every power of two, so that shares within an eighth to a quarter
- * count as equal. Finer steps would make a bucket's oldest state the next to go, which is what a
- * flood of equal keys is after. */
-static uint8_t share_level(uint32_t share)
-{
-    assert(share >= 1 && share <= WEIR__SHARE_ONE);
-    unsigned power = 31 - (unsigned)__builtin_clz(share);
-    return (uint8_t)(power << 2 | ((share << 2 >> power) & 3));
-}
-
-static enum weir__standing standing_of(const struct weir__candidates *it,
-                                       const struct weir__group *group, unsigned slot)
-{
-    if (WEIR__UNLIKELY(it->row == WEIR__MARK_ROW))
-        return WEIR__STANDS_MARK;
-    if (!it->plain && weir__algorithm_of(it->rule)->leases)
-        return WEIR__STANDS_KEPT;
-    return weir__slot_denied(group, slot) ? WEIR__STANDS_DENIED : WEIR__STANDS_QUIET;
-}
-
 /* Looks a row up, for all candidates in a row that have it. */
-static void know_row(const struct weir__zone *zone, struct weir__candidates *it, uint32_t row)
+static __attribute__((noinline)) void know_row(const struct weir__zone *zone, uint32_t row,
+                                               int64_t now_us, struct weir__known *ret)
 {
-    it->mixed = it->mixed || it->count > 0;
-    it->row = row;
-    it->rule = weir__row_at(zone, row);
-    it->plain = false;
-    if (!it->rule)
+    const struct weir__rule *rule = weir__row_at(zone, row);
+    ret->row = row;
+    ret->stands = row == WEIR__MARK_ROW ? WEIR__STANDS_MARK : WEIR__STANDS_QUIET;
+    ret->weighed = WEIR__WEIGHED_ALONE;
+    if (!rule)
         return;
-    enum weir__shape shape = weir__algorithm_of(it->rule)->shape;
-    it->plain = shape == WEIR__SHAPE_DEBT || shape == WEIR__SHAPE_COUNT;
-    it->generation = weir__row_generation(zone, row);
+    const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
+    if (algorithm->leases)
+        ret->stands = WEIR__STANDS_KEPT;
+    ret->generation = weir__row_generation(zone, row);
+    if (weir__scale_make(rule, now_us, &ret->scale))
+        ret->weighed =
+            algorithm->shape == WEIR__SHAPE_PAIR ? WEIR__WEIGHED_PAIR : WEIR__WEIGHED_AMOUNT;
 }
 
-/* The share of a slot's state: weir__unpack and weir__state_share, with a short way for amounts. */
-static uint32_t share_of(const struct weir__zone *zone, const struct weir__candidates *it,
-                         uint64_t tag, struct weir__packed sealed, int64_t now_us)
+/* The level of a state by itself; one that makes no sense goes first. */
+static __attribute__((noinline)) uint8_t level_alone(const struct weir__zone *zone, uint64_t tag,
+                                                     struct weir__packed sealed, int64_t now_us)
 {
-    struct weir__state state;
+    struct weir__state state = {0};
     const struct weir__rule *rule;
     uint32_t unit;
     unsigned order;
-    if (WEIR__LIKELY(it->plain)) {
-        struct weir__packed clear = weir__seal(sealed, tag, it->generation);
-        state.present = true;
-        state.at = weir__packed_at(clear);
-        state.amount = weir__packed_amount(clear);
-        return weir__state_share(it->rule, &state, now_us);
+    if (!weir__unpack(zone, tag, sealed, &rule, &state, &unit, &order))
+        return WEIR__LEVEL_FRESH;
+    return weir__share_level(weir__state_share(rule, &state, now_us));
+}
+
+/* The level of a slot's state, whose row is known. */
+static inline uint8_t level_of(const struct weir__zone *zone, const struct weir__known *known,
+                               uint64_t tag, struct weir__packed sealed, int64_t now_us)
+{
+    if (known->weighed == WEIR__WEIGHED_ALONE)
+        return level_alone(zone, tag, sealed, now_us);
+    struct weir__packed clear = weir__seal(sealed, tag, known->generation);
+    int64_t at = weir__packed_at(clear);
+    if (WEIR__LIKELY(known->weighed == WEIR__WEIGHED_AMOUNT))
+        return weir__scale_amount(&known->scale, at, weir__packed_amount(clear));
+    if (at <= known->scale.now) {
+        struct weir__counts counts = weir__packed_counts(clear);
+        return weir__scale_pair(&known->scale, at, counts.before, counts.now);
     }
-    state = (struct weir__state){0};
-    if (!it->rule || !weir__unpack(zone, tag, sealed, &rule, &state, &unit, &order))
-        return 0;
-    return weir__state_share(rule, &state, now_us);
+    return level_alone(zone, tag, sealed, now_us);
+}
+
+/* `denied`: the bits of the group. */
+static inline bool add_slot(struct weir__zone *zone, struct weir__candidates *it,
+                            struct weir__group *group, unsigned slot, uint64_t denied,
+                            int64_t now_us)
+{
+    struct weir__known *known = &it->known;
+    unsigned i = it->count;
+    assert(i < WEIR__CANDIDATES_MAX && slot < WEIR__SLOTS);
+    struct weir__packed sealed = weir__load16(&group->states[slot]);
+    uint32_t row = weir__packed_row(zone, sealed);
+    if (WEIR__UNLIKELY(row != known->row || i == 0)) {
+        it->mixed = it->mixed || i > 0;
+        know_row(zone, row, now_us, known);
+    }
+    uint8_t level = level_of(zone, known, weir__slot_tag(group, slot), sealed, now_us);
+    enum weir__standing standing = known->stands;
+    standing += standing == WEIR__STANDS_QUIET && denied >> slot & 1;
+    standing = level == WEIR__LEVEL_FRESH ? WEIR__STANDS_FRESH : standing;
+    it->count = i + 1;
+    it->groups[i] = group;
+    it->judged[i] = sealed;
+    it->slots[i] = (uint8_t)slot;
+    it->ranks[i] = (uint16_t)(standing << 8 | level);
+    it->rows[i] = row;
+    if (standing < it->lowest)
+        it->lowest = standing;
+    return standing == WEIR__STANDS_FRESH;
+}
+
+static inline uint64_t denied_bits(const struct weir__group *group)
+{
+    return atomic_load_explicit(&group->head, memory_order_relaxed) >> WEIR__DENIED_AT;
+}
+
+bool weir__candidates_add_group(struct weir__zone *zone, struct weir__candidates *it,
+                                struct weir__group *group, unsigned mask, int64_t now_us)
+{
+    uint64_t denied = denied_bits(group);
+    for (unsigned slot = 0; mask != 0; slot++, mask >>= 1) {
+        if (mask & 1 && add_slot(zone, it, group, slot, denied, now_us))
+            return true;
+    }
+    return false;
 }
 
 bool weir__candidates_add(struct weir__zone *zone, struct weir__candidates *it,
                           struct weir__group *group, unsigned slot, int64_t now_us)
 {
-    unsigned i = it->count;
-    assert(i < WEIR__CANDIDATES_MAX && slot < WEIR__SLOTS);
-    struct weir__packed sealed = weir__load16(&group->states[slot]);
-    uint32_t row = weir__packed_row(zone, sealed);
-    if (row != it->row || i == 0)
-        know_row(zone, it, row);
-    uint32_t share = share_of(zone, it, weir__slot_tag(group, slot), sealed, now_us);
-    enum weir__standing standing = share ? standing_of(it, group, slot) : WEIR__STANDS_FRESH;
-    it->count = i + 1;
-    it->groups[i] = group;
-    it->judged[i] = sealed;
-    it->slots[i] = (uint8_t)slot;
-    it->standings[i] = (uint8_t)standing;
-    it->levels[i] = share ? share_level(share) : 0;
-    it->rows[i] = row;
-    if (standing < it->lowest)
-        it->lowest = standing;
-    return standing == WEIR__STANDS_FRESH;
+    return add_slot(zone, it, group, slot, denied_bits(group), now_us);
 }
 
 /* ---- the choice ---- */
@@ -103,7 +125,7 @@ static unsigned draw(struct weir__zone *zone, unsigned n)
 
 static bool may_go(const struct weir__candidates *it, unsigned i)
 {
-    return it->standings[i] < WEIR__STANDS_KEPT;
+    return weir__candidate_stands(it, i) < WEIR__STANDS_KEPT;
 }
 
 /* The row of most candidates that may go; of several such rows one at random. */
@@ -134,40 +156,35 @@ static uint32_t fullest_row(struct weir__zone *zone, const struct weir__candidat
     return rows[best];
 }
 
-/* Of a row: how many are not being denied. */
-static unsigned count_quiet(const struct weir__candidates *it, uint32_t row)
-{
-    unsigned n = 0;
-    for (unsigned i = 0; i < it->count; i++)
-        n += it->rows[i] == row && it->standings[i] == WEIR__STANDS_QUIET;
-    return n;
-}
-
 /* Nearly all of a row are being denied: some have to be denied again before they count as such. */
 static void age(struct weir__zone *zone, const struct weir__candidates *it, uint32_t row)
 {
     for (unsigned i = 0; i < AGED; i++) {
         unsigned one = draw(zone, it->count);
-        if (it->rows[one] == row && it->standings[one] == WEIR__STANDS_DENIED)
+        if (it->rows[one] == row && weir__candidate_stands(it, one) == WEIR__STANDS_DENIED)
             weir__slot_allow(it->groups[one], it->slots[one]);
     }
 }
 
-/* Of a row and a standing: the lowest level, at random. */
+/* Of a row: the lowest rank, at random. *ret_quiet: how many of it are not being denied. */
 static int choose_lowest(struct weir__zone *zone, const struct weir__candidates *it, uint32_t row,
-                         enum weir__standing standing)
+                         unsigned *ret_quiet)
 {
-    uint8_t ties[WEIR__CANDIDATES_MAX] = {0}, level = UINT8_MAX;
-    unsigned n = 0;
+    uint8_t ties[WEIR__CANDIDATES_MAX] = {0};
+    uint16_t lowest = UINT16_MAX;
+    unsigned n = 0, quiet = 0;
     for (unsigned i = 0; i < it->count; i++) {
-        if (it->standings[i] != standing || it->rows[i] != row || it->levels[i] > level)
+        bool of_row = !it->mixed || it->rows[i] == row;
+        uint16_t rank = of_row ? it->ranks[i] : UINT16_MAX;
+        quiet += rank >> 8 == WEIR__STANDS_QUIET;
+        if (rank > lowest || !of_row)
             continue;
-        if (it->levels[i] < level)
-            n = 0;
-        level = it->levels[i];
+        n = rank < lowest ? 0 : n;
+        lowest = rank;
         ties[n++] = (uint8_t)i;
     }
-    assert(n > 0);
+    assert(n > 0 && lowest >> 8 < WEIR__STANDS_KEPT);
+    *ret_quiet = quiet;
     return ties[n > 1 ? draw(zone, n) : 0];
 }
 
@@ -177,11 +194,11 @@ int weir__candidates_choose(struct weir__zone *zone, const struct weir__candidat
         return -1;
     if (it->lowest == WEIR__STANDS_FRESH)
         return (int)it->count - 1; /* it was the last to be looked at */
+    unsigned quiet;
     if (it->lowest == WEIR__STANDS_MARK)
-        return choose_lowest(zone, it, WEIR__MARK_ROW, WEIR__STANDS_MARK);
+        return choose_lowest(zone, it, WEIR__MARK_ROW, &quiet);
     uint32_t row = fullest_row(zone, it);
-    unsigned quiet = count_quiet(it, row);
-    int chosen = choose_lowest(zone, it, row, quiet > 0 ? WEIR__STANDS_QUIET : WEIR__STANDS_DENIED);
+    int chosen = choose_lowest(zone, it, row, &quiet);
     if (quiet <= FEW)
         age(zone, it, row);
     return chosen;

@@ -17,6 +17,7 @@
 #ifndef WEIR_ZONE_EVICT_H
 #define WEIR_ZONE_EVICT_H
 
+#include "core/scale.h"
 #include "store/zone/zone.h"
 
 #define WEIR__CANDIDATES_MAX (WEIR__REACH * WEIR__SLOTS)
@@ -25,9 +26,24 @@
 enum weir__standing {
     WEIR__STANDS_FRESH,
     WEIR__STANDS_MARK,
-    WEIR__STANDS_QUIET,  /* live, its last take was not denied */
-    WEIR__STANDS_DENIED, /* live, its last take was denied */
+    WEIR__STANDS_QUIET,  /* live, its last take was not denied … */
+    WEIR__STANDS_DENIED, /* … or it was */
     WEIR__STANDS_KEPT    /* a live lease */
+};
+
+/* How the states of a row are weighed. */
+enum weir__weighed {
+    WEIR__WEIGHED_ALONE,  /* each by itself */
+    WEIR__WEIGHED_AMOUNT, /* a time and an amount, on a scale */
+    WEIR__WEIGHED_PAIR    /* a time and two counts, on a scale */
+};
+
+/* A row of candidates. Where it is damaged, each is looked at alone. */
+struct weir__known {
+    uint32_t row, generation;
+    enum weir__standing stands; /* those of it that are live and not denied */
+    enum weir__weighed weighed;
+    struct weir__scale scale;
 };
 
 /* The occupied slots that one of has to go, in any order. Its user adds each once, under the
@@ -35,17 +51,13 @@ enum weir__standing {
 struct weir__candidates {
     unsigned count;
     enum weir__standing lowest;
-    bool mixed; /* of several rows */
-    uint8_t standings[WEIR__CANDIDATES_MAX];
+    bool mixed;                           /* of several rows */
+    uint16_t ranks[WEIR__CANDIDATES_MAX]; /* standing, then the level of the share: lowest first */
     uint8_t slots[WEIR__CANDIDATES_MAX];
-    uint8_t levels[WEIR__CANDIDATES_MAX]; /* of the share */
     uint32_t rows[WEIR__CANDIDATES_MAX];
     struct weir__group *groups[WEIR__CANDIDATES_MAX];
     struct weir__packed judged[WEIR__CANDIDATES_MAX]; /* by this state; it may be another by now */
-    /* what is known of the row of the last one added */
-    uint32_t row, generation;
-    const struct weir__rule *rule; /* NULL: damage */
-    bool plain;                    /* a time and an amount */
+    struct weir__known known;                         /* of the row of the last one added */
 };
 
 static inline void weir__candidates_begin(struct weir__candidates *it)
@@ -55,9 +67,19 @@ static inline void weir__candidates_begin(struct weir__candidates *it)
     it->lowest = WEIR__STANDS_KEPT;
 }
 
+static inline enum weir__standing weir__candidate_stands(const struct weir__candidates *it,
+                                                         unsigned i)
+{
+    assert(i < it->count);
+    return (enum weir__standing)(it->ranks[i] >> 8);
+}
+
 /* Adds a slot that is not empty. True: it is fresh, and so the last one added is the one to go. */
 bool weir__candidates_add(struct weir__zone *zone, struct weir__candidates *it,
                           struct weir__group *group, unsigned slot, int64_t now_us);
+/* Likewise the slots of a group that are in a mask. */
+bool weir__candidates_add_group(struct weir__zone *zone, struct weir__candidates *it,
+                                struct weir__group *group, unsigned mask, int64_t now_us);
 /* Which of them goes: an index, or -1 where none may (with full=deny no live one). May clear
  * bits of others. */
 int weir__candidates_choose(struct weir__zone *zone, const struct weir__candidates *it);

@@ -172,7 +172,7 @@ static bool hunt_choose(struct hunt *hunt, const struct weir__candidates *all,
         hunt_look(hunt, it) == NAMED &&
         weir__slot_clear_if(hunt->zone, hunt_group(hunt, it), it->slot, all->judged[chosen]);
     if (gone)
-        hunt_tally(hunt, it, (enum weir__standing)all->standings[chosen]);
+        hunt_tally(hunt, it, weir__candidate_stands(all, (unsigned)chosen));
     hunt_unlock(hunt, it);
     return gone;
 }

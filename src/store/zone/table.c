@@ -137,11 +137,11 @@ static int table_choose(struct weir__zone *zone, const struct weir__op *op,
     weir__candidates_begin(ret);
     for (uint32_t d = 0; d < WEIR__REACH; d++) {
         struct weir__group *group = weir__group_at(zone, op->home, op->tag, d);
-        for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
-            if (!is_pinned(ops, n, group, slot) &&
-                weir__candidates_add(zone, ret, group, slot, op->request.now_us))
-                return weir__candidates_choose(zone, ret);
-        }
+        unsigned mask = (1u << WEIR__SLOTS) - 1;
+        for (unsigned slot = 0; slot < WEIR__SLOTS && n > 1; slot++)
+            mask &= ~((unsigned)is_pinned(ops, n, group, slot) << slot);
+        if (weir__candidates_add_group(zone, ret, group, mask, op->request.now_us))
+            break;
     }
     if (weir__is_mark(op->rule) && ret->lowest > WEIR__STANDS_MARK)
         return -1; /* no limit's state goes for it */
@@ -160,7 +160,7 @@ static bool table_make_empty(struct weir__zone *zone, const struct weir__op *op,
         if (chosen < 0)
             return false;
         *ret = (struct spot){all.groups[chosen], all.slots[chosen], 0};
-        as = weir__evicted_as((enum weir__standing)all.standings[chosen]);
+        as = weir__evicted_as(weir__candidate_stands(&all, (unsigned)chosen));
         bool gone = weir__slot_clear_if(zone, ret->group, ret->slot, all.judged[chosen]);
         if (!gone && tries == CHOICES_MAX) {
             if (!weir__may_go(zone, WEIR__STANDS_QUIET))

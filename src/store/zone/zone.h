@@ -549,6 +549,18 @@ static inline int64_t weir__packed_amount(struct weir__packed packed)
     return (int64_t)rest + 1;
 }
 
+/* The two counts of a sliding counter. */
+struct weir__counts {
+    int64_t before, now;
+};
+
+static inline struct weir__counts weir__packed_counts(struct weir__packed packed)
+{
+    const uint64_t mask = (UINT64_C(1) << 31) - 1;
+    uint64_t rest = packed.hi >> (WEIR__REST_AT - 64);
+    return (struct weir__counts){(int64_t)(rest & mask), (int64_t)(rest >> 31 & mask)};
+}
+
 /* A small state under a row, not sealed. */
 struct weir__packed weir__pack_small(const struct weir__rule *rule, uint32_t row,
                                      const struct weir__state *state);
