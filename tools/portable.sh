@@ -147,8 +147,8 @@ strangers() {
     result $code "musl: $(cat "$out/strangers.log")"
 }
 
-mkdir -p "$out/wire"
-python3 lua/assemble.py --header "$out/wire/lua_scripts.h"
+mkdir -p "$out/remote"
+python3 lua/assemble.py --header "$out/remote/lua_scripts.h"
 [ $# -gt 0 ] || set -- clang musl no-swap aarch64 riscv64 i686 s390x
 for wanted in "$@"; do
     case $wanted in
