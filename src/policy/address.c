@@ -216,6 +216,14 @@ void weir__put_address(struct weir__buffer *buffer, const struct weir__address *
         address_put_v6(buffer, address->bytes);
 }
 
+void weir__put_masked(struct weir__buffer *buffer, struct weir__address address, uint8_t bits4,
+                      uint8_t bits6)
+{
+    struct weir__network network = {address, address.family == 4 ? bits4 : bits6};
+    weir__address_mask(&network.address, network.bits);
+    weir__put_network(buffer, &network);
+}
+
 void weir__put_network(struct weir__buffer *buffer, const struct weir__network *network)
 {
     weir__put_address(buffer, &network->address);

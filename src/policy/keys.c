@@ -97,20 +97,12 @@ static void keys_put_whole(struct weir__buffer *buffer, const char *policy, cons
     weir__put(buffer, "}", 1);
 }
 
-static void keys_put_address(struct weir__buffer *buffer, const struct weir__key_part *part,
-                             const struct weir__view *view)
-{
-    struct weir__network network = {.address = weir__view_address(view, part->attribute)};
-    network.bits = network.address.family == 4 ? part->bits4 : part->bits6;
-    weir__address_mask(&network.address, network.bits);
-    weir__put_network(buffer, &network);
-}
-
 static void keys_put_part(struct weir__buffer *buffer, const struct weir__key_part *part,
                           const struct weir__view *view)
 {
     if (view->attributes->items[part->attribute].spelling == WEIR__AS_ADDRESS)
-        keys_put_address(buffer, part, view);
+        weir__put_masked(buffer, weir__view_address(view, part->attribute), part->bits4,
+                         part->bits6);
     else
         keys_put_value(buffer, view->values[part->attribute]);
 }

@@ -205,22 +205,19 @@ enum weir__found weir__attribute_text(const struct weir__subject *subject, struc
     memcpy(text, name.data, name.len < sizeof text ? name.len : 0);
     enum weir__spelling spelling = view_spelling_of(text);
     enum weir__found found = subject->find(subject->context, name.data, name.len, ret);
-    struct weir__network network;
-    const char *wrong = NULL;
+    struct weir__address address;
     if (found != WEIR__FOUND || spelling == WEIR__AS_IT_IS)
         return found;
-    if (spelling == WEIR__AS_PATH) {
-        wrong = weir__normal_path(*ret, false, room, size, ret);
-    } else if (spelling == WEIR__AS_HOST) {
-        wrong = weir__normal_host(*ret, room, size, ret);
-    } else if (!weir__address_read(ret->data, ret->len, &network.address)) {
-        wrong = "is not an address";
-    } else {
+    const char *wrong = NULL;
+    if (spelling != WEIR__AS_ADDRESS) {
+        wrong = spelling == WEIR__AS_PATH ? weir__normal_path(*ret, false, room, size, ret)
+                                          : weir__normal_host(*ret, room, size, ret);
+    } else if (weir__address_read(ret->data, ret->len, &address)) {
         struct weir__buffer buffer = weir__buffer_over(room, size);
-        network.bits = network.address.family == 4 ? WEIR__IP_BITS4 : WEIR__IP_BITS6;
-        weir__address_mask(&network.address, network.bits);
-        weir__put_network(&buffer, &network);
+        weir__put_masked(&buffer, address, WEIR__IP_BITS4, WEIR__IP_BITS6);
         *ret = (struct weir__span){room, buffer.len};
+    } else {
+        wrong = "is not an address";
     }
     if (wrong)
         *ret = weir__span_of(wrong);

@@ -60,6 +60,9 @@ void weir__address_mask(struct weir__address *address, int bits);
 void weir__put_address(struct weir__buffer *buffer, const struct weir__address *address);
 /* The address, and /bits unless that is all of them. */
 void weir__put_network(struct weir__buffer *buffer, const struct weir__network *network);
+/* The network of an address that has so many bits. */
+void weir__put_masked(struct weir__buffer *buffer, struct weir__address address, uint8_t bits4,
+                      uint8_t bits6);
 
 /* ---- paths and hosts (normal.c) ----
  *

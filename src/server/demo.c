@@ -27,13 +27,9 @@ static struct {
 static int demo_find_port(void)
 {
     for (size_t i = 0; i < server_opened.count; i++) {
-        char text[128];
-        struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-        server_listener_text(i, &buffer);
-        int port;
-        if (!server_opened.addresses[i].tls && text[0] != '[' && strncmp(text, "unix:", 5) &&
-            sscanf(strrchr(text, ':'), ":%d", &port) == 1)
-            return port;
+        const struct server_address *it = &server_opened.addresses[i];
+        if (!it->tls && it->bound.ss_family == AF_INET)
+            return ntohs(((const struct sockaddr_in *)&it->bound)->sin_port);
     }
     return 0;
 }

@@ -232,6 +232,11 @@ bool server_receipt_read(const struct server *server, const weir_request *reques
 enum server_access { SERVER_NOBODY, SERVER_DATA, SERVER_ADMIN };
 /* What a token opens; "" is no token. */
 enum server_access server_access_of(const struct server *server, struct weir__span token);
+/* What is open without a token. */
+static inline enum server_access server_open_access(const struct server *server)
+{
+    return server_access_of(server, (struct weir__span){"", 0});
+}
 /* Whether it is one of ours, whatever it opens. */
 bool server_token_is_known(const struct server *server, struct weir__span token);
 /* Whether a Host or Origin names us: loopback, an address we listen on, or an allowed name. */

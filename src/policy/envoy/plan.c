@@ -90,21 +90,18 @@ static int rls_set_hits(const struct weir__rls_request *request,
 }
 
 static int rls_match(const struct weir__rls_setup *setup, const struct weir__rls_request *request,
-                     const struct weir__envoy_domain *domain, size_t i, struct weir__rls_call *call,
-                     weir_error *err)
+                     size_t i, struct weir__rls_call *call, weir_error *err)
 {
     const struct weir__rls_descriptor *descriptor = &request->descriptors[i];
     struct weir__span shared[WEIR__RLS_ENTRIES_MAX];
     struct weir__rls_asked *asked = &call->asked[i];
-    *asked = (struct weir__rls_asked){.alone = call->options.charge_denied};
-    int code = rls_set_hits(request, descriptor, asked, err);
-    if (code)
-        return code;
+    int code = 0;
+    asked->alone = call->options.charge_denied;
     if (descriptor->has_limit) {
         code = rls_bring_limit(setup, descriptor, i, call, err);
     } else {
         const struct weir__envoy_rule *rule = weir__envoy_match(
-            setup->envoy, domain, descriptor->entries, descriptor->entry_count, shared);
+            setup->envoy, call->domain, descriptor->entries, descriptor->entry_count, shared);
         if (rule)
             rls_follow(rule, asked);
     }
@@ -186,15 +183,8 @@ static int rls_add_item(struct weir__rls_call *call, size_t i, weir_error *err)
     return 0;
 }
 
-static int rls_plan_rules(const struct weir__rls_setup *setup,
-                          const struct weir__rls_request *request, struct weir__rls_call *ret,
-                          weir_error *err)
+static int rls_finish_rules(struct weir__rls_call *ret, weir_error *err)
 {
-    for (; ret->count < request->descriptor_count; ret->count++) {
-        int code = rls_match(setup, request, ret->domain, ret->count, ret, err);
-        if (code)
-            return code;
-    }
     rls_replace(ret);
     for (size_t i = 0; i < ret->count; i++) {
         const struct weir__rls_asked *asked = &ret->asked[i];
@@ -285,13 +275,9 @@ static int rls_plan_policy(const struct weir__rls_setup *setup,
     struct weir__rls_asked *asked = &call->asked[i];
     struct rls_subject subject = {request->domain, descriptor};
     const struct weir__subject finder = {rls_find, &subject};
-    *asked = (struct weir__rls_asked){0};
-    int code = rls_set_hits(request, descriptor, asked, err);
-    if (code)
-        return code;
     bool given = descriptor->has_hits || request->hits_addend > 0;
-    code = weir__policies_plan_more(setup->policies, &finder, given ? asked->hits : -1, (unsigned)i,
-                                    asked->refund, &call->plan, err);
+    int code = weir__policies_plan_more(setup->policies, &finder, given ? asked->hits : -1,
+                                        (unsigned)i, asked->refund, &call->plan, err);
     asked->verdict = call->plan.verdict;
     asked->denial = call->plan.denial;
     asked->by = call->plan.by;
@@ -299,27 +285,19 @@ static int rls_plan_policy(const struct weir__rls_setup *setup,
     return code ? code : rls_check_leases(&call->plan, err);
 }
 
-static int rls_plan_policies(const struct weir__rls_setup *setup,
-                             const struct weir__rls_request *request, struct weir__rls_call *ret,
-                             weir_error *err)
+static void rls_finish_policies(struct weir__rls_call *ret)
 {
     struct weir__plan *plan = &ret->plan;
-    const struct weir__policy *by = NULL;
-    bool denied = false;
-    ret->by_policies = true;
-    for (; ret->count < request->descriptor_count; ret->count++) {
-        int code = rls_plan_policy(setup, request, ret->count, ret, err);
-        if (code)
-            return code;
-        const struct weir__rls_asked *asked = &ret->asked[ret->count];
-        by = by ? by : asked->by;
-        denied = denied || asked->denies;
+    plan->by = NULL;
+    for (size_t i = ret->count; i > 0; i--) {
+        const struct weir__rls_asked *asked = &ret->asked[i - 1];
+        plan->by = asked->by ? asked->by : plan->by; /* the first */
+        plan->denied = plan->denied || asked->denies;
     }
     bool items = plan->enforced_count + plan->shadow_count + plan->separate_count > 0;
-    plan->verdict = items ? WEIR__VERDICT_LIMITS : denied ? WEIR__VERDICT_DENY : WEIR__VERDICT_NONE;
-    plan->denied = denied;
-    plan->by = by;
-    return 0;
+    plan->verdict = items          ? WEIR__VERDICT_LIMITS
+                    : plan->denied ? WEIR__VERDICT_DENY
+                                   : WEIR__VERDICT_NONE;
 }
 
 /* ---- the whole request ---- */
@@ -332,18 +310,20 @@ static int rls_make(const struct weir__rls_setup *setup, const struct weir__rls_
     if (request->descriptor_count == 0)
         return weir__fail(err, WEIR_EINVAL, 0, "the request has no descriptors");
     ret->domain = setup->envoy ? weir__envoy_domain(setup->envoy, request->domain) : NULL;
-    if (ret->domain)
-        return rls_plan_rules(setup, request, ret, err);
-    if (setup->policies)
-        return rls_plan_policies(setup, request, ret, err);
-    for (; ret->count < request->descriptor_count; ret->count++) {
-        ret->asked[ret->count] = (struct weir__rls_asked){0};
-        int code =
-            rls_set_hits(request, &request->descriptors[ret->count], &ret->asked[ret->count], err);
+    ret->by_policies = !ret->domain && setup->policies;
+    for (size_t i = 0; i < request->descriptor_count; i = ++ret->count) {
+        ret->asked[i] = (struct weir__rls_asked){0};
+        int code = rls_set_hits(request, &request->descriptors[i], &ret->asked[i], err);
+        if (code == 0 && ret->domain)
+            code = rls_match(setup, request, i, ret, err);
+        else if (code == 0 && ret->by_policies)
+            code = rls_plan_policy(setup, request, i, ret, err);
         if (code)
             return code;
     }
-    return 0;
+    if (ret->by_policies)
+        rls_finish_policies(ret);
+    return ret->domain ? rls_finish_rules(ret, err) : 0;
 }
 
 int weir__rls_plan(const struct weir__rls_setup *setup, const struct weir__rls_request *request,

@@ -81,11 +81,10 @@ static void policy_read_match(struct weir__reader *reader, const struct weir__ya
 static void policy_read_words(struct weir__reader *reader, const struct weir__yaml_node *map,
                               struct weir__policy *policy)
 {
-    static const char *const fails[] = {"local", "open", "closed", NULL};
     static const char *const crosses[] = {"refuse", "give-back", NULL};
     struct weir__yaml *yaml = reader->yaml;
-    policy->fail =
-        (enum weir__redis_fail)weir__yaml_get_word(yaml, map, "fail", fails, WEIR__FAIL_LOCAL);
+    policy->fail = (enum weir__redis_fail)weir__yaml_get_word(
+        yaml, map, "fail", weir__redis_fail_names, WEIR__FAIL_LOCAL);
     policy->give_back = weir__yaml_get_word(yaml, map, "cross_slot", crosses, 0) == 1;
     policy->style = weir__read_style(reader, map, reader->set->style);
     policy->styled = reader->set->styled || weir__yaml_get(map, "headers");

@@ -133,8 +133,6 @@ static void admin_put_entry(struct weir__json *json, const struct weir__entry *e
 
 static enum server_routed admin_policies(const struct server_http_call *call)
 {
-    static const char *const styles[] = {"ietf", "ietf-06", "x-ratelimit", "off"};
-    static const char *const fails[] = {"local", "open", "closed"};
     const struct weir__policies *set = call->conn->thread->rules->policies;
     struct weir__buffer body;
     size_t room = (set->entry_count + set->count + 1) * POLICIES_ROOM;
@@ -148,8 +146,8 @@ static enum server_routed admin_policies(const struct server_http_call *call)
         weir__json_open(&json, NULL, '{');
         weir__json_put_string(&json, "name", it->name);
         weir__json_put_string(&json, "match", it->match_text);
-        weir__json_put_string(&json, "headers", styles[it->style]);
-        weir__json_put_string(&json, "fail", fails[it->fail]);
+        weir__json_put_string(&json, "headers", weir__field_styles[it->style]);
+        weir__json_put_string(&json, "fail", weir__redis_fail_names[it->fail]);
         weir__json_open(&json, "limits", '[');
         for (size_t j = 0; j < it->entry_count; j++)
             admin_put_entry(&json, &it->entries[j]);

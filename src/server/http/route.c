@@ -152,8 +152,7 @@ enum server_admission server_http_admit(struct server_conn *conn,
                                         const struct weir__http_request *request,
                                         struct server_response *ret)
 {
-    static const struct weir__span no_token = {"", 0};
-    if (server_access_of(conn->thread->server, no_token) != SERVER_NOBODY)
+    if (server_open_access(conn->thread->server) != SERVER_NOBODY)
         return SERVER_ADMITTED; /* everybody may ask */
     if (route_is_health(request->path) || weir__span_is(request->path, WEIR__HEALTH_METHOD) ||
         weir__span_is(request->path, WEIR__HEALTH_WATCH))

@@ -211,21 +211,24 @@ struct server_counters *server_metrics_thread(struct server_metrics *metrics, si
 
 /* ---- ids of series and rules ---- */
 
+static uint32_t metrics_name(struct server_metrics *metrics, struct server_names *names,
+                             const char *first, const char *second, uint32_t other)
+{
+    pthread_mutex_lock(&metrics->lock);
+    const uint32_t id = names_id(names, first, second);
+    pthread_mutex_unlock(&metrics->lock);
+    return id == SERVER_NO_NAME ? other : id;
+}
+
 uint32_t server_metrics_series(struct server_metrics *metrics, const char *policy,
                                const char *entry)
 {
-    pthread_mutex_lock(&metrics->lock);
-    const uint32_t id = names_id(&metrics->series, policy, entry ? entry : "");
-    pthread_mutex_unlock(&metrics->lock);
-    return id == SERVER_NO_NAME ? SERVER_SERIES_OTHER : id;
+    return metrics_name(metrics, &metrics->series, policy, entry ? entry : "", SERVER_SERIES_OTHER);
 }
 
 uint32_t server_metrics_rule(struct server_metrics *metrics, const char *domain, const char *name)
 {
-    pthread_mutex_lock(&metrics->lock);
-    const uint32_t id = names_id(&metrics->rules, domain, name);
-    pthread_mutex_unlock(&metrics->lock);
-    return id == SERVER_NO_NAME ? SERVER_RULE_OTHER : id;
+    return metrics_name(metrics, &metrics->rules, domain, name, SERVER_RULE_OTHER);
 }
 
 /* ---- reloads and ticks ---- */

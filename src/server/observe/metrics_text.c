@@ -406,28 +406,25 @@ static void text_put_policies(struct server_lines *lines, const struct server_me
     }
 }
 
-static void text_put_limits(struct server_lines *lines, const struct server_metrics *metrics)
+/* What enforced limits decided, or what those in shadow would have. */
+static void text_put_limits(struct server_lines *lines, const struct server_metrics *metrics,
+                            bool shadow)
 {
     const struct server_names *const names = &metrics->series;
-    COUNTER("weir_limit_decisions", "What each limit of a policy decided, by outcome.");
+    if (shadow)
+        COUNTER("weir_shadow_decisions", "What each shadow limit would have decided, by outcome.");
+    else
+        COUNTER("weir_limit_decisions", "What each limit of a policy decided, by outcome.");
     for (uint32_t i = 0; i < names->count; i++) {
         const struct server_name *const name = &names->names[i];
         const struct server_series *const series = &metrics->sums.series[i];
-        if (!name->second[0] || (name->shadow && !series->allowed && !series->denied))
-            continue;
+        const uint64_t allowed = shadow ? series->shadow_allowed : series->allowed;
+        const uint64_t denied = shadow ? series->shadow_denied : series->denied;
+        if (!name->second[0] || (name->shadow != shadow && !allowed && !denied))
+            continue; /* not a limit, or one that never was of this kind */
         const struct server_label policy = {"policy", name->first}, limit = {"limit", name->second};
-        PUT(series->allowed, policy, limit, {"outcome", "allowed"});
-        PUT(series->denied, policy, limit, {"outcome", "denied"});
-    }
-    COUNTER("weir_shadow_decisions", "What each shadow limit would have decided, by outcome.");
-    for (uint32_t i = 0; i < names->count; i++) {
-        const struct server_name *const name = &names->names[i];
-        const struct server_series *const series = &metrics->sums.series[i];
-        if (!name->second[0] || !(name->shadow || series->shadow_allowed || series->shadow_denied))
-            continue;
-        const struct server_label policy = {"policy", name->first}, limit = {"limit", name->second};
-        PUT(series->shadow_allowed, policy, limit, {"outcome", "allowed"});
-        PUT(series->shadow_denied, policy, limit, {"outcome", "denied"});
+        PUT(allowed, policy, limit, {"outcome", "allowed"});
+        PUT(denied, policy, limit, {"outcome", "denied"});
     }
 }
 
@@ -513,7 +510,8 @@ static void text_put_decisions(const struct server_metrics *metrics, struct serv
 {
     text_put_totals(lines, &metrics->sums.series[SERVER_SERIES_TOTAL]);
     text_put_policies(lines, metrics);
-    text_put_limits(lines, metrics);
+    text_put_limits(lines, metrics, false);
+    text_put_limits(lines, metrics, true);
     text_put_reloads(lines, metrics);
     text_put_rules(lines, metrics);
     text_put_unmatched(lines, metrics);

@@ -38,9 +38,8 @@ static void resp_wrong_count(const struct context *it)
 
 static bool resp_needs_token(const struct server_conn *conn)
 {
-    static const struct weir__span no_token = {"", 0};
     return conn->access == SERVER_NOBODY &&
-           server_access_of(conn->thread->server, no_token) == SERVER_NOBODY;
+           server_open_access(conn->thread->server) == SERVER_NOBODY;
 }
 
 static void resp_ping(const struct context *it)
@@ -301,9 +300,7 @@ static void resp_set_clock(const struct context *it)
     struct server *server = it->conn->thread->server;
     int64_t us;
     weir_error err;
-    static const struct weir__span no_token = {"", 0};
-    enum server_access access =
-        it->conn->access ? it->conn->access : server_access_of(server, no_token);
+    enum server_access access = it->conn->access ? it->conn->access : server_open_access(server);
     if (!server->config.test_clock)
         server_resp_error(it->conn, it->out, SERVER_FAULT_UNKNOWN,
                           "ERR the test clock is off; start the server with --test-clock");

@@ -44,7 +44,7 @@ void server_resp_error(struct server_conn *conn, struct weir__buffer *out, enum 
     va_end(args);
     if (len >= (int)sizeof message)
         len = sizeof message - 1;
-    server_count(&conn->thread->counters->faults[SERVER_RESP][fault], 1);
+    server_count_fault(conn, SERVER_RESP, fault);
     weir__resp_put_error(out, message, (size_t)len);
 }
 
@@ -302,9 +302,8 @@ static void resp_answer(struct server_conn *conn, struct server_batch *batch)
 
 static bool resp_may_ask(struct server_conn *conn)
 {
-    static const struct weir__span no_token = {"", 0};
     if (WEIR__UNLIKELY(conn->access == SERVER_NOBODY))
-        conn->access = server_access_of(conn->thread->server, no_token);
+        conn->access = server_open_access(conn->thread->server);
     return conn->access >= SERVER_DATA;
 }
 
@@ -349,14 +348,13 @@ static struct resp_state *resp_state_of(struct server_conn *conn)
     if (state)
         return state;
     state = conn->state = calloc(1, sizeof *state);
-    if (state)
-        state->guarded =
-            server_access_of(conn->thread->server, (struct weir__span){"", 0}) == SERVER_NOBODY;
-    if (state)
-        weir__resp_begin(&state->reader, WEIR__RESP_REQUESTS, &limits, state->nodes,
-                         WEIR__COUNT(state->nodes));
-    else
+    if (!state) {
         server_conn_close(conn);
+        return NULL;
+    }
+    state->guarded = server_open_access(conn->thread->server) == SERVER_NOBODY;
+    weir__resp_begin(&state->reader, WEIR__RESP_REQUESTS, &limits, state->nodes,
+                     WEIR__COUNT(state->nodes));
     return state;
 }
 
