@@ -9,6 +9,17 @@ static int address_bits_of(const struct weir__address *address)
     return address->family == 4 ? 32 : 128;
 }
 
+/* Clears all but the first bits. */
+static void address_mask(struct weir__address *address, int bits)
+{
+    for (int i = 0; i < 16; i++, bits -= 8) {
+        if (bits <= 0)
+            address->bytes[i] = 0;
+        else if (bits < 8)
+            address->bytes[i] &= (uint8_t)(0xff << (8 - bits));
+    }
+}
+
 /* ---- reading ---- */
 
 static bool address_read_v4(const char *text, size_t len, uint8_t ret[4])
@@ -96,7 +107,7 @@ bool weir__address_read(const char *text, size_t len, struct weir__address *ret)
 static bool address_has_rest(const struct weir__address *address, int bits)
 {
     struct weir__address masked = *address;
-    weir__address_mask(&masked, bits);
+    address_mask(&masked, bits);
     return memcmp(masked.bytes, address->bytes, sizeof masked.bytes) != 0;
 }
 
@@ -155,16 +166,6 @@ bool weir__networks_overlap(const struct weir__network *a, const struct weir__ne
                               : weir__network_has(b, &a->address);
 }
 
-void weir__address_mask(struct weir__address *address, int bits)
-{
-    for (int i = 0; i < 16; i++, bits -= 8) {
-        if (bits <= 0)
-            address->bytes[i] = 0;
-        else if (bits < 8)
-            address->bytes[i] &= (uint8_t)(0xff << (8 - bits));
-    }
-}
-
 /* ---- writing ---- */
 
 static void address_put_v4(struct weir__buffer *buffer, const uint8_t *bytes)
@@ -220,7 +221,7 @@ void weir__put_masked(struct weir__buffer *buffer, struct weir__address address,
                       uint8_t bits6)
 {
     struct weir__network network = {address, address.family == 4 ? bits4 : bits6};
-    weir__address_mask(&network.address, network.bits);
+    address_mask(&network.address, network.bits);
     weir__put_network(buffer, &network);
 }
 

@@ -12,7 +12,7 @@
 
 struct planning {
     const struct weir__policies *set;
-    struct weir__view view;
+    struct weir__view *view;
     int64_t cost; /* the caller's, or -1 */
     struct weir__plan *plan;
     struct weir__buffer keys;
@@ -102,9 +102,9 @@ static int64_t plan_cost_of(struct planning *planning, const struct weir__cost *
 {
     if (planning->cost >= 0)
         return planning->cost;
-    if (cost->attribute < 0 || !weir__view_has(&planning->view, cost->attribute))
+    if (cost->attribute < 0 || !weir__view_has(planning->view, cost->attribute))
         return cost->otherwise;
-    return plan_read_cost(cost, planning->view.values[cost->attribute]);
+    return plan_read_cost(cost, planning->view->values[cost->attribute]);
 }
 
 /* ---- entries ---- */
@@ -112,7 +112,7 @@ static int64_t plan_cost_of(struct planning *planning, const struct weir__cost *
 static const weir_limit *plan_limit_of(struct planning *planning, const struct weir__entry *entry)
 {
     for (size_t i = 0; i < entry->override_count; i++) {
-        if (weir__conditions_hold(&entry->overrides[i].when, &planning->view))
+        if (weir__conditions_hold(&entry->overrides[i].when, planning->view))
             return entry->overrides[i].limit;
     }
     return entry->limit;
@@ -172,7 +172,7 @@ static void plan_entry(struct planning *planning, const struct weir__policy *pol
     size_t start = keys->len;
     const uint64_t *secret = planning->set->keyed ? planning->set->secret : NULL;
     if (!weir__put_key(keys, policy->name, entry->name, &entry->key,
-                       entry->missing == WEIR__MISSING_EMPTY, secret, &planning->view)) {
+                       entry->missing == WEIR__MISSING_EMPTY, secret, planning->view)) {
         keys->len = start;
         *ret_denied |= entry->missing == WEIR__MISSING_DENY && !entry->shadow;
         return;
@@ -209,11 +209,11 @@ static void plan_deny(struct planning *planning, const struct weir__policy *poli
 static void plan_policy(struct planning *planning, const struct weir__policy *policy)
 {
     struct weir__plan *plan = planning->plan;
-    if (weir__any_of_holds(&policy->deny, &planning->view)) {
+    if (weir__any_of_holds(&policy->deny, planning->view)) {
         plan_deny(planning, policy, WEIR__DENIED_LISTED);
         return;
     }
-    if (weir__any_of_holds(&policy->allow, &planning->view)) {
+    if (weir__any_of_holds(&policy->allow, planning->view)) {
         if (!planning->allowed)
             planning->allowed = policy;
         if (plan->exempted_count < WEIR__EXEMPTED_MAX)
@@ -238,10 +238,10 @@ static void plan_all(struct planning *planning)
 {
     const struct weir__policies *set = planning->set;
     for (size_t i = 0; i < set->count; i++) {
-        if (!weir__gate_opens(&set->gates[i], &planning->view))
+        if (!weir__gate_opens(&set->gates[i], planning->view))
             continue;
         const struct weir__policy *policy = &set->policies[i];
-        if (policy->by_name || !weir__conditions_hold(&policy->match, &planning->view))
+        if (policy->by_name || !weir__conditions_hold(&policy->match, planning->view))
             continue;
         plan_policy(planning, policy);
         if (planning->plan->verdict == WEIR__VERDICT_DENY)
@@ -310,14 +310,14 @@ static int plan_find_attribute(const struct planning *planning, const struct wei
 static int plan_named(struct planning *planning, const struct weir__span *name, const weir_key *key)
 {
     const struct weir__policy *policy = weir__policies_find(planning->set, name->data, name->len);
-    struct given given = {planning->view.subject, {"", 0}, {"", 0}};
+    struct given given = {planning->view->subject, {"", 0}, {"", 0}};
     struct weir__subject subject = {plan_find_given, &given};
     if (policy && key) {
         int code = plan_find_attribute(planning, policy, &given.name);
         if (code)
             return code;
         given.value = (struct weir__span){key->data, key->len};
-        planning->view.subject = &subject;
+        planning->view->subject = &subject;
     }
     if (policy) {
         plan_policy(planning, policy);
@@ -350,7 +350,7 @@ static bool plan_needs_give_back(const struct planning *planning)
 
 static int plan_fail_unreadable(const struct planning *planning)
 {
-    const struct weir__view *view = &planning->view;
+    const struct weir__view *view = planning->view;
     const char *name = planning->set->attributes.items[view->wrong].text;
     if (view->said.len == 0 || view->said.len > WEIR__ATTRIBUTE_NAME_MAX)
         return weir__fail(planning->err, WEIR_EINVAL, 0, "the value of %s %s", name, view->why);
@@ -363,7 +363,7 @@ static int plan_finish(struct planning *planning)
     struct weir__plan *plan = planning->plan;
     if (plan->verdict == WEIR__VERDICT_DENY)
         return 0;
-    if (planning->view.wrong >= 0)
+    if (planning->view->wrong >= 0)
         return plan_fail_unreadable(planning);
     if (planning->over)
         return plan_fail_too_many(planning);
@@ -386,27 +386,26 @@ static int plan_subject(const struct weir__policies *policies, const struct weir
                         const struct weir__subject *subject, const weir_key *key, int64_t cost,
                         unsigned owner, bool refund, struct weir__plan *plan, weir_error *err)
 {
-    struct planning planning;
+    struct weir__view view; /* large, and not cleared */
+    struct planning planning = {
+        .set = policies,
+        .view = &view,
+        .cost = cost,
+        .plan = plan,
+        .keys = weir__buffer_over(plan->keys + plan->keys_len, sizeof plan->keys - plan->keys_len),
+        .owner = UINT32_C(1) << owner,
+        .refund = refund,
+        .enforced_before = plan->enforced_count,
+        .limits_before = plan->limit_count,
+        .shadows_before = plan->shadow_count,
+        .separate_before = plan->separate_count,
+        .exempted_before = plan->exempted_count,
+        .err = err,
+    };
     int code = 0;
     if (cost < -1 || cost > WEIR_COST_MAX)
         return weir__fail(err, WEIR_EINVAL, 0, "a cost is 0 to 10^12");
-    planning.set = policies;
-    planning.cost = cost;
-    planning.plan = plan;
-    planning.keys =
-        weir__buffer_over(plan->keys + plan->keys_len, sizeof plan->keys - plan->keys_len);
-    planning.owner = UINT32_C(1) << owner;
-    planning.refund = refund;
-    planning.items = planning.joined_count = 0;
-    planning.enforced_before = plan->enforced_count;
-    planning.limits_before = plan->limit_count;
-    planning.shadows_before = plan->shadow_count;
-    planning.separate_before = plan->separate_count;
-    planning.exempted_before = plan->exempted_count;
-    planning.allowed = planning.over = NULL;
-    planning.conflict = 0;
-    planning.err = err;
-    weir__view_begin(&planning.view, &policies->attributes, subject);
+    weir__view_begin(&view, &policies->attributes, subject);
     plan->verdict = WEIR__VERDICT_NONE;
     plan->by = NULL;
     if (policy)

@@ -54,8 +54,6 @@ const char *weir__network_read(const char *text, size_t len, struct weir__networ
 bool weir__network_has(const struct weir__network *network, const struct weir__address *address);
 bool weir__networks_overlap(const struct weir__network *a, const struct weir__network *b);
 
-/* Clears all but the first bits. */
-void weir__address_mask(struct weir__address *address, int bits);
 /* As RFC 5952 has it: lower case, the longest run of zeros cut. */
 void weir__put_address(struct weir__buffer *buffer, const struct weir__address *address);
 /* The address, and /bits unless that is all of them. */

@@ -52,7 +52,8 @@ enum server_access server_access_of(const struct server *server, struct weir__sp
     return data || !config->public_without_token ? SERVER_ADMIN : SERVER_DATA;
 }
 
-bool server_token_is_known(const struct server *server, struct weir__span token)
+/* Whether it is one of ours, whatever it opens. */
+static bool auth_is_known(const struct server *server, struct weir__span token)
 {
     bool admin = auth_is_secret(server->config.admin_token, token);
     bool data = auth_is_secret(server->config.token, token);
@@ -289,7 +290,7 @@ enum server_access server_conn_access(struct server_conn *conn, struct weir__spa
     bool asked_for = server->config.token[0] || server->config.admin_token[0];
     if (WEIR__LIKELY(token.len == 0 || !asked_for))
         return access;
-    conn->known = server_token_is_known(server, token);
+    conn->known = auth_is_known(server, token);
     if (WEIR__UNLIKELY(!conn->known))
         failures_note(conn);
     else

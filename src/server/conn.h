@@ -132,8 +132,6 @@ static inline void server_pool_give(struct server_pool *pool, void *block, size_
     pool->count++;
 }
 
-void server_pool_clear(struct server_pool *pool);
-
 struct server_listener {
     int fd; /* -1: let go */
     bool tls;
@@ -245,8 +243,6 @@ static inline bool server_conn_goes_on(const struct server_conn *conn)
 {
     return !conn->blocked && !conn->closing && !conn->dead;
 }
-/* Writes what is in the thread's buffer for this connection. */
-void server_flush(struct server_conn *conn);
 
 /* ---- loop.c: turns ---- */
 
@@ -261,8 +257,6 @@ bool server_turn_is_over(struct server_conn *conn);
 /* It is fed on when its turn comes. */
 void server_turn_queue(struct server_conn *conn);
 void server_turn_leave(struct server_conn *conn);
-/* Feeds the first of those that wait. */
-void server_turn_next(struct server_thread *thread);
 
 /* ---- auth.c ---- */
 

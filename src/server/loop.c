@@ -35,6 +35,118 @@ static bool loop_watch(int epoll, int fd, void *data, uint32_t events)
     return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
+/* ---- turns ---- */
+
+/*
+ * Turns: how long one connection may keep a thread busy while others wait. Bounded by the time
+ * that its requests take, not by their bytes: forty bytes may ask for the metrics.
+ *
+ *     event ─► fed ─► all done                                           ─► epoll
+ *       │        └─► its turn is over ─► queue ─► fed, one turn at a time ─┘  when nothing is left
+ *       └─► it took long the last time ───┘
+ *
+ * What holds: a connection in the queue is not read. After a turn of the queue, or a few short
+ * ones, the loop looks for events, so whoever asks little waits for one turn, however many ask
+ * much. Who is alone goes on.
+ */
+
+#define TURN_US 200 /* of the queue */
+#define EVENT_US 10 /* on an event, nobody knowing how much there is */
+#define MUCH_US 50  /* who takes so long waits in the queue the next time */
+#define LAP_US 5000 /* even who is alone lets the loop look at the time */
+
+void server_turn_begin(struct server_thread *thread, bool queued)
+{
+    thread->turn_us = weir__mono_us();
+    thread->turn_until_us = thread->turn_us + (queued ? TURN_US : EVENT_US);
+}
+
+void server_turn_end(struct server_conn *conn, bool rest)
+{
+    bool much = conn->queued || weir__mono_us() - conn->thread->turn_us >= MUCH_US;
+    conn->bulk = much || (rest && conn->bulk);
+}
+
+bool server_turn_must_wait(struct server_conn *conn)
+{
+    const struct server_thread *thread = conn->thread;
+    return conn->bulk && (thread->queue_first || thread->events_left > 0 || thread->returned);
+}
+
+/* Whether anything else is to be done. */
+static bool turn_is_wanted(struct server_conn *conn, int64_t now_us)
+{
+    struct server_thread *thread = conn->thread;
+    struct epoll_event events[2];
+    if (thread->queue_first || thread->events_left > 0 || thread->returned ||
+        now_us - thread->now_us >= LAP_US || server_held_due_us(&thread->held) <= now_us)
+        return true;
+    int count = epoll_wait(thread->epoll, events, WEIR__COUNT(events), 0);
+    for (int i = 0; i < count; i++) {
+        if (events[i].data.ptr != conn)
+            return true;
+    }
+    return false;
+}
+
+bool server_turn_is_over(struct server_conn *conn)
+{
+    int64_t now_us = weir__mono_us();
+    if (now_us < conn->thread->turn_until_us)
+        return false;
+    if (turn_is_wanted(conn, now_us)) {
+        conn->yields = true;
+        return true;
+    }
+    conn->thread->turn_until_us = now_us + TURN_US;
+    return false;
+}
+
+void server_turn_queue(struct server_conn *conn)
+{
+    struct server_thread *thread = conn->thread;
+    if (conn->queued)
+        return;
+    conn->queued = true;
+    conn->queue_next = NULL;
+    conn->queue_prev = thread->queue_last;
+    if (thread->queue_last)
+        thread->queue_last->queue_next = conn;
+    else
+        thread->queue_first = conn;
+    thread->queue_last = conn;
+}
+
+void server_turn_leave(struct server_conn *conn)
+{
+    struct server_thread *thread = conn->thread;
+    if (!conn->queued)
+        return;
+    conn->queued = false;
+    if (conn->queue_prev)
+        conn->queue_prev->queue_next = conn->queue_next;
+    else
+        thread->queue_first = conn->queue_next;
+    if (conn->queue_next)
+        conn->queue_next->queue_prev = conn->queue_prev;
+    else
+        thread->queue_last = conn->queue_prev;
+}
+
+/* Feeds the first of those that wait. */
+static void turn_next(struct server_thread *thread)
+{
+    int64_t until_us = thread->queue_first ? weir__mono_us() + TURN_US : 0;
+    struct server_conn *conn;
+    while ((conn = thread->queue_first)) {
+        server_turn_leave(conn);
+        assert(!conn->dead);
+        server_conn_turn(conn);
+        if (weir__mono_us() + MUCH_US >= until_us)
+            break;
+    }
+}
+
 /* ---- batches that askers bring back ---- */
 
 static void loop_take_back(struct server_thread *thread)
@@ -163,7 +275,7 @@ static void *loop_run(void *argument)
         loop_answer_returned(thread, PORTION);
         if (WEIR__UNLIKELY(thread->held.count > 0))
             server_held_answer_due(thread, PORTION);
-        server_turn_next(thread);
+        turn_next(thread);
         if (WEIR__UNLIKELY(thread->graves != NULL))
             server_conn_bury(thread);
     }
@@ -175,7 +287,7 @@ static void *loop_run(void *argument)
 
 /* ---- making and ending ---- */
 
-void server_pool_clear(struct server_pool *pool)
+static void loop_clear_pool(struct server_pool *pool)
 {
     while (pool->first)
         free(server_pool_take(pool, 0));
@@ -202,9 +314,9 @@ static void loop_free(struct server_thread *thread)
     server_held_end(thread);
     free(thread->in);
     free(thread->out.data);
-    server_pool_clear(&thread->decisions);
-    server_pool_clear(&thread->streams);
-    server_pool_clear(&thread->calls);
+    loop_clear_pool(&thread->decisions);
+    loop_clear_pool(&thread->streams);
+    loop_clear_pool(&thread->calls);
     free(thread->request);
     free(thread->nodes);
     free(thread->response);
@@ -282,115 +394,4 @@ void server_thread_join(struct server_thread *thread)
 {
     pthread_join(thread->thread, NULL);
     loop_free(thread);
-}
-
-/* ---- turns ---- */
-
-/*
- * Turns: how long one connection may keep a thread busy while others wait. Bounded by the time
- * that its requests take, not by their bytes: forty bytes may ask for the metrics.
- *
- *     event ─► fed ─► all done                                           ─► epoll
- *       │        └─► its turn is over ─► queue ─► fed, one turn at a time ─┘  when nothing is left
- *       └─► it took long the last time ───┘
- *
- * What holds: a connection in the queue is not read. After a turn of the queue, or a few short
- * ones, the loop looks for events, so whoever asks little waits for one turn, however many ask
- * much. Who is alone goes on.
- */
-
-#define TURN_US 200 /* of the queue */
-#define EVENT_US 10 /* on an event, nobody knowing how much there is */
-#define MUCH_US 50  /* who takes so long waits in the queue the next time */
-#define LAP_US 5000 /* even who is alone lets the loop look at the time */
-
-void server_turn_begin(struct server_thread *thread, bool queued)
-{
-    thread->turn_us = weir__mono_us();
-    thread->turn_until_us = thread->turn_us + (queued ? TURN_US : EVENT_US);
-}
-
-void server_turn_end(struct server_conn *conn, bool rest)
-{
-    bool much = conn->queued || weir__mono_us() - conn->thread->turn_us >= MUCH_US;
-    conn->bulk = much || (rest && conn->bulk);
-}
-
-bool server_turn_must_wait(struct server_conn *conn)
-{
-    const struct server_thread *thread = conn->thread;
-    return conn->bulk && (thread->queue_first || thread->events_left > 0 || thread->returned);
-}
-
-/* Whether anything else is to be done. */
-static bool turn_is_wanted(struct server_conn *conn, int64_t now_us)
-{
-    struct server_thread *thread = conn->thread;
-    struct epoll_event events[2];
-    if (thread->queue_first || thread->events_left > 0 || thread->returned ||
-        now_us - thread->now_us >= LAP_US || server_held_due_us(&thread->held) <= now_us)
-        return true;
-    int count = epoll_wait(thread->epoll, events, WEIR__COUNT(events), 0);
-    for (int i = 0; i < count; i++) {
-        if (events[i].data.ptr != conn)
-            return true;
-    }
-    return false;
-}
-
-bool server_turn_is_over(struct server_conn *conn)
-{
-    int64_t now_us = weir__mono_us();
-    if (now_us < conn->thread->turn_until_us)
-        return false;
-    if (turn_is_wanted(conn, now_us)) {
-        conn->yields = true;
-        return true;
-    }
-    conn->thread->turn_until_us = now_us + TURN_US;
-    return false;
-}
-
-void server_turn_queue(struct server_conn *conn)
-{
-    struct server_thread *thread = conn->thread;
-    if (conn->queued)
-        return;
-    conn->queued = true;
-    conn->queue_next = NULL;
-    conn->queue_prev = thread->queue_last;
-    if (thread->queue_last)
-        thread->queue_last->queue_next = conn;
-    else
-        thread->queue_first = conn;
-    thread->queue_last = conn;
-}
-
-void server_turn_leave(struct server_conn *conn)
-{
-    struct server_thread *thread = conn->thread;
-    if (!conn->queued)
-        return;
-    conn->queued = false;
-    if (conn->queue_prev)
-        conn->queue_prev->queue_next = conn->queue_next;
-    else
-        thread->queue_first = conn->queue_next;
-    if (conn->queue_next)
-        conn->queue_next->queue_prev = conn->queue_prev;
-    else
-        thread->queue_last = conn->queue_prev;
-}
-
-void server_turn_next(struct server_thread *thread)
-{
-    int64_t until_us = thread->queue_first ? weir__mono_us() + TURN_US : 0;
-    struct server_conn *conn;
-    while ((conn = thread->queue_first)) {
-        server_turn_leave(conn);
-        assert(!conn->dead);
-        server_conn_turn(conn);
-        if (weir__mono_us() + MUCH_US >= until_us)
-            break;
-    }
 }

@@ -237,8 +237,6 @@ static inline enum server_access server_open_access(const struct server *server)
 {
     return server_access_of(server, (struct weir__span){"", 0});
 }
-/* Whether it is one of ours, whatever it opens. */
-bool server_token_is_known(const struct server *server, struct weir__span token);
 /* Whether a Host or Origin names us: loopback, an address we listen on, or an allowed name. */
 bool server_host_allowed(const struct server *server, struct weir__span host);
 bool server_origin_allowed(const struct server *server, struct weir__span origin,

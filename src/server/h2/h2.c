@@ -250,7 +250,8 @@ static void h2_make_common(void)
         nghttp2_option_set_stream_reset_rate_limit(options, RESETS_BURST, RESETS_PER_S);
 }
 
-nghttp2_session *server_h2_session(struct server_h2 *h2)
+/* A session, its SETTINGS submitted; NULL: no memory. */
+static nghttp2_session *h2_session(struct server_h2 *h2)
 {
     const struct server_thread *thread = h2->conn->thread;
     const nghttp2_settings_entry settings[] = {
@@ -318,7 +319,7 @@ static struct server_h2 *h2_begin(struct server_conn *conn)
         return NULL;
     h2->conn = conn;
     h2->began_us = conn->thread->now_us;
-    h2->session = server_h2_session(h2);
+    h2->session = h2_session(h2);
     if (!h2->session) {
         free(h2);
         return NULL;

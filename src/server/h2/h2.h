@@ -125,7 +125,7 @@ bool server_h2_take_body(struct server_h2_stream *stream, const void *data, size
 /* The whole request, its spans in the stream's room; 0, or the HTTP status that refuses it. */
 int server_h2_request(struct server_h2_stream *stream, struct weir__http_request *ret);
 
-/* ---- h2/watch.c ---- */
+/* ---- h2/answer.c: without a request ---- */
 
 /* Answers a stream with our health now and whenever it changes. False: too many do so already. */
 bool server_h2_watch(struct server_h2_stream *stream, bool known);
@@ -134,11 +134,6 @@ bool server_h2_watch(struct server_h2_stream *stream, bool known);
 bool server_h2_tell_watchers(struct server_h2 *h2, bool last);
 /* How old the connection may grow: --max-connection-age, spread a little. */
 int64_t server_h2_age_us(const struct server_h2 *h2);
-
-/* ---- h2/h2.c ---- */
-
-/* A session, its SETTINGS submitted; NULL: no memory. */
-nghttp2_session *server_h2_session(struct server_h2 *h2);
 
 /* ---- h2/memory.c ---- */
 
