@@ -13,6 +13,7 @@
 enum { UNKNOWN, FAST, SLOW };
 
 static _Atomic int mode;
+_Thread_local struct weir__anchor weir__anchor;
 
 static int64_t clock_real_ns(void)
 {
@@ -35,20 +36,9 @@ void weir__clock_sleep_us(int64_t microseconds)
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <x86intrin.h>
 
 #define ANCHOR_NS 1000000      /* how long an anchor serves */
 #define READING_TICKS_MAX 1000 /* some 0.3 µs, ten times what a reading takes */
-
-/* Where a thread last saw the real clock. `window` 0: no rate known yet. */
-struct anchor {
-    uint64_t tsc;
-    int64_t ns;
-    uint64_t window; /* ticks in ANCHOR_NS */
-    uint64_t ns_per_tick_q32;
-};
-
-static _Thread_local struct anchor anchor __attribute__((tls_model("initial-exec")));
 
 /* The kernel validates the TSC across cores before it uses it as its clock source: trust it
  * then. */
@@ -75,42 +65,40 @@ static int clock_detect(void)
  * held up in the middle of it knows the time, but not at which tick that was: no anchor then. */
 static int64_t clock_drop_anchor(void)
 {
-    uint64_t before = __rdtsc();
+    uint64_t before = __builtin_ia32_rdtsc();
     int64_t ns = clock_real_ns();
-    uint64_t reading = __rdtsc() - before;
+    uint64_t reading = __builtin_ia32_rdtsc() - before;
     if (reading > READING_TICKS_MAX)
         return ns;
+    struct weir__anchor *anchor = &weir__anchor;
     uint64_t tsc = before + reading / 2;
-    uint64_t ticks = tsc - anchor.tsc;
-    int64_t elapsed = ns - anchor.ns;
-    if (anchor.ns && elapsed >= ANCHOR_NS && elapsed < 100 * ANCHOR_NS &&
+    uint64_t ticks = tsc - anchor->tsc;
+    int64_t elapsed = ns - anchor->ns;
+    if (anchor->ns && elapsed >= ANCHOR_NS && elapsed < 100 * ANCHOR_NS &&
         ticks < UINT64_C(1) << 40) {
-        anchor.window = ticks * ANCHOR_NS / (uint64_t)elapsed;
-        anchor.ns_per_tick_q32 = ((uint64_t)elapsed << 32) / (ticks | 1);
-    } else if (!anchor.window && anchor.ns && elapsed >= 0 && elapsed < ANCHOR_NS) {
+        anchor->window = ticks * ANCHOR_NS / (uint64_t)elapsed;
+        anchor->us_per_tick_q32 = ((uint64_t)elapsed << 32) / (ticks * 1000 | 1);
+    } else if (!anchor->window && anchor->ns && elapsed >= 0 && elapsed < ANCHOR_NS) {
         return ns; /* keep the first anchor until the interval is long enough to learn from */
     }
-    anchor.tsc = tsc;
-    anchor.ns = ns;
+    anchor->tsc = tsc;
+    anchor->ns = ns;
+    anchor->us = ns / 1000;
+    anchor->part_q32 = ((uint64_t)(ns % 1000) << 32) / 1000;
     return ns;
 }
 
-int64_t weir__clock_us(void)
+int64_t weir__clock_look(void)
 {
     int how = atomic_load_explicit(&mode, memory_order_relaxed);
-    if (WEIR__LIKELY(how == FAST)) {
-        uint64_t tsc = __rdtsc();
-        uint64_t since = tsc - anchor.tsc;
-        if (WEIR__LIKELY(since < anchor.window))
-            return (anchor.ns + (int64_t)(since * anchor.ns_per_tick_q32 >> 32)) / 1000;
+    if (WEIR__LIKELY(how == FAST))
         return clock_drop_anchor() / 1000;
-    }
     if (how == UNKNOWN)
         atomic_store_explicit(&mode, clock_detect(), memory_order_relaxed);
     return weir__clock_real_us();
 }
 #else
-int64_t weir__clock_us(void)
+int64_t weir__clock_look(void)
 {
     atomic_store_explicit(&mode, SLOW, memory_order_relaxed);
     return weir__clock_real_us();

@@ -267,11 +267,10 @@ static inline int64_t weir__newest_us(const struct weir__rule *rule,
 /* The caller's wait (WEIR_WAIT_DEFAULT, WEIR_WAIT_ANY or µs) as this rule takes it. */
 static inline int64_t weir__wait_for(const struct weir__rule *rule, int64_t wait_us)
 {
+    bool shapes = weir__algorithm_of(rule)->shapes;
     if (wait_us == WEIR_WAIT_DEFAULT)
-        wait_us = weir__algorithm_of(rule)->shapes ? WEIR_WAIT_ANY : 0;
-    if (wait_us > WEIR_DURATION_MAX && !weir__algorithm_of(rule)->shapes)
-        wait_us = WEIR_DURATION_MAX;
-    return wait_us;
+        return shapes ? WEIR_WAIT_ANY : 0;
+    return shapes ? wait_us : weir__min(wait_us, WEIR_DURATION_MAX);
 }
 
 /* A wait as scripts take it: -1 the default, -2 any. */

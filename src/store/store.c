@@ -44,14 +44,6 @@ void weir_store_set_clock(weir_store *store, const weir_clock *clock)
     store->clock = clock ? *clock : (weir_clock){0};
 }
 
-int64_t weir__store_now(const weir_store *store)
-{
-    if (WEIR__LIKELY(!store->clock.now))
-        return weir__clock_us();
-    int64_t now = store->clock.now(store->clock.context);
-    return now < WEIR__EXACT_MAX ? now : -1;
-}
-
 int weir_key_hash(const weir_store *store, weir_key key, weir_hashed_key *ret)
 {
     if (!store || !ret || !weir__key_in_bounds(key))

@@ -6,6 +6,7 @@
 #ifndef WEIR_STORE_H
 #define WEIR_STORE_H
 
+#include "base/clock.h"
 #include "base/seat.h"
 #include "core/show.h"
 #include "limit/limit.h"
@@ -101,7 +102,13 @@ int weir__store_reserve(weir_store *store, const weir_limit *const *limits, size
                         weir_error *err);
 
 /* Now, by the store's clock; negative where the clock is out of bounds. */
-int64_t weir__store_now(const weir_store *store);
+static inline int64_t weir__store_now(const weir_store *store)
+{
+    if (WEIR__LIKELY(!store->clock.now))
+        return weir__clock_us();
+    int64_t now = store->clock.now(store->clock.context);
+    return now < WEIR__EXACT_MAX ? now : -1;
+}
 
 /* Every state of a key, for people who look into it; room for WEIR__SHOWN_MAX. 0 or a code. */
 int weir__store_show(weir_store *store, weir_key key, struct weir__shown *ret, size_t *ret_count);

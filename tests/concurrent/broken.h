@@ -43,7 +43,7 @@ static inline void broken_pause(void)
         sched_yield();
 }
 
-static inline bool broken_swap16(struct weir__packed *at, struct weir__packed old,
+static inline bool broken_swap16(struct weir__packed *at, struct weir__packed *seen,
                                  struct weir__packed next)
 {
     for (int i = 0; i < (broken == BROKEN_SEAL ? 8 : 1); i++)
@@ -55,14 +55,17 @@ static inline bool broken_swap16(struct weir__packed *at, struct weir__packed ol
         return true;
     }
     if (broken == BROKEN_HALVES) {
-        if (!weir__packed_same(weir__load16(at), old))
+        struct weir__packed there = weir__load16(at);
+        bool same = weir__packed_same(there, *seen);
+        *seen = there;
+        if (!same)
             return false;
         atomic_store((_Atomic uint64_t *)&at->lo, next.lo);
         broken_pause();
         atomic_store((_Atomic uint64_t *)&at->hi, next.hi);
         return true;
     }
-    return weir__swap16(at, old, next);
+    return weir__swap16(at, seen, next);
 }
 
 static inline struct weir__packed broken_load16(const struct weir__packed *from)
@@ -88,18 +91,16 @@ static inline uint64_t broken_slot_tag(const struct weir__group *group, unsigned
 {
     static _Thread_local struct {
         const struct weir__group *group;
-        unsigned slot;
         uint64_t tag;
-    } last;
-    if (broken == BROKEN_TAG && last.group == group && last.slot == slot) {
-        last.group = NULL;
-        return last.tag;
+    } last[WEIR__SLOTS];
+    if (broken == BROKEN_TAG && last[slot].group == group) {
+        last[slot].group = NULL;
+        return last[slot].tag;
     }
-    last.group = group;
-    last.slot = slot;
-    last.tag = weir__slot_tag(group, slot);
+    last[slot].group = group;
+    last[slot].tag = weir__slot_tag(group, slot);
     broken_pause();
-    return last.tag;
+    return last[slot].tag;
 }
 
 static inline struct weir__packed broken_seal(struct weir__packed packed, uint64_t tag,

@@ -157,7 +157,7 @@ static int decide(struct weir__zone *zone, struct weir__op *ops, size_t n, enum 
         if (WEIR__UNLIKELY(op->ret->full))
             op->ret->remaining = 0;
         if (mode == WEIR__TAKE && op->group && !op->ret->full)
-            weir__slot_note(op->group, op->slot, op->ret);
+            weir__slot_note(op->group, op->slot, weir__slot_denied(op->group, op->slot), op->ret);
     }
     return code;
 }
@@ -220,22 +220,29 @@ static int take_small(struct weir__zone *zone, struct weir__op *op, enum weir__m
         }
         algorithm->report(op->rule, &op->state, op->request.now_us, op->ret);
         if (mode == WEIR__TAKE)
-            weir__slot_note(op->group, op->slot, op->ret);
+            weir__slot_note(op->group, op->slot, weir__slot_denied(op->group, op->slot), op->ret);
     }
     weir__table_thaw(op, 1);
     weir__stripe_unlock(zone, stripe);
     return code;
 }
 
-int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode)
+int weir__zone_apply_locked(struct weir__zone *zone, struct weir__op *ops, size_t n,
+                            enum weir__mode mode)
 {
     int code;
-    if (n == 1 && !weir__is_large(ops->rule)) {
-        code = weir__zone_take_free(zone, ops, mode);
-        return code == WEIR__LOCKED ? take_small(zone, ops, mode) : code;
-    }
+    if (n == 1 && !weir__is_large(ops->rule))
+        return take_small(zone, ops, mode);
     WITH_LOCKS(zone, ops, n, code, decide(zone, ops, n, mode));
     return code;
+}
+
+int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode)
+{
+    int code = WEIR__LOCKED;
+    if (n == 1 && !weir__is_large(ops->rule))
+        code = weir__zone_take_free(zone, ops, mode);
+    return code == WEIR__LOCKED ? weir__zone_apply_locked(zone, ops, n, mode) : code;
 }
 
 /* Aligned to nothing, one at most: there or not, however far the clock runs back. No padding, as in

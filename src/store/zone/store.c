@@ -2,13 +2,12 @@
 #include "store/zone/store.h"
 
 #include "base/hash.h"
+#include "store/zone/take.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH 32 /* requests of weir_take_many under way at once */
-#define HINT_GENERATION_AT WEIR__ROW_BITS
-#define HINT_SERIAL_AT (HINT_GENERATION_AT + 16)
+#define BATCH 32         /* requests of weir_take_many under way at once */
 #define STALE_RETRIES 16 /* rows swept away between finding and using them */
 #define BEHIND_RETRIES 8 /* others served between reading the clock and locking */
 
@@ -24,16 +23,19 @@ static inline void hash_key(const struct weir__zone *zone, weir_key key, uint64_
     weir__hash(zone->secret, key.data, key.len, ret);
 }
 
-/* The hash of a key, as it was hashed before if that was for this zone. */
-static inline void hash_again(const struct weir__zone *zone, weir_key key,
-                              const weir_hashed_key *hashed, uint64_t ret[2])
+static __attribute__((noinline)) uint64_t tag_key(const struct weir__zone *zone, weir_key key)
 {
-    if (!hashed || hashed->store != zone->serial) {
-        hash_key(zone, key, ret);
-        return;
-    }
-    ret[0] = hashed->hash[0];
-    ret[1] = hashed->hash[1];
+    uint64_t hash[2];
+    hash_key(zone, key, hash);
+    return weir__tag_of(hash);
+}
+
+/* The tag of a key, as it was hashed before if that was for this zone. */
+static inline uint64_t tag_again(const struct weir__zone *zone, weir_key key,
+                                 const weir_hashed_key *hashed)
+{
+    return hashed && hashed->store == zone->serial ? weir__tag_of(hashed->hash)
+                                                   : tag_key(zone, key);
 }
 
 /* A log grows by moving to a block twice the size, and blocks lie at multiples of it: with two
@@ -59,7 +61,8 @@ static uint64_t find_row(struct weir__zone *zone, const weir_limit *limit, size_
         return 0;
     uint64_t row = weir__row_find(zone, &limit->rules[i], now_us, &generation);
     if (row)
-        row |= zone->serial << HINT_SERIAL_AT | (uint64_t)generation << HINT_GENERATION_AT;
+        row |= zone->serial << WEIR__HINT_SERIAL_AT | (uint64_t)generation
+                                                          << WEIR__HINT_GENERATION_AT;
     /* Whoever reads the hint may name the row in a slot: it must see the row whole. */
     atomic_store_explicit((_Atomic uint64_t *)&limit->hints[i], row, memory_order_release);
     return row;
@@ -70,10 +73,10 @@ static inline bool set_row(struct weir__zone *zone, const weir_limit *limit, siz
                            int64_t now_us, struct weir__op *op)
 {
     uint64_t hint = atomic_load_explicit(&limit->hints[i], memory_order_acquire);
-    if (WEIR__UNLIKELY((hint ^ zone->serial << HINT_SERIAL_AT) >> HINT_SERIAL_AT || !hint))
+    if (WEIR__UNLIKELY(!weir__hint_is_of(zone, hint)))
         hint = find_row(zone, limit, i, now_us);
-    op->row = (uint32_t)hint & ((UINT32_C(1) << WEIR__ROW_BITS) - 1);
-    op->generation = (uint32_t)(hint >> HINT_GENERATION_AT) & UINT16_MAX;
+    op->row = weir__hint_row(hint);
+    op->generation = weir__hint_generation(hint);
     return op->row != 0;
 }
 
@@ -126,13 +129,12 @@ static inline int told(int code)
 }
 
 /* Sets an op for limit i of a list; false: no room for its row. */
-static inline bool set_op(struct weir__zone *zone, const weir_limit *limit, size_t i,
-                          const uint64_t hash[2], int64_t now_us, int64_t cost, int64_t wait_us,
-                          struct weir__op *op)
+static inline bool set_op(struct weir__zone *zone, const weir_limit *limit, size_t i, uint64_t tag,
+                          int64_t now_us, int64_t cost, int64_t wait_us, struct weir__op *op)
 {
     op->rule = &limit->rules[i];
-    op->tag = weir__tag_of(hash);
-    op->home = weir__home_of(zone, op->tag);
+    op->tag = tag;
+    op->home = weir__home_of(zone, tag);
     op->request.now_us = now_us;
     op->request.cost = cost;
     op->request.wait_us = weir__wait_for(op->rule, wait_us);
@@ -142,15 +144,14 @@ static inline bool set_op(struct weir__zone *zone, const weir_limit *limit, size
 }
 
 /* Appends the ops of one request; their number, or a code. */
-static int add_ops(struct weir__zone *zone, const weir_request *request, const uint64_t hash[2],
+static int add_ops(struct weir__zone *zone, const weir_request *request, uint64_t tag,
                    int64_t now_us, struct weir__op *ops, weir_decision *rows)
 {
     uint64_t lease_id = 0;
     if (request->acquire && weir__lease_id(&lease_id))
         return WEIR_ESYSTEM;
     for (size_t i = 0; i < request->limit->count; i++) {
-        if (!set_op(zone, request->limit, i, hash, now_us, request->cost, request->wait_us,
-                    &ops[i]))
+        if (!set_op(zone, request->limit, i, tag, now_us, request->cost, request->wait_us, &ops[i]))
             return no_row(zone);
         ops[i].lease_id = lease_id;
         ops[i].ret = rows ? &rows[i] : NULL;
@@ -192,10 +193,9 @@ static int build(struct weir__zone *zone, const weir_request *requests, size_t n
 {
     group->count = 0;
     for (size_t i = 0; i < n; i++) {
-        uint64_t hash[2];
-        hash_again(zone, requests[i].key, requests[i].hashed, hash);
-        weir__prefetch_home(zone, weir__home_of(zone, weir__tag_of(hash)));
-        int added = add_ops(zone, &requests[i], hash, now_us, group->ops + group->count,
+        uint64_t tag = tag_again(zone, requests[i].key, requests[i].hashed);
+        weir__prefetch_home(zone, weir__home_of(zone, tag));
+        int added = add_ops(zone, &requests[i], tag, now_us, group->ops + group->count,
                             group->rows + group->count);
         if (added < 0)
             return added;
@@ -278,26 +278,27 @@ static int decide(weir_store *store, const weir_request *requests, size_t n, enu
     return 0;
 }
 
-/* One limit, one key: the path nearly every call takes, without the machinery for groups. */
-static inline int take_one(weir_store *store, const weir_limit *limit, const uint64_t hash[2],
-                           int64_t now_us, int64_t cost, int64_t wait_us, weir_decision *ret)
+/* One limit, one key, without the machinery for groups. `code`: why weir__zone_take did not do. */
+static __attribute__((noinline)) int take_again(weir_store *store, const weir_limit *limit,
+                                                uint64_t tag, const struct weir__request *request,
+                                                int code, weir_decision *ret)
 {
     struct weir__zone *zone = zone_of(store);
     struct weir__op op;
     weir_decision row;
-    int64_t ahead = 0;
-    const struct weir__algorithm *algorithm = weir__algorithm_of(&limit->rules[0]);
-    bool small = algorithm->shape != WEIR__SHAPE_RING; /* fails before it writes */
+    int64_t now_us = request->now_us, ahead = 0;
+    bool small = !weir__is_large(&limit->rules[0]); /* fails before it writes */
     for (int tries = 0; tries < STALE_RETRIES; tries++) {
-        if (WEIR__UNLIKELY(!set_op(zone, limit, 0, hash, now_us, cost, wait_us, &op))) {
-            int code = no_row(zone);
-            return code == WEIR_EFULL && deny_full(zone, limit, now_us, cost, ret) ? 0 : code;
+        if (WEIR__UNLIKELY(
+                !set_op(zone, limit, 0, tag, now_us, request->cost, request->wait_us, &op))) {
+            code = no_row(zone);
+            return code == WEIR_EFULL && deny_full(zone, limit, now_us, request->cost, ret) ? 0
+                                                                                            : code;
         }
         op.ret = small ? ret : &row;
         op.ahead_us = ahead;
-        if (algorithm->quick && weir__zone_take_quick(zone, &op))
-            return 0;
-        int code = weir__zone_apply(zone, &op, 1, WEIR__TAKE);
+        code = code == WEIR__LOCKED ? weir__zone_apply_locked(zone, &op, 1, WEIR__TAKE)
+                                    : weir__zone_apply(zone, &op, 1, WEIR__TAKE);
         if (WEIR__UNLIKELY(!small) && code == 0)
             *ret = row;
         if (WEIR__LIKELY(!is_retried(code)))
@@ -310,17 +311,31 @@ static inline int take_one(weir_store *store, const weir_limit *limit, const uin
     return WEIR_EFULL;
 }
 
-static inline int take_at(weir_store *store, const uint64_t hash[2], const weir_limit *limit,
-                          int64_t cost, weir_decision *ret)
+/* The path nearly every call takes. */
+static inline __attribute__((always_inline)) int
+take_one(weir_store *store, const weir_limit *limit, uint64_t tag, struct weir__group *home,
+         const struct weir__request *request, weir_decision *ret)
+{
+    int code = weir__take_by_hint(zone_of(store), limit, tag, home, request, ret);
+    if (WEIR__LIKELY(code == 0))
+        return 0;
+    struct weir__request copy = *request; /* the other one stays in registers */
+    return take_again(store, limit, tag, &copy, code, ret);
+}
+
+static __attribute__((noinline)) int
+take_at(weir_store *store, uint64_t tag, const weir_limit *limit, int64_t cost, weir_decision *ret)
 {
     struct weir__zone *zone = zone_of(store);
-    weir__prefetch_home(zone, weir__home_of(zone, weir__tag_of(hash)));
+    struct weir__group *home = &zone->groups[weir__home_of(zone, tag)];
+    weir__prefetch_group(home);
     int64_t now = weir__store_now(store);
     if (WEIR__UNLIKELY(now < 0))
         return WEIR_EINVAL;
     int code = look(store, now);
+    struct weir__request request = {now, cost, WEIR_WAIT_DEFAULT};
     if (WEIR__LIKELY(code == 0))
-        code = take_one(store, limit, hash, now, cost, WEIR_WAIT_DEFAULT, ret);
+        code = take_one(store, limit, tag, home, &request, ret);
     weir__store_count_quick(store, code, ret);
     return code;
 }
@@ -328,17 +343,13 @@ static inline int take_at(weir_store *store, const uint64_t hash[2], const weir_
 static int take(weir_store *store, weir_key key, const weir_limit *limit, int64_t cost,
                 weir_decision *ret)
 {
-    uint64_t hash[2];
-    hash_key(zone_of(store), key, hash);
-    return take_at(store, hash, limit, cost, ret);
+    return take_at(store, tag_key(zone_of(store), key), limit, cost, ret);
 }
 
 static int take_hashed(weir_store *store, const weir_hashed_key *key, const weir_limit *limit,
                        int64_t cost, weir_decision *ret)
 {
-    uint64_t hash[2];
-    hash_again(zone_of(store), key->key, key, hash);
-    return take_at(store, hash, limit, cost, ret);
+    return take_at(store, tag_again(zone_of(store), key->key, key), limit, cost, ret);
 }
 
 /* A batch: hash all, prefetch all, then decide all. */
@@ -346,7 +357,8 @@ static int take_batch(weir_store *store, const weir_request *requests, size_t n,
                       weir_decision *rets)
 {
     struct weir__zone *zone = zone_of(store);
-    uint64_t hashes[BATCH][2];
+    uint64_t tags[BATCH];
+    struct weir__group *homes[BATCH];
     int first = look(store, now);
     for (size_t i = 0; WEIR__UNLIKELY(first) && i < n; i++)
         rets[i] = (weir_decision){.code = first};
@@ -356,15 +368,16 @@ static int take_batch(weir_store *store, const weir_request *requests, size_t n,
         __builtin_prefetch(requests[i].hashed ? (const void *)requests[i].hashed
                                               : requests[i].key.data);
     for (size_t i = 0; i < n; i++) {
-        hash_again(zone, requests[i].key, requests[i].hashed, hashes[i]);
-        weir__prefetch_home(zone, weir__home_of(zone, weir__tag_of(hashes[i])));
+        tags[i] = tag_again(zone, requests[i].key, requests[i].hashed);
+        homes[i] = &zone->groups[weir__home_of(zone, tags[i])];
+        weir__prefetch_group(homes[i]);
     }
     for (size_t i = 0; i < n; i++) {
         const weir_request *it = &requests[i];
         bool simple = it->limit->count == 1 && !it->detail && !it->acquire;
-        int code = simple
-                       ? take_one(store, it->limit, hashes[i], now, it->cost, it->wait_us, &rets[i])
-                       : decide(store, it, 1, WEIR__TAKE, now, &rets[i]);
+        struct weir__request request = {now, it->cost, it->wait_us};
+        int code = simple ? take_one(store, it->limit, tags[i], homes[i], &request, &rets[i])
+                          : decide(store, it, 1, WEIR__TAKE, now, &rets[i]);
         if (WEIR__UNLIKELY(code)) {
             rets[i] = (weir_decision){.code = code};
             first = first ? first : code;
@@ -392,9 +405,7 @@ static int ops_of(struct weir__zone *zone, weir_key key, const weir_limit *limit
                   struct weir__op *ops)
 {
     weir_request request = weir_request_make(key, limit);
-    uint64_t hash[2];
-    hash_key(zone, key, hash);
-    return add_ops(zone, &request, hash, now, ops, NULL);
+    return add_ops(zone, &request, tag_key(zone, key), now, ops, NULL);
 }
 
 /* The mark of a settled receipt on one state of a key. */
@@ -457,20 +468,16 @@ static int change_lease(weir_store *store, weir_key key, const weir_limit *limit
 static int show(weir_store *store, weir_key key, int64_t now, struct weir__shown *ret,
                 size_t *ret_count)
 {
-    uint64_t hash[2];
-    hash_key(zone_of(store), key, hash);
     if (look(store, now))
         return WEIR_EGONE;
-    return told(weir__zone_show(zone_of(store), weir__tag_of(hash), now, ret, ret_count));
+    return told(weir__zone_show(zone_of(store), tag_key(zone_of(store), key), now, ret, ret_count));
 }
 
 static int reset(weir_store *store, weir_key key, int64_t now, bool *ret)
 {
-    uint64_t hash[2];
-    hash_key(zone_of(store), key, hash);
     if (look(store, now))
         return WEIR_EGONE;
-    return told(weir__zone_reset(zone_of(store), weir__tag_of(hash), now, ret));
+    return told(weir__zone_reset(zone_of(store), tag_key(zone_of(store), key), now, ret));
 }
 
 /* Every rule once. */
@@ -543,9 +550,7 @@ static void hash(const weir_store *store, weir_hashed_key *room)
 static void bells(const weir_store *store, weir_key key, struct weir__bells *ret)
 {
     const struct weir__zone *zone = &((const struct weir__zone_store *)store)->region.zone;
-    uint64_t hash[2];
-    hash_key(zone, key, hash);
-    uint32_t stripe = weir__stripe_of(zone, weir__home_of(zone, weir__tag_of(hash)));
+    uint32_t stripe = weir__stripe_of(zone, weir__home_of(zone, tag_key(zone, key)));
     *ret = (struct weir__bells){&zone->stripes[stripe].bell, &zone->header->bell, zone->shared};
 }
 

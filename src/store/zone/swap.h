@@ -51,47 +51,50 @@ static inline weir__word16 weir__word16_of(struct weir__packed packed)
  * processes know nothing. So here stands the instruction, and the sanitizer is told its order. */
 void __tsan_acquire(void *at);
 void __tsan_release(void *at);
-
-static inline bool weir__swap16_seen(struct weir__packed *at, struct weir__packed *old,
-                                     struct weir__packed next)
-{
-    bool swapped;
-    __tsan_release(at);
-    __asm__ volatile("lock cmpxchg16b %1"
-                     : "=@ccz"(swapped), "+m"(*at), "+a"(old->lo), "+d"(old->hi)
-                     : "b"(next.lo), "c"(next.hi)
-                     : "memory");
-    __tsan_acquire(at);
-    return swapped;
-}
-#define WEIR__SWAP_SEEN 1
+#define WEIR__LOADS_BY_SWAP 1
+#define WEIR__TELL_ACQUIRE(at) __tsan_acquire(at)
+#define WEIR__TELL_RELEASE(at) __tsan_release(at)
 #else
-#define WEIR__SWAP_SEEN 0
+#define WEIR__LOADS_BY_SWAP 0
+#define WEIR__TELL_ACQUIRE(at) (void)0
+#define WEIR__TELL_RELEASE(at) (void)0
 #endif
 
-/* Puts `next` there if `old` is there; a full barrier. */
-static inline bool weir__swap16(struct weir__packed *at, struct weir__packed old,
+/* Puts `next` there if *seen is there; a full barrier. False: *seen is what is there instead. */
+static inline bool weir__swap16(struct weir__packed *at, struct weir__packed *seen,
                                 struct weir__packed next)
 {
-#if WEIR__SWAP_SEEN
-    return weir__swap16_seen(at, &old, next);
+#if WEIR__HAS_SWAP && defined(__x86_64__)
+    bool done;
+    WEIR__TELL_RELEASE(at);
+    __asm__ volatile("lock cmpxchg16b %1"
+                     : "=@ccz"(done), "+m"(*at), "+a"(seen->lo), "+d"(seen->hi)
+                     : "b"(next.lo), "c"(next.hi)
+                     : "memory");
+    WEIR__TELL_ACQUIRE(at);
+    return done;
 #elif WEIR__HAS_SWAP
-    return __sync_bool_compare_and_swap((weir__word16 *)at, weir__word16_of(old),
-                                        weir__word16_of(next));
+    weir__word16 there = __sync_val_compare_and_swap((weir__word16 *)at, weir__word16_of(*seen),
+                                                     weir__word16_of(next));
+    bool done = there == weir__word16_of(*seen);
+    *seen = (struct weir__packed){(uint64_t)there, (uint64_t)(there >> 64)};
+    return done;
 #else
-    if (!weir__packed_same(*at, old))
-        return false;
-    *(volatile struct weir__packed *)at = next;
-    return true;
+    bool done = weir__packed_same(*at, *seen);
+    if (done)
+        *(volatile struct weir__packed *)at = next;
+    else
+        *seen = *at;
+    return done;
 #endif
 }
 
 /* All sixteen bytes as they were at one moment. */
 static inline struct weir__packed weir__load16(const struct weir__packed *from)
 {
-#if WEIR__SWAP_SEEN
+#if WEIR__LOADS_BY_SWAP
     struct weir__packed value = {0, 0};
-    weir__swap16_seen((struct weir__packed *)(uintptr_t)from, &value, value);
+    weir__swap16((struct weir__packed *)(uintptr_t)from, &value, value);
     return value;
 #elif defined(__x86_64__)
     typedef uint64_t pair __attribute__((vector_size(16)));
@@ -113,8 +116,9 @@ static inline struct weir__packed weir__load16(const struct weir__packed *from)
  * has done it or not. */
 static inline void weir__store16(struct weir__packed *to, struct weir__packed value)
 {
-#if WEIR__SWAP_SEEN || (WEIR__HAS_SWAP && !defined(__x86_64__))
-    while (!weir__swap16(to, weir__load16(to), value))
+#if WEIR__LOADS_BY_SWAP || (WEIR__HAS_SWAP && !defined(__x86_64__))
+    struct weir__packed there = weir__load16(to);
+    while (!weir__swap16(to, &there, value))
         ;
 #else
     typedef uint64_t pair __attribute__((vector_size(16)));

@@ -456,6 +456,26 @@ static inline uint32_t weir__row_generation(const struct weir__zone *zone, uint3
                                       : UINT32_MAX;
 }
 
+/* What a limit remembers of its row: the row, its generation, and of which zone it is, as many bits
+ * of the serial as fit. 0: nothing. */
+#define WEIR__HINT_GENERATION_AT WEIR__ROW_BITS
+#define WEIR__HINT_SERIAL_AT (WEIR__HINT_GENERATION_AT + 16)
+
+static inline bool weir__hint_is_of(const struct weir__zone *zone, uint64_t hint)
+{
+    return (hint ^ zone->serial << WEIR__HINT_SERIAL_AT) >> WEIR__HINT_SERIAL_AT == 0 && hint != 0;
+}
+
+static inline uint32_t weir__hint_row(uint64_t hint)
+{
+    return (uint32_t)hint & ((UINT32_C(1) << WEIR__ROW_BITS) - 1);
+}
+
+static inline uint32_t weir__hint_generation(uint64_t hint)
+{
+    return (uint32_t)(hint >> WEIR__HINT_GENERATION_AT) & UINT16_MAX;
+}
+
 /* Whether the row that an op was given is no longer its limit's. Asked after the state was read. */
 static inline bool weir__op_is_stale(const struct weir__zone *zone, const struct weir__op *op)
 {
@@ -580,11 +600,8 @@ void weir__unpack_small(const struct weir__rule *rule, struct weir__packed clear
 
 /* ---- zone/take.c ---- */
 
-/* weir_take's short cut: one token or leaky bucket whose state is there, in the first place to
- * look. False: nothing was done, take the long way. */
-bool weir__zone_take_quick(struct weir__zone *zone, const struct weir__op *op);
-/* The same for every limit with a small state, wherever it lies. 0, WEIR__STALE, or WEIR__LOCKED:
- * nothing was done, it needs the stripe's lock. */
+/* A take or peek of a small state that is there already, without a lock. 0, WEIR__STALE, or
+ * WEIR__LOCKED: nothing was done, it needs the stripe's lock. */
 int weir__zone_take_free(struct weir__zone *zone, const struct weir__op *op, enum weir__mode mode);
 
 /* ---- zone/table.c ---- */
@@ -616,11 +633,15 @@ static inline struct weir__group *weir__group_at(const struct weir__zone *zone, 
     return &zone->groups[(home & ~mask) | ((home + d * step) & mask)];
 }
 
+static inline void weir__prefetch_group(const struct weir__group *group)
+{
+    __builtin_prefetch(group, 1);
+    __builtin_prefetch((const char *)group + 64, 1);
+}
+
 static inline void weir__prefetch_home(const struct weir__zone *zone, uint32_t home)
 {
-    const char *group = (const char *)&zone->groups[home];
-    __builtin_prefetch(group, 1);
-    __builtin_prefetch(group + 64, 1);
+    weir__prefetch_group(&zone->groups[home]);
 }
 
 #define WEIR__FAR_MASK UINT64_C(7)
@@ -663,14 +684,16 @@ static inline void weir__slot_allow(struct weir__group *group, unsigned slot)
                                   memory_order_relaxed);
 }
 
-/* Notes what was decided about a slot's state. A denial counts where half of the limit is used up
- * or more: a cost that does not fit into the rest says little about the key. */
-static inline void weir__slot_note(struct weir__group *group, unsigned slot,
+/* Notes what was decided about a slot's state; `denied` is what was noted of it before the state
+ * was written: another core may have the line by now. A denial counts where half of the limit is
+ * used up or more: a cost that does not fit into the rest says little about the key. */
+static inline void weir__slot_note(struct weir__group *group, unsigned slot, bool denied,
                                    const weir_decision *decision)
 {
-    if (decision->charged > 0)
+    bool refused = !decision->allowed && decision->remaining <= decision->limit / 2;
+    if (WEIR__UNLIKELY(denied && decision->charged > 0))
         weir__slot_allow(group, slot);
-    else if (!decision->allowed && decision->remaining <= decision->limit / 2)
+    else if (WEIR__UNLIKELY(!denied && refused))
         weir__slot_deny(group, slot);
 }
 
@@ -717,7 +740,7 @@ static inline bool weir__slot_freeze_if(struct weir__group *group, unsigned slot
                                         struct weir__packed sealed)
 {
     struct weir__packed frozen = {sealed.lo, sealed.hi | WEIR__FROZEN};
-    return weir__swap16(&group->states[slot], sealed, frozen);
+    return weir__swap16(&group->states[slot], &sealed, frozen);
 }
 
 static inline void weir__slot_thaw(struct weir__group *group, unsigned slot)
@@ -945,6 +968,9 @@ void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe);
 /* An all-or-nothing group at one instant: n ops, at most WEIR_LIMITS_MAX, each with its own
  * answer. */
 int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode);
+/* The same, with locks at once. */
+int weir__zone_apply_locked(struct weir__zone *zone, struct weir__op *ops, size_t n,
+                            enum weir__mode mode);
 /* ops: of n limits, and where the receipt has an id of n marks behind them. A limit
  * whose mark is there was settled before; WEIR_ESETTLED: all of them were. */
 int weir__zone_settle(struct weir__zone *zone, struct weir__op *ops, size_t n,
