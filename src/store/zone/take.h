@@ -9,7 +9,7 @@
  *
  * Whatever is unusual goes the long way with the stripe's lock, and nothing was changed: a key that
  * is new, a state that was written under another row, one that is frozen (its stripe's holder is
- * working on it), and one that others swapped first SWAPS_MAX times in a row.
+ * working on it), and one that others swapped first WEIR__SWAPS_MAX times in a row.
  */
 #ifndef WEIR_ZONE_TAKE_H
 #define WEIR_ZONE_TAKE_H
@@ -87,9 +87,10 @@ WEIR__TAKE_INLINE bool weir__take_find(const struct weir__zone *zone,
         return false;
     struct weir__take_ask copy = *ask; /* the others stay in registers */
     struct weir__take_seen seen;
-    bool found = weir__take_see_far(zone, &copy, &seen);
+    if (!weir__take_see_far(zone, &copy, &seen))
+        return false;
     *ret = seen;
-    return found;
+    return true;
 }
 
 /* Whether what was seen is still there: for answers that write nothing. */

@@ -22,7 +22,7 @@
  *   4. A state is written by one 16-byte store or swap: it is the old one or the new one, never a
  *      mix.
  *      A large state's block is complete before its slot names it; its header is one store, too.
- *      Small states change without a lock, by swaps (zone/take.c), unless they are frozen. Only who
+ *      Small states change without a lock, by swaps (zone/take.h), unless they are frozen. Only who
  *      holds
  *      the stripe freezes one, and thaws it before it lets go. Large ones change under the lock.
  *   5. A death between the stores of one charge leaves a charge nobody was told of, an entry or
