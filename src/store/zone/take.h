@@ -233,8 +233,8 @@ WEIR__TAKE_INLINE int weir__take_known(struct weir__zone *zone, const struct wei
 /* The same where the stages are called. */
 int weir__take_any(struct weir__zone *zone, const struct weir__take_ask *ask, weir_decision *ret);
 
-/* A take of a limit of one rule whose row is known by its hint. WEIR__STALE: it is not, or its state
- * is large. */
+/* A take of a limit of one rule whose row is known by its hint. WEIR__STALE: it is not, or its
+ * state is large. */
 WEIR__TAKE_INLINE int weir__take_by_hint(struct weir__zone *zone, const weir_limit *limit,
                                          uint64_t tag, struct weir__group *home,
                                          const struct weir__request *request, weir_decision *ret)
