@@ -57,7 +57,7 @@ class Signer:
 
     @classmethod
     def of_zone(cls, path):
-        """From a `file:` zone, whose secret stands behind magic, version and layout (src/store/zone/zone.h)."""
+        """From a `file:` zone, whose secret stands behind magic, version and layout (src/store/zone/layout.h)."""
         with open(path, "rb") as zone:
             zone.seek(128)
             return cls(struct.unpack("<QQ", zone.read(16)))

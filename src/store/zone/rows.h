@@ -1,6 +1,6 @@
 /*
  * Rows, inside: what rows.c, row_index.c and sweep.c share. Others need weir__row_find and the few
- * functions in zone.h.
+ * functions in row.h.
  *
  * A row's place has a bit that says whether it is taken: 2048 for the rows in the layout, then 64
  * for each chunk, one of which is never used (the chunk's block has its header there).

@@ -1,6 +1,7 @@
 /*
  * Reading zones of version 1: what their bytes mean, and nothing else. The present format is
- * zone.h's; these constants never change. Everything is checked before use, and nothing is written.
+ * layout.h's; these constants never change. Everything is checked before use, and nothing is
+ * written.
  *
  *   header │ stripes │ rows: rules of 64 bytes │ table: groups of 128 bytes │ map │ blocks of 64
  *   bytes and up
