@@ -400,7 +400,8 @@ WEIR_API WEIR_MUST_CHECK int weir_take_all(weir_store *store, const weir_request
 WEIR_API WEIR_MUST_CHECK int weir_peek_all(weir_store *store, const weir_request *requests,
                                            size_t n, weir_decision *ret);
 
-/* Decides many independent requests, each by itself, in order, all at one reading of the clock.
+/* Decides many independent requests, each by itself, in order, all at one reading of the clock (but
+ * for one whose log or window has a newer entry by then: it reads the clock again).
  * Much faster than one by one when the keys are many. `rets` has room for n. Returns 0, or the code
  * of the first request that failed. A request that fails stops no other one: its decision has the
  * code, the others have code 0 and are decided. */

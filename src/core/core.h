@@ -264,6 +264,23 @@ static inline int64_t weir__newest_us(const struct weir__rule *rule,
     return state->at * weir__unit_us(rule);
 }
 
+/* Whether settle looks for the entry or window of the time at which it was charged. */
+static inline bool weir__settles_by_time(const struct weir__rule *rule)
+{
+    const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
+    switch (algorithm->shape) {
+    case WEIR__SHAPE_COUNT:
+    case WEIR__SHAPE_PAIR:
+        return true;
+    case WEIR__SHAPE_RING:
+        return !algorithm->leases;
+    case WEIR__SHAPE_DEBT:
+    case WEIR__SHAPE_PERMITS:
+        break;
+    }
+    return false;
+}
+
 /* The caller's wait (WEIR_WAIT_DEFAULT, WEIR_WAIT_ANY or µs) as this rule takes it. */
 static inline int64_t weir__wait_for(const struct weir__rule *rule, int64_t wait_us)
 {

@@ -20,7 +20,8 @@
 #define HISTORY_RULES 2 /* of one key */
 #define HISTORY_STATES (HISTORY_KEYS * HISTORY_RULES)
 #define HISTORY_VARIANTS 2
-#define HISTORY_SETTLES 24 /* in one history */
+#define HISTORY_SETTLES 24   /* in one history */
+#define HISTORY_READINGS 128 /* of the clock in one call that are kept */
 
 enum history_verb { HISTORY_TAKE, HISTORY_PEEK, HISTORY_RESET, HISTORY_SETTLE };
 
@@ -33,6 +34,8 @@ struct history_part {
 struct history_event {
     int64_t call_ns, return_ns; /* by the one monotonic clock of the machine */
     int64_t now_us;             /* what the store's clock said; 0: the system's, nobody saw it */
+    uint32_t readings;          /* more than one where a window began meanwhile */
+    int64_t reading[HISTORY_READINGS];
     enum history_verb verb;
     uint32_t count; /* of parts: reset and settle have one */
     struct history_part parts[HISTORY_KEYS];
@@ -167,8 +170,10 @@ static inline void history_print_event(const struct history_world *world,
         printf(" of %lld at %lld to %lld, id %llx", (long long)event->correction.charged,
                (long long)event->correction.charged_at_us, (long long)event->correction.actual,
                (unsigned long long)event->correction.id);
-    printf(" at %lld ns to %lld ns, clock %lld: %s\n", (long long)event->call_ns,
-           (long long)event->return_ns, (long long)event->now_us, weir_errname(event->code));
+    printf(" at %lld ns to %lld ns, clock", (long long)event->call_ns, (long long)event->return_ns);
+    for (uint32_t i = 0; i < event->readings && i < HISTORY_READINGS; i++)
+        printf(" %lld", (long long)event->reading[i]);
+    printf(": %s\n", weir_errname(event->code));
 }
 
 #endif

@@ -238,6 +238,15 @@ static inline bool model_same_decision(const weir_decision *a, const weir_decisi
            a->binding == b->binding && a->code == b->code;
 }
 
+/* Whether it was decided by a time that its store was told. */
+static inline bool model_time_is_read(const struct history_event *event)
+{
+    bool read = event->now_us == 0;
+    for (uint32_t i = 0; i < event->readings && i < HISTORY_READINGS; i++)
+        read = read || event->reading[i] == event->decision.time_us;
+    return read;
+}
+
 /* Whether the event was answered like this, field for field. */
 static inline bool model_explains(const struct history_event *event,
                                   const struct model_answer *answer)
@@ -246,8 +255,8 @@ static inline bool model_explains(const struct history_event *event,
         return false;
     if (event->verb == HISTORY_RESET || event->verb == HISTORY_SETTLE)
         return true;
-    bool same = model_same_decision(&event->decision, &answer->decision) &&
-                (event->now_us == 0 || event->decision.time_us == event->now_us);
+    bool same =
+        model_same_decision(&event->decision, &answer->decision) && model_time_is_read(event);
     for (size_t i = 0; i < answer->rows_count && same && event->has_rows; i++)
         same = model_same_decision(&event->rows[i], &answer->rows[i]);
     return same;

@@ -46,7 +46,8 @@ struct record_hand {
     size_t number;
     uint64_t chance;
     int settles;
-    int64_t reading; /* of the store's clock, the last */
+    uint32_t readings; /* of the store's clock in this call */
+    int64_t reading[HISTORY_READINGS];
 };
 
 static _Thread_local struct record_hand *record_self;
@@ -81,10 +82,11 @@ static inline int64_t record_now(void *context)
     (void)context;
     if (!hand)
         return START;
-    hand->reading = hand->record->clock == RECORD_OWN ? weir__clock_us() : record_virtual_now(hand);
+    int64_t now = hand->record->clock == RECORD_OWN ? weir__clock_us() : record_virtual_now(hand);
+    hand->reading[hand->readings++ % HISTORY_READINGS] = now;
     if (record_random(hand, 8) == 0) /* in the middle of a call: now others call */
         sched_yield();
-    return hand->reading;
+    return now;
 }
 
 static inline void record_use_clock(weir_store *store, enum record_clock clock)
@@ -101,7 +103,16 @@ static inline struct history_event *record_begin(struct record_hand *hand, enum 
     struct history *history = &hand->record->page->history;
     struct history_event *event = &history->events[hand->number][history->count[hand->number]];
     *event = (struct history_event){.verb = verb, .count = count};
+    hand->readings = 0;
     return event;
+}
+
+static inline void record_readings(const struct record_hand *hand, struct history_event *event)
+{
+    assert(hand->readings > 0 && hand->readings <= HISTORY_READINGS);
+    event->now_us = hand->reading[(hand->readings - 1) % HISTORY_READINGS];
+    event->readings = hand->readings;
+    memcpy(event->reading, hand->reading, sizeof event->reading);
 }
 
 static inline void record_end(struct record_hand *hand, struct history_event *events, size_t n)
@@ -109,7 +120,8 @@ static inline void record_end(struct record_hand *hand, struct history_event *ev
     int64_t now = weir__mono_ns();
     for (size_t i = 0; i < n; i++) {
         events[i].return_ns = now;
-        events[i].now_us = hand->record->clock == RECORD_SYSTEM ? 0 : hand->reading;
+        if (hand->record->clock != RECORD_SYSTEM)
+            record_readings(hand, &events[i]);
     }
     hand->record->page->history.count[hand->number] += (uint32_t)n;
 }

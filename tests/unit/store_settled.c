@@ -272,6 +272,26 @@ static void test_crossed(weir_store *store, const char *text, bool many)
     weir_limit_free(limit);
 }
 
+/* The other one opens the window. It is the one that the first receipt names, too. */
+static void test_crossed_edge(weir_store *store, const char *text, bool many)
+{
+    weir_limit *limit = test_limit(text);
+    const weir_clock clock = {.now = crossed_clock};
+    char receipt[WEIR_RECEIPT_SIZE];
+    weir_store_set_clock(store, &clock);
+    clock_us = T0;
+    CHECK_INT(weir_reset(store, weir_text("k")), 0);
+    take(store, limit, 3, receipt); /* in the window before, or emptied */
+    CHECK_INT(settle(store, limit, receipt, 0), 0);
+    crossing = (struct crossing){.store = store, .limit = limit, .due = true};
+    take_by(many, store, limit, receipt);
+    CHECK_INT(left(store, limit), 1000 - 6);
+    CHECK_INT(settle(store, limit, receipt, 0), 0);
+    CHECK_INT(left(store, limit), 1000 - 3);
+    test_use_clock(store, &clock_us);
+    weir_limit_free(limit);
+}
+
 struct race {
     weir_store *store;
     const weir_limit *limit;
@@ -337,6 +357,10 @@ int main(void)
         test_crossed(store, "sliding-log 1000/h", many);
         test_crossed(store, "sliding-window 1000/1ms precision 1us", many);
         test_crossed(store, "token-bucket 1000/30d, sliding-log 1000/h", many);
+        test_crossed_edge(store, "fixed-window 1000/h from-first", many);
+        test_crossed_edge(store, "fixed-window 1000/us", many);
+        test_crossed_edge(store, "sliding-counter 1000/us", many);
+        test_crossed_edge(store, "token-bucket 1000/30d, fixed-window 1000/h from-first", many);
     }
     weir_store_close(store);
     test_full();

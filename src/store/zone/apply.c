@@ -126,15 +126,16 @@ static int charge_all(struct weir__zone *zone, struct weir__op *ops, size_t n)
 }
 
 /* Whether a loaded log or window is ahead of the request by more than the caller knows of. The
- * charge would join the newest entry, but its receipt would name an earlier time. A refund would
- * then be taken from another's entry, which may not have that much. */
+ * charge would join the newest entry or the later window, but its receipt would name an earlier
+ * time. A refund would then be taken from another's entry, which may not have that much, or be
+ * void. */
 static bool is_behind(struct weir__op *ops, const struct weir__op *op)
 {
-    const struct weir__algorithm *algorithm = weir__algorithm_of(op->rule);
-    if (!weir__is_large(op->rule) || algorithm->leases || op->state.now_us <= op->request.now_us ||
-        op->state.now_us <= ops->ahead_us)
+    int64_t newest = weir__newest_us(op->rule, &op->state);
+    if (!op->state.present || newest <= op->request.now_us || newest <= ops->ahead_us ||
+        !weir__settles_by_time(op->rule))
         return false;
-    ops->ahead_us = op->state.now_us;
+    ops->ahead_us = newest;
     return true;
 }
 
@@ -211,6 +212,8 @@ static int take_small(struct weir__zone *zone, struct weir__op *op, enum weir__m
     int code = load(zone, op);
     if (WEIR__UNLIKELY(code == 0 && !op->group)) {
         code = take_new(zone, op, mode);
+    } else if (WEIR__UNLIKELY(code == 0 && mode == WEIR__TAKE && is_behind(op, op))) {
+        code = WEIR__BEHIND;
     } else if (WEIR__LIKELY(code == 0)) {
         judge(op);
         if (op->ret->allowed && mode == WEIR__TAKE && op->request.cost > 0) {

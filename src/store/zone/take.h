@@ -101,7 +101,8 @@ WEIR__TAKE_INLINE bool weir__take_confirm(const struct weir__take_ask *ask,
            weir__slot_tag(seen->group, seen->slot) == ask->tag;
 }
 
-/* Unpacks and loads; false: it makes no sense. A bucket too far ahead is left to the long way. */
+/* Unpacks and loads; false: it makes no sense. A bucket too far ahead is left to the long way, and
+ * so is a window that began after the clock was read. */
 WEIR__TAKE_INLINE bool weir__take_load(const struct weir__take_ask *ask, struct weir__packed clear,
                                        bool bucket, struct weir__state *ret)
 {
@@ -120,7 +121,8 @@ WEIR__TAKE_INLINE bool weir__take_load(const struct weir__take_ask *ask, struct 
     ret->stored = 0;
     ret->ring_header = NULL;
     weir__unpack_small(ask->rule, clear, ret);
-    if (WEIR__UNLIKELY(!weir__state_sound(ask->rule, ret)))
+    if (WEIR__UNLIKELY(!weir__state_sound(ask->rule, ret)) ||
+        WEIR__UNLIKELY(weir__newest_us(ask->rule, ret) > now && weir__settles_by_time(ask->rule)))
         return false;
     weir__load(ask->rule, ask->rule, ret, now);
     return true;
