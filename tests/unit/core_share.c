@@ -123,9 +123,24 @@ static void test_scales(void)
     CHECK_INT(weir__share_level(WEIR__SHARE_ONE), WEIR__LEVEL_LEAST + 80);
 }
 
+static void test_scale_edges(void)
+{
+    struct weir__scale scale;
+    const struct weir__rule log = rule_of("sliding-log 5/m");
+    const struct weir__rule counter = rule_of("sliding-counter 1000/h");
+    const int64_t window = T0 / HOUR;
+    /* Only the window before has counts, and they weigh nothing any more. */
+    const struct weir__state spent = {.present = true, .at = window, .before = 5};
+    CHECK(!weir__scale_make(&log, T0, &scale)); /* its states are asked one by one */
+    CHECK_INT(weir__level_of(0.5F), WEIR__LEVEL_LEAST);
+    CHECK_INT(weir__level_of(2.0F * WEIR__SHARE_ONE), weir__share_level(WEIR__SHARE_ONE));
+    check_scale(&counter, &spent, (window + 1) * HOUR - 100);
+}
+
 int main(void)
 {
     test_scales();
+    test_scale_edges();
     test_kinds();
     test_guava();
     test_gone();
