@@ -164,11 +164,10 @@ struct weir__block_arena {
     _Atomic uint32_t used; /* units; read without the lock, too */
     _Atomic uint32_t leases;
     _Atomic uint32_t rows; /* of chunks */
-    /* For other blocks, and for those of leases: how far the search for fresh states has come; 0:
-     * none is under way. And then none of their states is fresh before that time. */
-    uint32_t lapse_hand[2];
+    /* Each for other blocks, and for those of leases. */
+    uint32_t lapse_hand[2]; /* how far the search for fresh states has come; 0: nobody searches */
     uint32_t spare;
-    _Atomic int64_t lapses_us[2];
+    _Atomic int64_t lapses_us[2]; /* while nobody searches, no state is fresh before this time */
 };
 _Static_assert(sizeof(struct weir__block_arena) == 128, "an arena is two cache lines");
 
@@ -244,7 +243,7 @@ struct weir__op {
     uint64_t lease_id; /* acquire: not 0 */
     int64_t ahead_us;  /* of the first op: entries up to here may be later than the request */
     weir_decision *ret;
-    /* filled under way */
+    /* filled while it is decided */
     struct weir__state state;
     const struct weir__rule *written_under;
     struct weir__group *group; /* NULL: absent */

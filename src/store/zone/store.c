@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH 32         /* requests of weir_take_many under way at once */
+#define BATCH 32         /* requests of weir_take_many that are decided side by side */
 #define STALE_RETRIES 16 /* rows swept away between finding and using them */
 #define BEHIND_RETRIES 8 /* others served between reading the clock and locking */
 
