@@ -5,7 +5,7 @@ two must agree on every field (selfcheck.py).  Only the limits with formulas to 
 Each class: take(t, cost, wait, charging) -> the six fields, and settle(t, t0, c0, c1).
 `until`: from when on the state is absent for good, by the numbers it was written under.
 """
-from search import LONGEST, MAX53, MINUTE, NEVER
+from search import DAY, LONGEST, MAX53, MINUTE, NEVER
 
 
 def up(a, b):
@@ -149,6 +149,67 @@ class Fixed:
             self.start, self.count = start, min(MAX53, max(0, count + c1 - c0))
 
 
+class Calendar(Fixed):
+    """Windows of the calendar by arithmetic alone: months counted from March of the year 0, so that the leap day
+    is the last of its year.  The state keeps the end of the window."""
+
+    def become(self, limit):
+        super().become(limit)
+        self.unit, self.anchor, self.z = limit.unit, limit.anchor, limit.zone * MINUTE
+
+    @staticmethod
+    def first(month):
+        """The first day of a month, counted from the epoch."""
+        y, m = divmod(month, 12)
+        return 365 * y + y // 4 - y // 100 + y // 400 + (153 * m + 2) // 5 - 719468
+
+    @staticmethod
+    def month(day):
+        n = day + 719468
+        c = (4 * n + 3) // 146097
+        r = n - 146097 * c // 4
+        y = (4 * r + 3) // 1461
+        return (100 * c + y) * 12 + (5 * (r - 1461 * y // 4) + 2) // 153
+
+    def edge(self, month, day):
+        return min(self.first(month) + day - 1, self.first(month + 1) - 1)
+
+    def bounds(self, t):
+        """The start and the end of the window of t."""
+        if not self.unit:
+            start = (t + self.z) // self.W * self.W - self.z
+            return start, start + self.W
+        L = (t + self.z) // DAY
+        if self.unit == "week":
+            start = L - (L + 3 - self.anchor[0]) % 7
+            return start * DAY - self.z, (start + 7) * DAY - self.z
+        m, step, day = self.month(L), 1, self.anchor[-1]
+        if self.unit == "year":
+            m, step = m // 12 * 12 + (self.anchor[0] + 9) % 12, 12
+        if L < self.edge(m, day):
+            m -= step
+        return self.edge(m, day) * DAY - self.z, self.edge(m + step, day) * DAY - self.z
+
+    def load(self, t):
+        if self.count and self.bounds(self.start - 1)[0] - t <= max(MINUTE, self.W) and t < self.start:
+            return self.start, self.count
+        return self.bounds(t)[1], 0
+
+    def take(self, t, cost, wait, charging):
+        end, count = self.load(t)
+        allowed = count + cost <= self.N
+        retry = 0 if allowed else NEVER if cost > self.N else end - t
+        if allowed and charging and cost:
+            count += cost
+            self.start, self.count = end, count
+        return allowed, self.N, max(0, self.N - count), retry, end - t if count else 0, 0
+
+    def settle(self, t, t0, c0, c1):
+        end, count = self.load(t)
+        if c1 > c0 or c1 < c0 and count and self.bounds(t0)[1] == end:
+            self.start, self.count = end, min(MAX53, max(0, count + c1 - c0))
+
+
 class Log:
     """Sliding log (P = 1) and sliding window, as lists of [slot, count, last]."""
 
@@ -255,6 +316,8 @@ class Counter:
 def make(limit):
     if limit.stepped:
         return Stepped(limit)
+    if limit.unit or limit.zone:
+        return Calendar(limit)
     return {"token-bucket": Bucket, "leaky-bucket": Bucket, "fixed-window": Fixed,
             "sliding-log": Log, "sliding-window": Log, "sliding-counter": Counter,
             "concurrent": Log}.get(limit.kind, lambda _: None)(limit)

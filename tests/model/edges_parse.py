@@ -113,6 +113,38 @@ token-bucket 1/s, token-bucket 1/s stepped => token-bucket 1/s, token-bucket 1/s
 token-bucket 1/s, leaky-bucket 1/s => token-bucket 1/s, leaky-bucket 1/s
 sliding-window 9/h, sliding-window 8/h precision 1m => sliding-window 9/h, sliding-window 8/h precision 1m
 concurrent 5, fixed-window 5/s => concurrent 5, fixed-window 5/s
+fixed-window 5/month => fixed-window 5/month
+fixed-window 5/MONTH => fixed-window 5/month
+fixed-window 5/month from 1 => fixed-window 5/month
+fixed-window 5/month from 01 => fixed-window 5/month
+fixed-window 5/month from 31 => fixed-window 5/month from 31
+fixed-window 5m/month FROM 15 ZONE +08:00 => fixed-window 5000000/month from 15 zone +08:00
+fixed-window 5m/month zone +08 from 15 => fixed-window 5000000/month from 15 zone +08:00
+fixed-window 5/month zone +00:00 => fixed-window 5/month
+fixed-window 5/month zone -00:00 => fixed-window 5/month
+fixed-window 5/month zone -00 => fixed-window 5/month
+fixed-window 5/month zone -00:30 => fixed-window 5/month zone -00:30
+fixed-window 5/month zone -12:00 => fixed-window 5/month zone -12:00
+fixed-window 5/month zone +14:00 => fixed-window 5/month zone +14:00
+fixed-window 5/month zone +13:59 => fixed-window 5/month zone +13:59
+fixed-window 5/year => fixed-window 5/year
+fixed-window 5/year from 01-01 => fixed-window 5/year
+fixed-window 5/Year from 02-29 => fixed-window 5/year from 02-29
+fixed-window 5/year from 12-31 zone +05:45 => fixed-window 5/year from 12-31 zone +05:45
+fixed-window 5/w from mon => fixed-window 5/w from mon
+fixed-window 5/week from SUN => fixed-window 5/w from sun
+fixed-window 5/7d from thu => fixed-window 5/w from thu
+fixed-window 5/168h from wed zone -03 => fixed-window 5/w from wed zone -03:00
+fixed-window 5/w zone +01:00 => fixed-window 5/w zone +01:00
+fixed-window 5/d zone +08:00 => fixed-window 5/d zone +08:00
+fixed-window 5/d zone +00:00 => fixed-window 5/d
+fixed-window 5/us zone -12:00 => fixed-window 5/us zone -12:00
+fixed-window 5/366d zone +14 => fixed-window 5/52w2d zone +14:00
+fixed-window 5/31d, fixed-window 5/month => fixed-window 5/4w3d, fixed-window 5/month
+fixed-window 5/month, fixed-window 5/month from 2 => fixed-window 5/month, fixed-window 5/month from 2
+fixed-window 5/month, fixed-window 5/month zone +01:00 => fixed-window 5/month, fixed-window 5/month zone +01:00
+fixed-window 5/w, fixed-window 5/w from thu => fixed-window 5/w, fixed-window 5/w from thu
+fixed-window 5/d, fixed-window 5/d from-first, fixed-window 5/d zone +01 => fixed-window 5/d, fixed-window 5/d from-first, fixed-window 5/d zone +01:00
 """
 
 BAD = """
@@ -262,6 +294,75 @@ smooth 1/s, smooth 2/s burst-for 3s
 warmup 1/s over 1s, warmup 1/s over 2s
 sliding-window 1/h, sliding-window 2/h precision 6m
 concurrent 1, concurrent 2 lease 5s
+fixed-window 5/months
+fixed-window 5/1month
+fixed-window 5/2months
+fixed-window 5/years
+fixed-window 5/1year
+fixed-window 5/y
+fixed-window 5/mon
+fixed-window 5/M
+fixed-window 5/month from
+fixed-window 5/month from 0
+fixed-window 5/month from 00
+fixed-window 5/month from 32
+fixed-window 5/month from 015
+fixed-window 5/month from 1st
+fixed-window 5/month from -1
+fixed-window 5/month from mon
+fixed-window 5/month from 01-15
+fixed-window 5/month from 1 from 1
+fixed-window 5/month from-first
+fixed-window 5/year from-first
+fixed-window 5/year from 31
+fixed-window 5/year from 1-1
+fixed-window 5/year from 00-01
+fixed-window 5/year from 13-01
+fixed-window 5/year from 01-00
+fixed-window 5/year from 01-32
+fixed-window 5/year from 02-30
+fixed-window 5/year from 04-31
+fixed-window 5/year from 2026-01-01
+fixed-window 5/year from jan
+fixed-window 5/w from monday
+fixed-window 5/w from 1
+fixed-window 5/w from
+fixed-window 5/w from-first from mon
+fixed-window 5/w from mon from-first
+fixed-window 5/2w from mon
+fixed-window 5/d from mon
+fixed-window 5/d from 1
+fixed-window 5/m zone
+fixed-window 5/m zone 8
+fixed-window 5/m zone +8
+fixed-window 5/m zone 08:00
+fixed-window 5/m zone +0800
+fixed-window 5/m zone +08:0
+fixed-window 5/m zone +08:60
+fixed-window 5/m zone +08:
+fixed-window 5/m zone +14:01
+fixed-window 5/m zone +15:00
+fixed-window 5/m zone -12:01
+fixed-window 5/m zone -13:00
+fixed-window 5/m zone Z
+fixed-window 5/m zone UTC
+fixed-window 5/m zone Europe/Berlin
+fixed-window 5/m zone +01:00 zone +01:00
+fixed-window 5/m from-first zone +01:00
+fixed-window 5/m zone +01:00 from-first
+fixed-window 5/m from-first zone +00:00
+token-bucket 5/year
+token-bucket 5/m zone +01:00
+sliding-log 5/month
+sliding-window 5/h precision month
+sliding-counter 5/month from 2
+leaky-bucket 5/month
+smooth 5/month
+concurrent 5 lease month
+concurrent 5 zone +01:00
+fixed-window 1/month, fixed-window 2/month from 1
+fixed-window 1/month, fixed-window 2/month zone +00:00
+fixed-window 1/w from mon, fixed-window 2/7d from mon
 """
 
 

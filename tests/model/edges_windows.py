@@ -1,6 +1,8 @@
 """Hand-picked cases of the windows, the log and the counter; hand-made values are checked."""
+from datetime import datetime
+
 from scripts import BASE, Script
-from search import LONGEST, MINUTE, NEVER, SECOND
+from search import DAY, LONGEST, MINUTE, NEVER, SECOND
 
 B = BASE
 M = BASE - 20 * SECOND              # a whole minute
@@ -87,6 +89,198 @@ def from_first():
     s.peek(B - 24 * HOUR, allowed=False, retry_after=48 * HOUR)
     s.peek(B - 24 * HOUR - 1, allowed=True)
     yield s
+
+
+def at(text):
+    """Microseconds of `2024-02-29 12:00 +08:00`, or of a date and time of UTC."""
+    day, time, *zone = text.split()
+    return round(datetime.fromisoformat(f"{day}T{time}{zone[0] if zone else '+00:00'}").timestamp()) * SECOND
+
+
+def calendar_months():
+    s = Script("a-month-ends-at-midnight", "fixed-window 5/month")
+    s.take(at("2023-01-31 23:59") + MINUTE - 1, 5, remaining=0, reset_after=1)
+    s.take(at("2023-01-31 23:59") + MINUTE - 1, allowed=False, retry_after=1)
+    s.take(at("2023-02-01 00:00"), 4, allowed=True, remaining=1, reset_after=28 * DAY)
+    s.take(at("2023-02-10 00:00"), 2, allowed=False, retry_after=19 * DAY)
+    s.take(at("2023-02-10 00:00"), 6, allowed=False, retry_after=NEVER)
+    s.take(at("2023-03-01 00:00") - 1, 2, allowed=False, retry_after=1)
+    s.take(at("2023-03-01 00:00"), 2, allowed=True, reset_after=31 * DAY)
+    yield s
+
+    s = Script("february-of-a-leap-year", "fixed-window 1/month")
+    s.take(at("2024-02-01 00:00"), reset_after=29 * DAY)
+    s.peek(at("2024-02-29 00:00"), allowed=False, retry_after=DAY)
+    s.take(at("2024-03-01 00:00"), allowed=True)
+    s.limit("fixed-window 2/month")
+    s.take(at("2024-03-02 00:00"), allowed=True, remaining=0)
+    s.limit("fixed-window 1/month")
+    s.take(at("2100-02-01 00:00"), reset_after=28 * DAY)
+    yield s
+
+    s = Script("a-shorter-month-uses-its-last-day", "fixed-window 1/month from 31")
+    s.take(at("2023-01-31 00:00"), reset_after=28 * DAY)
+    s.take(at("2023-02-28 00:00") - 1, allowed=False, retry_after=1)
+    s.take(at("2023-02-28 00:00"), allowed=True, reset_after=31 * DAY)
+    s.take(at("2023-03-31 00:00"), allowed=True, reset_after=30 * DAY)
+    s.take(at("2023-04-30 00:00"), allowed=True, reset_after=31 * DAY)
+    s.take(at("2024-02-29 00:00") - 1, allowed=True, reset_after=1)
+    s.take(at("2024-02-29 00:00"), allowed=True, reset_after=31 * DAY)
+    yield s
+
+    s = Script("billed-from-the-15th-in-singapore", "fixed-window 5000000/month from 15 zone +08:00")
+    s.take(at("2026-11-14 23:59 +08:00"), 5_000_000, remaining=0, reset_after=MINUTE)
+    s.take(at("2026-11-15 00:00 +08:00"), 1_000_000, remaining=4_000_000, reset_after=30 * DAY)
+    s.take(at("2026-12-14 23:00 +08:00"), 4_500_000, allowed=False, retry_after=HOUR)
+    s.take(at("2026-12-15 00:00 +08:00"), 4_500_000, allowed=True)
+    yield s
+
+
+def calendar_years():
+    s = Script("a-year", "fixed-window 3/year")
+    s.take(at("2023-12-31 23:59"), 3, reset_after=MINUTE)
+    s.take(at("2024-01-01 00:00"), 3, reset_after=366 * DAY)
+    s.take(at("2024-12-31 00:00"), allowed=False, retry_after=DAY)
+    s.take(at("2025-01-01 00:00"), allowed=True, reset_after=365 * DAY)
+    yield s
+
+    s = Script("a-year-from-the-leap-day", "fixed-window 1/year from 02-29")
+    s.take(at("2023-02-28 00:00"), reset_after=366 * DAY)
+    s.take(at("2024-02-28 00:00"), allowed=False, retry_after=DAY)
+    s.take(at("2024-02-29 00:00"), allowed=True, reset_after=365 * DAY)
+    s.take(at("2025-02-28 00:00"), allowed=True, reset_after=365 * DAY)
+    s.take(at("2100-02-28 00:00"), allowed=True, reset_after=365 * DAY)
+    yield s
+
+    s = Script("the-tax-year", "fixed-window 2/year from 04-06 zone +01:00")
+    s.take(at("2025-04-05 23:00 +01:00"), 2, reset_after=HOUR)
+    s.take(at("2025-04-06 00:00 +01:00"), reset_after=365 * DAY)
+    s.take(at("2026-01-01 00:00"), remaining=0)
+    s.take(at("2026-03-01 00:00"), allowed=False)
+    yield s
+
+
+def calendar_weeks():
+    for name, start in (("mon", "2026-11-16"), ("sun", "2026-11-15"), ("sat", "2026-11-14"), ("thu", "2026-11-12")):
+        s = Script(f"weeks-from-{name}", f"fixed-window 2/w from {name}")
+        s.take(at(f"{start} 00:00") - 1, 2, reset_after=1)
+        s.take(at(f"{start} 00:00"), reset_after=7 * DAY)
+        s.take(at(f"{start} 00:00") + 7 * DAY - 1, 2, allowed=False, retry_after=1)
+        s.take(at(f"{start} 00:00") + 7 * DAY, 2, allowed=True)
+        yield s
+
+    s = Script("a-week-and-its-thursdays-are-two-states", "fixed-window 1/w")
+    s.take(B, allowed=True)
+    s.limit("fixed-window 1/w from thu")
+    s.take(B, allowed=True)
+    s.limit("fixed-window 1/w")
+    s.take(B, allowed=False)
+    s.limit("fixed-window 1/w from thu")
+    s.take(B, allowed=False)
+    s.limit("fixed-window 1/w from thu zone +00:30")
+    s.take(B, allowed=True)
+    yield s
+
+
+def calendar_zones():
+    s = Script("days-in-a-zone", "fixed-window 1/d zone +08:00")
+    s.take(at("2026-11-16 23:59 +08:00"), reset_after=MINUTE)
+    s.take(at("2026-11-17 00:00 +08:00"), allowed=True, reset_after=DAY)
+    s.limit("fixed-window 1/d")
+    s.take(at("2026-11-17 00:00 +08:00"), allowed=True, reset_after=8 * HOUR)
+    yield s
+
+    s = Script("the-ends-of-the-world", "fixed-window 1/d zone -12:00")
+    s.take(at("2026-11-16 11:59"), reset_after=MINUTE)
+    s.take(at("2026-11-16 12:00"), allowed=True)
+    s.limit("fixed-window 1/month zone +14:00")
+    s.take(at("2026-11-30 09:59"), reset_after=MINUTE)
+    s.take(at("2026-11-30 10:00"), allowed=True, reset_after=31 * DAY)
+    s.limit("fixed-window 1/h zone +05:45")
+    s.take(at("2026-11-16 12:14"), reset_after=MINUTE)
+    s.take(at("2026-11-16 12:15"), allowed=True, reset_after=HOUR)
+    s.limit("fixed-window 1/90m zone -03:30")
+    s.take(at("2026-11-16 12:14"))
+    s.take(at("2026-11-16 12:14"), allowed=False)
+    yield s
+
+    for text, end in (("month", 31 * DAY), ("month from 2", DAY), ("month from 31 zone -12:00", 30 * DAY + 12 * HOUR),
+                      ("month zone +14:00", 31 * DAY - 14 * HOUR), ("year from 12-31", 364 * DAY),
+                      ("year from 07-01 zone -12:00", 181 * DAY + 12 * HOUR), ("w from mon", 4 * DAY),
+                      ("w from fri zone +14:00", 10 * HOUR), ("d zone +14:00", 10 * HOUR), ("d zone -12:00", 12 * HOUR),
+                      ("366d zone -12:00", 12 * HOUR), ("7us zone +00:01", 3)):
+        s = Script(f"in-1970-from-{text.replace(' ', '-')}", f"fixed-window 2/{text}")
+        s.take(0, remaining=1, reset_after=end)
+        s.take(1, remaining=0, reset_after=end - 1)
+        s.take(end - 1, allowed=False, retry_after=1)
+        s.settle(end - 1, 0, 1, 0)
+        s.take(end - 1, allowed=True, remaining=0)
+        s.take(end, allowed=True, remaining=1)
+        yield s
+
+
+def calendar_clock():
+    s = Script("calendar-backwards", "fixed-window 2/month")
+    s.take(at("2026-03-01 00:00"), 2)
+    s.take(at("2026-03-01 00:00") - 1, allowed=False, retry_after=31 * DAY + 1)
+    s.peek(at("2026-01-29 00:00"), allowed=False, retry_after=62 * DAY)
+    s.peek(at("2026-01-29 00:00") - 1, allowed=True, reset_after=0)
+    s.take(at("2026-03-31 00:00"), allowed=False, retry_after=DAY)
+    yield s
+
+    s = Script("a-year-backwards", "fixed-window 1/year from 03-01")
+    s.take(at("2026-03-01 00:00"))
+    s.peek(at("2025-02-28 00:00"), allowed=False)
+    s.peek(at("2025-02-28 00:00") - 1, allowed=True)
+    yield s
+
+    s = Script("a-short-window-in-a-zone-backwards", "fixed-window 2/s zone +00:01")
+    s.take(B, 2)
+    s.peek(B - MINUTE, allowed=False, retry_after=MINUTE + SECOND)
+    s.peek(B - MINUTE - 1, allowed=True)
+    yield s
+
+    s = Script("the-last-years", "fixed-window 1/year zone +14:00")
+    s.take(at("2199-12-31 09:59"), reset_after=MINUTE)
+    s.take(at("2199-12-31 10:00"), reset_after=365 * DAY)
+    s.limit("fixed-window 1/month from 31")
+    s.take(at("2200-12-31 12:00"), reset_after=30 * DAY + 12 * HOUR)
+    s.limit("fixed-window 1000g/year")
+    s.take(at("2200-06-01 00:00"), 10 ** 12, remaining=0)
+    s.take(at("2200-06-01 00:00"), 1, allowed=False)
+    yield s
+
+    s = Script("months-of-several-anchors", "fixed-window 9/month, fixed-window 3/month from 15, fixed-window 30/year")
+    s.take(at("2026-11-14 00:00"), 3, reset_after=48 * DAY)
+    s.take(at("2026-11-14 00:00"), allowed=False, retry_after=DAY)
+    s.take(at("2026-11-15 00:00"), 3, allowed=True, remaining=0)
+    s.take(at("2026-12-01 00:00"), 1, allowed=False, retry_after=14 * DAY)
+    yield s
+
+
+def calendar_settled():
+    s = Script("settle-the-month-that-t0-fell-in", "fixed-window 10/month from 31")
+    t = at("2026-02-28 00:00")
+    s.take(t, 6)
+    s.settle(t + 30 * DAY, t, 6, 2)
+    s.peek(t + 30 * DAY, 8, allowed=True, remaining=8)
+    s.settle(t + 30 * DAY, t - 1, 6, 0)
+    s.peek(t + 30 * DAY, 8, remaining=8)
+    s.settle(t + 31 * DAY, t, 6, 0)
+    s.peek(t + 31 * DAY, 10, remaining=10)
+    s.take(t + 31 * DAY, 4)
+    s.settle(t + 32 * DAY, t, 6, 9)
+    s.peek(t + 32 * DAY, 3, allowed=True, remaining=3, reset_after=29 * DAY)
+    s.settle(t + 32 * DAY, t + 31 * DAY, 4, 10 ** 12)
+    s.take(t + 32 * DAY, 1, allowed=False, remaining=0)
+    s.settle(t + 32 * DAY, t + 31 * DAY, 10 ** 12, 0)
+    s.peek(t + 32 * DAY, 7, allowed=True, remaining=7)
+    yield s
+
+
+def calendar():
+    for some in (calendar_months, calendar_years, calendar_weeks, calendar_zones, calendar_clock, calendar_settled):
+        yield from some()
 
 
 def sliding_log():

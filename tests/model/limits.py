@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from search import LONGEST, MAX53, MINUTE, MOST, SECOND
+from search import DAY, LONGEST, MAX53, MINUTE, MOST, SECOND
 
 UNITS = {"w": 7 * 86400 * SECOND, "d": 86400 * SECOND, "h": 3600 * SECOND, "m": MINUTE,
          "s": SECOND, "ms": 1000, "us": 1}
@@ -20,7 +20,7 @@ DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]{1,6})?")
 KINDS = {  # kind: the options it takes, in the order they are printed
     "token-bucket": ("burst", "stepped"),
     "leaky-bucket": ("burst", "nodelay", "delay"),
-    "fixed-window": ("from-first",),
+    "fixed-window": ("from-first", "from", "zone"),
     "sliding-log": (),
     "sliding-window": ("precision",),
     "sliding-counter": (),
@@ -31,6 +31,11 @@ KINDS = {  # kind: the options it takes, in the order they are printed
 FLAGS = ("stepped", "nodelay", "from-first")
 LENGTHS = ("precision", "burst-for", "over", "lease")
 MOST_COUNT = {"sliding-log": 100_000, "concurrent": 100_000, "sliding-counter": 10 ** 9}
+WEEK = UNITS["w"]
+LONGEST_OF = {"month": 31 * DAY, "year": 366 * DAY}      # the longest window of a civil unit
+WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+ZONE = re.compile(r"([+-])([0-9]{2})(?::([0-5][0-9]))?")
 
 
 class Refused(ValueError):
@@ -52,17 +57,43 @@ class Limit:
     over: int = 0           # warmup
     cold: Fraction = Fraction(3)
     lease: int = 0          # concurrent
+    unit: str = ""          # fixed-window on the calendar: week, month, year; "": windows of a period
+    anchor: tuple = ()      # where it starts: (weekday, 0 is mon), (day,) or (month, day)
+    zone: int = 0           # fixed-window: minutes east of UTC
 
     def identity(self):
         """What a state is known by, beside the key."""
         if self.kind == "concurrent":
             return ("concurrent",)
-        return (self.kind, self.stepped, self.from_first, self.period, self.precision)
+        return (self.kind, self.stepped, self.from_first, self.period, self.precision,
+                self.unit, self.anchor, self.zone)
+
+    def span(self):
+        """What stands after the slash for every limit that has this state."""
+        civil = self.unit in LONGEST_OF
+        return (self.unit if civil else bare(self.period)) + self.options()
+
+    def options(self):
+        """Where and when the windows of a fixed window start."""
+        out = ""
+        if self.from_first:
+            out += " from-first"
+        if self.unit == "week":
+            out += f" from {WEEKDAYS[self.anchor[0]]}"
+        if self.unit == "month" and self.anchor != (1,):
+            out += f" from {self.anchor[0]}"
+        if self.unit == "year" and self.anchor != (1, 1):
+            out += " from %02d-%02d" % self.anchor
+        if self.zone:
+            out += " zone %s%02d:%02d" % ("+-"[self.zone < 0], *divmod(abs(self.zone), 60))
+        return out
 
     def text(self):
         """Canonical text."""
         if self.kind == "concurrent":
             out = f"concurrent {self.count}"
+        elif self.kind == "fixed-window":
+            out = f"fixed-window {self.count}/{self.span()}"
         else:
             out = f"{self.kind} {self.count}/{bare(self.period)}"
         if self.kind == "token-bucket":
@@ -70,8 +101,6 @@ class Limit:
         if self.kind == "leaky-bucket":
             out += f" burst {self.burst}" * (self.burst != 0) + " nodelay" * self.nodelay
             out += f" delay {self.delay}" * (self.delay != 0)
-        if self.kind == "fixed-window":
-            out += " from-first" * self.from_first
         if self.kind == "sliding-window" and self.precision != -(-self.period // 10):
             out += f" precision {length(self.precision)}"
         if self.kind == "smooth" and self.burst_for != SECOND:
@@ -83,6 +112,15 @@ class Limit:
         if self.kind == "concurrent" and self.lease != MINUTE:
             out += f" lease {length(self.lease)}"
         return out
+
+
+def on_calendar(span):
+    """Whether what stands after a slash makes windows of the calendar."""
+    try:
+        limit = parse_one(f"fixed-window 1/{span}")
+    except Refused:
+        return False
+    return bool(limit.unit or limit.zone)
 
 
 def length(us):
@@ -144,6 +182,28 @@ def parse_cold(word):
     return Fraction(word)
 
 
+def parse_zone(word):
+    match = ZONE.fullmatch(word)
+    minutes = int(match[2]) * 60 + int(match[3] or 0) if match else 10 ** 6
+    minutes = -minutes if match and match[1] == "-" else minutes
+    if not -12 * 60 <= minutes <= 14 * 60:
+        raise Refused(f"not an offset from -12:00 to +14:00: {word}")
+    return minutes
+
+
+def parse_anchor(unit, word):
+    """Where a week, a month or a year starts."""
+    if unit == "week" and word in WEEKDAYS:
+        return (WEEKDAYS.index(word),)
+    if unit == "month" and re.fullmatch("[0-9]{1,2}", word) and 1 <= int(word) <= 31:
+        return (int(word),)
+    if unit == "year" and re.fullmatch("[0-9]{2}-[0-9]{2}", word):
+        month, day = map(int, word.split("-"))
+        if 1 <= month <= 12 and 1 <= day <= MONTHS[month - 1]:
+            return (month, day)
+    raise Refused(f"not a start of a {unit or 'period of this length'}: {word}")
+
+
 def parse_options(kind, words):
     """The options of one limit as a dictionary; flags are True."""
     found = {}
@@ -158,6 +218,8 @@ def parse_options(kind, words):
             raise Refused(f"{name} lacks its value")
         elif name in LENGTHS:
             found[name] = parse_length(words.pop(0))
+        elif name in ("from", "zone"):
+            found[name] = words.pop(0)
         elif name == "cold":
             found[name] = parse_cold(words.pop(0))
         else:
@@ -177,6 +239,8 @@ def parse_one(part):
     rate = words[1].split("/")
     if len(rate) != 2:
         raise Refused(f"expected count/period: {words[1]}")
+    if kind == "fixed-window" and "from-first" not in opts:
+        return parse_window(parse_count(rate[0], 1, most), rate[1], opts)
     count, period = parse_count(rate[0], 1, most), parse_length(rate[1])
     limit = Limit(
         kind, count, period,
@@ -188,6 +252,19 @@ def parse_one(part):
         over=opts.get("over", 0), cold=opts.get("cold", Fraction(3)))
     check(limit, opts)
     return limit
+
+
+def parse_window(count, word, opts):
+    """A fixed window whose starts are those of a clock or of a calendar."""
+    unit = word if word in LONGEST_OF else ""
+    period = LONGEST_OF[unit] if unit else parse_length(word)
+    if "from" in opts and not unit and period == WEEK:
+        unit = "week"
+    anchor = {"month": (1,), "year": (1, 1)}.get(unit, ())
+    if "from" in opts:
+        anchor = parse_anchor(unit, opts["from"])
+    zone = parse_zone(opts["zone"]) if "zone" in opts else 0
+    return Limit("fixed-window", count, period, unit=unit, anchor=anchor, zone=zone)
 
 
 def check(limit, opts):
@@ -204,6 +281,8 @@ def check(limit, opts):
             raise Refused("burst times period is 2^53 or more")
     if "nodelay" in opts and "delay" in opts:
         raise Refused("nodelay and delay exclude each other")
+    if "from-first" in opts and ("from" in opts or "zone" in opts):
+        raise Refused("a window from-first starts with its first request, wherever that is")
     if limit.delay > limit.burst:
         raise Refused("delay is more than burst")
     if limit.kind == "sliding-window":

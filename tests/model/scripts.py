@@ -82,11 +82,27 @@ COUNTS = (1, 2, 3, 5, 7, 10, 60, 100, 240, 997, 1000)
 PERIODS = ("s", "m", "h", "d", "us", "ms", "3s", "10s", "7us", "333ms", "59s999ms", "1m1ms",
            "1h30m", "w", "366d", "1s1us", "997us")
 FAMILIES = ("token_bucket", "stepped", "leaky_bucket", "fixed_window", "from_first", "sliding_log",
-            "sliding_window", "sliding_counter", "smooth", "warmup", "concurrent")
+            "sliding_window", "sliding_counter", "smooth", "warmup", "concurrent", "calendar")
+ZONES = ("", "", " zone +08:00", " zone -12:00", " zone +14:00", " zone +05:45", " zone -03:30")
+
+
+def random_span(rng):
+    """The period of a calendar window, with where it starts."""
+    from_year = f" from {rng.choice(('01-01', '02-29', '02-28', '03-01', '04-06', '07-01', '12-31'))}"
+    from_month = f" from {rng.choice((1, 2, 15, 28, 29, 30, 31, rng.randint(1, 31)))}"
+    from_week = f" from {rng.choice(language.WEEKDAYS)}"
+    span = rng.choice(("month", "month" + from_month, "month" + from_month, "year", "year" + from_year,
+                       "w" + from_week, rng.choice(PERIODS)))
+    zone = rng.choice(ZONES)
+    if not zone and span in PERIODS:
+        zone = rng.choice(ZONES[2:])
+    return span + zone
 
 
 def random_limit(rng, family, period=None, precision=None):
     """A text of the family; a fixed period (and precision) keeps the state the same."""
+    if family == "calendar" and (period is None or not language.on_calendar(period)):
+        period = random_span(rng)
     period = period or rng.choice(PERIODS)
     count = rng.choice(COUNTS)
     if rng.random() < 0.08 and family not in ("sliding_log", "concurrent"):
@@ -100,6 +116,8 @@ def random_limit(rng, family, period=None, precision=None):
         burst = rng.choice((0, 1, near))
         tail = ("", " nodelay", f" delay {rng.randint(0, burst)}")
         out = f"leaky-bucket {count}/{period} burst {burst}" + rng.choice(tail)
+    elif family == "calendar":
+        out = f"fixed-window {count}/{period}"
     elif family in ("fixed_window", "from_first"):
         out = f"fixed-window {count}/{period}" + " from-first" * (family == "from_first")
     elif family == "sliding_window":

@@ -37,7 +37,9 @@ def against_formulas(rng, family, size):
     """Search and formula on the same requests, settlements and changes of numbers."""
     text = random_limit(rng, family)
     first, = language.parse(text)
-    period, precision = language.bare(first.period) if first.period else None, first.precision
+    period, precision = first.span() if first.period else None, first.precision
+    if first.from_first:
+        period = language.bare(first.period)
     other = closed.make(first)
     if other is None:
         return

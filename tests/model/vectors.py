@@ -53,6 +53,8 @@ def changed(rng, family, name):
     texts = [random_limit(rng, family, period)]
     if family == "sliding_window":
         fine = language.parse(texts[0])[0].precision
+    if family == "calendar":
+        period = language.parse(texts[0])[0].span()
     texts += [random_limit(rng, family, period, fine) for _ in range(3)]
     return random_script(rng, name, texts[0], 26, others=texts, leasing=family == "concurrent")
 
@@ -67,6 +69,8 @@ def hostile(rng, family, name):
     texts = [random_limit(rng, family, period)]
     if family == "sliding_window":
         fine = language.parse(texts[0])[0].precision
+    if family == "calendar":
+        period = language.parse(texts[0])[0].span()
     texts += [random_limit(rng, family, period, fine) for _ in range(2)]
     return random_script(rng, name, texts[0], 40, others=texts, settling=family != "concurrent",
                          leasing=family == "concurrent", jumping=True)

@@ -2,7 +2,12 @@
 
 None of them waits: the wait of a request is ignored.
 """
-from search import MAX53, MINUTE, NEVER, first_event, first_instant
+from datetime import date, timedelta
+from functools import lru_cache
+
+from search import DAY, MAX53, MINUTE, NEVER, first_event, first_instant
+
+EPOCH, ONE_DAY = date(1970, 1, 1), timedelta(days=1)
 
 
 class Window:
@@ -64,6 +69,63 @@ class FixedWindow(Window):
     def settle(self, state, t, t0, c0, c1):
         more = c1 - c0
         inside = self.alive(state, t) and state[0] <= t0 < state[0] + self.period
+        if more == 0 or more < 0 and not inside:
+            return state
+        start, count = self.charge(state, t, 0)
+        count = min(MAX53, max(0, count + more))
+        return (start, count) if count else None
+
+
+class CalendarWindow(FixedWindow):
+    """The same, but where windows start is looked up: day by day in Python's calendar, or for windows of one
+    length by trying.  Days are those of a clock that shows `zone` more than UTC."""
+
+    def __init__(self, limit):
+        super().__init__(limit)
+        self.unit, self.anchor, self.zone = limit.unit, limit.anchor, limit.zone * MINUTE
+
+    def is_first(self, day):
+        """Whether a window starts at midnight of this day."""
+        if self.unit == "week":
+            return day.weekday() == self.anchor[0]
+        last = (day + ONE_DAY).month != day.month
+        if self.unit == "month":
+            return day.day == self.anchor[0] or last and day.day < self.anchor[0]
+        month, date = self.anchor
+        return day.month == month and (day.day == date or last and day.day < date)
+
+    @lru_cache(maxsize=None)
+    def window(self, number):
+        """The first days of the window that a day (counted from the epoch) lies in, and of the next."""
+        first = EPOCH + number * ONE_DAY
+        while not self.is_first(first):
+            first -= ONE_DAY
+        after = first + ONE_DAY
+        while not self.is_first(after):
+            after += ONE_DAY
+        return (first - EPOCH).days, (after - EPOCH).days
+
+    def bounds(self, t):
+        if not self.unit:
+            start = (t + self.zone) // self.period * self.period - self.zone
+            return start, start + self.period
+        first, after = self.window((t + self.zone) // DAY)
+        return first * DAY - self.zone, after * DAY - self.zone
+
+    def alive(self, state, t):
+        return (state is not None and state[0] - t <= self.horizon and t < self.bounds(state[0])[1])
+
+    def events(self, state, t):
+        return [self.bounds(state[0])[1]] if state else []
+
+    def charge(self, state, t, cost):
+        if self.alive(state, t):
+            return (state[0], state[1] + cost)
+        return (self.bounds(t)[0], cost)
+
+    def settle(self, state, t, t0, c0, c1):
+        more = c1 - c0
+        inside = self.alive(state, t) and self.bounds(t0)[0] == state[0]
         if more == 0 or more < 0 and not inside:
             return state
         start, count = self.charge(state, t, 0)
@@ -180,5 +242,5 @@ class SlidingCounter(Window):
 
 def make(limit):
     if limit.kind == "fixed-window":
-        return FixedWindow(limit)
+        return (CalendarWindow if limit.unit or limit.zone else FixedWindow)(limit)
     return (SlidingCounter if limit.kind == "sliding-counter" else SlidingLog)(limit)
