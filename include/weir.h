@@ -181,6 +181,9 @@ enum weir_kind {
     WEIR_CONCURRENT
 };
 
+/* What a fixed window's period may be instead of a duration. */
+enum weir_unit { WEIR_MONTH = 1, WEIR_YEAR };
+
 /* One limit in numbers. What is left out is 0 and means what leaving it out of the text means. What
  * the kind does not have must be 0. In
  *
@@ -190,7 +193,10 @@ enum weir_kind {
 typedef struct weir_limit_numbers {
     int32_t kind; /* a weir_kind */
     bool nodelay; /* leaky-bucket */
-    uint8_t spare_bytes[3];
+    uint8_t unit; /* fixed-window: a weir_unit, and period_us 0; or 0 */
+    /* fixed-window: when a week (1 mon … 7 sun, in from_day), a month or a year starts; 0: the
+     * first day, and a week as it does without. A year has both numbers. */
+    uint8_t from_month, from_day;
     int64_t count;           /* the 100 of "100/s"; concurrent: how much at once */
     int64_t period_us;       /* concurrent: the lease, or 0: a minute */
     int64_t burst;           /* token-bucket (0: the count), leaky-bucket */
@@ -199,7 +205,8 @@ typedef struct weir_limit_numbers {
     int64_t burst_for_us;    /* smooth; 0: a second */
     int64_t over_us;         /* warmup: must be given */
     int64_t cold_millionths; /* warmup, 2500000 is "cold 2.5"; 0: 3 */
-    uint64_t spare[7];
+    int64_t zone_minutes; /* fixed-window: how far local clocks are ahead of UTC, 480 is "+08:00" */
+    uint64_t spare[6];
 } weir_limit_numbers;
 
 /* Makes a limit of 1 to WEIR_LIMITS_MAX of them, without text to read: for limits from a database.
@@ -224,8 +231,8 @@ WEIR_API const char *weir_limit_kind(const weir_limit *limit, size_t i);
  * there is no such limit. */
 WEIR_API int64_t weir_limit_amount(const weir_limit *limit, size_t i);
 
-/* The period of limit i, a second in "100/s"; of `concurrent` the lease. 0 if there is no such
- * limit. */
+/* The period of limit i, a second in "100/s"; of a month or a year the longest there is, 31 or 366
+ * days; of `concurrent` the lease. 0 if there is no such limit. */
 WEIR_API int64_t weir_limit_period_us(const weir_limit *limit, size_t i);
 
 /* The burst of limit i; 0 if it has none, or if there is no such limit. */

@@ -74,7 +74,7 @@ CONSTANTS = {
 }
 # The function library: raise the version with every change of it (tests/homes/redis/lua_function.py insists). What it serves
 # changes only when calls of older programs would be misunderstood.
-LIBRARY_VERSION, LIBRARY_SERVES = 6, 1
+LIBRARY_VERSION, LIBRARY_SERVES = 7, 1
 # row: (algorithm, what loads and reports, shape of the state, waits, arguments)
 LEAN = {
     "token_bucket": ("token_bucket", "bucket", "bucket", "wait_at_most", "cost wait count period burst"),
@@ -90,6 +90,7 @@ LEAN = {
     "smooth": ("guava", "guava", "guava", "wait_any", "cost wait count period extra"),
     "warmup": ("guava", "guava", "guava", "wait_any", "cost wait count period extra cold"),
     "concurrent": ("concurrent", "concurrent", "ring", "wait_none", "cost count period"),
+    "calendar": ("calendar", "calendar", "calendar", "wait_none", "cost count period extra"),
 }
 KIND_OF = {row: number for number, (_, row) in enumerate(kinds())}
 if set(LEAN) != set(KIND_OF):

@@ -70,6 +70,13 @@ while pos <= size do
             sound, bytes = amount >= 1 and amount <= EXACT_MAX and at <= EXACT_MAX, 21
             --@use fixed_window.fresh
         end
+    elseif kind == CALENDAR then
+        if left >= 27 then
+            period, extra, at, amount = unpack('<I6I6I7I7', value, at_hand + 1)
+            sound, bytes = amount >= 1 and amount <= EXACT_MAX and at >= 1 and at <= EXACT_MAX, 27
+            --@use calendar.check
+            --@use calendar.fresh
+        end
     elseif kind == SLIDING_COUNTER then
         if left >= 22 then
             period, at, before, amount = unpack('<I6I7I4I4', value, at_hand + 1)
@@ -130,7 +137,8 @@ end
 for i = 1, #sections do
     local s = sections[i]
     if s[S_KIND] == kind
-        and (kind == CONCURRENT or (s[S_PERIOD] == period and (kind ~= SLIDING_WINDOW or s[S_EXTRA] == extra))) then
+        and (kind == CONCURRENT or (s[S_PERIOD] == period
+            and (kind ~= SLIDING_WINDOW and kind ~= CALENDAR or s[S_EXTRA] == extra))) then
         section = s
         break
     end
@@ -142,6 +150,8 @@ if kind <= LEAKY_BUCKET then
     bytes = pack('<I1I6I5I7I7', kind, period, count, at, amount)
 elseif kind <= FROM_FIRST then
     bytes = pack('<I1I6I7I7', kind, period, at, amount)
+elseif kind == CALENDAR then
+    bytes = pack('<I1I6I6I7I7', kind, period, extra, at, amount)
 elseif kind == SLIDING_COUNTER then
     bytes = pack('<I1I6I7I4I4', kind, period, at, before, amount)
 elseif kind == SMOOTH or kind == WARMUP then
@@ -239,7 +249,8 @@ end
 
 -- Whether the receipt `named` was settled on this state before; `name` is what it is called here.
 --@block marked
-name = redis.sha1hex(format('%s:%.0f:%.0f:%.0f', named, kind, period, kind == SLIDING_WINDOW and extra or 0))
+name = redis.sha1hex(format('%s:%.0f:%.0f:%.0f', named, kind, period,
+    (kind == SLIDING_WINDOW or kind == CALENDAR) and extra or 0))
 name = pack('<I6', tonumber(sub(name, 1, 12), 16))
 if holder.marks_pos and not holder.old then
     local whole

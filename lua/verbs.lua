@@ -119,11 +119,16 @@ for i = 1, #held[1].sections do
         if not present then len, sum = 0, 0 end
         --@use concurrent.load
         spent = sum
+    elseif kind == CALENDAR then
+        local extra, start, finish = section[S_EXTRA], nil, nil
+        --@use calendar.window start | finish | (at - 1)
+        at = start
     end
     if at > EXACT_MAX then at = EXACT_MAX end
     if fresh > EXACT_MAX then fresh = EXACT_MAX end
     shown[i] = {
-        'algorithm', names[kind + 1], 'period', period, 'precision', kind == SLIDING_WINDOW and section[S_EXTRA] or 0, 'count', count,
+        'algorithm', names[kind + 1], 'period', period, 'precision', (kind == SLIDING_WINDOW or kind == CALENDAR) and section[S_EXTRA] or 0,
+        'count', count,
         'spent', present and spent or 0, 'stored', stored, 'entries', len, 'at', at, 'fresh', fresh,
     }
 end
@@ -196,6 +201,8 @@ elseif kind == SMOOTH or kind == WARMUP then
     --@use guava.check
 elseif kind == CONCURRENT then
     --@use concurrent.check
+elseif kind == CALENDAR then
+    --@use calendar.check
 elseif kind ~= FIXED_WINDOW and kind ~= FROM_FIRST then
     sound = false -- a kind without branches here is refused, not taken for another
 end
@@ -207,7 +214,8 @@ end
 for i = 1, #ops do
     local other = ops[i]
     if other[O_HOLDER] == holder and other[O_KIND] == kind
-        and (kind == CONCURRENT or (other[O_PERIOD] == period and (kind ~= SLIDING_WINDOW or other[O_EXTRA] == extra))) then
+        and (kind == CONCURRENT or (other[O_PERIOD] == period
+            and (kind ~= SLIDING_WINDOW and kind ~= CALENDAR or other[O_EXTRA] == extra))) then
         return redis.error_reply('WEIRSHARED two limits of one key are of the same kind and period and would'
             .. ' share a state; use another period or key')
     end
@@ -260,6 +268,11 @@ elseif kind == CONCURRENT then
         --@use concurrent.absent
     end
     --@use concurrent.load
+elseif kind == CALENDAR then
+    if present then
+        --@use calendar.absent
+    end
+    --@use calendar.load
 else
     --@use guava.derive
     if present then
@@ -289,6 +302,8 @@ elseif kind == SLIDING_COUNTER then
     --@use sliding_counter.judge
 elseif kind == CONCURRENT then
     --@use concurrent.judge
+elseif kind == CALENDAR then
+    --@use calendar.judge
 else
     --@use guava.judge
 end
@@ -353,6 +368,12 @@ elseif kind == CONCURRENT then
         --@use concurrent.fresh
     end
     --@use concurrent.report
+elseif kind == CALENDAR then
+    if changed then
+        --@use calendar.charge
+        --@use calendar.fresh
+    end
+    --@use calendar.report
 else
     if changed then
         --@use guava.charge
@@ -408,6 +429,9 @@ elseif kind == SLIDING_WINDOW then
 elseif kind == SLIDING_COUNTER then
     --@use sliding_counter.settle
     --@use sliding_counter.fresh
+elseif kind == CALENDAR then
+    --@use calendar.settle
+    --@use calendar.fresh
 elseif kind ~= CONCURRENT then
     --@use guava.settle
     --@use guava.fresh

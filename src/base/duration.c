@@ -118,7 +118,7 @@ static size_t duration_parse(const char *text, size_t len, bool zero, int64_t *r
             return duration_refuse(ret_why, "a duration needs a unit: us, ms, s, m, h, d or w");
         if (length == 1 && text[at + number.len] == 'M')
             return duration_refuse(ret_why, "a capital M may be minutes or months: write m or min "
-                                            "for minutes, 30d for a month");
+                                            "for minutes, 30d or (fixed-window) month for a month");
         if (unit < next_unit)
             return duration_refuse(ret_why, "units come largest first, each once, like 1h30m");
         int64_t part = duration_scaled(number, units[unit].us);

@@ -43,7 +43,7 @@ bool weir__rule_same_state(const struct weir__rule *a, const struct weir__rule *
         return false;
     if (weir__algorithm_of(a)->leases)
         return true;
-    return a->period_us == b->period_us && weir__precision(a) == weir__precision(b);
+    return a->period_us == b->period_us && weir__distinct(a) == weir__distinct(b);
 }
 
 int64_t weir__rule_cells(const struct weir__rule *rule)
@@ -72,10 +72,18 @@ static void state_forget(struct weir__state *state)
     state->ring.sum = 0;
 }
 
-static bool state_is_nonsense(const struct weir__rule *rule, const struct weir__state *state,
-                              int64_t now_us)
+__attribute__((noinline, cold)) static bool
+state_is_too_far(const struct weir__rule *rule, const struct weir__state *state, int64_t now_us)
 {
     return weir__newest_us(rule, state) - now_us > rule->horizon_us;
+}
+
+/* `at` is the newest time, or the end of a window, which is later. */
+static inline bool state_is_nonsense(const struct weir__rule *rule, const struct weir__state *state,
+                                     int64_t now_us)
+{
+    return WEIR__UNLIKELY(state->at * weir__unit_us(rule) - now_us > rule->horizon_us) &&
+           state_is_too_far(rule, state, now_us);
 }
 
 bool weir__is_fresh(const struct weir__rule *rule, const struct weir__state *state, int64_t now_us)

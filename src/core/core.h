@@ -33,7 +33,8 @@
     X(SLIDING_COUNTER, sliding_counter)                                                            \
     X(SMOOTH, smooth)                                                                              \
     X(WARMUP, warmup)                                                                              \
-    X(CONCURRENT, concurrent)
+    X(CONCURRENT, concurrent)                                                                      \
+    X(CALENDAR, calendar)
 
 #define WEIR__KIND_NUMBER(KIND, name) WEIR__##KIND,
 enum weir__kind { WEIR__KINDS(WEIR__KIND_NUMBER) WEIR__KIND_COUNT };
@@ -125,15 +126,17 @@ enum weir__shape {
 
 #define WEIR__PAIR_MAX INT64_C(2000000000)
 
-/* What `at` of a state counts in. */
-enum weir__unit { WEIR__UNIT_US, WEIR__UNIT_TICK, WEIR__UNIT_PERIOD };
+/* What `at` of a state counts in. UNIT_END: µs, and it is not the newest time of the state but the
+ * end of its window. */
+enum weir__unit { WEIR__UNIT_US, WEIR__UNIT_TICK, WEIR__UNIT_PERIOD, WEIR__UNIT_END };
 
 /* What `extra` of a rule says. */
 enum weir__extra {
     WEIR__EXTRA_NONE,
     WEIR__EXTRA_DELAY,     /* a count: so many go ahead without delay */
     WEIR__EXTRA_PRECISION, /* µs: the length of a slot. Another precision is another state */
-    WEIR__EXTRA_SPAN       /* µs: burst-for, over */
+    WEIR__EXTRA_SPAN,      /* µs: burst-for, over */
+    WEIR__EXTRA_CALENDAR   /* unit, anchor and zone (core/calendar.h): others are another state */
 };
 
 /* The row of an algorithm. The flags are facts that somebody asks for; false is the usual case. */
@@ -179,6 +182,9 @@ struct weir__algorithm {
     int64_t (*most)(const struct weir__rule *);
     /* How long a state that is used up takes to be fresh again, if nothing else comes. */
     int64_t (*window_us)(const struct weir__rule *);
+    /* The window that holds a time, where windows differ in length or do not start at multiples of
+     * the period; else NULL. */
+    void (*window)(const struct weir__rule *, int64_t us, int64_t *ret_start, int64_t *ret_end);
     /* How far ahead of the clock an honest state may be; at least a minute is granted anyway. */
     int64_t (*ahead_us)(const struct weir__rule *);
     /* How long a flood takes to show all that the limit does; three periods are shown anyway. */
@@ -217,8 +223,8 @@ int64_t weir__rule_period_us(const struct weir__rule *rule);
 
 /* Fills in ticks, cap and horizon from the rest. */
 void weir__rule_derive(struct weir__rule *rule);
-/* Whether two rules speak of one state: same kind and period, and precision; where the period is
- * the length of a lease, the kind alone. */
+/* Whether two rules speak of one state: same kind and period, and weir__distinct; where the period
+ * is the length of a lease, the kind alone. */
 bool weir__rule_same_state(const struct weir__rule *a, const struct weir__rule *b);
 /* The most cells that a large state under this rule can need. */
 int64_t weir__rule_cells(const struct weir__rule *rule);
@@ -235,6 +241,25 @@ static inline int64_t weir__precision(const struct weir__rule *rule)
     return weir__algorithm_of(rule)->extra == WEIR__EXTRA_PRECISION ? rule->extra : 0;
 }
 
+/* What a state is known by besides kind and period: its precision, its calendar, or 0. */
+static inline int64_t weir__distinct(const struct weir__rule *rule)
+{
+    enum weir__extra extra = weir__algorithm_of(rule)->extra;
+    bool distinct = extra == WEIR__EXTRA_PRECISION || extra == WEIR__EXTRA_CALENDAR;
+    return distinct ? rule->extra : 0;
+}
+
+/* How long a state that is used up takes to be fresh again; of windows that differ in length, the
+ * length of the one that holds the time. */
+static inline int64_t weir__window_us(const struct weir__rule *rule, int64_t now_us)
+{
+    int64_t start, end;
+    if (WEIR__LIKELY(!weir__algorithm_of(rule)->window))
+        return weir__algorithm_of(rule)->window_us(rule);
+    weir__algorithm_of(rule)->window(rule, now_us, &start, &end);
+    return end - start;
+}
+
 /* A tick is 1 µs for periods up to a minute, else 1 ms. */
 #define WEIR__FINE_PERIOD_MAX_US INT64_C(60000000)
 
@@ -248,6 +273,7 @@ static inline int64_t weir__unit_us(const struct weir__rule *rule)
 {
     switch (weir__algorithm_of(rule)->unit) {
     case WEIR__UNIT_US:
+    case WEIR__UNIT_END:
         break;
     case WEIR__UNIT_TICK:
         return weir__tick_us(rule);
@@ -257,11 +283,15 @@ static inline int64_t weir__unit_us(const struct weir__rule *rule)
     return 1;
 }
 
-/* The newest time in a state. */
+/* The newest time in a state; of a window that is known by its end: its start. */
 static inline int64_t weir__newest_us(const struct weir__rule *rule,
                                       const struct weir__state *state)
 {
-    return state->at * weir__unit_us(rule);
+    int64_t start, end;
+    if (WEIR__LIKELY(weir__algorithm_of(rule)->unit != WEIR__UNIT_END))
+        return state->at * weir__unit_us(rule);
+    weir__algorithm_of(rule)->window(rule, state->at - 1, &start, &end);
+    return start;
 }
 
 /* Whether settle looks for the entry or window of the time at which it was charged. */

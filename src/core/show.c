@@ -9,7 +9,7 @@ const char weir__shown_names[WEIR__SHOWN_NUMBERS][10] = {"period", "precision", 
 void weir__shown_numbers(const struct weir__shown *shown, int64_t ret[WEIR__SHOWN_NUMBERS])
 {
     const int64_t numbers[WEIR__SHOWN_NUMBERS] = {
-        shown->rule.period_us, weir__precision(&shown->rule),
+        shown->rule.period_us, weir__distinct(&shown->rule),
         shown->count,          shown->spent,
         shown->stored,         shown->entries,
         shown->at_us,          shown->fresh_us};

@@ -3,6 +3,7 @@
 #include "limit/explain.h"
 
 #include "base/duration.h"
+#include "limit/calendar.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -122,6 +123,53 @@ static void explain_fixed_window(struct writer *w, const struct weir__rule *rule
                      "never more than %" PRId64 " in an aligned %s, but up to %" PRId64
                      " in any %s: a window filled at its end, then the next at its beginning",
                      rule->count, w->period, w->facts->most, w->period);
+}
+
+/* "calendar months from day 15 (UTC+08:00)" */
+static void explain_put_calendar(struct weir__buffer *out, const struct weir__rule *rule)
+{
+    struct weir__calendar calendar = weir__calendar_of(rule);
+    switch (calendar.unit) {
+    case WEIR__SPAN:
+        weir__put_text(out, "windows of ");
+        weir__put_duration(out, rule->period_us, false);
+        weir__put_text(out, " aligned to the clock");
+        break;
+    case WEIR__WEEK:
+        weir__put_text(out, "weeks from ");
+        break;
+    case WEIR__MONTH:
+        weir__put_text(out, "calendar months from day ");
+        break;
+    case WEIR__YEAR:
+        weir__put_text(out, "calendar years from ");
+        break;
+    }
+    if (calendar.unit != WEIR__SPAN)
+        weir__put_anchor(out, calendar);
+    weir__put_text(out, " (UTC");
+    if (calendar.zone != 0)
+        weir__put_zone(out, calendar.zone);
+    weir__put_text(out, ")");
+    if (calendar.unit == WEIR__MONTH && calendar.anchor > 28)
+        weir__put_text(out, ", or the last day of a shorter month");
+}
+
+/* A month may be three days shorter than the longest, a year one: so a span as long as the longest
+ * may hold a whole window and parts of both its neighbours. */
+static void explain_calendar(struct writer *w, const struct weir__rule *rule)
+{
+    struct weir__calendar calendar = weir__calendar_of(rule);
+    bool uneven = calendar.unit == WEIR__MONTH || calendar.unit == WEIR__YEAR;
+    explain_bound(w->facts, (uneven ? 3 : 2) * rule->count, rule->count);
+    weir__put_text(&w->what, "Counts in ");
+    explain_put_calendar(&w->what, rule);
+    weir__put_format(&w->what, "; each admits %" PRId64 ", then denies until the next begins.",
+                     rule->count);
+    weir__put_format(&w->guarantee,
+                     "never more than %" PRId64 " in a window, but up to %" PRId64
+                     " in any %s: a window filled at its end, then %sthe next at its beginning",
+                     rule->count, w->facts->most, w->period, uneven ? "a short one, then " : "");
 }
 
 /* The request that opened the first of two windows lies outside any span that reaches the second.
@@ -289,4 +337,19 @@ void weir__explain(const struct weir__rule *rule, struct weir__facts *ret)
     explain_span(writer.extra, sizeof writer.extra, rule->extra);
     explainers[rule->kind](&writer, rule);
     assert(!writer.what.cut && !writer.guarantee.cut);
+}
+
+bool weir__explain_edges(const struct weir__rule *rule, int64_t now_us,
+                         char ret[WEIR__EDGES_SHOWN][WEIR__EDGE_MAX])
+{
+    const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
+    int64_t start, end = now_us;
+    if (!algorithm->window)
+        return false;
+    for (int i = 0; i < WEIR__EDGES_SHOWN; i++) {
+        algorithm->window(rule, end, &start, &end);
+        struct weir__buffer buffer = weir__buffer_over(ret[i], WEIR__EDGE_MAX);
+        weir__put_time(&buffer, end, weir__calendar_of(rule).zone);
+    }
+    return true;
 }

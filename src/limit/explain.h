@@ -24,4 +24,11 @@ struct weir__facts {
 
 void weir__explain(const struct weir__rule *rule, struct weir__facts *ret);
 
+#define WEIR__EDGES_SHOWN 3
+#define WEIR__EDGE_MAX 40
+/* When the next windows of the calendar begin, after a time, as clocks of the limit's zone show it:
+ * "2026-12-15T00:00:00+08:00". False: the limit does not go by the calendar. */
+bool weir__explain_edges(const struct weir__rule *rule, int64_t now_us,
+                         char ret[WEIR__EDGES_SHOWN][WEIR__EDGE_MAX]);
+
 #endif

@@ -3,6 +3,7 @@
  * so the same table (options.h) says which kinds have it, its bounds and what it is where it is
  * left out.
  */
+#include "limit/calendar.h"
 #include "limit/limit.h"
 #include "limit/options.h"
 
@@ -117,11 +118,72 @@ static int numbers_read_nodelay(const struct numbers_reader *reader)
     return 0;
 }
 
+/* The member that only windows of the calendar have, where another limit has it; NULL: none. */
+static const char *numbers_calendar_member(const weir_limit_numbers *numbers, int64_t *ret)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } given[] = {{"unit", numbers->unit},
+                 {"from_month", numbers->from_month},
+                 {"from_day", numbers->from_day},
+                 {"zone_minutes", numbers->zone_minutes}};
+    for (size_t i = 0; i < WEIR__COUNT(given); i++) {
+        *ret = given[i].value;
+        if (given[i].value != 0)
+            return given[i].name;
+    }
+    return NULL;
+}
+
+/* Perhaps one that the unit does not have. */
+static int numbers_anchor(const weir_limit_numbers *numbers, enum weir__calendar_unit unit)
+{
+    if (!numbers->from_month && !numbers->from_day)
+        return weir__anchor_preset(unit);
+    if (unit != WEIR__YEAR)
+        return numbers->from_day;
+    return numbers->from_day <= 31 ? weir__year_anchor(numbers->from_month, numbers->from_day) : -1;
+}
+
+/* unit, from_month, from_day and zone_minutes */
+static int numbers_read_calendar(const struct numbers_reader *reader)
+{
+    const weir_limit_numbers *numbers = reader->numbers;
+    int64_t value;
+    const char *member = numbers_calendar_member(numbers, &value);
+    if (!member)
+        return 0;
+    if (reader->rule->kind != WEIR__FIXED_WINDOW)
+        return numbers_refuse(reader, member, value, "0, since only fixed-window has it");
+    if (numbers->unit > WEIR_YEAR)
+        return numbers_refuse(reader, "unit", numbers->unit, "0, WEIR_MONTH or WEIR_YEAR");
+    if (numbers->unit && numbers->period_us)
+        return numbers_refuse(reader, "period_us", numbers->period_us, "0 beside a unit");
+    if (numbers->zone_minutes < WEIR__ZONE_MIN || numbers->zone_minutes > WEIR__ZONE_MAX)
+        return numbers_refuse(reader, "zone_minutes", numbers->zone_minutes, "-720 to 840");
+    struct weir__calendar calendar = {WEIR__SPAN, 0, (int)numbers->zone_minutes};
+    bool week = reader->rule->period_us == 7 * WEIR__DAY_US && numbers->from_day;
+    if (numbers->unit)
+        calendar.unit = numbers->unit == WEIR_MONTH ? WEIR__MONTH : WEIR__YEAR;
+    else if (week)
+        calendar.unit = WEIR__WEEK;
+    if (numbers->from_month && calendar.unit != WEIR__YEAR)
+        return numbers_refuse(reader, "from_month", numbers->from_month,
+                              "0, since only a year has it");
+    if (numbers->from_month > 12)
+        return numbers_refuse(reader, "from_month", numbers->from_month, "1 to 12");
+    calendar.anchor = numbers_anchor(numbers, calendar.unit);
+    if (!weir__anchor_fits(calendar.unit, calendar.anchor))
+        return numbers_refuse(reader, "from_day", numbers->from_day,
+                              weir__anchor_expected(calendar.unit));
+    weir__rule_set_calendar(reader->rule, calendar);
+    return 0;
+}
+
 static bool numbers_spare_is_zero(const weir_limit_numbers *numbers)
 {
     uint64_t any = 0;
-    for (size_t i = 0; i < sizeof numbers->spare_bytes; i++)
-        any |= numbers->spare_bytes[i];
     for (size_t i = 0; i < WEIR__COUNT(numbers->spare); i++)
         any |= numbers->spare[i];
     return any == 0;
@@ -130,8 +192,11 @@ static bool numbers_spare_is_zero(const weir_limit_numbers *numbers)
 static int numbers_read(const struct numbers_reader *reader)
 {
     const weir_limit_numbers *numbers = reader->numbers;
-    _Static_assert((int)WEIR_CONCURRENT == (int)WEIR__KIND_COUNT, "the same kinds in both lists");
-    if (numbers->kind < 1 || numbers->kind > WEIR__KIND_COUNT)
+    /* Windows of the calendar are fixed windows here, as in the language. */
+    _Static_assert((int)WEIR_CONCURRENT == (int)WEIR__CALENDAR &&
+                       (int)WEIR__KIND_COUNT == (int)WEIR__CALENDAR + 1,
+                   "the same kinds in both lists");
+    if (numbers->kind < 1 || numbers->kind > WEIR_CONCURRENT)
         return numbers_refuse(reader, "kind", numbers->kind,
                               "a WEIR_TOKEN_BUCKET … WEIR_CONCURRENT");
     if (!numbers_spare_is_zero(numbers))
@@ -141,10 +206,12 @@ static int numbers_read(const struct numbers_reader *reader)
     *reader->rule =
         (struct weir__rule){.kind = (uint8_t)(numbers->kind - 1), .count = numbers->count};
     int code = numbers_check_count(reader, "count", numbers->count, 1);
-    if (code == 0 && !weir__algorithm_of(reader->rule)->leases) {
+    if (code == 0 && !weir__algorithm_of(reader->rule)->leases && !numbers->unit) {
         code = numbers_check_duration(reader, "period_us", numbers->period_us);
         reader->rule->period_us = numbers->period_us;
     }
+    if (code == 0)
+        code = numbers_read_calendar(reader);
     for (size_t i = 0; i < WEIR__COUNT(members) && code == 0; i++)
         code = numbers_read_option(reader, &members[i]);
     if (code == 0)

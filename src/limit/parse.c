@@ -4,6 +4,7 @@
  */
 #include "base/duration.h"
 #include "base/span.h"
+#include "limit/calendar.h"
 #include "limit/limit.h"
 #include "limit/options.h"
 
@@ -142,6 +143,32 @@ static int parse_count_in_bounds(struct reader *reader, struct word word, int64_
     return 0;
 }
 
+/* The period `month` or `year`; other words are left to who reads durations. */
+static int parse_read_civil(struct reader *reader, const struct weir__algorithm *algorithm,
+                            struct word word, struct weir__rule *rule, bool *ret_civil)
+{
+    bool plain;
+    enum weir__calendar_unit unit = weir__unit_read(word.text, word.len, &plain);
+    if (unit == WEIR__SPAN)
+        return 0;
+    const char *example = weir__algorithm_calendar.example;
+    if (rule->kind != WEIR__FIXED_WINDOW)
+        return parse_refuse(reader, word, "",
+                            unit == WEIR__MONTH
+                                ? "only fixed-window counts by months: write 30d here"
+                                : "only fixed-window counts by years: write 365d here",
+                            algorithm->example);
+    if (!plain)
+        return parse_complain(reader, word,
+                              unit == WEIR__MONTH ? "month alone, like 5000/month"
+                                                  : "year alone, like 5000/year",
+                              example);
+    weir__rule_set_calendar(rule,
+                            (struct weir__calendar){unit, weir__anchor_preset(unit), /* UTC */ 0});
+    *ret_civil = true;
+    return 0;
+}
+
 /* `10/s`, or for concurrent `20`. */
 static int parse_read_amount(struct reader *reader, const struct weir__algorithm *algorithm,
                              struct weir__rule *rule)
@@ -158,6 +185,10 @@ static int parse_read_amount(struct reader *reader, const struct weir__algorithm
     const char *why = NULL;
     at++;
     struct word period = {word.text + at, word.len - at, word.column + (int)at};
+    bool civil = false;
+    code = parse_read_civil(reader, algorithm, period, rule, &civil);
+    if (code || civil)
+        return code;
     size_t used = weir__duration_parse(period.text, period.len, &rule->period_us, &why);
     if (used == 0)
         return parse_refuse(reader, period, "", why, algorithm->example);
@@ -188,6 +219,41 @@ static bool parse_read_millionths(struct word word, int64_t *ret)
         value *= 10;
     *ret = value > UINT32_MAX ? UINT32_MAX : (int64_t)value;
     return true;
+}
+
+/* `from 15` */
+static int parse_read_anchor(struct reader *reader, struct word option, struct weir__rule *rule)
+{
+    struct weir__calendar calendar = weir__calendar_of(rule);
+    const char *example = weir__algorithm_calendar.example;
+    if (calendar.unit == WEIR__SPAN && rule->period_us == 7 * WEIR__DAY_US)
+        calendar.unit = WEIR__WEEK;
+    if (calendar.unit == WEIR__SPAN)
+        return parse_refuse(reader, option, "",
+                            "only a period of one week, a month or a year has from", example);
+    struct word word = parse_next_word(reader);
+    if (!weir__anchor_read(calendar.unit, word.text, word.len, &calendar.anchor))
+        return parse_complain(reader, word, weir__anchor_expected(calendar.unit), example);
+    weir__rule_set_calendar(rule, calendar);
+    return 0;
+}
+
+/* `zone +08:00` */
+static int parse_read_zone(struct reader *reader, struct weir__rule *rule)
+{
+    struct word word = parse_next_word(reader);
+    struct weir__calendar calendar = weir__calendar_of(rule);
+    const char *example = weir__algorithm_calendar.example;
+    if (word.len > 0 && isalpha((unsigned char)word.text[0]))
+        return parse_refuse(reader, word, "",
+                            "a zone has no name here, only an offset from UTC like +01:00 (no "
+                            "summer time)",
+                            example);
+    if (!weir__zone_read(word.text, word.len, &calendar.zone))
+        return parse_complain(reader, word,
+                              "an offset like +08:00 or -03:30, from -12:00 to +14:00", example);
+    weir__rule_set_calendar(rule, calendar);
+    return 0;
 }
 
 /* An option's value into the rule's field for it. */
@@ -229,12 +295,14 @@ static void parse_expected_options(enum weir__kind kind, char *ret, size_t size)
     weir__put_text(&buffer, "a comma or the end");
 }
 
-/* Whether an option was read that this one cannot stand with: they name the same exclusion. */
+/* Whether an option was read that this one cannot stand with: they name the same exclusion and are
+ * not of one camp. */
 static bool parse_excluded(const struct weir__option *option, unsigned seen)
 {
     for (size_t i = 0; i < WEIR__OPTIONS && option->excludes; i++) {
-        if (seen & 1u << i && &weir__options[i] != option &&
-            weir__options[i].excludes == option->excludes)
+        const struct weir__option *other = &weir__options[i];
+        bool allied = option->camp != 0 && option->camp == other->camp;
+        if (seen & 1u << i && other != option && !allied && other->excludes == option->excludes)
             return true;
     }
     return false;
@@ -258,8 +326,17 @@ static int parse_read_option(struct reader *reader, const struct weir__algorithm
             rule->flags |= option->flag;
             return 0;
         case WEIR__OPTION_KIND:
+            if (rule->kind == WEIR__CALENDAR)
+                return parse_refuse(reader, word, "",
+                                    "a month or a year starts by the calendar, not with its first "
+                                    "request: leave this out",
+                                    weir__algorithm_calendar.example);
             rule->kind = (uint8_t)option->kind;
             return 0;
+        case WEIR__OPTION_ANCHOR:
+            return parse_read_anchor(reader, word, rule);
+        case WEIR__OPTION_ZONE:
+            return parse_read_zone(reader, rule);
         case WEIR__OPTION_COUNT:
         case WEIR__OPTION_DURATION:
         case WEIR__OPTION_DECIMAL:
@@ -277,7 +354,8 @@ static void parse_set_presets(struct weir__rule *rule, unsigned seen)
     for (size_t i = 0; i < WEIR__OPTIONS; i++) {
         const struct weir__option *option = &weir__options[i];
         int64_t preset = weir__option_preset(option, rule);
-        if (preset && weir__option_fits(option, rule->kind) && !(seen & 1u << i))
+        bool apart = option->type == WEIR__OPTION_ANCHOR; /* it came with the period */
+        if (preset && !apart && weir__option_fits(option, rule->kind) && !(seen & 1u << i))
             weir__option_set(option, rule, preset);
     }
 }

@@ -1,5 +1,6 @@
 /* Rules to canonical text, and the public face of limits. */
 #include "base/duration.h"
+#include "limit/calendar.h"
 #include "limit/limit.h"
 #include "limit/options.h"
 
@@ -34,6 +35,8 @@ static bool option_is_given(const struct weir__option *option, const struct weir
     case WEIR__OPTION_COUNT:
     case WEIR__OPTION_DURATION:
     case WEIR__OPTION_DECIMAL:
+    case WEIR__OPTION_ANCHOR:
+    case WEIR__OPTION_ZONE:
         break;
     }
     return weir__option_value(option, rule) != weir__option_preset(option, rule);
@@ -60,6 +63,14 @@ static void put_option(struct weir__buffer *buffer, const struct weir__option *o
         weir__put_text(buffer, " ");
         put_decimal(buffer, weir__option_value(option, rule));
         return;
+    case WEIR__OPTION_ANCHOR:
+        weir__put_text(buffer, " ");
+        weir__put_anchor(buffer, weir__calendar_of(rule));
+        return;
+    case WEIR__OPTION_ZONE:
+        weir__put_text(buffer, " ");
+        weir__put_zone(buffer, (int)weir__option_value(option, rule));
+        return;
     }
 }
 
@@ -70,7 +81,7 @@ void weir__put_rule(struct weir__buffer *buffer, const struct weir__rule *rule)
     weir__put_int(buffer, rule->count);
     if (!weir__algorithm_of(rule)->leases) {
         weir__put_text(buffer, "/");
-        weir__put_duration(buffer, rule->period_us, true);
+        weir__put_period(buffer, rule);
     }
     for (size_t i = 0; i < WEIR__OPTIONS; i++) {
         const struct weir__option *option = &weir__options[i];

@@ -6,6 +6,7 @@
 #include "sim/playground.h"
 
 #include "base/random.h"
+#include "core/calendar.h"
 #include "limit/explain.h"
 #include "sim/plot.h"
 #include "sim/replay.h"
@@ -334,6 +335,21 @@ static void play_put_bins(struct weir__json *json, const char *name, const int64
     weir__json_close(json, ']');
 }
 
+/* How long after the start the first window begins, where all windows are as long as the period. */
+static void play_put_edge(struct weir__json *json, const struct weir__rule *rule, int64_t start_us)
+{
+    int64_t begin = start_us - start_us % rule->period_us, end = begin + rule->period_us;
+    const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
+    bool even = algorithm->aligned;
+    if (algorithm->window) {
+        enum weir__calendar_unit unit = weir__calendar_of(rule).unit;
+        algorithm->window(rule, start_us, &begin, &end);
+        even = unit == WEIR__SPAN || unit == WEIR__WEEK;
+    }
+    if (even)
+        weir__json_put_seconds(json, "first_edge", begin == start_us ? 0 : end - start_us);
+}
+
 /* The most that a limit let through for one key in its own period, beside what it promises. Several
  * limits that delay each other keep their promises for what is charged, not for when it goes ahead:
  * then there is no bound. */
@@ -358,10 +374,7 @@ static void play_put_rule(struct weir__json *json, const struct weir__rule *rule
         weir__json_put_int(json, "bound", facts.most);
     else
         weir__json_put_null(json, "bound");
-    if (weir__algorithm_of(rule)->aligned)
-        weir__json_put_seconds(json, "first_edge",
-                               (rule->period_us - run->start_us % rule->period_us) %
-                                   rule->period_us);
+    play_put_edge(json, rule, run->start_us);
     weir__json_put_int(json, "key_bytes", facts.key_bytes);
     weir__json_close(json, '}');
 }

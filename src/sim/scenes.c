@@ -131,7 +131,9 @@ static int64_t flood_limit_of(const struct weir__rule *rule)
 int weir__flood_run(const struct weir__rule *rule, struct weir__flood *ret, weir_error *err)
 {
     struct shape shape = flood_shape_of(rule, flood_limit_of(rule));
-    int64_t start_us = START_US - START_US % rule->period_us + rule->period_us;
+    int64_t start_us = START_US - START_US % rule->period_us + rule->period_us, before;
+    if (weir__algorithm_of(rule)->window)
+        weir__algorithm_of(rule)->window(rule, START_US, &before, &start_us);
     size_t bins = flood_choose_bins(rule, &shape);
     *ret = (struct weir__flood){
         .requests = shape.requests,

@@ -119,9 +119,8 @@ static char *fields_put_policy(char *to, const struct weir__rated *rated)
     if (weir__algorithm_of(rated->rule)->leases)
         to = PUT(to, ";qu=\"concurrent-requests\"");
     to = PUT(to, ";w=");
-    return fields_put_number(
-        to,
-        weir__max(1, fields_seconds_up(weir__algorithm_of(rated->rule)->window_us(rated->rule))));
+    int64_t window_us = weir__window_us(rated->rule, rated->row->time_us);
+    return fields_put_number(to, weir__max(1, fields_seconds_up(window_us)));
 }
 
 /* When there will be more, or WEIR_NEVER. */

@@ -10,12 +10,18 @@
 
 #define DEBT_SIZE 26
 #define COUNT_SIZE 21
+#define CALENDAR_SIZE 27 /* COUNT, and what a state is known by besides its period */
 #define PAIR_SIZE 22
 #define PERMITS_SIZE 29
 
 static enum weir__shape state_shape_of(const struct weir__rule *rule)
 {
     return weir__algorithm_of(rule)->shape;
+}
+
+static bool state_has_calendar(const struct weir__rule *rule)
+{
+    return weir__algorithm_of(rule)->extra == WEIR__EXTRA_CALENDAR;
 }
 
 static int64_t state_get(const uint8_t *at, int bytes)
@@ -50,7 +56,7 @@ size_t weir__section_size(const struct weir__rule *rule, uint32_t capacity)
     case WEIR__SHAPE_DEBT:
         return DEBT_SIZE;
     case WEIR__SHAPE_COUNT:
-        return COUNT_SIZE;
+        return state_has_calendar(rule) ? CALENDAR_SIZE : COUNT_SIZE;
     case WEIR__SHAPE_PAIR:
         return PAIR_SIZE;
     case WEIR__SHAPE_PERMITS:
@@ -131,14 +137,20 @@ static bool state_read_ring(uint8_t *at, size_t left, struct weir__section *sect
 static bool state_read_small(const uint8_t *at, size_t left, struct weir__section *section)
 {
     struct weir__state *state = &section->state;
+    bool calendar = state_has_calendar(&section->rule);
     section->len = weir__section_size(&section->rule, 0);
     if (section->len > left)
         return false;
     switch (state_shape_of(&section->rule)) {
     case WEIR__SHAPE_COUNT:
+        if (calendar) {
+            section->rule.extra = state_get(at + 7, 6);
+            at += 6;
+        }
         state->at = state_get(at + 7, 7);
         state->amount = state_get(at + 14, 7);
-        return state->amount >= 1;
+        return state->amount >= 1 && state->at >= calendar &&
+               !weir__algorithm_of(&section->rule)->flaw(&section->rule);
     case WEIR__SHAPE_PAIR:
         state->at = state_get(at + 7, 7);
         state->before = state_get(at + 14, 4);
@@ -233,10 +245,9 @@ uint64_t weir__mark_name(const struct weir__rule *rule, const struct weir__corre
     uint8_t digest[20];
     uint64_t name = 0;
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    int64_t precision = weir__precision(rule);
     weir__put_format(&buffer, "%lld-%lld-%llu:%d:%lld:%lld", (long long)correction->charged_at_us,
                      (long long)correction->charged, (unsigned long long)correction->id, rule->kind,
-                     (long long)rule->period_us, (long long)precision);
+                     (long long)rule->period_us, (long long)weir__distinct(rule));
     weir__sha1(buffer.data, buffer.len, digest);
     for (int i = 0; i < 6; i++)
         name = name << 8 | digest[i];
@@ -319,6 +330,10 @@ void weir__section_write(const struct weir__rule *rule, const struct weir__state
     state_put(to + 1, 6, rule->period_us);
     switch (state_shape_of(rule)) {
     case WEIR__SHAPE_COUNT:
+        if (state_has_calendar(rule)) {
+            state_put(to + 7, 6, weir__distinct(rule));
+            to += 6;
+        }
         state_put(to + 7, 7, state->at);
         state_put(to + 14, 7, state->amount);
         break;

@@ -11,7 +11,7 @@ import assemble  # noqa: E402
 import limits as language  # noqa: E402
 
 KINDS = ["token-bucket", "stepped", "leaky-bucket", "fixed-window", "from-first", "sliding-log",
-         "sliding-window", "sliding-counter", "smooth", "warmup", "concurrent"]
+         "sliding-window", "sliding-counter", "smooth", "warmup", "concurrent", "calendar"]
 VERBS = {"take": 0, "peek": 1, "settle": 2, "reset": 3, "acquire": 4, "renew": 5, "release": 6, "show": 7}
 WAITS = {"default": -1, "any": -2}
 LEAN = ["take_" + name for name in assemble.LEAN]
@@ -42,15 +42,27 @@ def unnamed(reply):
     return RECEIPT.sub(rb"w1-\1-\2", reply) if isinstance(reply, bytes) else reply
 
 
+def calendar_number(limit):
+    """Unit, anchor and zone in one number: docs/STATE.md."""
+    unit = ("", "week", "month", "year").index(limit.unit)
+    anchor = {"": lambda: 0, "week": lambda day: day + 1, "month": lambda day: day,
+              "year": lambda month, day: month * 32 + day}[limit.unit](*limit.anchor)
+    return (unit * 512 + anchor) * 2048 + limit.zone + 720
+
+
 class Numbers:
     """One limit as the scripts take it."""
 
     def __init__(self, limit):
-        name = ("stepped" if limit.stepped else "from-first" if limit.from_first else limit.kind)
+        calendar = limit.unit or limit.zone
+        name = ("stepped" if limit.stepped else "from-first" if limit.from_first else
+                "calendar" if calendar else limit.kind)
         self.kind = KINDS.index(name)
         self.count, self.burst, self.flags = limit.count, limit.burst, int(limit.nodelay)
         self.period = limit.lease if limit.kind == "concurrent" else limit.period
         self.extra = limit.delay or limit.precision or limit.burst_for or limit.over
+        if calendar:
+            self.extra = calendar_number(limit)
         self.cold = int(limit.cold * 10 ** 6) if limit.kind == "warmup" else 0
 
     def general(self):

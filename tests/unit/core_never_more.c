@@ -103,8 +103,10 @@ static void never_more_in_a_window(const char *text, int64_t most)
     attack(text);
     int64_t period = rig.rule.period_us;
     for (size_t i = 0; i < count; i++) {
-        int64_t start = history[i].time - history[i].time % period;
-        CHECK(admitted_within(start - 1, start + period - 1) <= most);
+        int64_t start = history[i].time - history[i].time % period, end = start + period;
+        if (weir__algorithm_of(&rig.rule)->window)
+            weir__algorithm_of(&rig.rule)->window(&rig.rule, history[i].time, &start, &end);
+        CHECK(admitted_within(start - 1, end - 1) <= most);
     }
 }
 
@@ -129,7 +131,12 @@ int main(int argc, char **argv)
         never_more_than("sliding-counter 9/s", 18);
         never_more_than("fixed-window 9/s", 18);
         never_more_than("fixed-window 9/s from-first", 17);
+        never_more_than("fixed-window 9/s zone +05:45", 18);
+        never_more_than("fixed-window 9/w from sun", 18);
+        never_more_than("fixed-window 9/month from 31", 27);
         never_more_in_a_window("fixed-window 9/s", 9);
+        never_more_in_a_window("fixed-window 9/month from 31", 9);
+        never_more_in_a_window("fixed-window 9/w from sun zone +05:45", 9);
         never_more_in_a_window("sliding-counter 9/s", 9);
     }
     return test_report();

@@ -32,6 +32,7 @@ static void test_kinds(void)
         {"leaky-bucket 100/s burst 199 nodelay", 100, T0 + SECOND},
         {"fixed-window 200/m", 100, T0 + MINUTE},
         {"fixed-window 200/m from-first", 100, T0 + MINUTE},
+        {"fixed-window 200/d zone +00:30", 100, T0 + 23 * HOUR + 30 * MINUTE},
         {"sliding-log 200/m", 100, T0 + MINUTE},
         {"sliding-window 200/m", 100, T0 + 2 * MINUTE},
         {"sliding-counter 200/m", 100, T0 + 2 * MINUTE},

@@ -48,6 +48,12 @@ static void test_same_state(void)
     CHECK(!same_state("token-bucket 1/s", "token-bucket 1/m"));
     CHECK(!same_state("token-bucket 1/s", "token-bucket 1/s stepped"));
     CHECK(!same_state("fixed-window 1/s", "fixed-window 1/s from-first"));
+    CHECK(same_state("fixed-window 1/month", "fixed-window 2/month from 1 zone +00:00"));
+    CHECK(!same_state("fixed-window 1/month", "fixed-window 1/month from 2"));
+    CHECK(!same_state("fixed-window 1/month", "fixed-window 1/month zone +01:00"));
+    CHECK(!same_state("fixed-window 1/month", "fixed-window 1/31d zone -12:00"));
+    CHECK(!same_state("fixed-window 1/w", "fixed-window 1/w from thu"));
+    CHECK(!same_state("fixed-window 1/d", "fixed-window 1/d zone +01:00"));
     CHECK(!same_state("token-bucket 1/s", "leaky-bucket 1/s"));
     CHECK(same_state("sliding-window 1/s", "sliding-window 9/s precision 100ms"));
     CHECK(!same_state("sliding-window 1/s", "sliding-window 1/s precision 200ms"));
@@ -70,6 +76,9 @@ static void test_horizons(void)
     CHECK_INT(horizon("token-bucket 3/m burst 10 stepped"), 4 * MINUTE);
     CHECK_INT(horizon("fixed-window 1/h"), HOUR);
     CHECK_INT(horizon("fixed-window 1/h from-first"), HOUR);
+    CHECK_INT(horizon("fixed-window 1/s zone +01:00"), MINUTE);
+    CHECK_INT(horizon("fixed-window 1/month"), 31 * DAY);
+    CHECK_INT(horizon("fixed-window 1/year from 03-01"), 366 * DAY);
     CHECK_INT(horizon("sliding-log 1/s"), MINUTE);
     CHECK_INT(horizon("sliding-window 1/h"), HOUR);
     CHECK_INT(horizon("sliding-counter 1/h"), 2 * HOUR);
@@ -82,15 +91,22 @@ static void test_horizons(void)
 static void test_nonsense(void)
 {
     static const char *const limits[] = {
-        "token-bucket 1/h",   "token-bucket 1/h stepped",    "leaky-bucket 1/h nodelay",
-        "fixed-window 1/h",   "fixed-window 1/h from-first", "sliding-log 1/h",
-        "sliding-window 1/h", "sliding-counter 1/h",         "concurrent 1 lease 1h",
+        "token-bucket 1/h",
+        "token-bucket 1/h stepped",
+        "leaky-bucket 1/h nodelay",
+        "fixed-window 1/h",
+        "fixed-window 1/h from-first",
+        "sliding-log 1/h",
+        "sliding-window 1/h",
+        "sliding-counter 1/h",
+        "concurrent 1 lease 1h",
+        "fixed-window 1/d zone +14:00",
     };
     static struct rig rig;
     for (size_t i = 0; i < WEIR__COUNT(limits); i++) {
         rig_init(&rig, limits[i]);
         take(&rig, T0, 1, DEFAULT);
-        int64_t edge = T0 - rig.rule.horizon_us;
+        int64_t edge = weir__newest_us(&rig.rule, &rig.state) - rig.rule.horizon_us;
         CHECK(!peek(&rig, edge, 1, DEFAULT).allowed);
         CHECK(peek(&rig, edge - 1, 1, DEFAULT).allowed);
         CHECK_INT(peek(&rig, edge - 1, 0, DEFAULT).reset_after_us, 0);

@@ -15,6 +15,7 @@
 #define TOKEN "; example: token-bucket 10/s burst 20"
 #define LEAKY "; example: leaky-bucket 10/s burst 5 nodelay"
 #define FIXED "; example: fixed-window 100/m"
+#define MONTHS "; example: fixed-window 5000/month from 15 zone +08:00"
 #define LOG "; example: sliding-log 5/m"
 #define WINDOW "; example: sliding-window 240/h precision 1m"
 #define COUNTER "; example: sliding-counter 1000/h"
@@ -31,10 +32,12 @@ static const struct {
     {"token-bucket 10/\xff\x80s", 17,
      "a duration needs a unit: us, ms, s, m, h, d or w, found \"??s\"" TOKEN},
     {"fixed-window 10/M", 17,
-     "a capital M may be minutes or months: write m or min for minutes, 30d for a month, found "
+     "a capital M may be minutes or months: write m or min for minutes, 30d or "
+     "(fixed-window) month for a month, found "
      "\"M\"" FIXED},
     {"concurrent 3 lease 1h30M", 20,
-     "a capital M may be minutes or months: write m or min for minutes, 30d for a month, found "
+     "a capital M may be minutes or months: write m or min for minutes, 30d or "
+     "(fixed-window) month for a month, found "
      "\"1h30M\"" LEASES},
     {"token-bucket 10／s", 16, WIDE("／", "/") "; found \"10／s\"" TOKEN},
     {"token-bucket １0/s", 14, WIDE("１", "1") "; found \"１0/s\"" TOKEN},
@@ -97,7 +100,42 @@ static const struct {
     {"leaky-bucket 10/s delay", 24, "expected a count like 20, found the end" LEAKY},
     {"leaky-bucket 1/366d burst 284841", 1, TOO_LARGE LEAKY},
     {"fixed-window 100/m burst 5", 20,
-     "expected \"from-first\", a comma or the end, found \"burst\"" FIXED},
+     "expected \"from-first\", \"from\", \"zone\", a comma or the end, found \"burst\"" FIXED},
+    {"fixed-window 5/month from 32", 27,
+     "expected a day of the month, 1 to 31, found \"32\"" MONTHS},
+    {"fixed-window 5/month from", 26, "expected a day of the month, 1 to 31, found the end" MONTHS},
+    {"fixed-window 5/m zone +15:00", 23,
+     "expected an offset like +08:00 or -03:30, from -12:00 to +14:00, found \"+15:00\"" MONTHS},
+    {"fixed-window 5/m zone +8", 23,
+     "expected an offset like +08:00 or -03:30, from -12:00 to +14:00, found \"+8\"" MONTHS},
+    {"fixed-window 5/m zone Europe/Berlin", 23,
+     "a zone has no name here, only an offset from UTC like +01:00 (no summer time), found "
+     "\"Europe/Berlin\"" MONTHS},
+    {"fixed-window 5/year from 31", 26,
+     "expected a day of the year, month-day like 04-06, from 01-01 to 12-31, found \"31\"" MONTHS},
+    {"fixed-window 5/year from 02-30", 26,
+     "expected a day of the year, month-day like 04-06, from 01-01 to 12-31, found "
+     "\"02-30\"" MONTHS},
+    {"fixed-window 5/w from monday", 23,
+     "expected a day of the week: mon, tue, wed, thu, fri, sat or sun, found \"monday\"" MONTHS},
+    {"fixed-window 5/d from 1", 18,
+     "only a period of one week, a month or a year has from, found \"from\"" MONTHS},
+    {"fixed-window 5/2months", 16,
+     "expected month alone, like 5000/month, found \"2months\"" MONTHS},
+    {"fixed-window 5/1year", 16, "expected year alone, like 5000/year, found \"1year\"" MONTHS},
+    {"token-bucket 5/month", 16,
+     "only fixed-window counts by months: write 30d here, found \"month\"" TOKEN},
+    {"sliding-counter 5/year", 19,
+     "only fixed-window counts by years: write 365d here, found \"year\"" COUNTER},
+    {"fixed-window 5/month from-first", 22,
+     "a month or a year starts by the calendar, not with its first request: leave this out, found "
+     "\"from-first\"" MONTHS},
+    {"fixed-window 5/m from-first zone +01:00", 29,
+     "expected from-first, or from and zone, not both, found \"zone\"" FIXED},
+    {"fixed-window 5/m zone +01:00 from-first", 30,
+     "expected from-first, or from and zone, not both, found \"from-first\"" FIXED},
+    {"fixed-window 5/month zone +01:00 zone +01:00", 34,
+     "expected each option once, found \"zone\"" FIXED},
     {"fixed-window 100/m from-first from-first", 31,
      "expected each option once, found \"from-first\"" FIXED},
     {"sliding-log 100001/m", 1, "the count is at most 100k here" LOG},

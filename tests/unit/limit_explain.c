@@ -91,6 +91,9 @@ static void test_bounds(void)
     holds("leaky-bucket 5/s burst 9 nodelay", 15, 10);
     holds("fixed-window 5/s", 10, 5);
     holds("fixed-window 5/s from-first", 9, 5);
+    holds("fixed-window 5/h zone +05:45", 10, 5);
+    holds("fixed-window 5/w from mon", 10, 5);
+    holds("fixed-window 5/month from 31 zone -03:00", 15, 5);
     holds("sliding-log 5/s", 5, 5);
     holds("sliding-window 5/s", 5, 5);
     holds("sliding-counter 5/s", 10, 5);
@@ -128,6 +131,14 @@ static void test_texts(void)
     CHECK(strstr(facts_of("leaky-bucket 5/s burst 9 delay 3").what, "first 4 of a burst"));
     CHECK(strstr(facts_of("warmup 5/s over 3s cold 2.5").what, "2.5 times slower"));
     CHECK(strstr(facts_of("concurrent 20 lease 30s").what, "lapses after 30s"));
+    CHECK_INT(facts_of("fixed-window 5/year").most, 15);
+    CHECK(strstr(facts_of("fixed-window 5/month").what, "calendar months from day 1 (UTC);"));
+    CHECK(strstr(facts_of("fixed-window 5/month from 30 zone +08:00").what,
+                 "months from day 30 (UTC+08:00), or the last day of a shorter month;"));
+    CHECK(strstr(facts_of("fixed-window 5/year from 04-06").what, "calendar years from 04-06"));
+    CHECK(strstr(facts_of("fixed-window 5/w from sun").what, "weeks from sun (UTC);"));
+    CHECK(strstr(facts_of("fixed-window 5/d zone -03:30").what,
+                 "windows of 1d aligned to the clock (UTC-03:30);"));
 }
 
 int main(int argc, char **argv)

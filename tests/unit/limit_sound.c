@@ -8,6 +8,10 @@ static const char *const limits[] = {
     "leaky-bucket 10/s burst 5 nodelay",
     "fixed-window 100/m",
     "fixed-window 100/m from-first",
+    "fixed-window 100/month from 31 zone -03:30",
+    "fixed-window 100/year from 02-29",
+    "fixed-window 100/w from thu",
+    "fixed-window 100/d zone +14:00",
     "sliding-log 5/m",
     "sliding-window 240/h precision 1m",
     "sliding-counter 1000/h",
@@ -69,6 +73,16 @@ static void test_fields_of_others(void)
     CHECK(!SOUND_WITH("leaky-bucket 1/s burst 5 delay 3", flags, WEIR__NODELAY)); /* not both */
     CHECK(!SOUND_WITH("leaky-bucket 1/s burst 5", extra, 6));
     CHECK(!SOUND_WITH("fixed-window 1/s", burst, 1));
+    CHECK(SOUND_WITH("fixed-window 1/month", extra, 0)); /* 31 days in -12:00 */
+    CHECK(!SOUND_WITH("fixed-window 1/month", extra, (INT64_C(2) * 512 + 32) * 2048 + 720));
+    CHECK(!SOUND_WITH("fixed-window 1/month", extra, (INT64_C(3) * 512 + 33) * 2048 + 720));
+    CHECK(!SOUND_WITH("fixed-window 1/month", extra, (INT64_C(2) * 512 + 1) * 2048 + 1561));
+    CHECK(!SOUND_WITH("fixed-window 1/month", extra, INT64_C(4) * 512 * 2048 + 720));
+    CHECK(!SOUND_WITH("fixed-window 1/month", extra, INT64_MAX));
+    CHECK(!SOUND_WITH("fixed-window 1/month", extra, INT64_MIN));
+    CHECK(!SOUND_WITH("fixed-window 1/month", period_us, 30 * DAY));
+    CHECK(!SOUND_WITH("fixed-window 1/d zone +01:00", extra, 720)); /* UTC is a plain window */
+    CHECK(SOUND_WITH("fixed-window 1/d zone +01:00", extra, 721));
     CHECK(!SOUND_WITH("fixed-window 1/s", extra, 1));
     CHECK(!SOUND_WITH("sliding-log 1/s", count, 100001));
     CHECK(!SOUND_WITH("concurrent 1", count, 100001));

@@ -159,6 +159,12 @@ static void test_units(void)
         CHECK_INT(match("d", "k=v")->limit->rules[0].period_us,
                   weir__envoy_unit_us(match("d", "k=v")->unit));
     }
+    loads("domain: d\ndescriptors: [{key: k, limit: fixed-window 7/month from 15 zone +08:00}, "
+          "{key: l, limit: fixed-window 9/year}]");
+    CHECK_TEXT(limit_of("d", "k=v"), "fixed-window 7/month from 15 zone +08:00");
+    CHECK_INT(match("d", "k=v")->unit, WEIR__RLS_MONTH);
+    CHECK_INT(match("d", "k=v")->requests_per_unit, 7);
+    CHECK_INT(match("d", "l=v")->unit, WEIR__RLS_YEAR);
     CHECK_INT(weir__envoy_unit("Hour", 4), WEIR__RLS_HOUR);
     CHECK_INT(weir__envoy_unit("unknown", 7), WEIR__RLS_UNKNOWN_UNIT);
     CHECK_INT(weir__envoy_unit("hours", 5), WEIR__RLS_UNKNOWN_UNIT);

@@ -103,12 +103,14 @@ static void test_several(void)
           "retry-after: 1\nratelimit-limit: 100\nratelimit-remaining: 7\nratelimit-reset: 1\n");
 }
 
+#define NOW INT64_C(1770000000000000) /* 2026-02-02 */
+
 static void check_window(const char *limit, int64_t expected_us)
 {
     struct weir__rule rules[WEIR_LIMITS_MAX];
     size_t n;
     CHECK_INT(weir__rules_parse(limit, rules, &n, NULL), 0);
-    CHECK_INT(weir__algorithm_of(&rules[0])->window_us(&rules[0]), expected_us);
+    CHECK_INT(weir__window_us(&rules[0], NOW), expected_us);
 }
 
 static void test_windows(void)
@@ -127,6 +129,11 @@ static void test_windows(void)
     check_window("smooth 10/s burst-for 5s", 5 * SECOND);
     check_window("warmup 10/s over 3s", 3 * SECOND);
     check_window("concurrent 5 lease 30s", 30 * SECOND);
+    check_window("fixed-window 5/month", 28 * 86400 * SECOND);
+    check_window("fixed-window 5/month from 15", 31 * 86400 * SECOND);
+    check_window("fixed-window 5/year", 365 * 86400 * SECOND);
+    check_window("fixed-window 5/w from sun", 7 * 86400 * SECOND);
+    check_window("fixed-window 5/d zone -12:00", 86400 * SECOND);
     struct setting setting;
     set_up(&setting, "concurrent 5 lease 30s, fixed-window 5/100ms");
     setting.rows[0].limit = 5;
@@ -140,7 +147,7 @@ static void test_windows(void)
 static void test_stepped(void)
 {
     struct weir__rule rule = {.kind = WEIR__STEPPED, .count = 10, .period_us = SECOND, .burst = 25};
-    CHECK_INT(weir__algorithm_of(&rule)->window_us(&rule), 3 * SECOND);
+    CHECK_INT(weir__window_us(&rule, NOW), 3 * SECOND);
 }
 
 #define NAMES(expected_first, expected_second, expected_third)                                     \

@@ -74,7 +74,7 @@ static const char *const limits[] = {
     "fixed-window 100/h from-first",     "sliding-log 40/m",
     "sliding-window 240/h precision 1m", "sliding-counter 1000/h",
     "smooth 5/s burst-for 2s",           "warmup 5/s over 3s",
-    "concurrent 30 lease 10m",
+    "concurrent 30 lease 10m",           "fixed-window 100/month from 15 zone +08:00",
 };
 
 static void check_read(const struct weir__rule *rule, const struct weir__state *state,
@@ -97,7 +97,7 @@ static void check_read(const struct weir__rule *rule, const struct weir__state *
 
 static void test_every_kind(void)
 {
-    static const size_t sizes[] = {26, 26, 26, 21, 21, 72, 72, 22, 29, 29, 72};
+    static const size_t sizes[] = {26, 26, 26, 21, 21, 72, 72, 22, 29, 29, 72, 27};
     struct weir__state states[WEIR__KIND_COUNT];
     struct weir__rule rules[WEIR__KIND_COUNT];
     for (size_t i = 0; i < WEIR__KIND_COUNT; i++) {

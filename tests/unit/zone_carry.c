@@ -326,6 +326,9 @@ int main(int argc, char **argv)
         test_many_limits(kind);
         test_leftover(kind);
         test_killed(kind);
+    }
+    carry_count = CARRY_LIMITS_1;
+    for (enum test_kind kind = TEST_SHM; kind <= TEST_FILE; kind++) {
         test_old(kind, fixture);
         test_old_in_use(kind, fixture);
     }

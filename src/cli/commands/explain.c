@@ -4,6 +4,7 @@
  */
 #include "cli/cli.h"
 
+#include "base/clock.h"
 #include "cli/server_store.h"
 #include "limit/explain.h"
 #include "sim/scenes.h"
@@ -48,6 +49,17 @@ static void explain_print_memory(const struct subject *subject)
     cli_print_labelled("memory", LABEL, text);
 }
 
+static void explain_print_edges(const struct subject *subject)
+{
+    char edges[WEIR__EDGES_SHOWN][WEIR__EDGE_MAX], text[WEIR__EDGES_SHOWN * (WEIR__EDGE_MAX + 2)];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    if (!weir__explain_edges(subject->rule, weir__clock_us(), edges))
+        return;
+    for (int i = 0; i < WEIR__EDGES_SHOWN; i++)
+        weir__put_format(&buffer, "%s%s", i > 0 ? ", " : "", edges[i]);
+    cli_print_labelled("next edges", LABEL, text);
+}
+
 static void explain_print_flood(const struct subject *subject)
 {
     const struct weir__flood *flood = &subject->flood;
@@ -84,6 +96,7 @@ static void explain_print_subject(const struct subject *subject)
     cli_print_labelled("what it does", LABEL, subject->facts.what);
     cli_print_labelled("guarantee", LABEL, subject->facts.guarantee);
     explain_print_burst(subject);
+    explain_print_edges(subject);
     explain_print_memory(subject);
     explain_print_flood(subject);
 }
@@ -121,6 +134,17 @@ static void explain_put_flood(struct weir__json *json, const struct weir__flood 
     weir__json_close(json, '}');
 }
 
+static void explain_put_edges(struct weir__json *json, const struct weir__rule *rule)
+{
+    char edges[WEIR__EDGES_SHOWN][WEIR__EDGE_MAX];
+    if (!weir__explain_edges(rule, weir__clock_us(), edges))
+        return;
+    weir__json_open(json, "next_edges", '[');
+    for (int i = 0; i < WEIR__EDGES_SHOWN; i++)
+        weir__json_put_string(json, NULL, edges[i]);
+    weir__json_close(json, ']');
+}
+
 static void explain_put_subject(struct weir__json *json, const struct subject *subject)
 {
     const struct weir__facts *facts = &subject->facts;
@@ -133,6 +157,7 @@ static void explain_put_subject(struct weir__json *json, const struct subject *s
     explain_put_bound(json, "worst_burst", facts->worst_burst);
     weir__json_put_bool(json, "if_each_costs_1", facts->requests_of_one);
     weir__json_put_int(json, "bytes_a_key", facts->key_bytes);
+    explain_put_edges(json, subject->rule);
     explain_put_flood(json, &subject->flood);
     weir__json_close(json, '}');
 }

@@ -8,6 +8,18 @@
 
 #define TEXT_MAX 512
 
+/* A window of the calendar without its count; false: it is not one. */
+static bool show_put_calendar(struct weir__buffer *text, const struct weir__rule *rule)
+{
+    const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
+    struct weir__rule one = *rule;
+    if (algorithm->extra != WEIR__EXTRA_CALENDAR || algorithm->flaw(rule))
+        return false;
+    one.count = 1;
+    weir__put_format(text, "%s …%s", algorithm->name, strchr(weir__rule_text(&one).text, '/'));
+    return true;
+}
+
 /* The limit of the last charge, or the part of it that the store keeps. */
 static void show_put_limit(struct weir__buffer *text, const struct weir__shown *shown)
 {
@@ -15,6 +27,8 @@ static void show_put_limit(struct weir__buffer *text, const struct weir__shown *
         weir__put_rule(text, &shown->rule);
         return;
     }
+    if (show_put_calendar(text, &shown->rule))
+        return;
     weir__put_text(text, weir__kind_name((enum weir__kind)shown->rule.kind));
     if (weir__algorithm_of(&shown->rule)->leases)
         weir__put_text(text, " lease ");

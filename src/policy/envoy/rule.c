@@ -3,6 +3,7 @@
 #include "policy/envoy/envoy.h"
 
 #include "base/hash.h"
+#include "core/calendar.h"
 #include "store/store.h"
 
 #include <stdlib.h>
@@ -92,6 +93,11 @@ enum weir__rls_unit weir__envoy_unit(const char *name, size_t len)
 
 enum weir__rls_unit weir__envoy_unit_of(const struct weir__rule *rule, uint32_t *ret_requests)
 {
+    bool calendar = weir__algorithm_of(rule)->extra == WEIR__EXTRA_CALENDAR;
+    if (calendar && weir__calendar_of(rule).unit >= WEIR__MONTH) {
+        *ret_requests = (uint32_t)weir__min(rule->count, UINT32_MAX);
+        return weir__calendar_of(rule).unit == WEIR__MONTH ? WEIR__RLS_MONTH : WEIR__RLS_YEAR;
+    }
     for (int i = WEIR__RLS_SECOND; i < WEIR__RLS_UNITS; i++) {
         if (rule->period_us == units[i].us) {
             *ret_requests = (uint32_t)weir__min(rule->count, UINT32_MAX);

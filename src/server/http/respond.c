@@ -145,6 +145,18 @@ void server_response_problem(struct server_response *response, int status, const
 
 #define QUOTA_EXCEEDED "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
+static void respond_put_edges(struct weir__json *json, const struct weir__rule *rule,
+                              int64_t now_us)
+{
+    char edges[WEIR__EDGES_SHOWN][WEIR__EDGE_MAX];
+    if (!weir__explain_edges(rule, now_us, edges))
+        return;
+    weir__json_open(json, "next_edges", '[');
+    for (int i = 0; i < WEIR__EDGES_SHOWN; i++)
+        weir__json_put_string(json, NULL, edges[i]);
+    weir__json_close(json, ']');
+}
+
 /* One limit's row, and where it is from. */
 static void respond_put_row(struct weir__json *json, const struct weir__item *planned,
                             const struct weir__rule *rule, const weir_decision *row, bool explain)
@@ -161,6 +173,7 @@ static void respond_put_row(struct weir__json *json, const struct weir__item *pl
         struct weir__facts facts;
         weir__explain(rule, &facts);
         weir__json_put_string(json, "meaning", facts.what);
+        respond_put_edges(json, rule, row->time_us);
     }
     weir__json_put_decision(json, row);
     weir__json_close(json, '}');

@@ -419,7 +419,7 @@ static void set_mark(struct weir__zone *zone, const uint64_t key[2], const struc
                                correction->id,
                                rule->kind,
                                (uint64_t)rule->period_us,
-                               (uint64_t)weir__precision(rule)};
+                               (uint64_t)weir__distinct(rule)};
     weir__hash(zone->secret, all, sizeof all, hash);
     *op = (struct weir__op){.rule = &weir__mark_rule,
                             .tag = weir__tag_of(hash),
