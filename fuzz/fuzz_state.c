@@ -82,7 +82,7 @@ static bool rule_of(const struct weir__section *section, uint8_t numbers, struct
                               .period_us = section->rule.period_us,
                               .count = counts[numbers & 7]};
     rule.burst = rule.kind <= WEIR__LEAKY_BUCKET ? counts[numbers >> 3 & 7] : 0;
-    if (rule.kind == WEIR__SLIDING_WINDOW)
+    if (rule.kind == WEIR__SLIDING_WINDOW || rule.kind == WEIR__CALENDAR)
         rule.extra = section->rule.extra;
     if (is_guava(section))
         rule.extra = 1 + (int64_t)numbers * 100000;

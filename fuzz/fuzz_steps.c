@@ -45,13 +45,31 @@ static long long count(struct machine *m)
     return byte < 128 ? 1 + byte % 16 : counts[byte % WEIR__COUNT(counts)];
 }
 
-/* One limit as text; it need not be one. */
+/* A fixed window of the calendar, of this count. */
+static void put_calendar(struct machine *m, struct weir__buffer *text, long long n)
+{
+    static const char *const spans[] = {
+        "month", "month from 31",   "month from 15", "year",
+        "d",     "year from 02-29", "w from mon",    "90s",
+        "7us",   "year from 07-01", "w from sun",    "month from 30"};
+    static const char *const zones[] = {"",       "+14:00", "-12:00", "+05:45",
+                                        "-03:30", "+08:00", "+00:01", "-00:59"};
+    const char *zone = zones[fuzz_byte(&m->input) % WEIR__COUNT(zones)];
+    weir__put_format(text, "fixed-window %lld/%s%s%s", n,
+                     spans[fuzz_byte(&m->input) % WEIR__COUNT(spans)], *zone ? " zone " : "", zone);
+}
+
+/* One limit as text; it need not be one. The kinds have the bytes that older inputs know. */
 static void put_limit(struct machine *m, struct weir__buffer *text)
 {
-    uint8_t kind = fuzz_byte(&m->input) % WEIR__KIND_COUNT;
+    uint8_t kind = fuzz_byte(&m->input) % (WEIR__CONCURRENT + 1);
     uint8_t option = fuzz_byte(&m->input);
     long long n = count(m);
     const char *w = period(m);
+    if (kind == WEIR__FIXED_WINDOW && option & 8) {
+        put_calendar(m, text, n);
+        return;
+    }
     weir__put_format(text, kind == WEIR__CONCURRENT ? "%s %lld" : "%s %lld/%s",
                      weir__algorithms[kind]->name, n, w);
     if (kind == WEIR__TOKEN_BUCKET || kind == WEIR__STEPPED || kind == WEIR__LEAKY_BUCKET)

@@ -14,7 +14,8 @@ NEEDS = {
     "command line": ["weir", "tests/hold_zone"],
     "model": ["weir", "tests/vectors", "tests/tails.vec"],
     "fuzz": ["weir"],
-    "redis": ["weir", "weir_redis.so", "tests/cancel", "tests/store_driver", "tests/vectors", "tests/tails.vec", "lua/weir.lua"],
+    "redis": ["weir", "weir_redis.so", "tests/cancel", "tests/store_driver", "tests/calendar_days", "tests/vectors", "tests/tails.vec",
+              "lua/weir.lua"],
     "server": ["weir", "weir_redis.so", "tests/tails.vec"],
     "nginx": ["weir", "ngx_http_weir_module.so", "weir_redis.so", "tests/tails.vec"],
     "dashboard": ["weir"],
@@ -195,7 +196,8 @@ def listed(kind):
             Test("nginx: under valgrind", "release", "tests/homes/nginx/valgrind.py", 3600, True),
             Test("packages", "release", "tests/homes/server/operation_deb.sh", 3600, True),
             *[Test(f"redis: {name}, long", "release", f"tests/homes/redis/{name}.py --long", 3600)
-              for name in ("store_cancel", "module_replica", "module_aof", "module_hammer", "module_fuzz", "state_damage")],
+              for name in ("store_cancel", "module_replica", "module_aof", "module_hammer", "module_fuzz", "state_damage",
+                           "calendar_days")],
         ]
     return [
         Test("deaths: at every instruction", "release", "{build}/tests/kill_step"),

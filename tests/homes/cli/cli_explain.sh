@@ -17,6 +17,10 @@ promises "leaky-bucket 10/s burst 5 delay 2" 13 1.0 3 40
 promises "leaky-bucket 10/s burst 5 nodelay" 16 1.0 6 40
 promises "fixed-window 100/m" 200 60.0 100 40
 promises "fixed-window 100/m from-first" 199 60.0 100 40
+promises "fixed-window 100/d zone +08:00" 200 86400.0 100 40
+promises "fixed-window 100/w from mon" 200 604800.0 100 40
+promises "fixed-window 100/month from 31" 300 2678400.0 100 40
+promises "fixed-window 100/year" 300 31622400.0 100 40
 promises "sliding-log 5/m" 5 60.0 5 168
 promises "sliding-window 240/h precision 1m" 240 3600.0 240 1064
 promises "sliding-counter 1000/h" 2000 3600.0 1000 40
@@ -40,6 +44,28 @@ report "explain: fits 80 columns" \
 run explain "  GCRA 60R/60s   BURST 7 , fixed-window 1k/90m " --json
 valid_json "explain --json: is JSON" "$out"
 is "explain --json: canonical" "token-bucket 60/m burst 7, fixed-window 1000/1h30m" "$(field text)"
+
+# Windows of the calendar: when the next ones begin, as an independent calendar says.
+run explain "fixed-window 5000/month from 31 zone +08:00" --json
+edges=$(python3 - <<'PYTHON'
+import datetime
+zone = datetime.timezone(datetime.timedelta(hours=8))
+day, found = datetime.datetime.now(zone).date(), []
+while len(found) < 3:
+    day += datetime.timedelta(days=1)
+    if (day + datetime.timedelta(days=1)).day == 1:
+        found.append(f"{day}T00:00:00+08:00")
+print(*found)
+PYTHON
+)
+is "explain --json: the next edges" "$edges" \
+    "$(field limits.0.next_edges.0 limits.0.next_edges.1 limits.0.next_edges.2)"
+run explain "fixed-window 5000/month from 31 zone +08:00"
+has "explain: the next edges" "next edges   ${edges%% *}, " "$out"
+report "explain: edges fit 80 columns" \
+    "$(python3 -c 'import sys; print(int(all(len(l) <= 80 for l in sys.argv[1].split("\n"))))' "$out")"
+run explain "fixed-window 5000/d"
+lacks "explain: no edges of other limits" "next edges" "$out"
 
 # What a flood of three times the rate gets: by hand. 3 a bin of 100 ms come, 1 is refilled.
 run explain "token-bucket 10/s" --json
@@ -65,7 +91,7 @@ LIMITS = [
     ("leaky-bucket 7/100us burst 5 nodelay", None, 1),
     ("leaky-bucket 300/100us burst 50 delay 7", None, 1),
     ("leaky-bucket 50/90s burst 5", None, 100000),
-    ("fixed-window 7/100us", None, 1), ("fixed-window 7/100us from-first", None, 1),
+    ("fixed-window 7/100us", None, 1), ("fixed-window 7/100us zone +05:45", None, 1), ("fixed-window 7/100us from-first", None, 1),
     ("sliding-log 7/100us", None, 1), ("sliding-window 7/100us precision 9us", None, 1),
     ("sliding-counter 7/100us", None, 1), ("sliding-counter 70/3s", None, 20000),
     ("smooth 10/100us burst-for 50us", "0", 1), ("smooth 30/100us burst-for 50us", None, 1),

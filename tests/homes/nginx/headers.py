@@ -37,6 +37,17 @@ def test_styles(check):
             check.equal(fields(answers[2]), REJECTED[kind], f"{style}, rejected")
 
 
+def test_months(check):
+    """w is the length of the current month, and the next one lets in again."""
+    day, month = 86400, 'weir_limit key=$arg_k zone=z "fixed-window 1/month from 31 zone +08:00";'
+    with serve(f"weir_test_clock $arg_t;\nlocation = /month {{ {month} }}") as nginx:
+        for start, days in ((1_769_788_800, 28), (1_772_208_000, 31), (1_774_886_400, 30)):  # 2026-01-31, 02-28, 03-31 in +08:00
+            answers = [nginx.get(f"/month?k=a&t={(start + second) * 1_000_000}") for second in (0, days * day - 1)]
+            check.equal([it.status for it in answers], [200, 429], f"the month of {days} days")
+            check.equal(answers[0].fields["ratelimit-policy"], f'"fixed-window";q=1;w={days * day}', f"w of {days} days")
+            check.equal(answers[1].fields["retry-after"], "1", "its last second")
+
+
 def test_error_pages(check):
     """The fields stay with the answer, whoever makes it."""
     pages = {
@@ -152,7 +163,8 @@ def test_seconds(check):
         check.equal(nginx.get(f"/?k=a&t={T0 + 10000000}").status, 200, "the next window")
 
 
-TESTS = [test_styles, test_error_pages, test_error_page_with_limit, test_other_answers, test_replace, test_names, test_seconds]
+TESTS = [test_styles, test_months, test_error_pages, test_error_page_with_limit, test_other_answers, test_replace, test_names,
+         test_seconds]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

@@ -12,7 +12,9 @@ from lib.lua_cases import general, parse
 LIMITS = ["token-bucket 10/s burst 20", "token-bucket 1k/1h30m stepped", "leaky-bucket 10r/s burst 5 delay 3",
           "leaky-bucket 1/m nodelay", "fixed-window 100/m", "fixed-window 1/366d from-first", "sliding-log 5/m",
           "sliding-window 240/h precision 1m", "sliding-window 7/7us", "sliding-counter 1g/h",
-          "smooth 5/s burst-for 2s", "warmup 5/s over 3s cold 1.000001", "concurrent 20 lease 30s"]
+          "smooth 5/s burst-for 2s", "warmup 5/s over 3s cold 1.000001", "concurrent 20 lease 30s",
+          "fixed-window 9/month from 31 zone +08:00", "fixed-window 9/year from 02-29",
+          "fixed-window 9/90s zone -12:00"]
 
 
 def weir(*words):

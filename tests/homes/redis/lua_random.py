@@ -16,10 +16,11 @@ from lib.build import REDIS_MODULE
 from lib.lua_cases import evaluate, general, parse, unnamed
 
 PERIODS = ["7us", "100ms", "1s", "30s", "1m", "1h", "1d", "366d"]
+SPANS = ["month", "month from 31", "year from 02-29", "w from mon", "month zone +14", "year zone -12"]
 LONG_STEPS, LONG_RINGS = 1500, 600
 LONG = ["sliding-log 900/1d", "sliding-window 900/1h precision 1s", "concurrent 900 lease 1h", "token-bucket 1000/1d burst 900",
         "fixed-window 900/1d", "sliding-counter 900/1h"]
-JUMPS = [0, 0, 1, 7, 1000, 99_999, 100_000, 1_000_000, 31_000_000, 60_000_001, 3_600_000_000, 86_400_000_000]
+JUMPS = [0, 0, 1, 7, 1000, 99_999, 100_000, 1_000_000, 31_000_000, 60_000_001, 3_600_000_000, 86_400_000_000, 31 * 86_400_000_000]
 
 
 def limit_text(rng):
@@ -30,6 +31,7 @@ def limit_text(rng):
         f"leaky-bucket {count}/{period} burst 5", f"leaky-bucket {count}/{period} burst 5 delay 2",
         f"leaky-bucket {count}/{period} burst 5 nodelay", f"fixed-window {count}/{period}",
         f"fixed-window {count}/{period} from-first", f"sliding-log {count}/{period}",
+        f"fixed-window {count}/{rng.choice(SPANS)}", f"fixed-window {count}/{period} zone {rng.choice(('+14', '-03:30'))}",
         f"sliding-window {count}/{period}", f"sliding-counter {count}/{period}",
         f"smooth {count}/{period} burst-for {rng.choice(PERIODS[1:])}",
         f"warmup {count}/{period} over {rng.choice(PERIODS[1:])} cold {rng.choice(('1.5', '3'))}",

@@ -14,7 +14,7 @@ DAY_US = 86_400_000_000
 LIMITS = ["token-bucket 2/h burst 3", "token-bucket 2/h burst 3 stepped", "leaky-bucket 2/h burst 3",
           "fixed-window 3/d", "fixed-window 3/h from-first", "sliding-log 3/h",
           "sliding-window 3/h precision 10m", "sliding-counter 3/h", "smooth 2/h burst-for 2h",
-          "warmup 2/h over 2h", "concurrent 3 lease 1h"]
+          "warmup 2/h over 2h", "concurrent 3 lease 1h", "fixed-window 3/year from 07-01 zone -03:00"]
 
 
 class Bench:

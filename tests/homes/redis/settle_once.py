@@ -15,7 +15,8 @@ T0 = 1_700_000_000_000_000
 HOUR = 3_600_000_000
 LIMITS = ["token-bucket 1000/h", "token-bucket 1000/h stepped", "leaky-bucket 1000/h burst 999", "fixed-window 1000/h",
           "fixed-window 1000/h from-first", "sliding-log 1000/h", "sliding-window 1000/h", "sliding-counter 1000/h",
-          "smooth 1000/h burst-for 1h", "warmup 1000/h over 1h", "token-bucket 1000/h, fixed-window 1000/d"]
+          "smooth 1000/h burst-for 1h", "warmup 1000/h over 1h", "fixed-window 1000/month from 31",
+          "fixed-window 1000/d zone +14:00", "token-bucket 1000/h, fixed-window 1000/d"]
 REMEMBERED = 64
 
 

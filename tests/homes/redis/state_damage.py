@@ -18,7 +18,8 @@ LIMITS = [
     "token-bucket 10/s burst 20", "token-bucket 10/m burst 20 stepped", "leaky-bucket 10/h burst 15",
     "fixed-window 20/m", "fixed-window 20/h from-first", "sliding-log 12/m",
     "sliding-window 12/h precision 1m", "sliding-counter 20/h", "smooth 5/s burst-for 2s",
-    "warmup 5/s over 3s", "concurrent 12 lease 10m",
+    "warmup 5/s over 3s", "concurrent 12 lease 10m", "fixed-window 20/month from 31 zone +08:00",
+    "fixed-window 20/90s zone -12:00", "fixed-window 20/year, fixed-window 20/w from mon, sliding-log 12/m",
     "fixed-window 20/m, sliding-log 12/m, smooth 5/s", "concurrent 12 lease 10m, token-bucket 9/h",
 ]
 
@@ -57,11 +58,12 @@ def damages(value, pick):
         yield value[:i]
         yield value[:i] + value[i + 1:]
         yield value[:i] + bytes([pick.randrange(256)]) + value[i:]
+    yield value + bytes([12]) + value[3:]  # a kind that is yet to come
     for size in (1, 8, 40):
         yield value + bytes(size)
         yield value + value[2:]
     for _ in range(20):
-        yield value[:2] + bytes([pick.randrange(12)]) + pick.randbytes(pick.randrange(90))
+        yield value[:2] + bytes([pick.randrange(13)]) + pick.randbytes(pick.randrange(90))
         yield pick.randbytes(pick.randrange(1, 60))
 
 
