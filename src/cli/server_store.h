@@ -22,6 +22,12 @@ const char *cli_token(const char *given);
 int cli_open_server_or_store(const struct cli_call *call, const struct cli_server *server,
                              const char *url, weir_store **ret);
 
+/* The same for what several processes share. Refuses a private store: it would limit nothing. While
+ * no server of Redis answers, nothing is allowed, and calls have a deadline of two seconds, unless
+ * the address says something else. */
+int cli_open_shared_store(const struct cli_call *call, const struct cli_server *server,
+                          const char *url, weir_store **ret);
+
 /* Whether the store is a server; the verbs below are for those. */
 bool cli_is_server(const weir_store *store);
 /* The receipt of the last take; NULL: it has none, or the store is not a server. */

@@ -103,3 +103,34 @@ int cli_open_store(const struct cli_call *call, const char *url, weir_store **re
     return cli_fail(call, cli_exit_for(code), "%s",
                     err.message[0] ? err.message : weir_strerror(code));
 }
+
+/* Adds an option to an address that does not have it. */
+static void store_preset(struct weir__buffer *url, const char *name, const char *value)
+{
+    if (strstr(url->data, name))
+        return;
+    weir__put_text(url, strchr(url->data, '?') ? "&" : "?");
+    weir__put_text(url, name);
+    weir__put_text(url, value);
+}
+
+int cli_open_shared_store(const struct cli_call *call, const struct cli_server *server,
+                          const char *url, weir_store **ret)
+{
+    if (url && !strncmp(url, "memory:", 7))
+        return cli_fail(call, CLI_USAGE,
+                        "invalid --store \"%s\": a memory: store is private to one process and "
+                        "limits nothing; use file:/path, shm:/name or redis://host",
+                        cli_show_text(url).text);
+    struct weir__buffer closed = weir__buffer_growing();
+    if (url && !strncmp(url, "redis", 5)) {
+        weir__put_text(&closed, url);
+        store_preset(&closed, "fail=", "closed");
+        store_preset(&closed, "deadline=", "2s");
+        url = closed.data;
+    }
+    int code = closed.cut ? cli_fail(call, CLI_FAILED, "out of memory")
+                          : cli_open_server_or_store(call, server, url, ret);
+    weir__buffer_free(&closed);
+    return code;
+}

@@ -6,6 +6,7 @@ _weir_options() {
     take | peek) echo "--cost --wait --detail --json --store $server --help" ;;
     wait) echo "--cost --max --json --store $server --help" ;;
     acquire) echo "--cost --wait --json --store $server --help" ;;
+    run) echo "--wait --cost --quiet --on-lost --denied-code --failed-code --store $server --help" ;;
     settle | reset | show | renew | release) echo "--json --store $server --help" ;;
     explain) echo "--json --key --policy --request $server --help" ;;
     demo) echo "--json --help" ;;
@@ -29,7 +30,7 @@ _weir_options() {
 }
 
 _weir() {
-    local commands="take peek wait settle reset show acquire renew release explain replay demo bench zone lua serve top check"
+    local commands="take peek wait settle reset show acquire renew release run explain replay demo bench zone lua serve top check"
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
@@ -66,11 +67,15 @@ _weir() {
     --listen | --listen-tls | --host | --max-* | --*-timeout | --shutdown-delay | --access-log-sample | --envoy-near-limit)
         return
         ;;
+    --on-lost)
+        mapfile -t COMPREPLY < <(compgen -W "stop go-on" -- "$current")
+        return
+        ;;
     --wait | --max)
         mapfile -t COMPREPLY < <(compgen -W "any 0 100ms 1s 10s 1m" -- "$current")
         return
         ;;
-    --cost | --keys | --key | --policy | --threads | --seconds | --batch | --limit | --args | --request | --token)
+    --denied-code | --failed-code | --cost | --keys | --key | --policy | --threads | --seconds | --batch | --limit | --args | --request | --token)
         return
         ;;
     esac
