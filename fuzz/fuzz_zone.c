@@ -32,6 +32,8 @@ static const char *const limits[] = {
     "warmup 5/s over 3s",
     "concurrent 30 lease 10m",
     "token-bucket 7/90s, leaky-bucket 3/m burst 9 delay 2, sliding-counter 9/d, smooth 1/d",
+    "fixed-window 50/month from 31 zone +08:00",
+    "fixed-window 50/90s zone -12:00, fixed-window 9/year from 02-29, fixed-window 9/w from sun",
 };
 #define LIMITS WEIR__COUNT(limits)
 

@@ -82,6 +82,16 @@ do
     end
 end
 
+-- Whether `at` is where a window ends; the last one of all ends at 2^53.
+--@block ends RET
+if at >= 1 and at <= EXACT_MAX then
+    local start, finish
+    --@use calendar.window start | finish | (at - 1)
+    RET = finish == at or (at == EXACT_MAX and finish > at)
+else
+    RET = false
+end
+
 --@block fresh
 fresh = at
 

@@ -9,9 +9,10 @@ local value, skip, size = redis.pcall('GET', key), 0, nil
 --@block quick
 if #value == 29 then
     local mark, same, calendar, finish, n = unpack('<I3I6I6I7I7', value)
-    if mark == MARK and same == period and calendar == extra
-        and n >= 1 and n <= EXACT_MAX and finish >= 1 and finish <= EXACT_MAX then
-        present, at, amount = true, finish, n
+    if mark == MARK and same == period and calendar == extra and n >= 1 and n <= EXACT_MAX then
+        at = finish
+        --@use calendar.ends present
+        amount = n
         --@use LOADER.fresh
     end
 end

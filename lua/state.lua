@@ -73,8 +73,11 @@ while pos <= size do
     elseif kind == CALENDAR then
         if left >= 27 then
             period, extra, at, amount = unpack('<I6I6I7I7', value, at_hand + 1)
-            sound, bytes = amount >= 1 and amount <= EXACT_MAX and at >= 1 and at <= EXACT_MAX, 27
+            sound, bytes = amount >= 1 and amount <= EXACT_MAX, 27
             --@use calendar.check
+            if sound then
+                --@use calendar.ends sound
+            end
             --@use calendar.fresh
         end
     elseif kind == SLIDING_COUNTER then
@@ -281,5 +284,6 @@ for p = 1, #kept, 13 do
     local lapse = unpack('<I7', kept, p + 6)
     if lapse > latest then latest = lapse end
 end
+if latest > EXACT_MAX then latest = EXACT_MAX end -- a damaged mark may say any time
 holder.marks, holder.marks_until = pack('<I1I7I2', MARKS_KIND, latest, #kept / 13) .. kept, latest
 holder.changed, holder.rebuilt = true, true

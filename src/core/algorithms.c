@@ -55,6 +55,18 @@ int64_t weir__rule_cells(const struct weir__rule *rule)
 
 /* ---- states ---- */
 
+/* Whether a window that is known by its end ends where one of its rule does; the last one of all
+ * ends at 2^53. */
+__attribute__((noinline)) static bool state_ends_at_edge(const struct weir__rule *rule,
+                                                         const struct weir__state *state)
+{
+    int64_t start, end;
+    if (state->at < 1)
+        return false;
+    weir__algorithm_of(rule)->window(rule, state->at - 1, &start, &end);
+    return weir__saturated(end) == state->at;
+}
+
 /* Every stored time is a time, every amount exact. */
 bool weir__state_sound(const struct weir__rule *rule, const struct weir__state *state)
 {
@@ -62,7 +74,8 @@ bool weir__state_sound(const struct weir__rule *rule, const struct weir__state *
     int64_t most = pair ? WEIR__PAIR_MAX : WEIR__EXACT_MAX;
     return state->at >= 0 && state->at <= WEIR__EXACT_MAX / weir__unit_us(rule) &&
            state->amount >= 0 && state->amount <= most && state->before >= 0 &&
-           state->before <= most;
+           state->before <= most &&
+           (WEIR__LIKELY(!weir__algorithm_of(rule)->window) || state_ends_at_edge(rule, state));
 }
 
 static void state_forget(struct weir__state *state)

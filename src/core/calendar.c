@@ -71,6 +71,19 @@ int weir__anchor_preset(enum weir__calendar_unit unit)
     return unit == WEIR__MONTH ? 1 : unit == WEIR__YEAR ? weir__year_anchor(1, 1) : 0;
 }
 
+/* Rules are read from zones and from Redis, too. */
+static const char *calendar_flaw(const struct weir__rule *rule)
+{
+    static const char flaw[] = "there is no such calendar";
+    if (rule->extra < 0 || rule->extra >= (int64_t)WEIR__CALENDAR_UNITS * ANCHORS * ZONES)
+        return flaw;
+    struct weir__calendar it = calendar_unpack(rule->extra);
+    bool plain = it.unit == WEIR__SPAN && it.zone == 0; /* that is another kind */
+    bool fits = weir__anchor_fits(it.unit, it.anchor) && it.zone <= WEIR__ZONE_MAX && !plain &&
+                rule->period_us == calendar_longest_us(rule, it.unit);
+    return fits ? NULL : flaw;
+}
+
 /* ---- its edges ---- */
 
 /* The anchor's day of a month, or its last. */
@@ -115,7 +128,8 @@ void weir__calendar_window(const struct weir__rule *rule, int64_t us, int64_t *r
     calendar_days(&calendar, weir__day_of(local), &start, &end);
     *ret_start = start * WEIR__DAY_US - zone_us;
     *ret_end = end * WEIR__DAY_US - zone_us;
-    assert(*ret_start <= us && us < *ret_end && *ret_end - *ret_start <= rule->period_us);
+    assert((*ret_start <= us && us < *ret_end && *ret_end - *ret_start <= rule->period_us) ||
+           calendar_flaw(rule)); /* of a damaged zone it is any window */
 }
 
 /* The first edge after a time; times are below 2^53 and so are ends. */
@@ -186,19 +200,6 @@ static uint32_t calendar_share(const struct weir__rule *rule, const struct weir_
                                int64_t now_us)
 {
     return now_us >= state->at ? 0 : weir__share_of(state->amount, rule->count);
-}
-
-/* Rules are read from zones and from Redis, too. */
-static const char *calendar_flaw(const struct weir__rule *rule)
-{
-    static const char flaw[] = "there is no such calendar";
-    if (rule->extra < 0 || rule->extra >= (int64_t)WEIR__CALENDAR_UNITS * ANCHORS * ZONES)
-        return flaw;
-    struct weir__calendar it = calendar_unpack(rule->extra);
-    bool plain = it.unit == WEIR__SPAN && it.zone == 0; /* that is another kind */
-    bool fits = weir__anchor_fits(it.unit, it.anchor) && it.zone <= WEIR__ZONE_MAX && !plain &&
-                rule->period_us == calendar_longest_us(rule, it.unit);
-    return fits ? NULL : flaw;
 }
 
 const struct weir__algorithm weir__algorithm_calendar = {

@@ -149,8 +149,7 @@ static bool state_read_small(const uint8_t *at, size_t left, struct weir__sectio
         }
         state->at = state_get(at + 7, 7);
         state->amount = state_get(at + 14, 7);
-        return state->amount >= 1 && state->at >= calendar &&
-               !weir__algorithm_of(&section->rule)->flaw(&section->rule);
+        return state->amount >= 1 && !weir__algorithm_of(&section->rule)->flaw(&section->rule);
     case WEIR__SHAPE_PAIR:
         state->at = state_get(at + 7, 7);
         state->before = state_get(at + 14, 4);
@@ -299,7 +298,7 @@ size_t weir__marks_write(const struct weir__value *value, const struct weir__mar
         latest = weir__max(latest, added[i].until_us);
     }
     to[0] = WEIR__MARKS_KIND;
-    state_put(to + 1, 7, latest);
+    state_put(to + 1, 7, weir__saturated(latest)); /* a damaged mark may say any time */
     state_put(to + 8, 2, (p - to - WEIR__MARKS_HEAD) / WEIR__MARK_SIZE);
     return (size_t)(p - to);
 }

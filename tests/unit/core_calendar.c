@@ -163,6 +163,26 @@ static void test_flaws(void)
     CHECK(!weir__rule_sound(&rule));
 }
 
+/* Rules of a zone that was damaged after it was opened: any answer, but no crash. */
+static void test_any_memory(void)
+{
+    uint64_t noise = 88172645463325252;
+    for (int i = 0; i < 100000; i++) {
+        struct weir__rule rule = rule_of("fixed-window 9/month");
+        noise ^= noise << 13, noise ^= noise >> 7, noise ^= noise << 17;
+        rule.extra = (int64_t)(noise >> i % 64) * (i % 3 == 0 ? -1 : 1);
+        rule.period_us = 1 + (int64_t)(noise >> (i * 7) % 64) % WEIR_DURATION_MAX;
+        struct weir__state state = {
+            .present = true, .at = (int64_t)(noise >> 11 >> i % 50), .amount = 3};
+        int64_t now = (int64_t)(noise >> 12);
+        (void)weir__state_sound(&rule, &state);
+        (void)weir__newest_us(&rule, &state);
+        (void)weir__is_fresh(&rule, &state, now);
+        weir__load(&rule, &rule, &state, now);
+        CHECK(state.at <= WEIR__EXACT_MAX);
+    }
+}
+
 static void check_time(int64_t us, int zone, const char *expected)
 {
     char text[WEIR__EDGE_MAX];
@@ -210,6 +230,7 @@ int main(void)
     test_settle();
     test_rules();
     test_flaws();
+    test_any_memory();
     test_texts();
     return test_report();
 }

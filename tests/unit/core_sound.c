@@ -23,6 +23,32 @@ static void test_times(void)
     CHECK(!sound("sliding-counter 1/h", (struct weir__state){.at = most / HOUR + 1}));
 }
 
+/* A window of the calendar ends at an edge of its limit, or where time does. */
+static void test_ends(void)
+{
+    static const struct {
+        const char *text;
+        int64_t first;
+    } limits[] = {{"fixed-window 1/month", 31 * DAY},
+                  {"fixed-window 1/month from 31 zone +08:00", 30 * DAY - 8 * HOUR},
+                  {"fixed-window 1/year zone -12:00", 12 * HOUR},
+                  {"fixed-window 1/w from fri", DAY},
+                  {"fixed-window 1/90s zone +14:00", 90 * SECOND}};
+    for (size_t i = 0; i < WEIR__COUNT(limits); i++) {
+        int64_t first = limits[i].first;
+        CHECK(sound(limits[i].text, (struct weir__state){.at = first}));
+        CHECK(!sound(limits[i].text, (struct weir__state){.at = first - 1}));
+        CHECK(!sound(limits[i].text, (struct weir__state){.at = first + 1}));
+        CHECK(!sound(limits[i].text, (struct weir__state){.at = 0}));
+        CHECK(!sound(limits[i].text, (struct weir__state){.at = -1}));
+        CHECK(!sound(limits[i].text, (struct weir__state){.at = WEIR__EXACT_MAX - 1}));
+        CHECK(sound(limits[i].text, (struct weir__state){.at = WEIR__EXACT_MAX}));
+        CHECK(!sound(limits[i].text, (struct weir__state){.at = WEIR__EXACT_MAX + 1}));
+    }
+    CHECK(!sound("fixed-window 1/month", (struct weir__state){.at = 30 * DAY}));
+    CHECK(!sound("fixed-window 1/year", (struct weir__state){.at = 31 * DAY}));
+}
+
 static void test_amounts(void)
 {
     const int64_t most = WEIR__EXACT_MAX, counter = 2000000000;
@@ -144,6 +170,7 @@ static void test_cells(void)
 int main(void)
 {
     test_times();
+    test_ends();
     test_amounts();
     test_same_state();
     test_horizons();

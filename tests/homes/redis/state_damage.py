@@ -88,6 +88,49 @@ def calls(limits, now, pick):
     yield now, module_cases.Call("reset", KEY)
 
 
+MINUTE, DAY = 60_000_000, 86_400_000_000
+
+
+def calendar(unit, anchor, zone, period, end, count=1):
+    """A value with one window of the calendar; the zone is in minutes."""
+    extra = (unit * 512 + anchor) * 2048 + zone + 720
+    return b"\xf7\x01\x0b" + b"".join(number.to_bytes(size, "little") for number, size in
+                                      ((period, 6), (extra, 6), (end, 7), (count, 7)))
+
+
+def lies():
+    """(whether it is sound, limits, value): windows of the calendar that say what cannot be, each in one number."""
+    december, new_year = 1701388800000000, 1704067200000000  # 2023-12-01, 2024-01-01
+    month, year, week = "fixed-window 20/month", "fixed-window 20/year", "fixed-window 20/w from mon"
+    yield True, month, calendar(2, 1, 0, 31 * DAY, december)
+    yield True, month, calendar(2, 1, 0, 31 * DAY, 2 ** 53)
+    for end in (0, 1, december - 1, december + 1, december - DAY, december + DAY, 2 ** 53 - 1, 2 ** 53 + 2, 2 ** 56 - 1):
+        yield False, month, calendar(2, 1, 0, 31 * DAY, end)
+    yield False, month, calendar(2, 2, 0, 31 * DAY, december)
+    yield False, month, calendar(2, 1, 60, 31 * DAY, december)
+    for anchor in (0, 32, 511):
+        yield False, month, calendar(2, anchor, 0, 31 * DAY, december)
+    for zone in (841, 1327):
+        yield False, month, calendar(2, 1, zone, 31 * DAY, december - zone * MINUTE)
+    for unit in (0, 1, 3, 4, 7, 2 ** 20):
+        yield False, month, calendar(unit, 1, 0, 31 * DAY, december)
+    for period in (30 * DAY, 31 * DAY + 1, 366 * DAY):
+        yield False, month, calendar(2, 1, 0, period, december)
+    yield True, year, calendar(3, 33, 0, 366 * DAY, new_year)
+    yield False, year, calendar(3, 33, 0, 366 * DAY, december)
+    for anchor in (0, 1, 32, 13 * 32 + 1, 2 * 32 + 30, 4 * 32 + 31):
+        yield False, year, calendar(3, anchor, 0, 366 * DAY, new_year)
+    yield True, week, calendar(1, 1, 0, 7 * DAY, T0 - T0 % (7 * DAY) + 4 * DAY)
+    yield False, week, calendar(1, 1, 0, 7 * DAY, T0 - T0 % (7 * DAY) + 7 * DAY)
+    for anchor in (0, 8):
+        yield False, week, calendar(1, anchor, 0, 7 * DAY, T0 - T0 % (7 * DAY) + 4 * DAY)
+    yield True, "fixed-window 20/d zone -12:00", calendar(0, 0, -720, DAY, december + DAY // 2)
+    yield False, "fixed-window 20/d zone -12:00", calendar(0, 0, -720, DAY, december)
+    yield False, "fixed-window 20/d", calendar(0, 0, 0, DAY, december)  # that is another kind
+    for count in (0, 2 ** 53 + 2):
+        yield False, month, calendar(2, 1, 0, 31 * DAY, december, count)
+
+
 def is_error(reply):
     return isinstance(reply, Exception)
 
@@ -117,6 +160,16 @@ class Check:
         self.pending.append((what, value, now, call, commands))
         if len(self.pending) >= 200:
             self.flush()
+
+    def expect_lies(self):
+        """Every home says of every lie that the value is damaged, and in the same words (compare)."""
+        for good, limits, value in lies():
+            every = list(calls(limits, T0, self.pick))
+            for now, call in every:
+                self.add("a lie", value, now, call, None)
+            replies = self.client.pipeline([c for home in self.homes(T0, every[1][1]) for c in (("SET", KEY, value), home)])
+            for reply in replies[1::2]:
+                self.tally(good == (not is_error(reply)), f"{value.hex()} is {'sound' if good else 'a lie'}: {reply!r}")
 
     def flush(self):
         replies = self.client.pipeline([c for *_, commands in self.pending for c in commands], batch=2000)
@@ -158,6 +211,7 @@ def run(tally, client, pick, share):
             every = list(calls(limits, now, pick))
             for call_now, call in every if share == 1 else pick.sample(every, 4):
                 check.add("damaged", damaged, call_now, call, dumped)
+    check.expect_lies()
     check.flush()
     return sum(1 for _ in sound)
 
