@@ -41,16 +41,17 @@ do
     if RET >= after then RET = after - 1 end
 end
 
--- The window that holds a time: START, perhaps before the epoch, and FINISH.
+-- The window that holds a time: START, perhaps before the epoch, and FINISH. A time and its zone are not added: near
+-- 2^53 the sum would not be exact.
 --@block window START FINISH TIME
 do
     local zone, anchor, unit = (extra % 2048 - 720) * MINUTE, (extra - extra % 2048) / 2048 % 512, (extra - extra % 1048576) / 1048576
-    local here = TIME + zone
     if unit == 0 then
-        START = TIME - here % period
+        START = TIME - (TIME % period + zone % period) % period
         FINISH = START + period
     else
-        local today = (here - here % DAY) / DAY
+        local here = TIME % DAY + zone
+        local today = (TIME - TIME % DAY + here - here % DAY) / DAY
         if unit == 1 then
             START = today - (today + 4 - anchor) % 7
             FINISH = START + 7

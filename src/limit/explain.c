@@ -169,7 +169,11 @@ static void explain_calendar(struct writer *w, const struct weir__rule *rule)
     weir__put_format(&w->guarantee,
                      "never more than %" PRId64 " in a window, but up to %" PRId64
                      " in any %s: a window filled at its end, then %sthe next at its beginning",
-                     rule->count, w->facts->most, w->period, uneven ? "a short one, then " : "");
+                     rule->count, w->facts->most,
+                     !uneven                        ? w->period
+                     : calendar.unit == WEIR__MONTH ? "31 days"
+                                                    : "366 days",
+                     uneven ? "a short one, then " : "");
 }
 
 /* The request that opened the first of two windows lies outside any span that reaches the second.

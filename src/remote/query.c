@@ -149,6 +149,18 @@ static int query_refusal_code(const struct weir__redis_query *query)
     return WEIR_ESYSTEM;
 }
 
+/* The module cannot read a limit that this program has read. */
+static void query_blame_module(struct weir__redis_query *query)
+{
+    char said[WEIR__ERROR_MAX];
+    memcpy(said, query->error, sizeof said);
+    struct weir__buffer buffer = weir__buffer_over(query->error, sizeof query->error);
+    weir__put_format(&buffer,
+                     "weir_redis.so does not know this limit, it is older than this program: "
+                     "upgrade it first (%s)",
+                     said);
+}
+
 /* Drops the connection. 0: there is a new one in time. */
 static int query_reconnect(struct weir__redis_query *query, const char *why)
 {
@@ -221,6 +233,8 @@ static int query_judge_error(struct weir__fleet *fleet, struct weir__redis_query
         fleet->stale = true;
         weir__fleet_wake(fleet);
     }
+    if (query->by_module && query_error_is(query, "ERR limit: "))
+        query_blame_module(query);
     return query_is_undecided(query) || query->spare ? WEIR_EUNREACHABLE
                                                      : query_refusal_code(query);
 }

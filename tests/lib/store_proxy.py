@@ -40,6 +40,7 @@ class Proxy:
             while data := source.recv(65536):
                 if not replies:
                     self.ask(data)
+                    data = self.change(data)
                 if not (replies and self.harm(sink, data)):
                     sink.sendall(data)
         except OSError:
@@ -52,6 +53,10 @@ class Proxy:
 
     def ask(self, data):
         """For those who want to see what is asked before it is passed on."""
+
+    def change(self, data):
+        """For those who want something else to be asked."""
+        return data
 
     def harm(self, sink, data):
         """True: the data was dealt with."""

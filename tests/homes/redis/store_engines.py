@@ -312,6 +312,25 @@ def test_show(check):
     check(status == 3 and "EUNREACHABLE" in said, f"no server: {status}, {said}")
 
 
+class Older(Proxy):
+    """Before a module that does not know months: it hears another word, of the same length."""
+
+    def change(self, data):
+        return data.replace(b"/month", b"/mouth")
+
+
+def test_older_module(check):
+    """A limit that this program knows and the module does not: the error says what to do."""
+    with redis_server.Server(WITH_MODULE) as server, Older(server.port) as older:
+        status, said = weir("take", "k", "fixed-window 5/month", "--store", address(older))
+        check.equal(status, 3, "an older module refuses the limit")
+        check.contains(said, "weir_redis.so does not know this limit, it is older than this program: upgrade it first", said)
+        check.contains(said, 'found "mouth"', "and what it said")
+        check.equal(weir("take", "k", "fixed-window 5/m", "--store", address(older))[0], 0, "but not other limits")
+        check.equal(weir("take", "s", "fixed-window 5/month", "--store", address(older, PATIENT + "&engine=lua"))[0], 0,
+                    "the scripts know it")
+
+
 def test_names(check):
     with redis_server.Server() as server, server.client() as client, Driver(address(server)) as driver:
         driver.take("k", FROZEN.format(5))
@@ -321,7 +340,7 @@ def test_names(check):
 TESTS = [test_module_unloaded, test_module_unloaded_in_a_batch, test_module_comes_and_goes_under_load,
          test_engine_module_without_it, test_library_by_many_at_once, test_library_versions, test_library_without_rights,
          test_script_load_refused, test_misconf_at_open, test_too_many_clients, test_words_reach_the_command_line,
-         test_refusals_are_forgotten, test_wrapped_errors, test_giving_back_without_memory, test_show, test_names,
+         test_refusals_are_forgotten, test_wrapped_errors, test_giving_back_without_memory, test_show, test_older_module, test_names,
          test_answers_of_another_form]
 
 if __name__ == "__main__":
