@@ -58,6 +58,17 @@ token-bucket 10/2weeks3days4hours5minutes6seconds => token-bucket 10/2w3d4h5m6s
 sliding-window 240/hour precision 1minute => sliding-window 240/h precision 1m
 warmup 5/sec over 3seconds => warmup 5/s over 3s
 concurrent 20 lease 30sec => concurrent 20 lease 30s
+fixed-window 60/m cost 1 => fixed-window 60/m cost 1
+token-bucket 10/s COST 20 burst 20 => token-bucket 10/s burst 20 cost 20
+token-bucket 10/s cost 1k burst 2k stepped => token-bucket 10/s burst 2000 stepped cost 1000
+leaky-bucket 10/s cost 1 => leaky-bucket 10/s cost 1
+leaky-bucket 10/s burst 3 cost 4 => leaky-bucket 10/s burst 3 cost 4
+fixed-window 5/m cost 5 from-first => fixed-window 5/m from-first cost 5
+sliding-window 5/h cost 2 precision 1m => sliding-window 5/h precision 1m cost 2
+smooth 1/s cost 1000g => smooth 1/s cost 1000000000000
+warmup 5/s cost 7 over 3s => warmup 5/s over 3s cost 7
+concurrent 5 cost 5 lease 10s => concurrent 5 lease 10s cost 5
+fixed-window 60/m cost 1, token-bucket 100k/m, concurrent 5 cost 1 => fixed-window 60/m cost 1, token-bucket 100000/m, concurrent 5 cost 1
 leaky-bucket 10/s => leaky-bucket 10/s
 leaky-bucket 10/s burst 0 => leaky-bucket 10/s
 leaky-bucket 10/s burst 5 => leaky-bucket 10/s burst 5
@@ -363,6 +374,19 @@ concurrent 5 zone +01:00
 fixed-window 1/month, fixed-window 2/month from 1
 fixed-window 1/month, fixed-window 2/month zone +00:00
 fixed-window 1/w from mon, fixed-window 2/7d from mon
+fixed-window 60/m cost
+fixed-window 60/m cost 0
+fixed-window 60/m cost -1
+fixed-window 60/m cost 1.5
+fixed-window 60/m cost 1s
+fixed-window 60/m cost 61
+fixed-window 60/m cost 1 cost 1
+token-bucket 10/s cost 11
+token-bucket 10/s burst 5 cost 6
+leaky-bucket 10/s cost 2
+concurrent 5 cost 6
+smooth 1/s cost 1001g
+fixed-window 1/s cost 1, fixed-window 2/s
 """
 
 

@@ -28,6 +28,7 @@ KINDS = {  # kind: the options it takes, in the order they are printed
     "warmup": ("over", "cold"),
     "concurrent": ("lease",),
 }
+ANY_KIND = ("cost",)    # what every kind takes, printed last
 FLAGS = ("stepped", "nodelay", "from-first")
 LENGTHS = ("precision", "burst-for", "over", "lease")
 MOST_COUNT = {"sliding-log": 100_000, "concurrent": 100_000, "sliding-counter": 10 ** 9}
@@ -60,6 +61,7 @@ class Limit:
     unit: str = ""          # fixed-window on the calendar: week, month, year; "": windows of a period
     anchor: tuple = ()      # where it starts: (weekday, 0 is mon), (day,) or (month, day)
     zone: int = 0           # fixed-window: minutes east of UTC
+    cost: int = 0           # charged whatever the request costs; 0: what the request costs
 
     def identity(self):
         """What a state is known by, beside the key."""
@@ -111,7 +113,19 @@ class Limit:
                 out += f" cold {decimal(self.cold)}"
         if self.kind == "concurrent" and self.lease != MINUTE:
             out += f" lease {length(self.lease)}"
-        return out
+        return out + f" cost {self.cost}" * (self.cost != 0)
+
+    def most(self):
+        """The most that a fresh state admits at once."""
+        if self.kind in ("smooth", "warmup"):
+            return MOST
+        if self.kind in ("token-bucket", "leaky-bucket"):
+            return self.burst + (self.kind == "leaky-bucket")
+        return self.count
+
+    def asked(self, amount):
+        """What a request of this amount is charged here."""
+        return self.cost if self.cost and amount else amount
 
 
 def on_calendar(span):
@@ -210,7 +224,7 @@ def parse_options(kind, words):
     words = list(words)
     while words:
         name = words.pop(0)
-        if name not in KINDS[kind] or name in found:
+        if name not in KINDS[kind] + ANY_KIND or name in found:
             raise Refused(f"option not expected here: {name}")
         if name in FLAGS:
             found[name] = True
@@ -223,7 +237,7 @@ def parse_options(kind, words):
         elif name == "cold":
             found[name] = parse_cold(words.pop(0))
         else:
-            found[name] = parse_count(words.pop(0), 0 if kind == "leaky-bucket" else 1)
+            found[name] = parse_count(words.pop(0), 0 if kind == "leaky-bucket" and name != "cost" else 1)
     return found
 
 
@@ -235,7 +249,9 @@ def parse_one(part):
     most = MOST_COUNT.get(kind, MOST)
     opts = parse_options(kind, words[2:])
     if kind == "concurrent":
-        return Limit(kind, parse_count(words[1], 1, most), lease=opts.get("lease", MINUTE))
+        limit = Limit(kind, parse_count(words[1], 1, most), lease=opts.get("lease", MINUTE), cost=opts.get("cost", 0))
+        check(limit, opts)
+        return limit
     rate = words[1].split("/")
     if len(rate) != 2:
         raise Refused(f"expected count/period: {words[1]}")
@@ -249,7 +265,7 @@ def parse_one(part):
         delay=opts.get("delay", 0),
         precision=opts.get("precision", -(-period // 10)) if kind == "sliding-window" else 0,
         burst_for=opts.get("burst-for", SECOND) if kind == "smooth" else 0,
-        over=opts.get("over", 0), cold=opts.get("cold", Fraction(3)))
+        over=opts.get("over", 0), cold=opts.get("cold", Fraction(3)), cost=opts.get("cost", 0))
     check(limit, opts)
     return limit
 
@@ -264,7 +280,9 @@ def parse_window(count, word, opts):
     if "from" in opts:
         anchor = parse_anchor(unit, opts["from"])
     zone = parse_zone(opts["zone"]) if "zone" in opts else 0
-    return Limit("fixed-window", count, period, unit=unit, anchor=anchor, zone=zone)
+    limit = Limit("fixed-window", count, period, unit=unit, anchor=anchor, zone=zone, cost=opts.get("cost", 0))
+    check(limit, opts)
+    return limit
 
 
 def check(limit, opts):
@@ -279,6 +297,8 @@ def check(limit, opts):
             raise Refused("a period over 60 s must be whole milliseconds")
         if tokens * (limit.period // tick) >= MAX53:
             raise Refused("burst times period is 2^53 or more")
+    if limit.cost > limit.most():
+        raise Refused("the limit never admits its own cost")
     if "nodelay" in opts and "delay" in opts:
         raise Refused("nodelay and delay exclude each other")
     if "from-first" in opts and ("from" in opts or "zone" in opts):

@@ -9,7 +9,7 @@ import buckets
 import guava
 import leases
 import windows
-from search import MAX53, NEVER, Answer
+from search import MAX53, NEVER, Answer, first_instant
 
 MAKERS = {
     "token-bucket": buckets, "leaky-bucket": buckets,
@@ -86,21 +86,43 @@ class Model:
             wait = made.any_wait
         return made.judge(self.state(key, limit, t), t, cost, wait)
 
+    def grant(self, t, places, cost, least, wait):
+        """The largest amount from least to cost that all these (key, limit) allow, which allow the least."""
+        places = [(key, limit) for key, limit in places if not limit.cost]
+
+        def denied(amount):
+            return amount > cost or not all(self.judge(t, key, limit, amount, wait)[0] for key, limit in places)
+        return first_instant(denied, least) - 1
+
     def decide(self, t, asks, wait, charging, name=None):
-        """asks: (key, limits, cost) each.  Returns (answer, rows, index of what bound)."""
-        flat = [(key, limit, cost) for key, limits, cost in asks for limit in limits]
-        verdicts = [self.judge(t, key, limit, cost, wait) for key, limit, cost in flat]
+        """asks: (key, limits, cost, least) each; least 0: all of the cost.  Returns (answer, rows, index of what
+        bound)."""
+        least = max(least for _, _, _, least in asks)      # one amount for all that have a least
+        most = min((cost for _, _, cost, some in asks if some), default=asks[0][2])
+        assert not least or least <= most and wait in ("default", 0)
+        flat = [(key, limit, cost, some) for key, limits, cost, some in asks for limit in limits]
+        for key, limit, cost, some in flat:
+            assert not some or limit.cost or limit.kind not in ("leaky-bucket", "smooth", "warmup")
+        verdicts = [self.judge(t, key, limit, limit.asked(least if some else cost), wait) for key, limit, cost, some in flat]
+        granted = 0
+        if all(allowed for allowed, _, _ in verdicts):
+            places = [(key, limit) for key, limit, _, some in flat if some]
+            granted = self.grant(t, places, most, least, wait) if least else most
+            gives = [limit.asked(granted if some else cost) for _, limit, cost, some in flat]
+        else:
+            gives = [0 if not allowed else limit.asked(self.grant(t, [(key, limit)], most, least, wait) if some else cost)
+                     for (key, limit, cost, some), (allowed, _, _) in zip(flat, verdicts)]
         if charging and all(allowed for allowed, _, _ in verdicts):
-            for key, limit, cost in flat:
-                if cost:
-                    self.charge(t, key, limit, cost, name)
+            for (key, limit, _, _), amount in zip(flat, gives):
+                if amount:
+                    self.charge(t, key, limit, amount, name)
         rows = []
-        for (key, limit, _), (allowed, retry, delay) in zip(flat, verdicts):
+        for (key, limit, _, _), (allowed, retry, delay), amount in zip(flat, verdicts, gives):
             made = engine(limit)
             remaining, reset = made.standing(self.state(key, limit, t), t)
-            rows.append(Answer(allowed, *[min(MAX53, x) for x in (made.limit, remaining, retry, reset, delay)]))
+            rows.append(Answer(allowed, *[min(MAX53, x) for x in (made.limit, remaining, retry, reset, delay, amount)]))
         answer, bound = fold(rows) if len(rows) > 1 else (rows[0], 0)
-        return answer, rows, bound
+        return answer._replace(granted=granted), rows, bound
 
     def charge(self, t, key, limit, cost, name):
         named = {"name": name} if limit.kind == "concurrent" else {}
@@ -109,17 +131,17 @@ class Model:
 
     # -- the verbs ------------------------------------------------------------------------------
 
-    def take(self, t, key, limits, cost=1, wait="default"):
-        return self.decide(t, [(key, limits, cost)], wait, True)
+    def take(self, t, key, limits, cost=1, wait="default", least=0):
+        return self.decide(t, [(key, limits, cost, least)], wait, True)
 
     def take_all(self, t, asks, wait="default"):
         return self.decide(t, asks, wait, True)
 
-    def peek(self, t, key, limits, cost=1, wait="default"):
-        return self.decide(t, [(key, limits, cost)], wait, False)
+    def peek(self, t, key, limits, cost=1, wait="default", least=0):
+        return self.decide(t, [(key, limits, cost, least)], wait, False)
 
-    def acquire(self, t, key, limits, cost, name, wait="default"):
-        return self.decide(t, [(key, limits, cost)], wait, True, name)
+    def acquire(self, t, key, limits, cost, name, wait="default", least=0):
+        return self.decide(t, [(key, limits, cost, least)], wait, True, name)
 
     def renew(self, t, key, limits, name):
         return self._named("renew", t, key, limits, name)
@@ -136,8 +158,10 @@ class Model:
         return done
 
     def settle(self, t, key, limits, t0, c0, c1):
-        """False where a limit refuses to be settled; then nothing is."""
-        if any(limit.kind == "concurrent" for limit in limits):
+        """False where a limit refuses to be settled; then nothing is.  Limits with a cost of their own are left
+        alone."""
+        limits = [limit for limit in limits if not limit.cost]
+        if not limits or any(limit.kind == "concurrent" for limit in limits):
             return False
         for limit in limits:
             before = self.state(key, limit, t)

@@ -13,8 +13,10 @@ KEY = b"key"
 
 
 class Script:
-    def __init__(self, name, text):
+    def __init__(self, name, text, granted=False):
+        """granted: answers tell what is granted, too."""
         assert " " not in name, name
+        self.told = seven if granted else six
         self.name, self.lines = name, [f"case {name}"]
         self.model, self.evicted = Model(), Model(evicting=True)
         self.same_evicted = True
@@ -29,24 +31,24 @@ class Script:
         results = [getattr(m, verb)(t, KEY, self.limits, *args) for m in (self.model, self.evicted)]
         answer, rows, bound = results[0]
         self.same_evicted &= results[0] == results[1]
-        self.lines.append(f"{head} = {six(answer)}")
+        self.lines.append(f"{head} = {self.told(answer)}")
         if len(rows) > 1:
-            self.lines += [f"row {i} = {six(row)}" for i, row in enumerate(rows)]
+            self.lines += [f"row {i} = {self.told(row)}" for i, row in enumerate(rows)]
             self.lines.append(f"bind {bound}")
         for field, value in want.items():
             if getattr(answer, field) != value:
                 raise AssertionError(f"{self.name}: {self.lines[-1]}: {field} is not {value}")
         return answer
 
-    def take(self, t, cost=1, wait="default", **want):
-        return self._decided("take", f"take {t} {cost} {wait}", t, cost, wait, **want)
+    def take(self, t, cost=1, wait="default", least=0, **want):
+        return self._decided("take", f"take {t} {amount(cost, least)} {wait}", t, cost, wait, least, **want)
 
-    def peek(self, t, cost=1, wait="default", **want):
-        return self._decided("peek", f"peek {t} {cost} {wait}", t, cost, wait, **want)
+    def peek(self, t, cost=1, wait="default", least=0, **want):
+        return self._decided("peek", f"peek {t} {amount(cost, least)} {wait}", t, cost, wait, least, **want)
 
-    def acquire(self, t, name, cost=1, wait="default", **want):
-        head = f"acquire {t} {cost} {name} {wait}"
-        return self._decided("acquire", head, t, cost, name, wait, **want)
+    def acquire(self, t, name, cost=1, wait="default", least=0, **want):
+        head = f"acquire {t} {amount(cost, least)} {name} {wait}"
+        return self._decided("acquire", head, t, cost, name, wait, least, **want)
 
     def _named(self, verb, t, name, want):
         done = getattr(self.model, verb)(t, KEY, self.limits, name)
@@ -70,6 +72,14 @@ class Script:
         self.model.reset(KEY)
         self.evicted.reset(KEY)
         self.lines.append(f"reset {t}")
+
+
+def amount(cost, least):
+    return f"{least}..{cost}" if least else cost
+
+
+def seven(a):
+    return f"{six(a)} {a.granted}"
 
 
 def six(a):

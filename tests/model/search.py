@@ -13,7 +13,7 @@ DAY = 86400 * SECOND
 LONGEST = 366 * DAY
 MOST = 10 ** 12
 
-Answer = namedtuple("Answer", "allowed limit remaining retry_after reset_after delay")
+Answer = namedtuple("Answer", "allowed limit remaining retry_after reset_after delay granted", defaults=(0,))
 
 
 def first_instant(holds, start, guess=None):

@@ -64,7 +64,7 @@ def against_formulas(rng, family, size):
             log.append((verb.__name__, now, cost, wait))
             last = verb(now, KEY, [limit], cost, wait)[0]
             formula = closed.saturated(other.take(now, cost, wait, charging))
-            check(tuple(last) == formula, text, log[-12:], "search", last, "formula", formula)
+            check(tuple(last)[:6] == formula, text, log[-12:], "search", last, "formula", formula)
             if last.allowed:
                 receipts.append((now, cost))
 
@@ -83,7 +83,7 @@ def exact_retry(rng, family, size):
         peeked = model.peek(now, KEY, limits, cost, wait)[0]
         before = copy.deepcopy(model.keys)
         last, rows, _ = model.take(now, KEY, limits, cost, wait)
-        check(fold(rows)[0] == last, "fold", rows, last)
+        check(fold(rows)[0][:6] == last[:6], "fold", rows, last)
         for field in ("allowed", "retry_after", "delay") + (("limit",) if len(limits) == 1 else ()):
             check(getattr(peeked, field) == getattr(last, field), limits, "peek", peeked, last)
         if last.allowed and cost:

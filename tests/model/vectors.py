@@ -13,6 +13,7 @@ import os
 import random
 
 import edges_buckets
+import edges_budgets
 import edges_changes
 import edges_fold
 import edges_parse
@@ -24,7 +25,7 @@ from scripts import FAMILIES, random_limit, random_script
 
 SEED = 20240229
 EDGES = {"fold": edges_fold.fold, "changes": edges_changes.changes,
-         "settle": edges_settle.settle, "articles": edges_fold.articles}
+         "budgets": edges_budgets.budgets, "settle": edges_settle.settle, "articles": edges_fold.articles}
 for module in (edges_buckets, edges_windows, edges_shaping):
     EDGES.update({name: getattr(module, name) for name in FAMILIES if hasattr(module, name)})
 PERIOD = {"sliding_log": ("s", "m", "3s"), "smooth": ("s", "100ms"), "warmup": ("s", "100ms")}
@@ -32,6 +33,7 @@ ABOUT = {
     "fold": "several limits of one key",
     "changes": "limits whose numbers change under way",
     "settle": "charges corrected afterwards",
+    "budgets": "less than the cost granted, and limits with a cost of their own",
     "articles": "examples printed in articles on rate limiting",
 }
 
@@ -81,6 +83,7 @@ MAKERS = {  # file: (how to make one random case, of which families, how many of
     "changes": (changed, FAMILIES, 8, 1),
     "settle": (settled, [f for f in FAMILIES if f != "concurrent"], 9, 1),
     "articles": (None, (), 0, 0),
+    "budgets": (edges_budgets.random_budget, (None,), 60, 6),
     **{family: (one, (family,), 40, 3) for family in FAMILIES},
 }
 SUM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "vectors", "tails.sha256")

@@ -46,33 +46,67 @@ static int64_t read_wait(const char *text)
     return !strcmp(text, "any") ? WEIR_WAIT_ANY : atoll(text);
 }
 
+/* Whether the answers of a line tell what is granted: seven numbers, not six. */
+static bool tells_granted(const char *expected)
+{
+    int spaces = 0;
+    for (; *expected; expected++)
+        spaces += *expected == ' ';
+    return spaces == 6;
+}
+
 static void compare(struct runner *runner, const weir_decision *got, const char *expected)
 {
     char text[256];
-    snprintf(text, sizeof text, "%d %lld %lld %lld %lld %lld", got->allowed, (long long)got->limit,
-             (long long)got->remaining, (long long)got->retry_after_us,
-             (long long)got->reset_after_us, (long long)got->delay_us);
+    int len =
+        snprintf(text, sizeof text, "%d %lld %lld %lld %lld %lld", got->allowed,
+                 (long long)got->limit, (long long)got->remaining, (long long)got->retry_after_us,
+                 (long long)got->reset_after_us, (long long)got->delay_us);
+    if (tells_granted(expected))
+        snprintf(text + len, sizeof text - (size_t)len, " %lld", (long long)got->granted);
     char what[512];
     snprintf(what, sizeof what, "got %s, expected %s", text, expected);
     test_check(!strcmp(text, expected), runner->file, (int)runner->line, what);
 }
 
+/* The cost, or least and cost, `500..4000`. */
+static void read_cost(const char *text, weir_request *ret)
+{
+    const char *dots = strstr(text, "..");
+    ret->least = dots ? atoll(text) : 0;
+    ret->cost = atoll(dots ? dots + 2 : text);
+    if (ret->cost == 0)
+        ret->cost = WEIR_COST_NONE;
+}
+
+/* What a decision says it charged, against what it granted. */
+static void check_charged(struct runner *runner, const weir_request *request, bool peek)
+{
+    const weir_decision *it = &runner->last;
+    int64_t most = request->cost == WEIR_COST_NONE ? 0 : request->cost;
+    bool whole = !it->allowed || request->least || it->granted == most;
+    test_check(whole && it->granted >= (it->allowed ? request->least : 0) && it->granted <= most &&
+                   it->charged == (peek ? 0 : it->granted),
+               runner->file, (int)runner->line, "granted or charged");
+}
+
 static void ask(struct runner *runner, const char *verb, char *rest, const char *expected)
 {
-    long long t, cost;
-    char wait[32] = "";
-    if (sscanf(rest, "%lld %lld %31s", &t, &cost, wait) != 3)
+    long long t;
+    char cost[64], wait[32] = "";
+    if (sscanf(rest, "%lld %63s %31s", &t, cost, wait) != 3)
         return fail(runner, "unreadable request");
     runner->now = t;
     weir_request request = {.key = weir_key_text(runner->key),
                             .limit = runner->limit,
-                            .cost = cost ? cost : WEIR_COST_NONE,
                             .wait_us = read_wait(wait),
                             .detail = runner->rows};
+    read_cost(cost, &request);
     int code = !strcmp(verb, "peek") ? weir_peek_all(runner->store, &request, 1, &runner->last)
                                      : weir_take_all(runner->store, &request, 1, &runner->last);
     if (code)
         return fail(runner, weir_strerror(code));
+    check_charged(runner, &request, !strcmp(verb, "peek"));
     if (!strcmp(verb, "grant")) {
         char text[64];
         snprintf(text, sizeof text, "%d %lld", runner->last.allowed,
@@ -85,20 +119,21 @@ static void ask(struct runner *runner, const char *verb, char *rest, const char 
 
 static void acquire(struct runner *runner, char *rest, const char *expected)
 {
-    long long t, cost;
-    char name[32], wait[32];
-    if (sscanf(rest, "%lld %lld %31s %31s", &t, &cost, name, wait) != 4)
+    long long t;
+    char cost[64], name[32], wait[32];
+    if (sscanf(rest, "%lld %63s %31s %31s", &t, cost, name, wait) != 4)
         return fail(runner, "unreadable acquire");
     runner->now = t;
     weir_request request = {.key = weir_key_text(runner->key),
                             .limit = runner->limit,
-                            .cost = cost ? cost : WEIR_COST_NONE,
                             .wait_us = read_wait(wait),
                             .detail = runner->rows,
                             .acquire = true};
+    read_cost(cost, &request);
     int code = weir_take_all(runner->store, &request, 1, &runner->last);
     if (code)
         return fail(runner, weir_strerror(code));
+    check_charged(runner, &request, false);
     compare(runner, &runner->last, expected);
     if (runner->last.allowed && runner->lease_count < LEASES_MAX) {
         snprintf(runner->leases[runner->lease_count].name, 32, "%s", name);
