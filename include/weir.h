@@ -206,7 +206,8 @@ typedef struct weir_limit_numbers {
     int64_t over_us;         /* warmup: must be given */
     int64_t cold_millionths; /* warmup, 2500000 is "cold 2.5"; 0: 3 */
     int64_t zone_minutes; /* fixed-window: how far local clocks are ahead of UTC, 480 is "+08:00" */
-    uint64_t spare[6];
+    int64_t cost;         /* its own, whatever the request costs; 0: it has none */
+    uint64_t spare[5];
 } weir_limit_numbers;
 
 /* Makes a limit of 1 to WEIR_LIMITS_MAX of them, without text to read: for limits from a database.
@@ -237,6 +238,10 @@ WEIR_API int64_t weir_limit_period_us(const weir_limit *limit, size_t i);
 
 /* The burst of limit i; 0 if it has none, or if there is no such limit. */
 WEIR_API int64_t weir_limit_burst(const weir_limit *limit, size_t i);
+
+/* The cost of limit i's own, the 1 of "concurrent 5 cost 1"; 0 if it is charged what the request
+ * costs, or if there is no such limit. */
+WEIR_API int64_t weir_limit_cost(const weir_limit *limit, size_t i);
 
 /* ---- stores ------------------------------------------------------------------------------- */
 
@@ -320,7 +325,7 @@ typedef struct weir_decision {
     int64_t reset_after_us; /* when the state cannot be told from a fresh one */
     int64_t delay_us;       /* how long to wait before going ahead */
     int64_t time_us;        /* when it was decided, by the store's clock */
-    int64_t charged;        /* what it cost: the request's cost if allowed, else 0 */
+    int64_t charged;        /* what the store was charged: 0 if denied, a peek, or degraded */
     uint64_t lease;         /* weir_acquire: names the lease; otherwise 0 */
     bool allowed;           /* may it go ahead */
     bool degraded;          /* decided by a local fallback: the store was out of reach */
@@ -329,7 +334,8 @@ typedef struct weir_decision {
     int32_t code;           /* weir_take_many: 0, or why this request was not decided */
     bool full;              /* servers only: denied because the store has no room, not by a limit */
     uint8_t spare_bytes[3];
-    uint64_t spare[2];
+    int64_t granted; /* what the caller may use: the cost, or less with `least`; 0 if denied */
+    uint64_t spare[1];
 } weir_decision;
 
 /* Decides and charges. Cost 0 asks without charging. Limits that shape (leaky-bucket, smooth,
@@ -373,7 +379,8 @@ typedef struct weir_request {
     uint8_t spare_bytes[7];
     const weir_hashed_key *hashed; /* NULL, or the key; then `key` is not read */
     weir_error *error;             /* NULL, or filled where this request fails */
-    uint64_t spare[4];
+    int64_t least; /* 0, or the least that it also takes: `granted` says how much it got */
+    uint64_t spare[3];
 } weir_request;
 
 /* Makes a request with the defaults: cost 1, default wait, no detail. (Member by member, so that
@@ -391,15 +398,26 @@ static inline weir_request weir_request_make(weir_key key, const weir_limit *lim
         request.spare_bytes[i] = 0;
     request.hashed = (const weir_hashed_key *)0;
     request.error = (weir_error *)0;
-    request.spare[0] = request.spare[1] = request.spare[2] = request.spare[3] = 0;
+    request.least = 0;
+    request.spare[0] = request.spare[1] = request.spare[2] = 0;
     return request;
 }
 
 /* Takes all or nothing over several keys: all are charged or none, at one instant. At most
  * WEIR_LIMITS_MAX limits together. `ret` is the folded answer. Its binding counts the limits of all
- * requests in order. Its charge is the first request's; each detail row has its own. With n = 1
- * this is weir_take with a wait, detail and a message. A failure that is no single request's fills
- * the error of the first. */
+ * requests in order. What it charged is the first request's; each detail row has its own. With
+ * n = 1 this is weir_take with a wait, detail and a message. A failure that is no single request's
+ * fills the error of the first.
+ *
+ * A request with a `least`, from 1 to its cost, also takes less than its cost: as much as all its
+ * limits allow together, but not less than this. It is for costs that are known only later, such as
+ * tokens of a language model: ask for what it may need, use what is granted, settle what it was.
+ *
+ *     weir_request request = {.key = key, .limit = limit, .cost = 4000, .least = 500};
+ *
+ * All requests of a call that have a least get the same amount, which is `granted` of the folded
+ * answer. Limits with a cost of their own are charged that. Limits that shape must have one, and
+ * wait_us is 0 or WEIR_WAIT_DEFAULT (WEIR_EINVAL, WEIR_EUNSUPPORTED). */
 WEIR_API WEIR_MUST_CHECK int weir_take_all(weir_store *store, const weir_request *requests,
                                            size_t n, weir_decision *ret);
 
@@ -479,7 +497,8 @@ WEIR_API WEIR_MUST_CHECK int weir_wait_with(weir_store *store, const weir_reques
  * decision, not of copies. */
 WEIR_API WEIR_NONNULL void weir_receipt(weir_decision *decision, char ret[WEIR_RECEIPT_SIZE]);
 
-/* Corrects the charge named by the receipt to the real cost, once: WEIR_ESETTLED says that it was
+/* Corrects the charge named by the receipt to the real cost, once. Limits with a cost of their own
+ * are left alone. WEIR_ESETTLED says that it was
  * done before and that nothing changed, so a settle whose answer got lost may be sent again.
  * docs/SPEC.md says for how long receipts are remembered. Concurrent limits are refused
  * (WEIR_EUNSUPPORTED). */

@@ -126,3 +126,11 @@ void weir__load(const struct weir__rule *rule, const struct weir__rule *written_
         state_forget(state);
     algorithm->load(rule, state, now_us);
 }
+
+int64_t weir__left(const struct weir__rule *rule, const struct weir__state *state, int64_t now_us)
+{
+    weir_decision it = {0};
+    assert(!weir__algorithm_of(rule)->shapes);
+    weir__algorithm_of(rule)->report(rule, state, now_us, &it);
+    return it.remaining;
+}

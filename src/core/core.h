@@ -342,6 +342,9 @@ uint32_t weir__state_share(const struct weir__rule *rule, const struct weir__sta
 void weir__load(const struct weir__rule *rule, const struct weir__rule *written_under,
                 struct weir__state *state, int64_t now_us);
 
+/* The most that a limit which does not shape would allow now. Of a loaded state. */
+int64_t weir__left(const struct weir__rule *rule, const struct weir__state *state, int64_t now_us);
+
 /* ---- leases (concurrent.c) ---- */
 
 #define WEIR__LEASE_SHIFT 17 /* slots held fit below: at most 100,000 */

@@ -38,6 +38,6 @@ void weir__fold(const weir_decision *rows, size_t n, weir_decision *ret)
     folded.retry_after_us = rows[folded.binding].retry_after_us;
     folded.full = rows[folded.binding].full;
     if (!folded.allowed)
-        folded.delay_us = 0;
+        folded.delay_us = folded.granted = 0;
     *ret = folded;
 }

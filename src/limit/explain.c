@@ -357,3 +357,15 @@ bool weir__explain_edges(const struct weir__rule *rule, int64_t now_us,
     }
     return true;
 }
+
+void weir__explain_limit(const weir_limit *limit, size_t i, struct weir__facts *ret)
+{
+    weir__explain(&limit->rules[i], ret);
+    if (weir__limit_varies(limit, i))
+        return;
+    size_t len = strlen(ret->what);
+    struct weir__buffer buffer = weir__buffer_over(ret->what + len, sizeof ret->what - len);
+    weir__put_format(&buffer, " Each request is charged %lld here, whatever it costs.",
+                     (long long)limit->costs[i]);
+    assert(!buffer.cut);
+}

@@ -13,7 +13,7 @@
 #define WEIR__UNBOUNDED INT64_C(-1)
 
 struct weir__facts {
-    char what[256];       /* one plain sentence */
+    char what[336];       /* one plain sentence, or two */
     char guarantee[320];  /* "never more than …" */
     int64_t most;         /* in any span_us, or WEIR__UNBOUNDED */
     int64_t span_us;      /* 0: at any instant */
@@ -23,6 +23,8 @@ struct weir__facts {
 };
 
 void weir__explain(const struct weir__rule *rule, struct weir__facts *ret);
+/* The same of limit i, with its own cost. */
+void weir__explain_limit(const weir_limit *limit, size_t i, struct weir__facts *ret);
 
 #define WEIR__EDGES_SHOWN 3
 #define WEIR__EDGE_MAX 40

@@ -189,6 +189,20 @@ static bool numbers_spare_is_zero(const weir_limit_numbers *numbers)
     return any == 0;
 }
 
+/* A limit that never admits its own cost would deny everything. */
+static int numbers_check_cost(const struct numbers_reader *reader)
+{
+    int64_t cost = reader->numbers->cost,
+            most = weir__algorithm_of(reader->rule)->most(reader->rule);
+    if (cost >= 0 && cost <= weir__min(most, WEIR_COST_MAX))
+        return 0;
+    return weir__fail(
+        reader->err, WEIR_EINVAL, 0,
+        "limit %zu: invalid cost %lld: expected 0 (none of its own) to %lld, which is "
+        "all that the limit admits at once",
+        reader->i + 1, (long long)cost, (long long)weir__min(most, WEIR_COST_MAX));
+}
+
 static int numbers_read(const struct numbers_reader *reader)
 {
     const weir_limit_numbers *numbers = reader->numbers;
@@ -220,7 +234,7 @@ static int numbers_read(const struct numbers_reader *reader)
         return code;
     const char *flaw = weir__rule_check(reader->rule);
     if (!flaw)
-        return 0;
+        return numbers_check_cost(reader);
     return weir__fail(reader->err, WEIR_EINVAL, 0, "limit %zu: invalid \"%s\": %s", reader->i + 1,
                       weir__rule_text(reader->rule).text, flaw);
 }
@@ -228,6 +242,7 @@ static int numbers_read(const struct numbers_reader *reader)
 int weir_limit_make(const weir_limit_numbers *numbers, size_t n, weir_limit **ret, weir_error *err)
 {
     struct weir__rule rules[WEIR_LIMITS_MAX];
+    int64_t costs[WEIR_LIMITS_MAX];
     if (!numbers || !ret)
         return weir__fail(err, WEIR_EINVAL, 0, "the %s NULL",
                           numbers ? "result is" : "numbers are");
@@ -239,6 +254,7 @@ int weir_limit_make(const weir_limit_numbers *numbers, size_t n, weir_limit **re
         int code = numbers_read(&reader);
         if (code)
             return code;
+        costs[i] = numbers[i].cost;
         for (size_t j = 0; j < i; j++) {
             if (weir__rule_same_state(&rules[j], &rules[i]))
                 return weir__fail(
@@ -248,5 +264,5 @@ int weir_limit_make(const weir_limit_numbers *numbers, size_t n, weir_limit **re
                     i + 1, j + 1);
         }
     }
-    return weir__limit_of_rules(rules, n, ret, err);
+    return weir__limit_of_rules(rules, costs, n, ret, err);
 }

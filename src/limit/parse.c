@@ -16,6 +16,7 @@
 struct reader {
     const char *text;
     size_t at;
+    int64_t *costs; /* NULL: no limit may have one of its own */
     weir_error *err;
 };
 
@@ -285,13 +286,15 @@ static int parse_read_value(struct reader *reader, const struct weir__algorithm 
 }
 
 /* "burst, stepped or the end": what may follow this limit. */
-static void parse_expected_options(enum weir__kind kind, char *ret, size_t size)
+static void parse_expected_options(const struct reader *reader, enum weir__kind kind, char *ret,
+                                   size_t size)
 {
     struct weir__buffer buffer = weir__buffer_over(ret, size);
     for (size_t i = 0; i < WEIR__OPTIONS; i++) {
         if (weir__option_fits(&weir__options[i], kind))
             weir__put_format(&buffer, "\"%s\", ", weir__options[i].text);
     }
+    weir__put_text(&buffer, reader->costs ? "\"cost\", " : "");
     weir__put_text(&buffer, "a comma or the end");
 }
 
@@ -345,7 +348,35 @@ static int parse_read_option(struct reader *reader, const struct weir__algorithm
         return parse_read_value(reader, algorithm, option, rule);
     }
     char expected[160];
-    parse_expected_options(rule->kind, expected, sizeof expected);
+    parse_expected_options(reader, rule->kind, expected, sizeof expected);
+    return parse_complain(reader, word, expected, algorithm->example);
+}
+
+/* `cost 5`: every limit may have one. *ret_word: the 5. */
+static int parse_read_cost(struct reader *reader, const struct weir__algorithm *algorithm,
+                           struct word word, int64_t *cost, struct word *ret_word)
+{
+    if (*cost)
+        return parse_complain(reader, word, "each option once", algorithm->example);
+    *ret_word = parse_next_word(reader);
+    if (ret_word->len == 0 ||
+        parse_read_count(ret_word->text, ret_word->len, cost) != ret_word->len)
+        return parse_complain(reader, *ret_word, "a count like 20", algorithm->example);
+    return parse_count_in_bounds(reader, *ret_word, *cost, 1, algorithm->example);
+}
+
+/* A limit that never admits its own cost would deny everything. */
+static int parse_check_cost(struct reader *reader, const struct weir__rule *rule, struct word word,
+                            int64_t cost)
+{
+    const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
+    char expected[96];
+    int64_t most = algorithm->most(rule);
+    if (cost <= most)
+        return 0;
+    struct weir__buffer buffer = weir__buffer_over(expected, sizeof expected);
+    weir__put_format(&buffer, "a cost of at most %lld, which is all that the limit admits at once",
+                     (long long)most);
     return parse_complain(reader, word, expected, algorithm->example);
 }
 
@@ -386,9 +417,9 @@ static void parse_expected_names(char *ret, size_t size)
     weir__put_text(&buffer, ")");
 }
 
-static int parse_read_rule(struct reader *reader, struct weir__rule *rule)
+static int parse_read_rule(struct reader *reader, struct weir__rule *rule, int64_t *cost)
 {
-    struct word first = parse_next_word(reader);
+    struct word first = parse_next_word(reader), cost_word = first;
     enum weir__kind kind = parse_find_kind(first);
     if (kind == WEIR__KIND_COUNT) {
         char expected[256];
@@ -403,14 +434,16 @@ static int parse_read_rule(struct reader *reader, struct weir__rule *rule)
         struct word word = parse_next_word(reader);
         if (word.len == 0)
             break;
-        code = parse_read_option(reader, algorithm, word, &seen, rule);
+        code = reader->costs && parse_word_is(word, "cost")
+                   ? parse_read_cost(reader, algorithm, word, cost, &cost_word)
+                   : parse_read_option(reader, algorithm, word, &seen, rule);
     }
     if (code)
         return code;
     parse_set_presets(rule, seen);
     const char *flaw = weir__rule_check(rule);
     if (!flaw)
-        return 0;
+        return parse_check_cost(reader, rule, cost_word, *cost);
     return weir__fail(reader->err, WEIR_ESYNTAX, first.column, "column %d: %s; example: %s",
                       first.column, flaw, algorithm->example);
 }
@@ -429,25 +462,39 @@ static int parse_refuse_shared(struct reader *reader, const struct weir__rule *r
     return 0;
 }
 
-int weir__rules_parse(const char *text, struct weir__rule *ret_rules, size_t *ret_count,
-                      weir_error *err)
+static int parse_limits(struct reader *reader, struct weir__rule *ret_rules, size_t *ret_count)
 {
-    struct reader reader = {text, 0, err};
+    const char *text = reader->text;
     for (size_t i = 0;; i++) {
-        parse_skip_spaces(&reader);
-        int column = (int)reader.at + 1;
+        parse_skip_spaces(reader);
+        int column = (int)reader->at + 1;
         if (i == WEIR_LIMITS_MAX)
-            return weir__fail(err, WEIR_ESYNTAX, column, "column %d: at most %d limits", column,
-                              WEIR_LIMITS_MAX);
-        int code = parse_read_rule(&reader, &ret_rules[i]);
+            return weir__fail(reader->err, WEIR_ESYNTAX, column, "column %d: at most %d limits",
+                              column, WEIR_LIMITS_MAX);
+        int64_t cost = 0;
+        int code = parse_read_rule(reader, &ret_rules[i], &cost);
         if (code == 0)
-            code = parse_refuse_shared(&reader, ret_rules, i, column);
+            code = parse_refuse_shared(reader, ret_rules, i, column);
         if (code)
             return code;
-        if (text[reader.at] == 0) {
+        if (reader->costs)
+            reader->costs[i] = cost;
+        if (text[reader->at] == 0) {
             *ret_count = i + 1;
             return 0;
         }
-        reader.at++; /* the comma */
+        reader->at++; /* the comma */
     }
+}
+
+int weir__limits_parse(const char *text, struct weir__rule *ret_rules, int64_t *ret_costs,
+                       size_t *ret_count, weir_error *err)
+{
+    return parse_limits(&(struct reader){text, 0, ret_costs, err}, ret_rules, ret_count);
+}
+
+int weir__rules_parse(const char *text, struct weir__rule *ret_rules, size_t *ret_count,
+                      weir_error *err)
+{
+    return parse_limits(&(struct reader){text, 0, NULL, err}, ret_rules, ret_count);
 }

@@ -98,25 +98,44 @@ struct weir__rule_text weir__rule_text(const struct weir__rule *rule)
     return ret;
 }
 
-int weir__limit_of_rules(const struct weir__rule *rules, size_t n, weir_limit **ret,
-                         weir_error *err)
+static void put_cost(struct weir__buffer *buffer, int64_t cost)
 {
-    char canonical[WEIR_LIMITS_MAX * WEIR__RULE_TEXT_MAX];
+    if (cost == 0)
+        return;
+    weir__put_text(buffer, " cost ");
+    weir__put_int(buffer, cost);
+}
+
+void weir__put_limit(struct weir__buffer *buffer, const weir_limit *limit, size_t i)
+{
+    weir__put_rule(buffer, &limit->rules[i]);
+    put_cost(buffer, limit->costs ? limit->costs[i] : 0);
+}
+
+int weir__limit_of_rules(const struct weir__rule *rules, const int64_t *costs, size_t n,
+                         weir_limit **ret, weir_error *err)
+{
+    char canonical[WEIR__LIMITS_TEXT_MAX];
     struct weir__buffer buffer = weir__buffer_over(canonical, sizeof canonical);
+    size_t charged = 0;
     assert(n >= 1 && n <= WEIR_LIMITS_MAX);
     for (size_t i = 0; i < n; i++) {
         if (i > 0)
             weir__put_text(&buffer, ", ");
         weir__put_rule(&buffer, &rules[i]);
+        put_cost(&buffer, costs[i]);
+        charged += costs[i] != 0;
     }
     WEIR__CHECK(!buffer.cut);
     size_t size = offsetof(struct weir_limit, rules) + n * sizeof *rules;
-    char *room = malloc(size + buffer.len + 1);
+    size_t own = charged ? n * sizeof *costs : 0;
+    char *room = malloc(size + own + buffer.len + 1);
     if (!room)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory for a limit");
     struct weir_limit *limit = memset(room, 0, size);
     limit->count = n;
-    limit->text = room + size;
+    limit->costs = charged ? memcpy(room + size, costs, own) : NULL;
+    limit->text = room + size + own;
     memcpy(limit->rules, rules, n * sizeof *rules);
     memcpy(limit->text, canonical, buffer.len + 1);
     *ret = limit;
@@ -126,11 +145,12 @@ int weir__limit_of_rules(const struct weir__rule *rules, size_t n, weir_limit **
 int weir_limit_parse(const char *text, weir_limit **ret, weir_error *err)
 {
     struct weir__rule rules[WEIR_LIMITS_MAX];
+    int64_t costs[WEIR_LIMITS_MAX];
     size_t count;
     if (!text || !ret)
         return weir__fail(err, WEIR_EINVAL, 0, "the %s is NULL", text ? "result" : "limit text");
-    int code = weir__rules_parse(text, rules, &count, err);
-    return code ? code : weir__limit_of_rules(rules, count, ret, err);
+    int code = weir__limits_parse(text, rules, costs, &count, err);
+    return code ? code : weir__limit_of_rules(rules, costs, count, ret, err);
 }
 
 int weir_limit_parse_n(const char *text, size_t len, weir_limit **ret, weir_error *err)
@@ -202,4 +222,9 @@ int64_t weir_limit_burst(const weir_limit *limit, size_t i)
 {
     const struct weir__rule *rule = limit_rule(limit, i);
     return rule ? rule->burst : 0;
+}
+
+int64_t weir_limit_cost(const weir_limit *limit, size_t i)
+{
+    return limit && i < limit->count && limit->costs ? limit->costs[i] : 0;
 }

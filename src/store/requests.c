@@ -13,7 +13,7 @@
 static inline bool request_has_spare(const weir_request *request)
 {
     static const uint8_t none[sizeof request->spare_bytes];
-    return (request->spare[0] | request->spare[1] | request->spare[2] | request->spare[3]) != 0 ||
+    return (request->spare[0] | request->spare[1] | request->spare[2]) != 0 ||
            memcmp(request->spare_bytes, none, sizeof none) != 0;
 }
 
@@ -53,6 +53,13 @@ static int requests_fail(weir_store *store, const weir_request *requests, size_t
     if (code == WEIR_EINVAL && limits > WEIR_LIMITS_MAX)
         return weir__fail(requests->error, code, 0, "%zu limits in one call: expected 1 to %d",
                           limits, WEIR_LIMITS_MAX);
+    const struct weir__budget budget = weir__budget_of(requests, n);
+    if (code == WEIR_EINVAL && budget.least > budget.most)
+        return weir__fail(
+            requests->error, code, 0,
+            "invalid least %lld: expected at most %lld, the cost of another request of "
+            "the call, since all get the same",
+            (long long)budget.least, (long long)budget.most);
     return weir__store_fail(store, code, requests->error);
 }
 
@@ -132,6 +139,9 @@ int weir_wait_with(weir_store *store, const weir_request *request, const weir_wa
     if (said.wait_us != 0 && said.wait_us != WEIR_WAIT_DEFAULT)
         return weir__fail(request->error, WEIR_EINVAL, 0,
                           "the request has a wait_us: leave it out, max_wait_us says how long");
+    if (said.least)
+        return weir__fail(request->error, WEIR_EINVAL, 0,
+                          "a wait takes the whole cost: leave out the least");
     return weir__wait(store, &said, options, ret, request->error);
 }
 

@@ -56,6 +56,27 @@ int weir_key_hash(const weir_store *store, weir_key key, weir_hashed_key *ret)
 
 /* ---- bounds ---- */
 
+int weir__least_check(const weir_request *request, weir_error *err)
+{
+    const weir_limit *limit = request->limit;
+    if (request->least < 1 || request->least > request->cost)
+        return weir__fail(err, WEIR_EINVAL, 0, "invalid least %lld: expected 1 to %lld, the cost",
+                          (long long)request->least, (long long)request->cost);
+    if (request->wait_us != 0 && request->wait_us != WEIR_WAIT_DEFAULT)
+        return weir__fail(err, WEIR_EINVAL, 0,
+                          "a request with a least cannot wait: leave out the least or the wait");
+    for (size_t i = 0; i < limit->count; i++) {
+        const struct weir__algorithm *algorithm = weir__algorithm_of(&limit->rules[i]);
+        if (algorithm->shapes && weir__limit_varies(limit, i))
+            return weir__fail(
+                err, WEIR_EUNSUPPORTED, 0,
+                "a request with a least is not for %s, which shapes: give that limit a "
+                "cost of its own, or leave out the least",
+                algorithm->name);
+    }
+    return 0;
+}
+
 int weir__request_check(const weir_store *store, const weir_request *request, weir_error *err)
 {
     int code = store ? weir__request_code(request) : WEIR_EINVAL;
@@ -76,8 +97,22 @@ int weir__request_check(const weir_store *store, const weir_request *request, we
     if (!weir__wait_in_bounds(request->wait_us))
         return weir__fail(err, code, 0, "invalid wait of %lld us: expected 0 to %lld",
                           (long long)request->wait_us, (long long)WEIR_DURATION_MAX);
+    if (request->least && weir__least_check(request, err))
+        return code;
     return weir__fail(err, code, 0, "no limit of \"%.200s\" has leases: expected concurrent",
                       weir_limit_text(request->limit));
+}
+
+int64_t weir__granted(const weir_request *requests, size_t n, const weir_decision *rows)
+{
+    const struct weir__budget budget = weir__budget_of(requests, n);
+    for (size_t i = 0; budget.least && i < n; rows += requests[i].limit->count, i++) {
+        for (size_t j = 0; requests[i].least && j < requests[i].limit->count; j++) {
+            if (weir__limit_varies(requests[i].limit, j))
+                return rows[j].granted;
+        }
+    }
+    return budget.least ? budget.most : requests[0].cost;
 }
 
 int weir__store_fail(weir_store *store, int code, weir_error *err)
@@ -105,7 +140,8 @@ static int check_requests(const weir_store *store, const weir_request *requests,
         if (limits > WEIR_LIMITS_MAX)
             return WEIR_EINVAL;
     }
-    return limits == 0 ? WEIR_EINVAL : 0;
+    const struct weir__budget budget = weir__budget_of(requests, n);
+    return limits == 0 || budget.least > budget.most ? WEIR_EINVAL : 0;
 }
 
 static int decide(weir_store *store, const weir_request *requests, size_t n, enum weir__mode mode,
@@ -180,7 +216,7 @@ int weir_take(weir_store *store, weir_key key, const weir_limit *limit, int64_t 
     if (WEIR__UNLIKELY(!store || !ret || !limit || !weir__key_in_bounds(key) ||
                        !weir__cost_in_bounds(cost)))
         return WEIR_EINVAL;
-    if (limit->count > 1 || !store->engine->take)
+    if (limit->count > 1 || limit->costs || !store->engine->take)
         return decide_one(store, key, limit, cost, WEIR__TAKE, ret);
     return store->engine->take(store, key, limit, cost, ret);
 }
@@ -201,7 +237,7 @@ int weir_take_hashed(weir_store *store, const weir_hashed_key *key, const weir_l
     if (WEIR__UNLIKELY(!store || !ret || !limit || !key || !weir__key_in_bounds(key->key) ||
                        !weir__cost_in_bounds(cost)))
         return WEIR_EINVAL;
-    if (limit->count > 1 || !store->engine->take_hashed)
+    if (limit->count > 1 || limit->costs || !store->engine->take_hashed)
         return decide_hashed(store, key, limit, cost, ret);
     return store->engine->take_hashed(store, key, limit, cost, ret);
 }

@@ -184,6 +184,8 @@ static inline bool weir__has_leases(const weir_limit *limit)
 {
     return weir__leased(limit) < limit->count;
 }
+/* Whether what these limits charged can be settled: 0, or WEIR_EUNSUPPORTED with the reason. */
+int weir__settles(const weir_limit *limit, weir_error *err);
 /* A new id, never 0; 0, or -1 without randomness. */
 int weir__lease_id(uint64_t *ret);
 
@@ -198,14 +200,44 @@ static inline bool weir__wait_in_bounds(int64_t wait_us)
            (wait_us >= 0 && wait_us <= WEIR_DURATION_MAX);
 }
 
+/* Whether a request's least can be granted: 0 or a code, with the reason in err (may be NULL). */
+int weir__least_check(const weir_request *request, weir_error *err);
+
 /* 0, WEIR_EINVAL or WEIR_EUNSUPPORTED. */
 static inline int weir__request_code(const weir_request *request)
 {
     if (!request->limit || !weir__key_in_bounds(request->key) ||
         !weir__cost_in_bounds(request->cost) || !weir__wait_in_bounds(request->wait_us))
         return WEIR_EINVAL;
+    if (WEIR__UNLIKELY(request->least)) {
+        int code = weir__least_check(request, NULL);
+        if (code)
+            return code;
+    }
     return request->acquire && !weir__has_leases(request->limit) ? WEIR_EUNSUPPORTED : 0;
 }
+
+/* What the requests of one call that have a least are granted: one amount within these. */
+struct weir__budget {
+    int64_t least; /* the largest of theirs; 0: none has one */
+    int64_t most;  /* the smallest of their costs */
+};
+
+static inline struct weir__budget weir__budget_of(const weir_request *requests, size_t n)
+{
+    struct weir__budget ret = {0, WEIR_COST_MAX};
+    for (size_t i = 0; i < n; i++) {
+        if (WEIR__LIKELY(!requests[i].least))
+            continue;
+        ret.least = weir__max(ret.least, requests[i].least);
+        ret.most = weir__min(ret.most, requests[i].cost);
+    }
+    return ret;
+}
+
+/* What the requests of a call are granted that was allowed, by the rows of their limits: the one
+ * amount, or if none has a least the cost of the first. */
+int64_t weir__granted(const weir_request *requests, size_t n, const weir_decision *rows);
 
 /* ---- requests inside the library ----
  *

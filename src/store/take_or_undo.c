@@ -31,50 +31,49 @@ static uint64_t part_lease(const struct weir__part *part, const weir_request *re
     return part->decision.lease;
 }
 
-/* Settles to nothing what a request was charged by these limits. */
-static int part_settle(const struct weir__part *part, const weir_request *request,
-                       const weir_limit *limit)
+/* The bit of the limit that has leases, or 0. */
+static uint32_t uncharge_leased(const weir_limit *limit)
+{
+    size_t i = weir__leased(limit);
+    return i < limit->count ? UINT32_C(1) << i : 0;
+}
+
+int weir__uncharge(weir_store *store, weir_key key, const weir_limit *limit, int64_t time_us,
+                   int64_t granted, uint64_t id)
 {
     char receipt[WEIR_RECEIPT_SIZE]; /* never leaves here */
-    weir__receipt_write(part->decision.time_us, request->cost, 0, receipt);
-    return weir_settle(part->store, request->key, limit, receipt, 0, NULL);
-}
-
-void weir__limit_beside_leases(const weir_limit *limit, char text[WEIR__LIMITS_TEXT_MAX],
-                               weir_limit *ret)
-{
-    struct weir__buffer buffer = weir__buffer_over(text, WEIR__LIMITS_TEXT_MAX);
-    size_t leased = weir__leased(limit);
-    *ret = (weir_limit){.text = text};
-    text[0] = 0;
-    for (size_t i = 0; i < limit->count; i++) {
-        if (i == leased)
-            continue;
-        weir__put_text(&buffer, ret->count ? ", " : "");
-        weir__put_rule(&buffer, &limit->rules[i]);
-        ret->rules[ret->count++] = limit->rules[i];
-    }
-    assert(!buffer.cut);
-}
-
-/* The same for a key with a concurrent limit: its slot is released, the limits beside it are
- * settled. */
-static int part_release(const struct weir__part *part, const weir_request *request,
-                        const weir_limit *limit, uint64_t lease)
-{
     char text[WEIR__LIMITS_TEXT_MAX];
-    weir_limit others;
-    weir__limit_beside_leases(limit, text, &others);
-    int released = weir_release(part->store, request->key, limit, lease);
-    int settled = others.count ? part_settle(part, request, &others) : 0;
-    return released ? released : settled;
+    weir_limit part;
+    int64_t charged;
+    int first = 0;
+    uint32_t left = (UINT32_C(1) << limit->count) - 1;
+    for (left &= ~uncharge_leased(limit); left;) {
+        uint32_t alike = weir__limit_charged_alike(limit, &left, granted, &charged);
+        weir__limit_part(limit, alike, text, &part);
+        weir__receipt_write(time_us, charged, id, receipt);
+        int code = weir_settle(store, key, &part, receipt, 0, NULL);
+        if (code != WEIR_ESETTLED) /* else an earlier try did it */
+            first = first ? first : code;
+    }
+    return first;
+}
+
+/* What a request of a part was granted. */
+static int64_t part_granted(const struct weir__part *part, const weir_request *request)
+{
+    return request->least ? part->decision.granted : request->cost;
 }
 
 int weir__part_give_back(const struct weir__part *part, const weir_request *request,
                          const weir_limit *limit)
 {
     uint64_t lease = part_lease(part, request);
-    return lease ? part_release(part, request, limit, lease) : part_settle(part, request, limit);
+    if (!lease && weir__has_leases(limit)) /* nobody can name what it holds */
+        return WEIR_EUNSUPPORTED;
+    int released = lease ? weir_release(part->store, request->key, limit, lease) : 0;
+    int settled = weir__uncharge(part->store, request->key, limit, part->decision.time_us,
+                                 part_granted(part, request), 0);
+    return released ? released : settled;
 }
 
 /* A decision as if nothing had been charged. */
@@ -85,12 +84,24 @@ static void part_uncharge(weir_decision *decision, int64_t cost)
     decision->lease = 0;
 }
 
+/* What the limit was charged that bound a part. */
+static int64_t part_charged_at_binding(const struct weir__part *part)
+{
+    const weir_request *request = part->requests;
+    size_t i = part->decision.binding;
+    for (; i >= request->limit->count; request++)
+        i -= request->limit->count;
+    assert(request < part->requests + part->count);
+    return weir__limit_asked(request->limit, i, part_granted(part, request));
+}
+
 /* Gives back the requests of a part. What a local fallback decided charged its store nothing,
  * unless the caller knows better. */
 static void part_undo(const struct weir__taking *taking, struct weir__part *part)
 {
     assert(part->taken && part->decision.allowed);
     bool whole = true;
+    int64_t charged = part_charged_at_binding(part);
     for (size_t i = 0; i < part->count; i++) {
         const weir_request *request = &part->requests[i];
         int code = 0;
@@ -100,12 +111,12 @@ static void part_undo(const struct weir__taking *taking, struct weir__part *part
             code = weir__part_give_back(part, request, request->limit);
         whole = whole && code == 0;
         for (size_t j = 0; code == 0 && request->detail && j < request->limit->count; j++)
-            part_uncharge(&request->detail[j], request->cost);
+            part_uncharge(&request->detail[j], request->detail[j].granted);
     }
     if (!whole)
         return;
     part->taken = false;
-    part_uncharge(&part->decision, part->requests[0].cost);
+    part_uncharge(&part->decision, charged);
 }
 
 /* ---- all of them ---- */

@@ -57,9 +57,10 @@ int weir__take_or_undo(struct weir__taking *taking);
 int weir__part_give_back(const struct weir__part *part, const weir_request *request,
                          const weir_limit *limit);
 
-/* A limit without the one that has leases; its count may be 0. It lives as long as `text`. */
-#define WEIR__LIMITS_TEXT_MAX (WEIR_LIMITS_MAX * WEIR__RULE_TEXT_MAX)
-void weir__limit_beside_leases(const weir_limit *limit, char text[WEIR__LIMITS_TEXT_MAX],
-                               weir_limit *ret);
+/* Settles to nothing what a request that was granted this much at this time was charged, by each
+ * limit beside the one that has leases: those with a cost of their own, too. 0 or the first
+ * code. */
+int weir__uncharge(weir_store *store, weir_key key, const weir_limit *limit, int64_t time_us,
+                   int64_t granted, uint64_t id);
 
 #endif

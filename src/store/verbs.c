@@ -82,6 +82,21 @@ int weir_release(weir_store *store, weir_key key, const weir_limit *limit, uint6
 
 /* ---- settling ---- */
 
+int weir__settles(const weir_limit *limit, weir_error *err)
+{
+    for (size_t i = 0; i < limit->count; i++) {
+        if (!weir__algorithm_of(&limit->rules[i])->settle && weir__limit_varies(limit, i))
+            return weir__fail(err, WEIR_EUNSUPPORTED, 0,
+                              "concurrent limits cannot be settled: release the lease instead");
+    }
+    if (!weir__limit_variable(limit))
+        return weir__fail(err, WEIR_EUNSUPPORTED, 0,
+                          "limits with a cost of their own cannot be settled, and \"%.200s\" has "
+                          "no other",
+                          limit->text);
+    return 0;
+}
+
 /* Correcting a charge, named by its receipt. */
 static int settle_check(weir_store *store, weir_key key, const weir_limit *limit,
                         const char *receipt, int64_t actual, struct weir__correction *ret,
@@ -98,13 +113,19 @@ static int settle_check(weir_store *store, weir_key key, const weir_limit *limit
         return weir__fail(err, WEIR_ERECEIPT, 0,
                           "invalid receipt \"%.64s\": expected what the take replied, like %s",
                           receipt, "w3-1700000000000000-1-68719476736");
-    for (size_t i = 0; i < limit->count; i++) {
-        if (!weir__algorithm_of(&limit->rules[i])->settle)
-            return weir__fail(err, WEIR_EUNSUPPORTED, 0,
-                              "concurrent limits cannot be settled: release the lease instead");
-    }
     ret->actual = actual;
-    return 0;
+    return weir__settles(limit, err);
+}
+
+/* Without the limits that have a cost of their own. */
+static __attribute__((noinline)) int settle_variable(weir_store *store, weir_key key,
+                                                     const weir_limit *limit,
+                                                     const struct weir__correction *correction)
+{
+    char text[WEIR__LIMITS_TEXT_MAX];
+    weir_limit part;
+    weir__limit_part(limit, weir__limit_variable(limit), text, &part);
+    return store->engine->settle(store, key, &part, correction);
 }
 
 int weir_settle(weir_store *store, weir_key key, const weir_limit *limit, const char *receipt,
@@ -118,7 +139,8 @@ int weir_settle(weir_store *store, weir_key key, const weir_limit *limit, const 
     if (correction.now_us < 0)
         return weir__store_fail(store, WEIR_EINVAL, err);
     int state = weir__store_begin(store);
-    code = store->engine->settle(store, key, limit, &correction);
+    code = limit->costs ? settle_variable(store, key, limit, &correction)
+                        : store->engine->settle(store, key, limit, &correction);
     weir__store_end(store, state);
     if (code == 0 && correction.actual < correction.charged)
         weir__wait_freed(store, key);

@@ -2,6 +2,7 @@
 #include "store/wait.h"
 
 #include "base/clock.h"
+#include "limit/receipt.h"
 #include "store/take_or_undo.h"
 
 #include <pthread.h>
@@ -28,14 +29,14 @@ static int wait_release(const struct weir__wait *wait)
     }
 }
 
-static int wait_settle(const struct weir__wait *wait, const weir_limit *limit)
+static int wait_settle(const struct weir__wait *wait)
 {
-    char receipt[WEIR_RECEIPT_SIZE];
     weir_decision charged = wait->folded;
+    uint64_t id = weir__receipt_id(&charged);
     int code;
-    weir_receipt(&charged, receipt);
     for (unsigned tries = 0;; tries++) {
-        code = weir_settle(wait->store, wait->request.key, limit, receipt, 0, NULL);
+        code = weir__uncharge(wait->store, wait->request.key, wait->request.limit, charged.time_us,
+                              charged.granted, id);
         if (!wait_retries(code, tries))
             return code;
     }
@@ -43,18 +44,15 @@ static int wait_settle(const struct weir__wait *wait, const weir_limit *limit)
 
 int weir__wait_give_back(struct weir__wait *wait)
 {
-    char text[WEIR__LIMITS_TEXT_MAX];
-    weir_limit others;
     int state, released = 0, settled = 0;
     wait->granted = false;
     if (wait->request.cost == 0)
         return 0;
-    weir__limit_beside_leases(wait->request.limit, text, &others);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     if (wait->folded.lease)
         released = wait_release(wait);
-    if (others.count > 0 && !wait->folded.degraded)
-        settled = wait->store->engine->settle ? wait_settle(wait, &others) : WEIR_EUNSUPPORTED;
+    if (!wait->folded.degraded)
+        settled = wait->store->engine->settle ? wait_settle(wait) : WEIR_EUNSUPPORTED;
     pthread_setcancelstate(state, NULL);
     return released ? released : settled;
 }

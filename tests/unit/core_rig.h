@@ -73,6 +73,7 @@ static inline weir_decision rig_ask(struct rig *rig, int64_t t, int64_t cost, in
     struct weir__state state = rig_load(rig, t);
     weir_decision d = {.time_us = t};
     algorithm->judge(&rig->rule, &state, &request, &d);
+    d.granted = d.allowed ? cost : 0;
     if (d.allowed && cost > 0 && !peek) {
         algorithm->charge(&rig->rule, &state, &request);
         d.charged = cost;

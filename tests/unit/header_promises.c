@@ -31,7 +31,9 @@ static void test_layout(void)
     CHECK_INT(offsetof(weir_request, acquire), 48);
     CHECK_INT(offsetof(weir_request, hashed), 56);
     CHECK_INT(offsetof(weir_request, error), 64);
+    CHECK_INT(offsetof(weir_request, least), 72);
     CHECK_INT(sizeof(weir_decision), 96);
+    CHECK_INT(offsetof(weir_decision, granted), 80);
     CHECK_INT(offsetof(weir_decision, lease), 56);
     CHECK_INT(offsetof(weir_decision, allowed), 64);
     CHECK_INT(offsetof(weir_decision, degraded), 65);

@@ -72,6 +72,9 @@ static const struct {
     {OF(WEIR_FIXED_WINDOW, 5, 168 * 3600 * SECOND, .zone_minutes = 840),
      "fixed-window 5/w zone +14:00"},
     {OF(WEIR_FIXED_WINDOW, 5, 60 * SECOND, .zone_minutes = -1), "fixed-window 5/m zone -00:01"},
+    {OF(WEIR_WARMUP, 5, SECOND, .over_us = 3 * SECOND, .cost = 9), "warmup 5/s over 3s cost 9"},
+    {OF(WEIR_LEAKY_BUCKET, 5, SECOND, .burst = 2, .cost = 3), "leaky-bucket 5/s burst 2 cost 3"},
+    {OF(WEIR_CONCURRENT, 5, 0, .cost = 1), "concurrent 5 cost 1"},
 };
 
 static void test_every_kind(void)
@@ -152,6 +155,10 @@ static const struct {
     {OF(WEIR_WARMUP, 5, SECOND, .over_us = SECOND, .cold_millionths = -1), "cold_millionths", "-1"},
     {OF(WEIR_WARMUP, 5, SECOND, .over_us = SECOND, .cold_millionths = INT64_C(1) << 32),
      "cold_millionths", "4294967296"},
+    {OF(WEIR_FIXED_WINDOW, 5, SECOND, .cost = -1), "cost", "-1"},
+    {OF(WEIR_FIXED_WINDOW, 5, SECOND, .cost = 6), "cost", "6"},
+    {OF(WEIR_LEAKY_BUCKET, 5, SECOND, .burst = 2, .cost = 4), "cost", "4"},
+    {OF(WEIR_SMOOTH, 5, SECOND, .cost = WEIR_COST_MAX + 1), "cost", "1000000000001"},
     {OF(WEIR_CONCURRENT, 100001, 0, ), "count", "100001"},
     {OF(WEIR_CONCURRENT, 5, -1, ), "period_us", "-1"},
 };
@@ -182,7 +189,7 @@ static void test_calls(void)
     CHECK_INT(weir_limit_make(many, 17, &limit, &err), WEIR_EINVAL);
     CHECK_INT(weir_limit_make(twice, 2, &limit, &err), WEIR_EINVAL);
     CHECK(strstr(err.message, "limit 2 is of the same kind and period as limit 1") != NULL);
-    twice[0].spare[5] = 1;
+    twice[0].spare[4] = 1;
     CHECK_INT(weir_limit_make(twice, 1, &limit, &err), WEIR_EINVAL);
     CHECK(strstr(err.message, "spare") != NULL);
     CHECK(!limit);

@@ -4,8 +4,12 @@
 #include "core/core.h"
 #include "wire/decision.h"
 
-static const weir_decision allowed = {
-    .allowed = true, .limit = 10, .remaining = 9, .reset_after_us = 100000, .lease = 77};
+static const weir_decision allowed = {.allowed = true,
+                                      .limit = 10,
+                                      .remaining = 9,
+                                      .reset_after_us = 100000,
+                                      .lease = 77,
+                                      .granted = 4};
 static const weir_decision denied = {.limit = 12,
                                      .remaining = 0,
                                      .retry_after_us = 1000001,
@@ -38,17 +42,22 @@ static void test_resp(void)
 {
     struct weir__buffer out = begin();
     struct weir__span receipt = weir__span_of("w1-2-3");
-    weir__resp_put_decision(&out, &denied, receipt, false, NULL, 0);
+    weir__resp_put_decision(&out, &denied, receipt, false, false, NULL, 0);
     CHECK_ROOM("*7\r\n:0\r\n:12\r\n:0\r\n:1000001\r\n:123456789\r\n:0\r\n$6\r\nw1-2-3\r\n");
     out = begin();
-    weir__resp_put_decision(&out, &allowed, receipt, true, NULL, 0);
+    weir__resp_put_decision(&out, &allowed, receipt, false, true, NULL, 0);
     CHECK_ROOM("*8\r\n:1\r\n:10\r\n:9\r\n:0\r\n:100000\r\n:0\r\n$6\r\nw1-2-3\r\n:77\r\n");
     out = begin();
     const weir_decision rows[] = {allowed, denied};
-    weir__resp_put_decision(&out, &denied, receipt, false, rows, 2);
+    weir__resp_put_decision(&out, &denied, receipt, false, false, rows, 2);
     CHECK_ROOM("*10\r\n:0\r\n:12\r\n:0\r\n:1000001\r\n:123456789\r\n:0\r\n$6\r\nw1-2-3\r\n:1\r\n"
                "*6\r\n:1\r\n:10\r\n:9\r\n:0\r\n:100000\r\n:0\r\n"
                "*6\r\n:0\r\n:12\r\n:0\r\n:1000001\r\n:123456789\r\n:0\r\n");
+    out = begin();
+    weir__resp_put_decision(&out, &allowed, receipt, true, true, &allowed, 1);
+    CHECK_ROOM(
+        "*11\r\n:1\r\n:10\r\n:9\r\n:0\r\n:100000\r\n:0\r\n$6\r\nw1-2-3\r\n:4\r\n:77\r\n:0\r\n"
+        "*7\r\n:1\r\n:10\r\n:9\r\n:0\r\n:100000\r\n:0\r\n:4\r\n");
 }
 
 /* The longest row fits into the room that is promised for it. */
@@ -98,7 +107,7 @@ static void test_json(void)
     weir__json_put_decision(&json, &denied);
     weir__json_close(&json, '}');
     CHECK_ROOM("{\"allowed\":false,\"limit\":12,\"remaining\":0,\"retry_after\":1.000001,"
-               "\"reset_after\":123.456789,\"delay\":0.000000}");
+               "\"reset_after\":123.456789,\"delay\":0.000000,\"granted\":0}");
     out = begin();
     json = (struct weir__json){&out, false};
     weir__json_put_numbers(&json, &never);

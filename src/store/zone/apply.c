@@ -62,6 +62,41 @@ static void judge(struct weir__op *op)
 {
     *op->ret = (weir_decision){.time_us = op->request.now_us};
     weir__algorithm_of(op->rule)->judge(op->rule, &op->state, &op->request, op->ret);
+    op->ret->granted = op->ret->allowed ? op->request.cost : 0;
+}
+
+/* Whether limit i of a request is charged what is granted. */
+static bool is_granted(const weir_request *request, size_t i)
+{
+    return request->least && weir__limit_varies(request->limit, i);
+}
+
+/* Requests with a least were judged by it. What all their limits allow together becomes their cost;
+ * where the call is denied, each limit shows what it would allow alone. Limits with a cost of their
+ * own keep it. */
+static void grant_all(struct weir__op *ops, const struct weir__group_of *asked, bool allowed)
+{
+    const weir_request *end = asked->requests + asked->count;
+    const struct weir__budget budget = weir__budget_of(asked->requests, asked->count);
+    struct weir__op *op = ops;
+    int64_t together = budget.most;
+    for (const weir_request *it = asked->requests; it < end; it++) {
+        for (size_t i = 0; i < it->limit->count; i++, op++) {
+            if (!is_granted(it, i) || !op->ret->allowed)
+                continue;
+            int64_t left = weir__left(op->rule, &op->state, op->request.now_us);
+            op->ret->granted = weir__min(budget.most, left);
+            assert(op->ret->granted >= budget.least);
+            together = weir__min(together, op->ret->granted);
+        }
+    }
+    op = ops;
+    for (const weir_request *it = asked->requests; it < end && allowed; it++) {
+        for (size_t i = 0; i < it->limit->count; i++, op++) {
+            if (is_granted(it, i))
+                op->request.cost = op->ret->granted = together;
+        }
+    }
 }
 
 /* Room for the op's state as it will be. */
@@ -104,7 +139,7 @@ static int refuse(struct weir__zone *zone, struct weir__op *op, int code)
         return code;
     op->ret->allowed = false;
     op->ret->full = true;
-    op->ret->delay_us = 0;
+    op->ret->delay_us = op->ret->granted = 0;
     op->ret->retry_after_us = weir__table_room_in(zone, op);
     return 0;
 }
@@ -139,7 +174,9 @@ static bool is_behind(struct weir__op *ops, const struct weir__op *op)
     return true;
 }
 
-static int decide(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode)
+/* `asked`: the requests of the ops, if one of them has a least; else NULL. */
+static int decide(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode,
+                  const struct weir__group_of *asked)
 {
     bool allowed = true;
     for (size_t i = 0; i < n; i++) {
@@ -151,7 +188,13 @@ static int decide(struct weir__zone *zone, struct weir__op *ops, size_t n, enum 
         judge(&ops[i]);
         allowed = allowed && ops[i].ret->allowed;
     }
+    if (WEIR__UNLIKELY(asked))
+        grant_all(ops, asked, allowed);
     int code = allowed && mode == WEIR__TAKE ? charge_all(zone, ops, n) : 0;
+    for (size_t i = 0; i < n && WEIR__UNLIKELY(asked) && code == 0; i++) {
+        if (ops[i].ret->full) /* so it is denied after all */
+            grant_all(ops, asked, false);
+    }
     for (size_t i = 0; i < n && code == 0; i++) {
         const struct weir__op *op = &ops[i];
         weir__algorithm_of(op->rule)->report(op->rule, &op->state, op->request.now_us, op->ret);
@@ -236,7 +279,15 @@ int weir__zone_apply_locked(struct weir__zone *zone, struct weir__op *ops, size_
     int code;
     if (n == 1 && !weir__is_large(ops->rule))
         return take_small(zone, ops, mode);
-    WITH_LOCKS(zone, ops, n, code, decide(zone, ops, n, mode));
+    WITH_LOCKS(zone, ops, n, code, decide(zone, ops, n, mode, NULL));
+    return code;
+}
+
+int weir__zone_grant(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode,
+                     const struct weir__group_of *asked)
+{
+    int code;
+    WITH_LOCKS(zone, ops, n, code, decide(zone, ops, n, mode, asked));
     return code;
 }
 

@@ -100,7 +100,8 @@ static bool deny_full(const struct weir__zone *zone, const weir_limit *limit, in
         const struct weir__rule *rule = &limit->rules[i];
         const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
         struct weir__state state = {0};
-        struct weir__request request = {now_us, cost, weir__wait_for(rule, WEIR_WAIT_ANY)};
+        struct weir__request request = {now_us, weir__limit_asked(limit, i, cost),
+                                        weir__wait_for(rule, WEIR_WAIT_ANY)};
         if (!zone->full_denies || !weir__zone_fits(&zone->layout, rule))
             return false;
         rows[i] = (weir_decision){.time_us = now_us};
@@ -143,15 +144,17 @@ static inline bool set_op(struct weir__zone *zone, const weir_limit *limit, size
     return set_row(zone, limit, i, now_us, op);
 }
 
-/* Appends the ops of one request; their number, or a code. */
-static int add_ops(struct weir__zone *zone, const weir_request *request, uint64_t tag,
-                   int64_t now_us, struct weir__op *ops, weir_decision *rows)
+/* Appends the ops of one request; their number, or a code. `least`: of the call. */
+static int add_ops(struct weir__zone *zone, const weir_request *request, int64_t least,
+                   uint64_t tag, int64_t now_us, struct weir__op *ops, weir_decision *rows)
 {
     uint64_t lease_id = 0;
     if (request->acquire && weir__lease_id(&lease_id))
         return WEIR_ESYSTEM;
+    int64_t judged = request->least ? least : request->cost;
     for (size_t i = 0; i < request->limit->count; i++) {
-        if (!set_op(zone, request->limit, i, tag, now_us, request->cost, request->wait_us, &ops[i]))
+        int64_t cost = weir__limit_asked(request->limit, i, judged);
+        if (!set_op(zone, request->limit, i, tag, now_us, cost, request->wait_us, &ops[i]))
             return no_row(zone);
         ops[i].lease_id = lease_id;
         ops[i].ret = rows ? &rows[i] : NULL;
@@ -191,12 +194,13 @@ static bool shares_state(const struct group *group)
 static int build(struct weir__zone *zone, const weir_request *requests, size_t n, int64_t now_us,
                  struct group *group)
 {
+    const struct weir__budget budget = weir__budget_of(requests, n);
     group->count = 0;
     for (size_t i = 0; i < n; i++) {
         uint64_t tag = tag_again(zone, requests[i].key, requests[i].hashed);
         weir__prefetch_home(zone, weir__home_of(zone, tag));
-        int added = add_ops(zone, &requests[i], tag, now_us, group->ops + group->count,
-                            group->rows + group->count);
+        int added = add_ops(zone, &requests[i], budget.least, tag, now_us,
+                            group->ops + group->count, group->rows + group->count);
         if (added < 0)
             return added;
         group->count += (size_t)added;
@@ -254,13 +258,16 @@ static int decide(weir_store *store, const weir_request *requests, size_t n, enu
 {
     struct weir__zone *zone = zone_of(store);
     struct group group;
+    const struct weir__group_of asked = {requests, n};
     int64_t ahead = 0;
+    bool grants = weir__budget_of(requests, n).least > 0;
     int code = look(store, now) ? WEIR_EGONE : WEIR__STALE;
     for (int tries = 0; tries < STALE_RETRIES && is_retried(code); tries++) {
         code = build(zone, requests, n, now, &group);
         group.ops[0].ahead_us = ahead;
         if (code == 0)
-            code = weir__zone_apply(zone, group.ops, group.count, mode);
+            code = grants ? weir__zone_grant(zone, group.ops, group.count, mode, &asked)
+                          : weir__zone_apply(zone, group.ops, group.count, mode);
         for (size_t i = 0; i < n && code == WEIR__STALE; i++)
             forget_hints(requests[i].limit);
         if (code == WEIR__BEHIND)
@@ -273,7 +280,10 @@ static int decide(weir_store *store, const weir_request *requests, size_t n, enu
         return told(code);
     hand_out(requests, n, group.rows);
     weir__fold(group.rows, group.count, ret);
-    ret->charged = ret->allowed && mode == WEIR__TAKE ? requests[0].cost : 0;
+    ret->granted = ret->allowed ? weir__granted(requests, n, group.rows) : 0;
+    ret->charged = !ret->allowed || mode == WEIR__PEEK ? 0
+                   : requests[0].least                 ? ret->granted
+                                                       : requests[0].cost;
     ret->lease = lease_of(&group);
     return 0;
 }
@@ -374,7 +384,8 @@ static int take_batch(weir_store *store, const weir_request *requests, size_t n,
     }
     for (size_t i = 0; i < n; i++) {
         const weir_request *it = &requests[i];
-        bool simple = it->limit->count == 1 && !it->detail && !it->acquire;
+        bool simple =
+            it->limit->count == 1 && !it->detail && !it->acquire && !it->least && !it->limit->costs;
         struct weir__request request = {now, it->cost, it->wait_us};
         int code = simple ? take_one(store, it->limit, tags[i], homes[i], &request, &rets[i])
                           : decide(store, it, 1, WEIR__TAKE, now, &rets[i]);
@@ -405,7 +416,7 @@ static int ops_of(struct weir__zone *zone, weir_key key, const weir_limit *limit
                   struct weir__op *ops)
 {
     weir_request request = weir_request_make(key, limit);
-    return add_ops(zone, &request, tag_key(zone, key), now, ops, NULL);
+    return add_ops(zone, &request, 0, tag_key(zone, key), now, ops, NULL);
 }
 
 /* The mark of a settled receipt on one state of a key. */

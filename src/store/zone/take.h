@@ -177,6 +177,7 @@ WEIR__TAKE_INLINE void weir__take_answer(const weir_decision *it, bool bucket, w
     ret->time_us = it->time_us;
     ret->charged = it->charged;
     ret->allowed = it->allowed;
+    ret->granted = it->granted;
 }
 
 /* weir__row_generation for a limit's row. */
@@ -223,6 +224,7 @@ WEIR__TAKE_INLINE int weir__take_known(struct weir__zone *zone, const struct wei
                 return WEIR__LOCKED;
             continue;
         }
+        it.granted = ask->mode == WEIR__TAKE ? it.charged : it.allowed ? ask->request.cost : 0;
         weir__take_report(ask, &state, bucket, &it);
         weir__take_answer(&it, bucket, ret);
         if (ask->mode == WEIR__TAKE)

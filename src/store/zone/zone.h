@@ -69,6 +69,17 @@ int weir__zone_apply(struct weir__zone *zone, struct weir__op *ops, size_t n, en
 /* The same, with locks at once. */
 int weir__zone_apply_locked(struct weir__zone *zone, struct weir__op *ops, size_t n,
                             enum weir__mode mode);
+
+/* The requests that ops were made of, in order. */
+struct weir__group_of {
+    const weir_request *requests;
+    size_t count;
+};
+
+/* The same where a request has a least: its ops are judged by that, and charged what they allow
+ * together. */
+int weir__zone_grant(struct weir__zone *zone, struct weir__op *ops, size_t n, enum weir__mode mode,
+                     const struct weir__group_of *asked);
 /* ops: of n limits, and where the receipt has an id of n marks behind them. A limit
  * whose mark is there was settled before; WEIR_ESETTLED: all of them were. */
 int weir__zone_settle(struct weir__zone *zone, struct weir__op *ops, size_t n,
