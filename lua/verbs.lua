@@ -16,9 +16,14 @@ elseif verb == SHOW then
 end
 --@use verbs.limits
 if judging then
-    local charging = all and verb ~= PEEK
-    for i = 1, #ops do
-        --@use verbs.charge_and_report
+    for pass = tells and 1 or 2, 2 do
+        local charging = pass == 2 and all and verb ~= PEEK
+        for i = 1, #ops do
+            --@use verbs.charge_and_report
+        end
+        if pass == 1 then
+            --@use verbs.grant
+        end
     end
 end
 --@use verbs.write
@@ -35,11 +40,13 @@ if #KEYS == 0 or #KEYS > 16 or (#KEYS > 1 and verb >= SETTLE and verb ~= RESET) 
     return redis.error_reply('ERR take, peek and reset name 1 to 16 keys, the other verbs one')
 end
 local t0, c0, named
+local tells, owns = false, false
 if verb ~= RESET and verb ~= SHOW then
     if not options or not id or not (id >= 0 and id < 140737488355328 and id % 1 == 0) then
         return redis.error_reply(
             'ERR expected verb, options, wait or receipt, lease, then each key\'s limits')
     end
+    tells, owns = options % 4 >= 2, options % 8 >= 4
     if verb == SETTLE then
         t0, c0 = string.match(ARGV[3], '^w1%-(%d+)%-(%d+)$')
         if not t0 then t0, c0, named = string.match(ARGV[3], '^w3%-(%d+)%-(%d+)%-(%d+)$') end
@@ -134,16 +141,32 @@ for i = 1, #held[1].sections do
 end
 return shown
 
--- For each key: cost, how many limits, and each limit's seven numbers.
+-- For each key: cost, with LEAST its least, how many limits, and each limit's seven numbers, with OWN its own cost.
 --@block limits
+local asks, own_of, owned, floor, ceiling = {nil, nil}, {nil, nil}, 0, 0, COST_MAX
+if tells then
+    --@use verbs.budget
+end
 local ops, rows, from, limit_count, leased, all, salt, left = {nil, nil}, {nil, nil}, 5, 0, false, true, 0, 0
 local judging = verb <= PEEK or verb == ACQUIRE
 for k = 1, #KEYS do
     local key = KEYS[k]
-    local cost, limits, holder = tonumber(ARGV[from]), tonumber(ARGV[from + 1]), held[key]
-    if not cost or not (cost >= 0 and cost <= COST_MAX and cost % 1 == 0) then
+    local whole, least = tonumber(ARGV[from]), 0
+    if not whole or not (whole >= 0 and whole <= COST_MAX and whole % 1 == 0) then
         return redis.error_reply('ERR a cost is a whole number from 0 to 10^12')
     end
+    if tells then
+        least, from = tonumber(ARGV[from + 1]), from + 1
+        if not least or not (least >= 0 and least <= whole and least % 1 == 0) then
+            return redis.error_reply('ERR a least is a whole number from 1 to the cost, or 0')
+        end
+        if least > 0 and judging and wait_for ~= -1 and wait_for ~= 0 then
+            return redis.error_reply('ERR a request with a least cannot wait: leave out the least or the wait')
+        end
+        if least > 0 then least = floor end
+    end
+    local limits, holder = tonumber(ARGV[from + 1]), held[key]
+    asks[k] = {whole, least, limits}
     if not limits or not (limits >= 1 and limit_count + limits <= 16 and limits % 1 == 0) then
         return redis.error_reply('ERR a request has 1 to 16 limits')
     end
@@ -153,13 +176,18 @@ for k = 1, #KEYS do
         --@use verbs.load
         if judging then
             --@use verbs.judge
-        else
+        elseif own == 0 or verb ~= SETTLE then
             --@use verbs.correct
+        else
+            ops[limit_count] = {holder, kind, period, extra}
         end
     end
 end
 if from ~= given + 1 then
     return redis.error_reply('ERR more arguments than limits')
+end
+if verb == SETTLE and owned == limit_count then
+    return redis.error_reply('ERR limits with a cost of their own cannot be settled, and there is no other')
 end
 if verb == SETTLE and leased then
     return redis.error_reply('ERR concurrent limits cannot be settled: release the lease instead')
@@ -176,8 +204,11 @@ local kind, count, period = tonumber(ARGV[from]), tonumber(ARGV[from + 1]), tonu
 local burst, extra = tonumber(ARGV[from + 3]), tonumber(ARGV[from + 4])
 local flags, cold = tonumber(ARGV[from + 5]), tonumber(ARGV[from + 6])
 from = from + 7
-if not (kind and count and period and burst and extra and flags and cold) or from > given + 1 then
-    return redis.error_reply('ERR a limit is seven numbers: kind count period burst extra flags cold')
+local own = 0
+if owns then own, from = tonumber(ARGV[from]), from + 1 end
+if not (kind and count and period and burst and extra and flags and cold and own) or from > given + 1 then
+    return redis.error_reply(owns and 'ERR a limit is eight numbers: kind count period burst extra flags cold cost'
+        or 'ERR a limit is seven numbers: kind count period burst extra flags cold')
 end
 local sound = kind >= 0 and kind <= KIND_LAST and kind % 1 == 0
 local tick, ticks, cap
@@ -206,7 +237,15 @@ elseif kind == CALENDAR then
 elseif kind ~= FIXED_WINDOW and kind ~= FROM_FIRST then
     sound = false -- a kind without branches here is refused, not taken for another
 end
+local shapes = kind == LEAKY_BUCKET or kind == SMOOTH or kind == WARMUP
+if own ~= 0 then
+    local most = kind <= STEPPED and burst or kind == LEAKY_BUCKET and burst + 1 or shapes and COST_MAX or count
+    sound = sound and own >= 1 and own <= most and own % 1 == 0
+    owned = owned + 1
+end
 limit_count = limit_count + 1
+own_of[limit_count] = own
+local cost = own ~= 0 and whole ~= 0 and own or least ~= 0 and least or whole
 if not sound then
     return redis.error_reply('ERR limit ' .. limit_count
         .. ' is out of bounds; `weir lua --args LIMITS` prints good ones')
@@ -220,7 +259,11 @@ for i = 1, #ops do
             .. ' share a state; use another period or key')
     end
 end
-if kind == CONCURRENT then leased = true end
+if kind == CONCURRENT and (own == 0 or verb ~= SETTLE) then leased = true end
+if least ~= 0 and own == 0 and shapes then
+    return redis.error_reply('ERR a request with a least is not for limits that shape: give limit ' .. limit_count
+        .. ' a cost of its own, or leave out the least')
+end
 
 -- A limit's state, brought up to now.
 --@block load
@@ -284,7 +327,6 @@ end
 --@block judge
 local wait = wait_for
 if wait < 0 then
-    local shapes = kind == LEAKY_BUCKET or kind == SMOOTH or kind == WARMUP
     wait = shapes and EXACT_MAX or wait == -2 and DURATION_MAX or 0
 end
 local allowed, limit, retry, delay = 0, 0, 0, 0
@@ -393,6 +435,53 @@ if changed then
     --@use state.keep
 end
 
+-- The keys with a least get one amount, from the largest of their leasts to the smallest of their costs.
+--@block budget
+local place = 5
+for k = 1, #KEYS do
+    local whole, least = tonumber(ARGV[place]), tonumber(ARGV[place + 1])
+    local limits = tonumber(ARGV[place + 2])
+    if not (whole and least and limits) then break end
+    if least > 0 then
+        if least > floor then floor = least end
+        if whole < ceiling then ceiling = whole end
+    end
+    place = place + 3 + limits * (owns and 8 or 7)
+end
+if floor > ceiling then
+    return redis.error_reply('ERR a least exceeds the cost, or that of another key: all get the same')
+end
+
+-- What requests with a least get, which were judged by it: what all their limits allow together becomes their cost. Where
+-- the call is denied, each limit shows what it would allow alone. Limits with a cost of their own keep it.
+--@block grant
+local i = 0
+for k = 1, #asks do
+    for j = i + 1, i + asks[k][3] do
+        local row = rows[j]
+        row[7] = row[1] == 1 and ops[j][O_COST] or 0
+        if asks[k][2] == 0 then
+            own_of[j] = -1
+        elseif own_of[j] == 0 and row[1] == 1 then
+            row[7] = row[3] < ceiling and row[3] or ceiling
+        end
+    end
+    i = i + asks[k][3]
+end
+local together = ceiling
+for j = 1, #rows do
+    if own_of[j] == 0 and rows[j][7] < together then together = rows[j][7] end
+end
+for j = 1, #rows do
+    if all and own_of[j] == 0 then ops[j][O_COST], rows[j][7] = together, together end
+end
+if floor > 0 then
+    for k = 1, #asks do
+        if asks[k][2] > 0 then asks[k][1] = together end
+    end
+    ceiling = together
+end
+
 -- settle, renew and release: what they change of a loaded state.
 --@block correct
 ops[limit_count] = {holder, kind, period, extra}
@@ -477,10 +566,12 @@ end
 if verb == SETTLE then return redis.status_reply(named and left == 0 and 'SETTLED' or 'OK') end
 if verb >= RENEW then return all == 1 and 1 or 0 end
 --@use fold.fold
-local charged = folded[1] == 1 and verb ~= PEEK and ops[1][O_COST] or 0
+local granted = folded[1] == 1 and (floor > 0 and ceiling or asks[1][1]) or 0
+local charged = folded[1] == 1 and verb ~= PEEK and asks[1][1] or 0
 if verb == TAKE and id > 0 then salt = id end
 --@use clock.receipt folded[7] | charged | salt
-if verb == ACQUIRE then folded[8] = charged > 0 and id or 0 end
+if tells then folded[8] = granted end
+if verb == ACQUIRE then folded[#folded + 1] = charged > 0 and id or 0 end
 if options % 2 == 1 then
     folded[#folded + 1] = binding - 1
     for i = 1, #rows do folded[#folded + 1] = rows[i] end

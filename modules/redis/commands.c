@@ -9,12 +9,15 @@
 
 static uint64_t test_lease;
 
-static void command_reply_row(RedisModuleCtx *ctx, const weir_decision *row)
+/* With `tells_granted` a row has a seventh number. */
+static void command_reply_row(RedisModuleCtx *ctx, const weir_decision *row, bool tells_granted)
 {
     int64_t numbers[WEIR__ROW_NUMBERS];
     weir__row_numbers(row, numbers);
     for (size_t i = 0; i < WEIR__ROW_NUMBERS; i++)
         rm_ReplyWithLongLong(ctx, numbers[i]);
+    if (tells_granted)
+        rm_ReplyWithLongLong(ctx, row->granted);
 }
 
 /* Decides, charges if take, and replies. */
@@ -29,10 +32,13 @@ static int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, 
     for (size_t i = 0; i < request->command.count; i++)
         limits += request->command.asks[i].limit->count;
     weir_receipt(&folded, receipt);
-    rm_ReplyWithArray(ctx, (long)(WEIR__ROW_NUMBERS + 1 + (lease != 0) +
+    bool granted = request->command.tells_granted;
+    rm_ReplyWithArray(ctx, (long)(WEIR__ROW_NUMBERS + 1 + granted + (lease != 0) +
                                   (request->command.detail ? 1 + limits : 0)));
-    command_reply_row(ctx, &folded);
+    command_reply_row(ctx, &folded, false);
     rm_ReplyWithStringBuffer(ctx, receipt, strlen(receipt));
+    if (granted)
+        rm_ReplyWithLongLong(ctx, folded.granted);
     if (lease)
         rm_ReplyWithLongLong(ctx, folded.allowed && request->command.asks[0].cost ? (long long)lease
                                                                                   : 0);
@@ -40,8 +46,8 @@ static int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, 
         return RM_OK;
     rm_ReplyWithLongLong(ctx, folded.binding);
     for (size_t i = 0; i < limits; i++) {
-        rm_ReplyWithArray(ctx, WEIR__ROW_NUMBERS);
-        command_reply_row(ctx, &rows[i]);
+        rm_ReplyWithArray(ctx, WEIR__ROW_NUMBERS + granted);
+        command_reply_row(ctx, &rows[i], granted);
     }
     return RM_OK;
 }
@@ -96,7 +102,7 @@ int throttle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
     return RM_OK;
 }
 
-/* WEIR.ACQUIRE key limits [COST n] [WAIT us|any] [DETAIL] */
+/* WEIR.ACQUIRE key limits [COST n] [LEAST n] [WAIT us|any] [DETAIL] */
 int acquire_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     struct request request;
@@ -253,11 +259,16 @@ int settle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
         return reply_error(ctx, "ERR invalid receipt \"%.*s\": expected what the take replied",
                            (int)(receipt.len > 64 ? 64 : receipt.len), receipt.data);
     correction.actual = request.command.actual;
-    if (weir__leased(limit) < limit->count)
-        return reply_error(ctx,
-                           "ERR concurrent limits cannot be settled: release the lease instead");
+    weir_error err;
+    char part_text[WEIR__LIMITS_TEXT_MAX];
+    weir_limit part;
+    if (weir__settles(limit, &err))
+        return reply_error(ctx, "ERR %s", err.message);
     correction.now_us = now_us();
-    return settle_all(ctx, argv[1], limit, &correction);
+    if (!limit->costs)
+        return settle_all(ctx, argv[1], limit, &correction);
+    weir__limit_part(limit, weir__limit_variable(limit), part_text, &part);
+    return settle_all(ctx, argv[1], &part, &correction);
 }
 
 /* WEIR.RESET key */

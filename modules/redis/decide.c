@@ -13,6 +13,7 @@ struct decision_run {
     struct op ops[WEIR_LIMITS_MAX];
     struct weir__request asked[WEIR_LIMITS_MAX];
     size_t op_count;
+    int64_t granted; /* to the asks with a least */
 };
 
 static bool decide_same_name(RedisModuleString *a, RedisModuleString *b)
@@ -52,6 +53,7 @@ static bool decide_load(RedisModuleCtx *ctx, struct decision_run *run,
 {
     run->held_count = run->op_count = 0;
     const struct weir__command *command = &request->command;
+    int64_t least = weir__command_budget(command).least;
     for (size_t i = 0; i < command->count; i++) {
         const struct weir__command_ask *ask = &command->asks[i];
         struct held *held = decide_hold(ctx, run, request->names[i], writing);
@@ -69,10 +71,11 @@ static bool decide_load(RedisModuleCtx *ctx, struct decision_run *run,
                     "share a state; use another period or key");
                 return false;
             }
-            if (!op_load(ctx, op, now, ask->cost))
+            int64_t cost = weir__limit_asked(ask->limit, j, ask->least ? least : ask->cost);
+            if (!op_load(ctx, op, now, cost))
                 return false;
             run->asked[run->op_count++] =
-                (struct weir__request){now, ask->cost, weir__wait_for(op->rule, command->wait_us)};
+                (struct weir__request){now, cost, weir__wait_for(op->rule, command->wait_us)};
         }
     }
     return true;
@@ -122,8 +125,42 @@ int reply_no_room(RedisModuleCtx *ctx)
                        WEIR_LIMITS_MAX);
 }
 
+/* Whether limit j of an ask is charged what is granted. */
+static bool decide_is_granted(const struct weir__command_ask *ask, size_t j)
+{
+    return ask->least && weir__limit_varies(ask->limit, j);
+}
+
+/* Asks with a least were judged by it. What all their limits allow together becomes their cost;
+ * where the command is denied, each limit shows what it would allow alone. */
+static void decide_grant(struct decision_run *run, const struct weir__command *command,
+                         bool allowed, weir_decision *rows)
+{
+    const struct weir__budget budget = weir__command_budget(command);
+    int64_t together = budget.most;
+    size_t at = 0;
+    for (size_t i = 0; i < command->count; i++) {
+        for (size_t j = 0; j < command->asks[i].limit->count; j++, at++) {
+            const struct op *op = &run->ops[at];
+            if (!rows[at].allowed || !decide_is_granted(&command->asks[i], j))
+                continue;
+            int64_t left = weir__left(op->rule, &op->state, run->asked[at].now_us);
+            rows[at].granted = weir__min(budget.most, left);
+            together = weir__min(together, rows[at].granted);
+        }
+    }
+    for (size_t i = 0, k = 0; i < command->count && allowed; i++) {
+        for (size_t j = 0; j < command->asks[i].limit->count; j++, k++) {
+            if (decide_is_granted(&command->asks[i], j))
+                run->asked[k].cost = rows[k].granted = together;
+        }
+    }
+    run->granted = together;
+}
+
 /* Writing comes last: it may move a value, and with it the cells that states point to. */
-static bool decide_judge(RedisModuleCtx *ctx, struct decision_run *run, bool take, uint64_t lease,
+static bool decide_judge(RedisModuleCtx *ctx, struct decision_run *run,
+                         const struct weir__command *command, bool take, uint64_t lease,
                          int64_t now, weir_decision *rows)
 {
     bool allowed = true;
@@ -131,8 +168,11 @@ static bool decide_judge(RedisModuleCtx *ctx, struct decision_run *run, bool tak
         const struct op *op = &run->ops[i];
         rows[i] = (weir_decision){.time_us = now};
         weir__algorithm_of(op->rule)->judge(op->rule, &op->state, &run->asked[i], &rows[i]);
+        rows[i].granted = rows[i].allowed ? run->asked[i].cost : 0;
         allowed = allowed && rows[i].allowed;
     }
+    if (command->tells_granted)
+        decide_grant(run, command, allowed, rows);
     bool charging = allowed && take;
     if (charging && !decide_has_room(run, now)) {
         reply_no_room(ctx);
@@ -155,7 +195,7 @@ bool decide(RedisModuleCtx *ctx, const struct request *request, bool take, uint6
     struct decision_run run;
     int64_t now = now_us();
     bool done = decide_load(ctx, &run, request, take, now) &&
-                decide_judge(ctx, &run, take, lease, now, rows);
+                decide_judge(ctx, &run, &request->command, take, lease, now, rows);
     for (size_t i = 0; i < run.op_count; i++)
         op_free(&run.ops[i]);
     for (size_t i = 0; i < run.held_count; i++)
@@ -164,6 +204,11 @@ bool decide(RedisModuleCtx *ctx, const struct request *request, bool take, uint6
         return false;
     weir__fold(rows, run.op_count, ret);
     *(ret->allowed ? &allowed_count : &denied_count) += take;
-    ret->charged = ret->allowed && take ? request->command.asks[0].cost : 0;
+    const struct weir__command_ask *first = &request->command.asks[0];
+    int64_t whole = first->cost;
+    if (weir__command_budget(&request->command).least)
+        whole = run.granted;
+    ret->granted = ret->allowed ? whole : 0;
+    ret->charged = !ret->allowed || !take ? 0 : first->least ? whole : first->cost;
     return true;
 }

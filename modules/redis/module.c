@@ -74,6 +74,10 @@ static const struct rm_argument waits[] = {NUMBER("microseconds"),
 #define WAIT                                                                                       \
     ARGUMENT("wait", ONE_OF, .token = "WAIT", .summary = "The longest delay to accept",            \
              .flags = RM_ARG_OPTIONAL, .parts = waits)
+#define LEAST(several)                                                                             \
+    ARGUMENT("least", INTEGER, .token = "LEAST",                                                   \
+             .summary = "Also take less than the cost, but not less than this",                    \
+             .flags = RM_ARG_OPTIONAL | (several))
 #define DETAIL                                                                                     \
     ARGUMENT("detail", TOKEN, .token = "DETAIL", .summary = "Reply a row for each limit, too",     \
              .flags = RM_ARG_OPTIONAL)
@@ -81,9 +85,11 @@ static const struct rm_argument waits[] = {NUMBER("microseconds"),
 #define ASKS ARGUMENT("ask", BLOCK, .flags = RM_ARG_MULTIPLE, .parts = ask_arguments)
 #define QUANTITY ARGUMENT("quantity", INTEGER, .flags = RM_ARG_OPTIONAL)
 
-static const struct rm_argument take_arguments[] = {KEY, TEXT("limits"), COST, WAIT, DETAIL, END};
+static const struct rm_argument take_arguments[] = {KEY,  TEXT("limits"), COST, LEAST(0),
+                                                    WAIT, DETAIL,         END};
 static const struct rm_argument ask_arguments[] = {KEY, TEXT("limits"), NUMBER("cost"), END};
-static const struct rm_argument take_all_arguments[] = {NUMBER("numkeys"), ASKS, WAIT, DETAIL, END};
+static const struct rm_argument take_all_arguments[] = {
+    NUMBER("numkeys"), ASKS, LEAST(RM_ARG_MULTIPLE), WAIT, DETAIL, END};
 static const struct rm_argument settle_arguments[] = {KEY, TEXT("limits"), TEXT("receipt"),
                                                       NUMBER("actual"), END};
 static const struct rm_argument key_arguments[] = {KEY, END};

@@ -97,20 +97,53 @@ static int engine_set_verb(const weir_request *request, enum weir__mode mode,
     return query->verb == WEIR__VERB_ACQUIRE && weir__lease_id(&query->lease) ? WEIR_ESYSTEM : 0;
 }
 
+/* What was peeked one by one, as a call over all keys grants it: one amount where all allow it,
+ * else what each limit would grant alone. */
+static int64_t engine_grant(const weir_request *requests, size_t n, bool allowed,
+                            weir_decision *rows)
+{
+    const struct weir__budget budget = weir__budget_of(requests, n);
+    int64_t together = budget.most;
+    weir_decision *row = rows;
+    for (size_t i = 0; i < n && budget.least; i++) {
+        for (size_t j = 0; j < requests[i].limit->count; j++, row++) {
+            if (!requests[i].least || !row->allowed || !weir__limit_varies(requests[i].limit, j))
+                continue;
+            row->granted = weir__min(budget.most, row->remaining);
+            together = weir__min(together, row->granted);
+        }
+    }
+    row = rows;
+    for (size_t i = 0; i < n && budget.least && allowed; i++) {
+        for (size_t j = 0; j < requests[i].limit->count; j++, row++) {
+            if (requests[i].least && weir__limit_varies(requests[i].limit, j))
+                row->granted = together;
+        }
+    }
+    return !allowed ? 0 : budget.least ? together : requests[0].cost;
+}
+
 /* Several keys are peeked one by one, in one round trip, and folded here. */
 static int engine_peek_each(struct weir__remote *remote, const weir_request *requests, size_t n,
                             int64_t now, weir_decision *rows, weir_decision *ret)
 {
     struct weir__redis_query queries[WEIR_LIMITS_MAX], whole;
     weir_decision each[WEIR_LIMITS_MAX];
+    weir_request alone[WEIR_LIMITS_MAX];
     int codes[WEIR_LIMITS_MAX] = {0};
+    const struct weir__budget budget = weir__budget_of(requests, n);
     size_t at = 0;
     assert(n <= WEIR_LIMITS_MAX);
     engine_prepare(remote, WEIR__VERB_PEEK, requests, n, now, &whole);
     if (!weir__redis_query_slot(&whole))
         return WEIR_ESLOTS;
     for (size_t i = 0; i < n; at += requests[i].limit->count, i++) {
-        engine_prepare(remote, WEIR__VERB_PEEK, &requests[i], 1, now, &queries[i]);
+        alone[i] = requests[i];
+        if (alone[i].least) {
+            alone[i].least = budget.least;
+            alone[i].cost = budget.most;
+        }
+        engine_prepare(remote, WEIR__VERB_PEEK, &alone[i], 1, now, &queries[i]);
         queries[i].slot = whole.slot;
         queries[i].rows = rows + at;
         queries[i].ret = &each[i];
@@ -121,6 +154,7 @@ static int engine_peek_each(struct weir__remote *remote, const weir_request *req
             return codes[i];
     }
     weir__fold(rows, at, ret);
+    ret->granted = engine_grant(requests, n, ret->allowed, rows);
     return 0;
 }
 

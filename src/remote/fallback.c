@@ -44,6 +44,7 @@ void weir__share(const weir_limit *limit, int32_t peers, weir_limit *ret)
 {
     ret->count = limit->count;
     ret->text = limit->text;
+    ret->costs = limit->costs;
     for (size_t i = 0; i < limit->count; i++) {
         ret->rules[i] = limit->rules[i];
         fallback_share_rule(&ret->rules[i], peers);
@@ -53,7 +54,8 @@ void weir__share(const weir_limit *limit, int32_t peers, weir_limit *ret)
 
 /* ---- open and closed ---- */
 
-static weir_decision fallback_blanket_row(const struct weir__rule *rule, bool allowed, int64_t now)
+static weir_decision fallback_blanket_row(const struct weir__rule *rule, bool allowed, int64_t now,
+                                          int64_t cost)
 {
     int64_t most = weir__min(weir__algorithm_of(rule)->most(rule), WEIR_COST_MAX);
     return (weir_decision){.limit = most,
@@ -61,32 +63,40 @@ static weir_decision fallback_blanket_row(const struct weir__rule *rule, bool al
                            .retry_after_us = allowed ? 0 : RETRY_US,
                            .time_us = now,
                            .allowed = allowed,
-                           .degraded = true};
+                           .degraded = true,
+                           .granted = allowed ? cost : 0};
 }
 
 static void fallback_decide_blankly(const weir_request *requests, size_t n, bool allowed,
                                     int64_t now, weir_decision *ret)
 {
     weir_decision rows[WEIR_LIMITS_MAX];
+    const struct weir__budget budget = weir__budget_of(requests, n);
     size_t count = 0;
+    WEIR__CHECK(n > 0);
     for (size_t i = 0; i < n; i++) {
         const weir_limit *limit = requests[i].limit;
+        int64_t whole = requests[i].least ? budget.most : requests[i].cost;
         for (size_t j = 0; j < limit->count; j++)
-            rows[count + j] = fallback_blanket_row(&limit->rules[j], allowed, now);
+            rows[count + j] = fallback_blanket_row(&limit->rules[j], allowed, now,
+                                                   weir__limit_asked(limit, j, whole));
         if (requests[i].detail)
             memcpy(requests[i].detail, rows + count, limit->count * sizeof *rows);
         count += limit->count;
     }
     weir__fold(rows, count, ret);
+    ret->granted = !allowed ? 0 : budget.least ? budget.most : requests[0].cost;
 }
 
 /* ---- local ---- */
 
 /* A share may be too small for a cost that the whole limit has room for. That is not "never". */
-static void fallback_soften(const weir_request *request, const struct weir__rule *rule,
+static void fallback_soften(const weir_request *request, size_t i, int64_t least,
                             weir_decision *row)
 {
-    if (row->retry_after_us == WEIR_NEVER && request->cost <= weir__algorithm_of(rule)->most(rule))
+    const struct weir__rule *rule = &request->limit->rules[i];
+    int64_t asked = weir__limit_asked(request->limit, i, request->least ? least : request->cost);
+    if (row->retry_after_us == WEIR_NEVER && asked <= weir__algorithm_of(rule)->most(rule))
         row->retry_after_us = RETRY_US;
 }
 
@@ -120,10 +130,11 @@ static int fallback_decide_locally(const struct weir__fallback *fallback,
     if (code)
         return code;
     uint64_t lease = ret->lease;
+    int64_t granted = ret->granted, least = weir__budget_of(requests, n).least;
     for (size_t i = 0; i < n; i++) {
         const weir_limit *limit = requests[i].limit;
         for (size_t j = 0; j < limit->count; j++) {
-            fallback_soften(&requests[i], &limit->rules[j], &shared[i].detail[j]);
+            fallback_soften(&requests[i], j, least, &shared[i].detail[j]);
             fallback_mark(&shared[i].detail[j]);
         }
         if (requests[i].detail)
@@ -131,6 +142,7 @@ static int fallback_decide_locally(const struct weir__fallback *fallback,
     }
     weir__fold(rows, count, ret);
     ret->lease = lease;
+    ret->granted = granted;
     return 0;
 }
 

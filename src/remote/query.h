@@ -64,6 +64,16 @@ static inline bool weir__redis_query_wants_detail(const struct weir__redis_query
     return query->limits > 1;
 }
 
+/* Whether a request has a least, so that the reply tells what is granted. */
+static inline bool weir__redis_query_grants(const struct weir__redis_query *query)
+{
+    for (size_t i = 0; i < query->count; i++) {
+        if (query->requests[i].least)
+            return true;
+    }
+    return false;
+}
+
 /* query_write.c and query_read.c: a call's write and read. */
 unsigned weir__redis_query_write(struct weir__call *call, const struct weir__server *server,
                                  struct weir__buffer *buffer);

@@ -1,6 +1,7 @@
 /* From replies to answers. The module and the scripts reply in the same form. */
 #include "remote/query.h"
 
+#include "limit/limit.h"
 #include "limit/receipt.h"
 #include "store/store.h"
 #include "wire/decision.h"
@@ -72,29 +73,43 @@ static bool query_read_receipt(const char *data, const struct weir__resp_node *n
     return true;
 }
 
-/* Completes each limit's row: when it was decided, what it was charged, its lease. */
+/* Completes each limit's row: when it was decided, what it granted and was charged, its lease.
+ * Where a request has a least, the server says what the rows granted. */
 static void query_complete_rows(const struct weir__redis_query *query, const weir_decision *folded,
                                 weir_decision *rows)
 {
     bool charged = folded->allowed && !weir__verb_reads(query->verb);
+    bool grants = weir__redis_query_grants(query);
+    bool told = grants && weir__redis_query_wants_detail(query);
     for (size_t i = 0; i < query->count; i++) {
         const weir_limit *limit = query->requests[i].limit;
         size_t leased = weir__leased(limit);
         for (size_t j = 0; j < limit->count; j++, rows++) {
             rows->time_us = folded->time_us;
-            rows->charged = charged ? query->requests[i].cost : 0;
+            int64_t whole = grants ? folded->granted : query->requests[i].cost;
+            if (!told)
+                rows->granted = rows->allowed ? weir__limit_asked(limit, j, whole) : 0;
+            rows->charged = charged ? rows->granted : 0;
             rows->lease = j == leased ? folded->lease : 0;
         }
     }
 }
 
-/* [six integers, receipt, (the lease), (binding, one row per limit)] */
+/* What was granted: of the cost as much as the server says, where it says it. */
+static bool query_read_granted(const struct weir__resp_node *node, int64_t most, int64_t *ret)
+{
+    *ret = node->integer;
+    return node->type == WEIR__RESP_INTEGER && node->integer >= 0 && node->integer <= most;
+}
+
+/* [six integers, receipt, (granted), (the lease), (binding, one row per limit)] */
 static bool query_read_decision(struct weir__redis_query *query, const char *data,
                                 const struct weir__resp_node *nodes)
 {
     bool acquire = query->verb == WEIR__VERB_ACQUIRE,
-         detail = weir__redis_query_wants_detail(query);
-    size_t elements = WEIR__ROW_NUMBERS + 1 + acquire + (detail ? 1 + query->limits : 0);
+         detail = weir__redis_query_wants_detail(query), grants = weir__redis_query_grants(query);
+    size_t elements = WEIR__ROW_NUMBERS + 1 + grants + acquire + (detail ? 1 + query->limits : 0);
+    size_t numbers = WEIR__ROW_NUMBERS + grants; /* of a row */
     const struct weir__resp_node *node = &nodes[1];
     weir_decision folded, row;
     if (nodes[0].type != WEIR__RESP_ARRAY || nodes[0].len != elements ||
@@ -103,20 +118,27 @@ static bool query_read_decision(struct weir__redis_query *query, const char *dat
     node += WEIR__ROW_NUMBERS;
     if (!query_read_receipt(data, node++, &folded))
         return false;
+    folded.granted = folded.allowed ? query->requests[0].cost : 0;
+    int64_t most = weir__budget_of(query->requests, query->count).most;
+    if (grants && !query_read_granted(node++, most, &folded.granted))
+        return false;
     if (acquire)
         folded.lease = (uint64_t)(node++)->integer;
     if (!detail) {
-        if (query->rows)
+        if (query->rows) {
             query->rows[0] = folded;
+            query_complete_rows(query, &folded, query->rows);
+        }
         *query->ret = folded;
         return true;
     }
     folded.binding = (uint8_t)(node++)->integer;
     if (folded.binding >= query->limits)
         return false;
-    for (size_t i = 0; i < query->limits; i++, node += 1 + WEIR__ROW_NUMBERS) {
-        if (node->type != WEIR__RESP_ARRAY || node->len != WEIR__ROW_NUMBERS ||
-            !query_read_row(node + 1, &row))
+    for (size_t i = 0; i < query->limits; i++, node += 1 + numbers) {
+        if (node->type != WEIR__RESP_ARRAY || node->len != numbers ||
+            !query_read_row(node + 1, &row) ||
+            (grants && !query_read_granted(node + numbers, WEIR_COST_MAX, &row.granted)))
             return false;
         if (query->rows)
             query->rows[i] = row;

@@ -63,6 +63,11 @@ static bool query_needs_only_key(const struct weir__redis_query *query)
 
 static void query_put_options(const struct weir__redis_query *query, struct weir__buffer *buffer)
 {
+    if (weir__redis_query_grants(query)) {
+        query_put_word(buffer, "LEAST");
+        for (size_t i = 0; i < query->count; i++)
+            query_put_number(buffer, query->requests[i].least);
+    }
     if (query->wait_us != WEIR_WAIT_DEFAULT) {
         query_put_word(buffer, "WAIT");
         if (query->wait_us == WEIR_WAIT_ANY)
@@ -76,7 +81,8 @@ static void query_put_options(const struct weir__redis_query *query, struct weir
 
 static size_t query_option_words(const struct weir__redis_query *query)
 {
-    return (query->wait_us != WEIR_WAIT_DEFAULT ? 2 : 0) + weir__redis_query_wants_detail(query);
+    return (query->wait_us != WEIR_WAIT_DEFAULT ? 2 : 0) + weir__redis_query_wants_detail(query) +
+           (weir__redis_query_grants(query) ? 1 + query->count : 0);
 }
 
 static void query_put_take_all(const struct weir__redis_query *query, struct weir__buffer *buffer)
@@ -135,7 +141,8 @@ static void query_put_module_command(const struct weir__redis_query *query,
 
 static bool query_is_lean(const struct weir__redis_query *query)
 {
-    return query->verb == WEIR__VERB_TAKE && query->limits == 1;
+    return query->verb == WEIR__VERB_TAKE && query->limits == 1 && !query->requests[0].least &&
+           !query->requests[0].limit->costs;
 }
 
 static void query_put_numbers(struct weir__buffer *buffer, const int64_t *numbers, size_t n)
@@ -144,10 +151,21 @@ static void query_put_numbers(struct weir__buffer *buffer, const int64_t *number
         query_put_number(buffer, numbers[i]);
 }
 
+/* Whether a limit has a cost of its own: then each is eight numbers. */
+static bool query_has_costs(const struct weir__redis_query *query)
+{
+    for (size_t i = 0; i < query->count; i++) {
+        if (query->requests[i].limit && query->requests[i].limit->costs)
+            return true;
+    }
+    return false;
+}
+
 static size_t query_general_words(const struct weir__redis_query *query)
 {
-    return query_needs_only_key(query) ? 1
-                                       : 4 + 2 * query->count + WEIR__RULE_NUMBERS * query->limits;
+    size_t per_key = 2 + weir__redis_query_grants(query);
+    size_t per_limit = WEIR__RULE_NUMBERS + query_has_costs(query);
+    return query_needs_only_key(query) ? 1 : 4 + per_key * query->count + per_limit * query->limits;
 }
 
 static void query_put_general_arguments(const struct weir__redis_query *query,
@@ -157,7 +175,8 @@ static void query_put_general_arguments(const struct weir__redis_query *query,
     query_put_number(buffer, query->verb);
     if (query_needs_only_key(query))
         return;
-    query_put_number(buffer, weir__redis_query_wants_detail(query));
+    bool grants = weir__redis_query_grants(query), owns = query_has_costs(query);
+    query_put_number(buffer, weir__redis_query_wants_detail(query) + 2 * grants + 4 * owns);
     if (query->verb == WEIR__VERB_SETTLE)
         query_put_receipt(query->correction, buffer);
     else
@@ -167,11 +186,15 @@ static void query_put_general_arguments(const struct weir__redis_query *query,
         const weir_limit *limit = query->requests[i].limit;
         query_put_number(buffer, query->verb == WEIR__VERB_SETTLE ? query->correction->actual
                                                                   : query->requests[i].cost);
+        if (grants)
+            query_put_number(buffer, query->requests[i].least);
         query_put_number(buffer, (int64_t)limit->count);
         for (size_t j = 0; j < limit->count; j++) {
             int64_t numbers[WEIR__RULE_NUMBERS];
             weir__script_rule_numbers(&limit->rules[j], numbers);
             query_put_numbers(buffer, numbers, WEIR__RULE_NUMBERS);
+            if (owns)
+                query_put_number(buffer, weir_limit_cost(limit, j));
         }
     }
 }

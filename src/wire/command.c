@@ -111,7 +111,54 @@ static int command_read_wait(struct weir__span text, int64_t *ret, weir_error *e
     return weir__read_whole(text, "WAIT", 0, WEIR_DURATION_MAX, ret, err);
 }
 
-/* [COST n] [WAIT us|any] [DETAIL], each once. */
+/* The number behind LEAST, or of TAKEALL one per key, 0: all of its cost. */
+static int command_read_least(const struct weir__span *args, struct weir__command *ret,
+                              weir_error *err)
+{
+    int64_t from = ret->verb == WEIR__VERB_TAKEALL ? 0 : 1;
+    int code = 0;
+    for (size_t i = 0; i < ret->count && code == 0; i++)
+        code = weir__read_whole(args[i], "LEAST", from, WEIR_COST_MAX, &ret->asks[i].least, err);
+    ret->tells_granted = true;
+    return code;
+}
+
+/* Whether what LEAST says can be granted, once the rest is read. */
+static int command_check_least(const struct weir__command *command, weir_error *err)
+{
+    for (size_t i = 0; i < command->count && command->tells_granted; i++) {
+        const struct weir__command_ask *ask = &command->asks[i];
+        weir_request request = weir_request_make(ask->key, ask->limit);
+        request.cost = ask->cost;
+        request.wait_us = command->wait_us;
+        request.least = ask->least;
+        int code = ask->least ? weir__least_check(&request, err) : 0;
+        if (code)
+            return code;
+    }
+    const struct weir__budget budget = weir__command_budget(command);
+    if (budget.least <= budget.most)
+        return 0;
+    return weir__fail(
+        err, WEIR_EINVAL, 0,
+        "invalid LEAST %lld: expected at most %lld, the cost of another key, since all "
+        "get the same",
+        (long long)budget.least, (long long)budget.most);
+}
+
+struct weir__budget weir__command_budget(const struct weir__command *command)
+{
+    struct weir__budget ret = {0, WEIR_COST_MAX};
+    for (size_t i = 0; i < command->count && command->tells_granted; i++) {
+        if (!command->asks[i].least)
+            continue;
+        ret.least = weir__max(ret.least, command->asks[i].least);
+        ret.most = weir__min(ret.most, command->asks[i].cost);
+    }
+    return ret;
+}
+
+/* [COST n] [LEAST n] [WAIT us|any] [DETAIL], each once. */
 static int command_read_options(const struct weir__span *args, size_t n, bool with_cost,
                                 struct weir__command *ret, weir_error *err)
 {
@@ -126,6 +173,10 @@ static int command_read_options(const struct weir__span *args, size_t n, bool wi
             wait = true;
             code = command_read_wait(args[at + 1], &ret->wait_us, err);
             at += 2;
+        } else if (weir__span_is_word(args[at], "LEAST") && n - at > ret->count &&
+                   !ret->tells_granted) {
+            code = command_read_least(args + at + 1, ret, err);
+            at += 1 + ret->count;
         } else if (with_cost && weir__span_is_word(args[at], "COST") && value && !cost) {
             cost = true;
             code =
@@ -134,7 +185,8 @@ static int command_read_options(const struct weir__span *args, size_t n, bool wi
         } else {
             return weir__fail(err, WEIR_EINVAL, 0,
                               "expected %s[WAIT us|any] [DETAIL], each once, found \"%.*s\"",
-                              with_cost ? "[COST n] " : "", command_shown(args[at]), args[at].data);
+                              with_cost ? "[COST n] [LEAST n] " : "[LEAST n …] ",
+                              command_shown(args[at]), args[at].data);
         }
     }
     return code;
@@ -149,7 +201,9 @@ static int command_read_take(const struct weir__span *args, size_t n,
     int code = command_read_key(args[1], &ret->asks[0].key, err);
     if (code == 0 && n > 3)
         code = command_read_options(args + 3, n - 3, true, ret, err);
-    return code ? code : command_read_limit(cache, args[2], &ret->asks[0].limit, err);
+    if (code == 0)
+        code = command_read_limit(cache, args[2], &ret->asks[0].limit, err);
+    return code ? code : command_check_least(ret, err);
 }
 
 static int command_read_take_all(const struct weir__span *args, size_t n,
@@ -170,6 +224,7 @@ static int command_read_take_all(const struct weir__span *args, size_t n,
     for (size_t i = 0; i < ret->count && code == 0; i++) {
         const struct weir__span *it = args + 2 + 3 * i;
         struct weir__command_ask *ask = &ret->asks[i];
+        ask->least = 0;
         code = command_read_key(it[0], &ask->key, err);
         if (code == 0)
             code = weir__read_whole(it[2], "a cost", 0, WEIR_COST_MAX, &ask->cost, err);
@@ -180,9 +235,10 @@ static int command_read_take_all(const struct weir__span *args, size_t n,
     if (code == 0 && limits > WEIR_LIMITS_MAX)
         return weir__fail(err, WEIR_EINVAL, 0, "expected at most %d limits per request, found %zu",
                           WEIR_LIMITS_MAX, limits);
-    return code ? code
-                : command_read_options(args + 2 + 3 * ret->count, n - 2 - 3 * ret->count, false,
-                                       ret, err);
+    if (code == 0)
+        code = command_read_options(args + 2 + 3 * ret->count, n - 2 - 3 * ret->count, false, ret,
+                                    err);
+    return code ? code : command_check_least(ret, err);
 }
 
 static int command_read_key_and_limit(const struct weir__span *args,
@@ -258,6 +314,7 @@ int weir__command_read(enum weir__verb verb, const struct weir__span *args, size
     ret->count = 1;
     ret->wait_us = WEIR_WAIT_DEFAULT;
     ret->detail = false;
+    ret->tells_granted = false;
     ret->asks[0] = (struct weir__command_ask){.cost = 1}; /* RESET has no limit */
     ret->receipt = (struct weir__span){NULL, 0};
     ret->actual = 0;

@@ -3,8 +3,9 @@
  * Redis module. Everything is checked before anything is looked up. An error names the value and
  * what was expected.
  *
- *     WEIR.TAKE key limits [COST n] [WAIT us|any] [DETAIL]      WEIR.PEEK, WEIR.ACQUIRE likewise
- *     WEIR.TAKEALL n {key limits cost} … [WAIT us|any] [DETAIL]
+ *     WEIR.TAKE key limits [COST n] [LEAST n | WAIT us|any] [DETAIL]
+ *                                                               WEIR.PEEK, WEIR.ACQUIRE likewise
+ *     WEIR.TAKEALL n {key limits cost} … [LEAST {n} … | WAIT us|any] [DETAIL]
  *     WEIR.SETTLE key limits receipt actual
  *     WEIR.RENEW key limits id                                  WEIR.RELEASE likewise
  *     WEIR.RESET key                                            WEIR.SHOW likewise
@@ -15,10 +16,12 @@
 #define WEIR_COMMAND_H
 
 #include "base/span.h"
+#include "store/store.h"
 #include "wire/limit_cache.h"
 #include "wire/verbs.h"
 
-#define WEIR__COMMAND_ARGS_MAX (2 + 3 * WEIR_LIMITS_MAX + 3) /* the longest: a full TAKEALL */
+/* The longest: a full TAKEALL. */
+#define WEIR__COMMAND_ARGS_MAX (2 + 3 * WEIR_LIMITS_MAX + (1 + WEIR_LIMITS_MAX) + 3)
 
 struct weir__command {
     enum weir__verb verb;
@@ -26,14 +29,19 @@ struct weir__command {
         weir_key key;
         const weir_limit *limit; /* the cache's */
         int64_t cost;
+        int64_t least; /* 0: all of it */
     } asks[WEIR_LIMITS_MAX];
     size_t count;
     int64_t wait_us;
     bool detail;
+    bool tells_granted;        /* LEAST was said, so the reply tells what is granted */
     struct weir__span receipt; /* SETTLE */
     int64_t actual;            /* SETTLE */
     uint64_t lease;            /* RENEW, RELEASE */
 };
+
+/* What the asks with a least are granted together lies within this. */
+struct weir__budget weir__command_budget(const struct weir__command *command);
 
 /* Which argument is the key of ask i. */
 static inline size_t weir__command_key_at(enum weir__verb verb, size_t i)

@@ -52,13 +52,15 @@ static void resp_put_row(struct weir__buffer *out, const weir_decision *row)
 }
 
 void weir__resp_put_decision(struct weir__buffer *out, const weir_decision *decision,
-                             struct weir__span receipt, bool lease, const weir_decision *rows,
-                             size_t row_count)
+                             struct weir__span receipt, bool granted, bool lease,
+                             const weir_decision *rows, size_t row_count)
 {
-    size_t elements = WEIR__ROW_NUMBERS + 1 + lease + (rows ? 1 + row_count : 0);
+    size_t elements = WEIR__ROW_NUMBERS + 1 + granted + lease + (rows ? 1 + row_count : 0);
     weir__resp_put_header(out, WEIR__RESP_ARRAY, elements, 2);
     resp_put_row(out, decision);
     weir__resp_put_bulk(out, receipt.data, receipt.len);
+    if (granted)
+        weir__resp_put_integer(out, decision->granted);
     if (lease)
         weir__resp_put_integer(out, (int64_t)decision->lease);
     if (!rows)
@@ -66,8 +68,10 @@ void weir__resp_put_decision(struct weir__buffer *out, const weir_decision *deci
     assert(decision->binding < row_count || row_count == 0);
     weir__resp_put_integer(out, decision->binding);
     for (size_t i = 0; i < row_count; i++) {
-        weir__resp_put_header(out, WEIR__RESP_ARRAY, WEIR__ROW_NUMBERS, 2);
+        weir__resp_put_header(out, WEIR__RESP_ARRAY, WEIR__ROW_NUMBERS + granted, 2);
         resp_put_row(out, &rows[i]);
+        if (granted)
+            weir__resp_put_integer(out, rows[i].granted);
     }
 }
 
@@ -103,6 +107,7 @@ void weir__json_put_decision(struct weir__json *json, const weir_decision *decis
 {
     weir__json_put_bool(json, "allowed", decision->allowed);
     weir__json_put_numbers(json, decision);
+    weir__json_put_int(json, "granted", decision->granted);
 }
 
 void weir__json_put_numbers(struct weir__json *json, const weir_decision *decision)
@@ -112,6 +117,15 @@ void weir__json_put_numbers(struct weir__json *json, const weir_decision *decisi
     weir__json_put_seconds(json, "retry_after", decision->retry_after_us);
     weir__json_put_seconds(json, "reset_after", decision->reset_after_us);
     weir__json_put_seconds(json, "delay", decision->delay_us);
+}
+
+void weir__json_put_limit(struct weir__json *json, const char *name, const weir_limit *limit,
+                          size_t i)
+{
+    char text[WEIR__RULE_TEXT_MAX];
+    struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+    weir__put_limit(&buffer, limit, i);
+    weir__json_put_text(json, name, text, buffer.len);
 }
 
 void weir__json_put_rule(struct weir__json *json, const char *name, const struct weir__rule *rule)

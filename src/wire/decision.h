@@ -3,8 +3,9 @@
  *
  *     numbers   allowed, limit, remaining, retry_after, reset_after, delay: the row of every RESP
  *               reply, in microseconds. WEIR_NEVER is -1.
- *     RESP      row, receipt, [lease], [binding, one row per limit]        (docs/PROTOCOL.md)
- *     JSON      the same six as members, in seconds. Never is null.        (docs/SERVER.md)
+ *     RESP      row, receipt, [granted], [lease], [binding, one row per limit]
+ *               Granted, also of rows, is told to requests with a least. (docs/PROTOCOL.md)
+ *     JSON      the same six as members, in seconds, and granted. Never is null. (docs/SERVER.md)
  *
  * and the words of verdicts, which answers, logs and the command line share.
  */
@@ -72,21 +73,24 @@ void weir__throttle_numbers(const weir_decision *decision, int64_t ret[WEIR__THR
 
 /* Writes a row's six lines where there are WEIR__RESP_ROW_MAX bytes; the byte behind them. */
 char *weir__resp_write_row(char *to, const weir_decision *row);
-/* A whole reply. lease: the reply to an acquire. rows: one per limit, or NULL. */
+/* A whole reply. granted: to a request with a least. lease: the reply to an acquire. rows: one per
+ * limit, or NULL. */
 void weir__resp_put_decision(struct weir__buffer *out, const weir_decision *decision,
-                             struct weir__span receipt, bool lease, const weir_decision *rows,
-                             size_t row_count);
+                             struct weir__span receipt, bool granted, bool lease,
+                             const weir_decision *rows, size_t row_count);
 void weir__resp_put_throttle(struct weir__buffer *out, const weir_decision *decision);
 /* WEIR.SHOW: one array of names and values per state. */
 void weir__resp_put_states(struct weir__buffer *out, const struct weir__shown *states, size_t n);
 
 /* ---- JSON ---- */
 
-/* The six members of a row or a decision. */
+/* The seven members of a row or a decision. */
 void weir__json_put_decision(struct weir__json *json, const weir_decision *decision);
-/* The same without "allowed". */
+/* The same without "allowed" and "granted". */
 void weir__json_put_numbers(struct weir__json *json, const weir_decision *decision);
-/* A limit's canonical text. */
+/* The canonical text of limit i, and of a rule. */
+void weir__json_put_limit(struct weir__json *json, const char *name, const weir_limit *limit,
+                          size_t i);
 void weir__json_put_rule(struct weir__json *json, const char *name, const struct weir__rule *rule);
 /* What a key holds, as an object. */
 void weir__json_put_state(struct weir__json *json, const struct weir__shown *state);

@@ -64,9 +64,11 @@ class Numbers:
         if calendar:
             self.extra = calendar_number(limit)
         self.cold = int(limit.cold * 10 ** 6) if limit.kind == "warmup" else 0
+        self.own = limit.cost
 
-    def general(self):
-        return [self.kind, self.count, self.period, self.burst, self.extra, self.flags, self.cold]
+    def general(self, owns=False):
+        own = [self.own] if owns else []
+        return [self.kind, self.count, self.period, self.burst, self.extra, self.flags, self.cold, *own]
 
     def lean(self):
         """The name of its lean script."""
@@ -81,10 +83,12 @@ def parse(text):
     return [Numbers(limit) for limit in language.parse(text)]
 
 
-def general(verb, limits, cost=1, wait=-1, lease=0, options=0):
-    """ARGV of the general script for one key."""
-    return [VERBS[verb], options, wait, lease, cost, len(limits),
-            *(number for limit in limits for number in limit.general())]
+def general(verb, limits, cost=1, wait=-1, lease=0, options=0, least=None):
+    """ARGV of the general script for one key; least: 0 or more, and the reply tells what is granted."""
+    owns = any(limit.own for limit in limits)
+    options += 2 * (least is not None) + 4 * owns
+    return [VERBS[verb], options, wait, lease, cost, *([] if least is None else [least]), len(limits),
+            *(number for limit in limits for number in limit.general(owns))]
 
 
 def evaluate(sha, keys, arguments):
@@ -98,19 +102,19 @@ class Step:
         self.place, self.verb, self.key, self.limits, self.text = place, verb, key, limits, text
         self.time = self.cost = self.lease = 0
         self.wait = -1
-        self.six = self.wanted = self.bind = None
-        self.rows = {}
+        self.six = self.wanted = self.bind = self.least = self.granted = None
+        self.rows, self.row_grants = {}, {}  # what each row granted, where the vectors tell it
 
     def general(self, sha):
         if self.verb == "reset":
             return evaluate(sha, [self.key], [VERBS["reset"], self.time])
         verb = "take" if self.verb == "grant" else self.verb
         detail = int(verb in ("take", "peek", "acquire"))
-        arguments = general(verb, self.limits, self.cost, self.wait, self.lease, detail)
+        arguments = general(verb, self.limits, self.cost, self.wait, self.lease, detail, self.least)
         return evaluate(sha, [self.key], [*arguments, self.time])
 
     def is_lean(self):
-        return self.verb in ("take", "grant") and len(self.limits) == 1
+        return self.verb in ("take", "grant") and len(self.limits) == 1 and self.least is None and not self.limits[0].own
 
     def lean(self, shas):
         limit = self.limits[0]
@@ -131,11 +135,15 @@ class Step:
         if self.verb == "grant":
             return tally.equal([reply[0], reply[5]], self.six, where)
         tally.equal(reply[:6], self.six, where)
-        charged = self.cost if reply[0] and self.verb != "peek" else 0
+        rest, granted = reply[7:], self.cost if reply[0] else 0
+        if self.least is not None:
+            granted = self.granted
+            tally.equal(rest.pop(0), granted, where + " granted")
+        charged = granted if self.verb != "peek" else 0
         tally.equal(unnamed(reply[6]), b"w1-%d-%d" % (self.time, charged), where + " receipt")
         tally.equal(reply[6][:2], b"w3" if charged else b"w1", where + " has an id")
-        if len(reply) > 7:
-            self.compare_detail(reply[7:], tally, where)
+        if rest:
+            self.compare_detail(rest, tally, where)
 
     def compare_detail(self, rest, tally, where):
         if self.verb == "acquire":
@@ -177,7 +185,9 @@ class Reader:
         elif verb == "limit":
             self.limits, self.text = parse(rest), rest
         elif verb == "row":
-            self.steps[-1].rows[int(head)] = numbers(wanted)
+            step = self.steps[-1]
+            step.rows[int(head)] = numbers(wanted)[:6 if step.least is None else 7]
+            step.row_grants.update({int(head): granted for granted in numbers(wanted)[6:]})
         elif verb == "bind":
             self.steps[-1].bind = int(head)
         else:
@@ -191,7 +201,12 @@ class Reader:
         elif verb in ("renew", "release"):
             step.lease, step.wanted = self.leases.get(words[1], 1), wanted
         elif verb != "reset":
-            step.cost, step.six = int(words[1]), numbers(wanted)
+            least, dots, cost = words[1].rpartition("..")
+            step.cost, step.six = int(cost), numbers(wanted)
+            if len(step.six) == 7:
+                step.granted = step.six.pop()
+            if dots:
+                step.least = int(least)
             step.wait = WAITS[words[-1]] if words[-1] in WAITS else int(words[-1])
         if verb == "acquire":
             self.next_lease += 1

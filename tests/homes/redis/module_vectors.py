@@ -23,7 +23,8 @@ def module_call(step):
     if verb in ("renew", "release"):
         return ("WEIR." + verb, step.key, step.text, step.lease)
     wait = WAITS.get(step.wait, ["WAIT", step.wait])
-    return ("WEIR." + verb, step.key, step.text, "COST", step.cost, "DETAIL", *wait)
+    least = ["LEAST", step.least] if step.least else []
+    return ("WEIR." + verb, step.key, step.text, "COST", step.cost, *least, "DETAIL", *wait)
 
 
 def run(client, steps, sha, by_module):
