@@ -20,7 +20,7 @@ static void check_print_meaning(const weir_limit *limit)
 {
     for (size_t i = 0; i < limit->count; i++) {
         struct weir__facts facts;
-        weir__explain(&limit->rules[i], &facts);
+        weir__explain_limit(limit, i, &facts);
         check_print_row("", facts.what);
     }
 }
@@ -79,6 +79,11 @@ static void check_print_entry(const struct weir__policy *policy, size_t i,
         buffer = weir__buffer_over(text, sizeof text);
         check_put_cost_text(&buffer, &entry->cost, &set->attributes);
         check_print_row("cost", text);
+    }
+    if (entry->least.attribute >= 0 || entry->least.otherwise > 0) {
+        buffer = weir__buffer_over(text, sizeof text);
+        check_put_cost_text(&buffer, &entry->least, &set->attributes);
+        check_print_row("least", text);
     }
     check_print_overrides(entry, &set->attributes);
 }
@@ -228,20 +233,21 @@ static void check_json_put_meaning(struct weir__json *json, const weir_limit *li
     weir__json_open(json, "meaning", '[');
     for (size_t i = 0; i < limit->count; i++) {
         struct weir__facts facts;
-        weir__explain(&limit->rules[i], &facts);
+        weir__explain_limit(limit, i, &facts);
         weir__json_put_string(json, NULL, facts.what);
     }
     weir__json_close(json, ']');
 }
 
-static void check_json_put_cost(struct weir__json *json, const struct weir__cost *cost,
+static void check_json_put_cost(struct weir__json *json, const char *name,
+                                const struct weir__cost *cost,
                                 const struct weir__attributes *attributes)
 {
     if (cost->attribute < 0) {
-        weir__json_put_int(json, "cost", cost->otherwise);
+        weir__json_put_int(json, name, cost->otherwise);
         return;
     }
-    weir__json_open(json, "cost", '{');
+    weir__json_open(json, name, '{');
     weir__json_put_string(json, "of", attributes->items[cost->attribute].text);
     weir__json_put_int(json, "default", cost->otherwise);
     weir__json_put_int(json, "min", cost->least);
@@ -258,7 +264,9 @@ static void check_json_put_entry(struct weir__json *json, const struct weir__ent
     weir__json_put_string(json, "key", entry->key.text);
     weir__json_put_string(json, "limit", weir_limit_text(entry->limit));
     check_json_put_meaning(json, entry->limit);
-    check_json_put_cost(json, &entry->cost, attributes);
+    check_json_put_cost(json, "cost", &entry->cost, attributes);
+    if (entry->least.attribute >= 0 || entry->least.otherwise > 0)
+        check_json_put_cost(json, "least", &entry->least, attributes);
     weir__json_put_string(json, "missing", missing[entry->missing]);
     weir__json_put_bool(json, "shadow", entry->shadow);
     weir__json_open(json, "overrides", '[');

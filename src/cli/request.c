@@ -15,6 +15,7 @@ static int request_parse(const struct cli_call *call, struct cli_request *reques
     } options[] = {
         {CLI_TAKES_COST, {"cost", CLI_COST, &request->cost, 0}},
         {CLI_TAKES_SLOTS, {"cost", CLI_COUNT, &request->cost, WEIR_COST_MAX}},
+        {CLI_TAKES_WAIT, {"least", CLI_COUNT, &request->least, WEIR_COST_MAX}},
         {CLI_TAKES_WAIT, {"wait", CLI_WAIT, &request->wait_us, 0}},
         {CLI_TAKES_MAX, {"max", CLI_WAIT, &request->wait_us, 0}},
         {CLI_TAKES_DETAIL, {"detail", CLI_FLAG, &request->detail, 0}},
@@ -103,20 +104,24 @@ static void decision_print_denied(const struct cli_request *request, const weir_
 {
     printf("%sdenied%s", style->bad, style->off);
     if (weir_limit_count(request->limit) > 1)
-        printf(" by %s", weir__rule_text(&request->limit->rules[d->binding]).text);
+        printf(" by %s", weir__limit_text_of(request->limit, d->binding).text);
     if (d->retry_after_us == WEIR_NEVER)
         printf(": a cost of %" PRId64 " is never allowed, the limit is %" PRId64 "\n",
-               request->cost, d->limit);
+               request->least ? request->least : request->cost, d->limit);
     else
         printf(": retry in %s%s%s, %" PRId64 " of %" PRId64 " left\n", style->bold,
                cli_about(d->retry_after_us).text, style->off, d->remaining, d->limit);
 }
 
-static void decision_print_allowed(const struct cli_decided *decided, const struct cli_style *style)
+static void decision_print_allowed(const struct cli_request *request,
+                                   const struct cli_decided *decided, const struct cli_style *style)
 {
     const weir_decision *d = decided->decision;
     const bool delayed = d->delay_us > 0 && !decided->slept;
     printf("%sallowed%s", style->good, style->off);
+    if (request->least)
+        printf(", %s%" PRId64 " of %" PRId64 "%s granted", style->bold, d->granted, request->cost,
+               style->off);
     if (delayed)
         printf(": go ahead %sin %s%s", style->bold, cli_about(d->delay_us).text, style->off);
     printf("%s %" PRId64 " of %" PRId64 " left", delayed ? "," : ":", d->remaining, d->limit);
@@ -132,7 +137,7 @@ static void decision_print_rows(const struct cli_request *request, const weir_de
         const weir_decision *row = &detail[i];
         printf("  %s%s%s  %s: %" PRId64 " of %" PRId64 " left",
                row->allowed ? style->good : style->bad, row->allowed ? "yes" : "no ", style->off,
-               weir__rule_text(&request->limit->rules[i]).text, row->remaining, row->limit);
+               weir__limit_text_of(request->limit, i).text, row->remaining, row->limit);
         if (!row->allowed)
             printf(", retry in %s", cli_about(row->retry_after_us).text);
         if (row->delay_us > 0)
@@ -148,7 +153,7 @@ static void decision_print(const struct cli_request *request, const struct cli_d
     struct cli_style style = cli_style_of(stdout);
     const weir_decision *d = decided->decision;
     if (d->allowed)
-        decision_print_allowed(decided, &style);
+        decision_print_allowed(request, decided, &style);
     else
         decision_print_denied(request, d, &style);
     if (d->full)

@@ -14,8 +14,8 @@ enum cli_takes {
     CLI_TAKES_LEASE = 1 << 2,   /* ID */
     CLI_TAKES_COST = 1 << 3,
     CLI_TAKES_SLOTS = 1 << 4, /* a --cost of at least 1 */
-    CLI_TAKES_WAIT = 1 << 5,
-    CLI_TAKES_MAX = 1 << 6, /* the same, called --max */
+    CLI_TAKES_WAIT = 1 << 5,  /* and --least */
+    CLI_TAKES_MAX = 1 << 6,   /* the same, called --max */
     CLI_TAKES_DETAIL = 1 << 7,
 };
 
@@ -23,6 +23,7 @@ struct cli_request {
     const char *key_text, *limits_text, *receipt, *actual_text, *lease_text, *url;
     struct cli_server server;
     int64_t cost;    /* 1, if it is not given */
+    int64_t least;   /* 0: all of the cost */
     int64_t wait_us; /* WEIR_WAIT_DEFAULT, if it is not given */
     bool detail, json;
     /* read and opened */

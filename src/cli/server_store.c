@@ -173,19 +173,25 @@ static bool server_read_time(const struct server_store *server,
     return node && (node->type == WEIR__JSON_NULL || weir__json_seconds(node, ret));
 }
 
+/* Servers that do not tell what is granted know no least. */
 static bool server_read_decision(const struct server_store *server,
-                                 const struct weir__json_node *object, weir_decision *ret)
+                                 const struct weir__json_node *object, int64_t cost,
+                                 weir_decision *ret)
 {
     *ret = (weir_decision){0};
-    return server_read_bool(server, object, "allowed", &ret->allowed) &&
-           server_read_integer(server, object, "limit", &ret->limit) &&
-           server_read_integer(server, object, "remaining", &ret->remaining) &&
-           server_read_time(server, object, "retry_after", &ret->retry_after_us) &&
-           server_read_time(server, object, "reset_after", &ret->reset_after_us) &&
-           server_read_time(server, object, "delay", &ret->delay_us);
+    bool sound = server_read_bool(server, object, "allowed", &ret->allowed) &&
+                 server_read_integer(server, object, "limit", &ret->limit) &&
+                 server_read_integer(server, object, "remaining", &ret->remaining) &&
+                 server_read_time(server, object, "retry_after", &ret->retry_after_us) &&
+                 server_read_time(server, object, "reset_after", &ret->reset_after_us) &&
+                 server_read_time(server, object, "delay", &ret->delay_us);
+    if (sound && !server_read_integer(server, object, "granted", &ret->granted))
+        ret->granted = ret->allowed ? cost : 0;
+    return sound;
 }
 
-static bool server_read_rows(const struct server_store *server, size_t count, weir_decision *rows)
+static bool server_read_rows(const struct server_store *server, size_t count, int64_t cost,
+                             weir_decision *rows)
 {
     const struct weir__json_node *list =
         server_member(server, server->nodes, "limits", WEIR__JSON_ARRAY);
@@ -193,7 +199,7 @@ static bool server_read_rows(const struct server_store *server, size_t count, we
         return false;
     const struct weir__json_node *item = list + 1;
     for (size_t i = 0; i < count; i++, item = &server->nodes[item->next]) {
-        if (!server_read_decision(server, item, &rows[i]))
+        if (!server_read_decision(server, item, cost, &rows[i]))
             return false;
     }
     return true;
@@ -212,18 +218,19 @@ static int server_take_answer(struct server_store *server, const weir_request *r
                               weir_decision *ret)
 {
     int64_t lease = 0, binding = 0;
-    if (!server_read_decision(server, server->nodes, ret) ||
+    if (!server_read_decision(server, server->nodes, request->cost, ret) ||
         !server_read_bool(server, server->nodes, "degraded", &ret->degraded) ||
         !server_read_integer(server, server->nodes, "binding", &binding))
         return server_fail_strange(server);
     if (request->acquire && (!server_read_integer(server, server->nodes, "lease", &lease)))
         return server_fail_strange(server);
-    if (request->detail && !server_read_rows(server, request->limit->count, request->detail))
+    if (request->detail &&
+        !server_read_rows(server, request->limit->count, request->cost, request->detail))
         return server_fail_strange(server);
     ret->binding = (uint8_t)weir__min(binding, WEIR_LIMITS_MAX - 1);
     ret->lease = (uint64_t)lease;
     server_keep_receipt(server);
-    ret->charged = server->receipt[0] ? request->cost : 0;
+    ret->charged = server->receipt[0] ? ret->granted : 0;
     return 0;
 }
 
@@ -237,6 +244,8 @@ static int server_decide(weir_store *store, const weir_request *requests, size_t
     struct weir__json *json =
         server_begin(server, &requests->key, weir_limit_text(requests->limit));
     weir__json_put_int(json, "cost", requests->cost);
+    if (requests->least)
+        weir__json_put_int(json, "least", requests->least);
     if (requests->wait_us == WEIR_WAIT_ANY)
         weir__json_put_string(json, "wait", "any");
     else if (requests->wait_us != WEIR_WAIT_DEFAULT)

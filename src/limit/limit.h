@@ -25,7 +25,7 @@ struct weir_limit {
     struct weir__rule rules[WEIR_LIMITS_MAX];
 };
 
-/* A limit of 1 to WEIR_LIMITS_MAX rules that were checked, and their own costs. */
+/* A limit of 1 to WEIR_LIMITS_MAX rules that were checked, and their own costs; NULL: none. */
 int weir__limit_of_rules(const struct weir__rule *rules, const int64_t *costs, size_t n,
                          weir_limit **ret, weir_error *err);
 
@@ -62,7 +62,8 @@ static inline bool weir__limit_varies(const weir_limit *limit, size_t i)
     return !limit->costs || limit->costs[i] == 0;
 }
 
-/* Canonical text, of a limit with its cost. */
+/* Canonical text, of limit i with its cost. */
+struct weir__rule_text weir__limit_text_of(const weir_limit *limit, size_t i);
 void weir__put_limit(struct weir__buffer *buffer, const weir_limit *limit, size_t i);
 void weir__put_rule(struct weir__buffer *buffer, const struct weir__rule *rule);
 /* Longest canonical text of one rule, with room to spare. */

@@ -112,6 +112,14 @@ void weir__put_limit(struct weir__buffer *buffer, const weir_limit *limit, size_
     put_cost(buffer, limit->costs ? limit->costs[i] : 0);
 }
 
+struct weir__rule_text weir__limit_text_of(const weir_limit *limit, size_t i)
+{
+    struct weir__rule_text ret;
+    struct weir__buffer buffer = weir__buffer_over(ret.text, sizeof ret.text);
+    weir__put_limit(&buffer, limit, i);
+    return ret;
+}
+
 int weir__limit_of_rules(const struct weir__rule *rules, const int64_t *costs, size_t n,
                          weir_limit **ret, weir_error *err)
 {
@@ -123,8 +131,8 @@ int weir__limit_of_rules(const struct weir__rule *rules, const int64_t *costs, s
         if (i > 0)
             weir__put_text(&buffer, ", ");
         weir__put_rule(&buffer, &rules[i]);
-        put_cost(&buffer, costs[i]);
-        charged += costs[i] != 0;
+        put_cost(&buffer, costs ? costs[i] : 0);
+        charged += costs && costs[i] != 0;
     }
     WEIR__CHECK(!buffer.cut);
     size_t size = offsetof(struct weir_limit, rules) + n * sizeof *rules;

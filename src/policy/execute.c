@@ -14,6 +14,7 @@ static weir_request item_request(const struct weir__plan *plan, const struct wei
     return (weir_request){.key = item->key,
                           .limit = item->limit,
                           .cost = item->cost,
+                          .least = item->least,
                           .wait_us = plan->wait_us,
                           .detail = rows,
                           .acquire = item->acquire};
@@ -65,7 +66,8 @@ static int refund_limit(weir_store *store, const struct weir__item *item, size_t
     int code = weir_peek(store, item->key, &one, 0, &now);
     if (code || now.degraded)
         return code;
-    weir__receipt_write(refund_time(&one.rules[0], now.time_us), item->cost, 0, receipt);
+    weir__receipt_write(refund_time(&one.rules[0], now.time_us),
+                        weir__limit_asked(item->limit, i, item->cost), 0, receipt);
     code = weir_settle(store, item->key, &one, receipt, 0, NULL);
     return code == WEIR_EUNREACHABLE ? 0 : code;
 }
@@ -92,17 +94,32 @@ static bool ends_as_reported(const struct weir__item *item)
            decision->retry_after_us != WEIR_NEVER && decision->reset_after_us > 0;
 }
 
+/* Settles a charge of nothing to what each limit would have been charged. */
+static int charge_anyway(weir_store *store, const struct weir__item *item)
+{
+    char receipt[WEIR_RECEIPT_SIZE], text[WEIR__LIMITS_TEXT_MAX];
+    weir_limit part;
+    int64_t charged;
+    int code = 0;
+    weir__receipt_write(item->decision.time_us, 0, 0, receipt);
+    for (uint32_t left = (UINT32_C(1) << item->limit->count) - 1; left && code == 0;) {
+        uint32_t alike = weir__limit_charged_alike(item->limit, &left, item->cost, &charged);
+        weir__limit_part(item->limit, alike, text, &part);
+        code = weir_settle(store, item->key, &part, receipt, charged, NULL);
+    }
+    return code;
+}
+
 /* Charges what was denied, over the limit: settles a charge of nothing to the whole. The decision
  * stands whether or not this works. What could never be allowed is not let in by anything, but from
  * now on the limit is used up, and when that ends is worth reporting. */
 static void charge_denied(weir_store *store, struct weir__item *item)
 {
-    char receipt[WEIR_RECEIPT_SIZE];
     weir_decision *decision = &item->decision, then;
     if (decision->allowed || decision->degraded || item->cost == 0)
         return;
-    weir__receipt_write(decision->time_us, decision->charged, 0, receipt);
-    if (weir_settle(store, item->key, item->limit, receipt, item->cost, NULL))
+    assert(decision->charged == 0);
+    if (charge_anyway(store, item))
         return;
     decision->remaining = 0;
     int64_t cost = decision->retry_after_us == WEIR_NEVER ? 0 : item->cost;
@@ -185,6 +202,8 @@ static int together_ask(struct together *it, enum weir__mode mode, weir_decision
             *decision = it->requests[i].detail[0];
         else
             weir__fold(it->requests[i].detail, it->requests[i].limit->count, decision);
+        if (decision->allowed && ret->allowed)
+            decision->granted = it->requests[i].least ? ret->granted : it->requests[i].cost;
         decision->degraded = ret->degraded;
     }
     return code;
@@ -215,6 +234,7 @@ static int together_ask_apart(struct together *it, weir_decision *ret)
     ret->time_us = parts[it->count - 1].decision.time_us;
     ret->degraded = degraded;
     ret->charged = ret->allowed && !degraded ? it->requests[0].cost : 0;
+    ret->granted = ret->allowed ? it->requests[0].cost : 0;
     return 0;
 }
 
@@ -258,15 +278,28 @@ static int enforced_decide(weir_store *store, struct weir__plan *plan, enum weir
     return 0;
 }
 
-/* Whose cost a receipt of the whole tells: of the first that was charged something. 0 tells that
- * nothing was charged to anybody. */
+/* Whose cost a receipt of the whole tells: of the first that was granted something, or else charged
+ * something. 0 tells that nothing was charged to anybody. */
 static const struct weir__item *plan_told_item(const struct weir__plan *plan)
 {
+    for (size_t i = 0; i < plan->enforced_count; i++) {
+        if (plan->enforced[i].least > 0)
+            return &plan->enforced[i];
+    }
     for (size_t i = 0; i < plan->enforced_count; i++) {
         if (plan->enforced[i].cost > 0)
             return &plan->enforced[i];
     }
     return &plan->enforced[0];
+}
+
+/* What the whole was granted and charged: by the item that its receipt tells of. */
+static void plan_tell_granted(const struct weir__plan *plan, enum weir__mode mode,
+                              weir_decision *ret)
+{
+    const struct weir__item *told = plan_told_item(plan);
+    ret->granted = !ret->allowed ? 0 : told->least ? ret->granted : told->cost;
+    ret->charged = mode == WEIR__TAKE && !ret->degraded ? ret->granted : 0;
 }
 
 /* ---- all of them ---- */
@@ -324,7 +357,7 @@ void weir__plan_apply_fail(const struct weir__plan *plan, uint32_t owners, weir_
     }
     if (closed) {
         decision->allowed = false;
-        decision->delay_us = 0;
+        decision->delay_us = decision->granted = 0;
     } else if (open) {
         decision->allowed = true;
         decision->retry_after_us = decision->delay_us = 0;
@@ -339,6 +372,8 @@ int weir__plan_decide(weir_store *store, struct weir__plan *plan, enum weir__mod
     *ret = (weir_decision){.allowed = plan->verdict != WEIR__VERDICT_DENY && !listed};
     if (!ret->allowed)
         ret->retry_after_us = WEIR_NEVER;
+    else
+        ret->granted = plan->asked >= 0 ? plan->asked : 1;
     if (plan->verdict != WEIR__VERDICT_LIMITS) {
         plan->denied = plan_is_denied(plan) || !ret->allowed;
         return 0;
@@ -349,13 +384,15 @@ int weir__plan_decide(weir_store *store, struct weir__plan *plan, enum weir__mod
             enforced_decide(store, plan, mode, rows && rows->enforced ? rows->enforced : room, ret);
     if (code)
         return code;
-    if (mode == WEIR__TAKE && ret->allowed && !ret->degraded && plan->enforced_count > 0)
-        ret->charged = plan_told_item(plan)->cost;
+    if (plan->enforced_count > 0)
+        plan_tell_granted(plan, mode, ret);
     if (!ret->allowed || plan->separate_count > 0 || plan->quotas_spent > 0)
         plan->denied = plan_is_denied(plan); /* else every item is allowed */
     if (ret->degraded && plan->by) {
         weir__plan_apply_fail(plan, UINT32_MAX, ret);
         plan->denied = listed || !ret->allowed;
+        if (ret->allowed && ret->granted == 0) /* open: all that was asked for */
+            ret->granted = plan_told_item(plan)->cost;
     }
     for (size_t i = 0; i < plan->enforced_count; i++)
         ret->lease = plan->enforced[i].acquire ? plan->enforced[i].decision.lease : ret->lease;
@@ -372,7 +409,17 @@ static bool is_settled(const struct weir__plan *plan, size_t i)
     bool any = false;
     for (size_t j = 0; j < plan->enforced_count; j++)
         any = any || plan->enforced[j].variable;
-    return !any || plan->enforced[i].variable;
+    return (!any || plan->enforced[i].variable) && weir__limit_variable(plan->enforced[i].limit);
+}
+
+/* What an item was charged, by what the receipt says of the one that it tells of. Those with a
+ * least got one amount; those that came with the same cost were charged the same. */
+static int64_t item_charged(const struct weir__item *item, const struct weir__item *told,
+                            int64_t charged)
+{
+    bool alike = (item->least && told->least) ||
+                 (item->variable && told->variable && item->cost == told->cost);
+    return item == told || charged == 0 || alike ? charged : item->cost;
 }
 
 /* The receipt tells when, and proves the rest: each item was charged what is planned for it again.
@@ -392,7 +439,7 @@ int weir__plan_settle(weir_store *store, const struct weir__plan *plan, const ch
     for (size_t i = 0; i < plan->enforced_count && code == 0; i++) {
         const struct weir__item *item = &plan->enforced[i];
         /* What was denied, or decided by a local fallback, charged nobody: nothing is refunded. */
-        int64_t charged = item == told || first.charged == 0 ? first.charged : item->cost;
+        int64_t charged = item_charged(item, told, first.charged);
         if (!is_settled(plan, i) || (charged == 0 && actual == 0))
             continue; /* what changes nothing is not remembered */
         weir__receipt_write(first.charged_at_us, charged, first.id, one);

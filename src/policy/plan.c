@@ -18,6 +18,7 @@ struct planning {
     struct weir__buffer keys;
     uint32_t owner; /* the bit of the descriptor that is planned */
     bool refund;    /* it gives back */
+    bool grants;    /* who asks is told what is granted */
     size_t items;   /* of this descriptor */
     size_t enforced_before, limits_before, shadows_before, separate_before, exempted_before;
     struct {
@@ -40,8 +41,10 @@ static bool items_have_same_key(const struct weir__item *a, const struct weir__i
 
 static bool limits_are_same(const weir_limit *a, const weir_limit *b)
 {
-    return a == b ||
-           (a->count == b->count && !memcmp(a->rules, b->rules, a->count * sizeof a->rules[0]));
+    bool same = a->count == b->count && !memcmp(a->rules, b->rules, a->count * sizeof a->rules[0]);
+    for (size_t i = 0; same && i < a->count; i++)
+        same = weir_limit_cost(a, i) == weir_limit_cost(b, i);
+    return same;
 }
 
 static bool limits_share_state(const weir_limit *a, const weir_limit *b)
@@ -82,6 +85,19 @@ int weir__plan_enforce(struct weir__plan *plan, const struct weir__item *item,
     return 0;
 }
 
+void weir__plan_set_least(struct weir__plan *plan, int64_t least)
+{
+    int64_t most = WEIR_COST_MAX;
+    for (size_t i = 0; i < plan->enforced_count; i++) {
+        struct weir__item *item = &plan->enforced[i];
+        if (least && item->variable)
+            item->least = weir__min(least, item->cost);
+        most = item->least ? weir__min(most, item->cost) : most;
+    }
+    for (size_t i = 0; i < plan->enforced_count; i++)
+        plan->enforced[i].least = weir__min(plan->enforced[i].least, most);
+}
+
 /* ---- costs ---- */
 
 /* Whole numbers; what is not one is `otherwise`, what is too large is the most. */
@@ -96,6 +112,18 @@ static int64_t plan_read_cost(const struct weir__cost *cost, struct weir__span t
     if (text.len == 0)
         return cost->otherwise;
     return weir__max(cost->least, weir__min(number, cost->most));
+}
+
+/* What the policy says is enough, never more than the cost. */
+static int64_t plan_least_of(struct planning *planning, const struct weir__cost *least,
+                             int64_t cost)
+{
+    int64_t ret = least->otherwise;
+    if (!planning->grants)
+        return 0;
+    if (least->attribute >= 0 && weir__view_has(planning->view, least->attribute))
+        ret = plan_read_cost(least, planning->view->values[least->attribute]);
+    return weir__min(ret, cost);
 }
 
 static int64_t plan_cost_of(struct planning *planning, const struct weir__cost *cost)
@@ -181,6 +209,7 @@ static void plan_entry(struct planning *planning, const struct weir__policy *pol
     planned.limit = plan_limit_of(planning, entry);
     planned.cost = plan_cost_of(planning, &entry->cost);
     planned.variable = planning->cost >= 0 || entry->cost.attribute >= 0;
+    planned.least = plan_least_of(planning, &entry->least, planned.cost);
     if (!plan_add_item(planning, &planned))
         keys->len = start;
 }
@@ -384,7 +413,8 @@ static int plan_finish(struct planning *planning)
 
 static int plan_subject(const struct weir__policies *policies, const struct weir__span *policy,
                         const struct weir__subject *subject, const weir_key *key, int64_t cost,
-                        unsigned owner, bool refund, struct weir__plan *plan, weir_error *err)
+                        unsigned owner, bool refund, bool grants, struct weir__plan *plan,
+                        weir_error *err)
 {
     struct weir__view view; /* large, and not cleared */
     struct planning planning = {
@@ -395,6 +425,7 @@ static int plan_subject(const struct weir__policies *policies, const struct weir
         .keys = weir__buffer_over(plan->keys + plan->keys_len, sizeof plan->keys - plan->keys_len),
         .owner = UINT32_C(1) << owner,
         .refund = refund,
+        .grants = grants,
         .enforced_before = plan->enforced_count,
         .limits_before = plan->limit_count,
         .shadows_before = plan->shadow_count,
@@ -427,7 +458,9 @@ int weir__policies_plan(const struct weir__policies *policies, const struct weir
     if (given && (key->len == 0 || key->len > WEIR_KEY_MAX))
         return weir__fail(err, WEIR_EINVAL, 0, "a key has 1 to %d bytes", WEIR_KEY_MAX);
     weir__plan_begin(ret);
-    return plan_subject(policies, policy, subject, given ? key : NULL, cost, 0, false, ret, err);
+    ret->asked = cost;
+    return plan_subject(policies, policy, subject, given ? key : NULL, cost, 0, false, true, ret,
+                        err);
 }
 
 int weir__policies_plan_more(const struct weir__policies *policies,
@@ -435,5 +468,5 @@ int weir__policies_plan_more(const struct weir__policies *policies,
                              bool refund, struct weir__plan *plan, weir_error *err)
 {
     assert(owner < 32);
-    return plan_subject(policies, NULL, subject, NULL, cost, owner, refund, plan, err);
+    return plan_subject(policies, NULL, subject, NULL, cost, owner, refund, false, plan, err);
 }

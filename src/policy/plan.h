@@ -31,6 +31,7 @@ struct weir__item {
     const weir_limit *limit;           /* overrides applied */
     weir_key key;
     int64_t cost;
+    int64_t least;      /* 0: all of it; else all items with one get the same amount */
     uint32_t owners;    /* bit i: descriptor i of the request takes it. HTTP and RESP have one: 0 */
     bool variable;      /* the cost came with the request: what settle corrects */
     bool acquire;       /* holds a slot of its concurrent limit */
@@ -60,6 +61,7 @@ struct weir__plan {
         *exempted[WEIR__EXEMPTED_MAX]; /* whose allow lists have the request */
     size_t exempted_count;
     int64_t wait_us; /* the longest acceptable delay, for all items */
+    int64_t asked;   /* the cost that came with the request; -1: none did */
     enum weir__together together;
     bool denied;         /* in: whatever the items say, it is denied; out: whether it is */
     bool shadows_follow; /* shadows are charged only where the request goes ahead */
@@ -81,6 +83,7 @@ static inline void weir__plan_begin(struct weir__plan *plan)
     plan->by = NULL;
     plan->exempted_count = 0;
     plan->wait_us = WEIR_WAIT_DEFAULT;
+    plan->asked = -1;
     plan->together = WEIR__TOGETHER;
     plan->denied = plan->shadows_follow = false;
     plan->quotas_spent = 0;
@@ -90,6 +93,10 @@ static inline void weir__plan_begin(struct weir__plan *plan)
     plan->enforced_count = plan->shadow_count = plan->separate_count = 0;
     plan->limit_count = plan->keys_len = 0;
 }
+
+/* The least of a request, for its items whose cost came with it. 0: the policies' own. Then every
+ * least is within every cost, since all such items get the same amount. */
+void weir__plan_set_least(struct weir__plan *plan, int64_t least);
 
 /* Adds an enforced item. One with the key and the limits of another descriptor's is taken once,
  * with the cost of both; *ret is the item that takes it. WEIR_EINVAL: more limits (then *ret is

@@ -41,6 +41,7 @@ struct weir__entry {
     const weir_limit *limit; /* before overrides */
     struct weir__key_form key;
     struct weir__cost cost;
+    struct weir__cost least; /* 0: all of the cost */
     enum weir__missing missing;
     bool shadow;                      /* decided and counted, never enforced */
     uint32_t index;                   /* among all entries of the set: for counters */

@@ -142,6 +142,7 @@ struct server_ask {
         struct {
             int protocol; /* RESP2 or 3 */
             bool detail;
+            bool granted; /* LEAST was said: the reply tells what is granted */
         } resp;
         struct {
             enum weir__field_style style;
@@ -212,6 +213,7 @@ struct server_plan_question {
     const struct weir__subject *subject;
     const weir_key *key; /* of a named policy, or NULL */
     int64_t cost;        /* -1: the policies' own */
+    int64_t least;       /* 0: the policies' own */
     int64_t wait_us;
 };
 /* Makes the plan of one that was just taken (plan.c). 0, or a code and why. */

@@ -3,6 +3,7 @@
 #include "server/conn.h"
 
 #include "policy/view.h"
+#include "store/store.h"
 
 #include <assert.h>
 #include <string.h>
@@ -18,6 +19,7 @@ static void plan_put_requests(struct server_planned *planned, int64_t wait_us)
         several->requests[i] = (weir_request){.key = it->key,
                                               .limit = it->limit,
                                               .cost = it->cost,
+                                              .least = it->least,
                                               .wait_us = wait_us,
                                               .detail = several->rows + several->row_count};
         several->row_count += weir_limit_count(it->limit);
@@ -54,6 +56,24 @@ static void plan_see_request(struct server_seen *seen, const struct weir__subjec
     }
 }
 
+/* Whether a least can be granted: not with a wait, nor by limits that shape, nor key by key. */
+static int plan_check_least(const struct server_planned *planned, weir_error *err)
+{
+    const struct server_several *several = &planned->several;
+    for (size_t i = 0; i < several->count; i++) {
+        if (!several->requests[i].least)
+            continue;
+        if (planned->plan.together != WEIR__TOGETHER && several->count > 1)
+            return weir__fail(
+                err, WEIR_EUNSUPPORTED, 0,
+                "a request with a least needs all its keys in one slot of the cluster");
+        int code = weir__least_check(&several->requests[i], err);
+        if (code)
+            return code;
+    }
+    return 0;
+}
+
 int server_planned_make(struct server_conn *conn, const struct server_plan_question *question,
                         struct server_planned *planned, weir_error *err)
 {
@@ -62,7 +82,11 @@ int server_planned_make(struct server_conn *conn, const struct server_plan_quest
         question->subject, question->key, question->cost, &planned->plan, err);
     if (code)
         return code;
+    weir__plan_set_least(&planned->plan, question->least);
     plan_put_requests(planned, question->wait_us);
+    code = plan_check_least(planned, err);
+    if (code)
+        return code;
     if (conn->thread->log && conn->thread->server->config.access_log_request)
         plan_see_request(&planned->seen, question->subject);
     return 0;

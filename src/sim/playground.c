@@ -353,17 +353,19 @@ static void play_put_edge(struct weir__json *json, const struct weir__rule *rule
 /* The most that a limit let through for one key in its own period, beside what it promises. Several
  * limits that delay each other keep their promises for what is charged, not for when it goes ahead:
  * then there is no bound. */
-static void play_put_rule(struct weir__json *json, const struct weir__rule *rule,
-                          const struct play_run *run, const struct outcome *outcome, bool alone)
+static void play_put_rule(struct weir__json *json, const weir_limit *limit, size_t i,
+                          const struct play_run *run, const struct outcome *outcome)
 {
+    const struct weir__rule *rule = &limit->rules[i];
+    bool alone = limit->count == 1;
     struct weir__facts facts;
     weir__explain(rule, &facts);
-    bool bounded = facts.most != WEIR__UNBOUNDED &&
+    bool bounded = facts.most != WEIR__UNBOUNDED && weir__limit_varies(limit, i) &&
                    (!facts.requests_of_one || run->load->cost == 1) &&
                    (alone || outcome->delayed == 0);
     struct crowd most = play_most_in_span(run->departures, outcome->admitted, rule->period_us);
     weir__json_open(json, NULL, '{');
-    weir__json_put_rule(json, "limit", rule);
+    weir__json_put_limit(json, "limit", limit, i);
     weir__json_put_string(json, "meaning", facts.what);
     weir__json_put_string(json, "guarantee", facts.guarantee);
     weir__json_put_int(json, "count", rule->count);
@@ -394,7 +396,7 @@ static void play_put_outcome(struct weir__json *json, const weir_limit *limit,
     play_put_bins(json, "waited_bins", outcome->waited_bins, run->bins);
     weir__json_open(json, "rules", '[');
     for (size_t i = 0; i < limit->count; i++)
-        play_put_rule(json, &limit->rules[i], run, outcome, limit->count == 1);
+        play_put_rule(json, limit, i, run, outcome);
     weir__json_close(json, ']');
     weir__json_close(json, '}');
 }

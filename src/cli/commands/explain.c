@@ -268,12 +268,13 @@ static int explained_print(const struct cli_call *call, struct weir__span answer
 
 /* ---- the command ---- */
 
-static int explain_study(const struct cli_call *call, const struct weir__rule *rule,
+static int explain_study(const struct cli_call *call, const weir_limit *limit, size_t i,
                          struct subject *ret)
 {
-    ret->text = weir__rule_text(rule);
+    const struct weir__rule *rule = &limit->rules[i];
+    ret->text = weir__limit_text_of(limit, i);
     ret->rule = rule;
-    weir__explain(rule, &ret->facts);
+    weir__explain_limit(limit, i, &ret->facts);
     weir_error err = {0};
     int code = weir__flood_run(rule, &ret->flood, &err);
     return code ? cli_fail(call, cli_exit_for(code), "%s: %s", ret->text.text, err.message)
@@ -284,7 +285,7 @@ static int explain_limit(const struct cli_call *call, const weir_limit *limit)
 {
     for (size_t i = 0; i < limit->count; i++) {
         struct subject subject;
-        int code = explain_study(call, &limit->rules[i], &subject);
+        int code = explain_study(call, limit, i, &subject);
         if (code)
             return code;
         explain_print_subject(&subject);
@@ -304,7 +305,7 @@ static int explain_limit_json(const struct cli_call *call, const weir_limit *lim
     weir__json_open(&json, "limits", '[');
     for (size_t i = 0; i < limit->count && code == CLI_OK; i++) {
         struct subject subject;
-        code = explain_study(call, &limit->rules[i], &subject);
+        code = explain_study(call, limit, i, &subject);
         if (code == CLI_OK)
             explain_put_subject(&json, &subject);
     }

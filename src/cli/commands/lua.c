@@ -2,8 +2,8 @@
  * arguments. */
 #include "base/span.h"
 #include "cli/cli.h"
-#include "limit/limit.h"
 #include "remote/scripts.h"
+#include "store/store.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -14,6 +14,7 @@
 struct take {
     const char *limits;
     int64_t cost;
+    int64_t least;
     int64_t wait_us;
 };
 
@@ -36,6 +37,11 @@ static int lua_print_lean(const struct cli_call *call, const struct weir__script
                           const struct take *take, const weir_limit *limit)
 {
     const struct weir__rule *rule = &limit->rules[0];
+    if (limit->costs || take->least)
+        return cli_fail(call, CLI_USAGE,
+                        "%s is for a take of the whole cost, under a limit without a cost of its "
+                        "own; without this name you get the numbers of the general script",
+                        script->name);
     if (limit->count != 1 || rule->kind != script->kind)
         return cli_fail(
             call, CLI_USAGE,
@@ -50,16 +56,22 @@ static int lua_print_lean(const struct cli_call *call, const struct weir__script
     return CLI_OK;
 }
 
-/* verb options wait lease, then the cost, the number of limits, and seven numbers per limit. */
+/* verb options wait lease, then the cost, the least if there is one, the number of limits, and
+ * seven numbers per limit, or eight if one of them has a cost of its own. */
 static int lua_print_general(const struct take *take, const weir_limit *limit)
 {
-    printf("0 0 %" PRId64 " 0 %" PRId64 " %zu", weir__script_wait(take->wait_us), take->cost,
-           limit->count);
+    printf("0 %d %" PRId64 " 0 %" PRId64, (take->least ? 2 : 0) + (limit->costs ? 4 : 0),
+           weir__script_wait(take->wait_us), take->cost);
+    if (take->least)
+        printf(" %" PRId64, take->least);
+    printf(" %zu", limit->count);
     for (size_t i = 0; i < limit->count; i++) {
         int64_t numbers[WEIR__RULE_NUMBERS];
         weir__script_rule_numbers(&limit->rules[i], numbers);
         for (size_t j = 0; j < WEIR__RULE_NUMBERS; j++)
             printf(" %" PRId64, numbers[j]);
+        if (limit->costs)
+            printf(" %" PRId64, limit->costs[i]);
     }
     putchar('\n');
     return CLI_OK;
@@ -69,11 +81,19 @@ static int lua_print_arguments(const struct cli_call *call, const struct weir__s
                                const struct take *take)
 {
     weir_limit *limit = NULL;
+    weir_error err;
     int code = cli_read_limits(call, take->limits, &limit);
     if (code)
         return code;
-    code = script->kind >= 0 ? lua_print_lean(call, script, take, limit)
-                             : lua_print_general(take, limit);
+    weir_request request = weir_request_make(weir_key_text("k"), limit);
+    request.cost = take->cost;
+    request.least = take->least;
+    request.wait_us = take->wait_us;
+    if (take->least && weir__least_check(&request, &err))
+        code = cli_fail(call, CLI_USAGE, "--least: %s", err.message);
+    else
+        code = script->kind >= 0 ? lua_print_lean(call, script, take, limit)
+                                 : lua_print_general(take, limit);
     weir_limit_free(limit);
     return code;
 }
@@ -128,12 +148,16 @@ static int lua_print_script(const struct weir__script *script, bool only_sha, bo
 static int cmd_lua(const struct cli_call *call)
 {
     const char *name = NULL;
-    struct take take = {NULL, 1, WEIR_WAIT_DEFAULT};
+    struct take take = {NULL, 1, 0, WEIR_WAIT_DEFAULT};
     bool only_sha = false, function = false, list = false, as_json = false;
     const struct cli_option options[] = {
-        {"args", CLI_TEXT, &take.limits, 0},  {"cost", CLI_COST, &take.cost, 0},
-        {"function", CLI_FLAG, &function, 0}, {"json", CLI_FLAG, &as_json, 0},
-        {"list", CLI_FLAG, &list, 0},         {"sha", CLI_FLAG, &only_sha, 0},
+        {"args", CLI_TEXT, &take.limits, 0},
+        {"cost", CLI_COST, &take.cost, 0},
+        {"function", CLI_FLAG, &function, 0},
+        {"json", CLI_FLAG, &as_json, 0},
+        {"least", CLI_COUNT, &take.least, WEIR_COST_MAX},
+        {"list", CLI_FLAG, &list, 0},
+        {"sha", CLI_FLAG, &only_sha, 0},
         {"wait", CLI_WAIT, &take.wait_us, 0},
     };
     const struct cli_operand operands[] = {{"NAME", &name, true}};

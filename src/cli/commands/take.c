@@ -23,15 +23,32 @@ static int take_check_limits(const struct cli_call *call, const struct cli_reque
 typedef int take_verb(weir_store *store, const weir_request *requests, size_t n,
                       weir_decision *ret);
 
+/* Whether the request's least can be granted. */
+static int take_check_least(const struct cli_call *call, const struct cli_request *request)
+{
+    weir_error err;
+    weir_request single = weir_request_make(request->key, request->limit);
+    single.cost = request->cost;
+    single.least = request->least;
+    single.wait_us = request->wait_us;
+    if (!request->least || !weir__least_check(&single, &err))
+        return CLI_OK;
+    return cli_fail(call, CLI_USAGE, "--least: %s", err.message);
+}
+
 static int take_decide(const struct cli_call *call, const struct cli_request *request,
                        take_verb *verb, bool charges)
 {
     weir_decision decision, detail[WEIR_LIMITS_MAX];
     weir_request single = weir_request_make(request->key, request->limit);
     single.cost = request->cost;
+    single.least = request->least;
     single.wait_us = request->wait_us;
     single.detail = request->detail ? detail : NULL;
-    int code = verb(request->store, &single, 1, &decision);
+    int code = take_check_least(call, request);
+    if (code)
+        return code;
+    code = verb(request->store, &single, 1, &decision);
     if (code)
         return cli_refused(call, request->store, code);
     return cli_print_decision(
@@ -97,10 +114,16 @@ static int acquire_work(const struct cli_call *call, const struct cli_request *r
 {
     weir_decision decision;
     const bool waits = request->wait_us != WEIR_WAIT_DEFAULT;
-    int code = waits ? weir_acquire_wait(request->store, request->key, request->limit,
-                                         request->cost, request->wait_us, &decision)
-                     : weir_acquire(request->store, request->key, request->limit, request->cost,
-                                    &decision);
+    weir_request single = weir_request_make(request->key, request->limit);
+    single.cost = request->cost;
+    single.least = request->least;
+    single.acquire = true;
+    int code = take_check_least(call, request);
+    if (code)
+        return code;
+    code = waits ? weir_acquire_wait(request->store, request->key, request->limit, request->cost,
+                                     request->wait_us, &decision)
+                 : weir__take_all(request->store, &single, 1, &decision);
     if (code == WEIR_EUNSUPPORTED)
         return cli_fail_concurrent(call, request->limit);
     if (code)
@@ -109,6 +132,8 @@ static int acquire_work(const struct cli_call *call, const struct cli_request *r
         return cli_print_decision(request,
                                   &(struct cli_decided){.decision = &decision, .slept = waits});
     printf("%" PRIu64 "\n", decision.lease);
+    if (request->least)
+        fprintf(stderr, "granted %" PRId64 " of %" PRId64 "\n", decision.granted, request->cost);
     if (decision.delay_us > 0 && !waits)
         fprintf(stderr, "go ahead in %s\n", cli_about(decision.delay_us).text);
     return CLI_OK;

@@ -11,6 +11,7 @@ static void entries_read_common(struct weir__reader *reader, const struct weir__
     static const char *const missing[] = {"skip", "deny", "empty", NULL};
     weir__read_key(reader, map, &ret->key);
     weir__read_cost(reader, map, &ret->cost);
+    weir__read_least(reader, map, &ret->least);
     ret->missing = (enum weir__missing)weir__yaml_get_word(reader->yaml, map, "missing", missing,
                                                            ret->missing);
     ret->shadow = weir__yaml_get_bool(reader->yaml, map, "shadow", ret->shadow);
@@ -30,6 +31,17 @@ static const weir_limit *entries_read_limit(struct weir__reader *reader,
     return limit;
 }
 
+/* A least is not for limits that shape. */
+static void entries_check_least(struct weir__reader *reader, const struct weir__yaml_node *map,
+                                const struct weir__entry *entry)
+{
+    weir_error err;
+    weir_request request = weir_request_make(weir_key_text("k"), entry->limit);
+    request.least = entry->least.attribute >= 0 || entry->least.otherwise > 0;
+    if (request.limit && request.least && weir__least_check(&request, &err))
+        weir__yaml_fail(reader->yaml, map, "%s", err.message);
+}
+
 /* One entry; map is the policy's own where it has just one limit. */
 static void entries_read_one(struct weir__reader *reader, const struct weir__yaml_node *map,
                              const struct weir__policy *policy, struct weir__entry *entry)
@@ -42,6 +54,7 @@ static void entries_read_one(struct weir__reader *reader, const struct weir__yam
                         "share",
                         owner);
     entry->limit = entries_read_limit(reader, map, owner, policy);
+    entries_check_least(reader, map, entry);
     entry->index = (uint32_t)reader->set->entry_count++;
     entry->limits_most = entry->limit ? weir_limit_count(entry->limit) : 0;
 }
@@ -49,8 +62,8 @@ static void entries_read_one(struct weir__reader *reader, const struct weir__yam
 static void entries_read_listed(struct weir__reader *reader, const struct weir__yaml_node *map,
                                 const struct weir__policy *policy, struct weir__entry *entry)
 {
-    static const char *const allowed[] = {"name",    "key",    "limit", "tier",
-                                          "missing", "shadow", "cost",  NULL};
+    static const char *const allowed[] = {"name",   "key",  "limit", "tier", "missing",
+                                          "shadow", "cost", "least", NULL};
     const struct weir__yaml_node *name = weir__yaml_get(map, "name");
     if (weir__yaml_only(reader->yaml, map, allowed) && !name)
         weir__yaml_fail(reader->yaml, map,
@@ -145,7 +158,8 @@ void weir__read_entries(struct weir__reader *reader, const struct weir__yaml_nod
     const struct weir__yaml_node *overrides = weir__yaml_get(map, "overrides");
     struct weir__entry common = {
         .name = policy->name,
-        .cost = {.attribute = -1, .otherwise = 1, .least = 1, .most = WEIR_COST_MAX}};
+        .cost = {.attribute = -1, .otherwise = 1, .least = 1, .most = WEIR_COST_MAX},
+        .least = {.attribute = -1}};
     if (list && (list->type != WEIR__YAML_LIST || !list->child))
         weir__yaml_fail(reader->yaml, list,
                         "limits is a list, like [{name: per-ip, key: ip, limit: …}]; for a single "

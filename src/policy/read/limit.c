@@ -279,26 +279,42 @@ static void cost_read_map(struct weir__reader *reader, const struct weir__yaml_n
     cost->most = weir__yaml_get_number(yaml, map, "max", cost->least, WEIR_COST_MAX, WEIR_COST_MAX);
 }
 
-void weir__read_cost(struct weir__reader *reader, const struct weir__yaml_node *map,
-                     struct weir__cost *ret)
+/* A map's `name`, in one of the forms of a cost. False: it has none. */
+static bool cost_read(struct weir__reader *reader, const struct weir__yaml_node *map,
+                      const char *name, int64_t from, struct weir__cost *ret)
 {
     struct weir__cost cost = {.attribute = -1, .otherwise = 1, .least = 1, .most = WEIR_COST_MAX};
-    const struct weir__yaml_node *node = weir__yaml_get(map, "cost");
+    const struct weir__yaml_node *node = weir__yaml_get(map, name);
     if (!node)
-        return;
+        return false;
     bool scalar = node->type == WEIR__YAML_SCALAR;
     if (node->type == WEIR__YAML_MAP)
         cost_read_map(reader, node, &cost);
     else if (scalar && (node->text[0] == '-' || (node->text[0] >= '0' && node->text[0] <= '9')))
-        cost.otherwise = weir__yaml_get_number(reader->yaml, map, "cost", 0, WEIR_COST_MAX, 1);
+        cost.otherwise = weir__yaml_get_number(reader->yaml, map, name, from, WEIR_COST_MAX, 1);
     else
         cost.attribute = cost_read_attribute(reader, node);
-    if (cost.least == 0)
+    *ret = cost;
+    return true;
+}
+
+void weir__read_cost(struct weir__reader *reader, const struct weir__yaml_node *map,
+                     struct weir__cost *ret)
+{
+    const struct weir__yaml_node *node = weir__yaml_get(map, "cost");
+    if (!cost_read(reader, map, "cost", 0, ret))
+        return;
+    if (ret->least == 0)
         weir__reader_warn(reader, node,
                           "a request that says 0 here is charged nothing, and never denied; leave "
                           "min out, or make it 1");
-    else if (cost.otherwise == 0)
+    else if (ret->otherwise == 0)
         weir__reader_warn(reader, node,
                           "a cost of 0 charges nothing: the limit never fills, and denies nobody");
-    *ret = cost;
+}
+
+void weir__read_least(struct weir__reader *reader, const struct weir__yaml_node *map,
+                      struct weir__cost *ret)
+{
+    cost_read(reader, map, "least", 1, ret);
 }

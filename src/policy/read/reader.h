@@ -52,6 +52,9 @@ void weir__read_key(struct weir__reader *reader, const struct weir__yaml_node *m
 /* A map's `cost`, if it has one. */
 void weir__read_cost(struct weir__reader *reader, const struct weir__yaml_node *map,
                      struct weir__cost *ret);
+/* A map's `least`, if it has one: the same forms. */
+void weir__read_least(struct weir__reader *reader, const struct weir__yaml_node *map,
+                      struct weir__cost *ret);
 /* The limit of a map that says limit: TEXT or tier: NAME; `owner` names the map in complaints. */
 const weir_limit *weir__read_limit(struct weir__reader *reader, const struct weir__yaml_node *map,
                                    const char *owner);

@@ -124,7 +124,7 @@ static void admin_put_entry(struct weir__json *json, const struct weir__entry *e
     weir__json_put_string(json, "name", entry->name);
     weir__json_put_string(json, "key", entry->key.text);
     weir__json_put_string(json, "limit", weir_limit_text(entry->limit));
-    weir__explain(&entry->limit->rules[0], &facts);
+    weir__explain_limit(entry->limit, 0, &facts);
     weir__json_put_string(json, "meaning", facts.what);
     weir__json_put_string(json, "guarantee", facts.guarantee);
     weir__json_put_bool(json, "shadow", entry->shadow);

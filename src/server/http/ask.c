@@ -139,7 +139,10 @@ static const char *ask_limit(const struct server_http_call *call,
         return err->message;
     }
     it->cost = params->cost == SERVER_COST_UNSAID ? 1 : params->cost;
+    it->least = params->least;
     it->wait_us = ask_wait_of(conn, params);
+    if (it->least && weir__least_check(it, err))
+        return err->message;
     it->acquire = verb == WEIR__VERB_ACQUIRE;
     bool leases = weir__has_leases(it->limit);
     if (leases && verb == WEIR__VERB_TAKE)
@@ -147,8 +150,8 @@ static const char *ask_limit(const struct server_http_call *call,
     if (!leases &&
         (verb == WEIR__VERB_ACQUIRE || verb == WEIR__VERB_RENEW || verb == WEIR__VERB_RELEASE))
         return "there are no leases: none of the limits is concurrent";
-    if (leases && verb == WEIR__VERB_SETTLE)
-        return "concurrent limits cannot be settled: release the lease instead";
+    if (verb == WEIR__VERB_SETTLE && weir__settles(it->limit, err))
+        return err->message;
     if (ask->kind != SERVER_ASK_DECIDE || !ask_needs_rows(params, it->limit))
         server_batch_hash(conn);
     else if (!ask_give_rows(conn, ask, it))
@@ -181,6 +184,7 @@ static const char *ask_policy(const struct server_http_call *call,
                                                   .subject = &finder,
                                                   .key = has_key ? &key : NULL,
                                                   .cost = params->cost,
+                                                  .least = params->least,
                                                   .wait_us = ask_wait_of(conn, params)};
     if (server_planned_make(conn, &question, planned, err)) {
         if (!params->has[PARAM_POLICY]) /* a proxy, or a policy file, that needs mending */
@@ -211,7 +215,7 @@ static const char *ask_policy(const struct server_http_call *call,
 static bool ask_has_known_members(const struct weir__json_node *nodes,
                                   const struct weir__json_node *object)
 {
-    static const char *const known[] = {"key", "key_base64", "limit", "cost"};
+    static const char *const known[] = {"key", "key_base64", "limit", "cost", "least"};
     uint32_t i = (uint32_t)(object - nodes) + 1;
     for (; i < object->next; i = nodes[i + 1].next) {
         struct weir__span name = {nodes[i].text, nodes[i].len};
@@ -224,18 +228,20 @@ static bool ask_has_known_members(const struct weir__json_node *nodes,
     return true;
 }
 
-/* One element of takeall's requests: {"key" or "key_base64", "limit", "cost"}. */
+/* One element of takeall's requests: {"key" or "key_base64", "limit", "cost", "least"}. */
 static const char *ask_read_element(struct server_conn *conn, const struct server_params *params,
                                     const struct weir__json_node *node,
                                     struct server_several *several, weir_error *err)
 {
-    const struct weir__json_node *key, *limit, *cost;
+    const struct weir__json_node *key, *limit, *cost, *least;
     weir_request *it = &several->requests[several->count];
     if (node->type != WEIR__JSON_OBJECT || !ask_has_known_members(params->nodes, node))
-        return "each request is an object with key or key_base64, limit and cost, and nothing else";
+        return "each request is an object with key or key_base64, limit, cost and least, and "
+               "nothing else";
     key = weir__json_member(params->nodes, node, "key");
     limit = weir__json_member(params->nodes, node, "limit");
     cost = weir__json_member(params->nodes, node, "cost");
+    least = weir__json_member(params->nodes, node, "least");
     *it = (weir_request){.cost = 1, .wait_us = ask_wait_of(conn, params)};
     if (key && weir__json_member(params->nodes, node, "key_base64"))
         return "each request has key or key_base64, not both";
@@ -254,8 +260,10 @@ static const char *ask_read_element(struct server_conn *conn, const struct serve
         return "each request needs a limit, like token-bucket 100/s";
     if (cost && !weir__json_integer(cost, 0, WEIR_COST_MAX, &it->cost))
         return "a cost is a whole number from 0 to 10^12";
+    if (least && !weir__json_integer(least, 1, WEIR_COST_MAX, &it->least))
+        return "a least is a whole number from 1 to the cost";
     it->limit = weir__limit_cached(&conn->thread->cache, limit->text, limit->len, err);
-    if (!it->limit)
+    if (!it->limit || (it->least && weir__least_check(it, err)))
         return err->message;
     if (weir__has_leases(it->limit))
         return SERVER_NEEDS_ACQUIRE;
@@ -306,8 +314,12 @@ static const char *ask_misplaced(enum weir__verb verb, const struct server_param
         return "requests is for takeall";
     if (several &&
         (params->has[PARAM_KEY] || params->has[PARAM_LIMIT] || params->has[PARAM_POLICY] ||
-         params->has[PARAM_KEY_FROM] || params->attributes || params->cost != SERVER_COST_UNSAID))
+         params->has[PARAM_KEY_FROM] || params->attributes || params->has[PARAM_LEAST] ||
+         params->cost != SERVER_COST_UNSAID))
         return "takeall takes keys, limits and costs in requests only";
+    if (params->least && verb != WEIR__VERB_TAKE && verb != WEIR__VERB_PEEK &&
+        verb != WEIR__VERB_ACQUIRE && (verb != WEIR__VERB_SETTLE || params->has[PARAM_LIMIT]))
+        return "least is for take, peek and acquire, and for settle with policies";
     if (verb != WEIR__VERB_SETTLE && (params->has[PARAM_RECEIPT] || params->actual >= 0))
         return "receipt and actual are for settle";
     if (params->lease && !leases)

@@ -111,6 +111,7 @@ enum server_param {
     PARAM_POLICY,
     PARAM_KEY_FROM,
     PARAM_COST,
+    PARAM_LEAST,
     PARAM_WAIT,
     PARAM_DENY_STATUS,
     PARAM_HEADERS,
@@ -125,7 +126,8 @@ enum server_param {
 struct server_params {
     bool has[PARAMS]; /* which were given */
     struct weir__span key, limit, policy, key_from, receipt;
-    int64_t cost; /* SERVER_COST_UNSAID: the default */
+    int64_t cost;  /* SERVER_COST_UNSAID: the default */
+    int64_t least; /* 0: all of the cost */
     int64_t wait_us;
     int64_t actual;
     int64_t lease;

@@ -116,6 +116,7 @@ static const struct param all_params[PARAMS] = {
     [PARAM_POLICY] = {"policy", params_read_text, AT(policy), 0, 0},
     [PARAM_KEY_FROM] = {"key_from", params_read_name, AT(key_from), 0, 0},
     [PARAM_COST] = {"cost", params_read_whole, AT(cost), 0, WEIR_COST_MAX},
+    [PARAM_LEAST] = {"least", params_read_whole, AT(least), 1, WEIR_COST_MAX},
     [PARAM_WAIT] = {"wait", params_read_wait, AT(wait_us), 0, 0},
     [PARAM_DENY_STATUS] = {"deny_status", params_read_whole, AT(deny_status), 400, 599},
     [PARAM_HEADERS] = {"headers", params_read_style, AT(style), 0, 0},
@@ -204,7 +205,7 @@ bool server_params_query(const struct server_http_call *call, struct server_para
         else
             weir__put_format(&why,
                              "unknown parameter \"%.*s\": expected key, key_from, limit, policy, "
-                             "cost, wait, hold, detail, headers, deny_status or attr.NAME",
+                             "cost, least, wait, hold, detail, headers, deny_status or attr.NAME",
                              params_shown(name), name.data);
         if (why.len > 0)
             return params_bad(call, text);

@@ -159,7 +159,8 @@ static void respond_put_edges(struct weir__json *json, const struct weir__rule *
 
 /* One limit's row, and where it is from. */
 static void respond_put_row(struct weir__json *json, const struct weir__item *planned,
-                            const struct weir__rule *rule, const weir_decision *row, bool explain)
+                            const weir_limit *limit, size_t i, const weir_decision *row,
+                            bool explain)
 {
     weir__json_open(json, NULL, '{');
     if (planned) {
@@ -168,10 +169,10 @@ static void respond_put_row(struct weir__json *json, const struct weir__item *pl
         weir__json_put_key(json, planned->key.data, planned->key.len);
         weir__json_put_bool(json, "shadow", planned->entry->shadow);
     }
-    weir__json_put_rule(json, "text", rule);
+    weir__json_put_limit(json, "text", limit, i);
     if (explain) {
         struct weir__facts facts;
-        weir__explain(rule, &facts);
+        weir__explain_limit(limit, i, &facts);
         weir__json_put_string(json, "meaning", facts.what);
         respond_put_edges(json, rule, row->time_us);
     }
@@ -186,7 +187,7 @@ static void respond_put_planned_rows(struct weir__json *json, const struct weir_
     for (size_t i = 0; i < n; i++) {
         size_t limits = weir_limit_count(planned[i].limit);
         for (size_t j = 0; j < limits; j++)
-            respond_put_row(json, &planned[i], &planned[i].limit->rules[j], &rows[j], explain);
+            respond_put_row(json, &planned[i], planned[i].limit, j, &rows[j], explain);
         rows += stride ? stride : limits;
     }
 }
@@ -205,7 +206,7 @@ static void respond_put_rows(struct weir__json *json, const struct server_ask *a
         const weir_decision *row = it->rows;
         for (size_t i = 0; i < it->count; i++) {
             for (size_t j = 0; j < it->requests[i].limit->count; j++)
-                respond_put_row(json, NULL, &it->requests[i].limit->rules[j], row++, ask->explain);
+                respond_put_row(json, NULL, it->requests[i].limit, j, row++, ask->explain);
         }
     }
     weir__json_close(json, ']');
@@ -318,8 +319,9 @@ static void respond_put_receipt(struct server_conn *conn, struct weir__json *jso
         return;
     weir__json_open(json, "receipts", '['); /* one per key: each is settled by itself */
     for (size_t i = 0; i < several->count; i++) {
+        int64_t granted = request[i].least ? decision->granted : request[i].cost;
         weir_decision one = {.time_us = decision->time_us,
-                             .charged = decision->degraded ? 0 : request[i].cost};
+                             .charged = decision->degraded ? 0 : granted};
         weir__receipt_set_id(&one, id); /* the same: settled in either way, it is settled */
         len = server_receipt_write(conn->thread->server, &conn->thread->receipts, &request[i], 1,
                                    &one, receipt);

@@ -1,8 +1,9 @@
 /*
  * WEIR.DECIDE: what the policies say to a request, which describes itself by attributes.
  *
- *     WEIR.DECIDE [POLICY name] attribute value [attribute value …] [COST n] [WAIT us|any] [DETAIL]
- *     WEIR.DECIDE … [COST n] SETTLE receipt actual
+ *     WEIR.DECIDE [POLICY name] attribute value [attribute value …]
+ *                 [COST n] [LEAST n | WAIT us|any] [DETAIL]
+ *     WEIR.DECIDE … [COST n] [LEAST n] SETTLE receipt actual
  *
  * What holds: names and values take turns, so a value is never read as an option, whatever it is. A
  * name that is one of the options' words is an option; "attr." before a name makes it an attribute
@@ -28,6 +29,7 @@ struct decide {
     } attributes[DECIDE_ATTRIBUTES_MAX];
     size_t count;
     int64_t cost; /* -1: the policies' own */
+    int64_t least;
     int64_t wait_us;
     bool detail, settles;
     struct weir__span receipt;
@@ -81,11 +83,18 @@ static int decide_add(struct decide *decide, struct weir__span name, struct weir
 
 /* ---- arguments ---- */
 
-enum decide_option { DECIDE_COST, DECIDE_WAIT, DECIDE_DETAIL, DECIDE_SETTLE, DECIDE_OPTIONS };
+enum decide_option {
+    DECIDE_COST,
+    DECIDE_LEAST,
+    DECIDE_WAIT,
+    DECIDE_DETAIL,
+    DECIDE_SETTLE,
+    DECIDE_OPTIONS
+};
 
 static enum decide_option decide_option_of(struct weir__span word)
 {
-    static const char *const words[DECIDE_OPTIONS] = {"COST", "WAIT", "DETAIL", "SETTLE"};
+    static const char *const words[DECIDE_OPTIONS] = {"COST", "LEAST", "WAIT", "DETAIL", "SETTLE"};
     enum decide_option option = DECIDE_COST;
     while (option < DECIDE_OPTIONS && !weir__span_is_word(word, words[option]))
         option++;
@@ -99,6 +108,8 @@ static int decide_set(struct decide *ret, enum decide_option option, const struc
     switch (option) {
     case DECIDE_COST:
         return weir__read_whole(args[0], "COST", 0, WEIR_COST_MAX, &ret->cost, err);
+    case DECIDE_LEAST:
+        return weir__read_whole(args[0], "LEAST", 1, WEIR_COST_MAX, &ret->least, err);
     case DECIDE_WAIT:
         if (weir__span_is_word(args[0], "any")) {
             ret->wait_us = WEIR_WAIT_ANY;
@@ -121,14 +132,15 @@ static int decide_set(struct decide *ret, enum decide_option option, const struc
 static int decide_read_options(const struct weir__span *args, size_t n, struct decide *ret,
                                weir_error *err)
 {
-    static const size_t values[DECIDE_OPTIONS] = {1, 1, 0, 2};
+    static const size_t values[DECIDE_OPTIONS] = {1, 1, 1, 0, 2};
     unsigned given = 0;
     for (size_t at = 0; at < n;) {
         enum decide_option option = decide_option_of(args[at]);
         if (option == DECIDE_OPTIONS || given & 1u << option || n - at - 1 < values[option])
             return weir__fail(err, WEIR_EINVAL, 0,
-                              "expected [COST n] [WAIT us|any] [DETAIL], or [COST n] SETTLE "
-                              "receipt actual, each once and after all attributes, found \"%.*s\"",
+                              "expected [COST n] [LEAST n] [WAIT us|any] [DETAIL], or [COST n] "
+                              "[LEAST n] SETTLE receipt actual, each once and after all "
+                              "attributes, found \"%.*s\"",
                               decide_shown(args[at]), args[at].data);
         given |= 1u << option;
         int code = decide_set(ret, option, args + at + 1, err);
@@ -147,6 +159,7 @@ static int decide_read(const struct weir__span *args, size_t n, struct decide *r
     ret->policy = (struct weir__span){"", 0};
     ret->count = 0;
     ret->cost = -1;
+    ret->least = 0;
     ret->wait_us = WEIR_WAIT_DEFAULT;
     ret->detail = ret->settles = false;
     if (n > 2 && weir__span_is_word(args[1], "POLICY")) {
@@ -179,6 +192,7 @@ static int decide_plan(struct server_conn *conn, const struct decide *decide,
     const struct server_plan_question question = {.policy = decide->policy,
                                                   .subject = &subject,
                                                   .cost = decide->cost,
+                                                  .least = decide->least,
                                                   .wait_us = decide->wait_us};
     int code = server_planned_make(conn, &question, planned, err);
     if (code)
@@ -211,6 +225,9 @@ int server_resp_decide(struct server_conn *conn, const struct weir__span *args, 
     } else {
         code = weir__fail(err, WEIR_ENOMEM, 0, "out of memory for the request; try again");
     }
+    ask->resp.granted = decide.least > 0;
+    for (size_t i = 0; planned && code == 0 && i < planned->several.count; i++)
+        ask->resp.granted = ask->resp.granted || planned->several.requests[i].least;
     if (decide.settles) {
         ask->settle.receipt = decide.receipt;
         ask->settle.actual = decide.actual;

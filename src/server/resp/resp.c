@@ -63,6 +63,7 @@ static void resp_put_one(struct server_batch *batch, struct server_ask *ask,
     request->key = command->asks[0].key;
     request->limit = command->asks[0].limit;
     request->cost = command->asks[0].cost;
+    request->least = command->asks[0].least;
     request->wait_us = command->wait_us;
     request->acquire = command->verb == WEIR__VERB_ACQUIRE;
 }
@@ -78,6 +79,7 @@ static void resp_put_several(struct server_ask *ask, struct server_several *seve
         several->requests[i] = (weir_request){.key = it->key,
                                               .limit = it->limit,
                                               .cost = it->cost,
+                                              .least = it->least,
                                               .wait_us = command->wait_us,
                                               .detail = several->rows + several->row_count,
                                               .acquire = command->verb == WEIR__VERB_ACQUIRE};
@@ -86,7 +88,7 @@ static void resp_put_several(struct server_ask *ask, struct server_several *seve
 }
 
 /* What only the limits can tell; NULL: all is well. */
-static const char *resp_unfit(const struct weir__command *command)
+static const char *resp_unfit(const struct weir__command *command, weir_error *err)
 {
     bool leases = command->asks[0].limit && weir__has_leases(command->asks[0].limit);
     switch (command->verb) {
@@ -102,7 +104,7 @@ static const char *resp_unfit(const struct weir__command *command)
     case WEIR__VERB_RELEASE:
         return leases ? NULL : "there are no leases: none of the limits is concurrent";
     case WEIR__VERB_SETTLE:
-        return leases ? "concurrent limits cannot be settled: release the lease instead" : NULL;
+        return weir__settles(command->asks[0].limit, err) ? err->message : NULL;
     case WEIR__VERB_PEEK:
     case WEIR__VERB_RESET:
     case WEIR__VERB_SHOW:
@@ -148,7 +150,7 @@ static void resp_add_ask(struct server_conn *conn, enum weir__verb verb,
     if (weir__command_read(verb, args, n, &conn->thread->cache, &command, &err))
         why = err.message;
     else
-        why = resp_unfit(&command);
+        why = resp_unfit(&command, &err);
     bool with_rows = !why && (verb == WEIR__VERB_TAKEALL || command.detail);
     struct server_several *several = with_rows ? server_several_take(conn->thread) : NULL;
     if (with_rows && !several)
@@ -162,6 +164,7 @@ static void resp_add_ask(struct server_conn *conn, enum weir__verb verb,
     ask->verb = verb;
     ask->resp.protocol = conn->resp_protocol;
     ask->resp.detail = command.detail;
+    ask->resp.granted = command.tells_granted;
     if (with_rows) {
         resp_put_several(ask, several, &command);
     } else {
@@ -204,14 +207,15 @@ static void resp_put_decision(struct server_conn *conn, const struct server_ask 
     const weir_request *requests = several ? several->requests : simple;
     size_t n = ask->about == SERVER_ABOUT_PLAN ? several->count : 1; /* that a receipt proves */
     size_t len = 0;
-    if (WEIR__LIKELY(n == 1 && !lease && !rows)) {
+    bool granted = ask->resp.granted;
+    if (WEIR__LIKELY(n == 1 && !lease && !rows && !granted)) {
         resp_put_plain(conn, requests, decision, out);
         return;
     }
     if (n > 0) /* without a limit there is nothing to settle */
         len = server_receipt_write(conn->thread->server, &conn->thread->receipts, requests, n,
                                    decision, receipt);
-    weir__resp_put_decision(out, decision, (struct weir__span){receipt, len}, lease,
+    weir__resp_put_decision(out, decision, (struct weir__span){receipt, len}, granted, lease,
                             rows && rows->row_count > 0 ? rows->rows : NULL,
                             rows ? rows->row_count : 0);
 }

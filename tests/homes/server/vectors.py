@@ -57,8 +57,15 @@ class Reader(lua_cases.Reader):
         elif verb == "acquire" and step.six[0]:
             self.holders[words[2]] = step
         elif verb == "take" and step.six[0]:
-            self.charges[step.time, step.cost, step.canonical] = step
+            self.charges[step.time, granted_of(step), step.canonical] = step
         return step
+
+
+def granted_of(step):
+    """What a step is granted: files that do not tell it have no least."""
+    if step.granted is not None:
+        return step.granted
+    return step.cost if step.six[0] else 0
 
 
 def in_turn(steps, clock, encode, send, receive):
@@ -98,13 +105,15 @@ class Judge:
     def equal(self, step, got, wanted, what=""):
         self.check(got == wanted, f"{step.place} ({self.home}) {what}: got {got!r}, expected {wanted!r}")
 
-    def decision(self, step, six, receipt, rows, bind, lease):
-        """receipt is None where there is none to be had."""
+    def decision(self, step, six, receipt, rows, bind, lease, granted=None):
+        """receipt is None where there is none to be had; granted where the answer does not tell it."""
         if step.verb == "grant":
             self.equal(step, [six[0], six[5]], step.six)
             return
         self.equal(step, six, step.six)
-        charged = step.cost if six[0] and step.verb != "peek" else 0
+        if granted is not None:
+            self.equal(step, granted, granted_of(step), "granted")
+        charged = granted_of(step) if step.verb != "peek" else 0
         name = id_of(receipt) if receipt is not None and charged else 0
         if receipt is not None:
             body = b"w4-%d-%d-%s" % (step.time, charged, letters(name, 7)) if charged else b"w2-%d-0" % step.time
@@ -148,8 +157,9 @@ class Resp:
         if verb == "settle":
             return ("WEIR.SETTLE", step.key, step.text, self.receipt(step), step.cost)
         if verb in ("renew", "release"):
-            return ("WEIR." + verb, step.key, step.text, step.source.reply[7] if step.source else 1)
+            return ("WEIR." + verb, step.key, step.text, step.source.reply[7 + bool(step.source.least)] if step.source else 1)
         words = ["WEIR." + verb, step.key, step.text, "COST", step.cost]
+        words += ["LEAST", step.least] if step.least else []
         if step.wait != -1:
             words += ["WAIT", WAITS.get(step.wait, step.wait)]
         return (*words, "DETAIL") if self.detail or len(step.parts) > 1 else words
@@ -165,8 +175,10 @@ class Resp:
             self.judge.equal(step, reply, "OK" if step.wanted == "ok" else int(step.wanted))
         else:
             rest = reply[7:]
+            granted = rest.pop(0) if step.least else None
             lease = rest.pop(0) if step.sent == "acquire" else 0
-            self.judge.decision(step, reply[:6], reply[6], rest[1:] if rest else None, rest[0] if rest else None, lease)
+            self.judge.decision(step, reply[:6], reply[6], rest[1:] if rest else None, rest[0] if rest else None, lease,
+                                granted)
 
 
 def encode_resp(words):
@@ -184,7 +196,7 @@ class TakeAll(Resp):
         """Cases of takes under the same limits throughout: a limit's place is its key's name. A peek or a reset of
         several keys has no words, and peeks charge nothing."""
         def is_told(step):
-            if step.leased:
+            if step.leased or step.least and len(step.parts) > 1:  # each key would be granted its own amount
                 return False
             return step.verb in ("take", "grant", "peek") or step.verb == "reset" and len(step.parts) == 1
 
@@ -204,6 +216,7 @@ class TakeAll(Resp):
         words = ["WEIR.TAKEALL", len(step.parts)]
         for i, part in enumerate(step.parts):
             words += [f"{step.key}#{i}", part, step.cost]
+        words += ["LEAST", step.least] if step.least else []
         if step.wait != -1:
             words += ["WAIT", WAITS.get(step.wait, step.wait)]
         return (*words, "DETAIL")
@@ -238,6 +251,7 @@ class Http:
             body.update(lease=step.source.reply.json["lease"] if step.source else 1)
         else:
             body.update(cost=step.cost, detail=len(step.parts) > 1)
+            body.update({"least": step.least} if step.least else {})
             if step.wait != -1:
                 body["wait"] = WAITS.get(step.wait) or http_client.Number(http_client.seconds(step.wait))
         return http_client.post("/v1/" + verb, body)
@@ -245,6 +259,7 @@ class Http:
     @staticmethod
     def query(verb, step):
         query = {"key": step.key, "limit": step.text, "cost": step.cost}
+        query.update({"least": step.least} if step.least else {})
         if step.wait != -1:
             query["wait"] = WAITS.get(step.wait) or f"{step.wait}us" if step.wait else "0"
         if len(step.parts) > 1:
@@ -281,8 +296,11 @@ class Http:
         receipt = body["receipt"]
         equal(receipt is not None, allowed and step.verb != "peek", "whether there is a receipt")
         rows = [six_of(row) for row in body["limits"]] if len(step.parts) > 1 else None
-        self.judge.decision(step, six_of(body), receipt and receipt.encode(), rows, body["binding"],
-                            body.get("lease", 0))
+        told = [[*row, it["granted"]] if step.least else row for row, it in zip(rows, body["limits"])] if rows else None
+        self.judge.decision(step, six_of(body), receipt and receipt.encode(), told, body["binding"],
+                            body.get("lease", 0), body["granted"])
+        for i, granted in step.row_grants.items():
+            equal(body["limits"][i]["granted"], granted, f"row {i} granted")
         equal(body["degraded"], False, "degraded")
         if rows:
             equal([row["text"] for row in body["limits"]], step.parts, "the limits' texts")

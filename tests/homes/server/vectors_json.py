@@ -25,7 +25,7 @@ def playable(steps):
         texts = {step.canonical for step in case}
         takes = [step for step in case if step.verb == "take"]
         plain = all(step.verb in ("take", "peek") for step in case) and all(
-            vectors.WAITS.get(step.wait, step.wait) in (None, 0) for step in takes)
+            vectors.WAITS.get(step.wait, step.wait) in (None, 0) and not step.least for step in takes)
         if len(texts) == 1 and plain and takes and not SHAPES.search(case[0].canonical):
             yield key, case[0].canonical, takes
 

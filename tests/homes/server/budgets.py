@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Token budgets: requests, tokens and slots of a user within an organisation within everybody, in one decision.
+
+Many clients ask at the same time for more than there is and take what is granted. What they are granted never comes to
+more than any limit has, and after settling each limit was charged exactly what was used. Over HTTP and RESP, with limits
+in the request and with policies.
+"""
+import random
+import sys
+import threading
+
+from lib import checks, http_client, weir_server
+
+CLIENTS, ROUNDS = 50, 6
+TOKENS = 100_000
+POLICIES = """version: 1
+policies:
+  - name: llm
+    match: {path: /v1/chat}
+    limits:
+      - {name: requests, key: user, limit: fixed-window 1000/366d}
+      - {name: user, key: user, limit: fixed-window 60k/366d, cost: {of: tokens, default: 500}, least: {of: enough, default: 100}}
+      - {name: org, key: org, limit: fixed-window 100k/366d, cost: {of: tokens, default: 500}, least: {of: enough, default: 100}}
+  - name: other
+    key: ip
+    match: {path: /other}
+    limit: fixed-window 3/366d cost 2
+"""
+BAD = """version: 1
+policies:
+  - {name: bad, key: ip, limit: smooth 5/s, cost: {of: tokens}, least: 5}
+"""
+
+
+def budget_of_limits(server, check):
+    """One key with three limits: 50 clients, exact to the token."""
+    limit = f"fixed-window 1000/366d cost 1, fixed-window {TOKENS}/365d, concurrent 1000 lease 1h cost 1"
+    totals = {"granted": 0, "used": 0, "denied": 0}
+    lock = threading.Lock()
+
+    def client(number):
+        rng = random.Random(number)
+        with http_client.Client(server.port) as http:
+            for _ in range(ROUNDS):
+                got = http.post("/v1/acquire", {"key": "k", "limit": limit, "cost": 4000, "least": 50}).json
+                if not got["allowed"]:
+                    with lock:
+                        totals["denied"] += 1
+                    continue
+                used = rng.randint(0, got["granted"])
+                http.post("/v1/settle", {"key": "k", "limit": limit, "receipt": got["receipt"],
+                                                          "actual": used})
+                http.post("/v1/release", {"key": "k", "limit": limit, "lease": got["lease"]})
+                with lock:
+                    totals["granted"] += got["granted"]
+                    totals["used"] += used
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with http_client.Client(server.port) as http:
+        rows = http.post("/v1/peek", {"key": "k", "limit": limit, "cost": 0, "detail": True}).json["limits"]
+    allowed = CLIENTS * ROUNDS - totals["denied"]
+    check.equal(rows[1]["remaining"], TOKENS - totals["used"], "what was settled is what was used")
+    check.equal((rows[0]["remaining"], rows[2]["remaining"]), (1000 - allowed, 1000), "one request each, all slots released")
+    check(totals["used"] <= TOKENS and allowed > 25, f"{totals}")
+
+
+def budget_of_policies(server, check):
+    """User and organisation get one amount; settle corrects both by what was granted."""
+    ask = {"attributes": {"path": "/v1/chat", "user": "ann", "org": "acme", "tokens": 40_000}}
+    with http_client.Client(server.port) as http, server.client() as resp:
+        def take(verb="take", **more):
+            return http.post("/v1/" + verb, {**ask, "detail": True, **more}).json
+
+        def left():
+            return [row["remaining"] for row in take("peek", cost=0)["limits"]]
+
+        first = take()
+        check.equal((first["allowed"], first["granted"]), (True, 40_000), "there is enough")
+        second = take()
+        check.equal(second["granted"], 20_000, "the user has less than the organisation")
+        check.equal([row["granted"] for row in second["limits"]], [1, 20_000, 20_000], "rows")
+        check.equal(left(), [998, 0, 40_000], "charged the same")
+        third = take()
+        check.equal((third["allowed"], third["granted"]), (False, 0), "less than enough")
+        http.post("/v1/settle", {**ask, "receipt": second["receipt"], "actual": 5_000})
+        check.equal(left(), [998, 15_000, 55_000], "settled by what was granted, requests left alone")
+        again = http.post("/v1/settle", {**ask, "receipt": second["receipt"], "actual": 5_000}).json
+        check.equal(again.get("before"), True, "settled once")
+        words = ("WEIR.DECIDE", "path", "/v1/chat", "user", "ann", "org", "acme", "tokens", 40_000)
+        reply = resp.call(*words)
+        check.equal((len(reply), reply[0], reply[7]), (8, 1, 15_000), "RESP tells what is granted")
+        check.equal(resp.call(*words, "SETTLE", reply[6], 1_000), "OK", "settle over RESP")
+        check.equal(left(), [997, 14_000, 54_000], "after it")
+        # the request's own cost is for every limit of the policy, and so is its least
+        check.equal(take(cost=50_000, least=20)["granted"], 997, "least with the request")
+        other = {"attributes": {"path": "/other", "ip": "192.0.2.1"}}
+        replies = [http.post("/v1/take", other).json for _ in range(2)]
+        check.equal([(it["allowed"], it["granted"], it["remaining"]) for it in replies], [(True, 1, 1), (False, 0, 1)],
+                    "a limit's own cost in a policy")
+        nothing = http.post("/v1/take", {"attributes": {"path": "/none"}, "cost": 7}).json
+        check.equal((nothing["verdict"], nothing["granted"]), ("none", 7), "no policy applies: all of it")
+
+
+def refusals(server, check):
+    def refused(path, body, words):
+        with http_client.Client(server.port) as http:
+            answer = http.post(path, body)
+            check(answer.status == 400 and words in answer.json["detail"], f"{body}: {answer.status} {answer.json}")
+    bucket = {"key": "r", "limit": "token-bucket 9/s", "cost": 5}
+    refused("/v1/take", {**bucket, "least": 6}, "invalid least 6: expected 1 to 5, the cost")
+    refused("/v1/take", {**bucket, "least": 0}, "least must be a whole number from 1")
+    refused("/v1/take", {**bucket, "least": 1, "wait": 1}, "cannot wait")
+    refused("/v1/take", {**bucket, "least": 1, "hold": True}, "cannot wait")
+    refused("/v1/take", {"key": "r", "limit": "smooth 9/s", "cost": 5, "least": 1}, "not for smooth, which shapes")
+    refused("/v1/reset", {"key": "r", "least": 1}, "least is for take, peek and acquire")
+    refused("/v1/takeall", {"requests": [{**bucket, "least": 5}, {**bucket, "key": "s", "cost": 4, "least": 1}]}, "")
+    refused("/v1/settle", {"key": "r", "limit": "fixed-window 9/m cost 1", "receipt": "w4-1-1-x", "actual": 1},
+            "limits with a cost of their own cannot be settled")
+    refused("/v1/take", {"key": "r", "limit": "fixed-window 9/m cost 10"}, "column 23: expected a cost of at most 9")
+    with http_client.Client(server.port) as http:
+        answer = http.post("/v1/takeall", {"requests": [
+            {"key": "x", "limit": "fixed-window 10/366d", "cost": 30, "least": 1},
+            {"key": "y", "limit": "fixed-window 100/366d", "cost": 40, "least": 2}]}).json
+        check.equal((answer["granted"], [row["granted"] for row in answer["limits"]]), (10, [10, 10]), "takeall: one amount")
+        check.equal([receipt.split("-")[2] for receipt in answer["receipts"]], ["10", "10"], "each receipt names it")
+
+
+def bad_policies(check):
+    try:
+        with weir_server.Server(policies=BAD):
+            check(False, "a least of what shapes is refused when the file is read")
+    except weir_server.WrongEnd as error:
+        check("policies.yaml:3:" in str(error) and "not for smooth, which shapes" in str(error), str(error))
+
+
+def main():
+    check = checks.Checks()
+    bad_policies(check)
+    with weir_server.Server(policies=POLICIES) as server:
+        budget_of_limits(server, check)
+        budget_of_policies(server, check)
+        refusals(server, check)
+    return check.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
