@@ -402,6 +402,10 @@ char *ngx_http_weir_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
     if (!conn && limit_has_leases(limit))
         return limit_fail(&it, "invalid limit", &it.text,
                           "requests in progress are limited by weir_conn");
+    if (limit->limit && ngx_http_weir_depends_on_costs(limit, limit->limit))
+        return limit_fail(&it, "invalid limit", &it.text,
+                          "a cost of its own cannot be used with on= and charge_if=; give the "
+                          "directive a cost=");
     if (conn && limit->limit && (limit->limit->count > 1 || !limit_has_leases(limit)))
         return limit_fail(&it, "invalid limit", &it.text,
                           "expected a number, or \"concurrent 20 lease 30s\"");

@@ -117,11 +117,14 @@ static weir_decision denied_later(const weir_decision *row, int64_t passed_us)
 static void denied_answer(const struct denied_entry *entry, int64_t now_us,
                           ngx_http_weir_plan_t *plan)
 {
+    const weir_limit *limit = plan->requests[0].limit;
     for (ngx_uint_t i = 0; i < plan->limits; i++) {
         plan->rows[i] = denied_later(&entry->rows[i], now_us - entry->asked_us);
-        if (denied_cost_of(plan) > entry->cost)
-            denied_raise_cost(&plan->requests[0].limit->rules[i], &plan->rows[i],
-                              denied_cost_of(plan));
+        if (denied_cost_of(plan) <= entry->cost) /* also if there are several requests */
+            continue;
+        int64_t cost = weir__limit_asked(limit, i, denied_cost_of(plan));
+        if (cost > weir__limit_asked(limit, i, entry->cost))
+            denied_raise_cost(&limit->rules[i], &plan->rows[i], cost);
     }
     weir__fold(plan->rows, plan->limits, &plan->folded);
 }

@@ -16,6 +16,14 @@ const struct weir__rule *ngx_http_weir_rule(const ngx_http_weir_plan_t *plan, ng
     return &plan->requests[i].limit->rules[row];
 }
 
+struct weir__rule_text ngx_http_weir_bound_text(const ngx_http_weir_plan_t *plan)
+{
+    ngx_uint_t i = 0, row = plan->folded.binding;
+    while (i + 1 < plan->count && row >= plan->requests[i].limit->count)
+        row -= plan->requests[i++].limit->count;
+    return weir__limit_text_of(plan->requests[i].limit, row);
+}
+
 /* The plans to be shown: the enforced ones; where there are none, those in dry run. */
 static ngx_uint_t fields_shown_plans(const ngx_http_weir_ctx_t *ctx,
                                      const ngx_http_weir_plan_t *ret[2])
@@ -230,7 +238,7 @@ static ngx_int_t variable_get_status(ngx_http_request_t *r, ngx_http_variable_va
 /* What was decided, and by which limit; false: nothing was. */
 static bool variable_decision(ngx_http_request_t *r, weir_decision *ret,
                               const ngx_http_weir_limit_t **ret_binding,
-                              const struct weir__rule **ret_rule)
+                              const ngx_http_weir_plan_t **ret_bound)
 {
     const ngx_http_weir_ctx_t *ctx = variable_ctx(r);
     const ngx_http_weir_plan_t *plans[2];
@@ -245,7 +253,8 @@ static bool variable_decision(ngx_http_request_t *r, weir_decision *ret,
     else
         weir__fold(each, n, ret);
     const ngx_http_weir_plan_t *bound = n > 1 && ret->binding == 1 ? plans[1] : plans[0];
-    *ret_rule = ngx_http_weir_rule(bound, bound->folded.binding, ret_binding);
+    ngx_http_weir_rule(bound, bound->folded.binding, ret_binding);
+    *ret_bound = bound;
     return true;
 }
 
@@ -264,9 +273,9 @@ static ngx_int_t variable_get_number(ngx_http_request_t *r, ngx_http_variable_va
 {
     weir_decision decision;
     const ngx_http_weir_limit_t *binding;
-    const struct weir__rule *rule;
+    const ngx_http_weir_plan_t *bound;
     int64_t number;
-    if (!variable_decision(r, &decision, &binding, &rule))
+    if (!variable_decision(r, &decision, &binding, &bound))
         return variable_set_nothing(value);
     memcpy(&number, (const char *)&decision + (data & ~IN_SECONDS), sizeof number);
     if (number < 0)
@@ -281,9 +290,9 @@ static ngx_int_t variable_get_degraded(ngx_http_request_t *r, ngx_http_variable_
 {
     weir_decision decision;
     const ngx_http_weir_limit_t *binding;
-    const struct weir__rule *rule;
+    const ngx_http_weir_plan_t *bound;
     (void)data;
-    return variable_decision(r, &decision, &binding, &rule)
+    return variable_decision(r, &decision, &binding, &bound)
                ? variable_set_number(r, value, decision.degraded)
                : variable_set_nothing(value);
 }
@@ -293,18 +302,17 @@ static ngx_int_t variable_get_binding(ngx_http_request_t *r, ngx_http_variable_v
 {
     weir_decision decision;
     const ngx_http_weir_limit_t *binding;
-    const struct weir__rule *rule;
+    const ngx_http_weir_plan_t *bound;
     (void)data;
-    if (!variable_decision(r, &decision, &binding, &rule))
+    if (!variable_decision(r, &decision, &binding, &bound))
         return variable_set_nothing(value);
     if (binding->name.len)
         return variable_set_text(value, binding->name.data, binding->name.len);
     char *canonical = ngx_pnalloc(r->pool, WEIR__RULE_TEXT_MAX);
     if (!canonical)
         return NGX_ERROR;
-    struct weir__buffer buffer = weir__buffer_over(canonical, WEIR__RULE_TEXT_MAX);
-    weir__put_rule(&buffer, rule);
-    return variable_set_text(value, (const u_char *)canonical, buffer.len);
+    strcpy(canonical, ngx_http_weir_bound_text(bound).text);
+    return variable_set_text(value, (const u_char *)canonical, strlen(canonical));
 }
 
 ngx_int_t ngx_http_weir_variables_add(ngx_conf_t *cf)

@@ -156,7 +156,7 @@ static void handler_log(ngx_http_weir_ctx_t *ctx, ngx_uint_t level, const char *
     ngx_log_t *log = ctx->request->connection->log;
     if (log->log_level < level)
         return;
-    const struct weir__rule *rule = ngx_http_weir_rule(plan, plan->folded.binding, &conf);
+    ngx_http_weir_rule(plan, plan->folded.binding, &conf);
     struct weir__buffer buffer = weir__buffer_over(seconds, sizeof seconds);
     int64_t time_us = plan->folded.allowed ? plan->folded.delay_us : plan->folded.retry_after_us;
     if (time_us != WEIR_NEVER) {
@@ -164,8 +164,8 @@ static void handler_log(ngx_http_weir_ctx_t *ctx, ngx_uint_t level, const char *
         weir__put_seconds(&buffer, time_us);
     }
     ngx_log_error(level, log, 0, "%s by %s%V%s%s%s, zone \"%V\"", what, conf->name.len ? "\"" : "",
-                  &conf->name, conf->name.len ? "\": " : "", weir__rule_text(rule).text, seconds,
-                  &conf->zone->name);
+                  &conf->name, conf->name.len ? "\": " : "", ngx_http_weir_bound_text(plan).text,
+                  seconds, &conf->zone->name);
 }
 
 static ngx_int_t handler_reject(ngx_http_weir_ctx_t *ctx, const ngx_http_weir_loc_conf_t *conf,

@@ -278,6 +278,8 @@ void ngx_http_weir_plan_end(void);
 ngx_int_t ngx_http_weir_keep_key(ngx_pool_t *pool, weir_key *key);
 /* Frees a limit with a pool; NGX_ERROR: no memory for that, and it is freed at once. */
 ngx_int_t ngx_http_weir_free_with(ngx_pool_t *pool, weir_limit *limit);
+/* Whether a limit with a cost of its own is to be charged by the answer: it cannot be. */
+bool ngx_http_weir_depends_on_costs(const ngx_http_weir_limit_t *conf, const weir_limit *limit);
 /* Whether a limit of a location is in dry run. */
 static inline bool ngx_http_weir_is_dry(const ngx_http_weir_loc_conf_t *conf,
                                         const ngx_http_weir_limit_t *limit)
@@ -435,6 +437,8 @@ ngx_int_t ngx_http_weir_variables_add(ngx_conf_t *cf); /* preconfiguration */
 /* The rule of a row of a decided plan, and whose it is. */
 const struct weir__rule *ngx_http_weir_rule(const ngx_http_weir_plan_t *plan, ngx_uint_t row,
                                             const ngx_http_weir_limit_t **ret_conf);
+/* The canonical text of the limit that bound a plan. */
+struct weir__rule_text ngx_http_weir_bound_text(const ngx_http_weir_plan_t *plan);
 char *ngx_http_weir_info(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
 /* ---- counts.c ---- */

@@ -176,6 +176,24 @@ static ngx_int_t plan_check_verb(ngx_http_request_t *r, const ngx_http_weir_limi
     return NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
+/* What is given back by the answer is given back by the request's cost. */
+bool ngx_http_weir_depends_on_costs(const ngx_http_weir_limit_t *conf, const weir_limit *limit)
+{
+    return limit->costs && (conf->on || conf->charge_if);
+}
+
+static ngx_int_t plan_check_costs(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf,
+                                  const weir_limit *limit)
+{
+    if (!ngx_http_weir_depends_on_costs(conf, limit))
+        return NGX_OK;
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "weir: \"%s\" has a cost of its own, which cannot be used with on= and "
+                  "charge_if=; give the directive a cost=, in %V:%ui",
+                  weir_limit_text(limit), &conf->place.file, conf->place.line);
+    return NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
 /* Adds one limit; not if its key or its text is empty. */
 static ngx_int_t plan_add(ngx_http_request_t *r, ngx_http_weir_limit_t *conf,
                           ngx_http_weir_plan_t *plan)
@@ -193,6 +211,8 @@ static ngx_int_t plan_add(ngx_http_request_t *r, ngx_http_weir_limit_t *conf,
         if (rc != NGX_OK || !request->limit)
             return rc;
         rc = plan_check_verb(r, conf, request->limit, plan->verb);
+        if (rc == NGX_OK)
+            rc = plan_check_costs(r, conf, request->limit);
         if (rc != NGX_OK)
             return rc;
     }
@@ -222,14 +242,28 @@ static ngx_int_t plan_add(ngx_http_request_t *r, ngx_http_weir_limit_t *conf,
  * may outlive the request. NULL: no memory. */
 static weir_limit *plan_own_limit(ngx_pool_t *pool, weir_request *request)
 {
-    weir_limit *copy = calloc(1, sizeof *copy + MERGED_TEXT_ROOM);
+    size_t costs = WEIR_LIMITS_MAX * sizeof *request->limit->costs;
+    weir_limit *copy = calloc(1, sizeof *copy + costs + MERGED_TEXT_ROOM);
     if (!copy || ngx_http_weir_free_with(pool, copy) != NGX_OK)
         return NULL;
-    copy->text = (char *)(copy + 1);
+    copy->costs = (int64_t *)(copy + 1);
+    copy->text = (char *)(copy + 1) + costs;
     copy->count = request->limit->count;
     ngx_memcpy(copy->rules, request->limit->rules, copy->count * sizeof copy->rules[0]);
+    for (size_t i = 0; i < copy->count; i++)
+        ((int64_t *)copy->costs)[i] = weir_limit_cost(request->limit, i);
     request->limit = copy;
     return copy;
+}
+
+/* A cost of a limit's own is the larger of what both are asked for. */
+static void plan_merge_costs(const weir_request *early, size_t at, const weir_request *late,
+                             size_t i)
+{
+    int64_t *costs = (int64_t *)early->limit->costs;
+    if (!weir__limit_varies(early->limit, at) || !weir__limit_varies(late->limit, i))
+        costs[at] = ngx_max(weir__limit_asked(early->limit, at, early->cost),
+                            weir__limit_asked(late->limit, i, late->cost));
 }
 
 static void plan_tighten(struct weir__rule *rule, const struct weir__rule *other)
@@ -246,7 +280,7 @@ static void plan_write_text(weir_limit *limit)
     struct weir__buffer buffer = weir__buffer_over(limit->text, MERGED_TEXT_ROOM);
     for (size_t i = 0; i < limit->count; i++) {
         weir__put_text(&buffer, i ? ", " : "");
-        weir__put_rule(&buffer, &limit->rules[i]);
+        weir__put_limit(&buffer, limit, i);
     }
 }
 
@@ -273,10 +307,13 @@ static bool plan_merge_pair(ngx_pool_t *pool, weir_request *early, weir_request 
             (!(kept = plan_own_limit(pool, early)) || !(rest = plan_own_limit(pool, late))))
             return false;
         plan_tighten(&kept->rules[at], &rest->rules[i]);
+        plan_merge_costs(early, at, late, i);
         early->cost = ngx_max(early->cost, late->cost);
         rest->count--;
         ngx_memmove(&rest->rules[i], &rest->rules[i + 1],
                     (rest->count - i) * sizeof rest->rules[0]);
+        ngx_memmove((int64_t *)&rest->costs[i], &rest->costs[i + 1],
+                    (rest->count - i) * sizeof rest->costs[0]);
     }
     if (kept) {
         plan_write_text(kept);

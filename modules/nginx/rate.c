@@ -66,7 +66,7 @@ static ngx_http_output_body_filter_pt rate_next_filter;
 
 static bool rate_is_rate(const weir_limit *limit)
 {
-    return limit->count == 1 && weir__algorithm_of(&limit->rules[0])->flows;
+    return limit->count == 1 && !limit->costs && weir__algorithm_of(&limit->rules[0])->flows;
 }
 
 /* Bytes that flow in a time. */

@@ -7,7 +7,7 @@ Time, key, limits and cost come in fields of the request; the decision is read f
 RateLimit fields. A wait belongs to a directive, so each wait of the vectors has a location of its own. Once with all
 limits of a step under one key in one directive, once each under a key of its own in directives of their own,
 which all or nothing decides in the same way. Peeks charge nothing and are left out; a key that was reset goes on under
-another name. Cases with settles and leases are left out.
+another name. Cases with settles, leases and a least are left out.
 """
 import re
 import sys
@@ -47,7 +47,8 @@ class Reader(lua_cases.Reader):
 
 def takes_of(steps):
     """Those that are takes of cases without settles and leases; a reset renames the key."""
-    other = {step.key for step in steps if step.verb in LEFT_OUT or any("concurrent" in part for part in step.parts)}
+    other = {step.key for step in steps
+             if step.verb in LEFT_OUT or step.least or any("concurrent" in part for part in step.parts)}
     lives, takes = {}, []
     for step in steps:
         if step.key in other:
@@ -192,7 +193,7 @@ def main(paths):
             print(f"{len(reader.texts)} texts, {run_texts(nginx, reader.texts, check)} refused")
     cases = len({step.key for step in reader.steps})
     waits = len({step.wait for step in takes})
-    print(f"{cases - left_out} of {cases} cases, {waits} waits; {left_out} cases with settles or leases left out")
+    print(f"{cases - left_out} of {cases} cases, {waits} waits; {left_out} cases with settles, leases or a least left out")
     check(len(takes) > 0 and check.passed > len(takes), "the vectors were run")
     return check.end()
 
