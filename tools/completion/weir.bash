@@ -3,9 +3,9 @@
 _weir_options() {
     local server="--server --token"
     case $1 in
-    take | peek) echo "--cost --wait --detail --json --store $server --help" ;;
+    take | peek) echo "--cost --least --wait --detail --json --store $server --help" ;;
     wait) echo "--cost --max --json --store $server --help" ;;
-    acquire) echo "--cost --wait --json --store $server --help" ;;
+    acquire) echo "--cost --least --wait --json --store $server --help" ;;
     run) echo "--wait --cost --quiet --on-lost --denied-code --failed-code --store $server --help" ;;
     settle | reset | show | renew | release) echo "--json --store $server --help" ;;
     explain) echo "--json --key --policy --request $server --help" ;;
@@ -13,7 +13,7 @@ _weir_options() {
     replay) echo "--wait --decisions --json --store --help" ;;
     bench) echo "--keys --threads --seconds --limit --batch --store --json --help" ;;
     zone) echo "--check --json --dump --load --help" ;;
-    lua) echo "--args --cost --wait --function --list --sha --json --help" ;;
+    lua) echo "--args --cost --least --wait --function --list --sha --json --help" ;;
     check) echo "--request --json --store --help" ;;
     serve)
         echo "--listen --listen-tls --tls-cert --tls-key --tls-client-ca --store --policies --envoy \
@@ -75,7 +75,7 @@ _weir() {
         mapfile -t COMPREPLY < <(compgen -W "any 0 100ms 1s 10s 1m" -- "$current")
         return
         ;;
-    --denied-code | --failed-code | --cost | --keys | --key | --policy | --threads | --seconds | --batch | --limit | --args | --request | --token)
+    --denied-code | --failed-code | --cost | --least | --keys | --key | --policy | --threads | --seconds | --batch | --limit | --args | --request | --token)
         return
         ;;
     esac

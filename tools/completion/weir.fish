@@ -44,6 +44,7 @@ complete -c weir -n "__fish_seen_subcommand_from lua" -l function -d "Print all 
 complete -c weir -n "__fish_seen_subcommand_from lua" -l list -d "Print names, SHA1s and arguments"
 complete -c weir -n "__fish_seen_subcommand_from lua" -l sha -d "Print only the SHA1"
 complete -c weir -n "__fish_seen_subcommand_from take peek wait acquire run lua" -l cost -x -d "What it costs"
+complete -c weir -n "__fish_seen_subcommand_from take peek acquire lua" -l least -x -d "Also take less than the cost, but at least this"
 complete -c weir -n "__fish_seen_subcommand_from take peek replay lua" -l wait -x -a "any 0 1s" \
     -d "Longest delay to accept"
 complete -c weir -n "__fish_seen_subcommand_from take peek" -l detail -d "Show the answer of each limit"
