@@ -36,8 +36,8 @@ local wait_for, id = tonumber(ARGV[3]), tonumber(ARGV[4])
 if not verb or not (verb >= TAKE and verb <= SHOW and verb % 1 == 0) then
     return redis.error_reply('ERR the first argument is the verb, a number from 0 to 7')
 end
-if #KEYS == 0 or #KEYS > 16 or (#KEYS > 1 and verb >= SETTLE and verb ~= RESET) then
-    return redis.error_reply('ERR take, peek and reset name 1 to 16 keys, the other verbs one')
+if #KEYS == 0 or #KEYS > 16 or (#KEYS > 1 and verb >= SETTLE and verb ~= RESET and verb ~= ACQUIRE) then
+    return redis.error_reply('ERR take, peek, acquire and reset name 1 to 16 keys, the other verbs one')
 end
 local t0, c0, named
 local tells, owns = false, false
@@ -147,7 +147,8 @@ local asks, own_of, owned, floor, ceiling = {nil, nil}, {nil, nil}, 0, 0, COST_M
 if tells then
     --@use verbs.budget
 end
-local ops, rows, from, limit_count, leased, all, salt, left = {nil, nil}, {nil, nil}, 5, 0, false, true, 0, 0
+local ops, rows, from, limit_count, leased, holds = {nil, nil}, {nil, nil}, 5, 0, false, 0
+local all, salt, left = true, 0, 0
 local judging = verb <= PEEK or verb == ACQUIRE
 for k = 1, #KEYS do
     local key = KEYS[k]
@@ -406,6 +407,7 @@ elseif kind == SLIDING_COUNTER then
 elseif kind == CONCURRENT then
     if changed then
         local named_by = verb == ACQUIRE and id or 0
+        holds = named_by
         --@use concurrent.charge named_by
         --@use concurrent.fresh
     end
@@ -571,7 +573,7 @@ local charged = folded[1] == 1 and verb ~= PEEK and asks[1][1] or 0
 if verb == TAKE and id > 0 then salt = id end
 --@use clock.receipt folded[7] | charged | salt
 if tells then folded[8] = granted end
-if verb == ACQUIRE then folded[#folded + 1] = charged > 0 and id or 0 end
+if verb == ACQUIRE then folded[#folded + 1] = holds end
 if options % 2 == 1 then
     folded[#folded + 1] = binding - 1
     for i = 1, #rows do folded[#folded + 1] = rows[i] end

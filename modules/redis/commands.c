@@ -21,12 +21,16 @@ static void command_reply_row(RedisModuleCtx *ctx, const weir_decision *row, boo
 }
 
 /* Decides, charges if take, and replies. */
-static int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, bool take,
-                            uint64_t lease)
+static int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, bool take)
 {
     weir_decision rows[WEIR_LIMITS_MAX], folded;
     char receipt[WEIR_RECEIPT_SIZE];
     size_t limits = 0;
+    uint64_t lease = 0;
+    if (request->command.acquires && weir__lease_id(&lease))
+        return reply_error(ctx, "ERR no randomness for a lease");
+    if (request->command.acquires && test_lease)
+        lease = test_lease;
     if (!decide(ctx, request, take, lease, rows, &folded))
         return RM_OK;
     for (size_t i = 0; i < request->command.count; i++)
@@ -40,8 +44,7 @@ static int decide_and_reply(RedisModuleCtx *ctx, const struct request *request, 
     if (granted)
         rm_ReplyWithLongLong(ctx, folded.granted);
     if (lease)
-        rm_ReplyWithLongLong(ctx, folded.allowed && request->command.asks[0].cost ? (long long)lease
-                                                                                  : 0);
+        rm_ReplyWithLongLong(ctx, (long long)folded.lease);
     if (!request->command.detail)
         return RM_OK;
     rm_ReplyWithLongLong(ctx, folded.binding);
@@ -57,7 +60,7 @@ static int decide_command(RedisModuleCtx *ctx, RedisModuleString **argv, int arg
 {
     struct request request;
     return read_request(ctx, verb, argv, argc, &request)
-               ? decide_and_reply(ctx, &request, !weir__verb_reads(verb), 0)
+               ? decide_and_reply(ctx, &request, !weir__verb_reads(verb))
                : RM_OK;
 }
 
@@ -106,16 +109,13 @@ int throttle_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 int acquire_command(RedisModuleCtx *ctx, RedisModuleString **argv, int argc)
 {
     struct request request;
-    uint64_t id = 0;
     if (!read_request(ctx, WEIR__VERB_ACQUIRE, argv, argc, &request))
         return RM_OK;
     const weir_limit *limit = request.command.asks[0].limit;
     if (weir__leased(limit) == limit->count)
         return reply_error(ctx,
                            "ERR there is nothing to acquire: none of the limits is concurrent");
-    if (!test_lease && weir__lease_id(&id))
-        return reply_error(ctx, "ERR no randomness for a lease");
-    return decide_and_reply(ctx, &request, true, test_lease ? test_lease : id);
+    return decide_and_reply(ctx, &request, true);
 }
 
 /* key limits id: loads the leases and changes one. */

@@ -203,6 +203,8 @@ bool decide(RedisModuleCtx *ctx, const struct request *request, bool take, uint6
     if (!done)
         return false;
     weir__fold(rows, run.op_count, ret);
+    for (size_t i = 0; i < run.op_count; i++) /* one id for all that is held */
+        ret->lease = rows[i].lease ? rows[i].lease : ret->lease;
     *(ret->allowed ? &allowed_count : &denied_count) += take;
     const struct weir__command_ask *first = &request->command.asks[0];
     int64_t whole = first->cost;

@@ -78,6 +78,9 @@ static const struct rm_argument waits[] = {NUMBER("microseconds"),
     ARGUMENT("least", INTEGER, .token = "LEAST",                                                   \
              .summary = "Also take less than the cost, but not less than this",                    \
              .flags = RM_ARG_OPTIONAL | (several))
+#define ACQUIRE                                                                                    \
+    ARGUMENT("acquire", TOKEN, .token = "ACQUIRE", .summary = "Hold a lease of concurrent limits", \
+             .flags = RM_ARG_OPTIONAL)
 #define DETAIL                                                                                     \
     ARGUMENT("detail", TOKEN, .token = "DETAIL", .summary = "Reply a row for each limit, too",     \
              .flags = RM_ARG_OPTIONAL)
@@ -89,7 +92,7 @@ static const struct rm_argument take_arguments[] = {KEY,  TEXT("limits"), COST, 
                                                     WAIT, DETAIL,         END};
 static const struct rm_argument ask_arguments[] = {KEY, TEXT("limits"), NUMBER("cost"), END};
 static const struct rm_argument take_all_arguments[] = {
-    NUMBER("numkeys"), ASKS, LEAST(RM_ARG_MULTIPLE), WAIT, DETAIL, END};
+    NUMBER("numkeys"), ASKS, LEAST(RM_ARG_MULTIPLE), WAIT, ACQUIRE, DETAIL, END};
 static const struct rm_argument settle_arguments[] = {KEY, TEXT("limits"), TEXT("receipt"),
                                                       NUMBER("actual"), END};
 static const struct rm_argument key_arguments[] = {KEY, END};

@@ -230,7 +230,7 @@ static int server_take_answer(struct server_store *server, const weir_request *r
     ret->binding = (uint8_t)weir__min(binding, WEIR_LIMITS_MAX - 1);
     ret->lease = (uint64_t)lease;
     server_keep_receipt(server);
-    ret->charged = server->receipt[0] ? ret->granted : 0;
+    ret->charged = server->receipt[0] && !ret->degraded ? ret->granted : 0;
     return 0;
 }
 

@@ -77,22 +77,24 @@ static void engine_hand_out(const weir_request *requests, size_t n, const weir_d
     }
 }
 
-/* What the commands can express: one wait for all requests, leases of one key alone. */
+/* What the commands can express: one wait for all requests. */
 static int engine_check_together(const weir_request *requests, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (requests[i].wait_us != requests[0].wait_us || (requests[i].acquire && n > 1))
+        if (requests[i].wait_us != requests[0].wait_us)
             return WEIR_EUNSUPPORTED;
     }
     return 0;
 }
 
-/* The verb of a single request, and the lease that a script will give. */
-static int engine_set_verb(const weir_request *request, enum weir__mode mode,
-                           struct weir__redis_query *query)
+/* The verb of a query's requests, and the lease that a script will give. */
+static int engine_set_verb(struct weir__redis_query *query, enum weir__mode mode)
 {
+    bool acquires = false;
+    for (size_t i = 0; i < query->count; i++)
+        acquires = acquires || query->requests[i].acquire;
     query->verb = mode == WEIR__PEEK ? WEIR__VERB_PEEK
-                  : request->acquire ? WEIR__VERB_ACQUIRE
+                  : acquires         ? WEIR__VERB_ACQUIRE
                                      : WEIR__VERB_TAKE;
     return query->verb == WEIR__VERB_ACQUIRE && weir__lease_id(&query->lease) ? WEIR_ESYSTEM : 0;
 }
@@ -170,7 +172,7 @@ static int engine_decide_there(struct weir__remote *remote, const weir_request *
         engine_prepare(remote, WEIR__VERB_TAKE, requests, n, now, &query);
         query.rows = rows;
         query.ret = &folded;
-        code = engine_set_verb(&requests[0], mode, &query);
+        code = engine_set_verb(&query, mode);
         if (code == 0)
             code = engine_query(remote, &query);
     }
@@ -220,7 +222,7 @@ static int engine_take_batch(struct weir__remote *remote, const weir_request *re
         engine_prepare(remote, WEIR__VERB_TAKE, &requests[i], 1, now, query);
         query->rows = requests[i].detail;
         query->ret = &answers[i];
-        codes[i] = engine_set_verb(&requests[i], WEIR__TAKE, query);
+        codes[i] = engine_set_verb(query, WEIR__TAKE);
         weir__redis_query_slot(query);
     }
     engine_query_all(remote, queries, n, codes);

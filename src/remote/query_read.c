@@ -90,7 +90,8 @@ static void query_complete_rows(const struct weir__redis_query *query, const wei
             if (!told)
                 rows->granted = rows->allowed ? weir__limit_asked(limit, j, whole) : 0;
             rows->charged = charged ? rows->granted : 0;
-            rows->lease = j == leased ? folded->lease : 0;
+            rows->lease =
+                j == leased && rows->charged && query->requests[i].acquire ? folded->lease : 0;
         }
     }
 }

@@ -61,6 +61,12 @@ static bool query_needs_only_key(const struct weir__redis_query *query)
 
 /* ---- the module ---- */
 
+/* Over several keys an acquire is an option of takeall. */
+static bool query_says_acquire(const struct weir__redis_query *query)
+{
+    return query->verb == WEIR__VERB_ACQUIRE && query->count > 1;
+}
+
 static void query_put_options(const struct weir__redis_query *query, struct weir__buffer *buffer)
 {
     if (weir__redis_query_grants(query)) {
@@ -75,6 +81,8 @@ static void query_put_options(const struct weir__redis_query *query, struct weir
         else
             query_put_number(buffer, query->wait_us);
     }
+    if (query_says_acquire(query))
+        query_put_word(buffer, "ACQUIRE");
     if (weir__redis_query_wants_detail(query))
         query_put_word(buffer, "DETAIL");
 }
@@ -82,7 +90,7 @@ static void query_put_options(const struct weir__redis_query *query, struct weir
 static size_t query_option_words(const struct weir__redis_query *query)
 {
     return (query->wait_us != WEIR_WAIT_DEFAULT ? 2 : 0) + weir__redis_query_wants_detail(query) +
-           (weir__redis_query_grants(query) ? 1 + query->count : 0);
+           query_says_acquire(query) + (weir__redis_query_grants(query) ? 1 + query->count : 0);
 }
 
 static void query_put_take_all(const struct weir__redis_query *query, struct weir__buffer *buffer)
@@ -117,7 +125,7 @@ static void query_put_module_command(const struct weir__redis_query *query,
                                      struct weir__buffer *buffer)
 {
     const weir_request *request = &query->requests[0];
-    if (query->verb == WEIR__VERB_TAKE && query->count > 1)
+    if (weir__verb_decides(query->verb) && query->count > 1)
         return query_put_take_all(query, buffer);
     if (weir__verb_decides(query->verb))
         return query_put_take(query, weir__verbs[query->verb].name, buffer);

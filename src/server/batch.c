@@ -173,7 +173,6 @@ struct server_planned *server_planned_take(struct server_thread *thread)
     if (!room)
         return NULL;
     struct server_planned *planned = &room->planned;
-    planned->leased = 0;
     memset(planned->seen.lens, 0, sizeof planned->seen.lens);
     planned->shadow_rows = room->shadow_rows;
     weir__plan_begin(&planned->plan);
@@ -396,15 +395,29 @@ static int batch_settle(struct server *server, const struct server_ask *ask,
                              NULL);
 }
 
+/* Renews or releases under each key that holds it. A release that did something is done, so that
+ * one which was cut off can be sent again. A renewal needs every key: who lost one slot must stop.
+ */
 static int batch_lease(struct server *server, const struct server_ask *ask,
                        const weir_request *request)
 {
     assert(ask->verb == WEIR__VERB_RENEW || ask->verb == WEIR__VERB_RELEASE);
-    if (ask->about == SERVER_ABOUT_PLAN)
-        request = &ask->planned->several.requests[ask->planned->leased];
-    return ask->verb == WEIR__VERB_RENEW
-               ? weir_renew(server->store, request->key, request->limit, ask->lease)
-               : weir_release(server->store, request->key, request->limit, ask->lease);
+    const struct server_several *several = server_ask_several(ask);
+    bool renews = ask->verb == WEIR__VERB_RENEW;
+    size_t done = 0, gone = 0;
+    request = several ? several->requests : request;
+    for (size_t i = 0; i < (several ? several->count : 1); i++) {
+        if (several && !weir__has_leases(request[i].limit))
+            continue;
+        int code = renews
+                       ? weir_renew(server->store, request[i].key, request[i].limit, ask->lease)
+                       : weir_release(server->store, request[i].key, request[i].limit, ask->lease);
+        if (code && code != WEIR_ENOLEASE)
+            return code;
+        done += code == 0;
+        gone += code != 0;
+    }
+    return gone == 0 || (done > 0 && !renews) ? 0 : WEIR_ENOLEASE;
 }
 
 static int batch_show(struct server *server, struct server_ask *ask, weir_key key)

@@ -55,7 +55,6 @@ struct server_several {
 /* A plan of the policies. */
 struct server_planned {
     struct server_several several; /* the enforced items; first: both kinds come from one pool */
-    size_t leased;                 /* the item whose limits have leases */
     struct server_seen {
         uint8_t lens[SERVER_SEEN]; /* of address, method and path, one behind the other */
         char text[48 + 16 + 200];
@@ -135,6 +134,7 @@ struct server_ask {
     };
     int64_t held_us; /* how long the answer was held: its delay is over */
     bool explain;    /* charges nothing, explains everything */
+    bool acquires;   /* the answer tells a lease */
     bool hold;       /* answer when the delay is over; the last of its batch */
     bool close;      /* its answer is the connection's last */
     /* how to answer */
@@ -219,8 +219,8 @@ struct server_plan_question {
 /* Makes the plan of one that was just taken (plan.c). 0, or a code and why. */
 int server_planned_make(struct server_conn *conn, const struct server_plan_question *question,
                         struct server_planned *planned, weir_error *err);
-/* How many of its requests have limits with leases; `leased` is the last of them. */
-size_t server_planned_leased(struct server_planned *planned);
+/* How many of its requests have limits with leases. */
+size_t server_planned_leased(const struct server_planned *planned);
 /* Runs what is open and answers. False: it is pending (conn->inflight), or held. */
 bool server_batch_finish(struct server_conn *conn);
 /* Counts, answers and frees a batch that is back. By its loop. */

@@ -27,15 +27,11 @@ static void plan_put_requests(struct server_planned *planned, int64_t wait_us)
     assert(several->row_count <= WEIR_LIMITS_MAX);
 }
 
-size_t server_planned_leased(struct server_planned *planned)
+size_t server_planned_leased(const struct server_planned *planned)
 {
     size_t found = 0;
-    for (size_t i = 0; i < planned->several.count; i++) {
-        if (weir__has_leases(planned->several.requests[i].limit)) {
-            planned->leased = i;
-            found++;
-        }
-    }
+    for (size_t i = 0; i < planned->several.count; i++)
+        found += weir__has_leases(planned->several.requests[i].limit);
     return found;
 }
 

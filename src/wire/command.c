@@ -177,6 +177,9 @@ static int command_read_options(const struct weir__span *args, size_t n, bool wi
                    !ret->tells_granted) {
             code = command_read_least(args + at + 1, ret, err);
             at += 1 + ret->count;
+        } else if (!with_cost && weir__span_is_word(args[at], "ACQUIRE") && !ret->acquires) {
+            ret->acquires = true;
+            at++;
         } else if (with_cost && weir__span_is_word(args[at], "COST") && value && !cost) {
             cost = true;
             code =
@@ -185,7 +188,7 @@ static int command_read_options(const struct weir__span *args, size_t n, bool wi
         } else {
             return weir__fail(err, WEIR_EINVAL, 0,
                               "expected %s[WAIT us|any] [DETAIL], each once, found \"%.*s\"",
-                              with_cost ? "[COST n] [LEAST n] " : "[LEAST n …] ",
+                              with_cost ? "[COST n] [LEAST n] " : "[LEAST n …] [ACQUIRE] ",
                               command_shown(args[at]), args[at].data);
         }
     }
@@ -204,6 +207,15 @@ static int command_read_take(const struct weir__span *args, size_t n,
     if (code == 0)
         code = command_read_limit(cache, args[2], &ret->asks[0].limit, err);
     return code ? code : command_check_least(ret, err);
+}
+
+static bool command_has_leases(const struct weir__command *command)
+{
+    for (size_t i = 0; i < command->count; i++) {
+        if (weir__has_leases(command->asks[i].limit))
+            return true;
+    }
+    return false;
 }
 
 static int command_read_take_all(const struct weir__span *args, size_t n,
@@ -238,6 +250,9 @@ static int command_read_take_all(const struct weir__span *args, size_t n,
     if (code == 0)
         code = command_read_options(args + 2 + 3 * ret->count, n - 2 - 3 * ret->count, false, ret,
                                     err);
+    if (code == 0 && ret->acquires && !command_has_leases(ret))
+        return weir__fail(err, WEIR_EINVAL, 0,
+                          "there is nothing to acquire: none of the limits is concurrent");
     return code ? code : command_check_least(ret, err);
 }
 
@@ -315,6 +330,7 @@ int weir__command_read(enum weir__verb verb, const struct weir__span *args, size
     ret->wait_us = WEIR_WAIT_DEFAULT;
     ret->detail = false;
     ret->tells_granted = false;
+    ret->acquires = verb == WEIR__VERB_ACQUIRE;
     ret->asks[0] = (struct weir__command_ask){.cost = 1}; /* RESET has no limit */
     ret->receipt = (struct weir__span){NULL, 0};
     ret->actual = 0;

@@ -5,7 +5,7 @@
  *
  *     WEIR.TAKE key limits [COST n] [LEAST n | WAIT us|any] [DETAIL]
  *                                                               WEIR.PEEK, WEIR.ACQUIRE likewise
- *     WEIR.TAKEALL n {key limits cost} … [LEAST {n} … | WAIT us|any] [DETAIL]
+ *     WEIR.TAKEALL n {key limits cost} … [LEAST {n} … | WAIT us|any] [ACQUIRE] [DETAIL]
  *     WEIR.SETTLE key limits receipt actual
  *     WEIR.RENEW key limits id                                  WEIR.RELEASE likewise
  *     WEIR.RESET key                                            WEIR.SHOW likewise
@@ -21,7 +21,7 @@
 #include "wire/verbs.h"
 
 /* The longest: a full TAKEALL. */
-#define WEIR__COMMAND_ARGS_MAX (2 + 3 * WEIR_LIMITS_MAX + (1 + WEIR_LIMITS_MAX) + 3)
+#define WEIR__COMMAND_ARGS_MAX (2 + 3 * WEIR_LIMITS_MAX + (1 + WEIR_LIMITS_MAX) + 4)
 
 struct weir__command {
     enum weir__verb verb;
@@ -34,7 +34,8 @@ struct weir__command {
     size_t count;
     int64_t wait_us;
     bool detail;
-    bool tells_granted;        /* LEAST was said, so the reply tells what is granted */
+    bool tells_granted; /* LEAST was said, so the reply tells what is granted */
+    bool acquires;      /* its concurrent limits are held by a lease, which the reply tells */
     struct weir__span receipt; /* SETTLE */
     int64_t actual;            /* SETTLE */
     uint64_t lease;            /* RENEW, RELEASE */

@@ -25,6 +25,7 @@ static void ask_begin(const struct server_http_call *call, enum weir__verb verb,
     ask->kind = server_ask_kind_of(verb);
     ask->verb = verb;
     ask->explain = params->explain;
+    ask->acquires = verb == WEIR__VERB_ACQUIRE;
     ask->hold = params->hold && (verb == WEIR__VERB_TAKE || verb == WEIR__VERB_ACQUIRE);
     ask->http.style = params->style;
     ask->http.deny_status = (int16_t)(params->deny_status ? params->deny_status : 429);
@@ -202,11 +203,13 @@ static const char *ask_policy(const struct server_http_call *call,
     size_t leased = server_planned_leased(planned);
     if (ask->verb == WEIR__VERB_TAKE && leased > 0)
         return SERVER_NEEDS_ACQUIRE;
-    if (weir__verb_leases(ask->verb) && leased != 1)
-        return "exactly one concurrent limit must apply, for its lease; name the policy that has "
-               "it";
-    if (ask->verb == WEIR__VERB_ACQUIRE)
-        planned->plan.enforced[planned->leased].acquire = true;
+    if (weir__verb_leases(ask->verb) && leased == 0)
+        return "there are no leases: no concurrent limit applies; name the policy that has one";
+    if (ask->verb == WEIR__VERB_ACQUIRE && leased > 1 && planned->plan.together != WEIR__TOGETHER)
+        return "several concurrent limits are acquired in one go, which needs all keys in one slot "
+               "of the cluster";
+    for (size_t i = 0; i < planned->plan.enforced_count && ask->verb == WEIR__VERB_ACQUIRE; i++)
+        planned->plan.enforced[i].acquire = weir__has_leases(planned->plan.enforced[i].limit);
     return NULL;
 }
 
@@ -265,7 +268,8 @@ static const char *ask_read_element(struct server_conn *conn, const struct serve
     it->limit = weir__limit_cached(&conn->thread->cache, limit->text, limit->len, err);
     if (!it->limit || (it->least && weir__least_check(it, err)))
         return err->message;
-    if (weir__has_leases(it->limit))
+    it->acquire = weir__has_leases(it->limit);
+    if (it->acquire && !params->acquire)
         return SERVER_NEEDS_ACQUIRE;
     if (several->row_count + it->limit->count > WEIR_LIMITS_MAX)
         return "at most 16 limits per request";
@@ -288,6 +292,10 @@ static const char *ask_several(const struct server_http_call *call,
     uint32_t at = (uint32_t)(params->requests - params->nodes) + 1;
     for (; at < params->requests->next && !why; at = params->nodes[at].next)
         why = ask_read_element(call->conn, params, &params->nodes[at], several, err);
+    for (size_t i = 0; i < several->count; i++)
+        ask->acquires = ask->acquires || several->requests[i].acquire;
+    if (!why && params->acquire && !ask->acquires)
+        return "there is nothing to acquire: none of the limits is concurrent";
     return why;
 }
 
@@ -312,6 +320,8 @@ static const char *ask_misplaced(enum weir__verb verb, const struct server_param
         return "key_from needs a limit; a policy makes its keys itself";
     if (params->requests && !several)
         return "requests is for takeall";
+    if (params->acquire && !several)
+        return "acquire is for takeall; a single key has /v1/acquire";
     if (several &&
         (params->has[PARAM_KEY] || params->has[PARAM_LIMIT] || params->has[PARAM_POLICY] ||
          params->has[PARAM_KEY_FROM] || params->attributes || params->has[PARAM_LEAST] ||

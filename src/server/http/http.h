@@ -117,6 +117,7 @@ enum server_param {
     PARAM_HEADERS,
     PARAM_HOLD,
     PARAM_DETAIL,
+    PARAM_ACQUIRE,
     PARAM_RECEIPT,
     PARAM_ACTUAL,
     PARAM_LEASE,
@@ -133,7 +134,7 @@ struct server_params {
     int64_t lease;
     int64_t deny_status; /* 0: 429 for limits, and what the policy says for the rest */
     enum weir__field_style style;
-    bool hold, detail, explain;
+    bool hold, detail, acquire, explain;
     const struct weir__json_node *nodes;
     const struct weir__json_node *attributes; /* NULL: none */
     const struct weir__json_node *requests;   /* takeall; NULL: none */

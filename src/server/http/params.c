@@ -122,6 +122,7 @@ static const struct param all_params[PARAMS] = {
     [PARAM_HEADERS] = {"headers", params_read_style, AT(style), 0, 0},
     [PARAM_HOLD] = {"hold", params_read_flag, AT(hold), 0, 0},
     [PARAM_DETAIL] = {"detail", params_read_flag, AT(detail), 0, 0},
+    [PARAM_ACQUIRE] = {"acquire", params_read_flag, AT(acquire), 0, 0},
     [PARAM_RECEIPT] = {"receipt", params_read_text, AT(receipt), 0, 0},
     [PARAM_ACTUAL] = {"actual", params_read_whole, AT(actual), 0, WEIR_COST_MAX},
     [PARAM_LEASE] = {"lease", params_read_whole, AT(lease), 1, (int64_t)WEIR__LEASE_MASK},

@@ -342,7 +342,7 @@ static void respond_put_decision(struct server_conn *conn, struct weir__json *js
     if (ask->held_us > 0)
         weir__json_put_seconds(json, "held", ask->held_us);
     weir__json_put_int(json, "binding", decision->binding);
-    if (ask->verb == WEIR__VERB_ACQUIRE)
+    if (ask->acquires)
         weir__json_put_int(json, "lease", (int64_t)decision->lease);
     respond_put_receipt(conn, json, ask, &batch->simple[i], decision);
     weir__json_put_bool(json, "degraded", decision->degraded);

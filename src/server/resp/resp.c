@@ -76,13 +76,14 @@ static void resp_put_several(struct server_ask *ask, struct server_several *seve
     several->count = command->count;
     for (size_t i = 0; i < command->count; i++) {
         const struct weir__command_ask *it = &command->asks[i];
-        several->requests[i] = (weir_request){.key = it->key,
-                                              .limit = it->limit,
-                                              .cost = it->cost,
-                                              .least = it->least,
-                                              .wait_us = command->wait_us,
-                                              .detail = several->rows + several->row_count,
-                                              .acquire = command->verb == WEIR__VERB_ACQUIRE};
+        several->requests[i] =
+            (weir_request){.key = it->key,
+                           .limit = it->limit,
+                           .cost = it->cost,
+                           .least = it->least,
+                           .wait_us = command->wait_us,
+                           .detail = several->rows + several->row_count,
+                           .acquire = command->acquires && weir__has_leases(it->limit)};
         several->row_count += weir_limit_count(it->limit);
     }
 }
@@ -95,7 +96,7 @@ static const char *resp_unfit(const struct weir__command *command, weir_error *e
     case WEIR__VERB_TAKEALL:
         for (size_t i = 1; i < command->count; i++)
             leases = leases || weir__has_leases(command->asks[i].limit);
-        return leases ? SERVER_NEEDS_ACQUIRE : NULL;
+        return leases && !command->acquires ? SERVER_NEEDS_ACQUIRE : NULL;
     case WEIR__VERB_TAKE:
         return leases ? SERVER_NEEDS_ACQUIRE : NULL;
     case WEIR__VERB_ACQUIRE:
@@ -165,6 +166,7 @@ static void resp_add_ask(struct server_conn *conn, enum weir__verb verb,
     ask->resp.protocol = conn->resp_protocol;
     ask->resp.detail = command.detail;
     ask->resp.granted = command.tells_granted;
+    ask->acquires = command.acquires;
     if (with_rows) {
         resp_put_several(ask, several, &command);
     } else {
@@ -201,7 +203,7 @@ static void resp_put_decision(struct server_conn *conn, const struct server_ask 
                               struct weir__buffer *out)
 {
     char receipt[SERVER_RECEIPT_SIZE];
-    bool lease = ask->verb == WEIR__VERB_ACQUIRE;
+    bool lease = ask->acquires;
     const struct server_several *several = server_ask_several(ask);
     const struct server_several *rows = ask->resp.detail ? several : NULL;
     const weir_request *requests = several ? several->requests : simple;

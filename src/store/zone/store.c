@@ -144,19 +144,20 @@ static inline bool set_op(struct weir__zone *zone, const weir_limit *limit, size
     return set_row(zone, limit, i, now_us, op);
 }
 
-/* Appends the ops of one request; their number, or a code. `least`: of the call. */
+/* Appends the ops of one request; their number, or a code. `least`: of the call, and its `lease`,
+ * 0: not known yet. */
 static int add_ops(struct weir__zone *zone, const weir_request *request, int64_t least,
-                   uint64_t tag, int64_t now_us, struct weir__op *ops, weir_decision *rows)
+                   uint64_t *lease, uint64_t tag, int64_t now_us, struct weir__op *ops,
+                   weir_decision *rows)
 {
-    uint64_t lease_id = 0;
-    if (request->acquire && weir__lease_id(&lease_id))
+    if (request->acquire && !*lease && weir__lease_id(lease))
         return WEIR_ESYSTEM;
     int64_t judged = request->least ? least : request->cost;
     for (size_t i = 0; i < request->limit->count; i++) {
         int64_t cost = weir__limit_asked(request->limit, i, judged);
         if (!set_op(zone, request->limit, i, tag, now_us, cost, request->wait_us, &ops[i]))
             return no_row(zone);
-        ops[i].lease_id = lease_id;
+        ops[i].lease_id = request->acquire ? *lease : 0;
         ops[i].ret = rows ? &rows[i] : NULL;
     }
     return (int)request->limit->count;
@@ -195,11 +196,12 @@ static int build(struct weir__zone *zone, const weir_request *requests, size_t n
                  struct group *group)
 {
     const struct weir__budget budget = weir__budget_of(requests, n);
+    uint64_t lease = 0; /* one names what all requests hold */
     group->count = 0;
     for (size_t i = 0; i < n; i++) {
         uint64_t tag = tag_again(zone, requests[i].key, requests[i].hashed);
         weir__prefetch_home(zone, weir__home_of(zone, tag));
-        int added = add_ops(zone, &requests[i], budget.least, tag, now_us,
+        int added = add_ops(zone, &requests[i], budget.least, &lease, tag, now_us,
                             group->ops + group->count, group->rows + group->count);
         if (added < 0)
             return added;
@@ -216,7 +218,7 @@ static void hand_out(const weir_request *requests, size_t n, const weir_decision
     }
 }
 
-/* The lease of the one limit that has leases. */
+/* The lease of the limits that have leases. */
 static uint64_t lease_of(const struct group *group)
 {
     for (size_t i = 0; i < group->count; i++) {
@@ -416,7 +418,7 @@ static int ops_of(struct weir__zone *zone, weir_key key, const weir_limit *limit
                   struct weir__op *ops)
 {
     weir_request request = weir_request_make(key, limit);
-    return add_ops(zone, &request, 0, tag_key(zone, key), now, ops, NULL);
+    return add_ops(zone, &request, 0, &(uint64_t){0}, tag_key(zone, key), now, ops, NULL);
 }
 
 /* The mark of a settled receipt on one state of a key. */

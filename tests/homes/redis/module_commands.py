@@ -89,7 +89,7 @@ def option_errors():
         for verb in ("TAKE", "PEEK"):
             yield ("WEIR." + verb, "k", LOG, *options), "ERR expected [COST n] [LEAST n] [WAIT us|any] [DETAIL], each once, found"
     yield ("WEIR.TAKE", "k", LOG, "FASTER"), '"FASTER"'
-    yield ("WEIR.TAKEALL", 1, "k", LOG, 1, "COST", 1), "ERR expected [LEAST n …] [WAIT us|any] [DETAIL]", '"COST"'
+    yield ("WEIR.TAKEALL", 1, "k", LOG, 1, "COST", 1), "ERR expected [LEAST n …] [ACQUIRE] [WAIT us|any] [DETAIL]", '"COST"'
     yield ("WEIR.TAKEALL", 2, "k", LOG, 1), "ERR expected 2 times: key limits cost"
     for receipt in ("", "x", "w1", "w1-1", "w1--1-1", "w2-1-1", "w1-1-1-1", "w3-1-1", "w3-1-1-0", "w3-1-1-x", "w3-1-1-1099511627776", "w1-1-9999999999999", "w1-1-1 ", "w" * 300,
                     b"w1-1-1\x00", f"w1-{1 << 53}-1"):
@@ -446,7 +446,7 @@ def named(client, command):
 def check_docs(tally, client):
     """COMMAND DOCS lists the arguments of every command."""
     take = ["key", "limits", "cost", "least", "wait", "detail"]
-    wanted = {"weir.take": take, "weir.peek": take, "weir.acquire": take, "weir.takeall": ["numkeys", "ask", "least", "wait", "detail"],
+    wanted = {"weir.take": take, "weir.peek": take, "weir.acquire": take, "weir.takeall": ["numkeys", "ask", "least", "wait", "acquire", "detail"],
               "weir.settle": ["key", "limits", "receipt", "actual"], "weir.reset": ["key"], "weir.show": ["key"],
               "weir.renew": ["key", "limits", "lease"], "weir.release": ["key", "limits", "lease"],
               "cl.throttle": ["key", "max_burst", "count", "period", "quantity"]}

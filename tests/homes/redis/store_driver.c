@@ -6,7 +6,7 @@
  *
  *     take KEY LIMIT COST           code allowed limit remaining retry reset delay degraded charged
  *     peek KEY LIMIT COST             lease binding us receipt
- *     acquire KEY LIMIT COST
+ *     acquire (KEY LIMIT COST) …    a lease of those that are concurrent
  *     takeall (KEY LIMIT COST) …    peekall (KEY LIMIT COST) …
  *     many N KEY LIMIT              code allowed degraded us     N requests, keys KEY:0 …
  *     settle KEY LIMIT RECEIPT N    code us
@@ -222,7 +222,7 @@ static void ask(const char *verb, char **words, int n)
         requests[count].cost = atoll(words[i + 2]);
         if (requests[count].cost == 0)
             requests[count].cost = WEIR_COST_NONE;
-        requests[count++].acquire = !strcmp(verb, "acquire");
+        requests[count++].acquire = !strcmp(verb, "acquire") && strstr(words[i + 1], "concurrent");
     }
     long start = now_us();
     int code = verb[0] == 'p' ? weir_peek_all(store, requests, count, &d)

@@ -15,7 +15,7 @@ import time
 
 from lib import checks, lua_cases, ports, redis_server
 from lib.build import REDIS_MODULE, WEIR
-from lib.store_client import ESYSTEM, EUNREACHABLE, Driver, machine, opened, recovered
+from lib.store_client import ENOLEASE, ESYSTEM, EUNREACHABLE, Driver, machine, opened, recovered
 from lib.store_proxy import Proxy
 
 PATIENT = "deadline=30s&fail=closed"
@@ -62,6 +62,35 @@ def test_module_unloaded(check):
                 check.equal(driver.peek("k", limit).remaining, 6, f"unloaded, fail={fail}: peek")
                 check.equal(driver.code_of("reset", "k"), 0, f"unloaded, fail={fail}: reset")
                 check.equal(driver.call("check"), ["0", ""], f"unloaded, fail={fail}: check")
+
+
+def slots_of_several_keys(check, where, driver):
+    """A request, tokens and slots of a user, a team and everybody: all or none, and one lease names all slots."""
+    user, team, every = "fixed-window 9/366d cost 1, concurrent 2 lease 1h cost 1", "concurrent 3 lease 1h cost 2", FROZEN.format(99)
+    asks = ("{s}u", user, 5, "{s}t", team, 5, "{s}e", every, 5)
+    d = driver.decide("acquire", *asks)
+    check.equal((d.code, d.allowed, d.degraded, d.remaining, d.charged), (0, 1, 0, 1, 5), f"{where}: acquired")
+    check(d.lease > 0, f"{where}: a lease")
+    check.equal(driver.decide("acquire", *asks)[:2], (0, 0), f"{where}: the team has one slot left, and a call takes two")
+    check.equal([driver.peek(key, limit).remaining for key, limit in zip(asks[0::3], asks[1::3])], [1, 1, 94],
+                f"{where}: what is denied holds and charges nothing")
+    check.equal(driver.code_of("release", "{s}e", "concurrent 9", d.lease), ENOLEASE, f"{where}: no slot, no lease")
+    for key, limit in (("{s}u", user), ("{s}t", team)):
+        check.equal(driver.code_of("renew", key, limit, d.lease), 0, f"{where}: renews {key}")
+        check.equal(driver.code_of("release", key, limit, d.lease), 0, f"{where}: releases {key}")
+        check.equal(driver.code_of("release", key, limit, d.lease), ENOLEASE, f"{where}: {key} is released once")
+    check.equal(driver.peek("{s}t", team).remaining, 3, f"{where}: the slots are back")
+    check.equal(driver.decide("acquire", "{s}u", user, 0, "{s}t", team, 0)[9], 0, f"{where}: cost 0 holds nothing")
+
+
+def test_slots_of_several_keys(check):
+    with redis_server.Server(WITH_MODULE) as server, Driver(address(server)) as driver:
+        slots_of_several_keys(check, "module", driver)
+    for engine in ("lua", "function"):
+        with redis_server.Server() as server, Driver(address(server, f"{PATIENT}&engine={engine}")) as driver:
+            slots_of_several_keys(check, engine, driver)
+    with Driver("memory:1m") as driver:
+        slots_of_several_keys(check, "zone", driver)
 
 
 def test_answers_of_another_form(check):
@@ -341,7 +370,7 @@ TESTS = [test_module_unloaded, test_module_unloaded_in_a_batch, test_module_come
          test_engine_module_without_it, test_library_by_many_at_once, test_library_versions, test_library_without_rights,
          test_script_load_refused, test_misconf_at_open, test_too_many_clients, test_words_reach_the_command_line,
          test_refusals_are_forgotten, test_wrapped_errors, test_giving_back_without_memory, test_show, test_older_module, test_names,
-         test_answers_of_another_form]
+         test_answers_of_another_form, test_slots_of_several_keys]
 
 if __name__ == "__main__":
     with machine:

@@ -9,7 +9,7 @@ import random
 import sys
 import threading
 
-from lib import checks, http_client, weir_server
+from lib import checks, http_client, redis_server, weir_server
 
 CLIENTS, ROUNDS = 50, 6
 TOKENS = 100_000
@@ -21,6 +21,11 @@ policies:
       - {name: requests, key: user, limit: fixed-window 1000/366d}
       - {name: user, key: user, limit: fixed-window 60k/366d, cost: {of: tokens, default: 500}, least: {of: enough, default: 100}}
       - {name: org, key: org, limit: fixed-window 100k/366d, cost: {of: tokens, default: 500}, least: {of: enough, default: 100}}
+  - name: slots
+    match: {path: /slots}
+    limits:
+      - {name: user, key: user, limit: concurrent 2 lease 1h}
+      - {name: org, key: org, limit: concurrent 10 lease 1h}
   - name: other
     key: ip
     match: {path: /other}
@@ -105,6 +110,42 @@ def budget_of_policies(server, check):
         check.equal((nothing["verdict"], nothing["granted"]), ("none", 7), "no policy applies: all of it")
 
 
+def slots_of_several_keys(server, check, where):
+    """One lease holds the slots of a user, a team and everybody: with limits in the request, and with policies."""
+    user, team = "fixed-window 9/366d cost 1, concurrent 2 lease 1h cost 1", "concurrent 3 lease 1h cost 2"
+    both = {"acquire": True, "requests": [{"key": "{s}u", "limit": user, "cost": 40}, {"key": "{s}t", "limit": team, "cost": 5},
+                                          {"key": "{s}e", "limit": "fixed-window 50/366d", "cost": 40, "least": 9}]}
+    words = ("WEIR.TAKEALL", 2, "{s}u", user, 40, "{s}t", team, 5)
+    with http_client.Client(server.port) as http, server.client() as resp:
+        first = http.post("/v1/takeall", both).json
+        check.equal((first["allowed"], first["granted"], [row["remaining"] for row in first["limits"]]), (True, 40, [8, 1, 1, 10]),
+                    f"{where}: acquired")
+        second = http.post("/v1/takeall", both)
+        check.equal((second.status, second.json["lease"], second.json["granted"], second.json["binding"]), (429, 0, 0, 2),
+                    f"{where}: the team's slots are taken")
+        for key, limit in (("{s}u", user), ("{s}t", team)):
+            body = {"key": key, "limit": limit, "lease": first["lease"]}
+            check.equal([http.post("/v1/" + verb, body).status for verb in ("renew", "release", "release")], [200, 200, 404],
+                        f"{where}: renewed, released once")
+        reply = resp.call(*words, "ACQUIRE", "DETAIL")
+        check.equal((len(reply), reply[0], reply[8], len(reply[9])), (12, 1, 1, 6), f"{where}: RESP")
+        check.equal(reply[7] > 0 and [resp.call("WEIR.RELEASE", key, limit, reply[7]) for key, limit in (("{s}u", user), ("{s}t", team))],
+                    [1, 1], f"{where}: released over RESP")
+        reply = resp.call(*words, "LEAST", 1, 1, "ACQUIRE")
+        check.equal((len(reply), reply[0], reply[7]), (9, 1, 5), f"{where}: what is granted comes before the lease")
+        for key, limit in (("{s}u", user), ("{s}t", team)):
+            resp.call("WEIR.RELEASE", key, limit, reply[8])
+
+        ask = {"attributes": {"path": "/slots", "user": "ann", "org": "acme"}}
+        got = [http.post("/v1/acquire", ask).json for _ in range(3)]
+        check.equal([it["allowed"] for it in got], [True, True, False], f"{where}: policies: the user has two slots")
+        lease = {**ask, "lease": got[0]["lease"]}
+        check.equal([http.post("/v1/" + verb, lease).status for verb in ("renew", "release", "release", "renew")],
+                    [200, 200, 404, 404], f"{where}: policies: of user and organisation")
+        rows = http.post("/v1/peek", {**ask, "detail": True}).json["limits"]
+        check.equal([row["remaining"] for row in rows], [1, 9], f"{where}: policies: both slots are back")
+
+
 def refusals(server, check):
     def refused(path, body, words):
         with http_client.Client(server.port) as http:
@@ -118,6 +159,11 @@ def refusals(server, check):
     refused("/v1/take", {"key": "r", "limit": "smooth 9/s", "cost": 5, "least": 1}, "not for smooth, which shapes")
     refused("/v1/reset", {"key": "r", "least": 1}, "least is for take, peek and acquire")
     refused("/v1/takeall", {"requests": [{**bucket, "least": 5}, {**bucket, "key": "s", "cost": 4, "least": 1}]}, "")
+    slots = {"key": "r", "limit": "concurrent 3"}
+    refused("/v1/takeall", {"requests": [slots]}, "a concurrent limit needs acquire")
+    refused("/v1/takeall", {"requests": [bucket], "acquire": True}, "there is nothing to acquire")
+    refused("/v1/acquire", {**slots, "acquire": True}, "acquire is for takeall")
+    refused("/v1/acquire", {"attributes": {"path": "/other", "ip": "192.0.2.1"}}, "no concurrent limit applies")
     refused("/v1/settle", {"key": "r", "limit": "fixed-window 9/m cost 1", "receipt": "w4-1-1-x", "actual": 1},
             "limits with a cost of their own cannot be settled")
     refused("/v1/take", {"key": "r", "limit": "fixed-window 9/m cost 10"}, "column 23: expected a cost of at most 9")
@@ -144,6 +190,10 @@ def main():
         budget_of_limits(server, check)
         budget_of_policies(server, check)
         refusals(server, check)
+        slots_of_several_keys(server, check, "zone")
+    with redis_server.Server() as redis, \
+            weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?deadline=30s&fail=closed", policies=POLICIES) as server:
+        slots_of_several_keys(server, check, "redis")
     return check.end()
 
 
