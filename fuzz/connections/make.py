@@ -107,7 +107,7 @@ def plain(dice, n):
     verb, left = dice.choice((("take", m - 1), ("take", m - 1), ("peek", m)))
     members = {"key": f"z{n}{pad}", "limit": f"fixed-window {m}/d"}
     if dice.random() < 0.2:
-        members["headers"] = dice.choice(("ietf", "ietf-06", "x-ratelimit", "off"))
+        members["headers"] = dice.choice(("ietf", "ietf-06", "x-ratelimit", "openai", "off"))
     if dice.random() < 0.2:
         members["detail"] = "true"
     if dice.random() < 0.2:

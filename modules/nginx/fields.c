@@ -42,6 +42,19 @@ static ngx_uint_t fields_shown_plans(const ngx_http_weir_ctx_t *ctx,
 
 /* ---- the filter ---- */
 
+/* Whether a field's name ends in that of a limit. */
+static bool fields_is_named(const char *name)
+{
+    static const ngx_str_t starts[] = {ngx_string("x-ratelimit-limit-"),
+                                       ngx_string("x-ratelimit-remaining-"),
+                                       ngx_string("x-ratelimit-reset-")};
+    for (size_t i = 0; i < WEIR__COUNT(starts); i++) {
+        if (!ngx_strncmp(name, starts[i].data, starts[i].len))
+            return true;
+    }
+    return false;
+}
+
 /* The names as people write them in HTTP/1; HTTP/2 has them in lower case anyway. */
 static const ngx_str_t *fields_pretty_name(const char *name)
 {
@@ -90,14 +103,16 @@ static void fields_remove_others(ngx_http_request_t *r, bool retry_after)
 
 static ngx_int_t fields_push(ngx_http_request_t *r, const char *name, const char *value, size_t len)
 {
+    size_t name_len = fields_is_named(name) ? ngx_strlen(name) : 0;
     ngx_table_elt_t *field = ngx_list_push(&r->headers_out.headers);
-    u_char *copy = ngx_pnalloc(r->pool, len);
+    u_char *copy = ngx_pnalloc(r->pool, len + name_len);
     if (!field || !copy)
         return NGX_ERROR;
     ngx_memcpy(copy, value, len);
+    ngx_memcpy(copy + len, name, name_len);
     ngx_memzero(field, sizeof *field);
     field->hash = 1;
-    field->key = *fields_pretty_name(name);
+    field->key = name_len ? (ngx_str_t){name_len, copy + len} : *fields_pretty_name(name);
     field->value = (ngx_str_t){len, copy};
     return NGX_OK;
 }

@@ -185,6 +185,109 @@ static char *fields_add_triple(struct weir__rate_fields *ret, char *to, const ch
     return to;
 }
 
+/* ---- OpenAI's: three for each name ---- */
+
+#define NAMED_PREFIX "x-ratelimit-remaining-" /* the longest */
+/* Three fields of a name: their names with a 0 behind, two numbers, and a duration. */
+#define NAMED_MAX (3 * (sizeof(NAMED_PREFIX) + NAME_MAX_BYTES) + 2 * 15 + 32)
+
+/* What a field's name may hold: letters in lower case, digits and some signs. */
+static char fields_token(char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return (char)(c | 0x20);
+    bool solid = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    return solid || c == '_' || c == '.' ? c : '-';
+}
+
+static bool fields_same_token(struct weir__span a, struct weir__span b)
+{
+    bool same = a.len == b.len;
+    for (size_t i = 0; i < a.len && same; i++)
+        same = fields_token(a.data[i]) == fields_token(b.data[i]);
+    return same;
+}
+
+/* Whether b tells more about what can still be taken: it denies, or has less left. */
+static bool fields_is_tighter(const weir_decision *b, const weir_decision *a)
+{
+    if (a->allowed != b->allowed)
+        return a->allowed;
+    return b->remaining < a->remaining;
+}
+
+/* The row that stands for the name of limit i; NULL: an earlier limit has that name. */
+static const weir_decision *fields_named_row(const struct weir__rated *rated, size_t n, size_t i)
+{
+    struct weir__span name = fields_name_of(&rated[i]);
+    const weir_decision *row = rated[i].row;
+    for (size_t k = 0; k < n; k++) {
+        if (k == i || !fields_same_token(fields_name_of(&rated[k]), name))
+            continue;
+        if (k < i)
+            return NULL;
+        row = fields_is_tighter(rated[k].row, row) ? rated[k].row : row;
+    }
+    return row;
+}
+
+/* As Go writes durations, in whole milliseconds, rounded up: 0s, 20ms, 1.5s, 6m0s, 1h0m0s. */
+static char *fields_put_duration(char *to, int64_t us)
+{
+    uint64_t ms = (uint64_t)us / 1000 + ((uint64_t)us % 1000 != 0), s = ms / 1000, rest = ms % 1000;
+    if (s == 0 && ms > 0) {
+        to = fields_put_number(to, (int64_t)ms);
+        return PUT(to, "ms");
+    }
+    if (s >= 3600) {
+        to = fields_put_number(to, (int64_t)(s / 3600));
+        *to++ = 'h';
+    }
+    if (s >= 60) {
+        to = fields_put_number(to, (int64_t)(s / 60 % 60));
+        *to++ = 'm';
+    }
+    to = fields_put_number(to, (int64_t)(s % 60));
+    if (rest > 0) {
+        *to++ = '.';
+        for (uint64_t digit = 100; rest > 0; rest %= digit, digit /= 10)
+            *to++ = (char)('0' + rest / digit);
+    }
+    *to++ = 's';
+    return to;
+}
+
+/* The name of a field: prefix and limit, with a 0 behind. */
+static char *fields_put_field_name(char *to, const char *prefix, struct weir__span name)
+{
+    to = fields_put_bytes(to, prefix, strlen(prefix));
+    for (size_t i = 0; i < name.len; i++)
+        *to++ = fields_token(name.data[i]);
+    *to++ = 0;
+    return to;
+}
+
+static void fields_add_named(struct weir__rate_fields *ret, char *to,
+                             const struct weir__rated *rated, size_t n)
+{
+    const char *end = ret->room + sizeof ret->room;
+    for (size_t i = 0; i < n && end - to >= (ptrdiff_t)NAMED_MAX; i++) {
+        const weir_decision *row = fields_named_row(rated, n, i);
+        struct weir__span name = fields_name_of(&rated[i]);
+        if (!row)
+            continue;
+        assert(ret->count + 3 <= WEIR__RATE_FIELDS_MAX);
+        char *value = fields_put_field_name(to, "x-ratelimit-limit-", name);
+        char *next = fields_add_number(ret, value, to, row->limit);
+        value = fields_put_field_name(next, NAMED_PREFIX, name);
+        to = fields_add_number(ret, value, next, row->remaining);
+        value = fields_put_field_name(to, "x-ratelimit-reset-", name);
+        next = fields_put_duration(value, row->reset_after_us);
+        fields_add(ret, to, value, next);
+        to = next;
+    }
+}
+
 void weir__rate_fields(enum weir__field_style style, const struct weir__rated *rated, size_t n,
                        const weir_decision *folded, struct weir__rate_fields *ret)
 {
@@ -199,12 +302,14 @@ void weir__rate_fields(enum weir__field_style style, const struct weir__rated *r
         return;
     if (!folded->allowed && folded->retry_after_us >= 0)
         to = fields_add_number(ret, to, "retry-after", fields_seconds_up(folded->retry_after_us));
-    if (style == WEIR__FIELDS_IETF) {
+    if (style == WEIR__FIELDS_IETF || style == WEIR__FIELDS_OPENAI) {
         int numbers[WEIR_LIMITS_MAX];
         for (size_t i = 0; i < n; i++)
             numbers[i] = fields_number_of(rated, n, i);
         to = fields_add_list(ret, to, "ratelimit", rated, numbers, n, fields_put_left);
-        fields_add_list(ret, to, "ratelimit-policy", rated, numbers, n, fields_put_policy);
+        to = fields_add_list(ret, to, "ratelimit-policy", rated, numbers, n, fields_put_policy);
+        if (style == WEIR__FIELDS_OPENAI)
+            fields_add_named(ret, to, rated, n);
         return;
     }
     const weir_decision *row = rated[folded->binding < n ? folded->binding : 0].row;
@@ -214,6 +319,7 @@ void weir__rate_fields(enum weir__field_style style, const struct weir__rated *r
 const char *const weir__field_styles[] = {[WEIR__FIELDS_IETF] = "ietf",
                                           [WEIR__FIELDS_IETF_06] = "ietf-06",
                                           [WEIR__FIELDS_X] = "x-ratelimit",
+                                          [WEIR__FIELDS_OPENAI] = "openai",
                                           [WEIR__FIELDS_OFF] = "off"};
 
 bool weir__field_style_read(const char *text, size_t len, enum weir__field_style *ret)

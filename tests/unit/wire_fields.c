@@ -223,7 +223,7 @@ static int items_in(const char *value, size_t len)
 }
 
 /* Sixteen limits with long names and large numbers fit; where every byte is escaped, whole limits
- * are left out. */
+ * are left out of what comes last. */
 static void test_room(void)
 {
     static struct setting setting;
@@ -233,22 +233,89 @@ static void test_room(void)
     for (int escaped = 0; escaped < 2; escaped++) {
         for (int i = 0; i < WEIR_LIMITS_MAX; i++) {
             memset(names[i], escaped ? '"' : 'n', 70);
+            names[i][0] = (char)('a' + i);
             setting.rows[i] = setting.rows[0];
             setting.rows[i].limit = setting.rows[i].remaining = INT64_MAX;
             setting.rows[i].allowed = false;
-            setting.rows[i].retry_after_us = INT64_MAX;
+            setting.rows[i].retry_after_us = setting.rows[i].reset_after_us = INT64_MAX;
             setting.rated[i] = (struct weir__rated){names[i], &setting.rules[0], &setting.rows[i]};
         }
         setting.folded = setting.rows[0];
-        weir__rate_fields(WEIR__FIELDS_IETF, setting.rated, WEIR_LIMITS_MAX, &setting.folded,
+        weir__rate_fields(WEIR__FIELDS_OPENAI, setting.rated, WEIR_LIMITS_MAX, &setting.folded,
                           &fields);
-        CHECK_INT(fields.count, 3);
+        CHECK(fields.count % 3 == 0 && fields.count > 3);
+        CHECK(escaped ? fields.count < WEIR__RATE_FIELDS_MAX
+                      : fields.count == WEIR__RATE_FIELDS_MAX);
         int left = items_in(fields.items[1].value, fields.items[1].value_len);
         int policies = items_in(fields.items[2].value, fields.items[2].value_len);
         CHECK_INT(left, WEIR_LIMITS_MAX);
-        CHECK(escaped ? policies >= 1 && policies < WEIR_LIMITS_MAX : policies == WEIR_LIMITS_MAX);
-        CHECK(fields.items[2].value + fields.items[2].value_len <=
+        CHECK_INT(policies, WEIR_LIMITS_MAX);
+        size_t last = fields.count - 1;
+        CHECK(fields.items[last].value + fields.items[last].value_len <=
               fields.room + sizeof fields.room);
+    }
+}
+
+/* One row per name: the one that denies, else that with least left. Names become tokens. */
+static void test_openai(void)
+{
+    struct setting setting;
+    set_up(&setting, "fixed-window 60/m, token-bucket 100k/m, fixed-window 9/h, sliding-log 9/d");
+    setting.rated[0].name = "requests";
+    setting.rated[1].name = setting.rated[2].name = "Tokens of: \"all\"";
+    setting.rated[3].name = "tokens.of_all";
+    setting.rows[2].remaining = 3;
+    setting.rows[2].reset_after_us = 360 * SECOND;
+    setting.rows[3].reset_after_us = 1;
+    static const char head[] =
+        "ratelimit: \"requests\";r=7;t=30,\"Tokens of: \\\"all\\\"\";r=7;t=30,\"Tokens of: "
+        "\\\"all\\\"-2\";r=3;t=360,\"tokens.of_all\";r=7;t=1\n"
+        "ratelimit-policy: \"requests\";q=100;w=60,\"Tokens of: \\\"all\\\"\";q=100;w=60,\"Tokens "
+        "of: \\\"all\\\"-2\";q=100;w=3600,\"tokens.of_all\";q=100;w=86400\n"
+        "x-ratelimit-limit-requests: 100\nx-ratelimit-remaining-requests: 7\n"
+        "x-ratelimit-reset-requests: 30s\n";
+    static const char tail[] = "x-ratelimit-limit-tokens.of_all: 100\n"
+                               "x-ratelimit-remaining-tokens.of_all: 7\n"
+                               "x-ratelimit-reset-tokens.of_all: 1ms\n";
+    char expected[2048];
+    snprintf(expected, sizeof expected, "%s%s%s", head,
+             "x-ratelimit-limit-tokens-of---all-: 100\n"
+             "x-ratelimit-remaining-tokens-of---all-: 3\n"
+             "x-ratelimit-reset-tokens-of---all-: 6m0s\n",
+             tail);
+    check(WEIR__FIELDS_OPENAI, &setting, expected);
+}
+
+static void test_durations(void)
+{
+    static const struct {
+        int64_t us;
+        const char *text;
+    } cases[] = {{0, "0s"},
+                 {1, "1ms"},
+                 {999 * 1000, "999ms"},
+                 {999 * 1000 + 1, "1s"},
+                 {SECOND, "1s"},
+                 {SECOND + 1, "1.001s"},
+                 {1500 * 1000, "1.5s"},
+                 {59 * SECOND + 20 * 1000, "59.02s"},
+                 {60 * SECOND, "1m0s"},
+                 {360 * SECOND, "6m0s"},
+                 {INT64_C(3600) * SECOND, "1h0m0s"},
+                 {INT64_C(3661) * SECOND + 500 * 1000, "1h1m1.5s"},
+                 {INT64_C(86400) * 31 * SECOND, "744h0m0s"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct setting setting;
+        char expected[256];
+        set_up(&setting, "token-bucket 10/s burst 100");
+        setting.rows[0].reset_after_us = cases[i].us;
+        snprintf(expected, sizeof expected,
+                 "ratelimit: \"token-bucket\";r=7;t=%lld\n"
+                 "ratelimit-policy: \"token-bucket\";q=100;w=10\n"
+                 "x-ratelimit-limit-token-bucket: 100\nx-ratelimit-remaining-token-bucket: 7\n"
+                 "x-ratelimit-reset-token-bucket: %s\n",
+                 (long long)((cases[i].us + SECOND - 1) / SECOND), cases[i].text);
+        check(WEIR__FIELDS_OPENAI, &setting, expected);
     }
 }
 
@@ -261,6 +328,7 @@ static void test_reading_styles(void)
     CHECK(weir__field_style_read("ietf", 4, &style) && style == WEIR__FIELDS_IETF);
     CHECK(weir__field_style_read("ietf-06", 7, &style) && style == WEIR__FIELDS_IETF_06);
     CHECK(weir__field_style_read("x-ratelimit!", 11, &style) && style == WEIR__FIELDS_X);
+    CHECK(weir__field_style_read("openai", 6, &style) && style == WEIR__FIELDS_OPENAI);
     CHECK(weir__field_style_read("off", 3, &style) && style == WEIR__FIELDS_OFF);
 }
 
@@ -273,6 +341,8 @@ int main(void)
     test_names();
     test_numbers();
     test_room();
+    test_openai();
+    test_durations();
     test_reading_styles();
     return test_report();
 }

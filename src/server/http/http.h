@@ -9,7 +9,7 @@
 #include "server/conn.h"
 #include "wire/json.h"
 
-#define SERVER_FIELDS_MAX 16
+#define SERVER_FIELDS_MAX (13 + WEIR__RATE_FIELDS_MAX)
 #define SERVER_RESPONSE_ROOM ((size_t)48 << 10) /* fields' values and body of a short response */
 
 struct server_response {

@@ -15,6 +15,13 @@ CLIENTS, ROUNDS = 50, 6
 TOKENS = 100_000
 POLICIES = """version: 1
 policies:
+  - name: named
+    match: {path: /named}
+    headers: openai
+    limits:
+      - {name: requests, key: user, limit: fixed-window 60/366d}
+      - {name: tokens, key: user, limit: fixed-window 500/366d, cost: {of: tokens}, least: 1}
+      - {name: tokens-org, key: org, limit: token-bucket 100/s, cost: {of: tokens}, least: 1}
   - name: llm
     match: {path: /v1/chat}
     limits:
@@ -110,6 +117,17 @@ def budget_of_policies(server, check):
         check.equal((nothing["verdict"], nothing["granted"]), ("none", 7), "no policy applies: all of it")
 
 
+def headers(server, check):
+    """Fields as clients of OpenAI's API read them, by the names of a policy's limits."""
+    ask = {"attributes": {"path": "/named", "user": "ann", "org": "acme", "tokens": 80}}
+    with http_client.Client(server.port) as http:
+        answer = http.post("/v1/take", ask).fields
+    fields = [answer.get(f"x-ratelimit-{part}-{name}") for name in ("requests", "tokens", "tokens-org") for part in ("limit", "remaining")]
+    check.equal(fields, ["60", "59", "500", "420", "100", "20"], "limit and remaining by name")
+    check.equal(answer["x-ratelimit-reset-tokens-org"], "800ms", "reset is a duration")
+    check('"requests";r=59' in answer["ratelimit"] and '"tokens";q=500' in answer["ratelimit-policy"], "beside the IETF fields")
+
+
 def slots_of_several_keys(server, check, where):
     """One lease holds the slots of a user, a team and everybody: with limits in the request, and with policies."""
     user, team = "fixed-window 9/366d cost 1, concurrent 2 lease 1h cost 1", "concurrent 3 lease 1h cost 2"
@@ -190,6 +208,7 @@ def main():
         budget_of_limits(server, check)
         budget_of_policies(server, check)
         refusals(server, check)
+        headers(server, check)
         slots_of_several_keys(server, check, "zone")
     with redis_server.Server() as redis, \
             weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?deadline=30s&fail=closed", policies=POLICIES) as server:
