@@ -508,8 +508,8 @@ WEIR_API WEIR_MUST_CHECK int weir_settle(weir_store *store, weir_key key, const 
 /* ---- leases: `concurrent` ----------------------------------------------------------------- */
 
 /* Takes and holds a lease: on success ret->lease names what is held. The limits must hold one
- * `concurrent`. The long form is weir_take_all with `acquire` set. Over several keys one lease names
- * what is held under all of them, and each key is renewed and released by itself. */
+ * `concurrent`. The long form is weir_take_all with `acquire` set. Over several keys one lease
+ * names what is held under all of them, and each key is renewed and released by itself. */
 WEIR_API WEIR_MUST_CHECK int weir_acquire(weir_store *store, weir_key key, const weir_limit *limit,
                                           int64_t cost, weir_decision *ret);
 

@@ -174,7 +174,7 @@ static void respond_put_row(struct weir__json *json, const struct weir__item *pl
         struct weir__facts facts;
         weir__explain_limit(limit, i, &facts);
         weir__json_put_string(json, "meaning", facts.what);
-        respond_put_edges(json, rule, row->time_us);
+        respond_put_edges(json, &limit->rules[i], row->time_us);
     }
     weir__json_put_decision(json, row);
     weir__json_close(json, '}');
