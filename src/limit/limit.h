@@ -25,7 +25,7 @@ struct weir_limit {
     struct weir__rule rules[WEIR_LIMITS_MAX];
 };
 
-/* A limit of 1 to WEIR_LIMITS_MAX rules that were checked, and their own costs; NULL: none. */
+/* A limit of 1 to WEIR_LIMITS_MAX rules that were checked, and their own costs, 0: none. */
 int weir__limit_of_rules(const struct weir__rule *rules, const int64_t *costs, size_t n,
                          weir_limit **ret, weir_error *err);
 

@@ -131,8 +131,8 @@ int weir__limit_of_rules(const struct weir__rule *rules, const int64_t *costs, s
         if (i > 0)
             weir__put_text(&buffer, ", ");
         weir__put_rule(&buffer, &rules[i]);
-        put_cost(&buffer, costs ? costs[i] : 0);
-        charged += costs && costs[i] != 0;
+        put_cost(&buffer, costs[i]);
+        charged += costs[i] != 0;
     }
     WEIR__CHECK(!buffer.cut);
     size_t size = offsetof(struct weir_limit, rules) + n * sizeof *rules;

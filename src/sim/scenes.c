@@ -143,7 +143,7 @@ int weir__flood_run(const struct weir__rule *rule, struct weir__flood *ret, weir
     weir__timeline_init(&ret->timeline, start_us, shape.span_us, bins);
 
     weir_limit *limit = NULL;
-    int code = weir__limit_of_rules(rule, NULL, 1, &limit, err);
+    int code = weir__limit_of_rules(rule, &(int64_t){0}, 1, &limit, err);
     if (code == 0)
         code = scene_play(limit, "memory:32m?large=50%", ret->requests, ret->cost, flood_arrival_us,
                           flood_count, ret, err);

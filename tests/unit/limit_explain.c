@@ -141,6 +141,21 @@ static void test_texts(void)
                  "windows of 1d aligned to the clock (UTC-03:30);"));
 }
 
+/* A cost of its own is a sentence of its own. */
+static void test_costs(void)
+{
+    static const char text[] =
+        "fixed-window 1000g/month from 30 zone +08:00 cost 1000g, fixed-window 9/m";
+    weir_limit *limit = NULL;
+    struct weir__facts ret;
+    CHECK_INT(weir_limit_parse(text, &limit, NULL), 0);
+    weir__explain_limit(limit, 0, &ret);
+    CHECK(strstr(ret.what, "begins. Each request is charged 1000000000000 here, whatever it "));
+    weir__explain_limit(limit, 1, &ret);
+    CHECK(!strcmp(ret.what, facts_of("fixed-window 9/m").what));
+    weir_limit_free(limit);
+}
+
 int main(int argc, char **argv)
 {
     random_state = argc > 1 ? strtoull(argv[1], NULL, 10) : 20240603;
@@ -149,5 +164,6 @@ int main(int argc, char **argv)
     test_spans();
     test_bytes();
     test_texts();
+    test_costs();
     return test_report();
 }

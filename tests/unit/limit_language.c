@@ -164,9 +164,51 @@ static void test_public(void)
     weir_limit_free(limit);
 }
 
+/* Limits with a cost of their own: what they say, and which were charged the same. */
+static void test_costs(void)
+{
+    weir_limit *limit = NULL, *plain = NULL, part;
+    struct weir__rule rules[WEIR_LIMITS_MAX];
+    char text[WEIR__LIMITS_TEXT_MAX];
+    weir_error err;
+    size_t n;
+    int64_t charged;
+    canonical(
+        "fixed-window 60/m cost 1, token-bucket 9/s, concurrent 5 cost 1, sliding-log 9/m cost 4",
+        "fixed-window 60/m cost 1, token-bucket 9/s, concurrent 5 cost 1, sliding-log 9/m cost 4");
+    CHECK_INT(weir_limit_parse("fixed-window 60/m cost 1, token-bucket 9/s, concurrent 5 cost 1, "
+                               "sliding-log 9/m cost 4",
+                               &limit, NULL),
+              0);
+    CHECK_INT(weir_limit_parse("token-bucket 9/s", &plain, NULL), 0);
+    CHECK(weir_limit_cost(limit, 0) == 1 && weir_limit_cost(limit, 1) == 0 &&
+          weir_limit_cost(limit, 3) == 4);
+    CHECK(weir_limit_cost(limit, 4) == 0 && weir_limit_cost(plain, 0) == 0 &&
+          weir_limit_cost(NULL, 0) == 0);
+    CHECK_TEXT(weir__limit_text_of(limit, 3).text, "sliding-log 9/m cost 4");
+    CHECK_TEXT(weir__limit_text_of(limit, 1).text, "token-bucket 9/s");
+    CHECK_TEXT(weir__limit_text_of(plain, 0).text, "token-bucket 9/s");
+    CHECK_INT(weir__limit_variable(limit), 2);
+    CHECK_INT(weir__limit_variable(plain), 1);
+    uint32_t left = 15;
+    CHECK_INT(weir__limit_charged_alike(limit, &left, 4, &charged), 5);
+    CHECK(left == 10 && charged == 1);
+    CHECK_INT(weir__limit_charged_alike(limit, &left, 4, &charged), 10);
+    CHECK(left == 0 && charged == 4);
+    weir__limit_part(limit, 5, text, &part);
+    CHECK_TEXT(weir_limit_text(&part), "fixed-window 60/m, concurrent 5");
+    CHECK(part.count == 2 && weir_limit_cost(&part, 0) == 0);
+    /* where nobody is charged, a cost has no meaning */
+    CHECK_INT(weir__rules_parse("fixed-window 60/m cost 1", rules, &n, &err), WEIR_ESYNTAX);
+    CHECK(!strstr(err.message, "\"cost\", "));
+    weir_limit_free(limit);
+    weir_limit_free(plain);
+}
+
 int main(void)
 {
     test_public();
+    test_costs();
     test_fields();
     test_counts();
     test_bounds();
