@@ -6,7 +6,7 @@ from lib import checks, lua_cases, redis_server
 from lib.lua_cases import assemble, evaluate, general, parse
 
 # A library that differs from this one must have another version: stores replace older ones by it.
-LIBRARY = (7, "ccf8023c0b90b7f8802ce0cffde9a94bf855b0cf")
+LIBRARY = (7, "4d75052f81c2f5df9ddd3dc08e8cc4bf8bef68b6")
 LIMITS = ["token-bucket 2/h burst 9", "token-bucket 2/h burst 9 stepped", "leaky-bucket 2/h burst 9",
           "fixed-window 9/d", "fixed-window 9/h from-first", "sliding-log 9/h",
           "sliding-window 9/h precision 10m", "sliding-counter 9/h", "smooth 2/h burst-for 2h",
