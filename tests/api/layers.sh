@@ -11,7 +11,7 @@ layer_of() {
     wire) echo 4 ;;
     remote) echo 5 ;;
     policy) echo 6 ;;
-    sim | server | cli) echo 7 ;;
+    sim | desk | server | cli) echo 7 ;;
     *) echo none ;;
     esac
 }

@@ -1,0 +1,232 @@
+/* The names of fields: see fields.h. */
+#include "desk/fields.h"
+
+#include <assert.h>
+
+#define SECOND INT64_C(1000000000)
+#define MILLI INT64_C(1000000)
+
+/* Names as they are compared: lower case, '_' for '-'. Of two names for one slot in one line the
+ * first in this table counts. */
+static const struct {
+    const char *name;
+    uint8_t slot;
+    int64_t unit_ns;
+} known_names[] = {
+    {"startutc", DESK_TIME, 0}, /* Traefik; `time` there is when the line was written */
+    {"msec", DESK_TIME, 0},
+    {"time", DESK_TIME, 0},
+    {"timestamp", DESK_TIME, 0},
+    {"@timestamp", DESK_TIME, 0},
+    {"time_iso8601", DESK_TIME, 0},
+    {"time_local", DESK_TIME, 0},
+    {"start_time", DESK_TIME, 0},
+    {"startlocal", DESK_TIME, 0},
+    {"ts", DESK_TIME, 0},
+    {"request_creation_time", DESK_TIME, 0},
+    {"accept_date", DESK_TIME, 0},
+    {"datetime", DESK_TIME, 0},
+    {"date", DESK_TIME, 0},
+    {"ip", DESK_IP, 0},
+    {"client_ip", DESK_IP, 0},
+    {"clientip", DESK_IP, 0},
+    {"request.client_ip", DESK_IP, 0},
+    {"request.remote_ip", DESK_IP, 0},
+    {"remote_ip", DESK_IP, 0},
+    {"remote_addr", DESK_IP, 0},
+    {"clienthost", DESK_IP, 0},
+    {"downstream_remote_address", DESK_IP, 0},
+    {"client.ip", DESK_IP, 0},
+    {"source.ip", DESK_IP, 0},
+    {"client", DESK_IP, 0},
+    {"remote_host", DESK_IP, 0},
+    {"x_forwarded_for", DESK_IP, 0},
+    {"method", DESK_METHOD, 0},
+    {"request_method", DESK_METHOD, 0},
+    {"requestmethod", DESK_METHOD, 0},
+    {"request.method", DESK_METHOD, 0},
+    {"http_method", DESK_METHOD, 0},
+    {"http.request.method", DESK_METHOD, 0},
+    {"verb", DESK_METHOD, 0},
+    {"path", DESK_TARGET, 0},
+    {"request_uri", DESK_TARGET, 0},
+    {"uri", DESK_TARGET, 0},
+    {"url", DESK_TARGET, 0},
+    {"requestpath", DESK_TARGET, 0},
+    {"request.uri", DESK_TARGET, 0},
+    {"request_path", DESK_TARGET, 0},
+    {"url.path", DESK_TARGET, 0},
+    {"x_envoy_origin_path", DESK_TARGET, 0},
+    {"x_envoy_original_path", DESK_TARGET, 0},
+    {"query", DESK_QUERY, 0},
+    {"args", DESK_QUERY, 0},
+    {"query_string", DESK_QUERY, 0},
+    {"request", DESK_REQUEST, 0},
+    {"request_line", DESK_REQUEST, 0},
+    {"host", DESK_HOST, 0},
+    {"http_host", DESK_HOST, 0},
+    {"request.host", DESK_HOST, 0},
+    {"requesthost", DESK_HOST, 0},
+    {"authority", DESK_HOST, 0},
+    {":authority", DESK_HOST, 0},
+    {"vhost", DESK_HOST, 0},
+    {"server_name", DESK_HOST, 0},
+    {"status", DESK_STATUS, 0},
+    {"status_code", DESK_STATUS, 0},
+    {"response_code", DESK_STATUS, 0},
+    {"downstreamstatus", DESK_STATUS, 0},
+    {"http.response.status_code", DESK_STATUS, 0},
+    {"code", DESK_STATUS, 0},
+    {"bytes", DESK_BYTES, 0},
+    {"body_bytes_sent", DESK_BYTES, 0},
+    {"bytes_sent", DESK_BYTES, 0},
+    {"downstreamcontentsize", DESK_BYTES, 0},
+    {"sent_bytes", DESK_BYTES, 0},
+    {"size", DESK_BYTES, 0},
+    {"duration", DESK_DURATION, SECOND}, /* formats say otherwise: formats.c */
+    {"duration_ms", DESK_DURATION, MILLI},
+    {"request_time", DESK_DURATION, SECOND},
+    {"request_time_ms", DESK_DURATION, MILLI},
+    {"latency", DESK_DURATION, SECOND},
+    {"latency_ms", DESK_DURATION, MILLI},
+    {"user", DESK_USER, 0},
+    {"remote_user", DESK_USER, 0},
+    {"clientusername", DESK_USER, 0},
+    {"user_id", DESK_USER, 0},
+    {"username", DESK_USER, 0},
+    {"agent", DESK_AGENT, 0},
+    {"http_user_agent", DESK_AGENT, 0},
+    {"user_agent", DESK_AGENT, 0},
+    {"request.headers.user_agent", DESK_AGENT, 0},
+    {"request_user_agent", DESK_AGENT, 0},
+    {"useragent", DESK_AGENT, 0},
+    {"referer", DESK_REFERER, 0},
+    {"http_referer", DESK_REFERER, 0},
+    {"referrer", DESK_REFERER, 0},
+    {"request.headers.referer", DESK_REFERER, 0},
+    {"request_referer", DESK_REFERER, 0},
+    {"key", DESK_KEY, 0},
+    {"cost", DESK_COST, 0},
+};
+_Static_assert(WEIR__COUNT(known_names) < DESK_NO_SLOT, "a rank is one byte");
+
+/* What a header field or an argument may be called in a log, and the words for it. */
+static const struct {
+    const char *log, *word;
+} known_beginnings[] = {
+    {"request.headers.", "header."},
+    {"headers.", "header."},
+    {"http_", "header."},
+    {"arg_", "query."},
+    {"request_", "header."},
+};
+
+static const char *const slot_words[DESK_NAMED] = {
+    [DESK_TIME] = "time",         [DESK_IP] = "ip",         [DESK_METHOD] = "method",
+    [DESK_TARGET] = "path",       [DESK_QUERY] = "query",   [DESK_REQUEST] = "request",
+    [DESK_HOST] = "host",         [DESK_STATUS] = "status", [DESK_BYTES] = "bytes",
+    [DESK_DURATION] = "duration", [DESK_USER] = "user",     [DESK_AGENT] = "agent",
+    [DESK_REFERER] = "referer",   [DESK_KEY] = "key",       [DESK_COST] = "cost",
+};
+
+bool desk_names_equal(struct weir__span a, struct weir__span b)
+{
+    if (a.len != b.len)
+        return false;
+    for (size_t i = 0; i < a.len; i++) {
+        if (desk_name_char(a.data[i]) != desk_name_char(b.data[i]))
+            return false;
+    }
+    return true;
+}
+
+const char *desk_known_name(size_t i)
+{
+    return i < WEIR__COUNT(known_names) ? known_names[i].name : NULL;
+}
+
+const char *desk_slot_word(uint8_t slot)
+{
+    assert(slot < DESK_NAMED);
+    return slot_words[slot];
+}
+
+uint8_t desk_slot_of_word(struct weir__span word)
+{
+    static const struct {
+        const char *name;
+        uint8_t slot;
+    } headers[] = {{"header.user-agent", DESK_AGENT},
+                   {"header.referer", DESK_REFERER},
+                   {"header.host", DESK_HOST}};
+    for (size_t i = 0; i < WEIR__COUNT(headers); i++) {
+        if (weir__span_is(word, headers[i].name))
+            return headers[i].slot;
+    }
+    for (uint8_t slot = 0; slot < DESK_NAMED; slot++) {
+        if (weir__span_is(word, slot_words[slot]))
+            return slot;
+    }
+    return DESK_NO_SLOT;
+}
+
+uint8_t desk_wanted_slot(struct desk_wanted *wanted, struct weir__span name)
+{
+    uint8_t slot = desk_slot_of_word(name);
+    if (slot != DESK_NO_SLOT)
+        return slot;
+    for (size_t i = 0; i < wanted->count; i++) {
+        if (weir__span_is(name, wanted->names[i]))
+            return (uint8_t)(DESK_NAMED + i);
+    }
+    if (wanted->count == DESK_NAMED_MAX || name.len > DESK_NAME_MAX)
+        return DESK_NO_SLOT;
+    memcpy(wanted->names[wanted->count], name.data, name.len);
+    wanted->names[wanted->count][name.len] = 0;
+    return (uint8_t)(DESK_NAMED + wanted->count++);
+}
+
+/* Whether a name of a log, like http_x_real_ip, is the word header.x-real-ip. */
+static bool fields_is_word(struct weir__span name, struct weir__span word)
+{
+    if (desk_names_equal(name, word))
+        return true;
+    for (size_t i = 0; i < WEIR__COUNT(known_beginnings); i++) {
+        struct weir__span log = weir__span_of(known_beginnings[i].log);
+        struct weir__span ours = weir__span_of(known_beginnings[i].word);
+        if (name.len > log.len && word.len > ours.len && !memcmp(word.data, ours.data, ours.len) &&
+            desk_names_equal((struct weir__span){name.data, log.len}, log) &&
+            desk_names_equal((struct weir__span){name.data + log.len, name.len - log.len},
+                             (struct weir__span){word.data + ours.len, word.len - ours.len}))
+            return true;
+    }
+    return false;
+}
+
+struct desk_place desk_place_of(const struct desk_wanted *wanted, struct weir__span name)
+{
+    struct desk_place place = {DESK_NO_SLOT, DESK_NO_SLOT, DESK_NO_SLOT, 0};
+    for (size_t i = 0; i < wanted->count && place.named == DESK_NO_SLOT; i++) {
+        if (fields_is_word(name, weir__span_of(wanted->names[i])))
+            place.named = (uint8_t)(DESK_NAMED + i);
+    }
+    for (size_t i = 0; i < WEIR__COUNT(known_names); i++) {
+        if (!desk_names_equal(name, weir__span_of(known_names[i].name)))
+            continue;
+        place.slot = known_names[i].slot;
+        place.rank = (uint8_t)(i + 1);
+        place.unit_ns = known_names[i].unit_ns;
+        break;
+    }
+    for (size_t i = 0; i < wanted->moved_count; i++) {
+        struct weir__span moved = {wanted->moved[i].name, wanted->moved[i].len};
+        if (wanted->moved[i].slot < DESK_NAMED && desk_names_equal(name, moved)) {
+            place.slot = wanted->moved[i].slot;
+            place.rank = 0;
+            place.unit_ns = place.unit_ns ? place.unit_ns : SECOND;
+        } else if (place.slot == wanted->moved[i].slot) {
+            place.slot = DESK_NO_SLOT; /* it is to be found elsewhere */
+        }
+    }
+    return place;
+}

@@ -1,0 +1,157 @@
+/*
+ * Conditions on lines: NAME=VALUE, NAME!=VALUE, several values with '|' between them, `*` anywhere
+ * in a value, networks for addresses, 4xx for status. They become the conditions of policies.
+ */
+#include "desk/select.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VALUES_MAX 256
+
+/* The next of the values, which '|' separates. */
+static bool where_next(struct weir__span *rest, struct weir__span *ret)
+{
+    if (!rest->data)
+        return false;
+    const char *bar = memchr(rest->data, '|', rest->len);
+    size_t len = bar ? (size_t)(bar - rest->data) : rest->len;
+    *ret = (struct weir__span){rest->data, len};
+    *rest = bar ? (struct weir__span){bar + 1, rest->len - len - 1} : (struct weir__span){NULL, 0};
+    return true;
+}
+
+/* "4xx" is "4*". */
+static struct weir__span where_of_status(struct weir__arena *arena, struct weir__span value)
+{
+    size_t digits = 0;
+    while (digits < value.len && value.data[digits] >= '0' && value.data[digits] <= '9')
+        digits++;
+    size_t x = digits;
+    while (x < value.len && (value.data[x] | 0x20) == 'x')
+        x++;
+    if (value.len != 3 || x != 3 || digits == 3 || digits == 0)
+        return value;
+    char *room = weir__arena_new(arena, digits + 2, 1);
+    if (!room)
+        return value;
+    memcpy(room, value.data, digits);
+    room[digits] = '*';
+    return (struct weir__span){room, digits + 1};
+}
+
+/* A value in the spelling that lines are compared in. NULL, or what is wrong. */
+static const char *where_read_pattern(struct desk_selection *selection, int attribute,
+                                      struct weir__span value, struct weir__pattern *ret)
+{
+    const struct weir__attribute *it = &selection->attributes.items[attribute];
+    struct weir__span right = {"", 0};
+    char *room = weir__arena_new(&selection->arena, value.len + 2, 1);
+    if (!room)
+        return "out of memory";
+    const char *wrong = NULL;
+    if (it->spelling == WEIR__AS_PATH)
+        wrong = weir__normal_path_pattern(value, false, room, &right);
+    else if (it->spelling == WEIR__AS_HOST)
+        wrong = weir__normal_host_pattern(value, room, &right);
+    if (wrong && right.len > 0) {
+        snprintf(selection->said, sizeof selection->said, "%s; write %.*s", wrong, (int)right.len,
+                 right.data);
+        return selection->said;
+    }
+    if (wrong)
+        return wrong;
+    if (it->lower || it->spelling == WEIR__AS_HOST)
+        weir__normal_lower(value, room, value.len, &value);
+    if (selection->sources[attribute].slot == DESK_STATUS)
+        value = where_of_status(&selection->arena, value);
+    wrong = weir__pattern_read(&selection->arena, value.data, value.len, true, ret);
+    return wrong && !*wrong ? "out of memory" : wrong;
+}
+
+static const char *where_read_patterns(struct desk_selection *selection, struct weir__span values,
+                                       size_t count, struct weir__condition *ret)
+{
+    struct weir__pattern *all =
+        weir__arena_new(&selection->arena, 3 * count, sizeof(struct weir__pattern));
+    if (!all)
+        return "out of memory";
+    struct weir__pattern *exact = all + count, *wild = exact + count;
+    struct weir__span value;
+    for (size_t i = 0; i < count && where_next(&values, &value); i++) {
+        const char *wrong = where_read_pattern(selection, ret->attribute, value, &all[i]);
+        if (wrong)
+            return wrong;
+        if (all[i].exact)
+            exact[ret->exact_count++] = all[i];
+        else
+            wild[ret->wild_count++] = all[i];
+        ret->any |= !all[i].exact && all[i].least == 0;
+    }
+    qsort(exact, ret->exact_count, sizeof *exact, weir__pattern_order);
+    ret->patterns = all;
+    ret->pattern_count = count;
+    ret->exact = exact;
+    ret->wild = wild;
+    return NULL;
+}
+
+static const char *where_read_networks(struct desk_selection *selection, struct weir__span values,
+                                       size_t count, struct weir__condition *ret)
+{
+    struct weir__network *networks =
+        weir__arena_new(&selection->arena, count, sizeof(struct weir__network));
+    struct weir__span value;
+    if (!networks)
+        return "out of memory";
+    for (size_t i = 0; i < count && where_next(&values, &value); i++) {
+        const char *wrong = weir__network_read(value.data, value.len, &networks[i]);
+        if (wrong)
+            return wrong;
+    }
+    ret->networks = networks;
+    ret->network_count = count;
+    return NULL;
+}
+
+static const char *where_read_values(struct desk_selection *selection, struct weir__span values,
+                                     struct weir__condition *ret)
+{
+    struct weir__span rest = values, value;
+    size_t count = 0;
+    while (where_next(&rest, &value)) {
+        if (value.len == 0)
+            return "a value is empty; for a field that is absent write NAME!=*";
+        count++;
+    }
+    if (count > VALUES_MAX)
+        return "more than 256 values";
+    bool addresses = selection->attributes.items[ret->attribute].spelling == WEIR__AS_ADDRESS;
+    if (addresses && weir__span_is(values, "*")) {
+        ret->any = true;
+        return NULL;
+    }
+    return addresses ? where_read_networks(selection, values, count, ret)
+                     : where_read_patterns(selection, values, count, ret);
+}
+
+const char *desk_where_read(struct desk_selection *selection, const char *text)
+{
+    const char *equals = strchr(text, '='), *wrong = NULL;
+    if (!equals || equals == text)
+        return "expected NAME=VALUE or NAME!=VALUE, like status=4xx";
+    if (selection->conditions.count == WEIR__CONDITIONS_MAX)
+        return "more than 16 conditions";
+    bool negated = equals[-1] == '!';
+    struct weir__condition *condition = &selection->items[selection->conditions.count];
+    *condition = (struct weir__condition){.negated = negated};
+    struct weir__span name = {text, (size_t)(equals - text) - negated};
+    condition->attribute = desk_selection_attribute(selection, name, &wrong);
+    if (condition->attribute < 0)
+        return wrong;
+    struct weir__span values = weir__span_of(equals + 1);
+    selection->conditions.items = selection->items;
+    selection->conditions.count++;
+    return where_read_values(selection, values, condition);
+}
