@@ -26,7 +26,7 @@ flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra -ffp-contract=off -fno-stri
 # Everything a target may need in an archive; the system's randomness is replaced by a fixed one.
 objects=
 for source in src/base/*.c src/core/*.c src/limit/*.c src/store/*.c src/store/zone/*.c src/sim/*.c src/wire/*.c \
-    src/policy/*.c src/policy/read/*.c src/policy/envoy/*.c fuzz/fixed_random.c; do
+    src/desk/*.c src/policy/*.c src/policy/read/*.c src/policy/envoy/*.c fuzz/fixed_random.c; do
     object=$work/$(echo "$source" | tr / _).o
     # shellcheck disable=SC2086
     "$clang" $flags -fsanitize=fuzzer-no-link -c "$source" -o "$object"

@@ -14,6 +14,7 @@ NEEDS = {
     "command line": ["weir", "tests/hold_zone"],
     "model": ["weir", "tests/vectors", "tests/tails.vec"],
     "fuzz": ["weir"],
+    "desk": ["weir", "tests/desk_read"],
     "redis": ["weir", "weir_redis.so", "tests/cancel", "tests/store_driver", "tests/calendar_days", "tests/vectors", "tests/tails.vec",
               "lua/weir.lua"],
     "server": ["weir", "weir_redis.so", "tests/tails.vec"],
@@ -150,6 +151,11 @@ def nginx(build):
     return homes("nginx", names("tests/homes/nginx/*.py", without=["valgrind"]), build)
 
 
+def desk(build):
+    """Logs of real programs, read."""
+    return homes("desk", names("tests/homes/desk/*.py"), build)
+
+
 def browser():
     return [Test("dashboard: in Chromium", "release", "tests/homes/web/run.mjs", 3600)]
 
@@ -207,7 +213,7 @@ def listed(kind):
         *command_line("asan"), *model("release", 2), *fuzz("asan"), *connections(10), *redis("release"),
         Test("redis: module under sanitizers", "asan", "tests/homes/redis/module_asan.py"),
         *server("release"), *server("asan"), Test("server: threads (tsan)", "tsan", "tests/homes/server/threads.py"),
-        *nginx("release"), *nginx("asan"),
+        *nginx("release"), *nginx("asan"), *desk("asan"),
         *browser(),
         *coverage(), *library(), *documentation(),
     ]

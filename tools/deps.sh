@@ -21,6 +21,9 @@ program() { # what the program itself is made with
     [ -e /usr/include/yaml.h ] || missing="$missing libyaml-dev"
     [ -e /usr/include/nghttp2/nghttp2.h ] || missing="$missing libnghttp2-dev"
     [ -e /usr/include/openssl/ssl.h ] || missing="$missing libssl-dev"
+    # For logs that are packed; without these, weir reads plain ones.
+    [ -e /usr/include/zlib.h ] || missing="$missing zlib1g-dev"
+    [ -e /usr/include/zstd.h ] || missing="$missing libzstd-dev"
 }
 
 for purpose in "$@"; do
@@ -58,6 +61,10 @@ for purpose in "$@"; do
         PATH=$PATH:/usr/sbin
         need nginx nginx
         need caddy caddy
+        # Their logs are read.
+        need apache2 apache2-bin
+        need haproxy haproxy
+        need zstd zstd
         need wrk wrk
         need ab apache2-utils
         [ -d /usr/share/nodejs/redis ] || missing="$missing node-redis"

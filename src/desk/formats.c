@@ -229,13 +229,13 @@ static bool formats_enough(enum desk_family family, int fit, int lines)
            (family == DESK_JSON ? 2 * fit >= lines : 100 * fit >= DETECT_PERCENT * lines);
 }
 
-static bool formats_detect_named(struct weir__span beginning, bool json,
-                                 const struct desk_wanted *wanted, const struct desk_times *times,
-                                 struct desk_format *ret, int *ret_lines)
+static bool formats_detect_named(struct weir__span beginning, const struct desk_wanted *wanted,
+                                 const struct desk_times *times, struct desk_format *ret,
+                                 int *ret_lines)
 {
     for (size_t i = 0; i < WEIR__COUNT(named_formats); i++) {
         const struct named_format *named = &named_formats[i];
-        if ((named->family == DESK_JSON) != json || formats_compile(named, wanted, ret, NULL))
+        if (formats_compile(named, wanted, ret, NULL))
             continue;
         int fit = formats_count(named, ret, beginning, times, ret_lines);
         if (formats_enough(named->family, fit, *ret_lines))
@@ -257,8 +257,9 @@ static bool formats_detect_table(struct weir__span beginning, struct weir__span 
     if (!desk_csv_compile(first, wanted, ret))
         return false;
     ret->name = "csv";
+    /* A header that names a time says enough: a record may have several lines. */
     fit = formats_count(NULL, ret, beginning, times, ret_lines);
-    return formats_enough(DESK_CSV, fit, *ret_lines) || *ret_lines == 0;
+    return fit > 0 || *ret_lines == 0;
 }
 
 /* ---- finding ---- */
@@ -341,7 +342,7 @@ int desk_format_find(const char *given, struct weir__span beginning, const char 
     }
     if (!formats_next_line(&rest, true, &first))
         return weir__fail(err, WEIR_EINVAL, 0, "%s: there is no line", path);
-    if (formats_detect_named(beginning, first.data[0] == '{', wanted, times, ret, ret_lines) ||
+    if (formats_detect_named(beginning, wanted, times, ret, ret_lines) ||
         formats_detect_table(beginning, first, wanted, times, ret, ret_lines))
         return 0;
     return formats_unknown(first, path, err);

@@ -185,8 +185,9 @@ static bool json_string(struct json_line *line, struct weir__span *ret, bool *re
     size_t start = line->at, at = start;
     *ret_escaped = false;
     for (;;) {
-        at = weir__scan(WEIR__STOP_JSON, line->text, at, line->len);
-        if (at >= line->len)
+        if (at < line->len)
+            at = weir__scan(WEIR__STOP_JSON, line->text, at, line->len);
+        if (at >= line->len) /* a backslash may be the last byte */
             return json_fail(line, "a quote is missing");
         if (line->text[at] == '"')
             break;

@@ -220,7 +220,9 @@ static int source_open(struct desk_reader *reader, struct reader_source *source,
     struct weir__span beginning = desk_input_peek(&source->input);
     while (beginning.len > 0 && (beginning.data[0] == '\n' || beginning.data[0] == '\r'))
         beginning.data++, beginning.len--;
-    if (source->format || beginning.len == 0)
+    /* The format of a file that is empty, or begins with a line that is too long, is told later. */
+    if (source->format || beginning.len == 0 ||
+        (beginning.len > DESK_LINE_MAX && !memchr(beginning.data, '\n', DESK_LINE_MAX)))
         return 0;
     return source_find_format(reader, source, beginning, err);
 }
@@ -305,7 +307,7 @@ static int source_next(struct desk_reader *reader, struct reader_source *source,
             source_close(source);
             return DESK_END;
         }
-        if (line.len > 0 && !source->format) { /* the file was empty until now */
+        if (line.len > 0 && !source->format && got == DESK_GOT_LINE) {
             size_t rest = source->input.to - (size_t)(line.data - source->input.data);
             int code =
                 source_find_format(reader, source, (struct weir__span){line.data, rest}, err);

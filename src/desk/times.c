@@ -1,7 +1,7 @@
 /* See times.h. */
 #include "desk/times.h"
 
-#include <assert.h>
+#include "core/date.h"
 
 #define SECOND_NS INT64_C(1000000000)
 #define NANOSECONDS_MAX (1000 * WEIR__EXACT_MAX)
@@ -11,24 +11,6 @@ static inline unsigned times_two(const char *p)
 {
     unsigned a = (unsigned)(unsigned char)p[0] - '0', b = (unsigned)(unsigned char)p[1] - '0';
     return a > 9 || b > 9 ? 1000 : 10 * a + b;
-}
-
-/* Days from 1970-01-01 to a date of the Gregorian calendar; years begin in March, so that a leap day
- * is the last of its year. */
-static int64_t times_days(int64_t year, unsigned month, unsigned day)
-{
-    year -= month <= 2;
-    int64_t era = year / 400;
-    unsigned of_era = (unsigned)(year - era * 400);
-    unsigned of_year = (153 * (month + (month > 2 ? -3u : 9u)) + 2) / 5 + day - 1;
-    return era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719468;
-}
-
-static unsigned times_days_of(unsigned year, unsigned month)
-{
-    static const unsigned char days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    return days[month - 1] + (month == 2 && leap);
 }
 
 /* 1 to 12, or 0. */
@@ -50,10 +32,12 @@ static bool times_put_together(unsigned year, unsigned month, unsigned day, cons
     unsigned hour = times_two(clock), minute = times_two(clock + 3), second = times_two(clock + 6);
     if (clock[2] != ':' || clock[5] != ':' || hour > 23 || minute > 59 || second > 60)
         return false;
-    if (year < 1970 || year > 2255 || month < 1 || month > 12 || day < 1 ||
-        day > times_days_of(year, month))
+    if (year < 1970 || year > 2255 || month < 1 || month > 12 || day < 1)
         return false;
-    int64_t days = times_days((int64_t)year, month, day);
+    int64_t from_march = (int64_t)year * 12 + month - 3;
+    int64_t days = weir__month_first(from_march) + day - 1;
+    if (days >= weir__month_first(from_march + 1))
+        return false;
     *ret_us = ((days * 24 + hour) * 3600 + minute * 60 + second) * 1000000;
     return true;
 }

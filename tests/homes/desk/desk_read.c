@@ -79,8 +79,14 @@ static void print_arrival(const struct desk_arrival *arrival)
     char time[32];
     struct weir__buffer buffer = weir__buffer_over(time, sizeof time);
     weir__put_seconds(&buffer, arrival->time_us);
-    printf("%s,%.*s,%lld", time, (int)arrival->key.len, arrival->key.data,
-           (long long)arrival->cost);
+    printf("%s,", time);
+    for (size_t i = 0; i < arrival->key.len; i++) {
+        if (arrival->key.data[i] == '\n')
+            fputs("\\n", stdout);
+        else
+            putchar(arrival->key.data[i]);
+    }
+    printf(",%lld", (long long)arrival->cost);
     for (size_t i = 0; i < options.carried_count; i++) {
         struct weir__span value;
         if (desk_arrival_value(arrival, i, &value))
