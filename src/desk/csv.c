@@ -1,6 +1,6 @@
 /*
- * CSV: see format.h. The header names the columns; commas, semicolons or tabs separate them. A field
- * that has one of these, a quote or a line break is quoted as in RFC 4180.
+ * CSV: see format.h. The header names the columns; commas, semicolons or tabs separate them. A
+ * field that has one of these, a quote or a line break is quoted as in RFC 4180.
  */
 #include "desk/format.h"
 

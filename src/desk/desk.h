@@ -8,8 +8,8 @@
  *                         csv.c
  *
  * What holds: every line is an arrival, or it is counted with a reason. The same files and options
- * give the same arrivals. Memory is bounded whatever the input: a line, the fields of a line and the
- * arrivals that wait for their turn have bounds. After the start nothing is allocated per line.
+ * give the same arrivals. Memory is bounded whatever the input: a line, the fields of a line and
+ * the arrivals that wait for their turn have bounds. Nothing is allocated per line.
  *
  * Several files are merged by time, so that neither the order of rotated files nor logs of several
  * servers matter.

@@ -98,7 +98,7 @@ static void reader_show(struct weir__span text, char *room, size_t size)
     }
 }
 
-/* Counts it, and keeps it if it is one of the first. 0, or WEIR_EINVAL if all lines must be read. */
+/* Counts it, and keeps it if it is one of the first. 0, or WEIR_EINVAL if all must be readable. */
 static int reader_note(struct desk_reader *reader, const struct reader_source *source, int64_t line,
                        struct weir__span text, enum desk_reason reason,
                        const struct desk_wrong *wrong, weir_error *err)

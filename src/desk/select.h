@@ -1,7 +1,7 @@
 /*
  * What is made of the fields of a line: is it wanted, what is its key, what does it cost. The words
- * are those of policies, and so is what they mean: an address has one spelling and a network, a path
- * and a host have one spelling, `lower(NAME)`, `ip(NAME)` and `hash(NAME)`.
+ * are those of policies, and so is what they mean: an address has one spelling and a network, a
+ * path and a host have one spelling, `lower(NAME)`, `ip(NAME)` and `hash(NAME)`.
  */
 #ifndef WEIR_DESK_SELECT_H
 #define WEIR_DESK_SELECT_H
