@@ -66,8 +66,8 @@ void desk_selection_free(struct desk_selection *selection);
 int desk_selection_check(const struct desk_selection *selection, const struct desk_format *format,
                          const char *path, weir_error *err);
 
-/* Fills key, hash, cost and what is carried; they live in the line or in the room. If it is refused,
- * *ret_reason and why (a text of some length) say what is wrong. */
+/* Fills key, hash, cost and what is carried; they live in the line or in the room. If it is
+ * refused, *ret_reason and why say what is wrong. */
 enum desk_selected desk_select(const struct desk_selection *selection,
                                const struct desk_format *format, const struct desk_fields *fields,
                                struct desk_room *room, struct desk_arrival *ret,

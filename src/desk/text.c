@@ -194,7 +194,7 @@ static const char *text_find_last(const char *at, const char *end, const char *l
     }
 }
 
-/* Of a line of HAProxy that syslog wrote: where the client's address begins, which is the word before
+/* Of a line of HAProxy that syslog wrote: where the client's address begins. It is the word before
  * "[06/Feb/2009:". */
 static const char *text_behind_syslog(const char *at, const char *end)
 {
