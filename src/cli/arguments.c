@@ -176,6 +176,7 @@ struct parser {
     const struct cli_operand *operands;
     size_t operand_count;
     size_t operands_read;
+    size_t many;   /* of the operand that is a list */
     uint64_t seen; /* one bit per option */
     int at;        /* index into argv */
 };
@@ -302,7 +303,17 @@ static int options_read_operand(struct parser *parser)
                         "\"token-bucket 10/s burst 20\"",
                         cli_show_text(argument).text);
     assert(parser->operands_read < parser->operand_count);
-    *parser->operands[parser->operands_read++].ret = argument;
+    const struct cli_operand *operand = &parser->operands[parser->operands_read];
+    if (operand->need == CLI_MANY && parser->many == CLI_LIST_MAX)
+        return cli_fail(parser->call, CLI_USAGE, "too many %s: expected at most %d", operand->name,
+                        CLI_LIST_MAX);
+    if (operand->need == CLI_MANY) {
+        operand->ret[parser->many++] = argument;
+        operand->ret[parser->many] = NULL;
+        return CLI_OK;
+    }
+    *operand->ret = argument;
+    parser->operands_read++;
     return CLI_OK;
 }
 
@@ -346,7 +357,7 @@ int cli_parse(const struct cli_call *call, const struct cli_option *options, siz
         if (code)
             return code;
     }
-    if (parser.operands_read < operand_count && !operands[parser.operands_read].optional)
+    if (parser.operands_read < operand_count && operands[parser.operands_read].need == CLI_REQUIRED)
         return cli_fail(call, CLI_USAGE, "%s is missing; see `weir %s --help`",
                         operands[parser.operands_read].name, call->command->name);
     return CLI_OK;

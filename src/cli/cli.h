@@ -43,7 +43,7 @@ struct cli_call {
 
 extern const struct cli_command cli_take, cli_peek, cli_wait, cli_settle, cli_reset, cli_acquire,
     cli_renew, cli_release, cli_explain, cli_replay, cli_demo, cli_bench, cli_zone, cli_lua,
-    cli_serve, cli_check, cli_top, cli_show_states, cli_run;
+    cli_serve, cli_check, cli_top, cli_show_states, cli_run, cli_pipe;
 
 /* ---- arguments.c: options and operands ---- */
 
@@ -73,10 +73,14 @@ struct cli_option {
     int64_t most; /* CLI_COUNT */
 };
 
+/* Whether an operand must be there. CLI_MANY: all that follow, at most CLI_LIST_MAX; `ret` has room
+ * for them and for a NULL. */
+enum cli_need { CLI_REQUIRED = false, CLI_OPTIONAL = true, CLI_MANY };
+
 struct cli_operand {
     const char *name;
     const char **ret;
-    bool optional;
+    enum cli_need need;
 };
 
 int cli_parse(const struct cli_call *call, const struct cli_option *options, size_t option_count,

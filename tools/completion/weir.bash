@@ -7,6 +7,7 @@ _weir_options() {
     wait) echo "--cost --max --json --store $server --help" ;;
     acquire) echo "--cost --least --wait --json --store $server --help" ;;
     run) echo "--wait --cost --quiet --on-lost --denied-code --failed-code --store $server --help" ;;
+    pipe) echo "--lines --key --quiet --store $server --help" ;;
     settle | reset | show | renew | release) echo "--json --store $server --help" ;;
     explain) echo "--json --key --policy --request $server --help" ;;
     demo) echo "--json --help" ;;
@@ -30,7 +31,7 @@ _weir_options() {
 }
 
 _weir() {
-    local commands="take peek wait settle reset show acquire renew release run explain replay demo bench zone lua serve top check"
+    local commands="take peek wait settle reset show acquire renew release run pipe explain replay demo bench zone lua serve top check"
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
@@ -81,7 +82,7 @@ _weir() {
     esac
     if [[ $current == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(_weir_options "$command")" -- "$current")
-    elif [[ $command == zone || $command == replay || $command == check ]]; then
+    elif [[ $command == zone || $command == pipe || $command == replay || $command == check ]]; then
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
     fi

@@ -1,6 +1,6 @@
 # Completion of `weir` for fish. Install in ~/.config/fish/completions or vendor_completions.d.
 
-set -l commands take peek wait settle reset show acquire renew release run explain replay demo bench zone lua top serve check
+set -l commands take peek wait settle reset show acquire renew release run pipe explain replay demo bench zone lua top serve check
 set -l none "not __fish_seen_subcommand_from $commands help"
 
 complete -c weir -f
@@ -17,6 +17,7 @@ complete -c weir -n $none -a acquire -d "Hold slots of a concurrent limit"
 complete -c weir -n $none -a renew -d "Start the time of a lease again"
 complete -c weir -n $none -a release -d "Give the slots of a lease back"
 complete -c weir -n $none -a run -d "Run a command when limits allow it, and hold its slots"
+complete -c weir -n $none -a pipe -d "Copy a stream no faster than a limit allows"
 complete -c weir -n $none -a explain -d "Say what a limit does and promises, with a plot"
 complete -c weir -n $none -a replay -d "Show what a limit would have decided for a log"
 complete -c weir -n $none -a demo -d "Show what limits let through at the edge of a window"
@@ -29,13 +30,13 @@ complete -c weir -n $none -a check -d "Check a policy file, and say what it mean
 complete -c weir -n $none -a help -d "Show the help of a command"
 complete -c weir -n "__fish_seen_subcommand_from help" -a "$commands"
 
-complete -c weir -n "__fish_seen_subcommand_from $commands; and not __fish_seen_subcommand_from serve run" -l json -d "Print JSON"
-complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset show acquire renew release run replay bench check serve" \
+complete -c weir -n "__fish_seen_subcommand_from $commands; and not __fish_seen_subcommand_from serve run pipe" -l json -d "Print JSON"
+complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset show acquire renew release run pipe replay bench check serve" \
     -l store -x -d "Where the state is kept" \
     -a "file: shm: memory: redis:// rediss:// redis+cluster:// rediss+cluster:// redis+sentinel:// rediss+sentinel:// redis+unix://"
-complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset show acquire renew release run explain" \
+complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset show acquire renew release run pipe explain" \
     -l server -x -a "http:// https:// unix:" -d "Use a running server"
-complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset show acquire renew release run explain" \
+complete -c weir -n "__fish_seen_subcommand_from take peek wait settle reset show acquire renew release run pipe explain" \
     -l token -x -d "The token of the server"
 complete -c weir -n "__fish_seen_subcommand_from explain" -l key -x -d "The state of this key"
 complete -c weir -n "__fish_seen_subcommand_from explain" -l policy -x -d "Under this policy"
@@ -50,13 +51,16 @@ complete -c weir -n "__fish_seen_subcommand_from take peek replay lua" -l wait -
 complete -c weir -n "__fish_seen_subcommand_from take peek" -l detail -d "Show the answer of each limit"
 complete -c weir -n "__fish_seen_subcommand_from acquire run" -l wait -x -a "any 0 1s" -d "Longest sleep"
 complete -c weir -n "__fish_seen_subcommand_from run" -l quiet -d "Say nothing of waiting and denials"
+complete -c weir -n "__fish_seen_subcommand_from pipe" -l quiet -d "Do not show progress"
+complete -c weir -n "__fish_seen_subcommand_from pipe" -l lines -d "Count lines, not bytes"
+complete -c weir -n "__fish_seen_subcommand_from pipe" -l key -x -d "Share the limit by this name"
 complete -c weir -n "__fish_seen_subcommand_from run" -l on-lost -x -a "stop go-on" -d "If the lease is lost"
 complete -c weir -n "__fish_seen_subcommand_from run" -l denied-code -x -d "Exit code if denied"
 complete -c weir -n "__fish_seen_subcommand_from run" -l failed-code -x -d "Exit code if the store fails"
 complete -c weir -n "__fish_seen_subcommand_from run" -xa "(__fish_complete_subcommand)"
 complete -c weir -n "__fish_seen_subcommand_from wait" -l max -x -a "any 0 1s" -d "Longest sleep"
 complete -c weir -n "__fish_seen_subcommand_from replay" -l decisions -d "Print one line per request"
-complete -c weir -n "__fish_seen_subcommand_from replay zone check" -F
+complete -c weir -n "__fish_seen_subcommand_from replay zone check pipe" -F
 complete -c weir -n "__fish_seen_subcommand_from check explain" -l request -x -d "Attributes of a request"
 complete -c weir -n "__fish_seen_subcommand_from zone" -l check -d "Only check"
 complete -c weir -n "__fish_seen_subcommand_from zone" -l dump -d "Print every state"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`weir run` on stores that other machines share: a running server (--server) and a redis:// store. What happens when they go away
+"""`weir run` and `weir pipe` on stores that other machines share: a running server (--server) and a redis:// store. What happens when they go away
 while a command runs."""
 import json
 import signal
@@ -60,10 +60,25 @@ def both_homes(check, where, name):
     check.at_most(delay(), 86400, f"{name}: the reservation is given back")
 
 
+def pipes(check, where, name):
+    """Two of them on one key: not before their time."""
+    data, begun = b"0123456789" * 6000, time.monotonic()
+    jobs = [subprocess.Popen([WEIR, "pipe", "token-bucket 200k/s burst 20k", "--key", "upload", *where], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=weir_server.environment()) for _ in range(2)]
+    for job in jobs:
+        job.stdin.write(data)
+        job.stdin.close()
+    for job in jobs:
+        check(job.stdout.read() == data, f"{name}: a pipe loses nothing: {job.stderr.read()}")
+        check.equal(job.wait(timeout=PATIENCE), 0, f"{name}: a pipe's exit code")
+    check(time.monotonic() - begun >= 0.5, f"{name}: 120000 bytes at 200k/s after 20000")
+
+
 def test_server(check):
     with Server() as server:
         where = ("--server", f"127.0.0.1:{server.port}")
         both_homes(check, where, "server")
+        pipes(check, where, "server")
         job = start("run", "gone", "concurrent 1 lease 1s", *where, "--", "sleep", "1000")
         until("it has the slot", lambda: weir("peek", "gone", "concurrent 1 lease 1s", *where)[0] == 1)
         server.stop()
@@ -76,6 +91,7 @@ def test_redis(check):
     with redis_server.Server() as redis:
         where = ("--store", f"redis://127.0.0.1:{redis.port}")
         both_homes(check, where, "redis")
+        pipes(check, where, "redis")
         job = start("run", "gone", "concurrent 1 lease 3s", *where, "--", "sleep", "1000")
         until("it has the slot", lambda: weir("peek", "gone", "concurrent 1 lease 3s", *where)[0] == 1)
         redis.kill()
