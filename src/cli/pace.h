@@ -4,8 +4,8 @@
  *     pay(units) ─► wait so long ─► write them ─► sent() ─► pay(units) …
  *
  * What holds, for a stream with a limit of its own, with a burst of B and a rate of r:
- *   1. In any span of time T at most B + r*T units are written, however late the writer wakes up and
- *      however long a write takes. A unit that is paid for at one time and written at a later one
+ *   1. In any span of time T at most B + r*T units are written, however late the writer wakes up
+ *      and however long a write takes. A unit that is paid for at one time and written at a later one
  *      could otherwise meet a bucket that has been filled again meanwhile. So the clock of the
  *      bucket stands still for as long as needed: as if the piece had been paid for when it was
  *      written.
@@ -44,10 +44,12 @@ bool cli_pace_can(const weir_limit *limit);
 /* What flows in a time. */
 int64_t cli_pace_flow(const weir_limit *limit, int64_t us);
 
-/* A stream with a limit of its own; clock NULL: the machine's, which nobody sets. 0 or a WEIR_E…. */
+/* A stream with a limit of its own; clock NULL: the machine's, which nobody sets. *ret must not
+ * move. 0 or a WEIR_E…. */
 int cli_pace_open(const weir_limit *limit, const weir_clock *clock, struct cli_pace *ret,
                   weir_error *err);
-/* A stream that shares a limit; the store stays the caller's. WEIR_EINVAL: the burst is too small. */
+/* A stream that shares a limit; the store stays the caller's. WEIR_EINVAL: the burst is too
+ * small. */
 int cli_pace_share(const weir_limit *limit, weir_store *store, weir_key key, struct cli_pace *ret,
                    weir_error *err);
 void cli_pace_close(struct cli_pace *pace);

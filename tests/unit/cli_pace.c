@@ -1,6 +1,6 @@
 /*
- * The pace of `weir pipe` under a virtual clock: whenever it wakes up and however long a write takes,
- * a stream is never faster than its limit in any span of time. If it wakes up about in time it is
+ * The pace of `weir pipe` under a virtual clock: whenever it wakes up and however long a write
+ * takes, a stream is never faster than its limit in any span of time. If it wakes up about in time it is
  * hardly slower. Streams that share a limit pay for no more than it allows.
  */
 #include "cli/pace.h"

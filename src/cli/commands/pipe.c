@@ -4,8 +4,8 @@
  *
  *     input ─► buffer ─► pay for a piece ─► wait ─► write it ─► …
  *
- * Nothing is written that is not paid for. A line goes out whole; one that is longer than the buffer
- * is paid for once, when its beginning goes out.
+ * Nothing is written that is not paid for. A line goes out whole; one that is longer than the
+ * buffer is paid for once, when its beginning goes out.
  */
 #include "cli/pace.h"
 #include "cli/progress.h"
