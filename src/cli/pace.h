@@ -5,8 +5,8 @@
  *
  * What holds, for a stream with a limit of its own, with a burst of B and a rate of r:
  *   1. In any span of time T at most B + r*T units are written, however late the writer wakes up
- *      and however long a write takes. A unit that is paid for at one time and written at a later one
- *      could otherwise meet a bucket that has been filled again meanwhile. So the clock of the
+ *      and however long a write takes. A unit that is paid for at one time and written at a later
+ *      one could otherwise meet a bucket that has been filled again meanwhile. So the clock of the
  *      bucket stands still for as long as needed: as if the piece had been paid for when it was
  *      written.
  *   2. What a late wake-up costs is made up for, as far as the burst has room for it: pieces are at

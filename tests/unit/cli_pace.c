@@ -1,7 +1,7 @@
 /*
  * The pace of `weir pipe` under a virtual clock: whenever it wakes up and however long a write
- * takes, a stream is never faster than its limit in any span of time. If it wakes up about in time it is
- * hardly slower. Streams that share a limit pay for no more than it allows.
+ * takes, a stream is never faster than its limit in any span of time. If it wakes up about in time
+ * it is hardly slower. Streams that share a limit pay for no more than it allows.
  */
 #include "cli/pace.h"
 #include "cli/progress.h"
