@@ -9,9 +9,19 @@
 #ifndef WEIR_HASH_H
 #define WEIR_HASH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 void weir__hash(const uint64_t secret[2], const void *data, size_t len, uint64_t ret[2]);
+
+struct weir__hash_key {
+    const void *data;
+    size_t len;
+};
+
+/* The first word of the hashes of four keys, which is cheaper than one after the other. */
+void weir__hash_four(const uint64_t secret[2], const struct weir__hash_key keys[4],
+                     uint64_t ret[4]);
 
 #endif

@@ -103,6 +103,20 @@ static inline uint64_t broken_slot_tag(const struct weir__group *group, unsigned
     return last[slot].tag;
 }
 
+/* One slot after the other, as far as broken_slot_tag goes. */
+static inline unsigned broken_group_find(const struct weir__group *group, uint64_t tag)
+{
+    unsigned found = 0;
+    for (unsigned slot = 0; slot < WEIR__SLOTS; slot++)
+        found |= (unsigned)(broken_slot_tag(group, slot) == tag) << (2 * slot + 2);
+    return found;
+}
+
+static inline struct weir__packed broken_pad_of_tag(uint64_t tag)
+{
+    return weir__pad_of_tag(broken == BROKEN_SEAL ? 1 : tag);
+}
+
 static inline struct weir__packed broken_seal(struct weir__packed packed, uint64_t tag,
                                               uint32_t generation)
 {
@@ -142,7 +156,10 @@ static inline void broken_bucket_report(const struct weir__rule *rule,
 #define weir__bucket_report broken_bucket_report
 #define weir__swap16 broken_swap16
 #define weir__load16 broken_load16
+#define weir__look16 broken_load16
 #define weir__slot_tag broken_slot_tag
+#define weir__group_find broken_group_find
+#define weir__pad_of_tag broken_pad_of_tag
 #define weir__seal broken_seal
 #define weir__slot_freeze broken_slot_freeze
 #define weir__is_frozen broken_is_frozen

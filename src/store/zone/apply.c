@@ -201,7 +201,7 @@ static int decide(struct weir__zone *zone, struct weir__op *ops, size_t n, enum 
         if (WEIR__UNLIKELY(op->ret->full))
             op->ret->remaining = 0;
         if (mode == WEIR__TAKE && op->group && !op->ret->full)
-            weir__slot_note(op->group, op->slot, weir__slot_denied(op->group, op->slot), op->ret);
+            weir__slot_note(op->group, op->slot, weir__group_head(op->group), op->ret);
     }
     return code;
 }
@@ -266,7 +266,7 @@ static int take_small(struct weir__zone *zone, struct weir__op *op, enum weir__m
         }
         algorithm->report(op->rule, &op->state, op->request.now_us, op->ret);
         if (mode == WEIR__TAKE)
-            weir__slot_note(op->group, op->slot, weir__slot_denied(op->group, op->slot), op->ret);
+            weir__slot_note(op->group, op->slot, weir__group_head(op->group), op->ret);
     }
     weir__table_thaw(op, 1);
     weir__stripe_unlock(zone, stripe);

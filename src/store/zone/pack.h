@@ -51,19 +51,47 @@ static inline bool weir__is_frozen(struct weir__packed packed)
     return packed.hi & WEIR__FROZEN;
 }
 
-/* A state as it lies in a slot: all but row and frozen bit (and what narrow shapes keep in the
- * place of the row's high part) XOR a pad of the tag and the row's generation. So one state is
+static inline struct weir__packed weir__packed_xor(struct weir__packed a, struct weir__packed b)
+{
+    uint64_t lo = a.lo ^ b.lo, hi = a.hi ^ b.hi;
+    __asm__("" : "+r"(hi)); /* no vector of both: to move it to and fro takes longer */
+    return (struct weir__packed){lo, hi};
+}
+
+/* The two halves of a pad, which leaves row and frozen bit alone (and what narrow shapes keep in
+ * the place of the row's high part). */
+static inline struct weir__packed weir__pad_masked(uint64_t lo, uint64_t hi)
+{
+    return (struct weir__packed){lo & ~(uint64_t)WEIR__ROW_LOW_MASK,
+                                 hi & ((UINT64_C(1) << (WEIR__ROW_HIGH_AT - 64)) - 1)};
+}
+
+static inline struct weir__packed weir__pad_of_tag(uint64_t tag)
+{
+    return weir__pad_masked(tag, tag << 32 | tag >> 32);
+}
+
+static inline struct weir__packed weir__pad_of_generation(uint32_t generation)
+{
+    uint64_t use = generation >> 1;
+    return weir__pad_masked(use * UINT64_C(0x9e3779b97f4a7c15), use * UINT64_C(0xd1342543de82ef95));
+}
+
+/* A state as it lies in a slot: XOR a pad of the tag and the row's generation. So one state is
  * never the same bytes for two keys, nor for two limits that had one row. Sealing twice gives the
  * state back. */
 static inline struct weir__packed weir__seal(struct weir__packed packed, uint64_t tag,
                                              uint32_t generation)
 {
-    uint64_t use = generation >> 1;
-    uint64_t lo = tag ^ use * UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t hi = (tag << 32 | tag >> 32) ^ use * UINT64_C(0xd1342543de82ef95);
-    packed.lo ^= lo & ~(uint64_t)WEIR__ROW_LOW_MASK;
-    packed.hi ^= hi & ((UINT64_C(1) << (WEIR__ROW_HIGH_AT - 64)) - 1);
-    return packed;
+    return weir__packed_xor(
+        packed, weir__packed_xor(weir__pad_of_tag(tag), weir__pad_of_generation(generation)));
+}
+
+/* The row of a state, and nothing else. */
+static inline struct weir__packed weir__pack_row(uint32_t row)
+{
+    uint64_t low = row & WEIR__ROW_LOW_MASK, high = row >> WEIR__ROW_LOW_BITS;
+    return (struct weir__packed){low, high << (WEIR__ROW_HIGH_AT - 64)};
 }
 
 /* Buckets and fixed windows: newest time, and debt or count less one. Not sealed. */

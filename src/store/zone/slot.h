@@ -4,6 +4,10 @@
 
 #include "store/zone/pack.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 /* A key's place follows from its tag alone: the top bits say where it begins to look, the low ones
  * how it goes on. */
 static inline uint32_t weir__home_of(const struct weir__zone *zone, uint64_t tag)
@@ -45,16 +49,21 @@ static inline void weir__prefetch_home(const struct weir__zone *zone, uint32_t h
 #define WEIR__FAR_MASK UINT64_C(7)
 #define WEIR__DENIED_AT 24
 
+static inline uint64_t weir__group_head(const struct weir__group *group)
+{
+    return atomic_load_explicit(&group->head, memory_order_relaxed);
+}
+
 /* How many groups beyond home keys of this home were ever put in. It only grows, under the lock. */
 static inline uint32_t weir__group_far(const struct weir__group *group)
 {
-    return atomic_load_explicit(&group->head, memory_order_relaxed) & WEIR__FAR_MASK;
+    return weir__group_head(group) & WEIR__FAR_MASK;
 }
 
 /* Changes some bits of the head; others may set theirs meanwhile. */
 static inline void weir__group_set(struct weir__group *group, uint64_t mask, uint64_t bits)
 {
-    uint64_t head = atomic_load_explicit(&group->head, memory_order_relaxed);
+    uint64_t head = weir__group_head(group);
     while (!atomic_compare_exchange_weak_explicit(&group->head, &head, (head & ~mask) | bits,
                                                   memory_order_relaxed, memory_order_relaxed))
         ;
@@ -64,8 +73,7 @@ static inline void weir__group_set(struct weir__group *group, uint64_t mask, uin
  * owner's. */
 static inline bool weir__slot_denied(const struct weir__group *group, unsigned slot)
 {
-    uint64_t head = atomic_load_explicit(&group->head, memory_order_relaxed);
-    return head >> (WEIR__DENIED_AT + slot) & 1;
+    return weir__group_head(group) >> (WEIR__DENIED_AT + slot) & 1;
 }
 
 static inline void weir__slot_deny(struct weir__group *group, unsigned slot)
@@ -82,12 +90,13 @@ static inline void weir__slot_allow(struct weir__group *group, unsigned slot)
                                   memory_order_relaxed);
 }
 
-/* Notes what was decided about a slot's state; `denied` is what was noted of it before the state
- * was written: another core may have the line by now. A denial counts where half of the limit is
- * used up or more: a cost that does not fit into the rest says little about the key. */
-static inline void weir__slot_note(struct weir__group *group, unsigned slot, bool denied,
+/* Notes what was decided about a slot's state; `head` is the group's before the state was written:
+ * another core may have the line by now. A denial counts where half of the limit is used up or
+ * more: a cost that does not fit into the rest says little about the key. */
+static inline void weir__slot_note(struct weir__group *group, unsigned slot, uint64_t head,
                                    const weir_decision *decision)
 {
+    bool denied = head >> (WEIR__DENIED_AT + slot) & 1;
     bool refused = !decision->allowed && decision->remaining <= decision->limit / 2;
     if (WEIR__UNLIKELY(denied && decision->charged > 0))
         weir__slot_allow(group, slot);
@@ -98,6 +107,27 @@ static inline void weir__slot_note(struct weir__group *group, unsigned slot, boo
 static inline uint64_t weir__slot_tag(const struct weir__group *group, unsigned slot)
 {
     return atomic_load_explicit(&group->tags[slot], memory_order_acquire);
+}
+
+/* The slots of a group that have this tag: bit 2 * slot + 2 of each. All at once and no branch for
+ * each: in which slot a key lies cannot be predicted. */
+static inline unsigned weir__group_find(const struct weir__group *group, uint64_t tag)
+{
+#if defined(__SSE2__) && !defined(WEIR__THREAD_SANITIZER)
+    const __m128i *at = (const __m128i *)group; /* head and five tags */
+    __m128i want = _mm_set1_epi64x((int64_t)tag);
+    __m128i a = _mm_cmpeq_epi32(at[0], want), b = _mm_cmpeq_epi32(at[1], want);
+    __m128i c = _mm_cmpeq_epi32(at[2], want);
+    __m128i halves = _mm_packs_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, c));
+    unsigned equal = (unsigned)_mm_movemask_epi8(halves); /* two bits for each of the six */
+    __asm__ volatile("" ::: "memory");                    /* what is read next is read later */
+    return equal & equal >> 1 & 0x554;
+#else
+    unsigned found = 0;
+    for (unsigned slot = 0; slot < WEIR__SLOTS; slot++)
+        found |= (unsigned)(weir__slot_tag(group, slot) == tag) << (2 * slot + 2);
+    return found;
+#endif
 }
 
 static inline void weir__slot_set_tag(struct weir__group *group, unsigned slot, uint64_t tag)

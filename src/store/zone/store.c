@@ -323,12 +323,15 @@ static __attribute__((noinline)) int take_again(weir_store *store, const weir_li
     return WEIR_EFULL;
 }
 
-/* The path nearly every call takes. */
+/* The path nearly every call takes. `under` NULL: the row is not known. */
 static inline __attribute__((always_inline)) int
-take_one(weir_store *store, const weir_limit *limit, uint64_t tag, struct weir__group *home,
-         const struct weir__request *request, weir_decision *ret)
+take_one(weir_store *store, const weir_limit *limit, const struct weir__take_row *under,
+         uint64_t tag, struct weir__group *home, const struct weir__request *request,
+         weir_decision *ret)
 {
-    int code = weir__take_by_hint(zone_of(store), limit, tag, home, request, ret);
+    int code = WEIR__LIKELY(under != NULL)
+                   ? weir__take_under(zone_of(store), under, tag, home, request, ret)
+                   : WEIR__STALE;
     if (WEIR__LIKELY(code == 0))
         return 0;
     struct weir__request copy = *request; /* the other one stays in registers */
@@ -346,8 +349,11 @@ take_at(weir_store *store, uint64_t tag, const weir_limit *limit, int64_t cost, 
         return WEIR_EINVAL;
     int code = look(store, now);
     struct weir__request request = {now, cost, WEIR_WAIT_DEFAULT};
+    struct weir__take_row row;
     if (WEIR__LIKELY(code == 0))
-        code = take_one(store, limit, tag, home, &request, ret);
+        code = take_one(store, limit,
+                        weir__take_by_hint(zone, limit, weir__take_hint(limit), &row) ? &row : NULL,
+                        tag, home, &request, ret);
     weir__store_count_quick(store, code, ret);
     return code;
 }
@@ -364,33 +370,83 @@ static int take_hashed(weir_store *store, const weir_hashed_key *key, const weir
     return take_at(store, tag_again(zone_of(store), key->key, key), limit, cost, ret);
 }
 
+struct batch {
+    uint64_t tags[BATCH];
+    struct weir__group *homes[BATCH];
+    /* The limit of the last request that was decided, and its row by that hint; NULL: unknown. */
+    const weir_limit *limit;
+    uint64_t hint;
+    struct weir__take_row row, *under;
+};
+
+/* From four requests on, keys are hashed by fours, unless they are hashed already. */
+static inline size_t batch_hash(const struct weir__zone *zone, const weir_request *it, size_t left,
+                                uint64_t *tags)
+{
+    if (WEIR__UNLIKELY(left < 4 || it[0].hashed || it[1].hashed || it[2].hashed || it[3].hashed)) {
+        tags[0] = tag_again(zone, it->key, it->hashed);
+        return 1;
+    }
+    const struct weir__hash_key keys[4] = {{it[0].key.data, it[0].key.len},
+                                           {it[1].key.data, it[1].key.len},
+                                           {it[2].key.data, it[2].key.len},
+                                           {it[3].key.data, it[3].key.len}};
+    weir__hash_four(zone->secret, keys, tags);
+    for (size_t i = 0; i < 4; i++)
+        tags[i] = weir__tag_of(&tags[i]);
+    return 4;
+}
+
+/* Asks for the memory of each key as soon as its tag is known: what comes after it hides the
+ * time. */
+static inline void batch_find(const struct weir__zone *zone, const weir_request *requests, size_t n,
+                              struct batch *batch)
+{
+    for (size_t i = 0; i < n; i++)
+        __builtin_prefetch(requests[i].hashed ? (const void *)requests[i].hashed
+                                              : requests[i].key.data);
+    for (size_t i = 0, hashed = 0; i < n; i++) {
+        if (i == hashed)
+            hashed += batch_hash(zone, &requests[i], n - i, &batch->tags[i]);
+        batch->homes[i] = &zone->groups[weir__home_of(zone, batch->tags[i])];
+        weir__prefetch_group(batch->homes[i]);
+    }
+}
+
+/* Request i of a batch. What was found out about a limit's row serves until another limit comes. */
+static inline __attribute__((always_inline)) int batch_take(weir_store *store, struct batch *batch,
+                                                            size_t i, const weir_request *it,
+                                                            int64_t now, weir_decision *ret)
+{
+    if (WEIR__UNLIKELY(it->limit->count > 1 || it->detail || it->acquire || it->least ||
+                       it->limit->costs))
+        return decide(store, it, 1, WEIR__TAKE, now, ret);
+    uint64_t hint = weir__take_hint(it->limit);
+    if (WEIR__UNLIKELY(it->limit != batch->limit || hint != batch->hint)) {
+        batch->limit = it->limit;
+        batch->hint = hint;
+        batch->under =
+            weir__take_by_hint(zone_of(store), it->limit, hint, &batch->row) ? &batch->row : NULL;
+    }
+    struct weir__request request = {now, it->cost, it->wait_us};
+    return take_one(store, it->limit, batch->under, batch->tags[i], batch->homes[i], &request, ret);
+}
+
 /* A batch: hash all, prefetch all, then decide all. */
 static int take_batch(weir_store *store, const weir_request *requests, size_t n, int64_t now,
                       weir_decision *rets)
 {
-    struct weir__zone *zone = zone_of(store);
-    uint64_t tags[BATCH];
-    struct weir__group *homes[BATCH];
+    struct batch batch;
     int first = look(store, now);
+    assert(n <= BATCH);
     for (size_t i = 0; WEIR__UNLIKELY(first) && i < n; i++)
         rets[i] = (weir_decision){.code = first};
     if (WEIR__UNLIKELY(first))
         return first;
-    for (size_t i = 0; i < n; i++)
-        __builtin_prefetch(requests[i].hashed ? (const void *)requests[i].hashed
-                                              : requests[i].key.data);
+    batch_find(zone_of(store), requests, n, &batch);
+    batch.limit = NULL;
     for (size_t i = 0; i < n; i++) {
-        tags[i] = tag_again(zone, requests[i].key, requests[i].hashed);
-        homes[i] = &zone->groups[weir__home_of(zone, tags[i])];
-        weir__prefetch_group(homes[i]);
-    }
-    for (size_t i = 0; i < n; i++) {
-        const weir_request *it = &requests[i];
-        bool simple =
-            it->limit->count == 1 && !it->detail && !it->acquire && !it->least && !it->limit->costs;
-        struct weir__request request = {now, it->cost, it->wait_us};
-        int code = simple ? take_one(store, it->limit, tags[i], homes[i], &request, &rets[i])
-                          : decide(store, it, 1, WEIR__TAKE, now, &rets[i]);
+        int code = batch_take(store, &batch, i, &requests[i], now, &rets[i]);
         if (WEIR__UNLIKELY(code)) {
             rets[i] = (weir_decision){.code = code};
             first = first ? first : code;

@@ -112,6 +112,14 @@ static inline struct weir__packed weir__load16(const struct weir__packed *from)
 #endif
 }
 
+/* The same in two halves, which is cheaper: each was there, perhaps not at one moment. For those
+ * who go on only if a swap or a second look finds both together. */
+static inline struct weir__packed weir__look16(const struct weir__packed *from)
+{
+    uint64_t lo = __atomic_load_n(&from->lo, __ATOMIC_ACQUIRE);
+    return (struct weir__packed){lo, __atomic_load_n(&from->hi, __ATOMIC_ACQUIRE)};
+}
+
 /* All sixteen bytes at once, whatever was there. One store instruction: a process killed anywhere
  * has done it or not. */
 static inline void weir__store16(struct weir__packed *to, struct weir__packed value)

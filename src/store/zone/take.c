@@ -19,13 +19,10 @@ int weir__take_any(struct weir__zone *zone, const struct weir__take_ask *ask, we
 
 int weir__zone_take_free(struct weir__zone *zone, const struct weir__op *op, enum weir__mode mode)
 {
-    assert(!weir__is_large(op->rule) && op->row != WEIR__MARK_ROW);
-    struct weir__take_ask ask = {.rule = op->rule,
-                                 .row = op->row,
-                                 .generation = op->generation,
-                                 .tag = op->tag,
-                                 .home = &zone->groups[op->home],
-                                 .request = op->request,
-                                 .mode = mode};
+    struct weir__take_ask ask = {
+        .tag = op->tag, .home = &zone->groups[op->home], .request = op->request, .mode = mode};
+    if (!weir__take_prepare(zone, op->rule, op->row, op->generation, &ask.under))
+        return WEIR__LOCKED;
+    ask.cover = weir__take_cover(&ask.under, op->tag);
     return weir__take_any(zone, &ask, op->ret);
 }

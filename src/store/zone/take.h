@@ -22,51 +22,81 @@
 #define WEIR__SWAPS_MAX 64
 #define WEIR__TAKE_INLINE static inline __attribute__((always_inline))
 
+/* What takes under one row share. */
+struct weir__take_row {
+    const struct weir__rule *rule;
+    const uint16_t *now; /* the generation of the row by now */
+    uint32_t row, generation;
+    struct weir__packed cover; /* the row, and the pad of its generation */
+    int64_t wait_us;           /* the default */
+    bool quick;
+};
+
 /* What is asked. */
 struct weir__take_ask {
-    const struct weir__rule *rule;
-    uint32_t row, generation;
+    struct weir__take_row under;
     uint64_t tag;
+    struct weir__packed cover; /* of the tag, too: a state XOR this is the state alone */
     struct weir__group *home;
     struct weir__request request;
     enum weir__mode mode;
 };
 
-/* A slot with the tag and the row that are asked for, as it was at one moment. */
+/* A slot with the tag and the row that are asked for. */
 struct weir__take_seen {
     struct weir__group *group;
     unsigned slot;
-    struct weir__packed sealed;
-    bool denied; /* what its head says of it */
+    struct weir__packed sealed; /* its state: halves that were there, until a swap succeeds */
+    uint64_t head;              /* of the group */
 };
+
+/* False: there is no such row, or nobody takes without a lock here. */
+WEIR__TAKE_INLINE bool weir__take_prepare(const struct weir__zone *zone,
+                                          const struct weir__rule *rule, uint32_t row,
+                                          uint32_t generation, struct weir__take_row *ret)
+{
+    const struct weir__rule *place = weir__row_place(zone, row);
+    assert(!weir__is_large(rule) && row != WEIR__MARK_ROW);
+    if (WEIR__UNLIKELY(!zone->swaps || !place))
+        return false;
+    *ret = (struct weir__take_row){
+        rule,
+        &place->generation,
+        row,
+        generation,
+        weir__packed_xor(weir__pack_row(row), weir__pad_of_generation(generation)),
+        weir__wait_for(rule, WEIR_WAIT_DEFAULT),
+        weir__algorithm_of(rule)->quick};
+    return true;
+}
+
+WEIR__TAKE_INLINE struct weir__packed weir__take_cover(const struct weir__take_row *under,
+                                                       uint64_t tag)
+{
+    return weir__packed_xor(under->cover, weir__pad_of_tag(tag));
+}
 
 /* Whether a state that was read is the key's and the row's, and not frozen: its tag is read after
  * it, and was read before it. */
 WEIR__TAKE_INLINE bool weir__take_is_of(const struct weir__take_ask *ask, bool bucket,
                                         const struct weir__take_seen *seen)
 {
-    uint64_t low = (seen->sealed.lo ^ ask->row) & WEIR__ROW_LOW_MASK;
-    uint64_t high = seen->sealed.hi >> (WEIR__ROW_HIGH_AT - 64) ^ ask->row >> WEIR__ROW_LOW_BITS;
-    bool is_of = bucket ? (low | high) == 0 /* which is the frozen bit, too */
-                        : weir__packed_is_of(seen->sealed, ask->rule, ask->row);
-    return is_of && !weir__is_frozen(seen->sealed) &&
-           weir__slot_tag(seen->group, seen->slot) == ask->tag;
+    struct weir__packed bare = weir__packed_xor(seen->sealed, ask->cover);
+    uint64_t row = (bare.lo & WEIR__ROW_LOW_MASK) | bare.hi >> (WEIR__ROW_HIGH_AT - 64);
+    bool is_of = bucket ? row == 0 /* which is the frozen bit, too */
+                        : weir__packed_is_of(seen->sealed, ask->under.rule, ask->under.row) &&
+                              !weir__is_frozen(seen->sealed);
+    return is_of && weir__slot_tag(seen->group, seen->slot) == ask->tag;
 }
 
-/* Tag, state, tag: if the tag did not change, the state is this key's. All tags at once and no
- * branch for each: in which slot a key lies cannot be predicted. */
+/* Tag, state, tag: if the tag did not change, the state is this key's. */
 WEIR__TAKE_INLINE bool weir__take_see(const struct weir__take_ask *ask, bool bucket,
                                       struct weir__group *group, struct weir__take_seen *ret)
 {
-    uint64_t head = atomic_load_explicit(&group->head, memory_order_relaxed);
-    unsigned found = 0;
-#pragma GCC unroll 5
-    for (unsigned slot = 0; slot < WEIR__SLOTS; slot++)
-        found |= (unsigned)(weir__slot_tag(group, slot) == ask->tag) << slot;
-    for (; found; found &= found - 1) {
-        unsigned slot = (unsigned)__builtin_ctz(found);
-        *ret = (struct weir__take_seen){group, slot, weir__load16(&group->states[slot]),
-                                        head >> (WEIR__DENIED_AT + slot) & 1};
+    uint64_t head = weir__group_head(group);
+    for (unsigned found = weir__group_find(group, ask->tag); found; found &= found - 1) {
+        unsigned slot = (unsigned)__builtin_ctz(found) / 2 - 1;
+        *ret = (struct weir__take_seen){group, slot, weir__look16(&group->states[slot]), head};
         if (WEIR__LIKELY(weir__take_is_of(ask, bucket, ret)))
             return true;
     }
@@ -93,38 +123,41 @@ WEIR__TAKE_INLINE bool weir__take_find(const struct weir__zone *zone,
     return true;
 }
 
-/* Whether what was seen is still there: for answers that write nothing. */
+/* Whether what was seen is there, whole: for answers that write nothing. */
 WEIR__TAKE_INLINE bool weir__take_confirm(const struct weir__take_ask *ask,
-                                          const struct weir__take_seen *seen)
+                                          struct weir__take_seen *seen)
 {
-    return weir__packed_same(weir__load16(&seen->group->states[seen->slot]), seen->sealed) &&
+    struct weir__packed before = seen->sealed;
+    seen->sealed = weir__load16(&seen->group->states[seen->slot]);
+    return weir__packed_same(seen->sealed, before) &&
            weir__slot_tag(seen->group, seen->slot) == ask->tag;
 }
 
 /* Unpacks and loads; false: it makes no sense. A bucket too far ahead is left to the long way, and
  * so is a window that began after the clock was read. */
-WEIR__TAKE_INLINE bool weir__take_load(const struct weir__take_ask *ask, struct weir__packed clear,
+WEIR__TAKE_INLINE bool weir__take_load(const struct weir__take_ask *ask, struct weir__packed bare,
                                        bool bucket, struct weir__state *ret)
 {
+    const struct weir__rule *rule = ask->under.rule;
     int64_t now = ask->request.now_us;
     if (bucket) {
         ret->present = true;
-        ret->at = weir__packed_at(clear);
-        ret->amount = weir__packed_amount(clear);
-        if (WEIR__UNLIKELY((uint64_t)ret->at * (uint64_t)weir__tick_us(ask->rule) >
-                           (uint64_t)now + (uint64_t)ask->rule->horizon_us))
+        ret->at = weir__packed_at(bare);
+        ret->amount = weir__packed_amount(bare);
+        if (WEIR__UNLIKELY((uint64_t)ret->at * (uint64_t)weir__tick_us(rule) >
+                           (uint64_t)now + (uint64_t)rule->horizon_us))
             return false;
-        weir__bucket_load(ask->rule, ret, now);
+        weir__bucket_load(rule, ret, now);
         return true;
     }
     ret->amount = ret->before = ret->now_us = 0;
     ret->stored = 0;
     ret->ring_header = NULL;
-    weir__unpack_small(ask->rule, clear, ret);
-    if (WEIR__UNLIKELY(!weir__state_sound(ask->rule, ret)) ||
-        WEIR__UNLIKELY(weir__newest_us(ask->rule, ret) > now && weir__settles_by_time(ask->rule)))
+    weir__unpack_small(rule, bare, ret);
+    if (WEIR__UNLIKELY(!weir__state_sound(rule, ret)) ||
+        WEIR__UNLIKELY(weir__newest_us(rule, ret) > now && weir__settles_by_time(rule)))
         return false;
-    weir__load(ask->rule, ask->rule, ret, now);
+    weir__load(rule, rule, ret, now);
     return true;
 }
 
@@ -132,32 +165,35 @@ WEIR__TAKE_INLINE void weir__take_judge(const struct weir__take_ask *ask,
                                         const struct weir__state *state, bool bucket,
                                         weir_decision *ret)
 {
+    const struct weir__rule *rule = ask->under.rule;
     if (bucket)
-        weir__bucket_judge(ask->rule, state, &ask->request, ret);
+        weir__bucket_judge(rule, state, &ask->request, ret);
     else
-        weir__algorithm_of(ask->rule)->judge(ask->rule, state, &ask->request, ret);
+        weir__algorithm_of(rule)->judge(rule, state, &ask->request, ret);
 }
 
-/* The state after the charge, not sealed. */
+/* The state after the charge, without its cover. */
 WEIR__TAKE_INLINE struct weir__packed weir__take_charge(const struct weir__take_ask *ask,
                                                         struct weir__state *state, bool bucket)
 {
+    const struct weir__rule *rule = ask->under.rule;
     if (bucket) {
-        weir__bucket_charge(ask->rule, state, &ask->request);
-        return weir__pack_amount(ask->row, state->at, state->amount);
+        weir__bucket_charge(rule, state, &ask->request);
+        return weir__pack_amount(0, state->at, state->amount);
     }
-    weir__algorithm_of(ask->rule)->charge(ask->rule, state, &ask->request);
-    return weir__pack_small(ask->rule, ask->row, state);
+    weir__algorithm_of(rule)->charge(rule, state, &ask->request);
+    return weir__pack_small(rule, 0, state);
 }
 
 WEIR__TAKE_INLINE void weir__take_report(const struct weir__take_ask *ask,
                                          const struct weir__state *state, bool bucket,
                                          weir_decision *ret)
 {
+    const struct weir__rule *rule = ask->under.rule;
     if (bucket)
-        weir__bucket_report(ask->rule, state, ask->request.now_us, ret);
+        weir__bucket_report(rule, state, ask->request.now_us, ret);
     else
-        weir__algorithm_of(ask->rule)->report(ask->rule, state, ask->request.now_us, ret);
+        weir__algorithm_of(rule)->report(rule, state, ask->request.now_us, ret);
 }
 
 /* Word by word: a wider load of what was just stored in parts waits for 20 ns. */
@@ -180,13 +216,10 @@ WEIR__TAKE_INLINE void weir__take_answer(const weir_decision *it, bool bucket, w
     ret->granted = it->granted;
 }
 
-/* weir__row_generation for a limit's row. */
-WEIR__TAKE_INLINE uint32_t weir__take_generation(const struct weir__zone *zone, uint32_t row)
+/* Whether a row is no longer the limit's. Asked after the state was read. */
+WEIR__TAKE_INLINE bool weir__take_is_stale(const struct weir__take_row *under)
 {
-    assert(row != WEIR__MARK_ROW);
-    return WEIR__LIKELY(row < zone->layout.rows)
-               ? __atomic_load_n(&zone->rows[row].generation, __ATOMIC_ACQUIRE)
-               : weir__row_generation(zone, row);
+    return __atomic_load_n(under->now, __ATOMIC_ACQUIRE) != under->generation;
 }
 
 /* 0, WEIR__STALE or WEIR__LOCKED; unless it is 0, *ret is as it was. */
@@ -194,32 +227,28 @@ WEIR__TAKE_INLINE int weir__take_known(struct weir__zone *zone, const struct wei
                                        bool bucket, weir_decision *ret)
 {
     struct weir__take_seen seen;
-    if (WEIR__UNLIKELY(!zone->swaps || !weir__take_find(zone, ask, bucket, &seen)))
+    if (WEIR__UNLIKELY(!weir__take_find(zone, ask, bucket, &seen)))
         return WEIR__LOCKED;
     for (int tries = 0; tries < WEIR__SWAPS_MAX; tries++) {
-        if (WEIR__UNLIKELY(weir__take_generation(zone, ask->row) != ask->generation))
+        if (WEIR__UNLIKELY(weir__take_is_stale(&ask->under)))
             return WEIR__STALE;
         struct weir__state state;
-        if (!weir__take_load(ask, weir__seal(seen.sealed, ask->tag, ask->generation), bucket,
-                             &state))
+        if (!weir__take_load(ask, weir__packed_xor(seen.sealed, ask->cover), bucket, &state))
             return WEIR__LOCKED;
         weir_decision it;
         it.limit = it.remaining = it.retry_after_us = it.reset_after_us = it.delay_us = 0;
         it.allowed = false;
         weir__take_judge(ask, &state, bucket, &it);
-        it.charged = 0;
+        it.charged = it.allowed && ask->mode == WEIR__TAKE ? ask->request.cost : 0;
         it.time_us = ask->request.now_us;
-        if (it.allowed && ask->mode == WEIR__TAKE && ask->request.cost > 0) {
-            struct weir__packed next =
-                weir__seal(weir__take_charge(ask, &state, bucket), ask->tag, ask->generation);
-            if (WEIR__UNLIKELY(!weir__swap16(&seen.group->states[seen.slot], &seen.sealed, next))) {
-                if (!weir__take_is_of(ask, bucket, &seen)) /* by now */
-                    return WEIR__LOCKED;
-                continue;
-            }
-            it.charged = ask->request.cost;
-        } else if (WEIR__UNLIKELY(!weir__take_confirm(ask, &seen))) {
-            seen.sealed = weir__load16(&seen.group->states[seen.slot]);
+        bool done;
+        if (it.charged > 0)
+            done =
+                weir__swap16(&seen.group->states[seen.slot], &seen.sealed,
+                             weir__packed_xor(weir__take_charge(ask, &state, bucket), ask->cover));
+        else
+            done = weir__take_confirm(ask, &seen);
+        if (WEIR__UNLIKELY(!done)) { /* and `seen` has what is there instead */
             if (!weir__take_is_of(ask, bucket, &seen))
                 return WEIR__LOCKED;
             continue;
@@ -228,7 +257,7 @@ WEIR__TAKE_INLINE int weir__take_known(struct weir__zone *zone, const struct wei
         weir__take_report(ask, &state, bucket, &it);
         weir__take_answer(&it, bucket, ret);
         if (ask->mode == WEIR__TAKE)
-            weir__slot_note(seen.group, seen.slot, seen.denied, &it);
+            weir__slot_note(seen.group, seen.slot, seen.head, &it);
         return 0;
     }
     return WEIR__LOCKED;
@@ -237,26 +266,38 @@ WEIR__TAKE_INLINE int weir__take_known(struct weir__zone *zone, const struct wei
 /* The same where the stages are called. */
 int weir__take_any(struct weir__zone *zone, const struct weir__take_ask *ask, weir_decision *ret);
 
-/* A take of a limit of one rule whose row is known by its hint. WEIR__STALE: it is not, or its
- * state is large. */
-WEIR__TAKE_INLINE int weir__take_by_hint(struct weir__zone *zone, const weir_limit *limit,
-                                         uint64_t tag, struct weir__group *home,
-                                         const struct weir__request *request, weir_decision *ret)
+/* What a limit of one rule knows of its row. */
+WEIR__TAKE_INLINE uint64_t weir__take_hint(const weir_limit *limit)
+{
+    return atomic_load_explicit(&limit->hints[0], memory_order_acquire);
+}
+
+/* The row of a limit by its hint; false: that is of another zone, or the limit's states are large.
+ */
+WEIR__TAKE_INLINE bool weir__take_by_hint(const struct weir__zone *zone, const weir_limit *limit,
+                                          uint64_t hint, struct weir__take_row *ret)
 {
     const struct weir__rule *rule = &limit->rules[0];
-    const struct weir__algorithm *algorithm = weir__algorithm_of(rule);
-    uint64_t hint = atomic_load_explicit(&limit->hints[0], memory_order_acquire);
-    if (WEIR__UNLIKELY(!weir__hint_is_of(zone, hint) || algorithm->shape == WEIR__SHAPE_RING))
-        return WEIR__STALE;
-    const struct weir__take_ask ask = {
-        .rule = rule,
-        .row = weir__hint_row(hint),
-        .generation = weir__hint_generation(hint),
-        .tag = tag,
-        .home = home,
-        .request = {request->now_us, request->cost, weir__wait_for(rule, request->wait_us)},
-        .mode = WEIR__TAKE};
-    if (WEIR__LIKELY(algorithm->quick))
+    return WEIR__LIKELY(weir__hint_is_of(zone, hint) && !weir__is_large(rule)) &&
+           weir__take_prepare(zone, rule, weir__hint_row(hint), weir__hint_generation(hint), ret);
+}
+
+/* A take under such a row. */
+WEIR__TAKE_INLINE int weir__take_under(struct weir__zone *zone, const struct weir__take_row *under,
+                                       uint64_t tag, struct weir__group *home,
+                                       const struct weir__request *request, weir_decision *ret)
+{
+    int64_t wait_us = request->wait_us;
+    const struct weir__take_ask ask = {.under = *under,
+                                       .tag = tag,
+                                       .cover = weir__take_cover(under, tag),
+                                       .home = home,
+                                       .request = {request->now_us, request->cost,
+                                                   WEIR__LIKELY(wait_us == WEIR_WAIT_DEFAULT)
+                                                       ? under->wait_us
+                                                       : weir__wait_for(under->rule, wait_us)},
+                                       .mode = WEIR__TAKE};
+    if (WEIR__LIKELY(under->quick))
         return weir__take_known(zone, &ask, true, ret);
     const struct weir__take_ask copy = ask; /* the other one stays in registers */
     return weir__take_any(zone, &copy, ret);
