@@ -179,6 +179,7 @@ def large(dice, n):
         ("GET", "/metrics", None, ("text", "weir_build_info")),
         ("GET", "/", None, ("text", "html")),
         ("GET", "/v1/stats", None, ("text", "uptime")),
+        ("GET", "/v1/history", None, ("text", "edges")),
         ("GET", "/v1/top", None, ("text", "half_life")),
         ("GET", "/v1/policies", None, ("text", "users")),
         ("POST", "/v1/simulate", body(dice, {"limits": [f"fixed-window {m}/s"], "load": load}), ("text", f"{m}/s")),

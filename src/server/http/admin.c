@@ -83,6 +83,37 @@ static enum server_routed admin_stats(const struct server_http_call *call)
     return SERVER_RESPONDED;
 }
 
+static enum server_routed admin_history(const struct server_http_call *call)
+{
+    struct weir__query query = {call->request->query, false};
+    struct weir__span name, value;
+    char room[256];
+    bool given = false;
+    int64_t seconds = SERVER_HISTORY_SECONDS;
+    weir_error err;
+    bool good = query.rest.len <= sizeof room;
+    while (good && query.rest.data && weir__query_next(&query, room, &name, &value)) {
+        good = weir__span_is(name, "seconds") && !given &&
+               !weir__read_whole(value, "seconds", 1, SERVER_HISTORY_SECONDS, &seconds, &err);
+        given = true;
+    }
+    if (!good || query.bad) {
+        server_response_problem(call->ret, 400, "history takes seconds=1 to %d, once",
+                                SERVER_HISTORY_SECONDS);
+        return SERVER_RESPONDED;
+    }
+    struct weir__buffer body = weir__buffer_growing();
+    server_metrics_history(call->conn->thread->server->metrics, weir__clock_us(), seconds, &body);
+    if (body.cut) {
+        weir__buffer_free(&body);
+        server_response_problem(call->ret, 503, "out of memory for the answer; try again");
+        return SERVER_RESPONDED;
+    }
+    server_response_fresh(call->ret, 200);
+    server_response_own(call->ret, "application/json", body.data, body.len);
+    return SERVER_RESPONDED;
+}
+
 static enum server_routed admin_top(const struct server_http_call *call)
 {
     struct server_top *all = call->conn->thread->server->top;
@@ -355,6 +386,7 @@ static const struct {
     {"/readyz", admin_ready, false, SERVER_NOBODY},
     {"/metrics", admin_metrics, false, SERVER_DATA},
     {"/v1/stats", admin_stats, false, SERVER_ADMIN},
+    {"/v1/history", admin_history, false, SERVER_ADMIN},
     {"/v1/top", admin_top, false, SERVER_ADMIN},
     {"/v1/policies", admin_policies, false, SERVER_ADMIN},
     {"/v1/simulate", admin_simulate, true, SERVER_DATA},

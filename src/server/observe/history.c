@@ -136,7 +136,7 @@ void server_history_tick(struct server_metrics *metrics, int64_t now_us)
 
 /* ---- the report ---- */
 
-/* The bins that are told: `count` closed ones, the last of them before `done`, then what is since. */
+/* The bins that are told: `count` closed ones from `first` on, then what is since. */
 struct history_range {
     struct weir__json *json;
     const struct server_metrics *metrics;

@@ -166,6 +166,7 @@ static bool metrics_make_parts(struct server_metrics *metrics)
     metrics->sums.series = calloc(SERVER_SERIES_MAX, sizeof(struct server_series));
     metrics->sums.rules = calloc(SERVER_RULES_MAX, sizeof(struct server_rule));
     return metrics->sums.series && metrics->sums.rules &&
+           server_history_create(metrics->setup.now_us, &metrics->history) == 0 &&
            names_create(&metrics->series, SERVER_SERIES_MAX) == 0 &&
            names_create(&metrics->rules, SERVER_RULES_MAX) == 0 && metrics_name_constants(metrics);
 }
@@ -197,6 +198,7 @@ void server_metrics_destroy(struct server_metrics *metrics)
     free(metrics->threads);
     free(metrics->sums.series);
     free(metrics->sums.rules);
+    server_history_destroy(metrics->history);
     names_destroy(&metrics->series);
     names_destroy(&metrics->rules);
     pthread_mutex_destroy(&metrics->lock);
@@ -265,6 +267,7 @@ void server_metrics_tick(struct server_metrics *metrics, int64_t now_us)
         moment->degraded +=
             __atomic_load_n(&thread->series[SERVER_SERIES_TOTAL].degraded, __ATOMIC_RELAXED);
     }
+    server_history_tick(metrics, now_us);
     pthread_mutex_unlock(&metrics->lock);
 }
 

@@ -219,5 +219,11 @@ void server_metrics_write(struct server_metrics *metrics, int64_t now_us, bool o
                           struct weir__buffer *out);
 /* The body of GET /v1/stats. */
 void server_metrics_json(struct server_metrics *metrics, int64_t now_us, struct weir__buffer *out);
+/* The body of GET /v1/history: what was counted in the last so many seconds. The buffer should
+ * grow. */
+#define SERVER_HISTORY_BIN_SECONDS 10
+#define SERVER_HISTORY_SECONDS 3600
+void server_metrics_history(struct server_metrics *metrics, int64_t now_us, int64_t seconds,
+                            struct weir__buffer *out);
 
 #endif

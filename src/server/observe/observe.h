@@ -47,12 +47,48 @@ struct server_metrics_moment {
     struct server_histogram latency;
 };
 
+/* ---- the last hour: history.c ---- */
+
+#define SERVER_HISTORY_BINS 360
+#define SERVER_HISTORY_SERIES 256 /* further ones have none */
+#define SERVER_HISTORY_QUANTILES 3
+
+/* What a series counted in one bin. */
+struct server_history_counts {
+    uint32_t allowed, denied, shadow_denied;
+};
+
+struct server_history_sums {
+    uint64_t allowed, denied, shadow_denied;
+};
+
+struct server_history_bin {
+    int64_t begin_us, end_us;
+    uint64_t latency_ns[SERVER_HISTORY_QUANTILES]; /* 0: nothing was decided */
+};
+
+struct server_history {
+    uint64_t done;   /* bins that were closed; the newest is the one before it */
+    int64_t last_us; /* when the last one was closed, or when the server started */
+    struct server_history_bin bins[SERVER_HISTORY_BINS];
+    struct server_history_counts *series[SERVER_HISTORY_SERIES]; /* a ring of bins, or NULL */
+    struct server_history_sums before[SERVER_HISTORY_SERIES];    /* when the last bin was closed */
+    struct server_histogram latency;                             /* likewise */
+};
+
+struct server_metrics;
+int server_history_create(int64_t now_us, struct server_history **ret);
+void server_history_destroy(struct server_history *history);
+/* Under the lock: closes a bin, if it is time. */
+void server_history_tick(struct server_metrics *metrics, int64_t now_us);
+
 struct server_metrics {
     struct server_metrics_setup setup;
     struct server_counters **threads;
     pthread_mutex_t lock; /* protects everything below */
     struct server_names series, rules;
     struct server_counters sums; /* over all threads at the last report, its arrays too */
+    struct server_history *history;
     struct server_metrics_moment moments[SERVER_METRICS_WINDOW];
     uint64_t ticks;
     size_t policies_loaded;

@@ -12,7 +12,7 @@ from http_wire import problem
 DATA, ADMIN = "data-token_1234567890", "admin-token_0987654321"
 TAKE = {"key": "k", "limit": "fixed-window 1000/366d"}
 OPEN = ("/healthz", "/readyz", "/healthcheck", "/")
-ADMINISTERED = (get("/v1/stats"), get("/v1/top"), get("/v1/policies"), post("/v1/reload"))
+ADMINISTERED = (get("/v1/stats"), get("/v1/history"), get("/v1/top"), get("/v1/policies"), post("/v1/reload"))
 RedisError = weir_server.resp.RedisError
 
 

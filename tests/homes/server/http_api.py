@@ -11,7 +11,7 @@ ASKING = {"/v1/take": "GET, HEAD, POST", "/v1/peek": "GET, HEAD, POST", "/v1/tak
           "/v1/reset": "POST", "/v1/acquire": "POST", "/v1/renew": "POST", "/v1/release": "POST",
           "/v1/explain": "POST"}
 TELLING = {"/healthz": "GET, HEAD", "/healthcheck": "GET, HEAD", "/readyz": "GET, HEAD", "/metrics": "GET, HEAD",
-           "/v1/stats": "GET, HEAD", "/v1/top": "GET, HEAD", "/v1/policies": "GET, HEAD", "/v1/simulate": "POST",
+           "/v1/stats": "GET, HEAD", "/v1/history": "GET, HEAD", "/v1/top": "GET, HEAD", "/v1/policies": "GET, HEAD", "/v1/simulate": "POST",
            "/v1/reload": "POST", "/v1/clock": "POST", "/json": "POST", "/": "GET, HEAD"}
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get")
 
@@ -76,6 +76,7 @@ def test_told(check):
         check.equal(client.get("/healthz").body, b"OK\n", "healthy")
         check.equal(client.get("/readyz").body, b"ready\n", "ready")
         for path, kind in (("/metrics", "text/plain; version=0.0.4; charset=utf-8"), ("/v1/stats", "application/json"),
+                           ("/v1/history", "application/json"), ("/v1/history?seconds=60", "application/json"),
                            ("/v1/top", "application/json"), ("/v1/policies", "application/json"),
                            ("/", "text/html; charset=utf-8")):
             answer = client.get(path)
@@ -90,6 +91,10 @@ def test_told(check):
         check(any("ann" in key for key in keys), f"hottest keys: {keys}")
         for query in ({"k": 0}, {"k": 100000}, {"k": "x"}, {"n": 1}):
             check.equal(client.get("/v1/top", **query).status, 400, f"top of {query}")
+        for query in ({"seconds": 0}, {"seconds": 3601}, {"seconds": "x"}, {"n": 1}):
+            check.equal(client.get("/v1/history", **query).status, 400, f"history of {query}")
+        check.equal(client.get("/v1/history?seconds=1&seconds=1").status, 400, "history, asked twice")
+        check.equal(client.get("/v1/history?seconds=" + "1" * 1000).status, 400, "history of a long question")
         check.equal(client.post("/v1/clock", {"now": 5}).status, 404, "no test clock unless asked for")
         check.equal(client.post("/v1/simulate", {"nonsense": 1}).status, 400, "a simulation that is none")
         check(client.post("/json", {"domain": "x", "descriptors": []}).status >= 400, "Envoy's JSON without descriptors")

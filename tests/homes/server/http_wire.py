@@ -117,7 +117,7 @@ def test_head(check):
             for answer in (whole, head):
                 answer.fields.pop("date")
             check.equal((head.status, head.fields), (whole.status, whole.fields), f"HEAD {path}")
-        for path in ("/metrics", "/v1/stats", "/v1/top"):  # their numbers move, their lengths with them
+        for path in ("/metrics", "/v1/stats", "/v1/history", "/v1/top"):  # their numbers move, their lengths with them
             head = client.ask(request("HEAD", path), head=True)
             check(head.status == 200 and int(head.fields["content-length"]) > 10, f"HEAD {path}: {head}")
         limit = "/v1/take?key=h2&limit=fixed-window+1/366d"

@@ -78,6 +78,14 @@ def test_decisions_are_told(check):
         latency = json.loads(client.get("/v1/stats").body)["latency"]  # as floats: six decimals are chance here
         check(latency["count"] >= 18 and 0 <= latency["p50"] <= latency["p999"] < 60, f"latency: {latency}")
 
+        history = client.get("/v1/history").json
+        check.equal([sum(history["totals"][name]) for name in ("allowed", "denied", "shadow_denied")], [11, 7, 6],
+                    "the totals of /v1/history")
+        api = [policy for policy in history["policies"] if policy["name"] == "api"][0]
+        check.equal([(it["name"], it["shadow"], sum(it["denied"])) for it in api["limits"]],
+                    [("per-user", False, 3), ("strict", True, 6)], "limits of /v1/history, but for one that counted nothing")
+        check.equal(len(history["edges"]), len(history["totals"]["allowed"]) + 1, "edges of /v1/history")
+
         top = {policy["name"]: policy for policy in client.get("/v1/top").json["policies"]}
         check.contains(top["api"]["denied"][0]["key"], "user=ann", "the most denied key")
         check.equal(len(top["api"]["denied"]), 1, "denied keys")

@@ -52,7 +52,7 @@ def ask_http(server, check, number):
 def watch(server, check, _number):
     play = {"limits": ["token-bucket 10/s"], "load": {"kind": "steady", "rate": 50, "seconds": 10}}
     for i in range(ROUNDS // 2):
-        for path in ("/v1/stats", "/v1/top", "/metrics", "/v1/policies"):
+        for path in ("/v1/stats", "/v1/history", "/v1/top", "/metrics", "/v1/policies"):
             status, body = fetch(server, path)
             check(status == 200, f"{path}: {status} {body[:200]}")
         status, body = fetch(server, "/v1/reload", {})
