@@ -2,7 +2,7 @@
 
     open C tcp|unix [BYTES]     connects; BYTES: a receive buffer of that size, which is not read until `read`
     send C [*N] "TEXT"          bytes, as JSON text with one character for each; N times
-    want C KIND …               one more answer is due on C (play.py has the kinds); `want C /S KIND …`: of stream S
+    want C [*N] KIND …          one more answer is due on C, or N more (play.py has the kinds); `want C /S KIND …`: of stream S
     loose C                     from here on C need not be answered: what it sends may end it
     read C | stop C             reads what comes, or leaves it where it is
     half C                      no more bytes from here, answers are still wanted
@@ -46,12 +46,12 @@ def load(text):
         if verb not in WITHOUT_CONNECTION:
             number, _, rest = rest.partition(" ")
             conn = int(number)
-        if verb != "send":
-            steps.append(Step(verb, conn, tuple(rest.split())))
-            continue
         times = 1
         if rest.startswith("*"):
             count, _, rest = rest[1:].partition(" ")
             times = int(count)
-        steps.append(send(conn, json.loads(rest).encode("latin-1") * times))
+        if verb == "send":
+            steps.append(send(conn, json.loads(rest).encode("latin-1") * times))
+        else:
+            steps += [Step(verb, conn, tuple(rest.split()))] * times
     return world, steps
