@@ -40,6 +40,14 @@ class Pulse {
   }
 }
 
+/* Which class of requests may use how much of a limit. */
+function shareRows(share) {
+  return h("ul", { class: "limit-shares" }, share.classes.map((part, i) =>
+    h("li", {}, h("span", { class: "num" }, part.share), " ",
+      i + 1 < share.classes.length ? h("span", {}, h("code", {}, share.by), " is ", h("code", {}, part.class)) : "all others",
+      ": ", h("code", {}, part.limit))));
+}
+
 function limitRow(limit) {
   const pulse = new Pulse(["allowed", limit.shadow ? "shadow" : "denied"]);
   const row = h("li", { class: "limit" },
@@ -49,6 +57,7 @@ function limitRow(limit) {
         h("span", { class: "quiet" }, " key "), h("code", {}, limit.key)),
       h("p", {}, h("code", { class: "limit-code" }, limit.limit)),
       h("p", { class: "limit-words" }, limit.meaning),
+      limit.share ? shareRows(limit.share) : null,
       limit.guarantee ? h("p", { class: "limit-words quiet" }, `Promise: ${limit.guarantee}.`) : null),
     pulse.element);
   return { name: limit.name, shadow: limit.shadow, pulse, row };

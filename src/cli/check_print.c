@@ -52,12 +52,31 @@ static void check_print_conditions(const char *label, const weir_limit *limit,
     check_print_row(label, text);
 }
 
+/* One row per class: its share, and what that makes of the limit. */
+static void check_print_shares(const struct weir__shares *shares, const weir_limit *const *reduced,
+                               const struct weir__attributes *attributes)
+{
+    for (size_t i = 0; i < shares->count; i++) {
+        const struct weir__share *share = &shares->items[i];
+        char text[4096];
+        struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
+        weir__put_share(&buffer, share->millionths);
+        weir__put_text(&buffer, i + 1 == shares->count ? " for all others" : " when ");
+        weir__put_conditions(&buffer, &share->when, attributes);
+        weir__put_format(&buffer, ": %s", weir_limit_text(reduced[i]));
+        check_print_row(i == 0 ? "share" : "", text);
+    }
+}
+
 static void check_print_overrides(const struct weir__entry *entry,
                                   const struct weir__attributes *attributes)
 {
-    for (size_t i = 0; i < entry->override_count; i++)
-        check_print_conditions(i == 0 ? "override" : "", entry->overrides[i].limit,
-                               &entry->overrides[i].when, attributes);
+    for (size_t i = 0; i < entry->override_count; i++) {
+        const struct weir__override *it = &entry->overrides[i];
+        check_print_conditions(i == 0 ? "override" : "", it->limit, &it->when, attributes);
+        if (it->reduced)
+            check_print_shares(entry->shares, it->reduced, attributes);
+    }
 }
 
 static void check_print_entry(const struct weir__policy *policy, size_t i,
@@ -85,6 +104,8 @@ static void check_print_entry(const struct weir__policy *policy, size_t i,
         check_put_cost_text(&buffer, &entry->least, &set->attributes);
         check_print_row("least", text);
     }
+    if (entry->shares)
+        check_print_shares(entry->shares, entry->reduced, &set->attributes);
     check_print_overrides(entry, &set->attributes);
 }
 
@@ -256,8 +277,9 @@ static void check_json_put_cost(struct weir__json *json, const char *name,
 }
 
 static void check_json_put_entry(struct weir__json *json, const struct weir__entry *entry,
-                                 const struct weir__attributes *attributes)
+                                 const struct weir__policies *set)
 {
+    const struct weir__attributes *attributes = &set->attributes;
     static const char *const missing[] = {"skip", "deny", "empty"};
     weir__json_open(json, NULL, '{');
     weir__json_put_string(json, "name", entry->name);
@@ -269,11 +291,13 @@ static void check_json_put_entry(struct weir__json *json, const struct weir__ent
         check_json_put_cost(json, "least", &entry->least, attributes);
     weir__json_put_string(json, "missing", missing[entry->missing]);
     weir__json_put_bool(json, "shadow", entry->shadow);
+    weir__put_shares_json(json, set, entry->shares, entry->reduced);
     weir__json_open(json, "overrides", '[');
     for (size_t i = 0; i < entry->override_count; i++) {
         weir__json_open(json, NULL, '{');
         check_json_put_conditions(json, "when", &entry->overrides[i].when, attributes);
         weir__json_put_string(json, "limit", weir_limit_text(entry->overrides[i].limit));
+        weir__put_shares_json(json, set, entry->shares, entry->overrides[i].reduced);
         weir__json_close(json, '}');
     }
     weir__json_close(json, ']');
@@ -291,7 +315,7 @@ static void check_json_put_policy(struct weir__json *json, const struct weir__po
     check_json_put_list(json, "allow", &policy->allow, &set->attributes);
     weir__json_open(json, "limits", '[');
     for (size_t j = 0; j < policy->entry_count; j++)
-        check_json_put_entry(json, &policy->entries[j], &set->attributes);
+        check_json_put_entry(json, &policy->entries[j], set);
     weir__json_close(json, ']');
     weir__json_put_string(json, "fail", weir__redis_fail_names[policy->fail]);
     weir__json_put_string(json, "headers", weir__field_styles[policy->style]);

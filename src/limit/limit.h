@@ -6,6 +6,7 @@
 #define WEIR_LIMIT_H
 
 #include "base/buffer.h"
+#include "base/span.h"
 #include "core/core.h"
 
 #include <stdatomic.h>
@@ -87,5 +88,23 @@ uint32_t weir__limit_variable(const weir_limit *limit);
  * *ret_charged: what. They are taken out of *left. */
 uint32_t weir__limit_charged_alike(const weir_limit *limit, uint32_t *left, int64_t granted,
                                    int64_t *ret_charged);
+
+/* ---- shares (reduce.c) ----
+ *
+ * A share is a part of a limit's size, in millionths. The size is what a fresh state admits at once:
+ * the burst of a token bucket, burst + 1 of a leaky bucket, the count of the others. */
+
+#define WEIR__SHARE_WHOLE INT64_C(1000000) /* 100 % */
+
+/* Reads "50%" or "12.5%", up to four decimals. NULL, or what is wrong. */
+const char *weir__share_read(struct weir__span text, uint32_t *ret);
+void weir__put_share(struct weir__buffer *buffer, uint32_t millionths);
+
+/* Whether a rule has a size: smooth and warmup judge by time alone. */
+bool weir__rule_has_size(const struct weir__rule *rule);
+/* The same limits, which all have a size, with a share of it: rounded down, at least 1. Their states
+ * are those of `limit`. */
+int weir__limit_reduce(const weir_limit *limit, uint32_t millionths, weir_limit **ret,
+                       weir_error *err);
 
 #endif

@@ -137,13 +137,27 @@ static int64_t plan_cost_of(struct planning *planning, const struct weir__cost *
 
 /* ---- entries ---- */
 
+/* The number of the share that a request may use; the last is for everybody. */
+static size_t plan_share_of(struct planning *planning, const struct weir__shares *shares)
+{
+    size_t i = 0;
+    while (!weir__conditions_hold(&shares->items[i].when, planning->view))
+        i++;
+    assert(i < shares->count);
+    return i;
+}
+
 static const weir_limit *plan_limit_of(struct planning *planning, const struct weir__entry *entry)
 {
+    const weir_limit *limit = entry->limit, *const *reduced = entry->reduced;
     for (size_t i = 0; i < entry->override_count; i++) {
-        if (weir__conditions_hold(&entry->overrides[i].when, planning->view))
-            return entry->overrides[i].limit;
+        if (weir__conditions_hold(&entry->overrides[i].when, planning->view)) {
+            limit = entry->overrides[i].limit;
+            reduced = entry->overrides[i].reduced;
+            break;
+        }
     }
-    return entry->limit;
+    return reduced ? reduced[plan_share_of(planning, entry->shares)] : limit;
 }
 
 static int plan_fail_too_many(const struct planning *planning)

@@ -28,7 +28,7 @@ struct weir__entry;
 struct weir__item {
     const struct weir__policy *policy; /* NULL: a rule of Envoy's */
     const struct weir__entry *entry;   /* likewise */
-    const weir_limit *limit;           /* overrides applied */
+    const weir_limit *limit;           /* overrides and shares applied */
     weir_key key;
     int64_t cost;
     int64_t least;      /* 0: all of it; else all items with one get the same amount */

@@ -17,6 +17,7 @@
 
 #define WEIR__POLICIES_MAX 1000
 #define WEIR__OVERRIDES_MAX 1000 /* a policy */
+#define WEIR__SHARES_MAX 16      /* a limit, besides default */
 #define WEIR__DENY_STATUS 403
 
 /* ---- a set, as a file became it ---- */
@@ -30,15 +31,32 @@ struct weir__cost {
 
 enum weir__missing { WEIR__MISSING_SKIP, WEIR__MISSING_DENY, WEIR__MISSING_EMPTY };
 
+/* How much of a limit the requests of one class may use. */
+struct weir__share {
+    const char *name;             /* as the file has it: what the attribute is, or "default" */
+    uint32_t millionths;          /* of the limit's size */
+    struct weir__conditions when; /* of "default", the last: none */
+};
+
+/* Classes of requests by one attribute: the first that applies. */
+struct weir__shares {
+    int attribute;
+    const struct weir__share *items;
+    size_t count;
+};
+
 struct weir__override {
     struct weir__conditions when;
     const weir_limit *limit;
+    const weir_limit *const *reduced; /* by share; NULL where its entry has no shares */
 };
 
 /* One limit of a policy: its key, its limits. */
 struct weir__entry {
-    const char *name;        /* unique in its policy */
-    const weir_limit *limit; /* before overrides */
+    const char *name;                  /* unique in its policy */
+    const weir_limit *limit;           /* before overrides */
+    const struct weir__shares *shares; /* NULL: all requests may use all of it */
+    const weir_limit *const *reduced;  /* the limit by share; NULL likewise */
     struct weir__key_form key;
     struct weir__cost cost;
     struct weir__cost least; /* 0: all of the cost */
@@ -113,6 +131,15 @@ const struct weir__policy *weir__policies_find(const struct weir__policies *poli
                                                const char *name, size_t len);
 /* Whether an address may speak for others (X-Forwarded-For and friends). */
 bool weir__policies_trusts(const struct weir__policies *policies, const char *ip, size_t len);
+
+/* ---- shares (shares.c) ---- */
+
+struct weir__json;
+
+/* The member "share" of a limit, if it has shares; and the bytes that it may take. */
+void weir__put_shares_json(struct weir__json *json, const struct weir__policies *set,
+                           const struct weir__shares *shares, const weir_limit *const *reduced);
+size_t weir__shares_json_room(const struct weir__shares *shares, const weir_limit *const *reduced);
 
 /* ---- plans ---- */
 

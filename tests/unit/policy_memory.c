@@ -47,7 +47,8 @@ static char *make_file(void)
                 "  - name: p%d\n"
                 "    match: {host: \"*.example.com\", path: [/a%d/*, /b, /c*d*e], ip: 10.0.0.0/8}\n"
                 "    limits:\n"
-                "      - {name: a, key: [lower(header.x-%d), ip/24/64], limit: fixed-window 1/s}\n"
+                "      - {name: a, key: [lower(header.x-%d), ip/24/64], limit: fixed-window 1/s,\n"
+                "         share: {by: user, a*b: 50%%, c: 100%%, d: 50%%, default: 20%%}}\n"
                 "      - {name: b, key: \"'all'\", cost: {of: n, max: 3}, tier: gold}\n"
                 "    overrides: [{when: {user: [a, b]}, entry: a, limit: fixed-window 2/s}]\n"
                 "    allow: [{user: ann}]\n    deny: [{user: eve}, {ip: 1.2.3.4}]\n",

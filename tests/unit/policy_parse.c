@@ -217,7 +217,7 @@ static const struct {
     {TOP P "limt: x}\n", "p.yaml:3:24: unknown key \"limt\"; did you mean limit?"},
     {TOP P "colour: x}\n",
      "p.yaml:3:24: unknown key \"colour\": expected one of name, match, key, limit, tier, limits, "
-     "cost, least, deny, allow, shadow, overrides, fail, missing, headers, cross_slot and "
+     "cost, least, share, deny, allow, shadow, overrides, fail, missing, headers, cross_slot and "
      "deny_status"},
     {TOP "  - {name: p, key: ip}\n",
      "p.yaml:3:5: \"p\" has no limit; add limit: token-bucket 100/s, or limits: for several"},

@@ -12,6 +12,7 @@ static void entries_read_common(struct weir__reader *reader, const struct weir__
     weir__read_key(reader, map, &ret->key);
     weir__read_cost(reader, map, &ret->cost);
     weir__read_least(reader, map, &ret->least);
+    weir__read_share(reader, map, &ret->shares);
     ret->missing = (enum weir__missing)weir__yaml_get_word(reader->yaml, map, "missing", missing,
                                                            ret->missing);
     ret->shadow = weir__yaml_get_bool(reader->yaml, map, "shadow", ret->shadow);
@@ -55,6 +56,7 @@ static void entries_read_one(struct weir__reader *reader, const struct weir__yam
                         owner);
     entry->limit = entries_read_limit(reader, map, owner, policy);
     entries_check_least(reader, map, entry);
+    entry->reduced = weir__reduce_limit(reader, map, entry->limit, entry->shares);
     entry->index = (uint32_t)reader->set->entry_count++;
     entry->limits_most = entry->limit ? weir_limit_count(entry->limit) : 0;
 }
@@ -62,8 +64,8 @@ static void entries_read_one(struct weir__reader *reader, const struct weir__yam
 static void entries_read_listed(struct weir__reader *reader, const struct weir__yaml_node *map,
                                 const struct weir__policy *policy, struct weir__entry *entry)
 {
-    static const char *const allowed[] = {"name",   "key",  "limit", "tier", "missing",
-                                          "shadow", "cost", "least", NULL};
+    static const char *const allowed[] = {"name",   "key",  "limit", "tier",  "missing",
+                                          "shadow", "cost", "least", "share", NULL};
     const struct weir__yaml_node *name = weir__yaml_get(map, "name");
     if (weir__yaml_only(reader->yaml, map, allowed) && !name)
         weir__yaml_fail(reader->yaml, map,
@@ -115,6 +117,7 @@ static void entries_read_override(struct weir__reader *reader, const struct weir
     found.limit = entries_read_limit(reader, map, "the override", policy);
     if (reader->yaml->code)
         return;
+    found.reduced = weir__reduce_limit(reader, map, found.limit, entry->shares);
     entry->overrides[entry->override_count++] = found;
     size_t limits = weir_limit_count(found.limit);
     entry->limits_most = limits > entry->limits_most ? limits : entry->limits_most;

@@ -176,27 +176,30 @@ void weir__read_key(struct weir__reader *reader, const struct weir__yaml_node *m
 
 /* ---- limits ---- */
 
-/* A limit that the set keeps, and frees. */
-static const weir_limit *limit_parse(struct weir__reader *reader,
-                                     const struct weir__yaml_node *node)
+bool weir__reader_keep(struct weir__reader *reader, weir_limit *limit)
 {
     struct weir__policies *set = reader->set;
-    weir__yaml_text(reader->yaml, node, "limit");
-    weir_limit *limit = weir__yaml_limit(reader->yaml, node);
-    if (limit && set->limit_count == set->limit_room) {
+    if (set->limit_count == set->limit_room) {
         size_t room = set->limit_room ? 2 * set->limit_room : 16;
         weir_limit **limits = reallocarray(set->limits, room, sizeof(weir_limit *));
         if (!limits) {
             weir__yaml_no_memory(reader->yaml);
             weir_limit_free(limit);
-            return NULL;
+            return false;
         }
         set->limits = limits;
         set->limit_room = room;
     }
-    if (limit)
-        set->limits[set->limit_count++] = limit;
-    return limit;
+    set->limits[set->limit_count++] = limit;
+    return true;
+}
+
+static const weir_limit *limit_parse(struct weir__reader *reader,
+                                     const struct weir__yaml_node *node)
+{
+    weir__yaml_text(reader->yaml, node, "limit");
+    weir_limit *limit = weir__yaml_limit(reader->yaml, node);
+    return limit && weir__reader_keep(reader, limit) ? limit : NULL;
 }
 
 static const weir_limit *limit_find_tier(struct weir__reader *reader,

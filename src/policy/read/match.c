@@ -1,6 +1,7 @@
 /* Conditions of a policy file: `match`, `when`, `allow`, `deny`. */
 #include "policy/read/reader.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* ---- one condition ---- */
@@ -119,6 +120,19 @@ static void match_read_values(struct weir__reader *reader, const struct weir__ya
         ret->any = true;
     else
         weir__read_networks(reader, node, attribute->text, &ret->networks, &ret->network_count);
+}
+
+void weir__read_class(struct weir__reader *reader, int attribute,
+                      const struct weir__yaml_node *node, struct weir__conditions *ret)
+{
+    struct weir__condition *item = weir__yaml_new(reader->yaml, 1, sizeof(struct weir__condition));
+    if (!item)
+        return;
+    assert(node->type == WEIR__YAML_SCALAR);
+    item->attribute = attribute;
+    match_read_values(reader, node, item);
+    ret->items = item;
+    ret->count = 1;
 }
 
 static void match_read_special(struct weir__reader *reader, const struct weir__yaml_node *map,

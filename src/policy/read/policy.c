@@ -97,8 +97,8 @@ static void policy_check_use(struct weir__reader *reader, const struct weir__yam
                              const struct weir__policy *policy, bool limited)
 {
     /* What only a policy with limits has a use for. */
-    static const char *const keys[] = {"key",     "cost",      "least", "shadow",
-                                       "missing", "overrides", "allow", "cross_slot"};
+    static const char *const keys[] = {"key",       "cost",  "least",      "shadow", "missing",
+                                       "overrides", "allow", "cross_slot", "share"};
     const struct weir__yaml_node *limit = weir__yaml_get(map, "limit");
     const struct weir__yaml_node *tier = weir__yaml_get(map, "tier");
     if (weir__yaml_get(map, "limits") && (limit || tier))
@@ -149,9 +149,9 @@ void weir__read_policy(struct weir__reader *reader, const struct weir__yaml_node
                        struct weir__policy *policy)
 {
     static const char *const allowed[] = {
-        "name", "match",   "key",     "limit",      "tier",        "limits",
-        "cost", "least",   "deny",    "allow",      "shadow",      "overrides",
-        "fail", "missing", "headers", "cross_slot", "deny_status", NULL};
+        "name",    "match",   "key",        "limit",       "tier",   "limits",    "cost",
+        "least",   "share",   "deny",       "allow",       "shadow", "overrides", "fail",
+        "missing", "headers", "cross_slot", "deny_status", NULL};
     bool limited = weir__yaml_get(map, "limit") || weir__yaml_get(map, "tier") ||
                    weir__yaml_get(map, "limits");
     if (!weir__yaml_only(reader->yaml, map, allowed))

@@ -41,6 +41,9 @@ static inline const struct weir__yaml_node *weir__node_first(const struct weir__
 /* A map of attributes to what they must be. */
 void weir__read_conditions(struct weir__reader *reader, const struct weir__yaml_node *map,
                            struct weir__conditions *ret);
+/* An attribute and one value that it must have: a text with stars, or a network. */
+void weir__read_class(struct weir__reader *reader, int attribute,
+                      const struct weir__yaml_node *node, struct weir__conditions *ret);
 /* The list of such maps under a map's key, of which any may hold: "allow" or "deny". */
 void weir__read_any_of(struct weir__reader *reader, const struct weir__yaml_node *map,
                        const char *key, struct weir__any_of *ret);
@@ -58,6 +61,16 @@ void weir__read_least(struct weir__reader *reader, const struct weir__yaml_node 
 /* The limit of a map that says limit: TEXT or tier: NAME; `owner` names the map in complaints. */
 const weir_limit *weir__read_limit(struct weir__reader *reader, const struct weir__yaml_node *map,
                                    const char *owner);
+/* Hands a limit to the set, which frees it. False: it failed, and the limit is freed. */
+bool weir__reader_keep(struct weir__reader *reader, weir_limit *limit);
+/* A map's `share`, if it has one: *ret stays as it is otherwise. */
+void weir__read_share(struct weir__reader *reader, const struct weir__yaml_node *map,
+                      const struct weir__shares **ret);
+/* A limit by each of the shares, or NULL; `map` is where the limit stands. */
+const weir_limit *const *weir__reduce_limit(struct weir__reader *reader,
+                                            const struct weir__yaml_node *map,
+                                            const weir_limit *limit,
+                                            const struct weir__shares *shares);
 void weir__read_tiers(struct weir__reader *reader, const struct weir__yaml_node *map);
 void weir__read_policy(struct weir__reader *reader, const struct weir__yaml_node *map,
                        struct weir__policy *policy);

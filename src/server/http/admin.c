@@ -148,7 +148,8 @@ static enum server_routed admin_top(const struct server_http_call *call)
     return SERVER_RESPONDED;
 }
 
-static void admin_put_entry(struct weir__json *json, const struct weir__entry *entry)
+static void admin_put_entry(struct weir__json *json, const struct weir__policies *set,
+                            const struct weir__entry *entry)
 {
     struct weir__facts facts;
     weir__json_open(json, NULL, '{');
@@ -159,15 +160,26 @@ static void admin_put_entry(struct weir__json *json, const struct weir__entry *e
     weir__json_put_string(json, "meaning", facts.what);
     weir__json_put_string(json, "guarantee", facts.guarantee);
     weir__json_put_bool(json, "shadow", entry->shadow);
+    weir__put_shares_json(json, set, entry->shares, entry->reduced);
     weir__json_close(json, '}');
+}
+
+static size_t admin_policies_room(const struct weir__policies *set)
+{
+    size_t room = (set->entry_count + set->count + 1) * POLICIES_ROOM;
+    for (size_t i = 0; i < set->count; i++) {
+        const struct weir__policy *it = &set->policies[i];
+        for (size_t j = 0; j < it->entry_count; j++)
+            room += weir__shares_json_room(it->entries[j].shares, it->entries[j].reduced);
+    }
+    return room;
 }
 
 static enum server_routed admin_policies(const struct server_http_call *call)
 {
     const struct weir__policies *set = call->conn->thread->rules->policies;
     struct weir__buffer body;
-    size_t room = (set->entry_count + set->count + 1) * POLICIES_ROOM;
-    if (!admin_begin_long(call, room, &body))
+    if (!admin_begin_long(call, admin_policies_room(set), &body))
         return SERVER_RESPONDED;
     struct weir__json json = {&body, false};
     weir__json_open(&json, NULL, '{');
@@ -181,7 +193,7 @@ static enum server_routed admin_policies(const struct server_http_call *call)
         weir__json_put_string(&json, "fail", weir__redis_fail_names[it->fail]);
         weir__json_open(&json, "limits", '[');
         for (size_t j = 0; j < it->entry_count; j++)
-            admin_put_entry(&json, &it->entries[j]);
+            admin_put_entry(&json, set, &it->entries[j]);
         weir__json_close(&json, ']');
         weir__json_close(&json, '}');
     }
