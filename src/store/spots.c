@@ -124,11 +124,15 @@ bool weir__limit_queues(const weir_limit *limit)
     return false;
 }
 
-static bool limits_share_queue(const weir_limit *a, const weir_limit *b)
+/* Whether who waits for `b` has to let one go first who came before it and waits for `a`. Not where
+ * `a` is a smaller share of the same states: what it still waits for may be there for `b` already. */
+static bool limit_goes_before(const weir_limit *a, const weir_limit *b)
 {
     for (size_t i = 0; i < a->count; i++) {
+        const struct weir__algorithm *algorithm = weir__algorithm_of(&a->rules[i]);
         for (size_t j = 0; rule_queues(&a->rules[i]) && j < b->count; j++) {
-            if (weir__rule_same_state(&a->rules[i], &b->rules[j]))
+            if (weir__rule_same_state(&a->rules[i], &b->rules[j]) &&
+                algorithm->most(&a->rules[i]) >= algorithm->most(&b->rules[j]))
                 return true;
         }
     }
@@ -141,10 +145,17 @@ static bool spot_is_of(const struct weir__spot *spot, const struct weir__spot *o
            memcmp(spot->key.data, other->key.data, spot->key.len) == 0;
 }
 
-/* Whether they stand in one queue. */
+/* Whether the first, which came before, goes before the second. */
+static bool spot_goes_before(const struct weir__spot *first, const struct weir__spot *second)
+{
+    return first->limit && second->limit && spot_is_of(first, second) &&
+           limit_goes_before(first->limit, second->limit);
+}
+
+/* Whether they stand in one queue, whichever of them goes before the other. */
 static bool spots_share_queue(const struct weir__spot *a, const struct weir__spot *b)
 {
-    return a->limit && b->limit && spot_is_of(a, b) && limits_share_queue(a->limit, b->limit);
+    return spot_goes_before(a, b) || spot_goes_before(b, a);
 }
 
 static struct shelf *shelf_lock(struct weir__waiting *waiting, const struct weir__spot *spot)
@@ -161,7 +172,7 @@ void weir__spot_take(struct weir__waiting *waiting, struct weir__spot *spot)
     uint32_t ahead = 0;
     for (const struct weir__spot *it = shelf->first; it; it = it->next) {
         assert(it != spot);
-        ahead += spots_share_queue(it, spot);
+        ahead += spot_goes_before(it, spot);
     }
     atomic_store(&spot->ahead, ahead);
     spot->next = NULL;
@@ -188,7 +199,7 @@ static bool spot_rise(struct shelf *shelf, struct weir__spot *spot)
 static void spot_remove(struct weir__waiting *waiting, struct shelf *shelf, struct weir__spot *spot)
 {
     for (struct weir__spot *it = spot->next; it; it = it->next) {
-        if (!spots_share_queue(it, spot))
+        if (!spot_goes_before(spot, it))
             continue;
         assert(atomic_load(&it->ahead) > 0);
         if (atomic_fetch_sub(&it->ahead, 1) == 1)
@@ -251,12 +262,15 @@ size_t weir__spots_claim(struct weir__waiting *waiting, const struct weir__spot 
 {
     struct shelf *shelf = shelf_lock(waiting, spot);
     size_t count = 0;
+    bool passed = false;
     assert(spot->turn == WEIR__SPOT_AWAKE && (!gone || atomic_load(&spot->ahead) == 0));
     for (struct weir__spot *it = shelf->first; it && count < most; it = it->next) {
         bool related = it == spot || spots_share_queue(it, spot);
-        uint32_t before = gone && related; /* of those ahead of it: gone, or claimed */
+        /* of those ahead of it: gone, or claimed */
+        uint32_t before = gone && passed && spot_goes_before(spot, it);
         for (size_t i = 0; i < count; i++)
-            before += spots_share_queue(it, ret[i]);
+            before += spot_goes_before(ret[i], it);
+        passed = passed || it == spot;
         if ((!related && before == 0) || (it == spot && gone))
             continue;
         assert(before <= atomic_load(&it->ahead));

@@ -177,6 +177,44 @@ static void test_release(void)
     weir_limit_free(slot);
 }
 
+/* Who may use all of a limit does not wait behind who may use a part of it: that one may have to
+ * wait much longer. The other way round it does. */
+static void test_shares(void)
+{
+    weir_limit *whole = test_limit("concurrent 3 lease 1h"),
+               *part = test_limit("concurrent 1 lease 1h");
+    weir_key key = weir_key_text("key");
+    struct waiting batch = {.limit = part, .acquire = true},
+                   first = {.limit = whole, .acquire = true, .max_us = MINUTE}, second = first,
+                   later = batch;
+    struct waiting *const all[] = {&batch, &first, &second, &later};
+    weir_decision one, two;
+    begin_real();
+    turns = 0;
+    CHECK(weir_acquire(store, key, whole, 1, &one) == 0 && one.allowed);
+    CHECK(weir_acquire(store, key, whole, 2, &two) == 0 && two.allowed);
+    for (uint32_t i = 0; i < COUNT(all); i++) {
+        waiting_start(all[i]);
+        await_spots(i + 1);
+    }
+    CHECK_INT(weir_release(store, key, whole, two.lease), 0);
+    waiting_join(&first);
+    waiting_join(&second);
+    CHECK(first.decision.allowed && second.decision.allowed && !atomic_load(&batch.done));
+    CHECK_INT(weir_release(store, key, whole, one.lease), 0);
+    CHECK_INT(weir_release(store, key, whole, first.decision.lease), 0);
+    CHECK_INT(weir_release(store, key, whole, second.decision.lease), 0);
+    waiting_join(&batch);
+    CHECK(batch.decision.allowed && batch.turn == 2 && !atomic_load(&later.done));
+    CHECK_INT(weir_release(store, key, part, batch.decision.lease), 0);
+    waiting_join(&later);
+    CHECK(later.decision.allowed);
+    CHECK_INT(weir_release(store, key, part, later.decision.lease), 0);
+    end();
+    weir_limit_free(whole);
+    weir_limit_free(part);
+}
+
 static void test_refund(void)
 {
     weir_limit *window = test_limit("fixed-window 1/d from-first");
@@ -283,6 +321,7 @@ int main(int argc, char **argv)
     test_queues_apart();
     test_deadlines();
     test_release();
+    test_shares();
     test_refund();
     test_slots("concurrent 1 lease 1h", 1, rounds);
     test_slots("concurrent 3 lease 1h", 3, rounds);

@@ -4,7 +4,7 @@
     text(limits)  ->  "token-bucket 10/s burst 20, fixed-window 100/m"
 """
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from search import DAY, LONGEST, MAX53, MINUTE, MOST, SECOND
@@ -310,6 +310,17 @@ def check(limit, opts):
             raise Refused("precision must be from period/10000 to period")
     if limit.kind == "warmup" and "over" not in opts:
         raise Refused("warmup needs over")
+
+
+def reduced(limit, percent):
+    """A share of a limit, which has a size: of what a fresh state admits, rounded down, at least 1."""
+    assert limit.kind not in ("smooth", "warmup")
+    extra = 1 if limit.kind == "leaky-bucket" else 0
+    size = limit.burst + extra if limit.kind.endswith("-bucket") else limit.count
+    size = max(1, int(size * Fraction(percent) / 100)) - extra
+    if limit.kind.endswith("-bucket"):
+        return replace(limit, burst=size, delay=min(limit.delay, size))
+    return replace(limit, count=size)
 
 
 def parse(text_in):

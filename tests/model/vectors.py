@@ -19,13 +19,15 @@ import edges_fold
 import edges_parse
 import edges_settle
 import edges_shaping
+import edges_shares
 import edges_windows
 import limits as language
 from scripts import FAMILIES, random_limit, random_script
 
 SEED = 20240229
 EDGES = {"fold": edges_fold.fold, "changes": edges_changes.changes,
-         "budgets": edges_budgets.budgets, "settle": edges_settle.settle, "articles": edges_fold.articles}
+         "budgets": edges_budgets.budgets, "settle": edges_settle.settle, "shares": edges_shares.shares,
+         "articles": edges_fold.articles}
 for module in (edges_buckets, edges_windows, edges_shaping):
     EDGES.update({name: getattr(module, name) for name in FAMILIES if hasattr(module, name)})
 PERIOD = {"sliding_log": ("s", "m", "3s"), "smooth": ("s", "100ms"), "warmup": ("s", "100ms")}
@@ -34,6 +36,7 @@ ABOUT = {
     "changes": "limits whose numbers change under way",
     "settle": "charges corrected afterwards",
     "budgets": "less than the cost granted, and limits with a cost of their own",
+    "shares": "two sizes of one limit that take turns",
     "articles": "examples printed in articles on rate limiting",
 }
 
@@ -65,6 +68,14 @@ def settled(rng, family, name):
     return random_script(rng, name, random_limit(rng, family), 36, settling=True)
 
 
+def shared(rng, family, name):
+    """Classes that share a limit: the same rate, other sizes."""
+    whole = language.parse(random_limit(rng, family))[0]
+    parts = [language.text([language.reduced(whole, part)]) for part in rng.sample(range(1, 100), 2)]
+    return random_script(rng, name, whole.text(), 30, others=[whole.text(), *parts], settling=family != "concurrent",
+                         leasing=family == "concurrent")
+
+
 def hostile(rng, family, name):
     """Everything at once: numbers that change, receipts and leases, a clock that leaps and runs back."""
     period, fine = rng.choice(PERIOD.get(family, ("s", "m", "2m", "h", "7us"))), None
@@ -82,6 +93,7 @@ MAKERS = {  # file: (how to make one random case, of which families, how many of
     "fold": (several, (None,), 34, 4),
     "changes": (changed, FAMILIES, 8, 1),
     "settle": (settled, [f for f in FAMILIES if f != "concurrent"], 9, 1),
+    "shares": (shared, [f for f in FAMILIES if f not in ("smooth", "warmup")], 9, 1),
     "articles": (None, (), 0, 0),
     "budgets": (edges_budgets.random_budget, (None,), 60, 6),
     **{family: (one, (family,), 40, 3) for family in FAMILIES},
