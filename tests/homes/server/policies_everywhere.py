@@ -38,6 +38,12 @@ policies:
     match: {slots: "*"}
     key: slots
     limit: concurrent 2 lease 30s
+  - name: shared
+    match: {class: "*"}
+    key: tenant
+    limit: sliding-window 9/m
+    share: {by: lower(class), critical: 100%, batch: 30%, default: 60%}
+    overrides: [{when: {tenant: big}, limit: sliding-window 12/m}]
   - name: by-name
     match: by-name
     key: user
@@ -66,6 +72,7 @@ def attributes_of(rng):
         "header.user-agent": word(rng, "mybot/1", "curl"),
         "tenant": word(rng, "big", "small", ""),
         "user": word(rng, "Ann", "ann", "b\u00e4r", ""),
+        "class": word(rng, "critical", "Batch", "batch", "none"),
         "units": word(rng, "1", "2", "9", "none"),
     }
     return {name: value for name, value in every.items() if rng.random() < 0.75} or {"tenant": "small"}
