@@ -34,11 +34,10 @@ function outline(values, x, y) {
 export function scaleOf(answer) {
   let up = 1;
   let down = 0;
-  for (const value of answer.arrivals) up = Math.max(up, value);
   for (const limit of answer.limits) {
     limit.ahead_bins.forEach((value, i) => {
-      up = Math.max(up, value);
-      down = Math.max(down, answer.arrivals[i] - limit.admitted_bins[i]);
+      up = Math.max(up, value, limit.arrivals[i]);
+      down = Math.max(down, limit.arrivals[i] - limit.admitted_bins[i]);
     });
   }
   return { up, down };
@@ -69,9 +68,9 @@ export class Bars {
   }
 
   spoken() {
-    const { answer, limit } = this;
+    const { limit } = this;
     const worst = limit.rules.map((rule) => `at most ${count(rule.most)} in any ${span(rule.span)}`).join(", ");
-    return `${limit.limit}: of ${count(answer.requests)} requests ${count(limit.admitted)} admitted, ${count(limit.denied)} denied, ` +
+    return `${limit.limit}: of ${count(limit.requests)} requests ${count(limit.admitted)} admitted, ${count(limit.denied)} denied, ` +
       `${count(limit.delayed)} delayed; ${worst}. Arrow keys read the bins.`;
   }
 
@@ -90,8 +89,8 @@ export class Bars {
     this.drawGrid();
     this.through.setAttribute("d", bars(length, bin, this.y, (i) => limit.waited_bins[i], (i) => limit.ahead_bins[i]));
     this.waited.setAttribute("d", bars(length, bin, this.y, () => 0, (i) => limit.waited_bins[i]));
-    this.denied.setAttribute("d", bars(length, bin, this.y, () => 0, (i) => limit.admitted_bins[i] - answer.arrivals[i]));
-    this.arrivals.setAttribute("d", outline(answer.arrivals, bin, this.y));
+    this.denied.setAttribute("d", bars(length, bin, this.y, () => 0, (i) => limit.admitted_bins[i] - limit.arrivals[i]));
+    this.arrivals.setAttribute("d", outline(limit.arrivals, bin, this.y));
     this.drawCrowd();
     this.show(this.bin);
   }
@@ -156,9 +155,9 @@ export class Bars {
 
   words(i) {
     const { answer, limit } = this;
-    const denied = answer.arrivals[i] - limit.admitted_bins[i];
+    const denied = limit.arrivals[i] - limit.admitted_bins[i];
     const waited = limit.waited_bins[i] > 0 ? ` (${count(limit.waited_bins[i])} after a wait)` : "";
-    return `${time(i * answer.bin)}: ${count(answer.arrivals[i])} arrived, ${count(limit.ahead_bins[i])} went ahead${waited}, ${count(denied)} denied`;
+    return `${time(i * answer.bin)}: ${count(limit.arrivals[i])} arrived, ${count(limit.ahead_bins[i])} went ahead${waited}, ${count(denied)} denied`;
   }
 
   show(i) {

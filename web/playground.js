@@ -66,8 +66,9 @@ function showKind() {
   say(at("burst-label"), kind() === "edge" ? "On each side" : "At once");
 }
 
-function setForm(load, limits) {
+function setForm(load, limits, shared) {
   const fields = form().elements;
+  fields.shared.checked = shared;
   fields.kind.value = FIELDS[load.kind] ? load.kind : "steady";
   for (const [name, otherwise] of Object.entries(EMPTY)) fields[name].value = load[name] ?? otherwise;
   fill(at("play-limits"));
@@ -83,6 +84,7 @@ function words() {
     const value = fields[name].value.trim();
     if (value !== "" && (name === "seconds" || FIELDS[kind()].includes(name) || value !== EMPTY[name])) said.set(name, value);
   }
+  if (fields.shared.checked) said.set("shared", "yes");
   for (const input of limitInputs()) said.append("limit", input.value.trim());
   return said;
 }
@@ -97,7 +99,7 @@ class Mistake extends Error {
 function body(said) {
   const load = { kind: said.get("kind") };
   for (const [name, value] of said) {
-    if (name === "kind" || name === "limit") continue;
+    if (name === "kind" || name === "limit" || name === "shared") continue;
     const number = Number(value);
     if (name === "wait" && value.toLowerCase() === "any") load.wait = "any";
     else if (Number.isFinite(number)) load[name] = number;
@@ -105,7 +107,7 @@ function body(said) {
       ? `Invalid longest wait “${value}”: expected seconds or any; empty means the default of each limit.`
       : `Invalid value “${value}”: expected a number.`);
   }
-  return { limits: said.getAll("limit"), load };
+  return { limits: said.getAll("limit"), load, ...(said.has("shared") ? { shared: true } : {}) };
 }
 
 /* The field that an error names: "load.rate is …", "limits[2] …". */
@@ -153,13 +155,13 @@ function worst(rule) {
 
 const promise = (rule) => h("div", {}, rule.bound === null ? "–" : `≤ ${count(rule.bound)}`);
 
-function row(answer, limit) {
+function row(limit) {
   const bar = h("span", { class: "meter-bar" });
-  bar.style.width = `${(100 * limit.admitted) / answer.requests}%`;
+  bar.style.width = `${(100 * limit.admitted) / Math.max(1, limit.requests)}%`;
   const figure = (text) => h("td", { class: "num" }, text);
   return h("tr", {},
     h("th", { scope: "row" }, h("code", { class: "limit-code" }, limit.limit)),
-    h("td", { class: "num" }, `${count(limit.admitted)} (${percent(limit.admitted, answer.requests)})`,
+    h("td", { class: "num" }, `${count(limit.admitted)} (${percent(limit.admitted, limit.requests)})`,
       h("span", { class: "meter", "aria-hidden": "true" }, bar)),
     figure(count(limit.denied)),
     figure(count(limit.delayed)),
@@ -190,10 +192,15 @@ function binsTable(answer) {
   return details;
 }
 
+/* Limits that share a state have requests of their own; otherwise each gets all of them. */
 function showAnswer(answer) {
   plots = [];
+  for (const limit of answer.limits) {
+    limit.arrivals ??= answer.arrivals;
+    limit.requests ??= answer.requests;
+  }
   const scale = scaleOf(answer);
-  fill(at("play-rows"), answer.limits.map((limit) => row(answer, limit)));
+  fill(at("play-rows"), answer.limits.map(row));
   say(at("play-caption"), `Results for ${summary(answer)}`);
   fill(at("play-panels"), answer.limits.map((limit, i) => panel(answer, limit, scale, i)));
   fill(at("play-bins"), binsTable(answer));
@@ -223,7 +230,7 @@ async function play() {
 /* ---- presets and links ---- */
 
 function choose(preset) {
-  setForm(preset.load, preset.limits);
+  setForm(preset.load, preset.limits, preset.shared === true);
   markPreset(preset);
   play();
 }
@@ -253,7 +260,7 @@ async function copyLink() {
 function show(said) {
   if (said === undefined) return;
   if (said.has("kind")) {
-    setForm(Object.fromEntries(said), said.getAll("limit"));
+    setForm(Object.fromEntries(said), said.getAll("limit"), said.has("shared"));
     if (limitInputs().length === 0) addLimit("token-bucket 10/s burst 20", false);
     markPreset(null);
     play();

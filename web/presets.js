@@ -26,6 +26,13 @@ export const presets = [
     limits: ["token-bucket 10/s burst 1", "token-bucket 10/s", "token-bucket 10/s burst 30", "fixed-window 10/s", "sliding-log 10/s", "leaky-bucket 10/s burst 10"],
   },
   {
+    name: "Shares",
+    story: "One limit of 10 per second for three classes of requests, which take turns. Batch may use half of it, normal 80 percent, critical all. They share one state, so batch is denied first and critical last.",
+    load: { kind: "poisson", rate: 15, seconds: 60, seed: 5 },
+    limits: ["token-bucket 10/s burst 40", "token-bucket 10/s burst 32", "token-bucket 10/s burst 20"],
+    shared: true,
+  },
+  {
     name: "A cold start",
     story: "A cache that is slow at first: warmup starts slowly and gets faster. The others are at full speed at once.",
     load: { kind: "steady", rate: 20, seconds: 20 },

@@ -187,6 +187,7 @@ struct departure {
 
 /* A load in progress: its arrivals, and what the limits decided about them, one after the other. */
 struct play_run {
+    const struct weir__play *play;
     const struct weir__load *load;
     const struct weir__play_arrival *arrivals;
     size_t count;
@@ -198,7 +199,8 @@ struct play_run {
 
 struct outcome {
     size_t admitted;
-    int64_t denied, delayed, after_end, longest_delay_us;
+    int64_t requests, denied, delayed, after_end, longest_delay_us;
+    int64_t came_bins[WEIR__BINS_MAX];
     int64_t admitted_bins[WEIR__BINS_MAX]; /* by when they came */
     int64_t ahead_bins[WEIR__BINS_MAX];    /* by when they go ahead */
     int64_t waited_bins[WEIR__BINS_MAX];   /* those of them that had to wait */
@@ -253,6 +255,8 @@ static void play_count_in_bin(const struct play_run *run, int64_t *bins, int64_t
 static void play_count_decision(struct play_run *run, const struct weir__play_arrival *arrival,
                                 const weir_decision *decision, struct outcome *outcome)
 {
+    outcome->requests++;
+    play_count_in_bin(run, outcome->came_bins, arrival->at_us);
     if (!decision->allowed) {
         outcome->denied++;
         return;
@@ -271,11 +275,20 @@ static void play_count_decision(struct play_run *run, const struct weir__play_ar
         play_count_in_bin(run, outcome->waited_bins, ahead_us);
 }
 
-static int play_decide_all(struct play_run *run, const weir_limit *limit, weir_store *store,
+/* The limit that request i is held against when limit `which` is played. Where keys are used in
+ * turn, limits take turns after each round of them, so that each is used with each key. */
+static size_t play_limit_of(const struct play_run *run, size_t which, size_t i)
+{
+    size_t keys = run->load->kind == WEIR__POISSON ? 1 : (size_t)run->load->keys;
+    return run->play->shared ? i / keys % run->play->limit_count : which;
+}
+
+/* Decides all requests, and counts those that are held against limit `which`. */
+static int play_decide_all(struct play_run *run, size_t which, weir_store *store,
                            struct outcome *ret)
 {
     struct weir__virtual_clock clock = {run->start_us};
-    weir_request request = weir_request_make(weir_key_bytes(NULL, 0), limit);
+    weir_request request = weir_request_make(weir_key_bytes(NULL, 0), NULL);
     request.cost = run->load->cost;
     request.wait_us = run->load->wait_us;
     weir__virtual_clock_install(&clock, store);
@@ -286,10 +299,13 @@ static int play_decide_all(struct play_run *run, const weir_limit *limit, weir_s
             return WEIR_EBUSY;
         clock.now_us = run->start_us + run->arrivals[i].at_us;
         request.key = weir_key_bytes(&run->arrivals[i].key, sizeof run->arrivals[i].key);
+        size_t limit = play_limit_of(run, which, i);
+        request.limit = run->play->limits[limit];
         int code = weir__take_all(store, &request, 1, &decision);
         if (code)
             return code;
-        play_count_decision(run, &run->arrivals[i], &decision, ret);
+        if (limit == which)
+            play_count_decision(run, &run->arrivals[i], &decision, ret);
     }
     return 0;
 }
@@ -386,6 +402,10 @@ static void play_put_outcome(struct weir__json *json, const weir_limit *limit,
 {
     weir__json_open(json, NULL, '{');
     weir__json_put_string(json, "limit", weir_limit_text(limit));
+    if (run->play->shared) {
+        weir__json_put_int(json, "requests", outcome->requests);
+        play_put_bins(json, "arrivals", outcome->came_bins, run->bins);
+    }
     weir__json_put_int(json, "admitted", (int64_t)outcome->admitted);
     weir__json_put_int(json, "denied", outcome->denied);
     weir__json_put_int(json, "delayed", outcome->delayed);
@@ -416,9 +436,9 @@ static void play_put_load(struct weir__json *json, const struct play_run *run)
 
 /* ---- all of it ---- */
 
-static int play_limit(struct play_run *run, const weir_limit *limit, struct weir__json *json,
-                      weir_error *err)
+static int play_limit(struct play_run *run, size_t which, struct weir__json *json, weir_error *err)
 {
+    const weir_limit *limit = run->play->limits[which];
     char url[96];
     struct weir__buffer buffer = weir__buffer_over(url, sizeof url);
     weir_store *store = NULL;
@@ -427,7 +447,7 @@ static int play_limit(struct play_run *run, const weir_limit *limit, struct weir
     int code = weir_store_open(url, &store, err);
     if (code)
         return code;
-    code = play_decide_all(run, limit, store, &outcome);
+    code = play_decide_all(run, which, store, &outcome);
     weir_store_close(store);
     if (code)
         return weir__fail(err, code, 0, "limit \"%s\": %s", weir_limit_text(limit),
@@ -437,16 +457,15 @@ static int play_limit(struct play_run *run, const weir_limit *limit, struct weir
     return 0;
 }
 
-static int play_all(const struct weir__play *play, struct play_run *run, struct weir__buffer *out,
-                    weir_error *err)
+static int play_all(struct play_run *run, struct weir__buffer *out, weir_error *err)
 {
     struct weir__json json = {.out = out};
     int code = 0;
     weir__json_open(&json, NULL, '{');
     play_put_load(&json, run);
     weir__json_open(&json, "limits", '[');
-    for (size_t i = 0; code == 0 && i < play->limit_count; i++)
-        code = play_limit(run, play->limits[i], &json, err);
+    for (size_t i = 0; code == 0 && i < run->play->limit_count; i++)
+        code = play_limit(run, i, &json, err);
     weir__json_close(&json, ']');
     weir__json_close(&json, '}');
     if (code == 0 && out->cut)
@@ -469,7 +488,7 @@ int weir__simulate(char *body, size_t len, const atomic_bool *stop, struct weir_
 {
     struct weir__play play;
     struct weir__play_arrival *arrivals = NULL;
-    struct play_run run = {.load = &play.load, .stop = stop};
+    struct play_run run = {.play = &play, .load = &play.load, .stop = stop};
     size_t before = ret->len;
     int code = weir__play_read(body, len, &play, err);
     if (code)
@@ -482,7 +501,7 @@ int weir__simulate(char *body, size_t len, const atomic_bool *stop, struct weir_
         run.bins = (size_t)weir__div_up(play.load.span_us, run.bin_us);
         assert(run.bins <= WEIR__BINS_MAX);
         run.departures = malloc((run.count + 1) * sizeof *run.departures); /* never of nothing */
-        code = run.departures ? play_all(&play, &run, ret, err)
+        code = run.departures ? play_all(&run, ret, err)
                               : weir__fail(err, WEIR_ENOMEM, 0, "%s", weir_strerror(WEIR_ENOMEM));
     }
     if (code) { /* do not leave half an answer */

@@ -55,6 +55,7 @@ struct weir__load {
 
 struct weir__play {
     struct weir__load load;
+    bool shared; /* the limits are sizes of one limit: requests take turns, all on one state */
     weir_limit *limits[WEIR__PLAY_LIMITS_MAX];
     size_t limit_count;
 };

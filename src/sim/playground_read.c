@@ -3,6 +3,7 @@
 #include "sim/playground.h"
 
 #include "base/duration.h"
+#include "limit/limit.h"
 #include "wire/json.h"
 
 #include <string.h>
@@ -67,8 +68,7 @@ static int play_check_object(const struct reader *reader, const char *path,
             known++;
         if (!names[known])
             return weir__fail(reader->err, WEIR_EINVAL, 0,
-                              "unknown member \"%.*s\" in %s; see \"limits\" and \"load\" in "
-                              "docs/DASHBOARD.md",
+                              "unknown member \"%.*s\" in %s; see docs/DASHBOARD.md",
                               name->len > 60 ? 60 : (int)name->len, name->text, path);
         name = reader->nodes + reader->nodes[name - reader->nodes + 1].next;
     }
@@ -110,6 +110,35 @@ static int play_read_limits(const struct reader *reader, const struct weir__json
         if (code)
             return code;
         node = reader->nodes + node->next;
+    }
+    return 0;
+}
+
+/* Whether two texts are of the same states, one by one. */
+static bool play_shares_states(const weir_limit *a, const weir_limit *b)
+{
+    bool same = a->count == b->count;
+    for (size_t i = 0; i < a->count && same; i++)
+        same = weir__rule_same_state(&a->rules[i], &b->rules[i]);
+    return same;
+}
+
+static int play_read_shared(const struct reader *reader, const struct weir__json_node *body,
+                            struct weir__play *play)
+{
+    const struct weir__json_node *node = weir__json_member(reader->nodes, body, "shared");
+    if (!node)
+        return 0;
+    if (node->type != WEIR__JSON_BOOL)
+        return play_wrong(reader, "shared", node, "true or false");
+    play->shared = node->truth;
+    for (size_t i = 1; i < play->limit_count && play->shared; i++) {
+        if (!play_shares_states(play->limits[0], play->limits[i]))
+            return weir__fail(reader->err, WEIR_EINVAL, 0,
+                              "limits[%zu] \"%.80s\" does not share the state of limits[0] "
+                              "\"%.80s\": expected the same algorithm and period",
+                              i, weir_limit_text(play->limits[i]),
+                              weir_limit_text(play->limits[0]));
     }
     return 0;
 }
@@ -225,7 +254,7 @@ static int play_read_load(const struct reader *reader, const struct weir__json_n
 
 int weir__play_read(char *body, size_t len, struct weir__play *ret, weir_error *err)
 {
-    static const char *const names[] = {"limits", "load", NULL};
+    static const char *const names[] = {"limits", "load", "shared", NULL};
     struct weir__json_node nodes[NODES];
     struct weir__play play = {.limit_count = 0};
     int count = weir__json_read(body, len, nodes, NODES, err);
@@ -235,6 +264,8 @@ int weir__play_read(char *body, size_t len, struct weir__play *ret, weir_error *
     int code = play_check_object(&reader, "the body", nodes, names);
     if (code == 0)
         code = play_read_limits(&reader, weir__json_member(nodes, nodes, "limits"), &play);
+    if (code == 0)
+        code = play_read_shared(&reader, nodes, &play);
     if (code == 0)
         code = play_read_load(&reader, weir__json_member(nodes, nodes, "load"), &play.load);
     if (code) {

@@ -28,12 +28,20 @@ int weir__replay_run(const struct weir__replay *replay, const struct weir__trace
         clock.now_us = arrival.time_us;
         request.key = weir_key_bytes(arrival.key, arrival.key_len);
         request.cost = arrival.cost;
+        struct weir__class *class =
+            replay->classes ? weir__classes_find(replay->classes, arrival.class_name) : NULL;
+        if (class)
+            request.limit = class->limit;
         code = weir__take_all(replay->store, &request, 1, &decision);
         if (code == 0 && decision.degraded) /* the local fallback decided, not the store */
             code = WEIR_EUNREACHABLE;
         if (code)
             return weir__fail(err, code, 0, "line %lld: %s", (long long)reader.line - 1,
                               weir_strerror(code));
+        if (class) {
+            class->requests++;
+            class->allowed += decision.allowed;
+        }
         code = replay->decided(replay->context, &arrival, &decision);
         if (code)
             return code;

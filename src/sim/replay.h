@@ -7,12 +7,14 @@
 #define WEIR_REPLAY_H
 
 #include "base/buffer.h"
+#include "sim/classes.h"
 #include "sim/plot.h"
 #include "sim/trace.h"
 
 struct weir__replay {
     weir_store *store;
     const weir_limit *limit;
+    struct weir__classes *classes; /* their shares apply instead, and count; NULL: none */
     int64_t wait_us;
     /* Gets every decision. A code other than 0 ends the replay with that code. */
     int (*decided)(void *context, const struct weir__arrival *arrival,

@@ -49,7 +49,8 @@ static int trace_map(int fd, const char *name, uint64_t size, struct weir__trace
     if (mapping == MAP_FAILED)
         return trace_system_error(name, "map", err);
     madvise(mapping, size, MADV_SEQUENTIAL);
-    *ret = (struct weir__trace){(const char *)mapping + from, size - (uint64_t)from, mapping, size};
+    *ret = (struct weir__trace){(const char *)mapping + from, size - (uint64_t)from, mapping, size,
+                                false};
     return 0;
 }
 
@@ -79,7 +80,7 @@ static int trace_read_all(int fd, const char *name, struct weir__trace *ret, wei
     }
     if (!data)
         return weir__fail(err, WEIR_ENOMEM, 0, "%s: out of memory after %zu bytes", name, len);
-    *ret = (struct weir__trace){data, len, NULL, 0};
+    *ret = (struct weir__trace){data, len, NULL, 0, false};
     return 0;
 }
 
@@ -304,7 +305,8 @@ static int trace_skip_header(struct weir__trace_reader *reader, weir_error *err)
     const struct weir__trace *trace = reader->trace;
     size_t from = reader->at;
     int64_t line = reader->line;
-    struct field fields[3];
+    struct field fields[4];
+    size_t most = trace->classes ? 4 : 3;
     size_t n = 0;
     int code = trace_read_field(reader, &fields[n++], err);
     if (code || !trace_field_is(&fields[0], "time")) {
@@ -312,15 +314,18 @@ static int trace_skip_header(struct weir__trace_reader *reader, weir_error *err)
         reader->line = line;
         return 0;
     }
-    while (code == 0 && n < 3 && reader->at < trace->size && trace->data[reader->at] == ',') {
+    while (code == 0 && n < most && reader->at < trace->size && trace->data[reader->at] == ',') {
         reader->at++;
         code = trace_read_field(reader, &fields[n++], err);
     }
     if (code)
         return code;
     if (n < 2 || !trace_field_is(&fields[1], "key") ||
-        (n == 3 && !trace_field_is(&fields[2], "cost")) || !trace_at_line_end(trace, reader->at))
-        return trace_fail(err, &fields[0], "header", "time,key or time,key,cost");
+        (n > 2 && !trace_field_is(&fields[2], "cost")) ||
+        (n > 3 && !trace_field_is(&fields[3], "class")) || !trace_at_line_end(trace, reader->at))
+        return trace_fail(err, &fields[0], "header",
+                          trace->classes ? "time,key,cost,class"
+                                         : "time,key or time,key,cost; a class needs --share");
     trace_next_line(reader);
     return 0;
 }
@@ -372,8 +377,19 @@ static int trace_read_request(struct weir__trace_reader *reader, struct weir__ar
     code = trace_read_field(reader, &field, err);
     if (code == 0)
         code = trace_read_cost(&field, &ret->cost, err);
+    if (code || trace_at_line_end(trace, reader->at))
+        return code;
+    if (!trace->classes)
+        return trace_fail(err, &field, "cost",
+                          "the end of the line after it: time,key[,cost]; a class needs --share");
+    reader->at++;
+    code = trace_read_field(reader, &field, err);
     if (code == 0 && !trace_at_line_end(trace, reader->at))
-        code = trace_fail(err, &field, "cost", "the end of the line after it: time,key[,cost]");
+        return trace_fail(err, &field, "class",
+                          "the end of the line after it: time,key[,cost[,class]]");
+    if (code == 0 && field.doubled)
+        return trace_fail(err, &field, "class", "a name without quotes in it");
+    ret->class_name = (struct weir__span){field.text, field.len};
     return code;
 }
 
@@ -388,6 +404,7 @@ int weir__trace_next(struct weir__trace_reader *reader, struct weir__arrival *re
         return 0;
     ret->offset = reader->at;
     ret->cost = 1;
+    ret->class_name = (struct weir__span){"", 0};
     code = trace_read_request(reader, ret, err);
     if (code)
         return code;

@@ -1,5 +1,6 @@
 /*
- * Traces: what replay reads. CSV lines `time,key[,cost]`, time in seconds with up to six decimals,
+ * Traces: what replay reads. CSV lines `time,key[,cost]`, or where requests have classes
+ * `time,key[,cost[,class]]`, time in seconds with up to six decimals,
  * fields quoted as in RFC 4180 where needed, an optional header line, empty lines skipped, CRLF and
  * a byte order mark accepted. Anything else is an error that names its line and column.
  */
@@ -7,6 +8,7 @@
 #define WEIR_TRACE_H
 
 #include "base/base.h"
+#include "base/span.h"
 
 #include <stddef.h>
 
@@ -16,6 +18,7 @@ struct weir__trace {
     size_t size;
     void *mapping; /* to unmap, with its length; NULL: data was allocated */
     size_t mapping_size;
+    bool classes; /* a line may have a fourth field; set after opening */
 };
 
 /* Reads a file, or standard input if path is NULL or "-". At most 4 GiB. */
@@ -28,7 +31,8 @@ struct weir__arrival {
     const char *key;
     size_t key_len;
     int64_t cost;
-    size_t offset; /* of its line in the input: weir__trace_seek finds it again */
+    struct weir__span class_name; /* empty: it has none */
+    size_t offset;                /* of its line in the input: weir__trace_seek finds it again */
 };
 
 struct weir__trace_reader {

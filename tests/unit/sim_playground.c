@@ -222,6 +222,32 @@ static void test_keys_and_costs(void)
     CHECK_INT(number(a, "cost"), 2);
 }
 
+/* Sizes of one limit take turns on one state, key by key. */
+static void test_shared(void)
+{
+    const struct weir__json_node *a =
+        play("{\"limits\":[\"fixed-window 60/m\",\"fixed-window 30/m\"],\"shared\":true,"
+             "\"load\":{\"kind\":\"steady\",\"rate\":20,\"seconds\":60}}");
+    if (!CHECK(a != NULL))
+        return;
+    CHECK_INT(number(limit(a, 0), "requests"), 600);
+    CHECK_INT(number(limit(a, 0), "admitted"), 45); /* together they are 60 */
+    CHECK_INT(number(limit(a, 1), "admitted"), 15); /* until 30 were used */
+    CHECK_INT(number(limit(a, 1), "denied"), 585);
+    CHECK_INT(sum(member(limit(a, 1), "arrivals")), 600);
+    a = play(
+        "{\"limits\":[\"sliding-log 60/m\",\"sliding-log 30/m\"],\"shared\":true,"
+        "\"load\":{\"kind\":\"bursts\",\"burst\":400,\"every\":60,\"keys\":2,\"seconds\":60}}");
+    if (!CHECK(a != NULL))
+        return;
+    CHECK_INT(number(limit(a, 0), "admitted"), 90); /* of each key */
+    CHECK_INT(number(limit(a, 1), "admitted"), 30);
+    a = play("{\"limits\":[\"fixed-window 60/m\",\"fixed-window 30/h\"],\"shared\":false,"
+             "\"load\":{\"kind\":\"steady\",\"rate\":20,\"seconds\":60}}");
+    CHECK(a && number(limit(a, 0), "admitted") == 60 && !weir__json_member(nodes, a, "shared"));
+    CHECK(a && !weir__json_member(nodes, limit(a, 0), "requests"));
+}
+
 static void test_background(void)
 {
     const struct weir__json_node *a =
@@ -411,6 +437,13 @@ static void test_refusals(void)
     refused("{\"limits\":[\"a\\u0000b\"],\"load\":{}}", "limits[0]");
     refused("{\"limits\":[\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\"],\"load\":{}}", "1 to 6");
     refused("{\"limit\":\"token-bucket 1/s\"}", "unknown member \"limit\" in the body");
+    refused("{\"limits\":[\"token-bucket 1/s\"],\"shared\":1,\"load\":{}}",
+            "shared is 1: expected true or false");
+    refused("{\"limits\":[\"token-bucket 1/s\",\"token-bucket 1/m\"],\"shared\":true,\"load\":{}}",
+            "limits[1] \"token-bucket 1/m\" does not share the state of limits[0]");
+    refused("{\"limits\":[\"token-bucket 1/s\",\"token-bucket 1/s, sliding-log 1/s\"],"
+            "\"shared\":true,\"load\":{}}",
+            "does not share the state of limits[0]");
     refused(LOAD("\"kind\":\"steady\",\"rat\":1,\"seconds\":1"), "unknown member \"rat\" in load");
     refused(LOAD("\"kind\":\"wave\",\"rate\":1,\"seconds\":1"), "load.kind is \"wave\"");
     refused(LOAD("\"rate\":1,\"seconds\":1"), "load.kind is missing");
@@ -498,6 +531,7 @@ int main(int argc, char **argv)
     test_delays();
     test_wait();
     test_keys_and_costs();
+    test_shared();
     test_background();
     test_poisson();
     test_list();

@@ -70,18 +70,21 @@ static void decisions_flush(struct weir__buffer *lines)
     lines->len = 0;
 }
 
-static void decisions_put_json(const struct weir__arrival *arrival, const weir_decision *decision)
+static void decisions_put_json(const struct weir__arrival *arrival, bool classes,
+                               const weir_decision *decision)
 {
     struct weir__json json = cli_json_begin('{');
     weir__json_put_seconds(&json, "time", arrival->time_us);
     weir__json_put_key(&json, arrival->key, arrival->key_len);
     weir__json_put_int(&json, "cost", arrival->cost);
+    if (classes)
+        weir__json_put_text(&json, "class", arrival->class_name.data, arrival->class_name.len);
     weir__json_put_decision(&json, decision);
     cli_json_end(&json, '}');
 }
 
 static void decisions_put_csv(struct weir__buffer *buffer, const struct weir__arrival *arrival,
-                              const weir_decision *decision)
+                              bool classes, const weir_decision *decision)
 {
     weir__put_seconds(buffer, arrival->time_us);
     weir__put(buffer, ",", 1);
@@ -98,6 +101,10 @@ static void decisions_put_csv(struct weir__buffer *buffer, const struct weir__ar
     weir__put_seconds(buffer, decision->reset_after_us);
     weir__put(buffer, ",", 1);
     weir__put_seconds(buffer, decision->delay_us);
+    if (classes) {
+        weir__put(buffer, ",", 1);
+        weir__put_csv(buffer, arrival->class_name.data, arrival->class_name.len);
+    }
     weir__put(buffer, "\n", 1);
 }
 
@@ -105,10 +112,11 @@ static void decisions_put_csv(struct weir__buffer *buffer, const struct weir__ar
 
 struct job {
     const struct cli_call *call;
-    const char *limits_text, *url, *path;
+    const char *limits_text, *share_text, *url, *path;
     int64_t wait_us;
     bool decisions, json;
     weir_limit *limit;
+    struct weir__classes classes; /* none without --share */
     weir_store *store;
     struct weir__trace trace;
     struct weir__trace_facts facts;
@@ -177,6 +185,28 @@ static void summary_print_totals(const struct job *job)
     printf("  longest delay  %10s\n", cli_about(tally->longest_delay_us).text);
 }
 
+static struct weir__span summary_share(const struct weir__class *it, char *room, size_t size)
+{
+    struct weir__buffer buffer = weir__buffer_over(room, size);
+    weir__put_share(&buffer, it->millionths);
+    return (struct weir__span){room, buffer.len};
+}
+
+static void summary_print_classes(const struct job *job)
+{
+    struct cli_style style = cli_style_of(stdout);
+    if (job->classes.count == 0)
+        return;
+    printf("\n%sClasses%s\n", style.bold, style.off);
+    for (size_t i = 0; i < job->classes.count; i++) {
+        const struct weir__class *it = &job->classes.items[i];
+        char share[16];
+        printf("  %10" PRId64 " of %-10" PRId64 " allowed  %s, %s: %s\n", it->allowed, it->requests,
+               cli_show(it->name.data, it->name.len).text,
+               summary_share(it, share, sizeof share).data, weir_limit_text(it->limit));
+    }
+}
+
 static void summary_print_plot(const struct job *job)
 {
     const struct weir__timeline *timeline = &job->tally.timeline;
@@ -195,6 +225,7 @@ static void summary_print_plot(const struct job *job)
 static void summary_print(const struct job *job)
 {
     summary_print_totals(job);
+    summary_print_classes(job);
     if (job->tally.requests > 0)
         summary_print_plot(job);
     summary_print_top(job);
@@ -214,6 +245,26 @@ static void summary_put_top(struct weir__json *json, const struct job *job)
         weir__json_put_key(json, arrival.key, arrival.key_len);
         weir__json_put_int(json, "requests", top[i].requests);
         weir__json_put_int(json, "denied", top[i].denied);
+        weir__json_close(json, '}');
+    }
+    weir__json_close(json, ']');
+}
+
+static void summary_put_classes(struct weir__json *json, const struct job *job)
+{
+    if (job->classes.count == 0)
+        return;
+    weir__json_open(json, "classes", '[');
+    for (size_t i = 0; i < job->classes.count; i++) {
+        const struct weir__class *it = &job->classes.items[i];
+        char share[16];
+        weir__json_open(json, NULL, '{');
+        weir__json_put_text(json, "class", it->name.data, it->name.len);
+        weir__json_put_string(json, "share", summary_share(it, share, sizeof share).data);
+        weir__json_put_string(json, "limit", weir_limit_text(it->limit));
+        weir__json_put_int(json, "requests", it->requests);
+        weir__json_put_int(json, "allowed", it->allowed);
+        weir__json_put_int(json, "denied", it->requests - it->allowed);
         weir__json_close(json, '}');
     }
     weir__json_close(json, ']');
@@ -250,6 +301,7 @@ static void summary_print_json(const struct job *job)
     weir__json_put_seconds(&json, "longest_delay", tally->longest_delay_us);
     weir__json_put_seconds(&json, "first", any ? job->facts.first_us : -1);
     weir__json_put_seconds(&json, "last", any ? job->facts.last_us : -1);
+    summary_put_classes(&json, job);
     summary_put_top(&json, job);
     summary_put_timeline(&json, &tally->timeline);
     cli_json_end(&json, '}');
@@ -264,9 +316,9 @@ static int replay_decided(void *context, const struct weir__arrival *arrival,
     if (!job->decisions)
         return weir__tally_add(&job->tally, arrival, decision);
     if (job->json)
-        decisions_put_json(arrival, decision);
+        decisions_put_json(arrival, job->trace.classes, decision);
     else
-        decisions_put_csv(&job->lines, arrival, decision);
+        decisions_put_csv(&job->lines, arrival, job->trace.classes, decision);
     if (job->lines.len > FLUSH_BYTES)
         decisions_flush(&job->lines);
     return ferror(stdout) ? WEIR_ESYSTEM : job->lines.cut ? WEIR_ENOMEM : 0;
@@ -284,7 +336,11 @@ static int replay_prepare(struct job *job)
     int code = cli_read_limits(job->call, job->limits_text, &job->limit);
     if (code)
         return code;
-    code = weir__trace_open(job->path, &job->trace, &err);
+    if (job->share_text)
+        code = weir__classes_read(job->share_text, job->limit, &job->classes, &err);
+    if (code == 0)
+        code = weir__trace_open(job->path, &job->trace, &err);
+    job->trace.classes = job->classes.count > 0;
     if (code == 0)
         code = weir__trace_check(&job->trace, &job->facts, &err);
     if (code)
@@ -301,8 +357,10 @@ static int replay_start_report(struct job *job)
     if (job->decisions) {
         job->lines = weir__buffer_growing();
         if (!job->json)
-            weir__put_text(&job->lines,
-                           "time,key,cost,allowed,limit,remaining,retry_after,reset_after,delay\n");
+            weir__put_format(
+                &job->lines,
+                "time,key,cost,allowed,limit,remaining,retry_after,reset_after,delay%s\n",
+                job->trace.classes ? ",class" : "");
         return CLI_OK;
     }
     int code = weir__tally_init(&job->tally, &job->facts, SUMMARY_BINS, &err);
@@ -332,6 +390,7 @@ static int replay_decide_all(struct job *job)
     struct weir__replay replay = {
         .store = job->store,
         .limit = job->limit,
+        .classes = job->classes.count > 0 ? &job->classes : NULL,
         .wait_us = job->wait_us,
         .decided = replay_decided,
         .progress = replay_progressed,
@@ -360,9 +419,8 @@ static int cmd_replay(const struct cli_call *call)
 {
     struct job job = {.call = call, .wait_us = WEIR_WAIT_DEFAULT};
     const struct cli_option options[] = {
-        {"store", CLI_TEXT, &job.url, 0},
-        {"wait", CLI_WAIT, &job.wait_us, 0},
-        {"decisions", CLI_FLAG, &job.decisions, 0},
+        {"store", CLI_TEXT, &job.url, 0},        {"wait", CLI_WAIT, &job.wait_us, 0},
+        {"share", CLI_TEXT, &job.share_text, 0}, {"decisions", CLI_FLAG, &job.decisions, 0},
         {"json", CLI_FLAG, &job.json, 0},
     };
     const struct cli_operand operands[] = {
@@ -378,6 +436,7 @@ static int cmd_replay(const struct cli_call *call)
         code = replay_decide_all(&job);
     weir_store_close(job.store);
     weir__trace_close(&job.trace);
+    weir__classes_free(&job.classes);
     weir_limit_free(job.limit);
     return code;
 }

@@ -10,9 +10,9 @@ function bodyOf(url) {
   const words = new URLSearchParams(url.split("#playground?")[1]);
   const load = { kind: words.get("kind") };
   for (const [name, value] of words) {
-    if (name !== "kind" && name !== "limit") load[name] = Number(value);
+    if (name !== "kind" && name !== "limit" && name !== "shared") load[name] = Number(value);
   }
-  return { limits: words.getAll("limit"), load };
+  return { limits: words.getAll("limit"), load, shared: words.has("shared") };
 }
 
 const settled = (page) => page.locator("#play-result:visible").waitFor();
@@ -34,7 +34,7 @@ async function agrees(page, server) {
     const full = (bins) => bins.filter((n) => n > 0).length;
     assert.equal(await bars("allowed"), full(limit.ahead_bins.map((n, k) => n - limit.waited_bins[k])));
     assert.equal(await bars("waited"), full(limit.waited_bins));
-    assert.equal(await bars("denied"), full(limit.admitted_bins.map((n, k) => body.arrivals[k] - n)));
+    assert.equal(await bars("denied"), full(limit.admitted_bins.map((n, k) => (limit.arrivals || body.arrivals)[k] - n)));
   }
   return body;
 }
@@ -72,6 +72,32 @@ export async function playing(harness, server) {
       assert.equal(await page.locator("#play-error:visible").count(), 0, name);
     }
   }, { open: "#playground" });
+
+  await harness.test("playground: classes that share a state", server, async (page, room) => {
+    await settled(page);
+    await page.getByRole("button", { name: "Shares", exact: true }).click();
+    await until(async () => (await page.locator("#play-rows tr").count()) === 3, "three rows");
+    assert.ok(await page.getByLabel("They share one state").isChecked());
+    const { limits, requests } = await agrees(page, server);
+    assert.equal(limits.reduce((sum, limit) => sum + limit.requests, 0), requests);
+    const parts = limits.map((limit) => limit.admitted / limit.requests);
+    assert.ok(parts[0] > parts[1] && parts[1] > parts[2], parts.join(" "));
+    await shot(page, "playground-shares");
+    const before = await page.locator("#play-rows").textContent();
+    const other = await room.newPage();
+    await other.goto(page.url());
+    await settled(other);
+    await until(async () => (await other.locator("#play-rows").textContent()) === before, "the link to show the same");
+    await page.getByRole("textbox", { name: "Limit 2" }).fill("token-bucket 10/m burst 32");
+    await page.getByRole("button", { name: "Play" }).click();
+    await page.getByText("does not share the state of limits[0]").waitFor();
+    assert.equal(await page.getByRole("textbox", { name: "Limit 2" }).getAttribute("aria-invalid"), "true");
+    await page.getByLabel("They share one state").uncheck();
+    await page.getByRole("button", { name: "Play" }).click();
+    await until(async () => (await page.locator("#play-error:visible").count()) === 0, "it to play again");
+    const { limits: apart } = await agrees(page, server);
+    assert.equal(apart[0].arrivals, undefined);
+  }, { open: "#playground", expected: REFUSED });
 
   await harness.test("playground: a load of one's own, and its link", server, async (page, room) => {
     await settled(page);
