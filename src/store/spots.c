@@ -124,8 +124,8 @@ bool weir__limit_queues(const weir_limit *limit)
     return false;
 }
 
-/* Whether who waits for `b` has to let one go first who came before it and waits for `a`. Not where
- * `a` is a smaller share of the same states: what it still waits for may be there for `b` already. */
+/* Whether one who waits for `b` lets another go first who came before it and waits for `a`. Not
+ * where `a` is a smaller share of the same states: `b` may have room where `a` still waits. */
 static bool limit_goes_before(const weir_limit *a, const weir_limit *b)
 {
     for (size_t i = 0; i < a->count; i++) {

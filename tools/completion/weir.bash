@@ -11,7 +11,7 @@ _weir_options() {
     settle | reset | show | renew | release) echo "--json --store $server --help" ;;
     explain) echo "--json --key --policy --request $server --help" ;;
     demo) echo "--json --help" ;;
-    replay) echo "--wait --decisions --json --store --help" ;;
+    replay) echo "--wait --share --decisions --json --store --help" ;;
     bench) echo "--keys --threads --seconds --limit --batch --store --json --help" ;;
     zone) echo "--check --json --dump --load --help" ;;
     lua) echo "--args --cost --least --wait --function --list --sha --json --help" ;;

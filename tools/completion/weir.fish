@@ -59,6 +59,8 @@ complete -c weir -n "__fish_seen_subcommand_from run" -l denied-code -x -d "Exit
 complete -c weir -n "__fish_seen_subcommand_from run" -l failed-code -x -d "Exit code if the store fails"
 complete -c weir -n "__fish_seen_subcommand_from run" -xa "(__fish_complete_subcommand)"
 complete -c weir -n "__fish_seen_subcommand_from wait" -l max -x -a "any 0 1s" -d "Longest sleep"
+complete -c weir -n "__fish_seen_subcommand_from replay" -l share -x -a "critical=100%,batch=50%,default=80%" \
+    -d "Shares of classes of requests"
 complete -c weir -n "__fish_seen_subcommand_from replay" -l decisions -d "Print one line per request"
 complete -c weir -n "__fish_seen_subcommand_from replay zone check pipe" -F
 complete -c weir -n "__fish_seen_subcommand_from check explain" -l request -x -d "Attributes of a request"

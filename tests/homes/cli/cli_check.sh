@@ -42,6 +42,29 @@ is "check --json: what it holds" "True policies api user login closed 4" \
 is "check --json: cost and override" "header.x-cost 100 user is gold-*" \
     "$(field policies.1.limits.0.cost.of policies.1.limits.0.cost.max policies.1.limits.0.overrides.0.when)"
 
+# ---- shares ----
+write <<'END'
+version: 1
+tiers: {gold: leaky-bucket 5/s burst 9 delay 8}
+policies:
+  - name: api
+    key: user
+    limit: token-bucket 100/s burst 200
+    share: {by: header.x-class, critical: 100%, "batch*": 12.5%, default: 50%}
+    overrides: [{when: {user: ann}, tier: gold}]
+END
+run check "$file"
+has "shares: of a class" "12.5% when header.x-class is batch*: token-bucket 100/s burst 25" "$out"
+has "shares: of all others" "50% for all others: token-bucket 100/s" "$out"
+has "shares: of an override" "50% for all others: leaky-bucket 5/s burst 4 delay 4" "$out"
+run check "$file" --json
+is "shares: as JSON" "header.x-class critical 100% token-bucket 100/s burst 200 default leaky-bucket 5/s burst 4 delay 4" \
+    "$(field policies.0.limits.0.share.by policies.0.limits.0.share.classes.0.class policies.0.limits.0.share.classes.0.share \
+        policies.0.limits.0.share.classes.0.limit policies.0.limits.0.overrides.0.share.classes.2.class \
+        policies.0.limits.0.overrides.0.share.classes.2.limit)"
+run check "$file" --request "user=bob&header.x-class=batch7"
+has "shares: what a request takes" "1 of token-bucket 100/s burst 25" "$out"
+
 # ---- what a request takes ----
 takes() { # NAME REQUEST EXPECTED: verdict, and the keys with their costs
     run check "$example" --json --request "$2"

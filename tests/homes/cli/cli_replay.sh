@@ -245,6 +245,60 @@ is "decisions --json: one object per line" 5 "$(wc -l <<<"$out")"
 out=$(tail -n 1 <<<"$out")
 is "decisions --json: keys" "c,d" "$(field key)"
 
+# ---- classes that share a limit ----
+half="critical=100%,batch=50%,default=20%"
+header+=,class
+decides "classes" "fixed-window 4/m" "time,key,cost,class
+60,a,1,batch
+60,a,1,batch
+60,a,1,batch
+60,a,1,critical
+60,a,1
+61,a,1,other
+61,b,1,
+62,a,1,\"critical\"" "60.000000,a,1,1,2,1,0.000000,60.000000,0.000000,batch
+60.000000,a,1,1,2,0,0.000000,60.000000,0.000000,batch
+60.000000,a,1,0,2,0,60.000000,60.000000,0.000000,batch
+60.000000,a,1,1,4,1,0.000000,60.000000,0.000000,critical
+60.000000,a,1,0,1,0,60.000000,60.000000,0.000000,
+61.000000,a,1,0,1,0,59.000000,59.000000,0.000000,other
+61.000000,b,1,1,1,0,0.000000,59.000000,0.000000,
+62.000000,a,1,1,4,0,0.000000,58.000000,0.000000,critical" --share "$half"
+printf '60,a,3,critical\n60,a,1,batch\n60,a,1,new\n' >"$tmp/classes.csv"
+run replay "fixed-window 4/m" --share "$half" "$tmp/classes.csv"
+has "classes: in the summary" "0 of 1          allowed  batch, 50%: fixed-window 2/m" "$out"
+has "classes: all others" "0 of 1          allowed  default, 20%: fixed-window 1/m" "$out"
+run replay "fixed-window 4/m" --share "default=20%,critical=12.5%" --json "$tmp/classes.csv"
+valid_json "classes --json: is JSON" "$out"
+is "classes --json" "critical 12.5% 1 0 1 default fixed-window 1/m 2 1" \
+    "$(field classes.0.class classes.0.share classes.0.requests classes.0.allowed classes.0.denied \
+        classes.1.class classes.1.limit classes.1.requests classes.1.allowed)"
+run replay "fixed-window 4/m" --share "$half" --decisions --json "$tmp/classes.csv"
+out=$(tail -n 1 <<<"$out")
+is "classes: decisions --json" "new" "$(field class)"
+shares() { # NAME NEEDLE SHARES [LIMITS]
+    refuses "refused: $1" 2 "$2" replay "${4:-fixed-window 4/m}" --share "$3" "$tmp/classes.csv"
+}
+shares "no default" 'expected default=PERCENT' "batch=50%"
+shares "a share of nothing" 'invalid share "batch=0%" at column 1: a share is more than 0% and at most 100%' "batch=0%,default=1%"
+shares "a share of more than all" 'invalid share "b=101%" at column 6' "a=1%,b=101%,default=1%"
+shares "no percent sign" 'needs its percent sign' "batch=50,default=1%"
+shares "a class twice" 'given twice' "a=1%,a=2%,default=1%"
+shares "no name" 'expected CLASS=PERCENT' "=1%,default=1%"
+shares "no share" 'expected CLASS=PERCENT' "batch,default=1%"
+shares "a comma at the end" 'invalid share "" at column 12' "default=1%,"
+shares "17 classes" 'at most 16 classes' "$(seq -s, -f 'c%g=1%%' 17),default=1%"
+shares "a limit without a size" '"smooth 5/s" cannot be shared' "a=1%,default=1%" "smooth 5/s"
+refuses "refused: a class without --share" 2 'a class needs --share' replay "$one" "$tmp/classes.csv"
+badly() { # NAME NEEDLE TRACE [SHARES]
+    printf '%s\n' "$3" >"$tmp/badly.csv"
+    refuses "refused: $1" 2 "$2" replay "$one" ${4:+--share "$4"} "$tmp/badly.csv"
+}
+badly "its header without --share" 'a class needs --share' 'time,key,cost,class'
+badly "another header" 'expected time,key,cost,class' 'time,key,cost,klass' "$half"
+badly "a fifth field" 'invalid class "b"' '60,a,1,b,c' "$half"
+badly "quotes in a class" 'a name without quotes' '60,a,1,"b""c"' "$half"
+
 # ---- stores ----
 run replay "fixed-window 2/m" --decisions --store "file:$tmp/kept?size=1m" <<<"60,a"
 run replay "fixed-window 2/m" --decisions --store "file:$tmp/kept" <<<"61,a,2"
