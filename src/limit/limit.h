@@ -91,8 +91,8 @@ uint32_t weir__limit_charged_alike(const weir_limit *limit, uint32_t *left, int6
 
 /* ---- shares (reduce.c) ----
  *
- * A share is a part of a limit's size, in millionths. The size is what a fresh state admits at once:
- * the burst of a token bucket, burst + 1 of a leaky bucket, the count of the others. */
+ * A share is a part of a limit's size, in millionths. The size is what a fresh state admits at
+ * once: the burst of a token bucket, burst + 1 of a leaky bucket, the count of the others. */
 
 #define WEIR__SHARE_WHOLE INT64_C(1000000) /* 100 % */
 
@@ -102,8 +102,8 @@ void weir__put_share(struct weir__buffer *buffer, uint32_t millionths);
 
 /* Whether a rule has a size: smooth and warmup judge by time alone. */
 bool weir__rule_has_size(const struct weir__rule *rule);
-/* The same limits, which all have a size, with a share of it: rounded down, at least 1. Their states
- * are those of `limit`. */
+/* The same limits, which all have a size, with a share of it: rounded down, at least 1. Their
+ * states are those of `limit`. */
 int weir__limit_reduce(const weir_limit *limit, uint32_t millionths, weir_limit **ret,
                        weir_error *err);
 

@@ -1,6 +1,6 @@
 /*
- * Classes of requests, each with its share of a limit (limit/limit.h): what --share of `weir replay`
- * says. The last is `default`, for requests of no other class.
+ * Classes of requests, each with its share of a limit (limit/limit.h): what --share of
+ * `weir replay` says. The last is `default`, for requests of no other class.
  */
 #ifndef WEIR_CLASSES_H
 #define WEIR_CLASSES_H
