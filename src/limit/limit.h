@@ -103,7 +103,7 @@ void weir__put_share(struct weir__buffer *buffer, uint32_t millionths);
 /* Whether a rule has a size: smooth and warmup judge by time alone. */
 bool weir__rule_has_size(const struct weir__rule *rule);
 /* The same limits, which all have a size, with a share of it: rounded down, at least 1. Their
- * states are those of `limit`. */
+ * states are those of `limit`. WEIR_EINVAL: one has a cost of its own that is more than that. */
 int weir__limit_reduce(const weir_limit *limit, uint32_t millionths, weir_limit **ret,
                        weir_error *err);
 

@@ -83,13 +83,32 @@ static void reduce_rule(struct weir__rule *rule, uint32_t millionths)
     assert(algorithm->most(rule) == size - less && weir__rule_sound(rule));
 }
 
+/* A limit's own cost is at most what it admits. */
+static int reduce_fail_cost(const weir_limit *limit, size_t i, uint32_t millionths, int64_t size,
+                            weir_error *err)
+{
+    char share[16];
+    struct weir__buffer buffer = weir__buffer_over(share, sizeof share);
+    weir__put_share(&buffer, millionths);
+    return weir__fail(err, WEIR_EINVAL, 0,
+                      "%s of \"%s\" is %lld, less than its own cost of %lld; use a larger share",
+                      share, weir__limit_text_of(limit, i).text, (long long)size,
+                      (long long)limit->costs[i]);
+}
+
 int weir__limit_reduce(const weir_limit *limit, uint32_t millionths, weir_limit **ret,
                        weir_error *err)
 {
     struct weir__rule rules[WEIR_LIMITS_MAX];
+    int64_t costs[WEIR_LIMITS_MAX];
     assert(millionths >= 1 && millionths <= WEIR__SHARE_WHOLE);
     memcpy(rules, limit->rules, limit->count * sizeof rules[0]);
-    for (size_t i = 0; i < limit->count; i++)
+    for (size_t i = 0; i < limit->count; i++) {
         reduce_rule(&rules[i], millionths);
-    return weir__limit_of_rules(rules, limit->costs, limit->count, ret, err);
+        int64_t size = weir__algorithm_of(&rules[i])->most(&rules[i]);
+        costs[i] = weir_limit_cost(limit, i);
+        if (costs[i] > size)
+            return reduce_fail_cost(limit, i, millionths, size, err);
+    }
+    return weir__limit_of_rules(rules, costs, limit->count, ret, err);
 }

@@ -105,6 +105,23 @@ static void test_limits(void)
             "fixed-window 5/m, fixed-window 50/h, concurrent 1");
 }
 
+/* A cost of a limit's own stays, and fits. */
+static void test_own_costs(void)
+{
+    weir_limit *whole = NULL, *part = NULL;
+    weir_error err = {0};
+    becomes("fixed-window 60/m cost 2, token-bucket 100/s", 500000,
+            "fixed-window 30/m cost 2, token-bucket 100/s burst 50");
+    becomes("fixed-window 60/m cost 30", 500000, "fixed-window 30/m cost 30");
+    CHECK_INT(weir_limit_parse("sliding-log 9/m, fixed-window 60/m cost 31", &whole, &err), 0);
+    CHECK_INT(weir__limit_reduce(whole, 500000, &part, &err), WEIR_EINVAL);
+    CHECK(!strcmp(err.message, "50% of \"fixed-window 60/m cost 31\" is 30, less than its own cost "
+                               "of 31; use a larger share"));
+    CHECK_INT(weir__limit_reduce(whole, 500000, &part, NULL), WEIR_EINVAL);
+    CHECK(!part);
+    weir_limit_free(whole);
+}
+
 /* The product that is rounded down is exact for every size. */
 static void test_largest(void)
 {
@@ -126,6 +143,7 @@ int main(void)
 {
     test_percentages();
     test_limits();
+    test_own_costs();
     test_largest();
     test_sizes();
     return test_report();

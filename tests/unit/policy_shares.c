@@ -119,6 +119,10 @@ static void test_refusals(void)
     refuses(API("smooth 5/s", "{by: class, batch: 50%, default: 80%}"),
             "p.yaml:5:12: \"smooth 5/s\" cannot be shared: smooth and warmup have no size. Use "
             "another limit, or no share here");
+    refuses(
+        API("fixed-window 60/m cost 31", "{by: class, batch: 50%, default: 80%}"),
+        "p.yaml:5:12: 50% of \"fixed-window 60/m cost 31\" is 30, less than its own cost of 31; "
+        "use a larger share");
     refuses(API(L, "{by: class, a: 1%, b: 1%, c: 1%, d: 1%, e: 1%, f: 1%, g: 1%, h: 1%, i: 1%, "
                    "j: 1%, k: 1%, l: 1%, m: 1%, n: 1%, o: 1%, p: 1%, q: 1%, default: 1%}"),
             "p.yaml:6:12: more than 16 classes in one share");

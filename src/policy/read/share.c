@@ -111,13 +111,19 @@ void weir__read_share(struct weir__reader *reader, const struct weir__yaml_node 
 
 /* ---- limits ---- */
 
+/* Where a map says its limit. */
+static const struct weir__yaml_node *share_limit_node(const struct weir__yaml_node *map)
+{
+    const struct weir__yaml_node *node = weir__yaml_get(map, "limit");
+    return node ? node : weir__yaml_get(map, "tier");
+}
+
 static void share_check_limit(struct weir__reader *reader, const struct weir__yaml_node *map,
                               const weir_limit *limit)
 {
-    const struct weir__yaml_node *node = weir__yaml_get(map, "limit");
     for (size_t i = 0; i < limit->count; i++) {
         if (!weir__rule_has_size(&limit->rules[i]))
-            weir__yaml_fail(reader->yaml, node ? node : weir__yaml_get(map, "tier"),
+            weir__yaml_fail(reader->yaml, share_limit_node(map),
                             "\"%s\" cannot be shared: smooth and warmup have no size. Use another "
                             "limit, or no share here",
                             weir__rule_text(&limit->rules[i]).text);
@@ -125,7 +131,8 @@ static void share_check_limit(struct weir__reader *reader, const struct weir__ya
 }
 
 /* The one that the set has for an equal share, or a new one. */
-static const weir_limit *share_reduce(struct weir__reader *reader, const weir_limit *limit,
+static const weir_limit *share_reduce(struct weir__reader *reader,
+                                      const struct weir__yaml_node *map, const weir_limit *limit,
                                       const struct weir__shares *shares, size_t i,
                                       const weir_limit *const *before)
 {
@@ -137,11 +144,13 @@ static const weir_limit *share_reduce(struct weir__reader *reader, const weir_li
         if (shares->items[j].millionths == millionths)
             return before[j];
     }
-    if (weir__limit_reduce(limit, millionths, &reduced, NULL)) {
+    weir_error err = {0};
+    int code = weir__limit_reduce(limit, millionths, &reduced, &err);
+    if (code == WEIR_EINVAL)
+        weir__yaml_fail(reader->yaml, share_limit_node(map), "%s", err.message);
+    else if (code)
         weir__yaml_no_memory(reader->yaml);
-        return NULL;
-    }
-    return weir__reader_keep(reader, reduced) ? reduced : NULL;
+    return code == 0 && weir__reader_keep(reader, reduced) ? reduced : NULL;
 }
 
 const weir_limit *const *weir__reduce_limit(struct weir__reader *reader,
@@ -154,6 +163,6 @@ const weir_limit *const *weir__reduce_limit(struct weir__reader *reader,
     share_check_limit(reader, map, limit);
     const weir_limit **all = weir__yaml_new(reader->yaml, shares->count, sizeof(weir_limit *));
     for (size_t i = 0; i < shares->count && !reader->yaml->code; i++)
-        all[i] = share_reduce(reader, limit, shares, i, all);
+        all[i] = share_reduce(reader, map, limit, shares, i, all);
     return all;
 }
