@@ -55,7 +55,7 @@ struct server_log_item {
     uint32_t shadow_denied;
     enum weir__verdict verdict;
     int64_t time_us, cost;
-    int64_t limit, remaining, retry_after_us, reset_after_us, delay_us;
+    int64_t limit, remaining, retry_after_us, reset_after_us, delay_us, granted;
     char texts[];
 };
 
@@ -186,6 +186,7 @@ static void access_log_put_line(const struct server_log_item *item, struct weir_
                                         .reset_after_us = item->reset_after_us,
                                         .delay_us = item->delay_us};
         weir__json_put_numbers(&json, &decision);
+        weir__json_put_int(&json, "granted", item->granted);
         weir__json_put_bool(&json, "degraded", item->degraded);
         if (item->full)
             weir__json_put_bool(&json, "full", true);
@@ -540,6 +541,7 @@ static void access_log_fill(struct server_log_item *item, const struct server_lo
     item->retry_after_us = decision->retry_after_us;
     item->reset_after_us = decision->reset_after_us;
     item->delay_us = decision->delay_us;
+    item->granted = decision->granted;
 }
 
 void server_access_log_put(struct server_log_thread *thread, const struct server_log_record *record)
