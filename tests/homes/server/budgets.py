@@ -8,6 +8,7 @@ in the request and with policies.
 import random
 import sys
 import threading
+import time
 
 from lib import checks, http_client, redis_server, weir_server
 
@@ -193,6 +194,32 @@ def refusals(server, check):
         check.equal([receipt.split("-")[2] for receipt in answer["receipts"]], ["10", "10"], "each receipt names it")
 
 
+def without_redis(check, fail, granted):
+    """A local fallback grants, and charges nobody: settling later charges the store what was used, once."""
+    limit, other = "fixed-window 9/366d cost 1, fixed-window 1000/365d", "fixed-window 500/366d"
+    both = {"requests": [{"key": "{f}k", "limit": limit, "cost": 4000, "least": 50},
+                         {"key": "{f}o", "limit": other, "cost": 4000, "least": 50}]}
+    with redis_server.Server() as redis, \
+            weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?fail={fail}&deadline=30s") as server, \
+            http_client.Client(server.port) as http:
+        http.post("/v1/take", {"key": "{f}k", "limit": limit})
+        redis.kill()
+        got = http.post("/v1/takeall", both).json
+        check.equal((got["degraded"], got["allowed"], got["granted"]), (True, granted > 0, granted), f"fail={fail}: granted")
+        redis.start()
+        while http.post("/v1/peek", {"key": "{f}x", "limit": limit}).json["degraded"]:
+            time.sleep(0.05)
+        if not granted:
+            return
+        check.equal([receipt.split("-")[2] for receipt in got["receipts"]], ["0", "0"], f"fail={fail}: nothing was charged")
+        swapped = {"key": "{f}k", "limit": limit, "receipt": got["receipts"][1], "actual": 1}
+        check.equal(http.post("/v1/settle", swapped).status, 400, f"fail={fail}: the receipt of another key")
+        body = {"key": "{f}o", "limit": other, "receipt": got["receipts"][1], "actual": 123}
+        check.equal([http.post("/v1/settle", body).json for _ in range(2)], [{"settled": True}, {"settled": True, "before": True}],
+                    f"fail={fail}: settled once")
+        check.equal(http.post("/v1/peek", {"key": "{f}o", "limit": other}).json["remaining"], 500 - 123, f"fail={fail}: charged then")
+
+
 def bad_policies(check):
     try:
         with weir_server.Server(policies=BAD):
@@ -204,6 +231,8 @@ def bad_policies(check):
 def main():
     check = checks.Checks()
     bad_policies(check)
+    for fail, granted in (("local", 500), ("open", 4000), ("closed", 0)):
+        without_redis(check, fail, granted)
     with weir_server.Server(policies=POLICIES) as server:
         budget_of_limits(server, check)
         budget_of_policies(server, check)
