@@ -75,6 +75,15 @@ static char *check_pair(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf,
     return NGX_CONF_OK;
 }
 
+/* What is granted is one amount, which one zone knows. */
+static char *check_least(ngx_conf_t *cf, const ngx_http_weir_limit_t *a,
+                         const ngx_http_weir_limit_t *b)
+{
+    if (!a->least || !b->least || a->zone == b->zone)
+        return NGX_CONF_OK;
+    return check_fail(cf, b, "limits with least= that are decided together need one zone=");
+}
+
 /* ---- the store ---- */
 
 /* The text between the first braces: a cluster keeps keys with the same text there together. */
@@ -122,6 +131,7 @@ static char *check_together(ngx_conf_t *cf, const ngx_http_weir_loc_conf_t *conf
                 "at most 16 limits are decided together; a location has more of them");
         for (ngx_uint_t j = 0; j < i; j++) {
             if (check_pair(cf, conf, limits[j], limits[i]) != NGX_CONF_OK ||
+                check_least(cf, limits[j], limits[i]) != NGX_CONF_OK ||
                 check_store(cf, conf, limits[j], limits[i]) != NGX_CONF_OK)
                 return NGX_CONF_ERROR;
         }

@@ -15,10 +15,11 @@ enum {
     UNLESS = 256,
     ON = 512,
     CHARGE_IF = 1024,
+    LEAST = 2048,
     /* what each directive takes */
     OF_RATE = KEY | ZONE | NAME | UNLESS,
     OF_CONN = OF_RATE | DRY_RUN | STATUS,
-    OF_LIMIT = OF_CONN | COST | WAIT | PHASE | ON | CHARGE_IF,
+    OF_LIMIT = OF_CONN | COST | LEAST | WAIT | PHASE | ON | CHARGE_IF,
 };
 
 struct limit_reader {
@@ -122,6 +123,17 @@ static char *limit_read_cost(struct limit_reader *it, ngx_str_t *value)
     return limit_compile_into(it, value, &it->limit->cost);
 }
 
+static char *limit_read_least(struct limit_reader *it, ngx_str_t *value)
+{
+    int64_t least;
+    if (!ngx_http_script_variables_count(value) &&
+        (!weir__resp_read_integer((const char *)value->data, value->len, &least) || least < 1 ||
+         least > WEIR_COST_MAX))
+        return limit_fail(it, "invalid least", value,
+                          "expected a whole number from 1 to 10^12, or variables");
+    return limit_compile_into(it, value, &it->limit->least);
+}
+
 static char *limit_read_unless(struct limit_reader *it, ngx_str_t *value)
 {
     if (!ngx_http_script_variables_count(value))
@@ -199,6 +211,7 @@ static const struct {
     {"zone=", ZONE, limit_read_zone},
     {"name=", NAME, limit_read_name},
     {"cost=", COST, limit_read_cost},
+    {"least=", LEAST, limit_read_least},
     {"wait=", WAIT, limit_read_wait},
     {"status=", STATUS, limit_read_status},
     {"phase=", PHASE, limit_read_phase},
@@ -386,6 +399,23 @@ static char *limit_complete_number(struct limit_reader *it)
     return limit_add_text(it, &number);
 }
 
+/* Whether less than the cost can be granted. */
+static char *limit_check_least(struct limit_reader *it)
+{
+    const ngx_http_weir_limit_t *limit = it->limit;
+    weir_error err;
+    if (!limit->least)
+        return NGX_CONF_OK;
+    bool waits = limit->wait_us != WEIR_WAIT_DEFAULT && limit->wait_us != 0;
+    if (waits || limit->on || limit->charge_if)
+        return ngx_http_weir_conf_fail(
+            it->cf, "%s: least= cannot be used with wait=, on= and charge_if=; leave one out",
+            it->directive);
+    if (limit->limit && ngx_http_weir_check_least(limit->limit, &err))
+        return limit_fail(it, "invalid limit", &it->text, err.message);
+    return NGX_CONF_OK;
+}
+
 char *ngx_http_weir_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
     ngx_http_weir_loc_conf_t *conf = data;
@@ -406,6 +436,8 @@ char *ngx_http_weir_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
         return limit_fail(&it, "invalid limit", &it.text,
                           "a cost of its own cannot be used with on= and charge_if=; give the "
                           "directive a cost=");
+    if (limit_check_least(&it) != NGX_CONF_OK)
+        return NGX_CONF_ERROR;
     if (conn && limit->limit && (limit->limit->count > 1 || !limit_has_leases(limit)))
         return limit_fail(&it, "invalid limit", &it.text,
                           "expected a number, or \"concurrent 20 lease 30s\"");

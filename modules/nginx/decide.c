@@ -93,7 +93,7 @@ static int decide_undo_fallback(const struct weir__taking *taking, const struct 
 static bool decide_is_plain(const ngx_http_weir_plan_t *plan)
 {
     return plan->limits == 1 && plan->verb == WEIR__VERB_TAKE &&
-           plan->requests[0].wait_us == WEIR_WAIT_DEFAULT;
+           plan->requests[0].wait_us == WEIR_WAIT_DEFAULT && !plan->requests[0].least;
 }
 
 /* `fallback`: how the zones decide in the place of Redis (its own zone is not used), or NULL. */
@@ -121,6 +121,8 @@ static int decide_zones(const struct weir__fallback *fallback, ngx_http_weir_pla
         plan->folded = parts.parts[0].decision;
     else
         weir__fold(plan->rows, plan->limits, &plan->folded);
+    if (plan->folded.allowed)
+        plan->folded.granted = weir__granted(plan->requests, plan->count, plan->rows);
     return 0;
 }
 
@@ -134,7 +136,8 @@ static void decide_here(const struct weir__fallback *fallback, ngx_http_weir_pla
                   "weir: nothing could be decided in zone \"%V\" (%s): let pass",
                   &plan->confs[0]->zone->name, weir_strerror(code));
     plan->failed = 1;
-    plan->folded = (weir_decision){.allowed = true, .degraded = true};
+    plan->folded =
+        (weir_decision){.allowed = true, .degraded = true, .granted = plan->requests[0].cost};
 }
 
 /* ---- Redis ---- */

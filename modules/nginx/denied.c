@@ -60,6 +60,12 @@ static bool denied_is_small(const ngx_http_weir_plan_t *plan)
     return plan->verb == WEIR__VERB_TAKE && plan->count >= 1 && plan->limits <= LIMITS_MAX;
 }
 
+/* What a request was judged by. */
+static int64_t denied_judged(const weir_request *request)
+{
+    return request->least ? request->least : request->cost;
+}
+
 static void denied_hash(const ngx_http_weir_denied_t *denied, const ngx_http_weir_plan_t *plan,
                         uint64_t ret[2])
 {
@@ -74,7 +80,7 @@ static void denied_hash(const ngx_http_weir_denied_t *denied, const ngx_http_wei
         weir__hash(denied->secret, key.data, key.len, parts[i].key);
         weir__hash(denied->secret, text, strlen(text), parts[i].limit);
         parts[i].wait_us = request->wait_us;
-        parts[i].cost = plan->count > 1 ? request->cost : 0;
+        parts[i].cost = plan->count > 1 ? denied_judged(request) : 0;
     }
     weir__hash(denied->secret, parts, plan->count * sizeof parts[0], ret);
 }
@@ -86,7 +92,7 @@ static bool denied_is_hash_of(const struct denied_entry *entry, const uint64_t h
 
 static int64_t denied_cost_of(const ngx_http_weir_plan_t *plan)
 {
-    return plan->count == 1 ? plan->requests[0].cost : 0;
+    return plan->count == 1 ? denied_judged(&plan->requests[0]) : 0;
 }
 
 /* ---- the answer ---- */

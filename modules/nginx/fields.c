@@ -300,6 +300,30 @@ static ngx_int_t variable_get_number(ngx_http_request_t *r, ngx_http_variable_va
     return variable_set_number(r, value, number);
 }
 
+/* What the caller may use: of plans with a least the smallest amount, else the cost of the first. */
+static ngx_int_t variable_get_granted(ngx_http_request_t *r, ngx_http_variable_value_t *value,
+                                      uintptr_t data)
+{
+    const ngx_http_weir_ctx_t *ctx = variable_ctx(r);
+    const ngx_http_weir_plan_t *plans[2];
+    ngx_uint_t n = ctx ? fields_shown_plans(ctx, plans) : 0;
+    bool grants = false;
+    (void)data;
+    if (n == 0)
+        return variable_set_nothing(value);
+    int64_t granted = plans[0]->folded.granted;
+    for (ngx_uint_t i = 0; i < n; i++) {
+        int64_t own = plans[i]->folded.granted;
+        if (!plans[i]->folded.allowed)
+            return variable_set_number(r, value, 0);
+        if (weir__budget_of(plans[i]->requests, plans[i]->count).least == 0)
+            continue;
+        granted = grants ? ngx_min(granted, own) : own;
+        grants = true;
+    }
+    return variable_set_number(r, value, granted);
+}
+
 static ngx_int_t variable_get_degraded(ngx_http_request_t *r, ngx_http_variable_value_t *value,
                                        uintptr_t data)
 {
@@ -346,6 +370,7 @@ ngx_int_t ngx_http_weir_variables_add(ngx_conf_t *cf)
         {ngx_string("weir_reset_us"), variable_get_number, NUMBER(reset_after_us)},
         {ngx_string("weir_delay"), variable_get_number, NUMBER(delay_us) | IN_SECONDS},
         {ngx_string("weir_delay_us"), variable_get_number, NUMBER(delay_us)},
+        {ngx_string("weir_granted"), variable_get_granted, 0},
         {ngx_string("weir_degraded"), variable_get_degraded, 0},
         {ngx_string("weir_binding"), variable_get_binding, 0},
     };

@@ -67,6 +67,7 @@ typedef struct {
     weir_limit *limit;                   /* NULL: the text has variables */
     ngx_http_complex_value_t *text;      /* NULL: it has none */
     ngx_http_complex_value_t *cost;      /* NULL: 1 */
+    ngx_http_complex_value_t *least;     /* NULL: all of the cost */
     u_char *on;                          /* statuses that are charged, as bits; NULL: all */
     ngx_http_complex_value_t *charge_if; /* likewise, of the answer; NULL: always */
     ngx_http_complex_value_t *unless;    /* for whom it does not apply; NULL: it applies to all */
@@ -278,6 +279,8 @@ void ngx_http_weir_plan_end(void);
 ngx_int_t ngx_http_weir_keep_key(ngx_pool_t *pool, weir_key *key);
 /* Frees a limit with a pool; NGX_ERROR: no memory for that, and it is freed at once. */
 ngx_int_t ngx_http_weir_free_with(ngx_pool_t *pool, weir_limit *limit);
+/* 0, or why a limit cannot grant less than the cost. */
+int ngx_http_weir_check_least(const weir_limit *limit, weir_error *err);
 /* Whether a limit with a cost of its own is to be charged by the answer: it cannot be. */
 bool ngx_http_weir_depends_on_costs(const ngx_http_weir_limit_t *conf, const weir_limit *limit);
 /* Whether a limit of a location is in dry run. */

@@ -146,18 +146,27 @@ static ngx_int_t plan_read_limit(ngx_http_request_t *r, const ngx_http_weir_limi
     return ngx_http_weir_free_with(r->pool, (weir_limit *)limit);
 }
 
-static ngx_int_t plan_read_cost(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf,
-                                int64_t *ret)
+/* cost= and least=, which may be of variables; an empty one is left out. */
+static ngx_int_t plan_read_number(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf,
+                                  const char *what, int64_t from, int64_t *ret)
 {
+    ngx_http_complex_value_t *value = from == 0 ? conf->cost : conf->least;
     ngx_str_t text;
-    if (ngx_http_complex_value(r, conf->cost, &text) != NGX_OK)
-        return NGX_ERROR;
-    if (text.len == 0 || (weir__resp_read_integer((const char *)text.data, text.len, ret) &&
-                          *ret >= 0 && *ret <= WEIR_COST_MAX))
+    int64_t number;
+    if (!value)
         return NGX_OK;
+    if (ngx_http_complex_value(r, value, &text) != NGX_OK)
+        return NGX_ERROR;
+    if (text.len == 0)
+        return NGX_OK;
+    if (weir__resp_read_integer((const char *)text.data, text.len, &number) && number >= from &&
+        number <= WEIR_COST_MAX) {
+        *ret = number;
+        return NGX_OK;
+    }
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                  "weir: invalid cost \"%s\": expected 0 to 10^12, in %V:%ui",
-                  plan_show_value(&text).text, &conf->place.file, conf->place.line);
+                  "weir: invalid %s \"%s\": expected %L to 10^12, in %V:%ui", what,
+                  plan_show_value(&text).text, from, &conf->place.file, conf->place.line);
     return NGX_HTTP_BAD_REQUEST;
 }
 
@@ -182,6 +191,13 @@ bool ngx_http_weir_depends_on_costs(const ngx_http_weir_limit_t *conf, const wei
     return limit->costs && (conf->on || conf->charge_if);
 }
 
+int ngx_http_weir_check_least(const weir_limit *limit, weir_error *err)
+{
+    weir_request request = weir_request_make(weir_key_text("k"), limit);
+    request.least = 1;
+    return weir__least_check(&request, err);
+}
+
 static ngx_int_t plan_check_costs(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf,
                                   const weir_limit *limit)
 {
@@ -191,6 +207,26 @@ static ngx_int_t plan_check_costs(ngx_http_request_t *r, const ngx_http_weir_lim
                   "weir: \"%s\" has a cost of its own, which cannot be used with on= and "
                   "charge_if=; give the directive a cost=, in %V:%ui",
                   weir_limit_text(limit), &conf->place.file, conf->place.line);
+    return NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+/* cost= and least= of a request. */
+static ngx_int_t plan_read_costs(ngx_http_request_t *r, const ngx_http_weir_limit_t *conf,
+                                 weir_request *request)
+{
+    weir_error err;
+    ngx_int_t rc = plan_read_number(r, conf, "cost", 0, &request->cost);
+    if (rc == NGX_OK)
+        rc = plan_read_number(r, conf, "least", 1, &request->least);
+    if (rc != NGX_OK)
+        return rc;
+    if (request->cost == 0) /* it asks for nothing, and does not bound what others get */
+        request->least = 0;
+    if (!request->least || !ngx_http_weir_check_least(request->limit, &err))
+        return NGX_OK;
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "weir: \"%s\": %s, in %V:%ui",
+                  weir_limit_text(request->limit), err.message, &conf->place.file,
+                  conf->place.line);
     return NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
@@ -216,8 +252,8 @@ static ngx_int_t plan_add(ngx_http_request_t *r, ngx_http_weir_limit_t *conf,
         if (rc != NGX_OK)
             return rc;
     }
-    if (conf->cost) {
-        ngx_int_t rc = plan_read_cost(r, conf, &request->cost);
+    if (conf->cost || conf->least) {
+        ngx_int_t rc = plan_read_costs(r, conf, request);
         if (rc != NGX_OK)
             return rc;
     }
@@ -254,6 +290,24 @@ static weir_limit *plan_own_limit(ngx_pool_t *pool, weir_request *request)
         ((int64_t *)copy->costs)[i] = weir_limit_cost(request->limit, i);
     request->limit = copy;
     return copy;
+}
+
+/* The least that a request must get. */
+static int64_t plan_needs(const weir_request *request)
+{
+    return request->least ? request->least : request->cost;
+}
+
+/* Those with a least are granted one amount, so each least is within each of their costs. */
+static void plan_set_least(ngx_http_weir_plan_t *plan)
+{
+    const struct weir__budget budget = weir__budget_of(plan->requests, plan->count);
+    for (ngx_uint_t i = 0; i < plan->count && budget.least; i++) {
+        if (!plan->requests[i].least)
+            continue;
+        plan->requests[i].cost = budget.most;
+        plan->requests[i].least = ngx_min(budget.least, budget.most);
+    }
 }
 
 /* A cost of a limit's own is the larger of what both are asked for. */
@@ -308,6 +362,8 @@ static bool plan_merge_pair(ngx_pool_t *pool, weir_request *early, weir_request 
             return false;
         plan_tighten(&kept->rules[at], &rest->rules[i]);
         plan_merge_costs(early, at, late, i);
+        if (early->least || late->least)
+            early->least = ngx_max(plan_needs(early), plan_needs(late));
         early->cost = ngx_max(early->cost, late->cost);
         rest->count--;
         ngx_memmove(&rest->rules[i], &rest->rules[i + 1],
@@ -423,5 +479,6 @@ ngx_int_t ngx_http_weir_plan_make(ngx_http_request_t *r, ngx_http_weir_limit_t *
     if (plan->count > 1 && !plan_merge(r->pool, plan))
         return NGX_ERROR;
     *ret = plan;
+    plan_set_least(plan);
     return plan_make_rows(r, plan, n);
 }

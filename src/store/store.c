@@ -59,6 +59,10 @@ int weir_key_hash(const weir_store *store, weir_key key, weir_hashed_key *ret)
 int weir__least_check(const weir_request *request, weir_error *err)
 {
     const weir_limit *limit = request->limit;
+    if (request->cost == 0)
+        return weir__fail(err, WEIR_EINVAL, 0,
+                          "invalid least %lld: a request of cost 0 takes nothing, leave it out",
+                          (long long)request->least);
     if (request->least < 1 || request->least > request->cost)
         return weir__fail(err, WEIR_EINVAL, 0, "invalid least %lld: expected 1 to %lld, the cost",
                           (long long)request->least, (long long)request->cost);

@@ -315,6 +315,38 @@ def test_denial_cache(check):
         check(nginx.wait_for(lambda: ask(f"/?k={key}&c=5") == (429, True)), "it is forgotten")
 
 
+def test_least(check):
+    """Redis grants one amount; a denial is remembered by the least; without Redis the zones grant, or nobody does."""
+    locations = f"""
+        location / {{ weir_limit key=a:$arg_k zone=z cost=$arg_c least=$arg_l "fixed-window 9/366d cost 1, fixed-window 50/365d";
+                      weir_limit key=o:$arg_k zone=z cost=$arg_c least=$arg_l "fixed-window 30/366d"; }}
+        location /one {{ weir_limit key=$arg_k zone=z cost=$arg_c least=$arg_l "fixed-window 30/366d"; }} {INFO}
+        """
+    with redis_server.Server() as redis, serve(locations, address(redis.port, f"{PATIENT} denial_cache=1s")) as nginx:
+        def granted(path):
+            answer = nginx.get(path)
+            return answer.status, answer.weir["granted"], answer.weir["degraded"]
+        check.equal(granted("/?k=a&c=100&l=5"), (200, "30", "0"), "the smaller of both")
+        check.equal(granted("/?k=a&c=100&l=5"), (429, "0", "0"), "nothing is left")
+        for number in range(ROUNDS):
+            key = f"b{number}"
+            check.equal(granted(f"/one?k={key}&c=20"), (200, "20", "0"), "without a least: all of it")
+            start = time.monotonic()
+            check.equal(granted(f"/one?k={key}&c=100&l=15"), (429, "0", "0"), "15 of 10")
+            before = store(nginx)["asked"]
+            check.equal([granted(f"/one?k={key}&c=100&l={least}")[0] for least in (15, 16)], [429, 429], "as much, or more")
+            asked = store(nginx)["asked"] - before
+            if time.monotonic() - start < 0.9:  # else the machine held us up for longer than a denial is remembered
+                break
+        check.equal(asked, 0, "a denial is remembered by the least")
+        check.equal(granted(f"/one?k={key}&c=100&l=8"), (200, "10", "0"), "a smaller least is asked for")
+        redis.kill()
+        check.equal(granted("/one?k=c&c=100&l=8"), (200, "30", "1"), "the zone grants what it has")
+    with redis_server.Server() as redis, serve(locations, address(redis.port, "fail=open")) as nginx:
+        redis.kill()
+        check.equal(nginx.get("/one?k=c&c=100&l=8").weir["granted"], "100", "fail=open: all of it")
+
+
 def test_denial_cache_answers(check):
     """What is remembered runs on with the time, and is never denied for longer than Redis would."""
     locations = f"""

@@ -155,6 +155,47 @@ def test_cost(check):
         check.equal(remaining(nginx, "/cost?k=fresh"), "10", "cost 0 of a fresh key")
 
 
+def test_least(check):
+    """Less than the cost is granted, one amount for all limits with a least."""
+    locations = """
+        location /one { weir_limit key=$arg_k zone=z "fixed-window 10/100d" cost=$arg_c least=$arg_l; }
+        location /two { weir_limit key=u:$arg_k zone=z "fixed-window 9/100d cost 1, fixed-window 100/99d" cost=$arg_c least=5;
+                        weir_limit key=o:$arg_o zone=z "fixed-window 30/100d" cost=$arg_c least=$arg_l;
+                        weir_limit key=r:$arg_k zone=other "fixed-window 5/100d"; }
+        location /late { weir_limit key=e:$arg_k zone=z "fixed-window 10/100d";
+                         weir_limit key=l:$arg_k zone=z "fixed-window 10/100d" cost=$arg_c least=1 phase=precontent; }
+        location /text { weir_limit key=$arg_k zone=z "$http_x_t" cost=5 least=$arg_l; }
+        location /same { weir_limit key=$arg_k zone=z "fixed-window 10/100d" cost=8 least=2;
+                         weir_limit key=$arg_j zone=z "fixed-window 12/100d" cost=4; }
+        """
+    with serve(locations, "weir_zone other 1m;\n") as nginx:
+        def asked(path):
+            answer = nginx.get(path)
+            return answer.status, answer.weir["granted"], answer.weir["remaining"]
+        check.equal(asked("/one?k=a&c=4"), (200, "4", "6"), "no least: all of it")
+        check.equal(asked("/one?k=a&c=9&l=2"), (200, "6", "0"), "what there is")
+        check.equal(asked("/one?k=a&c=9&l=2"), (429, "0", "0"), "less than enough")
+        check.equal(asked("/one?k=b&c=3&l=50"), (200, "3", "7"), "a least above the cost is the cost")
+        check.equal(asked("/one?k=b&c=0&l=5"), (200, "0", "7"), "cost 0")
+        check.equal(asked("/one"), (200, "", ""), "no key, nothing to show")
+        for bad in ("0", "x", "-1", "1000000000001"):
+            check.equal(nginx.get(f"/one?k=a&c=9&l={bad}").status, 400, f"least {bad}")
+        check.equal(asked("/two?k=a&o=o&c=40&l=9")[:2], (200, "30"), "the smaller of both")
+        check.equal(asked("/two?k=a&o=p&c=90&l=20")[:2], (200, "30"), "again, of another")
+        check.equal(asked("/two?k=a&o=q&c=90&l=20")[:2], (200, "30"), "again")
+        check.equal(asked("/two?k=a&o=r&c=90&l=20")[:2], (429, "0"), "the key has 10 left, and 20 are needed")
+        check.equal(asked("/two?k=a&o=r&c=90&l=1")[:2], (200, "10"), "or 10")
+        check.equal(asked("/two?k=b&o=s&c=8&l=9")[:2], (200, "8"), "each least is within each cost")
+        check.equal(asked("/late?k=a&c=40")[:2], (200, "10"), "in the later phase")
+        check.equal(asked("/same?k=x&j=x")[:2], (200, "8"), "equal keys: the larger of both")
+        check.equal(asked("/same?k=x&j=x")[0], 429, "and the larger of what they need")
+        shapes = {"x-t": "smooth 5/s"}
+        check.equal([nginx.get(path, shapes).status for path in ("/text?k=t", "/text?k=t&l=1")], [200, 500], "not of what shapes")
+        check(nginx.wait_for(lambda: "not for smooth, which shapes" in nginx.errors()), "and the log says why")
+        check.equal(nginx.get("/text?k=t&l=1", {"x-t": "smooth 5/s cost 1, fixed-window 3/100d"}).weir["granted"], "3",
+                    "unless it has a cost of its own")
+
+
 # ---- outcome ----
 
 def test_status(check):
@@ -431,7 +472,7 @@ def test_bodies(check):
         check.equal(client.get("/?k=c").status, 200, "and on")
 
 
-TESTS = [test_keys, test_exempt, test_algorithms, test_words, test_tiers, test_cost, test_status, test_dry_run, test_dry_run_of_rejected,
+TESTS = [test_keys, test_exempt, test_algorithms, test_words, test_tiers, test_cost, test_least, test_status, test_dry_run, test_dry_run_of_rejected,
          test_phases, test_all_or_nothing, test_same_state, test_equal_keys,
          test_unreadable, test_inheritance, test_variables, test_log_levels, test_many, test_bodies]
 

@@ -7,7 +7,7 @@ Time, key, limits and cost come in fields of the request; the decision is read f
 RateLimit fields. A wait belongs to a directive, so each wait of the vectors has a location of its own. Once with all
 limits of a step under one key in one directive, once each under a key of its own in directives of their own,
 which all or nothing decides in the same way. Peeks charge nothing and are left out; a key that was reset goes on under
-another name. Cases with settles, leases and a least are left out.
+another name. Cases with settles and leases are left out.
 """
 import re
 import sys
@@ -47,8 +47,7 @@ class Reader(lua_cases.Reader):
 
 def takes_of(steps):
     """Those that are takes of cases without settles and leases; a reset renames the key."""
-    other = {step.key for step in steps
-             if step.verb in LEFT_OUT or step.least or any("concurrent" in part for part in step.parts)}
+    other = {step.key for step in steps if step.verb in LEFT_OUT or any("concurrent" in part for part in step.parts)}
     lives, takes = {}, []
     for step in steps:
         if step.key in other:
@@ -72,13 +71,18 @@ def with_same_limits(takes):
 
 # ---- the two ways ----
 
+def least(wait):
+    """A least does not go with a wait."""
+    return "" if wait not in ("", "wait=0") else "least=$http_x_least"
+
+
 class Together:
     """All limits under one key."""
     name, prefix = "one key", "/w"
 
     @staticmethod
     def directives(wait):
-        return f'weir_limit key=$http_x_key zone=z "$http_x_limit" cost=$http_x_cost {wait};'
+        return f'weir_limit key=$http_x_key zone=z "$http_x_limit" cost=$http_x_cost {wait} {least(wait)};'
 
     @staticmethod
     def fields(step):
@@ -91,7 +95,7 @@ class Apart:
 
     @staticmethod
     def directives(wait):
-        return "".join(f'weir_limit key=$http_x_key{i} zone=z "$http_x_limit{i}" cost=$http_x_cost {wait};'
+        return "".join(f'weir_limit key=$http_x_key{i} zone=z "$http_x_limit{i}" cost=$http_x_cost {wait} {least(wait)};'
                        for i in range(16))
 
     @staticmethod
@@ -114,7 +118,7 @@ def run(nginx, way, takes, check):
         for start in range(0, len(takes), BATCH):
             part = takes[start:start + BATCH]
             answers = client.pipeline([
-                get(f"{way.prefix}{step.wait}", {**way.fields(step), "x-time": step.time, "x-cost": step.cost})
+                get(f"{way.prefix}{step.wait}", {**way.fields(step), "x-time": step.time, "x-cost": step.cost, "x-least": step.least or ""})
                 for step in part])
             for step, answer in zip(part, answers):
                 compare(way, step, answer, check)
@@ -142,6 +146,8 @@ def compare(way, step, answer, check):
         check.equal([six[0], six[5]], step.six, where)
         return
     check.equal(six, step.six, where)
+    granted = step.granted if step.least is not None else step.cost if allowed else 0
+    check.equal(number(values["granted"]), granted, f"{where} granted")
     wanted = "REJECTED" if not allowed else "DELAYED" if step.six[5] else "PASSED"
     check.equal((answer.status, values["status"], values["degraded"]), (200 if allowed else 429, wanted, "0"), where)
     check.equal([values[name] for name in ("retry_after", "reset", "delay")], [ceiling(us) for us in step.six[3:]], where)
@@ -193,7 +199,7 @@ def main(paths):
             print(f"{len(reader.texts)} texts, {run_texts(nginx, reader.texts, check)} refused")
     cases = len({step.key for step in reader.steps})
     waits = len({step.wait for step in takes})
-    print(f"{cases - left_out} of {cases} cases, {waits} waits; {left_out} cases with settles, leases or a least left out")
+    print(f"{cases - left_out} of {cases} cases, {waits} waits; {left_out} cases with settles or leases left out")
     check(len(takes) > 0 and check.passed > len(takes), "the vectors were run")
     return check.end()
 
