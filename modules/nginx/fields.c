@@ -300,7 +300,7 @@ static ngx_int_t variable_get_number(ngx_http_request_t *r, ngx_http_variable_va
     return variable_set_number(r, value, number);
 }
 
-/* What the caller may use: of plans with a least the smallest amount, else the cost of the first. */
+/* What the caller may use: of plans with a least the smallest amount, else the first cost. */
 static ngx_int_t variable_get_granted(ngx_http_request_t *r, ngx_http_variable_value_t *value,
                                       uintptr_t data)
 {

@@ -37,6 +37,19 @@ def test_styles(check):
             check.equal(fields(answers[2]), REJECTED[kind], f"{style}, rejected")
 
 
+def test_openai(check):
+    """Beside the IETF fields three for each name, also where the name has odd characters."""
+    names = ("requests", "tokens", "tokens--all-")
+    limits = 'weir_limit key=a zone=z "fixed-window 5/h" name=requests; ' \
+             'weir_limit key=b zone=z "token-bucket 100/m" name=Tokens cost=30; ' \
+             'weir_limit key=c zone=z "sliding-log 9/h" "name=tokens (all)";'
+    with serve(f"location = /openai {{ weir_test_clock {T0}; {limits} weir_headers openai; }}") as nginx:
+        answer = nginx.get("/openai")
+        check.equal([answer.fields.get(f"x-ratelimit-{part}-{name}") for name in names for part in ("limit", "remaining", "reset")],
+                    ["5", "4", "1h0m0s", "100", "70", "18s", "9", "8", "1h0m0s"], "three for each name")
+        check.equal(answer.fields["ratelimit"], '"requests";r=4;t=3600,"Tokens";r=70;t=18,"tokens (all)";r=8;t=3600', "beside the IETF fields")
+
+
 def test_months(check):
     """w is the length of the current month, and the next one lets in again."""
     day, month = 86400, 'weir_limit key=$arg_k zone=z "fixed-window 1/month from 31 zone +08:00";'
@@ -163,7 +176,7 @@ def test_seconds(check):
         check.equal(nginx.get(f"/?k=a&t={T0 + 10000000}").status, 200, "the next window")
 
 
-TESTS = [test_styles, test_months, test_error_pages, test_error_page_with_limit, test_other_answers, test_replace, test_names,
+TESTS = [test_styles, test_openai, test_months, test_error_pages, test_error_page_with_limit, test_other_answers, test_replace, test_names,
          test_seconds]
 
 if __name__ == "__main__":
