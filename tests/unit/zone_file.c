@@ -218,6 +218,30 @@ static void test_damaged_contents(void)
     REFUSED(url(""), WEIR_EDAMAGED, "remove it");
 }
 
+/* A row of a kind that is none of ours: a newer weir made it, and its states are not damage. */
+static void test_newer_kind(void)
+{
+    uint8_t kind = WEIR__KIND_COUNT;
+    make();
+    weir_store *store = test_open(url(""), &now), *beside = test_open(url(""), &now);
+    weir_limit *ours = test_limit("fixed-window 3/h"), *newer = test_limit("token-bucket 7/h");
+    CHECK_INT(test_take(store, "key", newer, 1).remaining, 6);
+    struct weir__zone *zone = test_zone(store);
+    uint32_t generation, row = weir__row_find(zone, &newer->rules[0], now, &generation);
+    overwrite((off_t)(zone->layout.rows_at + row * sizeof(struct weir__rule) +
+                      offsetof(struct weir__rule, kind)),
+              &kind, 1);
+    CHECK_INT(test_take(beside, "key", ours, 1).remaining, 2); /* another limit of the key */
+    weir_error err;
+    CHECK_INT(weir_store_check(store, &err), WEIR_EVERSION);
+    CHECK(strstr(err.message, "newer weir") && !strstr(err.message, "remove"));
+    weir_limit_free(ours);
+    weir_limit_free(newer);
+    weir_store_close(beside);
+    weir_store_close(store);
+    REFUSED(url(""), WEIR_EVERSION, "use the newer weir");
+}
+
 static void test_permissions(void)
 {
     make();
@@ -344,6 +368,7 @@ int main(void)
     test_platform();
     test_damaged_header();
     test_damaged_contents();
+    test_newer_kind();
     test_permissions();
     test_wrong_things();
     test_replaced(TEST_FILE);

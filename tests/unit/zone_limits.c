@@ -49,7 +49,7 @@ static void test_rows(void)
     decision.limit = 42;
     now += SECOND - 1;
     CHECK_INT(weir_take(store, weir_key_text("extra"), extra, 1, &decision), WEIR_EFULL);
-    CHECK_INT(weir_peek(store, weir_key_text("extra"), extra, 1, &decision), WEIR_EFULL);
+    CHECK_INT(test_peek(store, "extra", extra, 1).remaining, 5); /* which needs no row */
     CHECK_INT(weir_take(store, weir_key_text("extra"), several, 1, &decision), WEIR_EFULL);
     CHECK_INT(decision.limit, 42);
     CHECK_INT(test_peek(store, "busy", busy, 0).remaining, 99);
@@ -190,8 +190,36 @@ static void test_reserved(void)
     weir_store_close(store);
 }
 
+/* A peek changes nothing: it makes no row for a limit that has none, and frees none for it. What was
+ * charged under another limit of the same kind and period is told all the same. */
+static void test_peeks(void)
+{
+    enum { ROWS = 64 };
+    weir_store *store = test_open("memory:64k", &now);
+    weir_limit *one = test_limit("fixed-window 5/h"), *other = test_limit("fixed-window 9/h"),
+               *both = test_limit("token-bucket 3/m, sliding-log 4/m");
+    weir_decision rows[2], folded;
+    weir_request request = weir_request_make(weir_key_text("key"), both);
+    request.detail = rows;
+    CHECK_INT(test_peek(store, "key", one, 1).remaining, 5);
+    CHECK_INT(weir_peek_all(store, &request, 1, &folded), 0);
+    CHECK(folded.allowed && rows[0].remaining == 3 && rows[1].remaining == 4);
+    CHECK_INT(test_info(store).limits, 0);
+    CHECK_INT(test_take(store, "key", one, 2).remaining, 3);
+    CHECK_INT(test_peek(store, "key", other, 1).remaining, 7);
+    CHECK_INT(test_info(store).limits, 1);
+    CHECK_INT(test_info(store).keys, 1);
+    CHECK_INT(test_take(store, "key", other, 1).remaining, 6);
+    CHECK_INT(test_info(store).limits, 2);
+    weir_limit_free(one);
+    weir_limit_free(other);
+    weir_limit_free(both);
+    weir_store_close(store);
+}
+
 int main(void)
 {
+    test_peeks();
     test_reserved();
     test_rows();
     test_passing_limits();

@@ -18,12 +18,13 @@ static int carry_visit_slot(struct weir__zone *zone, const struct weir__group *g
     const struct weir__rule *rule;
     uint32_t unit;
     unsigned order;
-    if (!weir__slot_unpack(zone, group, slot, &rule, &it.state, &unit, &order))
-        return weir__fail(
-            err, WEIR_EDAMAGED, 0,
-            "the zone is damaged: a state is invalid (group %llu, slot %u); remove it "
-            "and let weir make a new one",
-            (unsigned long long)(group - zone->groups), slot);
+    if (!weir__slot_unpack(zone, group, slot, &rule, &it.state, &unit, &order)) {
+        uint32_t row = weir__slot_row(zone, group, slot);
+        return weir__row_is_newer(zone, row)
+                   ? weir__zone_fail_newer(err, zone, row)
+                   : weir__zone_fail_slot(err, "a state is invalid",
+                                          (uint64_t)(group - zone->groups), slot);
+    }
     it.rule = *rule;
     it.rule.generation = 0;
     if (weir__is_large(rule) && it.state.ring.len == 0)

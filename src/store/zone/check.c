@@ -33,13 +33,26 @@ static bool recount(const struct weir__rule *rule, const struct weir__ring *ring
     return true;
 }
 
-static int damaged(struct survey *survey, uint64_t group, unsigned slot, const char *what)
+int weir__zone_fail_slot(weir_error *err, const char *what, uint64_t group, unsigned slot)
 {
     return weir__fail(
-        survey->err, WEIR_EDAMAGED, 0,
-        "the zone is damaged: %s (group %llu, slot %u); remove it and let weir make a "
-        "new one",
+        err, WEIR_EDAMAGED, 0,
+        "the zone is damaged: %s (group %llu, slot %u); remove it and let weir make a new one",
         what, (unsigned long long)group, slot);
+}
+
+int weir__zone_fail_newer(weir_error *err, const struct weir__zone *zone, uint32_t row)
+{
+    return weir__fail(
+        err, WEIR_EVERSION, 0,
+        "a newer weir uses the zone: limit %u is of kind %u, which this weir does not "
+        "know; use the newer weir, or another zone",
+        row, (unsigned)weir__row_place(zone, row)->kind);
+}
+
+static int damaged(struct survey *survey, uint64_t group, unsigned slot, const char *what)
+{
+    return weir__zone_fail_slot(survey->err, what, group, slot);
 }
 
 static int check_ring(struct survey *survey, uint64_t g, unsigned slot,
@@ -79,6 +92,8 @@ static int check_slot(struct survey *survey, uint64_t g, unsigned slot)
     if (row != WEIR__MARK_ROW &&
         (!weir__row_place(zone, row) || !weir__row_is_taken(zone, weir__bit_of_row(zone, row))))
         return damaged(survey, g, slot, "a state without a limit");
+    if (weir__row_is_newer(zone, row))
+        return weir__zone_fail_newer(survey->err, survey->zone, row);
     if (!weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order) ||
         !weir__state_sound(rule, &state) ||
         (weir__is_mark(rule) && (state.at == 0 || state.amount != 1)))
@@ -151,6 +166,8 @@ static int check_rows(struct survey *survey)
 {
     uint32_t row;
     int code = weir__rows_check(survey->zone, &row);
+    if (code == WEIR_EVERSION)
+        return weir__zone_fail_newer(survey->err, survey->zone, row);
     if (code == WEIR_EDAMAGED)
         return weir__fail(
             survey->err, WEIR_EDAMAGED, 0,

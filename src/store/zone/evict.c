@@ -30,7 +30,8 @@ static __attribute__((noinline)) void know_row(const struct weir__zone *zone, ui
             algorithm->shape == WEIR__SHAPE_PAIR ? WEIR__WEIGHED_PAIR : WEIR__WEIGHED_AMOUNT;
 }
 
-/* The level of a state by itself; one that makes no sense goes first. */
+/* The level of a state by itself; one that makes no sense goes first, one that only a newer weir
+ * understands goes last. */
 static __attribute__((noinline)) uint8_t level_alone(const struct weir__zone *zone, uint64_t tag,
                                                      struct weir__packed sealed, int64_t now_us)
 {
@@ -39,7 +40,8 @@ static __attribute__((noinline)) uint8_t level_alone(const struct weir__zone *zo
     uint32_t unit;
     unsigned order;
     if (!weir__unpack(zone, tag, sealed, &rule, &state, &unit, &order))
-        return WEIR__LEVEL_FRESH;
+        return weir__row_is_newer(zone, weir__packed_row(zone, sealed)) ? UINT8_MAX
+                                                                        : WEIR__LEVEL_FRESH;
     return weir__share_level(weir__state_share(rule, &state, now_us));
 }
 

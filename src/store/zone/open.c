@@ -191,6 +191,19 @@ static int open_refuse_platform(const struct weir__zone_header *header, weir_err
                       its, ours);
 }
 
+int weir__zone_fail_part(weir_error *err, const char *part)
+{
+    return weir__fail(err, WEIR_EDAMAGED, 0,
+                      "its %s is damaged; remove it and let weir make a new one", part);
+}
+
+int weir__zone_fail_short(weir_error *err, uint64_t size, uint64_t expected)
+{
+    return weir__fail(err, WEIR_ETRUNCATED, 0,
+                      "it is truncated: %llu bytes of %llu; remove it and let weir make a new one",
+                      (unsigned long long)size, (unsigned long long)expected);
+}
+
 int weir__zone_attach(uint8_t *base, uint64_t size, bool shared, struct weir__zone *ret,
                       weir_error *err)
 {
@@ -208,17 +221,12 @@ int weir__zone_attach(uint8_t *base, uint64_t size, bool shared, struct weir__zo
         header->mutex_size != sizeof(pthread_mutex_t))
         return open_refuse_platform(header, err);
     if (header->check != checksum(header))
-        return weir__fail(err, WEIR_EDAMAGED, 0,
-                          "its header is damaged; remove it and let weir make a new one");
+        return weir__zone_fail_part(err, "header");
     if (header->layout.size > size)
-        return weir__fail(
-            err, WEIR_ETRUNCATED, 0,
-            "it is truncated: %llu bytes of %llu; remove it and let weir make a new one",
-            (unsigned long long)size, (unsigned long long)header->layout.size);
+        return weir__zone_fail_short(err, size, header->layout.size);
     if (!weir__zone_plan(header->layout.size, header->large_percent, &planned) ||
         memcmp(&planned, &header->layout, sizeof planned))
-        return weir__fail(err, WEIR_EDAMAGED, 0,
-                          "its layout is damaged; remove it and let weir make a new one");
+        return weir__zone_fail_part(err, "layout");
     view(base, &header->layout, shared, ret);
     return 0;
 }

@@ -35,6 +35,10 @@ static inline bool weir__is_mark(const struct weir__rule *rule)
 _Static_assert(WEIR__CHUNK_ROWS *WEIR__LOW_CHUNKS == WEIR__ROW_HIGH_MASK + 1, "all high parts");
 _Static_assert(sizeof(struct weir__rule) * WEIR__CHUNK_ROWS == 64 << WEIR__CHUNK_ORDER, "fits");
 
+/* In the place of a row where there is none, with this for its generation as well: no state names
+ * it, and nothing is written under it. */
+#define WEIR__NO_ROW UINT32_MAX
+
 /* The row of a rule, made if need be; 0 where there is no room. It is good while the row has that
  * generation. */
 uint32_t weir__row_find(struct weir__zone *zone, const struct weir__rule *rule, int64_t now_us,
@@ -56,7 +60,7 @@ static inline uint32_t weir__rows_all(const struct weir__layout *layout)
 /* After a death with the rows' lock held: counts. The lock is held. */
 void weir__rows_repair(struct weir__zone *zone);
 /* Whether every row makes sense, some at a time; no lock is held. WEIR_EDAMAGED: *ret_row does
- * not; or WEIR__HELD. */
+ * not; WEIR_EVERSION: it is of a kind that only a newer weir knows; or WEIR__HELD. */
 int weir__rows_check(struct weir__zone *zone, uint32_t *ret_row);
 /* A block that says it is a chunk of rows, or was to be one: frees it where it is not. No lock is
  * held. False: a lock is held by somebody. */
@@ -99,6 +103,16 @@ static inline const struct weir__rule *weir__row_at(const struct weir__zone *zon
     return WEIR__LIKELY(sound) ? rule : NULL;
 }
 
+/* Whether a row is of a kind that only a newer weir knows. Kinds are numbered one after the other,
+ * so a number far beyond ours is damage. */
+#define WEIR__KIND_NEWEST 63
+static inline bool weir__row_is_newer(const struct weir__zone *zone, uint32_t row)
+{
+    const struct weir__rule *rule = row == WEIR__MARK_ROW ? NULL : weir__row_place(zone, row);
+    return rule && rule->kind >= WEIR__KIND_COUNT && rule->kind <= WEIR__KIND_NEWEST &&
+           rule->count > 0 && rule->period_us > 0;
+}
+
 /* Of the row's use: even while it is in use, odd when retired. What a state is sealed with. Of a
  * row that is nowhere: one that no row has. */
 static inline uint32_t weir__row_generation(const struct weir__zone *zone, uint32_t row)
@@ -107,7 +121,7 @@ static inline uint32_t weir__row_generation(const struct weir__zone *zone, uint3
         return 0;
     const struct weir__rule *rule = weir__row_place(zone, row);
     return WEIR__LIKELY(rule != NULL) ? __atomic_load_n(&rule->generation, __ATOMIC_ACQUIRE)
-                                      : UINT32_MAX;
+                                      : WEIR__NO_ROW;
 }
 
 /* What a limit remembers of its row: the row, its generation, and of which zone it is, as many bits

@@ -375,20 +375,23 @@ static bool rows_chunk_is_sound(const struct weir__zone *zone, uint32_t chunk)
            atomic_load_explicit(&block->slot, memory_order_relaxed) == chunk;
 }
 
-static bool rows_row_is_sound(const struct weir__zone *zone, uint32_t bit)
+/* 0, WEIR_EVERSION or WEIR_EDAMAGED. */
+static int rows_check_row(const struct weir__zone *zone, uint32_t bit)
 {
     uint32_t row = weir__row_of_bit(zone, bit);
     if (!weir__row_is_taken(zone, bit))
-        return true;
+        return 0;
     if (bit >= WEIR__DIRECT_BITS && !rows_chunk_is_sound(zone, weir__row_chunk(zone, row)))
-        return false;
+        return WEIR_EDAMAGED;
     const struct weir__rule *place = weir__row_place(zone, row);
     if (!place || row == WEIR__MARK_ROW)
-        return false;
+        return WEIR_EDAMAGED;
     struct weir__rule rule = *place;
     bool made = rule.generation % 2 == 0; /* or retired, or half made by somebody who died */
     rule.generation = 0;
-    return !made || weir__rule_sound(&rule);
+    if (!made || weir__rule_sound(&rule))
+        return 0;
+    return weir__row_is_newer(zone, row) ? WEIR_EVERSION : WEIR_EDAMAGED;
 }
 
 int weir__rows_check(struct weir__zone *zone, uint32_t *ret_row)
@@ -396,13 +399,13 @@ int weir__rows_check(struct weir__zone *zone, uint32_t *ret_row)
     for (uint32_t bit = 0, bits = weir__row_bits(zone); bit < bits;) {
         if (!weir__stripe_lock(zone, weir__rows_stripe(zone)))
             return WEIR__HELD;
-        bool sound = true;
-        for (uint32_t end = bit + CHECKED_AT_ONCE; sound && bit < end && bit < bits; bit++)
-            sound = rows_row_is_sound(zone, bit);
+        int code = 0;
+        for (uint32_t end = bit + CHECKED_AT_ONCE; code == 0 && bit < end && bit < bits; bit++)
+            code = rows_check_row(zone, bit);
         weir__stripe_unlock(zone, weir__rows_stripe(zone));
-        if (!sound) {
+        if (code) {
             *ret_row = weir__row_of_bit(zone, bit - 1);
-            return WEIR_EDAMAGED;
+            return code;
         }
     }
     return 0;

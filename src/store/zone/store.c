@@ -2,6 +2,7 @@
 #include "store/zone/store.h"
 
 #include "base/hash.h"
+#include "store/zone/rows.h"
 #include "store/zone/take.h"
 
 #include <stdlib.h>
@@ -68,13 +69,29 @@ static uint64_t find_row(struct weir__zone *zone, const weir_limit *limit, size_
     return row;
 }
 
+/* A peek changes nothing: where the limit has no row, none is made for it. False: its states would
+ * not fit. */
+static bool peek_row(const struct weir__zone *zone, const weir_limit *limit, size_t i,
+                     struct weir__op *op)
+{
+    if (!weir__zone_fits(&zone->layout, &limit->rules[i]))
+        return false;
+    op->generation = WEIR__NO_ROW;
+    uint32_t row = weir__index_find(zone, &limit->rules[i], &op->generation);
+    op->row = row ? row : WEIR__NO_ROW;
+    return true;
+}
+
 /* The row of limit i, by its hint or by searching; false: no room. */
 static inline bool set_row(struct weir__zone *zone, const weir_limit *limit, size_t i,
-                           int64_t now_us, struct weir__op *op)
+                           enum weir__mode mode, int64_t now_us, struct weir__op *op)
 {
     uint64_t hint = atomic_load_explicit(&limit->hints[i], memory_order_acquire);
-    if (WEIR__UNLIKELY(!weir__hint_is_of(zone, hint)))
+    if (WEIR__UNLIKELY(!weir__hint_is_of(zone, hint))) {
+        if (mode == WEIR__PEEK)
+            return peek_row(zone, limit, i, op);
         hint = find_row(zone, limit, i, now_us);
+    }
     op->row = weir__hint_row(hint);
     op->generation = weir__hint_generation(hint);
     return op->row != 0;
@@ -130,8 +147,9 @@ static inline int told(int code)
 }
 
 /* Sets an op for limit i of a list; false: no room for its row. */
-static inline bool set_op(struct weir__zone *zone, const weir_limit *limit, size_t i, uint64_t tag,
-                          int64_t now_us, int64_t cost, int64_t wait_us, struct weir__op *op)
+static inline bool set_op(struct weir__zone *zone, const weir_limit *limit, size_t i,
+                          enum weir__mode mode, uint64_t tag, int64_t now_us, int64_t cost,
+                          int64_t wait_us, struct weir__op *op)
 {
     op->rule = &limit->rules[i];
     op->tag = tag;
@@ -141,21 +159,21 @@ static inline bool set_op(struct weir__zone *zone, const weir_limit *limit, size
     op->request.wait_us = weir__wait_for(op->rule, wait_us);
     op->lease_id = 0;
     op->ahead_us = 0;
-    return set_row(zone, limit, i, now_us, op);
+    return set_row(zone, limit, i, mode, now_us, op);
 }
 
 /* Appends the ops of one request; their number, or a code. `least`: of the call, and its `lease`,
  * 0: not known yet. */
-static int add_ops(struct weir__zone *zone, const weir_request *request, int64_t least,
-                   uint64_t *lease, uint64_t tag, int64_t now_us, struct weir__op *ops,
-                   weir_decision *rows)
+static int add_ops(struct weir__zone *zone, const weir_request *request, enum weir__mode mode,
+                   int64_t least, uint64_t *lease, uint64_t tag, int64_t now_us,
+                   struct weir__op *ops, weir_decision *rows)
 {
     if (request->acquire && !*lease && weir__lease_id(lease))
         return WEIR_ESYSTEM;
     int64_t judged = request->least ? least : request->cost;
     for (size_t i = 0; i < request->limit->count; i++) {
         int64_t cost = weir__limit_asked(request->limit, i, judged);
-        if (!set_op(zone, request->limit, i, tag, now_us, cost, request->wait_us, &ops[i]))
+        if (!set_op(zone, request->limit, i, mode, tag, now_us, cost, request->wait_us, &ops[i]))
             return no_row(zone);
         ops[i].lease_id = request->acquire ? *lease : 0;
         ops[i].ret = rows ? &rows[i] : NULL;
@@ -192,8 +210,8 @@ static bool shares_state(const struct group *group)
     return false;
 }
 
-static int build(struct weir__zone *zone, const weir_request *requests, size_t n, int64_t now_us,
-                 struct group *group)
+static int build(struct weir__zone *zone, const weir_request *requests, size_t n,
+                 enum weir__mode mode, int64_t now_us, struct group *group)
 {
     const struct weir__budget budget = weir__budget_of(requests, n);
     uint64_t lease = 0; /* one names what all requests hold */
@@ -201,7 +219,7 @@ static int build(struct weir__zone *zone, const weir_request *requests, size_t n
     for (size_t i = 0; i < n; i++) {
         uint64_t tag = tag_again(zone, requests[i].key, requests[i].hashed);
         weir__prefetch_home(zone, weir__home_of(zone, tag));
-        int added = add_ops(zone, &requests[i], budget.least, &lease, tag, now_us,
+        int added = add_ops(zone, &requests[i], mode, budget.least, &lease, tag, now_us,
                             group->ops + group->count, group->rows + group->count);
         if (added < 0)
             return added;
@@ -265,7 +283,7 @@ static int decide(weir_store *store, const weir_request *requests, size_t n, enu
     bool grants = weir__budget_of(requests, n).least > 0;
     int code = look(store, now) ? WEIR_EGONE : WEIR__STALE;
     for (int tries = 0; tries < STALE_RETRIES && is_retried(code); tries++) {
-        code = build(zone, requests, n, now, &group);
+        code = build(zone, requests, n, mode, now, &group);
         group.ops[0].ahead_us = ahead;
         if (code == 0)
             code = grants ? weir__zone_grant(zone, group.ops, group.count, mode, &asked)
@@ -301,8 +319,8 @@ static __attribute__((noinline)) int take_again(weir_store *store, const weir_li
     int64_t now_us = request->now_us, ahead = 0;
     bool small = !weir__is_large(&limit->rules[0]); /* fails before it writes */
     for (int tries = 0; tries < STALE_RETRIES; tries++) {
-        if (WEIR__UNLIKELY(
-                !set_op(zone, limit, 0, tag, now_us, request->cost, request->wait_us, &op))) {
+        if (WEIR__UNLIKELY(!set_op(zone, limit, 0, WEIR__TAKE, tag, now_us, request->cost,
+                                   request->wait_us, &op))) {
             code = no_row(zone);
             return code == WEIR_EFULL && deny_full(zone, limit, now_us, request->cost, ret) ? 0
                                                                                             : code;
@@ -474,7 +492,8 @@ static int ops_of(struct weir__zone *zone, weir_key key, const weir_limit *limit
                   struct weir__op *ops)
 {
     weir_request request = weir_request_make(key, limit);
-    return add_ops(zone, &request, 0, &(uint64_t){0}, tag_key(zone, key), now, ops, NULL);
+    return add_ops(zone, &request, WEIR__TAKE, 0, &(uint64_t){0}, tag_key(zone, key), now, ops,
+                   NULL);
 }
 
 /* The mark of a settled receipt on one state of a key. */

@@ -130,8 +130,9 @@ static bool sweep_is_live(const struct weir__zone *zone, uint64_t tag, struct we
     struct weir__state state = {0};
     uint32_t unit;
     unsigned order;
-    return weir__unpack(zone, tag, sealed, &rule, &state, &unit, &order) &&
-           !weir__is_fresh(rule, &state, zone->sweep.now_us);
+    if (!weir__unpack(zone, tag, sealed, &rule, &state, &unit, &order))
+        return weir__row_is_newer(zone, weir__packed_row(zone, sealed));
+    return !weir__is_fresh(rule, &state, zone->sweep.now_us);
 }
 
 static void sweep_count_slot(struct weir__zone *zone, struct weir__group *group, unsigned slot)
@@ -200,13 +201,13 @@ static bool sweep_knows(const struct weir__sweep *sweep, uint32_t bit)
     return sweep->known[bit / 64] >> bit % 64 & 1;
 }
 
-/* Whether a row with live states may go for those that need one. Leases never go; with full=deny
- * nobody does. */
+/* Whether a row with live states may go for those that need one. Leases never go, nor does what
+ * only a newer weir understands; with full=deny nobody does. */
 static bool sweep_may_evict(const struct weir__zone *zone, uint32_t bit, const bool wanted[2])
 {
     uint32_t row = weir__row_of_bit(zone, bit);
     const struct weir__rule *rule = weir__row_at(zone, row);
-    if (zone->keeps || (rule && weir__algorithm_of(rule)->leases))
+    if (zone->keeps || weir__row_is_newer(zone, row) || (rule && weir__algorithm_of(rule)->leases))
         return false;
     return (wanted[0] && weir__row_suits(zone, row, false)) ||
            (wanted[1] && weir__row_suits(zone, row, true));

@@ -26,7 +26,7 @@ static bool table_adopt(struct weir__zone *zone, struct weir__op *op, struct wei
     const struct weir__rule *rule = weir__row_at(zone, row);
     if (WEIR__UNLIKELY(!rule || (row == WEIR__MARK_ROW) != weir__is_mark(op->rule))) {
         *ret_code = WEIR_EDAMAGED;
-        return true;
+        return !weir__row_is_newer(zone, row);
     }
     if (row != op->row && !weir__rule_same_state(rule, op->rule))
         return false;

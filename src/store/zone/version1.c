@@ -72,15 +72,6 @@ static const struct header1 *version1_header(const struct weir__zone1 *zone)
     return (const struct header1 *)zone->base;
 }
 
-static int version1_damaged(weir_error *err, const char *what, uint64_t group, unsigned slot)
-{
-    return weir__fail(
-        err, WEIR_EDAMAGED, 0,
-        "the zone is damaged: %s (group %llu, slot %u); remove it and let weir make a "
-        "new one",
-        what, (unsigned long long)group, slot);
-}
-
 /* Whether every part lies behind the one before, and within the zone. */
 static bool version1_layout_sound(const struct layout1 *layout, uint64_t size)
 {
@@ -104,16 +95,11 @@ int weir__zone1_attach(const uint8_t *base, uint64_t size, struct weir__zone1 *r
         return weir__fail(err, WEIR_EFOREIGN, 0, "it is not a zone of version 1");
     weir__hash(key, header, offsetof(struct header1, boot), hash);
     if (header->check != hash[0])
-        return weir__fail(err, WEIR_EDAMAGED, 0,
-                          "its header is damaged; remove it and let weir make a new one");
+        return weir__zone_fail_part(err, "header");
     if (header->layout.size > size)
-        return weir__fail(
-            err, WEIR_ETRUNCATED, 0,
-            "it is truncated: %llu bytes of %llu; remove it and let weir make a new one",
-            (unsigned long long)size, (unsigned long long)header->layout.size);
+        return weir__zone_fail_short(err, size, header->layout.size);
     if (!version1_layout_sound(&header->layout, size) || header->large_percent > 90)
-        return weir__fail(err, WEIR_EDAMAGED, 0,
-                          "its layout is damaged; remove it and let weir make a new one");
+        return weir__zone_fail_part(err, "layout");
     *ret = (struct weir__zone1){
         .base = base, .size = header->layout.size, .large_percent = header->large_percent};
     memcpy(ret->secret, header->secret, sizeof ret->secret);
@@ -217,13 +203,13 @@ static int version1_visit_slot(struct walk1 *walk, uint64_t g, unsigned slot)
     if (it.tag == 0)
         return 0;
     if (!version1_rule(walk, row, &it.rule))
-        return version1_damaged(walk->err, "a state without a limit", g, slot);
+        return weir__zone_fail_slot(walk->err, "a state without a limit", g, slot);
     if (!version1_unpack(zone, from, &it))
-        return version1_damaged(walk->err, "a state is invalid", g, slot);
+        return weir__zone_fail_slot(walk->err, "a state is invalid", g, slot);
     if (weir__is_large(&it.rule) && it.state.ring.len == 0)
         return 0; /* what a death may leave of a log that began again */
     const char *flaw = weir__carried_flaw(&it);
-    return flaw ? version1_damaged(walk->err, flaw, g, slot)
+    return flaw ? weir__zone_fail_slot(walk->err, flaw, g, slot)
                 : walk->visit(&it, walk->context, walk->err);
 }
 

@@ -33,6 +33,9 @@ int weir__zone_attach(uint8_t *base, uint64_t size, bool shared, struct weir__zo
 /* Nobody else has it open: new locks, repairs, full check. */
 int weir__zone_recover(struct weir__zone *zone, weir_error *err);
 int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret);
+/* What is wrong with a zone that is opened: its header or its layout, or that it is too short. */
+int weir__zone_fail_part(weir_error *err, const char *part);
+int weir__zone_fail_short(weir_error *err, uint64_t size, uint64_t expected);
 
 /* ---- zone/take.c ---- */
 
@@ -45,6 +48,9 @@ int weir__zone_take_free(struct weir__zone *zone, const struct weir__op *op, enu
 /* Everything that can be checked, page by page, one lock at a time. Blocks that are nobody's are
  * freed. */
 int weir__zone_check(struct weir__zone *zone, weir_error *err);
+/* What is wrong with a state; and where its row is of a kind that only a newer weir knows. */
+int weir__zone_fail_slot(weir_error *err, const char *what, uint64_t group, unsigned slot);
+int weir__zone_fail_newer(weir_error *err, const struct weir__zone *zone, uint32_t row);
 /* After a death: sums, newest times and counts of the stripe's states. Its lock is held. */
 void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe);
 
