@@ -190,8 +190,8 @@ static void test_reserved(void)
     weir_store_close(store);
 }
 
-/* A peek changes nothing: it makes no row for a limit that has none, and frees none for it. What was
- * charged under another limit of the same kind and period is told all the same. */
+/* A peek changes nothing: it makes no row for a limit that has none, and frees none for it. What
+ * was charged under another limit of the same kind and period is told all the same. */
 static void test_peeks(void)
 {
     enum { ROWS = 64 };
