@@ -25,6 +25,7 @@ static const struct test_case {
     {"leaky-bucket @/s burst # nodelay", WEIR_WAIT_DEFAULT, SECOND / 4, {4, 1, 1, 1}, 0},
     {"fixed-window @/s", WEIR_WAIT_DEFAULT, SECOND / 2, {4, 0, 4, 0}, 0},
     {"fixed-window @/s from-first", WEIR_WAIT_DEFAULT, SECOND / 2, {4, 0, 4, 0}, 0},
+    {"fixed-window @/s zone +05:45", WEIR_WAIT_DEFAULT, SECOND / 2, {4, 0, 4, 0}, 0},
     {"sliding-log @/s", WEIR_WAIT_DEFAULT, SECOND / 2, {4, 0, 4, 0}, 0},
     {"sliding-window @/s precision 100ms", WEIR_WAIT_DEFAULT, SECOND / 2, {4, 0, 4, 0}, 0},
     {"sliding-counter @/s", WEIR_WAIT_DEFAULT, SECOND / 2, {4, 0, 0, 2}, 0},

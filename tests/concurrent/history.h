@@ -73,6 +73,7 @@ static const char *const history_limits[][HISTORY_VARIANTS] = {
     {"leaky-bucket 400/ms burst 20", "leaky-bucket 300/ms burst 30 nodelay"},
     {"fixed-window 200/ms", "fixed-window 300/ms"},
     {"fixed-window 200/ms from-first", "fixed-window 300/ms from-first"},
+    {"fixed-window 200/ms zone -03:30", "fixed-window 300/ms zone -03:30"},
     {"sliding-counter 200/ms", "sliding-counter 300/ms"},
     {"smooth 400/ms burst-for 50us", "smooth 300/ms burst-for 100us"},
     {"warmup 400/ms over 50us", "warmup 300/ms over 100us cold 5"},

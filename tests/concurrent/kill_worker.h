@@ -31,6 +31,7 @@ static const struct kind {
     {"token-bucket 120/366d stepped", 1, 1, false},
     {"leaky-bucket 1/366d burst 119 nodelay", 1, 1, false},
     {"fixed-window 120/366d", 1, 1, false},
+    {"fixed-window 120/year zone +14:00", 1, 1, false},
     {"sliding-counter 120/366d", 1, 1, false},
     {"sliding-log 120/366d", 1, 1, false},
     {"sliding-window 120/h precision 20s", 1, 1, false},

@@ -31,11 +31,18 @@ struct lease {
 static weir_limit *limit_number(int i)
 {
     static const char *const forms[] = {
-        "token-bucket %d/s burst 5", "fixed-window %d/s",
-        "sliding-log %d/s",          "sliding-window %d/2s",
-        "sliding-counter %d/s",      "smooth %d/s",
-        "concurrent %d lease 1s",    "leaky-bucket %d/m burst 9, sliding-log 30/3s",
-        "warmup %d/s over 1s",       "token-bucket %d/m stepped",
+        "token-bucket %d/s burst 5",
+        "fixed-window %d/s",
+        "sliding-log %d/s",
+        "sliding-window %d/2s",
+        "sliding-counter %d/s",
+        "smooth %d/s",
+        "concurrent %d lease 1s",
+        "leaky-bucket %d/m burst 9, sliding-log 30/3s",
+        "warmup %d/s over 1s",
+        "token-bucket %d/m stepped",
+        "fixed-window %d/s zone +14:00",
+        "fixed-window %d/month from 31 zone +08:00",
     };
     enum { FORMS = sizeof forms / sizeof forms[0] };
     char text[128];

@@ -11,6 +11,7 @@ static const struct {
 } kinds[] = {
     {"fixed-window 1/s", 1},
     {"fixed-window 1/s from-first", 1},
+    {"fixed-window 1/s zone -00:30", 1},
     {"sliding-log 1/s", 1},
     {"sliding-window 1/s", 1},
     {"sliding-counter 1/s", 1},
