@@ -60,7 +60,8 @@ static void check_same_bytes(const struct weir__section *section, const uint8_t 
 static void check_all(const struct weir__value *value)
 {
     size_t at = WEIR__VALUE_HEAD;
-    EXPECT(value->count >= 1 && value->count <= WEIR_LIMITS_MAX, "%zu sections", value->count);
+    EXPECT(value->count + value->marks_count >= 1 && value->count <= WEIR_LIMITS_MAX,
+           "%zu sections", value->count);
     for (size_t i = 0; i < value->count; i++) {
         const struct weir__section *section = &value->sections[i];
         EXPECT(section->offset == at, "offset %zu", section->offset);
@@ -68,7 +69,21 @@ static void check_all(const struct weir__value *value)
         check_same_bytes(section, value->bytes + at);
         at += section->len;
     }
-    EXPECT(at == value->len, "%zu of %zu bytes", at, value->len);
+    EXPECT(at == value->marks_at && at <= value->len, "%zu of %zu bytes", at, value->len);
+    EXPECT(value->marks_count > 0 || at == value->len, "%zu bytes too many", value->len - at);
+}
+
+/* One mark more, and the marks are still sound, whatever the others say. */
+static void check_marks(const struct weir__value *value)
+{
+    uint8_t bytes[WEIR__VALUE_HEAD + WEIR__MARKS_HEAD + WEIR__MARKS_MAX * WEIR__MARK_SIZE] = {
+        WEIR__VALUE_MAGIC, WEIR__VALUE_VERSION};
+    struct weir__mark added = {.name = 1, .until_us = 5};
+    struct weir__value again;
+    size_t len = WEIR__VALUE_HEAD;
+    len += weir__marks_write(value, &added, 1, 0, bytes + WEIR__VALUE_HEAD);
+    EXPECT(len <= sizeof bytes && weir__value_parse(bytes, len, &again) && again.marks_count >= 1,
+           "marks that were written are refused");
 }
 
 /* ---- using it ---- */
@@ -249,8 +264,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct copy copy;
     bool sound = copy_of(input.data, input.size, &copy);
     size_t count = copy.value.count;
-    if (sound && input.size > 0)
+    if (sound && input.size > 0) {
         check_all(&copy.value);
+        check_marks(&copy.value);
+    }
     free(copy.memory);
     for (size_t i = 0; i < count && sound && input.size > 0; i++)
         use_section(input.data, input.size, i, &use);
