@@ -117,7 +117,7 @@ kernel_headers() {
 static_weir() {
     code=0
     [ -e "$out/weir/build.ninja" ] ||
-        CC=musl-gcc meson setup "$out/weir" -Dserver=false -Dwerror=true -Dc_link_args=-static -Dc_args="-isystem $out/kernel" \
+        CC=musl-gcc meson setup "$out/weir" -Dserver=false -Dgzip=disabled -Dzstd=disabled -Dwerror=true -Dc_link_args=-static -Dc_args="-isystem $out/kernel" \
             >"$out/weir.log" 2>&1 || code=$?
     [ $code != 0 ] || ninja -C "$out/weir" weir >>"$out/weir.log" 2>&1 || code=$?
     [ $code = 0 ] || tail -n 20 "$out/weir.log"

@@ -304,10 +304,10 @@ static int options_read_operand(struct parser *parser)
                         cli_show_text(argument).text);
     assert(parser->operands_read < parser->operand_count);
     const struct cli_operand *operand = &parser->operands[parser->operands_read];
-    if (operand->need == CLI_MANY && parser->many == CLI_LIST_MAX)
+    if (operand->need >= CLI_MANY && parser->many == (size_t)operand->need)
         return cli_fail(parser->call, CLI_USAGE, "too many %s: expected at most %d", operand->name,
-                        CLI_LIST_MAX);
-    if (operand->need == CLI_MANY) {
+                        (int)operand->need);
+    if (operand->need >= CLI_MANY) {
         operand->ret[parser->many++] = argument;
         operand->ret[parser->many] = NULL;
         return CLI_OK;

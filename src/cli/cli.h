@@ -73,9 +73,14 @@ struct cli_option {
     int64_t most; /* CLI_COUNT */
 };
 
-/* Whether an operand must be there. CLI_MANY: all that follow, at most CLI_LIST_MAX; `ret` has room
- * for them and for a NULL. */
-enum cli_need { CLI_REQUIRED = false, CLI_OPTIONAL = true, CLI_MANY };
+/* Whether an operand must be there. CLI_MANY and above: all that follow, at most so many; `ret` has
+ * room for them and for a NULL. */
+enum cli_need {
+    CLI_REQUIRED = false,
+    CLI_OPTIONAL = true,
+    CLI_MANY = CLI_LIST_MAX,
+    CLI_MANY_LOGS = 4096,
+};
 
 struct cli_operand {
     const char *name;

@@ -49,10 +49,11 @@ struct desk_options {
     /* How far lines may be out of order. 0: DESK_DISORDER_US, but traces stay as they are; -1: all
      * arrivals come as they stand in the files, and times are not spread. */
     int64_t disorder_us;
-    bool no_spread;     /* leave times in whole seconds as they are */
-    bool follow;        /* wait for more at the end of a file */
-    bool strict;        /* the first line that cannot be read is an error */
-    uint64_t secret[2]; /* of the hashes of keys */
+    bool no_spread;          /* leave times in whole seconds as they are */
+    bool follow;             /* wait for more at the end of a file */
+    bool strict;             /* the first line that cannot be read is an error */
+    uint64_t secret[2];      /* of the hashes of keys */
+    struct weir__span begun; /* of standard input: what was read of it already */
     /* Attributes to hand on with every arrival, for policies: any names that keys may have. */
     const char *const *carried;
     size_t carried_count;
@@ -154,6 +155,8 @@ int desk_reader_next(struct desk_reader *reader, struct desk_arrival *ret, weir_
 void desk_reader_facts(const struct desk_reader *reader, struct desk_facts *ret);
 void desk_reader_close(struct desk_reader *reader);
 
+/* The name of the format that a log with this beginning has; NULL: it is not known. */
+const char *desk_detect(struct weir__span beginning);
 /* The names of the formats, one after the other, ended by NULL. */
 extern const char *const desk_format_names[];
 

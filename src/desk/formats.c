@@ -316,6 +316,19 @@ static int formats_by_name(const char *given, struct weir__span beginning, const
     return found ? formats_compile(found, wanted, ret, err) : WEIR_EINVAL;
 }
 
+const char *desk_detect(struct weir__span beginning)
+{
+    struct desk_wanted wanted = {.count = 0};
+    struct desk_times times = {0};
+    struct desk_format *format = malloc(sizeof *format);
+    int lines;
+    const char *name = NULL;
+    if (format && !desk_format_find(NULL, beginning, "", &wanted, &times, format, &lines, NULL))
+        name = format->name;
+    free(format);
+    return name;
+}
+
 int desk_format_find(const char *given, struct weir__span beginning, const char *path,
                      const struct desk_wanted *wanted, const struct desk_times *times,
                      struct desk_format *ret, int *ret_lines, weir_error *err)

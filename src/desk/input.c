@@ -25,6 +25,14 @@ static int input_fail(const struct desk_input *input, const char *what, weir_err
 /* Reads into `to`: how many bytes, 0 at the end, -1: failed, with errno. */
 static ssize_t input_read(struct desk_input *input, char *to, size_t room)
 {
+    size_t begun = input->begun.len < room ? input->begun.len : room;
+    if (begun > 0) {
+        memcpy(to, input->begun.data, begun);
+        input->begun.data += begun;
+        input->begun.len -= begun;
+        input->offset += (int64_t)begun;
+        return (ssize_t)begun;
+    }
     for (;;) {
         ssize_t got = read(input->fd, to, room);
         if (got >= 0) {
@@ -128,7 +136,8 @@ static int input_begin(struct desk_input *input, weir_error *err)
     return input_fill(input, &got, err);
 }
 
-int desk_input_open(struct desk_input *input, const char *path, bool follow, weir_error *err)
+int desk_input_open(struct desk_input *input, const char *path, struct weir__span begun,
+                    bool follow, weir_error *err)
 {
     *input = (struct desk_input){.path = path,
                                  .name = strcmp(path, "-") ? path : "standard input",
@@ -137,6 +146,8 @@ int desk_input_open(struct desk_input *input, const char *path, bool follow, wei
     input->data = malloc(INPUT_ROOM);
     if (!input->data)
         return weir__fail(err, WEIR_ENOMEM, 0, "%s: out of memory", input->name);
+    if (!strcmp(path, "-"))
+        input->begun = begun;
     int code = input_open_file(input, err);
     if (code == 0)
         code = input_begin(input, err);

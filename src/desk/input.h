@@ -20,7 +20,8 @@ enum desk_packing { DESK_PLAIN, DESK_GZIP, DESK_ZSTD };
 struct desk_input {
     const char *path, *name; /* the name is for messages */
     int fd;
-    bool regular; /* a file with a size; otherwise a pipe or a terminal */
+    struct weir__span begun; /* comes before what is read */
+    bool regular;            /* a file with a size; otherwise a pipe or a terminal */
     bool follow;
     dev_t device; /* which file it is */
     ino_t inode;
@@ -48,8 +49,10 @@ enum desk_got {
     DESK_GOT_NOTHING, /* only with follow: not yet */
 };
 
-/* Opens a file and reads its beginning. A directory is an error, and so is what nobody unpacks. */
-int desk_input_open(struct desk_input *input, const char *path, bool follow, weir_error *err);
+/* Opens a file and reads its beginning. A directory is an error, and so is what nobody unpacks.
+ * begun: what was read of standard input already; it must stay. */
+int desk_input_open(struct desk_input *input, const char *path, struct weir__span begun,
+                    bool follow, weir_error *err);
 void desk_input_close(struct desk_input *input);
 /* What was read and not yet given: the beginning of a file. */
 struct weir__span desk_input_peek(const struct desk_input *input);

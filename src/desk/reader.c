@@ -208,7 +208,8 @@ static int source_open(struct desk_reader *reader, struct reader_source *source,
     source->room = malloc(sizeof *source->room);
     if (!source->room)
         return weir__fail(err, WEIR_ENOMEM, 0, "%s: out of memory", source->facts->path);
-    int code = desk_input_open(&source->input, source->facts->path, reader->options.follow, err);
+    int code = desk_input_open(&source->input, source->facts->path, reader->options.begun,
+                               reader->options.follow, err);
     if (code) {
         free(source->room);
         source->room = NULL;

@@ -294,8 +294,9 @@ int desk_selection_check(const struct desk_selection *selection, const struct de
             weir__put_format(&buffer, "%s%s", buffer.len ? ", " : "", desk_slot_word(slot));
     }
     return weir__fail(err, WEIR_EINVAL, 0,
-                      "%s: lines in the format %s have no field %s; they have %s", path,
-                      format->name, missing, list);
+                      "%s: lines in the format %s have no field %s; they have %s%s", path,
+                      format->name, missing, list,
+                      selection->part_count ? "" : "; name one of them with --key");
 }
 
 /* ---- lines: the values ---- */

@@ -54,11 +54,14 @@ static int trace_map(int fd, const char *name, uint64_t size, struct weir__trace
     return 0;
 }
 
-static int trace_read_all(int fd, const char *name, struct weir__trace *ret, weir_error *err)
+static int trace_read_all(int fd, const char *name, struct weir__span begun,
+                          struct weir__trace *ret, weir_error *err)
 {
-    size_t room = FIRST_ROOM, len = 0;
+    size_t room = FIRST_ROOM + begun.len, len = begun.len;
     char *data = malloc(room);
     ssize_t got = 1;
+    if (data && begun.len > 0)
+        memcpy(data, begun.data, begun.len);
     while (data && got != 0) {
         got = read(fd, data + len, room - len);
         if (got < 0 && errno != EINTR) {
@@ -84,7 +87,8 @@ static int trace_read_all(int fd, const char *name, struct weir__trace *ret, wei
     return 0;
 }
 
-int weir__trace_open(const char *path, struct weir__trace *ret, weir_error *err)
+int weir__trace_open(const char *path, struct weir__span begun, struct weir__trace *ret,
+                     weir_error *err)
 {
     bool standard = !path || !strcmp(path, "-");
     const char *name = standard ? "standard input" : path;
@@ -99,7 +103,7 @@ int weir__trace_open(const char *path, struct weir__trace *ret, weir_error *err)
     else if (S_ISREG(status.st_mode) && status.st_size > 0)
         code = trace_map(fd, name, (uint64_t)status.st_size, ret, err);
     else
-        code = trace_read_all(fd, name, ret, err);
+        code = trace_read_all(fd, name, begun, ret, err);
     if (!standard)
         close(fd);
     return code;

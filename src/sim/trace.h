@@ -21,8 +21,10 @@ struct weir__trace {
     bool classes; /* a line may have a fourth field; set after opening */
 };
 
-/* Reads a file, or standard input if path is NULL or "-". At most 4 GiB. */
-int weir__trace_open(const char *path, struct weir__trace *ret, weir_error *err);
+/* Reads a file, or standard input if path is NULL or "-". At most 4 GiB. begun: what was read of
+ * standard input already. */
+int weir__trace_open(const char *path, struct weir__span begun, struct weir__trace *ret,
+                     weir_error *err);
 void weir__trace_close(struct weir__trace *trace);
 
 /* One request of a trace. The key lives until the next one is read. */

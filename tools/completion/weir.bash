@@ -11,7 +11,10 @@ _weir_options() {
     settle | reset | show | renew | release) echo "--json --store $server --help" ;;
     explain) echo "--json --key --policy --request $server --help" ;;
     demo) echo "--json --help" ;;
-    replay) echo "--wait --share --decisions --json --store --help" ;;
+    replay)
+        echo "--wait --share --decisions --json --store --key --where --cost --template --format --field --timezone --disorder \
+            --no-spread --help"
+        ;;
     bench) echo "--keys --threads --seconds --limit --batch --store --json --help" ;;
     zone) echo "--check --json --dump --load --help" ;;
     lua) echo "--args --cost --least --wait --function --list --sha --json --help" ;;
@@ -72,11 +75,17 @@ _weir() {
         mapfile -t COMPREPLY < <(compgen -W "stop go-on" -- "$current")
         return
         ;;
+    --format)
+        local formats="combined common json csv haproxy envoy caddy traefik alb weir trace"
+        mapfile -t COMPREPLY < <(compgen -W "$formats" -- "$current")
+        return
+        ;;
     --wait | --max)
         mapfile -t COMPREPLY < <(compgen -W "any 0 100ms 1s 10s 1m" -- "$current")
         return
         ;;
-    --denied-code | --failed-code | --cost | --least | --keys | --key | --policy | --threads | --seconds | --batch | --limit | --args | --request | --token)
+    --denied-code | --failed-code | --cost | --least | --keys | --key | --policy | --threads | --seconds | --batch | --limit | --args | --request | --token | --where | \
+        --template | --field | --timezone | --disorder)
         return
         ;;
     esac

@@ -44,7 +44,7 @@ complete -c weir -n "__fish_seen_subcommand_from lua" -l args -x -d "Print the n
 complete -c weir -n "__fish_seen_subcommand_from lua" -l function -d "Print all scripts as a library"
 complete -c weir -n "__fish_seen_subcommand_from lua" -l list -d "Print names, SHA1s and arguments"
 complete -c weir -n "__fish_seen_subcommand_from lua" -l sha -d "Print only the SHA1"
-complete -c weir -n "__fish_seen_subcommand_from take peek wait acquire run lua" -l cost -x -d "What it costs"
+complete -c weir -n "__fish_seen_subcommand_from take peek wait acquire run lua replay" -l cost -x -d "What it costs"
 complete -c weir -n "__fish_seen_subcommand_from take peek acquire lua" -l least -x -d "Also take less than the cost, but at least this"
 complete -c weir -n "__fish_seen_subcommand_from take peek replay lua" -l wait -x -a "any 0 1s" \
     -d "Longest delay to accept"
@@ -62,6 +62,15 @@ complete -c weir -n "__fish_seen_subcommand_from wait" -l max -x -a "any 0 1s" -
 complete -c weir -n "__fish_seen_subcommand_from replay" -l share -x -a "critical=100%,batch=50%,default=80%" \
     -d "Shares of classes of requests"
 complete -c weir -n "__fish_seen_subcommand_from replay" -l decisions -d "Print one line per request"
+complete -c weir -n "__fish_seen_subcommand_from replay" -l key -x -a "ip ip/24/48 user path" -d "Who is limited"
+complete -c weir -n "__fish_seen_subcommand_from replay" -l where -x -d "Only requests like this"
+complete -c weir -n "__fish_seen_subcommand_from replay" -l template -x -d "Paths that are alike"
+complete -c weir -n "__fish_seen_subcommand_from replay" -l format -x \
+    -a "combined common json csv haproxy envoy caddy traefik alb weir trace" -d "The format of the log"
+complete -c weir -n "__fish_seen_subcommand_from replay" -l field -x -d "Where a field is found"
+complete -c weir -n "__fish_seen_subcommand_from replay" -l timezone -x -d "Of times without one"
+complete -c weir -n "__fish_seen_subcommand_from replay" -l disorder -x -a "10s 1m" -d "How far lines may be out of order"
+complete -c weir -n "__fish_seen_subcommand_from replay" -l no-spread -d "Leave times in whole seconds"
 complete -c weir -n "__fish_seen_subcommand_from replay zone check pipe" -F
 complete -c weir -n "__fish_seen_subcommand_from check explain" -l request -x -d "Attributes of a request"
 complete -c weir -n "__fish_seen_subcommand_from zone" -l check -d "Only check"

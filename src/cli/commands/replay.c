@@ -3,6 +3,7 @@
  * summary with a plot.
  */
 #include "cli/cli.h"
+#include "cli/log.h"
 
 #include "base/clock.h"
 #include "base/duration.h"
@@ -112,7 +113,9 @@ static void decisions_put_csv(struct weir__buffer *buffer, const struct weir__ar
 
 struct job {
     const struct cli_call *call;
-    const char *limits_text, *share_text, *url, *path;
+    const char *limits_text, *share_text, *url;
+    struct cli_log *log;
+    bool is_log; /* not a trace */
     int64_t wait_us;
     bool decisions, json;
     weir_limit *limit;
@@ -224,6 +227,8 @@ static void summary_print_plot(const struct job *job)
 
 static void summary_print(const struct job *job)
 {
+    if (job->is_log)
+        cli_log_print(job->log);
     summary_print_totals(job);
     summary_print_classes(job);
     if (job->tally.requests > 0)
@@ -304,6 +309,8 @@ static void summary_print_json(const struct job *job)
     summary_put_classes(&json, job);
     summary_put_top(&json, job);
     summary_put_timeline(&json, &tally->timeline);
+    if (job->is_log)
+        cli_log_put_json(job->log, &json);
     cli_json_end(&json, '}');
 }
 
@@ -338,8 +345,15 @@ static int replay_prepare(struct job *job)
         return code;
     if (job->share_text)
         code = weir__classes_read(job->share_text, job->limit, &job->classes, &err);
-    if (code == 0)
-        code = weir__trace_open(job->path, &job->trace, &err);
+    if (code)
+        return cli_fail_with(job->call, code, &err);
+    code = cli_log_begin(job->call, job->log, &job->is_log);
+    if (code == CLI_OK && job->is_log)
+        code = cli_log_to_trace(job->call, job->log, &job->trace);
+    if (code)
+        return code;
+    if (!job->is_log)
+        code = weir__trace_open(job->log->paths[0], cli_log_begun(job->log), &job->trace, &err);
     job->trace.classes = job->classes.count > 0;
     if (code == 0)
         code = weir__trace_check(&job->trace, &job->facts, &err);
@@ -412,20 +426,24 @@ static int replay_decide_all(struct job *job)
                         " states in use were evicted, so some answers are too lenient; use a "
                         "larger store, like --store memory:4g",
                         evicted);
-    return CLI_OK;
+    return job->is_log ? cli_log_verdict(job->call, job->log, job->decisions) : CLI_OK;
 }
 
 static int cmd_replay(const struct cli_call *call)
 {
-    struct job job = {.call = call, .wait_us = WEIR_WAIT_DEFAULT};
+    static struct cli_log log;
+    struct job job = {.call = call, .wait_us = WEIR_WAIT_DEFAULT, .log = &log};
     const struct cli_option options[] = {
-        {"store", CLI_TEXT, &job.url, 0},        {"wait", CLI_WAIT, &job.wait_us, 0},
-        {"share", CLI_TEXT, &job.share_text, 0}, {"decisions", CLI_FLAG, &job.decisions, 0},
+        CLI_LOG_OPTIONS(log),
+        {"store", CLI_TEXT, &job.url, 0},
+        {"wait", CLI_WAIT, &job.wait_us, 0},
+        {"share", CLI_TEXT, &job.share_text, 0},
+        {"decisions", CLI_FLAG, &job.decisions, 0},
         {"json", CLI_FLAG, &job.json, 0},
     };
     const struct cli_operand operands[] = {
         {"LIMITS", &job.limits_text, false},
-        {"FILE", &job.path, true},
+        {"FILE", log.paths, CLI_MANY_LOGS},
     };
     int code = CLI_PARSE(call, options, operands);
     if (code == CLI_OK)
@@ -437,6 +455,7 @@ static int cmd_replay(const struct cli_call *call)
     weir_store_close(job.store);
     weir__trace_close(&job.trace);
     weir__classes_free(&job.classes);
+    cli_log_close(&log);
     weir_limit_free(job.limit);
     return code;
 }

@@ -199,7 +199,7 @@ bad "text behind a quote" 'line 1, column 4: invalid quoted field "a"' '60,"a"b\
 bad "a quote inside a bare key" 'line 1, column 4: invalid field "a"' '60,a"b\n'
 bad "a carriage return inside a bare key" 'line 1, column 4: invalid field "a"' '60,a\rb\n'
 bad "lines are counted through quoted keys" 'line 4, column 1: invalid time "x"' '60,"a\nb\nc"\nx,a\n'
-bad "a strange header" 'line 1, column 1: invalid header "time"' 'time,user\n60,a\n'
+bad "a header without a key" 'have no field ip; they have user; name one of them with --key' 'time,user\n60,a\n'
 bad "a header in the middle" 'line 2, column 1: invalid time "time"' '60,a\ntime,key\n'
 bad "the last line of many" 'line 100001, column 1: invalid time "oops"' "$(seq -f '%g,k' 100000)\noops,k\n"
 python3 -c 'print("60," + "k" * 65537)' >"$tmp/long.csv"
