@@ -8,7 +8,8 @@
 /* ---- slots of a cluster ----
  *
  * Keys that one request takes together live in one slot, which those with the same key form do, or
- * their policies agree to give back what was taken before a denial. */
+ * their policies agree to give back what was taken before a denial. A least is granted in one go, so
+ * it needs one slot. */
 
 /* Whether a request that has no such attribute is all that a policy applies to. */
 static bool slots_wants_absent(const struct weir__conditions *match, int attribute)
@@ -55,13 +56,37 @@ static const struct weir__entry *slots_find_cross(const struct weir__policies *s
     return NULL;
 }
 
+/* An entry that grants less than its cost, or NULL. */
+static const struct weir__entry *slots_find_least(const struct weir__policy *policy)
+{
+    for (size_t i = 0; i < policy->entry_count; i++) {
+        const struct weir__entry *entry = &policy->entries[i];
+        if (!entry->shadow && (entry->least.attribute >= 0 || entry->least.otherwise > 0))
+            return entry;
+    }
+    return NULL;
+}
+
+/* Refuses a least where keys live in different slots. */
+static void slots_refuse_least(struct weir__reader *reader, const struct weir__yaml_node *node,
+                               const struct weir__policy *a, const struct weir__policy *b)
+{
+    const struct weir__entry *of_a = slots_find_least(a), *of_b = slots_find_least(b);
+    if (of_a || of_b)
+        weir__yaml_fail(reader->yaml, node,
+                        "\"%s\" of \"%s\" has a least, which needs all keys of a request in one "
+                        "slot of the cluster; give all limits one key, or leave out the least",
+                        (of_a ? of_a : of_b)->name, (of_a ? a : b)->name);
+}
+
 static void slots_check_alone(struct weir__reader *reader, const struct weir__yaml_node *node,
                               size_t i)
 {
     const struct weir__policy *policy = &reader->set->policies[i];
-    const struct weir__entry *other =
-        policy->give_back ? NULL : slots_find_cross(reader->set, i, i);
-    if (other)
+    const struct weir__entry *other = slots_find_cross(reader->set, i, i);
+    if (other && policy->give_back)
+        slots_refuse_least(reader, node, policy, policy);
+    else if (other)
         weir__yaml_fail(reader->yaml, node,
                         "the keys of \"%s\" live in different slots of the cluster (\"%s\" has "
                         "another than those before it); add cross_slot: give-back, or give all "
@@ -73,8 +98,12 @@ static void slots_check_pair(struct weir__reader *reader, const struct weir__yam
                              size_t i, size_t j)
 {
     const struct weir__policy *a = &reader->set->policies[i], *b = &reader->set->policies[j];
-    if (!(a->give_back && b->give_back) && !a->by_name && !b->by_name &&
-        weir__conditions_overlap(&a->match, &b->match) && slots_find_cross(reader->set, i, j))
+    if (a->by_name || b->by_name || !weir__conditions_overlap(&a->match, &b->match) ||
+        !slots_find_cross(reader->set, i, j))
+        return;
+    if (a->give_back && b->give_back)
+        slots_refuse_least(reader, node, a, b);
+    else
         weir__yaml_fail(reader->yaml, node,
                         "\"%s\" and \"%s\" may apply to one request, and their keys live in "
                         "different slots of the cluster; add cross_slot: give-back to both",

@@ -508,6 +508,15 @@ static void test_cluster(void)
         {TOP "  - {name: p, cross_slot: give-back, " TWO "}\n", NULL},
         {TOP "  - {name: p, key: ip, limits: [{name: a, " LIMIT "}, {name: b, " LIMIT "}]}\n",
          NULL},
+        /* a least is granted in one go */
+        {TOP "  - {name: p, cross_slot: give-back, least: 2, cost: 5, " TWO "}\n",
+         "p.yaml:3:5: \"a\" of \"p\" has a least, which needs all keys of a request in one slot of "
+         "the cluster; give all limits one key, or leave out the least"},
+        {TOP P LIMIT ", cross_slot: give-back}\n  - {name: q, key: user, least: {of: x}, " LIMIT
+                     ", cross_slot: give-back}\n",
+         "p.yaml:4:5: \"q\" of \"q\" has a least, which needs all keys of a request in one slot of "
+         "the cluster; give all limits one key, or leave out the least"},
+        {TOP P LIMIT ", least: 2, cost: 5}\n", NULL},
         {TOP "  - {name: p, limits: [{name: a, key: ip, " LIMIT
              "}, {name: b, key: user, shadow: true, " LIMIT "}]}\n",
          NULL},
