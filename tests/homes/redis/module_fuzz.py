@@ -15,14 +15,15 @@ from lib import checks, module_cases
 NUMBERS = ["0", "1", "2", "7", "100", "-1", "-0", "1000000000000", "1000000000001", "9007199254740992",
            "9223372036854775807", "9223372036854775808", "-9223372036854775808", "18446744073709551615", "1e9", "0x7f", "1.5", "", " 1", "nan",
            "140737488355327", "140737488355328", "31622400000000", "31622400000001"]
-WORDS = ["COST", "WAIT", "DETAIL", "any", "cost", "Wait", "NX", "w1-1-1", "w1-1700000000000000-3", "w1-0-0",
+WORDS = ["COST", "WAIT", "DETAIL", "LEAST", "ACQUIRE", "any", "cost", "Wait", "NX", "w1-1-1", "w1-1700000000000000-3", "w1-0-0",
          "w1-9007199254740991-1000000000000", "w3-1-1-7", "w3-1700000000000000-3-9", "*", "\r\n", "%s%n%d", "weir"]
 LIMITS = module_cases.LIMITS + [
     module_cases.MANY, "token-bucket 1000g/s burst 1000g", "token-bucket 1/366d burst 284", "sliding-log 100k/366d",
     "sliding-window 1000g/366d precision 366d", "sliding-window 10000/10ms precision 1us", "sliding-counter 1g/366d",
     "warmup 1000g/us over 366d cold 1000", "smooth 1/366d burst-for 366d", "smooth 1000g/us",
     "concurrent 100k lease 366d", "fixed-window 1000g/us", "leaky-bucket 1/us burst 0",
-    "token-bucket 3/7us burst 1000g stepped", "concurrent 1 lease 1us",
+    "token-bucket 3/7us burst 1000g stepped", "concurrent 1 lease 1us", "fixed-window 60/m cost 1, token-bucket 9k/m, concurrent 5 cost 1",
+    "smooth 5/s cost 1000g, fixed-window 1000g/month cost 1000g", "sliding-log 9/m cost 9, sliding-counter 90/m",
     ", ".join(f"sliding-log 5/{i}s" for i in range(1, 17)), ", ".join(f"smooth 5/{i}s" for i in range(1, 18)),
 ]
 COMMANDS = ["WEIR.TAKE", "WEIR.PEEK", "WEIR.TAKEALL", "WEIR.SETTLE", "WEIR.RESET", "WEIR.ACQUIRE", "WEIR.RENEW",
@@ -64,12 +65,14 @@ class Fuzzer:
         return pick.choice([self.key, self.limits, self.number, lambda: pick.choice(WORDS),
                             lambda: pick.randbytes(pick.randrange(40))])()
 
-    def options(self):
+    def options(self, leasts=1):
         pick = self.pick
         out = []
-        for word, chance in (("COST", 0.5), ("WAIT", 0.3), ("DETAIL", 0.3)):
+        for word, chance in (("COST", 0.5 if leasts == 1 else 0), ("WAIT", 0.2), ("DETAIL", 0.3), ("LEAST", 0.3)):
             if pick.random() < chance:
-                out += [word] if word == "DETAIL" else [word, "any" if pick.random() < 0.2 else self.number()]
+                out += {"DETAIL": lambda: [], "WAIT": lambda: ["any" if pick.random() < 0.2 else self.number()],
+                        "LEAST": lambda: [str(pick.randrange(9)) for _ in range(leasts)]}.get(word, lambda: [self.number()])()
+                out.insert(len(out) - {"DETAIL": 0, "LEAST": leasts}.get(word, 1), word)
         return out
 
     def clock(self):
@@ -103,7 +106,8 @@ class Fuzzer:
     def several(self):
         count = self.pick.choice([1, 2, 2, 3, 5, 16])
         words = [word for _ in range(count) for word in (self.key(), self.limits(), self.number())]
-        return [str(count) if self.pick.random() < 0.95 else self.number(), *words, *self.options()[2:]]
+        return [str(count) if self.pick.random() < 0.95 else self.number(), *words, *self.options(count),
+                *(["ACQUIRE"] if self.pick.random() < 0.3 else [])]
 
     def spoil(self, words):
         pick = self.pick

@@ -126,6 +126,14 @@ def headers(server, check):
     fields = [answer.get(f"x-ratelimit-{part}-{name}") for name in ("requests", "tokens", "tokens-org") for part in ("limit", "remaining")]
     check.equal(fields, ["60", "59", "500", "420", "100", "20"], "limit and remaining by name")
     check.equal(answer["x-ratelimit-reset-tokens-org"], "800ms", "reset is a duration")
+    longest = [f"{i:02}" + "n" * 62 for i in range(16)]
+    limits = "".join(f"\n      - {{name: {name}, key: \"'{name}'\", limit: fixed-window 1000000000000/366d}}" for name in longest)
+    with weir_server.Server(policies=f"version: 1\npolicies:\n  - name: long\n    headers: openai\n    limits:{limits}\n") as other, \
+            http_client.Client(other.port) as http:
+        for _ in range(2):
+            long = http.post("/v1/take", {"attributes": {"path": "/"}, "detail": True})
+            fields = {name for name in long.fields if name.startswith("x-ratelimit-")}
+            check.equal((long.status, len(fields), len(long.json["limits"])), (200, 48, 16), "sixteen limits with long names")
     check('"requests";r=59' in answer["ratelimit"] and '"tokens";q=500' in answer["ratelimit-policy"], "beside the IETF fields")
 
 
