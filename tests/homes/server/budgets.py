@@ -78,7 +78,7 @@ def budget_of_limits(server, check):
     allowed = CLIENTS * ROUNDS - totals["denied"]
     check.equal(rows[1]["remaining"], TOKENS - totals["used"], "what was settled is what was used")
     check.equal((rows[0]["remaining"], rows[2]["remaining"]), (1000 - allowed, 1000), "one request each, all slots released")
-    check(totals["used"] <= TOKENS and allowed > 25, f"{totals}")
+    check(totals["used"] <= TOKENS and allowed >= 25, f"{totals}")  # no grant is over 4000
 
 
 def budget_of_policies(server, check):
