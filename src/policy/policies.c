@@ -8,8 +8,8 @@
 /* ---- slots of a cluster ----
  *
  * Keys that one request takes together live in one slot, which those with the same key form do, or
- * their policies agree to give back what was taken before a denial. A least is granted in one go, so
- * it needs one slot. */
+ * their policies agree to give back what was taken before a denial. A least is granted in one go,
+ * so it needs one slot. */
 
 /* Whether a request that has no such attribute is all that a policy applies to. */
 static bool slots_wants_absent(const struct weir__conditions *match, int attribute)
