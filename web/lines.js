@@ -1,9 +1,9 @@
-/* Lines over the last two minutes: the large charts and the sparklines. Gaps stay gaps. */
+/* Lines over the last minutes: the large charts and the sparklines. Gaps stay gaps. */
 
 import { h, s, say } from "./dom.js";
-import { decades, linear, ticks } from "./scale.js";
+import { decades, linear, ticks, timeTicks } from "./scale.js";
 
-const GAP_S = 6; /* points further apart are not joined; polls come every second, or every five seconds when retrying */
+const GAP_S = 6; /* points further apart are not joined, unless they stand for more; polls come every second, or every five seconds when retrying */
 const MARGIN = { left: 46, right: 10, top: 8 };
 
 /* "M…h0L…" through points; a null or a long pause makes a gap. h0 makes a single point visible as a dot. */
@@ -16,7 +16,7 @@ export function trace(points, name, x, y) {
       last = null;
       continue;
     }
-    const joined = last !== null && point.t - last < GAP_S;
+    const joined = last !== null && point.t - last < Math.max(GAP_S, 1.5 * (point.s || 0));
     path += `${joined ? "L" : "M"}${x(point.t).toFixed(1)} ${y(value).toFixed(1)}${joined ? "" : "h0"}`;
     last = point.t;
   }
@@ -104,7 +104,7 @@ export class Lines {
       parts.push(s("text", { x: MARGIN.left - 7, y: y + 3.5, "text-anchor": "end" }, this.format(mark)));
     }
     const narrow = right < 380;
-    for (let ago = 0; this.times && ago <= this.seconds; ago += narrow ? 60 : 30) {
+    for (const ago of this.times ? timeTicks(this.seconds, narrow ? 2 : 4) : []) {
       const x = this.x((this.now ?? 0) - ago);
       const text = ago === 0 ? "now" : ago < 60 ? `−${ago} s` : `−${ago / 60} min`;
       const anchor = ago === 0 ? "end" : ago === this.seconds ? "start" : "middle";
@@ -138,7 +138,8 @@ export class Lines {
     this.rule.setAttribute("x2", x);
     this.rule.setAttribute("y1", MARGIN.top);
     this.rule.setAttribute("y2", this.host.clientHeight - this.foot);
-    const words = [`${Math.max(0, Math.round(this.now - best.point.t))} s ago`];
+    const ago = Math.max(0, Math.round(this.now - best.point.t));
+    const words = [ago < 120 ? `${ago} s ago` : `${Math.round(ago / 60)} min ago`];
     this.series.forEach(({ name, label }, i) => {
       const value = best.point[name];
       if (value === null || value === undefined) return;

@@ -1,24 +1,27 @@
-/* The counters of the server, read once a second while the page is visible, kept as rates for two minutes. */
+/* The counters of the server, read once a second while the page is visible, kept as rates for an hour. What was decided before
+ * the page looked, or while it did not look, comes from the history of the server. */
 
-import { get, NoToken } from "./api.js";
+import { get, NoToken, Refused } from "./api.js";
+import { behind, FINE_S, pastOf, push } from "./past.js";
 
-export const WINDOW_S = 120;
+export const WINDOW_S = FINE_S; /* of sparklines */
 const EVERY_MS = 1000;
 const SLOWEST_MS = 5000;
-const KEPT = WINDOW_S + 10;
+const MISSED_S = 8; /* after a longer pause the history is asked for what was missed */
 
 const listeners = new Set();
 let timer = null;
 let running = false;
 let failures = 0;
 let before = null; /* the last counters and when they came */
+let lookedAt = -Infinity; /* when the last answer came */
 
 export const live = {
   state: "starting", /* starting, live, paused, hidden, lost, locked */
   why: "", /* lost: the reason */
   stats: null, /* the newest answer */
-  points: [], /* {t, allowed, denied, shadow, p50, p99, p999}; null: unknown */
-  policies: new Map(), /* name → {points: [{t, allowed, denied, shadow}], limits: Map(name → points)} */
+  points: [], /* {t, s, allowed, denied, shadow, p50, p99, p999}: see past.js */
+  policies: new Map(), /* name → {points: [{t, s, allowed, denied, shadow}], limits: Map(name → points)} */
   restarted: false,
   paused: false,
 };
@@ -43,11 +46,6 @@ function enter(state, why = "") {
 /* Per second, or null if the counter was reset. */
 function rate(now, then, seconds) {
   return then === undefined || now < then ? null : (now - then) / seconds;
-}
-
-function push(points, point) {
-  points.push(point);
-  while (points.length > KEPT) points.shift();
 }
 
 function latency(stats, name) {
@@ -75,6 +73,7 @@ function learnPolicies(t, stats, then, seconds) {
       const was = oldLimits.get(limit.name) || {};
       const point = {
         t,
+        s: seconds,
         allowed: rate(limit.allowed, was.allowed, seconds),
         denied: rate(limit.denied, was.denied, seconds),
       };
@@ -83,6 +82,7 @@ function learnPolicies(t, stats, then, seconds) {
     }
     push(history.points, {
       t,
+      s: seconds,
       allowed: rate(policy.allowed, old.allowed, seconds),
       denied: rate(policy.denied, old.denied, seconds),
       shadow,
@@ -105,6 +105,7 @@ function learn(stats) {
   const was = then.stats.totals;
   push(live.points, {
     t,
+    s: seconds,
     allowed: rate(stats.totals.allowed, was.allowed, seconds),
     denied: rate(stats.totals.denied, was.denied, seconds),
     shadow: rate(stats.totals.shadow_denied, was.shadow_denied, seconds),
@@ -115,13 +116,35 @@ function learn(stats) {
   learnPolicies(t, stats, then.stats, seconds);
 }
 
+/* ---- what was missed ---- */
+
+async function learnPast() {
+  let history;
+  try {
+    history = await get("v1/history");
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    return; /* the charts begin now, then */
+  }
+  const past = pastOf(history, performance.now() / 1000);
+  live.points = behind(live.points, past.points);
+  for (const [name, { points, limits }] of past.policies) {
+    const known = historyOf(live.policies, name, () => ({ points: [], limits: new Map() }));
+    known.points = behind(known.points, points);
+    for (const [limit, own] of limits) known.limits.set(limit, behind(known.limits.get(limit), own));
+  }
+  before = null; /* the pause is no single point */
+}
+
 /* ---- polling ---- */
 
 async function poll() {
   timer = null;
   running = true;
   try {
+    if (performance.now() / 1000 - lookedAt > MISSED_S) await learnPast();
     learn(await get("v1/stats"));
+    lookedAt = performance.now() / 1000;
     failures = 0;
     enter(live.paused ? "paused" : "live");
   } catch (error) {

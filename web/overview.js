@@ -3,10 +3,17 @@
 import { at, fill, fillWhen, h, say } from "./dom.js";
 import { bytes, count, percent, short, time } from "./format.js";
 import { Lines } from "./lines.js";
-import { live, onLive, WINDOW_S } from "./live.js";
+import { live, onLive } from "./live.js";
+import { joined } from "./past.js";
 
-const TABLE_STEP_S = 10;
+/* What the charts show, in seconds, and what a row of the table stands for. */
+const RANGES = {
+  120: { words: "two minutes", step: 10, stepWords: "ten seconds" },
+  900: { words: "15 minutes", step: 60, stepWords: "a minute" },
+  3600: { words: "hour", step: 300, stepWords: "five minutes" },
+};
 
+let range = 120;
 let decisions, denials, latencies;
 
 const shown = (value, format) => (value === null || value === undefined ? "–" : format(value));
@@ -18,7 +25,7 @@ function spoken(points, series) {
     if (values.length === 0) return `${label}: nothing yet`;
     return `${label}: now ${short(values.at(-1))} per second, between ${short(Math.min(...values))} and ${short(Math.max(...values))}`;
   };
-  return `The last two minutes. ${series.map(part).join(". ")}.`;
+  return `The last ${RANGES[range].words}. ${series.map(part).join(". ")}.`;
 }
 
 function showTiles(stats, last) {
@@ -107,19 +114,21 @@ function showTraffic(stats) {
   ]);
 }
 
-/* The chart as a table, in steps of ten seconds, while it is open. */
+/* The chart as a table, in steps, while it is open. */
 function showTable(points, now) {
   if (!at("decisions-table").open) return;
+  const { step, stepWords } = RANGES[range];
+  const [size, unit] = step < 60 ? [1, "s"] : [60, "min"];
   const rows = [];
-  for (let ago = 0; ago < WINDOW_S; ago += TABLE_STEP_S) {
-    const within = points.filter((point) => point.t <= now - ago && point.t > now - ago - TABLE_STEP_S);
-    const mean = (name) => {
-      const values = within.map((point) => point[name]).filter((value) => value !== null);
-      return values.length ? short(values.reduce((a, b) => a + b, 0) / values.length) : "–";
-    };
-    rows.push(h("tr", {}, h("th", { scope: "row" }, ago === 0 ? `last ${TABLE_STEP_S} s` : `${ago} to ${ago + TABLE_STEP_S} s ago`),
+  for (let ago = 0; ago < range; ago += step) {
+    const within = points.filter((point) => point.t <= now - ago && point.t > now - ago - step);
+    const whole = within.length > 0 ? joined(within) : {};
+    const mean = (name) => shown(whole[name], short);
+    const when = ago === 0 ? `last ${step / size} ${unit}` : `${ago / size} to ${(ago + step) / size} ${unit} ago`;
+    rows.push(h("tr", {}, h("th", { scope: "row" }, when),
       ...["allowed", "denied", "shadow"].map((name) => h("td", { class: "num" }, mean(name)))));
   }
+  say(at("decisions-caption"), `Decisions per second, averaged over ${stepWords} each`);
   fill(at("decisions-rows"), rows);
 }
 
@@ -133,24 +142,31 @@ function show() {
   showTraffic(live.stats);
   showTable(points, now);
   for (const chart of [decisions, denials, latencies]) chart.show(points, now);
-  for (const chart of [decisions, denials]) chart.svg.setAttribute("aria-label", spoken(points, chart.series));
+  const seen = points.filter((point) => point.t > now - range);
+  for (const chart of [decisions, denials]) chart.svg.setAttribute("aria-label", spoken(seen, chart.series));
+  latencies.svg.setAttribute("aria-label", `Decision latency over the last ${RANGES[range].words}; the figures are below`);
 }
 
 export function startOverview() {
   decisions = new Lines(at("decisions"), {
-    series: [{ name: "allowed", label: "allowed" }], format: short, seconds: WINDOW_S, times: false, spoken: "Allowed per second",
+    series: [{ name: "allowed", label: "allowed" }], format: short, seconds: range, times: false, spoken: "Allowed per second",
   });
   denials = new Lines(at("denials"), {
     series: [{ name: "denied", label: "denied" }, { name: "shadow", label: "denied by shadow limits" }],
-    format: short, seconds: WINDOW_S, spoken: "Denied per second",
+    format: short, seconds: range, spoken: "Denied per second",
   });
   decisions.peers = [denials];
   denials.peers = [decisions];
   latencies = new Lines(at("latencies"), {
     series: [{ name: "p50", label: "p50" }, { name: "p99", label: "p99" }, { name: "p999", label: "p99.9" }],
-    format: time, seconds: WINDOW_S, log: true, spoken: "Decision latency over the last two minutes; the figures are below",
+    format: time, seconds: range, log: true, spoken: "Decision latency; the figures are below",
   });
   at("decisions-table").addEventListener("toggle", show);
+  at("range").addEventListener("change", (event) => {
+    range = Number(event.target.value);
+    for (const chart of [decisions, denials, latencies]) chart.seconds = range;
+    show();
+  });
   onLive(show);
 }
 

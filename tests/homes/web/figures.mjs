@@ -75,6 +75,61 @@ export async function figures(harness, server) {
     assert.equal(await table.locator("tbody tr").count(), 12);
   });
 
+  await harness.test("overview: a page that was just opened shows what was before", server, async (page) => {
+    const stop = server.load(50, ask);
+    await until(async () => (await server.get("v1/history")).totals.allowed.length > 2, "two bins of history");
+    await stop();
+    await page.reload();
+    await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
+    const seen = await page.evaluate(async () => {
+      const { live } = await import("/live.js");
+      const old = (points) => points.filter((point) => point.t < 0); /* before the page was opened */
+      const sum = (points) => old(points).reduce((all, point) => all + point.allowed * point.s, 0);
+      return {
+        old: old(live.points).length, sum: sum(live.points), latency: old(live.points).some((point) => point.p99 > 0),
+        policy: sum(live.policies.get("api").points), limit: sum(live.policies.get("api").limits.get("per-user")),
+      };
+    });
+    assert.ok(seen.old >= 2 && seen.sum > 10 && seen.policy > 10 && seen.limit > 10 && seen.latency, JSON.stringify(seen));
+    assert.ok(Math.round(seen.sum) <= (await server.get("v1/stats")).totals.allowed, "no more than there was");
+    assert.ok((await page.getAttribute("#decisions .line-allowed", "d")).includes("L"), "a line at once");
+    for (const [name, words, rows] of [["1 h", "The last hour.", 12], ["15 min", "The last 15 minutes.", 15], ["2 min", "The last two minutes.", 12]]) {
+      await page.getByRole("radio", { name, exact: true }).check();
+      await until(async () => (await page.getAttribute("#denials svg", "aria-label")).startsWith(words), words);
+      await page.locator("#decisions-table").evaluate((element) => { element.open = true; });
+      await until(async () => (await page.locator("#decisions-rows tr").count()) === rows, `${rows} rows`);
+      await shot(page, `overview-${name.replace(" ", "-")}`);
+    }
+  });
+
+  await harness.test("past: how points are kept", server, async (page) => {
+    const found = await page.evaluate(async () => {
+      const { behind, joined, pastOf, push } = await import("/past.js");
+      const points = [];
+      for (let t = 1; t <= 5000; t++) push(points, { t, s: 1, allowed: t % 2, p99: t });
+      const seconds = points.reduce((sum, point) => sum + point.s, 0);
+      const history = {
+        time: 135, edges: [100, 110, 120, 130, 130.2],
+        totals: { allowed: [10, 20, 0, 1], denied: [0, 0, 5, 0], shadow_denied: [0, 0, 0, 0] },
+        latency: { p50: [1, null, 2, 3], p99: [1, null, 2, 3], p999: [1, null, 2, 3] },
+        policies: [{ name: "api", allowed: [1, 2, 3, 4], denied: [0, 0, 0, 0], shadow_denied: [0, 0, 0, 0], limits: [] }],
+      };
+      const past = pastOf(history, 35);
+      return {
+        count: points.length, seconds: Math.round(seconds / 10), fine: points.filter((point) => point.s === 1).length,
+        mean: points[10].allowed, ordered: points.every((point, i) => i === 0 || point.t > points[i - 1].t),
+        joined: joined([{ t: 1, s: 1, allowed: null }, { t: 4, s: 3, allowed: 6 }]),
+        past: past.points.map(({ t, s, allowed, denied, p50 }) => [t, s, allowed, denied, p50]), policy: past.policies.get("api").points.length,
+        behind: behind([{ t: -5, s: 1 }, { t: 0, s: 1 }, { t: 3, s: 1 }], past.points).map((point) => point.t),
+      };
+    });
+    assert.ok(found.count < 500 && found.fine >= 120 && found.fine <= 131 && found.mean === 0.5 && found.ordered, JSON.stringify(found));
+    assert.ok(found.seconds >= 360 && found.seconds <= 362, "an hour");
+    assert.deepEqual(found.joined, { t: 4, s: 4, allowed: 6 });
+    assert.deepEqual(found.past, [[10, 10, 1, 0, 1], [20, 10, 2, 0, null], [30, 10, 0, 0.5, 2]]);
+    assert.deepEqual([found.policy, found.behind], [3, [-5, 0, 10, 20, 30]]);
+  });
+
   await harness.test("overview: pausing asks nothing, nor does a hidden tab", server, async (page) => {
     await until(async () => (await text(page, "#state-text")) === "Live", "the page to be live");
     let asked = 0;
