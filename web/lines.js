@@ -104,7 +104,7 @@ export class Lines {
       parts.push(s("text", { x: MARGIN.left - 7, y: y + 3.5, "text-anchor": "end" }, this.format(mark)));
     }
     const narrow = right < 380;
-    for (const ago of this.times ? timeTicks(this.seconds, narrow ? 2 : 4) : []) {
+    for (const ago of this.times ? timeTicks(this.seconds, narrow ? 3 : 4) : []) {
       const x = this.x((this.now ?? 0) - ago);
       const text = ago === 0 ? "now" : ago < 60 ? `−${ago} s` : `−${ago / 60} min`;
       const anchor = ago === 0 ? "end" : ago === this.seconds ? "start" : "middle";
