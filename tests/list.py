@@ -29,7 +29,7 @@ LOADS = {
     "server: life": 0.1, "server: h2_basics": 0.2, "server: abuse_slow": 0.2, "server: h2_abuse": 0.2,
     "server: reload": 0.4, "server: tls_serve": 0.4, "server: recipes": 0.3, "server: grpc_service": 0.4,
     "server: abuse_flood": 2.0, "server: abuse_connections": 0.4, "server: operation_stop": 0.1,
-    "server: operation_log": 0.2, "server: monitoring": 0.4,
+    "command line: run": 0.3, "command line: pipe": 0.3, "server: cli_shared": 0.3, "server: operation_log": 0.2, "server: monitoring": 0.4,
     "nginx: rate": 0.1, "nginx: twins": 0.1, "nginx: shaping": 0.1, "nginx: conns": 0.1, "nginx: fleet": 0.3,
     "nginx: faults": 0.4, "nginx: overload": 0.3, "nginx: edges": 0.2, "nginx: limits": 0.3,
     "redis: store_cluster": 0.2, "redis: store_faults": 0.2, "redis: store_sentinel": 0.2, "redis: store_tls": 0.4,

@@ -158,8 +158,8 @@ def test_odd_descriptors(check):
             got += part
             if not part:
                 break
-        if len(got) % 50000 < 3000:
-            job.send_signal(signal.SIGSTOP)  # its calls are interrupted
+        if sent < len(data) and len(got) % 50000 < 3000:  # its calls are interrupted; not at its end, where sanitizers stop it, too
+            job.send_signal(signal.SIGSTOP)
             job.send_signal(signal.SIGCONT)
     os.close(out_read)
     check(got == data and job.wait(timeout=PATIENCE) == 0, f"descriptors that do not block: {len(got)} of {len(data)}")

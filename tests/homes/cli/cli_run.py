@@ -3,6 +3,7 @@
 Nothing here depends on how fast the machine is: where a lease has to last, everything is tried again with a longer one."""
 import os
 import pathlib
+import pty
 import signal
 import subprocess
 import sys
@@ -214,6 +215,37 @@ def test_forwarded(check):
     check.equal(job.wait(timeout=PATIENCE), 143, "a command that SIGTERM ends")
 
 
+COUNTER = """
+import signal, sys
+count = 0
+def more(*_):
+    global count
+    count += 1
+signal.signal(signal.SIGINT, more)
+print("ready", flush=True)
+sys.stdin.readline()
+print("interrupted", count, flush=True)
+sys.exit(9)
+"""
+
+
+def test_terminal(check):
+    """Control-C goes to the whole group: the command gets it once, not a second time from weir, which waits for it."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(WEIR, [WEIR, "run", "terminal", ONE, *STORE, "--", sys.executable, "-c", COUNTER], ENV)
+    shown = b""
+    for wanted, key in ((b"ready", b"\x03"), (b"^C", b"\n")):
+        while wanted not in shown:
+            shown += os.read(terminal, 1000)
+        os.write(terminal, key)
+    while b"interrupted" not in shown or not shown.endswith(b"\n"):
+        shown += os.read(terminal, 1000)
+    check.contains(shown, b"interrupted 1", "interrupted once")
+    check.equal(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 9, "the code of the command")
+    os.close(terminal)
+
+
 def test_ignored(check):
     """nohup: what is ignored stays ignored, for weir and for its command."""
     ready = TMP / "ready-ignored"
@@ -270,7 +302,7 @@ def test_killed(check):
 
 
 TESTS = [test_codes, test_denied, test_usage, test_never_more_than_the_limit, test_all_or_nothing, test_renewal, test_lost,
-         test_held_store, test_forwarded, test_ignored, test_signal_while_waiting, test_killed]
+         test_held_store, test_forwarded, test_terminal, test_ignored, test_signal_while_waiting, test_killed]
 
 if __name__ == "__main__":
     result = checks.run(TESTS, sys.argv[1:])
