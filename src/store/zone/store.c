@@ -195,6 +195,7 @@ struct group {
     struct weir__op ops[WEIR_LIMITS_MAX];
     weir_decision rows[WEIR_LIMITS_MAX];
     size_t count;
+    int64_t least; /* that those which have one are judged by; 0: none has one */
 };
 
 /* Two limits of one key that would share a state can only come from different requests. */
@@ -213,13 +214,12 @@ static bool shares_state(const struct group *group)
 static int build(struct weir__zone *zone, const weir_request *requests, size_t n,
                  enum weir__mode mode, int64_t now_us, struct group *group)
 {
-    const struct weir__budget budget = weir__budget_of(requests, n);
     uint64_t lease = 0; /* one names what all requests hold */
     group->count = 0;
     for (size_t i = 0; i < n; i++) {
         uint64_t tag = tag_again(zone, requests[i].key, requests[i].hashed);
         weir__prefetch_home(zone, weir__home_of(zone, tag));
-        int added = add_ops(zone, &requests[i], mode, budget.least, &lease, tag, now_us,
+        int added = add_ops(zone, &requests[i], mode, group->least, &lease, tag, now_us,
                             group->ops + group->count, group->rows + group->count);
         if (added < 0)
             return added;
@@ -280,14 +280,14 @@ static int decide(weir_store *store, const weir_request *requests, size_t n, enu
     struct group group;
     const struct weir__group_of asked = {requests, n};
     int64_t ahead = 0;
-    bool grants = weir__budget_of(requests, n).least > 0;
+    group.least = weir__budget_of(requests, n).least;
     int code = look(store, now) ? WEIR_EGONE : WEIR__STALE;
     for (int tries = 0; tries < STALE_RETRIES && is_retried(code); tries++) {
         code = build(zone, requests, n, mode, now, &group);
         group.ops[0].ahead_us = ahead;
         if (code == 0)
-            code = grants ? weir__zone_grant(zone, group.ops, group.count, mode, &asked)
-                          : weir__zone_apply(zone, group.ops, group.count, mode);
+            code = group.least ? weir__zone_grant(zone, group.ops, group.count, mode, &asked)
+                               : weir__zone_apply(zone, group.ops, group.count, mode);
         for (size_t i = 0; i < n && code == WEIR__STALE; i++)
             forget_hints(requests[i].limit);
         if (code == WEIR__BEHIND)
@@ -300,7 +300,9 @@ static int decide(weir_store *store, const weir_request *requests, size_t n, enu
         return told(code);
     hand_out(requests, n, group.rows);
     weir__fold(group.rows, group.count, ret);
-    ret->granted = ret->allowed ? weir__granted(requests, n, group.rows) : 0;
+    ret->granted = !ret->allowed ? 0 : requests[0].cost;
+    if (WEIR__UNLIKELY(group.least && ret->allowed))
+        ret->granted = weir__granted(requests, n, group.rows);
     ret->charged = !ret->allowed || mode == WEIR__PEEK ? 0
                    : requests[0].least                 ? ret->granted
                                                        : requests[0].cost;
