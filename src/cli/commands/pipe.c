@@ -163,7 +163,7 @@ static int pipe_copy_bytes(struct pipe *pipe)
 {
     int code = CLI_OK;
     while (code == CLI_OK) {
-        int64_t paid;
+        int64_t paid = 0;
         if (pipe->from == pipe->to)
             code = pipe_fill(pipe);
         if (code || pipe->from == pipe->to)
@@ -213,13 +213,14 @@ static int pipe_finish_line(struct pipe *pipe)
 
 static int pipe_send_lines(struct pipe *pipe, int64_t lines)
 {
-    int64_t paid;
+    int64_t paid = 0;
     size_t len;
     int code = pipe_pay(pipe, lines, &paid);
     if (code)
         return code;
-    lines = pipe_find_lines(pipe, paid, &len);
-    assert(lines == paid && len > 0);
+    const int64_t found = pipe_find_lines(pipe, paid, &len);
+    assert(found == paid && len > 0);
+    (void)found;
     pipe->inside = pipe->buffer[pipe->from + len - 1] != '\n';
     code = pipe_write(pipe, len);
     if (code == CLI_OK)

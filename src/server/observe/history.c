@@ -9,7 +9,7 @@
  * What holds:
  *   1. At most SERVER_HISTORY_SERIES series have bins: the totals, and policies and limits in the
  *      order in which they were loaded first. A series gets its memory when it first counts
- *      something. So the history is bounded: about 30 KiB, and 4320 bytes per series.
+ *      something. So the history is bounded: 31 KiB, and 4320 bytes per series.
  *   2. Edges grow. A clock that is set back empties the history.
  *   3. The lock of the metrics is held in all of this.
  */
