@@ -243,6 +243,20 @@ static void test_settle(void)
     weir_store_close(store);
 }
 
+/* With a least, a class is granted what is left of its share. */
+static void test_granted(void)
+{
+    use(TOP "  - {name: api, key: user, limit: fixed-window 10/h, cost: {of: n, default: 8}, "
+            "least: 1,\n"
+            "     share: {by: class, batch: 50%, default: 100%}}\n");
+    store = test_open("memory:1m", &now);
+    CHECK(take("batch", -1) && answer.granted == 5 && answer.limit == 5 && answer.remaining == 0);
+    CHECK(!take("batch", -1) && answer.granted == 0);
+    CHECK(take(NULL, -1) && answer.granted == 5 && answer.limit == 10);
+    CHECK(!take(NULL, -1));
+    weir_store_close(store);
+}
+
 static void test_json(void)
 {
     use(API("fixed-window 10/m", "{by: class, 'a\"\\\\*': 50%, default: 12.5%}"));
@@ -280,6 +294,7 @@ int main(void)
     for (size_t i = 0; i < WEIR__COUNT(limits); i++)
         test_one_state(limits[i]);
     test_settle();
+    test_granted();
     test_json();
     weir__policies_free(policies);
     return test_report();

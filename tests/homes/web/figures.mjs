@@ -165,7 +165,7 @@ export async function figures(harness, server) {
     for (const policy of answer.policies) {
       const card = page.getByRole("article", { name: policy.name });
       for (const limit of policy.limits) {
-        await card.getByText(limit.limit, { exact: true }).waitFor();
+        await card.locator(".limit-code").getByText(limit.limit, { exact: true }).waitFor();
         await card.getByText(limit.meaning).waitFor();
       }
     }
@@ -173,6 +173,12 @@ export async function figures(harness, server) {
     await until(async () => number(await api.locator("header .pulse-allowed .num").textContent()) > 5, "a rate of the policy");
     await until(async () => number(await api.locator(".limit .pulse-shadow .num").textContent()) > 0.1, "a rate in shadow");
     await until(async () => (await api.locator("header .spark .line-allowed").getAttribute("d")).includes("L"), "a sparkline");
+    const shares = page.getByRole("article", { name: "search" }).locator(".limit-shares li");
+    assert.deepEqual(await shares.allTextContents(), [
+      "100% header.x-class is critical: leaky-bucket 2/s burst 10",
+      "12.5% header.x-class is batch-*: leaky-bucket 2/s",
+      "50% all others: leaky-bucket 2/s burst 4",
+    ]);
     await shot(page, "policies-light");
     await stop();
     await page.getByLabel("Filter").fill("log");

@@ -26,6 +26,7 @@ policies:
     match: {path: /search}
     key: ip
     limit: leaky-bucket 2/s burst 10
+    share: {by: header.x-class, critical: 100%, "batch-*": 12.5%, default: 50%}
   - name: shared
     match: {path: /shared}
     limits:
