@@ -3,8 +3,8 @@
  * times, each with a key and a cost:
  *
  *     bytes ──► lines ──► fields ──► key, cost ──► order ──► desk_reader_next
- *     input.c   input.c   text.c     select.c      order.c   reader.c
- *     unpack.c            json.c     where.c
+ *     input.c   input.c   text.c     select.c      order.c   reader.c: all files
+ *     unpack.c            json.c     values.c                source.c: one file
  *                         csv.c
  *
  * What holds: every line is an arrival, or it is counted with a reason. The same files and options

@@ -9,12 +9,9 @@
  */
 #include "desk/desk.h"
 
-#include "base/buffer.h"
 #include "base/clock.h"
-#include "desk/format.h"
-#include "desk/input.h"
 #include "desk/order.h"
-#include "desk/select.h"
+#include "desk/source.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -25,39 +22,16 @@
 #define DAY_US INT64_C(86400000000)
 #define IDLE_NS 250000000
 
-/* A format in use; several files may have it. */
-struct reader_format {
-    struct reader_format *next;
-    struct desk_format format;
-};
-
-struct reader_source {
-    struct desk_input input;
-    bool open, ended;
-    const struct desk_format *format; /* NULL: not known yet, or the file is empty */
-    bool header;                      /* is still to be passed */
-    struct desk_times times;
-    struct desk_fields fields;
-    struct desk_room *room;
-    bool has_head, head_whole;
-    struct desk_arrival head; /* the next one */
-    int64_t first_us;         /* of a file that is not open: its first time */
-    int64_t size, done;       /* bytes of the file */
-    struct desk_file_facts *facts;
-};
-
 struct desk_reader {
     struct desk_options options;
-    struct desk_selection selection;
-    struct reader_format *formats;
-    struct reader_source *sources;
+    struct desk_shared shared;
+    struct desk_source *sources;
     struct desk_file_facts *files;
     size_t count;
-    struct reader_source *current; /* it goes on while its head is not after `others_us` */
+    struct desk_source *current; /* it goes on while its head is not after `others_us` */
     int64_t others_us;
     bool ordered, spread, ending;
     struct desk_order order;
-    struct desk_facts facts;
     /* What is to be put: the one that was doubted, then the head of `current`. */
     struct desk_arrival queue[2];
     bool queue_whole[2];
@@ -70,274 +44,9 @@ struct desk_reader {
     char doubt_bytes[3 * DESK_LINE_MAX];
 };
 
-const char *desk_reason_text(enum desk_reason reason)
-{
-    static const char *const texts[] = {
-#define DESK_TEXT_OF(name, text) text,
-        DESK_REASONS(DESK_TEXT_OF)
-#undef DESK_TEXT_OF
-    };
-    assert((size_t)reason < WEIR__COUNT(texts));
-    return texts[reason];
-}
-
-/* ---- lines that cannot be read ---- */
-
-/* A text that is safe to print, shortened. */
-static void reader_show(struct weir__span text, char *room, size_t size)
-{
-    static const char more[] = "…";
-    struct weir__buffer buffer = weir__buffer_over(room, size);
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.data[i];
-        if (buffer.len + sizeof more >= size) {
-            weir__put_text(&buffer, more);
-            break;
-        }
-        weir__put(&buffer, (unsigned char)c >= ' ' && (unsigned char)c < 0x7f ? &c : "?", 1);
-    }
-}
-
-/* Counts it, and keeps it if it is one of the first. 0, or WEIR_EINVAL if all must be readable. */
-static int reader_note(struct desk_reader *reader, const struct reader_source *source, int64_t line,
-                       struct weir__span text, enum desk_reason reason,
-                       const struct desk_wrong *wrong, weir_error *err)
-{
-    struct desk_facts *facts = &reader->facts;
-    int column = wrong ? (int)wrong->at + 1 : 0;
-    const char *why = wrong ? wrong->why : desk_reason_text(reason);
-    facts->unreadable++;
-    facts->reasons[reason]++;
-    source->facts->unreadable++;
-    if (facts->example_count < DESK_EXAMPLES) {
-        struct desk_example *example = &facts->examples[facts->example_count++];
-        *example = (struct desk_example){
-            .path = source->facts->path, .line = line, .column = column, .reason = reason};
-        snprintf(example->why, sizeof example->why, "%s", why);
-        reader_show(text, example->text, sizeof example->text);
-    }
-    if (!reader->options.strict)
-        return 0;
-    char shown[96];
-    reader_show(text, shown, sizeof shown);
-    return weir__fail(err, WEIR_EINVAL, column, "%s: line %lld: %s: %s", source->input.name,
-                      (long long)line, why, shown);
-}
-
-/* ---- one file ---- */
-
-/* The format, shared with other files that have the same. */
-static const struct desk_format *reader_keep(struct desk_reader *reader,
-                                             const struct desk_format *format)
-{
-    for (struct reader_format *it = reader->formats; it; it = it->next) {
-        if (!memcmp(&it->format, format, sizeof *format))
-            return &it->format;
-    }
-    struct reader_format *kept = malloc(sizeof *kept);
-    if (!kept)
-        return NULL;
-    kept->format = *format;
-    kept->next = reader->formats;
-    reader->formats = kept;
-    return &kept->format;
-}
-
-/* Finds out the format by the beginning of the file, which is not blank. */
-static int source_find_format(struct desk_reader *reader, struct reader_source *source,
-                              struct weir__span beginning, weir_error *err)
-{
-    struct desk_format *found = malloc(sizeof *found);
-    if (!found)
-        return weir__fail(err, WEIR_ENOMEM, 0, "%s: out of memory", source->input.name);
-    int code = desk_format_find(reader->options.format, beginning, source->input.name,
-                                &reader->selection.wanted, &source->times, found,
-                                &source->facts->detected_by, err);
-    if (code == 0)
-        code = desk_selection_check(&reader->selection, found, source->input.name, err);
-    if (code == 0 && !(source->format = reader_keep(reader, found)))
-        code = weir__fail(err, WEIR_ENOMEM, 0, "%s: out of memory", source->input.name);
-    free(found);
-    if (code)
-        return code;
-    source->facts->format = source->format->name;
-    source->header = source->format->skip_header;
-    source->times.unit_ns = source->format->time_unit_ns;
-    return 0;
-}
-
-/* The first time in the beginning of a file; 0: there is none. */
-static int64_t source_first_time(const struct reader_source *source)
-{
-    struct weir__span rest = desk_input_peek(&source->input);
-    struct desk_times times = source->times;
-    struct desk_fields fields;
-    struct desk_wrong wrong;
-    int64_t us;
-    bool whole;
-    while (source->format && rest.len > 0) {
-        const char *end = memchr(rest.data, '\n', rest.len);
-        struct weir__span line = {rest.data, end ? (size_t)(end - rest.data) : rest.len};
-        rest.data += line.len + (end != NULL);
-        rest.len -= line.len + (end != NULL);
-        if (line.len > 0 && line.data[line.len - 1] == '\r')
-            line.len--;
-        if (line.len > 0 && desk_format_read(source->format, line, &fields, &wrong) &&
-            desk_fields_has(&fields, DESK_TIME) &&
-            desk_time_read(&times, fields.at[DESK_TIME], &us, &whole))
-            return us;
-    }
-    return 0;
-}
-
-static void source_close(struct reader_source *source)
-{
-    if (!source->open)
-        return;
-    source->done = source->input.offset;
-    memcpy(source->facts->damage, source->input.damage, sizeof source->facts->damage);
-    desk_input_close(&source->input);
-    free(source->room);
-    source->room = NULL;
-    source->open = false;
-}
-
-static int source_open(struct desk_reader *reader, struct reader_source *source, weir_error *err)
-{
-    assert(!source->open && !source->ended);
-    source->room = malloc(sizeof *source->room);
-    if (!source->room)
-        return weir__fail(err, WEIR_ENOMEM, 0, "%s: out of memory", source->facts->path);
-    int code = desk_input_open(&source->input, source->facts->path, reader->options.begun,
-                               reader->options.follow, err);
-    if (code) {
-        free(source->room);
-        source->room = NULL;
-        return code;
-    }
-    source->open = true;
-    source->size = source->input.size;
-    source->facts->packing = desk_packing_name(source->input.packing);
-    struct weir__span beginning = desk_input_peek(&source->input);
-    while (beginning.len > 0 && (beginning.data[0] == '\n' || beginning.data[0] == '\r'))
-        beginning.data++, beginning.len--;
-    /* The format of a file that is empty, or begins with a line that is too long, is told later. */
-    if (source->format || beginning.len == 0 ||
-        (beginning.len > DESK_LINE_MAX && !memchr(beginning.data, '\n', DESK_LINE_MAX)))
-        return 0;
-    return source_find_format(reader, source, beginning, err);
-}
-
-/* The time of a line. False: noted. */
-static bool source_read_time(struct reader_source *source, int64_t *ret_us, bool *ret_whole,
-                             struct desk_wrong *wrong, const char *line)
-{
-    struct desk_fields *fields = &source->fields;
-    struct weir__span text;
-    source->room->used = 0;
-    if (!desk_fields_has(fields, DESK_TIME)) {
-        *wrong = (struct desk_wrong){"there is no time", 0};
-        return false;
-    }
-    text = fields->at[DESK_TIME];
-    if (fields->escaped >> DESK_TIME & 1)
-        desk_value(source->format, fields, DESK_TIME, source->room, &text);
-    if (desk_time_read(&source->times, text, ret_us, ret_whole))
-        return true;
-    *wrong =
-        (struct desk_wrong){"the time cannot be read", (size_t)(fields->at[DESK_TIME].data - line)};
-    return false;
-}
-
-/* One line. 1: it is the head; 0: it is not; or an error. */
-static int source_take_line(struct desk_reader *reader, struct reader_source *source,
-                            struct weir__span line, weir_error *err)
-{
-    struct desk_wrong wrong = {NULL, 0};
-    struct desk_arrival *head = &source->head;
-    enum desk_reason reason = DESK_REASON_BINARY;
-    char why[96];
-    bool whole = false, readable = false;
-    if (source->input.has_nul && memchr(line.data, 0, line.len)) {
-        wrong.why = desk_reason_text(reason);
-    } else if (!desk_format_read(source->format, line, &source->fields, &wrong)) {
-        reason = DESK_REASON_SHAPE;
-    } else if (!source_read_time(source, &head->time_us, &whole, &wrong, line.data)) {
-        reason = DESK_REASON_TIME;
-    } else {
-        readable = true;
-    }
-    if (!readable) {
-        int64_t number = source->input.line;
-        desk_input_back(&source->input);
-        return reader_note(reader, source, number, line, reason, &wrong, err);
-    }
-    switch (desk_select(&reader->selection, source->format, &source->fields, source->room, head,
-                        &reason, why)) {
-    case DESK_TAKEN:
-        head->line = source->input.line;
-        head->file = (uint32_t)(source - reader->sources);
-        source->head_whole = whole && !source->format->exact_times;
-        return 1;
-    case DESK_FILTERED:
-        reader->facts.filtered++;
-        return 0;
-    case DESK_KEYLESS:
-        reader->facts.keyless++;
-        return 0;
-    case DESK_REFUSED:
-        break;
-    }
-    wrong = (struct desk_wrong){why, 0};
-    return reader_note(reader, source, source->input.line, line, reason, &wrong, err);
-}
-
-/* Reads to the next arrival: DESK_ARRIVAL and it is the head, DESK_END, DESK_IDLE or an error. */
-static int source_next(struct desk_reader *reader, struct reader_source *source, weir_error *err)
-{
-    struct weir__span line;
-    for (;;) {
-        bool csv = source->format && source->format->family == DESK_CSV;
-        int got = desk_input_line(&source->input, csv, &line, err);
-        if (got < 0)
-            return got;
-        if (got == DESK_GOT_NOTHING)
-            return DESK_IDLE;
-        if (got == DESK_GOT_END) {
-            source->ended = true;
-            source_close(source);
-            return DESK_END;
-        }
-        if (line.len > 0 && !source->format && got == DESK_GOT_LINE) {
-            size_t rest = source->input.to - (size_t)(line.data - source->input.data);
-            int code =
-                source_find_format(reader, source, (struct weir__span){line.data, rest}, err);
-            if (code)
-                return code;
-        }
-        if (line.len == 0 || (source->header && got == DESK_GOT_LINE)) {
-            source->header &= line.len == 0;
-            continue;
-        }
-        reader->facts.lines++;
-        reader->facts.bytes += (int64_t)line.len + 1;
-        source->facts->lines++;
-        int code = 0;
-        if (got == DESK_GOT_LONG)
-            code =
-                reader_note(reader, source, source->input.line, line, DESK_REASON_LONG, NULL, err);
-        else
-            code = source_take_line(reader, source, line, err);
-        if (code) {
-            source->has_head = code > 0;
-            return code;
-        }
-    }
-}
-
 /* ---- all files ---- */
 
-static int64_t source_time(const struct reader_source *source)
+static int64_t source_time(const struct desk_source *source)
 {
     return source->has_head ? source->head.time_us : source->first_us;
 }
@@ -347,13 +56,13 @@ static int64_t source_time(const struct reader_source *source)
 static int reader_choose(struct desk_reader *reader, weir_error *err)
 {
     for (;;) {
-        struct reader_source *best = NULL;
+        struct desk_source *best = NULL;
         int64_t others = INT64_MAX;
         bool idle = false;
         for (size_t i = 0; i < reader->count; i++) {
-            struct reader_source *it = &reader->sources[i];
+            struct desk_source *it = &reader->sources[i];
             if (it->open && !it->has_head) {
-                int got = source_next(reader, it, err);
+                int got = desk_source_next(&reader->shared, it, err);
                 if (got < 0)
                     return got;
                 idle |= got == DESK_IDLE;
@@ -373,7 +82,7 @@ static int reader_choose(struct desk_reader *reader, weir_error *err)
             return idle ? DESK_IDLE : DESK_END;
         if (best->has_head)
             return DESK_ARRIVAL;
-        int code = source_open(reader, best, err);
+        int code = desk_source_open(&reader->shared, best, err);
         if (code)
             return code;
     }
@@ -382,9 +91,9 @@ static int reader_choose(struct desk_reader *reader, weir_error *err)
 /* The next arrival of all files is then the head of current. */
 static int reader_step(struct desk_reader *reader, weir_error *err)
 {
-    struct reader_source *source = reader->current;
+    struct desk_source *source = reader->current;
     if (source && source->open && !source->has_head) {
-        int got = source_next(reader, source, err);
+        int got = desk_source_next(&reader->shared, source, err);
         if (got < 0)
             return got;
         if (got == DESK_ARRIVAL && source->head.time_us <= reader->others_us)
@@ -425,7 +134,7 @@ static void reader_believe(struct desk_reader *reader)
 {
     if (!reader->doubted)
         return;
-    reader->facts.jumps += reader->newest_us > 0;
+    reader->shared.facts.jumps += reader->newest_us > 0;
     reader_enqueue(reader, &reader->doubt, reader->doubt_whole);
     reader->doubted = false;
 }
@@ -433,15 +142,15 @@ static void reader_believe(struct desk_reader *reader)
 /* Takes the head of the current file: it is to be put, or to be doubted first. */
 static int reader_take_head(struct desk_reader *reader, weir_error *err)
 {
-    struct reader_source *source = reader->current;
+    struct desk_source *source = reader->current;
     const struct desk_arrival *head = &source->head;
     reader->queue_at = reader->queue_count = 0;
     source->has_head = false;
     if (reader->doubted && head->time_us < reader->doubt.time_us - DAY_US) {
-        struct reader_source *from = &reader->sources[reader->doubt.file];
+        struct desk_source *from = &reader->sources[reader->doubt.file];
         reader->doubted = false;
-        int code = reader_note(reader, from, reader->doubt.line, reader->doubt.key,
-                               DESK_REASON_ALONE, NULL, err);
+        int code = desk_source_note(&reader->shared, from, reader->doubt.line, reader->doubt.key,
+                                    DESK_REASON_ALONE, NULL, err);
         if (code)
             return code;
     }
@@ -475,14 +184,14 @@ static int reader_look(struct desk_reader *reader, weir_error *err)
 {
     bool traces = reader->options.disorder_us == 0;
     for (size_t i = 0; i < reader->count; i++) {
-        struct reader_source *source = &reader->sources[i];
-        int code = source_open(reader, source, err);
+        struct desk_source *source = &reader->sources[i];
+        int code = desk_source_open(&reader->shared, source, err);
         if (code)
             return code;
         traces = traces && (!source->format || source->format->exact_times);
-        source->first_us = source_first_time(source);
+        source->first_us = desk_source_first_time(source);
         if (reader->count > 1 && source->input.regular && !reader->options.follow) {
-            source_close(source);
+            desk_source_close(source);
             source->facts->damage[0] = 0;
             source->done = 0;
         }
@@ -508,24 +217,26 @@ int desk_reader_open(const struct desk_options *options, struct desk_reader **re
     if (!reader)
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory");
     reader->options = *options;
+    reader->shared.options = &reader->options;
     if (options->path_count == 0) {
         reader->options.paths = standard;
         reader->options.path_count = 1;
     }
     reader->count = reader->options.path_count;
-    reader->facts.first_us = -1;
+    reader->shared.facts.first_us = -1;
     reader->sources = calloc(reader->count, sizeof *reader->sources);
     reader->files = calloc(reader->count, sizeof *reader->files);
     if (!reader->sources || !reader->files)
         code = weir__fail(err, WEIR_ENOMEM, 0, "out of memory");
     for (size_t i = 0; code == 0 && i < reader->count; i++) {
         reader->sources[i].facts = &reader->files[i];
+        reader->sources[i].number = (uint32_t)i;
         reader->sources[i].input.fd = -1;
         reader->sources[i].times.zone_us = zone_us;
         reader->files[i].path = reader->options.paths[i];
     }
     if (code == 0)
-        code = desk_selection_make(options, &reader->selection, err);
+        code = desk_selection_make(options, &reader->shared.selection, err);
     if (code == 0)
         code = reader_look(reader, err);
     if (code) {
@@ -541,14 +252,14 @@ void desk_reader_close(struct desk_reader *reader)
     if (!reader)
         return;
     for (size_t i = 0; reader->sources && i < reader->count; i++)
-        source_close(&reader->sources[i]);
-    while (reader->formats) {
-        struct reader_format *next = reader->formats->next;
-        free(reader->formats);
-        reader->formats = next;
+        desk_source_close(&reader->sources[i]);
+    while (reader->shared.formats) {
+        struct desk_format_in_use *next = reader->shared.formats->next;
+        free(reader->shared.formats);
+        reader->shared.formats = next;
     }
     desk_order_free(&reader->order);
-    desk_selection_free(&reader->selection);
+    desk_selection_free(&reader->shared.selection);
     free(reader->sources);
     free(reader->files);
     free(reader);
@@ -558,7 +269,7 @@ void desk_reader_close(struct desk_reader *reader)
 
 static int reader_give(struct desk_reader *reader, const struct desk_arrival *arrival)
 {
-    struct desk_facts *facts = &reader->facts;
+    struct desk_facts *facts = &reader->shared.facts;
     facts->arrivals++;
     if (facts->first_us < 0 || arrival->time_us < facts->first_us)
         facts->first_us = arrival->time_us;
@@ -628,7 +339,7 @@ int desk_reader_next(struct desk_reader *reader, struct desk_arrival *ret, weir_
 
 void desk_reader_facts(const struct desk_reader *reader, struct desk_facts *ret)
 {
-    *ret = reader->facts;
+    *ret = reader->shared.facts;
     ret->out_of_order = reader->order.out_of_order;
     ret->late = reader->order.late;
     ret->crowded = reader->order.crowded;
@@ -636,7 +347,7 @@ void desk_reader_facts(const struct desk_reader *reader, struct desk_facts *ret)
     ret->files = reader->files;
     ret->file_count = reader->count;
     for (size_t i = 0; i < reader->count; i++) {
-        const struct reader_source *source = &reader->sources[i];
+        const struct desk_source *source = &reader->sources[i];
         struct desk_file_facts *file = &reader->files[i];
         file->zone_assumed = source->times.zone_assumed;
         ret->damaged |= file->damage[0] != 0;

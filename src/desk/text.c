@@ -168,15 +168,20 @@ static bool text_is_escaped(const char *from, const char *p)
 }
 
 /* Where the literal that ends a field begins; NULL: nowhere. */
-static const char *text_find(const char *at, const char *end, const char *literal, size_t len,
-                             bool escapes)
+static inline const char *text_find(const char *at, const char *end, const char *literal,
+                                    size_t len, bool escapes)
 {
-    for (const char *p = at; (size_t)(end - p) >= len; p++) {
-        p = memchr(p, literal[0], (size_t)(end - p) - len + 1);
+    if ((size_t)(end - at) < len)
+        return NULL;
+    const char *last = end - len;
+    for (const char *p = at; p <= last; p++) {
+        p = memchr(p, literal[0], (size_t)(last - p) + 1);
         if (!p)
             return NULL;
-        if ((len == 1 || !memcmp(p + 1, literal + 1, len - 1)) &&
-            !(escapes && text_is_escaped(at, p)))
+        size_t same = 1;
+        while (same < len && p[same] == literal[same])
+            same++;
+        if (same == len && !(escapes && text_is_escaped(at, p)))
             return p;
     }
     return NULL;

@@ -1,0 +1,271 @@
+/* See source.h. */
+#include "desk/source.h"
+
+#include "base/buffer.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *desk_reason_text(enum desk_reason reason)
+{
+    static const char *const texts[] = {
+#define DESK_TEXT_OF(name, text) text,
+        DESK_REASONS(DESK_TEXT_OF)
+#undef DESK_TEXT_OF
+    };
+    assert((size_t)reason < WEIR__COUNT(texts));
+    return texts[reason];
+}
+
+/* ---- lines that cannot be read ---- */
+
+/* A text that is safe to print, shortened. */
+static void source_show(struct weir__span text, char *room, size_t size)
+{
+    static const char more[] = "…";
+    struct weir__buffer buffer = weir__buffer_over(room, size);
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.data[i];
+        if (buffer.len + sizeof more >= size) {
+            weir__put_text(&buffer, more);
+            break;
+        }
+        weir__put(&buffer, (unsigned char)c >= ' ' && (unsigned char)c < 0x7f ? &c : "?", 1);
+    }
+}
+
+int desk_source_note(struct desk_shared *shared, const struct desk_source *source, int64_t line,
+                     struct weir__span text, enum desk_reason reason,
+                     const struct desk_wrong *wrong, weir_error *err)
+{
+    struct desk_facts *facts = &shared->facts;
+    int column = wrong ? (int)wrong->at + 1 : 0;
+    const char *why = wrong ? wrong->why : desk_reason_text(reason);
+    facts->unreadable++;
+    facts->reasons[reason]++;
+    source->facts->unreadable++;
+    if (facts->example_count < DESK_EXAMPLES) {
+        struct desk_example *example = &facts->examples[facts->example_count++];
+        *example = (struct desk_example){
+            .path = source->facts->path, .line = line, .column = column, .reason = reason};
+        snprintf(example->why, sizeof example->why, "%s", why);
+        source_show(text, example->text, sizeof example->text);
+    }
+    if (!shared->options->strict)
+        return 0;
+    char shown[96];
+    source_show(text, shown, sizeof shown);
+    return weir__fail(err, WEIR_EINVAL, column, "%s: line %lld: %s: %s", source->input.name,
+                      (long long)line, why, shown);
+}
+
+/* ---- one file ---- */
+
+/* The format, shared with other files that have the same. */
+static const struct desk_format *source_keep_format(struct desk_shared *shared,
+                                                    const struct desk_format *format)
+{
+    for (struct desk_format_in_use *it = shared->formats; it; it = it->next) {
+        if (!memcmp(&it->format, format, sizeof *format))
+            return &it->format;
+    }
+    struct desk_format_in_use *kept = malloc(sizeof *kept);
+    if (!kept)
+        return NULL;
+    kept->format = *format;
+    kept->next = shared->formats;
+    shared->formats = kept;
+    return &kept->format;
+}
+
+/* Finds out the format by the beginning of the file, which is not blank. */
+static int source_find_format(struct desk_shared *shared, struct desk_source *source,
+                              struct weir__span beginning, weir_error *err)
+{
+    struct desk_format *found = malloc(sizeof *found);
+    if (!found)
+        return weir__fail(err, WEIR_ENOMEM, 0, "%s: out of memory", source->input.name);
+    int code = desk_format_find(shared->options->format, beginning, source->input.name,
+                                &shared->selection.wanted, &source->times, found,
+                                &source->facts->detected_by, err);
+    if (code == 0)
+        code = desk_selection_check(&shared->selection, found, source->input.name, err);
+    if (code == 0 && !(source->format = source_keep_format(shared, found)))
+        code = weir__fail(err, WEIR_ENOMEM, 0, "%s: out of memory", source->input.name);
+    free(found);
+    if (code)
+        return code;
+    source->facts->format = source->format->name;
+    source->header = source->format->skip_header;
+    source->times.unit_ns = source->format->time_unit_ns;
+    return 0;
+}
+
+int64_t desk_source_first_time(const struct desk_source *source)
+{
+    struct weir__span rest = desk_input_peek(&source->input);
+    struct desk_times times = source->times;
+    struct desk_fields fields;
+    struct desk_wrong wrong;
+    int64_t us;
+    bool whole;
+    while (source->format && rest.len > 0) {
+        const char *end = memchr(rest.data, '\n', rest.len);
+        struct weir__span line = {rest.data, end ? (size_t)(end - rest.data) : rest.len};
+        rest.data += line.len + (end != NULL);
+        rest.len -= line.len + (end != NULL);
+        if (line.len > 0 && line.data[line.len - 1] == '\r')
+            line.len--;
+        if (line.len > 0 && desk_format_read(source->format, line, &fields, &wrong) &&
+            desk_fields_has(&fields, DESK_TIME) &&
+            desk_time_read(&times, fields.at[DESK_TIME], &us, &whole))
+            return us;
+    }
+    return 0;
+}
+
+void desk_source_close(struct desk_source *source)
+{
+    if (!source->open)
+        return;
+    source->done = source->input.offset;
+    memcpy(source->facts->damage, source->input.damage, sizeof source->facts->damage);
+    desk_input_close(&source->input);
+    free(source->room);
+    source->room = NULL;
+    source->open = false;
+}
+
+int desk_source_open(struct desk_shared *shared, struct desk_source *source, weir_error *err)
+{
+    assert(!source->open && !source->ended);
+    source->room = malloc(sizeof *source->room);
+    if (!source->room)
+        return weir__fail(err, WEIR_ENOMEM, 0, "%s: out of memory", source->facts->path);
+    int code = desk_input_open(&source->input, source->facts->path, shared->options->begun,
+                               shared->options->follow, err);
+    if (code) {
+        free(source->room);
+        source->room = NULL;
+        return code;
+    }
+    source->open = true;
+    source->size = source->input.size;
+    source->facts->packing = desk_packing_name(source->input.packing);
+    struct weir__span beginning = desk_input_peek(&source->input);
+    while (beginning.len > 0 && (beginning.data[0] == '\n' || beginning.data[0] == '\r'))
+        beginning.data++, beginning.len--;
+    /* The format of a file that is empty, or begins with a line that is too long, is told later. */
+    if (source->format || beginning.len == 0 ||
+        (beginning.len > DESK_LINE_MAX && !memchr(beginning.data, '\n', DESK_LINE_MAX)))
+        return 0;
+    return source_find_format(shared, source, beginning, err);
+}
+
+/* The time of a line. False: noted. */
+static bool source_read_time(struct desk_source *source, int64_t *ret_us, bool *ret_whole,
+                             struct desk_wrong *wrong, const char *line)
+{
+    struct desk_fields *fields = &source->fields;
+    struct weir__span text;
+    source->room->used = 0;
+    if (!desk_fields_has(fields, DESK_TIME)) {
+        *wrong = (struct desk_wrong){"there is no time", 0};
+        return false;
+    }
+    text = fields->at[DESK_TIME];
+    if (fields->escaped >> DESK_TIME & 1)
+        desk_value(source->format, fields, DESK_TIME, source->room, &text);
+    if (desk_time_read(&source->times, text, ret_us, ret_whole))
+        return true;
+    *wrong =
+        (struct desk_wrong){"the time cannot be read", (size_t)(fields->at[DESK_TIME].data - line)};
+    return false;
+}
+
+/* One line. 1: it is the head; 0: it is not; or an error. */
+static int source_take_line(struct desk_shared *shared, struct desk_source *source,
+                            struct weir__span line, weir_error *err)
+{
+    struct desk_wrong wrong = {NULL, 0};
+    struct desk_arrival *head = &source->head;
+    enum desk_reason reason = DESK_REASON_BINARY;
+    char why[96];
+    bool whole = false, readable = false;
+    if (source->input.has_nul && memchr(line.data, 0, line.len)) {
+        wrong.why = desk_reason_text(reason);
+    } else if (!desk_format_read(source->format, line, &source->fields, &wrong)) {
+        reason = DESK_REASON_SHAPE;
+    } else if (!source_read_time(source, &head->time_us, &whole, &wrong, line.data)) {
+        reason = DESK_REASON_TIME;
+    } else {
+        readable = true;
+    }
+    if (!readable) {
+        int64_t number = source->input.line;
+        desk_input_back(&source->input);
+        return desk_source_note(shared, source, number, line, reason, &wrong, err);
+    }
+    switch (desk_select(&shared->selection, source->format, &source->fields, source->room, head,
+                        &reason, why)) {
+    case DESK_TAKEN:
+        head->line = source->input.line;
+        head->file = source->number;
+        source->head_whole = whole && !source->format->exact_times;
+        return 1;
+    case DESK_FILTERED:
+        shared->facts.filtered++;
+        return 0;
+    case DESK_KEYLESS:
+        shared->facts.keyless++;
+        return 0;
+    case DESK_REFUSED:
+        break;
+    }
+    wrong = (struct desk_wrong){why, 0};
+    return desk_source_note(shared, source, source->input.line, line, reason, &wrong, err);
+}
+
+int desk_source_next(struct desk_shared *shared, struct desk_source *source, weir_error *err)
+{
+    struct weir__span line;
+    for (;;) {
+        bool csv = source->format && source->format->family == DESK_CSV;
+        int got = desk_input_line(&source->input, csv, &line, err);
+        if (got < 0)
+            return got;
+        if (got == DESK_GOT_NOTHING)
+            return DESK_IDLE;
+        if (got == DESK_GOT_END) {
+            source->ended = true;
+            desk_source_close(source);
+            return DESK_END;
+        }
+        if (line.len > 0 && !source->format && got == DESK_GOT_LINE) {
+            size_t rest = source->input.to - (size_t)(line.data - source->input.data);
+            int code =
+                source_find_format(shared, source, (struct weir__span){line.data, rest}, err);
+            if (code)
+                return code;
+        }
+        if (line.len == 0 || (source->header && got == DESK_GOT_LINE)) {
+            source->header &= line.len == 0;
+            continue;
+        }
+        shared->facts.lines++;
+        shared->facts.bytes += (int64_t)line.len + 1;
+        source->facts->lines++;
+        int code = 0;
+        if (got == DESK_GOT_LONG)
+            code = desk_source_note(shared, source, source->input.line, line, DESK_REASON_LONG,
+                                    NULL, err);
+        else
+            code = source_take_line(shared, source, line, err);
+        if (code) {
+            source->has_head = code > 0;
+            return code;
+        }
+    }
+}
