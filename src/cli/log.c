@@ -40,6 +40,10 @@ static int log_read_beginning(const struct cli_call *call, struct cli_log *log)
     }
     if (standard && from >= 0)
         lseek(fd, from, SEEK_SET);
+    if (!standard && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+        dup2(fd, STDIN_FILENO); /* a pipe that has a name: it cannot be opened again */
+        log->paths[0] = "-";
+    }
     if (!standard)
         close(fd);
     return CLI_OK;

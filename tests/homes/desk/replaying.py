@@ -103,6 +103,13 @@ def test_inputs(check):
         with open(plain, "rb") as file:
             done = subprocess.run([build.WEIR, "replay", limit, "--decisions"], stdin=file, capture_output=True, check=False)
         check.equal(done.stdout.decode(), whole, "a file on standard input")
+        for pipe in (f"<(cat {plain})", f"<(gzip -c {plain})", f"/dev/stdin < <(cat {plain})"):
+            done = subprocess.run(["bash", "-c", f'"$0" replay "{limit}" --decisions {pipe}', build.WEIR], capture_output=True,
+                                  env=weir_server.environment(), check=False)
+            check.equal(done.stdout.decode(), whole, f"a pipe with a name: {pipe}: {done.stderr.decode()}")
+        done = subprocess.run(["bash", "-c", f'"$0" replay "{limit}" --decisions <(echo 1,a; echo 2,b)', build.WEIR],
+                              capture_output=True, env=weir_server.environment(), check=False)
+        check.equal(len(done.stdout.splitlines()), 3, f"a trace from a pipe with a name: {done.stderr.decode()}")
         check.equal(weir(limit, "--decisions", text=gzip.compress(plain.read_bytes()))[1], whole, "packed, from a pipe")
         check.equal(weir(limit, "--decisions", "--format", "nginx", "-", text=plain.read_bytes())[1], whole, "with its format")
         code, out, err = weir(limit, plain, packed, "--json")
