@@ -250,6 +250,19 @@ def calendar_clock():
     s.take(at("2200-06-01 00:00"), 1, allowed=False)
     yield s
 
+    s = Script("near-the-end-of-time", "fixed-window 2/s zone +13:59")
+    end = 9_007_199_250 * SECOND  # some seconds before 2^53
+    s.take(end - 1, 2, reset_after=1)
+    s.take(end - 1, allowed=False, retry_after=1)
+    s.take(end, allowed=True, remaining=1, reset_after=SECOND)
+    s.limit("fixed-window 1/2us zone -11:59")
+    s.take(end + 1, allowed=True, reset_after=1)
+    s.take(end + 2, allowed=True, reset_after=2)
+    s.take(end + 3, allowed=False, retry_after=1)
+    s.settle(end + 3, end + 2, 1, 0)
+    s.take(end + 3, allowed=True)
+    yield s
+
     s = Script("months-of-several-anchors", "fixed-window 9/month, fixed-window 3/month from 15, fixed-window 30/year")
     s.take(at("2026-11-14 00:00"), 3, reset_after=48 * DAY)
     s.take(at("2026-11-14 00:00"), allowed=False, retry_after=DAY)
