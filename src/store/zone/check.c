@@ -195,19 +195,25 @@ static int64_t newest_time(const struct weir__rule *rule, const struct weir__sta
     return leases ? weir__max(state->at, newest - WEIR_DURATION_MAX) : newest;
 }
 
-/* Sum and newest time as the cells say. What makes no sense stays, for the check to find. */
+/* Sum and newest time as the cells say. What makes no sense stays, for the check to find. What is
+ * right is not written: most blocks are far from each other, and a process that has not had them in
+ * its memory yet gets many at once to read, but each alone to write. */
 static void repair_slot(struct weir__zone *zone, struct weir__group *group, unsigned slot)
 {
     const struct weir__rule *rule;
     struct weir__state state = {0};
     uint32_t unit;
     unsigned order;
+    int64_t sum;
     if (!weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order) ||
-        !weir__is_large(rule) || !recount(rule, &state.ring, &state.ring.sum))
+        !weir__is_large(rule) || !recount(rule, &state.ring, &sum))
         return;
-    weir__block_at(zone, unit)->sum = state.ring.sum;
-    if (state.ring.len > 0)
-        state.at = newest_time(rule, &state);
+    if (sum != state.ring.sum)
+        weir__block_at(zone, unit)->sum = sum;
+    int64_t newest = state.ring.len > 0 ? newest_time(rule, &state) : state.at;
+    if (newest == state.at)
+        return;
+    state.at = newest;
     weir__slot_put(group, slot,
                    weir__pack(zone, rule, weir__slot_row(zone, group, slot),
                               weir__slot_tag(group, slot), &state, unit, order));
@@ -223,7 +229,8 @@ void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe)
                 const struct weir__group *group = &zone->groups[g];
                 if (weir__slot_tag(group, slot) == 0)
                     continue;
-                weir__slot_thaw(&zone->groups[g], slot); /* the old state, or the new one */
+                if (weir__is_frozen(weir__load16(&group->states[slot])))
+                    weir__slot_thaw(&zone->groups[g], slot); /* the old state, or the new one */
                 repair_slot(zone, &zone->groups[g], slot);
                 const struct weir__rule *rule =
                     weir__row_at(zone, weir__slot_row(zone, group, slot));
