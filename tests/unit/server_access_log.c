@@ -143,7 +143,7 @@ static void test_fields(void)
                      "\"policy\":\"api\",\"entry\":\"per-user\",\"key\":\"user:\\\"4\\\"\\n\","
                      "\"cost\":3,\"allowed\":false,\"verdict\":\"limits\",\"limit\":100,"
                      "\"remaining\":0,\"retry_after\":null,\"reset_after\":2.500000,"
-                     "\"delay\":0.000000,\"degraded\":true,\"shadow_denied\":2}\n"
+                     "\"delay\":0.000000,\"granted\":0,\"degraded\":true,\"shadow_denied\":2}\n"
                      "{\"time\":1700000001.000000,\"protocol\":\"grpc\",\"client\":\"\","
                      "\"policy\":\"\",\"key_base64\":\"/wA=\",\"cost\":1,\"allowed\":true,"
                      "\"verdict\":\"allow\",\"shadow_denied\":0}\n");
