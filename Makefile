@@ -33,6 +33,7 @@ lint:
 # Other libraries and weir side by side.
 bench: all
 	bench/run.py
+	bench/replay.py
 	ninja -C build bench/bench-stalls && build/bench/bench-stalls
 
 # Redis commands, scripts and the module side by side.

@@ -3,6 +3,7 @@
 #include "fuzz.h"
 
 #include "sim/replay.h"
+#include "sim/trace.h"
 
 /* The same request from its line alone. */
 static void check_seek(const struct weir__trace *trace, const struct weir__arrival *arrival)

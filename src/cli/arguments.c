@@ -256,9 +256,11 @@ static int options_store_value(const struct parser *parser, const struct cli_opt
 static const struct cli_option *options_named(const struct parser *parser, const char *argument,
                                               const char **ret_value)
 {
-    if (strncmp(argument, "--", 2))
-        return NULL;
     const char *name = argument + 2;
+    if (!strcmp(argument, "-f"))
+        name = "follow";
+    else if (strncmp(argument, "--", 2))
+        return NULL;
     size_t len = strcspn(name, "=");
     for (size_t i = 0; i < parser->option_count; i++) {
         const char *candidate = parser->options[i].name;

@@ -12,8 +12,8 @@ _weir_options() {
     explain) echo "--json --key --policy --request $server --help" ;;
     demo) echo "--json --help" ;;
     replay)
-        echo "--wait --share --decisions --json --store --key --where --cost --template --format --field --timezone --disorder \
-            --no-spread --help"
+        echo "--limit --policies --store --wait --share --format --key --where --cost --template --field --timezone \
+            --disorder --no-spread --follow --memory --report --decisions --json --help"
         ;;
     bench) echo "--keys --threads --seconds --limit --batch --store --json --help" ;;
     zone) echo "--check --json --dump --load --help" ;;
@@ -54,7 +54,7 @@ _weir() {
         mapfile -t COMPREPLY < <(compgen -W "$homes" -- "$current")
         return
         ;;
-    --load | --policies | --envoy | --token-file | --admin-token-file | --tls-cert | --tls-key | --tls-client-ca | --access-log)
+    --load | --policies | --envoy | --token-file | --admin-token-file | --tls-cert | --tls-key | --tls-client-ca | --access-log | --report)
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
         return
@@ -75,17 +75,11 @@ _weir() {
         mapfile -t COMPREPLY < <(compgen -W "stop go-on" -- "$current")
         return
         ;;
-    --format)
-        local formats="combined common json csv haproxy envoy caddy traefik alb weir trace"
-        mapfile -t COMPREPLY < <(compgen -W "$formats" -- "$current")
-        return
-        ;;
     --wait | --max)
         mapfile -t COMPREPLY < <(compgen -W "any 0 100ms 1s 10s 1m" -- "$current")
         return
         ;;
-    --denied-code | --failed-code | --cost | --least | --keys | --key | --policy | --threads | --seconds | --batch | --limit | --args | --request | --token | --where | \
-        --template | --field | --timezone | --disorder)
+    --denied-code | --failed-code | --cost | --least | --keys | --key | --policy | --threads | --seconds | --batch | --limit | --args | --request | --token)
         return
         ;;
     esac

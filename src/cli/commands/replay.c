@@ -1,65 +1,22 @@
 /*
- * `weir replay`: a trace decided under a virtual clock. It prints one line per decision, or a
- * summary with a plot.
+ * `weir replay`: what limits would have decided about a trace or a log. Several candidates are
+ * decided in one pass. It prints a summary with charts, one line per decision, JSON, or writes a
+ * page.
  */
-#include "cli/cli.h"
-#include "cli/log.h"
+#include "cli/replay.h"
 
 #include "base/clock.h"
 #include "base/duration.h"
 #include "sim/replay.h"
+#include "store/store.h"
 
 #include <assert.h>
+#include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* ---- the progress bar: on stderr, only on a terminal, only if it takes a while ---- */
-
-struct progress {
-    bool shown;         /* a bar is on the terminal */
-    bool wanted;        /* stderr is a terminal */
-    int64_t started_us; /* and drawn_us: when it was last drawn */
-    int64_t drawn_us;
-};
-
-#define PATIENCE_US 200000 /* nothing is drawn earlier */
-#define PAUSE_US 50000     /* between two drawings */
-#define BAR_WIDTH 40
-
-static struct progress progress_start(void)
-{
-    const char *term = getenv("TERM");
-    bool wanted = isatty(STDERR_FILENO) && !(term && !strcmp(term, "dumb"));
-    return (struct progress){.wanted = wanted, .started_us = weir__clock_us()};
-}
-
-static void progress_show(struct progress *progress, size_t done, size_t all)
-{
-    if (!progress->wanted || all == 0)
-        return;
-    int64_t now = weir__clock_us();
-    if (now - progress->started_us < PATIENCE_US || now - progress->drawn_us < PAUSE_US)
-        return;
-    progress->drawn_us = now;
-    progress->shown = true;
-    assert(done <= all);
-    size_t filled = done * BAR_WIDTH / all;
-    fputs("\r▕", stderr);
-    for (size_t i = 0; i < BAR_WIDTH; i++)
-        fputs(i < filled ? "█" : " ", stderr);
-    fprintf(stderr, "▏ %3zu%%", done * 100 / all);
-    fflush(stderr);
-}
-
-static void progress_end(struct progress *progress)
-{
-    if (progress->shown)
-        fputs("\r\033[K", stderr);
-    progress->shown = false;
-}
 
 /* ---- one line per decision ---- */
 
@@ -71,25 +28,30 @@ static void decisions_flush(struct weir__buffer *lines)
     lines->len = 0;
 }
 
-static void decisions_put_json(const struct weir__arrival *arrival, bool classes,
-                               const weir_decision *decision)
+static void decisions_put_json(const struct replay *replay, const struct desk_arrival *arrival,
+                               const weir_decision *decision, size_t candidate)
 {
     struct weir__json json = cli_json_begin('{');
     weir__json_put_seconds(&json, "time", arrival->time_us);
-    weir__json_put_key(&json, arrival->key, arrival->key_len);
+    weir__json_put_key(&json, arrival->key.data, arrival->key.len);
     weir__json_put_int(&json, "cost", arrival->cost);
-    if (classes)
-        weir__json_put_text(&json, "class", arrival->class_name.data, arrival->class_name.len);
+    if (replay->limit_texts.count > 0)
+        weir__json_put_string(&json, "candidate", replay->shown[candidate].name);
+    if (replay->classes.count > 0) {
+        struct weir__span name = replay_class_name(arrival);
+        weir__json_put_text(&json, "class", name.data, name.len);
+    }
     weir__json_put_decision(&json, decision);
     cli_json_end(&json, '}');
 }
 
-static void decisions_put_csv(struct weir__buffer *buffer, const struct weir__arrival *arrival,
-                              bool classes, const weir_decision *decision)
+static void decisions_put_csv(struct replay *replay, const struct desk_arrival *arrival,
+                              const weir_decision *decision, size_t candidate)
 {
+    struct weir__buffer *buffer = &replay->lines;
     weir__put_seconds(buffer, arrival->time_us);
     weir__put(buffer, ",", 1);
-    weir__put_csv(buffer, arrival->key, arrival->key_len);
+    weir__put_csv(buffer, arrival->key.data, arrival->key.len);
     weir__put(buffer, ",", 1);
     weir__put_int(buffer, arrival->cost);
     weir__put(buffer, decision->allowed ? ",1," : ",0,", 3);
@@ -102,170 +64,200 @@ static void decisions_put_csv(struct weir__buffer *buffer, const struct weir__ar
     weir__put_seconds(buffer, decision->reset_after_us);
     weir__put(buffer, ",", 1);
     weir__put_seconds(buffer, decision->delay_us);
-    if (classes) {
+    if (replay->limit_texts.count > 0) {
         weir__put(buffer, ",", 1);
-        weir__put_csv(buffer, arrival->class_name.data, arrival->class_name.len);
+        weir__put_text(buffer, replay->shown[candidate].name);
+    }
+    if (replay->classes.count > 0) {
+        struct weir__span name = replay_class_name(arrival);
+        weir__put(buffer, ",", 1);
+        weir__put_csv(buffer, name.data, name.len);
     }
     weir__put(buffer, "\n", 1);
 }
 
-/* ---- the command's state ---- */
-
-struct job {
-    const struct cli_call *call;
-    const char *limits_text, *share_text, *url;
-    struct cli_log *log;
-    bool is_log; /* not a trace */
-    int64_t wait_us;
-    bool decisions, json;
-    weir_limit *limit;
-    struct weir__classes classes; /* none without --share */
-    weir_store *store;
-    struct weir__trace trace;
-    struct weir__trace_facts facts;
-    struct weir__tally tally;
-    struct weir__buffer lines;
-    struct progress progress;
-};
-
-/* ---- the summary ---- */
-
-#define SUMMARY_BINS 60
-
-#define TOP_KEYS 10
-#define CHART_ROWS 8
-
-/* Reads the text of a key again, at its place in the trace. */
-static struct weir__arrival summary_first_of(const struct job *job,
-                                             struct weir__trace_reader *reader, size_t offset)
+static void decisions_begin(struct replay *replay)
 {
-    struct weir__arrival arrival = {.key = "?", .key_len = 1};
-    weir__trace_begin(reader, &job->trace);
-    weir__trace_seek(reader, offset);
-    weir__trace_next(reader, &arrival, NULL);
-    return arrival;
+    replay->lines = weir__buffer_growing();
+    if (replay->decisions && !replay->json)
+        weir__put_format(
+            &replay->lines,
+            "time,key,cost,allowed,limit,remaining,retry_after,reset_after,delay%s%s\n",
+            replay->limit_texts.count > 0 ? ",candidate" : "",
+            replay->classes.count > 0 ? ",class" : "");
 }
 
-static double summary_percent(int64_t part, int64_t all)
+static int decisions_put(struct replay *replay, const struct desk_arrival *arrival,
+                         const weir_decision *decisions)
 {
-    return all > 0 ? 100.0 * (double)part / (double)all : 0;
+    for (size_t i = 0; i < replay->count; i++) {
+        if (replay->json)
+            decisions_put_json(replay, arrival, &decisions[i], i);
+        else
+            decisions_put_csv(replay, arrival, &decisions[i], i);
+    }
+    if (replay->lines.len > FLUSH_BYTES)
+        decisions_flush(&replay->lines);
+    return ferror(stdout) ? WEIR_ESYSTEM : replay->lines.cut ? WEIR_ENOMEM : 0;
 }
 
-/* ---- for people ---- */
+/* ---- deciding ---- */
 
-static void summary_print_top(const struct job *job)
+static int decide_by_store(struct replay *replay, const struct desk_arrival *arrival,
+                           weir_decision *ret, weir_error *err)
 {
-    struct weir__tally_key top[TOP_KEYS];
-    size_t n = weir__tally_most_denied(&job->tally, top, TOP_KEYS);
-    struct weir__trace_reader reader;
-    struct cli_style style = cli_style_of(stdout);
-    if (n == 0)
+    weir_request request = {.key = weir_key_bytes(arrival->key.data, arrival->key.len),
+                            .limit = replay->limits[0],
+                            .cost = arrival->cost,
+                            .wait_us = replay->wait_us};
+    struct weir__class *class = NULL;
+    if (replay->classes.count > 0) {
+        class = weir__classes_find(&replay->classes, replay_class_name(arrival));
+        request.limit = class->limit;
+    }
+    replay->clock.now_us = arrival->time_us;
+    int code = weir__take_all(replay->store, &request, 1, ret);
+    if (code == 0 && ret->degraded) /* the local fallback decided, not the store */
+        code = WEIR_EUNREACHABLE;
+    if (code)
+        return weir__fail(err, code, 0, "line %" PRId64 ": %s", arrival->line, weir_strerror(code));
+    if (class) {
+        class->requests++;
+        class->allowed += ret->allowed;
+    }
+    return 0;
+}
+
+static int decide(void *context, const struct desk_arrival *arrival, weir_error *err)
+{
+    struct replay *replay = context;
+    weir_decision decisions[DESK_CANDIDATES_MAX];
+    int code = 0;
+    if (replay->policies)
+        code = replay_policies_take(replay, arrival, decisions, err);
+    else if (replay->store)
+        code = decide_by_store(replay, arrival, decisions, err);
+    else
+        code = desk_engine_take(replay->engine, arrival, replay->decisions ? decisions : NULL);
+    if (code == 0 && replay->store)
+        code = desk_engine_note(replay->engine, arrival, decisions);
+    if (code == 0 && replay->decisions)
+        code = decisions_put(replay, arrival, decisions);
+    return code;
+}
+
+/* After each batch. */
+static void passed(void *context, int64_t done, int64_t size, bool idle)
+{
+    struct replay *replay = context;
+    replay->progress.bytes = done;
+    replay->progress.total = size;
+    replay->progress.units = replay->engine->requests;
+    cli_progress_show(&replay->progress, weir__mono_us());
+    if (!idle || !replay->decisions)
         return;
-    printf("\n%sMost denied%s\n", style.bold, style.off);
-    for (size_t i = 0; i < n; i++) {
-        struct weir__arrival arrival = summary_first_of(job, &reader, top[i].offset);
-        printf("  %10" PRId64 " of %-10" PRId64 " %s\n", top[i].denied, top[i].requests,
-               cli_show(arrival.key, arrival.key_len).text);
+    decisions_flush(&replay->lines);
+    fflush(stdout);
+}
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int number)
+{
+    (void)number;
+    stop = 1;
+}
+
+static uint64_t live_evictions(weir_store *store)
+{
+    weir_zone_info info;
+    return !store || weir_store_info(store, &info) ? 0 : info.evicted_unused + info.evicted_soonest;
+}
+
+static int decide_all(struct replay *replay)
+{
+    struct desk_flow flow = {.context = replay,
+                             .take = decide,
+                             .passed = passed,
+                             .engine = replay->engine,
+                             .stop = &stop};
+    const char *term = getenv("TERM");
+    uint64_t evicted = live_evictions(replay->store);
+    weir_error err = {0};
+    replay_connect(replay, &flow);
+    replay->progress.on = isatty(STDERR_FILENO) && !(term && !strcmp(term, "dumb"));
+    replay->progress.lines = true;
+    if (replay->follow) { /* what came until then is summed up */
+        signal(SIGINT, on_signal);
+        signal(SIGTERM, on_signal);
     }
+    cli_progress_begin(&replay->progress, weir__mono_us());
+    int code = desk_flow_run(&flow, &err);
+    if (replay->progress.drawn > 1)
+        fputs("\r\033[K", stderr);
+    if (replay->decisions)
+        decisions_flush(&replay->lines);
+    if (code)
+        return cli_fail(replay->call, code == WEIR_EINVAL ? CLI_USAGE : CLI_FAILED, "%s",
+                        err.message[0] ? err.message : weir_strerror(code));
+    desk_engine_end(replay->engine);
+    evicted = live_evictions(replay->store) - evicted;
+    if (evicted > 0 && replay->policies)
+        replay->engine->lossy += (int64_t)evicted;
+    else if (evicted > 0)
+        return cli_fail(replay->call, CLI_FAILED,
+                        "%" PRIu64
+                        " states in use were evicted, so some answers are too lenient; use a "
+                        "larger store, like --store memory:4g",
+                        evicted);
+    return CLI_OK;
 }
 
-static void summary_print_totals(const struct job *job)
+/* ---- the report ---- */
+
+static int report_write(const struct replay *replay, const struct desk_report *report)
 {
-    const struct weir__tally *tally = &job->tally;
-    struct cli_style style = cli_style_of(stdout);
-    int64_t span = tally->requests > 0 ? job->facts.last_us - job->facts.first_us : 0;
-    printf("%s%s%s\n", style.bold, weir_limit_text(job->limit), style.off);
-    printf("  requests       %10" PRId64 "  of %zu keys over %s\n", tally->requests, tally->keys,
-           cli_about(span).text);
-    printf("  allowed        %s%10" PRId64 "%s  %.2f%%\n", style.good, tally->allowed, style.off,
-           summary_percent(tally->allowed, tally->requests));
-    printf("  denied         %s%10" PRId64 "%s  %.2f%%\n", tally->denied ? style.bad : "",
-           tally->denied, tally->denied ? style.off : "",
-           summary_percent(tally->denied, tally->requests));
-    if (tally->cost_allowed + tally->cost_denied != tally->requests)
-        printf("  cost           %10" PRId64 "  allowed, %" PRId64 " denied\n", tally->cost_allowed,
-               tally->cost_denied);
-    printf("  longest delay  %10s\n", cli_about(tally->longest_delay_us).text);
+    struct weir__buffer page = weir__buffer_growing();
+    desk_report_html(report, &page);
+    FILE *file = fopen(replay->report_path, "wbe");
+    bool good = file && !page.cut && fwrite(page.data, 1, page.len, file) == page.len;
+    int error = errno;
+    good = file && !fclose(file) && good;
+    weir__buffer_free(&page);
+    return good ? CLI_OK
+                : cli_fail(replay->call, CLI_FAILED, "cannot write the report to %s: %s",
+                           cli_show_text(replay->report_path).text, strerror(error));
 }
 
-static struct weir__span summary_share(const struct weir__class *it, char *room, size_t size)
+/* What of the log could not be read is in the report; here it decides the exit code. */
+static int report_damage(const struct replay *replay)
 {
-    struct weir__buffer buffer = weir__buffer_over(room, size);
-    weir__put_share(&buffer, it->millionths);
-    return (struct weir__span){room, buffer.len};
-}
-
-static void summary_print_classes(const struct job *job)
-{
-    struct cli_style style = cli_style_of(stdout);
-    if (job->classes.count == 0)
-        return;
-    printf("\n%sClasses%s\n", style.bold, style.off);
-    for (size_t i = 0; i < job->classes.count; i++) {
-        const struct weir__class *it = &job->classes.items[i];
-        char share[16];
-        printf("  %10" PRId64 " of %-10" PRId64 " allowed  %s, %s: %s\n", it->allowed, it->requests,
-               cli_show(it->name.data, it->name.len).text,
-               summary_share(it, share, sizeof share).data, weir_limit_text(it->limit));
+    const struct desk_facts *facts = &replay->facts;
+    int code = CLI_OK;
+    if (replay->decisions && !replay->is_trace)
+        replay_print_unread(facts);
+    for (size_t i = 0; i < facts->file_count && !replay->is_trace; i++) {
+        if (facts->files[i].damage[0])
+            code = cli_fail(replay->call, CLI_FAILED, "%s: %s; what comes after that is missing",
+                            cli_show_text(facts->files[i].path).text, facts->files[i].damage);
     }
+    return code;
 }
 
-static void summary_print_plot(const struct job *job)
+static void report_put_classes(struct weir__json *json, void *context)
 {
-    const struct weir__timeline *timeline = &job->tally.timeline;
-    struct cli_style style = cli_style_of(stdout);
-    struct weir__plot plot = {timeline, 1, CHART_ROWS, weir__timeline_peak(timeline), style.colour};
-    char first[32], last[32];
-    struct weir__buffer buffer = weir__buffer_over(first, sizeof first);
-    weir__put_seconds(&buffer, job->facts.first_us);
-    buffer = weir__buffer_over(last, sizeof last);
-    weir__put_seconds(&buffer, job->facts.last_us);
-    putchar('\n');
-    cli_print_chart(&plot, first, last);
-    cli_print_legend(style.colour, "allowed", "denied");
-}
-
-static void summary_print(const struct job *job)
-{
-    if (job->is_log)
-        cli_log_print(job->log);
-    summary_print_totals(job);
-    summary_print_classes(job);
-    if (job->tally.requests > 0)
-        summary_print_plot(job);
-    summary_print_top(job);
-}
-
-/* ---- JSON ---- */
-
-static void summary_put_top(struct weir__json *json, const struct job *job)
-{
-    struct weir__tally_key top[TOP_KEYS];
-    size_t n = weir__tally_most_denied(&job->tally, top, TOP_KEYS);
-    struct weir__trace_reader reader;
-    weir__json_open(json, "most_denied", '[');
-    for (size_t i = 0; i < n; i++) {
-        struct weir__arrival arrival = summary_first_of(job, &reader, top[i].offset);
-        weir__json_open(json, NULL, '{');
-        weir__json_put_key(json, arrival.key, arrival.key_len);
-        weir__json_put_int(json, "requests", top[i].requests);
-        weir__json_put_int(json, "denied", top[i].denied);
-        weir__json_close(json, '}');
-    }
-    weir__json_close(json, ']');
-}
-
-static void summary_put_classes(struct weir__json *json, const struct job *job)
-{
-    if (job->classes.count == 0)
+    const struct replay *replay = context;
+    if (replay->classes.count == 0)
         return;
     weir__json_open(json, "classes", '[');
-    for (size_t i = 0; i < job->classes.count; i++) {
-        const struct weir__class *it = &job->classes.items[i];
+    for (size_t i = 0; i < replay->classes.count; i++) {
+        const struct weir__class *it = &replay->classes.items[i];
         char share[16];
+        struct weir__buffer text = weir__buffer_over(share, sizeof share);
+        weir__put_share(&text, it->millionths);
         weir__json_open(json, NULL, '{');
         weir__json_put_text(json, "class", it->name.data, it->name.len);
-        weir__json_put_string(json, "share", summary_share(it, share, sizeof share).data);
+        weir__json_put_string(json, "share", share);
         weir__json_put_string(json, "limit", weir_limit_text(it->limit));
         weir__json_put_int(json, "requests", it->requests);
         weir__json_put_int(json, "allowed", it->allowed);
@@ -275,193 +267,240 @@ static void summary_put_classes(struct weir__json *json, const struct job *job)
     weir__json_close(json, ']');
 }
 
-static void summary_put_timeline(struct weir__json *json, const struct weir__timeline *timeline)
+static int report(struct replay *replay)
 {
-    weir__json_open(json, "timeline", '{');
-    weir__json_put_seconds(json, "start", timeline->start_us);
-    weir__json_put_seconds(json, "span", timeline->span_us);
-    weir__json_open(json, "allowed", '[');
-    for (size_t i = 0; i < timeline->count; i++)
-        weir__json_put_int(json, NULL, timeline->bins[i].through);
-    weir__json_close(json, ']');
-    weir__json_open(json, "denied", '[');
-    for (size_t i = 0; i < timeline->count; i++)
-        weir__json_put_int(json, NULL, timeline->bins[i].denied);
-    weir__json_close(json, ']');
-    weir__json_close(json, '}');
+    struct desk_report report = {
+        .engine = replay->engine,
+        .shown = replay->shown,
+        .facts = replay->is_trace ? NULL : &replay->facts,
+        .path = replay->path_count > 0 ? replay->paths[0] : "standard input",
+        .key = replay->is_trace  ? "key"
+               : replay->log.key ? replay->log.key
+                                 : "ip",
+        .several = replay->limit_texts.count > 0,
+        .more = report_put_classes,
+        .context = replay,
+    };
+    int code = CLI_OK;
+    if (!replay->is_trace)
+        desk_reader_facts(replay->reader, &replay->facts);
+    if (!replay->is_trace && replay->facts.lines > 0 &&
+        replay->facts.unreadable == replay->facts.lines)
+        return cli_fail(
+            replay->call, CLI_USAGE, "%s:%" PRId64 ": no line can be read; the first: %s: %s",
+            cli_show_text(replay->facts.examples[0].path).text, replay->facts.examples[0].line,
+            replay->facts.examples[0].why, replay->facts.examples[0].text);
+    if (replay->report_path)
+        code = report_write(replay, &report);
+    if (!replay->decisions && replay->json) {
+        struct weir__json json = cli_json_begin('{');
+        desk_report_json(&report, &json);
+        cli_json_end(&json, '}');
+    } else if (!replay->decisions) {
+        replay_print(replay, &report);
+    }
+    int damage = report_damage(replay);
+    return code ? code : damage;
 }
 
-static void summary_print_json(const struct job *job)
+/* ---- candidates ---- */
+
+static int candidate_add(struct replay *replay, const char *name, size_t len, const char *text)
 {
-    const struct weir__tally *tally = &job->tally;
-    bool any = tally->requests > 0;
-    struct weir__json json = cli_json_begin('{');
-    weir__json_put_string(&json, "limits", weir_limit_text(job->limit));
-    weir__json_put_int(&json, "requests", tally->requests);
-    weir__json_put_int(&json, "allowed", tally->allowed);
-    weir__json_put_int(&json, "denied", tally->denied);
-    weir__json_put_int(&json, "keys", (int64_t)tally->keys);
-    weir__json_put_int(&json, "cost_allowed", tally->cost_allowed);
-    weir__json_put_int(&json, "cost_denied", tally->cost_denied);
-    weir__json_put_seconds(&json, "longest_delay", tally->longest_delay_us);
-    weir__json_put_seconds(&json, "first", any ? job->facts.first_us : -1);
-    weir__json_put_seconds(&json, "last", any ? job->facts.last_us : -1);
-    summary_put_classes(&json, job);
-    summary_put_top(&json, job);
-    summary_put_timeline(&json, &tally->timeline);
-    if (job->is_log)
-        cli_log_put_json(job->log, &json);
-    cli_json_end(&json, '}');
+    if (replay->count == DESK_CANDIDATES_MAX)
+        return cli_fail(replay->call, CLI_USAGE, "too many --limit: expected at most %d",
+                        DESK_CANDIDATES_MAX);
+    size_t i = replay->count;
+    memcpy(replay->names[i], name, len);
+    replay->names[i][len] = 0;
+    for (size_t j = 0; j < i; j++) {
+        if (!strcmp(replay->names[j], replay->names[i]))
+            return cli_fail(replay->call, CLI_USAGE,
+                            "--limit: the name \"%s\" is given twice; names tell candidates apart",
+                            replay->names[i]);
+    }
+    int code = cli_read_limits(replay->call, text, &replay->limits[i]);
+    if (code)
+        return code;
+    replay->candidates[i] = (struct desk_candidate){replay->names[i], replay->limits[i]};
+    replay->shown[i] = (struct desk_shown){.name = replay->names[i],
+                                           .limit = replay->limits[i],
+                                           .text = weir_limit_text(replay->limits[i])};
+    replay->count++;
+    return CLI_OK;
+}
+
+/* NAME=LIMITS */
+static int candidate_read(struct replay *replay, const char *text)
+{
+    size_t len = 0;
+    while (isalnum((unsigned char)text[len]) || (text[len] && strchr("_.-", text[len])))
+        len++;
+    if (len == 0 || len > REPLAY_NAME_MAX || text[len] != '=')
+        return cli_fail(replay->call, CLI_USAGE,
+                        "invalid --limit \"%s\": expected NAME=LIMITS, like --limit "
+                        "\"tight=token-bucket 5/s burst 10\"; a name has at most %d letters, "
+                        "digits, dots, dashes or underscores",
+                        cli_show_text(text).text, REPLAY_NAME_MAX);
+    return candidate_add(replay, text, len, text + len + 1);
+}
+
+/* What is to be decided by what. Without --limit and --policies the first operand is the limits. */
+static int candidates_read(struct replay *replay)
+{
+    const struct cli_call *call = replay->call;
+    if (replay->policies_path && replay->limit_texts.count > 0)
+        return cli_fail(call, CLI_USAGE, "--limit and --policies exclude each other");
+    if (replay->url && (replay->policies_path || replay->limit_texts.count > 0))
+        return cli_fail(call, CLI_USAGE,
+                        "--store keeps the states of one limit: write LIMITS, without --limit and "
+                        "--policies");
+    if (replay->share_text && (replay->policies_path || replay->limit_texts.count > 0))
+        return cli_fail(call, CLI_USAGE,
+                        "--share divides one limit: write LIMITS, without --limit and --policies");
+    if (replay->policies_path)
+        return replay_policies_open(replay);
+    for (size_t i = 0; i < replay->limit_texts.count; i++) {
+        int code = candidate_read(replay, replay->limit_texts.texts[i]);
+        if (code)
+            return code;
+    }
+    if (replay->count > 0)
+        return CLI_OK;
+    if (replay->path_count == 0)
+        return cli_fail(call, CLI_USAGE, "LIMITS is missing; see `weir replay --help`");
+    replay->limits_text = replay->paths[0];
+    replay->path_count--;
+    memmove(replay->paths, replay->paths + 1, replay->path_count * sizeof *replay->paths);
+    int code = candidate_add(replay, "limits", 6, replay->limits_text);
+    if (code || !replay->share_text)
+        return code;
+    weir_error err = {0};
+    code = weir__classes_read(replay->share_text, replay->limits[0], &replay->classes, &err);
+    return code ? cli_fail_with(call, code, &err) : CLI_OK;
+}
+
+/* 64m, 1g: powers of 1024. */
+static int memory_read(struct replay *replay)
+{
+    static const char suffixes[] = "kmg";
+    const char *text = replay->memory_text;
+    char *end = NULL;
+    replay->memory = DESK_MEMORY_USUAL;
+    if (!text)
+        return CLI_OK;
+    errno = 0;
+    long long size = isdigit((unsigned char)text[0]) ? strtoll(text, &end, 10) : -1;
+    const char *suffix = size > 0 && *end ? strchr(suffixes, tolower((unsigned char)*end)) : NULL;
+    int shift = suffix ? 10 * (int)(suffix - suffixes + 1) : 0;
+    bool good = size > 0 && errno == 0 && (suffix ? !end[1] : !*end) &&
+                size <= (INT64_C(1) << 40) >> shift && size << shift >= DESK_MEMORY_LEAST;
+    if (!good)
+        return cli_fail(replay->call, CLI_USAGE,
+                        "invalid --memory \"%s\": expected a size from 1m to 1024g, like 512m",
+                        cli_show_text(text).text);
+    replay->memory = (int64_t)size << shift;
+    return CLI_OK;
 }
 
 /* ---- the command ---- */
 
-static int replay_decided(void *context, const struct weir__arrival *arrival,
-                          const weir_decision *decision)
+static int replay_open_store(struct replay *replay)
 {
-    struct job *job = context;
-    if (!job->decisions)
-        return weir__tally_add(&job->tally, arrival, decision);
-    if (job->json)
-        decisions_put_json(arrival, job->trace.classes, decision);
-    else
-        decisions_put_csv(&job->lines, arrival, job->trace.classes, decision);
-    if (job->lines.len > FLUSH_BYTES)
-        decisions_flush(&job->lines);
-    return ferror(stdout) ? WEIR_ESYSTEM : job->lines.cut ? WEIR_ENOMEM : 0;
-}
-
-static void replay_progressed(void *context, size_t done, size_t all)
-{
-    progress_show(&((struct job *)context)->progress, done, all);
-}
-
-/* Finds everything that is wrong with the input before anything is opened or decided. */
-static int replay_prepare(struct job *job)
-{
-    weir_error err = {0};
-    int code = cli_read_limits(job->call, job->limits_text, &job->limit);
-    if (code)
-        return code;
-    if (job->share_text)
-        code = weir__classes_read(job->share_text, job->limit, &job->classes, &err);
-    if (code)
-        return cli_fail_with(job->call, code, &err);
-    code = cli_log_begin(job->call, job->log, &job->is_log);
-    if (code == CLI_OK && job->is_log)
-        code = cli_log_to_trace(job->call, job->log, &job->trace);
-    if (code)
-        return code;
-    if (!job->is_log)
-        code = weir__trace_open(job->log->paths[0], cli_log_begun(job->log), &job->trace, &err);
-    job->trace.classes = job->classes.count > 0;
-    if (code == 0)
-        code = weir__trace_check(&job->trace, &job->facts, &err);
-    if (code)
-        return cli_fail_with(job->call, code, &err);
     char url[96];
-    struct weir__buffer buffer = weir__buffer_over(url, sizeof url);
-    weir__replay_store_url(job->limit, job->facts.requests, &buffer);
-    return cli_open_store(job->call, job->url ? job->url : url, &job->store);
-}
-
-static int replay_start_report(struct job *job)
-{
-    weir_error err = {0};
-    if (job->decisions) {
-        job->lines = weir__buffer_growing();
-        if (!job->json)
-            weir__put_format(
-                &job->lines,
-                "time,key,cost,allowed,limit,remaining,retry_after,reset_after,delay%s\n",
-                job->trace.classes ? ",class" : "");
+    struct weir__buffer own = weir__buffer_over(url, sizeof url);
+    if (!replay->url && replay->classes.count == 0)
         return CLI_OK;
-    }
-    int code = weir__tally_init(&job->tally, &job->facts, SUMMARY_BINS, &err);
-    return code ? cli_fail(job->call, CLI_FAILED, "%s", err.message) : CLI_OK;
+    weir__replay_store_url(replay->limits[0], replay->trace_requests, &own);
+    int code = cli_open_store(replay->call, replay->url ? replay->url : url, &replay->store);
+    if (code == CLI_OK)
+        weir__virtual_clock_install(&replay->clock, replay->store);
+    replay->candidates[0].limit = NULL; /* the store decides */
+    return code;
 }
 
-static void replay_end_report(struct job *job, bool good)
+static int replay_make_engine(struct replay *replay)
 {
-    if (job->decisions)
-        decisions_flush(&job->lines);
-    else if (good && job->json)
-        summary_print_json(job);
-    else if (good)
-        summary_print(job);
-    weir__buffer_free(&job->lines);
-    weir__tally_free(&job->tally);
-}
-
-static uint64_t replay_live_evictions(weir_store *store)
-{
-    weir_zone_info info;
-    return weir_store_info(store, &info) ? 0 : info.evicted_unused + info.evicted_soonest;
-}
-
-static int replay_decide_all(struct job *job)
-{
-    struct weir__replay replay = {
-        .store = job->store,
-        .limit = job->limit,
-        .classes = job->classes.count > 0 ? &job->classes : NULL,
-        .wait_us = job->wait_us,
-        .decided = replay_decided,
-        .progress = replay_progressed,
-        .context = job,
-    };
-    uint64_t evicted = replay_live_evictions(job->store);
-    job->progress = progress_start();
     weir_error err = {0};
-    int code = weir__replay_run(&replay, &job->trace, &err);
-    progress_end(&job->progress);
-    replay_end_report(job, code == 0);
-    if (code)
-        return cli_fail(job->call, CLI_FAILED, "%s",
-                        err.message[0] ? err.message : weir_strerror(code));
-    evicted = replay_live_evictions(job->store) - evicted;
-    if (evicted > 0)
-        return cli_fail(job->call, CLI_FAILED,
-                        "%" PRIu64
-                        " states in use were evicted, so some answers are too lenient; use a "
-                        "larger store, like --store memory:4g",
-                        evicted);
-    return job->is_log ? cli_log_verdict(job->call, job->log, job->decisions) : CLI_OK;
+    struct desk_engine_options options = {.candidates = replay->candidates,
+                                          .count = replay->count,
+                                          .wait_us = replay->wait_us,
+                                          .memory = replay->memory};
+    if (replay->policies)
+        options.memory = weir__max(replay->memory / 2, DESK_MEMORY_LEAST);
+    int code = desk_engine_make(&options, &replay->engine, &err);
+    return code ? cli_fail_with(replay->call, code, &err) : CLI_OK;
+}
+
+static int replay_run(struct replay *replay)
+{
+    int code = memory_read(replay);
+    if (code == CLI_OK)
+        code = candidates_read(replay);
+    if (code == CLI_OK)
+        code = replay_open(replay);
+    if (code == CLI_OK)
+        code = replay_open_store(replay);
+    if (code == CLI_OK)
+        code = replay_make_engine(replay);
+    if (code == CLI_OK) {
+        decisions_begin(replay);
+        code = decide_all(replay);
+    }
+    return code == CLI_OK ? report(replay) : code;
 }
 
 static int cmd_replay(const struct cli_call *call)
 {
-    static struct cli_log log;
-    struct job job = {.call = call, .wait_us = WEIR_WAIT_DEFAULT, .log = &log};
+    struct replay *replay = calloc(1, sizeof *replay);
+    const char **paths = calloc(CLI_MANY_LOGS + 1, sizeof *paths);
+    if (!replay || !paths)
+        return cli_fail(call, CLI_FAILED, "out of memory");
+    replay->call = call;
+    replay->paths = paths;
+    replay->wait_us = WEIR_WAIT_DEFAULT;
     const struct cli_option options[] = {
-        CLI_LOG_OPTIONS(log),
-        {"store", CLI_TEXT, &job.url, 0},
-        {"wait", CLI_WAIT, &job.wait_us, 0},
-        {"share", CLI_TEXT, &job.share_text, 0},
-        {"decisions", CLI_FLAG, &job.decisions, 0},
-        {"json", CLI_FLAG, &job.json, 0},
+        {"limit", CLI_LIST, &replay->limit_texts, 0},
+        {"policies", CLI_TEXT, &replay->policies_path, 0},
+        {"store", CLI_TEXT, &replay->url, 0},
+        {"wait", CLI_WAIT, &replay->wait_us, 0},
+        {"share", CLI_TEXT, &replay->share_text, 0},
+        {"format", CLI_TEXT, &replay->log.format, 0},
+        {"key", CLI_TEXT, &replay->log.key, 0},
+        {"where", CLI_LIST, &replay->where, 0},
+        {"cost", CLI_TEXT, &replay->log.cost, 0},
+        {"template", CLI_LIST, &replay->templates, 0},
+        {"field", CLI_LIST, &replay->fields, 0},
+        {"timezone", CLI_TEXT, &replay->log.timezone, 0},
+        {"disorder", CLI_SECONDS, &replay->disorder_us, 0},
+        {"no-spread", CLI_FLAG, &replay->no_spread, 0},
+        {"follow", CLI_FLAG, &replay->follow, 0},
+        {"memory", CLI_TEXT, &replay->memory_text, 0},
+        {"report", CLI_TEXT, &replay->report_path, 0},
+        {"decisions", CLI_FLAG, &replay->decisions, 0},
+        {"json", CLI_FLAG, &replay->json, 0},
     };
-    const struct cli_operand operands[] = {
-        {"LIMITS", &job.limits_text, false},
-        {"FILE", log.paths, CLI_MANY_LOGS},
-    };
+    const struct cli_operand operands[] = {{"FILE", paths, CLI_MANY_LOGS}};
     int code = CLI_PARSE(call, options, operands);
+    while (paths[replay->path_count])
+        replay->path_count++;
     if (code == CLI_OK)
-        code = replay_prepare(&job);
-    if (code == CLI_OK)
-        code = replay_start_report(&job);
-    if (code == CLI_OK)
-        code = replay_decide_all(&job);
-    weir_store_close(job.store);
-    weir__trace_close(&job.trace);
-    weir__classes_free(&job.classes);
-    cli_log_close(&log);
-    weir_limit_free(job.limit);
+        code = replay_run(replay);
+    desk_engine_free(replay->engine);
+    replay_close(replay);
+    weir_store_close(replay->store);
+    replay_policies_close(replay);
+    weir__classes_free(&replay->classes);
+    for (size_t i = 0; i < DESK_CANDIDATES_MAX; i++)
+        weir_limit_free(replay->limits[i]);
+    weir__buffer_free(&replay->lines);
+    free(replay);
+    free(paths);
     return code;
 }
 
 const struct cli_command cli_replay = {
     .name = "replay",
-    .summary = "show what a limit would have decided for a log",
+    .summary = "show what limits would have decided for a log",
     .run = cmd_replay,
 };

@@ -1,5 +1,5 @@
 /* `weir serve` and `weir check` of a build without the server: they say so. */
-#include "cli/cli.h"
+#include "cli/replay.h"
 
 #define WITHOUT "this weir was built without the server and its policies"
 
@@ -13,3 +13,20 @@ const struct cli_command cli_serve = {
 
 const struct cli_command cli_check = {
     .name = "check", .summary = "(" WITHOUT ")", .run = without_run};
+
+int replay_policies_open(struct replay *replay)
+{
+    return without_run(replay->call);
+}
+
+void replay_policies_close(struct replay *replay)
+{
+    (void)replay;
+}
+
+int replay_policies_take(struct replay *replay, const struct desk_arrival *arrival,
+                         weir_decision *ret, weir_error *err)
+{
+    (void)replay, (void)arrival, (void)ret;
+    return weir__fail(err, WEIR_EUNSUPPORTED, 0, WITHOUT);
+}

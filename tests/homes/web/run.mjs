@@ -11,6 +11,7 @@ import { inspecting } from "./inspecting.mjs";
 import { losing } from "./losing.mjs";
 import { playing } from "./playing.mjs";
 import { reaching } from "./reaching.mjs";
+import { reporting } from "./reporting.mjs";
 import { Server, WEIR } from "./server.mjs";
 
 if (!existsSync(WEIR)) {
@@ -27,6 +28,7 @@ try {
     await server.close();
   }
   await losing(harness);
+  await reporting(harness);
 } catch (error) {
   harness.failed++;
   console.log(`FAIL ${error.stack}`);

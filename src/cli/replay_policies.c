@@ -1,0 +1,205 @@
+/*
+ * `weir replay --policies`: each arrival is planned by a file of policies and decided against a
+ * private store, at the time of the arrival. The log carries the attributes that the file names.
+ */
+#include "cli/replay.h"
+
+#include "policy/policy.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ENTRIES_NAMED (DESK_PARTS_MAX - 2) /* limits that are told apart; then others, deny lists */
+#define FILE_MAX (INT64_C(64) << 20)
+
+struct replay_policies {
+    struct weir__policies *set;
+    const char *carried[WEIR__ATTRIBUTES_MAX];
+    size_t carried_count;
+    char *parts[DESK_PARTS_MAX];
+    size_t part_count;                  /* the last stands for deny lists */
+    const struct desk_arrival *arrival; /* the one that is planned */
+    struct weir__plan plan;
+};
+
+/* ---- the file ---- */
+
+static int policies_read_file(struct replay *replay, char **ret, size_t *ret_len)
+{
+    const char *path = replay->policies_path;
+    FILE *file = fopen(path, "rbe");
+    struct weir__buffer buffer = weir__buffer_growing();
+    char block[8192];
+    size_t got;
+    while (file && (got = fread(block, 1, sizeof block, file)) > 0 && buffer.len < FILE_MAX)
+        weir__put(&buffer, block, got);
+    bool good = file && !ferror(file) && !buffer.cut && buffer.len < FILE_MAX;
+    if (file)
+        fclose(file);
+    if (!good) {
+        weir__buffer_free(&buffer);
+        return cli_fail(replay->call, CLI_FAILED, "%s: cannot read the policies",
+                        cli_show_text(path).text);
+    }
+    *ret = buffer.data;
+    *ret_len = buffer.len;
+    return CLI_OK;
+}
+
+static void policies_name_part(struct replay_policies *policies, size_t i, const char *policy,
+                               const char *entry)
+{
+    struct weir__buffer name = weir__buffer_growing();
+    bool same = entry && !strcmp(policy, entry);
+    weir__put_format(&name, "%s%s%s", policy, entry && !same ? "/" : "",
+                     same || !entry ? "" : entry);
+    assert(i < DESK_PARTS_MAX && !policies->parts[i]);
+    policies->parts[i] = name.data;
+    if (i >= policies->part_count)
+        policies->part_count = i + 1;
+}
+
+static void policies_name_parts(struct replay_policies *policies)
+{
+    const struct weir__policies *set = policies->set;
+    size_t named = set->entry_count < ENTRIES_NAMED ? set->entry_count : ENTRIES_NAMED;
+    for (size_t i = 0; i < set->count; i++) {
+        const struct weir__policy *policy = &set->policies[i];
+        for (size_t j = 0; j < policy->entry_count; j++) {
+            if (policy->entries[j].index < named)
+                policies_name_part(policies, policy->entries[j].index, policy->name,
+                                   policy->entries[j].name);
+        }
+    }
+    if (set->entry_count > named)
+        policies_name_part(policies, named++, "other limits", NULL);
+    policies_name_part(policies, named, "deny lists", NULL);
+}
+
+/* The attributes by their names, each once. */
+static void policies_carry(struct replay_policies *policies)
+{
+    const struct weir__attributes *attributes = &policies->set->attributes;
+    for (size_t i = 0; i < attributes->count; i++) {
+        const char *name = attributes->items[i].name;
+        size_t known = 0;
+        while (known < policies->carried_count && strcmp(policies->carried[known], name))
+            known++;
+        if (known == policies->carried_count)
+            policies->carried[policies->carried_count++] = name;
+    }
+}
+
+int replay_policies_open(struct replay *replay)
+{
+    struct replay_policies *policies = calloc(1, sizeof *policies);
+    weir_error err = {0};
+    char *text = NULL;
+    size_t len = 0;
+    if (!policies)
+        return cli_fail(replay->call, CLI_FAILED, "out of memory");
+    replay->policies = policies;
+    int code = policies_read_file(replay, &text, &len);
+    if (code)
+        return code;
+    code = weir__policies_parse(text, len, replay->policies_path, false, &policies->set, &err);
+    free(text);
+    if (code)
+        return cli_fail_with(replay->call, code, &err);
+    weir__policies_set_secret(policies->set, (const uint64_t[2]){0, 0});
+    policies_carry(policies);
+    policies_name_parts(policies);
+    replay->log.carried = policies->carried;
+    replay->log.carried_count = policies->carried_count;
+    replay->count = 1;
+    replay->candidates[0] = (struct desk_candidate){"policies", NULL};
+    replay->shown[0] = (struct desk_shown){.name = "policies",
+                                           .text = replay->policies_path,
+                                           .parts = (const char *const *)policies->parts,
+                                           .part_count = policies->part_count};
+    char url[64];
+    struct weir__buffer buffer = weir__buffer_over(url, sizeof url);
+    weir__put_format(&buffer, "memory:%" PRId64 "?large=40%%", replay->memory / 2);
+    code = cli_open_store(replay->call, url, &replay->store);
+    if (code == CLI_OK)
+        weir__virtual_clock_install(&replay->clock, replay->store);
+    return code;
+}
+
+void replay_policies_close(struct replay *replay)
+{
+    struct replay_policies *policies = replay->policies;
+    if (!policies)
+        return;
+    for (size_t i = 0; i < policies->part_count; i++)
+        free(policies->parts[i]);
+    weir__policies_free(policies->set);
+    free(policies);
+}
+
+/* ---- one arrival ---- */
+
+static enum weir__found policies_find(const void *context, const char *name, size_t len,
+                                      struct weir__span *ret)
+{
+    const struct replay_policies *policies = context;
+    for (size_t i = 0; i < policies->carried_count; i++) {
+        if (strlen(policies->carried[i]) == len && !memcmp(policies->carried[i], name, len))
+            return desk_arrival_value(policies->arrival, i, ret) ? WEIR__FOUND : WEIR__ABSENT;
+    }
+    return WEIR__ABSENT;
+}
+
+/* Which part denied: the first limit that did. */
+static uint8_t policies_part(const struct replay_policies *policies)
+{
+    const struct weir__plan *plan = &policies->plan;
+    for (size_t i = 0; i < plan->enforced_count; i++) {
+        if (!plan->enforced[i].decision.allowed)
+            return (uint8_t)weir__min(plan->enforced[i].entry->index, ENTRIES_NAMED);
+    }
+    return (uint8_t)(policies->part_count - 1);
+}
+
+int replay_policies_take(struct replay *replay, const struct desk_arrival *arrival,
+                         weir_decision *ret, weir_error *err)
+{
+    struct replay_policies *policies = replay->policies;
+    struct weir__plan *plan = &policies->plan;
+    struct weir__subject subject = {policies_find, policies};
+    const uint8_t listed = (uint8_t)(policies->part_count - 1);
+    int64_t cost = replay->log.cost ? arrival->cost : -1;
+    policies->arrival = arrival;
+    *ret = (weir_decision){.allowed = true, .time_us = arrival->time_us};
+    int code = weir__policies_plan(policies->set, NULL, &subject, NULL, cost, plan, err);
+    if (code == WEIR_EINVAL) { /* a value that no server would take in */
+        *ret = (weir_decision){.binding = listed, .time_us = arrival->time_us};
+        return 0;
+    }
+    if (code)
+        return code;
+    switch (plan->verdict) {
+    case WEIR__VERDICT_NONE:
+    case WEIR__VERDICT_ALLOW:
+        return 0;
+    case WEIR__VERDICT_DENY:
+        ret->allowed = false;
+        ret->binding = listed;
+        return 0;
+    case WEIR__VERDICT_LIMITS:
+        break;
+    case WEIR__VERDICT_MISSING:
+    case WEIR__VERDICT_UNREADABLE:
+        assert(!"a verdict of logs only");
+    }
+    replay->clock.now_us = arrival->time_us;
+    plan->wait_us = replay->wait_us;
+    code = weir__plan_decide(replay->store, plan, WEIR__TAKE, NULL, ret);
+    if (code)
+        return weir__fail(err, code, 0, "line %" PRId64 ": %s", arrival->line, weir_strerror(code));
+    if (!ret->allowed)
+        ret->binding = policies_part(policies);
+    return 0;
+}

@@ -1,0 +1,338 @@
+/* What `weir replay` prints for people: figures, charts, the worst keys, and what was not read. */
+#include "cli/replay.h"
+
+#include "sim/plot.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define CHART_ROWS 8
+#define CHART_MOST 120 /* columns */
+#define CHARTS_MOST 8  /* candidates with a chart of their own */
+#define FEW 3          /* worst keys where there are several candidates */
+
+/* ---- numbers ---- */
+
+struct print_text {
+    char text[48];
+};
+
+/* 1234567 bytes as 1.2m, rounded up, as stores take it: powers of 1024. */
+static struct print_text print_size(int64_t bytes)
+{
+    static const char suffixes[] = "kmgt";
+    struct print_text ret;
+    struct weir__buffer buffer = weir__buffer_over(ret.text, sizeof ret.text);
+    int64_t size = weir__div_up(bytes, 1024);
+    size_t i = 0;
+    for (; size >= 10240 && i < 3; i++)
+        size = weir__div_up(size, 1024);
+    weir__put_format(&buffer, "%" PRId64 "%c", size, suffixes[i]);
+    return ret;
+}
+
+static struct print_text print_percent(int64_t part, int64_t all)
+{
+    struct print_text ret;
+    struct weir__buffer buffer = weir__buffer_over(ret.text, sizeof ret.text);
+    weir__put_format(&buffer, "%.2f%%", desk_percent(part, all));
+    return ret;
+}
+
+/* ---- the chart ---- */
+
+static void print_chart(const struct desk_engine *engine, size_t candidate)
+{
+    const struct desk_timeline *from = &engine->timeline;
+    const struct desk_bin *bins = engine->tallies[candidate].bins;
+    struct cli_style style = cli_style_of(stdout);
+    int width = cli_width(stdout) - CLI_CHART_GUTTER - 1;
+    size_t most = (size_t)weir__max(20, weir__min(width, CHART_MOST));
+    size_t each = (from->count + most - 1) / most;
+    size_t count = (from->count + each - 1) / each;
+    struct weir__timeline timeline;
+    weir__timeline_init(&timeline, from->start_us, from->width_us * (int64_t)(each * count), count);
+    for (size_t i = 0; i < from->count; i++) {
+        timeline.bins[i / each].through += bins[i].allowed;
+        timeline.bins[i / each].denied += bins[i].denied;
+    }
+    size_t bar = count * 2 <= most ? most / count : 1;
+    struct weir__plot plot = {&timeline, bar > 4 ? 4 : bar, CHART_ROWS,
+                              weir__timeline_peak(&timeline), style.colour};
+    char first[40], last[40];
+    struct weir__buffer buffer = weir__buffer_over(first, sizeof first);
+    desk_put_time(&buffer, engine->first_us);
+    buffer = weir__buffer_over(last, sizeof last);
+    desk_put_time(&buffer, engine->last_us);
+    putchar('\n');
+    cli_print_chart(&plot, first, last);
+    printf("%s%*sone bar is %s%s\n", style.dim, CLI_CHART_GUTTER, "",
+           cli_exact(from->width_us * (int64_t)each).text, style.off);
+}
+
+static void print_legend(void)
+{
+    cli_print_legend(cli_style_of(stdout).colour, "allowed", "denied");
+}
+
+/* ---- keys ---- */
+
+static void print_key(const struct desk_engine *engine, const struct desk_key *key)
+{
+    struct weir__span text = desk_key_text(engine, key);
+    printf("%s%s\n", cli_show(text.data, text.len).text, key->text_cut ? "…" : "");
+}
+
+static void print_most_denied(const struct desk_engine *engine, size_t candidate, size_t most)
+{
+    const struct desk_key *top[DESK_TOP];
+    size_t n = desk_engine_most_denied(engine, candidate, top, most);
+    struct cli_style style = cli_style_of(stdout);
+    if (n == 0)
+        return;
+    printf("\n%sMost denied%s\n", style.bold, style.off);
+    for (size_t i = 0; i < n; i++) {
+        printf("  %10" PRIu32 " of %-10" PRId64 " ",
+               desk_key_mark(engine, top[i], candidate)->denied, top[i]->requests);
+        print_key(engine, top[i]);
+    }
+}
+
+static void print_heaviest(const struct desk_engine *engine)
+{
+    const struct desk_key *top[DESK_TOP];
+    size_t n = desk_engine_heaviest(engine, top, DESK_TOP);
+    struct cli_style style = cli_style_of(stdout);
+    struct desk_spread spread;
+    desk_engine_spread(engine, &spread);
+    printf("\n%sRequests per key%s  half of the keys have at most %" PRId64 ", 90%% %" PRId64
+           ", 99%% %" PRId64 ", the heaviest %" PRId64 "\n",
+           style.bold, style.off, spread.median, spread.p90, spread.p99, spread.most);
+    for (size_t i = 0; i < n; i++) {
+        printf("  %10" PRId64 "  %6s  ", top[i]->requests,
+               print_percent(top[i]->requests, engine->requests).text);
+        print_key(engine, top[i]);
+    }
+}
+
+/* ---- one candidate ---- */
+
+static void print_denied_by(const struct desk_shown *shown, const struct desk_tally *tally)
+{
+    size_t parts = shown->limit ? shown->limit->count : shown->part_count;
+    if (parts < 2 || tally->denied == 0)
+        return;
+    printf("  denied by\n");
+    for (size_t i = 0; i < parts && i < DESK_PARTS_MAX; i++) {
+        struct weir__buffer name = weir__buffer_growing();
+        desk_report_part(&name, shown, i);
+        if (tally->denied_by[i] > 0)
+            printf("    %13" PRId64 "  %s\n", tally->denied_by[i], cli_show_text(name.data).text);
+        weir__buffer_free(&name);
+    }
+}
+
+static void print_totals(const struct desk_report *report, size_t i)
+{
+    const struct desk_engine *engine = report->engine;
+    const struct desk_tally *tally = &engine->tallies[i];
+    struct cli_style style = cli_style_of(stdout);
+    int64_t all = tally->allowed + tally->denied;
+    printf("  allowed        %s%10" PRId64 "%s  %s\n", style.good, tally->allowed, style.off,
+           print_percent(tally->allowed, all).text);
+    printf("  denied         %s%10" PRId64 "%s  %s\n", tally->denied ? style.bad : "",
+           tally->denied, tally->denied ? style.off : "", print_percent(tally->denied, all).text);
+    if (tally->denied > 0) {
+        printf("  keys denied    %10" PRId64 "  they have %s of the requests\n", tally->keys_denied,
+               print_percent(tally->requests_of_denied, all).text);
+        printf("  locked out     %10s  at the longest", cli_about(tally->longest_locked_us).text);
+        const struct desk_key *key = desk_engine_find(engine, tally->locked_hash);
+        struct weir__span text = key ? desk_key_text(engine, key) : (struct weir__span){"", 0};
+        bool named = key && tally->longest_locked_us > 0;
+        printf("%s%s\n", named ? ": " : "", named ? cli_show(text.data, text.len).text : "");
+    }
+    if (tally->delayed > 0)
+        printf("  delayed        %10" PRId64 "  half at most %s, 99%% at most %s\n", tally->delayed,
+               cli_about(desk_tally_delay_us(tally, 0.5)).text,
+               cli_about(desk_tally_delay_us(tally, 0.99)).text);
+    if (tally->cost_allowed + tally->cost_denied != all)
+        printf("  cost           %10" PRId64 "  allowed, %" PRId64 " denied\n", tally->cost_allowed,
+               tally->cost_denied);
+    printf("  longest delay  %10s\n", cli_about(tally->longest_delay_us).text);
+    printf("  highest rate   %10" PRId64 "  admitted in a second, %" PRId64 " in 10s, %" PRId64
+           " in a minute\n",
+           tally->rates->highest[0], tally->rates->highest[1], tally->rates->highest[2]);
+    if (tally->memory > 0)
+        printf("  memory         %10s  for %" PRId64 " states at once, about\n",
+               print_size(tally->memory).text, tally->states_peak);
+    print_denied_by(&report->shown[i], tally);
+}
+
+static void print_classes(const struct weir__classes *classes)
+{
+    struct cli_style style = cli_style_of(stdout);
+    if (classes->count == 0)
+        return;
+    printf("\n%sClasses%s\n", style.bold, style.off);
+    for (size_t i = 0; i < classes->count; i++) {
+        const struct weir__class *it = &classes->items[i];
+        char share[16];
+        struct weir__buffer text = weir__buffer_over(share, sizeof share);
+        weir__put_share(&text, it->millionths);
+        printf("  %10" PRId64 " of %-10" PRId64 " allowed  %s, %s: %s\n", it->allowed, it->requests,
+               cli_show(it->name.data, it->name.len).text, share, weir_limit_text(it->limit));
+    }
+}
+
+/* ---- several ---- */
+
+static void print_table(const struct desk_report *report)
+{
+    const struct desk_engine *engine = report->engine;
+    struct cli_style style = cli_style_of(stdout);
+    bool wide = cli_width(stdout) >= 100;
+    int name = 4;
+    for (size_t i = 0; i < engine->count; i++)
+        name = (int)weir__max(name, (int64_t)strlen(report->shown[i].name));
+    printf("\n%s%-*s %10s %10s %8s %8s %10s%s%s\n", style.bold, name, "", "allowed", "denied", "",
+           "keys", "locked out", wide ? "    delayed    most/s    memory" : "", style.off);
+    for (size_t i = 0; i < engine->count; i++) {
+        const struct desk_tally *tally = &engine->tallies[i];
+        printf("%-*s %s%10" PRId64 "%s %s%10" PRId64 " %8s%s %8" PRId64 " %10s", name,
+               report->shown[i].name, style.good, tally->allowed, style.off,
+               tally->denied ? style.bad : "", tally->denied,
+               print_percent(tally->denied, engine->requests).text, tally->denied ? style.off : "",
+               tally->keys_denied, cli_about(tally->longest_locked_us).text);
+        if (wide)
+            printf(" %10" PRId64 " %9" PRId64 " %9s", tally->delayed, tally->rates->highest[0],
+                   print_size(tally->memory).text);
+        putchar('\n');
+    }
+}
+
+static void print_each(const struct desk_report *report)
+{
+    struct cli_style style = cli_style_of(stdout);
+    for (size_t i = 0; i < report->engine->count && i < CHARTS_MOST; i++) {
+        printf("\n%s%s%s  %s\n", style.bold, report->shown[i].name, style.off,
+               report->shown[i].text);
+        print_totals(report, i);
+        print_chart(report->engine, i);
+        print_legend();
+        print_most_denied(report->engine, i, FEW);
+    }
+    if (report->engine->count > CHARTS_MOST)
+        printf("\n%zu candidates more: see --json or --report\n",
+               report->engine->count - CHARTS_MOST);
+}
+
+/* ---- the log ---- */
+
+#define FILES_SHOWN 5
+
+static void print_file(FILE *to, const struct desk_file_facts *file)
+{
+    fprintf(to, "%s: ", cli_show_text(file->path).text);
+    if (!file->format) {
+        fputs("empty\n", to);
+        return;
+    }
+    fprintf(to, "%s%s%s", file->format, strcmp(file->packing, "plain") ? ", " : "",
+            strcmp(file->packing, "plain") ? file->packing : "");
+    if (file->detected_by > 0)
+        fprintf(to, ", as its first %d lines say", file->detected_by);
+    if (file->zone_assumed)
+        fputs("; its times have no zone, read as --timezone says (UTC)", to);
+    fputc('\n', to);
+}
+
+/* Counts that are not 0. */
+static void print_counts(FILE *to, const struct desk_facts *facts)
+{
+    const struct {
+        int64_t n;
+        const char *what;
+    } counts[] = {
+        {facts->unreadable, "cannot be read"},
+        {facts->filtered, "do not match --where"},
+        {facts->keyless, "have no value for the key"},
+        {facts->late, "are too far out of order; they count at the time of the line before"},
+        {facts->crowded, "were not put in order: too many at once"},
+        {facts->jumps, "come a day or more after the line before"},
+    };
+    fprintf(to, "  lines          %10" PRId64 "\n", facts->lines);
+    for (size_t i = 0; i < WEIR__COUNT(counts); i++) {
+        if (counts[i].n > 0)
+            fprintf(to, "                 %10" PRId64 "  %s\n", counts[i].n, counts[i].what);
+    }
+}
+
+static void print_examples(FILE *to, const struct desk_facts *facts)
+{
+    for (size_t i = 0; i < facts->example_count; i++) {
+        const struct desk_example *it = &facts->examples[i];
+        fprintf(to, "    %s:%" PRId64, cli_show_text(it->path).text, it->line);
+        if (it->column > 0)
+            fprintf(to, ":%d", it->column);
+        fprintf(to, ": %s: %s\n", it->why, it->text);
+    }
+}
+
+static void print_log(const struct desk_facts *facts)
+{
+    for (size_t i = 0; i < facts->file_count && i < FILES_SHOWN; i++)
+        print_file(stdout, &facts->files[i]);
+    if (facts->file_count > FILES_SHOWN)
+        printf("and %zu more files\n", facts->file_count - FILES_SHOWN);
+    print_counts(stdout, facts);
+    print_examples(stdout, facts);
+    putchar('\n');
+}
+
+void replay_print_unread(const struct desk_facts *facts)
+{
+    if (facts->unreadable + facts->late == 0)
+        return;
+    print_counts(stderr, facts);
+    print_examples(stderr, facts);
+}
+
+/* ---- all of it ---- */
+
+static void print_requests(const struct desk_engine *engine)
+{
+    bool about;
+    int64_t keys = desk_engine_distinct(engine, &about);
+    int64_t span = engine->requests > 0 ? engine->last_us - engine->first_us : 0;
+    printf("  requests       %10" PRId64 "  of %s%" PRId64 " keys over %s\n", engine->requests,
+           about ? "about " : "", keys, cli_about(span).text);
+    if (desk_engine_is_lossy(engine))
+        printf("  approximate: %" PRId64 " keys in use were forgotten, so some answers are too "
+               "lenient; use more --memory\n",
+               engine->lossy);
+}
+
+void replay_print(const struct replay *replay, const struct desk_report *report)
+{
+    struct cli_style style = cli_style_of(stdout);
+    const struct desk_engine *engine = report->engine;
+    if (!replay->is_trace)
+        print_log(report->facts);
+    if (!report->several)
+        printf("%s%s%s\n", style.bold, report->shown[0].text, style.off);
+    print_requests(engine);
+    if (report->several && engine->requests > 0) {
+        print_table(report);
+        print_each(report);
+    } else {
+        print_totals(report, 0);
+        print_classes(&replay->classes);
+        if (engine->requests > 0) {
+            print_chart(engine, 0);
+            print_legend();
+        }
+        print_most_denied(engine, 0, DESK_TOP);
+    }
+    if (!replay->is_trace && engine->requests > 0)
+        print_heaviest(engine);
+}

@@ -1,0 +1,532 @@
+/*
+ * A report as one page: no scripts, no fonts, nothing from a network. Charts are SVG whose bars
+ * stretch with the page; their labels are text of the page, so they stay readable on a phone and on
+ * paper. Everything that comes from a log or from arguments is escaped by html_put.
+ */
+#include "desk/report.h"
+
+#include "base/duration.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define TICKS 8
+#define CHART_HEIGHT 100 /* units of the SVG */
+
+static const char html_head[] =
+    "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; "
+    "style-src 'unsafe-inline'\">\n"
+    "<meta name=\"color-scheme\" content=\"light dark\">\n"
+    "<link rel=\"icon\" href=\"data:,\">\n<title>weir replay</title>\n<style>\n"
+    ":root{--ground:#fff;--text:#1c2430;--soft:#5b6675;--line:#d5dae1;--card:#f5f7f9;"
+    "--allowed:#2f7fc1;--delayed:#e0a030;--denied:#c8372d}\n"
+    "@media (prefers-color-scheme:dark){:root{--ground:#14181d;--text:#e3e8ee;--soft:#97a3b1;"
+    "--line:#333c47;--card:#1d232a;--allowed:#4f9fe0;--delayed:#e5b04a;--denied:#e8604f}}\n"
+    "*{box-sizing:border-box}\n"
+    "body{margin:0 auto;max-width:1100px;padding:16px;background:var(--ground);color:var(--text);"
+    "font:15px/1.45 system-ui,sans-serif}\n"
+    "h1{font-size:22px;margin:8px 0}h2{font-size:18px;margin:28px 0 6px}h3{font-size:15px;"
+    "margin:16px 0 4px}\n"
+    "p{margin:4px 0}code{font:13px ui-monospace,monospace;overflow-wrap:anywhere}\n"
+    ".soft{color:var(--soft)}.note{border-left:3px solid var(--delayed);padding-left:10px}\n"
+    ".wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:14px}\n"
+    "th,td{padding:4px 8px;border-bottom:1px solid var(--line);text-align:right;"
+    "white-space:nowrap;font-variant-numeric:tabular-nums}\n"
+    "th{color:var(--soft);font-weight:600}th:first-child,td:first-child{text-align:left}\n"
+    "td:first-child{white-space:normal}td.key{min-width:150px;overflow-wrap:anywhere;font:13px "
+    "ui-monospace,monospace}\n"
+    ".facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:8px;"
+    "margin:10px 0}\n"
+    ".facts div{background:var(--card);border-radius:6px;padding:8px 10px}\n"
+    ".facts b{display:block;font-size:18px;font-variant-numeric:tabular-nums}\n"
+    ".facts span{color:var(--soft);font-size:13px}\n"
+    ".chart{position:relative;margin:8px 0 0;padding-left:52px}\n"
+    ".chart svg{display:block;width:100%;height:150px;border-left:1px solid var(--line);"
+    "border-bottom:1px solid var(--line)}\n"
+    ".top{position:absolute;left:0;top:-8px;width:46px;text-align:right;font-size:12px;"
+    "color:var(--soft)}.zero{position:absolute;left:0;top:141px;width:46px;text-align:right;"
+    "font-size:12px;color:var(--soft)}\n"
+    ".axis{position:relative;height:20px;font-size:12px;color:var(--soft)}\n"
+    ".axis span{position:absolute;transform:translateX(-50%);white-space:nowrap}\n"
+    ".a{fill:var(--allowed)}.y{fill:var(--delayed)}.d{fill:var(--denied)}.h{fill:transparent}"
+    ".h:hover{fill:var(--soft);fill-opacity:.25}.g{stroke:var(--line);stroke-width:1;"
+    "vector-effect:non-scaling-stroke}\n"
+    ".legend i{display:inline-block;width:11px;height:11px;border-radius:2px;margin:0 4px 0 14px}\n"
+    ".bar{height:10px;background:var(--allowed);border-radius:2px;min-width:1px}\n"
+    "td.bars{width:40%;min-width:90px}\n"
+    "@media (max-width:600px){.axis span.odd{display:none}body{padding:10px}.chart{"
+    "padding-left:44px}.top,.zero{width:40px}}\n"
+    "@media print{body{max-width:none;font-size:11px}section{break-inside:avoid}"
+    ".facts div{border:1px solid var(--line)}.a,.y,.d,.bar,i{-webkit-print-color-adjust:exact;"
+    "print-color-adjust:exact}}\n"
+    "</style>\n</head>\n<body>\n";
+
+/* ---- text ---- */
+
+/* Escaped. What is not UTF-8, and control characters, become U+FFFD. */
+static void html_put(struct weir__buffer *out, const char *text, size_t len)
+{
+    for (size_t at = 0; at < len;) {
+        size_t n = weir__utf8_length(text + at, len - at);
+        unsigned char c = (unsigned char)text[at];
+        bool control = n == 1 ? c < ' ' || c == 0x7f
+                              : n == 2 && c == 0xc2 && (unsigned char)text[at + 1] < 0xa0;
+        if (n == 0 || control)
+            weir__put_text(out, "\xef\xbf\xbd");
+        else if (c == '<')
+            weir__put_text(out, "&lt;");
+        else if (c == '>')
+            weir__put_text(out, "&gt;");
+        else if (c == '&')
+            weir__put_text(out, "&amp;");
+        else if (c == '"')
+            weir__put_text(out, "&quot;");
+        else if (c == '\'')
+            weir__put_text(out, "&#39;");
+        else
+            weir__put(out, text + at, n);
+        at += n ? n : 1;
+    }
+}
+
+static void html_put_text(struct weir__buffer *out, const char *text)
+{
+    html_put(out, text, strlen(text));
+}
+
+/* 1234567 as 1 234 567, with spaces that do not break. */
+static void html_put_count(struct weir__buffer *out, int64_t number)
+{
+    char room[WEIR__DIGITS];
+    const char *digits = weir__digits(room, number);
+    size_t len = (size_t)(room + WEIR__DIGITS - digits); /* no NUL ends them */
+    for (size_t i = 0; i < len; i++) {
+        if (i > 0 && (len - i) % 3 == 0)
+            weir__put_text(out, "\xe2\x80\xaf");
+        weir__put(out, digits + i, 1);
+    }
+}
+
+static void html_put_duration(struct weir__buffer *out, int64_t us)
+{
+    if (us >= 60000000)
+        us = weir__div_up(us, 1000000) * 1000000;
+    if (us <= 0)
+        weir__put_text(out, "0s");
+    else if (us >= 1000000 && us < 60000000 && us % 1000000 != 0)
+        weir__put_format(out, "%.2fs", (double)us / 1e6);
+    else
+        weir__put_duration(out, us < 10000 ? us : weir__div_up(us, 1000) * 1000, false);
+}
+
+static void html_put_key(struct weir__buffer *out, const struct desk_engine *engine,
+                         const struct desk_key *key)
+{
+    struct weir__span text = desk_key_text(engine, key);
+    html_put(out, text.data, text.len);
+    if (key->text_cut)
+        weir__put_text(out, "…");
+}
+
+/* A cell of a table. */
+static void html_put_cell(struct weir__buffer *out, int64_t number)
+{
+    weir__put_text(out, "<td>");
+    html_put_count(out, number);
+    weir__put_text(out, "</td>");
+}
+
+/* ---- the chart of one candidate ---- */
+
+static int64_t html_peak(const struct desk_engine *engine)
+{
+    const struct desk_bin *bins = engine->tallies[0].bins;
+    int64_t peak = 1;
+    for (size_t i = 0; i < engine->timeline.count; i++)
+        peak = weir__max(peak, bins[i].allowed + bins[i].denied);
+    return peak;
+}
+
+enum html_layer { HTML_ALLOWED, HTML_DELAYED, HTML_DENIED };
+
+/* One layer of the bars: from below admitted at once, delayed, denied. */
+static void html_put_layer(struct weir__buffer *out, const struct desk_engine *engine,
+                           const struct desk_bin *bins, int64_t peak, enum html_layer layer)
+{
+    static const char *const classes[] = {"a", "y", "d"};
+    weir__put_format(out, "<path class=\"%s\" d=\"", classes[layer]);
+    for (size_t i = 0; i < engine->timeline.count; i++) {
+        int64_t at_once = bins[i].allowed - bins[i].delayed;
+        int64_t below = layer == HTML_ALLOWED   ? 0
+                        : layer == HTML_DELAYED ? at_once
+                                                : bins[i].allowed;
+        int64_t amount = layer == HTML_ALLOWED   ? at_once
+                         : layer == HTML_DELAYED ? bins[i].delayed
+                                                 : bins[i].denied;
+        if (amount == 0)
+            continue;
+        double bottom = CHART_HEIGHT * (1 - (double)below / (double)peak);
+        double height = CHART_HEIGHT * (double)amount / (double)peak;
+        weir__put_format(out, "M%zu %.2fh1v-%.2fh-1z", i, bottom, height < 0.3 ? 0.3 : height);
+    }
+    weir__put_text(out, "\"/>");
+}
+
+/* What the pointer shows over a bar. */
+static void html_put_hints(struct weir__buffer *out, const struct desk_engine *engine,
+                           const struct desk_bin *bins)
+{
+    const struct desk_timeline *timeline = &engine->timeline;
+    for (size_t i = 0; i < timeline->count; i++) {
+        if (bins[i].allowed + bins[i].denied == 0)
+            continue;
+        weir__put_format(out, "<rect class=\"h\" x=\"%zu\" width=\"1\" height=\"%d\"><title>", i,
+                         CHART_HEIGHT);
+        desk_put_time(out, timeline->start_us + (int64_t)i * timeline->width_us);
+        weir__put_format(out,
+                         ": %" PRId64 " allowed, %" PRId64 " of them delayed, %" PRId64
+                         " denied</title></rect>",
+                         bins[i].allowed, bins[i].delayed, bins[i].denied);
+    }
+}
+
+/* The grid, or the labels below it. */
+static void html_put_ticks(struct weir__buffer *out, const struct desk_engine *engine, bool labels)
+{
+    const struct desk_timeline *timeline = &engine->timeline;
+    int64_t span = timeline->width_us * (int64_t)timeline->count;
+    int64_t tick = desk_tick_us(span, TICKS);
+    int64_t first = weir__div_up(timeline->start_us, tick) * tick;
+    for (int64_t at = first, i = 0; at < timeline->start_us + span; at += tick, i++) {
+        double part = (double)(at - timeline->start_us) / (double)span;
+        if (!labels) {
+            double x = part * (double)timeline->count;
+            weir__put_format(out, "<path class=\"g\" d=\"M%.3f 0V%d\"/>", x, CHART_HEIGHT);
+        } else if (part > 0.03 && part < 0.97) {
+            weir__put_format(out, "<span%s style=\"left:%.2f%%\">",
+                             i % 2 && span / tick > 4 ? " class=\"odd\"" : "", 100 * part);
+            desk_put_tick(out, at, tick);
+            weir__put_text(out, "</span>");
+        }
+    }
+}
+
+static void html_put_chart(struct weir__buffer *out, const struct desk_engine *engine,
+                           const char *name, size_t candidate)
+{
+    const struct desk_timeline *timeline = &engine->timeline;
+    const struct desk_bin *bins = engine->tallies[candidate].bins;
+    int64_t peak = html_peak(engine);
+    weir__put_text(out, "<div class=\"chart\"><span class=\"top\">");
+    html_put_count(out, peak);
+    weir__put_format(out,
+                     "</span><span class=\"zero\">0</span><svg viewBox=\"0 0 %zu %d\" "
+                     "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"requests over time: ",
+                     timeline->count, CHART_HEIGHT);
+    html_put_text(out, name);
+    weir__put_text(out, "\">");
+    html_put_ticks(out, engine, false);
+    for (enum html_layer layer = HTML_ALLOWED; layer <= HTML_DENIED; layer++)
+        html_put_layer(out, engine, bins, peak, layer);
+    html_put_hints(out, engine, bins);
+    weir__put_text(out, "</svg><div class=\"axis\">");
+    html_put_ticks(out, engine, true);
+    weir__put_text(out, "</div></div><p class=\"legend soft\">requests in ");
+    html_put_duration(out, timeline->width_us);
+    weir__put_text(out, ", times in UTC"
+                        "<i style=\"background:var(--allowed)\"></i>admitted at once"
+                        "<i style=\"background:var(--delayed)\"></i>delayed"
+                        "<i style=\"background:var(--denied)\"></i>denied</p>\n");
+}
+
+/* ---- sections ---- */
+
+static void html_put_fact(struct weir__buffer *out, const char *what, int64_t number, bool about)
+{
+    weir__put_format(out, "<div><b>%s", about ? "about " : "");
+    html_put_count(out, number);
+    weir__put_format(out, "</b><span>%s</span></div>", what);
+}
+
+static void html_put_span_fact(struct weir__buffer *out, const char *what, int64_t us)
+{
+    weir__put_text(out, "<div><b>");
+    html_put_duration(out, us);
+    weir__put_format(out, "</b><span>%s</span></div>", what);
+}
+
+static void html_put_beginning(struct weir__buffer *out, const struct desk_report *report)
+{
+    const struct desk_engine *engine = report->engine;
+    bool about;
+    int64_t keys = desk_engine_distinct(engine, &about);
+    weir__put_text(out, "<h1>What limits would have done</h1>\n<p class=\"soft\">");
+    for (size_t i = 0; report->facts && i < report->facts->file_count; i++) {
+        const struct desk_file_facts *file = &report->facts->files[i];
+        weir__put_text(out, i ? ", " : "");
+        html_put_text(out, file->path);
+        weir__put_format(out, " (%s)", file->format ? file->format : "empty");
+    }
+    if (!report->facts)
+        html_put_text(out, report->path);
+    if (engine->requests > 0) {
+        weir__put_text(out, "<br>from ");
+        desk_put_time(out, engine->first_us);
+        weir__put_text(out, " to ");
+        desk_put_time(out, engine->last_us);
+        weir__put_text(out, ", key ");
+        html_put_text(out, report->key);
+    }
+    weir__put_text(out, "</p>\n<div class=\"facts\">");
+    html_put_fact(out, "requests", engine->requests, false);
+    html_put_fact(out, "keys", keys, about);
+    html_put_span_fact(out, "from the first to the last",
+                       engine->requests > 0 ? engine->last_us - engine->first_us : 0);
+    if (report->facts)
+        html_put_fact(out, "lines that could not be read", report->facts->unreadable, false);
+    weir__put_text(out, "</div>\n");
+    if (!desk_engine_is_lossy(engine))
+        return;
+    weir__put_format(out,
+                     "<p class=\"note\">Approximate: %" PRId64
+                     " keys in use were forgotten, so some answers are too lenient. Use more "
+                     "--memory.</p>\n",
+                     engine->lossy);
+}
+
+static void html_put_comparison(struct weir__buffer *out, const struct desk_report *report)
+{
+    const struct desk_engine *engine = report->engine;
+    weir__put_text(out, "<section><h2>Candidates</h2><div class=\"wide\"><table><tr><th></th>"
+                        "<th>allowed</th><th>denied</th><th>of all</th><th>delayed</th>"
+                        "<th>keys denied</th><th>locked out</th><th>most per s</th></tr>\n");
+    for (size_t i = 0; i < engine->count; i++) {
+        const struct desk_tally *tally = &engine->tallies[i];
+        weir__put_text(out, "<tr><td>");
+        html_put_text(out, report->shown[i].name);
+        weir__put_text(out, "</td>");
+        html_put_cell(out, tally->allowed);
+        html_put_cell(out, tally->denied);
+        weir__put_format(out, "<td>%.2f%%</td>", desk_percent(tally->denied, engine->requests));
+        html_put_cell(out, tally->delayed);
+        html_put_cell(out, tally->keys_denied);
+        weir__put_text(out, "<td>");
+        html_put_duration(out, tally->longest_locked_us);
+        weir__put_text(out, "</td>");
+        html_put_cell(out, tally->rates->highest[0]);
+        weir__put_text(out, "</tr>\n");
+    }
+    weir__put_text(out, "</table></div></section>\n");
+}
+
+static void html_put_worst(struct weir__buffer *out, const struct desk_engine *engine,
+                           size_t candidate)
+{
+    const struct desk_key *top[DESK_TOP];
+    size_t n = desk_engine_most_denied(engine, candidate, top, DESK_TOP);
+    if (n == 0)
+        return;
+    weir__put_text(out, "<h3>Keys that were denied most</h3><div class=\"wide\"><table><tr>"
+                        "<th>key</th><th>denied</th><th>requests</th></tr>\n");
+    for (size_t i = 0; i < n; i++) {
+        weir__put_text(out, "<tr><td class=\"key\">");
+        html_put_key(out, engine, top[i]);
+        weir__put_text(out, "</td>");
+        html_put_cell(out, desk_key_mark(engine, top[i], candidate)->denied);
+        html_put_cell(out, top[i]->requests);
+        weir__put_text(out, "</tr>\n");
+    }
+    weir__put_text(out, "</table></div>\n");
+}
+
+static void html_put_binding(struct weir__buffer *out, const struct desk_shown *shown,
+                             const struct desk_tally *tally)
+{
+    size_t parts = shown->limit ? shown->limit->count : shown->part_count;
+    if (tally->denied == 0 || parts < 2)
+        return;
+    weir__put_text(out, "<h3>What denied</h3><div class=\"wide\"><table><tr><th>limit</th>"
+                        "<th>denied</th><th>of the denied</th></tr>\n");
+    for (size_t i = 0; i < parts && i < DESK_PARTS_MAX; i++) {
+        if (tally->denied_by[i] == 0)
+            continue;
+        struct weir__buffer name = weir__buffer_growing();
+        desk_report_part(&name, shown, i);
+        weir__put_text(out, "<tr><td class=\"key\">");
+        html_put(out, name.data, name.len);
+        weir__put_text(out, "</td>");
+        html_put_cell(out, tally->denied_by[i]);
+        weir__put_format(out, "<td>%.2f%%</td></tr>\n",
+                         desk_percent(tally->denied_by[i], tally->denied));
+        weir__buffer_free(&name);
+    }
+    weir__put_text(out, "</table></div>\n");
+}
+
+static void html_put_candidate(struct weir__buffer *out, const struct desk_report *report, size_t i)
+{
+    const struct desk_engine *engine = report->engine;
+    const struct desk_tally *tally = &engine->tallies[i];
+    weir__put_text(out, "<section><h2>");
+    html_put_text(out, report->shown[i].name);
+    weir__put_text(out, "</h2><p><code>");
+    html_put_text(out, report->shown[i].text);
+    weir__put_text(out, "</code></p>\n");
+    if (engine->timeline.count > 0)
+        html_put_chart(out, engine, report->shown[i].name, i);
+    weir__put_text(out, "<div class=\"facts\">");
+    html_put_fact(out, "allowed", tally->allowed, false);
+    html_put_fact(out, "denied", tally->denied, false);
+    html_put_fact(out, "delayed", tally->delayed, false);
+    html_put_fact(out, "keys denied", tally->keys_denied, false);
+    weir__put_format(out, "<div><b>%.2f%%</b><span>of the requests are theirs</span></div>",
+                     desk_percent(tally->requests_of_denied, engine->requests));
+    html_put_span_fact(out, "locked out at the longest", tally->longest_locked_us);
+    if (tally->delayed > 0) {
+        html_put_span_fact(out, "delay, half of the delayed", desk_tally_delay_us(tally, 0.5));
+        html_put_span_fact(out, "delay, 99% of the delayed", desk_tally_delay_us(tally, 0.99));
+        html_put_span_fact(out, "longest delay", tally->longest_delay_us);
+    }
+    html_put_fact(out, "most admitted in a second", tally->rates->highest[0], false);
+    html_put_fact(out, "in 10 seconds", tally->rates->highest[1], false);
+    html_put_fact(out, "in a minute", tally->rates->highest[2], false);
+    if (tally->memory > 0)
+        html_put_fact(out, "KiB of memory for its states, about", weir__div_up(tally->memory, 1024),
+                      false);
+    weir__put_text(out, "</div>\n");
+    html_put_binding(out, &report->shown[i], tally);
+    html_put_worst(out, engine, i);
+    weir__put_text(out, "</section>\n");
+}
+
+/* ---- keys ---- */
+
+static void html_put_spread(struct weir__buffer *out, const struct desk_engine *engine)
+{
+    struct desk_spread spread;
+    desk_engine_spread(engine, &spread);
+    weir__put_text(out, "<section><h2>Requests over keys</h2><div class=\"wide\"><table><tr>"
+                        "<th>requests of a key</th><th>keys</th><th>their requests</th>"
+                        "<th>of all</th><th></th></tr>\n");
+    int64_t from = 2, to = 9;
+    for (size_t i = 0; i < spread.classes; i++) {
+        weir__put_text(out, "<tr><td>");
+        if (i == 0) {
+            weir__put_text(out, "1");
+        } else {
+            html_put_count(out, from);
+            weir__put_text(out, " – ");
+            html_put_count(out, to);
+            from = to + 1;
+            to = to * 10 + 9;
+        }
+        weir__put_text(out, "</td>");
+        html_put_cell(out, spread.keys[i]);
+        html_put_cell(out, spread.requests[i]);
+        double part = desk_percent(spread.requests[i], engine->requests);
+        weir__put_format(out,
+                         "<td>%.1f%%</td><td class=\"bars\"><div class=\"bar\" "
+                         "style=\"width:%.1f%%\"></div></td></tr>\n",
+                         part, part);
+    }
+    weir__put_format(out,
+                     "</table></div><p class=\"soft\">Half of the keys have at most %" PRId64
+                     " requests, 90%% at most %" PRId64 ", 99%% at most %" PRId64
+                     ", the heaviest %" PRId64 ".</p></section>\n",
+                     spread.median, spread.p90, spread.p99, spread.most);
+}
+
+static void html_put_heaviest(struct weir__buffer *out, const struct desk_report *report)
+{
+    const struct desk_engine *engine = report->engine;
+    const struct desk_key *top[DESK_TOP];
+    size_t n = desk_engine_heaviest(engine, top, DESK_TOP);
+    weir__put_text(out, "<section><h2>Heaviest keys</h2><div class=\"wide\"><table><tr>"
+                        "<th>key</th><th>requests</th><th>of all</th>");
+    for (size_t c = 0; c < engine->count; c++) {
+        weir__put_text(out, "<th>denied: ");
+        html_put_text(out, report->shown[c].name);
+        weir__put_text(out, "</th>");
+    }
+    weir__put_text(out, "</tr>\n");
+    for (size_t i = 0; i < n; i++) {
+        weir__put_text(out, "<tr><td class=\"key\">");
+        html_put_key(out, engine, top[i]);
+        weir__put_text(out, "</td>");
+        html_put_cell(out, top[i]->requests);
+        weir__put_format(out, "<td>%.2f%%</td>", desk_percent(top[i]->requests, engine->requests));
+        for (size_t c = 0; c < engine->count; c++)
+            html_put_cell(out, desk_key_mark(engine, top[i], c)->denied);
+        weir__put_text(out, "</tr>\n");
+    }
+    weir__put_text(out, "</table></div></section>\n");
+}
+
+/* ---- the log ---- */
+
+static void html_put_item(struct weir__buffer *out, int64_t count, const char *what)
+{
+    if (count == 0)
+        return;
+    weir__put_text(out, "<tr><td>");
+    weir__put_text(out, what);
+    weir__put_text(out, "</td>");
+    html_put_cell(out, count);
+    weir__put_text(out, "</tr>\n");
+}
+
+static void html_put_log(struct weir__buffer *out, const struct desk_facts *facts)
+{
+    weir__put_text(out, "<section><h2>The log</h2><table>\n");
+    html_put_item(out, facts->lines, "lines");
+    html_put_item(out, facts->filtered, "left out by --where");
+    html_put_item(out, facts->keyless, "without a key");
+    html_put_item(out, facts->unreadable, "could not be read");
+    html_put_item(out, facts->out_of_order, "out of order, put in order");
+    html_put_item(out, facts->late, "too late, decided at the time of the line before");
+    html_put_item(out, facts->crowded, "could not wait for their order");
+    html_put_item(out, facts->spread, "times in whole seconds, spread over their second");
+    html_put_item(out, facts->jumps, "jumps of the clock by more than a day");
+    weir__put_text(out, "</table>\n");
+    for (size_t i = 0; i < facts->example_count; i++) {
+        const struct desk_example *example = &facts->examples[i];
+        weir__put_text(out, "<p>");
+        html_put_text(out, example->path);
+        weir__put_format(out, ", line %" PRId64 ": ", example->line);
+        html_put_text(out, example->why);
+        weir__put_text(out, "<br><code>");
+        html_put_text(out, example->text);
+        weir__put_text(out, "</code></p>\n");
+    }
+    for (size_t i = 0; i < facts->file_count; i++) {
+        if (!facts->files[i].damage[0])
+            continue;
+        weir__put_text(out, "<p class=\"note\">");
+        html_put_text(out, facts->files[i].path);
+        weir__put_text(out, ": ");
+        html_put_text(out, facts->files[i].damage);
+        weir__put_text(out, "</p>\n");
+    }
+    weir__put_text(out, "</section>\n");
+}
+
+void desk_report_html(const struct desk_report *report, struct weir__buffer *out)
+{
+    const struct desk_engine *engine = report->engine;
+    weir__put_text(out, html_head);
+    html_put_beginning(out, report);
+    if (engine->count > 1)
+        html_put_comparison(out, report);
+    for (size_t i = 0; i < engine->count; i++)
+        html_put_candidate(out, report, i);
+    if (engine->requests > 0) {
+        html_put_spread(out, engine);
+        html_put_heaviest(out, report);
+    }
+    if (report->facts)
+        html_put_log(out, report->facts);
+    weir__put_text(out, "</body>\n</html>\n");
+}

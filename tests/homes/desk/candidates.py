@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+"""weir replay under several candidates: each decides what the model decides, candidates in one pass are as good as alone, all reports say the same.
+
+    tests/homes/desk/candidates.py [NAME …]
+"""
+import collections
+import gzip
+import html
+import json
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+from lib import abuse_tools, checks, desk, weir_server
+
+T = 1794810525  # 2026-11-16T06:28:45Z
+MODEL = pathlib.Path(__file__).resolve().parents[2] / "model" / "replay.py"
+WEIR = weir_server.WEIR
+LIMITS = ["token-bucket 2/s burst 5", "token-bucket 20/m stepped", "leaky-bucket 1/s burst 3", "fixed-window 9/10s",
+          "fixed-window 9/10s from-first", "sliding-log 8/10s", "sliding-window 9/10s precision 1s", "sliding-counter 9/10s",
+          "smooth 5/s", "warmup 5/s over 10s", "concurrent 3 lease 5s", "fixed-window 12/month", "fixed-window 7/day",
+          "token-bucket 1/s burst 5, fixed-window 30/m", "token-bucket 3/s cost 2, sliding-log 50/m"]
+
+Done = collections.namedtuple("Done", "out err code")
+
+
+def weir(*words, text=None):
+    done = subprocess.run([str(WEIR), "replay", *map(str, words)], input=text, capture_output=True, timeout=600,
+                          env=weir_server.environment())
+    return Done(done.stdout.decode(errors="surrogateescape"), done.stderr.decode(errors="surrogateescape"), done.returncode)
+
+
+def stamp(at):
+    return time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(at))
+
+
+def rows(draw, n, keys=6):
+    """Requests of a minute or so: (second, address, path, bytes)."""
+    at = T
+    for _ in range(n):
+        at += draw.choice([0, 0, 0, 0, 1, 1, 2, 7])
+        yield at, f"203.0.113.{draw.randint(1, keys)}", draw.choice(["/", "/login", "/users/7"]), draw.randint(0, 5)
+
+
+def combined(some):
+    return "".join(f'{ip} - - [{stamp(at)}] "GET {path} HTTP/1.1" 200 {size} "-" "curl/8.1"\n' for at, ip, path, size in some).encode()
+
+
+FORMATS = {
+    "combined": combined,
+    "common": lambda some: re.sub(rb' "-" "curl/8.1"', b"", combined(some)),
+    "json": lambda some: "".join(json.dumps({"time": at, "remote_addr": ip, "request": f"GET {path} HTTP/1.1", "status": 200,
+                                             "body_bytes_sent": size}) + "\n" for at, ip, path, size in some).encode(),
+    "csv": lambda some: ("time,ip,path,bytes\n" + "".join(f"{at},{ip},{path},{size}\n" for at, ip, path, size in some)).encode(),
+    "envoy": lambda some: "".join(
+        f'[{time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))}.250Z] "GET {path} HTTP/1.1" 200 - 1 {size} 3 2 "{ip}" "curl/8.1" '
+        f'"b2" "shop.example.com" "10.0.0.1:80"\n' for at, ip, path, size in some).encode(),
+    "traefik": lambda some: "".join(
+        f'{ip} - - [{stamp(at)}] "GET {path} HTTP/1.1" 200 {size} "-" "curl/8.1" 42 "web@docker" "http://10.0.0.9:80" 3ms\n'
+        for at, ip, path, size in some).encode(),
+    "haproxy": lambda some: "".join(
+        f'Nov 16 06:28:45 lb haproxy[7]: {ip}:5 [{time.strftime("%d/%b/%Y:%H:%M:%S", time.gmtime(at))}.125] web app/a 0/0/0/3/3 200 '
+        f'{size} - - ---- 1/1/0/0/0 0/0 "GET {path} HTTP/1.1"\n' for at, ip, path, size in some).encode(),
+}
+
+
+def model(limits, log, *words):
+    """What the model decides about the arrivals that the reader gives."""
+    seen = desk.read("-", *words, text=log)
+    trace = "".join(f"{t // 10**6}.{t % 10**6:06d},{desk_quoted(key)},{cost}\n" for t, key, cost in zip(seen.times, seen.keys, seen.costs))
+    done = subprocess.run([sys.executable, MODEL, limits], input=trace.encode(), capture_output=True, timeout=600, check=False)
+    return done.stdout.decode() or done.stderr.decode()
+
+
+def desk_quoted(key):
+    return '"' + key.replace('"', '""') + '"' if "," in key or '"' in key else key
+
+
+def test_formats(check):
+    draw = random.Random(checks.seed())
+    for name, make in FORMATS.items():
+        log = make(rows(draw, 300))
+        for limits in ("token-bucket 1/s burst 3", "sliding-window 5/10s precision 1s, fixed-window 30/m"):
+            got = weir(limits, "--decisions", text=log)
+            check.equal(got.out, model(limits, log), f"{name}, {limits}: as the model {got.err}")
+            check(",0," in got.out, f"{name}, {limits}: something is denied")
+        got = weir("token-bucket 3/s burst 9", "--decisions", "--key", "path,ip", "--cost", "bytes", text=log)
+        if name != "common":
+            check.equal(got.out, model("token-bucket 3/s burst 9", log, "--key", "path,ip", "--cost", "bytes"),
+                        f"{name}: keys of two parts, a cost {got.err}")
+        told = json.loads(weir("token-bucket 1/s", "--json", text=log).out)
+        check.equal(told["log"]["files"][0]["format"], name, f"{name}: is detected")
+
+
+def test_kinds(check):
+    draw = random.Random(checks.seed() + 1)
+    log = combined(rows(draw, 600))
+    names = [f"c{i}" for i in range(len(LIMITS))]
+    words = [word for name, limits in zip(names, LIMITS) for word in ("--limit", f"{name}={limits}")]
+    together = weir("--decisions", *words, text=log)
+    check.equal(together.code, 0, f"all kinds at once: {together.err}")
+    lines = together.out.splitlines()
+    check.equal(lines[0].split(",")[-1], "candidate", "its header")
+    for name, limits in zip(names, LIMITS):
+        mine = [line.rpartition(",")[0] for line in lines[1:] if line.endswith("," + name)]
+        alone = weir(limits, "--decisions", text=log)
+        stored = weir(limits, "--decisions", "--store", "memory:16m", text=log)
+        check.equal(alone.out.splitlines()[1:], mine, f"{limits}: in one pass as alone {alone.err}")
+        check.equal(stored.out, alone.out, f"{limits}: as a store decides {stored.err}")
+        check.equal(alone.out, model(limits, log), f"{limits}: as the model decides")
+    told = json.loads(weir("--json", *words, text=log).out)
+    for name, limits, it in zip(names, LIMITS, told["candidates"]):
+        mine = [line.split(",") for line in lines[1:] if line.endswith("," + name)]
+        denied = collections.Counter(row[1] for row in mine if row[3] == "0")
+        check.equal((it["allowed"], it["denied"], it["keys_denied"]), (len(mine) - denied.total(), denied.total(), len(denied)),
+                    f"{limits}: counts")
+        check.equal({row["key"]: row["denied"] for row in it["most_denied"]}, dict(denied), f"{limits}: the worst keys")
+        check.equal(it["delayed"], sum(row[3] == "1" and float(row[8]) > 0 for row in mine), f"{limits}: delayed")
+        check.equal(it["longest_locked_out"], locked_out(mine), f"{limits}: locked out")
+        check.equal(it["highest_admitted"], highest(mine), f"{limits}: highest rates")
+        check.equal(sum(it["timeline"]["allowed"]), it["allowed"], f"{limits}: the timeline has all")
+        owners = sum(1 for row in mine if row[1] in denied)
+        check.equal(it["requests_of_keys_denied"], owners, f"{limits}: traffic of keys that were denied")
+
+
+def locked_out(mine):
+    since, longest = {}, 0
+    for row in mine:
+        at = round(float(row[0]) * 1e6)
+        if row[1] in since:
+            longest = max(longest, at - since[row[1]])
+        if row[3] == "0":
+            since.setdefault(row[1], at)
+        else:
+            since.pop(row[1], None)
+    return longest / 1e6
+
+
+def highest(mine):
+    ahead = collections.Counter(int(float(row[0]) + float(row[8]) + 1e-9) for row in mine if row[3] == "1")
+    first, last = min(ahead, default=0), max(ahead, default=0)
+    return {name: max(sum(ahead[s + i] for i in range(length)) for s in range(first - length, last + 1)) if ahead else 0
+            for name, length in (("1s", 1), ("10s", 10), ("1m", 60))}
+
+
+def test_reports(check):
+    """Terminal, JSON and page say the same."""
+    draw = random.Random(checks.seed() + 2)
+    log = combined(rows(draw, 3000, 30)) + b"not a line <script>alert(1)</script>\n"
+    words = ["--limit", "tight=token-bucket 1/s burst 2", "--limit", "two=fixed-window 20/m, sliding-log 3/s", "--limit", "slow=leaky-bucket 1/s burst 9"]
+    with tempfile.TemporaryDirectory(prefix="weir-desk-") as folder:
+        page = pathlib.Path(folder) / "report.html"
+        text = weir(*words, "--report", page, text=log)
+        told = json.loads(weir(*words, "--json", text=log).out)
+        check.equal((text.code, text.err), (0, ""), "it works")
+        got = html.unescape(page.read_text(encoding="utf-8")).replace("\u202f", "")
+        check("<script" not in page.read_text(), "nothing of a log is markup")
+        check("http" not in re.sub(r"http-equiv", "", page.read_text()), "nothing comes from a network")
+    for it in told["candidates"]:
+        part = got[got.index(f"<h2>{it['name']}</h2>"):]
+        facts = dict((what, number) for number, what in re.findall(r"<div><b>(\d+)</b><span>([^<]*)</span>", part[:part.index("</section>")]))
+        check.equal([int(facts[what]) for what in ("allowed", "denied", "delayed", "keys denied", "most admitted in a second", "in a minute")],
+                    [it["allowed"], it["denied"], it["delayed"], it["keys_denied"], it["highest_admitted"]["1s"], it["highest_admitted"]["1m"]],
+                    f"{it['name']}: page and JSON")
+        shown = text.out[text.out.index(f"\n{it['name']}  {it['limits']}\n"):]
+        shown = shown[:shown.index("█ allowed")]
+        numbers = [int((re.search(rf"^  {what} +(\d+)", shown, re.M) or "00")[1]) for what in ("allowed", "denied", "keys denied", "highest rate")]
+        check.equal(numbers, [it["allowed"], it["denied"], it["keys_denied"], it["highest_admitted"]["1s"]], f"{it['name']}: terminal and JSON")
+        bars = [tuple(map(int, numbers)) for numbers in re.findall(r": (\d+) allowed, (\d+) of them delayed, (\d+) denied</title>", part[:part.index("</svg>")])]
+        timeline = it["timeline"]
+        wanted = [row for row in zip(timeline["allowed"], timeline["delayed"], timeline["denied"]) if row[0] + row[2]]
+        check.equal(bars, wanted, f"{it['name']}: the bars of the page")
+        check.equal(sum(row["denied"] for row in it["denied_by"]), it["denied"], f"{it['name']}: what denied")
+    check.contains(text.out, "1  cannot be read", "the terminal says what it could not read")
+    check.contains(got, "could not be read", "the page, too")
+    check.equal(told["log"]["unreadable"], 1, "JSON, too")
+
+
+def test_damage(check):
+    log = combined(rows(random.Random(5), 5000))
+    with tempfile.TemporaryDirectory(prefix="weir-desk-") as name:
+        folder = pathlib.Path(name)
+
+        def file(name, data):
+            (folder / name).write_bytes(data)
+            return folder / name
+
+        cut = weir("token-bucket 1/s", "--json", file("cut.gz", gzip.compress(log)[:-40]))
+        check.equal(cut.code, 3, "a truncated gzip fails")
+        check.contains(cut.err, "cut.gz", "it says which file")
+        check(0 < json.loads(cut.out)["requests"] <= 5000, "and counts what could be read")
+        check.equal(json.loads(weir("token-bucket 1/s", "--json", file("good.gz", gzip.compress(log))).out)["requests"], 5000, "a whole one")
+        many = weir("token-bucket 1/s", "--json", file("a.log", log), file("b.log", log))
+        check.equal(json.loads(many.out)["requests"], 10000, "two files")
+        check.equal(weir("token-bucket 1/s", folder).code, 3, "a directory")
+        check.equal(weir("token-bucket 1/s", folder / "none").code, 3, "no such file")
+        binary = weir("token-bucket 1/s", file("binary", bytes(range(256)) * 400))
+        check(binary.code == 2 and "unknown format" in binary.err, f"binary data: {binary}")
+        unknown = weir("token-bucket 1/s", text=b"what is this\nnobody knows\n")
+        check(unknown.code == 2 and "--format" in unknown.err, f"an unknown format says how to go on: {unknown}")
+        long = weir("token-bucket 1/s", "--json", text=log + b"x" * (1 << 20) + b"\n" + log)
+        check.equal((json.loads(long.out)["requests"], json.loads(long.out)["log"]["unreadable"]), (10000, 1), "a line of a megabyte")
+        check.equal(weir("token-bucket 1/s", file("empty", b"")).code, 0, "an empty file")
+        check.equal(weir("token-bucket 1/s", "--report", folder / "no" / "page.html", text=log).code, 3, "a page that cannot be written")
+        nothing = weir("token-bucket 1/s", "--format", "combined", text=b"x\ny\n")
+        check(nothing.code == 2 and "no line can be read" in nothing.err, f"no line in the format: {nothing}")
+
+
+def test_arguments(check):
+    log = combined(rows(random.Random(5), 10))
+    for words, part in [
+            ((), "LIMITS is missing"), (("--limit", "token-bucket 1/s"), "expected NAME=LIMITS"),
+            (("--limit", "a=token-bucket 1/s", "--limit", "a=token-bucket 2/s"), "given twice"),
+            (("--limit", "a=nothing 1/s"), "nothing"), (("--limit", "a=token-bucket 1/s", "--policies", "x"), "exclude each other"),
+            (("--limit", "a=token-bucket 1/s", "--store", "memory:1m"), "--store keeps the states of one limit"),
+            (("token-bucket 1/s", "--memory", "5"), "expected a size"), (("token-bucket 1/s", "--memory", "2x"), "expected a size"),
+            (("token-bucket 1/s", "--share", "default=50%"), "needs a trace"),
+            (("token-bucket 1/s", "--key", "nobody"), "no field nobody"), (("token-bucket 1/s", "--timezone", "CET"), "offset from UTC")]:
+        got = weir(*words, text=log)
+        check(got.code == 2 and part in got.err and not got.out, f"refused: {' '.join(words)}: {got}")
+
+
+def test_memory(check):
+    """Any number of keys in bounded memory; it says what it forgot."""
+    lines = "".join(f'10.{i >> 16 & 255}.{i >> 8 & 255}.{i & 255} - - [{stamp(T + i // 500)}] "GET / HTTP/1.1" 200 5 "-" "x"\n'
+                    for i in range(200_000)).encode()
+    words = ["--limit", "a=token-bucket 1/s burst 2", "--limit", "b=sliding-log 3/m", "--json"]
+    exact = json.loads(weir(*words, text=lines).out)
+    check.equal((exact["keys"], exact["keys_forgotten"], exact["approximate"]), (200_000, 0, False), "enough memory: exact")
+    few = json.loads(weir(*words, "--memory", "4m", text=lines).out)
+    check.equal(few["requests"], 200_000, "little memory: every request is counted")
+    check(few["approximate"] and few["keys_forgotten"] > 100_000, f"little memory: it says so: {few['keys_forgotten']}")
+    check.within(few["keys"], 190_000, 210_000, "little memory: about as many keys")
+    short = weir("--limit", "a=token-bucket 1/s", "--memory", "4m", "--json", text=lines)
+    check.equal(json.loads(short.out)["approximate"], False, "states that are fresh again may be forgotten: still exact")
+    text = weir(*words[:-1], "--memory", "4m", text=lines)
+    check.contains(text.out, "approximate:", "the terminal says so, too")
+
+    def peak(memory):
+        code = ("import resource,subprocess,sys;subprocess.run(sys.argv[1:],stdin=sys.stdin,stdout=subprocess.DEVNULL,check=True);"
+                "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+        done = subprocess.run([sys.executable, "-c", code, str(WEIR), "replay", *words, "--memory", memory], input=lines,
+                              capture_output=True, timeout=600, check=True, env=weir_server.environment())
+        return int(done.stdout)
+
+    if not abuse_tools.is_sanitized():
+        check.at_most(peak("4m"), 32 << 10, "KiB of memory, of them 4m for keys")
+
+
+POLICIES = """version: 1
+policies:
+  - name: login
+    match: {path: /login}
+    limits:
+      - {name: per-ip, key: ip, limit: token-bucket 1/m burst 3}
+  - name: all
+    deny: [{ip: 203.0.113.2}]
+    limits:
+      - {name: per-ip, key: ip, limit: fixed-window 3/m}
+"""
+
+
+def test_policies(check):
+    draw = random.Random(checks.seed() + 3)
+    some = list(rows(draw, 800))
+    with tempfile.TemporaryDirectory(prefix="weir-desk-") as name:
+        path = pathlib.Path(name) / "policies.yaml"
+        path.write_text(POLICIES, encoding="utf-8")
+        got = weir("--policies", path, "--json", text=combined(some))
+        check.equal(got.code, 0, f"policies: {got.err}")
+        told = json.loads(got.out)
+        check.equal(told["requests"], 800, "policies: requests")
+        by = {row["limit"]: row["denied"] for row in told["denied_by"]}
+        listed = sum(ip == "203.0.113.2" for _, ip, _, _ in some)
+        check.equal(by["deny lists"], listed, f"policies: what the list denied: {by}")
+        check(by["login/per-ip"] > 0 and by["all/per-ip"] > 0, f"policies: what limits denied: {by}")
+        check.equal(sum(by.values()), told["denied"], "policies: all that was denied")
+        check.equal(weir("--policies", path, text=combined(some)).code, 0, "policies: for people")
+        path.write_text("version: 1\npolicies: 5\n", encoding="utf-8")
+        check.equal(weir("--policies", path, text=combined(some)).code, 2, "policies: a bad file")
+        check.equal(weir("--policies", path.parent / "none", text=combined(some)).code, 3, "policies: no file")
+
+
+if __name__ == "__main__":
+    sys.exit(checks.run([test_formats, test_kinds, test_reports, test_damage, test_arguments, test_memory, test_policies], sys.argv[1:]))
