@@ -1,6 +1,6 @@
 /*
- * `weir replay`: arrivals from a trace or from logs, decided by the engine of the desk, by a store or
- * by policies, and what is printed about it.
+ * `weir replay`: arrivals from a trace or from logs, decided by the engine of the desk, by a store
+ * or by policies, and what is printed about it.
  */
 #ifndef WEIR_CLI_REPLAY_H
 #define WEIR_CLI_REPLAY_H

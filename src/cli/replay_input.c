@@ -1,6 +1,7 @@
 /*
- * What `weir replay` reads. A trace is strict: `time,key[,cost]`, checked to its end before anything
- * is decided. All else is a log, read by the desk. Which of the two it is, the first lines say.
+ * What `weir replay` reads. A trace is strict: `time,key[,cost]`, checked to its end before
+ * anything is decided. All else is a log, read by the desk. Which of the two it is, the first lines
+ * say.
  */
 #include "cli/replay.h"
 

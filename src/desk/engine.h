@@ -1,6 +1,6 @@
 /*
- * The engine of the desk: arrivals in, figures out. It decides every arrival under several candidate
- * limits at once and adds up what they did:
+ * The engine of the desk: arrivals in, figures out. It decides every arrival under several
+ * candidate limits at once and adds up what they did:
  *
  *     arrival ──► its key ──► decisions ──► tallies
  *                 keys.c      judge.c       tally.c
@@ -10,10 +10,10 @@
  * candidate its state and its denials. So an arrival costs about one cache miss, however many
  * candidates there are.
  *
- * What holds: memory is bounded by options->memory. Beyond the bound keys are forgotten, first those
- * that make no difference: nobody denied them and their states are fresh. `lossy` counts the others:
- * while it is 0, every decision and every count of requests is exact. The same arrivals give the same
- * figures.
+ * What holds: memory is bounded by options->memory. Beyond the bound keys are forgotten, first
+ * those that make no difference: nobody denied them and their states are fresh. `lossy` counts the
+ * others: while it is 0, every decision and every count of requests is exact. The same arrivals
+ * give the same figures.
  */
 #ifndef WEIR_DESK_ENGINE_H
 #define WEIR_DESK_ENGINE_H

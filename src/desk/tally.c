@@ -1,6 +1,6 @@
 /*
- * Adding up what candidates decided: totals, delays, lock-outs, highest rates, a timeline, states in
- * use. All of it is of constant size, but for what stands in the entries of keys.
+ * Adding up what candidates decided: totals, delays, lock-outs, highest rates, a timeline, states
+ * in use. All of it is of constant size, but for what stands in the entries of keys.
  */
 #include "desk/engine.h"
 
