@@ -162,9 +162,9 @@ def test_files(check):
         for paths in (servers, packed, [packed[2], packed[0], packed[1]]):
             seen = desk.read("--disorder", "1", *paths)
             check.equal(seen.keys, [f"k{i}" for i in range(3000)], f"several servers: {seen.facts['late']} late")
-        many = [folder(f"day{i}.log", line(T + i * 3600)) for i in range(1500)]
+        many = [folder(f"day{i}.log", line(T + i * 3600)) for i in range(200)]
         chance.shuffle(many)
-        check.equal(desk.read(*many).times, [(T + i * 3600) * 10**6 for i in range(1500)], "more files than may be open")
+        check.equal(desk.read(*many, files=40).times, [(T + i * 3600) * 10**6 for i in range(200)], "more files than may be open")
         seen = desk.read(folder("a.json", b'{"time":%d,"ip":"10.0.0.1"}\n' % T), folder("b.log", line(T + 1)))
         check.equal((len(seen.keys), [it.split()[2] for it in seen.files]), (2, ["json", "combined"]), "several formats")
         check.contains(desk.read(rotated[0], folder.path).error, "is a directory", "a directory among them")
