@@ -163,9 +163,9 @@ uint8_t desk_slot_of_word(struct weir__span word)
         if (weir__span_is(word, headers[i].name))
             return headers[i].slot;
     }
-    for (uint8_t slot = 0; slot < DESK_NAMED; slot++) {
+    for (unsigned slot = 0; slot < DESK_NAMED; slot++) {
         if (weir__span_is(word, slot_words[slot]))
-            return slot;
+            return (uint8_t)slot;
     }
     return DESK_NO_SLOT;
 }

@@ -35,6 +35,7 @@ struct desk_member {
 
 struct desk_format {
     const char *name;
+    const void *origin; /* what it was made from: formats of one origin are the same but for CSV */
     enum desk_family family;
     uint64_t has;         /* a bit for each slot that lines may have */
     int64_t duration_ns;  /* the unit of durations */
@@ -81,6 +82,9 @@ int desk_json_compile(const struct desk_wanted *wanted, struct desk_format *ret,
 /* Of a header. False: it has no time, or too many columns. */
 bool desk_csv_compile(struct weir__span header, const struct desk_wanted *wanted,
                       struct desk_format *ret);
+
+/* Whether both, made for the same that is wanted, read lines in the same way. */
+bool desk_format_same(const struct desk_format *a, const struct desk_format *b);
 
 /* ---- reading ---- */
 

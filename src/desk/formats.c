@@ -112,6 +112,7 @@ static int formats_compile(const struct named_format *named, const struct desk_w
     int code = named->family == DESK_JSON ? desk_json_compile(&mine, ret, err)
                                           : desk_text_compile(named->text, &mine, ret, err);
     ret->name = named->name;
+    ret->origin = named;
     if (named->family == DESK_JSON) {
         ret->duration_ns = named->duration_ns;
         return code;
@@ -128,6 +129,7 @@ static void formats_make_trace(struct desk_format *ret)
     static const uint8_t slots[] = {DESK_TIME, DESK_KEY, DESK_COST};
     memset(ret, 0, sizeof *ret);
     ret->name = "trace";
+    ret->origin = desk_format_names;
     ret->family = DESK_CSV;
     ret->comma = ',';
     ret->exact_times = true;
@@ -316,6 +318,13 @@ static int formats_by_name(const char *given, struct weir__span beginning, const
     return found ? formats_compile(found, wanted, ret, err) : WEIR_EINVAL;
 }
 
+bool desk_format_same(const struct desk_format *a, const struct desk_format *b)
+{
+    return a->origin == b->origin && a->skip_header == b->skip_header && a->comma == b->comma &&
+           a->column_count == b->column_count && a->duration_ns == b->duration_ns &&
+           !memcmp(a->columns, b->columns, a->column_count * sizeof a->columns[0]);
+}
+
 const char *desk_detect(struct weir__span beginning)
 {
     struct desk_wanted wanted = {.count = 0};
@@ -338,6 +347,7 @@ int desk_format_find(const char *given, struct weir__span beginning, const char 
     if (given && strchr(given, '$')) {
         memset(ret, 0, sizeof *ret);
         ret->name = "text";
+        ret->origin = given;
         return desk_text_compile(given, wanted, ret, err);
     }
     for (size_t i = 0; given && desk_format_names[i]; i++) {

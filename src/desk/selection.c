@@ -283,9 +283,10 @@ int desk_selection_check(const struct desk_selection *selection, const struct de
         return 0;
     char list[200];
     struct weir__buffer buffer = weir__buffer_over(list, sizeof list);
-    for (uint8_t slot = DESK_IP; slot < DESK_NAMED; slot++) {
-        if (selection_is_there(format, slot))
-            weir__put_format(&buffer, "%s%s", buffer.len ? ", " : "", desk_slot_word(slot));
+    for (unsigned slot = DESK_IP; slot < DESK_NAMED; slot++) {
+        if (selection_is_there(format, (uint8_t)slot))
+            weir__put_format(&buffer, "%s%s", buffer.len ? ", " : "",
+                             desk_slot_word((uint8_t)slot));
     }
     return weir__fail(
         err, WEIR_EINVAL, 0, "%s: lines in the format %s have no field %s; they have %s%s", path,

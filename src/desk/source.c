@@ -68,7 +68,7 @@ static const struct desk_format *source_keep_format(struct desk_shared *shared,
                                                     const struct desk_format *format)
 {
     for (struct desk_format_in_use *it = shared->formats; it; it = it->next) {
-        if (!memcmp(&it->format, format, sizeof *format))
+        if (desk_format_same(&it->format, format))
             return &it->format;
     }
     struct desk_format_in_use *kept = malloc(sizeof *kept);
@@ -194,6 +194,7 @@ static int source_take_line(struct desk_shared *shared, struct desk_source *sour
     enum desk_reason reason = DESK_REASON_BINARY;
     char why[96];
     bool whole = false, readable = false;
+    WEIR__CHECK(source->format);
     if (source->input.has_nul && memchr(line.data, 0, line.len)) {
         wrong.why = desk_reason_text(reason);
     } else if (!desk_format_read(source->format, line, &source->fields, &wrong)) {
