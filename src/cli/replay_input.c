@@ -237,9 +237,15 @@ static void input_where_in_log(void *source, int64_t *ret_done, int64_t *ret_siz
     *ret_size = facts.size;
 }
 
+static void input_finish_log(void *source)
+{
+    desk_reader_finish(((struct replay *)source)->reader);
+}
+
 void replay_connect(struct replay *replay, struct desk_flow *flow)
 {
     flow->source = replay;
     flow->next = replay->is_trace ? input_next_of_trace : input_next_of_log;
+    flow->finish = replay->is_trace ? NULL : input_finish_log;
     flow->where = replay->is_trace ? input_where_in_trace : input_where_in_log;
 }

@@ -151,6 +151,9 @@ enum desk_next {
 int desk_reader_open(const struct desk_options *options, struct desk_reader **ret, weir_error *err);
 /* An enum desk_next, or a WEIR_E…. */
 int desk_reader_next(struct desk_reader *reader, struct desk_arrival *ret, weir_error *err);
+/* Waits for nothing more: what files have now and what waits for its order still comes, then
+ * DESK_END. */
+void desk_reader_finish(struct desk_reader *reader);
 /* At any time; what it points to lives as long as the reader. */
 void desk_reader_facts(const struct desk_reader *reader, struct desk_facts *ret);
 void desk_reader_close(struct desk_reader *reader);

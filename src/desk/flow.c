@@ -32,6 +32,7 @@ struct flow_pair {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     _Atomic bool ending; /* the caller wants no more */
+    bool finished;       /* the reading thread has ended the source */
 };
 
 /* ---- the reading thread ---- */
@@ -80,7 +81,13 @@ static void flow_fill(struct flow_pair *pair, struct flow_batch *batch)
     batch->code = 0;
     while (batch->count < BATCH_ARRIVALS && batch->used < BATCH_BYTES && !batch->idle) {
         struct desk_arrival arrival;
-        bool over = atomic_load(&pair->ending) || (flow->stop && *flow->stop);
+        bool over = atomic_load(&pair->ending);
+        if (flow->stop && *flow->stop && !pair->finished) {
+            pair->finished = true;
+            if (flow->finish)
+                flow->finish(flow->source);
+        }
+        over = over || (pair->finished && !flow->finish);
         int got = over ? DESK_END : flow->next(flow->source, &arrival, &batch->err);
         if (got == DESK_ARRIVAL && flow_copy(batch, &arrival)) {
             got = weir__fail(&batch->err, WEIR_ENOMEM, 0, "out of memory");

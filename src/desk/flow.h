@@ -17,13 +17,15 @@ struct desk_flow {
     int (*next)(void *source, struct desk_arrival *ret, weir_error *err); /* an enum desk_next */
     /* How much of the input is done; size -1: unknown. NULL: nobody knows. */
     void (*where)(void *source, int64_t *ret_done, int64_t *ret_size);
+    /* The source waits for nothing more; what is there still comes. NULL: it just ends. */
+    void (*finish)(void *source);
     void *context;
     /* A code that is not 0 ends it. */
     int (*take)(void *context, const struct desk_arrival *arrival, weir_error *err);
     /* After each batch. `idle`: nothing more came for a while. NULL: nobody cares. */
     void (*passed)(void *context, int64_t done, int64_t size, bool idle);
     const struct desk_engine *engine; /* whose memory is asked for ahead; may be NULL */
-    volatile sig_atomic_t *stop;      /* set: ends as if the input did; may be NULL */
+    volatile sig_atomic_t *stop;      /* set: as if the input ended; may be NULL */
 };
 
 /* Until the input ends. 0, or the code of `next` or `take`. */

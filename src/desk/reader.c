@@ -337,6 +337,17 @@ int desk_reader_next(struct desk_reader *reader, struct desk_arrival *ret, weir_
     }
 }
 
+void desk_reader_finish(struct desk_reader *reader)
+{
+    reader->options.follow = false;
+    for (size_t i = 0; i < reader->count; i++) {
+        struct desk_source *source = &reader->sources[i];
+        source->input.follow = false;
+        if (source->open && !source->input.regular)
+            source->input.ended = true;
+    }
+}
+
 void desk_reader_facts(const struct desk_reader *reader, struct desk_facts *ret)
 {
     *ret = reader->shared.facts;

@@ -10,6 +10,7 @@ import json
 import pathlib
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -251,6 +252,30 @@ def test_memory(check):
         check.at_most(peak("4m"), 32 << 10, "KiB of memory, of them 4m for keys")
 
 
+def test_follow(check):
+    """A log that grows: decisions come as lines do, and a signal ends it with all that was read."""
+    lines = combined(rows(random.Random(7), 400)).splitlines(keepends=True)
+    with tempfile.TemporaryDirectory(prefix="weir-desk-") as folder:
+        path = pathlib.Path(folder) / "access.log"
+        path.write_bytes(b"".join(lines[:300]))
+        with subprocess.Popen([str(WEIR), "replay", "token-bucket 1/s", "-f", "--decisions", str(path)], stdout=subprocess.PIPE,
+                              env=weir_server.environment()) as process:
+            try:
+                process.stdout.readline()
+                process.stdout.readline()
+                with open(path, "ab") as file:
+                    file.write(b"".join(lines[300:]))
+                seen = 1
+                while seen < 310:  # some of the new ones
+                    seen += process.stdout.readline().count(b"\n")
+                process.send_signal(signal.SIGINT)
+                rest = process.stdout.read()
+                process.wait(weir_server.STOP_SECONDS)
+            finally:
+                process.kill()
+        check.equal((seen + rest.count(b"\n"), process.returncode), (400, 0), "every line is decided")
+
+
 POLICIES = """version: 1
 policies:
   - name: login
@@ -286,4 +311,4 @@ def test_policies(check):
 
 
 if __name__ == "__main__":
-    sys.exit(checks.run([test_formats, test_kinds, test_reports, test_damage, test_arguments, test_memory, test_policies], sys.argv[1:]))
+    sys.exit(checks.run([test_formats, test_kinds, test_reports, test_damage, test_arguments, test_memory, test_follow, test_policies], sys.argv[1:]))
