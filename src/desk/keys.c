@@ -101,9 +101,9 @@ void desk_keys_free(struct desk_engine *engine)
 {
     for (size_t i = 0; engine->chunks && i < engine->entries; i++)
         desk_judge_drop(engine, keys_entry(engine, i));
-    for (size_t i = 0; i < engine->chunk_count; i++)
+    for (size_t i = 0; engine->chunks && i < engine->chunk_count; i++)
         free(engine->chunks[i]);
-    for (size_t i = 0; i < engine->text_chunks; i++)
+    for (size_t i = 0; engine->texts && i < engine->text_chunks; i++)
         free(engine->texts[i]);
     free(engine->chunks);
     free(engine->texts);

@@ -454,8 +454,11 @@ static int cmd_replay(const struct cli_call *call)
 {
     struct replay *replay = calloc(1, sizeof *replay);
     const char **paths = calloc(CLI_MANY_LOGS + 1, sizeof *paths);
-    if (!replay || !paths)
+    if (!replay || !paths) {
+        free(replay);
+        free(paths);
         return cli_fail(call, CLI_FAILED, "out of memory");
+    }
     replay->call = call;
     replay->paths = paths;
     replay->wait_us = WEIR_WAIT_DEFAULT;
