@@ -38,12 +38,15 @@ class Chat(http.server.BaseHTTPRequestHandler):
             budget.close()
             self.refuse(denied)
             return
+        gone = False
         try:
             self.stream(budget, ask)
         except ConnectionError:  # the caller went away: what was written is charged
-            self.close_connection = True
+            gone = self.close_connection = True
         finally:
             budget.finish()
+        if not gone:
+            self.put("")  # the answer ends when all is settled: the caller's next question finds what is left
 
     def stream(self, budget, ask):
         self.send_response(200)
@@ -61,7 +64,6 @@ class Chat(http.server.BaseHTTPRequestHandler):
                 self.put(" ".join(words) + "\n")
                 words = []
         self.put(" ".join(words) + "\n" + json.dumps({"end": end, "tokens": budget.used}) + "\n")
-        self.put("")
 
     def put(self, text):
         self.wfile.write(f"{len(text):x}\r\n{text}\r\n".encode())
