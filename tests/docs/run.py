@@ -428,6 +428,14 @@ def options_in(text):
     return set(re.findall(r"(?<![\w-])--([a-z][a-z-]*)", text.replace("\\-", "-").replace("\\_", "_"))) - {"help"}
 
 
+def options_of(name):
+    """Those of its usage; where that says [options], also those that have a line of their own. The server has its own pages."""
+    text = weir(name, "--help")
+    usage = text.split("\n\n")[0]
+    listed = re.findall(r"(?m)^  (?:-\w, )?--([a-z][a-z-]*)", text) if "[options]" in usage and name != "serve" else []
+    return options_in(usage) | set(listed)
+
+
 def sections(text, heading):
     """{name: text} of the sections whose heading matches."""
     parts = re.split(heading, text, flags=re.M)
@@ -448,7 +456,7 @@ def check_commands():
                f"missing: {sorted(there - here)}, too many: {sorted(here - there)}" if there != here else None)
         for name in sorted(there & here):
             text = re.sub(r"(?ms)^```.*?^```", "", re.split(r"(?m)^# ", described[name])[0])
-            known, told = options_in(weir(name, "--help").split("\n\n")[0]), options_in(text)
+            known, told = options_of(name), options_in(text)
             report(f"{page}: the options of weir {name}",
                    f"missing: {sorted(known - told)}, unknown: {sorted(told - known)}" if known != told else None)
 

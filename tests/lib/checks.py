@@ -8,6 +8,7 @@ where each of TESTS is a function that is given the Checks. Every program of tes
 import os
 import random
 import re
+import signal
 import sys
 import time
 import traceback
@@ -74,8 +75,14 @@ def run_one(check, test):
     print(f"{test.__name__}: {time.monotonic() - start:.1f} s", flush=True)
 
 
+def heed_interrupts():
+    """A shell starts its background jobs with SIGINT ignored, and so would be all that they start."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def run(tests, arguments):
     """Runs the tests whose name contains one of the words given, or all; the exit code. Options (--long) are not words."""
+    heed_interrupts()
     check, words = Checks(), [word for word in arguments if not word.startswith("-")]
     for test in tests:
         if not words or any(word in test.__name__ for word in words):
