@@ -413,13 +413,11 @@ static bool is_settled(const struct weir__plan *plan, size_t i)
 }
 
 /* What an item was charged, by what the receipt says of the one that it tells of. Those with a
- * least got one amount; those that came with the same cost were charged the same. */
+ * least got one amount, all others their cost. */
 static int64_t item_charged(const struct weir__item *item, const struct weir__item *told,
                             int64_t charged)
 {
-    bool alike = (item->least && told->least) ||
-                 (item->variable && told->variable && item->cost == told->cost);
-    return item == told || charged == 0 || alike ? charged : item->cost;
+    return item == told || charged == 0 || (item->least && told->least) ? charged : item->cost;
 }
 
 /* The receipt tells when, and proves the rest: each item was charged what is planned for it again.

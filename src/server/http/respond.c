@@ -438,7 +438,7 @@ static const char *respond_failure_text(const struct server_ask *ask)
         return SERVER_OVERLOAD_TEXT;
     if (ask->code == WEIR_ERECEIPT)
         return "invalid receipt for these keys and limits: expected what the take replied, with "
-               "the same key, limit, policy, cost and attributes; " SERVER_SECRET_HINT;
+               "the same key, limit, policy, cost, least and attributes; " SERVER_SECRET_HINT;
     if (ask->code == WEIR_EINVAL && ask->about == SERVER_ABOUT_PLAN &&
         (ask->kind == SERVER_ASK_SETTLE || ask->kind == SERVER_ASK_RESET))
         return "no policy applies, so there is nothing to settle or reset; give key and limit, "

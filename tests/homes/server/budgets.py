@@ -34,6 +34,16 @@ policies:
     limits:
       - {name: user, key: user, limit: concurrent 2 lease 1h}
       - {name: org, key: org, limit: concurrent 10 lease 1h}
+  - name: different
+    match: {path: /different}
+    limits:
+      - {name: user, key: user, limit: fixed-window 1000/366d, cost: {of: tokens}}
+      - {name: org, key: org, limit: fixed-window 100k/366d, cost: {of: bytes}}
+  - name: whole
+    match: {path: /whole}
+    limits:
+      - {name: user, key: user, limit: fixed-window 1000/366d, cost: {of: tokens}, least: 10}
+      - {name: org, key: org, limit: fixed-window 100k/366d, cost: {of: tokens}}
   - name: other
     key: ip
     match: {path: /other}
@@ -116,6 +126,33 @@ def budget_of_policies(server, check):
                     "a limit's own cost in a policy")
         nothing = http.post("/v1/take", {"attributes": {"path": "/none"}, "cost": 7}).json
         check.equal((nothing["verdict"], nothing["granted"]), ("none", 7), "no policy applies: all of it")
+
+
+def refunds(server, check):
+    """A settle gives back no more than was charged, whatever it says of least."""
+    with http_client.Client(server.port) as http, server.client() as resp:
+        def left(ask):
+            return [row["remaining"] for row in http.post("/v1/peek", {**ask, "cost": 0, "detail": True}).json["limits"]]
+
+        def settle(ask, receipt, actual):
+            answer = http.post("/v1/settle", {**ask, "receipt": receipt, "actual": actual})
+            return answer.status, answer.json.get("detail", "")
+
+        words = {"path": "/different", "user": "ann", "org": "acme", "tokens": 4000, "bytes": 40_000}
+        ask = {"attributes": words}
+        http.post("/v1/take", {"attributes": {**words, "user": "bob", "tokens": 1, "bytes": 50_000}})
+        receipt = http.post("/v1/take", {**ask, "least": 1}).json["receipt"]
+        check.equal(left(ask), [0, 49_000], "both were charged 1000")
+        status, why = settle(ask, receipt, 0)
+        check(status == 400 and "cost, least and attributes" in why and left(ask) == [0, 49_000],
+              f"without its least, a settle would give back the cost: {status} {why} {left(ask)}")
+        flat = [word for pair in words.items() for word in pair]
+        check("invalid receipt" in str(resp.pipeline([("WEIR.DECIDE", *flat, "SETTLE", receipt, 0)])), "over RESP, too")
+        check.equal((resp.call("WEIR.DECIDE", *flat, "LEAST", 7, "SETTLE", receipt, 0), left(ask)), ("OK", [1000, 50_000]), "with a least")
+        ask = {"attributes": {**words, "path": "/whole"}}
+        receipt = http.post("/v1/take", ask).json["receipt"]
+        check.equal(left(ask), [0, 96_000], "only one of them has a least")
+        check.equal((settle(ask, receipt, 50)[0], left(ask)), (200, [950, 99_950]), "each by what it was charged")
 
 
 def headers(server, check):
@@ -244,6 +281,7 @@ def main():
     with weir_server.Server(policies=POLICIES) as server:
         budget_of_limits(server, check)
         budget_of_policies(server, check)
+        refunds(server, check)
         refusals(server, check)
         headers(server, check)
         slots_of_several_keys(server, check, "zone")
