@@ -396,6 +396,8 @@ int weir__plan_decide(weir_store *store, struct weir__plan *plan, enum weir__mod
     }
     for (size_t i = 0; i < plan->enforced_count; i++)
         ret->lease = plan->enforced[i].acquire ? plan->enforced[i].decision.lease : ret->lease;
+    if (!ret->allowed) /* a slot of a local fallback, and the policy says closed */
+        ret->lease = 0;
     if (plan->shadow_count > 0)
         shadows_decide(store, plan, mode, rows ? rows->shadow : NULL);
     return 0;

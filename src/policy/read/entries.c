@@ -5,6 +5,18 @@
 #include <stdio.h>
 
 /* What stands at a policy for all its entries, or at an entry for itself. */
+/* Of two numbers. One that comes with a request is cut to its cost. */
+static void entries_check_cost(struct weir__reader *reader, const struct weir__yaml_node *map,
+                               const struct weir__cost *cost, const struct weir__cost *least)
+{
+    const struct weir__yaml_node *node = weir__yaml_get(map, "least");
+    if (node && weir__yaml_get(map, "cost") && cost->attribute < 0 && least->attribute < 0 &&
+        least->otherwise > cost->otherwise)
+        weir__yaml_fail(reader->yaml, node,
+                        "invalid least %lld: expected at most %lld, the cost; or leave it out",
+                        (long long)least->otherwise, (long long)cost->otherwise);
+}
+
 static void entries_read_common(struct weir__reader *reader, const struct weir__yaml_node *map,
                                 struct weir__entry *ret)
 {
@@ -12,6 +24,7 @@ static void entries_read_common(struct weir__reader *reader, const struct weir__
     weir__read_key(reader, map, &ret->key);
     weir__read_cost(reader, map, &ret->cost);
     weir__read_least(reader, map, &ret->least);
+    entries_check_cost(reader, map, &ret->cost, &ret->least);
     weir__read_share(reader, map, &ret->shares);
     ret->missing = (enum weir__missing)weir__yaml_get_word(reader->yaml, map, "missing", missing,
                                                            ret->missing);
@@ -32,12 +45,12 @@ static const weir_limit *entries_read_limit(struct weir__reader *reader,
     return limit;
 }
 
-/* A least is not for limits that shape. */
+/* A least is not for limits that shape, nor for an override that does. */
 static void entries_check_least(struct weir__reader *reader, const struct weir__yaml_node *map,
-                                const struct weir__entry *entry)
+                                const struct weir__entry *entry, const weir_limit *limit)
 {
     weir_error err;
-    weir_request request = weir_request_make(weir_key_text("k"), entry->limit);
+    weir_request request = weir_request_make(weir_key_text("k"), limit);
     request.least = entry->least.attribute >= 0 || entry->least.otherwise > 0;
     if (request.limit && request.least && weir__least_check(&request, &err))
         weir__yaml_fail(reader->yaml, map, "%s", err.message);
@@ -55,7 +68,7 @@ static void entries_read_one(struct weir__reader *reader, const struct weir__yam
                         "share",
                         owner);
     entry->limit = entries_read_limit(reader, map, owner, policy);
-    entries_check_least(reader, map, entry);
+    entries_check_least(reader, map, entry, entry->limit);
     entry->reduced = weir__reduce_limit(reader, map, entry->limit, entry->shares);
     entry->index = (uint32_t)reader->set->entry_count++;
     entry->limits_most = entry->limit ? weir_limit_count(entry->limit) : 0;
@@ -117,6 +130,7 @@ static void entries_read_override(struct weir__reader *reader, const struct weir
     found.limit = entries_read_limit(reader, map, "the override", policy);
     if (reader->yaml->code)
         return;
+    entries_check_least(reader, map, entry, found.limit);
     found.reduced = weir__reduce_limit(reader, map, found.limit, entry->shares);
     entry->overrides[entry->override_count++] = found;
     size_t limits = weir_limit_count(found.limit);

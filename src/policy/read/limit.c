@@ -263,9 +263,9 @@ static int cost_read_attribute(struct weir__reader *reader, const struct weir__y
     return found;
 }
 
-/* {of: ATTRIBUTE, default: 1, min: 1, max: 1000} */
+/* {of: ATTRIBUTE, default: 1, min: 1, max: 1000}; none of the numbers is below `from`. */
 static void cost_read_map(struct weir__reader *reader, const struct weir__yaml_node *map,
-                          struct weir__cost *cost)
+                          int64_t from, struct weir__cost *cost)
 {
     static const char *const allowed[] = {"of", "default", "min", "max", NULL};
     struct weir__yaml *yaml = reader->yaml;
@@ -277,8 +277,8 @@ static void cost_read_map(struct weir__reader *reader, const struct weir__yaml_n
     else
         weir__yaml_fail(yaml, map,
                         "a cost's map needs of: ATTRIBUTE, like {of: header.x-cost, max: 100}");
-    cost->otherwise = weir__yaml_get_number(yaml, map, "default", 0, WEIR_COST_MAX, 1);
-    cost->least = weir__yaml_get_number(yaml, map, "min", 0, WEIR_COST_MAX, 1);
+    cost->otherwise = weir__yaml_get_number(yaml, map, "default", from, WEIR_COST_MAX, 1);
+    cost->least = weir__yaml_get_number(yaml, map, "min", from, WEIR_COST_MAX, 1);
     cost->most = weir__yaml_get_number(yaml, map, "max", cost->least, WEIR_COST_MAX, WEIR_COST_MAX);
 }
 
@@ -292,7 +292,7 @@ static bool cost_read(struct weir__reader *reader, const struct weir__yaml_node 
         return false;
     bool scalar = node->type == WEIR__YAML_SCALAR;
     if (node->type == WEIR__YAML_MAP)
-        cost_read_map(reader, node, &cost);
+        cost_read_map(reader, node, from, &cost);
     else if (scalar && (node->text[0] == '-' || (node->text[0] >= '0' && node->text[0] <= '9')))
         cost.otherwise = weir__yaml_get_number(reader->yaml, map, name, from, WEIR_COST_MAX, 1);
     else

@@ -49,10 +49,13 @@ policies:
     match: {path: /other}
     limit: fixed-window 3/366d cost 2
 """
-BAD = """version: 1
-policies:
-  - {name: bad, key: ip, limit: smooth 5/s, cost: {of: tokens}, least: 5}
-"""
+BAD = {  # the end of a policy, where it is wrong, why
+    "limit: smooth 5/s, cost: {of: tokens}, least: 5": (5, "not for smooth, which shapes"),
+    "limit: fixed-window 5/s, cost: {of: t}, least: 1, overrides: [{when: {user: x}, limit: smooth 5/s}]": (88, "not for smooth, which shapes"),
+    "limit: fixed-window 9/s, cost: 5, least: 6": (67, "invalid least 6: expected at most 5, the cost"),
+    "limit: fixed-window 9/s, least: {of: enough, default: 0}": (80, 'default is a whole number from 1 to 1000000000000, found "0"'),
+    "limit: fixed-window 9/s, least: {of: enough, min: 0}": (76, 'min is a whole number from 1 to 1000000000000, found "0"'),
+}
 
 
 def budget_of_limits(server, check):
@@ -265,12 +268,24 @@ def without_redis(check, fail, granted):
         check.equal(http.post("/v1/peek", {"key": "{f}o", "limit": other}).json["remaining"], 500 - 123, f"fail={fail}: charged then")
 
 
+def closed_slots(check):
+    """What a policy denies while Redis is gone has no lease, although the local fallback has slots."""
+    closed = "version: 1\npolicies:\n  - {name: slots, key: user, limit: concurrent 2 lease 1h, match: by-name, fail: closed}\n"
+    with redis_server.Server() as redis, \
+            weir_server.Server(f"--store redis://127.0.0.1:{redis.port}?fail=local&deadline=30s", policies=closed) as server, \
+            http_client.Client(server.port) as http:
+        redis.kill()
+        got = http.post("/v1/acquire", {"policy": "slots", "attributes": {"user": "ann"}}).json
+        check.equal((got["allowed"], got["degraded"], got["lease"]), (False, True, 0), "closed: no lease")
+
+
 def bad_policies(check):
-    try:
-        with weir_server.Server(policies=BAD):
-            check(False, "a least of what shapes is refused when the file is read")
-    except weir_server.WrongEnd as error:
-        check("policies.yaml:3:" in str(error) and "not for smooth, which shapes" in str(error), str(error))
+    for text, (column, words) in BAD.items():
+        try:
+            with weir_server.Server(policies=f"version: 1\npolicies:\n  - {{name: bad, key: ip, {text}}}\n"):
+                check(False, f"refused when the file is read: {text}")
+        except weir_server.WrongEnd as error:
+            check(f"policies.yaml:3:{column}:" in str(error) and words in str(error), str(error))
 
 
 def main():
@@ -278,6 +293,7 @@ def main():
     bad_policies(check)
     for fail, granted in (("local", 500), ("open", 4000), ("closed", 0)):
         without_redis(check, fail, granted)
+    closed_slots(check)
     with weir_server.Server(policies=POLICIES) as server:
         budget_of_limits(server, check)
         budget_of_policies(server, check)
