@@ -372,6 +372,9 @@ static bool plan_merge_pair(ngx_pool_t *pool, weir_request *early, weir_request 
                     (rest->count - i) * sizeof rest->costs[0]);
     }
     if (kept) {
+        weir_error err;
+        if (early->least && weir__least_check(early, &err)) /* it waits or shapes: all of it */
+            early->least = 0;
         plan_write_text(kept);
         plan_write_text(rest);
     }

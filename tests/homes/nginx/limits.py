@@ -167,6 +167,10 @@ def test_least(check):
         location /text { weir_limit key=$arg_k zone=z "$http_x_t" cost=5 least=$arg_l; }
         location /same { weir_limit key=$arg_k zone=z "fixed-window 10/100d" cost=8 least=2;
                          weir_limit key=$arg_j zone=z "fixed-window 12/100d" cost=4; }
+        location /waits { weir_limit key=$arg_k zone=z "token-bucket 5/100d" wait=1s;
+                          weir_limit key=$arg_j zone=z "token-bucket 5/100d" cost=4 least=1; }
+        location /shapes { weir_limit key=$arg_k zone=z "fixed-window 5/100d, smooth 1000/s" cost=2;
+                           weir_limit key=$arg_j zone=z "fixed-window 5/100d" cost=4 least=1; }
         """
     with serve(locations, "weir_zone other 1m;\n") as nginx:
         def asked(path):
@@ -189,6 +193,9 @@ def test_least(check):
         check.equal(asked("/late?k=a&c=40")[:2], (200, "10"), "in the later phase")
         check.equal(asked("/same?k=x&j=x")[:2], (200, "8"), "equal keys: the larger of both")
         check.equal(asked("/same?k=x&j=x")[0], 429, "and the larger of what they need")
+        for path in ("/waits", "/shapes"):
+            check.equal([asked(f"{path}?k={path}&j={path}")[:2] for _ in range(2)], [(200, "4"), (429, "0")],
+                        f"{path}: equal keys, and one of them cannot take less: all of it")
         shapes = {"x-t": "smooth 5/s"}
         check.equal([nginx.get(path, shapes).status for path in ("/text?k=t", "/text?k=t&l=1")], [200, 500], "not of what shapes")
         check(nginx.wait_for(lambda: "not for smooth, which shapes" in nginx.errors()), "and the log says why")
