@@ -97,8 +97,8 @@ static uint64_t receipt_sign_all(const struct server *server, struct server_rece
 {
     assert(n > 0 && requests[0].limit);
     uint64_t signature = receipt_sign(server, cache, &requests[0], charge);
-    /* The cost of the first is what the receipt says, or is covered like those of the others. Who
-     * has a least was charged what the receipt says, who has none its cost: that is covered, too. */
+    /* The cost of the first is what the receipt says, or is covered like those of the others. What
+     * has a least was charged what the receipt says, the rest its cost: that is covered, too. */
     size_t first = requests[0].cost == charge->amount && !requests[0].least;
     for (size_t i = first; i < n && n > 1; i++) {
         struct charge chained = {(int64_t)signature, requests[i].cost, requests[i].least > 0};
