@@ -82,7 +82,7 @@ static void flow_fill(struct flow_pair *pair, struct flow_batch *batch)
     while (batch->count < BATCH_ARRIVALS && batch->used < BATCH_BYTES && !batch->idle) {
         struct desk_arrival arrival;
         bool over = atomic_load(&pair->ending);
-        if (flow->stop && *flow->stop && !pair->finished) {
+        if (flow->stop && atomic_load(flow->stop) && !pair->finished) {
             pair->finished = true;
             if (flow->finish)
                 flow->finish(flow->source);

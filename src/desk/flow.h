@@ -10,8 +10,6 @@
 
 #include "desk/engine.h"
 
-#include <signal.h>
-
 struct desk_flow {
     void *source;
     int (*next)(void *source, struct desk_arrival *ret, weir_error *err); /* an enum desk_next */
@@ -25,7 +23,7 @@ struct desk_flow {
     /* After each batch. `idle`: nothing more came for a while. NULL: nobody cares. */
     void (*passed)(void *context, int64_t done, int64_t size, bool idle);
     const struct desk_engine *engine; /* whose memory is asked for ahead; may be NULL */
-    volatile sig_atomic_t *stop;      /* set: as if the input ended; may be NULL */
+    const _Atomic int *stop;          /* set: as if the input ended; may be NULL */
 };
 
 /* Until the input ends. 0, or the code of `next` or `take`. */

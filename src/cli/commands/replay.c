@@ -14,8 +14,10 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- one line per decision ---- */
@@ -160,7 +162,7 @@ static void passed(void *context, int64_t done, int64_t size, bool idle)
     fflush(stdout);
 }
 
-static volatile sig_atomic_t stop;
+static _Atomic int stop; /* set by a signal, read by the reading thread */
 
 static void on_signal(int number)
 {
@@ -432,11 +434,30 @@ static int replay_make_engine(struct replay *replay)
     return code ? cli_fail_with(replay->call, code, &err) : CLI_OK;
 }
 
+/* A report must not take the place of the log that it is about. */
+static int report_check(const struct replay *replay)
+{
+    struct stat page, log;
+    if (!replay->report_path || stat(replay->report_path, &page) || !S_ISREG(page.st_mode))
+        return CLI_OK;
+    for (size_t i = 0; i == 0 || i < replay->path_count; i++) {
+        const char *path = i < replay->path_count ? replay->paths[i] : "-";
+        int failed = strcmp(path, "-") ? stat(path, &log) : fstat(STDIN_FILENO, &log);
+        if (!failed && log.st_dev == page.st_dev && log.st_ino == page.st_ino)
+            return cli_fail(replay->call, CLI_USAGE,
+                            "invalid --report \"%s\": that is the log; name another file",
+                            cli_show_text(replay->report_path).text);
+    }
+    return CLI_OK;
+}
+
 static int replay_run(struct replay *replay)
 {
     int code = memory_read(replay);
     if (code == CLI_OK)
         code = candidates_read(replay);
+    if (code == CLI_OK)
+        code = report_check(replay);
     if (code == CLI_OK)
         code = replay_open(replay);
     if (code == CLI_OK)

@@ -182,6 +182,34 @@ def test_reports(check):
     check.equal(told["log"]["unreadable"], 1, "JSON, too")
 
 
+def test_hostile(check):
+    """Keys of a log that are commands of a terminal, or not UTF-8; a report that would take the place of the log."""
+    keys = ["\x1b[31mred", "\x9b31mred", "\x85", "\x7f", "\r\nnext", "<b>", "grün"]
+    log = "".join(json.dumps({"time": T + i, "user": key, "status": 200}, ensure_ascii=escaped) + "\n"
+                  for i, escaped in enumerate((True, False)) for key in keys).encode()
+    log += b'{"time": %d, "user": "\xff\x9b", "status": 200}\n' % (T + 2)
+    with tempfile.TemporaryDirectory(prefix="weir-desk-") as folder:
+        page = pathlib.Path(folder) / "report.html"
+        text = weir("token-bucket 1/h", "--key", "user", "--report", page, text=log)
+        check.equal((text.code, text.err), (0, ""), "hostile keys: it works")
+        check("?[31mred" in text.out and "?31mred" in text.out and "grün" in text.out, f"hostile keys: they are shown: {text.out}")
+        check.equal(re.findall("[\x00-\x09\x0b-\x1f\x7f-\x9f\udc80-\udcff]", text.out), [], "hostile keys: nothing that a terminal obeys")
+        check.equal(re.findall("[\x00-\x09\x0b-\x1f\x7f-\x9f]|<b>red", page.read_text(encoding="utf-8")), [], "hostile keys: nor in the page")
+        json.loads(weir("token-bucket 1/h", "--key", "user", "--json", text=log).out)
+        same = pathlib.Path(folder) / "access.log"
+        same.write_bytes(log)
+        link = pathlib.Path(folder) / "link.html"
+        link.symlink_to(same)
+        with open(same, "rb") as file:
+            from_input = subprocess.run([str(WEIR), "replay", "token-bucket 1/h", "--report", str(same)], stdin=file, capture_output=True,
+                                        timeout=600, check=False, env=weir_server.environment())
+        check.equal((from_input.returncode, from_input.stdout), (2, b""), "the log as the report: by standard input")
+        for report in (same, link):
+            got = weir("token-bucket 1/h", "--report", report, same)
+            check(got.code == 2 and "that is the log" in got.err, f"the log as the report: {got}")
+        check.equal(same.read_bytes(), log, "the log as the report: it is as it was")
+
+
 def test_damage(check):
     log = combined(rows(random.Random(5), 5000))
     with tempfile.TemporaryDirectory(prefix="weir-desk-") as name:
@@ -332,4 +360,4 @@ def test_policies(check):
 
 
 if __name__ == "__main__":
-    sys.exit(checks.run([test_formats, test_kinds, test_reports, test_damage, test_arguments, test_memory, test_times, test_follow, test_policies], sys.argv[1:]))
+    sys.exit(checks.run([test_formats, test_kinds, test_reports, test_hostile, test_damage, test_arguments, test_memory, test_times, test_follow, test_policies], sys.argv[1:]))
