@@ -184,14 +184,26 @@ struct weir__span desk_input_peek(const struct desk_input *input)
 
 /* ---- following ---- */
 
+/* What comes next is the beginning of a file. A line that has no end yet will not get one. */
+static void input_begin_again(struct desk_input *input)
+{
+    input->offset = 0;
+    if (input->from == input->to && !input->skipping)
+        return;
+    assert(input->to < INPUT_ROOM); /* a line that is too long was dropped */
+    input->data[input->to++] = '\n';
+}
+
 /* At the end of a file that is followed: was it replaced or shortened? True: there may be more. */
 static bool input_look_again(struct desk_input *input)
 {
     struct stat now;
-    if (!fstat(input->fd, &now) && now.st_size < input->offset) {
+    if (fstat(input->fd, &now))
+        return false;
+    if (now.st_size < input->offset) {
         if (lseek(input->fd, 0, SEEK_SET) != 0)
             return false;
-        input->offset = 0;
+        input_begin_again(input);
         return true;
     }
     if (now.st_size > input->offset)
@@ -208,7 +220,7 @@ static bool input_look_again(struct desk_input *input)
     input->fd = fd;
     input->inode = now.st_ino;
     input->device = now.st_dev;
-    input->offset = 0;
+    input_begin_again(input);
     return true;
 }
 

@@ -14,6 +14,7 @@
 #endif
 #ifdef WEIR__WITH_ZSTD
 #include <zstd.h>
+#include <zstd_errors.h>
 #endif
 
 static const struct {
@@ -185,7 +186,9 @@ static size_t zstd_unpack(struct desk_input *input, char *to, size_t room)
     size_t code = ZSTD_decompressStream(zstd->stream, &out, &in);
     input->packed_at += in.pos;
     if (ZSTD_isError(code))
-        unpack_damage(input, "damaged zstd");
+        unpack_damage(input, ZSTD_getErrorCode(code) == ZSTD_error_frameParameter_windowTooLarge
+                                 ? "a zstd window over 128 MiB (zstdcat --long=31 unpacks it)"
+                                 : "damaged zstd");
     else
         zstd->within = code != 0;
     return out.pos;

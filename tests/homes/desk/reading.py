@@ -87,6 +87,8 @@ def test_damaged(check):
     check.equal((len(seen.lines), seen.facts["damaged"]), (9000, 1), f"gzip, garbage behind it: {seen.files}")
     half = gzip.compress(text)[:8]
     check.equal(desk.read("-", text=half).facts.get("damaged"), 1, "gzip, hardly begun")
+    wide = subprocess.run(["zstd", "-q", "-c", "--long=28"], input=bytes(1 << 20), capture_output=True, check=True).stdout
+    check(any("a zstd window over 128 MiB" in it for it in desk.read("-", text=wide).files), "zstd that needs too much memory")
     for magic, command in ((b"BZh91AY", "bzcat"), (b"\xfd7zXZ\0\0", "xzcat"), (b"PK\3\4\0\0", "unzip -p")):
         check.contains(desk.read("-", text=magic + bytes(100)).error, command, "packed with something else")
 
@@ -203,6 +205,14 @@ def test_follow(check):
                 append(line(at + 1, "10.8.8.8"))
                 at += 1
                 check.equal(reader.stdout.readline().decode().split(",")[1], "10.8.8.8", "after it was shortened")
+                for rest in (b"", b"x" * 100_000):
+                    append(line(at + 1, "10.7.7.7").rstrip(b"\n") + rest)
+                    os.rename(path, folder.path / "access.log.1")
+                    append(line(at + 2, "10.6.6.6") + line(at + 3, "10.5.5.5"))
+                    at += 3
+                    wanted = ["10.7.7.7"] * (not rest) + ["10.6.6.6", "10.5.5.5"]
+                    check.equal([reader.stdout.readline().decode().split(",")[1] for _ in wanted], wanted,
+                                f"a line that never ended, of {len(rest)} bytes and more, and the next file")
             finally:
                 reader.kill()
 
