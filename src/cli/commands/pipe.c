@@ -258,17 +258,30 @@ static int64_t pipe_size_of(int fd)
     return at < 0 || at > info.st_size ? -1 : info.st_size - at;
 }
 
+/* Whether this file is also what is written: it would grow for ever. */
+static bool pipe_is_output(const struct stat *input)
+{
+    struct stat output;
+    return S_ISREG(input->st_mode) && !fstat(STDOUT_FILENO, &output) &&
+           output.st_dev == input->st_dev && output.st_ino == input->st_ino;
+}
+
 static int pipe_open(const struct pipe *pipe, const char *name, int *ret)
 {
     struct stat info;
+    const char *why;
     *ret = strcmp(name, "-") ? open(name, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
-    if (*ret >= 0 && (fstat(*ret, &info) || !S_ISDIR(info.st_mode)))
+    if (*ret < 0 || fstat(*ret, &info))
+        why = strerror(errno);
+    else if (S_ISDIR(info.st_mode))
+        why = strerror(EISDIR);
+    else if (pipe_is_output(&info))
+        why = "it is also the output";
+    else
         return CLI_OK;
-    int failed = *ret < 0 ? errno : EISDIR;
     if (*ret > STDIN_FILENO)
         close(*ret);
-    return cli_fail(pipe->call, CLI_FAILED, "cannot read %s: %s", cli_show_text(name).text,
-                    strerror(failed));
+    return cli_fail(pipe->call, CLI_FAILED, "cannot read %s: %s", cli_show_text(name).text, why);
 }
 
 /* All are opened before anything is written. */

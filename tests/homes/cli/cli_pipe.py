@@ -166,6 +166,10 @@ def test_odd_descriptors(check):
 
 
 def test_errors(check):
+    (TMP / "both").write_bytes(b"once\n")
+    with open(TMP / "both", "ab") as both:
+        code, _, err = weir(FAST, TMP / "both", stdout=both)
+    check((code, (TMP / "both").read_bytes()) == (3, b"once\n") and "also the output" in err, f"a file that would grow for ever: {code}, {err}")
     for words, code, part in (
             (("fixed-window 5/s",), 2, 'a stream cannot be limited by "fixed-window 5/s"; write one token-bucket'),
             (("leaky-bucket 5/s burst 2",), 2, "a stream cannot be limited by"),
