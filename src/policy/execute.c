@@ -6,6 +6,8 @@
 
 #include <assert.h>
 
+#define CLOSED_RETRY_US 1000000 /* as of a store whose own fallback says closed */
+
 /* ---- one item ---- */
 
 static weir_request item_request(const struct weir__plan *plan, const struct weir__item *item,
@@ -162,7 +164,7 @@ struct together {
     weir_request requests[WEIR__ENTRIES_MAX];
     size_t count;
     size_t quotas; /* of the plan, that are not used up as far as is known */
-    bool denied;   /* whatever these say, the request is denied */
+    bool denied;   /* whatever these say, nothing is charged */
 };
 
 static void together_begin(weir_store *store, struct weir__plan *plan, weir_decision *rows,
@@ -264,13 +266,13 @@ static int enforced_decide(weir_store *store, struct weir__plan *plan, enum weir
 {
     struct together it;
     together_begin(store, plan, rows, &it);
+    it.denied = it.denied || mode == WEIR__PEEK; /* what is denied charges nothing, either */
     enum weir__mode asked = it.denied ? WEIR__PEEK : mode;
-    bool charges = mode == WEIR__TAKE && plan->together != WEIR__TOGETHER;
     while (it.count > 0) {
-        if (it.count > 1 && charges && plan->together == WEIR__APART)
+        if (it.count > 1 && plan->together == WEIR__APART)
             return together_ask_apart(&it, ret);
         int code = together_ask(&it, asked, ret);
-        if (code == WEIR_ESLOTS && it.count > 1 && charges)
+        if (code == WEIR_ESLOTS && it.count > 1 && plan->together != WEIR__TOGETHER)
             return together_ask_apart(&it, ret);
         if (code || ret->allowed || asked == WEIR__PEEK || !together_drop_quotas(&it))
             return code;
@@ -356,6 +358,8 @@ void weir__plan_apply_fail(const struct weir__plan *plan, uint32_t owners, weir_
         open = open && policy && policy->fail == WEIR__FAIL_OPEN && !denied;
     }
     if (closed) {
+        if (decision->allowed) /* by the local fallback, which knows no time to wait */
+            decision->retry_after_us = CLOSED_RETRY_US;
         decision->allowed = false;
         decision->delay_us = decision->granted = 0;
     } else if (open) {

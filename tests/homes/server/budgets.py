@@ -276,7 +276,8 @@ def closed_slots(check):
             http_client.Client(server.port) as http:
         redis.kill()
         got = http.post("/v1/acquire", {"policy": "slots", "attributes": {"user": "ann"}}).json
-        check.equal((got["allowed"], got["degraded"], got["lease"]), (False, True, 0), "closed: no lease")
+        check.equal((got["allowed"], got["degraded"], got["lease"], got["retry_after"]), (False, True, 0, 1_000_000),
+                    "closed: no lease, and a time to try again")
 
 
 def bad_policies(check):
