@@ -52,6 +52,9 @@ size_t weir__utf8_length(const char *text, size_t len);
  * in ASCII: its length in bytes, or 0: there is no such character. */
 size_t weir__full_width(const char *text, size_t len, size_t *ret_at, char *ret_ascii);
 
+/* Writes a character of at most 21 bits, 1 … 4 bytes; how many. */
+size_t weir__put_utf8(uint32_t code, char *to);
+
 /* Whether all of it is UTF-8. */
 bool weir__utf8_valid(const char *text, size_t len);
 

@@ -9,30 +9,6 @@
 
 /* ---- decoding ---- */
 
-static size_t values_put_utf8(uint32_t code, char *to)
-{
-    if (code < 0x80) {
-        to[0] = (char)code;
-        return 1;
-    }
-    if (code < 0x800) {
-        to[0] = (char)(0xc0 | code >> 6);
-        to[1] = (char)(0x80 | (code & 0x3f));
-        return 2;
-    }
-    if (code < 0x10000) {
-        to[0] = (char)(0xe0 | code >> 12);
-        to[1] = (char)(0x80 | (code >> 6 & 0x3f));
-        to[2] = (char)(0x80 | (code & 0x3f));
-        return 3;
-    }
-    to[0] = (char)(0xf0 | code >> 18);
-    to[1] = (char)(0x80 | (code >> 12 & 0x3f));
-    to[2] = (char)(0x80 | (code >> 6 & 0x3f));
-    to[3] = (char)(0x80 | (code & 0x3f));
-    return 4;
-}
-
 /* So many hex digits at p; -1: they are not. */
 static int32_t values_hex(const char *p, const char *end, int digits)
 {
@@ -64,7 +40,7 @@ static size_t values_put_code(const char **p, const char *end, char *to)
             *p += 6;
         }
     }
-    return values_put_utf8((uint32_t)code, to);
+    return weir__put_utf8((uint32_t)code, to);
 }
 
 /* What backslashes stand for, of JSON and of text alike. An escape that nobody knows stands for its

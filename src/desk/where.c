@@ -5,7 +5,6 @@
 #include "desk/select.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define VALUES_MAX 256
@@ -77,23 +76,13 @@ static const char *where_read_patterns(struct desk_selection *selection, struct 
         weir__arena_new(&selection->arena, 3 * count, sizeof(struct weir__pattern));
     if (!all)
         return "out of memory";
-    struct weir__pattern *exact = all + count, *wild = exact + count;
     struct weir__span value;
     for (size_t i = 0; i < count && where_next(&values, &value); i++) {
         const char *wrong = where_read_pattern(selection, ret->attribute, value, &all[i]);
         if (wrong)
             return wrong;
-        if (all[i].exact)
-            exact[ret->exact_count++] = all[i];
-        else
-            wild[ret->wild_count++] = all[i];
-        ret->any |= !all[i].exact && all[i].least == 0;
     }
-    qsort(exact, ret->exact_count, sizeof *exact, weir__pattern_order);
-    ret->patterns = all;
-    ret->pattern_count = count;
-    ret->exact = exact;
-    ret->wild = wild;
+    weir__condition_set_patterns(ret, all, count);
     return NULL;
 }
 

@@ -1,6 +1,7 @@
 /* Conditions and the patterns they are made of: see conditions.h. */
 #include "policy/conditions.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define SHOWN 4             /* patterns of a condition in words */
@@ -107,10 +108,28 @@ static int pattern_order(struct weir__span a, struct weir__span b)
     return memcmp(a.data, b.data, a.len);
 }
 
-int weir__pattern_order(const void *a, const void *b)
+static int pattern_order_of(const void *a, const void *b)
 {
     return pattern_order(((const struct weir__pattern *)a)->head,
                          ((const struct weir__pattern *)b)->head);
+}
+
+void weir__condition_set_patterns(struct weir__condition *condition, struct weir__pattern *all,
+                                  size_t count)
+{
+    struct weir__pattern *exact = all + count, *wild = exact + count;
+    for (size_t i = 0; i < count; i++) {
+        if (all[i].exact)
+            exact[condition->exact_count++] = all[i];
+        else
+            wild[condition->wild_count++] = all[i];
+        condition->any |= !all[i].exact && all[i].least == 0;
+    }
+    qsort(exact, condition->exact_count, sizeof *exact, pattern_order_of);
+    condition->patterns = all;
+    condition->pattern_count = count;
+    condition->exact = exact;
+    condition->wild = wild;
 }
 
 bool weir__pattern_find(const struct weir__pattern *sorted, size_t count, struct weir__span text)

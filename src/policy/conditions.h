@@ -34,7 +34,6 @@ bool weir__pattern_has(const struct weir__pattern *pattern, struct weir__span te
 /* False: no text has both. True: some may. */
 bool weir__patterns_overlap(const struct weir__pattern *a, const struct weir__pattern *b);
 /* For sorting exact ones, and finding them by weir__pattern_find. */
-int weir__pattern_order(const void *a, const void *b);
 /* Whether one of these exact patterns, sorted, is the text. */
 bool weir__pattern_find(const struct weir__pattern *sorted, size_t count, struct weir__span text);
 
@@ -56,6 +55,11 @@ struct weir__condition {
     const struct weir__network *networks;
     size_t network_count;
 };
+
+/* Gives a condition its patterns: `all` has room for three times as many, for those without a star,
+ * sorted, and for the others. */
+void weir__condition_set_patterns(struct weir__condition *condition, struct weir__pattern *all,
+                                  size_t count);
 
 struct weir__conditions {
     const struct weir__condition *items;

@@ -81,30 +81,6 @@ static int32_t json_read_unit(const struct json_reader *r, size_t at)
     return unit;
 }
 
-static size_t json_encode_utf8(uint32_t code, char *to)
-{
-    if (code < 0x80) {
-        to[0] = (char)code;
-        return 1;
-    }
-    if (code < 0x800) {
-        to[0] = (char)(0xc0 | code >> 6);
-        to[1] = (char)(0x80 | (code & 0x3f));
-        return 2;
-    }
-    if (code < 0x10000) {
-        to[0] = (char)(0xe0 | code >> 12);
-        to[1] = (char)(0x80 | (code >> 6 & 0x3f));
-        to[2] = (char)(0x80 | (code & 0x3f));
-        return 3;
-    }
-    to[0] = (char)(0xf0 | code >> 18);
-    to[1] = (char)(0x80 | (code >> 12 & 0x3f));
-    to[2] = (char)(0x80 | (code >> 6 & 0x3f));
-    to[3] = (char)(0x80 | (code & 0x3f));
-    return 4;
-}
-
 /* \uXXXX, or two of them that make one character; the reader stands at the backslash. */
 static int json_read_code(struct json_reader *r, size_t *to)
 {
@@ -122,7 +98,7 @@ static int json_read_code(struct json_reader *r, size_t *to)
         size = 12;
     }
     r->at += size;
-    *to += json_encode_utf8((uint32_t)code, r->text + *to);
+    *to += weir__put_utf8((uint32_t)code, r->text + *to);
     return 0;
 }
 

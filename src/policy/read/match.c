@@ -2,7 +2,6 @@
 #include "policy/read/reader.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 /* ---- one condition ---- */
 
@@ -54,21 +53,11 @@ static void match_read_patterns(struct weir__reader *reader, const struct weir__
         weir__yaml_new(reader->yaml, 3 * count, sizeof(struct weir__pattern));
     if (!all)
         return;
-    struct weir__pattern *exact = all + count, *wild = exact + count;
     node = weir__node_first(node);
     for (size_t i = 0; i < count && !reader->yaml->code; i++, node = node->next) {
         match_read_pattern(reader, node, attribute, &all[i]);
-        if (all[i].exact)
-            exact[ret->exact_count++] = all[i];
-        else
-            wild[ret->wild_count++] = all[i];
-        ret->any |= !all[i].exact && all[i].least == 0;
     }
-    qsort(exact, ret->exact_count, sizeof *exact, weir__pattern_order);
-    ret->patterns = all;
-    ret->pattern_count = count;
-    ret->exact = exact;
-    ret->wild = wild;
+    weir__condition_set_patterns(ret, all, count);
 }
 
 void weir__read_networks(struct weir__reader *reader, const struct weir__yaml_node *list,
