@@ -28,7 +28,6 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import list as tests_list  # noqa: E402
-from lib import checks  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed$", re.M)
@@ -230,7 +229,6 @@ def main(words):
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    checks.heed_interrupts()
     try:
         sys.exit(main(sys.argv[1:]))
     finally:

@@ -75,14 +75,16 @@ def run_one(check, test):
     print(f"{test.__name__}: {time.monotonic() - start:.1f} s", flush=True)
 
 
-def heed_interrupts():
-    """A shell starts its background jobs with SIGINT ignored, and so would be all that they start."""
+def heed_signals():
+    """A shell starts its background jobs with SIGINT and SIGQUIT ignored, nohup with SIGHUP; all that they start inherits it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for ignored in (signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_DFL)
 
 
 def run(tests, arguments):
     """Runs the tests whose name contains one of the words given, or all; the exit code. Options (--long) are not words."""
-    heed_interrupts()
+    heed_signals()
     check, words = Checks(), [word for word in arguments if not word.startswith("-")]
     for test in tests:
         if not words or any(word in test.__name__ for word in words):
