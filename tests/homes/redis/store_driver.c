@@ -40,7 +40,7 @@
 #define MANY_MAX 1024
 
 struct tally {
-    _Atomic long calls, allowed, degraded, errors, worst_us;
+    long calls, allowed, degraded, errors, worst_us;
 };
 
 struct crew {
@@ -75,15 +75,19 @@ static weir_limit *parse(const char *text)
 
 /* ---- many takes ---- */
 
+/* A report has all of a call or nothing of it. */
+static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
+
 static void add(struct tally *tally, int code, const weir_decision *d, long us)
 {
+    pthread_mutex_lock(&counting);
     tally->calls++;
     tally->errors += code != 0;
     tally->allowed += code == 0 && d->allowed;
     tally->degraded += code == 0 && d->degraded;
-    long worst = tally->worst_us;
-    while (us > worst && !atomic_compare_exchange_weak(&tally->worst_us, &worst, us))
-        ;
+    if (us > tally->worst_us)
+        tally->worst_us = us;
+    pthread_mutex_unlock(&counting);
 }
 
 static void print_tally(struct tally *tally)
@@ -335,12 +339,11 @@ static struct crew *hammering;
 
 static void report(void)
 {
-    struct tally *recent = &hammering->recent;
-    printf("%ld\t", atomic_exchange(&recent->calls, 0));
-    printf("%ld\t", atomic_exchange(&recent->allowed, 0));
-    printf("%ld\t", atomic_exchange(&recent->degraded, 0));
-    printf("%ld\t", atomic_exchange(&recent->errors, 0));
-    printf("%ld\n", atomic_exchange(&recent->worst_us, 0));
+    pthread_mutex_lock(&counting);
+    struct tally recent = hammering->recent;
+    hammering->recent = (struct tally){0};
+    pthread_mutex_unlock(&counting);
+    print_tally(&recent);
 }
 
 static void run(char **words, int n)

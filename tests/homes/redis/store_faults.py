@@ -49,8 +49,7 @@ def bounded(check, name, tally, deadline_us=DEADLINE_US):
 
 
 def all_degraded(check, name, tally):
-    """Up to a call of each thread that was just being counted."""
-    check.at_most(abs(tally.calls - tally.degraded), 4, f"{name}: decisions not marked degraded")
+    check.equal(tally.calls - tally.degraded, 0, f"{name}: decisions not marked degraded")
 
 
 def outage(check, name, options, harm, repair, during=3.0):
