@@ -31,6 +31,7 @@ import list as tests_list  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed$", re.M)
+SHOWN = 6000       # characters of a test that failed, of its failures and of its end
 LIGHT = 0.5        # tests of less load than this mostly wait
 LIGHT_ROOM = 0.6   # what all of them together may keep busy, for each core
 LIGHT_MOST = 4     # how many of them for each core: even they need memory, and a moment of it to start
@@ -139,6 +140,17 @@ def run(test):
     return Result(passed, failed, output, time.monotonic() - start, work)
 
 
+def shown(output):
+    """What failed, with the lines behind it, and the end of a long output."""
+    if len(output) <= SHOWN:
+        return output
+    lines, found = output[:-SHOWN].splitlines(), []
+    for i, line in enumerate(lines):
+        if line.startswith("FAIL"):
+            found += lines[i:i + 12] + ["…"]
+    return "\n".join(found)[:SHOWN] + "\n…" + output[-SHOWN:]
+
+
 class Report:
     """A line for each test as it ends, and the sum."""
 
@@ -154,7 +166,7 @@ class Report:
               f"{result.failed} failed ({result.seconds:.1f} s, {result.work:.1f} s of work)", flush=True)
         if result.failed:
             self.wrong.append(test.name)
-            print(result.output[-6000:], flush=True)
+            print(shown(result.output), flush=True)
 
 
 def has_room(test, running):
