@@ -158,6 +158,7 @@ class HAProxy(Program):
     def configure(self):
         (self.folder / "haproxy.cfg").write_text(f"""
 global
+    nbthread 1  # the threads of HAProxy do not agree on the millisecond
     log stdout format raw local0
     log 127.0.0.1:{self.syslog_socket.getsockname()[1]} format rfc3164 local0
 defaults
