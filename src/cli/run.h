@@ -65,7 +65,7 @@ struct cli_keeper {
 /* Renews the lease from now on. `since_us`: when it was acquired, or earlier. CLI_OK or an exit
  * code. */
 int cli_keeper_start(struct cli_keeper *keeper, int64_t since_us);
-/* Ends that. A call of the store that is under way is waited for. */
+/* Ends that. If the store is just being asked, it waits for the answer. */
 void cli_keeper_stop(struct cli_keeper *keeper);
 
 #endif

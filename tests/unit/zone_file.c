@@ -218,7 +218,7 @@ static void test_damaged_contents(void)
     REFUSED(url(""), WEIR_EDAMAGED, "remove it");
 }
 
-/* A row of a kind that is none of ours: a newer weir made it, and its states are not damage. */
+/* A row of a kind that this weir does not know: a newer one made it. Its states are not damage. */
 static void test_newer_kind(void)
 {
     uint8_t kind = WEIR__KIND_COUNT;
