@@ -103,7 +103,7 @@ int cli_read_limits(const struct cli_call *call, const char *text, weir_limit **
 
 /* ---- store.c: the store that a command works on ---- */
 
-/* Opens url; NULL: the default zone of the user. */
+/* Opens url; NULL: the default zone of the user. A redis:// without a deadline gets 2 s. */
 int cli_open_store(const struct cli_call *call, const char *url, weir_store **ret);
 /* The exit code for a WEIR_E…. */
 int cli_exit_for(int code);

@@ -83,6 +83,30 @@ static int store_default_path(const struct cli_call *call, char *ret, size_t siz
     return store_make_directories(call, ret);
 }
 
+/* Adds an option to an address that does not have it. */
+static void store_preset(struct weir__buffer *url, const char *name, const char *value)
+{
+    if (strstr(url->data, name))
+        return;
+    weir__put_text(url, strchr(url->data, '?') ? "&" : "?");
+    weir__put_text(url, name);
+    weir__put_text(url, value);
+}
+
+/* Someone at a shell waits for an answer rather than for 50 ms: a command has to connect first. */
+static int store_open_patient(const char *url, weir_store **ret, weir_error *err)
+{
+    if (strncmp(url, "redis", 5) != 0)
+        return weir_store_open(url, ret, err);
+    struct weir__buffer patient = weir__buffer_growing();
+    weir__put_text(&patient, url);
+    if (!patient.cut)
+        store_preset(&patient, "deadline=", "2s");
+    int code = patient.cut ? WEIR_ENOMEM : weir_store_open(patient.data, ret, err);
+    weir__buffer_free(&patient);
+    return code;
+}
+
 int cli_open_store(const struct cli_call *call, const char *url, weir_store **ret)
 {
     char preset[PATH_MAX + 8] = "file:";
@@ -93,7 +117,7 @@ int cli_open_store(const struct cli_call *call, const char *url, weir_store **re
         url = preset;
     }
     weir_error err = {0};
-    int code = weir_store_open(url, ret, &err);
+    int code = store_open_patient(url, ret, &err);
     if (code == 0) {
         weir__store_guard(*ret, "weir", url);
         weir__store_deny_full(*ret); /* exit 1, not 3: scripts may take a failure for a yes */
@@ -102,16 +126,6 @@ int cli_open_store(const struct cli_call *call, const char *url, weir_store **re
         return CLI_OK;
     return cli_fail(call, cli_exit_for(code), "%s",
                     err.message[0] ? err.message : weir_strerror(code));
-}
-
-/* Adds an option to an address that does not have it. */
-static void store_preset(struct weir__buffer *url, const char *name, const char *value)
-{
-    if (strstr(url->data, name))
-        return;
-    weir__put_text(url, strchr(url->data, '?') ? "&" : "?");
-    weir__put_text(url, name);
-    weir__put_text(url, value);
 }
 
 int cli_open_shared_store(const struct cli_call *call, const struct cli_server *server,
@@ -125,8 +139,8 @@ int cli_open_shared_store(const struct cli_call *call, const struct cli_server *
     struct weir__buffer closed = weir__buffer_growing();
     if (url && !strncmp(url, "redis", 5)) {
         weir__put_text(&closed, url);
-        store_preset(&closed, "fail=", "closed");
-        store_preset(&closed, "deadline=", "2s");
+        if (!closed.cut)
+            store_preset(&closed, "fail=", "closed");
         url = closed.data;
     }
     int code = closed.cut ? cli_fail(call, CLI_FAILED, "out of memory")
