@@ -42,6 +42,23 @@ size_t weir__utf8_length(const char *text, size_t len)
     return code < least[need] || code > 0x10ffff || surrogate ? 0 : need;
 }
 
+bool weir__utf8_is_harmful(const char *text, size_t bytes)
+{
+    const unsigned char *const p = (const unsigned char *)text;
+    uint32_t code = 0x10ffff; /* longer ones are harmless */
+    if (bytes == 0)
+        return true;
+    if (bytes == 1)
+        code = p[0];
+    else if (bytes == 2)
+        code = (p[0] & 0x1fU) << 6 | (p[1] & 0x3fU);
+    else if (bytes == 3)
+        code = (p[0] & 0xfU) << 12 | (p[1] & 0x3fU) << 6 | (p[2] & 0x3fU);
+    return code < ' ' || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e ||
+           code == 0x200f || (code >= 0x202a && code <= 0x202e) ||
+           (code >= 0x2066 && code <= 0x2069);
+}
+
 size_t weir__full_width(const char *text, size_t len, size_t *ret_at, char *ret_ascii)
 {
     const unsigned char *p = (const unsigned char *)text;

@@ -47,6 +47,11 @@ static inline int weir__hex_digit(char c)
 /* Bytes of the character at the start of text, 0 if there is none (surrogates, overlong forms and
  * anything beyond U+10FFFF are not characters). */
 size_t weir__utf8_length(const char *text, size_t len);
+/* Whether a character of so many bytes can do harm where it is shown. A terminal could take it for
+ * a command: controls, also those from U+0080 on, like U+009B, which begins what ESC [ begins. Or
+ * it turns the direction of writing, so that a text looks like another one. 0 bytes: it is not
+ * UTF-8. */
+bool weir__utf8_is_harmful(const char *text, size_t bytes);
 
 /* The first full-width character of a text, as input methods write them (`／`, `１`), and what it is
  * in ASCII: its length in bytes, or 0: there is no such character. */

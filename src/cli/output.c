@@ -63,15 +63,6 @@ void cli_json_end(struct weir__json *json, char bracket)
     weir__buffer_free(json->out);
 }
 
-/* Whether a terminal could take a character of so many bytes for a command: also those of ISO 6429
- * from U+0080 on, like U+009B, which begins what ESC [ begins. 0 bytes: it is not UTF-8. */
-static bool output_is_control(const char *text, size_t bytes)
-{
-    const unsigned char first = (unsigned char)text[0];
-    return bytes == 0 || (bytes == 1 && (first < ' ' || first == 0x7f)) ||
-           (bytes == 2 && first == 0xc2 && (unsigned char)text[1] < 0xa0);
-}
-
 struct cli_shown cli_show(const char *text, size_t len)
 {
     struct cli_shown shown;
@@ -80,7 +71,7 @@ struct cli_shown cli_show(const char *text, size_t len)
     size_t most = sizeof shown.text - sizeof more;
     for (size_t at = 0; at < len;) {
         size_t step = weir__utf8_length(text + at, len - at);
-        bool plain = !output_is_control(text + at, step);
+        bool plain = !weir__utf8_is_harmful(text + at, step);
         if (buffer.len + (plain ? step : 1) > most) {
             weir__put_text(&buffer, more);
             break;
@@ -103,7 +94,7 @@ void cli_print_masked(const char *text, size_t len)
 {
     for (size_t at = 0; at < len;) {
         size_t n = weir__utf8_length(text + at, len - at);
-        if (!output_is_control(text + at, n))
+        if (!weir__utf8_is_harmful(text + at, n))
             fwrite(text + at, 1, n, stdout);
         else
             putchar('?');

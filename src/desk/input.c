@@ -1,6 +1,8 @@
 /* Bytes and lines: see input.h. */
 #include "desk/input.h"
 
+#include "base/clock.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +13,8 @@
 #include <unistd.h>
 
 #define INPUT_ROOM (DESK_BLOCK + DESK_LINE_MAX)
-#define INPUT_WAIT_MS 250 /* for a pipe that is followed */
+#define INPUT_WAIT_MS 250     /* for a pipe that is followed */
+#define INPUT_QUIET_US 250000 /* a renamed file gets no more lines then */
 #define INPUT_AGAIN 100
 
 static int input_fail(const struct desk_input *input, const char *what, weir_error *err)
@@ -90,6 +93,8 @@ static int input_fill(struct desk_input *input, size_t *ret, weir_error *err)
         input->ended = got == 0 && !(input->follow && input->regular);
     }
     input->to += *ret;
+    if (*ret > 0)
+        input->quiet_from_us = 0;
     input->has_nul = memchr(input->data, 0, input->to) != NULL;
     return 0;
 }
@@ -142,7 +147,8 @@ int desk_input_open(struct desk_input *input, const char *path, struct weir__spa
     *input = (struct desk_input){.path = path,
                                  .name = strcmp(path, "-") ? path : "standard input",
                                  .fd = -1,
-                                 .follow = follow};
+                                 .follow = follow,
+                                 .was_followed = follow};
     input->data = malloc(INPUT_ROOM);
     if (!input->data)
         return weir__fail(err, WEIR_ENOMEM, 0, "%s: out of memory", input->name);
@@ -194,6 +200,34 @@ static void input_begin_again(struct desk_input *input)
     input->data[input->to++] = '\n';
 }
 
+/* Whether another file that is not empty has the name. Programs write to the old one until they
+ * open the new one: an empty one is no reason to go there. */
+static bool input_is_replaced(const struct desk_input *input)
+{
+    struct stat now;
+    return input->regular && !stat(input->path, &now) && S_ISREG(now.st_mode) && now.st_size > 0 &&
+           (now.st_ino != input->inode || now.st_dev != input->device);
+}
+
+/* Goes on with the file that has the name now. */
+static bool input_move_on(struct desk_input *input)
+{
+    struct stat now;
+    int fd = open(input->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0 || fstat(fd, &now) || !S_ISREG(now.st_mode)) {
+        if (fd >= 0)
+            close(fd);
+        return false;
+    }
+    close(input->fd);
+    input->fd = fd;
+    input->inode = now.st_ino;
+    input->device = now.st_dev;
+    input->quiet_from_us = 0;
+    input_begin_again(input);
+    return true;
+}
+
 /* At the end of a file that is followed: was it replaced or shortened? True: there may be more. */
 static bool input_look_again(struct desk_input *input)
 {
@@ -206,22 +240,15 @@ static bool input_look_again(struct desk_input *input)
         input_begin_again(input);
         return true;
     }
-    if (now.st_size > input->offset)
-        return true;
-    if (stat(input->path, &now) || (now.st_ino == input->inode && now.st_dev == input->device))
-        return false;
-    int fd = open(input->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0 || fstat(fd, &now) || !S_ISREG(now.st_mode)) {
-        if (fd >= 0)
-            close(fd);
-        return false;
+    if (now.st_size > input->offset || !input_is_replaced(input)) {
+        input->quiet_from_us = 0;
+        return now.st_size > input->offset;
     }
-    close(input->fd);
-    input->fd = fd;
-    input->inode = now.st_ino;
-    input->device = now.st_dev;
-    input_begin_again(input);
-    return true;
+    /* Some still write to the old file. It is left when nothing came for a while. */
+    int64_t now_us = weir__mono_us();
+    if (input->quiet_from_us == 0)
+        input->quiet_from_us = now_us;
+    return now_us - input->quiet_from_us >= INPUT_QUIET_US && input_move_on(input);
 }
 
 /* ---- lines ---- */
@@ -304,6 +331,11 @@ static int input_go_on(struct desk_input *input, bool *breaks, struct weir__span
     }
     if (!input->ended)
         return input->regular && input_look_again(input) ? INPUT_AGAIN : DESK_GOT_NOTHING;
+    /* Nobody follows it any more: what the next file has now still comes. */
+    if (input->was_followed && input_is_replaced(input) && input_move_on(input)) {
+        input->ended = false;
+        return INPUT_AGAIN;
+    }
     if (input->to == input->from)
         return DESK_GOT_END;
     int last = input_give(input, input->data + input->to, input->to, false, ret);

@@ -23,10 +23,12 @@ struct desk_input {
     struct weir__span begun; /* comes before what is read */
     bool regular;            /* a file with a size; otherwise a pipe or a terminal */
     bool follow;
-    dev_t device; /* which file it is */
+    bool was_followed; /* follow was set when it was opened */
+    dev_t device;      /* which file it is */
     ino_t inode;
-    int64_t size;   /* of a regular file, when it was opened; -1 */
-    int64_t offset; /* bytes that were read of it */
+    int64_t quiet_from_us; /* since when another file has its name and nothing came; 0: neither */
+    int64_t size;          /* of a regular file, when it was opened; -1 */
+    int64_t offset;        /* bytes that were read of it */
     enum desk_packing packing;
     void *unpacker; /* unpack.c */
     char *packed;   /* DESK_BLOCK bytes that were read and are to be unpacked */
@@ -62,6 +64,7 @@ int desk_input_line(struct desk_input *input, bool breaks, struct weir__span *re
 /* The last line given has line breaks in it, and nobody could read it: only its first part was it.
  * False: it has none. */
 bool desk_input_back(struct desk_input *input);
+enum desk_packing desk_packing_of(struct weir__span beginning);
 const char *desk_packing_name(enum desk_packing packing);
 
 /* ---- unpack.c ---- */

@@ -141,7 +141,7 @@ int desk_order_put(struct desk_order *order, const struct desk_arrival *arrival,
         order->base = order->until =
             (int64_t)weir__max(0, second - order->disorder_us / SECOND_US - 1);
         order->second = second;
-        order->newest_us = time_us;
+        order->first_us = order->newest_us = time_us;
     }
     if (second - order->base >= (int64_t)order->bucket_count) {
         desk_order_advance(order, time_us);
@@ -149,8 +149,9 @@ int desk_order_put(struct desk_order *order, const struct desk_arrival *arrival,
     }
     if (second < order->base) {
         order->late++;
-        second = order->base;
-        time_us = weir__max(second * SECOND_US, order->given_us);
+        time_us = weir__max(order->base * SECOND_US, order->given_us);
+        time_us = weir__max(time_us, order->first_us);
+        second = weir__max(order->base, order->first_us / SECOND_US);
         whole = false;
     } else if (time_us < order->newest_us) {
         order->out_of_order++;

@@ -9,8 +9,9 @@
  *
  * What holds: arrivals are given in the order of their times, of equal times in the order in which
  * they were put. The i-th of n arrivals of a second whose times are whole seconds gets i/n of that
- * second. One that comes too late gets the time of the oldest bucket. No more than DESK_WAITING_MAX
- * arrivals and DESK_WAITING_BYTES of their keys wait; with more, the oldest do not wait any longer.
+ * second. One that comes too late gets the time of the oldest bucket, but not one before the first
+ * arrival. No more than DESK_WAITING_MAX arrivals and DESK_WAITING_BYTES of their keys wait; with
+ * more, the oldest do not wait any longer.
  */
 #ifndef WEIR_DESK_ORDER_H
 #define WEIR_DESK_ORDER_H
@@ -47,6 +48,7 @@ struct desk_order {
     bool spread;
     bool started, ended;
     int64_t base;      /* the second of the oldest bucket */
+    int64_t first_us;  /* time that was put */
     int64_t newest_us; /* time that was put */
     int64_t second;    /* of the newest bucket in use */
     size_t waiting, waiting_bytes;

@@ -66,15 +66,13 @@ static const char html_head[] =
 
 /* ---- text ---- */
 
-/* Escaped. What is not UTF-8, and control characters, become U+FFFD. */
+/* Escaped. What is not UTF-8 or can do harm becomes U+FFFD. */
 static void html_put(struct weir__buffer *out, const char *text, size_t len)
 {
     for (size_t at = 0; at < len;) {
         size_t n = weir__utf8_length(text + at, len - at);
         unsigned char c = (unsigned char)text[at];
-        bool control = n == 1 ? c < ' ' || c == 0x7f
-                              : n == 2 && c == 0xc2 && (unsigned char)text[at + 1] < 0xa0;
-        if (n == 0 || control)
+        if (weir__utf8_is_harmful(text + at, n))
             weir__put_text(out, "\xef\xbf\xbd");
         else if (c == '<')
             weir__put_text(out, "&lt;");

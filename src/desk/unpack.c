@@ -17,15 +17,18 @@
 #include <zstd_errors.h>
 #endif
 
-static const struct {
-    const char *magic;
-    size_t len;
-    enum desk_packing packing;
-} packings[] = {
-    {"\x1f\x8b", 2, DESK_GZIP},
-    {"\x28\xb5\x2f\xfd", 4, DESK_ZSTD},
-    {"\x50\x2a\x4d\x18", 4, DESK_ZSTD}, /* a frame that is to be skipped */
-};
+enum desk_packing desk_packing_of(struct weir__span beginning)
+{
+    static const char zstd[] = "\x28\xb5\x2f\xfd", skipped[] = "\x2a\x4d\x18";
+    const char *at = beginning.data;
+    if (beginning.len >= 2 && !memcmp(at, "\x1f\x8b", 2))
+        return DESK_GZIP;
+    /* The first frame may be one of sixteen kinds that are to be skipped. */
+    if (beginning.len >= 4 &&
+        (!memcmp(at, zstd, 4) || ((at[0] & 0xf0) == 0x50 && !memcmp(at + 1, skipped, 3))))
+        return DESK_ZSTD;
+    return DESK_PLAIN;
+}
 
 /* What others pack with, and how to unpack it. */
 static const struct {
@@ -238,11 +241,7 @@ int desk_unpack_open(struct desk_input *input, struct weir__span beginning, weir
                               "weir …",
                               input->name, foreign[i].name, foreign[i].command);
     }
-    for (size_t i = 0; i < WEIR__COUNT(packings); i++) {
-        if (beginning.len >= packings[i].len &&
-            !memcmp(beginning.data, packings[i].magic, packings[i].len))
-            input->packing = packings[i].packing;
-    }
+    input->packing = desk_packing_of(beginning);
     if (input->packing == DESK_PLAIN)
         return 0;
     bool gzip = input->packing == DESK_GZIP;

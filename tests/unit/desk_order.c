@@ -147,6 +147,22 @@ static void test_late(void)
     CHECK(given[1].time_us >= 100000000 && given[1].time_us <= 105000000);
 }
 
+/* Too late in the first lines: not before the first of all. */
+static void test_late_at_first(void)
+{
+    begin(10000000, true);
+    put(100000000, 0, true);
+    put(50000000, 1, true);
+    put(100000000, 2, true);
+    put(95000000, 3, true); /* within the bound */
+    CHECK_INT(order.late, 1);
+    end();
+    static const struct given expected[] = {
+        {95000000, 3}, {100000000, 0}, {100000000, 1}, {100500000, 2}};
+    CHECK_INT(given_count, 4);
+    CHECK(!memcmp(given, expected, sizeof expected));
+}
+
 /* More in one second than may wait, and keys that are long. */
 static void test_crowded(void)
 {
@@ -190,6 +206,7 @@ int main(int argc, char **argv)
     test_spread();
     test_mixed();
     test_late();
+    test_late_at_first();
     test_crowded();
     test_advance();
     return test_report();

@@ -111,14 +111,24 @@ static void history_close_series(struct server_metrics *metrics, uint32_t id, si
     history->before[id] = history_sums_of(metrics, id);
 }
 
+/* The clock was set back. What was counted before that is in no bin of the new time. */
+static void history_begin_again(struct server_metrics *metrics, int64_t now_us)
+{
+    struct server_history *const history = metrics->history;
+    server_metrics_sum(metrics);
+    for (uint32_t id = 0; id < history_kept(metrics); id++)
+        history->before[id] = history_sums_of(metrics, id);
+    history->latency = metrics->sums.latency;
+    history->last_us = now_us;
+    history->done = 0;
+}
+
 void server_history_tick(struct server_metrics *metrics, int64_t now_us)
 {
     struct server_history *const history = metrics->history;
     assert(server_lock_is_held(&metrics->lock));
-    if (now_us <= history->last_us) { /* the clock was set back */
-        if (now_us < history->last_us)
-            history->done = 0;
-        history->last_us = now_us;
+    if (now_us < history->last_us) {
+        history_begin_again(metrics, now_us);
         return;
     }
     if (now_us / HISTORY_BIN_US == history->last_us / HISTORY_BIN_US)

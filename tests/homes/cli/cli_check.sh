@@ -86,6 +86,8 @@ has "request: in words" "key login/per-ip/{ip=192.0.2.7}" "$out"
 has "request: shadow" "shadow limits, counted but not enforced" "$out"
 run check "$example" --request "user=a%C2%9Bb&path=/api/x"
 lacks "request: nothing that a terminal obeys" $'\xc2\x9b' "$out"
+run check "$example" --request "user=a%E2%80%AEb&path=/api/x"
+lacks "request: nothing that turns the direction" $'\u202e' "$out"
 refuses "request: a broken escape" 2 "encoded like a query" check "$example" --request "user=%zz"
 
 # The key that is shown is the one in the store.

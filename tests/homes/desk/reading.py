@@ -59,7 +59,9 @@ def test_packed(check):
     check.equal(plain.facts["arrivals"], 6000, "plain")
     packed = {"gzip": gzip.compress(text), "gzip, several members": gzip.compress(text[:70000]) + gzip.compress(text[70000:]),
               "gzip, zeros behind it": gzip.compress(text) + bytes(512), "zstd": zstd(text),
-              "zstd, several frames": zstd(text[:70000]) + zstd(text[70000:])}
+              "zstd, several frames": zstd(text[:70000]) + zstd(text[70000:]),
+              **{f"zstd, a frame of kind {kind} to be skipped": bytes([0x50 + kind]) + b"\x2a\x4d\x18\x07\0\0\0skipped" + zstd(text)
+                 for kind in (0, 1, 15)}}
     for name, data in packed.items():
         with Folder() as folder:
             seen = desk.read(folder("access.log", data))
