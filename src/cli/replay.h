@@ -5,7 +5,7 @@
 #ifndef WEIR_CLI_REPLAY_H
 #define WEIR_CLI_REPLAY_H
 
-#include "cli/cli.h"
+#include "cli/logs.h"
 #include "cli/progress.h"
 #include "desk/flow.h"
 #include "desk/report.h"
@@ -20,13 +20,11 @@ struct replay_policies;
 struct replay {
     const struct cli_call *call;
     /* arguments */
-    const char *limits_text, *url, *policies_path, *report_path, *memory_text, *share_text;
-    struct cli_list limit_texts, where, templates, fields;
-    const char **paths;
-    size_t path_count;
-    struct desk_options log;
-    int64_t wait_us, disorder_us, memory;
-    bool decisions, json, no_spread, follow;
+    const char *limits_text, *url, *policies_path, *report_path, *share_text;
+    struct cli_list limit_texts;
+    struct cli_logs logs;
+    int64_t wait_us;
+    bool decisions, json, follow;
     /* candidates */
     char names[DESK_CANDIDATES_MAX][REPLAY_NAME_MAX + 1];
     weir_limit *limits[DESK_CANDIDATES_MAX];
@@ -73,8 +71,6 @@ int replay_policies_take(struct replay *replay, const struct desk_arrival *arriv
 
 /* ---- replay_print.c ---- */
 
-/* On stderr: what could not be read. */
-void replay_print_unread(const struct desk_facts *facts);
 void replay_print(const struct replay *replay, const struct desk_report *report);
 
 #endif

@@ -82,7 +82,7 @@ static int input_peek(struct replay *replay, const char *path, bool *ret_trace)
         dup2(fd, STDIN_FILENO); /* a pipe that has a name: it cannot be opened again */
         close(fd);
         fd = STDIN_FILENO;
-        replay->paths[0] = "-";
+        replay->logs.paths[0] = "-";
         standard = true;
     }
     if (!standard && fd >= 0)
@@ -110,8 +110,8 @@ static int input_open_trace(struct replay *replay)
 {
     struct weir__trace_facts facts;
     weir_error err = {0};
-    int code = weir__trace_open(replay->path_count > 0 ? replay->paths[0] : NULL, replay->begun,
-                                &replay->trace, &err);
+    int code = weir__trace_open(replay->logs.path_count > 0 ? replay->logs.paths[0] : NULL,
+                                replay->begun, &replay->trace, &err);
     replay->trace.classes = replay->classes.count > 0;
     if (code == 0)
         code = weir__trace_check(&replay->trace, &facts, &err);
@@ -126,17 +126,9 @@ static int input_open_trace(struct replay *replay)
 static int input_open_log(struct replay *replay)
 {
     weir_error err = {0};
-    struct desk_options *log = &replay->log;
-    log->paths = replay->paths;
-    log->path_count = replay->path_count;
-    log->where = replay->where.texts;
-    log->where_count = replay->where.count;
-    log->templates = replay->templates.texts;
-    log->template_count = replay->templates.count;
-    log->fields = replay->fields.texts;
-    log->field_count = replay->fields.count;
-    log->disorder_us = replay->disorder_us;
-    log->no_spread = replay->no_spread;
+    struct desk_options *log = &replay->logs.options;
+    log->paths = replay->logs.paths;
+    log->path_count = replay->logs.path_count;
     log->follow = replay->follow;
     log->begun = replay->begun;
     int code = desk_reader_open(log, &replay->reader, &err);
@@ -146,16 +138,17 @@ static int input_open_log(struct replay *replay)
 /* Whether options were given that only logs have. */
 static bool input_has_log_options(const struct replay *replay)
 {
-    const struct desk_options *log = &replay->log;
-    return log->key || log->cost || log->timezone || replay->where.count ||
-           replay->templates.count || replay->fields.count || replay->disorder_us ||
-           replay->no_spread || replay->follow || replay->policies || replay->path_count > 1;
+    const struct desk_options *log = &replay->logs.options;
+    return log->key || log->cost || log->timezone || replay->logs.where.count ||
+           replay->logs.templates.count || replay->logs.fields.count || replay->logs.disorder_us ||
+           replay->logs.no_spread || replay->follow || replay->policies ||
+           replay->logs.path_count > 1;
 }
 
 int replay_open(struct replay *replay)
 {
-    const char *format = replay->log.format;
-    const char *first = replay->path_count > 0 ? replay->paths[0] : "-";
+    const char *format = replay->logs.options.format;
+    const char *first = replay->logs.path_count > 0 ? replay->logs.paths[0] : "-";
     replay->is_trace = format && !strcmp(format, "trace");
     if (!format || replay->is_trace) {
         bool trace = false;

@@ -111,8 +111,8 @@ int replay_policies_open(struct replay *replay)
     weir__policies_set_secret(policies->set, (const uint64_t[2]){0, 0});
     policies_carry(policies);
     policies_name_parts(policies);
-    replay->log.carried = policies->carried;
-    replay->log.carried_count = policies->carried_count;
+    replay->logs.options.carried = policies->carried;
+    replay->logs.options.carried_count = policies->carried_count;
     replay->count = 1;
     replay->candidates[0] = (struct desk_candidate){"policies", NULL};
     replay->shown[0] = (struct desk_shown){.name = "policies",
@@ -121,7 +121,7 @@ int replay_policies_open(struct replay *replay)
                                            .part_count = policies->part_count};
     char url[64];
     struct weir__buffer buffer = weir__buffer_over(url, sizeof url);
-    weir__put_format(&buffer, "memory:%" PRId64 "?large=40%%", replay->memory / 2);
+    weir__put_format(&buffer, "memory:%" PRId64 "?large=40%%", replay->logs.memory / 2);
     code = cli_open_store(replay->call, url, &replay->store);
     if (code == CLI_OK)
         weir__virtual_clock_install(&replay->clock, replay->store);
@@ -170,7 +170,7 @@ int replay_policies_take(struct replay *replay, const struct desk_arrival *arriv
     struct weir__plan *plan = &policies->plan;
     struct weir__subject subject = {policies_find, policies};
     const uint8_t listed = (uint8_t)(policies->part_count - 1);
-    int64_t cost = replay->log.cost ? arrival->cost : -1;
+    int64_t cost = replay->logs.options.cost ? arrival->cost : -1;
     policies->arrival = arrival;
     *ret = (weir_decision){.allowed = true, .time_us = arrival->time_us};
     int code = weir__policies_plan(policies->set, NULL, &subject, NULL, cost, plan, err);

@@ -226,77 +226,6 @@ static void print_each(const struct desk_report *report)
                report->engine->count - CHARTS_MOST);
 }
 
-/* ---- the log ---- */
-
-#define FILES_SHOWN 5
-
-static void print_file(FILE *to, const struct desk_file_facts *file)
-{
-    fprintf(to, "%s: ", cli_show_text(file->path).text);
-    if (!file->format) {
-        fputs("empty\n", to);
-        return;
-    }
-    fprintf(to, "%s%s%s", file->format, strcmp(file->packing, "plain") ? ", " : "",
-            strcmp(file->packing, "plain") ? file->packing : "");
-    if (file->detected_by > 0)
-        fprintf(to, ", as its first %d lines say", file->detected_by);
-    if (file->zone_assumed)
-        fputs("; its times have no zone, read as --timezone says (UTC)", to);
-    fputc('\n', to);
-}
-
-/* Counts that are not 0. */
-static void print_counts(FILE *to, const struct desk_facts *facts)
-{
-    const struct {
-        int64_t n;
-        const char *what;
-    } counts[] = {
-        {facts->unreadable, "cannot be read"},
-        {facts->filtered, "do not match --where"},
-        {facts->keyless, "have no value for the key"},
-        {facts->late, "are too far out of order; they count at the time of the line before"},
-        {facts->crowded, "were not put in order: too many at once"},
-        {facts->jumps, "come a day or more after the line before"},
-    };
-    fprintf(to, "  lines          %10" PRId64 "\n", facts->lines);
-    for (size_t i = 0; i < WEIR__COUNT(counts); i++) {
-        if (counts[i].n > 0)
-            fprintf(to, "                 %10" PRId64 "  %s\n", counts[i].n, counts[i].what);
-    }
-}
-
-static void print_examples(FILE *to, const struct desk_facts *facts)
-{
-    for (size_t i = 0; i < facts->example_count; i++) {
-        const struct desk_example *it = &facts->examples[i];
-        fprintf(to, "    %s:%" PRId64, cli_show_text(it->path).text, it->line);
-        if (it->column > 0)
-            fprintf(to, ":%d", it->column);
-        fprintf(to, ": %s: %s\n", it->why, it->text);
-    }
-}
-
-static void print_log(const struct desk_facts *facts)
-{
-    for (size_t i = 0; i < facts->file_count && i < FILES_SHOWN; i++)
-        print_file(stdout, &facts->files[i]);
-    if (facts->file_count > FILES_SHOWN)
-        printf("and %zu more files\n", facts->file_count - FILES_SHOWN);
-    print_counts(stdout, facts);
-    print_examples(stdout, facts);
-    putchar('\n');
-}
-
-void replay_print_unread(const struct desk_facts *facts)
-{
-    if (facts->unreadable + facts->late == 0)
-        return;
-    print_counts(stderr, facts);
-    print_examples(stderr, facts);
-}
-
 /* ---- all of it ---- */
 
 static void print_requests(const struct desk_engine *engine)
@@ -317,7 +246,7 @@ void replay_print(const struct replay *replay, const struct desk_report *report)
     struct cli_style style = cli_style_of(stdout);
     const struct desk_engine *engine = report->engine;
     if (!replay->is_trace)
-        print_log(report->facts);
+        cli_logs_print(report->facts);
     if (!report->several)
         printf("%s%s%s\n", style.bold, report->shown[0].text, style.off);
     print_requests(engine);

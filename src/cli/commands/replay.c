@@ -12,12 +12,10 @@
 
 #include <assert.h>
 #include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- one line per decision ---- */
@@ -217,33 +215,14 @@ static int decide_all(struct replay *replay)
 
 /* ---- the report ---- */
 
-static int report_write(const struct replay *replay, const struct desk_report *report)
-{
-    struct weir__buffer page = weir__buffer_growing();
-    desk_report_html(report, &page);
-    FILE *file = fopen(replay->report_path, "wbe");
-    bool good = file && !page.cut && fwrite(page.data, 1, page.len, file) == page.len;
-    int error = errno;
-    good = file && !fclose(file) && good;
-    weir__buffer_free(&page);
-    return good ? CLI_OK
-                : cli_fail(replay->call, CLI_FAILED, "cannot write the report to %s: %s",
-                           cli_show_text(replay->report_path).text, strerror(error));
-}
-
 /* What of the log could not be read is in the report; here it decides the exit code. */
 static int report_damage(const struct replay *replay)
 {
-    const struct desk_facts *facts = &replay->facts;
-    int code = CLI_OK;
-    if (replay->decisions && !replay->is_trace)
-        replay_print_unread(facts);
-    for (size_t i = 0; i < facts->file_count && !replay->is_trace; i++) {
-        if (facts->files[i].damage[0])
-            code = cli_fail(replay->call, CLI_FAILED, "%s: %s; what comes after that is missing",
-                            cli_show_text(facts->files[i].path).text, facts->files[i].damage);
-    }
-    return code;
+    if (replay->is_trace)
+        return CLI_OK;
+    if (replay->decisions)
+        cli_logs_print_unread(&replay->facts);
+    return cli_logs_check_damage(replay->call, &replay->facts);
 }
 
 static void report_put_classes(struct weir__json *json, void *context)
@@ -275,10 +254,10 @@ static int report(struct replay *replay)
         .engine = replay->engine,
         .shown = replay->shown,
         .facts = replay->is_trace ? NULL : &replay->facts,
-        .path = replay->path_count > 0 ? replay->paths[0] : "standard input",
-        .key = replay->is_trace  ? "key"
-               : replay->log.key ? replay->log.key
-                                 : "ip",
+        .path = replay->logs.path_count > 0 ? replay->logs.paths[0] : "standard input",
+        .key = replay->is_trace           ? "key"
+               : replay->logs.options.key ? replay->logs.options.key
+                                          : "ip",
         .several = replay->limit_texts.count > 0,
         .more = report_put_classes,
         .context = replay,
@@ -286,14 +265,12 @@ static int report(struct replay *replay)
     int code = CLI_OK;
     if (!replay->is_trace)
         desk_reader_facts(replay->reader, &replay->facts);
-    if (!replay->is_trace && replay->facts.lines > 0 &&
-        replay->facts.unreadable == replay->facts.lines)
-        return cli_fail(
-            replay->call, CLI_USAGE, "%s:%" PRId64 ": no line can be read; the first: %s: %s",
-            cli_show_text(replay->facts.examples[0].path).text, replay->facts.examples[0].line,
-            replay->facts.examples[0].why, replay->facts.examples[0].text);
+    if (!replay->is_trace)
+        code = cli_logs_check_readable(replay->call, &replay->facts);
+    if (code)
+        return code;
     if (replay->report_path)
-        code = report_write(replay, &report);
+        code = cli_write_report(replay->call, &report, replay->report_path);
     if (!replay->decisions && replay->json) {
         struct weir__json json = cli_json_begin('{');
         desk_report_json(&report, &json);
@@ -369,40 +346,18 @@ static int candidates_read(struct replay *replay)
     }
     if (replay->count > 0)
         return CLI_OK;
-    if (replay->path_count == 0)
+    if (replay->logs.path_count == 0)
         return cli_fail(call, CLI_USAGE, "LIMITS is missing; see `weir replay --help`");
-    replay->limits_text = replay->paths[0];
-    replay->path_count--;
-    memmove(replay->paths, replay->paths + 1, replay->path_count * sizeof *replay->paths);
+    replay->limits_text = replay->logs.paths[0];
+    replay->logs.path_count--;
+    memmove(replay->logs.paths, replay->logs.paths + 1,
+            replay->logs.path_count * sizeof *replay->logs.paths);
     int code = candidate_add(replay, "limits", 6, replay->limits_text);
     if (code || !replay->share_text)
         return code;
     weir_error err = {0};
     code = weir__classes_read(replay->share_text, replay->limits[0], &replay->classes, &err);
     return code ? cli_fail_with(call, code, &err) : CLI_OK;
-}
-
-/* 64m, 1g: powers of 1024. */
-static int memory_read(struct replay *replay)
-{
-    static const char suffixes[] = "kmg";
-    const char *text = replay->memory_text;
-    char *end = NULL;
-    replay->memory = DESK_MEMORY_USUAL;
-    if (!text)
-        return CLI_OK;
-    errno = 0;
-    long long size = isdigit((unsigned char)text[0]) ? strtoll(text, &end, 10) : -1;
-    const char *suffix = size > 0 && *end ? strchr(suffixes, tolower((unsigned char)*end)) : NULL;
-    int shift = suffix ? 10 * (int)(suffix - suffixes + 1) : 0;
-    bool good = size > 0 && errno == 0 && (suffix ? !end[1] : !*end) &&
-                size <= (INT64_C(1) << 40) >> shift && size << shift >= DESK_MEMORY_LEAST;
-    if (!good)
-        return cli_fail(replay->call, CLI_USAGE,
-                        "invalid --memory \"%s\": expected a size from 1m to 1024g, like 512m",
-                        cli_show_text(text).text);
-    replay->memory = (int64_t)size << shift;
-    return CLI_OK;
 }
 
 /* ---- the command ---- */
@@ -427,37 +382,20 @@ static int replay_make_engine(struct replay *replay)
     struct desk_engine_options options = {.candidates = replay->candidates,
                                           .count = replay->count,
                                           .wait_us = replay->wait_us,
-                                          .memory = replay->memory};
+                                          .memory = replay->logs.memory};
     if (replay->policies)
-        options.memory = weir__max(replay->memory / 2, DESK_MEMORY_LEAST);
+        options.memory = weir__max(replay->logs.memory / 2, DESK_MEMORY_LEAST);
     int code = desk_engine_make(&options, &replay->engine, &err);
     return code ? cli_fail_with(replay->call, code, &err) : CLI_OK;
 }
 
-/* A report must not take the place of the log that it is about. */
-static int report_check(const struct replay *replay)
-{
-    struct stat page, log;
-    if (!replay->report_path || stat(replay->report_path, &page) || !S_ISREG(page.st_mode))
-        return CLI_OK;
-    for (size_t i = 0; i == 0 || i < replay->path_count; i++) {
-        const char *path = i < replay->path_count ? replay->paths[i] : "-";
-        int failed = strcmp(path, "-") ? stat(path, &log) : fstat(STDIN_FILENO, &log);
-        if (!failed && log.st_dev == page.st_dev && log.st_ino == page.st_ino)
-            return cli_fail(replay->call, CLI_USAGE,
-                            "invalid --report \"%s\": that is the log; name another file",
-                            cli_show_text(replay->report_path).text);
-    }
-    return CLI_OK;
-}
-
 static int replay_run(struct replay *replay)
 {
-    int code = memory_read(replay);
+    int code = cli_logs_read(replay->call, &replay->logs);
     if (code == CLI_OK)
         code = candidates_read(replay);
     if (code == CLI_OK)
-        code = report_check(replay);
+        code = cli_logs_check_report(replay->call, &replay->logs, replay->report_path);
     if (code == CLI_OK)
         code = replay_open(replay);
     if (code == CLI_OK)
@@ -481,7 +419,7 @@ static int cmd_replay(const struct cli_call *call)
         return cli_fail(call, CLI_FAILED, "out of memory");
     }
     replay->call = call;
-    replay->paths = paths;
+    replay->logs.paths = paths;
     replay->wait_us = WEIR_WAIT_DEFAULT;
     const struct cli_option options[] = {
         {"limit", CLI_LIST, &replay->limit_texts, 0},
@@ -489,25 +427,14 @@ static int cmd_replay(const struct cli_call *call)
         {"store", CLI_TEXT, &replay->url, 0},
         {"wait", CLI_WAIT, &replay->wait_us, 0},
         {"share", CLI_TEXT, &replay->share_text, 0},
-        {"format", CLI_TEXT, &replay->log.format, 0},
-        {"key", CLI_TEXT, &replay->log.key, 0},
-        {"where", CLI_LIST, &replay->where, 0},
-        {"cost", CLI_TEXT, &replay->log.cost, 0},
-        {"template", CLI_LIST, &replay->templates, 0},
-        {"field", CLI_LIST, &replay->fields, 0},
-        {"timezone", CLI_TEXT, &replay->log.timezone, 0},
-        {"disorder", CLI_SECONDS, &replay->disorder_us, 0},
-        {"no-spread", CLI_FLAG, &replay->no_spread, 0},
+        CLI_LOGS_OPTIONS(&replay->logs),
         {"follow", CLI_FLAG, &replay->follow, 0},
-        {"memory", CLI_TEXT, &replay->memory_text, 0},
         {"report", CLI_TEXT, &replay->report_path, 0},
         {"decisions", CLI_FLAG, &replay->decisions, 0},
         {"json", CLI_FLAG, &replay->json, 0},
     };
     const struct cli_operand operands[] = {{"FILE", paths, CLI_MANY_LOGS}};
     int code = CLI_PARSE(call, options, operands);
-    while (paths[replay->path_count])
-        replay->path_count++;
     if (code == CLI_OK)
         code = replay_run(replay);
     desk_engine_free(replay->engine);

@@ -1,0 +1,106 @@
+/* Which logs to read, and how: see logs.h. */
+#include "cli/logs.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* 64m, 1g: powers of 1024. */
+static int logs_read_memory(const struct cli_call *call, struct cli_logs *logs)
+{
+    static const char suffixes[] = "kmg";
+    const char *text = logs->memory_text;
+    char *end = NULL;
+    logs->memory = DESK_MEMORY_USUAL;
+    if (!text)
+        return CLI_OK;
+    errno = 0;
+    long long size = isdigit((unsigned char)text[0]) ? strtoll(text, &end, 10) : -1;
+    const char *suffix = size > 0 && *end ? strchr(suffixes, tolower((unsigned char)*end)) : NULL;
+    int shift = suffix ? 10 * (int)(suffix - suffixes + 1) : 0;
+    bool good = size > 0 && errno == 0 && (suffix ? !end[1] : !*end) &&
+                size <= (INT64_C(1) << 40) >> shift && size << shift >= DESK_MEMORY_LEAST;
+    if (!good)
+        return cli_fail(call, CLI_USAGE,
+                        "invalid --memory \"%s\": expected a size from 1m to 1024g, like 512m",
+                        cli_show_text(text).text);
+    logs->memory = (int64_t)size << shift;
+    return CLI_OK;
+}
+
+int cli_logs_read(const struct cli_call *call, struct cli_logs *logs)
+{
+    struct desk_options *options = &logs->options;
+    logs->path_count = 0;
+    while (logs->paths[logs->path_count])
+        logs->path_count++;
+    options->paths = logs->paths;
+    options->path_count = logs->path_count;
+    options->where = logs->where.texts;
+    options->where_count = logs->where.count;
+    options->templates = logs->templates.texts;
+    options->template_count = logs->templates.count;
+    options->fields = logs->fields.texts;
+    options->field_count = logs->fields.count;
+    options->disorder_us = logs->disorder_us;
+    options->no_spread = logs->no_spread;
+    return logs_read_memory(call, logs);
+}
+
+int cli_logs_check_report(const struct cli_call *call, const struct cli_logs *logs,
+                          const char *path)
+{
+    struct stat page, log;
+    if (!path || stat(path, &page) || !S_ISREG(page.st_mode))
+        return CLI_OK;
+    for (size_t i = 0; i == 0 || i < logs->path_count; i++) {
+        const char *it = i < logs->path_count ? logs->paths[i] : "-";
+        int failed = strcmp(it, "-") ? stat(it, &log) : fstat(STDIN_FILENO, &log);
+        if (!failed && log.st_dev == page.st_dev && log.st_ino == page.st_ino)
+            return cli_fail(call, CLI_USAGE,
+                            "invalid --report \"%s\": that is the log; name another file",
+                            cli_show_text(path).text);
+    }
+    return CLI_OK;
+}
+
+/* ---- after reading ---- */
+
+int cli_logs_check_readable(const struct cli_call *call, const struct desk_facts *facts)
+{
+    const struct desk_example *first = &facts->examples[0];
+    if (facts->lines == 0 || facts->unreadable < facts->lines)
+        return CLI_OK;
+    return cli_fail(call, CLI_USAGE, "%s:%" PRId64 ": no line can be read; the first: %s: %s",
+                    cli_show_text(first->path).text, first->line, first->why, first->text);
+}
+
+int cli_logs_check_damage(const struct cli_call *call, const struct desk_facts *facts)
+{
+    int code = CLI_OK;
+    for (size_t i = 0; i < facts->file_count; i++) {
+        if (facts->files[i].damage[0])
+            code = cli_fail(call, CLI_FAILED, "%s: %s; what comes after that is missing",
+                            cli_show_text(facts->files[i].path).text, facts->files[i].damage);
+    }
+    return code;
+}
+
+int cli_write_report(const struct cli_call *call, const struct desk_report *report,
+                     const char *path)
+{
+    struct weir__buffer page = weir__buffer_growing();
+    desk_report_html(report, &page);
+    FILE *file = fopen(path, "wbe");
+    bool good = file && !page.cut && fwrite(page.data, 1, page.len, file) == page.len;
+    int error = errno;
+    good = file && !fclose(file) && good;
+    weir__buffer_free(&page);
+    return good ? CLI_OK
+                : cli_fail(call, CLI_FAILED, "cannot write the report to %s: %s",
+                           cli_show_text(path).text, strerror(error));
+}
