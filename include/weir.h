@@ -610,6 +610,93 @@ WEIR_API WEIR_MUST_CHECK int weir_store_info(weir_store *store, weir_zone_info *
 /* Checks every byte that can be checked; WEIR_EDAMAGED with the place in err. */
 WEIR_API WEIR_MUST_CHECK int weir_store_check(weir_store *store, weir_error *err);
 
+/* ---- for other languages ------------------------------------------------------------------ */
+
+/* Bindings call these: nothing is passed by value, a key is a pointer and a length, and every verb
+ * has room for a message. docs/BINDINGS.md shows how to write a binding. */
+
+/* The version of the library that runs, as a number: compare it with WEIR_VERSION_NUMBER. */
+WEIR_API int weir_version_number(void);
+
+/* How many error codes there are. They are -1 down to minus this number, and weir_errname names
+ * each. */
+WEIR_API int weir_error_count(void);
+
+/* The size of a structure by its name, "weir_decision"; 0: there is no such structure. */
+WEIR_API size_t weir_sizeof(const char *structure);
+
+/* Where a member begins, in bytes: of "weir_decision" and "granted" it is 80; -1: there is no such
+ * member. A binding compares its own layout when it is loaded. */
+WEIR_API int weir_offsetof(const char *structure, const char *member);
+
+/* Whether calls of this store wait for a network: those of redis:// do. A binding lets other
+ * threads run meanwhile. False of NULL. */
+WEIR_API bool weir_store_blocks(const weir_store *store);
+
+/* Stops the store's clock at this time, or moves it there; a wait moves it instead of sleeping.
+ * WEIR_NEVER: the system's clock again. For tests in languages that cannot give a weir_clock; as
+ * with weir_store_set_clock, never in production, and not while calls run. */
+WEIR_API WEIR_MUST_CHECK int weir_store_set_time(weir_store *store, int64_t time_us);
+
+/* weir_request_make into room of the caller's. */
+WEIR_API WEIR_NONNULL_FIRST void weir_request_init(weir_request *ret, const void *key, size_t len,
+                                                   const weir_limit *limit);
+
+/* weir_take. */
+WEIR_API WEIR_MUST_CHECK int weir_take_n(weir_store *store, const void *key, size_t len,
+                                         const weir_limit *limit, int64_t cost, weir_decision *ret,
+                                         weir_error *err);
+
+/* weir_peek. */
+WEIR_API WEIR_MUST_CHECK int weir_peek_n(weir_store *store, const void *key, size_t len,
+                                         const weir_limit *limit, int64_t cost, weir_decision *ret,
+                                         weir_error *err);
+
+/* weir_wait. */
+WEIR_API WEIR_MUST_CHECK int weir_wait_n(weir_store *store, const void *key, size_t len,
+                                         const weir_limit *limit, int64_t cost, int64_t max_wait_us,
+                                         weir_decision *ret, weir_error *err);
+
+/* weir_acquire. */
+WEIR_API WEIR_MUST_CHECK int weir_acquire_n(weir_store *store, const void *key, size_t len,
+                                            const weir_limit *limit, int64_t cost,
+                                            weir_decision *ret, weir_error *err);
+
+/* weir_renew. */
+WEIR_API WEIR_MUST_CHECK int weir_renew_n(weir_store *store, const void *key, size_t len,
+                                          const weir_limit *limit, uint64_t lease, weir_error *err);
+
+/* weir_release. */
+WEIR_API WEIR_MUST_CHECK int weir_release_n(weir_store *store, const void *key, size_t len,
+                                            const weir_limit *limit, uint64_t lease,
+                                            weir_error *err);
+
+/* weir_settle. */
+WEIR_API WEIR_MUST_CHECK int weir_settle_n(weir_store *store, const void *key, size_t len,
+                                           const weir_limit *limit, const char *receipt,
+                                           int64_t actual_cost, weir_error *err);
+
+/* weir_reset. */
+WEIR_API WEIR_MUST_CHECK int weir_reset_n(weir_store *store, const void *key, size_t len,
+                                          weir_error *err);
+
+/* weir_wakeup_open. */
+WEIR_API WEIR_MUST_CHECK int weir_wakeup_open_n(weir_store *store, const void *key, size_t len,
+                                                const weir_limit *limit, weir_wakeup **ret,
+                                                weir_error *err);
+
+#define WEIR_FIELDS_SIZE 12288 /* room for the fields of any decision, with the 0 behind them */
+
+/* Writes the HTTP fields that tell of a decision, as the server does: RateLimit, RateLimit-Policy,
+ * Retry-After. One line each, "name: value\n", names in lower case; then a 0. `requests` are those
+ * that weir_take_all was given: each with `detail`, which it has filled. `folded` is its answer.
+ * `names` is NULL, or has what the fields call each limit, in the order of all limits; NULL in it
+ * is the word of the algorithm. `style` is "ietf", "ietf-06", "x-ratelimit", "openai" or "off":
+ * docs/SERVER.md has all of them. WEIR_EINVAL also where `size` is too small. */
+WEIR_API WEIR_MUST_CHECK int weir_fields(const char *style, const weir_request *requests, size_t n,
+                                         const char *const *names, const weir_decision *folded,
+                                         char *ret, size_t size, weir_error *err);
+
 /* ---- short names -------------------------------------------------------------------------- */
 
 /* weir_key_text, shorter. */

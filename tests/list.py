@@ -20,6 +20,7 @@ NEEDS = {
     "server": ["weir", "weir_redis.so", "tests/tails.vec"],
     "nginx": ["weir", "ngx_http_weir_module.so", "weir_redis.so", "tests/tails.vec"],
     "dashboard": ["weir"],
+    "bindings": ["weir", "libweir.so", "libweir.a", "weir_redis.so", "tests/tails.vec"],
     "coverage": [],  # it compiles what it counts
 }
 
@@ -157,6 +158,11 @@ def desk(build):
     return homes("desk", hostile if build == "asan" else names("tests/homes/desk/*.py", without=hostile), build)
 
 
+def bindings(build):
+    """Other languages, with the frameworks they are used in."""
+    return homes("bindings", names("tests/homes/bindings/*.py"), build)
+
+
 def browser():
     return [Test("dashboard: in Chromium", "release", "tests/homes/web/run.mjs", 3600)]
 
@@ -214,7 +220,7 @@ def listed(kind):
         *command_line("asan"), *model("release", 2), *fuzz("asan"), *connections(10), *redis("release"),
         Test("redis: module under sanitizers", "asan", "tests/homes/redis/module_asan.py"),
         *server("release"), *server("asan"), Test("server: threads (tsan)", "tsan", "tests/homes/server/threads.py"),
-        *nginx("release"), *nginx("asan"), *desk("release"), *desk("asan"),
+        *nginx("release"), *nginx("asan"), *desk("release"), *desk("asan"), *bindings("release"),
         *browser(),
         *coverage(), *library(), *documentation(),
     ]

@@ -13,7 +13,6 @@ passed=0
 failed=0
 FLAGS="-std=gnu11 -O2 -g -D_GNU_SOURCE -DWEIR__WITH_REMOTE -ffp-contract=off -fno-strict-aliasing -Wall -Wextra -Werror
     -Wno-unknown-warning-option -I$root/include -I$root/src -I$out"
-FOLDERS="base core limit store store/zone wire remote"
 # What needs no server, no other library and no robust mutexes, which qemu does not know.
 TESTS="base_buffer base_duration base_error base_hash base_random core_buckets core_definitions core_fold core_guava
     core_leases core_load core_never_more core_ring core_rows core_show core_sound core_windows limit_errors
@@ -36,9 +35,7 @@ library() { # library FOLDER COMPILER FLAG …
     folder=$1
     shift
     mkdir -p "$folder"
-    for sources in $FOLDERS; do
-        ls src/"$sources"/*.c
-    done >"$folder/sources"
+    sed 's|^|src/|' src/library.txt >"$folder/sources"
     # shellcheck disable=SC2016
     xargs -P "$(nproc)" -I{} sh -c 'source=$1 folder=$2; shift 2
         exec "$@" -c "$source" -o "$folder/$(echo "$source" | tr / _).o"' sh {} "$folder" "$@" <"$folder/sources" &&

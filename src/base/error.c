@@ -9,6 +9,18 @@ const char *weir_version(void)
     return WEIR_VERSION;
 }
 
+int weir_version_number(void)
+{
+    return WEIR_VERSION_NUMBER;
+}
+
+int weir_error_count(void)
+{
+#define ONE(name, number, text) +1
+    return 0 WEIR_ERRORS(ONE);
+#undef ONE
+}
+
 const char *weir_strerror(int code)
 {
     switch (code) {

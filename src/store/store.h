@@ -89,6 +89,7 @@ _Static_assert(sizeof(struct weir__seat_counts) == WEIR__SEAT_BYTES, "one per se
 struct weir_store {
     const struct weir__engine *engine;
     weir_clock clock;                        /* now NULL: the system's */
+    _Atomic int64_t set_time_us;             /* what weir_store_set_time's clock shows */
     _Atomic(struct weir__waiting *) waiting; /* who waits in this process; NULL: nobody ever did */
     struct weir__seat_counts seats[WEIR__SEATS];
 };

@@ -3,7 +3,7 @@
 
     tests/docs/run.py [NAME …]     only files and checks whose name contains one of these
 
-Fenced blocks of README.md, CONTRIBUTING.md, docs/*.md and the examples' README.md, by their tag:
+Fenced blocks of README.md, CONTRIBUTING.md, docs/*.md and the README.md of examples and bindings, by their tag:
   sh            run by sh in a scratch folder that looks like the repository after `make`, with the command
                 on PATH and a state folder of its own; the blocks of one page share it, in order. The last
                 exit status must be 0, or N if the tag is `sh exit=N`.
@@ -17,6 +17,8 @@ Fenced blocks of README.md, CONTRIBUTING.md, docs/*.md and the examples' README.
                 finds it. `sh redis no-module` has a server without it, `sh redis cluster` a Cluster of one. The
                 blocks of one page share these servers, in order. `c redis` likewise.
   python, js, go        a whole program, run against that server with redis-py, node-redis, redigo.
+  python local  a whole program that uses the binding, without a server; also `js local`, `lua local`, `sh local`
+                (bindings_home.py). With file=NAME it is a file of the page.
   conf          lines of redis.conf, or `conf sentinel` of sentinel.conf: a server must start with them.
   sh serve …    with a real `weir serve` of these options, which the page calls port 7311; redis-cli finds it. The
                 blocks of one page that name the same options share the server, in order. `python serve …` likewise.
@@ -43,12 +45,13 @@ BUILD = pathlib.Path(os.environ.get("WEIR_BUILD", ROOT / "build"))
 BUILD = BUILD if BUILD.is_absolute() else ROOT / BUILD
 sys.path.insert(0, str(ROOT / "tests/docs"))
 
+import bindings_home  # noqa: E402
 import nginx_home  # noqa: E402
 import redis_home  # noqa: E402
 import server_home  # noqa: E402
 
 READ_ONLY = ("text", "csv", "java", "mermaid")
-CLIENTS = ("python", "js", "go")
+CLIENTS = ("python", "js", "go", "lua")
 PATIENCE_SECONDS = 600  # the first Go block builds what it needs
 FRAGMENT = """
 #include <weir.h>
@@ -103,7 +106,7 @@ def wanted(name):
 def pages():
     found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
              ROOT / "examples/README.md", ROOT / "examples/redis/README.md", ROOT / "examples/server/README.md",
-             ROOT / "bench/README.md"]
+             ROOT / "bench/README.md", *sorted((ROOT / "bindings").glob("*/README.md"))]
     return [page for page in found if page.exists() and wanted(str(page.relative_to(ROOT)))]
 
 
@@ -176,7 +179,7 @@ class Scratch:
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="weir-docs-"))
         for name in ("include", "examples"):
             shutil.copytree(ROOT / name, self.path / name)
-        for name in ("tests", "bench", "fuzz", "tools", "docs", "src", "modules", "Makefile", "README.md"):
+        for name in ("tests", "bench", "fuzz", "tools", "docs", "src", "modules", "bindings", "lua", "LICENSE", "Makefile", "README.md"):
             if (ROOT / name).exists():
                 (self.path / name).symlink_to(ROOT / name)
         (self.path / "build").symlink_to(BUILD)
@@ -242,6 +245,12 @@ def run_serve(scratch, block):
     env = dict(scratch.env, PATH=f"{scratch.redis.bin}:{scratch.env['PATH']}", DOCS_PORT=str(server.port))
     done = scratch.run(words, env)
     return judge(block, done, server.back(done.stdout))
+
+
+def run_local(scratch, block):
+    """With a binding, without a server."""
+    done = bindings_home.run(scratch, block, BUILD)
+    return judge(block, done, done.stdout) if done else None
 
 
 def run_nginx(scratch, block):
@@ -328,6 +337,8 @@ def check_block(scratch, block):
             return check_unrun(block)
         if "serve" in block.flags:
             return run_serve(scratch, block)
+        if "local" in block.flags:
+            return run_local(scratch, block)
         if block.kind == "yaml":
             return check_yaml(scratch, block)
         if block.kind == "nginx":

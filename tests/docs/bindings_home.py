@@ -1,0 +1,30 @@
+"""Blocks of pages about bindings: `python local`, `js local`, `lua local` and `sh local`.
+
+They run without a server, in the page's folder, where the language finds the binding as this build has made it, and the
+loader finds libweir.so.0. With file=NAME a block is only written to that file of the page, for the blocks behind it.
+A binding adds its line to ENVIRONMENTS: what it adds to the environment.
+"""
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+RUNNERS = {"python": (["/usr/bin/python3", "-B"], "py"), "js": (["node"], "mjs"), "lua": (["luajit"], "lua"), "sh": (["sh"], "sh")}
+ENVIRONMENTS = []  # functions: the page's path to {name: value}
+
+
+def environment(page, env, build):
+    added = {"LD_LIBRARY_PATH": str(build), "PYTHONDONTWRITEBYTECODE": "1"}
+    for one in ENVIRONMENTS:
+        added.update(one(page))
+    return dict(env, **added)
+
+
+def run(scratch, block, build):
+    """The run of a block; None: it was a file."""
+    name = next((flag[5:] for flag in block.flags if flag.startswith("file=")), None)
+    runner, ending = RUNNERS[block.kind]
+    path = scratch.path / (name or f"block{block.line}.{ending}")
+    path.write_text(block.text(), encoding="utf-8")
+    return None if name else scratch.run([*runner, path.name], environment(block.page, scratch.env, build))
