@@ -52,9 +52,9 @@ def poll(ask, seconds=PATIENCE_SECONDS, step=0.005):
         time.sleep(step)
 
 
-def sanitized_environment(folder):
-    """The environment in which a sanitized module runs in an nginx that is not; reports go to `folder`."""
-    if not sanitizers.is_sanitized(NGINX_MODULE):
+def sanitized_environment(folder, module=NGINX_MODULE):
+    """The environment in which a sanitized module (or library) runs in an nginx that is not; reports go to `folder`."""
+    if not sanitizers.is_sanitized(module):
         return {}
     report = f"log_path={folder}/report"
     # nginx itself does not free all that it allocates by these; the module uses its pools, or malloc
