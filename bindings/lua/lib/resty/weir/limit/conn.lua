@@ -4,7 +4,9 @@
 --
 -- A request holds a lease of weir's `concurrent`, which expires a minute after its worker has died.
 -- A worker knows its leases by dict and key, renews them every 15 seconds, and gives back the newest
--- one when a request of that key leaves.
+-- one when a request of that key leaves. A worker that is about to end (a reload) has no timers any
+-- more, and must not be kept from ending. So it makes its leases last an hour, for the requests that
+-- it still serves.
 
 local ffi = require "ffi"
 local library = require "resty.weir.library"
@@ -16,8 +18,7 @@ local find, store_of, buffer = states.find, states.store, states.buffer
 local tonumber, type, floor = tonumber, type, math.floor
 
 local CONCURRENT = 11
-local LEASE_SECONDS, RENEW_SECONDS = 60, 15
-local LAST_SECONDS = 1 -- between renewals of a worker that is about to end
+local LEASE_SECONDS, RENEW_SECONDS, LAST_SECONDS = 60, 15, 3600
 
 local _M = {_VERSION = "0.09"}
 local mt = {__index = _M}
@@ -31,37 +32,26 @@ end
 
 -- ---- the leases of this worker ----
 
-local held, held_count = {}, 0 -- held[zone][key] = {lease, mark, limit, lease, mark, limit, …}
+local held = {} -- held[zone][key] = {lease, mark, limits, lease, mark, limits, …}
 local renews = false
 
-local function each_lease(act)
+-- One that has expired meanwhile is gone: its request goes on, as it would with any lease.
+local function renew(ends)
     for zone, keys in pairs(held) do
         local store = store_of(zone)
         for key, leases in pairs(keys) do
             for i = 1, #leases, 3 do
-                act(store, states.put(key, leases[i + 1]), leases[i + 2], leases[i])
+                local limits = leases[i + 2]
+                local _ = C.weir_renew_n(store, buffer, states.put(key, leases[i + 1]),
+                                         ends and limits.last or limits.usual, leases[i], failure)
             end
         end
     end
 end
 
-local function renew(store, len, limit, lease)
-    -- One that has expired meanwhile is gone: its request goes on, as it would with any lease.
-    local _ = C.weir_renew_n(store, buffer, len, limit, lease, failure)
-end
-
--- A worker that is about to end still serves its last requests, and has no timers any more.
-local function on_timer(premature)
-    each_lease(renew)
-    while premature and held_count > 0 do
-        ngx.sleep(LAST_SECONDS)
-        each_lease(renew)
-    end
-end
-
 local function start_renewing()
     if not renews then
-        local ok, err = ngx.timer.every(RENEW_SECONDS, on_timer)
+        local ok, err = ngx.timer.every(RENEW_SECONDS, renew)
         if not ok and err ~= "process exiting" then
             return nil, err
         end
@@ -70,7 +60,7 @@ local function start_renewing()
     return true
 end
 
-local function hold(zone, key, lease, mark, limit)
+local function hold(zone, key, lease, mark, limits)
     local keys = held[zone]
     if not keys then
         keys = {}
@@ -82,11 +72,10 @@ local function hold(zone, key, lease, mark, limit)
         keys[key] = leases
     end
     local n = #leases
-    leases[n + 1], leases[n + 2], leases[n + 3] = lease, mark, limit
-    held_count = held_count + 1
+    leases[n + 1], leases[n + 2], leases[n + 3] = lease, mark, limits
 end
 
--- The newest lease of a key, its mark and its limit; it is forgotten here.
+-- The newest lease of a key, its mark and its limits; it is forgotten here.
 local function drop(zone, key)
     local keys = held[zone]
     local leases = keys and keys[key]
@@ -94,13 +83,12 @@ local function drop(zone, key)
         return nil
     end
     local n = #leases
-    local lease, mark, limit = leases[n - 2], leases[n - 1], leases[n]
+    local lease, mark, limits = leases[n - 2], leases[n - 1], leases[n]
     leases[n], leases[n - 1], leases[n - 2] = nil, nil, nil
     if n == 3 then
         keys[key] = nil
     end
-    held_count = held_count - 1
-    return lease, mark, limit
+    return lease, mark, limits.usual
 end
 
 -- ---- the limiter ----
@@ -110,14 +98,17 @@ local function is_number(value, least)
 end
 
 local function make(self)
-    local most = floor(self.max + self.burst)
-    self.limit, self.problem = nil, nil
+    self.limit, self.limits, self.problem = nil, nil, nil
     if not (is_number(self.max, 0) and self.max > 0 and is_number(self.burst, 0)) then
         self.problem = "invalid conn " .. arguments.show(self.max) .. " or burst " ..
                        arguments.show(self.burst) .. ": expected numbers, conn above 0"
-    elseif most >= 1 then
+    elseif self.max + self.burst >= 1 then
+        local most = floor(self.max + self.burst)
         self.limit, self.problem = states.limit({kind = CONCURRENT, count = most,
                                                  period_us = LEASE_SECONDS * 1000000})
+        self.limits = {usual = self.limit,
+                       last = states.limit({kind = CONCURRENT, count = most,
+                                            period_us = LAST_SECONDS * 1000000})}
     end
     return not self.problem, self.problem
 end
@@ -158,13 +149,14 @@ local function acquire(self, key, len, mark)
     if not ok then
         return nil, err
     end
-    local code = C.weir_acquire_n(store_of(self.zone), buffer, len, self.limit, 1, decision, failure)
+    local limit = ngx.worker.exiting() and self.limits.last or self.limit
+    local code = C.weir_acquire_n(store_of(self.zone), buffer, len, limit, 1, decision, failure)
     if code ~= 0 then
         return states.failed(self.zone, code)
     elseif not decision.allowed then
         return nil, "rejected"
     end
-    hold(self.zone, key, tonumber(decision.lease), mark, self.limit)
+    hold(self.zone, key, tonumber(decision.lease), mark, self.limits)
     self.committed = true
     return delayed(self, tonumber(decision.limit) - tonumber(decision.remaining))
 end

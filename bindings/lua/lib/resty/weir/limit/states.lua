@@ -85,7 +85,7 @@ local function sweep(namespace)
     end
     for i = 0, tonumber(globbed.count) - 1 do
         local path = ffi.string(globbed.paths[i])
-        local pid, ticks = string.match(path, PREFIX .. "%d+%-(%d+)%-(%d+)%-")
+        local pid, ticks = string.match(path, "weir%-nginx%-%d+%-(%d+)%-(%d+)%-")
         if pid and started(pid) ~= ticks then
             os.remove(path)
         end
