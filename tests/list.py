@@ -33,6 +33,7 @@ LOADS = {
     "command line: run": 0.3, "command line: pipe": 0.3, "server: cli_shared": 0.3, "server: operation_log": 0.2, "server: monitoring": 0.4,
     "nginx: rate": 0.1, "nginx: twins": 0.1, "nginx: shaping": 0.1, "nginx: conns": 0.1, "nginx: fleet": 0.3,
     "nginx: faults": 0.4, "nginx: overload": 0.3, "nginx: edges": 0.2, "nginx: limits": 0.3,
+    "bindings: lua_exact": 2.0, "bindings: lua_limit": 0.3,
     "redis: store_cluster": 0.2, "redis: store_faults": 0.2, "redis: store_sentinel": 0.2, "redis: store_tls": 0.4,
 }
 

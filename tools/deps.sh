@@ -60,6 +60,8 @@ for purpose in "$@"; do
         need chromium chromium
         PATH=$PATH:/usr/sbin
         need nginx nginx
+        # For bindings/lua. It brings its own LuaJIT, which replaces the package luajit.
+        [ -e /usr/lib/nginx/modules/ngx_http_lua_module.so ] || missing="$missing libnginx-mod-http-lua"
         need caddy caddy
         # Their logs are read.
         need apache2 apache2-bin

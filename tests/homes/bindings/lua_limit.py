@@ -2,7 +2,7 @@
 """What resty.limit.req, .conn, .count and .traffic document, done by resty.weir.limit.* in a real nginx.
 
 $LUA_RESTY_LIMIT_TRAFFIC names the folder of lua-resty-limit-traffic (its lib/). Then each of these is run with the original,
-too: both must say the same. tests/homes/bindings/README.md tells how.
+too: both must say the same.
 """
 import os
 import re
