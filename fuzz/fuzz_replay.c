@@ -1,95 +1,97 @@
-/* Traces for replay: refused with a message and a place, or a list of requests within bounds
- * that can be found again and, written as CSV, read the same. */
+/* Traces: refused with a message and a place, or a list of requests within bounds that, written as
+ * CSV, are read the same. */
 #include "fuzz.h"
 
-#include "sim/replay.h"
-#include "sim/trace.h"
+#include "desk/desk.h"
 
-/* The same request from its line alone. */
-static void check_seek(const struct weir__trace *trace, const struct weir__arrival *arrival)
+#include <stdbool.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static struct desk_reader *open_trace(int fd, bool classes, weir_error *err)
 {
-    struct weir__trace_reader reader;
-    struct weir__arrival again;
-    weir__trace_begin(&reader, trace);
-    weir__trace_seek(&reader, arrival->offset);
-    EXPECT(weir__trace_next(&reader, &again, NULL) == 1 && again.time_us == arrival->time_us &&
-               again.cost == arrival->cost && again.key_len == arrival->key_len &&
-               !memcmp(again.key, arrival->key, again.key_len) &&
-               again.class_name.len == arrival->class_name.len,
-           "offset %zu leads elsewhere", arrival->offset);
+    static const char *const carried[] = {"class"};
+    char path[64];
+    const char *paths[] = {path};
+    struct desk_options options = {.paths = paths,
+                                   .path_count = 1,
+                                   .format = "trace",
+                                   .strict = true,
+                                   .disorder_us = -1,
+                                   .carried = carried,
+                                   .carried_count = classes,
+                                   .carried_as_keys = classes};
+    struct desk_reader *reader = NULL;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    EXPECT(desk_reader_open(&options, &reader, err) == 0, "not opened: %s", err->message);
+    return reader;
 }
 
-/* The same request written out and read back. */
-static void check_csv(const struct weir__arrival *arrival)
+static int file_of(const char *text, size_t size)
 {
-    size_t room = 2 * arrival->key_len + 2 * arrival->class_name.len + 64;
-    char *line = malloc(room);
-    EXPECT(line, "out of memory");
-    struct weir__buffer buffer = weir__buffer_over(line, room);
-    weir__put_format(&buffer, "%lld.%06lld,", (long long)(arrival->time_us / 1000000),
+    int fd = memfd_create("trace", MFD_CLOEXEC);
+    EXPECT(fd >= 0 && write(fd, text, size) == (ssize_t)size, "memfd");
+    return fd;
+}
+
+static struct weir__span class_of(const struct desk_arrival *arrival, bool classes)
+{
+    struct weir__span name = {"", 0};
+    if (classes)
+        desk_arrival_value(arrival, 0, &name);
+    return name;
+}
+
+static void put_arrival(struct weir__buffer *out, const struct desk_arrival *arrival, bool classes)
+{
+    struct weir__span name = class_of(arrival, classes);
+    EXPECT(arrival->time_us >= 0 && arrival->time_us < WEIR__EXACT_MAX, "time");
+    EXPECT(arrival->key.len >= 1 && arrival->key.len <= WEIR_KEY_MAX, "key of %zu bytes",
+           arrival->key.len);
+    EXPECT(arrival->cost >= 0 && arrival->cost <= WEIR_COST_MAX, "cost");
+    weir__put_format(out, "%lld.%06lld,", (long long)(arrival->time_us / 1000000),
                      (long long)(arrival->time_us % 1000000));
-    weir__put_csv(&buffer, arrival->key, arrival->key_len);
-    weir__put_format(&buffer, ",%lld,", (long long)arrival->cost);
-    weir__put_csv(&buffer, arrival->class_name.data, arrival->class_name.len);
-    weir__put_text(&buffer, "\n");
-    struct weir__trace trace = {line, buffer.len, NULL, 0, true};
-    struct weir__trace_reader reader;
-    struct weir__arrival again;
-    weir_error err = {0};
-    weir__trace_begin(&reader, &trace);
-    EXPECT(weir__trace_next(&reader, &again, &err) == 1, "\"%s\": %s", line, err.message);
-    EXPECT(again.time_us == arrival->time_us && again.cost == arrival->cost &&
-               again.key_len == arrival->key_len &&
-               !memcmp(again.key, arrival->key, again.key_len) &&
-               again.class_name.len == arrival->class_name.len &&
-               !memcmp(again.class_name.data, arrival->class_name.data, again.class_name.len),
-           "\"%s\" reads as another", line);
-    free(line);
-}
-
-static void check_requests(const struct weir__trace *trace, const struct weir__trace_facts *facts)
-{
-    struct weir__trace_reader reader;
-    struct weir__arrival arrival;
-    int64_t requests = 0;
-    weir__trace_begin(&reader, trace);
-    while (weir__trace_next(&reader, &arrival, NULL) > 0) {
-        requests++;
-        EXPECT(arrival.time_us >= facts->first_us && arrival.time_us <= facts->last_us &&
-                   arrival.time_us < WEIR__EXACT_MAX,
-               "time %lld", (long long)arrival.time_us);
-        EXPECT(arrival.key_len >= 1 && arrival.key_len <= WEIR_KEY_MAX, "key of %zu bytes",
-               arrival.key_len);
-        EXPECT(arrival.cost >= 0 && arrival.cost <= WEIR_COST_MAX, "cost %lld",
-               (long long)arrival.cost);
-        check_seek(trace, &arrival);
-        check_csv(&arrival);
+    desk_put_csv(out, arrival->key.data, arrival->key.len);
+    weir__put_format(out, ",%lld", (long long)arrival->cost);
+    if (classes) {
+        weir__put_text(out, ",");
+        desk_put_csv(out, name.data, name.len);
     }
-    EXPECT(requests == facts->requests, "%lld requests of %lld", (long long)requests,
-           (long long)facts->requests);
+    weir__put_text(out, "\n");
 }
 
-static void check_trace(const char *text, size_t size, bool classes)
+/* All of a trace, written as CSV. False: it is refused. */
+static bool read_all(const char *text, size_t size, bool classes, struct weir__buffer *ret)
 {
-    struct weir__trace trace = {text, size, NULL, 0, classes};
-    struct weir__trace_facts facts;
     weir_error err = {0};
-    int code = weir__trace_check(&trace, &facts, &err);
-    if (code)
-        EXPECT(code == WEIR_EINVAL && err.message[0] && err.column >= 1, "code %d, column %d", code,
-               err.column);
-    else
-        check_requests(&trace, &facts);
+    int fd = file_of(text, size), code;
+    struct desk_reader *reader = open_trace(fd, classes, &err);
+    struct desk_arrival arrival;
+    int64_t requests = 0;
+    for (; (code = desk_reader_next(reader, &arrival, &err)) == DESK_ARRIVAL; requests++)
+        put_arrival(ret, &arrival, classes);
+    EXPECT(code == 0 || (code == WEIR_EINVAL && err.message[0] && err.column >= 1),
+           "code %d, column %d", code, err.column);
+    struct desk_facts facts;
+    desk_reader_facts(reader, &facts);
+    EXPECT(facts.arrivals == requests, "%lld of %lld", (long long)facts.arrivals,
+           (long long)requests);
+    desk_reader_close(reader);
+    close(fd);
+    return code == 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    /* Without a NUL at its end: only the length ends it. */
-    char *text = malloc(size + !size);
-    EXPECT(text, "out of memory");
-    memcpy(text, data, size);
-    check_trace(text, size, false);
-    check_trace(text, size, true);
-    free(text);
+    for (int classes = 0; classes < 2; classes++) {
+        struct weir__buffer once = weir__buffer_growing(), again = weir__buffer_growing();
+        if (read_all((const char *)data, size, classes, &once)) {
+            EXPECT(read_all(once.data, once.len, classes, &again), "its own CSV is refused");
+            EXPECT(once.len == again.len && !memcmp(once.data, again.data, once.len),
+                   "\"%.*s\" reads as another", (int)once.len, once.data);
+        }
+        weir__buffer_free(&once);
+        weir__buffer_free(&again);
+    }
     return 0;
 }

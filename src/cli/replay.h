@@ -10,7 +10,6 @@
 #include "desk/flow.h"
 #include "desk/report.h"
 #include "sim/classes.h"
-#include "sim/trace.h"
 #include "sim/virtual_clock.h"
 
 #define REPLAY_NAME_MAX 32
@@ -20,7 +19,7 @@ struct replay_policies;
 struct replay {
     const struct cli_call *call;
     /* arguments */
-    const char *limits_text, *url, *policies_path, *report_path, *share_text;
+    const char *limits_text, *url, *policies_path, *report_path, *share_text, *share_by;
     struct cli_list limit_texts;
     struct cli_logs logs;
     int64_t wait_us;
@@ -32,14 +31,12 @@ struct replay {
     struct desk_shown shown[DESK_CANDIDATES_MAX];
     size_t count;
     struct desk_engine *engine;
-    /* where arrivals come from: a trace, or a reader */
-    bool is_trace;
-    struct weir__trace trace;
-    int64_t trace_requests;
-    struct weir__classes classes;   /* none without --share */
-    struct weir__buffer class_name; /* of the newest line */
-    struct weir__trace_reader trace_reader;
-    struct weir__span begun; /* what was read of standard input to tell */
+    /* where arrivals come from */
+    bool is_trace;                /* a trace that is read strictly */
+    int64_t trace_requests;       /* of it */
+    struct weir__classes classes; /* none without --share */
+    const char *class_field;      /* what says of which class a request is */
+    struct weir__span begun;      /* what was read of standard input to tell */
     struct desk_reader *reader;
     /* what decides, if it is not the engine */
     weir_store *store;
@@ -56,7 +53,7 @@ struct replay {
 /* Opens the input. A trace is read to its end first: if one line is wrong, nothing is decided. */
 int replay_open(struct replay *replay);
 void replay_close(struct replay *replay);
-/* The class of an arrival of a trace that has classes. */
+/* The class of an arrival; "": it has none. */
 struct weir__span replay_class_name(const struct desk_arrival *arrival);
 /* Fills source, next and where. */
 void replay_connect(struct replay *replay, struct desk_flow *flow);

@@ -1,11 +1,9 @@
 /*
  * What `weir replay` reads. A trace is strict: `time,key[,cost]`, checked to its end before
- * anything is decided. All else is a log, read by the desk. Which of the two it is, the first lines
- * say.
+ * anything is decided, so it is read twice. All else is a log. Which of the two it is, the first
+ * lines say.
  */
 #include "cli/replay.h"
-
-#include "base/hash.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,15 +13,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PEEK_BYTES (1 << 16)
+#define PEEK_BYTES (DESK_TRACE_LINE_MAX + 65536)
+#define TIME_BYTES 64                /* what is longer was not meant as a time */
+#define KEPT_MAX (UINT64_C(4) << 30) /* bytes of a trace that can be read only once */
 
 /* ---- which of the two ---- */
-
-static bool input_is_packed(struct weir__span text)
-{
-    return text.len >= 4 &&
-           (!memcmp(text.data, "\x1f\x8b", 2) || !memcmp(text.data, "\x28\xb5\x2f\xfd", 4));
-}
 
 /* Whether a text that is in no known format was meant as a trace: then the trace's own errors say
  * what is wrong. */
@@ -35,8 +29,8 @@ static bool input_was_meant_as_trace(struct weir__span text)
     size_t len = end ? (size_t)(end - text.data) : text.len;
     const char *comma = memchr(text.data, ',', len);
     size_t first = comma ? (size_t)(comma - text.data) : len; /* bytes of its first field */
-    return !memchr(text.data, ' ', first) && !memchr(text.data, 0, first) &&
-           (len == 0 || text.data[0] != '{');
+    return first <= TIME_BYTES && len <= DESK_TRACE_LINE_MAX && !memchr(text.data, ' ', first) &&
+           !memchr(text.data, 0, first) && (len == 0 || text.data[0] != '{');
 }
 
 static bool input_looks_like_trace(struct weir__span text)
@@ -48,7 +42,7 @@ static bool input_looks_like_trace(struct weir__span text)
         text.data++, text.len--;
     if (text.len == 0 || (text.len >= 8 && !strncasecmp(text.data, "time,key", 8)))
         return true;
-    if (input_is_packed(text))
+    if (desk_is_packed(text))
         return false;
     const char *name = desk_detect(text);
     return name ? !strcmp(name, "trace") : input_was_meant_as_trace(text);
@@ -106,24 +100,7 @@ static int input_peek(struct replay *replay, const char *path, bool *ret_trace)
 
 /* ---- opening ---- */
 
-static int input_open_trace(struct replay *replay)
-{
-    struct weir__trace_facts facts;
-    weir_error err = {0};
-    int code = weir__trace_open(replay->logs.path_count > 0 ? replay->logs.paths[0] : NULL,
-                                replay->begun, &replay->trace, &err);
-    replay->trace.classes = replay->classes.count > 0;
-    if (code == 0)
-        code = weir__trace_check(&replay->trace, &facts, &err);
-    if (code)
-        return cli_fail_with(replay->call, code, &err);
-    replay->trace_requests = facts.requests;
-    replay->class_name = weir__buffer_growing();
-    weir__trace_begin(&replay->trace_reader, &replay->trace);
-    return CLI_OK;
-}
-
-static int input_open_log(struct replay *replay)
+static int input_open(struct replay *replay)
 {
     weir_error err = {0};
     struct desk_options *log = &replay->logs.options;
@@ -135,13 +112,64 @@ static int input_open_log(struct replay *replay)
     return code ? cli_fail_with(replay->call, code, &err) : CLI_OK;
 }
 
+/* Keeps all of standard input, which comes only once. */
+static int input_keep(struct replay *replay)
+{
+    char *data = (char *)replay->begun.data;
+    size_t len = replay->begun.len, room = len;
+    ssize_t got = 1;
+    while (got != 0) {
+        if (len == room) {
+            char *grown = len > KEPT_MAX ? NULL : realloc(data, room = 2 * room + PEEK_BYTES);
+            if (!grown)
+                return cli_fail(replay->call, CLI_USAGE,
+                                "standard input: a trace from a pipe is kept in memory, and this "
+                                "one is too long; write it to a file first");
+            replay->begun.data = data = grown;
+        }
+        got = read(STDIN_FILENO, data + len, room - len);
+        if (got < 0 && errno != EINTR)
+            return cli_fail(replay->call, CLI_FAILED, "standard input: cannot read: %s",
+                            strerror(errno));
+        len += got > 0 ? (size_t)got : 0;
+    }
+    replay->begun.len = len;
+    return CLI_OK;
+}
+
+/* Reads a trace to its end, and then again from where it began. */
+static int input_open_trace(struct replay *replay)
+{
+    struct desk_options *log = &replay->logs.options;
+    struct desk_arrival arrival;
+    weir_error err = {0};
+    off_t from = lseek(STDIN_FILENO, 0, SEEK_CUR);
+    log->format = "trace";
+    log->strict = true;
+    log->disorder_us = -1;
+    int code = replay->begun.data ? input_keep(replay) : CLI_OK;
+    if (code == CLI_OK)
+        code = input_open(replay);
+    if (code)
+        return code;
+    while ((code = desk_reader_next(replay->reader, &arrival, &err)) == DESK_ARRIVAL)
+        replay->trace_requests++;
+    desk_reader_close(replay->reader);
+    replay->reader = NULL;
+    if (code)
+        return cli_fail_with(replay->call, code, &err);
+    if (!replay->begun.data && from >= 0)
+        lseek(STDIN_FILENO, from, SEEK_SET);
+    return input_open(replay);
+}
+
 /* Whether options were given that only logs have. */
 static bool input_has_log_options(const struct replay *replay)
 {
     const struct desk_options *log = &replay->logs.options;
     return log->key || log->cost || log->timezone || replay->logs.where.count ||
            replay->logs.templates.count || replay->logs.fields.count || replay->logs.disorder_us ||
-           replay->logs.no_spread || replay->follow || replay->policies ||
+           replay->logs.no_spread || replay->follow || replay->policies || replay->share_by ||
            replay->logs.path_count > 1;
 }
 
@@ -159,49 +187,22 @@ int replay_open(struct replay *replay)
     }
     if (input_has_log_options(replay))
         replay->is_trace = false;
-    if (replay->classes.count > 0 && !replay->is_trace)
-        return cli_fail(replay->call, CLI_USAGE,
-                        "--share needs a trace with a column of classes: time,key,cost,class");
-    return replay->is_trace ? input_open_trace(replay) : input_open_log(replay);
+    if (replay->classes.count > 0) {
+        replay->class_field = replay->share_by ? replay->share_by : "class";
+        replay->logs.options.carried = &replay->class_field;
+        replay->logs.options.carried_count = 1;
+        replay->logs.options.carried_as_keys = true;
+    }
+    return replay->is_trace ? input_open_trace(replay) : input_open(replay);
 }
 
 void replay_close(struct replay *replay)
 {
     desk_reader_close(replay->reader);
-    weir__trace_close(&replay->trace);
-    weir__buffer_free(&replay->class_name);
     free((char *)replay->begun.data);
 }
 
 /* ---- arrivals ---- */
-
-static int input_next_of_trace(void *source, struct desk_arrival *ret, weir_error *err)
-{
-    static const uint64_t secret[2] = {0, 0};
-    struct replay *replay = source;
-    struct weir__arrival arrival;
-    int64_t line = replay->trace_reader.line;
-    int got = weir__trace_next(&replay->trace_reader, &arrival, err);
-    if (got <= 0)
-        return got < 0 ? got : DESK_END;
-    *ret = (struct desk_arrival){.time_us = arrival.time_us,
-                                 .key = {arrival.key, arrival.key_len},
-                                 .cost = arrival.cost,
-                                 .line = line};
-    weir__hash(secret, arrival.key, arrival.key_len, ret->hash);
-    if (!replay->trace.classes)
-        return DESK_ARRIVAL;
-    /* Carried as values of logs are: its length, then its bytes. */
-    uint32_t len = (uint32_t)arrival.class_name.len;
-    replay->class_name.len = 0;
-    weir__put(&replay->class_name, (const char *)&len, sizeof len);
-    weir__put(&replay->class_name, arrival.class_name.data, len);
-    if (replay->class_name.cut)
-        return weir__fail(err, WEIR_ENOMEM, 0, "out of memory");
-    ret->carried = replay->class_name.data;
-    ret->carried_len = (uint32_t)replay->class_name.len;
-    return DESK_ARRIVAL;
-}
 
 struct weir__span replay_class_name(const struct desk_arrival *arrival)
 {
@@ -210,19 +211,12 @@ struct weir__span replay_class_name(const struct desk_arrival *arrival)
     return ret;
 }
 
-static void input_where_in_trace(void *source, int64_t *ret_done, int64_t *ret_size)
-{
-    struct replay *replay = source;
-    *ret_done = (int64_t)replay->trace_reader.at;
-    *ret_size = (int64_t)replay->trace.size;
-}
-
-static int input_next_of_log(void *source, struct desk_arrival *ret, weir_error *err)
+static int input_next(void *source, struct desk_arrival *ret, weir_error *err)
 {
     return desk_reader_next(((struct replay *)source)->reader, ret, err);
 }
 
-static void input_where_in_log(void *source, int64_t *ret_done, int64_t *ret_size)
+static void input_where(void *source, int64_t *ret_done, int64_t *ret_size)
 {
     struct desk_facts facts;
     desk_reader_facts(((struct replay *)source)->reader, &facts);
@@ -230,7 +224,7 @@ static void input_where_in_log(void *source, int64_t *ret_done, int64_t *ret_siz
     *ret_size = facts.size;
 }
 
-static void input_finish_log(void *source)
+static void input_finish(void *source)
 {
     desk_reader_finish(((struct replay *)source)->reader);
 }
@@ -238,7 +232,7 @@ static void input_finish_log(void *source)
 void replay_connect(struct replay *replay, struct desk_flow *flow)
 {
     flow->source = replay;
-    flow->next = replay->is_trace ? input_next_of_trace : input_next_of_log;
-    flow->finish = replay->is_trace ? NULL : input_finish_log;
-    flow->where = replay->is_trace ? input_where_in_trace : input_where_in_log;
+    flow->next = input_next;
+    flow->finish = input_finish;
+    flow->where = input_where;
 }

@@ -18,11 +18,13 @@
 #define WEIR_DESK_H
 
 #include "base/base.h"
+#include "base/buffer.h"
 #include "base/span.h"
 
 #define DESK_FILES_MAX 4096
-#define DESK_LINE_MAX 65536                /* bytes */
-#define DESK_DISORDER_US INT64_C(10000000) /* unless told otherwise */
+#define DESK_LINE_MAX 65536                     /* bytes */
+#define DESK_TRACE_LINE_MAX (3 * DESK_LINE_MAX) /* a key of quotes is twice as long in its line */
+#define DESK_DISORDER_US INT64_C(10000000)      /* unless told otherwise */
 #define DESK_DISORDER_MAX INT64_C(3600000000)
 #define DESK_WAITING_MAX (1 << 20) /* arrivals that wait for their turn */
 #define DESK_EXAMPLES 5
@@ -57,6 +59,8 @@ struct desk_options {
     /* Attributes to hand on with every arrival, for policies: any names that keys may have. */
     const char *const *carried;
     size_t carried_count;
+    bool carried_as_keys; /* in the spelling of keys; and a format that cannot have them is an error
+                           */
 };
 
 /* ---- what comes out ---- */
@@ -158,9 +162,14 @@ void desk_reader_finish(struct desk_reader *reader);
 void desk_reader_facts(const struct desk_reader *reader, struct desk_facts *ret);
 void desk_reader_close(struct desk_reader *reader);
 
+/* Whether a file with this beginning is packed with gzip or zstd. */
+bool desk_is_packed(struct weir__span beginning);
 /* The name of the format that a log with this beginning has; NULL: it is not known. */
 const char *desk_detect(struct weir__span beginning);
 /* The names of the formats, one after the other, ended by NULL. */
 extern const char *const desk_format_names[];
+
+/* A text as a field of CSV, quoted where it must be. */
+void desk_put_csv(struct weir__buffer *buffer, const char *text, size_t len);
 
 #endif

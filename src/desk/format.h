@@ -2,8 +2,9 @@
  * Formats of logs. A format is compiled for what is wanted of a line; reading a line fills the
  * fields with parts of the line, and copies nothing.
  *
- * There are three families. Text: what nginx's log_format says; all formats of text are such texts
- * in one table (formats.c). JSON: members by their names. CSV: columns by their names.
+ * There are four families. Text: what nginx's log_format says; all formats of text are such texts
+ * in one table (formats.c). JSON: members by their names. CSV: columns by their names. The trace:
+ * CSV that says exactly what is meant (trace.c).
  */
 #ifndef WEIR_DESK_FORMAT_H
 #define WEIR_DESK_FORMAT_H
@@ -17,7 +18,7 @@
 #define DESK_MEMBERS 512 /* places in the table of names, a power of two; it is never full */
 #define DESK_MEMBER_NAMES 8192
 
-enum desk_family { DESK_TEXT, DESK_JSON, DESK_CSV };
+enum desk_family { DESK_TEXT, DESK_JSON, DESK_CSV, DESK_TRACE };
 
 /* A field of text, and the literal that ends it. */
 struct desk_step {
@@ -40,7 +41,6 @@ struct desk_format {
     uint64_t has;         /* a bit for each slot that lines may have */
     int64_t duration_ns;  /* the unit of durations */
     int64_t time_unit_ns; /* of times that are plain numbers; 0: told by the first */
-    bool exact_times;     /* whole seconds are meant so */
     bool dash_absent;     /* "-" stands for nothing */
     bool open_names;      /* a line may have any name: JSON */
     /* text */
@@ -56,7 +56,7 @@ struct desk_format {
     size_t member_count;
     char names[DESK_MEMBER_NAMES];
     size_t names_used;
-    /* CSV */
+    /* CSV, the trace */
     char comma;
     bool skip_header;
     size_t column_least; /* fewer are wrong; more than column_count too if column_most */
@@ -70,7 +70,9 @@ struct desk_format {
 /* What is wrong with a line. */
 struct desk_wrong {
     const char *why;
-    size_t at; /* in the line */
+    size_t at;               /* in the line */
+    const char *what;        /* "time": what is invalid; then `why` is what was expected, … */
+    struct weir__span value; /* … and this was found */
 };
 
 /* ---- compiling ---- */
@@ -82,6 +84,10 @@ int desk_json_compile(const struct desk_wanted *wanted, struct desk_format *ret,
 /* Of a header. False: it has no time, or too many columns. */
 bool desk_csv_compile(struct weir__span header, const struct desk_wanted *wanted,
                       struct desk_format *ret);
+
+/* Of the first line, which may be a header. */
+void desk_trace_make(struct weir__span first, const struct desk_wanted *wanted,
+                     struct desk_format *ret);
 
 /* Whether both, made for the same that is wanted, read lines in the same way. */
 bool desk_format_same(const struct desk_format *a, const struct desk_format *b);
@@ -96,15 +102,40 @@ bool desk_json_read(const struct desk_format *format, struct weir__span line,
 bool desk_csv_read(const struct desk_format *format, struct weir__span line,
                    struct desk_fields *fields, struct desk_wrong *ret);
 
+bool desk_trace_read(const struct desk_format *format, struct weir__span line,
+                     struct desk_fields *fields, struct desk_wrong *ret);
+/* Whether a line was meant as one of a trace: it begins with a time. */
+bool desk_trace_is_like(struct weir__span line);
+/* The first line, if it is a header. */
+bool desk_trace_header(const struct desk_format *format, struct weir__span line,
+                       struct desk_wrong *ret);
+
+/* A field of CSV, without its quotes. */
+struct desk_csv_field {
+    struct weir__span value;
+    size_t at;    /* where it begins, with its quote */
+    bool doubled; /* has doubled quotes */
+};
+
+/* The next field; *at stands at it, and then at the comma or the end behind it. */
+bool desk_csv_field(struct weir__span line, char comma, size_t *at, struct desk_csv_field *ret,
+                    struct desk_wrong *ret_wrong);
+
 static inline bool desk_format_read(const struct desk_format *format, struct weir__span line,
                                     struct desk_fields *fields, struct desk_wrong *ret)
 {
     fields->present = fields->escaped = 0;
-    if (format->family == DESK_TEXT)
+    switch (format->family) {
+    case DESK_TEXT:
         return desk_text_read(format, line, fields, ret);
-    if (format->family == DESK_JSON)
+    case DESK_JSON:
         return desk_json_read(format, line, fields, ret);
-    return desk_csv_read(format, line, fields, ret);
+    case DESK_CSV:
+        return desk_csv_read(format, line, fields, ret);
+    case DESK_TRACE:
+        return desk_trace_read(format, line, fields, ret);
+    }
+    __builtin_unreachable();
 }
 
 /* ---- finding out (formats.c) ---- */

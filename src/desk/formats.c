@@ -123,32 +123,6 @@ static int formats_compile(const struct named_format *named, const struct desk_w
     return code;
 }
 
-/* The columns of a trace: time,key[,cost], without a header or with this one. */
-static void formats_make_trace(struct desk_format *ret)
-{
-    static const uint8_t slots[] = {DESK_TIME, DESK_KEY, DESK_COST};
-    memset(ret, 0, sizeof *ret);
-    ret->name = "trace";
-    ret->origin = desk_format_names;
-    ret->family = DESK_CSV;
-    ret->comma = ',';
-    ret->exact_times = true;
-    ret->time_unit_ns = 1000000000;
-    ret->column_least = 2;
-    ret->column_most = true;
-    ret->column_count = WEIR__COUNT(slots);
-    for (size_t i = 0; i < WEIR__COUNT(slots); i++) {
-        ret->columns[i].slot = slots[i];
-        ret->columns[i].named = DESK_NO_SLOT;
-        ret->has |= UINT64_C(1) << slots[i];
-    }
-}
-
-static bool formats_is_trace_header(struct weir__span line)
-{
-    return weir__span_is_word(line, "time,key") || weir__span_is_word(line, "time,key,cost");
-}
-
 /* ---- the beginning of a file ---- */
 
 /* The next line that is not empty; false: there is none. One that the beginning has only a part of
@@ -192,6 +166,8 @@ static bool formats_fits(const struct named_format *named, const struct desk_for
     struct weir__address address;
     int64_t us;
     bool whole;
+    if (format->family == DESK_TRACE) /* what is wrong with it is said when it is read */
+        return desk_trace_is_like(line);
     if (!desk_format_read(format, line, fields, &wrong))
         return false;
     if (named && named->family == DESK_JSON && !formats_has_members(named, line))
@@ -250,10 +226,11 @@ static bool formats_detect_table(struct weir__span beginning, struct weir__span 
                                  const struct desk_wanted *wanted, const struct desk_times *times,
                                  struct desk_format *ret, int *ret_lines)
 {
-    formats_make_trace(ret);
-    ret->skip_header = formats_is_trace_header(first);
+    struct desk_wrong wrong;
+    desk_trace_make(first, wanted, ret);
     int fit = formats_count(NULL, ret, beginning, times, ret_lines);
-    if (ret->skip_header || formats_enough(DESK_CSV, fit, *ret_lines))
+    if (ret->skip_header ? desk_trace_header(ret, first, &wrong)
+                         : formats_enough(DESK_TRACE, fit, *ret_lines))
         return true;
     memset(ret, 0, sizeof *ret);
     if (!desk_csv_compile(first, wanted, ret))
@@ -290,8 +267,7 @@ static int formats_by_name(const char *given, struct weir__span beginning, const
     struct weir__span first = {"", 0};
     formats_next_line(&beginning, true, &first);
     if (!strcmp(given, "trace")) {
-        formats_make_trace(ret);
-        ret->skip_header = formats_is_trace_header(first);
+        desk_trace_make(first, wanted, ret);
         return 0;
     }
     memset(ret, 0, sizeof *ret);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define INPUT_ROOM (DESK_BLOCK + DESK_LINE_MAX)
+_Static_assert(DESK_TRACE_LINE_MAX < INPUT_ROOM, "a line fits");
 #define INPUT_WAIT_MS 250     /* for a pipe that is followed */
 #define INPUT_QUIET_US 250000 /* a renamed file gets no more lines then */
 #define INPUT_AGAIN 100
@@ -148,7 +149,8 @@ int desk_input_open(struct desk_input *input, const char *path, struct weir__spa
                                  .name = strcmp(path, "-") ? path : "standard input",
                                  .fd = -1,
                                  .follow = follow,
-                                 .was_followed = follow};
+                                 .was_followed = follow,
+                                 .line_max = DESK_LINE_MAX};
     input->data = malloc(INPUT_ROOM);
     if (!input->data)
         return weir__fail(err, WEIR_ENOMEM, 0, "%s: out of memory", input->name);
@@ -272,12 +274,21 @@ static const char *input_line_end(const struct desk_input *input, bool breaks)
     }
 }
 
+/* Whether what there is ends between quotes. */
+static bool input_is_within_quotes(const struct desk_input *input)
+{
+    size_t quotes = 0;
+    for (size_t i = input->from; i < input->to; i++)
+        quotes += input->data[i] == '"';
+    return quotes % 2 == 1;
+}
+
 static int input_give(struct desk_input *input, const char *end, size_t next, bool breaks,
                       struct weir__span *ret)
 {
     const char *start = input->data + input->from;
     size_t len = (size_t)(end - start);
-    bool skipped = input->skipping, too_long = len > DESK_LINE_MAX;
+    bool skipped = input->skipping, too_long = len > input->line_max;
     input->given = input->from;
     input->from = next;
     input->skipping = false;
@@ -289,7 +300,7 @@ static int input_give(struct desk_input *input, const char *end, size_t next, bo
         input->inner++;
     if (len > 0 && start[len - 1] == '\r')
         len--;
-    *ret = (struct weir__span){start, too_long ? DESK_LINE_MAX : len};
+    *ret = (struct weir__span){start, too_long ? input->line_max : len};
     return too_long ? DESK_GOT_LONG : DESK_GOT_LINE;
 }
 
@@ -309,11 +320,11 @@ bool desk_input_back(struct desk_input *input)
 static int input_go_on(struct desk_input *input, bool *breaks, struct weir__span *ret,
                        weir_error *err)
 {
-    bool too_long = input->to - input->from > DESK_LINE_MAX;
+    bool too_long = input->to - input->from > input->line_max;
     size_t got = 0;
     if (too_long && !*breaks) {
         bool first = !input->skipping;
-        *ret = (struct weir__span){input->data + input->from, DESK_LINE_MAX};
+        *ret = (struct weir__span){input->data + input->from, input->line_max};
         input->skipping = true;
         input->from = input->to;
         if (first) {
@@ -325,7 +336,7 @@ static int input_go_on(struct desk_input *input, bool *breaks, struct weir__span
     int code = too_long && *breaks ? 0 : input_fill(input, &got, err);
     if (code || got > 0)
         return code ? code : INPUT_AGAIN;
-    if (*breaks && (too_long || input->ended)) {
+    if (*breaks && (too_long || (input->ended && input_is_within_quotes(input)))) {
         *breaks = false; /* a quote is missing: the line ends where it seems to */
         return INPUT_AGAIN;
     }
@@ -338,7 +349,7 @@ static int input_go_on(struct desk_input *input, bool *breaks, struct weir__span
     }
     if (input->to == input->from)
         return DESK_GOT_END;
-    int last = input_give(input, input->data + input->to, input->to, false, ret);
+    int last = input_give(input, input->data + input->to, input->to, *breaks, ret);
     return last == DESK_GOT_NOTHING ? DESK_GOT_END : last;
 }
 

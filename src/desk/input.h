@@ -3,8 +3,8 @@
  * name: gzip (also several members), zstd (also several frames), or nothing. Plain files are read,
  * not mapped: a file that is shortened meanwhile must not end the program.
  *
- * A line has at most DESK_LINE_MAX bytes. A longer one is passed over whole. A file that ends too
- * early, or is damaged, gives the lines before that, and says so.
+ * A line has at most DESK_LINE_MAX bytes, more only in a trace. A longer one is passed over whole.
+ * A file that ends too early, or is damaged, gives the lines before that, and says so.
  */
 #ifndef WEIR_DESK_INPUT_H
 #define WEIR_DESK_INPUT_H
@@ -35,12 +35,13 @@ struct desk_input {
     size_t packed_at, packed_len;
     char *data; /* DESK_BLOCK + DESK_LINE_MAX bytes; [from … to) is to be given */
     size_t from, to;
-    bool ended;    /* nothing comes any more */
-    bool skipping; /* the rest of a line that is too long */
-    bool has_nul;  /* a NUL may be in the data */
-    int64_t line;  /* the number of the last line given */
-    int64_t inner; /* line breaks within it */
-    size_t given;  /* where it begins */
+    size_t line_max; /* bytes of a line; DESK_LINE_MAX, or more in a trace */
+    bool ended;      /* nothing comes any more */
+    bool skipping;   /* the rest of a line that is too long */
+    bool has_nul;    /* a NUL may be in the data */
+    int64_t line;    /* the number of the last line given */
+    int64_t inner;   /* line breaks within it */
+    size_t given;    /* where it begins */
     char damage[96];
 };
 

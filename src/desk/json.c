@@ -161,7 +161,7 @@ struct json_line {
 
 static bool json_fail(struct json_line *line, const char *why)
 {
-    *line->wrong = (struct desk_wrong){why, line->at};
+    *line->wrong = (struct desk_wrong){.why = why, .at = line->at};
     return false;
 }
 

@@ -188,7 +188,7 @@ static int reader_look(struct desk_reader *reader, weir_error *err)
         int code = desk_source_open(&reader->shared, source, err);
         if (code)
             return code;
-        traces = traces && (!source->format || source->format->exact_times);
+        traces = traces && (!source->format || source->format->family == DESK_TRACE);
         source->first_us = desk_source_first_time(source);
         if (reader->count > 1 && source->input.regular && !reader->options.follow) {
             desk_source_close(source);

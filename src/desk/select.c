@@ -216,7 +216,8 @@ static bool select_cost(const struct desk_selection *selection,
 
 /* Each value as its length and its bytes; 0xffffffff: there is none. */
 static bool select_carry(const struct desk_selection *selection,
-                         const struct select_context *context, struct desk_arrival *ret)
+                         const struct select_context *context, struct weir__view *view,
+                         struct desk_arrival *ret)
 {
     struct desk_room *room = context->room;
     size_t used = 0;
@@ -224,8 +225,14 @@ static bool select_carry(const struct desk_selection *selection,
         const struct weir__attribute *attribute =
             &selection->attributes.items[selection->carried[i]];
         struct weir__span value = {"", 0};
+        char part_room[64];
+        const struct desk_key_part part = {.part = {.attribute = selection->carried[i],
+                                                    .bits4 = WEIR__IP_BITS4,
+                                                    .bits6 = WEIR__IP_BITS6}};
         bool there =
-            select_find(context, attribute->name, attribute->name_len, &value) == WEIR__FOUND;
+            selection->carried_as_keys
+                ? select_part(selection, &part, context->fields, view, part_room, &value)
+                : select_find(context, attribute->name, attribute->name_len, &value) == WEIR__FOUND;
         uint32_t len = there ? (uint32_t)value.len : UINT32_MAX;
         if (value.len + sizeof len > sizeof room->carried - used)
             return false;
@@ -294,11 +301,13 @@ enum desk_selected desk_select(const struct desk_selection *selection,
         return DESK_REFUSED;
     }
     ret->carried_len = 0;
-    if (selection->carried_count > 0 && !select_carry(selection, &context, ret)) {
+    if (selection->carried_count > 0 && !select_carry(selection, &context, view, ret)) {
         *ret_reason = DESK_REASON_VALUE;
         snprintf(why, 96, "its values are too long");
         return DESK_REFUSED;
     }
+    if (view->wrong >= 0)
+        return select_refused(selection, view, ret_reason, why);
     weir__hash(selection->secret, ret->key.data, ret->key.len, ret->hash);
     return DESK_TAKEN;
 }

@@ -44,6 +44,7 @@ struct desk_selection {
     int64_t cost_unit; /* what one of the cost is: so many, or so many nanoseconds */
     int carried[DESK_CARRIED_MAX];
     size_t carried_count;
+    bool carried_as_keys;
     uint64_t secret[2];
     char said[200]; /* of where.c: what is wrong */
 };

@@ -200,6 +200,7 @@ static int selection_read_lists(const struct desk_options *options, struct desk_
         if (wrong)
             return selection_refuse(err, "condition", options->where[i], wrong);
     }
+    ret->carried_as_keys = options->carried_as_keys;
     if (options->carried_count > DESK_CARRIED_MAX)
         return weir__fail(err, WEIR_EINVAL, 0, "more than %d attributes", DESK_CARRIED_MAX);
     for (size_t i = 0; i < options->carried_count; i++) {
@@ -254,7 +255,7 @@ static bool selection_is_there(const struct desk_format *format, uint8_t slot)
 
 /* What is asked for and no line of the format has: its name, or NULL. */
 static const char *selection_missing(const struct desk_selection *selection,
-                                     const struct desk_format *format)
+                                     const struct desk_format *format, const char **ret_hint)
 {
     const struct weir__attribute *attributes = selection->attributes.items;
     for (size_t i = 0; i < selection->part_count; i++) {
@@ -267,18 +268,27 @@ static const char *selection_missing(const struct desk_selection *selection,
         if (!selection_is_there(format, selection->sources[attribute].slot))
             return attributes[attribute].text;
     }
+    for (size_t i = 0; selection->carried_as_keys && i < selection->carried_count; i++) {
+        int attribute = selection->carried[i];
+        if (!selection_is_there(format, selection->sources[attribute].slot)) {
+            *ret_hint = "; name one of them with --share-by";
+            return attributes[attribute].text;
+        }
+    }
     if (selection->costs && !selection_is_there(format, selection->cost_slot))
         return "for the cost";
     if (selection->part_count == 0 && !selection_is_there(format, DESK_KEY) &&
-        !selection_is_there(format, DESK_IP))
+        !selection_is_there(format, DESK_IP)) {
+        *ret_hint = "; name one of them with --key";
         return attributes[selection->ip].text;
+    }
     return NULL;
 }
 
 int desk_selection_check(const struct desk_selection *selection, const struct desk_format *format,
                          const char *path, weir_error *err)
 {
-    const char *missing = selection_missing(selection, format);
+    const char *hint = "", *missing = selection_missing(selection, format, &hint);
     if (!missing)
         return 0;
     char list[200];
@@ -288,7 +298,7 @@ int desk_selection_check(const struct desk_selection *selection, const struct de
             weir__put_format(&buffer, "%s%s", buffer.len ? ", " : "",
                              desk_slot_word((uint8_t)slot));
     }
-    return weir__fail(
-        err, WEIR_EINVAL, 0, "%s: lines in the format %s have no field %s; they have %s%s", path,
-        format->name, missing, list, selection->part_count ? "" : "; name one of them with --key");
+    return weir__fail(err, WEIR_EINVAL, 0,
+                      "%s: lines in the format %s have no field %s; they have %s%s", path,
+                      format->name, missing, list, hint);
 }

@@ -21,6 +21,8 @@ const char *desk_reason_text(enum desk_reason reason)
 
 /* ---- lines that cannot be read ---- */
 
+#define SHOWN_VALUE 44 /* bytes for 40 of a value, or the beginning of it and "…" */
+
 /* A text that is safe to print, shortened. */
 static void source_show(struct weir__span text, char *room, size_t size)
 {
@@ -36,29 +38,54 @@ static void source_show(struct weir__span text, char *room, size_t size)
     }
 }
 
+/* Where in the file something of a line is: lines of CSV may have line breaks in them. */
+struct source_place {
+    long long line;
+    int column;
+};
+
+static struct source_place source_place_of(int64_t line, struct weir__span text,
+                                           const struct desk_wrong *wrong)
+{
+    struct source_place place = {line, wrong ? 1 : 0};
+    for (size_t i = 0; wrong && i < wrong->at && i < text.len; i++) {
+        place.line += text.data[i] == '\n';
+        place.column = text.data[i] == '\n' ? 1 : place.column + 1;
+    }
+    return place;
+}
+
 int desk_source_note(struct desk_shared *shared, const struct desk_source *source, int64_t line,
                      struct weir__span text, enum desk_reason reason,
                      const struct desk_wrong *wrong, weir_error *err)
 {
     struct desk_facts *facts = &shared->facts;
-    int column = wrong ? (int)wrong->at + 1 : 0;
+    const struct source_place place = source_place_of(line, text, wrong);
     const char *why = wrong ? wrong->why : desk_reason_text(reason);
+    bool invalid = wrong && wrong->what;
     facts->unreadable++;
     facts->reasons[reason]++;
     source->facts->unreadable++;
     if (facts->example_count < DESK_EXAMPLES) {
         struct desk_example *example = &facts->examples[facts->example_count++];
-        *example = (struct desk_example){
-            .path = source->facts->path, .line = line, .column = column, .reason = reason};
-        snprintf(example->why, sizeof example->why, "%s", why);
+        *example = (struct desk_example){.path = source->facts->path,
+                                         .line = place.line,
+                                         .column = place.column,
+                                         .reason = reason};
+        snprintf(example->why, sizeof example->why, "%s%s%s%s", invalid ? "invalid " : "",
+                 invalid ? wrong->what : "", invalid ? ": expected " : "", why);
         source_show(text, example->text, sizeof example->text);
     }
     if (!shared->options->strict)
         return 0;
     char shown[96];
-    source_show(text, shown, sizeof shown);
-    return weir__fail(err, WEIR_EINVAL, column, "%s: line %lld: %s: %s", source->input.name,
-                      (long long)line, why, shown);
+    source_show(invalid ? wrong->value : text, shown, invalid ? SHOWN_VALUE : sizeof shown);
+    if (invalid)
+        return weir__fail(err, WEIR_EINVAL, place.column,
+                          "line %lld, column %d: invalid %s \"%s\": expected %s", place.line,
+                          place.column, wrong->what, shown, why);
+    return weir__fail(err, WEIR_EINVAL, place.column, "%s: line %lld: %s: %s", source->input.name,
+                      place.line, why, shown);
 }
 
 /* ---- one file ---- */
@@ -97,6 +124,8 @@ static int source_find_format(struct desk_shared *shared, struct desk_source *so
     free(found);
     if (code)
         return code;
+    if (source->format->family == DESK_TRACE)
+        source->input.line_max = DESK_TRACE_LINE_MAX;
     source->facts->format = source->format->name;
     source->header = source->format->skip_header;
     source->times.unit_ns = source->format->time_unit_ns;
@@ -157,9 +186,12 @@ int desk_source_open(struct desk_shared *shared, struct desk_source *source, wei
     struct weir__span beginning = desk_input_peek(&source->input);
     while (beginning.len > 0 && (beginning.data[0] == '\n' || beginning.data[0] == '\r'))
         beginning.data++, beginning.len--;
+    const char *given = shared->options->format;
+    size_t most = given && !strcmp(given, "trace") ? DESK_TRACE_LINE_MAX : DESK_LINE_MAX;
+    source->input.line_max = most;
     /* The format of a file that is empty, or begins with a line that is too long, is told later. */
     if (source->format || beginning.len == 0 ||
-        (beginning.len > DESK_LINE_MAX && !memchr(beginning.data, '\n', DESK_LINE_MAX)))
+        (beginning.len > most && !memchr(beginning.data, '\n', most)))
         return 0;
     return source_find_format(shared, source, beginning, err);
 }
@@ -172,7 +204,7 @@ static bool source_read_time(struct desk_source *source, int64_t *ret_us, bool *
     struct weir__span text;
     source->room->used = 0;
     if (!desk_fields_has(fields, DESK_TIME)) {
-        *wrong = (struct desk_wrong){"there is no time", 0};
+        *wrong = (struct desk_wrong){.why = "there is no time", .at = 0};
         return false;
     }
     text = fields->at[DESK_TIME];
@@ -180,8 +212,8 @@ static bool source_read_time(struct desk_source *source, int64_t *ret_us, bool *
         desk_value(source->format, fields, DESK_TIME, source->room, &text);
     if (desk_time_read(&source->times, text, ret_us, ret_whole))
         return true;
-    *wrong =
-        (struct desk_wrong){"the time cannot be read", (size_t)(fields->at[DESK_TIME].data - line)};
+    *wrong = (struct desk_wrong){.why = "the time cannot be read",
+                                 .at = (size_t)(fields->at[DESK_TIME].data - line)};
     return false;
 }
 
@@ -189,13 +221,14 @@ static bool source_read_time(struct desk_source *source, int64_t *ret_us, bool *
 static int source_take_line(struct desk_shared *shared, struct desk_source *source,
                             struct weir__span line, weir_error *err)
 {
-    struct desk_wrong wrong = {NULL, 0};
+    struct desk_wrong wrong = {0};
     struct desk_arrival *head = &source->head;
     enum desk_reason reason = DESK_REASON_BINARY;
     char why[96];
     bool whole = false, readable = false;
     WEIR__CHECK(source->format);
-    if (source->input.has_nul && memchr(line.data, 0, line.len)) {
+    bool trace = source->format->family == DESK_TRACE;
+    if (source->input.has_nul && !trace && memchr(line.data, 0, line.len)) {
         wrong.why = desk_reason_text(reason);
     } else if (!desk_format_read(source->format, line, &source->fields, &wrong)) {
         reason = DESK_REASON_SHAPE;
@@ -214,7 +247,7 @@ static int source_take_line(struct desk_shared *shared, struct desk_source *sour
     case DESK_TAKEN:
         head->line = source->input.line;
         head->file = source->number;
-        source->head_whole = whole && !source->format->exact_times;
+        source->head_whole = whole && source->format->family != DESK_TRACE;
         return 1;
     case DESK_FILTERED:
         shared->facts.filtered++;
@@ -225,16 +258,40 @@ static int source_take_line(struct desk_shared *shared, struct desk_source *sour
     case DESK_REFUSED:
         break;
     }
-    wrong = (struct desk_wrong){why, 0};
+    wrong = (struct desk_wrong){.why = why, .at = 0};
     return desk_source_note(shared, source, source->input.line, line, reason, &wrong, err);
+}
+
+/* A header is not a line of the log. One of a trace must be right. */
+static int source_pass_header(struct desk_shared *shared, struct desk_source *source,
+                              struct weir__span line, weir_error *err)
+{
+    struct desk_wrong wrong;
+    source->header = false;
+    if (source->format->family != DESK_TRACE || desk_trace_header(source->format, line, &wrong))
+        return 0;
+    shared->facts.lines++;
+    source->facts->lines++;
+    return desk_source_note(shared, source, source->input.line, line, DESK_REASON_SHAPE, &wrong,
+                            err);
+}
+
+static int source_note_long(struct desk_shared *shared, struct desk_source *source,
+                            struct weir__span line, weir_error *err)
+{
+    struct desk_wrong wrong = {"at most 196608 bytes", 0, "line", line};
+    bool trace = source->format && source->format->family == DESK_TRACE;
+    return desk_source_note(shared, source, source->input.line, line, DESK_REASON_LONG,
+                            trace ? &wrong : NULL, err);
 }
 
 int desk_source_next(struct desk_shared *shared, struct desk_source *source, weir_error *err)
 {
     struct weir__span line;
     for (;;) {
-        bool csv = source->format && source->format->family == DESK_CSV;
-        int got = desk_input_line(&source->input, csv, &line, err);
+        bool breaks = source->format &&
+                      (source->format->family == DESK_CSV || source->format->family == DESK_TRACE);
+        int got = desk_input_line(&source->input, breaks, &line, err);
         if (got < 0)
             return got;
         if (got == DESK_GOT_NOTHING)
@@ -251,8 +308,12 @@ int desk_source_next(struct desk_shared *shared, struct desk_source *source, wei
             if (code)
                 return code;
         }
-        if (line.len == 0 || (source->header && got == DESK_GOT_LINE)) {
-            source->header &= line.len == 0;
+        if (line.len == 0)
+            continue;
+        if (source->header && got == DESK_GOT_LINE) {
+            int code = source_pass_header(shared, source, line, err);
+            if (code)
+                return code;
             continue;
         }
         shared->facts.lines++;
@@ -260,8 +321,7 @@ int desk_source_next(struct desk_shared *shared, struct desk_source *source, wei
         source->facts->lines++;
         int code = 0;
         if (got == DESK_GOT_LONG)
-            code = desk_source_note(shared, source, source->input.line, line, DESK_REASON_LONG,
-                                    NULL, err);
+            code = source_note_long(shared, source, line, err);
         else
             code = source_take_line(shared, source, line, err);
         if (code) {

@@ -239,7 +239,7 @@ static bool text_match(const struct desk_format *format, struct weir__span line,
     if (format->syslog)
         at = text_behind_syslog(at, end);
     if ((size_t)(end - at) < format->head_len || memcmp(at, format->literals, format->head_len)) {
-        *ret = (struct desk_wrong){"the beginning of the line is another", 0};
+        *ret = (struct desk_wrong){.why = "the beginning of the line is another", .at = 0};
         return false;
     }
     at += format->head_len;
@@ -250,7 +250,7 @@ static bool text_match(const struct desk_format *format, struct weir__span line,
                                 : text_find(at, end, format->literals + step->until,
                                             step->until_len, escapes && step->quoted);
         if (!stop) {
-            *ret = (struct desk_wrong){"a field is missing", (size_t)(at - line.data)};
+            *ret = (struct desk_wrong){.why = "a field is missing", .at = (size_t)(at - line.data)};
             return false;
         }
         if (step->slot != DESK_NO_SLOT)

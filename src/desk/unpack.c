@@ -30,6 +30,11 @@ enum desk_packing desk_packing_of(struct weir__span beginning)
     return DESK_PLAIN;
 }
 
+bool desk_is_packed(struct weir__span beginning)
+{
+    return desk_packing_of(beginning) != DESK_PLAIN;
+}
+
 /* What others pack with, and how to unpack it. */
 static const struct {
     const char *magic;

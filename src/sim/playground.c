@@ -9,7 +9,7 @@
 #include "core/calendar.h"
 #include "limit/explain.h"
 #include "sim/plot.h"
-#include "sim/replay.h"
+#include "sim/private_store.h"
 #include "sim/virtual_clock.h"
 #include "store/store.h"
 #include "wire/decision.h"
@@ -443,7 +443,7 @@ static int play_limit(struct play_run *run, size_t which, struct weir__json *jso
     struct weir__buffer buffer = weir__buffer_over(url, sizeof url);
     weir_store *store = NULL;
     struct outcome outcome;
-    weir__replay_store_url(limit, (int64_t)run->count, &buffer);
+    weir__private_store_url(limit, (int64_t)run->count, &buffer);
     int code = weir_store_open(url, &store, err);
     if (code)
         return code;

@@ -61,6 +61,7 @@ complete -c weir -n "__fish_seen_subcommand_from run" -xa "(__fish_complete_subc
 complete -c weir -n "__fish_seen_subcommand_from wait" -l max -x -a "any 0 1s" -d "Longest sleep"
 complete -c weir -n "__fish_seen_subcommand_from replay" -l share -x -a "critical=100%,batch=50%,default=80%" \
     -d "Shares of classes of requests"
+complete -c weir -n "__fish_seen_subcommand_from replay" -l share-by -x -a "class header." -d "Field that says the class"
 complete -c weir -n "__fish_seen_subcommand_from replay" -l limit -x -d "A candidate, NAME=LIMITS"
 complete -c weir -n "__fish_seen_subcommand_from replay" -l policies -r -F -d "Decide by a policy file"
 complete -c weir -n "__fish_seen_subcommand_from replay" -l format -x -a "combined common json csv haproxy envoy caddy traefik alb weir trace" \

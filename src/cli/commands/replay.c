@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
-#include "sim/replay.h"
+#include "sim/private_store.h"
 #include "store/store.h"
 
 #include <assert.h>
@@ -51,7 +51,7 @@ static void decisions_put_csv(struct replay *replay, const struct desk_arrival *
     struct weir__buffer *buffer = &replay->lines;
     weir__put_seconds(buffer, arrival->time_us);
     weir__put(buffer, ",", 1);
-    weir__put_csv(buffer, arrival->key.data, arrival->key.len);
+    desk_put_csv(buffer, arrival->key.data, arrival->key.len);
     weir__put(buffer, ",", 1);
     weir__put_int(buffer, arrival->cost);
     weir__put(buffer, decision->allowed ? ",1," : ",0,", 3);
@@ -71,7 +71,7 @@ static void decisions_put_csv(struct replay *replay, const struct desk_arrival *
     if (replay->classes.count > 0) {
         struct weir__span name = replay_class_name(arrival);
         weir__put(buffer, ",", 1);
-        weir__put_csv(buffer, name.data, name.len);
+        desk_put_csv(buffer, name.data, name.len);
     }
     weir__put(buffer, "\n", 1);
 }
@@ -174,6 +174,13 @@ static uint64_t live_evictions(weir_store *store)
     return !store || weir_store_info(store, &info) ? 0 : info.evicted_unused + info.evicted_soonest;
 }
 
+/* Whether the states are in a store of its own beside the engine, of half the memory: how many
+ * there will be is not known. */
+static bool has_half_store(const struct replay *replay)
+{
+    return replay->policies || (replay->classes.count > 0 && !replay->url && !replay->is_trace);
+}
+
 static int decide_all(struct replay *replay)
 {
     struct desk_flow flow = {.context = replay,
@@ -202,7 +209,7 @@ static int decide_all(struct replay *replay)
                         err.message[0] ? err.message : weir_strerror(code));
     desk_engine_end(replay->engine);
     evicted = live_evictions(replay->store) - evicted;
-    if (evicted > 0 && replay->policies)
+    if (evicted > 0 && has_half_store(replay))
         replay->engine->lossy += (int64_t)evicted;
     else if (evicted > 0)
         return cli_fail(replay->call, CLI_FAILED,
@@ -337,6 +344,10 @@ static int candidates_read(struct replay *replay)
     if (replay->share_text && (replay->policies_path || replay->limit_texts.count > 0))
         return cli_fail(call, CLI_USAGE,
                         "--share divides one limit: write LIMITS, without --limit and --policies");
+    if (replay->share_by && !replay->share_text)
+        return cli_fail(call, CLI_USAGE,
+                        "--share-by says what the class of a request is; --share says what the "
+                        "classes may use, like --share batch=50%%,default=100%%");
     if (replay->policies_path)
         return replay_policies_open(replay);
     for (size_t i = 0; i < replay->limit_texts.count; i++) {
@@ -368,7 +379,10 @@ static int replay_open_store(struct replay *replay)
     struct weir__buffer own = weir__buffer_over(url, sizeof url);
     if (!replay->url && replay->classes.count == 0)
         return CLI_OK;
-    weir__replay_store_url(replay->limits[0], replay->trace_requests, &own);
+    if (has_half_store(replay))
+        weir__put_format(&own, "memory:%" PRId64 "?large=40%%", replay->logs.memory / 2);
+    else
+        weir__private_store_url(replay->limits[0], replay->trace_requests, &own);
     int code = cli_open_store(replay->call, replay->url ? replay->url : url, &replay->store);
     if (code == CLI_OK)
         weir__virtual_clock_install(&replay->clock, replay->store);
@@ -383,7 +397,7 @@ static int replay_make_engine(struct replay *replay)
                                           .count = replay->count,
                                           .wait_us = replay->wait_us,
                                           .memory = replay->logs.memory};
-    if (replay->policies)
+    if (has_half_store(replay))
         options.memory = weir__max(replay->logs.memory / 2, DESK_MEMORY_LEAST);
     int code = desk_engine_make(&options, &replay->engine, &err);
     return code ? cli_fail_with(replay->call, code, &err) : CLI_OK;
@@ -427,6 +441,7 @@ static int cmd_replay(const struct cli_call *call)
         {"store", CLI_TEXT, &replay->url, 0},
         {"wait", CLI_WAIT, &replay->wait_us, 0},
         {"share", CLI_TEXT, &replay->share_text, 0},
+        {"share-by", CLI_TEXT, &replay->share_by, 0},
         CLI_LOGS_OPTIONS(&replay->logs),
         {"follow", CLI_FLAG, &replay->follow, 0},
         {"report", CLI_TEXT, &replay->report_path, 0},

@@ -150,6 +150,9 @@ is "a key is any bytes" "$(printf '60.000000,\xff\x00\xfe,1,1,9' | od -c)" \
 printf '60,a' | "$WEIR" replay "$one" --decisions >"$tmp/last"
 is "no newline at the end" "$(line 60.000000 a 1 8 60.000000)" "$(tail -n 1 "$tmp/last")"
 
+printf '60,"a\nb"' | "$WEIR" replay "$one" --decisions >"$tmp/last"
+is "no newline at the end, one within the last key" "$(line 60.000000 $'"a\nb"' 1 8 60.000000)" "$(tail -n 2 "$tmp/last")"
+
 # ---- where it comes from ----
 printf '60,a\n61,a\n' >"$tmp/trace.csv"
 run replay "$one" --decisions "$tmp/trace.csv" </dev/null

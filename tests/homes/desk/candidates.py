@@ -249,7 +249,10 @@ def test_arguments(check):
             (("--limit", "a=nothing 1/s"), "nothing"), (("--limit", "a=token-bucket 1/s", "--policies", "x"), "exclude each other"),
             (("--limit", "a=token-bucket 1/s", "--store", "memory:1m"), "--store keeps the states of one limit"),
             (("token-bucket 1/s", "--memory", "5"), "expected a size"), (("token-bucket 1/s", "--memory", "2x"), "expected a size"),
-            (("token-bucket 1/s", "--share", "default=50%"), "needs a trace"),
+            (("token-bucket 1/s", "--share", "default=50%"), "no field class; they have ip, "),
+            (("token-bucket 1/s", "--share-by", "header.x-class"), "--share says what the classes may use"),
+            (("token-bucket 1/s", "--share", "default=50%", "--share-by", "header.x-class"), "no field header.x-class"),
+            (("token-bucket 1/s", "--share", "default=50%", "--share-by", "a b"), "a b"),
             (("token-bucket 1/s", "--key", "nobody"), "no field nobody"), (("token-bucket 1/s", "--timezone", "CET"), "offset from UTC")]:
         got = weir(*words, text=log)
         check(got.code == 2 and part in got.err and not got.out, f"refused: {' '.join(words)}: {got}")

@@ -4,10 +4,12 @@ log, as text and as JSON; exit codes.
 
     tests/homes/desk/replaying.py [NAME …]
 """
+import collections
 import gzip
 import itertools
 import json
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -16,6 +18,12 @@ import time
 from lib import build, checks, desk, nginx_server, weir_server
 
 MODEL = build.ROOT / "tests" / "model" / "replay.py"
+sys.path.insert(0, str(MODEL.parent))
+
+import limits as language  # noqa: E402
+import replay  # noqa: E402
+from model import Model  # noqa: E402
+
 TURNS = itertools.cycle(["token-bucket 1/s burst 2", "fixed-window 2/m", "sliding-log 2/10s, leaky-bucket 5/s burst 3",
                          "sliding-counter 3/10s"])  # two for each log
 T = 1794810525
@@ -119,9 +127,13 @@ def test_inputs(check):
         code, out, err = weir(limit, cut)
         check(code == 3 and "requests" in out and "truncated gzip" in err, f"truncated: {code} {err}")
         for data, part in ((b"hello world, how are you\n", "unknown format"), (b"1.2.3.4 x\n" * 300, "unknown format"),
-                           (b'{"a":1}\n', "unknown format"), (b"x" * 100000, "invalid time")):
+                           (b'{"a":1}\n', "unknown format"), (b"x" * 100000, "longer than 64 KiB")):
             code, out, err = weir(limit, text=data)
             check(code == 2 and out == "" and part in err, f"{data[:20]}: {code} {err}")
+        code, out, err = weir(limit, text=b"\x1f\x8b\x08")
+        check(code == 3 and "truncated gzip: it ends after 3 bytes" in err, f"three bytes of gzip: {code} {err}")
+        code, out, err = weir(limit, "--json", text=b"x" * 100_000 + b"\n" + combined(400))
+        check.equal((code, json.loads(out)["requests"], json.loads(out)["log"]["unreadable"]), (0, 400, 1), f"a long first line: {err}")
         code, out, err = weir(limit, "--format", "common", text=b"a\nb\n")
         check(code == 2 and "no line can be read" in err, f"nothing is readable: {code} {err}")
         code, out, err = weir(limit, folder)
@@ -130,5 +142,42 @@ def test_inputs(check):
         check(code == 3 and "cannot open" in err, f"a file that is not there: {code} {err}")
 
 
+def test_shares(check):
+    """Classes that a field of the log says, against the model: each class has its own size of the limit, and all have one state."""
+    rng = random.Random(checks.seed())
+    percents = {"critical": 100, "batch": 50, "default": 25}
+    classes = ["critical", "batch", "Batch", "other", None]
+    rows = [(T + i // 9, f"10.0.0.{rng.randrange(3)}", rng.choice(classes), rng.randrange(3)) for i in range(300)]
+    as_json = "".join(json.dumps({"time": at, "ip": ip, "cost": cost, **({"headers": {"X-Class": name}} if name else {})}) + "\n"
+                      for at, ip, name, cost in rows).encode()
+    as_text = "".join(f'{ip} [{time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(at))}] {cost} "{name or "-"}"\n'
+                      for at, ip, name, cost in rows).encode()
+    as_csv = "time,ip,cost,class\n" + "".join(f"{at},{ip},{cost},{name or ''}\n" for at, ip, name, cost in rows)
+    as_trace = "time,key,cost,class\n" + "".join(f"{at},{ip},{cost},{name or ''}\n" for at, ip, name, cost in rows)
+    share = ",".join(f"{name}={percent}%" for name, percent in percents.items())
+    for text in ("token-bucket 1/s burst 12", "sliding-log 9/10s, fixed-window 40/m", "leaky-bucket 2/s burst 7"):
+        for what, log, by, *words in (("JSON", as_json, "header.x-class"), ("JSON, lower case", as_json, "lower(header.x-class)"),
+                                      ("CSV", as_csv.encode(), None), ("trace", as_trace.encode(), None),
+                                      ("text", as_text, "header.x-class", "--format", '$remote_addr [$time_local] $cost "$http_x_class"')):
+            words = [*words, *(["--share-by", by] if by else []), "--share", share, "--memory", "16m"]
+            code, out, err = weir(text, "--decisions", *words, text=log)
+            model, expected = Model(), [replay.HEADER + ",class"]
+            count = collections.Counter()
+            for at, ip, name, cost in rows:
+                of_second = sum(row[0] == at for row in rows)
+                at_us = at * 10**6 + (0 if what == "trace" else count[at] * 10**6 // of_second)
+                count[at] += 1
+                name = (name or "").lower() if "lower" in what else name or ""
+                limit = [language.reduced(it, percents.get(name, percents["default"])) for it in language.parse(text)]
+                a = model.take(at_us, ip, limit, cost, "default")[0]
+                expected.append(f"{replay.seconds(at_us)},{ip},{cost},{a.allowed:d},{a.limit},{a.remaining},{replay.seconds(a.retry_after)},"
+                                f"{replay.seconds(a.reset_after)},{replay.seconds(a.delay)},{name}")
+            check.equal((code, out.splitlines()), (0, expected), f"{what}, {text}: {err}")
+            code, out, err = weir(text, "--json", *words, text=log)
+            told = json.loads(out)
+            check.equal(sum(it["requests"] for it in told["classes"]), len(rows), f"{what}, {text}: every request has a class")
+            check.equal(sum(it["allowed"] for it in told["classes"]), told["allowed"], f"{what}, {text}: what classes got adds up")
+
+
 if __name__ == "__main__":
-    sys.exit(checks.run([test_model, test_summary, test_inputs], sys.argv[1:]))
+    sys.exit(checks.run([test_model, test_shares, test_summary, test_inputs], sys.argv[1:]))

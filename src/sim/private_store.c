@@ -1,5 +1,5 @@
-/* See replay.h. */
-#include "sim/replay.h"
+/* See private_store.h. */
+#include "sim/private_store.h"
 
 #include "limit/limit.h"
 
@@ -12,7 +12,7 @@
 #define CELLS_ROOM 192
 #define SPARE_ROOM (INT64_C(32) << 20)
 
-void weir__replay_store_url(const weir_limit *limit, int64_t requests, struct weir__buffer *ret)
+void weir__private_store_url(const weir_limit *limit, int64_t requests, struct weir__buffer *ret)
 {
     int64_t large = 0;
     for (size_t i = 0; i < limit->count; i++)
@@ -21,22 +21,4 @@ void weir__replay_store_url(const weir_limit *limit, int64_t requests, struct we
     int64_t cells = large ? SPARE_ROOM + requests * CELLS_ROOM * large : 0;
     int64_t size = table + cells;
     weir__put_format(ret, "memory:%" PRId64 "?large=%" PRId64 "%%", size, cells * 100 / size);
-}
-
-void weir__put_csv(struct weir__buffer *buffer, const char *text, size_t len)
-{
-    bool plain = true;
-    for (size_t i = 0; i < len && plain; i++)
-        plain = text[i] != ',' && text[i] != '"' && text[i] != '\n' && text[i] != '\r';
-    if (plain) {
-        weir__put(buffer, text, len);
-        return;
-    }
-    weir__put(buffer, "\"", 1);
-    for (size_t i = 0; i < len; i++) {
-        if (text[i] == '"')
-            weir__put(buffer, "\"", 1);
-        weir__put(buffer, text + i, 1);
-    }
-    weir__put(buffer, "\"", 1);
 }
