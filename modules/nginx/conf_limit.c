@@ -28,7 +28,8 @@ struct limit_reader {
     const char *directive;
     unsigned options; /* that it takes */
     unsigned seen;
-    ngx_str_t text; /* of the limits, words joined */
+    ngx_str_t text;      /* of the limits, words joined */
+    int64_t cost, least; /* as numbers; -1: they come with the request */
 };
 
 /* "weir_limit: invalid cost "x": expected 0 to 10^12". */
@@ -114,10 +115,10 @@ static char *limit_compile_into(struct limit_reader *it, ngx_str_t *value,
 
 static char *limit_read_cost(struct limit_reader *it, ngx_str_t *value)
 {
-    int64_t cost;
+    it->cost = -1;
     if (!ngx_http_script_variables_count(value) &&
-        (!weir__resp_read_integer((const char *)value->data, value->len, &cost) || cost < 0 ||
-         cost > WEIR_COST_MAX))
+        (!weir__resp_read_integer((const char *)value->data, value->len, &it->cost) ||
+         it->cost < 0 || it->cost > WEIR_COST_MAX))
         return limit_fail(it, "invalid cost", value,
                           "expected a whole number from 0 to 10^12, or variables");
     return limit_compile_into(it, value, &it->limit->cost);
@@ -125,10 +126,10 @@ static char *limit_read_cost(struct limit_reader *it, ngx_str_t *value)
 
 static char *limit_read_least(struct limit_reader *it, ngx_str_t *value)
 {
-    int64_t least;
+    it->least = -1;
     if (!ngx_http_script_variables_count(value) &&
-        (!weir__resp_read_integer((const char *)value->data, value->len, &least) || least < 1 ||
-         least > WEIR_COST_MAX))
+        (!weir__resp_read_integer((const char *)value->data, value->len, &it->least) ||
+         it->least < 1 || it->least > WEIR_COST_MAX))
         return limit_fail(it, "invalid least", value,
                           "expected a whole number from 1 to 10^12, or variables");
     return limit_compile_into(it, value, &it->limit->least);
@@ -344,8 +345,11 @@ static ngx_http_weir_limit_t *limit_read_directive(ngx_conf_t *cf, unsigned take
         return NULL;
     limit->wait_us = WEIR_WAIT_DEFAULT;
     limit->place = ngx_http_weir_place(cf);
-    *it = (struct limit_reader){
-        .cf = cf, .limit = limit, .directive = (const char *)words[0].data, .options = takes};
+    *it = (struct limit_reader){.cf = cf,
+                                .limit = limit,
+                                .directive = (const char *)words[0].data,
+                                .options = takes,
+                                .cost = 1};
     for (ngx_uint_t i = 1; i < cf->args->nelts; i++) {
         if (limit_read_word(it, &words[i]) != NGX_CONF_OK)
             return NULL;
@@ -411,6 +415,10 @@ static char *limit_check_least(struct limit_reader *it)
         return ngx_http_weir_conf_fail(
             it->cf, "%s: least= cannot be used with wait=, on= and charge_if=; leave one out",
             it->directive);
+    if (it->cost >= 0 && it->least > it->cost)
+        return ngx_http_weir_conf_fail(
+            it->cf, "%s: invalid least=%L: expected at most %L, the cost; give it another cost=",
+            it->directive, it->least, it->cost);
     if (limit->limit && ngx_http_weir_check_least(limit->limit, &err))
         return limit_fail(it, "invalid limit", &it->text, err.message);
     return NGX_CONF_OK;

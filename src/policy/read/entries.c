@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 
-/* What stands at a policy for all its entries, or at an entry for itself. */
 /* Of two numbers. One that comes with a request is cut to its cost. */
 static void entries_check_cost(struct weir__reader *reader, const struct weir__yaml_node *map,
                                const struct weir__cost *cost, const struct weir__cost *least)
@@ -17,6 +16,7 @@ static void entries_check_cost(struct weir__reader *reader, const struct weir__y
                         (long long)least->otherwise, (long long)cost->otherwise);
 }
 
+/* What stands at a policy for all its entries, or at an entry for itself. */
 static void entries_read_common(struct weir__reader *reader, const struct weir__yaml_node *map,
                                 struct weir__entry *ret)
 {
@@ -56,6 +56,21 @@ static void entries_check_least(struct weir__reader *reader, const struct weir__
         weir__yaml_fail(reader->yaml, map, "%s", err.message);
 }
 
+/* Limits with a cost of their own are charged that, so a cost beside them has no effect. */
+static void entries_check_own_costs(struct weir__reader *reader, const struct weir__yaml_node *map,
+                                    const weir_limit *limit)
+{
+    const struct weir__yaml_node *cost = weir__yaml_get(map, "cost");
+    for (size_t i = 0; limit && i < limit->count; i++) {
+        if (weir__limit_varies(limit, i))
+            return;
+    }
+    if (limit && cost)
+        weir__reader_warn(reader, cost,
+                          "this cost is not used: every limit here has a cost of its own, like "
+                          "\"10/s cost 2\"; leave one of them out");
+}
+
 /* One entry; map is the policy's own where it has just one limit. */
 static void entries_read_one(struct weir__reader *reader, const struct weir__yaml_node *map,
                              const struct weir__policy *policy, struct weir__entry *entry)
@@ -69,6 +84,7 @@ static void entries_read_one(struct weir__reader *reader, const struct weir__yam
                         owner);
     entry->limit = entries_read_limit(reader, map, owner, policy);
     entries_check_least(reader, map, entry, entry->limit);
+    entries_check_own_costs(reader, map, entry->limit);
     entry->reduced = weir__reduce_limit(reader, map, entry->limit, entry->shares);
     entry->index = (uint32_t)reader->set->entry_count++;
     entry->limits_most = entry->limit ? weir_limit_count(entry->limit) : 0;

@@ -146,6 +146,12 @@ for cost in 0 '{of: n, min: 0}' '{of: n, default: 0}'; do
     run check "$file" --json
     has "a cost of 0, as JSON: $cost" '"warnings":["' "$out"
 done
+printf 'version: 1\npolicies:\n  - {name: p, key: ip, cost: 5, limit: token-bucket 9/s cost 2}\n' | write
+run check "$file"
+has "a cost that nothing is charged" "every limit here has a cost of its own" "$(tr '\n' ' ' <<<"$out")"
+printf 'version: 1\npolicies:\n  - {name: p, key: ip, cost: 5, limit: "token-bucket 9/s cost 2, fixed-window 9/h"}\n' | write
+run check "$file"
+lacks "a cost that one of two limits is charged" "warning" "$out"
 printf 'version: 1\npolicies:\n  - {name: p, key: ip, limit: concurrent 5}\n' | write
 run check "$file"
 has "a concurrent limit" "needs acquire and release" "$(tr '\n' ' ' <<<"$out")"

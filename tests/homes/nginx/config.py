@@ -42,6 +42,8 @@ LOCATION = {
     f'weir_limit key=$arg_k zone=z {GOOD} cost=1.5;': ["1.5", "whole number"],
     f'weir_limit key=$arg_k zone=z {GOOD} least=0;': ["least", '"0"', "from 1 to 10^12"],
     f'weir_limit key=$arg_k zone=z {GOOD} least=x;': ["least", '"x"', "whole number"],
+    f'weir_limit key=$arg_k zone=z {GOOD} cost=5 least=6;': ["least=6", "at most 5, the cost"],
+    f'weir_limit key=$arg_k zone=z {GOOD} least=2;': ["least=2", "at most 1, the cost"],
     f'weir_limit key=$arg_k zone=z {GOOD} cost=5 least=2 wait=1s;': ["least=", "wait=", "leave one out"],
     f'weir_limit key=$arg_k zone=z {GOOD} cost=5 least=2 on=401;': ["least=", "on=", "leave one out"],
     'weir_limit key=$arg_k zone=z "leaky-bucket 5/s burst 9" cost=5 least=2;': ["leaky-bucket", "which shapes", "cost of its own"],
