@@ -1,0 +1,1 @@
+from weir._weir import *
