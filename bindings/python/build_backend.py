@@ -4,7 +4,7 @@
     python3 build_backend.py wheel DIR     the wheel alone; `sdist DIR` the source
 
 The library is compiled in: its files are in the repository, or in the folder `library` of an sdist. $CC, $CFLAGS and $LDFLAGS
-are heeded. The extension has the limited API of Python 3.9: one wheel serves every later version.
+are heeded; $WEIR_LIBRARY names a libweir.a that is linked instead of compiling the library again. The extension has the limited API of Python 3.9: one wheel serves every later version.
 """
 import base64
 import concurrent.futures
@@ -59,16 +59,18 @@ def run(words):
 def compile_extension(folder):
     """folder/_weir.abi3.so"""
     compiler = shlex.split(os.environ.get("CC", "cc"))
-    library.header(folder)
+    if "WEIR_LIBRARY" not in os.environ:
+        library.header(folder)
     include = [f"-I{LIBRARY / 'include'}", f"-I{LIBRARY / 'src'}", f"-I{folder}", f"-I{sysconfig.get_path('include')}"]
     flags = [*FLAGS, *library.flags(compiler), *shlex.split(os.environ.get("CFLAGS", ""))]
-    sources = [*(LIBRARY / name for name in library.sources()), *sorted((HERE / "src").glob("*.c"))]
+    made_library = os.environ.get("WEIR_LIBRARY")
+    sources = sorted((HERE / "src").glob("*.c")) + ([] if made_library else [LIBRARY / name for name in library.sources()])
     objects = [folder / f"{i}.o" for i in range(len(sources))]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda pair: run([*compiler, *flags, *include, "-c", str(pair[0]), "-o", str(pair[1])]), zip(sources, objects)))
     made = folder / "_weir.abi3.so"
-    run([*compiler, "-shared", "-pthread", f"-Wl,--version-script={HERE / 'src' / 'module.map'}", *map(str, objects), "-o", str(made),
-         *shlex.split(os.environ.get("LDFLAGS", "")), *library.LINK])
+    run([*compiler, "-shared", "-pthread", f"-Wl,--version-script={HERE / 'src' / 'module.map'}", *map(str, objects),
+         *([made_library] if made_library else []), "-o", str(made), *shlex.split(os.environ.get("LDFLAGS", "")), *library.LINK])
     return made
 
 

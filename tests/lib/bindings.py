@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 
 from . import build, checks, sanitizers
 
@@ -73,6 +74,50 @@ def library_files():
 def is_sanitized():
     """Whether this build's library has AddressSanitizer: then bindings are compiled with it, too."""
     return (build.BUILD / "libweir.a").exists() and sanitizers.is_sanitized(build.BUILD / "libweir.a")
+
+
+# ---- Python ----
+
+PYTHON = "/usr/bin/python3"  # the one whose packages the frameworks are
+PYTHON_SOURCE = build.ROOT / "bindings" / "python"
+
+
+def python_files():
+    """What the package is made from."""
+    return [path for path in sorted(PYTHON_SOURCE.rglob("*")) if path.suffix in (".py", ".pyi", ".c", ".h", ".map", ".toml", ".md", ".typed")
+            and "__pycache__" not in path.parts]
+
+
+def python_make(folder):
+    """The wheel, unpacked. The library that meson has built is linked in: tests of the build compile it themselves."""
+    flags = "-fsanitize=address,undefined -g -O1 -UNDEBUG" if is_sanitized() else ""
+    env = dict(os.environ, WEIR_LIBRARY=str(build.BUILD / "libweir.a"), CFLAGS=f"-Werror {flags}", LDFLAGS=flags)
+    done = subprocess.run([PYTHON, "-B", str(PYTHON_SOURCE / "build_backend.py"), "wheel", str(folder)], env=env, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the Python package cannot be built:\n{done.stdout[-4000:]}")
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
+        wheel.extractall(folder / "site")
+
+
+def python(**more):
+    """The environment in which PYTHON finds the package `weir`."""
+    library = build.BUILD / "libweir.a"
+    if not library.exists():
+        sys.exit(f"{library} is missing; make it with: ninja -C {build.BUILD} libweir.a\n0 passed, 1 failed")
+    folder = once("python", [*python_files(), library], python_make)
+    env = dict(os.environ, PYTHONPATH=str(folder / "site"), PYTHONDONTWRITEBYTECODE="1", **more)
+    if is_sanitized():  # the interpreter itself leaks at its end, so leaks are counted by tests
+        env.update(LD_PRELOAD=sanitizers.library("libasan.so"), ASAN_OPTIONS="detect_leaks=0:abort_on_error=0:allocator_may_return_null=1",
+                   PYTHONMALLOC="malloc")
+    return env
+
+
+def in_python(path, marker="WEIR_INNER"):
+    """A test that is written with the package runs itself once more, by PYTHON where it finds the package. Call it first."""
+    if os.environ.get(marker) != path:
+        env = python(**{marker: path})
+        os.execve(PYTHON, [PYTHON, "-B", path, *sys.argv[1:]], env)
 
 
 # ---- workers ----

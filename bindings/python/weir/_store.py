@@ -1,0 +1,44 @@
+"""weir.Store: the extension's, with slots and the async forms."""
+from __future__ import annotations
+
+from typing import Optional, Union
+
+from . import _async, _slots, _weir
+from ._types import Key, LimitText, Time
+
+
+class Store(_weir.Store):
+    """Where states are kept: ``memory:64m``, ``shm:/name``, ``file:/path`` or ``redis://host``.
+
+    Any number of threads may use it. After a fork the child goes on with it: a zone is shared, ``memory:`` is a copy,
+    and ``redis://`` connects by itself.
+    """
+
+    __slots__ = ("__weakref__",)
+
+    def slot(self, key: Key, limit: LimitText, cost: int = 1, *, max_wait: Optional[Time] = None) -> _slots.Slot:
+        """Slots of a concurrent limit, held by ``with`` or ``async with``.
+
+        It waits until there are slots, at most ``max_wait`` seconds; then it raises ``Denied``. The lease is renewed in the
+        background and released at the end. If the lease was lost meanwhile, the end of the block raises ``ENOLEASE``.
+        """
+        return _slots.Slot(self, [(key, self.limit(limit), cost)], max_wait)
+
+    async def wait_async(self, key: Key, limit: LimitText, cost: int = 1, max_wait: Optional[Time] = None) -> _weir.Decision:
+        """``wait`` for asyncio: no thread waits. Tasks that wait for the same key and limit are served in their order.
+
+        A task that is cancelled gives its charge back.
+        """
+        return await _async.wait(self, key, self.limit(limit), cost, max_wait)
+
+
+AnyStore = Union[Store, str]
+
+
+def as_store(store: AnyStore) -> Store:
+    """A store, or the one that an address names."""
+    if isinstance(store, Store):
+        return store
+    if isinstance(store, str):
+        return Store(store)
+    raise TypeError(f"a store must be a weir.Store or its address, not {type(store).__name__}")

@@ -1,0 +1,120 @@
+"""Middleware for ASGI: FastAPI, Starlette, Django and every other framework that has it.
+
+    from weir.asgi import RateLimit
+    app.add_middleware(RateLimit, store="shm:/web", rules="token-bucket 10/s burst 20")
+"""
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Awaitable, Callable, Iterable, List, MutableMapping, Optional, Tuple
+
+from . import _async, _slots, _weir
+from ._store import AnyStore
+from .web import Answer, Asked, Exempt, Fields, Guard, NoAddress, Request, Rule, Rules, by_header, by_ip, everybody
+
+__all__ = ["NoAddress", "RateLimit", "Request", "Rule", "by_header", "by_ip", "everybody"]
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+log = logging.getLogger("weir")
+
+
+class RateLimit:
+    """Limits requests, and handshakes of WebSockets, before they reach the application.
+
+    The arguments are those of ``weir.wsgi.RateLimit``. The decision is in ``scope["weir.decision"]``.
+    """
+
+    def __init__(self, app: App, store: AnyStore, rules: Rules, *, exempt: Exempt = None, on_error: str = "deny", headers: str = "ietf",
+                 trusted_hops: int = 0, deny_status: int = 429, ipv4_prefix: int = 32, ipv6_prefix: int = 64) -> None:
+        self.app = app
+        self.guard = Guard(store, rules, exempt=exempt, on_error=on_error, headers=headers, trusted_hops=trusted_hops,
+                           deny_status=deny_status, ipv4_prefix=ipv4_prefix, ipv6_prefix=ipv6_prefix)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = self.guard.ask(view(scope, self.guard)) if scope["type"] in ("http", "websocket") else None
+        if asked is None:
+            await self.app(scope, receive, send)
+            return
+        try:
+            decision = await self.take(asked)
+        except (_weir.Error, UnicodeEncodeError) as error:
+            refused = self.guard.failed(error)
+            if refused is None:
+                await self.app(scope, receive, send)
+            else:
+                await say(refused, scope, send)
+            return
+        if decision.allowed:
+            await self.go(asked, decision, scope, receive, send)
+        else:
+            await say(self.guard.denied(asked, decision), scope, send)
+
+    async def take(self, asked: Asked) -> _weir.Decision:
+        """Where another thread asks, and the client goes away meanwhile, slots are given back."""
+        store = self.guard.store
+
+        def give_back(decision: _weir.Decision) -> None:
+            for key, limit, _ in asked.requests:
+                if decision.lease and limit.lease_us:
+                    store.release(key, limit, decision.lease)
+        return await _async.ask(store, give_back, store.take_all, asked.requests, acquire=asked.holds)
+
+    async def go(self, asked: Asked, decision: _weir.Decision, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["weir.decision"] = decision
+        fields = encoded(self.guard.fields(asked, decision))
+
+        async def send_fields(message: Message) -> None:
+            if message["type"] in ("http.response.start", "websocket.accept"):
+                message = dict(message, headers=merged(message.get("headers") or [], fields))
+            await send(message)
+
+        slot = self.guard.slot(asked, decision)
+        if slot is not None:
+            slot.plan()
+        try:
+            if decision.delay_us > 0:
+                await asyncio.sleep(decision.delay_us / 1e6)
+            await self.app(scope, receive, send_fields)
+        finally:
+            if slot is not None:
+                await release(slot)
+
+
+async def release(slot: _slots.Slot) -> None:
+    """The request is over; who lost a lease meanwhile is told in the log."""
+    try:
+        await slot.__aexit__(None, None, None)
+    except _weir.Error as error:
+        log.warning("weir: a slot of %r could not be released: %s", slot.wanted[0][0], error)
+
+
+def view(scope: Scope, guard: Guard) -> Request:
+    def field(name: str) -> Optional[str]:
+        wanted = name.encode("latin-1", "replace")
+        found = [value for key, value in scope.get("headers") or [] if key.lower() == wanted]
+        return b",".join(found).decode("latin-1") if found else None
+    peer = scope.get("client")
+    return Request(scope.get("method", "GET"), scope.get("path", ""), peer[0] if peer and peer[0] else None, scope, field, guard)
+
+
+def encoded(fields: Fields) -> List[Tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields]
+
+
+def merged(headers: Iterable[Tuple[bytes, bytes]], fields: List[Tuple[bytes, bytes]]) -> List[Tuple[bytes, bytes]]:
+    """Those that the application has set stay as they are."""
+    own = list(headers)
+    names = {name.lower() for name, _ in own}
+    return [*own, *(field for field in fields if field[0] not in names)]
+
+
+async def say(answer: Answer, scope: Scope, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": "denied"})
+        return
+    await send({"type": "http.response.start", "status": answer.status, "headers": encoded(answer.fields)})
+    await send({"type": "http.response.body", "body": b"" if scope.get("method") == "HEAD" else answer.body})

@@ -1,0 +1,255 @@
+"""What the middlewares of weir.wsgi and weir.asgi share: who is limited by what, and what an answer says.
+
+A request is charged under all rules that apply to it, or under none. The words and fields of a denial are those of
+``weir serve``: 429, ``Retry-After``, ``RateLimit``, ``Weir-Reason`` and problem+json.
+"""
+from __future__ import annotations
+
+import ipaddress
+import json
+import logging
+import time
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+from . import _slots, _weir
+from ._store import AnyStore, as_store
+from ._types import Key, LimitText
+
+log = logging.getLogger("weir")
+Fields = List[Tuple[str, str]]
+QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+MOST_FIELD = 4096  # bytes of X-Forwarded-For that are looked at: proxies add at its end
+# A failure of the store, of which on_error says what it means. Others are mistakes of the program, and are raised.
+STORE_FAILED = (_weir.EUNREACHABLE, _weir.EBUSY, _weir.EFULL, _weir.ESYSTEM, _weir.ENOMEM, _weir.EDAMAGED, _weir.EGONE, _weir.ETRUNCATED,
+                _weir.EFOREIGN, _weir.EVERSION, _weir.EOWNER)
+
+
+class NoAddress(RuntimeError):
+    """The server does not tell the client's address, as behind a Unix socket: set trusted_hops, or use another key."""
+
+
+# ---- requests ----
+
+class Request:
+    """What rules see of a request. ``raw`` is WSGI's environ or ASGI's scope."""
+
+    __slots__ = ("method", "path", "peer", "raw", "fields", "guard")
+
+    def __init__(self, method: str, path: str, peer: Optional[str], raw: Any, fields: Callable[[str], Optional[str]],
+                 guard: Guard) -> None:
+        self.method, self.path, self.peer, self.raw, self.fields, self.guard = method, path, peer, raw, fields, guard
+
+    def header(self, name: str) -> Optional[str]:
+        """A header field by its name, in any case; None: there is none."""
+        return self.fields(name.lower())
+
+    @property
+    def ip(self) -> str:
+        """The client's address, or its network: IPv6 counts by /64. X-Forwarded-For is read only with trusted_hops."""
+        return self.guard.network(client(self.peer, self.header("x-forwarded-for"), self.guard.trusted_hops))
+
+
+def client(peer: Optional[str], forwarded: Optional[str], hops: int) -> str:
+    """The address that the outermost trusted proxy saw. Each of `hops` proxies has added what it saw to the field's end."""
+    seen = [part.strip() for part in (forwarded or "")[-MOST_FIELD:].split(",") if part.strip()] if hops else []
+    if not peer and not seen:
+        raise NoAddress("the server does not tell the client's address: set trusted_hops, or use another key than the address")
+    if not peer:
+        return seen[max(0, len(seen) - hops)]
+    seen.append(peer)
+    return seen[max(0, len(seen) - 1 - hops)]
+
+
+def parse_address(text: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address]:
+    """Of an address with or without a port."""
+    plain = text
+    if plain.startswith("["):
+        plain = plain[1:].partition("]")[0]
+    elif plain.count(":") == 1:
+        plain = plain.partition(":")[0]
+    try:
+        address = ipaddress.ip_address(plain.partition("%")[0])
+    except ValueError:
+        raise NoAddress(f"{text!r} is not the address of a client: is trusted_hops the number of proxies?") from None
+    mapped = getattr(address, "ipv4_mapped", None)
+    return mapped if mapped is not None else address
+
+
+# ---- keys ----
+
+KeyOf = Callable[[Request], Optional[Key]]
+
+
+def by_ip(request: Request) -> Key:
+    """One state per address: ``ip:192.0.2.7``, ``ip:2001:db8::/64``."""
+    return f"ip:{request.ip}"
+
+
+def everybody(request: Request) -> Key:
+    """One state for all requests."""
+    return "all"
+
+
+def by_header(name: str, *, missing: str = "ip") -> KeyOf:
+    """One state per value of a header field. Without the field the address is the key; with missing="skip" the rule does not apply."""
+    if missing not in ("ip", "skip"):
+        raise ValueError(f'invalid missing "{missing}": expected ip or skip')
+
+    def key(request: Request) -> Optional[Key]:
+        value = request.header(name)
+        if value:
+            return f"header.{name.lower()}:{value}"
+        return None if missing == "skip" else by_ip(request)
+    return key
+
+
+class Rule(NamedTuple):
+    """Who is limited by what. ``key`` returns None where the rule does not apply."""
+
+    limit: LimitText
+    key: KeyOf = by_ip
+    cost: Union[int, Callable[[Request], int]] = 1
+    name: Optional[str] = None  # what the RateLimit field calls it
+
+
+RuleLike = Union[str, _weir.Limit, Rule]
+Rules = Union[RuleLike, Sequence[RuleLike]]
+Exempt = Union[Callable[[Request], bool], Iterable[str], None]
+
+
+def as_rules(rules: Rules) -> List[Rule]:
+    listed = [rules] if isinstance(rules, (str, _weir.Limit, Rule)) else list(rules)
+    if not listed:
+        raise ValueError("there are no rules: expected at least one limit")
+    return [rule if isinstance(rule, Rule) else Rule(rule) for rule in listed]
+
+
+def as_exempt(exempt: Exempt) -> Callable[[Request], bool]:
+    """A function, or paths: "/health", "/static/*"."""
+    if exempt is None:
+        return lambda request: False
+    if callable(exempt):
+        return exempt
+    if isinstance(exempt, str):
+        raise TypeError("exempt must be a function or a list of paths, not one str")
+    paths = list(exempt)
+    exact = {path for path in paths if not path.endswith("*")}
+    starts = tuple(path[:-1] for path in paths if path.endswith("*"))
+    return lambda request: request.path in exact or (bool(starts) and request.path.startswith(starts))
+
+
+# ---- deciding ----
+
+class Asked(NamedTuple):
+    requests: List[Tuple[Key, _weir.Limit, int]]
+    names: List[Optional[str]]
+    holds: bool  # slots of concurrent limits, for as long as the request takes
+
+
+class Answer(NamedTuple):
+    """What a denied client gets."""
+
+    status: int
+    fields: Fields
+    body: bytes
+
+
+class Guard:
+    """The rules of a middleware, and what it answers."""
+
+    def __init__(self, store: AnyStore, rules: Rules, *, exempt: Exempt = None, on_error: str = "deny", headers: str = "ietf",
+                 trusted_hops: int = 0, deny_status: int = 429, ipv4_prefix: int = 32, ipv6_prefix: int = 64) -> None:
+        if on_error not in ("deny", "allow"):
+            raise ValueError(f'invalid on_error "{on_error}": expected deny or allow')
+        if headers not in ("ietf", "ietf-06", "x-ratelimit", "openai", "off"):
+            raise ValueError(f'invalid headers "{headers}": expected ietf, ietf-06, x-ratelimit, openai or off')
+        if not isinstance(trusted_hops, int) or not 0 <= trusted_hops <= 100:
+            raise ValueError(f"invalid trusted_hops {trusted_hops}: expected the number of proxies, 0 to 100")
+        if not 400 <= deny_status <= 599:
+            raise ValueError(f"invalid deny_status {deny_status}: expected 400 to 599")
+        if not (1 <= ipv4_prefix <= 32 and 1 <= ipv6_prefix <= 128):
+            raise ValueError("invalid prefix: expected ipv4_prefix 1 to 32, ipv6_prefix 1 to 128")
+        self.store = as_store(store)
+        self.rules = [rule._replace(limit=self.store.limit(rule.limit)) for rule in as_rules(rules)]
+        self.exempt, self.on_error, self.headers = as_exempt(exempt), on_error, headers
+        self.trusted_hops, self.deny_status, self.prefixes = trusted_hops, deny_status, {4: ipv4_prefix, 6: ipv6_prefix}
+        self.told = 0.0
+        self.check_rules()
+
+    def check_rules(self) -> None:
+        """Rules that could not be decided together are found at the start, not by the first request."""
+        by_key: Dict[KeyOf, List[Tuple[Key, LimitText]]] = {}
+        for rule in self.rules:
+            by_key.setdefault(rule.key, []).append(("check", rule.limit))
+        try:
+            for together in by_key.values():
+                self.store.peek_all(together)
+        except STORE_FAILED as error:
+            log.warning("weir: the store cannot be asked yet: %s", error)
+
+    def network(self, text: str) -> str:
+        address = parse_address(text)
+        prefix = self.prefixes[address.version]
+        return str(address) if prefix == address.max_prefixlen else str(ipaddress.ip_network((address, prefix), strict=False))
+
+    def ask(self, request: Request) -> Optional[Asked]:
+        """What the store is to be asked; None: no rule applies."""
+        if self.exempt(request):
+            return None
+        requests: List[Tuple[Key, _weir.Limit, int]] = []
+        names: List[Optional[str]] = []
+        for rule in self.rules:
+            key = rule.key(request)
+            if key is None:
+                continue
+            limit = self.store.limit(rule.limit)
+            requests.append((key, limit, rule.cost(request) if callable(rule.cost) else rule.cost))
+            names += [rule.name] * len(limit)
+        return Asked(requests, names, any(limit.lease_us for _, limit, _ in requests)) if requests else None
+
+    def slot(self, asked: Asked, decision: _weir.Decision) -> Optional[_slots.Slot]:
+        """What is held for as long as the request takes."""
+        if not decision.lease:
+            return None
+        slot = _slots.Slot(self.store, [it for it in asked.requests if it[1].lease_us and it[2] > 0], None)
+        slot.begin(decision)
+        return slot
+
+    # ---- answers ----
+
+    def fields(self, asked: Asked, decision: _weir.Decision) -> Fields:
+        return decision.fields(self.headers, asked.names)
+
+    def denied(self, asked: Asked, decision: _weir.Decision) -> Answer:
+        told: Dict[str, Any] = {
+            "allowed": False, "limit": decision.limit, "remaining": decision.remaining,
+            "retry_after": None if decision.retry_after_us < 0 else decision.retry_after_us / 1e6,
+            "reset_after": decision.reset_after_us / 1e6, "binding": decision.binding}
+        return self.refused("limit", self.fields(asked, decision), told)
+
+    def refused(self, reason: str, fields: Fields, told: Mapping[str, Any]) -> Answer:
+        title = "Too Many Requests" if self.deny_status == 429 else "Denied"
+        body = json.dumps({"type": QUOTA_EXCEEDED, "title": title, "status": self.deny_status, "reason": reason, **told}).encode()
+        return answer(self.deny_status, [("weir-reason", reason), *fields], body)
+
+    def failed(self, error: Exception) -> Optional[Answer]:
+        """What a failure of the store becomes; None: the request goes ahead. Mistakes of the program are raised."""
+        if isinstance(error, (_weir.EINVAL, UnicodeEncodeError)):  # a client can send what makes no key: that never opens the door
+            body = json.dumps({"title": "Bad Request", "status": 400, "detail": "the request has no valid key"}).encode()
+            return answer(400, [], body)
+        if not isinstance(error, STORE_FAILED):
+            raise error
+        now = time.monotonic()
+        if now - self.told > 1.0:
+            self.told = now
+            log.warning("weir: the store failed, requests are %s: %s", "denied" if self.on_error == "deny" else "let through", error)
+        if self.on_error == "allow":
+            return None
+        reason = "full" if isinstance(error, _weir.EFULL) else "closed"
+        fields = [] if self.headers == "off" else [("retry-after", "1")]
+        return self.refused(reason, fields, {})
+
+
+def answer(status: int, fields: Fields, body: bytes) -> Answer:
+    return Answer(status, [*fields, ("cache-control", "no-store"), ("content-type", "application/problem+json"),
+                           ("content-length", str(len(body)))], body)

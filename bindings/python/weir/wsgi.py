@@ -1,0 +1,115 @@
+"""Middleware for WSGI: Flask, Django, Bottle and every other framework that has it.
+
+    from weir.wsgi import RateLimit
+    app = RateLimit(app, "shm:/web", "token-bucket 10/s burst 20")
+"""
+from __future__ import annotations
+
+import http
+import logging
+import time
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple
+
+from . import _slots, _weir
+from ._store import AnyStore
+from .web import Answer, Asked, Exempt, Fields, Guard, NoAddress, Request, Rule, Rules, by_header, by_ip, everybody
+
+__all__ = ["NoAddress", "RateLimit", "Request", "Rule", "by_header", "by_ip", "everybody"]
+App = Callable[..., Iterable[bytes]]
+log = logging.getLogger("weir")
+
+
+def release(slot: _slots.Slot) -> None:
+    """The request is over; who lost a lease meanwhile is told in the log."""
+    if slot.end():
+        try:
+            slot.release()
+        except _weir.Error as error:
+            log.warning("weir: a slot of %r could not be released: %s", slot.wanted[0][0], error)
+
+
+class Body:
+    """The body of an answer; the slot is held until it is closed, as WSGI asks servers to do."""
+
+    def __init__(self, parts: Iterable[bytes], slot: _slots.Slot) -> None:
+        self.parts, self.slot = parts, slot
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.parts)
+
+    def close(self) -> None:
+        try:
+            close = getattr(self.parts, "close", None)
+            if close is not None:
+                close()
+        finally:
+            release(self.slot)
+
+
+class RateLimit:
+    """Limits requests before they reach the application.
+
+    ``rules`` is a limit, a ``Rule`` or a list of them. ``exempt`` is a function or a list of paths. ``on_error`` says what
+    happens if the store fails: "deny" or "allow". The decision is in ``environ["weir.decision"]``.
+    """
+
+    def __init__(self, app: App, store: AnyStore, rules: Rules, *, exempt: Exempt = None, on_error: str = "deny", headers: str = "ietf",
+                 trusted_hops: int = 0, deny_status: int = 429, ipv4_prefix: int = 32, ipv6_prefix: int = 64) -> None:
+        self.app = app
+        self.guard = Guard(store, rules, exempt=exempt, on_error=on_error, headers=headers, trusted_hops=trusted_hops,
+                           deny_status=deny_status, ipv4_prefix=ipv4_prefix, ipv6_prefix=ipv6_prefix)
+
+    def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
+        asked = self.guard.ask(view(environ, self.guard))
+        if asked is None:
+            return self.app(environ, start_response)
+        try:
+            decision = self.guard.store.take_all(asked.requests, acquire=asked.holds)
+        except (_weir.Error, UnicodeEncodeError) as error:
+            refused = self.guard.failed(error)
+            return self.app(environ, start_response) if refused is None else say(refused, environ, start_response)
+        if not decision.allowed:
+            return say(self.guard.denied(asked, decision), environ, start_response)
+        return self.go(asked, decision, environ, start_response)
+
+    def go(self, asked: Asked, decision: _weir.Decision, environ: Any, start_response: Any) -> Iterable[bytes]:
+        environ["weir.decision"] = decision
+        fields = self.guard.fields(asked, decision)
+        slot = self.guard.slot(asked, decision)
+        if slot is not None:
+            _slots.renewer.add(slot, time.monotonic() + slot.pause())
+        try:
+            if decision.delay_us > 0:
+                time.sleep(decision.delay_us / 1e6)
+            parts = self.app(environ, starter(start_response, fields))
+        except BaseException:
+            if slot is not None:
+                release(slot)
+            raise
+        return parts if slot is None else Body(parts, slot)
+
+
+def view(environ: Any, guard: Guard) -> Request:
+    def field(name: str) -> Optional[str]:
+        word = name.upper().replace("-", "_")
+        found = environ.get(word if word in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{word}")
+        return None if found is None else str(found)
+    return Request(environ.get("REQUEST_METHOD", "GET"), environ.get("PATH_INFO", ""), environ.get("REMOTE_ADDR") or None, environ, field,
+                   guard)
+
+
+def starter(start_response: Any, fields: Fields) -> Any:
+    """start_response with the fields; those that the application has set stay as they are."""
+    def start(status: str, headers: List[Tuple[str, str]], *more: Any) -> Any:
+        names = {name.lower() for name, _ in headers}
+        return start_response(status, [*headers, *(field for field in fields if field[0] not in names)], *more)
+    return start
+
+
+def say(answer: Answer, environ: Any, start_response: Any) -> Iterable[bytes]:
+    try:
+        phrase = http.HTTPStatus(answer.status).phrase
+    except ValueError:
+        phrase = "Denied"
+    start_response(f"{answer.status} {phrase}", answer.fields)
+    return [] if environ.get("REQUEST_METHOD") == "HEAD" else [answer.body]
