@@ -75,6 +75,31 @@ async def turn(place: Place, deadline: float) -> AsyncIterator[bool]:
             del here[place]
 
 
+class Bell:
+    """Rings when slots are released. (asyncio.wait_for loses a cancellation that comes at the same time, asyncio.wait does not.)"""
+
+    def __init__(self, wakeup: _weir.Wakeup) -> None:
+        self.wakeup, self.loop = wakeup, asyncio.get_running_loop()
+        self.rung: asyncio.Future[None] = self.loop.create_future()
+        self.loop.add_reader(wakeup.fileno(), self.ring)
+
+    def ring(self) -> None:
+        if not self.rung.done():
+            self.rung.set_result(None)
+
+    def arm(self) -> None:
+        """Before asking: what is released from now on rings."""
+        self.wakeup.arm()
+        self.rung = self.loop.create_future()
+
+    async def wait(self, timeout: float) -> None:
+        await asyncio.wait([self.rung], timeout=timeout)
+
+    def close(self) -> None:
+        self.loop.remove_reader(self.wakeup.fileno())
+        self.wakeup.close()
+
+
 def waits(decision: _weir.Decision, left: float) -> bool:
     """Whether it is of use to ask again within so many seconds."""
     return not decision.allowed and 0 <= decision.retry_after_us and decision.retry_after_us / 1e6 <= left

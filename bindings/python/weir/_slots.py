@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import contextlib
 import heapq
 import os
 import threading
@@ -206,21 +205,17 @@ class Slot:
             if decision.allowed or not mine or not decision.retry_after_us >= 0:
                 return decision
             wakeup = self.store.wakeup(key, limit)
-            rung = asyncio.Event()
-            loop.add_reader(wakeup.fileno(), rung.set)
+            bell = _async.Bell(wakeup)
             try:
                 while True:
-                    wakeup.arm()
-                    rung.clear()
+                    bell.arm()
                     decision = await self.acquire_once(key, limit, cost)
                     left = deadline - loop.time()
                     if decision.allowed or decision.retry_after_us < 0 or left <= 0:
                         return decision
-                    with contextlib.suppress(asyncio.TimeoutError):
-                        await asyncio.wait_for(rung.wait(), min(left, max(0.001, decision.retry_after_us / 1e6)))
+                    await bell.wait(min(left, max(0.001, decision.retry_after_us / 1e6)))
             finally:
-                loop.remove_reader(wakeup.fileno())
-                wakeup.close()
+                bell.close()
 
     async def acquire_once(self, key: Key, limit: _weir.Limit, cost: int) -> _weir.Decision:
         def give_back(decision: _weir.Decision) -> None:
