@@ -243,7 +243,7 @@ class Guard:
         if now - self.told > 1.0:
             self.told = now
             log.warning("weir: the store failed, requests are %s: %s", "denied" if self.on_error == "deny" else "let through", error)
-        if self.on_error == "allow":
+        if self.on_error == "allow" and not isinstance(error, _weir.EFULL):  # who fills the store does not get through by it
             return None
         reason = "full" if isinstance(error, _weir.EFULL) else "closed"
         fields = [] if self.headers == "off" else [("retry-after", "1")]

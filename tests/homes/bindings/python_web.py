@@ -1,0 +1,361 @@
+#!/usr/bin/env python3
+"""The middlewares of the Python package: rules, keys, fields, denials, failures of the store; called as WSGI and ASGI say, and
+in Flask, Django, Starlette and FastAPI."""
+import asyncio
+import json
+import logging
+import os
+import pathlib
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+from lib import bindings, checks, ports  # noqa: E402
+
+bindings.in_python(__file__)
+import weir  # noqa: E402
+import weir.asgi  # noqa: E402
+import weir.web  # noqa: E402
+import weir.wsgi  # noqa: E402
+
+NOW = 1_700_000_000_000_000
+
+
+class Wsgi:
+    """A client of a WSGI application."""
+
+    kind = "wsgi"
+
+    def __init__(self, store, rules, app=None, **options):
+        self.seen = []
+        self.app = weir.wsgi.RateLimit(app or self.plain, store, rules, **options)
+
+    def plain(self, environ, start_response):
+        self.seen.append(environ.get("weir.decision"))
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [b"ok"]
+
+    def ask(self, path="/", peer="192.0.2.7", method="GET", headers=()):
+        environ = {"REQUEST_METHOD": method, "PATH_INFO": path, **({"REMOTE_ADDR": peer} if peer else {})}
+        for name, value in headers:
+            word = "HTTP_" + name.upper().replace("-", "_")
+            environ[word] = f"{environ[word]},{value}" if word in environ else value
+        told = []
+        parts = self.app(environ, lambda status, fields, exc_info=None: told.append((status, fields)))
+        body = b"".join(parts)
+        if hasattr(parts, "close"):
+            parts.close()
+        (status, fields), = told
+        return int(status.split()[0]), {name.lower(): value for name, value in fields}, body
+
+
+class Asgi:
+    kind = "asgi"
+
+    def __init__(self, store, rules, app=None, **options):
+        self.seen = []
+        self.app = weir.asgi.RateLimit(app or self.plain, store, rules, **options)
+
+    async def plain(self, scope, receive, send):
+        self.seen.append(scope.get("weir.decision"))
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    def ask(self, path="/", peer="192.0.2.7", method="GET", headers=()):
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+        scope = {"type": "http", "method": method, "path": path, "client": (peer, 1234) if peer else None,
+                 "headers": [(name.lower().encode(), value.encode()) for name, value in headers]}
+        asyncio.run(self.app(scope, None, send))
+        fields = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+        return sent[0]["status"], fields, b"".join(it.get("body", b"") for it in sent[1:])
+
+
+def store_at():
+    store = weir.Store("memory:1m")
+    store.set_time(NOW)
+    return store
+
+
+def both(test):
+    """The same for WSGI and ASGI."""
+    def run(check):
+        for client in (Wsgi, Asgi):
+            test(check, client)
+    run.__name__ = test.__name__
+    return run
+
+
+@both
+def test_answers(check, client):
+    web = client(store_at(), "fixed-window 2/h from-first")
+    status, fields, body = web.ask()
+    check.equal((status, body, fields["ratelimit"], fields["ratelimit-policy"]),
+                (200, b"ok", '"fixed-window";r=1;t=3600', '"fixed-window";q=2;w=3600'), f"{web.kind}: allowed")
+    check(web.seen[0].remaining == 1 and "retry-after" not in fields, f"{web.kind}: the application knows the decision")
+    web.ask()
+    status, fields, body = web.ask()
+    told = json.loads(body)
+    check.equal((status, fields["retry-after"], fields["weir-reason"], fields["content-type"], fields["cache-control"]),
+                (429, "3600", "limit", "application/problem+json", "no-store"), f"{web.kind}: denied")
+    check.equal((told["status"], told["reason"], told["allowed"], told["limit"], told["remaining"], told["retry_after"]),
+                (429, "limit", False, 2, 0, 3600.0), f"{web.kind}: the body")
+    check(len(web.seen) == 2 and web.ask(peer="192.0.2.8")[0] == 200, f"{web.kind}: another address")
+    check.equal(web.ask(method="HEAD")[2], b"", f"{web.kind}: HEAD has no body")
+
+
+@both
+def test_rules(check, client):
+    """All or nothing; costs; names; exemptions; keys that do not apply."""
+    store = store_at()
+    by_key = weir.web.by_header("X-Api-Key", missing="skip")
+    web = client(store, [weir.web.Rule("fixed-window 5/h from-first", name="address"),
+                         weir.web.Rule("fixed-window 3/h from-first", key=by_key, cost=lambda r: int(r.header("x-cost") or 1), name="key"),
+                         weir.web.Rule("fixed-window 100/h from-first", key=weir.web.everybody)],
+                 exempt=["/health", "/static/*"], headers="ietf")
+    status, fields, _ = web.ask(headers=[("X-Api-Key", "k1"), ("X-Cost", "3")])
+    check.equal((status, fields["ratelimit"]), (200, '"address";r=4;t=3600,"key";r=0;t=3600,"fixed-window";r=99;t=3600'), f"{web.kind}: three limits")
+    status, fields, _ = web.ask(headers=[("x-api-key", "k1")])
+    check(status == 429 and '"address";r=4' in fields["ratelimit"], f"{web.kind}: the denied one charged nothing")
+    check.equal(store.peek("header.x-api-key:k1", "fixed-window 3/h from-first").remaining, 0, f"{web.kind}: the key's name")
+    check.equal(store.peek("ip:192.0.2.7", "fixed-window 5/h from-first").remaining, 4, f"{web.kind}: the address's")
+    check(web.ask()[0] == 200, f"{web.kind}: without the field the rule does not apply")
+    for path in ("/health", "/static/", "/static/a.css"):
+        check("ratelimit" not in web.ask(path)[1], f"{web.kind}: {path} is exempt")
+    check("ratelimit" in web.ask("/healthy")[1], f"{web.kind}: and nothing else")
+    web = client(store_at(), weir.web.Rule("fixed-window 1/h from-first", key=weir.web.by_header("X-Api-Key")))
+    check([web.ask()[0], web.ask()[0]] == [200, 429], f"{web.kind}: without the field the address counts")
+    web = client(store_at(), "fixed-window 1/h", exempt=lambda request: request.method == "OPTIONS", deny_status=503, headers="x-ratelimit")
+    check.equal([web.ask(method="OPTIONS")[0], web.ask()[0], web.ask()[0]], [200, 200, 503], f"{web.kind}: a function, another status")
+    check("x-ratelimit-limit" in web.ask()[1] and "retry-after" in web.ask()[1], f"{web.kind}: another style")
+
+
+@both
+def test_addresses(check, client):
+    """X-Forwarded-For counts only behind trusted proxies, from its end; IPv6 counts by /64."""
+    web = client(store_at(), "fixed-window 1/h from-first")
+    web.ask(headers=[("X-Forwarded-For", "198.51.100.1")])
+    check.equal(web.ask(headers=[("X-Forwarded-For", "198.51.100.2")])[0], 429, f"{web.kind}: not trusted by default")
+    web.ask(peer="2001:db8:1:2::1")
+    check.equal([web.ask(peer=peer)[0] for peer in ("2001:db8:1:2:ffff::9", "2001:db8:1:3::1", "::ffff:192.0.2.7")], [429, 200, 429], f"{web.kind}: IPv6")
+
+    def seen(hops, peer, *forwarded):
+        store = store_at()
+        client(store, "fixed-window 9/h from-first", trusted_hops=hops).ask(peer=peer, headers=[("X-Forwarded-For", it) for it in forwarded])
+        return [ip for ip in ("192.0.2.7", "198.51.100.1", "198.51.100.2", "198.51.100.3", "2001:db8::/64")
+                if store.peek(f"ip:{ip}", "fixed-window 9/h from-first").remaining == 8]
+    check.equal(seen(0, "192.0.2.7", "198.51.100.1"), ["192.0.2.7"], f"{web.kind}: no hops")
+    check.equal(seen(1, "192.0.2.7", "198.51.100.1"), ["198.51.100.1"], f"{web.kind}: one")
+    check.equal(seen(1, "192.0.2.7", "198.51.100.3, 198.51.100.1"), ["198.51.100.1"], f"{web.kind}: what the client wrote is left of it")
+    check.equal(seen(2, "192.0.2.7", "198.51.100.3", "198.51.100.1,198.51.100.2"), ["198.51.100.1"], f"{web.kind}: two fields are one")
+    check.equal(seen(1, "192.0.2.7", ", ,"), ["192.0.2.7"], f"{web.kind}: empty")
+    check.equal(seen(1, "192.0.2.7"), ["192.0.2.7"], f"{web.kind}: missing")
+    check.equal(seen(1, None, "198.51.100.1"), ["198.51.100.1"], f"{web.kind}: behind a Unix socket")
+    check.equal(seen(1, "192.0.2.7", "[2001:db8::5]:443"), ["2001:db8::/64"], f"{web.kind}: with a port")
+    check.equal(seen(1, "192.0.2.7", "x, " * 90000 + "198.51.100.1"), ["198.51.100.1"], f"{web.kind}: a field of 270 kB")
+    for peer, forwarded in ((None, ()), ("192.0.2.7", [("X-Forwarded-For", "unknown")])):
+        try:
+            client(store_at(), "fixed-window 1/h", trusted_hops=1 if forwarded else 0).ask(peer=peer, headers=forwarded)
+            check(False, f"{web.kind}: no address")
+        except weir.web.NoAddress as error:
+            check.contains(str(error), "trusted_hops", f"{web.kind}: an address that cannot be known is loud")
+
+
+def gone_store():
+    """A store whose file was replaced: its verbs fail, as those of a damaged or unreachable one do."""
+    with tempfile.TemporaryDirectory() as folder:
+        store, other = weir.Store(f"file:{folder}/zone?size=64k"), weir.Store(f"file:{folder}/other?size=64k")
+        other.close()
+        os.rename(f"{folder}/other", f"{folder}/zone")
+        try:
+            while True:
+                store.take("k", "fixed-window 1/h")
+                time.sleep(0.01)
+        except weir.EGONE:
+            return store
+
+
+@both
+def test_failures(check, client):
+    """A store that fails: denied or let through, as was said; a key that a client makes invalid never opens the door."""
+    logging.getLogger("weir").setLevel(logging.CRITICAL)
+    for on_error, wanted in (("deny", 429), ("allow", 200)):
+        web = client(gone_store(), "fixed-window 1/h", on_error=on_error)
+        status, fields, _ = web.ask()
+        check.equal(status, wanted, f"{web.kind}: {on_error}")
+        if on_error == "deny":
+            check.equal((fields.get("weir-reason"), fields.get("retry-after")), ("closed", "1"), f"{web.kind}: why")
+    for key in ("", "x" * 70000, "\udc80"):
+        web = client(store_at(), weir.web.Rule("fixed-window 1/h", key=lambda request, key=key: key), on_error="allow")
+        check.equal(web.ask()[0], 400, f"{web.kind}: a key of {len(key)}")
+        check.equal(web.seen, [], f"{web.kind}: it did not get through")
+    web = client(weir.Store("memory:64k?full=deny"), "fixed-window 5/d", on_error="allow")  # what has no room is denied all the same
+    answers = [web.ask(peer=f"10.0.{i // 250}.{i % 250}") for i in range(4000)]
+    statuses = {(status, fields.get("weir-reason")) for status, fields, _ in answers}
+    check.equal(statuses, {(200, None), (429, "full")}, f"{web.kind}: full")
+    for wrong, part in (({"on_error": "open"}, "on_error"), ({"headers": "no"}, "headers"), ({"trusted_hops": -1}, "trusted_hops"),
+                        ({"deny_status": 200}, "deny_status"), ({"ipv6_prefix": 0}, "ipv6_prefix"), ({"exempt": "/health"}, "exempt")):
+        try:
+            client(store_at(), "fixed-window 1/h", **wrong)
+            check(False, f"{web.kind}: {wrong}")
+        except (ValueError, TypeError) as error:
+            check.contains(str(error), part, f"{web.kind}: {wrong}")
+    for rules, kind in (([], ValueError), ("nonsense", weir.ESYNTAX), (["fixed-window 1/h", "fixed-window 2/h"], weir.ESHARED)):
+        try:
+            client(store_at(), rules)
+            check(False, f"{web.kind}: {rules}")
+        except kind:
+            check(True, "found at the start")
+
+
+def test_slots(check):
+    """`concurrent`: a slot is held until the answer is done, also where the application fails."""
+    store, limit = weir.Store("memory:1m"), "concurrent 1"
+    inside = []
+
+    def app(environ, start_response):
+        inside.append(store.peek("ip:192.0.2.7", limit).remaining)
+        if environ["PATH_INFO"] == "/fail":
+            raise KeyError("mine")
+        start_response("200 OK", [])
+
+        def parts():
+            yield b"a"
+            inside.append(store.peek("ip:192.0.2.7", limit).remaining)
+            yield b"b"
+        return parts()
+    web = Wsgi(store, limit, app)
+    check.equal(web.ask()[2], b"ab", "wsgi: streamed")
+    try:
+        web.ask("/fail")
+    except KeyError:
+        pass
+    check.equal((inside, store.peek("ip:192.0.2.7", limit).remaining), ([0, 0, 0], 1), "wsgi: held, released")
+    inside.clear()
+
+    async def aapp(scope, receive, send):
+        inside.append(store.peek("ip:192.0.2.7", limit).remaining)
+        if scope["path"] == "/fail":
+            raise KeyError("mine")
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+    web = Asgi(store, [limit, weir.web.Rule("concurrent 5", key=weir.web.everybody)], aapp)
+    check.equal(web.ask()[0], 200, "asgi")
+    try:
+        web.ask("/fail")
+    except KeyError:
+        pass
+    left = store.peek("ip:192.0.2.7", limit).remaining, store.peek("all", "concurrent 5").remaining
+    check.equal((inside, left), ([0, 0], (1, 5)), "asgi: held, released")
+
+
+def test_asgi_others(check):
+    """WebSockets are limited by their handshake, other scopes pass."""
+    sent, called = [], []
+
+    async def app(scope, receive, send):
+        called.append(scope["type"])
+
+    async def send(message):
+        sent.append(message["type"])
+    web = weir.asgi.RateLimit(app, store_at(), "fixed-window 1/h")
+    for kind in ("lifespan", "websocket", "websocket", "lifespan"):
+        asyncio.run(web({"type": kind, "path": "/", "headers": [], "client": ["192.0.2.7", 1]}, None, send))
+    check.equal((called, sent), (["lifespan", "websocket", "lifespan"], ["websocket.close"]), "scopes")
+
+
+def test_shaping(check):
+    """A delay is waited for."""
+    for client in (Wsgi, Asgi):
+        store = weir.Store("memory:1m")
+        web = client(store, "leaky-bucket 20/s burst 5")
+        check.equal([web.ask()[0] for _ in range(3)], [200] * 3, f"{web.kind}: shaped")
+        check(web.seen[2].delay_us > 0, f"{web.kind}: with delays")
+
+
+# ---- frameworks ----
+
+FLASK = """
+import flask, weir.wsgi
+app = flask.Flask(__name__)
+app.wsgi_app = weir.wsgi.RateLimit(app.wsgi_app, "{store}", "fixed-window 3/d", exempt=["/health"])
+@app.route("/")
+def index():
+    return f"left {{flask.request.environ['weir.decision'].remaining}}"
+@app.route("/health")
+def health():
+    return "fine"
+"""
+DJANGO = """
+import django.conf, django.http, django.urls
+django.conf.settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], SECRET_KEY="x")
+def index(request):
+    return django.http.HttpResponse(f"left {{request.META['weir.decision'].remaining}}")
+def health(request):
+    return django.http.HttpResponse("fine")
+urlpatterns = [django.urls.path("", index), django.urls.path("health", health)]
+from django.core.wsgi import get_wsgi_application
+import weir.wsgi
+app = weir.wsgi.RateLimit(get_wsgi_application(), "{store}", "fixed-window 3/d", exempt=["/health"])
+"""
+STARLETTE = """
+import starlette.applications, starlette.middleware, starlette.responses, starlette.routing, weir.asgi
+async def index(request):
+    return starlette.responses.PlainTextResponse(f"left {{request.scope['weir.decision'].remaining}}")
+async def health(request):
+    return starlette.responses.PlainTextResponse("fine")
+app = starlette.applications.Starlette(routes=[starlette.routing.Route("/", index), starlette.routing.Route("/health", health)],
+    middleware=[starlette.middleware.Middleware(weir.asgi.RateLimit, store="{store}", rules="fixed-window 3/d", exempt=["/health"])])
+"""
+FASTAPI = """
+import fastapi, weir.asgi
+from fastapi.responses import PlainTextResponse
+app = fastapi.FastAPI()
+app.add_middleware(weir.asgi.RateLimit, store="{store}", rules="fixed-window 3/d", exempt=["/health"])
+@app.get("/", response_class=PlainTextResponse)
+async def index(request: fastapi.Request):
+    return f"left {{request.scope['weir.decision'].remaining}}"
+@app.get("/health", response_class=PlainTextResponse)
+def health():
+    return "fine"
+"""
+
+
+def framework(check, name, text, server):
+    """Two workers of a real server: three requests pass, whichever worker gets them."""
+    port, zone = ports.take(), f"/weir-py-{name}-{os.getpid()}"
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "web.py").write_text(text.format(store=f"shm:{zone}?size=64k"), encoding="utf-8")
+        words = [bindings.PYTHON, "-m", *server, "web:app"]
+        words += ["--bind", f"127.0.0.1:{port}"] if server[0] == "gunicorn" else ["--port", port, "--log-level", "warning"]
+        with bindings.Workers([*words, "--workers", 2], port, env=os.environ, cwd=folder, path="/health"):
+            answers = [bindings.ask(port, "/") for _ in range(5)]
+            check.equal([status for status, _, _ in answers], [200] * 3 + [429] * 2, f"{name}: statuses")
+            check.equal([body for _, _, body in answers[:3]], [b"left 2", b"left 1", b"left 0"], f"{name}: the decision")
+            check.contains(answers[0][1].get("ratelimit", ""), '"fixed-window";r=2', f"{name}: fields")
+            check("retry-after" in answers[4][1], f"{name}: Retry-After")
+    os.unlink(f"/dev/shm{zone}")
+
+
+def test_frameworks(check):
+    works = [("flask", FLASK, ["gunicorn"]), ("django", DJANGO, ["gunicorn"]), ("starlette", STARLETTE, ["uvicorn"]), ("fastapi", FASTAPI, ["uvicorn"])]
+    threads = [threading.Thread(target=checks.run_one, args=(check, named(name, lambda check, it=it: framework(check, *it)))) for it in works
+               for name in [it[0]]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def named(name, function):
+    function.__name__ = name
+    return function
+
+
+TESTS = [test_answers, test_rules, test_addresses, test_failures, test_slots, test_asgi_others, test_shaping, test_frameworks]
+
+if __name__ == "__main__":
+    sys.exit(checks.run(TESTS, sys.argv[1:]))
