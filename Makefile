@@ -1,6 +1,6 @@
 # One word for each task. Meson builds.
 .POSIX:
-.PHONY: all run test check lint portable bench bench-redis bench-server bench-nginx coverage fuzz soak guava-traces deb install clean
+.PHONY: all run test check lint portable bench bench-redis bench-server bench-nginx bench-bindings wheel coverage fuzz soak guava-traces deb install clean
 
 all:
 	tools/deps.sh build
@@ -16,7 +16,7 @@ run:
 
 # All tests, with sanitizers. The last line is "N passed, N failed".
 test:
-	tools/deps.sh build test
+	tools/deps.sh build test bindings
 	tests/run.py
 
 # The quick tests, without sanitizers, in seconds; and `make lint` for changed files.
@@ -51,6 +51,16 @@ bench-nginx: all
 	tools/deps.sh bench
 	bench/nginx.py
 
+# The Python package beside an empty call and the package limits.
+bench-bindings: all
+	tools/deps.sh bindings
+	bench/bindings.py
+
+# The Python package as a wheel, in build/wheel; needs no network.
+wheel:
+	tools/deps.sh wheel
+	/usr/bin/python3 -B bindings/python/build_backend.py wheel build/wheel
+
 # Branch coverage of core and limit.
 coverage:
 	tools/deps.sh build test
@@ -69,7 +79,7 @@ portable:
 
 # Long runs: thousands of kills, model against core for minutes.
 soak:
-	tools/deps.sh build test deb soak
+	tools/deps.sh build test bindings deb soak
 	tests/run.py --soak
 
 # Makes the vectors of the real Guava again.

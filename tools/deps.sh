@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes sure that the Debian packages for a task are installed:
 #
-#     tools/deps.sh run|build|test|lint|fuzz|soak|bench|deb|portable
+#     tools/deps.sh run|build|test|bindings|wheel|lint|fuzz|soak|bench|deb|portable
 #
 # As root on Debian or Ubuntu it installs what is missing. Otherwise it says what to install.
 set -eu
@@ -24,6 +24,11 @@ program() { # what the program itself is made with
     # For logs that are packed; without these, weir reads plain ones.
     [ -e /usr/include/zlib.h ] || missing="$missing zlib1g-dev"
     [ -e /usr/include/zstd.h ] || missing="$missing libzstd-dev"
+}
+
+python_headers() { # of Debian's Python, which has the frameworks
+    /usr/bin/python3 -c 'import sysconfig, os, sys; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' 2>/dev/null ||
+        missing="$missing python3-dev"
 }
 
 for purpose in "$@"; do
@@ -74,6 +79,23 @@ for purpose in "$@"; do
         [ -d /usr/share/gocode/src/github.com/gomodule/redigo ] ||
             missing="$missing golang-github-gomodule-redigo-dev"
         ;;
+    bindings)
+        python_headers
+        # Frameworks and packages that the bindings are used with, as Debian installs them.
+        for module in limits flask_limiter fastapi django redis; do
+            /usr/bin/python3 -c "import $module" 2>/dev/null || missing="$missing python3-$(echo $module | tr _ -)"
+        done
+        need gunicorn gunicorn
+        need uvicorn uvicorn
+        need mypy mypy
+        /usr/bin/python3 -c 'import pip' 2>/dev/null || missing="$missing python3-pip"
+        need wrk wrk
+        need redis-server redis-server
+        ;;
+    wheel)
+        need cc gcc
+        python_headers
+        ;;
     lint)
         need clang-format clang-format
         need clang-tidy clang-tidy
@@ -102,7 +124,7 @@ for purpose in "$@"; do
         need s390x-linux-gnu-gcc "gcc-s390x-linux-gnu libc6-dev-s390x-cross"
         ;;
     *)
-        echo "deps: unknown purpose $purpose; there are run, build, test, lint, fuzz, soak, bench, deb and portable" >&2
+        echo "deps: unknown purpose $purpose; there are run, build, test, bindings, wheel, lint, fuzz, soak, bench, deb and portable" >&2
         exit 2
         ;;
     esac

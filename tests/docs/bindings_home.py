@@ -2,8 +2,11 @@
 
 They run without a server, in the page's folder, where the language finds the binding as this build has made it, and the
 loader finds libweir.so.0. With file=NAME a block is only written to that file of the page, for the blocks behind it.
+Zones in shared memory that a page calls /readme… get names of their own, and go at the end.
 A binding adds its line to ENVIRONMENTS: what it adds to the environment.
 """
+import atexit
+import os
 import pathlib
 import sys
 
@@ -11,7 +14,25 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 RUNNERS = {"python": (["/usr/bin/python3", "-B"], "py"), "js": (["node"], "mjs"), "lua": (["luajit"], "lua"), "sh": (["sh"], "sh")}
-ENVIRONMENTS = []  # functions: the page's path to {name: value}
+
+
+def python_environment(page):
+    from lib import bindings
+    return {"PYTHONPATH": bindings.python()["PYTHONPATH"]}
+
+
+ENVIRONMENTS = [python_environment]  # functions: the page's path to {name: value}
+
+
+ZONES = f"/weir-docs-{os.getpid()}-"
+
+
+def remove_zones():
+    for path in pathlib.Path("/dev/shm").glob(ZONES[1:] + "*"):
+        path.unlink()
+
+
+atexit.register(remove_zones)
 
 
 def environment(page, env, build):
@@ -26,5 +47,5 @@ def run(scratch, block, build):
     name = next((flag[5:] for flag in block.flags if flag.startswith("file=")), None)
     runner, ending = RUNNERS[block.kind]
     path = scratch.path / (name or f"block{block.line}.{ending}")
-    path.write_text(block.text(), encoding="utf-8")
+    path.write_text(block.text().replace("/readme", ZONES), encoding="utf-8")
     return None if name else scratch.run([*runner, path.name], environment(block.page, scratch.env, build))

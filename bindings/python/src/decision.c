@@ -247,7 +247,7 @@ static PyGetSetDef decision_properties[] = {
 
 static PyMethodDef decision_methods[] = {
     {"fields", (PyCFunction)(void (*)(void))decision_fields, METH_VARARGS | METH_KEYWORDS,
-     "fields(style='ietf', names=None)\n--\n\nThe HTTP fields that tell of this decision, as "
+     "fields($self, style='ietf', names=None)\n--\n\nThe HTTP fields that tell of this decision, as "
      "(name, value) pairs. It needs rows: ask with detail=True."},
     {NULL, NULL, 0, NULL},
 };
