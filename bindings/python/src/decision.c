@@ -1,5 +1,5 @@
-/* weir.Decision: what the library answered, as it answered it. Numbers become objects only when they
- * are read. */
+/* weir.Decision: what the library answered, as it answered it. Numbers become objects only when
+ * they are read. */
 #include "binding.h"
 
 #include <stddef.h>
@@ -247,8 +247,8 @@ static PyGetSetDef decision_properties[] = {
 
 static PyMethodDef decision_methods[] = {
     {"fields", (PyCFunction)(void (*)(void))decision_fields, METH_VARARGS | METH_KEYWORDS,
-     "fields($self, style='ietf', names=None)\n--\n\nThe HTTP fields that tell of this decision, as "
-     "(name, value) pairs. It needs rows: ask with detail=True."},
+     "fields($self, style='ietf', names=None)\n--\n\nThe HTTP fields that tell of this "
+     "decision, as (name, value) pairs. It needs rows: ask with detail=True."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,5 +1,5 @@
-/* weir.Store: opening and closing, and the verbs of one key. requests.c has those of several keys and
- * the waits, leases.c the leases. */
+/* weir.Store: opening and closing, and the verbs of one key. requests.c has those of several keys
+ * and the waits, leases.c the leases. */
 #include "binding.h"
 
 #include <string.h>
