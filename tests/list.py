@@ -14,7 +14,7 @@ NEEDS = {
     "command line": ["weir", "tests/hold_zone"],
     "model": ["weir", "tests/vectors", "tests/tails.vec"],
     "fuzz": ["weir"],
-    "desk": ["weir", "tests/desk_read"],
+    "desk": ["weir", "tests/desk_read", "ngx_http_weir_module.so"],
     "redis": ["weir", "weir_redis.so", "tests/cancel", "tests/store_driver", "tests/calendar_days", "tests/vectors", "tests/tails.vec",
               "lua/weir.lua"],
     "server": ["weir", "weir_redis.so", "tests/tails.vec"],
@@ -216,7 +216,7 @@ def listed(kind):
     return [
         Test("deaths: at every instruction", "release", "{build}/tests/kill_step"),
         *vectors("release"), *vectors("asan"), *programs("unit", UNITS, "release"), *programs("unit", UNITS, "asan"),
-        *shared("release"), *shared("asan"), *programs("threads", THREADS, "tsan"), *histories("tsan", 30000),
+        *shared("release"), *shared("asan"), *programs("threads", THREADS, "tsan"), *programs("unit", ["desk_engine"], "tsan"), *histories("tsan", 30000),
         Test("histories: something is broken", "release", "{build}/tests/history_broken", 3600), *clocks("release"),
         *command_line("asan"), *model("release", 2), *fuzz("asan"), *connections(10), *redis("release"),
         Test("redis: module under sanitizers", "asan", "tests/homes/redis/module_asan.py"),

@@ -43,7 +43,7 @@ struct cli_call {
 
 extern const struct cli_command cli_take, cli_peek, cli_wait, cli_settle, cli_reset, cli_acquire,
     cli_renew, cli_release, cli_explain, cli_replay, cli_demo, cli_bench, cli_zone, cli_lua,
-    cli_serve, cli_check, cli_top, cli_show_states, cli_run, cli_pipe;
+    cli_serve, cli_check, cli_top, cli_show_states, cli_run, cli_pipe, cli_suggest;
 
 /* ---- arguments.c: options and operands ---- */
 

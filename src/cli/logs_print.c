@@ -8,7 +8,8 @@
 
 static void logs_print_file(FILE *to, const struct desk_file_facts *file)
 {
-    fprintf(to, "%s: ", cli_show_text(file->path).text);
+    fprintf(to,
+            "%s: ", strcmp(file->path, "-") ? cli_show_text(file->path).text : "standard input");
     if (!file->format) {
         fputs("empty\n", to);
         return;

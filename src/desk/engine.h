@@ -36,6 +36,7 @@ extern const int64_t desk_peak_us[DESK_PEAKS];
 struct desk_candidate {
     const char *name;
     const weir_limit *limit; /* NULL: somebody else decides, see desk_engine_note */
+    bool total;              /* one state for all keys together */
 };
 
 struct desk_engine_options {
@@ -43,14 +44,14 @@ struct desk_engine_options {
     size_t count;                            /* 1 … DESK_CANDIDATES_MAX */
     int64_t wait_us;                         /* WEIR_WAIT_DEFAULT, WEIR_WAIT_ANY or µs */
     int64_t memory;                          /* bytes; 0: DESK_MEMORY_USUAL */
-    bool peaks;                              /* of each key */
+    bool peaks;                              /* of each key, by cost */
 };
 
 /* ---- what is known of a key ---- */
 
 struct desk_peak {
     int64_t bin; /* its number since 1970 */
-    uint32_t count, peak;
+    int64_t sum, peak;
 };
 
 /* What one candidate did to a key. */
@@ -128,9 +129,10 @@ struct desk_engine {
     size_t stride;              /* bytes of an entry */
     size_t marks_at, states_at; /* in an entry */
     size_t state_at[DESK_CANDIDATES_MAX];
-    uint64_t *index;   /* open addressing: 32 bits of the hash, entry + 1 */
-    size_t index_size; /* a power of two */
-    char **chunks;     /* of entries */
+    struct desk_key *all; /* the states of candidates that are total; not a key by itself */
+    uint64_t *index;      /* open addressing: 32 bits of the hash, entry + 1 */
+    size_t index_size;    /* a power of two */
+    char **chunks;        /* of entries */
     size_t chunk_entries, chunk_count, chunk_room;
     char **texts;
     size_t text_chunks, text_room, text_used; /* used: of the last chunk */

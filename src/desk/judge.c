@@ -171,6 +171,14 @@ void desk_judge_drop(struct desk_engine *engine, struct desk_key *key)
 
 /* ---- deciding ---- */
 
+/* Where the states of a candidate lie for a key: in its entry, or in the one for all keys. */
+static struct judge_state *judge_states_for(const struct desk_engine *engine, struct desk_key *key,
+                                            size_t candidate)
+{
+    return judge_states(engine, engine->options.candidates[candidate].total ? engine->all : key,
+                        candidate);
+}
+
 /* Charges every limit of a list that allowed the request. */
 static int judge_charge(struct desk_engine *engine, size_t candidate, const struct desk_key *key,
                         const struct weir__request *requests, struct weir__state *states,
@@ -196,7 +204,7 @@ int desk_judge(struct desk_engine *engine, size_t candidate, struct desk_key *ke
                const struct desk_arrival *arrival, bool whole, weir_decision *ret)
 {
     const weir_limit *limit = engine->options.candidates[candidate].limit;
-    struct judge_state *stored = judge_states(engine, key, candidate);
+    struct judge_state *stored = judge_states_for(engine, key, candidate);
     struct weir__state states[WEIR_LIMITS_MAX];
     struct weir__request requests[WEIR_LIMITS_MAX];
     weir_decision rows[WEIR_LIMITS_MAX];

@@ -93,8 +93,9 @@ int desk_keys_make(struct desk_engine *engine)
     engine->index_size = FIRST_INDEX;
     engine->index = calloc(engine->index_size, sizeof *engine->index);
     engine->registers = calloc(1, 1 << REGISTER_BITS);
+    engine->all = calloc(1, engine->stride);
     engine->used = (int64_t)(engine->index_size * sizeof *engine->index);
-    return engine->index && engine->registers ? 0 : WEIR_ENOMEM;
+    return engine->index && engine->registers && engine->all ? 0 : WEIR_ENOMEM;
 }
 
 void desk_keys_free(struct desk_engine *engine)
@@ -105,6 +106,9 @@ void desk_keys_free(struct desk_engine *engine)
         free(engine->chunks[i]);
     for (size_t i = 0; engine->texts && i < engine->text_chunks; i++)
         free(engine->texts[i]);
+    if (engine->all)
+        desk_judge_drop(engine, engine->all);
+    free(engine->all);
     free(engine->chunks);
     free(engine->texts);
     free(engine->index);

@@ -38,6 +38,8 @@ static inline double desk_percent(int64_t part, int64_t all)
 
 /* The members of an object that is open. */
 void desk_report_json(const struct desk_report *report, struct weir__json *json);
+/* The member "log": what was read. */
+void desk_report_put_log(struct weir__json *json, const struct desk_facts *facts);
 /* A whole page. */
 void desk_report_html(const struct desk_report *report, struct weir__buffer *out);
 

@@ -151,7 +151,7 @@ static void json_put_examples(struct weir__json *json, const struct desk_facts *
     weir__json_close(json, ']');
 }
 
-static void json_put_log(struct weir__json *json, const struct desk_facts *facts)
+void desk_report_put_log(struct weir__json *json, const struct desk_facts *facts)
 {
     weir__json_open(json, "log", '{');
     weir__json_put_int(json, "lines", facts->lines);
@@ -220,7 +220,7 @@ void desk_report_json(const struct desk_report *report, struct weir__json *json)
     }
     json_put_keys(json, engine);
     if (report->facts)
-        json_put_log(json, report->facts);
+        desk_report_put_log(json, report->facts);
     if (report->more)
         report->more(json, report->context);
 }

@@ -225,15 +225,15 @@ void desk_tally_state(struct desk_tally *tally, int64_t now_us, int64_t newest_u
         weir__max(tally->states_peak, tally->window_states[0] + tally->window_states[1]);
 }
 
-static void tally_peaks(struct desk_peak *peaks, int64_t time_us)
+static void tally_peaks(struct desk_peak *peaks, const struct desk_arrival *arrival)
 {
     for (size_t i = 0; i < DESK_PEAKS; i++) {
-        int64_t bin = time_us / desk_peak_us[i];
+        int64_t bin = arrival->time_us / desk_peak_us[i];
         if (peaks[i].bin != bin)
-            peaks[i].count = 0;
+            peaks[i].sum = 0;
         peaks[i].bin = bin;
-        peaks[i].count++;
-        peaks[i].peak = peaks[i].count > peaks[i].peak ? peaks[i].count : peaks[i].peak;
+        desk_add_saturating(&peaks[i].sum, arrival->cost);
+        peaks[i].peak = weir__max(peaks[i].peak, peaks[i].sum);
     }
 }
 
@@ -250,7 +250,7 @@ int desk_tally_arrival(struct desk_engine *engine, struct desk_key *key,
     desk_add_saturating(&key->cost, arrival->cost);
     key->last_us = arrival->time_us;
     if (engine->options.peaks)
-        tally_peaks((struct desk_peak *)(key + 1), arrival->time_us);
+        tally_peaks((struct desk_peak *)(key + 1), arrival);
     return 0;
 }
 
@@ -315,7 +315,9 @@ int desk_engine_take(struct desk_engine *engine, const struct desk_arrival *arri
             code = desk_tally_add(engine, i, key, arrival, &decision);
         if (code)
             return code;
-        if (decision.allowed && arrival->cost > 0)
+        if (engine->options.candidates[i].total)
+            engine->tallies[i].states_peak = 1;
+        else if (decision.allowed && arrival->cost > 0)
             desk_tally_state(&engine->tallies[i], arrival->time_us, before_us);
         if (rets)
             rets[i] = decision;

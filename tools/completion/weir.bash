@@ -15,6 +15,10 @@ _weir_options() {
         echo "--limit --policies --store --wait --share --share-by --format --key --where --cost --template --field --timezone \
             --disorder --no-spread --follow --memory --report --decisions --json --help"
         ;;
+    suggest)
+        echo "--deny-keys --deny-requests --protect --spare --format --key --where --cost --template --field --timezone \
+            --disorder --no-spread --memory --report --json --help"
+        ;;
     bench) echo "--keys --threads --seconds --limit --batch --store --json --help" ;;
     zone) echo "--check --json --dump --load --help" ;;
     lua) echo "--args --cost --least --wait --function --list --sha --json --help" ;;
@@ -34,7 +38,7 @@ _weir_options() {
 }
 
 _weir() {
-    local commands="take peek wait settle reset show acquire renew release run pipe explain replay demo bench zone lua serve top check"
+    local commands="take peek wait settle reset show acquire renew release run pipe explain replay suggest demo bench zone lua serve top check"
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
@@ -71,6 +75,10 @@ _weir() {
     --listen | --listen-tls | --host | --max-* | --*-timeout | --shutdown-delay | --access-log-sample | --envoy-near-limit)
         return
         ;;
+    --deny-keys | --deny-requests)
+        mapfile -t COMPREPLY < <(compgen -W "1% 0.1%" -- "$current")
+        return
+        ;;
     --on-lost)
         mapfile -t COMPREPLY < <(compgen -W "stop go-on" -- "$current")
         return
@@ -79,13 +87,13 @@ _weir() {
         mapfile -t COMPREPLY < <(compgen -W "any 0 100ms 1s 10s 1m" -- "$current")
         return
         ;;
-    --denied-code | --failed-code | --cost | --least | --keys | --key | --policy | --threads | --seconds | --batch | --limit | --args | --request | --token)
+    --denied-code | --failed-code | --cost | --least | --keys | --key | --policy | --threads | --seconds | --batch | --limit | --protect | --spare | --args | --request | --token)
         return
         ;;
     esac
     if [[ $current == -* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(_weir_options "$command")" -- "$current")
-    elif [[ $command == zone || $command == pipe || $command == replay || $command == check ]]; then
+    elif [[ $command == zone || $command == pipe || $command == replay || $command == suggest || $command == check ]]; then
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
     fi

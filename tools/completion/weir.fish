@@ -1,6 +1,6 @@
 # Completion of `weir` for fish. Install in ~/.config/fish/completions or vendor_completions.d.
 
-set -l commands take peek wait settle reset show acquire renew release run pipe explain replay demo bench zone lua top serve check
+set -l commands take peek wait settle reset show acquire renew release run pipe explain replay suggest demo bench zone lua top serve check
 set -l none "not __fish_seen_subcommand_from $commands help"
 
 complete -c weir -f
@@ -20,6 +20,7 @@ complete -c weir -n $none -a run -d "Run a command when limits allow it, and hol
 complete -c weir -n $none -a pipe -d "Copy a stream no faster than a limit allows"
 complete -c weir -n $none -a explain -d "Say what a limit does and promises, with a plot"
 complete -c weir -n $none -a replay -d "Show what limits would have decided for a log"
+complete -c weir -n $none -a suggest -d "Find limits that suit a log and a goal"
 complete -c weir -n $none -a demo -d "Show what limits let through at the edge of a window"
 complete -c weir -n $none -a bench -d "Measure how fast the library decides here"
 complete -c weir -n $none -a zone -d "Show what a zone contains, and whether it is sound; dump and load it"
@@ -64,21 +65,25 @@ complete -c weir -n "__fish_seen_subcommand_from replay" -l share -x -a "critica
 complete -c weir -n "__fish_seen_subcommand_from replay" -l share-by -x -a "class header." -d "Field that says the class"
 complete -c weir -n "__fish_seen_subcommand_from replay" -l limit -x -d "A candidate, NAME=LIMITS"
 complete -c weir -n "__fish_seen_subcommand_from replay" -l policies -r -F -d "Decide by a policy file"
-complete -c weir -n "__fish_seen_subcommand_from replay" -l format -x -a "combined common json csv haproxy envoy caddy traefik alb weir trace" \
+complete -c weir -n "__fish_seen_subcommand_from replay suggest" -l format -x -a "combined common json csv haproxy envoy caddy traefik alb weir trace" \
     -d "Format of the log"
-complete -c weir -n "__fish_seen_subcommand_from replay" -l key -x -a "ip ip/24/48 user path host" -d "What keys are made of"
-complete -c weir -n "__fish_seen_subcommand_from replay" -l where -x -d "Only these lines"
-complete -c weir -n "__fish_seen_subcommand_from replay" -l cost -x -a "bytes duration" -d "Field of the cost"
-complete -c weir -n "__fish_seen_subcommand_from replay" -l template -x -d "Path in keys"
-complete -c weir -n "__fish_seen_subcommand_from replay" -l field -x -d "Where a field is found"
-complete -c weir -n "__fish_seen_subcommand_from replay" -l timezone -x -d "Of times without a zone"
-complete -c weir -n "__fish_seen_subcommand_from replay" -l disorder -x -d "How far lines may be out of order"
-complete -c weir -n "__fish_seen_subcommand_from replay" -l no-spread -d "Leave whole seconds as they are"
+complete -c weir -n "__fish_seen_subcommand_from replay suggest" -l key -x -a "ip ip/24/48 user path host" -d "What keys are made of"
+complete -c weir -n "__fish_seen_subcommand_from replay suggest" -l where -x -d "Only these lines"
+complete -c weir -n "__fish_seen_subcommand_from replay suggest" -l cost -x -a "bytes duration" -d "Field of the cost"
+complete -c weir -n "__fish_seen_subcommand_from replay suggest" -l template -x -d "Path in keys"
+complete -c weir -n "__fish_seen_subcommand_from replay suggest" -l field -x -d "Where a field is found"
+complete -c weir -n "__fish_seen_subcommand_from replay suggest" -l timezone -x -d "Of times without a zone"
+complete -c weir -n "__fish_seen_subcommand_from replay suggest" -l disorder -x -d "How far lines may be out of order"
+complete -c weir -n "__fish_seen_subcommand_from replay suggest" -l no-spread -d "Leave whole seconds as they are"
 complete -c weir -n "__fish_seen_subcommand_from replay" -l follow -d "Wait for more at the end"
-complete -c weir -n "__fish_seen_subcommand_from replay" -l memory -x -d "For keys and states"
-complete -c weir -n "__fish_seen_subcommand_from replay" -l report -r -F -d "Also write a page"
+complete -c weir -n "__fish_seen_subcommand_from replay suggest" -l memory -x -d "For keys and states"
+complete -c weir -n "__fish_seen_subcommand_from replay suggest" -l report -r -F -d "Also write a page"
 complete -c weir -n "__fish_seen_subcommand_from replay" -l decisions -d "Print one line per request"
-complete -c weir -n "__fish_seen_subcommand_from replay zone check pipe" -F
+complete -c weir -n "__fish_seen_subcommand_from suggest" -l deny-keys -x -a "1% 0.1%" -d "Deny at most this part of the keys"
+complete -c weir -n "__fish_seen_subcommand_from suggest" -l deny-requests -x -a "1% 0.1%" -d "Deny at most this part of the requests"
+complete -c weir -n "__fish_seen_subcommand_from suggest" -l protect -x -d "Let at most so many through in all"
+complete -c weir -n "__fish_seen_subcommand_from suggest" -l spare -x -d "A key or network that no limit may deny"
+complete -c weir -n "__fish_seen_subcommand_from replay suggest zone check pipe" -F
 complete -c weir -n "__fish_seen_subcommand_from check explain" -l request -x -d "Attributes of a request"
 complete -c weir -n "__fish_seen_subcommand_from zone" -l check -d "Only check"
 complete -c weir -n "__fish_seen_subcommand_from zone" -l dump -d "Print every state"

@@ -308,7 +308,7 @@ static int candidate_add(struct replay *replay, const char *name, size_t len, co
     int code = cli_read_limits(replay->call, text, &replay->limits[i]);
     if (code)
         return code;
-    replay->candidates[i] = (struct desk_candidate){replay->names[i], replay->limits[i]};
+    replay->candidates[i] = (struct desk_candidate){replay->names[i], replay->limits[i], false};
     replay->shown[i] = (struct desk_shown){.name = replay->names[i],
                                            .limit = replay->limits[i],
                                            .text = weir_limit_text(replay->limits[i])};

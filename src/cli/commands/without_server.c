@@ -1,5 +1,6 @@
 /* `weir serve` and `weir check` of a build without the server: they say so. */
 #include "cli/replay.h"
+#include "cli/suggest.h"
 
 #define WITHOUT "this weir was built without the server and its policies"
 
@@ -28,5 +29,11 @@ int replay_policies_take(struct replay *replay, const struct desk_arrival *arriv
                          weir_decision *ret, weir_error *err)
 {
     (void)replay, (void)arrival, (void)ret;
+    return weir__fail(err, WEIR_EUNSUPPORTED, 0, WITHOUT);
+}
+
+int suggest_check_policies(const char *text, size_t len, weir_error *err)
+{
+    (void)text, (void)len;
     return weir__fail(err, WEIR_EUNSUPPORTED, 0, WITHOUT);
 }

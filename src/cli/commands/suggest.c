@@ -1,0 +1,130 @@
+/*
+ * `weir suggest`: which limit should I set? It reads a log several times, chooses limits on its
+ * first half, judges them on the second, and prints texts to paste.
+ */
+#include "cli/suggest.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A key of one part can be named in a policy's allow. */
+static bool suggest_can_exempt(const struct suggest *suggest)
+{
+    return suggest->key_count == 1 && suggest->key[0].len > 0 && suggest->key[0].data[0] != '\'' &&
+           strncmp(suggest->key[0].data, "hash(", 5) != 0;
+}
+
+static int suggest_write_report(const struct suggest *suggest)
+{
+    const struct desk_suggest *result = suggest->result;
+    struct desk_shown shown[DESK_SUGGESTIONS];
+    for (size_t i = 0; i < result->count; i++) {
+        const struct desk_suggestion *it = &result->suggestions[i];
+        shown[i] = (struct desk_shown){.name = desk_kind_name(it->kind),
+                                       .limit = it->limit,
+                                       .text = weir_limit_text(it->limit)};
+    }
+    if (!suggest->report_path || result->count == 0 || !result->judged)
+        return CLI_OK;
+    struct desk_report report = {.engine = result->judged,
+                                 .shown = shown,
+                                 .facts = &suggest->facts,
+                                 .key = suggest->key_text,
+                                 .several = true};
+    return cli_write_report(suggest->call, &report, suggest->report_path);
+}
+
+/* Of a log that is still written, later passes read more than the first one. */
+static void suggest_check_same(const struct suggest *suggest)
+{
+    const struct desk_suggest *result = suggest->result;
+    int64_t read = result->parts[0].requests + result->parts[1].requests +
+                   (result->exempt ? result->spared_requests : 0);
+    if (result->judged && read != result->whole->requests)
+        fprintf(stderr,
+                "weir suggest: the log changed while it was read: %" PRId64
+                " requests at first, %" PRId64 " later; the figures are of both\n",
+                result->whole->requests, read);
+}
+
+static int suggest_run(struct suggest *suggest)
+{
+    weir_error err = {0};
+    struct desk_suggest_options options = {.goal = suggest->goal,
+                                           .spare = suggest->spare.texts,
+                                           .spare_count = suggest->spare.count,
+                                           .can_exempt = suggest_can_exempt(suggest),
+                                           .memory = suggest->logs.memory,
+                                           .context = suggest,
+                                           .read = suggest_input_read};
+    int code = desk_suggest(&options, &suggest->result, &err);
+    if (code == WEIR_EINVAL && suggest->result && suggest->result->unmatched > 0)
+        return cli_fail(suggest->call, CLI_USAGE,
+                        "invalid --spare \"%s\": no key of the log is like this; expected a key as "
+                        "the log has it, or a network like 10.0.0.0/8",
+                        cli_show_text(suggest->spare.texts[suggest->result->unmatched - 1]).text);
+    if (code)
+        return cli_fail(suggest->call, code == WEIR_EINVAL ? CLI_USAGE : CLI_FAILED, "%s",
+                        err.message[0] ? err.message : weir_strerror(code));
+    code = cli_logs_check_readable(suggest->call, &suggest->facts);
+    if (code == CLI_OK)
+        code = suggest_key_read(suggest);
+    if (code)
+        return code;
+    suggest_check_same(suggest);
+    if (suggest->json)
+        suggest_print_json(suggest);
+    else
+        suggest_print(suggest);
+    code = suggest_write_report(suggest);
+    int damage = cli_logs_check_damage(suggest->call, &suggest->facts);
+    if (code || damage)
+        return code ? code : damage;
+    return suggest->result->verdict == DESK_SUGGESTED ? CLI_OK : CLI_DENIED;
+}
+
+static int cmd_suggest(const struct cli_call *call)
+{
+    struct suggest *suggest = calloc(1, sizeof *suggest);
+    const char **paths = calloc(CLI_MANY_LOGS + 1, sizeof *paths);
+    if (!suggest || !paths) {
+        free(suggest);
+        free(paths);
+        return cli_fail(call, CLI_FAILED, "out of memory");
+    }
+    suggest->call = call;
+    suggest->logs.paths = paths;
+    const struct cli_option options[] = {
+        {"deny-keys", CLI_TEXT, &suggest->keys_text, 0},
+        {"deny-requests", CLI_TEXT, &suggest->requests_text, 0},
+        {"protect", CLI_TEXT, &suggest->protect_text, 0},
+        {"spare", CLI_LIST, &suggest->spare, 0},
+        CLI_LOGS_OPTIONS(&suggest->logs),
+        {"report", CLI_TEXT, &suggest->report_path, 0},
+        {"json", CLI_FLAG, &suggest->json, 0},
+    };
+    const struct cli_operand operands[] = {{"LOG", paths, CLI_MANY_LOGS}};
+    int code = CLI_PARSE(call, options, operands);
+    if (code == CLI_OK)
+        code = cli_logs_read(call, &suggest->logs);
+    if (code == CLI_OK)
+        code = suggest_goal_read(suggest);
+    if (code == CLI_OK)
+        code = cli_logs_check_report(call, &suggest->logs, suggest->report_path);
+    if (code == CLI_OK)
+        code = suggest_input_open(suggest);
+    if (code == CLI_OK)
+        code = suggest_run(suggest);
+    desk_suggest_free(suggest->result);
+    suggest_input_close(suggest);
+    free(suggest);
+    free(paths);
+    return code;
+}
+
+const struct cli_command cli_suggest = {
+    .name = "suggest",
+    .summary = "find limits that suit a log and a goal",
+    .run = cmd_suggest,
+};

@@ -1,0 +1,75 @@
+/* `weir suggest`: reads the goal and the logs, several times; prints what src/desk found, and texts
+ * to paste. */
+#ifndef WEIR_CLI_SUGGEST_H
+#define WEIR_CLI_SUGGEST_H
+
+#include "cli/logs.h"
+#include "cli/progress.h"
+#include "desk/suggest.h"
+
+#define SUGGEST_COPY_MOST (INT64_C(4) << 30) /* bytes of standard input that are kept */
+#define SUGGEST_PARTS 8                      /* of a key */
+#define SUGGEST_NOTES 4
+
+struct suggest {
+    const struct cli_call *call;
+    /* arguments */
+    struct cli_logs logs;
+    const char *keys_text, *requests_text, *protect_text, *report_path;
+    struct cli_list spare;
+    bool json;
+    struct desk_goal goal;
+    /* reading */
+    int64_t begin;             /* where standard input begins, if it is read; -1: it is not */
+    struct desk_reader *first; /* of the first pass: it has the facts */
+    struct desk_facts facts;
+    struct cli_progress progress;
+    _Atomic int stop; /* the rest of the log is not needed */
+    bool timed;       /* the log is in the order of its times */
+    /* what was found */
+    struct desk_suggest *result;
+    struct weir__span key[SUGGEST_PARTS]; /* the parts of the key */
+    size_t key_count;
+    char key_text[96]; /* for people */
+};
+
+/* ---- suggest_input.c ---- */
+
+/* Makes sure that the log can be read several times: keeps a copy of a pipe. */
+int suggest_input_open(struct suggest *suggest);
+void suggest_input_close(struct suggest *suggest);
+/* For desk_suggest. */
+int suggest_input_read(void *context, struct desk_pass *pass, weir_error *err);
+
+/* ---- suggest_goal.c ---- */
+
+int suggest_goal_read(struct suggest *suggest);
+/* Splits the key. Before the log was read, the key may be unknown. */
+int suggest_key_read(struct suggest *suggest);
+
+/* ---- suggest_paste.c: what can be pasted ---- */
+
+struct suggest_paste {
+    struct weir__buffer policy, file,
+        nginx;            /* an entry, a whole file, lines for http{}; or empty */
+    const char *no_nginx; /* why there is none; NULL: there is */
+    weir_error no_policy; /* likewise; "" */
+    struct weir__buffer notes[SUGGEST_NOTES];
+    size_t note_count;
+};
+
+void suggest_paste_make(const struct suggest *suggest, size_t i, struct suggest_paste *ret);
+void suggest_paste_free(struct suggest_paste *paste);
+/* suggest_policy.c: whether a file of policies is right. 0 or what is wrong. */
+int suggest_check_policies(const char *text, size_t len, weir_error *err);
+
+/* ---- suggest_print.c, suggest_json.c ---- */
+
+/* Why a limit was chosen, in one sentence. */
+void suggest_put_why(struct weir__buffer *buffer, const struct suggest *suggest, size_t i);
+/* What is wanted: "deny at most 1% of the keys". */
+void suggest_put_goal(struct weir__buffer *buffer, const struct desk_goal *goal);
+void suggest_print(const struct suggest *suggest);
+void suggest_print_json(const struct suggest *suggest);
+
+#endif

@@ -1,0 +1,153 @@
+/* What `weir suggest --json` prints; docs/CLI.md says what the members are. */
+#include "cli/suggest.h"
+
+static void json_put_part(struct weir__json *json, const char *name, const struct desk_part *part)
+{
+    weir__json_open(json, name, '{');
+    weir__json_put_seconds(json, "from", part->from_us);
+    weir__json_put_seconds(json, "to", part->to_us);
+    weir__json_put_int(json, "requests", part->requests);
+    weir__json_put_int(json, "keys", part->keys);
+    weir__json_close(json, '}');
+}
+
+static void json_put_goal(struct weir__json *json, const struct desk_goal *goal)
+{
+    weir__json_open(json, "goal", '{');
+    if (goal->keys >= 0)
+        weir__json_put_double(json, "deny_keys", (double)goal->keys / DESK_MILLION);
+    if (goal->requests >= 0)
+        weir__json_put_double(json, "deny_requests", (double)goal->requests / DESK_MILLION);
+    if (goal->protect > 0) {
+        weir__json_put_int(json, "protect", goal->protect);
+        weir__json_put_seconds(json, "protect_period", goal->protect_us);
+    }
+    weir__json_put_bool(json, "default", goal->usual);
+    weir__json_close(json, '}');
+}
+
+static void json_put_peaks(struct weir__json *json, const struct desk_suggest *result)
+{
+    static const char *const names[DESK_PERCENTILES] = {"p50", "p90", "p99", "p99.9", "most"};
+    weir__json_open(json, "peaks", '[');
+    for (size_t i = 0; i < result->peak_count; i++) {
+        weir__json_open(json, NULL, '{');
+        weir__json_put_seconds(json, "span", desk_peak_us[i]);
+        for (size_t p = 0; p < DESK_PERCENTILES; p++)
+            weir__json_put_int(json, names[p], result->peaks[i][p]);
+        weir__json_close(json, '}');
+    }
+    weir__json_close(json, ']');
+}
+
+static void json_put_share(struct weir__json *json, const char *name, struct desk_share share)
+{
+    weir__json_open(json, name, '{');
+    weir__json_put_double(json, "part", share.part);
+    weir__json_put_double(json, "low", share.low);
+    weir__json_put_double(json, "high", share.high);
+    weir__json_close(json, '}');
+}
+
+static void json_put_most_denied(struct weir__json *json, const struct desk_engine *engine,
+                                 size_t candidate)
+{
+    const struct desk_key *top[DESK_TOP];
+    size_t n = desk_engine_most_denied(engine, candidate, top, DESK_TOP);
+    weir__json_open(json, "most_denied", '[');
+    for (size_t i = 0; i < n; i++) {
+        struct weir__span text = desk_key_text(engine, top[i]);
+        weir__json_open(json, NULL, '{');
+        weir__json_put_key(json, text.data, text.len);
+        weir__json_put_int(json, "requests", top[i]->requests);
+        weir__json_put_int(json, "denied", desk_key_mark(engine, top[i], candidate)->denied);
+        weir__json_close(json, '}');
+    }
+    weir__json_close(json, ']');
+}
+
+static void json_put_paste(struct weir__json *json, const struct suggest *suggest, size_t i)
+{
+    struct suggest_paste paste;
+    suggest_paste_make(suggest, i, &paste);
+    bool policy = !paste.no_policy.message[0];
+    weir__json_put_string(json, "policy", policy ? paste.policy.data : NULL);
+    weir__json_put_string(json, "policy_file", policy ? paste.file.data : NULL);
+    weir__json_put_string(json, "nginx", paste.no_nginx ? NULL : paste.nginx.data);
+    weir__json_open(json, "notes", '[');
+    if (!policy)
+        weir__json_put_string(json, NULL, paste.no_policy.message);
+    if (paste.no_nginx)
+        weir__json_put_string(json, NULL, paste.no_nginx);
+    for (size_t n = 0; n < paste.note_count; n++)
+        weir__json_put_string(json, NULL, paste.notes[n].data);
+    weir__json_close(json, ']');
+    suggest_paste_free(&paste);
+}
+
+static void json_put_suggestion(struct weir__json *json, const struct suggest *suggest, size_t i)
+{
+    const struct desk_suggest *result = suggest->result;
+    const struct desk_suggestion *it = &result->suggestions[i];
+    const struct desk_tally *tally = &result->judged->tallies[i];
+    struct weir__buffer why = weir__buffer_growing();
+    suggest_put_why(&why, suggest, i);
+    weir__json_open(json, NULL, '{');
+    weir__json_put_string(json, "name", desk_kind_name(it->kind));
+    weir__json_put_string(json, "limits", weir_limit_text(it->limit));
+    weir__json_put_bool(json, "total", it->total);
+    weir__json_put_text(json, "why", why.data, why.len);
+    weir__json_put_bool(json, "meets_goal", it->meets);
+    weir__json_open(json, "chosen", '{');
+    weir__json_put_int(json, "denied", it->chosen.denied);
+    weir__json_put_int(json, "keys_denied", it->chosen.keys_denied);
+    weir__json_close(json, '}');
+    weir__json_open(json, "judged", '{');
+    weir__json_put_int(json, "allowed", tally->allowed);
+    weir__json_put_int(json, "denied", tally->denied);
+    weir__json_put_int(json, "delayed", tally->delayed);
+    weir__json_put_int(json, "keys_denied", tally->keys_denied);
+    weir__json_put_int(json, "spared_denied", it->outcome.spared_denied);
+    json_put_share(json, "requests_part", it->requests);
+    json_put_share(json, "keys_part", it->keys);
+    weir__json_put_int(json, "highest_1s", tally->rates->highest[0]);
+    weir__json_put_int(json, "highest_1m", tally->rates->highest[2]);
+    json_put_most_denied(json, result->judged, i);
+    weir__json_close(json, '}');
+    json_put_paste(json, suggest, i);
+    weir__json_close(json, '}');
+    weir__buffer_free(&why);
+}
+
+void suggest_print_json(const struct suggest *suggest)
+{
+    static const char *const verdicts[] = {"suggested", "no limit", "too short"};
+    const struct desk_suggest *result = suggest->result;
+    const struct desk_engine *whole = result->whole;
+    struct weir__json json = cli_json_begin('{');
+    bool about;
+    weir__json_put_string(&json, "verdict", verdicts[result->verdict]);
+    weir__json_put_string(&json, "reason", result->reason[0] ? result->reason : NULL);
+    weir__json_put_string(&json, "advice", result->advice[0] ? result->advice : NULL);
+    json_put_goal(&json, &result->goal);
+    weir__json_put_int(&json, "requests", whole->requests);
+    weir__json_put_int(&json, "keys", desk_engine_distinct(whole, &about));
+    weir__json_put_string(&json, "key", suggest->key_text);
+    weir__json_put_bool(&json, "approximate", result->lossy);
+    weir__json_put_seconds(&json, "first", whole->requests > 0 ? whole->first_us : -1);
+    weir__json_put_seconds(&json, "last", whole->requests > 0 ? whole->last_us : -1);
+    json_put_peaks(&json, result);
+    json_put_part(&json, "chosen_on", &result->parts[0]);
+    json_put_part(&json, "judged_on", &result->parts[1]);
+    weir__json_open(&json, "spared", '{');
+    weir__json_put_int(&json, "keys", (int64_t)result->spared_keys);
+    weir__json_put_int(&json, "requests", result->spared_requests);
+    weir__json_put_bool(&json, "left_out", result->exempt);
+    weir__json_close(&json, '}');
+    weir__json_open(&json, "suggestions", '[');
+    for (size_t i = 0; i < result->count && result->judged; i++)
+        json_put_suggestion(&json, suggest, i);
+    weir__json_close(&json, ']');
+    desk_report_put_log(&json, &suggest->facts);
+    cli_json_end(&json, '}');
+}

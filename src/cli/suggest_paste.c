@@ -1,0 +1,315 @@
+/*
+ * Texts to paste: an entry of a policy file, and lines for nginx. They are made of the limit and of
+ * arguments of the command, never of what a log says. Words of the arguments are quoted, and the
+ * policy is read once, as `weir check` reads it: what would be wrong is not printed.
+ */
+#include "cli/suggest.h"
+
+#include "policy/view.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool paste_is(struct weir__span span, const char *text)
+{
+    return span.len == strlen(text) && !memcmp(span.data, text, span.len);
+}
+
+static bool paste_begins(struct weir__span span, const char *text)
+{
+    return span.len > strlen(text) && !memcmp(span.data, text, strlen(text));
+}
+
+static struct weir__buffer *paste_note(struct suggest_paste *paste)
+{
+    assert(paste->note_count < SUGGEST_NOTES);
+    struct weir__buffer *note = &paste->notes[paste->note_count++];
+    *note = weir__buffer_growing();
+    return note;
+}
+
+/* ---- YAML ---- */
+
+/* Plain if it can be taken for nothing else, otherwise in quotes. */
+static void yaml_put(struct weir__buffer *out, const char *text, size_t len)
+{
+    static const char *const words[] = {"true", "false", "null", "yes", "no", "on",
+                                        "off",  "y",     "n",    "~",   NULL};
+    bool plain = len > 0 && (islower((unsigned char)text[0]) || text[0] == '/');
+    for (size_t i = 0; i < len && plain; i++)
+        plain = isalnum((unsigned char)text[i]) || strchr("_./-", text[i]);
+    for (size_t i = 0; words[i] && plain; i++)
+        plain = !(strlen(words[i]) == len && !memcmp(words[i], text, len));
+    if (plain) {
+        weir__put(out, text, len);
+        return;
+    }
+    struct weir__json json = {out, false};
+    weir__json_put_text(&json, NULL, text, len);
+}
+
+/* A value that a condition compares with as it is: stars stand for themselves. */
+static void yaml_put_exact(struct weir__buffer *out, const char *text)
+{
+    struct weir__buffer escaped = weir__buffer_growing();
+    for (; *text; text++) {
+        if (*text == '*' || *text == '\\')
+            weir__put(&escaped, "\\", 1);
+        weir__put(&escaped, text, 1);
+    }
+    yaml_put(out, escaped.data, escaped.len);
+    weir__buffer_free(&escaped);
+}
+
+/* a|b as [a, b]; one value alone. */
+static void yaml_put_values(struct weir__buffer *out, const char *values)
+{
+    bool several = strchr(values, '|') != NULL;
+    weir__put_text(out, several ? "[" : "");
+    for (const char *from = values;; from++) {
+        size_t len = strcspn(from, "|");
+        yaml_put(out, from, len);
+        from += len;
+        if (!*from)
+            break;
+        weir__put_text(out, ", ");
+    }
+    weir__put_text(out, several ? "]" : "");
+}
+
+/* ---- the policy ---- */
+
+/* Whether a request has this before it is answered, as policies know it. */
+static bool policy_knows(struct weir__span name)
+{
+    static const char *const names[] = {"ip", "method", "path", "host", "user", NULL};
+    for (size_t i = 0; names[i]; i++) {
+        if (paste_is(name, names[i]))
+            return true;
+    }
+    return paste_begins(name, "header.") || paste_begins(name, "lower(header.") ||
+           paste_begins(name, "ip(header.");
+}
+
+static void policy_put_match(const struct suggest *suggest, struct suggest_paste *paste)
+{
+    struct weir__buffer *out = &paste->policy;
+    struct weir__buffer *note = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < suggest->logs.where.count; i++) {
+        const char *text = suggest->logs.where.texts[i], *equals = strchr(text, '=');
+        assert(equals && equals > text); /* the reader took it */
+        bool negated = equals[-1] == '!';
+        struct weir__span name = {text, (size_t)(equals - text) - negated};
+        if (!policy_knows(name)) {
+            note = note ? note : paste_note(paste);
+            weir__put_format(note, "%s%s", note->len ? ", " : "", cli_show_text(text).text);
+            continue;
+        }
+        weir__put_text(out, count++ ? ", " : ", match: {");
+        yaml_put(out, name.data, name.len);
+        weir__put_text(out, negated ? ": {" : ": ");
+        if (negated && !strcmp(equals + 1, "*")) {
+            weir__put_text(out, "absent: true");
+        } else {
+            weir__put_text(out, negated ? "not: " : "");
+            yaml_put_values(out, equals + 1);
+        }
+        weir__put_text(out, negated ? "}" : "");
+    }
+    weir__put_text(out, count ? "}" : "");
+    if (note)
+        weir__put_text(note, " is not known before a request is answered, or not to policies: the "
+                             "text applies to all requests.");
+}
+
+static void policy_put_key(struct weir__buffer *out, const struct suggest *suggest, bool total)
+{
+    weir__put_text(out, ", key: ");
+    if (total) {
+        weir__put_text(out, "\"'all'\"");
+        return;
+    }
+    weir__put_text(out, suggest->key_count > 1 ? "[" : "");
+    for (size_t i = 0; i < suggest->key_count; i++) {
+        weir__put_text(out, i ? ", " : "");
+        yaml_put(out, suggest->key[i].data, suggest->key[i].len);
+    }
+    weir__put_text(out, suggest->key_count > 1 ? "]" : "");
+}
+
+static void policy_put_allow(struct weir__buffer *out, const struct suggest *suggest)
+{
+    struct weir__span name = suggest->key[0];
+    if (!suggest->result->exempt)
+        return;
+    if (paste_begins(name, "ip/")) /* ip/24/48: conditions name the address */
+        name = weir__span_of("ip");
+    weir__put_text(out, ", allow: [{");
+    yaml_put(out, name.data, name.len);
+    weir__put_text(out, ": [");
+    for (size_t i = 0; i < suggest->spare.count; i++) {
+        weir__put_text(out, i ? ", " : "");
+        yaml_put_exact(out, suggest->spare.texts[i]);
+    }
+    weir__put_text(out, "]}]");
+}
+
+static void policy_make(const struct suggest *suggest, const struct desk_suggestion *it,
+                        struct suggest_paste *paste)
+{
+    struct weir__buffer *out = &paste->policy;
+    const char *text = weir_limit_text(it->limit);
+    weir__put_text(out, "- {name: suggested");
+    policy_put_match(suggest, paste);
+    policy_put_allow(out, suggest);
+    policy_put_key(out, suggest, it->total);
+    weir__put_text(out, ", limit: ");
+    yaml_put(out, text, strlen(text));
+    weir__put_text(out, "}");
+    weir__put_format(&paste->file, "version: 1\npolicies:\n  %s\n", out->data);
+    if (suggest_check_policies(paste->file.data, paste->file.len, &paste->no_policy) == 0)
+        paste->no_policy.message[0] = 0;
+}
+
+/* ---- nginx ---- */
+
+/* The variable of a part of the key; false: there is none. */
+static bool nginx_put_variable(struct weir__buffer *out, struct weir__span part)
+{
+    static const struct {
+        const char *name, *variable;
+    } known[] = {{"ip", "$binary_remote_addr"},
+                 {"ip/32/128", "$binary_remote_addr"},
+                 {"user", "$remote_user"},
+                 {"host", "$host"},
+                 {"path", "$uri"},
+                 {"method", "$request_method"},
+                 {"'all'", "all"}};
+    for (size_t i = 0; i < WEIR__COUNT(known); i++) {
+        if (paste_is(part, known[i].name)) {
+            weir__put_text(out, known[i].variable);
+            return true;
+        }
+    }
+    bool header = paste_begins(part, "header."), argument = paste_begins(part, "query.");
+    size_t skip = header ? 7 : 6;
+    if (!header && !argument)
+        return false;
+    for (size_t i = skip; i < part.len; i++) {
+        if (!isalnum((unsigned char)part.data[i]) && part.data[i] != '_' &&
+            !(header && part.data[i] == '-'))
+            return false;
+    }
+    weir__put_text(out, header ? "$http_" : "$arg_");
+    for (size_t i = skip; i < part.len; i++) {
+        char c = part.data[i] == '-' ? '_' : (char)tolower((unsigned char)part.data[i]);
+        weir__put(out, &c, 1);
+    }
+    return true;
+}
+
+static bool nginx_put_key(struct weir__buffer *out, const struct suggest *suggest, bool total)
+{
+    bool good = true;
+    weir__put_text(out, "key=");
+    if (total)
+        weir__put_text(out, "all");
+    for (size_t i = 0; i < suggest->key_count && !total && good; i++) {
+        weir__put_text(out, i ? ":" : "");
+        good = nginx_put_variable(out, suggest->key[i]);
+    }
+    return good;
+}
+
+/* Who is left out: addresses and networks. False: something else. */
+static bool nginx_put_geo(struct weir__buffer *out, const struct suggest *suggest)
+{
+    if (!suggest->result->exempt)
+        return true;
+    weir__put_text(out, "geo $spared { default 0;");
+    for (size_t i = 0; i < suggest->spare.count; i++) {
+        const char *text = suggest->spare.texts[i];
+        struct weir__network network;
+        if (weir__network_read(text, strlen(text), &network))
+            return false;
+        weir__put_text(out, " ");
+        weir__put_network(out, &network);
+        weir__put_text(out, " 1;");
+    }
+    weir__put_text(out, " }\n");
+    return true;
+}
+
+static bool nginx_has_user(const struct suggest *suggest)
+{
+    for (size_t i = 0; i < suggest->key_count; i++) {
+        if (paste_is(suggest->key[i], "user"))
+            return true;
+    }
+    return false;
+}
+
+static void nginx_make(const struct suggest *suggest, const struct desk_suggestion *it,
+                       struct suggest_paste *paste)
+{
+    struct weir__buffer *out = &paste->nginx;
+    weir__put_text(out, "weir_zone clients 10m;\n");
+    if (!nginx_put_geo(out, suggest))
+        paste->no_nginx = "geo knows addresses only; see Exemptions in docs/NGINX.md";
+    weir__put_text(out, "weir_limit ");
+    if (!nginx_put_key(out, suggest, it->total))
+        paste->no_nginx = "nginx has no variable for this key; see Keys in docs/NGINX.md";
+    weir__put_format(out, " zone=clients \"%s\"%s%s;\n", weir_limit_text(it->limit),
+                     suggest->result->exempt ? " unless=$spared" : "",
+                     !it->total && nginx_has_user(suggest) ? " phase=precontent" : "");
+}
+
+/* ---- both ---- */
+
+/* The log counted networks of 64 bits. */
+static bool paste_has_ipv6(const struct suggest *suggest)
+{
+    const struct desk_engine *engine = suggest->result->whole;
+    for (size_t i = 0; i < engine->entries && i < 10000; i++) {
+        const struct desk_key *key = desk_engine_key(engine, i);
+        struct weir__span text = key ? desk_key_text(engine, key) : (struct weir__span){"", 0};
+        struct weir__network network;
+        if (!weir__network_read(text.data, text.len, &network) && network.address.family == 6)
+            return true;
+    }
+    return false;
+}
+
+void suggest_paste_make(const struct suggest *suggest, size_t i, struct suggest_paste *ret)
+{
+    const struct desk_suggestion *it = &suggest->result->suggestions[i];
+    *ret = (struct suggest_paste){.policy = weir__buffer_growing(),
+                                  .file = weir__buffer_growing(),
+                                  .nginx = weir__buffer_growing()};
+    policy_make(suggest, it, ret);
+    nginx_make(suggest, it, ret);
+    if (suggest->logs.options.cost)
+        weir__put_format(paste_note(ret),
+                         "Requests cost %s here: the caller must say what a request costs (cost: "
+                         "in a policy, cost= in nginx).",
+                         cli_show_text(suggest->logs.options.cost).text);
+    if (suggest->logs.where.count > 0)
+        weir__put_text(paste_note(ret), "nginx: move weir_limit into the location of the requests "
+                                        "that --where selects.");
+    if (!it->total && suggest->key_count == 1 && paste_is(suggest->key[0], "ip") &&
+        paste_has_ipv6(suggest))
+        weir__put_text(paste_note(ret), "nginx: this counts each IPv6 address, the log each /64; "
+                                        "see Keys in docs/NGINX.md.");
+}
+
+void suggest_paste_free(struct suggest_paste *paste)
+{
+    weir__buffer_free(&paste->policy);
+    weir__buffer_free(&paste->file);
+    weir__buffer_free(&paste->nginx);
+    for (size_t i = 0; i < paste->note_count; i++)
+        weir__buffer_free(&paste->notes[i]);
+}

@@ -1,0 +1,403 @@
+#!/usr/bin/env python3
+"""weir suggest on generated logs whose truth is known: it stops who should be stopped, spares who should be spared, and keeps its goal on the part
+that it did not choose by. What it says is held against `weir replay` of that part; what it gives to paste against weir check and nginx.
+
+    tests/homes/desk/suggesting.py [NAME …]
+"""
+import atexit
+import collections
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from lib import checks, nginx_server, weir_server
+
+T = 1794787200  # 2026-11-16T00:00:00Z
+WEIR = weir_server.WEIR
+ATTACKER, SCRAPER, NAT = "203.0.113.9", "203.0.113.77", "192.0.2.1"
+FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="weir-suggest-"))
+atexit.register(shutil.rmtree, FOLDER, True)
+
+Done = collections.namedtuple("Done", "out err code")
+
+
+def weir(*words, text=None, env=None):
+    done = subprocess.run([str(WEIR), *map(str, words)], input=text, capture_output=True, timeout=600,
+                          env=weir_server.environment(env), stdin=None if text is not None else subprocess.DEVNULL)
+    return Done(done.stdout.decode(errors="surrogateescape"), done.stderr.decode(errors="surrogateescape"), done.returncode)
+
+
+# ---- logs ----
+
+def steady(draw, who, rate, start, end):
+    """Requests at random times, so many per second."""
+    at = start + draw.expovariate(rate)
+    while at < end:
+        yield at, who
+        at += draw.expovariate(rate)
+
+
+def users(draw, count, seconds, pause):
+    """Sessions of 10 to 40 s at 0.1 to 2 requests per second, with pauses between them."""
+    rows = []
+    for i in range(count):
+        at = draw.uniform(0, pause)
+        while at < seconds:
+            end = min(at + draw.uniform(10, 40), seconds)
+            rows += steady(draw, f"198.51.{i // 250}.{i % 250 + 1}", draw.uniform(0.1, 2), at, end)
+            at = end + draw.expovariate(1 / pause)
+    return rows
+
+
+def line(at, ip):
+    return f'{ip} - - [{time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(T + int(at)))}] "GET / HTTP/1.1" 200 512 "-" "curl/8.1"\n'
+
+
+def write(name, rows):
+    path = FOLDER / name
+    path.write_text("".join(line(at, ip) for at, ip in sorted(rows)))
+    return path
+
+
+def attack(draw):
+    return write("attack.log", [*users(draw, 250, 600, 60), *steady(draw, ATTACKER, 50, 0, 600)])
+
+
+def burst(draw):
+    """Two hours; at each full hour everybody comes at once, with up to 20 requests."""
+    rows = [*users(draw, 250, 7200, 1500), *steady(draw, ATTACKER, 50, 3000, 3300), *steady(draw, ATTACKER, 50, 5000, 5300)]
+    for hour in (1800, 5400):
+        rows += [(hour + draw.uniform(0, 3), f"198.51.{i // 250}.{i % 250 + 1}") for i in range(250) for _ in range(draw.randint(5, 20))]
+    return write("burst.log", rows)
+
+
+def scrape(draw):
+    """Six hours; one asks every four seconds, never faster than users do."""
+    return write("scrape.log", [*users(draw, 250, 21600, 5000), *((i * 4.0, SCRAPER) for i in range(5400))])
+
+
+def nat(draw):
+    """200 users behind one address ask for four times as much as the attacker."""
+    rows = [*users(draw, 250, 200, 30), *steady(draw, ATTACKER, 50, 0, 200)]
+    for _ in range(200):
+        rows += steady(draw, NAT, draw.uniform(0.1, 2), 0, 200)
+    return write("nat.log", rows)
+
+
+# ---- what it says, held against others ----
+
+def second_part(path, told):
+    """The lines of the part that it judged by, cut out by their times."""
+    start = round(told["judged_on"]["from"])
+    other = path.with_suffix(".second")
+    stamps = {}
+    with path.open() as log, other.open("w") as out:
+        for row in log:
+            stamp = row.split("[", 1)[1][:20]
+            if stamp not in stamps:
+                stamps[stamp] = time.strptime(stamp, "%d/%b/%Y:%H:%M:%S")
+            if int(time.mktime(stamps[stamp]) - time.timezone) >= start:
+                out.write(row)
+    return other
+
+
+def hold_against_replay(check, path, told, what, *words):
+    """`weir replay` of the second part counts what suggest said; so does a replay of the policy that is to be pasted."""
+    part = second_part(path, told)
+    for it in told["suggestions"]:
+        name = f"{what}: {it['limits']}"
+        key = ("--key", "'all'") if it["total"] else ()
+        seen = json.loads(weir("replay", it["limits"], "--json", *words, *key, part).out)
+        judged = it["judged"]
+        check.equal((judged["allowed"], judged["denied"], judged["delayed"]), (seen["allowed"], seen["denied"], seen["delayed"]), f"{name}: as replay says")
+        check.equal(judged["highest_1s"], seen["highest_admitted"]["1s"], f"{name}: the highest rate as replay says")
+        if not it["total"]:
+            check.equal((judged["keys_denied"], told["judged_on"]["keys"]), (seen["keys_denied"], seen["keys"]), f"{name}: keys as replay says")
+            check.equal([(key["key"], key["denied"]) for key in judged["most_denied"]],
+                        [(key["key"], key["denied"]) for key in seen["most_denied"]], f"{name}: the worst as replay says")
+        policy = FOLDER / "policy.yaml"
+        policy.write_text(it["policy_file"])
+        checked = weir("check", policy)
+        check.equal(checked.code, 0, f"{name}: weir check takes {it['policy']!r}: {checked.err}")
+        by_policy = json.loads(weir("replay", "--policies", policy, "--memory", "64m", "--json", part).out)
+        check.equal(by_policy["denied"], judged["denied"], f"{name}: the policy denies as much: {it['policy']}")
+        code, said = nginx_server.Nginx.check(it["nginx"] + "server { listen {port}; root {folder}; }")
+        check.equal(code, 0, f"{name}: nginx takes {it['nginx']!r}: {said}")
+        check(it["policy"].startswith("- {name: suggested"), f"{name}: the policy is an entry")
+
+
+def hold_against_terminal(check, path, told, what, *words):
+    """The text for people has the same counts."""
+    out = weir("suggest", path, *words).out
+    denied = [tuple(map(int, found)) for found in re.findall(r"^  denied +(\d+) of (\d+) requests", out, re.M)]
+    keys = [tuple(map(int, found)) for found in re.findall(r"^ +(\d+) of (\d+) keys?, ", out, re.M)]
+    limits = re.findall(r"^\d\. (.*?)  for ", out, re.M)
+    part = told["judged_on"]
+    check.equal(limits, [it["limits"] for it in told["suggestions"]], f"{what}: limits as in JSON")
+    check.equal(denied, [(it["judged"]["denied"], part["requests"]) for it in told["suggestions"]], f"{what}: denied requests as in JSON")
+    check.equal(keys, [(it["judged"]["keys_denied"], part["keys"]) for it in told["suggestions"]], f"{what}: denied keys as in JSON")
+    for it in told["suggestions"]:
+        check.contains(out, it["policy"], f"{what}: the policy is shown")
+        check.contains(out, it["nginx"].splitlines()[-1], f"{what}: nginx's line is shown")
+    check(all(len(row) <= 80 for row in out.splitlines() if "{name" not in row and "weir_limit" not in row), f"{what}: fits 80 columns")
+    check("\033" not in out, f"{what}: without a terminal no colours")
+
+
+def suggest(check, path, what, *words, code=0):
+    done = weir("suggest", "--json", path, *words)
+    check.equal(done.code, code, f"{what}: its exit code {done.err}")
+    return json.loads(done.out)
+
+
+def meets(check, told, what, goal=0.01):
+    for it in told["suggestions"]:
+        judged, part = it["judged"], told["judged_on"]
+        check(judged["keys_denied"] <= goal * part["keys"], f"{what}: {it['limits']}: {judged['keys_denied']} of {part['keys']} keys is the goal")
+        check(it["meets_goal"], f"{what}: {it['limits']}: says so")
+        keys = judged["keys_part"]
+        check(keys["low"] <= keys["part"] <= keys["high"] and keys["high"] > keys["low"], f"{what}: an interval around it: {keys}")
+
+
+def stops(told, who):
+    """The part of somebody's requests that the best suggestion denies."""
+    return max(key["denied"] / key["requests"] for it in told["suggestions"] for key in it["judged"]["most_denied"] + [{"key": who, "denied": 0, "requests": 1}]
+               if key["key"] == who)
+
+
+def test_attacker(check):
+    path = attack(random.Random(checks.seed()))
+    told = suggest(check, path, "an attacker")
+    check.equal(told["goal"], {"deny_keys": 0.01, "default": True}, "an attacker: the usual goal")
+    check(len(told["suggestions"]) >= 2, "an attacker: two limits of different kinds")
+    check.equal(len({it["name"] for it in told["suggestions"]}), len(told["suggestions"]), "an attacker: of different kinds")
+    for it in told["suggestions"]:
+        worst = it["judged"]["most_denied"][0]
+        check.equal(worst["key"], ATTACKER, f"an attacker: {it['limits']} denies it most")
+        check(worst["denied"] > 0.8 * worst["requests"], f"an attacker: {it['limits']} stops it: {worst}")
+    meets(check, told, "an attacker")
+    hold_against_replay(check, path, told, "an attacker")
+    hold_against_terminal(check, path, told, "an attacker")
+    spans = [row["span"] for row in told["peaks"]]
+    check.equal(spans, [1, 60], "an attacker: peaks of spans that the log has")
+    check(all(row["p50"] <= row["p90"] <= row["p99"] <= row["p99.9"] <= row["most"] for row in told["peaks"]), "an attacker: percentiles in order")
+    counts = collections.Counter((row.split(" ", 1)[0], row.split("[", 1)[1][:20]) for row in path.open())
+    check.equal(told["peaks"][0]["most"], max(counts.values()), "an attacker: the peak of a second, counted")
+    piped = weir("suggest", "--json", text=path.read_bytes())
+    check.equal(json.loads(piped.out)["suggestions"], told["suggestions"], f"the same from a pipe {piped.err}")
+    with path.open("rb") as log:
+        done = subprocess.run([str(WEIR), "suggest", "--json"], stdin=log, capture_output=True, timeout=600, env=weir_server.environment())
+    check.equal(json.loads(done.stdout)["suggestions"], told["suggestions"], "the same from standard input that is a file")
+    few = suggest(check, path, "few requests", "--deny-requests", "0.1%")
+    for it in few["suggestions"]:
+        check(it["judged"]["denied"] <= 0.001 * few["judged_on"]["requests"] or not it["meets_goal"], f"few requests: {it['limits']} says whether it meets the goal")
+    check(any(it["meets_goal"] for it in few["suggestions"]), "few requests: one that meets it")
+
+
+def test_burst(check):
+    path = burst(random.Random(checks.seed() + 1))
+    told = suggest(check, path, "a burst at the full hour")
+    check(stops(told, ATTACKER) > 0.8, "a burst at the full hour: the attacker is stopped")
+    meets(check, told, "a burst at the full hour")
+    hold_against_replay(check, path, told, "a burst at the full hour")
+
+
+def test_scraper(check):
+    path = scrape(random.Random(checks.seed() + 2))
+    told = suggest(check, path, "a slow scraper")
+    first = told["suggestions"][0]
+    check.equal(first["judged"]["most_denied"][0]["key"], SCRAPER, f"a slow scraper: {first['limits']} denies it most")
+    check(stops(told, SCRAPER) > 0.3, f"a slow scraper: it is held back: {stops(told, SCRAPER)}")
+    meets(check, told, "a slow scraper")
+    hold_against_replay(check, path, told, "a slow scraper")
+
+
+def test_nat(check):
+    path = nat(random.Random(checks.seed() + 3))
+    told = suggest(check, path, "a NAT address", "--spare", NAT)
+    check.equal(told["spared"]["keys"], 1, "a NAT address: is found")
+    check(told["spared"]["left_out"], "a NAT address: it asks for more than the attacker, so it is left out")
+    check(stops(told, ATTACKER) > 0.8, "a NAT address: the attacker is stopped")
+    for it in told["suggestions"]:
+        check.equal(it["judged"]["spared_denied"], 0, f"a NAT address: {it['limits']} spares it")
+        check(all(key["key"] != NAT for key in it["judged"]["most_denied"]), f"a NAT address: {it['limits']} does not name it")
+        check.contains(it["nginx"], f"{NAT} 1;", "a NAT address: nginx's line has it")
+    meets(check, told, "a NAT address")
+    hold_against_replay(check, path, told, "a NAT address", "--where", f"ip!={NAT}")
+    hold_against_terminal(check, path, told, "a NAT address", "--spare", NAT)
+    network = suggest(check, path, "a network to spare", "--spare", "192.0.2.0/24")
+    check.equal([it["judged"] for it in network["suggestions"]], [it["judged"] for it in told["suggestions"]], "a network to spare: the same")
+    without = suggest(check, path, "a NAT address, not spared")
+    check(any(key["key"] == NAT for it in without["suggestions"] for key in it["judged"]["most_denied"]), "a NAT address, not spared: is hurt")
+    user = suggest(check, path, "a user to spare", "--spare", "198.51.0.7")
+    check(not user["spared"]["left_out"], "a user to spare: the limit is loose enough")
+    check(all(it["judged"]["spared_denied"] == 0 for it in user["suggestions"]), "a user to spare: is spared")
+
+
+def test_protect(check):
+    path = FOLDER / "attack.log"
+    if not path.exists():
+        attack(random.Random(checks.seed()))
+    told = suggest(check, path, "protect", "--protect", "100/s")
+    check(any(it["total"] for it in told["suggestions"]), "protect: a limit for all together")
+    for it in told["suggestions"]:
+        check.equal(it["judged"]["highest_1s"] <= 100, it["meets_goal"], f"protect: {it['limits']} says whether it keeps 100/s")
+        check(it["meets_goal"] or not it["total"], f"protect: {it['limits']} keeps it")
+    hold_against_replay(check, path, told, "protect")
+    none = suggest(check, path, "protect too much", "--protect", "5/s", "--spare", ATTACKER, code=1)
+    check.equal((none["verdict"], none["suggestions"]), ("no limit", []), "protect too much: no limit")
+    check(none["reason"] and none["advice"], "protect too much: it says why, and what to do")
+
+
+def test_nothing_to_say(check):
+    draw = random.Random(checks.seed() + 4)
+    few = write("few.log", users(draw, 12, 600, 30))
+    told = suggest(check, few, "12 keys", "--deny-keys", "1%", code=1)
+    check.equal(told["verdict"], "too short", "12 keys: 1% of them says nothing")
+    check.contains(told["reason"], "12 keys is less than one key", "12 keys: the reason")
+    out = weir("suggest", few, "--deny-keys", "1%").out
+    check.contains(out, "The log says too little for a suggestion.", "12 keys: in words")
+    usual = suggest(check, few, "12 keys, no goal")
+    check.equal(usual["goal"], {"deny_requests": 0.001, "default": True}, "12 keys, no goal: requests instead")
+    empty = FOLDER / "empty.log"
+    empty.write_text("")
+    check.equal(suggest(check, empty, "an empty log", code=1)["verdict"], "too short", "an empty log: too short")
+    check.equal(weir("suggest", text=b"").code, 1, "an empty pipe: too short")
+    one = write("one.log", steady(draw, NAT, 20, 0, 200))
+    told = suggest(check, one, "one key")
+    check(any(it["judged"]["denied"] <= 0.001 * told["judged_on"]["requests"] for it in told["suggestions"] if it["meets_goal"]), "one key: it fits")
+    check.equal(suggest(check, one, "one key", "--deny-keys", "1%", code=1)["verdict"], "too short", "one key: 1% of it says nothing")
+    short = write("short.log", [(i / 10, f"198.51.100.{i % 200}") for i in range(90)])
+    check.contains(suggest(check, short, "nine seconds", code=1)["reason"], "long: it needs 10 s", "nine seconds: too short")
+    half = write("half.log", [*users(draw, 150, 60, 10), (4000, NAT)])
+    check.equal(suggest(check, half, "an empty half", "--deny-keys", "1%", code=1)["verdict"], "too short", "an empty half: too short")
+    more = write("more.log", [*users(draw, 150, 100, 20), *((at + 100, ip) for at, ip in users(draw, 150, 100, 20) for _ in range(30))])
+    told = suggest(check, more, "a day that changes", "--deny-keys", "1%", code=1)
+    check.equal(told["verdict"], "no limit", "a day that changes: no limit")
+    check(told["suggestions"] and not any(it["meets_goal"] for it in told["suggestions"]), "a day that changes: what was tried is shown")
+
+
+def test_arguments(check):
+    log = write("args.log", users(random.Random(checks.seed() + 5), 120, 200, 20))
+    wrong = {
+        ("--deny-keys", "1"): 'invalid --deny-keys "1": expected a part from 0% to 100%',
+        ("--deny-keys", "101%"): 'invalid --deny-keys "101%"',
+        ("--deny-keys", "-1%"): 'invalid --deny-keys "-1%"',
+        ("--deny-keys", "%"): 'invalid --deny-keys "%"',
+        ("--deny-requests", "0.12345%"): "at most four decimals",
+        ("--deny-requests", "1e-3%"): 'invalid --deny-requests "1e-3%"',
+        ("--deny-requests", "nan%"): 'invalid --deny-requests "nan%"',
+        ("--protect", "500"): 'invalid --protect "500": expected requests per second or minute',
+        ("--protect", "0/s"): 'invalid --protect "0/s"',
+        ("--protect", "5/h"): 'invalid --protect "5/h"',
+        ("--protect", "5/s, fixed-window 1/s"): "invalid --protect",
+        ("--spare", "10.0.0.1/8"): 'invalid --spare "10.0.0.1/8"',
+        ("--spare", ""): 'invalid --spare "": it is empty',
+        ("--spare", "203.0.113.200"): 'invalid --spare "203.0.113.200": no key of the log is like this',
+        ("--spare", "ev\033[31mil"): "ev?[31mil",
+        ("--memory", "1k"): "invalid --memory",
+        ("--report", str(log)): "that is the log",
+        ("--follow",): 'unknown option "--follow"',
+        ("--key", "nonsense("): "",
+        ("--spare", "a" * 3000): "no key of the log is like this",
+    }
+    for words, said in wrong.items():
+        got = weir("suggest", log, *words)
+        check.equal(got.code, 2, f"{words}: {got.err}")
+        check.contains(got.err, said, f"{words}: says what is wrong")
+        check("\033" not in got.err and got.out == "", f"{words}: nothing else")
+    check.equal(weir("suggest", FOLDER / "nobody.log").code, 3, "a file that is not there")
+    check.equal(weir("suggest", FOLDER).code, 2, "a folder")
+    got = weir("suggest", log, "-", text=b"")
+    check.contains(got.err, "each must be a file", "a file and standard input")
+    check.equal(weir("suggest", log, env={"TMPDIR": "/nowhere"}).code, 0, "a file needs no copy")
+    got = weir("suggest", text=log.read_bytes(), env={"TMPDIR": "/nowhere"})
+    check.equal(got.code, 3, f"no room for a copy: {got.err}")
+    check.contains(got.err, "cannot keep a copy of standard input in /nowhere", "no room for a copy: says so")
+    fifo = FOLDER / "fifo"
+    os.mkfifo(fifo)
+    with subprocess.Popen(["cp", str(log), str(fifo)]):
+        piped = suggest(check, fifo, "a pipe with a name")
+    check.equal(piped["suggestions"], suggest(check, log, "a file")["suggestions"], "a pipe with a name: as the file")
+    page = FOLDER / "page.html"
+    check.equal(weir("suggest", log, "--report", page).code, 0, "a page")
+    told = suggest(check, log, "for the page")
+    text = page.read_text()
+    for it in told["suggestions"]:
+        check.contains(text, f"<code>{it['limits']}</code>", "a page: names the limits")
+        count = f"{it['judged']['allowed']:,}".replace(",", "\u202f")
+        check.contains(text, f"<b>{count}</b><span>allowed</span>", "a page: has the same counts")
+
+
+def test_hostile_keys(check):
+    """Names in a log cannot command a terminal, and get into nothing that is pasted but by --spare, and then quoted."""
+    draw = random.Random(checks.seed() + 6)
+    evil, loud = 'x"]}], deny: [{path: "*"}] #\033]0;pwned\007\u009b31m', "bob'*\\"
+    rows = [(at, f"user{who}") for at, who in users(draw, 150, 200, 20)]
+    rows += [*steady(draw, evil, 30, 0, 200), *steady(draw, loud, 100, 0, 200)]
+    log = FOLDER / "hostile.json"
+    log.write_text("".join(json.dumps({"time": T + round(at, 6), "user": who, "path": "/"}) + "\n" for at, who in sorted(rows)))
+    out = weir("suggest", log, "--key", "user")
+    check.equal(out.code, 0, f"hostile keys: {out.err}")
+    check(not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", out.out), "hostile keys: no control character gets out")
+    told = suggest(check, log, "hostile keys", "--key", "user")
+    check(any(key["key"] == loud for it in told["suggestions"] for key in it["judged"]["most_denied"]), "hostile keys: the loudest is stopped")
+    for it in told["suggestions"]:
+        check("pwned" not in it["policy_file"] + it["nginx"], "hostile keys: nothing of them is pasted")
+    for spared, other in ((loud, evil), (evil, loud)):
+        told = suggest(check, log, "a hostile key to spare", "--key", "user", "--spare", spared)
+        for it in told["suggestions"]:
+            policy = FOLDER / "hostile.yaml"
+            policy.write_text(it["policy_file"])
+            checked = weir("check", policy)
+            check.equal(checked.code, 0, f"a hostile key to spare: weir check takes {it['policy']!r}: {checked.err}")
+            check("\033" not in it["policy_file"], "a hostile key to spare: escaped")
+            part = FOLDER / "hostile.second"
+            part.write_text("".join(row + "\n" for row in log.read_text().splitlines() if json.loads(row)["time"] >= told["judged_on"]["from"]))
+            seen = json.loads(weir("replay", "--policies", policy, "--memory", "64m", "--key", "user", "--json", part).out)
+            check.equal(seen["denied"], it["judged"]["denied"], f"a hostile key to spare: the policy spares it: {it['policy']}")
+            check(it["nginx"] is None or not told["spared"]["left_out"], "a hostile key to spare: geo has no names")
+
+
+def test_selection(check):
+    """Options that select become conditions of the policy."""
+    draw = random.Random(checks.seed() + 7)
+    rows = []
+    for at, ip in [*users(draw, 150, 200, 20), *steady(draw, ATTACKER, 30, 0, 200)]:
+        path, method = draw.choice([("/login", "POST"), ("/api/x", "GET"), ("/health", "GET")])
+        rows.append((at, f'{ip} - ann [{time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(T + int(at)))}] "{method} {path} HTTP/1.1" 200 {draw.randint(1, 9)} "-" "c"\n'))
+    log = FOLDER / "selection.log"
+    log.write_text("".join(row for _, row in sorted(rows)))
+    for words in (["--where", "path=/login", "--where", "method=POST|PUT"], ["--where", "path!=/health|/login", "--key", "ip/24/48"],
+                  ["--where", "status=2xx", "--key", "user, path", "--deny-requests", "5%"], ["--key", "header.x-no", "--deny-requests", "1%"], ["--cost", "bytes"]):
+        got = weir("suggest", "--json", log, *words)
+        if "header.x-no" in words:
+            check(got.code in (1, 2), f"{words}: nothing to say {got.err}")
+            continue
+        check(got.code in (0, 1), f"{words}: {got.err}")
+        told = json.loads(got.out)
+        check(told["suggestions"], f"{words}: has suggestions: {told['reason']}")
+        for it in told["suggestions"]:
+            policy = FOLDER / "selection.yaml"
+            policy.write_text(it["policy_file"])
+            check.equal(weir("check", policy).code, 0, f"{words}: weir check takes {it['policy']}")
+            if "--cost" in words or "status=2xx" in words:
+                check(it["notes"], f"{words}: a note says what the text cannot")
+                continue
+            seen = json.loads(weir("replay", "--policies", policy, "--memory", "64m", "--json", second_part(log, told)).out)
+            check.equal(seen["denied"], it["judged"]["denied"], f"{words}: the policy denies as much: {it['policy']}")
+            if it["nginx"]:
+                code, said = nginx_server.Nginx.check(it["nginx"] + "server { listen {port}; root {folder}; }")
+                check.equal(code, 0, f"{words}: nginx takes {it['nginx']!r}: {said}")
+
+
+TESTS = [test_attacker, test_burst, test_scraper, test_nat, test_protect, test_nothing_to_say, test_arguments, test_hostile_keys, test_selection]
+
+if __name__ == "__main__":
+    sys.exit(checks.run(TESTS, sys.argv[1:]))
