@@ -14,6 +14,7 @@
 #define WORTH_BOTH 1.05     /* as much as the better one alone */
 #define WORTH_FIRST 1.1     /* a window that denies so much more than a bucket comes first */
 #define PROTECT_ROOM 0.9    /* of what is protected, for limits of single keys */
+#define BURST_STEPS 2       /* of room */
 #define QUEUE_OF_PERIOD 2   /* a queue for all is as long as the half of a period */
 
 struct choose_pick {
@@ -80,33 +81,40 @@ static double choose_enough(const struct desk_search *search, enum desk_kind kin
     return most >= worth * all ? NEARLY * most : 0;
 }
 
-/* Up to two thirds more; of a very small size also twice as much. */
-static bool choose_is_small_step(int size)
+/* Whether a size has room above the first one that keeps the goal, because the busiest key of the
+ * next part may be busier: two steps for a burst, which costs little, a small one for a window. */
+static bool choose_has_room(struct choose_pick pick)
 {
-    return desk_nice[size] < 5 || desk_nice[size + 1] * 10 <= desk_nice[size] * 17;
+    int least = pick.row->hi;
+    assert(least <= pick.size);
+    if (pick.row->kind == DESK_KIND_BUCKET)
+        return pick.size >= least + BURST_STEPS;
+    bool large = desk_nice[least] >= 5 && desk_nice[least + 1] * 10 > desk_nice[least] * 17;
+    return large || pick.size > least;
+}
+
+/* The best of a kind that denies enough; `room`: and has room. */
+static struct choose_pick choose_best(const struct desk_search *search, enum desk_kind kind,
+                                      double enough, bool room)
+{
+    struct choose_pick best = {NULL, 0};
+    for (size_t i = 0; i < search->row_count; i++) {
+        const struct desk_row *row = &search->rows[i];
+        for (int size = row->hi; row->kind == kind && size <= row->last; size++) {
+            struct choose_pick it = {row, size};
+            if (choose_is_open(search, row, size) && (double)row->outcomes[size].denied >= enough &&
+                (!room || choose_has_room(it)) && (!best.row || choose_is_better(it, best)))
+                best = it;
+        }
+    }
+    return best;
 }
 
 static struct choose_pick choose_pick(const struct desk_search *search, enum desk_kind kind)
 {
     double enough = choose_enough(search, kind);
-    struct choose_pick best = {NULL, 0};
-    for (size_t i = 0; i < search->row_count; i++) {
-        const struct desk_row *row = &search->rows[i];
-        for (int size = row->first; row->kind == kind && size <= row->last; size++) {
-            struct choose_pick it = {row, size};
-            if (choose_is_open(search, row, size) && (double)row->outcomes[size].denied >= enough &&
-                (!best.row || choose_is_better(it, best)))
-                best = it;
-        }
-    }
-    /* A step of room, if it is a small one. */
-    if (best.row && best.size < best.row->last) {
-        const struct desk_outcome *next = &best.row->outcomes[best.size + 1];
-        if (next->seen && choose_is_small_step(best.size) && (double)next->denied >= enough &&
-            desk_search_keeps(search, next))
-            best.size++;
-    }
-    return best;
+    struct choose_pick best = choose_best(search, kind, enough, true);
+    return best.row ? best : choose_best(search, kind, enough, false);
 }
 
 /* ---- suggestions ---- */
