@@ -176,8 +176,8 @@ int desk_suggest_pass(struct desk_suggest *suggest, const struct desk_part *part
                       struct desk_engine *engine, weir_error *err);
 void desk_outcome_read(const struct desk_suggest *suggest, const struct desk_engine *engine,
                        size_t candidate, struct desk_outcome *ret);
-/* Whether a part says enough about the goal, which is chosen now if nobody asked for one. False: the
- * verdict is given. */
+/* Whether a part says enough about the goal, which is chosen now if nobody asked for one. False:
+ * the verdict is given. */
 bool desk_suggest_is_long_enough(struct desk_suggest *suggest, size_t part);
 bool desk_suggest_spares(const struct desk_suggest *suggest, const uint64_t hash[2]);
 
