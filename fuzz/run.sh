@@ -22,6 +22,11 @@ mkdir -p "$work"
 flags="-std=gnu11 -D_GNU_SOURCE -g -O1 -Wall -Wextra -ffp-contract=off -fno-strict-aliasing
     -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all
     -fno-omit-frame-pointer -Iinclude -Isrc -Ifuzz"
+libraries="-lyaml -lpthread -lm"
+if pkg-config --exists zlib libzstd; then # packed logs, too
+    flags="$flags -DWEIR__WITH_ZLIB -DWEIR__WITH_ZSTD"
+    libraries="$libraries -lz -lzstd"
+fi
 
 # Everything a target may need in an archive; the system's randomness is replaced by a fixed one.
 objects=
@@ -48,7 +53,7 @@ for target in $targets; do
     log=$work/$target.log
     crashes=fuzz/crashes-$target
     # shellcheck disable=SC2086
-    "$clang" $flags -fsanitize=fuzzer "fuzz/fuzz_$target.c" "$work/all.a" -lyaml -lpthread -lm -o "$fuzzer"
+    "$clang" $flags -fsanitize=fuzzer "fuzz/fuzz_$target.c" "$work/all.a" $libraries -o "$fuzzer"
     mkdir -p "$work/corpus-$target" "fuzz/corpus/$target" "$crashes"
     if "$fuzzer" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=4096 \
         -print_final_stats=1 -artifact_prefix="$crashes/" "$work/corpus-$target" \

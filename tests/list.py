@@ -154,9 +154,10 @@ def nginx(build):
 
 
 def desk(build):
-    """Logs of real programs, read; hostile files under sanitizers."""
-    hostile = ["documented", "reading"]
-    return homes("desk", hostile if build == "asan" else names("tests/homes/desk/*.py", without=hostile), build)
+    """Logs of real programs, read; hostile files under sanitizers; the two threads of replay under theirs."""
+    chosen = {"asan": ["documented", "reading"], "tsan": ["threads"]}
+    others = names("tests/homes/desk/*.py", without=sum(chosen.values(), []))
+    return homes("desk", chosen.get(build, others), build)
 
 
 def bindings(build):
@@ -221,7 +222,7 @@ def listed(kind):
         *command_line("asan"), *model("release", 2), *fuzz("asan"), *connections(10), *redis("release"),
         Test("redis: module under sanitizers", "asan", "tests/homes/redis/module_asan.py"),
         *server("release"), *server("asan"), Test("server: threads (tsan)", "tsan", "tests/homes/server/threads.py"),
-        *nginx("release"), *nginx("asan"), *desk("release"), *desk("asan"), *bindings("release"),
+        *nginx("release"), *nginx("asan"), *desk("release"), *desk("asan"), *desk("tsan"), *bindings("release"),
         *browser(),
         *coverage(), *library(), *documentation(),
     ]

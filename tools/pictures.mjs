@@ -1,10 +1,12 @@
 #!/usr/bin/env node
 /*
- * Makes the pictures of the README from the running program, light and dark, into docs/images.
+ * Makes the pictures of README and manuals from the running program, light and dark, into docs/images.
  *
- *     tools/pictures.mjs [edge|dashboard]      WEIR=build/weir
+ *     tools/pictures.mjs [edge|kinds|report|dashboard]      WEIR=build/weir
  *
  * edge: `weir replay` decides the same requests around a full hour under two limits; the bars count its decisions.
+ * kinds: `weir replay` decides the same two minutes under four kinds of limit.
+ * report: the page of `weir replay --report` about examples/access.log.gz, in Chromium.
  * dashboard: the page of `weir serve --demo-load` in Chromium, after it has run for a while.
  */
 import { execFileSync, spawn } from "node:child_process";
@@ -92,6 +94,95 @@ function edge() {
   }
 }
 
+/* ---- kinds of limit ---- */
+
+const KINDS = [
+  { limit: "token-bucket 60/m burst 20", note: "20 at once, then one per second" },
+  { limit: "leaky-bucket 60/m burst 20", note: "a queue: never more than one per second" },
+  { limit: "fixed-window 60/m", note: "60 per minute of the clock, which begins at 0:30" },
+  { limit: "sliding-log 60/m", note: "never more than 60 in any minute" },
+];
+const KINDS_START = 1760000430; /* half a minute past: a window of the clock ends at 0:30 */
+const KINDS_BIN = 2;
+const KINDS_BINS = 70; /* a queue goes on after the last request */
+
+/* 4 per second for 20 s, then 40 at once, then 2 per second: two minutes. */
+function visits() {
+  const times = [];
+  for (let i = 0; i < 80; i++) times.push(i / 4);
+  for (let i = 0; i < 40; i++) times.push(40 + i / 1000);
+  for (let i = 0; i < 120; i++) times.push(60 + i / 2);
+  return times.map((time) => `${(KINDS_START + time).toFixed(6)},client\n`).join("");
+}
+
+/* What went ahead in each bin, at once or after a delay, and what was denied. */
+function tally(limit) {
+  const said = execFileSync(weir, ["replay", limit, "--decisions"], { input: visits(), encoding: "utf8" });
+  const [header, ...lines] = said.trim().split("\n").map((line) => line.split(","));
+  const bins = Array.from({ length: KINDS_BINS }, () => ({ allowed: 0, delayed: 0, denied: 0 }));
+  for (const line of lines) {
+    const [time, delay] = ["time", "delay"].map((name) => Number(line[header.indexOf(name)]));
+    const what = line[header.indexOf("allowed")] === "0" ? "denied" : delay > 0 ? "delayed" : "allowed";
+    bins[Math.min(KINDS_BINS - 1, Math.floor((time + delay - KINDS_START) / KINDS_BIN))][what]++;
+  }
+  return bins;
+}
+
+function drawKind({ limit, note, bins }, left, top, colours) {
+  const [height, step, bar] = [90, 5.3, 4.3];
+  const floor = top + 52 + height;
+  const out = [`<text x="${left}" y="${top + 20}" font-size="15" font-weight="600" fill="${colours.ink}">${limit}</text>`,
+    `<text x="${left}" y="${top + 40}" font-size="13" fill="${colours.faint}">${note}</text>`];
+  bins.forEach((bin, i) => {
+    let y = floor;
+    for (const what of ["allowed", "delayed", "denied"]) {
+      const tall = bin[what] * (height / 40);
+      y -= tall;
+      if (tall) out.push(`<rect x="${(left + i * step).toFixed(1)}" y="${y.toFixed(2)}" width="${bar}" height="${tall.toFixed(2)}" fill="${colours[what]}"/>`);
+    }
+  });
+  out.push(`<line x1="${left}" x2="${left + KINDS_BINS * step}" y1="${floor}" y2="${floor}" stroke="${colours.line}"/>`);
+  for (const minute of [0, 1, 2])
+    out.push(`<text x="${left + minute * (60 / KINDS_BIN) * step}" y="${floor + 17}" font-size="12" fill="${colours.faint}">${minute}:00</text>`);
+  return out.join("\n");
+}
+
+function kinds() {
+  const panels = KINDS.map((panel) => ({ ...panel, bins: tally(panel.limit) }));
+  for (const [theme, base] of Object.entries(COLOURS)) {
+    const colours = { ...base, delayed: theme === "light" ? "#e0a526" : "#c9962f" };
+    const drawn = panels.map((panel, i) => drawKind(panel, 28 + (i % 2) * 400, 34 + Math.floor(i / 2) * 180, colours)).join("\n");
+    const key = [["allowed", "at once"], ["delayed", "after a delay"], ["denied", "denied"]].map(([name, word], i) =>
+      `<rect x="${28 + i * 120}" y="14" width="11" height="11" fill="${colours[name]}"/>` +
+      `<text x="${45 + i * 120}" y="24" font-size="12" fill="${colours.faint}">${word}</text>`).join("");
+    writeFileSync(path.join(images, `kinds-${theme}.svg`),
+      `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 808 396" font-family="system-ui, sans-serif" role="img" ` +
+      `aria-label="240 requests in two minutes under a token bucket, a leaky bucket, a fixed window and a sliding log">\n` +
+      `<rect width="808" height="396" rx="8" fill="${colours.ground}"/>\n${drawn}\n${key}\n</svg>\n`);
+  }
+}
+
+/* ---- the report of a log ---- */
+
+async function report() {
+  const { launch } = await import("../tests/homes/web/harness.mjs");
+  const folder = mkdtempSync(path.join(tmpdir(), "weir-pictures-"));
+  const browser = await launch();
+  try {
+    const page = path.join(folder, "report.html");
+    execFileSync(weir, ["replay", "--limit", "second=token-bucket 1/s burst 20", "--limit", "hour=fixed-window 500/h",
+      "--report", page, "examples/access.log.gz"], { cwd: root });
+    for (const theme of ["light", "dark"]) {
+      const view = await browser.newPage({ viewport: { width: 1000, height: 860 }, colorScheme: theme, deviceScaleFactor: 1 });
+      await view.goto(`file://${page}`);
+      await view.screenshot({ path: path.join(images, `report-${theme}.png`) });
+    }
+  } finally {
+    await browser.close();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
 /* ---- the dashboard ---- */
 
 const WARM_MS = 130000; /* so that the curves have a past */
@@ -137,4 +228,6 @@ async function dashboard() {
 mkdirSync(images, { recursive: true });
 const wanted = process.argv[2];
 if (!wanted || wanted === "edge") edge();
+if (!wanted || wanted === "kinds") kinds();
+if (!wanted || wanted === "report") await report();
 if (!wanted || wanted === "dashboard") await dashboard();

@@ -1,6 +1,7 @@
 /* See duration.h. */
 #include "base/duration.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -179,4 +180,48 @@ void weir__put_seconds(struct weir__buffer *buffer, int64_t microseconds)
     for (int i = 6; i > 0; i--, rest /= 10)
         decimals[i] = (char)('0' + rest % 10);
     weir__put(buffer, decimals, 7);
+}
+
+/* ---- about ---- */
+
+/* How precisely a time of this length is printed. */
+static int64_t duration_grain_us(int64_t microseconds)
+{
+    static const struct {
+        int64_t from_us, grain_us;
+    } steps[] = {
+        {INT64_C(604800000000), INT64_C(3600000000)}, /* a week: hours */
+        {INT64_C(86400000000), 60000000},             /* a day: minutes */
+        {60000000, 1000000},                          /* a minute: seconds */
+        {10000000, 100000},
+        {1000000, 10000},
+        {10000, 1000},
+    };
+    for (size_t i = 0; i < WEIR__COUNT(steps); i++) {
+        if (microseconds >= steps[i].from_us)
+            return steps[i].grain_us;
+    }
+    return 1;
+}
+
+void weir__put_about(struct weir__buffer *buffer, int64_t microseconds)
+{
+    assert(microseconds >= 0);
+    if (microseconds == 0) {
+        weir__put_text(buffer, "0s");
+        return;
+    }
+    int64_t grain = duration_grain_us(microseconds);
+    int64_t rounded = weir__div_up(microseconds, grain) * grain;
+    if (rounded < 1000000 || rounded >= 60000000) {
+        weir__put_duration(buffer, rounded, false);
+        return;
+    }
+    int64_t hundredths = rounded / 10000 % 100;
+    weir__put_int(buffer, rounded / 1000000);
+    if (hundredths % 10)
+        weir__put_format(buffer, ".%02d", (int)hundredths);
+    else if (hundredths)
+        weir__put_format(buffer, ".%d", (int)hundredths / 10);
+    weir__put_text(buffer, "s");
 }

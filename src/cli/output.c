@@ -115,42 +115,13 @@ struct cli_span cli_exact(int64_t microseconds)
     return span;
 }
 
-/* How precisely a time of this length is printed. */
-static int64_t output_grain_us(int64_t microseconds)
-{
-    static const struct {
-        int64_t from_us, grain_us;
-    } steps[] = {
-        {INT64_C(604800000000), INT64_C(3600000000)}, /* a week: hours */
-        {INT64_C(86400000000), 60000000},             /* a day: minutes */
-        {60000000, 1000000},                          /* a minute: seconds */
-        {10000000, 100000},
-        {1000000, 10000},
-        {10000, 1000},
-    };
-    for (size_t i = 0; i < WEIR__COUNT(steps); i++) {
-        if (microseconds >= steps[i].from_us)
-            return steps[i].grain_us;
-    }
-    return 1;
-}
-
 struct cli_span cli_about(int64_t microseconds)
 {
-    if (microseconds <= 0)
+    if (microseconds < 0)
         return cli_exact(microseconds);
-    int64_t grain = output_grain_us(microseconds);
-    int64_t rounded = weir__div_up(microseconds, grain) * grain;
-    if (rounded < 1000000 || rounded >= 60000000)
-        return cli_exact(rounded);
     struct cli_span span;
     struct weir__buffer buffer = weir__buffer_over(span.text, sizeof span.text);
-    weir__put_seconds(&buffer, rounded);
-    while (buffer.data[buffer.len - 1] == '0')
-        buffer.data[--buffer.len] = 0;
-    if (buffer.data[buffer.len - 1] == '.')
-        buffer.data[--buffer.len] = 0;
-    weir__put_text(&buffer, "s");
+    weir__put_about(&buffer, microseconds);
     return span;
 }
 

@@ -8,105 +8,107 @@
 
 /* Names as they are compared: lower case, '_' for '-'. Of two names for one slot in one line the
  * first in this table counts. */
+#define NAME(text) text, sizeof(text) - 1
 static const struct {
     const char *name;
+    size_t len;
     uint8_t slot;
     int64_t unit_ns;
 } known_names[] = {
-    {"startutc", DESK_TIME, 0}, /* Traefik; `time` there is when the line was written */
-    {"msec", DESK_TIME, 0},
-    {"time", DESK_TIME, 0},
-    {"timestamp", DESK_TIME, 0},
-    {"@timestamp", DESK_TIME, 0},
-    {"time_iso8601", DESK_TIME, 0},
-    {"time_local", DESK_TIME, 0},
-    {"start_time", DESK_TIME, 0},
-    {"startlocal", DESK_TIME, 0},
-    {"ts", DESK_TIME, 0},
-    {"request_creation_time", DESK_TIME, 0},
-    {"accept_date", DESK_TIME, 0},
-    {"datetime", DESK_TIME, 0},
-    {"date", DESK_TIME, 0},
-    {"ip", DESK_IP, 0},
-    {"client_ip", DESK_IP, 0},
-    {"clientip", DESK_IP, 0},
-    {"request.client_ip", DESK_IP, 0},
-    {"request.remote_ip", DESK_IP, 0},
-    {"remote_ip", DESK_IP, 0},
-    {"remote_addr", DESK_IP, 0},
-    {"clienthost", DESK_IP, 0},
-    {"downstream_remote_address", DESK_IP, 0},
-    {"client.ip", DESK_IP, 0},
-    {"source.ip", DESK_IP, 0},
-    {"client", DESK_IP, 0},
-    {"remote_host", DESK_IP, 0},
-    {"x_forwarded_for", DESK_IP, 0},
-    {"method", DESK_METHOD, 0},
-    {"request_method", DESK_METHOD, 0},
-    {"requestmethod", DESK_METHOD, 0},
-    {"request.method", DESK_METHOD, 0},
-    {"http_method", DESK_METHOD, 0},
-    {"http.request.method", DESK_METHOD, 0},
-    {"verb", DESK_METHOD, 0},
-    {"path", DESK_TARGET, 0},
-    {"request_uri", DESK_TARGET, 0},
-    {"uri", DESK_TARGET, 0},
-    {"url", DESK_TARGET, 0},
-    {"requestpath", DESK_TARGET, 0},
-    {"request.uri", DESK_TARGET, 0},
-    {"request_path", DESK_TARGET, 0},
-    {"url.path", DESK_TARGET, 0},
-    {"x_envoy_origin_path", DESK_TARGET, 0},
-    {"x_envoy_original_path", DESK_TARGET, 0},
-    {"query", DESK_QUERY, 0},
-    {"args", DESK_QUERY, 0},
-    {"query_string", DESK_QUERY, 0},
-    {"request", DESK_REQUEST, 0},
-    {"request_line", DESK_REQUEST, 0},
-    {"host", DESK_HOST, 0},
-    {"http_host", DESK_HOST, 0},
-    {"request.host", DESK_HOST, 0},
-    {"requesthost", DESK_HOST, 0},
-    {"authority", DESK_HOST, 0},
-    {":authority", DESK_HOST, 0},
-    {"vhost", DESK_HOST, 0},
-    {"server_name", DESK_HOST, 0},
-    {"status", DESK_STATUS, 0},
-    {"status_code", DESK_STATUS, 0},
-    {"response_code", DESK_STATUS, 0},
-    {"downstreamstatus", DESK_STATUS, 0},
-    {"http.response.status_code", DESK_STATUS, 0},
-    {"code", DESK_STATUS, 0},
-    {"bytes", DESK_BYTES, 0},
-    {"body_bytes_sent", DESK_BYTES, 0},
-    {"bytes_sent", DESK_BYTES, 0},
-    {"downstreamcontentsize", DESK_BYTES, 0},
-    {"sent_bytes", DESK_BYTES, 0},
-    {"size", DESK_BYTES, 0},
-    {"duration", DESK_DURATION, SECOND}, /* formats say otherwise: formats.c */
-    {"duration_ms", DESK_DURATION, MILLI},
-    {"request_time", DESK_DURATION, SECOND},
-    {"request_time_ms", DESK_DURATION, MILLI},
-    {"latency", DESK_DURATION, SECOND},
-    {"latency_ms", DESK_DURATION, MILLI},
-    {"user", DESK_USER, 0},
-    {"remote_user", DESK_USER, 0},
-    {"clientusername", DESK_USER, 0},
-    {"user_id", DESK_USER, 0},
-    {"username", DESK_USER, 0},
-    {"agent", DESK_AGENT, 0},
-    {"http_user_agent", DESK_AGENT, 0},
-    {"user_agent", DESK_AGENT, 0},
-    {"request.headers.user_agent", DESK_AGENT, 0},
-    {"request_user_agent", DESK_AGENT, 0},
-    {"useragent", DESK_AGENT, 0},
-    {"referer", DESK_REFERER, 0},
-    {"http_referer", DESK_REFERER, 0},
-    {"referrer", DESK_REFERER, 0},
-    {"request.headers.referer", DESK_REFERER, 0},
-    {"request_referer", DESK_REFERER, 0},
-    {"key", DESK_KEY, 0},
-    {"cost", DESK_COST, 0},
+    {NAME("startutc"), DESK_TIME, 0}, /* Traefik; `time` there is when the line was written */
+    {NAME("msec"), DESK_TIME, 0},
+    {NAME("time"), DESK_TIME, 0},
+    {NAME("timestamp"), DESK_TIME, 0},
+    {NAME("@timestamp"), DESK_TIME, 0},
+    {NAME("time_iso8601"), DESK_TIME, 0},
+    {NAME("time_local"), DESK_TIME, 0},
+    {NAME("start_time"), DESK_TIME, 0},
+    {NAME("startlocal"), DESK_TIME, 0},
+    {NAME("ts"), DESK_TIME, 0},
+    {NAME("request_creation_time"), DESK_TIME, 0},
+    {NAME("accept_date"), DESK_TIME, 0},
+    {NAME("datetime"), DESK_TIME, 0},
+    {NAME("date"), DESK_TIME, 0},
+    {NAME("ip"), DESK_IP, 0},
+    {NAME("client_ip"), DESK_IP, 0},
+    {NAME("clientip"), DESK_IP, 0},
+    {NAME("request.client_ip"), DESK_IP, 0},
+    {NAME("request.remote_ip"), DESK_IP, 0},
+    {NAME("remote_ip"), DESK_IP, 0},
+    {NAME("remote_addr"), DESK_IP, 0},
+    {NAME("clienthost"), DESK_IP, 0},
+    {NAME("downstream_remote_address"), DESK_IP, 0},
+    {NAME("client.ip"), DESK_IP, 0},
+    {NAME("source.ip"), DESK_IP, 0},
+    {NAME("client"), DESK_IP, 0},
+    {NAME("remote_host"), DESK_IP, 0},
+    {NAME("x_forwarded_for"), DESK_IP, 0},
+    {NAME("method"), DESK_METHOD, 0},
+    {NAME("request_method"), DESK_METHOD, 0},
+    {NAME("requestmethod"), DESK_METHOD, 0},
+    {NAME("request.method"), DESK_METHOD, 0},
+    {NAME("http_method"), DESK_METHOD, 0},
+    {NAME("http.request.method"), DESK_METHOD, 0},
+    {NAME("verb"), DESK_METHOD, 0},
+    {NAME("path"), DESK_TARGET, 0},
+    {NAME("request_uri"), DESK_TARGET, 0},
+    {NAME("uri"), DESK_TARGET, 0},
+    {NAME("url"), DESK_TARGET, 0},
+    {NAME("requestpath"), DESK_TARGET, 0},
+    {NAME("request.uri"), DESK_TARGET, 0},
+    {NAME("request_path"), DESK_TARGET, 0},
+    {NAME("url.path"), DESK_TARGET, 0},
+    {NAME("x_envoy_origin_path"), DESK_TARGET, 0},
+    {NAME("x_envoy_original_path"), DESK_TARGET, 0},
+    {NAME("query"), DESK_QUERY, 0},
+    {NAME("args"), DESK_QUERY, 0},
+    {NAME("query_string"), DESK_QUERY, 0},
+    {NAME("request"), DESK_REQUEST, 0},
+    {NAME("request_line"), DESK_REQUEST, 0},
+    {NAME("host"), DESK_HOST, 0},
+    {NAME("http_host"), DESK_HOST, 0},
+    {NAME("request.host"), DESK_HOST, 0},
+    {NAME("requesthost"), DESK_HOST, 0},
+    {NAME("authority"), DESK_HOST, 0},
+    {NAME(":authority"), DESK_HOST, 0},
+    {NAME("vhost"), DESK_HOST, 0},
+    {NAME("server_name"), DESK_HOST, 0},
+    {NAME("status"), DESK_STATUS, 0},
+    {NAME("status_code"), DESK_STATUS, 0},
+    {NAME("response_code"), DESK_STATUS, 0},
+    {NAME("downstreamstatus"), DESK_STATUS, 0},
+    {NAME("http.response.status_code"), DESK_STATUS, 0},
+    {NAME("code"), DESK_STATUS, 0},
+    {NAME("bytes"), DESK_BYTES, 0},
+    {NAME("body_bytes_sent"), DESK_BYTES, 0},
+    {NAME("bytes_sent"), DESK_BYTES, 0},
+    {NAME("downstreamcontentsize"), DESK_BYTES, 0},
+    {NAME("sent_bytes"), DESK_BYTES, 0},
+    {NAME("size"), DESK_BYTES, 0},
+    {NAME("duration"), DESK_DURATION, SECOND}, /* formats say otherwise: formats.c */
+    {NAME("duration_ms"), DESK_DURATION, MILLI},
+    {NAME("request_time"), DESK_DURATION, SECOND},
+    {NAME("request_time_ms"), DESK_DURATION, MILLI},
+    {NAME("latency"), DESK_DURATION, SECOND},
+    {NAME("latency_ms"), DESK_DURATION, MILLI},
+    {NAME("user"), DESK_USER, 0},
+    {NAME("remote_user"), DESK_USER, 0},
+    {NAME("clientusername"), DESK_USER, 0},
+    {NAME("user_id"), DESK_USER, 0},
+    {NAME("username"), DESK_USER, 0},
+    {NAME("agent"), DESK_AGENT, 0},
+    {NAME("http_user_agent"), DESK_AGENT, 0},
+    {NAME("user_agent"), DESK_AGENT, 0},
+    {NAME("request.headers.user_agent"), DESK_AGENT, 0},
+    {NAME("request_user_agent"), DESK_AGENT, 0},
+    {NAME("useragent"), DESK_AGENT, 0},
+    {NAME("referer"), DESK_REFERER, 0},
+    {NAME("http_referer"), DESK_REFERER, 0},
+    {NAME("referrer"), DESK_REFERER, 0},
+    {NAME("request.headers.referer"), DESK_REFERER, 0},
+    {NAME("request_referer"), DESK_REFERER, 0},
+    {NAME("key"), DESK_KEY, 0},
+    {NAME("cost"), DESK_COST, 0},
 };
 _Static_assert(WEIR__COUNT(known_names) < DESK_NO_SLOT, "a rank is one byte");
 
@@ -138,11 +140,6 @@ bool desk_names_equal(struct weir__span a, struct weir__span b)
             return false;
     }
     return true;
-}
-
-const char *desk_known_name(size_t i)
-{
-    return i < WEIR__COUNT(known_names) ? known_names[i].name : NULL;
 }
 
 const char *desk_slot_word(uint8_t slot)
@@ -203,20 +200,19 @@ static bool fields_is_word(struct weir__span name, struct weir__span word)
     return false;
 }
 
-struct desk_place desk_place_of(const struct desk_wanted *wanted, struct weir__span name)
+/* Where a name leads. `known` is its place in the table, WEIR__COUNT(known_names): it has none. */
+static struct desk_place fields_place(const struct desk_wanted *wanted, struct weir__span name,
+                                      size_t known)
 {
     struct desk_place place = {DESK_NO_SLOT, DESK_NO_SLOT, DESK_NO_SLOT, 0};
     for (size_t i = 0; i < wanted->count && place.named == DESK_NO_SLOT; i++) {
         if (fields_is_word(name, weir__span_of(wanted->names[i])))
             place.named = (uint8_t)(DESK_NAMED + i);
     }
-    for (size_t i = 0; i < WEIR__COUNT(known_names); i++) {
-        if (!desk_names_equal(name, weir__span_of(known_names[i].name)))
-            continue;
-        place.slot = known_names[i].slot;
-        place.rank = (uint8_t)(i + 1);
-        place.unit_ns = known_names[i].unit_ns;
-        break;
+    if (known < WEIR__COUNT(known_names)) {
+        place.slot = known_names[known].slot;
+        place.rank = (uint8_t)(known + 1);
+        place.unit_ns = known_names[known].unit_ns;
     }
     for (size_t i = 0; i < wanted->moved_count; i++) {
         struct weir__span moved = {wanted->moved[i].name, wanted->moved[i].len};
@@ -229,4 +225,24 @@ struct desk_place desk_place_of(const struct desk_wanted *wanted, struct weir__s
         }
     }
     return place;
+}
+
+struct desk_place desk_place_of(const struct desk_wanted *wanted, struct weir__span name)
+{
+    size_t i = 0;
+    while (i < WEIR__COUNT(known_names) &&
+           (name.len != known_names[i].len ||
+            !desk_names_equal(name, (struct weir__span){known_names[i].name, name.len})))
+        i++;
+    return fields_place(wanted, name, i);
+}
+
+bool desk_known_place(const struct desk_wanted *wanted, size_t i, struct weir__span *ret_name,
+                      struct desk_place *ret)
+{
+    if (i >= WEIR__COUNT(known_names))
+        return false;
+    *ret_name = (struct weir__span){known_names[i].name, known_names[i].len};
+    *ret = fields_place(wanted, *ret_name, i);
+    return true;
 }

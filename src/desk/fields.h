@@ -89,8 +89,9 @@ const char *desk_slot_word(uint8_t slot);
 /* The slot of a name that somebody asks for, a new one if need be; DESK_NO_SLOT: too many. */
 uint8_t desk_wanted_slot(struct desk_wanted *wanted, struct weir__span name);
 
-/* All names in the table, to find members of JSON; NULL at the end. */
-const char *desk_known_name(size_t i);
+/* The names of the table, to find members of JSON, and where they lead. False: no more names. */
+bool desk_known_place(const struct desk_wanted *wanted, size_t i, struct weir__span *ret_name,
+                      struct desk_place *ret);
 
 /* A character of a name as names are compared: lower case, '-' is '_'. */
 static inline unsigned char desk_name_char(char c)

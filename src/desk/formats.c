@@ -103,6 +103,20 @@ static void formats_lead_to_ip(const struct named_format *named, struct desk_wan
     wanted->moved[wanted->moved_count++].len = strlen(named->ip);
 }
 
+/* What formats of the table have beside their fields. */
+static void formats_name(const struct named_format *named, struct desk_format *ret)
+{
+    ret->name = named->name;
+    ret->origin = named;
+    if (named->family == DESK_JSON) {
+        ret->duration_ns = named->duration_ns;
+        return;
+    }
+    ret->more = !named->exact;
+    ret->syslog = named->syslog;
+    ret->open_end = named->open_end;
+}
+
 static int formats_compile(const struct named_format *named, const struct desk_wanted *wanted,
                            struct desk_format *ret, weir_error *err)
 {
@@ -111,15 +125,7 @@ static int formats_compile(const struct named_format *named, const struct desk_w
     formats_lead_to_ip(named, &mine);
     int code = named->family == DESK_JSON ? desk_json_compile(&mine, ret, err)
                                           : desk_text_compile(named->text, &mine, ret, err);
-    ret->name = named->name;
-    ret->origin = named;
-    if (named->family == DESK_JSON) {
-        ret->duration_ns = named->duration_ns;
-        return code;
-    }
-    ret->more = !named->exact;
-    ret->syslog = named->syslog;
-    ret->open_end = named->open_end;
+    formats_name(named, ret);
     return code;
 }
 
@@ -207,14 +213,36 @@ static bool formats_enough(enum desk_family family, int fit, int lines)
            (family == DESK_JSON ? 2 * fit >= lines : 100 * fit >= DETECT_PERCENT * lines);
 }
 
+/* Whether there is a line that begins as an object does, and one that does not. */
+static void formats_look(struct weir__span beginning, bool ret_families[2])
+{
+    struct weir__span line;
+    ret_families[DESK_TEXT] = ret_families[DESK_JSON] = false;
+    for (int i = 0; i < DETECT_LINES && formats_next_line(&beginning, i == 0, &line); i++) {
+        size_t blank = 0;
+        while (blank < line.len && (line.data[blank] == ' ' || line.data[blank] == '\t'))
+            blank++;
+        ret_families[blank < line.len && line.data[blank] == '{' ? DESK_JSON : DESK_TEXT] = true;
+    }
+}
+
 static bool formats_detect_named(struct weir__span beginning, const struct desk_wanted *wanted,
                                  const struct desk_times *times, struct desk_format *ret,
                                  int *ret_lines)
 {
+    bool families[2], compiled = false; /* all of JSON have the same members */
+    _Static_assert(DESK_TEXT + DESK_JSON == 1, "places of an array");
+    formats_look(beginning, families);
     for (size_t i = 0; i < WEIR__COUNT(named_formats); i++) {
         const struct named_format *named = &named_formats[i];
-        if (formats_compile(named, wanted, ret, NULL))
+        bool json = named->family == DESK_JSON;
+        if (!families[named->family])
             continue;
+        if (json && compiled)
+            formats_name(named, ret);
+        else if (formats_compile(named, wanted, ret, NULL))
+            continue;
+        compiled = json;
         int fit = formats_count(named, ret, beginning, times, ret_lines);
         if (formats_enough(named->family, fit, *ret_lines))
             return true;

@@ -136,10 +136,9 @@ int desk_json_compile(const struct desk_wanted *wanted, struct desk_format *ret,
         struct weir__span name = {wanted->moved[i].name, wanted->moved[i].len};
         added = json_add_name(ret, name, desk_place_of(wanted, name));
     }
-    const char *known;
-    for (size_t i = 0; (known = desk_known_name(i)) && added; i++) {
-        struct weir__span name = weir__span_of(known);
-        struct desk_place place = desk_place_of(wanted, name);
+    struct weir__span name;
+    struct desk_place place;
+    for (size_t i = 0; added && desk_known_place(wanted, i, &name, &place); i++) {
         if (place.slot != DESK_NO_SLOT || place.named != DESK_NO_SLOT)
             added = json_add_name(ret, name, place);
     }

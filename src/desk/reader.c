@@ -21,6 +21,7 @@
 
 #define DAY_US INT64_C(86400000000)
 #define IDLE_NS 250000000
+#define DOUBT_BYTES ((size_t)3 * DESK_LINE_MAX)
 
 struct desk_reader {
     struct desk_options options;
@@ -41,7 +42,7 @@ struct desk_reader {
     struct desk_arrival doubt;
     int64_t newest_us;      /* that was not doubted */
     int64_t newest_seen_us; /* when: by the clock of this machine */
-    char doubt_bytes[3 * DESK_LINE_MAX];
+    char *doubt_bytes;      /* DOUBT_BYTES for its key and what it carries */
 };
 
 /* ---- all files ---- */
@@ -108,7 +109,7 @@ static int reader_step(struct desk_reader *reader, weir_error *err)
 static void reader_doubt(struct desk_reader *reader, const struct desk_arrival *arrival, bool whole)
 {
     size_t len = arrival->key.len;
-    assert(len + arrival->carried_len <= sizeof reader->doubt_bytes);
+    assert(len + arrival->carried_len <= DOUBT_BYTES);
     memcpy(reader->doubt_bytes, arrival->key.data, len);
     if (arrival->carried_len > 0)
         memcpy(reader->doubt_bytes + len, arrival->carried, arrival->carried_len);
@@ -200,7 +201,9 @@ static int reader_look(struct desk_reader *reader, weir_error *err)
     if (!reader->ordered)
         return 0;
     int64_t disorder = reader->options.disorder_us;
-    if (desk_order_init(&reader->order, disorder > 0 ? disorder : DESK_DISORDER_US,
+    reader->doubt_bytes = malloc(DOUBT_BYTES);
+    if (!reader->doubt_bytes ||
+        desk_order_init(&reader->order, disorder > 0 ? disorder : DESK_DISORDER_US,
                         !reader->options.no_spread))
         return weir__fail(err, WEIR_ENOMEM, 0, "out of memory");
     return 0;
@@ -260,6 +263,7 @@ void desk_reader_close(struct desk_reader *reader)
     }
     desk_order_free(&reader->order);
     desk_selection_free(&reader->shared.selection);
+    free(reader->doubt_bytes);
     free(reader->sources);
     free(reader->files);
     free(reader);

@@ -23,7 +23,8 @@ static const char html_head[] =
     "<link rel=\"icon\" href=\"data:,\">\n<title>weir replay</title>\n<style>\n"
     ":root{--ground:#fff;--text:#1c2430;--soft:#5b6675;--line:#d5dae1;--card:#f5f7f9;"
     "--allowed:#2f7fc1;--delayed:#e0a030;--denied:#c8372d}\n"
-    "@media (prefers-color-scheme:dark){:root{--ground:#14181d;--text:#e3e8ee;--soft:#97a3b1;"
+    "@media screen and "
+    "(prefers-color-scheme:dark){:root{--ground:#14181d;--text:#e3e8ee;--soft:#97a3b1;"
     "--line:#333c47;--card:#1d232a;--allowed:#4f9fe0;--delayed:#e5b04a;--denied:#e8604f}}\n"
     "*{box-sizing:border-box}\n"
     "body{margin:0 auto;max-width:1100px;padding:16px;background:var(--ground);color:var(--text);"
@@ -54,13 +55,18 @@ static const char html_head[] =
     ".a{fill:var(--allowed)}.y{fill:var(--delayed)}.d{fill:var(--denied)}.h{fill:transparent}"
     ".h:hover{fill:var(--soft);fill-opacity:.25}.g{stroke:var(--line);stroke-width:1;"
     "vector-effect:non-scaling-stroke}\n"
-    ".legend i{display:inline-block;width:11px;height:11px;border-radius:2px;margin:0 4px 0 14px}\n"
+    ".legend span{white-space:nowrap}\n"
+    ".legend i{display:inline-block;width:11px;height:11px;border-radius:2px;margin:0 4px 0 10px}\n"
     ".bar{height:10px;background:var(--allowed);border-radius:2px;min-width:1px}\n"
     "td.bars{width:40%;min-width:90px}\n"
     "@media (max-width:600px){.axis span.odd{display:none}body{padding:10px}.chart{"
     "padding-left:44px}.top,.zero{width:40px}}\n"
     "@media print{body{max-width:none;font-size:11px}section{break-inside:avoid}"
-    ".facts div{border:1px solid var(--line)}.a,.y,.d,.bar,i{-webkit-print-color-adjust:exact;"
+    ".facts{gap:5px;grid-template-columns:repeat(auto-fit,minmax(105px,1fr))}"
+    ".facts div{border:1px solid var(--line);padding:4px 6px}.facts b{font-size:14px}"
+    ".facts span{font-size:10px}table{font-size:11px}th,td{padding:2px 6px}"
+    "h1{font-size:18px}h2{font-size:15px;margin-top:16px}.a,.y,.d,.bar,i{-webkit-print-color-"
+    "adjust:exact;"
     "print-color-adjust:exact}}\n"
     "</style>\n</head>\n<body>\n";
 
@@ -106,18 +112,6 @@ static void html_put_count(struct weir__buffer *out, int64_t number)
             weir__put_text(out, "\xe2\x80\xaf");
         weir__put(out, digits + i, 1);
     }
-}
-
-static void html_put_duration(struct weir__buffer *out, int64_t us)
-{
-    if (us >= 60000000)
-        us = weir__div_up(us, 1000000) * 1000000;
-    if (us <= 0)
-        weir__put_text(out, "0s");
-    else if (us >= 1000000 && us < 60000000 && us % 1000000 != 0)
-        weir__put_format(out, "%.2fs", (double)us / 1e6);
-    else
-        weir__put_duration(out, us < 10000 ? us : weir__div_up(us, 1000) * 1000, false);
 }
 
 static void html_put_key(struct weir__buffer *out, const struct desk_engine *engine,
@@ -233,11 +227,11 @@ static void html_put_chart(struct weir__buffer *out, const struct desk_engine *e
     weir__put_text(out, "</svg><div class=\"axis\">");
     html_put_ticks(out, engine, true);
     weir__put_text(out, "</div></div><p class=\"legend soft\">requests in ");
-    html_put_duration(out, timeline->width_us);
+    weir__put_about(out, timeline->width_us);
     weir__put_text(out, ", times in UTC"
-                        "<i style=\"background:var(--allowed)\"></i>admitted at once"
-                        "<i style=\"background:var(--delayed)\"></i>delayed"
-                        "<i style=\"background:var(--denied)\"></i>denied</p>\n");
+                        " <span><i style=\"background:var(--allowed)\"></i>admitted at once</span>"
+                        " <span><i style=\"background:var(--delayed)\"></i>delayed</span>"
+                        " <span><i style=\"background:var(--denied)\"></i>denied</span></p>\n");
 }
 
 /* ---- sections ---- */
@@ -252,7 +246,7 @@ static void html_put_fact(struct weir__buffer *out, const char *what, int64_t nu
 static void html_put_span_fact(struct weir__buffer *out, const char *what, int64_t us)
 {
     weir__put_text(out, "<div><b>");
-    html_put_duration(out, us);
+    weir__put_about(out, us);
     weir__put_format(out, "</b><span>%s</span></div>", what);
 }
 
@@ -312,7 +306,7 @@ static void html_put_comparison(struct weir__buffer *out, const struct desk_repo
         html_put_cell(out, tally->delayed);
         html_put_cell(out, tally->keys_denied);
         weir__put_text(out, "<td>");
-        html_put_duration(out, tally->longest_locked_us);
+        weir__put_about(out, tally->longest_locked_us);
         weir__put_text(out, "</td>");
         html_put_cell(out, tally->rates->highest[0]);
         weir__put_text(out, "</tr>\n");

@@ -86,7 +86,7 @@ def test_formats(check):
     draw = random.Random(checks.seed())
     for name, make in FORMATS.items():
         log = make(rows(draw, 150))
-        for limits in ("token-bucket 1/s burst 3", "sliding-window 5/10s precision 1s, fixed-window 30/m"):
+        for limits in ("token-bucket 1/s burst 3", "sliding-window 2/10s precision 1s, fixed-window 30/m"):
             got = weir(limits, "--decisions", text=log)
             check.equal(got.out, model(limits, log), f"{name}, {limits}: as the model {got.err}")
             check(",0," in got.out, f"{name}, {limits}: something is denied")
