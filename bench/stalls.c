@@ -39,6 +39,7 @@
 #include <unistd.h>
 
 enum { AIM_NS = 5000000, MS_NS = 1000000, SAMPLES_MAX = 1 << 25, LOGS = 8 /* keys per log */ };
+enum { FILLED = 4096 /* evictions: the area is full */ };
 enum { TABLE_WORDS = 1 << 27 /* 1 GiB */, PHASE_S = 5 };
 
 extern char **environ;
@@ -293,12 +294,12 @@ static void flood(weir_store *store, uint64_t seed)
         take(store, next(&seed), log);
 }
 
-/* New logs, until they have filled the area for large states. */
+/* New logs, until they have filled the area for large states: each evicts another by now. */
 static void fill(weir_store *store, uint64_t seed)
 {
     weir_limit *log = parse("sliding-log 10/h");
     weir_zone_info info = {0};
-    for (uint64_t i = 0; i % 4096 || info.large_used * 100 <= info.large_bytes * 99; i++) {
+    for (uint64_t i = 0; i % 4096 || info.evicted_unused + info.evicted_soonest < FILLED; i++) {
         take(store, next(&seed), log);
         if (i % 4096 == 4095 && (weir_store_info(store, &info) || i > info.large_bytes / 16))
             _exit(1);

@@ -97,7 +97,7 @@ static void test_exhausted(void)
     weir_store_close(store);
 }
 
-/* Blocks of all sizes come and go, the lists are made again now and then: nothing overlaps, nothing
+/* Blocks of all sizes come and go, they are counted again now and then: nothing overlaps, nothing
  * is lost. */
 static void test_fragmented(void)
 {
@@ -135,8 +135,8 @@ static void test_fragmented(void)
     weir_store_close(store);
 }
 
-/* Lists that were scribbled over are made again from the map. */
-static void test_torn_lists(void)
+/* Counts that were scribbled over are made again from the map. */
+static void test_wrong_counts(void)
 {
     weir_store *store = test_open("memory:1m?large=50%", &now);
     struct weir__zone *zone = test_zone(store);
@@ -145,7 +145,9 @@ static void test_torn_lists(void)
         uint32_t unit;
         if (i % 3 == 0) {
             for (unsigned order = 0; order <= WEIR__ORDER_MAX; order++)
-                zone->arenas[0].free[order] = random_below(2) ? (uint32_t)chance : 1;
+                zone->arenas[0].free[order] = random_below(2) ? (uint16_t)chance : 1;
+            for (unsigned order = 0; order <= WEIR__ORDER_MAX; order++)
+                zone->arenas[0].near[order] = (uint16_t)weir__random_next(&chance);
             zone->arenas[0].orders = (uint32_t)weir__random_next(&chance);
         }
         if (i % 3 == 1)
@@ -262,7 +264,8 @@ static void damage(struct weir__zone *zone)
         zone->arenas[0].hand = (uint32_t)weir__random_next(&chance);
     if (random_below(2))
         zone->arenas[0].place = (uint32_t)weir__random_next(&chance);
-    zone->arenas[0].free[random_below(WEIR__ORDER_MAX + 1)] = (uint32_t)weir__random_next(&chance);
+    zone->arenas[0].free[random_below(WEIR__ORDER_MAX + 1)] = (uint16_t)weir__random_next(&chance);
+    zone->arenas[0].near[random_below(WEIR__ORDER_MAX + 1)] = (uint16_t)weir__random_next(&chance);
     zone->arenas[0].orders = (uint32_t)weir__random_next(&chance);
 }
 
@@ -298,7 +301,7 @@ int main(void)
 {
     test_exhausted();
     test_fragmented();
-    test_torn_lists();
+    test_wrong_counts();
     test_nobodys();
     test_leases();
     test_damaged();

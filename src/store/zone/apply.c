@@ -34,6 +34,8 @@ static bool lock_stripes(struct weir__zone *zone, struct weir__op *ops, size_t n
             weir__stripe_unlock(zone, ret->stripes[--i]);
         return false;
     }
+    for (size_t i = 0; i < n; i++)
+        weir__page_mend(zone, ops[i].home);
     return true;
 }
 
@@ -249,7 +251,7 @@ static int take_small(struct weir__zone *zone, struct weir__op *op, enum weir__m
 {
     const struct weir__algorithm *algorithm = weir__algorithm_of(op->rule);
     uint32_t stripe = weir__stripe_of(zone, op->home);
-    if (WEIR__UNLIKELY(!weir__stripe_lock(zone, stripe)))
+    if (WEIR__UNLIKELY(!weir__page_lock(zone, op->home)))
         return WEIR__HELD;
     op->frozen = false;
     int code = load(zone, op);
@@ -410,8 +412,8 @@ int weir__zone_lease(struct weir__zone *zone, struct weir__op *op, enum weir__le
 
 int weir__zone_reset(struct weir__zone *zone, uint64_t tag, int64_t now_us, bool *ret_live)
 {
-    uint32_t stripe = weir__stripe_of(zone, weir__home_of(zone, tag));
-    if (!weir__stripe_lock(zone, stripe))
+    uint32_t home = weir__home_of(zone, tag), stripe = weir__stripe_of(zone, home);
+    if (!weir__page_lock(zone, home))
         return WEIR__HELD;
     *ret_live = weir__table_reset(zone, tag, now_us);
     weir__stripe_unlock(zone, stripe);
@@ -440,7 +442,7 @@ int weir__zone_show(struct weir__zone *zone, uint64_t tag, int64_t now_us, struc
     _Static_assert(WEIR__REACH * WEIR__SLOTS <= WEIR__SHOWN_MAX, "room for all");
     uint32_t home = weir__home_of(zone, tag), stripe = weir__stripe_of(zone, home);
     size_t count = 0;
-    if (!weir__stripe_lock(zone, stripe))
+    if (!weir__page_lock(zone, home))
         return WEIR__HELD;
     for (uint32_t d = 0; d < WEIR__REACH; d++) {
         const struct weir__group *group = weir__group_at(zone, home, tag, d);

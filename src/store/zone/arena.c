@@ -1,6 +1,6 @@
 /*
  * Blocks for large states: a buddy allocator over units of 64 bytes. The units are divided into
- * arenas of 4 MiB, each with a lock and lists of its own; no block crosses from one into another.
+ * arenas of 4 MiB, each with a lock and counts of its own; no block crosses from one into another.
  *
  * The map is what counts: a byte where a block starts, 0 inside of it. Each change is one store of
  * one byte, so that the map can be read from an arena's first unit on at every moment, also after a
@@ -10,27 +10,16 @@
  *     merge    the lower half's byte, then the upper half's is cleared
  *     use      the owner in the block, then the byte
  *
- * Lists and counts follow from the map. Whoever gets the lock from a dead owner makes them again,
- * and so does who finds a list torn. That takes one arena's lock and no other.
- *
- * Free blocks are linked through their first bytes.
+ * How many blocks of an order are free follows from the map. A free one is found by looking through
+ * the map for its byte, from where one became free last. So nothing is written into free blocks,
+ * and whoever gets the lock from a dead owner reads 65,536 bytes of the map and nothing else. The
+ * same is done where a count turns out to be wrong. That takes one arena's lock and no other.
  */
 #include "store/zone/arena.h"
 
 #include <string.h>
 
-/* In a free block; units plus one, 0: none. */
-struct link {
-    uint32_t next, previous;
-};
-
 enum outcome { NONE, DONE, TORN };
-
-static struct link *link_at(const struct weir__heap *heap, uint32_t unit)
-{
-    assert(unit >= heap->first && unit < heap->end);
-    return (struct link *)weir__block_at(heap->zone, unit);
-}
 
 void weir__heap_mark(const struct weir__heap *heap, uint32_t unit, unsigned mark)
 {
@@ -50,37 +39,36 @@ static bool heap_is_free(const struct weir__heap *heap, uint32_t unit, unsigned 
            weir__map_at(heap->zone, unit) == free_mark(order);
 }
 
-/* Links a block that the map calls free or is about to; false: the list is torn. */
-static bool heap_push(const struct weir__heap *heap, uint32_t unit, unsigned order)
+/* The map calls a block free, or is about to. */
+static void heap_add(const struct weir__heap *heap, uint32_t unit, unsigned order)
 {
-    uint32_t first = heap->it->free[order];
-    if (first && !heap_is_free(heap, first - 1, order))
-        return false;
-    *link_at(heap, unit) = (struct link){first, 0};
-    if (first)
-        link_at(heap, first - 1)->previous = unit + 1;
-    heap->it->free[order] = unit + 1;
+    heap->it->free[order]++;
+    heap->it->near[order] = (uint16_t)(unit - heap->first);
     heap->it->orders |= 1u << order;
+}
+
+bool weir__heap_remove(const struct weir__heap *heap, unsigned order)
+{
+    if (heap->it->free[order] == 0)
+        return false;
+    if (--heap->it->free[order] == 0)
+        heap->it->orders &= ~(1u << order);
     return true;
 }
 
-/* Takes a free block out of its list, the map still calls it free; false: the list is torn. */
-bool weir__heap_pull(const struct weir__heap *heap, uint32_t unit, unsigned order)
+/* A free block of an order of which there is one; false: there is none after all. */
+static bool heap_find_free(const struct weir__heap *heap, unsigned order, uint32_t *ret_unit)
 {
-    struct link link = *link_at(heap, unit);
-    if ((link.next && !heap_is_free(heap, link.next - 1, order)) ||
-        (link.previous && !heap_is_free(heap, link.previous - 1, order)) ||
-        (!link.previous && heap->it->free[order] != unit + 1))
+    const uint8_t *map = (const uint8_t *)heap->zone->map + heap->first, *found;
+    uint32_t size = heap->end - heap->first;
+    uint32_t near = heap->it->near[order] < size ? heap->it->near[order] : 0;
+    found = memchr(map + near, free_mark(order), size - near);
+    if (!found)
+        found = memchr(map, free_mark(order), near);
+    if (!found)
         return false;
-    if (link.next)
-        link_at(heap, link.next - 1)->previous = link.previous;
-    if (link.previous)
-        link_at(heap, link.previous - 1)->next = link.next;
-    else
-        heap->it->free[order] = link.next;
-    if (!heap->it->free[order])
-        heap->it->orders &= ~(1u << order);
-    return true;
+    *ret_unit = heap->first + (uint32_t)(found - map);
+    return (*ret_unit & ((1u << order) - 1)) == 0 && heap_is_free(heap, *ret_unit, order);
 }
 
 void weir__heap_count(const struct weir__heap *heap, uint8_t mark, int64_t units)
@@ -99,20 +87,28 @@ void weir__heap_count(const struct weir__heap *heap, uint8_t mark, int64_t units
     atomic_fetch_add_explicit(&heap->zone->header->lease_units, units, memory_order_relaxed);
 }
 
-/* ---- lists from the map ---- */
+/* ---- counts from the map ---- */
 
-/* Makes free blocks, as large as alignment allows, of the units from `from` up to `to`: free blocks
- * already, or zeros. One store makes one out of many; the bytes inside are cleared after it. */
-void weir__heap_add_gap(const struct weir__heap *heap, uint32_t from, uint32_t to, bool linked)
+/* One block out of units that are free blocks, or zeros. One store makes one out of many; the bytes
+ * inside are cleared after it. */
+static void heap_make_free(const struct weir__heap *heap, uint32_t unit, unsigned order)
+{
+    if (weir__map_at(heap->zone, unit) != free_mark(order))
+        weir__heap_mark(heap, unit, free_mark(order));
+    if (order > 0)
+        memset((uint8_t *)heap->zone->map + unit + 1, 0, (1u << order) - 1);
+}
+
+/* Likewise blocks as large as alignment allows, from `from` up to `to`. */
+void weir__heap_add_gap(const struct weir__heap *heap, uint32_t from, uint32_t to, bool counted)
 {
     while (from < to) {
         unsigned order = 0;
         while (order < WEIR__ORDER_MAX && !(from & 1u << order) && 2u << order <= to - from)
             order++;
-        weir__heap_mark(heap, from, free_mark(order));
-        memset((uint8_t *)heap->zone->map + from + 1, 0, (1u << order) - 1);
-        if (linked)
-            heap_push(heap, from, order);
+        heap_make_free(heap, from, order);
+        if (counted)
+            heap_add(heap, from, order);
         from += 1u << order;
     }
 }
@@ -126,9 +122,8 @@ static void heap_tell_room(const struct weir__heap *heap)
         atomic_store_explicit(told, room, memory_order_relaxed);
 }
 
-/* Lists and counts, from the map alone. Where that is damaged, the arena gives and takes
- * nothing. */
-void weir__heap_relist(const struct weir__heap *heap)
+/* Where the map is damaged, the arena gives and takes nothing. */
+void weir__heap_recount(const struct weir__heap *heap)
 {
     struct weir__block_arena *it = heap->it;
     uint32_t used = 0, leases = 0, rows = 0, gap = heap->first, unit = heap->first;
@@ -143,8 +138,10 @@ void weir__heap_relist(const struct weir__heap *heap)
             break;
         uint32_t size = 1u << order;
         if (!(mark & WEIR__MAP_FREE)) {
-            weir__heap_add_gap(heap, gap, unit, true);
-            memset((uint8_t *)heap->zone->map + unit + 1, 0, size - 1);
+            if (gap < unit)
+                weir__heap_add_gap(heap, gap, unit, true);
+            if (order > 0)
+                memset((uint8_t *)heap->zone->map + unit + 1, 0, size - 1);
             used += size;
             leases += mark & WEIR__MAP_LEASE ? size : 0;
             rows += mark & WEIR__MAP_ROWS ? size : 0;
@@ -164,7 +161,7 @@ void weir__heap_relist(const struct weir__heap *heap)
 void weir__arena_repair(struct weir__zone *zone, uint32_t arena)
 {
     struct weir__heap heap = weir__heap_of(zone, arena);
-    weir__heap_relist(&heap);
+    weir__heap_recount(&heap);
     weir__leases_recount(zone);
 }
 
@@ -197,16 +194,14 @@ static enum outcome heap_try(const struct weir__heap *heap, const struct weir__w
     if (heap->it->damaged || !(heap->it->orders >> order))
         return NONE;
     unsigned from = order + (unsigned)__builtin_ctz(heap->it->orders >> order);
-    if (from > WEIR__ORDER_MAX)
-        return TORN;
-    uint32_t unit = heap->it->free[from] - 1;
-    if (!heap_is_free(heap, unit, from) || !weir__heap_pull(heap, unit, from))
+    uint32_t unit;
+    if (from > WEIR__ORDER_MAX || !heap_find_free(heap, from, &unit) ||
+        !weir__heap_remove(heap, from))
         return TORN;
     while (from > order) {
         from--;
         uint32_t half = unit + (1u << from);
-        if (!heap_push(heap, half, from))
-            return TORN;
+        heap_add(heap, half, from);
         weir__heap_mark(heap, half, free_mark(from));
         weir__heap_mark(heap, unit, free_mark(from));
     }
@@ -222,13 +217,12 @@ bool weir__heap_take(const struct weir__heap *heap, const struct weir__want *wan
 {
     enum outcome outcome = heap_try(heap, want, ret_unit);
     if (outcome == TORN) {
-        weir__heap_relist(heap);
+        weir__heap_recount(heap);
         outcome = heap_try(heap, want, ret_unit);
     }
     return outcome == DONE;
 }
 
-/* A used block becomes free, and one with its buddy where that is free. */
 void weir__heap_give(const struct weir__heap *heap, uint32_t unit, unsigned order)
 {
     if (heap->it->damaged)
@@ -239,8 +233,8 @@ void weir__heap_give(const struct weir__heap *heap, uint32_t unit, unsigned orde
         uint32_t buddy = unit ^ 1u << order, low = unit & ~(1u << order), high = unit | 1u << order;
         if (!heap_is_free(heap, buddy, order))
             break;
-        if (!weir__heap_pull(heap, buddy, order)) {
-            weir__heap_relist(heap);
+        if (!weir__heap_remove(heap, order)) {
+            weir__heap_recount(heap);
             return;
         }
         weir__heap_mark(heap, low, free_mark(order + 1));
@@ -249,8 +243,7 @@ void weir__heap_give(const struct weir__heap *heap, uint32_t unit, unsigned orde
             heap->it->hand = low - heap->first;
         unit = low;
     }
-    if (!heap_push(heap, unit, order))
-        weir__heap_relist(heap);
+    heap_add(heap, unit, order);
 }
 
 bool weir__block_is_owned(const struct weir__zone *zone, uint32_t unit, unsigned order,

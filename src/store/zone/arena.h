@@ -50,8 +50,8 @@ bool weir__heap_take(const struct weir__heap *heap, const struct weir__want *wan
                      uint32_t *ret_unit);
 /* A used block becomes free, and one with its buddy where that is free. */
 void weir__heap_give(const struct weir__heap *heap, uint32_t unit, unsigned order);
-/* Takes a free block out of its list, the map still calls it free; false: the list is torn. */
-bool weir__heap_pull(const struct weir__heap *heap, uint32_t unit, unsigned order);
+/* A free block will not be free any more, the map still calls it so; false: none was counted. */
+bool weir__heap_remove(const struct weir__heap *heap, unsigned order);
 
 /* What is known of when states are fresh is no longer known. */
 static inline void weir__heap_forget_lapses(const struct weir__heap *heap)
@@ -63,9 +63,9 @@ static inline void weir__heap_forget_lapses(const struct weir__heap *heap)
 }
 
 /* Makes free blocks of units that are free or were never marked. */
-void weir__heap_add_gap(const struct weir__heap *heap, uint32_t from, uint32_t to, bool linked);
-/* Lists and counts, from the map alone. */
-void weir__heap_relist(const struct weir__heap *heap);
+void weir__heap_add_gap(const struct weir__heap *heap, uint32_t from, uint32_t to, bool counted);
+/* All counts, from the map alone. */
+void weir__heap_recount(const struct weir__heap *heap);
 
 /* Whether a used block of that order starts there, and says that it is that slot's. */
 bool weir__block_is_owned(const struct weir__zone *zone, uint32_t unit, unsigned order,

@@ -128,7 +128,7 @@ size_t weir__block_sample(struct weir__zone *zone, uint32_t arena,
         if (!(by_hand ? heap_next(&heap, &it.unit, &mark, &it.order)
                       : heap_find(&heap, heap.first + heap_chance(&heap), &it.unit, &mark,
                                   &it.order))) {
-            weir__heap_relist(&heap);
+            weir__heap_recount(&heap);
             break;
         }
         if (is_wanted(mark, it.order, sampling, leases)) {
@@ -148,6 +148,16 @@ bool weir__arena_has_others(const struct weir__zone *zone, uint32_t arena)
     return atomic_load_explicit(&it->used, memory_order_relaxed) >
            atomic_load_explicit(&it->leases, memory_order_relaxed) +
                atomic_load_explicit(&it->rows, memory_order_relaxed);
+}
+
+/* Without the lock it is a guess. */
+bool weir__arena_may_have_lapsed(const struct weir__zone *zone, uint32_t arena, bool leases,
+                                 int64_t now_us)
+{
+    const struct weir__block_arena *it = &zone->arenas[arena];
+    bool any = leases ? atomic_load_explicit(&it->leases, memory_order_relaxed) > 0
+                      : weir__arena_has_others(zone, arena);
+    return any && (it->lapse_hand[leases] || atomic_load(&it->lapses_us[leases]) <= now_us);
 }
 
 static void lapses_lower(_Atomic int64_t *lapses, int64_t to)
@@ -203,7 +213,7 @@ static size_t heap_find_lapsed(const struct weir__heap *heap, bool leases, int64
         uint8_t mark;
         unsigned order;
         if (!weir__heap_read(heap, unit, &mark, &order)) {
-            weir__heap_relist(heap);
+            weir__heap_recount(heap);
             return 0;
         }
         if (!(mark & (WEIR__MAP_FREE | WEIR__MAP_ROWS)) && !(mark & WEIR__MAP_LEASE) == !leases) {
@@ -226,8 +236,7 @@ size_t weir__block_lapsed(struct weir__zone *zone, uint32_t arena, bool leases, 
     *ret_more = false;
     if (!weir__heap_open(zone, arena, &heap))
         return 0;
-    if (!heap.it->damaged &&
-        (heap.it->lapse_hand[leases] || atomic_load(&heap.it->lapses_us[leases]) <= now_us)) {
+    if (!heap.it->damaged && weir__arena_may_have_lapsed(zone, arena, leases, now_us)) {
         n = heap_find_lapsed(&heap, leases, now_us, ret, room);
         *ret_more = heap.it->lapse_hand[leases] != 0;
     }
@@ -235,7 +244,7 @@ size_t weir__block_lapsed(struct weir__zone *zone, uint32_t arena, bool leases, 
     return n;
 }
 
-/* ---- lists ---- */
+/* ---- going through them ---- */
 
 size_t weir__block_list(struct weir__zone *zone, uint32_t *unit, struct weir__sample *ret,
                         size_t room)
@@ -267,6 +276,7 @@ bool weir__arena_is_sound(struct weir__zone *zone, uint32_t arena, bool *ret_hel
 {
     struct weir__heap heap;
     uint32_t used = 0, unit;
+    uint16_t free[WEIR__ORDER_MAX + 1] = {0};
     *ret_held = !weir__heap_open(zone, arena, &heap);
     if (*ret_held)
         return true;
@@ -276,9 +286,11 @@ bool weir__arena_is_sound(struct weir__zone *zone, uint32_t arena, bool *ret_hel
         if (!weir__heap_read(&heap, unit, &mark, &order))
             break;
         used += mark & WEIR__MAP_FREE ? 0 : 1u << order;
+        free[order] += mark & WEIR__MAP_FREE ? 1 : 0;
         unit += 1u << order;
     }
     bool sound = unit == heap.end && !heap.it->damaged &&
+                 memcmp(free, heap.it->free, sizeof free) == 0 &&
                  used == atomic_load_explicit(&heap.it->used, memory_order_relaxed);
     weir__heap_close(&heap);
     return sound;
@@ -308,8 +320,8 @@ uint64_t weir__blocks_used(const struct weir__zone *zone)
     return units * WEIR__BLOCK_UNIT;
 }
 
-/* Lists of a map that has used blocks only, and zeros. */
-static void make_lists(struct weir__zone *zone)
+/* What is not used becomes free, in a map that has used blocks only, and zeros. */
+static void free_the_rest(struct weir__zone *zone)
 {
     for (uint32_t i = 0; i < zone->layout.arenas; i++) {
         struct weir__heap heap = weir__heap_of(zone, i);
@@ -326,7 +338,7 @@ static void make_lists(struct weir__zone *zone)
             gap = unit;
         }
         weir__heap_add_gap(&heap, gap, heap.end, false);
-        weir__heap_relist(&heap);
+        weir__heap_recount(&heap);
     }
     weir__leases_recount(zone);
 }
@@ -334,7 +346,7 @@ static void make_lists(struct weir__zone *zone)
 void weir__blocks_init(struct weir__zone *zone)
 {
     memset((uint8_t *)zone->map, 0, zone->layout.units);
-    make_lists(zone);
+    free_the_rest(zone);
 }
 
 bool weir__block_claim(struct weir__zone *zone, uint32_t unit, const struct weir__want *want)
@@ -383,7 +395,7 @@ void weir__blocks_recover(struct weir__zone *zone)
                 claim_for(zone, (uint32_t)g, slot);
         }
     }
-    make_lists(zone);
+    free_the_rest(zone);
 }
 
 unsigned weir__order_for(int64_t cells)

@@ -40,7 +40,7 @@ int weir__zone_walk_page(struct weir__zone *zone, uint32_t page, weir__visit *vi
     uint64_t last = (uint64_t)(page + 1) << zone->layout.page_bits;
     uint32_t stripe = weir__stripe_of(zone, (uint32_t)first);
     int code = 0;
-    if (!weir__stripe_lock(zone, stripe))
+    if (!weir__page_lock(zone, (uint32_t)first))
         return weir__fail(err, WEIR_EBUSY, 0,
                           "another process holds a lock of the zone; is it stopped?");
     for (uint64_t g = first; g < last && code == 0; g++) {
@@ -186,12 +186,15 @@ int weir__zone_put(struct weir__zone *zone, const struct weir__carried *it, int6
         return weir__fail(err, WEIR_EFULL, 0,
                           "it has no room for so many different limits; use a "
                           "larger size");
-    uint32_t stripe = weir__stripe_of(zone, op.home);
-    if (!weir__stripe_lock(zone, stripe))
-        return weir__fail(err, WEIR_EBUSY, 0,
-                          "another process holds a lock of the zone; is it stopped?");
-    int code = carry_put(zone, &op, it);
-    weir__stripe_unlock(zone, stripe);
+    int64_t since_us = 0;
+    int code;
+    do {
+        if (!weir__page_lock(zone, op.home))
+            return weir__fail(err, WEIR_EBUSY, 0,
+                              "another process holds a lock of the zone; is it stopped?");
+        code = carry_put(zone, &op, it);
+        weir__stripe_unlock(zone, weir__stripe_of(zone, op.home));
+    } while (code == WEIR__WANTED && weir__zone_waits(zone, &since_us));
     if (code == 0 || (mark && code == WEIR_EFULL))
         return 0;
     return weir__fail(err, code, 0,

@@ -1,5 +1,5 @@
 /*
- * Whether a zone is sound, and putting in order what a dead process left. Everybody else goes on
+ * Whether a zone is sound. Everybody else goes on
  * meanwhile: a check has one lock at a time, for one page of the table, some rows, or the map of
  * one arena. What it finds is true of each of them by itself: a block names the one slot it is for,
  * so that two states with one block are found at the one that the block does not name.
@@ -14,24 +14,6 @@ struct survey {
     struct weir__zone *zone;
     weir_error *err;
 };
-
-/* Counts a ring again; false if its cells are out of order or without weight. */
-static bool recount(const struct weir__rule *rule, const struct weir__ring *ring, int64_t *ret_sum)
-{
-    int64_t sum = 0, last = 0;
-    for (uint32_t i = 0; i < ring->len; i++) {
-        const struct weir__cell *cell = weir__ring_cell(ring, i);
-        int64_t weight = weir__cell_weight(rule, cell);
-        if (cell->stamp < last || weight < 1 || weight > WEIR__EXACT_MAX)
-            return false;
-        last = cell->stamp;
-        sum += weight;
-        if (sum > WEIR__EXACT_MAX)
-            return false;
-    }
-    *ret_sum = sum;
-    return true;
-}
 
 int weir__zone_fail_slot(weir_error *err, const char *what, uint64_t group, unsigned slot)
 {
@@ -65,7 +47,7 @@ static int check_ring(struct survey *survey, uint64_t g, unsigned slot,
         return damaged(survey, g, slot, "a large state's block is not marked as used");
     if (atomic_load(&block->group) != g || atomic_load(&block->slot) != slot)
         return damaged(survey, g, slot, "a large state's block is another's");
-    if (!recount(rule, &state->ring, &sum) || sum != state->ring.sum)
+    if (!weir__ring_recount(rule, &state->ring, &sum) || sum != state->ring.sum)
         return damaged(survey, g, slot, "a log's entries do not add up");
     if (state->ring.len == 0) /* what a death may leave of a log that began again */
         return 0;
@@ -115,7 +97,7 @@ static int check_page(struct survey *survey, uint64_t page)
     uint32_t bits = zone->layout.page_bits,
              stripe = weir__stripe_of(zone, (uint32_t)(page << bits));
     int code = 0;
-    if (!weir__stripe_lock(zone, stripe))
+    if (!weir__page_lock(zone, (uint32_t)(page << bits)))
         return held(survey);
     for (uint64_t g = page << bits; g < (page + 1) << bits && code == 0; g++) {
         for (unsigned slot = 0; slot < WEIR__SLOTS && code == 0; slot++)
@@ -134,7 +116,7 @@ static bool free_nobodys(struct weir__zone *zone, struct weir__sample *it)
     if (it->group >= zone->group_count || it->slot >= WEIR__SLOTS)
         return true;
     uint32_t stripe = weir__stripe_of(zone, it->group);
-    if (!weir__stripe_lock(zone, stripe))
+    if (!weir__page_lock(zone, it->group))
         return false;
     if (!weir__slot_names(zone, &zone->groups[it->group], it->slot, it->unit))
         weir__block_free_owned(zone, it->unit, it->order, it->group, it->slot);
@@ -184,60 +166,4 @@ int weir__zone_check(struct weir__zone *zone, weir_error *err)
     for (uint32_t i = 0; i < zone->layout.arenas && code == 0; i++)
         code = check_arena(&survey, i);
     return code;
-}
-
-/* A log's newest entry is its newest time. Of a lease only this is known: it was acquired no longer
- * ago than any lease may last; its own length may be another limit's. */
-static int64_t newest_time(const struct weir__rule *rule, const struct weir__state *state)
-{
-    int64_t newest = weir__ring_last(&state->ring)->stamp;
-    bool leases = weir__algorithm_of(rule)->leases;
-    return leases ? weir__max(state->at, newest - WEIR_DURATION_MAX) : newest;
-}
-
-/* Sum and newest time as the cells say. What makes no sense stays, for the check to find. What is
- * right is not written: most blocks are far from each other, and a process that has not had them in
- * its memory yet gets many at once to read, but each alone to write. */
-static void repair_slot(struct weir__zone *zone, struct weir__group *group, unsigned slot)
-{
-    const struct weir__rule *rule;
-    struct weir__state state = {0};
-    uint32_t unit;
-    unsigned order;
-    int64_t sum;
-    if (!weir__slot_unpack(zone, group, slot, &rule, &state, &unit, &order) ||
-        !weir__is_large(rule) || !recount(rule, &state.ring, &sum))
-        return;
-    if (sum != state.ring.sum)
-        weir__block_at(zone, unit)->sum = sum;
-    int64_t newest = state.ring.len > 0 ? newest_time(rule, &state) : state.at;
-    if (newest == state.at)
-        return;
-    state.at = newest;
-    weir__slot_put(group, slot,
-                   weir__pack(zone, rule, weir__slot_row(zone, group, slot),
-                              weir__slot_tag(group, slot), &state, unit, order));
-}
-
-void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe)
-{
-    uint64_t keys = 0;
-    uint32_t bits = zone->layout.page_bits;
-    for (uint64_t page = stripe; page < zone->layout.pages; page += zone->layout.stripes) {
-        for (uint64_t g = page << bits; g < (page + 1) << bits; g++) {
-            for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {
-                const struct weir__group *group = &zone->groups[g];
-                if (weir__slot_tag(group, slot) == 0)
-                    continue;
-                if (weir__is_frozen(weir__load16(&group->states[slot])))
-                    weir__slot_thaw(&zone->groups[g], slot); /* the old state, or the new one */
-                repair_slot(zone, &zone->groups[g], slot);
-                const struct weir__rule *rule =
-                    weir__row_at(zone, weir__slot_row(zone, group, slot));
-                keys += !rule || !weir__is_mark(rule);
-            }
-        }
-    }
-    zone->stripes[stripe].counters[WEIR__KEYS] = keys;
-    weir__blocks_forget_lapses(zone);
 }

@@ -9,7 +9,8 @@
  * elsewhere.
  *
  * The work is bounded. Other stripes are only tried, never waited for, one at a time. Where one was
- * held all is tried again, and then by the caller, who lets go of his own first.
+ * held all is tried again, and then by the caller, who lets go of his own first. So does who had to
+ * repair pages or to look at whole arenas: no lock is held for more than about a millisecond.
  *
  * Live leases are never evicted, nor are chunks of rows.
  */
@@ -28,6 +29,8 @@
 #define MOVE_TRIES 4  /* to have a block elsewhere for one that must stay */
 #define PASSES 8      /* in which a stripe that was needed was held */
 #define STOLEN_MAX 16 /* blocks that were made free and taken by another */
+#define MENDED_MAX 1  /* torn pages that are put in order before the caller's locks are given up */
+#define PORTIONS 16   /* of arenas that are looked through for fresh states, likewise */
 
 struct hunt {
     struct weir__zone *zone;
@@ -36,6 +39,9 @@ struct hunt {
     int64_t now_us;
     const struct weir__want *want;
     bool was_held; /* a stripe that was needed */
+    /* What is left of this search before it goes on under new locks. */
+    int mends, portions;
+    bool is_tired; /* nothing was left of one of them when it was needed */
 };
 
 /* Whose a block is, as a look found out. */
@@ -66,20 +72,38 @@ static bool hunt_is_pinned(struct hunt *hunt, const struct weir__sample *it)
     return false;
 }
 
+static void hunt_unlock(struct hunt *hunt, const struct weir__sample *it)
+{
+    uint32_t stripe = weir__stripe_of(hunt->zone, it->group);
+    if (!hunt_has_stripe(hunt, stripe))
+        weir__stripe_unlock(hunt->zone, stripe);
+}
+
+/* Uses up one of what is left; false: nothing is. */
+static bool hunt_spend(struct hunt *hunt, int *left)
+{
+    if (*left > 0) {
+        --*left;
+        return true;
+    }
+    hunt->is_tired = true;
+    return false;
+}
+
 /* The stripe of a block's owner, without waiting. */
 static bool hunt_lock(struct hunt *hunt, const struct weir__sample *it)
 {
     uint32_t stripe = weir__stripe_of(hunt->zone, it->group);
     bool locked = hunt_has_stripe(hunt, stripe) || weir__stripe_trylock(hunt->zone, stripe);
     hunt->was_held = hunt->was_held || !locked;
-    return locked;
-}
-
-static void hunt_unlock(struct hunt *hunt, const struct weir__sample *it)
-{
-    uint32_t stripe = weir__stripe_of(hunt->zone, it->group);
-    if (!hunt_has_stripe(hunt, stripe))
-        weir__stripe_unlock(hunt->zone, stripe);
+    if (WEIR__LIKELY(!locked || !weir__page_is_torn(hunt->zone, it->group)))
+        return locked;
+    bool mends = hunt_spend(hunt, &hunt->mends);
+    if (mends)
+        weir__page_mend(hunt->zone, it->group);
+    else
+        hunt_unlock(hunt, it);
+    return mends;
 }
 
 /* The block may have been freed and may be in the middle of another's cells by now, so this is a
@@ -218,7 +242,8 @@ static void hunt_note(struct hunt *hunt, const struct weir__sample *it)
 static bool hunt_lapsed(struct hunt *hunt, uint32_t arena, bool leases)
 {
     bool any = false;
-    for (bool more = true; more && !any;) {
+    for (bool more = weir__arena_may_have_lapsed(hunt->zone, arena, leases, hunt->now_us);
+         more && !any && hunt_spend(hunt, &hunt->portions);) {
         struct weir__sample blocks[LOOKED_AT];
         size_t n =
             weir__block_lapsed(hunt->zone, arena, leases, hunt->now_us, blocks, LOOKED_AT, &more);
@@ -435,7 +460,7 @@ static int hunt_pass(struct hunt *hunt, uint32_t arena, uint32_t *ret_unit)
 int weir__block_get(struct weir__zone *zone, const struct weir__op *ops, size_t n, int64_t now_us,
                     const struct weir__want *want, uint32_t *ret_unit)
 {
-    struct hunt hunt = {zone, ops, n, now_us, want, false};
+    struct hunt hunt = {zone, ops, n, now_us, want, .mends = MENDED_MAX, .portions = PORTIONS};
     if (zone->layout.arenas == 0)
         return WEIR_EFULL;
     uint32_t arena = weir__arena_for(zone, want);
@@ -446,8 +471,10 @@ int weir__block_get(struct weir__zone *zone, const struct weir__op *ops, size_t 
             sched_yield();
         if (WEIR__LIKELY(!(want->flags & WEIR__MAP_LEASE) || hunt_fits(&hunt, arena)))
             code = hunt_pass(&hunt, arena, ret_unit);
-        if (WEIR__LIKELY(!hunt.was_held))
+        if (WEIR__LIKELY(!hunt.was_held && !hunt.is_tired))
             return code;
+        if (hunt.is_tired)
+            break;
     }
     return code == WEIR_EFULL ? WEIR__WANTED : code;
 }

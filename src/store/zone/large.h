@@ -94,6 +94,9 @@ size_t weir__block_sample(struct weir__zone *zone, uint32_t arena,
                           size_t room);
 /* Whether an arena has blocks that may be evicted: neither leases nor rows. */
 bool weir__arena_has_others(const struct weir__zone *zone, uint32_t arena);
+/* Whether a search for such blocks may find one. */
+bool weir__arena_may_have_lapsed(const struct weir__zone *zone, uint32_t arena, bool leases,
+                                 int64_t now_us);
 /* Some blocks, of leases or others, whose states may be fresh by now: goes on where the last such
  * search stopped. *ret_more: it has not seen all of the arena. */
 size_t weir__block_lapsed(struct weir__zone *zone, uint32_t arena, bool leases, int64_t now_us,
@@ -128,10 +131,10 @@ bool weir__leases_fit(struct weir__zone *zone, unsigned order);
 void weir__leases_recount(struct weir__zone *zone);
 /* Bytes in use. */
 uint64_t weir__blocks_used(const struct weir__zone *zone);
-/* After a death: lists and counts from the map. The arena's lock is held. */
+/* After a death: counts from the map. The arena's lock is held. */
 void weir__arena_repair(struct weir__zone *zone, uint32_t arena);
 bool weir__arena_is_sound(struct weir__zone *zone, uint32_t arena, bool *ret_held);
-/* Nobody else has the zone open: map, owners and lists from the table. */
+/* Nobody else has the zone open: map, owners and counts from the table. */
 void weir__blocks_recover(struct weir__zone *zone);
 /* For that: a block that is there; false where it cannot be. */
 bool weir__block_claim(struct weir__zone *zone, uint32_t unit, const struct weir__want *want);

@@ -4,7 +4,7 @@
  *   ┌────────┬──────────┬────────┬──────┬──────────────────────────┬───────────┬──────────────────┐
  *   │ header │ stripes  │ arenas │ rows │ table: pages of groups   │ block map │ blocks           │
  *   └────────┴──────────┴────────┴──────┴──────────────────────────┴───────────┴──────────────────┘
- *     secret   locks,     lists    the    pages of 256 (or 32)       a byte a    logs, windows,
+ *     secret   locks,     counts   the    pages of 256 (or 32)       a byte a    logs, windows,
  *     layout   counters   of free  rules  groups of 5 slots          64 bytes    leases
  *                         blocks
  *
@@ -33,6 +33,9 @@
  *      somebody who held that slot's stripe. So whoever holds that stripe and sees that the slot
  *      does not name the block knows that it is nobody's (a death left it), and may free it.
  *
+ *   7. After a death the pages of its stripe are torn: weir__page_mend repairs one before its first
+ *      use, and counts its keys. WEIR__KEYS counts those of whole pages.
+ *
  * Locks, in this order: rows, stripes by number, one arena. In a private zone a word to spin on; in
  * a shared one a robust process-shared mutex, whose next owner repairs what a dead one left.
  */
@@ -57,6 +60,7 @@
 #define WEIR__ROWS_MAX 2047 /* in the layout: 11 bits; row 0 is that of marks, of no limit */
 #define WEIR__BLOCK_UNIT 64
 #define WEIR__ORDER_MAX 16  /* the largest block: 4 MiB, 262,142 cells */
+#define WEIR__PAGES_MAX 64  /* of a stripe: fewer */
 #define WEIR__ARENA_BITS 16 /* log2 of an arena's units: one block of the largest order */
 
 /* Slots hold sealed states (zone/pack.c). */
@@ -88,7 +92,7 @@ struct weir__stripe {
     _Atomic int64_t held_until_us; /* it was held for too long: nobody waits in full until then */
     uint64_t counters[WEIR__COUNTERS];
     struct weir__bell bell; /* rung when leases of its keys are released */
-    uint64_t spare[7 - WEIR__COUNTERS];
+    uint64_t torn;          /* a bit for each of its pages that nobody repaired since a death */
 };
 _Static_assert(sizeof(struct weir__stripe) == 128, "a stripe is two cache lines");
 
@@ -155,7 +159,8 @@ struct weir__zone_header {
 
 /* What follows from an arena's part of the map; its lock (weir__arena_lock) covers both. */
 struct weir__block_arena {
-    uint32_t free[WEIR__ORDER_MAX + 1]; /* first free block of each order, unit + 1; 0: none */
+    uint16_t free[WEIR__ORDER_MAX + 1]; /* so many blocks of each order are free */
+    uint16_t near[WEIR__ORDER_MAX + 1]; /* from here on one is looked for, from its first unit */
     uint32_t orders;                    /* a bit for each order of which there is a free one */
     uint32_t hand;         /* where the search for blocks to evict goes on, from its first unit */
     uint32_t place;        /* likewise, for places to be cleared */
@@ -165,7 +170,8 @@ struct weir__block_arena {
     _Atomic uint32_t leases;
     _Atomic uint32_t rows; /* of chunks */
     /* Each for other blocks, and for those of leases. */
-    uint32_t lapse_hand[2]; /* how far the search for fresh states has come; 0: nobody searches */
+    _Atomic uint32_t
+        lapse_hand[2]; /* how far the search for fresh states has come; 0: nobody searches */
     uint32_t spare;
     _Atomic int64_t lapses_us[2]; /* while nobody searches, no state is fresh before this time */
 };

@@ -10,7 +10,8 @@
  * patience leaves a note in the stripe, so that others do not wait in full for the same holder. The
  * next one who gets the lock takes the note away.
  *
- * Whoever finds the owner of a lock dead repairs what it covers before using it. Owners of shared
+ * Whoever finds the owner of a lock dead repairs what it covers before using it; of a stripe the
+ * page that it needs (zone/repair.c). Owners of shared
  * locks die with their process, as the kernel says. Owners of private ones die with a fork: the
  * child has none of its parent's other threads (zone/fork.c).
  */
@@ -89,7 +90,7 @@ static void lock_inherit(struct weir__zone *zone, uint32_t stripe)
     if (lock_is_new_death(zone, it->owner))
         it->counters[WEIR__REPAIRS]++;
     if (stripe < zone->layout.stripes)
-        weir__stripe_repair(zone, stripe);
+        weir__stripe_tear(zone, stripe);
     if (stripe == weir__rows_stripe(zone))
         weir__rows_repair(zone);
     if (stripe > weir__rows_stripe(zone))

@@ -33,6 +33,7 @@ static uint32_t plan_stripes(uint64_t size, uint64_t page_size)
     while ((stripes < STRIPES_ENOUGH || stripes * STRIPE_SIZE_MAX < size) &&
            stripes * UINT64_C(2) <= size / page_size / 2)
         stripes *= 2;
+    assert(size / page_size / stripes < WEIR__PAGES_MAX);
     return stripes;
 }
 
@@ -234,13 +235,28 @@ int weir__zone_attach(uint8_t *base, uint64_t size, bool shared, struct weir__zo
 int weir__zone_recover(struct weir__zone *zone, weir_error *err)
 {
     weir__stripes_init(zone);
-    if (zone->header->dirty) {
-        for (uint32_t i = 0; i < zone->layout.stripes; i++)
-            weir__stripe_repair(zone, i);
+    for (uint32_t i = 0; i < zone->layout.stripes; i++) {
+        if (zone->header->dirty)
+            weir__stripe_tear(zone, i);
+        while (weir__stripe_mend_one(zone, i))
+            ;
     }
     weir__rows_recover(zone);
     weir__blocks_recover(zone); /* always: a damaged map or free list could not be told otherwise */
     return weir__zone_check(zone, err);
+}
+
+/* Locks a stripe none of whose pages is torn, so that it knows how many keys it has; false: somebody
+ * holds it. */
+static bool open_lock_whole(struct weir__zone *zone, uint32_t lock)
+{
+    for (;;) {
+        if (!weir__stripe_lock(zone, lock))
+            return false;
+        if (lock >= zone->layout.stripes || !weir__stripe_mend_one(zone, lock))
+            return true;
+        weir__stripe_unlock(zone, lock);
+    }
 }
 
 int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret)
@@ -253,7 +269,7 @@ int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret)
         .large_used = weir__blocks_used(zone),
     };
     for (uint32_t i = 0; i < weir__lock_count(&zone->layout); i++) {
-        if (!weir__stripe_lock(zone, i))
+        if (!open_lock_whole(zone, i))
             return WEIR_EBUSY;
         const uint64_t *counters = zone->stripes[i].counters;
         info.keys += counters[WEIR__KEYS];

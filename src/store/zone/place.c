@@ -28,7 +28,7 @@ static bool place_weigh(const struct weir__heap *heap, uint32_t place,
     return used <= WEIR__CLEARED_MAX;
 }
 
-/* Free blocks of the place become used ones of ours, for the time being. False: torn. */
+/* Free blocks of the place become used ones of ours, for the time being. False: it cannot be. */
 static bool place_fill(const struct weir__heap *heap, uint32_t place, const struct weir__want *want)
 {
     uint32_t end = place + (1u << want->order);
@@ -38,8 +38,8 @@ static bool place_fill(const struct weir__heap *heap, uint32_t place, const stru
         if (!weir__heap_read(heap, unit, &mark, &order) || order >= want->order)
             return false;
         if (mark & WEIR__MAP_FREE) {
-            if (!weir__heap_pull(heap, unit, order)) {
-                weir__heap_relist(heap);
+            if (!weir__heap_remove(heap, order)) {
+                weir__heap_recount(heap);
                 return false;
             }
             weir__heap_own(heap, unit, want);

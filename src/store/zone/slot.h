@@ -25,6 +25,35 @@ static inline uint32_t weir__stripe_of(const struct weir__zone *zone, uint32_t g
     return group >> zone->layout.page_bits & (zone->layout.stripes - 1);
 }
 
+/* ---- pages ---- */
+
+static inline bool weir__page_is_torn(const struct weir__zone *zone, uint32_t group)
+{
+    uint64_t torn = zone->stripes[weir__stripe_of(zone, group)].torn;
+    return WEIR__UNLIKELY(torn) &&
+           torn >> (group >> zone->layout.page_bits) / zone->layout.stripes & 1;
+}
+
+/* Puts a torn page in order. */
+void weir__page_mend_torn(struct weir__zone *zone, uint32_t group);
+
+/* The stripe's lock was just taken: what the page of this group holds can be used from now on. */
+static inline void weir__page_mend(struct weir__zone *zone, uint32_t group)
+{
+    if (WEIR__UNLIKELY(weir__page_is_torn(zone, group)))
+        weir__page_mend_torn(zone, group);
+}
+
+/* Locks the stripe of a group, whose page is whole then; false where patience ended. */
+__attribute__((warn_unused_result)) static inline bool weir__page_lock(struct weir__zone *zone,
+                                                                       uint32_t group)
+{
+    if (WEIR__UNLIKELY(!weir__stripe_lock(zone, weir__stripe_of(zone, group))))
+        return false;
+    weir__page_mend(zone, group);
+    return true;
+}
+
 /* The d-th group to look for a key in: home, then on through its page by a step of the key's
  * own. */
 static inline struct weir__group *weir__group_at(const struct weir__zone *zone, uint32_t home,

@@ -168,7 +168,7 @@ static bool sweep_page(struct weir__zone *zone, uint64_t page,
 {
     uint32_t bits = zone->layout.page_bits;
     uint32_t stripe = weir__stripe_of(zone, (uint32_t)(page << bits));
-    if (!weir__stripe_lock(zone, stripe))
+    if (!weir__page_lock(zone, (uint32_t)(page << bits)))
         return false;
     for (uint64_t g = page << bits; g < (page + 1) << bits; g++) {
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {

@@ -47,6 +47,7 @@ static bool table_adopt(struct weir__zone *zone, struct weir__op *op, struct wei
 
 int weir__table_find(struct weir__zone *zone, struct weir__op *op)
 {
+    assert(!weir__page_is_torn(zone, op->home));
     op->group = NULL;
     op->written_under = op->rule;
     op->state.present = false;
@@ -69,6 +70,7 @@ bool weir__slot_drop(struct weir__zone *zone, struct weir__group *group, unsigne
 {
     const struct weir__rule *rule;
     struct weir__state state = {0};
+    assert(!weir__page_is_torn(zone, (uint32_t)(group - zone->groups)));
     weir__slot_freeze(group, slot); /* first: from now on nobody charges it */
     bool sound = weir__slot_unpack(zone, group, slot, &rule, &state, ret_unit, ret_order);
     weir__slot_set_tag(group, slot, 0);
@@ -277,6 +279,7 @@ bool weir__table_reset(struct weir__zone *zone, uint64_t tag, int64_t now_us)
 {
     uint32_t home = weir__home_of(zone, tag);
     bool live = false;
+    assert(!weir__page_is_torn(zone, home));
     for (uint32_t d = 0; d < WEIR__REACH; d++) {
         struct weir__group *group = weir__group_at(zone, home, tag, d);
         for (unsigned slot = 0; slot < WEIR__SLOTS; slot++) {

@@ -51,8 +51,16 @@ int weir__zone_check(struct weir__zone *zone, weir_error *err);
 /* What is wrong with a state; and where its row is of a kind that only a newer weir knows. */
 int weir__zone_fail_slot(weir_error *err, const char *what, uint64_t group, unsigned slot);
 int weir__zone_fail_newer(weir_error *err, const struct weir__zone *zone, uint32_t row);
-/* After a death: sums, newest times and counts of the stripe's states. Its lock is held. */
-void weir__stripe_repair(struct weir__zone *zone, uint32_t stripe);
+
+/* ---- zone/repair.c: after a death; the stripe's lock is held ---- */
+
+/* Counts a ring again; false if its cells are out of order or without weight. */
+bool weir__ring_recount(const struct weir__rule *rule, const struct weir__ring *ring,
+                        int64_t *ret_sum);
+/* Sums, newest times and counts of the stripe's states may be wrong, and some are frozen. */
+void weir__stripe_tear(struct weir__zone *zone, uint32_t stripe);
+/* Puts one of its torn pages in order; false: there is none. */
+bool weir__stripe_mend_one(struct weir__zone *zone, uint32_t stripe);
 
 /* ---- zone/apply.c ---- */
 
