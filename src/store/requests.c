@@ -197,10 +197,12 @@ int weir_take_many(weir_store *store, const weir_request *requests, size_t n, we
 {
     if (!store || (n > 0 && (!requests || !rets)))
         return WEIR_EINVAL;
-    int64_t now = weir__store_now(store);
     bool whole = true;
-    for (size_t i = 0; i < n && whole; i++)
+    for (size_t i = 0; i < n && whole; i++) {
+        __builtin_prefetch(requests[i].key.data);
         whole = request_is_whole(&requests[i]) && weir__request_code(&requests[i]) == 0;
+    }
+    int64_t now = weir__store_now(store);
     if (WEIR__UNLIKELY(now < 0)) {
         for (size_t i = 0; i < n; i++)
             rets[i] = (weir_decision){.code = WEIR_EINVAL};

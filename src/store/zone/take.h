@@ -288,7 +288,9 @@ WEIR__TAKE_INLINE int weir__take_under(struct weir__zone *zone, const struct wei
                                        const struct weir__request *request, weir_decision *ret)
 {
     int64_t wait_us = request->wait_us;
-    const struct weir__take_ask ask = {.under = *under,
+    const struct weir__take_ask ask = {.under = {under->rule, under->now, under->row,
+                                                 under->generation, under->cover, under->wait_us,
+                                                 under->quick},
                                        .tag = tag,
                                        .cover = weir__take_cover(under, tag),
                                        .home = home,
