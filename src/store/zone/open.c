@@ -246,8 +246,8 @@ int weir__zone_recover(struct weir__zone *zone, weir_error *err)
     return weir__zone_check(zone, err);
 }
 
-/* Locks a stripe none of whose pages is torn, so that it knows how many keys it has; false: somebody
- * holds it. */
+/* Locks a stripe whose pages are all whole, so that it knows how many keys it has; false: it is
+ * held. */
 static bool open_lock_whole(struct weir__zone *zone, uint32_t lock)
 {
     for (;;) {
