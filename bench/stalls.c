@@ -14,7 +14,7 @@
  *   counted apart.
  * - How long a take waited for locks is known: stalls_locks.c stands in front of the zone's calls
  *   of the C library (meson.build: --wrap).
- * - A take whose state was evicted meanwhile is one of a new key, which has to make room for itself.
+ * - A take whose state was evicted meanwhile is one of a new key, which makes room for itself.
  *   These are shown apart, too.
  * - How long the others had a lock is known, too, in time of the processor: who loses its
  *   core while it has a lock makes others wait for as long as the machine likes.
