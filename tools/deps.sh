@@ -88,6 +88,9 @@ for purpose in "$@"; do
         need gunicorn gunicorn
         need uvicorn uvicorn
         need mypy mypy
+        need node nodejs
+        need npm npm
+        [ -e /usr/include/node/node_api.h ] || missing="$missing libnode-dev"
         /usr/bin/python3 -c 'import pip' 2>/dev/null || missing="$missing python3-pip"
         need wrk wrk
         need redis-server redis-server

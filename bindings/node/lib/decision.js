@@ -1,0 +1,96 @@
+"use strict";
+// Decisions, made of the rows of numbers that the addon writes; src/addon.h has the same order.
+const { native, errorOf } = require("./native");
+
+const ROW = { ALLOWED: 0, LIMIT: 1, REMAINING: 2, RETRY: 3, RESET: 4, DELAY: 5, GRANTED: 6, CHARGED: 7, TIME: 8, LEASE: 9, BINDING: 10,
+    DEGRADED: 11, CODE: 12, SIZE: 13 };
+const receipts = new WeakMap();
+
+/** An answer. Times are whole microseconds; all numbers are exact. */
+class Decision {
+    constructor(row, at) {
+        this.allowed = row[at] !== 0;
+        this.limit = row[at + 1];
+        this.remaining = row[at + 2];
+        this.retryAfterUs = row[at + 3];
+        this.resetAfterUs = row[at + 4];
+        this.delayUs = row[at + 5];
+        this.granted = row[at + 6];
+        this.charged = row[at + 7];
+        this.timeUs = row[at + 8];
+        this.lease = row[at + 9];
+        this.binding = row[at + 10];
+        this.degraded = row[at + 11] !== 0;
+    }
+
+    /** Milliseconds, rounded up; Infinity: never. */
+    get retryAfterMs() {
+        return this.retryAfterUs < 0 ? Infinity : Math.ceil(this.retryAfterUs / 1000);
+    }
+
+    get resetAfterMs() {
+        return Math.ceil(this.resetAfterUs / 1000);
+    }
+
+    get delayMs() {
+        return Math.ceil(this.delayUs / 1000);
+    }
+
+    /** The cost exceeds the limit: it will never be allowed. */
+    get never() {
+        return this.retryAfterUs < 0;
+    }
+
+    /** Text for settle(). The same each time it is asked for. */
+    get receipt() {
+        let receipt = receipts.get(this);
+        if (receipt === undefined) {
+            writeRow(this, 0);
+            receipt = native.receipt();
+            receipts.set(this, receipt);
+        }
+        return receipt;
+    }
+}
+
+/** Writes a decision back into the addon's rows. */
+function writeRow(decision, at) {
+    const { out } = native;
+    out[at + ROW.ALLOWED] = decision.allowed ? 1 : 0;
+    out[at + ROW.LIMIT] = decision.limit;
+    out[at + ROW.REMAINING] = decision.remaining;
+    out[at + ROW.RETRY] = decision.retryAfterUs;
+    out[at + ROW.RESET] = decision.resetAfterUs;
+    out[at + ROW.DELAY] = decision.delayUs;
+    out[at + ROW.GRANTED] = decision.granted;
+    out[at + ROW.CHARGED] = decision.charged;
+    out[at + ROW.TIME] = decision.timeUs;
+    out[at + ROW.LEASE] = decision.lease;
+    out[at + ROW.BINDING] = decision.binding;
+    out[at + ROW.DEGRADED] = decision.degraded ? 1 : 0;
+}
+
+/** The folded decision of some rows; those behind it, one per limit, are its `rows`. */
+function folded(rows) {
+    const decision = new Decision(rows, 0);
+    decision.rows = [];
+    for (let at = ROW.SIZE; at < rows.length; at += ROW.SIZE)
+        decision.rows.push(new Decision(rows, at));
+    return decision;
+}
+
+/** One decision per request; one that failed is denied and has its `error`. */
+function each(rows) {
+    const decisions = [];
+    for (let at = 0; at < rows.length; at += ROW.SIZE) {
+        const decision = new Decision(rows, at);
+        if (rows[at + ROW.CODE] !== 0) {
+            decision.allowed = false;
+            decision.error = errorOf(rows[at + ROW.CODE], "this request was not decided", 0);
+        }
+        decisions.push(decision);
+    }
+    return decisions;
+}
+
+module.exports = { Decision, ROW, writeRow, folded, each };

@@ -1,0 +1,217 @@
+/*
+ * Jobs of a remote store. They wait in a queue; at most BATCHES_MAX threads of the pool work on
+ * them, each on up to BATCH_MAX jobs. Plain takes that follow each other are one weir_take_many, so
+ * that they share round trips. So a store keeps most of the pool free, whatever is asked of it.
+ *
+ * The queue is touched on the environment's thread alone. A thread of the pool has its batch, and
+ * the store, which cannot be closed while a batch is under way.
+ */
+#include "addon.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define RETRY_MS 1000 /* a store that could not be opened is tried again after this */
+
+struct batch {
+    napi_async_work work;
+    struct store *store;
+    size_t n;
+    bool closes; /* it closes the store, and has no jobs */
+    struct job *jobs[BATCH_MAX];
+};
+
+static int64_t queue_now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}
+
+/* ---- in a thread of the pool ---- */
+
+/* The first job opens the store. *ret is left alone on failure. */
+static int batch_open(struct store *store, weir_store **ret, weir_error *err)
+{
+    pthread_mutex_lock(&store->opening);
+    const bool again = !store->open_error.code || queue_now_ms() - store->failed_at_ms >= RETRY_MS;
+    if (!store->store && again) {
+        store->open_error.code = 0;
+        if (weir_store_open(store->url, &store->store, &store->open_error))
+            store->failed_at_ms = queue_now_ms();
+    }
+    if (store->store)
+        *ret = store->store;
+    else
+        *err = store->open_error;
+    pthread_mutex_unlock(&store->opening);
+    return store->store ? 0 : err->code;
+}
+
+static bool batch_is_plain(const struct job *job)
+{
+    return job->verb == VERB_TAKE && job->n == 1 && !job->requests->acquire;
+}
+
+/* So many takes at once, each as if it were alone. */
+static void batch_take_many(struct job *const *jobs, size_t n, weir_store *store)
+{
+    weir_request requests[BATCH_MAX];
+    weir_decision decisions[BATCH_MAX];
+    assert(n > 0 && n <= BATCH_MAX);
+    memset(requests, 0, n * sizeof *requests);
+    memset(decisions, 0, n * sizeof *decisions);
+    for (size_t i = 0; i < n; i++) {
+        jobs[i]->requests->error = &jobs[i]->error;
+        requests[i] = *jobs[i]->requests;
+    }
+    int code = weir_take_many(store, requests, n, decisions);
+    for (size_t i = 0; i < n; i++) {
+        jobs[i]->code = decisions[i].code;
+        *jobs[i]->folded = decisions[i];
+        code = code && decisions[i].code ? 0 : code;
+        if (jobs[i]->code && !jobs[i]->error.code)
+            strncpy(jobs[i]->error.message, weir_strerror(jobs[i]->code),
+                    sizeof jobs[i]->error.message - 1);
+    }
+    for (size_t i = 0; code && i < n; i++) /* the call failed, and no decision says so */
+        jobs[i]->code = code;
+}
+
+static void batch_execute(napi_env env, void *data)
+{
+    struct batch *batch = data;
+    weir_store *store = NULL;
+    weir_error error = {0};
+    (void)env;
+    if (batch->closes) {
+        weir_store_close(batch->store->store);
+        return;
+    }
+    int code = batch_open(batch->store, &store, &error);
+    for (size_t i = 0; i < batch->n;) {
+        size_t plain = 0;
+        while (code == 0 && i + plain < batch->n && batch_is_plain(batch->jobs[i + plain]))
+            plain++;
+        if (code) {
+            batch->jobs[i]->code = code;
+            batch->jobs[i]->error = error;
+        } else if (plain > 1) {
+            batch_take_many(batch->jobs + i, plain, store);
+        } else {
+            job_run(batch->jobs[i], store);
+        }
+        i += plain > 1 ? plain : 1;
+    }
+}
+
+/* ---- on the environment's thread ---- */
+
+static void queue_pump(napi_env env, struct store *store);
+
+static void batch_complete(napi_env env, napi_status status, void *data)
+{
+    struct batch *batch = data;
+    struct store *store = batch->store;
+    (void)status; /* it is never cancelled */
+    assert(store->batches > 0);
+    store->batches--;
+    store->jobs -= (unsigned)batch->n;
+    if (batch->closes) {
+        napi_value callback = NULL, undefined = NULL, ignored = NULL;
+        store->store = NULL;
+        napi_get_undefined(env, &undefined);
+        if (napi_get_reference_value(env, store->closer, &callback) == napi_ok && callback)
+            napi_call_function(env, undefined, callback, 0, NULL, &ignored);
+        napi_delete_reference(env, store->closer);
+        store->closer = NULL;
+    }
+    for (size_t i = 0; i < batch->n; i++) {
+        napi_handle_scope scope = NULL;
+        if (napi_open_handle_scope(env, &scope) == napi_ok) {
+            job_tell(env, batch->jobs[i]);
+            napi_close_handle_scope(env, scope);
+        }
+        job_free(env, batch->jobs[i]);
+    }
+    queue_pump(env, store);
+    napi_delete_async_work(env, batch->work);
+    store_unref(store);
+    free(batch);
+}
+
+/* Begins a batch; false: not now, there is no memory or the environment ends. */
+static bool batch_start(napi_env env, struct store *store, struct batch *batch)
+{
+    napi_value name = NULL;
+    if (napi_create_string_latin1(env, "weir", NAPI_AUTO_LENGTH, &name) ||
+        napi_create_async_work(env, NULL, name, batch_execute, batch_complete, batch, &batch->work))
+        return false;
+    batch->store = store;
+    if (napi_queue_async_work(env, batch->work) != napi_ok) {
+        napi_delete_async_work(env, batch->work);
+        return false;
+    }
+    store->refs++;
+    store->batches++;
+    return true;
+}
+
+/* Jobs that cannot be run: they fail, and nobody waits for them for ever. */
+static void queue_drop(napi_env env, struct batch *batch)
+{
+    for (size_t i = 0; i < batch->n; i++) {
+        struct job *job = batch->jobs[i];
+        job->store->jobs--;
+        job->code = WEIR_ENOMEM;
+        strncpy(job->error.message, weir_strerror(WEIR_ENOMEM), sizeof job->error.message - 1);
+        if (!job->store->addon->stopped)
+            job_tell(env, job);
+        job_free(env, job);
+    }
+    free(batch);
+}
+
+static void queue_pump(napi_env env, struct store *store)
+{
+    while (store->first && store->batches < BATCHES_MAX) {
+        struct batch *batch = calloc(1, sizeof *batch);
+        if (!batch)
+            return; /* the next call tries again */
+        while (store->first && batch->n < BATCH_MAX) {
+            batch->jobs[batch->n++] = store->first;
+            store->first = store->first->next;
+        }
+        if (!store->first)
+            store->last = &store->first;
+        if (store->addon->stopped || !batch_start(env, store, batch))
+            queue_drop(env, batch);
+    }
+    if (!store->closer || store->addon->stopped || store->jobs > 0 || store->batches > 0)
+        return;
+    struct batch *batch = calloc(1, sizeof *batch);
+    if (batch) {
+        batch->closes = true;
+        if (batch_start(env, store, batch))
+            return;
+    }
+    free(batch); /* the last reference closes it */
+}
+
+void queue_add(napi_env env, struct store *store, struct job *job)
+{
+    assert(!store->closed && store->remote);
+    *store->last = job;
+    store->last = &job->next;
+    store->jobs++;
+    queue_pump(env, store);
+}
+
+void queue_close(napi_env env, struct store *store, napi_value callback)
+{
+    assert(store->closed && !store->closer);
+    if (napi_create_reference(env, callback, 1, &store->closer) == napi_ok)
+        queue_pump(env, store);
+}
