@@ -33,6 +33,7 @@ LOADS = {
     "command line: run": 0.3, "command line: pipe": 0.3, "server: cli_shared": 0.3, "server: operation_log": 0.2, "server: monitoring": 0.4,
     "nginx: rate": 0.1, "nginx: twins": 0.1, "nginx: shaping": 0.1, "nginx: conns": 0.1, "nginx: fleet": 0.3,
     "nginx: faults": 0.4, "nginx: overload": 0.3, "nginx: edges": 0.2, "nginx: limits": 0.3,
+    "bindings: node_waits": 0.3, "bindings: node_cluster": 2.0,
     "bindings: lua_exact": 2.0, "bindings: lua_limit": 0.3,
     "redis: store_cluster": 0.2, "redis: store_faults": 0.2, "redis: store_sentinel": 0.2, "redis: store_tls": 0.4,
 }
@@ -162,6 +163,8 @@ def desk(build):
 
 def bindings(build):
     """Other languages, with the frameworks they are used in."""
+    if build == "asan":
+        return homes("bindings", ["node_arguments", "node_ends", "node_waits"], build)
     return homes("bindings", names("tests/homes/bindings/*.py"), build)
 
 
@@ -209,6 +212,7 @@ def listed(kind):
             Test("nginx: faults, long", "release", "tests/homes/nginx/faults.py --long", 3600, True),
             *[Test(f"nginx: {name} (asan)", "asan", f"tests/homes/nginx/{name}.py", 3600) for name in SLOW_NGINX],
             Test("nginx: under valgrind", "release", "tests/homes/nginx/valgrind.py", 3600, True),
+            *[Test(f"bindings: {name}, long", "release", f"tests/homes/bindings/{name}.py --long", 3600) for name in ("node_memory", "node_package")],
             Test("packages", "release", "tests/homes/server/operation_deb.sh", 3600, True),
             *[Test(f"redis: {name}, long", "release", f"tests/homes/redis/{name}.py --long", 3600)
               for name in ("store_cancel", "module_replica", "module_aof", "module_hammer", "module_fuzz", "state_damage",
@@ -222,7 +226,7 @@ def listed(kind):
         *command_line("asan"), *model("release", 2), *fuzz("asan"), *connections(10), *redis("release"),
         Test("redis: module under sanitizers", "asan", "tests/homes/redis/module_asan.py"),
         *server("release"), *server("asan"), Test("server: threads (tsan)", "tsan", "tests/homes/server/threads.py"),
-        *nginx("release"), *nginx("asan"), *desk("release"), *desk("asan"), *desk("tsan"), *bindings("release"),
+        *nginx("release"), *nginx("asan"), *desk("release"), *desk("asan"), *desk("tsan"), *bindings("release"), *bindings("asan"),
         *browser(),
         *coverage(), *library(), *documentation(),
     ]

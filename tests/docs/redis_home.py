@@ -90,7 +90,7 @@ class Home:
         if self.bin.exists():
             return
         self.bin.mkdir(parents=True)
-        if NODE.is_dir():
+        if NODE.is_dir() and not (self.folder / "node_modules").exists():
             (self.folder / "node_modules").symlink_to(NODE)
         node = shutil.which("node") if (NODE / "redis").is_dir() else None
         go = shutil.which("go") if (GO / "src/github.com/gomodule/redigo").is_dir() else None

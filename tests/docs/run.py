@@ -248,9 +248,10 @@ def run_serve(scratch, block):
 
 
 def run_local(scratch, block):
-    """With a binding, without a server."""
-    done = bindings_home.run(scratch, block, BUILD)
-    return judge(block, done, done.stdout) if done else None
+    """With a binding, without a server, or with a redis-server."""
+    server = scratch.redis.server(block.flags) if "redis" in block.flags else None
+    done = bindings_home.run(scratch, block, BUILD, server.there(block.text()) if server else block.text())
+    return judge(block, done, server.back(done.stdout) if server else done.stdout) if done else None
 
 
 def run_nginx(scratch, block):

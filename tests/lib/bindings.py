@@ -51,9 +51,13 @@ def fingerprint(files):
 def once(name, files, make):
     """The folder of a binding, made by make(folder) if it is missing or a file has changed. Tests run side by side: the first
     one builds, the others wait for it."""
-    folder = build.BUILD / "bindings" / name
+    return once_at(build.BUILD / "bindings" / name, fingerprint(files), make)
+
+
+def once_at(folder, wanted, make):
+    """The same for any folder; `wanted` is a text that says what it is made of."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    mark, wanted = folder / ".made", fingerprint(files)
+    mark = folder / ".made"
     with open(f"{folder}.lock", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not mark.exists() or mark.read_text(encoding="ascii") != wanted:

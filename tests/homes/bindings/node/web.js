@@ -1,0 +1,236 @@
+"use strict";
+// The middlewares in real frameworks, and the store of express-rate-limit with the real package.
+const http = require("node:http");
+const express = require("express");
+const fastify = require("fastify");
+const { rateLimit, MemoryStore } = require("express-rate-limit");
+const { Store } = require("weir");
+const { limited } = require("weir/express");
+const weirFastify = require("weir/fastify");
+const { WeirStore } = require("weir/express-rate-limit");
+const { check, same, failsWith, run } = require("./checks");
+
+const store = new Store("memory:1m");
+
+async function serving(app, work) {
+    const server = await new Promise((resolve) => { const it = app.listen(0, "127.0.0.1", () => resolve(it)); });
+    try {
+        return await work(async (path, options) => {
+            const answer = await fetch(`http://127.0.0.1:${server.address().port}${path}`, options);
+            const fields = Object.fromEntries(answer.headers);
+            return { status: answer.status, fields, body: await answer.text() };
+        }, server.address().port);
+    } finally {
+        server.closeAllConnections();
+        await new Promise((resolve) => server.close(resolve));
+    }
+}
+
+async function expressLimits() {
+    const app = express();
+    const broken = new Store("memory:1m");
+    broken.close();
+    let seen;
+    app.get("/one", limited(store, { limit: "fixed-window 2/h from-first", name: "hourly" }), (req, res) => res.send("ok"));
+    app.get("/several", limited(store, { limits: [{ key: (req) => `user:${req.query.u}`, limit: "fixed-window 2/h from-first", name: "user" },
+        { key: "everybody", limit: "fixed-window 3/h from-first", name: "all" }] }), (req, res) => res.send("ok"));
+    app.get("/cost", limited(store, { key: "cost", limit: "fixed-window 10/h from-first", cost: (req) => Number(req.query.n), skip: (req) => req.query.vip === "1" }), (req, res) => res.send("ok"));
+    app.get("/x", limited(store, { key: "x", limit: "fixed-window 1/h from-first", style: "x-ratelimit", status: 503 }), (req, res) => res.send("ok"));
+    app.get("/own", limited(store, { key: "own", limit: async () => "fixed-window 1/h from-first", style: "off", onDenied: (req, res, decision) => res.status(418).send(`wait ${decision.retryAfterMs > 0}`) }), (req, res) => res.send("ok"));
+    app.get("/broken", limited(broken, { key: "k", limit: "fixed-window 1/h" }), (req, res) => res.send("ok"));
+    app.get("/open", limited(broken, { key: "k", limit: "fixed-window 1/h", onError: "allow" }), (req, res) => res.send("ok"));
+    app.get("/mine", limited(broken, { key: "k", limit: "fixed-window 1/h", onError: (error, req, res) => res.status(500).send(error.code) }), (req, res) => res.send("ok"));
+    app.get("/nokey", limited(store, { key: () => undefined, limit: "fixed-window 1/h" }), (req, res) => res.send("ok"));
+    app.get("/header", limited(store, { key: (req) => req.get("x-key") ?? null, limit: "fixed-window 1/h from-first" }), (req, res) => res.send("ok"));
+    app.get("/query", limited(store, { key: (req) => req.query.k, limit: "fixed-window 9/h from-first" }), (req, res) => res.send("ok"));
+    app.get("/full", limited(new Store("memory:64k?full=deny"), { key: (req) => req.query.k, limit: "sliding-log 100/h", onError: "allow" }), (req, res) => res.send("ok"));
+    app.get("/slots", limited(store, { key: "slots", limit: "concurrent 1 lease 1h" }), async (req, res) => { seen = res; });
+    app.get("/shaped", limited(store, { key: "shaped", limit: "leaky-bucket 20/s burst 5" }), (req, res) => res.send("ok"));
+    await serving(app, async (get, port) => {
+        const one = [await get("/one"), await get("/one"), await get("/one")];
+        same(one.map((answer) => answer.status), [200, 200, 429], "two pass");
+        same([one[0].fields.ratelimit, one[0].fields["ratelimit-policy"], one[0].fields["retry-after"]], ["\"hourly\";r=1;t=3600", "\"hourly\";q=2;w=3600", undefined], "fields of one that passes");
+        same([one[2].fields["retry-after"], one[2].fields["content-type"], JSON.parse(one[2].body).title], ["3600", "application/problem+json", "Too Many Requests"], "one that is denied");
+        same(store.peek("ip:127.0.0.1", "fixed-window 2/h from-first").remaining, 0, "the key is the address");
+        const several = [];
+        for (const user of ["a", "a", "a", "b", "b"])
+            several.push((await get(`/several?u=${user}`)).status);
+        same(several, [200, 200, 429, 200, 429], "several limits, all or nothing");
+        const costs = [];
+        for (const query of ["n=9", "n=2", "n=2&vip=1", "n=1", "n=0", "n=x", "n=-1"])
+            costs.push((await get(`/cost?${query}`)).status);
+        same(costs, [200, 429, 200, 200, 200, 429, 429], "costs, exemptions; a cost that is none is no free pass");
+        await get("/x");
+        const x = await get("/x");
+        same([x.status, x.fields["x-ratelimit-limit"], x.fields["x-ratelimit-remaining"], x.fields.ratelimit], [503, "1", "0", undefined], "another style and status");
+        await get("/own");
+        const own = await get("/own");
+        same([own.status, own.body, own.fields["retry-after"]], [418, "wait true", undefined], "an answer of one's own");
+        const broke = await get("/broken");
+        same([broke.status, broke.fields["retry-after"], broke.fields["weir-reason"], JSON.parse(broke.body).reason], [429, "1", "closed", "closed"], "a store that fails denies");
+        same([(await get("/open")).status, (await get("/mine")).body, (await get("/nokey")).status], [200, "EINVAL", 429], "or what onError says; no key is an error");
+        same([(await get("/header")).status, (await get("/header", { headers: { "x-key": "a" } })).status, (await get("/header", { headers: { "x-key": "a" } })).status], [200, 200, 429], "a rule that does not apply");
+        same([(await get("/query?k=")).status, (await get(`/query?k=${"x".repeat(9)}`)).status, (await get("/query?k=%ED%A0%80")).status], [400, 200, 200], "a key that a client sent wrongly");
+        const full = [];
+        for (let i = 0; i < 5000 && full.at(-1) !== 429; i++)
+            full.push((await get(`/full?k=${i}`)).status);
+        same([full.at(-1), (await get("/full?k=new")).fields["weir-reason"]], [429, "full"], "a store without room denies, whatever onError says");
+        const abort = new AbortController();
+        const first = get("/slots", { signal: abort.signal }).catch(() => "gone");
+        while (!seen)
+            await new Promise((resolve) => setTimeout(resolve, 5));
+        same((await get("/slots")).status, 429, "a slot is held while its request runs");
+        abort.abort();
+        await first;
+        while (store.peek("slots", "concurrent 1 lease 1h", 0).remaining === 0)
+            await new Promise((resolve) => setTimeout(resolve, 5));
+        check(true, "a client that leaves gives its slot back");
+        const second = get("/slots");
+        seen = undefined;
+        while (!seen)
+            await new Promise((resolve) => setTimeout(resolve, 5));
+        seen.send("done");
+        same((await second).body, "done", "and an answer");
+        const began = performance.now();
+        same((await Promise.all([0, 1, 2].map(() => get("/shaped")))).map((answer) => answer.status), [200, 200, 200], "shaped requests pass");
+        check(performance.now() - began >= 99, "after their delay");
+    });
+}
+
+async function addresses() {
+    for (const [trust, field, key] of [[false, "198.51.100.9", "ip:127.0.0.1"], [1, "198.51.100.9", "ip:198.51.100.9"], [1, "2001:db8:1:2:3::4", "ip:2001:db8:1:2::/64"]]) {
+        const app = express();
+        const mine = new Store("memory:1m");
+        app.set("trust proxy", trust);
+        app.get("/", limited(mine, { limit: "fixed-window 5/h" }), (req, res) => res.send("ok"));
+        await serving(app, (get) => get("/", { headers: { "x-forwarded-for": field } }));
+        same(mine.peek(key, "fixed-window 5/h").remaining, 4, `trust proxy ${trust}: ${key}`);
+    }
+    const plain = http.createServer((req, res) => limited(store, { limit: "sliding-log 1/h" })(req, res, () => res.end("ok")));
+    await serving(plain, async (get) => same([(await get("/")).status, (await get("/")).status], [200, 429], "without Express"));
+}
+
+async function mistakes() {
+    for (const [options, part] of [[undefined, "an object"], [{}, "invalid limit undefined"], [{ limit: "token bucket" }, "expected the name"], [{ limit: "token-bucket 1/s", burst: 5 }, "unknown option"],
+        [{ limit: "token-bucket 1/s", key: 5 }, "invalid key 5"], [{ limit: "token-bucket 1/s", cost: -1 }, "invalid cost -1"], [{ limit: "token-bucket 1/s", style: "draft-7" }, "invalid style"],
+        [{ limit: "token-bucket 1/s", status: 200 }, "invalid status 200"], [{ limit: "token-bucket 1/s", onError: "open" }, "invalid onError"], [{ limit: "token-bucket 1/s", skip: true }, "invalid skip"],
+        [{ limits: [] }, "1 to 16"], [{ limits: [{ limit: "token-bucket 1/s" }], limit: "token-bucket 1/s" }, "limit and limits"]])
+        check((await failsWith(() => limited(store, options), part === "expected the name" ? "ESYNTAX" : "EINVAL", part === "an object" ? "null" : part, `limited: ${part}`)) !== undefined, part);
+    await failsWith(() => limited({}, { limit: "token-bucket 1/s" }), "EINVAL", "invalid store", "no store");
+    const app = fastify();
+    await failsWith(async () => app.register(weirFastify, { store, limit: "token bucket" }), "ESYNTAX", "", "a plugin with a mistake");
+}
+
+async function fastifyLimits() {
+    const app = fastify({ trustProxy: 1 });
+    const broken = new Store("memory:1m");
+    broken.close();
+    await app.register(weirFastify, { store, limit: "fixed-window 2/h from-first", key: (request) => `f:${request.ip}`, name: "all" });
+    app.get("/", async () => "ok");
+    app.get("/free", { config: { weir: false } }, async () => "free");
+    app.get("/own", { config: { weir: { limit: "sliding-log 1/h", key: "own", onDenied: (request, reply, decision) => reply.code(418).send({ left: decision.remaining }) } } }, async () => "own");
+    app.get("/slots", { config: { weir: { limit: "concurrent 1 lease 1h", key: "fs" } } }, async () => `held ${store.peek("fs", "concurrent 1 lease 1h", 0).remaining}`);
+    await failsWith(async () => app.get("/bad", { config: { weir: { limit: "nothing 5/s" } } }, async () => "bad"), "ESYNTAX", "nothing", "a route with a mistake");
+    await app.register(async (scope) => {
+        scope.get("/inner", async () => "inner");
+    });
+    const get = async (url, headers) => app.inject({ url, headers });
+    const seen = [await get("/"), await get("/inner"), await get("/"), await get("/missing")];
+    same(seen.map((answer) => answer.statusCode), [200, 200, 429, 429], "one limit for all routes");
+    same([seen[0].headers.ratelimit, seen[2].headers["retry-after"], seen[2].headers["content-type"].split(";")[0]], ["\"all\";r=1;t=3600", "3600", "application/problem+json"], "fields");
+    same((await get("/", { "x-forwarded-for": "198.51.100.9" })).statusCode, 200, "another address, as trustProxy says");
+    same([(await get("/free")).body, (await get("/own")).body, (await get("/own")).body], ["free", "own", "{\"left\":0}"], "routes of their own");
+    same([(await get("/slots")).body, (await get("/slots")).body], ["held 0", "held 0"], "slots are given back");
+    await app.close();
+    const other = fastify();
+    await other.register(weirFastify, { store: broken, limit: "fixed-window 2/h", key: "k" });
+    other.get("/", async () => "ok");
+    other.get("/open", { config: { weir: { limit: "fixed-window 2/h", key: "k", onError: "allow" } } }, async () => "open");
+    other.get("/mine", { config: { weir: { limit: "fixed-window 2/h", key: "k", onError: (error, request, reply) => reply.code(500).send(error.code) } } }, async () => "mine");
+    same([(await other.inject("/")).statusCode, (await other.inject("/open")).body, (await other.inject("/mine")).body], [429, "open", "EINVAL"], "a store that fails");
+    await other.close();
+}
+
+// ---- express-rate-limit ----
+
+async function contract() {
+    for (const own of [new WeirStore(store, { prefix: "c:" }), new WeirStore("memory:1m")]) {
+        await own.init({ windowMs: 60000 });
+        same(own.localKeys, true, "memory: is local");
+        same(await own.get("a"), undefined, "get of nobody");
+        const before = Date.now();
+        const hits = [await own.increment("a"), await own.increment("a"), await own.increment("a"), await own.increment("b")];
+        same(hits.map((hit) => hit.totalHits), [1, 2, 3, 1], "increment counts");
+        check(hits.every((hit) => hit.resetTime instanceof Date && hit.resetTime - before >= 59000 && hit.resetTime - Date.now() <= 60000), `resetTime is that of the window: ${hits[0].resetTime - before}`);
+        check(+hits[2].resetTime - +hits[0].resetTime <= 1, "which opens with the first hit");
+        same((await own.get("a")).totalHits, 3, "get");
+        await own.decrement("a");
+        await own.decrement("a");
+        same((await own.get("a")).totalHits, 1, "decrement");
+        await own.decrement("a");
+        await own.decrement("a");
+        await own.decrement("nobody");
+        same([await own.get("a"), await own.get("nobody")], [undefined, undefined], "never below 0");
+        await own.increment("a");
+        await own.resetKey("b");
+        same([(await own.get("a")).totalHits, await own.get("b")], [1, undefined], "resetKey");
+        await own.resetAll();
+        same([await own.get("a"), (await own.increment("a")).totalHits], [undefined, 1], "resetAll");
+        await own.shutdown();
+    }
+    same(store.closed, false, "shutdown leaves a store that it was given");
+    await failsWith(new WeirStore(store).increment("a"), "EINVAL", "init was not called", "without init");
+    for (const windowMs of [0, -1, NaN, "1", 367 * 86400e3])
+        await failsWith(async () => new WeirStore(store).init({ windowMs }), "EINVAL", "invalid windowMs", `windowMs ${windowMs}`);
+    await failsWith(() => new WeirStore({}), "EINVAL", "invalid store", "no store");
+}
+
+/** The same traffic through a store of express-rate-limit: what every answer says. */
+async function traffic(make) {
+    const app = express();
+    const options = { windowMs: 60000, standardHeaders: "draft-6", legacyHeaders: false, keyGenerator: (req) => req.query.k, validate: { default: true } };
+    const limiter = rateLimit({ ...options, limit: 3, store: make("one:") });
+    app.get("/", limiter, (req, res) => res.send("ok"));
+    app.get("/failed", rateLimit({ ...options, limit: 2, skipFailedRequests: true, store: make("two:") }), (req, res) => res.status(Number(req.query.s)).send("x"));
+    const seen = [];
+    await serving(app, async (get) => {
+        const ask = async (path) => {
+            const { status, fields } = await get(path);
+            seen.push([path, status, fields["ratelimit-limit"], fields["ratelimit-remaining"], Math.abs(fields["ratelimit-reset"] - 60) <= 2]);
+        };
+        for (const key of ["a", "a", "b", "a", "a", "a", "b"])
+            await ask(`/?k=${key}`);
+        for (const status of [200, 500, 500, 500, 200, 200])
+            await ask(`/failed?k=a&s=${status}`);
+        await limiter.resetKey("a");
+        await ask("/?k=a");
+        seen.push((await limiter.getKey("a")).totalHits, await limiter.getKey("nobody"));
+    });
+    return seen;
+}
+
+async function migration() {
+    const mine = new Store("memory:1m");
+    const theirs = await traffic(() => new MemoryStore());
+    same(await traffic((prefix) => new WeirStore(mine, { prefix })), theirs, "express-rate-limit answers the same with both stores");
+    check(theirs.length === 16 && theirs.filter((one) => one?.[1] === 429).length >= 3, `and some are denied: ${JSON.stringify(theirs)}`);
+}
+
+async function flexible() {
+    const { RateLimiterMemory } = require("rate-limiter-flexible");
+    const theirs = new RateLimiterMemory({ points: 5, duration: 3600 });
+    const limit = "fixed-window 5/h from-first";
+    const seen = [[], []];
+    for (const [key, points] of [["a", 1], ["a", 2], ["b", 5], ["a", 1], ["a", 1], ["a", 1], ["b", 1]]) {
+        const there = await theirs.consume(key, points).then((answer) => [true, answer.remainingPoints, answer.msBeforeNext > 3590e3], (answer) => [false, answer.remainingPoints, answer.msBeforeNext > 3590e3]);
+        const here = store.take(`flexible:${key}`, limit, points);
+        seen[0].push(there);
+        seen[1].push([here.allowed, here.remaining, here.resetAfterMs > 3590e3]);
+    }
+    same(seen[1], seen[0], "rate-limiter-flexible decides the same");
+    await theirs.delete("a");
+    store.reset("flexible:a");
+    same(store.peek("flexible:a", limit).remaining, 5, "delete is reset");
+}
+
+run([expressLimits, addresses, mistakes, fastifyLimits, contract, migration, flexible]).then(() => store.close());
