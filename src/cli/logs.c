@@ -70,13 +70,18 @@ int cli_logs_check_report(const struct cli_call *call, const struct cli_logs *lo
 
 /* ---- after reading ---- */
 
+struct cli_shown cli_logs_name(const char *path)
+{
+    return cli_show_text(strcmp(path, "-") ? path : "standard input");
+}
+
 int cli_logs_check_readable(const struct cli_call *call, const struct desk_facts *facts)
 {
     const struct desk_example *first = &facts->examples[0];
     if (facts->lines == 0 || facts->unreadable < facts->lines)
         return CLI_OK;
     return cli_fail(call, CLI_USAGE, "%s:%" PRId64 ": no line can be read; the first: %s: %s",
-                    cli_show_text(first->path).text, first->line, first->why, first->text);
+                    cli_logs_name(first->path).text, first->line, first->why, first->text);
 }
 
 int cli_logs_check_damage(const struct cli_call *call, const struct desk_facts *facts)
@@ -85,7 +90,7 @@ int cli_logs_check_damage(const struct cli_call *call, const struct desk_facts *
     for (size_t i = 0; i < facts->file_count; i++) {
         if (facts->files[i].damage[0])
             code = cli_fail(call, CLI_FAILED, "%s: %s; what comes after that is missing",
-                            cli_show_text(facts->files[i].path).text, facts->files[i].damage);
+                            cli_logs_name(facts->files[i].path).text, facts->files[i].damage);
     }
     return code;
 }

@@ -44,6 +44,8 @@ int cli_logs_check_damage(const struct cli_call *call, const struct desk_facts *
 int cli_write_report(const struct cli_call *call, const struct desk_report *report,
                      const char *path);
 
+/* The name of a log for people: "-" is standard input. Masked. */
+struct cli_shown cli_logs_name(const char *path);
 /* logs_print.c: files, lines, and what could not be read; the second on stderr, and only if there
  * is something. */
 void cli_logs_print(const struct desk_facts *facts);

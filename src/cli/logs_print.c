@@ -8,8 +8,7 @@
 
 static void logs_print_file(FILE *to, const struct desk_file_facts *file)
 {
-    fprintf(to,
-            "%s: ", strcmp(file->path, "-") ? cli_show_text(file->path).text : "standard input");
+    fprintf(to, "%s: ", cli_logs_name(file->path).text);
     if (!file->format) {
         fputs("empty\n", to);
         return;
@@ -48,7 +47,7 @@ static void logs_print_examples(FILE *to, const struct desk_facts *facts)
 {
     for (size_t i = 0; i < facts->example_count; i++) {
         const struct desk_example *it = &facts->examples[i];
-        fprintf(to, "    %s:%" PRId64, cli_show_text(it->path).text, it->line);
+        fprintf(to, "    %s:%" PRId64, cli_logs_name(it->path).text, it->line);
         if (it->column > 0)
             fprintf(to, ":%d", it->column);
         fprintf(to, ": %s: %s\n", it->why, it->text);

@@ -58,6 +58,8 @@ static int64_t progress_left(const struct cli_progress *progress, int64_t now_us
 void cli_progress_put(const struct cli_progress *progress, int64_t now_us, struct weir__buffer *out)
 {
     const int64_t left = progress_left(progress, now_us);
+    if (progress->label)
+        weir__put_format(out, "%s  ", progress->label);
     if (progress->lines) {
         progress_put_short(out, (double)progress->units, "lines  ");
     }

@@ -13,6 +13,7 @@
 
 struct cli_progress {
     bool on, lines;       /* lines: they are counted beside bytes */
+    const char *label;    /* before all else; may be NULL */
     int64_t total;        /* bytes there will be; -1: nobody knows */
     int64_t begun_us;     /* by the monotonic clock, as all of these */
     int64_t next_us;      /* when to draw; INT64_MAX: never */

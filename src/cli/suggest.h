@@ -24,6 +24,7 @@ struct suggest {
     struct desk_reader *first; /* of the first pass: it has the facts */
     struct desk_facts facts;
     struct cli_progress progress;
+    char label[24];
     _Atomic int stop; /* the rest of the log is not needed */
     bool timed;       /* the log is in the order of its times */
     /* what was found */

@@ -197,10 +197,13 @@ static int input_run(struct input_pass *it, weir_error *err)
                              .engine = it->pass->engine,
                              .stop = &suggest->stop};
     const char *term = getenv("TERM");
+    struct weir__buffer label = weir__buffer_over(suggest->label, sizeof suggest->label);
     suggest->stop = 0;
     memset(&suggest->progress, 0, sizeof suggest->progress);
     suggest->progress.on = isatty(STDERR_FILENO) && !(term && !strcmp(term, "dumb"));
     suggest->progress.lines = true;
+    weir__put_format(&label, "pass %d", it->pass->number);
+    suggest->progress.label = suggest->label;
     cli_progress_begin(&suggest->progress, weir__mono_us());
     int code = desk_flow_run(&flow, err);
     if (suggest->progress.drawn > 1)

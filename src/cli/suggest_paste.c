@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,19 +141,54 @@ static void policy_put_key(struct weir__buffer *out, const struct suggest *sugge
     weir__put_text(out, suggest->key_count > 1 ? "]" : "");
 }
 
+/* Bits of IPv4 and IPv6 that keys are made of. False: keys are not addresses. */
+static bool paste_key_bits(const struct suggest *suggest, uint8_t *ret4, uint8_t *ret6)
+{
+    struct weir__span key = suggest->key[0];
+    unsigned bits4 = WEIR__IP_BITS4, bits6 = WEIR__IP_BITS6;
+    char text[16] = "";
+    memcpy(text, key.data, key.len < sizeof text ? key.len : 0);
+    if (suggest->key_count != 1 || (!paste_is(key, "ip") && !paste_begins(key, "ip/")))
+        return false;
+    if (sscanf(text, "ip/%u/%u", &bits4, &bits6) < 1 && !paste_is(key, "ip"))
+        return false;
+    *ret4 = (uint8_t)weir__min(bits4, 32);
+    *ret6 = (uint8_t)weir__min(bits6, 128);
+    return true;
+}
+
+/* A network to spare, as wide as a key: the log counts no part of one. False: it is not one. */
+static bool paste_put_network(struct weir__buffer *out, const struct suggest *suggest,
+                              const char *text)
+{
+    uint8_t bits4, bits6;
+    struct weir__network network;
+    if (!paste_key_bits(suggest, &bits4, &bits6) ||
+        weir__network_read(text, strlen(text), &network))
+        return false;
+    weir__put_masked(out, network.address, (uint8_t)weir__min(bits4, network.bits),
+                     (uint8_t)weir__min(bits6, network.bits));
+    return true;
+}
+
 static void policy_put_allow(struct weir__buffer *out, const struct suggest *suggest)
 {
     struct weir__span name = suggest->key[0];
     if (!suggest->result->exempt)
         return;
-    if (paste_begins(name, "ip/")) /* ip/24/48: conditions name the address */
+    if (paste_begins(name, "ip/")) /* conditions name the address */
         name = weir__span_of("ip");
     weir__put_text(out, ", allow: [{");
     yaml_put(out, name.data, name.len);
     weir__put_text(out, ": [");
     for (size_t i = 0; i < suggest->spare.count; i++) {
+        struct weir__buffer network = weir__buffer_growing();
         weir__put_text(out, i ? ", " : "");
-        yaml_put_exact(out, suggest->spare.texts[i]);
+        if (paste_put_network(&network, suggest, suggest->spare.texts[i]))
+            yaml_put(out, network.data, network.len);
+        else
+            yaml_put_exact(out, suggest->spare.texts[i]);
+        weir__buffer_free(&network);
     }
     weir__put_text(out, "]}]");
 }
@@ -211,6 +247,12 @@ static bool nginx_put_variable(struct weir__buffer *out, struct weir__span part)
     return true;
 }
 
+/* Whether a request may be without it. A key of several variables would still be a key then. */
+static bool nginx_may_be_absent(struct weir__span part)
+{
+    return paste_is(part, "user") || paste_begins(part, "header.") || paste_begins(part, "query.");
+}
+
 static bool nginx_put_key(struct weir__buffer *out, const struct suggest *suggest, bool total)
 {
     bool good = true;
@@ -219,7 +261,8 @@ static bool nginx_put_key(struct weir__buffer *out, const struct suggest *sugges
         weir__put_text(out, "all");
     for (size_t i = 0; i < suggest->key_count && !total && good; i++) {
         weir__put_text(out, i ? ":" : "");
-        good = nginx_put_variable(out, suggest->key[i]);
+        good = nginx_put_variable(out, suggest->key[i]) &&
+               (suggest->key_count == 1 || !nginx_may_be_absent(suggest->key[i]));
     }
     return good;
 }
@@ -231,12 +274,9 @@ static bool nginx_put_geo(struct weir__buffer *out, const struct suggest *sugges
         return true;
     weir__put_text(out, "geo $spared { default 0;");
     for (size_t i = 0; i < suggest->spare.count; i++) {
-        const char *text = suggest->spare.texts[i];
-        struct weir__network network;
-        if (weir__network_read(text, strlen(text), &network))
-            return false;
         weir__put_text(out, " ");
-        weir__put_network(out, &network);
+        if (!paste_put_network(out, suggest, suggest->spare.texts[i]))
+            return false;
         weir__put_text(out, " 1;");
     }
     weir__put_text(out, " }\n");
@@ -261,7 +301,7 @@ static void nginx_make(const struct suggest *suggest, const struct desk_suggesti
         paste->no_nginx = "geo knows addresses only; see Exemptions in docs/NGINX.md";
     weir__put_text(out, "weir_limit ");
     if (!nginx_put_key(out, suggest, it->total))
-        paste->no_nginx = "nginx has no variable for this key; see Keys in docs/NGINX.md";
+        paste->no_nginx = "no variable of nginx is such a key; see Keys in docs/NGINX.md";
     weir__put_format(out, " zone=clients \"%s\"%s%s;\n", weir_limit_text(it->limit),
                      suggest->result->exempt ? " unless=$spared" : "",
                      !it->total && nginx_has_user(suggest) ? " phase=precontent" : "");

@@ -25,6 +25,23 @@ static struct print_text print_percent(double part)
     return ret;
 }
 
+/* Up to eight digits; 12345678901 as 12.3G. */
+static struct print_text print_short(int64_t number)
+{
+    static const char suffixes[] = "MGTPE";
+    struct print_text ret;
+    struct weir__buffer buffer = weir__buffer_over(ret.text, sizeof ret.text);
+    double value = (double)number / 1e6;
+    size_t i = 0;
+    for (; value >= 999.5 && i + 2 < sizeof suffixes; i++)
+        value /= 1000;
+    if (number < 100000000)
+        weir__put_int(&buffer, number);
+    else
+        weir__put_format(&buffer, "%.3g%c", value, suffixes[i]);
+    return ret;
+}
+
 static struct print_text print_time(int64_t us)
 {
     struct print_text ret;
@@ -124,11 +141,11 @@ static void print_peaks(const struct suggest *suggest)
     for (size_t i = 0; i < result->peak_count; i++) {
         printf("  %-*s", LABELS - 2, spans[i]);
         for (size_t p = 0; p < DESK_PERCENTILES; p++)
-            printf("%10" PRId64, result->peaks[i][p]);
+            printf("%10s", print_short(result->peaks[i][p]).text);
         putchar('\n');
     }
-    printf("%s  99%% of the keys asked for at most %" PRId64 " in any second of the clock%s\n",
-           style.dim, result->peaks[0][2], style.off);
+    printf("%s  99%% of the keys asked for at most %s in any second of the clock%s\n", style.dim,
+           print_short(result->peaks[0][2]).text, style.off);
 }
 
 static void print_requests(const struct suggest *suggest)
@@ -162,7 +179,8 @@ static void print_heavy_key(const struct suggest *suggest)
 {
     const struct desk_suggest *result = suggest->result;
     const struct desk_key *top;
-    if (result->goal.requests < 0 || desk_engine_heaviest(result->whole, &top, 1) == 0)
+    if (!result->judged || result->goal.requests < 0 ||
+        desk_engine_heaviest(result->whole, &top, 1) == 0)
         return;
     double part = (double)top->requests / (double)result->whole->requests;
     if (part * DESK_MILLION <= 10 * (double)result->goal.requests || part > 0.99)

@@ -23,6 +23,7 @@ struct desk_report {
     const struct desk_facts *facts;   /* NULL: a trace, all of which was read */
     const char *path;                 /* of a trace */
     const char *key;                  /* what keys are: "ip" */
+    const char *note;                 /* a sentence for the page; may be NULL */
     bool several;                     /* candidates are named, and stand in a list */
     void (*more)(struct weir__json *json, void *context); /* members at the end; may be NULL */
     void *context;

@@ -272,6 +272,10 @@ static void html_put_beginning(struct weir__buffer *out, const struct desk_repor
         weir__put_text(out, ", key ");
         html_put_text(out, report->key);
     }
+    if (report->note) {
+        weir__put_text(out, "<br>");
+        html_put_text(out, report->note);
+    }
     weir__put_text(out, "</p>\n<div class=\"facts\">");
     html_put_fact(out, "requests", engine->requests, false);
     html_put_fact(out, "keys", keys, about);

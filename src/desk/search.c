@@ -226,7 +226,7 @@ int desk_search_try(struct desk_search *search, const struct desk_candidate *can
     struct desk_engine_options options = {.candidates = candidates,
                                           .count = count,
                                           .wait_us = WEIR_WAIT_DEFAULT,
-                                          .memory = suggest->options.memory};
+                                          .memory = desk_suggest_memory(suggest)};
     int code = desk_engine_make(&options, &engine, err);
     if (code)
         return code;
@@ -274,7 +274,7 @@ static size_t search_most_probes(const struct desk_search *search)
     const struct desk_suggest *suggest = search->suggest;
     bool about;
     int64_t keys = weir__max(desk_engine_distinct(suggest->whole, &about), 1);
-    int64_t fit = (suggest->options.memory / keys - KEY_BYTES) / CANDIDATE_BYTES;
+    int64_t fit = (desk_suggest_memory(suggest) / keys - KEY_BYTES) / CANDIDATE_BYTES;
     return (size_t)weir__max(weir__min(fit, DESK_CANDIDATES_MAX), 16);
 }
 

@@ -209,11 +209,24 @@ bool desk_suggest_is_long_enough(struct desk_suggest *suggest, size_t i)
 
 /* ---- reading the whole, and judging ---- */
 
+/* So many quarters. What is known of the whole log takes one, what is tried or judged the rest. */
+static int64_t suggest_part_of_memory(const struct desk_suggest *suggest, int quarters)
+{
+    return weir__max(suggest->options.memory / 4 * quarters, DESK_MEMORY_LEAST);
+}
+
+int64_t desk_suggest_memory(const struct desk_suggest *suggest)
+{
+    return suggest_part_of_memory(suggest, 3);
+}
+
 static int suggest_read_whole(struct desk_suggest *suggest, weir_error *err)
 {
     static const struct desk_candidate nobody = {"nobody", NULL, false};
-    struct desk_engine_options options = {
-        .candidates = &nobody, .count = 1, .memory = suggest->options.memory, .peaks = true};
+    struct desk_engine_options options = {.candidates = &nobody,
+                                          .count = 1,
+                                          .memory = suggest_part_of_memory(suggest, 1),
+                                          .peaks = true};
     struct desk_part all = {.from_us = INT64_MIN, .to_us = INT64_MAX};
     int code = desk_engine_make(&options, &suggest->whole, err);
     if (code == 0)
@@ -253,7 +266,7 @@ static int suggest_judge(struct desk_suggest *suggest, weir_error *err)
     struct desk_engine_options options = {.candidates = suggest->candidates,
                                           .count = suggest->count,
                                           .wait_us = WEIR_WAIT_DEFAULT,
-                                          .memory = suggest->options.memory};
+                                          .memory = desk_suggest_memory(suggest)};
     for (size_t i = 0; i < suggest->count; i++) {
         const struct desk_suggestion *it = &suggest->suggestions[i];
         suggest->candidates[i] =
@@ -321,10 +334,11 @@ static void suggest_conclude(struct desk_suggest *suggest)
     if (suggest->count == 0) {
         suggest_give_up(suggest, DESK_NO_LIMIT,
                         "No limit keeps this goal in the first half of the log.");
-        suggest_advise(suggest, suggest->goal.protect > 0
-                                    ? "Protect more, spare fewer keys, or allow more denials."
-                                    : "Allow more denials, spare fewer keys, or choose another "
-                                      "--key.");
+        suggest_advise(suggest,
+                       suggest->goal.protect > 0
+                           ? "Protect more, spare fewer keys, or allow more denials."
+                           : "Allow more denials, spare fewer keys, choose another --key, or "
+                             "count in a larger unit: --cost bytes/1000.");
         return;
     }
     if (!desk_suggest_is_long_enough(suggest, 1))

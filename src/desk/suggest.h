@@ -172,6 +172,8 @@ int desk_choose(struct desk_search *search, weir_error *err);
 int64_t desk_choose_most(const struct desk_search *search);
 
 /* suggest.c */
+/* Bytes for an engine that tries or judges. */
+int64_t desk_suggest_memory(const struct desk_suggest *suggest);
 int desk_suggest_pass(struct desk_suggest *suggest, const struct desk_part *part,
                       struct desk_engine *engine, weir_error *err);
 void desk_outcome_read(const struct desk_suggest *suggest, const struct desk_engine *engine,

@@ -8,11 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A key of one part can be named in a policy's allow. */
+#define SPARED_MOST 200 /* bytes */
+
+/* A key of one part can be named in a policy's allow, if the log has it as a request has it. */
 static bool suggest_can_exempt(const struct suggest *suggest)
 {
-    return suggest->key_count == 1 && suggest->key[0].len > 0 && suggest->key[0].data[0] != '\'' &&
-           strncmp(suggest->key[0].data, "hash(", 5) != 0;
+    static const char *const not_as_it_is[] = {"'", "hash(", "ip("};
+    if (suggest->key_count != 1 || suggest->logs.templates.count > 0)
+        return false;
+    for (size_t i = 0; i < WEIR__COUNT(not_as_it_is); i++) {
+        if (!strncmp(suggest->key[0].data, not_as_it_is[i], strlen(not_as_it_is[i])))
+            return false;
+    }
+    for (size_t i = 0; i < suggest->spare.count; i++) {
+        if (strlen(suggest->spare.texts[i]) > SPARED_MOST) /* longer keys are shortened */
+            return false;
+    }
+    return true;
 }
 
 static int suggest_write_report(const struct suggest *suggest)
@@ -25,12 +37,16 @@ static int suggest_write_report(const struct suggest *suggest)
                                        .limit = it->limit,
                                        .text = weir_limit_text(it->limit)};
     }
-    if (!suggest->report_path || result->count == 0 || !result->judged)
+    if (!suggest->report_path)
         return CLI_OK;
+    if (result->count == 0 || !result->judged)
+        return cli_fail(suggest->call, CLI_DENIED, "no limit was suggested, so there is no report");
     struct desk_report report = {.engine = result->judged,
                                  .shown = shown,
                                  .facts = &suggest->facts,
                                  .key = suggest->key_text,
+                                 .note = "The second half of the log, under limits that were "
+                                         "chosen on its first half.",
                                  .several = true};
     return cli_write_report(suggest->call, &report, suggest->report_path);
 }

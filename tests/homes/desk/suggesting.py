@@ -6,15 +6,20 @@ that it did not choose by. What it says is held against `weir replay` of that pa
 """
 import atexit
 import collections
+import fcntl
+import gzip
 import json
 import os
 import pathlib
+import pty
 import random
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 from lib import checks, nginx_server, weir_server
@@ -67,7 +72,7 @@ def write(name, rows):
 
 
 def attack(draw):
-    return write("attack.log", [*users(draw, 250, 600, 60), *steady(draw, ATTACKER, 50, 0, 600)])
+    return write("attack.log", [*users(draw, 250, 400, 60), *steady(draw, ATTACKER, 50, 0, 400)])
 
 
 def burst(draw):
@@ -85,9 +90,9 @@ def scrape(draw):
 
 def nat(draw):
     """200 users behind one address ask for four times as much as the attacker."""
-    rows = [*users(draw, 250, 200, 30), *steady(draw, ATTACKER, 50, 0, 200)]
+    rows = [*users(draw, 250, 120, 20), *steady(draw, ATTACKER, 50, 0, 120)]
     for _ in range(200):
-        rows += steady(draw, NAT, draw.uniform(0.1, 2), 0, 200)
+        rows += steady(draw, NAT, draw.uniform(0.1, 2), 0, 120)
     return write("nat.log", rows)
 
 
@@ -339,8 +344,8 @@ def test_hostile_keys(check):
     """Names in a log cannot command a terminal, and get into nothing that is pasted but by --spare, and then quoted."""
     draw = random.Random(checks.seed() + 6)
     evil, loud = 'x"]}], deny: [{path: "*"}] #\033]0;pwned\007\u009b31m', "bob'*\\"
-    rows = [(at, f"user{who}") for at, who in users(draw, 150, 200, 20)]
-    rows += [*steady(draw, evil, 30, 0, 200), *steady(draw, loud, 100, 0, 200)]
+    rows = [(at, f"user{who}") for at, who in users(draw, 150, 100, 10)]
+    rows += [*steady(draw, evil, 20, 0, 100), *steady(draw, loud, 60, 0, 100)]
     log = FOLDER / "hostile.json"
     log.write_text("".join(json.dumps({"time": T + round(at, 6), "user": who, "path": "/"}) + "\n" for at, who in sorted(rows)))
     out = weir("suggest", log, "--key", "user")
@@ -397,7 +402,86 @@ def test_selection(check):
                 check.equal(code, 0, f"{words}: nginx takes {it['nginx']!r}: {said}")
 
 
-TESTS = [test_attacker, test_burst, test_scraper, test_nat, test_protect, test_nothing_to_say, test_arguments, test_hostile_keys, test_selection]
+def test_ipv6(check):
+    """A key is a network of 64 bits: who spares one of its addresses spares all of it, also in what is pasted."""
+    draw = random.Random(checks.seed() + 8)
+    rows = [(at, f"2001:db8:0:{int(who.split('.')[2]) * 250 + int(who.split('.')[3]):x}::1") for at, who in users(draw, 150, 200, 20)]
+    rows += [(at, f"2001:db8:aaaa:1::{draw.randint(1, 99):x}") for at, _ in steady(draw, "", 60, 0, 200)]
+    rows += [(at, f"2001:db8:bbbb:1::{draw.randint(1, 99):x}") for at, _ in steady(draw, "", 20, 0, 200)]
+    log = write("six.log", rows)
+    told = suggest(check, log, "IPv6", "--spare", "2001:db8:aaaa:1::7")
+    check(told["spared"]["left_out"], "IPv6: the network is left out")
+    for it in told["suggestions"]:
+        check.equal(it["judged"]["most_denied"][0]["key"], "2001:db8:bbbb:1::/64", "IPv6: the other one is stopped")
+        check.contains(it["nginx"], " 2001:db8:aaaa:1::/64 1;", "IPv6: nginx spares all of it")
+    hold_against_replay(check, log, told, "IPv6", "--where", "ip!=2001:db8:aaaa:1::/64")
+
+
+def test_odd_logs(check):
+    draw = random.Random(checks.seed() + 9)
+    big = FOLDER / "big.csv"
+    rows = sorted((draw.uniform(0, 300), f"u{draw.randrange(150)}", draw.choice([5, 10**11, 10**12])) for _ in range(3000))
+    big.write_text("time,key,cost\n" + "".join(f"{T + at:.6f},{key},{cost}\n" for at, key, cost in rows))
+    told = suggest(check, big, "huge costs", code=1)
+    check.equal(told["verdict"], "no limit", "huge costs: no limit can count them")
+    check(all(len(row) <= 80 for row in weir("suggest", big).out.splitlines()), "huge costs: the table fits")
+    free = FOLDER / "free.csv"
+    free.write_text("time,key,cost\n" + "".join(f"{T + at:.6f},{key},0\n" for at, key, _ in rows))
+    check.equal([it["judged"]["denied"] for it in suggest(check, free, "what costs nothing")["suggestions"]], [0, 0], "what costs nothing is never denied")
+    back = FOLDER / "back.csv"
+    back.write_text("time,key,cost\n" + "".join(f"{T + at:.6f},{key},1\n" for at, key, _ in reversed(rows)))
+    check.equal(suggest(check, back, "times that run back")["requests"], 3000, "times that run back: all are read")
+    many = FOLDER / "many.csv"
+    many.write_text("time,key\n" + "".join(f"{T + i / 100:.2f},k{draw.randrange(40000)}\n" for i in range(60000)))
+    check(suggest(check, many, "little memory", "--memory", "1m")["approximate"], "little memory: it says that it is approximate")
+    check(not suggest(check, many, "enough memory")["approximate"], "enough memory: exact")
+    page = FOLDER / "none.html"
+    got = weir("suggest", big, "--report", page)
+    check.contains(got.err, "no limit was suggested, so there is no report", "nothing to report: says so")
+    check(got.code == 1 and not page.exists(), "nothing to report: nothing written")
+    cut = FOLDER / "cut.gz"
+    cut.write_bytes(gzip.compress(many.read_bytes())[:-5000])
+    got = weir("suggest", cut)
+    check.equal(got.code, 3, f"a damaged file: {got.err}")
+    check.contains(got.err, "what comes after that is missing", "a damaged file: says so")
+    noise = FOLDER / "noise"
+    noise.write_bytes(bytes(draw.randrange(256) for _ in range(50000)))
+    check.equal(weir("suggest", noise).code, 2, "noise: wrong input")
+
+
+def in_terminal(path, columns, **env):
+    """What it prints to a terminal."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    process = subprocess.Popen([str(WEIR), "suggest", str(path)], stdin=subprocess.DEVNULL, stdout=slave, stderr=subprocess.DEVNULL,
+                               env=weir_server.environment({"TERM": "xterm", **env}))
+    os.close(slave)
+    out = b""
+    while True:
+        try:
+            block = os.read(master, 65536)
+        except OSError:
+            break
+        if not block:
+            break
+        out += block
+    process.wait(600)
+    os.close(master)
+    return out.decode()
+
+
+def test_terminal(check):
+    log = write("terminal.log", users(random.Random(checks.seed() + 10), 120, 200, 20))
+    coloured, plain, narrow = in_terminal(log, 80), in_terminal(log, 80, NO_COLOR="1"), in_terminal(log, 60, NO_COLOR="1")
+    check.contains(coloured, "\033[1m", "a terminal: bold")
+    check("\033" not in plain, "a terminal with NO_COLOR: plain")
+    check.equal(re.sub(r"\033\[[0-9;]*m", "", coloured), plain, "a terminal: the same words")
+    texts = [row for row in narrow.splitlines() if row.startswith("  why") or row.startswith(" " * 16) and "weir_" not in row]
+    check(texts and max(map(len, texts)) <= 60, "a narrow terminal: text is wrapped")
+
+
+TESTS = [test_attacker, test_burst, test_scraper, test_nat, test_protect, test_nothing_to_say, test_arguments, test_hostile_keys, test_selection, test_ipv6,
+         test_odd_logs, test_terminal]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))
