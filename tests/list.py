@@ -35,6 +35,7 @@ LOADS = {
     "nginx: faults": 0.4, "nginx: overload": 0.3, "nginx: edges": 0.2, "nginx: limits": 0.3,
     "bindings: node_waits": 0.3, "bindings: node_cluster": 2.0,
     "bindings: lua_exact": 2.0, "bindings: lua_limit": 0.3,
+    "bindings: python_slots": 0.2, "bindings: python_web": 0.4, "bindings: python_workers": 1.5,
     "redis: store_cluster": 0.2, "redis: store_faults": 0.2, "redis: store_sentinel": 0.2, "redis: store_tls": 0.4,
 }
 
@@ -164,7 +165,7 @@ def desk(build):
 def bindings(build):
     """Other languages, with the frameworks they are used in."""
     if build == "asan":
-        return homes("bindings", ["node_arguments", "node_ends", "node_waits"], build)
+        return homes("bindings", ["node_arguments", "node_ends", "node_waits", "python_slots", "python_verbs"], build)
     return homes("bindings", names("tests/homes/bindings/*.py"), build)
 
 
@@ -213,6 +214,8 @@ def listed(kind):
             *[Test(f"nginx: {name} (asan)", "asan", f"tests/homes/nginx/{name}.py", 3600) for name in SLOW_NGINX],
             Test("nginx: under valgrind", "release", "tests/homes/nginx/valgrind.py", 3600, True),
             *[Test(f"bindings: {name}, long", "release", f"tests/homes/bindings/{name}.py --long", 3600) for name in ("node_memory", "node_package")],
+            Test("bindings: python_verbs, ten million takes", "release", "tests/homes/bindings/python_verbs.py memory --long", 3600),
+            Test("bindings: python_package, long", "release", "tests/homes/bindings/python_package.py --long", 3600),
             Test("packages", "release", "tests/homes/server/operation_deb.sh", 3600, True),
             *[Test(f"redis: {name}, long", "release", f"tests/homes/redis/{name}.py --long", 3600)
               for name in ("store_cancel", "module_replica", "module_aof", "module_hammer", "module_fuzz", "state_damage",

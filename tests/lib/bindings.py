@@ -112,16 +112,16 @@ def python(**more):
     folder = once("python", [*python_files(), library], python_make)
     env = dict(os.environ, PYTHONPATH=str(folder / "site"), PYTHONDONTWRITEBYTECODE="1", **more)
     if is_sanitized():  # the interpreter itself leaks at its end, so leaks are counted by tests
-        env.update(LD_PRELOAD=sanitizers.library("libasan.so"), ASAN_OPTIONS="detect_leaks=0:abort_on_error=0:allocator_may_return_null=1",
-                   PYTHONMALLOC="malloc")
+        env.update(LD_PRELOAD=sanitizers.library("libasan.so"), PYTHONMALLOC="malloc", UBSAN_OPTIONS="halt_on_error=1",
+                   ASAN_OPTIONS="detect_leaks=0:abort_on_error=0:quarantine_size_mb=4")
     return env
 
 
 def in_python(path, marker="WEIR_INNER"):
     """A test that is written with the package runs itself once more, by PYTHON where it finds the package. Call it first."""
     if os.environ.get(marker) != path:
-        env = python(**{marker: path})
-        os.execve(PYTHON, [PYTHON, "-B", path, *sys.argv[1:]], env)
+        other = os.environ.get("WEIR_PYTHON", PYTHON)  # the wheel is for every version: a test may be played by another one
+        os.execve(other, [other, "-B", path, *sys.argv[1:]], python(**{marker: path}))
 
 
 # ---- workers ----

@@ -3,6 +3,7 @@
 program that uses it, and refuses a wrong one."""
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -122,7 +123,25 @@ def test_types(check):
         check(done.returncode == 0, f"the stubs are those of the extension: {done.stdout}")
 
 
-TESTS = [test_wheel, test_types, test_pip]
+def test_other_versions(check):
+    """Long: the same wheel with every other Python that is installed."""
+    versions = [shutil.which(f"python3.{minor}") for minor in range(9, 20)] if "--long" in sys.argv else []
+    for other in filter(None, versions):
+        if run(other, "-c", "import ssl").returncode:
+            continue
+        for test in ("python_vectors", "python_verbs"):
+            done = run(sys.executable, "-B", build.ROOT / "tests/homes/bindings" / f"{test}.py", env=dict(os.environ, WEIR_PYTHON=other))
+            check(bindings.counted(done)[1] == 0, f"{other}, {test}: {done.stdout[-2000:]}")
+
+
+def test_make_wheel(check):
+    """Long: make wheel."""
+    if "--long" in sys.argv:
+        done = run("make", "-C", build.ROOT, "wheel")
+        check(done.returncode == 0 and list((build.ROOT / "build/wheel").glob("weir-*.whl")), f"make wheel: {done.stdout[-2000:]}")
+
+
+TESTS = [test_wheel, test_types, test_pip, test_other_versions, test_make_wheel]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

