@@ -20,7 +20,7 @@ NEEDS = {
     "server": ["weir", "weir_redis.so", "tests/tails.vec"],
     "nginx": ["weir", "ngx_http_weir_module.so", "weir_redis.so", "tests/tails.vec"],
     "dashboard": ["weir"],
-    "bindings": ["weir", "libweir.so", "libweir.a", "weir_redis.so", "tests/tails.vec"],
+    "bindings": ["weir", "libraries", "weir_redis.so", "tests/tails.vec"],
     "coverage": [],  # it compiles what it counts
 }
 
