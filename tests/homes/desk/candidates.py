@@ -161,6 +161,7 @@ def test_reports(check):
         check.equal((text.code, text.err), (0, ""), "it works")
         got = html.unescape(page.read_text(encoding="utf-8")).replace("\u202f", "")
         check("<script" not in page.read_text(), "nothing of a log is markup")
+        check("@media screen and (prefers-color-scheme:dark)" in got, "dark colours are for screens, not for paper")
         check("http" not in re.sub(r"http-equiv", "", page.read_text()), "nothing comes from a network")
     for it in told["candidates"]:
         part = got[got.index(f"<h2>{it['name']}</h2>"):]
@@ -172,6 +173,8 @@ def test_reports(check):
         shown = shown[:shown.index("█ allowed")]
         numbers = [int((re.search(rf"^  {what} +(\d+)", shown, re.M) or "00")[1]) for what in ("allowed", "denied", "keys denied", "highest rate")]
         check.equal(numbers, [it["allowed"], it["denied"], it["keys_denied"], it["highest_admitted"]["1s"]], f"{it['name']}: terminal and JSON")
+        locked = re.search(r"^  locked out +(\S+)", shown, re.M)
+        check(not locked or f"<b>{locked[1]}</b><span>locked out" in part, f"{it['name']}: terminal and page have the same duration: {locked}")
         bars = [tuple(map(int, numbers)) for numbers in re.findall(r": (\d+) allowed, (\d+) of them delayed, (\d+) denied</title>", part[:part.index("</svg>")])]
         timeline = it["timeline"]
         wanted = [row for row in zip(timeline["allowed"], timeline["delayed"], timeline["denied"]) if row[0] + row[2]]
