@@ -94,22 +94,26 @@ static bool policy_knows(struct weir__span name)
            paste_begins(name, "ip(header.");
 }
 
-static void policy_put_match(const struct suggest *suggest, struct suggest_paste *paste)
+/* Conditions of --where. False: one of them cannot be written, and without it the limit would be one
+ * for other requests. */
+static bool policy_put_match(const struct suggest *suggest, struct suggest_paste *paste)
 {
     struct weir__buffer *out = &paste->policy;
-    struct weir__buffer *note = NULL;
-    size_t count = 0;
     for (size_t i = 0; i < suggest->logs.where.count; i++) {
         const char *text = suggest->logs.where.texts[i], *equals = strchr(text, '=');
         assert(equals && equals > text); /* the reader took it */
         bool negated = equals[-1] == '!';
         struct weir__span name = {text, (size_t)(equals - text) - negated};
         if (!policy_knows(name)) {
-            note = note ? note : paste_note(paste);
-            weir__put_format(note, "%s%s", note->len ? ", " : "", cli_show_text(text).text);
-            continue;
+            weir__fail(&paste->no_policy, WEIR_EINVAL, 0,
+                       "policies do not know %s of a request, so they cannot say that the limit is "
+                       "only for some",
+                       cli_show(name.data, name.len).text);
+            paste->no_nginx = "see Failures only and Exemptions in docs/NGINX.md for limits "
+                              "that are only for some requests";
+            return false;
         }
-        weir__put_text(out, count++ ? ", " : ", match: {");
+        weir__put_text(out, i ? ", " : ", match: {");
         yaml_put(out, name.data, name.len);
         weir__put_text(out, negated ? ": {" : ": ");
         if (negated && !strcmp(equals + 1, "*")) {
@@ -120,10 +124,8 @@ static void policy_put_match(const struct suggest *suggest, struct suggest_paste
         }
         weir__put_text(out, negated ? "}" : "");
     }
-    weir__put_text(out, count ? "}" : "");
-    if (note)
-        weir__put_text(note, " is not known before a request is answered, or not to policies: the "
-                             "text applies to all requests.");
+    weir__put_text(out, suggest->logs.where.count ? "}" : "");
+    return true;
 }
 
 static void policy_put_key(struct weir__buffer *out, const struct suggest *suggest, bool total)
@@ -199,7 +201,8 @@ static void policy_make(const struct suggest *suggest, const struct desk_suggest
     struct weir__buffer *out = &paste->policy;
     const char *text = weir_limit_text(it->limit);
     weir__put_text(out, "- {name: suggested");
-    policy_put_match(suggest, paste);
+    if (!policy_put_match(suggest, paste))
+        return;
     policy_put_allow(out, suggest);
     policy_put_key(out, suggest, it->total);
     weir__put_text(out, ", limit: ");
@@ -336,11 +339,11 @@ void suggest_paste_make(const struct suggest *suggest, size_t i, struct suggest_
                          "Requests cost %s here: the caller must say what a request costs (cost: "
                          "in a policy, cost= in nginx).",
                          cli_show_text(suggest->logs.options.cost).text);
-    if (suggest->logs.where.count > 0)
+    if (suggest->logs.where.count > 0 && !ret->no_nginx)
         weir__put_text(paste_note(ret), "nginx: move weir_limit into the location of the requests "
                                         "that --where selects.");
-    if (!it->total && suggest->key_count == 1 && paste_is(suggest->key[0], "ip") &&
-        paste_has_ipv6(suggest))
+    if (!ret->no_nginx && !it->total && suggest->key_count == 1 &&
+        paste_is(suggest->key[0], "ip") && paste_has_ipv6(suggest))
         weir__put_text(paste_note(ret), "nginx: this counts each IPv6 address, the log each /64; "
                                         "see Keys in docs/NGINX.md.");
 }
