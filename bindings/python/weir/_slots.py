@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, List, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Tuple, Type
 
 from . import _async, _weir
 from ._types import Key, Time, seconds
@@ -30,6 +30,18 @@ class Denied(Exception):
         self.decision = decision
 
 
+class Due(NamedTuple):
+    """When a slot is to be renewed. `turn` tells one hold of a slot from a later one."""
+
+    when: float
+    number: int
+    slot: Slot
+    turn: int
+
+    def counts(self) -> bool:
+        return self.slot.held and self.slot.turn == self.turn
+
+
 class Renewer:
     """The thread that renews. It starts with the first slot, and ends when the program does."""
 
@@ -39,40 +51,46 @@ class Renewer:
     def forget(self) -> None:
         """In a child of fork: its parent renews what its parent holds."""
         self.changed = threading.Condition()
-        self.due: List[Tuple[float, int, Slot]] = []
-        self.count, self.ended = 0, False
+        self.due: List[Due] = []
+        self.count, self.ended, self.most = 0, False, 64
         self.thread: Optional[threading.Thread] = None
 
-    def add(self, slot: Slot, when: float) -> None:
+    def add(self, slot: Slot) -> None:
         with self.changed:
             self.count += 1
-            heapq.heappush(self.due, (when, self.count, slot))
+            mine = Due(time.monotonic() + slot.pause(), self.count, slot, slot.turn)
+            heapq.heappush(self.due, mine)
+            if len(self.due) > self.most:  # slots that were released stay until they are due: at most as many as are held
+                self.due = [it for it in self.due if it.counts()]
+                heapq.heapify(self.due)
+                self.most = max(64, 2 * len(self.due))
             if self.thread is None:
                 self.thread = threading.Thread(target=self.run, name="weir-renew", daemon=True)
                 self.thread.start()
-            self.changed.notify()
+            if self.due[0] is mine:
+                self.changed.notify()
 
-    def next(self) -> Optional[Slot]:
-        """The slot that is due; None: the program ends."""
+    def next(self) -> Optional[Due]:
+        """What is due; None: the program ends."""
         with self.changed:
             while not self.ended:
-                left = self.due[0][0] - time.monotonic() if self.due else None
+                left = self.due[0].when - time.monotonic() if self.due else None
                 if left is not None and left <= 0:
-                    return heapq.heappop(self.due)[2]
+                    return heapq.heappop(self.due)
                 self.changed.wait(left)
         return None
 
     def run(self) -> None:
         while True:
-            slot = self.next()
-            if slot is None:
+            due = self.next()
+            if due is None:
                 return
             try:
-                again = slot.held and slot.renew()
+                again = due.counts() and due.slot.renew()
             except Exception:  # whatever it was: this thread renews for all
-                slot.lost, again = True, False
-            if again:
-                self.add(slot, time.monotonic() + slot.pause())
+                due.slot.lost, again = True, False
+            if again and due.counts():
+                self.add(due.slot)
 
     def end(self) -> None:
         with self.changed:
@@ -107,7 +125,8 @@ class Slot:
         self.decision: Optional[_weir.Decision] = None
         self.lease, self.lost, self.held = 0, False, False
         self.expires = 0.0
-        self.owner = 0
+        self.owner = self.turn = 0
+        self.renewing: Optional[asyncio.Task[None]] = None
         self.timer: Optional[asyncio.TimerHandle] = None
 
     def __reduce__(self) -> Any:
@@ -130,6 +149,7 @@ class Slot:
             raise Denied(decision)
         self.decision, self.lease = decision, decision.lease
         self.lost, self.held, self.owner = False, True, os.getpid()
+        self.turn += 1
         self.expires = time.monotonic() + self.lease_seconds()
 
     def ready(self) -> None:
@@ -145,9 +165,9 @@ class Slot:
             self.expires = begun + self.lease_seconds()
             return True
         except _weir.ENOLEASE:
-            self.lost = self.held
+            self.lost |= self.held
         except _weir.Error:
-            self.lost = self.held and (self.store.closed or time.monotonic() >= self.expires)
+            self.lost |= self.held and (self.store.closed or time.monotonic() >= self.expires)
         return not self.lost
 
     def check(self) -> None:
@@ -181,7 +201,7 @@ class Slot:
         self.ready()
         (key, limit, cost), = self.wanted
         self.begin(self.store.wait(key, limit, cost, self.max_wait, acquire=True))
-        renewer.add(self, time.monotonic() + self.pause())
+        renewer.add(self)
         return self
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
@@ -231,7 +251,10 @@ class Slot:
 
     def plan(self) -> None:
         loop = asyncio.get_running_loop()
-        self.timer = loop.call_later(self.pause(), lambda: loop.create_task(self.renew_async()))
+
+        def begin() -> None:
+            self.renewing = loop.create_task(self.renew_async())
+        self.timer = loop.call_later(self.pause(), begin)
 
     async def renew_async(self) -> None:
         if self.held and await _async.call(self.store, self.renew) and self.held:

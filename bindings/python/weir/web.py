@@ -135,7 +135,12 @@ def as_exempt(exempt: Exempt) -> Callable[[Request], bool]:
     paths = list(exempt)
     exact = {path for path in paths if not path.endswith("*")}
     starts = tuple(path[:-1] for path in paths if path.endswith("*"))
-    return lambda request: request.path in exact or (bool(starts) and request.path.startswith(starts))
+
+    def is_exempt(request: Request) -> bool:
+        """A path that may mean another one (/static/../login) is not exempt by its beginning."""
+        path = request.path
+        return path in exact or (bool(starts) and path.startswith(starts) and "/." not in path and "//" not in path and "\\" not in path)
+    return is_exempt
 
 
 # ---- deciding ----

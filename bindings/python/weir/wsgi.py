@@ -77,7 +77,7 @@ class RateLimit:
         fields = self.guard.fields(asked, decision)
         slot = self.guard.slot(asked, decision)
         if slot is not None:
-            _slots.renewer.add(slot, time.monotonic() + slot.pause())
+            _slots.renewer.add(slot)
         try:
             if decision.delay_us > 0:
                 time.sleep(decision.delay_us / 1e6)

@@ -115,6 +115,41 @@ def test_many_threads(check):
     check(len(done) == 12 and most[0] <= 3, f"{len(done)} threads done, at most {most[0]} inside")
     check.equal(store.peek("k", "concurrent 3").remaining, 3, "all are back")
     check.equal([thread.name for thread in threading.enumerate()].count("weir-renew"), 1, "one thread renews")
+    import weir._slots as inside
+    one = store.slot("again", "concurrent 1")
+    for _ in range(1000):
+        with one:
+            pass
+    check.at_most(len(inside.renewer.due), 64, "what was released is forgotten")
+    with one:
+        check.equal(sum(due.counts() for due in inside.renewer.due), 1, "and what is held is renewed once")
+
+
+def test_close_during_redis(check):
+    """Calls that are under way without the interpreter's lock go on to their end; the last of them closes the store."""
+    with redis_server.Server() as redis:
+        for _ in range(3):
+            store, ends = weir.Store(f"redis://127.0.0.1:{redis.port}?deadline=10s"), []
+            begun = threading.Barrier(7)
+
+            def work(store=store, ends=ends, begun=begun):
+                store.take("k", "fixed-window 5/h")
+                begun.wait()
+                try:
+                    while True:
+                        store.take("k", "fixed-window 5/h")
+                        store.take_all([("a", "fixed-window 5/h"), ("b", "token-bucket 5/h")])
+                        store.take_many([("c", "fixed-window 5/h")])
+                except weir.EINVAL as error:
+                    ends.append(str(error))
+            threads = [threading.Thread(target=work) for _ in range(6)]
+            for thread in threads:
+                thread.start()
+            begun.wait()
+            store.close()
+            for thread in threads:
+                thread.join()
+            check.equal(ends, ["the store is closed"] * 6, "all end")
 
 
 # ---- asyncio ----
@@ -262,7 +297,7 @@ def test_decorator(check):
     check.equal(weir.limited("memory:64k", "fixed-window 1/h")(len)("abc"), 3, "a store by its address")
 
 
-TESTS = [test_with, test_refused, test_lost, test_many_threads, test_async_slots, test_async_other_process, test_async_wait, test_async_cancelled,
+TESTS = [test_with, test_refused, test_lost, test_many_threads, test_close_during_redis, test_async_slots, test_async_other_process, test_async_wait, test_async_cancelled,
          test_decorator]
 
 if __name__ == "__main__":

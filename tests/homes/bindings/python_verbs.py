@@ -395,6 +395,7 @@ def test_fork(check):
         for store in (zone, memory):
             store.take("k", "fixed-window 10/d from-first", 3)
         zone.wait("k", "fixed-window 10/d from-first", 0)
+        listening = zone.wakeup("k", "concurrent 1")  # with a thread that listens, which the child does not have
         with zone.slot("before", "concurrent 1"):
             pid = os.fork()
             if pid == 0:
@@ -406,7 +407,13 @@ def test_fork(check):
                     async with zone.slot("s", "concurrent 1"):
                         await zone.wait_async("w", "fixed-window 1/d")
                 asyncio.run(main())
-                sys.exit(0)
+                try:
+                    listening.arm()
+                except weir.EINVAL:
+                    listening.close()
+                    zone.close()
+                    memory.close()
+                    sys.exit(0)
             status = os.waitpid(pid, 0)[1]
             held = zone.peek("before", "concurrent 1").remaining
         print(status, [store.peek("k", "fixed-window 10/d from-first").remaining for store in (zone, memory)], held)
