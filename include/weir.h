@@ -697,6 +697,86 @@ WEIR_API WEIR_MUST_CHECK int weir_fields(const char *style, const weir_request *
                                          const char *const *names, const weir_decision *folded,
                                          char *ret, size_t size, weir_error *err);
 
+/* ---- Redis over sockets of the program's own ----------------------------------------------- */
+
+/* For event loops that have their own sockets, such as nginx's or asyncio's. The library writes the
+ * commands and reads the replies. The program sends and receives the bytes, and keeps the deadline.
+ * Addresses, limits, answers and the local fallback are those of redis:// stores
+ * (docs/REDIS-STORE.md), but there is only one server: no Cluster and no Sentinel, and no
+ * engine=function (WEIR_EUNSUPPORTED). No function here waits for anything. One thread at a time
+ * uses a weir_redis and its calls. A child of fork may go on with it, over connections of its own.
+ *
+ *     weir_redis_ask ─► weir_redis_write ─► send ─► receive ─► weir_redis_read ─► 0: its answer
+ *                             ▲                        ▲             │
+ *                             │                        └── MORE ─────┤
+ *                             └─────────── AGAIN ──────────────────┤
+ *     not in time, or WEIR_EUNREACHABLE ─► weir_redis_fall_back      ┘ */
+typedef struct weir_redis weir_redis;
+
+/* A question to the server, until it is answered. Others may be under way at the same time. */
+typedef struct weir_redis_call weir_redis_call;
+
+/* Reads an address and makes the local fallback. It connects to nothing. */
+WEIR_API WEIR_MUST_CHECK int weir_redis_open(const char *url, weir_redis **ret, weir_error *err);
+
+/* Closes it; its calls are freed before. NULL is fine. */
+WEIR_API void weir_redis_close(weir_redis *redis);
+
+/* Where to connect to: a host, or the path of a socket if it begins with a slash. "" of NULL. */
+WEIR_API const char *weir_redis_host(const weir_redis *redis);
+
+/* The port; 0 if the host is a path, or of NULL. */
+WEIR_API int weir_redis_port(const weir_redis *redis);
+
+/* Whether to use TLS: 0 no, 1 yes, 2 yes, and the certificate must be valid for the host. */
+WEIR_API int weir_redis_tls(const weir_redis *redis);
+
+/* How long a call may take. 0 of NULL. */
+WEIR_API int64_t weir_redis_deadline_us(const weir_redis *redis);
+
+/* Makes a call. The verb is "take" (also with `acquire` in requests), "peek" (one request),
+ * "settle", "reset", "renew" or "release" (one request each). Requests are as for weir_take_all;
+ * their details are not used. "settle" needs a receipt, and the cost of its request is the real
+ * one. "renew" and "release" need a lease. Otherwise these are NULL and 0. Nothing is borrowed. */
+WEIR_API WEIR_MUST_CHECK int weir_redis_ask(weir_redis *redis, const char *verb,
+                                            const weir_request *requests, size_t n,
+                                            const char *receipt, uint64_t lease,
+                                            weir_redis_call **ret, weir_error *err);
+
+/* Frees a call, answered or not. NULL is fine. */
+WEIR_API void weir_redis_call_free(weir_redis_call *call);
+
+/* Says what to send now. The bytes live until the next use of the call. `fresh`: it goes over a
+ * connection on which nothing was sent yet. */
+WEIR_API WEIR_MUST_CHECK int weir_redis_write(weir_redis_call *call, bool fresh, const char **ret,
+                                              size_t *ret_len, weir_error *err);
+
+#define WEIR_REDIS_MORE 1  /* weir_redis_read: receive more, then call it again */
+#define WEIR_REDIS_AGAIN 2 /* weir_redis_read: write again, and send over the same connection */
+
+/* Reads what was received. `ret_used` says how many bytes of it are this call's: the others are for
+ * the call that was sent next over this connection. 0: it is answered. WEIR_REDIS_MORE,
+ * WEIR_REDIS_AGAIN: see there. WEIR_EUNREACHABLE: the server does not decide it, so fall back.
+ * WEIR_ESETTLED and WEIR_ENOLEASE are answers, too. Any other code: it is refused. */
+WEIR_API WEIR_MUST_CHECK int weir_redis_read(weir_redis_call *call, const char *data, size_t len,
+                                             size_t *ret_used, weir_error *err);
+
+/* Whether the connection may be used again: every byte of the answer was read, and the server is
+ * fit. Close it otherwise. */
+WEIR_API bool weir_redis_is_clean(const weir_redis_call *call);
+
+/* Decides in the server's place, as fail= of the address says. Only takes, peeks and leases that
+ * the local fallback gave; otherwise WEIR_EUNREACHABLE. */
+WEIR_API WEIR_MUST_CHECK int weir_redis_fall_back(weir_redis_call *call, weir_error *err);
+
+/* The answer to a take or a peek: row -1 is the decision, 0 and on are those of its limits, over
+ * all requests in order. NULL: there is no such row, or no answer. */
+WEIR_API const weir_decision *weir_redis_decision(const weir_redis_call *call, int row);
+
+/* For tests: stops the clock at this time, as weir_store_set_time does. The server needs the module
+ * with test-clock, or engine=lua. */
+WEIR_API WEIR_MUST_CHECK int weir_redis_set_time(weir_redis *redis, int64_t time_us);
+
 /* ---- short names -------------------------------------------------------------------------- */
 
 /* weir_key_text, shorter. */

@@ -92,75 +92,6 @@ static bool query_redirect(struct weir__fleet *fleet, struct weir__redis_query *
 
 /* ---- what its answer says ---- */
 
-static bool query_error_is(const struct weir__redis_query *query, const char *word)
-{
-    return !strncmp(query->error, word, strlen(word));
-}
-
-static bool query_error_is_one_of(const struct weir__redis_query *query, const char *const *words,
-                                  size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (query_error_is(query, words[i]))
-            return true;
-    }
-    return false;
-}
-
-/* The server cannot decide anything now. Another server can, or the same one later. */
-static bool query_server_is_unfit(const struct weir__redis_query *query)
-{
-    static const char *const words[] = {"LOADING", "READONLY", "MASTERDOWN", "NOAUTH"};
-    return query_error_is_one_of(query, words, WEIR__COUNT(words));
-}
-
-/* The server cannot decide this now. That is no reason to drop the connection. */
-static bool query_is_undecided(const struct weir__redis_query *query)
-{
-    static const char *const words[] = {"OOM",  "MISCONF",     "NOREPLICAS",
-                                        "BUSY", "CLUSTERDOWN", "MOVED",
-                                        "ASK",  "TRYAGAIN",    "UNKILLABLE"};
-    return query_error_is_one_of(query, words, WEIR__COUNT(words));
-}
-
-/* Whether it gives something back: for that there is a script which runs on a server without
- * memory (but not under the test clock). */
-static bool query_gives_back(const struct weir__redis_query *query)
-{
-    return !query->by_module && query->time_us < 0 &&
-           (query->verb == WEIR__VERB_RELEASE || query->verb == WEIR__VERB_RESET);
-}
-
-static int query_refusal_code(const struct weir__redis_query *query)
-{
-    static const struct {
-        const char *text;
-        int code;
-    } table[] = {
-        {"WEIRSTATE", WEIR_EFOREIGN},
-        {"CROSSSLOT", WEIR_ESLOTS},
-        {"WEIRSHARED", WEIR_ESHARED},
-        {"WEIRFULL", WEIR_EFULL},
-    };
-    for (size_t i = 0; i < WEIR__COUNT(table); i++) {
-        if (query_error_is(query, table[i].text))
-            return table[i].code;
-    }
-    return WEIR_ESYSTEM;
-}
-
-/* The module cannot read a limit that this program has read. */
-static void query_blame_module(struct weir__redis_query *query)
-{
-    char said[WEIR__ERROR_MAX];
-    memcpy(said, query->error, sizeof said);
-    struct weir__buffer buffer = weir__buffer_over(query->error, sizeof query->error);
-    weir__put_format(&buffer,
-                     "weir_redis.so does not know this limit, it is older than this program: "
-                     "upgrade it first (%s)",
-                     said);
-}
-
 /* Drops the connection. 0: there is a new one in time. */
 static int query_reconnect(struct weir__redis_query *query, const char *why)
 {
@@ -204,39 +135,40 @@ static int query_forget_module(struct weir__redis_query *query)
 }
 
 /* After an error reply. 0: send it again; else the code that it ends with. */
-static int query_judge_error(struct weir__fleet *fleet, struct weir__redis_query *query)
+static int query_heed_error(struct weir__fleet *fleet, struct weir__redis_query *query)
 {
-    if (!query->by_module &&
-        (query_error_is(query, "NOSCRIPT") || query_error_is(query, "ERR Function not found")))
+    enum weir__redis_verdict verdict = weir__redis_query_judge(query);
+    switch (verdict) {
+    case WEIR__VERDICT_NO_SCRIPT:
         return query_load_script(query);
-    if (query->by_module && query_error_is(query, "ERR unknown command"))
+    case WEIR__VERDICT_NO_MODULE:
         return query_forget_module(query);
-    if (query_error_is(query, "OOM") && query_gives_back(query) && !query->spare) {
+    case WEIR__VERDICT_NO_MEMORY:
         query->spare = true;
         query->load = WEIR__LOAD_NONE;
         return 0;
-    }
-    bool moved = query_error_is(query, "MOVED");
-    if (moved || query_error_is(query, "ASK "))
-        return query_redirect(fleet, query, moved) ? 0 : WEIR_EUNREACHABLE;
-    if (query_error_is(query, "TRYAGAIN")) {
+    case WEIR__VERDICT_MOVED:
+    case WEIR__VERDICT_ASK:
+        return query_redirect(fleet, query, verdict == WEIR__VERDICT_MOVED) ? 0 : WEIR_EUNREACHABLE;
+    case WEIR__VERDICT_TRY_AGAIN:
         usleep(TRY_AGAIN_US);
         return 0;
-    }
-    if (query_server_is_unfit(query))
+    case WEIR__VERDICT_UNFIT:
         return query_reconnect(query, query->error);
-    if (query_error_is(query, "WEIRREPLY")) { /* the reply may be another call's: start over */
+    case WEIR__VERDICT_BROKEN: /* the reply may be another call's: start over */
         weir__link_break(&query->call, query->error);
         return WEIR_EUNREACHABLE;
+    case WEIR__VERDICT_UNDECIDED:
+        if (weir__redis_query_error_is(query, "CLUSTERDOWN")) {
+            fleet->stale = true;
+            weir__fleet_wake(fleet);
+        }
+        return WEIR_EUNREACHABLE;
+    case WEIR__VERDICT_REFUSED:
+        return weir__redis_query_refusal(query);
     }
-    if (query_error_is(query, "CLUSTERDOWN")) {
-        fleet->stale = true;
-        weir__fleet_wake(fleet);
-    }
-    if (query->by_module && query_error_is(query, "ERR limit: "))
-        query_blame_module(query);
-    return query_is_undecided(query) || query->spare ? WEIR_EUNREACHABLE
-                                                     : query_refusal_code(query);
+    assert(!"every verdict is heeded");
+    return WEIR_ESYSTEM;
 }
 
 /* ---- sending and waiting ---- */
@@ -280,7 +212,7 @@ int weir__redis_query_finish(struct weir__fleet *fleet, struct weir__redis_query
         if (status == WEIR__CALL_DONE && !query->failed)
             return 0;
         if (status == WEIR__CALL_DONE)
-            code = query_judge_error(fleet, query);
+            code = query_heed_error(fleet, query);
         else if (status == WEIR__CALL_DOWN && query->node &&
                  weir__link_wait(&query->node->link, deadline, false))
             code = 0;

@@ -80,6 +80,26 @@ unsigned weir__redis_query_write(struct weir__call *call, const struct weir__ser
 void weir__redis_query_read(struct weir__call *call, unsigned i, const char *data,
                             const struct weir__resp_node *nodes);
 
+/* ---- query_judge.c ---- */
+
+/* What an error reply says about a query. After the first six the server has done nothing. */
+enum weir__redis_verdict {
+    WEIR__VERDICT_NO_SCRIPT, /* it does not have the script or the function */
+    WEIR__VERDICT_NO_MODULE, /* it does not have the module any more */
+    WEIR__VERDICT_NO_MEMORY, /* for this, but there is a script that needs none */
+    WEIR__VERDICT_MOVED,     /* another server has the keys */
+    WEIR__VERDICT_ASK,       /* another server has them this once */
+    WEIR__VERDICT_TRY_AGAIN, /* they are being moved */
+    WEIR__VERDICT_UNFIT,     /* this server decides nothing now */
+    WEIR__VERDICT_BROKEN,    /* it is not a reply to this query */
+    WEIR__VERDICT_UNDECIDED, /* it does not decide this now */
+    WEIR__VERDICT_REFUSED,   /* with weir__redis_query_refusal's code */
+};
+/* The query has failed, with an error; it may get a better text. */
+enum weir__redis_verdict weir__redis_query_judge(struct weir__redis_query *query);
+int weir__redis_query_refusal(const struct weir__redis_query *query);
+bool weir__redis_query_error_is(const struct weir__redis_query *query, const char *word);
+
 /* ---- query.c ---- */
 
 /* Sets the cluster slot of a query's keys; false: they are not all in one. */

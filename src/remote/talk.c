@@ -129,10 +129,10 @@ enum weir__talk_result weir__talk_ask(struct weir__talk *talk, size_t n, const c
 /* ---- who we are ---- */
 
 /* The first line of the password file. It is read each time, since it may change. */
-static bool talk_read_password(const char *path, char ret[4096])
+static bool talk_read_password(const char *path, char ret[WEIR__PASSWORD_SIZE])
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, ret, 4095);
+    ssize_t n = fd < 0 ? -1 : read(fd, ret, WEIR__PASSWORD_SIZE - 1);
     if (fd >= 0)
         close(fd);
     if (n < 0)
@@ -171,11 +171,16 @@ static enum weir__talk_result talk_tell(struct weir__talk *talk, size_t n,
     return result;
 }
 
+bool weir__redis_password(const struct weir__redis_url *url, char ret[WEIR__PASSWORD_SIZE])
+{
+    snprintf(ret, WEIR__PASSWORD_SIZE, "%s", url->password);
+    return !url->password_file[0] || talk_read_password(url->password_file, ret);
+}
+
 enum weir__talk_result weir__talk_auth(struct weir__talk *talk, const struct weir__redis_url *url)
 {
-    char password[4096];
-    snprintf(password, sizeof password, "%s", url->password);
-    if (url->password_file[0] && !talk_read_password(url->password_file, password))
+    char password[WEIR__PASSWORD_SIZE];
+    if (!weir__redis_password(url, password))
         return talk_fail(talk, WEIR__TALK_REFUSED, "the password file %.200s cannot be read",
                          url->password_file);
     if (!password[0])

@@ -37,6 +37,10 @@ enum weir__talk_result weir__talk_read(struct weir__talk *talk);
 /* Both. */
 enum weir__talk_result weir__talk_ask(struct weir__talk *talk, size_t n, const char *const words[]);
 
+#define WEIR__PASSWORD_SIZE sizeof(((struct weir__redis_url *)0)->password)
+/* The address's password, or what its password file holds now; false: that cannot be read. */
+bool weir__redis_password(const struct weir__redis_url *url, char ret[WEIR__PASSWORD_SIZE]);
+
 /* AUTH with the address's user and password, or what its password file holds now. */
 enum weir__talk_result weir__talk_auth(struct weir__talk *talk, const struct weir__redis_url *url);
 

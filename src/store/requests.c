@@ -23,9 +23,7 @@ static inline bool request_is_whole(const weir_request *request)
     return request->cost > 0 && !request->hashed && !request_has_spare(request);
 }
 
-/* What a request of a program says, with its defaults. 0 or a code, with the request's error
- * filled. */
-static int request_read(const weir_store *store, const weir_request *request, weir_request *ret)
+int weir__request_read(const weir_store *store, const weir_request *request, weir_request *ret)
 {
     *ret = *request;
     ret->error = NULL;
@@ -40,13 +38,12 @@ static int request_read(const weir_store *store, const weir_request *request, we
 
 /* ---- all or nothing ---- */
 
-/* Fills the error of the request that is wrong, or of the first. */
-static int requests_fail(weir_store *store, const weir_request *requests, size_t n, int code)
+int weir__requests_fail(weir_store *store, const weir_request *requests, size_t n, int code)
 {
     size_t limits = 0;
     weir_request said;
     for (size_t i = 0; i < n; i++) {
-        if (request_read(store, &requests[i], &said))
+        if (weir__request_read(store, &requests[i], &said))
             return code;
         limits += said.limit->count;
     }
@@ -79,7 +76,7 @@ static __attribute__((noinline)) int requests_decide_copies(weir_store *store,
     weir_request said[WEIR_LIMITS_MAX];
     assert(n <= WEIR_LIMITS_MAX);
     for (size_t i = 0; i < n; i++) {
-        int code = request_read(store, &requests[i], &said[i]);
+        int code = weir__request_read(store, &requests[i], &said[i]);
         if (code)
             return code;
     }
@@ -101,7 +98,7 @@ static int decide_all(weir_store *store, const weir_request *requests, size_t n,
         whole = request_is_whole(&requests[i]);
     int code = whole ? requests_decide(store, requests, n, mode, ret)
                      : requests_decide_copies(store, requests, n, mode, ret);
-    return WEIR__LIKELY(code == 0) ? 0 : requests_fail(store, requests, n, code);
+    return WEIR__LIKELY(code == 0) ? 0 : weir__requests_fail(store, requests, n, code);
 }
 
 int weir_take_all(weir_store *store, const weir_request *requests, size_t n, weir_decision *ret)
@@ -127,7 +124,7 @@ int weir_wait_with(weir_store *store, const weir_request *request, const weir_wa
     weir_request said;
     if (!request)
         return WEIR_EINVAL;
-    int code = request_read(store, request, &said);
+    int code = weir__request_read(store, request, &said);
     if (code)
         return code;
     if (!ret || !options)
@@ -177,7 +174,7 @@ static int take_chunk(weir_store *store, const weir_request *requests, size_t n,
     int first = 0;
     assert(n <= CHUNK);
     for (size_t i = 0; i < n; i++) {
-        int code = request_read(store, &requests[i], &said[count]);
+        int code = weir__request_read(store, &requests[i], &said[count]);
         rets[i] = (weir_decision){.code = code};
         if (code == 0)
             at[count++] = i;

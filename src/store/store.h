@@ -250,6 +250,12 @@ int weir__take_many(weir_store *store, const weir_request *requests, size_t n, w
 /* The same for requests that are checked, at a time that was read. */
 int weir__take_many_at(weir_store *store, const weir_request *requests, size_t n, int64_t now,
                        weir_decision *rets);
+/* What a request of a program says, with its defaults, as one of these. 0 or a code, with the
+ * request's error filled. */
+int weir__request_read(const weir_store *store, const weir_request *request, weir_request *ret);
+/* A call with requests of a program has failed: fills the error of the one that is wrong, or of the
+ * first. The code. */
+int weir__requests_fail(weir_store *store, const weir_request *requests, size_t n, int code);
 /* Whether one of these is within its bounds; 0, or a code with the value in err. */
 int weir__request_check(const weir_store *store, const weir_request *request, weir_error *err);
 /* weir_wait_with for one of these; its wait_us is not read. */
