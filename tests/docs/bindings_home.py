@@ -4,16 +4,21 @@ They run without a server (`js redis local`: with a redis-server), in the page's
 loader finds libweir.so.0. With file=NAME a block is only written to that file of the page, for the blocks behind it.
 Zones in shared memory that a page calls /readme… get names of their own, and go at the end.
 A binding adds its line to ENVIRONMENTS: what it adds to the environment.
+
+Lua runs in a real nginx (lua_nginx.py), where `weir` is resty.weir; with dicts=NAME there is such a lua_shared_dict. With
+`http` a block is the text of http {}, whose server the page calls port 8080: it prints the status codes of 30 requests to /,
+each once.
 """
 import atexit
 import os
 import pathlib
 import sys
+import types
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-RUNNERS = {"python": (["/usr/bin/python3", "-B"], "py"), "js": (["node"], "mjs"), "lua": (["luajit"], "lua"), "sh": (["sh"], "sh")}
+RUNNERS = {"python": (["/usr/bin/python3", "-B"], "py"), "js": (["node"], "mjs"), "sh": (["sh"], "sh")}
 
 
 def python_environment(page):
@@ -53,8 +58,24 @@ def environment(page, env, build):
     return dict(env, **added)
 
 
+def run_lua(block, text):
+    from lib import lua_nginx
+    dicts = "".join(f"lua_shared_dict {flag[6:]} 1m;" for flag in block.flags if flag.startswith("dicts="))
+    try:
+        if "http" in block.flags:
+            with lua_nginx.Nginx(text.replace("8080", "127.0.0.1:{port2}")) as nginx:
+                codes = [nginx.get("/", port="port2").status for _ in range(30)]
+                return types.SimpleNamespace(returncode=0, stdout="".join(f"{code}\n" for code in dict.fromkeys(codes)))
+        with lua_nginx.Nginx(dicts) as nginx:
+            return types.SimpleNamespace(returncode=0, stdout=nginx.say(text))
+    except (lua_nginx.LuaError, lua_nginx.nginx_server.WrongEnd) as error:
+        return types.SimpleNamespace(returncode=1, stdout=str(error))
+
+
 def run(scratch, block, build, text):
     """The run of a block; None: it was a file."""
+    if block.kind == "lua":
+        return run_lua(block, text.replace("/readme", ZONES))
     name = next((flag[5:] for flag in block.flags if flag.startswith("file=")), None)
     runner, ending = RUNNERS[block.kind]
     if block.kind == "js":

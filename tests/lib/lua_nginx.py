@@ -78,7 +78,7 @@ class Nginx(nginx_server.Nginx):
                  "client_max_body_size 100m; keepalive_requests 1000000;",
                  f"init_by_lua_block {{ {start} }}" if "init_by_lua" not in http else "", http]
         places = ["location = /run { content_by_lua_block { require('helpers').run(false) } }",
-                  "location = /say { content_by_lua_block { require('helpers').run(true) } }", server]
+                  "location = /say { content_by_lua_block { require('helpers').run(true) } }", server or ""]
         files = {"helpers.lua": HELPERS.encode(), **options.pop("files", {})}
         main = f"load_module {MODULES}/ndk_http_module.so; load_module {MODULES}/ngx_http_lua_module.so;" + options.pop("main", "")
         super().__init__("\n".join(texts), "\n".join(places), main=main, module=False, files=files, **options)

@@ -25,15 +25,16 @@ local _M = {
 
 local stores, count = {}, 0 -- of this worker, by address
 
-local function open(url)
+local function open(url, options)
     if string.find(url, "^rediss?[+:]") then
-        return require("resty.weir.redis").open(url)
+        return require("resty.weir.redis").open(url, options)
     end
     return zone.open(url)
 end
 
 -- The store of an address. Every worker opens it once; it stays open as long as the worker lives.
-function _M.open(url)
+-- `options` are of redis:// stores: pool and idle.
+function _M.open(url, options)
     if type(url) ~= "string" then
         return nil, "invalid address " .. arguments.show(url) ..
                     ": expected text like \"shm:/limits?size=16m\"", "EURL"
@@ -50,7 +51,7 @@ function _M.open(url)
                "EINVAL"
     end
     local err, name
-    store, err, name = open(url)
+    store, err, name = open(url, options)
     if not store then
         return nil, err, name
     end

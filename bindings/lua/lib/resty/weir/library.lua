@@ -100,6 +100,26 @@ void weir_receipt(weir_decision *decision, char *ret);
 int weir_fields(const char *style, const weir_request *requests, size_t n,
                 const char *const *names, const weir_decision *folded, char *ret, size_t size,
                 weir_error *err);
+
+typedef struct weir_redis weir_redis;
+typedef struct weir_redis_call weir_redis_call;
+int weir_redis_open(const char *url, weir_redis **ret, weir_error *err);
+void weir_redis_close(weir_redis *redis);
+const char *weir_redis_host(const weir_redis *redis);
+int weir_redis_port(const weir_redis *redis);
+int weir_redis_tls(const weir_redis *redis);
+int64_t weir_redis_deadline_us(const weir_redis *redis);
+int weir_redis_ask(weir_redis *redis, const char *verb, const weir_request *requests, size_t n,
+                   const char *receipt, uint64_t lease, weir_redis_call **ret, weir_error *err);
+void weir_redis_call_free(weir_redis_call *call);
+int weir_redis_write(weir_redis_call *call, bool fresh, const char **ret, size_t *ret_len,
+                     weir_error *err);
+int weir_redis_read(weir_redis_call *call, const char *data, size_t len, size_t *ret_used,
+                    weir_error *err);
+bool weir_redis_is_clean(const weir_redis_call *call);
+int weir_redis_fall_back(weir_redis_call *call, weir_error *err);
+const weir_decision *weir_redis_decision(const weir_redis_call *call, int row);
+int weir_redis_set_time(weir_redis *redis, int64_t time_us);
 ]]
 
 -- The folders of package.cpath (lua_package_cpath), then those of the system.
@@ -155,7 +175,7 @@ local function check(C, name)
                   " bytes, here it has " .. ours .. "; install both from one version of weir", 0)
         end
     end
-    for _, symbol in ipairs({"weir_take_n", "weir_fields"}) do
+    for _, symbol in ipairs({"weir_take_n", "weir_fields", "weir_redis_ask"}) do
         if not pcall(function() return C[symbol] end) then
             error("resty.weir does not fit " .. name .. ": it has no " .. symbol ..
                   "; install both from one version of weir", 0)

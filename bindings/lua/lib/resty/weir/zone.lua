@@ -7,26 +7,22 @@ local ffi = require "ffi"
 local library = require "resty.weir.library"
 local arguments = require "resty.weir.arguments"
 local decision = require "resty.weir.decision"
+local requests = require "resty.weir.requests"
 local waiting = require "resty.weir.waiting"
 
 local C, failure = library.C, library.error
-local type, tonumber = type, tonumber
-local limit_of, cost_of, key_of, decided = arguments.limit, arguments.cost, arguments.key,
-                                           decision.of
+local tonumber = tonumber
+local limit_of, cost_of, key_of = arguments.limit, arguments.cost, arguments.key
+local options_of, decided = arguments.options, decision.of
 
 local LIMITS_MAX = 16
-local MANY_KEPT = 64 -- requests that take_many has room for without making some
 local EGONE, ESETTLED = -22, -19
-local COST_NONE = ffi.cast("int64_t", 0x8000000000000000ULL)
-local WAIT_DEFAULT = COST_NONE + 1
-local WAIT_ANY = ffi.cast("int64_t", 0x7fffffffffffffffULL)
 
 local _M = {}
 local methods = {}
 local mt = {__index = methods}
 
 local one = ffi.new("weir_decision")
-local some = ffi.new("weir_request[?]", LIMITS_MAX)
 local rows = ffi.new("weir_decision[?]", LIMITS_MAX)
 local slot = ffi.new("weir_store *[1]")
 
@@ -69,59 +65,31 @@ end
 
 -- ---- one key ----
 
--- Puts one request with options where C reads it.
-local function prepare(request, key, limit, cost, options)
-    request.key.data, request.key.len = key, #key
-    request.limit = limit
-    request.cost = cost == 0 and COST_NONE or cost
-    request.wait_us, request.least = WAIT_DEFAULT, 0
-    request.detail, request.acquire, request.error = nil, false, failure
-    if options.wait ~= nil then
-        local wait, err = arguments.wait(options.wait)
-        if not wait then
-            return nil, err
-        end
-        request.wait_us = wait == -2 and WAIT_ANY or wait
-    end
-    if options.least ~= nil then
-        local least, err = arguments.whole("least", options.least, 1, cost)
-        if not least then
-            return nil, err
-        end
-        request.least = least
-    end
-    return true
-end
-
-local function ask(self, verb, n)
+local function ask(self, verb, prepared, n)
     failure.code = 0
-    local code = C[verb](self.handle, some, n, one)
+    local code = C[verb](self.handle, prepared, n, one)
     if reopened(self, code) then
-        code = C[verb](self.handle, some, n, one)
+        code = C[verb](self.handle, prepared, n, one)
     end
     return code
 end
 
 -- take, peek and acquire with options.
-local function ask_one(self, verb, key, limit, cost, given, acquire)
-    local options, err = arguments.options(given, "take")
-    if not options then
-        return nil, err, "EINVAL"
+local function ask_one(self, verb, key, given, cost, options, acquire)
+    local prepared, limit, name = requests.one(key, given, cost, options, acquire)
+    if not prepared then
+        return nil, limit, name
     end
-    local ok, wrong = prepare(some[0], key, limit, cost, options)
-    if not ok then
-        return nil, wrong, "EINVAL"
+    local detail = options and options.detail
+    if detail then
+        prepared[0].detail = rows
     end
-    some[0].acquire = acquire
-    if options.detail then
-        some[0].detail = rows
-    end
-    local code = ask(self, verb, 1)
+    local code = ask(self, verb, prepared, 1)
     if code ~= 0 then
         return failed(code)
     end
-    local answer = decided(one, options.into)
-    if options.detail then
+    local answer = decided(one, options and options.into)
+    if detail then
         answer.rows = decision.rows(rows, tonumber(C.weir_limit_count(limit)))
     end
     return answer
@@ -129,6 +97,16 @@ end
 
 -- Decides, and charges if allowed.
 function methods:take(key, given, cost, options)
+    local into
+    if options then
+        local good, mistake = options_of(options, "take")
+        if not good then
+            return nil, mistake, "EINVAL"
+        elseif options.wait ~= nil or options.least ~= nil or options.detail then
+            return ask_one(self, "weir_take_all", key, given, cost, options, false)
+        end
+        into = options.into
+    end
     local limit, err, name = limit_of(given)
     if not limit then
         return nil, err, name
@@ -146,55 +124,27 @@ function methods:take(key, given, cost, options)
             return nil, wrong, "EINVAL"
         end
     end
-    if options then
-        return ask_one(self, "weir_take_all", key, limit, cost, options, false)
-    end
     local code = C.weir_take_n(self.handle, key, #key, limit, cost, one, failure)
     if code == 0 then
-        return decided(one)
+        return decided(one, into)
     elseif reopened(self, code) then
-        return self:take(key, limit, cost)
+        return self:take(key, limit, cost, options)
     end
     return failed(code)
 end
 
--- The arguments of peek and acquire.
-local function check(key, given, cost)
-    local limit, err, name = limit_of(given)
-    if not limit then
-        return nil, err, name
-    end
-    local good, wrong = key_of(key)
-    if not good then
-        return nil, wrong, "EINVAL"
-    end
-    cost, wrong = cost_of(cost == nil and 1 or cost)
-    if not cost then
-        return nil, wrong, "EINVAL"
-    end
-    return limit, cost
-end
-
 -- What take would answer. It charges nothing.
-function methods:peek(key, given, cost, options)
-    local limit, err, name = check(key, given, cost)
-    if not limit then
-        return nil, err, name
-    end
-    return ask_one(self, "weir_peek_all", key, limit, err, options or {}, false)
+function methods:peek(key, limit, cost, options)
+    return ask_one(self, "weir_peek_all", key, limit, cost, options, false)
 end
 
 -- Takes, and holds a lease of the `concurrent` limit.
-function methods:acquire(key, given, cost, options)
-    local limit, err, name = check(key, given, cost)
-    if not limit then
-        return nil, err, name
-    end
-    return ask_one(self, "weir_take_all", key, limit, err, options or {}, true)
+function methods:acquire(key, limit, cost, options)
+    return ask_one(self, "weir_take_all", key, limit, cost, options, true)
 end
 
 local function lease_verb(self, verb, key, given, lease)
-    local limit, err, name = check(key, given, 1)
+    local limit, err, name = requests.check(key, given, 1)
     if not limit then
         return nil, err, name
     end
@@ -224,16 +174,13 @@ end
 
 -- Corrects a charge to the real cost. true; true, "before": it was settled before, nothing changed.
 function methods:settle(key, given, receipt, actual)
-    local limit, err, name = check(key, given, actual)
+    local good, wrong = requests.receipt(receipt, actual)
+    if not good then
+        return nil, wrong, "EINVAL"
+    end
+    local limit, err, name = requests.check(key, given, actual)
     if not limit then
         return nil, err, name
-    end
-    if actual == nil then
-        return nil, "invalid cost nil: expected the real cost", "EINVAL"
-    end
-    if type(receipt) ~= "string" then
-        return nil, "invalid receipt " .. arguments.show(receipt) ..
-                    ": expected what resty.weir's receipt() said", "EINVAL"
     end
     local code = C.weir_settle_n(self.handle, key, #key, limit, receipt, actual, failure)
     if reopened(self, code) then
@@ -265,116 +212,57 @@ end
 
 -- ---- several keys ----
 
--- Reads request i of a list into `request`.
-local function read_request(requests, i, request, default_wait)
-    local given = requests[i]
-    local options, err = arguments.options(given, "request")
-    if not options then
-        return nil, "request " .. i .. ": " .. err, "EINVAL"
+local function ask_all(self, verb, list, options)
+    local prepared, n, limits = requests.all(list, options)
+    if not prepared then
+        return nil, n, limits
     end
-    local limit, wrong, name = check(given.key, given.limit, given.cost)
-    if not limit then
-        return nil, "request " .. i .. ": " .. wrong, name
-    end
-    local ok, bad = prepare(request, given.key, limit, given.cost or 1, given)
-    if not ok then
-        return nil, "request " .. i .. ": " .. bad, "EINVAL"
-    end
-    if given.wait == nil and default_wait then
-        request.wait_us = default_wait
-    end
-    request.acquire = given.acquire and true or false
-    return tonumber(C.weir_limit_count(limit))
-end
-
-local function list(requests, most)
-    if type(requests) ~= "table" or #requests < 1 or #requests > most then
-        return nil, "invalid requests " .. arguments.show(requests) .. ": expected a list of 1 to " ..
-                    most .. " of them", "EINVAL"
-    end
-    return #requests
-end
-
-local function ask_all(self, verb, requests, given)
-    local n, err, name = list(requests, LIMITS_MAX)
-    if not n then
-        return nil, err, name
-    end
-    local options, wrong = arguments.options(given or {}, "take_all")
-    if not options then
-        return nil, wrong, "EINVAL"
-    end
-    local default_wait
-    if options.wait ~= nil then
-        default_wait, wrong = arguments.wait(options.wait)
-        if not default_wait then
-            return nil, wrong, "EINVAL"
+    local detail = options and options.detail
+    local at = 0
+    for i = 0, n - 1 do
+        local count = tonumber(C.weir_limit_count(prepared[i].limit))
+        if detail and at + count <= LIMITS_MAX then
+            prepared[i].detail = rows + at
         end
-        default_wait = default_wait == -2 and WAIT_ANY or default_wait
+        at = at + count
     end
-    local limits = 0
-    for i = 1, n do
-        local count
-        count, err, name = read_request(requests, i, some[i - 1], default_wait)
-        if not count then
-            return nil, err, name
-        end
-        if options.detail and limits + count <= LIMITS_MAX then
-            some[i - 1].detail = rows + limits
-        end
-        limits = limits + count
-    end
-    local code = ask(self, verb, n)
+    local code = ask(self, verb, prepared, n)
     if code ~= 0 then
         return failed(code)
     end
-    local answer = decided(one, options.into)
-    if options.detail then
+    local answer = decided(one, options and options.into)
+    if detail then
         answer.rows = decision.rows(rows, limits)
     end
     return answer
 end
 
 -- Takes all of {key =, limit =, cost =, least =, acquire =} or nothing.
-function methods:take_all(requests, options)
-    return ask_all(self, "weir_take_all", requests, options)
+function methods:take_all(list, options)
+    return ask_all(self, "weir_take_all", list, options)
 end
 
 -- take_all that charges nothing.
-function methods:peek_all(requests, options)
-    return ask_all(self, "weir_peek_all", requests, options)
+function methods:peek_all(list, options)
+    return ask_all(self, "weir_peek_all", list, options)
 end
 
 local MANY_MAX = 10000
-local many, many_rets, many_room = nil, nil, 0
-
-local function make_room(n)
-    if n > many_room then
-        many_room = n > MANY_KEPT and n or MANY_KEPT
-        many = ffi.new("weir_request[?]", many_room)
-        many_rets = ffi.new("weir_decision[?]", many_room)
-    end
-end
+local many_rets, many_room = nil, 0
 
 -- Decides independent requests, each by itself. One decision for each: one that was not decided has
 -- `code` and `error`, and is not allowed.
-function methods:take_many(requests)
-    local n, err, name = list(requests, MANY_MAX)
-    if not n then
-        return nil, err, name
+function methods:take_many(list)
+    local prepared, n, name = requests.many(list, MANY_MAX)
+    if not prepared then
+        return nil, n, name
     end
-    make_room(n)
-    for i = 1, n do
-        local count
-        count, err, name = read_request(requests, i, many[i - 1])
-        if not count then
-            return nil, err, name
-        end
-        many[i - 1].error = nil
+    if n > many_room then
+        many_rets, many_room = ffi.new("weir_decision[?]", n), n
     end
-    local code = C.weir_take_many(self.handle, many, n, many_rets)
-    if code == EGONE and reopened(self, code) then
-        C.weir_take_many(self.handle, many, n, many_rets)
+    local code = C.weir_take_many(self.handle, prepared, n, many_rets)
+    if reopened(self, code) then
+        C.weir_take_many(self.handle, prepared, n, many_rets)
     end
     local answers = {}
     for i = 1, n do
