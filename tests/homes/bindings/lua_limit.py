@@ -325,7 +325,23 @@ def test_own(check):
                 check(wanted.fullmatch(got), f"{name}: {got}")
 
 
-TESTS = [test_documented, test_own]
+def test_made_early(check):
+    """Limiters that are made in init_by_lua, by the process that may not become the master: their zone is still this nginx's own."""
+    http = """lua_shared_dict store 1m; init_by_lua_block { require "resty.core"
+        early = {lim = assert(require("resty.weir.limit.count").new("store", 5, 1000))}
+        early.none, early.why = early.lim:incoming("k", true) }"""
+    ask = 'return (select(2, early.lim:incoming("k", true)))'
+    with lua_nginx.Nginx(http) as nginx:
+        check.contains(nginx.lua("return early.why"), "cannot be asked in init_by_lua", "asked too early")
+        left = [nginx.lua(ask) for _ in range(2)]
+        nginx.reload()
+        left += [nginx.lua(ask) for _ in range(2)]
+        check.equal(left, [4, 3, 2, 1], "one state, over a reload")
+        mine = [name for name in lua_nginx.shm_zones() if f"-{nginx.process.pid}-" in name]
+        check.equal(len(mine), 1, "the zone is that of this nginx")
+
+
+TESTS = [test_documented, test_own, test_made_early]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))

@@ -112,28 +112,43 @@ end
 
 local zones, swept = {}, false
 
--- The zone of the dict of that name, opened once per worker.
+-- Opens the zone of a dict in this worker; nil and why not.
+local function ensure(zone)
+    if ngx.get_phase() == "init" then
+        return nil, "resty.weir.limit.* cannot be asked in init_by_lua: the workers are not there yet"
+    end
+    local url, namespace = address(zone.name, zone.size)
+    if not swept then
+        swept = true
+        sweep(namespace)
+    end
+    local store, err = open_store(url)
+    zone.url, zone.store = url, store
+    return store, err
+end
+
+-- The zone of the dict of that name, opened once per worker. Limiters that are made in init_by_lua
+-- open it later: the process that runs that need not become the master.
 function _M.open(dict_name)
     local zone = zones[dict_name]
-    if zone then
+    if zone and zone.store then
         return zone
     end
     local dict = type(dict_name) == "string" and ngx_shared[dict_name]
     if not dict then
         return nil, "shared dict not found"
     end
-    local size = dict.capacity and dict:capacity() or 1048576
-    local url, namespace = address(dict_name, size < SIZE_LEAST and SIZE_LEAST or size)
-    if not swept then
-        swept = true
-        sweep(namespace)
+    if not zone then
+        local size = dict.capacity and dict:capacity() or 1048576
+        zone = {dict = dict, name = dict_name, size = size < SIZE_LEAST and SIZE_LEAST or size}
+        zones[dict_name] = zone
     end
-    local store, err = open_store(url)
-    if not store then
-        return nil, err
+    if ngx.get_phase() ~= "init" then
+        local ok, err = ensure(zone)
+        if not ok then
+            return nil, err
+        end
     end
-    zone = {dict = dict, store = store, url = url}
-    zones[dict_name] = zone
     return zone
 end
 
@@ -190,6 +205,12 @@ end
 -- Puts the state's key of (dict, key) into the buffer; its length. Without `create`: nil where the
 -- key has no mark. nil and a message where it is none of ours, or not a key.
 function _M.find(zone, key, create, adopts)
+    if not zone.store then
+        local ok, wrong = ensure(zone)
+        if not ok then
+            return nil, wrong
+        end
+    end
     local mark, err = zone.dict:get(key)
     if not is_mark(mark) then
         if mark == nil and (not create or err) then
