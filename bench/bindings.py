@@ -9,6 +9,7 @@ for a server are measured by the clock. "over" is the median of the differences 
 """
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -33,7 +34,12 @@ def python():
     return [bindings.PYTHON, "-B", str(ROOT / "bench/bindings/measure.py")], env
 
 
-LANGUAGES = {"python": python}
+def lua():
+    """Those of Lua, in an nginx of their own."""
+    return [sys.executable, "-B", str(ROOT / "bench/bindings/measure_lua.py")], dict(os.environ)
+
+
+LANGUAGES = {"python": python, "lua": lua}
 
 
 def measure(command, env, rounds):

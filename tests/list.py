@@ -213,10 +213,9 @@ def listed(kind):
             Test("nginx: faults, long", "release", "tests/homes/nginx/faults.py --long", 3600, True),
             *[Test(f"nginx: {name} (asan)", "asan", f"tests/homes/nginx/{name}.py", 3600) for name in SLOW_NGINX],
             Test("nginx: under valgrind", "release", "tests/homes/nginx/valgrind.py", 3600, True),
-            *[Test(f"bindings: {name}, long", "release", f"tests/homes/bindings/{name}.py --long", 3600) for name in ("node_memory", "node_package")],
+            *[Test(f"bindings: {name}, long", "release", f"tests/homes/bindings/{name}.py --long", 3600)
+              for name in ("node_memory", "node_package", "python_package", "lua_store", "lua_vectors")],
             Test("bindings: python_verbs, ten million takes", "release", "tests/homes/bindings/python_verbs.py memory --long", 3600),
-            Test("bindings: python_package, long", "release", "tests/homes/bindings/python_package.py --long", 3600),
-            *[Test(f"bindings: {name}, long", "release", f"tests/homes/bindings/{name}.py --long", 3600) for name in ("lua_store", "lua_vectors")],
             Test("packages", "release", "tests/homes/server/operation_deb.sh", 3600, True),
             *[Test(f"redis: {name}, long", "release", f"tests/homes/redis/{name}.py --long", 3600)
               for name in ("store_cancel", "module_replica", "module_aof", "module_hammer", "module_fuzz", "state_damage",
