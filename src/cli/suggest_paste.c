@@ -94,7 +94,7 @@ static bool policy_knows(struct weir__span name)
            paste_begins(name, "ip(header.");
 }
 
-/* Conditions of --where. False: one of them cannot be written, and without it the limit would be one
+/* Conditions of --where. False: one of them cannot be written, and without it the limit would be
  * for other requests. */
 static bool policy_put_match(const struct suggest *suggest, struct suggest_paste *paste)
 {
