@@ -84,7 +84,7 @@ function optionsOf(value, what, known) {
     if (typeof value !== "object" || value === null)
         throw new errors.EINVAL(`invalid ${what} ${show(value)}: expected an object`);
     for (const name in value) {
-        if (!known.includes(name))
+        if (!known.includes(name) && Object.hasOwn(value, name))
             throw new errors.EINVAL(`unknown ${what} ${show(name)}: expected ${known.join(", ")}`);
     }
     return value;

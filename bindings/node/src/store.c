@@ -230,10 +230,11 @@ static napi_value store_counts(napi_env env, napi_callback_info info)
     int code = store_usable(store);
     if (code)
         return addon_code(env, code);
-    pthread_mutex_lock(&store->opening); /* a remote one may just be opened */
-    if (store->store && (code = weir_store_counts(store->store, &counts)))
-        addon_fail(store->addon, code, weir_strerror(code));
-    pthread_mutex_unlock(&store->opening);
+    if (pthread_mutex_trylock(&store->opening) == 0) { /* it is being opened: it has no counts */
+        if (store->store && (code = weir_store_counts(store->store, &counts)))
+            addon_fail(store->addon, code, weir_strerror(code));
+        pthread_mutex_unlock(&store->opening);
+    }
     if (code)
         return addon_code(env, code);
     napi_create_object(env, &ret);

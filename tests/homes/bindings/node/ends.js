@@ -1,5 +1,5 @@
 "use strict";
-// Threads that share a zone, and ends of every kind: terminate, exit, close, garbage. ends.js FOLDER REDIS_URL
+// Threads that share a zone, and ends of every kind: terminate, exit, close, garbage. ends.js FOLDER REDIS_URL TIMES
 const fs = require("node:fs");
 const path = require("node:path");
 const { spawnSync } = require("node:child_process");
@@ -64,7 +64,7 @@ if (!isMainThread) {
     JOBS[workerData.job](workerData);
 } else {
     const { check, same, run } = require("./checks");
-    const [folder, redis] = process.argv.slice(2);
+    const [folder, redis, times] = process.argv.slice(2);
     const url = `file:${path.join(folder, "threads")}?size=4m`;
 
     async function threads() { // nobody else has loaded the addon yet
@@ -84,7 +84,7 @@ if (!isMainThread) {
 
     async function terminated() {
         for (const job of ["busy", "waits", "calls"]) {
-            for (let i = 0; i < 5; i++) {
+            for (let i = 0; i < times; i++) {
                 const { worker, first, ended } = start(job, { url, redis });
                 await first;
                 await worker.terminate();
@@ -96,7 +96,7 @@ if (!isMainThread) {
         store.check();
         same(store.take("after", "token-bucket 10/s").allowed, true, "the zone goes on");
         store.close();
-        for (let i = 0; i < 5; i++) {
+        for (let i = 0; i < times; i++) {
             const { first, ended } = start("all", { url, redis });
             same([await first, await ended], [true, 0], "a thread that comes to its end");
         }
@@ -143,5 +143,5 @@ if (!isMainThread) {
         same([done.code, done.out, done.err], [0, "true", ""], "stores that nobody closes are closed when nobody has them");
     }
 
-    run([threads, terminated, exits, garbage], process.argv.slice(4)).then(() => fs.rmSync(path.join(folder, "threads"), { force: true }));
+    run([threads, terminated, exits, garbage], process.argv.slice(5)).then(() => fs.rmSync(path.join(folder, "threads"), { force: true }));
 }
