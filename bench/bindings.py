@@ -18,7 +18,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "tests"))
-from lib import bindings, build, redis_server  # noqa: E402
+from lib import bindings, build, node_binding, redis_server  # noqa: E402
 
 
 def python():
@@ -39,7 +39,12 @@ def lua():
     return [sys.executable, "-B", str(ROOT / "bench/bindings/measure_lua.py")], dict(os.environ)
 
 
-LANGUAGES = {"python": python, "lua": lua}
+def node():
+    """Those of Node."""
+    return ["node", str(ROOT / "bench/bindings/measure.js")], node_binding.environment(with_packages=True)
+
+
+LANGUAGES = {"python": python, "node": node, "lua": lua}
 
 
 def measure(command, env, rounds):
