@@ -21,6 +21,7 @@ from . import _weir
 from ._store import Store
 
 MOST = 1_000_000_000  # what a counter may come to; weir's windows admit no more
+WINDOW_STATS: Any = getattr(limits, "WindowStats", lambda *numbers: numbers)  # newer versions have names for the two
 SCHEMES = ("weir+memory", "weir+shm", "weir+file", "weir+redis", "weir+rediss")
 
 
@@ -50,7 +51,7 @@ class Storage(limits.storage.Storage, limits.storage.MovingWindowSupport):
     STORAGE_SCHEME = list(SCHEMES)
 
     def __init__(self, uri: Optional[str] = None, wrap_exceptions: bool = False, **options: Any) -> None:
-        super().__init__(uri)
+        super().__init__(uri, wrap_exceptions=wrap_exceptions)
         if options:
             raise limits.errors.ConfigurationError(f"unknown options {sorted(options)}: write them into the address, ?size=64m")
         self.store = Store(address(uri or "weir+memory://"))
@@ -145,7 +146,7 @@ class Strategy(limits.strategies.RateLimiter):
         """When there is more if nothing is left, otherwise when all of it is there; and what is left."""
         decision = self.store.peek(item.key_for(*identifiers), self.limit(item), wait=0)
         us = decision.reset_after_us if decision.allowed else max(0, decision.retry_after_us)
-        return math.ceil(time.time() + us / 1e6), decision.remaining
+        return cast(Tuple[int, int], WINDOW_STATS(math.ceil(time.time() + us / 1e6), decision.remaining))
 
     def clear(self, item: RateLimitItem, *identifiers: str) -> None:
         self.store.reset(item.key_for(*identifiers))
