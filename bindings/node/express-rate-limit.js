@@ -89,7 +89,7 @@ class WeirStore {
         if (this.#store.remote)
             return `${this.prefix}${key}`;
         const generation = COUNT - this.#store.peek(this.#generationKey(), GENERATION, 0).remaining;
-        return generation === 0 ? `${this.prefix}${key}` : `${this.prefix}${generation}\0${key}`;
+        return `${this.prefix}${generation}\0${key}`; // no key of a client is that of the generation
     }
 
     #told(decision) {

@@ -86,7 +86,7 @@ function each(rows) {
         const decision = new Decision(rows, at);
         if (rows[at + ROW.CODE] !== 0) {
             decision.allowed = false;
-            decision.error = errorOf(rows[at + ROW.CODE], "this request was not decided", 0);
+            decision.error = errorOf(rows[at + ROW.CODE], native.texts[-rows[at + ROW.CODE] - 1], 0);
         }
         decisions.push(decision);
     }

@@ -56,7 +56,7 @@ class Slot {
 
     constructor(store, key, limit, decision) {
         this.#store = store;
-        this.#key = typeof key === "string" ? key : Buffer.from(key);
+        this.#key = key;
         this.#limit = limit;
         this.decision = decision;
         this.lease = decision.lease;
@@ -90,15 +90,16 @@ for (const symbol of [Symbol.dispose, Symbol.asyncDispose]) {
 async function takeSlot(store, key, limit, work, options) {
     const { waitMs = 0, cost, signal } = optionsOf(options, "option", ["waitMs", "cost", "signal"]);
     const of = limitOf(limit);
+    const own = key instanceof Uint8Array ? Buffer.from(key) : key; // nobody else changes it while it is held
     if (!of.parts.some((part) => part.kind === "concurrent"))
         throw new errors.EUNSUPPORTED(`"${of.text}" has no slots: expected a concurrent limit`);
-    const decision = await store.wait(key, of, { waitMs, cost, signal, acquire: true });
+    const decision = await store.wait(own, of, { waitMs, cost, signal, acquire: true });
     if (!decision.allowed) {
         const denied = new errors.EDENIED(`no slot of "${of.text}" was free within ${waitMs} ms`);
         denied.decision = decision;
         throw denied;
     }
-    const slot = new Slot(store, key, of, decision);
+    const slot = new Slot(store, own, of, decision);
     if (!work)
         return slot;
     try {

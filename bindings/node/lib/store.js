@@ -7,6 +7,7 @@ const { Waiting } = require("./wait");
 const { takeSlot } = require("./slot");
 
 const VERB = { TAKE: 0, PEEK: 1, MANY: 2, SETTLE: 3, RESET: 4, RENEW: 5, RELEASE: 6, CHECK: 7, OPEN: 8 };
+const GIVES_BACK = new Set([VERB.SETTLE, VERB.RENEW, VERB.RELEASE]);
 const NUMBERS = 4; // of a request: cost, wait, least, acquire
 const COST_MAX = 1e12;
 const LEASE_MAX = 2 ** 53 - 1;
@@ -316,7 +317,8 @@ class Store {
     }
 
     #later(verb, keys, limits, numbers, text, answer, no) {
-        if (this.#calls >= this.#maxCalls)
+        const room = GIVES_BACK.has(verb) ? 2 * this.#maxCalls : this.#maxCalls; // giving back has room of its own
+        if (this.#calls >= room)
             return Promise.reject(new errors.EOVERLOAD(`${this.#calls} calls are under way: expected at most maxCalls`));
         return new Promise((resolve, reject) => {
             const code = native.submit(this.#handle, verb, keys, limits, numbers, text, (failed, rows, message, column) => {
@@ -351,10 +353,16 @@ function fields(decision, limits, options) {
         throw new errors.EINVAL("invalid decision: expected one of takeAll or peekAll");
     if (typeof style !== "string")
         throw new errors.EINVAL(`invalid style ${show(style)}: expected ietf, ietf-06, x-ratelimit, openai or off`);
-    const handles = (Array.isArray(limits) ? limits : [limits]).map(handleOf);
+    const of = (Array.isArray(limits) ? limits : [limits]).map(limitOf);
+    const count = of.reduce((sum, limit) => sum + limit.length, 0);
+    if (count !== decision.rows.length)
+        throw new errors.EINVAL(`invalid limits: expected those of the decision, which has ${decision.rows.length} rows, not ${count}`);
+    const called = names === undefined ? undefined : Array.from(names);
+    if (called?.some((name) => name !== undefined && typeof name !== "string"))
+        throw new errors.EINVAL("invalid names: expected a string or undefined for each limit");
     writeRow(decision, 0);
     decision.rows.forEach((row, i) => writeRow(row, (i + 1) * ROW.SIZE));
-    const text = native.fields(style, handles, names);
+    const text = native.fields(style, of.map(handleOf), called);
     if (typeof text === "number")
         throw lastError();
     return text.split("\n").filter(Boolean).map((line) => {

@@ -82,7 +82,7 @@ class Waiting {
     }
 
     async wait(request, waitUs, signal) {
-        if (signal !== undefined && !(signal instanceof AbortSignal))
+        if (signal !== undefined && !(typeof signal?.aborted === "boolean" && typeof signal.addEventListener === "function"))
             throw new errors.EINVAL("invalid signal: expected an AbortSignal");
         if (signal?.aborted)
             throw canceled(signal.reason);

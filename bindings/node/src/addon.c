@@ -83,13 +83,17 @@ static napi_value addon_receipt(napi_env env, napi_callback_info info)
 
 static void addon_errors(napi_env env, napi_value exports)
 {
-    napi_value names = NULL, value = NULL;
+    napi_value names = NULL, texts = NULL, value = NULL;
     napi_create_array(env, &names);
+    napi_create_array(env, &texts);
     for (int i = 1; i <= weir_error_count(); i++) {
         napi_create_string_utf8(env, weir_errname(-i), NAPI_AUTO_LENGTH, &value);
         napi_set_element(env, names, (uint32_t)i - 1, value);
+        napi_create_string_utf8(env, weir_strerror(-i), NAPI_AUTO_LENGTH, &value);
+        napi_set_element(env, texts, (uint32_t)i - 1, value);
     }
     napi_set_named_property(env, exports, "errors", names);
+    napi_set_named_property(env, exports, "texts", texts);
     napi_create_string_utf8(env, weir_version(), NAPI_AUTO_LENGTH, &value);
     napi_set_named_property(env, exports, "version", value);
 }

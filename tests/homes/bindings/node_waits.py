@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Waits and slots of the Node binding, in private memory, in a file and on a real Redis."""
+"""Waits and slots of the Node binding, in private memory, in a file and on a real Redis, also one that stands still."""
 import sys
 import tempfile
 
@@ -20,5 +20,10 @@ def test_redis(check):
         node_binding.counted(check, "waits.js", f"redis://127.0.0.1:{server.port}?deadline=30s")
 
 
+def test_outage(check):
+    with redis_server.Server() as server:
+        node_binding.counted(check, "outage.js", f"redis://127.0.0.1:{server.port}", server.process.pid)
+
+
 if __name__ == "__main__":
-    sys.exit(checks.run([test_memory, test_file, test_redis], sys.argv[1:]))
+    sys.exit(checks.run([test_memory, test_file, test_redis, test_outage], sys.argv[1:]))

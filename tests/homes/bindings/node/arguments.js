@@ -127,9 +127,13 @@ async function others() {
     const decision = store.takeAll([{ key: "f", limit: "fixed-window 2/h from-first, token-bucket 5/s" }]);
     same(fields(decision, "fixed-window 2/h from-first, token-bucket 5/s", { names: ["daily", undefined] }),
         [["ratelimit", "\"daily\";r=1;t=3600,\"token-bucket\";r=4;t=1"], ["ratelimit-policy", "\"daily\";q=2;w=3600,\"token-bucket\";q=5;w=1"]], "fields");
-    for (const [words, part] of [[[decision, "token-bucket 5/s", { style: "new" }], "invalid style"], [[{}, LIMIT], "invalid decision"], [[null, LIMIT], "invalid decision"],
-        [[decision, LIMIT, { names: [5] }], "expected a string"], [[decision, []], "expected 1 to 16"]])
+    for (const [words, part] of [[[decision, "fixed-window 2/h from-first, token-bucket 5/s", { style: "new" }], "invalid style"], [[{}, LIMIT], "invalid decision"], [[null, LIMIT], "invalid decision"],
+        [[decision, "fixed-window 2/h from-first, token-bucket 5/s", { names: [5] }], "expected a string"], [[decision, []], "2 rows, not 0"], [[decision, LIMIT], "2 rows, not 1"]])
         await failsWith(() => fields(...words), "EINVAL", part, `fields: ${part}`);
+    same(await fails(() => fields(decision, "fixed-window 2/h from-first, token-bucket 5/s", { names: [, { get x() { throw boom; } }] })).then((error) => error.code), "EINVAL", "names of another kind");
+    Object.prototype.polluted = 5;
+    same(store.take("p", LIMIT, { cost: 1 }).allowed, true, "what others add to all objects is not an option");
+    delete Object.prototype.polluted;
     const first = store.take("r", LIMIT, 3);
     check(/^w3-\d+-3-\d+$/.test(first.receipt) && first.receipt === first.receipt, `a receipt, the same each time: ${first.receipt}`);
     same([store.settle("r", LIMIT, first.receipt, 1), store.settle("r", LIMIT, first.receipt, 1), 1000000 - store.peek("r", LIMIT).remaining], [true, false, 1], "settled once");

@@ -39,7 +39,9 @@ function done() {
 
 /** Runs tests one after the other; one that throws is one failure. */
 async function run(tests, words = process.argv.slice(2)) {
-    for (const test of tests.filter((one) => !words.length || words.some((word) => one.name.includes(word)))) {
+    const chosen = tests.filter((one) => !words.length || words.some((word) => one.name.includes(word)));
+    check(chosen.length > 0, `no test is called ${words}`);
+    for (const test of chosen) {
         try {
             await test();
         } catch (error) {

@@ -79,6 +79,12 @@ async function slots() {
     same(order, [0, 1, 2], "in their order");
     await second.release();
     same((await store.peek(key, limit, 0)).remaining, 2, "all are back");
+    const bytes = Buffer.from(fresh());
+    const own = store.slot(bytes, limit);
+    const copy = Buffer.from(bytes);
+    bytes.fill(0);
+    await (await own).release();
+    same((await store.peek(copy, limit, 0)).remaining, 2, "a key that is changed while its slot is held");
     const boom = new Error("boom");
     same((await fails(store.slot(key, limit, () => { throw boom; }))) === boom, true, "an error of the work comes out");
     same((await store.peek(key, limit, 0)).remaining, 2, "and its slot is back");

@@ -174,6 +174,7 @@ async function contract() {
         await own.increment("a");
         await own.resetKey("b");
         same([(await own.get("a")).totalHits, await own.get("b")], [1, undefined], "resetKey");
+        await own.increment("1\0a");
         await own.resetAll();
         same([await own.get("a"), (await own.increment("a")).totalHits], [undefined, 1], "resetAll");
         await own.shutdown();

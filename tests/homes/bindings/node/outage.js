@@ -1,0 +1,46 @@
+"use strict";
+// A Redis that stands still: calls end by their deadline, the event loop goes on, nothing hangs. outage.js URL PID
+const { Store } = require("weir");
+const { check, same, fails, run } = require("./checks");
+
+const [url, pid] = process.argv.slice(2);
+const LIMIT = "fixed-window 5/d from-first";
+
+async function standing() {
+    const store = await Store.open(`${url}?deadline=200ms&fail=closed`);
+    same((await store.take("a", LIMIT)).degraded, false, "the server decides");
+    let turns = 0;
+    const ticking = setInterval(() => turns++, 5);
+    process.kill(Number(pid), "SIGSTOP");
+    const calls = Array.from({ length: 100 }, (_, i) => store.take(`k${i}`, LIMIT));
+    const settling = fails(store.settle("a", LIMIT, "w1-1-1", 0));
+    const waiting = store.wait("a", LIMIT, { waitMs: 300 });
+    const decisions = await Promise.all(calls);
+    check(decisions.every((decision) => decision.degraded && !decision.allowed), "fail=closed denies");
+    same((await settling)?.code, "EUNREACHABLE", "a settle fails");
+    same((await waiting).allowed, false, "a wait ends");
+    check(turns > 5, `the event loop goes on: ${turns} turns`);
+    clearInterval(ticking);
+    process.kill(Number(pid), "SIGCONT");
+    let back;
+    do
+        back = await store.take("a", LIMIT);
+    while (back.degraded);
+    check(back.allowed, "and the server decides again");
+    await store.close();
+}
+
+async function local() {
+    const store = new Store(`${url}?deadline=100ms&fail=local`);
+    process.kill(Number(pid), "SIGSTOP");
+    const decisions = [];
+    for (let i = 0; i < 6; i++)
+        decisions.push(await store.take("b", LIMIT));
+    same(decisions.map((decision) => [decision.allowed, decision.degraded, decision.charged]), [...new Array(5).fill([true, true, 0]), [false, true, 0]], "a local fallback decides");
+    const closing = store.close();
+    process.kill(Number(pid), "SIGCONT");
+    await closing;
+    check(store.closed, "closed");
+}
+
+run([standing, local], []);
