@@ -16,7 +16,9 @@ static void logs_print_file(FILE *to, const struct desk_file_facts *file)
     fprintf(to, "%s%s%s", file->format, strcmp(file->packing, "plain") ? ", " : "",
             strcmp(file->packing, "plain") ? file->packing : "");
     if (file->detected_by > 0)
-        fprintf(to, ", as its first %d lines say", file->detected_by);
+        fprintf(to,
+                file->detected_by == 1 ? ", as its first line says" : ", as its first %d lines say",
+                file->detected_by);
     if (file->zone_assumed)
         fputs("; its times have no zone, read as --timezone says (UTC)", to);
     fputc('\n', to);

@@ -233,8 +233,8 @@ static void print_requests(const struct desk_engine *engine)
     bool about;
     int64_t keys = desk_engine_distinct(engine, &about);
     int64_t span = engine->requests > 0 ? engine->last_us - engine->first_us : 0;
-    printf("  requests       %10" PRId64 "  of %s%" PRId64 " keys over %s\n", engine->requests,
-           about ? "about " : "", keys, cli_about(span).text);
+    printf("  requests       %10" PRId64 "  of %s%" PRId64 " key%s over %s\n", engine->requests,
+           about ? "about " : "", keys, keys == 1 ? "" : "s", cli_about(span).text);
     if (desk_engine_is_lossy(engine))
         printf("  approximate: %" PRId64 " keys in use were forgotten, so some answers are too "
                "lenient; use more --memory\n",

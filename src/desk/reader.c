@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define DAY_US INT64_C(86400000000)
 #define IDLE_NS 250000000
@@ -180,7 +181,8 @@ static int reader_check(const struct desk_options *options, int64_t *ret_zone_us
     return 0;
 }
 
-/* Opens each file, to know that it is there, its format and its first time. */
+/* Opens each file, to know that it is there, its format and its first time. Those that can be
+ * opened again are closed, so that many files need few descriptors. */
 static int reader_look(struct desk_reader *reader, weir_error *err)
 {
     bool traces = reader->options.disorder_us == 0;
@@ -191,7 +193,8 @@ static int reader_look(struct desk_reader *reader, weir_error *err)
             return code;
         traces = traces && (!source->format || source->format->family == DESK_TRACE);
         source->first_us = desk_source_first_time(source);
-        if (reader->count > 1 && source->input.regular && !reader->options.follow) {
+        bool again = source->input.regular && source->input.fd != STDIN_FILENO;
+        if (reader->count > 1 && again && !reader->options.follow) {
             desk_source_close(source);
             source->facts->damage[0] = 0;
             source->done = 0;

@@ -34,11 +34,11 @@ REQUESTS = [
 PATHS = ["/", "/login", "/login", "/users/17/edit", "/users/18/edit", "/a/c", "/with'quote"]
 
 
-def read(*words, text=None, files=None):
-    """What the reader makes of a log; `text` is its standard input, `files` how many it may have open."""
+def read(*words, text=None, file=None, files=None):
+    """What the reader makes of a log; `text` or `file` is its standard input, `files` how many it may have open."""
     limit = (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))) if files else None
-    done = subprocess.run([str(READ), *map(str, words)], input=text, capture_output=True, timeout=600,
-                          env=weir_server.environment(), preexec_fn=limit)
+    done = subprocess.run([str(READ), *map(str, words)], **({"stdin": file} if file else {"input": text}), capture_output=True,
+                          timeout=600, env=weir_server.environment(), preexec_fn=limit)
     out, facts, files, lines = done.stdout.decode(errors="surrogateescape").split("\n"), {}, [], []
     for line in filter(None, out):
         words = line.split(" ", 2)

@@ -166,6 +166,9 @@ def test_files(check):
         for paths in (servers, packed, [packed[2], packed[0], packed[1]]):
             seen = desk.read("--disorder", "1", *paths)
             check.equal(seen.keys, [f"k{i}" for i in range(3000)], f"several servers: {seen.facts['late']} late")
+        with open(servers[0], "rb") as standard:
+            seen = desk.read("--disorder", "1", "-", *servers[1:], file=standard)
+        check.equal(seen.keys, [f"k{i}" for i in range(3000)], "one of them is a file at standard input")
         many = [folder(f"day{i}.log", line(T + i * 3600)) for i in range(200)]
         chance.shuffle(many)
         check.equal(desk.read(*many, files=40).times, [(T + i * 3600) * 10**6 for i in range(200)], "more files than may be open")
