@@ -6,7 +6,7 @@ from lib import checks, node_binding
 
 
 def test_memory(check):
-    done = node_binding.counted(check, "memory.js", 10_000_000 if "--long" in sys.argv else 1_000_000, options=["--expose-gc"])
+    done = node_binding.counted(check, "memory.js", 10_000_000 if "--long" in sys.argv else 1_000_000, options=["--expose-gc", "--max-semi-space-size=2"])
     print(done.stdout.splitlines()[0])
 
 
