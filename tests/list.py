@@ -215,6 +215,7 @@ def listed(kind):
             Test("nginx: under valgrind", "release", "tests/homes/nginx/valgrind.py", 3600, True),
             *[Test(f"bindings: {name}, long", "release", f"tests/homes/bindings/{name}.py --long", 3600)
               for name in ("node_memory", "node_package", "python_package", "lua_store", "lua_vectors")],
+            *[Test(f"bindings: {name} (asan)", "asan", f"tests/homes/bindings/{name}.py", 3600) for name in ("lua_store", "lua_limit")],
             Test("bindings: python_verbs, ten million takes", "release", "tests/homes/bindings/python_verbs.py memory --long", 3600),
             Test("packages", "release", "tests/homes/server/operation_deb.sh", 3600, True),
             *[Test(f"redis: {name}, long", "release", f"tests/homes/redis/{name}.py --long", 3600)
