@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 
-from lib import build, checks, lua_nginx, redis_server
+from lib import build, certificates, checks, lua_nginx, ports, redis_server
 
 MODULE = f"--loadmodule {build.REDIS_MODULE}"
 LIMIT = '"fixed-window 5/100d"'
@@ -232,6 +232,24 @@ def test_killed_handlers(check):
             check.equal(other.lua(f'return weir.open("{address}"):take("mine", "fixed-window 1000/d").limit'), 1000, "nor here")
 
 
+def test_tls(check):
+    """rediss://, by what nginx trusts."""
+    with certificates.Certificates() as made:
+        port = ports.take()
+        options = f"--tls-port {port} --tls-cert-file {made.path('server.crt')} --tls-key-file {made.path('server.key')} " \
+                  f"--tls-ca-cert-file {made.path('ca.crt')} --tls-auth-clients no"
+        with redis_server.Server(options), lua_nginx.Nginx(f"lua_ssl_trusted_certificate {made.path('ca.crt')}; lua_ssl_verify_depth 2;") as trusting, \
+                lua_nginx.Nginx("lua_socket_log_errors off;") as other:
+            # lua-nginx-module compares names only, so a certificate for an address does not count.
+            check(take(trusting, f"rediss://127.0.0.1:{port}?deadline=5s", "k")[0]["degraded"], "an address instead of a name")
+            check.contains(trusting.errors(), "certificate does not match host", "but its authority is trusted")
+            left = [take(trusting, f"rediss://127.0.0.1:{port}?deadline=5s&verify=no", "k")[0] for _ in range(2)]
+            check.equal([(one["remaining"], one["degraded"]) for one in left], [(4, False), (3, False)], "over TLS")
+            check(take(other, f"rediss://127.0.0.1:{port}?deadline=5s", "k")[0]["degraded"], "one that nobody trusts: not used")
+            check(not take(other, f"rediss://127.0.0.1:{port}?deadline=5s&verify=no", "k")[0]["degraded"], "verify=no")
+        ports.give_back(port)
+
+
 PHASES = """
     location = /phases {
         set_by_lua_block $unused { local _, err = weir.open("ADDRESS"):take("k", LIMIT) ngx.ctx.set = err return "" }
@@ -265,7 +283,7 @@ def test_phases(check):
 
 
 TESTS = [test_verbs, test_connections, test_forgetful, test_refusals, test_outage, test_killed_in_the_middle, test_slow,
-         test_killed_handlers, test_phases]
+         test_killed_handlers, test_tls, test_phases]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))
