@@ -17,7 +17,7 @@ FLAGS="-std=gnu11 -O2 -g -D_GNU_SOURCE -DWEIR__WITH_REMOTE -ffp-contract=off -fn
 TESTS="base_buffer base_duration base_error base_hash base_random core_buckets core_definitions core_fold core_guava
     core_leases core_load core_never_more core_ring core_rows core_show core_sound core_windows limit_errors
     limit_explain limit_language limit_receipt limit_sound wire_decision wire_fields wire_json wire_resp wire_state
-    wire_url header_promises store_bounds store_settled store_verbs zone_change zone_evict zone_file zone_large zone_space"
+    wire_url header_promises store_bounds store_settled store_verbs zone_change zone_evict zone_file zone_large zone_repair zone_space"
 SHARED="threads threads_counts threads_groups waits waits_cancel waits_served"
 
 result() { # result CODE WORDS
