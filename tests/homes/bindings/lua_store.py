@@ -195,12 +195,12 @@ def test_library(check):
         (path / "old.c").write_text('const char *weir_version(void) { return "0.0.9"; }\n')
         subprocess.run(["cc", "-shared", "-fPIC", "-o", str(path / "libweir.so.0"), str(path / "old.c")], check=True)
         up, said = started(folder)
-        check(not up and "resty.weir needs libweir 0.1.0 or newer" in said and "an older version" in said, f"an old library: {said[:600]}")
+        check(not up and re.search(r"resty.weir needs libweir \d+\.\d+\.\d+ or newer", said) and "an older version" in said, f"an old library: {said[:600]}")
         (path / "new.c").write_text('const char *weir_version(void) { return "1.2.3"; }\nint weir_version_number(void) { return 10203; }\n')
         subprocess.run(["cc", "-shared", "-fPIC", "-o", str(path / "libweir.so.0"), str(path / "new.c")], check=True)
         up, said = started(folder)
-        check(not up and "needs libweir 0.1.0 or newer, and" in said and "is 1.2.3" in said, f"a new library: {said[:600]}")
-        (path / "odd.c").write_text('#include <stddef.h>\nconst char *weir_version(void) { return "0.1.0"; }\nint weir_version_number(void) { return 100; }\n'
+        check(not up and " or newer, and" in said and "is 1.2.3" in said, f"a new library: {said[:600]}")
+        (path / "odd.c").write_text('#include <stddef.h>\nconst char *weir_version(void) { return "another"; }\nint weir_version_number(void) { return 100; }\n'
                                     'size_t weir_sizeof(const char *s) { (void)s; return 7; }\n')
         subprocess.run(["cc", "-shared", "-fPIC", "-o", str(path / "libweir.so.0"), str(path / "odd.c")], check=True)
         up, said = started(folder)

@@ -13,7 +13,7 @@ if not found then
     error("resty.weir needs the FFI of LuaJIT, which this build leaves out", 0)
 end
 
-local OLDEST = 100 -- 0.1.0, as weir_version_number says it
+local OLDEST = 100 -- as weir_version_number says it: 10000 per major, 100 per minor version
 local SONAME = "libweir.so.0"
 
 ffi.cdef [[
@@ -165,7 +165,8 @@ local function check(C, name)
     local ok, number = pcall(function() return C.weir_version_number() end)
     if not ok or number < OLDEST or number >= 10000 then
         local version = ok and ffi.string(C.weir_version()) or "an older version"
-        error("resty.weir needs libweir 0.1.0 or newer, and " .. name .. " is " .. version, 0)
+        local oldest = string.format("%d.%d.%d", OLDEST / 10000, OLDEST / 100 % 100, OLDEST % 100)
+        error("resty.weir needs libweir " .. oldest .. " or newer, and " .. name .. " is " .. version, 0)
     end
     for _, structure in ipairs({"weir_error", "weir_limit_numbers", "weir_decision", "weir_request",
                                 "weir_counts", "weir_zone_info"}) do
