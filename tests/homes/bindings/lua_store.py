@@ -289,7 +289,39 @@ def test_collected(check):
         check.equal(nginx.lua(f'return weir.open("file:{folder}/zone?size=1m"):peek("k", "fixed-window 1000/100d").remaining'), 1000 - 201, "after a reload")
 
 
-TESTS = [test_mistakes, test_tables, test_fields, test_waits, test_library, test_replaced_zone, test_memory, test_collected]
+LISTS = """
+    local s, list, mark = weir.open("memory:16m"), {}, {}
+    local function member(request, name)
+        if name == "key" then mark[#mark + 1] = true return "made" .. #mark .. string.rep("x", 3000) end
+        if name == "least" then collectgarbage() collectgarbage() end
+    end
+    for i = 1, 5000 do list[i] = {key = "k" .. i, limit = "fixed-window " .. i .. "/100d"} end
+    list[5000].key = nil
+    setmetatable(list[5000], {__index = member})
+    local good = 0
+    for i, decision in ipairs(s:take_many(list)) do
+        if decision.allowed and decision.limit == i then good = good + 1 end
+    end
+    local few = {}
+    for i = 1, 16 do few[i] = setmetatable({limit = "fixed-window 1/100d"}, {__index = member}) end
+    local first = #mark
+    local allowed = s:take_all(few).allowed
+    local spent = 0
+    for i = first + 1, #mark do
+        if not s:peek("made" .. i .. string.rep("x", 3000), "fixed-window 1/100d").allowed then spent = spent + 1 end
+    end
+    return good, allowed, spent
+"""
+
+
+def test_collected_lists(check):
+    """A list with more limits than are remembered, and keys that nobody else has: none is collected before C has read it."""
+    with lua_nginx.Nginx() as nginx:
+        check.equal(nginx.lua(LISTS), [5000, True, 16], "every request with its own limit and key")
+
+
+TESTS = [test_mistakes, test_tables, test_fields, test_waits, test_library, test_replaced_zone, test_memory, test_collected,
+         test_collected_lists]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, [word for word in sys.argv[1:] if word != "--long"]))

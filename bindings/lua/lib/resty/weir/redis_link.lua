@@ -17,6 +17,7 @@ local CHUNK = 8192                     -- bytes received at once
 local MORE, AGAIN, EUNREACHABLE = 1, 2, -18
 local LATE_MOST = 3                    -- deadlines missed in a row, then the server gets a rest
 local REST_FIRST, REST_MOST = 0.025, 1 -- seconds
+local TELL_SECONDS = 60                -- between two lines about a server that does not decide
 
 local _M = {EUNREACHABLE = EUNREACHABLE}
 local mt = {__index = {}}
@@ -44,6 +45,7 @@ function _M.new(redis, url, pool_size, idle_seconds)
         late = 0,      -- deadlines missed in a row
         rest = 0,      -- seconds of the last rest; 0: the server decides
         until_ = 0,    -- when the rest ends
+        tells_at = 0,  -- from when on the log may say again that it answers but does not decide
         fallbacks = 0, -- calls of this outage that the server did not decide
     }, mt)
 end
@@ -82,6 +84,17 @@ function methods:note_success()
         self.rest, self.fallbacks = 0, 0
     end
     self.late = 0
+end
+
+-- It answers, but does not decide: BUSY, MOVED, OOM. That may be so for some keys only, so it gets
+-- no rest, and the log has a line per minute instead of two per outage.
+function methods:note_undecided(why)
+    local now = ngx.now()
+    if now >= self.tells_at then
+        self.tells_at = now + TELL_SECONDS
+        ngx.log(ngx.WARN, "resty.weir: ", self.name, " does not decide (", why,
+                "); the fallback of the address does")
+    end
 end
 
 -- ---- a connection ----
@@ -216,10 +229,12 @@ function methods:ask(call)
     end
     local clean = rest == "" and C.weir_redis_is_clean(call)
     self:give_back(sock, clean)
-    if code == EUNREACHABLE and not clean then
-        self:note_failure(message, false)
-    elseif code ~= EUNREACHABLE then
+    if code ~= EUNREACHABLE then
         self:note_success()
+    elseif clean then
+        self:note_undecided(message)
+    else
+        self:note_failure(message, false)
     end
     return code, message
 end
@@ -246,6 +261,9 @@ local function exchange_all(sock, calls, deadline, codes, messages)
             return more
         end
         codes[i], messages[i], rest = code, message, more
+        if code ~= AGAIN and not C.weir_redis_is_clean(call) then
+            return message or "the server's reply cannot be read" -- whose the next bytes are?
+        end
     end
     return rest ~= "" and "the server said more than it was asked" or nil
 end

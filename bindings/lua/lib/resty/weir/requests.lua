@@ -1,7 +1,9 @@
 -- What callers ask, as the structures that C reads. Stores of all kinds check their arguments here.
 --
 -- The structures are shared by all calls: what one prepared is good until the next, or until the
--- handler yields. Keys are borrowed from the strings of the caller.
+-- handler yields. They point to keys and limits, which LuaJIT does not see. `kept` has those of a
+-- list, so that they are not collected before C has read them: the cache of limit texts may forget
+-- the first limits of a long list while the last ones are read.
 
 local ffi = require "ffi"
 local library = require "resty.weir.library"
@@ -21,6 +23,7 @@ local _M = {}
 
 local some = ffi.new("weir_request[?]", LIMITS_MAX)
 local many, many_room = ffi.new("weir_request[?]", MANY_KEPT), MANY_KEPT
+local kept = {} -- keys and limits of the last list
 
 -- The limit and the cost; nil, message, name.
 function _M.check(key, given, cost)
@@ -120,18 +123,21 @@ function _M.is_list(list, most)
     return true
 end
 
--- Reads request i of a list; how many limits it has.
+-- Reads request i of a list; how many limits it has. Every member is read once: a table may say
+-- something else the second time.
 local function read(list, i, request, wait_us)
     local given = list[i]
     local good, err = arguments.options(given, "request")
     if not good then
         return nil, "request " .. i .. ": " .. err, "EINVAL"
     end
-    local limit, cost, name = _M.check(given.key, given.limit, given.cost)
+    local key = given.key
+    local limit, cost, name = _M.check(key, given.limit, given.cost)
     if not limit then
         return nil, "request " .. i .. ": " .. cost, name
     end
-    local ok, wrong = fill(request, given.key, limit, cost, given)
+    kept[2 * i - 1], kept[2 * i] = key, limit
+    local ok, wrong = fill(request, key, limit, cost, given)
     if not ok then
         return nil, "request " .. i .. ": " .. wrong, "EINVAL"
     end
@@ -163,6 +169,7 @@ function _M.all(list, options)
         end
     end
     local limits = 0
+    kept = {}
     for i = 1, #list do
         local count
         count, err, name = read(list, i, some[i - 1], wait_us)
@@ -176,6 +183,7 @@ end
 
 -- Request i of a list, alone.
 function _M.nth(list, i)
+    kept = {}
     local count, err, name = read(list, i, some[0])
     if not count then
         return nil, err, name
@@ -189,6 +197,7 @@ function _M.many(list, most)
     if not ok then
         return nil, err, name
     end
+    kept = {}
     if #list > many_room then
         many, many_room = ffi.new("weir_request[?]", #list), #list
     end
@@ -200,6 +209,11 @@ function _M.many(list, most)
         many[i - 1].error = nil
     end
     return many, #list
+end
+
+-- C has read what many() prepared: 10,000 long keys need not stay.
+function _M.done()
+    kept = {}
 end
 
 return _M

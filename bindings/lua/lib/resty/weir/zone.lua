@@ -264,6 +264,7 @@ function methods:take_many(list)
     if reopened(self, code) then
         C.weir_take_many(self.handle, prepared, n, many_rets)
     end
+    requests.done()
     local answers = {}
     for i = 1, n do
         local ret = many_rets[i - 1]
