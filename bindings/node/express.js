@@ -15,10 +15,10 @@ function limited(store, options) {
             if (answer.pass) {
                 await proceed(answer, res);
             } else if (answer.error && typeof limiter.onError === "function" && answer.status === undefined) {
-                limiter.onError(answer.error, req, res, next);
+                await limiter.onError(answer.error, req, res, next);
                 return;
             } else if (answer.decision && limiter.onDenied) {
-                limiter.onDenied(req, res, answer.decision, next);
+                await limiter.onDenied(req, res, answer.decision, next);
                 return;
             } else {
                 res.statusCode = answer.status;

@@ -10,20 +10,29 @@ async function weirLimits(fastify, options) {
     const everywhere = rest.limit === undefined && rest.limits === undefined ? undefined : limiterOf(rest);
     const ofRoute = new Map(); // options of a route to their limiter
 
-    fastify.addHook("onRoute", (route) => { // a mistake is found when the route is made
-        const own = route.config?.weir;
-        if (own === undefined || own === false)
-            return;
+    // Whoever does not await register() makes routes before this runs: their options are read by the first request.
+    const limiterOfRoute = (own) => {
         if (typeof own !== "object" || own === null)
             throw new errors.EINVAL(`invalid config.weir ${show(own)}: expected options, or false`);
-        ofRoute.set(own, limiterOf({ ...rest, ...(own.limits ? { limit: undefined } : {}), ...(own.limit ? { limits: undefined } : {}), ...own }));
+        let limiter = ofRoute.get(own);
+        if (!limiter) {
+            limiter = limiterOf({ ...rest, ...(own.limits ? { limit: undefined } : {}), ...(own.limit ? { limits: undefined } : {}), ...own });
+            ofRoute.set(own, limiter);
+        }
+        return limiter;
+    };
+
+    fastify.addHook("onRoute", (route) => { // a mistake is found when the route is made
+        const own = route.config?.weir;
+        if (own !== undefined && own !== false)
+            limiterOfRoute(own);
     });
 
     fastify.addHook("onRequest", async (request, reply) => {
         const own = request.routeOptions?.config?.weir;
         if (own === false)
             return undefined;
-        const limiter = own === undefined ? everywhere : ofRoute.get(own);
+        const limiter = own === undefined ? everywhere : limiterOfRoute(own);
         return limiter && answer(limiter, request, reply);
     });
 }

@@ -12,6 +12,8 @@ const OPTIONS = [...RULE, "limits", "skip", "style", "status", "onError", "onDen
 const STYLES = ["ietf", "ietf-06", "x-ratelimit", "openai", "off"];
 const PROBLEM = "application/problem+json";
 const TIMER_MAX_MS = 2 ** 31 - 1;
+const COST_MAX = 1e12;
+const WARN_MS = 60e3; // between two warnings of one limiter
 
 function functionOr(value, what, accepts, expected) {
     if (typeof value !== "function" && !accepts(value))
@@ -23,7 +25,7 @@ function ruleOf(given, defaultKey) {
     const { key = defaultKey, limit, cost = 1, name } = optionsOf(given ?? null, "rule", RULE);
     const rule = {
         key: functionOr(key, "key", (value) => typeof value === "string" && value !== "", "a function of the request, or a text"),
-        cost: functionOr(cost, "cost", (value) => whole(value, "cost", 0, 1e12) >= 0, "a whole number, or a function of the request"),
+        cost: functionOr(cost, "cost", (value) => whole(value, "cost", 0, COST_MAX) >= 0, "a whole number, or a function of the request"),
         limit: typeof limit === "function" ? limit : undefined,
         fixed: typeof limit === "function" ? undefined : limitOf(limit), // a mistake is found now, not by the first client
         name,
@@ -72,10 +74,12 @@ function checked(key) {
     const bytes = Buffer.byteLength(key);
     if (bytes < 1 || bytes > 65536)
         throw new BadKey(`invalid key of ${bytes} bytes: expected 1 to 65536`);
-    return key;
+    return typeof key === "string" ? key : Buffer.from(key); // a slot is held under it: nobody else changes it
 }
 
 class Limiter {
+    #warnAt = -Infinity;
+
     /** `ipOf` gives the client's address, as the framework knows it. */
     constructor(store, options, ipOf) {
         if (!(store instanceof Store))
@@ -105,7 +109,8 @@ class Limiter {
             if (key === null)
                 continue;
             const limit = rule.fixed ?? limitOf(await rule.limit(request));
-            requests.push({ key: checked(key), limit, cost: await rule.cost(request), acquire: isHeld(limit), name: rule.name });
+            const cost = whole(await rule.cost(request), "cost", 0, COST_MAX);
+            requests.push({ key: checked(key), limit, cost, acquire: isHeld(limit), name: rule.name });
         }
         return requests;
     }
@@ -115,10 +120,15 @@ class Limiter {
      * `release` gives back the slots that it holds, if any. An `error` without a status is for onError.
      */
     async decide(request) {
+        let named;
         try {
-            const named = this.skip && await this.skip(request) ? [] : await this.#requests(request);
-            if (named.length === 0)
-                return { pass: true, fields: [] };
+            named = this.skip && await this.skip(request) ? [] : await this.#requests(request);
+        } catch (error) {
+            return this.#failed(error, false);
+        }
+        if (named.length === 0)
+            return { pass: true, fields: [] };
+        try {
             const requests = named.map(({ name, ...rest }) => rest);
             const decision = await this.store.takeAll(requests);
             const names = named.flatMap((one) => new Array(one.limit.length).fill(one.name));
@@ -127,17 +137,32 @@ class Limiter {
                 return { pass: true, decision, fields: told, release: this.#hold(requests, decision) };
             return denial(this.status, "limit", told, decision);
         } catch (error) {
-            return this.#failed(error);
+            return this.#failed(error, true);
         }
     }
 
-    // A store without room (full=deny) denies: who fills it does not get through by that.
-    #failed(error) {
+    // onError: "allow" is for failures of the store. A store without room (full=deny) denies, and so does a function that found no key or cost:
+    // who brings that about does not get through by it.
+    #failed(error, byStore) {
         if (error instanceof BadKey)
             return { pass: false, error, status: 400, type: PROBLEM, fields: [], body: JSON.stringify({ title: "Bad Request", status: 400, detail: error.message }) };
-        if (this.onError !== "deny" && error?.code !== "EFULL")
-            return { pass: this.onError === "allow", error, fields: [] };
-        return { ...denial(this.status, error?.code === "EFULL" ? "full" : "closed", this.style === "off" ? [] : [["retry-after", "1"]]), error };
+        const full = error?.code === "EFULL";
+        if (typeof this.onError === "function" && !full)
+            return { pass: false, error, fields: [] };
+        const pass = this.onError === "allow" && byStore && !full;
+        this.#warn(error, pass);
+        if (pass)
+            return { pass, error, fields: [] };
+        return { ...denial(this.status, full ? "full" : "closed", this.style === "off" ? [] : [["retry-after", "1"]]), error };
+    }
+
+    // Nobody else sees the error, so the program's log has it, now and then.
+    #warn(error, pass) {
+        const now = performance.now();
+        if (now < this.#warnAt + WARN_MS)
+            return;
+        this.#warnAt = now;
+        process.emitWarning(`requests are ${pass ? "let through" : "denied"} without a decision: ${error?.message ?? String(error)}`, "WeirWarning");
     }
 
     /** Keeps the slots until the returned function is called. */

@@ -121,6 +121,50 @@ async function mistakes() {
     await failsWith(async () => app.register(weirFastify, { store, limit: "token bucket" }), "ESYNTAX", "", "a plugin with a mistake");
 }
 
+// onError: "allow" is for the store. What a client leaves out or sends wrongly is no way around a limit.
+async function noWayAround() {
+    const app = express();
+    const warnings = [];
+    const warned = (warning) => warnings.push(`${warning.name}: ${warning.message}`);
+    process.on("warning", warned);
+    const allow = (options) => limited(store, { key: "around", limit: "fixed-window 9/h from-first", onError: "allow", ...options });
+    app.get("/key", allow({ key: (req) => req.get("x-key") }), (req, res) => res.send("ok"));
+    app.get("/throws", allow({ key: (req) => req.get("x-key").trim() }), (req, res) => res.send("ok"));
+    app.get("/rejects", allow({ skip: async () => { throw new Error("no"); } }), (req, res) => res.send("ok"));
+    app.get("/cost", allow({ cost: (req) => Number(req.query.n) }), (req, res) => res.send("ok"));
+    app.get("/address", allow({ key: undefined }), (req, res) => res.send("ok"));
+    app.set("trust proxy", true); // as one should not
+    const late = { limit: "fixed-window 1/h from-first", key: "late" };
+    app.get("/denied", limited(store, { ...late, onDenied: async () => { throw new Error("of onDenied"); } }), (req, res) => res.send("ok"));
+    app.get("/failed", limited(store, { key: () => undefined, limit: "fixed-window 1/h", onError: async () => { throw new Error("of onError"); } }), (req, res) => res.send("ok"));
+    app.use((error, req, res, next) => res.status(500).send(error.message)); // Express knows it by its four arguments
+    await serving(app, async (get) => {
+        const seen = [];
+        for (const path of ["/key", "/throws", "/rejects", "/cost?n=x", "/cost?n=-1", "/cost?n=1.5", "/cost?n=1"])
+            seen.push((await get(path)).status);
+        same(seen, [429, 429, 429, 429, 429, 429, 200], "no key, no cost, no way");
+        same((await get("/address", { headers: { "x-forwarded-for": "nobody" } })).status, 429, "an address that is none");
+        await get("/denied");
+        same([(await get("/denied")).body, (await get("/failed")).body], ["of onDenied", "of onError"], "what async functions throw reaches Express");
+    });
+    process.off("warning", warned);
+    same(warnings.filter((text) => text.startsWith("WeirWarning: requests are denied without a decision: invalid cost NaN")).length, 1, "warned, once in a while");
+}
+
+// register() without await, as most programs do: routes are made before the plugin runs.
+async function fastifyLate() {
+    const app = fastify();
+    app.register(weirFastify, { store });
+    app.get("/late", { config: { weir: { limit: "fixed-window 1/h from-first", key: "fastify-late" } } }, async () => "late");
+    app.get("/wrong", { config: { weir: { limit: "nothing 5/s" } } }, async () => "wrong");
+    app.get("/odd", { config: { weir: true } }, async () => "odd");
+    const seen = [];
+    for (const url of ["/late", "/late", "/wrong", "/odd"])
+        seen.push((await app.inject(url)).statusCode);
+    same(seen, [200, 429, 500, 500], "routes before the plugin have their limits, and mistakes are no free pass");
+    await app.close();
+}
+
 async function fastifyLimits() {
     const app = fastify({ trustProxy: 1 });
     const broken = new Store("memory:1m");
@@ -234,4 +278,4 @@ async function flexible() {
     same(store.peek("flexible:a", limit).remaining, 5, "delete is reset");
 }
 
-run([expressLimits, addresses, mistakes, fastifyLimits, contract, migration, flexible]).then(() => store.close());
+run([expressLimits, addresses, noWayAround, mistakes, fastifyLimits, fastifyLate, contract, migration, flexible]).then(() => store.close());
