@@ -54,6 +54,9 @@ static int input_copy(struct suggest *suggest)
     const char *folder;
     static char block[BLOCK];
     int64_t copied = 0;
+    if (fcntl(STDIN_FILENO, F_GETFD) < 0) /* the copy would take its place */
+        return cli_fail(suggest->call, CLI_FAILED, "standard input: cannot read: %s",
+                        strerror(errno));
     int fd = input_make_copy(suggest, &folder);
     if (fd < 0)
         return CLI_FAILED;

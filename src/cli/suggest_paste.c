@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,6 +129,33 @@ static bool policy_put_match(const struct suggest *suggest, struct suggest_paste
     return true;
 }
 
+/* Bits of IPv6, if a part of a key says only them, like ip/56; 0: it does not. Policies name those
+ * of IPv4, too. */
+static int64_t paste_bits6(struct weir__span part)
+{
+    const char *slash = memchr(part.data, '/', part.len);
+    size_t name = slash ? (size_t)(slash - part.data) : part.len;
+    int64_t bits = 0;
+    if (!slash || part.data[0] == '\'' || part.data[0] == 'h' ||
+        !weir__span_whole((struct weir__span){slash + 1, part.len - name - 1}, 33, 128, &bits))
+        return 0;
+    return bits;
+}
+
+static void policy_put_part(struct weir__buffer *out, struct weir__span part)
+{
+    int64_t bits6 = paste_bits6(part);
+    struct weir__buffer text = weir__buffer_growing();
+    if (bits6) {
+        weir__put(&text, part.data, (size_t)((char *)memchr(part.data, '/', part.len) - part.data));
+        weir__put_format(&text, "/%d/%" PRId64, WEIR__IP_BITS4, bits6);
+    } else {
+        weir__put(&text, part.data, part.len);
+    }
+    yaml_put(out, text.data, text.len);
+    weir__buffer_free(&text);
+}
+
 static void policy_put_key(struct weir__buffer *out, const struct suggest *suggest, bool total)
 {
     weir__put_text(out, ", key: ");
@@ -138,7 +166,7 @@ static void policy_put_key(struct weir__buffer *out, const struct suggest *sugge
     weir__put_text(out, suggest->key_count > 1 ? "[" : "");
     for (size_t i = 0; i < suggest->key_count; i++) {
         weir__put_text(out, i ? ", " : "");
-        yaml_put(out, suggest->key[i].data, suggest->key[i].len);
+        policy_put_part(out, suggest->key[i]);
     }
     weir__put_text(out, suggest->key_count > 1 ? "]" : "");
 }
@@ -154,6 +182,10 @@ static bool paste_key_bits(const struct suggest *suggest, uint8_t *ret4, uint8_t
         return false;
     if (sscanf(text, "ip/%u/%u", &bits4, &bits6) < 1 && !paste_is(key, "ip"))
         return false;
+    if (paste_bits6(key)) {
+        bits6 = bits4;
+        bits4 = WEIR__IP_BITS4;
+    }
     *ret4 = (uint8_t)weir__min(bits4, 32);
     *ret6 = (uint8_t)weir__min(bits6, 128);
     return true;
@@ -195,6 +227,63 @@ static void policy_put_allow(struct weir__buffer *out, const struct suggest *sug
     weir__put_text(out, "]}]");
 }
 
+/* The header field that says what a request costs. False: it costs 1, or something that nobody
+ * knows before the answer. */
+static bool paste_cost_header(const struct suggest *suggest, struct weir__span *ret)
+{
+    *ret = weir__span_of(suggest->logs.options.cost ? suggest->logs.options.cost : "");
+    return paste_begins(*ret, "header.") && !memchr(ret->data, '/', ret->len);
+}
+
+/* Whether requests cost something else than 1. A trace says it without --cost. */
+static bool paste_has_costs(const struct suggest *suggest)
+{
+    const struct desk_engine *whole = suggest->result->whole;
+    return suggest->logs.options.cost || whole->cost != whole->requests;
+}
+
+/* What a text would silently leave out, so that it would be too lenient: what requests cost, and
+ * which paths are alike. A limit for all together counts requests and has one key. */
+static bool paste_says_all(const struct suggest *suggest, const struct desk_suggestion *it,
+                           struct suggest_paste *paste)
+{
+    struct weir__span header;
+    bool paths = false;
+    if (it->total)
+        return true;
+    for (size_t i = 0; i < suggest->key_count; i++) {
+        struct weir__span part = suggest->key[i];
+        paths |= paste_begins(part, "path:") || paste_begins(part, "hash(path") ||
+                 (paste_is(part, "path") && suggest->logs.templates.count > 0);
+    }
+    if (paths) {
+        weir__fail(&paste->no_policy, WEIR_EINVAL, 0,
+                   "policies have no templates of paths: they would count each path by itself. "
+                   "Make one policy for each template, with a match");
+        paste->no_nginx = "$uri would count each path by itself; put the limit into a location";
+        return false;
+    }
+    if (!paste_has_costs(suggest) || paste_cost_header(suggest, &header))
+        return true;
+    const char *cost = suggest->logs.options.cost ? suggest->logs.options.cost : "cost";
+    weir__fail(&paste->no_policy, WEIR_EINVAL, 0,
+               "the limit counts %s, which policies do not know of a request: the caller must send "
+               "it as the cost",
+               cli_show_text(cost).text);
+    paste->no_nginx = "the limit counts what only the log knows; see Costs in docs/NGINX.md";
+    return false;
+}
+
+static void policy_put_cost(struct weir__buffer *out, const struct suggest *suggest, bool total)
+{
+    struct weir__span header;
+    if (total || !paste_cost_header(suggest, &header))
+        return;
+    weir__put_text(out, ", cost: {of: ");
+    yaml_put(out, header.data, header.len);
+    weir__put_text(out, "}");
+}
+
 static void policy_make(const struct suggest *suggest, const struct desk_suggestion *it,
                         struct suggest_paste *paste)
 {
@@ -205,6 +294,7 @@ static void policy_make(const struct suggest *suggest, const struct desk_suggest
         return;
     policy_put_allow(out, suggest);
     policy_put_key(out, suggest, it->total);
+    policy_put_cost(out, suggest, it->total);
     weir__put_text(out, ", limit: ");
     yaml_put(out, text, strlen(text));
     weir__put_text(out, "}");
@@ -299,14 +389,20 @@ static void nginx_make(const struct suggest *suggest, const struct desk_suggesti
                        struct suggest_paste *paste)
 {
     struct weir__buffer *out = &paste->nginx;
+    struct weir__span header;
     weir__put_text(out, "weir_zone clients 10m;\n");
     if (!nginx_put_geo(out, suggest))
         paste->no_nginx = "geo knows addresses only; see Exemptions in docs/NGINX.md";
     weir__put_text(out, "weir_limit ");
     if (!nginx_put_key(out, suggest, it->total))
         paste->no_nginx = "no variable of nginx is such a key; see Keys in docs/NGINX.md";
-    weir__put_format(out, " zone=clients \"%s\"%s%s;\n", weir_limit_text(it->limit),
-                     suggest->result->exempt ? " unless=$spared" : "",
+    weir__put_format(out, " zone=clients \"%s\"", weir_limit_text(it->limit));
+    if (!it->total && paste_cost_header(suggest, &header)) {
+        weir__put_text(out, " cost=");
+        if (!nginx_put_variable(out, header))
+            paste->no_nginx = "no variable of nginx is such a cost; see Costs in docs/NGINX.md";
+    }
+    weir__put_format(out, "%s%s;\n", suggest->result->exempt ? " unless=$spared" : "",
                      !it->total && nginx_has_user(suggest) ? " phase=precontent" : "");
 }
 
@@ -332,13 +428,10 @@ void suggest_paste_make(const struct suggest *suggest, size_t i, struct suggest_
     *ret = (struct suggest_paste){.policy = weir__buffer_growing(),
                                   .file = weir__buffer_growing(),
                                   .nginx = weir__buffer_growing()};
-    policy_make(suggest, it, ret);
-    nginx_make(suggest, it, ret);
-    if (suggest->logs.options.cost)
-        weir__put_format(paste_note(ret),
-                         "Requests cost %s here: the caller must say what a request costs (cost: "
-                         "in a policy, cost= in nginx).",
-                         cli_show_text(suggest->logs.options.cost).text);
+    if (paste_says_all(suggest, it, ret)) {
+        policy_make(suggest, it, ret);
+        nginx_make(suggest, it, ret);
+    }
     if (suggest->logs.where.count > 0 && !ret->no_nginx)
         weir__put_text(paste_note(ret), "nginx: move weir_limit into the location of the requests "
                                         "that --where selects.");

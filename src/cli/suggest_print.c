@@ -238,6 +238,21 @@ static void print_goal(const struct suggest *suggest)
                            "--memory");
 }
 
+/* Whoever is denied most may be many people: who has not said whom to spare, should know how. */
+static void print_shared_hint(const struct suggest *suggest)
+{
+    const struct desk_suggest *result = suggest->result;
+    bool denies = false;
+    for (size_t i = 0; i < result->count; i++)
+        denies |= result->judged->tallies[i].keys_denied > 0;
+    if (!denies || suggest->spare.count > 0 || strncmp(suggest->key_text, "ip", 2))
+        return;
+    putchar('\n');
+    cli_print_wrapped("An address may be shared, like that of an office: look at those that are "
+                      "denied most. --spare ADDRESS spares one.",
+                      0);
+}
+
 /* ---- suggestions ---- */
 
 static void print_worst(const struct desk_engine *engine, size_t candidate)
@@ -318,12 +333,28 @@ static void print_lines(const char *label, const struct weir__buffer *text)
     }
 }
 
+/* Why there is no policy: all of it, masked. */
+static void print_no_policy(const char *message)
+{
+    struct weir__buffer text = weir__buffer_growing();
+    for (size_t len = strlen(message), at = 0; at < len;) {
+        size_t step = weir__utf8_length(message + at, len - at);
+        if (weir__utf8_is_harmful(message + at, step))
+            weir__put_text(&text, "?");
+        else
+            weir__put(&text, message + at, step);
+        at += step > 0 ? step : 1;
+    }
+    cli_print_labelled("policy", LABELS, text.data);
+    weir__buffer_free(&text);
+}
+
 static void print_paste(const struct suggest *suggest, size_t i)
 {
     struct suggest_paste paste;
     suggest_paste_make(suggest, i, &paste);
     if (paste.no_policy.message[0])
-        cli_print_labelled("policy", LABELS, cli_show_text(paste.no_policy.message).text);
+        print_no_policy(paste.no_policy.message);
     else
         print_lines("policy", &paste.policy);
     if (paste.no_nginx)
@@ -362,7 +393,7 @@ void suggest_print(const struct suggest *suggest)
     print_goal(suggest);
     if (result->verdict != DESK_SUGGESTED) {
         printf("\n%s%s%s\n", style.bad,
-               result->verdict == DESK_NO_LIMIT ? "No limit can be suggested."
+               result->verdict == DESK_NO_LIMIT ? "No limit meets the goal."
                                                 : "The log says too little for a suggestion.",
                style.off);
         cli_print_labelled("reason", LABELS, result->reason);
@@ -371,6 +402,7 @@ void suggest_print(const struct suggest *suggest)
     for (size_t i = 0; i < result->count && result->judged; i++)
         print_suggestion(suggest, i);
     if (result->count > 0 && result->judged) {
+        print_shared_hint(suggest);
         putchar('\n');
         cli_print_wrapped("\"expect\": if the traffic stays like this, the part that is denied is "
                           "within these, in 95 of 100 cases. See it over time: weir replay LIMIT "

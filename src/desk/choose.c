@@ -200,22 +200,24 @@ static int choose_both(struct desk_search *search, weir_error *err)
     return code ? code : choose_try(search, 2, err);
 }
 
-/* Limits for all keys together: one that lets requests wait, one that denies. */
+/* Limits for all keys together: one that lets requests wait, one that denies. The goal counts
+ * requests, so each costs 1 here, whatever it costs its key. */
 static int choose_totals(struct desk_search *search, weir_error *err)
 {
     struct desk_suggest *suggest = search->suggest;
     const struct desk_goal *goal = &suggest->goal;
     const char *unit = goal->protect_us == 1000000 ? "s" : "m";
+    const char *cost = suggest->whole->cost == suggest->whole->requests ? "" : " cost 1";
     size_t from = suggest->count;
     char text[WEIR__RULE_TEXT_MAX];
     struct weir__buffer buffer = weir__buffer_over(text, sizeof text);
-    weir__put_format(&buffer, "leaky-bucket %" PRId64 "/%s burst %" PRId64, goal->protect, unit,
-                     goal->protect / QUEUE_OF_PERIOD);
+    weir__put_format(&buffer, "leaky-bucket %" PRId64 "/%s burst %" PRId64 "%s", goal->protect,
+                     unit, goal->protect / QUEUE_OF_PERIOD, cost);
     int code = choose_add(suggest, DESK_KIND_QUEUE, text, true, NULL, err);
     buffer = weir__buffer_over(text, sizeof text);
-    weir__put_format(&buffer, "%s %" PRId64 "/%s",
+    weir__put_format(&buffer, "%s %" PRId64 "/%s%s",
                      goal->protect <= 100000 ? "sliding-log" : "sliding-counter", goal->protect,
-                     unit);
+                     unit, cost);
     if (code == 0)
         code = choose_add(suggest, DESK_KIND_WINDOW, text, true, NULL, err);
     return code ? code : choose_try(search, from, err);

@@ -14,6 +14,7 @@
 #include "desk/source.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,7 +173,9 @@ static int reader_check(const struct desk_options *options, int64_t *ret_zone_us
     if (options->path_count > DESK_FILES_MAX)
         return weir__fail(err, WEIR_EINVAL, 0, "more than %d files", DESK_FILES_MAX);
     if (options->disorder_us > DESK_DISORDER_MAX)
-        return weir__fail(err, WEIR_EINVAL, 0, "lines may be at most 1h out of order");
+        return weir__fail(err, WEIR_EINVAL, 0,
+                          "invalid disorder \"%" PRId64 "s\": lines may be at most 1h out of order",
+                          options->disorder_us / 1000000);
     *ret_zone_us = 0;
     if (options->timezone && !desk_zone_read(weir__span_of(options->timezone), ret_zone_us))
         return weir__fail(err, WEIR_EINVAL, 0,

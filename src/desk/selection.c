@@ -3,6 +3,7 @@
 
 #include "base/duration.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- attributes ---- */
@@ -253,6 +254,16 @@ static bool selection_is_there(const struct desk_format *format, uint8_t slot)
                : (slot == DESK_TARGET || slot == DESK_QUERY || slot == DESK_HOST) && target;
 }
 
+static const char *selection_cost_name(const struct desk_selection *selection)
+{
+    size_t i = 0;
+    while (selection->sources[i].from != DESK_FROM_SLOT ||
+           selection->sources[i].slot != selection->cost_slot)
+        i++;
+    assert(i < selection->attributes.count); /* selection_read_cost made it */
+    return selection->attributes.items[i].text;
+}
+
 /* What is asked for and no line of the format has: its name, or NULL. */
 static const char *selection_missing(const struct desk_selection *selection,
                                      const struct desk_format *format, const char **ret_hint)
@@ -276,7 +287,7 @@ static const char *selection_missing(const struct desk_selection *selection,
         }
     }
     if (selection->costs && !selection_is_there(format, selection->cost_slot))
-        return "for the cost";
+        return selection_cost_name(selection);
     if (selection->part_count == 0 && !selection_is_there(format, DESK_KEY) &&
         !selection_is_there(format, DESK_IP)) {
         *ret_hint = "; name one of them with --key";
@@ -298,6 +309,11 @@ int desk_selection_check(const struct desk_selection *selection, const struct de
             weir__put_format(&buffer, "%s%s", buffer.len ? ", " : "",
                              desk_slot_word((uint8_t)slot));
     }
+    if (buffer.len == 0)
+        return weir__fail(err, WEIR_EINVAL, 0,
+                          "%s: lines in the format %s have no field %s, and no other that has a "
+                          "known name; say which one it is: --field %s=NAME",
+                          path, format->name, missing, missing);
     return weir__fail(err, WEIR_EINVAL, 0,
                       "%s: lines in the format %s have no field %s; they have %s%s", path,
                       format->name, missing, list, hint);
