@@ -54,8 +54,10 @@ async function answer(limiter, request, reply) {
     }
     if (told.error && typeof limiter.onError === "function" && told.status === undefined)
         return limiter.onError(told.error, request, reply);
-    if (told.decision && limiter.onDenied)
-        return limiter.onDenied(request, reply, told.decision);
+    if (told.decision && limiter.onDenied) {
+        await limiter.onDenied(request, reply, told.decision);
+        return reply; // now or later it answers: the handler of the route is not for a request that was denied
+    }
     reply.code(told.status).type(told.type).send(told.body);
     return reply;
 }

@@ -296,6 +296,13 @@ nil invalid rate "x": expected a number above 0""")),
         local lim = conn.new("store", 1, 0, 1)
         show(lim:leaving("nobody"))
         show(pcall(lim.leaving, lim, nil))""", re.compile("nil not found\nfalse .*")),
+    "numbers as keys": ("""
+        local lim = conn.new("store", 1, 0, 1)
+        show(lim:incoming(7, true))
+        show(lim:incoming("7", true))
+        show(lim:leaving("7"))
+        show(lim:incoming("7", true))
+        show(lim:leaving(7))""", "0 1\nnil rejected\n0\n0 1\n0"),
     "a flushed dict while requests are there": ("""
         local lim = conn.new("store", 1, 0, 1)
         lim:incoming("flushed", true)

@@ -163,6 +163,16 @@ async function fastifyLate() {
         seen.push((await app.inject(url)).statusCode);
     same(seen, [200, 429, 500, 500], "routes before the plugin have their limits, and mistakes are no free pass");
     await app.close();
+    // An onDenied that answers later, or returns nothing: the route is not served meanwhile.
+    const other = fastify();
+    let served = 0;
+    other.register(weirFastify, { store, limit: "fixed-window 1/h from-first", key: "fastify-denied", onDenied: (request, reply) => {
+        setImmediate(() => reply.code(418).send("later"));
+    } });
+    other.get("/", async () => { served++; return "ok"; });
+    const answers = [(await other.inject("/")).statusCode, (await other.inject("/")).statusCode];
+    same([answers, served], [[200, 418], 1], "a denied request is not served");
+    await other.close();
 }
 
 async function fastifyLimits() {

@@ -15,7 +15,7 @@ local states = require "resty.weir.limit.states"
 
 local C, failure = library.C, library.error
 local find, store_of, buffer = states.find, states.store, states.buffer
-local tonumber, type, floor = tonumber, type, math.floor
+local tonumber, tostring, type, floor = tonumber, tostring, type, math.floor
 
 local CONCURRENT = 11
 local LEASE_SECONDS, RENEW_SECONDS, LAST_SECONDS = 60, 15, 3600
@@ -34,6 +34,11 @@ end
 
 local held = {} -- held[zone][key] = {lease, mark, limits, lease, mark, limits, …}
 local renews = false
+
+-- 7 and "7" are one key of a dict.
+local function name_of(key)
+    return type(key) == "string" and key or tostring(key)
+end
 
 -- One that has expired meanwhile is gone: its request goes on, as it would with any lease.
 local function renew(ends)
@@ -66,6 +71,7 @@ local function hold(zone, key, lease, mark, limits)
         keys = {}
         held[zone] = keys
     end
+    key = name_of(key)
     local leases = keys[key]
     if not leases then
         leases = {}
@@ -78,6 +84,7 @@ end
 -- The newest lease of a key, its mark and its limits; it is forgotten here.
 local function drop(zone, key)
     local keys = held[zone]
+    key = name_of(key)
     local leases = keys and keys[key]
     if not leases then
         return nil
