@@ -6,7 +6,9 @@
 import os
 import pathlib
 import random
+import re
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -170,6 +172,24 @@ def test_zones_are_removed(check):
         check(len(left) == 1 and not left & mine, f"only the zone of the living nginx is left: {left}")
 
 
+def test_hidden_processes(check):
+    """Where /proc hides the master from its workers, nobody takes it for dead: a zone without a time of start stays while the process lives."""
+    namespace = re.search(r"\d+", os.readlink("/proc/self/ns/pid")).group()
+    with subprocess.Popen(["true"]) as dead:
+        dead.wait()
+    names = [f"weir-nginx-{namespace}-{pid}-0-65536-hidden-{os.getpid():08x}" for pid in (os.getpid(), dead.pid)]
+    paths = [pathlib.Path("/dev/shm", name) for name in names]
+    try:
+        for path in paths:
+            path.touch()
+        with lua_nginx.Nginx(DICTS) as nginx:
+            nginx.lua('return (require("resty.weir.limit.count").new("store", 10, 1000):incoming("k", true))')
+            check.equal([path.exists() for path in paths], [True, False], "of a living process, of a dead one")
+    finally:
+        for path in paths:
+            path.unlink(missing_ok=True)
+
+
 def show_original(check):
     folder = os.environ.get("LUA_RESTY_LIMIT_TRAFFIC")
     if not folder or not pathlib.Path(folder, "resty/limit/req.lua").exists():
@@ -182,7 +202,7 @@ def show_original(check):
     check(most > NUMBER, f"resty.limit.req let {most} pass")
 
 
-TESTS = [test_exact, test_at_a_time, test_killed, test_reloaded, test_zones_are_removed]
+TESTS = [test_exact, test_at_a_time, test_killed, test_reloaded, test_zones_are_removed, test_hidden_processes]
 
 if __name__ == "__main__":
     if "--original" in sys.argv[1:]:

@@ -24,7 +24,11 @@ int glob(const char *pattern, int flags, void *on_error, weir_lua_glob *ret);
 void globfree(weir_lua_glob *globbed);
 ssize_t readlink(const char *path, char *ret, size_t size);
 ssize_t getrandom(void *ret, size_t size, unsigned int flags);
+int kill(int pid, int signal);
 ]]
+
+local ESRCH = 3
+local UNKNOWN = "0" -- when the master was started, where its /proc is hidden from the workers
 
 local SIZE_LEAST = 65536
 local MARK_LEAST = 2 ^ 52 -- marks are 2^52 to 2^53-1: no count that others keep is as large
@@ -52,7 +56,8 @@ local function read(path)
     return text
 end
 
--- When a process was started, in ticks; nil: there is no such process.
+-- When a process was started, in ticks; nil: there is no such process, or /proc hides it (hidepid,
+-- ProtectProc).
 local function started(pid)
     local stat = read("/proc/" .. pid .. "/stat")
     local rest = stat and string.match(stat, "^.*%)(.*)$")
@@ -77,6 +82,15 @@ local function master_pid()
     return pid or ngx.worker.pid()
 end
 
+-- Whether the master of a zone is known to be gone.
+local function is_gone(pid, ticks)
+    local now = started(pid)
+    if now and ticks ~= UNKNOWN then
+        return now ~= ticks
+    end
+    return ffi.C.kill(tonumber(pid), 0) ~= 0 and ffi.errno() == ESRCH
+end
+
 -- Removes zones whose nginx is gone.
 local function sweep(namespace)
     local globbed = ffi.new("weir_lua_glob")
@@ -86,7 +100,7 @@ local function sweep(namespace)
     for i = 0, tonumber(globbed.count) - 1 do
         local path = ffi.string(globbed.paths[i])
         local pid, ticks = string.match(path, "weir%-nginx%-%d+%-(%d+)%-(%d+)%-")
-        if pid and started(pid) ~= ticks then
+        if pid and is_gone(pid, ticks) then
             os.remove(path)
         end
     end
@@ -97,7 +111,7 @@ local function address(dict_name, size)
     local pid, namespace = master_pid(), pid_namespace()
     local safe = string.gsub(dict_name, "[^%w_]", "_")
     return string.format("shm:/%s%s-%d-%s-%d-%s-%s?size=%d&large=50%%", PREFIX, namespace, pid,
-                         started(pid) or "0", size, string.sub(safe, 1, 64),
+                         started(pid) or UNKNOWN, size, string.sub(safe, 1, 64),
                          string.sub(ngx.md5(dict_name), 1, 8), size), namespace
 end
 
