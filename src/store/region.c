@@ -331,6 +331,8 @@ static int region_attach(struct weir__region *region, uint64_t size, bool alone,
     int code = region_map(region, size, &base, err);
     if (code)
         return code;
+    if (alone)
+        weir__zone_raise(base);
     code = weir__zone_attach(base, size, true, &region->zone, err);
     if (code == 0 && alone)
         code = weir__zone_recover(&region->zone, err);
@@ -390,14 +392,15 @@ int weir__region_open_zone(struct weir__region *region, uint64_t size, bool alon
             err, WEIR_ETRUNCATED, 0,
             "%s: it is truncated to %llu bytes; remove it and let weir make a new one",
             weir__region_shown(region), (unsigned long long)size);
-    if (start.version != WEIR__ZONE1_VERSION)
-        return region_open_present(region, size, alone, err);
-    if (!alone)
+    bool is_older = start.version == WEIR__ZONE1_VERSION || start.version == WEIR__ZONE2_VERSION;
+    if (is_older && !alone)
         return weir__fail(
             err, WEIR_EVERSION, 0,
             "%s: it is a zone of version %u, and a process of that version has it open; "
             "end that process, and the states are carried over",
             weir__region_shown(region), start.version);
+    if (start.version != WEIR__ZONE1_VERSION)
+        return region_open_present(region, size, alone, err);
     return weir__region_upgrade(region, size, err);
 }
 

@@ -251,7 +251,7 @@ static void test_old(enum test_kind kind, const char *fixture)
     make_old(kind, fixture);
     CHECK_INT(now, ended);
     weir_store *store = test_open(test_url(kind, NAME, ""), &now);
-    CHECK_INT(test_zone(store)->header->version, 2);
+    CHECK_INT(test_zone(store)->header->version, WEIR__ZONE_VERSION);
     CHECK_INT(test_info(store).size, 128 << 10);
     CHECK_INT(test_info(store).keys, test_info(twin).keys);
     test_sound(store);
@@ -284,6 +284,65 @@ static void test_old_in_use(enum test_kind kind, const char *fixture)
     weir_store_close(test_open(test_url(kind, NAME, ""), &now));
     unlink(file_of(kind, ".v1"));
     test_remove(kind, NAME);
+}
+
+/* The zone that was just closed becomes one of version 2, as its maker would have left it: with
+ * lists of free blocks where there are counts by now. */
+static void make_version2(enum test_kind kind, uint32_t summed_as, uint8_t libc)
+{
+    int fd = open(file_of(kind, ""), O_RDWR);
+    struct weir__zone_header header;
+    struct weir__block_arena arena;
+    CHECK(pread(fd, &header, sizeof header, 0) == sizeof header);
+    off_t at = (off_t)header.layout.arenas_at;
+    CHECK(pread(fd, &arena, sizeof arena, at) == sizeof arena);
+    for (size_t i = 0; i < WEIR__COUNT(arena.free); i++) {
+        arena.free[i] = (uint16_t)(i + 1);
+        arena.near[i] = (uint16_t)(i * 4099);
+    }
+    header.version = WEIR__ZONE2_VERSION;
+    header.libc = libc;
+    header.check = weir__zone_sum(&header, summed_as);
+    CHECK(pwrite(fd, &arena, sizeof arena, at) == sizeof arena);
+    CHECK(pwrite(fd, &header, sizeof header, 0) == sizeof header);
+    close(fd);
+}
+
+/* A zone of version 2 is raised where it lies; also where somebody died while raising it. One that
+ * is in use, or of another kind of program, is left alone. */
+static void test_version2(enum test_kind kind)
+{
+    static const uint32_t sums[] = {WEIR__ZONE2_VERSION, WEIR__ZONE_VERSION};
+    const uint8_t other = WEIR__LIBC == WEIR__MUSL ? WEIR__GLIBC : WEIR__MUSL;
+    char no_receipts[CARRY_KEYS][WEIR_RECEIPT_SIZE];
+    for (size_t i = 0; i < WEIR__COUNT(sums); i++) {
+        weir_store *twin = test_open("memory:1m?large=40%", &now);
+        now = START;
+        carry_fill(twin, &now, other_leases, no_receipts);
+        now = START;
+        weir_store *store = test_open(test_url(kind, NAME, "size=1m&large=40%"), &now);
+        carry_fill(store, &now, leases, receipts);
+        weir_store_close(store);
+        make_version2(kind, sums[i], other);
+        test_refused(__FILE__, __LINE__, test_url(kind, NAME, ""), WEIR_EVERSION, "of version 2",
+                     "remove it");
+        make_version2(kind, sums[i], WEIR__LIBC);
+        int fd = open(file_of(kind, ""), O_RDWR);
+        struct flock whole = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+        CHECK_INT(fcntl(fd, F_OFD_SETLK, &whole), 0);
+        test_refused(__FILE__, __LINE__, test_url(kind, NAME, ""), WEIR_EVERSION, "of version 2",
+                     "end that process");
+        close(fd);
+        store = test_open(test_url(kind, NAME, ""), &now);
+        CHECK_INT(test_zone(store)->header->version, WEIR__ZONE_VERSION);
+        CHECK_INT(test_info(store).keys, test_info(twin).keys);
+        test_sound(store);
+        carry_compare(__FILE__, __LINE__, twin, store, &now);
+        carry_compare_rest(store, leases, receipts);
+        weir_store_close(store);
+        weir_store_close(twin);
+        test_remove(kind, NAME);
+    }
 }
 
 /* Wrong bytes anywhere: refused, and left as they are; or of no weight. Never a crash. */
@@ -326,6 +385,7 @@ int main(int argc, char **argv)
         test_many_limits(kind);
         test_leftover(kind);
         test_killed(kind);
+        test_version2(kind);
     }
     carry_count = CARRY_LIMITS_1;
     for (enum test_kind kind = TEST_SHM; kind <= TEST_FILE; kind++) {

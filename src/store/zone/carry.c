@@ -195,6 +195,8 @@ int weir__zone_put(struct weir__zone *zone, const struct weir__carried *it, int6
         code = carry_put(zone, &op, it);
         weir__stripe_unlock(zone, weir__stripe_of(zone, op.home));
     } while (code == WEIR__WANTED && weir__zone_waits(zone, &since_us));
+    if (code == WEIR__WANTED || code == WEIR__HELD)
+        return weir__fail(err, WEIR_EBUSY, 0, "there was no room in time; open it again");
     if (code == 0 || (mark && code == WEIR_EFULL))
         return 0;
     return weir__fail(err, code, 0,

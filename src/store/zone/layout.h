@@ -51,7 +51,7 @@
 
 #define WEIR__ZONE_MAGIC UINT64_C(0x656e6f5a72696577)  /* "weirZone" */
 #define WEIR__ZONE_UNMADE UINT64_C(0x3f6e6f5a72696577) /* "weirZon?": in the making */
-#define WEIR__ZONE_VERSION 2
+#define WEIR__ZONE_VERSION 3
 #define WEIR__ZONE_SIZE_MIN (UINT64_C(64) << 10)
 #define WEIR__ZONE_SIZE_MAX (UINT64_C(1) << 38)
 

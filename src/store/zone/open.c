@@ -97,13 +97,14 @@ bool weir__zone_plan(uint64_t size, unsigned large_percent, struct weir__layout 
     return true;
 }
 
-static uint64_t checksum(const struct weir__zone_header *header)
+uint64_t weir__zone_sum(const struct weir__zone_header *header, uint32_t version)
 {
     struct weir__zone_header copy;
     memset(&copy, 0, sizeof copy);
     memcpy(&copy, header, offsetof(struct weir__zone_header, boot));
     copy.magic = WEIR__ZONE_MAGIC; /* which is written last */
-    uint64_t key[2] = {WEIR__ZONE_MAGIC, WEIR__ZONE_VERSION}, hash[2];
+    copy.version = version;
+    uint64_t key[2] = {WEIR__ZONE_MAGIC, version}, hash[2];
     weir__hash(key, &copy, offsetof(struct weir__zone_header, boot), hash);
     return hash[0];
 }
@@ -156,7 +157,7 @@ int weir__zone_format(uint8_t *base, uint64_t size, unsigned large_percent, bool
     view(base, &header->layout, shared, ret);
     weir__stripes_init(ret);
     weir__blocks_init(ret);
-    header->check = checksum(header);
+    header->check = weir__zone_sum(header, WEIR__ZONE_VERSION);
     atomic_signal_fence(memory_order_seq_cst);
     header->magic = WEIR__ZONE_MAGIC; /* from here on it is a zone */
     return 0;
@@ -166,7 +167,7 @@ void weir__zone_set_secret(struct weir__zone *zone, const uint64_t secret[2])
 {
     memcpy(zone->header->secret, secret, sizeof zone->header->secret);
     memcpy(zone->secret, secret, sizeof zone->secret);
-    zone->header->check = checksum(zone->header);
+    zone->header->check = weir__zone_sum(zone->header, WEIR__ZONE_VERSION);
 }
 
 /* "glibc, 64 bits, little-endian, swaps" */
@@ -190,6 +191,12 @@ static int open_refuse_platform(const struct weir__zone_header *header, weir_err
                       "cannot share its locks; use one kind for all, or remove it and let weir "
                       "make a new one",
                       its, ours);
+}
+
+static bool open_is_platform(const struct weir__zone_header *header)
+{
+    return header->libc == WEIR__LIBC && header->machine == WEIR__MACHINE &&
+           header->mutex_size == sizeof(pthread_mutex_t);
 }
 
 int weir__zone_fail_part(weir_error *err, const char *part)
@@ -218,10 +225,9 @@ int weir__zone_attach(uint8_t *base, uint64_t size, bool shared, struct weir__zo
             "it is a zone of version %u, this weir makes version %u; remove it and let "
             "weir make a new one",
             header->version, WEIR__ZONE_VERSION);
-    if (header->libc != WEIR__LIBC || header->machine != WEIR__MACHINE ||
-        header->mutex_size != sizeof(pthread_mutex_t))
+    if (!open_is_platform(header))
         return open_refuse_platform(header, err);
-    if (header->check != checksum(header))
+    if (header->check != weir__zone_sum(header, WEIR__ZONE_VERSION))
         return weir__zone_fail_part(err, "header");
     if (header->layout.size > size)
         return weir__zone_fail_short(err, size, header->layout.size);
@@ -232,11 +238,28 @@ int weir__zone_attach(uint8_t *base, uint64_t size, bool shared, struct weir__zo
     return 0;
 }
 
+/* The sum is written first: who dies before the version is there leaves a zone of version 2 with
+ * the sum of the next one, which is raised again. */
+void weir__zone_raise(uint8_t *base)
+{
+    struct weir__zone_header *header = (struct weir__zone_header *)base;
+    uint64_t sum = weir__zone_sum(header, WEIR__ZONE_VERSION);
+    if (header->version != WEIR__ZONE2_VERSION || !open_is_platform(header) ||
+        (header->check != sum && header->check != weir__zone_sum(header, WEIR__ZONE2_VERSION)))
+        return;
+    header->dirty = 1; /* everything is counted again */
+    header->check = sum;
+    atomic_signal_fence(memory_order_seq_cst);
+    header->version = WEIR__ZONE_VERSION;
+}
+
+/* A stripe with a torn page is counted from its beginning: who died while opening it may have
+ * counted that page already. */
 int weir__zone_recover(struct weir__zone *zone, weir_error *err)
 {
     weir__stripes_init(zone);
     for (uint32_t i = 0; i < zone->layout.stripes; i++) {
-        if (zone->header->dirty)
+        if (zone->header->dirty || zone->stripes[i].torn)
             weir__stripe_tear(zone, i);
         while (weir__stripe_mend_one(zone, i))
             ;

@@ -30,6 +30,13 @@ void weir__zone_set_secret(struct weir__zone *zone, const uint64_t secret[2]);
 /* Opens one that is there: checks header and layout, not the contents. */
 int weir__zone_attach(uint8_t *base, uint64_t size, bool shared, struct weir__zone *ret,
                       weir_error *err);
+/* Nobody else has it open: one of version 2 becomes one of this version, in its place. Only what
+ * every opening makes again differs: what is known of free blocks, and what of torn pages. Others
+ * are left as they are. */
+#define WEIR__ZONE2_VERSION 2
+void weir__zone_raise(uint8_t *base);
+/* Over the header, as one of that version has it. */
+uint64_t weir__zone_sum(const struct weir__zone_header *header, uint32_t version);
 /* Nobody else has it open: new locks, repairs, full check. */
 int weir__zone_recover(struct weir__zone *zone, weir_error *err);
 int weir__zone_info(struct weir__zone *zone, weir_zone_info *ret);
