@@ -189,7 +189,16 @@ static void test_damaged(weir_store *store)
     CHECK_INT(zone->stripes[0].counters[WEIR__KEYS], keys);
 }
 
-/* Who needs room meets torn pages everywhere, and gets it. */
+static uint64_t count_states(const struct weir__zone *zone)
+{
+    uint64_t states = 0;
+    for (uint64_t g = 0; g < zone->group_count; g++)
+        for (unsigned slot = 0; slot < WEIR__SLOTS; slot++)
+            states += weir__slot_tag(&zone->groups[g], slot) != 0;
+    return states;
+}
+
+/* Who needs room meets torn pages everywhere, and gets it. What goes for it is counted once. */
 static void test_room(void)
 {
     weir_store *store = test_open_patiently(test_url(TEST_SHM, "room", "size=1m&large=5%"), &now);
@@ -201,11 +210,66 @@ static void test_room(void)
         die_with(zone, i);
     for (int i = 3000; i < 4000; i++)
         CHECK(test_take(store, key_name(i), i % 5 ? log : lease, 1).allowed);
+    CHECK_INT(test_info(store).keys, count_states(zone));
     test_sound(store);
     weir_limit_free(log);
     weir_limit_free(lease);
     weir_store_close(store);
     test_remove(TEST_SHM, "room");
+}
+
+/* Has blocks for leases of an empty slot and dies before the slot names one. */
+static void die_with_blocks(struct weir__zone *zone, int blocks)
+{
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct weir__want want = {.flags = WEIR__MAP_LEASE, .has = WEIR__NO_UNIT};
+        uint32_t unit;
+        if (!weir__stripe_lock(zone, 0))
+            _exit(1);
+        while (weir__stripe_of(zone, want.group) != 0 ||
+               weir__slot_tag(&zone->groups[want.group], want.slot))
+            want.group++;
+        for (int i = 0; i < blocks; i++) {
+            if (weir__block_alloc(zone, &want, &unit))
+                _exit(2);
+        }
+        _exit(0);
+    }
+    int status = -1;
+    waitpid(pid, &status, 0);
+    CHECK_INT(status, 0);
+}
+
+/* Leases fill their half. What a death leaves of it to nobody is found by the next one who needs
+ * it, though no lease lapses for a long time: from when somebody has inherited the lock. */
+static void test_nobodys(void)
+{
+    enum { LEFT = 5 };
+    weir_store *store = test_open_patiently(test_url(TEST_SHM, "left", "size=1m&large=5%"), &now);
+    weir_limit *limit = test_limit("concurrent 1");
+    uint64_t leases[LEFT] = {0};
+    weir_decision decision;
+    int held = 0;
+    while (held < 3000 &&
+           weir_acquire(store, weir_key_text(key_name(held)), limit, 1, &decision) == 0) {
+        if (held < LEFT)
+            leases[held] = decision.lease;
+        held++;
+    }
+    CHECK(held > 100 && held < 3000);
+    for (int i = 0; i < LEFT; i++)
+        CHECK_INT(weir_release(store, weir_key_text(key_name(i)), limit, leases[i]), 0);
+    die_with_blocks(test_zone(store), LEFT);
+    CHECK_INT(test_info(store).repairs, 1);
+    for (int i = 0; i < LEFT; i++)
+        CHECK_INT(weir_acquire(store, weir_key_text(key_name(i)), limit, 1, &decision), 0);
+    CHECK_INT(weir_acquire(store, weir_key_text("another"), limit, 1, &decision), WEIR_EFULL);
+    test_sound(store);
+    weir_limit_free(limit);
+    weir_store_close(store);
+    test_remove(TEST_SHM, "left");
 }
 
 int main(void)
@@ -220,6 +284,7 @@ int main(void)
     test_remove(TEST_SHM, "repair");
     test_room();
     test_sums();
+    test_nobodys();
     weir_limit_free(limit);
     return test_report();
 }
