@@ -211,6 +211,12 @@ static void test_room(void)
     for (int i = 3000; i < 4000; i++)
         CHECK(test_take(store, key_name(i), i % 5 ? log : lease, 1).allowed);
     CHECK_INT(test_info(store).keys, count_states(zone));
+    for (uint32_t i = 0; i < zone->layout.stripes; i++)
+        die_with(zone, i);
+    now += INT64_C(2) * 86400 * 1000000; /* all of them are fresh, and go first */
+    for (int i = 4000; i < 5000; i++)
+        CHECK(test_take(store, key_name(i), log, 1).allowed);
+    CHECK_INT(test_info(store).keys, count_states(zone));
     test_sound(store);
     weir_limit_free(log);
     weir_limit_free(lease);
