@@ -62,6 +62,11 @@ function readRequest(key, limit, options) {
     return [[keyOf(key)], [handleOf(limit)], numbers];
 }
 
+/** An address for people. A password may hold an @: it ends at the last one before the host. Only paths of sockets hold one behind it. */
+function withoutPassword(url) {
+    return url.replace(url.startsWith("redis+unix:") ? /\/\/[^/?]*@/ : /\/\/[^?]*@/, "//");
+}
+
 class Store {
     #handle;
     #take; // local stores: the fast path
@@ -87,7 +92,7 @@ class Store {
         this.#remote = made.remote;
         this.#take = made.take;
         this.#peek = made.peek;
-        this.#url = url.replace(/\/\/[^@/]*@/, "//");
+        this.#url = withoutPassword(url);
         this.#waiting = new Waiting(this, waiting, {
             take: (request, waitUs) => this.#with(request, waitUs, VERB.TAKE),
             peek: (request, waitUs) => this.#with(request, waitUs, VERB.PEEK),

@@ -116,6 +116,9 @@ async function stores() {
     same(store.remote, false, "a zone is not remote");
     for (const time of [-5, 1.5, "now", NaN, undefined])
         await failsWith(() => store.setTime(time), "EINVAL", "invalid time", `setTime(${String(time)})`);
+    for (const [url, shown] of [["redis://:p@ss@127.0.0.1:1", "redis://127.0.0.1:1"], ["redis://:p/s@127.0.0.1:1", "redis://127.0.0.1:1"],
+        ["redis+cluster://u:p@127.0.0.1:1,127.0.0.1:2?prefix=a@b", "redis+cluster://127.0.0.1:1,127.0.0.1:2?prefix=a@b"], ["redis+unix://:p@ss@/tmp/a@b", "redis+unix:///tmp/a@b"]])
+        same(new Store(url).url, shown, `${url} is shown without its password`);
 }
 
 async function others() {
