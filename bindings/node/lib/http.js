@@ -141,15 +141,15 @@ class Limiter {
         }
     }
 
-    // onError: "allow" is for failures of the store. A store without room (full=deny) denies, and so does a function that found no key or cost:
-    // who brings that about does not get through by it.
+    // onError: "allow" is for failures of the store. A store without room (full=deny) denies, so does one with too many calls under way,
+    // and a function that found no key or cost: who brings that about does not get through by it.
     #failed(error, byStore) {
         if (error instanceof BadKey)
             return { pass: false, error, status: 400, type: PROBLEM, fields: [], body: JSON.stringify({ title: "Bad Request", status: 400, detail: error.message }) };
         const full = error?.code === "EFULL";
         if (typeof this.onError === "function" && !full)
             return { pass: false, error, fields: [] };
-        const pass = this.onError === "allow" && byStore && !full;
+        const pass = this.onError === "allow" && byStore && !full && error?.code !== "EOVERLOAD";
         this.#warn(error, pass);
         if (pass)
             return { pass, error, fields: [] };

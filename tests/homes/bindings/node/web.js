@@ -1,6 +1,7 @@
 "use strict";
 // The middlewares in real frameworks, and the store of express-rate-limit with the real package.
 const http = require("node:http");
+const net = require("node:net");
 const express = require("express");
 const fastify = require("fastify");
 const { rateLimit, MemoryStore } = require("express-rate-limit");
@@ -151,6 +152,28 @@ async function noWayAround() {
     same(warnings.filter((text) => text.startsWith("WeirWarning: requests are denied without a decision: invalid cost NaN")).length, 1, "warned, once in a while");
 }
 
+// More requests at once than a store has calls: they do not get through by that.
+async function crowd() {
+    const sockets = [];
+    const silent = net.createServer((socket) => sockets.push(socket.on("error", () => {})));
+    await new Promise((resolve) => { silent.listen(0, "127.0.0.1", resolve); });
+    const remote = new Store(`redis://127.0.0.1:${silent.address().port}?deadline=30s&fail=open`, { maxCalls: 1 });
+    const middleware = limited(remote, { key: "crowd", limit: "fixed-window 9/h", onError: "allow" });
+    await serving(http.createServer((req, res) => middleware(req, res, () => res.end("ok"))), async (get) => {
+        const seen = [];
+        const each = async () => {
+            seen.push((await get("/")).status);
+            if (seen.length === 2) { // the one that waits for Redis need not wait longer
+                silent.close();
+                sockets.forEach((socket) => socket.destroy());
+            }
+        };
+        await Promise.all([each(), each(), each()]);
+        same(seen, [429, 429, 200], "two do not pass; one waits for Redis, and the address lets it through");
+    });
+    await remote.close();
+}
+
 // register() without await, as most programs do: routes are made before the plugin runs.
 async function fastifyLate() {
     const app = fastify();
@@ -288,4 +311,4 @@ async function flexible() {
     same(store.peek("flexible:a", limit).remaining, 5, "delete is reset");
 }
 
-run([expressLimits, addresses, noWayAround, mistakes, fastifyLimits, fastifyLate, contract, migration, flexible]).then(() => store.close());
+run([expressLimits, addresses, noWayAround, crowd, mistakes, fastifyLimits, fastifyLate, contract, migration, flexible]).then(() => store.close());
