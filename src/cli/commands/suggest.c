@@ -5,10 +5,12 @@
 #include "cli/suggest.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SPARED_MOST 200 /* bytes */
+#define LATE_PART 10    /* at most a tenth of the lines may be late */
 
 /* A key of one part can be named in a policy's allow, if the log has it as a request has it. */
 static bool suggest_can_exempt(const struct suggest *suggest)
@@ -57,11 +59,31 @@ static void suggest_check_same(const struct suggest *suggest)
     const struct desk_suggest *result = suggest->result;
     int64_t read = result->parts[0].requests + result->parts[1].requests +
                    (result->exempt ? result->spared_requests : 0);
-    if (result->judged && read != result->whole->requests)
+    bool gone = !result->judged && result->passes > 1 && result->parts[0].requests == 0;
+    if ((result->judged && read != result->whole->requests) || (gone && !result->exempt))
         fprintf(stderr,
                 "weir suggest: the log changed while it was read: %" PRId64
                 " requests at first, %" PRId64 " later; the figures are of both\n",
                 result->whole->requests, read);
+}
+
+/* Late lines count at the time of others. If they are many, peaks are made of them, and no limit
+ * that suits these is worth anything. */
+static void suggest_check_order(const struct suggest *suggest)
+{
+    struct desk_suggest *result = suggest->result;
+    int64_t late = suggest->facts.late;
+    if (late <= suggest->facts.lines / LATE_PART)
+        return;
+    result->verdict = DESK_TOO_SHORT;
+    result->count = 0;
+    snprintf(result->reason, sizeof result->reason,
+             "%" PRId64 " of %" PRId64
+             " lines are too far out of order: when they came is unknown.",
+             late, suggest->facts.lines);
+    snprintf(result->advice, sizeof result->advice,
+             "Sort the lines by time (if the newest is the first: tac), name the logs of several "
+             "servers one by one, or use --disorder.");
 }
 
 static int suggest_run(struct suggest *suggest)
@@ -89,6 +111,7 @@ static int suggest_run(struct suggest *suggest)
     if (code)
         return code;
     suggest_check_same(suggest);
+    suggest_check_order(suggest);
     if (suggest->json)
         suggest_print_json(suggest);
     else

@@ -483,6 +483,14 @@ def test_odd_logs(check):
     back = FOLDER / "back.csv"
     back.write_text("time,key,cost\n" + "".join(f"{T + at:.6f},{key},1\n" for at, key, _ in reversed(rows)))
     check.equal(suggest(check, back, "times that run back")["requests"], 3000, "times that run back: all are read")
+    forth = write("forth.log", users(draw, 150, 300, 20))
+    newest = FOLDER / "newest.log"
+    newest.write_text("".join(reversed(forth.open().readlines())))
+    told = suggest(check, newest, "the newest line first", code=1)
+    check.equal((told["verdict"], told["suggestions"]), ("too short", []), "the newest line first: no limit for peaks that were not there")
+    check.contains(told["reason"], "lines are too far out of order", "the newest line first: the reason")
+    check.contains(told["advice"], "tac", "the newest line first: what to do")
+    check(suggest(check, newest, "the newest line first, sorted", "--disorder", "10m")["suggestions"], "the newest line first: sorted by --disorder")
     many = FOLDER / "many.csv"
     many.write_text("time,key\n" + "".join(f"{T + i / 100:.2f},k{draw.randrange(40000)}\n" for i in range(60000)))
     check(suggest(check, many, "little memory", "--memory", "1m")["approximate"], "little memory: it says that it is approximate")
