@@ -289,7 +289,7 @@ static int suggest_judge(struct desk_suggest *suggest, weir_error *err)
         it->keys = desk_share_of(outcome->keys_denied, part->keys, Z_95);
         it->requests = desk_share_of_time(suggest->judged, i);
         it->meets =
-            outcome->spared_denied == 0 &&
+            part->requests > 0 && outcome->spared_denied == 0 &&
             (goal->keys < 0 || it->keys.part * (double)DESK_MILLION <= (double)goal->keys) &&
             (goal->requests < 0 ||
              it->requests.part * (double)DESK_MILLION <= (double)goal->requests) &&

@@ -491,6 +491,9 @@ def test_odd_logs(check):
     check.contains(told["reason"], "lines are too far out of order", "the newest line first: the reason")
     check.contains(told["advice"], "tac", "the newest line first: what to do")
     check(suggest(check, newest, "the newest line first, sorted", "--disorder", "10m")["suggestions"], "the newest line first: sorted by --disorder")
+    silent = write("silent.log", [*users(draw, 150, 100, 20), *steady(draw, ATTACKER, 20, 0, 100), *steady(draw, NAT, 60, 0, 300)])
+    told = suggest(check, silent, "a second half of spared keys only", "--spare", NAT, code=1)
+    check(told["spared"]["left_out"] and not any(it["meets_goal"] for it in told["suggestions"]), "a second half of spared keys only: no goal is met by nothing")
     many = FOLDER / "many.csv"
     many.write_text("time,key\n" + "".join(f"{T + i / 100:.2f},k{draw.randrange(40000)}\n" for i in range(60000)))
     check(suggest(check, many, "little memory", "--memory", "1m")["approximate"], "little memory: it says that it is approximate")
