@@ -4,7 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#define CACHE_MOST 1024 /* limits that a store remembers by their text */
+#define CACHE_MOST 1024      /* limits that a store remembers by their text */
+#define CACHE_TEXT_MOST 4096 /* bytes of such a text: a longer one is read each time */
 
 static int find_name(const char *const *names, int count, PyObject *keyword)
 {
@@ -220,7 +221,8 @@ static LimitObject *cache_add(PyObject *cache, PyObject *text)
     Py_ssize_t len;
     const char *utf8 = PyUnicode_AsUTF8AndSize(text, &len);
     LimitObject *limit = utf8 ? limit_make(utf8, (size_t)len) : NULL;
-    if (limit && (cache_trim(cache) || PyDict_SetItem(cache, text, (PyObject *)limit)))
+    if (limit && len <= CACHE_TEXT_MOST &&
+        (cache_trim(cache) || PyDict_SetItem(cache, text, (PyObject *)limit)))
         Py_CLEAR(limit);
     return limit;
 }

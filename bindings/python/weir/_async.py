@@ -10,7 +10,7 @@ import collections
 import contextlib
 import functools
 import weakref
-from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Deque, Dict, Optional, Tuple, TypeVar
+from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Deque, Dict, Optional, Set, Tuple, TypeVar
 
 from . import _weir
 from ._types import Key, Time, seconds
@@ -22,6 +22,36 @@ T = TypeVar("T")
 Place = Tuple[int, Key, str]
 Queues = Dict[Place, Deque["asyncio.Future[None]"]]
 queues: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Queues] = weakref.WeakKeyDictionary()
+asleep: weakref.WeakKeyDictionary[Store, Set[asyncio.Future[None]]] = weakref.WeakKeyDictionary()  # whom close() wakes
+
+
+def ring(rung: asyncio.Future[None]) -> None:
+    if not rung.done():
+        rung.set_result(None)
+
+
+async def pause(store: Store, rung: asyncio.Future[None], timeout: float) -> None:
+    """Until it rings or the time is over. If the store is closed meanwhile, that is raised at once."""
+    here = asleep.setdefault(store, set())
+    here.add(rung)
+    try:
+        if not store.closed:  # a close() from now on finds it
+            await asyncio.wait([rung], timeout=timeout)
+    finally:
+        here.discard(rung)
+    check_open(store)
+
+
+def check_open(store: Store) -> None:
+    if store.closed:
+        raise _weir.ECANCELED("the store was closed during the wait, nothing is charged")
+
+
+def wake(store: Store) -> None:
+    """After close(), in any thread: the first of each queue wakes, and the others after it."""
+    for rung in list(asleep.get(store, ())):
+        with contextlib.suppress(RuntimeError):  # its loop is closed, too
+            rung.get_loop().call_soon_threadsafe(ring, rung)
 
 
 async def call(store: Store, verb: Callable[..., T], *args: Any, **named: Any) -> T:
@@ -52,10 +82,10 @@ async def ask(store: Store, give_back: Callable[[_weir.Decision], None], verb: C
 
 
 @contextlib.asynccontextmanager
-async def turn(place: Place, deadline: float) -> AsyncIterator[bool]:
+async def turn(store: Store, key: Key, limit: _weir.Limit, deadline: float) -> AsyncIterator[bool]:
     """Until it is this task's turn; false: the deadline came first."""
     loop = asyncio.get_running_loop()
-    here = queues.setdefault(loop, {})
+    here, place = queues.setdefault(loop, {}), (id(store), key, limit.text)
     queue = here.setdefault(place, collections.deque())
     mine: asyncio.Future[None] = loop.create_future()
     queue.append(mine)
@@ -65,6 +95,7 @@ async def turn(place: Place, deadline: float) -> AsyncIterator[bool]:
         else:
             left = None if deadline == float("inf") else max(0.0, deadline - loop.time())
             done, _ = await asyncio.wait([mine], timeout=left)
+            check_open(store)
             yield bool(done)
     finally:
         first = queue[0] is mine
@@ -84,16 +115,12 @@ class Bell:
         self.loop.add_reader(wakeup.fileno(), self.ring)
 
     def ring(self) -> None:
-        if not self.rung.done():
-            self.rung.set_result(None)
+        ring(self.rung)
 
     def arm(self) -> None:
         """Before asking: what is released from now on rings."""
         self.wakeup.arm()
         self.rung = self.loop.create_future()
-
-    async def wait(self, timeout: float) -> None:
-        await asyncio.wait([self.rung], timeout=timeout)
 
     def close(self) -> None:
         self.loop.remove_reader(self.wakeup.fileno())
@@ -108,6 +135,8 @@ def waits(decision: _weir.Decision, left: float) -> bool:
 async def wait(store: Store, key: Key, limit: _weir.Limit, cost: int, max_wait: Optional[Time]) -> _weir.Decision:
     if limit.lease_us:
         raise _weir.EUNSUPPORTED("a wait for slots is store.slot(), with `async with`")
+    if max_wait is not None and not seconds(max_wait) >= 0:
+        raise _weir.EINVAL(f"invalid max_wait {max_wait}: expected 0 seconds or more, or None")
     loop = asyncio.get_running_loop()
     deadline = loop.time() + (float("inf") if max_wait is None else seconds(max_wait))
 
@@ -118,12 +147,12 @@ async def wait(store: Store, key: Key, limit: _weir.Limit, cost: int, max_wait: 
         if decision.receipt is not None:
             store.settle(key, limit, decision, 0)
 
-    async with turn((id(store), key, limit.text), deadline) as mine:
+    async with turn(store, key, limit, deadline) as mine:
         while True:
             decision = await ask(store, give_back, store.take, key, limit, cost, wait=left())
             if not mine or not waits(decision, left()):
                 break
-            await asyncio.sleep(decision.retry_after_us / 1e6)
+            await pause(store, loop.create_future(), decision.retry_after_us / 1e6)
     try:
         if decision.delay_us > 0:
             await asyncio.sleep(decision.delay_us / 1e6)

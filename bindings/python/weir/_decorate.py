@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 from typing import Any, Callable, Optional, TypeVar, Union, cast
 
 from . import _slots, _weir
@@ -24,6 +25,8 @@ def limited(store: AnyStore, limit: LimitText, *, key: Union[None, Key, Callable
     read = where.limit(limit)
 
     def decorate(function: F) -> F:
+        if inspect.isasyncgenfunction(function) or (read.lease_us and inspect.isgeneratorfunction(function)):
+            raise TypeError(f"{function.__qualname__} is a generator, which runs after its call has returned: take or hold a slot in it")
         name = f"{function.__module__}.{function.__qualname__}"
 
         def key_of(args: Any, named: Any) -> Key:

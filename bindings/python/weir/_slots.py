@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import heapq
 import os
 import threading
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Tuple, Type
 
 from . import _async, _weir
 from ._types import Key, Time, seconds
@@ -57,6 +58,10 @@ class Renewer:
 
     def add(self, slot: Slot) -> None:
         with self.changed:
+            if self.thread is None:
+                thread = threading.Thread(target=self.run, name="weir-renew", daemon=True)
+                thread.start()  # if the system has no thread for it, the next slot tries again
+                self.thread = thread
             self.count += 1
             mine = Due(time.monotonic() + slot.pause(), self.count, slot, slot.turn)
             heapq.heappush(self.due, mine)
@@ -64,9 +69,6 @@ class Renewer:
                 self.due = [it for it in self.due if it.counts()]
                 heapq.heapify(self.due)
                 self.most = max(64, 2 * len(self.due))
-            if self.thread is None:
-                self.thread = threading.Thread(target=self.run, name="weir-renew", daemon=True)
-                self.thread.start()
             if self.due[0] is mine:
                 self.changed.notify()
 
@@ -126,6 +128,7 @@ class Slot:
         self.lease, self.lost, self.held = 0, False, False
         self.expires = 0.0
         self.owner = self.turn = 0
+        self.entering = threading.Lock()  # while it is entered: a second lease would take the place of the first
         self.renewing: Optional[asyncio.Task[None]] = None
         self.timer: Optional[asyncio.TimerHandle] = None
 
@@ -152,9 +155,16 @@ class Slot:
         self.turn += 1
         self.expires = time.monotonic() + self.lease_seconds()
 
-    def ready(self) -> None:
-        if self.held:
-            raise RuntimeError("the slot is held already: make another one with store.slot()")
+    @contextlib.contextmanager
+    def entry(self) -> Iterator[None]:
+        if not self.entering.acquire(blocking=False):
+            raise RuntimeError("the slot is waited for already: make another one with store.slot()")
+        try:
+            if self.held:
+                raise RuntimeError("the slot is held already: make another one with store.slot()")
+            yield
+        finally:
+            self.entering.release()
 
     def renew(self) -> bool:
         """Renews now; false: it is lost, or no longer held. A store that cannot be reached is asked again until the lease is over."""
@@ -198,10 +208,14 @@ class Slot:
     # ---- with ----
 
     def __enter__(self) -> Slot:
-        self.ready()
         (key, limit, cost), = self.wanted
-        self.begin(self.store.wait(key, limit, cost, self.max_wait, acquire=True))
-        renewer.add(self)
+        with self.entry():
+            self.begin(self.store.wait(key, limit, cost, self.max_wait, acquire=True))
+            try:
+                renewer.add(self)
+            except BaseException as error:
+                self.__exit__(type(error), error, None)
+                raise
         return self
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
@@ -220,7 +234,7 @@ class Slot:
         (key, limit, cost), = self.wanted
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (float("inf") if self.max_wait is None else self.max_wait)
-        async with _async.turn((id(self.store), key, limit.text), deadline) as mine:
+        async with _async.turn(self.store, key, limit, deadline) as mine:
             decision = await self.acquire_once(key, limit, cost)
             if decision.allowed or not mine or not decision.retry_after_us >= 0:
                 return decision
@@ -233,7 +247,7 @@ class Slot:
                     left = deadline - loop.time()
                     if decision.allowed or decision.retry_after_us < 0 or left <= 0:
                         return decision
-                    await bell.wait(min(left, max(0.001, decision.retry_after_us / 1e6)))
+                    await _async.pause(self.store, bell.rung, min(left, max(0.001, decision.retry_after_us / 1e6)))
             finally:
                 bell.close()
 
@@ -244,9 +258,9 @@ class Slot:
         return await _async.ask(self.store, give_back, self.store.acquire, key, limit, cost)
 
     async def __aenter__(self) -> Slot:
-        self.ready()
-        self.begin(await self.acquire_async())
-        self.plan()
+        with self.entry():
+            self.begin(await self.acquire_async())
+            self.plan()
         return self
 
     def plan(self) -> None:

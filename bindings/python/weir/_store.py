@@ -16,6 +16,14 @@ class Store(_weir.Store):
 
     __slots__ = ("__weakref__",)
 
+    def close(self) -> None:
+        """Closes the store. Waits end with ``ECANCELED``; other calls go on to their end."""
+        super().close()
+        _async.wake(self)
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def slot(self, key: Key, limit: LimitText, cost: int = 1, *, max_wait: Optional[Time] = None) -> _slots.Slot:
         """Slots of a concurrent limit, held by ``with`` or ``async with``.
 

@@ -42,7 +42,7 @@ class RateLimit:
         try:
             decision = await self.take(asked)
         except (_weir.Error, UnicodeEncodeError) as error:
-            refused = self.guard.failed(error)
+            refused = self.guard.failed(asked, error)
             if refused is None:
                 await self.app(scope, receive, send)
             else:
@@ -65,7 +65,7 @@ class RateLimit:
 
     async def go(self, asked: Asked, decision: _weir.Decision, scope: Scope, receive: Receive, send: Send) -> None:
         scope["weir.decision"] = decision
-        fields = encoded(self.guard.fields(asked, decision))
+        fields: List[Tuple[bytes, bytes]] = []
 
         async def send_fields(message: Message) -> None:
             if message["type"] in ("http.response.start", "websocket.accept"):
@@ -73,9 +73,10 @@ class RateLimit:
             await send(message)
 
         slot = self.guard.slot(asked, decision)
-        if slot is not None:
-            slot.plan()
         try:
+            if slot is not None:
+                slot.plan()
+            fields += encoded(self.guard.fields(asked, decision))
             if decision.delay_us > 0:
                 await asyncio.sleep(decision.delay_us / 1e6)
             await self.app(scope, receive, send_fields)

@@ -40,7 +40,7 @@ def period_of(key: str) -> Optional[int]:
     """The seconds of a key as limits makes them: …/AMOUNT/MULTIPLES/GRANULARITY."""
     parts = key.rsplit("/", 2)
     granularity = GRANULARITIES.get(parts[-1])
-    if granularity is None or len(parts) < 3 or not parts[-2].isdigit():
+    if granularity is None or len(parts) < 3 or not parts[-2].isdecimal():
         return None
     return int(parts[-2]) * granularity.GRANULARITY.seconds
 
@@ -109,10 +109,14 @@ class Storage(limits.storage.Storage, limits.storage.MovingWindowSupport):
         return self.store.limit(f"sliding-log {limit}/{max(1, math.ceil(expiry))}s")
 
     def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        if amount > limit:
+            return False  # also "0/minute", which is not a limit of weir
         return self.store.take(key, self.log(limit, expiry), amount).allowed
 
     def get_moving_window(self, key: str, limit: int, expiry: int) -> Tuple[int, int]:
         """When the oldest entry that counts was made, and how many there are."""
+        if limit < 1:
+            return int(time.time()), 0
         log = self.log(limit, expiry)
         left = self.store.peek(key, log, 0).remaining
         if left == limit:

@@ -18,6 +18,7 @@ from ._types import Key, LimitText
 log = logging.getLogger("weir")
 Fields = List[Tuple[str, str]]
 QUOTA_EXCEEDED = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+MOST_KEY = 65536  # bytes
 MOST_FIELD = 4096  # bytes of X-Forwarded-For that are looked at: proxies add at its end
 # A failure of the store, of which on_error says what it means. Others are mistakes of the program, and are raised.
 STORE_FAILED = (_weir.EUNREACHABLE, _weir.EBUSY, _weir.EFULL, _weir.ESYSTEM, _weir.ENOMEM, _weir.EDAMAGED, _weir.EGONE, _weir.ETRUNCATED,
@@ -99,7 +100,8 @@ def by_header(name: str, *, missing: str = "ip") -> KeyOf:
         value = request.header(name)
         if value:
             return f"header.{name.lower()}:{value}"
-        return None if missing == "skip" else by_ip(request)
+        # Not by_ip's key: a rule by address beside this one may have the same limit, and would share its state.
+        return None if missing == "skip" else f"no-header.{name.lower()}:{request.ip}"
     return key
 
 
@@ -124,6 +126,11 @@ def as_rules(rules: Rules) -> List[Rule]:
     return [rule if isinstance(rule, Rule) else Rule(rule) for rule in listed]
 
 
+def is_key(key: Key) -> bool:
+    """Whether its length is a key's."""
+    return 1 <= len(key.encode() if isinstance(key, str) else key) <= MOST_KEY
+
+
 def as_exempt(exempt: Exempt) -> Callable[[Request], bool]:
     """A function, or paths: "/health", "/static/*"."""
     if exempt is None:
@@ -133,6 +140,9 @@ def as_exempt(exempt: Exempt) -> Callable[[Request], bool]:
     if isinstance(exempt, str):
         raise TypeError("exempt must be a function or a list of paths, not one str")
     paths = list(exempt)
+    for path in paths:
+        if not isinstance(path, str) or not path.startswith(("/", "*")):
+            raise ValueError(f"invalid path {path!r} in exempt: expected a str that begins with /, as /health or /static/*")
     exact = {path for path in paths if not path.endswith("*")}
     starts = tuple(path[:-1] for path in paths if path.endswith("*"))
 
@@ -183,12 +193,15 @@ class Guard:
 
     def check_rules(self) -> None:
         """Rules that could not be decided together are found at the start, not by the first request."""
-        by_key: Dict[KeyOf, List[Tuple[Key, LimitText]]] = {}
+        by_key: Dict[KeyOf, List[Rule]] = {}
         for rule in self.rules:
-            by_key.setdefault(rule.key, []).append(("check", rule.limit))
+            if not callable(rule.key):
+                raise TypeError(f"the key of a rule must be a function of the request, not {type(rule.key).__name__}")
+            by_key.setdefault(rule.key, []).append(rule)
         try:
             for together in by_key.values():
-                self.store.peek_all(together)
+                asked = self.asked([("check", rule, 1 if callable(rule.cost) else rule.cost) for rule in together])
+                self.fields(asked, self.store.peek_all(asked.requests))
         except STORE_FAILED as error:
             log.warning("weir: the store cannot be asked yet: %s", error)
 
@@ -201,16 +214,21 @@ class Guard:
         """What the store is to be asked; None: no rule applies."""
         if self.exempt(request):
             return None
-        requests: List[Tuple[Key, _weir.Limit, int]] = []
-        names: List[Optional[str]] = []
+        found: List[Tuple[Key, Rule, int]] = []
         for rule in self.rules:
             key = rule.key(request)
-            if key is None:
-                continue
+            if key is not None:
+                found.append((key, rule, rule.cost(request) if callable(rule.cost) else rule.cost))
+        return self.asked(found) if found else None
+
+    def asked(self, found: List[Tuple[Key, Rule, int]]) -> Asked:
+        requests: List[Tuple[Key, _weir.Limit, int]] = []
+        names: List[Optional[str]] = []
+        for key, rule, cost in found:
             limit = self.store.limit(rule.limit)
-            requests.append((key, limit, rule.cost(request) if callable(rule.cost) else rule.cost))
+            requests.append((key, limit, cost))
             names += [rule.name] * len(limit)
-        return Asked(requests, names, any(limit.lease_us for _, limit, _ in requests)) if requests else None
+        return Asked(requests, names, any(limit.lease_us for _, limit, _ in requests))
 
     def slot(self, asked: Asked, decision: _weir.Decision) -> Optional[_slots.Slot]:
         """What is held for as long as the request takes."""
@@ -237,9 +255,10 @@ class Guard:
         body = json.dumps({"type": QUOTA_EXCEEDED, "title": title, "status": self.deny_status, "reason": reason, **told}).encode()
         return answer(self.deny_status, [("weir-reason", reason), *fields], body)
 
-    def failed(self, error: Exception) -> Optional[Answer]:
+    def failed(self, asked: Asked, error: Exception) -> Optional[Answer]:
         """What a failure of the store becomes; None: the request goes ahead. Mistakes of the program are raised."""
-        if isinstance(error, (_weir.EINVAL, UnicodeEncodeError)):  # a client can send what makes no key: that never opens the door
+        # A client can send what makes no key: that never opens the door.
+        if isinstance(error, UnicodeEncodeError) or not all(is_key(key) for key, _, _ in asked.requests):
             body = json.dumps({"title": "Bad Request", "status": 400, "detail": "the request has no valid key"}).encode()
             return answer(400, [], body)
         if not isinstance(error, STORE_FAILED):

@@ -45,6 +45,9 @@ class Body:
         finally:
             release(self.slot)
 
+    def __del__(self) -> None:
+        release(self.slot)  # a server that forgot close(); otherwise there is nothing left to do
+
 
 class RateLimit:
     """Limits requests before they reach the application.
@@ -66,7 +69,7 @@ class RateLimit:
         try:
             decision = self.guard.store.take_all(asked.requests, acquire=asked.holds)
         except (_weir.Error, UnicodeEncodeError) as error:
-            refused = self.guard.failed(error)
+            refused = self.guard.failed(asked, error)
             return self.app(environ, start_response) if refused is None else say(refused, environ, start_response)
         if not decision.allowed:
             return say(self.guard.denied(asked, decision), environ, start_response)
@@ -74,11 +77,11 @@ class RateLimit:
 
     def go(self, asked: Asked, decision: _weir.Decision, environ: Any, start_response: Any) -> Iterable[bytes]:
         environ["weir.decision"] = decision
-        fields = self.guard.fields(asked, decision)
         slot = self.guard.slot(asked, decision)
-        if slot is not None:
-            _slots.renewer.add(slot)
         try:
+            if slot is not None:
+                _slots.renewer.add(slot)
+            fields = self.guard.fields(asked, decision)
             if decision.delay_us > 0:
                 time.sleep(decision.delay_us / 1e6)
             parts = self.app(environ, starter(start_response, fields))

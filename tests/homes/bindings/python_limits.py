@@ -56,6 +56,8 @@ def test_contract(check):
             start, count = storage.get_moving_window(window, 3, 60)
             check(count == 3 and abs(start - time.time()) < 30, f"{name}: moving window {start, count}")
             check.equal(storage.acquire_entry(window, 3, 60, amount=4), False, f"{name}: too many")
+            check.equal((storage.acquire_entry("none", 0, 60), storage.get_moving_window("none", 0, 60)[1]), (False, 0), f"{name}: 0/minute")
+            check.equal(storage.incr("a/1/\u00b2/minute", 60), 1, f"{name}: a key of somebody else")
             check.equal(storage.get_moving_window("fresh", 3, 60)[1], 0, f"{name}: fresh")
             check(issubclass(storage.base_exceptions, Exception), f"{name}: its exceptions")
             for refused, kind in ((storage.reset, NotImplementedError), (lambda it=storage: it.incr("e", 5, elastic_expiry=True), limits.errors.ConfigurationError)):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import pathlib
+import subprocess
 import sys
 import threading
 import time
@@ -66,6 +67,48 @@ def test_refused(check):
             check.contains(str(error), "held already", "entered twice")
     with slot:
         check(slot.held, "it may be entered again later")
+
+
+def test_no_thread(check):
+    """If the system has no thread that renews, the slot is not held, and the next one tries again."""
+    code = '''
+import threading, time, weir
+store = weir.Store("memory:1m")
+threading.stack_size(1 << 46)
+try:
+    with store.slot("k", "concurrent 1 lease 400ms"):
+        print("entered")
+except RuntimeError as error:
+    print(error, store.peek("k", "concurrent 1 lease 400ms").remaining)
+threading.stack_size(0)
+with store.slot("k", "concurrent 1 lease 400ms"):
+    time.sleep(1.0)
+    print(store.peek("k", "concurrent 1 lease 400ms").remaining)
+'''
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    check.equal(done.stdout, "can't start new thread 1\n0\n", "refused, then renewed")
+
+
+def test_entered_by_two(check):
+    """One slot that two threads enter at a time: the second lease would hide the first."""
+    store = weir.Store("memory:1m")
+    held, slot, told = store.acquire("k", "concurrent 2", 2), store.slot("k", "concurrent 2"), []
+
+    def enter():
+        with slot:
+            told.append(store.peek("k", "concurrent 2").remaining)
+    thread = threading.Thread(target=enter)
+    thread.start()
+    while not slot.entering.locked():
+        time.sleep(0.001)
+    try:
+        slot.__enter__()
+        check(False, "entered by two")
+    except RuntimeError as error:
+        check.contains(str(error), "waited for already", "entered by two")
+    store.release("k", "concurrent 2", held.lease)
+    thread.join()
+    check.equal((told, store.peek("k", "concurrent 2").remaining), ([1], 2), "the first one has it, and gives it back")
 
 
 def test_lost(check):
@@ -235,6 +278,39 @@ def test_async_wait(check):
             run(main(kind, store))
 
 
+def test_async_wrong(check):
+    store = weir.Store("memory:1m")
+    for wrong in (-1, float("nan")):
+        try:
+            run(store.wait_async("k", "fixed-window 5/h", max_wait=wrong))
+            check(False, f"max_wait {wrong}")
+        except weir.EINVAL as error:
+            check.contains(str(error), "max_wait", f"max_wait {wrong}")
+    check.equal(store.peek("k", "fixed-window 5/h").remaining, 5, "nothing was charged")
+
+
+def test_async_closed(check):
+    """close() ends all waits, whatever they wait for, also those in a queue and those of another thread's loop."""
+    async def main(kind, store, close):
+        hour = "fixed-window 1/h from-first"
+        store.take(f"cl{kind}", hour)
+        store.acquire(f"cl{kind}", "concurrent 1")
+
+        async def hold():
+            async with store.slot(f"cl{kind}", "concurrent 1"):
+                return "held"
+        tasks = [asyncio.ensure_future(it) for _ in range(3) for it in (hold(), store.wait_async(f"cl{kind}", hour))]
+        while len(weir._async.asleep.get(store, ())) < 2:
+            await asyncio.sleep(0.001)
+        close()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        check.equal([type(it).__name__ for it in ended], ["ECANCELED"] * 6, f"{kind}: all waits end")
+    with stores() as each:
+        for kind, store in each.items():
+            by_thread = threading.Thread(target=store.close)
+            run(main(kind, store, by_thread.start if kind == "shm" else store.close))
+
+
 def test_async_cancelled(check):
     """A task that is cancelled leaves nothing charged, held or queued."""
     async def main(kind, store):
@@ -296,8 +372,21 @@ def test_decorator(check):
     check.equal(run(main()), [5, 5, 5], "async")
     check.equal(weir.limited("memory:64k", "fixed-window 1/h")(len)("abc"), 3, "a store by its address")
 
+    def parts():
+        yield 1
 
-TESTS = [test_with, test_refused, test_lost, test_many_threads, test_close_during_redis, test_async_slots, test_async_other_process, test_async_wait, test_async_cancelled,
+    async def parts_async():
+        yield 1
+    for generator in (parts, parts_async):  # it would run without its slot
+        try:
+            weir.limited(store, "concurrent 1")(generator)
+            check(False, f"{generator.__name__} is refused")
+        except TypeError as error:
+            check.contains(str(error), "generator", f"{generator.__name__} is refused")
+    check.equal(list(weir.limited(store, "fixed-window 1/h")(parts)()), [1], "a generator under a rate")
+
+
+TESTS = [test_with, test_refused, test_no_thread, test_entered_by_two, test_lost, test_many_threads, test_close_during_redis, test_async_slots, test_async_other_process, test_async_wait, test_async_wrong, test_async_closed, test_async_cancelled,
          test_decorator]
 
 if __name__ == "__main__":

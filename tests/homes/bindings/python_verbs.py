@@ -146,6 +146,8 @@ def test_limits(check):
         if not check_quiet:
             check(False, f"limit {i}")
     check(store.limit("fixed-window 3000/h") is store.limit("fixed-window 3000/h"), "remembered")
+    long = "fixed-window" + " " * 5000 + "7/h"  # a thousand of these would be much memory
+    check(store.limit(long) == store.limit(long) and store.limit(long) is not store.limit(long), "a long text is not kept")
 
 
 def test_fields(check):

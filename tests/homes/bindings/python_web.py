@@ -213,6 +213,44 @@ def test_failures(check, client):
             check(True, "found at the start")
 
 
+def refuses(call, kind, part):
+    try:
+        call()
+    except kind as error:
+        return part in str(error)
+    return False
+
+
+@both
+def test_mistakes(check, client):
+    """A mistake of the program is raised, and not blamed on the client's key."""
+    for rule, kind, part in ((weir.web.Rule("fixed-window 1/h", cost=-1), weir.EINVAL, "cost -1"), (weir.web.Rule("fixed-window 1/h", name=5), TypeError, "name"),
+                             (weir.web.Rule("fixed-window 1/h", key="all"), TypeError, "a function of the request")):
+        check(refuses(lambda rule=rule: client(store_at(), rule), kind, part), f"{client.kind}: {part} is found at the start")
+    check(refuses(lambda: client(store_at(), "fixed-window 1/h", exempt=["health"]), ValueError, "'health'"), f"{client.kind}: a path without /")
+    web = client(store_at(), weir.web.Rule("fixed-window 1/h", cost=lambda request: -1))
+    check(refuses(web.ask, weir.EINVAL, "cost -1") and not web.seen, f"{client.kind}: a function's cost")
+    store = store_at()
+    web = client(store, "fixed-window 1/h", on_error="allow")
+    store.close()
+    check(refuses(web.ask, weir.EINVAL, "closed") and not web.seen, f"{client.kind}: the store is closed")
+    many = [weir.web.Rule("fixed-window 1/h", key=lambda request, i=i: f"k{i}") for i in range(17)]
+    check(refuses(client(store_at(), many).ask, weir.EINVAL, "16"), f"{client.kind}: more than 16 limits")
+    # The same limit by address and by a field: a request without the field counts under both.
+    web = client(store_at(), ["fixed-window 1/h", weir.web.Rule("fixed-window 1/h", key=weir.web.by_header("X-Key"))])
+    check.equal([web.ask()[0], web.ask()[0]], [200, 429], f"{client.kind}: without the field")
+
+
+def test_slots_forgotten(check):
+    """A server that does not close the answer: the slot comes back."""
+    store, limit = weir.Store("memory:1m"), "concurrent 1"
+    web = Wsgi(store, limit)
+    parts = web.app({"REQUEST_METHOD": "GET", "REMOTE_ADDR": "192.0.2.7"}, lambda status, fields: None)
+    check.equal(store.peek("ip:192.0.2.7", limit).remaining, 0, "held")
+    del parts
+    check.equal(store.peek("ip:192.0.2.7", limit).remaining, 1, "forgotten, released")
+
+
 def test_slots(check):
     """`concurrent`: a slot is held until the answer is done, also where the application fails."""
     store, limit = weir.Store("memory:1m"), "concurrent 1"
@@ -356,7 +394,7 @@ def named(name, function):
     return function
 
 
-TESTS = [test_answers, test_rules, test_addresses, test_failures, test_slots, test_asgi_others, test_shaping, test_frameworks]
+TESTS = [test_answers, test_rules, test_addresses, test_failures, test_mistakes, test_slots, test_slots_forgotten, test_asgi_others, test_shaping, test_frameworks]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))
