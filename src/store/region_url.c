@@ -238,6 +238,16 @@ static int url_take_path(const char *url, const char *text, size_t len, struct w
     return 0;
 }
 
+/* What nobody knows may have a password in it: it ends at the last @. */
+static int url_refuse(const char *url, weir_error *err)
+{
+    const char *end = strrchr(url, '@'), *scheme = strstr(url, "://");
+    int len = end && scheme && scheme < end ? (int)weir__min(scheme - url, 20) : 0;
+    return weir__fail(err, WEIR_EURL, 1,
+                      "invalid store address \"%.*s%s%.200s\": expected " EXAMPLES, len, url,
+                      end ? (len ? "://…" : "…") : "", end ? end : url);
+}
+
 int weir__region_parse(const char *url, struct weir__region *ret, weir_error *err)
 {
     *ret = (struct weir__region){
@@ -248,8 +258,7 @@ int weir__region_parse(const char *url, struct weir__region *ret, weir_error *er
     while (kind < WEIR__COUNT(schemes) && strncmp(url, schemes[kind], strlen(schemes[kind])))
         kind++;
     if (kind == WEIR__COUNT(schemes))
-        return weir__fail(err, WEIR_EURL, 1, "invalid store address \"%.200s\": expected " EXAMPLES,
-                          url);
+        return url_refuse(url, err);
     ret->kind = (enum weir__region_kind)kind;
     const char *rest = url + strlen(schemes[kind]);
     size_t len = strcspn(rest, "?");

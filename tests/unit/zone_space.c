@@ -114,6 +114,8 @@ static void test_addresses(void)
         {"", 1, "expected memory:64m"},
         {"memry:64m", 1, "expected memory:64m"},
         {"MEMORY:64m", 1, "expected memory:64m"},
+        {"REDIS://:pass@word@host", 1, "\"REDIS://…@host\": expected memory:64m"},
+        {"pass:word@host", 1, "\"…@host\": expected memory:64m"},
         {"memory:12q", 8, "a size like 64m"},
         {"memory:m", 8, "a size like 64m"},
         {"memory:64mm", 8, "a size like 64m"},
