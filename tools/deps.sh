@@ -104,7 +104,12 @@ for purpose in "$@"; do
         need clang-tidy clang-tidy
         ;;
     fuzz) need clang clang ;;
-    soak) need valgrind valgrind ;;
+    soak)
+        need valgrind valgrind
+        # Wheels for other processors.
+        need aarch64-linux-gnu-gcc "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+        need riscv64-linux-gnu-gcc "gcc-riscv64-linux-gnu libc6-dev-riscv64-cross"
+        ;;
     bench)
         PATH=$PATH:/usr/sbin
         need nginx nginx

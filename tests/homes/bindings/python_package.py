@@ -136,6 +136,25 @@ def test_other_versions(check):
             check(bindings.counted(done)[1] == 0, f"{other}, {test}: {done.stdout[-2000:]}")
 
 
+def test_other_targets(check):
+    """Long: wheels for other processors. With 64 bits and little-endian numbers, Python's pyconfig.h may be this machine's."""
+    name = pathlib.Path(run("/usr/bin/python3", "-c", "import sysconfig; print(sysconfig.get_path('include'))").stdout.strip()).name
+    ours = f"/usr/include/{os.uname().machine}-linux-gnu/{name}/pyconfig.h"
+    for target, compiler in (("aarch64", "aarch64-linux-gnu-gcc"), ("riscv64", "riscv64-linux-gnu-gcc")) if "--long" in sys.argv else ():
+        with tempfile.TemporaryDirectory() as folder:
+            here = pathlib.Path(folder)
+            (here / f"{target}-linux-gnu" / name).mkdir(parents=True)
+            (here / f"{target}-linux-gnu" / name / "pyconfig.h").write_text(f'#include "{ours}"\n', encoding="utf-8")
+            env = dict(os.environ, CC=compiler, CFLAGS=f"-I{here}", _PYTHON_HOST_PLATFORM=f"linux-{target}")
+            done = run("/usr/bin/python3", "-B", build.ROOT / "bindings/python/build_backend.py", "wheel", here / "out", env=env)
+            made = list((here / "out").glob(f"weir-*-cp39-abi3-linux_{target}.whl"))
+            check(done.returncode == 0 and made, f"a wheel for {target}: {done.stdout[-2000:]}")
+            if made:
+                (here / "_weir.so").write_bytes(zipfile.ZipFile(made[0]).read("weir/_weir.abi3.so"))
+                kind = run(compiler.replace("gcc", "readelf"), "-h", here / "_weir.so").stdout.lower()
+                check(target.replace("64", "") in kind.replace("risc-v", "riscv"), f"it is for {target}: {kind}")
+
+
 def test_make_wheel(check):
     """Long: make wheel."""
     if "--long" in sys.argv:
@@ -143,7 +162,7 @@ def test_make_wheel(check):
         check(done.returncode == 0 and list((build.ROOT / "build/wheel").glob("weir-*.whl")), f"make wheel: {done.stdout[-2000:]}")
 
 
-TESTS = [test_wheel, test_types, test_pip, test_other_versions, test_make_wheel]
+TESTS = [test_wheel, test_types, test_pip, test_other_versions, test_other_targets, test_make_wheel]
 
 if __name__ == "__main__":
     sys.exit(checks.run(TESTS, sys.argv[1:]))
