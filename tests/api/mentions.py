@@ -18,7 +18,7 @@ COMMENTS = {
     ".lua": re.compile(r"--[^\n]*"), ".build": re.compile(r"#[^\n]*"),
 }
 # Headers of the system and of others, and files that peers have.
-OTHERS = set("ngx_event_quic.h nginx.h node_api.h Node.js".split())
+OTHERS = set("ngx_event_quic.h nginx.h node_api.h pyconfig.h Node.js".split())
 # Made by the build, or by users in the examples of pages.
 MADE = set("lua_scripts.h tails.vec web_files.h ngx_auto_config.h ngx_auto_headers.h app.c a.py b.py _file_.c".split())
 STANDS_FOR = re.compile(r"[A-Z]+\.(c|py|lua|vec)|weir(_\w+)?\.lua")  # FILE.vec; the installed scripts
